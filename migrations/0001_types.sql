@@ -1,0 +1,99 @@
+-- Types and small registries: identical on every server, no user data.
+
+create type memoir.actor as enum ('person', 'agent', 'tool', 'system');
+create type memoir.turn_role as enum ('system', 'user', 'assistant', 'tool');
+create type memoir.session_status as enum ('active', 'paused', 'closed', 'expired');
+create type memoir.task_type as enum ('continuation', 'knowledge', 'new_session', 'tool_heavy');
+create type memoir.provenance as enum
+  ('user_stated', 'correction', 'instruction', 'preference', 'fact', 'tool_output', 'system_inferred');
+create type memoir.scope as enum ('local', 'global');
+create type memoir.item_state as enum ('active', 'superseded', 'invalidated', 'expired', 'forgotten', 'erased');
+create type memoir.sensitivity as enum ('normal', 'private', 'secret');
+create type memoir.relation as enum
+  ('supersedes', 'relates_to', 'contradicts', 'elaborates', 'caused_by', 'parent_of', 'references', 'depends_on');
+create type memoir.source_kind as enum ('turn', 'memory', 'summary', 'api_call', 'outside');
+
+-- One row: what is fixed for the life of an install.
+create table memoir.installation (
+  only boolean primary key default true check (only),
+  modulus integer not null check (modulus between 1 and 4096 and (modulus & (modulus - 1)) = 0),
+  installed_at timestamptz not null default now()
+);
+
+create table memoir.partitioned_tables (
+  table_name name primary key,
+  by_month boolean not null,
+  unlogged boolean not null default false
+);
+
+create table memoir.setting_definitions (
+  key text primary key,
+  kind text not null check (kind in ('number', 'integer', 'boolean', 'text', 'interval', 'object')),
+  default_value jsonb not null,
+  min_value numeric,
+  max_value numeric,
+  allowed text[],
+  overridable boolean not null default true,
+  description text not null
+);
+
+create table memoir.settings (
+  key text primary key,
+  value jsonb not null,
+  changed_at timestamptz not null default now(),
+  changed_by text not null default session_user
+);
+
+-- Defaults and settings merged, so that a hot function reads one row.
+create table memoir.settings_merged (
+  only boolean primary key default true check (only),
+  config jsonb not null
+);
+
+create table memoir.models (
+  model text primary key,
+  provider text not null,
+  context_window integer not null check (context_window > 0),
+  max_output integer not null check (max_output > 0),
+  tokenizer text not null,
+  message_overhead integer not null check (message_overhead >= 0),
+  prompt_microcents_per_1k bigint not null default 0 check (prompt_microcents_per_1k >= 0),
+  completion_microcents_per_1k bigint not null default 0 check (completion_microcents_per_1k >= 0),
+  built_in boolean not null default false
+);
+
+create table memoir.embedding_models (
+  model_id smallint generated always as identity primary key,
+  name text not null unique,
+  provider text not null check (provider in ('embedder', 'openai', 'in_process', 'none')),
+  dimension integer not null check (dimension between 1 and 16000),
+  distance text not null default 'cosine' check (distance = 'cosine'),
+  query_prefix text not null default '',
+  document_prefix text not null default '',
+  endpoint text,
+  status text not null default 'backfilling' check (status in ('active', 'backfilling', 'retired')),
+  created_at timestamptz not null default now()
+);
+create unique index embedding_models_one_active on memoir.embedding_models ((true)) where status = 'active';
+
+create table memoir.system_prompts (
+  prompt_hash bytea primary key,
+  content text not null,
+  created_at timestamptz not null default now()
+);
+
+-- Who a database login is to us. A login without a row has only what its roles give.
+create table memoir.logins (
+  login name primary key,
+  namespace text not null default 'default',
+  actor memoir.actor,
+  projects text[],
+  clearance memoir.sensitivity not null default 'private',
+  created_at timestamptz not null default now(),
+  created_by text not null default session_user
+);
+create table memoir.login_users (
+  login name not null references memoir.logins on delete cascade,
+  user_id uuid not null,
+  primary key (login, user_id)
+);

@@ -1,0 +1,204 @@
+-- Users, sessions, turns. Everything here is hashed by user_id; turns also by the month in which they were recorded.
+
+create table memoir.users (
+  user_id uuid not null,
+  namespace text not null,
+  external_id text not null,
+  created_at timestamptz not null,
+  preferences jsonb not null default '{}',
+  settings jsonb not null default '{}',
+  profile_version integer not null default 0,
+  primary key (user_id)
+) partition by hash (user_id);
+
+-- Counters change with every write, so they are narrow, unindexed beyond their key, and stay HOT.
+create table memoir.user_counters (
+  user_id uuid not null,
+  next_item integer not null default 1,
+  tail_items integer not null default 0,
+  next_segment integer not null default 1,
+  recorded_at timestamptz not null,
+  primary key (user_id)
+) partition by hash (user_id);
+
+-- A keyed hash needs a secret that dies with the user.
+create table memoir.user_keys (
+  user_id uuid not null,
+  secret bytea not null,
+  primary key (user_id)
+) partition by hash (user_id);
+
+create table memoir.profiles (
+  user_id uuid not null,
+  version integer not null,
+  content text not null,
+  tokens jsonb not null default '{}',
+  made_by text not null,
+  recorded_at timestamptz not null,
+  primary key (user_id, version)
+) partition by hash (user_id);
+
+create table memoir.sessions (
+  user_id uuid not null,
+  session_id uuid not null,
+  external_id text not null,
+  project text not null default 'global',
+  status memoir.session_status not null default 'active',
+  task_type memoir.task_type,
+  model text not null,
+  context_window integer not null,
+  max_response_tokens integer not null,
+  tokenizer text not null,
+  system_prompt_hash bytea,
+  temperature real,
+  top_p real,
+  created_at timestamptz not null,
+  closed_at timestamptz,
+  expires_at timestamptz,
+  parent_session_id uuid,
+  parent_turn integer,
+  summary_text text,
+  summary_through integer,
+  settings jsonb not null default '{}',
+  metadata jsonb not null default '{}',
+  primary key (user_id, session_id)
+) partition by hash (user_id);
+create index sessions_by_age on memoir.sessions (user_id, created_at desc);
+create index sessions_by_expiry on memoir.sessions (expires_at) where status <> 'expired';
+create index sessions_by_parent on memoir.sessions (user_id, parent_session_id) where parent_session_id is not null;
+
+create table memoir.session_counters (
+  user_id uuid not null,
+  session_id uuid not null,
+  turn_count integer not null default 0,
+  tokens bigint not null default 0,
+  prompt_tokens bigint not null default 0,
+  completion_tokens bigint not null default 0,
+  cost_microcents bigint not null default 0,
+  exchange_start integer not null default 0,
+  last_role memoir.turn_role,
+  open_calls text[] not null default '{}',
+  extracted_through integer not null default 0,
+  first_recorded_at timestamptz not null,
+  last_recorded_at timestamptz not null,
+  primary key (user_id, session_id)
+) partition by hash (user_id);
+
+create table memoir.receipts (
+  user_id uuid not null,
+  idempotency_key text not null,
+  request_hash bytea not null,
+  result jsonb not null,
+  recorded_at timestamptz not null,
+  primary key (user_id, idempotency_key)
+) partition by hash (user_id);
+
+-- Append-only (see history_guard in sql/turns.sql). tokens_before is the session's running total, from which the first
+-- shown turn is derived without storing a window; exchange_start is the turn of the user message that opened the exchange.
+create table memoir.conversation_history (
+  user_id uuid not null,
+  session_id uuid not null,
+  message_id uuid not null,
+  recorded_at timestamptz not null,
+  created_at timestamptz not null,
+  tokens_before bigint not null,
+  turn_index integer not null,
+  exchange_start integer not null,
+  token_count integer not null,
+  prompt_tokens integer,
+  completion_tokens integer,
+  latency_ms integer,
+  role memoir.turn_role not null,
+  actor memoir.actor not null,
+  sensitivity memoir.sensitivity not null default 'normal',
+  embeddable boolean not null default true,
+  tokenizer text not null,
+  content text,
+  content_parts jsonb,
+  name text,
+  tool_calls jsonb,
+  tool_call_id text,
+  model text,
+  finish_reason text,
+  metadata jsonb,
+  primary key (user_id, session_id, turn_index, recorded_at)
+) partition by hash (user_id);
+
+create table memoir.compactions (
+  user_id uuid not null,
+  session_id uuid not null,
+  compaction_id uuid not null,
+  from_turn integer not null,
+  to_turn integer not null check (to_turn >= from_turn),
+  level smallint not null default 1,
+  summary_text text not null,
+  made_by text not null,
+  sources jsonb not null default '[]',
+  metadata jsonb not null default '{}',
+  recorded_at timestamptz not null,
+  undone_at timestamptz,
+  primary key (user_id, session_id, compaction_id)
+) partition by hash (user_id);
+
+-- Turns and spans that a forget, correction or retraction took out of recall, extraction and summaries.
+create table memoir.recall_exclusions (
+  user_id uuid not null,
+  session_id uuid not null,
+  turn_index integer not null,
+  exclusion_id uuid not null,
+  span_start integer,
+  span_length integer,
+  memory_id uuid,
+  reason text not null,
+  recorded_at timestamptz not null,
+  lifted_at timestamptz,
+  primary key (user_id, session_id, turn_index, exclusion_id)
+) partition by hash (user_id);
+
+create table memoir.api_calls (
+  user_id uuid not null,
+  call_id uuid not null,
+  recorded_at timestamptz not null,
+  session_id uuid not null,
+  provider text,
+  model text,
+  status integer,
+  latency_ms integer,
+  started_at timestamptz,
+  request_headers jsonb not null default '{}',
+  response_headers jsonb not null default '{}',
+  request bytea not null,
+  response bytea,
+  metadata jsonb not null default '{}',
+  primary key (user_id, call_id, recorded_at)
+) partition by hash (user_id);
+create index api_calls_by_session on memoir.api_calls (user_id, session_id, recorded_at);
+
+create table memoir.stream_events (
+  user_id uuid not null,
+  call_id uuid not null,
+  seq integer not null,
+  recorded_at timestamptz not null,
+  received_at timestamptz,
+  event bytea not null,
+  primary key (user_id, call_id, seq, recorded_at)
+) partition by hash (user_id);
+
+-- The recall an open exchange was started with, kept so that a continued compile repeats it byte for byte. May be lost in a
+-- crash (it is then made anew), hence unlogged.
+create table memoir.kept_recalls (
+  user_id uuid not null,
+  session_id uuid not null,
+  at_turn integer not null,
+  query_hash bytea not null,
+  recall text not null,
+  items jsonb not null,
+  recorded_at timestamptz not null,
+  primary key (user_id, session_id)
+) partition by hash (user_id);
+
+insert into memoir.partitioned_tables (table_name, by_month, unlogged) values
+  ('users', false, false), ('user_counters', false, false), ('user_keys', false, false), ('profiles', false, false),
+  ('sessions', false, false), ('session_counters', false, false), ('receipts', false, false),
+  ('conversation_history', true, false), ('compactions', false, false), ('recall_exclusions', false, false),
+  ('api_calls', true, false), ('stream_events', true, false), ('kept_recalls', false, true);

@@ -1,0 +1,226 @@
+-- Memories, what surrounds them, and the structures they are searched by.
+
+create table memoir.memory_store (
+  user_id uuid not null,
+  memory_id uuid not null,
+  recorded_at timestamptz not null,
+  valid_from timestamptz,
+  valid_to timestamptz,
+  expires_at timestamptz,
+  state_at timestamptz not null,
+  validated_at timestamptz,
+  session_id uuid,
+  local_to uuid,
+  superseded_by uuid,
+  trust real not null check (trust between 0 and 1),
+  confidence real not null check (confidence between 0 and 1),
+  token_count integer not null check (token_count >= 0),
+  tier smallint not null check (tier between 0 and 4),
+  scope memoir.scope not null,
+  state memoir.item_state not null default 'active',
+  provenance memoir.provenance not null,
+  actor memoir.actor not null,
+  sensitivity memoir.sensitivity not null default 'normal',
+  embeddable boolean not null default true,
+  importance text not null default 'normal' check (importance in ('critical', 'important', 'normal', 'minor')),
+  type text not null,
+  project text not null default 'global',
+  category text,
+  tokenizer text not null,
+  content text not null,
+  content_hash bytea not null,
+  slot text,
+  slot_value text,
+  source_tool text,
+  source_key text,
+  state_reason text,
+  state_by text,
+  written_by text not null,
+  aliases text[] not null default '{}',
+  tags text[] not null default '{}',
+  metadata jsonb not null default '{}',
+  check ((scope = 'local') = (local_to is not null)),
+  check (valid_to is null or valid_from is null or valid_to > valid_from),
+  primary key (user_id, memory_id)
+) partition by hash (user_id);
+create unique index memory_store_by_hash on memoir.memory_store (user_id, content_hash, project, local_to)
+  nulls not distinct where state = 'active';
+create index memory_store_by_tier on memoir.memory_store (user_id, scope, tier) where state = 'active';
+create index memory_store_by_expiry on memoir.memory_store (expires_at) where state = 'active' and expires_at is not null;
+create index memory_store_by_slot on memoir.memory_store (user_id, slot) where slot is not null and state = 'active';
+create index memory_store_by_source_key on memoir.memory_store (user_id, source_key) where source_key is not null;
+create index memory_store_by_session on memoir.memory_store (user_id, session_id) where session_id is not null;
+create index memory_store_by_successor on memoir.memory_store (user_id, superseded_by) where superseded_by is not null;
+
+-- Tier 0. Its leaves are unlogged: working state is rebuilt from the session, not recovered.
+create table memoir.memory_store_working (like memoir.memory_store including defaults including constraints)
+  partition by hash (user_id);
+alter table memoir.memory_store_working add primary key (user_id, memory_id);
+create index memory_store_working_by_session on memoir.memory_store_working (user_id, local_to);
+
+-- Counters beside the memories: reading never rewrites a memory, and an update here stays HOT.
+create table memoir.memory_stats (
+  user_id uuid not null,
+  memory_id uuid not null,
+  access_count integer not null default 0,
+  restatements integer not null default 0,
+  fault_count integer not null default 0,
+  relevance_sum real not null default 0,
+  last_accessed_at timestamptz,
+  reinforced_at timestamptz,
+  primary key (user_id, memory_id)
+) partition by hash (user_id);
+
+-- Every state a memory was in, so that "what did we know then" has an answer.
+create table memoir.memory_states (
+  user_id uuid not null,
+  memory_id uuid not null,
+  recorded_at timestamptz not null,
+  state memoir.item_state not null,
+  superseded_by uuid,
+  reason text,
+  set_by text not null,
+  primary key (user_id, memory_id, recorded_at, state)
+) partition by hash (user_id);
+
+create table memoir.memory_sources (
+  user_id uuid not null,
+  item_kind memoir.source_kind not null,
+  item_id uuid not null,
+  source_kind memoir.source_kind not null,
+  source_id uuid not null,
+  session_id uuid,
+  turn_index integer,
+  span_start integer,
+  span_length integer,
+  primary key (user_id, item_kind, item_id, source_kind, source_id)
+) partition by hash (user_id);
+create index memory_sources_by_source on memoir.memory_sources (user_id, source_kind, source_id);
+
+create table memoir.memory_renditions (
+  user_id uuid not null,
+  memory_id uuid not null,
+  fidelity smallint not null check (fidelity between 0 and 4),
+  content text not null,
+  token_count integer not null,
+  tokenizer text not null,
+  losses jsonb not null default '[]',
+  can_answer jsonb not null default '[]',
+  fault_when jsonb not null default '[]',
+  key_entities jsonb not null default '[]',
+  made_by text not null,
+  recorded_at timestamptz not null,
+  primary key (user_id, memory_id, fidelity)
+) partition by hash (user_id);
+
+create table memoir.session_objects (
+  user_id uuid not null,
+  session_id uuid not null,
+  memory_id uuid not null,
+  fidelity_ceiling smallint not null default 0 check (fidelity_ceiling between 0 and 4),
+  pinned_until_turn integer,
+  pin_reason text,
+  fault_count integer not null default 0,
+  micro_fault_count integer not null default 0,
+  last_turn integer,
+  primary key (user_id, session_id, memory_id)
+) partition by hash (user_id);
+
+create table memoir.memory_relationships (
+  user_id uuid not null,
+  source_id uuid not null,
+  relation memoir.relation not null,
+  target_id uuid not null,
+  weight real not null default 1,
+  made_by text not null,
+  metadata jsonb not null default '{}',
+  recorded_at timestamptz not null,
+  check (source_id <> target_id),
+  primary key (user_id, source_id, relation, target_id)
+) partition by hash (user_id);
+create index memory_relationships_by_target on memoir.memory_relationships (user_id, target_id);
+
+create table memoir.tombstones (
+  user_id uuid not null,
+  key_hash bytea not null,
+  kind text not null check (kind in ('value', 'slot_value', 'turn')),
+  memory_id uuid,
+  reason text,
+  actor memoir.actor not null,
+  set_by text not null,
+  recorded_at timestamptz not null,
+  lifted_at timestamptz,
+  lifted_by text,
+  primary key (user_id, key_hash, kind)
+) partition by hash (user_id);
+
+-- Search. An item is what is ranked: a memory, a session summary, or a turn, in chunks when it is long. Items are numbered
+-- per user, so that posting lists are arrays of small integers and neighbours in a session are neighbours in number.
+-- recorded_at makes an item a turn locator: fetching the turn touches one month.
+create table memoir.search_items (
+  user_id uuid not null,
+  ref_id uuid not null,
+  session_id uuid,
+  recorded_at timestamptz not null,
+  created_at timestamptz not null,
+  item_no integer not null,
+  turn_index integer,
+  exchange_start integer,
+  span_start integer not null default 1,
+  span_length integer not null,
+  token_count integer not null,
+  word_count smallint not null,
+  chunk smallint not null default 0,
+  kind "char" not null check (kind in ('t', 'm', 's')),
+  role memoir.turn_role,
+  is_question boolean not null default false,
+  dead boolean not null default false,
+  embeddable boolean not null default true,
+  project text not null default 'global',
+  primary key (user_id, item_no)
+) partition by hash (user_id);
+create index search_items_by_ref on memoir.search_items (user_id, ref_id, chunk);
+
+-- Words of items not yet merged into posting lists.
+create table memoir.search_tail (
+  user_id uuid not null,
+  item_no integer not null,
+  words tsvector not null,
+  primary key (user_id, item_no)
+) partition by hash (user_id);
+
+-- Posting lists: one row per (user, term, segment) with parallel arrays of item number, term frequency, document length.
+create table memoir.search_postings (
+  user_id uuid not null,
+  segment integer not null,
+  term text collate "C" not null,
+  items integer[] not null,
+  frequencies smallint[] not null,
+  lengths smallint[] not null,
+  primary key (user_id, term, segment)
+) partition by hash (user_id);
+
+create table memoir.embeddings (
+  user_id uuid not null,
+  item_no integer not null,
+  model_id smallint not null,
+  embedding halfvec not null,
+  primary key (user_id, model_id, item_no)
+) partition by hash (user_id);
+-- Inline at any dimension that fits a page: a TOASTed vector costs a look-up per comparison.
+alter table memoir.embeddings alter column embedding set storage main;
+
+-- How far each user's items are embedded, per model.
+create table memoir.embedding_cursors (
+  user_id uuid not null,
+  model_id smallint not null,
+  through_item integer not null default 0,
+  primary key (user_id, model_id)
+) partition by hash (user_id);
+
+insert into memoir.partitioned_tables (table_name, by_month, unlogged) values
+  ('memory_store', false, false), ('memory_store_working', false, true), ('memory_stats', false, false),
+  ('memory_states', false, false), ('memory_sources', false, false), ('memory_renditions', false, false),
+  ('session_objects', false, false), ('memory_relationships', false, false), ('tombstones', false, false),
+  ('search_items', false, false), ('search_tail', false, false), ('search_postings', false, false),
+  ('embeddings', false, false), ('embedding_cursors', false, false);

@@ -1,0 +1,127 @@
+-- Queue, ledger, logs.
+
+-- One plain table: claiming from hundreds of partitions costs forty times as much.
+create table memoir.jobs (
+  job_id bigint generated always as identity primary key,
+  kind text not null,
+  user_id uuid not null,
+  dedup_key text not null default '',
+  state text not null default 'ready' check (state in ('ready', 'leased', 'dead')),
+  priority smallint not null default 0,
+  attempts smallint not null default 0,
+  run_after timestamptz not null,
+  leased_until timestamptz,
+  lease_id uuid,
+  payload jsonb not null default '{}',
+  last_error text,
+  created_at timestamptz not null
+) with (fillfactor = 70);
+create unique index jobs_one_waiting on memoir.jobs (kind, user_id, dedup_key) where state = 'ready';
+create index jobs_ready on memoir.jobs (kind, priority desc, run_after) where state = 'ready';
+create index jobs_leased on memoir.jobs (leased_until) where state = 'leased';
+
+create table memoir.fault_history (
+  user_id uuid not null,
+  fault_id uuid not null,
+  recorded_at timestamptz not null,
+  session_id uuid not null,
+  memory_id uuid not null,
+  fault_type text not null check (fault_type in ('full_restore', 'micro_fault', 'entropy_triggered')),
+  turn_index integer not null,
+  content_hash bytea,
+  question text,
+  answer text,
+  answer_tokens integer,
+  avoided_tokens integer,
+  latency_ms integer,
+  primary key (user_id, fault_id, recorded_at)
+) partition by hash (user_id);
+
+create table memoir.fidelity_transitions (
+  user_id uuid not null,
+  transition_id uuid not null,
+  recorded_at timestamptz not null,
+  session_id uuid not null,
+  memory_id uuid not null,
+  from_fidelity smallint not null,
+  to_fidelity smallint not null,
+  trigger text not null check (trigger in ('pressure', 'access', 'fault', 'cooperative', 'goal_change')),
+  turn_index integer not null,
+  pressure_zone text,
+  token_count integer,
+  primary key (user_id, transition_id, recorded_at)
+) partition by hash (user_id);
+
+create table memoir.admission_scores (
+  user_id uuid not null,
+  score_id uuid not null,
+  recorded_at timestamptz not null,
+  memory_id uuid,
+  admitted boolean not null,
+  score_total real not null,
+  score_type real not null,
+  score_novelty real not null,
+  score_utility real not null,
+  score_recency real not null,
+  threshold real not null,
+  primary key (user_id, score_id, recorded_at)
+) partition by hash (user_id);
+
+-- One row per compile: ids, scores and tokens of what was considered, no text.
+create table memoir.compile_ledger (
+  user_id uuid not null,
+  compile_id uuid not null,
+  recorded_at timestamptz not null,
+  session_id uuid not null,
+  budget integer not null,
+  tokens integer not null,
+  memory_tokens integer not null,
+  prefix_hash bytea not null,
+  statistics_version text not null,
+  warnings text[] not null default '{}',
+  item_ids uuid[] not null,
+  item_kinds text[] not null,
+  item_chunks smallint[] not null,
+  scores real[] not null,
+  score_parts jsonb not null,
+  item_tokens integer[] not null,
+  positions smallint[] not null,
+  reasons text[] not null,
+  primary key (user_id, compile_id, recorded_at)
+) partition by hash (user_id);
+
+-- What compiles leave behind before a job moves it to the ledger and the counters: unlogged, so the read path pays no WAL.
+create unlogged table memoir.compile_buffer (
+  buffer_id bigint generated always as identity primary key,
+  ledger jsonb not null,
+  user_id uuid not null,
+  recorded_at timestamptz not null
+);
+
+create table memoir.job_runs (
+  run_id bigint generated always as identity primary key,
+  job text not null,
+  started_at timestamptz not null,
+  finished_at timestamptz,
+  outcome text,
+  counts jsonb not null default '{}',
+  error text
+);
+create index job_runs_by_job on memoir.job_runs (job, started_at desc);
+
+-- user_id is null for what concerns the whole install.
+create table memoir.audit_log (
+  audit_id bigint generated always as identity primary key,
+  recorded_at timestamptz not null default now(),
+  xact_id xid8 not null default pg_current_xact_id(),
+  login text not null default session_user,
+  action text not null,
+  user_id uuid,
+  detail jsonb not null default '{}'
+);
+create index audit_log_by_user on memoir.audit_log (user_id, recorded_at);
+create index audit_log_by_xact on memoir.audit_log (xact_id);
+
+insert into memoir.partitioned_tables (table_name, by_month, unlogged) values
+  ('fault_history', true, false), ('fidelity_transitions', true, false), ('admission_scores', true, false),
+  ('compile_ledger', true, false);

@@ -1,0 +1,85 @@
+-- What an install needs before any object: a fit server and database, the roles, the schema, the extensions.
+-- Runs as the installing user (superuser, or CREATEROLE + owner of the database on managed servers); everything after it
+-- runs as memoir_owner, which can't log in.
+\set ON_ERROR_STOP on
+set client_min_messages = warning;
+
+do $$
+declare
+  v_encoding text; v_ctype text;
+begin
+  if current_setting('server_version_num')::int < 150000 then
+    raise exception 'pg_memoir needs PostgreSQL 15 or later, this is %', current_setting('server_version');
+  end if;
+  select pg_encoding_to_char(encoding), datctype into v_encoding, v_ctype
+  from pg_database where datname = current_database();
+  if v_encoding <> 'UTF8' then
+    raise exception 'pg_memoir needs a UTF8 database, % has encoding %', current_database(), v_encoding
+      using hint = 'create database ... template template0 encoding ''UTF8''';
+  end if;
+  if v_ctype in ('C', 'POSIX') then
+    raise exception 'pg_memoir needs a ctype that knows letters, % has LC_CTYPE %', current_database(), v_ctype
+      using hint = 'create database ... template template0 lc_ctype ''C.UTF-8'' (or any other UTF-8 locale)';
+  end if;
+end $$;
+
+-- Roles are shared by all databases of a server, so two installs may race for them.
+do $$
+declare
+  v_role text;
+begin
+  foreach v_role in array array['memoir_owner', 'memoir_reader', 'memoir_app', 'memoir_tenant', 'memoir_admin', 'memoir_jobs'] loop
+    if not exists (select from pg_roles where rolname = v_role) then
+      begin
+        execute format('create role %I nologin', v_role);
+      exception when duplicate_object or unique_violation then null;
+      end;
+    end if;
+  end loop;
+  -- Creating objects as the owner needs membership; a superuser has it already.
+  if not pg_has_role(current_user, 'memoir_owner', 'member') then
+    execute format('grant memoir_owner to %I', current_user);
+  end if;
+end $$;
+
+create schema if not exists memoir authorization memoir_owner;
+
+-- A fresh install keeps the extensions' objects in our own schema: the functions' pinned search_path then names nothing
+-- that others may write to. Extensions that are already elsewhere stay there and their schema joins the path.
+do $$
+declare
+  v_extension text; v_schema text; v_path text := 'pg_catalog, memoir';
+begin
+  foreach v_extension in array array['vector', 'pg_trgm', 'pgcrypto', 'uuid-ossp'] loop
+    if not exists (select from pg_extension where extname = v_extension) then
+      begin
+        execute format('create extension %I schema memoir', v_extension);
+      exception when undefined_file or feature_not_supported then
+        raise exception 'extension % is not available on this server: %', v_extension, sqlerrm
+          using hint = case v_extension when 'vector' then 'install pgvector 0.7 or later' else 'install the contrib modules' end;
+      end;
+    end if;
+    select n.nspname into v_schema
+    from pg_extension e join pg_namespace n on n.oid = e.extnamespace where e.extname = v_extension;
+    if v_schema not in ('memoir', 'pg_catalog') and strpos(v_path, quote_ident(v_schema)) = 0 then
+      if exists (select from pg_namespace n, aclexplode(coalesce(n.nspacl, acldefault('n', n.nspowner))) a
+                 where n.nspname = v_schema and a.privilege_type = 'CREATE' and a.grantee = 0) then
+        raise exception 'extension % lies in schema %, where everybody may create objects', v_extension, v_schema
+          using hint = format('revoke create on schema %I from public; or alter extension %I set schema memoir', v_schema, v_extension);
+      end if;
+      v_path := v_path || ', ' || quote_ident(v_schema);
+    end if;
+  end loop;
+  if to_regtype('memoir.halfvec') is null and not exists (select from pg_type where typname = 'halfvec') then
+    raise exception 'the installed pgvector has no halfvec type' using hint = 'alter extension vector update; 0.7 or later is needed';
+  end if;
+  perform set_config('search_path', v_path || ', pg_temp', false);
+end $$;
+
+set role memoir_owner;
+
+create table if not exists memoir.schema_migrations (
+  name text primary key,
+  sha256 text not null,
+  applied_at timestamptz not null default now()
+);
