@@ -1,0 +1,43 @@
+# Two commands for a newcomer: make demo, make test. Each sets up what it lacks (scripts/setup.sh, scripts/cluster.sh).
+SHELL := /bin/bash
+PYTHON := .local/venv/bin/python
+CLUSTER := scripts/cluster.sh
+ENV = eval "$$($(CLUSTER) env)"
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test soak bench lint up dsn psql down clean
+
+help: ## This list
+	@echo "pg_memoir: memory for AI agents that lives in PostgreSQL"; echo
+	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1|\2/p' $(MAKEFILE_LIST) | column -t -s '|' 2>/dev/null || \
+	  sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1: \2/p' $(MAKEFILE_LIST)
+
+demo: up ## Store a conversation, compile a context, explain it (DATA=file.json for your own)
+	@$(ENV); exec $(PYTHON) scripts/demo.py $(DATA)
+
+test: up ## Run all tests (ARGS="-k name" for some)
+	@$(ENV); exec $(PYTHON) -m pytest tests $(ARGS)
+
+soak: up ## Run the property tests with very many cases
+	@$(ENV); PG_MEMOIR_SOAK=1 exec $(PYTHON) -m pytest tests -m soak $(ARGS)
+
+bench: up ## Measure recall and speed (DATA=file.json for the conversations)
+	@$(ENV); exec $(PYTHON) -m bench $(if $(DATA),--data $(DATA)) $(ARGS)
+
+lint: up ## Check the Python types
+	@$(PYTHON) -m mypy client/pg_memoir && $(PYTHON) -m mypy plpython/pg_memoir_server
+
+up: ## Set up what lacks, start the private server, install or upgrade pg_memoir
+	@$(CLUSTER) up
+
+dsn: ## Print the connection string (make -s dsn)
+	@$(CLUSTER) dsn
+
+psql: ## Open psql on the private server (ARGS="-c ...")
+	@$(CLUSTER) psql $(ARGS)
+
+down: ## Stop the private server
+	@$(CLUSTER) down
+
+clean: ## Stop it and delete everything private to this checkout
+	@$(CLUSTER) clean

@@ -1,0 +1,187 @@
+#!/usr/bin/env bash
+# The private PostgreSQL cluster of a checkout: in its state folder, on its own Unix socket, without a network port, apart
+# from every cluster of the system.
+#
+#   cluster.sh up        sets up what lacks, starts the server, installs or upgrades pg_memoir; quick when nothing changed
+#   cluster.sh dsn       prints the connection string and nothing else
+#   cluster.sh env       prints settings for the tests, to be evaluated by a shell
+#   cluster.sh psql ...  opens psql
+#   cluster.sh down      stops the server
+#   cluster.sh clean     stops it and deletes everything private: database, environment, logs
+. "$(dirname "$0")/common.sh"
+
+DATABASE=memoir
+PORT=5499                                    # only part of the socket's name; nothing listens on the network
+SOCKET_DIR=/tmp/pgm-$KEY                     # short: a socket's path ends at 107 bytes
+DSN="host=$SOCKET_DIR port=$PORT dbname=$DATABASE user=postgres"
+
+run_sql() { PGOPTIONS='-c client_min_messages=warning' "$PGBIN/psql" -X -q -v ON_ERROR_STOP=1 "$@"; }
+
+# Also tells a server that is up but has no such database yet from one that is down.
+server_is_up() { as_server "$PGBIN/pg_ctl" status -D "$STATE/pgdata" >/dev/null 2>&1; }
+
+stamped() { [ "$(cat "$STATE/stamp/$1" 2>/dev/null)" = "$2" ]; }
+stamp() { printf '%s\n' "$2" >"$STATE/stamp/$1"; }
+
+# The server ---------------------------------------------------------------------------------------------------------
+
+server_config() {
+  local preload=pg_stat_statements
+  [ ! -f "$PGLIB/pg_cron.so" ] || preload+=,pg_cron
+  cat <<CONF
+# Made by scripts/cluster.sh, which overwrites it. Own settings: any later file in this folder.
+listen_addresses = ''
+port = $PORT
+unix_socket_directories = '$SOCKET_DIR'
+unix_socket_permissions = 0700
+cluster_name = 'pg_memoir $KEY'
+timezone = 'UTC'
+shared_preload_libraries = '$preload'
+max_connections = 100
+max_worker_processes = 24            # pg_cron runs each job in a worker
+max_locks_per_transaction = 256      # a user's tables have many partitions
+shared_buffers = 256MB
+max_wal_size = 2GB
+wal_level = replica
+hot_standby = on
+max_wal_senders = 5
+jit = off                            # compiling costs more than any of our statements
+log_line_prefix = '%m [%p] %u@%d '
+CONF
+  [ ! -f "$PGLIB/pg_cron.so" ] || cat <<CONF
+cron.database_name = '$DATABASE'
+cron.use_background_workers = on     # no connections, hence no passwords
+CONF
+}
+
+# The server's whole environment. One thread: numeric libraries would start one per core in every backend.
+server_env() {
+  cat <<ENV
+PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
+LANG=C.UTF-8
+HOME=$STATE/home
+PYTHONPATH=$(server_python_path)
+PYTHONDONTWRITEBYTECODE=1
+PG_MEMOIR_PYTHON=$STATE/venv/bin/python
+OMP_NUM_THREADS=1
+OPENBLAS_NUM_THREADS=1
+MKL_NUM_THREADS=1
+TOKENIZERS_PARALLELISM=false
+HF_HUB_OFFLINE=1
+HF_HUB_DISABLE_TELEMETRY=1
+ORT_DISABLE_TELEMETRY=1
+ENV
+}
+
+# make_private_dir PATH: of the server's user, closed to all others.
+make_private_dir() {
+  [ -d "$1" ] || install -d -m 0700 -o "$SERVER_USER" "$1"
+  [ ! -L "$1" ] && [ "$(stat -c %U:%a "$1")" = "$SERVER_USER:700" ] || die "$1 is not a folder of $SERVER_USER alone; remove it"
+}
+
+init_cluster() {
+  [ ! -f "$STATE/pgdata/PG_VERSION" ] || return 0
+  say "making a private PostgreSQL $PG cluster in $STATE/pgdata"
+  rm -rf "$STATE/pgdata"; rm -f "$STATE"/stamp/{server,installed}
+  make_private_dir "$STATE/pgdata"
+  as_server "$PGBIN/initdb" -D "$STATE/pgdata" -U postgres --auth=trust --encoding=UTF8 --locale=C.UTF-8 --no-instructions \
+    >"$STATE/log/initdb.log" 2>&1 || { tail -n15 "$STATE/log/initdb.log" >&2; die "initdb failed"; }
+  as_server mkdir "$STATE/pgdata/conf.d"
+  as_server sh -c 'echo "include_dir = '\''conf.d'\''" >>"$0"' "$STATE/pgdata/postgresql.conf"
+}
+
+stop_server() {
+  server_is_up || return 0
+  as_server "$PGBIN/pg_ctl" stop -D "$STATE/pgdata" -m fast -w -t 120 -s || die "the server does not stop"
+}
+
+start_server() {
+  local want; want=$(server_config; server_env)
+  make_private_dir "$SOCKET_DIR"
+  if server_is_up; then
+    if stamped server "$want"; then return; fi
+    say "restarting the server with changed settings"
+    stop_server
+  fi
+  make_private_dir "$STATE/home"
+  server_config | as_server sh -c 'cat >"$0"' "$STATE/pgdata/conf.d/00-pg_memoir.conf"
+  local vars; mapfile -t vars < <(server_env)
+  install -d -m 0755 -o "$SERVER_USER" "$STATE/log/server"
+  # 9: the lock of this run must not live on in the server
+  as_server env -i "${vars[@]}" "$PGBIN/pg_ctl" start -D "$STATE/pgdata" -l "$STATE/log/server/postgresql.log" -w -t 120 -s \
+    9<&- </dev/null || { tail -n15 "$STATE/log/server/postgresql.log" >&2; die "the server does not start"; }
+  stamp server "$want"
+}
+
+# The product --------------------------------------------------------------------------------------------------------
+
+has_library() { [ -f "$PGSHARE/extension/$1.control" ]; }
+
+install_product() {
+  local want build=$STATE/build
+  if [ ! -f "$ROOT/sql/install.sql" ]; then warn "no sql/install.sql: nothing to install"; return; fi
+  "$ROOT/scripts/build_sql.sh" "$build" || die "the SQL could not be built"
+  want=$(cat "$build"/*.sql | sha256sum | cut -c1-16)
+  if stamped installed "$want" && [ "$(run_sql -At -c "select to_regnamespace('memoir') is not null" "$DSN" 2>/dev/null)" = t ]; then return; fi
+
+  local admin="host=$SOCKET_DIR port=$PORT dbname=postgres user=postgres"
+  [ "$(run_sql -At -c "select count(*) from pg_database where datname = '$DATABASE'" "$admin")" = 1 ] ||
+    run_sql -c "create database $DATABASE" "$admin"
+  say "installing pg_memoir into database $DATABASE"
+  run_sql -c 'create extension if not exists pg_stat_statements' "$DSN"
+  ! has_library pg_cron || run_sql -c 'create extension if not exists pg_cron' "$DSN"
+  run_sql -1 -f "$build/pg_memoir.sql" "$DSN" >/dev/null || die "installing the SQL failed"
+  run_sql -c 'call memoir.ensure_partitions()' "$DSN" >/dev/null || die "making the partitions failed"
+  if [ -f "$build/pg_memoir_plpython.sql" ] && has_library plpython3u; then
+    run_sql -c 'create extension if not exists plpython3u' "$DSN"
+    run_sql -1 -f "$build/pg_memoir_plpython.sql" "$DSN" >/dev/null || die "installing the PL/Python functions failed"
+  fi
+  stamp installed "$want"
+}
+
+# Commands -----------------------------------------------------------------------------------------------------------
+
+up() {
+  take_lock
+  PG_MEMOIR_LOCKED=1 "$ROOT/scripts/setup.sh"
+  prepare_state
+  set_paths "$(pick_major)"
+  init_cluster
+  start_server
+  install_product
+}
+
+down() {
+  id "$SERVER_USER" >/dev/null 2>&1 && [ -f "$STATE/pgdata/PG_VERSION" ] || return 0
+  take_lock
+  set_paths "$(cat "$STATE/pgdata/PG_VERSION")"
+  STATE=$(cd "$STATE" && pwd -P)
+  stop_server
+}
+
+clean() {
+  local link=$STATE target
+  down
+  target=$(readlink "$link" || true)
+  case $target in */pg_memoir/"$KEY") rm -rf "$target" ;; esac
+  rm -rf "$link" "$SOCKET_DIR"
+}
+
+find_psql() {
+  set_paths "$(pick_major)"
+  [ -x "$PGBIN/psql" ] || die "nothing is set up yet: make up"
+}
+
+case ${1:-} in
+  up) up ;;
+  dsn) echo "$DSN" ;;
+  env)
+    find_psql
+    printf 'export PG_MEMOIR_DSN=%q PG_MEMOIR_PGBIN=%q PG_MEMOIR_SERVER_USER=%q PG_MEMOIR_SQL=%q\n' \
+      "$DSN" "$PGBIN" "$SERVER_USER" "$STATE/build"
+    printf 'export ORT_DISABLE_TELEMETRY=1 HF_HUB_OFFLINE=1 HF_HUB_DISABLE_TELEMETRY=1 TOKENIZERS_PARALLELISM=false\n' ;;
+  psql) shift; find_psql; exec "$PGBIN/psql" "$DSN" "$@" ;;
+  down) down ;;
+  clean) clean ;;
+  *) die "usage: cluster.sh up|dsn|env|psql|down|clean" ;;
+esac

