@@ -35,7 +35,7 @@ migration() {
   sha=$(sha256sum "$1"); sha=${sha%% *}
   header "$1"
   cat <<SQL
-select coalesce(max(sha256), '') = '' as _is_new, max(sha256) <> '$sha' as _has_changed
+select coalesce(max(sha256), '') = '' as _is_new, coalesce(max(sha256) <> '$sha', false) as _has_changed
 from memoir.schema_migrations where name = '$name' \\gset
 \\if :_has_changed
 do \$\$ begin

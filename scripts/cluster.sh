@@ -103,6 +103,7 @@ start_server() {
     say "restarting the server with changed settings"
     stop_server
   fi
+  say "starting the server"
   make_private_dir "$STATE/home"
   server_config | as_server sh -c 'cat >"$0"' "$STATE/pgdata/conf.d/00-pg_memoir.conf"
   local vars; mapfile -t vars < <(server_env)
