@@ -1,0 +1,38 @@
+"""pg_memoir: memory for AI agents that lives in PostgreSQL. This package only calls its functions.
+
+`Memoir` (sync) and `AsyncMemoir` (async) are the client; `from_openai`, `from_anthropic` and `tool_result` turn what a
+model's SDK answers into messages to persist; `import_conversations` reads existing conversations.
+"""
+
+from .aio import AsyncMemoir, AsyncSession
+from .client import Memoir, Session
+from .errors import MemoirError
+from .importing import Imported, import_conversations
+from .providers import Reply, ToolCall, from_anthropic, from_openai, tool_result
+from .types import AnthropicRequest, Considered, Context, Hit, Match, Message, Persisted, Remembered, Usage
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "AnthropicRequest",
+    "AsyncMemoir",
+    "AsyncSession",
+    "Considered",
+    "Context",
+    "Hit",
+    "Imported",
+    "Match",
+    "Memoir",
+    "MemoirError",
+    "Message",
+    "Persisted",
+    "Remembered",
+    "Reply",
+    "Session",
+    "ToolCall",
+    "Usage",
+    "from_anthropic",
+    "from_openai",
+    "import_conversations",
+    "tool_result",
+]

@@ -1,0 +1,61 @@
+"""Command line: `python -m pg_memoir import FILE`, `python -m pg_memoir worker`."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+
+import psycopg
+
+from . import __version__, worker
+from .client import Memoir
+from .errors import MemoirError
+from .formats import ConversationError
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Runs a command; returns the exit code: 0, 1 after an error, 2 if an import left conversations out."""
+    parser = argparse.ArgumentParser(prog="pg_memoir", description="Memory for AI agents in PostgreSQL.")
+    parser.add_argument("--version", action="version", version=__version__)
+    commands = parser.add_subparsers(dest="command", required=True)
+
+    importer = commands.add_parser(
+        "import", help="import conversations", description="Imports OpenAI-style JSON or JSONL, ShareGPT or LoCoMo; a re-run adds only what is missing."
+    )
+    importer.add_argument("files", nargs="+", metavar="FILE")
+    importer.add_argument("--dsn", default=os.environ.get("PG_MEMOIR_DSN", ""), help="connection string (default: $PG_MEMOIR_DSN)")
+    importer.add_argument("--user", help="whose conversations they are (default: as the file says, else the file's name)")
+    importer.add_argument("--user-prefix", help="goes before the users' names the file gives (default for LoCoMo: locomo:)")
+    importer.add_argument("--model", help="chat model of the sessions")
+    importer.add_argument("--skip-bad", action="store_true", help="go on after a conversation that can't be imported")
+    importer.set_defaults(run=_import)
+
+    embedding = commands.add_parser("worker", help="embed the backlog", description=(worker.__doc__ or "").splitlines()[0])
+    embedding.set_defaults(run=worker.add_arguments(embedding))
+
+    options = parser.parse_args(arguments)
+    return int(options.run(options))
+
+
+def _import(options: argparse.Namespace) -> int:
+    refused = 0
+    try:
+        with Memoir(options.dsn, max_size=1) as memoir:
+            for file in options.files:
+                done = memoir.import_conversations(
+                    file, user=options.user, user_prefix=options.user_prefix, model=options.model, skip_bad=options.skip_bad
+                )
+                for error in done.refused:
+                    print(f"left out: {error}", file=sys.stderr)
+                refused += len(done.refused)
+                users = done.users[0] if len(done.users) == 1 else f"{len(done.users)} users"
+                print(f"{file}: {done.conversations} conversations, {done.messages} messages, {users}")
+    except (ConversationError, MemoirError, psycopg.Error, OSError) as error:
+        print(f"pg_memoir import: {error}", file=sys.stderr)
+        return 1
+    return 2 if refused else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,134 @@
+"""Calls that set up and run the database: settings, models, embeddings, jobs. Built like those in calls.py."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
+from uuid import UUID
+
+from .calls import Call, _as_is, _nothing, _procedure, _scalar, _table
+from .types import Claim, Vector
+
+
+def count_tokens(text: str, *, model: str | None = None) -> Call[int]:
+    """Tokens of `text` for a chat model (the default model's, if None), as compile counts them."""
+    return _scalar("count_tokens", int, {"text": ("text", text), "model": ("text", model)})
+
+
+def set_setting(key: str, value: Any) -> Call[None]:
+    """Changes a setting for the whole install; admin only. Raises InvalidSettingError, NotAuthorizedError."""
+    return _scalar("set_setting", _nothing, {"key": ("text", key), "value": ("jsonb", value)})
+
+
+def reset_setting(key: str) -> Call[None]:
+    """Returns a setting to its default; admin only. Raises InvalidSettingError, NotAuthorizedError."""
+    return _scalar("reset_setting", _nothing, {"key": ("text", key)})
+
+
+def set_user_settings(user: str, settings: Mapping[str, Any]) -> Call[dict[str, Any]]:
+    """Overrides settings for one user, None removes an override; returns all overrides. Those of a session are
+    given when it is opened. Raises InvalidSettingError."""
+    return _scalar("set_user_settings", _as_is, {"user": ("text", user), "settings": ("jsonb", settings)})
+
+
+def list_settings() -> Call[list[dict[str, Any]]]:
+    """Every setting: key, value, default_value, kind, min_value, max_value, overridable, description."""
+    return _table("list_settings", dict[str, Any], {})
+
+
+def register_model(
+    model: str,
+    provider: Literal["openai", "anthropic"],
+    context_window: int,
+    max_output: int,
+    *,
+    tokenizer: str | None = None,
+    message_overhead: int | None = None,
+    prompt_microcents_per_1k: int | None = None,
+    completion_microcents_per_1k: int | None = None,
+) -> Call[None]:
+    """Registers or replaces a chat model; admin only. Window, output and overhead per message in tokens, prices in
+    microcents (1e-8 of the currency's unit) per 1,000 tokens. Raises InvalidArgumentError, NotAuthorizedError."""
+    return _scalar(
+        "register_model",
+        _nothing,
+        {
+            "model": ("text", model),
+            "provider": ("text", provider),
+            "context_window": ("int", context_window),
+            "max_output": ("int", max_output),
+            "tokenizer": ("text", tokenizer),
+            "message_overhead": ("int", message_overhead),
+            "prompt_microcents_per_1k": ("bigint", prompt_microcents_per_1k),
+            "completion_microcents_per_1k": ("bigint", completion_microcents_per_1k),
+        },
+    )
+
+
+def register_embedding_model(
+    name: str,
+    provider: str,
+    dimension: int,
+    *,
+    query_prefix: str | None = None,
+    document_prefix: str | None = None,
+    endpoint: str | None = None,
+) -> Call[int]:
+    """Registers an embedding model beside the present one; the backlog is then embedded with both until
+    switch_embedding_model. Returns its number."""
+    return _scalar(
+        "register_embedding_model",
+        int,
+        {
+            "name": ("text", name),
+            "provider": ("text", provider),
+            "dimension": ("int", dimension),
+            "query_prefix": ("text", query_prefix),
+            "document_prefix": ("text", document_prefix),
+            "endpoint": ("text", endpoint),
+        },
+    )
+
+
+def switch_embedding_model(name: str) -> Call[None]:
+    """Makes a registered embedding model the one that queries use, in one transaction. Raises UnknownModelError."""
+    return _scalar("switch_embedding_model", _nothing, {"name": ("text", name)})
+
+
+def embedding_progress() -> Call[list[dict[str, Any]]]:
+    """How much of the backlog each embedding model has, one dict each."""
+    return _table("embedding_progress", dict[str, Any], {})
+
+
+def claim_embeddings(*, limit: int | None = None, model: str | None = None) -> Call[list[Claim]]:
+    """Leases up to `limit` (64) texts of the backlog to this worker."""
+    return _table("claim_embeddings", Claim, {"limit": ("int", limit), "model": ("text", model)})
+
+
+def store_embeddings(user_ids: Sequence[UUID], item_nos: Sequence[int], embeddings: Sequence[Vector], model: str) -> Call[int]:
+    """Stores vectors for claimed texts, place by place; returns how many. Raises DimensionMismatchError."""
+    return _scalar(
+        "store_embeddings",
+        int,
+        {
+            "user_ids": ("uuid[]", user_ids),
+            "item_nos": ("int[]", item_nos),
+            "embeddings": ("real[][]", embeddings),
+            "model": ("text", model),
+        },
+    )
+
+
+def pack_search() -> Call[None]:
+    """Packs the fresh tail of the search structures."""
+    return _procedure("pack_search")
+
+
+def ensure_partitions() -> Call[None]:
+    """Makes the partitions of the months ahead."""
+    return _procedure("ensure_partitions")
+
+
+def flush_statistics() -> Call[None]:
+    """Flushes the buffered access statistics and the ledger."""
+    return _procedure("flush_statistics")

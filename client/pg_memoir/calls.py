@@ -1,0 +1,539 @@
+"""Every call of the SQL API, built once for the sync and the async client.
+
+Each function returns a Call: the statement, its parameters, and how to read the answer. An argument left at None is
+not sent, so the default is the database's. Their docstrings are the methods' documentation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields, is_dataclass
+from datetime import datetime
+from typing import Any, Generic, Literal, TypeVar
+from uuid import UUID
+
+from .types import AnthropicRequest, CapturedPart, Considered, Context, Hit, Match, Message, Persisted, Remembered, Vector
+from .values import to_sql
+
+APPENDING = ("persist_turn", "append_messages")
+"""Functions that answer with a turn mark."""
+
+T = TypeVar("T")
+Rows = list[dict[str, Any]]
+When = datetime | str
+"""An aware datetime, or what timestamptz reads (ISO 8601)."""
+
+
+@dataclass(frozen=True)
+class Call(Generic[T]):
+    """One statement. `embed`: the text whose vector fills the parameter query_embedding, if the client has an embedder."""
+
+    function: str
+    sql: str
+    params: dict[str, Any]
+    decode: Callable[[Rows], T]
+    embed: str | None = None
+
+
+def _arguments(arguments: dict[str, tuple[str, Any]]) -> tuple[str, dict[str, Any]]:
+    # query_embedding stays, as the executor may fill it.
+    sent = {name: pair for name, pair in arguments.items() if pair[1] is not None or name == "query_embedding"}
+    # The casts choose the function's types; without them psycopg would send float8 where real is declared.
+    named = ", ".join(f"p_{name} => %({name})s::{sql_type}" for name, (sql_type, _) in sent.items())
+    return named, {name: to_sql(value, sql_type, name) for name, (sql_type, value) in sent.items()}
+
+
+def _scalar(
+    function: str, decode: Callable[[Any], T], arguments: dict[str, tuple[str, Any]], embed: str | None = None
+) -> Call[T]:
+    named, params = _arguments(arguments)
+    return Call(
+        function, f"select memoir.{function}({named}) as result", params, lambda rows: decode(rows[0]["result"]), _wanted(embed, params)
+    )
+
+
+def _table(
+    function: str, row_type: type[T], arguments: dict[str, tuple[str, Any]], embed: str | None = None
+) -> Call[list[T]]:
+    named, params = _arguments(arguments)
+    sql = f"select * from memoir.{function}({named})"
+    if not is_dataclass(row_type):
+        return Call(function, sql, params, lambda rows: [row_type(row) for row in rows], _wanted(embed, params))  # type: ignore[call-arg]
+    # A newer server may answer with more columns than this version knows.
+    names = [field.name for field in fields(row_type)]
+    return Call(
+        function, sql, params, lambda rows: [row_type(**{name: row[name] for name in names}) for row in rows], _wanted(embed, params)
+    )
+
+
+def _procedure(function: str) -> Call[None]:
+    return Call(function, f"call memoir.{function}()", {}, lambda rows: None)
+
+
+def _wanted(embed: str | None, params: dict[str, Any]) -> str | None:
+    return embed if embed and params.get("query_embedding") is None else None
+
+
+def _as_is(value: Any) -> Any:
+    return value
+
+
+def _nothing(value: Any) -> None:
+    return None
+
+
+# --- sessions and turns -----------------------------------------------------------------------------------------------
+
+
+def open_session(
+    user: str,
+    session: str,
+    *,
+    model: str | None = None,
+    system_prompt: str | None = None,
+    project: str | None = None,
+    task: str | None = None,
+    parent: str | None = None,
+    settings: Mapping[str, Any] | None = None,
+    metadata: Mapping[str, Any] | None = None,
+) -> Call[UUID]:
+    """Opens a session, or updates what is given of an open one; returns its id.
+
+    `model`: a registered chat model, which decides window and tokenizer. `parent`: a session of the same user whose
+    local memories count here too. Raises UnknownModelError, UnknownSessionError, SessionClosedError, InvalidSettingError.
+    """
+    return _scalar(
+        "open_session",
+        _as_is,
+        {
+            "user": ("text", user),
+            "session": ("text", session),
+            "model": ("text", model),
+            "system_prompt": ("text", system_prompt),
+            "project": ("text", project),
+            "task": ("text", task),
+            "parent": ("text", parent),
+            "settings": ("jsonb", settings),
+            "metadata": ("jsonb", metadata),
+        },
+    )
+
+
+def opening(user: str, session: str, **options: Any) -> Call[UUID] | None:
+    """open_session if any of its options is given, else None."""
+    given = {name: value for name, value in options.items() if value is not None}
+    return open_session(user, session, **given) if given else None
+
+
+def _append(
+    function: str,
+    user: str,
+    session: str,
+    messages: Iterable[Any],
+    usage: Mapping[str, Any] | None,
+    key: str | None,
+    actor: str | None,
+    metadata: Mapping[str, Any] | None,
+) -> Call[Persisted]:
+    return _scalar(
+        function,
+        _as_is,
+        {
+            "user": ("text", user),
+            "session": ("text", session),
+            "messages": ("jsonb", [messages] if isinstance(messages, Mapping) else list(messages)),
+            "usage": ("jsonb", usage),
+            "key": ("text", key),
+            "actor": ("text", actor),
+            "metadata": ("jsonb", metadata),
+        },
+    )
+
+
+def persist_turn(
+    user: str,
+    session: str,
+    messages: Iterable[Any],
+    *,
+    usage: Mapping[str, Any] | None = None,
+    key: str | None = None,
+    actor: str | None = None,
+    metadata: Mapping[str, Any] | None = None,
+) -> Call[Persisted]:
+    """Appends one whole exchange, or any run of messages as the OpenAI chat API has them, all or nothing.
+
+    `usage`: as Usage. `key`: idempotency key; the same key and messages return the first result. `actor`: who acts
+    ('person', 'agent', 'tool'), for service logins. Raises InvalidMessageError, ToolCallMismatchError (a call is left
+    unanswered: use `append`), TextTooLargeError, InvalidTextError, KeyReusedError, SessionClosedError,
+    CostBudgetExceededError.
+    """
+    return _append("persist_turn", user, session, messages, usage, key, actor, metadata)
+
+
+def append(
+    user: str,
+    session: str,
+    messages: Iterable[Any],
+    *,
+    usage: Mapping[str, Any] | None = None,
+    key: str | None = None,
+    actor: str | None = None,
+    metadata: Mapping[str, Any] | None = None,
+) -> Call[Persisted]:
+    """Like persist_turn, but tool calls may stay open: for the steps of an agent loop, followed by a compile
+    without a query once their results are appended too."""
+    return _append("append_messages", user, session, messages, usage, key, actor, metadata)
+
+
+def close_session(user: str, session: str) -> Call[None]:
+    """Closes a session; it takes no more turns but can still be recalled. Raises UnknownSessionError."""
+    return _scalar("close_session", _nothing, {"user": ("text", user), "session": ("text", session)})
+
+
+def branch_session(user: str, session: str, new_session: str, *, at_turn: int | None = None) -> Call[UUID]:
+    """Opens `new_session` with the turns of `session` up to and including `at_turn` (all, if None) shared by reference."""
+    return _scalar(
+        "branch_session",
+        _as_is,
+        {
+            "user": ("text", user),
+            "session": ("text", session),
+            "new_session": ("text", new_session),
+            "at_turn": ("int", at_turn),
+        },
+    )
+
+
+def session_info(user: str, session: str) -> Call[dict[str, Any]]:
+    """Settings and counters of a session. Raises UnknownSessionError."""
+    return _scalar("session_info", _as_is, {"user": ("text", user), "session": ("text", session)})
+
+
+def history(user: str, session: str, *, first: int | None = None, last: int | None = None) -> Call[list[Message]]:
+    """The messages as they were sent, each with its `turn_index`; turns `first` to `last`, both included."""
+    arguments = {"user": ("text", user), "session": ("text", session), "from": ("int", first), "to": ("int", last)}
+    named, params = _arguments(arguments)
+    return Call(
+        "history", f"select memoir.history({named}) as result", params, lambda rows: [row["result"] for row in rows]
+    )
+
+
+# --- compiling --------------------------------------------------------------------------------------------------------
+
+
+def _compile_arguments(
+    user: str,
+    session: str,
+    query: str | None,
+    budget: int | None,
+    memory_budget: int | None,
+    task: str | None,
+    tools: Sequence[Any] | None,
+    query_embedding: Vector | None,
+    query_parts: Sequence[Any] | None,
+    as_of: When | None,
+    valid_at: When | None,
+    after_turn: str | None,
+    format: str,
+) -> dict[str, tuple[str, Any]]:
+    return {
+        "user": ("text", user),
+        "session": ("text", session),
+        "query": ("text", query),
+        "budget": ("int", budget),
+        "memory_budget": ("int", memory_budget),
+        "task": ("text", task),
+        "tools": ("jsonb", tools),
+        "query_embedding": ("real[]", query_embedding),
+        "query_parts": ("jsonb", query_parts),
+        "as_of": ("timestamptz", as_of),
+        "valid_at": ("timestamptz", valid_at),
+        "format": ("text", format),
+        "after_turn": ("text", after_turn),
+    }
+
+
+def compile_context(
+    user: str,
+    session: str,
+    query: str | None = None,
+    *,
+    budget: int | None = None,
+    memory_budget: int | None = None,
+    task: str | None = None,
+    tools: Sequence[Any] | None = None,
+    query_embedding: Vector | None = None,
+    query_parts: Sequence[Any] | None = None,
+    as_of: When | None = None,
+    valid_at: When | None = None,
+    after_turn: str | None = None,
+) -> Call[list[Message]]:
+    """The message list to send to the model, in OpenAI's shape, at most `budget` tokens.
+
+    `query`: the new user message, not yet persisted; None continues the open exchange after its tool results.
+    `budget`: tokens of the whole list, by default the model's window less its response reserve. `memory_budget`: tokens
+    of recall. `tools`: the definitions that go with the request, as they count too. `query_embedding`: the query's vector,
+    if you have it. `query_parts`: multimodal content parts. `as_of`: what was known then; `valid_at`: what was true then.
+    `after_turn`: a turn mark the server must have reached (replicas). Raises BudgetTooSmallError,
+    NothingToContinueError, ReplicaBehindError, InvalidArgumentError, DimensionMismatchError.
+    """
+    arguments = _compile_arguments(
+        user, session, query, budget, memory_budget, task, tools, query_embedding, query_parts, as_of, valid_at, after_turn, "openai"
+    )
+    return _scalar("compile_context", _as_is, arguments, embed=query)
+
+
+def compile_anthropic(
+    user: str,
+    session: str,
+    query: str | None = None,
+    *,
+    budget: int | None = None,
+    memory_budget: int | None = None,
+    task: str | None = None,
+    tools: Sequence[Any] | None = None,
+    query_embedding: Vector | None = None,
+    query_parts: Sequence[Any] | None = None,
+    as_of: When | None = None,
+    valid_at: When | None = None,
+    after_turn: str | None = None,
+) -> Call[AnthropicRequest]:
+    """The same list for Anthropic: `client.messages.create(model=…, max_tokens=…, **request)`, with cache_control
+    where the stable prefix ends. Arguments and errors as compile_context."""
+    arguments = _compile_arguments(
+        user, session, query, budget, memory_budget, task, tools, query_embedding, query_parts, as_of, valid_at, after_turn, "anthropic"
+    )
+    return _scalar("compile_context", _anthropic_request, arguments, embed=query)
+
+
+def _anthropic_request(value: Any) -> AnthropicRequest:
+    request: AnthropicRequest = {"messages": value["messages"]}
+    if value.get("system"):
+        request["system"] = value["system"]
+    return request
+
+
+def context(
+    user: str,
+    session: str,
+    query: str | None = None,
+    *,
+    budget: int | None = None,
+    memory_budget: int | None = None,
+    task: str | None = None,
+    tools: Sequence[Any] | None = None,
+    query_embedding: Vector | None = None,
+    query_parts: Sequence[Any] | None = None,
+    as_of: When | None = None,
+    valid_at: When | None = None,
+    after_turn: str | None = None,
+    format: Literal["openai", "anthropic"] = "openai",
+) -> Call[Context]:
+    """compile_context with everything known about the list beside it: tokens, budget, prefix hash, item ids, arms,
+    warnings (see Context). `format`: 'openai' or 'anthropic', the shape of its `messages`."""
+    arguments = _compile_arguments(
+        user, session, query, budget, memory_budget, task, tools, query_embedding, query_parts, as_of, valid_at, after_turn, format
+    )
+    return _scalar("context", _as_is, arguments, embed=query)
+
+
+def explain(
+    user: str,
+    session: str,
+    query: str | None = None,
+    *,
+    budget: int | None = None,
+    memory_budget: int | None = None,
+    task: str | None = None,
+    tools: Sequence[Any] | None = None,
+    query_embedding: Vector | None = None,
+    query_parts: Sequence[Any] | None = None,
+    as_of: When | None = None,
+    valid_at: When | None = None,
+    after_turn: str | None = None,
+) -> Call[list[Considered]]:
+    """Every item a compile with these arguments considers: score parts, ranks, tokens, place or reason left out."""
+    arguments = _compile_arguments(
+        user, session, query, budget, memory_budget, task, tools, query_embedding, query_parts, as_of, valid_at, after_turn, "openai"
+    )
+    return _table("explain_context", Considered, arguments, embed=query)
+
+
+# --- memories ---------------------------------------------------------------------------------------------------------
+
+
+def remember(
+    user: str,
+    content: str,
+    *,
+    session: str | None = None,
+    type: str | None = None,
+    category: str | None = None,
+    importance: str | None = None,
+    project: str | None = None,
+    actor: str | None = None,
+    provenance: str | None = None,
+    confidence: float | None = None,
+    valid_from: When | None = None,
+    valid_to: When | None = None,
+    tags: Sequence[str] | None = None,
+    slot: str | None = None,
+    slot_value: str | None = None,
+    aliases: Sequence[str] | None = None,
+    sensitivity: str | None = None,
+    source_turns: Sequence[int] | None = None,
+    source_tool: str | None = None,
+    source_key: str | None = None,
+    metadata: Mapping[str, Any] | None = None,
+    embedding: Vector | None = None,
+    key: str | None = None,
+    created_at: When | None = None,
+) -> Call[Remembered]:
+    """Stores one memory, unless it is a duplicate, outranked, or forgotten (see `outcome`).
+
+    `session`: where it was said; without one it is global. `slot`, `slot_value`: an attribute that has one value at a
+    time ('home city', 'Oslo'): a new value supersedes the old. `source_turns`: turn indexes of `session` it comes from.
+    `confidence` in [0, 1]. `key`: idempotency key. Raises UnknownSessionError, InvalidArgumentError,
+    InvalidTextError, TextTooLargeError, TombstoneError, DimensionMismatchError, KeyReusedError.
+    """
+    return _scalar(
+        "remember",
+        _as_is,
+        {
+            "user": ("text", user),
+            "content": ("text", content),
+            "session": ("text", session),
+            "type": ("text", type),
+            "category": ("text", category),
+            "importance": ("text", importance),
+            "project": ("text", project),
+            "actor": ("text", actor),
+            "provenance": ("text", provenance),
+            "confidence": ("real", confidence),
+            "valid_from": ("timestamptz", valid_from),
+            "valid_to": ("timestamptz", valid_to),
+            "tags": ("text[]", tags),
+            "slot": ("text", slot),
+            "slot_value": ("text", slot_value),
+            "aliases": ("text[]", aliases),
+            "sensitivity": ("text", sensitivity),
+            "source_turns": ("int[]", source_turns),
+            "source_tool": ("text", source_tool),
+            "source_key": ("text", source_key),
+            "metadata": ("jsonb", metadata),
+            "embedding": ("real[]", embedding),
+            "key": ("text", key),
+            "created_at": ("timestamptz", created_at),
+        },
+    )
+
+
+def recall(
+    user: str,
+    query: str,
+    *,
+    session: str | None = None,
+    limit: int | None = None,
+    types: Sequence[str] | None = None,
+    tags: Sequence[str] | None = None,
+    project: str | None = None,
+    kinds: Sequence[Literal["memory", "turn", "summary"]] | None = None,
+    after: When | None = None,
+    before: When | None = None,
+    query_embedding: Vector | None = None,
+) -> Call[list[Hit]]:
+    """Searches memories, old turns and summaries by words and vector, best first; at most `limit` (10).
+
+    `session`: only what belongs to it. `types`, `tags`, `project`: only such memories. `after`, `before`: when it was said.
+    """
+    return _table(
+        "recall",
+        Hit,
+        {
+            "user": ("text", user),
+            "query": ("text", query),
+            "session": ("text", session),
+            "limit": ("int", limit),
+            "types": ("text[]", types),
+            "tags": ("text[]", tags),
+            "project": ("text", project),
+            "kinds": ("text[]", kinds),
+            "after": ("timestamptz", after),
+            "before": ("timestamptz", before),
+            "query_embedding": ("real[]", query_embedding),
+        },
+        embed=query,
+    )
+
+
+def match_memories(
+    user: str, embedding: Vector, *, threshold: float | None = None, limit: int | None = None, project: str | None = None
+) -> Call[list[Match]]:
+    """Memories whose cosine with `embedding` is at least `threshold` (0.7), nearest first; at most `limit` (10).
+    Raises DimensionMismatchError."""
+    return _table(
+        "match_memories",
+        Match,
+        {
+            "user": ("text", user),
+            "embedding": ("real[]", embedding),
+            "threshold": ("real", threshold),
+            "limit": ("int", limit),
+            "project": ("text", project),
+        },
+    )
+
+
+def forget(user: str, memory: UUID | str, *, reason: str | None = None) -> Call[dict[str, Any]]:
+    """Takes a memory and what it came from out of recall and leaves a tombstone, so that it does not come back.
+    Raises UnknownMemoryError."""
+    return _scalar("forget", _as_is, {"user": ("text", user), "memory": ("uuid", memory), "reason": ("text", reason)})
+
+
+# --- captured provider calls ------------------------------------------------------------------------------------------
+
+
+def capture_call(
+    user: str,
+    session: str,
+    request: bytes,
+    *,
+    response: bytes | None = None,
+    provider: str | None = None,
+    model: str | None = None,
+    status: int | None = None,
+    latency_ms: int | None = None,
+    started_at: When | None = None,
+    request_headers: Mapping[str, str] | None = None,
+    response_headers: Mapping[str, str] | None = None,
+    events: Sequence[bytes] | None = None,
+    event_times: Sequence[When] | None = None,
+    metadata: Mapping[str, Any] | None = None,
+) -> Call[UUID]:
+    """Stores a provider call as it went over the wire, replayable byte for byte; returns its id. `events`: the
+    stream's events in order, `event_times`: when each arrived."""
+    return _scalar(
+        "capture_call",
+        _as_is,
+        {
+            "user": ("text", user),
+            "session": ("text", session),
+            "request": ("bytea", request),
+            "response": ("bytea", response),
+            "provider": ("text", provider),
+            "model": ("text", model),
+            "status": ("int", status),
+            "latency_ms": ("int", latency_ms),
+            "started_at": ("timestamptz", started_at),
+            "request_headers": ("jsonb", request_headers),
+            "response_headers": ("jsonb", response_headers),
+            "events": ("bytea[]", events),
+            "event_times": ("timestamptz[]", event_times),
+            "metadata": ("jsonb", metadata),
+        },
+    )
+
+
+def read_call(user: str, call: UUID | str) -> Call[list[CapturedPart]]:
+    """The parts of a captured call, in order. Raises UnknownMemoryError."""
+    return _table("read_call", CapturedPart, {"user": ("text", user), "call": ("uuid", call)})

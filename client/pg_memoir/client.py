@@ -1,0 +1,277 @@
+"""The synchronous client."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import logging
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Concatenate, ParamSpec, TypeVar
+
+import psycopg
+from psycopg.rows import dict_row
+from psycopg_pool import ConnectionPool, PoolTimeout
+
+from . import admin_calls, calls
+from .backlog import Plan, Vectors, embed_backlog_plan
+from .calls import Call
+from .errors import from_database
+from .importing import Imported, import_plan
+from .types import Embed
+from .values import finite_vectors
+
+P = ParamSpec("P")
+T = TypeVar("T")
+S = TypeVar("S")
+
+log = logging.getLogger("pg_memoir")
+
+# Autocommit: every call is one statement and one transaction. No prepared statements: PgBouncer in transaction mode
+# may send the next statement to another server connection. UTF-8 whatever the environment says.
+CONNECT: dict[str, Any] = {
+    "autocommit": True,
+    "prepare_threshold": None,
+    "row_factory": dict_row,
+    "client_encoding": "utf8",
+    "application_name": "pg_memoir",
+}
+
+
+def described(run: Callable[..., Any], build: Callable[..., Any], bound: int = 0) -> None:
+    """Gives a generated method its builder's name, documentation and signature, less the `bound` first arguments."""
+    parameters = list(inspect.signature(build).parameters.values())[bound:]
+    this = inspect.Parameter("self", inspect.Parameter.POSITIONAL_ONLY)
+    run.__name__ = run.__qualname__ = build.__name__
+    run.__doc__ = build.__doc__
+    run.__signature__ = inspect.Signature([this, *parameters])  # type: ignore[attr-defined]
+
+
+def _method(build: Callable[P, Call[T]]) -> Callable[Concatenate[Memoir, P], T]:
+    def run(self: Memoir, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return self.run(build(*args, **kwargs))
+
+    described(run, build)
+    return run
+
+
+def _session_method(build: Callable[Concatenate[str, str, P], Call[T]]) -> Callable[Concatenate[Session, P], T]:
+    def run(self: Session, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return self._run(build(self.user, self.name, *args, **kwargs))
+
+    described(run, build, bound=2)
+    return run
+
+
+class Memoir:
+    """pg_memoir over a pool of connections. Thread-safe; close it, or use it as a context manager.
+
+        with Memoir("host=/run/pgm dbname=memoir") as memoir:
+            session = memoir.session("alice", "support-42", model="gpt-4o")
+            messages = session.compile_context("Why was my March invoice wrong?")
+
+    `dsn`: a libpq connection string or URL, or a ConnectionPool of your own (autocommit; it stays yours to close).
+    `embed`: n texts → n vectors, for installs whose database can't embed queries itself; queries are then embedded here.
+    `min_size`, `max_size`: connections; `timeout`: seconds to wait for one. Further options go to psycopg.connect.
+    Refusals of the database raise pg_memoir.errors.MemoirError, anything else psycopg.Error.
+    """
+
+    def __init__(
+        self,
+        dsn: str | ConnectionPool[Any],
+        *,
+        embed: Embed | None = None,
+        min_size: int = 1,
+        max_size: int = 10,
+        timeout: float = 10.0,
+        **connect: Any,
+    ) -> None:
+        self.embed = embed
+        self._dsn = dsn if isinstance(dsn, str) else None
+        self._connect = CONNECT | connect
+        self._pool: ConnectionPool[Any] = (
+            ConnectionPool(dsn, min_size=min_size, max_size=max_size, timeout=timeout, open=True, kwargs=self._connect)
+            if isinstance(dsn, str)
+            else dsn
+        )
+
+    def __enter__(self) -> Memoir:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Closes the pool, unless it was given."""
+        if self._dsn is not None:
+            self._pool.close()
+
+    def run(self, call: Call[T]) -> T:
+        """Runs one call of pg_memoir.calls in a transaction of its own."""
+        params = call.params
+        if call.embed is not None and self.embed is not None:
+            params = params | {"query_embedding": self._query_vector(call.embed)}
+        try:
+            with self._pool.connection() as connection, connection.cursor(row_factory=dict_row) as cursor:
+                cursor.execute(call.sql.encode(), params)
+                return call.decode(cursor.fetchall() if cursor.description else [])
+        except PoolTimeout:
+            if self._dsn and not self._pool.get_stats().get("pool_size"):
+                psycopg.connect(self._dsn, connect_timeout=5, **self._connect).close()  # says what the pool does not: why
+            raise
+        except psycopg.Error as error:
+            refusal = from_database(error)
+            if refusal is None:
+                raise
+            raise refusal from error
+
+    def _query_vector(self, text: str) -> list[float] | None:
+        assert self.embed is not None
+        try:
+            return finite_vectors(self.embed([text]), 1)[0]
+        except Exception:  # the promise: without a vector the word arms carry on
+            log.warning("the query could not be embedded; going on without its vector", exc_info=True)
+            return None
+
+    def run_plan(self, plan: Plan[T], embed: Embed | None = None) -> T:
+        """Runs a generator of calls to its end; each call is a transaction of its own, none is open while `embed` runs."""
+        step, answer = plan.send, None  # type: Callable[[Any], Call[Any] | Vectors], Any
+        try:
+            while True:
+                wanted = step(answer)
+                try:
+                    if isinstance(wanted, Vectors):
+                        if embed is None:
+                            raise TypeError("no embedder: give `embed`")
+                        answer = finite_vectors(embed(wanted.texts), len(wanted.texts))
+                    else:
+                        answer = self.run(wanted)
+                    step = plan.send
+                except Exception as error:  # the plan knows what it means where it stands
+                    step, answer = plan.throw, error
+        except StopIteration as end:
+            result: T = end.value
+            return result
+
+    def session(
+        self,
+        user: str,
+        session: str,
+        *,
+        model: str | None = None,
+        system_prompt: str | None = None,
+        project: str | None = None,
+        task: str | None = None,
+        parent: str | None = None,
+        settings: Mapping[str, Any] | None = None,
+        metadata: Mapping[str, Any] | None = None,
+    ) -> Session:
+        """A user's session, by the application's own names; arguments as open_session.
+
+        With any of them given, the session is opened (or updated) by its first call. Without, it is opened with the
+        defaults when the first turn is persisted, and compiling writes nothing.
+        """
+        opening = calls.opening(
+            user,
+            session,
+            model=model,
+            system_prompt=system_prompt,
+            project=project,
+            task=task,
+            parent=parent,
+            settings=settings,
+            metadata=metadata,
+        )
+        return Session(self, user, session, opening)
+
+    def embed_backlog(self, embed: Embed | None = None, *, limit: int = 64, model: str | None = None, max_items: int | None = None) -> int:
+        """Embeds what waits for a vector; returns how many were stored. See pg_memoir.worker for a process that keeps at it.
+
+        `embed`: by default the client's own. `limit`: texts a batch. `model`: the embedding model, by default all that are
+        active. Returns once the backlog is empty or `max_items` are done. An error of `embed` passes through; what was
+        claimed then comes back when its lease ends.
+        """
+        return self.run_plan(embed_backlog_plan(limit, model, max_items), embed or self.embed)
+
+    def import_conversations(
+        self,
+        path: str | Path,
+        *,
+        user: str | None = None,
+        user_prefix: str | None = None,
+        model: str | None = None,
+        skip_bad: bool = False,
+        progress: bool | None = None,
+    ) -> Imported:
+        """Imports a file of conversations; see pg_memoir.import_conversations."""
+        return self.run_plan(import_plan(path, user, user_prefix, model, skip_bad, progress))
+
+    open_session = _method(calls.open_session)
+    persist_turn = _method(calls.persist_turn)
+    append = _method(calls.append)
+    close_session = _method(calls.close_session)
+    branch_session = _method(calls.branch_session)
+    session_info = _method(calls.session_info)
+    history = _method(calls.history)
+    compile_context = _method(calls.compile_context)
+    compile_anthropic = _method(calls.compile_anthropic)
+    context = _method(calls.context)
+    explain = _method(calls.explain)
+    remember = _method(calls.remember)
+    recall = _method(calls.recall)
+    match_memories = _method(calls.match_memories)
+    forget = _method(calls.forget)
+    capture_call = _method(calls.capture_call)
+    read_call = _method(calls.read_call)
+    count_tokens = _method(admin_calls.count_tokens)
+    set_setting = _method(admin_calls.set_setting)
+    reset_setting = _method(admin_calls.reset_setting)
+    set_user_settings = _method(admin_calls.set_user_settings)
+    list_settings = _method(admin_calls.list_settings)
+    register_model = _method(admin_calls.register_model)
+    register_embedding_model = _method(admin_calls.register_embedding_model)
+    switch_embedding_model = _method(admin_calls.switch_embedding_model)
+    embedding_progress = _method(admin_calls.embedding_progress)
+    claim_embeddings = _method(admin_calls.claim_embeddings)
+    store_embeddings = _method(admin_calls.store_embeddings)
+    pack_search = _method(admin_calls.pack_search)
+    ensure_partitions = _method(admin_calls.ensure_partitions)
+    flush_statistics = _method(admin_calls.flush_statistics)
+
+
+class Session:
+    """One session of one user; made by Memoir.session. Holds no connection.
+
+    `mark`: the turn mark of the last turn persisted through this object, for `after_turn` on a replica; else None.
+    """
+
+    def __init__(self, memoir: Memoir, user: str, name: str, opening: Call[Any] | None) -> None:
+        self.user = user
+        self.name = name
+        self.mark: str | None = None
+        self._memoir = memoir
+        self._opening = opening
+
+    def _run(self, call: Call[T]) -> T:
+        if self._opening is not None:
+            self._memoir.run(self._opening)  # idempotent, so two threads may both do it
+            self._opening = None
+        result = self._memoir.run(call)
+        if call.function in calls.APPENDING:
+            self.mark = result["mark"]  # type: ignore[index]
+        return result
+
+    compile_context = _session_method(calls.compile_context)
+    compile_anthropic = _session_method(calls.compile_anthropic)
+    context = _session_method(calls.context)
+    explain = _session_method(calls.explain)
+    persist_turn = _session_method(calls.persist_turn)
+    append = _session_method(calls.append)
+    branch = _session_method(calls.branch_session)
+    info = _session_method(calls.session_info)
+    history = _session_method(calls.history)
+    capture_call = _session_method(calls.capture_call)
+    close = _session_method(calls.close_session)

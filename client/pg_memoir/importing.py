@@ -1,0 +1,131 @@
+"""Imports a file of conversations. Running it again, or after an interruption, adds only what is missing."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tqdm import tqdm
+
+from . import calls
+from .backlog import Plan
+from .errors import KeyReusedError, MemoirError, SessionClosedError
+from .formats import Conversation, ConversationError, read_conversations
+from .types import Message
+
+if TYPE_CHECKING:
+    from .client import Memoir
+
+# Messages per call: enough that round trips don't matter, few enough that a transaction stays short. Part of the
+# idempotency keys' meaning, so changing them makes files imported before be refused instead of recognised.
+_RUN, _LONGEST_RUN = 64, 256
+
+
+@dataclass(slots=True)
+class Imported:
+    """What an import did: counts, the users it touched in the file's order, and what was refused (with skip_bad)."""
+
+    conversations: int = 0
+    messages: int = 0
+    users: list[str] = field(default_factory=list)
+    refused: list[ConversationError] = field(default_factory=list)
+
+
+def import_conversations(
+    memoir: Memoir,
+    path: str | Path,
+    *,
+    user: str | None = None,
+    user_prefix: str | None = None,
+    model: str | None = None,
+    skip_bad: bool = False,
+    progress: bool | None = None,
+) -> Imported:
+    """Imports OpenAI-style JSON or JSONL, ShareGPT or LoCoMo (told from the content) and shows a progress bar.
+
+    `user`: whose all conversations are; else the record's own, or the file's name, after `user_prefix` (see
+    read_conversations). `model`: chat model of the sessions. `skip_bad`: go on after a conversation that can't be read
+    or is refused, and list it in the result; otherwise raises ConversationError, naming file, line and field.
+    `progress`: True, False, or None for a bar on terminals only.
+    """
+    return memoir.run_plan(import_plan(path, user, user_prefix, model, skip_bad, progress))
+
+
+def import_plan(
+    path: str | Path, user: str | None, user_prefix: str | None, model: str | None, skip_bad: bool, progress: bool | None
+) -> Plan[Imported]:
+    """The calls of an import. Arguments as import_conversations."""
+    file = read_conversations(path, user=user, user_prefix=user_prefix)
+    done = Imported()
+    bar = tqdm(total=file.total, unit=" conversations", desc=Path(path).name, disable=None if progress is None else not progress)
+    with bar:
+        for conversation in file.conversations:
+            try:
+                if isinstance(conversation, ConversationError):
+                    raise conversation
+                yield from _one(conversation, model)
+            except ConversationError as error:
+                if not skip_bad:
+                    raise
+                done.refused.append(error)
+            else:
+                done.conversations += 1
+                done.messages += len(conversation.messages)
+                if conversation.user not in done.users[-1:] and conversation.user not in done.users:
+                    done.users.append(conversation.user)
+            bar.update()
+    return done
+
+
+def _one(conversation: Conversation, model: str | None) -> Plan[None]:
+    user, session = conversation.user, conversation.session
+    first = 0
+    try:
+        opening = calls.opening(
+            user,
+            session,
+            model=model,
+            system_prompt=conversation.system_prompt,
+            project=conversation.project,
+            metadata=conversation.metadata or None,
+        )
+        if opening is not None:
+            try:
+                yield opening
+            except SessionClosedError:
+                pass  # closed since it was imported: the receipts below decide
+        for run in runs(conversation.messages):
+            yield calls.persist_turn(user, session, run, key=_key(session, first))
+            first += len(run)
+    except KeyReusedError as error:
+        raise conversation.where.fail(
+            f"messages[{first}]", f"session {session!r} of user {user!r} was imported before with other messages"
+        ) from error
+    except MemoirError as error:
+        raise conversation.where.fail(f"session {session!r}, messages from {first}", error.message) from error
+
+
+def runs(messages: list[Message]) -> Iterator[list[Message]]:
+    """Cuts messages into runs that leave no tool call open, before a user message where possible."""
+    run: list[Message] = []
+    open_calls: set[Any] = set()
+    for message in messages:
+        if not open_calls and (len(run) >= _LONGEST_RUN or (len(run) >= _RUN and message.get("role") == "user")):
+            yield run
+            run = []
+        run.append(message)
+        calls_made = message.get("tool_calls")
+        for call in calls_made if isinstance(calls_made, list) else []:
+            open_calls.add(call.get("id") if isinstance(call, dict) else None)
+        if message.get("role") == "tool":
+            open_calls.discard(message.get("tool_call_id"))
+    if run:
+        yield run
+
+
+def _key(session: str, first: int) -> str:
+    # The place alone, not the content: a changed file is refused by the key instead of imported twice.
+    return f"import:{hashlib.sha256(session.encode('utf-8', 'surrogatepass')).hexdigest()[:32]}:{first}"

@@ -1,0 +1,233 @@
+"""Answers of the model providers' SDKs → messages to persist, in OpenAI's shape.
+
+Nothing here imports an SDK: objects are read by their attributes, dicts (a raw JSON body, an event of your own HTTP
+client) by their keys. A stream may be given as the list of its chunks or as the stream itself, which is then consumed.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from .types import Message, Usage
+
+# Anthropic's stop reasons by OpenAI's names; others are kept as they are.
+_FINISH = {
+    "end_turn": "stop",
+    "stop_sequence": "stop",
+    "max_tokens": "length",
+    "model_context_window_exceeded": "length",
+    "tool_use": "tool_calls",
+    "refusal": "content_filter",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCall:
+    """One call a model asks for. `arguments` is what its JSON holds, {} if the model wrote none or no valid object."""
+
+    id: str
+    name: str
+    arguments: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """A model's answer: `message` is the assistant message to persist, `usage` goes to persist_turn beside it."""
+
+    message: Message
+    usage: Usage
+
+    @property
+    def text(self) -> str:
+        """The text, '' if there is none."""
+        return self.message.get("content") or ""
+
+    @property
+    def tool_calls(self) -> list[ToolCall]:
+        """The calls the model asks for, in order."""
+        calls = []
+        for call in self.message.get("tool_calls", []):
+            body = call.get("function") or call.get("custom")
+            calls.append(ToolCall(call["id"], body["name"], _object(body.get("arguments", ""))))
+        return calls
+
+
+def tool_result(call: ToolCall | str, content: Any) -> Message:
+    """The message that answers a tool call (or its id): text as it is, anything else as JSON."""
+    text = content if isinstance(content, str) else json.dumps(content, ensure_ascii=False)
+    return {"role": "tool", "tool_call_id": call if isinstance(call, str) else call.id, "content": text}
+
+
+def from_openai(response: Any, *, latency_ms: int | None = None) -> Reply:
+    """A chat completion (object, dict, or stream of chunks; first choice) → Reply.
+
+    Also what OpenAI-compatible servers answer. A refusal becomes the content. `latency_ms`: of the call, milliseconds.
+    """
+    if _get(response, "choices") is None:
+        response = _joined_chunks(_stream(response))
+    choices = _get(response, "choices")
+    if not choices:
+        raise ValueError("the response has no choices")
+    answer = _get(choices[0], "message")
+    message: Message = {"role": "assistant", "content": _get(answer, "content") or _get(answer, "refusal")}
+    tool_calls = [_plain(call) for call in _get(answer, "tool_calls") or []]
+    if tool_calls:
+        message["tool_calls"] = tool_calls
+    elif message["content"] is None:
+        message["content"] = ""
+    counts = _get(response, "usage")
+    return Reply(
+        message,
+        _usage(
+            _get(response, "model"),
+            _get(counts, "prompt_tokens"),
+            _get(counts, "completion_tokens"),
+            _get(choices[0], "finish_reason"),
+            latency_ms,
+        ),
+    )
+
+
+def from_anthropic(response: Any, *, latency_ms: int | None = None) -> Reply:
+    """A message (object, dict, or stream of events) → Reply.
+
+    Text blocks are joined, tool_use blocks become tool calls. Thinking and server-side tool blocks are left out: they
+    are signed for, and usable in, that one conversation only; an agent loop with extended thinking sends its own
+    open exchange. Prompt tokens include those read from and written to the cache. `latency_ms`: milliseconds.
+    """
+    if _get(response, "content") is None:
+        response = _joined_events(_stream(response))
+    text: list[str] = []
+    tool_calls = []
+    for block in _get(response, "content") or []:
+        kind = _get(block, "type")
+        if kind == "text":
+            text.append(_get(block, "text"))
+        elif kind == "tool_use":
+            given = _plain(_get(block, "input"))
+            arguments = given if isinstance(given, str) else json.dumps(given, ensure_ascii=False)
+            tool_calls.append(
+                {"id": _get(block, "id"), "type": "function", "function": {"name": _get(block, "name"), "arguments": arguments}}
+            )
+    message: Message = {"role": "assistant", "content": "".join(text) or (None if tool_calls else "")}
+    if tool_calls:
+        message["tool_calls"] = tool_calls
+    counts = _get(response, "usage")
+    read = [_get(counts, name) for name in ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens")]
+    prompt_tokens = sum(count or 0 for count in read) if read[0] is not None else None
+    reason = _get(response, "stop_reason")
+    return Reply(
+        message,
+        _usage(_get(response, "model"), prompt_tokens, _get(counts, "output_tokens"), _FINISH.get(reason, reason), latency_ms),
+    )
+
+
+def _stream(response: Any) -> Iterable[Any]:
+    if isinstance(response, Iterable) and not isinstance(response, (str, bytes, Mapping)):
+        return response
+    raise TypeError(f"a response or a stream of them is needed, not {type(response).__name__}; collect an async stream in a list")
+
+
+def _get(thing: Any, name: str) -> Any:
+    return thing.get(name) if isinstance(thing, Mapping) else getattr(thing, name, None)
+
+
+def _plain(value: Any) -> Any:
+    """SDK objects as plain data, absent fields left out."""
+    return value.model_dump(mode="json", exclude_none=True) if hasattr(value, "model_dump") else value
+
+
+def _object(text: str) -> dict[str, Any]:
+    try:
+        value = json.loads(text)
+    except ValueError:
+        return {}
+    return value if isinstance(value, dict) else {}
+
+
+def _usage(model: Any, prompt: Any, completion: Any, finish: Any, latency_ms: int | None) -> Usage:
+    values = {
+        "model": model,
+        "prompt_tokens": prompt,
+        "completion_tokens": completion,
+        "finish_reason": finish,
+        "latency_ms": latency_ms,
+    }
+    return {name: value for name, value in values.items() if value is not None}  # type: ignore[return-value]
+
+
+def _joined_chunks(chunks: Iterable[Any]) -> dict[str, Any]:
+    """The completion that a stream of chunks spells."""
+    content: list[str] = []
+    refusal: list[str] = []
+    calls: dict[int, dict[str, Any]] = {}
+    model = finish = usage = None
+    seen = False
+    for chunk in chunks:
+        model = model or _get(chunk, "model")
+        usage = _get(chunk, "usage") or usage
+        for choice in _get(chunk, "choices") or []:
+            if _get(choice, "index"):
+                continue
+            seen = True
+            finish = _get(choice, "finish_reason") or finish
+            delta = _get(choice, "delta")
+            content.append(_get(delta, "content") or "")
+            refusal.append(_get(delta, "refusal") or "")
+            for part in _get(delta, "tool_calls") or []:
+                # Some compatible servers send whole calls without an index.
+                index = _get(part, "index")
+                call = calls.setdefault(
+                    len(calls) if index is None else index,
+                    {"id": "", "type": "function", "function": {"name": "", "arguments": ""}},
+                )
+                call["id"] = _get(part, "id") or call["id"]
+                function = _get(part, "function")
+                for name in ("name", "arguments"):
+                    call["function"][name] += _get(function, name) or ""
+    if not seen:
+        raise ValueError("the stream held no choice")
+    message = {
+        "content": "".join(content) or None,
+        "refusal": "".join(refusal) or None,
+        "tool_calls": [calls[index] for index in sorted(calls)],
+    }
+    return {"model": model, "usage": usage, "choices": [{"message": message, "finish_reason": finish}]}
+
+
+def _joined_events(events: Iterable[Any]) -> dict[str, Any]:
+    """The message that a stream of Messages API events spells; events the SDK adds of its own are passed over."""
+    message: dict[str, Any] = {}
+    usage: dict[str, Any] = {}
+    blocks: dict[int, dict[str, Any]] = {}
+    json_parts: dict[int, list[str]] = {}
+    for event in events:
+        kind = _get(event, "type")
+        if kind == "message_start":
+            start = _get(event, "message")
+            message["model"] = _get(start, "model")
+            usage.update(_plain(_get(start, "usage")) or {})
+        elif kind == "content_block_start":
+            blocks[_get(event, "index")] = dict(_plain(_get(event, "content_block")))
+        elif kind == "content_block_delta":
+            index, delta = _get(event, "index"), _get(event, "delta")
+            if _get(delta, "type") == "text_delta":
+                blocks[index]["text"] = blocks[index].get("text", "") + _get(delta, "text")
+            elif _get(delta, "type") == "input_json_delta":
+                json_parts.setdefault(index, []).append(_get(delta, "partial_json"))
+        elif kind == "message_delta":
+            message["stop_reason"] = _get(_get(event, "delta"), "stop_reason")
+            counts = _plain(_get(event, "usage")) or {}
+            usage.update({name: count for name, count in counts.items() if count is not None})
+    if not message:
+        raise ValueError("the stream held no message_start")
+    for index, parts in json_parts.items():
+        text = "".join(parts) or "{}"
+        try:
+            blocks[index]["input"] = json.loads(text)
+        except ValueError:  # cut off by max_tokens: kept as the text it is, like OpenAI does
+            blocks[index]["input"] = text
+    return message | {"usage": usage, "content": [blocks[index] for index in sorted(blocks)]}

@@ -1,0 +1,7 @@
+"""Local HTTP servers that speak the model providers' protocols, so that tests use the real SDKs without a network."""
+
+from .chat_completions import ChatCompletionsStub
+from .messages_api import MessagesStub
+from .server import Answer
+
+__all__ = ["Answer", "ChatCompletionsStub", "MessagesStub"]

@@ -1,0 +1,104 @@
+"""What both stubs share: a threaded server on a free local port, scripted answers, recorded requests."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+
+@dataclass
+class Answer:
+    """One scripted answer: text, tool calls as (id, name, arguments), counted tokens; or an HTTP error status."""
+
+    text: str | None = None
+    tool_calls: list[tuple[str, str, dict[str, Any]]] = field(default_factory=list)
+    prompt_tokens: int = 11
+    completion_tokens: int = 7
+    status: int = 200
+
+
+class Refused(Exception):
+    """The request breaks the provider's protocol; the message says how."""
+
+
+class StubServer:
+    """Answers POSTs with the script's answers in order, the last one again and again. Use as a context manager.
+
+    `requests`: the JSON bodies received. A request that breaks the protocol gets 400 and is not recorded.
+    """
+
+    def __init__(self, *script: Answer) -> None:
+        self.requests: list[dict[str, Any]] = []
+        self._script = list(script) or [Answer(text="All right.")]
+        self._lock = threading.Lock()
+        stub = self
+
+        class Handler(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def log_message(self, *arguments: Any) -> None:
+                pass
+
+            def do_POST(self) -> None:
+                body = json.loads(self.rfile.read(int(self.headers["content-length"])))
+                try:
+                    payload = stub.handle(self.path.partition("?")[0], body)
+                except Refused as error:
+                    return self._json(400, stub.error_body("invalid_request_error", str(error)))
+                if isinstance(payload, Answer):
+                    return self._json(payload.status, stub.error_body("api_error", "scripted"))
+                if isinstance(payload, dict):
+                    return self._json(200, payload)
+                self._stream(payload)
+
+            def _json(self, status: int, body: dict[str, Any]) -> None:
+                data = json.dumps(body).encode()
+                self.send_response(status)
+                self.send_header("content-type", "application/json")
+                self.send_header("content-length", str(len(data)))
+                self.end_headers()
+                self.wfile.write(data)
+
+            def _stream(self, events: Iterable[str]) -> None:
+                self.send_response(200)
+                self.send_header("content-type", "text/event-stream")
+                self.send_header("connection", "close")
+                self.end_headers()
+                for event in events:
+                    self.wfile.write(event.encode())
+                    self.wfile.flush()
+                self.close_connection = True
+
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self._server.daemon_threads = True
+        self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
+        self.origin = f"http://127.0.0.1:{self._server.server_address[1]}"
+
+    def __enter__(self):
+        self._thread.start()
+        return self
+
+    def __exit__(self, *exception: Any) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+
+    def next_answer(self, body: dict[str, Any]) -> Answer:
+        """Records a request and takes the answer for it."""
+        with self._lock:
+            self.requests.append(body)
+            return self._script.pop(0) if len(self._script) > 1 else self._script[0]
+
+    def handle(self, path: str, body: dict[str, Any]) -> dict[str, Any] | Iterator[str] | Answer:
+        raise NotImplementedError
+
+    def error_body(self, kind: str, message: str) -> dict[str, Any]:
+        raise NotImplementedError
+
+
+def pieces(text: str, size: int = 5) -> list[str]:
+    """Cuts a text as a stream would."""
+    return [text[at : at + size] for at in range(0, len(text), size)] or [""]

@@ -1,0 +1,230 @@
+"""Files of conversations are told apart by content, read whole, and refused with file, line and field."""
+
+import json
+
+import pytest
+from pg_memoir.backlog import Vectors
+from pg_memoir.formats import ConversationError, openai_name, read_conversations
+from pg_memoir.importing import import_plan, runs
+
+USER, MODEL = {"role": "user", "content": "Hello"}, {"role": "assistant", "content": "Hi"}
+
+
+def read(tmp_path, content, name="chats.json", **options):
+    path = tmp_path / name
+    text = content if isinstance(content, str) else json.dumps(content, ensure_ascii=False)
+    path.write_text(text, encoding="utf-8")
+    file = read_conversations(path, **options)
+    return file.total, list(file.conversations)
+
+
+def read_lines(tmp_path, *records, **options):
+    lines = "\n".join(r if isinstance(r, str) else json.dumps(r) for r in records)
+    return read(tmp_path, lines, name="chats.jsonl", **options)
+
+
+def test_openai_jsonl(tmp_path):
+    tool_call = {"id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+    total, found = read_lines(
+        tmp_path,
+        {"messages": [{"role": "system", "content": "Be kind."}, USER, MODEL], "user": "ann", "session": "s1"},
+        "",
+        [USER, {"role": "assistant", "content": None, "tool_calls": [tool_call]}, {"role": "tool", "tool_call_id": "c", "content": "1"}],
+        {"id": 7, "created_at": "2024-05-01T12:00:00", "messages": [USER, MODEL | {"created_at": 1714600000, "weight": 0}]},
+    )
+    assert total == 3
+    assert [(c.user, c.session) for c in found] == [("ann", "s1"), ("chats", "conversation-2"), ("chats", "7")]
+    assert found[0].system_prompt == "Be kind." and found[0].messages == [USER, MODEL]
+    assert found[1].messages[1]["tool_calls"] == [tool_call]
+    assert found[2].messages == [
+        USER | {"created_at": "2024-05-01T12:00:00+00:00"},
+        MODEL | {"created_at": "2024-05-01T21:46:40+00:00"},
+    ]
+    assert str(found[2].where) == "chats.jsonl:4"
+
+
+@pytest.mark.parametrize("document", [[USER, MODEL], {"messages": [USER, MODEL]}, [[USER, MODEL]], [{"messages": [USER, MODEL]}]])
+def test_openai_documents(tmp_path, document):
+    for text in (json.dumps(document), json.dumps(document, indent=1), "\ufeff" + json.dumps(document)):
+        total, [conversation] = read(tmp_path, text, user="ann")
+        assert total == 1 and conversation.user == "ann" and conversation.messages == [USER, MODEL]
+
+
+def test_old_function_calls_become_tool_calls(tmp_path):
+    call = {"name": "f", "arguments": "{}"}
+    messages = [USER, {"role": "assistant", "function_call": call}, {"role": "function", "name": "f", "content": "1"}]
+    _, [conversation] = read(tmp_path, {"messages": messages})
+    assert conversation.messages[1]["tool_calls"] == [{"id": "call_1", "type": "function", "function": call}]
+    assert conversation.messages[2] == {"role": "tool", "tool_call_id": "call_1", "content": "1"}
+
+
+def sharegpt(*turns, **more):
+    return [{"id": "x1", "conversations": [{"from": who, "value": value} for who, value in turns], **more}]
+
+
+def test_sharegpt(tmp_path):
+    turns = [("system", "Be kind."), ("human", "Hello"), ("gpt", "Hi")]
+    _, [conversation] = read(tmp_path, sharegpt(*turns), user_prefix="share:")
+    assert (conversation.user, conversation.session) == ("share:chats", "x1")
+    assert conversation.system_prompt == "Be kind." and conversation.messages == [USER, MODEL]
+
+
+def test_sharegpt_tool_results_get_the_calls_before_them(tmp_path):
+    ask = '<tool_call>\n{"name": "f", "arguments": {"a": 1}}\n</tool_call>'
+    _, [conversation] = read(
+        tmp_path,
+        sharegpt(
+            ("human", "both"),
+            ("gpt", "Looking. " + ask + ask),
+            ("tool", "<tool_response>\n1\n</tool_response><tool_response>2</tool_response>"),
+            ("function_call", '{"name": "g", "arguments": {}}'),
+            ("observation", "3"),
+            ("gpt", "Done."),
+            ("tool", "out of nowhere"),
+            ("gpt", "I would " + ask),
+        ),
+    )
+    messages = conversation.messages
+    assert [m["role"] for m in messages] == ["user", "assistant", "tool", "tool", "assistant", "tool", "assistant", "tool", "assistant"]
+    assert messages[1]["content"] == "Looking." and [c["function"] for c in messages[1]["tool_calls"]] == [
+        {"name": "f", "arguments": '{"a": 1}'}
+    ] * 2
+    assert [m["content"] for m in messages if m["role"] == "tool"] == ["1", "2", "3", "out of nowhere"]
+    assert messages[4]["content"] is None and messages[4]["tool_calls"][0]["function"]["name"] == "g"
+    assert messages[6]["content"] == "Done." and len(messages[6]["tool_calls"]) == 1
+    assert messages[8] == {"role": "assistant", "content": "I would " + ask}  # never answered: stays text
+    waiting = set()
+    for message in messages:
+        if message["role"] == "tool":
+            waiting.remove(message["tool_call_id"])
+        else:
+            assert not waiting
+        waiting |= {call["id"] for call in message.get("tool_calls", [])}
+    assert not waiting
+
+
+def locomo(**change):
+    conversation = {
+        "speaker_a": "Zoë O'Neil",
+        "speaker_b": "Bo",
+        "session_2_date_time": "12:05 am on 1 March, 2024",
+        "session_2": [{"speaker": "Bo", "dia_id": "D2:1", "text": "Second"}],
+        "session_1_date_time": "1:56 pm on 8 May, 2023",
+        "session_1": [
+            {"speaker": "Zoë O'Neil", "dia_id": "D1:1", "text": "Look!", "blip_caption": "a red kite", "img_url": ["u"]},
+            {"speaker": "Bo", "dia_id": "D1:2", "text": "Nice", "query": "kite"},
+        ],
+        "session_3_date_time": "12:05 am on 2 March, 2024",
+    }
+    return [{"sample_id": "conv-1", "qa": [], "conversation": conversation | change}]
+
+
+def test_locomo(tmp_path):
+    total, [first, second] = read(tmp_path, locomo())
+    assert total == 2 and first.user == "locomo:conv-1" and (first.session, second.session) == ("session_1", "session_2")
+    assert first.messages == [
+        {
+            "role": "user",
+            "name": "Zoe_O_Neil",
+            "content": "Look!\n[image: a red kite]",
+            "metadata": {"dia_id": "D1:1"},
+            "created_at": "2023-05-08T13:56:00+00:00",
+        },
+        {
+            "role": "assistant",
+            "name": "Bo",
+            "content": "Nice\n[image: kite]",
+            "metadata": {"dia_id": "D1:2"},
+            "created_at": "2023-05-08T13:56:10+00:00",
+        },
+    ]
+    assert second.messages[0]["created_at"] == "2024-03-01T00:05:00+00:00"
+    _, [other, _] = read(tmp_path, locomo(), user_prefix="bench:")
+    assert other.user == "bench:conv-1"
+
+
+def test_names_are_what_openai_allows():
+    assert [openai_name(n) for n in ("Ann", "Zoë O'Neil", "日本", "a" * 99, "_x_")] == ["Ann", "Zoe_O_Neil", "speaker", "a" * 64, "x"]
+
+
+@pytest.mark.parametrize(
+    ("records", "message"),
+    [
+        (["{"], "chats.jsonl:1: not JSON"),
+        ([[USER], "{"], "chats.jsonl:2: not JSON"),
+        ([[USER], {"x": 1}], "chats.jsonl:2: no known format: needs 'messages'"),
+        ([[USER], {"messages": []}], "chats.jsonl:2: messages: a list"),
+        ([[USER], {"messages": [USER, "Hi"]}], r"chats.jsonl:2: messages\[1\]: is a str"),
+        ([[USER], {"messages": [{"role": "robot"}]}], r"chats.jsonl:2: messages\[0\].role: 'robot' is none of"),
+        ([[USER], {"messages": [USER], "created_at": "May"}], "chats.jsonl:2: created_at: 'May' is neither"),
+        ([[USER], {"messages": [USER | {"created_at": True}]}], r"chats.jsonl:2: messages\[0\].created_at: True"),
+        ([[USER], {"messages": [USER], "metadata": 1}], "chats.jsonl:2: metadata: is a int"),
+        ([[USER], *sharegpt(("alien", "Hi"))], r"chats.jsonl:2: conversations\[0\].from: 'alien' is none of"),
+        ([[USER], *sharegpt(("human", 1))], r"chats.jsonl:2: conversations\[0\].value: 1 is not"),
+        ([[USER], {"conversations": {}}], "chats.jsonl:2: conversations: a list"),
+        ([[USER], *locomo(session_1_date_time="noon")], "chats.jsonl:2: conversation.session_1_date_time: 'noon'"),
+        ([[USER], *locomo(session_1_date_time="1:00 pm on 31 June, 2023")], "conversation.session_1_date_time"),
+        ([[USER], *locomo(session_1=[{"speaker": "Bo"}])], r"conversation.session_1\[0\].text: None"),
+        ([[USER], *locomo(session_1="x")], "conversation.session_1: is a str"),
+    ],
+)
+def test_errors_name_file_line_and_field(tmp_path, records, message):
+    with pytest.raises(ConversationError, match=message):
+        _, found = read_lines(tmp_path, *records)
+        raise next(item for item in found if isinstance(item, ConversationError))
+
+
+def test_errors_of_whole_files(tmp_path):
+    with pytest.raises(ConversationError, match="chats.json: the file is empty"):
+        read(tmp_path, "\n \n")
+    with pytest.raises(ConversationError, match="chats.json:2: not JSON") as caught:
+        read(tmp_path, '[\n{"messages": }]')
+    assert (caught.value.file, caught.value.line) == ("chats.json", 2)
+    (tmp_path / "chats.json").write_bytes(b'[{"messages": "\xff"}]')
+    with pytest.raises(ConversationError, match="not UTF-8 at byte 15"):
+        read_conversations(tmp_path / "chats.json")
+    _, [_, error] = read(tmp_path, [{"messages": [USER]}, {"messages": 1}])
+    assert str(error).startswith("chats.json: record 2: messages") and (error.record, error.field) == (2, "messages")
+
+
+def test_runs_keep_tool_calls_with_their_results():
+    call = {"role": "assistant", "content": None, "tool_calls": [{"id": "c"}]}
+    result = {"role": "tool", "tool_call_id": "c", "content": "1"}
+    long = [USER, MODEL] * 40 + [USER, call, result, MODEL] * 40 + [MODEL] * 600
+    cut = list(runs(long))
+    assert [m for run in cut for m in run] == long and len(cut) > 3
+    assert all(run[-1] is not call and len(run) <= 256 for run in cut) and cut[1][0] is USER
+
+
+def test_import_plan_is_the_same_calls_every_time(tmp_path):
+    """A re-run asks with the same keys and bodies, which is what makes it harmless."""
+    path = tmp_path / "chats.jsonl"
+    path.write_text(json.dumps({"messages": [{"role": "system", "content": "P"}, *[USER, MODEL] * 50]}) + "\n" + json.dumps([USER]))
+
+    def asked():
+        plan, calls = import_plan(path, "ann", None, None, False, False), []
+        try:
+            while True:
+                call = next(plan)
+                assert not isinstance(call, Vectors)
+                calls.append((call.function, call.params.get("key"), str(call.params.get("messages"))))
+        except StopIteration as end:
+            return calls, end.value
+
+    calls, done = asked()
+    assert (calls, done) == asked()
+    assert [c[0] for c in calls] == ["open_session", "persist_turn", "persist_turn", "persist_turn"]
+    assert len({c[1] for c in calls[1:]}) == 3
+    assert (done.conversations, done.messages, done.users) == (2, 101, ["ann"])
+
+
+def test_import_skips_what_is_bad_when_asked(tmp_path):
+    path = tmp_path / "chats.jsonl"
+    path.write_text(json.dumps([USER]) + "\nnonsense\n" + json.dumps([MODEL]))
+    plan = import_plan(path, "ann", None, None, True, False)
+    with pytest.raises(StopIteration) as end:
+        while True:
+            next(plan)
+    assert end.value.value.conversations == 2 and [e.line for e in end.value.value.refused] == [2]
+    with pytest.raises(ConversationError, match="chats.jsonl:2"):
+        list(import_plan(path, "ann", None, None, False, False))

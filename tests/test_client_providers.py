@@ -1,0 +1,133 @@
+"""SDK answers become messages to persist: both real SDKs against local stubs, plain and streamed."""
+
+import asyncio
+
+import anthropic
+import openai
+import pytest
+from pg_memoir import Reply, ToolCall, from_anthropic, from_openai, tool_result
+from stubs import Answer, ChatCompletionsStub, MessagesStub
+
+CALLS = [("call_1", "get_invoice", {"month": "March", "größe": "ü"}), ("call_2", "list_plans", {})]
+ANSWERS = [
+    Answer(text="Your invoice is wrong: 日本語 ✓."),
+    Answer(text="Let me look.", tool_calls=CALLS),
+    Answer(tool_calls=CALLS[:1]),
+]
+ASK = [{"role": "user", "content": "Why?"}]
+
+
+def expected(answer: Answer, finish: str) -> tuple[str, list[ToolCall], dict]:
+    usage = {"model": "some-model", "prompt_tokens": 11, "completion_tokens": 7, "finish_reason": finish, "latency_ms": 120}
+    return answer.text or "", [ToolCall(*call) for call in answer.tool_calls], usage
+
+
+def check(reply: Reply, answer: Answer) -> None:
+    text, calls, usage = expected(answer, "tool_calls" if answer.tool_calls else "stop")
+    assert (reply.text, reply.tool_calls, reply.usage) == (text, calls, usage)
+    assert reply.message["role"] == "assistant"
+    assert ("tool_calls" in reply.message) == bool(calls)
+    assert reply.message["content"] == (answer.text if answer.text else None)
+
+
+@pytest.mark.parametrize("answer", ANSWERS, ids=["text", "text and calls", "calls"])
+@pytest.mark.parametrize("how", ["object", "dict", "stream", "list"])
+def test_openai(answer, how):
+    with ChatCompletionsStub(answer) as stub:
+        client = openai.OpenAI(base_url=stub.url, api_key="stub")
+        if how in ("object", "dict"):
+            response = client.chat.completions.create(model="some-model", messages=ASK)
+            response = response.model_dump() if how == "dict" else response
+        else:
+            response = client.chat.completions.create(
+                model="some-model", messages=ASK, stream=True, stream_options={"include_usage": True}
+            )
+            response = list(response) if how == "list" else response
+        check(from_openai(response, latency_ms=120), answer)
+
+
+@pytest.mark.parametrize("answer", ANSWERS, ids=["text", "text and calls", "calls"])
+@pytest.mark.parametrize("how", ["object", "dict", "events", "helper", "final"])
+def test_anthropic(answer, how):
+    with MessagesStub(answer) as stub:
+        client = anthropic.Anthropic(base_url=stub.url, api_key="stub")
+        request = dict(model="some-model", max_tokens=100, messages=ASK)
+        if how in ("object", "dict"):
+            response = client.messages.create(**request)
+            reply = from_anthropic(response.model_dump() if how == "dict" else response, latency_ms=120)
+        elif how == "events":
+            reply = from_anthropic(client.messages.create(**request, stream=True), latency_ms=120)
+        else:
+            with client.messages.stream(**request) as stream:
+                reply = from_anthropic(stream if how == "helper" else stream.get_final_message(), latency_ms=120)
+        check(reply, answer)
+
+
+def test_async_streams_are_collected_first():
+    async def openai_chunks(url):
+        client = openai.AsyncOpenAI(base_url=url, api_key="stub")
+        stream = await client.chat.completions.create(model="some-model", messages=ASK, stream=True)
+        with pytest.raises(TypeError, match="async stream"):
+            from_openai(stream)
+        return from_openai([chunk async for chunk in stream])
+
+    async def anthropic_events(url):
+        client = anthropic.AsyncAnthropic(base_url=url, api_key="stub")
+        async with client.messages.stream(model="some-model", max_tokens=9, messages=ASK) as stream:
+            return from_anthropic([event async for event in stream])
+
+    with ChatCompletionsStub(ANSWERS[1]) as stub:
+        reply = asyncio.run(openai_chunks(stub.url))
+        assert reply.text == ANSWERS[1].text and len(reply.tool_calls) == 2 and "prompt_tokens" not in reply.usage
+    with MessagesStub(ANSWERS[1]) as stub:
+        reply = asyncio.run(anthropic_events(stub.url))
+        assert reply.text == ANSWERS[1].text and reply.tool_calls[0].arguments == CALLS[0][2]
+
+
+def test_replies_continue_a_conversation():
+    """The reply and its tool results, sent back as they are, pass the provider's own checks."""
+    with ChatCompletionsStub(ANSWERS[1], Answer(text="Done.")) as stub:
+        client = openai.OpenAI(base_url=stub.url, api_key="stub")
+        reply = from_openai(client.chat.completions.create(model="some-model", messages=ASK))
+        results = [tool_result(call, {"answer": call.name}) for call in reply.tool_calls]
+        response = client.chat.completions.create(model="some-model", messages=[*ASK, reply.message, *results])
+        assert from_openai(response).text == "Done."
+        assert stub.requests[1]["messages"][2] == {
+            "role": "tool",
+            "tool_call_id": "call_1",
+            "content": '{"answer": "get_invoice"}',
+        }
+
+
+def test_stubs_refuse_what_the_providers_refuse():
+    with ChatCompletionsStub() as stub, pytest.raises(openai.BadRequestError, match="must follow"):
+        client = openai.OpenAI(base_url=stub.url, api_key="stub")
+        client.chat.completions.create(model="m", messages=[*ASK, {"role": "tool", "tool_call_id": "x", "content": "1"}])
+    with MessagesStub() as stub, pytest.raises(anthropic.BadRequestError, match="expected assistant"):
+        client = anthropic.Anthropic(base_url=stub.url, api_key="stub")
+        client.messages.create(model="m", max_tokens=9, messages=[*ASK, *ASK])
+
+
+def test_odd_answers():
+    whole = {"id": "c1", "type": "function", "function": {"name": "f", "arguments": "not json"}}
+    chunks = [{"model": "m", "choices": [{"delta": {"tool_calls": [whole]}, "finish_reason": "tool_calls"}]}]
+    assert from_openai(chunks).tool_calls == [ToolCall("c1", "f", {})]  # a server that sends no index
+    assert from_openai({"choices": [{"message": {"content": None, "refusal": "No."}}]}).text == "No."
+    assert from_openai({"choices": [{"message": {"content": None}}]}).message["content"] == ""
+    assert from_anthropic({"content": [], "stop_reason": "refusal"}).usage == {"finish_reason": "content_filter"}
+    cut = [
+        {"type": "message_start", "message": {"model": "m", "usage": {"input_tokens": 3}}},
+        {"type": "content_block_start", "index": 0, "content_block": {"type": "thinking", "thinking": ""}},
+        {"type": "content_block_delta", "index": 0, "delta": {"type": "thinking_delta", "thinking": "hm"}},
+        {"type": "content_block_start", "index": 1, "content_block": {"type": "tool_use", "id": "t", "name": "f", "input": {}}},
+        {"type": "content_block_delta", "index": 1, "delta": {"type": "input_json_delta", "partial_json": '{"a": '}},
+        {"type": "message_delta", "delta": {"stop_reason": "max_tokens"}, "usage": {"output_tokens": 5}},
+    ]
+    reply = from_anthropic(cut)
+    assert reply.message["tool_calls"][0]["function"]["arguments"] == '{"a": '
+    assert reply.usage == {"model": "m", "prompt_tokens": 3, "completion_tokens": 5, "finish_reason": "length"}
+    for empty in ({}, []):
+        with pytest.raises((ValueError, TypeError)):
+            from_openai(empty)
+        with pytest.raises((ValueError, TypeError)):
+            from_anthropic(empty)
