@@ -15,20 +15,22 @@ create type memoir.source_kind as enum ('turn', 'memory', 'summary', 'api_call',
 
 -- One row: what is fixed for the life of an install.
 create table memoir.installation (
-  only boolean primary key default true check (only),
+  is_only boolean primary key default true check (is_only),
   modulus integer not null check (modulus between 1 and 4096 and (modulus & (modulus - 1)) = 0),
   installed_at timestamptz not null default now()
 );
+insert into memoir.installation (modulus) values (:modulus);
 
 create table memoir.partitioned_tables (
   table_name name primary key,
   by_month boolean not null,
-  unlogged boolean not null default false
+  unlogged boolean not null default false,
+  options text not null default ''
 );
 
 create table memoir.setting_definitions (
   key text primary key,
-  kind text not null check (kind in ('number', 'integer', 'boolean', 'text', 'interval', 'object')),
+  kind text not null check (kind in ('number', 'integer', 'boolean', 'text', 'interval', 'time', 'weights')),
   default_value jsonb not null,
   min_value numeric,
   max_value numeric,
@@ -46,7 +48,7 @@ create table memoir.settings (
 
 -- Defaults and settings merged, so that a hot function reads one row.
 create table memoir.settings_merged (
-  only boolean primary key default true check (only),
+  is_only boolean primary key default true check (is_only),
   config jsonb not null
 );
 

@@ -17,6 +17,7 @@ create table memoir.user_counters (
   next_item integer not null default 1,
   tail_items integer not null default 0,
   next_segment integer not null default 1,
+  total_words bigint not null default 0,
   recorded_at timestamptz not null,
   primary key (user_id)
 ) partition by hash (user_id);
@@ -202,3 +203,5 @@ insert into memoir.partitioned_tables (table_name, by_month, unlogged) values
   ('sessions', false, false), ('session_counters', false, false), ('receipts', false, false),
   ('conversation_history', true, false), ('compactions', false, false), ('recall_exclusions', false, false),
   ('api_calls', true, false), ('stream_events', true, false), ('kept_recalls', false, true);
+update memoir.partitioned_tables set options = 'fillfactor = 60, autovacuum_vacuum_scale_factor = 0.05'
+where table_name in ('user_counters', 'session_counters', 'kept_recalls');

@@ -185,6 +185,7 @@ create index search_items_by_ref on memoir.search_items (user_id, ref_id, chunk)
 create table memoir.search_tail (
   user_id uuid not null,
   item_no integer not null,
+  word_count smallint not null,
   words tsvector not null,
   primary key (user_id, item_no)
 ) partition by hash (user_id);
@@ -224,3 +225,5 @@ insert into memoir.partitioned_tables (table_name, by_month, unlogged) values
   ('session_objects', false, false), ('memory_relationships', false, false), ('tombstones', false, false),
   ('search_items', false, false), ('search_tail', false, false), ('search_postings', false, false),
   ('embeddings', false, false), ('embedding_cursors', false, false);
+update memoir.partitioned_tables set options = 'fillfactor = 60, autovacuum_vacuum_scale_factor = 0.05'
+where table_name in ('memory_stats', 'embedding_cursors');

@@ -2,6 +2,11 @@
 -- Runs as the installing user (superuser, or CREATEROLE + owner of the database on managed servers); everything after it
 -- runs as memoir_owner, which can't log in.
 \set ON_ERROR_STOP on
+-- Hash parts, fixed for the life of the install: psql -v modulus=256 for a big fleet.
+\if :{?modulus}
+\else
+\set modulus 8
+\endif
 set client_min_messages = warning;
 
 do $$

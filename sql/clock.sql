@@ -1,0 +1,18 @@
+-- One clock. Everything that stores or compares time asks now(), so that tests move time instead of sleeping.
+
+create or replace function memoir.now()
+returns timestamptz language plpgsql stable security definer set search_path from current as $$
+begin
+  return coalesce((select (config ->> 'clock')::timestamptz from memoir.settings_merged), pg_catalog.now());
+end $$;
+comment on function memoir.now() is
+  'The clock of the memory: the transaction''s start, or the time an admin has set with set_clock.';
+
+create or replace function memoir.set_clock(p_at timestamptz)
+returns void language plpgsql security definer set search_path from current as $$
+begin
+  perform memoir._authorise_admin();
+  perform memoir._put_setting('clock', coalesce(to_jsonb(p_at), 'null'));
+end $$;
+comment on function memoir.set_clock(timestamptz) is
+  'Fixes memoir.now() at a time, for tests and replays; null returns to the real clock. Admin only. Raises PM001.';

@@ -1,0 +1,364 @@
+-- Vectors. Items are numbered per user; a cursor per (user, model) says how far they are embedded. Workers claim, commit, call
+-- the model, store: no model call ever holds a transaction.
+
+-- Numbers new items, puts them and their words where search finds them, asks for vectors. Returns the first item's number.
+create or replace function memoir._add_items(p_user_id uuid, p_items memoir.search_items[], p_texts text[], p_at timestamptz, p_config jsonb)
+returns integer language plpgsql set plan_cache_mode = force_custom_plan as $$
+declare
+  v_count integer := cardinality(p_items);
+  v_first integer; v_config regconfig := (p_config ->> 'text_search_config')::regconfig;
+begin
+  if v_count = 0 then return null; end if;
+  update memoir.user_counters set next_item = next_item + v_count, tail_items = tail_items + v_count, recorded_at = p_at
+  where user_id = p_user_id returning next_item - v_count into v_first;
+  with prepared as materialized (
+    select (u.i - 1)::integer as position, memoir._words(v_config, p_texts[u.i]) as words
+    from generate_series(1, v_count) u(i)),
+  counted as materialized (
+    select position, words,
+      least(32767, coalesce((select sum(greatest(1, coalesce(cardinality(w.positions), 1))) from unnest(words) w), 0))::smallint as word_count
+    from prepared),
+  tail as (
+    insert into memoir.search_tail (user_id, item_no, word_count, words)
+    select p_user_id, v_first + position, word_count, words from counted where words <> ''::tsvector),
+  items as (
+    insert into memoir.search_items (user_id, ref_id, session_id, recorded_at, created_at, item_no, turn_index, exchange_start,
+      span_start, span_length, token_count, word_count, chunk, kind, role, is_question, embeddable, project)
+    select p_user_id, x.ref_id, x.session_id, p_at, x.created_at, v_first + c.position, x.turn_index, x.exchange_start,
+      x.span_start, x.span_length, x.token_count, c.word_count, x.chunk, x.kind, x.role, x.is_question, x.embeddable, x.project
+    from counted c, lateral (select (p_items[c.position + 1]).*) x)
+  update memoir.user_counters set total_words = total_words + (select sum(word_count) from counted) where user_id = p_user_id;
+  insert into memoir.jobs (kind, user_id, dedup_key, run_after, created_at)
+  select 'embed', p_user_id, model_id::text, p_at, p_at from memoir.embedding_models
+  where status <> 'retired' and provider <> 'none'
+  on conflict (kind, user_id, dedup_key) where state = 'ready' do nothing;
+  return v_first;
+end $$;
+
+create or replace function memoir._embedding_model(p_name text)
+returns memoir.embedding_models language plpgsql stable as $$
+declare
+  v_model memoir.embedding_models;
+begin
+  select * into v_model from memoir.embedding_models where case when p_name is null then status = 'active' else name = p_name end;
+  if not found then
+    perform memoir._fail('PM031', format('unknown embedding model %s', memoir._shown(coalesce(p_name, 'active'))), 'register_embedding_model first');
+  end if;
+  return v_model;
+end $$;
+
+create or replace function memoir._to_vector(p_embedding real[], p_model memoir.embedding_models)
+returns halfvec language plpgsql immutable as $$
+begin
+  if array_ndims(p_embedding) is distinct from 1 or cardinality(p_embedding) <> p_model.dimension or array_position(p_embedding, null) is not null then
+    perform memoir._fail('PM030', format('embedding has %s dimensions, model %s needs %s', coalesce(cardinality(p_embedding), 0), p_model.name, p_model.dimension));
+  end if;
+  if exists (select from unnest(p_embedding) x where x in ('NaN', 'Infinity', '-Infinity') or abs(x) > 65504) then
+    perform memoir._fail('PM014', 'embedding holds a value that is not a finite half-precision number');
+  end if;
+  return p_embedding::halfvec;
+end $$;
+
+create or replace function memoir._store_vector(p_user_id uuid, p_item integer, p_embedding real[], p_model text)
+returns void language plpgsql as $$
+declare
+  v_model memoir.embedding_models := memoir._embedding_model(p_model);
+begin
+  insert into memoir.embeddings (user_id, item_no, model_id, embedding)
+  values (p_user_id, p_item, v_model.model_id, memoir._to_vector(p_embedding, v_model))
+  on conflict (user_id, model_id, item_no) do update set embedding = excluded.embedding;
+end $$;
+
+-- The texts of items, as they are embedded and shown. Turns are fetched by month: the times are constants to the planner.
+create or replace function memoir._item_texts(p_user_id uuid, p_items integer[], p_clearance memoir.sensitivity default 'private')
+returns table (item_no integer, name text, body text) language plpgsql stable set plan_cache_mode = force_custom_plan as $$
+declare
+  v_times timestamptz[];
+begin
+  select array_agg(distinct i.recorded_at) into v_times from memoir.search_items i
+  where i.user_id = p_user_id and i.item_no = any (p_items) and i.kind = 't';
+  if v_times is not null then
+    return query
+    select i.item_no, h.name, substr(h.content, i.span_start, i.span_length)
+    from memoir.search_items i
+    join memoir.conversation_history h on h.user_id = p_user_id and h.session_id = i.session_id and h.turn_index = i.turn_index
+      and h.recorded_at = i.recorded_at
+    where i.user_id = p_user_id and i.item_no = any (p_items) and i.kind = 't' and h.recorded_at = any (v_times)
+      and h.sensitivity <= p_clearance;
+  end if;
+  return query
+  select i.item_no, null::text, substr(m.content, i.span_start, i.span_length)
+  from memoir.search_items i join memoir.memory_store m on m.user_id = p_user_id and m.memory_id = i.ref_id
+  where i.user_id = p_user_id and i.item_no = any (p_items) and i.kind = 'm';
+  return query
+  select i.item_no, null::text, substr(coalesce(c.summary_text, s.summary_text), i.span_start, i.span_length)
+  from memoir.search_items i
+  left join memoir.compactions c on c.user_id = p_user_id and c.session_id = i.session_id and c.compaction_id = i.ref_id
+  left join memoir.sessions s on s.user_id = p_user_id and s.session_id = i.ref_id
+  where i.user_id = p_user_id and i.item_no = any (p_items) and i.kind = 's';
+end $$;
+
+create or replace function memoir.claim_embeddings(p_limit integer default 64, p_model text default null)
+returns table (user_id uuid, item_no integer, model text, text text)
+language plpgsql security definer set search_path from current set plan_cache_mode = force_custom_plan as $$
+declare
+  v_login name := memoir._authorise_worker();
+  v_now timestamptz := clock_timestamp();
+  v_job memoir.jobs; v_model memoir.embedding_models; v_items integer[]; v_left integer := p_limit; v_through integer;
+begin
+  if p_limit is null or p_limit not between 1 and 10000 then
+    perform memoir._fail('PM014', format('limit must be from 1 to 10000, not %s', coalesce(p_limit::text, 'null')));
+  end if;
+  while v_left > 0 loop
+    select j.* into v_job from memoir.jobs j
+    where j.kind = 'embed' and (j.state = 'ready' and j.run_after <= greatest(v_now, memoir.now()) or j.state = 'leased' and j.leased_until < v_now)
+      and (p_model is null or j.dedup_key = (select m.model_id::text from memoir.embedding_models m where m.name = p_model))
+    order by j.priority desc, j.run_after, j.job_id limit 1 for update skip locked;
+    exit when not found;
+    select m.* into v_model from memoir.embedding_models m where m.model_id = v_job.dedup_key::smallint and m.status <> 'retired';
+    if not found or v_job.attempts >= 8 then
+      update memoir.jobs j set state = 'dead', last_error = coalesce(j.last_error, 'leases ran out or the model was retired') where j.job_id = v_job.job_id;
+      continue;
+    end if;
+    select c.through_item into v_through from memoir.embedding_cursors c where c.user_id = v_job.user_id and c.model_id = v_model.model_id;
+    v_through := coalesce(v_through, 0);
+    select array_agg(x.item_no) into v_items from (
+      select i.item_no from memoir.search_items i
+      where i.user_id = v_job.user_id and i.item_no > v_through and i.embeddable and not i.dead
+        and not exists (select from memoir.embeddings e where e.user_id = v_job.user_id and e.model_id = v_model.model_id and e.item_no = i.item_no)
+      order by i.item_no limit v_left) x;
+    if v_items is null then
+      perform memoir._advance_cursor(v_job.user_id, v_model.model_id);
+      delete from memoir.jobs j where j.job_id = v_job.job_id;
+      continue;
+    end if;
+    update memoir.jobs j set state = 'leased', attempts = attempts + 1, leased_until = v_now + interval '5 minutes', lease_id = gen_random_uuid()
+    where j.job_id = v_job.job_id;
+    return query
+    select v_job.user_id, t.item_no, v_model.name, v_model.document_prefix || coalesce(t.name || ': ', '') || t.body
+    from memoir._item_texts(v_job.user_id, v_items) t;
+    v_left := v_left - cardinality(v_items);
+  end loop;
+end $$;
+comment on function memoir.claim_embeddings(integer, text) is
+  'Leases items that lack a vector, for a worker: claim, commit, embed, store_embeddings. Returns the texts with the model''s
+document prefix. Leases last 5 minutes. Service, jobs and admin logins only. Raises PM001, PM014.';
+
+-- Moves the cursor over everything that has its vector or needs none.
+create or replace function memoir._advance_cursor(p_user_id uuid, p_model_id smallint)
+returns boolean language plpgsql set plan_cache_mode = force_custom_plan as $$
+declare
+  v_through integer; v_missing integer;
+begin
+  select through_item into v_through from memoir.embedding_cursors where user_id = p_user_id and model_id = p_model_id;
+  select min(i.item_no) into v_missing from memoir.search_items i
+  where i.user_id = p_user_id and i.item_no > coalesce(v_through, 0) and i.embeddable and not i.dead
+    and not exists (select from memoir.embeddings e where e.user_id = p_user_id and e.model_id = p_model_id and e.item_no = i.item_no);
+  insert into memoir.embedding_cursors (user_id, model_id, through_item)
+  select p_user_id, p_model_id, coalesce(v_missing, c.next_item) - 1 from memoir.user_counters c where c.user_id = p_user_id
+  on conflict (user_id, model_id) do update set through_item = greatest(embedding_cursors.through_item, excluded.through_item);
+  return v_missing is null;
+end $$;
+
+create or replace function memoir.store_embeddings(p_user_ids uuid[], p_item_nos integer[], p_embeddings real[], p_model text default null)
+returns integer language plpgsql security definer set search_path from current set plan_cache_mode = force_custom_plan as $$
+declare
+  v_login name := memoir._authorise_worker();
+  v_model memoir.embedding_models := memoir._embedding_model(p_model);
+  v_count integer := cardinality(p_item_nos);
+  v_user uuid; v_stored integer := 0; v_added integer; v_memory uuid; v_done boolean;
+begin
+  if cardinality(p_user_ids) <> v_count or cardinality(p_embeddings) <> v_count * v_model.dimension then
+    perform memoir._fail('PM030', format('%s users, %s items and %s numbers do not make vectors of %s dimensions',
+      cardinality(p_user_ids), v_count, cardinality(p_embeddings), v_model.dimension));
+  end if;
+  for v_user in select distinct u from unnest(p_user_ids) u order by u loop
+    -- The per-user lock that remember takes: near duplicates are judged one at a time.
+    perform from memoir.user_counters c where c.user_id = v_user for update;
+    insert into memoir.embeddings (user_id, item_no, model_id, embedding)
+    select v_user, p_item_nos[i], v_model.model_id,
+      memoir._to_vector(memoir._slice(p_embeddings, (i - 1) * v_model.dimension + 1, i * v_model.dimension), v_model)
+    from generate_series(1, v_count) i
+    where p_user_ids[i] = v_user
+      and exists (select from memoir.search_items s where s.user_id = v_user and s.item_no = p_item_nos[i] and s.embeddable)
+    order by p_item_nos[i]
+    on conflict (user_id, model_id, item_no) do nothing;
+    get diagnostics v_added = row_count;
+    v_stored := v_stored + v_added;
+    v_done := memoir._advance_cursor(v_user, v_model.model_id);
+    delete from memoir.jobs j where j.kind = 'embed' and j.user_id = v_user and j.dedup_key = v_model.model_id::text and j.state = 'leased';
+    if not v_done then
+      insert into memoir.jobs (kind, user_id, dedup_key, run_after, created_at)
+      values ('embed', v_user, v_model.model_id::text, memoir.now(), memoir.now())
+      on conflict (kind, user_id, dedup_key) where state = 'ready' do nothing;
+    end if;
+    if v_model.status = 'active' then
+      for v_memory in select s.ref_id from memoir.search_items s
+        where s.user_id = v_user and s.item_no = any (p_item_nos) and s.kind = 'm' and s.chunk = 0 and not s.dead order by s.item_no
+      loop
+        perform memoir._judge_duplicate(v_user, v_memory, 'near duplicate');
+      end loop;
+    end if;
+  end loop;
+  return v_stored;
+end $$;
+comment on function memoir.store_embeddings(uuid[], integer[], real[], text) is
+  'Stores vectors of claimed items: parallel arrays of users and item numbers, and all numbers of all vectors one after another
+(or as a two-dimensional array). Then judges near duplicates among memories. Returns how many were new.
+Service, jobs and admin logins only. Raises PM001, PM014, PM030, PM031.';
+
+-- A vector out of a one- or two-dimensional array.
+create or replace function memoir._slice(p_numbers real[], p_from integer, p_to integer)
+returns real[] language sql immutable as $$
+  select case when array_ndims(p_numbers) = 1 then p_numbers[p_from : p_to]
+    else array(select unnest(p_numbers[1 + (p_from - 1) / array_length(p_numbers, 2) : 1 + (p_from - 1) / array_length(p_numbers, 2)])) end
+$$;
+
+-- What must agree before two similar texts may count as one: numbers, negation, dates and names. MiniLM gives
+-- "allergic / not allergic" .97 and "3 March / 4 March" .99.
+create or replace function memoir._fixed_points(p_text text)
+returns text[] language sql immutable as $$
+  select array(select distinct x from (
+    select lower(m[1]) as x from regexp_matches(p_text, '(\d+(?:[.,:/-]\d+)*)', 'g') m
+    union all
+    select lower(m[1]) from regexp_matches(p_text, '(?:^|[^.!?\s]\s+)([[:upper:]][[:alnum:]]+)', 'g') m
+    union all
+    select case when m[1] ~* 'n[''’]t$' then 'not' else lower(m[1]) end
+    from regexp_matches(p_text, '\m(no|not|never|none|without|neither|nor|nobody|nothing|isn''t|\w+n[''’]t|cannot|hates?|dislikes?|stopped|quit|former|formerly|ex|january|february|march|april|may|june|july|august|september|october|november|december|monday|tuesday|wednesday|thursday|friday|saturday|sunday|all|some|only|before|after|yesterday|today|tomorrow|nicht|kein\w*|nie|pas|jamais|sin|nunca|non|mai)\M', 'gi') m
+  ) s order by x)
+$$;
+
+-- [PG] 5.4: a near duplicate (cosine above the threshold, nothing fixed differs) is merged: the more specific text stays active.
+create or replace function memoir._judge_duplicate(p_user_id uuid, p_memory_id uuid, p_by text)
+returns jsonb language plpgsql set plan_cache_mode = force_custom_plan as $$
+declare
+  v_memory memoir.memory_store; v_other memoir.memory_store; v_vector halfvec; v_model smallint; v_similarity float8; v_hit record;
+  v_threshold real := (memoir._config(p_user_id, null) ->> 'duplicate_similarity')::real; v_now timestamptz := memoir.now();
+begin
+  select * into v_memory from memoir.memory_store where user_id = p_user_id and memory_id = p_memory_id and state = 'active';
+  if not found then return null; end if;
+  select e.embedding, e.model_id into v_vector, v_model
+  from memoir.search_items i join memoir.embeddings e on e.user_id = p_user_id and e.item_no = i.item_no
+  join memoir.embedding_models m on m.model_id = e.model_id and m.status = 'active'
+  where i.user_id = p_user_id and i.ref_id = p_memory_id and i.chunk = 0;
+  if not found then return null; end if;
+  for v_hit in
+    select m as memory, 1 - s.distance as similarity from (
+      select i.ref_id, e.embedding <=> v_vector as distance
+      from memoir.embeddings e join memoir.search_items i on i.user_id = p_user_id and i.item_no = e.item_no
+      where e.user_id = p_user_id and e.model_id = v_model and i.kind = 'm' and i.chunk = 0 and not i.dead and i.ref_id <> p_memory_id
+        and (e.embedding <=> v_vector) < 1 - v_threshold
+      order by 2, 1 limit 10) s
+    join memoir.memory_store m on m.user_id = p_user_id and m.memory_id = s.ref_id
+    where m.state = 'active' and m.project = v_memory.project and m.local_to is not distinct from v_memory.local_to
+      and m.type = v_memory.type and m.sensitivity = v_memory.sensitivity
+    order by s.distance, m.memory_id
+  loop
+    v_other := v_hit.memory;
+    v_similarity := v_hit.similarity;
+    continue when memoir._fixed_points(v_other.content) <> memoir._fixed_points(v_memory.content);
+    continue when v_other.slot is distinct from v_memory.slot or v_other.slot_value is distinct from v_memory.slot_value;
+    -- The more specific text wins, unless a lesser authority would replace a greater.
+    if length(v_memory.content) > length(v_other.content) and v_memory.trust >= v_other.trust then
+      perform memoir._supersede(p_user_id, array[v_other.memory_id], p_memory_id, p_by, 'near duplicate', v_now);
+      return jsonb_build_object('outcome', 'stored', 'superseded', jsonb_build_array(v_other.memory_id), 'similarity', round(v_similarity::numeric, 4));
+    end if;
+    perform memoir._supersede(p_user_id, array[p_memory_id], v_other.memory_id, p_by, 'near duplicate', v_now);
+    insert into memoir.memory_stats (user_id, memory_id, restatements, reinforced_at) values (p_user_id, v_other.memory_id, 1, v_now)
+    on conflict (user_id, memory_id) do update set restatements = memory_stats.restatements + 1, reinforced_at = v_now;
+    insert into memoir.memory_sources (user_id, item_kind, item_id, source_kind, source_id, session_id, turn_index, span_start, span_length)
+    select user_id, item_kind, v_other.memory_id, source_kind, source_id, session_id, turn_index, span_start, span_length
+    from memoir.memory_sources where user_id = p_user_id and item_kind = 'memory' and item_id = p_memory_id
+    on conflict do nothing;
+    return jsonb_build_object('memory_id', v_other.memory_id, 'outcome', 'duplicate', 'similarity', round(v_similarity::numeric, 4));
+  end loop;
+  return null;
+end $$;
+
+create or replace function memoir.embedding_progress()
+returns table (model text, status text, users bigint, waiting_jobs bigint, dead_jobs bigint)
+language plpgsql stable security definer set search_path from current as $$
+begin
+  perform memoir._authorise_worker();
+  return query
+  select m.name, m.status,
+    (select count(*) from memoir.embedding_cursors c where c.model_id = m.model_id),
+    (select count(*) from memoir.jobs j where j.kind = 'embed' and j.dedup_key = m.model_id::text and j.state <> 'dead'),
+    (select count(*) from memoir.jobs j where j.kind = 'embed' and j.dedup_key = m.model_id::text and j.state = 'dead')
+  from memoir.embedding_models m order by m.model_id;
+end $$;
+comment on function memoir.embedding_progress() is 'Per embedding model: users begun, users waiting for vectors, dead letters.';
+
+create or replace function memoir.queue_backfill(p_model text, p_limit integer default 1000, p_after uuid default null)
+returns uuid language plpgsql security definer set search_path from current as $$
+declare
+  v_login name := memoir._authorise_worker();
+  v_model memoir.embedding_models := memoir._embedding_model(p_model);
+  v_last uuid;
+begin
+  with batch as (
+    select c.user_id, c.next_item from memoir.user_counters c
+    where p_after is null or c.user_id > p_after order by c.user_id limit p_limit),
+  queued as (
+    insert into memoir.jobs (kind, user_id, dedup_key, priority, run_after, created_at)
+    select 'embed', b.user_id, v_model.model_id::text, -1, memoir.now(), memoir.now() from batch b
+    where b.next_item - 1 > coalesce((select c.through_item from memoir.embedding_cursors c
+                                      where c.user_id = b.user_id and c.model_id = v_model.model_id), 0)
+    on conflict (kind, user_id, dedup_key) where state = 'ready' do nothing)
+  select b.user_id into v_last from batch b order by b.user_id desc limit 1;
+  return v_last;
+end $$;
+comment on function memoir.queue_backfill(text, integer, uuid) is
+  'Queues embedding of everything a model has not reached, for up to p_limit users after p_after; returns the last user to go on
+from, null at the end. Service, jobs and admin logins only. Raises PM001, PM031.';
+
+create or replace function memoir.drop_retired_embeddings(p_limit integer default 10000)
+returns integer language plpgsql security definer set search_path from current as $$
+declare
+  v_login name := memoir._authorise_worker(); v_dropped integer;
+begin
+  delete from memoir.embeddings e using (
+    select x.user_id, x.model_id, x.item_no from memoir.embeddings x
+    join memoir.embedding_models m on m.model_id = x.model_id and m.status = 'retired' limit p_limit) d
+  where e.user_id = d.user_id and e.model_id = d.model_id and e.item_no = d.item_no;
+  get diagnostics v_dropped = row_count;
+  if v_dropped < p_limit then
+    delete from memoir.embedding_cursors c using memoir.embedding_models m where m.model_id = c.model_id and m.status = 'retired';
+  end if;
+  return v_dropped;
+end $$;
+comment on function memoir.drop_retired_embeddings(integer) is
+  'Deletes up to p_limit vectors of retired models and returns how many. Service, jobs and admin logins only. Raises PM001.';
+
+-- The query's vector: given, or asked of the embedder with a time-out. A miss is no error: the word arms carry on.
+create or replace function memoir._query_vector(p_config jsonb, p_query text, p_given real[], out vector halfvec, out model_id smallint, out problem text)
+language plpgsql stable as $$
+declare
+  v_model memoir.embedding_models; v_real real[];
+begin
+  select * into v_model from memoir.embedding_models where status = 'active';
+  if not found then problem := 'no embedding model is active'; return; end if;
+  model_id := v_model.model_id;
+  if p_given is not null then
+    vector := memoir._to_vector(p_given, v_model);
+    return;
+  end if;
+  if coalesce(btrim(p_query), '') = '' then problem := 'no query'; return; end if;
+  if v_model.provider = 'embedder' then
+    if p_config ->> 'embedder_socket' = '' then problem := 'no embedder is configured'; return; end if;
+    if to_regprocedure('memoir._py_embed_query(text,text,text,integer)') is null then problem := 'PL/Python is not installed'; return; end if;
+    select vec, r.problem into v_real, problem
+    from memoir._py_embed_query(p_config ->> 'embedder_socket', v_model.name, v_model.query_prefix || p_query, (p_config ->> 'query_timeout_ms')::integer) r;
+  elsif v_model.provider = 'openai' then
+    if to_regprocedure('memoir._py_embed_http(text,text,text,integer)') is null then problem := 'PL/Python is not installed'; return; end if;
+    select vec, r.problem into v_real, problem
+    from memoir._py_embed_http(v_model.endpoint, v_model.name, v_model.query_prefix || p_query, (p_config ->> 'query_timeout_ms')::integer) r;
+  else
+    problem := format('model %s takes vectors from the client', v_model.name);
+  end if;
+  if v_real is not null and cardinality(v_real) <> v_model.dimension then
+    problem := format('the embedder answered %s dimensions, model %s has %s', cardinality(v_real), v_model.name, v_model.dimension);
+    return;
+  end if;
+  if v_real is not null then vector := v_real::halfvec; end if;
+end $$;

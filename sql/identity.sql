@@ -1,0 +1,147 @@
+-- Texts to ids, and who is calling.
+--
+-- Inside a SECURITY DEFINER function current_user is the owner, so the caller is the role set with SET ROLE, else the login.
+
+create or replace function memoir._login()
+returns name language sql stable as $$
+  select case when current_setting('role') in ('', 'none') then session_user else current_setting('role')::name end
+$$;
+
+-- uuid v5 (RFC 9562) of (namespace, text). Every text is hashed, one that looks like a UUID too: otherwise whoever may choose
+-- a name could choose somebody else's.
+create or replace function memoir._user_id(p_namespace text, p_user text)
+returns uuid language sql immutable strict as $$
+  select uuid_generate_v5(uuid_generate_v5('6ba7b811-9dad-11d1-80b4-00c04fd430c8', 'pg_memoir:' || p_namespace), p_user)
+$$;
+
+create or replace function memoir._session_id(p_user_id uuid, p_session text)
+returns uuid language sql immutable strict as $$ select uuid_generate_v5(p_user_id, p_session) $$;
+
+-- May the caller read / write for this user? Answers with the user's id and what the caller is, or raises PM001.
+create or replace function memoir._authorise(p_user text, p_need text)
+returns memoir.caller language plpgsql stable as $$
+declare
+  v_login name := memoir._login();
+  v_row memoir.logins;
+  v_caller memoir.caller;
+  v_service boolean;
+begin
+  if p_user is null or p_user = '' or length(p_user) > 500 then
+    perform memoir._fail('PM014', format('user must be a text of 1 to 500 characters, not %s', memoir._shown(p_user)));
+  end if;
+  select * into v_row from memoir.logins where login = v_login;
+  v_caller.login := v_login;
+  v_caller.namespace := coalesce(v_row.namespace, 'default');
+  v_caller.user_id := memoir._user_id(v_caller.namespace, p_user);
+  v_caller.actor := v_row.actor;
+  v_caller.projects := v_row.projects;
+  v_caller.clearance := coalesce(v_row.clearance, 'private');
+  v_caller.may_state_actor := false;
+
+  if pg_has_role(v_login, 'memoir_admin', 'usage') then
+    v_caller.may_state_actor := true;
+    return v_caller;
+  end if;
+  v_service := pg_has_role(v_login, 'memoir_app', 'usage')
+    or (p_need = 'read' and pg_has_role(v_login, 'memoir_reader', 'usage'));
+  if v_service then
+    v_caller.may_state_actor := v_row.actor is null;
+    return v_caller;
+  end if;
+  if pg_has_role(v_login, 'memoir_tenant', 'usage')
+     and exists (select from memoir.login_users where login = v_login and user_id = v_caller.user_id) then
+    v_caller.actor := coalesce(v_row.actor, 'agent');
+    return v_caller;
+  end if;
+  perform memoir._fail('PM001', format('login %s may not %s for user %s', quote_ident(v_login), p_need, memoir._shown(p_user)),
+    'an admin grants memoir_app or memoir_reader, or binds the login with bind_login');
+end $$;
+
+create or replace function memoir._authorise_admin()
+returns name language plpgsql stable as $$
+declare
+  v_login name := memoir._login();
+begin
+  if not pg_has_role(v_login, 'memoir_admin', 'usage') then
+    perform memoir._fail('PM001', format('login %s is not an admin', quote_ident(v_login)), 'grant memoir_admin to it');
+  end if;
+  return v_login;
+end $$;
+
+-- Workers act across users: they embed, merge and flush, and see no more than the texts they were handed.
+create or replace function memoir._authorise_worker()
+returns name language plpgsql stable as $$
+declare
+  v_login name := memoir._login();
+begin
+  if not (pg_has_role(v_login, 'memoir_jobs', 'usage') or pg_has_role(v_login, 'memoir_admin', 'usage')
+          or pg_has_role(v_login, 'memoir_app', 'usage')) then
+    perform memoir._fail('PM001', format('login %s may not run maintenance', quote_ident(v_login)), 'grant memoir_jobs to it');
+  end if;
+  return v_login;
+end $$;
+
+-- Whose word is this? The login's fixed class, else what a service states, else the default of the call.
+create or replace function memoir._actor(p_caller memoir.caller, p_stated text, p_default memoir.actor)
+returns memoir.actor language plpgsql immutable as $$
+begin
+  if p_stated is null then return coalesce(p_caller.actor, p_default); end if;
+  if p_stated not in ('person', 'agent', 'tool') then
+    perform memoir._fail('PM014', format('actor must be person, agent or tool, not %s', memoir._shown(p_stated)));
+  end if;
+  if p_caller.may_state_actor or p_stated = p_caller.actor::text then return p_stated::memoir.actor; end if;
+  perform memoir._fail('PM001', format('login %s acts as %s and may not state actor %s',
+    quote_ident(p_caller.login), coalesce(p_caller.actor::text, 'agent'), memoir._shown(p_stated)));
+end $$;
+
+create or replace function memoir._check_project(p_caller memoir.caller, p_project text)
+returns text language plpgsql immutable as $$
+begin
+  if p_project is null or p_project = '' or length(p_project) > 200 then
+    perform memoir._fail('PM014', format('project must be a text of 1 to 200 characters, not %s', memoir._shown(p_project)));
+  end if;
+  if p_caller.projects is not null and p_project <> all (p_caller.projects) then
+    perform memoir._fail('PM001', format('login %s may not use project %s', quote_ident(p_caller.login), memoir._shown(p_project)));
+  end if;
+  return p_project;
+end $$;
+
+-- The row that makes a user exist; any write makes it.
+create or replace function memoir._touch_user(p_caller memoir.caller, p_user text)
+returns void language plpgsql as $$
+begin
+  if not exists (select from memoir.users where user_id = p_caller.user_id) then
+    perform memoir._ensure_month(p_caller.user_id, memoir.now());
+    insert into memoir.users (user_id, namespace, external_id, created_at)
+    values (p_caller.user_id, p_caller.namespace, p_user, memoir.now()) on conflict do nothing;
+    insert into memoir.user_counters (user_id, recorded_at) values (p_caller.user_id, memoir.now()) on conflict do nothing;
+    insert into memoir.user_keys (user_id, secret) values (p_caller.user_id, gen_random_bytes(32)) on conflict do nothing;
+  end if;
+end $$;
+
+create or replace function memoir.bind_login(p_login name, p_users text[] default null, p_actor text default null,
+  p_projects text[] default null, p_clearance text default 'private', p_namespace text default 'default')
+returns void language plpgsql security definer set search_path from current as $$
+declare
+  v_admin name := memoir._authorise_admin();
+begin
+  if not exists (select from pg_roles where rolname = p_login) then
+    perform memoir._fail('PM014', format('there is no login %s', memoir._shown(p_login)), 'create the role first');
+  end if;
+  if p_actor is not null and p_actor not in ('person', 'agent', 'tool') then
+    perform memoir._fail('PM014', format('actor must be person, agent or tool, not %s', memoir._shown(p_actor)));
+  end if;
+  insert into memoir.logins (login, namespace, actor, projects, clearance, created_by)
+  values (p_login, p_namespace, p_actor::memoir.actor, p_projects, p_clearance::memoir.sensitivity, v_admin)
+  on conflict (login) do update set namespace = excluded.namespace, actor = excluded.actor,
+    projects = excluded.projects, clearance = excluded.clearance;
+  delete from memoir.login_users where login = p_login;
+  insert into memoir.login_users (login, user_id)
+  select distinct p_login, memoir._user_id(p_namespace, u) from unnest(p_users) u;
+  insert into memoir.audit_log (login, action, detail)
+  values (v_admin, 'bind_login', jsonb_build_object('login', p_login, 'users', cardinality(p_users), 'actor', p_actor));
+end $$;
+comment on function memoir.bind_login(name, text[], text, text[], text, text) is
+  'Binds a login to users (null: none), an actor class (person, agent, tool), projects (null: all), a clearance and a namespace.
+Replaces the login''s former binding. The login also needs membership in memoir_tenant, memoir_app or memoir_reader.
+Admin only. Raises PM001, PM014.';

@@ -1,0 +1,29 @@
+-- pg_memoir: table of contents, in reading order.
+--
+-- State (tables) is made once, by migrations/. Everything below is code: replaced on every install, in one transaction.
+-- Conventions: functions are the API; `_name` is internal; `p_` arguments, `v_` locals; every public function authorises its
+-- caller first (identity.sql) and raises the SQLSTATEs listed in errors.sql.
+
+\ir errors.sql          -- the error contract: one place that raises
+\ir settings.sql        -- every weight, threshold and lifetime: typed, range-checked, overridable
+\ir clock.sql           -- the one clock, settable by an admin
+\ir partitions.sql      -- part_of, leaves made ahead and on demand
+\ir identity.sql        -- texts to ids, who is calling, what they may do
+\ir models.sql          -- chat models, embedding models
+\ir tokens.sql          -- what a text costs: exact where possible, else the documented estimate
+\ir text.sql            -- what may be stored, fences, chunks, words
+\ir messages.sql        -- checks and normal form of chat messages
+\ir sessions.sql        -- open, branch, close, inspect
+\ir turns.sql           -- persist_turn, append_messages; history is append-only
+\ir memories.sql        -- remember, forget
+\ir embedding.sql       -- vectors: given by the client or made by workers
+\ir search.sql          -- words and vectors of one user, fused into one ranking
+\ir recall.sql          -- recall, match_memories
+\ir window.sql          -- which turns of the session are shown, and from where the prefix is stable
+\ir render.sql          -- messages as the API wants them: OpenAI and Anthropic
+\ir packing.sql         -- the recall block: what is chosen, in what order, within its budget
+\ir compile.sql         -- compile_context, context, explain_context
+\ir capture.sql         -- upstream calls, byte for byte
+\ir maintenance.sql     -- merging search structures, flushing statistics
+\ir setup.sql           -- what a dump does not carry: search_path, roles
+\ir privileges.sql      -- grants as data; PUBLIC revoked last

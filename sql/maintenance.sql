@@ -1,0 +1,94 @@
+-- Maintenance of what search and compile leave behind. Each step is one short transaction over one user.
+
+-- Merges a user's tail into posting lists: one row per term holding arrays, in a segment of its own; small segments are merged
+-- with it so that their number grows with the logarithm of the user's items.
+create or replace function memoir._merge_tail(p_user_id uuid)
+returns integer language plpgsql security definer set search_path from current set plan_cache_mode = force_custom_plan as $$
+declare
+  v_segment integer; v_merged integer; v_small integer[];
+begin
+  select next_segment into v_segment from memoir.user_counters where user_id = p_user_id for update;
+  if not found then return 0; end if;
+  -- Segments are merged when three or more exist; the new one takes the next number.
+  select coalesce(array_agg(segment), '{}') into v_small
+  from (select distinct segment from memoir.search_postings where user_id = p_user_id) s
+  having count(*) >= 3;
+  with gone as (
+    delete from memoir.search_tail where user_id = p_user_id returning item_no, word_count, words
+  ), old as (
+    delete from memoir.search_postings where user_id = p_user_id and segment = any (v_small)
+    returning term, items, frequencies, lengths
+  ), flat as (
+    select l.lexeme collate "C" as term, g.item_no as item, least(32767, greatest(1, coalesce(cardinality(l.positions), 1)))::smallint as frequency, g.word_count as length
+    from gone g, unnest(g.words) l
+    union all
+    select o.term, u.item, u.frequency, u.length from old o, unnest(o.items, o.frequencies, o.lengths) u(item, frequency, length)
+  ), put as (
+    insert into memoir.search_postings (user_id, segment, term, items, frequencies, lengths)
+    select p_user_id, v_segment, term, array_agg(item order by item), array_agg(frequency order by item), array_agg(length order by item)
+    from flat group by term order by term
+  )
+  select count(*) into v_merged from gone;
+  update memoir.user_counters set tail_items = 0, next_segment = next_segment + 1 where user_id = p_user_id;
+  return v_merged;
+end $$;
+
+create or replace function memoir._users_to_merge(p_limit integer)
+returns setof uuid language plpgsql stable security definer set search_path from current as $$
+begin
+  perform memoir._authorise_worker();
+  return query select user_id from memoir.user_counters
+  where tail_items >= (select (config ->> 'tail_items_max')::integer from memoir.settings_merged) order by tail_items desc limit p_limit;
+end $$;
+
+create or replace procedure memoir.merge_search(p_limit integer default 1000)
+language plpgsql as $$
+declare
+  v_user uuid;
+begin
+  for v_user in select u from memoir._users_to_merge(p_limit) u loop
+    perform memoir._merge_tail(v_user);
+    commit;
+  end loop;
+end $$;
+comment on procedure memoir.merge_search(integer) is
+  'Merges the word tails of up to p_limit users (those above tail_items_max) into posting lists, a commit per user.
+Call outside a transaction.';
+
+-- Moves what compiles left in the unlogged buffer to the ledger and the counters.
+create or replace function memoir._flush_batch(p_limit integer)
+returns integer language plpgsql security definer set search_path from current as $$
+declare
+  v_row record; v_count integer := 0;
+begin
+  perform memoir._authorise_worker();
+  for v_row in
+    delete from memoir.compile_buffer where buffer_id in
+      (select buffer_id from memoir.compile_buffer order by buffer_id limit p_limit for update skip locked)
+    returning user_id, recorded_at, ledger
+  loop
+    perform memoir._ensure_month(v_row.user_id, v_row.recorded_at);
+    insert into memoir.compile_ledger
+    select (jsonb_populate_record(null::memoir.compile_ledger, v_row.ledger)).*
+    on conflict do nothing;
+    insert into memoir.memory_stats (user_id, memory_id, access_count, relevance_sum, last_accessed_at)
+    select v_row.user_id, (x ->> 'id')::uuid, 1, least(1, greatest(0, (x ->> 'score')::real)), v_row.recorded_at
+    from jsonb_array_elements(v_row.ledger -> 'shown_memories') x
+    on conflict (user_id, memory_id) do update set access_count = memory_stats.access_count + 1,
+      relevance_sum = memory_stats.relevance_sum + excluded.relevance_sum,
+      last_accessed_at = greatest(memory_stats.last_accessed_at, excluded.last_accessed_at);
+    v_count := v_count + 1;
+  end loop;
+  return v_count;
+end $$;
+
+create or replace procedure memoir.flush_statistics(p_batch integer default 500)
+language plpgsql as $$
+begin
+  while memoir._flush_batch(p_batch) > 0 loop
+    commit;
+  end loop;
+end $$;
+comment on procedure memoir.flush_statistics(integer) is
+  'Moves compile statistics from the unlogged buffer to compile_ledger and memory_stats, in committed batches. Call outside a
+transaction.';

@@ -1,0 +1,339 @@
+-- Memories. remember is the single door: what people state, what is extracted, imported or written by tools passes here.
+--   normalise → tombstone → exact duplicate → slot → insert, active; near duplicates once the vector is there.
+
+create or replace function memoir._known_types()
+returns text[] language sql immutable as $$
+  select array['fact', 'preference', 'instruction', 'decision', 'bug_fix', 'architecture', 'code_context', 'session_summary',
+    'document_chunk', 'conversation_phase', 'design_decision', 'debugging_session', 'file_context', 'tool_result', 'plan',
+    'error_context', 'external_reference', 'event', 'profile']
+$$;
+
+-- A keyed hash of what must not come back; the key dies with the user, so the hash says nothing afterwards.
+create or replace function memoir._tombstone_key(p_user_id uuid, p_text text)
+returns bytea language sql stable as $$
+  select hmac(convert_to(p_text, 'UTF8'), secret, 'sha256') from memoir.user_keys where user_id = p_user_id
+$$;
+
+create or replace function memoir._trust(p_actor memoir.actor, p_provenance memoir.provenance)
+returns real language sql immutable as $$
+  -- Authority by provenance, [PG] 6.2; what no person said can't claim a person's.
+  select least(case p_provenance when 'user_stated' then 1.0 when 'correction' then 0.95 when 'instruction' then 0.9
+                 when 'preference' then 0.85 when 'fact' then 0.8 when 'tool_output' then 0.7 else 0.6 end,
+               case p_actor when 'person' then 1.0 when 'system' then 0.9 when 'tool' then 0.7 else 0.8 end)::real
+$$;
+
+create or replace function memoir.remember(p_user text, p_content text, p_session text default null, p_type text default 'fact',
+  p_category text default null, p_importance text default 'normal', p_project text default null, p_actor text default null,
+  p_provenance text default null, p_confidence real default null, p_valid_from timestamptz default null,
+  p_valid_to timestamptz default null, p_tags text[] default '{}', p_slot text default null, p_slot_value text default null,
+  p_aliases text[] default '{}', p_sensitivity text default 'normal', p_source_turns integer[] default null,
+  p_source_tool text default null, p_source_key text default null, p_metadata jsonb default '{}',
+  p_embedding real[] default null, p_key text default null, p_created_at timestamptz default null)
+returns jsonb language plpgsql security definer set search_path from current set plan_cache_mode = force_custom_plan as $$
+declare
+  v_caller memoir.caller := memoir._authorise(p_user, 'write');
+  v_user uuid := v_caller.user_id;
+  v_config jsonb; v_session memoir.sessions; v_now timestamptz := memoir.now(); v_memory memoir.memory_store; v_old memoir.memory_store;
+  v_hash bytea; v_receipt memoir.receipts; v_result jsonb; v_actor memoir.actor; v_turn memoir.conversation_history; v_index integer;
+  v_superseded uuid[] := '{}'; v_contradicts uuid[] := '{}'; v_global boolean;
+begin
+  if p_content is null or btrim(p_content) = '' then
+    perform memoir._fail('PM014', format('content must not be empty, it is %s', memoir._shown(p_content)));
+  end if;
+  if p_type is null or p_type <> all (memoir._known_types()) then
+    perform memoir._fail('PM014', format('unknown type %s', memoir._shown(p_type)), array_to_string(memoir._known_types(), ', '));
+  end if;
+  if p_importance is null or p_importance not in ('critical', 'important', 'normal', 'minor') then
+    perform memoir._fail('PM014', format('importance must be critical, important, normal or minor, not %s', memoir._shown(p_importance)));
+  end if;
+  if p_provenance is not null and p_provenance not in ('user_stated', 'correction', 'instruction', 'preference', 'fact', 'tool_output', 'system_inferred') then
+    perform memoir._fail('PM014', format('unknown provenance %s', memoir._shown(p_provenance)));
+  end if;
+  if p_sensitivity is null or p_sensitivity not in ('normal', 'private', 'secret') then
+    perform memoir._fail('PM014', format('sensitivity must be normal, private or secret, not %s', memoir._shown(p_sensitivity)));
+  end if;
+  if p_confidence is not null and not (p_confidence between 0 and 1) then
+    perform memoir._fail('PM014', format('confidence must be from 0 to 1, not %s', p_confidence));
+  end if;
+  if p_valid_to <= p_valid_from then
+    perform memoir._fail('PM014', format('valid_to %s is not after valid_from %s', p_valid_to, p_valid_from));
+  end if;
+  if p_slot_value is not null and p_slot is null then
+    perform memoir._fail('PM014', format('slot_value %s needs a slot', memoir._shown(p_slot_value)));
+  end if;
+  if p_source_turns is not null and p_session is null then
+    perform memoir._fail('PM014', 'source_turns needs the session the turns are in');
+  end if;
+  if jsonb_typeof(coalesce(p_metadata, '{}')) <> 'object' then
+    perform memoir._fail('PM014', format('metadata must be a JSON object, not %s', memoir._shown(p_metadata::text)));
+  end if;
+  perform memoir._check_time('created_at', to_jsonb(p_created_at));
+  if p_session is not null then v_session := memoir._session(v_caller, p_session); end if;
+  perform memoir._touch_user(v_caller, p_user);
+  v_config := memoir._config(v_user, v_session.settings);
+  perform memoir._check_size('content', p_content, (v_config ->> 'text_bytes_max')::integer);
+  if p_key is not null then
+    v_hash := sha256(convert_to(jsonb_build_array('remember', p_content, p_session, p_type, p_project, p_provenance, p_slot, p_slot_value, p_metadata)::text, 'UTF8'));
+  end if;
+
+  -- Per-user lock: duplicates and slots are decided one writer at a time.
+  perform from memoir.user_counters where user_id = v_user for update;
+  if p_key is not null then
+    select * into v_receipt from memoir.receipts where user_id = v_user and idempotency_key = p_key;
+    if found then
+      if v_receipt.request_hash <> v_hash then
+        perform memoir._fail('PM006', format('idempotency key %s was used with another request', memoir._shown(p_key)));
+      end if;
+      return v_receipt.result;
+    end if;
+  end if;
+
+  -- Without a session the caller speaks for the person unless bound or stated otherwise; within one it is the agent.
+  v_actor := memoir._actor(v_caller, p_actor, case when p_session is null then 'person' else 'agent' end::memoir.actor);
+  v_memory.provenance := coalesce(p_provenance,
+    case v_actor when 'person' then case p_type when 'preference' then 'preference' when 'instruction' then 'instruction' else 'user_stated' end
+                 when 'tool' then 'tool_output' else 'system_inferred' end);
+  if v_actor = 'tool' then v_memory.provenance := 'tool_output';
+  elsif v_actor <> 'person' and v_memory.provenance in ('user_stated', 'correction') and p_source_turns is null then
+    v_memory.provenance := 'system_inferred';  -- only a source turn of the user's own can back that claim
+  end if;
+  v_global := p_session is null or v_actor = 'person';
+  if not v_global and p_source_turns is not null and v_memory.provenance in ('user_stated', 'correction', 'preference', 'instruction') then
+    v_global := true;
+    foreach v_index in array p_source_turns loop
+      v_turn := memoir._turn(v_user, v_session.session_id, v_index);
+      v_global := v_global and v_turn.role = 'user' and v_turn.actor = 'person';
+    end loop;
+    if not v_global then v_memory.provenance := 'system_inferred'; end if;
+  end if;
+
+  v_memory.user_id := v_user;
+  v_memory.memory_id := gen_random_uuid();
+  v_memory.recorded_at := v_now;
+  v_memory.valid_from := coalesce(p_valid_from, p_created_at);
+  v_memory.valid_to := p_valid_to;
+  v_memory.state_at := v_now;
+  v_memory.session_id := v_session.session_id;
+  v_memory.local_to := case when not v_global then v_session.session_id end;
+  v_memory.scope := case when v_global then 'global' else 'local' end;
+  -- A person's direct word is validated by itself: preferences and instructions are procedural, the rest semantic ([PG] 5.1).
+  v_memory.tier := case when not v_global or v_memory.provenance in ('system_inferred', 'tool_output') then 1
+    when v_actor <> 'person' then 2 when v_memory.provenance in ('preference', 'instruction') then 4 else 3 end;
+  v_memory.validated_at := case when v_actor = 'person' then v_now end;
+  v_memory.trust := memoir._trust(v_actor, v_memory.provenance);
+  v_memory.confidence := coalesce(p_confidence, case when v_actor = 'person' then 0.9 else 0.5 end);
+  v_memory.state := 'active';
+  v_memory.actor := v_actor;
+  v_memory.sensitivity := p_sensitivity;
+  v_memory.embeddable := p_sensitivity <> 'secret';
+  v_memory.importance := p_importance;
+  v_memory.type := p_type;
+  v_memory.category := p_category;
+  v_memory.project := memoir._check_project(v_caller, coalesce(p_project, v_session.project, 'global'));
+  v_memory.content := p_content;
+  v_memory.content_hash := sha256(convert_to(memoir._normalise(p_content), 'UTF8'));
+  v_memory.tokenizer := memoir._tokenizer_used(coalesce(v_session.tokenizer, (memoir._model(v_config ->> 'default_model')).tokenizer));
+  v_memory.token_count := (memoir._count_tokens(array[p_content], v_memory.tokenizer))[1];
+  v_memory.slot := memoir._normalise(p_slot);
+  v_memory.slot_value := memoir._normalise(p_slot_value);
+  v_memory.source_tool := p_source_tool;
+  v_memory.source_key := p_source_key;
+  v_memory.written_by := v_caller.login;
+  v_memory.aliases := coalesce(p_aliases, '{}');
+  v_memory.tags := coalesce(p_tags, '{}');
+  v_memory.metadata := coalesce(p_metadata, '{}') || case when p_created_at is null then '{}' else jsonb_build_object('said_at', p_created_at) end;
+  v_memory.expires_at := case
+    when v_global and v_memory.tier = 2 then v_now + make_interval(days => (v_config ->> 'episodic_days')::integer)
+    when not v_global and v_session.status in ('closed', 'expired') then v_now + make_interval(hours => (v_config ->> 'local_memory_hours')::integer) end;
+
+  if exists (select from memoir.tombstones t where t.user_id = v_user and t.lifted_at is null and (
+       (t.kind = 'value' and t.key_hash = memoir._tombstone_key(v_user, memoir._normalise(p_content)))
+       or (t.kind = 'slot_value' and v_memory.slot_value is not null
+           and t.key_hash = memoir._tombstone_key(v_user, v_memory.slot || chr(31) || v_memory.slot_value)))) then
+    return memoir._remembered(null, 'refused_tombstone', '{}', '{}');
+  end if;
+
+  select * into v_old from memoir.memory_store m
+  where m.user_id = v_user and m.content_hash = v_memory.content_hash and m.project = v_memory.project
+    and m.local_to is not distinct from v_memory.local_to and m.state = 'active';
+  if found then
+    insert into memoir.memory_stats (user_id, memory_id, restatements, reinforced_at) values (v_user, v_old.memory_id, 1, v_now)
+    on conflict (user_id, memory_id) do update set restatements = memory_stats.restatements + 1, reinforced_at = v_now;
+    perform memoir._add_sources(v_user, v_old.memory_id, v_session.session_id, p_source_turns);
+    v_result := memoir._remembered(v_old.memory_id, 'duplicate', '{}', '{}');
+  else
+    -- A slot holds one value per project: between equals the newer wins, a lower authority only contradicts.
+    if v_memory.slot is not null then
+      for v_old in select * from memoir.memory_store m
+        where m.user_id = v_user and m.slot = v_memory.slot and m.state = 'active' and m.project = v_memory.project
+          and m.slot_value is distinct from v_memory.slot_value and m.local_to is not distinct from v_memory.local_to
+      loop
+        if v_memory.trust >= v_old.trust or v_memory.provenance = 'correction' then v_superseded := v_superseded || v_old.memory_id;
+        else v_contradicts := v_contradicts || v_old.memory_id; end if;
+      end loop;
+    end if;
+    insert into memoir.memory_store select v_memory.*;
+    insert into memoir.memory_states (user_id, memory_id, recorded_at, state, set_by)
+    values (v_user, v_memory.memory_id, v_now, 'active', v_caller.login);
+    insert into memoir.memory_stats (user_id, memory_id) values (v_user, v_memory.memory_id);
+    perform memoir._supersede(v_user, v_superseded, v_memory.memory_id, v_caller.login, 'slot', v_now);
+    insert into memoir.memory_relationships (user_id, source_id, relation, target_id, made_by, recorded_at)
+    select v_user, v_memory.memory_id, 'contradicts', o, 'slot', v_now from unnest(v_contradicts) o on conflict do nothing;
+    perform memoir._add_sources(v_user, v_memory.memory_id, v_session.session_id, p_source_turns);
+    v_index := memoir._index_memory(v_memory, coalesce(p_created_at, v_now), v_config);
+    v_result := memoir._remembered(v_memory.memory_id, 'stored', v_superseded, v_contradicts);
+    if p_embedding is not null and v_memory.embeddable and v_index is not null then
+      perform memoir._store_vector(v_user, v_index, p_embedding, null);
+      v_result := v_result || coalesce(memoir._judge_duplicate(v_user, v_memory.memory_id, v_caller.login), '{}');
+    end if;
+  end if;
+  if p_key is not null then
+    insert into memoir.receipts values (v_user, p_key, v_hash, v_result, v_now);
+  end if;
+  return v_result;
+end $$;
+comment on function memoir.remember(text, text, text, text, text, text, text, text, text, real, timestamptz, timestamptz, text[],
+  text, text, text[], text, integer[], text, text, jsonb, real[], text, timestamptz) is
+  'Stores a memory and returns {"memory_id", "outcome", "superseded", "contradicts"}; outcome: stored, duplicate (exact or near),
+refused_tombstone. p_actor: person (default without a session), agent (default within one), tool. A slot ("home city") holds
+one value; a newer value of equal or higher authority supersedes. p_source_turns: turn indexes in p_session.
+p_embedding: vector of the active embedding model. p_key: idempotency key.
+Writes memory_store and what belongs to it. Raises PM001, PM003, PM006, PM012, PM014, PM030.';
+
+create or replace function memoir._remembered(p_id uuid, p_outcome text, p_superseded uuid[], p_contradicts uuid[])
+returns jsonb language sql immutable as $$
+  select jsonb_build_object('memory_id', p_id, 'outcome', p_outcome, 'superseded', to_jsonb(p_superseded), 'contradicts', to_jsonb(p_contradicts))
+$$;
+
+create or replace function memoir._add_sources(p_user_id uuid, p_memory_id uuid, p_session_id uuid, p_turns integer[])
+returns void language plpgsql as $$
+declare
+  v_index integer; v_turn memoir.conversation_history;
+begin
+  if p_turns is null then return; end if;
+  foreach v_index in array p_turns loop
+    v_turn := memoir._turn(p_user_id, p_session_id, v_index);
+    if v_turn.message_id is null then
+      perform memoir._fail('PM014', format('source turn %s does not exist in the session', coalesce(v_index::text, 'null')));
+    end if;
+    insert into memoir.memory_sources (user_id, item_kind, item_id, source_kind, source_id, session_id, turn_index)
+    values (p_user_id, 'memory', p_memory_id, 'turn', v_turn.message_id, p_session_id, v_index) on conflict do nothing;
+  end loop;
+end $$;
+
+create or replace function memoir._set_state(p_user_id uuid, p_ids uuid[], p_state memoir.item_state, p_by text, p_reason text,
+  p_successor uuid, p_at timestamptz)
+returns integer language plpgsql as $$
+declare
+  v_changed uuid[];
+begin
+  if p_ids = '{}' then return 0; end if;
+  with changed as (
+    update memoir.memory_store set state = p_state, state_at = p_at, state_by = p_by, state_reason = p_reason,
+      superseded_by = coalesce(p_successor, superseded_by)
+    where user_id = p_user_id and memory_id = any (p_ids) and state <> p_state returning memory_id)
+  select coalesce(array_agg(memory_id), '{}') into v_changed from changed;
+  insert into memoir.memory_states (user_id, memory_id, recorded_at, state, superseded_by, reason, set_by)
+  select p_user_id, id, p_at, p_state, p_successor, p_reason, p_by from unnest(v_changed) id
+  on conflict do nothing;
+  update memoir.search_items set dead = true where user_id = p_user_id and ref_id = any (v_changed) and not dead;
+  return cardinality(v_changed);
+end $$;
+
+create or replace function memoir._supersede(p_user_id uuid, p_ids uuid[], p_successor uuid, p_by text, p_reason text, p_at timestamptz)
+returns void language plpgsql as $$
+begin
+  perform memoir._set_state(p_user_id, p_ids, 'superseded', p_by, p_reason, p_successor, p_at);
+  insert into memoir.memory_relationships (user_id, source_id, relation, target_id, made_by, recorded_at)
+  select p_user_id, p_successor, 'supersedes', o, p_reason, p_at from unnest(p_ids) o on conflict do nothing;
+end $$;
+
+-- Makes the items of a memory and returns the number of the first, null when it has no words at all.
+create or replace function memoir._index_memory(p_memory memoir.memory_store, p_said_at timestamptz, p_config jsonb)
+returns integer language plpgsql as $$
+declare
+  v_items memoir.search_items[] := '{}'; v_texts text[] := '{}'; v_item memoir.search_items; v_span record; v_chunk integer := 0;
+begin
+  for v_span in select * from memoir._chunks(p_memory.content, (p_config ->> 'chunk_tokens')::integer) loop
+    v_item.ref_id := p_memory.memory_id;
+    v_item.session_id := p_memory.local_to;
+    v_item.created_at := p_said_at;
+    v_item.span_start := v_span.span_start;
+    v_item.span_length := v_span.span_length;
+    v_item.token_count := case when v_span.span_length = length(p_memory.content) then p_memory.token_count
+      else memoir.estimate_tokens(substr(p_memory.content, v_span.span_start, v_span.span_length)) end;
+    v_item.chunk := v_chunk;
+    v_item.kind := 'm';
+    v_item.is_question := false;
+    v_item.embeddable := p_memory.embeddable and v_chunk < (p_config ->> 'embed_chunks_max')::integer;
+    v_item.project := p_memory.project;
+    v_items := v_items || v_item;
+    v_texts := v_texts || (substr(p_memory.content, v_span.span_start, v_span.span_length)
+      || case when v_chunk = 0 and p_memory.aliases <> '{}' then ' ' || array_to_string(p_memory.aliases, ' ') else '' end);
+    v_chunk := v_chunk + 1;
+  end loop;
+  return memoir._add_items(p_memory.user_id, v_items, v_texts, p_memory.recorded_at, p_config);
+end $$;
+
+create or replace function memoir._memory(p_caller memoir.caller, p_memory uuid)
+returns memoir.memory_store language plpgsql stable as $$
+declare
+  v_memory memoir.memory_store;
+begin
+  select * into v_memory from memoir.memory_store m
+  where m.user_id = p_caller.user_id and m.memory_id = p_memory and m.sensitivity <= p_caller.clearance
+    and (p_caller.projects is null or m.project = any (p_caller.projects));
+  if not found then perform memoir._fail('PM004', format('unknown memory %s', memoir._shown(p_memory::text))); end if;
+  return v_memory;
+end $$;
+
+create or replace function memoir.forget(p_user text, p_memory uuid, p_reason text default null)
+returns jsonb language plpgsql security definer set search_path from current as $$
+declare
+  v_caller memoir.caller := memoir._authorise(p_user, 'write');
+  v_memory memoir.memory_store := memoir._memory(v_caller, p_memory);
+  v_actor memoir.actor := memoir._actor(v_caller, null, 'person');
+  v_now timestamptz := memoir.now(); v_user uuid := v_caller.user_id; v_turns integer; v_reason text := coalesce(p_reason, 'forgotten');
+begin
+  perform from memoir.user_counters where user_id = v_user for update;
+  perform memoir._set_state(v_user, array[p_memory], 'forgotten', v_caller.login, v_reason, null, v_now);
+  insert into memoir.tombstones (user_id, key_hash, kind, memory_id, reason, actor, set_by, recorded_at)
+  select v_user, memoir._tombstone_key(v_user, k.text), k.kind, p_memory, v_reason, v_actor, v_caller.login, v_now
+  from (values (memoir._normalise(v_memory.content), 'value'),
+               (v_memory.slot || chr(31) || v_memory.slot_value, 'slot_value')) k(text, kind)
+  where k.text is not null
+  on conflict (user_id, key_hash, kind) do update set lifted_at = null, lifted_by = null, recorded_at = excluded.recorded_at,
+    reason = excluded.reason, actor = excluded.actor, set_by = excluded.set_by;
+  -- What it came from must not be recalled, extracted or summarised again either.
+  with excluded_turns as (
+    insert into memoir.recall_exclusions (user_id, session_id, turn_index, exclusion_id, span_start, span_length, memory_id, reason, recorded_at)
+    select v_user, s.session_id, s.turn_index, gen_random_uuid(), s.span_start, s.span_length, p_memory, v_reason, v_now
+    from memoir.memory_sources s
+    where s.user_id = v_user and s.item_kind = 'memory' and s.item_id = p_memory and s.source_kind = 'turn'
+      and not exists (select from memoir.recall_exclusions x where x.user_id = v_user and x.session_id = s.session_id
+                      and x.turn_index = s.turn_index and x.memory_id = p_memory and x.lifted_at is null)
+    returning session_id, turn_index),
+  dead as (
+    update memoir.search_items i set dead = true
+    from memoir.memory_sources s
+    where s.user_id = v_user and s.item_kind = 'memory' and s.item_id = p_memory and s.source_kind = 'turn'
+      and i.user_id = v_user and i.ref_id = s.source_id and not i.dead
+      and (s.span_start is null or (i.span_start < s.span_start + s.span_length and s.span_start < i.span_start + i.span_length)))
+  select count(*) into v_turns from excluded_turns;
+  update memoir.compactions c set undone_at = v_now
+  from memoir.memory_sources s
+  where s.user_id = v_user and s.item_kind = 'memory' and s.item_id = p_memory and s.source_kind = 'turn'
+    and c.user_id = v_user and c.session_id = s.session_id and s.turn_index between c.from_turn and c.to_turn and c.undone_at is null;
+  update memoir.sessions x set summary_text = null, summary_through = null
+  from memoir.memory_sources s
+  where s.user_id = v_user and s.item_kind = 'memory' and s.item_id = p_memory and s.source_kind = 'turn'
+    and x.user_id = v_user and x.session_id = s.session_id and s.turn_index <= x.summary_through;
+  delete from memoir.kept_recalls where user_id = v_user and items @> jsonb_build_array(p_memory);
+  insert into memoir.audit_log (login, action, user_id, detail)
+  values (v_caller.login, 'forget', v_user, jsonb_build_object('memory_id', p_memory, 'reason', v_reason));
+  return jsonb_build_object('memory_id', p_memory, 'state', 'forgotten', 'excluded_turns', v_turns);
+end $$;
+comment on function memoir.forget(text, uuid, text) is
+  'Takes a memory out of recall and compile for good: its text may not come back through remember (a tombstone of its keyed hash
+stays), its source turns leave recall and the summaries that hold them are invalidated. History keeps the turns; free
+paraphrases elsewhere are not found. Writes memory_store, tombstones, recall_exclusions, audit_log. Raises PM001, PM004.';

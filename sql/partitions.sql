@@ -1,0 +1,125 @@
+-- Leaves of the partitioned tables: hashed by user, monthly ones below that by recorded_at.
+-- Leaves are built apart and attached, since CREATE ... PARTITION OF waits behind every open reader of the parent.
+
+create or replace function memoir._part_of(p_user_id uuid)
+returns integer language sql stable strict as $$
+  -- PostgreSQL's own remainder: uuid hash with the partitioning seed, combined with an empty hash. With a power of two only
+  -- the low bits count, so no unsigned arithmetic is needed.
+  select ((((uuid_hash_extended(p_user_id, 8816678312871386365) & (modulus - 1)) + (5305509591434766563 & (modulus - 1)))
+           & (modulus - 1)))::integer
+  from memoir.installation
+$$;
+
+create or replace function memoir._month_of(p_at timestamptz)
+returns date language sql immutable as $$ select date_trunc('month', p_at at time zone 'UTC')::date $$;
+
+create or replace function memoir._leaf_name(p_table name, p_part integer, p_month date default null)
+returns text language sql immutable as $$
+  select p_table || '_p' || p_part || coalesce(to_char(p_month, '"_y"YYYY"m"MM'), '')
+$$;
+
+-- The only dynamic SQL of the product. Idempotent; takes no lock that stops readers or writers of the parent.
+create or replace function memoir._make_leaf(p_table name, p_part integer, p_month date default null)
+returns boolean language plpgsql security definer set search_path from current as $$
+declare
+  v_info memoir.partitioned_tables;
+  v_modulus integer := (select modulus from memoir.installation);
+  v_leaf text := memoir._leaf_name(p_table, p_part, p_month);
+  v_parent text := case when p_month is null then p_table::text else memoir._leaf_name(p_table, p_part) end;
+  v_from timestamptz := p_month::timestamp at time zone 'UTC';
+  v_to timestamptz := (p_month + interval '1 month')::timestamp at time zone 'UTC';
+  v_bounds text;
+begin
+  if to_regclass('memoir.' || quote_ident(v_leaf)) is not null then return false; end if;
+  perform pg_advisory_xact_lock(hashtext('memoir.leaf'), hashtext(v_leaf));
+  if to_regclass('memoir.' || quote_ident(v_leaf)) is not null then return false; end if;
+  select * into strict v_info from memoir.partitioned_tables where table_name = p_table;
+
+  execute format('create %s table memoir.%I (like memoir.%I including defaults including constraints including storage) %s %s',
+    case when v_info.unlogged then 'unlogged' else '' end, v_leaf, p_table,
+    case when v_info.by_month and p_month is null then 'partition by range (recorded_at)' else '' end,
+    case when v_info.options <> '' and (p_month is not null or not v_info.by_month) then format('with (%s)', v_info.options) else '' end);
+  if p_month is null then
+    v_bounds := format('with (modulus %s, remainder %s)', v_modulus, p_part);
+  else
+    v_bounds := format('from (%L) to (%L)', v_from, v_to);
+    execute format('alter table memoir.%I add constraint month_bounds check (recorded_at >= %L and recorded_at < %L)', v_leaf, v_from, v_to);
+  end if;
+  execute format('alter table memoir.%I attach partition memoir.%I for values %s', v_parent, v_leaf, v_bounds);
+  if p_month is not null then
+    execute format('alter table memoir.%I drop constraint month_bounds', v_leaf);
+  end if;
+  return true;
+end $$;
+
+-- All leaves that one hash part needs for one month. Returns how many were made.
+create or replace function memoir._make_part(p_part integer, p_month date)
+returns integer language plpgsql security definer set search_path from current as $$
+declare
+  v_table memoir.partitioned_tables; v_made integer := 0;
+begin
+  for v_table in select * from memoir.partitioned_tables order by table_name loop
+    v_made := v_made + memoir._make_leaf(v_table.table_name, p_part)::integer;
+    if v_table.by_month then
+      v_made := v_made + memoir._make_leaf(v_table.table_name, p_part, p_month)::integer;
+    end if;
+  end loop;
+  return v_made;
+end $$;
+
+-- Called by every write: a month that nobody has prepared must not make it fail.
+create or replace function memoir._ensure_month(p_user_id uuid, p_at timestamptz)
+returns void language plpgsql as $$
+declare
+  v_part integer := memoir._part_of(p_user_id);
+begin
+  if to_regclass('memoir.' || memoir._leaf_name('conversation_history', v_part, memoir._month_of(p_at))) is null then
+    perform memoir._make_part(v_part, memoir._month_of(p_at));
+  end if;
+end $$;
+
+create or replace procedure memoir.ensure_partitions(p_months_ahead integer default null)
+language plpgsql as $$
+declare
+  v_ahead integer; v_part integer; v_offset integer; v_modulus integer; v_tries integer;
+begin
+  select modulus, ahead into v_modulus, v_ahead from memoir._partition_plan();
+  v_ahead := coalesce(p_months_ahead, v_ahead);
+  for v_part in 0 .. v_modulus - 1 loop
+    for v_offset in 0 .. v_ahead loop
+      v_tries := 0;
+      loop
+        begin
+          perform pg_catalog.set_config('lock_timeout', '2s', true);
+          perform memoir._make_part(v_part, memoir._month_of(memoir.now() + pg_catalog.make_interval(months => v_offset)));
+          exit;
+        exception when lock_not_available then
+          v_tries := v_tries + 1;
+          if v_tries >= 10 then raise; end if;
+        end;
+        commit;
+        perform pg_catalog.pg_sleep(0.2 * v_tries);
+      end loop;
+      commit;
+    end loop;
+  end loop;
+end $$;
+comment on procedure memoir.ensure_partitions(integer) is
+  'Makes the missing partitions: every hash part, this month and the next ones (setting partition_months_ahead). Commits per
+part and month, never waits long for a lock, can be repeated and interrupted. Call outside a transaction.';
+
+create or replace function memoir._partition_plan(out modulus integer, out ahead integer)
+language plpgsql stable security definer set search_path from current as $$
+begin
+  select i.modulus into _partition_plan.modulus from memoir.installation i;
+  select (config ->> 'partition_months_ahead')::integer into ahead from memoir.settings_merged;
+end $$;
+
+create or replace function memoir.part_of(p_user text)
+returns integer language plpgsql stable security definer set search_path from current as $$
+begin
+  return memoir._part_of((memoir._authorise(p_user, 'read')).user_id);
+end $$;
+comment on function memoir.part_of(text) is
+  'The hash part, 0 to modulus - 1, that holds all rows of a user; equals PostgreSQL''s partition remainder, so that a router
+can send the user''s calls to the server that owns it. Raises PM001.';

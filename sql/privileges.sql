@@ -1,0 +1,84 @@
+-- Grants as data, PUBLIC revoked last. No role holds rights on tables: functions are the API.
+
+do $$
+declare
+  v_grant record; v_object record; v_role text;
+  v_roles text := 'memoir_reader, memoir_app, memoir_tenant, memoir_admin, memoir_jobs';
+begin
+  -- From a clean slate, so that what a release no longer grants is gone after the upgrade.
+  execute format('revoke all on all tables in schema memoir from public, %s', v_roles);
+  execute format('revoke all on all sequences in schema memoir from public, %s', v_roles);
+  for v_object in
+    select p.oid::regprocedure as signature, p.proname, p.prokind from pg_proc p
+    where p.pronamespace = 'memoir'::regnamespace
+      and not exists (select from pg_depend d where d.classid = 'pg_proc'::regclass and d.objid = p.oid and d.deptype = 'e')
+  loop
+    execute format('revoke all on routine %s from public, %s', v_object.signature, v_roles);
+  end loop;
+
+  for v_grant in
+    select * from (values
+      -- function, roles
+      ('compile_context',           'reader app tenant admin'),
+      ('context',                   'reader app tenant admin'),
+      ('explain_context',           'reader app tenant admin'),
+      ('recall',                    'reader app tenant admin'),
+      ('match_memories',            'reader app tenant admin'),
+      ('history',                   'reader app tenant admin'),
+      ('session_info',              'reader app tenant admin'),
+      ('read_call',                 'reader app tenant admin'),
+      ('list_settings',             'reader app tenant admin'),
+      ('part_of',                   'reader app tenant admin'),
+      ('now',                       'reader app tenant admin jobs'),
+      ('count_tokens',              'reader app tenant admin'),
+      ('estimate_tokens',           'reader app tenant admin'),
+      ('max_tokens',                'reader app tenant admin'),
+      ('version',                   'reader app tenant admin jobs'),
+      ('open_session',              'app tenant admin'),
+      ('close_session',             'app tenant admin'),
+      ('branch_session',            'app tenant admin'),
+      ('persist_turn',              'app tenant admin'),
+      ('append_messages',           'app tenant admin'),
+      ('remember',                  'app tenant admin'),
+      ('forget',                    'app tenant admin'),
+      ('set_working_memory',        'app tenant admin'),
+      ('capture_call',              'app tenant admin'),
+      ('set_user_settings',         'app admin'),
+      ('claim_embeddings',          'app jobs admin'),
+      ('store_embeddings',          'app jobs admin'),
+      ('embedding_progress',        'app jobs admin'),
+      ('queue_backfill',            'app jobs admin'),
+      ('drop_retired_embeddings',   'app jobs admin'),
+      ('merge_search',              'app jobs admin'),
+      ('flush_statistics',          'app jobs admin'),
+      ('_users_to_merge',           'app jobs admin'),
+      ('_merge_tail',               'app jobs admin'),
+      ('_flush_batch',              'app jobs admin'),
+      ('ensure_partitions',         'jobs admin'),
+      ('_partition_plan',           'jobs admin'),
+      ('_make_part',                'jobs admin'),
+      ('_month_of',                 'jobs admin'),
+      ('set_setting',               'admin'),
+      ('reset_setting',             'admin'),
+      ('set_clock',                 'admin'),
+      ('bind_login',                'admin'),
+      ('register_model',            'admin'),
+      ('register_embedding_model',  'admin'),
+      ('switch_embedding_model',    'admin')
+    ) g(name, roles)
+  loop
+    for v_object in
+      select p.oid::regprocedure as signature from pg_proc p
+      where p.pronamespace = 'memoir'::regnamespace and p.proname = v_grant.name
+    loop
+      foreach v_role in array string_to_array(v_grant.roles, ' ') loop
+        execute format('grant execute on routine %s to %I', v_object.signature, 'memoir_' || v_role);
+      end loop;
+    end loop;
+  end loop;
+
+  execute format('grant usage on schema memoir to %s', v_roles);
+  revoke all on schema memoir from public;
+end $$;
+
+reset role;

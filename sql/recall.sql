@@ -1,0 +1,122 @@
+-- Recall tools: the same ranking as compile's, as rows.
+
+create or replace function memoir._kinds(p_kinds text[])
+returns "char"[] language plpgsql immutable as $$
+begin
+  if p_kinds is null then return null; end if;
+  if not p_kinds <@ array['memory', 'turn', 'summary'] then
+    perform memoir._fail('PM014', format('kinds may be memory, turn, summary, not %s', memoir._shown(array_to_string(p_kinds, ', '))));
+  end if;
+  return array(select left(k, 1)::"char" from unnest(p_kinds) k);
+end $$;
+
+create or replace function memoir.recall(p_user text, p_query text, p_session text default null, p_limit integer default 10,
+  p_types text[] default null, p_tags text[] default null, p_project text default null, p_kinds text[] default null,
+  p_after timestamptz default null, p_before timestamptz default null, p_query_embedding real[] default null,
+  p_as_of timestamptz default null, p_valid_at timestamptz default null)
+returns table (rank integer, kind text, id uuid, content text, score real, words_score real, vector_score real, matched_by text[],
+  session text, turn_index integer, role text, name text, said_at timestamptz, type text, tags text[], project text)
+language plpgsql stable security definer set search_path from current set plan_cache_mode = force_custom_plan as $$
+declare
+  v_caller memoir.caller := memoir._authorise(p_user, 'read');
+  v_user uuid := v_caller.user_id; v_config jsonb; v_scope memoir.search_scope; v_vector record; v_session uuid; v_candidates memoir.candidate[];
+begin
+  if p_query is null or p_query !~ '\S' then
+    perform memoir._fail('PM014', format('query must not be empty, it is %s', memoir._shown(p_query)));
+  end if;
+  if p_limit is null or p_limit not between 1 and 1000 then
+    perform memoir._fail('PM014', format('limit must be from 1 to 1000, not %s', coalesce(p_limit::text, 'null')));
+  end if;
+  if p_types is not null and not p_types <@ memoir._known_types() then
+    perform memoir._fail('PM014', format('unknown type in %s', memoir._shown(array_to_string(p_types, ', '))), array_to_string(memoir._known_types(), ', '));
+  end if;
+  if p_session is not null then v_session := (memoir._session(v_caller, p_session)).session_id; end if;
+  v_config := memoir._config(v_user, null);
+  v_scope.kinds := memoir._kinds(p_kinds);
+  v_scope.hidden_sessions := '{}';
+  v_scope.hidden_from := 0;
+  v_scope.local_sessions := array_remove(array[v_session], null);
+  v_scope.projects := v_caller.projects;
+  v_scope.clearance := v_caller.clearance;
+  v_scope.as_of := p_as_of;
+  v_scope.valid_at := p_valid_at;
+  v_scope.said_after := p_after;
+  v_scope.said_before := p_before;
+  select * into v_vector from memoir._query_vector(v_config, p_query, p_query_embedding);
+  v_candidates := memoir._candidates(v_user, v_config, p_query, v_vector.vector, v_vector.model_id, nullif(p_project, 'global'), v_scope, null,
+    greatest(p_limit * 4, 100), 0);
+  return query
+  with found as (
+    select c.*, o from unnest(v_candidates) with ordinality as c(item, score, parts, arms, tokens, header, label, body, reason, fidelity, type, o)
+    where c.reason is null and (p_session is null or (c.item).session_id = v_session)
+      and (p_project is null or (c.item).project = p_project or (c.item).project = 'global')
+  ), memories as (
+    select m.memory_id, m.type, m.tags, m.sensitivity from memoir.memory_store m
+    where m.user_id = v_user and m.memory_id = any (array(select (f.item).ref_id from found f where (f.item).kind = 'm'))
+  ), kept as (
+    select f.*, m.type as memory_type, m.tags as memory_tags from found f left join memories m on m.memory_id = (f.item).ref_id
+    where (p_types is null or m.type = any (p_types)) and (p_tags is null or m.tags && p_tags) order by f.o limit p_limit
+  )
+  select (row_number() over (order by k.o))::integer,
+    case (k.item).kind when 't' then 'turn' when 'm' then 'memory' else 'summary' end, (k.item).ref_id, t.body, k.score, (k.item).words, (k.item).vector, k.arms,
+    s.external_id, (k.item).turn_index, (k.item).role::text, t.name, (k.item).created_at, k.memory_type, k.memory_tags, (k.item).project
+  from kept k
+  join memoir._item_texts(v_user, array(select (k2.item).item_no from kept k2), v_caller.clearance) t on t.item_no = (k.item).item_no
+  left join memoir.sessions s on s.user_id = v_user and s.session_id = (k.item).session_id
+  order by k.o;
+end $$;
+comment on function memoir.recall(text, text, text, integer, text[], text[], text, text[], timestamptz, timestamptz, real[], timestamptz, timestamptz) is
+  'The best matches for a query among memories, turns and summaries of a user, ranked as compile ranks them. Filters: session, types
+and tags (memories), project (with global), kinds (memory, turn, summary), said between p_after and p_before; p_as_of and
+p_valid_at as in compile_context. matched_by: words, vector. Writes nothing. Raises PM001, PM003, PM014, PM030.';
+
+create or replace function memoir.match_memories(p_user text, p_embedding real[], p_threshold real default 0.7, p_limit integer default 10,
+  p_project text default null)
+returns table (id uuid, content text, similarity real, type text, project text, recorded_at timestamptz)
+language plpgsql stable security definer set search_path from current set plan_cache_mode = force_custom_plan as $$
+declare
+  v_caller memoir.caller := memoir._authorise(p_user, 'read');
+  v_user uuid := v_caller.user_id; v_model memoir.embedding_models := memoir._embedding_model(null);
+  v_vector halfvec := memoir._to_vector(p_embedding, v_model);
+begin
+  if p_threshold is null or p_threshold not between -1 and 1 or p_limit is null or p_limit not between 1 and 1000 then
+    perform memoir._fail('PM014', format('threshold must be from -1 to 1 and limit from 1 to 1000, not %s and %s', p_threshold, p_limit));
+  end if;
+  return query
+  select m.memory_id, m.content, s.similarity, m.type, m.project, m.recorded_at
+  from (
+    select i.ref_id, max(1 - (e.embedding <=> v_vector))::real as similarity
+    from memoir.embeddings e join memoir.search_items i on i.user_id = v_user and i.item_no = e.item_no
+    where e.user_id = v_user and e.model_id = v_model.model_id and i.kind = 'm' and not i.dead
+    group by i.ref_id) s
+  join memoir.memory_store m on m.user_id = v_user and m.memory_id = s.ref_id
+  where s.similarity >= p_threshold and m.state = 'active' and m.local_to is null and m.sensitivity <= v_caller.clearance
+    and (p_project is null or m.project in (p_project, 'global')) and (v_caller.projects is null or m.project = any (v_caller.projects))
+  order by s.similarity desc, m.memory_id limit p_limit;
+end $$;
+comment on function memoir.match_memories(text, real[], real, integer, text) is
+  'Active global memories whose cosine similarity to a vector reaches the threshold, closest first. Raises PM001, PM014, PM030.';
+
+create or replace function memoir.set_working_memory(p_user text, p_session text, p_key text, p_content text, p_minutes integer default null)
+returns void language plpgsql security definer set search_path from current as $$
+declare
+  v_caller memoir.caller := memoir._authorise(p_user, 'write');
+  v_session memoir.sessions := memoir._session(v_caller, p_session);
+  v_now timestamptz := memoir.now(); v_id uuid;
+begin
+  if p_key is null or p_key = '' or length(p_key) > 200 then
+    perform memoir._fail('PM014', format('key must be a text of 1 to 200 characters, not %s', memoir._shown(p_key)));
+  end if;
+  v_id := memoir._session_id(v_session.session_id, p_key);
+  delete from memoir.memory_store_working where user_id = v_caller.user_id and memory_id = v_id;
+  if p_content is null then return; end if;
+  perform memoir._check_size('content', p_content, 65536);
+  insert into memoir.memory_store_working (user_id, memory_id, recorded_at, state_at, expires_at, session_id, local_to, trust, confidence,
+    token_count, tier, scope, provenance, actor, type, project, tokenizer, content, content_hash, source_key, written_by)
+  values (v_caller.user_id, v_id, v_now, v_now, v_now + make_interval(mins => p_minutes), v_session.session_id, v_session.session_id,
+    memoir._trust('agent', 'system_inferred'), 0.5, memoir.estimate_tokens(p_content), 0, 'local', 'system_inferred',
+    memoir._actor(v_caller, null, 'agent'), 'plan', v_session.project, 'estimate', p_content, sha256(convert_to(p_content, 'UTF8')), p_key, v_caller.login);
+end $$;
+comment on function memoir.set_working_memory(text, text, text, text, integer) is
+  'Sets (or with null content removes) a working note of a session: short-lived state shown in its recall. Unlogged: a crash
+empties it. Raises PM001, PM003, PM012, PM014.';

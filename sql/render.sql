@@ -1,0 +1,140 @@
+-- Messages as the APIs want them. Both formats are made from one list in the OpenAI shape.
+
+create or replace function memoir._text_parts(p_text text, p_parts jsonb)
+returns jsonb language sql immutable as $$
+  select coalesce(p_parts, case when p_text <> '' then jsonb_build_array(jsonb_build_object('type', 'text', 'text', p_text)) end, '[]')
+$$;
+
+-- Two contents of the same role as one: text with text is text, anything else becomes parts.
+create or replace function memoir._join_content(p_first jsonb, p_second jsonb)
+returns jsonb language sql immutable as $$
+  select case
+    when p_first is null or p_first = '""' then p_second
+    when p_second is null or p_second = '""' then p_first
+    when jsonb_typeof(p_first) = 'string' and jsonb_typeof(p_second) = 'string' then to_jsonb((p_first #>> '{}') || E'\n\n' || (p_second #>> '{}'))
+    else memoir._text_parts(case when jsonb_typeof(p_first) = 'string' then p_first #>> '{}' end, case when jsonb_typeof(p_first) = 'array' then p_first end)
+      || memoir._text_parts(case when jsonb_typeof(p_second) = 'string' then p_second #>> '{}' end, case when jsonb_typeof(p_second) = 'array' then p_second end) end
+$$;
+
+create or replace function memoir._openai_message(p_turn memoir.shown_turn)
+returns jsonb language sql immutable as $$
+  select jsonb_strip_nulls(jsonb_build_object(
+    'role', case when p_turn.role = 'system' then 'user' else p_turn.role::text end,
+    'name', case when p_turn.role in ('user', 'assistant') then p_turn.name end,
+    'tool_call_id', p_turn.tool_call_id,
+    'tool_calls', (select jsonb_agg(jsonb_build_object('id', c ->> 'id', 'type', 'function', 'function',
+                     jsonb_build_object('name', c #>> '{function,name}', 'arguments', c #>> '{function,arguments}')) order by o)
+                   from jsonb_array_elements(p_turn.tool_calls) with ordinality t(c, o))))
+    || case when p_turn.role = 'system' then jsonb_build_object('content', '[System note] ' || coalesce(p_turn.content, ''))
+            when p_turn.parts is not null then jsonb_build_object('content', p_turn.parts)
+            when p_turn.content is not null then jsonb_build_object('content', p_turn.content)
+            else jsonb_build_object('content', null) end
+$$;
+
+-- Whether the second message must become part of the first: templates of many servers insist on alternating roles.
+create or replace function memoir._mergeable(p_first jsonb, p_second jsonb)
+returns boolean language sql immutable as $$
+  select p_first ->> 'role' = p_second ->> 'role' and p_first ->> 'role' in ('user', 'assistant') and not p_first ? 'tool_calls'
+$$;
+
+create or replace function memoir._merge_messages(p_first jsonb, p_second jsonb)
+returns jsonb language sql immutable as $$
+  select (case when p_first ->> 'name' is distinct from p_second ->> 'name' then p_first - 'name' else p_first end)
+    || (p_second - 'name')
+    || jsonb_build_object('content', memoir._join_content(nullif(p_first -> 'content', 'null'), nullif(p_second -> 'content', 'null')))
+$$;
+
+create or replace function memoir._message_texts(p_message jsonb)
+returns text[] language sql immutable as $$
+  select memoir._token_texts(
+    case when jsonb_typeof(p_message -> 'content') = 'string' then p_message ->> 'content' end,
+    case when jsonb_typeof(p_message -> 'content') = 'array' then p_message -> 'content' end,
+    p_message ->> 'name', p_message -> 'tool_calls', p_message ->> 'tool_call_id')
+$$;
+
+-- Tokens of one message: overhead, texts, images.
+create or replace function memoir._message_tokens(p_message jsonb, p_tokenizer text, p_overhead integer, p_provider text)
+returns integer language plpgsql stable as $$
+declare
+  v_tokens integer;
+begin
+  select p_overhead + coalesce(sum(n), 0) into v_tokens from unnest(memoir._count_tokens(memoir._message_texts(p_message), p_tokenizer)) n;
+  if jsonb_typeof(p_message -> 'content') = 'array' then
+    v_tokens := v_tokens + coalesce((select sum(memoir._image_tokens(p, p_provider)) from jsonb_array_elements(p_message -> 'content') p
+                                     where p ->> 'type' = 'image_url'), 0);
+  end if;
+  return v_tokens;
+end $$;
+
+create or replace function memoir._try_json(p_text text)
+returns jsonb language plpgsql immutable as $$
+begin
+  return p_text::jsonb;
+exception when others then return null;
+end $$;
+
+-- One OpenAI content as Anthropic blocks. Empty texts are not allowed there.
+create or replace function memoir._anthropic_blocks(p_content jsonb)
+returns jsonb language sql immutable as $$
+  select coalesce(jsonb_agg(block order by o) filter (where block is not null), '[]') from (
+    select o, case p ->> 'type'
+      when 'text' then case when p ->> 'text' ~ '\S' then jsonb_build_object('type', 'text', 'text', p ->> 'text') end
+      when 'refusal' then case when p ->> 'refusal' ~ '\S' then jsonb_build_object('type', 'text', 'text', p ->> 'refusal') end
+      when 'image_url' then jsonb_build_object('type', 'image', 'source',
+        case when p #>> '{image_url,url}' ~ '^data:image/(png|jpeg|gif|webp);base64,' then
+          jsonb_build_object('type', 'base64', 'media_type', substring(p #>> '{image_url,url}' from '^data:([^;]+);'),
+            'data', substring(p #>> '{image_url,url}' from ',(.*)$'))
+        else jsonb_build_object('type', 'url', 'url', p #>> '{image_url,url}') end)
+      end as block
+    from jsonb_array_elements(case jsonb_typeof(p_content) when 'array' then p_content
+      when 'string' then jsonb_build_array(jsonb_build_object('type', 'text', 'text', p_content #>> '{}')) else '[]' end) with ordinality t(p, o)) s
+$$;
+
+-- {"system": [...], "messages": [...]}; cache_control marks stand where the stable prefix ends: behind the system blocks, behind
+-- the last message before the recall, and behind the last message of an open exchange.
+create or replace function memoir._anthropic(p_messages jsonb, p_prefix integer, p_open boolean)
+returns jsonb language plpgsql immutable as $$
+declare
+  v_message jsonb; v_out jsonb[] := '{}'; v_system jsonb := '[]'; v_blocks jsonb; v_index integer := 0; v_mark integer; v_n integer;
+  v_input jsonb; v_call jsonb; v_role text;
+begin
+  for v_message in select * from jsonb_array_elements(p_messages) loop
+    v_role := v_message ->> 'role';
+    if v_role = 'system' then
+      v_system := jsonb_build_array(jsonb_build_object('type', 'text', 'text', v_message ->> 'content', 'cache_control', '{"type": "ephemeral"}'::jsonb));
+    else
+      if v_role = 'tool' then
+        v_blocks := jsonb_build_array(jsonb_build_object('type', 'tool_result',
+          'tool_use_id', regexp_replace(v_message ->> 'tool_call_id', '[^a-zA-Z0-9_-]', '_', 'g'), 'content', memoir._anthropic_blocks(v_message -> 'content')));
+        v_role := 'user';
+      else
+        v_blocks := memoir._anthropic_blocks(v_message -> 'content');
+        for v_call in select * from jsonb_array_elements(coalesce(v_message -> 'tool_calls', '[]')) loop
+          v_input := memoir._try_json(v_call #>> '{function,arguments}');
+          if jsonb_typeof(v_input) is distinct from 'object' then
+            v_input := jsonb_build_object('arguments', v_call #>> '{function,arguments}');
+          end if;
+          v_blocks := v_blocks || jsonb_build_object('type', 'tool_use', 'id', regexp_replace(v_call ->> 'id', '[^a-zA-Z0-9_-]', '_', 'g'),
+            'name', v_call #>> '{function,name}', 'input', v_input);
+        end loop;
+        if v_blocks = '[]' then v_blocks := '[{"type": "text", "text": "(empty)"}]'; end if;
+      end if;
+      v_n := cardinality(v_out);
+      if v_n > 0 and v_out[v_n] ->> 'role' = v_role then
+        v_out[v_n] := jsonb_set(v_out[v_n], '{content}', (v_out[v_n] -> 'content') || v_blocks);
+      else
+        v_out := v_out || jsonb_build_object('role', v_role, 'content', v_blocks);
+      end if;
+    end if;
+    v_index := v_index + 1;
+    if v_index = p_prefix then v_mark := cardinality(v_out); end if;
+  end loop;
+  if v_mark > 0 then v_out[v_mark] := memoir._mark_cache(v_out[v_mark]); end if;
+  if p_open and cardinality(v_out) > coalesce(v_mark, 0) then v_out[cardinality(v_out)] := memoir._mark_cache(v_out[cardinality(v_out)]); end if;
+  return jsonb_build_object('system', v_system, 'messages', to_jsonb(v_out));
+end $$;
+
+create or replace function memoir._mark_cache(p_message jsonb)
+returns jsonb language sql immutable as $$
+  select jsonb_set(p_message, array['content', (jsonb_array_length(p_message -> 'content') - 1)::text, 'cache_control'], '{"type": "ephemeral"}')
+$$;

@@ -1,0 +1,205 @@
+-- Every weight, threshold, lifetime and schedule. Definitions are code (replaced on install); values are state.
+
+create or replace function memoir._define_settings()
+returns void language plpgsql as $$
+begin
+  create temporary table pg_temp.wanted on commit drop as
+  select * from (values
+    -- key, kind, default, min, max, overridable per user and session, description
+    ('clock', 'time', 'null'::jsonb, null::numeric, null::numeric, false, 'Fixed time of memoir.now(); null is the real clock. For tests and replays.'),
+    ('partition_months_ahead', 'integer', '2', 0, 36, false, 'Months prepared ahead by ensure_partitions.'),
+
+    ('default_model', 'text', '"default"', null, null, true, 'Chat model of a session opened without one.'),
+    ('history_share_continuation', 'number', '0.85', 0, 1, true, 'Share of the budget for recent turns; the rest is recall.'),
+    ('history_share_knowledge', 'number', '0.60', 0, 1, true, 'The same for knowledge-intensive tasks.'),
+    ('history_share_new_session', 'number', '0.50', 0, 1, true, 'The same for a new session of a known user.'),
+    ('history_share_tool_heavy', 'number', '0.90', 0, 1, true, 'The same for tool-heavy tasks: turns 0.70 and their tool results 0.20.'),
+    ('recall_tokens_max', 'integer', '2000', 0, 1000000, true, 'Most tokens of one recall block unless p_memory_budget says otherwise.'),
+    ('profile_tokens', 'integer', '400', 0, 100000, true, 'Most tokens of the profile in the system message.'),
+    ('summary_tokens', 'integer', '800', 0, 100000, true, 'Most tokens of the session summary in the system message.'),
+    ('window_steps', 'integer', '4', 1, 16, true, 'The first shown turn moves in steps of history budget / window_steps.'),
+    ('tool_result_share', 'number', '0.25', 0.01, 1, true, 'A tool result longer than this share of the history budget is shown as an excerpt.'),
+
+    ('text_search_config', 'text', '"english"', null, null, true, 'PostgreSQL text-search configuration of the user''s language.'),
+    ('chunk_tokens', 'integer', '200', 32, 2000, false, 'Longer texts are searched in chunks of about this many (estimated) tokens.'),
+    ('embed_chunks_max', 'integer', '64', 0, 10000, false, 'Chunks of one text that get a vector; all are found by words.'),
+    ('tail_items_max', 'integer', '256', 16, 10000, false, 'Unmerged items of a user before the merge job packs them.'),
+    ('candidates', 'integer', '240', 20, 2000, true, 'Candidates taken from the fused ranking.'),
+    ('bm25_k1', 'number', '1.2', 0, 3, true, 'BM25 term-frequency saturation.'),
+    ('bm25_b', 'number', '0.75', 0, 1, true, 'BM25 length normalisation.'),
+    ('weight_words', 'number', '0.5', 0, 10, true, 'Weight of the word score in the fused score.'),
+    ('weight_vector', 'number', '0.5', 0, 10, true, 'Weight of the cosine in the fused score.'),
+    ('weight_neighbour', 'number', '0.3', 0, 10, true, 'Weight of what the turns right before and after match.'),
+    ('weight_session', 'number', '0.15', 0, 10, true, 'Weight of how well the whole session matches.'),
+    ('weight_question', 'number', '-0.1', -10, 10, true, 'Added for a turn that is a question: questions rarely are evidence.'),
+    ('weight_name', 'number', '0.1', -10, 10, true, 'Added for a turn whose speaker the query names.'),
+    ('weight_freshness', 'number', '0.02', 0, 10, true, 'Weight of exp(-lambda * hours).'),
+    ('weight_access', 'number', '0.02', 0, 10, true, 'Weight of log(1+a)/log(1+a_max), memories only.'),
+    ('weight_authority', 'number', '0.05', 0, 10, true, 'Weight of confidence times provenance authority.'),
+    ('freshness_lambda', 'number', '0.005', 0, 1, true, 'Freshness decay per hour.'),
+    ('project_same', 'number', '1.5', 0, 10, true, 'Score factor of a memory of the session''s own project.'),
+    ('project_global', 'number', '1.0', 0, 10, true, 'Score factor of a memory of project global.'),
+    ('project_other', 'number', '0.7', 0, 10, true, 'Score factor of a memory of another project.'),
+    ('type_weights', 'weights', '{"decision": 1.1, "architecture": 1.1, "preference": 1.1, "instruction": 1.1, "fact": 1.0, "document_chunk": 0.8}', 0, 10, true, 'Score factor by memory type; 1 where a type is absent.'),
+    ('half_life_days', 'weights', '{"fact": 365, "preference": 365, "decision": 365, "architecture": 365, "instruction": 365, "bug_fix": 180, "code_context": 60, "tool_result": 14, "error_context": 30, "session_summary": 180, "document_chunk": 90}', 0.01, 100000, true, 'Half-life of a memory''s score by type, in days; 365 where a type is absent.'),
+    ('frequent_memories', 'integer', '20', 0, 500, true, 'Most-accessed global memories that are candidates whatever the query.'),
+    ('relevance_floor', 'number', '0.05', 0, 10, true, 'Candidates that score less are left out.'),
+    ('duplicate_similarity', 'number', '0.92', 0.5, 1, true, 'Cosine above which two memories may be near duplicates.'),
+    ('query_timeout_ms', 'integer', '150', 1, 60000, true, 'How long compile waits for the query''s vector.'),
+
+    ('embedder_socket', 'text', '""', null, null, false, 'Unix socket of the shared embedder; empty: no embedder on this server.'),
+    ('text_bytes_max', 'integer', '16777216', 1024, 134217728, false, 'Largest text or message accepted, in bytes.'),
+    ('messages_max', 'integer', '2000', 1, 100000, false, 'Most messages in one call.'),
+    ('idempotency_hours', 'integer', '72', 1, 8760, false, 'How long a receipt is kept.'),
+    ('budget_microcents_session', 'integer', '0', 0, 9000000000000000, true, 'Cost limit of a session in microcents; 0 is none.'),
+    ('budget_action', 'text', '"warn"', null, null, true, 'What happens above a cost limit: warn or refuse.'),
+    ('session_ttl_hours', 'integer', '720', 1, 876000, true, 'A session untouched for this long expires.'),
+    ('local_memory_hours', 'integer', '24', 0, 876000, true, 'Local memories live this long after their session.'),
+    ('episodic_days', 'integer', '90', 1, 36500, true, 'Lifetime of tier 2.'),
+    ('ledger_sample', 'number', '1', 0, 1, true, 'Share of compiles written to the ledger.'),
+    ('ledger_days', 'integer', '30', 1, 3650, false, 'How long the ledger is kept.')
+  ) as t(key, kind, default_value, min_value, max_value, overridable, description);
+
+  delete from memoir.setting_definitions d where not exists (select from pg_temp.wanted w where w.key = d.key);
+  insert into memoir.setting_definitions (key, kind, default_value, min_value, max_value, overridable, description)
+  select key, kind, default_value, min_value, max_value, overridable, description from pg_temp.wanted
+  on conflict (key) do update set kind = excluded.kind, default_value = excluded.default_value,
+    min_value = excluded.min_value, max_value = excluded.max_value, overridable = excluded.overridable,
+    description = excluded.description;
+  update memoir.setting_definitions set allowed = array['warn', 'refuse'] where key = 'budget_action';
+  delete from memoir.settings s where not exists (select from memoir.setting_definitions d where d.key = s.key);
+  drop table pg_temp.wanted;
+  perform memoir._merge_settings();
+end $$;
+
+create or replace function memoir._merge_settings()
+returns void language sql as $$
+  insert into memoir.settings_merged (is_only, config)
+  select true, jsonb_object_agg(d.key, coalesce(s.value, d.default_value))
+  from memoir.setting_definitions d left join memoir.settings s on s.key = d.key
+  on conflict (is_only) do update set config = excluded.config where settings_merged.config is distinct from excluded.config
+$$;
+
+-- Raises PM015 unless the value fits the setting's kind and range.
+create or replace function memoir._check_setting(p_key text, p_value jsonb, p_override boolean)
+returns void language plpgsql stable as $$
+declare
+  v_def memoir.setting_definitions;
+  v_ok boolean;
+begin
+  select * into v_def from memoir.setting_definitions where key = p_key;
+  if not found then
+    perform memoir._fail('PM015', format('unknown setting %s', memoir._shown(p_key)), 'select * from memoir.list_settings()');
+  end if;
+  if p_override and not v_def.overridable then
+    perform memoir._fail('PM015', format('setting %s can''t be overridden per user or session', p_key));
+  end if;
+  v_ok := p_value is not null and case v_def.kind
+    when 'number' then jsonb_typeof(p_value) = 'number'
+    when 'integer' then jsonb_typeof(p_value) = 'number' and (p_value #>> '{}')::numeric % 1 = 0
+    when 'boolean' then jsonb_typeof(p_value) = 'boolean'
+    when 'text' then jsonb_typeof(p_value) = 'string'
+    when 'interval' then jsonb_typeof(p_value) = 'string'
+    when 'time' then jsonb_typeof(p_value) in ('string', 'null')
+    when 'weights' then jsonb_typeof(p_value) = 'object'
+      and not exists (select from jsonb_each(case when jsonb_typeof(p_value) = 'object' then p_value else '{}' end) where jsonb_typeof(value) <> 'number')
+  end;
+  if v_ok and v_def.kind in ('number', 'integer') then
+    v_ok := (p_value #>> '{}')::numeric between coalesce(v_def.min_value, '-infinity') and coalesce(v_def.max_value, 'infinity');
+  elsif v_ok and v_def.kind = 'weights' then
+    v_ok := not exists (select from jsonb_each_text(p_value)
+                        where value::numeric not between coalesce(v_def.min_value, '-infinity') and coalesce(v_def.max_value, 'infinity'));
+  elsif v_ok and v_def.allowed is not null then
+    v_ok := (p_value #>> '{}') = any (v_def.allowed);
+  elsif v_ok and p_key = 'text_search_config' then
+    v_ok := exists (select from pg_ts_config where cfgname = p_value #>> '{}');
+  elsif v_ok and p_key = 'default_model' then
+    v_ok := exists (select from memoir.models where model = p_value #>> '{}');
+  end if;
+  if not v_ok then
+    perform memoir._fail('PM015', format('setting %s can''t be %s', p_key, memoir._shown(p_value::text)),
+      format('%s%s%s', v_def.kind,
+        case when v_def.min_value is not null then format(' from %s to %s', v_def.min_value, v_def.max_value) else '' end,
+        case when v_def.allowed is not null then ': ' || array_to_string(v_def.allowed, ', ') else '' end));
+  end if;
+end $$;
+
+create or replace function memoir._put_setting(p_key text, p_value jsonb)
+returns void language plpgsql as $$
+begin
+  perform memoir._check_setting(p_key, p_value, false);
+  insert into memoir.settings (key, value, changed_by) values (p_key, p_value, memoir._login())
+  on conflict (key) do update set value = excluded.value, changed_at = now(), changed_by = excluded.changed_by;
+  perform memoir._merge_settings();
+  insert into memoir.audit_log (login, action, detail)
+  values (memoir._login(), 'set_setting', jsonb_build_object('key', p_key, 'value', p_value));
+end $$;
+
+create or replace function memoir.set_setting(p_key text, p_value jsonb)
+returns void language plpgsql security definer set search_path from current as $$
+begin
+  perform memoir._authorise_admin();
+  perform memoir._put_setting(p_key, p_value);
+end $$;
+comment on function memoir.set_setting(text, jsonb) is
+  'Sets a setting for the whole install. Admin only. Raises PM001, PM015 (unknown key, wrong kind, out of range).';
+
+create or replace function memoir.reset_setting(p_key text)
+returns void language plpgsql security definer set search_path from current as $$
+begin
+  perform memoir._authorise_admin();
+  if not exists (select from memoir.setting_definitions where key = p_key) then
+    perform memoir._fail('PM015', format('unknown setting %s', memoir._shown(p_key)));
+  end if;
+  delete from memoir.settings where key = p_key;
+  perform memoir._merge_settings();
+end $$;
+comment on function memoir.reset_setting(text) is 'Returns a setting to its default. Admin only. Raises PM001, PM015.';
+
+create or replace function memoir.list_settings()
+returns table (key text, value jsonb, default_value jsonb, kind text, min_value numeric, max_value numeric, overridable boolean, description text)
+language plpgsql stable security definer set search_path from current as $$
+begin
+  return query
+  select d.key, coalesce(s.value, d.default_value), d.default_value, d.kind, d.min_value, d.max_value, d.overridable, d.description
+  from memoir.setting_definitions d left join memoir.settings s on s.key = d.key order by d.key;
+end $$;
+comment on function memoir.list_settings() is 'All settings with value, default, range and meaning.';
+
+-- {"key": value | null}: null removes the override.
+create or replace function memoir._merge_overrides(p_old jsonb, p_new jsonb)
+returns jsonb language plpgsql stable as $$
+declare
+  v_key text; v_value jsonb;
+begin
+  if jsonb_typeof(coalesce(p_new, '{}')) <> 'object' then
+    perform memoir._fail('PM014', format('settings must be a JSON object, not %s', memoir._shown(p_new::text)));
+  end if;
+  for v_key, v_value in select * from jsonb_each(coalesce(p_new, '{}')) loop
+    if jsonb_typeof(v_value) <> 'null' then perform memoir._check_setting(v_key, v_value, true); end if;
+  end loop;
+  return jsonb_strip_nulls(p_old || coalesce(p_new, '{}'));
+end $$;
+
+create or replace function memoir.set_user_settings(p_user text, p_settings jsonb)
+returns jsonb language plpgsql security definer set search_path from current as $$
+declare
+  v_caller memoir.caller := memoir._authorise(p_user, 'write');
+  v_settings jsonb;
+begin
+  perform memoir._touch_user(v_caller, p_user);
+  update memoir.users set settings = memoir._merge_overrides(settings, p_settings)
+  where user_id = v_caller.user_id returning settings into v_settings;
+  return v_settings;
+end $$;
+comment on function memoir.set_user_settings(text, jsonb) is
+  'Overrides settings for one user ({"key": value}, null removes) and returns all overrides. Raises PM001, PM014, PM015.';
+
+-- Defaults, install, user, session: later wins.
+create or replace function memoir._config(p_user_id uuid, p_session_settings jsonb)
+returns jsonb language plpgsql stable as $$
+begin
+  return (select config from memoir.settings_merged)
+    || coalesce((select u.settings from memoir.users u where u.user_id = p_user_id), '{}')
+    || coalesce(p_session_settings, '{}');
+end $$;

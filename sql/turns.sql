@@ -1,0 +1,288 @@
+-- Turns. persist_turn and append_messages are one short transaction without a model call:
+--   authorise → receipt → session → lock counters → check all messages → count tokens → append → index words → counters.
+
+-- History is append-only for everybody, its owner included. Only an erase or archive deletes, and those announce themselves
+-- with an audit row of the same transaction first.
+create or replace function memoir._guard_history()
+returns trigger language plpgsql as $$
+begin
+  if tg_op = 'DELETE' and exists (select from memoir.audit_log
+      where xact_id = pg_current_xact_id_if_assigned() and action in ('erase', 'archive')) then
+    return old;
+  end if;
+  raise exception using errcode = 'PM024', message = format('conversation history is append-only: %s refused', lower(tg_op)),
+    hint = 'forget, compact or erase instead';
+end $$;
+
+create or replace trigger history_append_only before update or delete on memoir.conversation_history
+  for each row execute function memoir._guard_history();
+create or replace trigger history_no_truncate before truncate on memoir.conversation_history
+  for each statement execute function memoir._guard_history();
+
+create or replace function memoir._turn(p_user_id uuid, p_session_id uuid, p_turn integer)
+returns memoir.conversation_history language plpgsql stable
+set plan_cache_mode = force_custom_plan as $$
+declare
+  v_turn memoir.conversation_history; v_from timestamptz; v_to timestamptz;
+begin
+  select first_recorded_at, last_recorded_at into v_from, v_to
+  from memoir.session_counters where user_id = p_user_id and session_id = p_session_id;
+  select * into v_turn from memoir.conversation_history
+  where user_id = p_user_id and session_id = p_session_id and turn_index = p_turn and recorded_at between v_from and v_to;
+  return v_turn;
+end $$;
+
+create or replace function memoir.persist_turn(p_user text, p_session text, p_messages jsonb, p_usage jsonb default null,
+  p_key text default null, p_actor text default null, p_metadata jsonb default '{}')
+returns jsonb language plpgsql security definer set search_path from current as $$
+begin
+  return memoir._append(memoir._authorise(p_user, 'write'), p_user, p_session, p_messages, p_usage, p_key, p_actor, p_metadata, false);
+end $$;
+comment on function memoir.persist_turn(text, text, jsonb, jsonb, text, text, jsonb) is
+  'Appends the messages of an exchange, an array of OpenAI chat messages, each with an optional created_at; every tool call must
+be answered at the end. Opens the session when it is new. p_usage: {"model", "prompt_tokens", "completion_tokens",
+"latency_ms", "finish_reason"}. p_key: idempotency key; a retry returns the first result. Returns {"session_id", "from_turn",
+"to_turn", "turn_count", "tokens", "mark", "message_ids", "warnings"}. All or nothing.
+Writes conversation_history, counters, search items, jobs. Raises PM001, PM005, PM006, PM010 to PM014, PM023, PM031.';
+
+create or replace function memoir.append_messages(p_user text, p_session text, p_messages jsonb, p_usage jsonb default null,
+  p_key text default null, p_actor text default null, p_metadata jsonb default '{}')
+returns jsonb language plpgsql security definer set search_path from current as $$
+begin
+  return memoir._append(memoir._authorise(p_user, 'write'), p_user, p_session, p_messages, p_usage, p_key, p_actor, p_metadata, true);
+end $$;
+comment on function memoir.append_messages(text, text, jsonb, jsonb, text, text, jsonb) is
+  'As persist_turn, for a part of an exchange: tool calls may stay open until their results are appended (agent loops).';
+
+create or replace function memoir._usage_number(p_usage jsonb, p_field text)
+returns integer language plpgsql immutable as $$
+begin
+  if coalesce(jsonb_typeof(p_usage -> p_field), 'null') = 'null' then return null; end if;
+  if jsonb_typeof(p_usage -> p_field) <> 'number' or (p_usage ->> p_field)::numeric % 1 <> 0
+     or (p_usage ->> p_field)::numeric not between 0 and 2147483647 then
+    perform memoir._fail('PM014', format('usage.%s must be a whole number from 0, not %s', p_field, memoir._shown(p_usage ->> p_field)));
+  end if;
+  return (p_usage ->> p_field)::integer;
+end $$;
+
+create or replace function memoir._append(p_caller memoir.caller, p_user text, p_session text, p_messages jsonb, p_usage jsonb,
+  p_key text, p_actor text, p_metadata jsonb, p_may_stay_open boolean)
+returns jsonb language plpgsql set plan_cache_mode = force_custom_plan as $$
+declare
+  v_user uuid := p_caller.user_id;
+  v_stated memoir.actor := memoir._actor(p_caller, p_actor, null);
+  v_session memoir.sessions; v_counters memoir.session_counters; v_model memoir.models; v_config jsonb; v_settings jsonb;
+  v_hash bytea; v_receipt memoir.receipts; v_result jsonb; v_warnings jsonb := '[]';
+  v_messages memoir.message[]; v_message memoir.message; v_ids uuid[];
+  v_texts text[] := '{}'; v_owners integer[] := '{}'; v_counts integer[]; v_costs integer[]; v_tokenizer text;
+  v_open text[]; v_before bigint; v_exchange integer; v_cap integer; v_at timestamptz; v_turn integer; v_role memoir.turn_role;
+  v_prompt integer; v_completion integer; v_latency integer; v_cost bigint; v_limit bigint; i integer; v_call text;
+begin
+  perform memoir._check_session(p_session);
+  if jsonb_typeof(p_messages) is distinct from 'array' or jsonb_array_length(p_messages) = 0 then
+    perform memoir._fail('PM010', format('messages must be a list of at least one message, not %s', memoir._shown(p_messages::text)));
+  end if;
+  if p_usage is not null and jsonb_typeof(p_usage) <> 'object' then
+    perform memoir._fail('PM014', format('usage must be a JSON object, not %s', memoir._shown(p_usage::text)));
+  end if;
+  if jsonb_typeof(coalesce(p_metadata, '{}')) <> 'object' then
+    perform memoir._fail('PM014', format('metadata must be a JSON object, not %s', memoir._shown(p_metadata::text)));
+  end if;
+  if p_key is not null then
+    if p_key = '' or length(p_key) > 200 then
+      perform memoir._fail('PM014', format('key must be a text of 1 to 200 characters, not %s', memoir._shown(p_key)));
+    end if;
+    v_hash := sha256(convert_to(jsonb_build_array(p_session, p_messages, p_usage, p_actor, p_metadata, p_may_stay_open)::text, 'UTF8'));
+  end if;
+
+  v_settings := (select config from memoir.settings_merged);
+  if jsonb_array_length(p_messages) > (v_settings ->> 'messages_max')::integer then
+    perform memoir._fail('PM010', format('messages has %s entries, more than messages_max = %s', jsonb_array_length(p_messages), v_settings ->> 'messages_max'));
+  end if;
+  -- The session as it is; only a new one is opened here.
+  select * into v_session from memoir.sessions where user_id = v_user and session_id = memoir._session_id(v_user, p_session);
+  if not found then
+    perform memoir._open_session(p_caller, p_user, p_session, p_usage ->> 'model', null, null, null, null, '{}', '{}');
+    select * into v_session from memoir.sessions where user_id = v_user and session_id = memoir._session_id(v_user, p_session);
+  else
+    perform memoir._check_project(p_caller, v_session.project);
+  end if;
+  v_model := memoir._model(v_session.model);
+  v_config := memoir._config(v_user, v_session.settings);
+
+  -- Everything is checked and counted before the locks are taken, so that they are held briefly.
+  for i in 0 .. jsonb_array_length(p_messages) - 1 loop
+    v_message := memoir._parse_message(format('messages[%s]', i), p_messages -> i, v_config, v_model.provider);
+    v_messages := array_append(v_messages, v_message);
+    v_texts := v_texts || memoir._token_texts(v_message.text, v_message.parts, v_message.name, v_message.tool_calls, v_message.tool_call_id);
+    v_owners := v_owners || array_fill(i + 1, array[cardinality(v_texts) - cardinality(v_owners)]);
+  end loop;
+  v_tokenizer := memoir._tokenizer_used(v_session.tokenizer);
+  v_counts := memoir._count_tokens(v_texts, v_tokenizer);
+  select array_agg(n + coalesce((v_messages[o]).media_tokens, 0) order by o) into v_costs
+  from (select o, sum(n)::integer as n from unnest(v_owners, v_counts) t(o, n) group by o) s;
+  v_prompt := memoir._usage_number(p_usage, 'prompt_tokens');
+  v_completion := memoir._usage_number(p_usage, 'completion_tokens');
+  v_latency := memoir._usage_number(p_usage, 'latency_ms');
+  v_cost := (coalesce(v_prompt, 0)::numeric * v_model.prompt_microcents_per_1k
+             + coalesce(v_completion, 0)::numeric * v_model.completion_microcents_per_1k)::bigint / 1000;
+
+  -- One order of locks everywhere: the session's counters, then the user's.
+  select * into v_counters from memoir.session_counters
+  where user_id = v_user and session_id = v_session.session_id for update;
+  if p_key is not null then
+    select * into v_receipt from memoir.receipts where user_id = v_user and idempotency_key = p_key;
+    if found then
+      if v_receipt.request_hash <> v_hash then
+        perform memoir._fail('PM006', format('idempotency key %s was used with another request', memoir._shown(p_key)));
+      end if;
+      return v_receipt.result;
+    end if;
+  end if;
+  select status into v_session.status from memoir.sessions where user_id = v_user and session_id = v_session.session_id;
+  if v_session.status in ('closed', 'expired') then
+    perform memoir._fail('PM005', format('session %s is %s', memoir._shown(p_session), v_session.status), 'open one under another name, with p_parent => this one');
+  end if;
+  v_limit := (v_config ->> 'budget_microcents_session')::bigint;
+  if v_limit > 0 and v_counters.cost_microcents + v_cost > v_limit then
+    if v_config ->> 'budget_action' = 'refuse' then
+      perform memoir._fail('PM023', format('session %s would cost %s microcents, its budget is %s', memoir._shown(p_session), v_counters.cost_microcents + v_cost, v_limit));
+    end if;
+    v_warnings := v_warnings || to_jsonb(format('session costs %s microcents, its budget is %s', v_counters.cost_microcents + v_cost, v_limit));
+  end if;
+
+  v_at := greatest(memoir.now(), v_counters.last_recorded_at);
+  perform memoir._ensure_month(v_user, v_at);
+  v_open := v_counters.open_calls;
+  v_before := v_counters.tokens;
+  v_exchange := v_counters.exchange_start;
+  v_role := v_counters.last_role;
+  v_turn := v_counters.turn_count;
+  -- A giant tool result is shown as an excerpt, so it counts as one in the window's arithmetic.
+  v_cap := ((v_config ->> 'tool_result_share')::real * (v_session.context_window - v_session.max_response_tokens))::integer;
+
+  for i in 1 .. cardinality(v_messages) loop
+    v_message := v_messages[i];
+    if v_message.role = 'tool' then
+      if v_message.tool_call_id <> all (v_open) then
+        perform memoir._fail('PM011', format('messages[%s].tool_call_id %s answers no open tool call', i - 1, memoir._shown(v_message.tool_call_id)),
+          case when v_open = '{}' then 'no call is open in this session' else 'open: ' || array_to_string(v_open, ', ') end);
+      end if;
+      v_open := array_remove(v_open, v_message.tool_call_id);
+    elsif v_open <> '{}' then
+      perform memoir._fail('PM011', format('messages[%s] (%s) comes before the results of tool calls %s', i - 1, v_message.role, array_to_string(v_open, ', ')),
+        'persist a result for each call, an error text if it failed');
+    end if;
+    if v_message.tool_calls is not null then
+      v_open := array(select c ->> 'id' from jsonb_array_elements(v_message.tool_calls) with ordinality t(c, o) order by o);
+    end if;
+    -- An exchange begins with the first user message after anything else.
+    if v_message.role in ('user', 'system') and v_role is distinct from 'user' and not (v_role = 'system' and v_exchange = v_turn - 1) then
+      v_exchange := v_turn;
+    end if;
+    insert into memoir.conversation_history (user_id, session_id, message_id, recorded_at, created_at, tokens_before, turn_index,
+      exchange_start, token_count, prompt_tokens, completion_tokens, latency_ms, role, actor, tokenizer, content, content_parts,
+      name, tool_calls, tool_call_id, model, finish_reason, metadata)
+    values (v_user, v_session.session_id, gen_random_uuid(), v_at, coalesce(v_message.created_at, v_at), v_before, v_turn, v_exchange,
+      v_costs[i],
+      case when i = cardinality(v_messages) then v_prompt end, case when i = cardinality(v_messages) then v_completion end,
+      case when i = cardinality(v_messages) then v_latency end, v_message.role,
+      case v_message.role when 'user' then coalesce(v_stated, 'person') when 'system' then 'system'
+                          when 'tool' then 'tool' else 'agent' end::memoir.actor,
+      v_tokenizer, v_message.text, v_message.parts, v_message.name, v_message.tool_calls, v_message.tool_call_id,
+      case when v_message.role = 'assistant' then coalesce(p_usage ->> 'model', v_session.model) end,
+      case when i = cardinality(v_messages) then p_usage ->> 'finish_reason' end,
+      nullif(coalesce(v_message.extra, '{}') || coalesce(p_metadata, '{}'), '{}'))
+    returning message_id into v_call;
+    v_ids := v_ids || v_call::uuid;
+    v_before := v_before + v_model.message_overhead
+      + case when v_message.role = 'tool' then least(v_costs[i], v_cap) else v_costs[i] end;
+    v_role := v_message.role;
+    v_turn := v_turn + 1;
+  end loop;
+  if v_open <> '{}' and not p_may_stay_open then
+    perform memoir._fail('PM011', format('tool calls %s have no result', array_to_string(v_open, ', ')),
+      'append_messages takes parts of an exchange');
+  end if;
+
+  perform memoir._index_turns(v_user, v_session, v_messages, v_ids, v_costs, v_counters.turn_count, v_at, v_config);
+
+  update memoir.session_counters set turn_count = v_turn, tokens = v_before, exchange_start = v_exchange, last_role = v_role,
+    open_calls = v_open, last_recorded_at = v_at, prompt_tokens = prompt_tokens + coalesce(v_prompt, 0),
+    completion_tokens = completion_tokens + coalesce(v_completion, 0), cost_microcents = cost_microcents + v_cost
+  where user_id = v_user and session_id = v_session.session_id;
+
+  v_result := jsonb_build_object('session_id', v_session.session_id, 'from_turn', v_counters.turn_count, 'to_turn', v_turn - 1,
+    'turn_count', v_turn, 'tokens', (select sum(c) from unnest(v_costs) c), 'tokenizer', v_tokenizer,
+    'mark', memoir._turn_mark(v_session.session_id, v_turn), 'message_ids', to_jsonb(v_ids), 'warnings', v_warnings);
+  if p_key is not null then
+    insert into memoir.receipts values (v_user, p_key, v_hash, v_result, v_at);
+  end if;
+  return v_result;
+end $$;
+
+-- A turn mark says "this session had that many turns": what a replica must have reached before it may answer.
+create or replace function memoir._turn_mark(p_session_id uuid, p_turns integer)
+returns text language sql immutable as $$ select left(p_session_id::text, 8) || ':' || p_turns $$;
+
+-- Makes items of turns (in chunks where long) and puts their words into the user's tail.
+create or replace function memoir._index_turns(p_user_id uuid, p_session memoir.sessions, p_messages memoir.message[], p_ids uuid[],
+  p_costs integer[], p_first_turn integer, p_at timestamptz, p_config jsonb)
+returns void language plpgsql as $$
+declare
+  v_items memoir.search_items[] := '{}'; v_texts text[] := '{}'; v_item memoir.search_items; v_message memoir.message;
+  v_span record; v_text text; i integer; v_chunk integer; v_question boolean;
+begin
+  for i in 1 .. cardinality(p_messages) loop
+    v_message := p_messages[i];
+    continue when v_message.role = 'system' or coalesce(v_message.text, '') !~ '[[:alnum:]]' ;
+    v_chunk := 0;
+    v_question := memoir._is_question(v_message.text);
+    for v_span in select * from memoir._chunks(v_message.text, (p_config ->> 'chunk_tokens')::integer) loop
+      v_text := substr(v_message.text, v_span.span_start, v_span.span_length);
+      v_item.ref_id := p_ids[i];
+      v_item.session_id := p_session.session_id;
+      v_item.created_at := coalesce(v_message.created_at, p_at);
+      v_item.turn_index := p_first_turn + i - 1;
+      v_item.span_start := v_span.span_start;
+      v_item.span_length := v_span.span_length;
+      v_item.chunk := v_chunk;
+      v_item.kind := 't';
+      v_item.role := v_message.role;
+      v_item.is_question := v_question;
+      v_item.embeddable := v_chunk < (p_config ->> 'embed_chunks_max')::integer;
+      v_item.token_count := case when v_span.span_length = length(v_message.text) then p_costs[i] else memoir.estimate_tokens(v_text) end;
+      v_item.project := p_session.project;
+      v_items := v_items || v_item;
+      v_texts := v_texts || (coalesce(v_message.name || ': ', '') || v_text);
+      v_chunk := v_chunk + 1;
+    end loop;
+  end loop;
+  perform memoir._add_items(p_user_id, v_items, v_texts, p_at, p_config);
+end $$;
+
+create or replace function memoir.history(p_user text, p_session text, p_from_turn integer default 0, p_to_turn integer default null)
+returns setof jsonb language plpgsql stable security definer set search_path from current
+set plan_cache_mode = force_custom_plan as $$
+declare
+  v_caller memoir.caller := memoir._authorise(p_user, 'read');
+  v_session memoir.sessions := memoir._session(v_caller, p_session);
+  v_part record; v_user uuid := v_caller.user_id; v_from timestamptz; v_to timestamptz;
+begin
+  for v_part in select * from memoir._lineage(v_session) order by from_turn loop
+    select first_recorded_at, last_recorded_at into v_from, v_to
+    from memoir.session_counters where user_id = v_user and session_id = v_part.session_id;
+    return query
+    select jsonb_strip_nulls(jsonb_build_object('role', h.role, 'content', coalesce(h.content_parts, to_jsonb(h.content)), 'name', h.name,
+             'tool_calls', h.tool_calls, 'tool_call_id', h.tool_call_id, 'turn_index', h.turn_index, 'message_id', h.message_id,
+             'created_at', h.created_at, 'tokens', h.token_count, 'tokenizer', h.tokenizer, 'model', h.model)) || coalesce(h.metadata, '{}')
+    from memoir.conversation_history h
+    where h.user_id = v_user and h.session_id = v_part.session_id and h.recorded_at between v_from and v_to
+      and h.turn_index between greatest(v_part.from_turn, p_from_turn) and least(v_part.to_turn, coalesce(p_to_turn, 2147483647))
+      and h.sensitivity <= v_caller.clearance
+    order by h.turn_index;
+  end loop;
+end $$;
+comment on function memoir.history(text, text, integer, integer) is
+  'The messages of a session as they were sent, oldest first, each with turn_index, message_id, tokens. Both ends are inclusive.
+Raises PM001, PM003.';
