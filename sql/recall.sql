@@ -47,7 +47,7 @@ begin
     greatest(p_limit * 4, 100), 0);
   return query
   with found as (
-    select c.*, o from unnest(v_candidates) with ordinality as c(item, score, parts, arms, tokens, header, label, body, reason, fidelity, type, o)
+    select c.* from unnest(v_candidates) with ordinality as c(item, score, parts, arms, tokens, header, label, body, reason, fidelity, type, o)
     where c.reason is null and (p_session is null or (c.item).session_id = v_session)
       and (p_project is null or (c.item).project = p_project or (c.item).project = 'global')
   ), memories as (
