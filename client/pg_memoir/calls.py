@@ -267,8 +267,9 @@ def compile_context(
     as_of: When | None = None,
     valid_at: When | None = None,
     after_turn: str | None = None,
-) -> Call[list[Message]]:
-    """The message list to send to the model, in OpenAI's shape, at most `budget` tokens.
+) -> Call[list[Any]]:
+    """The message list to send to the model, in OpenAI's shape, at most `budget` tokens: a list of dicts (typed Any,
+    so that it is what each SDK declares its `messages` to be).
 
     `query`: the new user message, not yet persisted; None continues the open exchange after its tool results.
     `budget`: tokens of the whole list, by default the model's window less its response reserve. `memory_budget`: tokens

@@ -1,0 +1,232 @@
+"""The client against a database: the same tests for Memoir and AsyncMemoir."""
+
+import asyncio
+import inspect
+from datetime import datetime, timezone
+from uuid import UUID
+
+import psycopg
+import pytest
+from pg_memoir import AsyncMemoir, Memoir, errors
+from pg_memoir.calls import Call
+from psycopg_pool import ConnectionPool
+from stubs.chat_completions import fake_vector
+
+USER, MODEL = {"role": "user", "content": "Where do I live?"}, {"role": "assistant", "content": "In Oslo."}
+CALL = {"id": "c1", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+
+
+class Blocking:
+    """An async object whose methods block, so that one test body serves both clients."""
+
+    def __init__(self, runner, inner):
+        self._runner, self._inner = runner, inner
+
+    def __getattr__(self, name):
+        value = getattr(self._inner, name)
+        if not callable(value):
+            return value
+
+        def call(*args, **kwargs):
+            result = value(*args, **kwargs)
+            result = self._runner.run(result) if inspect.iscoroutine(result) else result
+            return Blocking(self._runner, result) if type(result).__module__.startswith("pg_memoir.aio") else result
+
+        return call
+
+
+@pytest.fixture(scope="module", params=["sync", "async"])
+def memoir(request, memoir_dsn):
+    if request.param == "sync":
+        with Memoir(memoir_dsn) as client:
+            yield client
+    else:
+        with asyncio.Runner() as runner:
+            client = Blocking(runner, AsyncMemoir(memoir_dsn))
+            yield client
+            client.close()
+
+
+@pytest.fixture
+def user(request, memoir):
+    return f"{request.node.name}"
+
+
+def test_a_conversation(memoir, user):
+    session = memoir.session(user, "s1", model="gpt-4o", system_prompt="Be kind.")
+    assert session.mark is None
+    compiled = session.compile_context("Where do I live?")
+    assert compiled[0]["role"] == "system" and compiled[0]["content"].startswith("Be kind.")
+    assert compiled[-1]["role"] == "user" and compiled[-1]["content"].endswith("Where do I live?")
+    done = session.persist_turn([USER, MODEL], usage={"model": "gpt-4o", "prompt_tokens": 20, "completion_tokens": 4})
+    assert (done["from_turn"], done["to_turn"], done["turn_count"]) == (0, 1, 2)
+    assert session.mark == done["mark"] and len(done["message_ids"]) == 2
+    assert [m["content"] for m in session.history()] == [USER["content"], MODEL["content"]]
+    assert [m["turn_index"] for m in session.history(first=1)] == [1]
+    after = session.compile_context("And since when?", after_turn=session.mark)
+    assert [m["role"] for m in after] == ["system", "user", "assistant", "user"]
+    assert session.info()["turn_count"] == 2
+    branch = session.branch("s2", at_turn=1)
+    assert isinstance(branch, UUID)
+    session.close()
+    with pytest.raises(errors.SessionClosedError):
+        session.persist_turn([USER, MODEL])
+
+
+def test_context_and_explain(memoir, user):
+    memoir.persist_turn(user, "old", [USER, MODEL])
+    memoir.persist_turn(user, "old", [{"role": "user", "content": "My cat is called Ximena."}, {"role": "assistant", "content": "Noted."}])
+    session = memoir.session(user, "new")
+    compiled = session.context("What is my cat called?")
+    assert compiled["messages"] == session.compile_context("What is my cat called?")
+    assert "Ximena" in compiled["messages"][-1]["content"]
+    assert 0 < compiled["tokens"] <= compiled["budget"] and compiled["prefix_hash"]
+    items = session.explain("What is my cat called?")
+    found = [item for item in items if "Ximena" in (item.content or "")]
+    assert found and found[0].included and found[0].session == "old" and found[0].turn_index == 2 and found[0].words_rank == 1
+    request = session.compile_anthropic("What is my cat called?")
+    assert set(request) <= {"system", "messages"} and request["messages"][-1]["role"] == "user"
+    assert session.context("What is my cat called?", format="anthropic")["format"] == "anthropic"
+
+
+def test_an_agent_loop(memoir, user):
+    session = memoir.session(user, "s1")
+    session.append([USER])
+    assert session.compile_context()[-1]["role"] == "user"
+    session.append({"role": "assistant", "content": None, "tool_calls": [CALL]})  # one message need not stand in a list
+    session.append([{"role": "tool", "tool_call_id": "c1", "content": "Oslo"}])
+    assert [m["role"] for m in session.compile_context()] == ["user", "assistant", "tool"]
+    session.append([MODEL])
+    with pytest.raises(errors.NothingToContinueError):
+        session.compile_context()
+    with pytest.raises(errors.ToolCallMismatchError):
+        session.persist_turn([USER, {"role": "assistant", "content": None, "tool_calls": [CALL | {"id": "c2"}]}])
+
+
+def test_memories(memoir, user):
+    at = datetime(2024, 5, 1, tzinfo=timezone.utc)
+    stored = memoir.remember(
+        user, "Lives in Oslo, not Bergen.", type="fact", tags=["home"], confidence=0.9, embedding=fake_vector("Lives in Oslo"),
+        valid_from=at, metadata={"from": "form"}, created_at=at,
+    )  # fmt: skip
+    assert stored["outcome"] == "stored"
+    assert memoir.remember(user, "Lives in Oslo, not Bergen.")["outcome"] == "duplicate"
+    [hit] = memoir.recall(user, "Oslo", tags=["home"], kinds=["memory"])
+    assert (hit.rank, hit.kind, str(hit.id), hit.type, hit.tags) == (1, "memory", stored["memory_id"], "fact", ["home"])
+    assert "words" in hit.matched_by and hit.words_score > 0
+    [match] = memoir.match_memories(user, fake_vector("Lives in Oslo"))
+    assert match.id == hit.id and match.similarity > 0.99
+    assert memoir.recall(user, "Oslo", before=at, kinds=["memory"]) == []
+    memoir.forget(user, hit.id, reason="moved")
+    assert memoir.recall(user, "Oslo", kinds=["memory"]) == []
+    with pytest.raises(errors.DimensionMismatchError):
+        memoir.match_memories(user, [1.0, 0.0])
+
+
+def test_idempotency(memoir, user):
+    first = memoir.persist_turn(user, "s1", [USER, MODEL], key="k")
+    assert memoir.persist_turn(user, "s1", [USER, MODEL], key="k") == first
+    with pytest.raises(errors.KeyReusedError):
+        memoir.persist_turn(user, "s1", [MODEL], key="k")
+    assert len(memoir.history(user, "s1")) == 2
+
+
+def test_captured_calls_come_back_byte_for_byte(memoir, user):
+    request, response, events = b'{ "b":1,"a":2}\xff\x00', b"", [b"data: 1\n\n", b"data: [DONE]\n\n"]
+    call = memoir.session(user, "s1").capture_call(
+        request, response=response, events=events, provider="openai", model="gpt-4o", status=200, latency_ms=5, request_headers={"a": "b"}
+    )
+    parts = memoir.read_call(user, call)
+    assert [p.body for p in parts if p.kind == "request"] == [request]
+    assert [p.body for p in parts if p.kind not in ("request", "response")] == events
+    with pytest.raises(errors.UnknownMemoryError):
+        memoir.read_call(user, UUID(int=0))
+
+
+def test_refusals_say_what_and_why(memoir, user):
+    with pytest.raises(errors.BudgetTooSmallError) as caught:
+        memoir.compile_context(user, "s1", "word " * 500, budget=100)
+    assert caught.value.budget == 100 and caught.value.needed > 500 and caught.value.message_tokens
+    assert isinstance(caught.value.__cause__, psycopg.Error) and caught.value.code == "PM020"
+    with pytest.raises(errors.InvalidMessageError, match=r"messages\[0\].role.*robot"):
+        memoir.persist_turn(user, "s1", [{"role": "robot", "content": "Hi"}])
+    with pytest.raises(errors.UnknownSessionError):
+        memoir.session_info(user, "nowhere")
+    with pytest.raises(errors.InvalidSettingError, match="no_such"):
+        memoir.set_setting("no_such", 1)
+    with pytest.raises(psycopg.errors.UndefinedFunction):
+        memoir.run(Call("x", "select memoir.no_such_function()", {}, list))
+
+
+def test_any_text_survives(memoir, user):
+    text = "".join(chr(c) for c in (1, 9, 0x85, 0x2028, 0x202E, 0xFFFE, 0xFFFF, 0x10FFFF, 0x1F9A9)) + "שלום 日本 \"quoted\" \\u0000 'x' %s {}"
+    memoir.persist_turn(user, "s1", [{"role": "user", "content": text}, MODEL])
+    assert memoir.history(user, "s1")[0]["content"] == text
+    assert memoir.count_tokens(text) > 0
+
+
+def test_settings_and_models(memoir, user):
+    assert {"key", "value", "description"} <= set(memoir.list_settings()[0])
+    memoir.register_model("test-model", "openai", 1000, 100, message_overhead=5)
+    session = memoir.session(user, "s1", model="test-model")
+    assert session.context("Hi")["budget"] <= 1000
+    assert isinstance(memoir.embedding_progress(), list)
+    memoir.flush_statistics()
+    memoir.pack_search()
+
+
+def test_queries_are_embedded_here_when_an_embedder_is_given(memoir_dsn):
+    asked = []
+
+    def embed(texts):
+        asked.append(texts)
+        return [fake_vector(text) for text in texts]
+
+    with Memoir(memoir_dsn, embed=embed) as memoir:
+        memoir.remember("embed", "A blue bicycle", embedding=fake_vector("A blue bicycle"))
+        assert memoir.recall("embed", "bicycle blue")[0].vector_score > 0.5
+        memoir.compile_context("embed", "s1", "x y", query_embedding=fake_vector("x"))
+        assert asked == [["bicycle blue"]]
+        memoir.embed = lambda texts: [[float("nan")]]
+        assert memoir.recall("embed", "bicycle blue")  # an embedder that fails costs the vector arm, not the answer
+    asyncio.run(_async_embedders(memoir_dsn))
+
+
+async def _async_embedders(dsn):
+    async def embed(texts):
+        await asyncio.sleep(0)
+        return [fake_vector(text) for text in texts]
+
+    for function in (embed, lambda texts: [fake_vector(text) for text in texts]):
+        async with AsyncMemoir(dsn, embed=function) as memoir:
+            hits = await memoir.recall("embed", "bicycle blue")
+            assert hits[0].vector_score > 0.5
+
+
+def test_nothing_depends_on_the_connection(memoir_dsn):
+    """What PgBouncer in transaction mode needs: no prepared statements, no transaction left open, nothing SET."""
+    with ConnectionPool(memoir_dsn, min_size=1, max_size=1, open=True, kwargs={"autocommit": True, "prepare_threshold": None}) as pool:
+        memoir = Memoir(pool)
+        for _ in range(12):
+            memoir.compile_context("pool", "s1", "Hi")
+        memoir.close()  # the pool was given, so it stays open
+        with pool.connection() as connection:
+            assert connection.execute("select count(*) from pg_prepared_statements").fetchone() == (0,)
+            assert connection.info.transaction_status == psycopg.pq.TransactionStatus.IDLE
+            # Set for the session by somebody: nothing of ours may.
+            changed = connection.execute("select name from pg_settings where source = 'session' and name <> 'application_name'").fetchall()
+            assert changed == []
+
+
+def test_no_server_is_said_with_the_reason(tmp_path):
+    with Memoir(f"host={tmp_path} dbname=x", timeout=0.5) as memoir, pytest.raises(psycopg.OperationalError, match="No such file"):
+        memoir.count_tokens("x")
+
+
+def test_many_threads_share_a_client(memoir_dsn):
+    from concurrent.futures import ThreadPoolExecutor
+
+    with Memoir(memoir_dsn, max_size=4) as memoir, ThreadPoolExecutor(8) as threads:
+        session = memoir.session("threads", "s1", model="gpt-4o")
+        done = list(threads.map(lambda _: session.persist_turn([USER, MODEL])["from_turn"], range(24)))
+        assert sorted(done) == list(range(0, 48, 2))

@@ -1,0 +1,36 @@
+"""mypy --strict on the package, and on what an application writes: the README's examples, and mistakes it must catch."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from test_client_readme import EXAMPLES
+
+ROOT = Path(__file__).resolve().parent.parent
+MISTAKES = """
+from pg_memoir import AsyncMemoir, Memoir
+memoir, other = Memoir("x"), AsyncMemoir("x")
+memoir.compile_context("ann", "s", "q", budjet=1)
+memoir.session("ann", "s").compile_context(5)
+memoir.recall("ann", "q")[0].contnet
+memoir.persist_turn("ann", "s", [], usage=[])
+other.forget("ann", "m").result()
+async def use() -> int:
+    return (await other.recall("ann", "q"))[0].content
+"""
+
+
+def test_types(tmp_path):
+    pytest.importorskip("mypy")
+    for name, code in EXAMPLES.items():
+        # The SDK has a type of its own for tools, which is not ours to show.
+        (tmp_path / f"example_{name}.py").write_text(code.replace("\ntools = [", "\ntools: Any = [").replace("import os", "from typing import Any\nimport os", 1))
+    (tmp_path / "mistakes.py").write_text(MISTAKES)
+    command = [sys.executable, "-m", "mypy", "--config-file", "client/pyproject.toml", "--cache-dir", ".mypy_cache"]
+    result = subprocess.run([*command, "client/pg_memoir", *map(str, tmp_path.glob("*.py"))], capture_output=True, text=True, cwd=ROOT)
+    errors = [line for line in result.stdout.splitlines() if ": error:" in line]
+    wrong = [line for line in errors if "mistakes.py" not in line]
+    assert not wrong and not result.stderr, result.stdout + result.stderr
+    caught = {int(line.split("mistakes.py:")[1].split(":")[0]) for line in errors}
+    assert caught == {4, 5, 6, 7, 8, 10}, result.stdout
