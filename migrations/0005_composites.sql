@@ -22,7 +22,7 @@ create type memoir.shown_window as (
 create type memoir.ranked_item as (
   item_no integer, kind "char", ref_id uuid, session_id uuid, turn_index integer, chunk smallint, span_start integer,
   span_length integer, token_count integer, role memoir.turn_role, created_at timestamptz, recorded_at timestamptz, project text,
-  score real, words real, vector real, neighbour real, session_score real, words_rank integer, vector_rank integer, parts jsonb);
+  score real, words real, vector real, around real, session_score real, words_rank integer, vector_rank integer);
 create type memoir.search_scope as (
   kinds "char"[],                -- null: all
   hidden_sessions uuid[],        -- of these sessions ...

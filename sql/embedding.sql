@@ -22,10 +22,10 @@ begin
     insert into memoir.search_tail (user_id, item_no, word_count, words)
     select p_user_id, v_first + position, word_count, words from counted where words <> ''::tsvector),
   items as (
-    insert into memoir.search_items (user_id, ref_id, session_id, recorded_at, created_at, item_no, turn_index, exchange_start,
-      span_start, span_length, token_count, word_count, chunk, kind, role, is_question, embeddable, project)
-    select p_user_id, x.ref_id, x.session_id, p_at, x.created_at, v_first + c.position, x.turn_index, x.exchange_start,
-      x.span_start, x.span_length, x.token_count, c.word_count, x.chunk, x.kind, x.role, x.is_question, x.embeddable, x.project
+    insert into memoir.search_items (user_id, ref_id, session_id, recorded_at, created_at, item_no, turn_index,
+      span_start, span_length, token_count, word_count, chunk, kind, role, speaker, is_question, embeddable, project)
+    select p_user_id, x.ref_id, x.session_id, p_at, x.created_at, v_first + c.position, x.turn_index,
+      x.span_start, x.span_length, x.token_count, c.word_count, x.chunk, x.kind, x.role, x.speaker, x.is_question, x.embeddable, x.project
     from counted c, lateral (select (p_items[c.position + 1]).*) x)
   update memoir.user_counters set total_words = total_words + (select sum(word_count) from counted) where user_id = p_user_id;
   insert into memoir.jobs (kind, user_id, dedup_key, run_after, created_at)
@@ -98,6 +98,25 @@ begin
   where i.user_id = p_user_id and i.item_no = any (p_items) and i.kind = 's';
 end $$;
 
+-- What is embedded: the text after the end of what came before it (the previous turn, or the same turn's previous chunk). A
+-- short answer means little without its question: on real dialogues this finds far more (bench/ranking.py).
+create or replace function memoir._embedding_texts(p_user_id uuid, p_items integer[])
+returns table (item_no integer, body text) language plpgsql stable set plan_cache_mode = force_custom_plan as $$
+declare
+  v_before integer[];
+begin
+  v_before := array(select i.item_no - 1 from memoir.search_items i join memoir.search_items b on b.user_id = p_user_id and b.item_no = i.item_no - 1
+    and b.kind = 't' and b.session_id = i.session_id
+    where i.user_id = p_user_id and i.item_no = any (p_items) and i.kind = 't');
+  return query
+  with texts as (
+    select t.item_no, coalesce(t.name || ': ', '') || t.body as body from memoir._item_texts(p_user_id, p_items || v_before) t
+  )
+  select t.item_no, coalesce(right(b.body, 200) || E'\n', '') || t.body
+  from texts t left join texts b on b.item_no = t.item_no - 1 and b.item_no = any (v_before)
+  where t.item_no = any (p_items);
+end $$;
+
 create or replace function memoir.claim_embeddings(p_limit integer default 64, p_model text default null)
 returns table (user_id uuid, item_no integer, model text, text text)
 language plpgsql security definer set search_path from current set plan_cache_mode = force_custom_plan as $$
@@ -135,8 +154,8 @@ begin
     update memoir.jobs j set state = 'leased', attempts = attempts + 1, leased_until = v_now + interval '5 minutes', lease_id = gen_random_uuid()
     where j.job_id = v_job.job_id;
     return query
-    select v_job.user_id, t.item_no, v_model.name, v_model.document_prefix || coalesce(t.name || ': ', '') || t.body
-    from memoir._item_texts(v_job.user_id, v_items) t;
+    select v_job.user_id, t.item_no, v_model.name, v_model.document_prefix || t.body
+    from memoir._embedding_texts(v_job.user_id, v_items) t;
     v_left := v_left - cardinality(v_items);
   end loop;
 end $$;

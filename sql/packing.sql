@@ -53,7 +53,7 @@ begin
         order by s.access_count desc, s.memory_id limit p_frequent);
       v_ranked := v_ranked || array(
         select (i.item_no, i.kind, i.ref_id, i.session_id, i.turn_index, i.chunk, i.span_start, i.span_length, i.token_count, i.role,
-                i.created_at, i.recorded_at, i.project, 0, 0, null, 0, 0, null, null, null)::memoir.ranked_item
+                i.created_at, i.recorded_at, i.project, 0, 0, null, 0, 0, null, null)::memoir.ranked_item
         from memoir.search_items i
         where i.user_id = p_user_id and i.ref_id = any (v_frequent) and i.chunk = 0 and not i.dead and i.session_id is null
           and (p_scope.projects is null or i.project = any (p_scope.projects)) order by i.item_no);
@@ -78,7 +78,7 @@ begin
     from joined j
   )
   select coalesce(array_agg((r, score, coalesce(parts, jsonb_build_object('match', (r).score)) || jsonb_build_object('words', (r).words, 'vector', (r).vector,
-        'neighbour', (r).neighbour, 'session', (r).session_score),
+        'around', (r).around, 'session', (r).session_score),
       array_remove(array[case when (r).words > 0 then 'words' end, case when (r).vector is not null then 'vector' end,
         case when (r).ref_id = any (v_frequent) then 'frequent' end], null),
       (r).token_count, null, null, null,

@@ -9,24 +9,52 @@ returns text[] language sql stable as $$
   select coalesce(tsvector_to_array(memoir._words(p_config, left(p_query, 20000))), '{}')
 $$;
 
+-- Words that occur nowhere may be misspelt: the user's most similar ones stand in (trigrams, same first letter, which keeps it
+-- to a slice of the vocabulary).
+create or replace function memoir._rescue_terms(p_user_id uuid, p_terms text[])
+returns text[] language plpgsql stable set plan_cache_mode = force_custom_plan as $$
+declare
+  v_term text; v_found text[] := '{}'; v_like text[];
+begin
+  foreach v_term in array p_terms loop
+    continue when length(v_term) < 5 or exists (select from memoir.search_postings where user_id = p_user_id and term = v_term)
+      or exists (select from memoir.search_tail where user_id = p_user_id and words @@ quote_literal(v_term)::tsquery);
+    v_like := array(
+      select word from (
+        select p.term as word from memoir.search_postings p
+        where p.user_id = p_user_id and p.term >= left(v_term, 1) and p.term < chr(ascii(v_term) + 1)
+        union
+        select l.lexeme from memoir.search_tail t, unnest(t.words) l where t.user_id = p_user_id and starts_with(l.lexeme, left(v_term, 1))) w
+      where abs(length(word) - length(v_term)) <= 3 and similarity(word, v_term) >= 0.45
+      order by similarity(word, v_term) desc, word collate "C" limit 2);
+    v_found := v_found || v_like;
+  end loop;
+  return v_found;
+end $$;
+
 create or replace function memoir._rank(p_user_id uuid, p_config jsonb, p_query text, p_vector halfvec, p_model_id smallint,
   p_project text, p_scope memoir.search_scope, p_limit integer)
 returns setof memoir.ranked_item language plpgsql stable set plan_cache_mode = force_custom_plan as $$
 declare
   v_terms text[] := memoir._query_terms((p_config ->> 'text_search_config')::regconfig, p_query);
-  v_tsquery tsquery;
-  v_items integer; v_average real; v_tail boolean;
+  v_tsquery tsquery; v_items integer; v_average real; v_tail boolean;
+  v_query text := lower(p_query);
   v_k1 real := (p_config ->> 'bm25_k1')::real; v_b real := (p_config ->> 'bm25_b')::real;
-  v_ww real := (p_config ->> 'weight_words')::real; v_wv real := (p_config ->> 'weight_vector')::real;
-  v_wn real := (p_config ->> 'weight_neighbour')::real; v_ws real := (p_config ->> 'weight_session')::real;
-  v_wq real := (p_config ->> 'weight_question')::real; v_wf real := (p_config ->> 'weight_freshness')::real;
+  w_words real := (p_config ->> 'weight_words')::real; w_vector real := (p_config ->> 'weight_vector')::real;
+  w_before real := (p_config ->> 'weight_words_before')::real; w_after real := (p_config ->> 'weight_vector_after')::real;
+  w_session real := (p_config ->> 'weight_session')::real; w_speaker real := (p_config ->> 'weight_speaker')::real;
+  w_question real := (p_config ->> 'weight_question')::real; w_fresh real := (p_config ->> 'weight_freshness')::real;
   v_lambda real := (p_config ->> 'freshness_lambda')::real; v_now timestamptz := coalesce(p_scope.as_of, memoir.now());
+  v_scale real;
 begin
   select next_item - 1, total_words::real / greatest(next_item - 1, 1), tail_items > 0 into v_items, v_average, v_tail
   from memoir.user_counters where user_id = p_user_id;
   if coalesce(v_items, 0) = 0 then return; end if;
+  v_terms := v_terms || memoir._rescue_terms(p_user_id, v_terms);
   -- An OR of the words: AND finds a tenth of it on real questions.
   v_tsquery := (select string_agg(quote_literal(t), ' | ') from unnest(v_terms) t)::tsquery;
+  -- Scores end up between 0 and 1, whatever the weights.
+  v_scale := greatest(w_words + w_vector + w_before + w_after + w_session + greatest(w_speaker, 0) + abs(w_question) + w_fresh, 1e-6);
 
   return query
   with hits as materialized (
@@ -38,51 +66,64 @@ begin
     from memoir.search_tail t, unnest(t.words) l
     where v_tail and t.user_id = p_user_id and t.words @@ v_tsquery and l.lexeme = any (v_terms)
   ), weights as (
-    select term, ln(1 + (v_items - count(*) + 0.5) / (count(*) + 0.5)) as idf from hits group by term
-  ), words as (
+    select term, ln(1 + (v_items - count(*) + 0.5) / (count(*) + 0.5))::real as idf from hits group by term
+  ), words as materialized (
     select h.item, sum(w.idf * h.frequency * (v_k1 + 1) / (h.frequency + v_k1 * (1 - v_b + v_b * h.length / greatest(v_average, 1))))::real as bm25
     from hits h join weights w using (term) group by h.item
-  ), vectors as (
+  ), vectors as materialized (
     select e.item_no as item, (1 - (e.embedding <=> p_vector))::real as cosine
     from memoir.embeddings e where p_vector is not null and e.user_id = p_user_id and e.model_id = p_model_id
-  ), limits as materialized (
-    select greatest(max(bm25), 1e-6) as top_bm25, (select max(cosine) from vectors) as top_cosine, (select avg(cosine) from vectors) as mean_cosine
-    from words
-  ), fused as (
-    select item, coalesce(w.bm25, 0) / l.top_bm25 as bm25, v.cosine,
-      v_ww * coalesce(w.bm25, 0) / l.top_bm25
-        + v_wv * coalesce(greatest(0, v.cosine - l.mean_cosine) / greatest(l.top_cosine - l.mean_cosine, 1e-6), 0) as base
-    from words w full join vectors v using (item), limits l
-  ), near as (
-    select item, bm25, cosine, base,
-      greatest(case when lag(item) over o = item - 1 then lag(base) over o else 0 end,
-               case when lead(item) over o = item + 1 then lead(base) over o else 0 end) as neighbour
-    from fused window o as (order by item)
-  ), best as (
-    select item, bm25, cosine, base, neighbour from near order by round((base + v_wn * neighbour)::numeric, 5) desc, item limit p_limit * 3
-  ), located as (
-    select b.*, i.*, max(b.base) over (partition by coalesce(i.session_id, i.ref_id)) as session_best
-    from best b join memoir.search_items i on i.user_id = p_user_id and i.item_no = b.item
-    where (not i.dead or (p_scope.as_of is not null and i.kind = 'm'))  -- excluded turns stay excluded at any time
-      and (p_scope.as_of is null or i.recorded_at <= p_scope.as_of)
-      and (p_scope.kinds is null or i.kind = any (p_scope.kinds))
-      and not (i.kind = 't' and i.session_id = any (p_scope.hidden_sessions) and i.turn_index >= p_scope.hidden_from)
-      and (p_scope.projects is null or i.project = any (p_scope.projects))
-      and (p_scope.said_after is null or i.created_at >= p_scope.said_after)
-      and (p_scope.said_before is null or i.created_at < p_scope.said_before)
-      and (i.kind <> 'm' or i.session_id is null or i.session_id = any (p_scope.local_sessions))
+  ), bounds as materialized (
+    select coalesce((select greatest(max(bm25), 1e-6) from words), 1)::real as top, coalesce(min(cosine), 0) as low,
+      coalesce(greatest(max(cosine) - min(cosine), 1e-6), 1)::real as width from vectors
+  ), fused as materialized (
+    select item, coalesce(w.bm25, 0) / b.top as words, v.cosine, coalesce((v.cosine - b.low) / b.width, 0) as vector
+    from words w full join vectors v using (item), bounds b
+  ), best as materialized (
+    -- A first cut without looking at the items themselves; neighbours in number are neighbours in the session but for its ends.
+    select item from (
+      select item, w_words * words + w_vector * vector
+        + w_before * case when lag(item) over o = item - 1 then lag(words) over o else 0 end
+        + w_after * case when lead(item) over o = item + 1 then lead(vector) over o else 0 end as cut
+      from fused window o as (order by item)) x
+    order by round(cut::numeric, 4) desc, item limit p_limit * 2
+  ), placed as (
+    select i.*, b.item is not null as is_candidate, coalesce(f.words, 0) as words, f.cosine, coalesce(f.vector, 0) as vector,
+      lag(coalesce(f.words, 0)) over o as words_before, lag(i.is_question) over o as question_before, lag(i.item_no) over o as before,
+      lead(coalesce(f.vector, 0)) over o as vector_after, lead(i.item_no) over o as after
+    from memoir.search_items i left join fused f on f.item = i.item_no left join best b on b.item = i.item_no
+    where i.user_id = p_user_id and i.item_no = any (array(select distinct item + d from best, (values (-1), (0), (1)) n(d)))
+    window o as (partition by i.kind, i.session_id order by i.item_no)
   ), scored as (
-    select l.*,
-      (l.base + v_wn * l.neighbour + v_ws * l.session_best + case when l.is_question then v_wq else 0 end
-        + v_wf * exp(- v_lambda * greatest(extract(epoch from v_now - l.created_at) / 3600, 0)))
-      * memoir._project_factor(p_config, p_project, l.project) as total
-    from located l
+    select p.*,
+      max(0.45 * p.words + 0.55 * p.vector) over (partition by p.kind, coalesce(p.session_id, p.ref_id)) as session_best,
+      w_before * case when before = item_no - 1 then words_before else 0 end
+        + w_after * case when after = item_no + 1 then vector_after else 0 end
+        - w_question * (before = item_no - 1 and question_before)::integer as around
+    from placed p
+    where is_candidate
+      and (not dead or (p_scope.as_of is not null and kind = 'm'))  -- excluded turns stay excluded at any time
+      and (p_scope.as_of is null or recorded_at <= p_scope.as_of)
+      and (p_scope.kinds is null or kind = any (p_scope.kinds))
+      and (kind <> 't' or turn_index < p_scope.hidden_from or session_id <> all (p_scope.hidden_sessions))
+      and (p_scope.projects is null or project = any (p_scope.projects))
+      and (p_scope.said_after is null or created_at >= p_scope.said_after)
+      and (p_scope.said_before is null or created_at < p_scope.said_before)
+      and (kind <> 'm' or session_id is null or session_id = any (p_scope.local_sessions))
+  ), totalled as (
+    select s.*, round(((w_words * s.words + w_vector * s.vector + coalesce(s.around, 0) + w_session * s.session_best
+        + w_question * s.is_question::integer
+        + w_speaker * (s.speaker is not null and strpos(v_query, lower(replace(s.speaker, '_', ' '))) > 0)::integer
+        + w_fresh * exp(- least(500, v_lambda * greatest(extract(epoch from v_now - s.created_at)::float8 / 3600, 0))))
+      / v_scale * memoir._project_factor(p_config, p_project, s.project))::numeric, 5) as total
+    from scored s
   )
   select s.item_no, s.kind, s.ref_id, s.session_id, s.turn_index, s.chunk, s.span_start, s.span_length, s.token_count, s.role,
-    s.created_at, s.recorded_at, s.project, round(s.total::numeric, 5)::real, s.bm25::real, s.cosine, s.neighbour::real, s.session_best::real,
-    (rank() over (order by s.bm25 desc))::integer, (rank() over (order by s.cosine desc nulls last))::integer, null::jsonb
-  from scored s
-  order by round(s.total::numeric, 5) desc, s.item_no limit p_limit;
+    s.created_at, s.recorded_at, s.project, s.total::real, round(s.words::numeric, 4)::real, round(s.cosine::numeric, 4)::real,
+    round(coalesce(s.around, 0)::numeric, 4)::real, round(s.session_best::numeric, 4)::real,
+    (rank() over (order by s.words desc))::integer, (rank() over (order by s.cosine desc nulls last))::integer
+  from totalled s
+  order by s.total desc, s.item_no limit p_limit;
 end $$;
 
 create or replace function memoir._project_factor(p_config jsonb, p_wanted text, p_project text)

@@ -249,6 +249,7 @@ begin
       v_item.chunk := v_chunk;
       v_item.kind := 't';
       v_item.role := v_message.role;
+      v_item.speaker := v_message.name;
       v_item.is_question := v_question;
       v_item.embeddable := v_chunk < (p_config ->> 'embed_chunks_max')::integer;
       v_item.token_count := case when v_span.span_length = length(v_message.text) then p_costs[i] else memoir.estimate_tokens(v_text) end;
