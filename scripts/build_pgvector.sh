@@ -64,11 +64,11 @@ fetch_source() {
     [ "$suite" != "$codename" ] || continue
     write_sources "$suite" || fail "no apt source of $codename found to derive the one of $suite from"
     private_apt update >"$work/log" 2>&1 || true           # a source that lacks this suite is no reason to give up
-    version=$(private_apt --print-uris source --download-only pgvector 2>/dev/null |
+    version=$(private_apt --print-uris source --download-only --tar-only pgvector 2>/dev/null |
               sed -n 's/.* pgvector_\([0-9][^ ]*\)\.orig\.tar.*/\1/p' | head -n1)
     [ -n "$version" ] && dpkg --compare-versions "$version" ge "$minimum" || continue
     echo "pgvector: taking $version from $suite" >&2
-    (cd "$work/src" && private_apt source --download-only pgvector >>"$work/log" 2>&1) && return
+    (cd "$work/src" && private_apt source --download-only --tar-only pgvector >>"$work/log" 2>&1) && return
   done
   tail -n5 "$work/log" >&2
   fail "no source package >= $minimum found in: $newer"

@@ -22,7 +22,7 @@ guarded=
 finish() {
   local code=$?
   [ -z "$guarded" ] || guard off || true
-  if [ "$code" = 0 ]; then rm -f "$log"; else say "the full output of the failed step is in $log"; fi
+  if [ "$code" = 0 ] || [ ! -s "$log" ]; then rm -f "$log"; else say "the full output of the failed step is in $log"; fi
 }
 trap finish EXIT
 trap 'exit 130' INT TERM
