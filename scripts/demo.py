@@ -1,7 +1,7 @@
 """Stores a conversation of many sessions, compiles a context for a question about an old one, and explains it.
 
     demo.py                     the shipped sample
-    demo.py locomo.json         a LoCoMo file: asks its first conversation's first single- and multi-hop questions
+    demo.py locomo.json         a LoCoMo file: asks its first conversation's first questions of categories 1 and 4
     demo.py chats.jsonl --ask "What did I say about ...?"
 
 Safe to run again: what is stored already is recognised.
@@ -20,23 +20,27 @@ from pathlib import Path
 
 import psycopg
 from pg_memoir import Considered, Memoir, MemoirError
-from pg_memoir.embedders import EmbedderUnavailable, load_embedder
+from pg_memoir.embedders import DEFAULT_MODEL, EmbedderUnavailable, load_embedder
 from pg_memoir.formats import ConversationError
+from tqdm import tqdm
 
 SAMPLE = Path(__file__).with_name("sample.json")
-SAMPLE_QUESTION = "The celadon mugs are crazed again. Which program and which cooling fixed that the last time?"
-# What an application would remember of the sample as it goes: a preference, and a date that is corrected later.
+SAMPLE_QUESTIONS = [
+    "The celadon mugs are crazed again. Which program and which cooling fixed that the last time?",
+    "When was the Lindenhof order due in the end, how many sets, and how wide did the handles have to be?",
+]
+# What an application would remember of the sample as it goes: a preference, and an order that changes later.
 SAMPLE_MEMORIES = [
     dict(content="Answers: three sentences at most, no exclamation marks, metric units only.", type="preference",
          session="how-to-answer", source_turns=[2], created_at="2025-02-24T20:16:00+01:00"),
-    dict(content="The Lindenhof order (48 espresso cups) is due on 28 March.", slot="lindenhof order", slot_value="48 sets, 28 March",
+    dict(content="The Lindenhof order, 48 sets of espresso cups, is due on 28 March.", slot="Lindenhof order", slot_value="48 on 28 March",
          session="lindenhof-order", source_turns=[0], created_at="2025-02-12T09:05:00+01:00"),
-    dict(content="The Lindenhof order (60 espresso cups) is due on 11 April.", slot="lindenhof order", slot_value="60 sets, 11 April",
-         session="lindenhof-changes", source_turns=[0], created_at="2025-03-17T08:50:00+01:00"),
+    dict(content="The Lindenhof order, 60 sets of espresso cups, is due on 11 April.", slot="Lindenhof order", slot_value="60 on 11 April",
+         session="lindenhof-changes", source_turns=[0], provenance="correction", created_at="2025-03-17T08:50:00+01:00"),
 ]  # fmt: skip
 WIDTH = max(72, min(110, shutil.get_terminal_size((100, 24)).columns))
-RECALL_TOKENS = 700
-SHOWN_ITEMS = 24
+RECALL_TOKENS = 500
+SHOWN_ITEMS = 20
 
 
 def main() -> int:
@@ -51,6 +55,8 @@ def main() -> int:
     try:
         with Memoir(options.dsn, max_size=1) as memoir:
             demo(memoir, options.file, options.ask, options.recall)
+    except BrokenPipeError:  # piped into head
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except (ConversationError, MemoirError, EmbedderUnavailable, psycopg.Error, OSError) as error:
         print(f"demo: {error}", file=sys.stderr)
         return 1
@@ -74,33 +80,26 @@ def demo(memoir: Memoir, file: Path, questions: list[str] | None, recall_tokens:
 def embed_backlog(memoir: Memoir) -> None:
     """The database's own embedder may be on it too; each text is claimed by one of us."""
     started = time.monotonic()
-    loaded = []
-
-    def embed(texts):
-        # Loaded only if there is something to do, so that a second run does not wait for the model.
-        if not loaded:
-            loaded.append(load_embedder())
-        return loaded[0](texts)
-
+    if not any(model["waiting_jobs"] for model in memoir.embedding_progress()):
+        said("nothing waits for a vector", started)
+        return
     try:
-        count, more = 0, True
-        while more:
-            more = memoir.embed_backlog(embed, limit=64, max_items=256)
-            count += more
-            if more:
-                print(f"\rembedded {count} texts", end="", file=sys.stderr, flush=True)
-        if count:
-            print("\r", end="", file=sys.stderr)
-        said(f"embedded {count} texts" if count else "nothing waits for a vector", started)
+        embed = load_embedder()
     except EmbedderUnavailable as error:
-        said(f"no embedder here, words alone must do ({error})", started)
+        said(f"no embedder here, so words alone must do: {error}", started)
+        return
+    # A terminal gets a bar, a log a line now and then.
+    with tqdm(unit=" texts", desc="embedding", leave=False, mininterval=0.2 if sys.stderr.isatty() else 15, miniters=1) as bar:
+        while count := memoir.embed_backlog(embed, model=DEFAULT_MODEL, max_items=64):
+            bar.update(count)
+    said(f"embedded {bar.n} texts", started)
 
 
 def chosen_questions(file: Path, given: list[str] | None) -> list[tuple[str, str | None]]:
     if given:
         return [(question, None) for question in given]
     if file == SAMPLE:
-        return [(SAMPLE_QUESTION, None)]
+        return [(question, None) for question in SAMPLE_QUESTIONS]
     document = json.loads(file.read_text(encoding="utf-8-sig")) if file.suffix == ".json" else None
     if isinstance(document, list) and document and isinstance(document[0], dict) and "qa" in document[0]:
         asked = [qa for qa in document[0]["qa"] if qa.get("category") in (1, 4)][:3]
@@ -159,7 +158,7 @@ def print_items(items: list[Considered]) -> None:
         (
             str(item.position) if item.included and item.position is not None else "-",
             where(item),
-            "+".join(item.arm or []),
+            "+".join(item.arms or []),
             "" if item.score is None else f"{item.score:.3f}",
             " ".join(part for part in (rank("w", item.words_rank), rank("v", item.vector_rank)) if part),
             "" if item.tokens is None else str(item.tokens),

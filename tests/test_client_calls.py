@@ -30,7 +30,7 @@ def test_sql_is_a_call_with_named_arguments():
     assert calls.compile_context("ann", "s1", "Why?", query_embedding=[1.0]).embed is None
     assert calls.forget("ann", "m").sql == "select memoir.forget(p_user => %(user)s::text, p_memory => %(memory)s::uuid) as result"
     assert calls.remember("ann", "x", confidence=1).sql.count("=>") == 3
-    assert admin_calls.pack_search().sql == "call memoir.pack_search()"
+    assert admin_calls.merge_search().sql == "call memoir.merge_search()"
 
 
 def test_no_sql_but_calls():

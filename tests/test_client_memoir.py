@@ -2,15 +2,17 @@
 
 import asyncio
 import inspect
+import re
 from datetime import datetime, timezone
 from uuid import UUID
 
 import psycopg
 import pytest
-from pg_memoir import AsyncMemoir, Memoir, errors
+from pg_memoir import AsyncMemoir, Memoir, calls, errors
 from pg_memoir.calls import Call
 from psycopg_pool import ConnectionPool
 from stubs.chat_completions import fake_vector
+from test_client_calls import BUILDERS
 
 USER, MODEL = {"role": "user", "content": "Where do I live?"}, {"role": "assistant", "content": "In Oslo."}
 CALL = {"id": "c1", "type": "function", "function": {"name": "f", "arguments": "{}"}}
@@ -47,11 +49,6 @@ def memoir(request, memoir_dsn):
             client.close()
 
 
-@pytest.fixture
-def user(request, memoir):
-    return f"{request.node.name}"
-
-
 def test_a_conversation(memoir, user):
     session = memoir.session(user, "s1", model="gpt-4o", system_prompt="Be kind.")
     assert session.mark is None
@@ -62,10 +59,10 @@ def test_a_conversation(memoir, user):
     assert (done["from_turn"], done["to_turn"], done["turn_count"]) == (0, 1, 2)
     assert session.mark == done["mark"] and len(done["message_ids"]) == 2
     assert [m["content"] for m in session.history()] == [USER["content"], MODEL["content"]]
-    assert [m["turn_index"] for m in session.history(first=1)] == [1]
+    assert [m["turn_index"] for m in session.history(from_turn=1)] == [1]
     after = session.compile_context("And since when?", after_turn=session.mark)
     assert [m["role"] for m in after] == ["system", "user", "assistant", "user"]
-    assert session.info()["turn_count"] == 2
+    assert session.info()["turns"] == 2
     branch = session.branch("s2", at_turn=1)
     assert isinstance(branch, UUID)
     session.close()
@@ -172,7 +169,7 @@ def test_settings_and_models(memoir, user):
     assert session.context("Hi")["budget"] <= 1000
     assert isinstance(memoir.embedding_progress(), list)
     memoir.flush_statistics()
-    memoir.pack_search()
+    memoir.merge_search()
 
 
 def test_queries_are_embedded_here_when_an_embedder_is_given(memoir_dsn):
@@ -230,3 +227,34 @@ def test_many_threads_share_a_client(memoir_dsn):
         session = memoir.session("threads", "s1", model="gpt-4o")
         done = list(threads.map(lambda _: session.persist_turn([USER, MODEL])["from_turn"], range(24)))
         assert sorted(done) == list(range(0, 48, 2))
+
+
+def test_calls_fit_the_database(memoir_dsn, monkeypatch):
+    """Every argument exists there by that name and type, those without a default are never left out, and no argument of
+    a public function is missing here."""
+    monkeypatch.setattr(calls, "to_sql", lambda value, sql_type, path: value)
+    with psycopg.connect(memoir_dsn) as connection:
+        known = {
+            name: ({n.removeprefix("p_"): t for n, t in zip(names or [], types)}, len(types) - defaults)
+            for name, names, types, defaults in connection.execute(
+                "select proname, proargnames, array(select format_type(t, null) from unnest(proargtypes) with ordinality u(t, o) order by o), "
+                "pronargdefaults from pg_proc where pronamespace = 'memoir'::regnamespace and proname !~ '^_'"
+            )
+        }
+    spelled = {"int": "integer", "timestamptz": "timestamp with time zone", "int[]": "integer[]", "real[][]": "real[]",
+               "timestamptz[]": "timestamp with time zone[]"}  # fmt: skip
+    missing = []
+    for build in BUILDERS:
+        call = build(**{name: [] for name in inspect.signature(build).parameters})
+        sent = {name: spelled.get(kind, kind) for name, kind in re.findall(r"p_(\w+) => %\(\w+\)s::([^,)]+)", call.sql)}
+        if call.function not in known:
+            missing.append(call.function)
+            continue
+        arguments, required = known[call.function]
+        assert sent.items() <= arguments.items(), call.function
+        bare = inspect.signature(build).parameters.values()
+        assert sum(p.default is p.empty for p in bare) >= required, call.function
+        if not call.sql.startswith("call"):
+            left_out = set(arguments) - set(sent) - {"format"}
+            assert not left_out, (call.function, left_out)
+    assert not missing

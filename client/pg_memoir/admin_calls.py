@@ -10,6 +10,31 @@ from .calls import Call, _as_is, _nothing, _procedure, _scalar, _table
 from .types import Claim, Vector
 
 
+def bind_login(
+    login: str,
+    *,
+    users: Sequence[str] | None = None,
+    actor: str | None = None,
+    projects: Sequence[str] | None = None,
+    clearance: str | None = None,
+    namespace: str | None = None,
+) -> Call[None]:
+    """Binds a database login to users, projects, an actor class, a clearance and a namespace; None leaves users or
+    projects unlimited. Admin only. Raises NotAuthorizedError, InvalidArgumentError."""
+    return _scalar(
+        "bind_login",
+        _nothing,
+        {
+            "login": ("name", login),
+            "users": ("text[]", users),
+            "actor": ("text", actor),
+            "projects": ("text[]", projects),
+            "clearance": ("text", clearance),
+            "namespace": ("text", namespace),
+        },
+    )
+
+
 def count_tokens(text: str, *, model: str | None = None) -> Call[int]:
     """Tokens of `text` for a chat model (the default model's, if None), as compile counts them."""
     return _scalar("count_tokens", int, {"text": ("text", text), "model": ("text", model)})
@@ -100,6 +125,17 @@ def embedding_progress() -> Call[list[dict[str, Any]]]:
     return _table("embedding_progress", dict[str, Any], {})
 
 
+def queue_backfill(model: str, *, limit: int | None = None, after: UUID | str | None = None) -> Call[UUID | None]:
+    """Queues what an embedding model has not reached, for up to `limit` (1000) users after `after`; returns the last
+    user, to go on from, or None at the end. Raises UnknownModelError."""
+    return _scalar("queue_backfill", _as_is, {"model": ("text", model), "limit": ("int", limit), "after": ("uuid", after)})
+
+
+def drop_retired_embeddings(*, limit: int | None = None) -> Call[int]:
+    """Drops up to `limit` (10,000) vectors of retired models; returns how many."""
+    return _scalar("drop_retired_embeddings", int, {"limit": ("int", limit)})
+
+
 def claim_embeddings(*, limit: int | None = None, model: str | None = None) -> Call[list[Claim]]:
     """Leases up to `limit` (64) texts of the backlog to this worker."""
     return _table("claim_embeddings", Claim, {"limit": ("int", limit), "model": ("text", model)})
@@ -119,9 +155,9 @@ def store_embeddings(user_ids: Sequence[UUID], item_nos: Sequence[int], embeddin
     )
 
 
-def pack_search() -> Call[None]:
-    """Packs the fresh tail of the search structures."""
-    return _procedure("pack_search")
+def merge_search() -> Call[None]:
+    """Merges the fresh tails of the search structures, user by user."""
+    return _procedure("merge_search")
 
 
 def ensure_partitions() -> Call[None]:

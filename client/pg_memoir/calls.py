@@ -209,9 +209,14 @@ def session_info(user: str, session: str) -> Call[dict[str, Any]]:
     return _scalar("session_info", _as_is, {"user": ("text", user), "session": ("text", session)})
 
 
-def history(user: str, session: str, *, first: int | None = None, last: int | None = None) -> Call[list[Message]]:
-    """The messages as they were sent, each with its `turn_index`; turns `first` to `last`, both included."""
-    arguments = {"user": ("text", user), "session": ("text", session), "from": ("int", first), "to": ("int", last)}
+def history(user: str, session: str, *, from_turn: int | None = None, to_turn: int | None = None) -> Call[list[Message]]:
+    """The messages as they were sent, each with its `turn_index`; turns `from_turn` to `to_turn`, both included."""
+    arguments = {
+        "user": ("text", user),
+        "session": ("text", session),
+        "from_turn": ("int", from_turn),
+        "to_turn": ("int", to_turn),
+    }
     named, params = _arguments(arguments)
     return Call(
         "history", f"select memoir.history({named}) as result", params, lambda rows: [row["result"] for row in rows]
@@ -442,10 +447,13 @@ def recall(
     after: When | None = None,
     before: When | None = None,
     query_embedding: Vector | None = None,
+    as_of: When | None = None,
+    valid_at: When | None = None,
 ) -> Call[list[Hit]]:
     """Searches memories, old turns and summaries by words and vector, best first; at most `limit` (10).
 
     `session`: only what belongs to it. `types`, `tags`, `project`: only such memories. `after`, `before`: when it was said.
+    `as_of`: what was known then; `valid_at`: what was true then.
     """
     return _table(
         "recall",
@@ -462,6 +470,8 @@ def recall(
             "after": ("timestamptz", after),
             "before": ("timestamptz", before),
             "query_embedding": ("real[]", query_embedding),
+            "as_of": ("timestamptz", as_of),
+            "valid_at": ("timestamptz", valid_at),
         },
         embed=query,
     )
@@ -481,6 +491,21 @@ def match_memories(
             "threshold": ("real", threshold),
             "limit": ("int", limit),
             "project": ("text", project),
+        },
+    )
+
+
+def set_working_memory(user: str, session: str, key: str, content: str | None, *, minutes: int | None = None) -> Call[None]:
+    """Keeps a note of the session's present state under `key` for `minutes`; None deletes it."""
+    return _scalar(
+        "set_working_memory",
+        _nothing,
+        {
+            "user": ("text", user),
+            "session": ("text", session),
+            "key": ("text", key),
+            "content": ("text", content),
+            "minutes": ("int", minutes),
         },
     )
 

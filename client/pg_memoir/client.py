@@ -119,7 +119,7 @@ class Memoir:
                 cursor.execute(call.sql.encode(), params)
                 return call.decode(cursor.fetchall() if cursor.description else [])
         except PoolTimeout:
-            if self._dsn and not self._pool.get_stats().get("pool_size"):
+            if self._dsn and self._pool.get_stats().get("connections_errors"):
                 psycopg.connect(self._dsn, connect_timeout=5, **self._connect).close()  # says what the pool does not: why
             raise
         except psycopg.Error as error:
@@ -223,9 +223,11 @@ class Memoir:
     remember = _method(calls.remember)
     recall = _method(calls.recall)
     match_memories = _method(calls.match_memories)
+    set_working_memory = _method(calls.set_working_memory)
     forget = _method(calls.forget)
     capture_call = _method(calls.capture_call)
     read_call = _method(calls.read_call)
+    bind_login = _method(admin_calls.bind_login)
     count_tokens = _method(admin_calls.count_tokens)
     set_setting = _method(admin_calls.set_setting)
     reset_setting = _method(admin_calls.reset_setting)
@@ -235,9 +237,11 @@ class Memoir:
     register_embedding_model = _method(admin_calls.register_embedding_model)
     switch_embedding_model = _method(admin_calls.switch_embedding_model)
     embedding_progress = _method(admin_calls.embedding_progress)
+    queue_backfill = _method(admin_calls.queue_backfill)
+    drop_retired_embeddings = _method(admin_calls.drop_retired_embeddings)
     claim_embeddings = _method(admin_calls.claim_embeddings)
     store_embeddings = _method(admin_calls.store_embeddings)
-    pack_search = _method(admin_calls.pack_search)
+    merge_search = _method(admin_calls.merge_search)
     ensure_partitions = _method(admin_calls.ensure_partitions)
     flush_statistics = _method(admin_calls.flush_statistics)
 
@@ -273,5 +277,6 @@ class Session:
     branch = _session_method(calls.branch_session)
     info = _session_method(calls.session_info)
     history = _session_method(calls.history)
+    set_working_memory = _session_method(calls.set_working_memory)
     capture_call = _session_method(calls.capture_call)
     close = _session_method(calls.close_session)

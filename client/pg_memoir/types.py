@@ -125,7 +125,7 @@ class Match:
 class Considered:
     """One item a compile looked at: where it stands in the list, or the reason why it was left out.
 
-    `position`: place in the list, None if left out. `arm`: what proposed it. `parts`: the score's parts.
+    `position`: place in the list, None if left out. `arms`: what proposed it. `parts`: the score's parts.
     `words_rank`, `vector_rank`: place in that arm, 1 is best. `tokens`: what it takes at `fidelity`.
     """
 
@@ -135,7 +135,7 @@ class Considered:
     session: str | None
     turn_index: int | None
     chunk: int | None
-    arm: list[str] | None
+    arms: list[str] | None
     score: float | None
     parts: dict[str, Any] | None
     words_rank: int | None
