@@ -67,7 +67,8 @@ create table memoir.admission_scores (
   primary key (user_id, score_id, recorded_at)
 ) partition by hash (user_id);
 
--- One row per compile: ids, scores and tokens of what was considered, no text.
+-- One row per compile, arrays over what was considered: numbers only, no text. Items are search_items of the user; a place says
+-- where in the recall an item was shown, a reason why it was not.
 create table memoir.compile_ledger (
   user_id uuid not null,
   compile_id uuid not null,
@@ -75,27 +76,26 @@ create table memoir.compile_ledger (
   session_id uuid not null,
   budget integer not null,
   tokens integer not null,
-  memory_tokens integer not null,
+  recall_tokens integer not null,
   prefix_hash bytea not null,
   statistics_version text not null,
-  warnings text[] not null default '{}',
-  item_ids uuid[] not null,
-  item_kinds text[] not null,
-  item_chunks smallint[] not null,
+  warnings text[] not null,
+  items integer[] not null,
   scores real[] not null,
-  score_parts jsonb not null,
+  words real[] not null,
+  vectors real[] not null,
+  around real[] not null,
+  session_scores real[] not null,
   item_tokens integer[] not null,
-  positions smallint[] not null,
+  places integer[] not null,
   reasons text[] not null,
   primary key (user_id, compile_id, recorded_at)
 ) partition by hash (user_id);
 
--- What compiles leave behind before a job moves it to the ledger and the counters: unlogged, so the read path pays no WAL.
+-- What compiles leave behind before a job moves it to the ledger and the counters: unlogged, so that a read costs no WAL.
 create unlogged table memoir.compile_buffer (
-  buffer_id bigint generated always as identity primary key,
-  ledger jsonb not null,
-  user_id uuid not null,
-  recorded_at timestamptz not null
+  like memoir.compile_ledger,
+  buffer_id bigint generated always as identity primary key
 );
 
 create table memoir.job_runs (

@@ -20,8 +20,8 @@ create type memoir.shown_window as (
 
 -- search.sql
 create type memoir.ranked_item as (
-  item_no integer, kind "char", ref_id uuid, session_id uuid, turn_index integer, chunk smallint, span_start integer,
-  span_length integer, token_count integer, role memoir.turn_role, created_at timestamptz, recorded_at timestamptz, project text,
+  item_no integer, kind "char", ref_id uuid, session_id uuid, turn_index integer, chunk smallint, tokens integer,
+  role memoir.turn_role, said_at timestamptz, recorded_at timestamptz, project text,
   score real, words real, vector real, around real, session_score real, words_rank integer, vector_rank integer);
 create type memoir.search_scope as (
   kinds "char"[],                -- null: all
@@ -35,7 +35,18 @@ create type memoir.search_scope as (
   said_after timestamptz, said_before timestamptz);
 
 -- packing.sql
+-- A ranked item with what memories add: score is final, memory_parts says how it came about, reason why it can't be shown.
 create type memoir.candidate as (
-  item memoir.ranked_item, score real, parts jsonb, arms text[], tokens integer, header text, label text, body text,
-  reason text, fidelity smallint, type text);
-create type memoir.recall_block as (text text, tokens integer, candidates memoir.candidate[], chosen integer[]);
+  item_no integer, kind "char", ref_id uuid, session_id uuid, turn_index integer, chunk smallint, tokens integer,
+  role memoir.turn_role, said_at timestamptz, recorded_at timestamptz, project text,
+  score real, words real, vector real, around real, session_score real, words_rank integer, vector_rank integer,
+  type text, memory_parts jsonb, is_frequent boolean, reason text);
+-- places: for each candidate its place in the order of choice, or null; reasons: why it was left out, or null.
+create type memoir.recall_block as (text text, tokens integer, places integer[], reasons text[]);
+
+-- compile.sql
+create type memoir.compiled as (
+  user_id uuid, session_id uuid, at timestamptz, messages jsonb, prefix integer, is_open boolean, exchange_at integer,
+  query_hash bytea, recall text, recall_tokens integer, recall_budget integer, tokens integer, budget integer, system_tokens integer,
+  tools_tokens integer, tokenizer text, model text, task memoir.task_type, warnings text[], arms jsonb, statistics_version text,
+  shown memoir.shown_turn[], candidates memoir.candidate[], places integer[], reasons text[]);

@@ -19,8 +19,9 @@ end $$;
 create or replace function memoir._compile(p_user text, p_session text, p_query text, p_budget integer, p_memory_budget integer,
   p_task text, p_tools jsonb, p_query_embedding real[], p_query_parts jsonb, p_as_of timestamptz, p_valid_at timestamptz,
   p_format text, p_after_turn text)
-returns jsonb language plpgsql stable set plan_cache_mode = force_custom_plan as $$
+returns memoir.compiled language plpgsql stable set plan_cache_mode = force_custom_plan as $$
 declare
+  v_out memoir.compiled;
   v_caller memoir.caller := memoir._authorise(p_user, 'read');
   v_user uuid := v_caller.user_id;
   v_id uuid; v_session memoir.sessions; v_counters memoir.session_counters; v_config jsonb; v_model memoir.models; v_tokenizer text;
@@ -30,8 +31,8 @@ declare
   v_turn memoir.shown_turn; v_shown memoir.shown_turn[] := '{}'; v_pending memoir.shown_turn[] := '{}'; v_messages jsonb[] := '{}';
   v_costs integer[] := '{}'; v_message jsonb; v_n integer; i integer; v_warnings text[] := '{}'; v_recall_budget integer;
   v_block memoir.recall_block; v_recall text; v_recall_tokens integer := 0; v_candidates memoir.candidate[] := '{}'; v_scope memoir.search_scope;
-  v_vector record; v_text text; v_last jsonb; v_at integer; v_prefix integer; v_total integer; v_kept memoir.kept_recalls; v_working text[] := '{}';
-  v_repeated boolean := false; v_statistics text; v_list jsonb; v_cap integer; v_query_hash bytea; v_exchange_at integer; v_arms jsonb;
+  v_vector record; v_text text; v_last jsonb; v_at integer; v_total integer; v_kept memoir.kept_recalls; v_working text[] := '{}';
+  v_repeated boolean := false; v_cap integer; v_query_hash bytea; v_exchange_at integer; v_arms jsonb;
 begin
   if p_format is null or p_format not in ('openai', 'anthropic') then
     perform memoir._fail('PM014', format('format must be openai or anthropic, not %s', memoir._shown(p_format)));
@@ -246,14 +247,13 @@ begin
     v_scope.as_of := p_as_of;
     v_scope.valid_at := p_valid_at;
     v_candidates := memoir._candidates(v_user, v_config, v_query, v_vector.vector, v_vector.model_id, nullif(v_session.project, 'global'),
-      v_scope, v_id, (v_config ->> 'candidates')::integer, (v_config ->> 'frequent_memories')::integer);
+      v_scope, (v_config ->> 'candidates')::integer, (v_config ->> 'frequent_memories')::integer);
     if not pg_is_in_recovery() then
       v_working := array(select content from memoir.memory_store_working where user_id = v_user and local_to = v_id
                          and (expires_at is null or expires_at > memoir.now()) order by recorded_at, memory_id);
     end if;
-    v_block := memoir._recall_block(v_user, v_config, v_candidates, v_working, v_recall_budget, v_tokenizer,
+    v_block := memoir._recall_block(v_user, v_candidates, v_working, v_recall_budget, v_tokenizer,
       array(select message_id from unnest(v_shown)) || array(select message_id from unnest(v_pending)), v_scope.clearance);
-    v_candidates := v_block.candidates;
     v_recall := v_block.text;
     v_recall_tokens := v_block.tokens;
     v_arms := jsonb_build_object('recall', 'searched', 'vector', v_vector.vector is not null, 'words', true,
@@ -284,62 +284,58 @@ begin
     v_messages := jsonb_build_object('role', 'system', 'content', v_system) || v_messages;
     v_at := v_at + 1;
   end if;
-  v_prefix := v_at - 1;
-  v_list := to_jsonb(v_messages);
-  v_statistics := coalesce((select next_item::text from memoir.user_counters where user_id = v_user), '0');
-  return jsonb_build_object(
-    'messages', case p_format when 'anthropic' then memoir._anthropic(v_list, v_prefix, v_open) else v_list end,
-    'tokens', v_total + v_system_tokens + v_tools + 3, 'budget', v_budget, 'system_tokens', v_system_tokens, 'tools_tokens', v_tools,
-    'recall_tokens', v_recall_tokens, 'recall_budget', v_recall_budget,
-    'prefix_messages', v_prefix, 'prefix_hash', encode(sha256(convert_to(coalesce(to_jsonb(v_messages[1 : v_prefix])::text, ''), 'UTF8')), 'hex'),
-    'tokenizer', v_tokenizer, 'format', p_format, 'task', v_task, 'model', v_model.model, 'warnings', to_jsonb(v_warnings),
-    'arms', v_arms || jsonb_build_object('recent', cardinality(v_shown)), 'statistics_version', v_statistics,
-    '_user', v_user, '_session', v_id, '_at', memoir.now(), '_exchange_at', v_exchange_at, '_query_hash', encode(v_query_hash, 'hex'),
-    '_recall', v_recall, '_open', v_open,
-    '_shown', coalesce((select jsonb_agg(jsonb_build_object('turn', t.turn_index, 'id', t.message_id, 'tokens', t.cost, 'excerpt', t.excerpt, 'role', t.role,
-        'content', left(t.content, 200)) order by t.turn_index) from unnest(v_shown || v_pending) t), '[]'),
-    '_items', coalesce((select jsonb_agg(jsonb_build_object('no', (c.item).item_no, 'kind', (c.item).kind::text, 'id', (c.item).ref_id,
-        'session', (c.item).session_id, 'turn', (c.item).turn_index, 'chunk', (c.item).chunk, 'score', c.score, 'parts', c.parts, 'arms', to_jsonb(c.arms),
-        'words_rank', case when (c.item).words > 0 then (c.item).words_rank end, 'vector_rank', case when (c.item).vector is not null then (c.item).vector_rank end,
-        'tokens', (c.item).token_count, 'fidelity', c.fidelity, 'in', o = any (v_block.chosen) and v_recall is not null,
-        'place', array_position(v_block.chosen, o::integer), 'reason', c.reason) order by o)
-      from unnest(v_candidates) with ordinality as c(item, score, parts, arms, tokens, header, label, body, reason, fidelity, type, o)), '[]'));
+  v_out.user_id := v_user; v_out.session_id := v_id; v_out.at := memoir.now(); v_out.messages := to_jsonb(v_messages);
+  v_out.prefix := v_at - 1; v_out.is_open := v_open; v_out.exchange_at := v_exchange_at; v_out.query_hash := v_query_hash;
+  v_out.recall := v_recall; v_out.recall_tokens := v_recall_tokens; v_out.recall_budget := v_recall_budget;
+  v_out.tokens := v_total + v_system_tokens + v_tools + 3; v_out.budget := v_budget; v_out.system_tokens := v_system_tokens;
+  v_out.tools_tokens := v_tools; v_out.tokenizer := v_tokenizer; v_out.model := v_model.model; v_out.task := v_task;
+  v_out.warnings := v_warnings; v_out.arms := v_arms || jsonb_build_object('recent', cardinality(v_shown));
+  v_out.statistics_version := coalesce((select next_item from memoir.user_counters where user_id = v_user), 0);
+  v_out.shown := v_shown || v_pending; v_out.candidates := v_candidates;
+  v_out.places := case when v_recall is not null then v_block.places else array_fill(null::integer, array[cardinality(v_candidates)]) end;
+  v_out.reasons := v_block.reasons;
+  return v_out;
 end $$;
 
--- What a compile leaves behind: the recall an exchange began with, and one buffered ledger row. Nothing on a standby or in a
--- read-only transaction.
-create or replace function memoir._leave_traces(p_result jsonb)
-returns uuid language plpgsql as $$
+create or replace function memoir._prefix_hash(p_compiled memoir.compiled)
+returns bytea language sql immutable as $$
+  select sha256(convert_to(coalesce((select jsonb_agg(m order by o)::text from jsonb_array_elements(p_compiled.messages) with ordinality t(m, o)
+                                     where o <= p_compiled.prefix), ''), 'UTF8'))
+$$;
+
+create or replace function memoir._formatted(p_compiled memoir.compiled, p_format text)
+returns jsonb language sql immutable as $$
+  select case p_format when 'anthropic' then memoir._anthropic(p_compiled.messages, p_compiled.prefix, p_compiled.is_open) else p_compiled.messages end
+$$;
+
+-- What a compile leaves behind: the recall an exchange began with, and one buffered ledger row. Nothing on a standby, in a
+-- read-only transaction, or for a user who has written nothing.
+create or replace function memoir._leave_traces(p_compiled memoir.compiled)
+returns uuid language plpgsql set plan_cache_mode = force_custom_plan as $$
 declare
   v_compile uuid := gen_random_uuid();
-  v_config jsonb := (select config from memoir.settings_merged);
+  v_sample float8;
 begin
-  if pg_is_in_recovery() or current_setting('transaction_read_only')::boolean then return v_compile; end if;
-  if not (p_result ->> '_open')::boolean or p_result #>> '{arms,recall}' = 'searched' then
-    -- Only for sessions that exist: a compile creates nothing that an erase would have to know of otherwise.
+  if pg_is_in_recovery() or current_setting('transaction_read_only')::boolean or p_compiled.statistics_version = '0' then return v_compile; end if;
+  if p_compiled.arms ->> 'recall' = 'searched' or not p_compiled.is_open then
     insert into memoir.kept_recalls (user_id, session_id, at_turn, query_hash, recall, items, recorded_at)
-    select (p_result ->> '_user')::uuid, (p_result ->> '_session')::uuid, (p_result ->> '_exchange_at')::integer,
-      decode(p_result ->> '_query_hash', 'hex'), coalesce(p_result ->> '_recall', ''),
-      coalesce((select jsonb_agg(distinct x -> 'id') from jsonb_array_elements(p_result -> '_items') x where (x ->> 'in')::boolean), '[]'),
-      (p_result ->> '_at')::timestamptz
-    where exists (select from memoir.users where user_id = (p_result ->> '_user')::uuid)
+    values (p_compiled.user_id, p_compiled.session_id, p_compiled.exchange_at, p_compiled.query_hash, coalesce(p_compiled.recall, ''),
+      (select coalesce(jsonb_agg(distinct c.ref_id), '[]') from unnest(p_compiled.candidates, p_compiled.places) as c(item_no, kind, ref_id, session_id,
+         turn_index, chunk, tokens, role, said_at, recorded_at, project, score, words, vector, around, session_score, words_rank, vector_rank,
+         type, memory_parts, is_frequent, reason, place) where c.place is not null), p_compiled.at)
     on conflict (user_id, session_id) do update set at_turn = excluded.at_turn, query_hash = excluded.query_hash,
       recall = excluded.recall, items = excluded.items, recorded_at = excluded.recorded_at;
   end if;
-  if (v_config ->> 'ledger_sample')::float8 < 1 and random() >= (v_config ->> 'ledger_sample')::float8 then return v_compile; end if;
-  insert into memoir.compile_buffer (user_id, recorded_at, ledger)
-  select (p_result ->> '_user')::uuid, (p_result ->> '_at')::timestamptz, jsonb_build_object(
-    'user_id', p_result -> '_user', 'compile_id', v_compile, 'recorded_at', p_result -> '_at', 'session_id', p_result -> '_session',
-    'budget', p_result -> 'budget', 'tokens', p_result -> 'tokens', 'memory_tokens', p_result -> 'recall_tokens',
-    'prefix_hash', '\x' || (p_result ->> 'prefix_hash'), 'statistics_version', p_result -> 'statistics_version', 'warnings', p_result -> 'warnings',
-    'item_ids', coalesce(jsonb_agg(x -> 'id' order by o), '[]'), 'item_kinds', coalesce(jsonb_agg(x -> 'kind' order by o), '[]'),
-    'item_chunks', coalesce(jsonb_agg(x -> 'chunk' order by o), '[]'), 'scores', coalesce(jsonb_agg(x -> 'score' order by o), '[]'),
-    'score_parts', coalesce(jsonb_agg(x -> 'parts' order by o), '[]'), 'item_tokens', coalesce(jsonb_agg(x -> 'tokens' order by o), '[]'),
-    'positions', coalesce(jsonb_agg(coalesce(nullif(x -> 'place', 'null'), '0') order by o), '[]'),
-    'reasons', coalesce(jsonb_agg(coalesce(nullif(x -> 'reason', 'null'), '""') order by o), '[]'),
-    'shown_memories', coalesce(jsonb_agg(jsonb_build_object('id', x -> 'id', 'score', x -> 'score') order by o) filter (where x ->> 'kind' = 'm' and (x ->> 'in')::boolean), '[]'))
-  from jsonb_array_elements(p_result -> '_items') with ordinality t(x, o)
-  where exists (select from memoir.users where user_id = (p_result ->> '_user')::uuid);
+  v_sample := (select (config ->> 'ledger_sample')::float8 from memoir.settings_merged);
+  if v_sample < 1 and random() >= v_sample then return v_compile; end if;
+  insert into memoir.compile_buffer (user_id, compile_id, recorded_at, session_id, budget, tokens, recall_tokens, prefix_hash, statistics_version,
+    warnings, items, scores, words, vectors, around, session_scores, item_tokens, places, reasons)
+  select p_compiled.user_id, v_compile, p_compiled.at, p_compiled.session_id, p_compiled.budget, p_compiled.tokens, p_compiled.recall_tokens,
+    memoir._prefix_hash(p_compiled), p_compiled.statistics_version, p_compiled.warnings,
+    coalesce(array_agg(c.item_no), '{}'), coalesce(array_agg(c.score), '{}'), coalesce(array_agg(c.words), '{}'), coalesce(array_agg(c.vector), '{}'),
+    coalesce(array_agg(c.around), '{}'), coalesce(array_agg(c.session_score), '{}'), coalesce(array_agg(c.tokens), '{}'),
+    coalesce(p_compiled.places, '{}'), coalesce(p_compiled.reasons, '{}')
+  from unnest(p_compiled.candidates) c;
   return v_compile;
 end $$;
 
@@ -349,11 +345,11 @@ create or replace function memoir.compile_context(p_user text, p_session text, p
   p_format text default 'openai', p_after_turn text default null)
 returns jsonb language plpgsql security definer set search_path from current as $$
 declare
-  v_result jsonb := memoir._compile(p_user, p_session, p_query, p_budget, p_memory_budget, p_task, p_tools, p_query_embedding,
-    p_query_parts, p_as_of, p_valid_at, p_format, p_after_turn);
+  v_compiled memoir.compiled := memoir._compile(p_user, p_session, p_query, p_budget, p_memory_budget, p_task, p_tools,
+    p_query_embedding, p_query_parts, p_as_of, p_valid_at, p_format, p_after_turn);
 begin
-  perform memoir._leave_traces(v_result);
-  return v_result -> 'messages';
+  perform memoir._leave_traces(v_compiled);
+  return memoir._formatted(v_compiled, p_format);
 end $$;
 comment on function memoir.compile_context(text, text, text, integer, integer, text, jsonb, real[], jsonb, timestamptz, timestamptz, text, text) is
   'The list to send to the model: OpenAI chat messages as an array, or {"system", "messages"} with p_format => ''anthropic''.
@@ -368,14 +364,17 @@ create or replace function memoir.context(p_user text, p_session text, p_query t
   p_format text default 'openai', p_after_turn text default null)
 returns jsonb language plpgsql security definer set search_path from current as $$
 declare
-  v_result jsonb := memoir._compile(p_user, p_session, p_query, p_budget, p_memory_budget, p_task, p_tools, p_query_embedding,
+  v memoir.compiled := memoir._compile(p_user, p_session, p_query, p_budget, p_memory_budget, p_task, p_tools, p_query_embedding,
     p_query_parts, p_as_of, p_valid_at, p_format, p_after_turn);
-  v_compile uuid := memoir._leave_traces(v_result);
 begin
-  return v_result - array['_user', '_session', '_at', '_exchange_at', '_query_hash', '_recall', '_open', '_shown', '_items']
-    || jsonb_build_object('compile_id', v_compile,
-      'items', coalesce((select jsonb_agg(x -> 'id' order by x -> 'place') from jsonb_array_elements(v_result -> '_items') x where (x ->> 'in')::boolean), '[]'),
-      'turns', (select coalesce(jsonb_agg(x -> 'turn'), '[]') from jsonb_array_elements(v_result -> '_shown') x));
+  return jsonb_build_object('messages', memoir._formatted(v, p_format), 'compile_id', memoir._leave_traces(v), 'tokens', v.tokens, 'budget', v.budget,
+    'system_tokens', v.system_tokens, 'tools_tokens', v.tools_tokens, 'recall_tokens', v.recall_tokens, 'recall_budget', v.recall_budget,
+    'prefix_messages', v.prefix, 'prefix_hash', encode(memoir._prefix_hash(v), 'hex'), 'tokenizer', v.tokenizer, 'model', v.model,
+    'format', p_format, 'task', v.task, 'warnings', to_jsonb(v.warnings), 'arms', v.arms, 'statistics_version', v.statistics_version,
+    'turns', (select coalesce(jsonb_agg(t.turn_index order by t.turn_index), '[]') from unnest(v.shown) t),
+    'items', (select coalesce(jsonb_agg(c.ref_id order by c.place), '[]') from unnest(v.candidates, v.places) as c(item_no, kind, ref_id, session_id,
+       turn_index, chunk, tokens, role, said_at, recorded_at, project, score, words, vector, around, session_score, words_rank, vector_rank,
+       type, memory_parts, is_frequent, reason, place) where c.place is not null));
 end $$;
 comment on function memoir.context(text, text, text, integer, integer, text, jsonb, real[], jsonb, timestamptz, timestamptz, text, text) is
   'As compile_context, with what is known about it: {"messages", "compile_id", "tokens", "budget", "recall_tokens",
@@ -390,28 +389,29 @@ returns table ("position" integer, kind text, id uuid, session text, turn_index 
   words_rank integer, vector_rank integer, tokens integer, fidelity text, included boolean, reason text, content text)
 language plpgsql stable security definer set search_path from current set plan_cache_mode = force_custom_plan as $$
 declare
-  v_result jsonb := memoir._compile(p_user, p_session, p_query, p_budget, p_memory_budget, p_task, p_tools, p_query_embedding,
+  v memoir.compiled := memoir._compile(p_user, p_session, p_query, p_budget, p_memory_budget, p_task, p_tools, p_query_embedding,
     p_query_parts, p_as_of, p_valid_at, p_format, p_after_turn);
-  v_user uuid := (v_result ->> '_user')::uuid;
 begin
   return query
-  select (row_number() over (order by x -> 'turn'))::integer, 'turn', (x ->> 'id')::uuid, p_session, (x ->> 'turn')::integer, 0, '{recent}'::text[], null::real, null::jsonb,
-    null::integer, null::integer, (x ->> 'tokens')::integer, case when (x ->> 'excerpt')::boolean then 'excerpt' else 'full' end, true, null::text, x ->> 'content'
-  from jsonb_array_elements(v_result -> '_shown') x;
+  select (row_number() over (order by t.turn_index))::integer, 'turn'::text, t.message_id, p_session, t.turn_index, 0, '{recent}'::text[], null::real,
+    null::jsonb, null::integer, null::integer, t.cost, case when t.excerpt then 'excerpt' else 'full' end, true, null::text, left(t.content, 200)
+  from unnest(v.shown) t order by t.turn_index;
   return query
   with items as (
-    select x, (x ->> 'no')::integer as item_no from jsonb_array_elements(v_result -> '_items') x
+    select * from unnest(v.candidates, v.places, v.reasons) with ordinality as c(item_no, kind, ref_id, session_id, turn_index, chunk, tokens, role,
+      said_at, recorded_at, project, score, words, vector, around, session_score, words_rank, vector_rank, type, memory_parts, is_frequent, reason,
+      place, why, o)
   ), texts as (
-    select * from memoir._item_texts(v_user, array(select i.item_no from items i))
+    select * from memoir._item_texts(v.user_id, array(select i.item_no from items i))
   )
-  select (x ->> 'place')::integer, case x ->> 'kind' when 't' then 'turn' when 'm' then 'memory' else 'summary' end, (x ->> 'id')::uuid, s.external_id,
-    (x ->> 'turn')::integer, (x ->> 'chunk')::integer, array(select jsonb_array_elements_text(x -> 'arms')), (x ->> 'score')::real, x -> 'parts',
-    (x ->> 'words_rank')::integer, (x ->> 'vector_rank')::integer, (x ->> 'tokens')::integer,
-    (array['full', 'detailed', 'compact', 'stub', 'evicted'])[(x ->> 'fidelity')::integer + 1],
-    (x ->> 'in')::boolean, x ->> 'reason', left(coalesce(t.name || ': ', '') || t.body, 200)
-  from items left join texts t using (item_no)
-  left join memoir.sessions s on s.user_id = v_user and s.session_id = (x ->> 'session')::uuid
-  order by (x ->> 'in')::boolean desc, (x ->> 'score')::real desc, item_no;
+  select i.place, case i.kind when 't' then 'turn' when 'm' then 'memory' else 'summary' end, i.ref_id, s.external_id, i.turn_index, i.chunk::integer,
+    array_remove(array[case when i.words > 0 then 'words' end, case when i.vector is not null then 'vector' end, case when i.is_frequent then 'frequent' end], null),
+    i.score, coalesce(i.memory_parts, '{}') || jsonb_build_object('words', i.words, 'vector', i.vector, 'around', i.around, 'session', i.session_score),
+    case when i.words > 0 then i.words_rank end, case when i.vector is not null then i.vector_rank end, i.tokens, 'full'::text, i.place is not null,
+    case when i.place is null then i.why end, left(coalesce(t.name || ': ', '') || t.body, 200)
+  from items i left join texts t on t.item_no = i.item_no
+  left join memoir.sessions s on s.user_id = v.user_id and s.session_id = i.session_id
+  order by i.place nulls last, i.o;
 end $$;
 comment on function memoir.explain_context(text, text, text, integer, integer, text, jsonb, real[], jsonb, timestamptz, timestamptz, text, text) is
   'One row per considered item of the same compile: recent turns, then candidates with their arms, score parts, rank by words and

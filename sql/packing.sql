@@ -35,193 +35,179 @@ end $$;
 
 -- All candidates, best first, with the reason why one can't be shown. p_frequent: how many much-used memories join anyway.
 create or replace function memoir._candidates(p_user_id uuid, p_config jsonb, p_query text, p_vector halfvec, p_model_id smallint,
-  p_project text, p_scope memoir.search_scope, p_session_id uuid, p_limit integer, p_frequent integer)
+  p_project text, p_scope memoir.search_scope, p_limit integer, p_frequent integer)
 returns memoir.candidate[] language plpgsql stable set plan_cache_mode = force_custom_plan as $$
 declare
   v_now timestamptz := memoir.now();
   v_floor real := (p_config ->> 'relevance_floor')::real;
   v_valid timestamptz := coalesce(p_scope.valid_at, p_scope.as_of, v_now);
-  v_ranked memoir.ranked_item[]; v_memories uuid[]; v_most integer; v_frequent uuid[] := '{}'; v_out memoir.candidate[];
+  v_ranked memoir.ranked_item[]; v_memories uuid[]; v_most integer := 0; v_frequent uuid[] := '{}'; v_out memoir.candidate[];
 begin
-  v_ranked := array(select r from memoir._rank(p_user_id, p_config, p_query, p_vector, p_model_id, p_project, p_scope, p_limit) r);
-  v_memories := array(select distinct ref_id from unnest(v_ranked) where kind = 'm');
-  if p_frequent > 0 or v_memories <> '{}' then
+  select array_agg(r), array_agg(r.ref_id) filter (where r.kind = 'm') into v_ranked, v_memories
+  from memoir._rank(p_user_id, p_config, p_query, p_vector, p_model_id, p_project, p_scope, p_limit) r;
+  if p_frequent > 0 or v_memories is not null then
     select coalesce(max(access_count), 0) into v_most from memoir.memory_stats where user_id = p_user_id and access_count > 0;
     if p_frequent > 0 and v_most > 0 then
       v_frequent := array(select s.memory_id from memoir.memory_stats s
-        where s.user_id = p_user_id and s.access_count > 0 and s.memory_id <> all (v_memories)
+        where s.user_id = p_user_id and s.access_count > 0 and s.memory_id <> all (coalesce(v_memories, '{}'))
         order by s.access_count desc, s.memory_id limit p_frequent);
-      v_ranked := v_ranked || array(
-        select (i.item_no, i.kind, i.ref_id, i.session_id, i.turn_index, i.chunk, i.span_start, i.span_length, i.token_count, i.role,
-                i.created_at, i.recorded_at, i.project, 0, 0, null, 0, 0, null, null)::memoir.ranked_item
+      v_ranked := coalesce(v_ranked, '{}') || array(
+        select (i.item_no, i.kind, i.ref_id, i.session_id, i.turn_index, i.chunk, i.token_count, i.role, i.created_at, i.recorded_at,
+                i.project, 0, 0, null, 0, 0, null, null)::memoir.ranked_item
         from memoir.search_items i
         where i.user_id = p_user_id and i.ref_id = any (v_frequent) and i.chunk = 0 and not i.dead and i.session_id is null
+          and (p_scope.kinds is null or i.kind = any (p_scope.kinds))
           and (p_scope.projects is null or i.project = any (p_scope.projects)) order by i.item_no);
     end if;
   end if;
+  if v_ranked is null then return '{}'; end if;
 
+  if v_memories is null and v_frequent = '{}' then
+    select array_agg((r.item_no, r.kind, r.ref_id, r.session_id, r.turn_index, r.chunk, r.tokens, r.role, r.said_at, r.recorded_at, r.project,
+        r.score, r.words, r.vector, r.around, r.session_score, r.words_rank, r.vector_rank, null, null, false,
+        case when r.score < v_floor then 'below the relevance floor' end)::memoir.candidate order by r.score desc, r.item_no) into v_out
+    from unnest(v_ranked) r;
+    return v_out;
+  end if;
   with memories as (
-    select m as memory, s as stats from memoir.memory_store m
+    select m.memory_id, m.type, m.sensitivity, m.valid_from, m.valid_to, memoir._was_active(m, p_scope.as_of, v_now) as active, m as memory, s as stats
+    from memoir.memory_store m
     left join memoir.memory_stats s on s.user_id = p_user_id and s.memory_id = m.memory_id
     where m.user_id = p_user_id and m.memory_id = any (v_memories || v_frequent)
-  ), joined as (
-    select r, (m.memory).memory_id, m.memory, m.stats,
-      case when r.kind = 'm' then memoir._memory_score(p_config, r.score, m.memory, m.stats, v_most, v_now) end as parts
-    from unnest(v_ranked) r left join memories m on (m.memory).memory_id = r.ref_id and r.kind = 'm'
   ), judged as (
-    select j.*, coalesce((parts ->> 'score')::real, (r).score) as score,
-      case when (r).kind <> 'm' then null
-           when memory_id is null then 'unknown'
-           when (memory).sensitivity > p_scope.clearance then 'above clearance'
-           when not memoir._was_active(memory, p_scope.as_of, v_now) then 'not active'
-           when (memory).valid_from > v_valid or (memory).valid_to <= v_valid then 'not valid at that time' end as reason
-    from joined j
+    select r.*, m.type, m.memory_id,
+      case when r.kind = 'm' then memoir._memory_score(p_config, r.score, m.memory, m.stats, v_most, v_now) end as parts,
+      case when r.kind <> 'm' then null
+           when not m.active then 'not active'
+           when m.valid_from > v_valid or m.valid_to <= v_valid then 'not valid at that time' end as reason
+    from unnest(v_ranked) r left join memories m on m.memory_id = r.ref_id and r.kind = 'm'
+    where r.kind <> 'm' or m.sensitivity <= p_scope.clearance
+  ), final as (
+    select j.*, coalesce((parts ->> 'score')::real, j.score) as total from judged j
   )
-  select coalesce(array_agg((r, score, coalesce(parts, jsonb_build_object('match', (r).score)) || jsonb_build_object('words', (r).words, 'vector', (r).vector,
-        'around', (r).around, 'session', (r).session_score),
-      array_remove(array[case when (r).words > 0 then 'words' end, case when (r).vector is not null then 'vector' end,
-        case when (r).ref_id = any (v_frequent) then 'frequent' end], null),
-      (r).token_count, null, null, null,
-      coalesce(reason, case when score < v_floor then 'below the relevance floor' end), 0,
-      case when (r).kind = 'm' then (memory).type end)::memoir.candidate
-    order by score desc, (r).item_no), '{}') into v_out
-  from judged where reason is distinct from 'unknown' and reason is distinct from 'above clearance';
-  return v_out;
+  select array_agg((f.item_no, f.kind, f.ref_id, f.session_id, f.turn_index, f.chunk, f.tokens, f.role, f.said_at, f.recorded_at, f.project,
+      f.total, f.words, f.vector, f.around, f.session_score, f.words_rank, f.vector_rank, f.type, f.parts, f.ref_id = any (v_frequent),
+      coalesce(f.reason, case when f.total < v_floor then 'below the relevance floor' end))::memoir.candidate order by f.total desc, f.item_no)
+  into v_out from final f;
+  return coalesce(v_out, '{}');
 end $$;
-
-create or replace function memoir._session_names(p_user_id uuid, p_sessions uuid[])
-returns table (session_id uuid, name text) language sql stable as $$
-  select s.session_id, s.external_id from memoir.sessions s where s.user_id = p_user_id and s.session_id = any (p_sessions)
-$$;
 
 -- How a day reads in a header: unambiguous in every country.
 create or replace function memoir._day(p_at timestamptz)
-returns text language sql immutable as $$ select to_char(p_at at time zone 'UTC', 'FMDD Mon YYYY') $$;
+returns text language sql stable as $$ select to_char(p_at at time zone 'UTC', 'FMDD Mon YYYY') $$;
 
 -- Chooses candidates within p_budget tokens and renders them. p_hidden: turns that the list shows already.
-create or replace function memoir._recall_block(p_user_id uuid, p_config jsonb, p_candidates memoir.candidate[], p_working text[],
+create or replace function memoir._recall_block(p_user_id uuid, p_candidates memoir.candidate[], p_working text[],
   p_budget integer, p_tokenizer text, p_hidden uuid[], p_clearance memoir.sensitivity)
 returns memoir.recall_block language plpgsql stable set plan_cache_mode = force_custom_plan as $$
 declare
-  v_block memoir.recall_block; v_c memoir.candidate; v_fence integer; v_estimate integer; v_budget integer := p_budget;
-  v_opened text[]; v_key text; v_cost integer; v_pass integer := 0; v_items integer[]; v_chosen integer[]; i integer;
-  v_seen text[]; v_texts jsonb; v_norm text; v_memories boolean; v_exact integer; v_ratio numeric; v_names jsonb; v_tried integer[];
+  v_block memoir.recall_block; v_count integer := coalesce(cardinality(p_candidates), 0); v_working integer := cardinality(p_working);
+  v_wanted integer[]; v_order integer[]; v_bodies text[]; v_headers text[]; v_labels text[]; v_costs integer[]; v_opening integer[]; v_groups integer[];
+  v_reasons text[]; v_fence integer; v_budget integer := p_budget; v_used integer; v_cost integer; v_exact integer; v_pass integer := 0;
+  v_opened boolean[]; v_chosen integer[] := '{}'; v_ratio numeric; v_drop integer; i integer; n integer;
 begin
-  v_block.candidates := p_candidates; v_block.chosen := '{}'; v_block.tokens := 0;
-  if p_budget <= 0 or (p_candidates = '{}' and p_working = '{}') then
-    for i in 1 .. cardinality(p_candidates) loop
-      if (p_candidates[i]).reason is null then v_block.candidates[i].reason := 'no room'; end if;
-    end loop;
-    return v_block;
-  end if;
+  v_reasons := array(select c.reason from unnest(p_candidates) c);
+  v_block.tokens := 0;
+  v_block.places := array_fill(null::integer, array[v_count]);
+  v_block.reasons := array(select coalesce(r, 'no room') from unnest(v_reasons) r);
+  if p_budget <= 0 or (v_count = 0 and v_working = 0) then return v_block; end if;
+
+  -- Texts of everything that could fit: the best candidates up to twice the budget. Near-identical ones count once.
+  with ordered as (
+    select c.*, sum(c.tokens) filter (where c.reason is null and c.tokens <= p_budget and c.ref_id <> all (p_hidden)) over (order by o) as running
+    from unnest(p_candidates) with ordinality as c(item_no, kind, ref_id, session_id, turn_index, chunk, tokens, role, said_at, recorded_at, project,
+      score, words, vector, around, session_score, words_rank, vector_rank, type, memory_parts, is_frequent, reason, o)
+  ), wanted as materialized (
+    select * from ordered
+    where reason is null and tokens <= p_budget and ref_id <> all (p_hidden) and running - tokens <= 2 * p_budget + 200
+  ), texts as (
+    select w.o::integer as o, w.kind, w.session_id, w.role, w.said_at, t.name, memoir._neutralise(t.body) as body
+    from wanted w join memoir._item_texts(p_user_id, array(select item_no from wanted), p_clearance) t on t.item_no = w.item_no
+  ), labelled as (
+    select t.o, t.body,
+      case when t.kind = 't' then memoir._day(t.said_at) || ', ' || memoir._neutralise(coalesce(s.external_id, 'session')) else 'Memories' end as header,
+      case when t.kind = 't' then memoir._neutralise(coalesce(t.name, t.role::text)) else '' end as label,
+      row_number() over (partition by t.kind, lower(t.body) order by t.o) as copy
+    from texts t left join memoir.sessions s on s.user_id = p_user_id and s.session_id = t.session_id
+  )
+  select array_agg(o order by o), array_agg(body order by o), array_agg(header order by o), array_agg(label order by o),
+    array_agg((p_candidates[o]).tokens + 3 + length(label) / 4 order by o), array_agg(4 + length(header) / 3 order by o), array_agg(g order by o)
+  into v_order, v_bodies, v_headers, v_labels, v_costs, v_opening, v_groups
+  from (select *, dense_rank() over (order by header)::integer as g from labelled where copy = 1) l;
+  v_order := coalesce(v_order, '{}');
+  n := cardinality(v_order);
   v_fence := memoir._tokens_of(memoir._fence('recall', ''), p_tokenizer) + 6;
-
-  -- Texts of everything that could fit: the candidates whose running total stays within twice the budget.
-  v_cost := 0; v_items := '{}';
-  for i in 1 .. cardinality(p_candidates) loop
-    v_c := p_candidates[i];
-    continue when v_c.reason is not null or (v_c.item).token_count > p_budget;
-    if (v_c.item).kind = 't' and (v_c.item).ref_id = any (p_hidden) then
-      v_block.candidates[i].reason := 'shown in the window'; continue;
-    end if;
-    v_cost := v_cost + (v_c.item).token_count;
-    exit when v_cost > 2 * p_budget + 200;
-    v_items := v_items || (v_c.item).item_no;
-  end loop;
-  select coalesce(jsonb_object_agg(t.item_no, jsonb_build_array(t.name, t.body)), '{}') into v_texts
-  from memoir._item_texts(p_user_id, v_items, p_clearance) t;
-  select coalesce(jsonb_object_agg(s.session_id, s.name), '{}') into v_names
-  from memoir._session_names(p_user_id, array(select distinct (c.item).session_id from unnest(p_candidates) c where (c.item).kind = 't')) s;
-
-  v_seen := '{}';
-  for i in 1 .. cardinality(p_candidates) loop
-    v_c := v_block.candidates[i];
-    continue when v_c.reason is not null;
-    if v_texts ? (v_c.item).item_no::text then
-      v_c.body := memoir._neutralise(v_texts -> (v_c.item).item_no::text ->> 1);
-      v_norm := (v_c.item).kind::text || memoir._normalise(v_c.body);
-      if v_norm = any (v_seen) then
-        v_c.reason := 'says what another item says';
-      else
-        v_seen := v_seen || v_norm;
-        if (v_c.item).kind = 't' then
-          v_c.header := memoir._day((v_c.item).created_at) || ', ' || memoir._neutralise(coalesce(v_names ->> (v_c.item).session_id::text, 'session'));
-          v_c.label := memoir._neutralise(coalesce(v_texts -> (v_c.item).item_no::text ->> 0, (v_c.item).role::text));
-        else
-          v_c.header := 'Memories'; v_c.label := '';
-        end if;
-      end if;
-    elsif (v_c.item).token_count > p_budget then
-      v_c.reason := 'longer than the block';
-    elsif (v_c.item).item_no = any (v_items) then
-      v_c.reason := 'excluded';
-    end if;
-    v_block.candidates[i] := v_c;
-  end loop;
 
   -- First with stored counts, then once more with the budget corrected by what the text really costs.
   loop
-    v_estimate := v_fence; v_opened := '{}'; v_chosen := '{}';
-    for i in 1 .. cardinality(v_block.candidates) loop
-      v_c := v_block.candidates[i];
-      continue when v_c.reason is not null or v_c.body is null;
-      v_cost := (v_c.item).token_count + 3 + length(v_c.label) / 4;
-      if not v_c.header = any (v_opened) then v_cost := v_cost + 4 + length(v_c.header) / 3; end if;
-      if v_estimate + v_cost <= v_budget then
-        v_estimate := v_estimate + v_cost;
+    v_used := v_fence; v_chosen := '{}'; v_opened := array_fill(false, array[greatest(n, 1)]);
+    for i in 1 .. n loop
+      v_cost := v_costs[i] + case when v_opened[v_groups[i]] then 0 else v_opening[i] end;
+      if v_used + v_cost <= v_budget then
+        v_used := v_used + v_cost;
         v_chosen := v_chosen || i;
-        if not v_c.header = any (v_opened) then v_opened := v_opened || v_c.header; end if;
+        v_opened[v_groups[i]] := true;
       end if;
     end loop;
-    exit when v_chosen = '{}' and p_working = '{}';
-    v_block.text := memoir._render_recall(v_block.candidates, v_chosen, p_working);
+    exit when v_chosen = '{}' and v_working = 0;
+    v_block.text := memoir._render_recall(p_candidates, v_order, v_bodies, v_headers, v_labels, v_chosen, p_working[1 : v_working]);
     v_exact := memoir._tokens_of(v_block.text, p_tokenizer);
-    exit when v_pass >= 1 or v_exact > p_budget or v_exact > p_budget * 0.97 or v_chosen = '{}';
-    v_ratio := least(1.4, p_budget::numeric / greatest(v_exact, 1) * 0.99);
-    exit when v_ratio < 1.02 or cardinality(v_chosen) = cardinality(v_items);
-    v_budget := (v_estimate * v_ratio)::integer;
+    exit when v_pass >= 2 or v_exact > p_budget * 0.97 or cardinality(v_chosen) in (0, n);
+    v_ratio := least(1.5, (p_budget * 0.995) / greatest(v_exact, 1));
+    exit when v_ratio < 1.02;
+    v_budget := (v_used * v_ratio)::integer;
     v_pass := v_pass + 1;
   end loop;
   -- The block is counted as it is; what does not fit goes, the least relevant first.
   while v_block.text is not null and v_exact > p_budget loop
-    if v_chosen <> '{}' then v_chosen := v_chosen[1 : cardinality(v_chosen) - greatest(1, least(cardinality(v_chosen) - 1, ((v_exact - p_budget) * cardinality(v_chosen) / v_exact)))];
-    else p_working := p_working[1 : cardinality(p_working) - 1]; end if;
-    if v_chosen = '{}' and p_working = '{}' then v_block.text := null; exit; end if;
-    v_block.text := memoir._render_recall(v_block.candidates, v_chosen, p_working);
+    if v_chosen <> '{}' then
+      v_drop := greatest(1, (v_exact - p_budget) * cardinality(v_chosen) / v_exact);
+      v_chosen := v_chosen[1 : cardinality(v_chosen) - v_drop];
+    else
+      v_working := v_working - 1;
+    end if;
+    if v_chosen = '{}' and v_working <= 0 then v_block.text := null; exit; end if;
+    v_block.text := memoir._render_recall(p_candidates, v_order, v_bodies, v_headers, v_labels, v_chosen, p_working[1 : v_working]);
     v_exact := memoir._tokens_of(v_block.text, p_tokenizer);
   end loop;
-  for i in 1 .. cardinality(v_block.candidates) loop
-    if (v_block.candidates[i]).reason is null and not i = any (v_chosen) then v_block.candidates[i].reason := 'no room'; end if;
-  end loop;
-  v_block.chosen := case when v_block.text is null then '{}' else v_chosen end;
-  v_block.tokens := case when v_block.text is null then 0 else v_exact end;
+
+  if v_block.text is not null then
+    v_block.tokens := v_exact;
+    for i in 1 .. cardinality(v_chosen) loop
+      v_block.places[v_order[v_chosen[i]]] := i;
+      v_block.reasons[v_order[v_chosen[i]]] := null;
+    end loop;
+  end if;
+  select array_agg(case when v_block.reasons[o] is distinct from 'no room' then v_block.reasons[o]
+      when c.kind = 't' and c.ref_id = any (p_hidden) then 'shown in the window'
+      when c.tokens > p_budget then 'longer than the block'
+      else 'no room' end order by o) into v_block.reasons
+  from unnest(p_candidates) with ordinality as c(item_no, kind, ref_id, session_id, turn_index, chunk, tokens, role, said_at, recorded_at, project,
+      score, words, vector, around, session_score, words_rank, vector_rank, type, memory_parts, is_frequent, reason, o);
   return v_block;
 end $$;
 
 -- Memories first, then turns by session in the order in which they were said, under one date header per session and day.
-create or replace function memoir._render_recall(p_candidates memoir.candidate[], p_chosen integer[], p_working text[])
-returns text language sql immutable as $$
+create or replace function memoir._render_recall(p_candidates memoir.candidate[], p_order integer[], p_bodies text[], p_headers text[],
+  p_labels text[], p_chosen integer[], p_working text[])
+returns text language sql stable as $$
   with lines as (
-    select (c.item).kind = 't' as is_turn, c.header, (c.item).created_at as said, (c.item).session_id as session_id, (c.item).turn_index as turn_index,
-      (c.item).chunk as chunk, (c.item).ref_id as ref_id, (c.item).item_no as item_no, c.label, c.body, c.type, c.item
-    from unnest(p_chosen) n, lateral (select (p_candidates[n]).*) c
+    select c.kind = 't' as is_turn, p_headers[n] as header, c.said_at, c.session_id, c.turn_index, c.chunk, c.ref_id, c.item_no, p_labels[n] as label,
+      btrim(p_bodies[n], E' \n\t') as body
+    from unnest(p_chosen) n, lateral (select (p_candidates[p_order[n]]).*) c
   ), placed as (
-    select *, min(said) over (partition by session_id, header) as opened,
-      lag(ref_id) over o as before_ref, lag(chunk) over o as before_chunk, lead(ref_id) over o as after_ref,
-      row_number() over o as place
+    select *, min(said_at) over (partition by session_id, header) as opened,
+      lag(ref_id) over o as before_ref, lag(chunk) over o as before_chunk, row_number() over o as place
     from lines window o as (partition by is_turn, session_id, header order by turn_index, chunk, item_no)
-  ), shown as (
-    select is_turn, opened, session_id, header, place, turn_index, chunk, item_no,
-      case when is_turn then
-        case when ref_id is not distinct from before_ref then case when chunk = before_chunk + 1 then '' else '… ' end
-             else label || ': ' || case when chunk > 0 then '… ' else '' end end || btrim(body, E' \n\t')
-      else '- ' || btrim(body, E' \n\t') || ' (' || memoir._day(said) || ')' end as line
-    from placed
   ), groups as (
-    select is_turn, opened, session_id, header, E'\n' || header || E':\n' || string_agg(line, E'\n' order by place) as text
-    from shown group by is_turn, opened, session_id, header
+    select is_turn, opened, session_id, header, header || E':\n' || string_agg(
+      case when not is_turn then '- ' || body || ' (' || memoir._day(said_at) || ')'
+           when ref_id is distinct from before_ref then label || ': ' || case when chunk > 0 then '… ' else '' end || body
+           when chunk = before_chunk + 1 then body
+           else '… ' || body end, E'\n' order by place) as text
+    from placed group by is_turn, opened, session_id, header
   )
-  select memoir._fence('recall', btrim(
-    coalesce((select E'Working notes:\n' || string_agg('- ' || memoir._neutralise(w), E'\n' order by o) || E'\n' from unnest(p_working) with ordinality t(w, o)), '')
-    || coalesce((select string_agg(text, E'\n' order by is_turn, opened, session_id, header) from groups), ''), E'\n'))
+  select memoir._fence('recall', concat_ws(E'\n',
+    (select E'Working notes:\n' || string_agg('- ' || memoir._neutralise(w), E'\n' order by o) from unnest(p_working) with ordinality t(w, o)),
+    (select string_agg(text, E'\n' order by is_turn, opened, session_id, header) from groups)))
 $$;

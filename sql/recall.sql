@@ -43,26 +43,29 @@ begin
   v_scope.said_after := p_after;
   v_scope.said_before := p_before;
   select * into v_vector from memoir._query_vector(v_config, p_query, p_query_embedding);
-  v_candidates := memoir._candidates(v_user, v_config, p_query, v_vector.vector, v_vector.model_id, nullif(p_project, 'global'), v_scope, null,
+  v_candidates := memoir._candidates(v_user, v_config, p_query, v_vector.vector, v_vector.model_id, nullif(p_project, 'global'), v_scope,
     greatest(p_limit * 4, 100), 0);
   return query
   with found as (
-    select c.* from unnest(v_candidates) with ordinality as c(item, score, parts, arms, tokens, header, label, body, reason, fidelity, type, o)
-    where c.reason is null and (p_session is null or (c.item).session_id = v_session)
-      and (p_project is null or (c.item).project = p_project or (c.item).project = 'global')
+    select c.* from unnest(v_candidates) with ordinality as c(item_no, kind, ref_id, session_id, turn_index, chunk, tokens, role,
+      said_at, recorded_at, project, score, words, vector, around, session_score, words_rank, vector_rank, type, memory_parts, is_frequent, reason, o)
+    where c.reason is null and (p_session is null or c.session_id = v_session)
+      and (p_project is null or c.project = p_project or c.project = 'global')
+      and (p_types is null or c.type = any (p_types))
   ), memories as (
-    select m.memory_id, m.type, m.tags, m.sensitivity from memoir.memory_store m
-    where m.user_id = v_user and m.memory_id = any (array(select (f.item).ref_id from found f where (f.item).kind = 'm'))
+    select m.memory_id, m.tags from memoir.memory_store m
+    where m.user_id = v_user and m.memory_id = any (array(select f.ref_id from found f where f.kind = 'm'))
   ), kept as (
-    select f.*, m.type as memory_type, m.tags as memory_tags from found f left join memories m on m.memory_id = (f.item).ref_id
-    where (p_types is null or m.type = any (p_types)) and (p_tags is null or m.tags && p_tags) order by f.o limit p_limit
+    select f.*, m.tags as memory_tags from found f left join memories m on m.memory_id = f.ref_id
+    where p_tags is null or m.tags && p_tags order by f.o limit p_limit
   )
   select (row_number() over (order by k.o))::integer,
-    case (k.item).kind when 't' then 'turn' when 'm' then 'memory' else 'summary' end, (k.item).ref_id, t.body, k.score, (k.item).words, (k.item).vector, k.arms,
-    s.external_id, (k.item).turn_index, (k.item).role::text, t.name, (k.item).created_at, k.memory_type, k.memory_tags, (k.item).project
+    case k.kind when 't' then 'turn' when 'm' then 'memory' else 'summary' end, k.ref_id, t.body, k.score, k.words, k.vector,
+    array_remove(array[case when k.words > 0 then 'words' end, case when k.vector is not null then 'vector' end], null),
+    s.external_id, k.turn_index, k.role::text, t.name, k.said_at, k.type, k.memory_tags, k.project
   from kept k
-  join memoir._item_texts(v_user, array(select (k2.item).item_no from kept k2), v_caller.clearance) t on t.item_no = (k.item).item_no
-  left join memoir.sessions s on s.user_id = v_user and s.session_id = (k.item).session_id
+  join memoir._item_texts(v_user, array(select k2.item_no from kept k2), v_caller.clearance) t on t.item_no = k.item_no
+  left join memoir.sessions s on s.user_id = v_user and s.session_id = k.session_id
   order by k.o;
 end $$;
 comment on function memoir.recall(text, text, text, integer, text[], text[], text, text[], timestamptz, timestamptz, real[], timestamptz, timestamptz) is

@@ -118,9 +118,8 @@ begin
       / v_scale * memoir._project_factor(p_config, p_project, s.project))::numeric, 5) as total
     from scored s
   )
-  select s.item_no, s.kind, s.ref_id, s.session_id, s.turn_index, s.chunk, s.span_start, s.span_length, s.token_count, s.role,
-    s.created_at, s.recorded_at, s.project, s.total::real, round(s.words::numeric, 4)::real, round(s.cosine::numeric, 4)::real,
-    round(coalesce(s.around, 0)::numeric, 4)::real, round(s.session_best::numeric, 4)::real,
+  select s.item_no, s.kind, s.ref_id, s.session_id, s.turn_index, s.chunk, s.token_count, s.role, s.created_at, s.recorded_at,
+    s.project, s.total::real, s.words, s.cosine, coalesce(s.around, 0)::real, s.session_best::real,
     (rank() over (order by s.words desc))::integer, (rank() over (order by s.cosine desc nulls last))::integer
   from totalled s
   order by s.total desc, s.item_no limit p_limit;
