@@ -215,6 +215,17 @@ def test_nothing_depends_on_the_connection(memoir_dsn):
             assert changed == []
 
 
+def test_tasks_may_race_for_the_first_call(memoir_dsn):
+    async def run():
+        memoir = AsyncMemoir(memoir_dsn, max_size=4)
+        try:
+            return await asyncio.gather(*(memoir.persist_turn("race", f"s{n}", [USER, MODEL]) for n in range(8)))
+        finally:
+            await memoir.close()
+
+    assert len(asyncio.run(run())) == 8
+
+
 def test_no_server_is_said_with_the_reason(tmp_path):
     with Memoir(f"host={tmp_path} dbname=x", timeout=0.5) as memoir, pytest.raises(psycopg.OperationalError, match="No such file"):
         memoir.count_tokens("x")

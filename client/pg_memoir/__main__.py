@@ -20,9 +20,8 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--version", action="version", version=__version__)
     commands = parser.add_subparsers(dest="command", required=True)
 
-    importer = commands.add_parser(
-        "import", help="import conversations", description="Imports OpenAI-style JSON or JSONL, ShareGPT or LoCoMo; a re-run adds only what is missing."
-    )
+    what = "Imports OpenAI-style JSON or JSONL, ShareGPT or LoCoMo; a re-run adds only what is missing."
+    importer = commands.add_parser("import", help="import conversations", description=what)
     importer.add_argument("files", nargs="+", metavar="FILE")
     importer.add_argument("--dsn", default=os.environ.get("PG_MEMOIR_DSN", ""), help="connection string (default: $PG_MEMOIR_DSN)")
     importer.add_argument("--user", help="whose conversations they are (default: as the file says, else the file's name)")

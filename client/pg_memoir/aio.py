@@ -46,7 +46,7 @@ def _session_method(
 
 async def _embedded(embed: AsyncEmbed, texts: list[str]) -> list[list[float]]:
     """A plain function runs in a thread, so that a model does not stop the event loop."""
-    if inspect.iscoroutinefunction(embed) or inspect.iscoroutinefunction(getattr(embed, "__call__", None)):
+    if inspect.iscoroutinefunction(embed) or inspect.iscoroutinefunction(type(embed).__call__):
         answer = embed(texts)
     else:
         answer = await asyncio.to_thread(embed, texts)
@@ -79,6 +79,7 @@ class AsyncMemoir:
         self._connect = CONNECT | connect
         # A pool belongs to a running event loop, which there may not be yet.
         self._opened = self._dsn is None
+        self._lock = asyncio.Lock()
         self._pool: AsyncConnectionPool[Any] = (
             AsyncConnectionPool(dsn, min_size=min_size, max_size=max_size, timeout=timeout, open=False, kwargs=self._connect)
             if isinstance(dsn, str)
@@ -97,8 +98,9 @@ class AsyncMemoir:
     async def open(self) -> None:
         """Opens the pool, if it is not."""
         if not self._opened:
-            self._opened = True
-            await self._pool.open()
+            async with self._lock:  # whoever comes second must find it open
+                await self._pool.open()
+                self._opened = True
 
     async def close(self) -> None:
         """Closes the pool, unless it was given."""
