@@ -53,7 +53,7 @@ build() {
   cat <<SQL
 -- pg_memoir ${version:-unversioned}: installs or upgrades, in one transaction:
 --     psql -X -1 -v ON_ERROR_STOP=1 -f pg_memoir.sql
--- Then, outside of it: call memoir.ensure_partitions();
+-- Then, each on its own: call memoir.setup(); call memoir.ensure_partitions();
 -- Built by scripts/build_sql.sh; edit the sources.
 \\set ON_ERROR_STOP on
 \\set memoir_version '${version:-unversioned}'

@@ -13,6 +13,7 @@
 DATABASE=memoir
 PORT=5499                                    # only part of the socket's name; nothing listens on the network
 SOCKET_DIR=/tmp/pgm-$KEY                     # short: a socket's path ends at 107 bytes
+EMBEDDER_SOCKET=$SOCKET_DIR/embedder/socket  # its own private folder
 DSN="host=$SOCKET_DIR port=$PORT dbname=$DATABASE user=postgres"
 
 run_sql() { PGOPTIONS='-c client_min_messages=warning' "$PGBIN/psql" -X -q -v ON_ERROR_STOP=1 "$@"; }
@@ -116,8 +117,6 @@ start_server() {
 
 # The product --------------------------------------------------------------------------------------------------------
 
-has_library() { [ -f "$PGSHARE/extension/$1.control" ]; }
-
 install_product() {
   local want build=$STATE/build
   if [ ! -f "$ROOT/sql/install.sql" ]; then warn "no sql/install.sql: nothing to install"; return; fi
@@ -129,14 +128,7 @@ install_product() {
   [ "$(run_sql -At -c "select count(*) from pg_database where datname = '$DATABASE'" "$admin")" = 1 ] ||
     run_sql -c "create database $DATABASE" "$admin"
   say "installing pg_memoir into database $DATABASE"
-  run_sql -c 'create extension if not exists pg_stat_statements' "$DSN"
-  ! has_library pg_cron || run_sql -c 'create extension if not exists pg_cron' "$DSN"
-  run_sql -1 -f "$build/pg_memoir.sql" "$DSN" >/dev/null || die "installing the SQL failed"
-  run_sql -c 'call memoir.ensure_partitions()' "$DSN" >/dev/null || die "making the partitions failed"
-  if [ -f "$build/pg_memoir_plpython.sql" ] && has_library plpython3u; then
-    run_sql -c 'create extension if not exists plpython3u' "$DSN"
-    run_sql -1 -f "$build/pg_memoir_plpython.sql" "$DSN" >/dev/null || die "installing the PL/Python functions failed"
-  fi
+  PATH="$PGBIN:$PATH" "$ROOT/scripts/install.sh" "$build" "$DSN" "$EMBEDDER_SOCKET" || die "the install failed"
   stamp installed "$want"
 }
 
@@ -178,8 +170,8 @@ case ${1:-} in
   dsn) echo "$DSN" ;;
   env)
     find_psql
-    printf 'export PG_MEMOIR_DSN=%q PG_MEMOIR_PGBIN=%q PG_MEMOIR_SERVER_USER=%q PG_MEMOIR_SQL=%q\n' \
-      "$DSN" "$PGBIN" "$SERVER_USER" "$STATE/build"
+    printf 'export PG_MEMOIR_DSN=%q PG_MEMOIR_BUILD=%q PG_MEMOIR_PGBIN=%q PG_MEMOIR_SERVER_USER=%q PATH=%q:"$PATH"\n' \
+      "$DSN" "$STATE/build" "$PGBIN" "$SERVER_USER" "$PGBIN"
     printf 'export ORT_DISABLE_TELEMETRY=1 HF_HUB_OFFLINE=1 HF_HUB_DISABLE_TELEMETRY=1 TOKENIZERS_PARALLELISM=false\n' ;;
   psql) shift; find_psql; exec "$PGBIN/psql" "$DSN" "$@" ;;
   down) down ;;

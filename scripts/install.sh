@@ -1,0 +1,25 @@
+#!/usr/bin/env bash
+# Installs or upgrades pg_memoir in a database, as its superuser, from what build_sql.sh made. Also upgrades a running one.
+#
+#   install.sh BUILD DSN [EMBEDDER_SOCKET]
+#
+# BUILD: the folder with pg_memoir.sql. EMBEDDER_SOCKET: where the shared embedder shall answer, unless that is set already.
+set -euo pipefail
+build=${1:?folder of pg_memoir.sql}; dsn=${2:?connection string}; socket=${3:-}
+
+run() { PGOPTIONS='-c client_min_messages=warning' psql -X -q -o /dev/null -v ON_ERROR_STOP=1 "$@" "$dsn"; }
+has() { [ "$(psql -X -Atqc "select 1 from pg_available_extensions where name = '$1'" "$dsn")" = 1 ]; }
+preloaded() { psql -X -Atqc 'show shared_preload_libraries' "$dsn" | grep -qw "$1"; }
+
+! has pg_stat_statements || run -c 'create extension if not exists pg_stat_statements'
+! preloaded pg_cron || run -c 'create extension if not exists pg_cron'
+run -1 -f "$build/pg_memoir.sql"
+run -c 'call memoir.setup()' -c 'call memoir.ensure_partitions()'
+if [ -f "$build/pg_memoir_plpython.sql" ] && has plpython3u; then
+  run -c 'create extension if not exists plpython3u'
+  run -1 -f "$build/pg_memoir_plpython.sql"
+  [ -z "$socket" ] || run -f - <<SQL
+select memoir.set_setting(key, to_jsonb('$socket'::text))
+from memoir.list_settings() where key = 'embedder_socket' and value = default_value;
+SQL
+fi
