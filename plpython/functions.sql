@@ -1,0 +1,103 @@
+-- PL/Python: shims over the package pg_memoir_server, which the server's Python must find (PYTHONPATH of the postmaster).
+-- Needs a superuser: the language is untrusted. Nothing here is for applications; privileges.sql revokes it from PUBLIC.
+--
+-- A failed query embedding is an answer (vec null, problem says why), so that a compile carries on without vectors. Failed
+-- batches raise 58000 (system_error), bad arguments 22023. A cancelled or timed-out statement ends waiting within 0.1 s.
+
+-- One text asked of the shared embedder, ahead of its backlog. At most p_timeout_ms.
+create or replace function memoir._py_embed_query(p_socket text, p_model text, p_text text, p_timeout_ms integer)
+returns table (vec real[], problem text) language plpython3u volatile as $$
+from pg_memoir_server import embed_client, shim
+try:
+    return [(embed_client.embed_query(p_socket, p_model, p_text, p_timeout_ms, shim.interrupts(plpy)), None)]
+except embed_client.EmbedderError as error:
+    return [(None, str(error))]
+$$;
+
+-- Texts asked of the shared embedder, behind all queries: one row each, numbered from 1.
+create or replace function memoir._py_embed_batch(p_socket text, p_model text, p_texts text[], p_timeout_ms integer)
+returns table (n integer, vec real[]) language plpython3u volatile as $$
+from pg_memoir_server import embed_client, shim
+try:
+    return enumerate(embed_client.embed_batch(p_socket, p_model, p_texts or [], p_timeout_ms, shim.interrupts(plpy)), 1)
+except embed_client.EmbedderError as error:
+    shim.fail(plpy, error)
+$$;
+
+-- One text asked of an OpenAI-compatible endpoint, once, without retries: for backends that reach no embedder. The key, if
+-- any, comes from the server's environment: PG_MEMOIR_EMBEDDING_API_KEY, or a file named by PG_MEMOIR_EMBEDDING_API_KEY_FILE.
+create or replace function memoir._py_embed_http(p_endpoint text, p_model text, p_text text, p_timeout_ms integer)
+returns table (vec real[], problem text) language plpython3u volatile as $$
+from pg_memoir_server import shim
+vectors, problem = shim.embed_http(p_endpoint, p_model, [p_text], p_timeout_ms, retries=0)
+return [(vectors[0] if vectors else None, problem)]
+$$;
+
+-- Texts asked of an OpenAI-compatible endpoint, with retries: for jobs, never inside a compile.
+create or replace function memoir._py_embed_http_batch(p_endpoint text, p_model text, p_texts text[], p_timeout_ms integer)
+returns table (n integer, vec real[]) language plpython3u volatile as $$
+from pg_memoir_server import shim
+vectors, problem = shim.embed_http(p_endpoint, p_model, p_texts or [], p_timeout_ms, retries=3)
+if problem:
+    shim.fail(plpy, problem)
+return enumerate(vectors, 1)
+$$;
+
+-- Texts embedded in this very backend, which loads the model (about 200 MB): for jobs where no embedder may run, never
+-- inside a compile. p_config: {"runtime", "source", "cache"}, all optional.
+create or replace function memoir._py_embed_local(p_model text, p_texts text[], p_config jsonb default '{}')
+returns table (n integer, vec real[]) language plpython3u volatile as $$
+from pg_memoir_server import shim
+vectors, problem = shim.embed_local(p_model, p_texts or [], p_config)
+if problem:
+    shim.fail(plpy, problem)
+return enumerate(vectors, 1)
+$$;
+
+-- Starts the shared embedder unless it answers: 'running', 'started', 'starting', 'restarted' or 'backing off'.
+-- p_config: {"socket": path, "models": ["name" or "name=folder", ...]} and optionally "runtime", "threads", "endpoint",
+-- "api_key_env", "api_key_file". Writes no table; returns within some seconds. The embedder ends when this server has stopped.
+create or replace function memoir._py_ensure_embedder(p_config jsonb)
+returns text language plpython3u volatile as $$
+from pg_memoir_server import shim
+return shim.ensure_embedder(plpy, p_config)
+$$;
+
+-- Stops the shared embedder: 'stopped', 'killed' or 'not running'.
+create or replace function memoir._py_stop_embedder(p_socket text)
+returns text language plpython3u volatile as $$
+from pg_memoir_server import supervise
+return supervise.stop(p_socket)
+$$;
+
+-- What the shared embedder says of itself (pid, version, models, counters); {"problem": text} where it doesn't answer.
+create or replace function memoir._py_embedder_stats(p_socket text, p_timeout_ms integer default 1000)
+returns jsonb language plpython3u volatile as $$
+from pg_memoir_server import shim
+return shim.embedder_stats(p_socket, p_timeout_ms)
+$$;
+
+-- Exact token counts, in order; null counts 0. p_tokenizer: o200k_base, cl100k_base or hf:/path/to/tokenizer.json.
+create or replace function memoir._py_count_tokens(p_texts text[], p_tokenizer text)
+returns integer[] language plpython3u stable as $$
+from pg_memoir_server import shim, tokens
+try:
+    return tokens.count(p_texts, p_tokenizer)
+except tokens.UnknownTokenizer as error:
+    shim.fail(plpy, error, "22023")
+$$;
+
+-- Whether _py_count_tokens() can serve this tokenizer on this server.
+create or replace function memoir._py_tokenizer_available(p_tokenizer text)
+returns boolean language plpython3u stable as $$
+from pg_memoir_server import tokens
+return tokens.available(p_tokenizer)
+$$;
+
+-- Versions of the package, its Python and its libraries, as PL/Python sees them.
+create or replace function memoir._py_server_info()
+returns jsonb language plpython3u stable as $$
+import json
+from pg_memoir_server import info
+return json.dumps(info.server_info())
+$$;

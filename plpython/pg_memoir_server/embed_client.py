@@ -1,0 +1,217 @@
+"""Client of the shared embedder, for database backends: stdlib only, one deadline over connect, send and receive.
+
+    embed_query("/run/x/embed.sock", "all-MiniLM-L6-v2", "text", 150) -> [0.01, ...]
+
+A connection is kept per process and socket. After two time-outs in a row the socket is left alone for a while, so that
+an embedder that hangs costs a backend little. Not for use by several threads at once.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import select
+import socket
+import sys
+import time
+from array import array
+from collections.abc import Callable, Sequence
+
+from . import protocol
+
+_SLICE = 0.1  # seconds between calls of on_wait
+_PAUSE_AFTER = 2  # time-outs in a row
+_PAUSE, _PAUSE_MAX = 1.0, 16.0  # seconds, doubled by each further time-out
+
+_connections: dict[str, tuple[int, socket.socket]] = {}  # path → (process that opened it, socket)
+_timeouts: dict[str, tuple[int, float]] = {}  # path → (time-outs in a row, monotonic time until which to leave it alone)
+
+
+class EmbedderError(RuntimeError):
+    """Base of what a call can raise."""
+
+
+class EmbedderUnavailable(EmbedderError):
+    """Nobody answers there, or the embedder can't serve now (loading, draining, busy)."""
+
+
+class EmbedderTimeout(EmbedderUnavailable):
+    """No complete answer within the deadline."""
+
+
+class ModelMismatch(EmbedderError):
+    """The embedder runs, but doesn't serve this model."""
+
+
+class EmbedderRefused(EmbedderError):
+    """The request itself was refused, or the peer isn't who it should be."""
+
+
+class _Stale(Exception):
+    """The peer closed a connection that was open before."""
+
+
+def embed_query(path: str, model: str, text: str, timeout_ms: int, on_wait: Callable[[], object] | None = None) -> list[float]:
+    """One text → its vector, ahead of any backlog. Raises EmbedderError's subclasses."""
+    return _embed(path, model, [text], "query", timeout_ms, on_wait)[0]
+
+
+def embed_batch(path: str, model: str, texts: Sequence[str], timeout_ms: int, on_wait: Callable[[], object] | None = None) -> list[list[float]]:
+    """n texts → n vectors, behind all queries. `on_wait` is called about every 100 ms (to notice a cancelled statement).
+
+    At most protocol.MAX_TEXTS texts and protocol.MAX_BODY bytes a call.
+    """
+    return _embed(path, model, texts, "backlog", timeout_ms, on_wait) if texts else []
+
+
+def ping(path: str, timeout_ms: int = 1000) -> dict:
+    """{pid, version, models: [{name, state, ...}]} of the embedder behind `path`."""
+    return _exchange(path, {"op": "ping"}, b"", timeout_ms, None)[0]
+
+
+def stats(path: str, timeout_ms: int = 1000) -> dict:
+    """What ping says, plus counters."""
+    return _exchange(path, {"op": "stats"}, b"", timeout_ms, None)[0]
+
+
+def _embed(path, model, texts, kind, timeout_ms, on_wait) -> list[list[float]]:
+    if len(texts) > protocol.MAX_TEXTS:
+        raise EmbedderRefused(f"{len(texts)} texts in a request, at most {protocol.MAX_TEXTS}")
+    paused = _timeouts.get(path, (0, 0.0))[1] - time.monotonic()
+    if paused > 0 and kind == "query":
+        raise EmbedderTimeout(f"{path} timed out repeatedly, left alone for {paused:.1f} s more")
+    body = json.dumps(list(texts), ensure_ascii=False).encode("utf-8", "surrogatepass")
+    header = {"op": "embed", "kind": kind, "model": model, "timeout_ms": timeout_ms}
+    try:
+        reply, data = _exchange(path, header, body, timeout_ms, on_wait)
+    except EmbedderTimeout:
+        _note_timeout(path)
+        raise
+    _timeouts.pop(path, None)
+    values = array("f")
+    rows, width = reply["rows"], reply["dimension"]
+    if rows != len(texts) or len(data) != rows * width * values.itemsize:
+        raise EmbedderRefused(f"{path} answered {rows} vectors for {len(texts)} texts")
+    values.frombytes(data)
+    if sys.byteorder == "big":
+        values.byteswap()
+    return [values[row * width : (row + 1) * width].tolist() for row in range(rows)]
+
+
+def _note_timeout(path: str) -> None:
+    count = _timeouts.get(path, (0, 0.0))[0] + 1
+    pause = min(_PAUSE_MAX, _PAUSE * 2 ** (count - _PAUSE_AFTER)) if count >= _PAUSE_AFTER else 0.0
+    _timeouts[path] = count, time.monotonic() + pause
+
+
+def _exchange(path: str, header: dict, body: bytes, timeout_ms: int, on_wait) -> tuple[dict, bytes]:
+    """Sends a request and returns (reply header, body); one reconnect if a kept connection turns out closed."""
+    deadline = time.monotonic() + timeout_ms / 1000
+    try:
+        frame = protocol.pack(header, body)
+    except protocol.ProtocolError as error:
+        raise EmbedderRefused(str(error)) from None
+    for attempt in (1, 2):
+        connection, kept = _connection(path, deadline, on_wait)
+        done = False
+        try:
+            _send(connection, frame, deadline, on_wait)
+            head, size = protocol.unpack_prelude(_receive(connection, protocol.PRELUDE.size, deadline, on_wait))
+            reply = protocol.unpack_header(_receive(connection, head, deadline, on_wait))
+            data = _receive(connection, size, deadline, on_wait)
+            done = True
+        except _Stale as error:
+            if kept and attempt == 1:
+                continue
+            raise EmbedderUnavailable(f"{path} closed the connection: {error}") from None
+        except protocol.ProtocolError as error:
+            raise EmbedderRefused(f"{path} answered: {error}") from None
+        finally:
+            if not done:  # also on a cancelled statement: the late reply must not meet the next request
+                _forget(path)
+        if "error" in reply:
+            raise _as_error(path, reply)
+        return reply, data
+    raise AssertionError("unreachable")
+
+
+def _as_error(path: str, reply: dict) -> EmbedderError:
+    kinds = {"model": ModelMismatch, "timeout": EmbedderTimeout, "loading": EmbedderUnavailable, "draining": EmbedderUnavailable, "busy": EmbedderUnavailable}
+    return kinds.get(reply["error"], EmbedderRefused)(f"{path}: {reply.get('message') or reply['error']}")
+
+
+def _connection(path: str, deadline: float, on_wait) -> tuple[socket.socket, bool]:
+    """(a connected, checked socket; whether it was open before)."""
+    opened = _connections.get(path)
+    if opened and opened[0] == os.getpid():
+        return opened[1], True
+    _forget(path)
+    connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
+    try:
+        connection.setblocking(False)
+        while error := connection.connect_ex(path):
+            if error != errno.EAGAIN:  # EAGAIN: more are waiting to connect than the embedder's backlog holds
+                raise EmbedderUnavailable(f"no embedder at {path}: {os.strerror(error)}")
+            _wait(None, 0, min(deadline, time.monotonic() + 0.005), on_wait)
+            if time.monotonic() >= deadline:
+                raise EmbedderTimeout(f"{path} accepts no connections")
+        _, uid, _ = protocol.PEER.unpack(connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, protocol.PEER.size))
+        if uid not in (os.geteuid(), 0):
+            raise EmbedderRefused(f"the process behind {path} runs as uid {uid}, not as {os.geteuid()} or root")
+    except OSError as error:  # a path too long, for one
+        connection.close()
+        raise EmbedderUnavailable(f"no embedder at {path}: {error}") from None
+    except BaseException:
+        connection.close()
+        raise
+    _connections[path] = os.getpid(), connection
+    return connection, False
+
+
+def _forget(path: str) -> None:
+    opened = _connections.pop(path, None)
+    if opened:
+        opened[1].close()
+
+
+def _wait(connection: socket.socket | None, event: int, deadline: float, on_wait) -> bool:
+    """Waits until the socket is ready (True) or the deadline has passed (False)."""
+    poller = select.poll()
+    if connection is not None:
+        poller.register(connection, event)
+    while (left := deadline - time.monotonic()) > 0:
+        if poller.poll(max(1, min(left, _SLICE) * 1000)):
+            return True
+        if on_wait is not None and left > _SLICE:
+            on_wait()
+    return False
+
+
+def _send(connection: socket.socket, frame: bytes, deadline: float, on_wait) -> None:
+    view = memoryview(frame)
+    while view:
+        try:
+            view = view[connection.send(view, socket.MSG_NOSIGNAL) :]
+        except BlockingIOError:
+            if not _wait(connection, select.POLLOUT, deadline, on_wait):
+                raise EmbedderTimeout("the embedder doesn't take the request in time") from None
+        except OSError as error:
+            raise _Stale(error.strerror) from None
+
+
+def _receive(connection: socket.socket, size: int, deadline: float, on_wait) -> bytes:
+    data = bytearray()
+    while len(data) < size:
+        if not _wait(connection, select.POLLIN, deadline, on_wait):
+            raise EmbedderTimeout("the embedder doesn't answer in time")
+        try:
+            part = connection.recv(min(size - len(data), 1 << 20))
+        except BlockingIOError:
+            continue
+        except OSError as error:
+            raise _Stale(error.strerror) from None
+        if not part:
+            raise _Stale("end of stream")
+        data += part
+    return bytes(data)

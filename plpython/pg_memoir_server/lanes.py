@@ -1,0 +1,216 @@
+"""The work of the shared embedder: each model has a lane for queries and a slower one for backlog.
+
+A lane is one thread that embeds what has queued up, together, in small batches. Runtimes that threads may share get two
+lanes (the backlog's at low priority, so that a query has the processor to itself); others get one lane that takes queries
+first, so that a query waits for one small batch at most.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import threading
+import time
+from collections import deque
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import Callable
+
+import numpy as np
+
+from . import runtimes
+
+log = logging.getLogger("pg_memoir.embedder")
+
+BATCH_BYTES = 1024  # of text in one batch: about one full-length text of MiniLM, 60 ms on one thread
+BATCH_TEXTS = 32
+_BACKLOG_NICE = 10
+
+
+@dataclass(eq=False)
+class Job:
+    """A request on its way: `groups` are the batches of it not yet begun."""
+
+    texts: list[str]
+    groups: deque
+    deadline: float
+    gone: Callable[[], bool]
+    done: asyncio.Future
+    rows: list = field(default_factory=list)
+    left: int = 0
+
+    def dead(self) -> bool:
+        return self.done.done() or self.gone()
+
+
+class Lane:
+    """One thread and its queues, in order of precedence."""
+
+    def __init__(self, model: "Model", kinds: tuple[str, ...], nice: int = 0):
+        self.queues = {kind: deque() for kind in kinds}
+        self._model, self._wake = model, asyncio.Event()
+        self._executor = ThreadPoolExecutor(1, f"lane-{kinds[0]}", initializer=_lower_priority, initargs=(nice,))
+        self._task = asyncio.create_task(self._run())
+
+    def put(self, kind: str, job: Job) -> None:
+        self.queues[kind].append(job)
+        self._wake.set()
+
+    async def _run(self) -> None:
+        while True:
+            batch = self._take()
+            if not batch:
+                self._wake.clear()
+                await self._wake.wait()
+                continue
+            try:
+                await self._embed(batch)
+            except Exception as error:
+                if len(batch) == 1:
+                    _fail(batch[0][0], error)
+                    continue
+                for part in batch:  # find out whose text it was
+                    try:
+                        await self._embed([part])
+                    except Exception as single:
+                        _fail(part[0], single)
+
+    def _take(self) -> list[tuple[Job, list[int]]]:
+        """The next batch: (job, indices of its texts), from the first queue that has any."""
+        for queue in self.queues.values():
+            batch, size, count = [], 0, 0
+            for _ in range(len(queue)):
+                job = queue.popleft()
+                if job.dead() or time.monotonic() > job.deadline:
+                    _fail(job, TimeoutError())
+                    self._model.dropped += 1
+                    continue
+                cost = sum(self._model.cost(job.texts[i]) for i in job.groups[0])
+                if batch and (size + cost > BATCH_BYTES or count + len(job.groups[0]) > BATCH_TEXTS):
+                    queue.appendleft(job)
+                    break
+                group = job.groups.popleft()
+                batch.append((job, group))
+                size, count = size + cost, count + len(group)
+                if job.groups:
+                    queue.append(job)  # behind the others: each gets its turn
+            if batch:
+                return batch
+        return []
+
+    async def _embed(self, batch: list[tuple[Job, list[int]]]) -> None:
+        texts = [job.texts[index] for job, group in batch for index in group]
+        loop = asyncio.get_running_loop()
+        begun = time.monotonic()
+        vectors = await loop.run_in_executor(self._executor, self._model.runtime.embed, texts)
+        self._model.busy += time.monotonic() - begun
+        self._model.batches += 1
+        self._model.embedded += len(texts)
+        row = 0
+        for job, group in batch:
+            for index in group:
+                job.rows[index] = vectors[row]
+                row += 1
+            job.left -= len(group)
+            if not job.left and not job.done.done():
+                job.done.set_result(np.stack(job.rows))
+
+
+def _lower_priority(nice: int) -> None:
+    if nice:
+        try:
+            os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), nice)  # on Linux: of this thread alone
+        except OSError:
+            pass
+
+
+def _fail(job: Job, error: BaseException) -> None:
+    job.groups.clear()
+    if not job.done.done():
+        job.done.set_exception(error)
+
+
+class Model:
+    """A model that the embedder serves, loaded when first needed."""
+
+    def __init__(self, name: str, source: str, options):
+        self.name, self._source, self._options = name, source, options
+        self.runtime: runtimes.Runtime | None = None
+        self.dimension: int | None = None
+        self._loading: asyncio.Task | None = None
+        self._problem: BaseException | None = None
+        self._query: Lane | None = None
+        self._backlog: Lane | None = None
+        self.queries = self.texts = self.embedded = self.batches = self.dropped = 0
+        self.busy = 0.0
+
+    def load(self) -> asyncio.Task:
+        """Starts loading, once; a failed try may be repeated by a later request."""
+        if self._loading is None or (self._loading.done() and self.runtime is None):
+            self._loading = asyncio.create_task(self._load())
+        return self._loading
+
+    async def _load(self) -> None:
+        begun = time.monotonic()
+        try:
+            runtime, dimension = await asyncio.to_thread(self._load_now)
+        except BaseException as error:
+            self._problem = error
+            raise
+        self.runtime, self.dimension = runtime, dimension
+        if runtime.concurrent:
+            self._query, self._backlog = Lane(self, ("query",)), Lane(self, ("backlog",), _BACKLOG_NICE)
+        else:
+            self._query = self._backlog = Lane(self, ("query", "backlog"))
+        log.info("loaded %s with %s in %.1f s, dimension %d", self.name, runtime.name, time.monotonic() - begun, dimension)
+
+    def _load_now(self) -> tuple[runtimes.Runtime, int]:
+        o = self._options
+        http = {"endpoint": o.endpoint, "api_key_env": o.api_key_env, "api_key_file": o.api_key_file} if o.runtime == "openai" else {}
+        runtime = runtimes.load(self._source, o.runtime, o.cache, o.threads, **http)
+        return runtime, runtime.embed(["warm up"]).shape[1]
+
+    def cost(self, text: str) -> int:
+        """Bytes of the text that count: what is beyond the model's length is not read."""
+        return min(len(text) * 4 if not text.isascii() else len(text), 4 * (self.runtime.max_length or 1024))
+
+    async def embed(self, texts: list[str], query: bool, deadline: float, gone: Callable[[], bool]) -> np.ndarray:
+        """n texts → (n, dimension); raises embedder.Refused. `gone` says that nobody waits any more."""
+        from .embedder import Refused
+
+        if self.runtime is None:
+            loading = self.load()
+            if query:
+                raise Refused("loading", f"{self.name} is being loaded" + (f" (before: {self._problem})" if self._problem else ""))
+            try:
+                async with asyncio.timeout(deadline - time.monotonic()):
+                    await asyncio.shield(loading)
+            except TimeoutError:
+                raise Refused("loading", f"{self.name} is still being loaded") from None
+            except Exception as error:
+                raise Refused("loading", f"can't load {self.name}: {error}") from None
+        groups = runtimes.batches([self.cost(text) for text in texts], BATCH_BYTES, BATCH_TEXTS)
+        job = Job(texts, deque(groups), deadline, gone, asyncio.get_running_loop().create_future(), [None] * len(texts), len(texts))
+        kind, lane = ("query", self._query) if query else ("backlog", self._backlog)
+        self.queries += query
+        self.texts += len(texts)
+        lane.put(kind, job)
+        try:
+            async with asyncio.timeout(deadline - time.monotonic()):
+                return await job.done
+        except TimeoutError:
+            raise Refused("timeout", "the embedder didn't get to it in time") from None
+        except runtimes.RuntimeUnavailable as error:
+            raise Refused("internal", str(error)) from None
+
+    def about(self) -> dict:
+        state = "ready" if self.runtime else "loading" if self._loading and not self._loading.done() else "failed" if self._problem else "idle"
+        known = {"runtime": self.runtime.name, "dimension": self.dimension, "max_length": self.runtime.max_length} if self.runtime else {}
+        return {"name": self.name, "source": self._source, "state": state, **known}
+
+    def figures(self) -> dict:
+        lanes = {lane for lane in (self._query, self._backlog) if lane}
+        waiting = {kind: len(queue) for lane in lanes for kind, queue in lane.queues.items()}
+        counts = {key: getattr(self, key) for key in ("queries", "texts", "embedded", "batches", "dropped")}
+        return {**counts, "busy_s": round(self.busy, 3), "waiting": waiting}

@@ -1,0 +1,86 @@
+"""What the PL/Python functions need beyond one call: the only module that knows `plpy`. Light to import."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+
+_http: dict[tuple, object] = {}
+_local: dict[tuple, object] = {}
+
+
+def fail(plpy, problem: object, sqlstate: str = "58000") -> None:
+    """Raises a problem as an SQL error."""
+    plpy.error(str(problem), sqlstate=sqlstate)
+
+
+def interrupts(plpy) -> Callable[[], object]:
+    """A function that raises when the statement has been cancelled: running any statement checks for it."""
+    return lambda: plpy.execute("select pg_catalog.pg_sleep(0)")
+
+
+def embed_http(endpoint: str, model: str, texts: list[str], timeout_ms: int, retries: int) -> tuple[list | None, str | None]:
+    """(vectors, None) or (None, problem)."""
+    try:
+        from .http_embed import HttpEmbedder, HttpEmbedError
+    except ImportError as error:
+        return None, str(error)
+    try:
+        key = endpoint, model, retries, os.getpid()
+        if key not in _http:
+            names = {"api_key_env": "PG_MEMOIR_EMBEDDING_API_KEY"} if os.environ.get("PG_MEMOIR_EMBEDDING_API_KEY") else {
+                "api_key_file": os.environ.get("PG_MEMOIR_EMBEDDING_API_KEY_FILE")
+            }
+            _http[key] = HttpEmbedder(endpoint, model, retries=retries, **names)
+        return _http[key].embed(texts, timeout_ms / 1000), None
+    except (HttpEmbedError, ImportError) as error:
+        return None, str(error)
+
+
+def embed_local(model: str, texts: list[str], config: str) -> tuple[list | None, str | None]:
+    """(vectors, None) or (None, problem), from a model loaded into this process and kept."""
+    given = json.loads(config or "{}")
+    key = given.get("source") or model, given.get("runtime", "auto"), given.get("cache")
+    try:
+        from pathlib import Path
+
+        from . import runtimes
+        from .bert_onnx import UnsupportedModel
+        from .private import NotPrivate
+    except ImportError as error:
+        return None, f"in-process embedding needs {error.name}"
+    try:
+        if key not in _local:
+            _local[key] = runtimes.load(key[0], key[1], Path(key[2]) if key[2] else None)
+        return _local[key].embed(texts).tolist() if texts else [], None
+    except (runtimes.RuntimeUnavailable, UnsupportedModel, NotPrivate, OSError, ValueError) as error:
+        return None, str(error)
+
+
+def ensure_embedder(plpy, config: str) -> str:
+    """supervise.ensure_running() with the keys of a JSON object; errors become SQL errors."""
+    from . import supervise
+    from .private import NotPrivate
+
+    given = json.loads(config)
+    known = {"socket", "models", "runtime", "threads", "endpoint", "api_key_env", "api_key_file"}
+    if not given.get("socket") or not given.get("models") or set(given) - known:
+        fail(plpy, f"the embedder's configuration needs socket and models and may have {', '.join(sorted(known))}", "22023")
+    directory = plpy.execute("select pg_catalog.current_setting('data_directory') as d")[0]["d"]
+    options = {key: value for key, value in given.items() if key not in ("socket", "models") and value is not None}
+    try:
+        return supervise.ensure_running(given["socket"], given["models"], while_exists=os.path.join(directory, "postmaster.pid"), **options)
+    except (NotPrivate, OSError) as error:
+        fail(plpy, error)
+        raise
+
+
+def embedder_stats(socket_path: str, timeout_ms: int) -> str:
+    """JSON of the embedder's stats, or of {"problem"}."""
+    from . import embed_client
+
+    try:
+        return json.dumps(embed_client.stats(socket_path, timeout_ms))
+    except embed_client.EmbedderError as error:
+        return json.dumps({"problem": str(error)})

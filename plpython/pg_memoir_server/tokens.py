@@ -1,0 +1,103 @@
+"""Exact token counts without a network. Light to import; tables are loaded when first used and kept per process.
+
+Tokenizers: 'o200k_base', 'cl100k_base' (tables carried by the bpe-openai package) and 'hf:/path/to/tokenizer.json' (any
+Hugging Face tokenizer file). Text that looks like a special token counts as the plain text it is.
+"""
+
+from __future__ import annotations
+
+import importlib.machinery
+import importlib.util
+import os
+import sys
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+
+ENCODINGS = ("o200k_base", "cl100k_base")
+_KEPT_FILES = 4  # Hugging Face tokenizers are some 10 MB each
+_PIECE = 200_000  # characters of a text that a Hugging Face tokenizer is given at once
+
+_counters: dict[str, Callable[[str], int]] = {}
+_files: OrderedDict[tuple[str, int, int], object] = OrderedDict()
+
+
+class UnknownTokenizer(ValueError):
+    """No such tokenizer, or what it needs isn't installed; the message says which."""
+
+
+def count(texts: Sequence[str | None], tokenizer: str) -> list[int]:
+    """Tokens of each text, 0 for None. Raises UnknownTokenizer."""
+    counter = _encoding(tokenizer) if tokenizer in ENCODINGS else _hugging_face(tokenizer)
+    return [0 if text is None else counter(text) for text in texts]
+
+
+def available(tokenizer: str) -> bool:
+    """Whether count() can serve this tokenizer here."""
+    try:
+        count(["a"], tokenizer)
+    except UnknownTokenizer:
+        return False
+    return True
+
+
+def _encoding(name: str) -> Callable[[str], int]:
+    if name not in _counters:
+        try:
+            _counters[name] = _bindings().tokenizer_for_encoding(name).count
+        except ImportError as error:
+            raise UnknownTokenizer(f"{name} needs the package bpe-openai: {error}") from None
+    return _counters[name]
+
+
+def _bindings():
+    """The compiled part of bpe-openai, loaded alone: its Python layer parses all tables into dictionaries when imported,
+    half a second and 65 MB in every backend that counts tokens."""
+    name = "bpe_openai._bindings"
+    if name not in sys.modules:
+        package = importlib.util.find_spec("bpe_openai")
+        found = package and importlib.machinery.PathFinder.find_spec(name, package.submodule_search_locations)
+        if not found:
+            raise ImportError("not installed")
+        module = importlib.util.module_from_spec(found)
+        found.loader.exec_module(module)
+        sys.modules[name] = module
+    return sys.modules[name]
+
+
+def _hugging_face(name: str) -> Callable[[str], int]:
+    path = name.removeprefix("hf:")
+    if path == name or not os.path.isabs(path):
+        raise UnknownTokenizer(f"unknown tokenizer {name!r}: one of {', '.join(ENCODINGS)} or hf:/path/to/tokenizer.json")
+    try:
+        info = os.stat(path)
+    except OSError as error:
+        raise UnknownTokenizer(f"can't read {path}: {error.strerror}") from None
+    key = path, info.st_mtime_ns, info.st_size
+    if key not in _files:
+        _files[key] = _load_file(path)
+        if len(_files) > _KEPT_FILES:
+            _files.popitem(last=False)
+    _files.move_to_end(key)
+    tokenizer = _files[key]
+
+    def counter(text: str) -> int:
+        pieces = [text[start : start + _PIECE] for start in range(0, len(text), _PIECE)]
+        return sum(len(encoded) for encoded in tokenizer.encode_batch_fast(pieces, add_special_tokens=False))
+
+    return counter
+
+
+def _load_file(path: str):
+    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")  # no threads in a database backend
+    try:
+        from tokenizers import Tokenizer
+    except ImportError:
+        raise UnknownTokenizer("hf: tokenizers need the package tokenizers") from None
+    try:
+        tokenizer = Tokenizer.from_file(path)
+    except Exception as error:  # the library raises bare Exception
+        raise UnknownTokenizer(f"{path} is not a tokenizer file: {error}") from None
+    tokenizer.no_truncation()
+    tokenizer.no_padding()
+    tokenizer.encode_special_tokens = True  # what looks special in a text is text
+    return tokenizer
