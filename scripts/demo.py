@@ -89,7 +89,7 @@ def embed_backlog(memoir: Memoir) -> None:
         said(f"no embedder here, so words alone must do: {error}", started)
         return
     # A terminal gets a bar, a log a line now and then.
-    with tqdm(unit=" texts", desc="embedding", leave=False, mininterval=0.2 if sys.stderr.isatty() else 15, miniters=1) as bar:
+    with tqdm(unit=" texts", desc="embedding", leave=False, delay=2, mininterval=0.2 if sys.stderr.isatty() else 15) as bar:
         while count := memoir.embed_backlog(embed, model=DEFAULT_MODEL, max_items=64):
             bar.update(count)
     said(f"embedded {bar.n} texts", started)
