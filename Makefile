@@ -5,7 +5,7 @@ CLUSTER := scripts/cluster.sh
 ENV = eval "$$($(CLUSTER) env)"
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test soak bench lint up dsn psql down clean
+.PHONY: help demo test soak bench lint up dsn psql reset down clean
 
 help: ## This list
 	@echo "pg_memoir: memory for AI agents that lives in PostgreSQL"; echo
@@ -35,6 +35,9 @@ dsn: ## Print the connection string (make -s dsn)
 
 psql: ## Open psql on the private server (ARGS="-c ...")
 	@$(CLUSTER) psql $(ARGS)
+
+reset: ## Drop the private database and install anew
+	@$(CLUSTER) reset
 
 down: ## Stop the private server
 	@$(CLUSTER) down

@@ -6,6 +6,7 @@
 #   cluster.sh dsn       prints the connection string and nothing else
 #   cluster.sh env       prints settings for the tests, to be evaluated by a shell
 #   cluster.sh psql ...  opens psql
+#   cluster.sh reset     drops the database and installs anew
 #   cluster.sh down      stops the server
 #   cluster.sh clean     stops it and deletes everything private: database, environment, logs
 . "$(dirname "$0")/common.sh"
@@ -134,13 +135,23 @@ install_product() {
 
 # Commands -----------------------------------------------------------------------------------------------------------
 
-up() {
+prepare_up() {
   take_lock
   PG_MEMOIR_LOCKED=1 "$ROOT/scripts/setup.sh"
   prepare_state
   set_paths "$(pick_major)"
   init_cluster
   start_server
+}
+
+up() {
+  prepare_up
+  install_product
+}
+
+reset() {
+  prepare_up
+  run_sql -c "drop database if exists $DATABASE with (force)" "host=$SOCKET_DIR port=$PORT dbname=postgres user=postgres"
   install_product
 }
 
@@ -174,7 +185,8 @@ case ${1:-} in
       "$DSN" "$STATE/build" "$PGBIN" "$SERVER_USER" "$PGBIN"
     printf 'export ORT_DISABLE_TELEMETRY=1 HF_HUB_OFFLINE=1 HF_HUB_DISABLE_TELEMETRY=1 TOKENIZERS_PARALLELISM=false\n' ;;
   psql) shift; find_psql; exec "$PGBIN/psql" "$DSN" "$@" ;;
+  reset) reset ;;
   down) down ;;
   clean) clean ;;
-  *) die "usage: cluster.sh up|dsn|env|psql|down|clean" ;;
+  *) die "usage: cluster.sh up|dsn|env|psql|reset|down|clean" ;;
 esac

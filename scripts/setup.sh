@@ -189,6 +189,7 @@ install_packages() {
 
 install_pgvector() {
   lacks pgvector || return 0
+  can_root || die "pgvector is not installed for PostgreSQL $PG, and building it needs root or sudo"
   say "building pgvector from the source package of a newer release"
   as_root bash "$ROOT/scripts/build_pgvector.sh" "$PG" "$MIN_PGVECTOR" || die "pgvector could not be built"
 }
