@@ -81,6 +81,7 @@ create unique index embedding_models_one_active on memoir.embedding_models ((tru
 create table memoir.system_prompts (
   prompt_hash bytea primary key,
   content text not null,
+  tokens jsonb not null default '{}',    -- {tokenizer: count}
   created_at timestamptz not null default now()
 );
 

@@ -25,7 +25,7 @@ declare
   v_caller memoir.caller := memoir._authorise(p_user, 'read');
   v_user uuid := v_caller.user_id;
   v_id uuid; v_session memoir.sessions; v_counters memoir.session_counters; v_config jsonb; v_model memoir.models; v_tokenizer text;
-  v_overhead integer; v_budget integer; v_tools integer := 0; v_system text; v_prompt text; v_profile text; v_summary text;
+  v_overhead integer; v_budget integer; v_tools integer := 0; v_system text; v_prompt text; v_prompt_tokens integer; v_profile text; v_summary text;
   v_system_tokens integer := 0; v_room integer; v_task memoir.task_type; v_share real; v_history integer; v_limit integer;
   v_query text := p_query; v_newest memoir.message; v_query_tokens integer := 0; v_window memoir.shown_window; v_open boolean;
   v_turn memoir.shown_turn; v_shown memoir.shown_turn[] := '{}'; v_pending memoir.shown_turn[] := '{}'; v_messages jsonb[] := '{}';
@@ -96,7 +96,7 @@ begin
 
   -- The system message: prompt, then fenced profile and summary. Frozen parts first.
   if v_session.system_prompt_hash is not null then
-    select content into v_prompt from memoir.system_prompts where prompt_hash = v_session.system_prompt_hash;
+    select content, (tokens ->> v_tokenizer)::integer into v_prompt, v_prompt_tokens from memoir.system_prompts where prompt_hash = v_session.system_prompt_hash;
   end if;
   if p_as_of is null then
     select memoir._fence('profile', memoir._neutralise(p.content)) into v_profile from memoir.users u join memoir.profiles p on p.user_id = v_user and p.version = u.profile_version
@@ -105,7 +105,9 @@ begin
   if v_session.summary_text is not null then v_summary := memoir._fence('summary', memoir._neutralise(v_session.summary_text)); end if;
   loop
     v_system := nullif(concat_ws(E'\n\n', v_prompt, v_profile, v_summary), '');
-    v_system_tokens := case when v_system is null then 0 else v_overhead + memoir._tokens_of(v_system, v_tokenizer) end;
+    v_system_tokens := case when v_system is null then 0
+      when v_profile is null and v_summary is null then v_overhead + coalesce(v_prompt_tokens, memoir._tokens_of(v_system, v_tokenizer))
+      else v_overhead + memoir._tokens_of(v_system, v_tokenizer) end;
     exit when v_system_tokens <= v_budget / 2 or (v_profile is null and v_summary is null);
     -- Half a budget of background is too much: the summary goes before the profile.
     if v_summary is not null then v_summary := null; v_warnings := v_warnings || 'the summary does not fit'::text;
@@ -185,7 +187,8 @@ begin
     v_message := jsonb_build_object('role', 'user', 'content', coalesce(v_newest.parts, to_jsonb(v_newest.text)));
     v_last := case when v_last is null then v_message else memoir._merge_messages(v_last - 'name', v_message) end;
     v_messages := v_messages || v_last;
-    v_costs := v_costs || memoir._message_tokens(v_last, v_tokenizer, v_overhead, v_model.provider);
+    v_costs := v_costs || case when v_pending = '{}' then v_query_tokens
+      else memoir._message_tokens(v_last, v_tokenizer, v_overhead, v_model.provider) end;
     v_at := cardinality(v_messages);
     -- Unanswered messages before a query are dropped, oldest first, rather than the query.
     while cardinality(v_pending) > 0 and (select sum(c) from unnest(v_costs) c) > v_room loop
@@ -227,7 +230,7 @@ begin
   v_arms := '{}';
   if v_open and v_kept.recall is not null and v_kept.query_hash = v_query_hash then
     v_recall := v_kept.recall;
-    v_recall_tokens := case when v_recall = '' then 0 else memoir._tokens_of(v_recall, v_tokenizer) end;
+    v_recall_tokens := case when v_recall = '' then 0 else memoir._tokens_of(v_recall || E'\n\n', v_tokenizer) end;
     if v_recall_tokens > v_room - v_total - 4 then
       v_recall := null; v_recall_tokens := 0;
       v_warnings := v_warnings || 'the recall of this exchange no longer fits'::text;
@@ -263,21 +266,17 @@ begin
     v_warnings := v_warnings || 'the recall of this exchange was not kept and is made anew'::text;
   end if;
   if coalesce(v_recall, '') <> '' then
-    v_last := v_messages[v_at];
-    loop
-      v_messages[v_at] := jsonb_set(v_last, '{content}', memoir._join_content(to_jsonb(v_recall), v_last -> 'content'));
-      v_n := memoir._message_tokens(v_messages[v_at], v_tokenizer, v_overhead, v_model.provider);
-      exit when v_total - v_costs[v_at] + v_n <= v_room;
-      -- The join cost more than its parts: the last line goes. Rare, and a kept block is left out whole.
-      v_recall := null;
+    -- The block ends with an empty line, where tokens end too, so counts add up; text that begins with white space is counted anew.
+    v_last := jsonb_set(v_messages[v_at], '{content}', memoir._join_content(to_jsonb(v_recall), v_messages[v_at] -> 'content'));
+    v_n := v_costs[v_at] + v_recall_tokens;
+    if v_query ~ '^\s' then v_n := greatest(v_n, memoir._message_tokens(v_last, v_tokenizer, v_overhead, v_model.provider)); end if;
+    if v_total - v_costs[v_at] + v_n <= v_room then
       v_messages[v_at] := v_last;
-      v_n := v_costs[v_at];
-      v_recall_tokens := 0;
+      v_total := v_total - v_costs[v_at] + v_n;
+    else
+      v_recall := null; v_recall_tokens := 0;
       v_warnings := v_warnings || 'the recall does not fit'::text;
-      exit;
-    end loop;
-    v_total := v_total - v_costs[v_at] + v_n;
-    v_costs[v_at] := v_n;
+    end if;
   end if;
 
   if v_system is not null then

@@ -151,10 +151,10 @@ begin
     end loop;
     exit when v_chosen = '{}' and v_working = 0;
     v_block.text := memoir._render_recall(p_candidates, v_order, v_bodies, v_headers, v_labels, v_chosen, p_working[1 : v_working]);
-    v_exact := memoir._tokens_of(v_block.text, p_tokenizer);
+    v_exact := memoir._tokens_of(v_block.text || E'\n\n', p_tokenizer);
     exit when v_pass >= 2 or v_exact > p_budget * 0.97 or cardinality(v_chosen) in (0, n);
     v_ratio := least(1.5, (p_budget * 0.995) / greatest(v_exact, 1));
-    exit when v_ratio < 1.02;
+    exit when v_ratio < 1.03;
     v_budget := (v_used * v_ratio)::integer;
     v_pass := v_pass + 1;
   end loop;
@@ -168,7 +168,7 @@ begin
     end if;
     if v_chosen = '{}' and v_working <= 0 then v_block.text := null; exit; end if;
     v_block.text := memoir._render_recall(p_candidates, v_order, v_bodies, v_headers, v_labels, v_chosen, p_working[1 : v_working]);
-    v_exact := memoir._tokens_of(v_block.text, p_tokenizer);
+    v_exact := memoir._tokens_of(v_block.text || E'\n\n', p_tokenizer);
   end loop;
 
   if v_block.text is not null then

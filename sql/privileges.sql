@@ -1,3 +1,18 @@
+-- What an earlier release had and this one has not goes: routines that this transaction did not (re)create.
+do $$
+declare
+  v_stale record;
+begin
+  for v_stale in
+    select p.oid::regprocedure as signature from pg_proc p
+    where p.pronamespace = 'memoir'::regnamespace and p.proname not like '\_py\_%'
+      and p.xmin::text::bigint <> pg_current_xact_id()::text::bigint % 4294967296
+      and not exists (select from pg_depend d where d.classid = 'pg_proc'::regclass and d.objid = p.oid and d.deptype = 'e')
+  loop
+    execute format('drop routine %s', v_stale.signature);
+  end loop;
+end $$;
+
 -- Grants as data, PUBLIC revoked last. No role holds rights on tables: functions are the API.
 
 do $$

@@ -22,13 +22,17 @@ begin
   end if;
 end $$;
 
-create or replace function memoir._store_prompt(p_prompt text)
+-- Prompts are stored once per text, with what they cost in each tokenizer that a session used them with.
+create or replace function memoir._store_prompt(p_prompt text, p_tokenizer text)
 returns bytea language plpgsql as $$
 declare
   v_hash bytea := sha256(convert_to(p_prompt, 'UTF8'));
+  v_tokenizer text := memoir._tokenizer_used(p_tokenizer);
 begin
-  if not exists (select from memoir.system_prompts where prompt_hash = v_hash) then
-    insert into memoir.system_prompts (prompt_hash, content) values (v_hash, p_prompt) on conflict do nothing;
+  if not exists (select from memoir.system_prompts where prompt_hash = v_hash and tokens ? v_tokenizer) then
+    insert into memoir.system_prompts as s (prompt_hash, content, tokens)
+    values (v_hash, p_prompt, jsonb_build_object(v_tokenizer, memoir._tokens_of(p_prompt, v_tokenizer)))
+    on conflict (prompt_hash) do update set tokens = s.tokens || excluded.tokens;
   end if;
   return v_hash;
 end $$;
@@ -75,7 +79,7 @@ begin
     values (p_caller.user_id, v_id, p_session,
       memoir._check_project(p_caller, coalesce(p_project, case when 'global' = any (p_caller.projects) then 'global' else p_caller.projects[1] end, 'global')),
       p_task::memoir.task_type, v_model.model, v_model.context_window, v_model.max_output, v_model.tokenizer,
-      case when p_system_prompt <> '' then memoir._store_prompt(p_system_prompt) end, v_now,
+      case when p_system_prompt <> '' then memoir._store_prompt(p_system_prompt, v_model.tokenizer) end, v_now,
       v_now + make_interval(hours => (v_config ->> 'session_ttl_hours')::integer), v_parent,
       memoir._merge_overrides('{}', p_settings), coalesce(p_metadata, '{}'))
     on conflict do nothing;
@@ -87,7 +91,7 @@ begin
       model = v_model.model, context_window = v_model.context_window, max_response_tokens = v_model.max_output,
       tokenizer = v_model.tokenizer, project = coalesce(p_project, project), task_type = coalesce(p_task::memoir.task_type, task_type),
       system_prompt_hash = case when p_system_prompt is null then system_prompt_hash
-                                when p_system_prompt = '' then null else memoir._store_prompt(p_system_prompt) end,
+                                when p_system_prompt = '' then null else memoir._store_prompt(p_system_prompt, v_model.tokenizer) end,
       parent_session_id = coalesce(v_parent, parent_session_id),
       settings = memoir._merge_overrides(settings, p_settings), metadata = metadata || coalesce(p_metadata, '{}')
     where user_id = p_caller.user_id and session_id = v_id;
