@@ -1,9 +1,9 @@
 -- What a text costs. Exact counts come from PL/Python where it is installed; without it, and for models whose tokenizer
 -- isn't public, an estimate calibrated to stay at or above o200k_base and cl100k_base. How: docs/tokens.md.
 
--- Weights in hundredths of a token, calibrated with bench/tokens.py. Every term is a count of characters or of maximal runs
--- of a class (for which count(a || b) <= count(a) + count(b)), save the discount, a count of disjoint three-letter matches
--- (for which >= holds). So the sum over parts is never below the estimate of the whole, whatever the weights.
+-- Weights in hundredths of a token, calibrated with bench/tokens.py. Every term is a count of characters or of (cut) runs of
+-- a class, for which count(a || b) <= count(a) + count(b), save the discounts, counts of letter groups that can't overlap
+-- themselves, for which >= holds. So the sum over parts is never below the estimate of the whole, whatever the weights.
 create or replace function memoir.estimate_tokens(p_text text)
 returns integer language plpgsql immutable parallel safe as $$
 declare
@@ -12,31 +12,51 @@ declare
   v_cost bigint;
 begin
   if coalesce(p_text, '') = '' then return 0; end if;
+  v_length := length(v_text);
   v_cost := 200
     + 170 * regexp_count(v_text, '[0-9]{1,3}')::bigint
-    + 65 * regexp_count(v_text, '[!-/:-@\[-`{-~\u0001-\u0008\u000e-\u001f\u007f]')::bigint
-    + 120 * regexp_count(v_text, '[\t-\r]+')::bigint
-    + 8 * (length(v_text) - length(replace(v_text, ' ', '')))::bigint;
+    + 60 * (v_length - length(regexp_replace(v_text, '[!-/:-@\[-`{-~\u0001-\u0008\u000e-\u001f\u007f]+', '', 'g')))::bigint
+    + 120 * regexp_count(v_text, '[\t-\r]{1,16}')::bigint
+    + 8 * (v_length - length(replace(v_text, ' ', '')))::bigint;
 
-  -- Latin words: dear by the letter, because most languages split them often; letter groups that English is full of earn a
-  -- discount, down to a floor that no English text falls below.
+  -- Latin words: dear by the letter, because most languages split them often, but letter groups that English is full of earn
+  -- a discount, down to floors that English prose stays above.
   v_words := regexp_replace(v_text, '[^A-Za-z]+', ' ', 'g');
   v_letters := length(replace(v_words, ' ', ''));
   v_gaps := length(v_words) - v_letters;
+  v_length := length(v_words);
   v_cost := v_cost + greatest(
     80 * v_gaps::bigint + 5 * v_letters::bigint,
-    38 * v_gaps::bigint + 27 * v_letters::bigint + 80 * regexp_count(v_words, '[JKQXYZjkqxyz]')::bigint
-      - 130 * regexp_count(v_words, '(?:act|age|and|are|ary|ate|ble|can|com|con|cri|ear|eas|eat|ech|eco|ect|eed|eep|ely|ent|ers|ess|ext|for|ful|ght|hat|her|how|ike|ing|ion|ity|ive|lly|ame|ncy|nce|now|ood|ork|ory|oug|oul|oun|our|ous|ple|put|res|rom|som|ted|the|tic|tio|uch|unc|ure|use|ver|wit|you|een)')::bigint);
+    25 * v_gaps::bigint + 16 * v_letters::bigint,
+    34 * v_gaps::bigint + 28 * v_letters::bigint
+      + 92 * (v_length - length(regexp_replace(v_words, '[JKQXYZjkqxyz]+', '', 'g')))::bigint
+      - 55 * (v_length - length(replace(v_words, 'th', '')))::bigint  -- 110 for each of two letters
+      - 42 * (v_length - length(replace(v_words, 'on', '')))::bigint
+      - 160 * (v_length - length(replace(v_words, 'ly', '')))::bigint
+      - 30 * (v_length - length(replace(v_words, 're', '')))::bigint
+      - 30 * (v_length - length(replace(v_words, 'in', '')))::bigint
+      - 25 * (v_length - length(replace(v_words, 'er', '')))::bigint
+      - 27 * (v_length - length(replace(v_words, 'co', '')))::bigint
+      - 32 * (v_length - length(replace(v_words, 'ed', '')))::bigint
+      - 43 * (v_length - length(replace(v_words, 'and', '')))::bigint
+      - 66 * (v_length - length(replace(v_words, 'you', '')))::bigint
+      - 51 * (v_length - length(replace(v_words, 'ate', '')))::bigint
+      - 115 * (v_length - length(replace(v_words, 'ity', '')))::bigint
+      - 40 * (v_length - length(replace(v_words, 'ion', '')))::bigint
+      - 51 * (v_length - length(replace(v_words, 'for', '')))::bigint
+      - 43 * (v_length - length(replace(v_words, 'ent', '')))::bigint
+      - 106 * (v_length - length(replace(v_words, 'ple', '')))::bigint
+      - 50 * (v_length - length(replace(v_words, 'our', '')))::bigint);
 
   -- Other scripts: per run and per character, in classes of about equal cost; the rest counts one token a byte.
   if octet_length(v_text) > length(v_text) then
     v_other := regexp_replace(v_text, '[\u0001-\u007f]+', ' ', 'g');
     v_length := length(v_other);
     v_other := replace(v_other, ' ', '');
-    v_cost := v_cost + 110 * (v_length - length(v_other))::bigint;
+    v_cost := v_cost + 120 * (v_length - length(v_other))::bigint;
     v_length := length(v_other);
     v_other := regexp_replace(v_other, '[\u0410-\u044f]+', '', 'g');  -- Russian
-    v_cost := v_cost + 58 * (v_length - length(v_other))::bigint;
+    v_cost := v_cost + 57 * (v_length - length(v_other))::bigint;
     v_length := length(v_other);
     -- accented Latin, combining marks, Greek, Arabic, Devanagari, Thai, punctuation, kana, Hangul, full width
     v_other := regexp_replace(v_other, '[\u00a0-\u024f\u0300-\u036f\u0370-\u03ff\u0621-\u064a\u0900-\u097f\u0e00-\u0e7f\u1e00-\u1eff\u2000-\u206f\u3000-\u30ff\uac00-\ud7af\uff00-\uffef]+', '', 'g');

@@ -25,6 +25,7 @@ from pathlib import Path
 from . import protocol
 from .detach import detach, take_lock
 from .private import NotPrivate, private_dir
+from .protocol import Refused
 
 log = logging.getLogger("pg_memoir.embedder")
 
@@ -32,14 +33,6 @@ MAX_CONNECTIONS = 1000
 MAX_INFLIGHT = 128 << 20  # bytes of request bodies held at once
 FRAME_SECONDS = 30.0  # for the rest of a frame once it began, and for taking a reply
 DRAIN_SECONDS = 10.0
-
-
-class Refused(Exception):
-    """An answer of {"error": kind, "message": ...}."""
-
-    def __init__(self, kind: str, message: str):
-        super().__init__(message)
-        self.kind = kind
 
 
 class Server:

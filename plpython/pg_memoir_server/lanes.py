@@ -20,6 +20,7 @@ from typing import Callable
 import numpy as np
 
 from . import runtimes
+from .protocol import Refused
 
 log = logging.getLogger("pg_memoir.embedder")
 
@@ -176,9 +177,7 @@ class Model:
         return min(len(text) * 4 if not text.isascii() else len(text), 4 * (self.runtime.max_length or 1024))
 
     async def embed(self, texts: list[str], query: bool, deadline: float, gone: Callable[[], bool]) -> np.ndarray:
-        """n texts → (n, dimension); raises embedder.Refused. `gone` says that nobody waits any more."""
-        from .embedder import Refused
-
+        """n texts → (n, dimension); raises Refused. `gone` says that nobody waits any more."""
         if self.runtime is None:
             loading = self.load()
             if query:

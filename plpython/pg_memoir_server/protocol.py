@@ -24,6 +24,14 @@ class ProtocolError(ValueError):
     """A frame that isn't one of ours."""
 
 
+class Refused(Exception):
+    """Raised in the embedder: answered as {"error": kind, "message": ...}."""
+
+    def __init__(self, kind: str, message: str):
+        super().__init__(message)
+        self.kind = kind
+
+
 def pack(header: dict, body: bytes = b"") -> bytes:
     """One frame; raises ProtocolError where it would be over the limits."""
     head = json.dumps(header, separators=(",", ":")).encode()

@@ -35,7 +35,7 @@ def ensure_running(
 ) -> str:
     """Starts the embedder unless it answers. `models`: NAME or NAME=SOURCE, the first is loaded at once.
 
-    Returns 'running', 'started', 'starting' (it lives but doesn't answer yet), 'restarted' (it served other models, or
+    Returns 'running', 'started', 'starting' (it was started, or lives, but doesn't answer yet), 'restarted' (it served other models, or
     hung) or 'backing off'. Raises private.NotPrivate when the socket's folder isn't ours, OSError when nothing can be
     started at all.
     """
@@ -66,7 +66,7 @@ def ensure_running(
     attempts = int(state.get("attempts", 0))
     wait = min(_LONGEST_WAIT, _FIRST_WAIT * 2 ** (attempts - 1)) if attempts else 0.0
     if state.get("command", wanted) == wanted and 0 <= now - state.get("last", 0) < wait:
-        return "backing off"
+        return "backing off" if attempts > 1 else "starting"
     _write(state_path, {"attempts": attempts + 1, "last": now, "command": wanted})
     _start(command)
     return verb
