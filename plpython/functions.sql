@@ -1,5 +1,5 @@
 -- PL/Python: shims over the package pg_memoir_server, which the server's Python must find (PYTHONPATH of the postmaster).
--- Needs a superuser: the language is untrusted. Nothing here is for applications; privileges.sql revokes it from PUBLIC.
+-- Needs a superuser: the language is untrusted. Nothing here is for applications: only memoir_owner may call it.
 --
 -- A failed query embedding is an answer (vec null, problem says why), so that a compile carries on without vectors. Failed
 -- batches raise 58000 (system_error), bad arguments 22023. A cancelled or timed-out statement ends waiting within 0.1 s.
@@ -101,3 +101,38 @@ import json
 from pg_memoir_server import info
 return json.dumps(info.server_info())
 $$;
+
+-- The embedding backlog, in short steps: claim, commit, call the model, store, commit. No transaction is open while the model
+-- runs. Ends after p_seconds or when nothing is left; safe beside copies of itself.
+create or replace procedure memoir.embed_backlog(p_seconds integer default 50, p_batch integer default 32)
+language plpython3u as $$
+from pg_memoir_server import backlog
+backlog.run(plpy, p_seconds, p_batch)
+$$;
+comment on procedure memoir.embed_backlog(integer, integer) is
+  'Embeds what lacks a vector, for up to p_seconds in batches of p_batch texts, with the model''s provider. Call outside a
+transaction. Service, jobs and admin logins only.';
+
+-- As in sql/privileges.sql: nothing for PUBLIC; the definer functions reach the shims as the owner.
+do $$
+declare
+  v_shim record;
+begin
+  for v_shim in select p.oid::regprocedure as signature from pg_proc p
+    where p.pronamespace = 'memoir'::regnamespace and (p.proname like '\_py\_%' or p.proname = 'embed_backlog')
+  loop
+    execute format('revoke all on routine %s from public', v_shim.signature);
+    execute format('grant execute on routine %s to memoir_owner', v_shim.signature);
+  end loop;
+  grant execute on procedure memoir.embed_backlog(integer, integer) to memoir_jobs, memoir_app, memoir_admin;
+end $$;
+
+do $$
+declare
+  v_shim regprocedure;
+begin
+  for v_shim in select oid from pg_catalog.pg_proc where pronamespace = 'memoir'::regnamespace and proname like '\_py\_%' loop
+    execute pg_catalog.format('revoke all on function %s from public', v_shim);
+    execute pg_catalog.format('grant execute on function %s to memoir_owner', v_shim);
+  end loop;
+end $$;

@@ -21,5 +21,9 @@ if [ -f "$build/pg_memoir_plpython.sql" ] && has plpython3u; then
   [ -z "$socket" ] || run -f - <<SQL
 select memoir.set_setting(key, to_jsonb('$socket'::text))
 from memoir.list_settings() where key = 'embedder_socket' and value = default_value;
+select memoir.ensure_embedder();               -- not only when pg_cron's next minute comes
 SQL
+fi
+if preloaded pg_cron && [ "$(psql -X -Atqc 'show cron.database_name' "$dsn")" = "$(psql -X -Atqc 'select current_database()' "$dsn")" ]; then
+  run -c 'call memoir.enable_jobs()'
 fi

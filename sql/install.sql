@@ -25,5 +25,6 @@
 \ir compile.sql         -- compile_context, context, explain_context
 \ir capture.sql         -- upstream calls, byte for byte
 \ir maintenance.sql     -- merging search structures, flushing statistics
+\ir jobs.sql            -- what pg_cron runs, and the shared embedder it keeps alive
 \ir setup.sql           -- what a dump does not carry: search_path, roles
 \ir privileges.sql      -- grants as data; PUBLIC revoked last

@@ -12,8 +12,9 @@ returns void language sql as $$
     ('gpt-4.1',         'openai',    1047576, 32768, 'o200k_base',  4, 200000, 800000, true),
     ('gpt-4',           'openai',    8192,    4096,  'cl100k_base', 4, 3000000, 6000000, true),
     ('gpt-3.5-turbo',   'openai',    16385,   4096,  'cl100k_base', 4, 50000, 150000, true),
-    ('claude-sonnet-4', 'anthropic', 200000,  8192,  'estimate',    8, 300000, 1500000, true),
-    ('claude-haiku-4',  'anthropic', 200000,  8192,  'estimate',    8, 100000, 500000, true)
+    ('claude-sonnet',   'anthropic', 200000,  8192,  'estimate',    8, 300000, 1500000, true),
+    ('claude-haiku',    'anthropic', 200000,  8192,  'estimate',    8, 100000, 500000, true),
+    ('claude-opus',     'anthropic', 200000,  8192,  'estimate',    8, 1500000, 7500000, true)
   on conflict (model) do nothing
 $$;
 
@@ -63,6 +64,15 @@ begin
   v_model.model := p_model;
   return v_model;
 end $$;
+
+create or replace function memoir.count_tokens(p_text text, p_model text default null)
+returns integer language plpgsql stable security definer set search_path from current as $$
+begin
+  return (memoir._count_tokens(array[p_text],
+    (memoir._model(coalesce(p_model, (select config ->> 'default_model' from memoir.settings_merged)))).tokenizer))[1];
+end $$;
+comment on function memoir.count_tokens(text, text) is
+  'Tokens of a text for a chat model (default: the default model), exact or by the documented estimate. Raises PM031.';
 
 create or replace function memoir.register_embedding_model(p_name text, p_provider text, p_dimension integer,
   p_query_prefix text default '', p_document_prefix text default '', p_endpoint text default null)

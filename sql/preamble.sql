@@ -36,9 +36,12 @@ begin
   foreach v_role in array array['memoir_owner', 'memoir_reader', 'memoir_app', 'memoir_tenant', 'memoir_admin', 'memoir_jobs'] loop
     if not exists (select from pg_roles where rolname = v_role) then
       begin
-        execute format('create role %I nologin', v_role);
+        -- pg_cron starts its jobs as memoir_jobs, which no password lets in from outside.
+        execute format('create role %I %s', v_role, case when v_role = 'memoir_jobs' then 'login' else 'nologin' end);
       exception when duplicate_object or unique_violation then null;
       end;
+    elsif v_role = 'memoir_jobs' and not (select rolcanlogin from pg_roles where rolname = v_role) then
+      execute 'alter role memoir_jobs login';
     end if;
   end loop;
   -- Creating objects as the owner needs membership; a superuser has it already.

@@ -7,7 +7,7 @@ declare
 begin
   foreach v_role in array array['memoir_owner', 'memoir_reader', 'memoir_app', 'memoir_tenant', 'memoir_admin', 'memoir_jobs'] loop
     if not exists (select from pg_catalog.pg_roles where rolname = v_role) then
-      execute pg_catalog.format('create role %I nologin', v_role);
+      execute pg_catalog.format('create role %I %s', v_role, case when v_role = 'memoir_jobs' then 'login' else 'nologin' end);
     end if;
   end loop;
   select s into v_path from (

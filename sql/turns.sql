@@ -252,7 +252,9 @@ begin
       v_item.speaker := v_message.name;
       v_item.is_question := v_question;
       v_item.embeddable := v_chunk < (p_config ->> 'embed_chunks_max')::integer;
-      v_item.token_count := case when v_span.span_length = length(v_message.text) then p_costs[i] else memoir.estimate_tokens(v_text) end;
+      -- What recall shows is the text alone, without tool calls or images.
+      v_item.token_count := case when v_span.span_length = length(v_message.text) and v_message.tool_calls is null and v_message.parts is null
+        then p_costs[i] else memoir.estimate_tokens(v_text) end;
       v_item.project := p_session.project;
       v_items := v_items || v_item;
       v_texts := v_texts || (coalesce(v_message.name || ': ', '') || v_text);

@@ -67,7 +67,7 @@ def ensure_embedder(plpy, config: str) -> str:
     known = {"socket", "models", "runtime", "threads", "endpoint", "api_key_env", "api_key_file"}
     if not given.get("socket") or not given.get("models") or set(given) - known:
         fail(plpy, f"the embedder's configuration needs socket and models and may have {', '.join(sorted(known))}", "22023")
-    directory = plpy.execute("select pg_catalog.current_setting('data_directory') as d")[0]["d"]
+    directory = os.getcwd()  # a backend works in its data directory; the setting is for privileged eyes
     options = {key: value for key, value in given.items() if key not in ("socket", "models") and value is not None}
     try:
         return supervise.ensure_running(given["socket"], given["models"], while_exists=os.path.join(directory, "postmaster.pid"), **options)

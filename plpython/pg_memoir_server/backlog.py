@@ -1,0 +1,69 @@
+"""The embedding backlog inside the database: a loop of short transactions around calls of the model.
+
+Runs in a procedure, so that it can commit: claim → commit → call → store → commit. After a commit no snapshot is held,
+hence a slow model holds back neither vacuum nor any lock.
+"""
+
+from __future__ import annotations
+
+import time
+
+from . import embed_client, shim
+
+CALL_TIMEOUT_MS = 60_000
+
+
+class ModelFailure(RuntimeError):
+    """The model did not answer; what was claimed goes back to the queue."""
+
+
+def run(plpy, seconds: int, batch: int) -> None:
+    """Embeds up to `batch` texts a step until the backlog is empty or `seconds` are over."""
+    deadline = time.monotonic() + seconds
+    claim = plpy.prepare("select user_id, item_no, model, text from memoir.claim_embeddings($1)", ["integer"])
+    while time.monotonic() < deadline:
+        rows = list(plpy.execute(claim, [batch]))
+        plpy.commit()
+        if not rows:
+            return
+        for model in sorted({row["model"] for row in rows}):
+            mine = [row for row in rows if row["model"] == model]
+            try:
+                vectors = _embed(plpy, model, [row["text"] for row in mine])
+            except ModelFailure as error:
+                _give_back(plpy, mine, model, str(error))
+                return
+            _store(plpy, mine, vectors, model)
+
+
+def _embed(plpy, model: str, texts: list[str]) -> list[list[float]]:
+    where = plpy.execute(plpy.prepare("select * from memoir._embedding_endpoint($1)", ["text"]), [model])[0]
+    plpy.commit()
+    if where["provider"] == "embedder":
+        if not where["address"]:
+            raise ModelFailure("no embedder is configured (setting embedder_socket)")
+        try:
+            return embed_client.embed_batch(where["address"], model, texts, CALL_TIMEOUT_MS, shim.interrupts(plpy))
+        except embed_client.EmbedderError as error:
+            raise ModelFailure(str(error)) from None
+    if where["provider"] == "openai":
+        vectors, problem = shim.embed_http(where["address"], model, texts, CALL_TIMEOUT_MS, retries=3)
+    else:
+        vectors, problem = shim.embed_local(model, texts, "{}")
+    if problem:
+        raise ModelFailure(problem)
+    return vectors
+
+
+def _store(plpy, rows: list, vectors: list[list[float]], model: str) -> None:
+    plan = plpy.prepare("select memoir.store_embeddings($1, $2, $3, $4)", ["uuid[]", "integer[]", "real[]", "text"])
+    flat = [number for vector in vectors for number in vector]
+    plpy.execute(plan, [[row["user_id"] for row in rows], [row["item_no"] for row in rows], flat, model])
+    plpy.commit()
+
+
+def _give_back(plpy, rows: list, model: str, problem: str) -> None:
+    plan = plpy.prepare("select memoir.fail_embeddings($1, $2, $3)", ["uuid[]", "text", "text"])
+    plpy.execute(plan, [sorted({row["user_id"] for row in rows}), model, problem])
+    plpy.commit()
+    plpy.warning(f"embedding backlog: {problem}")
