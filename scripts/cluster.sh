@@ -152,6 +152,7 @@ up() {
 reset() {
   prepare_up
   run_sql -c "drop database if exists $DATABASE with (force)" "host=$SOCKET_DIR port=$PORT dbname=postgres user=postgres"
+  stop_server; start_server       # pg_cron's launcher ends with its database and comes back only with the server
   install_product
 }
 

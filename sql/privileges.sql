@@ -5,7 +5,7 @@ declare
 begin
   for v_stale in
     select p.oid::regprocedure as signature from pg_proc p
-    where p.pronamespace = 'memoir'::regnamespace and p.proname not like '\_py\_%'
+    where p.pronamespace = 'memoir'::regnamespace and p.proowner = 'memoir_owner'::regrole
       and p.xmin::text::bigint <> pg_current_xact_id()::text::bigint % 4294967296
       and not exists (select from pg_depend d where d.classid = 'pg_proc'::regclass and d.objid = p.oid and d.deptype = 'e')
   loop
@@ -24,8 +24,8 @@ begin
   execute format('revoke all on all tables in schema memoir from public, %s', v_roles);
   execute format('revoke all on all sequences in schema memoir from public, %s', v_roles);
   for v_object in
-    select p.oid::regprocedure as signature, p.proname, p.prokind from pg_proc p
-    where p.pronamespace = 'memoir'::regnamespace
+    select p.oid::regprocedure as signature from pg_proc p
+    where p.pronamespace = 'memoir'::regnamespace and p.proowner = 'memoir_owner'::regrole  -- PL/Python's guard themselves
       and not exists (select from pg_depend d where d.classid = 'pg_proc'::regclass and d.objid = p.oid and d.deptype = 'e')
   loop
     execute format('revoke all on routine %s from public, %s', v_object.signature, v_roles);
@@ -72,7 +72,6 @@ begin
       ('ensure_embedder',           'app jobs admin'),
       ('fail_embeddings',           'app jobs admin'),
       ('_embedding_endpoint',       'app jobs admin'),
-      ('embed_backlog',             'app jobs admin'),
       ('ensure_partitions',         'jobs admin'),
       ('_partition_plan',           'jobs admin'),
       ('_make_part',                'jobs admin'),
