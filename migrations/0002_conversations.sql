@@ -17,6 +17,7 @@ create table memoir.user_counters (
   next_item integer not null default 1,
   tail_items integer not null default 0,
   next_segment integer not null default 1,
+  memories integer not null default 0,
   total_words bigint not null default 0,
   recorded_at timestamptz not null,
   primary key (user_id)

@@ -22,7 +22,7 @@ create type memoir.shown_window as (
 create type memoir.ranked_item as (
   item_no integer, kind "char", ref_id uuid, session_id uuid, turn_index integer, chunk smallint, tokens integer,
   role memoir.turn_role, said_at timestamptz, recorded_at timestamptz, project text,
-  score real, words real, vector real, around real, session_score real, words_rank integer, vector_rank integer);
+  score real, words real, vector real, around real, session_score real);
 create type memoir.search_scope as (
   kinds "char"[],                -- null: all
   hidden_sessions uuid[],        -- of these sessions ...
@@ -39,7 +39,7 @@ create type memoir.search_scope as (
 create type memoir.candidate as (
   item_no integer, kind "char", ref_id uuid, session_id uuid, turn_index integer, chunk smallint, tokens integer,
   role memoir.turn_role, said_at timestamptz, recorded_at timestamptz, project text,
-  score real, words real, vector real, around real, session_score real, words_rank integer, vector_rank integer,
+  score real, words real, vector real, around real, session_score real,
   type text, memory_parts jsonb, is_frequent boolean, reason text);
 -- places: for each candidate its place in the order of choice, or null; reasons: why it was left out, or null.
 create type memoir.recall_block as (text text, tokens integer, places integer[], reasons text[]);

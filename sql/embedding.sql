@@ -73,10 +73,11 @@ end $$;
 create or replace function memoir._item_texts(p_user_id uuid, p_items integer[], p_clearance memoir.sensitivity default 'private')
 returns table (item_no integer, name text, body text) language plpgsql stable set plan_cache_mode = force_custom_plan as $$
 declare
-  v_times timestamptz[];
+  v_times timestamptz[]; v_memories boolean; v_summaries boolean;
 begin
-  select array_agg(distinct i.recorded_at) into v_times from memoir.search_items i
-  where i.user_id = p_user_id and i.item_no = any (p_items) and i.kind = 't';
+  select array_agg(distinct i.recorded_at) filter (where i.kind = 't'), bool_or(i.kind = 'm'), bool_or(i.kind = 's')
+  into v_times, v_memories, v_summaries
+  from memoir.search_items i where i.user_id = p_user_id and i.item_no = any (p_items);
   if v_times is not null then
     return query
     select i.item_no, h.name, substr(h.content, i.span_start, i.span_length)
@@ -86,16 +87,20 @@ begin
     where i.user_id = p_user_id and i.item_no = any (p_items) and i.kind = 't' and h.recorded_at = any (v_times)
       and h.sensitivity <= p_clearance;
   end if;
-  return query
-  select i.item_no, null::text, substr(m.content, i.span_start, i.span_length)
-  from memoir.search_items i join memoir.memory_store m on m.user_id = p_user_id and m.memory_id = i.ref_id
-  where i.user_id = p_user_id and i.item_no = any (p_items) and i.kind = 'm';
-  return query
-  select i.item_no, null::text, substr(coalesce(c.summary_text, s.summary_text), i.span_start, i.span_length)
-  from memoir.search_items i
-  left join memoir.compactions c on c.user_id = p_user_id and c.session_id = i.session_id and c.compaction_id = i.ref_id
-  left join memoir.sessions s on s.user_id = p_user_id and s.session_id = i.ref_id
-  where i.user_id = p_user_id and i.item_no = any (p_items) and i.kind = 's';
+  if v_memories then
+    return query
+    select i.item_no, null::text, substr(m.content, i.span_start, i.span_length)
+    from memoir.search_items i join memoir.memory_store m on m.user_id = p_user_id and m.memory_id = i.ref_id
+    where i.user_id = p_user_id and i.item_no = any (p_items) and i.kind = 'm' and m.sensitivity <= p_clearance;
+  end if;
+  if v_summaries then
+    return query
+    select i.item_no, null::text, substr(coalesce(c.summary_text, s.summary_text), i.span_start, i.span_length)
+    from memoir.search_items i
+    left join memoir.compactions c on c.user_id = p_user_id and c.session_id = i.session_id and c.compaction_id = i.ref_id
+    left join memoir.sessions s on s.user_id = p_user_id and s.session_id = i.ref_id
+    where i.user_id = p_user_id and i.item_no = any (p_items) and i.kind = 's';
+  end if;
 end $$;
 
 -- What is embedded: the text after the end of what came before it (the previous turn, or the same turn's previous chunk). A

@@ -176,6 +176,7 @@ begin
     insert into memoir.memory_states (user_id, memory_id, recorded_at, state, set_by)
     values (v_user, v_memory.memory_id, v_now, 'active', v_caller.login);
     insert into memoir.memory_stats (user_id, memory_id) values (v_user, v_memory.memory_id);
+    update memoir.user_counters set memories = memories + 1 where user_id = v_user;
     perform memoir._supersede(v_user, v_superseded, v_memory.memory_id, v_caller.login, 'slot', v_now);
     insert into memoir.memory_relationships (user_id, source_id, relation, target_id, made_by, recorded_at)
     select v_user, v_memory.memory_id, 'contradicts', o, 'slot', v_now from unnest(v_contradicts) o on conflict do nothing;

@@ -45,7 +45,7 @@ declare
 begin
   select array_agg(r), array_agg(r.ref_id) filter (where r.kind = 'm') into v_ranked, v_memories
   from memoir._rank(p_user_id, p_config, p_query, p_vector, p_model_id, p_project, p_scope, p_limit) r;
-  if p_frequent > 0 or v_memories is not null then
+  if exists (select from memoir.user_counters where user_id = p_user_id and memories > 0) then
     select coalesce(max(access_count), 0) into v_most from memoir.memory_stats where user_id = p_user_id and access_count > 0;
     if p_frequent > 0 and v_most > 0 then
       v_frequent := array(select s.memory_id from memoir.memory_stats s
@@ -53,7 +53,7 @@ begin
         order by s.access_count desc, s.memory_id limit p_frequent);
       v_ranked := coalesce(v_ranked, '{}') || array(
         select (i.item_no, i.kind, i.ref_id, i.session_id, i.turn_index, i.chunk, i.token_count, i.role, i.created_at, i.recorded_at,
-                i.project, 0, 0, null, 0, 0, null, null)::memoir.ranked_item
+                i.project, 0, 0, null, 0, 0)::memoir.ranked_item
         from memoir.search_items i
         where i.user_id = p_user_id and i.ref_id = any (v_frequent) and i.chunk = 0 and not i.dead and i.session_id is null
           and (p_scope.kinds is null or i.kind = any (p_scope.kinds))
@@ -64,7 +64,7 @@ begin
 
   if v_memories is null and v_frequent = '{}' then
     select array_agg((r.item_no, r.kind, r.ref_id, r.session_id, r.turn_index, r.chunk, r.tokens, r.role, r.said_at, r.recorded_at, r.project,
-        r.score, r.words, r.vector, r.around, r.session_score, r.words_rank, r.vector_rank, null, null, false,
+        r.score, r.words, r.vector, r.around, r.session_score, null, null, false,
         case when r.score < v_floor then 'below the relevance floor' end)::memoir.candidate order by r.score desc, r.item_no) into v_out
     from unnest(v_ranked) r;
     return v_out;
@@ -86,7 +86,7 @@ begin
     select j.*, coalesce((parts ->> 'score')::real, j.score) as total from judged j
   )
   select array_agg((f.item_no, f.kind, f.ref_id, f.session_id, f.turn_index, f.chunk, f.tokens, f.role, f.said_at, f.recorded_at, f.project,
-      f.total, f.words, f.vector, f.around, f.session_score, f.words_rank, f.vector_rank, f.type, f.parts, f.ref_id = any (v_frequent),
+      f.total, f.words, f.vector, f.around, f.session_score, f.type, f.parts, f.ref_id = any (v_frequent),
       coalesce(f.reason, case when f.total < v_floor then 'below the relevance floor' end))::memoir.candidate order by f.total desc, f.item_no)
   into v_out from final f;
   return coalesce(v_out, '{}');
@@ -116,7 +116,7 @@ begin
   with ordered as (
     select c.*, sum(c.tokens) filter (where c.reason is null and c.tokens <= p_budget and c.ref_id <> all (p_hidden)) over (order by o) as running
     from unnest(p_candidates) with ordinality as c(item_no, kind, ref_id, session_id, turn_index, chunk, tokens, role, said_at, recorded_at, project,
-      score, words, vector, around, session_score, words_rank, vector_rank, type, memory_parts, is_frequent, reason, o)
+      score, words, vector, around, session_score, type, memory_parts, is_frequent, reason, o)
   ), wanted as materialized (
     select * from ordered
     where reason is null and tokens <= p_budget and ref_id <> all (p_hidden) and running - tokens <= 2 * p_budget + 200
@@ -183,14 +183,16 @@ begin
       when c.tokens > p_budget then 'longer than the block'
       else 'no room' end order by o) into v_block.reasons
   from unnest(p_candidates) with ordinality as c(item_no, kind, ref_id, session_id, turn_index, chunk, tokens, role, said_at, recorded_at, project,
-      score, words, vector, around, session_score, words_rank, vector_rank, type, memory_parts, is_frequent, reason, o);
+      score, words, vector, around, session_score, type, memory_parts, is_frequent, reason, o);
   return v_block;
 end $$;
 
 -- Memories first, then turns by session in the order in which they were said, under one date header per session and day.
 create or replace function memoir._render_recall(p_candidates memoir.candidate[], p_order integer[], p_bodies text[], p_headers text[],
   p_labels text[], p_chosen integer[], p_working text[])
-returns text language sql stable as $$
+returns text language plpgsql stable as $$
+begin
+  return (
   with lines as (
     select c.kind = 't' as is_turn, p_headers[n] as header, c.said_at, c.session_id, c.turn_index, c.chunk, c.ref_id, c.item_no, p_labels[n] as label,
       btrim(p_bodies[n], E' \n\t') as body
@@ -209,5 +211,5 @@ returns text language sql stable as $$
   )
   select memoir._fence('recall', concat_ws(E'\n',
     (select E'Working notes:\n' || string_agg('- ' || memoir._neutralise(w), E'\n' order by o) from unnest(p_working) with ordinality t(w, o)),
-    (select string_agg(text, E'\n' order by is_turn, opened, session_id, header) from groups)))
-$$;
+    (select string_agg(text, E'\n' order by is_turn, opened, session_id, header) from groups))));
+end $$;

@@ -14,11 +14,12 @@ $$;
 create or replace function memoir._rescue_terms(p_user_id uuid, p_terms text[])
 returns text[] language plpgsql stable set plan_cache_mode = force_custom_plan as $$
 declare
-  v_term text; v_found text[] := '{}'; v_like text[];
+  v_term text; v_found text[] := '{}'; v_like text[]; v_unknown text[];
 begin
-  foreach v_term in array p_terms loop
-    continue when length(v_term) < 5 or exists (select from memoir.search_postings where user_id = p_user_id and term = v_term)
-      or exists (select from memoir.search_tail where user_id = p_user_id and words @@ quote_literal(v_term)::tsquery);
+  v_unknown := array(select t from unnest(p_terms) t where length(t) >= 5
+    and not exists (select from memoir.search_postings p where p.user_id = p_user_id and p.term = t)
+    and not exists (select from memoir.search_tail s where s.user_id = p_user_id and s.words @@ quote_literal(t)::tsquery));
+  foreach v_term in array v_unknown loop
     v_like := array(
       select word from (
         select p.term as word from memoir.search_postings p
@@ -86,7 +87,7 @@ begin
         + w_before * case when lag(item) over o = item - 1 then lag(words) over o else 0 end
         + w_after * case when lead(item) over o = item + 1 then lead(vector) over o else 0 end as cut
       from fused window o as (order by item)) x
-    order by round(cut::numeric, 4) desc, item limit p_limit * 2
+    order by (cut * 10000)::integer desc, item limit p_limit * 2
   ), placed as (
     select i.*, b.item is not null as is_candidate, coalesce(f.words, 0) as words, f.cosine, coalesce(f.vector, 0) as vector,
       lag(coalesce(f.words, 0)) over o as words_before, lag(i.is_question) over o as question_before, lag(i.item_no) over o as before,
@@ -111,16 +112,15 @@ begin
       and (p_scope.said_before is null or created_at < p_scope.said_before)
       and (kind <> 'm' or session_id is null or session_id = any (p_scope.local_sessions))
   ), totalled as (
-    select s.*, round(((w_words * s.words + w_vector * s.vector + coalesce(s.around, 0) + w_session * s.session_best
+    select s.*, ((w_words * s.words + w_vector * s.vector + coalesce(s.around, 0) + w_session * s.session_best
         + w_question * s.is_question::integer
         + w_speaker * (s.speaker is not null and strpos(v_query, lower(replace(s.speaker, '_', ' '))) > 0)::integer
         + w_fresh * exp(- least(500, v_lambda * greatest(extract(epoch from v_now - s.created_at)::float8 / 3600, 0))))
-      / v_scale * memoir._project_factor(p_config, p_project, s.project))::numeric, 5) as total
+      / v_scale * memoir._project_factor(p_config, p_project, s.project) * 100000)::integer as total
     from scored s
   )
   select s.item_no, s.kind, s.ref_id, s.session_id, s.turn_index, s.chunk, s.token_count, s.role, s.created_at, s.recorded_at,
-    s.project, s.total::real, s.words, s.cosine, coalesce(s.around, 0)::real, s.session_best::real,
-    (rank() over (order by s.words desc))::integer, (rank() over (order by s.cosine desc nulls last))::integer
+    s.project, (s.total / 100000.0)::real, s.words, s.cosine, coalesce(s.around, 0)::real, s.session_best::real
   from totalled s
   order by s.total desc, s.item_no limit p_limit;
 end $$;
