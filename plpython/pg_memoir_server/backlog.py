@@ -50,8 +50,8 @@ def _embed(plpy, model: str, texts: list[str]) -> list[list[float]]:
         vectors, problem = shim.embed_http(where["address"], model, texts, CALL_TIMEOUT_MS, retries=3)
     else:
         vectors, problem = shim.embed_local(model, texts, "{}")
-    if problem:
-        raise ModelFailure(problem)
+    if vectors is None:
+        raise ModelFailure(problem or "no vectors")
     return vectors
 
 

@@ -13,6 +13,7 @@ import os
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from .private import private_dir
 
@@ -38,7 +39,7 @@ class BertShape:
     pooling: str  # 'mean' or 'cls'
 
 
-def _read_json(path: Path) -> dict | list | None:
+def _read_json(path: Path) -> Any:
     try:
         return json.loads(path.read_text("utf-8"))
     except FileNotFoundError:

@@ -2,8 +2,8 @@
 
     embed_query("/run/x/embed.sock", "all-MiniLM-L6-v2", "text", 150) -> [0.01, ...]
 
-A connection is kept per process and socket. After two queries in a row that timed out, queries leave the socket alone for a while, so that
-an embedder that hangs costs a backend little. Not for use by several threads at once.
+A connection is kept per process and socket. After two queries in a row that timed out, queries leave the socket alone
+for a while, so that an embedder that hangs costs a backend little. Not for use by several threads at once.
 """
 
 from __future__ import annotations

@@ -217,8 +217,9 @@ async def serve(options: argparse.Namespace) -> int:
     failed: list[BaseException] = []
 
     def loaded(task: asyncio.Task) -> None:
-        if not task.cancelled() and task.exception():
-            failed.append(task.exception())
+        error = None if task.cancelled() else task.exception()
+        if error:
+            failed.append(error)
             server.stopping.set()
 
     first = next(iter(models.values())).load()  # the others are loaded when first asked for

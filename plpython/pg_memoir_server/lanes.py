@@ -49,7 +49,7 @@ class Lane:
     """One thread and its queues, in order of precedence."""
 
     def __init__(self, model: "Model", kinds: tuple[str, ...], nice: int = 0):
-        self.queues = {kind: deque() for kind in kinds}
+        self.queues: dict[str, deque[Job]] = {kind: deque() for kind in kinds}
         self._model, self._wake = model, asyncio.Event()
         self._executor = ThreadPoolExecutor(1, f"lane-{kinds[0]}", initializer=_lower_priority, initargs=(nice,))
         self._task = asyncio.create_task(self._run())
@@ -80,7 +80,8 @@ class Lane:
     def _take(self) -> list[tuple[Job, list[int]]]:
         """The next batch: (job, indices of its texts), from the first queue that has any."""
         for queue in self.queues.values():
-            batch, size, count = [], 0, 0
+            batch: list[tuple[Job, list[int]]] = []
+            size = count = 0
             for _ in range(len(queue)):
                 job = queue.popleft()
                 if job.dead() or time.monotonic() > job.deadline:
@@ -104,7 +105,7 @@ class Lane:
         texts = [job.texts[index] for job, group in batch for index in group]
         loop = asyncio.get_running_loop()
         begun = time.monotonic()
-        vectors = await loop.run_in_executor(self._executor, self._model.runtime.embed, texts)
+        vectors = await loop.run_in_executor(self._executor, self._model.loaded().embed, texts)
         self._model.busy += time.monotonic() - begun
         self._model.batches += 1
         self._model.embedded += len(texts)
@@ -172,9 +173,14 @@ class Model:
         runtime = runtimes.load(self._source, o.runtime, o.cache, o.threads, **http)
         return runtime, runtime.embed(["warm up"]).shape[1]
 
+    def loaded(self) -> runtimes.Runtime:
+        """The runtime; only to be asked for once it is loaded."""
+        assert self.runtime is not None
+        return self.runtime
+
     def cost(self, text: str) -> int:
         """Bytes of the text that count: what is beyond the model's length is not read."""
-        return min(len(text) * 4 if not text.isascii() else len(text), 4 * (self.runtime.max_length or 1024))
+        return min(len(text) * 4 if not text.isascii() else len(text), 4 * (self.loaded().max_length or 1024))
 
     async def embed(self, texts: list[str], query: bool, deadline: float, gone: Callable[[], bool]) -> np.ndarray:
         """n texts → (n, dimension); raises Refused. `gone` says that nobody waits any more."""
@@ -192,6 +198,7 @@ class Model:
         groups = runtimes.batches([self.cost(text) for text in texts], BATCH_BYTES, BATCH_TEXTS)
         job = Job(texts, deque(groups), deadline, gone, asyncio.get_running_loop().create_future(), [None] * len(texts), len(texts))
         kind, lane = ("query", self._query) if query else ("backlog", self._backlog)
+        assert lane is not None
         self.queries += query
         self.texts += len(texts)
         lane.put(kind, job)

@@ -67,7 +67,7 @@ class OnnxRuntime:
         os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
         os.environ["ORT_DISABLE_TELEMETRY"] = "1"  # builds from 1.29 on report their use over the network
         try:
-            import onnxruntime
+            import onnxruntime  # type: ignore[import-untyped]
             from tokenizers import Tokenizer
 
             graph = bert_onnx.built(folder, cache or default_cache())

@@ -6,8 +6,8 @@ import json
 import os
 from collections.abc import Callable
 
-_http: dict[tuple, object] = {}
-_local: dict[tuple, object] = {}
+_http: dict = {}
+_local: dict = {}
 
 
 def fail(plpy, problem: object, sqlstate: str = "58000") -> None:

@@ -47,7 +47,7 @@ def ensure_running(
     command = _command(socket_path, models, runtime, threads, while_exists, endpoint, api_key_env, api_key_file, python)
     wanted = command[3:]
     verb = "started"
-    patience = _HUNG_AFTER
+    patience: float | None = _HUNG_AFTER
     try:
         models_now = embed_client.ping(socket_path, _PING_MS)["models"]
         if state.get("command", wanted) != wanted:
@@ -61,8 +61,8 @@ def ensure_running(
             patience = _LOADING_AT_MOST
     except embed_client.EmbedderError:
         pass
-    holder = lock_holder(socket_path) if patience else None
-    if holder is not None:
+    holder = lock_holder(socket_path)
+    if patience is not None and holder is not None:
         if now - state.setdefault("silent_since", now) < patience:
             _write(state_path, state)
             return "starting"

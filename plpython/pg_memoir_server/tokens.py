@@ -18,7 +18,7 @@ _KEPT_FILES = 4  # Hugging Face tokenizers are some 10 MB each
 _PIECE = 200_000  # characters of a text that a Hugging Face tokenizer is given at once
 
 _counters: dict[str, Callable[[str], int]] = {}
-_files: OrderedDict[tuple[str, int, int], object] = OrderedDict()
+_files: OrderedDict = OrderedDict()  # (path, modified, size) → tokenizer
 
 
 class UnknownTokenizer(ValueError):
