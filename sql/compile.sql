@@ -226,7 +226,9 @@ begin
   v_cap := coalesce(p_memory_budget, ((v_config ->> 'recall_tokens_max')::integer
     * least(1.25, (1 - memoir._history_share(v_config, v_task)) / greatest(0.01, 1 - memoir._history_share(v_config, 'knowledge'))))::integer);
   v_recall_budget := least(v_cap, v_room - v_total - 4);
-  v_query_hash := sha256(convert_to(coalesce(v_query, ''), 'UTF8'));
+  -- What the exchange asks, so that a continued compile knows its recall again.
+  v_query_hash := sha256(convert_to(concat_ws(E'\n', (select string_agg(t.content, E'\n' order by t.turn_index) from unnest(v_pending) t where t.role = 'user'),
+    coalesce(v_query, '')), 'UTF8'));
   v_arms := '{}';
   if v_open and v_kept.recall is not null and v_kept.query_hash = v_query_hash then
     v_recall := v_kept.recall;
@@ -262,7 +264,7 @@ begin
     v_arms := jsonb_build_object('recall', 'searched', 'vector', v_vector.vector is not null, 'words', true,
       'candidates', cardinality(v_candidates), 'working', cardinality(v_working));
   end if;
-  if v_open and v_kept.recall is null then
+  if v_open and v_kept.recall is null and v_counters.last_role = 'tool' then
     v_warnings := v_warnings || 'the recall of this exchange was not kept and is made anew'::text;
   end if;
   if coalesce(v_recall, '') <> '' then
