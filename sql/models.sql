@@ -69,7 +69,7 @@ create or replace function memoir.count_tokens(p_text text, p_model text default
 returns integer language plpgsql stable security definer set search_path from current as $$
 begin
   return (memoir._count_tokens(array[p_text],
-    (memoir._model(coalesce(p_model, (select config ->> 'default_model' from memoir.settings_merged)))).tokenizer))[1];
+    memoir._tokenizer_used((memoir._model(coalesce(p_model, (select config ->> 'default_model' from memoir.settings_merged)))).tokenizer)))[1];
 end $$;
 comment on function memoir.count_tokens(text, text) is
   'Tokens of a text for a chat model (default: the default model), exact or by the documented estimate. Raises PM031.';

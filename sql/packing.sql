@@ -101,56 +101,40 @@ create or replace function memoir._recall_block(p_user_id uuid, p_candidates mem
   p_budget integer, p_tokenizer text, p_hidden uuid[], p_clearance memoir.sensitivity)
 returns memoir.recall_block language plpgsql stable set plan_cache_mode = force_custom_plan as $$
 declare
-  v_block memoir.recall_block; v_count integer := coalesce(cardinality(p_candidates), 0); v_working integer := cardinality(p_working);
-  v_wanted integer[]; v_order integer[]; v_bodies text[]; v_headers text[]; v_labels text[]; v_costs integer[]; v_opening integer[]; v_groups integer[];
-  v_reasons text[]; v_fence integer; v_budget integer := p_budget; v_used integer; v_cost integer; v_exact integer; v_pass integer := 0;
+  v_block memoir.recall_block; v_lines memoir.recall_lines; v_count integer := coalesce(cardinality(p_candidates), 0);
+  v_working integer := cardinality(p_working); v_items integer[]; v_bodies text[]; v_names text[]; v_sessions uuid[]; v_session_names text[];
+  v_budget integer := p_budget; v_used integer; v_cost integer; v_exact integer; v_pass integer := 0;
   v_opened boolean[]; v_chosen integer[] := '{}'; v_ratio numeric; v_drop integer; i integer; n integer;
 begin
-  v_reasons := array(select c.reason from unnest(p_candidates) c);
   v_block.tokens := 0;
   v_block.places := array_fill(null::integer, array[v_count]);
-  v_block.reasons := array(select coalesce(r, 'no room') from unnest(v_reasons) r);
+  v_block.reasons := memoir._reasons(p_candidates, p_budget, p_hidden);
   if p_budget <= 0 or (v_count = 0 and v_working = 0) then return v_block; end if;
 
-  -- Texts of everything that could fit: the best candidates up to twice the budget. Near-identical ones count once.
-  with ordered as (
-    select c.*, sum(c.tokens) filter (where c.reason is null and c.tokens <= p_budget and c.ref_id <> all (p_hidden)) over (order by o) as running
-    from unnest(p_candidates) with ordinality as c(item_no, kind, ref_id, session_id, turn_index, chunk, tokens, role, said_at, recorded_at, project,
-      score, words, vector, around, session_score, type, memory_parts, is_frequent, reason, o)
-  ), wanted as materialized (
-    select * from ordered
-    where reason is null and tokens <= p_budget and ref_id <> all (p_hidden) and running - tokens <= 2 * p_budget + 200
-  ), texts as (
-    select w.o::integer as o, w.kind, w.session_id, w.role, w.said_at, t.name, memoir._neutralise(t.body) as body
-    from wanted w join memoir._item_texts(p_user_id, array(select item_no from wanted), p_clearance) t on t.item_no = w.item_no
-  ), labelled as (
-    select t.o, t.body,
-      case when t.kind = 't' then memoir._day(t.said_at) || ', ' || memoir._neutralise(coalesce(s.external_id, 'session')) else 'Memories' end as header,
-      case when t.kind = 't' then memoir._neutralise(coalesce(t.name, t.role::text)) else '' end as label,
-      row_number() over (partition by t.kind, lower(t.body) order by t.o) as copy
-    from texts t left join memoir.sessions s on s.user_id = p_user_id and s.session_id = t.session_id
-  )
-  select array_agg(o order by o), array_agg(body order by o), array_agg(header order by o), array_agg(label order by o),
-    array_agg((p_candidates[o]).tokens + 3 + length(label) / 4 order by o), array_agg(4 + length(header) / 3 order by o), array_agg(g order by o)
-  into v_order, v_bodies, v_headers, v_labels, v_costs, v_opening, v_groups
-  from (select *, dense_rank() over (order by header)::integer as g from labelled where copy = 1) l;
-  v_order := coalesce(v_order, '{}');
-  n := cardinality(v_order);
-  v_fence := memoir._tokens_of(memoir._fence('recall', ''), p_tokenizer) + 6;
+  -- Texts of everything that could fit: the best candidates up to twice the budget.
+  v_items := memoir._within_reach(p_candidates, p_budget, p_hidden);
+  select array_agg(t.item_no), array_agg(t.name), array_agg(t.body) into v_items, v_names, v_bodies
+  from memoir._item_texts(p_user_id, v_items, p_clearance) t;
+  v_sessions := array(select distinct c.session_id from unnest(p_candidates) c where c.kind = 't' and c.item_no = any (v_items));
+  select array_agg(s.session_id), array_agg(s.external_id) into v_sessions, v_session_names
+  from memoir.sessions s where s.user_id = p_user_id and s.session_id = any (v_sessions);
+  v_lines := memoir._recall_lines(p_candidates, v_items, v_names, v_bodies, v_sessions, v_session_names);
+  n := coalesce(cardinality(v_lines.places), 0);
 
   -- First with stored counts, then once more with the budget corrected by what the text really costs.
   loop
-    v_used := v_fence; v_chosen := '{}'; v_opened := array_fill(false, array[greatest(n, 1)]);
+    v_used := 30;  -- the fence
+    v_chosen := '{}'; v_opened := array_fill(false, array[greatest(n, 1)]);
     for i in 1 .. n loop
-      v_cost := v_costs[i] + case when v_opened[v_groups[i]] then 0 else v_opening[i] end;
+      v_cost := v_lines.costs[i] + case when v_opened[v_lines.groups[i]] then 0 else v_lines.openings[i] end;
       if v_used + v_cost <= v_budget then
         v_used := v_used + v_cost;
         v_chosen := v_chosen || i;
-        v_opened[v_groups[i]] := true;
+        v_opened[v_lines.groups[i]] := true;
       end if;
     end loop;
     exit when v_chosen = '{}' and v_working = 0;
-    v_block.text := memoir._render_recall(p_candidates, v_order, v_bodies, v_headers, v_labels, v_chosen, p_working[1 : v_working]);
+    v_block.text := memoir._render_recall(v_lines, v_chosen, p_working[1 : v_working]);
     v_exact := memoir._tokens_of(v_block.text || E'\n\n', p_tokenizer);
     exit when v_pass >= 2 or v_exact > p_budget * 0.97 or cardinality(v_chosen) in (0, n);
     v_ratio := least(1.5, (p_budget * 0.995) / greatest(v_exact, 1));
@@ -167,40 +151,92 @@ begin
       v_working := v_working - 1;
     end if;
     if v_chosen = '{}' and v_working <= 0 then v_block.text := null; exit; end if;
-    v_block.text := memoir._render_recall(p_candidates, v_order, v_bodies, v_headers, v_labels, v_chosen, p_working[1 : v_working]);
+    v_block.text := memoir._render_recall(v_lines, v_chosen, p_working[1 : v_working]);
     v_exact := memoir._tokens_of(v_block.text || E'\n\n', p_tokenizer);
   end loop;
 
   if v_block.text is not null then
     v_block.tokens := v_exact;
     for i in 1 .. cardinality(v_chosen) loop
-      v_block.places[v_order[v_chosen[i]]] := i;
-      v_block.reasons[v_order[v_chosen[i]]] := null;
+      v_block.places[v_lines.places[v_chosen[i]]] := i;
+      v_block.reasons[v_lines.places[v_chosen[i]]] := null;
     end loop;
   end if;
-  select array_agg(case when v_block.reasons[o] is distinct from 'no room' then v_block.reasons[o]
-      when c.kind = 't' and c.ref_id = any (p_hidden) then 'shown in the window'
-      when c.tokens > p_budget then 'longer than the block'
-      else 'no room' end order by o) into v_block.reasons
-  from unnest(p_candidates) with ordinality as c(item_no, kind, ref_id, session_id, turn_index, chunk, tokens, role, said_at, recorded_at, project,
-      score, words, vector, around, session_score, type, memory_parts, is_frequent, reason, o);
   return v_block;
 end $$;
 
+-- The functions below touch no table: one generic plan serves every call.
+
+create or replace function memoir._reasons(p_candidates memoir.candidate[], p_budget integer, p_hidden uuid[])
+returns text[] language plpgsql stable set plan_cache_mode = force_generic_plan as $$
+begin
+  return array(select case when c.reason is not null then c.reason
+      when c.kind = 't' and c.ref_id = any (p_hidden) then 'shown in the window'
+      when c.tokens > p_budget then 'longer than the block'
+      else 'no room' end from unnest(p_candidates) c);
+end $$;
+
+-- Items whose running total, best first, stays within twice the budget.
+create or replace function memoir._within_reach(p_candidates memoir.candidate[], p_budget integer, p_hidden uuid[])
+returns integer[] language plpgsql stable set plan_cache_mode = force_generic_plan as $$
+declare
+  v_items integer[] := '{}'; v_item integer; v_tokens integer; v_running integer := 0;
+begin
+  for v_item, v_tokens in select c.item_no, c.tokens from unnest(p_candidates) c
+    where c.reason is null and c.tokens <= p_budget and c.ref_id <> all (p_hidden)
+  loop
+    v_items := v_items || v_item;
+    v_running := v_running + v_tokens;
+    exit when v_running > 2 * p_budget + 200;
+  end loop;
+  return v_items;
+end $$;
+
+-- What each item would look like and about cost, best first. Near-identical items count once.
+create or replace function memoir._recall_lines(p_candidates memoir.candidate[], p_items integer[], p_names text[], p_bodies text[],
+  p_sessions uuid[], p_session_names text[])
+returns memoir.recall_lines language plpgsql stable set plan_cache_mode = force_generic_plan as $$
+declare
+  v_lines memoir.recall_lines;
+begin
+  with texts as (
+    select t.item_no, t.name, memoir._neutralise(t.body) as body from unnest(p_items, p_names, p_bodies) t(item_no, name, body)
+  ), labelled as (
+    select c.place, c.kind, c.session_id, c.turn_index, c.chunk, c.ref_id, c.said_at, c.tokens, t.body,
+      case when c.kind = 't' then memoir._day(c.said_at) || ', ' || memoir._neutralise(coalesce(s.name, 'session')) else 'Memories' end as header,
+      case when c.kind = 't' then memoir._neutralise(coalesce(t.name, c.role::text)) else '' end as label,
+      row_number() over (partition by c.kind, lower(t.body) order by c.place) as copy
+    from unnest(p_candidates) with ordinality as c(item_no, kind, ref_id, session_id, turn_index, chunk, tokens, role, said_at, recorded_at, project,
+      score, words, vector, around, session_score, type, memory_parts, is_frequent, reason, place)
+    join texts t on t.item_no = c.item_no
+    left join unnest(p_sessions, p_session_names) s(session_id, name) on s.session_id = c.session_id
+  ), grouped as (
+    select *, dense_rank() over (order by header)::integer as g from labelled where copy = 1
+  )
+  select array_agg(place::integer order by place), array_agg(kind = 't' order by place), array_agg(session_id order by place), array_agg(turn_index order by place),
+    array_agg(chunk order by place), array_agg(ref_id order by place), array_agg(said_at order by place), array_agg(header order by place),
+    array_agg(label order by place), array_agg(body order by place), array_agg(tokens + 3 + length(label) / 4 order by place),
+    array_agg(4 + length(header) / 3 order by place), array_agg(g order by place)
+  into v_lines.places, v_lines.is_turn, v_lines.sessions, v_lines.turns, v_lines.chunks, v_lines.refs, v_lines.said, v_lines.headers,
+    v_lines.labels, v_lines.bodies, v_lines.costs, v_lines.openings, v_lines.groups
+  from grouped;
+  return v_lines;
+end $$;
+
 -- Memories first, then turns by session in the order in which they were said, under one date header per session and day.
-create or replace function memoir._render_recall(p_candidates memoir.candidate[], p_order integer[], p_bodies text[], p_headers text[],
-  p_labels text[], p_chosen integer[], p_working text[])
-returns text language plpgsql stable as $$
+create or replace function memoir._render_recall(p_lines memoir.recall_lines, p_chosen integer[], p_working text[])
+returns text language plpgsql stable set plan_cache_mode = force_generic_plan as $$
 begin
   return (
   with lines as (
-    select c.kind = 't' as is_turn, p_headers[n] as header, c.said_at, c.session_id, c.turn_index, c.chunk, c.ref_id, c.item_no, p_labels[n] as label,
-      btrim(p_bodies[n], E' \n\t') as body
-    from unnest(p_chosen) n, lateral (select (p_candidates[p_order[n]]).*) c
+    select l.*, btrim(l.text, E' \n\t') as body
+    from unnest(p_lines.is_turn, p_lines.sessions, p_lines.turns, p_lines.chunks, p_lines.refs, p_lines.said, p_lines.headers, p_lines.labels, p_lines.bodies)
+      with ordinality as l(is_turn, session_id, turn_index, chunk, ref_id, said_at, header, label, text, n)
+    where l.n = any (p_chosen)
   ), placed as (
     select *, min(said_at) over (partition by session_id, header) as opened,
       lag(ref_id) over o as before_ref, lag(chunk) over o as before_chunk, row_number() over o as place
-    from lines window o as (partition by is_turn, session_id, header order by turn_index, chunk, item_no)
+    from lines window o as (partition by is_turn, session_id, header order by turn_index, chunk, n)
   ), groups as (
     select is_turn, opened, session_id, header, header || E':\n' || string_agg(
       case when not is_turn then '- ' || body || ' (' || memoir._day(said_at) || ')'

@@ -100,14 +100,14 @@ begin
   return case when v_available then p_tokenizer else 'estimate' end;
 end $$;
 
--- One count per text, in order; null counts 0. Exact for what _tokenizer_used() returns as is, else the estimate.
+-- One count per text, in order; null counts 0. p_tokenizer: what _tokenizer_used() answered, asked once per call of the API.
 create or replace function memoir._count_tokens(p_texts text[], p_tokenizer text)
 returns integer[] language plpgsql stable as $$
 declare
   v_counts integer[];
 begin
   if coalesce(cardinality(p_texts), 0) = 0 then return '{}'; end if;
-  if memoir._tokenizer_used(p_tokenizer) <> 'estimate' then
+  if p_tokenizer <> 'estimate' then
     select memoir._py_count_tokens(p_texts, p_tokenizer) into v_counts;
     return v_counts;
   end if;
