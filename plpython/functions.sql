@@ -126,13 +126,3 @@ begin
   end loop;
   grant execute on procedure memoir.embed_backlog(integer, integer) to memoir_jobs, memoir_app, memoir_admin;
 end $$;
-
-do $$
-declare
-  v_shim regprocedure;
-begin
-  for v_shim in select oid from pg_catalog.pg_proc where pronamespace = 'memoir'::regnamespace and proname like '\_py\_%' loop
-    execute pg_catalog.format('revoke all on function %s from public', v_shim);
-    execute pg_catalog.format('grant execute on function %s to memoir_owner', v_shim);
-  end loop;
-end $$;

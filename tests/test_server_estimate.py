@@ -1,0 +1,176 @@
+"""sql/tokens.sql: the estimate beside exact counts, its sum over parts, images, and which tokenizer serves."""
+
+from __future__ import annotations
+
+import base64
+import json
+import random
+import runpy
+import string
+import struct
+
+import psycopg
+import pytest
+from conftest import ROOT
+from pg_memoir_server import tokens
+
+SAMPLES: list[tuple[str, str]] = runpy.run_path(str(ROOT / "bench" / "token_samples.py"))["SAMPLES"]
+
+
+@pytest.fixture(scope="module")
+def db(memoir_dsn):
+    with psycopg.connect(memoir_dsn, autocommit=True) as connection:
+        yield connection
+
+
+def estimates(db, texts: list[str]) -> list[int]:
+    return db.execute("select array(select memoir.estimate_tokens(t) from unnest(%s::text[]) with ordinality x(t, n) order by n)", [texts]).fetchone()[0]
+
+
+def exact(texts: list[str]) -> list[int]:
+    return list(map(max, *(tokens.count(texts, name) for name in tokens.ENCODINGS)))
+
+
+def test_never_below_the_exact_count_on_texts_people_write(db):
+    texts = [text for _, text in SAMPLES]
+    ratios = {kind: estimate / count for (kind, _), estimate, count in zip(SAMPLES, estimates(db, texts), exact(texts))}
+    assert min(ratios.values()) >= 1, ratios
+    assert max(ratios.values()) <= 1.75, ratios
+    english = [ratio for kind, ratio in ratios.items() if kind.startswith("English")]
+    assert sum(english) / len(english) <= 1.3
+
+
+def test_parts_of_texts(db):
+    """Sentences and halves of the samples: what a message or a chunk may be."""
+    parts = [part for _, text in SAMPLES for part in [*text.split(". "), text[: len(text) // 2], text[len(text) // 2 :]] if part.strip()]
+    ratios = [estimate / count for estimate, count in zip(estimates(db, parts), exact(parts))]
+    assert sum(ratio < 1 for ratio in ratios) <= len(ratios) * 0.03 and min(ratios) >= 0.85
+
+
+def noise(dice: random.Random) -> str:
+    """Text nobody writes."""
+    n = dice.choice([1, 7, 60, 400])
+    kinds = [
+        lambda: "".join(dice.choices(string.ascii_lowercase, k=n)),
+        lambda: "".join(dice.choices(string.ascii_letters + string.digits, k=n)),
+        lambda: base64.b64encode(dice.randbytes(n)).decode(),
+        lambda: dice.randbytes(n).hex(),
+        lambda: "".join(dice.choices(string.printable, k=n)),
+        lambda: "".join(dice.choices("ab\u200b\u200d\u2060\ufeff\u0301\u0323", k=n)),
+        lambda: "".join(chr(dice.randint(0x80, 0xD7FF)) for _ in range(n)),
+        lambda: "".join(chr(dice.randint(0x10000, 0x10FFFF)) for _ in range(n)),
+        lambda: dice.choice(["the ", "ing", "\n", " ", "7", "😀", "好", "é", "_", "A"]) * n,
+    ]
+    return dice.choice(kinds)()
+
+
+def test_hostile_texts_are_not_grossly_under_estimated(db):
+    dice = random.Random(11)
+    texts = [noise(dice) for _ in range(1500)]
+    counts = exact(texts)
+    ratios = sorted((estimate / count, text[:40]) for estimate, count, text in zip(estimates(db, texts), counts, texts))
+    assert ratios[0][0] >= 0.4, ratios[:5]
+    assert ratios[len(ratios) // 20][0] >= 0.7
+    bounds = db.execute("select array(select memoir.max_tokens(t) from unnest(%s::text[]) with ordinality x(t, n) order by n)", [texts]).fetchone()[0]
+    assert all(bound >= count for bound, count in zip(bounds, counts))
+
+
+def test_sum_over_parts_is_never_below_the_whole(db):
+    dice = random.Random(13)
+    wholes, cuts = [], []
+    for _ in range(3000):
+        text = dice.choice([lambda: dice.choice(SAMPLES)[1], lambda: noise(dice), lambda: noise(dice) + dice.choice(SAMPLES)[1][:50]])()
+        wholes.append(text)
+        cuts.append(dice.randint(0, len(text)))
+    whole = estimates(db, wholes)
+    left = estimates(db, [text[:cut] for text, cut in zip(wholes, cuts)])
+    right = estimates(db, [text[cut:] for text, cut in zip(wholes, cuts)])
+    assert all(w <= a + b for w, a, b in zip(whole, left, right))
+
+
+def test_ends(db):
+    assert db.execute("select memoir.estimate_tokens(null), memoir.estimate_tokens(''), memoir.max_tokens(null), memoir.max_tokens('é')").fetchone() == (0, 0, 0, 2)
+    long = db.execute("select memoir.estimate_tokens(repeat('好', 1000000))").fetchone()[0]
+    assert 1_000_000 <= long <= 2_000_000
+
+
+def test_counting_falls_back_to_the_estimate_and_says_so(db):
+    used = db.execute("select memoir._tokenizer_used('estimate'), memoir._tokenizer_used('hf:/no/such/file'), memoir._tokenizer_used(null)").fetchone()
+    assert used == ("estimate", "estimate", "estimate")
+    texts = ["The invoice was wrong.", "", None]
+    counts, fallen, none = db.execute("select memoir._count_tokens(%(t)s::text[], 'estimate'), memoir._count_tokens(%(t)s::text[], 'hf:/no/such/file'), memoir._count_tokens(null, 'estimate')", {"t": texts}).fetchone()
+    assert counts == fallen == [*estimates(db, texts[:2]), 0] and none == []
+
+
+def test_counting_is_exact_with_plpython(db):
+    if not db.execute("select to_regprocedure('memoir._py_count_tokens(text[],text)') is not null").fetchone()[0]:
+        pytest.skip("PL/Python is not installed: this server counts by the estimate")
+    texts = [text for _, text in SAMPLES] + ["", "<|endoftext|>"]
+    for name in tokens.ENCODINGS:
+        assert db.execute("select memoir._tokenizer_used(%s)", [name]).fetchone()[0] == name
+        assert db.execute("select memoir._count_tokens(%s::text[], %s)", [texts, name]).fetchone()[0] == tokens.count(texts, name)
+
+
+# Images ---------------------------------------------------------------------------------------------------------------
+
+
+def png(w, h):
+    return b"\x89PNG\r\n\x1a\n" + struct.pack(">I4sII", 13, b"IHDR", w, h) + bytes(9)
+
+
+def gif(w, h):
+    return b"GIF89a" + struct.pack("<HH", w, h) + bytes(7)
+
+
+def jpeg(w, h):
+    exif = b"\xff\xe1" + struct.pack(">H", 60_002) + bytes(60_000)
+    frame = b"\xff\xff\xc2" + struct.pack(">HBHHB", 17, 8, h, w, 3) + bytes(9)
+    return b"\xff\xd8" + exif + b"\xff\xc4\x00\x04\x00\x00" + frame + b"\xff\xda\x00\x02"
+
+
+def webp(kind, w, h):
+    body = {
+        b"VP8 ": bytes(3) + b"\x9d\x01\x2a" + struct.pack("<HH", w, h),
+        b"VP8L": b"\x2f" + struct.pack("<I", (w - 1) | (h - 1) << 14) + bytes(8),
+        b"VP8X": bytes(4) + struct.pack("<I", w - 1)[:3] + struct.pack("<I", h - 1)[:3],
+    }[kind]
+    return b"RIFF" + struct.pack("<I", 30) + b"WEBP" + kind + struct.pack("<I", len(body)) + body + bytes(4)
+
+
+FORMATS = [png, gif, jpeg, lambda w, h: webp(b"VP8 ", w, h), lambda w, h: webp(b"VP8L", w, h), lambda w, h: webp(b"VP8X", w, h)]
+
+
+def image_tokens(db, part: dict, provider: str) -> int:
+    return db.execute("select memoir._image_tokens(%s::jsonb, %s)", [json.dumps(part), provider]).fetchone()[0]
+
+
+def as_part(data: bytes, **more) -> dict:
+    return {"type": "image_url", "image_url": {"url": "data:image/png;base64," + base64.b64encode(data).decode(), **more}}
+
+
+@pytest.mark.parametrize("size", [(1, 1), (640, 480), (4000, 3000), (16383, 20)])
+def test_sizes_are_read_from_the_header(db, size):
+    for make in FORMATS:
+        assert db.execute("select memoir._image_size(%s)", [make(*size)]).fetchone()[0] == list(size)
+
+
+# Figures of the providers' own examples where they give any: docs/tokens.md.
+@pytest.mark.parametrize(("size", "openai", "anthropic"), [
+    ((150, 150), 255, 36), ((512, 512), 255, 361), ((513, 513), 765, 361), ((1024, 1024), 765, 1399), ((2048, 4096), 1105, 1600), ((8000, 100), 765, 56),
+    ((200, 200), 255, 64), ((1000, 1000), 765, 1334), ((1092, 1092), 765, 1590), ((10, 10), 255, 1),
+])
+def test_rules(db, size, openai, anthropic):
+    assert image_tokens(db, as_part(png(*size)), "openai") == openai
+    assert image_tokens(db, as_part(png(*size)), "anthropic") == anthropic
+
+
+def test_unknown_sizes_count_the_maximum(db):
+    link = {"type": "image_url", "image_url": {"url": "https://example.com/a.png"}}
+    broken = [as_part(b""), as_part(b"\x89PNG"), as_part(jpeg(0, 0)), as_part(b"\xff\xd8" + b"\xff\xe0\x00\x02" * 2000), as_part(png(2**31, 5)), {"image_url": {"url": "data:image/png;base64,!!!"}}, {"image_url": 7}, {}]
+    for part in [link, *broken]:
+        assert image_tokens(db, part, "openai") == 1445 and image_tokens(db, part, "anthropic") == 1600
+    assert image_tokens(db, as_part(b"", detail="low"), "openai") == 85
+    sizes = [(w, h) for w in (1, 300, 800, 2100, 9000) for h in (1, 300, 800, 2100, 9000)]
+    assert max(image_tokens(db, as_part(png(*size)), "openai") for size in sizes) <= 1445
+    assert max(image_tokens(db, as_part(png(*size)), "anthropic") for size in sizes) <= 1600
+    assert image_tokens(db, {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": base64.b64encode(png(1000, 1000)).decode()}}, "anthropic") == 1334
