@@ -28,7 +28,8 @@ begin
   end if;
 end $$;
 
--- Roles are shared by all databases of a server, so two installs may race for them.
+-- One install at a time in a database. Roles are shared by all databases of a server, so two installs may race for them.
+select pg_advisory_xact_lock(hashtext('memoir.install'));
 do $$
 declare
   v_role text;
@@ -44,9 +45,13 @@ begin
       execute 'alter role memoir_jobs login';
     end if;
   end loop;
-  -- Creating objects as the owner needs membership; a superuser has it already.
-  if not pg_has_role(current_user, 'memoir_owner', 'member') then
-    execute format('grant memoir_owner to %I', current_user);
+  -- Creating objects as the owner needs membership; a superuser has it already. From 16 on, who creates a role is its member
+  -- without being able to become it.
+  if not pg_has_role(current_user, 'memoir_owner', case when current_setting('server_version_num')::int >= 160000 then 'set' else 'member' end) then
+    begin
+      execute format('grant memoir_owner to %I', current_user);
+    exception when unique_violation then null;
+    end;
   end if;
 end $$;
 
@@ -75,6 +80,9 @@ begin
         raise exception 'extension % lies in schema %, where everybody may create objects', v_extension, v_schema
           using hint = format('revoke create on schema %I from public; or alter extension %I set schema memoir', v_schema, v_extension);
       end if;
+      if not has_schema_privilege('memoir_owner', v_schema, 'usage') then
+        execute format('grant usage on schema %I to memoir_owner', v_schema);
+      end if;
       v_path := v_path || ', ' || quote_ident(v_schema);
     end if;
   end loop;
@@ -85,6 +93,25 @@ begin
 end $$;
 
 set role memoir_owner;
+
+-- Code is replaced as a whole. The former release's routines go first: "create or replace" can't change what a function returns
+-- or how its arguments are called, and an overload left behind makes calls ambiguous. What triggers or somebody's views depend
+-- on stays, and is replaced in place.
+do $$
+declare
+  v_routine regprocedure;
+begin
+  for v_routine in
+    select p.oid from pg_proc p
+    where p.pronamespace = 'memoir'::regnamespace and p.proowner = 'memoir_owner'::regrole  -- PL/Python's belong to a superuser
+      and not exists (select from pg_depend d where d.classid = 'pg_proc'::regclass and d.objid = p.oid and d.deptype = 'e')
+  loop
+    begin
+      execute format('drop routine %s', v_routine);
+    exception when dependent_objects_still_exist then null;
+    end;
+  end loop;
+end $$;
 
 create table if not exists memoir.schema_migrations (
   name text primary key,

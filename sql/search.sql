@@ -44,7 +44,8 @@ declare
   w_words real := (p_config ->> 'weight_words')::real; w_vector real := (p_config ->> 'weight_vector')::real;
   w_before real := (p_config ->> 'weight_words_before')::real; w_after real := (p_config ->> 'weight_vector_after')::real;
   w_session real := (p_config ->> 'weight_session')::real; w_speaker real := (p_config ->> 'weight_speaker')::real;
-  w_question real := (p_config ->> 'weight_question')::real; w_fresh real := (p_config ->> 'weight_freshness')::real;
+  w_question real := (p_config ->> 'weight_question')::real; w_person real := (p_config ->> 'weight_person')::real;
+  v_lean real := (p_config ->> 'lean_tokens')::real; w_fresh real := (p_config ->> 'weight_freshness')::real;
   v_lambda real := (p_config ->> 'freshness_lambda')::real; v_now timestamptz := coalesce(p_scope.as_of, memoir.now());
   v_scale real;
 begin
@@ -55,7 +56,7 @@ begin
   -- An OR of the words: AND finds a tenth of it on real questions.
   v_tsquery := (select string_agg(quote_literal(t), ' | ') from unnest(v_terms) t)::tsquery;
   -- Scores end up between 0 and 1, whatever the weights.
-  v_scale := greatest(w_words + w_vector + w_before + w_after + w_session + greatest(w_speaker, 0) + abs(w_question) + w_fresh, 1e-6);
+  v_scale := greatest(w_words + w_vector + w_before + w_after + w_session + greatest(w_speaker, w_person, 0) + abs(w_question) + w_fresh, 1e-6);
 
   return query
   with hits as materialized (
@@ -90,17 +91,19 @@ begin
     order by (cut * 10000)::integer desc, item limit p_limit * 2
   ), placed as (
     select i.*, b.item is not null as is_candidate, coalesce(f.words, 0) as words, f.cosine, coalesce(f.vector, 0) as vector,
-      lag(coalesce(f.words, 0)) over o as words_before, lag(i.is_question) over o as question_before, lag(i.item_no) over o as before,
-      lead(coalesce(f.vector, 0)) over o as vector_after, lead(i.item_no) over o as after
+      lag(coalesce(f.words, 0)) over o as words_before, lag(i.is_question) over o as question_before,
+      coalesce(lag(i.item_no) over o = i.item_no - 1 and lag(i.ref_id) over o <> i.ref_id, false) as has_before,
+      lead(coalesce(f.vector, 0)) over o as vector_after,
+      coalesce(lead(i.item_no) over o = i.item_no + 1 and lead(i.ref_id) over o <> i.ref_id, false) as has_after
     from memoir.search_items i left join fused f on f.item = i.item_no left join best b on b.item = i.item_no
     where i.user_id = p_user_id and i.item_no = any (array(select distinct item + d from best, (values (-1), (0), (1)) n(d)))
     window o as (partition by i.kind, i.session_id order by i.item_no)
   ), scored as (
     select p.*,
       max(0.45 * p.words + 0.55 * p.vector) over (partition by p.kind, coalesce(p.session_id, p.ref_id)) as session_best,
-      w_before * case when before = item_no - 1 then words_before else 0 end
-        + w_after * case when after = item_no + 1 then vector_after else 0 end
-        - w_question * (before = item_no - 1 and question_before)::integer as around
+      -- A short turn leans on its neighbours, a long text stands alone.
+      least(1, v_lean / greatest(token_count, 1)) * (case when has_before then w_before * words_before - w_question * question_before::integer else 0 end
+        + case when has_after then w_after * vector_after else 0 end + w_question * is_question::integer) as around
     from placed p
     where is_candidate
       and (not dead or (p_scope.as_of is not null and kind = 'm'))  -- excluded turns stay excluded at any time
@@ -112,15 +115,15 @@ begin
       and (p_scope.said_before is null or created_at < p_scope.said_before)
       and (kind <> 'm' or session_id is null or session_id = any (p_scope.local_sessions))
   ), totalled as (
-    select s.*, ((w_words * s.words + w_vector * s.vector + coalesce(s.around, 0) + w_session * s.session_best
-        + w_question * s.is_question::integer
+    select s.*, ((w_words * s.words + w_vector * s.vector + s.around + w_session * s.session_best
+        + w_person * coalesce(s.role = 'user' and s.speaker is null, false)::integer
         + w_speaker * (s.speaker is not null and strpos(v_query, lower(replace(s.speaker, '_', ' '))) > 0)::integer
         + w_fresh * exp(- least(500, v_lambda * greatest(extract(epoch from v_now - s.created_at)::float8 / 3600, 0))))
       / v_scale * memoir._project_factor(p_config, p_project, s.project) * 100000)::integer as total
     from scored s
   )
   select s.item_no, s.kind, s.ref_id, s.session_id, s.turn_index, s.chunk, s.token_count, s.role, s.created_at, s.recorded_at,
-    s.project, (s.total / 100000.0)::real, s.words, s.cosine, coalesce(s.around, 0)::real, s.session_best::real
+    s.project, (s.total / 100000.0)::real, s.words, s.cosine, s.around::real, s.session_best::real
   from totalled s
   order by s.total desc, s.item_no limit p_limit;
 end $$;

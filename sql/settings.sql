@@ -21,7 +21,7 @@ begin
     ('tool_result_share', 'number', '0.25', 0.01, 1, true, 'A tool result longer than this share of the history budget is shown as an excerpt.'),
 
     ('text_search_config', 'text', '"english"', null, null, true, 'PostgreSQL text-search configuration of the user''s language.'),
-    ('chunk_tokens', 'integer', '200', 32, 2000, false, 'Longer texts are searched in chunks of about this many (estimated) tokens.'),
+    ('chunk_tokens', 'integer', '120', 32, 2000, false, 'Longer texts are searched in chunks of about this many (estimated) tokens.'),
     ('embed_chunks_max', 'integer', '64', 0, 10000, false, 'Chunks of one text that get a vector; all are found by words.'),
     ('tail_items_max', 'integer', '256', 16, 10000, false, 'Unmerged items of a user before the merge job packs them.'),
     ('candidates', 'integer', '240', 20, 2000, true, 'Candidates taken from the fused ranking.'),
@@ -33,6 +33,8 @@ begin
     ('weight_vector_after', 'number', '0.4', 0, 10, true, 'Weight of the next turn''s cosine.'),
     ('weight_session', 'number', '1.2', 0, 10, true, 'Weight of the best match in the same session.'),
     ('weight_speaker', 'number', '0.4', -10, 10, true, 'Added when the query names the turn''s speaker.'),
+    ('weight_person', 'number', '0.2', -10, 10, true, 'Added for what the user said, where speakers have no names.'),
+    ('lean_tokens', 'integer', '60', 1, 100000, true, 'Turns up to this long lean fully on their neighbours, longer ones in proportion less.'),
     ('weight_question', 'number', '-0.2', -10, 10, true, 'Added for a turn that is a question, subtracted for a turn after one.'),
     ('weight_freshness', 'number', '0.02', 0, 10, true, 'Weight of exp(-lambda * hours).'),
     ('weight_access', 'number', '0.02', 0, 10, true, 'Weight of log(1+a)/log(1+a_max), memories only.'),
