@@ -353,4 +353,6 @@ except embed_client.EmbedderUnavailable:
 
 def test_the_client_is_light():
     script = "import sys; from pg_memoir_server import embed_client; print(*[m for m in ('numpy', 'torch', 'asyncio', 'onnxruntime', 'typing') if m in sys.modules])"
-    assert subprocess.run([sys.executable, "-S", "-c", script], env=os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}, capture_output=True, text=True, check=True).stdout.strip() == ""
+    environment = os.environ | {"PYTHONPATH": str(Path(embed_client.__file__).parents[1])}
+    loaded = subprocess.run([sys.executable, "-S", "-c", script], env=environment, capture_output=True, text=True, check=True)
+    assert loaded.stdout.strip() == ""
