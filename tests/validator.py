@@ -13,14 +13,17 @@ import re
 import unicodedata
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Any
 
 import request_types
 
-FENCES = ("memoir-recall", "memoir-profile", "memoir-summary")
+Message = dict[str, Any]
 REPLY_PRIMING = 3
 _OPEN_OR_CLOSE = re.compile(r"<(/?)(memoir-[a-z]+)>")
 _BREAKER = re.compile(r"</?memoir-")
+_RECALL = re.compile(r"<memoir-recall>.*?</memoir-recall>", re.DOTALL)
+_EXCERPT = re.compile(r"\n?\[excerpt: \d+ of \d+ characters left out, turn \d+\]\n?")
 _WHOLE_BLOCK = re.compile(r"<(memoir-(?:recall|profile|summary))>.*?</\1>", re.DOTALL)
 
 
@@ -30,8 +33,9 @@ class Expected:
 
     `count`: tokens of a text. `image_tokens`: tokens of an image part (OpenAI shape), by the provider's rule.
     `history`: the session's messages as persisted (OpenAI shape), oldest first, parents' turns included; None leaves the
-    comparison out. `hidden`: positions in `history` that compactions cover; `excerpts`: positions that the answer announced
-    as shortened. `query` and `query_parts` as given to the compile; both None: an open exchange is continued.
+    comparison out. `hidden`: positions in `history` that compactions cover or that the answer announced as left out;
+    `excerpts`: positions that it announced as shortened. `query` and `query_parts` as given to the compile; both None: an
+    open exchange is continued. `recalled`: whether the answer says that it recalled anything.
     """
 
     budget: int
@@ -44,6 +48,7 @@ class Expected:
     hidden: frozenset[int] = frozenset()
     excerpts: frozenset[int] = frozenset()
     format: str = "openai"
+    recalled: bool = True
     overhead: int = 4
     image_tokens: Callable[[dict[str, Any]], int] = lambda part: 85
 
@@ -250,29 +255,20 @@ def _query(messages: list[dict[str, Any]], expected: Expected) -> Iterable[str]:
     if place is None:
         yield "query: there is no user message"
         return
-    parts = parts_of(messages[place])
-    if expected.query_parts is not None:
-        wanted = [_comparable(part) for part in expected.query_parts]
-        if [_comparable(part) for part in parts[len(parts) - len(wanted) :]] != wanted and not _tail_is(parts, expected):
-            yield "query: the query's parts are not the tail of the newest user message"
-    elif expected.query is not None:
-        texts = [_part_text(part) for part in parts if part["type"] == "text"]
-        if not texts or not texts[-1].endswith(expected.query):
-            tail = texts[-1][-80:] if texts else None
-            yield f"query: the newest user message ends with {tail!r}, not with the query {expected.query[-80:]!r}"
-
-
-def _tail_is(parts: list[dict[str, Any]], expected: Expected) -> bool:
-    """The query's first text may stand in one part with the recall before it."""
-    wanted = list(expected.query_parts or [])
-    first = next((i for i, part in enumerate(wanted) if part.get("type") == "text"), None)
-    if first is None or len(parts) < len(wanted):
-        return False
-    tail = parts[len(parts) - len(wanted) :]
-    return all(
-        _part_text(have).endswith(_part_text(want)) if i == first else _comparable(have) == _comparable(want)
-        for i, (have, want) in enumerate(zip(tail, wanted, strict=True))
-    )
+    asked = [*([{"type": "text", "text": expected.query}] if expected.query is not None else []), *(expected.query_parts or [])]
+    asked = parts_of({"content": asked})
+    if not asked:
+        return
+    tail = parts_of(messages[place])[-len(asked) :]
+    if len(tail) < len(asked):
+        yield f"query: the newest user message has {len(tail)} parts, the query {len(asked)}"
+    for at, (have, want) in enumerate(zip(tail, asked, strict=False)):
+        # The query's first text may stand in one part with the recall before it.
+        if at == 0 and have["type"] == want["type"] == "text":
+            if not have["text"].endswith(want["text"]):
+                yield f"query: ...{have['text'][-80:]!r} does not end with the query's ...{want['text'][-80:]!r}"
+        elif _comparable(have) != _comparable(want):
+            yield f"query: part {at} is {str(have)[:80]}, asked was {str(want)[:80]}"
 
 
 def _comparable(part: dict[str, Any]) -> tuple[str, str]:
@@ -333,26 +329,22 @@ def _fences(messages: list[dict[str, Any]], expected: Expected) -> Iterable[str]
             yield from fence_problems(text.removeprefix(prompt), ("memoir-profile", "memoir-summary"))
         elif place == newest:
             start = text.find("<memoir-recall>")
-            if start >= 0:
+            if start >= 0 and expected.recalled:
                 end = text.find("</memoir-recall>", start)
                 block = text[start:] if end < 0 else text[start : end + len("</memoir-recall>")]
                 yield from fence_problems(block, ("memoir-recall",))
             # What the person wrote stays as written, tags and all; a second block of ours would be ours.
             said = _said(expected)
-            if len(_WHOLE_BLOCK.findall(text)) > 1 + len(_WHOLE_BLOCK.findall(said)):
+            if len(_WHOLE_BLOCK.findall(text)) > expected.recalled + len(_WHOLE_BLOCK.findall(said)):
                 yield f"fence: more than one block in the newest user message ({place})"
-        elif _WHOLE_BLOCK.search(text):
+        elif message["role"] == "user" and (block := _WHOLE_BLOCK.search(text)) and block.group(0) not in _said(expected):
+            # One that somebody wrote or a tool forged stays as it was persisted.
             yield f"fence: a block of ours in the history, message {place}"
 
 
 def _said(expected: Expected) -> str:
-    asked = expected.query or "".join(_part_text(part) for part in expected.query_parts or ())
+    asked = (expected.query or "") + "".join(_part_text(part) for part in expected.query_parts or ())
     return asked + "".join(text_of(message) for message in expected.history or () if message["role"] == "user")
-
-
-def without_recall(text: str) -> str:
-    """The newest user message's text without the recall before it."""
-    return re.sub(r"<memoir-recall>.*?</memoir-recall>\s*", "", text, count=1, flags=re.DOTALL)
 
 
 # --- History -----------------------------------------------------------------------------------------------------------
@@ -362,15 +354,14 @@ def _history(messages: list[dict[str, Any]], expected: Expected) -> Iterable[str
     """The shown turns are a run of the persisted ones, without gaps, up to the newest, each as it was persisted."""
     if expected.history is None:
         return
+    shown = [message for message in messages if message["role"] not in ("system", "developer")]
+    pieces = _pieces_of_list(shown, _newest_user(shown), expected)
     kept = [
         (place, message)
         for place, message in enumerate(expected.history)
-        if message["role"] not in ("system", "developer") and place not in expected.hidden and not _is_blank(message)
+        if place not in expected.hidden and not _is_blank(message)
     ]
-    shown = [message for message in messages if message["role"] not in ("system", "developer")]
-    newest = _newest_user(shown)
-    pieces = _pieces_of_list(shown, newest, expected)
-    wanted = [_pieces_of_message(message) for _, message in kept]
+    wanted = [_pieces_of_message(message, expected.format) for _, message in kept]
     asked = _asked(expected)
     # A query equal to the newest persisted unanswered message is not repeated: it then counts as history.
     tails = [wanted + [asked]] if asked else [wanted]
@@ -386,57 +377,96 @@ def _history(messages: list[dict[str, Any]], expected: Expected) -> Iterable[str
     yield f"history: {failures[0]}"
 
 
-Piece = tuple[str, str]
+@dataclass(frozen=True)
+class Piece:
+    """One thing that must be unaltered: a text, an image, a call, a result's id. White space alone, and system messages amid
+    the history (which providers have no place for), may be missing or be shown as a note."""
+
+    kind: str
+    value: str
+
+    @property
+    def may_be_missing(self) -> bool:
+        return self.kind.endswith(" text") and (self.kind.startswith("system") or not self.value.strip())
 
 
 def _is_blank(message: dict[str, Any]) -> bool:
     return not parts_of(message) and not message.get("tool_calls") and message["role"] != "tool"
 
 
-def _pieces_of_message(message: dict[str, Any]) -> list[Piece]:
-    """What must be unaltered of one message, in order: role changes are pieces, so are calls and results."""
-    role = message["role"]
+def _pieces_of_message(message: dict[str, Any], shape: str = "openai") -> list[Piece]:
+    """A message's pieces in order, as the shape has them: Anthropic's has no refusals and fewer characters in ids."""
+    role = "system" if message["role"] == "developer" else message["role"]
+    claude = shape == "anthropic"
     pieces: list[Piece] = []
     if role == "tool":
-        pieces.append(("tool", message["tool_call_id"]))
+        pieces.append(Piece("tool", _id(message["tool_call_id"], claude)))
     for part in parts_of(message):
         kind, value = _comparable(part)
-        pieces.append((f"{role} {kind}", value))
+        if claude and kind == "refusal":
+            kind, value = "text", part["refusal"]
+        pieces.append(Piece(f"{role} {kind}", value))
     for call in message.get("tool_calls") or []:
-        arguments = call["function"]["arguments"]
-        pieces.append(("call", f"{call['id']} {call['function']['name']} {_arguments(arguments)}"))
+        given = call["function"]["arguments"]
+        pieces.append(Piece("call", f"{_id(call['id'], claude)} {call['function']['name']} {_arguments(given) if claude else given}"))
     return pieces
 
 
-def _arguments(arguments: Any) -> str:
-    """Arguments as JSON text with sorted keys: Anthropic's shape holds them parsed."""
-    if isinstance(arguments, str):
-        try:
-            arguments = json.loads(arguments)
-        except ValueError:
-            return arguments
-    return json.dumps(arguments, sort_keys=True, ensure_ascii=False)
+def _id(given: str, claude: bool) -> str:
+    return re.sub(r"[^a-zA-Z0-9_-]", "_", given) if claude else given
+
+
+def _arguments(given: Any) -> str:
+    """Arguments as Anthropic's shape has them, an object, in a comparable form; what is no object may be in any."""
+    try:
+        value = json.loads(given, parse_float=_number, parse_int=_number) if isinstance(given, str) else given
+    except ValueError:
+        value = None
+    if not isinstance(value, dict):
+        return "no object"
+    return json.dumps(_numbers_as_text(value), sort_keys=True, ensure_ascii=False)
+
+
+def _number(text: str) -> str:
+    number = Decimal(text)
+    return f"number {number.normalize():f}" if abs(number.adjusted()) < 1000 else f"number {text}"
+
+
+def _numbers_as_text(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _numbers_as_text(inner) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [_numbers_as_text(inner) for inner in value]
+    if isinstance(value, (int, float)) and not isinstance(value, bool):
+        return _number(repr(value))
+    return value
 
 
 def _asked(expected: Expected) -> list[Piece]:
-    if expected.query_parts is not None:
-        return _pieces_of_message({"role": "user", "content": list(expected.query_parts)})
+    """The query's pieces: its text, then its parts."""
+    pieces: list[Piece] = []
     if expected.query is not None:
-        return [("user text", expected.query)]
-    return []
+        pieces.append(Piece("user text", expected.query))
+    if expected.query_parts is not None:
+        pieces += _pieces_of_message({"role": "user", "content": list(expected.query_parts)})
+    return pieces
 
 
 def _pieces_of_list(shown: list[dict[str, Any]], newest: int | None, expected: Expected) -> list[Piece]:
+    """The list's pieces without the recall; calls of Anthropic's shape, whose input is parsed, in a comparable form."""
+    notes = [text_of(message) for message in expected.history or () if message["role"] in ("system", "developer")]
     pieces: list[Piece] = []
     for place, message in enumerate(shown):
-        found = _pieces_of_message(message)
-        if place == newest:
-            for at, (kind, value) in enumerate(found):
-                if kind == "user text" and "<memoir-recall>" in value:
-                    rest = without_recall(value)
-                    found[at : at + 1] = [(kind, rest)] if rest.strip() else []
-                    break
-        pieces.extend(found)
+        for piece in _pieces_of_message(message, expected.format):
+            value = piece.value
+            if piece.kind == "user text":
+                if place == newest and expected.recalled:
+                    value = _RECALL.sub("", value, count=1)  # ours comes first; the person may quote one
+                for note in notes:
+                    value = value.replace(f"[System note] {note}", "", 1)
+                if value != piece.value and not value.strip():
+                    continue
+            pieces.append(Piece(piece.kind, value))
     return pieces
 
 
@@ -444,34 +474,60 @@ def _is_suffix(pieces: list[Piece], wanted: list[list[Piece]], places: list[int]
     """None if `pieces` are the last messages of `wanted`, where texts may be merged with white space between; else the problem."""
     have = list(pieces)
     joined = False  # whether the last of `have` is what precedes a text already matched, separator included
+    slack = False  # whether a blank text may have left white space at its end
     for at in range(len(wanted) - 1, -1, -1):
         if not have:
             return None
         turn = f"turn {places[at]}" if at < len(places) else "the query"
-        for kind, value in reversed(wanted[at]):
-            if not have or have[-1][0] != kind:
-                instead = f"{have[-1][0]} {have[-1][1][-60:]!r}" if have else "nothing"
-                return f"{kind} {value[:60]!r} ({turn}) is missing, found {instead}"
-            found = have.pop()[1]
-            if not kind.endswith("text"):
-                if found != value:
-                    return f"{kind} of {turn} differs: persisted {value[-60:]!r}, shown {found[-60:]!r}"
+        shortened = at < len(places) and places[at] in excerpts
+        for piece in reversed(wanted[at]):
+            found = have[-1] if have else None
+            if found is not None and piece.may_be_missing and found.kind == piece.kind and found.value in (piece.value, "(empty)"):
+                have.pop()
+                joined = False
                 continue
-            rest = _before(found, value, joined)
-            if rest is None and at < len(places) and places[at] in excerpts:
-                rest = ""
+            if piece.may_be_missing:
+                slack = True
+                continue
+            if shortened and piece.kind.endswith(" text") and (found is None or found.kind != piece.kind):
+                continue  # an excerpt is one text, its parts were several
+            if found is None or found.kind != piece.kind:
+                instead = f"{found.kind} {found.value[-60:]!r}" if found else "nothing"
+                return f"{piece.kind} {piece.value[:60]!r} ({turn}) is missing, found {instead}"
+            have.pop()
+            if not piece.kind.endswith(" text"):
+                # Arguments that are no JSON object have no place in Anthropic's shape: any input stands for them.
+                free = piece.value.endswith(" no object")
+                if found.value != piece.value and not (free and found.value.startswith(piece.value[: -len("no object")])):
+                    return f"{piece.kind} of {turn} differs: persisted {piece.value[-60:]!r}, shown {found.value[-60:]!r}"
+                continue
+            if shortened and _EXCERPT.search(found.value):
+                if not _is_excerpt(found.value, [other.value for other in wanted[at] if other.kind == piece.kind]):
+                    return f"{piece.kind} of {turn} is no excerpt of what was persisted: {found.value[-60:]!r}"
+                joined = slack = False
+                continue
+            rest = _before(found.value, piece.value, joined, slack)
             if rest is None:
-                return f"{kind} of {turn} differs: persisted ...{value[-60:]!r}, shown ...{found[-60:]!r}"
-            joined = rest != ""
+                return f"{piece.kind} of {turn} differs: persisted ...{piece.value[-60:]!r}, shown ...{found.value[-60:]!r}"
+            # White space alone before a text is the separator of what stood there: the recall, a note, a blank message.
+            joined, slack = bool(rest.strip()), False
             if joined:
-                have.append((kind, rest))
-    return f"{have[-1][0]} {have[-1][1][:60]!r} is in the list but was never persisted" if have else None
+                have.append(Piece(piece.kind, rest))
+    return f"{have[-1].kind} {have[-1].value[:60]!r} is in the list but was never persisted" if have else None
 
 
-def _before(found: str, value: str, joined: bool) -> str | None:
-    """What stands before `value` at the end of `found`; with `joined`, white space must stand behind it. None: it isn't there."""
-    last = len(found) - 1 if joined else len(found)
-    first = len(found.rstrip()) if joined else len(found)
+def _is_excerpt(shown: str, persisted: list[str]) -> bool:
+    """Whether what stands before and behind the mark is the beginning and end of the persisted texts."""
+    head, tail = _EXCERPT.split(shown, maxsplit=1)
+    whole = "\n".join(persisted)
+    return whole.startswith(head) and whole.endswith(tail)
+
+
+def _before(found: str, value: str, joined: bool, slack: bool) -> str | None:
+    """What stands before `value` at the end of `found`; None: it isn't there. White space behind it must be there with `joined`
+    and may be with `slack`."""
+    last = len(found) - 1 if joined and not slack else len(found)
+    first = len(found.rstrip()) if joined or slack else len(found)
     for end in range(first, last + 1):
         if found[:end].endswith(value):
             return found[: end - len(value)]

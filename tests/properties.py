@@ -1,0 +1,359 @@
+"""Builds generated worlds, compiles them and checks every answer with the validator. Used by test_properties.py and soak.py."""
+
+from __future__ import annotations
+
+import base64
+import json
+import math
+import random
+import struct
+import time
+import uuid
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import psycopg
+from generators import CALL, DIMENSION, Call, Case, World, vector, world
+from psycopg.types.json import Jsonb
+from validator import Expected, Message, tokens_of, validate
+
+# Registered models by name: tokens of overhead per message, provider, window less response reserve.
+MODELS = {"default": (4, "openai", 32768 - 4096), "gpt-4": (4, "openai", 8192 - 4096), "claude-sonnet-4": (8, "anthropic", 200000 - 8192)}
+CASTS = {"p_query_embedding": "::real[]", "p_embedding": "::real[]", "p_as_of": "::timestamptz", "p_valid_at": "::timestamptz", "p_valid_from": "::timestamptz"}
+
+
+@dataclass
+class Failure:
+    """A case that broke a promise, with what is needed to see it again."""
+
+    seed: str
+    case: int
+    violations: list[str]
+    world: World
+
+    def __str__(self) -> str:
+        shown = "\n".join(f"  {violation[:400]}" for violation in self.violations[:5])
+        calls = "\n".join(f"    {call.function}({_shorten(call.arguments)})" for call in self.world.calls[:30])
+        asked = _shorten(self.world.cases[self.case].arguments)
+        return f"world {self.seed!r} case {self.case}:\n{shown}\n  made smaller:\n{calls}\n    compile({asked})"
+
+
+@dataclass
+class Tally:
+    """What a run saw."""
+
+    cases: int = 0
+    lists: int = 0
+    refused: Counter[str] = field(default_factory=Counter)
+    failures: list[Failure] = field(default_factory=list)
+    seconds: float = 0.0
+
+    def add(self, other: Tally) -> None:
+        self.cases += other.cases
+        self.lists += other.lists
+        self.refused += other.refused
+        self.failures += other.failures
+        self.seconds += other.seconds
+
+
+def _shorten(value: Any) -> str:
+    shown = json.dumps(value, ensure_ascii=True, default=str)
+    return shown if len(shown) < 600 else f"{shown[:500]} ... ({len(shown)} characters)"
+
+
+# --- Counting ----------------------------------------------------------------------------------------------------------
+
+
+class Tokens:
+    """Token counts by the database's own counter for a model's tokenizer, cached; `prefetch` counts many texts in one call."""
+
+    def __init__(self, connection: psycopg.Connection, model: str) -> None:
+        self._connection, self._model = connection, model
+        self._known: dict[str, int] = {"": 0}
+
+    def prefetch(self, texts: Sequence[str]) -> None:
+        new = list({text for text in texts if text not in self._known})
+        counts = self._connection.execute(
+            "select memoir._count_tokens(%s::text[], tokenizer) from memoir.models where model = %s", (new, self._model)
+        ).fetchone()[0]
+        self._known.update(zip(new, counts, strict=True))
+
+    def __call__(self, text: str) -> int:
+        if text not in self._known:
+            self.prefetch([text])
+        return self._known[text]
+
+
+def strings_of(value: Any) -> list[str]:
+    """Every string in a JSON value but long images."""
+    if isinstance(value, str):
+        return [] if value.startswith("data:") else [value]
+    if isinstance(value, dict):
+        return [text for inner in value.values() for text in strings_of(inner)]
+    if isinstance(value, list):
+        return [text for inner in value for text in strings_of(inner)]
+    return []
+
+
+def image_tokens(provider: str, known: Sequence[Message]) -> Callable[[dict[str, Any]], int]:
+    """Tokens of an image part by the model's provider's published rule; a size that can't be told counts at the maximum.
+    `known`: messages that say the detail of an image, which Anthropic's shape has no place for."""
+    parts = [part for message in known if isinstance(message.get("content"), list) for part in message["content"]]
+    details = {part["image_url"]["url"]: part["image_url"].get("detail") for part in parts if part["type"] == "image_url"}
+
+    def count(part: dict[str, Any]) -> int:
+        source = part["image_url"]
+        if provider == "openai" and details.get(source["url"]) == "low":
+            return 85
+        size = _png_size(source["url"])
+        if provider == "anthropic":
+            if size is None:
+                return 1600
+            scale = min(1.0, 1568 / max(size))
+            return min(1600, math.ceil(size[0] * scale * size[1] * scale / 750))
+        if size is None:
+            return 1445
+        scale = min(1.0, 2048 / max(size))
+        scale *= min(1.0, 768 / (min(size) * scale))
+        tiles = [max(1, math.ceil(edge * scale / 512 - 1e-9)) for edge in size]
+        return 85 + 170 * tiles[0] * tiles[1]
+
+    return count
+
+
+def _png_size(url: str) -> tuple[int, int] | None:
+    if not url.startswith("data:image/png;base64,"):
+        return None
+    data = base64.b64decode(url.split(",", 1)[1])
+    return struct.unpack(">II", data[16:24]) if data[:8] == b"\x89PNG\r\n\x1a\n" else None  # type: ignore[return-value]
+
+
+# --- One world ---------------------------------------------------------------------------------------------------------
+
+
+class Built:
+    """A world's state in the database, under a user of its own, and the checks of one compile on it."""
+
+    def __init__(self, connection: psycopg.Connection, made: World) -> None:
+        self.connection, self.made = connection, made
+        self.user = f"w-{uuid.uuid4().hex[:16]}"
+        self.rng = random.Random(made.seed + " build")
+        self.model = self.rng.choice(("default", "default", "gpt-4", "claude-sonnet-4"))
+        connection.execute("select memoir.open_session(%s, 'model', %s)", (self.user, self.model))
+        self.refusals: list[str] = []
+        self.tokens = {name: Tokens(connection, name) for name in MODELS}
+        self.histories: dict[str, list[Message]] = {}
+        for call in made.calls:
+            self._call(call)
+        if made.embed:
+            self._embed()
+
+    def _call(self, call: Call) -> None:
+        given = dict(call.arguments)
+        if call.function == "open_session" and given["p_session"] == CALL:
+            given["p_model"] = self.model
+        names, values = zip(*given.items(), strict=True)
+        listed = ", ".join(f"{name} => %s{CASTS.get(name, '')}" for name in names)
+        try:
+            self.connection.execute(f"select memoir.{call.function}(p_user => %s, {listed})", (self.user, *map(_adapted, values)))
+        except psycopg.Error as error:
+            self.refusals.append(f"{call.function}: {error.sqlstate} {error.diag.message_primary}")
+
+    def _embed(self) -> None:
+        """Vectors for some of what waits for one, as a worker would store them."""
+        claimed = self.connection.execute("select * from memoir.claim_embeddings(200)").fetchall()
+        if claimed:
+            self.connection.execute(
+                "select memoir.store_embeddings(%s::uuid[], %s::int[], %s::real[][], %s)",
+                ([row[0] for row in claimed], [row[1] for row in claimed], [vector(self.rng) for _ in claimed], claimed[0][2]),
+            )
+
+    def history(self, session: str) -> list[Message]:
+        """A session's messages as persisted; [] where there is no such session."""
+        if session not in self.histories:
+            try:
+                rows = self.connection.execute("select memoir.history(%s, %s)", (self.user, session)).fetchall()
+            except psycopg.Error:
+                rows = []
+            self.histories[session] = [row[0] for row in rows]
+        return self.histories[session]
+
+    def check(self, case: Case) -> tuple[list[str], str | None]:
+        """(violations, SQLSTATE of the refusal or None) of one compile."""
+        session = case.arguments["p_session"]
+        names, values = zip(*case.arguments.items(), strict=True)
+        listed = ", ".join(f"{name} => %s{CASTS.get(name, '')}" for name in names)
+        arguments = (self.user, *map(_adapted, values))
+        expected = self._expected(case, session)
+        try:
+            with self.connection.transaction():
+                context = self.connection.execute(f"select memoir.context(p_user => %s, {listed})", arguments).fetchone()[0]
+                again = self.connection.execute(f"select memoir.compile_context(p_user => %s, {listed})", arguments).fetchone()[0]
+        except psycopg.Error as error:
+            return self._check_refusal(error, expected, session), error.sqlstate or "none"
+        self.tokens[self._model_of(session)].prefetch(strings_of(context["messages"]))
+        expected = replace(expected, **self._announced(context, expected.history or []))
+        violations = validate(context["messages"], expected)
+        if json.dumps(context["messages"]) != json.dumps(again):
+            violations.append("determinism: context and compile_context of the same state differ")
+        if context["budget"] != expected.budget:
+            violations.append(f"budget: context says {context['budget']}, expected {expected.budget}")
+        if context["tokens"] > context["budget"]:
+            violations.append(f"budget: context says {context['tokens']} tokens for a budget of {context['budget']}")
+        limit = case.arguments.get("p_memory_budget")
+        # An open exchange keeps the recall it was started with, whatever the budget was then.
+        if limit is not None and expected.query is not None and context["recall_tokens"] > limit:
+            violations.append(f"recall: {context['recall_tokens']} tokens where p_memory_budget is {limit}")
+        return violations, None
+
+    def _announced(self, context: dict[str, Any], history: list[Message]) -> dict[str, Any]:
+        """What the answer says it left out or shortened, as positions in the history. Only two gaps are allowed, both with a
+        warning: the middle of the newest exchange, and calls that have no results yet."""
+        warnings = " ".join(context["warnings"])
+        shown = [place for place, message in enumerate(history) if message["turn_index"] in context["turns"]]
+        users = [place for place, message in enumerate(history) if message["role"] == "user"]
+        hidden: set[int] = set()
+        if "left out" in warnings and users:
+            hidden = set(range(users[-1] + 1, len(history))) - set(shown)
+        excerpts = set(shown) if "excerpt" in warnings else set()
+        return {"hidden": frozenset(hidden), "excerpts": frozenset(excerpts), "recalled": context["recall_tokens"] > 0}
+
+    def _model_of(self, session: str) -> str:
+        return self.model if session in (CALL, "branch") and self.made.has("open_session", CALL) else "default"
+
+    def _expected(self, case: Case, session: str) -> Expected:
+        given = case.arguments
+        overhead, provider, room = MODELS[self._model_of(session)]
+        budget = given.get("p_budget")
+        tools = given.get("p_tools")
+        return Expected(
+            budget=room if budget is None else budget,
+            count=self.tokens[self._model_of(session)],
+            query=given.get("p_query"),
+            query_parts=given.get("p_query_parts"),
+            tools=self.connection.execute("select %s::jsonb::text", (Jsonb(tools),)).fetchone()[0] if tools else None,
+            system_prompt=self.made.prompt(session),
+            history=self.history(session),
+            format=given.get("p_format", "openai"),
+            overhead=overhead,
+            image_tokens=image_tokens(provider, [*self.history(session), {"content": given.get("p_query_parts")}]),
+        )
+
+    def _check_refusal(self, error: psycopg.Error, expected: Expected, session: str) -> list[str]:
+        code, history = error.sqlstate, self.history(session)
+        asked = expected.query is not None or expected.query_parts is not None
+        open_from = _open_exchange(history)
+        if code == "PM020":
+            return self._check_too_small(error, expected, history, open_from)
+        if code == "PM022" and not asked and open_from is None:
+            return []
+        if code == "PM014" and expected.query is not None and not expected.query.strip():
+            return []
+        if code in ("PM011", "PM022") and not asked and _unanswered(history):
+            return []
+        return [f"refusal: {code} {error.diag.message_primary} (asked: {asked}, open from {open_from} of {len(history)})"]
+
+    def _check_too_small(self, error: psycopg.Error, expected: Expected, history: list[Message], open_from: int | None) -> list[str]:
+        """PM020 must be true: the sizes in its DETAIL, and by our own count the newest message can't be sent."""
+        sizes = json.loads(error.diag.message_detail or "{}")
+        if not {"needed", "budget", "system", "message"} <= set(sizes):
+            return [f"refusal: PM020 without its sizes: {sizes}"]
+        found = []
+        if sizes["needed"] <= sizes["budget"]:
+            found.append(f"refusal: PM020 says {sizes['needed']} does not fit {sizes['budget']}")
+        if sizes["budget"] != expected.budget:
+            found.append(f"refusal: PM020 says the budget is {sizes['budget']}, it is {expected.budget}")
+        least: list[Message] = [{"role": "system", "content": expected.system_prompt}] if expected.system_prompt else []
+        if expected.query is not None or expected.query_parts is not None:
+            content: Any = list(expected.query_parts) if expected.query_parts is not None else expected.query
+            least.append({"role": "user", "content": content})
+        elif open_from is not None:
+            least += history[open_from:]
+        if (ours := tokens_of(least, expected)) <= expected.budget:
+            found.append(f"refusal: PM020 {sizes}, but the least list has {ours} of {expected.budget} tokens")
+        return found
+
+
+def _adapted(value: Any) -> Any:
+    if isinstance(value, dict) or (isinstance(value, list) and value and isinstance(value[0], dict)):
+        return Jsonb(value)
+    return value
+
+
+def _unanswered(history: list[Message]) -> bool:
+    open_calls: set[str] = set()
+    for message in history:
+        open_calls |= {call["id"] for call in message.get("tool_calls") or []}
+        open_calls.discard(message.get("tool_call_id") or "")
+    return bool(open_calls)
+
+
+def _open_exchange(history: list[Message]) -> int | None:
+    """Where the open exchange begins (its first user message), None where the assistant has answered."""
+    rest = [(place, message) for place, message in enumerate(history) if message["role"] not in ("system", "developer")]
+    if not rest or _unanswered(history) or rest[-1][1]["role"] == "assistant":
+        return None
+    users = [place for place, message in rest if message["role"] == "user"]
+    return users[-1] if users else None
+
+
+# --- Runs --------------------------------------------------------------------------------------------------------------
+
+
+def run(dsn: str, seed: str, first: int, worlds: int, cases: int, deadline: float | None = None) -> Tally:
+    """Builds `worlds` worlds from number `first` on and checks `cases` compiles of each. Failing ones are made smaller."""
+    tally = Tally()
+    started = time.monotonic()
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        for number in range(first, first + worlds):
+            if deadline is not None and time.monotonic() > deadline:
+                break
+            made = world(f"{seed}:{number}", cases)
+            tally.add(check_world(connection, made))
+    tally.seconds = time.monotonic() - started
+    return tally
+
+
+def check_world(connection: psycopg.Connection, made: World) -> Tally:
+    """Checks all cases of one world."""
+    tally = Tally()
+    built = Built(connection, made)
+    for refusal in built.refusals:
+        tally.failures.append(Failure(made.seed, 0, [f"build: {refusal}"], made))
+    for number, case in enumerate(made.cases):
+        violations, refused = built.check(case)
+        tally.cases += 1
+        tally.lists += refused is None
+        if refused:
+            tally.refused[refused] += 1
+        if violations:
+            tally.failures.append(smaller(connection, Failure(made.seed, number, violations, made)))
+    return tally
+
+
+def smaller(connection: psycopg.Connection, failure: Failure, attempts: int = 60) -> Failure:
+    """The failure with as few calls as still show its first rule broken."""
+    rule = failure.violations[0].split(":", 1)[0]
+    best, size = failure, max(1, len(failure.world.calls) // 2)
+    while size and attempts:
+        at, shrunk = 0, False
+        while at < len(best.world.calls) and attempts:
+            attempts -= 1
+            calls = best.world.calls[:at] + best.world.calls[at + size :]
+            candidate = replace(best.world, calls=calls, cases=best.world.cases)
+            found, _ = Built(connection, candidate).check(candidate.cases[failure.case])
+            if any(violation.startswith(f"{rule}:") for violation in found):
+                best, shrunk = Failure(failure.seed, failure.case, found, candidate), True
+            else:
+                at += size
+        if not shrunk:
+            size //= 2
+    return best
+
+
+def dimension_matches(connection: psycopg.Connection) -> bool:
+    """Whether the active embedding model takes the generator's vectors."""
+    row = connection.execute("select dimension from memoir.embedding_models where status = 'active'").fetchone()
+    return row is not None and row[0] == DIMENSION
