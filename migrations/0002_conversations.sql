@@ -19,6 +19,7 @@ create table memoir.user_counters (
   next_segment integer not null default 1,
   memories integer not null default 0,
   total_words bigint not null default 0,
+  cost_microcents bigint not null default 0,
   recorded_at timestamptz not null,
   primary key (user_id)
 ) partition by hash (user_id);

@@ -63,6 +63,10 @@ begin
         'ask again shortly, or ask the primary');
     end if;
   end if;
+  if p_as_of < v_counters.last_recorded_at then
+    v_counters := memoir._counters_as_of(v_session, v_counters, p_as_of);
+    if v_session.summary_through >= v_counters.turn_count then v_session.summary_text := null; v_session.summary_through := null; end if;
+  end if;
   v_config := memoir._config(v_user, v_session.settings);
   v_model := memoir._model(coalesce(v_session.model, v_config ->> 'default_model'));
   v_tokenizer := memoir._tokenizer_used(coalesce(v_session.tokenizer, v_model.tokenizer));

@@ -131,6 +131,18 @@ begin
   if p_actor is not null and p_actor not in ('person', 'agent', 'tool') then
     perform memoir._fail('PM014', format('actor must be person, agent or tool, not %s', memoir._shown(p_actor)));
   end if;
+  if p_clearance is null or p_clearance not in ('normal', 'private', 'secret') then
+    perform memoir._fail('PM014', format('clearance must be normal, private or secret, not %s', memoir._shown(p_clearance)));
+  end if;
+  if p_namespace is null or p_namespace = '' or length(p_namespace) > 200 then
+    perform memoir._fail('PM014', format('namespace must be a text of 1 to 200 characters, not %s', memoir._shown(p_namespace)));
+  end if;
+  if array_position(p_users, null) is not null or array_position(p_users, '') is not null then
+    perform memoir._fail('PM014', format('users must be texts of 1 to 500 characters, not %s', memoir._shown(p_users::text)));
+  end if;
+  if array_position(p_projects, null) is not null or array_position(p_projects, '') is not null then
+    perform memoir._fail('PM014', format('projects must be texts of 1 to 200 characters, not %s', memoir._shown(p_projects::text)));
+  end if;
   insert into memoir.logins (login, namespace, actor, projects, clearance, created_by)
   values (p_login, p_namespace, p_actor::memoir.actor, p_projects, p_clearance::memoir.sensitivity, v_admin)
   on conflict (login) do update set namespace = excluded.namespace, actor = excluded.actor,

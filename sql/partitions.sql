@@ -22,7 +22,7 @@ $$;
 create or replace function memoir._make_leaf(p_table name, p_part integer, p_month date default null)
 returns boolean language plpgsql security definer set search_path from current as $$
 declare
-  v_info memoir.partitioned_tables;
+  v_info memoir.partitioned_tables; v_is_leaf boolean; v_trigger record;
   v_modulus integer := (select modulus from memoir.installation);
   v_leaf text := memoir._leaf_name(p_table, p_part, p_month);
   v_parent text := case when p_month is null then p_table::text else memoir._leaf_name(p_table, p_part) end;
@@ -34,11 +34,12 @@ begin
   perform pg_advisory_xact_lock(hashtext('memoir.leaf'), hashtext(v_leaf));
   if to_regclass('memoir.' || quote_ident(v_leaf)) is not null then return false; end if;
   select * into strict v_info from memoir.partitioned_tables where table_name = p_table;
+  v_is_leaf := p_month is not null or not v_info.by_month;
 
   execute format('create %s table memoir.%I (like memoir.%I including defaults including constraints including storage) %s %s',
-    case when v_info.unlogged then 'unlogged' else '' end, v_leaf, p_table,
-    case when v_info.by_month and p_month is null then 'partition by range (recorded_at)' else '' end,
-    case when v_info.options <> '' and (p_month is not null or not v_info.by_month) then format('with (%s)', v_info.options) else '' end);
+    case when v_is_leaf and v_info.unlogged then 'unlogged' else '' end, v_leaf, p_table,
+    case when v_is_leaf then '' else 'partition by range (recorded_at)' end,
+    case when v_is_leaf and v_info.options <> '' then format('with (%s)', v_info.options) else '' end);
   if p_month is null then
     v_bounds := format('with (modulus %s, remainder %s)', v_modulus, p_part);
   else
@@ -48,6 +49,14 @@ begin
   execute format('alter table memoir.%I attach partition memoir.%I for values %s', v_parent, v_leaf, v_bounds);
   if p_month is not null then
     execute format('alter table memoir.%I drop constraint month_bounds', v_leaf);
+  end if;
+  -- Attaching clones row triggers; one that watches TRUNCATE is a statement's and is not cloned.
+  if v_is_leaf then
+    for v_trigger in select t.tgname, t.tgfoid::regproc as guard from pg_trigger t
+      where t.tgrelid = to_regclass('memoir.' || quote_ident(p_table)) and not t.tgisinternal and t.tgtype & 32 <> 0
+    loop
+      execute format('create trigger %I before truncate on memoir.%I for each statement execute function %s()', v_trigger.tgname, v_leaf, v_trigger.guard);
+    end loop;
   end if;
   return true;
 end $$;
@@ -67,53 +76,66 @@ begin
   return v_made;
 end $$;
 
--- Called by every write: a month that nobody has prepared must not make it fail.
+-- Called by every write: a month that nobody has prepared must not make it fail, nor a table that an upgrade has just added.
 create or replace function memoir._ensure_month(p_user_id uuid, p_at timestamptz)
 returns void language plpgsql as $$
 declare
   v_part integer := memoir._part_of(p_user_id);
+  v_month date := memoir._month_of(p_at);
 begin
-  if to_regclass('memoir.' || memoir._leaf_name('conversation_history', v_part, memoir._month_of(p_at))) is null then
-    perform memoir._make_part(v_part, memoir._month_of(p_at));
+  if exists (select from memoir.partitioned_tables t
+             where to_regclass('memoir.' || memoir._leaf_name(t.table_name, v_part, case when t.by_month then v_month end)) is null) then
+    perform memoir._make_part(v_part, v_month);
   end if;
 end $$;
 
+-- What ensure_partitions is to make: this month in all parts first, then the next ones.
+create or replace function memoir._partition_plan(p_months_ahead integer)
+returns table (part integer, month date) language plpgsql stable security definer set search_path from current as $$
+begin
+  if p_months_ahead not between 0 and 120 then
+    perform memoir._fail('PM014', format('months_ahead must be from 0 to 120, not %s', p_months_ahead));
+  end if;
+  return query
+  select p, (memoir._month_of(memoir.now()) + make_interval(months => m))::date
+  from memoir.installation i,
+    generate_series(0, coalesce(p_months_ahead, (select (config ->> 'partition_months_ahead')::integer from memoir.settings_merged))) m,
+    generate_series(0, i.modulus - 1) p
+  order by m, p;
+end $$;
+
+-- False where a lock could not be had soon: whoever holds it must not be made to wait behind us either.
+create or replace function memoir._try_part(p_part integer, p_month date)
+returns boolean language plpgsql security definer set search_path from current set lock_timeout = '2s' as $$
+begin
+  perform memoir._make_part(p_part, p_month);
+  return true;
+exception when lock_not_available then
+  return false;
+end $$;
+
+-- Runs under its caller's search_path, since what commits can't pin one: hence no operator and no unqualified name.
 create or replace procedure memoir.ensure_partitions(p_months_ahead integer default null)
 language plpgsql as $$
 declare
-  v_ahead integer; v_part integer; v_offset integer; v_modulus integer; v_tries integer;
+  v_step record; v_try integer; v_done boolean;
 begin
-  select modulus, ahead into v_modulus, v_ahead from memoir._partition_plan();
-  v_ahead := coalesce(p_months_ahead, v_ahead);
-  for v_part in 0 .. v_modulus - 1 loop
-    for v_offset in 0 .. v_ahead loop
-      v_tries := 0;
-      loop
-        begin
-          perform pg_catalog.set_config('lock_timeout', '2s', true);
-          perform memoir._make_part(v_part, memoir._month_of(memoir.now() + pg_catalog.make_interval(months => v_offset)));
-          exit;
-        exception when lock_not_available then
-          v_tries := v_tries + 1;
-          if v_tries >= 10 then raise; end if;
-        end;
-        commit;
-        perform pg_catalog.pg_sleep(0.2 * v_tries);
-      end loop;
+  for v_step in select part, month from memoir._partition_plan(p_months_ahead) loop
+    for v_try in 1 .. 10 loop
+      v_done := memoir._try_part(v_step.part, v_step.month);
       commit;
+      exit when v_done;
+      perform pg_catalog.pg_sleep(0.5);
     end loop;
+    if not v_done then
+      raise lock_not_available using message = pg_catalog.format('the partitions of part %s, month %s could not be made: no lock in 10 tries', v_step.part, v_step.month),
+        hint = 'see pg_locks for who holds their parents, then call it again';
+    end if;
   end loop;
 end $$;
 comment on procedure memoir.ensure_partitions(integer) is
   'Makes the missing partitions: every hash part, this month and the next ones (setting partition_months_ahead). Commits per
-part and month, never waits long for a lock, can be repeated and interrupted. Call outside a transaction.';
-
-create or replace function memoir._partition_plan(out modulus integer, out ahead integer)
-language plpgsql stable security definer set search_path from current as $$
-begin
-  select i.modulus into _partition_plan.modulus from memoir.installation i;
-  select (config ->> 'partition_months_ahead')::integer into ahead from memoir.settings_merged;
-end $$;
+part and month, never waits long for a lock, can be repeated and interrupted. Call outside a transaction. Raises PM014, 55P03.';
 
 create or replace function memoir.part_of(p_user text)
 returns integer language plpgsql stable security definer set search_path from current as $$

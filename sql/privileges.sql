@@ -1,4 +1,5 @@
--- What an earlier release had and this one has not goes: routines that this transaction did not (re)create.
+-- What an earlier release had and this one has not goes: routines that the preamble could not drop, and that this transaction
+-- did not replace. Should somebody's view need one of them, the upgrade says so and ends.
 do $$
 declare
   v_stale record;
@@ -74,8 +75,7 @@ begin
       ('_embedding_endpoint',       'app jobs admin'),
       ('ensure_partitions',         'jobs admin'),
       ('_partition_plan',           'jobs admin'),
-      ('_make_part',                'jobs admin'),
-      ('_month_of',                 'jobs admin'),
+      ('_try_part',                 'jobs admin'),
       ('enable_jobs',               'admin'),
       ('disable_jobs',              'admin'),
       ('_job_list',                 'admin'),
@@ -100,8 +100,16 @@ begin
     end loop;
   end loop;
 
+  for v_object in
+    select t.oid::regtype as name from pg_type t left join pg_class c on c.oid = t.typrelid
+    where t.typnamespace = 'memoir'::regnamespace and t.typcategory <> 'A' and coalesce(c.relkind, 'c') = 'c'
+      and not exists (select from pg_depend d where d.classid = 'pg_type'::regclass and d.objid = t.oid and d.deptype = 'e')
+  loop
+    execute format('revoke all on type %s from public, %s', v_object.name, v_roles);
+  end loop;
+
+  execute format('revoke all on schema memoir from public, %s', v_roles);
   execute format('grant usage on schema memoir to %s', v_roles);
-  revoke all on schema memoir from public;
 end $$;
 
 reset role;

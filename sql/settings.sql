@@ -55,6 +55,7 @@ begin
     ('messages_max', 'integer', '2000', 1, 100000, false, 'Most messages in one call.'),
     ('idempotency_hours', 'integer', '72', 1, 8760, false, 'How long a receipt is kept.'),
     ('budget_microcents_session', 'integer', '0', 0, 9000000000000000, true, 'Cost limit of a session in microcents; 0 is none.'),
+    ('budget_microcents_user', 'integer', '0', 0, 9000000000000000, true, 'Cost limit of a user in microcents; 0 is none.'),
     ('budget_action', 'text', '"warn"', null, null, true, 'What happens above a cost limit: warn or refuse.'),
     ('session_ttl_hours', 'integer', '720', 1, 876000, true, 'A session untouched for this long expires.'),
     ('local_memory_hours', 'integer', '24', 0, 876000, true, 'Local memories live this long after their session.'),
@@ -83,6 +84,16 @@ returns void language sql as $$
   on conflict (is_only) do update set config = excluded.config where settings_merged.config is distinct from excluded.config
 $$;
 
+-- A point in time that means the same to every session: with date, time and zone.
+create or replace function memoir._is_time(p_text text)
+returns boolean language plpgsql stable as $$
+begin
+  return p_text ~ '^\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d(\.\d+)?)?(Z|[+-]\d\d(:?\d\d)?)$'
+    and p_text::timestamptz between '1970-01-01 00:00+00' and '2999-12-31 00:00+00';
+exception when data_exception then
+  return false;
+end $$;
+
 -- Raises PM015 unless the value fits the setting's kind and range.
 create or replace function memoir._check_setting(p_key text, p_value jsonb, p_override boolean)
 returns void language plpgsql stable as $$
@@ -99,7 +110,7 @@ begin
   end if;
   v_ok := p_value is not null and case v_def.kind
     when 'number' then jsonb_typeof(p_value) = 'number'
-    when 'integer' then jsonb_typeof(p_value) = 'number' and (p_value #>> '{}')::numeric % 1 = 0
+    when 'integer' then jsonb_typeof(p_value) = 'number' and (p_value #>> '{}') ~ '^-?[0-9]+$'
     when 'boolean' then jsonb_typeof(p_value) = 'boolean'
     when 'text' then jsonb_typeof(p_value) = 'string'
     when 'interval' then jsonb_typeof(p_value) = 'string'
@@ -114,8 +125,12 @@ begin
                         where value::numeric not between coalesce(v_def.min_value, '-infinity') and coalesce(v_def.max_value, 'infinity'));
   elsif v_ok and v_def.allowed is not null then
     v_ok := (p_value #>> '{}') = any (v_def.allowed);
+  elsif v_ok and v_def.kind = 'time' and jsonb_typeof(p_value) = 'string' then
+    v_ok := memoir._is_time(p_value #>> '{}');
   elsif v_ok and p_key = 'text_search_config' then
-    v_ok := exists (select from pg_ts_config where cfgname = p_value #>> '{}');
+    -- As the functions' pinned search_path finds it: a configuration of one's own is given with its schema.
+    v_ok := exists (select from pg_ts_config c join pg_namespace n on n.oid = c.cfgnamespace
+                    where (p_value #>> '{}') in (case when pg_ts_config_is_visible(c.oid) then quote_ident(cfgname) end, format('%I.%I', nspname, cfgname)));
   elsif v_ok and p_key = 'default_model' then
     v_ok := exists (select from memoir.models where model = p_value #>> '{}');
   end if;

@@ -1,7 +1,7 @@
 -- What an install puts in place besides objects, and what a dump does not carry.
 
 create or replace procedure memoir.setup()
-language plpgsql as $$
+language plpgsql set search_path from current as $$
 declare
   v_role text; v_path text;
 begin

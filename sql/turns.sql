@@ -76,7 +76,7 @@ declare
   v_messages memoir.message[]; v_message memoir.message; v_ids uuid[];
   v_texts text[] := '{}'; v_owners integer[] := '{}'; v_counts integer[]; v_costs integer[]; v_tokenizer text;
   v_open text[]; v_before bigint; v_exchange integer; v_cap integer; v_at timestamptz; v_turn integer; v_role memoir.turn_role;
-  v_prompt integer; v_completion integer; v_latency integer; v_cost bigint; v_limit bigint; i integer; v_call text;
+  v_prompt integer; v_completion integer; v_latency integer; v_cost bigint; v_user_cost bigint; v_limit bigint; i integer; v_call text;
 begin
   perform memoir._check_session(p_session);
   if jsonb_typeof(p_messages) is distinct from 'array' or jsonb_array_length(p_messages) = 0 then
@@ -149,6 +149,16 @@ begin
       perform memoir._fail('PM023', format('session %s would cost %s microcents, its budget is %s', memoir._shown(p_session), v_counters.cost_microcents + v_cost, v_limit));
     end if;
     v_warnings := v_warnings || to_jsonb(format('session costs %s microcents, its budget is %s', v_counters.cost_microcents + v_cost, v_limit));
+  end if;
+  if v_cost > 0 then
+    update memoir.user_counters set cost_microcents = cost_microcents + v_cost where user_id = v_user returning cost_microcents into v_user_cost;
+    v_limit := (v_config ->> 'budget_microcents_user')::bigint;
+    if v_limit > 0 and v_user_cost > v_limit then
+      if v_config ->> 'budget_action' = 'refuse' then
+        perform memoir._fail('PM023', format('user %s would cost %s microcents, the budget is %s', memoir._shown(p_user), v_user_cost, v_limit));
+      end if;
+      v_warnings := v_warnings || to_jsonb(format('user costs %s microcents, the budget is %s', v_user_cost, v_limit));
+    end if;
   end if;
 
   v_at := greatest(memoir.now(), v_counters.last_recorded_at);

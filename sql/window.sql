@@ -6,6 +6,24 @@
 create or replace function memoir._tokens_of(p_text text, p_tokenizer text)
 returns integer language sql stable as $$ select (memoir._count_tokens(array[p_text], p_tokenizer))[1] $$;
 
+-- The session's counters as they were: what came later does not exist yet.
+create or replace function memoir._counters_as_of(p_session memoir.sessions, p_counters memoir.session_counters, p_as_of timestamptz)
+returns memoir.session_counters language plpgsql stable set plan_cache_mode = force_custom_plan as $$
+declare
+  v_counters memoir.session_counters := p_counters; v_next memoir.conversation_history;
+  v_user uuid := p_session.user_id; v_id uuid := p_session.session_id; v_from timestamptz := p_counters.first_recorded_at;
+begin
+  select * into v_next from memoir.conversation_history h
+  where h.user_id = v_user and h.session_id = v_id and h.recorded_at between v_from and p_as_of order by h.turn_index desc limit 1;
+  v_counters.turn_count := coalesce(v_next.turn_index + 1, p_session.parent_turn, 0);
+  v_counters.tokens := coalesce(v_next.tokens_before + v_next.token_count, 0);
+  v_counters.exchange_start := coalesce(v_next.exchange_start, v_counters.turn_count);
+  v_counters.last_role := v_next.role;
+  v_counters.open_calls := '{}';
+  v_counters.last_recorded_at := p_as_of;
+  return v_counters;
+end $$;
+
 -- What a tool result that is too long looks like: its head and tail, and a line that says what is missing and where it is.
 create or replace function memoir._excerpt(p_turn memoir.shown_turn, p_tokens integer, p_tokenizer text, p_overhead integer)
 returns memoir.shown_turn language plpgsql stable as $$
