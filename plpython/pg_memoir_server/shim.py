@@ -70,7 +70,7 @@ def ensure_embedder(plpy, config: str) -> str:
     directory = os.getcwd()  # a backend works in its data directory; the setting is for privileged eyes
     options = {key: value for key, value in given.items() if key not in ("socket", "models") and value is not None}
     try:
-        return supervise.ensure_running(given["socket"], given["models"], while_exists=server if os.path.exists(server) else None, **options)
+        return supervise.ensure_running(given["socket"], given["models"], while_exists=os.path.join(directory, "postmaster.pid"), **options)
     except (NotPrivate, OSError) as error:
         fail(plpy, error)
         raise
