@@ -1,0 +1,129 @@
+"""Databases, logins and whole servers that a test makes for itself, and psql."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import subprocess
+import tempfile
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import psycopg
+from conftest import BUILD, in_database
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
+
+PGBIN = Path(os.environ.get("PG_MEMOIR_PGBIN", "/usr/lib/postgresql/15/bin"))
+SERVER_USER = os.environ.get("PG_MEMOIR_SERVER_USER", "postgres")
+ARTIFACT = BUILD / "pg_memoir.sql"
+
+
+def unique(prefix: str) -> str:
+    return f"{prefix}_{uuid.uuid4().hex[:8]}"
+
+
+def connect(dsn: str, **parameters: str) -> psycopg.Connection:
+    return psycopg.connect(make_conninfo(dsn, **parameters), autocommit=True)
+
+
+@contextmanager
+def database(server_dsn: str, options: str = "") -> Iterator[str]:
+    """DSN of a new database, dropped afterwards."""
+    name = unique("memoir_test")
+    with connect(in_database(server_dsn, "postgres")) as admin:
+        admin.execute(f"create database {name} {options}")
+        # What a crash of the machine loses of it, nobody misses.
+        admin.execute(f"alter database {name} set synchronous_commit = off")
+        try:
+            yield in_database(server_dsn, name)
+        finally:
+            admin.execute(f"drop database {name} with (force)")
+
+
+@contextmanager
+def roles(server_dsn: str, **options: str) -> Iterator[dict[str, str]]:
+    """New roles, {key: name}: roles(dsn, alice="login in role memoir_app"). Dropped afterwards."""
+    names = {key: unique(f"t_{key}") for key in options}
+    with connect(server_dsn) as admin:
+        try:
+            for key, name in names.items():
+                admin.execute(f"create role {name} {options[key].format(**names)}")
+            yield names
+        finally:
+            # Not from every database they may own something in: tests drop those first.
+            for name in reversed(names.values()):
+                if admin.execute("select 1 from pg_roles where rolname = %s", [name]).fetchone():
+                    admin.execute(f"drop owned by {name} cascade")
+                    admin.execute(f"drop role {name}")
+
+
+def psql(dsn: str, *args: str, stdin: str | None = None) -> subprocess.CompletedProcess[str]:
+    """psql without start-up file; the caller looks at the return code."""
+    return subprocess.run([PGBIN / "psql", "-X", "-q", "-o", os.devnull, *args, dsn], input=stdin, capture_output=True, text=True, check=False,
+                          env=os.environ | {"PGOPTIONS": "-c client_min_messages=warning"})
+
+
+def apply(dsn: str, modulus: int | None = 2, artifact: Path = ARTIFACT, one: bool = True) -> str:
+    """Installs or upgrades the SQL core alone; returns what psql complained about, empty when all went well."""
+    done = psql(dsn, *([] if modulus is None else [f"-vmodulus={modulus}"]), *(["-1"] if one else []), "-f", str(artifact))
+    assert (done.returncode == 0) == (done.stderr == ""), done.stderr
+    return done.stderr
+
+
+def complete(dsn: str, modulus: int | None = 2) -> None:
+    """Installs the SQL core and makes the partitions of this month."""
+    assert apply(dsn, modulus) == ""
+    with connect(dsn) as db:
+        db.execute("call memoir.setup()")
+        db.execute("call memoir.ensure_partitions(0)")
+
+
+def as_server_user(*command: str | Path, env: dict[str, str] | None = None) -> None:
+    """Runs a command as the user who runs PostgreSQL, which refuses root; raises with what it printed."""
+    line = [str(part) for part in command]
+    if os.geteuid() == 0:
+        line = ["setpriv", f"--reuid={SERVER_USER}", f"--regid={SERVER_USER}", "--init-groups", "--", *line]
+    done = subprocess.run(line, cwd="/", env=env, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, f"{shlex.join(line)}\n{done.stdout[-2000:]}\n{done.stderr[-2000:]}"
+
+
+@contextmanager
+def server_folder() -> Iterator[Path]:
+    """A short-named folder of the server's user, for a data directory and its socket."""
+    folder = Path(tempfile.mkdtemp(prefix="pgmt-", dir="/tmp"))
+    try:
+        if os.geteuid() == 0:
+            shutil.chown(folder, SERVER_USER)
+        yield folder
+    finally:
+        shutil.rmtree(folder)
+
+
+@contextmanager
+def running(folder: Path, **settings: str) -> Iterator[str]:
+    """Starts the data directory folder/data on a socket in folder; yields a superuser's DSN. Stopped by its own pid file."""
+    settings = {"listen_addresses": "", "unix_socket_directories": str(folder), "port": "5432", "fsync": "off", **settings}
+    options = " ".join(f"-c {key}={shlex.quote(value)}" for key, value in settings.items())
+    env = {"PATH": os.environ["PATH"], "LANG": "C.UTF-8", "PYTHONPATH": os.environ.get("PG_MEMOIR_SERVER_PYTHONPATH", "")}
+    as_server_user(PGBIN / "pg_ctl", "start", "-D", folder / "data", "-l", folder / "log", "-o", options, "-w", "-t", "60", "-s", env=env)
+    try:
+        yield f"host={folder} port=5432 dbname=postgres user=postgres"
+    finally:
+        as_server_user(PGBIN / "pg_ctl", "stop", "-D", folder / "data", "-m", "immediate", "-w", "-s")
+
+
+@contextmanager
+def fresh_server() -> Iterator[str]:
+    """A server of its own that knows no role of ours; yields a superuser's DSN."""
+    with server_folder() as folder:
+        as_server_user(PGBIN / "initdb", "-D", folder / "data", "-U", "postgres", "--auth=trust", "--encoding=UTF8", "--locale=C.UTF-8",
+                       "--no-instructions", "--no-sync")
+        with running(folder, max_locks_per_transaction="256") as dsn:
+            yield dsn
+
+
+def user_of(dsn: str, user: str) -> str:
+    return make_conninfo(**{**conninfo_to_dict(dsn), "user": user})

@@ -1,0 +1,359 @@
+"""Install, upgrade, dump and restore: whatever the way, the database ends up the same."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import psycopg
+import pytest
+from catalog import contents, describe, differences, outside
+from conftest import ROOT, install
+from psycopg.conninfo import conninfo_to_dict
+from psycopg.types.json import Jsonb
+from servers import ARTIFACT, PGBIN, apply, complete, connect, database, fresh_server, psql, roles, user_of
+
+USER = "alice"
+MESSAGES = [{"role": "user", "content": "My cat is called Ximena."}, {"role": "assistant", "content": "Noted."}]
+EXTENSIONS = ("vector", "pg_trgm", "pgcrypto", '"uuid-ossp"')
+
+
+@pytest.fixture
+def empty(server_dsn: str) -> Iterator[str]:
+    with database(server_dsn) as dsn:
+        yield dsn
+
+
+def use(db: psycopg.Connection) -> None:
+    """Data of all kinds, settings that differ from the defaults, and months that only writes made."""
+    for month in ("2026-05-31T23:59:59.5Z", "2026-06-01T00:00:00Z", "2027-01-15T12:00:00Z"):
+        db.execute("select memoir.set_clock(%s)", [month])
+        db.execute("select memoir.persist_turn(%s, %s, %s)", [USER, f"s-{month[:7]}", Jsonb(MESSAGES)])
+        db.execute("select memoir.persist_turn(%s, 'long', %s)", [USER, Jsonb(MESSAGES)])
+    db.execute("select memoir.remember(%s, 'Lives in Oslo', p_slot => 'home city', p_slot_value => 'Oslo', p_embedding => %s::real[])", [USER, [0.1] * 384])
+    db.execute("select memoir.open_session(%s, 'prompted', p_system_prompt => 'Be kind.', p_settings => '{\"recall_tokens_max\": 900}')", [USER])
+    db.execute("select memoir.capture_call(%s, 'long', '\\x00ff'::bytea, p_events => array['\\x01'::bytea])", [USER])
+    db.execute("select memoir.set_setting('recall_tokens_max', '1234')")
+    db.execute("select memoir.set_setting('partition_months_ahead', '1')")
+    db.execute("select memoir.set_user_settings(%s, '{\"weight_words\": 2}')", [USER])
+    db.execute("select memoir.register_model('house-model', 'openai', 16000, 2000, 'estimate')")
+    db.execute("select memoir.register_model('gpt-4o', 'openai', 99000, 2000, 'estimate')")        # over a built-in one
+    db.execute("select memoir.register_embedding_model('other', 'none', 8)")
+    db.execute("select memoir.compile_context(%s, 'new', 'What is my cat called?')", [USER])
+
+
+def question(db: psycopg.Connection) -> tuple[str, ...]:
+    """What a user would see of it: lists and explanation, as text."""
+    return tuple(str(db.execute(query, [USER]).fetchall()) for query in (
+        "select memoir.compile_context(%s, 'new', 'What is my cat called, and where do I live?')::text",
+        "select memoir.compile_context(%s, 'long', 'And now?', p_format => 'anthropic')::text",
+        "select memoir.compile_context(%s, 'prompted', 'And now?')::text",
+        "select e::text from memoir.explain_context(%s, 'new', 'What is my cat called?') e",
+        "select memoir.session_info(%s, 'long')::text"))
+
+
+# Fresh and upgraded ---------------------------------------------------------------------------------------------------
+
+# What an earlier release may have left behind. Each line must be gone, or be as new, after the upgrade.
+EARLIER_RELEASE = """
+    create function memoir._gone(p integer) returns integer language sql as 'select 1';
+    create function memoir._calls_gone() returns integer language sql begin atomic; select memoir._gone(1); end;
+    create procedure memoir.gone_job() language plpgsql as 'begin null; end';
+    create function memoir._fail(p_code text, p_message text, p_hint text default null) returns void language sql as '';
+    create function memoir._login(p_old boolean default true) returns name language sql as 'select current_user';
+    create function memoir.recall(p_user text, p_query text, p_old boolean default true) returns text language sql as 'select 1::text';
+    grant execute on function memoir.recall(text, text, boolean) to public;
+    drop function memoir.match_memories(text, real[], real, integer, text);
+    create function memoir.match_memories(p_user text, p_embedding real[], p_threshold real, p_limit integer, p_old_name text) returns integer
+      language sql as 'select 1';
+    drop function memoir._shown(text) cascade;
+    create or replace function memoir._tokens_of(p_text text, p_tokenizer text) returns integer language sql volatile as 'select -1';
+    alter function memoir.recall(text, text, text, integer, text[], text[], text, text[], timestamptz, timestamptz, real[], timestamptz,
+      timestamptz) reset search_path;
+    alter function memoir.persist_turn(text, text, jsonb, jsonb, text, text, jsonb) security invoker;
+    comment on function memoir.version() is 'an older comment';
+    insert into memoir.setting_definitions values ('gone_setting', 'number', '1', 0, 1, null, true, 'no longer known');
+    insert into memoir.settings (key, value) values ('gone_setting', '0.5');
+    update memoir.setting_definitions set default_value = '7', max_value = 9, description = 'older' where key = 'bm25_k1';
+    delete from memoir.setting_definitions where key = 'window_steps';
+    update memoir.settings_merged set config = config || '{"gone_setting": 1, "bm25_k1": 7}';
+    update memoir.models set context_window = 1 where model = 'gpt-4o-mini';
+    grant select on memoir.users to memoir_app;
+    grant update on all sequences in schema memoir to public;
+    grant select (content) on memoir.conversation_history to memoir_reader;
+    grant all on schema memoir to public;
+    grant create on schema memoir to memoir_app;
+    grant execute on function memoir._touch_user(memoir.caller, text) to public, memoir_reader;
+    grant usage on type memoir.actor to memoir_reader;
+    revoke execute on function memoir.context(text, text, text, integer, integer, text, jsonb, real[], jsonb, timestamptz, timestamptz, text, text)
+      from memoir_app;"""
+
+
+def test_upgraded_equals_fresh(server_dsn: str, empty: str) -> None:
+    with database(server_dsn) as other:
+        install(empty)
+        install(other)
+        with connect(empty) as fresh, connect(other) as db:
+            assert not differences(describe(fresh), describe(db))
+            untouched = set(describe(fresh))
+            use(db)
+            db.execute("call memoir.ensure_partitions()")
+            answers = question(db)
+            before = contents(db)
+            db.execute("set role memoir_owner")
+            db.execute(EARLIER_RELEASE)
+            db.execute("reset role")
+            assert len(differences(describe(fresh), describe(db))) > 15
+            install(other, modulus=16)                       # the modulus is fixed for life: the option no longer counts
+            wanted, got = describe(fresh), describe(db)
+            made_by_writes = {key for key in got if key not in untouched and any(month in key for month in ("2026m05", "2026m06", "2027m0"))}
+            assert len(made_by_writes) > 100
+            assert not differences(wanted, {key: value for key, value in got.items() if key not in made_by_writes})
+            after = contents(db)
+            assert not differences(before, {**after, "models": before["models"]})
+            assert question(db)[:3] == answers[:3]
+            assert db.execute("select value from memoir.list_settings() where key = 'recall_tokens_max'").fetchone() == (1234,)
+            # A built-in model is as the release says, unless an admin has registered it.
+            assert dict(db.execute("select model, context_window from memoir.models where model in ('gpt-4o', 'gpt-4o-mini')")) == {
+                "gpt-4o": 99000, "gpt-4o-mini": 128000}
+
+
+def test_twice_changes_nothing(empty: str) -> None:
+    install(empty)
+    with connect(empty) as db:
+        use(db)
+        db.execute("call memoir.ensure_partitions()")
+        before = describe(db), contents(db)
+        install(empty)
+        assert not differences(before[0], describe(db))
+        assert not differences(before[1], contents(db))
+        assert apply(empty) == ""                            # the core alone leaves the PL/Python functions as they are
+        assert not differences(before[0], describe(db))
+        assert not differences(before[1], contents(db))
+
+
+def test_upgrade_takes_no_lock_per_partition(server_dsn: str, empty: str, tmp_path: Path) -> None:
+    """Thousands of partitions must not run an upgrade out of locks, nor make it wait for each of their users."""
+    counting = tmp_path / "counting.sql"
+    counting.write_text(ARTIFACT.read_text() + "\ncreate table public.held as select count(*) as n from pg_locks where pid = pg_backend_pid();\n")
+    held = []
+    with database(server_dsn) as wide:
+        for dsn, modulus in ((empty, 2), (wide, 8)):
+            complete(dsn, modulus)
+            assert apply(dsn, artifact=counting) == ""
+            with connect(dsn) as db:
+                held.append(db.execute("select n from public.held").fetchone())
+    assert held[0] == held[1]
+
+
+def test_a_running_writer_does_not_stop_an_upgrade(empty: str) -> None:
+    complete(empty)
+    with psycopg.connect(empty) as writer:
+        writer.execute("select memoir.persist_turn(%s, 's', %s)", [USER, Jsonb(MESSAGES)])
+        done = psql(empty, "-1", "-c", "set lock_timeout = '5s'", "-f", str(ARTIFACT))
+        assert done.returncode == 0, done.stderr
+        writer.execute("select memoir.persist_turn(%s, 's', %s)", [USER, Jsonb(MESSAGES)])
+        writer.commit()
+        assert writer.execute("select memoir.session_info(%s, 's') ->> 'turns'", [USER]).fetchone() == ("4",)
+
+
+# Refusals -------------------------------------------------------------------------------------------------------------
+
+def build_from(source: Path, out: Path) -> Path:
+    subprocess.run([source / "scripts" / "build_sql.sh", out], check=True, capture_output=True)
+    return out / "pg_memoir.sql"
+
+
+@pytest.fixture
+def sources(tmp_path: Path) -> Path:
+    """A copy of what the artifact is built from."""
+    for folder in ("migrations", "sql", "scripts", "plpython"):
+        shutil.copytree(ROOT / folder, tmp_path / folder, ignore=shutil.ignore_patterns("__pycache__", "*.egg-info"))
+    (tmp_path / "client" / "pg_memoir").mkdir(parents=True)
+    shutil.copy(ROOT / "client/pg_memoir/__init__.py", tmp_path / "client/pg_memoir/__init__.py")
+    return tmp_path
+
+
+def test_migrations_run_once_and_are_frozen(empty: str, sources: Path) -> None:
+    (sources / "migrations" / "9998_more.sql").write_text("create table memoir.more (n integer primary key);\ninsert into memoir.more values (1);\n")
+    more = build_from(sources, sources / "out")
+    with connect(empty) as db:
+        complete(empty)
+        for _ in range(2):
+            assert apply(empty, artifact=more) == ""
+            assert db.execute("select count(*) from memoir.more").fetchone() == (1,)
+        # Whoever installs an older artifact over a newer one keeps the newer state.
+        assert apply(empty) == ""
+        before = describe(db)
+
+        changed = sources / "migrations" / "0002_conversations.sql"
+        changed.write_text(changed.read_text() + "-- a remark\n")
+        complaint = apply(empty, artifact=build_from(sources, sources / "out"))
+        assert "migration 0002_conversations was applied with another text" in complaint
+
+        shutil.copy(ROOT / "migrations" / changed.name, changed)
+        (sources / "migrations" / "9999_broken.sql").write_text("create table memoir.half (n integer);\nselect 1 / 0;\n")
+        assert "division by zero" in apply(empty, artifact=build_from(sources, sources / "out"))
+        assert not differences(before, describe(db))
+
+
+def test_outside_one_transaction_is_refused(empty: str) -> None:
+    assert "SAVEPOINT can only be used in transaction blocks" in apply(empty, one=False)
+    with connect(empty) as db:
+        assert db.execute("select to_regnamespace('memoir')").fetchone() == (None,)
+
+
+@pytest.mark.parametrize(("options", "wrong"), [
+    ("encoding 'LATIN1' lc_collate 'C' lc_ctype 'C'", "encoding LATIN1"),
+    ("encoding 'SQL_ASCII' lc_collate 'C' lc_ctype 'C'", "encoding SQL_ASCII"),
+    ("encoding 'UTF8' lc_collate 'C' lc_ctype 'C'", "LC_CTYPE C"),
+])
+def test_unfit_databases_are_refused(server_dsn: str, options: str, wrong: str) -> None:
+    with database(server_dsn, f"template template0 {options}") as dsn:
+        complaint = apply(dsn)
+        assert f"{conninfo_to_dict(dsn)['dbname']} has {wrong}\n" in complaint and "HINT:" in complaint
+        with connect(dsn) as db:
+            assert db.execute("select to_regnamespace('memoir'), count(*) from pg_extension").fetchone() == (None, 1)
+
+
+def test_a_collation_without_letters_is_no_reason(server_dsn: str) -> None:
+    with database(server_dsn, "template template0 encoding 'UTF8' lc_collate 'C' lc_ctype 'C.UTF-8'") as dsn:
+        assert apply(dsn) == ""
+
+
+@pytest.mark.parametrize("modulus", [0, 3, 8192])
+def test_a_modulus_is_a_power_of_two(empty: str, modulus: int) -> None:
+    assert "installation_modulus_check" in apply(empty, modulus)
+
+
+# Extensions and roles -------------------------------------------------------------------------------------------------
+
+def path_of(db: psycopg.Connection) -> str:
+    found = db.execute("""select distinct substr(c, 13) from pg_proc, unnest(proconfig) c
+                          where pronamespace = 'memoir'::regnamespace and c like 'search_path=%'""").fetchall()
+    assert len(found) == 1
+    return found[0][0]
+
+
+def test_extensions_in_public(empty: str) -> None:
+    with connect(empty) as db:
+        for extension in EXTENSIONS:
+            db.execute(f"create extension {extension} schema public")
+        db.execute("grant create on schema public to public")
+        complaint = apply(empty)
+        assert "extension vector lies in schema public, where everybody may create objects" in complaint
+        assert "revoke create on schema public from public" in complaint                             # the hint
+        db.execute("revoke create on schema public from public")
+        complete(empty)
+        assert path_of(db) == "pg_catalog, memoir, public, pg_temp"
+        use(db)
+        assert "Ximena" in question(db)[0]
+
+
+def test_extensions_in_a_closed_schema(empty: str) -> None:
+    with connect(empty) as db:
+        db.execute("create schema \"Ext, ra\"")
+        for extension in EXTENSIONS[:2]:
+            db.execute(f'create extension {extension} schema "Ext, ra"')
+        complete(empty)
+        assert path_of(db) == 'pg_catalog, memoir, "Ext, ra", pg_temp'
+        use(db)
+        assert "Ximena" in question(db)[0]
+
+
+def test_fresh_extensions_are_ours_alone(empty: str) -> None:
+    complete(empty)
+    with connect(empty) as db:
+        assert path_of(db) == "pg_catalog, memoir, pg_temp"
+        assert outside(db) == set()
+        # Members of an extension lose their settings and run-time partitions in a dump.
+        members = db.execute("""
+            select distinct e.extname from pg_depend d join pg_extension e on e.oid = d.refobjid and d.refclassid = 'pg_extension'::regclass
+            where d.deptype = 'e' and e.extname not in ('vector', 'pg_trgm', 'pgcrypto', 'uuid-ossp', 'plpgsql')""").fetchall()
+        assert members == []
+        assert db.execute("""
+            select count(*) from pg_depend where deptype = 'e' and classid = 'pg_class'::regclass
+              and objid in (select oid from pg_class where relnamespace = 'memoir'::regnamespace)""").fetchone() == (0,)
+        assert describe(db)["database setting search_path"] == ('search_path="$user", public, memoir',)
+    with connect(empty) as later:                            # the search_path of new connections
+        assert "Oslo" in later.execute("select compile_context('bob', 's', 'Oslo?')::text").fetchone()[0]
+
+
+def test_setup_respects_the_search_path_it_finds(empty: str) -> None:
+    name = conninfo_to_dict(empty)["dbname"]
+    with connect(empty) as db:
+        db.execute(f"alter database {name} set search_path = app, \"Odd, one\"")
+        complete(empty)
+        for _ in range(2):
+            assert describe(db)["database setting search_path"] == ('search_path=app, "Odd, one", memoir',)
+            db.execute("call memoir.setup()")
+
+
+def test_managed_server_without_superuser() -> None:
+    """Managed PostgreSQL: extensions from the provider, everything else by a role that may only create roles and owns its
+    database. On a server of its own, since the roles must be new; two such databases install at once."""
+    with fresh_server() as dsn:
+        with connect(dsn) as provider:
+            provider.execute("create role tenant login createrole")
+            for name in ("one", "two"):
+                provider.execute(f"create database {name} owner tenant")
+        installers = [user_of(dsn.replace("dbname=postgres", f"dbname={name}"), "tenant") for name in ("one", "two")]
+        for installer in installers:
+            with connect(user_of(installer, "postgres")) as provider:
+                for extension in EXTENSIONS:
+                    provider.execute(f"create extension {extension}")
+        with ThreadPoolExecutor() as pool:
+            assert list(pool.map(apply, installers)) == ["", ""]
+        with connect(installers[0]) as db:
+            for _ in range(2):
+                db.execute("call memoir.setup()")
+                db.execute("call memoir.ensure_partitions(0)")
+                assert apply(installers[0]) == ""
+            db.execute("create role service login")
+            db.execute("grant memoir_app to service")
+            assert db.execute("select distinct nspowner::regrole::text, relowner::regrole::text from pg_class c join pg_namespace n on n.oid = relnamespace"
+                              " where nspname = 'memoir'").fetchall() == [("memoir_owner", "memoir_owner")]
+        with connect(user_of(installers[0], "service")) as db:
+            db.execute("select persist_turn(%s, 's', %s)", [USER, Jsonb(MESSAGES)])
+            assert "Ximena" in str(db.execute("select compile_context(%s, 'new', 'What is my cat called?')", [USER]).fetchone())
+            assert len(db.execute("select * from recall(%s, 'cat')", [USER]).fetchall()) == 1
+
+
+def test_an_install_needs_the_right_to_make_roles(server_dsn: str) -> None:
+    with roles(server_dsn, weak="login") as names, database(server_dsn, f"owner {names['weak']}") as dsn:
+        with connect(dsn) as db:
+            for extension in EXTENSIONS:
+                db.execute(f"create extension {extension}")
+        complaint = apply(user_of(dsn, names["weak"]))
+        assert "memoir_owner" in complaint
+        with connect(dsn) as db:
+            assert db.execute("select to_regnamespace('memoir')").fetchone() == (None,)
+
+
+# Dump and restore -----------------------------------------------------------------------------------------------------
+
+def test_dump_and_restore(server_dsn: str, empty: str) -> None:
+    install(empty)
+    with connect(empty) as db, database(server_dsn) as target:
+        use(db)
+        dump = subprocess.run([PGBIN / "pg_dump", empty], capture_output=True, text=True, check=True).stdout
+        done = psql(target, "-v", "ON_ERROR_STOP=1", stdin=dump)
+        assert done.returncode == 0 and done.stderr == "", done.stderr
+        with connect(target) as restored:
+            missing = [line for line in differences(describe(db), describe(restored)) if "database setting" not in line]
+            assert not missing
+            assert not differences(contents(db), contents(restored))
+            restored.execute("call memoir.setup()")
+            restored.execute("call memoir.ensure_partitions()")
+            db.execute("call memoir.ensure_partitions()")
+            assert not differences(describe(db), describe(restored))
+            assert question(restored) == question(db)
+            for each in (db, restored):                      # it goes on as the original does: counters, sequences, months
+                each.execute("select memoir.set_clock('2031-01-01T00:00:00Z')")
+                each.execute("select memoir.persist_turn(%s, 'long', %s)", [USER, Jsonb(MESSAGES)])
+            assert question(restored)[:3] == question(db)[:3]
+            assert not differences(describe(db), describe(restored))
+        assert apply(target) == ""
