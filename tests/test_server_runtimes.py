@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -35,8 +37,14 @@ def folder() -> Path:
 
 
 @pytest.fixture(scope="module")
-def onnx(folder, tmp_path_factory) -> runtimes.OnnxRuntime:
-    return runtimes.OnnxRuntime(folder, tmp_path_factory.mktemp("built") / "cache")
+def cache() -> Iterator[Path]:
+    with tempfile.TemporaryDirectory(prefix="pgm-") as place:  # not pytest's, which keeps its folders: graphs are large
+        yield Path(place, "cache")
+
+
+@pytest.fixture(scope="module")
+def onnx(folder, cache) -> runtimes.OnnxRuntime:
+    return runtimes.OnnxRuntime(folder, cache)
 
 
 def test_vectors_have_length_one(onnx):
@@ -79,8 +87,7 @@ def test_batches_group_by_length_within_the_limit():
     assert runtimes.batches([], 100) == []
 
 
-def test_graph_is_built_once(folder, onnx, tmp_path):
-    cache = tmp_path / "cache"
+def test_graph_is_built_once(folder, onnx, cache):
     first = bert_onnx.built(folder, cache)
     made = first.stat().st_mtime_ns
     assert bert_onnx.built(folder, cache) == first and first.stat().st_mtime_ns == made
