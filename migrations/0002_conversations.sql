@@ -15,11 +15,14 @@ create table memoir.users (
 create table memoir.user_counters (
   user_id uuid not null,
   next_item integer not null default 1,
+  items integer not null default 0,
   tail_items integer not null default 0,
   next_segment integer not null default 1,
   memories integer not null default 0,
   total_words bigint not null default 0,
   cost_microcents bigint not null default 0,
+  last_session uuid,                      -- whose turn was indexed last, and whether it was a question
+  last_question boolean not null default false,
   recorded_at timestamptz not null,
   primary key (user_id)
 ) partition by hash (user_id);

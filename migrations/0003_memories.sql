@@ -155,7 +155,8 @@ create table memoir.tombstones (
 ) partition by hash (user_id);
 
 -- Search. An item is what is ranked: a memory, a session summary, or a turn, in chunks when it is long. Items are numbered
--- per user, so that posting lists are arrays of small integers and neighbours in a session are neighbours in number.
+-- per user, so that posting lists are arrays of small integers. Numbers follow each other only within a session: a gap stands
+-- wherever the next item continues nothing, so a neighbour in number is a neighbour in the conversation.
 -- recorded_at makes an item a turn locator: fetching the turn touches one month.
 create table memoir.search_items (
   user_id uuid not null,
@@ -174,6 +175,8 @@ create table memoir.search_items (
   role memoir.turn_role,
   speaker text,
   is_question boolean not null default false,
+  after_question boolean not null default false,
+  last_chunk boolean not null default true,
   dead boolean not null default false,
   embeddable boolean not null default true,
   project text not null default 'global',

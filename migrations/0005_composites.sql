@@ -19,8 +19,10 @@ create type memoir.shown_window as (
   turns memoir.shown_turn[], tokens integer, moved boolean, warnings text[]);
 
 -- search.sql
+create type memoir.item_place as (
+  item_no integer, kind "char", ref_id uuid, session_id uuid, turn_index integer, recorded_at timestamptz, span_start integer, span_length integer);
 create type memoir.ranked_item as (
-  item_no integer, kind "char", ref_id uuid, session_id uuid, turn_index integer, chunk smallint, tokens integer,
+  item_no integer, kind "char", ref_id uuid, session_id uuid, turn_index integer, chunk smallint, span_start integer, span_length integer, tokens integer,
   role memoir.turn_role, said_at timestamptz, recorded_at timestamptz, project text,
   score real, words real, vector real, around real, session_score real);
 create type memoir.search_scope as (
@@ -37,7 +39,7 @@ create type memoir.search_scope as (
 -- packing.sql
 -- A ranked item with what memories add: score is final, memory_parts says how it came about, reason why it can't be shown.
 create type memoir.candidate as (
-  item_no integer, kind "char", ref_id uuid, session_id uuid, turn_index integer, chunk smallint, tokens integer,
+  item_no integer, kind "char", ref_id uuid, session_id uuid, turn_index integer, chunk smallint, span_start integer, span_length integer, tokens integer,
   role memoir.turn_role, said_at timestamptz, recorded_at timestamptz, project text,
   score real, words real, vector real, around real, session_score real,
   type text, memory_parts jsonb, is_frequent boolean, reason text);

@@ -326,7 +326,7 @@ begin
     insert into memoir.kept_recalls (user_id, session_id, at_turn, query_hash, recall, items, recorded_at)
     values (p_compiled.user_id, p_compiled.session_id, p_compiled.exchange_at, p_compiled.query_hash, coalesce(p_compiled.recall, ''),
       (select coalesce(jsonb_agg(distinct c.ref_id), '[]') from unnest(p_compiled.candidates, p_compiled.places) as c(item_no, kind, ref_id, session_id,
-         turn_index, chunk, tokens, role, said_at, recorded_at, project, score, words, vector, around, session_score,
+         turn_index, chunk, span_start, span_length, tokens, role, said_at, recorded_at, project, score, words, vector, around, session_score,
          type, memory_parts, is_frequent, reason, place) where c.place is not null), p_compiled.at)
     on conflict (user_id, session_id) do update set at_turn = excluded.at_turn, query_hash = excluded.query_hash,
       recall = excluded.recall, items = excluded.items, recorded_at = excluded.recorded_at;
@@ -378,7 +378,7 @@ begin
     'format', p_format, 'task', v.task, 'warnings', to_jsonb(v.warnings), 'arms', v.arms, 'statistics_version', v.statistics_version,
     'turns', (select coalesce(jsonb_agg(t.turn_index order by t.turn_index), '[]') from unnest(v.shown) t),
     'items', (select coalesce(jsonb_agg(c.ref_id order by c.place), '[]') from unnest(v.candidates, v.places) as c(item_no, kind, ref_id, session_id,
-       turn_index, chunk, tokens, role, said_at, recorded_at, project, score, words, vector, around, session_score,
+       turn_index, chunk, span_start, span_length, tokens, role, said_at, recorded_at, project, score, words, vector, around, session_score,
        type, memory_parts, is_frequent, reason, place) where c.place is not null));
 end $$;
 comment on function memoir.context(text, text, text, integer, integer, text, jsonb, real[], jsonb, timestamptz, timestamptz, text, text) is
@@ -403,14 +403,14 @@ begin
   from unnest(v.shown) t order by t.turn_index;
   return query
   with items as (
-    select * from unnest(v.candidates, v.places, v.reasons) with ordinality as c(item_no, kind, ref_id, session_id, turn_index, chunk, tokens, role,
+    select * from unnest(v.candidates, v.places, v.reasons) with ordinality as c(item_no, kind, ref_id, session_id, turn_index, chunk, span_start, span_length, tokens, role,
       said_at, recorded_at, project, score, words, vector, around, session_score, type, memory_parts, is_frequent, reason,
       place, why, o)
   ), texts as (
     select * from memoir._item_texts(v.user_id, array(select i.item_no from items i))
   )
   select i.place, case i.kind when 't' then 'turn' when 'm' then 'memory' else 'summary' end, i.ref_id, s.external_id, i.turn_index, i.chunk::integer,
-    array_remove(array[case when i.words > 0 then 'words' end, case when i.vector is not null then 'vector' end, case when i.is_frequent then 'frequent' end], null),
+    array_remove(array[case when i.words > 0 then 'words' end, case when i.vector is not null then 'vector' end, case when i.is_frequent then 'frequent' when i.words = 0 and i.vector is null then 'neighbour' end], null),
     i.score, coalesce(i.memory_parts, '{}') || jsonb_build_object('words', i.words, 'vector', i.vector, 'around', i.around, 'session', i.session_score),
     case when i.words > 0 then (rank() over (order by i.words desc))::integer end,
     case when i.vector is not null then (rank() over (order by i.vector desc nulls last))::integer end, i.tokens, 'full'::text, i.place is not null,

@@ -6,11 +6,12 @@ create or replace function memoir._add_items(p_user_id uuid, p_items memoir.sear
 returns integer language plpgsql set plan_cache_mode = force_custom_plan as $$
 declare
   v_count integer := cardinality(p_items);
-  v_first integer; v_config regconfig := (p_config ->> 'text_search_config')::regconfig;
+  v_first integer; v_config regconfig := (p_config ->> 'text_search_config')::regconfig; v_old memoir.user_counters; v_continues boolean;
 begin
   if v_count = 0 then return null; end if;
-  update memoir.user_counters set next_item = next_item + v_count, tail_items = tail_items + v_count, recorded_at = p_at
-  where user_id = p_user_id returning next_item - v_count into v_first;
+  select * into v_old from memoir.user_counters where user_id = p_user_id for update;
+  v_continues := p_items[1].kind = 't' and v_old.last_session is not distinct from p_items[1].session_id;
+  v_first := v_old.next_item + (not v_continues)::integer;
   with prepared as materialized (
     select (u.i - 1)::integer as position, memoir._words(v_config, p_texts[u.i]) as words
     from generate_series(1, v_count) u(i)),
@@ -22,12 +23,20 @@ begin
     insert into memoir.search_tail (user_id, item_no, word_count, words)
     select p_user_id, v_first + position, word_count, words from counted where words <> ''::tsvector),
   items as (
-    insert into memoir.search_items (user_id, ref_id, session_id, recorded_at, created_at, item_no, turn_index,
-      span_start, span_length, token_count, word_count, chunk, kind, role, speaker, is_question, embeddable, project)
-    select p_user_id, x.ref_id, x.session_id, p_at, x.created_at, v_first + c.position, x.turn_index,
-      x.span_start, x.span_length, x.token_count, c.word_count, x.chunk, x.kind, x.role, x.speaker, x.is_question, x.embeddable, x.project
-    from counted c, lateral (select (p_items[c.position + 1]).*) x)
-  update memoir.user_counters set total_words = total_words + (select sum(word_count) from counted) where user_id = p_user_id;
+    insert into memoir.search_items (user_id, ref_id, session_id, recorded_at, created_at, item_no, turn_index, span_start, span_length,
+      token_count, word_count, chunk, kind, role, speaker, is_question, after_question, last_chunk, embeddable, project)
+    select p_user_id, x.ref_id, x.session_id, p_at, x.created_at, v_first + c.position, x.turn_index, x.span_start, x.span_length,
+      x.token_count, c.word_count, x.chunk, x.kind, x.role, x.speaker, x.is_question,
+      x.kind = 't' and x.chunk = 0 and coalesce(lag(x.is_question) over o, v_continues and v_old.last_question),
+      lead(x.ref_id) over o is distinct from x.ref_id, x.embeddable, x.project
+    from counted c join unnest(p_items) with ordinality as x(user_id, ref_id, session_id, recorded_at, created_at, item_no, turn_index, span_start,
+        span_length, token_count, word_count, chunk, kind, role, speaker, is_question, after_question, last_chunk, dead, embeddable, project, n)
+      on x.n = c.position + 1
+    window o as (order by c.position))
+  update memoir.user_counters set next_item = v_first + v_count, items = items + v_count, tail_items = tail_items + v_count, recorded_at = p_at,
+    last_session = case when p_items[v_count].kind = 't' then p_items[v_count].session_id end, last_question = p_items[v_count].is_question,
+    total_words = total_words + (select sum(word_count) from counted)
+  where user_id = p_user_id;
   insert into memoir.jobs (kind, user_id, dedup_key, run_after, created_at)
   select 'embed', p_user_id, model_id::text, p_at, p_at from memoir.embedding_models
   where status <> 'retired' and provider <> 'none'
@@ -69,37 +78,45 @@ begin
   on conflict (user_id, model_id, item_no) do update set embedding = excluded.embedding;
 end $$;
 
--- The texts of items, as they are embedded and shown. Turns are fetched by month: the times are constants to the planner.
+-- The texts of items, as they are embedded and shown.
 create or replace function memoir._item_texts(p_user_id uuid, p_items integer[], p_clearance memoir.sensitivity default 'private')
 returns table (item_no integer, name text, body text) language plpgsql stable set plan_cache_mode = force_custom_plan as $$
-declare
-  v_times timestamptz[]; v_memories boolean; v_summaries boolean;
 begin
-  select array_agg(distinct i.recorded_at) filter (where i.kind = 't'), bool_or(i.kind = 'm'), bool_or(i.kind = 's')
-  into v_times, v_memories, v_summaries
-  from memoir.search_items i where i.user_id = p_user_id and i.item_no = any (p_items);
-  if v_times is not null then
+  return query
+  select t.* from (select array_agg((i.item_no, i.kind, i.ref_id, i.session_id, i.turn_index, i.recorded_at, i.span_start, i.span_length)::memoir.item_place) as places
+                   from memoir.search_items i where i.user_id = p_user_id and i.item_no = any (p_items)) x,
+    memoir._texts_at(p_user_id, x.places, p_clearance) t;
+end $$;
+
+-- The same for places that are known. Turns are fetched by month: their times are constants to the planner.
+create or replace function memoir._texts_at(p_user_id uuid, p_places memoir.item_place[], p_clearance memoir.sensitivity)
+returns table (item_no integer, name text, body text) language plpgsql stable set plan_cache_mode = force_custom_plan as $$
+declare
+  v_turns memoir.item_place[]; v_times timestamptz[]; v_memories memoir.item_place[]; v_refs uuid[]; v_summaries memoir.item_place[];
+begin
+  select array_agg(p) filter (where p.kind = 't'), array_agg(distinct p.recorded_at) filter (where p.kind = 't'),
+    array_agg(p) filter (where p.kind = 'm'), array_agg(p.ref_id) filter (where p.kind = 'm'), array_agg(p) filter (where p.kind = 's')
+  into v_turns, v_times, v_memories, v_refs, v_summaries from unnest(p_places) p;
+  if v_turns is not null then
     return query
-    select i.item_no, h.name, substr(h.content, i.span_start, i.span_length)
-    from memoir.search_items i
-    join memoir.conversation_history h on h.user_id = p_user_id and h.session_id = i.session_id and h.turn_index = i.turn_index
-      and h.recorded_at = i.recorded_at
-    where i.user_id = p_user_id and i.item_no = any (p_items) and i.kind = 't' and h.recorded_at = any (v_times)
-      and h.sensitivity <= p_clearance;
+    select p.item_no, h.name, substr(h.content, p.span_start, p.span_length)
+    from unnest(v_turns) p
+    join memoir.conversation_history h on h.user_id = p_user_id and h.session_id = p.session_id and h.turn_index = p.turn_index
+      and h.recorded_at = p.recorded_at
+    where h.recorded_at = any (v_times) and h.sensitivity <= p_clearance;
   end if;
-  if v_memories then
+  if v_memories is not null then
     return query
-    select i.item_no, null::text, substr(m.content, i.span_start, i.span_length)
-    from memoir.search_items i join memoir.memory_store m on m.user_id = p_user_id and m.memory_id = i.ref_id
-    where i.user_id = p_user_id and i.item_no = any (p_items) and i.kind = 'm' and m.sensitivity <= p_clearance;
+    select p.item_no, null::text, substr(m.content, p.span_start, p.span_length)
+    from unnest(v_memories) p join memoir.memory_store m on m.user_id = p_user_id and m.memory_id = p.ref_id
+    where m.memory_id = any (v_refs) and m.sensitivity <= p_clearance;
   end if;
-  if v_summaries then
+  if v_summaries is not null then
     return query
-    select i.item_no, null::text, substr(coalesce(c.summary_text, s.summary_text), i.span_start, i.span_length)
-    from memoir.search_items i
-    left join memoir.compactions c on c.user_id = p_user_id and c.session_id = i.session_id and c.compaction_id = i.ref_id
-    left join memoir.sessions s on s.user_id = p_user_id and s.session_id = i.ref_id
-    where i.user_id = p_user_id and i.item_no = any (p_items) and i.kind = 's';
+    select p.item_no, null::text, substr(coalesce(c.summary_text, s.summary_text), p.span_start, p.span_length)
+    from unnest(v_summaries) p
+    left join memoir.compactions c on c.user_id = p_user_id and c.session_id = p.session_id and c.compaction_id = p.ref_id
+    left join memoir.sessions s on s.user_id = p_user_id and s.session_id = p.ref_id;
   end if;
 end $$;
 

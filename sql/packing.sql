@@ -1,33 +1,10 @@
 -- The recall block: candidates of all arms on one footing, chosen within the block's budget, shown grouped by session and date.
 
--- Memories carry more than a match: half-life and weight of their type, use, and authority ([PG] 6.2, [MS]).
-create or replace function memoir._memory_score(p_config jsonb, p_base real, p_memory memoir.memory_store, p_stats memoir.memory_stats,
-  p_most_accessed integer, p_now timestamptz)
-returns jsonb language plpgsql immutable as $$
-declare
-  v_age float8 := greatest(extract(epoch from p_now - coalesce((p_memory.metadata ->> 'said_at')::timestamptz, p_memory.recorded_at)) / 86400, 0);
-  v_half float8 := coalesce((p_config -> 'half_life_days' ->> p_memory.type)::float8, 365);
-  v_type float8 := coalesce((p_config -> 'type_weights' ->> p_memory.type)::float8, 1);
-  v_decay float8 := case when p_memory.tier >= 3 then 1 else power(2, - v_age / v_half) end;
-  v_reinforced float8 := greatest(extract(epoch from p_now - coalesce(p_stats.reinforced_at, p_memory.recorded_at)) / 86400, 0);
-  v_authority float8 := p_memory.confidence * power(2, - v_reinforced / v_half) * p_memory.trust;
-  v_access float8 := case when coalesce(p_most_accessed, 0) > 0 then ln(1 + coalesce(p_stats.access_count, 0)) / ln(1 + p_most_accessed) else 0 end;
-  v_importance float8 := case p_memory.importance when 'critical' then 1.3 when 'important' then 1.15 when 'minor' then 0.85 else 1 end;
-begin
-  return jsonb_build_object('match', round(p_base::numeric, 4), 'type_weight', v_type, 'decay', round(v_decay::numeric, 4), 'importance', v_importance,
-    'access', round(v_access::numeric, 4), 'authority', round(v_authority::numeric, 4),
-    'score', round((p_base * v_type * v_importance * (0.5 + 0.5 * v_decay)
-      + (p_config ->> 'weight_access')::float8 * v_access + (p_config ->> 'weight_authority')::float8 * v_authority)::numeric, 5));
-end $$;
-
 -- Was the memory active at that time? A forgotten or erased one never was.
-create or replace function memoir._was_active(p_memory memoir.memory_store, p_as_of timestamptz, p_now timestamptz)
+create or replace function memoir._was_active(p_memory memoir.memory_store, p_as_of timestamptz)
 returns boolean language plpgsql stable set plan_cache_mode = force_custom_plan as $$
 begin
   if p_memory.state in ('forgotten', 'erased') then return false; end if;
-  if p_as_of is null then
-    return p_memory.state = 'active' and (p_memory.expires_at is null or p_memory.expires_at > p_now);
-  end if;
   return coalesce((select s.state = 'active' from memoir.memory_states s
     where s.user_id = p_memory.user_id and s.memory_id = p_memory.memory_id and s.recorded_at <= p_as_of
     order by s.recorded_at desc, (s.state = 'active') limit 1), false);
@@ -41,6 +18,8 @@ declare
   v_now timestamptz := memoir.now();
   v_floor real := (p_config ->> 'relevance_floor')::real;
   v_valid timestamptz := coalesce(p_scope.valid_at, p_scope.as_of, v_now);
+  v_type_weights jsonb := p_config -> 'type_weights'; v_half_lives jsonb := p_config -> 'half_life_days';
+  w_access real := (p_config ->> 'weight_access')::real; w_authority real := (p_config ->> 'weight_authority')::real;
   v_ranked memoir.ranked_item[]; v_memories uuid[]; v_most integer := 0; v_frequent uuid[] := '{}'; v_out memoir.candidate[];
 begin
   select array_agg(r), array_agg(r.ref_id) filter (where r.kind = 'm') into v_ranked, v_memories
@@ -52,7 +31,7 @@ begin
         where s.user_id = p_user_id and s.access_count > 0 and s.memory_id <> all (coalesce(v_memories, '{}'))
         order by s.access_count desc, s.memory_id limit p_frequent);
       v_ranked := coalesce(v_ranked, '{}') || array(
-        select (i.item_no, i.kind, i.ref_id, i.session_id, i.turn_index, i.chunk, i.token_count, i.role, i.created_at, i.recorded_at,
+        select (i.item_no, i.kind, i.ref_id, i.session_id, i.turn_index, i.chunk, i.span_start, i.span_length, i.token_count, i.role, i.created_at, i.recorded_at,
                 i.project, 0, 0, null, 0, 0)::memoir.ranked_item
         from memoir.search_items i
         where i.user_id = p_user_id and i.ref_id = any (v_frequent) and i.chunk = 0 and not i.dead and i.session_id is null
@@ -63,32 +42,41 @@ begin
   if v_ranked is null then return '{}'; end if;
 
   if v_memories is null and v_frequent = '{}' then
-    select array_agg((r.item_no, r.kind, r.ref_id, r.session_id, r.turn_index, r.chunk, r.tokens, r.role, r.said_at, r.recorded_at, r.project,
+    select array_agg((r.item_no, r.kind, r.ref_id, r.session_id, r.turn_index, r.chunk, r.span_start, r.span_length, r.tokens, r.role, r.said_at, r.recorded_at, r.project,
         r.score, r.words, r.vector, r.around, r.session_score, null, null, false,
         case when r.score < v_floor then 'below the relevance floor' end)::memoir.candidate order by r.score desc, r.item_no) into v_out
     from unnest(v_ranked) r;
     return v_out;
   end if;
+  -- Memories carry more than a match: half-life and weight of their type, importance, use, and authority ([PG] 6.2, [MS]).
+  -- Tiers 3 and 4 do not fade; confidence does, until it is reinforced.
   with memories as (
-    select m.memory_id, m.type, m.sensitivity, m.valid_from, m.valid_to, memoir._was_active(m, p_scope.as_of, v_now) as active, m as memory, s as stats
+    select m.memory_id, m.type, m.sensitivity, m.valid_from, m.valid_to,
+      case when p_scope.as_of is null then m.state = 'active' and (m.expires_at is null or m.expires_at > v_now)
+           else memoir._was_active(m, p_scope.as_of) end as active,
+      coalesce((v_type_weights ->> m.type)::float8, 1) * case m.importance when 'critical' then 1.3 when 'important' then 1.15 when 'minor' then 0.85 else 1 end as weight,
+      case when m.tier >= 3 then 1 else power(2, - extract(epoch from v_now - m.recorded_at)::float8 / 86400 / x.half_life) end as freshness,
+      m.trust * m.confidence * power(2, - extract(epoch from v_now - coalesce(s.reinforced_at, m.recorded_at))::float8 / 86400 / x.half_life) as authority,
+      case when v_most > 0 then ln(1 + coalesce(s.access_count, 0)) / ln(1 + v_most) else 0 end as access
     from memoir.memory_store m
     left join memoir.memory_stats s on s.user_id = p_user_id and s.memory_id = m.memory_id
+    cross join lateral (select coalesce((v_half_lives ->> m.type)::float8, 365) as half_life) x
     where m.user_id = p_user_id and m.memory_id = any (v_memories || v_frequent)
   ), judged as (
-    select r.*, m.type, m.memory_id,
-      case when r.kind = 'm' then memoir._memory_score(p_config, r.score, m.memory, m.stats, v_most, v_now) end as parts,
+    select r.*, m.type,
+      case when r.kind = 'm' then r.score * m.weight * (0.5 + 0.5 * greatest(0, least(1, m.freshness))) + w_access * m.access + w_authority * m.authority
+           else r.score end::real as total,
+      case when r.kind = 'm' then jsonb_build_object('match', r.score, 'weight', m.weight, 'freshness', m.freshness, 'authority', m.authority, 'access', m.access) end as parts,
       case when r.kind <> 'm' then null
            when not m.active then 'not active'
            when m.valid_from > v_valid or m.valid_to <= v_valid then 'not valid at that time' end as reason
     from unnest(v_ranked) r left join memories m on m.memory_id = r.ref_id and r.kind = 'm'
     where r.kind <> 'm' or m.sensitivity <= p_scope.clearance
-  ), final as (
-    select j.*, coalesce((parts ->> 'score')::real, j.score) as total from judged j
   )
-  select array_agg((f.item_no, f.kind, f.ref_id, f.session_id, f.turn_index, f.chunk, f.tokens, f.role, f.said_at, f.recorded_at, f.project,
-      f.total, f.words, f.vector, f.around, f.session_score, f.type, f.parts, f.ref_id = any (v_frequent),
-      coalesce(f.reason, case when f.total < v_floor then 'below the relevance floor' end))::memoir.candidate order by f.total desc, f.item_no)
-  into v_out from final f;
+  select array_agg((f.item_no, f.kind, f.ref_id, f.session_id, f.turn_index, f.chunk, f.span_start, f.span_length, f.tokens, f.role, f.said_at, f.recorded_at,
+      f.project, (round(f.total * 100000) / 100000)::real, f.words, f.vector, f.around, f.session_score, f.type, f.parts, f.ref_id = any (v_frequent),
+      coalesce(f.reason, case when f.total < v_floor then 'below the relevance floor' end))::memoir.candidate order by (f.total * 100000)::integer desc, f.item_no)
+  into v_out from judged f;
   return coalesce(v_out, '{}');
 end $$;
 
@@ -112,9 +100,8 @@ begin
   if p_budget <= 0 or (v_count = 0 and v_working = 0) then return v_block; end if;
 
   -- Texts of everything that could fit: the best candidates up to twice the budget.
-  v_items := memoir._within_reach(p_candidates, p_budget, p_hidden);
   select array_agg(t.item_no), array_agg(t.name), array_agg(t.body) into v_items, v_names, v_bodies
-  from memoir._item_texts(p_user_id, v_items, p_clearance) t;
+  from memoir._texts_at(p_user_id, memoir._within_reach(p_candidates, p_budget, p_hidden), p_clearance) t;
   v_sessions := array(select distinct c.session_id from unnest(p_candidates) c where c.kind = 't' and c.item_no = any (v_items));
   select array_agg(s.session_id), array_agg(s.external_id) into v_sessions, v_session_names
   from memoir.sessions s where s.user_id = p_user_id and s.session_id = any (v_sessions);
@@ -176,20 +163,15 @@ begin
       else 'no room' end from unnest(p_candidates) c);
 end $$;
 
--- Items whose running total, best first, stays within twice the budget.
+-- Where the candidates are whose running total, best first, stays within one and a half budgets: counts are on the high side.
 create or replace function memoir._within_reach(p_candidates memoir.candidate[], p_budget integer, p_hidden uuid[])
-returns integer[] language plpgsql stable set plan_cache_mode = force_generic_plan as $$
-declare
-  v_items integer[] := '{}'; v_item integer; v_tokens integer; v_running integer := 0;
+returns memoir.item_place[] language plpgsql stable set plan_cache_mode = force_generic_plan as $$
 begin
-  for v_item, v_tokens in select c.item_no, c.tokens from unnest(p_candidates) c
-    where c.reason is null and c.tokens <= p_budget and c.ref_id <> all (p_hidden)
-  loop
-    v_items := v_items || v_item;
-    v_running := v_running + v_tokens;
-    exit when v_running > 2 * p_budget + 200;
-  end loop;
-  return v_items;
+  return array(
+    select (r.item_no, r.kind, r.ref_id, r.session_id, r.turn_index, r.recorded_at, r.span_start, r.span_length)::memoir.item_place
+    from (select c.*, sum(c.tokens) over (rows unbounded preceding) - c.tokens as before from unnest(p_candidates) c
+          where c.reason is null and c.tokens <= p_budget and c.ref_id <> all (p_hidden)) r
+    where r.before <= p_budget * 3 / 2 + 200);
 end $$;
 
 -- What each item would look like and about cost, best first. Near-identical items count once.
@@ -206,7 +188,7 @@ begin
       case when c.kind = 't' then memoir._day(c.said_at) || ', ' || memoir._neutralise(coalesce(s.name, 'session')) else 'Memories' end as header,
       case when c.kind = 't' then memoir._neutralise(coalesce(t.name, c.role::text)) else '' end as label,
       row_number() over (partition by c.kind, lower(t.body) order by c.place) as copy
-    from unnest(p_candidates) with ordinality as c(item_no, kind, ref_id, session_id, turn_index, chunk, tokens, role, said_at, recorded_at, project,
+    from unnest(p_candidates) with ordinality as c(item_no, kind, ref_id, session_id, turn_index, chunk, span_start, span_length, tokens, role, said_at, recorded_at, project,
       score, words, vector, around, session_score, type, memory_parts, is_frequent, reason, place)
     join texts t on t.item_no = c.item_no
     left join unnest(p_sessions, p_session_names) s(session_id, name) on s.session_id = c.session_id

@@ -47,7 +47,7 @@ begin
     greatest(p_limit * 4, 100), 0);
   return query
   with found as (
-    select c.* from unnest(v_candidates) with ordinality as c(item_no, kind, ref_id, session_id, turn_index, chunk, tokens, role,
+    select c.* from unnest(v_candidates) with ordinality as c(item_no, kind, ref_id, session_id, turn_index, chunk, span_start, span_length, tokens, role,
       said_at, recorded_at, project, score, words, vector, around, session_score, type, memory_parts, is_frequent, reason, o)
     where c.reason is null and (p_session is null or c.session_id = v_session)
       and (p_project is null or c.project = p_project or c.project = 'global')
@@ -61,7 +61,8 @@ begin
   )
   select (row_number() over (order by k.o))::integer,
     case k.kind when 't' then 'turn' when 'm' then 'memory' else 'summary' end, k.ref_id, t.body, k.score, k.words, k.vector,
-    array_remove(array[case when k.words > 0 then 'words' end, case when k.vector is not null then 'vector' end], null),
+    array_remove(array[case when k.words > 0 then 'words' end, case when k.vector is not null then 'vector' end,
+      case when k.words = 0 and k.vector is null then 'neighbour' end], null),
     s.external_id, k.turn_index, k.role::text, t.name, k.said_at, k.type, k.memory_tags, k.project
   from kept k
   join memoir._item_texts(v_user, array(select k2.item_no from kept k2), v_caller.clearance) t on t.item_no = k.item_no

@@ -47,9 +47,10 @@ declare
   w_question real := (p_config ->> 'weight_question')::real; w_person real := (p_config ->> 'weight_person')::real;
   v_lean real := (p_config ->> 'lean_tokens')::real; w_fresh real := (p_config ->> 'weight_freshness')::real;
   v_lambda real := (p_config ->> 'freshness_lambda')::real; v_now timestamptz := coalesce(p_scope.as_of, memoir.now());
-  v_scale real;
+  v_scale real; f_global real := (p_config ->> 'project_global')::real; f_same real := (p_config ->> 'project_same')::real;
+  f_other real := (p_config ->> 'project_other')::real;
 begin
-  select next_item - 1, total_words::real / greatest(next_item - 1, 1), tail_items > 0 into v_items, v_average, v_tail
+  select items, total_words::real / greatest(items, 1), tail_items > 0 into v_items, v_average, v_tail
   from memoir.user_counters where user_id = p_user_id;
   if coalesce(v_items, 0) = 0 then return; end if;
   v_terms := v_terms || memoir._rescue_terms(p_user_id, v_terms);
@@ -72,65 +73,59 @@ begin
   ), words as materialized (
     select h.item, sum(w.idf * h.frequency * (v_k1 + 1) / (h.frequency + v_k1 * (1 - v_b + v_b * h.length / greatest(v_average, 1))))::real as bm25
     from hits h join weights w using (term) group by h.item
-  ), vectors as materialized (
+  ), best_words as materialized (
+    select item, bm25 from words order by (bm25 * 10000)::integer desc, item limit p_limit
+  ), best_vectors as materialized (
     select e.item_no as item, (1 - (e.embedding <=> p_vector))::real as cosine
     from memoir.embeddings e where p_vector is not null and e.user_id = p_user_id and e.model_id = p_model_id
-  ), bounds as materialized (
-    select coalesce((select greatest(max(bm25), 1e-6) from words), 1)::real as top, coalesce(min(cosine), 0) as low,
-      coalesce(greatest(max(cosine) - min(cosine), 1e-6), 1)::real as width from vectors
-  ), fused as materialized (
-    select item, coalesce(w.bm25, 0) / b.top as words, v.cosine, coalesce((v.cosine - b.low) / b.width, 0) as vector
-    from words w full join vectors v using (item), bounds b
-  ), best as materialized (
-    -- A first cut without looking at the items themselves; neighbours in number are neighbours in the session but for its ends.
-    select item from (
-      select item, w_words * words + w_vector * vector
-        + w_before * case when lag(item) over o = item - 1 then lag(words) over o else 0 end
-        + w_after * case when lead(item) over o = item + 1 then lead(vector) over o else 0 end as cut
-      from fused window o as (order by item)) x
-    order by (cut * 10000)::integer desc, item limit p_limit * 2
-  ), placed as (
-    select i.*, b.item is not null as is_candidate, coalesce(f.words, 0) as words, f.cosine, coalesce(f.vector, 0) as vector,
-      lag(coalesce(f.words, 0)) over o as words_before, lag(i.is_question) over o as question_before,
-      coalesce(lag(i.item_no) over o = i.item_no - 1 and lag(i.ref_id) over o <> i.ref_id, false) as has_before,
-      lead(coalesce(f.vector, 0)) over o as vector_after,
-      coalesce(lead(i.item_no) over o = i.item_no + 1 and lead(i.ref_id) over o <> i.ref_id, false) as has_after
-    from memoir.search_items i left join fused f on f.item = i.item_no left join best b on b.item = i.item_no
-    where i.user_id = p_user_id and i.item_no = any (array(select distinct item + d from best, (values (-1), (0), (1)) n(d)))
-    window o as (partition by i.kind, i.session_id order by i.item_no)
+    order by e.embedding <=> p_vector, e.item_no limit p_limit
+  ), wanted as materialized (
+    -- What matches, what follows a match in words (an answer), and what precedes a match in meaning.
+    select item from best_words union select item from best_vectors
+    union (select item + 1 from best_words limit p_limit / 4) union (select item - 1 from best_vectors limit p_limit / 4)
+  ), cosines as materialized (
+    select e.item_no as item, (1 - (e.embedding <=> p_vector))::real as cosine
+    from memoir.embeddings e where p_vector is not null and e.user_id = p_user_id and e.model_id = p_model_id
+      and e.item_no = any (array(select item from wanted union select item + 1 from wanted))
+  ), tops as (
+    select coalesce((select greatest(max(bm25), 1e-6) from best_words), 1)::real as bm25, coalesce((select greatest(max(cosine), 1e-6) from best_vectors), 1)::real as cosine
+  ), matched as (
+    select i.*, coalesce(w.bm25, 0) / t.bm25 as words, c.cosine, greatest(coalesce(c.cosine, 0), 0) / t.cosine as vector,
+      case when i.chunk = 0 then coalesce(b.bm25, 0) / t.bm25 else 0 end as words_before,
+      case when i.last_chunk then greatest(coalesce(a.cosine, 0), 0) / t.cosine else 0 end as vector_after
+    from memoir.search_items i
+    cross join tops t
+    left join words w on w.item = i.item_no
+    left join words b on b.item = i.item_no - 1
+    left join cosines c on c.item = i.item_no
+    left join cosines a on a.item = i.item_no + 1
+    where i.user_id = p_user_id and i.item_no = any (array(select item from wanted))
+      and (not i.dead or (p_scope.as_of is not null and i.kind = 'm'))  -- excluded turns stay excluded at any time
+      and (p_scope.as_of is null or i.recorded_at <= p_scope.as_of)
+      and (p_scope.kinds is null or i.kind = any (p_scope.kinds))
+      and (i.kind <> 't' or i.turn_index < p_scope.hidden_from or i.session_id <> all (p_scope.hidden_sessions))
+      and (p_scope.projects is null or i.project = any (p_scope.projects))
+      and (p_scope.said_after is null or i.created_at >= p_scope.said_after)
+      and (p_scope.said_before is null or i.created_at < p_scope.said_before)
+      and (i.kind <> 'm' or i.session_id is null or i.session_id = any (p_scope.local_sessions))
   ), scored as (
-    select p.*,
-      max(0.45 * p.words + 0.55 * p.vector) over (partition by p.kind, coalesce(p.session_id, p.ref_id)) as session_best,
+    select m.*,
+      max(0.45 * m.words + 0.55 * m.vector) over (partition by m.kind, coalesce(m.session_id, m.ref_id)) as session_best,
       -- A short turn leans on its neighbours, a long text stands alone.
-      least(1, v_lean / greatest(token_count, 1)) * (case when has_before then w_before * words_before - w_question * question_before::integer else 0 end
-        + case when has_after then w_after * vector_after else 0 end + w_question * is_question::integer) as around
-    from placed p
-    where is_candidate
-      and (not dead or (p_scope.as_of is not null and kind = 'm'))  -- excluded turns stay excluded at any time
-      and (p_scope.as_of is null or recorded_at <= p_scope.as_of)
-      and (p_scope.kinds is null or kind = any (p_scope.kinds))
-      and (kind <> 't' or turn_index < p_scope.hidden_from or session_id <> all (p_scope.hidden_sessions))
-      and (p_scope.projects is null or project = any (p_scope.projects))
-      and (p_scope.said_after is null or created_at >= p_scope.said_after)
-      and (p_scope.said_before is null or created_at < p_scope.said_before)
-      and (kind <> 'm' or session_id is null or session_id = any (p_scope.local_sessions))
+      least(1, v_lean / greatest(m.token_count, 1)) * (w_before * m.words_before + w_after * m.vector_after
+        + w_question * (m.is_question::integer - m.after_question::integer)) as around
+    from matched m
   ), totalled as (
     select s.*, ((w_words * s.words + w_vector * s.vector + s.around + w_session * s.session_best
         + w_person * coalesce(s.role = 'user' and s.speaker is null, false)::integer
         + w_speaker * (s.speaker is not null and strpos(v_query, lower(replace(s.speaker, '_', ' '))) > 0)::integer
         + w_fresh * exp(- least(500, v_lambda * greatest(extract(epoch from v_now - s.created_at)::float8 / 3600, 0))))
-      / v_scale * memoir._project_factor(p_config, p_project, s.project) * 100000)::integer as total
+      / v_scale * case when s.project = 'global' or p_project is null then f_global when s.project = p_project then f_same else f_other end
+      * 100000)::integer as total
     from scored s
   )
-  select s.item_no, s.kind, s.ref_id, s.session_id, s.turn_index, s.chunk, s.token_count, s.role, s.created_at, s.recorded_at,
-    s.project, (s.total / 100000.0)::real, s.words, s.cosine, s.around::real, s.session_best::real
+  select s.item_no, s.kind, s.ref_id, s.session_id, s.turn_index, s.chunk, s.span_start, s.span_length, s.token_count, s.role,
+    s.created_at, s.recorded_at, s.project, (s.total / 100000.0)::real, s.words, s.cosine, s.around::real, s.session_best::real
   from totalled s
   order by s.total desc, s.item_no limit p_limit;
 end $$;
-
-create or replace function memoir._project_factor(p_config jsonb, p_wanted text, p_project text)
-returns real language sql immutable as $$
-  select case when p_project = 'global' or p_wanted is null then (p_config ->> 'project_global')::real
-              when p_project = p_wanted then (p_config ->> 'project_same')::real
-              else (p_config ->> 'project_other')::real end
-$$;
