@@ -32,7 +32,7 @@ declare
   v_costs integer[] := '{}'; v_message jsonb; v_n integer; i integer; v_warnings text[] := '{}'; v_recall_budget integer;
   v_block memoir.recall_block; v_recall text; v_recall_tokens integer := 0; v_candidates memoir.candidate[] := '{}'; v_scope memoir.search_scope;
   v_vector record; v_text text; v_last jsonb; v_at integer; v_total integer; v_kept memoir.kept_recalls; v_working text[] := '{}';
-  v_repeated boolean := false; v_cap integer; v_query_hash bytea; v_exchange_at integer; v_arms jsonb;
+  v_repeated boolean := false; v_cap integer; v_query_hash bytea; v_exchange_at integer; v_arms jsonb; v_lineage uuid[];
 begin
   if p_format is null or p_format not in ('openai', 'anthropic') then
     perform memoir._fail('PM014', format('format must be openai or anthropic, not %s', memoir._shown(p_format)));
@@ -102,9 +102,9 @@ begin
   if v_session.system_prompt_hash is not null then
     select content, (tokens ->> v_tokenizer)::integer into v_prompt, v_prompt_tokens from memoir.system_prompts where prompt_hash = v_session.system_prompt_hash;
   end if;
-  if p_as_of is null then
-    select memoir._fence('profile', memoir._neutralise(p.content)) into v_profile from memoir.users u join memoir.profiles p on p.user_id = v_user and p.version = u.profile_version
-    where u.user_id = v_user and p.content <> '' and v_caller.projects is null;
+  if p_as_of is null and v_caller.projects is null and (v_config ->> 'profile_version')::integer > 0 then
+    select memoir._fence('profile', memoir._neutralise(p.content)) into v_profile from memoir.profiles p
+    where p.user_id = v_user and p.version = (v_config ->> 'profile_version')::integer and p.content <> '';
   end if;
   if v_session.summary_text is not null then v_summary := memoir._fence('summary', memoir._neutralise(v_session.summary_text)); end if;
   loop
@@ -121,7 +121,7 @@ begin
 
   if not v_open then
     v_query_tokens := v_overhead + coalesce(v_newest.media_tokens, 0)
-      + (select sum(n) from unnest(memoir._count_tokens(memoir._token_texts(v_newest.text, v_newest.parts, null, null, null), v_tokenizer)) n);
+      + memoir._sum_tokens(memoir._token_texts(v_newest.text, v_newest.parts, null, null, null), v_tokenizer);
     if v_query_tokens > v_room then
       perform memoir._too_small(v_query_tokens + v_system_tokens + v_tools + 3, v_budget, v_system_tokens, v_tools, v_query_tokens);
     end if;
@@ -247,17 +247,19 @@ begin
     if v_vector.problem is not null then
       v_warnings := v_warnings || ('searched by words only: ' || v_vector.problem);
     end if;
-    v_scope.hidden_sessions := array(select l.session_id from memoir._lineage(v_session) l where v_session.session_id is not null);
+    v_lineage := case when v_session.session_id is null then '{}' when v_session.parent_turn is null then array[v_id]
+      else array(select l.session_id from memoir._lineage(v_session) l) end;
+    v_scope.hidden_sessions := v_lineage;
     v_scope.hidden_from := coalesce((select min(t.turn_index) from (select turn_index, turn_index - row_number() over (order by turn_index) as run from unnest(v_shown)) t
       where t.run = (select max(turn_index) - count(*) from unnest(v_shown))), v_exchange_at, 0);
-    v_scope.local_sessions := array(select l.session_id from memoir._lineage(v_session) l where v_session.session_id is not null) || coalesce(v_session.parent_session_id, v_id);
+    v_scope.local_sessions := v_lineage || coalesce(v_session.parent_session_id, v_id);
     v_scope.projects := v_caller.projects;
     v_scope.clearance := least(v_caller.clearance, 'private'::memoir.sensitivity);
     v_scope.as_of := p_as_of;
     v_scope.valid_at := p_valid_at;
     v_candidates := memoir._candidates(v_user, v_config, v_query, v_vector.vector, v_vector.model_id, nullif(v_session.project, 'global'),
-      v_scope, (v_config ->> 'candidates')::integer, (v_config ->> 'frequent_memories')::integer);
-    if not pg_is_in_recovery() then
+      v_scope, least((v_config ->> 'candidates')::integer, 60 + v_recall_budget / 20), (v_config ->> 'frequent_memories')::integer);
+    if v_session.session_id is not null and not pg_is_in_recovery() then
       v_working := array(select content from memoir.memory_store_working where user_id = v_user and local_to = v_id
                          and (expires_at is null or expires_at > memoir.now()) order by recorded_at, memory_id);
     end if;

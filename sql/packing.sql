@@ -195,13 +195,12 @@ begin
   ), grouped as (
     select *, dense_rank() over (order by header)::integer as g from labelled where copy = 1
   )
-  select array_agg(place::integer order by place), array_agg(kind = 't' order by place), array_agg(session_id order by place), array_agg(turn_index order by place),
-    array_agg(chunk order by place), array_agg(ref_id order by place), array_agg(said_at order by place), array_agg(header order by place),
-    array_agg(label order by place), array_agg(body order by place), array_agg(tokens + 3 + length(label) / 4 order by place),
-    array_agg(4 + length(header) / 3 order by place), array_agg(g order by place)
+  select array_agg(place::integer), array_agg(kind = 't'), array_agg(session_id), array_agg(turn_index), array_agg(chunk), array_agg(ref_id),
+    array_agg(said_at), array_agg(header), array_agg(label), array_agg(body), array_agg(tokens + 3 + length(label) / 4),
+    array_agg(4 + length(header) / 3), array_agg(g)
   into v_lines.places, v_lines.is_turn, v_lines.sessions, v_lines.turns, v_lines.chunks, v_lines.refs, v_lines.said, v_lines.headers,
     v_lines.labels, v_lines.bodies, v_lines.costs, v_lines.openings, v_lines.groups
-  from grouped;
+  from (select * from grouped order by place) g;
   return v_lines;
 end $$;
 

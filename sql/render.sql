@@ -56,9 +56,8 @@ $$;
 create or replace function memoir._message_tokens(p_message jsonb, p_tokenizer text, p_overhead integer, p_provider text)
 returns integer language plpgsql stable as $$
 declare
-  v_tokens integer;
+  v_tokens integer := p_overhead + memoir._sum_tokens(memoir._message_texts(p_message), p_tokenizer);
 begin
-  select p_overhead + coalesce(sum(n), 0) into v_tokens from unnest(memoir._count_tokens(memoir._message_texts(p_message), p_tokenizer)) n;
   if jsonb_typeof(p_message -> 'content') = 'array' then
     v_tokens := v_tokens + coalesce((select sum(memoir._image_tokens(p, p_provider)) from jsonb_array_elements(p_message -> 'content') p
                                      where p ->> 'type' = 'image_url'), 0);

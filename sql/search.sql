@@ -76,21 +76,26 @@ begin
   ), best_words as materialized (
     select item, bm25 from words order by (bm25 * 10000)::integer desc, item limit p_limit
   ), best_vectors as materialized (
-    select e.item_no as item, (1 - (e.embedding <=> p_vector))::real as cosine
-    from memoir.embeddings e where p_vector is not null and e.user_id = p_user_id and e.model_id = p_model_id
-    order by e.embedding <=> p_vector, e.item_no limit p_limit
+    select d.item, (1 - d.distance)::real as cosine
+    from (select e.item_no as item, e.embedding <=> p_vector as distance from memoir.embeddings e
+          where p_vector is not null and e.user_id = p_user_id and e.model_id = p_model_id
+          order by distance, item limit p_limit) d
   ), wanted as materialized (
     -- What matches, what follows a match in words (an answer), and what precedes a match in meaning.
     select item from best_words union select item from best_vectors
     union (select item + 1 from best_words limit p_limit / 4) union (select item - 1 from best_vectors limit p_limit / 4)
   ), cosines as materialized (
-    select e.item_no as item, (1 - (e.embedding <=> p_vector))::real as cosine
+    select item, cosine from best_vectors
+    union all
+    select e.item_no, (1 - (e.embedding <=> p_vector))::real
     from memoir.embeddings e where p_vector is not null and e.user_id = p_user_id and e.model_id = p_model_id
-      and e.item_no = any (array(select item from wanted union select item + 1 from wanted))
-  ), tops as (
+      and e.item_no = any (array(select item from best_words except select item from best_vectors))
+  ), tops as materialized (
     select coalesce((select greatest(max(bm25), 1e-6) from best_words), 1)::real as bm25, coalesce((select greatest(max(cosine), 1e-6) from best_vectors), 1)::real as cosine
   ), matched as (
-    select i.*, coalesce(w.bm25, 0) / t.bm25 as words, c.cosine, greatest(coalesce(c.cosine, 0), 0) / t.cosine as vector,
+    select i.item_no, i.kind, i.ref_id, i.session_id, i.turn_index, i.chunk, i.span_start, i.span_length, i.token_count, i.role, i.speaker,
+      i.created_at, i.recorded_at, i.project, i.is_question, i.after_question,
+      coalesce(w.bm25, 0) / t.bm25 as words, c.cosine, greatest(coalesce(c.cosine, 0), 0) / t.cosine as vector,
       case when i.chunk = 0 then coalesce(b.bm25, 0) / t.bm25 else 0 end as words_before,
       case when i.last_chunk then greatest(coalesce(a.cosine, 0), 0) / t.cosine else 0 end as vector_after
     from memoir.search_items i

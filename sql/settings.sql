@@ -24,7 +24,7 @@ begin
     ('chunk_tokens', 'integer', '120', 32, 2000, false, 'Longer texts are searched in chunks of about this many (estimated) tokens.'),
     ('embed_chunks_max', 'integer', '64', 0, 10000, false, 'Chunks of one text that get a vector; all are found by words.'),
     ('tail_items_max', 'integer', '256', 16, 10000, false, 'Unmerged items of a user before the merge job packs them.'),
-    ('candidates', 'integer', '240', 20, 2000, true, 'Candidates taken from the fused ranking.'),
+    ('candidates', 'integer', '240', 20, 2000, true, 'Most candidates taken from the fused ranking; a small recall budget takes fewer.'),
     ('bm25_k1', 'number', '1.2', 0, 3, true, 'BM25 term-frequency saturation.'),
     ('bm25_b', 'number', '0.5', 0, 1, true, 'BM25 length normalisation.'),
     ('weight_words', 'number', '1.0', 0, 10, true, 'Weight of the word score (share of the best) in the fused score.'),
@@ -218,6 +218,6 @@ create or replace function memoir._config(p_user_id uuid, p_session_settings jso
 returns jsonb language plpgsql stable as $$
 begin
   return (select config from memoir.settings_merged)
-    || coalesce((select u.settings from memoir.users u where u.user_id = p_user_id), '{}')
+    || coalesce((select u.settings || jsonb_build_object('profile_version', u.profile_version) from memoir.users u where u.user_id = p_user_id), '{}')
     || coalesce(p_session_settings, '{}');
 end $$;

@@ -6,6 +6,15 @@
 create or replace function memoir._tokens_of(p_text text, p_tokenizer text)
 returns integer language sql stable as $$ select (memoir._count_tokens(array[p_text], p_tokenizer))[1] $$;
 
+create or replace function memoir._sum_tokens(p_texts text[], p_tokenizer text)
+returns integer language plpgsql stable as $$
+declare
+  v_sum integer := 0; v_count integer;
+begin
+  foreach v_count in array memoir._count_tokens(p_texts, p_tokenizer) loop v_sum := v_sum + v_count; end loop;
+  return v_sum;
+end $$;
+
 -- The session's counters as they were: what came later does not exist yet.
 create or replace function memoir._counters_as_of(p_session memoir.sessions, p_counters memoir.session_counters, p_as_of timestamptz)
 returns memoir.session_counters language plpgsql stable set plan_cache_mode = force_custom_plan as $$
@@ -38,9 +47,7 @@ begin
       || format(E'\n[excerpt: %s of %s characters left out, turn %s]\n', v_length - v_keep, v_length, p_turn.turn_index)
       || case when v_keep >= 3 then right(v_source, v_keep / 3) else '' end;
     v_turn.parts := null;
-    v_cost := p_overhead;
-    select v_cost + sum(n) into v_cost from unnest(memoir._count_tokens(
-      memoir._token_texts(v_turn.content, null, v_turn.name, v_turn.tool_calls, v_turn.tool_call_id), p_tokenizer)) n;
+    v_cost := p_overhead + memoir._sum_tokens(memoir._token_texts(v_turn.content, null, v_turn.name, v_turn.tool_calls, v_turn.tool_call_id), p_tokenizer);
     exit when v_cost <= p_tokens or v_keep = 0;
     v_tries := v_tries + 1;
     v_keep := case when v_tries > 6 then 0 else (v_keep::bigint * p_tokens / v_cost * 9 / 10)::integer end;
@@ -103,8 +110,8 @@ begin
       v_turn := (v_row.turn_index, v_row.exchange_start, v_row.message_id, v_row.role, v_row.content, v_row.content_parts, v_row.name,
         v_row.tool_calls, v_row.tool_call_id, v_row.tokens_before, v_row.token_count + p_overhead, false, v_row.created_at);
       if v_row.tokenizer <> p_tokenizer then
-        select p_overhead + sum(n) + coalesce((select sum(memoir._image_tokens(p, p_provider)) from jsonb_array_elements(v_row.content_parts) p where p ->> 'type' = 'image_url'), 0)
-        into v_turn.cost from unnest(memoir._count_tokens(memoir._token_texts(v_row.content, v_row.content_parts, v_row.name, v_row.tool_calls, v_row.tool_call_id), p_tokenizer)) n;
+        v_turn.cost := p_overhead + memoir._sum_tokens(memoir._token_texts(v_row.content, v_row.content_parts, v_row.name, v_row.tool_calls, v_row.tool_call_id), p_tokenizer)
+          + coalesce((select sum(memoir._image_tokens(p, p_provider)) from jsonb_array_elements(v_row.content_parts) p where p ->> 'type' = 'image_url'), 0);
       end if;
       if v_turn.role = 'tool' and v_turn.cost > v_cap + p_overhead then
         v_turn := memoir._excerpt(v_turn, v_cap + p_overhead, p_tokenizer, p_overhead);
