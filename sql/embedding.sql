@@ -13,34 +13,33 @@ begin
   v_continues := p_items[1].kind = 't' and v_old.last_session is not distinct from p_items[1].session_id;
   v_first := v_old.next_item + (not v_continues)::integer;
   with prepared as materialized (
-    select (u.i - 1)::integer as position, memoir._words(v_config, p_texts[u.i]) as words
-    from generate_series(1, v_count) u(i)),
+    select u.*, memoir._words(v_config, u.body) as words
+    from rows from (unnest(p_texts), unnest(p_items)) with ordinality as u(body)),
   counted as materialized (
-    select position, words,
-      least(32767, coalesce((select sum(greatest(1, coalesce(cardinality(w.positions), 1))) from unnest(words) w), 0))::smallint as word_count
-    from prepared),
+    select (v_first + p.ordinality - 1)::integer as number, p.words,
+      least(32767, coalesce((select sum(greatest(1, coalesce(cardinality(w.positions), 1))) from unnest(p.words) w), 0))::smallint as total,
+      p.ref_id, p.session_id, p.created_at, p.turn_index, p.span_start, p.span_length, p.token_count, p.chunk, p.kind, p.role, p.speaker,
+      p.is_question, p.embeddable, p.project
+    from prepared p),
   tail as (
     insert into memoir.search_tail (user_id, item_no, word_count, words)
-    select p_user_id, v_first + position, word_count, words from counted where words <> ''::tsvector),
+    select p_user_id, number, total, words from counted where words <> ''::tsvector),
   items as (
     insert into memoir.search_items (user_id, ref_id, session_id, recorded_at, created_at, item_no, turn_index, span_start, span_length,
       token_count, word_count, chunk, kind, role, speaker, is_question, after_question, last_chunk, embeddable, project)
-    select p_user_id, x.ref_id, x.session_id, p_at, x.created_at, v_first + c.position, x.turn_index, x.span_start, x.span_length,
-      x.token_count, c.word_count, x.chunk, x.kind, x.role, x.speaker, x.is_question,
-      x.kind = 't' and x.chunk = 0 and coalesce(lag(x.is_question) over o, v_continues and v_old.last_question),
-      lead(x.ref_id) over o is distinct from x.ref_id, x.embeddable, x.project
-    from counted c join unnest(p_items) with ordinality as x(user_id, ref_id, session_id, recorded_at, created_at, item_no, turn_index, span_start,
-        span_length, token_count, word_count, chunk, kind, role, speaker, is_question, after_question, last_chunk, dead, embeddable, project, n)
-      on x.n = c.position + 1
-    window o as (order by c.position))
+    select p_user_id, c.ref_id, c.session_id, p_at, c.created_at, c.number, c.turn_index, c.span_start, c.span_length,
+      c.token_count, c.total, c.chunk, c.kind, c.role, c.speaker, c.is_question,
+      c.kind = 't' and c.chunk = 0 and coalesce(lag(c.is_question) over o, v_continues and v_old.last_question),
+      lead(c.ref_id) over o is distinct from c.ref_id, c.embeddable, c.project
+    from counted c window o as (order by c.number))
   update memoir.user_counters set next_item = v_first + v_count, items = items + v_count, tail_items = tail_items + v_count, recorded_at = p_at,
     last_session = case when p_items[v_count].kind = 't' then p_items[v_count].session_id end, last_question = p_items[v_count].is_question,
-    total_words = total_words + (select sum(word_count) from counted)
+    total_words = total_words + (select sum(total) from counted)
   where user_id = p_user_id;
+  -- Locks a waiting job too: claim_embeddings then can't take it before these items are there to see.
   insert into memoir.jobs (kind, user_id, dedup_key, run_after, created_at)
-  select 'embed', p_user_id, model_id::text, p_at, p_at from memoir.embedding_models
-  where status <> 'retired' and provider <> 'none'
-  on conflict (kind, user_id, dedup_key) where state = 'ready' do nothing;
+  select 'embed', p_user_id, model_id::text, p_at, p_at from memoir.embedding_models where status <> 'retired' order by model_id
+  on conflict (kind, user_id, dedup_key) where state = 'ready' do update set priority = jobs.priority where false;
   return v_first;
 end $$;
 

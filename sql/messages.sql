@@ -79,7 +79,7 @@ declare
   v_content jsonb := p_json -> 'content';
   v_role text := p_json ->> 'role';
   v_limit integer := (p_config ->> 'text_bytes_max')::integer;
-  v_part jsonb; v_index integer := 0; v_text text; v_texts text[] := '{}';
+  v_part jsonb; v_index integer := 0; v_text text; v_texts text[] := '{}'; v_rebuilt jsonb;
 begin
   if jsonb_typeof(p_json) is distinct from 'object' then
     perform memoir._bad_message(p_where, format('must be an object, not %s', memoir._shown(p_json::text)));
@@ -89,9 +89,8 @@ begin
       case when v_role = 'function' then 'function messages are now tool messages' end);
   end if;
   v_message.role := case v_role when 'developer' then 'system' else v_role end::memoir.turn_role;
-  if octet_length(p_json::text) > v_limit then
-    perform memoir._check_size(p_where || '.content', p_json::text, v_limit);
-  end if;
+  if jsonb_typeof(v_content) = 'string' then perform memoir._check_size(p_where || '.content', p_json ->> 'content', v_limit); end if;
+  perform memoir._check_size(p_where, p_json::text, v_limit);
 
   case coalesce(jsonb_typeof(v_content), 'null')
     when 'string' then
@@ -151,25 +150,44 @@ begin
     perform memoir._bad_message(p_where || '.tool_call_id', format('can''t stand in a message of role %s', v_role));
   end if;
   v_message.created_at := memoir._check_time(p_where || '.created_at', p_json -> 'created_at');
-  v_message.extra := nullif(p_json - array['role', 'content', 'name', 'tool_calls', 'tool_call_id', 'created_at', 'function_call'], '{}');
-  if v_role = 'developer' then v_message.extra := coalesce(v_message.extra, '{}') || '{"role": "developer"}'; end if;
+  -- What the columns do not say: unknown keys, the role developer, an explicit null. Names that history() itself adds are not kept.
+  v_rebuilt := memoir._rebuilt(v_message.role, v_message.text, v_message.parts, v_message.name, v_message.tool_calls, v_message.tool_call_id);
+  select jsonb_object_agg(key, value) into v_message.extra from jsonb_each(p_json)
+  where key not in ('created_at', 'turn_index', 'message_id', 'tokens', 'tokenizer') and value is distinct from v_rebuilt -> key
+    and not (key = 'content' and v_message.role = 'user');
   return v_message;
 end $$;
 
--- A time said by the caller: ISO 8601 text or seconds since 1970. Absurd dates are refused, imports of old years are not.
-create or replace function memoir._check_time(p_where text, p_value jsonb)
+-- A message as its columns say it; with the rest (_parse_message's extra) over it, it is the message that was sent.
+create or replace function memoir._rebuilt(p_role memoir.turn_role, p_text text, p_parts jsonb, p_name text, p_tool_calls jsonb, p_tool_call_id text)
+returns jsonb language sql immutable as $$
+  select jsonb_build_object('role', p_role)
+    || case when p_parts is not null then jsonb_build_object('content', p_parts)
+            when p_text is not null then jsonb_build_object('content', p_text) else '{}' end
+    || case when p_name is not null then jsonb_build_object('name', p_name) else '{}' end
+    || case when p_tool_calls is not null then jsonb_build_object('tool_calls', p_tool_calls) else '{}' end
+    || case when p_tool_call_id is not null then jsonb_build_object('tool_call_id', p_tool_call_id) else '{}' end
+$$;
+
+-- A time said by the caller: ISO 8601 text (UTC where it names no zone) or seconds since 1970. Absurd dates are refused, imports
+-- of old years are not.
+create or replace function memoir._check_time(p_where text, p_value jsonb, p_code text default 'PM010')
 returns timestamptz language plpgsql stable as $$
 declare
-  v_at timestamptz;
+  v_at timestamptz; v_text text := p_value #>> '{}'; v_zone text;
 begin
   if coalesce(jsonb_typeof(p_value), 'null') = 'null' then return null; end if;
   begin
-    v_at := case jsonb_typeof(p_value) when 'string' then (p_value #>> '{}')::timestamptz
-                                       when 'number' then to_timestamp((p_value #>> '{}')::float8) end;
-  exception when data_exception or invalid_datetime_format or datetime_field_overflow then null;
+    if jsonb_typeof(p_value) = 'number' then
+      v_at := to_timestamp(v_text::float8);
+    elsif jsonb_typeof(p_value) = 'string' and v_text ~* '^\d{4}-\d\d-\d\d([T ]\d\d:\d\d(:\d\d(\.\d+)?)?)?\s?(Z|[+-]\d\d(:?\d\d(:\d\d)?)?)?$' then
+      v_zone := substring(v_text from '(?i)^.{10}.*(Z|[+-][\d:]+)$');
+      v_at := case when v_zone is null then v_text::timestamp at time zone 'UTC' else v_text::timestamptz end;
+    end if;
+  exception when data_exception then null;
   end;
   if v_at is null or v_at < '1900-01-01 00:00+00' or v_at > memoir.now() + interval '1 day' then
-    perform memoir._bad_message(p_where, format('must be a time from 1900 to tomorrow, ISO 8601 or seconds since 1970, not %s', memoir._shown(p_value #>> '{}')));
+    perform memoir._fail(p_code, format('%s must be a time from 1900 to tomorrow, ISO 8601 or seconds since 1970, not %s', p_where, memoir._shown(v_text)));
   end if;
   return v_at;
 end $$;

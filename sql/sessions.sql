@@ -43,18 +43,18 @@ returns uuid language plpgsql as $$
 declare
   v_config jsonb := (select config from memoir.settings_merged);
   v_session memoir.sessions; v_id uuid; v_parent uuid; v_model memoir.models; v_now timestamptz := memoir.now(); v_found boolean;
+  v_settings jsonb := coalesce(nullif(p_settings, 'null'), '{}'); v_metadata jsonb := coalesce(nullif(p_metadata, 'null'), '{}');
 begin
   perform memoir._check_session(p_session);
   if p_project is not null then perform memoir._check_project(p_caller, p_project); end if;
   if p_task is not null and p_task not in ('continuation', 'knowledge', 'new_session', 'tool_heavy') then
     perform memoir._fail('PM014', format('task must be continuation, knowledge, new_session or tool_heavy, not %s', memoir._shown(p_task)));
   end if;
-  if jsonb_typeof(coalesce(p_metadata, '{}')) <> 'object' then
+  if jsonb_typeof(v_metadata) <> 'object' then
     perform memoir._fail('PM014', format('metadata must be a JSON object, not %s', memoir._shown(p_metadata::text)));
   end if;
-  if p_system_prompt is not null then
-    perform memoir._check_size('system_prompt', p_system_prompt, (v_config ->> 'text_bytes_max')::integer);
-  end if;
+  perform memoir._check_size('metadata', v_metadata::text, (v_config ->> 'text_bytes_max')::integer);
+  perform memoir._check_size('system_prompt', p_system_prompt, (v_config ->> 'text_bytes_max')::integer);
   perform memoir._touch_user(p_caller, p_user);
   v_id := memoir._session_id(p_caller.user_id, p_session);
   select * into v_session from memoir.sessions where user_id = p_caller.user_id and session_id = v_id;
@@ -70,6 +70,9 @@ begin
     if v_parent = v_id or not exists (select from memoir.sessions where user_id = p_caller.user_id and session_id = v_parent) then
       perform memoir._fail('PM003', format('unknown parent session %s', memoir._shown(p_parent)));
     end if;
+    if v_session.parent_turn is not null and v_parent <> v_session.parent_session_id then
+      perform memoir._fail('PM014', format('session %s is a branch and can''t get the parent %s', memoir._shown(p_session), memoir._shown(p_parent)));
+    end if;
   end if;
   v_model := memoir._model(coalesce(p_model, v_session.model, v_config ->> 'default_model'));
 
@@ -81,19 +84,27 @@ begin
       p_task::memoir.task_type, v_model.model, v_model.context_window, v_model.max_output, v_model.tokenizer,
       case when p_system_prompt <> '' then memoir._store_prompt(p_system_prompt, v_model.tokenizer) end, v_now,
       v_now + make_interval(hours => (v_config ->> 'session_ttl_hours')::integer), v_parent,
-      memoir._merge_overrides('{}', p_settings), coalesce(p_metadata, '{}'))
+      memoir._merge_overrides('{}', v_settings), v_metadata)
     on conflict do nothing;
+    if not found then  -- somebody opened it at the same moment: what is given here changes it
+      return memoir._open_session(p_caller, p_user, p_session, p_model, p_system_prompt, p_project, p_task, p_parent, p_settings, p_metadata);
+    end if;
     insert into memoir.session_counters (user_id, session_id, first_recorded_at, last_recorded_at)
     values (p_caller.user_id, v_id, v_now, v_now) on conflict do nothing;
   elsif p_model is not null or p_system_prompt is not null or p_project is not null or p_task is not null or p_parent is not null
-        or coalesce(p_settings, '{}') <> '{}' or coalesce(p_metadata, '{}') <> '{}' then
+        or v_settings <> '{}' or v_metadata <> '{}' then
+    if p_model is null then
+      v_model.context_window := v_session.context_window; v_model.max_output := v_session.max_response_tokens; v_model.tokenizer := v_session.tokenizer;
+    elsif p_system_prompt is null and v_session.system_prompt_hash is not null then
+      perform memoir._store_prompt(content, v_model.tokenizer) from memoir.system_prompts where prompt_hash = v_session.system_prompt_hash;
+    end if;
     update memoir.sessions set
       model = v_model.model, context_window = v_model.context_window, max_response_tokens = v_model.max_output,
       tokenizer = v_model.tokenizer, project = coalesce(p_project, project), task_type = coalesce(p_task::memoir.task_type, task_type),
       system_prompt_hash = case when p_system_prompt is null then system_prompt_hash
                                 when p_system_prompt = '' then null else memoir._store_prompt(p_system_prompt, v_model.tokenizer) end,
       parent_session_id = coalesce(v_parent, parent_session_id),
-      settings = memoir._merge_overrides(settings, p_settings), metadata = metadata || coalesce(p_metadata, '{}')
+      settings = memoir._merge_overrides(settings, v_settings), metadata = metadata || v_metadata
     where user_id = p_caller.user_id and session_id = v_id;
   end if;
   return v_id;
@@ -121,6 +132,9 @@ declare
   v_now timestamptz := memoir.now();
 begin
   if v_session.status in ('closed', 'expired') then return; end if;
+  -- The locks of writers, in their order: a turn is before the close or refused, and memories change under the user's lock.
+  perform from memoir.session_counters where user_id = v_caller.user_id and session_id = v_session.session_id for update;
+  perform from memoir.user_counters where user_id = v_caller.user_id for update;
   update memoir.sessions set status = 'closed', closed_at = v_now
   where user_id = v_caller.user_id and session_id = v_session.session_id;
   update memoir.memory_store
@@ -137,13 +151,11 @@ returns uuid language plpgsql security definer set search_path from current as $
 declare
   v_caller memoir.caller := memoir._authorise(p_user, 'write');
   v_parent memoir.sessions := memoir._session(v_caller, p_session);
-  v_counters memoir.session_counters; v_new uuid; v_at integer; v_next memoir.conversation_history; v_tokens bigint;
+  v_counters memoir.session_counters; v_new uuid; v_at integer; v_next memoir.conversation_history; v_last memoir.conversation_history;
+  v_now timestamptz := memoir.now();
 begin
   perform memoir._check_session(p_new_session);
   v_new := memoir._session_id(v_caller.user_id, p_new_session);
-  if exists (select from memoir.sessions where user_id = v_caller.user_id and session_id = v_new) then
-    perform memoir._fail('PM014', format('session %s exists already', memoir._shown(p_new_session)));
-  end if;
   select * into v_counters from memoir.session_counters
   where user_id = v_caller.user_id and session_id = v_parent.session_id for share;
   v_at := coalesce(p_at_turn, v_counters.turn_count);
@@ -151,22 +163,27 @@ begin
     perform memoir._fail('PM014', format('can''t branch session %s at turn %s', memoir._shown(p_session), v_at),
       format('0 to %s turns can be shared, tool calls only with their results', v_counters.turn_count));
   end if;
+  if v_at > 0 then v_last := memoir._turn_seen(v_parent, v_at - 1); end if;
   if v_at < v_counters.turn_count then
-    v_next := memoir._turn(v_caller.user_id, v_parent.session_id, v_at);
+    v_next := memoir._turn_seen(v_parent, v_at);
     if v_next.role = 'tool' then
       perform memoir._fail('PM014', format('turn %s of session %s is a tool result: its call would be shared without it', v_at, memoir._shown(p_session)));
     end if;
-    v_tokens := v_next.tokens_before;
-  else
-    v_tokens := v_counters.tokens;
+    v_counters.tokens := v_next.tokens_before;
   end if;
   insert into memoir.sessions
   select (r).* from (select jsonb_populate_record(v_parent, jsonb_build_object('session_id', v_new, 'external_id', p_new_session,
-    'status', 'active', 'created_at', memoir.now(), 'closed_at', null, 'parent_session_id', v_parent.session_id, 'parent_turn', v_at,
+    'status', 'active', 'created_at', v_now, 'closed_at', null, 'parent_session_id', v_parent.session_id, 'parent_turn', v_at,
+    'expires_at', v_now + make_interval(hours => (memoir._config(v_caller.user_id, v_parent.settings) ->> 'session_ttl_hours')::integer),
     'summary_text', case when v_parent.summary_through < v_at then v_parent.summary_text end,
-    'summary_through', case when v_parent.summary_through < v_at then v_parent.summary_through end)) r) x;
-  insert into memoir.session_counters (user_id, session_id, turn_count, tokens, exchange_start, first_recorded_at, last_recorded_at)
-  values (v_caller.user_id, v_new, v_at, v_tokens, v_at, v_counters.first_recorded_at, memoir.now());
+    'summary_through', case when v_parent.summary_through < v_at then v_parent.summary_through end)) r) x
+  on conflict do nothing;
+  if not found then
+    perform memoir._fail('PM014', format('session %s exists already', memoir._shown(p_new_session)));
+  end if;
+  -- It goes on where the shared turns end, inside an exchange too.
+  insert into memoir.session_counters (user_id, session_id, turn_count, tokens, exchange_start, last_role, first_recorded_at, last_recorded_at)
+  values (v_caller.user_id, v_new, v_at, v_counters.tokens, coalesce(v_last.exchange_start, v_at), v_last.role, v_now, v_now);
   return v_new;
 end $$;
 comment on function memoir.branch_session(text, text, text, integer) is

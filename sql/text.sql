@@ -48,51 +48,76 @@ begin
   return p_text;
 end $$;
 
--- Cuts a text for search, preferably after a sentence, else at white space. Spans are 1-based characters and cover it all.
--- Works on blocks, since substr of a long multi-byte text counts from its start every time.
+-- Cuts a text for search into pieces of about p_chunk_tokens (estimated), preferably after a sentence or line, else at white
+-- space. Spans are 1-based characters and cover it all, without gap or overlap; tokens is the estimate of each piece.
 create or replace function memoir._chunks(p_text text, p_chunk_tokens integer)
-returns table (span_start integer, span_length integer) language plpgsql immutable as $$
+returns table (span_start integer, span_length integer, piece text, tokens integer) language plpgsql immutable as $$
 declare
   v_length integer := length(p_text);
-  v_tokens integer := memoir.estimate_tokens(p_text);
-  v_size integer; v_block text; v_block_start integer := 1; v_pos integer; v_piece text; v_cut integer;
+  v_window text; v_window_start integer := 1; v_window_size integer; v_block text; v_block_length integer; v_block_start integer := 1;
+  v_pos integer; v_size integer; v_ratio float8; v_sample text; v_tail text; v_cut integer;
 begin
-  if v_tokens <= p_chunk_tokens + p_chunk_tokens / 4 then
-    return query select 1, v_length;
-    return;
+  -- Short texts are the rule: one piece, counted as it is.
+  if v_length <= p_chunk_tokens * 10 then
+    tokens := memoir.estimate_tokens(p_text);
+    if tokens <= p_chunk_tokens + p_chunk_tokens / 4 then
+      span_start := 1; span_length := v_length; piece := p_text;
+      return next;
+      return;
+    end if;
   end if;
-  v_size := greatest(64, (v_length::bigint * p_chunk_tokens / v_tokens)::integer);
+  -- substr() of a multi-byte text counts from its start every time, so a long one is read through a window, and that in blocks.
+  v_window_size := greatest(65536, sqrt(v_length::float8 * 16384)::integer);
+  v_window := left(p_text, v_window_size);
   while v_block_start <= v_length loop
-    v_block := substr(p_text, v_block_start, v_size * 32);
+    if v_block_start + 16384 > v_window_start + v_window_size and v_window_start + v_window_size <= v_length then
+      v_window_start := v_block_start;
+      v_window := substr(p_text, v_window_start, v_window_size);
+    end if;
+    v_block := substr(v_window, v_block_start - v_window_start + 1, 16384);
+    v_block_length := length(v_block);
+    -- What a character costs here; a megabyte is not counted piece by piece.
+    v_sample := case when v_block_length <= 4096 then v_block else substr(v_block, 1, 1024) || substr(v_block, v_block_length / 3, 1024)
+      || substr(v_block, v_block_length * 2 / 3, 1024) || right(v_block, 1024) end;
+    v_ratio := memoir.estimate_tokens(v_sample)::float8 / length(v_sample);
+    v_size := greatest(64, least(8192, p_chunk_tokens / v_ratio))::integer;
     v_pos := 1;
-    while v_pos <= length(v_block) loop
-      v_piece := substr(v_block, v_pos, v_size);
-      v_cut := length(v_piece);
-      if v_cut = v_size then
-        v_cut := coalesce(nullif(length(substring(v_piece from '^.*[.!?。！？।\n]\s')), 0), 0);
-        if v_cut < v_size / 2 then v_cut := coalesce(length(substring(v_piece from '^.*\s')), 0); end if;
-        if v_cut < v_size / 2 then v_cut := v_size; end if;
-      elsif v_block_start + length(v_block) <= v_length then
+    while v_pos <= v_block_length loop
+      piece := substr(v_block, v_pos, v_size);
+      span_length := length(piece);
+      if span_length = v_size then
+        -- Read backwards, all white space and all ends of sentences made alike; scripts without spaces end them without one too.
+        v_tail := translate(reverse(right(piece, v_size / 2)), E'\t\r\u00a0\u3000!?।؟۔！？．｡', '    .....。。。。');
+        v_cut := coalesce(least(nullif(strpos(v_tail, ' .'), 0), nullif(strpos(v_tail, '。'), 0), nullif(strpos(v_tail, E'\n'), 0)),
+          nullif(strpos(v_tail, ' '), 0), 1) - 1;
+        if v_cut > 0 then
+          span_length := span_length - v_cut;
+          piece := left(piece, span_length);
+        end if;
+      elsif v_block_start + v_block_length <= v_length then
         exit;  -- the rest of this block begins the next one
       end if;
-      return query select v_block_start + v_pos - 1, v_cut;
-      v_pos := v_pos + v_cut;
+      span_start := v_block_start + v_pos - 1;
+      tokens := case when v_length <= 32768 then memoir.estimate_tokens(piece) else ceil(span_length * v_ratio)::integer end;
+      return next;
+      v_pos := v_pos + span_length;
     end loop;
     v_block_start := v_block_start + v_pos - 1;
   end loop;
 end $$;
 
 -- Words of a text as lexemes with positions. Scripts written without spaces add character pairs, so that a part of a
--- sentence finds the sentence.
+-- sentence finds the sentence; composed, decomposed and full-width forms of a word are one.
 create or replace function memoir._words(p_config regconfig, p_text text)
 returns tsvector language plpgsql stable strict as $$
 declare
-  v_words tsvector := to_tsvector(p_config, p_text);
+  v_text text := case when octet_length(p_text) = length(p_text) then p_text else normalize(p_text, nfkc) end;
+  v_words tsvector := to_tsvector(p_config, v_text);
   v_pairs text;
 begin
-  if p_text ~ '[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff]' then
+  if v_text ~ '[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff\U00020000-\U0003ffff]' then
     select string_agg(substr(run[1], i, 2), ' ') into v_pairs
-    from regexp_matches(p_text, '[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff]+', 'g') run,
+    from regexp_matches(v_text, '[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff\U00020000-\U0003ffff]+', 'g') run,
          generate_series(1, greatest(length(run[1]) - 1, 1)) i;
     v_words := v_words || to_tsvector('simple', v_pairs);
   end if;
@@ -102,10 +127,10 @@ end $$;
 create or replace function memoir._is_question(p_text text)
 returns boolean language sql immutable as $$ select coalesce(p_text ~ '[?？؟]\s*$', false) $$;
 
--- What duplicates and tombstones compare: compatibility forms folded, case, white space and invisible characters ignored.
+-- What duplicates and tombstones compare: compatibility forms folded, case, white space, invisible and control characters ignored.
 create or replace function memoir._normalise(p_text text)
 returns text language sql immutable strict as $$
   select btrim(regexp_replace(
-    regexp_replace(lower(normalize(p_text, nfkc)), '[\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180e\u200b-\u200f\u202a-\u202e\u2060-\u2064\u206a-\u206f\ufeff]', '', 'g'),
-    '\s+', ' ', 'g'), ' ')
+    regexp_replace(lower(normalize(p_text, nfkc)), '[\u0001-\u0008\u000e-\u001f\u007f-\u0084\u0086-\u009f\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e\u2060-\u206f\u2800\ufe00-\ufe0f\ufeff\ufff9-\ufffb\U000e0000-\U000e0fff]', '', 'g'),
+    '[\s\u0085\u2028\u2029]+', ' ', 'g'), ' ')
 $$;

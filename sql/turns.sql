@@ -32,6 +32,15 @@ begin
   return v_turn;
 end $$;
 
+-- The turn of a session wherever it lies: in it, or in one that it branched from.
+create or replace function memoir._turn_seen(p_session memoir.sessions, p_turn integer)
+returns memoir.conversation_history language plpgsql stable as $$
+declare
+  v_owner uuid := (select l.session_id from memoir._lineage(p_session) l where p_turn between l.from_turn and l.to_turn);
+begin
+  return memoir._turn(p_session.user_id, v_owner, p_turn);
+end $$;
+
 create or replace function memoir.persist_turn(p_user text, p_session text, p_messages jsonb, p_usage jsonb default null,
   p_key text default null, p_actor text default null, p_metadata jsonb default '{}')
 returns jsonb language plpgsql security definer set search_path from current as $$
@@ -60,9 +69,20 @@ begin
   if coalesce(jsonb_typeof(p_usage -> p_field), 'null') = 'null' then return null; end if;
   if jsonb_typeof(p_usage -> p_field) <> 'number' or (p_usage ->> p_field)::numeric % 1 <> 0
      or (p_usage ->> p_field)::numeric not between 0 and 2147483647 then
-    perform memoir._fail('PM014', format('usage.%s must be a whole number from 0, not %s', p_field, memoir._shown(p_usage ->> p_field)));
+    perform memoir._fail('PM014', format('usage.%s must be a whole number from 0, not %s', p_field, memoir._shown((p_usage -> p_field)::text)));
   end if;
-  return (p_usage ->> p_field)::integer;
+  return (p_usage ->> p_field)::numeric::integer;  -- "5.0" is a whole number too
+end $$;
+
+-- A text of p_usage, or null.
+create or replace function memoir._usage_text(p_usage jsonb, p_field text)
+returns text language plpgsql immutable as $$
+begin
+  if coalesce(jsonb_typeof(p_usage -> p_field), 'null') = 'null' then return null; end if;
+  if jsonb_typeof(p_usage -> p_field) <> 'string' or length(p_usage ->> p_field) not between 1 and 200 then
+    perform memoir._fail('PM014', format('usage.%s must be a text of 1 to 200 characters, not %s', p_field, memoir._shown((p_usage -> p_field)::text)));
+  end if;
+  return p_usage ->> p_field;
 end $$;
 
 create or replace function memoir._append(p_caller memoir.caller, p_user text, p_session text, p_messages jsonb, p_usage jsonb,
@@ -74,18 +94,20 @@ declare
   v_session memoir.sessions; v_counters memoir.session_counters; v_model memoir.models; v_config jsonb; v_settings jsonb;
   v_hash bytea; v_receipt memoir.receipts; v_result jsonb; v_warnings jsonb := '[]';
   v_messages memoir.message[]; v_message memoir.message; v_ids uuid[];
-  v_texts text[] := '{}'; v_owners integer[] := '{}'; v_counts integer[]; v_costs integer[]; v_tokenizer text;
+  v_texts text[]; v_owners integer[]; v_counts integer[]; v_costs integer[]; v_tokenizer text;
   v_open text[]; v_before bigint; v_exchange integer; v_cap integer; v_at timestamptz; v_turn integer; v_role memoir.turn_role;
-  v_prompt integer; v_completion integer; v_latency integer; v_cost bigint; v_user_cost bigint; v_limit bigint; i integer; v_call text;
+  v_usage jsonb := nullif(p_usage, 'null'); v_metadata jsonb := coalesce(nullif(p_metadata, 'null'), '{}'); v_used_model text; v_finish text;
+  v_prompt integer; v_completion integer; v_latency integer; v_cost bigint; v_user_cost bigint; i integer; v_id uuid;
+  v_count integer; v_tokens integer; v_is_last boolean;
 begin
   perform memoir._check_session(p_session);
   if jsonb_typeof(p_messages) is distinct from 'array' or jsonb_array_length(p_messages) = 0 then
     perform memoir._fail('PM010', format('messages must be a list of at least one message, not %s', memoir._shown(p_messages::text)));
   end if;
-  if p_usage is not null and jsonb_typeof(p_usage) <> 'object' then
+  if jsonb_typeof(v_usage) <> 'object' then
     perform memoir._fail('PM014', format('usage must be a JSON object, not %s', memoir._shown(p_usage::text)));
   end if;
-  if jsonb_typeof(coalesce(p_metadata, '{}')) <> 'object' then
+  if jsonb_typeof(v_metadata) <> 'object' then
     perform memoir._fail('PM014', format('metadata must be a JSON object, not %s', memoir._shown(p_metadata::text)));
   end if;
   if p_key is not null then
@@ -95,14 +117,21 @@ begin
     v_hash := sha256(convert_to(jsonb_build_array(p_session, p_messages, p_usage, p_actor, p_metadata, p_may_stay_open)::text, 'UTF8'));
   end if;
 
+  v_used_model := memoir._usage_text(v_usage, 'model');
+  v_finish := memoir._usage_text(v_usage, 'finish_reason');
+  v_prompt := memoir._usage_number(v_usage, 'prompt_tokens');
+  v_completion := memoir._usage_number(v_usage, 'completion_tokens');
+  v_latency := memoir._usage_number(v_usage, 'latency_ms');
+
   v_settings := (select config from memoir.settings_merged);
+  perform memoir._check_size('metadata', v_metadata::text, (v_settings ->> 'text_bytes_max')::integer);
   if jsonb_array_length(p_messages) > (v_settings ->> 'messages_max')::integer then
     perform memoir._fail('PM010', format('messages has %s entries, more than messages_max = %s', jsonb_array_length(p_messages), v_settings ->> 'messages_max'));
   end if;
   -- The session as it is; only a new one is opened here.
   select * into v_session from memoir.sessions where user_id = v_user and session_id = memoir._session_id(v_user, p_session);
   if not found then
-    perform memoir._open_session(p_caller, p_user, p_session, p_usage ->> 'model', null, null, null, null, '{}', '{}');
+    perform memoir._open_session(p_caller, p_user, p_session, v_used_model, null, null, null, null, '{}', '{}');
     select * into v_session from memoir.sessions where user_id = v_user and session_id = memoir._session_id(v_user, p_session);
   else
     perform memoir._check_project(p_caller, v_session.project);
@@ -114,18 +143,21 @@ begin
   for i in 0 .. jsonb_array_length(p_messages) - 1 loop
     v_message := memoir._parse_message(format('messages[%s]', i), p_messages -> i, v_config, v_model.provider);
     v_messages := array_append(v_messages, v_message);
-    v_texts := v_texts || memoir._token_texts(v_message.text, v_message.parts, v_message.name, v_message.tool_calls, v_message.tool_call_id);
-    v_owners := v_owners || array_fill(i + 1, array[cardinality(v_texts) - cardinality(v_owners)]);
   end loop;
+  select array_agg(t.text order by m.o, t.n), array_agg(m.o::integer order by m.o, t.n) into v_texts, v_owners
+  from unnest(v_messages) with ordinality as m(role, text, parts, name, tool_calls, tool_call_id, created_at, media_tokens, extra, o),
+       unnest(memoir._token_texts(m.text, m.parts, m.name, m.tool_calls, m.tool_call_id)) with ordinality as t(text, n);
   v_tokenizer := memoir._tokenizer_used(v_session.tokenizer);
   v_counts := memoir._count_tokens(v_texts, v_tokenizer);
   select array_agg(n + coalesce((v_messages[o]).media_tokens, 0) order by o) into v_costs
   from (select o, sum(n)::integer as n from unnest(v_owners, v_counts) t(o, n) group by o) s;
-  v_prompt := memoir._usage_number(p_usage, 'prompt_tokens');
-  v_completion := memoir._usage_number(p_usage, 'completion_tokens');
-  v_latency := memoir._usage_number(p_usage, 'latency_ms');
-  v_cost := (coalesce(v_prompt, 0)::numeric * v_model.prompt_microcents_per_1k
-             + coalesce(v_completion, 0)::numeric * v_model.completion_microcents_per_1k)::bigint / 1000;
+  -- The price is that of the model that answered, where it is registered, else of the session's.
+  select trunc((coalesce(v_prompt, 0)::numeric * m.prompt_microcents_per_1k + coalesce(v_completion, 0)::numeric * m.completion_microcents_per_1k) / 1000)
+  into v_cost from (
+    select m.prompt_microcents_per_1k, m.completion_microcents_per_1k, length(m.model) as found from memoir.models m
+    where m.model = v_used_model or starts_with(v_used_model, m.model || '-')
+    union all select v_model.prompt_microcents_per_1k, v_model.completion_microcents_per_1k, 0) m
+  order by m.found desc limit 1;
 
   -- One order of locks everywhere: the session's counters, then the user's.
   select * into v_counters from memoir.session_counters
@@ -143,26 +175,13 @@ begin
   if v_session.status in ('closed', 'expired') then
     perform memoir._fail('PM005', format('session %s is %s', memoir._shown(p_session), v_session.status), 'open one under another name, with p_parent => this one');
   end if;
-  v_limit := (v_config ->> 'budget_microcents_session')::bigint;
-  if v_limit > 0 and v_counters.cost_microcents + v_cost > v_limit then
-    if v_config ->> 'budget_action' = 'refuse' then
-      perform memoir._fail('PM023', format('session %s would cost %s microcents, its budget is %s', memoir._shown(p_session), v_counters.cost_microcents + v_cost, v_limit));
-    end if;
-    v_warnings := v_warnings || to_jsonb(format('session costs %s microcents, its budget is %s', v_counters.cost_microcents + v_cost, v_limit));
-  end if;
+  v_at := greatest(memoir.now(), v_counters.last_recorded_at);
+  perform memoir._ensure_month(v_user, v_at);  -- before the user's lock, since whoever makes partitions may need that next
+  v_warnings := memoir._over_budget('session', p_session, v_counters.cost_microcents + v_cost, v_config);
   if v_cost > 0 then
     update memoir.user_counters set cost_microcents = cost_microcents + v_cost where user_id = v_user returning cost_microcents into v_user_cost;
-    v_limit := (v_config ->> 'budget_microcents_user')::bigint;
-    if v_limit > 0 and v_user_cost > v_limit then
-      if v_config ->> 'budget_action' = 'refuse' then
-        perform memoir._fail('PM023', format('user %s would cost %s microcents, the budget is %s', memoir._shown(p_user), v_user_cost, v_limit));
-      end if;
-      v_warnings := v_warnings || to_jsonb(format('user costs %s microcents, the budget is %s', v_user_cost, v_limit));
-    end if;
+    v_warnings := v_warnings || memoir._over_budget('user', p_user, v_user_cost, v_config);
   end if;
-
-  v_at := greatest(memoir.now(), v_counters.last_recorded_at);
-  perform memoir._ensure_month(v_user, v_at);
   v_open := v_counters.open_calls;
   v_before := v_counters.tokens;
   v_exchange := v_counters.exchange_start;
@@ -171,8 +190,10 @@ begin
   -- A giant tool result is shown as an excerpt, so it counts as one in the window's arithmetic.
   v_cap := ((v_config ->> 'tool_result_share')::real * (v_session.context_window - v_session.max_response_tokens))::integer;
 
-  for i in 1 .. cardinality(v_messages) loop
-    v_message := v_messages[i];
+  -- No array in the statement below: a custom plan copies its parameters, and the messages may be megabytes.
+  v_count := cardinality(v_messages);
+  for i in 1 .. v_count loop
+    v_message := v_messages[i]; v_tokens := v_costs[i]; v_is_last := i = v_count;
     if v_message.role = 'tool' then
       if v_message.tool_call_id <> all (v_open) then
         perform memoir._fail('PM011', format('messages[%s].tool_call_id %s answers no open tool call', i - 1, memoir._shown(v_message.tool_call_id)),
@@ -194,19 +215,18 @@ begin
       exchange_start, token_count, prompt_tokens, completion_tokens, latency_ms, role, actor, tokenizer, content, content_parts,
       name, tool_calls, tool_call_id, model, finish_reason, metadata)
     values (v_user, v_session.session_id, gen_random_uuid(), v_at, coalesce(v_message.created_at, v_at), v_before, v_turn, v_exchange,
-      v_costs[i],
-      case when i = cardinality(v_messages) then v_prompt end, case when i = cardinality(v_messages) then v_completion end,
-      case when i = cardinality(v_messages) then v_latency end, v_message.role,
+      v_tokens, case when v_is_last then v_prompt end, case when v_is_last then v_completion end, case when v_is_last then v_latency end, v_message.role,
       case v_message.role when 'user' then coalesce(v_stated, 'person') when 'system' then 'system'
                           when 'tool' then 'tool' else 'agent' end::memoir.actor,
       v_tokenizer, v_message.text, v_message.parts, v_message.name, v_message.tool_calls, v_message.tool_call_id,
-      case when v_message.role = 'assistant' then coalesce(p_usage ->> 'model', v_session.model) end,
-      case when i = cardinality(v_messages) then p_usage ->> 'finish_reason' end,
-      nullif(coalesce(v_message.extra, '{}') || coalesce(p_metadata, '{}'), '{}'))
-    returning message_id into v_call;
-    v_ids := v_ids || v_call::uuid;
+      case when v_message.role = 'assistant' then coalesce(v_used_model, v_session.model) end,
+      case when v_is_last then v_finish end,
+      nullif(case when v_message.extra is null then '{}' else jsonb_build_object('sent', v_message.extra) end
+             || case when v_metadata = '{}' then '{}' else jsonb_build_object('call', v_metadata) end, '{}'))
+    returning message_id into v_id;
+    v_ids := v_ids || v_id;
     v_before := v_before + v_model.message_overhead
-      + case when v_message.role = 'tool' then least(v_costs[i], v_cap) else v_costs[i] end;
+      + case when v_message.role = 'tool' then least(v_tokens, v_cap) else v_tokens end;
     v_role := v_message.role;
     v_turn := v_turn + 1;
   end loop;
@@ -226,9 +246,34 @@ begin
     'turn_count', v_turn, 'tokens', (select sum(c) from unnest(v_costs) c), 'tokenizer', v_tokenizer,
     'mark', memoir._turn_mark(v_session.session_id, v_turn), 'message_ids', to_jsonb(v_ids), 'warnings', v_warnings);
   if p_key is not null then
-    insert into memoir.receipts values (v_user, p_key, v_hash, v_result, v_at);
+    perform memoir._keep_receipt(v_user, p_key, v_hash, v_result, v_at);
   end if;
   return v_result;
+end $$;
+
+-- A warning in a list, or none; PM023 where the budget refuses.
+create or replace function memoir._over_budget(p_what text, p_name text, p_cost bigint, p_config jsonb)
+returns jsonb language plpgsql stable as $$
+declare
+  v_limit bigint := (p_config ->> ('budget_microcents_' || p_what))::bigint;
+begin
+  if v_limit = 0 or p_cost <= v_limit then return '[]'; end if;
+  if p_config ->> 'budget_action' = 'refuse' then
+    perform memoir._fail('PM023', format('%s %s would cost %s microcents, its budget is %s', p_what, memoir._shown(p_name), p_cost, v_limit),
+      format('raise budget_microcents_%s, or set budget_action to warn', p_what));
+  end if;
+  return jsonb_build_array(format('%s costs %s microcents, its budget is %s', p_what, p_cost, v_limit));
+end $$;
+
+-- The same key may have come by another session, or through remember, at the same moment: there no common lock was held.
+create or replace function memoir._keep_receipt(p_user_id uuid, p_key text, p_hash bytea, p_result jsonb, p_at timestamptz)
+returns void language plpgsql as $$
+begin
+  insert into memoir.receipts (user_id, idempotency_key, request_hash, result, recorded_at)
+  values (p_user_id, p_key, p_hash, p_result, p_at) on conflict do nothing;
+  if not found then
+    perform memoir._fail('PM006', format('idempotency key %s was used with another request', memoir._shown(p_key)));
+  end if;
 end $$;
 
 -- A turn mark says "this session had that many turns": what a replica must have reached before it may answer.
@@ -241,35 +286,36 @@ create or replace function memoir._index_turns(p_user_id uuid, p_session memoir.
 returns void language plpgsql as $$
 declare
   v_items memoir.search_items[] := '{}'; v_texts text[] := '{}'; v_item memoir.search_items; v_message memoir.message;
-  v_span record; v_text text; i integer; v_chunk integer; v_question boolean;
+  v_chunk record; v_count integer; i integer;
 begin
   for i in 1 .. cardinality(p_messages) loop
     v_message := p_messages[i];
-    continue when v_message.role = 'system' or coalesce(v_message.text, '') !~ '[[:alnum:]]' ;
-    v_chunk := 0;
-    v_question := memoir._is_question(v_message.text);
-    for v_span in select * from memoir._chunks(v_message.text, (p_config ->> 'chunk_tokens')::integer) loop
-      v_text := substr(v_message.text, v_span.span_start, v_span.span_length);
-      v_item.ref_id := p_ids[i];
-      v_item.session_id := p_session.session_id;
-      v_item.created_at := coalesce(v_message.created_at, p_at);
-      v_item.turn_index := p_first_turn + i - 1;
-      v_item.span_start := v_span.span_start;
-      v_item.span_length := v_span.span_length;
-      v_item.chunk := v_chunk;
-      v_item.kind := 't';
-      v_item.role := v_message.role;
-      v_item.speaker := v_message.name;
-      v_item.is_question := v_question;
-      v_item.embeddable := v_chunk < (p_config ->> 'embed_chunks_max')::integer;
-      -- What recall shows is the text alone, without tool calls or images.
-      v_item.token_count := case when v_span.span_length = length(v_message.text) and v_message.tool_calls is null and v_message.parts is null
-        then p_costs[i] else memoir.estimate_tokens(v_text) end;
-      v_item.project := p_session.project;
-      v_items := v_items || v_item;
-      v_texts := v_texts || (coalesce(v_message.name || ': ', '') || v_text);
-      v_chunk := v_chunk + 1;
+    continue when v_message.role = 'system' or coalesce(v_message.text, '') !~ '[[:alnum:]]';
+    v_item.ref_id := p_ids[i];
+    v_item.session_id := p_session.session_id;
+    v_item.created_at := coalesce(v_message.created_at, p_at);
+    v_item.turn_index := p_first_turn + i - 1;
+    v_item.kind := 't';
+    v_item.role := v_message.role;
+    v_item.speaker := v_message.name;
+    v_item.is_question := memoir._is_question(v_message.text);
+    v_item.project := p_session.project;
+    v_count := 0;
+    for v_chunk in select * from memoir._chunks(v_message.text, (p_config ->> 'chunk_tokens')::integer) loop
+      v_item.span_start := v_chunk.span_start;
+      v_item.span_length := v_chunk.span_length;
+      v_item.chunk := v_count;
+      v_item.embeddable := v_count < (p_config ->> 'embed_chunks_max')::integer;
+      v_item.token_count := v_chunk.tokens;
+      v_items := array_append(v_items, v_item);
+      v_texts := array_append(v_texts, coalesce(v_message.name || ': ', '') || v_chunk.piece);
+      v_count := v_count + 1;
     end loop;
+    -- What recall shows is the text alone, without tool calls or images: where that is all, its count is known exactly.
+    if v_count = 1 and v_message.tool_calls is null and v_message.parts is null then
+      v_item.token_count := p_costs[i];
+      v_items[cardinality(v_items)] := v_item;
+    end if;
   end loop;
   perform memoir._add_items(p_user_id, v_items, v_texts, p_at, p_config);
 end $$;
@@ -285,17 +331,28 @@ begin
   for v_part in select * from memoir._lineage(v_session) order by from_turn loop
     select first_recorded_at, last_recorded_at into v_from, v_to
     from memoir.session_counters where user_id = v_user and session_id = v_part.session_id;
-    return query
-    select jsonb_strip_nulls(jsonb_build_object('role', h.role, 'content', coalesce(h.content_parts, to_jsonb(h.content)), 'name', h.name,
-             'tool_calls', h.tool_calls, 'tool_call_id', h.tool_call_id, 'turn_index', h.turn_index, 'message_id', h.message_id,
-             'created_at', h.created_at, 'tokens', h.token_count, 'tokenizer', h.tokenizer, 'model', h.model)) || coalesce(h.metadata, '{}')
+    return query select memoir._sent(h)
     from memoir.conversation_history h
     where h.user_id = v_user and h.session_id = v_part.session_id and h.recorded_at between v_from and v_to
-      and h.turn_index between greatest(v_part.from_turn, p_from_turn) and least(v_part.to_turn, coalesce(p_to_turn, 2147483647))
+      and h.turn_index between greatest(v_part.from_turn, coalesce(p_from_turn, 0)) and least(v_part.to_turn, coalesce(p_to_turn, 2147483647))
       and h.sensitivity <= v_caller.clearance
     order by h.turn_index;
   end loop;
 end $$;
 comment on function memoir.history(text, text, integer, integer) is
-  'The messages of a session as they were sent, oldest first, each with turn_index, message_id, tokens. Both ends are inclusive.
-Raises PM001, PM003.';
+  'The messages of a session as they were sent, oldest first, each with turn_index, message_id, tokens, tokenizer, created_at, the
+model of an assistant message, and metadata of its call. Both ends are inclusive. Raises PM001, PM003.';
+
+-- A message as it was sent, with what history() adds to it.
+create or replace function memoir._sent(p_turn memoir.conversation_history)
+returns jsonb language sql immutable as $$
+  select case when p_turn.model is null then '{}' else jsonb_build_object('model', p_turn.model) end
+    || case when p_turn.metadata ? 'call' then jsonb_build_object('metadata', p_turn.metadata -> 'call') else '{}' end
+    -- A refusal without content was given some to be searched by.
+    || (memoir._rebuilt(p_turn.role, p_turn.content, p_turn.content_parts, p_turn.name, p_turn.tool_calls, p_turn.tool_call_id)
+        - case when p_turn.metadata #> '{sent,refusal}' is not null and p_turn.content_parts @> '[{"type": "refusal"}]'
+               and p_turn.content_parts -> 0 -> 'refusal' = p_turn.metadata #> '{sent,refusal}' then 'content' else '' end)
+    || coalesce(p_turn.metadata -> 'sent', '{}')
+    || jsonb_build_object('turn_index', p_turn.turn_index, 'message_id', p_turn.message_id, 'created_at', p_turn.created_at,
+         'tokens', p_turn.token_count, 'tokenizer', p_turn.tokenizer)
+$$;
