@@ -28,7 +28,7 @@ begin
     ('bm25_k1', 'number', '1.2', 0, 3, true, 'BM25 term-frequency saturation.'),
     ('bm25_b', 'number', '0.5', 0, 1, true, 'BM25 length normalisation.'),
     ('weight_words', 'number', '1.0', 0, 10, true, 'Weight of the word score (share of the best) in the fused score.'),
-    ('weight_vector', 'number', '1.2', 0, 10, true, 'Weight of the cosine (between the user''s least and most similar item).'),
+    ('weight_vector', 'number', '1.2', 0, 10, true, 'Weight of the cosine (share of the best).'),
     ('weight_words_before', 'number', '0.4', 0, 10, true, 'Weight of the previous turn''s word score: an answer is found by its question.'),
     ('weight_vector_after', 'number', '0.4', 0, 10, true, 'Weight of the next turn''s cosine.'),
     ('weight_session', 'number', '1.2', 0, 10, true, 'Weight of the best match in the same session.'),
