@@ -16,7 +16,7 @@ from typing import Any
 Message = dict[str, Any]
 DIMENSION = 384
 TASKS = ("continuation", "knowledge", "new_session", "tool_heavy")
-BUDGETS = (1, 8, 25, 40, 60, 90, 130, 200, 300, 500, 800, 1500, 4000, 12000, 60000, 1000000, None)
+BUDGETS = (1, 25, 60, 130, 200, 300, 500, 800, 1500, 2500, 4000, 4000, 12000, 60000, 1000000, None)
 MEMORY_BUDGETS = (None, None, None, 0, 5, 40, 150, 600, 2000, 50000)
 CALL = "session"  # the session that is compiled
 

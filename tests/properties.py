@@ -20,7 +20,8 @@ from psycopg.types.json import Jsonb
 from validator import Expected, Message, tokens_of, validate
 
 # Registered models by name: tokens of overhead per message, provider, window less response reserve.
-MODELS = {"default": (4, "openai", 32768 - 4096), "gpt-4": (4, "openai", 8192 - 4096), "claude-sonnet-4": (8, "anthropic", 200000 - 8192)}
+MODELS = {"default": (4, "openai", 32768 - 4096), "gpt-4": (4, "openai", 8192 - 4096), "claude-sonnet": (8, "anthropic", 200000 - 8192)}
+PRESENT = "2025-06"  # generated times are before or long after every run
 CASTS = {"p_query_embedding": "::real[]", "p_embedding": "::real[]", "p_as_of": "::timestamptz", "p_valid_at": "::timestamptz", "p_valid_from": "::timestamptz"}
 
 
@@ -140,7 +141,7 @@ class Built:
         self.connection, self.made = connection, made
         self.user = f"w-{uuid.uuid4().hex[:16]}"
         self.rng = random.Random(made.seed + " build")
-        self.model = self.rng.choice(("default", "default", "gpt-4", "claude-sonnet-4"))
+        self.model = self.rng.choice(("default", "default", "gpt-4", "claude-sonnet"))
         connection.execute("select memoir.open_session(%s, 'model', %s)", (self.user, self.model))
         self.refusals: list[str] = []
         self.tokens = {name: Tokens(connection, name) for name in MODELS}
@@ -192,7 +193,7 @@ class Built:
                 context = self.connection.execute(f"select memoir.context(p_user => %s, {listed})", arguments).fetchone()[0]
                 again = self.connection.execute(f"select memoir.compile_context(p_user => %s, {listed})", arguments).fetchone()[0]
         except psycopg.Error as error:
-            return self._check_refusal(error, expected, session), error.sqlstate or "none"
+            return self._check_refusal(error, expected), error.sqlstate or "none"
         self.tokens[self._model_of(session)].prefetch(strings_of(context["messages"]))
         expected = replace(expected, **self._announced(context, expected.history or []))
         violations = validate(context["messages"], expected)
@@ -235,14 +236,15 @@ class Built:
             query_parts=given.get("p_query_parts"),
             tools=self.connection.execute("select %s::jsonb::text", (Jsonb(tools),)).fetchone()[0] if tools else None,
             system_prompt=self.made.prompt(session),
-            history=self.history(session),
+            # Everything was recorded just now: as of any time before, the session had no turns.
+            history=[] if given.get("p_as_of", "9") < PRESENT else self.history(session),
             format=given.get("p_format", "openai"),
             overhead=overhead,
             image_tokens=image_tokens(provider, [*self.history(session), {"content": given.get("p_query_parts")}]),
         )
 
-    def _check_refusal(self, error: psycopg.Error, expected: Expected, session: str) -> list[str]:
-        code, history = error.sqlstate, self.history(session)
+    def _check_refusal(self, error: psycopg.Error, expected: Expected) -> list[str]:
+        code, history = error.sqlstate, list(expected.history or [])
         asked = expected.query is not None or expected.query_parts is not None
         open_from = _open_exchange(history)
         if code == "PM020":
@@ -333,7 +335,7 @@ def check_world(connection: psycopg.Connection, made: World) -> Tally:
     return tally
 
 
-def smaller(connection: psycopg.Connection, failure: Failure, attempts: int = 60) -> Failure:
+def smaller(connection: psycopg.Connection, failure: Failure, attempts: int = 60, build: type[Built] = Built) -> Failure:
     """The failure with as few calls as still show its first rule broken."""
     rule = failure.violations[0].split(":", 1)[0]
     best, size = failure, max(1, len(failure.world.calls) // 2)
@@ -343,7 +345,7 @@ def smaller(connection: psycopg.Connection, failure: Failure, attempts: int = 60
             attempts -= 1
             calls = best.world.calls[:at] + best.world.calls[at + size :]
             candidate = replace(best.world, calls=calls, cases=best.world.cases)
-            found, _ = Built(connection, candidate).check(candidate.cases[failure.case])
+            found, _ = build(connection, candidate).check(candidate.cases[failure.case])
             if any(violation.startswith(f"{rule}:") for violation in found):
                 best, shrunk = Failure(failure.seed, failure.case, found, candidate), True
             else:
