@@ -57,8 +57,9 @@ begin
     'an admin grants memoir_app or memoir_reader, or binds the login with bind_login');
 end $$;
 
+-- A definer of its own, since procedures that run as their caller ask it too.
 create or replace function memoir._authorise_admin()
-returns name language plpgsql stable as $$
+returns name language plpgsql stable security definer set search_path from current as $$
 declare
   v_login name := memoir._login();
 begin

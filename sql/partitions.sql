@@ -31,7 +31,8 @@ declare
   v_bounds text;
 begin
   if to_regclass('memoir.' || quote_ident(v_leaf)) is not null then return false; end if;
-  perform pg_advisory_xact_lock(hashtext('memoir.leaf'), hashtext(v_leaf));
+  -- The lock that attaching needs anyway. Having waited for it, we also see what whoever held it has made.
+  execute format('lock table only memoir.%I in share update exclusive mode', v_parent);
   if to_regclass('memoir.' || quote_ident(v_leaf)) is not null then return false; end if;
   select * into strict v_info from memoir.partitioned_tables where table_name = p_table;
   v_is_leaf := p_month is not null or not v_info.by_month;

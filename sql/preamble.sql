@@ -8,6 +8,8 @@
 \set modulus 8
 \endif
 set client_min_messages = warning;
+-- What follows runs with an installer's rights: nothing may be found in a schema that others write to.
+set search_path = pg_catalog, pg_temp;
 
 do $$
 declare
@@ -29,11 +31,11 @@ begin
 end $$;
 
 -- One install at a time in a database. Roles are shared by all databases of a server, so two installs may race for them.
-select pg_advisory_xact_lock(hashtext('memoir.install'));
 do $$
 declare
   v_role text;
 begin
+  perform pg_advisory_xact_lock(hashtext('memoir.install'));
   foreach v_role in array array['memoir_owner', 'memoir_reader', 'memoir_app', 'memoir_tenant', 'memoir_admin', 'memoir_jobs'] loop
     if not exists (select from pg_roles where rolname = v_role) then
       begin

@@ -1,0 +1,80 @@
+"""The functions and procedures of the schema, from the catalogue, and arguments to call each of them with."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import psycopg
+from psycopg.types.json import Jsonb
+from servers import unique
+
+MESSAGES = [{"role": "user", "content": "My cat is called Ximena."}, {"role": "assistant", "content": "Noted."}]
+
+
+@dataclass
+class Routine:
+    name: str
+    kind: str                                             # f or p
+    arguments: dict[str, str]                             # name: type
+    required: list[str]
+    roles: set[str]
+    signature: str
+    definer: bool
+
+    def call(self, db: psycopg.Connection, values: dict[str, Any]) -> list[tuple]:
+        given = {key: value for key, value in values.items() if key in self.arguments}
+        text = ", ".join(f"{key} => %({key})s::{self.arguments[key]}" for key in given)
+        cursor = db.execute(f"{'call' if self.kind == 'p' else 'select * from'} memoir.{self.name}({text})", given)
+        return cursor.fetchall() if cursor.description else []
+
+
+ROUTINES = """
+    select p.oid::regprocedure::text, p.proname, p.prokind::text, coalesce(p.proargnames[1 : p.pronargs], '{}'), (p.proargtypes::regtype[])::text[],
+      p.pronargs - p.pronargdefaults,
+      array(select r from unnest('{reader,app,tenant,admin,jobs}'::text[]) r where has_function_privilege('memoir_' || r, p.oid, 'execute')), p.prosecdef
+    from pg_proc p
+    where p.pronamespace = 'memoir'::regnamespace and not exists (select from pg_depend d where d.classid = 'pg_proc'::regclass and d.objid = p.oid and d.deptype = 'e')
+    order by p.proname"""
+
+
+def all_routines(db: psycopg.Connection) -> dict[str, Routine]:
+    """{signature: routine} of all that is ours."""
+    return {signature: Routine(name, kind, dict(zip(names, types)), names[:required], set(granted), signature, definer)
+            for signature, name, kind, names, types, required, granted, definer in db.execute(ROUTINES)}
+
+
+def values_for(routine: Routine, db: psycopg.Connection, user: str, project: str = "global", login: str = "postgres") -> dict[str, Any]:
+    """What the routine's required arguments take, with a session, a memory and a call of the user made for it by `db`."""
+    session = unique("s")
+    db.execute("select memoir.open_session(%s, %s, p_project => %s)", [user, session, project])
+    db.execute("select memoir.persist_turn(%s, %s, %s)", [user, session, Jsonb(MESSAGES)])
+    wanted = [*routine.required, *(["p_query"] if "p_query" in routine.arguments and "p_query" not in routine.required else [])]
+    needed = set(wanted)
+    made: dict[str, Any] = {}
+    if "p_memory" in needed:
+        made["p_memory"] = db.execute("select memoir.remember(%s, %s, p_project => %s) ->> 'memory_id'", [user, unique("fact"), project]).fetchone()[0]
+    if "p_call" in needed:
+        made["p_call"] = db.execute("select memoir.capture_call(%s, %s, 'x')", [user, session]).fetchone()[0]
+    known = {
+        "p_user": user, "p_session": session, "p_new_session": unique("s"), "p_messages": Jsonb(MESSAGES), "p_content": unique("fact"),
+        "p_query": "What is my cat called?", "p_embedding": [0.1] * 384, "p_request": b"x", "p_settings": Jsonb({"weight_words": 2}),
+        "p_key": "recall_tokens_max" if routine.name.endswith("_setting") else "note", "p_value": Jsonb(1000), "p_at": None, "p_limit": 1,
+        "p_login": login, "p_model": "all-MiniLM-L6-v2" if "embedding" in routine.name or "backfill" in routine.name else "m",
+        "p_provider": "none" if "embedding" in routine.name else "openai", "p_context_window": 9000, "p_max_output": 900,
+        "p_name": "other" if routine.name.startswith("register") else "all-MiniLM-L6-v2", "p_dimension": 384, "p_text": "text",
+        "p_user_ids": [], "p_item_nos": [], "p_embeddings": [], "p_error": "none", "p_part": 0, "p_month": "2026-01-01", "p_code": "PM014",
+        "p_message": "no", "p_months_ahead": 0, "p_user_id": "00000000-0000-0000-0000-000000000000", **made}
+    lacking = needed - known.keys()
+    assert not lacking, f"tests/routines.py needs a value for {lacking} of {routine.signature}"
+    return {key: known[key] for key in wanted}
+
+
+def code(call: Callable[[], Any]) -> str | None:
+    """The SQLSTATE a call fails with, None when it succeeds."""
+    try:
+        call()
+    except psycopg.Error as error:
+        return error.sqlstate
+    return None

@@ -1,0 +1,398 @@
+"""Partitions: made ahead, made on demand, made by several at once; the same for every user, whatever the modulus."""
+
+from __future__ import annotations
+
+import re
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime, timezone
+
+import psycopg
+import pytest
+from catalog import describe, differences
+from psycopg.types.json import Jsonb
+from routines import MESSAGES, all_routines, values_for
+from servers import apply, connect, database
+
+LEAVES = """
+    select c.relname, c.relpersistence::text, t.table_name::text, t.by_month, t.unlogged, c.reloptions
+    from memoir.partitioned_tables t, pg_partition_tree('memoir.' || t.table_name) p join pg_class c on c.oid = p.relid where p.isleaf"""
+
+
+def persist(db: psycopg.Connection, user: str, session: str = "s", **options: object) -> dict:
+    extra = "".join(f", {key} => %({key})s" for key in options)
+    return db.execute(f"select memoir.persist_turn(%(user)s, %(session)s, %(messages)s{extra})",
+                      {"user": user, "session": session, "messages": Jsonb(MESSAGES), **options}).fetchone()[0]
+
+
+def clock(db: psycopg.Connection, at: str | None) -> None:
+    db.execute("select memoir.set_clock(%s)", [at])
+
+
+def months(db: psycopg.Connection, table: str = "conversation_history") -> set[str]:
+    return {name.rpartition("_y")[2] for (name,) in db.execute("select relid::regclass::text from pg_partition_tree(%s::regclass) where isleaf", [f"memoir.{table}"])}
+
+
+@pytest.fixture
+def dsn(server_dsn: str, template: str) -> Iterator[str]:
+    """A copy with the partitions of this month, to which the clock does not matter."""
+    with database(server_dsn, f"template {template}") as name:
+        yield name
+
+
+# part_of --------------------------------------------------------------------------------------------------------------
+
+@pytest.mark.parametrize("modulus", [1, 2, 64, 4096])
+def test_part_of_is_the_remainder(server_dsn: str, modulus: int) -> None:
+    with database(server_dsn) as empty:
+        assert apply(empty, modulus) == ""
+        with connect(empty) as db:
+            db.execute("create table public.probe (user_id uuid) partition by hash (user_id)")
+            db.execute("set search_path = memoir")
+            parts = db.execute("""
+                with parts as (
+                  select u, memoir.part_of(u) as part, memoir._user_id('default', u) as id from (
+                    select 'user-' || n from generate_series(1, 300) n
+                    union all values ('6ba7b811-9dad-11d1-80b4-00c04fd430c8'), ('ж'), (repeat('x', 500)), (' ')) x(u))
+                select u, part, satisfies_hash_partition('public.probe'::regclass, %s, part, id) from parts""", [modulus]).fetchall()
+            assert len(parts) == 304
+            assert [row for row in parts if not row[2] or not 0 <= row[1] < modulus] == []
+            assert len({part for _, part, _ in parts}) > min(modulus, 200) * 0.7
+
+
+def test_part_of_is_where_rows_are(dsn: str) -> None:
+    with connect(dsn) as db:
+        for n in range(40):
+            persist(db, f"user-{n}")
+        wrong = db.execute("""
+            select u.external_id from memoir.users u where u.tableoid::regclass::text <> 'memoir.users_p' || memoir.part_of(u.external_id)
+            union all select u.external_id from memoir.users u join memoir.conversation_history h using (user_id)
+            where h.tableoid::regclass::text not like '%p' || memoir.part_of(u.external_id) || '\\_y%'""").fetchall()
+        assert wrong == []
+        assert {part for (part,) in db.execute("select memoir.part_of(external_id) from memoir.users")} == {0, 1}
+
+
+# ensure_partitions ----------------------------------------------------------------------------------------------------
+
+def test_ensure_partitions_is_idempotent(dsn: str) -> None:
+    with connect(dsn) as db:
+        clock(db, "2047-11-30T23:59:59Z")
+        for zone in ("UTC", "America/New_York", "Pacific/Kiritimati"):
+            db.execute("select set_config('timezone', %s, false)", [zone])
+            db.execute("call memoir.ensure_partitions(3)")
+            assert {m for m in months(db) if m > "2047"} == {"2047m11", "2047m12", "2048m01", "2048m02"}
+        before = describe(db)
+        db.execute("call memoir.ensure_partitions()")     # two months ahead, by the setting
+        assert not differences(before, describe(db))
+
+
+@pytest.mark.parametrize("zone", ["America/New_York", "UTC", "Asia/Tokyo"])
+def test_no_month_is_skipped_at_a_months_end(dsn: str, zone: str) -> None:
+    with connect(dsn) as db:
+        db.execute("select set_config('timezone', %s, false)", [zone])
+        for at, wanted in (("2043-01-31T02:00:00Z", {"2043m01", "2043m02", "2043m03"}), ("2044-02-01T03:00:00Z", {"2044m02", "2044m03", "2044m04"})):
+            clock(db, at)
+            db.execute("call memoir.ensure_partitions(2)")
+            assert {m for m in months(db) if m.startswith(at[:4])} == wanted
+
+
+def test_months_ahead_are_checked(db: psycopg.Connection) -> None:
+    for ahead in (-1, 121, 2**31 - 1):
+        with pytest.raises(psycopg.Error, match=f"months_ahead must be from 0 to 120, not {ahead}") as refused:
+            db.execute("call memoir.ensure_partitions(%s)", [ahead])
+        assert refused.value.sqlstate == "PM014"
+
+
+def test_ensure_partitions_twice_at_once(dsn: str) -> None:
+    with connect(dsn) as one, connect(dsn) as two:
+        clock(one, "2045-06-15T00:00:00Z")
+        with ThreadPoolExecutor() as pool:
+            for done in [pool.submit(db.execute, "call memoir.ensure_partitions(2)") for db in (one, two)]:
+                done.result()
+        assert {m for m in months(one) if m > "2045"} == {"2045m06", "2045m07", "2045m08"}
+        assert complete_leaves(one) == []
+
+
+def test_ensure_partitions_beside_readers_and_writers(dsn: str) -> None:
+    """Neither waits for an open transaction nor makes others wait behind it."""
+    with connect(dsn) as db, psycopg.connect(dsn) as reader, psycopg.connect(dsn) as writer:
+        persist(db, "alice")
+        reader.execute("begin isolation level repeatable read")
+        assert reader.execute("select count(*) from memoir.conversation_history").fetchone() == (2,)
+        reader.execute("select memoir.compile_context('alice', 'new', 'cat?')")
+        persist(writer, "bob")
+        clock(db, "2046-06-15T00:00:00Z")
+        db.execute("set statement_timeout = '20s'")
+        db.execute("call memoir.ensure_partitions(1)")
+        assert months(db) >= {"2046m06", "2046m07"}
+        assert reader.execute("select count(*) from memoir.conversation_history").fetchone() == (2,)
+        persist(writer, "bob")
+        writer.commit()
+        reader.commit()
+        assert db.execute("select count(*) from memoir.conversation_history").fetchone() == (6,)
+
+
+def test_ensure_partitions_gives_way(dsn: str) -> None:
+    """Whoever holds the parent itself (a manual ANALYZE, say) is waited for in short tries; writers don't queue behind us."""
+    with connect(dsn) as db, psycopg.connect(dsn) as holder, connect(dsn) as writer, connect(dsn) as watcher:
+        persist(db, "alice")
+        clock(db, "2046-06-15T00:00:00Z")
+        holder.execute("lock table memoir.conversation_history_p0 in share update exclusive mode")
+        call = threading.Thread(target=db.execute, args=["call memoir.ensure_partitions(0)"])
+        call.start()
+        wait_until(lambda: watcher.execute("select exists (select from pg_locks where not granted)").fetchone()[0])
+        clock(watcher, None)
+        writer.execute("set lock_timeout = '1s'")
+        persist(writer, "alice")
+        holder.rollback()
+        call.join(timeout=30)
+        assert not call.is_alive()
+        assert "2046m06" in months(watcher)
+
+
+def wait_until(condition: Callable[[], bool], seconds: float = 20) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "it did not come to pass"
+        time.sleep(0.02)
+
+
+# Writes into months nobody prepared -----------------------------------------------------------------------------------
+
+@pytest.mark.parametrize("at", ["2051-01-31T23:59:59.999999Z", "2051-02-28T23:59:59Z", "2052-02-29T12:00:00Z", "2053-12-31T23:59:59Z", "2054-01-01T00:00:00Z",
+                                "1970-01-01T00:00:00Z", "2999-12-01T00:00:00Z"])
+def test_a_write_makes_its_month(db: psycopg.Connection, user: str, at: str) -> None:
+    month = f"{at[:4]}m{at[5:7]}"
+    assert month not in months(db)
+    clock(db, at)
+    persist(db, user)
+    db.execute("select memoir.capture_call(%s, 's', '\\x00')", [user])
+    db.execute("select memoir.remember(%s, 'A fact')", [user])
+    assert "Ximena" in str(db.execute("select memoir.compile_context(%s, 'new', 'What is my cat called?')", [user]).fetchone())
+    db.execute("call memoir.flush_statistics()")
+    for table in ("conversation_history", "api_calls", "compile_ledger"):
+        assert month in months(db, table)
+        assert db.execute(f"select count(*) > 0, min(to_char(recorded_at at time zone 'UTC', 'YYYY\"m\"MM')) from memoir.{table} "
+                          "where user_id = (select user_id from memoir.users where external_id = %s)", [user]).fetchone() == (True, month)
+
+
+def test_two_writers_make_one_month(dsn: str) -> None:
+    with connect(dsn) as db, psycopg.connect(dsn) as one, psycopg.connect(dsn) as two:
+        [first, second] = [f"user-{n}" for n in range(40) if db.execute("select memoir.part_of(%s)", [f"user-{n}"]).fetchone() == (0,)][:2]
+        clock(db, "2055-01-01T00:00:00Z")
+        persist(one, first)
+        waiting = threading.Thread(target=persist, args=[two, second])
+        waiting.start()
+        wait_until(lambda: db.execute("select exists (select from pg_locks where not granted)").fetchone()[0])
+        one.commit()
+        waiting.join(timeout=20)
+        assert not waiting.is_alive()
+        two.commit()
+        assert db.execute("select count(*) from memoir.conversation_history where recorded_at >= '2055-01-01'").fetchone() == (4,)
+        # The one that made the month fails: the next one makes it.
+        clock(db, "2055-02-01T00:00:00Z")
+        persist(one, first)
+        waiting = threading.Thread(target=persist, args=[two, second])
+        waiting.start()
+        wait_until(lambda: db.execute("select exists (select from pg_locks where not granted)").fetchone()[0])
+        one.rollback()
+        waiting.join(timeout=20)
+        two.commit()
+        assert db.execute("select count(*) from memoir.conversation_history where recorded_at >= '2055-02-01'").fetchone() == (2,)
+
+
+def test_many_writers_at_the_turn_of_a_month(dsn: str) -> None:
+    """Users of both parts, old and new, while ensure_partitions runs: no failure, no deadlock, nothing lost."""
+    users = [f"user-{n}" for n in range(8)]
+
+    def write(user: str) -> int:
+        with connect(dsn) as db:
+            return persist(db, user, "s")["turn_count"] + persist(db, user, "t")["turn_count"]
+
+    with connect(dsn) as db:
+        for user in users[:4]:
+            persist(db, user)
+        clock(db, "2056-07-01T00:00:00Z")
+        with ThreadPoolExecutor(9) as pool:
+            ensuring = pool.submit(db.execute, "call memoir.ensure_partitions(1)")
+            turns = list(pool.map(write, users))
+            ensuring.result()
+        assert turns == [6] * 4 + [4] * 4
+        assert complete_leaves(db) == []
+
+
+def test_a_table_added_by_an_upgrade_gets_its_leaves(dsn: str) -> None:
+    """Between the upgrade and ensure_partitions, and in months that are prepared for all other tables, writes go on."""
+    with connect(dsn) as db:
+        persist(db, "alice")
+        db.execute("set role memoir_owner")
+        db.execute("create table memoir.added (user_id uuid, recorded_at timestamptz, primary key (user_id, recorded_at)) partition by hash (user_id)")
+        db.execute("insert into memoir.partitioned_tables values ('added', true)")
+        db.execute("reset role")
+        persist(db, "alice")
+        assert len(months(db, "added")) == 1
+
+
+# The clock ------------------------------------------------------------------------------------------------------------
+
+def test_recorded_at_never_goes_back_in_a_session(dsn: str) -> None:
+    times = ["2027-03-31T23:00:00Z", "2027-04-01T00:30:00Z", "2027-02-15T00:00:00Z", "2026-12-31T00:00:00Z", "2028-01-01T00:00:00Z"]
+    with connect(dsn) as db:
+        for at in times:
+            clock(db, at)
+            persist(db, "alice", "s")
+        persist(db, "alice", "later")                     # another session has its own time
+        rows = db.execute("select turn_index, recorded_at from memoir.conversation_history h join memoir.sessions s using (user_id, session_id) "
+                          "where s.external_id = 's' order by 1").fetchall()
+        assert [turn for turn, _ in rows] == list(range(10))
+        assert [at for _, at in rows] == sorted(at for _, at in rows)
+        assert {at for _, at in rows} == {datetime(2027, 3, 31, 23, tzinfo=timezone.utc), datetime(2027, 4, 1, 0, 30, tzinfo=timezone.utc),
+                                          datetime(2028, 1, 1, tzinfo=timezone.utc)}
+        assert len(db.execute("select * from memoir.history('alice', 's')").fetchall()) == 10
+        clock(db, "2020-01-01T00:00:00Z")                 # all of it can be read at any time
+        assert len(db.execute("select * from memoir.history('alice', 's')").fetchall()) == 10
+        assert len(db.execute("select memoir.compile_context('alice', 's', 'cat?')").fetchone()[0]) == 11
+        assert "2020m01" not in months(db)                # reading makes no month
+
+
+def test_absurd_dates_are_refused(db: psycopg.Connection, user: str) -> None:
+    before = months(db)
+    for at, shown in (("1492-10-12T00:00:00Z", "1492-10-12"), ("9999-12-31T00:00:00Z", "9999-12-31"), ("infinity", "infinity"), ("-infinity", "-infinity"),
+                      ("not a time", "not a time"), ("2026-13-01T00:00:00Z", "2026-13-01"), ("0001-01-01 00:00:00 BC", "BC"), (1e18, "1000000000000000000"),
+                      (-1e18, "-1000"), (1e300, "10000"), (True, "true"), ({}, "{}"), ([], "[]"), ("294277-01-01T00:00:00Z", "294277"), ("", '""'), ("epoch" * 9, "epoch")):
+        message = [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b", "created_at": at}]
+        with pytest.raises(psycopg.Error) as refused:
+            db.execute("select memoir.persist_turn(%s, 's', %s)", [user, Jsonb(message)])
+        assert refused.value.sqlstate == "PM010", at
+        assert "messages[1].created_at" in refused.value.diag.message_primary and shown in refused.value.diag.message_primary
+    assert db.execute("select count(*) from memoir.users where external_id = %s", [user]).fetchone() == (0,)
+    assert months(db) == before
+
+
+def test_old_dates_are_kept_and_make_no_partition(db: psycopg.Connection, user: str) -> None:
+    clock(db, None)
+    before = months(db)
+    persisted = db.execute("select memoir.persist_turn(%s, 's', %s)", [user, Jsonb([{**m, "created_at": "1998-05-04T03:02:01+02:00"} for m in MESSAGES])]).fetchone()[0]
+    assert db.execute("select distinct created_at from memoir.conversation_history where message_id = any (%s::uuid[])", [persisted["message_ids"]]).fetchall() == [
+        (datetime(1998, 5, 4, 1, 2, 1, tzinfo=timezone.utc),)]
+    assert months(db) == before
+
+
+def test_the_clock_takes_a_point_in_time(db: psycopg.Connection, user: str) -> None:
+    """Anything else would break every call after it, or mean another time in every session."""
+    for at in ('"infinity"', '"now"', '"2026-01-01"', '"2026-01-01T00:00:00"', '"1969-12-31T00:00:00Z"', '"3001-01-01T00:00:00Z"', '"2026-02-30T00:00:00Z"', "17", "true"):
+        with pytest.raises(psycopg.Error, match="setting clock can't be") as refused:
+            db.execute("select memoir.set_setting('clock', %s)", [at])
+        assert refused.value.sqlstate == "PM015"
+    persist(db, user)
+
+
+# Leaves ---------------------------------------------------------------------------------------------------------------
+
+def complete_leaves(db: psycopg.Connection) -> list:
+    """Leaves that lack an index or a trigger of their parent, or differ from it in columns, defaults or constraints."""
+    return db.execute("""
+        with leaves as (select c.oid as leaf, ('memoir.' || t.table_name)::regclass as root
+          from memoir.partitioned_tables t, pg_partition_tree('memoir.' || t.table_name) p join pg_class c on c.oid = p.relid where p.isleaf),
+        indexes as (select i.indrelid, pg_get_indexdef(i.indexrelid) as full_text, regexp_replace(pg_get_indexdef(i.indexrelid), '^.* USING ', '') as text,
+            indisunique, indisvalid from pg_index i),
+        triggers as (select tgrelid, tgname, tgtype, tgfoid, tgenabled from pg_trigger where not tgisinternal),
+        columns as (select attrelid, attname, atttypid, attnotnull, attstorage, pg_get_expr(adbin, adrelid) as initial
+          from pg_attribute left join pg_attrdef on adrelid = attrelid and adnum = attnum where attnum > 0 and not attisdropped),
+        checks as (select conrelid, conname, pg_get_constraintdef(oid) as text from pg_constraint where contype = 'c')
+        select leaf::regclass::text, 'index ' || i.text from leaves join indexes i on i.indrelid = root
+        where not exists (select from indexes x where x.indrelid = leaf and x.text = i.text and x.indisunique = i.indisunique and x.indisvalid)
+        union all select leaf::regclass::text, 'trigger ' || t.tgname from leaves join triggers t on t.tgrelid = root
+        where not exists (select from triggers x where x.tgrelid = leaf and (x.tgname, x.tgtype, x.tgfoid, x.tgenabled) = (t.tgname, t.tgtype, t.tgfoid, t.tgenabled))
+        union all select leaf::regclass::text, 'column ' || c.attname from leaves join columns c on c.attrelid = root
+        where not exists (select from columns x where x.attrelid = leaf and x.attname = c.attname and x.atttypid = c.atttypid and x.attnotnull = c.attnotnull
+          and x.attstorage = c.attstorage and x.initial is not distinct from c.initial)
+        union all select coalesce(r.leaf, l.leaf)::regclass::text, 'check ' || coalesce(r.text, l.text)
+        from (select leaf, text from leaves join checks on conrelid = root) r full join (select leaf, text from leaves join checks on conrelid = leaf) l using (leaf, text)
+        where r.leaf is null or l.leaf is null""").fetchall()
+
+
+def test_leaves_are_as_their_parents(dsn: str) -> None:
+    with connect(dsn) as db:
+        clock(db, "2057-01-01T00:00:00Z")
+        persist(db, "alice")
+        leaves = db.execute(LEAVES).fetchall()
+        assert len(leaves) > 80
+        assert [name for name, persistence, _, _, unlogged, _ in leaves if (persistence == "u") != unlogged] == []
+        assert {table for _, persistence, table, _, _, _ in leaves if persistence == "u"} == {"memory_store_working", "kept_recalls"}
+        unlogged = {name for (name,) in db.execute("select relname from pg_class where relnamespace = 'memoir'::regnamespace and relpersistence = 'u' and relkind = 'r' and not relispartition")}
+        assert unlogged == {"compile_buffer"}
+        assert complete_leaves(db) == []
+        tuned = dict(db.execute("select table_name::text, options from memoir.partitioned_tables where options <> ''").fetchall())
+        assert {(table, ", ".join(option.replace("=", " = ") for option in options or [])) for _, _, table, _, _, options in leaves} == {
+            (table, tuned.get(table, "")) for _, _, table, _, _, _ in leaves}
+        # One modulus for all; every partitioned table is known and has no default partition, which would swallow a month.
+        assert db.execute("""select count(*) from pg_class c where relnamespace = 'memoir'::regnamespace and relkind = 'p' and not relispartition
+                             and relname not in (select table_name from memoir.partitioned_tables)""").fetchone() == (0,)
+        assert db.execute("select count(*) from pg_partitioned_table where partdefid <> 0").fetchone() == (0,)
+        assert db.execute("""select count(*) from memoir.partitioned_tables t, lateral (select count(*) as n from pg_inherits where inhparent = ('memoir.' || table_name)::regclass) x
+                             where x.n <> 2""").fetchone() == (0,)
+        assert db.execute("""select t.table_name from memoir.partitioned_tables t where not exists (select from pg_index i join pg_attribute a on a.attrelid = i.indrelid
+                             and a.attnum = i.indkey[0] where i.indrelid = ('memoir.' || table_name)::regclass and i.indisprimary and a.attname = 'user_id')""").fetchall() == []
+
+
+# Locks ----------------------------------------------------------------------------------------------------------------
+
+LOCKED = """select relation::regclass::text from pg_locks where pid = pg_backend_pid() and locktype = 'relation' and relation >= 16384"""
+
+
+@pytest.fixture(scope="module")
+def parted(server_dsn: str) -> Iterator[str]:
+    """Eight parts, and a year of months beside the one that is written to."""
+    with database(server_dsn) as dsn:
+        assert apply(dsn, 8) == ""
+        with connect(dsn) as db:
+            clock(db, "2026-05-05T00:00:00Z")
+            db.execute("call memoir.ensure_partitions(0)")
+            part = db.execute("select memoir.part_of('alice')").fetchone()[0]
+            for month in range(1, 13):
+                for (table,) in db.execute("select table_name from memoir.partitioned_tables where by_month").fetchall():
+                    db.execute("select memoir._make_leaf(%s, %s, %s)", [table, part, f"2025-{month:02}-01"])
+        yield dsn
+
+
+def test_a_call_locks_its_users_parts_and_months_only(parted: str) -> None:
+    """Every function that takes a user, in a backend that has planned nothing before."""
+    reached = {}
+    with connect(parted) as db:
+        part = db.execute("select memoir.part_of('alice')").fetchone()[0]
+        called = [routine for routine in all_routines(db).values() if routine.roles and "p_user" in routine.arguments]
+        assert len(called) > 15
+        for routine in called:
+            values = values_for(routine, db, "alice")
+            if "p_embedding" in routine.arguments:
+                values["p_embedding"] = [0.1] * 384
+            with psycopg.connect(parted) as fresh:
+                routine.call(fresh, values)
+                foreign = [name for (name,) in fresh.execute(LOCKED) if re.search(r"_p[0-9]", name) and not re.search(rf"_p{part}(_[a-z]|_y2026m05|$)", name)]
+                if foreign:
+                    reached[routine.name] = foreign
+    assert reached == {}
+
+
+def test_a_writes_locks_do_not_grow(server_dsn: str, template: str) -> None:
+    """Counted: with the modulus and with the months kept."""
+    counted = []
+    with database(server_dsn, f"template {template}") as small, database(server_dsn) as wide:
+        assert apply(wide, 64) == ""
+        for dsn in (small, wide):
+            with connect(dsn) as db:
+                for part in range(db.execute("select modulus from memoir.installation").fetchone()[0]):
+                    db.execute("select memoir._make_leaf('conversation_history', %s), memoir._make_leaf('sessions', %s)", [part, part])
+                clock(db, "2026-05-05T00:00:00Z")
+                persist(db, "alice")
+                part = db.execute("select memoir.part_of('alice')").fetchone()[0]
+                for kept in (0, 12):
+                    for month in range(kept):
+                        db.execute("select memoir._make_leaf('conversation_history', %s, %s)", [part, f"2025-{month + 1:02}-01"])
+                    with psycopg.connect(dsn) as fresh:
+                        persist(fresh, "alice")
+                        counted.append(len(fresh.execute(LOCKED).fetchall()))
+    assert len(set(counted)) == 1 and counted[0] < 100, counted
