@@ -57,14 +57,21 @@ end $$;
 
 create or replace function memoir._to_vector(p_embedding real[], p_model memoir.embedding_models)
 returns halfvec language plpgsql immutable as $$
+declare
+  v_vector halfvec;
 begin
   if array_ndims(p_embedding) is distinct from 1 or cardinality(p_embedding) <> p_model.dimension or array_position(p_embedding, null) is not null then
-    perform memoir._fail('PM030', format('embedding has %s dimensions, model %s needs %s', coalesce(cardinality(p_embedding), 0), p_model.name, p_model.dimension));
+    perform memoir._fail('PM030', format('embedding has %s dimensions, model %s needs %s', coalesce(cardinality(p_embedding), 0), p_model.name, p_model.dimension),
+      case when array_position(p_embedding, null) is not null then 'one of its numbers is null' end);
   end if;
-  if exists (select from unnest(p_embedding) x where x in ('NaN', 'Infinity', '-Infinity') or abs(x) > 65504) then
+  if exists (select from unnest(p_embedding) x where x = 'NaN' or abs(x) >= 65520) then
     perform memoir._fail('PM014', 'embedding holds a value that is not a finite half-precision number');
   end if;
-  return p_embedding::halfvec;
+  v_vector := p_embedding::halfvec;
+  if not l2_norm(v_vector) > 0 then  -- the cosine to it would be NaN
+    perform memoir._fail('PM014', 'embedding is zero in all dimensions, to half precision');
+  end if;
+  return v_vector;
 end $$;
 
 create or replace function memoir._store_vector(p_user_id uuid, p_item integer, p_embedding real[], p_model text)
@@ -144,20 +151,34 @@ language plpgsql security definer set search_path from current set plan_cache_mo
 declare
   v_login name := memoir._authorise_worker();
   v_now timestamptz := clock_timestamp();
-  v_job memoir.jobs; v_model memoir.embedding_models; v_items integer[]; v_left integer := p_limit; v_through integer;
+  v_models text[]; v_job memoir.jobs; v_model memoir.embedding_models; v_items integer[]; v_left integer := p_limit; v_through integer;
 begin
   if p_limit is null or p_limit not between 1 and 10000 then
     perform memoir._fail('PM014', format('limit must be from 1 to 10000, not %s', coalesce(p_limit::text, 'null')));
   end if;
+  if p_model is not null then perform memoir._embedding_model(p_model); end if;
+  v_models := array(select m.model_id::text from memoir.embedding_models m
+                    where case when p_model is null then m.provider <> 'none' or m.status = 'retired' else m.name = p_model end);
+  -- Waits for nobody: writers and store_embeddings hold what it would wait for, and they wait for the jobs it holds.
   while v_left > 0 loop
     select j.* into v_job from memoir.jobs j
-    where j.kind = 'embed' and (j.state = 'ready' and j.run_after <= greatest(v_now, memoir.now()) or j.state = 'leased' and j.leased_until < v_now)
-      and (p_model is null or j.dedup_key = (select m.model_id::text from memoir.embedding_models m where m.name = p_model))
-    order by j.priority desc, j.run_after, j.job_id limit 1 for update skip locked;
-    exit when not found;
+    where j.kind = 'embed' and j.state = 'leased' and j.leased_until < v_now and j.dedup_key = any (v_models)
+    order by j.leased_until, j.job_id limit 1 for update skip locked;
+    if not found then
+      -- Work that came in while the user's former batch is out waits for it: two workers never hold the same items.
+      select j.* into v_job from memoir.jobs j
+      where j.kind = 'embed' and j.state = 'ready' and j.run_after <= greatest(v_now, memoir.now()) and j.dedup_key = any (v_models)
+        and not exists (select from memoir.jobs l where l.kind = 'embed' and l.state = 'leased' and l.user_id = j.user_id and l.dedup_key = j.dedup_key)
+      order by j.priority desc, j.run_after, j.job_id limit 1 for update skip locked;
+      exit when not found;
+    end if;
     select m.* into v_model from memoir.embedding_models m where m.model_id = v_job.dedup_key::smallint and m.status <> 'retired';
-    if not found or v_job.attempts >= 8 then
-      update memoir.jobs j set state = 'dead', last_error = coalesce(j.last_error, 'leases ran out or the model was retired') where j.job_id = v_job.job_id;
+    if not found then
+      delete from memoir.jobs j where j.job_id = v_job.job_id;
+      continue;
+    end if;
+    if v_job.attempts >= 8 then
+      update memoir.jobs j set state = 'dead', last_error = coalesce(j.last_error, 'leases ran out') where j.job_id = v_job.job_id;
       continue;
     end if;
     select c.through_item into v_through from memoir.embedding_cursors c where c.user_id = v_job.user_id and c.model_id = v_model.model_id;
@@ -168,7 +189,9 @@ begin
         and not exists (select from memoir.embeddings e where e.user_id = v_job.user_id and e.model_id = v_model.model_id and e.item_no = i.item_no)
       order by i.item_no limit v_left) x;
     if v_items is null then
-      perform memoir._advance_cursor(v_job.user_id, v_model.model_id);
+      -- The cursor moves under the user's lock only: items of a writer that has not committed would be skipped for ever.
+      perform from memoir.user_counters c where c.user_id = v_job.user_id for update skip locked;
+      if found then perform memoir._advance_cursor(v_job.user_id, v_model.model_id); end if;
       delete from memoir.jobs j where j.job_id = v_job.job_id;
       continue;
     end if;
@@ -176,13 +199,14 @@ begin
     where j.job_id = v_job.job_id;
     return query
     select v_job.user_id, t.item_no, v_model.name, v_model.document_prefix || t.body
-    from memoir._embedding_texts(v_job.user_id, v_items) t;
+    from memoir._embedding_texts(v_job.user_id, v_items) t order by t.item_no;
     v_left := v_left - cardinality(v_items);
   end loop;
 end $$;
 comment on function memoir.claim_embeddings(integer, text) is
   'Leases items that lack a vector, for a worker: claim, commit, embed, store_embeddings. Returns the texts with the model''s
-document prefix. Leases last 5 minutes. Service, jobs and admin logins only. Raises PM001, PM014.';
+document prefix. p_model null: any model but those of provider none, whose vectors only the client can make. Leases last 5
+minutes. Service, jobs and admin logins only. Raises PM001, PM014, PM031.';
 
 -- Moves the cursor over everything that has its vector or needs none.
 create or replace function memoir._advance_cursor(p_user_id uuid, p_model_id smallint)
@@ -205,13 +229,18 @@ returns integer language plpgsql security definer set search_path from current s
 declare
   v_login name := memoir._authorise_worker();
   v_model memoir.embedding_models := memoir._embedding_model(p_model);
-  v_count integer := cardinality(p_item_nos);
+  v_count integer := coalesce(cardinality(p_item_nos), 0);
   v_user uuid; v_stored integer := 0; v_added integer; v_memory uuid; v_done boolean;
 begin
-  if cardinality(p_user_ids) <> v_count or cardinality(p_embeddings) <> v_count * v_model.dimension then
-    perform memoir._fail('PM030', format('%s users, %s items and %s numbers do not make vectors of %s dimensions',
-      cardinality(p_user_ids), v_count, cardinality(p_embeddings), v_model.dimension));
+  if array_position(p_user_ids, null) is not null or array_position(p_item_nos, null) is not null then
+    perform memoir._fail('PM014', 'user_ids and item_nos must not hold nulls');
   end if;
+  if coalesce(cardinality(p_user_ids), 0) <> v_count or coalesce(cardinality(p_embeddings), 0)::bigint <> v_count::bigint * v_model.dimension then
+    perform memoir._fail('PM030', format('%s users, %s items and %s numbers do not make vectors of %s dimensions',
+      coalesce(cardinality(p_user_ids), 0), v_count, coalesce(cardinality(p_embeddings), 0), v_model.dimension));
+  end if;
+  -- Retired while the worker was at it: its vectors would only have to be dropped.
+  if v_model.status = 'retired' then return 0; end if;
   for v_user in select distinct u from unnest(p_user_ids) u order by u loop
     -- The per-user lock that remember takes: near duplicates are judged one at a time.
     perform from memoir.user_counters c where c.user_id = v_user for update;
@@ -255,20 +284,33 @@ returns real[] language sql immutable as $$
 $$;
 
 -- What must agree before two similar texts may count as one: numbers, negation, dates and names. MiniLM gives
--- "allergic / not allergic" .97 and "3 March / 4 March" .99.
+-- "allergic / not allergic" .97 and "3 March / 4 March" .99. Rather too many than too few: two memories too much are shown
+-- beside each other, one too few is lost.
 create or replace function memoir._fixed_points(p_text text)
 returns text[] language sql immutable as $$
   select array(select distinct x from (
-    select lower(m[1]) as x from regexp_matches(p_text, '(\d+(?:[.,:/-]\d+)*)', 'g') m
+    select lower(m[1]) as x from regexp_matches(p_text, '((?:(?<![[:alnum:]])[-−])?[[:digit:]]+(?:[.,:/-][[:digit:]]+)*)', 'g') m
     union all
-    select lower(m[1]) from regexp_matches(p_text, '(?:^|[^.!?\s]\s+)([[:upper:]][[:alnum:]]+)', 'g') m
+    -- Names: capitals, but for words that merely begin a sentence.
+    select lower(m[1]) from regexp_matches(p_text, '\m([[:upper:]][[:alnum:]]+)', 'g') m
+    where lower(m[1]) not in ('the', 'a', 'an', 'my', 'your', 'his', 'her', 'its', 'our', 'their', 'he', 'she', 'it', 'we', 'you', 'they', 'this',
+      'that', 'these', 'those', 'there', 'here', 'user', 'in', 'on', 'at', 'for', 'from', 'to', 'with', 'of', 'and', 'but', 'or', 'so', 'as', 'if', 'when',
+      'while', 'since', 'is', 'are', 'was', 'were', 'has', 'have', 'had', 'does', 'do', 'did', 'will', 'would', 'can', 'also', 'usually', 'currently')
     union all
     select case when m[1] ~* 'n[''’]t$' then 'not' else lower(m[1]) end
-    from regexp_matches(p_text, '\m(no|not|never|none|without|neither|nor|nobody|nothing|isn''t|\w+n[''’]t|cannot|hates?|dislikes?|stopped|quit|former|formerly|ex|january|february|march|april|may|june|july|august|september|october|november|december|monday|tuesday|wednesday|thursday|friday|saturday|sunday|all|some|only|before|after|yesterday|today|tomorrow|nicht|kein\w*|nie|pas|jamais|sin|nunca|non|mai)\M', 'gi') m
+    from regexp_matches(p_text, '\m(no|not|never|none|without|neither|nor|nobody|nothing|\w+n[''’]t|cannot|hates?|dislikes?|stopped|quit|former|formerly|ex|un\w+|'
+      || 'january|february|march|april|may|june|july|august|september|october|november|december|monday|tuesday|wednesday|thursday|friday|saturday|sunday|'
+      || 'all|some|only|before|after|until|yesterday|today|tomorrow|morning|noon|afternoon|evening|night|left|right|north|south|east|west|'
+      || 'zero|one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|\w+teen|twenty|thirty|forty|fifty|sixty|seventy|eighty|ninety|hundred|thousand|million|'
+      || 'half|once|twice|first|second|third|fourth|fifth|last|'
+      || 'nicht|kein\w*|nie|niemals|ohne|niet|geen|ikke|inte|pas|jamais|sans|sin|nunca|jamás|non|mai|senza|não|sem|nao|не|нет|никогда|без|değil|hiç|लेकिन|नहीं|لا|لم|لن|ليس|לא|אין)\M', 'gi') m
+    union all
+    select m[1] from regexp_matches(p_text, '(不|没|沒|無|无|未|ない|ません|なかった|ไม่|않|없|못|안 )', 'g') m
   ) s order by x)
 $$;
 
--- [PG] 5.4: a near duplicate (cosine above the threshold, nothing fixed differs) is merged: the more specific text stays active.
+-- [PG] 5.4: a near duplicate (cosine above the threshold, nothing fixed differs) is merged: the greater authority stays active,
+-- of equals the more specific text.
 create or replace function memoir._judge_duplicate(p_user_id uuid, p_memory_id uuid, p_by text)
 returns jsonb language plpgsql set plan_cache_mode = force_custom_plan as $$
 declare
@@ -283,12 +325,13 @@ begin
   where i.user_id = p_user_id and i.ref_id = p_memory_id and i.chunk = 0;
   if not found then return null; end if;
   for v_hit in
-    select m as memory, 1 - s.distance as similarity from (
+    -- Distances in the list, not in the condition: vectors of other models have other dimensions.
+    with near as materialized (
       select i.ref_id, e.embedding <=> v_vector as distance
       from memoir.embeddings e join memoir.search_items i on i.user_id = p_user_id and i.item_no = e.item_no
-      where e.user_id = p_user_id and e.model_id = v_model and i.kind = 'm' and i.chunk = 0 and not i.dead and i.ref_id <> p_memory_id
-        and (e.embedding <=> v_vector) < 1 - v_threshold
-      order by 2, 1 limit 10) s
+      where e.user_id = p_user_id and e.model_id = v_model and i.kind = 'm' and i.chunk = 0 and not i.dead and i.ref_id <> p_memory_id)
+    select m as memory, 1 - s.distance as similarity
+    from (select * from near where distance < 1 - v_threshold order by distance, ref_id limit 20) s
     join memoir.memory_store m on m.user_id = p_user_id and m.memory_id = s.ref_id
     where m.state = 'active' and m.project = v_memory.project and m.local_to is not distinct from v_memory.local_to
       and m.type = v_memory.type and m.sensitivity = v_memory.sensitivity
@@ -298,21 +341,27 @@ begin
     v_similarity := v_hit.similarity;
     continue when memoir._fixed_points(v_other.content) <> memoir._fixed_points(v_memory.content);
     continue when v_other.slot is distinct from v_memory.slot or v_other.slot_value is distinct from v_memory.slot_value;
-    -- The more specific text wins, unless a lesser authority would replace a greater.
-    if length(v_memory.content) > length(v_other.content) and v_memory.trust >= v_other.trust then
-      perform memoir._supersede(p_user_id, array[v_other.memory_id], p_memory_id, p_by, 'near duplicate', v_now);
+    if v_memory.trust > v_other.trust or v_memory.trust = v_other.trust and length(v_memory.content) > length(v_other.content) then
+      perform memoir._merge_memory(p_user_id, v_other.memory_id, p_memory_id, p_by, v_now);
       return jsonb_build_object('outcome', 'stored', 'superseded', jsonb_build_array(v_other.memory_id), 'similarity', round(v_similarity::numeric, 4));
     end if;
-    perform memoir._supersede(p_user_id, array[p_memory_id], v_other.memory_id, p_by, 'near duplicate', v_now);
-    insert into memoir.memory_stats (user_id, memory_id, restatements, reinforced_at) values (p_user_id, v_other.memory_id, 1, v_now)
-    on conflict (user_id, memory_id) do update set restatements = memory_stats.restatements + 1, reinforced_at = v_now;
-    insert into memoir.memory_sources (user_id, item_kind, item_id, source_kind, source_id, session_id, turn_index, span_start, span_length)
-    select user_id, item_kind, v_other.memory_id, source_kind, source_id, session_id, turn_index, span_start, span_length
-    from memoir.memory_sources where user_id = p_user_id and item_kind = 'memory' and item_id = p_memory_id
-    on conflict do nothing;
+    perform memoir._merge_memory(p_user_id, p_memory_id, v_other.memory_id, p_by, v_now);
     return jsonb_build_object('memory_id', v_other.memory_id, 'outcome', 'duplicate', 'similarity', round(v_similarity::numeric, 4));
   end loop;
   return null;
+end $$;
+
+-- One memory was said again in other words: the other goes on for both, with the sources of both.
+create or replace function memoir._merge_memory(p_user_id uuid, p_loser uuid, p_winner uuid, p_by text, p_at timestamptz)
+returns void language plpgsql as $$
+begin
+  perform memoir._supersede(p_user_id, array[p_loser], p_winner, p_by, 'near duplicate', p_at);
+  insert into memoir.memory_stats (user_id, memory_id, restatements, reinforced_at) values (p_user_id, p_winner, 1, p_at)
+  on conflict (user_id, memory_id) do update set restatements = memory_stats.restatements + 1, reinforced_at = p_at;
+  insert into memoir.memory_sources (user_id, item_kind, item_id, source_kind, source_id, session_id, turn_index, span_start, span_length)
+  select user_id, item_kind, p_winner, source_kind, source_id, session_id, turn_index, span_start, span_length
+  from memoir.memory_sources where user_id = p_user_id and item_kind = 'memory' and item_id = p_loser
+  on conflict do nothing;
 end $$;
 
 create or replace function memoir.embedding_progress()
@@ -336,6 +385,12 @@ declare
   v_model memoir.embedding_models := memoir._embedding_model(p_model);
   v_last uuid;
 begin
+  if p_limit is null or p_limit not between 1 and 1000000 then
+    perform memoir._fail('PM014', format('limit must be from 1 to 1000000, not %s', coalesce(p_limit::text, 'null')));
+  end if;
+  if v_model.status = 'retired' then
+    perform memoir._fail('PM014', format('embedding model %s is retired', memoir._shown(p_model)), 'register_embedding_model brings it back');
+  end if;
   with batch as (
     select c.user_id, c.next_item from memoir.user_counters c
     where p_after is null or c.user_id > p_after order by c.user_id limit p_limit),
@@ -350,25 +405,28 @@ begin
 end $$;
 comment on function memoir.queue_backfill(text, integer, uuid) is
   'Queues embedding of everything a model has not reached, for up to p_limit users after p_after; returns the last user to go on
-from, null at the end. Service, jobs and admin logins only. Raises PM001, PM031.';
+from, null at the end. Service, jobs and admin logins only. Raises PM001, PM014, PM031.';
 
 create or replace function memoir.drop_retired_embeddings(p_limit integer default 10000)
 returns integer language plpgsql security definer set search_path from current as $$
 declare
   v_login name := memoir._authorise_worker(); v_dropped integer;
 begin
+  if p_limit is null or p_limit not between 1 and 1000000 then
+    perform memoir._fail('PM014', format('limit must be from 1 to 1000000, not %s', coalesce(p_limit::text, 'null')));
+  end if;
+  -- The cursors first, and no registering anew meanwhile: else a model that comes back would believe to have its vectors.
+  perform from memoir.embedding_models where status = 'retired' for share;
+  delete from memoir.embedding_cursors c using memoir.embedding_models m where m.model_id = c.model_id and m.status = 'retired';
   delete from memoir.embeddings e using (
     select x.user_id, x.model_id, x.item_no from memoir.embeddings x
     join memoir.embedding_models m on m.model_id = x.model_id and m.status = 'retired' limit p_limit) d
   where e.user_id = d.user_id and e.model_id = d.model_id and e.item_no = d.item_no;
   get diagnostics v_dropped = row_count;
-  if v_dropped < p_limit then
-    delete from memoir.embedding_cursors c using memoir.embedding_models m where m.model_id = c.model_id and m.status = 'retired';
-  end if;
   return v_dropped;
 end $$;
 comment on function memoir.drop_retired_embeddings(integer) is
-  'Deletes up to p_limit vectors of retired models and returns how many. Service, jobs and admin logins only. Raises PM001.';
+  'Deletes up to p_limit vectors of retired models and returns how many. Service, jobs and admin logins only. Raises PM001, PM014.';
 
 -- The query's vector: given, or asked of the embedder with a time-out. A miss is no error: the word arms carry on.
 create or replace function memoir._query_vector(p_config jsonb, p_query text, p_given real[], out vector halfvec, out model_id smallint, out problem text)
@@ -396,9 +454,10 @@ begin
   else
     problem := format('model %s takes vectors from the client', v_model.name);
   end if;
-  if v_real is not null and cardinality(v_real) <> v_model.dimension then
-    problem := format('the embedder answered %s dimensions, model %s has %s', cardinality(v_real), v_model.name, v_model.dimension);
-    return;
-  end if;
-  if v_real is not null then vector := v_real::halfvec; end if;
+  if v_real is null then return; end if;
+  begin
+    vector := memoir._to_vector(v_real, v_model);
+  exception when sqlstate 'PM014' or sqlstate 'PM030' then
+    problem := 'the answer for it was no usable vector: ' || sqlerrm;
+  end;
 end $$;
