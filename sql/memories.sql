@@ -35,9 +35,10 @@ declare
   v_user uuid := v_caller.user_id;
   v_config jsonb; v_session memoir.sessions; v_now timestamptz := memoir.now(); v_memory memoir.memory_store; v_old memoir.memory_store;
   v_hash bytea; v_receipt memoir.receipts; v_result jsonb; v_actor memoir.actor; v_turn memoir.conversation_history; v_index integer;
-  v_superseded uuid[] := '{}'; v_contradicts uuid[] := '{}'; v_global boolean;
+  v_superseded uuid[] := '{}'; v_contradicts uuid[] := '{}'; v_global boolean; v_person boolean;
+  v_metadata jsonb := coalesce(nullif(p_metadata, 'null'), '{}'); v_turns integer[] := nullif(p_source_turns, '{}'); v_sources memoir.conversation_history[] := '{}';
 begin
-  if p_content is null or btrim(p_content) = '' then
+  if p_content is null or memoir._normalise(p_content) = '' then
     perform memoir._fail('PM014', format('content must not be empty, it is %s', memoir._shown(p_content)));
   end if;
   if p_type is null or p_type <> all (memoir._known_types()) then
@@ -61,19 +62,28 @@ begin
   if p_slot_value is not null and p_slot is null then
     perform memoir._fail('PM014', format('slot_value %s needs a slot', memoir._shown(p_slot_value)));
   end if;
-  if p_source_turns is not null and p_session is null then
+  if v_turns is not null and p_session is null then
     perform memoir._fail('PM014', 'source_turns needs the session the turns are in');
   end if;
-  if jsonb_typeof(coalesce(p_metadata, '{}')) <> 'object' then
+  if jsonb_typeof(v_metadata) <> 'object' then
     perform memoir._fail('PM014', format('metadata must be a JSON object, not %s', memoir._shown(p_metadata::text)));
   end if;
-  perform memoir._check_time('created_at', to_jsonb(p_created_at));
+  perform memoir._check_short('slot', p_slot, 200), memoir._check_short('slot_value', p_slot_value, 2000), memoir._check_short('category', p_category, 200),
+    memoir._check_short('source_tool', p_source_tool, 200), memoir._check_short('source_key', p_source_key, 500), memoir._check_short('key', p_key, 200);
+  perform memoir._check_short(format('tags[%s]', o - 1), coalesce(t, ''), 200) from unnest(p_tags) with ordinality x(t, o);
+  perform memoir._check_short(format('aliases[%s]', o - 1), coalesce(t, ''), 500) from unnest(p_aliases) with ordinality x(t, o);
+  perform memoir._check_time('created_at', to_jsonb(p_created_at), 'PM014');
+  if p_embedding is not null then perform memoir._to_vector(p_embedding, memoir._embedding_model(null)); end if;
   if p_session is not null then v_session := memoir._session(v_caller, p_session); end if;
   perform memoir._touch_user(v_caller, p_user);
   v_config := memoir._config(v_user, v_session.settings);
   perform memoir._check_size('content', p_content, (v_config ->> 'text_bytes_max')::integer);
+  perform memoir._check_size('metadata', v_metadata::text, (v_config ->> 'text_bytes_max')::integer);
+  v_sources := memoir._source_turns(v_session, v_turns);
   if p_key is not null then
-    v_hash := sha256(convert_to(jsonb_build_array('remember', p_content, p_session, p_type, p_project, p_provenance, p_slot, p_slot_value, p_metadata)::text, 'UTF8'));
+    v_hash := sha256(convert_to(jsonb_build_array('remember', p_content, p_session, p_type, p_category, p_importance, p_project, p_actor,
+      p_provenance, p_confidence, p_valid_from, p_valid_to, p_tags, p_slot, p_slot_value, p_aliases, p_sensitivity, p_source_turns, p_source_tool,
+      p_source_key, p_metadata, p_embedding, p_created_at)::text, 'UTF8'));
   end if;
 
   -- Per-user lock: duplicates and slots are decided one writer at a time.
@@ -93,19 +103,14 @@ begin
   v_memory.provenance := coalesce(p_provenance,
     case v_actor when 'person' then case p_type when 'preference' then 'preference' when 'instruction' then 'instruction' else 'user_stated' end
                  when 'tool' then 'tool_output' else 'system_inferred' end);
+  -- Only the person's own turns back the claim that the person said so.
+  v_person := v_actor = 'person' or (v_turns is not null and not exists (
+    select from unnest(v_sources) t where t.role <> 'user' or t.actor <> 'person'));
   if v_actor = 'tool' then v_memory.provenance := 'tool_output';
-  elsif v_actor <> 'person' and v_memory.provenance in ('user_stated', 'correction') and p_source_turns is null then
-    v_memory.provenance := 'system_inferred';  -- only a source turn of the user's own can back that claim
+  elsif not v_person and v_memory.provenance in ('user_stated', 'correction', 'preference', 'instruction') then
+    v_memory.provenance := 'system_inferred';
   end if;
-  v_global := p_session is null or v_actor = 'person';
-  if not v_global and p_source_turns is not null and v_memory.provenance in ('user_stated', 'correction', 'preference', 'instruction') then
-    v_global := true;
-    foreach v_index in array p_source_turns loop
-      v_turn := memoir._turn(v_user, v_session.session_id, v_index);
-      v_global := v_global and v_turn.role = 'user' and v_turn.actor = 'person';
-    end loop;
-    if not v_global then v_memory.provenance := 'system_inferred'; end if;
-  end if;
+  v_global := p_session is null or v_actor = 'person' or v_memory.provenance in ('user_stated', 'correction', 'preference', 'instruction');
 
   v_memory.user_id := v_user;
   v_memory.memory_id := gen_random_uuid();
@@ -135,16 +140,18 @@ begin
   v_memory.tokenizer := memoir._tokenizer_used(coalesce(v_session.tokenizer, (memoir._model(v_config ->> 'default_model')).tokenizer));
   v_memory.token_count := (memoir._count_tokens(array[p_content], v_memory.tokenizer))[1];
   v_memory.slot := memoir._normalise(p_slot);
-  v_memory.slot_value := memoir._normalise(p_slot_value);
+  v_memory.slot_value := memoir._normalise(coalesce(p_slot_value, case when p_slot is not null then p_content end));
   v_memory.source_tool := p_source_tool;
   v_memory.source_key := p_source_key;
   v_memory.written_by := v_caller.login;
   v_memory.aliases := coalesce(p_aliases, '{}');
   v_memory.tags := coalesce(p_tags, '{}');
-  v_memory.metadata := coalesce(p_metadata, '{}') || case when p_created_at is null then '{}' else jsonb_build_object('said_at', p_created_at) end;
+  v_memory.metadata := v_metadata || case when p_created_at is null then '{}' else jsonb_build_object('said_at', p_created_at) end;
   v_memory.expires_at := case
-    when v_global and v_memory.tier = 2 then v_now + make_interval(days => (v_config ->> 'episodic_days')::integer)
-    when not v_global and v_session.status in ('closed', 'expired') then v_now + make_interval(hours => (v_config ->> 'local_memory_hours')::integer) end;
+    when v_memory.tier = 2 then v_now + make_interval(days => (v_config ->> 'episodic_days')::integer)
+    -- What is inferred lives as long as its session and a while; outside any, that while.
+    when v_memory.tier < 2 and (v_global or v_session.status in ('closed', 'expired')) then
+      v_now + make_interval(hours => (v_config ->> 'local_memory_hours')::integer) end;
 
   if exists (select from memoir.tombstones t where t.user_id = v_user and t.lifted_at is null and (
        (t.kind = 'value' and t.key_hash = memoir._tombstone_key(v_user, memoir._normalise(p_content)))
@@ -156,10 +163,15 @@ begin
   select * into v_old from memoir.memory_store m
   where m.user_id = v_user and m.content_hash = v_memory.content_hash and m.project = v_memory.project
     and m.local_to is not distinct from v_memory.local_to and m.state = 'active';
-  if found then
+  if found and v_old.expires_at <= v_now then  -- gone already, only not swept yet
+    perform memoir._set_state(v_user, array[v_old.memory_id], 'expired', v_caller.login, 'expired', null, v_now);
+    v_old := null;
+  end if;
+  if v_old.memory_id is not null then
     insert into memoir.memory_stats (user_id, memory_id, restatements, reinforced_at) values (v_user, v_old.memory_id, 1, v_now)
     on conflict (user_id, memory_id) do update set restatements = memory_stats.restatements + 1, reinforced_at = v_now;
-    perform memoir._add_sources(v_user, v_old.memory_id, v_session.session_id, p_source_turns);
+    perform memoir._restate(v_old, v_memory);
+    perform memoir._add_sources(v_user, v_old.memory_id, v_sources);
     v_result := memoir._remembered(v_old.memory_id, 'duplicate', '{}', '{}');
   else
     -- A slot holds one value per project: between equals the newer wins, a lower authority only contradicts.
@@ -180,7 +192,7 @@ begin
     perform memoir._supersede(v_user, v_superseded, v_memory.memory_id, v_caller.login, 'slot', v_now);
     insert into memoir.memory_relationships (user_id, source_id, relation, target_id, made_by, recorded_at)
     select v_user, v_memory.memory_id, 'contradicts', o, 'slot', v_now from unnest(v_contradicts) o on conflict do nothing;
-    perform memoir._add_sources(v_user, v_memory.memory_id, v_session.session_id, p_source_turns);
+    perform memoir._add_sources(v_user, v_memory.memory_id, v_sources);
     v_index := memoir._index_memory(v_memory, coalesce(p_created_at, v_now), v_config);
     v_result := memoir._remembered(v_memory.memory_id, 'stored', v_superseded, v_contradicts);
     if p_embedding is not null and v_memory.embeddable and v_index is not null then
@@ -189,15 +201,17 @@ begin
     end if;
   end if;
   if p_key is not null then
-    insert into memoir.receipts values (v_user, p_key, v_hash, v_result, v_now);
+    perform memoir._keep_receipt(v_user, p_key, v_hash, v_result, v_now);
   end if;
   return v_result;
 end $$;
 comment on function memoir.remember(text, text, text, text, text, text, text, text, text, real, timestamptz, timestamptz, text[],
   text, text, text[], text, integer[], text, text, jsonb, real[], text, timestamptz) is
   'Stores a memory and returns {"memory_id", "outcome", "superseded", "contradicts"}; outcome: stored, duplicate (exact or near),
-refused_tombstone. p_actor: person (default without a session), agent (default within one), tool. A slot ("home city") holds
-one value; a newer value of equal or higher authority supersedes. p_source_turns: turn indexes in p_session.
+refused_tombstone. p_actor: person (default without a session), agent (default within one), tool; what an agent reports counts as
+the person''s word only with p_source_turns, turn indexes in p_session, that are all the person''s. A slot ("home city") holds one
+value (default: the content); a newer value of equal or higher authority supersedes. Inferred and tool memories end
+local_memory_hours after their session. A restated memory takes on the higher authority, sensitivity and later expiry.
 p_embedding: vector of the active embedding model. p_key: idempotency key.
 Writes memory_store and what belongs to it. Raises PM001, PM003, PM006, PM012, PM014, PM030.';
 
@@ -206,20 +220,57 @@ returns jsonb language sql immutable as $$
   select jsonb_build_object('memory_id', p_id, 'outcome', p_outcome, 'superseded', to_jsonb(p_superseded), 'contradicts', to_jsonb(p_contradicts))
 $$;
 
-create or replace function memoir._add_sources(p_user_id uuid, p_memory_id uuid, p_session_id uuid, p_turns integer[])
-returns void language plpgsql as $$
-declare
-  v_index integer; v_turn memoir.conversation_history;
+-- A short text argument: null, or 1 to p_limit characters that are not all invisible.
+create or replace function memoir._check_short(p_field text, p_value text, p_limit integer)
+returns void language plpgsql immutable as $$
 begin
-  if p_turns is null then return; end if;
-  foreach v_index in array p_turns loop
-    v_turn := memoir._turn(p_user_id, p_session_id, v_index);
+  if p_value is not null and (length(p_value) > p_limit or memoir._normalise(p_value) = '') then
+    perform memoir._fail('PM014', format('%s must be a text of 1 to %s characters, not %s', p_field, p_limit, memoir._shown(p_value)));
+  end if;
+end $$;
+
+-- The turns a memory is said to come from, as the session sees them; PM014 for one that does not exist.
+create or replace function memoir._source_turns(p_session memoir.sessions, p_turns integer[])
+returns memoir.conversation_history[] language plpgsql stable as $$
+declare
+  v_index integer; v_turn memoir.conversation_history; v_turns memoir.conversation_history[] := '{}';
+begin
+  for v_index in select distinct t from unnest(p_turns) t order by t loop
+    v_turn := memoir._turn_seen(p_session, v_index);
     if v_turn.message_id is null then
-      perform memoir._fail('PM014', format('source turn %s does not exist in the session', coalesce(v_index::text, 'null')));
+      perform memoir._fail('PM014', format('source turn %s does not exist in session %s', coalesce(v_index::text, 'null'), memoir._shown(p_session.external_id)));
     end if;
-    insert into memoir.memory_sources (user_id, item_kind, item_id, source_kind, source_id, session_id, turn_index)
-    values (p_user_id, 'memory', p_memory_id, 'turn', v_turn.message_id, p_session_id, v_index) on conflict do nothing;
+    v_turns := array_append(v_turns, v_turn);
   end loop;
+  return v_turns;
+end $$;
+
+create or replace function memoir._add_sources(p_user_id uuid, p_memory_id uuid, p_turns memoir.conversation_history[])
+returns void language sql as $$
+  insert into memoir.memory_sources (user_id, item_kind, item_id, source_kind, source_id, session_id, turn_index)
+  select p_user_id, 'memory', p_memory_id, 'turn', t.message_id, t.session_id, t.turn_index from unnest(p_turns) t
+  on conflict do nothing
+$$;
+
+-- The same text again: the memory takes on the higher authority, the stricter sensitivity and the later end.
+create or replace function memoir._restate(p_old memoir.memory_store, p_new memoir.memory_store)
+returns void language plpgsql as $$
+begin
+  update memoir.memory_store set
+    trust = greatest(trust, p_new.trust), confidence = greatest(confidence, p_new.confidence), tier = greatest(tier, p_new.tier),
+    provenance = case when p_new.trust > trust then p_new.provenance else provenance end,
+    actor = case when p_new.trust > trust then p_new.actor else actor end,
+    validated_at = coalesce(validated_at, p_new.validated_at), sensitivity = greatest(sensitivity, p_new.sensitivity),
+    embeddable = embeddable and p_new.embeddable,
+    expires_at = case when p_new.expires_at is null then null else greatest(expires_at, p_new.expires_at) end
+  where user_id = p_old.user_id and memory_id = p_old.memory_id and (p_new.trust > trust or p_new.confidence > confidence or p_new.tier > tier
+    or p_new.sensitivity > sensitivity or validated_at is null and p_new.validated_at is not null
+    or expires_at is not null and (p_new.expires_at is null or p_new.expires_at > expires_at));
+  if p_old.embeddable and not p_new.embeddable then
+    delete from memoir.embeddings e using memoir.search_items i
+    where i.user_id = p_old.user_id and i.ref_id = p_old.memory_id and e.user_id = p_old.user_id and e.item_no = i.item_no;
+    update memoir.search_items set embeddable = false where user_id = p_old.user_id and ref_id = p_old.memory_id;
+  end if;
 end $$;
 
 create or replace function memoir._set_state(p_user_id uuid, p_ids uuid[], p_state memoir.item_state, p_by text, p_reason text,
@@ -295,46 +346,70 @@ declare
   v_memory memoir.memory_store := memoir._memory(v_caller, p_memory);
   v_actor memoir.actor := memoir._actor(v_caller, null, 'person');
   v_now timestamptz := memoir.now(); v_user uuid := v_caller.user_id; v_turns integer; v_reason text := coalesce(p_reason, 'forgotten');
+  v_ids uuid[]; v_refs uuid[]; v_summaries uuid[];
 begin
+  perform memoir._check_size('reason', p_reason, 10000);
   perform from memoir.user_counters where user_id = v_user for update;
-  perform memoir._set_state(v_user, array[p_memory], 'forgotten', v_caller.login, v_reason, null, v_now);
+  -- The same said in other words was merged with it: all of them go.
+  with recursive same as (
+    select v_memory.memory_id as id
+    union
+    select case when m.memory_id = s.id then m.superseded_by else m.memory_id end
+    from same s join memoir.memory_store m on m.user_id = v_user and m.superseded_by is not null and m.state_reason = 'near duplicate'
+      and (m.memory_id = s.id or m.superseded_by = s.id))
+  select array_agg(id order by id) into v_ids from same;
+  perform memoir._set_state(v_user, v_ids, 'forgotten', v_caller.login, v_reason, null, v_now);
   insert into memoir.tombstones (user_id, key_hash, kind, memory_id, reason, actor, set_by, recorded_at)
-  select v_user, memoir._tombstone_key(v_user, k.text), k.kind, p_memory, v_reason, v_actor, v_caller.login, v_now
-  from (values (memoir._normalise(v_memory.content), 'value'),
-               (v_memory.slot || chr(31) || v_memory.slot_value, 'slot_value')) k(text, kind)
-  where k.text is not null
+  select distinct on (2, 3) v_user, memoir._tombstone_key(v_user, k.text), k.kind, m.memory_id, v_reason, v_actor, v_caller.login, v_now
+  from memoir.memory_store m,
+    lateral (values (memoir._normalise(m.content), 'value'), (m.slot || chr(31) || m.slot_value, 'slot_value')) k(text, kind)
+  where m.user_id = v_user and m.memory_id = any (v_ids) and k.text is not null
   on conflict (user_id, key_hash, kind) do update set lifted_at = null, lifted_by = null, recorded_at = excluded.recorded_at,
     reason = excluded.reason, actor = excluded.actor, set_by = excluded.set_by;
+
   -- What it came from must not be recalled, extracted or summarised again either.
-  with excluded_turns as (
+  with sources as (
+    select distinct s.source_id, s.session_id, s.turn_index, s.span_start, s.span_length from memoir.memory_sources s
+    where s.user_id = v_user and s.item_kind = 'memory' and s.item_id = any (v_ids) and s.source_kind = 'turn'),
+  excluded_turns as (
     insert into memoir.recall_exclusions (user_id, session_id, turn_index, exclusion_id, span_start, span_length, memory_id, reason, recorded_at)
     select v_user, s.session_id, s.turn_index, gen_random_uuid(), s.span_start, s.span_length, p_memory, v_reason, v_now
-    from memoir.memory_sources s
-    where s.user_id = v_user and s.item_kind = 'memory' and s.item_id = p_memory and s.source_kind = 'turn'
-      and not exists (select from memoir.recall_exclusions x where x.user_id = v_user and x.session_id = s.session_id
-                      and x.turn_index = s.turn_index and x.memory_id = p_memory and x.lifted_at is null)
-    returning session_id, turn_index),
+    from sources s
+    where not exists (select from memoir.recall_exclusions x where x.user_id = v_user and x.session_id = s.session_id
+                      and x.turn_index = s.turn_index and x.memory_id = any (v_ids) and x.lifted_at is null
+                      and x.span_start is not distinct from s.span_start and x.span_length is not distinct from s.span_length)
+    returning turn_index),
   dead as (
-    update memoir.search_items i set dead = true
-    from memoir.memory_sources s
-    where s.user_id = v_user and s.item_kind = 'memory' and s.item_id = p_memory and s.source_kind = 'turn'
-      and i.user_id = v_user and i.ref_id = s.source_id and not i.dead
-      and (s.span_start is null or (i.span_start < s.span_start + s.span_length and s.span_start < i.span_start + i.span_length)))
-  select count(*) into v_turns from excluded_turns;
-  update memoir.compactions c set undone_at = v_now
-  from memoir.memory_sources s
-  where s.user_id = v_user and s.item_kind = 'memory' and s.item_id = p_memory and s.source_kind = 'turn'
-    and c.user_id = v_user and c.session_id = s.session_id and s.turn_index between c.from_turn and c.to_turn and c.undone_at is null;
-  update memoir.sessions x set summary_text = null, summary_through = null
-  from memoir.memory_sources s
-  where s.user_id = v_user and s.item_kind = 'memory' and s.item_id = p_memory and s.source_kind = 'turn'
-    and x.user_id = v_user and x.session_id = s.session_id and s.turn_index <= x.summary_through;
-  delete from memoir.kept_recalls where user_id = v_user and items @> jsonb_build_array(p_memory);
+    update memoir.search_items i set dead = true from sources s
+    where i.user_id = v_user and i.ref_id = s.source_id and not i.dead
+      and (s.span_start is null or (i.span_start < s.span_start + s.span_length and s.span_start < i.span_start + i.span_length))),
+  -- Summaries of the sessions that have these turns: their own, and those of branches that share them.
+  holders as (
+    with recursive tree as (
+      select s.session_id, s.turn_index from sources s
+      union
+      select b.session_id, t.turn_index from tree t
+      join memoir.sessions b on b.user_id = v_user and b.parent_session_id = t.session_id and b.parent_turn > t.turn_index)
+    select * from tree),
+  undone as (
+    update memoir.compactions c set undone_at = v_now from holders h
+    where c.user_id = v_user and c.session_id = h.session_id and h.turn_index between c.from_turn and c.to_turn and c.undone_at is null
+    returning c.compaction_id),
+  emptied as (
+    update memoir.sessions x set summary_text = null, summary_through = null from holders h
+    where x.user_id = v_user and x.session_id = h.session_id and h.turn_index <= x.summary_through
+    returning x.session_id)
+  select (select count(*) from excluded_turns), (select array_agg(source_id) from sources),
+    array(select compaction_id from undone union select session_id from emptied)
+  into v_turns, v_refs, v_summaries;
+  update memoir.search_items set dead = true where user_id = v_user and ref_id = any (v_summaries) and kind = 's' and not dead;
+  delete from memoir.kept_recalls where user_id = v_user and items ?| (v_ids || v_refs || v_summaries)::text[];
   insert into memoir.audit_log (login, action, user_id, detail)
-  values (v_caller.login, 'forget', v_user, jsonb_build_object('memory_id', p_memory, 'reason', v_reason));
-  return jsonb_build_object('memory_id', p_memory, 'state', 'forgotten', 'excluded_turns', v_turns);
+  values (v_caller.login, 'forget', v_user, jsonb_build_object('memory_ids', v_ids, 'reason', v_reason));
+  return jsonb_build_object('memory_id', p_memory, 'state', 'forgotten', 'merged', to_jsonb(array_remove(v_ids, p_memory)), 'excluded_turns', v_turns,
+    'invalidated_summaries', cardinality(v_summaries));
 end $$;
 comment on function memoir.forget(text, uuid, text) is
-  'Takes a memory out of recall and compile for good: its text may not come back through remember (a tombstone of its keyed hash
+  'Takes a memory, and the near duplicates merged with it, out of recall and compile for good: its text may not come back through remember (a tombstone of its keyed hash
 stays), its source turns leave recall and the summaries that hold them are invalidated. History keeps the turns; free
 paraphrases elsewhere are not found. Writes memory_store, tombstones, recall_exclusions, audit_log. Raises PM001, PM004.';
