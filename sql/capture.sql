@@ -7,25 +7,29 @@ create or replace function memoir.capture_call(p_user text, p_session text, p_re
 returns uuid language plpgsql security definer set search_path from current as $$
 declare
   v_caller memoir.caller := memoir._authorise(p_user, 'write');
-  v_call uuid := gen_random_uuid(); v_now timestamptz := memoir.now(); v_limit integer; v_secret text;
+  v_call uuid := gen_random_uuid(); v_now timestamptz := memoir.now(); v_limit integer; v_metadata jsonb := coalesce(nullif(p_metadata, 'null'), '{}');
 begin
-  perform memoir._check_session(p_session);
+  perform memoir._check_session_project(v_caller, p_session);
+  perform memoir._check_headers('request_headers', p_request_headers), memoir._check_headers('response_headers', p_response_headers),
+    memoir._check_headers('metadata', v_metadata), memoir._check_short('provider', p_provider, 200), memoir._check_short('model', p_model, 200);
   if p_request is null then perform memoir._fail('PM014', 'request must not be null'); end if;
   if p_latency_ms < 0 then perform memoir._fail('PM014', format('latency_ms must not be negative, it is %s', p_latency_ms)); end if;
   if p_status not between 0 and 999 then perform memoir._fail('PM014', format('status must be an HTTP status, not %s', p_status)); end if;
+  if array_ndims(p_events) > 1 or array_position(p_events, null) is not null then
+    perform memoir._fail('PM014', format('events must be a plain list without nulls, not %s', memoir._shown(p_events::text)));
+  end if;
   if p_event_times is not null and cardinality(p_event_times) <> coalesce(cardinality(p_events), 0) then
     perform memoir._fail('PM014', format('%s events have %s times', coalesce(cardinality(p_events), 0), cardinality(p_event_times)));
   end if;
   v_limit := (select (config ->> 'text_bytes_max')::integer from memoir.settings_merged);
-  if octet_length(p_request) > v_limit or octet_length(p_response) > v_limit then
-    perform memoir._fail('PM012', format('request or response is %s bytes, more than text_bytes_max = %s', greatest(octet_length(p_request), octet_length(p_response)), v_limit));
-  end if;
+  perform memoir._too_large('request', p_request, v_limit), memoir._too_large('response', p_response, v_limit);
+  perform memoir._too_large(format('events[%s]', o - 1), e, v_limit) from unnest(p_events) with ordinality t(e, o);
   perform memoir._touch_user(v_caller, p_user);
   perform memoir._ensure_month(v_caller.user_id, v_now);
   -- Credentials are no part of what has to be replayed.
   insert into memoir.api_calls values (v_caller.user_id, v_call, v_now, memoir._session_id(v_caller.user_id, p_session), p_provider, p_model,
     p_status, p_latency_ms, p_started_at, memoir._without_credentials(p_request_headers), memoir._without_credentials(p_response_headers),
-    p_request, p_response, coalesce(p_metadata, '{}'));
+    p_request, p_response, v_metadata);
   insert into memoir.stream_events (user_id, call_id, seq, recorded_at, received_at, event)
   select v_caller.user_id, v_call, o, v_now, p_event_times[o], e from unnest(p_events) with ordinality t(e, o);
   return v_call;
@@ -34,9 +38,36 @@ comment on function memoir.capture_call(text, text, bytea, bytea, text, text, in
   'Keeps an upstream call as it was sent and answered, with the events of a stream in order. Credential headers are dropped.
 Returns the call''s id. Writes api_calls, stream_events. Raises PM001, PM012, PM014.';
 
+create or replace function memoir._check_headers(p_field text, p_headers jsonb)
+returns void language plpgsql immutable as $$
+begin
+  if coalesce(jsonb_typeof(p_headers), 'null') not in ('object', 'null') then
+    perform memoir._fail('PM014', format('%s must be a JSON object, not %s', p_field, memoir._shown(p_headers::text)));
+  end if;
+end $$;
+
+create or replace function memoir._too_large(p_field text, p_bytes bytea, p_limit integer)
+returns void language plpgsql immutable as $$
+begin
+  if octet_length(p_bytes) > p_limit then
+    perform memoir._fail('PM012', format('%s is %s bytes, more than text_bytes_max = %s', p_field, octet_length(p_bytes), p_limit));
+  end if;
+end $$;
+
+-- The session need not be there yet; where it is, its project must be the caller's.
+create or replace function memoir._check_session_project(p_caller memoir.caller, p_session text)
+returns void language plpgsql stable as $$
+begin
+  perform memoir._check_session(p_session);
+  perform memoir._check_project(p_caller, s.project) from memoir.sessions s
+  where s.user_id = p_caller.user_id and s.session_id = memoir._session_id(p_caller.user_id, p_session);
+end $$;
+
+-- Rate-limit headers that count tokens are no credentials.
 create or replace function memoir._without_credentials(p_headers jsonb)
 returns jsonb language sql immutable as $$
-  select coalesce(jsonb_object_agg(key, value) filter (where lower(key) !~ '(authorization|api-?key|cookie|token|secret)'), '{}')
+  select coalesce(jsonb_object_agg(key, value) filter (
+    where lower(key) !~ '(authorization|api[-_]?key|cookie|secret|password|credential|signature|(^|[-_])(token|key|auth)$)'), '{}')
   from jsonb_each(case when jsonb_typeof(p_headers) = 'object' then p_headers else '{}' end)
 $$;
 
@@ -49,11 +80,13 @@ declare
 begin
   select * into v_call from memoir.api_calls c where c.user_id = v_caller.user_id and c.call_id = p_call;
   if not found then perform memoir._fail('PM004', format('unknown call %s', memoir._shown(p_call::text))); end if;
-  return query
+  perform memoir._check_project(v_caller, s.project) from memoir.sessions s where s.user_id = v_caller.user_id and s.session_id = v_call.session_id;
+  return query select c.* from (
   select -1, 'request'::text, v_call.request, v_call.started_at
   union all select 0, 'response', v_call.response, v_call.recorded_at where v_call.response is not null
   union all (select e.seq, 'event', e.event, e.received_at from memoir.stream_events e
-             where e.user_id = v_caller.user_id and e.call_id = p_call and e.recorded_at = v_call.recorded_at order by e.seq);
+             where e.user_id = v_caller.user_id and e.call_id = p_call and e.recorded_at = v_call.recorded_at)) c(seq, kind, body, received_at)
+  order by c.seq;
 end $$;
 comment on function memoir.read_call(text, uuid) is
   'A captured call for replay: its request (seq -1), response (0) and stream events (from 1), byte for byte. Raises PM001, PM004.';

@@ -55,34 +55,41 @@ comment on procedure memoir.merge_search(integer) is
   'Merges the word tails of up to p_limit users (those above tail_items_max) into posting lists, a commit per user.
 Call outside a transaction.';
 
--- Moves what compiles left in the unlogged buffer to the ledger and the counters.
+-- Moves what compiles left in the unlogged buffer to the ledger and the counters. Counters change under the user's lock, as in
+-- remember; a user who is being written for waits for the next time rather than the reverse.
 create or replace function memoir._flush_batch(p_limit integer)
 returns integer language plpgsql security definer set search_path from current as $$
 declare
-  v_row memoir.compile_buffer; v_count integer := 0;
+  v_ids bigint[]; v_user uuid; v_row memoir.compile_buffer; v_count integer := 0;
 begin
   perform memoir._authorise_worker();
-  for v_row in
-    delete from memoir.compile_buffer where buffer_id in
-      (select buffer_id from memoir.compile_buffer order by buffer_id limit p_limit for update skip locked)
-    returning *
-  loop
-    -- The user may have been erased since: then nothing of the compile may stay.
-    continue when not exists (select from memoir.users where user_id = v_row.user_id);
-    perform memoir._ensure_month(v_row.user_id, v_row.recorded_at);
-    insert into memoir.compile_ledger values (v_row.user_id, v_row.compile_id, v_row.recorded_at, v_row.session_id, v_row.budget, v_row.tokens,
-      v_row.recall_tokens, v_row.prefix_hash, v_row.statistics_version, v_row.warnings, v_row.items, v_row.scores, v_row.words, v_row.vectors,
-      v_row.around, v_row.session_scores, v_row.item_tokens, v_row.places, v_row.reasons)
-    on conflict do nothing;
-    insert into memoir.memory_stats (user_id, memory_id, access_count, relevance_sum, last_accessed_at)
-    select v_row.user_id, i.ref_id, 1, max(least(1, greatest(0, x.score))), v_row.recorded_at
-    from unnest(v_row.items, v_row.scores, v_row.places) x(item_no, score, place)
-    join memoir.search_items i on i.user_id = v_row.user_id and i.item_no = x.item_no and i.kind = 'm'
-    where x.place is not null group by i.ref_id order by i.ref_id
-    on conflict (user_id, memory_id) do update set access_count = memory_stats.access_count + 1,
-      relevance_sum = memory_stats.relevance_sum + excluded.relevance_sum,
-      last_accessed_at = greatest(memory_stats.last_accessed_at, excluded.last_accessed_at);
-    v_count := v_count + 1;
+  v_ids := array(select buffer_id from memoir.compile_buffer order by buffer_id limit p_limit for update skip locked);
+  -- Partitions first: whoever makes some for a write may need the user's lock next.
+  perform memoir._ensure_month(user_id, min(recorded_at)) from memoir.compile_buffer where buffer_id = any (v_ids)
+  group by user_id, memoir._month_of(recorded_at);
+  for v_user in select distinct user_id from memoir.compile_buffer where buffer_id = any (v_ids) order by user_id loop
+    perform from memoir.user_counters where user_id = v_user for update skip locked;
+    if not found then
+      -- Or the user was erased since: then nothing of the compile may stay.
+      delete from memoir.compile_buffer where buffer_id = any (v_ids) and user_id = v_user
+        and not exists (select from memoir.users where user_id = v_user);
+      continue;
+    end if;
+    for v_row in delete from memoir.compile_buffer where buffer_id = any (v_ids) and user_id = v_user returning * loop
+      insert into memoir.compile_ledger values (v_row.user_id, v_row.compile_id, v_row.recorded_at, v_row.session_id, v_row.budget, v_row.tokens,
+        v_row.recall_tokens, v_row.prefix_hash, v_row.statistics_version, v_row.warnings, v_row.items, v_row.scores, v_row.words, v_row.vectors,
+        v_row.around, v_row.session_scores, v_row.item_tokens, v_row.places, v_row.reasons)
+      on conflict do nothing;
+      insert into memoir.memory_stats (user_id, memory_id, access_count, relevance_sum, last_accessed_at)
+      select v_row.user_id, i.ref_id, 1, max(least(1, greatest(0, x.score))), v_row.recorded_at
+      from unnest(v_row.items, v_row.scores, v_row.places) x(item_no, score, place)
+      join memoir.search_items i on i.user_id = v_row.user_id and i.item_no = x.item_no and i.kind = 'm'
+      where x.place is not null group by i.ref_id order by i.ref_id
+      on conflict (user_id, memory_id) do update set access_count = memory_stats.access_count + 1,
+        relevance_sum = memory_stats.relevance_sum + excluded.relevance_sum,
+        last_accessed_at = greatest(memory_stats.last_accessed_at, excluded.last_accessed_at);
+      v_count := v_count + 1;
+    end loop;
   end loop;
   return v_count;
 end $$;
