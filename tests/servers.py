@@ -102,13 +102,24 @@ def server_folder() -> Iterator[Path]:
         shutil.rmtree(folder)
 
 
+def environment_of(dsn: str) -> dict[str, str]:
+    """What a running server's PL/Python needs to find its modules."""
+    with connect(dsn) as db:
+        pid = db.execute("select split_part(pg_read_file('postmaster.pid'), chr(10), 1)").fetchone()[0]
+    pairs = (pair.partition("=") for pair in Path(f"/proc/{pid}/environ").read_text().split("\0"))
+    return {key: value for key, _, value in pairs if key.startswith(("PYTHON", "PG_MEMOIR", "OMP_", "HF_", "ORT_", "TOKENIZERS_"))}
+
+
 @contextmanager
-def running(folder: Path, **settings: str) -> Iterator[str]:
+def running(folder: Path, environment: dict[str, str] | None = None, **settings: str) -> Iterator[str]:
     """Starts the data directory folder/data on a socket in folder; yields a superuser's DSN. Stopped by its own pid file."""
     settings = {"listen_addresses": "", "unix_socket_directories": str(folder), "port": "5432", "fsync": "off", **settings}
     options = " ".join(f"-c {key}={shlex.quote(value)}" for key, value in settings.items())
-    env = {"PATH": os.environ["PATH"], "LANG": "C.UTF-8", "PYTHONPATH": os.environ.get("PG_MEMOIR_SERVER_PYTHONPATH", "")}
-    as_server_user(PGBIN / "pg_ctl", "start", "-D", folder / "data", "-l", folder / "log", "-o", options, "-w", "-t", "60", "-s", env=env)
+    env = {"PATH": os.environ["PATH"], "LANG": "C.UTF-8", **(environment or {})}
+    try:
+        as_server_user(PGBIN / "pg_ctl", "start", "-D", folder / "data", "-l", folder / "log", "-o", options, "-w", "-t", "60", "-s", env=env)
+    except AssertionError as error:
+        raise AssertionError(f"{error}\n{(folder / 'log').read_text()[-2000:]}") from None
     try:
         yield f"host={folder} port=5432 dbname=postgres user=postgres"
     finally:

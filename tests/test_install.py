@@ -319,7 +319,7 @@ def test_managed_server_without_superuser() -> None:
         with connect(user_of(installers[0], "service")) as db:
             db.execute("select persist_turn(%s, 's', %s)", [USER, Jsonb(MESSAGES)])
             assert "Ximena" in str(db.execute("select compile_context(%s, 'new', 'What is my cat called?')", [USER]).fetchone())
-            assert len(db.execute("select * from recall(%s, 'cat')", [USER]).fetchall()) == 1
+            assert "Ximena" in str(db.execute("select * from recall(%s, 'cat')", [USER]).fetchall())
 
 
 def test_an_install_needs_the_right_to_make_roles(server_dsn: str) -> None:

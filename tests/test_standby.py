@@ -1,0 +1,180 @@
+"""A streaming standby answers as its primary does, writes nothing, and says what it has not got yet."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import psycopg
+import pytest
+from catalog import contents
+from conftest import in_database
+from psycopg.conninfo import conninfo_to_dict
+from psycopg.types.json import Jsonb
+from servers import PGBIN, as_server_user, connect, environment_of, roles, running, server_folder, user_of
+
+CLOCK = "2026-06-15T12:00:00Z"
+VECTOR = [0.05 * (n % 7) for n in range(384)]
+CALL = {"id": "c1", "type": "function", "function": {"name": "weather", "arguments": "{\"city\": \"Oslo\"}"}}
+QUERIES = {
+    "words": "select memoir.compile_context('alice', 'new', 'What is my cat called?')",
+    "vector": "select memoir.compile_context('alice', 'new', 'What is my cat called?', p_query_embedding => %(vector)s::real[])",
+    "same session": "select memoir.compile_context('alice', 'chat', 'And how old is it?', p_budget => 600)",
+    "anthropic": "select memoir.compile_context('alice', 'chat', 'And how old is it?', p_format => 'anthropic')",
+    "as of": "select memoir.compile_context('alice', 'new', 'What is my cat called?', p_as_of => '2026-06-15T12:00:00Z')",
+    "nobody": "select memoir.compile_context('nobody', 'new', 'Hello?')",
+    "context": "select memoir.context('alice', 'new', 'Where do I live?', p_query_embedding => %(vector)s::real[]) - 'compile_id'",
+    "explain": "select e::text from memoir.explain_context('alice', 'new', 'What is my cat called?', p_query_embedding => %(vector)s::real[]) e",
+    "recall": "select r::text from memoir.recall('alice', 'cat Oslo', p_query_embedding => %(vector)s::real[]) r",
+    "match": "select m::text from memoir.match_memories('alice', %(vector)s::real[], 0.1) m",
+    "history": "select memoir.history('alice', 'chat')",
+    "session": "select memoir.session_info('alice', 'chat')",
+    "part": "select memoir.part_of('alice'), memoir.version(), memoir.now()",
+}
+
+
+@dataclass
+class Pair:
+    primary: str                                          # superusers of both
+    standby: str
+    login: str
+
+    def app(self, dsn: str) -> psycopg.Connection:
+        return connect(user_of(dsn, self.login))
+
+    def caught_up(self) -> None:
+        """Waits until the standby has replayed all that the primary has written."""
+        with connect(self.primary) as primary, connect(self.standby) as standby:
+            [lsn] = primary.execute("select pg_current_wal_flush_lsn()").fetchone()
+            deadline = time.monotonic() + 30
+            while not standby.execute("select pg_last_wal_replay_lsn() >= %s", [lsn]).fetchone()[0]:
+                assert time.monotonic() < deadline, "the standby does not follow"
+                time.sleep(0.05)
+
+
+def fill(db: psycopg.Connection) -> None:
+    """A user with turns of two months, memories, vectors, posting lists, an open exchange and working notes."""
+    for at, content in (("2026-05-30T10:00:00Z", "My cat is called Ximena."), (CLOCK, "We moved to Oslo last year.")):
+        db.execute("select memoir.set_clock(%s)", [at])
+        for n in range(6):
+            db.execute("select memoir.persist_turn('alice', 'chat', %s)",
+                       [Jsonb([{"role": "user", "content": f"{content} ({n})"}, {"role": "assistant", "content": f"I see, number {n}."}])])
+        db.execute("select memoir._merge_tail(user_id) from memoir.users")
+    for n, content in enumerate(("Lives in Oslo", "Has a cat", "Likes tea")):
+        db.execute("select memoir.remember('alice', %s, p_embedding => %s::real[])", [content, [x + n / 10 for x in VECTOR]])
+    for item, user, model in db.execute("select i.item_no, i.user_id, m.name from memoir.search_items i, memoir.embedding_models m where kind = 't'").fetchall():
+        db.execute("select memoir.store_embeddings(%s, %s, %s::real[], %s)", [[user], [item], [x * (1 + item % 5) + item / 100 for x in VECTOR], model])
+    for session in ("loop", "notes"):
+        db.execute("select memoir.append_messages('alice', %s, %s)", [session, Jsonb([{"role": "user", "content": "What is the weather where I live?"}])])
+        db.execute("select memoir.compile_context('alice', %s)", [session])          # keeps the recall of the exchange, unlogged
+        db.execute("select memoir.append_messages('alice', %s, %s)", [session, Jsonb([{"role": "assistant", "content": None, "tool_calls": [CALL]}])])
+        db.execute("select memoir.append_messages('alice', %s, %s)", [session, Jsonb([{"role": "tool", "tool_call_id": "c1", "content": "Rain, 4 degrees."}])])
+    db.execute("select memoir.set_working_memory('alice', 'notes', 'plan', 'look at the sky')")
+
+
+@pytest.fixture(scope="module")
+def pair(server_dsn: str, memoir_dsn: str) -> Iterator[Pair]:
+    with roles(memoir_dsn, app="login in role memoir_app") as names, server_folder() as folder:
+        with connect(memoir_dsn) as db:
+            fill(db)
+            # A standby refuses less room than its primary has, wherever that was set.
+            room = dict(db.execute("select name, setting from pg_settings where name in ('max_connections', 'max_locks_per_transaction', "
+                                   "'max_worker_processes', 'max_wal_senders', 'max_prepared_transactions')").fetchall())
+        primary = conninfo_to_dict(server_dsn)
+        as_server_user(PGBIN / "pg_basebackup", "-D", folder / "data", "-R", "-X", "stream", "-c", "fast", "--no-sync", "-h", primary["host"],
+                       "-p", primary["port"], "-U", primary["user"])
+        with running(folder, environment_of(server_dsn), hot_standby="on", **room) as dsn:
+            pair = Pair(memoir_dsn, in_database(dsn, conninfo_to_dict(memoir_dsn)["dbname"]), names["app"])
+            pair.caught_up()
+            yield pair
+
+
+def test_it_answers_as_the_primary(pair: Pair) -> None:
+    with pair.app(pair.primary) as primary, pair.app(pair.standby) as standby:
+        assert standby.execute("select pg_is_in_recovery()").fetchone() == (True,)
+        for name, query in QUERIES.items():
+            wanted = primary.execute(query, {"vector": VECTOR}).fetchall()
+            assert standby.execute(query, {"vector": VECTOR}).fetchall() == wanted and wanted, name
+        assert "Ximena" in str(standby.execute(QUERIES["words"]).fetchone())
+        assert "Oslo" in str(standby.execute(QUERIES["match"], {"vector": VECTOR}).fetchall())
+        [context] = standby.execute(QUERIES["context"], {"vector": VECTOR}).fetchone()
+        assert context["arms"]["vector"] is True and context["items"] and not context["warnings"]
+
+
+def test_it_writes_nothing(pair: Pair) -> None:
+    with connect(pair.primary) as primary, psycopg.connect(user_of(pair.standby, pair.login)) as standby:
+        before = contents(primary)
+        for query in QUERIES.values():
+            standby.execute(query, {"vector": VECTOR})
+        assert standby.execute("select txid_current_if_assigned()").fetchone() == (None,)
+        standby.rollback()
+        assert contents(primary) == before
+        for write in ("select memoir.persist_turn('alice', 'chat', '[{\"role\": \"user\", \"content\": \"hi\"}]')", "select memoir.remember('alice', 'no')"):
+            with pytest.raises(psycopg.errors.ReadOnlySqlTransaction):
+                standby.execute(write)
+            standby.rollback()
+
+
+def test_a_read_only_transaction_on_the_primary_writes_nothing_either(pair: Pair) -> None:
+    with connect(pair.primary) as watching, psycopg.connect(user_of(pair.primary, pair.login)) as db:
+        before = contents(watching)
+        db.execute("set transaction read only")
+        for query in QUERIES.values():
+            db.execute(query, {"vector": VECTOR})
+        db.commit()
+        assert contents(watching) == before
+
+
+def test_it_says_what_it_has_not_got_yet(pair: Pair) -> None:
+    ask = "select memoir.compile_context('alice', 'chat', 'And my dog?', p_after_turn => %s)"
+    with pair.app(pair.primary) as primary, pair.app(pair.standby) as standby, connect(pair.standby) as control:
+        control.execute("select pg_wal_replay_pause()")
+        try:
+            done = primary.execute("select memoir.persist_turn('alice', 'chat', %s)",
+                                   [Jsonb([{"role": "user", "content": "My dog is Bello."}, {"role": "assistant", "content": "Fine."}])]).fetchone()[0]
+            for query in (ask, ask.replace("compile_context", "context"), ask.replace("select memoir.compile_context", "select * from memoir.explain_context")):
+                with pytest.raises(psycopg.Error, match="this server has 24 turns of session \"chat\", not yet 26") as behind:
+                    standby.execute(query, [done["mark"]])
+                assert behind.value.sqlstate == "PM021"
+            assert "Bello" not in str(standby.execute(ask, [None]).fetchone())
+            assert "Bello" in str(primary.execute(ask, [done["mark"]]).fetchone())
+        finally:
+            control.execute("select pg_wal_replay_resume()")
+        pair.caught_up()
+        assert standby.execute(ask, [done["mark"]]).fetchone() == primary.execute(ask, [done["mark"]]).fetchone()
+        # A session that has not arrived at all.
+        control.execute("select pg_wal_replay_pause()")
+        try:
+            fresh = primary.execute("select memoir.persist_turn('bob', 'first', '[{\"role\": \"user\", \"content\": \"hi\"}]')").fetchone()[0]
+            with pytest.raises(psycopg.Error) as behind:
+                standby.execute("select memoir.compile_context('bob', 'first', 'hi?', p_after_turn => %s)", [fresh["mark"]])
+            assert behind.value.sqlstate == "PM021"
+        finally:
+            control.execute("select pg_wal_replay_resume()")
+
+
+def test_an_open_exchange_goes_on_with_a_warning(pair: Pair) -> None:
+    with pair.app(pair.primary) as primary, pair.app(pair.standby) as standby:
+        there = primary.execute("select memoir.context('alice', 'loop')").fetchone()[0]
+        here = standby.execute("select memoir.context('alice', 'loop')").fetchone()[0]
+        assert here["messages"][-1] == there["messages"][-1] == {"role": "tool", "content": "Rain, 4 degrees.", "tool_call_id": "c1"}
+        assert there["arms"]["recall"] == "kept" and not there["warnings"]
+        assert any("not kept" in warning for warning in here["warnings"])
+        assert "Oslo" in str(here["messages"])
+        # Working notes are unlogged: the primary shows them, here they are missing.
+        assert "look at the sky" in str(primary.execute("select memoir.compile_context('alice', 'notes', 'What now?')").fetchone())
+        assert "look at the sky" not in str(standby.execute("select memoir.compile_context('alice', 'notes', 'What now?')").fetchone())
+
+
+def test_promoted_it_is_a_primary(pair: Pair) -> None:
+    """The last test here. What was unlogged is empty, everything else goes on."""
+    pair.caught_up()
+    with connect(pair.standby) as control, pair.app(pair.standby) as db:
+        assert control.execute("select pg_promote()").fetchone() == (True,)
+        before = db.execute("select memoir.session_info('alice', 'chat') ->> 'turns'").fetchone()[0]
+        done = db.execute("select memoir.persist_turn('alice', 'chat', %s)", [Jsonb([{"role": "user", "content": "Are you there?"}])]).fetchone()[0]
+        assert done["turn_count"] == int(before) + 1
+        assert "Ximena" in str(db.execute(QUERIES["words"]).fetchone())
+        assert control.execute("select count(*) from memoir.compile_buffer").fetchone() == (1,)
+        control.execute("call memoir.flush_statistics()")
