@@ -1,0 +1,183 @@
+"""What the benchmarks share: a database of their own, the machine's description, percentiles, tables, cached embeddings."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import platform
+import sqlite3
+import subprocess
+import sys
+import uuid
+from array import array
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import psycopg
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
+
+ROOT = Path(__file__).resolve().parent.parent
+CACHE = ROOT / ".local" / "cache"
+EMBEDDING_MODEL = "all-MiniLM-L6-v2"
+Embed = Callable[[list[str]], list[list[float]]]
+
+
+class CannotRun(RuntimeError):
+    """Something the benchmark needs is not there; the message says what."""
+
+
+def server_dsn() -> str:
+    """The server to measure on; `make bench` sets it."""
+    dsn = os.environ.get("PG_MEMOIR_DSN")
+    if not dsn:
+        raise CannotRun("PG_MEMOIR_DSN is not set: run `make bench`")
+    return dsn
+
+
+@contextlib.contextmanager
+def fresh_database(purpose: str, keep: bool = False) -> Iterator[str]:
+    """A DSN of a new database with pg_memoir installed; dropped at the end unless `keep`. Its embedder is the server's own."""
+    dsn, name = server_dsn(), f"memoir_bench_{purpose}_{uuid.uuid4().hex[:6]}"
+    with psycopg.connect(_in_database(dsn, "postgres"), autocommit=True) as admin:
+        admin.execute(f"create database {name}")
+        made = _in_database(dsn, name)
+        try:
+            _install(made)
+            socket = _embedder_socket(dsn)
+            if socket:
+                with psycopg.connect(made, autocommit=True) as connection:
+                    connection.execute("select memoir.set_setting('embedder_socket', to_jsonb(%s::text))", (socket,))
+            yield made
+        finally:
+            if keep:
+                print(f"kept: {made}", file=sys.stderr)
+            else:
+                admin.execute(f"drop database {name} with (force)")
+
+
+def _in_database(dsn: str, name: str) -> str:
+    return make_conninfo(**{**conninfo_to_dict(dsn), "dbname": name})
+
+
+def _install(dsn: str) -> None:
+    build = Path(os.environ.get("PG_MEMOIR_BUILD", ROOT / ".local" / "build"))
+    _psql(dsn, "-1", "-f", str(build / "pg_memoir.sql"))
+    _psql(dsn, "-c", "call memoir.setup()", "-c", "call memoir.ensure_partitions()")
+    with psycopg.connect(dsn) as connection:
+        python = connection.execute("select 1 from pg_available_extensions where name = 'plpython3u'").fetchone()
+    if python and (build / "pg_memoir_plpython.sql").exists():
+        _psql(dsn, "-c", "create extension if not exists plpython3u")
+        _psql(dsn, "-1", "-f", str(build / "pg_memoir_plpython.sql"))
+
+
+def _psql(dsn: str, *args: str) -> None:
+    environment = os.environ | {"PGOPTIONS": "-c client_min_messages=warning"}
+    done = subprocess.run(
+        ["psql", "-X", "-q", "-o", "/dev/null", "-v", "ON_ERROR_STOP=1", *args, dsn], env=environment, capture_output=True, text=True, check=False
+    )
+    if done.returncode:
+        raise CannotRun(f"psql {' '.join(args)}: {done.stderr[-2000:]}")
+
+
+def _embedder_socket(dsn: str) -> str:
+    try:
+        with psycopg.connect(dsn) as connection:
+            row = connection.execute("select config ->> 'embedder_socket' from memoir.settings_merged").fetchone()
+    except psycopg.Error:
+        return ""
+    return (row[0] or "") if row else ""
+
+
+# --- The machine -------------------------------------------------------------------------------------------------------
+
+SHOWN_SETTINGS = ("shared_buffers", "work_mem", "jit", "fsync", "synchronous_commit", "full_page_writes", "max_wal_size")
+
+
+def machine(dsn: str) -> list[str]:
+    """Lines about the machine and the server."""
+    with psycopg.connect(dsn) as connection:
+        version = connection.execute("select version()").fetchone()[0].split(" on ")[0]
+        settings = ", ".join(f"{name} {connection.execute(f'show {name}').fetchone()[0]}" for name in SHOWN_SETTINGS)
+        pgvector = connection.execute("select default_version from pg_available_extensions where name = 'vector'").fetchone()[0]
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
+    return [
+        f"- machine: {_processor()}, {os.cpu_count()} cores, {memory:.0f} GiB, {platform.system()} {platform.release()}",
+        f"- server: {version}, pgvector {pgvector}, {settings}",
+        f"- client: Python {platform.python_version()}, psycopg {psycopg.__version__}, over a Unix socket, on the same machine",
+        f"- load of the machine when the run began: {os.getloadavg()[0]:.1f}",
+    ]
+
+
+def _processor() -> str:
+    with contextlib.suppress(OSError):
+        for line in Path("/proc/cpuinfo").read_text().splitlines():
+            if line.startswith("model name"):
+                return line.split(":", 1)[1].strip()
+    return platform.machine()
+
+
+# --- Numbers -----------------------------------------------------------------------------------------------------------
+
+
+def percentile(values: Sequence[float], share: float) -> float:
+    """The value below which `share` of the values lie (nearest rank)."""
+    ordered = sorted(values)
+    return ordered[min(len(ordered) - 1, max(0, -(-int(share * 1000) * len(ordered) // 1000) - 1))]
+
+
+def table(head: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
+    """A Markdown table, the first column left, the others right."""
+    lines = ["| " + " | ".join(head) + " |", "|" + " --- |" + " ---: |" * (len(head) - 1)]
+    return "\n".join(lines + ["| " + " | ".join(str(cell) for cell in row) + " |" for row in rows])
+
+
+def report(name: str, text: str) -> tuple[str, str]:
+    """Prints a section as it is ready and returns it for docs/benchmarks.md."""
+    print(text, end="\n\n", flush=True)
+    return name, text
+
+
+def progress(text: str) -> None:
+    """A line on stderr, overwritten by the next on a terminal."""
+    if sys.stderr.isatty():
+        print(f"\r\x1b[K{text}", end="", file=sys.stderr, flush=True)
+
+
+# --- Embeddings --------------------------------------------------------------------------------------------------------
+
+
+class CachedEmbedder:
+    """Texts → vectors, each text embedded once and kept in .local/cache, so that a second run is quick."""
+
+    def __init__(self, model: str = EMBEDDING_MODEL) -> None:
+        CACHE.mkdir(parents=True, exist_ok=True)
+        self._model = model
+        self._embed: Embed | None = None
+        self._kept = sqlite3.connect(CACHE / f"embeddings-{model}.sqlite")
+        self._kept.execute("create table if not exists vectors (hash blob primary key, vector blob) without rowid")
+
+    def __call__(self, texts: list[str]) -> list[list[float]]:
+        keys = [hashlib.sha256(text.encode()).digest() for text in texts]
+        found = {key: self._load(key) for key in keys}
+        new = [text for text, key in zip(texts, keys, strict=True) if found[key] is None]
+        for at in range(0, len(new), 64):
+            batch = new[at : at + 64]
+            for text, vector in zip(batch, self._load_model()(batch), strict=True):
+                key = hashlib.sha256(text.encode()).digest()
+                found[key] = vector
+                self._kept.execute("insert or replace into vectors values (?, ?)", (key, array("f", vector).tobytes()))
+            self._kept.commit()
+        return [found[key] or [] for key in keys]
+
+    def _load(self, key: bytes) -> list[float] | None:
+        row = self._kept.execute("select vector from vectors where hash = ?", (key,)).fetchone()
+        return list(array("f", row[0])) if row else None
+
+    def _load_model(self) -> Embed:
+        if self._embed is None:
+            from pg_memoir.embedders import load_embedder
+
+            self._embed = load_embedder(model=self._model)
+        return self._embed

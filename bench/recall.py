@@ -1,0 +1,288 @@
+"""Evidence recall on a LoCoMo-format file: of the turns that answer a question, how many are in the compiled list?
+
+    python -m bench.recall --data locomo.json [--conversations 2] [--questions 200] [--budgets 500,1000,2000,4000]
+
+Every dialogue session is imported with its dates; each question is compiled in a session of its own that holds nothing else.
+A gold turn counts as found if its words stand in the list. The baselines fill the same tokens, by the same counter, one line
+per turn with date and speaker, best first: a line that doesn't fit is left out and the next one tried.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import re
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import psycopg
+from pg_memoir import Memoir
+
+from .common import CachedEmbedder, CannotRun, fresh_database, percentile, progress, report, table
+
+BUDGETS = (500, 1000, 2000, 4000)
+CATEGORIES = {1: "multi-hop", 2: "temporal", 3: "open-domain", 4: "single-hop", 5: "adversarial"}
+RRF_K = 60
+
+
+@dataclass
+class Question:
+    """A question and the places of the turns that answer it."""
+
+    text: str
+    category: int
+    gold: list[int]
+
+
+@dataclass
+class Conversation:
+    """Two people's turns as imported (`lines` as the baselines show them, `texts` as said) and the questions about them."""
+
+    user: str
+    lines: list[str]
+    named: list[str]
+    texts: list[str]
+    questions: list[Question]
+
+
+@dataclass
+class Score:
+    """Per question: how many gold turns it has and how many were found, tokens used."""
+
+    gold: list[int] = field(default_factory=list)
+    found: list[int] = field(default_factory=list)
+    tokens: list[int] = field(default_factory=list)
+
+    def turns(self) -> float:
+        """Share of the gold turns that were found, in percent."""
+        return 100 * sum(self.found) / sum(self.gold)
+
+    def cell(self) -> str:
+        complete = sum(found == gold for found, gold in zip(self.found, self.gold, strict=True))
+        return f"{self.turns():.1f} / {100 * complete / len(self.gold):.1f}"
+
+
+def read_questions(path: Path) -> dict[str, list[tuple[str, int, list[str]]]]:
+    """Per conversation id: (question, category, ids of its gold turns); questions without evidence are left out."""
+    found = {}
+    for record in json.loads(path.read_text()):
+        questions = []
+        for item in record["qa"]:
+            gold = [f"D{int(s)}:{int(t)}" for entry in item.get("evidence") or [] for s, t in re.findall(r"D:?(\d+):(\d+)", str(entry))]
+            if gold:
+                questions.append((str(item["question"]), int(item.get("category") or 0), gold))
+        found[str(record.get("sample_id"))] = questions
+    return found
+
+
+def load(connection: psycopg.Connection, path: Path, users: Sequence[str]) -> list[Conversation]:
+    """The conversations as the import stored them, so that the baselines see what compile sees."""
+    questions, said = read_questions(path), _said(path)
+    loaded = []
+    for user in users:
+        sample = user.removeprefix("locomo:")
+        rows: list[tuple[str, dict[str, Any]]] = []
+        for session in sorted({key.split(":")[0] for key in said[sample]}, key=lambda key: int(key[1:])):
+            got = connection.execute("select memoir.history(%s, %s)", (user, f"session_{session[1:]}")).fetchall()
+            rows += [(session, row[0]) for row in got]
+        places = {message["metadata"]["dia_id"]: place for place, (_, message) in enumerate(rows)}
+        named = [f"{message['name']}: {message['content']}" for _, message in rows]
+        lines = [f"{message['created_at'][:10]} {line}" for (_, message), line in zip(rows, named, strict=True)]
+        texts = [said[sample][message["metadata"]["dia_id"]] for _, message in rows]
+        asked = []
+        for text, category, gold in questions[sample]:
+            known = sorted({places[turn] for turn in gold if turn in places})
+            if known:
+                asked.append(Question(text, category, known))
+        loaded.append(Conversation(user, lines, named, texts, asked))
+    return loaded
+
+
+def _said(path: Path) -> dict[str, dict[str, str]]:
+    """Per conversation, what each turn said, by its id."""
+    return {
+        str(record.get("sample_id")): {
+            turn["dia_id"]: turn["text"]
+            for name, turns in record["conversation"].items()
+            if re.fullmatch(r"session_\d+", name)
+            for turn in turns
+        }
+        for record in json.loads(path.read_text())
+    }
+
+
+def plain(text: str) -> str:
+    """Text with its white space made single, to look for a turn's words in a list."""
+    return " ".join(text.split())
+
+
+# --- Baselines ---------------------------------------------------------------------------------------------------------
+
+
+def lexemes(connection: psycopg.Connection, texts: Sequence[str]) -> list[list[str]]:
+    """Stemmed words without stop words, as often as they occur, by PostgreSQL: bm25s then has the stemmer compile has."""
+    rows = connection.execute(
+        """select array(select w.lexeme from unnest(to_tsvector('english', t)) w, generate_series(1, coalesce(cardinality(w.positions), 1)))
+           from unnest(%s::text[]) with ordinality u(t, n) order by n""",
+        (list(texts),),
+    ).fetchall()
+    return [row[0] for row in rows]
+
+
+def baseline_scores(connection: psycopg.Connection, embed: CachedEmbedder, conversation: Conversation) -> dict[str, np.ndarray]:
+    """Per method a matrix questions × turns; the higher, the sooner a turn is taken."""
+    import bm25s
+
+    asked = [question.text for question in conversation.questions]
+    retriever = bm25s.BM25()
+    retriever.index(lexemes(connection, conversation.named), show_progress=False)
+    known = set(retriever.vocab_dict)
+    words = np.array([retriever.get_scores([w for w in query if w in known]) if known & set(query) else np.zeros(len(conversation.named)) for query in lexemes(connection, asked)])
+    vectors = np.array(embed(asked)) @ np.array(embed(conversation.named)).T
+    return {
+        "last turns": np.tile(np.arange(len(conversation.named), dtype=float), (len(asked), 1)),
+        "BM25 (bm25s)": words,
+        "dense (MiniLM)": vectors,
+        "RRF of both": 1 / (RRF_K + 1 + _ranks(words)) + 1 / (RRF_K + 1 + _ranks(vectors)),
+    }
+
+
+def _ranks(scores: np.ndarray) -> np.ndarray:
+    return np.argsort(np.argsort(-scores, axis=1, kind="stable"), axis=1, kind="stable")
+
+
+def fill(order: np.ndarray, costs: Sequence[int], budget: int) -> set[int]:
+    """Turns taken in order until nothing more fits."""
+    taken, left, least = set(), budget, min(costs)
+    for place in order:
+        if costs[place] <= left:
+            taken.add(int(place))
+            left -= costs[place]
+        elif left < least:
+            break
+    return taken
+
+
+# --- The measurement ---------------------------------------------------------------------------------------------------
+
+
+def compiled(connection: psycopg.Connection, user: str, question: str, vector: list[float], budget: int) -> tuple[str, int]:
+    """(the list's text, tokens of its recall) for a question asked in a session that doesn't exist yet."""
+    context = connection.execute(
+        "select memoir.context(p_user => %s, p_session => 'a fresh session', p_query => %s, p_memory_budget => %s, p_query_embedding => %s::real[])",
+        (user, question, budget, vector),
+    ).fetchone()[0]
+    return "\n".join(message["content"] for message in context["messages"]), context["recall_tokens"]
+
+
+def measure(dsn: str, path: Path, budgets: Sequence[int], pick: Callable[[list[Question]], list[Question]], only: Sequence[str]) -> list[tuple[str, str]]:
+    """Imports the file, asks every question, prints and returns the tables."""
+    embed = CachedEmbedder()
+    with Memoir(dsn) as memoir:
+        users = memoir.import_conversations(path, progress=None).users
+        users = [user for user in users if not only or user.removeprefix("locomo:") in only]
+        if not users:
+            raise CannotRun(f"no conversation of {path.name} is named {', '.join(only)}")
+        memoir.embed_backlog(embed)
+    scores: dict[tuple[str, int], Score] = {}
+    by_category: dict[tuple[str, int, int], Score] = {}
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        _settle(connection)
+        conversations = load(connection, path, users)
+        tokenizer = connection.execute("select memoir._tokenizer_used(tokenizer) from memoir.models where model = 'default'").fetchone()[0]
+        for conversation in conversations:
+            conversation.questions = pick(conversation.questions)
+            costs = connection.execute("select memoir._count_tokens(%s::text[], %s)", ([line + "\n" for line in conversation.lines], tokenizer)).fetchone()[0]
+            methods = baseline_scores(connection, embed, conversation)
+            vectors = embed([question.text for question in conversation.questions])
+            texts = [plain(text) for text in conversation.texts]
+            for number, question in enumerate(conversation.questions):
+                progress(f"{conversation.user}: question {number + 1} of {len(conversation.questions)}")
+                for budget in budgets:
+                    listed, used = compiled(connection, conversation.user, question.text, vectors[number], budget)
+                    lists = {"pg_memoir": (plain(listed), used)}
+                    for name, matrix in methods.items():
+                        taken = fill(np.argsort(-matrix[number], kind="stable"), costs, budget)
+                        lists[name] = (plain("\n".join(conversation.lines[place] for place in sorted(taken))), sum(costs[place] for place in taken))
+                    for name, (text, tokens) in lists.items():
+                        for score in (scores.setdefault((name, budget), Score()), by_category.setdefault((name, question.category, budget), Score())):
+                            score.gold.append(len(question.gold))
+                            score.found.append(sum(texts[place] in text for place in question.gold))
+                            score.tokens.append(tokens)
+    progress("")
+    return _tables(scores, by_category, budgets, conversations, path, tokenizer)
+
+
+def _settle(connection: psycopg.Connection) -> None:
+    """What the maintenance jobs do in the background."""
+    connection.execute("call memoir.merge_search()")
+    connection.execute("analyze")
+
+
+def _tables(
+    scores: dict[tuple[str, int], Score],
+    by_category: dict[tuple[str, int, int], Score],
+    budgets: Sequence[int],
+    conversations: Sequence[Conversation],
+    path: Path,
+    tokenizer: str,
+) -> list[tuple[str, str]]:
+    names = list(dict.fromkeys(name for name, _ in scores))
+    asked = sum(len(conversation.questions) for conversation in conversations)
+    turns = sum(len(conversation.lines) for conversation in conversations)
+    head = ["share of gold turns / of questions with all, %", *(f"{budget} tokens" for budget in budgets)]
+    rows = [[name, *(scores[name, budget].cell() for budget in budgets)] for name in names]
+    used = [f"{np.mean(scores['pg_memoir', budget].tokens):.0f} (p95 {percentile(scores['pg_memoir', budget].tokens, 0.95)})" for budget in budgets]
+    rows.append(["tokens of pg_memoir's recall", *used])
+    intro = f"{path.name}: {len(conversations)} conversations, {turns} turns, {asked} questions; tokens counted by {tokenizer}.\n\n"
+    main = intro + table(head, rows)
+    best = [max((name for name in names if name != "pg_memoir"), key=lambda name: scores[name, budget].turns()) for budget in budgets]
+    detail = []
+    for category in sorted({category for _, category, _ in by_category}):
+        for name in ("pg_memoir", *dict.fromkeys(best)):
+            cells = [by_category[name, category, budget].cell() for budget in budgets]
+            count = len(by_category[name, category, budgets[0]].gold)
+            detail.append([f"{CATEGORIES.get(category, category)} ({count}): {name}", *cells])
+    return [report("recall", main), report("recall-by-category", table(["by category", *head[1:]], detail))]
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options that `python -m bench` shares."""
+    parser.add_argument("--data", type=Path, help="a LoCoMo-format file")
+    parser.add_argument("--conversations", default="", help="only these sample ids, with commas")
+    parser.add_argument("--questions", type=int, default=0, help="a sample of so many questions of each conversation (default: all)")
+    parser.add_argument("--budgets", default=",".join(map(str, BUDGETS)), help="memory budgets in tokens (%(default)s)")
+    parser.add_argument("--keep", action="store_true", help="keep the databases made")
+
+
+def run(options: argparse.Namespace) -> list[tuple[str, str]]:
+    """Measures in a database of its own. `options`: of add_arguments."""
+    if options.data is None:
+        raise CannotRun("no data: make bench DATA=locomo.json (conversations with gold evidence are not part of the project)")
+    rng = random.Random(0)
+
+    def pick(questions: list[Question]) -> list[Question]:
+        return rng.sample(questions, min(options.questions, len(questions))) if options.questions else questions
+
+    with fresh_database("recall", options.keep) as dsn:
+        return measure(dsn, options.data, [int(b) for b in options.budgets.split(",")], pick, [c for c in options.conversations.split(",") if c])
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m bench.recall", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    add_arguments(parser)
+    try:
+        run(parser.parse_args())
+    except CannotRun as error:
+        print(error, file=sys.stderr)
+        return 2
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
