@@ -1,0 +1,189 @@
+"""Plans: whatever a compile reads, it reads from its user's partitions through an index, however much else there is."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import psycopg
+import pytest
+from psycopg.types.json import Jsonb
+from servers import apply, connect, database
+
+BIG = 300                                                 # rows above which a leaf must not be read from end to end
+WORDS = ("cat dog house river bridge weather invoice March Oslo Bergen guitar piano train ticket doctor garden bread recipe school teacher "
+         "mountain island harbour letter window engine battery password allergy hospital").split()
+VECTOR = [0.05 * (n % 7) for n in range(384)]
+CALLS = {
+    "compile by words": "select memoir.compile_context('alice', 'new', 'Which doctor treats my allergy in Bergen?')",
+    "compile": "select memoir.compile_context('alice', 'new', 'Which doctor treats my allergy in Bergen?', p_query_embedding => %(vector)s::real[])",
+    "compile in a long session": "select memoir.compile_context('alice', 'long', 'Which doctor treats my allergy?', p_query_embedding => %(vector)s::real[])",
+    "compile as of": "select memoir.compile_context('alice', 'new', 'Which doctor?', p_as_of => '2026-04-01T00:00:00Z', p_query_embedding => %(vector)s::real[])",
+    "context": "select memoir.context('alice', 'new', 'Which doctor treats my allergy in Bergen?', p_query_embedding => %(vector)s::real[])",
+    "explain": "select * from memoir.explain_context('alice', 'new', 'Which doctor treats my allergie?', p_query_embedding => %(vector)s::real[])",
+    "recall": "select * from memoir.recall('alice', 'doctor allergy', p_query_embedding => %(vector)s::real[])",
+    "match": "select * from memoir.match_memories('alice', %(vector)s::real[], 0.1)",
+    "history": "select * from memoir.history('alice', 'long', 100, 120)",
+    "session": "select memoir.session_info('alice', 'long')",
+    "persist": "select memoir.persist_turn('alice', 'long', '[{\"role\": \"user\", \"content\": \"Which doctor?\"}, {\"role\": \"assistant\", \"content\": \"This one.\"}]')",
+    "remember": "select memoir.remember('alice', 'The doctor is in Bergen', p_embedding => %(vector)s::real[])",
+    "forget": "select memoir.forget('alice', (select id from memoir.recall('alice', 'fact', p_kinds => '{memory}', p_limit => 1)))",
+}
+# What the arms read: a compile that leaves one of them out proves nothing.
+ARMS = {"search_postings", "search_tail", "embeddings", "search_items", "conversation_history", "memory_store", "memory_stats", "sessions", "user_counters"}
+
+
+def sentence(n: int) -> str:
+    return " ".join(WORDS[(n * k + n // 7) % len(WORDS)] for k in (1, 3, 7, 11, 13, 17)) + f" number {n}."
+
+
+def fill(db: psycopg.Connection, turns: int, memories: int) -> None:
+    """A user with turns in six months, posting lists and a tail, vectors of every item, memories."""
+    for month in range(1, 7):
+        db.execute("select memoir.set_clock(%s)", [f"2026-{month:02}-10T00:00:00Z"])
+        for session in (f"s{month}", "long"):
+            messages = [{"role": "user" if n % 2 == 0 else "assistant", "content": sentence(n + month * 1000)} for n in range(turns // 12 // 2 * 2)]
+            db.execute("select memoir.persist_turn('alice', %s, %s)", [session, Jsonb(messages)])
+        if month == 5:
+            db.execute("select memoir._merge_tail(user_id) from memoir.users")
+    db.execute("select memoir.remember('alice', 'fact: ' || (%s::text[])[1 + n %% 20] || ' ' || n) from generate_series(1, %s) n", [WORDS, memories])
+    db.execute("update memoir.memory_stats set access_count = 3 where random() < 0.1")
+    db.execute("""insert into memoir.embeddings (user_id, item_no, model_id, embedding)
+        select i.user_id, i.item_no, m.model_id, (select array_agg(sin(i.item_no * k)) from generate_series(1, 384) k)::real[]::memoir.halfvec
+        from memoir.search_items i, memoir.embedding_models m where m.status = 'active' on conflict do nothing""")
+
+
+def crowd(db: psycopg.Connection, users: int) -> None:
+    """Copies of her rows for that many users of her part, so that reading a leaf from end to end never pays."""
+    for (table,) in db.execute("select table_name::text from memoir.partitioned_tables where not unlogged").fetchall():
+        db.execute(f"create temp table copy as select * from memoir.{table}")
+        for n in range(users):
+            db.execute("update copy set user_id = (select id from neighbours where n = %s)", [n])
+            db.execute(f"insert into memoir.{table} select * from copy")
+        db.execute("drop table copy")
+
+
+@pytest.fixture(scope="module")
+def crowded(server_dsn: str) -> Iterator[str]:
+    with database(server_dsn) as dsn:
+        assert apply(dsn, 4) == ""
+        with connect(dsn) as db:
+            db.execute("call memoir.ensure_partitions(0)")
+            fill(db, 360, 120)
+            db.execute("""create temp table neighbours as select row_number() over () - 1 as n, id from (
+                select gen_random_uuid() as id from generate_series(1, 200)) x where memoir._part_of(id) = memoir.part_of('alice') limit 20""")
+            crowd(db, 20)
+            db.execute("analyze")
+        yield dsn
+
+
+@dataclass
+class Seen:
+    """What the statements of a call did, from auto_explain."""
+    plans: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
+
+    def note(self, notice: psycopg.errors.Diagnostic) -> None:
+        text = notice.message_primary or ""
+        if "plan:" in text:
+            plan = json.loads(text[text.index("{"):])
+            self.plans.append((" ".join(plan["Query Text"].split())[:200], plan["Plan"]))
+
+    def scans(self) -> Iterator[tuple[str, dict[str, Any]]]:
+        def walk(node: dict[str, Any]) -> Iterator[dict[str, Any]]:
+            yield node
+            for child in node.get("Plans", []):
+                yield from walk(child)
+        for statement, plan in self.plans:
+            for node in walk(plan):
+                if "Scan" in node["Node Type"] and ("Relation Name" in node or "Index Name" in node):
+                    yield statement, node
+
+
+def watch(dsn: str, query: str) -> Seen:
+    seen = Seen()
+    with connect(dsn) as db:
+        db.execute("load 'auto_explain'")
+        for name, value in {"log_min_duration": "0", "log_nested_statements": "on", "log_analyze": "on", "log_timing": "off", "log_format": "json",
+                            "log_level": "notice"}.items():
+            db.execute(f"set auto_explain.{name} = '{value}'")
+        db.execute("set jit = off")
+        db.add_notice_handler(seen.note)
+        with db.transaction():
+            db.execute(query, {"vector": VECTOR})
+            raise psycopg.Rollback()
+    return seen
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_plans_stay_in_the_users_part_and_use_indexes(crowded: str, name: str) -> None:
+    with connect(crowded) as db:
+        part = db.execute("select memoir.part_of('alice')").fetchone()[0]
+        sizes = dict(db.execute("select relname, reltuples from pg_class where relnamespace = 'memoir'::regnamespace and relkind = 'r'").fetchall())
+        tables = {name for (name,) in db.execute("select table_name::text from memoir.partitioned_tables")}
+        index_of = dict(db.execute("select i.indexrelid::regclass::text, c.relname from pg_index i join pg_class c on c.oid = i.indrelid where relnamespace = 'memoir'::regnamespace").fetchall())
+    assert sum(size > BIG for size in sizes.values()) > 10
+    seen = watch(crowded, CALLS[name])
+    assert len(seen.plans) >= 5
+    problems, read = set(), set()
+    for statement, node in seen.scans():
+        relation = node.get("Relation Name") or index_of.get(node["Index Name"], index_of.get(f"memoir.{node['Index Name']}", node["Index Name"]))
+        table, _, of_part = relation.rpartition("_p")
+        if table not in tables:                           # a registry or the buffer: small, or only written to
+            continue
+        read.add(table)
+        if not re.fullmatch(rf"{part}(_y\d{{4}}m\d\d)?", of_part):
+            problems.add(f"{relation}, of another part: {statement}")
+        if node["Node Type"] == "Seq Scan" and sizes[relation] > BIG:
+            problems.add(f"{relation} from end to end, {sizes[relation]:.0f} rows: {statement}")
+        if "Index Name" in node and node["Node Type"] != "Bitmap Heap Scan" and "user_id" not in node.get("Index Cond", ""):
+            problems.add(f"{node['Index Name']} without the user: {statement}")
+    assert sorted(problems) == []
+    if name.startswith(("compile", "context", "explain")):
+        assert ARMS - read <= ({"search_tail"} if "as of" in name else {"embeddings"} if "words" in name else set()), ARMS - read
+
+
+# Growth ---------------------------------------------------------------------------------------------------------------
+
+def cost(dsn: str, query: str) -> tuple[int, int]:
+    """Relations locked by a call in a fresh backend, and pages it touches once that has warmed up."""
+    with psycopg.connect(dsn) as fresh:
+        fresh.execute(query, {"vector": VECTOR})
+        locked = fresh.execute("select count(*) from pg_locks where pid = pg_backend_pid() and locktype = 'relation' and relation >= 16384").fetchone()[0]
+        for _ in range(3):
+            fresh.rollback()
+            [plan] = fresh.execute(f"explain (analyze, buffers, timing off, format json) {query}", {"vector": VECTOR}).fetchone()[0]
+        fresh.rollback()
+    return locked, plan["Plan"]["Shared Hit Blocks"] + plan["Plan"]["Shared Read Blocks"]
+
+
+@pytest.mark.parametrize("name", ["compile", "compile in a long session", "explain", "recall"])
+def test_months_kept_cost_a_compile_nothing(crowded: str, name: str) -> None:
+    few = cost(crowded, CALLS[name])
+    with connect(crowded) as db:
+        part = db.execute("select memoir.part_of('alice')").fetchone()[0]
+        for month in range(24):
+            db.execute("select memoir._make_leaf('conversation_history', %s, %s)", [part, f"{2023 + month // 12}-{month % 12 + 1:02}-01"])
+    many = cost(crowded, CALLS[name])
+    assert few[0] == many[0]
+    assert abs(few[1] - many[1]) <= few[1] * 0.02, (few, many)
+
+
+def test_the_modulus_costs_a_compile_nothing(server_dsn: str, template: str) -> None:
+    costs = {}
+    with database(server_dsn, f"template {template}") as small, database(server_dsn) as wide:
+        assert apply(wide, 16) == ""
+        for dsn in (small, wide):
+            with connect(dsn) as db:
+                db.execute("select memoir.set_clock('2026-01-10T00:00:00Z')")
+                modulus = db.execute("select modulus from memoir.installation").fetchone()[0]
+                db.execute("select memoir._make_leaf(t, p) from unnest(%s::text[]) t, generate_series(0, %s - 1) p",
+                           [[*sorted(ARMS), "users", "session_counters", "kept_recalls"], modulus])
+                fill(db, 48, 10)
+                db.execute("analyze")
+            costs[modulus] = {name: cost(dsn, CALLS[name]) for name in ("compile", "compile in a long session", "explain", "recall")}
+    assert {name: locked for name, (locked, _) in costs[2].items()} == {name: locked for name, (locked, _) in costs[16].items()}
+    for name, (_, pages) in costs[2].items():
+        assert abs(pages - costs[16][name][1]) <= pages * 0.05, (name, costs)
