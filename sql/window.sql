@@ -19,12 +19,17 @@ end $$;
 create or replace function memoir._counters_as_of(p_session memoir.sessions, p_counters memoir.session_counters, p_as_of timestamptz)
 returns memoir.session_counters language plpgsql stable set plan_cache_mode = force_custom_plan as $$
 declare
-  v_counters memoir.session_counters := p_counters; v_next memoir.conversation_history;
-  v_user uuid := p_session.user_id; v_id uuid := p_session.session_id; v_from timestamptz := p_counters.first_recorded_at;
+  v_counters memoir.session_counters := p_counters; v_next memoir.conversation_history; v_part record;
+  v_user uuid := p_session.user_id; v_from timestamptz;
 begin
-  select * into v_next from memoir.conversation_history h
-  where h.user_id = v_user and h.session_id = v_id and h.recorded_at between v_from and p_as_of order by h.turn_index desc limit 1;
-  v_counters.turn_count := coalesce(v_next.turn_index + 1, p_session.parent_turn, 0);
+  for v_part in select * from memoir._lineage(p_session) order by from_turn desc loop
+    select first_recorded_at into v_from from memoir.session_counters where user_id = v_user and session_id = v_part.session_id;
+    select * into v_next from memoir.conversation_history h
+    where h.user_id = v_user and h.session_id = v_part.session_id and h.recorded_at between v_from and p_as_of
+      and h.turn_index between v_part.from_turn and v_part.to_turn order by h.turn_index desc limit 1;
+    exit when found;
+  end loop;
+  v_counters.turn_count := coalesce(v_next.turn_index + 1, 0);
   v_counters.tokens := coalesce(v_next.tokens_before + v_next.token_count, 0);
   v_counters.exchange_start := coalesce(v_next.exchange_start, v_counters.turn_count);
   v_counters.last_role := v_next.role;
