@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import json
 import random
+import unicodedata
 import struct
 from dataclasses import dataclass, field
 from typing import Any
@@ -298,8 +299,8 @@ def _old_sessions(rng: random.Random, made: World, size: int, tools: float) -> l
 def _memories(rng: random.Random, made: World, names: list[str]) -> None:
     for _ in range(rng.choice((0, 1, 3, 12, 40))):
         content = hostile(rng, 12) if rng.random() < 0.3 else text(rng, rng.choice((3, 10, 40)))
-        if not content.strip():
-            continue
+        if all(unicodedata.category(character)[0] in "ZC" for character in content):
+            continue  # nothing visible: refused as empty
         given: dict[str, Any] = {
             "p_content": content,
             "p_session": rng.choice((None, None, *names, *([CALL] if made.has("open_session", CALL) else []))),
