@@ -56,11 +56,11 @@ comment on procedure memoir.merge_search(integer) is
 Call outside a transaction.';
 
 -- Moves what compiles left in the unlogged buffer to the ledger and the counters. Counters change under the user's lock, as in
--- remember; a user who is being written for waits for the next time rather than the reverse.
+-- remember; a user who is being written for waits for the next time rather than the reverse. False when nothing could be moved.
 create or replace function memoir._flush_batch(p_limit integer)
-returns integer language plpgsql security definer set search_path from current as $$
+returns boolean language plpgsql security definer set search_path from current as $$
 declare
-  v_ids bigint[]; v_user uuid; v_row memoir.compile_buffer; v_count integer := 0;
+  v_ids bigint[]; v_user uuid; v_row memoir.compile_buffer; v_any boolean := false;
 begin
   perform memoir._authorise_worker();
   v_ids := array(select buffer_id from memoir.compile_buffer order by buffer_id limit p_limit for update skip locked);
@@ -88,16 +88,16 @@ begin
       on conflict (user_id, memory_id) do update set access_count = memory_stats.access_count + 1,
         relevance_sum = memory_stats.relevance_sum + excluded.relevance_sum,
         last_accessed_at = greatest(memory_stats.last_accessed_at, excluded.last_accessed_at);
-      v_count := v_count + 1;
+      v_any := true;
     end loop;
   end loop;
-  return v_count;
+  return v_any;
 end $$;
 
 create or replace procedure memoir.flush_statistics(p_batch integer default 500)
 language plpgsql as $$
 begin
-  while memoir._flush_batch(p_batch) > 0 loop
+  while memoir._flush_batch(p_batch) loop  -- no operator: what commits runs under its caller's search_path
     commit;
   end loop;
 end $$;

@@ -38,7 +38,7 @@ declare
   v_superseded uuid[] := '{}'; v_contradicts uuid[] := '{}'; v_global boolean; v_person boolean;
   v_metadata jsonb := coalesce(nullif(p_metadata, 'null'), '{}'); v_turns integer[] := nullif(p_source_turns, '{}'); v_sources memoir.conversation_history[] := '{}';
 begin
-  if p_content is null or memoir._normalise(p_content) = '' then
+  if p_content is null or p_content !~ '[^\s\u0085\u2028\u2029]' then
     perform memoir._fail('PM014', format('content must not be empty, it is %s', memoir._shown(p_content)));
   end if;
   if p_type is null or p_type <> all (memoir._known_types()) then

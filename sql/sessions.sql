@@ -172,11 +172,11 @@ begin
     v_counters.tokens := v_next.tokens_before;
   end if;
   insert into memoir.sessions
-  select (r).* from (select jsonb_populate_record(v_parent, jsonb_build_object('session_id', v_new, 'external_id', p_new_session,
+  select r.* from jsonb_populate_record(v_parent, jsonb_build_object('session_id', v_new, 'external_id', p_new_session,
     'status', 'active', 'created_at', v_now, 'closed_at', null, 'parent_session_id', v_parent.session_id, 'parent_turn', v_at,
     'expires_at', v_now + make_interval(hours => (memoir._config(v_caller.user_id, v_parent.settings) ->> 'session_ttl_hours')::integer),
     'summary_text', case when v_parent.summary_through < v_at then v_parent.summary_text end,
-    'summary_through', case when v_parent.summary_through < v_at then v_parent.summary_through end)) r) x
+    'summary_through', case when v_parent.summary_through < v_at then v_parent.summary_through end)) r
   on conflict do nothing;
   if not found then
     perform memoir._fail('PM014', format('session %s exists already', memoir._shown(p_new_session)));
