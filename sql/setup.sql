@@ -29,6 +29,21 @@ returns text language sql immutable
 return :'memoir_version';
 comment on function memoir.version() is 'The version of the installed pg_memoir.';
 
+-- A call for a user plans for that user: a generic plan locks every partition of the tables it names, for the rest of a
+-- connection's life. Stated here for all of them, so that none is forgotten.
+do $$
+declare
+  v_routine regprocedure;
+begin
+  for v_routine in
+    select p.oid from pg_proc p
+    where p.pronamespace = 'memoir'::regnamespace and p.prosecdef and p.proargnames[1] = 'p_user'
+      and not exists (select from unnest(p.proconfig) c where starts_with(c, 'plan_cache_mode='))
+  loop
+    execute format('alter routine %s set plan_cache_mode = force_custom_plan', v_routine);
+  end loop;
+end $$;
+
 select memoir._define_settings();
 select memoir._define_models();
 select memoir._define_embedding_models();
