@@ -83,7 +83,7 @@ begin
       case when p_query_parts is null then to_jsonb(p_query)
            when p_query is null then p_query_parts
            else jsonb_build_array(jsonb_build_object('type', 'text', 'text', p_query)) || p_query_parts end), v_config, v_model.provider);
-    if v_newest.parts is null and v_newest.text !~ '\S' then
+    if v_newest.parts is null and memoir._is_blank(v_newest.text) then
       perform memoir._fail('PM014', format('query must not be empty, it is %s', memoir._shown(p_query)));
     end if;
     v_query := v_newest.text;
@@ -242,7 +242,7 @@ begin
       v_warnings := v_warnings || 'the recall of this exchange no longer fits'::text;
     end if;
     v_arms := v_arms || '{"recall": "kept"}';
-  elsif v_recall_budget > 16 and coalesce(v_query, '') ~ '\S' then
+  elsif v_recall_budget > 16 and not memoir._is_blank(v_query) then
     select * into v_vector from memoir._query_vector(v_config, v_query, p_query_embedding);
     if v_vector.problem is not null then
       v_warnings := v_warnings || ('searched by words only: ' || v_vector.problem);

@@ -21,7 +21,7 @@ declare
   v_caller memoir.caller := memoir._authorise(p_user, 'read');
   v_user uuid := v_caller.user_id; v_config jsonb; v_scope memoir.search_scope; v_vector record; v_session uuid; v_candidates memoir.candidate[];
 begin
-  if p_query is null or p_query !~ '\S' then
+  if memoir._is_blank(p_query) then
     perform memoir._fail('PM014', format('query must not be empty, it is %s', memoir._shown(p_query)));
   end if;
   if p_limit is null or p_limit not between 1 and 1000 then

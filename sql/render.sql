@@ -77,8 +77,8 @@ create or replace function memoir._anthropic_blocks(p_content jsonb)
 returns jsonb language sql immutable as $$
   select coalesce(jsonb_agg(block order by o) filter (where block is not null), '[]') from (
     select o, case p ->> 'type'
-      when 'text' then case when p ->> 'text' ~ '\S' then jsonb_build_object('type', 'text', 'text', p ->> 'text') end
-      when 'refusal' then case when p ->> 'refusal' ~ '\S' then jsonb_build_object('type', 'text', 'text', p ->> 'refusal') end
+      when 'text' then case when not memoir._is_blank(p ->> 'text') then jsonb_build_object('type', 'text', 'text', p ->> 'text') end
+      when 'refusal' then case when not memoir._is_blank(p ->> 'refusal') then jsonb_build_object('type', 'text', 'text', p ->> 'refusal') end
       when 'image_url' then jsonb_build_object('type', 'image', 'source',
         case when p #>> '{image_url,url}' ~ '^data:image/(png|jpeg|gif|webp);base64,' then
           jsonb_build_object('type', 'base64', 'media_type', substring(p #>> '{image_url,url}' from '^data:([^;]+);'),

@@ -9,6 +9,12 @@ begin
   end if;
 end $$;
 
+-- Whether a text holds anything but white space, of any script.
+create or replace function memoir._is_blank(p_text text)
+returns boolean language sql immutable as $$
+  select coalesce(p_text, '') !~ '[^\s\u001c-\u001f\u0085\u00a0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000]'
+$$;
+
 -- Fences. Recalled text is data: it stands between these tags, with a line that says so, and nothing inside can close them.
 create or replace function memoir._fence_note(p_tag text)
 returns text language sql immutable as $$

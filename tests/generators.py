@@ -9,8 +9,8 @@ from __future__ import annotations
 import base64
 import json
 import random
-import unicodedata
 import struct
+import unicodedata
 from dataclasses import dataclass, field
 from typing import Any
 
