@@ -192,6 +192,20 @@ begin
   return v_at;
 end $$;
 
+create or replace function memoir._try_json(p_text text)
+returns jsonb language plpgsql immutable as $$
+begin
+  return p_text::jsonb;
+exception when others then return null;
+end $$;
+
+-- A call's arguments as the costlier format sends them: Anthropic takes an object, so anything else is wrapped into one.
+create or replace function memoir._arguments_text(p_arguments text)
+returns text language sql immutable as $$
+  select case when jsonb_typeof(memoir._try_json(p_arguments)) = 'object' then p_arguments
+    else jsonb_build_object('arguments', p_arguments)::text end
+$$;
+
 -- The strings of a message that cost tokens, in the order of the accounting rule (docs/tokens.md).
 create or replace function memoir._token_texts(p_text text, p_parts jsonb, p_name text, p_tool_calls jsonb, p_tool_call_id text)
 returns text[] language sql immutable as $$
@@ -199,5 +213,5 @@ returns text[] language sql immutable as $$
               else coalesce((select array_agg(coalesce(p ->> 'text', p ->> 'refusal', '') order by o) from jsonb_array_elements(p_parts) with ordinality t(p, o)), '{}') end
     || coalesce(p_name, '') || coalesce(p_tool_call_id, '')
     || coalesce((select array_agg(x order by o, n) from jsonb_array_elements(p_tool_calls) with ordinality t(c, o),
-         unnest(array[c ->> 'id', c #>> '{function,name}', c #>> '{function,arguments}']) with ordinality s(x, n)), '{}')
+         unnest(array[c ->> 'id', c #>> '{function,name}', memoir._arguments_text(c #>> '{function,arguments}')]) with ordinality s(x, n)), '{}')
 $$;

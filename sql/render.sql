@@ -65,13 +65,6 @@ begin
   return v_tokens;
 end $$;
 
-create or replace function memoir._try_json(p_text text)
-returns jsonb language plpgsql immutable as $$
-begin
-  return p_text::jsonb;
-exception when others then return null;
-end $$;
-
 -- One OpenAI content as Anthropic blocks. Empty texts are not allowed there.
 create or replace function memoir._anthropic_blocks(p_content jsonb)
 returns jsonb language sql immutable as $$

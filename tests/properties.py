@@ -269,7 +269,9 @@ class Built:
             found.append(f"refusal: PM020 says the budget is {sizes['budget']}, it is {expected.budget}")
         least: list[Message] = [{"role": "system", "content": expected.system_prompt}] if expected.system_prompt else []
         if expected.query is not None or expected.query_parts is not None:
-            content: Any = list(expected.query_parts) if expected.query_parts is not None else expected.query
+            content: Any = expected.query
+            if expected.query_parts is not None:
+                content = ([{"type": "text", "text": expected.query}] if expected.query is not None else []) + list(expected.query_parts)
             least.append({"role": "user", "content": content})
         elif open_from is not None:
             least += history[open_from:]
