@@ -8,11 +8,15 @@ returns text[] language sql immutable as $$
     'error_context', 'external_reference', 'event', 'profile']
 $$;
 
--- A keyed hash of what must not come back; the key dies with the user, so the hash says nothing afterwards.
-create or replace function memoir._tombstone_key(p_user_id uuid, p_text text)
-returns bytea language sql stable as $$
-  select hmac(convert_to(p_text, 'UTF8'), secret, 'sha256') from memoir.user_keys where user_id = p_user_id
-$$;
+-- Keyed hashes of what must not come back, in order (null for null); the key dies with the user, so they say nothing afterwards.
+create or replace function memoir._tombstone_keys(p_user_id uuid, p_texts text[])
+returns bytea[] language plpgsql stable set plan_cache_mode = force_custom_plan as $$
+declare
+  v_secret bytea;
+begin
+  select secret into v_secret from memoir.user_keys where user_id = p_user_id;
+  return array(select hmac(convert_to(t, 'UTF8'), v_secret, 'sha256') from unnest(p_texts) with ordinality x(t, o) order by o);
+end $$;
 
 create or replace function memoir._trust(p_actor memoir.actor, p_provenance memoir.provenance)
 returns real language sql immutable as $$
@@ -35,7 +39,7 @@ declare
   v_user uuid := v_caller.user_id;
   v_config jsonb; v_session memoir.sessions; v_now timestamptz := memoir.now(); v_memory memoir.memory_store; v_old memoir.memory_store;
   v_hash bytea; v_receipt memoir.receipts; v_result jsonb; v_actor memoir.actor; v_turn memoir.conversation_history; v_index integer;
-  v_superseded uuid[] := '{}'; v_contradicts uuid[] := '{}'; v_global boolean; v_person boolean;
+  v_superseded uuid[] := '{}'; v_contradicts uuid[] := '{}'; v_global boolean; v_person boolean; v_keys bytea[];
   v_metadata jsonb := coalesce(nullif(p_metadata, 'null'), '{}'); v_turns integer[] := nullif(p_source_turns, '{}'); v_sources memoir.conversation_history[] := '{}';
 begin
   if p_content is null or p_content !~ '[^\s\u0085\u2028\u2029]' then
@@ -153,10 +157,8 @@ begin
     when v_memory.tier < 2 and (v_global or v_session.status in ('closed', 'expired')) then
       v_now + make_interval(hours => (v_config ->> 'local_memory_hours')::integer) end;
 
-  if exists (select from memoir.tombstones t where t.user_id = v_user and t.lifted_at is null and (
-       (t.kind = 'value' and t.key_hash = memoir._tombstone_key(v_user, memoir._normalise(p_content)))
-       or (t.kind = 'slot_value' and v_memory.slot_value is not null
-           and t.key_hash = memoir._tombstone_key(v_user, v_memory.slot || chr(31) || v_memory.slot_value)))) then
+  v_keys := memoir._tombstone_keys(v_user, array[memoir._normalise(p_content), v_memory.slot || chr(31) || v_memory.slot_value]);
+  if exists (select from memoir.tombstones t where t.user_id = v_user and t.key_hash = any (v_keys) and t.lifted_at is null) then
     return memoir._remembered(null, 'refused_tombstone', '{}', '{}');
   end if;
 
@@ -346,7 +348,7 @@ declare
   v_memory memoir.memory_store := memoir._memory(v_caller, p_memory);
   v_actor memoir.actor := memoir._actor(v_caller, null, 'person');
   v_now timestamptz := memoir.now(); v_user uuid := v_caller.user_id; v_turns integer; v_reason text := coalesce(p_reason, 'forgotten');
-  v_ids uuid[]; v_refs uuid[]; v_summaries uuid[];
+  v_ids uuid[]; v_refs uuid[]; v_summaries uuid[]; v_texts text[]; v_kinds text[];
 begin
   perform memoir._check_size('reason', p_reason, 10000);
   perform from memoir.user_counters where user_id = v_user for update;
@@ -359,11 +361,13 @@ begin
       and (m.memory_id = s.id or m.superseded_by = s.id))
   select array_agg(id order by id) into v_ids from same;
   perform memoir._set_state(v_user, v_ids, 'forgotten', v_caller.login, v_reason, null, v_now);
+  select array_agg(k.text), array_agg(k.kind) into v_texts, v_kinds from (
+    select distinct k.text, k.kind from memoir.memory_store m,
+      lateral (values (memoir._normalise(m.content), 'value'), (m.slot || chr(31) || m.slot_value, 'slot_value')) k(text, kind)
+    where m.user_id = v_user and m.memory_id = any (v_ids) and k.text is not null) k;
   insert into memoir.tombstones (user_id, key_hash, kind, memory_id, reason, actor, set_by, recorded_at)
-  select distinct on (2, 3) v_user, memoir._tombstone_key(v_user, k.text), k.kind, m.memory_id, v_reason, v_actor, v_caller.login, v_now
-  from memoir.memory_store m,
-    lateral (values (memoir._normalise(m.content), 'value'), (m.slot || chr(31) || m.slot_value, 'slot_value')) k(text, kind)
-  where m.user_id = v_user and m.memory_id = any (v_ids) and k.text is not null
+  select v_user, k.key_hash, k.kind, p_memory, v_reason, v_actor, v_caller.login, v_now
+  from unnest(memoir._tombstone_keys(v_user, v_texts), v_kinds) k(key_hash, kind)
   on conflict (user_id, key_hash, kind) do update set lifted_at = null, lifted_by = null, recorded_at = excluded.recorded_at,
     reason = excluded.reason, actor = excluded.actor, set_by = excluded.set_by;
 
