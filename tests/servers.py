@@ -66,14 +66,14 @@ def psql(dsn: str, *args: str, stdin: str | None = None) -> subprocess.Completed
                           env=os.environ | {"PGOPTIONS": "-c client_min_messages=warning"})
 
 
-def apply(dsn: str, modulus: int | None = 2, artifact: Path = ARTIFACT, one: bool = True) -> str:
+def apply(dsn: str, modulus: int | None = 1, artifact: Path = ARTIFACT, one: bool = True) -> str:
     """Installs or upgrades the SQL core alone; returns what psql complained about, empty when all went well."""
     done = psql(dsn, *([] if modulus is None else [f"-vmodulus={modulus}"]), *(["-1"] if one else []), "-f", str(artifact))
     assert (done.returncode == 0) == (done.stderr == ""), done.stderr
     return done.stderr
 
 
-def complete(dsn: str, modulus: int | None = 2) -> None:
+def complete(dsn: str, modulus: int | None = 1) -> None:
     """Installs the SQL core and makes the partitions of this month."""
     assert apply(dsn, modulus) == ""
     with connect(dsn) as db:

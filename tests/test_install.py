@@ -94,8 +94,8 @@ EARLIER_RELEASE = """
 
 def test_upgraded_equals_fresh(server_dsn: str, empty: str) -> None:
     with database(server_dsn) as other:
-        install(empty)
-        install(other)
+        install(empty, modulus=1)
+        install(other, modulus=1)
         with connect(empty) as fresh, connect(other) as db:
             assert not differences(describe(fresh), describe(db))
             untouched = set(describe(fresh))
@@ -110,11 +110,11 @@ def test_upgraded_equals_fresh(server_dsn: str, empty: str) -> None:
             install(other, modulus=16)                       # the modulus is fixed for life: the option no longer counts
             wanted, got = describe(fresh), describe(db)
             made_by_writes = {key for key in got if key not in untouched and any(month in key for month in ("2026m05", "2026m06", "2027m0"))}
-            assert len(made_by_writes) > 100
+            assert len(made_by_writes) > 50
             assert not differences(wanted, {key: value for key, value in got.items() if key not in made_by_writes})
-            after = contents(db)
-            assert not differences(before, {**after, "models": before["models"]})
+            assert not differences(before, {**contents(db), "models": before["models"]})
             assert question(db)[:3] == answers[:3]
+            after = contents(db)
             assert db.execute("select value from memoir.list_settings() where key = 'recall_tokens_max'").fetchone() == (1234,)
             # Once more, and the core alone: nothing changes, not even what the core does not make.
             for again in (install, apply):
@@ -132,7 +132,7 @@ def test_upgrade_takes_no_lock_per_partition(server_dsn: str, empty: str, tmp_pa
     counting.write_text(ARTIFACT.read_text() + "\ncreate table public.held as select count(*) as n from pg_locks where pid = pg_backend_pid();\n")
     held = []
     with database(server_dsn) as wide:
-        for dsn, modulus in ((empty, 2), (wide, 8)):
+        for dsn, modulus in ((empty, 1), (wide, 4)):
             complete(dsn, modulus)
             assert apply(dsn, artifact=counting) == ""
             with connect(dsn) as db:
@@ -144,7 +144,7 @@ def test_a_running_writer_does_not_stop_an_upgrade(empty: str) -> None:
     complete(empty)
     with psycopg.connect(empty) as writer:
         writer.execute("select memoir.persist_turn(%s, 's', %s)", [USER, Jsonb(MESSAGES)])
-        done = psql(empty, "-1", "-c", "set lock_timeout = '5s'", "-f", str(ARTIFACT))
+        done = psql(empty, "-1", "-c", "set lock_timeout = '2s'", "-f", str(ARTIFACT))
         assert done.returncode == 0, done.stderr
         writer.execute("select memoir.persist_turn(%s, 's', %s)", [USER, Jsonb(MESSAGES)])
         writer.commit()
@@ -327,11 +327,11 @@ def test_an_install_needs_the_right_to_make_roles(server_dsn: str) -> None:
 # Dump and restore -----------------------------------------------------------------------------------------------------
 
 def test_dump_and_restore(server_dsn: str, empty: str) -> None:
-    install(empty)
+    install(empty, modulus=1)
     with connect(empty) as db, database(server_dsn) as target:
         use(db)
         dump = subprocess.run([PGBIN / "pg_dump", empty], capture_output=True, text=True, check=True).stdout
-        done = psql(target, "-v", "ON_ERROR_STOP=1", stdin=dump)
+        done = psql(target, "-1", "-v", "ON_ERROR_STOP=1", stdin=dump)
         assert done.returncode == 0 and done.stderr == "", done.stderr
         with connect(target) as restored:
             missing = [line for line in differences(describe(db), describe(restored)) if "database setting" not in line]

@@ -377,8 +377,8 @@ def test_a_writes_locks_do_not_grow(server_dsn: str, template: str) -> None:
         assert apply(wide, 64) == ""
         for dsn in (small, wide):
             with connect(dsn) as db:
-                for part in range(db.execute("select modulus from memoir.installation").fetchone()[0]):
-                    db.execute("select memoir._make_leaf('conversation_history', %s), memoir._make_leaf('sessions', %s)", [part, part])
+                db.execute("""select memoir._make_leaf(t, p) from memoir.installation, unnest('{conversation_history,sessions}'::text[]) t,
+                              generate_series(0, modulus - 1) p""")
                 clock(db, "2026-05-05T00:00:00Z")
                 persist(db, "alice")
                 part = db.execute("select memoir.part_of('alice')").fetchone()[0]

@@ -74,8 +74,8 @@ def crowded(server_dsn: str) -> Iterator[str]:
             db.execute("call memoir.ensure_partitions(0)")
             fill(db, 360, 120)
             db.execute("""create temp table neighbours as select row_number() over () - 1 as n, id from (
-                select gen_random_uuid() as id from generate_series(1, 200)) x where memoir._part_of(id) = memoir.part_of('alice') limit 20""")
-            crowd(db, 20)
+                select gen_random_uuid() as id from generate_series(1, 200)) x where memoir._part_of(id) = memoir.part_of('alice') limit 15""")
+            crowd(db, 15)
             db.execute("analyze")
         yield dsn
 
@@ -174,7 +174,7 @@ def test_months_kept_cost_a_compile_nothing(crowded: str, name: str) -> None:
 def test_the_modulus_costs_a_compile_nothing(server_dsn: str, template: str) -> None:
     costs = {}
     with database(server_dsn, f"template {template}") as small, database(server_dsn) as wide:
-        assert apply(wide, 16) == ""
+        assert apply(wide, 8) == ""
         for dsn in (small, wide):
             with connect(dsn) as db:
                 db.execute("select memoir.set_clock('2026-01-10T00:00:00Z')")
@@ -184,6 +184,6 @@ def test_the_modulus_costs_a_compile_nothing(server_dsn: str, template: str) -> 
                 fill(db, 48, 10)
                 db.execute("analyze")
             costs[modulus] = {name: cost(dsn, CALLS[name]) for name in ("compile", "compile in a long session", "explain", "recall")}
-    assert {name: locked for name, (locked, _) in costs[2].items()} == {name: locked for name, (locked, _) in costs[16].items()}
+    assert {name: locked for name, (locked, _) in costs[2].items()} == {name: locked for name, (locked, _) in costs[8].items()}
     for name, (_, pages) in costs[2].items():
-        assert abs(pages - costs[16][name][1]) <= pages * 0.05, (name, costs)
+        assert abs(pages - costs[8][name][1]) <= pages * 0.05, (name, costs)

@@ -63,8 +63,9 @@ def fill(db: psycopg.Connection) -> None:
         db.execute("select memoir._merge_tail(user_id) from memoir.users")
     for n, content in enumerate(("Lives in Oslo", "Has a cat", "Likes tea")):
         db.execute("select memoir.remember('alice', %s, p_embedding => %s::real[])", [content, [x + n / 10 for x in VECTOR]])
-    for item, user, model in db.execute("select i.item_no, i.user_id, m.name from memoir.search_items i, memoir.embedding_models m where kind = 't'").fetchall():
-        db.execute("select memoir.store_embeddings(%s, %s, %s::real[], %s)", [[user], [item], [x * (1 + item % 5) + item / 100 for x in VECTOR], model])
+    db.execute("""select memoir.store_embeddings(array_agg(user_id), array_agg(item_no), array_agg(vector), 'all-MiniLM-L6-v2')
+        from (select user_id, item_no, (select array_agg(sin(item_no * k)) from generate_series(1, 384) k)::real[] as vector
+              from memoir.search_items where kind = 't' order by item_no) x""")
     for session in ("loop", "notes"):
         db.execute("select memoir.append_messages('alice', %s, %s)", [session, Jsonb([{"role": "user", "content": "What is the weather where I live?"}])])
         db.execute("select memoir.compile_context('alice', %s)", [session])          # keeps the recall of the exchange, unlogged
