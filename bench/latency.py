@@ -1,0 +1,187 @@
+"""Latency of compile_context beside the bare index scans it can't do without, first compile of a connection, memory.
+
+    python -m bench.latency [--queries 300] [--users 1000]
+
+The floor reads, in one statement, the same user's rows through the same indexes: the exact nearest vectors, the posting lists of
+the query's words, the session's last turns; where the query has no vector, plus the bare call of the embedder. Compiles and
+floors alternate, query by query, so that both see the same machine.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import psycopg
+
+from .common import EMBEDDING_MODEL, CannotRun, fresh_database, percentile, report, table
+from .population import Size, Words, full_user, last_session, populate, vector
+
+WARM_UP = 40
+COMPILE = "select memoir.compile_context(p_user => %s, p_session => %s, p_query => %s, p_query_embedding => %s::real[])"
+COMPILE_TEXT = "select memoir.compile_context(p_user => %s, p_session => %s, p_query => %s)"
+FLOOR = """
+select (select count(*) from (
+          select item_no from memoir.embeddings where user_id = %(user)s and model_id = %(model)s
+          order by embedding <=> %(vector)s::real[]::halfvec limit 50) nearest),
+       (select sum(f) from memoir.search_postings p, unnest(p.items, p.frequencies, p.lengths) posting(i, f, l)
+        where user_id = %(user)s and term = any (%(terms)s)),
+       (select count(content) from (
+          select content from memoir.conversation_history
+          where user_id = %(user)s and session_id = %(session)s and recorded_at between %(first)s and %(last)s
+          order by turn_index desc limit 50) last_turns)"""
+EMBED = "select vec, problem from memoir._py_embed_query(%s, %s, %s, 1000)"
+
+
+class Query:
+    """A question of one measured user, and what the floor needs to know of it beforehand."""
+
+    def __init__(self, connection: psycopg.Connection, user: str, session: str, text: str, rng: random.Random) -> None:
+        self.user, self.session, self.text, self.vector = user, session, text, vector(rng)
+        row = connection.execute(
+            """select s.user_id, s.session_id, c.first_recorded_at, c.last_recorded_at, tsvector_to_array(to_tsvector('english', %s)),
+                 (select model_id from memoir.embedding_models where status = 'active')
+               from memoir.users u join memoir.sessions s using (user_id) join memoir.session_counters c using (user_id, session_id)
+               where u.external_id = %s and s.external_id = %s""",
+            (text, user, session),
+        ).fetchone()
+        names = ("user", "session", "first", "last", "terms", "model")
+        self.floor: dict[str, Any] = dict(zip(names, row, strict=True)) | {"vector": self.vector}
+
+
+def milliseconds(work: Callable[[], Any]) -> float:
+    begun = time.perf_counter()
+    work()
+    return (time.perf_counter() - begun) * 1000
+
+
+def queries(connection: psycopg.Connection, size: Size, words: Words, rng: random.Random, count: int) -> list[Query]:
+    """Questions in each measured user's newest session, in the population's words."""
+    return [Query(connection, full_user(n % size.full), last_session(size), words.sentence(5, 12)[:-1] + "?", rng) for n in range(count)]
+
+
+def measure_compiles(connection: psycopg.Connection, asked: Sequence[Query], socket: str) -> dict[str, list[float]]:
+    """Times in ms: compile with a vector and its floor; with the embedder also compile by text alone and its floor."""
+    times: dict[str, list[float]] = {"with": [], "floor": []} | ({"text": [], "call": []} if socket else {})
+    for number, query in enumerate(asked):
+        work: dict[str, Callable[[], Any]] = {
+            "floor": lambda: connection.execute(FLOOR, query.floor).fetchone(),
+            "with": lambda: connection.execute(COMPILE, (query.user, query.session, query.text, query.vector)).fetchone(),
+        }
+        if socket:
+            # Another text than compile's, so that neither profits from the other.
+            work["call"] = lambda: connection.execute(EMBED, (socket, EMBEDDING_MODEL, query.text + " Then?")).fetchone()
+            work["text"] = lambda: connection.execute(COMPILE_TEXT, (query.user, query.session, query.text)).fetchone()
+        for name, call in work.items():
+            spent = milliseconds(call)
+            if number >= WARM_UP:
+                times[name].append(spent)
+    return times
+
+
+def compile_table(times: dict[str, list[float]]) -> str:
+    """Percentiles of compiles and floors, and their ratios."""
+    shares = (0.5, 0.95, 0.99)
+    series = [("compile, embedding supplied", times["with"]), ("floor: bare scans", times["floor"])]
+    pairs = [("ratio", times["with"], times["floor"])]
+    if "text" in times:
+        both = [a + b for a, b in zip(times["floor"], times["call"], strict=True)]
+        series += [("compile, query text only", times["text"]), ("floor: bare scans and embedding call", both), ("of that, embedding call", times["call"])]
+        pairs.append(("ratio, query text only", times["text"], both))
+    rows = [[name, *(f"{percentile(values, share):.2f}" for share in shares)] for name, values in series]
+    rows += [[name, *(f"{percentile(a, share) / percentile(b, share):.2f}" for share in shares)] for name, a, b in pairs]
+    return table(["ms", "p50", "p95", "p99"], rows)
+
+
+def embedder_socket(connection: psycopg.Connection) -> str:
+    """The shared embedder's socket if it answers, else ''."""
+    socket = connection.execute("select config ->> 'embedder_socket' from memoir.settings_merged").fetchone()[0] or ""
+    try:
+        problem = connection.execute(EMBED, (socket, EMBEDDING_MODEL, "hello")).fetchone()[1]
+    except psycopg.Error as error:
+        problem = error.diag.message_primary
+    if problem:
+        print(f"no embedder, so no compile by text alone: {problem}", file=sys.stderr)
+    return "" if problem else socket
+
+
+def first_compiles(dsn: str, query: Query, times: int = 15) -> str:
+    """First and second compile in a fresh psql, by psql's own clock."""
+    literal = "'{" + ",".join(map(str, query.vector)) + "}'::real[]"
+    statement = f"select length(memoir.compile_context('{query.user}', '{query.session}', '{query.text}', p_query_embedding => {literal})::text)"
+    found: list[list[float]] = []
+    for _ in range(times):
+        done = subprocess.run(["psql", "-X", "-q", "-c", r"\timing on", "-c", statement, "-c", statement, dsn], capture_output=True, text=True, check=True)
+        found.append([float(value) for value in re.findall(r"Time: ([\d.]+) ms", done.stdout)])
+    rows = [[name, *(f"{percentile([pair[at] for pair in found], share):.1f}" for share in (0.5, 0.95))] for at, name in enumerate(("first compile", "second compile"))]
+    return table([f"ms, of {times} fresh psql connections", "p50", "p95"], rows)
+
+
+def memory_table(dsn: str, asked: Sequence[Query]) -> str:
+    """Private memory of a backend: new, after its first compile, after a hundred."""
+    rows = []
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        rows.append(["new", *_memory(connection)])
+        for name, some in (("after one compile", asked[:1]), (f"after {min(100, len(asked))} more", asked[:100])):
+            for query in some:
+                connection.execute(COMPILE, (query.user, query.session, query.text, query.vector)).fetchone()
+            rows.append([name, *_memory(connection)])
+    return table(["MB of one backend", "private (smaps)", "memory contexts"], rows)
+
+
+def _memory(connection: psycopg.Connection) -> tuple[str, str]:
+    pid, contexts = connection.execute("select pg_backend_pid(), (select sum(total_bytes) from pg_backend_memory_contexts)").fetchone()
+    try:
+        lines = Path(f"/proc/{pid}/smaps_rollup").read_text()
+        kilobytes = re.findall(r"^Private_(?:Clean|Dirty):\s+(\d+) kB", lines, re.MULTILINE)
+        private = f"{sum(map(int, kilobytes)) / 1024:.1f}"
+    except OSError:
+        private = "not permitted"
+    return private, f"{float(contexts) / 2**20:.1f}"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options that `python -m bench` shares."""
+    parser.add_argument("--queries", type=int, default=300, help="compiles measured of each kind (%(default)s)")
+    parser.add_argument("--users", type=int, default=Size.users, help="users in the database (%(default)s)")
+
+
+def run(options: argparse.Namespace) -> list[tuple[str, str]]:
+    """Measures in a database of its own. `options`: of add_arguments, and `keep`."""
+    rng = random.Random(1)
+    words, size = Words(rng), Size(users=options.users)
+    with fresh_database("latency", getattr(options, "keep", False)) as dsn, psycopg.connect(dsn, autocommit=True) as connection:
+        populate(connection, size, words, rng)
+        # The embedder has its own caches; random vectors of the items don't matter to its time.
+        socket = embedder_socket(connection)
+        asked = queries(connection, size, words, rng, options.queries + WARM_UP)
+        times = measure_compiles(connection, asked, socket)
+        intro = f"{size.describe()}; {options.queries} questions of 5 to 12 words, in a session of 50 turns.\n\n"
+        return [
+            report("latency", intro + compile_table(times)),
+            report("first-compile", first_compiles(dsn, asked[0])),
+            report("memory", memory_table(dsn, asked)),
+        ]
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m bench.latency", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    add_arguments(parser)
+    parser.add_argument("--keep", action="store_true", help="keep the database made")
+    try:
+        run(parser.parse_args())
+    except CannotRun as error:
+        print(error, file=sys.stderr)
+        return 2
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
