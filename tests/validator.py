@@ -456,12 +456,14 @@ def _pieces_of_list(shown: list[dict[str, Any]], newest: int | None, expected: E
     """The list's pieces without the recall; calls of Anthropic's shape, whose input is parsed, in a comparable form."""
     notes = [text_of(message) for message in expected.history or () if message["role"] in ("system", "developer")]
     pieces: list[Piece] = []
+    ours = expected.recalled
     for place, message in enumerate(shown):
         for piece in _pieces_of_message(message, expected.format):
             value = piece.value
             if piece.kind == "user text":
-                if place == newest and expected.recalled:
+                if place == newest and ours:
                     value = _RECALL.sub("", value, count=1)  # ours comes first; the person may quote one
+                    ours = False
                 for note in notes:
                     value = value.replace(f"[System note] {note}", "", 1)
                 if value != piece.value and not value.strip():
