@@ -306,26 +306,29 @@ end $$;
 create or replace function memoir._index_memory(p_memory memoir.memory_store, p_said_at timestamptz, p_config jsonb)
 returns integer language plpgsql as $$
 declare
-  v_items memoir.search_items[] := '{}'; v_texts text[] := '{}'; v_item memoir.search_items; v_span record; v_chunk integer := 0;
+  v_items memoir.search_items[] := '{}'; v_texts text[] := '{}'; v_item memoir.search_items; v_chunk record; v_count integer := 0;
+  v_aliases text := case when p_memory.aliases = '{}' then '' else ' ' || array_to_string(p_memory.aliases, ' ') end;
 begin
-  for v_span in select * from memoir._chunks(p_memory.content, (p_config ->> 'chunk_tokens')::integer) loop
-    v_item.ref_id := p_memory.memory_id;
-    v_item.session_id := p_memory.local_to;
-    v_item.created_at := p_said_at;
-    v_item.span_start := v_span.span_start;
-    v_item.span_length := v_span.span_length;
-    v_item.token_count := case when v_span.span_length = length(p_memory.content) then p_memory.token_count
-      else memoir.estimate_tokens(substr(p_memory.content, v_span.span_start, v_span.span_length)) end;
-    v_item.chunk := v_chunk;
-    v_item.kind := 'm';
-    v_item.is_question := false;
-    v_item.embeddable := p_memory.embeddable and v_chunk < (p_config ->> 'embed_chunks_max')::integer;
-    v_item.project := p_memory.project;
-    v_items := v_items || v_item;
-    v_texts := v_texts || (substr(p_memory.content, v_span.span_start, v_span.span_length)
-      || case when v_chunk = 0 and p_memory.aliases <> '{}' then ' ' || array_to_string(p_memory.aliases, ' ') else '' end);
-    v_chunk := v_chunk + 1;
+  v_item.ref_id := p_memory.memory_id;
+  v_item.session_id := p_memory.local_to;
+  v_item.created_at := p_said_at;
+  v_item.kind := 'm';
+  v_item.is_question := false;
+  v_item.project := p_memory.project;
+  for v_chunk in select * from memoir._chunks(p_memory.content, (p_config ->> 'chunk_tokens')::integer) loop
+    v_item.span_start := v_chunk.span_start;
+    v_item.span_length := v_chunk.span_length;
+    v_item.token_count := v_chunk.tokens;
+    v_item.chunk := v_count;
+    v_item.embeddable := p_memory.embeddable and v_count < (p_config ->> 'embed_chunks_max')::integer;
+    v_items := array_append(v_items, v_item);
+    v_texts := array_append(v_texts, v_chunk.piece || case when v_count = 0 then v_aliases else '' end);
+    v_count := v_count + 1;
   end loop;
+  if v_count = 1 then
+    v_item.token_count := p_memory.token_count;  -- known exactly
+    v_items[1] := v_item;
+  end if;
   return memoir._add_items(p_memory.user_id, v_items, v_texts, p_memory.recorded_at, p_config);
 end $$;
 

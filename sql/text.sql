@@ -61,7 +61,8 @@ returns table (span_start integer, span_length integer, piece text, tokens integ
 declare
   v_length integer := length(p_text);
   v_window text; v_window_start integer := 1; v_window_size integer; v_block text; v_block_length integer; v_block_start integer := 1;
-  v_pos integer; v_size integer; v_ratio float8; v_sample text; v_tail text; v_cut integer;
+  v_pos integer; v_size integer; v_ratio float8; v_tail text; v_cut integer;
+  v_block_size integer := greatest(2048, p_chunk_tokens * 16);
 begin
   -- Short texts are the rule: one piece, counted as it is.
   if v_length <= p_chunk_tokens * 10 then
@@ -73,20 +74,17 @@ begin
     end if;
   end if;
   -- substr() of a multi-byte text counts from its start every time, so a long one is read through a window, and that in blocks.
-  v_window_size := greatest(65536, sqrt(v_length::float8 * 16384)::integer);
+  v_window_size := greatest(65536, sqrt(v_length::float8 * v_block_size)::integer);
   v_window := left(p_text, v_window_size);
   while v_block_start <= v_length loop
-    if v_block_start + 16384 > v_window_start + v_window_size and v_window_start + v_window_size <= v_length then
+    if v_block_start + v_block_size > v_window_start + v_window_size and v_window_start + v_window_size <= v_length then
       v_window_start := v_block_start;
       v_window := substr(p_text, v_window_start, v_window_size);
     end if;
-    v_block := substr(v_window, v_block_start - v_window_start + 1, 16384);
+    v_block := substr(v_window, v_block_start - v_window_start + 1, v_block_size);
     v_block_length := length(v_block);
-    -- What a character costs here; a megabyte is not counted piece by piece.
-    v_sample := case when v_block_length <= 4096 then v_block else substr(v_block, 1, 1024) || substr(v_block, v_block_length / 3, 1024)
-      || substr(v_block, v_block_length * 2 / 3, 1024) || right(v_block, 1024) end;
-    v_ratio := memoir.estimate_tokens(v_sample)::float8 / length(v_sample);
-    v_size := greatest(64, least(8192, p_chunk_tokens / v_ratio))::integer;
+    v_ratio := memoir.estimate_tokens(v_block)::float8 / v_block_length;  -- what a character costs hereabouts
+    v_size := greatest(64, least(v_block_size / 2, p_chunk_tokens / v_ratio))::integer;
     v_pos := 1;
     while v_pos <= v_block_length loop
       piece := substr(v_block, v_pos, v_size);
@@ -104,7 +102,7 @@ begin
         exit;  -- the rest of this block begins the next one
       end if;
       span_start := v_block_start + v_pos - 1;
-      tokens := case when v_length <= 32768 then memoir.estimate_tokens(piece) else ceil(span_length * v_ratio)::integer end;
+      tokens := case when v_length <= 32768 then memoir.estimate_tokens(piece) else ceil(span_length * v_ratio)::integer end;  -- not a megabyte twice
       return next;
       v_pos := v_pos + span_length;
     end loop;
