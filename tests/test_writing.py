@@ -1,0 +1,639 @@
+"""The door: what is stored is what was sent, and what can't be stored names itself and leaves nothing behind."""
+
+from __future__ import annotations
+
+import copy
+import json
+import random
+import time
+from collections.abc import Iterator
+from datetime import datetime, timedelta, timezone
+from typing import Any
+
+import psycopg
+import pytest
+from psycopg.types.json import Jsonb
+
+USER = {"role": "user", "content": "Where is my parcel?"}
+CALL = {"id": "call_1", "type": "function", "function": {"name": "track", "arguments": '{"parcel": 17}'}}
+ANSWER = {"role": "assistant", "content": "On its way."}
+IMAGE = {"type": "image_url", "image_url": {"url": "https://example.com/a.png", "detail": "low"}}
+EXCHANGE: list[dict[str, Any]] = [
+    {"role": "developer", "content": "Be brief."},
+    {"role": "user", "content": [{"type": "text", "text": "Where is it?", "cache_control": None}, IMAGE], "name": "Ann", "created_at": "2024-02-29T12:00:00.25+01:00"},
+    {"role": "assistant", "content": None, "tool_calls": [CALL | {"index": None}, CALL | {"id": "call_2"}], "audio": None},
+    {"role": "tool", "tool_call_id": "call_2", "content": "in Bonn"},
+    {"role": "tool", "tool_call_id": "call_1", "content": [{"type": "text", "text": "in "}, {"type": "text", "text": "Cologne"}], "x": {"y": [1.50, None]}},
+    {"role": "assistant", "content": None, "refusal": "I can't tell.", "annotations": []},
+    {"role": "user", "content": ""},
+    {"role": "assistant", "content": [{"type": "text", "text": "There."}, {"type": "refusal", "refusal": "Not where."}], "name": "bot"},
+]
+ADDED = ("turn_index", "message_id", "tokens", "tokenizer", "model")
+
+
+def call(db: psycopg.Connection, function: str, **arguments: Any) -> Any:
+    """A function's result; dicts and lists in jsonb arguments are given as Jsonb."""
+    named = ", ".join(f"{name} => %({name})s" for name in arguments)
+    return db.execute(f"select memoir.{function}({named})", arguments).fetchone()[0]
+
+
+def persist(db: psycopg.Connection, user: str, session: str, messages: Any, function: str = "persist_turn", **more: Any) -> dict[str, Any]:
+    more = {name: Jsonb(value) if isinstance(value, (dict, list)) else value for name, value in more.items()}
+    return call(db, function, p_user=user, p_session=session, p_messages=Jsonb(messages), **more)
+
+
+def history(db: psycopg.Connection, user: str, session: str) -> list[dict[str, Any]]:
+    return [row[0] for row in db.execute("select memoir.history(%s, %s)", [user, session])]
+
+
+def as_sent(message: dict[str, Any]) -> dict[str, Any]:
+    """What history adds taken away; times as points in time."""
+    kept = {key: value for key, value in message.items() if key not in ADDED and key != "created_at"}
+    return json.loads(json.dumps(kept))
+
+
+def refused(db: psycopg.Connection, function: str, code: str, *fragments: str, **arguments: Any) -> None:
+    """The call raises this code, its message has all fragments, and every table has as many rows as before."""
+    before = rows(db)
+    with pytest.raises(psycopg.Error) as caught:
+        call(db, function, **arguments)
+    assert caught.value.sqlstate == code, f"{caught.value.sqlstate}: {caught.value}"
+    for fragment in fragments:
+        assert fragment in caught.value.diag.message_primary
+    assert rows(db) == before
+
+
+def rows(db: psycopg.Connection) -> dict[str, int]:
+    """Rows of every table of the product."""
+    tables = db.execute("""select relname from pg_class where relnamespace = 'memoir'::regnamespace and relkind in ('r', 'p') and not relispartition""").fetchall()
+    counts = " union all ".join(f"select '{name}', (select count(*) from memoir.{name})" for (name,) in tables)
+    return dict(db.execute(counts).fetchall())
+
+
+@pytest.fixture
+def setting(db: psycopg.Connection) -> Iterator[Any]:
+    """setting(key, value): set for one test."""
+    changed = []
+
+    def change(key: str, value: Any) -> None:
+        changed.append(key)
+        db.execute("select memoir.set_setting(%s, %s)", [key, Jsonb(value)])
+
+    yield change
+    for key in changed:
+        db.execute("select memoir.reset_setting(%s)", [key])
+
+
+# Refused at the door --------------------------------------------------------------------------------------------------
+
+WHERE = "messages[0]"
+BAD_MESSAGES: list[tuple[Any, str, str]] = [
+    # messages, code, what the error says
+    ({}, "PM010", "messages must be a list of at least one message, not \"{}\""),
+    ([], "PM010", "messages must be a list"),
+    ("hello", "PM010", "not \"\"hello\"\""),
+    (None, "PM010", "messages must be a list"),
+    ([None], "PM010", f"{WHERE} must be an object"),
+    ([["user", "hi"]], "PM010", f"{WHERE} must be an object"),
+    ([USER, "hi"], "PM010", "messages[1] must be an object, not \"\"hi\"\""),
+    ([{"content": "hi"}], "PM010", f"{WHERE}.role must be system, developer, user, assistant or tool, not null"),
+    ([{"role": "robot", "content": "hi"}], "PM010", 'not "robot"'),
+    ([{"role": "User", "content": "hi"}], "PM010", 'not "User"'),
+    ([{"role": "function", "name": "f", "content": "hi"}], "PM010", f'{WHERE}.role must be system, developer, user, assistant or tool, not "function"'),
+    ([{"role": 5, "content": "hi"}], "PM010", f"{WHERE}.role"),
+    ([{"role": "user"}], "PM010", f"{WHERE}.content is missing"),
+    ([{"role": "user", "content": None}], "PM010", f"{WHERE}.content is missing"),
+    ([{"role": "assistant", "content": None}], "PM010", f"{WHERE}.content is missing"),
+    ([{"role": "user", "content": 5}], "PM010", f'{WHERE}.content must be a string or a list of parts, not "5"'),
+    ([{"role": "user", "content": {"type": "text", "text": "hi"}}], "PM010", f"{WHERE}.content must be a string"),
+    ([{"role": "user", "content": []}], "PM010", f"{WHERE}.content must not be an empty list"),
+    ([{"role": "user", "content": ["hi"]}], "PM010", f"{WHERE}.content[0] must be an object, not"),
+    ([{"role": "user", "content": [{"type": "text", "text": "hi"}, {"text": "hi"}]}], "PM010", f"{WHERE}.content[1].type null"),
+    ([{"role": "user", "content": [{"type": "text"}]}], "PM010", f"{WHERE}.content[0].text must be a string, not null"),
+    ([{"role": "user", "content": [{"type": "text", "text": ["hi"]}]}], "PM010", f"{WHERE}.content[0].text must be a string"),
+    ([{"role": "user", "content": [{"type": "video", "video": "x"}]}], "PM010", f'{WHERE}.content[0].type "video" can\'t be stored'),
+    ([{"role": "user", "content": [{"type": "refusal", "refusal": "no"}]}], "PM010", "role user"),
+    ([{"role": "assistant", "content": [IMAGE]}], "PM010", f'{WHERE}.content[0].type "image_url" can\'t be stored in a message of role assistant'),
+    ([{"role": "user", "content": [{"type": "image_url", "image_url": "https://example.com"}]}], "PM010", f"{WHERE}.content[0].image_url.url"),
+    ([{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "file:///etc/passwd"}}]}], "PM010", 'not "file:///etc/passwd"'),
+    ([{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "https://a.b", "detail": "ultra"}}]}], "PM010", "image_url.detail must be"),
+    ([{"role": "assistant", "content": [{"type": "refusal", "refusal": 1}]}], "PM010", f"{WHERE}.content[0].refusal must be a string"),
+    ([USER | {"name": "two words"}], "PM010", f'{WHERE}.name must be 1 to 64 characters'),
+    ([USER | {"name": ""}], "PM010", f"{WHERE}.name"),
+    ([USER | {"name": "x" * 65}], "PM010", f"{WHERE}.name"),
+    ([USER | {"name": {"first": "Ann"}}], "PM010", f"{WHERE}.name"),
+    ([USER | {"tool_calls": [CALL]}], "PM010", f"{WHERE}.tool_calls can't stand in a message of role user"),
+    ([USER | {"tool_call_id": "call_1"}], "PM010", f"{WHERE}.tool_call_id can't stand in a message of role user"),
+    ([ANSWER | {"function_call": {"name": "f", "arguments": "{}"}}], "PM010", f"{WHERE}.function_call is the deprecated form"),
+    ([ANSWER | {"tool_calls": []}], "PM010", f"{WHERE}.tool_calls must be a list with at least one call"),
+    ([ANSWER | {"tool_calls": {}}], "PM010", f"{WHERE}.tool_calls must be a list"),
+    ([ANSWER | {"tool_calls": ["track"]}], "PM010", f"{WHERE}.tool_calls[0] must be an object"),
+    ([ANSWER | {"tool_calls": [CALL, CALL | {"id": ""}]}], "PM010", f"{WHERE}.tool_calls[1].id must be a string of 1 to 200 characters"),
+    ([ANSWER | {"tool_calls": [CALL | {"id": "x" * 201}]}], "PM010", f"{WHERE}.tool_calls[0].id"),
+    ([ANSWER | {"tool_calls": [CALL | {"id": 7}]}], "PM010", f'{WHERE}.tool_calls[0].id must be a string of 1 to 200 characters, not "7"'),
+    ([ANSWER | {"tool_calls": [CALL, CALL]}], "PM010", f'{WHERE}.tool_calls[1].id "call_1" occurs twice'),
+    ([ANSWER | {"tool_calls": [CALL | {"type": "custom"}]}], "PM010", f'{WHERE}.tool_calls[0].type must be function, not "custom"'),
+    ([ANSWER | {"tool_calls": [CALL | {"function": {"name": "a b", "arguments": ""}}]}], "PM010", f'{WHERE}.tool_calls[0].function.name'),
+    ([ANSWER | {"tool_calls": [CALL | {"function": {"name": "f", "arguments": {}}}]}], "PM010", f"{WHERE}.tool_calls[0].function.arguments must be a string of JSON"),
+    ([ANSWER | {"tool_calls": [CALL | {"function": None}]}], "PM010", f"{WHERE}.tool_calls[0].function.name"),
+    ([{"role": "tool", "content": "x"}], "PM010", f"{WHERE}.tool_call_id must be a string, not null"),
+    ([{"role": "tool", "tool_call_id": 3, "content": "x"}], "PM010", f"{WHERE}.tool_call_id must be a string"),
+    ([{"role": "tool", "tool_call_id": "call_9", "content": "x"}], "PM011", f'{WHERE}.tool_call_id "call_9" answers no open tool call'),
+    ([USER, ANSWER | {"tool_calls": [CALL]}, {"role": "tool", "tool_call_id": "call_2", "content": "x"}], "PM011", 'messages[2].tool_call_id "call_2"'),
+    ([USER, ANSWER | {"tool_calls": [CALL]}, USER], "PM011", "messages[2] (user) comes before the results of tool calls call_1"),
+    ([USER, ANSWER | {"tool_calls": [CALL]}], "PM011", "tool calls call_1 have no result"),
+    ([USER, ANSWER | {"tool_calls": [CALL]}] + 2 * [{"role": "tool", "tool_call_id": "call_1", "content": "x"}], "PM011", 'messages[3].tool_call_id "call_1"'),
+    *[([USER | {"created_at": value}], "PM010", f"{WHERE}.created_at must be a time")
+      for value in ("yesterday", "now", "infinity", "epoch", "", "1899-12-31T23:59:59Z", "2199-01-01T00:00:00Z", "2024-13-01", "2024-02-30", "03/04/2024",
+                    "2024-01-01T25:00:00Z", "2024-01-01T00:00:00+99:00", -1e15, 1e300, 1e12, True, [], {"at": 1})],
+]
+
+
+def test_bad_messages_name_field_and_value(db: psycopg.Connection, user: str) -> None:
+    for messages, code, said in BAD_MESSAGES:
+        refused(db, "persist_turn", code, said, p_user=user, p_session="s", p_messages=Jsonb(messages) if messages is not None else None)
+        if code == "PM010" and isinstance(messages, list) and messages and messages != [None]:
+            # Behind good messages the path says where, and nothing of the good ones stays either.
+            refused(db, "append_messages", code, said.replace("messages[1]", "messages[4]").replace(WHERE, "messages[3]"), p_user=user, p_session="s",
+                    p_messages=Jsonb([USER, ANSWER, USER, *messages]))
+
+
+def calls_of(user: str) -> list[tuple[str, str, str, dict[str, Any]]]:
+    """function, code, what the error says, arguments: one of each kind of bad argument."""
+    turn = {"p_user": user, "p_session": "open", "p_messages": Jsonb([USER])}
+    memory = {"p_user": user, "p_content": "Likes tea."}
+    bad_texts: list[tuple[str, str]] = [("", "1 to"), ("x" * 501, "1 to")]
+    return [
+        *[("persist_turn", "PM014", f"usage.{field} must be", turn | {"p_usage": Jsonb({field: value})})
+          for field in ("prompt_tokens", "completion_tokens", "latency_ms") for value in (-1, 1.5, "7", True, [1], 2**31)],
+        *[("persist_turn", "PM014", f"usage.{field} must be", turn | {"p_usage": Jsonb({field: value})})
+          for field in ("model", "finish_reason") for value in ("", 5, ["gpt-4o"], {"name": "x"}, "x" * 201)],
+        *[("persist_turn", "PM014", f"{name} must be a JSON object, not", turn | {f"p_{name}": Jsonb(value)}) for name in ("usage", "metadata") for value in ([], "x", 5, True)],
+        ("persist_turn", "PM014", "key must be a text of 1 to 200", turn | {"p_key": ""}),
+        ("persist_turn", "PM014", "key must be a text of 1 to 200", turn | {"p_key": "x" * 201}),
+        *[("persist_turn", "PM014", 'actor must be person, agent or tool, not "robot"', turn | {"p_actor": "robot"})],
+        *[("persist_turn", "PM014", f"user must be a text of {said}", turn | {"p_user": text}) for text, said in bad_texts],
+        *[("persist_turn", "PM014", f"session must be a text of {said}", turn | {"p_session": text}) for text, said in bad_texts],
+        ("persist_turn", "PM014", "session must be", turn | {"p_session": None}),
+        ("persist_turn", "PM031", 'unknown model "hal-9000"', turn | {"p_session": "new", "p_usage": Jsonb({"model": "hal-9000"})}),
+        ("open_session", "PM031", 'unknown model "hal-9000"', {"p_user": user, "p_session": "new", "p_model": "hal-9000"}),
+        ("open_session", "PM014", 'task must be continuation, knowledge, new_session or tool_heavy, not "chat"', {"p_user": user, "p_session": "new", "p_task": "chat"}),
+        ("open_session", "PM014", "project must be", {"p_user": user, "p_session": "new", "p_project": ""}),
+        ("open_session", "PM003", 'unknown parent session "nobody"', {"p_user": user, "p_session": "new", "p_parent": "nobody"}),
+        ("open_session", "PM003", 'unknown parent session "open"', {"p_user": user, "p_session": "open", "p_parent": "open"}),
+        ("open_session", "PM014", "metadata must be a JSON object", {"p_user": user, "p_session": "new", "p_metadata": Jsonb([1])}),
+        ("open_session", "PM014", "settings must be a JSON object", {"p_user": user, "p_session": "new", "p_settings": Jsonb([1])}),
+        ("open_session", "PM015", 'unknown setting "colour"', {"p_user": user, "p_session": "new", "p_settings": Jsonb({"colour": 1})}),
+        ("close_session", "PM003", 'unknown session "nobody"', {"p_user": user, "p_session": "nobody"}),
+        ("branch_session", "PM003", 'unknown session "nobody"', {"p_user": user, "p_session": "nobody", "p_new_session": "new"}),
+        ("branch_session", "PM014", 'session "open" exists already', {"p_user": user, "p_session": "open", "p_new_session": "open"}),
+        *[("branch_session", "PM014", f"can't branch session \"open\" at turn {at}", {"p_user": user, "p_session": "open", "p_new_session": "new", "p_at_turn": at}) for at in (-1, 3)],
+        *[("remember", "PM014", "content must not be empty", memory | {"p_content": content}) for content in (None, "", " \n\t", "\u2028\u3000")],
+        ("remember", "PM014", 'unknown type "gossip"', memory | {"p_type": "gossip"}),
+        ("remember", "PM014", "unknown type null", memory | {"p_type": None}),
+        ("remember", "PM014", 'importance must be critical, important, normal or minor, not "huge"', memory | {"p_importance": "huge"}),
+        ("remember", "PM014", 'unknown provenance "hearsay"', memory | {"p_provenance": "hearsay"}),
+        ("remember", "PM014", 'sensitivity must be normal, private or secret, not "public"', memory | {"p_sensitivity": "public"}),
+        *[("remember", "PM014", "confidence must be from 0 to 1, not", memory | {"p_confidence": value}) for value in ("-0.1", "1.1", "nan")],
+        ("remember", "PM014", "is not after valid_from", memory | {"p_valid_from": "2024-02-01", "p_valid_to": "2024-02-01"}),
+        ("remember", "PM014", 'slot_value "Bonn" needs a slot', memory | {"p_slot_value": "Bonn"}),
+        *[("remember", "PM014", f"{field} must be a text of 1 to", memory | {f"p_{field}": value})
+          for field in ("slot", "category", "source_tool", "source_key", "key") for value in ("", " \u200b", "x" * 3000)],
+        ("remember", "PM014", "tags[1] must be a text", memory | {"p_tags": ["a", ""]}),
+        ("remember", "PM014", "aliases[0] must be a text", memory | {"p_aliases": [None]}),
+        ("remember", "PM014", "source_turns needs the session", memory | {"p_source_turns": [0]}),
+        *[("remember", "PM014", f"source turn {turn} does not exist", memory | {"p_session": "open", "p_source_turns": [0, turn]}) for turn in (2, -1)],
+        ("remember", "PM014", "source turn null does not exist", memory | {"p_session": "open", "p_source_turns": [None]}),
+        ("remember", "PM003", 'unknown session "nobody"', memory | {"p_session": "nobody"}),
+        ("remember", "PM014", "metadata must be a JSON object", memory | {"p_metadata": Jsonb("x")}),
+        ("remember", "PM014", "created_at must be a time from 1900 to tomorrow", memory | {"p_created_at": "2199-01-01T00:00:00Z"}),
+        ("remember", "PM014", "project must be", memory | {"p_project": ""}),
+        ("remember", "PM014", "actor must be person, agent or tool", memory | {"p_actor": "system"}),
+        ("remember", "PM030", "embedding has 3 dimensions", memory | {"p_embedding": "{1,2,3}"}),
+        ("forget", "PM004", "unknown memory", {"p_user": user, "p_memory": "00000000-0000-0000-0000-000000000000"}),
+    ]
+
+
+def test_bad_arguments_name_themselves_and_leave_nothing(db: psycopg.Connection, user: str) -> None:
+    persist(db, user, "open", [USER, ANSWER])
+    for function, code, said, arguments in calls_of(user):
+        refused(db, function, code, said, **arguments)
+
+
+def paths(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    yield path
+    for key, inner in value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ():
+        yield from paths(inner, (*path, key))
+
+
+def mutated(rng: random.Random, paths_of: list[tuple[Any, ...]], times: int) -> Any:
+    odd = [None, True, 0, -1, 1.5, "", "x", "tool", "user", "assistant", [], {}, [None], {"type": "text"}, "x" * 300, "call_1", "\u0001\u2028", 1e30, CALL, IMAGE]
+    value: Any = copy.deepcopy(EXCHANGE)
+    for _ in range(times):
+        *outer, last = rng.choice(paths_of)
+        inner = value
+        try:
+            for key in outer:
+                inner = inner[key]
+            if rng.random() < 0.25:
+                del inner[last]
+            else:
+                inner[last] = copy.deepcopy(rng.choice(odd))
+        except (LookupError, TypeError):
+            continue  # an earlier change took it away
+    return value
+
+
+def test_whatever_is_sent_is_stored_whole_or_refused_by_name(db: psycopg.Connection, user: str) -> None:
+    """Random changes to a good exchange, each for a user of its own: stored exactly, or a typed error and no row anywhere."""
+    rng = random.Random(7)
+    paths_of = [path for path in paths(EXCHANGE) if path]
+    stored = bad = 0
+    before = rows(db)
+    for number in range(300):
+        messages = mutated(rng, paths_of, 1 + number % 3)
+        try:
+            persist(db, f"{user}-{number}", "s", messages)
+        except psycopg.Error as error:
+            bad += 1
+            assert error.sqlstate in {"PM010", "PM011"}, (error, messages)
+            assert error.diag.message_primary.startswith(("messages[", "messages must be", "tool calls ")), error
+            assert rows(db) == before, messages
+        else:
+            stored += 1
+            assert [as_sent(m) for m in history(db, f"{user}-{number}", "s")] == [{k: v for k, v in m.items() if k != "created_at"} for m in messages]
+            before = rows(db)
+    assert stored > 30 and bad > 120
+
+
+def test_sizes_and_numbers_are_bounded(db: psycopg.Connection, user: str, setting: Any) -> None:
+    setting("text_bytes_max", 4096)
+    setting("messages_max", 3)
+    turn = {"p_user": user, "p_session": "s"}
+    refused(db, "persist_turn", "PM012", "messages[1].content is 4098 bytes", **turn, p_messages=Jsonb([USER, USER | {"content": "é" * 2049}]))
+    refused(db, "persist_turn", "PM012", "messages[0] is ", **turn, p_messages=Jsonb([USER | {"extra": "x" * 4096}]))
+    refused(db, "persist_turn", "PM012", "messages[0] is ", **turn, p_messages=Jsonb([ANSWER | {"tool_calls": [CALL | {"function": {"name": "f", "arguments": "x" * 4096}}]}]))
+    refused(db, "persist_turn", "PM012", "metadata is ", **turn, p_messages=Jsonb([USER]), p_metadata=Jsonb({"x": "x" * 4096}))
+    refused(db, "persist_turn", "PM010", "messages has 4 entries, more than messages_max = 3", **turn, p_messages=Jsonb([USER] * 4))
+    refused(db, "remember", "PM012", "content is 4097 bytes", p_user=user, p_content="x" * 4097)
+    refused(db, "remember", "PM012", "metadata is ", p_user=user, p_content="x", p_metadata=Jsonb({"x": "x" * 4096}))
+    refused(db, "open_session", "PM012", "system_prompt is 4097 bytes", p_user=user, p_session="s", p_system_prompt="x" * 4097)
+    persist(db, user, "s", [USER | {"content": "x" * 4000}] * 3)
+
+
+@pytest.mark.parametrize("text", [r'"a\u0000b"', r'"\ud800"', r'"\udc00 x"', r'"x \ud83d"'])
+def test_what_json_can_say_and_postgresql_cannot_store(db: psycopg.Connection, user: str, text: str) -> None:
+    before = rows(db)
+    for messages in (f'[{{"role": "user", "content": {text}}}]', f'[{{"role": "user", "content": "x", {text}: 1}}]'):
+        with pytest.raises(psycopg.DataError):
+            db.execute("select memoir.persist_turn(%s, 's', %s::jsonb)", [user, messages])
+    assert rows(db) == before
+
+
+# Lossless -------------------------------------------------------------------------------------------------------------
+
+
+def test_history_is_what_was_sent(db: psycopg.Connection, user: str) -> None:
+    done = persist(db, user, "s", EXCHANGE, p_metadata={"trace": "t1", "role": "not this", "turn_index": None}, p_usage={"model": "gpt-4o-2024-08-06", "finish_reason": "stop"})
+    stored = history(db, user, "s")
+    for number, (message, sent) in enumerate(zip(stored, EXCHANGE, strict=True)):
+        assert as_sent(message) == {k: v for k, v in sent.items() if k != "created_at"} | {"metadata": {"trace": "t1", "role": "not this", "turn_index": None}}
+        assert message["turn_index"] == number and message["message_id"] == done["message_ids"][number]
+        assert message.get("model") == ("gpt-4o-2024-08-06" if sent["role"] == "assistant" else None)
+        assert message["tokens"] >= 0 and message["tokenizer"] == done["tokenizer"]
+    assert datetime.fromisoformat(stored[1]["created_at"]) == datetime(2024, 2, 29, 11, 0, 0, 250000, timezone.utc)
+    assert sum(message["tokens"] for message in stored) == done["tokens"]
+    assert [m["turn_index"] for (m,) in db.execute("select memoir.history(%s, 's', 2, 4)", [user])] == [2, 3, 4]
+    # What history gave can be persisted again: its own names are not mistaken for the application's.
+    persist(db, user, "copy", stored)
+    assert [as_sent(m) for m in history(db, user, "copy")] == [as_sent(m) for m in stored]
+    assert [m["turn_index"] for m in history(db, user, "copy")] == list(range(len(EXCHANGE)))
+
+
+def test_times_mean_the_same_everywhere(db: psycopg.Connection, user: str) -> None:
+    """Without a zone a time is UTC, whatever the session's zone and date style."""
+    want = datetime(2024, 3, 4, 5, 6, tzinfo=timezone.utc)
+    given = ["2024-03-04T05:06", "2024-03-04 05:06:00", "2024-03-04T05:06:00Z", "2024-03-04T06:06:00.000+01", "2024-03-03T20:06:00-09:00", want.timestamp()]
+    try:
+        for zone, style in (("UTC", "ISO, MDY"), ("Pacific/Auckland", "SQL, DMY"), ("America/New_York", "German")):
+            db.execute(f"set timezone = '{zone}'")
+            db.execute(f"set datestyle = '{style}'")
+            persist(db, user, zone, [USER | {"created_at": value} for value in given])
+            assert [datetime.fromisoformat(m["created_at"]) for m in history(db, user, zone)] == [want] * len(given)
+    finally:
+        db.execute("reset timezone")
+        db.execute("reset datestyle")
+
+
+def test_own_recall_is_stripped_and_nothing_else(db: psycopg.Connection, user: str) -> None:
+    persist(db, user, "old", [USER | {"content": "My parcel was sent to Ulm in March."}, ANSWER])
+    compiled = call(db, "compile_context", p_user=user, p_session="s", p_query="Where was my parcel sent in March?")[-1]["content"]
+    block = compiled.removesuffix("Where was my parcel sent in March?")
+    assert block.startswith("<memoir-recall>") and "Ulm" in block
+    parts = [{"type": "text", "text": compiled}, IMAGE]
+    kept = [
+        "see: " + compiled,                                            # not at the start
+        "<memoir-recall>\nmine\n</memoir-recall>\n\nhello",              # not one of ours
+        block.removesuffix("\n\n"),                                     # not ended as ours are
+        compiled.replace("</memoir-recall>", ""),
+    ]
+    persist(db, user, "s", [USER | {"content": compiled}, USER | {"content": block + compiled}, USER | {"content": parts},
+                            *[USER | {"content": text} for text in kept], ANSWER | {"content": compiled}])
+    query = "Where was my parcel sent in March?"
+    assert [m["content"] for m in history(db, user, "s")] == [query, query, [{"type": "text", "text": query}, IMAGE], *kept, compiled]
+
+
+TEXTS = {
+    "thai": ("ฉันชอบดื่มชาเขียวทุกเช้าและเดินเล่นในสวนสาธารณะใกล้บ้าน", "ชาเขียว"),
+    "chinese": ("我们昨天在会议上讨论了明年的预算和新的旅行计划。", "旅行计划"),
+    "japanese": ("来週の会議は横浜で行われる予定ですので、早めに出発します。", "横浜で行われる"),
+    "korean": ("다음 주 회의는 부산에서 열릴 예정입니다.", "부산에서"),
+    "khmer": ("ខ្ញុំចូលចិត្តផឹកតែបៃតងនៅពេលព្រឹក", "តែបៃតង"),
+    "arabic": ("أحب شرب الشاي الأخضر كل صباح في الحديقة", "الشاي الأخضر"),
+    "hebrew": ("אני אוהב לשתות תה ירוק כל בוקר", "תה ירוק"),
+    "mixed directions": ("The \u202eterces\u202c word is \u2067شمس\u2069 for the gate", "شمس"),
+    "emoji": ("Party 🎉🎂 with 👩‍👩‍👧‍👦 on the rooftop 🏳️‍🌈 tonight", "rooftop"),
+    "decomposed": ("Das Cafe\u0301 Mu\u0308ller hat geo\u0308ffnet", "Café Müller"),
+    "full width": ("ＰＯＳＴＧＲＥＳ の設定を変えました", "postgres"),
+    "astral": ("𠀀𠀁𠀂𠀃𠀄𠀅", "𠀂𠀃"),
+}
+
+
+@pytest.mark.parametrize("name", TEXTS)
+def test_a_part_of_a_sentence_finds_it(db: psycopg.Connection, user: str, name: str) -> None:
+    text, part = TEXTS[name]
+    others = [words for other, (words, _) in TEXTS.items() if other != name]
+    persist(db, user, "s", [{"role": "user", "content": t} for t in (*others, text)])
+    call(db, "remember", p_user=user, p_content=text)
+    found = db.execute("select kind, content from memoir.recall(%s, %s, p_limit => 2)", [user, part]).fetchall()
+    assert sorted(found) == [("memory", text), ("turn", text)]
+    assert [m["content"] for m in history(db, user, "s")] == [*others, text]
+
+
+def random_text(rng: random.Random, length: int) -> str:
+    """Stretches of all kinds: prose, no spaces at all, only spaces, scripts, long runs of one character."""
+    alphabets = ["abcdefghij  .", "ab.\n", " ", "x", "我们今天讨论。了预算", "กขคงจฉชซ", "😀👍🏽", "е\u0301ё\u0308", "0123456789abcdef", "\u0000"[:0] + "\t\r\n ", "word word. Word? ", '{"a": [1, 2]}']
+    out = ""
+    while len(out) < length:
+        alphabet = rng.choice(alphabets)
+        size = rng.choice([1, 5, 50, 400, 3000, 20000])
+        out += "".join(rng.choices(alphabet, k=size)) if rng.random() < 0.7 else alphabet * (size // len(alphabet) + 1)
+    return out[:length]
+
+
+def test_chunks_cover_a_text_without_gap_or_overlap(db: psycopg.Connection) -> None:
+    rng = random.Random(11)
+    many = 0
+    for number in range(120):
+        text = random_text(rng, rng.choice([0, 1, 63, 64, 65, 500, 2000, 5000, 16383, 16385, 40000, 70000, 140000 if number % 6 == 0 else 900]))
+        size = rng.choice([32, 120, 200, 2000])
+        spans = db.execute("select span_start, span_length, piece, tokens from memoir._chunks(%s, %s)", [text, size]).fetchall()
+        many += len(spans) > 1
+        assert "".join(piece for _, _, piece, _ in spans) == text
+        end = 1
+        for start, length, piece, tokens in spans:
+            assert start == end and length == len(piece) and tokens >= 0 and (length > 0 or text == "")
+            end = start + length
+    assert many > 40
+
+
+@pytest.mark.parametrize("size", [32, 120, 500])
+def test_chunks_have_about_the_wanted_size(db: psycopg.Connection, size: int) -> None:
+    """In every script, and where a text goes from a cheap one to a dear one; not less than 64 characters, though."""
+    prose, chinese = "The kiln was hot. It cooled at night, " * 300, "我们昨天在会议上讨论了明年的预算，" * 300
+    for text in (prose, chinese, " " * 9000, "😀👍🏽" * 900, "Rf2LYYQcrIevuP6n/i6R" * 500, prose + chinese, chinese + prose):
+        pieces = [piece for (piece,) in db.execute("select piece from memoir._chunks(%s, %s)", [text, size])]
+        costs = [db.execute("select memoir.estimate_tokens(%s)", [piece]).fetchone()[0] for piece in pieces]
+        # Only in the block where they meet is the dear script cut by the measure of the cheap one.
+        assert len([1 for piece, cost in zip(pieces, costs) if len(piece) > 64 and cost > 1.5 * size]) <= (12 if "h" in text and "我" in text else 0), (text[:20], costs)
+        assert sum(costs) / len(costs) > size / 3
+
+
+def test_chunks_end_with_sentences(db: psycopg.Connection) -> None:
+    for text, ends in (("The kiln was hot. It cooled at night! Was it? ", (". ", "! ", "? ")), ("茶が好きです。本も好きです！", ("。", "！")), ("key: value\n", ("\n",))):
+        pieces = [piece for (piece,) in db.execute("select piece from memoir._chunks(%s, 100)", [text * 200])]
+        assert len(pieces) > 5 and all(piece.endswith(ends) for piece in pieces)
+
+
+@pytest.mark.parametrize(("name", "unit"), [("prose", "The kiln was hot on day 17 and cooled at night. "), ("japanese", "来週の会議は横浜で行われる予定です。"), ("base64", "Rf2LYYQcrIevuP6n/i6R6ycicuI7Rr+cbCE1PnLBzg")])
+def test_megabytes_are_stored_and_found(db: psycopg.Connection, user: str, name: str, unit: str) -> None:
+    needle = "Der Schlüssel liegt unter dem blauen Blumentopf."
+    text = unit * (600_000 // len(unit.encode()))
+    text = text[: len(text) * 2 // 3] + " " + needle + " " + text[len(text) * 2 // 3:]
+    persist(db, user, "s", [USER, {"role": "assistant", "content": None, "tool_calls": [CALL]}, {"role": "tool", "tool_call_id": "call_1", "content": text}, ANSWER])
+    assert history(db, user, "s")[2]["content"] == text
+    call(db, "remember", p_user=user, p_content=text, p_type="document_chunk")
+    for kind, content in db.execute("select kind, content from memoir.recall(%s, 'Blumentopf', p_limit => 2)", [user]).fetchall():
+        assert "Blumentopf" in content and len(content) < 3000, kind
+
+
+def test_time_of_a_write_grows_with_its_size_not_faster(db: psycopg.Connection, user: str) -> None:
+    """Four times the text may take eight times as long (a machine is busy at times); were it quadratic, sixteen."""
+    def seconds(session: str, messages: list[dict[str, Any]]) -> float:
+        best = 1e9
+        for attempt in range(2):
+            start = time.monotonic()
+            persist(db, user, f"{session}-{attempt}", messages)
+            best = min(best, time.monotonic() - start)
+        return best
+
+    text = "The kiln was hot on day 17; 茶が好きです。 It cooled at night. " * 1500
+    assert seconds("large", [USER | {"content": text * 4}]) < 8 * seconds("small", [USER | {"content": text}]) + 0.5
+    many = [USER | {"content": text[:1500]}]
+    assert seconds("many", many * 240) < 8 * seconds("few", many * 60) + 0.5
+
+
+# Idempotency ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_retry_returns_the_first_result(db: psycopg.Connection, user: str) -> None:
+    first = persist(db, user, "s", [USER, ANSWER], p_key="k1", p_usage={"prompt_tokens": 5})
+    before = rows(db)
+    assert persist(db, user, "s", [USER, ANSWER], p_key="k1", p_usage={"prompt_tokens": 5}) == first
+    for other in ({"p_messages": Jsonb([USER])}, {"p_session": "t"}, {"p_usage": Jsonb({"prompt_tokens": 6})}, {"p_actor": "agent"}, {"p_metadata": Jsonb({"a": 1})}):
+        refused(db, "persist_turn", "PM006", 'key "k1" was used with another request',
+                **({"p_user": user, "p_session": "s", "p_messages": Jsonb([USER, ANSWER]), "p_usage": Jsonb({"prompt_tokens": 5}), "p_key": "k1"} | other))
+    refused(db, "append_messages", "PM006", "k1", p_user=user, p_session="s", p_messages=Jsonb([USER, ANSWER]), p_usage=Jsonb({"prompt_tokens": 5}), p_key="k1")
+    memory = {"p_user": user, "p_content": "Likes tea.", "p_key": "m1"}
+    stored = call(db, "remember", **memory)
+    assert call(db, "remember", **memory) == stored and stored["outcome"] == "stored"
+    for other in ({"p_content": "Likes coffee."}, {"p_importance": "minor"}, {"p_tags": ["x"]}, {"p_sensitivity": "secret"}, {"p_category": "drinks"},
+                  {"p_valid_from": "2020-01-01"}, {"p_slot": "drink"}, {"p_actor": "agent"}, {"p_key": "k1"}):
+        refused(db, "remember", "PM006", "was used with another request", **(memory | other))
+    # A closed session does not make a retry of what it holds an error; another user's key is another key.
+    db.execute("select memoir.close_session(%s, 's')", [user])
+    assert persist(db, user, "s", [USER, ANSWER], p_key="k1", p_usage={"prompt_tokens": 5}) == first
+    assert rows(db) == before | {"memory_store": before["memory_store"] + 1, "memory_states": before["memory_states"] + 1, "memory_stats": before["memory_stats"] + 1,
+                                 "search_items": before["search_items"] + 1, "search_tail": before["search_tail"] + 1, "receipts": before["receipts"] + 1}
+    assert persist(db, user + "-2", "s", [USER], p_key="k1")["turn_count"] == 1
+    assert refusal_leaves_the_key_free(db, user)
+
+
+def refusal_leaves_the_key_free(db: psycopg.Connection, user: str) -> bool:
+    with pytest.raises(psycopg.Error):
+        persist(db, user, "u", [USER, {"role": "robot"}], p_key="k2")
+    return persist(db, user, "u", [USER], p_key="k2")["turn_count"] == 1
+
+
+# Sessions -------------------------------------------------------------------------------------------------------------
+
+
+def test_open_session_defaults_and_changes(db: psycopg.Connection, user: str) -> None:
+    first = call(db, "open_session", p_user=user, p_session="s")
+    info = call(db, "session_info", p_user=user, p_session="s")
+    assert (info["model"], info["project"], info["task"], info["status"], info["turns"]) == ("default", "global", None, "active", 0)
+    again = call(db, "open_session", p_user=user, p_session="s", p_model="gpt-4", p_task="knowledge", p_metadata=Jsonb({"a": 1, "b": 1}), p_settings=Jsonb({"window_steps": 2}))
+    assert again == first
+    call(db, "open_session", p_user=user, p_session="s", p_metadata=Jsonb({"b": 2}), p_settings=Jsonb({"bm25_b": 0.3}))
+    info = call(db, "session_info", p_user=user, p_session="s")
+    assert (info["model"], info["context_window"], info["tokenizer"], info["task"]) == ("gpt-4", 8192, "cl100k_base", "knowledge")
+    assert info["metadata"] == {"a": 1, "b": 2} and info["settings"] == {"window_steps": 2, "bm25_b": 0.3}
+    call(db, "open_session", p_user=user, p_session="s", p_settings=Jsonb({"window_steps": None}))
+    assert call(db, "session_info", p_user=user, p_session="s")["settings"] == {"bm25_b": 0.3}
+    # A session keeps the window it was opened with until its model is changed.
+    call(db, "register_model", p_model="own", p_provider="openai", p_context_window=5000, p_max_output=100)
+    call(db, "open_session", p_user=user, p_session="s", p_model="own")
+    call(db, "register_model", p_model="own", p_provider="openai", p_context_window=9000, p_max_output=100)
+    call(db, "open_session", p_user=user, p_session="s", p_task="continuation")
+    assert call(db, "session_info", p_user=user, p_session="s")["context_window"] == 5000
+    call(db, "open_session", p_user=user, p_session="s", p_model="own")
+    assert call(db, "session_info", p_user=user, p_session="s")["context_window"] == 9000
+    # A first turn opens it with the model that answered.
+    persist(db, user, "t", [USER, ANSWER], p_usage={"model": "gpt-4o-2024-11-20"})
+    assert call(db, "session_info", p_user=user, p_session="t")["context_window"] == 128000
+
+
+def test_the_prompt_is_counted_for_the_model_in_use(db: psycopg.Connection, user: str) -> None:
+    prompt = f"You are a careful helper of {user}: {'naïve façade, 日本語. ' * 20}"
+    call(db, "open_session", p_user=user, p_session="s", p_model="gpt-4o", p_system_prompt=prompt)
+    call(db, "open_session", p_user=user, p_session="s", p_model="gpt-4")
+    counted = db.execute("select tokens from memoir.system_prompts where content = %s", [prompt]).fetchone()[0]
+    for model in ("gpt-4o", "gpt-4"):
+        tokenizer = db.execute("select memoir._tokenizer_used((memoir._model(%s)).tokenizer)", [model]).fetchone()[0]
+        assert counted[tokenizer] == call(db, "count_tokens", p_text=prompt, p_model=model)
+    assert call(db, "compile_context", p_user=user, p_session="s", p_query="Hi")[0] == {"role": "system", "content": prompt}
+    call(db, "open_session", p_user=user, p_session="s", p_system_prompt="")
+    assert call(db, "compile_context", p_user=user, p_session="s", p_query="Hi")[0]["role"] == "user"
+
+
+def test_closed_sessions_take_no_turns(db: psycopg.Connection, user: str) -> None:
+    persist(db, user, "s", [USER, ANSWER])
+    call(db, "remember", p_user=user, p_content="Seems to like parcels.", p_session="s")
+    for _ in range(2):
+        call(db, "close_session", p_user=user, p_session="s")
+    refused(db, "persist_turn", "PM005", 'session "s" is closed', p_user=user, p_session="s", p_messages=Jsonb([USER]))
+    refused(db, "append_messages", "PM005", 'session "s" is closed', p_user=user, p_session="s", p_messages=Jsonb([USER]))
+    refused(db, "open_session", "PM005", 'session "s" is closed', p_user=user, p_session="s", p_task="knowledge")
+    assert call(db, "session_info", p_user=user, p_session="s")["status"] == "closed"
+    ends, closed = db.execute("select m.expires_at, s.closed_at from memoir.memory_store m join memoir.sessions s on s.session_id = m.local_to where s.user_id = (select user_id "
+                              "from memoir.users where external_id = %s)", [user]).fetchone()
+    assert ends - closed == timedelta(hours=24)
+    # It can be read, continued under another name, and branched.
+    assert len(history(db, user, "s")) == 2
+    call(db, "open_session", p_user=user, p_session="s2", p_parent="s")
+    call(db, "branch_session", p_user=user, p_session="s", p_new_session="s3")
+    assert persist(db, user, "s3", [USER])["turn_count"] == 3
+
+
+def contents(db: psycopg.Connection, user: str, session: str) -> list[tuple[int, str]]:
+    return [(m["turn_index"], m["content"]) for m in history(db, user, session)]
+
+
+def say(*words: str) -> list[dict[str, Any]]:
+    return [{"role": "assistant" if number % 2 else "user", "content": word} for number, word in enumerate(words)]
+
+
+def test_branches_share_turns_by_reference(db: psycopg.Connection, user: str) -> None:
+    persist(db, user, "a", say("a0", "a1", "a2", "a3"))
+    call(db, "branch_session", p_user=user, p_session="a", p_new_session="b", p_at_turn=2)
+    turns = rows(db)["conversation_history"]
+    assert contents(db, user, "b") == [(0, "a0"), (1, "a1")]
+    assert persist(db, user, "b", say("b2", "b3"))["from_turn"] == 2
+    persist(db, user, "a", say("a4", "a5"))
+    assert rows(db)["conversation_history"] == turns + 4
+    # From a branch, behind its own start, before it, at it, and at nothing.
+    for name, at, want in (("c", 4, ["a0", "a1", "b2", "b3"]), ("d", 1, ["a0"]), ("e", 2, ["a0", "a1"]), ("f", 0, []), ("g", 3, ["a0", "a1", "b2"])):
+        call(db, "branch_session", p_user=user, p_session="b", p_new_session=name, p_at_turn=at)
+        own = say(f"{name}x", f"{name}y") if at != 3 and at != 1 else [ANSWER | {"content": f"{name}x"}]
+        assert persist(db, user, name, own)["from_turn"] == at
+        assert contents(db, user, name) == list(enumerate([*want, *[m["content"] for m in own]]))
+        info = call(db, "session_info", p_user=user, p_session=name)
+        assert info["turns"] == at + len(own)
+    # Running totals go on where the shared turns end.
+    for name in "abcdefg":
+        assert call(db, "session_info", p_user=user, p_session=name)["tokens"] == sum(m["tokens"] + 4 for m in history(db, user, name))
+    assert contents(db, user, "a") == list(enumerate(["a0", "a1", "a2", "a3", "a4", "a5"]))
+    call(db, "branch_session", p_user=user, p_session="c", p_new_session="h")
+    call(db, "branch_session", p_user=user, p_session="h", p_new_session="i", p_at_turn=3)
+    assert contents(db, user, "i") == [(0, "a0"), (1, "a1"), (2, "b2")]
+    refused(db, "open_session", "PM014", 'session "i" is a branch', p_user=user, p_session="i", p_parent="a")
+
+
+def test_branches_and_tool_calls(db: psycopg.Connection, user: str) -> None:
+    step = {"role": "assistant", "content": None, "tool_calls": [CALL, CALL | {"id": "call_2"}]}
+    results = [{"role": "tool", "tool_call_id": name, "content": "x"} for name in ("call_1", "call_2")]
+    persist(db, user, "a", [USER, step, *results, ANSWER])
+    for at in (2, 3):
+        refused(db, "branch_session", "PM014", f'turn {at} of session "a" is a tool result', p_user=user, p_session="a", p_new_session="b", p_at_turn=at)
+    persist(db, user, "a", [USER, step], function="append_messages")
+    refused(db, "branch_session", "PM014", "can't branch session \"a\" at turn 7", p_user=user, p_session="a", p_new_session="b")
+    call(db, "branch_session", p_user=user, p_session="a", p_new_session="b", p_at_turn=4)
+    # The branch goes on inside the exchange: its calls are answered, the answer is missing.
+    assert call(db, "compile_context", p_user=user, p_session="b")[-1]["role"] == "tool"
+    refused(db, "append_messages", "PM011", "answers no open tool call", p_user=user, p_session="b", p_messages=Jsonb(results))
+    persist(db, user, "b", [ANSWER, USER])
+    starts = db.execute("select array_agg(exchange_start order by turn_index) from memoir.conversation_history h join memoir.sessions s using (user_id, session_id) "
+                        "where s.external_id = 'b' and user_id = (select user_id from memoir.users where external_id = %s)", [user]).fetchone()[0]
+    assert starts == [0, 5]
+    call(db, "branch_session", p_user=user, p_session="a", p_new_session="c", p_at_turn=6)
+    assert call(db, "compile_context", p_user=user, p_session="c")[-1]["role"] == "user"
+
+
+def test_agent_loops_append_part_by_part(db: psycopg.Connection, user: str) -> None:
+    step = {"role": "assistant", "content": None, "tool_calls": [CALL, CALL | {"id": "call_2"}]}
+    assert persist(db, user, "s", [USER, step], function="append_messages")["turn_count"] == 2
+    assert call(db, "session_info", p_user=user, p_session="s")["open_calls"] == ["call_1", "call_2"]
+    refused(db, "append_messages", "PM011", "messages[0] (user) comes before the results of tool calls call_1, call_2", p_user=user, p_session="s", p_messages=Jsonb([USER]))
+    persist(db, user, "s", [{"role": "tool", "tool_call_id": "call_2", "content": "x"}], function="append_messages")
+    refused(db, "persist_turn", "PM011", "messages[0] (assistant) comes before the results of tool calls call_1", p_user=user, p_session="s", p_messages=Jsonb([ANSWER]))
+    done = persist(db, user, "s", [{"role": "tool", "tool_call_id": "call_1", "content": "y"}, ANSWER])
+    assert (done["from_turn"], done["to_turn"], done["turn_count"], done["mark"]) == (3, 4, 5, f"{done['session_id'][:8]}:5")
+    assert call(db, "session_info", p_user=user, p_session="s")["open_calls"] == []
+
+
+# Costs ----------------------------------------------------------------------------------------------------------------
+
+
+def test_usage_and_costs(db: psycopg.Connection, user: str) -> None:
+    call(db, "register_model", p_model="cheap", p_provider="openai", p_context_window=8000, p_max_output=100, p_prompt_microcents_per_1k=1000, p_completion_microcents_per_1k=3000)
+    call(db, "register_model", p_model="dear", p_provider="openai", p_context_window=8000, p_max_output=100, p_prompt_microcents_per_1k=100000, p_completion_microcents_per_1k=0)
+    call(db, "open_session", p_user=user, p_session="s", p_model="cheap")
+    persist(db, user, "s", [USER, ANSWER], p_usage={"prompt_tokens": 1500, "completion_tokens": 100.0, "latency_ms": 40, "finish_reason": "stop", "total_tokens": 1600})
+    persist(db, user, "s", [USER, ANSWER], p_usage={"model": "dear-2025-01-01", "prompt_tokens": 10})     # a snapshot of "dear"
+    persist(db, user, "s", [USER, ANSWER], p_usage={"model": "unheard-of", "prompt_tokens": 1000})         # costs as the session's
+    persist(db, user, "s", [USER, ANSWER], p_usage=None)
+    info = call(db, "session_info", p_user=user, p_session="s")
+    assert (info["prompt_tokens"], info["completion_tokens"], info["cost_microcents"]) == (2510, 100, 1800 + 1000 + 1000)
+    assert db.execute("select array_agg((prompt_tokens, completion_tokens, latency_ms, finish_reason)::text order by turn_index) from memoir.conversation_history h "
+                      "join memoir.users u using (user_id) where u.external_id = %s and turn_index < 2", [user]).fetchone()[0] == ["(,,,)", "(1500,100,40,stop)"]
+
+
+@pytest.mark.parametrize("what", ["session", "user"])
+def test_budgets_warn_or_refuse(db: psycopg.Connection, user: str, what: str) -> None:
+    call(db, "register_model", p_model="priced", p_provider="openai", p_context_window=8000, p_max_output=100, p_prompt_microcents_per_1k=1000)
+    call(db, "set_user_settings", p_user=user, p_settings=Jsonb({f"budget_microcents_{what}": 2500}))
+    call(db, "open_session", p_user=user, p_session="s", p_model="priced")
+    call(db, "open_session", p_user=user, p_session="t", p_model="priced")
+    usage = {"prompt_tokens": 1000}
+    assert persist(db, user, "s", [USER], p_usage=usage)["warnings"] == []
+    assert persist(db, user, "s" if what == "session" else "t", [USER], p_usage=usage)["warnings"] == []
+    assert persist(db, user, "s", [USER], p_usage=usage)["warnings"] == [f"{what} costs 3000 microcents, its budget is 2500"]
+    call(db, "set_user_settings", p_user=user, p_settings=Jsonb({"budget_action": "refuse"}))
+    refused(db, "persist_turn", "PM023", f'{what} "{"s" if what == "session" else user}" would cost 4000 microcents, its budget is 2500',
+            p_user=user, p_session="s", p_messages=Jsonb([USER]), p_usage=Jsonb(usage))
+    # Other sessions have a budget of their own; a user's holds for all.
+    if what == "session":
+        assert persist(db, user, "t", [USER], p_usage=usage)["warnings"] == []
+    else:
+        refused(db, "persist_turn", "PM023", "its budget is 2500", p_user=user, p_session="t", p_messages=Jsonb([USER]), p_usage=Jsonb(usage))
+        assert db.execute("select cost_microcents from memoir.user_counters join memoir.users using (user_id) where external_id = %s", [user]).fetchone()[0] == 3000
