@@ -1,0 +1,199 @@
+"""Writers, readers and maintenance at the same time, each on a connection of its own: nothing is lost, doubled or seen by halves."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from itertools import groupby
+from threading import Barrier
+from time import sleep
+from typing import Any
+
+import psycopg
+import pytest
+from psycopg.types.json import Jsonb
+from servers import connect
+
+Job = Callable[[psycopg.Connection], Any]
+PATIENCE = "-c statement_timeout=30s -c synchronous_commit=off"     # a hang is a failure, too
+
+
+def in_parallel(dsn: str, *jobs: Job, look: Callable[[], object] = lambda: sleep(0.01)) -> list[Any]:
+    """What the jobs return, in their order. All begin at once; look() runs over and over meanwhile. Any error (a deadlock, say) is raised."""
+    gate = Barrier(len(jobs) + 1)
+
+    def run(job: Job) -> Any:
+        with connect(dsn, options=PATIENCE) as db:
+            gate.wait(30)
+            return job(db)
+    with ThreadPoolExecutor(len(jobs)) as pool:
+        pending = [pool.submit(run, job) for job in jobs]
+        gate.wait(30)
+        while not all(future.done() for future in pending):
+            look()
+        return [future.result() for future in pending]
+
+
+def one(db: psycopg.Connection, query: str, *values: object) -> Any:
+    return db.execute(query, values).fetchone()[0]
+
+
+def pair(tag: str) -> list[dict]:
+    return [{"role": "user", "content": f"{tag} part 1"}, {"role": "assistant", "content": f"{tag} part 2"}]
+
+
+def persist(db: psycopg.Connection, user: str, session: str, messages: list[dict], usage: dict | None = None, key: str | None = None) -> dict:
+    return one(db, "select memoir.persist_turn(%s, %s, %s, %s, %s)", user, session, Jsonb(messages), usage and Jsonb(usage), key)
+
+
+def history(db: psycopg.Connection, user: str, session: str) -> list[dict]:
+    return [row for (row,) in db.execute("select memoir.history(%s, %s)", [user, session])]
+
+
+def remember(db: psycopg.Connection, user: str, content: str, session: str | None = None, key: str | None = None) -> dict:
+    return one(db, "select memoir.remember(%s, %s, p_session => %s, p_key => %s)", user, content, session, key)
+
+
+def column(db: psycopg.Connection, user: str, name: str, table: str = "conversation_history") -> list[Any]:
+    query = f"select {name} from memoir.{table} join memoir.users using (user_id) where external_id = %s order by {'turn_index' if 'hist' in table else name}"
+    return [value for (value,) in db.execute(query, [user])]
+
+
+def test_writers_of_one_session_neither_lose_nor_mix(memoir_dsn: str, db: psycopg.Connection, user: str) -> None:
+    writers, rounds = 8, 12
+
+    def writer(w: int) -> Job:
+        return lambda own: [persist(own, user, "s", pair(f"w{w}-{r}")) for r in range(rounds)]    # the session is opened by whoever comes first
+    results = in_parallel(memoir_dsn, *map(writer, range(writers)))
+
+    turns = history(db, user, "s")
+    assert [t["turn_index"] for t in turns] == list(range(writers * rounds * 2))
+    assert one(db, "select memoir.session_info(%s, 's')", user)["turns"] == len(turns)
+    for w, receipts in enumerate(results):
+        assert [r["from_turn"] for r in receipts] == sorted(r["from_turn"] for r in receipts)
+        for r, receipt in enumerate(receipts):
+            mine = turns[receipt["from_turn"]:receipt["to_turn"] + 1]
+            assert [(t["role"], t["content"]) for t in mine] == [(m["role"], m["content"]) for m in pair(f"w{w}-{r}")]
+            assert receipt["message_ids"] == [t["message_id"] for t in mine]
+    assert column(db, user, "exchange_start") == [i - i % 2 for i in range(len(turns))]
+    before = column(db, user, "tokens_before")             # a running sum: a lost update would show in it
+    steps = [later - earlier - t["tokens"] for earlier, later, t in zip(before, before[1:], turns, strict=False)]
+    assert before[0] == 0 and len(set(steps)) == 1 and steps[0] >= 0
+
+
+def test_sessions_and_memories_of_a_user_do_not_deadlock(memoir_dsn: str, db: psycopg.Connection, user: str) -> None:
+    # Costs make a turn change the user's counters, closing takes both locks, remember decides under the user's.
+    usage = {"model": "gpt-4o", "prompt_tokens": 1000, "completion_tokens": 1000}
+    rounds = 10
+
+    def talker(n: int) -> Job:
+        def run(own: psycopg.Connection) -> None:
+            for r in range(rounds):
+                persist(own, user, f"s{n}", pair(f"t{n}-{r}"), usage)
+                remember(own, user, f"Learned by talker {n} in round {r}.", f"s{n}")
+            own.execute("select memoir.close_session(%s, %s)", [user, f"s{n}"])
+        return run
+
+    def rememberer(n: int) -> Job:
+        return lambda own: [remember(own, user, f"Stated by writer {n} as number {r}.")["outcome"] for r in range(2 * rounds)]
+
+    def maintainer(own: psycopg.Connection) -> None:
+        for _ in range(rounds):
+            own.execute("select memoir._merge_tail(user_id) from memoir.users where external_id = %s", [user])
+            own.execute("call memoir.flush_statistics()")
+    results = in_parallel(memoir_dsn, *map(talker, range(5)), *map(rememberer, range(3)), maintainer)
+
+    assert results[5:8] == [["stored"] * (2 * rounds)] * 3
+    expected = [f"Learned by talker {n} in round {r}." for n in range(5) for r in range(rounds)]
+    expected += [f"Stated by writer {n} as number {r}." for n in range(3) for r in range(2 * rounds)]
+    assert column(db, user, "content", "memory_store") == sorted(expected)
+    assert [len(history(db, user, f"s{n}")) for n in range(5)] == [2 * rounds] * 5
+    infos = [one(db, "select memoir.session_info(%s, %s)", user, f"s{n}") for n in range(5)]
+    assert column(db, user, "cost_microcents", "user_counters") == [sum(i["cost_microcents"] for i in infos)] > [0]
+    items = column(db, user, "item_no", "search_items")
+    assert len(items) == len(set(items)) == len(expected) + 5 * 2 * rounds
+
+
+@pytest.mark.parametrize("what", ["turn", "memory"])
+def test_parallel_retries_have_one_effect(memoir_dsn: str, db: psycopg.Connection, user: str, what: str) -> None:
+    keys, together = [f"k{r}" for r in range(10)], Barrier(2)
+
+    def call(own: psycopg.Connection, key: str) -> dict:
+        together.wait(30)                                  # of a turn, the session is new as well
+        return persist(own, user, key, pair(key), key=key) if what == "turn" else remember(own, user, f"The key was {key}.", key=key)
+
+    def client(own: psycopg.Connection) -> list[dict]:
+        return [call(own, key) for key in keys]
+    first, second = in_parallel(memoir_dsn, client, client)
+    assert first == second
+    if what == "turn":
+        assert [[t["message_id"] for t in history(db, user, key)] for key in keys] == [r["message_ids"] for r in first]
+    else:
+        assert {r["outcome"] for r in first} == {"stored"}
+        assert column(db, user, "content", "memory_store") == sorted(f"The key was {key}." for key in keys)
+
+
+def whole(tag: str) -> list[dict]:
+    call = {"id": f"c-{tag}", "type": "function", "function": {"name": "look", "arguments": json.dumps({"at": f"{tag} part 2"})}}
+    return [{"role": "user", "content": f"{tag} part 1"}, {"role": "assistant", "content": None, "tool_calls": [call]},
+            {"role": "tool", "tool_call_id": f"c-{tag}", "content": f"{tag} part 3"}, {"role": "assistant", "content": f"{tag} part 4"}]
+
+
+def test_compile_shows_whole_exchanges_only(memoir_dsn: str, db: psycopg.Connection, user: str) -> None:
+    writers, rounds = 4, 15
+    persist(db, user, "s", whole("w9x0"))
+    # Without recall, which may quote a single turn.
+    compile_now = "select memoir.compile_context(%s, 's', 'And now?', p_budget => 60000, p_memory_budget => 0)"
+
+    def writer(w: int) -> Job:
+        return lambda own: [persist(own, user, "s", whole(f"w{w}x{r}")) for r in range(rounds)]
+    sizes: list[int] = []
+
+    def look() -> None:
+        parts = re.findall(r"(w\dx\d+) part (\d)", json.dumps(one(db, compile_now, user)))
+        runs = [(tag, "".join(part for _, part in run)) for tag, run in groupby(parts, lambda p: p[0])]
+        assert {run for _, run in runs} == {"1234"}, runs
+        assert len({tag for tag, _ in runs}) == len(runs)
+        sizes.append(len(runs))
+    in_parallel(memoir_dsn, *map(writer, range(writers)), look=look)
+    look()
+    assert sizes == sorted(sizes) and sizes[-1] == writers * rounds + 1
+    assert len(set(sizes)) > 2                             # it did look meanwhile
+
+
+def test_merging_while_writing_loses_no_word(memoir_dsn: str, db: psycopg.Connection, user: str) -> None:
+    writers, rounds = 4, 18
+    db.execute("select memoir.set_setting('tail_items_max', '16')")
+
+    def writer(w: int) -> Job:
+        def run(own: psycopg.Connection) -> None:
+            for r in range(rounds):
+                persist(own, user, f"s{w}", [{"role": "user", "content": f"The code is plant{w}q{r}z."}, {"role": "assistant", "content": "Noted."}])
+        return run
+    in_parallel(memoir_dsn, *map(writer, range(writers)), look=lambda: db.execute("call memoir.merge_search()"))
+    db.execute("select memoir.reset_setting('tail_items_max')")
+    assert column(db, user, "next_segment", "user_counters") > [3]
+    # Were the count of the tail wrong, it would be merged never, or all the time.
+    assert column(db, user, "tail_items", "user_counters") == [len(column(db, user, "item_no", "search_tail"))]
+    for w in range(writers):
+        for r in range(rounds):
+            found = db.execute("select content, session, turn_index from memoir.recall(%s, %s, p_limit => 1)", [user, f"plant{w}q{r}z"]).fetchall()
+            assert found == [(f"The code is plant{w}q{r}z.", f"s{w}", 2 * r)]
+
+
+def test_a_merge_changes_no_result(memoir_dsn: str, db: psycopg.Connection, user: str) -> None:
+    queries = ["Where does the red bicycle stand?", "bicycle", "painted the fence green", "What about the fence and the bicycle?"]
+    recall = "select id, kind, score, words_score, matched_by from memoir.recall(%s, %s, p_limit => 50)"
+    for n in range(5):                                     # from the third segment on, segments are merged as well
+        for r in range(4):
+            persist(db, user, f"s{n}", [{"role": "user", "content": f"The red bicycle number {r} stands by the {'old ' * r}shed, day {n}."},
+                                        {"role": "assistant", "content": f"And who painted fence {n}{r} green? {'The fence, the fence! ' * r}"}])
+        remember(db, user, f"The bicycle of day {n} is {['red', 'blue', 'green', 'black', 'white'][n]}.")
+        with db.transaction():                             # one now(): freshness is the same before and after
+            before = [db.execute(recall, [user, q]).fetchall() for q in queries]
+            merged = one(db, "select memoir._merge_tail(user_id) from memoir.users where external_id = %s", user)
+            after = [db.execute(recall, [user, q]).fetchall() for q in queries]
+        assert merged == 9 and all(len(rows) > n for rows in before)
+        assert after == before
