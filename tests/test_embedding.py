@@ -1,0 +1,285 @@
+"""Vectors: claim → embed → store, leases and retries, what is refused, two models side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import psycopg
+import pytest
+from psycopg.types.json import Jsonb
+
+MODEL = "small"
+BOAT, NUTS, CITY = [1.0, 0.0, 0.0, 0.0], [0.0, 1.0, 0.0, 0.0], [0.0, 0.0, 1.0, 0.0]
+
+
+@pytest.fixture(scope="module")
+def db(memoir_dsn: str) -> Iterator[psycopg.Connection]:
+    """One connection for all, its caches warm; vectors of four dimensions, given by the test."""
+    with psycopg.connect(memoir_dsn, autocommit=True) as db:
+        db.execute("select memoir.register_embedding_model(%s, 'none', 4, p_document_prefix => 'doc: ')", [MODEL])
+        db.execute("select memoir.switch_embedding_model(%s)", [MODEL])
+        yield db
+
+
+@pytest.fixture(autouse=True)
+def nothing_waiting(db: psycopg.Connection) -> None:
+    """What a test claims is its own."""
+    db.execute("delete from memoir.jobs")
+
+
+def remember(db: psycopg.Connection, user: str, content: str, sensitivity: str = "normal", embedding: list[float] | None = None) -> str:
+    return db.execute("select memoir.remember(%s, %s, p_sensitivity => %s, p_embedding => %s::real[])",
+                      [user, content, sensitivity, embedding]).fetchone()[0]["memory_id"]
+
+
+def persist(db: psycopg.Connection, user: str, session: str, *texts: str) -> None:
+    messages = [{"role": ("user", "assistant")[n % 2], "content": text} for n, text in enumerate(texts)]
+    db.execute("select memoir.persist_turn(%s, %s, %s)", [user, session, Jsonb(messages)])
+
+
+def claim(db: psycopg.Connection, limit: int = 64, model: str = MODEL) -> list[tuple[Any, ...]]:
+    """(user id, item number, model, text) of each."""
+    return db.execute("select * from memoir.claim_embeddings(%s, %s)", [limit, model]).fetchall()
+
+
+def store(db: psycopg.Connection, items: list[tuple[Any, ...]], vectors: list[list[float]], model: str | None = MODEL) -> int:
+    users, numbers = [i[0] for i in items], [i[1] for i in items]
+    return db.execute("select memoir.store_embeddings(%s::uuid[], %s::int[], %s::real[], %s)", [users, numbers, [list(v) for v in vectors], model]).fetchone()[0]
+
+
+def progress(db: psycopg.Connection, model: str = MODEL) -> dict[str, Any]:
+    with db.cursor(row_factory=psycopg.rows.dict_row) as cursor:
+        return next(r for r in cursor.execute("select * from memoir.embedding_progress()") if r["model"] == model)
+
+
+def cursor_of(db: psycopg.Connection, user: str, model: str = MODEL) -> tuple[int, int]:
+    """(how far the model's cursor is, the user's last item)"""
+    return db.execute("select coalesce(e.through_item, 0), c.next_item - 1 from memoir.users u join memoir.user_counters c using (user_id) "
+                      "left join memoir.embedding_cursors e on e.user_id = u.user_id and e.model_id = (select model_id from memoir.embedding_models where name = %s) "
+                      "where u.external_id = %s", [model, user]).fetchone()
+
+
+def vectors_of(db: psycopg.Connection, user: str, model: str = MODEL) -> int:
+    return db.execute("select count(*) from memoir.embeddings join memoir.users u using (user_id) join memoir.embedding_models m using (model_id) "
+                      "where u.external_id = %s and m.name = %s", [user, model]).fetchone()[0]
+
+
+def by_vector(db: psycopg.Connection, user: str, vector: list[float]) -> str | None:
+    """The best match by meaning alone: the query shares no word with anything."""
+    found = db.execute("select content, matched_by from memoir.recall(%s, 'qqqq', p_query_embedding => %s::real[], p_limit => 1)", [user, vector]).fetchone()
+    return found[0] if found and found[1] == ["vector"] else None
+
+
+def jobs(db: psycopg.Connection, columns: str = "state, attempts") -> list[tuple[Any, ...]]:
+    return db.execute(f"select {columns} from memoir.jobs where dedup_key = (select model_id::text from memoir.embedding_models where name = %s)", [MODEL]).fetchall()
+
+
+@contextmanager
+def fails(code: str) -> Iterator[None]:
+    with pytest.raises(psycopg.Error) as caught:
+        yield
+    assert caught.value.sqlstate == code, caught.value
+
+
+def test_claim_store_progress(db: psycopg.Connection, user: str) -> None:
+    before = progress(db)
+    remember(db, user, "keeps a boat")
+    remember(db, user, "avoids nuts")
+    assert (before["status"], progress(db)["waiting_jobs"]) == ("active", before["waiting_jobs"] + 1)
+    items = claim(db)
+    assert [i[2:] for i in items] == [(MODEL, "doc: keeps a boat"), (MODEL, "doc: avoids nuts")]
+    assert by_vector(db, user, BOAT) is None
+    assert store(db, items, [BOAT, NUTS]) == 2
+    after = progress(db)
+    assert (after["users"], after["waiting_jobs"], after["dead_jobs"]) == (before["users"] + 1, before["waiting_jobs"], before["dead_jobs"])
+    assert (by_vector(db, user, BOAT), by_vector(db, user, NUTS)) == ("keeps a boat", "avoids nuts")
+    assert cursor_of(db, user) == (items[-1][1],) * 2
+    assert claim(db) == [] and store(db, items, [NUTS, BOAT]) == 0  # neither asked nor stored twice
+    assert by_vector(db, user, BOAT) == "keeps a boat"
+
+
+def test_the_text_claimed_carries_the_end_of_the_previous_turn(db: psycopg.Connection, user: str) -> None:
+    question = "We looked at the old boats by the pier and then at the new ones. " * 4 + "Which colour do you want?"
+    persist(db, user, "s", question, "Blue.")
+    persist(db, user, "other", "Another conversation")
+    assert [i[3] for i in claim(db)] == [f"doc: {question}", f"doc: {question[-200:]}\nBlue.", "doc: Another conversation"]
+
+
+def test_the_cursor_passes_what_needs_no_vector(db: psycopg.Connection, user: str) -> None:
+    remember(db, user, "the safe opens with a secret", sensitivity="secret")
+    db.execute("select memoir.forget(%s, %s)", [user, remember(db, user, "soon forgotten")])
+    assert cursor_of(db, user)[0] == 0
+    assert claim(db) == []
+    through, last = cursor_of(db, user)
+    assert through == last > 0
+    assert jobs(db) == []
+
+
+def test_secret_memories_are_never_claimed(db: psycopg.Connection, user: str) -> None:
+    remember(db, user, "the safe opens with a secret", sensitivity="secret")
+    remember(db, user, "keeps a boat", sensitivity="private")
+    remember(db, user, "owns a grey cat")
+    remember(db, user, "owns a grey cat", sensitivity="secret")  # said again, now as a secret
+    items = claim(db)
+    assert [i[3] for i in items] == ["doc: keeps a boat"]
+    store(db, [(i[0], n) for i in items for n in range(1, 10)], [BOAT] * 9)
+    assert vectors_of(db, user) == 1
+    assert cursor_of(db, user)[0] == cursor_of(db, user)[1]
+
+
+def test_partial_stores_in_any_order_lose_nothing(db: psycopg.Connection, user: str) -> None:
+    for text in ("keeps a boat", "avoids nuts", "lives in a city"):
+        remember(db, user, text)
+    one, two, three = claim(db)
+    assert store(db, [three], [CITY]) == 1
+    assert cursor_of(db, user)[0] < one[1] and by_vector(db, user, CITY) == "lives in a city"
+    assert claim(db) == [one, two]
+    assert store(db, [two], [NUTS]) == 1 and cursor_of(db, user)[0] < one[1]
+    assert store(db, [two, one], [BOAT, BOAT]) == 1
+    assert cursor_of(db, user)[0] == three[1] and claim(db) == []
+    assert (by_vector(db, user, NUTS), by_vector(db, user, BOAT)) == ("avoids nuts", "keeps a boat")
+
+
+def test_near_duplicates_merge_when_their_vectors_arrive(db: psycopg.Connection, user: str) -> None:
+    short = remember(db, user, "keeps a boat")
+    long = remember(db, user, "keeps a wooden sailing boat at the pier")
+    remember(db, user, "keeps no boat")
+    store(db, claim(db), [BOAT, [0.99, 0.14, 0.0, 0.0], [0.99, 0.0, 0.14, 0.0]])
+    rows = db.execute("select memory_id::text, superseded_by::text from memoir.memory_store join memoir.users u using (user_id) "
+                      "where u.external_id = %s and state = 'superseded'", [user]).fetchall()
+    assert rows == [(short, long)]
+
+
+def test_two_workers_claim_the_work_of_different_users(db: psycopg.Connection, memoir_dsn: str, user: str) -> None:
+    for name in (user, user + "-2"):
+        remember(db, name, "keeps a boat")
+        remember(db, name, "avoids nuts")
+    with psycopg.connect(memoir_dsn) as first, psycopg.connect(memoir_dsn, autocommit=True, options="-c statement_timeout=5s") as second:
+        mine = claim(first, 2)  # its transaction stays open: skipped, not waited for
+        theirs = claim(second)
+        assert [len({i[0] for i in items}) for items in (mine, theirs)] == [1, 1]
+        assert len({i[:2] for i in mine} | {i[:2] for i in theirs}) == len(mine) + len(theirs) == 4
+        assert claim(second) == []
+        first.rollback()
+        assert claim(second) == mine  # a worker that dies before it commits leaves no lease
+
+
+def test_an_expired_lease_is_claimed_again(db: psycopg.Connection, user: str) -> None:
+    remember(db, user, "keeps a boat")
+    items = claim(db)
+    remember(db, user, "avoids nuts")  # what comes in waits for the batch that is out
+    assert len(items) == 1 and claim(db) == []
+    db.execute("update memoir.jobs set leased_until = clock_timestamp() - interval '1 second' where state = 'leased'")
+    assert claim(db)[:1] == items and sorted(jobs(db)) == [("leased", 2), ("ready", 0)]
+    assert store(db, items, [BOAT]) == 1  # the late first worker
+    assert store(db, items, [NUTS]) == 0 and by_vector(db, user, BOAT) == "keeps a boat"
+
+
+def test_failures_back_off_and_end_as_dead_letters(db: psycopg.Connection, user: str) -> None:
+    remember(db, user, "keeps a boat")
+    for attempt in range(1, 9):
+        items = claim(db)
+        assert len(items) == 1, attempt
+        db.execute("select memoir.fail_embeddings(%s, %s, %s)", [[items[0][0]], MODEL, f"no luck {attempt}"])
+        assert claim(db) == []  # not yet, or never
+        if attempt < 8:
+            [(state, attempts, wait, error)] = jobs(db, "state, attempts, extract(epoch from run_after - clock_timestamp()), last_error")
+            assert (state, attempts, error) == ("ready", attempt, f"no luck {attempt}")
+            assert 2 ** attempt - 2 < wait <= 2 ** (attempt + 1)
+            db.execute("update memoir.jobs set run_after = clock_timestamp()")
+    assert jobs(db, "state, attempts, last_error") == [("dead", 8, "no luck 8")]
+    assert (progress(db)["dead_jobs"], progress(db)["waiting_jobs"]) == (1, 0)
+
+
+def test_other_dimensions_are_refused(db: psycopg.Connection, user: str) -> None:
+    remember(db, user, "keeps a boat")
+    items = claim(db)
+    for vectors in ([BOAT[:3]], [BOAT + [0.0]], [BOAT, BOAT], []):
+        with fails("PM030"):
+            store(db, items, vectors)
+    for vector in (BOAT[:3], BOAT + [0.0], []):
+        with fails("PM030"):
+            remember(db, user, "avoids nuts", embedding=vector)
+        with fails("PM030"):
+            by_vector(db, user, vector)
+    assert vectors_of(db, user) == 0
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), float("-inf"), 70000.0])
+def test_what_is_no_finite_number_is_refused(db: psycopg.Connection, user: str, value: float) -> None:
+    remember(db, user, "keeps a boat")
+    remember(db, user, "avoids nuts")
+    bad = [0.5, value, 0.0, 0.0]
+    with fails("PM014"):
+        store(db, claim(db), [BOAT, bad])
+    with fails("PM014"):
+        remember(db, user, "lives in a city", embedding=bad)
+    with fails("PM014"):
+        by_vector(db, user, bad)
+    assert vectors_of(db, user) == 0
+
+
+def test_unknown_models_are_refused(db: psycopg.Connection, user: str) -> None:
+    remember(db, user, "keeps a boat")
+    items = claim(db)
+    for call in (lambda: claim(db, model="nobody's"), lambda: store(db, items, [BOAT], "nobody's"),
+                 lambda: db.execute("select memoir.fail_embeddings(%s, 'nobody''s', 'x')", [[items[0][0]]]),
+                 lambda: db.execute("select memoir.queue_backfill('nobody''s')"), lambda: db.execute("select memoir.switch_embedding_model('nobody''s')")):
+        with fails("PM031"):
+            call()
+    with fails("PM030"):
+        db.execute("select memoir.register_embedding_model(%s, 'none', 5)", [MODEL])
+
+
+@pytest.mark.parametrize(("model", "reason"), [(MODEL, "takes vectors from the client"), ("all-MiniLM-L6-v2", "no embedder")])
+def test_without_an_embedder_context_says_so_and_uses_words(db: psycopg.Connection, user: str, model: str, reason: str) -> None:
+    remember(db, user, "The boat is called Vesla", embedding=BOAT)
+    persist(db, user, "s", "hello", "hi")
+    ask = "select memoir.context(%s, 's', 'What is the boat called?', p_query_embedding => %s::real[])"
+    with db.transaction(force_rollback=True):
+        db.execute("select memoir.set_setting('embedder_socket', '\"\"')")
+        db.execute("select memoir.switch_embedding_model(%s)", [model])
+        found = db.execute(ask, [user, None]).fetchone()[0]
+    assert [w for w in found["warnings"] if "words only" in w and reason in w]
+    assert (found["arms"]["vector"], found["arms"]["words"]) == (False, True)
+    assert "Vesla" in str(found["messages"])
+    given = db.execute(ask.replace("called?", "named?"), [user, BOAT]).fetchone()[0]
+    assert (given["arms"]["vector"], given["warnings"]) == (True, [])
+
+
+def test_a_second_model_is_filled_beside_the_first_then_takes_over(db: psycopg.Connection, memoir_dsn: str, user: str) -> None:
+    boat, nuts = [0.0, 0.0, 1.0], [0.0, 1.0, 0.0]  # three dimensions, other directions
+    remember(db, user, "keeps a boat")
+    remember(db, user, "avoids nuts")
+    store(db, claim(db), [BOAT, NUTS])
+    db.execute("delete from memoir.jobs")
+    db.execute("select memoir.register_embedding_model('next', 'none', 3)")
+    assert progress(db, "next")["status"] == "backfilling" and claim(db, model="next") == []
+    assert db.execute("select memoir.queue_backfill('next')").fetchone()[0] is not None
+    assert db.execute("select memoir.queue_backfill('next')").fetchone()[0] is not None  # twice: still one job a user
+    items = [i for i in claim(db, 1000, "next") if i[3] in ("keeps a boat", "avoids nuts")]
+    mine = [i for i in items if i[0] == db.execute("select user_id from memoir.users where external_id = %s", [user]).fetchone()[0]]
+    assert [i[2:] for i in mine] == [("next", "keeps a boat"), ("next", "avoids nuts")]
+    assert store(db, mine, [boat, nuts], "next") == 2
+    assert (vectors_of(db, user), vectors_of(db, user, "next")) == (2, 2)
+    assert by_vector(db, user, BOAT) == "keeps a boat"  # the first still answers
+
+    with psycopg.connect(memoir_dsn) as admin:
+        assert by_vector(admin, user, NUTS) == "avoids nuts"
+        admin.execute("select memoir.switch_embedding_model('next')")
+        assert by_vector(admin, user, nuts) == "avoids nuts"
+        assert by_vector(db, user, NUTS) == "avoids nuts"  # nobody else sees it before it is committed
+    assert (by_vector(db, user, boat), by_vector(db, user, nuts)) == ("keeps a boat", "avoids nuts")
+    with fails("PM030"):
+        by_vector(db, user, BOAT)
+    assert (progress(db)["status"], progress(db, "next")["status"]) == ("retired", "active")
+
+    assert db.execute("select memoir.drop_retired_embeddings(1)").fetchone() == (1,)  # bounded
+    db.execute("select memoir.drop_retired_embeddings()")
+    assert (vectors_of(db, user), vectors_of(db, user, "next")) == (0, 2)
+    assert by_vector(db, user, boat) == "keeps a boat"
+    db.execute("select memoir.register_embedding_model(%s, 'none', 4)", [MODEL])  # it may come back, from the beginning
+    assert cursor_of(db, user)[0] == 0 and progress(db)["status"] == "backfilling"
+    db.execute("select memoir.switch_embedding_model(%s)", [MODEL])
