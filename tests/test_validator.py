@@ -200,6 +200,12 @@ def test_common_rules_hold_for_anthropic_too() -> None:
     assert "query" in found(changed(lambda c: c["messages"][-1]["content"][0].update(text=f"{RECALL}What"), CLAUDE), expected)
 
 
+def test_blank_part_of_a_query_has_no_place_in_anthropics_shape() -> None:
+    asked = replace(EXPECTED, query=None, query_parts=[{"type": "text", "text": "What now?"}, {"type": "text", "text": "\u2028 "}])
+    assert validate(CLAUDE, replace(asked, format="anthropic")) == []
+    assert "query" in found(GOOD, asked)
+
+
 def test_fence_without_breakers_inside_passes() -> None:
     assert list(fence_problems(PROFILE, ("memoir-profile",))) == []
     assert list(fence_problems(PROFILE, ("memoir-summary",)))

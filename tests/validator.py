@@ -257,6 +257,8 @@ def _query(messages: list[dict[str, Any]], expected: Expected) -> Iterable[str]:
         return
     asked = [*([{"type": "text", "text": expected.query}] if expected.query is not None else []), *(expected.query_parts or [])]
     asked = parts_of({"content": asked})
+    if expected.format == "anthropic":  # which refuses blocks of white space alone
+        asked = [part for part in asked if part.get("type") != "text" or part["text"].strip()]
     if not asked:
         return
     tail = parts_of(messages[place])[-len(asked) :]
