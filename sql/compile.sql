@@ -228,7 +228,7 @@ begin
     when memoir._is_question(v_query) then 'knowledge'
     when v_tools > 0 and v_open then 'tool_heavy' else 'continuation' end::memoir.task_type);
   v_cap := coalesce(p_memory_budget, ((v_config ->> 'recall_tokens_max')::integer
-    * least(1.25, (1 - memoir._history_share(v_config, v_task)) / greatest(0.01, 1 - memoir._history_share(v_config, 'knowledge'))))::integer);
+    * least(1, (1 - memoir._history_share(v_config, v_task)) / greatest(0.01, 1 - memoir._history_share(v_config, 'knowledge'))))::integer);
   v_recall_budget := least(v_cap, v_room - v_total - 4);
   -- What the exchange asks, so that a continued compile knows its recall again.
   v_query_hash := sha256(convert_to(concat_ws(E'\n', (select string_agg(t.content, E'\n' order by t.turn_index) from unnest(v_pending) t where t.role = 'user'),

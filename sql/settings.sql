@@ -14,7 +14,7 @@ begin
     ('history_share_knowledge', 'number', '0.60', 0, 1, true, 'The same for knowledge-intensive tasks.'),
     ('history_share_new_session', 'number', '0.50', 0, 1, true, 'The same for a new session of a known user.'),
     ('history_share_tool_heavy', 'number', '0.90', 0, 1, true, 'The same for tool-heavy tasks: turns 0.70 and their tool results 0.20.'),
-    ('recall_tokens_max', 'integer', '2000', 0, 1000000, true, 'Most tokens of one recall block unless p_memory_budget says otherwise.'),
+    ('recall_tokens_max', 'integer', '2000', 0, 1000000, true, 'Most tokens of one recall block unless p_memory_budget says otherwise; tasks with a smaller share for recall get proportionally less.'),
     ('profile_tokens', 'integer', '400', 0, 100000, true, 'Most tokens of the profile in the system message.'),
     ('summary_tokens', 'integer', '800', 0, 100000, true, 'Most tokens of the session summary in the system message.'),
     ('window_steps', 'integer', '4', 1, 16, true, 'The first shown turn moves in steps of history budget / window_steps.'),
@@ -171,6 +171,7 @@ begin
   end if;
   delete from memoir.settings where key = p_key;
   perform memoir._merge_settings();
+  insert into memoir.audit_log (login, action, detail) values (memoir._login(), 'reset_setting', jsonb_build_object('key', p_key));
 end $$;
 comment on function memoir.reset_setting(text) is 'Returns a setting to its default. Admin only. Raises PM001, PM015.';
 
