@@ -289,7 +289,7 @@ $$;
 create or replace function memoir._fixed_points(p_text text)
 returns text[] language sql immutable as $$
   select array(select distinct x from (
-    select lower(m[1]) as x from regexp_matches(p_text, '((?:(?<![[:alnum:]])[-−])?[[:digit:]]+(?:[.,:/-][[:digit:]]+)*)', 'g') m
+    select lower(m[1]) as x from regexp_matches(p_text, '((?:(?<![[:alnum:]])[-−])?[0-9\u0660-\u0669\u06f0-\u06f9\u0966-\u096f\u09e6-\u09ef\u0e50-\u0e59\uff10-\uff19〇一二三四五六七八九十百千万两]+(?:[.,:/-][0-9\u0660-\u0669\u06f0-\u06f9\u0966-\u096f\u09e6-\u09ef\u0e50-\u0e59\uff10-\uff19〇一二三四五六七八九十百千万两]+)*)', 'g') m
     union all
     -- Names: capitals, but for words that merely begin a sentence.
     select lower(m[1]) from regexp_matches(p_text, '\m([[:upper:]][[:alnum:]]+)', 'g') m
