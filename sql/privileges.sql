@@ -1,22 +1,7 @@
--- What an earlier release had and this one has not goes: routines that the preamble could not drop, and that this transaction
--- did not replace. Should somebody's view need one of them, the upgrade says so and ends.
-do $$
-declare
-  v_stale record;
-begin
-  for v_stale in
-    select p.oid::regprocedure as signature from pg_proc p
-    where p.pronamespace = 'memoir'::regnamespace and p.proowner = 'memoir_owner'::regrole
-      and p.xmin::text::bigint <> pg_current_xact_id()::text::bigint % 4294967296
-      and not exists (select from pg_depend d where d.classid = 'pg_proc'::regclass and d.objid = p.oid and d.deptype = 'e')
-  loop
-    execute format('drop routine %s', v_stale.signature);
-  end loop;
-end $$;
-
--- Grants as data, PUBLIC revoked last. No role holds rights on tables: functions are the API.
-
-do $$
+-- Grants as data, PUBLIC revoked last. No role holds rights on tables: functions are the API. Run here, and by
+-- setup() where a restore found no roles to grant to.
+create or replace function memoir._grant_all()
+returns void language plpgsql set search_path from current as $$
 declare
   v_grant record; v_object record; v_role text;
   v_roles text := 'memoir_reader, memoir_app, memoir_tenant, memoir_admin, memoir_jobs';
@@ -111,5 +96,23 @@ begin
   execute format('revoke all on schema memoir from public, %s', v_roles);
   execute format('grant usage on schema memoir to %s', v_roles);
 end $$;
+
+-- What an earlier release had and this one has not goes: routines that the preamble could not drop, and that this transaction
+-- did not replace. Should somebody's view need one of them, the upgrade says so and ends.
+do $$
+declare
+  v_stale record;
+begin
+  for v_stale in
+    select p.oid::regprocedure as signature from pg_proc p
+    where p.pronamespace = 'memoir'::regnamespace and p.proowner = 'memoir_owner'::regrole
+      and p.xmin::text::bigint <> pg_current_xact_id()::text::bigint % 4294967296
+      and not exists (select from pg_depend d where d.classid = 'pg_proc'::regclass and d.objid = p.oid and d.deptype = 'e')
+  loop
+    execute format('drop routine %s', v_stale.signature);
+  end loop;
+end $$;
+
+select memoir._grant_all();
 
 reset role;

@@ -3,26 +3,48 @@
 create or replace procedure memoir.setup()
 language plpgsql set search_path from current as $$
 declare
-  v_role text; v_path text;
+  v_role text; v_path text; v_statement text;
 begin
   foreach v_role in array array['memoir_owner', 'memoir_reader', 'memoir_app', 'memoir_tenant', 'memoir_admin', 'memoir_jobs'] loop
-    if not exists (select from pg_catalog.pg_roles where rolname = v_role) then
-      execute pg_catalog.format('create role %I %s', v_role, case when v_role = 'memoir_jobs' then 'login' else 'nologin' end);
+    if not exists (select from pg_roles where rolname = v_role) then
+      execute format('create role %I %s', v_role, case when v_role = 'memoir_jobs' then 'login' else 'nologin' end);
     end if;
   end loop;
-  select s into v_path from (
-    select pg_catalog.substr(c, 13) as s
-    from pg_catalog.pg_db_role_setting, pg_catalog.unnest(setconfig) c
-    where setrole = 0 and setdatabase = (select oid from pg_catalog.pg_database where datname = pg_catalog.current_database())
-      and c like 'search\_path=%') x;
+
+  -- A restore that found no roles left everything with whoever restored, and granted nothing.
+  if exists (select from pg_namespace where nspname = 'memoir' and nspowner <> 'memoir_owner'::regrole) then
+    if not pg_has_role(current_user, 'memoir_owner', case when current_setting('server_version_num')::int >= 160000 then 'set' else 'member' end) then
+      execute format('grant memoir_owner to %I', current_user);
+    end if;
+    alter schema memoir owner to memoir_owner;
+    for v_statement in
+      select format('alter table %s owner to memoir_owner', c.oid::regclass) from pg_class c
+      where c.relnamespace = 'memoir'::regnamespace and c.relkind in ('r', 'p')
+      union all
+      select format('alter type %s owner to memoir_owner', t.oid::regtype) from pg_type t left join pg_class c on c.oid = t.typrelid
+      where t.typnamespace = 'memoir'::regnamespace and t.typtype in ('c', 'e') and coalesce(c.relkind, 'c') = 'c'
+      union all
+      select case when l.lanname = 'plpython3u' then format('grant execute on routine %s to memoir_owner%s', p.oid::regprocedure,
+               case when p.proname = 'embed_backlog' then ', memoir_jobs, memoir_app, memoir_admin' end)
+             else format('alter routine %s owner to memoir_owner', p.oid::regprocedure) end
+      from pg_proc p join pg_language l on l.oid = p.prolang
+      where p.pronamespace = 'memoir'::regnamespace
+        and not exists (select from pg_depend d where d.classid = 'pg_proc'::regclass and d.objid = p.oid and d.deptype = 'e')
+    loop
+      execute v_statement;
+    end loop;
+    perform memoir._grant_all();
+  end if;
+
+  select substr(c, 13) into v_path from pg_db_role_setting, unnest(setconfig) c
+  where setrole = 0 and setdatabase = (select oid from pg_database where datname = current_database()) and c like 'search\_path=%';
   if coalesce(v_path, '') !~ '\mmemoir\M' then
-    execute pg_catalog.format('alter database %I set search_path = %s', pg_catalog.current_database(),
-      coalesce(v_path || ', memoir', '"$user", public, memoir'));
+    execute format('alter database %I set search_path = %s', current_database(), coalesce(v_path || ', memoir', '"$user", public, memoir'));
   end if;
 end $$;
 comment on procedure memoir.setup() is
-  'Reapplies what a dump does not carry: the roles and the database''s search_path. Call it after a restore, as the user who
-restored; then call ensure_partitions().';
+  'Reapplies what a dump does not carry: the database''s search_path and, on a server that had them not, the roles with all they own
+and may do. Call it after a restore, as the user who restored; then call ensure_partitions().';
 
 create or replace function memoir.version()
 returns text language sql immutable

@@ -54,7 +54,7 @@ def values_for(routine: Routine, db: psycopg.Connection, user: str, project: str
     needed = set(wanted)
     made: dict[str, Any] = {}
     if "p_memory" in needed:
-        made["p_memory"] = db.execute("select memoir.remember(%s, %s, p_project => %s) ->> 'memory_id'", [user, unique("fact"), project]).fetchone()[0]
+        made["p_memory"] = db.execute("select memoir.remember(%s, %s, p_project => %s)", [user, unique("fact"), project]).fetchone()[0]["memory_id"]
     if "p_call" in needed:
         made["p_call"] = db.execute("select memoir.capture_call(%s, %s, 'x')", [user, session]).fetchone()[0]
     known = {

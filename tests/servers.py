@@ -127,12 +127,12 @@ def running(folder: Path, environment: dict[str, str] | None = None, **settings:
 
 
 @contextmanager
-def fresh_server() -> Iterator[str]:
+def fresh_server(environment: dict[str, str] | None = None) -> Iterator[str]:
     """A server of its own that knows no role of ours; yields a superuser's DSN."""
     with server_folder() as folder:
         as_server_user(PGBIN / "initdb", "-D", folder / "data", "-U", "postgres", "--auth=trust", "--encoding=UTF8", "--locale=C.UTF-8",
                        "--no-instructions", "--no-sync")
-        with running(folder, max_locks_per_transaction="256") as dsn:
+        with running(folder, environment, max_locks_per_transaction="256") as dsn:
             yield dsn
 
 

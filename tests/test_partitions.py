@@ -144,6 +144,7 @@ def test_ensure_partitions_gives_way(memoir_dsn: str, db: psycopg.Connection, us
         call = threading.Thread(target=caller.execute, args=["call memoir.ensure_partitions(0)"])
         call.start()
         wait_until_somebody_waits(db)
+        wait_until(db, "exists (select from pg_stat_activity where wait_event = 'PgSleep' and datname = current_database())")   # it has let go
         clock(db, "2048-05-15T00:00:00Z")
         writer.execute("set lock_timeout = '1s'")
         persist(writer, user)
@@ -153,11 +154,15 @@ def test_ensure_partitions_gives_way(memoir_dsn: str, db: psycopg.Connection, us
         assert "2048m06" in months(db)
 
 
-def wait_until_somebody_waits(db: psycopg.Connection) -> None:
+def wait_until(db: psycopg.Connection, condition: str) -> None:
     deadline = time.monotonic() + 20
-    while not db.execute("select exists (select from pg_locks where not granted and database = (select oid from pg_database where datname = current_database()))").fetchone()[0]:
-        assert time.monotonic() < deadline, "nobody waits for a lock"
+    while not db.execute(f"select {condition}").fetchone()[0]:
+        assert time.monotonic() < deadline, f"it did not come to pass: {condition}"
         time.sleep(0.02)
+
+
+def wait_until_somebody_waits(db: psycopg.Connection) -> None:
+    wait_until(db, "exists (select from pg_locks where not granted and database = (select oid from pg_database where datname = current_database()))")
 
 
 # Writes into months nobody prepared -----------------------------------------------------------------------------------
@@ -184,7 +189,8 @@ def test_two_writers_make_one_month(memoir_dsn: str, db: psycopg.Connection, end
     """The second waits for the first, and makes the month itself should the first fail."""
     at = {"commit": "2055-01-01T00:00:00Z", "rollback": "2055-02-01T00:00:00Z"}[ends]
     [first, second] = [f"{ends}-{n}" for n in range(40) if db.execute("select memoir.part_of(%s)", [f"{ends}-{n}"]).fetchone() == (0,)][:2]
-    with psycopg.connect(memoir_dsn) as one, psycopg.connect(memoir_dsn) as two, ThreadPoolExecutor() as pool:
+    # In this order, so that a failure ends the first writer first, for which the other threads wait.
+    with ThreadPoolExecutor() as pool, psycopg.connect(memoir_dsn) as two, psycopg.connect(memoir_dsn) as one:
         clock(db, at)
         persist(one, first)
         waiting = pool.submit(persist, two, second)
