@@ -15,7 +15,10 @@ returns void language sql as $$
     ('claude-sonnet',   'anthropic', 200000,  8192,  'estimate',    8, 300000, 1500000, true),
     ('claude-haiku',    'anthropic', 200000,  8192,  'estimate',    8, 100000, 500000, true),
     ('claude-opus',     'anthropic', 200000,  8192,  'estimate',    8, 1500000, 7500000, true)
-  on conflict (model) do nothing
+  on conflict (model) do update set provider = excluded.provider, context_window = excluded.context_window, max_output = excluded.max_output,
+    tokenizer = excluded.tokenizer, message_overhead = excluded.message_overhead, prompt_microcents_per_1k = excluded.prompt_microcents_per_1k,
+    completion_microcents_per_1k = excluded.completion_microcents_per_1k
+  where models.built_in  -- what an admin registered under the name stays
 $$;
 
 create or replace function memoir.register_model(p_model text, p_provider text, p_context_window integer, p_max_output integer,

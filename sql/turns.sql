@@ -14,10 +14,16 @@ begin
     hint = 'forget, compact or erase instead';
 end $$;
 
-create or replace trigger history_append_only before update or delete on memoir.conversation_history
-  for each row execute function memoir._guard_history();
-create or replace trigger history_no_truncate before truncate on memoir.conversation_history
-  for each statement execute function memoir._guard_history();
+-- Made once: an upgrade that replaced them would wait for every writer.
+do $$
+begin
+  if not exists (select from pg_trigger where tgrelid = 'memoir.conversation_history'::regclass and tgname = 'history_append_only') then
+    create trigger history_append_only before update or delete on memoir.conversation_history
+      for each row execute function memoir._guard_history();
+    create trigger history_no_truncate before truncate on memoir.conversation_history
+      for each statement execute function memoir._guard_history();
+  end if;
+end $$;
 
 create or replace function memoir._turn(p_user_id uuid, p_session_id uuid, p_turn integer)
 returns memoir.conversation_history language plpgsql stable
