@@ -115,7 +115,9 @@ end $$;
 create or replace function memoir._words(p_config regconfig, p_text text)
 returns tsvector language plpgsql stable strict as $$
 declare
-  v_text text := case when octet_length(p_text) = length(p_text) then p_text else normalize(p_text, nfkc) end;
+  -- Invisible marks are no part of a word, whatever the C library of the server thinks.
+  v_text text := case when octet_length(p_text) = length(p_text) then p_text
+    else regexp_replace(normalize(p_text, nfkc), '[\u00ad\u061c\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufeff]', '', 'g') end;
   v_words tsvector := to_tsvector(p_config, v_text);
   v_pairs text;
 begin
