@@ -300,8 +300,10 @@ def test_forgetting_takes_the_source_turns_out(db: psycopg.Connection, user: str
                        "values (%s, %s, gen_random_uuid(), %s, %s, 'Told of a locker.', 'test', now())", [who, ids[name], start, start + 1])
     memory = remember(db, user, "Uses locker seventeen.", session="b", provenance="user_stated", source_turns=[0], embedding=NEAR)["memory_id"]
     # A compile keeps its recall for the exchange; that one holds the turn, not the memory.
-    for session in ("x", "y"):
-        db.execute("select memoir.compile_context(%s, %s, %s)", [user, session, "Which locker number is it?" if session == "x" else "bird"])
+    for session, query in (("x", "Which locker number is it?"), ("y", "heron")):
+        db.execute("select memoir.compile_context(%s, %s, %s)", [user, session, query])
+    kept = "select recall like '%%Heron%%', items ? %s from memoir.kept_recalls where user_id = %s order by 2"
+    assert db.execute(kept, [memory, who]).fetchall() == [(True, False), (True, True)]
     assert "Heron" in seen(db, user, "Which locker number?")
     done = forget(db, user, memory)
     assert done["excluded_turns"] == 1 and done["invalidated_summaries"] == 4          # of a and b, whose turn it is or who share it
@@ -310,7 +312,7 @@ def test_forgetting_takes_the_source_turns_out(db: psycopg.Connection, user: str
     assert [s for (s,) in db.execute("select external_id from memoir.sessions where user_id = %s and summary_text is not null", [who])] == ["c"]
     assert db.execute("select count(*) from memoir.compactions where user_id = %s and undone_at is null", [who]).fetchone() == (4,)
     assert db.execute("select session_id, turn_index, memory_id::text from memoir.recall_exclusions where user_id = %s", [who]).fetchall() == [(ids["a"], 0, memory)]
-    assert db.execute("select recall from memoir.kept_recalls where user_id = %s and recall like '%%Heron%%'", [who]).fetchall() == []
+    assert [row for row in db.execute(kept, [memory, who]) if row[0]] == []
     # History is lossless: it keeps the turn, and so does the session's own window.
     assert db.execute("select memoir.history(%s, 'a', 0, 0) ->> 'content'", [user]).fetchone() == ("My locker number is Heron.",)
     assert forget(db, user, memory)["excluded_turns"] == 0

@@ -213,6 +213,97 @@ def test_a_new_month_under_way(memoir_dsn: str, db: psycopg.Connection, user: st
     assert all(len(history(db, name, "s")) == 14 for name in names)
 
 
+# One at a time, in the order that once went wrong -----------------------------------------------------------------------
+
+
+def waits_for(db: psycopg.Connection, holder: psycopg.Connection) -> None:
+    """Returns when some connection waits for a lock of `holder`."""
+    end = time.monotonic() + 30
+    while not db.execute("select 1 from pg_stat_activity where %s = any (pg_blocking_pids(pid))", [holder.info.backend_pid]).fetchone():
+        assert time.monotonic() < end, "nobody waits"
+        time.sleep(0.01)
+
+
+def test_work_of_an_open_transaction_is_not_lost(memoir_dsn: str, db: psycopg.Connection, user: str, little_model: str) -> None:
+    """A worker that looks meanwhile sees a job with nothing to do: it must not take it away from the writer who counts on it."""
+    db.execute("select memoir.remember(%s, 'Likes tea.', p_embedding => '{1,0,0,0}')", [user])     # a job, and nothing to embed
+    with psycopg.connect(memoir_dsn) as writer:
+        writer.execute("select memoir.remember(%s, 'Likes hiking.')", [user])
+        assert db.execute("select text from memoir.claim_embeddings(10000, 'little')").fetchall() == []
+    assert [text for (text,) in db.execute("select text from memoir.claim_embeddings(10000, 'little')")] == ["Likes hiking."]
+
+
+def test_a_claim_waits_for_nobody(memoir_dsn: str, db: psycopg.Connection, user: str, little_model: str) -> None:
+    """Neither for writers nor for another worker that stores: it would hold up, through its jobs, writers of all users."""
+    talking, stored = user, user + "-2"
+    db.execute("delete from memoir.jobs")
+    for name in (talking, stored):
+        db.execute("select memoir.remember(%s, 'Likes hiking.', p_embedding => '{1,0,0,0}')", [name])
+    db.execute("update memoir.jobs j set state = 'leased', leased_until = now() - interval '1 minute' from memoir.users u where u.user_id = j.user_id and u.external_id = %s", [talking])
+    with psycopg.connect(memoir_dsn) as writer, psycopg.connect(memoir_dsn, options="-c lock_timeout=1s", autocommit=True) as worker:
+        writer.execute(SAY, [talking, "s", pair("x")])
+        writer.execute("select memoir.store_embeddings(array[u.user_id], array[i.item_no], '{1,0,0,0}', 'little') from memoir.users u join memoir.search_items i using (user_id) "
+                       "where u.external_id = %s", [stored])
+        assert worker.execute("select text from memoir.claim_embeddings(10000, 'little')").fetchall() == []
+    assert len(db.execute("select text from memoir.claim_embeddings(10000, 'little')").fetchall()) == 2
+
+
+def test_a_session_closes_between_turns(memoir_dsn: str, db: psycopg.Connection, user: str) -> None:
+    """Not while one is being written, not even one without a word to index."""
+    db.execute(SAY, [user, "s", pair("0")])
+    with psycopg.connect(memoir_dsn) as writer, psycopg.connect(memoir_dsn, options="-c lock_timeout=200ms", autocommit=True) as closer:
+        writer.execute(SAY, [user, "s", Jsonb([{"role": "user", "content": "…"}])])
+        with pytest.raises(psycopg.errors.LockNotAvailable):
+            closer.execute("select memoir.close_session(%s, 's')", [user])
+
+
+def test_the_second_opener_changes_what_the_first_opened(memoir_dsn: str, db: psycopg.Connection, user: str) -> None:
+    db.execute(SAY, [user, "other", pair("0")])
+    with psycopg.connect(memoir_dsn) as first, ThreadPoolExecutor(1) as pool:
+        opened = first.execute("select memoir.open_session(%s, 's', p_task => 'knowledge', p_metadata => '{\"a\": 1}')", [user]).fetchone()
+        second = pool.submit(lambda: together(memoir_dsn, lambda c: c.execute("select memoir.open_session(%s, 's', p_model => 'gpt-4', p_metadata => '{\"b\": 2}')", [user]).fetchone()))
+        waits_for(db, first)
+        first.commit()
+        assert second.result() == [opened]
+    info = db.execute("select memoir.session_info(%s, 's')", [user]).fetchone()[0]
+    assert (info["task"], info["model"], info["metadata"]) == ("knowledge", "gpt-4", {"a": 1, "b": 2})
+
+
+def test_statistics_of_a_busy_user_wait_their_turn(memoir_dsn: str, db: psycopg.Connection, user: str) -> None:
+    """Flushing changes counters of memories, and so do writers under the user's lock: it leaves a user alone who is being written for."""
+    busy, idle = user, user + "-2"
+    for name in (busy, idle):
+        db.execute("select memoir.remember(%s, 'Likes hiking.')", [name])
+        db.execute("select memoir.compile_context(%s, 's', 'hiking')", [name])
+    left = """select u.external_id from memoir.compile_buffer join memoir.users u using (user_id) where u.external_id = any (%s)"""
+    with psycopg.connect(memoir_dsn) as writer, psycopg.connect(memoir_dsn, options="-c lock_timeout=1s", autocommit=True) as flusher:
+        writer.execute("select memoir.remember(%s, 'likes hiking.')", [busy])
+        flusher.execute("call memoir.flush_statistics()")
+        assert db.execute(left, [[busy, idle]]).fetchall() == [(busy,)]
+    db.execute("call memoir.flush_statistics()")
+    assert db.execute(left, [[busy, idle]]).fetchall() == []
+    assert db.execute("select array_agg(access_count) from memoir.memory_stats join memoir.users u using (user_id) where u.external_id = any (%s)", [[busy, idle]]).fetchone() == ([1, 1],)
+
+
+def test_partitions_are_made_before_the_users_lock(memoir_dsn: str, db: psycopg.Connection, user: str) -> None:
+    """Who makes a month's partitions may need the user's lock next: whoever holds that must not wait for partitions."""
+    for session in ("a", "b"):
+        db.execute(SAY, [user, session, pair("0")])
+    db.execute("select memoir.set_clock('2032-02-01T00:00:01Z')")
+    try:
+        with psycopg.connect(memoir_dsn, options="-c deadlock_timeout=100ms") as first, ThreadPoolExecutor(1) as pool:
+            first.execute("select memoir.capture_call(%s, 'a', 'x')", [user])              # makes the month, takes no user's lock
+            second = pool.submit(lambda: together(memoir_dsn, lambda c: c.execute(
+                "select memoir.persist_turn(%s, 'b', %s, p_usage => '{\"model\": \"gpt-4o\", \"prompt_tokens\": 9000}')", [user, pair("1")]).fetchone()[0]))
+            waits_for(db, first)
+            first.execute("set lock_timeout = '5s'")
+            first.execute("select memoir.remember(%s, 'Likes hiking.')", [user])            # needs it now
+            first.commit()
+            assert second.result()[0]["turn_count"] == 4
+    finally:
+        db.execute("select memoir.set_clock(null)")
+
+
 def test_a_failed_writer_leaves_the_way_free(memoir_dsn: str, db: psycopg.Connection, user: str) -> None:
     """One that dies with its transaction open, having locked the session and the user."""
     db.execute(SAY, [user, "s", pair("0")])
@@ -221,9 +312,7 @@ def test_a_failed_writer_leaves_the_way_free(memoir_dsn: str, db: psycopg.Connec
         with ThreadPoolExecutor(1) as pool:
             waiting = pool.submit(lambda: together(memoir_dsn, lambda c: c.execute(SAY, [user, "s", pair("1")]).fetchone()[0]))
             assert not waiting.done()
-            pid = dead.info.backend_pid
-            while not db.execute("select 1 from pg_stat_activity where %s = any (pg_blocking_pids(pid))", [pid]).fetchone():
-                time.sleep(0.01)
-            db.execute("select pg_terminate_backend(%s)", [pid])
+            waits_for(db, dead)
+            db.execute("select pg_terminate_backend(%s)", [dead.info.backend_pid])
             assert waiting.result()[0]["from_turn"] == 2
     assert [m["content"] for m in history(db, user, "s")] == ["question 0", "answer 0", "question 1", "answer 1"]
