@@ -113,7 +113,8 @@ def image_tokens(provider: str, known: Sequence[Message]) -> Callable[[dict[str,
             if size is None:
                 return 1600
             scale = min(1.0, 1568 / max(size))
-            return min(1600, math.ceil(size[0] * scale * size[1] * scale / 750))
+            wide, high = size[0] * scale, size[1] * scale
+            return min(1600, max(math.ceil(wide * high / 750), math.ceil(wide / 28) * math.ceil(high / 28)))
         if size is None:
             return 1445
         scale = min(1.0, 2048 / max(size))
