@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import psycopg
+import pytest
 from conftest import BUILD, in_database
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
@@ -113,7 +114,7 @@ def environment_of(dsn: str) -> dict[str, str]:
 @contextmanager
 def running(folder: Path, environment: dict[str, str] | None = None, **settings: str) -> Iterator[str]:
     """Starts the data directory folder/data on a socket in folder; yields a superuser's DSN. Stopped by its own pid file."""
-    settings = {"listen_addresses": "", "unix_socket_directories": str(folder), "port": "5432", "fsync": "off", **settings}
+    settings = {"listen_addresses": "", "unix_socket_directories": str(folder), "port": "5432", "fsync": "off", "jit": "off", **settings}
     options = " ".join(f"-c {key}={shlex.quote(value)}" for key, value in settings.items())
     env = {"PATH": os.environ["PATH"], "LANG": "C.UTF-8", **(environment or {})}
     try:
@@ -134,6 +135,13 @@ def fresh_server(environment: dict[str, str] | None = None) -> Iterator[str]:
                        "--no-instructions", "--no-sync")
         with running(folder, environment, max_locks_per_transaction="256") as dsn:
             yield dsn
+
+
+@pytest.fixture(scope="module")
+def scratch(server_dsn: str) -> Iterator[str]:
+    """A server for one module, which need not survive a crash: making and dropping databases costs a fraction there."""
+    with fresh_server(environment_of(server_dsn)) as dsn:
+        yield dsn
 
 
 def user_of(dsn: str, user: str) -> str:

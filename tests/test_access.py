@@ -12,9 +12,11 @@ from typing import Any
 import psycopg
 import pytest
 from catalog import contents, describe, differences
+from conftest import install
+from psycopg.conninfo import conninfo_to_dict
 from psycopg.types.json import Jsonb
 from routines import MESSAGES, Routine, all_routines, code, values_for
-from servers import ARTIFACT, connect, database, psql, roles, unique, user_of
+from servers import ARTIFACT, connect, database, psql, roles, scratch, unique, user_of
 
 SNAPSHOT = Path(__file__).parent / "snapshots" / "privileges.txt"
 NO_RIGHT = "42501"
@@ -41,6 +43,20 @@ def bind(db: psycopg.Connection, logins: dict[str, str]) -> None:
     db.execute("select memoir.bind_login(%s, array['tom'], 'agent')", [logins["tenant"]])
     db.execute("select memoir.bind_login(%s, array['ann'], 'person')", [logins["person"]])
     db.execute("select memoir.bind_login(%s, array['tom'], 'agent', array['red'])", [logins["red"]])
+
+
+@pytest.fixture(scope="module")
+def installed(scratch: str) -> Iterator[str]:
+    """Name of a database to copy."""
+    with database(scratch) as dsn:
+        install(dsn)
+        yield conninfo_to_dict(dsn)["dbname"]
+
+
+@pytest.fixture(scope="module")
+def memoir_dsn(scratch: str, installed: str) -> Iterator[str]:
+    with database(scratch, f"template {installed}") as dsn:
+        yield dsn
 
 
 @pytest.fixture(scope="module")
@@ -459,9 +475,9 @@ end $do$"""
 
 
 @pytest.fixture(scope="module")
-def hostile(world: World, server_dsn: str, template: str) -> Iterator[World]:
+def hostile(world: World, scratch: str, installed: str) -> Iterator[World]:
     """The same logins in another database, which has a schema of traps."""
-    with database(server_dsn, f"template {template}") as dsn:
+    with database(scratch, f"template {installed}") as dsn:
         with connect(dsn) as db:
             bind(db, world.logins)
             sources = "\n".join(row[0] for row in db.execute("select prosrc from pg_proc where pronamespace = 'memoir'::regnamespace"))

@@ -14,7 +14,7 @@ from catalog import contents, describe, differences, outside
 from conftest import ROOT, install
 from psycopg.conninfo import conninfo_to_dict
 from psycopg.types.json import Jsonb
-from servers import ARTIFACT, PGBIN, apply, complete, connect, database, environment_of, fresh_server, psql, roles, user_of
+from servers import ARTIFACT, PGBIN, apply, complete, connect, database, environment_of, fresh_server, psql, roles, scratch, user_of
 
 USER = "alice"
 MESSAGES = [{"role": "user", "content": "My cat is called Ximena."}, {"role": "assistant", "content": "Noted."}]
@@ -22,8 +22,8 @@ EXTENSIONS = ("vector", "pg_trgm", "pgcrypto", '"uuid-ossp"')
 
 
 @pytest.fixture
-def empty(server_dsn: str) -> Iterator[str]:
-    with database(server_dsn) as dsn:
+def empty(scratch: str) -> Iterator[str]:
+    with database(scratch) as dsn:
         yield dsn
 
 
@@ -91,8 +91,8 @@ EARLIER_RELEASE = """
       from memoir_app;"""
 
 
-def test_upgraded_equals_fresh(server_dsn: str, empty: str) -> None:
-    with database(server_dsn) as other:
+def test_upgraded_equals_fresh(scratch: str, empty: str) -> None:
+    with database(scratch) as other:
         install(empty, modulus=1)
         install(other, modulus=1)
         with connect(empty) as fresh, connect(other) as db:
@@ -134,12 +134,12 @@ def test_built_in_models_are_as_the_release_says(empty: str) -> None:
             "gpt-4o": 99000, "gpt-4o-mini": window}
 
 
-def test_upgrade_takes_no_lock_per_partition(server_dsn: str, empty: str, tmp_path: Path) -> None:
+def test_upgrade_takes_no_lock_per_partition(scratch: str, empty: str, tmp_path: Path) -> None:
     """Thousands of partitions must not run an upgrade out of locks, nor make it wait for each of their users."""
     counting = tmp_path / "counting.sql"
     counting.write_text(ARTIFACT.read_text() + "\ncreate table public.held as select count(*) as n from pg_locks where pid = pg_backend_pid();\n")
     held = []
-    with database(server_dsn) as wide:
+    with database(scratch) as wide:
         for dsn, modulus in ((empty, 1), (wide, 4)):
             complete(dsn, modulus)
             assert apply(dsn, artifact=counting) == ""
@@ -210,16 +210,16 @@ def test_outside_one_transaction_is_refused(empty: str) -> None:
     ("encoding 'SQL_ASCII' lc_collate 'C' lc_ctype 'C'", "encoding SQL_ASCII"),
     ("encoding 'UTF8' lc_collate 'C' lc_ctype 'C'", "LC_CTYPE C"),
 ])
-def test_unfit_databases_are_refused(server_dsn: str, options: str, wrong: str) -> None:
-    with database(server_dsn, f"template template0 {options}") as dsn:
+def test_unfit_databases_are_refused(scratch: str, options: str, wrong: str) -> None:
+    with database(scratch, f"template template0 {options}") as dsn:
         complaint = apply(dsn)
         assert f"{conninfo_to_dict(dsn)['dbname']} has {wrong}\n" in complaint and "HINT:" in complaint
         with connect(dsn) as db:
             assert db.execute("select to_regnamespace('memoir'), count(*) from pg_extension").fetchone() == (None, 1)
 
 
-def test_a_collation_without_letters_is_no_reason(server_dsn: str) -> None:
-    with database(server_dsn, "template template0 encoding 'UTF8' lc_collate 'C' lc_ctype 'C.UTF-8'") as dsn:
+def test_a_collation_without_letters_is_no_reason(scratch: str) -> None:
+    with database(scratch, "template template0 encoding 'UTF8' lc_collate 'C' lc_ctype 'C.UTF-8'") as dsn:
         assert apply(dsn) == ""
 
 
@@ -321,8 +321,8 @@ def test_managed_server_without_superuser() -> None:
             assert "Ximena" in str(db.execute("select * from recall(%s, 'cat')", [USER]).fetchall())
 
 
-def test_an_install_needs_the_right_to_make_roles(server_dsn: str) -> None:
-    with roles(server_dsn, weak="login") as names, database(server_dsn, f"owner {names['weak']}") as dsn:
+def test_an_install_needs_the_right_to_make_roles(scratch: str) -> None:
+    with roles(scratch, weak="login") as names, database(scratch, f"owner {names['weak']}") as dsn:
         with connect(dsn) as db:
             for extension in EXTENSIONS:
                 db.execute(f"create extension {extension}")
@@ -334,9 +334,9 @@ def test_an_install_needs_the_right_to_make_roles(server_dsn: str) -> None:
 
 # Dump and restore -----------------------------------------------------------------------------------------------------
 
-def test_dump_and_restore(server_dsn: str, empty: str) -> None:
+def test_dump_and_restore(scratch: str, empty: str) -> None:
     install(empty, modulus=1)
-    with connect(empty) as db, database(server_dsn) as target:
+    with connect(empty) as db, database(scratch) as target:
         use(db)
         dump = subprocess.run([PGBIN / "pg_dump", empty], capture_output=True, text=True, check=True).stdout
         done = psql(target, "-1", "-v", "ON_ERROR_STOP=1", stdin=dump)
@@ -358,10 +358,10 @@ def test_dump_and_restore(server_dsn: str, empty: str) -> None:
         assert apply(target) == ""
 
 
-def test_restore_on_a_server_without_the_roles(server_dsn: str, empty: str) -> None:
+def test_restore_on_a_server_without_the_roles(scratch: str, empty: str) -> None:
     """The restore itself complains about each missing role; setup() makes them and gives them what they own and may do."""
     install(empty, modulus=1)
-    with connect(empty) as db, fresh_server(environment_of(server_dsn)) as fresh:
+    with connect(empty) as db, fresh_server(environment_of(scratch)) as fresh:
         db.execute("select memoir.set_clock('2026-05-05T00:00:00Z')")
         db.execute("select memoir.persist_turn(%s, 's', %s)", [USER, Jsonb(MESSAGES)])
         dump = subprocess.run([PGBIN / "pg_dump", empty], capture_output=True, text=True, check=True).stdout

@@ -14,11 +14,18 @@ import pytest
 from catalog import describe, differences
 from psycopg.types.json import Jsonb
 from routines import MESSAGES, all_routines, values_for
-from servers import apply, connect, database
+from servers import apply, complete, connect, database, scratch
 
 LEAVES = """
     select c.relname, c.relpersistence::text, t.table_name::text, t.by_month, t.unlogged, c.reloptions
     from memoir.partitioned_tables t, pg_partition_tree('memoir.' || t.table_name) p join pg_class c on c.oid = p.relid where p.isleaf"""
+
+
+@pytest.fixture(scope="module")
+def memoir_dsn(scratch: str) -> Iterator[str]:
+    with database(scratch) as dsn:
+        complete(dsn, 2)
+        yield dsn
 
 
 def persist(db: psycopg.Connection, user: str, session: str = "s", **options: object) -> dict:
@@ -45,8 +52,8 @@ def said(db: psycopg.Connection, *users: str, since: str = "1900-01-01") -> int:
 
 # part_of --------------------------------------------------------------------------------------------------------------
 
-def test_part_of_is_the_remainder(server_dsn: str) -> None:
-    with database(server_dsn) as empty:
+def test_part_of_is_the_remainder(scratch: str) -> None:
+    with database(scratch) as empty:
         assert apply(empty) == ""
         with connect(empty) as db:
             db.execute("create table public.probe (user_id uuid) partition by hash (user_id)")
@@ -68,9 +75,9 @@ def test_part_of_is_where_rows_are(db: psycopg.Connection) -> None:
     for n in range(20):
         persist(db, f"user-{n}")
     wrong = db.execute("""
-        select u.external_id from memoir.users u where u.tableoid::regclass::text <> 'memoir.users_p' || memoir.part_of(u.external_id)
-        union all select u.external_id from memoir.users u join memoir.conversation_history h using (user_id)
-        where h.tableoid::regclass::text not like '%p' || memoir.part_of(u.external_id) || '\\_y%'""").fetchall()
+        select u.external_id from memoir.users u join pg_class c on c.oid = u.tableoid where c.relname <> 'users_p' || memoir.part_of(u.external_id)
+        union all select u.external_id from memoir.users u join memoir.conversation_history h using (user_id) join pg_class c on c.oid = h.tableoid
+        where not starts_with(c.relname, 'conversation_history_p' || memoir.part_of(u.external_id) || '_y')""").fetchall()
     assert wrong == []
     assert {part for (part,) in db.execute("select memoir.part_of(external_id) from memoir.users")} == {0, 1}
 
@@ -221,9 +228,10 @@ def test_many_writers_at_the_turn_of_a_month(memoir_dsn: str, db: psycopg.Connec
     assert complete_leaves(db) == []
 
 
-def test_a_table_added_by_an_upgrade_gets_its_leaves(server_dsn: str, template: str) -> None:
+def test_a_table_added_by_an_upgrade_gets_its_leaves(scratch: str) -> None:
     """Between the upgrade and ensure_partitions, and in months that are prepared for all other tables, writes go on."""
-    with database(server_dsn, f"template {template}") as dsn, connect(dsn) as db:
+    with database(scratch) as dsn, connect(dsn) as db:
+        complete(dsn)
         persist(db, "alice")
         db.execute("set role memoir_owner")
         db.execute("create table memoir.added (user_id uuid, recorded_at timestamptz, primary key (user_id, recorded_at)) partition by hash (user_id)")
@@ -337,13 +345,13 @@ def test_leaves_are_as_their_parents(db: psycopg.Connection, user: str) -> None:
 
 # Locks ----------------------------------------------------------------------------------------------------------------
 
-LOCKED = """select relation::regclass::text from pg_locks where pid = pg_backend_pid() and locktype = 'relation' and relation >= 16384"""
+LOCKED = """select c.relname from pg_locks l join pg_class c on c.oid = l.relation where l.pid = pg_backend_pid() and l.locktype = 'relation' and l.relation >= 16384"""
 
 
 @pytest.fixture(scope="module")
-def parted(server_dsn: str) -> Iterator[str]:
+def parted(scratch: str) -> Iterator[str]:
     """Eight parts, and a year of months beside the one that is written to."""
-    with database(server_dsn) as dsn:
+    with database(scratch) as dsn:
         assert apply(dsn, 8) == ""
         with connect(dsn) as db:
             clock(db, "2026-05-05T00:00:00Z")
@@ -371,20 +379,19 @@ def test_a_call_locks_its_users_parts_and_months_only(parted: str) -> None:
                     routine.call(backend, values)
                     for (name,) in backend.execute(LOCKED).fetchall():
                         if re.search(r"_p[0-9]", name) and not re.search(rf"_p{part}(_[a-z]|_y2026m05|$)", name):
-                            reached.setdefault(routine.name, set()).add(f"{re.sub(r'^memoir.|_p[0-9].*', '', name)} in call {call + 1}")
+                            reached.setdefault(routine.name, set()).add(f"{re.sub(r'_p[0-9].*', '', name)} in call {call + 1}")
                     backend.commit()
     assert not reached, "\n".join(f"{name}: {', '.join(sorted(tables))}" for name, tables in reached.items())
 
 
-def test_a_writes_locks_do_not_grow(server_dsn: str, template: str) -> None:
+def test_a_writes_locks_do_not_grow(scratch: str) -> None:
     """Counted: with the modulus and with the months kept."""
     counted = []
-    with database(server_dsn, f"template {template}") as small, database(server_dsn) as wide:
-        assert apply(wide, 64) == ""
+    with database(scratch) as small, database(scratch) as wide:
+        assert apply(small, 2) == apply(wide, 64) == ""
         for dsn in (small, wide):
             with connect(dsn) as db:
-                db.execute("""select memoir._make_leaf(t, p) from memoir.installation, unnest('{conversation_history,sessions}'::text[]) t,
-                              generate_series(0, modulus - 1) p""")
+                db.execute("select memoir._make_leaf('conversation_history', p) from memoir.installation, generate_series(0, modulus - 1) p")
                 clock(db, "2026-05-05T00:00:00Z")
                 persist(db, "alice")
                 part = db.execute("select memoir.part_of('alice')").fetchone()[0]

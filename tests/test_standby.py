@@ -9,10 +9,10 @@ from dataclasses import dataclass
 import psycopg
 import pytest
 from catalog import contents
-from conftest import in_database
+from conftest import in_database, install
 from psycopg.conninfo import conninfo_to_dict
 from psycopg.types.json import Jsonb
-from servers import PGBIN, as_server_user, connect, environment_of, roles, running, server_folder, user_of
+from servers import PGBIN, as_server_user, connect, database, environment_of, roles, running, scratch, server_folder, user_of
 
 CLOCK = "2026-06-15T12:00:00Z"
 VECTOR = [0.05 * (n % 7) for n in range(384)]
@@ -75,17 +75,25 @@ def fill(db: psycopg.Connection) -> None:
 
 
 @pytest.fixture(scope="module")
-def pair(server_dsn: str, memoir_dsn: str) -> Iterator[Pair]:
+def memoir_dsn(scratch: str) -> Iterator[str]:
+    """The primary is a small server of its own: a base backup copies all of a server's databases."""
+    with database(scratch) as dsn:
+        install(dsn)
+        yield dsn
+
+
+@pytest.fixture(scope="module")
+def pair(scratch: str, memoir_dsn: str) -> Iterator[Pair]:
     with roles(memoir_dsn, app="login in role memoir_app") as names, server_folder() as folder:
         with connect(memoir_dsn) as db:
             fill(db)
             # A standby refuses less room than its primary has, wherever that was set.
             room = dict(db.execute("select name, setting from pg_settings where name in ('max_connections', 'max_locks_per_transaction', "
                                    "'max_worker_processes', 'max_wal_senders', 'max_prepared_transactions')").fetchall())
-        primary = conninfo_to_dict(server_dsn)
+        primary = conninfo_to_dict(scratch)
         as_server_user(PGBIN / "pg_basebackup", "-D", folder / "data", "-R", "-X", "stream", "-c", "fast", "--no-sync", "-h", primary["host"],
                        "-p", primary["port"], "-U", primary["user"])
-        with running(folder, environment_of(server_dsn), hot_standby="on", **room) as dsn:
+        with running(folder, environment_of(scratch), hot_standby="on", **room) as dsn:
             pair = Pair(memoir_dsn, in_database(dsn, conninfo_to_dict(memoir_dsn)["dbname"]), names["app"])
             pair.caught_up()
             yield pair
