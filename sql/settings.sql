@@ -195,6 +195,10 @@ begin
     perform memoir._fail('PM014', format('settings must be a JSON object, not %s', memoir._shown(p_new::text)));
   end if;
   for v_key, v_value in select * from jsonb_each(coalesce(p_new, '{}')) loop
+    -- Who is held to a cost limit does not move it.
+    if v_key like 'budget\_%' and not (pg_has_role(memoir._login(), 'memoir_app', 'usage') or pg_has_role(memoir._login(), 'memoir_admin', 'usage')) then
+      perform memoir._fail('PM001', format('login %s may not override setting %s', quote_ident(memoir._login()), v_key));
+    end if;
     if jsonb_typeof(v_value) <> 'null' then perform memoir._check_setting(v_key, v_value, true); end if;
   end loop;
   return jsonb_strip_nulls(p_old || coalesce(p_new, '{}'));

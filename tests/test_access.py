@@ -320,6 +320,14 @@ def test_projects_bound_a_tenant(world: World) -> None:
             assert "4711" not in str(red.execute(query).fetchall())
 
 
+def test_a_tenant_does_not_move_its_cost_limit(world: World) -> None:
+    with world.login("tenant") as tenant, world.login("app") as app:
+        for key, value in (("budget_microcents_session", 0), ("budget_action", "warn"), ("budget_microcents_session", None)):
+            assert code(lambda: tenant.execute("select memoir.open_session('tom', %s, p_settings => %s)", [unique("s"), Jsonb({key: value})])) == "PM001"
+        tenant.execute("select memoir.open_session('tom', %s, p_settings => '{\"recall_tokens_max\": 500}')", [unique("s")])
+        app.execute("select memoir.open_session('tom', %s, p_settings => '{\"budget_microcents_session\": 5}')", [unique("s")])
+
+
 def test_secrets_stay_below_clearance(world: World) -> None:
     with world.login("app") as app, world.login("tenant") as tenant, roles(world.dsn, cleared="login in role memoir_app") as names, connect(world.dsn) as db:
         db.execute("select memoir.bind_login(%s, p_clearance => 'secret')", [names["cleared"]])
