@@ -71,7 +71,9 @@ begin
   ), weights as (
     select term, ln(1 + (v_items - count(*) + 0.5) / (count(*) + 0.5))::real as idf from hits group by term
   ), words as materialized (
-    select h.item, sum(w.idf * h.frequency * (v_k1 + 1) / (h.frequency + v_k1 * (1 - v_b + v_b * h.length / greatest(v_average, 1))))::real as bm25
+    -- Summed as integers: a sum of floats would depend on the order in which a plan delivers them.
+    select h.item, (sum((w.idf * h.frequency * (v_k1 + 1) / (h.frequency + v_k1 * (1 - v_b + v_b * h.length / greatest(v_average, 1))) * 1000000)::integer)
+      ::float8 / 1000000)::real as bm25
     from hits h join weights w using (term) group by h.item
   ), best_words as materialized (
     select item, bm25 from words order by (bm25 * 10000)::integer desc, item limit p_limit
