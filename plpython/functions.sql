@@ -90,7 +90,10 @@ $$;
 -- Whether _py_count_tokens() can serve this tokenizer on this server.
 create or replace function memoir._py_tokenizer_available(p_tokenizer text)
 returns boolean language plpython3u stable as $$
-from pg_memoir_server import tokens
+try:
+    from pg_memoir_server import tokens
+except ImportError:
+    return False  # a server restored elsewhere: counts are estimated, nothing fails
 return tokens.available(p_tokenizer)
 $$;
 
