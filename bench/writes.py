@@ -29,6 +29,7 @@ PLAIN = """create table public.plain_turns (user_id uuid, session_id uuid, turn_
   created_at timestamptz default now(), primary key (user_id, session_id, turn_index))"""
 INSERT = "insert into public.plain_turns (user_id, session_id, turn_index, role, content) values (%s, %s, %s, 'user', %s), (%s, %s, %s, 'assistant', %s)"
 TURNS = 2  # of an exchange
+SLOT = f"memoir_bench_{uuid.uuid4().hex[:8]}"
 
 
 @dataclass
@@ -87,6 +88,8 @@ def together(connection: psycopg.Connection, dsn: str, kind: str, writers: int, 
     """Several writers at once, and the log they wrote."""
     connection.execute("checkpoint")
     start_at = time.time() + 2 + writers / 2  # all are connected and warm by then
+    if inspect:  # a slot keeps the log until it is read
+        connection.execute("select pg_create_physical_replication_slot(%s, true, true)", (SLOT,))
     start = connection.execute("select pg_current_wal_insert_lsn()").fetchone()[0]
     with ProcessPoolExecutor(writers, multiprocessing.get_context("spawn")) as pool:
         runs = list(pool.map(write, [dsn] * writers, [kind] * writers, range(writers), [seconds] * writers, [start_at] * writers))
@@ -101,6 +104,7 @@ def together(connection: psycopg.Connection, dsn: str, kind: str, writers: int, 
         total.wal_bytes, total.image_bytes = connection.execute(
             "select sum(record_size)::bigint, sum(fpi_size)::bigint from pg_get_wal_stats(%s, %s, false)", (start, end)
         ).fetchone()
+        connection.execute("select pg_drop_replication_slot(%s)", (SLOT,))
     return total
 
 
