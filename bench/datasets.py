@@ -1,0 +1,215 @@
+"""Conversations with gold evidence, each as what happened in order: said, remembered, asked.
+
+    locomo(path)    LoCoMo: two friends over months, short turns; evidence names turns
+    realmem(path)   RealMem: user and assistant over months; of each persona a corpus of turns and one of ready-made memories
+    beam(path)      BEAM: one long chat with long assistant answers; evidence names messages
+
+`read(path)` tells which it is. What is asked may only be answered by what comes before it.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+from typing import Any
+
+from pg_memoir.formats import ConversationError, read_conversations
+
+TURN = timedelta(seconds=1)  # between two turns of a session whose file only gives a date
+
+
+@dataclass(frozen=True)
+class Said:
+    """A message of a session. `key` is what evidence calls it."""
+
+    key: str
+    session: str
+    message: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Remembered:
+    """A ready-made memory."""
+
+    key: str
+    content: str
+    at: datetime
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A question and the keys of its evidence. `session`: where it is asked; None where that holds nothing else."""
+
+    text: str
+    evidence: tuple[str, ...]
+    category: str
+    session: str | None = None
+    at: datetime | None = None
+
+
+@dataclass
+class Corpus:
+    """One user's events, oldest first. `kind` names the data in tables."""
+
+    kind: str
+    name: str
+    events: list[Said | Remembered | Asked] = field(default_factory=list)
+
+    def questions(self) -> list[Asked]:
+        return [event for event in self.events if isinstance(event, Asked)]
+
+    def items(self) -> list[Said | Remembered]:
+        return [event for event in self.events if not isinstance(event, Asked)]
+
+
+def read(path: Path) -> list[Corpus]:
+    """The corpora of a LoCoMo file, of a folder of RealMem dialogues, or of a folder of BEAM chats. Raises ValueError."""
+    if path.is_file():
+        return locomo(path)
+    if list(path.glob("*_dialogues_*.json")):
+        return realmem(path)
+    if list(path.rglob("probing_questions.json")):
+        return beam(path)
+    raise ValueError(f"{path} is neither a LoCoMo file nor a folder of RealMem dialogues or BEAM chats")
+
+
+# --- LoCoMo ------------------------------------------------------------------------------------------------------------
+
+LOCOMO = {1: "multi-hop", 2: "temporal", 3: "open-domain", 4: "single-hop", 5: "adversarial"}
+
+
+def locomo(path: Path) -> list[Corpus]:
+    """Turns as the product's own importer reads them; all questions come after all sessions."""
+    corpora: dict[str, Corpus] = {}
+    for conversation in read_conversations(path, user_prefix="").conversations:
+        if isinstance(conversation, ConversationError):
+            raise conversation
+        corpus = corpora.setdefault(conversation.user, Corpus("LoCoMo", conversation.user))
+        for message in conversation.messages:
+            key = _dia(str(message["metadata"]["dia_id"])) or [""]
+            corpus.events.append(Said(key[0], conversation.session, dict(message)))
+    for record in json.loads(path.read_text()):
+        corpus = corpora[str(record["sample_id"])]
+        known = {event.key for event in corpus.items()}
+        for item in record["qa"]:
+            gold = [key for entry in item.get("evidence") or [] for key in _dia(str(entry)) if key in known]
+            if gold:
+                corpus.events.append(Asked(str(item["question"]), _unique(gold), LOCOMO.get(item.get("category"), "other")))
+    return list(corpora.values())
+
+
+def _dia(text: str) -> list[str]:
+    """The turns named in a text: 'D8:6; D9:17' → D8:6, D9:17."""
+    return [f"D{int(session)}:{int(turn)}" for session, turn in re.findall(r"D:?(\d+):(\d+)", text)]
+
+
+# --- RealMem -----------------------------------------------------------------------------------------------------------
+
+
+def realmem(folder: Path) -> list[Corpus]:
+    """Per persona a corpus of turns (evidence: the turns that the used memories came from) and one of memories.
+
+    A question is a turn marked as one; it is asked in its session, after what was said there before. The memories of a
+    session exist when it has ended.
+    """
+    found = []
+    for file in sorted(folder.glob("*_dialogues_*.json")):
+        sessions = json.loads(file.read_text())["dialogues"]
+        name = file.name.split("_dialogues_")[0]
+        sources = {(s["session_uuid"], m["content"]): _source(s, m) for s in sessions for m in s["extracted_memory"]}
+        turns, memories = Corpus("RealMem turns", name), Corpus("RealMem memories", name)
+        for session in sessions:
+            start = datetime.strptime(session["current_time"][:10], "%Y-%m-%d").replace(hour=9, tzinfo=timezone.utc)
+            uuid = session["session_uuid"]
+            for place, turn in enumerate(session["dialogue_turns"]):
+                at = start + place * TURN
+                if turn["is_query"]:
+                    used = [(m["session_uuid"], m["content"]) for m in session["dialogue_turns"][place + 1].get("memory_used") or []]
+                    used = [key for key in used if key in sources and key[0] != uuid]
+                    if used:
+                        category = str(turn.get("category_name"))
+                        turns.events.append(Asked(turn["content"], _unique(sources[key] for key in used), category, uuid, at))
+                        memories.events.append(Asked(turn["content"], _unique(_memory_key(*key) for key in used), category, None, at))
+                message = {"role": turn["speaker"].lower(), "content": turn["content"], "created_at": at.isoformat()}
+                turns.events.append(Said(f"{uuid}:{place}", uuid, message))
+            for memory in session["extracted_memory"]:
+                memories.events.append(Remembered(_memory_key(uuid, memory["content"]), memory["content"], start))
+        found += [memories, turns]
+    return found
+
+
+def _source(session: dict[str, Any], memory: dict[str, Any]) -> str:
+    """The turn whose words the memory quotes, else the one it names, counted from one."""
+    texts = [turn["content"] for turn in session["dialogue_turns"]]
+    quoted = memory.get("source_content_snapshot")
+    place = texts.index(quoted) if quoted in texts else min(max(int(memory["source_turn"]) - 1, 0), len(texts) - 1)
+    return f"{session['session_uuid']}:{place}"
+
+
+def _memory_key(session: str, content: str) -> str:
+    return f"{session}/{content}"
+
+
+# --- BEAM --------------------------------------------------------------------------------------------------------------
+
+
+def beam(folder: Path) -> list[Corpus]:
+    """A session per batch of a chat, dated by its anchors; all questions come after it. Abstention questions have no evidence."""
+    found = []
+    for file in sorted(folder.rglob("chat.json"), key=lambda path: (len(path.parent.name), path.parent.name)):
+        corpus = Corpus("BEAM", f"{file.parent.parent.name}-{file.parent.name}")
+        at: datetime | None = None
+        for batch in json.loads(file.read_text()):
+            for message in (message for exchange in batch["turns"] for message in exchange):
+                if message.get("time_anchor"):
+                    at = datetime.strptime(message["time_anchor"], "%B-%d-%Y").replace(hour=9, tzinfo=timezone.utc)
+                said = {"role": message["role"], "content": message["content"]}
+                if at:
+                    said["created_at"] = at.isoformat()
+                    at += TURN
+                corpus.events.append(Said(str(message["id"]), f"batch {batch['batch_number']}", said))
+        known = {event.key for event in corpus.items()}
+        for category, questions in json.loads((file.parent / "probing_questions.json").read_text()).items():
+            for question in questions:
+                gold = _unique(str(number) for number in _leaves(question.get("source_chat_ids")) if str(number) in known)
+                if gold or category == "abstention":
+                    corpus.events.append(Asked(question["question"], gold, category.replace("_", " ")))
+        found.append(corpus)
+    return found
+
+
+def _leaves(value: Any) -> Iterator[Any]:
+    if isinstance(value, dict):
+        value = list(value.values())
+    if isinstance(value, list):
+        for part in value:
+            yield from _leaves(part)
+    elif value is not None:
+        yield value
+
+
+def _unique(keys: Iterable[str]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(keys))
+
+
+# --- Into the database -------------------------------------------------------------------------------------------------
+
+
+def batches(events: Sequence[Said | Remembered]) -> Iterator[list[Said] | Remembered]:
+    """Neighbouring messages of one session together, as they are persisted; memories one by one."""
+    group: list[Said] = []
+    for event in events:
+        if isinstance(event, Remembered) or (group and (group[-1].session != event.session or len(group) >= 500)):
+            if group:
+                yield group
+            group = []
+        if isinstance(event, Remembered):
+            yield event
+        else:
+            group.append(event)
+    if group:
+        yield group

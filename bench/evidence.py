@@ -1,0 +1,189 @@
+"""How much of the evidence compile_context finds, on several kinds of conversations, with default settings.
+
+    python -m bench.evidence --data locomo.json --data realmem/ --data beam/ [--questions 50] [--budgets 1000,2000]
+
+Everything is imported through persist_turn and remember; only what precedes a question exists when it is asked. R@10: share of
+the evidence among the ten best turns or memories of the fused ranking. Within n tokens: share of it in the recall of the
+compiled list with that memory budget; a long turn counts as found if a part of it is there, and under "its text" by the share of
+its characters that is. All are means over questions, in percent; a question without evidence only counts for its tokens.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import psycopg
+from pg_memoir import Memoir
+
+from .common import CachedEmbedder, CannotRun, fresh_database, progress, report, table
+from .datasets import Asked, Corpus, Remembered, Said, batches, read
+
+BUDGETS = (1000, 2000)
+
+
+@dataclass
+class Found:
+    """Per question of one kind: shares of its evidence."""
+
+    ranked: list[float] = field(default_factory=list)
+    listed: dict[int, list[float]] = field(default_factory=dict)
+    text: dict[int, list[float]] = field(default_factory=dict)
+    tokens: dict[int, list[int]] = field(default_factory=dict)
+    nothing: dict[int, list[int]] = field(default_factory=dict)  # tokens of questions without evidence
+    categories: list[str] = field(default_factory=list)
+
+
+@dataclass
+class Stored:
+    """What an event became: its id and its length in characters."""
+
+    id: str
+    length: int
+
+
+def store(memoir: Memoir, user: str, events: Sequence[Said | Remembered]) -> dict[str, Stored]:
+    """Imports events as any user would."""
+    stored = {}
+    for batch in batches(events):
+        if isinstance(batch, Remembered):
+            stored[batch.key] = Stored(str(memoir.remember(user, batch.content, created_at=batch.at)["memory_id"]), len(batch.content))
+        else:
+            done = memoir.persist_turn(user, batch[0].session, [event.message for event in batch])
+            for event, number in zip(batch, done["message_ids"], strict=True):
+                stored[event.key] = Stored(str(number), len(event.message["content"]))
+    return stored
+
+
+EXPLAINED = """
+  select c.ref_id::text, c.place, c.span_length
+  from memoir._compile(%(user)s, %(session)s, %(query)s, null, %(budget)s, null, null, %(vector)s::real[], null, null, null, 'openai', null) v,
+    unnest(v.candidates, v.places) with ordinality as c(item_no, kind, ref_id, session_id, turn_index, chunk, span_start, span_length,
+      tokens, role, said_at, recorded_at, project, score, words, vector, around, session_score, type, memory_parts, is_frequent, reason, place, o)
+  where c.reason is null order by c.o"""
+
+
+def ask(connection: psycopg.Connection, user: str, question: Asked, vector: list[float], budget: int) -> tuple[list[str], dict[str, int], int]:
+    """(turns and memories as ranked, characters of each that the recall shows, tokens of the recall)."""
+    session = question.session or "a session of its own"
+    arguments: dict[str, Any] = {"user": user, "session": session, "query": question.text, "budget": budget, "vector": vector}
+    rows = connection.execute(EXPLAINED, arguments).fetchall()
+    context = connection.execute(
+        "select memoir.context(p_user => %(user)s, p_session => %(session)s, p_query => %(query)s, p_memory_budget => %(budget)s, p_query_embedding => %(vector)s::real[])",
+        arguments,
+    ).fetchone()[0]
+    shown: dict[str, int] = {}
+    for ref, place, length in rows:
+        if place is not None:
+            shown[ref] = shown.get(ref, 0) + length
+    if set(context["items"]) != set(shown):
+        raise CannotRun("two compiles of one question differ")
+    return list(dict.fromkeys(row[0] for row in rows)), shown, context["recall_tokens"]
+
+
+def measure(memoir: Memoir, connection: psycopg.Connection, embed: CachedEmbedder, corpus: Corpus, asked: set[int], budgets: Sequence[int], found: Found) -> None:
+    """Replays a corpus: stores what is said, compiles what is asked."""
+    user = f"{corpus.kind}: {corpus.name}"
+    questions = corpus.questions()
+    vectors = dict(zip((id(question) for question in questions), embed([question.text for question in questions]), strict=True))
+    stored: dict[str, Stored] = {}
+    waiting: list[Said | Remembered] = []
+    number = -1
+    for event in corpus.events:
+        if not isinstance(event, Asked):
+            waiting.append(event)
+            continue
+        number += 1
+        if number not in asked:
+            continue
+        progress(f"{user}: question {number + 1} of {len(questions)}")
+        if waiting:
+            stored |= store(memoir, user, waiting)
+            waiting = []
+            memoir.embed_backlog(embed)
+            connection.execute("call memoir.merge_search()")  # as the job does
+            connection.execute("analyze memoir.search_items, memoir.embeddings, memoir.search_postings")
+        gold = {stored[key].id: stored[key].length for key in event.evidence}
+        for budget in budgets:
+            ranked, shown, tokens = ask(connection, user, event, vectors[id(event)], budget)
+            if not gold:
+                found.nothing.setdefault(budget, []).append(tokens)
+                continue
+            found.listed.setdefault(budget, []).append(float(np.mean([ref in shown for ref in gold])))
+            found.text.setdefault(budget, []).append(float(np.mean([min(1, shown.get(ref, 0) / length) for ref, length in gold.items()])))
+            found.tokens.setdefault(budget, []).append(tokens)
+        if gold:
+            found.ranked.append(float(np.mean([ref in ranked[:10] for ref in gold])))
+            found.categories.append(event.category)
+
+
+def tables(found: dict[str, Found], budgets: Sequence[int]) -> list[tuple[str, str]]:
+    head = ["data", "questions", "R@10", *(f"within {budget:,}" for budget in budgets), *(f"its text, {budget:,}" for budget in budgets), "tokens", "tokens where nothing answers"]
+    rows, detail = [], []
+    for kind, f in found.items():
+        largest = max(budgets)
+        nothing = f"{np.mean(f.nothing[largest]):.0f}" if largest in f.nothing else "–"
+        rows.append([kind, len(f.ranked), _percent(f.ranked), *(_percent(f.listed[b]) for b in budgets), *(_percent(f.text[b]) for b in budgets), f"{np.mean(f.tokens[largest]):.0f}", nothing])
+        for category in sorted(set(f.categories)):
+            of = [place for place, name in enumerate(f.categories) if name == category]
+            detail.append([f"{kind}: {category}", len(of), _percent([f.ranked[i] for i in of]), *(_percent([f.listed[b][i] for i in of]) for b in budgets)])
+    return [report("evidence", table(head, rows)), report("evidence-by-category", table(head[: 3 + len(budgets)], detail))]
+
+
+def _percent(values: Sequence[float]) -> str:
+    return f"{100 * np.mean(values):.1f}"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--data", type=Path, action="append", help="a LoCoMo file, a folder of RealMem dialogues or of BEAM chats; may be given several times")
+    parser.add_argument("--corpora", default="", help="only corpora whose 'kind: name' contains one of these, with commas")
+    parser.add_argument("--questions", type=int, default=0, help="a sample of so many questions of each corpus (default: all)")
+    parser.add_argument("--budgets", default=",".join(map(str, BUDGETS)), help="memory budgets in tokens (%(default)s)")
+    parser.add_argument("--set", action="append", default=[], help="a setting to try, key=value")
+    parser.add_argument("--keep", action="store_true", help="keep the database made")
+
+
+def run(options: argparse.Namespace) -> list[tuple[str, str]]:
+    if not options.data:
+        raise CannotRun("no data: give files or folders of conversations with gold evidence by --data (they are not part of the project)")
+    rng = random.Random(0)
+    budgets = [int(budget) for budget in options.budgets.split(",")]
+    only = [part for part in options.corpora.split(",") if part]
+    embed = CachedEmbedder()
+    found: dict[str, Found] = {}
+    with fresh_database("evidence", options.keep) as dsn, Memoir(dsn) as memoir, psycopg.connect(dsn, autocommit=True) as connection:
+        for setting in options.set:
+            key, _, value = setting.partition("=")
+            connection.execute("select memoir.set_setting(%s, %s::jsonb)", (key, value))
+        for corpus in (corpus for path in options.data for corpus in read(path)):
+            if only and not any(part in f"{corpus.kind}: {corpus.name}" for part in only):
+                continue
+            count = len(corpus.questions())
+            asked = set(rng.sample(range(count), min(options.questions, count)) if options.questions else range(count))
+            started = time.process_time()
+            measure(memoir, connection, embed, corpus, asked, budgets, found.setdefault(corpus.kind, Found()))
+            progress("")
+            print(f"{corpus.kind}: {corpus.name}: {len(asked)} questions, {time.process_time() - started:.0f} s of the client's CPU", file=sys.stderr)
+    return tables(found, budgets)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m bench.evidence", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    add_arguments(parser)
+    try:
+        run(parser.parse_args())
+    except (CannotRun, ValueError) as error:
+        print(error, file=sys.stderr)
+        return 2
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,166 @@
+"""Conversations as the database indexes them: items, words, vectors, token counts, read back for a study without it.
+
+    python -m bench.ranker.corpus --data locomo.json --data realmem/ --data beam/ --out .local/cache/ranker.pickle
+"""
+
+from __future__ import annotations
+
+import argparse
+import pickle
+import sys
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+
+import numpy as np
+import psycopg
+from pg_memoir import Memoir
+
+from ..common import CACHE, CachedEmbedder, CannotRun, fresh_database, progress
+from ..datasets import Asked, Corpus, Remembered, batches, read
+
+
+@dataclass
+class Item:
+    """A search item: a chunk of a turn or of a memory."""
+
+    unit: int  # which turn or memory of the corpus, counted in order
+    session: str
+    chunk: int
+    last: bool
+    tokens: int
+    kind: str
+    role: str
+    speaker: str
+    is_question: bool
+    after_question: bool
+    at: datetime
+    body: str
+    words: dict[str, list[int]]  # lexeme → positions
+
+
+@dataclass
+class Query:
+    """A question: words, vector, how many items and units existed when it was asked, the units that answer it."""
+
+    text: str
+    category: str
+    session: str
+    words: dict[str, list[int]]
+    vector: np.ndarray
+    items: int
+    units: int
+    gold: list[int]
+
+
+@dataclass
+class Indexed:
+    """One corpus, indexed."""
+
+    kind: str
+    name: str
+    items: list[Item]
+    vectors: np.ndarray
+    unit_tokens: np.ndarray
+    queries: list[Query]
+
+
+def load(memoir: Memoir, corpus: Corpus, user: str) -> None:
+    """Imports all but the questions."""
+    for batch in batches(corpus.items()):
+        if isinstance(batch, Remembered):
+            memoir.remember(user, batch.content, created_at=batch.at)
+        else:
+            memoir.persist_turn(user, batch[0].session, [event.message for event in batch])
+
+
+ITEMS = """
+  select i.item_no, i.ref_id::text, coalesce(i.session_id::text, ''), i.chunk, i.last_chunk, i.token_count, i.kind::text, coalesce(i.role::text, ''),
+    coalesce(i.speaker, ''), i.is_question, i.after_question, i.created_at, t.body,
+    (select jsonb_object_agg(w.lexeme, coalesce(w.positions, '{1}')) from unnest(memoir._words('english', coalesce(i.speaker || ': ', '') || t.body)) w)
+  from memoir.search_items i join memoir._item_texts(i.user_id, (select array_agg(item_no) from memoir.search_items where user_id = %(user)s)) t using (item_no)
+  where i.user_id = %(user)s order by i.item_no"""
+
+
+def indexed(connection: psycopg.Connection, embed: CachedEmbedder, corpus: Corpus, user: str) -> Indexed:
+    """Reads a corpus back as the database indexed it."""
+    user_id = connection.execute("select user_id from memoir.users where external_id = %s", (user,)).fetchone()[0]
+    rows = connection.execute(ITEMS, {"user": user_id}).fetchall()
+    numbers = [row[0] for row in rows]
+    texts = dict(connection.execute("select * from memoir._embedding_texts(%s, %s)", (user_id, numbers)).fetchall())
+    vectors = np.array(embed([texts[number] for number in numbers]), np.float32)
+    # Units in the order of events: memories by their content, turns by session and place.
+    order: dict[str, int] = {}
+    for row in rows:
+        order.setdefault(row[1], len(order))
+    keys: dict[str, int] = {}
+    unit_rows = connection.execute(
+        """select h.message_id::text, s.external_id || ':' || h.turn_index, h.token_count from memoir.conversation_history h
+           join memoir.sessions s using (user_id, session_id) where h.user_id = %(user)s
+           union all select memory_id::text, content, token_count from memoir.memory_store where user_id = %(user)s""",
+        {"user": user_id},
+    ).fetchall()
+    places = {key: (ref, tokens) for ref, key, tokens in unit_rows}
+    unit_tokens = np.zeros(len(order), int)
+    turn_of: dict[str, int] = {}
+    for event in corpus.items():
+        if isinstance(event, Remembered):
+            key = event.content
+        else:
+            place = turn_of.get(event.session, 0)
+            turn_of[event.session] = place + 1
+            key = f"{event.session}:{place}"
+        if key in places and places[key][0] in order:
+            keys[event.key] = order[places[key][0]]
+            unit_tokens[order[places[key][0]]] = places[key][1]
+    items = [Item(order[r[1]], r[2], r[3], r[4], r[5], r[6], r[7], r[8], r[9], r[10], r[11], r[12], r[13] or {}) for r in rows]
+    first_item = {}
+    for place, item in enumerate(items):
+        first_item.setdefault(item.unit, place)
+    sessions = dict(connection.execute("select external_id, session_id::text from memoir.sessions where user_id = %s", (user_id,)).fetchall())
+    queries = []
+    asked = corpus.questions()
+    vectors_asked = embed([question.text for question in asked])
+    seen = 0
+    number = 0
+    for event in corpus.events:
+        if not isinstance(event, Asked):
+            if event.key in keys:
+                seen = max(seen, keys[event.key] + 1)
+            continue
+        words = connection.execute(
+            "select jsonb_object_agg(lexeme, coalesce(positions, '{1}')) from unnest(memoir._words('english', left(%s, 20000)))", (event.text,)
+        ).fetchone()[0]
+        queries.append(
+            Query(event.text, event.category, sessions.get(event.session or "", ""), words or {}, np.array(vectors_asked[number], np.float32),
+                  first_item.get(seen, len(items)), seen, [keys[key] for key in event.evidence if key in keys])
+        )
+        number += 1
+    return Indexed(corpus.kind, corpus.name, items, vectors, unit_tokens, queries)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m bench.ranker.corpus", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", type=Path, action="append", required=True)
+    parser.add_argument("--out", type=Path, default=CACHE / "ranker.pickle")
+    parser.add_argument("--keep", action="store_true")
+    options = parser.parse_args()
+    embed = CachedEmbedder()
+    found = []
+    try:
+        with fresh_database("ranker", options.keep) as dsn, Memoir(dsn) as memoir, psycopg.connect(dsn, autocommit=True) as connection:
+            for number, corpus in enumerate(corpus for path in options.data for corpus in read(path)):
+                user = f"{corpus.kind}:{corpus.name}"
+                progress(f"{user}")
+                load(memoir, corpus, user)
+                found.append(indexed(connection, embed, corpus, user))
+                print(f"{user}: {len(found[-1].items)} items of {len(found[-1].unit_tokens)}, {len(found[-1].queries)} questions", flush=True)
+                options.out.write_bytes(pickle.dumps(found))
+    except CannotRun as error:
+        print(error, file=sys.stderr)
+        return 2
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
