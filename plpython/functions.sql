@@ -7,7 +7,10 @@
 -- One text asked of the shared embedder, ahead of its backlog. At most p_timeout_ms.
 create or replace function memoir._py_embed_query(p_socket text, p_model text, p_text text, p_timeout_ms integer)
 returns table (vec real[], problem text) language plpython3u volatile as $$
-from pg_memoir_server import embed_client, shim
+try:
+    from pg_memoir_server import embed_client, shim
+except ImportError as error:
+    return [(None, f"the server's Python finds no pg_memoir_server: {error}")]
 try:
     return [(embed_client.embed_query(p_socket, p_model, p_text, p_timeout_ms, shim.interrupts(plpy)), None)]
 except embed_client.EmbedderError as error:
@@ -28,7 +31,10 @@ $$;
 -- any, comes from the server's environment: PG_MEMOIR_EMBEDDING_API_KEY, or a file named by PG_MEMOIR_EMBEDDING_API_KEY_FILE.
 create or replace function memoir._py_embed_http(p_endpoint text, p_model text, p_text text, p_timeout_ms integer)
 returns table (vec real[], problem text) language plpython3u volatile as $$
-from pg_memoir_server import shim
+try:
+    from pg_memoir_server import shim
+except ImportError as error:
+    return [(None, f"the server's Python finds no pg_memoir_server: {error}")]
 vectors, problem = shim.embed_http(p_endpoint, p_model, [p_text], p_timeout_ms, retries=0)
 return [(vectors[0] if vectors else None, problem)]
 $$;

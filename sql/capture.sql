@@ -63,11 +63,12 @@ begin
   where s.user_id = p_caller.user_id and s.session_id = memoir._session_id(p_caller.user_id, p_session);
 end $$;
 
--- Rate-limit headers that count tokens are no credentials.
+-- Rate-limit headers that count tokens are no credentials, nor is an idempotency key.
 create or replace function memoir._without_credentials(p_headers jsonb)
 returns jsonb language sql immutable as $$
   select coalesce(jsonb_object_agg(key, value) filter (
-    where lower(key) !~ '(authorization|api[-_]?key|cookie|secret|password|credential|signature|(^|[-_])(token|key|auth)$)'), '{}')
+    where lower(key) !~ '(authorization|api[-_]?key|cookie|secret|password|credential|signature|(^|[-_])(token|key|auth)$)'
+      or lower(key) ~ '(^|[-_])idempotency[-_]key$'), '{}')
   from jsonb_each(case when jsonb_typeof(p_headers) = 'object' then p_headers else '{}' end)
 $$;
 

@@ -1,7 +1,8 @@
 -- Maintenance of what search and compile leave behind. Each step is one short transaction over one user.
 
--- Merges a user's tail into posting lists: one row per term holding arrays, in a segment of its own; small segments are merged
--- with it so that their number grows with the logarithm of the user's items.
+-- Merges a user's tail into posting lists: one row per term holding arrays, in a segment of its own. Segments that are not
+-- larger than all newer ones together go into it too (logarithmic merging, Lester, Moffat and Zobel 2005): their number grows
+-- with the logarithm of the user's items, and so does how often a posting is written again.
 create or replace function memoir._merge_tail(p_user_id uuid)
 returns integer language plpgsql security definer set search_path from current set plan_cache_mode = force_custom_plan as $$
 declare
@@ -9,10 +10,13 @@ declare
 begin
   select next_segment into v_segment from memoir.user_counters where user_id = p_user_id for update;
   if not found then return 0; end if;
-  -- Segments are merged when three or more exist; the new one takes the next number.
-  select coalesce(array_agg(segment), '{}') into v_small
-  from (select distinct segment from memoir.search_postings where user_id = p_user_id) s
-  having count(*) >= 3;
+  -- Newest first, as long as a segment is not larger than what is newer than it.
+  select coalesce(array_agg(s.segment), '{}') into v_small
+  from (select segment, size, bool_and(size <= newer) over (order by segment desc) as small
+        from (select segment, size, sum(size) over (order by segment desc) - size
+                + (select coalesce(sum(length(words)), 0) from memoir.search_tail where user_id = p_user_id) as newer
+              from (select segment, sum(cardinality(items)) as size from memoir.search_postings where user_id = p_user_id group by segment) x) y) s
+  where s.small;
   with gone as (
     delete from memoir.search_tail where user_id = p_user_id returning item_no, word_count, words
   ), old as (

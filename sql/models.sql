@@ -114,6 +114,7 @@ returns void language plpgsql security definer set search_path from current as $
 declare
   v_admin name := memoir._authorise_admin();
 begin
+  lock table memoir.embedding_models in share row exclusive mode;  -- two switches at once: one after the other
   if not exists (select from memoir.embedding_models where name = p_name) then
     perform memoir._fail('PM031', format('unknown embedding model %s', memoir._shown(p_name)), 'register_embedding_model first');
   end if;

@@ -6,7 +6,7 @@
 
 create or replace function memoir._query_terms(p_config regconfig, p_query text)
 returns text[] language sql stable as $$
-  select coalesce(tsvector_to_array(memoir._words(p_config, left(p_query, 20000))), '{}')
+  select coalesce(tsvector_to_array(memoir._words(p_config, left(p_query, 20000), true)), '{}')
 $$;
 
 -- Words that occur nowhere may be misspelt: the user's most similar ones stand in (trigrams, same first letter, which keeps it

@@ -199,7 +199,11 @@ begin
     if v_key like 'budget\_%' and not (pg_has_role(memoir._login(), 'memoir_app', 'usage') or pg_has_role(memoir._login(), 'memoir_admin', 'usage')) then
       perform memoir._fail('PM001', format('login %s may not override setting %s', quote_ident(memoir._login()), v_key));
     end if;
-    if jsonb_typeof(v_value) <> 'null' then perform memoir._check_setting(v_key, v_value, true); end if;
+    if jsonb_typeof(v_value) <> 'null' then
+      perform memoir._check_setting(v_key, v_value, true);
+    elsif not (p_old ? v_key or exists (select from memoir.setting_definitions where key = v_key)) then
+      perform memoir._fail('PM015', format('unknown setting %s', memoir._shown(v_key)), 'select * from memoir.list_settings()');
+    end if;
   end loop;
   return jsonb_strip_nulls(p_old || coalesce(p_new, '{}'));
 end $$;

@@ -111,8 +111,9 @@ begin
 end $$;
 
 -- Words of a text as lexemes with positions. Scripts written without spaces add character pairs, so that a part of a
--- sentence finds the sentence; composed, decomposed and full-width forms of a word are one.
-create or replace function memoir._words(p_config regconfig, p_text text)
+-- sentence finds the sentence, and Han its single characters, which can be words; a query asks for one only where it stands
+-- alone. Composed, decomposed and full-width forms of a word are one.
+create or replace function memoir._words(p_config regconfig, p_text text, p_is_query boolean default false)
 returns tsvector language plpgsql stable strict as $$
 declare
   -- Invisible marks are no part of a word, whatever the C library of the server thinks.
@@ -126,6 +127,10 @@ begin
     from regexp_matches(v_text, '[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff\U00020000-\U0003ffff]+', 'g') run,
          generate_series(1, greatest(length(run[1]) - 1, 1)) i;
     v_words := v_words || to_tsvector('simple', v_pairs);
+    if not p_is_query then
+      select string_agg(han[1], ' ') into v_pairs from regexp_matches(v_text, '[\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]', 'g') han;
+      v_words := v_words || to_tsvector('simple', coalesce(v_pairs, ''));
+    end if;
   end if;
   return v_words;
 end $$;

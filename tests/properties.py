@@ -191,6 +191,8 @@ class Built:
         expected = self._expected(case, session)
         try:
             with self.connection.transaction():
+                # One snapshot for both: another world's worker may be storing this user's vectors.
+                self.connection.execute("set transaction isolation level repeatable read")
                 context = self.connection.execute(f"select memoir.context(p_user => %s, {listed})", arguments).fetchone()[0]
                 again = self.connection.execute(f"select memoir.compile_context(p_user => %s, {listed})", arguments).fetchone()[0]
         except psycopg.Error as error:

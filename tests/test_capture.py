@@ -87,7 +87,7 @@ def test_what_else_is_known_is_kept(db: psycopg.Connection, user: str) -> None:
 
 CREDENTIALS = ["Authorization", "authorization", "Proxy-Authorization", "X-Api-Key", "api-key", "apikey", "x-goog-api-key", "OCP-APIM-Subscription-Key",
                "Cookie", "Set-Cookie", "X-Auth-Token", "X-Amz-Security-Token", "Private-Token", "X-Client-Secret", "X-Password", "X-Amz-Signature"]
-HARMLESS = ["Content-Type", "X-Request-Id", "anthropic-version", "OpenAI-Organization", "Retry-After", "x-ratelimit-remaining-tokens",
+HARMLESS = ["Idempotency-Key", "X-Idempotency-Key", "Content-Type", "X-Request-Id", "anthropic-version", "OpenAI-Organization", "Retry-After", "x-ratelimit-remaining-tokens",
             "x-ratelimit-limit-requests", "anthropic-ratelimit-input-tokens-reset", "User-Agent"]
 
 

@@ -183,6 +183,20 @@ def test_merging_while_writing_loses_no_word(memoir_dsn: str, db: psycopg.Connec
             assert found == [(f"The code is plant{w}q{r}z.", f"s{w}", 2 * r)]
 
 
+def test_segments_stay_few_and_postings_are_seldom_written_again(db: psycopg.Connection, user: str) -> None:
+    """Merged after every write: no more segments than twice the logarithm of the writes, each posting written that often."""
+    written = 0
+    for n in range(64):
+        persist(db, user, "s", [{"role": "user", "content": f"Item {n} is the plain word."}, {"role": "assistant", "content": f"Noted, item {n}."}])
+        me = one(db, "select user_id from memoir.users where external_id = %s", user)
+        db.execute("select memoir._merge_tail(%s)", [me])
+        newest, = db.execute("select max(segment) from memoir.search_postings where user_id = %s", [me]).fetchone()
+        written += one(db, "select sum(cardinality(items))::integer from memoir.search_postings where user_id = %s and segment = %s", me, newest)
+        assert one(db, "select count(distinct segment) from memoir.search_postings where user_id = %s", me) <= 7
+    total = one(db, "select sum(cardinality(items))::integer from memoir.search_postings where user_id = %s", me)
+    assert written <= 8 * total
+
+
 def test_a_merge_changes_no_result(memoir_dsn: str, db: psycopg.Connection, user: str) -> None:
     queries = ["Where does the red bicycle stand?", "bicycle", "painted the fence green", "What about the fence and the bicycle?"]
     recall = "select id, kind, score, words_score, matched_by from memoir.recall(%s, %s, p_limit => 50)"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any
 
@@ -283,3 +284,15 @@ def test_a_second_model_is_filled_beside_the_first_then_takes_over(db: psycopg.C
     db.execute("select memoir.register_embedding_model(%s, 'none', 4)", [MODEL])  # it may come back, from the beginning
     assert cursor_of(db, user)[0] == 0 and progress(db)["status"] == "backfilling"
     db.execute("select memoir.switch_embedding_model(%s)", [MODEL])
+
+
+def test_two_admins_switching_at_once_both_succeed(db: psycopg.Connection, memoir_dsn: str) -> None:
+    db.execute("select memoir.register_embedding_model('other', 'none', 3)")
+    with psycopg.connect(memoir_dsn) as first, psycopg.connect(memoir_dsn, autocommit=True) as second, ThreadPoolExecutor(1) as pool:
+        first.execute("select memoir.switch_embedding_model('other')")
+        waiting = pool.submit(second.execute, "select memoir.switch_embedding_model(%s)", [MODEL])
+        while not db.execute("select pg_blocking_pids(%s) <> '{}'", [second.info.backend_pid]).fetchone()[0]:
+            assert not waiting.done()
+        first.commit()
+        waiting.result(timeout=30)
+    assert db.execute("select name from memoir.embedding_models where status = 'active'").fetchall() == [(MODEL,)]

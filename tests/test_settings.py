@@ -76,7 +76,8 @@ def test_every_default_is_within_its_range(db: psycopg.Connection) -> None:
 
 
 @pytest.mark.parametrize("call", ["set_setting('no_such', '1')", "reset_setting('no_such')", "set_setting(null, '1')", "set_user_settings('u', '{\"no_such\": 1}')",
-                                  "open_session('u', 's', p_settings => '{\"no_such\": 1}')"])
+                                  "open_session('u', 's', p_settings => '{\"no_such\": 1}')",
+                                  "set_user_settings('u', '{\"no_such\": null}')"])
 def test_unknown_settings(db: psycopg.Connection, call: str) -> None:
     with pytest.raises(psycopg.Error, match="unknown setting") as caught:
         db.execute(f"select memoir.{call}")
