@@ -2,10 +2,10 @@
 --
 -- Inside a SECURITY DEFINER function current_user is the owner, so the caller is the role set with SET ROLE, else the login.
 
+-- Its names are bound here, since policies call it under their caller's search_path.
 create or replace function memoir._login()
-returns name language sql stable as $$
-  select case when current_setting('role') in ('', 'none') then session_user else current_setting('role')::name end
-$$;
+returns name language sql stable
+return case when current_setting('role') in ('', 'none') then session_user else current_setting('role')::name end;
 
 -- uuid v5 (RFC 9562) of (namespace, text). Every text is hashed, one that looks like a UUID too: otherwise whoever may choose
 -- a name could choose somebody else's.

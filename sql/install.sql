@@ -9,6 +9,7 @@
 \ir clock.sql           -- the one clock, settable by an admin
 \ir partitions.sql      -- part_of, leaves made ahead and on demand
 \ir identity.sql        -- texts to ids, who is calling, what they may do
+\ir row_security.sql    -- whoever is granted a table sees the rows of its users only
 \ir models.sql          -- chat models, embedding models
 \ir tokens.sql          -- what a text costs: exact where possible, else the documented estimate
 \ir text.sql            -- what may be stored, fences, chunks, words

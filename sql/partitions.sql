@@ -18,7 +18,7 @@ returns text language sql immutable as $$
   select p_table || '_p' || p_part || coalesce(to_char(p_month, '"_y"YYYY"m"MM'), '')
 $$;
 
--- The only dynamic SQL of the product. Idempotent; takes no lock that stops readers or writers of the parent.
+-- The only dynamic SQL of the product, with what it calls for. Idempotent; takes no lock that stops readers or writers of the parent.
 create or replace function memoir._make_leaf(p_table name, p_part integer, p_month date default null)
 returns boolean language plpgsql security definer set search_path from current as $$
 declare
@@ -41,6 +41,7 @@ begin
     case when v_is_leaf and v_info.unlogged then 'unlogged' else '' end, v_leaf, p_table,
     case when v_is_leaf then '' else 'partition by range (recorded_at)' end,
     case when v_is_leaf and v_info.options <> '' then format('with (%s)', v_info.options) else '' end);
+  perform memoir._secure_rows(format('memoir.%I', v_leaf)::regclass);
   if p_month is null then
     v_bounds := format('with (modulus %s, remainder %s)', v_modulus, p_part);
   else

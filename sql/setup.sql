@@ -34,6 +34,7 @@ begin
       execute v_statement;
     end loop;
     perform memoir._grant_all();
+    perform memoir._secure_rows(c.oid) from pg_class c where c.relnamespace = 'memoir'::regnamespace and c.relkind in ('r', 'p');
   end if;
 
   select substr(c, 13) into v_path from pg_db_role_setting, unnest(setconfig) c

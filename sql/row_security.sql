@@ -1,0 +1,85 @@
+-- Row security, behind the functions: whoever is granted a table, a partition or a view with security_invoker sees and writes
+-- only the rows of its users. FORCE binds the owner too, whom a policy then lets see every row: that one is a constant, so the
+-- plans of our functions stay as they are without it. Every table with user data has the same two policies, leaves included,
+-- since a leaf read by its own name asks only its own policies.
+--
+-- The policies call these functions and nothing else that may change, so that a release replaces functions, not the policies
+-- of ten thousand leaves.
+
+-- The users that the caller may see: those bound to it, or for a service those of its namespace.
+create or replace function memoir._visible_users()
+returns setof uuid language plpgsql stable security definer set search_path from current as $$
+declare
+  v_login name := memoir._login();
+begin
+  if pg_has_role(v_login, 'memoir_app', 'usage') or pg_has_role(v_login, 'memoir_reader', 'usage') then
+    return query select u.user_id from memoir.users u
+    where u.namespace = coalesce((select l.namespace from memoir.logins l where l.login = v_login), 'default');
+  elsif pg_has_role(v_login, 'memoir_tenant', 'usage') then
+    return query select u.user_id from memoir.login_users u where u.login = v_login;
+  end if;
+end $$;
+
+-- The projects that the caller is bound to, null for all.
+create or replace function memoir._bound_projects()
+returns text[] language plpgsql stable security definer set search_path from current as $$
+begin
+  return (select l.projects from memoir.logins l where l.login = memoir._login());
+end $$;
+
+-- For callers bound to projects: the sessions of those.
+create or replace function memoir._bound_sessions()
+returns setof uuid language plpgsql stable security definer set search_path from current as $$
+declare
+  v_projects text[] := memoir._bound_projects();
+begin
+  return query select s.session_id from memoir.sessions s
+  where s.project = any (v_projects) and s.user_id in (select u from memoir._visible_users() u);
+end $$;
+
+create or replace function memoir._own_clearance()
+returns memoir.sensitivity language plpgsql stable security definer set search_path from current as $$
+begin
+  return coalesce((select l.clearance from memoir.logins l where l.login = memoir._login()), 'private');
+end $$;
+
+-- Which rows of a table are the caller's own. Null: the table holds nobody's data. A caller bound to projects sees nothing of
+-- what can't be told to belong to one.
+create or replace function memoir._own_rows(p_table regclass)
+returns text language plpgsql stable as $$
+declare
+  v_columns name[] := array(select attname from pg_attribute where attrelid = p_table and attnum > 0 and not attisdropped);
+begin
+  if p_table in ('memoir.logins'::regclass, 'memoir.login_users'::regclass) then return 'login = memoir._login()'; end if;
+  if p_table = 'memoir.system_prompts'::regclass then return 'false'; end if;  -- the applications' texts, of no user
+  if 'user_id' <> all (v_columns) then return null; end if;
+  return 'user_id in (select memoir._visible_users())'
+    || case when 'project' = any (v_columns) then ' and coalesce(project = any ((select memoir._bound_projects())::text[]), true)'
+            when 'session_id' = any (v_columns) then ' and ((select memoir._bound_projects()) is null or session_id in (select memoir._bound_sessions()))'
+            else ' and (select memoir._bound_projects()) is null' end
+    || case when 'sensitivity' = any (v_columns) then ' and sensitivity <= (select memoir._own_clearance())' else '' end;
+end $$;
+
+-- Puts what it lacks on a table: row security, forced, and its policies. Takes no lock where nothing lacks.
+create or replace function memoir._secure_rows(p_table regclass)
+returns void language plpgsql set search_path from current as $$
+declare
+  v_own text := memoir._own_rows(p_table);
+begin
+  if v_own is null then return; end if;
+  if not (select relrowsecurity and relforcerowsecurity from pg_class where oid = p_table) then
+    execute format('alter table %s enable row level security, force row level security', p_table);
+  end if;
+  if not exists (select from pg_policy where polrelid = p_table and polname = 'every_row') then
+    execute format('create policy every_row on %s to memoir_owner, memoir_admin, memoir_jobs using (true)', p_table);
+  end if;
+  if not exists (select from pg_policy where polrelid = p_table and polname = 'own_rows') then
+    execute format('create policy own_rows on %s to memoir_tenant, memoir_app, memoir_reader using (%s)', p_table, v_own);
+  end if;
+end $$;
+
+do $$
+begin
+  perform memoir._secure_rows(c.oid) from pg_class c
+  where c.relnamespace = 'memoir'::regnamespace and c.relkind in ('r', 'p') and not c.relispartition and c.relowner = 'memoir_owner'::regrole;
+end $$;
