@@ -98,16 +98,25 @@ create unlogged table memoir.compile_buffer (
   buffer_id bigint generated always as identity primary key
 );
 
+-- One row per run, updated with the counts of each batch in the batch's own transaction. Unfinished rows are running or lost.
 create table memoir.job_runs (
   run_id bigint generated always as identity primary key,
   job text not null,
   started_at timestamptz not null,
+  until timestamptz,                      -- no new batch after this
   finished_at timestamptz,
-  outcome text,
+  outcome text check (outcome in ('done', 'time over', 'errors', 'failed', 'cancelled', 'lost', 'still running')),
   counts jsonb not null default '{}',
   error text
+) with (fillfactor = 70);
+create index job_runs_by_job on memoir.job_runs (job, run_id desc);
+create index job_runs_unfinished on memoir.job_runs (job) where finished_at is null;
+
+-- Where a job that goes through all users has got to; the next run goes on from there.
+create table memoir.job_cursors (
+  job text primary key,
+  after_user uuid not null
 );
-create index job_runs_by_job on memoir.job_runs (job, started_at desc);
 
 -- user_id is null for what concerns the whole install.
 create table memoir.audit_log (

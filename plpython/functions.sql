@@ -122,16 +122,24 @@ comment on procedure memoir.embed_backlog(integer, integer) is
   'Embeds what lacks a vector, for up to p_seconds in batches of p_batch texts, with the model''s provider. Call outside a
 transaction. Service, jobs and admin logins only.';
 
+-- Jobs of run_job() that call models: the same loop, its counts and errors noted in job_runs.
+create or replace procedure memoir._run_in_python(p_job text, p_run bigint)
+language plpython3u as $$
+from pg_memoir_server import backlog
+backlog.run_job(plpy, p_job, p_run)
+$$;
+
 -- As in sql/privileges.sql: nothing for PUBLIC; the definer functions reach the shims as the owner.
 do $$
 declare
   v_shim record;
 begin
   for v_shim in select p.oid::regprocedure as signature from pg_proc p
-    where p.pronamespace = 'memoir'::regnamespace and (p.proname like '\_py\_%' or p.proname = 'embed_backlog')
+    where p.pronamespace = 'memoir'::regnamespace and (p.proname like '\_py\_%' or p.proname in ('embed_backlog', '_run_in_python'))
   loop
     execute format('revoke all on routine %s from public', v_shim.signature);
     execute format('grant execute on routine %s to memoir_owner', v_shim.signature);
   end loop;
   grant execute on procedure memoir.embed_backlog(integer, integer) to memoir_jobs, memoir_app, memoir_admin;
+  grant execute on procedure memoir._run_in_python(text, bigint) to memoir_jobs, memoir_admin;
 end $$;

@@ -25,7 +25,8 @@
 \ir packing.sql         -- the recall block: what is chosen, in what order, within its budget
 \ir compile.sql         -- compile_context, context, explain_context
 \ir capture.sql         -- upstream calls, byte for byte
+\ir runs.sql            -- run_job: batches, commits, one row per run; cron expressions
 \ir maintenance.sql     -- merging search structures, flushing statistics
-\ir jobs.sql            -- what pg_cron runs, and the shared embedder it keeps alive
+\ir jobs.sql            -- the list of jobs, what pg_cron runs, the shared embedder
 \ir setup.sql           -- what a dump does not carry: search_path, roles
 \ir privileges.sql      -- grants as data; PUBLIC revoked last

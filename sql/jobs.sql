@@ -1,4 +1,48 @@
--- Unattended: what pg_cron runs, and the shared embedder it keeps alive.
+-- Unattended: which jobs there are, what pg_cron or a worker outside runs of them, and the shared embedder that one keeps alive.
+
+-- A new job: a row here, a line in _step(), and its schedule (schedule_<job>, settings.sql). batch: p_limit of its step.
+create or replace function memoir._job_list()
+returns table (job text, batch integer, in_python boolean, description text) language sql immutable as $$
+  values ('embedder',   1,   false, 'starts the shared embedder unless it answers'),
+         ('embed',      32,  true,  'makes the vectors that lack'),
+         ('merge',      1,   false, 'merges the word tails of users into posting lists'),
+         ('flush',      500, false, 'moves compile statistics from the unlogged buffer to the ledger and the counters'),
+         ('partitions', 8,   false, 'makes the partitions of the months ahead')
+$$;
+
+create or replace function memoir._step(p_job text, p_limit integer)
+returns jsonb language plpgsql as $$
+begin
+  return case p_job
+    when 'embedder' then memoir._step_embedder(p_limit)
+    when 'merge' then memoir._step_merge(p_limit)
+    when 'flush' then memoir._step_flush(p_limit)
+    when 'partitions' then memoir._step_partitions(p_limit)
+  end;
+end $$;
+
+-- Can this server run it? What is missing runs in a worker outside (python -m pg_memoir worker).
+create or replace function memoir._job_runs_here(p_in_python boolean)
+returns boolean language sql stable as $$
+  select not p_in_python or to_regprocedure('memoir._run_in_python(text,bigint)') is not null
+$$;
+
+create or replace function memoir.list_jobs()
+returns table (job text, schedule text, description text, due timestamptz, last_started timestamptz, last_outcome text)
+language plpgsql stable security definer set search_path from current as $$
+begin
+  perform memoir._authorise_worker();
+  return query
+  select l.job, s.config ->> ('schedule_' || l.job), l.description,
+    case when memoir._job_runs_here(l.in_python) then memoir._cron_last(nullif(s.config ->> ('schedule_' || l.job), ''), clock_timestamp()) end,
+    r.started_at, case when r.run_id is null then null when r.finished_at is null then 'running' else r.outcome end
+  from memoir._job_list() l cross join memoir.settings_merged s
+  left join lateral (select * from memoir.job_runs j where j.job = l.job order by j.run_id desc limit 1) r on true
+  order by l.job;
+end $$;
+comment on function memoir.list_jobs() is
+  'Jobs with their schedules, when they were last due (null: not scheduled, or this server can''t run them) and how their last run
+went. A job is due that has not started since. Service, jobs and admin logins only. Raises PM001.';
 
 create or replace function memoir.ensure_embedder()
 returns text language plpgsql security definer set search_path from current as $$
@@ -54,15 +98,15 @@ comment on function memoir.fail_embeddings(uuid[], text, text) is
   'Gives leased embedding work of these users back after an error: retried with exponential backoff and jitter, a dead letter
 with the error after 8 attempts. Service, jobs and admin logins only. Raises PM001, PM031.';
 
--- Job name, cron schedule, statement.
-create or replace function memoir._job_list()
-returns table (job text, schedule text, command text) language sql immutable as $$
-  values ('memoir-embedder',   '* * * * *',    'select memoir.ensure_embedder()'),
-         ('memoir-embed',      '* * * * *',    'call memoir.embed_backlog()'),
-         ('memoir-merge',      '* * * * *',    'call memoir.merge_search()'),
-         ('memoir-flush',      '* * * * *',    'call memoir.flush_statistics()'),
-         ('memoir-partitions', '17 3 * * *',   'call memoir.ensure_partitions()')
-$$;
+create or replace function memoir._step_embedder(p_limit integer)
+returns jsonb language plpgsql as $$
+declare
+  v_answer text;
+begin
+  if to_regprocedure('memoir._py_ensure_embedder(jsonb)') is null then return '{}'; end if;
+  v_answer := memoir.ensure_embedder();
+  return case when v_answer in ('running', 'not configured', 'starting') then '{}' else jsonb_build_object(v_answer, 1) end;
+end $$;
 
 create or replace procedure memoir.enable_jobs()
 language plpgsql as $$
@@ -71,16 +115,27 @@ declare
 begin
   perform memoir._authorise_admin();
   if pg_catalog.to_regnamespace('cron') is null then
-    perform memoir._fail('PM050', 'pg_cron is not installed in this database', 'create extension pg_cron, or run the procedures from outside');
+    perform memoir._fail('PM050', 'pg_cron is not installed in this database', 'create extension pg_cron, or run the jobs from outside: python -m pg_memoir worker --jobs');
   end if;
-  for v_job in select * from memoir._job_list() loop
-    continue when v_job.job = 'memoir-embed' and pg_catalog.to_regprocedure('memoir.embed_backlog(integer,integer)') is null;
-    perform cron.schedule_in_database(v_job.job, v_job.schedule, v_job.command, pg_catalog.current_database()::text, 'memoir_jobs');
+  call memoir.disable_jobs();
+  for v_job in select cron_name, schedule, command from memoir._cron_list() loop
+    perform cron.schedule_in_database(v_job.cron_name, v_job.schedule, v_job.command, pg_catalog.current_database()::text, 'memoir_jobs');
   end loop;
 end $$;
 comment on procedure memoir.enable_jobs() is
-  'Schedules maintenance with pg_cron: the embedder''s supervision, the embedding backlog, merging of search structures, statistics,
-partitions. Jobs run as memoir_jobs. Repeatable. Needs an admin who may schedule for another user. Raises PM001, PM050.';
+  'Schedules all jobs (list_jobs) with pg_cron, by their settings schedule_<job>; they run as memoir_jobs. Call it again after
+changing a schedule. Needs an admin who may schedule for another user. Raises PM001, PM050.';
+
+-- What is to be scheduled: only what this server can run.
+create or replace function memoir._cron_list()
+returns table (cron_name text, schedule text, command text) language plpgsql stable security definer set search_path from current as $$
+begin
+  perform memoir._authorise_admin();
+  return query
+  select 'memoir-' || l.job, s.config ->> ('schedule_' || l.job), format('call memoir.run_job(%L)', l.job)
+  from memoir._job_list() l cross join memoir.settings_merged s
+  where s.config ->> ('schedule_' || l.job) <> '' and memoir._job_runs_here(l.in_python);
+end $$;
 
 create or replace procedure memoir.disable_jobs()
 language plpgsql as $$

@@ -45,6 +45,28 @@ begin
   where tail_items >= (select (config ->> 'tail_items_max')::integer from memoir.settings_merged) order by tail_items desc limit p_limit;
 end $$;
 
+-- Users after one another: one that can't be merged is passed over and tried again the next time round.
+create or replace function memoir._step_merge(p_limit integer)
+returns jsonb language plpgsql as $$
+declare
+  v_least integer := (select (config ->> 'tail_items_max')::integer from memoir.settings_merged);
+  v_after uuid := memoir._job_cursor('merge'); v_user uuid; v_merged integer := 0; v_users integer := 0; v_failed integer := 0; v_error text;
+begin
+  for v_user in select c.user_id from memoir.user_counters c
+    where (v_after is null or c.user_id > v_after) and c.tail_items >= v_least order by c.user_id limit p_limit
+  loop
+    v_users := v_users + 1;
+    begin
+      v_merged := v_merged + memoir._merge_tail(v_user);
+    exception when others then
+      v_failed := v_failed + 1;
+      v_error := format('user %s: %s', v_user, sqlerrm);
+    end;
+  end loop;
+  perform memoir._put_job_cursor('merge', v_user);
+  return jsonb_build_object('more', v_user is not null, 'users', v_users, 'items', v_merged, 'failed', v_failed, 'error', v_error);
+end $$;
+
 create or replace procedure memoir.merge_search(p_limit integer default 1000)
 language plpgsql as $$
 declare
@@ -96,6 +118,14 @@ begin
     end loop;
   end loop;
   return v_any;
+end $$;
+
+create or replace function memoir._step_flush(p_limit integer)
+returns jsonb language plpgsql as $$
+declare
+  v_moved boolean := memoir._flush_batch(p_limit);
+begin
+  return jsonb_build_object('more', v_moved, 'batches', v_moved::integer);
 end $$;
 
 create or replace procedure memoir.flush_statistics(p_batch integer default 500)

@@ -116,6 +116,25 @@ exception when lock_not_available then
   return false;
 end $$;
 
+-- The first few that lack. A part whose tables somebody holds is left for later and holds up no other.
+create or replace function memoir._step_partitions(p_limit integer)
+returns jsonb language plpgsql as $$
+declare
+  v_step record; v_made integer := 0; v_held integer := 0;
+begin
+  for v_step in
+    select p.part, p.month from memoir._partition_plan(null) with ordinality p(part, month, n)
+    where exists (select from memoir.partitioned_tables t
+                  where to_regclass('memoir.' || memoir._leaf_name(t.table_name, p.part, case when t.by_month then p.month end)) is null)
+    order by p.n
+  loop
+    if memoir._try_part(v_step.part, v_step.month) then v_made := v_made + 1; else v_held := v_held + 1; end if;
+    exit when v_made + v_held >= p_limit;
+  end loop;
+  return jsonb_build_object('more', v_made + v_held > 0, 'months', v_made, 'failed', v_held,
+    'error', case when v_held > 0 then 'their parents are locked; pg_locks says by whom' end);
+end $$;
+
 -- Runs under its caller's search_path, since what commits can't pin one: hence no operator and no unqualified name.
 create or replace procedure memoir.ensure_partitions(p_months_ahead integer default null)
 language plpgsql as $$

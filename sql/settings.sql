@@ -61,7 +61,16 @@ begin
     ('local_memory_hours', 'integer', '24', 0, 876000, true, 'Local memories live this long after their session.'),
     ('episodic_days', 'integer', '90', 1, 36500, true, 'Lifetime of tier 2.'),
     ('ledger_sample', 'number', '1', 0, 1, true, 'Share of compiles written to the ledger.'),
-    ('ledger_days', 'integer', '30', 1, 3650, false, 'How long the ledger is kept.')
+    ('ledger_days', 'integer', '30', 1, 3650, false, 'How long the ledger is kept.'),
+
+    ('job_seconds_max', 'integer', '50', 1, 3600, false, 'A job begins no batch after this long; what is left waits for its next run.'),
+    ('job_runs_days', 'integer', '14', 1, 3650, false, 'How long job_runs is kept; runs that found nothing to do go after a day.'),
+    -- Cron expressions in UTC, or "N seconds" for pg_cron 1.5 and later; empty: not scheduled. enable_jobs applies them.
+    ('schedule_embedder', 'text', '"* * * * *"', null, null, false, 'When the embedder is supervised.'),
+    ('schedule_embed', 'text', '"* * * * *"', null, null, false, 'When the embedding backlog is worked on.'),
+    ('schedule_merge', 'text', '"* * * * *"', null, null, false, 'When word tails are merged.'),
+    ('schedule_flush', 'text', '"* * * * *"', null, null, false, 'When compile statistics are flushed.'),
+    ('schedule_partitions', 'text', '"17 * * * *"', null, null, false, 'When partitions are made ahead.')
   ) as t(key, kind, default_value, min_value, max_value, overridable, description);
 
   delete from memoir.setting_definitions d where not exists (select from pg_temp.wanted w where w.key = d.key);
@@ -127,6 +136,8 @@ begin
     v_ok := (p_value #>> '{}') = any (v_def.allowed);
   elsif v_ok and v_def.kind = 'time' and jsonb_typeof(p_value) = 'string' then
     v_ok := memoir._is_time(p_value #>> '{}');
+  elsif v_ok and p_key like 'schedule\_%' then
+    v_ok := (p_value #>> '{}') = '' or memoir._cron_last(p_value #>> '{}', now()) is not null;
   elsif v_ok and p_key = 'text_search_config' then
     -- As the functions' pinned search_path finds it: a configuration of one's own is given with its schema.
     v_ok := exists (select from pg_ts_config c join pg_namespace n on n.oid = c.cfgnamespace

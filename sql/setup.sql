@@ -25,7 +25,7 @@ begin
       where t.typnamespace = 'memoir'::regnamespace and t.typtype in ('c', 'e') and coalesce(c.relkind, 'c') = 'c'
       union all
       select case when l.lanname = 'plpython3u' then format('grant execute on routine %s to memoir_owner%s', p.oid::regprocedure,
-               case when p.proname = 'embed_backlog' then ', memoir_jobs, memoir_app, memoir_admin' end)
+               case p.proname when 'embed_backlog' then ', memoir_jobs, memoir_app, memoir_admin' when '_run_in_python' then ', memoir_jobs, memoir_admin' end)
              else format('alter routine %s owner to memoir_owner', p.oid::regprocedure) end
       from pg_proc p join pg_language l on l.oid = p.prolang
       where p.pronamespace = 'memoir'::regnamespace
@@ -42,9 +42,17 @@ begin
   if coalesce(v_path, '') !~ '\mmemoir\M' then
     execute format('alter database %I set search_path = %s', current_database(), coalesce(v_path || ', memoir', '"$user", public, memoir'));
   end if;
+
+  -- A job's run is one statement, which no timeout meant for queries may end; its batches bound themselves.
+  begin
+    execute format('alter role memoir_jobs in database %I set statement_timeout = 0', current_database());
+    execute format('alter role memoir_jobs in database %I set idle_in_transaction_session_timeout = ''60s''', current_database());
+  exception when insufficient_privilege then
+    raise notice 'timeouts of memoir_jobs were not set: needs a superuser, or a role that may alter it';
+  end;
 end $$;
 comment on procedure memoir.setup() is
-  'Reapplies what a dump does not carry: the database''s search_path and, on a server that had them not, the roles with all they own
+  'Reapplies what a dump does not carry: the database''s search_path, the timeouts of memoir_jobs and, on a server that had them not, the roles with all they own
 and may do. Call it after a restore, as the user who restored; then call ensure_partitions().';
 
 create or replace function memoir.version()

@@ -65,7 +65,7 @@ def values_for(routine: Routine, db: psycopg.Connection, user: str, project: str
         "p_provider": "none" if "embedding" in routine.name else "openai", "p_context_window": 9000, "p_max_output": 900,
         "p_name": "other" if routine.name.startswith("register") else "all-MiniLM-L6-v2", "p_dimension": 384, "p_text": "text",
         "p_user_ids": [], "p_item_nos": [], "p_embeddings": [], "p_error": "none", "p_part": 0, "p_month": "2026-01-01", "p_code": "PM014",
-        "p_message": "no", "p_months_ahead": 0, "p_user_id": "00000000-0000-0000-0000-000000000000", **made}
+        "p_message": "no", "p_months_ahead": 0, "p_user_id": "00000000-0000-0000-0000-000000000000", "p_job": "flush", "p_run": 0, "p_seconds": 5, "p_result": Jsonb({}), **made}
     lacking = needed - known.keys()
     assert not lacking, f"tests/routines.py needs a value for {lacking} of {routine.signature}"
     return {key: known[key] for key in wanted}

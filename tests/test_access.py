@@ -114,7 +114,7 @@ def test_matrix_is_as_reviewed(world: World) -> None:
         SNAPSHOT.write_text(now)
     reviewed = SNAPSHOT.read_text()
     if not has_python:
-        reviewed = "".join(line for line in reviewed.splitlines(keepends=True) if " embed_backlog " not in line)
+        reviewed = "".join(line for line in reviewed.splitlines(keepends=True) if " embed_backlog " not in line and " _run_in_python " not in line)
     assert now == reviewed
 
 
@@ -225,7 +225,7 @@ def test_a_reader_reads(world: World) -> None:
 def test_admin_functions_refuse_others(world: World) -> None:
     admins = [r for r in world.of_role("admin") if "app" not in r.roles]
     assert len(admins) > 10
-    unchecked = {"_fail", "_job_list", "_partition_plan", "_try_part", "ensure_partitions"}      # harmless, or stopped one call further in
+    unchecked = {"_fail", "_partition_plan", "_try_part", "ensure_partitions"}      # harmless, or stopped one call further in
     with world.login("app") as app, world.login("tenant") as tenant, world.login("reader") as reader, world.login("jobs") as jobs, connect(world.dsn) as db:
         for routine in admins:
             values = world.values(routine, app)
@@ -238,7 +238,7 @@ def test_admin_functions_refuse_others(world: World) -> None:
                 db.execute(f"revoke execute on routine {routine.signature} from {world.logins['app']}")
     with world.login("admin") as admin:
         for routine in admins:
-            if routine.name not in {"enable_jobs", "disable_jobs", "_fail"}:
+            if routine.name not in {"enable_jobs", "disable_jobs", "_fail", "_run_in_python"}:
                 routine.call(admin, world.values(routine, admin))
 
 
@@ -248,7 +248,7 @@ def test_jobs_maintain_and_read_nothing(world: World) -> None:
         assert {r.name for r in allowed} >= {"ensure_partitions", "merge_search", "flush_statistics", "claim_embeddings", "store_embeddings"}
         for routine in allowed:
             assert "p_user" not in routine.arguments, routine.signature
-            if routine.name not in {"ensure_embedder", "embed_backlog"}:
+            if routine.name not in {"ensure_embedder", "embed_backlog", "_run_in_python"}:
                 routine.call(jobs, world.values(routine, app))
         for routine in world.of_role("app"):
             if "p_user" in routine.arguments:
@@ -260,7 +260,7 @@ def test_workers_are_checked_inside(world: World) -> None:
     with world.login("tenant") as tenant, world.login("app") as app, connect(world.dsn) as db:
         for routine in world.of_role("jobs"):
             if "tenant" in routine.roles or routine.name in {"_partition_plan", "_try_part", "_merge_tail", "ensure_partitions", "merge_search",
-                                                                     "flush_statistics", "embed_backlog"}:
+                                                                     "flush_statistics", "embed_backlog", "run_job", "_run_in_python"}:
                 continue                                  # they hand out no text, or stop one call further in
             values = world.values(routine, app)
             db.execute(f"grant execute on routine {routine.signature} to {world.logins['tenant']}")
@@ -430,7 +430,7 @@ def test_no_function_changes_history(world: World) -> None:
     turns = "select message_id, md5(h::text) from memoir.conversation_history h where user_id = (select user_id from memoir.users where external_id = 'vera')"
     with connect(world.dsn) as db, world.login("admin") as admin:
         prepared = [(routine, world.values(routine, admin, "vera")) for routine in world.of_role("admin")
-                    if routine.name not in {"_fail", "enable_jobs", "disable_jobs", "ensure_embedder", "embed_backlog"}]
+                    if routine.name not in {"_fail", "enable_jobs", "disable_jobs", "ensure_embedder", "embed_backlog", "_run_in_python"}]
         before = dict(db.execute(turns).fetchall())
         assert len(before) >= 2 * len(prepared)
         for routine, values in prepared:

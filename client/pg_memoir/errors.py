@@ -182,6 +182,12 @@ class MaintenanceUnavailableError(MemoirError):
     sqlstate = "PM050"
 
 
+class JobFailedError(MemoirError):
+    """A maintenance job ended with an error, which job_runs holds too."""
+
+    sqlstate = "PM051"
+
+
 BY_SQLSTATE: dict[str, type[MemoirError]] = {error.sqlstate: error for error in MemoirError.__subclasses__()}
 
 

@@ -6,6 +6,7 @@ hence a slow model holds back neither vacuum nor any lock.
 
 from __future__ import annotations
 
+import json
 import time
 
 from . import embed_client, shim
@@ -20,20 +21,54 @@ class ModelFailure(RuntimeError):
 def run(plpy, seconds: int, batch: int) -> None:
     """Embeds up to `batch` texts a step until the backlog is empty or `seconds` are over."""
     deadline = time.monotonic() + seconds
-    claim = plpy.prepare("select user_id, item_no, model, text from memoir.claim_embeddings($1)", ["integer"])
     while time.monotonic() < deadline:
-        rows = list(plpy.execute(claim, [batch]))
-        plpy.commit()
-        if not rows:
-            return
-        for model in sorted({row["model"] for row in rows}):
-            mine = [row for row in rows if row["model"] == model]
-            try:
-                vectors = _embed(plpy, model, [row["text"] for row in mine])
-            except ModelFailure as error:
-                _give_back(plpy, mine, model, str(error))
+        try:
+            if not step(plpy, batch):
                 return
-            _store(plpy, mine, vectors, model)
+        except ModelFailure as error:
+            plpy.warning(f"embedding backlog: {error}")
+            return
+
+
+def run_job(plpy, job: str, run_id: int) -> None:
+    """A run of a job of run_job() that can't be SQL alone: what its steps did goes to job_runs, errors too."""
+    steps = {"embed": lambda: {"texts": step(plpy, 32)}}
+    while True:
+        try:
+            if job not in steps:
+                raise ModelFailure(f"the installed package does not know job {job}")
+            counts = steps[job]()
+            result = counts | {"more": any(counts.values())}
+        except ModelFailure as error:
+            result = {"outcome": "failed", "error": str(error)}
+        except plpy.SPIError as error:
+            plpy.rollback()
+            result = {"outcome": "cancelled" if error.sqlstate == "57014" else "failed", "error": str(error)}
+        if not _note(plpy, run_id, result):
+            return
+
+
+def _note(plpy, run_id: int, result: dict) -> bool:
+    plan = plpy.prepare("select memoir._job_note($1, $2) as goes_on", ["bigint", "jsonb"])
+    goes_on = plpy.execute(plan, [run_id, json.dumps(result)])[0]["goes_on"]
+    plpy.commit()
+    return bool(goes_on)
+
+
+def step(plpy, batch: int) -> int:
+    """One batch: how many texts were claimed; raises ModelFailure after giving them back."""
+    claim = plpy.prepare("select user_id, item_no, model, text from memoir.claim_embeddings($1)", ["integer"])
+    rows = list(plpy.execute(claim, [batch]))
+    plpy.commit()
+    for model in sorted({row["model"] for row in rows}):
+        mine = [row for row in rows if row["model"] == model]
+        try:
+            vectors = _embed(plpy, model, [row["text"] for row in mine])
+        except ModelFailure as error:
+            _give_back(plpy, mine, model, str(error))
+            raise
+        _store(plpy, mine, vectors, model)
+    return len(rows)
 
 
 def _embed(plpy, model: str, texts: list[str]) -> list[list[float]]:
@@ -66,4 +101,3 @@ def _give_back(plpy, rows: list, model: str, problem: str) -> None:
     plan = plpy.prepare("select memoir.fail_embeddings($1, $2, $3)", ["uuid[]", "text", "text"])
     plpy.execute(plan, [sorted({row["user_id"] for row in rows}), model, problem])
     plpy.commit()
-    plpy.warning(f"embedding backlog: {problem}")

@@ -1,0 +1,226 @@
+-- How a job runs: in batches, each one short transaction and committed with its counts in job_runs, one run of a job at a time.
+--
+-- A job is a row of _job_list() (jobs.sql) and a function _step_<name>(p_limit) that does one bounded batch and returns counts
+-- and {"more": true} while there is work. Two keys of the answer are not added up: "more", and "error", the last trouble with
+-- one user or item that the step passed over, so that a poisoned one never blocks the rest ("failed" counts them).
+
+-- Where a step that goes through all users by id has got to; null at the beginning.
+create or replace function memoir._job_cursor(p_job text)
+returns uuid language sql stable as $$ select after_user from memoir.job_cursors where job = p_job $$;
+
+-- Null: all users have been seen, the next run begins anew.
+create or replace function memoir._put_job_cursor(p_job text, p_after uuid)
+returns void language plpgsql as $$
+begin
+  if p_after is null then
+    delete from memoir.job_cursors where job = p_job;
+  else
+    insert into memoir.job_cursors (job, after_user) values (p_job, p_after) on conflict (job) do update set after_user = excluded.after_user;
+  end if;
+end $$;
+
+create or replace function memoir._add_counts(p_sum jsonb, p_more jsonb)
+returns jsonb language sql immutable as $$
+  select p_sum || coalesce((select jsonb_object_agg(key, coalesce((p_sum ->> key)::numeric, 0) + value::numeric)
+                            from jsonb_each(p_more) where jsonb_typeof(value) = 'number' and value <> '0'), '{}')
+$$;
+
+-- Running jobs is for the jobs role and admins: services call what they need directly.
+create or replace function memoir._authorise_jobs()
+returns void language plpgsql stable as $$
+declare
+  v_login name := memoir._login();
+begin
+  if not (pg_has_role(v_login, 'memoir_jobs', 'usage') or pg_has_role(v_login, 'memoir_admin', 'usage')) then
+    perform memoir._fail('PM001', format('login %s may not run jobs', quote_ident(v_login)), 'grant memoir_jobs to it');
+  end if;
+end $$;
+
+-- The lock of a job's one run: the session's, since the run commits. Whoever dies with it gives it back.
+create or replace function memoir._job_unlock(p_job text)
+returns void language plpgsql as $$
+begin
+  -- Also what an earlier run of this session kept that was cancelled between two batches.
+  perform pg_advisory_unlock(l.classid::integer, hashtext(p_job)) from pg_locks l
+  where l.locktype = 'advisory' and l.pid = pg_backend_pid() and l.objsubid = 2
+    and l.classid = 1835888489 and l.objid::bigint = hashtext(p_job)::bigint & 4294967295;
+end $$;
+
+-- Begins a run: takes the lock, closes what a killed predecessor left open. Null where the job is already running.
+create or replace function memoir._job_begin(p_job text, p_seconds integer)
+returns bigint language plpgsql security definer set search_path from current as $$
+declare
+  v_run bigint; v_now timestamptz := clock_timestamp(); v_seconds integer := p_seconds;
+begin
+  perform memoir._authorise_jobs();
+  if not exists (select from memoir._job_list() where job = p_job) then
+    perform memoir._fail('PM014', format('there is no job %s', memoir._shown(p_job)),
+      (select 'jobs: ' || string_agg(job, ', ' order by job) from memoir._job_list()));
+  end if;
+  if v_seconds is null then select (config ->> 'job_seconds_max')::integer into v_seconds from memoir.settings_merged; end if;
+  if v_seconds not between 1 and 3600 then
+    perform memoir._fail('PM014', format('seconds must be from 1 to 3600, not %s', v_seconds));
+  end if;
+  perform memoir._job_unlock(p_job);
+  if not pg_try_advisory_lock(1835888489, hashtext(p_job)) then
+    insert into memoir.job_runs (job, started_at, finished_at, outcome) values (p_job, v_now, v_now, 'still running');
+    return null;
+  end if;
+  update memoir.job_runs set finished_at = v_now, outcome = 'lost', error = coalesce(error, 'its process ended before the job did')
+  where job = p_job and finished_at is null;
+  insert into memoir.job_runs (job, started_at, until) values (p_job, v_now, v_now + make_interval(secs => v_seconds)) returning run_id into v_run;
+  return v_run;
+end $$;
+
+-- What a batch did, in its own transaction. True: the job goes on.
+create or replace function memoir._job_note(p_run bigint, p_result jsonb)
+returns boolean language plpgsql security definer set search_path from current as $$
+declare
+  v_run memoir.job_runs; v_more boolean := coalesce((p_result ->> 'more')::boolean, false);
+begin
+  perform memoir._authorise_jobs();
+  update memoir.job_runs set counts = memoir._add_counts(counts, p_result), error = coalesce(left(p_result ->> 'error', 1000), error),
+    outcome = coalesce(p_result ->> 'outcome', case when v_more and clock_timestamp() >= until then 'time over' end)
+  where run_id = p_run and finished_at is null returning * into v_run;
+  return v_more and v_run.outcome is null;
+end $$;
+
+-- One batch. Its errors are recorded, and a cancel ends it at once; what it did is undone in both cases.
+create or replace function memoir._job_step(p_run bigint)
+returns boolean language plpgsql security definer set search_path from current set lock_timeout = '5s' as $$
+declare
+  v_job text; v_batch integer; v_result jsonb;
+begin
+  perform memoir._authorise_jobs();
+  select r.job, l.batch into v_job, v_batch from memoir.job_runs r join memoir._job_list() l on l.job = r.job
+  where r.run_id = p_run and r.finished_at is null and r.outcome is null;
+  if not found then return false; end if;
+  begin
+    v_result := memoir._step(v_job, v_batch);
+  exception
+    when query_canceled then v_result := jsonb_build_object('outcome', 'cancelled', 'error', sqlerrm);
+    when others then v_result := jsonb_build_object('outcome', 'failed', 'error', sqlstate || ' ' || sqlerrm);
+  end;
+  return memoir._job_note(p_run, v_result);
+end $$;
+
+create or replace function memoir._job_end(p_run bigint)
+returns void language plpgsql security definer set search_path from current as $$
+declare
+  v_job text;
+begin
+  perform memoir._authorise_jobs();
+  update memoir.job_runs set finished_at = clock_timestamp(), outcome = coalesce(outcome, case when error is null then 'done' else 'errors' end)
+  where run_id = p_run and finished_at is null returning job into v_job;
+  perform memoir._job_unlock(v_job);
+end $$;
+
+-- Says what was recorded, so that whoever ran the job sees it too.
+create or replace function memoir._job_report(p_run bigint)
+returns void language plpgsql security definer set search_path from current as $$
+declare
+  v_run memoir.job_runs;
+begin
+  perform memoir._authorise_jobs();
+  select * into v_run from memoir.job_runs where run_id = p_run;
+  if v_run.outcome = 'cancelled' then
+    raise query_canceled using message = format('job %s was cancelled', v_run.job);
+  elsif v_run.outcome = 'failed' then
+    perform memoir._fail('PM051', format('job %s failed: %s', v_run.job, v_run.error));
+  elsif v_run.outcome = 'errors' then
+    raise warning 'job % passed over %: %', v_run.job, coalesce(v_run.counts ->> 'failed', 'some'), v_run.error;
+  end if;
+end $$;
+
+create or replace function memoir._job_in_python(p_job text)
+returns boolean language plpgsql stable security definer set search_path from current as $$
+begin
+  perform memoir._authorise_jobs();
+  return (select in_python from memoir._job_list() where job = p_job);
+end $$;
+
+-- Runs under its caller's search_path, since what commits can't pin one: hence no operator and no unqualified name.
+create or replace procedure memoir.run_job(p_job text, p_seconds integer default null)
+language plpgsql as $$
+declare
+  v_run bigint;
+begin
+  if pg_catalog.pg_is_in_recovery() then
+    raise notice 'this is a standby: job % runs on the primary', p_job;
+    return;
+  end if;
+  commit;  -- inside a transaction block this fails at once, before anything is locked
+  v_run := memoir._job_begin(p_job, p_seconds);
+  commit;
+  if v_run is null then
+    raise notice 'job % is already running', p_job;
+    return;
+  end if;
+  if memoir._job_in_python(p_job) then
+    call memoir._run_in_python(p_job, v_run);
+  else
+    while memoir._job_step(v_run) loop
+      commit;
+    end loop;
+  end if;
+  commit;
+  perform memoir._job_end(v_run);
+  commit;
+  perform memoir._job_report(v_run);
+end $$;
+comment on procedure memoir.run_job(text, integer) is
+  'Runs a job (select * from memoir.list_jobs()) until nothing is left to do, for at most p_seconds (setting job_seconds_max), with a
+commit per batch. Leaves a row in job_runs. A job that is already running is left alone; a standby skips it. Call outside a
+transaction, with statement_timeout 0. Jobs and admin logins only. Raises PM001, PM014, PM051 (the job failed), 57014 (cancelled).';
+
+-- Schedules ---------------------------------------------------------------------------------------------------------------
+
+-- One field of a cron expression as the numbers it stands for; null where it is not one.
+create or replace function memoir._cron_field(p_field text, p_min integer, p_max integer)
+returns integer[] language sql immutable as $$
+  with parts as (
+    select regexp_match(part, '^(?:(\*)|(\d{1,2})(?:-(\d{1,2}))?)(?:/(\d{1,2}))?$') as m from string_to_table(p_field, ',') part),
+  ranges as (
+    select m is not null and (m[4] is null or m[4]::integer > 0 and (m[1] is not null or m[3] is not null)) as ok,
+      case when m[1] is not null then p_min else m[2]::integer end as low,
+      case when m[1] is not null then p_max else coalesce(m[3], m[2])::integer end as high, coalesce(nullif(m[4]::integer, 0), 1) as step
+    from parts)
+  select case when bool_and(coalesce(ok and low between p_min and high and high <= p_max, false))
+    then (select array_agg(distinct n order by n) from ranges r, generate_series(r.low, r.high, r.step) n) end
+  from ranges
+$$;
+
+-- The last time at or before p_at that a cron expression (UTC) or "N seconds" names; null where it is neither or names none
+-- within eight years.
+create or replace function memoir._cron_last(p_schedule text, p_at timestamptz)
+returns timestamptz language plpgsql immutable as $$
+declare
+  v_fields text[]; v_minutes integer[]; v_hours integer[]; v_days integer[]; v_months integer[]; v_weekdays integer[];
+  v_at timestamp := p_at at time zone 'UTC'; v_day date; v_last timestamp;
+  v_either boolean; v_by_day boolean; v_by_weekday boolean;
+begin
+  if p_schedule ~ '^[1-9]\d? seconds?$' then
+    return date_bin(make_interval(secs => split_part(p_schedule, ' ', 1)::integer), p_at, '2000-01-01 00:00+00');
+  end if;
+  v_fields := regexp_split_to_array(btrim(p_schedule), '\s+');
+  if cardinality(v_fields) is distinct from 5 then return null; end if;
+  v_minutes := memoir._cron_field(v_fields[1], 0, 59);
+  v_hours := memoir._cron_field(v_fields[2], 0, 23);
+  v_days := memoir._cron_field(v_fields[3], 1, 31);
+  v_months := memoir._cron_field(v_fields[4], 1, 12);
+  v_weekdays := memoir._cron_field(v_fields[5], 0, 7);
+  if v_minutes is null or v_hours is null or v_days is null or v_months is null or v_weekdays is null then return null; end if;
+  -- Where both are limited, a day may match either.
+  v_either := v_fields[3] not like '*%' and v_fields[5] not like '*%';
+  for v_back in 0 .. 2922 loop
+    v_day := v_at::date - v_back;
+    continue when date_part('month', v_day) <> all (v_months);
+    v_by_day := date_part('day', v_day) = any (v_days);
+    v_by_weekday := date_part('dow', v_day) = any (v_weekdays) or date_part('isodow', v_day) = any (v_weekdays);
+    continue when not case when v_either then v_by_day or v_by_weekday else v_by_day and v_by_weekday end;
+    select max(v_day + make_interval(hours => h, mins => m)) into v_last from unnest(v_hours) h, unnest(v_minutes) m
+    where v_day + make_interval(hours => h, mins => m) <= v_at;
+    exit when v_last is not null;
+  end loop;
+  return v_last at time zone 'UTC';
+end $$;

@@ -1,0 +1,217 @@
+"""run_job: batches with a commit each, one row per run, one run of a job at a time, whatever ends it."""
+
+from __future__ import annotations
+
+import random
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+
+import psycopg
+import pytest
+from routines import code
+from servers import connect
+
+
+@pytest.fixture
+def step(db: psycopg.Connection) -> Iterator[Callable[[str], None]]:
+    """Gives job flush another step: step(body of a plpgsql function of p_limit)."""
+    old = db.execute("select pg_get_functiondef('memoir._step_flush(integer)'::regprocedure)").fetchone()[0]
+    db.execute("create table if not exists public.did (n serial, at timestamptz default clock_timestamp()); grant all on public.did to public; "
+               "grant all on sequence public.did_n_seq to public; truncate public.did")
+
+    def put(body: str) -> None:
+        db.execute(f"create or replace function memoir._step_flush(p_limit integer) returns jsonb language plpgsql as $x$ {body} $x$")
+
+    yield put
+    db.execute(old)
+
+
+def last(db: psycopg.Connection, job: str = "flush") -> tuple:
+    """(outcome, counts, error) of the newest run."""
+    return db.execute("select outcome, counts, error from memoir.job_runs where job = %s order by run_id desc limit 1", [job]).fetchone()
+
+
+@contextmanager
+def blocked_run(db: psycopg.Connection, dsn: str, step: Callable[[str], None]) -> Iterator[tuple[psycopg.Connection, threading.Thread, list]]:
+    """A run in another session that has committed one batch and waits in the second for an advisory lock that we hold."""
+    step("begin insert into public.did default values; "
+         "if (select count(*) > 1 from public.did) then perform pg_advisory_xact_lock(4711); end if; return '{\"more\": true, \"batches\": 1}'; end")
+    db.execute("select pg_advisory_lock(4711)")
+    result: list = []
+    with connect(dsn) as other:
+        thread = threading.Thread(target=lambda: result.append(code(lambda: other.execute("call memoir.run_job('flush', 5)"))))
+        thread.start()
+        while not db.execute("select 1 from pg_locks where locktype = 'advisory' and not granted and objid = 4711").fetchone():
+            assert thread.is_alive()
+        yield other, thread, result
+        db.execute("select pg_advisory_unlock_all()")
+        thread.join(30)
+        assert not thread.is_alive()
+
+
+def test_every_job_runs_and_leaves_a_row(db: psycopg.Connection) -> None:
+    jobs = [job for (job,) in db.execute("select job from memoir.list_jobs() where job <> 'embed'")]
+    assert {"embedder", "merge", "flush", "partitions"} <= set(jobs)
+    for job in jobs:
+        db.execute("call memoir.run_job(%s)", [job])
+        assert last(db, job)[0] == "done", last(db, job)
+    assert db.execute("select count(*) from memoir.list_jobs() where last_outcome = 'done'").fetchone()[0] >= len(jobs)
+    assert db.execute("select count(*) from pg_locks where locktype = 'advisory' and pid = pg_backend_pid()").fetchone() == (0,)
+
+
+def test_a_batch_a_commit(db: psycopg.Connection, step: Callable[[str], None]) -> None:
+    step("begin insert into public.did default values; return jsonb_build_object('more', (select count(*) < 3 from public.did), 'rows', 2, 'none', 0); end")
+    db.execute("call memoir.run_job('flush')")
+    assert last(db) == ("done", {"rows": 6}, None)
+    assert db.execute("select count(distinct xmin::text) from public.did").fetchone() == (3,)
+
+
+def test_a_failing_batch_is_recorded_and_undone(db: psycopg.Connection, step: Callable[[str], None]) -> None:
+    step("begin insert into public.did default values; if (select count(*) > 2 from public.did) then perform 1 / 0; end if; "
+         "return '{\"more\": true, \"rows\": 1}'; end")
+    for _ in range(2):                                     # and the next run begins as if nothing had been
+        with pytest.raises(psycopg.Error, match="job flush failed: 22012 division by zero") as raised:
+            db.execute("call memoir.run_job('flush')")
+        assert raised.value.sqlstate == "PM051"
+        assert last(db)[0] == "failed" and "division" in last(db)[2]
+        assert db.execute("select count(*) from public.did").fetchone() == (2,)
+    step("begin return '{}'; end")
+    db.execute("call memoir.run_job('flush')")
+    assert last(db) == ("done", {}, None)
+
+
+def test_trouble_with_one_item_is_said(db: psycopg.Connection, step: Callable[[str], None]) -> None:
+    step("begin return '{\"failed\": 1, \"users\": 4, \"error\": \"user x: no\"}'; end")
+    said: list[str] = []
+    db.add_notice_handler(lambda notice: said.append(notice.message_primary or ""))
+    db.execute("call memoir.run_job('flush')")
+    assert last(db) == ("errors", {"failed": 1, "users": 4}, "user x: no")
+    assert any("passed over 1" in line for line in said)
+
+
+def test_no_batch_after_its_time(db: psycopg.Connection, step: Callable[[str], None]) -> None:
+    step("begin update memoir.job_runs set until = clock_timestamp() where finished_at is null; return '{\"more\": true, \"rows\": 1}'; end")
+    db.execute("call memoir.run_job('flush')")
+    assert last(db) == ("time over", {"rows": 1}, None)
+
+
+def test_one_run_at_a_time(db: psycopg.Connection, memoir_dsn: str, step: Callable[[str], None]) -> None:
+    with blocked_run(db, memoir_dsn, step) as (_, thread, result):
+        said: list[str] = []
+        db.add_notice_handler(lambda notice: said.append(notice.message_primary or ""))
+        db.execute("call memoir.run_job('flush')")
+        assert said == ["job flush is already running"] and last(db)[0] == "still running"
+        db.execute("call memoir.run_job('merge')")         # others go on
+        assert last(db, "merge")[0] == "done"
+        assert db.execute("select last_outcome from memoir.list_jobs() where job = 'flush'").fetchone() == ("still running",)
+        step("begin return '{}'; end")
+    assert result == [None]
+
+
+def test_a_cancelled_run(db: psycopg.Connection, memoir_dsn: str, step: Callable[[str], None]) -> None:
+    with blocked_run(db, memoir_dsn, step) as (other, thread, result):
+        db.execute("select pg_cancel_backend(%s)", [other.info.backend_pid])
+        thread.join(30)
+        assert result == ["57014"]
+        assert last(db)[:2] == ("cancelled", {"batches": 1})
+        assert db.execute("select count(*) from public.did").fetchone() == (1,)
+        step("begin return '{}'; end")
+        db.execute("call memoir.run_job('flush')")         # the other session still lives and holds nothing
+        assert last(db)[0] == "done"
+
+
+def test_a_killed_run(db: psycopg.Connection, memoir_dsn: str, step: Callable[[str], None]) -> None:
+    with blocked_run(db, memoir_dsn, step) as (other, thread, result):
+        db.execute("select pg_terminate_backend(%s)", [other.info.backend_pid])
+        thread.join(30)
+        assert result and last(db)[:2] == (None, {"batches": 1})
+        step("begin return '{}'; end")
+        while db.execute("select 1 from pg_stat_activity where pid = %s", [other.info.backend_pid]).fetchone():
+            pass
+        db.execute("call memoir.run_job('flush')")
+        assert last(db)[0] == "done"
+        lost = db.execute("select outcome, counts, error, finished_at is not null from memoir.job_runs where job = 'flush' order by run_id desc offset 1 limit 1")
+        assert lost.fetchone() == ("lost", {"batches": 1}, "its process ended before the job did", True)
+        assert db.execute("select count(*) from memoir.job_runs where finished_at is null").fetchone() == (0,)
+
+
+def test_not_inside_a_transaction(db: psycopg.Connection, memoir_dsn: str) -> None:
+    with pytest.raises(psycopg.errors.InvalidTransactionTermination), db.transaction():
+        db.execute("call memoir.run_job('flush')")
+    with connect(memoir_dsn) as other:
+        other.execute("call memoir.run_job('flush')")
+        assert last(other)[0] == "done"
+
+
+def test_a_user_who_cant_be_merged_holds_up_no_other(db: psycopg.Connection, user: str) -> None:
+    names = [f"{user}-{n}" for n in range(3)]
+    for name in names:
+        db.execute("select memoir.remember(%s, 'likes tea')", [name])
+    ids = dict(db.execute("select external_id, user_id from memoir.users where external_id = any(%s)", [names]).fetchall())
+    db.execute("update memoir.user_counters set tail_items = 1000 where user_id = any(%s)", [list(ids.values())])
+    poisoned = sorted(ids.values())[0]
+    db.execute("create function public.no() returns trigger language plpgsql as $$ begin raise exception 'poisoned'; end $$; "
+               f"create trigger no before delete on memoir.search_tail for each row when (old.user_id = '{poisoned}') execute function public.no()")
+    try:
+        db.execute("call memoir.run_job('merge')")
+        outcome, counts, error = last(db, "merge")
+        assert outcome == "errors" and counts["failed"] == 1 and counts["users"] == 3 and error == f"user {poisoned}: poisoned"
+        left = db.execute("select user_id from memoir.user_counters where tail_items = 1000 and user_id = any(%s)", [list(ids.values())]).fetchall()
+        assert left == [(poisoned,)]
+    finally:
+        db.execute("drop trigger no on memoir.search_tail")
+    db.execute("call memoir.run_job('merge')")
+    assert last(db, "merge")[:2] == ("done", {"users": 1, "items": 1})
+
+
+# Cron expressions -----------------------------------------------------------------------------------------------------
+
+def matches(expression: str, at: datetime) -> bool:
+    """What cron(5) says of a minute."""
+    def values(field: str, low: int, high: int) -> set[int]:
+        found: set[int] = set()
+        for part in field.split(","):
+            span, _, by = part.partition("/")
+            first, last = (low, high) if span == "*" else (int(span.split("-")[0]), int(span.split("-")[-1]))
+            found |= set(range(first, last + 1, int(by or 1)))
+        return found
+
+    minute, hour, day, month, weekday = expression.split()
+    by_day = at.day in values(day, 1, 31)
+    by_weekday = bool({at.isoweekday(), at.isoweekday() % 7} & values(weekday, 0, 7))
+    either = not day.startswith("*") and not weekday.startswith("*")
+    return (at.minute in values(minute, 0, 59) and at.hour in values(hour, 0, 23) and at.month in values(month, 1, 12)
+            and (by_day or by_weekday if either else by_day and by_weekday))
+
+
+def test_cron_expressions(db: psycopg.Connection) -> None:
+    chance = random.Random(7)
+
+    def field(low: int, high: int) -> str:
+        first = chance.randint(low, high)
+        return chance.choice(["*", "*", f"*/{chance.randint(1, 20)}", str(first), f"{first}-{chance.randint(first, high)}",
+                              f"{first}-{high}/{chance.randint(1, 9)}", f"{first},{chance.randint(low, high)}"])
+
+    for _ in range(60):
+        expression = " ".join(field(*span) for span in ((0, 59), (0, 23), (1, 31), (1, 12), (0, 7)))
+        at = datetime(2024, 1, 1, tzinfo=UTC) + timedelta(seconds=chance.randrange(4 * 365 * 86400))
+        (found,) = db.execute("select memoir._cron_last(%s, %s)", [expression, at]).fetchone()
+        expected = at.replace(second=0, microsecond=0)
+        oldest = at - timedelta(days=45)
+        while expected > oldest and not matches(expression, expected):
+            expected -= timedelta(minutes=1)
+        if expected > oldest:
+            assert found == expected, (expression, at)
+        else:
+            assert found is None or found < oldest + timedelta(minutes=1) and matches(expression, found), (expression, at)
+
+
+def test_schedules_are_settings(db: psycopg.Connection) -> None:
+    for bad in ("61 * * * *", "* * * *", "@hourly", "0 0 31 2 *", "*/0 * * * *", "5/2 * * * *", "9-5 * * * *", "every minute", "0 seconds", 5, None):
+        assert code(lambda bad=bad: db.execute("select memoir.set_setting('schedule_flush', %s)", [psycopg.types.json.Jsonb(bad)])) == "PM015", bad
+    for good, due in (("*/5 * * * *", True), ("10 seconds", True), ("", False)):
+        db.execute("select memoir.set_setting('schedule_flush', %s)", [psycopg.types.json.Jsonb(good)])
+        assert db.execute("select schedule, due is not null from memoir.list_jobs() where job = 'flush'").fetchone() == (good, due)
+    db.execute("select memoir.reset_setting('schedule_flush')")
