@@ -37,9 +37,8 @@ returns jsonb language plpgsql security definer set search_path from current set
 declare
   v_caller memoir.caller := memoir._authorise(p_user, 'write');
   v_user uuid := v_caller.user_id;
-  v_config jsonb; v_session memoir.sessions; v_now timestamptz := memoir.now(); v_memory memoir.memory_store; v_old memoir.memory_store;
-  v_hash bytea; v_receipt memoir.receipts; v_result jsonb; v_actor memoir.actor; v_turn memoir.conversation_history; v_index integer;
-  v_superseded uuid[] := '{}'; v_contradicts uuid[] := '{}'; v_global boolean; v_person boolean; v_keys bytea[];
+  v_config jsonb; v_session memoir.sessions; v_now timestamptz := memoir.now(); v_memory memoir.memory_store;
+  v_hash bytea; v_receipt memoir.receipts; v_result jsonb;
   v_metadata jsonb := coalesce(nullif(p_metadata, 'null'), '{}'); v_turns integer[] := nullif(p_source_turns, '{}'); v_sources memoir.conversation_history[] := '{}';
 begin
   if p_content is null or p_content !~ '[^\s\u0085\u2028\u2029]' then
@@ -103,105 +102,30 @@ begin
   end if;
 
   -- Without a session the caller speaks for the person unless bound or stated otherwise; within one it is the agent.
-  v_actor := memoir._actor(v_caller, p_actor, case when p_session is null then 'person' else 'agent' end::memoir.actor);
+  v_memory.actor := memoir._actor(v_caller, p_actor, case when p_session is null then 'person' else 'agent' end::memoir.actor);
   v_memory.provenance := coalesce(p_provenance,
-    case v_actor when 'person' then case p_type when 'preference' then 'preference' when 'instruction' then 'instruction' else 'user_stated' end
-                 when 'tool' then 'tool_output' else 'system_inferred' end);
-  -- Only the person's own turns back the claim that the person said so.
-  v_person := v_actor = 'person' or (v_turns is not null and not exists (
-    select from unnest(v_sources) t where t.role <> 'user' or t.actor <> 'person'));
-  if v_actor = 'tool' then v_memory.provenance := 'tool_output';
-  elsif not v_person and v_memory.provenance in ('user_stated', 'correction', 'preference', 'instruction') then
-    v_memory.provenance := 'system_inferred';
-  end if;
-  v_global := p_session is null or v_actor = 'person' or v_memory.provenance in ('user_stated', 'correction', 'preference', 'instruction');
-
+    case v_memory.actor when 'person' then case p_type when 'preference' then 'preference' when 'instruction' then 'instruction' else 'user_stated' end
+                        when 'tool' then 'tool_output' else 'system_inferred' end);
   v_memory.user_id := v_user;
-  v_memory.memory_id := gen_random_uuid();
   v_memory.recorded_at := v_now;
   v_memory.valid_from := coalesce(p_valid_from, p_created_at);
   v_memory.valid_to := p_valid_to;
-  v_memory.state_at := v_now;
-  v_memory.session_id := v_session.session_id;
-  v_memory.local_to := case when not v_global then v_session.session_id end;
-  v_memory.scope := case when v_global then 'global' else 'local' end;
-  -- A person's direct word is validated by itself: preferences and instructions are procedural, the rest semantic ([PG] 5.1).
-  v_memory.tier := case when not v_global or v_memory.provenance in ('system_inferred', 'tool_output') then 1
-    when v_actor <> 'person' then 2 when v_memory.provenance in ('preference', 'instruction') then 4 else 3 end;
-  v_memory.validated_at := case when v_actor = 'person' then v_now end;
-  v_memory.trust := memoir._trust(v_actor, v_memory.provenance);
-  v_memory.confidence := coalesce(p_confidence, case when v_actor = 'person' then 0.9 else 0.5 end);
-  v_memory.state := 'active';
-  v_memory.actor := v_actor;
+  v_memory.confidence := p_confidence;
   v_memory.sensitivity := p_sensitivity;
-  v_memory.embeddable := p_sensitivity <> 'secret';
   v_memory.importance := p_importance;
   v_memory.type := p_type;
   v_memory.category := p_category;
   v_memory.project := memoir._check_project(v_caller, coalesce(p_project, v_session.project, 'global'));
   v_memory.content := p_content;
-  v_memory.content_hash := sha256(convert_to(memoir._normalise(p_content), 'UTF8'));
-  v_memory.tokenizer := memoir._tokenizer_used(coalesce(v_session.tokenizer, (memoir._model(v_config ->> 'default_model')).tokenizer));
-  v_memory.token_count := (memoir._count_tokens(array[p_content], v_memory.tokenizer))[1];
-  v_memory.slot := memoir._normalise(p_slot);
-  v_memory.slot_value := memoir._normalise(coalesce(p_slot_value, case when p_slot is not null then p_content end));
+  v_memory.slot := p_slot;
+  v_memory.slot_value := p_slot_value;
   v_memory.source_tool := p_source_tool;
   v_memory.source_key := p_source_key;
   v_memory.written_by := v_caller.login;
   v_memory.aliases := coalesce(p_aliases, '{}');
   v_memory.tags := coalesce(p_tags, '{}');
   v_memory.metadata := v_metadata || case when p_created_at is null then '{}' else jsonb_build_object('said_at', p_created_at) end;
-  v_memory.expires_at := case
-    when v_memory.tier = 2 then v_now + make_interval(days => (v_config ->> 'episodic_days')::integer)
-    -- What is inferred lives as long as its session and a while; outside any, that while.
-    when v_memory.tier < 2 and (v_global or v_session.status in ('closed', 'expired')) then
-      v_now + make_interval(hours => (v_config ->> 'local_memory_hours')::integer) end;
-
-  v_keys := memoir._tombstone_keys(v_user, array[memoir._normalise(p_content), v_memory.slot || chr(31) || v_memory.slot_value]);
-  if exists (select from memoir.tombstones t where t.user_id = v_user and t.key_hash = any (v_keys) and t.lifted_at is null) then
-    return memoir._remembered(null, 'refused_tombstone', '{}', '{}');
-  end if;
-
-  select * into v_old from memoir.memory_store m
-  where m.user_id = v_user and m.content_hash = v_memory.content_hash and m.project = v_memory.project
-    and m.local_to is not distinct from v_memory.local_to and m.state = 'active';
-  if found and v_old.expires_at <= v_now then  -- gone already, only not swept yet
-    perform memoir._set_state(v_user, array[v_old.memory_id], 'expired', v_caller.login, 'expired', null, v_now);
-    v_old := null;
-  end if;
-  if v_old.memory_id is not null then
-    insert into memoir.memory_stats (user_id, memory_id, restatements, reinforced_at) values (v_user, v_old.memory_id, 1, v_now)
-    on conflict (user_id, memory_id) do update set restatements = memory_stats.restatements + 1, reinforced_at = v_now;
-    perform memoir._restate(v_old, v_memory);
-    perform memoir._add_sources(v_user, v_old.memory_id, v_sources);
-    v_result := memoir._remembered(v_old.memory_id, 'duplicate', '{}', '{}');
-  else
-    -- A slot holds one value per project: between equals the newer wins, a lower authority only contradicts.
-    if v_memory.slot is not null then
-      for v_old in select * from memoir.memory_store m
-        where m.user_id = v_user and m.slot = v_memory.slot and m.state = 'active' and m.project = v_memory.project
-          and m.slot_value is distinct from v_memory.slot_value and m.local_to is not distinct from v_memory.local_to
-      loop
-        if v_memory.trust >= v_old.trust or v_memory.provenance = 'correction' then v_superseded := v_superseded || v_old.memory_id;
-        else v_contradicts := v_contradicts || v_old.memory_id; end if;
-      end loop;
-    end if;
-    insert into memoir.memory_store select v_memory.*;
-    insert into memoir.memory_states (user_id, memory_id, recorded_at, state, set_by)
-    values (v_user, v_memory.memory_id, v_now, 'active', v_caller.login);
-    insert into memoir.memory_stats (user_id, memory_id) values (v_user, v_memory.memory_id);
-    update memoir.user_counters set memories = memories + 1 where user_id = v_user;
-    perform memoir._supersede(v_user, v_superseded, v_memory.memory_id, v_caller.login, 'slot', v_now);
-    insert into memoir.memory_relationships (user_id, source_id, relation, target_id, made_by, recorded_at)
-    select v_user, v_memory.memory_id, 'contradicts', o, 'slot', v_now from unnest(v_contradicts) o on conflict do nothing;
-    perform memoir._add_sources(v_user, v_memory.memory_id, v_sources);
-    v_index := memoir._index_memory(v_memory, coalesce(p_created_at, v_now), v_config);
-    v_result := memoir._remembered(v_memory.memory_id, 'stored', v_superseded, v_contradicts);
-    if p_embedding is not null and v_memory.embeddable and v_index is not null then
-      perform memoir._store_vector(v_user, v_index, p_embedding, null);
-      v_result := v_result || coalesce(memoir._judge_duplicate(v_user, v_memory.memory_id, v_caller.login), '{}');
-    end if;
-  end if;
+  v_result := memoir._enter(v_memory, v_session, v_sources, null, null, p_created_at, p_embedding, v_config);
   if p_key is not null then
     perform memoir._keep_receipt(v_user, p_key, v_hash, v_result, v_now);
   end if;
@@ -216,6 +140,96 @@ value (default: the content); a newer value of equal or higher authority superse
 local_memory_hours after their session. A restated memory takes on the higher authority, sensitivity and later expiry.
 p_embedding: vector of the active embedding model. p_key: idempotency key.
 Writes memory_store and what belongs to it. Raises PM001, PM003, PM006, PM012, PM014, PM030.';
+
+-- The door itself: everything that becomes a memory passes here, under the user's lock. p_memory: what is claimed, from content to
+-- metadata; where it enters, what it may claim to be and its trust are decided here. Source turns may come with the span of each.
+create or replace function memoir._enter(p_memory memoir.memory_store, p_session memoir.sessions, p_sources memoir.conversation_history[],
+  p_span_starts integer[], p_span_lengths integer[], p_said_at timestamptz, p_embedding real[], p_config jsonb)
+returns jsonb language plpgsql set plan_cache_mode = force_custom_plan as $$
+declare
+  v_memory memoir.memory_store := p_memory; v_old memoir.memory_store; v_user uuid := p_memory.user_id; v_now timestamptz := p_memory.recorded_at;
+  v_actor memoir.actor := p_memory.actor; v_result jsonb; v_index integer; v_superseded uuid[] := '{}'; v_contradicts uuid[] := '{}';
+  v_global boolean; v_person boolean; v_keys bytea[];
+begin
+  -- Only the person's own turns back the claim that the person said so.
+  v_person := v_actor = 'person' or (cardinality(p_sources) > 0 and not exists (
+    select from unnest(p_sources) t where t.role <> 'user' or t.actor <> 'person'));
+  if v_actor = 'tool' then v_memory.provenance := 'tool_output';
+  elsif not v_person and v_memory.provenance in ('user_stated', 'correction', 'preference', 'instruction') then
+    v_memory.provenance := 'system_inferred';
+  end if;
+  v_global := p_session.session_id is null or v_actor = 'person' or v_memory.provenance in ('user_stated', 'correction', 'preference', 'instruction');
+
+  v_memory.memory_id := gen_random_uuid();
+  v_memory.state_at := v_now;
+  v_memory.session_id := p_session.session_id;
+  v_memory.local_to := case when not v_global then p_session.session_id end;
+  v_memory.scope := case when v_global then 'global' else 'local' end;
+  -- A person's direct word is validated by itself: preferences and instructions are procedural, the rest semantic ([PG] 5.1).
+  v_memory.tier := case when not v_global or v_memory.provenance in ('system_inferred', 'tool_output') then 1
+    when v_actor <> 'person' then 2 when v_memory.provenance in ('preference', 'instruction') then 4 else 3 end;
+  v_memory.validated_at := case when v_actor = 'person' then v_now end;
+  v_memory.trust := memoir._trust(v_actor, v_memory.provenance);
+  v_memory.confidence := coalesce(v_memory.confidence, case when v_actor = 'person' then 0.9 else 0.5 end);
+  v_memory.state := 'active';
+  v_memory.embeddable := v_memory.sensitivity <> 'secret';
+  v_memory.content_hash := sha256(convert_to(memoir._normalise(v_memory.content), 'UTF8'));
+  v_memory.tokenizer := memoir._tokenizer_used(coalesce(p_session.tokenizer, (memoir._model(p_config ->> 'default_model')).tokenizer));
+  v_memory.token_count := (memoir._count_tokens(array[v_memory.content], v_memory.tokenizer))[1];
+  v_memory.slot := memoir._normalise(v_memory.slot);
+  v_memory.slot_value := memoir._normalise(coalesce(v_memory.slot_value, case when v_memory.slot is not null then v_memory.content end));
+  v_memory.expires_at := case
+    when v_memory.tier = 2 then v_now + make_interval(days => (p_config ->> 'episodic_days')::integer)
+    -- What is inferred lives as long as its session and a while; outside any, that while.
+    when v_memory.tier < 2 and (v_global or p_session.status in ('closed', 'expired')) then
+      v_now + make_interval(hours => (p_config ->> 'local_memory_hours')::integer) end;
+
+  v_keys := memoir._tombstone_keys(v_user, array[memoir._normalise(v_memory.content), v_memory.slot || chr(31) || v_memory.slot_value]);
+  if exists (select from memoir.tombstones t where t.user_id = v_user and t.key_hash = any (v_keys) and t.lifted_at is null) then
+    return memoir._remembered(null, 'refused_tombstone', '{}', '{}');
+  end if;
+
+  select * into v_old from memoir.memory_store m
+  where m.user_id = v_user and m.content_hash = v_memory.content_hash and m.project = v_memory.project
+    and m.local_to is not distinct from v_memory.local_to and m.state = 'active';
+  if found and v_old.expires_at <= v_now then  -- gone already, only not swept yet
+    perform memoir._set_state(v_user, array[v_old.memory_id], 'expired', v_memory.written_by, 'expired', null, v_now);
+    v_old := null;
+  end if;
+  if v_old.memory_id is not null then
+    insert into memoir.memory_stats (user_id, memory_id, restatements, reinforced_at) values (v_user, v_old.memory_id, 1, v_now)
+    on conflict (user_id, memory_id) do update set restatements = memory_stats.restatements + 1, reinforced_at = v_now;
+    perform memoir._restate(v_old, v_memory);
+    perform memoir._add_sources(v_user, v_old.memory_id, p_sources, p_span_starts, p_span_lengths);
+    return memoir._remembered(v_old.memory_id, 'duplicate', '{}', '{}');
+  end if;
+  -- A slot holds one value per project: between equals the newer wins, a lower authority only contradicts.
+  if v_memory.slot is not null then
+    for v_old in select * from memoir.memory_store m
+      where m.user_id = v_user and m.slot = v_memory.slot and m.state = 'active' and m.project = v_memory.project
+        and m.slot_value is distinct from v_memory.slot_value and m.local_to is not distinct from v_memory.local_to
+    loop
+      if v_memory.trust >= v_old.trust or v_memory.provenance = 'correction' then v_superseded := v_superseded || v_old.memory_id;
+      else v_contradicts := v_contradicts || v_old.memory_id; end if;
+    end loop;
+  end if;
+  insert into memoir.memory_store select v_memory.*;
+  insert into memoir.memory_states (user_id, memory_id, recorded_at, state, set_by)
+  values (v_user, v_memory.memory_id, v_now, 'active', v_memory.written_by);
+  insert into memoir.memory_stats (user_id, memory_id) values (v_user, v_memory.memory_id);
+  update memoir.user_counters set memories = memories + 1 where user_id = v_user;
+  perform memoir._supersede(v_user, v_superseded, v_memory.memory_id, v_memory.written_by, 'slot', v_now);
+  insert into memoir.memory_relationships (user_id, source_id, relation, target_id, made_by, recorded_at)
+  select v_user, v_memory.memory_id, 'contradicts', o, 'slot', v_now from unnest(v_contradicts) o on conflict do nothing;
+  perform memoir._add_sources(v_user, v_memory.memory_id, p_sources, p_span_starts, p_span_lengths);
+  v_index := memoir._index_memory(v_memory, coalesce(p_said_at, v_now), p_config);
+  v_result := memoir._remembered(v_memory.memory_id, 'stored', v_superseded, v_contradicts);
+  if p_embedding is not null and v_memory.embeddable and v_index is not null then
+    perform memoir._store_vector(v_user, v_index, p_embedding, null);
+    v_result := v_result || coalesce(memoir._judge_duplicate(v_user, v_memory.memory_id, v_memory.written_by), '{}');
+  end if;
+  return v_result;
+end $$;
 
 create or replace function memoir._remembered(p_id uuid, p_outcome text, p_superseded uuid[], p_contradicts uuid[])
 returns jsonb language sql immutable as $$
@@ -247,12 +261,20 @@ begin
   return v_turns;
 end $$;
 
-create or replace function memoir._add_sources(p_user_id uuid, p_memory_id uuid, p_turns memoir.conversation_history[])
-returns void language sql as $$
-  insert into memoir.memory_sources (user_id, item_kind, item_id, source_kind, source_id, session_id, turn_index)
-  select p_user_id, 'memory', p_memory_id, 'turn', t.message_id, t.session_id, t.turn_index from unnest(p_turns) t
-  on conflict do nothing
-$$;
+-- Spans are of the turn's content, 1-based characters; null: all of it.
+create or replace function memoir._add_sources(p_user_id uuid, p_memory_id uuid, p_turns memoir.conversation_history[],
+  p_span_starts integer[] default null, p_span_lengths integer[] default null)
+returns void language plpgsql as $$
+declare
+  v_turn memoir.conversation_history; i integer := 0;
+begin
+  foreach v_turn in array p_turns loop
+    i := i + 1;
+    insert into memoir.memory_sources (user_id, item_kind, item_id, source_kind, source_id, session_id, turn_index, span_start, span_length)
+    values (p_user_id, 'memory', p_memory_id, 'turn', v_turn.message_id, v_turn.session_id, v_turn.turn_index, p_span_starts[i], p_span_lengths[i])
+    on conflict do nothing;
+  end loop;
+end $$;
 
 -- The same text again: the memory takes on the higher authority, the stricter sensitivity and the later end.
 create or replace function memoir._restate(p_old memoir.memory_store, p_new memoir.memory_store)
