@@ -150,7 +150,6 @@ returns table (user_id uuid, item_no integer, model text, text text)
 language plpgsql security definer set search_path from current set plan_cache_mode = force_custom_plan as $$
 declare
   v_login name := memoir._authorise_worker();
-  v_now timestamptz := clock_timestamp();
   v_models text[]; v_job memoir.jobs; v_model memoir.embedding_models; v_items integer[]; v_left integer := p_limit; v_through integer;
 begin
   if p_limit is null or p_limit not between 1 and 10000 then
@@ -161,24 +160,11 @@ begin
                     where case when p_model is null then m.provider <> 'none' or m.status = 'retired' else m.name = p_model end);
   -- Waits for nobody: writers and store_embeddings hold what it would wait for, and they wait for the jobs it holds.
   while v_left > 0 loop
-    select j.* into v_job from memoir.jobs j
-    where j.kind = 'embed' and j.state = 'leased' and j.leased_until < v_now and j.dedup_key = any (v_models)
-    order by j.leased_until, j.job_id limit 1 for update skip locked;
-    if not found then
-      -- Work that came in while the user's former batch is out waits for it: two workers never hold the same items.
-      select j.* into v_job from memoir.jobs j
-      where j.kind = 'embed' and j.state = 'ready' and j.run_after <= greatest(v_now, memoir.now()) and j.dedup_key = any (v_models)
-        and not exists (select from memoir.jobs l where l.kind = 'embed' and l.state = 'leased' and l.user_id = j.user_id and l.dedup_key = j.dedup_key)
-      order by j.priority desc, j.run_after, j.job_id limit 1 for update skip locked;
-      exit when not found;
-    end if;
+    v_job := memoir._take_job('embed', v_models);
+    exit when v_job.job_id is null;
     select m.* into v_model from memoir.embedding_models m where m.model_id = v_job.dedup_key::smallint and m.status <> 'retired';
     if not found then
       delete from memoir.jobs j where j.job_id = v_job.job_id;
-      continue;
-    end if;
-    if v_job.attempts >= 8 then
-      update memoir.jobs j set state = 'dead', last_error = coalesce(j.last_error, 'leases ran out') where j.job_id = v_job.job_id;
       continue;
     end if;
     select c.through_item into v_through from memoir.embedding_cursors c where c.user_id = v_job.user_id and c.model_id = v_model.model_id;
@@ -195,8 +181,7 @@ begin
       delete from memoir.jobs j where j.job_id = v_job.job_id;
       continue;
     end if;
-    update memoir.jobs j set state = 'leased', attempts = attempts + 1, leased_until = v_now + interval '5 minutes', lease_id = gen_random_uuid()
-    where j.job_id = v_job.job_id;
+    perform memoir._lease_job(v_job.job_id, 300);
     return query
     select v_job.user_id, t.item_no, v_model.name, v_model.document_prefix || t.body
     from memoir._embedding_texts(v_job.user_id, v_items) t order by t.item_no;
@@ -275,6 +260,23 @@ comment on function memoir.store_embeddings(uuid[], integer[], real[], text) is
   'Stores vectors of claimed items: parallel arrays of users and item numbers, and all numbers of all vectors one after another
 (or as a two-dimensional array). Then judges near duplicates among memories. Returns how many were new.
 Service, jobs and admin logins only. Raises PM001, PM014, PM030, PM031.';
+
+create or replace function memoir.fail_embeddings(p_user_ids uuid[], p_model text, p_error text)
+returns void language plpgsql security definer set search_path from current as $$
+declare
+  v_login name := memoir._authorise_worker();
+  v_model memoir.embedding_models := memoir._embedding_model(p_model);
+  v_job memoir.jobs;
+begin
+  for v_job in select * from memoir.jobs where kind = 'embed' and dedup_key = v_model.model_id::text and state = 'leased' and user_id = any (p_user_ids)
+    order by job_id for update skip locked
+  loop
+    perform memoir._give_back(v_job, p_error);
+  end loop;
+end $$;
+comment on function memoir.fail_embeddings(uuid[], text, text) is
+  'Gives leased embedding work of these users back after an error: retried with exponential backoff and jitter, a dead letter
+with the error after job_attempts_max attempts. Service, jobs and admin logins only. Raises PM001, PM031.';
 
 -- A vector out of a one- or two-dimensional array.
 create or replace function memoir._slice(p_numbers real[], p_from integer, p_to integer)

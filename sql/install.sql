@@ -17,6 +17,7 @@
 \ir sessions.sql        -- open, branch, close, inspect
 \ir turns.sql           -- persist_turn, append_messages; history is append-only
 \ir memories.sql        -- remember, forget
+\ir queue.sql           -- claim, heartbeat, complete, fail, retry: work that is waited for
 \ir embedding.sql       -- vectors: given by the client or made by workers
 \ir search.sql          -- words and vectors of one user, fused into one ranking
 \ir recall.sql          -- recall, match_memories

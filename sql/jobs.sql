@@ -72,32 +72,6 @@ begin
   into provider, address, dimension from memoir.embedding_models m, memoir.settings_merged s where m.name = p_model;
 end $$;
 
-create or replace function memoir.fail_embeddings(p_user_ids uuid[], p_model text, p_error text)
-returns void language plpgsql security definer set search_path from current as $$
-declare
-  v_login name := memoir._authorise_worker();
-  v_model memoir.embedding_models := memoir._embedding_model(p_model);
-  v_job memoir.jobs;
-begin
-  for v_job in select * from memoir.jobs where kind = 'embed' and dedup_key = v_model.model_id::text and state = 'leased' and user_id = any (p_user_ids)
-    order by job_id for update skip locked
-  loop
-    if v_job.attempts >= 8 then
-      update memoir.jobs set state = 'dead', last_error = left(p_error, 1000) where job_id = v_job.job_id;
-    elsif exists (select from memoir.jobs where kind = 'embed' and user_id = v_job.user_id and dedup_key = v_job.dedup_key and state = 'ready') then
-      delete from memoir.jobs where job_id = v_job.job_id;
-    else
-      -- Exponential backoff with jitter: 4, 8, 16 ... seconds, half of it at random.
-      update memoir.jobs set state = 'ready', leased_until = null, lease_id = null, last_error = left(p_error, 1000),
-        run_after = greatest(memoir.now(), clock_timestamp()) + make_interval(secs => power(2, v_job.attempts + 1) * (0.5 + random() / 2))
-      where job_id = v_job.job_id;
-    end if;
-  end loop;
-end $$;
-comment on function memoir.fail_embeddings(uuid[], text, text) is
-  'Gives leased embedding work of these users back after an error: retried with exponential backoff and jitter, a dead letter
-with the error after 8 attempts. Service, jobs and admin logins only. Raises PM001, PM031.';
-
 create or replace function memoir._step_embedder(p_limit integer)
 returns jsonb language plpgsql as $$
 declare

@@ -57,6 +57,8 @@ def values_for(routine: Routine, db: psycopg.Connection, user: str, project: str
         made["p_memory"] = db.execute("select memoir.remember(%s, %s, p_project => %s)", [user, unique("fact"), project]).fetchone()[0]["memory_id"]
     if "p_call" in needed:
         made["p_call"] = db.execute("select memoir.capture_call(%s, %s, 'x')", [user, session]).fetchone()[0]
+    if routine.name in ("heartbeat", "complete_job", "fail_job", "retry_job"):
+        made |= {"p_job": 0, "p_lease": "00000000-0000-0000-0000-000000000000"}
     known = {
         "p_user": user, "p_session": session, "p_new_session": unique("s"), "p_messages": Jsonb(MESSAGES), "p_content": unique("fact"),
         "p_query": "What is my cat called?", "p_embedding": [0.1] * 384, "p_request": b"x", "p_settings": Jsonb({"weight_words": 2}),
@@ -65,7 +67,7 @@ def values_for(routine: Routine, db: psycopg.Connection, user: str, project: str
         "p_provider": "none" if "embedding" in routine.name else "openai", "p_context_window": 9000, "p_max_output": 900,
         "p_name": "other" if routine.name.startswith("register") else "all-MiniLM-L6-v2", "p_dimension": 384, "p_text": "text",
         "p_user_ids": [], "p_item_nos": [], "p_embeddings": [], "p_error": "none", "p_part": 0, "p_month": "2026-01-01", "p_code": "PM014",
-        "p_message": "no", "p_months_ahead": 0, "p_user_id": "00000000-0000-0000-0000-000000000000", "p_job": "flush", "p_run": 0, "p_seconds": 5, "p_result": Jsonb({}), **made}
+        "p_message": "no", "p_months_ahead": 0, "p_user_id": "00000000-0000-0000-0000-000000000000", "p_job": "flush", "p_run": 0, "p_seconds": 5, "p_kind": "judge", "p_result": Jsonb({}), **made}
     lacking = needed - known.keys()
     assert not lacking, f"tests/routines.py needs a value for {lacking} of {routine.signature}"
     return {key: known[key] for key in wanted}

@@ -1,0 +1,150 @@
+"""The queue: leases, heartbeats, retries, dead letters; one worker a piece of work, and nothing blocked by a bad one."""
+
+from __future__ import annotations
+
+import threading
+import uuid
+from collections.abc import Iterator
+
+import psycopg
+import pytest
+from servers import connect
+
+CLAIM = "select job_id, lease_id, user_id, dedup_key, payload, attempts from memoir.claim_jobs('judge', %s, %s)"
+
+
+@pytest.fixture(autouse=True)
+def empty(db: psycopg.Connection) -> Iterator[None]:
+    db.execute("delete from memoir.jobs where kind = 'judge'")
+    yield
+
+
+def ask(db: psycopg.Connection, user: uuid.UUID, key: str = "k", priority: int = 0) -> None:
+    db.execute("select memoir._enqueue('judge', %s, %s, '{\"id\": 1}', %s)", [user, key, priority])
+
+
+def claim(db: psycopg.Connection, limit: int = 10, seconds: int = 300) -> list[tuple]:
+    return db.execute(CLAIM, [limit, seconds]).fetchall()
+
+
+def state(db: psycopg.Connection) -> list[tuple]:
+    return db.execute("select state, attempts, last_error from memoir.jobs where kind = 'judge' order by job_id").fetchall()
+
+
+def test_claim_complete(db: psycopg.Connection) -> None:
+    one, two = uuid.uuid4(), uuid.uuid4()
+    ask(db, one)
+    ask(db, one)                                           # waits once
+    ask(db, two, priority=1)
+    claims = claim(db)
+    assert [(c[2], c[3], c[4], c[5]) for c in claims] == [(two, "k", {"id": 1}, 1), (one, "k", {"id": 1}, 1)]
+    assert claim(db) == []
+    for job, lease, *_ in claims:
+        assert db.execute("select memoir.complete_job(%s, %s)", [job, uuid.uuid4()]).fetchone() == (False,)
+        assert db.execute("select memoir.heartbeat(%s, %s)", [job, lease]).fetchone() == (True,)
+        assert db.execute("select memoir.complete_job(%s, %s)", [job, lease]).fetchone() == (True,)
+        assert db.execute("select memoir.heartbeat(%s, %s)", [job, lease]).fetchone() == (False,)
+        assert db.execute("select memoir.fail_job(%s, %s, 'x')", [job, lease]).fetchone() == ("lost",)
+    assert state(db) == []
+
+
+def test_the_same_work_is_done_by_one(db: psycopg.Connection) -> None:
+    user = uuid.uuid4()
+    ask(db, user)
+    [(job, lease, *_)] = claim(db)
+    ask(db, user)                                          # asked for again while it is out
+    assert claim(db) == []
+    db.execute("select memoir.complete_job(%s, %s)", [job, lease])
+    assert [c[2] for c in claim(db)] == [user]
+
+
+def test_a_lease_passes_on(db: psycopg.Connection) -> None:
+    ask(db, uuid.uuid4())
+    [(job, old, *_)] = claim(db)
+    db.execute("update memoir.jobs set leased_until = clock_timestamp() - interval '1 s' where job_id = %s", [job])
+    [(again, new, *_, attempts)] = claim(db)
+    assert (again, attempts) == (job, 2) and new != old
+    assert db.execute("select memoir.heartbeat(%s, %s), memoir.complete_job(%s, %s)", [job, old] * 2).fetchone() == (False, False)
+    assert db.execute("select memoir.complete_job(%s, %s)", [job, new]).fetchone() == (True,)
+
+
+def test_backoff_and_dead_letters(db: psycopg.Connection) -> None:
+    poisoned, well = uuid.uuid4(), uuid.uuid4()
+    ask(db, poisoned, priority=9)
+    waits = []
+    for attempt in range(1, 9):
+        [(job, lease, user, *_)] = claim(db, 1)
+        assert user == poisoned
+        now = "dead" if attempt == 8 else "ready"
+        assert db.execute("select memoir.fail_job(%s, %s, %s)", [job, lease, f"bad {attempt}"]).fetchone() == (now,)
+        waits.append(db.execute("select extract(epoch from run_after - clock_timestamp()) from memoir.jobs where job_id = %s", [job]).fetchone()[0])
+        if attempt == 3:
+            ask(db, well)
+            [(other, own, user, *_)] = claim(db, 5)        # the bad one waits, others pass
+            assert user == well and db.execute("select memoir.complete_job(%s, %s)", [other, own]).fetchone() == (True,)
+        db.execute("update memoir.jobs set run_after = now() where job_id = %s", [job])
+    assert all(2 ** n - 1 < wait <= 2 ** (n + 1) for n, wait in enumerate(waits[:7], 1))
+    assert state(db) == [("dead", 8, "bad 8")] and claim(db) == []
+    ask(db, poisoned)
+    assert len(claim(db)) == 1                             # a dead letter is no reason to refuse new work
+    assert db.execute("select memoir.retry_job(%s)", [job]).fetchone() == (True,)
+    assert db.execute("select memoir.retry_job(%s)", [job]).fetchone() == (False,)
+    assert [row[:2] for row in state(db)] == [("ready", 0), ("leased", 1)]
+    assert db.execute("select count(*) from memoir.audit_log where action = 'retry_job'").fetchone() == (1,)
+
+
+def test_a_server_that_says_when(db: psycopg.Connection) -> None:
+    ask(db, uuid.uuid4())
+    [(job, lease, *_)] = claim(db)
+    db.execute("select memoir.fail_job(%s, %s, 'busy', 3600)", [job, lease])
+    assert db.execute("select run_after - clock_timestamp() between '59 min' and '61 min' from memoir.jobs where job_id = %s", [job]).fetchone() == (True,)
+    db.execute("update memoir.jobs set run_after = now()")
+    [(job, lease, *_)] = claim(db)
+    assert db.execute("select memoir.fail_job(%s, %s, 'never', p_final => true)", [job, lease]).fetchone() == ("dead",)
+
+
+def test_leases_that_run_out_end_too(db: psycopg.Connection) -> None:
+    ask(db, uuid.uuid4())
+    for _ in range(8):
+        [(job, *_)] = claim(db)
+        db.execute("update memoir.jobs set leased_until = clock_timestamp() - interval '1 s' where job_id = %s", [job])
+    assert claim(db) == [] and state(db) == [("dead", 8, "leases ran out")]
+
+
+def test_giving_back_beside_a_writer(db: psycopg.Connection, memoir_dsn: str) -> None:
+    """A writer has asked for the same work and has not committed: giving back waits, then both are one row."""
+    user = uuid.uuid4()
+    ask(db, user)
+    [(job, lease, *_)] = claim(db)
+    with psycopg.connect(memoir_dsn) as writer, connect(memoir_dsn) as worker:
+        ask(writer, user)
+        result: list = []
+        thread = threading.Thread(target=lambda: result.append(worker.execute("select memoir.fail_job(%s, %s, 'no')", [job, lease]).fetchone()))
+        thread.start()
+        while not db.execute("select 1 from pg_stat_activity where pid = %s and wait_event_type = 'Lock'", [worker.info.backend_pid]).fetchone():
+            assert thread.is_alive()
+        writer.commit()
+        thread.join(30)
+        assert result == [("ready",)]
+    assert state(db) == [("ready", 1, "no")]
+
+
+def test_many_workers_share_the_work(db: psycopg.Connection, memoir_dsn: str) -> None:
+    users = [uuid.uuid4() for _ in range(60)]
+    for user in users:
+        ask(db, user)
+    done: list[uuid.UUID] = []
+
+    def work() -> None:
+        with connect(memoir_dsn) as own:
+            while claims := claim(own, 3):
+                for job, lease, user, *_ in claims:
+                    assert own.execute("select memoir.complete_job(%s, %s)", [job, lease]).fetchone() == (True,)
+                    done.append(user)
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert sorted(done) == sorted(users) and state(db) == []
