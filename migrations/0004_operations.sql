@@ -112,10 +112,11 @@ create table memoir.job_runs (
 create index job_runs_by_job on memoir.job_runs (job, run_id desc);
 create index job_runs_unfinished on memoir.job_runs (job) where finished_at is null;
 
--- Where a job that goes through all users has got to; the next run goes on from there.
+-- Where a job that goes through all users has got to, and what it has found on the way; the next run goes on from there.
 create table memoir.job_cursors (
   job text primary key,
-  after_user uuid not null
+  after_user uuid,
+  state jsonb not null default '{}'
 );
 
 -- user_id is null for what concerns the whole install.

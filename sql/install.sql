@@ -28,6 +28,7 @@
 \ir capture.sql         -- upstream calls, byte for byte
 \ir runs.sql            -- run_job: batches, commits, one row per run; cron expressions
 \ir maintenance.sql     -- merging search structures, flushing statistics
+\ir sweep.sql           -- what ends by age; backfill; hygiene counts
 \ir jobs.sql            -- the list of jobs, what pg_cron runs, the shared embedder
 \ir setup.sql           -- what a dump does not carry: search_path, roles
 \ir privileges.sql      -- grants as data; PUBLIC revoked last

@@ -7,7 +7,10 @@ returns table (job text, batch integer, in_python boolean, description text) lan
          ('embed',      32,  true,  'makes the vectors that lack'),
          ('merge',      1,   false, 'merges the word tails of users into posting lists'),
          ('flush',      500, false, 'moves compile statistics from the unlogged buffer to the ledger and the counters'),
-         ('partitions', 8,   false, 'makes the partitions of the months ahead')
+         ('partitions', 8,   false, 'makes the partitions of the months ahead'),
+         ('backfill',   500, false, 'queues what an embedding model has not reached'),
+         ('sweep',      500, false, 'removes what is past its time: receipts, months of logs, old runs, vectors of retired models'),
+         ('hygiene',    200, false, 'counts duplicate, stale, never recalled and orphaned memories')
 $$;
 
 create or replace function memoir._step(p_job text, p_limit integer)
@@ -18,6 +21,9 @@ begin
     when 'merge' then memoir._step_merge(p_limit)
     when 'flush' then memoir._step_flush(p_limit)
     when 'partitions' then memoir._step_partitions(p_limit)
+    when 'backfill' then memoir._step_backfill(p_limit)
+    when 'sweep' then memoir._step_sweep(p_limit)
+    when 'hygiene' then memoir._step_hygiene(p_limit)
   end;
 end $$;
 

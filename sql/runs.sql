@@ -10,14 +10,10 @@ returns uuid language sql stable as $$ select after_user from memoir.job_cursors
 
 -- Null: all users have been seen, the next run begins anew.
 create or replace function memoir._put_job_cursor(p_job text, p_after uuid)
-returns void language plpgsql as $$
-begin
-  if p_after is null then
-    delete from memoir.job_cursors where job = p_job;
-  else
-    insert into memoir.job_cursors (job, after_user) values (p_job, p_after) on conflict (job) do update set after_user = excluded.after_user;
-  end if;
-end $$;
+returns void language sql as $$
+  insert into memoir.job_cursors (job, after_user) values (p_job, p_after)
+  on conflict (job) do update set after_user = excluded.after_user where job_cursors.after_user is distinct from excluded.after_user
+$$;
 
 create or replace function memoir._add_counts(p_sum jsonb, p_more jsonb)
 returns jsonb language sql immutable as $$

@@ -29,7 +29,9 @@ declare
   v_hash bytea := sha256(convert_to(p_prompt, 'UTF8'));
   v_tokenizer text := memoir._tokenizer_used(p_tokenizer);
 begin
-  if not exists (select from memoir.system_prompts where prompt_hash = v_hash and tokens ? v_tokenizer) then
+  -- Locked, so that the sweep of unused prompts does not take it before the session is there to see.
+  perform from memoir.system_prompts where prompt_hash = v_hash and tokens ? v_tokenizer for key share;
+  if not found then
     insert into memoir.system_prompts as s (prompt_hash, content, tokens)
     values (v_hash, p_prompt, jsonb_build_object(v_tokenizer, memoir._tokens_of(p_prompt, v_tokenizer)))
     on conflict (prompt_hash) do update set tokens = s.tokens || excluded.tokens;

@@ -61,7 +61,10 @@ begin
     ('local_memory_hours', 'integer', '24', 0, 876000, true, 'Local memories live this long after their session.'),
     ('episodic_days', 'integer', '90', 1, 36500, true, 'Lifetime of tier 2.'),
     ('ledger_sample', 'number', '1', 0, 1, true, 'Share of compiles written to the ledger.'),
-    ('ledger_days', 'integer', '30', 1, 3650, false, 'How long the ledger is kept.'),
+    ('ledger_days', 'integer', '30', 1, 3650, false, 'How long the ledger is kept; it goes by whole months.'),
+    ('event_days', 'integer', '365', 1, 36500, false, 'How long faults, fidelity transitions and admission scores are kept; they go by whole months.'),
+    ('dead_letter_days', 'integer', '90', 1, 3650, false, 'How long a dead letter of the queue is kept.'),
+    ('stale_days', 'integer', '90', 1, 36500, false, 'A memory not used for so long counts as stale in the hygiene report.'),
 
     ('job_seconds_max', 'integer', '50', 1, 3600, false, 'A job begins no batch after this long; what is left waits for its next run.'),
     ('job_attempts_max', 'integer', '8', 1, 100, false, 'Attempts of a queued job before it is a dead letter.'),
@@ -71,7 +74,10 @@ begin
     ('schedule_embed', 'text', '"* * * * *"', null, null, false, 'When the embedding backlog is worked on.'),
     ('schedule_merge', 'text', '"* * * * *"', null, null, false, 'When word tails are merged.'),
     ('schedule_flush', 'text', '"* * * * *"', null, null, false, 'When compile statistics are flushed.'),
-    ('schedule_partitions', 'text', '"17 * * * *"', null, null, false, 'When partitions are made ahead.')
+    ('schedule_partitions', 'text', '"17 * * * *"', null, null, false, 'When partitions are made ahead.'),
+    ('schedule_backfill', 'text', '"41 * * * *"', null, null, false, 'When vectors that lack are asked for.'),
+    ('schedule_sweep', 'text', '"23 2 * * *"', null, null, false, 'When receipts, logs and other things past their time are removed.'),
+    ('schedule_hygiene', 'text', '"47 4 * * *"', null, null, false, 'When the hygiene of memories is counted.')
   ) as t(key, kind, default_value, min_value, max_value, overridable, description);
 
   delete from memoir.setting_definitions d where not exists (select from pg_temp.wanted w where w.key = d.key);

@@ -215,3 +215,55 @@ def test_schedules_are_settings(db: psycopg.Connection) -> None:
         db.execute("select memoir.set_setting('schedule_flush', %s)", [psycopg.types.json.Jsonb(good)])
         assert db.execute("select schedule, due is not null from memoir.list_jobs() where job = 'flush'").fetchone() == (good, due)
     db.execute("select memoir.reset_setting('schedule_flush')")
+
+
+# What the jobs do -----------------------------------------------------------------------------------------------------
+
+def test_sweep(db: psycopg.Connection, user: str) -> None:
+    db.execute("select memoir.open_session(%s, 's', p_system_prompt => 'Be kind.'), memoir.open_session(%s, 't', p_system_prompt => 'Be brief.')", [user, user])
+    db.execute("select memoir.persist_turn(%s, 's', '[{\"role\": \"user\", \"content\": \"hi\"}]', p_key => k) from unnest('{old,new}'::text[]) k", [user])
+    db.execute("update memoir.receipts set recorded_at = recorded_at - interval '80 hours' where idempotency_key = 'old'")
+    db.execute("select memoir._store_prompt('Never used.', 'approx')")
+    db.execute("update memoir.system_prompts set created_at = created_at - interval '2 days'")
+    db.execute("insert into memoir.job_runs (job, started_at, finished_at, outcome, counts) values ('merge', now() - interval '30 d', now() - interval '30 d', 'done', "
+               "'{\"items\": 1}'), ('merge', now() - interval '2 d', now() - interval '2 d', 'done', '{}'), "
+               "('merge', now() - interval '2 d', now() - interval '2 d', 'done', '{\"items\": 1}')")
+    db.execute("insert into memoir.jobs (kind, user_id, state, run_after, created_at) select 'judge', gen_random_uuid(), 'dead', t, t from unnest(array[now(), now() - interval '91 d']) t")
+    db.execute("select memoir._make_part(p, d) from generate_series(0, 1) p, unnest('{2020-01-01,2020-02-01}'::date[]) d")
+    db.execute("call memoir.run_job('sweep')")
+    outcome, counts, error = last(db, "sweep")
+    assert (outcome, error) == ("done", None)
+    # 4 logs, 2 parts, 2 months
+    assert {"receipts": 1, "prompts": 1, "dead letters": 1, "log months": 16}.items() <= counts.items() and counts["runs"] == 2
+    assert db.execute("select array_agg(idempotency_key) from memoir.receipts").fetchone() == (["new"],)
+    assert {c for (c,) in db.execute("select content from memoir.system_prompts")} == {"Be kind.", "Be brief."}
+    left = db.execute("select count(*) filter (where relname ~ '^(compile_ledger|admission|fault|fidelity)') = 0, count(*) > 0 from pg_class where relname ~ '_y2020m0[12]$'")
+    assert left.fetchone() == (True, True)                 # turns stay
+
+
+def test_backfill(db: psycopg.Connection, user: str) -> None:
+    db.execute("select memoir.remember(%s, 'has a red bicycle')", [user])
+    db.execute("delete from memoir.jobs where kind = 'embed'")
+    db.execute("call memoir.run_job('backfill')")
+    assert last(db, "backfill")[0] == "done"
+    of_user = "select count(*) from memoir.jobs where kind = 'embed' and user_id = (select user_id from memoir.users where external_id = %s)"
+    assert db.execute(of_user, [user]).fetchone() == (1,)
+    before = db.execute("select count(*) from memoir.jobs").fetchone()
+    db.execute("call memoir.run_job('backfill')")
+    assert db.execute("select count(*) from memoir.jobs").fetchone() == before and last(db, "backfill")[1] == {}
+
+
+def test_hygiene_counts_whole_rounds(db: psycopg.Connection, user: str) -> None:
+    for n in range(5):
+        db.execute("select memoir.remember(%s, 'owns ' || %s || ' boats')", [f"{user}-{n}", str(n)])
+    db.execute("update memoir.memory_stats set access_count = 3, last_accessed_at = now()")
+    db.execute("call memoir.run_job('hygiene')")
+    found, at = db.execute("select state -> 'last', state ->> 'at' from memoir.job_cursors where job = 'hygiene'").fetchone()
+    assert at and found["memories"] == db.execute("select count(*) from memoir.memory_store").fetchone()[0] >= 5
+    assert found["active"] <= found["memories"] and found.get("stale", 0) == 0
+    # In small steps, and beside the last whole round's result until the new one is complete.
+    (more,) = db.execute("select memoir._step_hygiene(2) -> 'more'").fetchone()
+    assert more and db.execute("select state -> 'last' from memoir.job_cursors where job = 'hygiene'").fetchone() == (found,)
+    while db.execute("select memoir._step_hygiene(2) -> 'more'").fetchone()[0]:
+        pass
+    assert db.execute("select state -> 'last' from memoir.job_cursors where job = 'hygiene'").fetchone() == (found,)
