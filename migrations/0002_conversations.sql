@@ -161,6 +161,20 @@ create table memoir.recall_exclusions (
   primary key (user_id, session_id, turn_index, exclusion_id)
 ) partition by hash (user_id);
 
+-- How secret a turn is now, where that is not what it was stored with: history is never updated, so it is said beside the turn,
+-- and the newest mark holds. An erased turn leaves the mark that it was there.
+create table memoir.turn_marks (
+  user_id uuid not null,
+  session_id uuid not null,
+  turn_index integer not null,
+  recorded_at timestamptz not null,
+  mark text not null check (mark in ('normal', 'private', 'secret', 'erased')),
+  actor memoir.actor not null,
+  reason text,
+  set_by text not null,
+  primary key (user_id, session_id, turn_index, recorded_at, mark)
+) partition by hash (user_id);
+
 create table memoir.api_calls (
   user_id uuid not null,
   call_id uuid not null,
@@ -176,6 +190,7 @@ create table memoir.api_calls (
   request bytea not null,
   response bytea,
   metadata jsonb not null default '{}',
+  sensitivity memoir.sensitivity not null default 'normal',
   primary key (user_id, call_id, recorded_at)
 ) partition by hash (user_id);
 create index api_calls_by_session on memoir.api_calls (user_id, session_id, recorded_at);
@@ -200,13 +215,15 @@ create table memoir.kept_recalls (
   recall text not null,
   items jsonb not null,
   recorded_at timestamptz not null,
+  clearance memoir.sensitivity not null default 'private',   -- of whom it was made for: others don't go on with it
+  projects text[],
   primary key (user_id, session_id)
 ) partition by hash (user_id);
 
 insert into memoir.partitioned_tables (table_name, by_month, unlogged) values
   ('users', false, false), ('user_counters', false, false), ('user_keys', false, false), ('profiles', false, false),
   ('sessions', false, false), ('session_counters', false, false), ('receipts', false, false),
-  ('conversation_history', true, false), ('compactions', false, false), ('recall_exclusions', false, false),
+  ('conversation_history', true, false), ('compactions', false, false), ('recall_exclusions', false, false), ('turn_marks', false, false),
   ('api_calls', true, false), ('stream_events', true, false), ('kept_recalls', false, true);
 update memoir.partitioned_tables set options = 'fillfactor = 60, autovacuum_vacuum_scale_factor = 0.05'
 where table_name in ('user_counters', 'session_counters', 'kept_recalls');

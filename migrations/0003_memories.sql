@@ -93,6 +93,8 @@ create table memoir.memory_sources (
   turn_index integer,
   span_start integer,
   span_length integer,
+  -- origin: the text stems from it; restated: it says the same text itself; merged: it says nearly the same
+  link text not null default 'origin' check (link in ('origin', 'restated', 'merged')),
   primary key (user_id, item_kind, item_id, source_kind, source_id)
 ) partition by hash (user_id);
 create index memory_sources_by_source on memoir.memory_sources (user_id, source_kind, source_id);
@@ -179,9 +181,11 @@ create table memoir.search_items (
   last_chunk boolean not null default true,
   dead boolean not null default false,
   embeddable boolean not null default true,
+  sensitivity memoir.sensitivity not null default 'normal',
   project text not null default 'global',
   primary key (user_id, item_no)
 ) partition by hash (user_id);
+create index search_items_by_sensitivity on memoir.search_items (user_id, sensitivity, item_no) where sensitivity <> 'normal';
 create index search_items_by_ref on memoir.search_items (user_id, ref_id, chunk);
 
 -- Words of items not yet merged into posting lists.

@@ -9,12 +9,13 @@ create type memoir.caller as (
 -- text is what is searched and counted; parts keeps multimodal content exactly as sent.
 create type memoir.message as (
   role memoir.turn_role, text text, parts jsonb, name text, tool_calls jsonb, tool_call_id text,
-  created_at timestamptz, media_tokens integer, extra jsonb);
+  created_at timestamptz, media_tokens integer, extra jsonb,
+  sensitivity memoir.sensitivity, embeddable boolean);
 
 -- window.sql
 create type memoir.shown_turn as (
   turn_index integer, exchange_start integer, message_id uuid, role memoir.turn_role, content text, parts jsonb, name text,
-  tool_calls jsonb, tool_call_id text, tokens_before bigint, cost integer, excerpt boolean, created_at timestamptz);
+  tool_calls jsonb, tool_call_id text, tokens_before bigint, cost integer, excerpt boolean, created_at timestamptz, withheld boolean);
 create type memoir.shown_window as (
   turns memoir.shown_turn[], tokens integer, moved boolean, warnings text[]);
 
@@ -55,4 +56,5 @@ create type memoir.compiled as (
   user_id uuid, session_id uuid, at timestamptz, messages jsonb, prefix integer, is_open boolean, exchange_at integer,
   query_hash bytea, recall text, recall_tokens integer, recall_budget integer, tokens integer, budget integer, system_tokens integer,
   tools_tokens integer, tokenizer text, model text, task memoir.task_type, warnings text[], arms jsonb, statistics_version text,
-  shown memoir.shown_turn[], candidates memoir.candidate[], places integer[], reasons text[]);
+  shown memoir.shown_turn[], candidates memoir.candidate[], places integer[], reasons text[],
+  clearance memoir.sensitivity, projects text[]);

@@ -29,7 +29,7 @@ begin
   -- Credentials are no part of what has to be replayed.
   insert into memoir.api_calls values (v_caller.user_id, v_call, v_now, memoir._session_id(v_caller.user_id, p_session), p_provider, p_model,
     p_status, p_latency_ms, p_started_at, memoir._without_credentials(p_request_headers), memoir._without_credentials(p_response_headers),
-    p_request, p_response, v_metadata);
+    p_request, p_response, v_metadata, memoir._bytes_held(v_caller.user_id, p_request || coalesce(p_response, '') || coalesce((select string_agg(e, '' order by o) from unnest(p_events) with ordinality t(e, o)), '')));
   insert into memoir.stream_events (user_id, call_id, seq, recorded_at, received_at, event)
   select v_caller.user_id, v_call, o, v_now, p_event_times[o], e from unnest(p_events) with ordinality t(e, o);
   return v_call;
@@ -77,11 +77,16 @@ returns table (seq integer, kind text, body bytea, received_at timestamptz)
 language plpgsql stable security definer set search_path from current as $$
 declare
   v_caller memoir.caller := memoir._authorise(p_user, 'read');
-  v_call memoir.api_calls;
+  v_call memoir.api_calls; v_session memoir.sessions;
 begin
   select * into v_call from memoir.api_calls c where c.user_id = v_caller.user_id and c.call_id = p_call;
   if not found then perform memoir._fail('PM004', format('unknown call %s', memoir._shown(p_call::text))); end if;
-  perform memoir._check_project(v_caller, s.project) from memoir.sessions s where s.user_id = v_caller.user_id and s.session_id = v_call.session_id;
+  select * into v_session from memoir.sessions s where s.user_id = v_caller.user_id and s.session_id = v_call.session_id;
+  if found then perform memoir._check_project(v_caller, v_session.project); end if;
+  -- It carries the messages of its session.
+  if v_call.sensitivity > v_caller.clearance or v_session.session_id is not null and memoir._holds_above(v_session, v_caller.clearance) then
+    perform memoir._fail('PM004', format('unknown call %s', memoir._shown(p_call::text)));
+  end if;
   return query select c.* from (
   select -1, 'request'::text, v_call.request, v_call.started_at
   union all select 0, 'response', v_call.response, v_call.recorded_at where v_call.response is not null
@@ -90,4 +95,5 @@ begin
   order by c.seq;
 end $$;
 comment on function memoir.read_call(text, uuid) is
-  'A captured call for replay: its request (seq -1), response (0) and stream events (from 1), byte for byte. Raises PM001, PM004.';
+  'A captured call for replay: its request (seq -1), response (0) and stream events (from 1), byte for byte.
+A call that holds a secret, or whose session does, is unknown to callers without clearance for it. Raises PM001, PM004.';

@@ -133,7 +133,8 @@ begin
   v_limit := v_room - v_query_tokens;
   if v_open then
     if not pg_is_in_recovery() then
-      select * into v_kept from memoir.kept_recalls where user_id = v_user and session_id = v_id and at_turn = v_counters.exchange_start;
+      select * into v_kept from memoir.kept_recalls where user_id = v_user and session_id = v_id and at_turn = v_counters.exchange_start
+        and clearance <= v_caller.clearance and (v_caller.projects is null or projects <@ v_caller.projects);
     end if;
     v_limit := v_room;
   elsif v_history > v_limit then
@@ -141,7 +142,7 @@ begin
     v_history := greatest(0, v_history - ((v_history - v_limit + v_history / 4) / greatest(1, v_history / 4)) * greatest(1, v_history / 4));
   end if;
   if v_counters.turn_count > 0 then
-    v_window := memoir._window(v_session, v_counters, v_config, v_overhead, v_tokenizer, v_history, v_limit, v_open, v_model.provider);
+    v_window := memoir._window(v_session, v_counters, v_config, v_overhead, v_tokenizer, v_history, v_limit, v_open, v_model.provider, v_caller.clearance);
     v_shown := v_window.turns;
     v_warnings := v_warnings || v_window.warnings;
   end if;
@@ -153,8 +154,7 @@ begin
       v_pending := v_shown[v_n] || v_pending; v_n := v_n - 1;
     end loop;
     v_shown := v_shown[1 : v_n];
-    if v_pending <> '{}' and (v_pending[cardinality(v_pending)]).content is not distinct from v_newest.text
-       and (v_pending[cardinality(v_pending)]).parts is not distinct from v_newest.parts then
+    if v_pending <> '{}' and memoir._is_said(v_session, v_pending[cardinality(v_pending)], v_newest) then
       v_pending := v_pending[1 : cardinality(v_pending) - 1];
       v_repeated := true;
     end if;
@@ -162,7 +162,7 @@ begin
   else
     v_exchange_at := v_counters.exchange_start;
     select string_agg(content, E'\n' order by turn_index) into v_query from unnest(v_shown)
-    where turn_index >= v_exchange_at and role = 'user'
+    where turn_index >= v_exchange_at and role = 'user' and not withheld
       and turn_index < coalesce((select min(turn_index) from unnest(v_shown) where turn_index >= v_exchange_at and role not in ('user', 'system')), 2147483647);
   end if;
   -- A list must begin with the user; what the assistant said before that stays reachable by recall.
@@ -243,7 +243,7 @@ begin
     end if;
     v_arms := v_arms || '{"recall": "kept"}';
   elsif v_recall_budget > 16 and not memoir._is_blank(v_query) then
-    select * into v_vector from memoir._query_vector(v_config, v_query, p_query_embedding);
+    select * into v_vector from memoir._query_vector(v_config, memoir._redacted(v_query), p_query_embedding);
     if v_vector.problem is not null then
       v_warnings := v_warnings || ('searched by words only: ' || v_vector.problem);
     end if;
@@ -261,7 +261,7 @@ begin
       v_scope, least((v_config ->> 'candidates')::integer, 60 + v_recall_budget / 20), (v_config ->> 'frequent_memories')::integer);
     if v_session.session_id is not null and not pg_is_in_recovery() then
       v_working := array(select content from memoir.memory_store_working where user_id = v_user and local_to = v_id
-                         and (expires_at is null or expires_at > memoir.now()) order by recorded_at, memory_id);
+                         and (expires_at is null or expires_at > memoir.now()) and sensitivity <= v_scope.clearance order by recorded_at, memory_id);
     end if;
     v_block := memoir._recall_block(v_user, v_candidates, v_working, v_recall_budget, v_tokenizer,
       array(select message_id from unnest(v_shown)) || array(select message_id from unnest(v_pending)), v_scope.clearance);
@@ -301,6 +301,7 @@ begin
   v_out.shown := v_shown || v_pending; v_out.candidates := v_candidates;
   v_out.places := case when v_recall is not null then v_block.places else array_fill(null::integer, array[cardinality(v_candidates)]) end;
   v_out.reasons := v_block.reasons;
+  v_out.clearance := least(v_caller.clearance, 'private'::memoir.sensitivity); v_out.projects := v_caller.projects;
   return v_out;
 end $$;
 
@@ -325,13 +326,15 @@ declare
 begin
   if pg_is_in_recovery() or current_setting('transaction_read_only')::boolean or p_compiled.statistics_version = '0' then return v_compile; end if;
   if p_compiled.arms ->> 'recall' = 'searched' or not p_compiled.is_open then
-    insert into memoir.kept_recalls (user_id, session_id, at_turn, query_hash, recall, items, recorded_at)
+    insert into memoir.kept_recalls (user_id, session_id, at_turn, query_hash, recall, items, recorded_at, clearance, projects)
     values (p_compiled.user_id, p_compiled.session_id, p_compiled.exchange_at, p_compiled.query_hash, coalesce(p_compiled.recall, ''),
       (select coalesce(jsonb_agg(distinct c.ref_id), '[]') from unnest(p_compiled.candidates, p_compiled.places) as c(item_no, kind, ref_id, session_id,
          turn_index, chunk, span_start, span_length, tokens, role, said_at, recorded_at, project, score, words, vector, around, session_score,
-         type, memory_parts, is_frequent, reason, place) where c.place is not null), p_compiled.at)
+         type, memory_parts, is_frequent, reason, place) where c.place is not null), p_compiled.at, p_compiled.clearance, p_compiled.projects)
     on conflict (user_id, session_id) do update set at_turn = excluded.at_turn, query_hash = excluded.query_hash,
-      recall = excluded.recall, items = excluded.items, recorded_at = excluded.recorded_at;
+      recall = excluded.recall, items = excluded.items, recorded_at = excluded.recorded_at, clearance = excluded.clearance, projects = excluded.projects
+    -- Somebody of lower clearance who looks in does not take it from whom it was made for.
+    where (kept_recalls.at_turn, kept_recalls.query_hash) <> (excluded.at_turn, excluded.query_hash) or kept_recalls.clearance <= excluded.clearance;
   end if;
   v_sample := (select (config ->> 'ledger_sample')::float8 from memoir.settings_merged);
   if v_sample < 1 and random() >= v_sample then return v_compile; end if;
@@ -409,7 +412,7 @@ begin
       said_at, recorded_at, project, score, words, vector, around, session_score, type, memory_parts, is_frequent, reason,
       place, why, o)
   ), texts as (
-    select * from memoir._item_texts(v.user_id, array(select i.item_no from items i))
+    select * from memoir._item_texts(v.user_id, array(select i.item_no from items i), v.clearance)
   )
   select i.place, case i.kind when 't' then 'turn' when 'm' then 'memory' else 'summary' end, i.ref_id, s.external_id, i.turn_index, i.chunk::integer,
     array_remove(array[case when i.words > 0 then 'words' end, case when i.vector is not null then 'vector' end, case when i.is_frequent then 'frequent' when i.words = 0 and i.vector is null then 'neighbour' end], null),

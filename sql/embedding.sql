@@ -19,18 +19,18 @@ begin
     select (v_first + p.ordinality - 1)::integer as number, p.words,
       least(32767, coalesce((select sum(greatest(1, coalesce(cardinality(w.positions), 1))) from unnest(p.words) w), 0))::smallint as total,
       p.ref_id, p.session_id, p.created_at, p.turn_index, p.span_start, p.span_length, p.token_count, p.chunk, p.kind, p.role, p.speaker,
-      p.is_question, p.embeddable, p.project
+      p.is_question, p.embeddable, p.sensitivity, p.project
     from prepared p),
   tail as (
     insert into memoir.search_tail (user_id, item_no, word_count, words)
     select p_user_id, number, total, words from counted where words <> ''::tsvector),
   items as (
     insert into memoir.search_items (user_id, ref_id, session_id, recorded_at, created_at, item_no, turn_index, span_start, span_length,
-      token_count, word_count, chunk, kind, role, speaker, is_question, after_question, last_chunk, embeddable, project)
+      token_count, word_count, chunk, kind, role, speaker, is_question, after_question, last_chunk, embeddable, sensitivity, project)
     select p_user_id, c.ref_id, c.session_id, p_at, c.created_at, c.number, c.turn_index, c.span_start, c.span_length,
       c.token_count, c.total, c.chunk, c.kind, c.role, c.speaker, c.is_question,
       c.kind = 't' and c.chunk = 0 and coalesce(lag(c.is_question) over o, v_continues and v_old.last_question),
-      lead(c.ref_id) over o is distinct from c.ref_id, c.embeddable, c.project
+      lead(c.ref_id) over o is distinct from c.ref_id, c.embeddable, coalesce(c.sensitivity, 'normal'), c.project
     from counted c window o as (order by c.number))
   update memoir.user_counters set next_item = v_first + v_count, items = items + v_count, tail_items = tail_items + v_count, recorded_at = p_at,
     last_session = case when p_items[v_count].kind = 't' then p_items[v_count].session_id end, last_question = p_items[v_count].is_question,
@@ -109,7 +109,8 @@ begin
     from unnest(v_turns) p
     join memoir.conversation_history h on h.user_id = p_user_id and h.session_id = p.session_id and h.turn_index = p.turn_index
       and h.recorded_at = p.recorded_at
-    where h.recorded_at = any (v_times) and h.sensitivity <= p_clearance;
+    where h.recorded_at = any (v_times)
+      and (h.sensitivity <= p_clearance or memoir._now_held(h.sensitivity, h.turn_index, memoir._marks(p_user_id, h.session_id)) <= p_clearance);
   end if;
   if v_memories is not null then
     return query
@@ -134,7 +135,7 @@ declare
   v_before integer[];
 begin
   v_before := array(select i.item_no - 1 from memoir.search_items i join memoir.search_items b on b.user_id = p_user_id and b.item_no = i.item_no - 1
-    and b.kind = 't' and b.session_id = i.session_id
+    and b.kind = 't' and b.session_id = i.session_id and b.embeddable  -- not what is kept from models
     where i.user_id = p_user_id and i.item_no = any (p_items) and i.kind = 't');
   return query
   with texts as (

@@ -13,10 +13,12 @@
 \ir models.sql          -- chat models, embedding models
 \ir tokens.sql          -- what a text costs: exact where possible, else the documented estimate
 \ir text.sql            -- what may be stored, fences, chunks, words
+\ir secrets.sql         -- what looks like a key, a card, an account or a personal number
 \ir messages.sql        -- checks and normal form of chat messages
 \ir sessions.sql        -- open, branch, close, inspect
 \ir turns.sql           -- persist_turn, append_messages; history is append-only
 \ir memories.sql        -- remember, forget
+\ir sensitivity.sql     -- what is withheld from whom; mark_turn
 \ir queue.sql           -- claim, heartbeat, complete, fail, retry: work that is waited for
 \ir embedding.sql       -- vectors: given by the client or made by workers
 \ir search.sql          -- words and vectors of one user, fused into one ranking

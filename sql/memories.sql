@@ -32,7 +32,7 @@ create or replace function memoir.remember(p_user text, p_content text, p_sessio
   p_valid_to timestamptz default null, p_tags text[] default '{}', p_slot text default null, p_slot_value text default null,
   p_aliases text[] default '{}', p_sensitivity text default 'normal', p_source_turns integer[] default null,
   p_source_tool text default null, p_source_key text default null, p_metadata jsonb default '{}',
-  p_embedding real[] default null, p_key text default null, p_created_at timestamptz default null)
+  p_embedding real[] default null, p_key text default null, p_created_at timestamptz default null, p_embeddable boolean default true)
 returns jsonb language plpgsql security definer set search_path from current set plan_cache_mode = force_custom_plan as $$
 declare
   v_caller memoir.caller := memoir._authorise(p_user, 'write');
@@ -86,7 +86,7 @@ begin
   if p_key is not null then
     v_hash := sha256(convert_to(jsonb_build_array('remember', p_content, p_session, p_type, p_category, p_importance, p_project, p_actor,
       p_provenance, p_confidence, p_valid_from, p_valid_to, p_tags, p_slot, p_slot_value, p_aliases, p_sensitivity, p_source_turns, p_source_tool,
-      p_source_key, p_metadata, p_embedding, p_created_at)::text, 'UTF8'));
+      p_source_key, p_metadata, p_embedding, p_created_at, p_embeddable)::text, 'UTF8'));
   end if;
 
   -- Per-user lock: duplicates and slots are decided one writer at a time.
@@ -112,6 +112,7 @@ begin
   v_memory.valid_to := p_valid_to;
   v_memory.confidence := p_confidence;
   v_memory.sensitivity := p_sensitivity;
+  v_memory.embeddable := p_embeddable;
   v_memory.importance := p_importance;
   v_memory.type := p_type;
   v_memory.category := p_category;
@@ -132,12 +133,13 @@ begin
   return v_result;
 end $$;
 comment on function memoir.remember(text, text, text, text, text, text, text, text, text, real, timestamptz, timestamptz, text[],
-  text, text, text[], text, integer[], text, text, jsonb, real[], text, timestamptz) is
+  text, text, text[], text, integer[], text, text, jsonb, real[], text, timestamptz, boolean) is
   'Stores a memory and returns {"memory_id", "outcome", "superseded", "contradicts"}; outcome: stored, duplicate (exact or near),
 refused_tombstone. p_actor: person (default without a session), agent (default within one), tool; what an agent reports counts as
 the person''s word only with p_source_turns, turn indexes in p_session, that are all the person''s. A slot ("home city") holds one
 value (default: the content); a newer value of equal or higher authority supersedes. Inferred and tool memories end
-local_memory_hours after their session. A restated memory takes on the higher authority, sensitivity and later expiry.
+local_memory_hours after their session. What looks like a key, a card, an account or a personal number, or comes from a secret turn,
+is secret whatever p_sensitivity says; p_embeddable false keeps it from embedding models. A restated memory takes on the higher authority, sensitivity and later expiry.
 p_embedding: vector of the active embedding model. p_key: idempotency key.
 Writes memory_store and what belongs to it. Raises PM001, PM003, PM006, PM012, PM014, PM030.';
 
@@ -172,7 +174,11 @@ begin
   v_memory.trust := memoir._trust(v_actor, v_memory.provenance);
   v_memory.confidence := coalesce(v_memory.confidence, case when v_actor = 'person' then 0.9 else 0.5 end);
   v_memory.state := 'active';
-  v_memory.embeddable := v_memory.sensitivity <> 'secret';
+  -- As secret as the strictest of what is said of it, what it looks like, and what it comes from.
+  v_memory.sensitivity := greatest(v_memory.sensitivity, memoir._turns_held(p_sources),
+    case when memoir._detected(p_config, v_memory.content, array_to_string(v_memory.aliases, ' '), v_memory.slot_value,
+                               array_to_string(v_memory.tags, ' '), nullif(v_memory.metadata, '{}')::text) <> '{}' then 'secret'::memoir.sensitivity end);
+  v_memory.embeddable := coalesce(v_memory.embeddable, true) and v_memory.sensitivity <> 'secret';
   v_memory.content_hash := sha256(convert_to(memoir._normalise(v_memory.content), 'UTF8'));
   v_memory.tokenizer := memoir._tokenizer_used(coalesce(p_session.tokenizer, (memoir._model(p_config ->> 'default_model')).tokenizer));
   v_memory.token_count := (memoir._count_tokens(array[v_memory.content], v_memory.tokenizer))[1];
@@ -288,8 +294,11 @@ begin
     embeddable = embeddable and p_new.embeddable,
     expires_at = case when p_new.expires_at is null then null else greatest(expires_at, p_new.expires_at) end
   where user_id = p_old.user_id and memory_id = p_old.memory_id and (p_new.trust > trust or p_new.confidence > confidence or p_new.tier > tier
-    or p_new.sensitivity > sensitivity or validated_at is null and p_new.validated_at is not null
+    or p_new.sensitivity > sensitivity or embeddable and not p_new.embeddable or validated_at is null and p_new.validated_at is not null
     or expires_at is not null and (p_new.expires_at is null or p_new.expires_at > expires_at));
+  if p_new.sensitivity > p_old.sensitivity then
+    update memoir.search_items set sensitivity = p_new.sensitivity where user_id = p_old.user_id and ref_id = p_old.memory_id;
+  end if;
   if p_old.embeddable and not p_new.embeddable then
     delete from memoir.embeddings e using memoir.search_items i
     where i.user_id = p_old.user_id and i.ref_id = p_old.memory_id and e.user_id = p_old.user_id and e.item_no = i.item_no;
@@ -337,6 +346,7 @@ begin
   v_item.kind := 'm';
   v_item.is_question := false;
   v_item.project := p_memory.project;
+  v_item.sensitivity := p_memory.sensitivity;
   for v_chunk in select * from memoir._chunks(p_memory.content, (p_config ->> 'chunk_tokens')::integer) loop
     v_item.span_start := v_chunk.span_start;
     v_item.span_length := v_chunk.span_length;

@@ -150,10 +150,20 @@ begin
     perform memoir._bad_message(p_where || '.tool_call_id', format('can''t stand in a message of role %s', v_role));
   end if;
   v_message.created_at := memoir._check_time(p_where || '.created_at', p_json -> 'created_at');
+  if coalesce(jsonb_typeof(p_json -> 'sensitivity'), 'null') <> 'null' then
+    if p_json -> 'sensitivity' not in ('"normal"', '"private"', '"secret"') then
+      perform memoir._bad_message(p_where || '.sensitivity', format('must be normal, private or secret, not %s', memoir._shown((p_json -> 'sensitivity')::text)));
+    end if;
+    v_message.sensitivity := p_json ->> 'sensitivity';
+  end if;
+  if coalesce(jsonb_typeof(p_json -> 'embeddable'), 'null') not in ('null', 'boolean') then
+    perform memoir._bad_message(p_where || '.embeddable', format('must be true or false, not %s', memoir._shown((p_json -> 'embeddable')::text)));
+  end if;
+  v_message.embeddable := coalesce((p_json ->> 'embeddable')::boolean, true);
   -- What the columns do not say: unknown keys, the role developer, an explicit null. Names that history() itself adds are not kept.
   v_rebuilt := memoir._rebuilt(v_message.role, v_message.text, v_message.parts, v_message.name, v_message.tool_calls, v_message.tool_call_id);
   select jsonb_object_agg(key, value) into v_message.extra from jsonb_each(p_json)
-  where key not in ('created_at', 'turn_index', 'message_id', 'tokens', 'tokenizer') and value is distinct from v_rebuilt -> key
+  where key not in ('created_at', 'turn_index', 'message_id', 'tokens', 'tokenizer', 'sensitivity', 'embeddable') and value is distinct from v_rebuilt -> key
     and not (key = 'content' and v_message.role = 'user');
   return v_message;
 end $$;

@@ -42,6 +42,7 @@ begin
       ('append_messages',           'app tenant admin'),
       ('remember',                  'app tenant admin'),
       ('forget',                    'app tenant admin'),
+      ('mark_turn',                 'app tenant admin'),
       ('set_working_memory',        'app tenant admin'),
       ('capture_call',              'app tenant admin'),
       ('set_user_settings',         'app admin'),

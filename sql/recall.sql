@@ -42,7 +42,7 @@ begin
   v_scope.valid_at := p_valid_at;
   v_scope.said_after := p_after;
   v_scope.said_before := p_before;
-  select * into v_vector from memoir._query_vector(v_config, p_query, p_query_embedding);
+  select * into v_vector from memoir._query_vector(v_config, memoir._redacted(p_query), p_query_embedding);
   v_candidates := memoir._candidates(v_user, v_config, p_query, v_vector.vector, v_vector.model_id, nullif(p_project, 'global'), v_scope,
     greatest(p_limit * 4, 100), 0);
   return query
@@ -116,10 +116,11 @@ begin
   if p_content is null then return; end if;
   perform memoir._check_size('content', p_content, 65536);
   insert into memoir.memory_store_working (user_id, memory_id, recorded_at, state_at, expires_at, session_id, local_to, trust, confidence,
-    token_count, tier, scope, provenance, actor, type, project, tokenizer, content, content_hash, source_key, written_by)
+    token_count, tier, scope, provenance, actor, type, project, tokenizer, content, content_hash, source_key, written_by, sensitivity, embeddable)
   values (v_caller.user_id, v_id, v_now, v_now, v_now + make_interval(mins => p_minutes), v_session.session_id, v_session.session_id,
     memoir._trust('agent', 'system_inferred'), 0.5, memoir.estimate_tokens(p_content), 0, 'local', 'system_inferred',
-    memoir._actor(v_caller, null, 'agent'), 'plan', v_session.project, 'estimate', p_content, sha256(convert_to(p_content, 'UTF8')), p_key, v_caller.login);
+    memoir._actor(v_caller, null, 'agent'), 'plan', v_session.project, 'estimate', p_content, sha256(convert_to(p_content, 'UTF8')), p_key, v_caller.login,
+    case when memoir._detected(memoir._config(v_caller.user_id, v_session.settings), p_content) = '{}' then 'normal' else 'secret' end::memoir.sensitivity, false);
 end $$;
 comment on function memoir.set_working_memory(text, text, text, text, integer) is
   'Sets (or with null content removes) a working note of a session: short-lived state shown in its recall. Unlogged: a crash

@@ -11,21 +11,23 @@ $$;
 
 -- Words that occur nowhere may be misspelt: the user's most similar ones stand in (trigrams, same first letter, which keeps it
 -- to a slice of the vocabulary).
-create or replace function memoir._rescue_terms(p_user_id uuid, p_terms text[])
+create or replace function memoir._rescue_terms(p_user_id uuid, p_terms text[], p_hidden integer[])
 returns text[] language plpgsql stable set plan_cache_mode = force_custom_plan as $$
 declare
   v_term text; v_found text[] := '{}'; v_like text[]; v_unknown text[];
 begin
   v_unknown := array(select t from unnest(p_terms) t where length(t) >= 5
-    and not exists (select from memoir.search_postings p where p.user_id = p_user_id and p.term = t)
-    and not exists (select from memoir.search_tail s where s.user_id = p_user_id and s.words @@ quote_literal(t)::tsquery));
+    and not exists (select from memoir.search_postings p where p.user_id = p_user_id and p.term = t and (p_hidden = '{}' or not p.items <@ p_hidden))
+    and not exists (select from memoir.search_tail s where s.user_id = p_user_id and s.words @@ quote_literal(t)::tsquery and s.item_no <> all (p_hidden)));
   foreach v_term in array v_unknown loop
     v_like := array(
       select word from (
         select p.term as word from memoir.search_postings p
         where p.user_id = p_user_id and p.term >= left(v_term, 1) and p.term < chr(ascii(v_term) + 1)
+          and (p_hidden = '{}' or not p.items <@ p_hidden)
         union
-        select l.lexeme from memoir.search_tail t, unnest(t.words) l where t.user_id = p_user_id and starts_with(l.lexeme, left(v_term, 1))) w
+        select l.lexeme from memoir.search_tail t, unnest(t.words) l where t.user_id = p_user_id and t.item_no <> all (p_hidden)
+          and starts_with(l.lexeme, left(v_term, 1))) w
       where abs(length(word) - length(v_term)) <= 3 and similarity(word, v_term) >= 0.45
       order by similarity(word, v_term) desc, word collate "C" limit 2);
     v_found := v_found || v_like;
@@ -38,7 +40,7 @@ create or replace function memoir._rank(p_user_id uuid, p_config jsonb, p_query 
 returns setof memoir.ranked_item language plpgsql stable set plan_cache_mode = force_custom_plan as $$
 declare
   v_terms text[] := memoir._query_terms((p_config ->> 'text_search_config')::regconfig, p_query);
-  v_tsquery tsquery; v_items integer; v_average real; v_tail boolean;
+  v_tsquery tsquery; v_items integer; v_average real; v_tail boolean; v_hidden integer[] := '{}'; v_hidden_words bigint := 0;
   v_query text := lower(p_query);
   v_k1 real := (p_config ->> 'bm25_k1')::real; v_b real := (p_config ->> 'bm25_b')::real;
   w_words real := (p_config ->> 'weight_words')::real; w_vector real := (p_config ->> 'weight_vector')::real;
@@ -50,10 +52,15 @@ declare
   v_scale real; f_global real := (p_config ->> 'project_global')::real; f_same real := (p_config ->> 'project_same')::real;
   f_other real := (p_config ->> 'project_other')::real;
 begin
-  select items, total_words::real / greatest(items, 1), tail_items > 0 into v_items, v_average, v_tail
+  -- What is above the caller's clearance is not there: it finds nothing, counts for nothing and moves nobody's score.
+  if p_scope.clearance is distinct from 'secret' then
+    select coalesce(array_agg(i.item_no), '{}'), coalesce(sum(i.word_count), 0) into v_hidden, v_hidden_words
+    from memoir.search_items i where i.user_id = p_user_id and i.sensitivity > coalesce(p_scope.clearance, 'normal') and i.sensitivity <> 'normal';
+  end if;
+  select items - cardinality(v_hidden), (total_words - v_hidden_words)::real / greatest(items - cardinality(v_hidden), 1), tail_items > 0 into v_items, v_average, v_tail
   from memoir.user_counters where user_id = p_user_id;
   if coalesce(v_items, 0) = 0 then return; end if;
-  v_terms := v_terms || memoir._rescue_terms(p_user_id, v_terms);
+  v_terms := v_terms || memoir._rescue_terms(p_user_id, v_terms, v_hidden);
   -- An OR of the words: AND finds a tenth of it on real questions.
   v_tsquery := (select string_agg(quote_literal(t), ' | ') from unnest(v_terms) t)::tsquery;
   -- Scores end up between 0 and 1, whatever the weights.
@@ -63,11 +70,11 @@ begin
   with hits as materialized (
     select p.term, u.item, u.frequency::real as frequency, u.length::real as length
     from memoir.search_postings p, unnest(p.items, p.frequencies, p.lengths) u(item, frequency, length)
-    where p.user_id = p_user_id and p.term = any (v_terms)
+    where p.user_id = p_user_id and p.term = any (v_terms) and u.item <> all (v_hidden)
     union all
     select l.lexeme, t.item_no, greatest(1, coalesce(cardinality(l.positions), 1)), t.word_count
     from memoir.search_tail t, unnest(t.words) l
-    where v_tail and t.user_id = p_user_id and t.words @@ v_tsquery and l.lexeme = any (v_terms)
+    where v_tail and t.user_id = p_user_id and t.words @@ v_tsquery and l.lexeme = any (v_terms) and t.item_no <> all (v_hidden)
   ), weights as (
     select term, ln(1 + (v_items - count(*) + 0.5) / (count(*) + 0.5))::real as idf from hits group by term
   ), words as materialized (
@@ -80,7 +87,7 @@ begin
   ), best_vectors as materialized (
     select d.item, (1 - d.distance)::real as cosine
     from (select e.item_no as item, e.embedding <=> p_vector as distance from memoir.embeddings e
-          where p_vector is not null and e.user_id = p_user_id and e.model_id = p_model_id
+          where p_vector is not null and e.user_id = p_user_id and e.model_id = p_model_id and e.item_no <> all (v_hidden)
           order by distance, item limit p_limit) d
   ), wanted as materialized (
     -- What matches, what follows a match in words (an answer), and what precedes a match in meaning.
@@ -106,7 +113,7 @@ begin
     left join words b on b.item = i.item_no - 1
     left join cosines c on c.item = i.item_no
     left join cosines a on a.item = i.item_no + 1
-    where i.user_id = p_user_id and i.item_no = any (array(select item from wanted))
+    where i.user_id = p_user_id and i.item_no = any (array(select item from wanted)) and i.item_no <> all (v_hidden)
       and (not i.dead or (p_scope.as_of is not null and i.kind = 'm'))  -- excluded turns stay excluded at any time
       and (p_scope.as_of is null or i.recorded_at <= p_scope.as_of)
       and (p_scope.kinds is null or i.kind = any (p_scope.kinds))

@@ -51,6 +51,7 @@ begin
     ('query_timeout_ms', 'integer', '150', 1, 60000, true, 'How long compile waits for the query''s vector.'),
 
     ('embedder_socket', 'text', '""', null, null, false, 'Unix socket of the shared embedder; empty: no embedder on this server.'),
+    ('detect_secrets', 'boolean', 'true', null, null, true, 'Mark what looks like a key, a card, an account or a personal number secret on its way in. Services and admins only.'),
     ('text_bytes_max', 'integer', '16777216', 1024, 134217728, false, 'Largest text or message accepted, in bytes.'),
     ('messages_max', 'integer', '2000', 1, 100000, false, 'Most messages in one call.'),
     ('idempotency_hours', 'integer', '72', 1, 8760, false, 'How long a receipt is kept.'),
@@ -213,8 +214,8 @@ begin
     perform memoir._fail('PM014', format('settings must be a JSON object, not %s', memoir._shown(p_new::text)));
   end if;
   for v_key, v_value in select * from jsonb_each(coalesce(p_new, '{}')) loop
-    -- Who is held to a cost limit does not move it.
-    if v_key like 'budget\_%' and not (pg_has_role(memoir._login(), 'memoir_app', 'usage') or pg_has_role(memoir._login(), 'memoir_admin', 'usage')) then
+    -- Who is held to a cost limit does not move it, nor the guard against secrets.
+    if (v_key like 'budget\_%' or v_key = 'detect_secrets') and not (pg_has_role(memoir._login(), 'memoir_app', 'usage') or pg_has_role(memoir._login(), 'memoir_admin', 'usage')) then
       perform memoir._fail('PM001', format('login %s may not override setting %s', quote_ident(memoir._login()), v_key));
     end if;
     if jsonb_typeof(v_value) <> 'null' then

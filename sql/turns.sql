@@ -55,7 +55,8 @@ begin
 end $$;
 comment on function memoir.persist_turn(text, text, jsonb, jsonb, text, text, jsonb) is
   'Appends the messages of an exchange, an array of OpenAI chat messages, each with an optional created_at; every tool call must
-be answered at the end. Opens the session when it is new. p_usage: {"model", "prompt_tokens", "completion_tokens",
+be answered at the end. A message may state "sensitivity" (normal, private, secret) and "embeddable"; what looks like a key, a card,
+an account or a personal number is marked secret (setting detect_secrets), which a warning says. Opens the session when it is new. p_usage: {"model", "prompt_tokens", "completion_tokens",
 "latency_ms", "finish_reason"}. p_key: idempotency key; a retry returns the first result. Returns {"session_id", "from_turn",
 "to_turn", "turn_count", "tokens", "mark", "message_ids", "warnings"}. All or nothing.
 Writes conversation_history, counters, search items, jobs. Raises PM001, PM005, PM006, PM010 to PM014, PM023, PM031.';
@@ -104,7 +105,7 @@ declare
   v_open text[]; v_before bigint; v_exchange integer; v_cap integer; v_at timestamptz; v_turn integer; v_role memoir.turn_role;
   v_usage jsonb := nullif(p_usage, 'null'); v_metadata jsonb := coalesce(nullif(p_metadata, 'null'), '{}'); v_used_model text; v_finish text;
   v_prompt integer; v_completion integer; v_latency integer; v_cost bigint; v_user_cost bigint; i integer; v_id uuid;
-  v_count integer; v_tokens integer; v_is_last boolean;
+  v_count integer; v_tokens integer; v_is_last boolean; v_kinds text[];
 begin
   perform memoir._check_session(p_session);
   if jsonb_typeof(p_messages) is distinct from 'array' or jsonb_array_length(p_messages) = 0 then
@@ -148,10 +149,16 @@ begin
   -- Everything is checked and counted before the locks are taken, so that they are held briefly.
   for i in 0 .. jsonb_array_length(p_messages) - 1 loop
     v_message := memoir._parse_message(format('messages[%s]', i), p_messages -> i, v_config, v_model.provider);
+    v_kinds := memoir._message_secrets(v_message, v_metadata, v_config);
+    v_message.sensitivity := case when v_kinds = '{}' then coalesce(v_message.sensitivity, 'normal') else 'secret' end;
+    v_message.embeddable := v_message.embeddable and v_message.sensitivity <> 'secret';
+    if v_kinds <> '{}' then
+      v_warnings := v_warnings || to_jsonb(format('messages[%s] is marked secret: it looks like it holds a %s', i, array_to_string(v_kinds, ', ')));
+    end if;
     v_messages := array_append(v_messages, v_message);
   end loop;
   select array_agg(t.text order by m.o, t.n), array_agg(m.o::integer order by m.o, t.n) into v_texts, v_owners
-  from unnest(v_messages) with ordinality as m(role, text, parts, name, tool_calls, tool_call_id, created_at, media_tokens, extra, o),
+  from unnest(v_messages) with ordinality as m(role, text, parts, name, tool_calls, tool_call_id, created_at, media_tokens, extra, sensitivity, embeddable, o),
        unnest(memoir._token_texts(m.text, m.parts, m.name, m.tool_calls, m.tool_call_id)) with ordinality as t(text, n);
   v_tokenizer := memoir._tokenizer_used(v_session.tokenizer);
   v_counts := memoir._count_tokens(v_texts, v_tokenizer);
@@ -183,7 +190,7 @@ begin
   end if;
   v_at := greatest(memoir.now(), v_counters.last_recorded_at);
   perform memoir._ensure_month(v_user, v_at);  -- before the user's lock, since whoever makes partitions may need that next
-  v_warnings := memoir._over_budget('session', p_session, v_counters.cost_microcents + v_cost, v_config);
+  v_warnings := v_warnings || memoir._over_budget('session', p_session, v_counters.cost_microcents + v_cost, v_config);
   if v_cost > 0 then
     update memoir.user_counters set cost_microcents = cost_microcents + v_cost where user_id = v_user returning cost_microcents into v_user_cost;
     v_warnings := v_warnings || memoir._over_budget('user', p_user, v_user_cost, v_config);
@@ -219,7 +226,7 @@ begin
     end if;
     insert into memoir.conversation_history (user_id, session_id, message_id, recorded_at, created_at, tokens_before, turn_index,
       exchange_start, token_count, prompt_tokens, completion_tokens, latency_ms, role, actor, tokenizer, content, content_parts,
-      name, tool_calls, tool_call_id, model, finish_reason, metadata)
+      name, tool_calls, tool_call_id, model, finish_reason, metadata, sensitivity, embeddable)
     values (v_user, v_session.session_id, gen_random_uuid(), v_at, coalesce(v_message.created_at, v_at), v_before, v_turn, v_exchange,
       v_tokens, case when v_is_last then v_prompt end, case when v_is_last then v_completion end, case when v_is_last then v_latency end, v_message.role,
       case v_message.role when 'user' then coalesce(v_stated, 'person') when 'system' then 'system'
@@ -228,7 +235,8 @@ begin
       case when v_message.role = 'assistant' then coalesce(v_used_model, v_session.model) end,
       case when v_is_last then v_finish end,
       nullif(case when v_message.extra is null then '{}' else jsonb_build_object('sent', v_message.extra) end
-             || case when v_metadata = '{}' then '{}' else jsonb_build_object('call', v_metadata) end, '{}'))
+             || case when v_metadata = '{}' then '{}' else jsonb_build_object('call', v_metadata) end, '{}'),
+      v_message.sensitivity, v_message.embeddable)
     returning message_id into v_id;
     v_ids := v_ids || v_id;
     v_before := v_before + v_model.message_overhead
@@ -306,12 +314,13 @@ begin
     v_item.speaker := v_message.name;
     v_item.is_question := memoir._is_question(v_message.text);
     v_item.project := p_session.project;
+    v_item.sensitivity := v_message.sensitivity;
     v_count := 0;
     for v_chunk in select * from memoir._chunks(v_message.text, (p_config ->> 'chunk_tokens')::integer) loop
       v_item.span_start := v_chunk.span_start;
       v_item.span_length := v_chunk.span_length;
       v_item.chunk := v_count;
-      v_item.embeddable := v_count < (p_config ->> 'embed_chunks_max')::integer;
+      v_item.embeddable := v_message.embeddable and v_count < (p_config ->> 'embed_chunks_max')::integer;
       v_item.token_count := v_chunk.tokens;
       v_items := array_append(v_items, v_item);
       v_texts := array_append(v_texts, coalesce(v_message.name || ': ', '') || v_chunk.piece);
@@ -332,22 +341,27 @@ set plan_cache_mode = force_custom_plan as $$
 declare
   v_caller memoir.caller := memoir._authorise(p_user, 'read');
   v_session memoir.sessions := memoir._session(v_caller, p_session);
-  v_part record; v_user uuid := v_caller.user_id; v_from timestamptz; v_to timestamptz;
+  v_part record; v_user uuid := v_caller.user_id; v_from timestamptz; v_to timestamptz; v_marks jsonb;
 begin
   for v_part in select * from memoir._lineage(v_session) order by from_turn loop
+    v_marks := memoir._marks(v_user, v_part.session_id);
     select first_recorded_at, last_recorded_at into v_from, v_to
     from memoir.session_counters where user_id = v_user and session_id = v_part.session_id;
     return query select memoir._sent(h)
+      || case when memoir._now_held(h.sensitivity, h.turn_index, v_marks) = 'normal' then '{}'
+              else jsonb_build_object('sensitivity', memoir._now_held(h.sensitivity, h.turn_index, v_marks)) end
+      || case when h.embeddable or h.sensitivity = 'secret' then '{}' else '{"embeddable": false}'::jsonb end
     from memoir.conversation_history h
     where h.user_id = v_user and h.session_id = v_part.session_id and h.recorded_at between v_from and v_to
       and h.turn_index between greatest(v_part.from_turn, coalesce(p_from_turn, 0)) and least(v_part.to_turn, coalesce(p_to_turn, 2147483647))
-      and h.sensitivity <= v_caller.clearance
+      and memoir._now_held(h.sensitivity, h.turn_index, v_marks) <= v_caller.clearance
     order by h.turn_index;
   end loop;
 end $$;
 comment on function memoir.history(text, text, integer, integer) is
   'The messages of a session as they were sent, oldest first, each with turn_index, message_id, tokens, tokenizer, created_at, the
-model of an assistant message, and metadata of its call. Both ends are inclusive. Raises PM001, PM003.';
+model of an assistant message, metadata of its call, and its sensitivity where that is not normal; messages above the caller''s
+clearance are left out. Both ends are inclusive. Raises PM001, PM003.';
 
 -- A message as it was sent, with what history() adds to it.
 create or replace function memoir._sent(p_turn memoir.conversation_history)

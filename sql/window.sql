@@ -65,7 +65,7 @@ end $$;
 -- p_budget: what history may take, p_limit: what it may take at most, mandatory turns included; tokens with overhead.
 -- p_open: the list must end with the open exchange. Returns turns oldest first.
 create or replace function memoir._window(p_session memoir.sessions, p_counters memoir.session_counters, p_config jsonb,
-  p_overhead integer, p_tokenizer text, p_budget integer, p_limit integer, p_open boolean, p_provider text)
+  p_overhead integer, p_tokenizer text, p_budget integer, p_limit integer, p_open boolean, p_provider text, p_clearance memoir.sensitivity)
 returns memoir.shown_window language plpgsql stable set plan_cache_mode = force_custom_plan as $$
 declare
   v_window memoir.shown_window; v_turn memoir.shown_turn; v_row memoir.conversation_history; v_part record;
@@ -77,7 +77,7 @@ declare
   v_base bigint := 0; v_total bigint; v_threshold bigint; v_from timestamptz; v_to timestamptz; v_done boolean := false;
   v_turns memoir.shown_turn[] := '{}';   -- newest first while collecting
   v_head memoir.shown_turn[]; v_start integer; v_tokens integer; v_hash bytea := p_session.system_prompt_hash;
-  i integer; v_results integer; v_rest integer; v_count integer; v_last integer;
+  i integer; v_results integer; v_rest integer; v_count integer; v_last integer; v_marks jsonb; v_withheld boolean;
 begin
   v_window.turns := '{}'; v_window.tokens := 0; v_window.moved := false; v_window.warnings := '{}';
   if p_counters.turn_count is null or p_counters.turn_count = 0 then return v_window; end if;
@@ -95,6 +95,7 @@ begin
   -- Newest first, and only as far back as the window reaches.
   for v_part in select * from memoir._lineage(p_session) order by from_turn desc loop
     exit when v_done;
+    v_marks := memoir._marks(v_user, v_part.session_id);
     if v_part.session_id = p_session.session_id then
       v_from := p_counters.first_recorded_at; v_to := p_counters.last_recorded_at;
     else
@@ -112,9 +113,11 @@ begin
         and not (p_open and v_row.role in ('assistant', 'tool') and v_turns <> '{}' and (v_turns[cardinality(v_turns)]).role = 'tool')
         and not (p_open and v_turns = '{}');
       continue when v_row.role = 'system' and v_hash is not null and sha256(convert_to(v_row.content, 'UTF8')) = v_hash;
+      v_withheld := memoir._now_held(v_row.sensitivity, v_row.turn_index, v_marks) > p_clearance;
+      if v_withheld then v_row := memoir._withheld(v_row); end if;
       v_turn := (v_row.turn_index, v_row.exchange_start, v_row.message_id, v_row.role, v_row.content, v_row.content_parts, v_row.name,
-        v_row.tool_calls, v_row.tool_call_id, v_row.tokens_before, v_row.token_count + p_overhead, false, v_row.created_at);
-      if v_row.tokenizer <> p_tokenizer then
+        v_row.tool_calls, v_row.tool_call_id, v_row.tokens_before, v_row.token_count + p_overhead, false, v_row.created_at, v_withheld);
+      if v_withheld or v_row.tokenizer <> p_tokenizer then
         v_turn.cost := p_overhead + memoir._sum_tokens(memoir._token_texts(v_row.content, v_row.content_parts, v_row.name, v_row.tool_calls, v_row.tool_call_id), p_tokenizer)
           + coalesce((select sum(memoir._image_tokens(p, p_provider)) from jsonb_array_elements(v_row.content_parts) p where p ->> 'type' = 'image_url'), 0);
       end if;

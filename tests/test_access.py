@@ -433,7 +433,8 @@ def test_no_function_changes_history(world: World) -> None:
                     if routine.name not in {"_fail", "enable_jobs", "disable_jobs", "ensure_embedder", "embed_backlog", "_run_in_python"}]
         before = dict(db.execute(turns).fetchall())
         assert len(before) >= 2 * len(prepared)
-        for routine, values in prepared:
+        # Marked secret, a turn takes the calls that may carry it out of the admin's sight: after those are read.
+        for routine, values in sorted(prepared, key=lambda pair: pair[0].name == "mark_turn"):
             routine.call(admin, values)
         after = dict(db.execute(turns).fetchall())
         assert before.items() <= after.items()
