@@ -21,6 +21,7 @@ create table memoir.user_counters (
   memories integer not null default 0,
   total_words bigint not null default 0,
   cost_microcents bigint not null default 0,
+  profile_stale boolean not null default false,
   last_session uuid,                      -- whose turn was indexed last, and whether it was a question
   last_question boolean not null default false,
   recorded_at timestamptz not null,
@@ -41,6 +42,8 @@ create table memoir.profiles (
   tokens jsonb not null default '{}',
   made_by text not null,
   recorded_at timestamptz not null,
+  fresh_until timestamptz,                -- when time alone changes what belongs in it
+  memory_ids uuid[] not null default '{}',
   primary key (user_id, version)
 ) partition by hash (user_id);
 
@@ -85,6 +88,7 @@ create table memoir.session_counters (
   last_role memoir.turn_role,
   open_calls text[] not null default '{}',
   extracted_through integer not null default 0,
+  compact_after bigint not null default 0,  -- tokens at which compaction looks at the session next
   first_recorded_at timestamptz not null,
   last_recorded_at timestamptz not null,
   primary key (user_id, session_id)

@@ -65,7 +65,9 @@ begin
   end if;
   if p_as_of < v_counters.last_recorded_at then
     v_counters := memoir._counters_as_of(v_session, v_counters, p_as_of);
-    if v_session.summary_through >= v_counters.turn_count then v_session.summary_text := null; v_session.summary_through := null; end if;
+  end if;
+  if p_as_of is not null and v_session.summary_text is not null then
+    select s.summary, s.through into v_session.summary_text, v_session.summary_through from memoir._summary_of(v_session, p_as_of) s;
   end if;
   v_config := memoir._config(v_user, v_session.settings);
   v_model := memoir._model(coalesce(v_session.model, v_config ->> 'default_model'));

@@ -20,6 +20,8 @@
 \ir memories.sql        -- remember, forget
 \ir sensitivity.sql     -- what is withheld from whom; mark_turn
 \ir queue.sql           -- claim, heartbeat, complete, fail, retry: work that is waited for
+\ir lifecycle.sql       -- promotion, demotion, expiry; the end of sessions
+\ir profiles.sql        -- what is known about a user in any session
 \ir embedding.sql       -- vectors: given by the client or made by workers
 \ir search.sql          -- words and vectors of one user, fused into one ranking
 \ir recall.sql          -- recall, match_memories
@@ -27,6 +29,8 @@
 \ir render.sql          -- messages as the API wants them: OpenAI and Anthropic
 \ir packing.sql         -- the recall block: what is chosen, in what order, within its budget
 \ir compile.sql         -- compile_context, context, explain_context
+\ir summaries.sql       -- extractive summaries: which sentences say most
+\ir compaction.sql      -- old turns of a long session give way to a summary beside them
 \ir capture.sql         -- upstream calls, byte for byte
 \ir runs.sql            -- run_job: batches, commits, one row per run; cron expressions
 \ir maintenance.sql     -- merging search structures, flushing statistics

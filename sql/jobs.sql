@@ -10,7 +10,13 @@ returns table (job text, batch integer, in_python boolean, description text) lan
          ('partitions', 8,   false, 'makes the partitions of the months ahead'),
          ('backfill',   500, false, 'queues what an embedding model has not reached'),
          ('sweep',      500, false, 'removes what is past its time: receipts, months of logs, old runs, vectors of retired models'),
-         ('hygiene',    200, false, 'counts duplicate, stale, never recalled and orphaned memories')
+         ('hygiene',    200, false, 'counts duplicate, stale, never recalled and orphaned memories'),
+         ('promotion',  50,  false, 'raises memories that are used to a higher tier'),
+         ('demotion',   200, false, 'lowers memories of tiers 1 and 2 that nobody uses'),
+         ('expiry',     500, false, 'ends memories, sessions and working notes whose time is over'),
+         ('profiles',   50,  false, 'rebuilds the profiles whose memories changed'),
+         ('compaction', 500, false, 'puts summaries beside the old turns of long sessions'),
+         ('summaries',  1,   false, 'summarises sessions that have ended')
 $$;
 
 create or replace function memoir._step(p_job text, p_limit integer)
@@ -24,6 +30,12 @@ begin
     when 'backfill' then memoir._step_backfill(p_limit)
     when 'sweep' then memoir._step_sweep(p_limit)
     when 'hygiene' then memoir._step_hygiene(p_limit)
+    when 'promotion' then memoir._step_promotion(p_limit)
+    when 'demotion' then memoir._step_demotion(p_limit)
+    when 'expiry' then memoir._step_expiry(p_limit)
+    when 'profiles' then memoir._step_profiles(p_limit)
+    when 'compaction' then memoir._step_compaction(p_limit)
+    when 'summaries' then memoir._step_summaries(p_limit)
   end;
 end $$;
 

@@ -116,6 +116,7 @@ begin
         last_accessed_at = greatest(memory_stats.last_accessed_at, excluded.last_accessed_at);
       v_any := true;
     end loop;
+    perform memoir._enqueue('promote', v_user, '') where memoir._may_rise(v_user);
   end loop;
   return v_any;
 end $$;

@@ -223,7 +223,7 @@ begin
   insert into memoir.memory_states (user_id, memory_id, recorded_at, state, set_by)
   values (v_user, v_memory.memory_id, v_now, 'active', v_memory.written_by);
   insert into memoir.memory_stats (user_id, memory_id) values (v_user, v_memory.memory_id);
-  update memoir.user_counters set memories = memories + 1 where user_id = v_user;
+  update memoir.user_counters set memories = memories + 1, profile_stale = profile_stale or v_memory.tier >= 3 where user_id = v_user;
   perform memoir._supersede(v_user, v_superseded, v_memory.memory_id, v_memory.written_by, 'slot', v_now);
   insert into memoir.memory_relationships (user_id, source_id, relation, target_id, made_by, recorded_at)
   select v_user, v_memory.memory_id, 'contradicts', o, 'slot', v_now from unnest(v_contradicts) o on conflict do nothing;
@@ -298,7 +298,9 @@ begin
     or expires_at is not null and (p_new.expires_at is null or p_new.expires_at > expires_at));
   if p_new.sensitivity > p_old.sensitivity then
     update memoir.search_items set sensitivity = p_new.sensitivity where user_id = p_old.user_id and ref_id = p_old.memory_id;
+    perform memoir._leave_profile(p_old.user_id, array[p_old.memory_id]);
   end if;
+  if p_new.tier > p_old.tier then perform memoir._stale_profile(p_old.user_id); end if;
   if p_old.embeddable and not p_new.embeddable then
     delete from memoir.embeddings e using memoir.search_items i
     where i.user_id = p_old.user_id and i.ref_id = p_old.memory_id and e.user_id = p_old.user_id and e.item_no = i.item_no;
@@ -322,6 +324,7 @@ begin
   select p_user_id, id, p_at, p_state, p_successor, p_reason, p_by from unnest(v_changed) id
   on conflict do nothing;
   update memoir.search_items set dead = true where user_id = p_user_id and ref_id = any (v_changed) and not dead;
+  perform memoir._leave_profile(p_user_id, v_changed);
   return cardinality(v_changed);
 end $$;
 
@@ -442,6 +445,9 @@ begin
     array(select compaction_id from undone union select session_id from emptied)
   into v_turns, v_refs, v_summaries;
   update memoir.search_items set dead = true where user_id = v_user and ref_id = any (v_summaries) and kind = 's' and not dead;
+  perform memoir._refresh_summary(v_user, h.session_id) from (
+    select c.session_id from memoir.compactions c where c.user_id = v_user and c.compaction_id = any (v_summaries)
+    union select unnest(v_summaries) order by 1) h;
   delete from memoir.kept_recalls where user_id = v_user and items ?| (v_ids || v_refs || v_summaries)::text[];
   insert into memoir.audit_log (login, action, user_id, detail)
   values (v_caller.login, 'forget', v_user, jsonb_build_object('memory_ids', v_ids, 'reason', v_reason));

@@ -118,6 +118,7 @@ begin
       and (p_scope.as_of is null or i.recorded_at <= p_scope.as_of)
       and (p_scope.kinds is null or i.kind = any (p_scope.kinds))
       and (i.kind <> 't' or i.turn_index < p_scope.hidden_from or i.session_id <> all (p_scope.hidden_sessions))
+      and (i.kind <> 's' or i.session_id <> all (p_scope.hidden_sessions))  -- a session's own summary stands in its system message
       and (p_scope.projects is null or i.project = any (p_scope.projects))
       and (p_scope.said_after is null or i.created_at >= p_scope.said_after)
       and (p_scope.said_before is null or i.created_at < p_scope.said_before)

@@ -108,6 +108,8 @@ begin
       parent_session_id = coalesce(v_parent, parent_session_id),
       settings = memoir._merge_overrides(settings, v_settings), metadata = metadata || v_metadata
     where user_id = p_caller.user_id and session_id = v_id;
+    -- Another window has other limits.
+    update memoir.session_counters set compact_after = 0 where user_id = p_caller.user_id and session_id = v_id and compact_after <> 0;
   end if;
   return v_id;
 end $$;
@@ -131,22 +133,13 @@ returns void language plpgsql security definer set search_path from current as $
 declare
   v_caller memoir.caller := memoir._authorise(p_user, 'write');
   v_session memoir.sessions := memoir._session(v_caller, p_session);
-  v_now timestamptz := memoir.now();
 begin
   if v_session.status in ('closed', 'expired') then return; end if;
-  -- The locks of writers, in their order: a turn is before the close or refused, and memories change under the user's lock.
-  perform from memoir.session_counters where user_id = v_caller.user_id and session_id = v_session.session_id for update;
-  perform from memoir.user_counters where user_id = v_caller.user_id for update;
-  update memoir.sessions set status = 'closed', closed_at = v_now
-  where user_id = v_caller.user_id and session_id = v_session.session_id;
-  update memoir.memory_store
-  set expires_at = v_now + make_interval(hours => (memoir._config(v_caller.user_id, v_session.settings) ->> 'local_memory_hours')::integer)
-  where user_id = v_caller.user_id and local_to = v_session.session_id and state = 'active' and expires_at is null;
-  delete from memoir.kept_recalls where user_id = v_caller.user_id and session_id = v_session.session_id;
+  perform memoir._end_session(v_session, 'closed', memoir.now());
 end $$;
 comment on function memoir.close_session(text, text) is
-  'Closes a session: no more turns; its local memories live on for local_memory_hours. Closing twice is harmless.
-Writes sessions, memory_store. Raises PM001, PM003.';
+  'Closes a session: no more turns; its working notes go, its local memories live on for local_memory_hours, a job summarises it.
+Closing twice is harmless. Writes sessions, memory_store, jobs. Raises PM001, PM003.';
 
 create or replace function memoir.branch_session(p_user text, p_session text, p_new_session text, p_at_turn integer default null)
 returns uuid language plpgsql security definer set search_path from current as $$
@@ -177,8 +170,7 @@ begin
   select r.* from jsonb_populate_record(v_parent, jsonb_build_object('session_id', v_new, 'external_id', p_new_session,
     'status', 'active', 'created_at', v_now, 'closed_at', null, 'parent_session_id', v_parent.session_id, 'parent_turn', v_at,
     'expires_at', v_now + make_interval(hours => (memoir._config(v_caller.user_id, v_parent.settings) ->> 'session_ttl_hours')::integer),
-    'summary_text', case when v_parent.summary_through < v_at then v_parent.summary_text end,
-    'summary_through', case when v_parent.summary_through < v_at then v_parent.summary_through end)) r
+    'summary_text', null, 'summary_through', null)) r
   on conflict do nothing;
   if not found then
     perform memoir._fail('PM014', format('session %s exists already', memoir._shown(p_new_session)));
@@ -186,6 +178,7 @@ begin
   -- It goes on where the shared turns end, inside an exchange too.
   insert into memoir.session_counters (user_id, session_id, turn_count, tokens, exchange_start, last_role, first_recorded_at, last_recorded_at)
   values (v_caller.user_id, v_new, v_at, v_counters.tokens, coalesce(v_last.exchange_start, v_at), v_last.role, v_now, v_now);
+  perform memoir._refresh_summary(v_caller.user_id, v_new);
   return v_new;
 end $$;
 comment on function memoir.branch_session(text, text, text, integer) is

@@ -59,6 +59,22 @@ begin
     ('budget_microcents_user', 'integer', '0', 0, 9000000000000000, true, 'Cost limit of a user in microcents; 0 is none.'),
     ('budget_action', 'text', '"warn"', null, null, true, 'What happens above a cost limit: warn or refuse.'),
     ('session_ttl_hours', 'integer', '720', 1, 876000, true, 'A session untouched for this long expires.'),
+    ('promotion_accesses_1', 'integer', '3', 0, 100000, true, 'Fewest recalls before a tier 1 memory is promoted.'),
+    ('promotion_accesses_2', 'integer', '10', 0, 100000, true, 'The same for tier 2.'),
+    ('promotion_threshold_1', 'number', '0.3', 0, 100, true, 'Utility above which tier 1 becomes tier 2.'),
+    ('promotion_threshold_2', 'number', '0.5', 0, 100, true, 'Utility above which tier 2 becomes tier 3 or 4.'),
+    ('promotion_lambda_1', 'number', '0.01', 0, 1, true, 'Discount of utility per hour of age in tier 1.'),
+    ('promotion_lambda_2', 'number', '0.001', 0, 1, true, 'The same for tier 2.'),
+    ('validated_confidence', 'number', '0.7', 0, 1, true, 'Least confidence of what promotion has validated.'),
+    ('demotion_grace_days', 'integer', '7', 0, 36500, true, 'Tiers 1 and 2 are not demoted within this time of their last use; what has been demoted has as long again.'),
+    ('demotion_floor_1', 'number', '0.003', 0, 100, true, 'Uses per hour since the last one below which tier 1 expires (0.003: one use in 14 days).'),
+    ('demotion_floor_2', 'number', '0.0007', 0, 100, true, 'The same below which tier 2 is demoted (0.0007: one use in 60 days).'),
+    ('profile_versions', 'integer', '10', 1, 10000, false, 'Versions of a profile that are kept.'),
+    ('compaction_trigger', 'number', '0.9', 0.1, 20, true, 'A session is compacted when its turns pass this share of what history may take, at twice the window at the latest.'),
+    ('compaction_target', 'number', '0.4', 0, 10, true, 'Down to this share of it, a window at most.'),
+    ('compaction_tokens', 'integer', '24000', 256, 1000000, true, 'Most tokens of turns in one compaction.'),
+    ('compaction_ratio', 'number', '8', 5, 1000, true, 'Tokens of turns to tokens of their summary, at least.'),
+    ('session_summary_tokens', 'integer', '300', 24, 100000, true, 'Most tokens of the summary of a whole session.'),
     ('local_memory_hours', 'integer', '24', 0, 876000, true, 'Local memories live this long after their session.'),
     ('episodic_days', 'integer', '90', 1, 36500, true, 'Lifetime of tier 2.'),
     ('ledger_sample', 'number', '1', 0, 1, true, 'Share of compiles written to the ledger.'),
@@ -78,7 +94,13 @@ begin
     ('schedule_partitions', 'text', '"17 * * * *"', null, null, false, 'When partitions are made ahead.'),
     ('schedule_backfill', 'text', '"41 * * * *"', null, null, false, 'When vectors that lack are asked for.'),
     ('schedule_sweep', 'text', '"23 2 * * *"', null, null, false, 'When receipts, logs and other things past their time are removed.'),
-    ('schedule_hygiene', 'text', '"47 4 * * *"', null, null, false, 'When the hygiene of memories is counted.')
+    ('schedule_hygiene', 'text', '"47 4 * * *"', null, null, false, 'When the hygiene of memories is counted.'),
+    ('schedule_promotion', 'text', '"*/15 * * * *"', null, null, false, 'When memories are promoted.'),
+    ('schedule_demotion', 'text', '"7 * * * *"', null, null, false, 'When unused memories are demoted.'),
+    ('schedule_expiry', 'text', '"37 * * * *"', null, null, false, 'When memories and sessions expire.'),
+    ('schedule_profiles', 'text', '"*/5 * * * *"', null, null, false, 'When profiles are rebuilt.'),
+    ('schedule_compaction', 'text', '"*/30 * * * *"', null, null, false, 'When long sessions are compacted.'),
+    ('schedule_summaries', 'text', '"*/10 * * * *"', null, null, false, 'When ended sessions are summarised.')
   ) as t(key, kind, default_value, min_value, max_value, overridable, description);
 
   delete from memoir.setting_definitions d where not exists (select from pg_temp.wanted w where w.key = d.key);

@@ -59,6 +59,8 @@ def values_for(routine: Routine, db: psycopg.Connection, user: str, project: str
         made["p_call"] = db.execute("select memoir.capture_call(%s, %s, 'x')", [user, session]).fetchone()[0]
     if routine.name in ("heartbeat", "complete_job", "fail_job", "retry_job"):
         made |= {"p_job": 0, "p_lease": "00000000-0000-0000-0000-000000000000"}
+    if "p_compaction" in needed:
+        made["p_compaction"] = db.execute("select memoir.summarize_session(%s, %s)", [user, session]).fetchone()[0]["compaction_id"]
     known = {
         "p_user": user, "p_session": session, "p_new_session": unique("s"), "p_messages": Jsonb(MESSAGES), "p_content": unique("fact"),
         "p_query": "What is my cat called?", "p_embedding": [0.1] * 384, "p_request": b"x", "p_settings": Jsonb({"weight_words": 2}),

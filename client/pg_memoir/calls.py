@@ -209,6 +209,42 @@ def session_info(user: str, session: str) -> Call[dict[str, Any]]:
     return _scalar("session_info", _as_is, {"user": ("text", user), "session": ("text", session)})
 
 
+def summarize_session(user: str, session: str) -> Call[dict[str, Any]]:
+    """A summary of all that was said in a session: `summary`, `through` (its last turn), `compaction_id`, sizes. Recall
+    finds it; what compile shows does not change. Raises UnknownSessionError."""
+    return _scalar("summarize_session", _as_is, {"user": ("text", user), "session": ("text", session)})
+
+
+def compact_session(user: str, session: str, *, target_tokens: int | None = None) -> Call[dict[str, Any]]:
+    """Puts summaries in the place of a session's oldest exchanges until about `target_tokens` of turns stay shown; the
+    turns remain and are recalled. Returns `rows`, `tokens`, `summary_tokens`, `through`, `summary`."""
+    return _scalar(
+        "compact_session",
+        _as_is,
+        {"user": ("text", user), "session": ("text", session), "target_tokens": ("int", target_tokens)},
+    )
+
+
+def undo_compaction(user: str, session: str, compaction: UUID | str) -> Call[dict[str, Any]]:
+    """Shows the turns of a compaction again. Returns `undone`, `through`, `summary`. Raises UnknownSessionError,
+    UnknownMemoryError."""
+    return _scalar(
+        "undo_compaction",
+        _as_is,
+        {"user": ("text", user), "session": ("text", session), "compaction": ("uuid", compaction)},
+    )
+
+
+def list_compactions(user: str, session: str) -> Call[list[dict[str, Any]]]:
+    """All compactions of a session with range, level, summary, sizes, and whether each `counts` now."""
+    return _table("list_compactions", dict, {"user": ("text", user), "session": ("text", session)})
+
+
+def profile(user: str) -> Call[dict[str, Any]]:
+    """What is known about the user in any session: `version` (0: nothing yet), `content`, `memory_ids`."""
+    return _scalar("profile", _as_is, {"user": ("text", user)})
+
+
 def history(user: str, session: str, *, from_turn: int | None = None, to_turn: int | None = None) -> Call[list[Message]]:
     """The messages as they were sent, each with its `turn_index`; turns `from_turn` to `to_turn`, both included."""
     arguments = {

@@ -1,0 +1,220 @@
+-- Extractive summaries: which sentences of a stretch of conversation say most of it, in their own words. Works without a model.
+--
+--   turns → sentences → what each is about (tf-idf centroid) × what kind of thing it says (salience) → greedy choice of what
+--   is not said yet (maximal marginal relevance, Carbonell and Goldstein 1998) → in the order in which it was said
+
+create or replace function memoir._sentences(p_text text)
+returns text[] language sql immutable as $$
+  select array(select btrim(s, E' \t\r-*•') from regexp_split_to_table(p_text, '(?<=[.!?][)"''”’]?)\s+|(?<=[。！？।؟])|\n+') with ordinality t(s, o)
+               where s ~ '[[:alnum:]]' order by o)
+$$;
+
+-- What must survive: decisions, numbers, names, instructions, corrections, errors, what people say about themselves. Small talk not.
+create or replace function memoir._salience(p_sentence text, p_role memoir.turn_role, p_is_last boolean)
+returns real language sql immutable as $$
+  select (greatest(0.05, 1
+    + case when p_sentence ~* '\m(decid\w+|decision|agreed?|settled|chose|chosen|we(''|’)?ll|we will|let(''|’)?s|go(ing)? with|plan(ned|s)? (to|on|is)|confirm\w*|conclu\w+|approv\w+|reject\w+|fixed|root cause|resolved|switch\w* to|deadline|due)\M' then 0.6 else 0 end
+    + case when p_sentence ~ '\d' then 0.4 else 0 end
+    + case when p_sentence ~ '[[:alnum:],;:] +[[:upper:]][[:alpha:]]+|[[:alnum:]]+[_./@][[:alnum:]]+|[[:lower:]][[:upper:]]' then 0.3 else 0 end
+    + case when p_sentence ~* '\m(always|never|must|don(''|’)?t|do not|please|remember|from now on|make sure|prefer\w*|require\w*)\M' then 0.4 else 0 end
+    + case when p_sentence ~* '\m(actually|correction|instead|I meant|wrong|not anymore|no longer|changed)\M' then 0.3 else 0 end
+    + case when p_sentence ~* '\m(error|failed|fails|failure|exception|traceback|denied|timed? ?out|warning)\M' then 0.4 else 0 end
+    + case when p_role = 'user' and p_sentence ~* '\m(my|mine|our|I(''|’)?m|I am|I have|I(''|’)?ve|I was|I will|I(''|’)?ll|I live|I work|I like|I love|I hate|I need|I want|I moved|I bought|I got|we)\M' then 0.4 else 0 end
+    + case when p_sentence ~ '[?？؟]\W*$' then case when p_is_last then 0.6 when p_role = 'user' then -0.2 else -0.5 end else 0 end
+    - case when p_sentence ~* '^\W*(hi|hello|hey|thanks|thank you|ok|okay|sure|great|got it|you(''|’)?re welcome|no problem|sounds good|cool|nice|wow|yes|no|bye|good (morning|evening|night|luck)|haha|lol|of course|certainly|absolutely|glad|happy to|let me know|i hope|feel free)\M'
+        and length(p_sentence) < 80 then 0.8 else 0 end
+    - case when length(p_sentence) < 16 and p_sentence !~ '\d' then 0.5 else 0 end)
+    * case p_role when 'user' then 1.2 when 'tool' then 0.6 else 1 end)::real
+$$;
+
+-- Chooses among sentences (parallel arrays, in the order in which they were said) within a budget of estimated tokens; returns
+-- their numbers in that order. Scores are quantised, ties fall to the earlier sentence.
+create or replace function memoir._choose_sentences(p_sentences text[], p_salience real[], p_budget integer, p_config regconfig)
+returns integer[] language plpgsql stable set plan_cache_mode = force_generic_plan as $$
+declare
+  v_places integer[]; v_scores integer[]; v_costs integer[]; v_pairs real[]; v_near real[]; v_chosen integer[] := '{}'; v_open boolean[];
+  v_used integer := 0; v_count integer; v_best integer; v_value float8; v_top float8; i integer;
+begin
+  -- The hundred and fifty that are worth most of what they cost; what is alike among them.
+  with sentences as materialized (
+    -- What is said over and over counts once.
+    select distinct on (lower(s)) o::integer as o, s as sentence, w as salience, memoir.estimate_tokens(s) + 4 as cost, tsvector_to_array(memoir._words(p_config, s)) as words
+    from unnest(p_sentences, p_salience) with ordinality x(s, w, o) where w >= 0.5 order by lower(s), o
+  ), terms as materialized (
+    select s.o, t.term from sentences s, unnest(s.words) t(term)
+  ), weights as materialized (
+    select term, ln(1 + (select count(*) from sentences)::float8 / count(*)) as idf from terms group by term
+  ), weighed as materialized (
+    select t.o, t.term, w.idf / sqrt(sum(w.idf * w.idf) over (partition by t.o)) as x from terms t join weights w using (term)
+  ), centroid as (
+    select term, sum(x) as c from weighed group by term
+  ), central as (
+    select w.o, sum(w.x * c.c) as centrality from weighed w join centroid c using (term) group by w.o
+  ), best as materialized (
+    select s.o, s.cost,
+      (10000 * s.salience * s.salience * (0.6 + 0.4 * c.centrality / max(c.centrality) over ()) / sqrt(s.cost))::integer as score
+    from sentences s join central c using (o) order by 3 desc, s.o limit 150
+  ), numbered as materialized (
+    select o, cost, score, row_number() over (order by o)::integer as n from best
+  ), alike as (
+    select a.n as one, b.n as other, sum(x.x * y.x)::real as similarity
+    from numbered a join weighed x on x.o = a.o join weighed y on y.term = x.term join numbered b on b.o = y.o group by a.n, b.n
+  )
+  select (select array_agg(o order by n) from numbered), (select array_agg(score order by n) from numbered), (select array_agg(cost order by n) from numbered),
+    (select array_agg(coalesce(a.similarity, 0) order by g.one, g.other)
+     from (select p.n as one, q.n as other from numbered p, numbered q) g left join alike a using (one, other))
+  into v_places, v_scores, v_costs, v_pairs;
+  v_count := coalesce(cardinality(v_places), 0);
+  v_near := array_fill(0::real, array[greatest(v_count, 1)]); v_open := array_fill(true, array[greatest(v_count, 1)]);
+  loop
+    v_best := null; v_top := 0;
+    for i in 1 .. v_count loop
+      if v_open[i] and v_used + v_costs[i] <= p_budget then
+        v_value := v_scores[i] * (1 - 0.8 * v_near[i]);
+        if v_value > v_top then v_top := v_value; v_best := i; end if;
+      end if;
+    end loop;
+    exit when v_best is null;
+    v_open[v_best] := false; v_used := v_used + v_costs[v_best]; v_chosen := v_chosen || v_places[v_best];
+    for i in 1 .. v_count loop
+      v_near[i] := greatest(v_near[i], least(1, v_pairs[(v_best - 1) * v_count + i]));
+    end loop;
+  end loop;
+  return array(select c from unnest(v_chosen) c order by c);
+end $$;
+
+-- What a summary may be made of: the turns of a stretch as texts, without what is excluded, secret or private (a summary is
+-- read by whoever may read the session). Long texts are read by their beginning and end.
+create or replace function memoir._summary_turns(p_session memoir.sessions, p_from integer, p_to integer)
+returns table (turn_index integer, role memoir.turn_role, label text, body text, token_count integer, created_at timestamptz)
+language plpgsql stable set plan_cache_mode = force_custom_plan as $$
+declare
+  v_part record; v_user uuid := p_session.user_id; v_since timestamptz; v_until timestamptz;
+begin
+  for v_part in select * from memoir._lineage(p_session) l where l.to_turn >= p_from and l.from_turn <= p_to order by l.from_turn loop
+    select first_recorded_at, last_recorded_at into v_since, v_until from memoir.session_counters c where c.user_id = v_user and c.session_id = v_part.session_id;
+    return query
+    select h.turn_index, h.role, coalesce(h.name, h.role::text),
+      case when x.hidden or h.sensitivity > 'normal' then null
+           when length(x.whole) > 6000 then left(x.whole, 4000) || E'\n' || right(x.whole, 1500)
+           else x.whole end, h.token_count, h.created_at
+    from memoir.conversation_history h
+    cross join lateral (
+      select coalesce(nullif(h.content, ''), (select string_agg(format('calls %s(%s)', c #>> '{function,name}', left(c #>> '{function,arguments}', 200)), E'\n')
+          from jsonb_array_elements(h.tool_calls) c)) as whole,
+        -- A span that must not be repeated takes its whole turn with it: its sentences lean on each other.
+        exists (select from memoir.recall_exclusions e where e.user_id = v_user and e.session_id = h.session_id and e.turn_index = h.turn_index
+                and e.lifted_at is null) as hidden) x
+    where h.user_id = v_user and h.session_id = v_part.session_id and h.recorded_at between v_since and v_until
+      and h.turn_index between greatest(p_from, v_part.from_turn) and least(p_to, v_part.to_turn)
+    order by h.turn_index;
+  end loop;
+end $$;
+
+-- One head line with the stretch and its days, then the chosen sentences, each with who said it.
+create or replace function memoir._extract(p_labels text[], p_roles memoir.turn_role[], p_bodies text[], p_head text, p_budget integer,
+  p_tokenizer text, p_config regconfig)
+returns text language plpgsql stable set plan_cache_mode = force_generic_plan as $$
+declare
+  v_sentences text[]; v_labels text[]; v_salience real[]; v_chosen integer[]; v_text text; v_budget integer := p_budget; v_tries integer := 0;
+begin
+  select array_agg(s.sentence order by t.o, s.o), array_agg(t.label order by t.o, s.o),
+    array_agg(memoir._salience(s.sentence, t.role, t.o = cardinality(p_bodies)) order by t.o, s.o)
+  into v_sentences, v_labels, v_salience
+  from unnest(p_labels, p_roles, p_bodies) with ordinality t(label, role, body, o),
+    lateral (select case when length(x) > 300 then left(x, 297) || '…' else x end as sentence, n as o
+             from unnest(memoir._sentences(t.body)) with ordinality y(x, n)) s
+  where s.o <= 200;
+  if v_sentences is null then return p_head; end if;
+  loop
+    v_chosen := memoir._choose_sentences(v_sentences, v_salience, v_budget - memoir.estimate_tokens(p_head), p_config);
+    select p_head || coalesce(E'\n' || string_agg('- ' || v_labels[c] || ': ' || v_sentences[c], E'\n' order by c), '') into v_text from unnest(v_chosen) c;
+    exit when v_chosen = '{}' or v_tries >= 4 or memoir._tokens_of(v_text, p_tokenizer) <= p_budget;
+    v_budget := v_budget * 9 / 10 - 2; v_tries := v_tries + 1;
+  end loop;
+  return v_text;
+end $$;
+
+-- A summary of a whole session, level 0: for search and for people, it hides nothing. Made from the summaries that count and the
+-- turns behind them. Null when somebody changed those meanwhile; the row there already where nothing was said since.
+create or replace function memoir._summarise_session(p_session memoir.sessions, p_config jsonb, p_by text)
+returns memoir.compactions language plpgsql set plan_cache_mode = force_custom_plan as $$
+declare
+  v_user uuid := p_session.user_id; v_id uuid := p_session.session_id; v_row memoir.compactions; v_last integer; v_from integer; v_lines text[]; v_more text[];
+  v_first timestamptz; v_until timestamptz; v_tokens bigint; v_tokenizer text := memoir._tokenizer_used(p_session.tokenizer); v_excluded bigint; v_head text;
+begin
+  select turn_count - 1, tokens into v_last, v_tokens from memoir.session_counters where user_id = v_user and session_id = v_id;
+  if coalesce(v_last, -1) < 0 then return null; end if;
+  select * into v_row from memoir.compactions c where c.user_id = v_user and c.session_id = v_id and c.level = 0 and c.undone_at is null and c.to_turn = v_last
+  order by c.recorded_at desc limit 1;
+  if found then return v_row; end if;
+  v_excluded := memoir._count_excluded(p_session, 0, v_last);
+  -- Of what no summary covers, the newest stretch that one compaction would take.
+  v_from := coalesce(p_session.summary_through + 1, 0);
+  v_from := greatest(v_from, coalesce((select min(t.turn_index) from (
+    select h.turn_index, sum(h.token_count) over (order by h.turn_index desc) as behind from memoir._summary_turns(p_session, v_from, v_last) h) t
+    where t.behind <= (p_config ->> 'compaction_tokens')::bigint), v_last));
+  select array_agg('- ' || t.label || ': ' || case when length(s.x) > 300 then left(s.x, 297) || '…' else s.x end order by t.turn_index, s.n), min(t.created_at), max(t.created_at)
+  into v_more, v_first, v_until
+  from memoir._summary_turns(p_session, v_from, v_last) t, unnest(memoir._sentences(t.body)) with ordinality s(x, n) where s.n <= 200;
+  v_lines := array(select l from regexp_split_to_table(p_session.summary_text, '\n') l where l like '- %') || coalesce(v_more, '{}');
+  v_head := memoir._summary_head(coalesce(v_first, p_session.created_at), coalesce(v_until, p_session.created_at));
+  if p_session.summary_text is not null then
+    v_head := rtrim(split_part(split_part(p_session.summary_text, E'\n', 1), ' to ', 1), ':') || ' to ' || memoir._day(coalesce(v_until, p_session.created_at)) || ':';
+  end if;
+  v_row.user_id := v_user; v_row.session_id := v_id; v_row.compaction_id := gen_random_uuid(); v_row.from_turn := 0; v_row.to_turn := v_last; v_row.level := 0;
+  v_row.made_by := 'extract'; v_row.recorded_at := memoir.now();
+  v_row.summary_text := memoir._extract_lines(v_lines, v_head, greatest(24, least(v_tokens / (p_config ->> 'compaction_ratio')::real,
+    (p_config ->> 'session_summary_tokens')::integer))::integer, v_tokenizer, (p_config ->> 'text_search_config')::regconfig);
+  v_row.sources := jsonb_build_array(jsonb_build_object('session_id', v_id, 'from_turn', 0, 'to_turn', v_last));
+  v_row.metadata := jsonb_build_object('by', p_by, 'tokens', v_tokens, 'summary_tokens', memoir._tokens_of(v_row.summary_text, v_tokenizer), 'tokenizer', v_tokenizer);
+  if not memoir._lock_for_summary(p_session, 0, v_last, v_excluded) then return null; end if;
+  update memoir.compactions set undone_at = v_row.recorded_at where user_id = v_user and session_id = v_id and level = 0 and undone_at is null;
+  perform memoir._add_compaction(v_row, p_session, coalesce(v_until, v_row.recorded_at), p_config);
+  perform memoir._refresh_summary(v_user, v_id);
+  return v_row;
+end $$;
+
+create or replace function memoir.summarize_session(p_user text, p_session text)
+returns jsonb language plpgsql security definer set search_path from current as $$
+declare
+  v_caller memoir.caller := memoir._authorise(p_user, 'write');
+  v_session memoir.sessions; v_row memoir.compactions; i integer;
+begin
+  for i in 1 .. 5 loop
+    v_session := memoir._session(v_caller, p_session);
+    v_row := memoir._summarise_session(v_session, memoir._config(v_caller.user_id, v_session.settings), v_caller.login);
+    exit when v_row.compaction_id is not null
+      or not exists (select from memoir.session_counters c where c.user_id = v_caller.user_id and c.session_id = v_session.session_id and c.turn_count > 0);
+  end loop;
+  return jsonb_build_object('compaction_id', v_row.compaction_id, 'through', v_row.to_turn, 'summary', v_row.summary_text,
+    'tokens', v_row.metadata -> 'tokens', 'summary_tokens', v_row.metadata -> 'summary_tokens', 'made_by', v_row.made_by);
+end $$;
+comment on function memoir.summarize_session(text, text) is
+  'A summary of all that was said in a session so far, made now unless nothing was said since the last one: {"compaction_id",
+"through", "summary", "tokens", "summary_tokens", "made_by"}, nulls for a session without turns. It is found by recall (kind
+summary); what compile shows of the session does not change. Closed sessions get one by a job. Writes compactions.
+Raises PM001, PM003.';
+
+create or replace function memoir._step_summaries(p_limit integer)
+returns jsonb language plpgsql set plan_cache_mode = force_custom_plan as $$
+declare
+  v_job memoir.jobs; v_session memoir.sessions; v_row memoir.compactions; v_made integer := 0; v_error text;
+begin
+  -- One session a step: it is read before its locks are taken, and those end with the step.
+  select * into v_job from memoir.jobs where kind = 'session_summary' and state = 'ready' and run_after <= greatest(memoir.now(), clock_timestamp())
+  order by priority desc, run_after, job_id limit 1 for update skip locked;
+  if not found then return '{"summaries": 0, "more": false}'; end if;
+  select * into v_session from memoir.sessions where user_id = v_job.user_id and session_id = v_job.dedup_key::uuid;
+  begin
+    if found then
+      v_row := memoir._summarise_session(v_session, memoir._config(v_job.user_id, v_session.settings), 'summaries');
+      v_made := (v_row.compaction_id is not null)::integer;
+    end if;
+    delete from memoir.jobs where job_id = v_job.job_id;
+  exception when others then
+    perform memoir._put_back(v_job, sqlerrm);
+    v_error := format('session %s: %s', v_job.dedup_key, sqlerrm);
+  end;
+  return jsonb_strip_nulls(jsonb_build_object('summaries', v_made, 'failed', (v_error is not null)::integer, 'error', v_error, 'more', true));
+end $$;
