@@ -26,6 +26,11 @@ begin
   perform memoir._too_large(format('events[%s]', o - 1), e, v_limit) from unnest(p_events) with ordinality t(e, o);
   perform memoir._touch_user(v_caller, p_user);
   perform memoir._ensure_month(v_caller.user_id, v_now);
+  -- Who is bound to projects leaves nothing outside them: a session that is not there yet is opened in the caller's own.
+  if v_caller.projects is not null then
+    perform memoir._open_session(v_caller, p_user, p_session, null, null, null, null, null, '{}', '{}')
+    where not exists (select from memoir.sessions where user_id = v_caller.user_id and session_id = memoir._session_id(v_caller.user_id, p_session));
+  end if;
   -- Credentials are no part of what has to be replayed.
   insert into memoir.api_calls values (v_caller.user_id, v_call, v_now, memoir._session_id(v_caller.user_id, p_session), p_provider, p_model,
     p_status, p_latency_ms, p_started_at, memoir._without_credentials(p_request_headers), memoir._without_credentials(p_response_headers),
@@ -59,7 +64,7 @@ create or replace function memoir._check_session_project(p_caller memoir.caller,
 returns void language plpgsql stable as $$
 begin
   perform memoir._check_session(p_session);
-  perform memoir._check_project(p_caller, s.project) from memoir.sessions s
+  perform memoir._check_session_of(p_caller, p_session, s.project) from memoir.sessions s
   where s.user_id = p_caller.user_id and s.session_id = memoir._session_id(p_caller.user_id, p_session);
 end $$;
 
@@ -82,9 +87,9 @@ begin
   select * into v_call from memoir.api_calls c where c.user_id = v_caller.user_id and c.call_id = p_call;
   if not found then perform memoir._fail('PM004', format('unknown call %s', memoir._shown(p_call::text))); end if;
   select * into v_session from memoir.sessions s where s.user_id = v_caller.user_id and s.session_id = v_call.session_id;
-  if found then perform memoir._check_project(v_caller, v_session.project); end if;
-  -- It carries the messages of its session.
-  if v_call.sensitivity > v_caller.clearance or v_session.session_id is not null and memoir._holds_above(v_session, v_caller.clearance) then
+  -- It carries the messages of its session. The call of one that was never opened belongs to no project.
+  if v_caller.projects is not null and coalesce(v_session.project <> all (v_caller.projects), true)
+     or v_call.sensitivity > v_caller.clearance or v_session.session_id is not null and memoir._holds_above(v_session, v_caller.clearance) then
     perform memoir._fail('PM004', format('unknown call %s', memoir._shown(p_call::text)));
   end if;
   return query select c.* from (

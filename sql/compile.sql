@@ -51,7 +51,7 @@ begin
   v_id := memoir._session_id(v_user, p_session);
   select * into v_session from memoir.sessions where user_id = v_user and session_id = v_id;
   if found then
-    perform memoir._check_project(v_caller, v_session.project);
+    perform memoir._check_session_of(v_caller, p_session, v_session.project);
     select * into v_counters from memoir.session_counters where user_id = v_user and session_id = v_id;
   end if;
   if p_after_turn is not null then
@@ -232,8 +232,8 @@ begin
   v_cap := coalesce(p_memory_budget, ((v_config ->> 'recall_tokens_max')::integer
     * least(1, (1 - memoir._history_share(v_config, v_task)) / greatest(0.01, 1 - memoir._history_share(v_config, 'knowledge'))))::integer);
   v_recall_budget := least(v_cap, v_room - v_total - 4);
-  -- What the exchange asks, so that a continued compile knows its recall again.
-  v_query_hash := sha256(convert_to(concat_ws(E'\n', (select string_agg(t.content, E'\n' order by t.turn_index) from unnest(v_pending) t where t.role = 'user'),
+  -- What the exchange asks, and who: a continued compile knows its recall again, and one for a caller with other bounds does not.
+  v_query_hash := sha256(convert_to(concat_ws(E'\n', v_caller.projects::text, v_caller.clearance::text, (select string_agg(t.content, E'\n' order by t.turn_index) from unnest(v_pending) t where t.role = 'user'),
     coalesce(v_query, '')), 'UTF8'));
   v_arms := '{}';
   if v_open and v_kept.recall is not null and v_kept.query_hash = v_query_hash then

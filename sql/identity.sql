@@ -69,14 +69,18 @@ begin
   return v_login;
 end $$;
 
--- Workers act across users: they embed, merge and flush, and see no more than the texts they were handed.
+-- Workers act across users: they embed, merge and flush, and are handed texts. A service is one as long as all users are its own:
+-- where logins of another namespace exist, or it is bound to projects or a low clearance, that takes memoir_jobs.
 create or replace function memoir._authorise_worker()
 returns name language plpgsql stable as $$
 declare
-  v_login name := memoir._login();
+  v_login name := memoir._login(); v_row memoir.logins;
 begin
-  if not (pg_has_role(v_login, 'memoir_jobs', 'usage') or pg_has_role(v_login, 'memoir_admin', 'usage')
-          or pg_has_role(v_login, 'memoir_app', 'usage')) then
+  if pg_has_role(v_login, 'memoir_jobs', 'usage') or pg_has_role(v_login, 'memoir_admin', 'usage')
+     or pg_has_role(v_login, 'memoir_owner', 'usage') then return v_login; end if;  -- who installs, is the owner
+  select * into v_row from memoir.logins where login = v_login;
+  if not pg_has_role(v_login, 'memoir_app', 'usage') or v_row.projects is not null or v_row.clearance = 'normal'
+     or exists (select from memoir.logins where namespace <> coalesce(v_row.namespace, 'default')) then
     perform memoir._fail('PM001', format('login %s may not run maintenance', quote_ident(v_login)), 'grant memoir_jobs to it');
   end if;
   return v_login;
@@ -105,6 +109,22 @@ begin
     perform memoir._fail('PM001', format('login %s may not use project %s', quote_ident(p_caller.login), memoir._shown(p_project)));
   end if;
   return p_project;
+end $$;
+
+-- Where what names no project goes.
+create or replace function memoir._default_project(p_caller memoir.caller)
+returns text language sql immutable as $$
+  select case when p_caller.projects is null or 'global' = any (p_caller.projects) then 'global' else p_caller.projects[1] end
+$$;
+
+-- May the caller use a session of this project? The error does not say which project it is.
+create or replace function memoir._check_session_of(p_caller memoir.caller, p_session text, p_project text)
+returns void language plpgsql immutable as $$
+begin
+  if p_project <> all (p_caller.projects) then
+    perform memoir._fail('PM001', format('login %s may not use session %s', quote_ident(p_caller.login), memoir._shown(p_session)),
+      'it belongs to a project that the login is not bound to');
+  end if;
 end $$;
 
 -- The row that makes a user exist; any write makes it.
@@ -158,3 +178,16 @@ comment on function memoir.bind_login(name, text[], text, text[], text, text) is
   'Binds a login to users (null: none), an actor class (person, agent, tool), projects (null: all), a clearance and a namespace.
 Replaces the login''s former binding. The login also needs membership in memoir_tenant, memoir_app or memoir_reader.
 Admin only. Raises PM001, PM014.';
+
+create or replace function memoir.unbind_login(p_login name)
+returns void language plpgsql security definer set search_path from current as $$
+declare
+  v_admin name := memoir._authorise_admin();
+begin
+  delete from memoir.logins where login = p_login;
+  if not found then perform memoir._fail('PM014', format('login %s is not bound', memoir._shown(p_login))); end if;
+  insert into memoir.audit_log (login, action, detail) values (v_admin, 'unbind_login', jsonb_build_object('login', p_login));
+end $$;
+comment on function memoir.unbind_login(name) is
+  'Removes a login''s binding: users, actor class, projects, clearance, namespace. Call it before the role is dropped or afterwards,
+since a role made later under the same name would be bound as well. Admin only. Raises PM001, PM014.';

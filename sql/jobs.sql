@@ -111,7 +111,7 @@ begin
   end if;
   call memoir.disable_jobs();
   for v_job in select cron_name, schedule, command from memoir._cron_list() loop
-    perform cron.schedule_in_database(v_job.cron_name, v_job.schedule, v_job.command, pg_catalog.current_database()::text, 'memoir_jobs');
+    perform cron.schedule_in_database(v_job.cron_name, v_job.schedule, v_job.command, pg_catalog.current_database()::pg_catalog.text, 'memoir_jobs');
   end loop;
 end $$;
 comment on procedure memoir.enable_jobs() is
@@ -136,7 +136,8 @@ declare
 begin
   perform memoir._authorise_admin();
   if pg_catalog.to_regnamespace('cron') is null then return; end if;
-  for v_job in select j.jobid from cron.job j where j.jobname like 'memoir-%' and j.database = pg_catalog.current_database()::text loop
+  for v_job in select j.jobid from cron.job j where pg_catalog.starts_with(j.jobname, 'memoir-')
+      and j.database operator(pg_catalog.=) pg_catalog.current_database() loop
     perform cron.unschedule(v_job.jobid);
   end loop;
 end $$;

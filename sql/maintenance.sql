@@ -6,7 +6,7 @@
 create or replace function memoir._merge_tail(p_user_id uuid)
 returns integer language plpgsql security definer set search_path from current set plan_cache_mode = force_custom_plan as $$
 declare
-  v_segment integer; v_merged integer; v_small integer[];
+  v_login name := memoir._authorise_worker(); v_segment integer; v_merged integer; v_small integer[];
 begin
   select next_segment into v_segment from memoir.user_counters where user_id = p_user_id for update;
   if not found then return 0; end if;
@@ -70,7 +70,7 @@ end $$;
 create or replace procedure memoir.merge_search(p_limit integer default 1000)
 language plpgsql as $$
 declare
-  v_user uuid;
+  v_user pg_catalog.uuid;  -- what commits looks its types up on its caller's path too
 begin
   for v_user in select u from memoir._users_to_merge(p_limit) u loop
     perform memoir._merge_tail(v_user);

@@ -38,7 +38,7 @@ declare
   v_caller memoir.caller := memoir._authorise(p_user, 'write');
   v_user uuid := v_caller.user_id;
   v_config jsonb; v_session memoir.sessions; v_now timestamptz := memoir.now(); v_memory memoir.memory_store;
-  v_hash bytea; v_receipt memoir.receipts; v_result jsonb;
+  v_hash bytea; v_receipt memoir.receipts; v_result jsonb; v_project text;
   v_metadata jsonb := coalesce(nullif(p_metadata, 'null'), '{}'); v_turns integer[] := nullif(p_source_turns, '{}'); v_sources memoir.conversation_history[] := '{}';
 begin
   if p_content is null or p_content !~ '[^\s\u0085\u2028\u2029]' then
@@ -78,6 +78,7 @@ begin
   perform memoir._check_time('created_at', to_jsonb(p_created_at), 'PM014');
   if p_embedding is not null then perform memoir._to_vector(p_embedding, memoir._embedding_model(null)); end if;
   if p_session is not null then v_session := memoir._session(v_caller, p_session); end if;
+  v_project := memoir._check_project(v_caller, coalesce(p_project, v_session.project, memoir._default_project(v_caller)));
   perform memoir._touch_user(v_caller, p_user);
   v_config := memoir._config(v_user, v_session.settings);
   perform memoir._check_size('content', p_content, (v_config ->> 'text_bytes_max')::integer);
@@ -116,7 +117,7 @@ begin
   v_memory.importance := p_importance;
   v_memory.type := p_type;
   v_memory.category := p_category;
-  v_memory.project := memoir._check_project(v_caller, coalesce(p_project, v_session.project, 'global'));
+  v_memory.project := v_project;
   v_memory.content := p_content;
   v_memory.slot := p_slot;
   v_memory.slot_value := p_slot_value;

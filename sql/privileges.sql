@@ -94,6 +94,7 @@ begin
       ('reset_setting',             'admin'),
       ('set_clock',                 'admin'),
       ('bind_login',                'admin'),
+      ('unbind_login',              'admin'),
       ('register_model',            'admin'),
       ('register_embedding_model',  'admin'),
       ('switch_embedding_model',    'admin')

@@ -118,7 +118,7 @@ begin
   insert into memoir.memory_store_working (user_id, memory_id, recorded_at, state_at, expires_at, session_id, local_to, trust, confidence,
     token_count, tier, scope, provenance, actor, type, project, tokenizer, content, content_hash, source_key, written_by, sensitivity, embeddable)
   values (v_caller.user_id, v_id, v_now, v_now, v_now + make_interval(mins => p_minutes), v_session.session_id, v_session.session_id,
-    memoir._trust('agent', 'system_inferred'), 0.5, memoir.estimate_tokens(p_content), 0, 'local', 'system_inferred',
+    memoir._trust('agent', 'system_inferred'), 0.5, memoir._estimate_tokens(p_content), 0, 'local', 'system_inferred',
     memoir._actor(v_caller, null, 'agent'), 'plan', v_session.project, 'estimate', p_content, sha256(convert_to(p_content, 'UTF8')), p_key, v_caller.login,
     case when memoir._detected(memoir._config(v_caller.user_id, v_session.settings), p_content) = '{}' then 'normal' else 'secret' end::memoir.sensitivity, false);
 end $$;

@@ -62,14 +62,15 @@ begin
   select * into v_session from memoir.sessions where user_id = p_caller.user_id and session_id = v_id;
   v_found := found;
   if v_found then
-    perform memoir._check_project(p_caller, v_session.project);
+    perform memoir._check_session_of(p_caller, p_session, v_session.project);
     if v_session.status in ('closed', 'expired') then
       perform memoir._fail('PM005', format('session %s is %s', memoir._shown(p_session), v_session.status), 'open one under another name, with p_parent => this one');
     end if;
   end if;
   if p_parent is not null then
     v_parent := memoir._session_id(p_caller.user_id, p_parent);
-    if v_parent = v_id or not exists (select from memoir.sessions where user_id = p_caller.user_id and session_id = v_parent) then
+    if v_parent = v_id or not exists (select from memoir.sessions where user_id = p_caller.user_id and session_id = v_parent
+                                      and (p_caller.projects is null or project = any (p_caller.projects))) then
       perform memoir._fail('PM003', format('unknown parent session %s', memoir._shown(p_parent)));
     end if;
     if v_session.parent_turn is not null and v_parent <> v_session.parent_session_id then
@@ -82,7 +83,7 @@ begin
     insert into memoir.sessions (user_id, session_id, external_id, project, task_type, model, context_window,
       max_response_tokens, tokenizer, system_prompt_hash, created_at, expires_at, parent_session_id, settings, metadata)
     values (p_caller.user_id, v_id, p_session,
-      memoir._check_project(p_caller, coalesce(p_project, case when 'global' = any (p_caller.projects) then 'global' else p_caller.projects[1] end, 'global')),
+      coalesce(p_project, memoir._default_project(p_caller)),
       p_task::memoir.task_type, v_model.model, v_model.context_window, v_model.max_output, v_model.tokenizer,
       case when p_system_prompt <> '' then memoir._store_prompt(p_system_prompt, v_model.tokenizer) end, v_now,
       v_now + make_interval(hours => (v_config ->> 'session_ttl_hours')::integer), v_parent,
@@ -100,6 +101,10 @@ begin
     elsif p_system_prompt is null and v_session.system_prompt_hash is not null then
       perform memoir._store_prompt(content, v_model.tokenizer) from memoir.system_prompts where prompt_hash = v_session.system_prompt_hash;
     end if;
+    if p_project <> v_session.project then  -- what was said in it moves with it; locks in their order
+      perform from memoir.session_counters where user_id = p_caller.user_id and session_id = v_id for update;
+      perform from memoir.user_counters where user_id = p_caller.user_id for update;
+    end if;
     update memoir.sessions set
       model = v_model.model, context_window = v_model.context_window, max_response_tokens = v_model.max_output,
       tokenizer = v_model.tokenizer, project = coalesce(p_project, project), task_type = coalesce(p_task::memoir.task_type, task_type),
@@ -110,6 +115,9 @@ begin
     where user_id = p_caller.user_id and session_id = v_id;
     -- Another window has other limits.
     update memoir.session_counters set compact_after = 0 where user_id = p_caller.user_id and session_id = v_id and compact_after <> 0;
+    if p_project <> v_session.project then
+      update memoir.search_items set project = p_project where user_id = p_caller.user_id and session_id = v_id and kind <> 'm';
+    end if;
   end if;
   return v_id;
 end $$;
@@ -124,7 +132,7 @@ begin
   v_id := memoir._session_id(p_caller.user_id, p_session);
   select * into v_session from memoir.sessions where user_id = p_caller.user_id and session_id = v_id;
   if not found then perform memoir._fail('PM003', format('unknown session %s', memoir._shown(p_session))); end if;
-  perform memoir._check_project(p_caller, v_session.project);
+  perform memoir._check_session_of(p_caller, p_session, v_session.project);
   return v_session;
 end $$;
 

@@ -60,18 +60,20 @@ returns text language sql immutable
 return :'memoir_version';
 comment on function memoir.version() is 'The version of the installed pg_memoir.';
 
--- A call for a user plans for that user: a generic plan locks every partition of the tables it names, for the rest of a
--- connection's life. Stated here for all of them, so that none is forgotten.
+-- Stated here for all, so that none is forgotten. A call for a user plans for that user: a generic plan locks every partition of
+-- the tables it names, for the rest of a connection's life. And what a backslash means in the text of a function must not be the
+-- caller's choice: with the old meaning the patterns behind tombstones and checks would be others.
 do $$
 declare
-  v_routine regprocedure;
+  v_routine record;
 begin
   for v_routine in
-    select p.oid from pg_proc p
-    where p.pronamespace = 'memoir'::regnamespace and p.prosecdef and p.proargnames[1] = 'p_user'
-      and not exists (select from unnest(p.proconfig) c where starts_with(c, 'plan_cache_mode='))
+    select p.oid::regprocedure as signature, p.proargnames[1] = 'p_user'
+      and not exists (select from unnest(p.proconfig) c where starts_with(c, 'plan_cache_mode=')) as plans
+    from pg_proc p where p.pronamespace = 'memoir'::regnamespace and p.prosecdef
   loop
-    execute format('alter routine %s set plan_cache_mode = force_custom_plan', v_routine);
+    execute format('alter routine %s set standard_conforming_strings = on', v_routine.signature);
+    if v_routine.plans then execute format('alter routine %s set plan_cache_mode = force_custom_plan', v_routine.signature); end if;
   end loop;
 end $$;
 

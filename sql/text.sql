@@ -66,7 +66,7 @@ declare
 begin
   -- Short texts are the rule: one piece, counted as it is.
   if v_length <= p_chunk_tokens * 10 then
-    tokens := memoir.estimate_tokens(p_text);
+    tokens := memoir._estimate_tokens(p_text);
     if tokens <= p_chunk_tokens + p_chunk_tokens / 4 then
       span_start := 1; span_length := v_length; piece := p_text;
       return next;
@@ -83,7 +83,7 @@ begin
     end if;
     v_block := substr(v_window, v_block_start - v_window_start + 1, v_block_size);
     v_block_length := length(v_block);
-    v_ratio := memoir.estimate_tokens(v_block)::float8 / v_block_length;  -- what a character costs hereabouts
+    v_ratio := memoir._estimate_tokens(v_block)::float8 / v_block_length;  -- what a character costs hereabouts
     v_size := greatest(64, least(v_block_size / 2, p_chunk_tokens / v_ratio))::integer;
     v_pos := 1;
     while v_pos <= v_block_length loop
@@ -102,7 +102,7 @@ begin
         exit;  -- the rest of this block begins the next one
       end if;
       span_start := v_block_start + v_pos - 1;
-      tokens := case when v_length <= 32768 then memoir.estimate_tokens(piece) else ceil(span_length * v_ratio)::integer end;  -- not a megabyte twice
+      tokens := case when v_length <= 32768 then memoir._estimate_tokens(piece) else ceil(span_length * v_ratio)::integer end;  -- not a megabyte twice
       return next;
       v_pos := v_pos + span_length;
     end loop;

@@ -4,7 +4,7 @@
 -- Weights in hundredths of a token, calibrated with bench/tokens.py. Every term is a count of characters or of (cut) runs of
 -- a class, for which count(a || b) <= count(a) + count(b), save the discounts, counts of letter groups that can't overlap
 -- themselves, for which >= holds. So the sum over parts is never below the estimate of the whole, whatever the weights.
-create or replace function memoir.estimate_tokens(p_text text)
+create or replace function memoir._estimate_tokens(p_text text)
 returns integer language plpgsql immutable parallel safe as $$
 declare
   v_text text collate "C" := p_text;
@@ -72,15 +72,20 @@ begin
   end if;
   return least((v_cost + 99) / 100, 2147483647)::integer;
 end $$;
+-- Apart from the inner one, which would pay for the pinned path at every text.
+create or replace function memoir.estimate_tokens(p_text text)
+returns integer language plpgsql immutable parallel safe security definer set search_path from current as $$
+begin
+  return memoir._estimate_tokens(p_text);
+end $$;
 comment on function memoir.estimate_tokens(text) is
   'Tokens of a text, estimated from its characters alone: meant to be at or above the exact count of o200k_base and
 cl100k_base in practically all texts people write, about a fifth above it in English prose. 0 for null and empty text. The sum
 over parts is never below the estimate of the whole. See docs/tokens.md.';
 
 create or replace function memoir.max_tokens(p_text text)
-returns integer language sql immutable parallel safe as $$
-  select coalesce(octet_length(p_text), 0)
-$$;
+returns integer language sql immutable parallel safe
+return coalesce(octet_length(p_text), 0);
 comment on function memoir.max_tokens(text) is
   'An upper bound of the tokens of a text in any byte-level tokenizer: its bytes in UTF-8, since every token covers at least one.
 0 for null.';
@@ -111,7 +116,7 @@ begin
     select memoir._py_count_tokens(p_texts, p_tokenizer) into v_counts;
     return v_counts;
   end if;
-  return array(select memoir.estimate_tokens(t) from unnest(p_texts) with ordinality as x(t, n) order by n);
+  return array(select memoir._estimate_tokens(t) from unnest(p_texts) with ordinality as x(t, n) order by n);
 end $$;
 
 -- Images ---------------------------------------------------------------------------------------------------------------

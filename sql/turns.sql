@@ -4,7 +4,7 @@
 -- History is append-only for everybody, its owner included. Only an erase or archive deletes, and those announce themselves
 -- with an audit row of the same transaction first.
 create or replace function memoir._guard_history()
-returns trigger language plpgsql as $$
+returns trigger language plpgsql set search_path from current as $$
 begin
   if tg_op = 'DELETE' and exists (select from memoir.audit_log
       where xact_id = pg_current_xact_id_if_assigned() and action in ('erase', 'archive')) then
@@ -141,7 +141,7 @@ begin
     perform memoir._open_session(p_caller, p_user, p_session, v_used_model, null, null, null, null, '{}', '{}');
     select * into v_session from memoir.sessions where user_id = v_user and session_id = memoir._session_id(v_user, p_session);
   else
-    perform memoir._check_project(p_caller, v_session.project);
+    perform memoir._check_session_of(p_caller, p_session, v_session.project);
   end if;
   v_model := memoir._model(v_session.model);
   v_config := memoir._config(v_user, v_session.settings);

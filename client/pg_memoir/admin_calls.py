@@ -35,6 +35,11 @@ def bind_login(
     )
 
 
+def unbind_login(login: str) -> Call[None]:
+    """Removes a login's binding. Admin only. Raises NotAuthorizedError, InvalidArgumentError."""
+    return _scalar("unbind_login", _nothing, {"login": ("name", login)})
+
+
 def count_tokens(text: str, *, model: str | None = None) -> Call[int]:
     """Tokens of `text` for a chat model (the default model's, if None), as compile counts them."""
     return _scalar("count_tokens", int, {"text": ("text", text), "model": ("text", model)})

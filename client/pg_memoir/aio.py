@@ -226,6 +226,7 @@ class AsyncMemoir:
     capture_call = _method(calls.capture_call)
     read_call = _method(calls.read_call)
     bind_login = _method(admin_calls.bind_login)
+    unbind_login = _method(admin_calls.unbind_login)
     count_tokens = _method(admin_calls.count_tokens)
     set_setting = _method(admin_calls.set_setting)
     reset_setting = _method(admin_calls.reset_setting)

@@ -1,7 +1,8 @@
 """The embedding backlog inside the database: a loop of short transactions around calls of the model.
 
 Runs in a procedure, so that it can commit: claim → commit → call → store → commit. After a commit no snapshot is held,
-hence a slow model holds back neither vacuum nor any lock.
+hence a slow model holds back neither vacuum nor any lock. What commits runs under its caller's search_path: types are named
+with their schema, and there are no operators.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ def run_job(plpy, job: str, run_id: int) -> None:
 
 
 def _note(plpy, run_id: int, result: dict) -> bool:
-    plan = plpy.prepare("select memoir._job_note($1, $2) as goes_on", ["bigint", "jsonb"])
+    plan = plpy.prepare("select memoir._job_note($1, $2) as goes_on", ["pg_catalog.int8", "pg_catalog.jsonb"])
     goes_on = plpy.execute(plan, [run_id, json.dumps(result)])[0]["goes_on"]
     plpy.commit()
     return bool(goes_on)
@@ -57,7 +58,7 @@ def _note(plpy, run_id: int, result: dict) -> bool:
 
 def step(plpy, batch: int) -> int:
     """One batch: how many texts were claimed; raises ModelFailure after giving them back."""
-    claim = plpy.prepare("select user_id, item_no, model, text from memoir.claim_embeddings($1)", ["integer"])
+    claim = plpy.prepare("select user_id, item_no, model, text from memoir.claim_embeddings($1)", ["pg_catalog.int4"])
     rows = list(plpy.execute(claim, [batch]))
     plpy.commit()
     for model in sorted({row["model"] for row in rows}):
@@ -72,7 +73,7 @@ def step(plpy, batch: int) -> int:
 
 
 def _embed(plpy, model: str, texts: list[str]) -> list[list[float]]:
-    where = plpy.execute(plpy.prepare("select * from memoir._embedding_endpoint($1)", ["text"]), [model])[0]
+    where = plpy.execute(plpy.prepare("select * from memoir._embedding_endpoint($1)", ["pg_catalog.text"]), [model])[0]
     plpy.commit()
     if where["provider"] == "embedder":
         if not where["address"]:
@@ -91,13 +92,13 @@ def _embed(plpy, model: str, texts: list[str]) -> list[list[float]]:
 
 
 def _store(plpy, rows: list, vectors: list[list[float]], model: str) -> None:
-    plan = plpy.prepare("select memoir.store_embeddings($1, $2, $3, $4)", ["uuid[]", "integer[]", "real[]", "text"])
+    plan = plpy.prepare("select memoir.store_embeddings($1, $2, $3, $4)", ["pg_catalog.uuid[]", "pg_catalog.int4[]", "pg_catalog.float4[]", "pg_catalog.text"])
     flat = [number for vector in vectors for number in vector]
     plpy.execute(plan, [[row["user_id"] for row in rows], [row["item_no"] for row in rows], flat, model])
     plpy.commit()
 
 
 def _give_back(plpy, rows: list, model: str, problem: str) -> None:
-    plan = plpy.prepare("select memoir.fail_embeddings($1, $2, $3)", ["uuid[]", "text", "text"])
+    plan = plpy.prepare("select memoir.fail_embeddings($1, $2, $3)", ["pg_catalog.uuid[]", "pg_catalog.text", "pg_catalog.text"])
     plpy.execute(plan, [sorted({row["user_id"] for row in rows}), model, problem])
     plpy.commit()

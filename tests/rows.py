@@ -1,0 +1,60 @@
+"""Rows of a user for every table, made up from the catalogue: what no call of the API would leave in it yet is covered too."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import psycopg
+
+# What checks and types demand beyond a default of the column's type.
+SPECIAL: dict[tuple[str, str], str] = {
+    ("search_items", "kind"): "'m'", ("tombstones", "kind"): "'value'", ("fault_history", "fault_type"): "'full_restore'",
+    ("fidelity_transitions", "trigger"): "'access'", ("memory_store", "scope"): "'global'", ("memory_store_working", "scope"): "'global'",
+    ("memory_renditions", "fidelity"): "1", ("conversation_history", "recorded_at"): "memoir.now()",
+}
+BY_TYPE = {"uuid": "gen_random_uuid()", "text": "'planted'", "name": "'planted'", "integer": "1", "smallint": "1", "bigint": "1", "real": "0.5", "double precision": "0.5",
+           "numeric": "1", "boolean": "false", "jsonb": "'{}'", "bytea": "'\\x01'", "timestamp with time zone": "memoir.now()", "date": "'2026-01-01'", "tsvector": "'planted'",
+           "memoir.halfvec": "'[1,0]'", '"char"': "'m'", "xid8": "'1'", "interval": "'1 day'"}
+
+
+def tables_with_users(db: psycopg.Connection) -> list[str]:
+    """All tables, partitioned ones as a whole, that have a user's rows."""
+    return [name for (name,) in db.execute("""
+        select c.relname from pg_class c join pg_attribute a on a.attrelid = c.oid and a.attname = 'user_id' and not a.attisdropped
+        where c.relnamespace = 'memoir'::regnamespace and c.relkind in ('r', 'p') and not c.relispartition order by 1""")]
+
+
+def columns(db: psycopg.Connection, table: str) -> list[tuple[str, str, bool, str]]:
+    """Name, type, whether a value must be given, and type category."""
+    with db.transaction():
+        db.execute("set local search_path = pg_catalog")
+        return db.execute("""
+            select a.attname, format_type(a.atttypid, null), a.attnotnull and not a.atthasdef and a.attidentity = '', t.typtype::text || t.typcategory::text
+            from pg_attribute a join pg_type t on t.oid = a.atttypid where a.attrelid = ('memoir.' || quote_ident(%s))::regclass and a.attnum > 0 and not a.attisdropped
+              and a.attgenerated = '' order by a.attnum""", [table]).fetchall()
+
+
+def plant(db: psycopg.Connection, table: str, **given: Any) -> None:
+    """One row in a table, by a superuser: `given` columns where the table has them, made-up values where it needs any."""
+    names, values, arguments = [], [], []
+    for name, kind, is_needed, category in columns(db, table):
+        if name in given:
+            value: str | None = f"%s::{kind}"
+            arguments.append(given[name])
+        elif not is_needed:
+            continue
+        elif (table, name) in SPECIAL:
+            value = SPECIAL[table, name]
+        elif category.endswith("A"):
+            value = "'{}'"
+        elif category.startswith("e"):
+            value = f"(enum_range(null::{kind}))[1]"
+        else:
+            value = BY_TYPE.get(kind)
+        assert value, f"tests/rows.py needs a value for {table}.{name} of type {kind}"
+        names.append(f'"{name}"')
+        values.append(value)
+    try:
+        db.execute(f"insert into memoir.{table} ({', '.join(names)}) values ({', '.join(values)})", arguments)
+    except psycopg.errors.CheckViolation as error:
+        raise AssertionError(f"tests/rows.py needs a value in SPECIAL: {error}") from None
