@@ -95,7 +95,7 @@ end $$;
 create or replace function memoir._partition_plan(p_months_ahead integer)
 returns table (part integer, month date) language plpgsql stable security definer set search_path from current as $$
 begin
-  perform memoir._authorise_worker();
+  perform memoir._authorise_jobs();
   if p_months_ahead not between 0 and 120 then
     perform memoir._fail('PM014', format('months_ahead must be from 0 to 120, not %s', p_months_ahead));
   end if;
@@ -111,7 +111,7 @@ end $$;
 create or replace function memoir._try_part(p_part integer, p_month date)
 returns boolean language plpgsql security definer set search_path from current set lock_timeout = '2s' as $$
 begin
-  perform memoir._authorise_worker();
+  perform memoir._authorise_jobs();
   perform memoir._make_part(p_part, p_month);
   return true;
 exception when lock_not_available then

@@ -27,7 +27,8 @@ returns void language plpgsql stable as $$
 declare
   v_login name := memoir._login();
 begin
-  if not (pg_has_role(v_login, 'memoir_jobs', 'usage') or pg_has_role(v_login, 'memoir_admin', 'usage')) then
+  if not (pg_has_role(v_login, 'memoir_jobs', 'usage') or pg_has_role(v_login, 'memoir_admin', 'usage')
+          or pg_has_role(v_login, 'memoir_owner', 'usage')) then  -- who installs, is the owner
     perform memoir._fail('PM001', format('login %s may not run jobs', quote_ident(v_login)), 'grant memoir_jobs to it');
   end if;
 end $$;

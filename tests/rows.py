@@ -6,12 +6,8 @@ from typing import Any
 
 import psycopg
 
-# What checks and types demand beyond a default of the column's type.
-SPECIAL: dict[tuple[str, str], str] = {
-    ("search_items", "kind"): "'m'", ("tombstones", "kind"): "'value'", ("fault_history", "fault_type"): "'full_restore'",
-    ("fidelity_transitions", "trigger"): "'access'", ("memory_store", "scope"): "'global'", ("memory_store_working", "scope"): "'global'",
-    ("memory_renditions", "fidelity"): "1", ("conversation_history", "recorded_at"): "memoir.now()",
-}
+# What checks demand beyond one of the values they list.
+SPECIAL: dict[tuple[str, str], str] = {("memory_store", "scope"): "'global'", ("memory_store_working", "scope"): "'global'"}
 BY_TYPE = {"uuid": "gen_random_uuid()", "text": "'planted'", "name": "'planted'", "integer": "1", "smallint": "1", "bigint": "1", "real": "0.5", "double precision": "0.5",
            "numeric": "1", "boolean": "false", "jsonb": "'{}'", "bytea": "'\\x01'", "timestamp with time zone": "memoir.now()", "date": "'2026-01-01'", "tsvector": "'planted'",
            "memoir.halfvec": "'[1,0]'", '"char"': "'m'", "xid8": "'1'", "interval": "'1 day'"}
@@ -34,9 +30,19 @@ def columns(db: psycopg.Connection, table: str) -> list[tuple[str, str, bool, st
               and a.attgenerated = '' order by a.attnum""", [table]).fetchall()
 
 
+def listed(db: psycopg.Connection, table: str) -> dict[str, str]:
+    """Of columns that may only hold some values: one of those."""
+    found = db.execute(r"""
+        select a.attname, substring(pg_get_constraintdef(c.oid) from $$ARRAY\[('(?:[^']|'')*'::[a-z "]+)$$) from pg_constraint c
+        join pg_attribute a on a.attrelid = c.conrelid and a.attnum = c.conkey[1]
+        where c.conrelid = ('memoir.' || quote_ident(%s))::regclass and c.contype = 'c' and cardinality(c.conkey) = 1""", [table])
+    return {name: value for name, value in found if value}
+
+
 def plant(db: psycopg.Connection, table: str, **given: Any) -> None:
     """One row in a table, by a superuser: `given` columns where the table has them, made-up values where it needs any."""
     names, values, arguments = [], [], []
+    allowed = listed(db, table)
     for name, kind, is_needed, category in columns(db, table):
         if name in given:
             value: str | None = f"%s::{kind}"
@@ -45,6 +51,8 @@ def plant(db: psycopg.Connection, table: str, **given: Any) -> None:
             continue
         elif (table, name) in SPECIAL:
             value = SPECIAL[table, name]
+        elif name in allowed:
+            value = allowed[name]
         elif category.endswith("A"):
             value = "'{}'"
         elif category.startswith("e"):
