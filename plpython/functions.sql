@@ -4,6 +4,9 @@
 -- A failed query embedding is an answer (vec null, problem says why), so that a compile carries on without vectors. Failed
 -- batches raise 58000 (system_error), bad arguments 22023. A cancelled or timed-out statement ends waiting within 0.1 s.
 
+-- Runs with a superuser's rights: nothing may be found in a schema that others write to.
+set search_path = pg_catalog, pg_temp;
+
 -- One text asked of the shared embedder, ahead of its backlog. At most p_timeout_ms.
 create or replace function memoir._py_embed_query(p_socket text, p_model text, p_text text, p_timeout_ms integer)
 returns table (vec real[], problem text) language plpython3u volatile as $$

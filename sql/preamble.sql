@@ -58,6 +58,14 @@ begin
 end $$;
 
 create schema if not exists memoir authorization memoir_owner;
+do $$
+begin
+  -- Whoever may create schemas could have made it first, and its owner drops and replaces what others put there.
+  if (select nspowner <> 'memoir_owner'::regrole from pg_namespace where nspname = 'memoir') then
+    raise exception 'schema memoir belongs to %', (select nspowner::regrole from pg_namespace where nspname = 'memoir')
+      using hint = 'after a restore: call memoir.setup(); otherwise drop or rename that schema';
+  end if;
+end $$;
 
 -- A fresh install keeps the extensions' objects in our own schema: the functions' pinned search_path then names nothing
 -- that others may write to. Extensions that are already elsewhere stay there and their schema joins the path.

@@ -199,6 +199,14 @@ def test_migrations_run_once_and_are_frozen(empty: str, sources: Path) -> None:
         assert not differences(before, describe(db))
 
 
+def test_a_schema_of_somebody_else_is_refused(scratch: str, empty: str) -> None:
+    with roles(scratch, squatter="nologin") as names, connect(empty) as db:
+        db.execute(f"create schema memoir authorization {names['squatter']}")
+        assert f"schema memoir belongs to {names['squatter']}" in apply(empty)
+        db.execute("drop schema memoir")
+        assert apply(empty) == ""
+
+
 def test_outside_one_transaction_is_refused(empty: str) -> None:
     assert "SAVEPOINT can only be used in transaction blocks" in apply(empty, one=False)
     with connect(empty) as db:
