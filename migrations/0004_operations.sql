@@ -20,6 +20,17 @@ create unique index jobs_one_waiting on memoir.jobs (kind, user_id, dedup_key) w
 create index jobs_ready on memoir.jobs (kind, priority desc, run_after) where state = 'ready';
 create index jobs_leased on memoir.jobs (leased_until) where state = 'leased';
 
+-- What an erase has touched: leaves to be written anew once nobody can see the old rows any more, and prompts that may have lost
+-- their last session. Rows are only added by erases, so that those of different users never wait for each other.
+create table memoir.erase_queue (
+  queue_id bigint generated always as identity primary key,
+  leaf name,
+  prompt_hash bytea,
+  xact_id xid8 not null default pg_current_xact_id(),
+  queued_at timestamptz not null default now(),
+  check ((leaf is null) <> (prompt_hash is null))
+);
+
 create table memoir.fault_history (
   user_id uuid not null,
   fault_id uuid not null,

@@ -327,6 +327,9 @@ declare
   v_sample float8;
 begin
   if pg_is_in_recovery() or current_setting('transaction_read_only')::boolean or p_compiled.statistics_version = '0' then return v_compile; end if;
+  -- A user erased while this was compiled leaves nothing.
+  perform memoir._hold_user(p_compiled.user_id, 'write');
+  if not exists (select from memoir.users where user_id = p_compiled.user_id) then return v_compile; end if;
   if p_compiled.arms ->> 'recall' = 'searched' or not p_compiled.is_open then
     insert into memoir.kept_recalls (user_id, session_id, at_turn, query_hash, recall, items, recorded_at, clearance, projects)
     values (p_compiled.user_id, p_compiled.session_id, p_compiled.exchange_at, p_compiled.query_hash, coalesce(p_compiled.recall, ''),

@@ -361,8 +361,8 @@ begin
   perform memoir._supersede(p_user_id, array[p_loser], p_winner, p_by, 'near duplicate', p_at);
   insert into memoir.memory_stats (user_id, memory_id, restatements, reinforced_at) values (p_user_id, p_winner, 1, p_at)
   on conflict (user_id, memory_id) do update set restatements = memory_stats.restatements + 1, reinforced_at = p_at;
-  insert into memoir.memory_sources (user_id, item_kind, item_id, source_kind, source_id, session_id, turn_index, span_start, span_length)
-  select user_id, item_kind, p_winner, source_kind, source_id, session_id, turn_index, span_start, span_length
+  insert into memoir.memory_sources (user_id, item_kind, item_id, source_kind, source_id, session_id, turn_index, span_start, span_length, link)
+  select user_id, item_kind, p_winner, source_kind, source_id, session_id, turn_index, span_start, span_length, 'merged'
   from memoir.memory_sources where user_id = p_user_id and item_kind = 'memory' and item_id = p_loser
   on conflict do nothing;
 end $$;

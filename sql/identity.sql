@@ -17,7 +17,16 @@ $$;
 create or replace function memoir._session_id(p_user_id uuid, p_session text)
 returns uuid language sql immutable strict as $$ select uuid_generate_v5(p_user_id, p_session) $$;
 
--- May the caller read / write for this user? Answers with the user's id and what the caller is, or raises PM001.
+-- Writers of a user hold it together, an erase alone: who writes meanwhile is waited for, who comes later finds nobody. Held to the
+-- end of the transaction.
+create or replace function memoir._hold_user(p_user_id uuid, p_need text)
+returns void language plpgsql stable as $$
+begin
+  if p_need = 'write' then perform pg_advisory_xact_lock_shared(1835888490, hashtext(p_user_id::text));
+  elsif p_need = 'erase' then perform pg_advisory_xact_lock(1835888490, hashtext(p_user_id::text)); end if;
+end $$;
+
+-- May the caller read / write / erase for this user? Answers with the user's id and what the caller is, or raises PM001.
 create or replace function memoir._authorise(p_user text, p_need text)
 returns memoir.caller language plpgsql stable as $$
 declare
@@ -40,17 +49,20 @@ begin
 
   if pg_has_role(v_login, 'memoir_admin', 'usage') then
     v_caller.may_state_actor := true;
+    perform memoir._hold_user(v_caller.user_id, p_need);
     return v_caller;
   end if;
   v_service := pg_has_role(v_login, 'memoir_app', 'usage')
     or (p_need = 'read' and pg_has_role(v_login, 'memoir_reader', 'usage'));
   if v_service then
     v_caller.may_state_actor := v_row.actor is null;
+    perform memoir._hold_user(v_caller.user_id, p_need);
     return v_caller;
   end if;
   if pg_has_role(v_login, 'memoir_tenant', 'usage')
      and exists (select from memoir.login_users where login = v_login and user_id = v_caller.user_id) then
     v_caller.actor := coalesce(v_row.actor, 'agent');
+    perform memoir._hold_user(v_caller.user_id, p_need);
     return v_caller;
   end if;
   perform memoir._fail('PM001', format('login %s may not %s for user %s', quote_ident(v_login), p_need, memoir._shown(p_user)),

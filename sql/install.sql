@@ -32,6 +32,7 @@
 \ir summaries.sql       -- extractive summaries: which sentences say most
 \ir compaction.sql      -- old turns of a long session give way to a summary beside them
 \ir capture.sql         -- upstream calls, byte for byte
+\ir erasure.sql         -- erase_user, erase_session, erase_turn, and the job that takes the bytes out of the files
 \ir runs.sql            -- run_job: batches, commits, one row per run; cron expressions
 \ir maintenance.sql     -- merging search structures, flushing statistics
 \ir sweep.sql           -- what ends by age; backfill; hygiene counts

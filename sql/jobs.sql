@@ -10,6 +10,7 @@ returns table (job text, batch integer, in_python boolean, description text) lan
          ('partitions', 8,   false, 'makes the partitions of the months ahead'),
          ('backfill',   500, false, 'queues what an embedding model has not reached'),
          ('sweep',      500, false, 'removes what is past its time: receipts, months of logs, old runs, vectors of retired models'),
+         ('erase',      1,   false, 'writes the leaves anew that erases have touched, so that the bytes are gone'),
          ('hygiene',    200, false, 'counts duplicate, stale, never recalled and orphaned memories'),
          ('promotion',  50,  false, 'raises memories that are used to a higher tier'),
          ('demotion',   200, false, 'lowers memories of tiers 1 and 2 that nobody uses'),
@@ -29,6 +30,7 @@ begin
     when 'partitions' then memoir._step_partitions(p_limit)
     when 'backfill' then memoir._step_backfill(p_limit)
     when 'sweep' then memoir._step_sweep(p_limit)
+    when 'erase' then memoir._step_erase(p_limit)
     when 'hygiene' then memoir._step_hygiene(p_limit)
     when 'promotion' then memoir._step_promotion(p_limit)
     when 'demotion' then memoir._step_demotion(p_limit)

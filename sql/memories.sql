@@ -207,7 +207,7 @@ begin
     insert into memoir.memory_stats (user_id, memory_id, restatements, reinforced_at) values (v_user, v_old.memory_id, 1, v_now)
     on conflict (user_id, memory_id) do update set restatements = memory_stats.restatements + 1, reinforced_at = v_now;
     perform memoir._restate(v_old, v_memory);
-    perform memoir._add_sources(v_user, v_old.memory_id, p_sources, p_span_starts, p_span_lengths);
+    perform memoir._add_sources(v_user, v_old.memory_id, p_sources, p_span_starts, p_span_lengths, 'restated');
     return memoir._remembered(v_old.memory_id, 'duplicate', '{}', '{}');
   end if;
   -- A slot holds one value per project: between equals the newer wins, a lower authority only contradicts.
@@ -270,15 +270,15 @@ end $$;
 
 -- Spans are of the turn's content, 1-based characters; null: all of it.
 create or replace function memoir._add_sources(p_user_id uuid, p_memory_id uuid, p_turns memoir.conversation_history[],
-  p_span_starts integer[] default null, p_span_lengths integer[] default null)
+  p_span_starts integer[] default null, p_span_lengths integer[] default null, p_link text default 'origin')
 returns void language plpgsql as $$
 declare
   v_turn memoir.conversation_history; i integer := 0;
 begin
   foreach v_turn in array p_turns loop
     i := i + 1;
-    insert into memoir.memory_sources (user_id, item_kind, item_id, source_kind, source_id, session_id, turn_index, span_start, span_length)
-    values (p_user_id, 'memory', p_memory_id, 'turn', v_turn.message_id, v_turn.session_id, v_turn.turn_index, p_span_starts[i], p_span_lengths[i])
+    insert into memoir.memory_sources (user_id, item_kind, item_id, source_kind, source_id, session_id, turn_index, span_start, span_length, link)
+    values (p_user_id, 'memory', p_memory_id, 'turn', v_turn.message_id, v_turn.session_id, v_turn.turn_index, p_span_starts[i], p_span_lengths[i], p_link)
     on conflict do nothing;
   end loop;
 end $$;

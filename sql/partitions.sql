@@ -41,7 +41,7 @@ begin
     case when v_is_leaf and v_info.unlogged then 'unlogged' else '' end, v_leaf, p_table,
     case when v_is_leaf then '' else 'partition by range (recorded_at)' end,
     case when v_is_leaf and v_info.options <> '' then format('with (%s)', v_info.options) else '' end);
-  perform memoir._secure_rows(format('memoir.%I', v_leaf)::regclass);
+  perform memoir._secure_rows(format('memoir.%I', v_leaf)::regclass), memoir._without_statistics(format('memoir.%I', v_leaf)::regclass);
   if p_month is null then
     v_bounds := format('with (modulus %s, remainder %s)', v_modulus, p_part);
   else

@@ -172,7 +172,8 @@ begin
     if v_next.role = 'tool' then
       perform memoir._fail('PM014', format('turn %s of session %s is a tool result: its call would be shared without it', v_at, memoir._shown(p_session)));
     end if;
-    v_counters.tokens := v_next.tokens_before;
+    -- Where that turn was erased, all before it counts.
+    v_counters.tokens := coalesce(v_next.tokens_before, v_last.tokens_before + v_last.token_count, v_counters.tokens);
   end if;
   insert into memoir.sessions
   select r.* from jsonb_populate_record(v_parent, jsonb_build_object('session_id', v_new, 'external_id', p_new_session,

@@ -94,6 +94,7 @@ begin
     ('schedule_partitions', 'text', '"17 * * * *"', null, null, false, 'When partitions are made ahead.'),
     ('schedule_backfill', 'text', '"41 * * * *"', null, null, false, 'When vectors that lack are asked for.'),
     ('schedule_sweep', 'text', '"23 2 * * *"', null, null, false, 'When receipts, logs and other things past their time are removed.'),
+    ('schedule_erase', 'text', '"11 3 * * *"', null, null, false, 'When the leaves that erases have touched are written anew; each is locked meanwhile.'),
     ('schedule_hygiene', 'text', '"47 4 * * *"', null, null, false, 'When the hygiene of memories is counted.'),
     ('schedule_promotion', 'text', '"*/15 * * * *"', null, null, false, 'When memories are promoted.'),
     ('schedule_demotion', 'text', '"7 * * * *"', null, null, false, 'When unused memories are demoted.'),

@@ -77,6 +77,14 @@ begin
   end loop;
 end $$;
 
+-- What people said stands in no statistics.
+do $$
+begin
+  perform memoir._without_statistics(c.oid) from pg_class c
+  where c.relnamespace = 'memoir'::regnamespace and c.relkind in ('r', 'p') and (not c.relispartition or c.relkind = 'p')
+    and (memoir._has_column(c.relname, 'user_id') or c.relname = 'system_prompts');
+end $$;
+
 select memoir._define_settings();
 select memoir._define_models();
 select memoir._define_embedding_models();

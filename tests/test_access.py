@@ -431,11 +431,11 @@ def in_savepoint(db: psycopg.Connection, statement: str) -> str | None:
 
 
 def test_no_function_changes_history(world: World) -> None:
-    """Every function is called, by an admin, on a session with turns; afterwards all its turns are there, word for word."""
+    """Every function but those that erase is called, by an admin, on a session with turns; afterwards all its turns are there, word for word."""
     turns = "select message_id, md5(h::text) from memoir.conversation_history h where user_id = (select user_id from memoir.users where external_id = 'vera')"
     with connect(world.dsn) as db, world.login("admin") as admin:
         prepared = [(routine, world.values(routine, admin, "vera")) for routine in world.of_role("admin")
-                    if routine.name not in {"_fail", "enable_jobs", "disable_jobs", "ensure_embedder", "embed_backlog", "_run_in_python"}]
+                    if not routine.name.startswith("erase_") and routine.name not in {"_fail", "enable_jobs", "disable_jobs", "ensure_embedder", "embed_backlog", "_run_in_python"}]
         before = dict(db.execute(turns).fetchall())
         assert len(before) >= 2 * len(prepared)
         # Marked secret, a turn takes the calls that may carry it out of the admin's sight: after those are read.
