@@ -58,6 +58,9 @@ begin
   if not (caller.may_state_actor or caller.actor = 'person') then
     perform memoir._fail('PM001', format('login %s acts as %s and may not erase', quote_ident(caller.login), caller.actor), 'bind it to actor person');
   end if;
+  if caller.projects is not null then
+    perform memoir._fail('PM001', format('login %s is bound to projects and may not erase', quote_ident(caller.login)), 'what stems from it may lie in others');
+  end if;
   insert into memoir.audit_log as a (login, action, detail) values (caller.login, 'erase', jsonb_build_object('what', p_what)) returning a.audit_id into audit_id;
   -- The locks of writers and workers, in their order. Who waits for them finds nothing afterwards.
   perform from memoir.session_counters c where c.user_id = caller.user_id order by c.session_id for update;
@@ -90,7 +93,7 @@ end $$;
 comment on function memoir.erase_user(text) is
   'Erases a user: every row in every table, logins'' bindings to it and the key of its tombstones, so that nothing says it was there.
 Returns {"erased", "rows": {table: count}, "total"}; nothing to erase is no error. The job erase then takes the bytes out of the files.
-Not for logins of class agent or tool. Raises PM001, PM014.';
+Not for logins of class agent or tool, nor for those bound to projects. Raises PM001, PM014.';
 
 create or replace function memoir.erase_session(p_user text, p_session text)
 returns jsonb language plpgsql security definer set search_path from current set plan_cache_mode = force_custom_plan as $$
@@ -130,7 +133,7 @@ end $$;
 comment on function memoir.erase_session(text, text) is
   'Erases a session: its turns, also where branches share them, and everything that stems from them as erase_turn says, its notes, settings,
 summaries and captured calls. Branches keep what is their own. Returns {"erased", "rows": {table: count}, "total"}.
-Not for logins of class agent or tool. Raises PM001, PM003, PM014.';
+Not for logins of class agent or tool, nor for those bound to projects. Raises PM001, PM003, PM014.';
 
 create or replace function memoir.erase_turn(p_user text, p_session text, p_turn integer)
 returns jsonb language plpgsql security definer set search_path from current set plan_cache_mode = force_custom_plan as $$
@@ -184,7 +187,7 @@ comment on function memoir.erase_turn(text, text, integer) is
   'Erases one turn, and with a tool call its results or with a result its call: the turn itself, the words and vectors that hold it, memories that
 stem from it (those that something else states too stay), summaries and profiles that may hold it, renditions, jobs, receipts, kept
 recalls, ledger rows, and the captured calls that may carry it: those of its sessions and all of the user since. What is left of a
-memory is its id in state erased. Returns {"erased", "turns", "rows": {table: count}, "total"}. Not for logins of class agent or tool.
+memory is its id in state erased. Returns {"erased", "turns", "rows": {table: count}, "total"}. Not for logins of class agent or tool, nor for those bound to projects.
 Raises PM001, PM003, PM014.';
 
 -- A session whose last turns were erased goes on behind what is left.

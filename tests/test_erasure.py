@@ -272,10 +272,11 @@ def test_why_somebody_wanted_it_gone_goes_too(db: psycopg.Connection, user: str)
 
 def test_erasing_is_for_people_and_services(db: psycopg.Connection, user: str, memoir_dsn: str) -> None:
     persist(db, user, "s", "Hello", "Hi")
-    with roles(memoir_dsn, agent="login in role memoir_tenant", person="login in role memoir_tenant", bot="login in role memoir_app", reader="login in role memoir_reader") as names:
+    with roles(memoir_dsn, agent="login in role memoir_tenant", person="login in role memoir_tenant", bot="login in role memoir_app", half="login in role memoir_tenant", reader="login in role memoir_reader") as names:
         for key, actor in (("agent", "agent"), ("person", "person"), ("bot", "agent")):
             db.execute("select memoir.bind_login(%s, %s, %s)", [names[key], [user] if key != "bot" else None, actor])
-        for key in ("agent", "bot", "reader"):
+        db.execute("select memoir.bind_login(%s, %s, 'person', '{red}')", [names["half"], [user]])
+        for key in ("agent", "bot", "half", "reader"):
             with connect(user_of(memoir_dsn, names[key])) as login:
                 for what, more in (("user", []), ("session", ["s"]), ("turn", ["s", 0])):
                     with pytest.raises(psycopg.Error) as caught:
