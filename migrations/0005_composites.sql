@@ -58,3 +58,9 @@ create type memoir.compiled as (
   tools_tokens integer, tokenizer text, model text, task memoir.task_type, warnings text[], arms jsonb, statistics_version text,
   shown memoir.shown_turn[], candidates memoir.candidate[], places integer[], reasons text[],
   clearance memoir.sensitivity, projects text[]);
+
+-- extraction.sql
+-- What a rule found in a turn: the place of the text it was found in, which sentence, and the memory to be.
+create type memoir.extracted as (
+  place integer, span_start integer, span_length integer, rule text, type text, provenance text, category text, importance text, utility real,
+  content text, slot text, slot_value text, valid_from timestamptz, valid_to timestamptz, event_from date, event_to date);

@@ -252,6 +252,7 @@ begin
         where s.user_id = v_user and s.item_no = any (p_item_nos) and s.kind = 'm' and s.chunk = 0 and not s.dead order by s.item_no
       loop
         perform memoir._judge_duplicate(v_user, v_memory, 'near duplicate');
+        perform memoir._judge_admission(v_user, v_memory, 'admission');
       end loop;
     end if;
   end loop;

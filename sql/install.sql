@@ -22,6 +22,9 @@
 \ir queue.sql           -- claim, heartbeat, complete, fail, retry: work that is waited for
 \ir lifecycle.sql       -- promotion, demotion, expiry; the end of sessions
 \ir profiles.sql        -- what is known about a user in any session
+\ir sentences.sql       -- what a turn says in the speaker's own words; dates made absolute
+\ir extraction_rules.sql -- what makes a sentence worth remembering, as a table
+\ir extraction.sql      -- from turns to memories
 \ir embedding.sql       -- vectors: given by the client or made by workers
 \ir search.sql          -- words and vectors of one user, fused into one ranking
 \ir recall.sql          -- recall, match_memories

@@ -5,6 +5,7 @@ create or replace function memoir._job_list()
 returns table (job text, batch integer, in_python boolean, description text) language sql immutable as $$
   values ('embedder',   1,   false, 'starts the shared embedder unless it answers'),
          ('embed',      32,  true,  'makes the vectors that lack'),
+         ('extract',    64,  false, 'finds memories in new turns'),
          ('merge',      1,   false, 'merges the word tails of users into posting lists'),
          ('flush',      500, false, 'moves compile statistics from the unlogged buffer to the ledger and the counters'),
          ('partitions', 8,   false, 'makes the partitions of the months ahead'),
@@ -25,6 +26,7 @@ returns jsonb language plpgsql as $$
 begin
   return case p_job
     when 'embedder' then memoir._step_embedder(p_limit)
+    when 'extract' then memoir._step_extract(p_limit)
     when 'merge' then memoir._step_merge(p_limit)
     when 'flush' then memoir._step_flush(p_limit)
     when 'partitions' then memoir._step_partitions(p_limit)

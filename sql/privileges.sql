@@ -51,6 +51,7 @@ begin
       ('erase_session',             'app tenant admin'),
       ('erase_turn',                'app tenant admin'),
       ('mark_turn',                 'app tenant admin'),
+      ('extract_session',           'app tenant admin'),
       ('set_working_memory',        'app tenant admin'),
       ('capture_call',              'app tenant admin'),
       ('set_user_settings',         'app admin'),

@@ -185,8 +185,8 @@ begin
     perform memoir._fail('PM014', format('session %s exists already', memoir._shown(p_new_session)));
   end if;
   -- It goes on where the shared turns end, inside an exchange too.
-  insert into memoir.session_counters (user_id, session_id, turn_count, tokens, exchange_start, last_role, first_recorded_at, last_recorded_at)
-  values (v_caller.user_id, v_new, v_at, v_counters.tokens, coalesce(v_last.exchange_start, v_at), v_last.role, v_now, v_now);
+  insert into memoir.session_counters (user_id, session_id, turn_count, extracted_through, tokens, exchange_start, last_role, first_recorded_at, last_recorded_at)
+  values (v_caller.user_id, v_new, v_at, v_at, v_counters.tokens, coalesce(v_last.exchange_start, v_at), v_last.role, v_now, v_now);
   perform memoir._refresh_summary(v_caller.user_id, v_new);
   return v_new;
 end $$;

@@ -48,6 +48,10 @@ begin
     ('frequent_memories', 'integer', '20', 0, 500, true, 'Most-accessed global memories that are candidates whatever the query.'),
     ('relevance_floor', 'number', '0.05', 0, 10, true, 'Candidates that score less are left out.'),
     ('duplicate_similarity', 'number', '0.92', 0.5, 1, true, 'Cosine above which two memories may be near duplicates.'),
+    ('extraction', 'boolean', 'true', null, null, true, 'Whether memories are made of what is said in a session.'),
+    ('admission_threshold', 'number', '0.4', 0, 1, true, 'Admission score below which what no person said is not kept.'),
+    ('admission_weights', 'weights', '{"type": 0.35, "novelty": 0.25, "utility": 0.25, "recency": 0.15}', 0, 1, true, 'Weights of the admission score.'),
+    ('admission_type_priors', 'weights', '{"instruction": 1, "preference": 0.9, "decision": 0.9, "design_decision": 0.9, "fact": 0.8, "profile": 0.8, "architecture": 0.8, "bug_fix": 0.8, "plan": 0.7, "error_context": 0.7, "event": 0.6, "file_context": 0.5, "code_context": 0.5, "tool_result": 0.3}', 0, 1, true, 'Part of a memory''s type in its admission score; 0.5 where a type is absent.'),
     ('query_timeout_ms', 'integer', '150', 1, 60000, true, 'How long compile waits for the query''s vector.'),
 
     ('embedder_socket', 'text', '""', null, null, false, 'Unix socket of the shared embedder; empty: no embedder on this server.'),
@@ -89,6 +93,7 @@ begin
     -- Cron expressions in UTC, or "N seconds" for pg_cron 1.5 and later; empty: not scheduled. enable_jobs applies them.
     ('schedule_embedder', 'text', '"* * * * *"', null, null, false, 'When the embedder is supervised.'),
     ('schedule_embed', 'text', '"* * * * *"', null, null, false, 'When the embedding backlog is worked on.'),
+    ('schedule_extract', 'text', '"* * * * *"', null, null, false, 'When new turns are searched for memories.'),
     ('schedule_merge', 'text', '"* * * * *"', null, null, false, 'When word tails are merged.'),
     ('schedule_flush', 'text', '"* * * * *"', null, null, false, 'When compile statistics are flushed.'),
     ('schedule_partitions', 'text', '"17 * * * *"', null, null, false, 'When partitions are made ahead.'),

@@ -249,6 +249,10 @@ begin
       'append_messages takes parts of an exchange');
   end if;
 
+  -- The queue is told once, not with every turn: while the cursor lags, the session waits there already.
+  if v_counters.extracted_through >= v_counters.turn_count then
+    perform memoir._queue_extraction(v_user, v_session.session_id, v_at);
+  end if;
   perform memoir._index_turns(v_user, v_session, v_messages, v_ids, v_costs, v_counters.turn_count, v_at, v_config);
 
   update memoir.session_counters set turn_count = v_turn, tokens = v_before, exchange_start = v_exchange, last_role = v_role,

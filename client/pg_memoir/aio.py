@@ -223,6 +223,7 @@ class AsyncMemoir:
     match_memories = _method(calls.match_memories)
     set_working_memory = _method(calls.set_working_memory)
     forget = _method(calls.forget)
+    extract_session = _method(calls.extract_session)
     capture_call = _method(calls.capture_call)
     read_call = _method(calls.read_call)
     bind_login = _method(admin_calls.bind_login)

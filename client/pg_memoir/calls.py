@@ -552,6 +552,12 @@ def forget(user: str, memory: UUID | str, *, reason: str | None = None) -> Call[
     return _scalar("forget", _as_is, {"user": ("text", user), "memory": ("uuid", memory), "reason": ("text", reason)})
 
 
+def extract_session(user: str, session: str, *, limit: int | None = None) -> Call[dict[str, Any]]:
+    """Makes memories of what was said in at most `limit` turns that no job has reached yet, and returns counts: "turns", "left",
+    "stored", "duplicate", "refused_tombstone", "not_admitted". Raises UnknownSessionError."""
+    return _scalar("extract_session", _as_is, {"user": ("text", user), "session": ("text", session), "limit": ("int", limit)})
+
+
 # --- captured provider calls ------------------------------------------------------------------------------------------
 
 

@@ -1,0 +1,249 @@
+-- What a turn says in the speaker's own words: sentences with their exact spans, without quotes, pasted text and code; dates that
+-- depend on the day of speaking made absolute; the first person made a name.
+
+-- The text with everything that is not the speaker's own blanked out, character for character, so that places stay.
+create or replace function memoir._own_words(p_text text)
+returns text language plpgsql immutable strict as $$
+declare
+  v_text text := translate(p_text, '’‘ʼ', ''''''''); v_start integer; v_length integer; v_pattern text;
+begin
+  foreach v_pattern in array array[
+    -- code, whether fenced or not closed; markup
+    case when strpos(v_text, '```') > 0 then '```([^`]|`[^`]|``[^`])*(```|$)' end,
+    case when strpos(v_text, '<') > 0 then '<(/?[[:alpha:]][^<>]{0,200}|!--[^<>]*--)>' end,
+    -- quoted mail and everything below its header; what is announced as somebody else's text
+    '(^|\n)[ \t]*(>|\|)[^\n]*',
+    '(^|\n)[ \t]*(from|sent|subject|to|cc|betreff|von):[ \t]+[^\n]*\n(.|\n)*$',
+    '(^|\n)on [^\n]{5,80} wrote:(.|\n)*$',
+    '(^|\n)-{2,} ?(forwarded|original) message(.|\n)*$',
+    '\m(here|below)(''s|'' ?s| is| are)[^\n.!?]{0,60}\m(e-?mail|mail|article|text|log|logs|message|letter|review|post|transcript|document|paragraph|essay|code|output|error|poem|story|quote|draft|notes?|bio)\M[^\n.!?:]{0,60}:(.|\n)*$',
+    '\m(translate|summari[sz]e|proofread|rewrite|rephrase|paraphrase|correct|edit|analy[sz]e|review|explain)\M[^\n:]{0,80}:(.|\n)*$',
+    -- lines that look like code, logs or tables
+    '(^|\n)[^\n]*([;{}]|=>|\(\)|==|&&|\|\|)[ \t]*(?=\n|$)',
+    '(^|\n)[ \t]*(\$|#|>>>|import|def|class|function|select|insert|update|delete|traceback|\d{4}-\d\d-\d\d[ t]\d\d:\d\d)[ (:][^\n]*(?=\n|$)',
+    -- somebody else's words, where they are more than a title
+    case when v_text ~ '["“”«»„]' then '["“„«]([^"“”«»„\n]*[ \t][^"“”«»„\n]*){4,}["”“»]' end]
+  loop
+    continue when v_pattern is null;
+    v_start := 1;
+    loop
+      v_start := regexp_instr(v_text, v_pattern, v_start, 1, 0, 'i');
+      exit when v_start = 0;
+      v_length := length(regexp_substr(v_text, v_pattern, v_start, 1, 'i'));
+      exit when v_length = 0;
+      v_text := overlay(v_text placing repeat(E'\n', v_length) from v_start for v_length);
+      v_start := v_start + v_length;
+      exit when v_start > length(v_text);
+    end loop;
+  end loop;
+  return v_text;
+end $$;
+
+-- Sentences of a text with their places: substr(p_text, span_start, span_length) is the sentence as it was written.
+create or replace function memoir._sentences(p_text text)
+returns table (span_start integer, span_length integer, said text) language plpgsql immutable strict as $$
+declare
+  v_text text := memoir._own_words(p_text); v_piece text; v_at integer := 1; v_trimmed text;
+begin
+  v_text := regexp_replace(v_text, '\m(Mr|Mrs|Ms|Dr|Prof|St|vs|approx|Inc|Ltd|Jr|Sr|e\.g|i\.e|a\.m|p\.m|No)\.(?= ?[[:alnum:],])', '\1' || chr(1), 'g');
+  v_text := regexp_replace(v_text, '([.!?…。！？]+["”''\)\]]*[ \t]+|\n|[\u2600-\u27bf\U0001f300-\U0001faff]\ufe0f?[ \t]*)', '\1' || chr(2), 'g');
+  foreach v_piece in array string_to_array(v_text, chr(2)) loop
+    v_trimmed := ltrim(v_piece, E' \t\n\r-*•–—');
+    span_start := v_at + length(v_piece) - length(v_trimmed);
+    span_length := length(rtrim(v_trimmed, E' \t\n\r'));
+    v_at := v_at + length(v_piece);
+    if span_length >= 3 then
+      said := replace(rtrim(v_trimmed, E' \t\n\r'), chr(1), '.');
+      return next;
+    end if;
+  end loop;
+end $$;
+
+-- How rules see a sentence: lower case, contractions written out, without what merely opens or colours it.
+create or replace function memoir._bare(p_sentence text)
+returns text language plpgsql immutable strict as $$
+declare
+  v_text text := ' ' || lower(p_sentence) || ' '; v_before text;
+begin
+  v_text := translate(v_text, E'\t\r\n', '   ');
+  v_text := replace(replace(replace(replace(v_text, ' i''m ', ' i am '), ' im ', ' i am '), ' i''ve ', ' i have '), ' ive ', ' i have ');
+  v_text := replace(replace(replace(replace(v_text, ' i''ll ', ' i will '), ' i''d ', ' i would '), 'can''t', 'cannot'), 'won''t', 'will not');
+  v_text := replace(replace(replace(replace(v_text, 'n''t', ' not'), ' dont ', ' do not '), '''re ', ' are '), '''ve ', ' have ');
+  v_text := replace(replace(replace(replace(v_text, '''ll ', ' will '), 'let''s ', 'let us '), 'it''s ', 'it is '), 'that''s ', 'that is ');
+  v_text := replace(replace(replace(replace(v_text, ' gonna ', ' going to '), ' wanna ', ' want to '), ' gotta ', ' have to '), '''cause ', 'because ');
+  v_text := replace(replace(replace(v_text, '''d ', ' would '), '''m ', ' am '), '''s ', ' is ');
+  v_text := regexp_replace(v_text, '\m(really|just|also|actually|still|totally|definitely|so|super|very|even|already|recently|finally|currently|absolutely|kinda|truly|especially|literally|basically|honestly|probably|quite|personally|simply) ', '', 'g');
+  v_text := memoir._without_opening(btrim(regexp_replace(v_text, '[ ]+', ' ', 'g')));
+  return regexp_replace(v_text, '^(?!(no|nope|sorry|wait|wrong|correction),)[[:alpha:]]+( [[:alpha:]]+)?, (?=(i|my|we|our) )', '');
+end $$;
+
+-- Without "Oh wow, hey Jon!" and the like at its start.
+create or replace function memoir._without_opening(p_sentence text)
+returns text language plpgsql immutable strict as $$
+declare
+  v_text text := p_sentence; v_before text;
+begin
+  loop
+    v_before := v_text;
+    v_text := regexp_replace(v_text, '^((oh|ah|well|yeah|yea|yes|yep|yup|and|but|so|also|because|plus|btw|by the way|anyway|anyways|haha|lol|wow|woah|whoa|hey|hi|hello|hiya|thanks|thank you|ok|okay|sure|right|man|gosh|omg|aw|aww|hmm|um|uh|exactly|same here|speaking of which|fyi|unfortunately|luckily|sadly|fortunately|true|as for me|in fact|guess what|you know|to be honest|then|actually|honestly|definitely|absolutely|totally)( (there|[[:upper:]][[:alpha:]]+))?[ ,.!:;—–-]+)(?=[^ ])', '', 'i');
+    exit when v_text = v_before;
+  end loop;
+  return v_text;
+end $$;
+
+create or replace function memoir._number_word(p_word text)
+returns integer language sql immutable as $$
+  select case when p_word ~ '^\d{1,4}$' then p_word::integer when p_word in ('a', 'an') then 1
+    else array_position(array['one', 'two', 'three', 'four', 'five', 'six', 'seven', 'eight', 'nine', 'ten', 'eleven', 'twelve'], p_word) end
+$$;
+
+-- Words that mean another day tomorrow, made absolute; event_from and event_to bound the first time that is named, valid_until
+-- the end that a sentence gives ("until Friday"). A bare weekday lies behind what is told and ahead of what is planned.
+create or replace function memoir._resolve_dates(p_sentence text, p_said date, p_is_past boolean,
+  out resolved text, out event_from date, out event_to date, out valid_until date)
+language plpgsql immutable as $$
+declare
+  c_days text := 'mon(?:day)?|tue(?:s(?:day)?)?|wed(?:nesday)?|thu(?:rs(?:day)?)?|fri(?:day)?|sat(?:urday)?|sun(?:day)?';
+  c_months text := 'january|february|march|april|may|june|july|august|september|october|november|december';
+  c_number text := '\d{1,3}|an?|one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve';
+  v_pattern text; v_rest text := p_sentence; v_at integer; v_hit text; v_words text[]; v_new text; v_from date; v_to date; v_first text; v_last text;
+  v_n integer; v_unit text; v_day integer; v_monday date := date_trunc('week', p_said)::date; v_until boolean; v_month integer; v_season integer;
+begin
+  v_pattern := '\m(the day (?:before yesterday|after tomorrow)|yesterday|today|tonight|tomorrow|this (?:morning|afternoon|evening)|last night'
+    || '|(?:' || c_number || ') (?:days?|weeks?|months?|years?) (?:ago|from now)|a (?:few|couple of|couple) (?:days|weeks|months|years) (?:ago|back)'
+    || '|in (?:' || c_number || ') (?:days?|weeks?|months?|years?)'
+    || '|(?:on )?(?:last|next|this|this past|this coming) (?:week(?:end)?|month|year|' || c_days || '|' || c_months || '|spring|summer|fall|autumn|winter)'
+    || '|(?:on|until|till|by|since) (?:' || c_days || ')'
+    || '|(?:on |until |till |by |since )?(?:' || c_months || ') \d{1,2}(?:st|nd|rd|th)?(?!\d)(?:,? \d{4})?'
+    || '|(?:on |until |till |by |since )?(?:the )?\d{1,2}(?:st|nd|rd|th)?(?: of)? (?:' || c_months || ')(?:,? \d{4})?'
+    || '|since (?:19|20)\d\d)\M';
+  resolved := '';
+  loop
+    v_at := regexp_instr(v_rest, v_pattern, 1, 1, 0, 'i');
+    exit when v_at = 0;
+    v_hit := regexp_substr(v_rest, v_pattern, v_at, 1, 'i');
+    v_words := string_to_array(translate(lower(v_hit), ',', ''), ' ');
+    v_first := v_words[1]; v_last := v_words[cardinality(v_words)];
+    v_new := null; v_from := null; v_to := null;
+    -- "by Friday", "until Friday": the preposition stays, and the day is the one ahead.
+    v_until := v_first in ('until', 'till', 'by');
+    if v_first = 'on' or v_until or v_first = 'since' then v_words := v_words[2:]; end if;
+    if v_words[1] = 'the' then v_words := v_words[2:]; end if;
+    v_n := memoir._number_word(v_words[1]);
+    v_unit := rtrim(v_words[2], 's');
+    v_day := array_position(array['mon', 'tue', 'wed', 'thu', 'fri', 'sat', 'sun'], left(v_last, 3));
+    v_month := array_position(string_to_array(c_months, '|'), (select w from unnest(v_words) w where w = any (string_to_array(c_months, '|')) limit 1));
+    if v_words = '{day,before,yesterday}' then v_from := p_said - 2;
+    elsif v_words = '{day,after,tomorrow}' then v_from := p_said + 2;
+    elsif v_last = 'yesterday' then v_from := p_said - 1;
+    elsif v_last = 'today' then v_from := p_said;
+    elsif v_last = 'tomorrow' then v_from := p_said + 1;
+    elsif v_last = 'tonight' then v_from := p_said; v_new := 'on the evening of ' || to_char(v_from, 'FMDD FMMonth YYYY');
+    elsif v_last = 'night' then v_from := p_said - 1; v_new := 'on the night of ' || to_char(v_from, 'FMDD FMMonth YYYY');
+    elsif v_last in ('morning', 'afternoon', 'evening') then v_from := p_said; v_new := format('on the %s of %s', v_last, to_char(v_from, 'FMDD FMMonth YYYY'));
+    elsif v_last in ('ago', 'back', 'now') or v_first = 'in' then
+      if v_first = 'in' then v_n := memoir._number_word(v_words[2]); v_unit := rtrim(v_words[3], 's');
+      elsif v_last <> 'now' then v_n := -v_n; end if;
+      if v_words[2] in ('few', 'couple') then
+        v_new := format('%s before %s', array_to_string(v_words[1 : cardinality(v_words) - 1], ' '), to_char(p_said, case when 'days' = any (v_words) then 'FMDD ' else '' end || 'FMMonth YYYY'));
+      elsif v_unit = 'day' then v_from := p_said + v_n;
+      elsif v_unit = 'week' then v_from := p_said + 7 * v_n; v_new := 'around ' || to_char(v_from, 'FMDD FMMonth YYYY');
+      elsif v_unit = 'month' then v_from := date_trunc('month', p_said + make_interval(months => v_n)); v_to := v_from + interval '1 month'; v_new := 'around ' || to_char(v_from, 'FMMonth YYYY');
+      elsif v_unit = 'year' then v_from := date_trunc('year', p_said + make_interval(years => v_n)); v_to := v_from + interval '1 year'; v_new := 'around ' || to_char(v_from, 'YYYY');
+      end if;
+    elsif v_words[1] in ('last', 'next', 'this') then
+      v_n := case when v_words[1] = 'last' or v_words[2] = 'past' then -1 when v_words[1] = 'next' then 1 else 0 end;
+      if v_last = 'week' then v_from := v_monday + 7 * v_n; v_to := v_from + 7; v_new := 'in the week of ' || to_char(v_from, 'FMDD FMMonth YYYY');
+      elsif v_last = 'weekend' then
+        -- On a weekend, "last weekend" is the one before; "this past weekend" and "last weekend" on a weekday the latest over.
+        v_from := v_monday + 5 + 7 * v_n; v_to := v_from + 2; v_new := 'on the weekend of ' || to_char(v_from, 'FMDD FMMonth YYYY');
+      elsif v_last = 'month' then v_from := date_trunc('month', p_said) + make_interval(months => v_n); v_to := v_from + interval '1 month'; v_new := 'in ' || to_char(v_from, 'FMMonth YYYY');
+      elsif v_last = 'year' then v_from := date_trunc('year', p_said) + make_interval(years => v_n); v_to := v_from + interval '1 year'; v_new := 'in ' || to_char(v_from, 'YYYY');
+      elsif v_month is not null then
+        v_from := make_date(extract(year from p_said)::integer, v_month, 1);
+        if v_n < 0 and v_from >= date_trunc('month', p_said) then v_from := v_from - interval '1 year';
+        elsif v_n > 0 and v_from <= p_said then v_from := v_from + interval '1 year'; end if;
+        v_to := v_from + interval '1 month'; v_new := 'in ' || to_char(v_from, 'FMMonth YYYY');
+      elsif v_last in ('spring', 'summer', 'fall', 'autumn', 'winter') then
+        -- Seasons differ between hemispheres: only the year is said.
+        v_season := case v_last when 'spring' then 3 when 'summer' then 6 when 'winter' then 12 else 9 end;
+        v_month := extract(month from p_said)::integer;
+        v_day := extract(year from p_said)::integer + case when v_n < 0 and v_season + 2 >= v_month then -1 when v_n > 0 and v_season <= v_month then 1 else 0 end;
+        v_new := format('in %s %s', v_last, v_day);
+      elsif v_day is not null then
+        v_from := case when v_n < 0 then p_said - 1 - (extract(isodow from p_said)::integer - 1 - v_day + 7) % 7
+          when v_n > 0 then v_monday + 6 + v_day
+          else p_said + (v_day - extract(isodow from p_said)::integer + 7) % 7 end;
+      end if;
+    elsif v_month is not null then
+      v_n := coalesce((regexp_match(array_to_string(v_words, ' '), '\m(\d{1,2})(?:st|nd|rd|th)?\M'))[1]::integer, 0);
+      v_day := (regexp_match(v_last, '^(\d{4})$'))[1]::integer;
+      if v_n between 1 and 31 and not (v_month = 5 and v_first = 'may' and v_rest !~ '\mMay \d') then
+        begin
+          v_from := make_date(coalesce(v_day, extract(year from p_said)::integer), v_month, v_n);
+          if v_day is null and p_is_past and v_from > p_said + 31 then v_from := v_from - interval '1 year';
+          elsif v_day is null and not p_is_past and v_from < p_said - 90 then v_from := v_from + interval '1 year'; end if;
+        exception when data_exception then v_from := null;
+        end;
+      end if;
+    elsif v_first = 'since' and v_last ~ '^\d{4}$' then
+      v_from := make_date(v_last::integer, 1, 1); v_to := v_from + interval '1 year'; v_new := 'since ' || v_last;
+    elsif v_day is not null and v_first in ('on', 'until', 'till', 'by', 'since') then
+      v_from := case when v_first = 'since' or (p_is_past and not v_until) then p_said - 1 - (extract(isodow from p_said)::integer - 1 - v_day + 7) % 7
+        else p_said + (v_day - extract(isodow from p_said)::integer + 7) % 7 end;
+    end if;
+    if v_from is not null then
+      v_to := coalesce(v_to, v_from + 1);
+      v_new := coalesce(v_new, case when v_first in ('until', 'till', 'by', 'since') then v_first else 'on' end || ' ' || to_char(v_from, 'FMDD FMMonth YYYY'));
+      if v_first in ('until', 'till') then valid_until := coalesce(valid_until, v_to);
+      elsif event_from is null and v_first <> 'by' then event_from := v_from; event_to := v_to; end if;
+    end if;
+    resolved := resolved || left(v_rest, v_at - 1);
+    if resolved ~* '\m(for|from|before|after|of|to|than|by|around|about|between|through|until|till|since|during|like) $' then v_new := regexp_replace(v_new, '^(on|in|around) ', ''); end if;
+    resolved := resolved || coalesce(v_new, v_hit);
+    v_rest := substr(v_rest, v_at + length(v_hit));
+  end loop;
+  resolved := resolved || v_rest;
+end $$;
+
+-- The speaker named where the sentence says I, me or my, and the verb with it. Other words stay as they were said.
+create or replace function memoir._named(p_sentence text, p_name text)
+returns text language plpgsql immutable as $$
+declare
+  c_kept text[] := '{can,could,will,would,should,may,might,must,did,had,was,got,went,saw,made,took,came,found,gave,told,felt,became,left,put,brought,began,kept,held,wrote,stood,heard,meant,met,ran,paid,sat,spoke,led,grew,lost,fell,sent,built,spent,cut,broke,won,bought,caught,chose,drove,rode,drew,ate,flew,forgot,hit,hurt,knew,let,quit,read,rose,sang,set,shot,slept,sold,swam,taught,thought,threw,understood,woke,wore,said,began,fought,hung,laid,lent,lit,sought,shook,stole,stuck,struck,swore,tore,cannot,couldn''t,wouldn''t,shouldn''t,can''t,won''t,didn''t,hadn''t,wasn''t,used,does,doesn''t,is,has,hasn''t,beat,bet,cost,dealt,dug,fed,froze,hid,knelt,learnt,dreamt,overcame,withdrew,upset,spread,split,ought}';
+  c_between text[] := '{no,longer,also,just,really,always,never,usually,often,still,actually,recently,even,only,already,finally,currently,sometimes,probably,definitely,mostly,rarely,totally,absolutely,literally,typically,especially,generally,normally,now,then,once,both,kinda,truly,simply,personally,originally,almost,hardly,mainly,occasionally,regularly,eventually,honestly,basically,even,first,last,later,long}';
+  v_words text[] := regexp_split_to_array(p_sentence, '\s+'); v_out text[] := '{}'; v_word text; v_core text; v_tail text; v_pending boolean := false; v_next text; i integer;
+  v_own text := p_name || '''s';
+begin
+  for i in 1 .. cardinality(v_words) loop
+    v_word := v_words[i];
+    v_core := lower(rtrim(v_word, '.,!?;:)"”'));
+    v_tail := substr(v_word, length(v_core) + 1);
+    v_next := lower(rtrim(coalesce(v_words[i + 1], ''), '.,!?;:'));
+    if v_core = 'i' then
+      v_word := p_name || v_tail; v_pending := v_tail = '' or v_tail = ',';
+    elsif v_core in ('i''m', 'im') then v_word := p_name || ' is' || v_tail;
+    elsif v_core in ('i''ve', 'ive') then v_word := p_name || ' has' || v_tail;
+    elsif v_core = 'i''ll' then v_word := p_name || ' will' || v_tail;
+    elsif v_core = 'i''d' then v_word := p_name || case when v_next in ('been', 'never', 'better', 'gone', 'seen', 'done', 'just', 'already') or v_next ~ 'ed$' then ' had' else ' would' end || v_tail;
+    elsif v_core = 'me' then v_word := p_name || v_tail;
+    elsif v_core in ('my', 'mine') then v_word := v_own || v_tail;
+    elsif v_core = 'myself' then v_word := 'themselves' || v_tail;
+    elsif v_pending and v_core <> all (c_between) and v_core !~ 'ly$' then
+      v_pending := false;
+      if v_core = 'am' then v_word := 'is' || v_tail;
+      elsif v_core = 'have' then v_word := 'has' || v_tail;
+      elsif v_core = 'haven''t' then v_word := 'hasn''t' || v_tail;
+      elsif v_core = 'do' then v_word := 'does' || v_tail;
+      elsif v_core in ('don''t', 'dont') then v_word := 'doesn''t' || v_tail;
+      elsif v_core = 'were' then v_word := 'was' || v_tail;
+      elsif v_core = any (c_kept) or v_core ~ '([^e]ed|eed)$' and v_core not in ('need', 'feed', 'speed', 'succeed', 'proceed') or v_core !~ '^[a-z]+$' then null;
+      else
+        v_word := left(v_word, length(v_core));
+        v_word := case when v_core ~ '(s|sh|ch|x|z|o)$' then v_word || 'es' when v_core ~ '[^aeiou]y$' then left(v_word, -1) || 'ies' else v_word || 's' end || v_tail;
+      end if;
+    end if;
+    v_out := v_out || v_word;
+  end loop;
+  return array_to_string(v_out, ' ');
+end $$;
