@@ -3,7 +3,7 @@
 
 -- Sentences of many texts against the rules. Each pattern goes over all sentences before the next one does, since the server keeps few
 -- compiled patterns. p_names: null where the speaker has none. p_roles: user, assistant, tool.
-create or replace function memoir._extract(p_texts text[], p_names text[], p_roles text[], p_said timestamptz[], p_language text default 'english')
+create or replace function memoir._extract_texts(p_texts text[], p_names text[], p_roles text[], p_said timestamptz[], p_language text default 'english')
 returns setof memoir.extracted language plpgsql stable as $$
 declare
   v_places integer[]; v_starts integer[]; v_lengths integer[]; v_said text[]; v_bare text[]; v_held integer[]; v_stopped boolean[];
@@ -12,7 +12,7 @@ begin
   select array_agg(t.place order by t.place, s.span_start), array_agg(s.span_start order by t.place, s.span_start),
     array_agg(s.span_length order by t.place, s.span_start), array_agg(s.said order by t.place, s.span_start)
   into v_places, v_starts, v_lengths, v_said
-  from unnest(p_texts) with ordinality t(body, place), memoir._sentences(t.body) s
+  from unnest(p_texts) with ordinality t(body, place), memoir._own_sentences(t.body) s
   where p_roles[t.place] in ('user', 'assistant') and s.span_length between 8 and 400;
   if v_places is null then return; end if;
   -- A sentence broken by the end of a line goes on in the next, but rules see sentences: so be it.
@@ -216,7 +216,7 @@ returns memoir.extracted[] language plpgsql stable set plan_cache_mode = force_c
 declare
   v_found memoir.extracted[]; v_turn memoir.conversation_history; v_tool text; i integer;
 begin
-  select array_agg(e) into v_found from memoir._extract(
+  select array_agg(e) into v_found from memoir._extract_texts(
     array(select case when t.role <> 'tool' then t.content end from unnest(p_turns) with ordinality t order by ordinality),
     array(select nullif(btrim(t.name), '') from unnest(p_turns) with ordinality t order by ordinality),
     -- What an agent or a tool sends in the person's place is not the person's.

@@ -40,7 +40,7 @@ begin
 end $$;
 
 -- Sentences of a text with their places: substr(p_text, span_start, span_length) is the sentence as it was written.
-create or replace function memoir._sentences(p_text text)
+create or replace function memoir._own_sentences(p_text text)
 returns table (span_start integer, span_length integer, said text) language plpgsql immutable strict as $$
 declare
   v_text text := memoir._own_words(p_text); v_piece text; v_at integer := 1; v_trimmed text;

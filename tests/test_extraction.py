@@ -97,7 +97,7 @@ JUNK = [
 
 
 def found(db: psycopg.Connection, text: str, name: str | None = None, role: str = "user", said: str = SAID, language: str = "english") -> list[dict[str, Any]]:
-    rows = db.execute("select to_jsonb(e) from memoir._extract(%s, %s, %s, %s, %s) e", [[text], [name], [role], [said], language]).fetchall()
+    rows = db.execute("select to_jsonb(e) from memoir._extract_texts(%s, %s, %s, %s, %s) e", [[text], [name], [role], [said], language]).fetchall()
     return sorted((row[0] for row in rows), key=lambda row: row["span_start"])
 
 
