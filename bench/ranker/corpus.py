@@ -78,16 +78,19 @@ ITEMS = """
   select i.item_no, i.ref_id::text, coalesce(i.session_id::text, ''), i.chunk, i.last_chunk, i.token_count, i.kind::text, coalesce(i.role::text, ''),
     coalesce(i.speaker, ''), i.is_question, i.after_question, i.created_at, t.body,
     (select jsonb_object_agg(w.lexeme, coalesce(w.positions, '{1}')) from unnest(memoir._words('english', coalesce(i.speaker || ': ', '') || t.body)) w)
-  from memoir.search_items i join memoir._item_texts(i.user_id, (select array_agg(item_no) from memoir.search_items where user_id = %(user)s)) t using (item_no)
+  from memoir.search_items i join memoir._item_texts(%(user)s, %(items)s) t using (item_no)
   where i.user_id = %(user)s order by i.item_no"""
 
 
 def indexed(connection: psycopg.Connection, embed: CachedEmbedder, corpus: Corpus, user: str) -> Indexed:
     """Reads a corpus back as the database indexed it."""
     user_id = connection.execute("select user_id from memoir.users where external_id = %s", (user,)).fetchone()[0]
-    rows = connection.execute(ITEMS, {"user": user_id}).fetchall()
-    numbers = [row[0] for row in rows]
-    texts = dict(connection.execute("select * from memoir._embedding_texts(%s, %s)", (user_id, numbers)).fetchall())
+    numbers = [row[0] for row in connection.execute("select item_no from memoir.search_items where user_id = %s order by item_no", (user_id,))]
+    rows, texts = [], {}
+    for at in range(0, len(numbers), 64):
+        some = {"user": user_id, "items": numbers[at : at + 64]}
+        rows += connection.execute(ITEMS, some).fetchall()
+        texts |= dict(connection.execute("select * from memoir._embedding_texts(%(user)s, %(items)s)", some).fetchall())
     vectors = np.array(embed([texts[number] for number in numbers]), np.float32)
     # Units in the order of events: memories by their content, turns by session and place.
     order: dict[str, int] = {}
@@ -139,6 +142,17 @@ def indexed(connection: psycopg.Connection, embed: CachedEmbedder, corpus: Corpu
     return Indexed(corpus.kind, corpus.name, items, vectors, unit_tokens, queries)
 
 
+class _Reader(pickle.Unpickler):
+    def find_class(self, module: str, name: str) -> object:
+        return globals()[name] if module == "__main__" else super().find_class(module, name)
+
+
+def read_indexed(path: Path) -> list[Indexed]:
+    """What a run of this module wrote."""
+    with path.open("rb") as file:
+        return _Reader(file).load()
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m bench.ranker.corpus", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, action="append", required=True)
@@ -146,10 +160,13 @@ def main() -> int:
     parser.add_argument("--keep", action="store_true")
     options = parser.parse_args()
     embed = CachedEmbedder()
-    found = []
+    found: list[Indexed] = read_indexed(options.out) if options.out.exists() else []  # goes on where a run ended
+    done = {(each.kind, each.name) for each in found}
     try:
         with fresh_database("ranker", options.keep) as dsn, Memoir(dsn) as memoir, psycopg.connect(dsn, autocommit=True) as connection:
-            for number, corpus in enumerate(corpus for path in options.data for corpus in read(path)):
+            for corpus in (corpus for path in options.data for corpus in read(path)):
+                if (corpus.kind, corpus.name) in done:
+                    continue
                 user = f"{corpus.kind}:{corpus.name}"
                 progress(f"{user}")
                 load(memoir, corpus, user)

@@ -1,0 +1,216 @@
+"""Fits and judges rankings on what `corpus` read back.
+
+    python -m bench.ranker.study --data .local/cache/ranker.pickle
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from scipy.optimize import minimize
+
+from .signals import NAMES, Columns, columns, signals
+
+BUDGETS = (1000, 2000)
+KINDS = ("LoCoMo", "RealMem memories", "RealMem turns", "BEAM")
+
+
+@dataclass
+class Case:
+    """One question's candidates."""
+
+    kind: str
+    group: str  # corpus
+    category: str
+    X: np.ndarray
+    unit: np.ndarray
+    cost: np.ndarray
+    header: np.ndarray
+    gold: list[int]
+    facts: np.ndarray
+    places: np.ndarray
+    share: np.ndarray  # of the unit's text
+
+
+def cases(data, progress=False, exact=None) -> list[Case]:
+    out = []
+    for indexed in data:
+        c: Columns = columns(indexed)
+        total = np.bincount(c.unit, c.tokens)
+        for q in indexed.queries:
+            if not q.gold or q.items == 0:
+                continue
+            places, X = signals(c, q)
+            named = np.mean([bool(i.speaker) for i in indexed.items[: q.items]])
+            mean = c.length[: q.items].mean()
+            memory = float(indexed.items[0].kind == "m")
+            facts = np.array([1.0, memory, float(named < 0.5 and not memory), np.log(mean / 15), np.log(max(len(q.words), 2) / 6)], np.float32)
+            cost = exact[indexed.kind, indexed.name][places].astype(float)
+            out.append(Case(indexed.kind, indexed.name, q.category, X, c.unit[places], cost, c.session[places], q.gold, facts, places, c.tokens[places] / total[c.unit[places]]))
+        if progress:
+            print(indexed.kind, indexed.name, flush=True)
+    return out
+
+
+def pack(case: Case, order: np.ndarray, budget: int) -> set[int]:
+    used, chosen, opened = 30.0, [], set()
+    for i in order:
+        head = case.header[i] if case.kind != "RealMem memories" else 0
+        cost = case.cost[i] + (0 if head in opened else 10)
+        if used + cost <= budget:
+            used += cost
+            chosen.append(i)
+            opened.add(head)
+        elif used > budget - 20:
+            break
+    return {int(case.unit[i]) for i in chosen}
+
+
+DEMOTED = 0.0  # by how much each further chunk of the same text goes down
+
+
+def spread(unit: np.ndarray, score: np.ndarray, by: float) -> np.ndarray:
+    """Scores with each further chunk of a text a step down, up to three."""
+    order = np.lexsort((-score, unit))
+    place = np.arange(len(unit)) - np.searchsorted(unit[order], unit[order])
+    out = score.copy()
+    out[order] -= by * np.minimum(place, 3)
+    return out
+
+
+def judge(case: Case, score: np.ndarray) -> list[float]:
+    order = np.argsort(-score, kind="stable")
+    ranked = list(dict.fromkeys(case.unit[order].tolist()))[:10]
+    if DEMOTED:
+        order = np.argsort(-spread(case.unit, score, DEMOTED), kind="stable")
+    row = [np.mean([g in ranked for g in case.gold])]
+    for budget in BUDGETS:
+        shown = pack(case, order, budget)
+        row.append(np.mean([g in shown for g in case.gold]))
+    return row
+
+
+def summary(found: Sequence[Case], score: Callable[[Case], np.ndarray], title: str = "") -> dict[str, np.ndarray]:
+    rows = {}
+    for kind in KINDS:
+        mine = [case for case in found if case.kind == kind]
+        if mine:
+            rows[kind] = 100 * np.mean([judge(case, score(case)) for case in mine], axis=0)
+    multi = [case for case in found if case.category == "multi-hop"]
+    if multi:
+        rows["multi-hop"] = 100 * np.mean([judge(case, score(case)) for case in multi], axis=0)
+    if title:
+        print(f"{title:34s}", "  ".join(f"{k[:4] + k[-5:]} " + "/".join(f"{x:.1f}" for x in v) for k, v in rows.items()), flush=True)
+    return rows
+
+
+PRESENT = {"words": 1, "vector": 1.2, "lean_before_words": 0.4, "lean_after_vector": 0.4, "lean_question": -0.2, "session_best": 1.2, "speaker": 0.4, "person": 0.2}
+
+
+def by_weights(weights: dict[str, float]) -> Callable[[Case], np.ndarray]:
+    vector = np.zeros(len(NAMES), np.float32)
+    for name, weight in weights.items():
+        vector[NAMES.index(name)] = weight
+    return lambda case: case.X @ vector
+
+
+class Linear:
+    """Listwise logistic ranking: each piece of evidence against all that is none; any chunk of it will do."""
+
+    def __init__(self, names: Sequence[str], facts: Sequence[int] = (0,), l2: float = 3e-3, crossed: Sequence[str] | None = None):
+        self.names, self.facts, self.l2 = list(names), list(facts), l2
+        self.crossed = list(names if crossed is None else crossed)
+
+    def design(self, case: Case) -> np.ndarray:
+        base = case.X[:, [NAMES.index(n) for n in self.names]]
+        more = case.X[:, [NAMES.index(n) for n in self.crossed]]
+        return np.concatenate([base * case.facts[f] if f == 0 else more * case.facts[f] for f in self.facts], axis=1)
+
+    def fit(self, found: Sequence[Case]) -> "Linear":
+        kinds = {kind: sum(case.kind == kind for case in found) for kind in KINDS}
+        mats, gold_rows, gold_group, group_case, group_weight, case_of = [], [], [], [], [], []
+        at, chance, thinned = 0, np.random.default_rng(0), []
+        for case in found:
+            gold = [g for g in dict.fromkeys(case.gold) if (case.unit == g).any()]
+            if not gold:
+                continue
+            is_gold = np.isin(case.unit, gold)
+            # A sample of the others is enough to learn from; any other choice than by chance would bias the weights.
+            drawn = chance.random(len(is_gold)) < 150 / len(is_gold)
+            keep = np.nonzero(is_gold | drawn)[0]
+            thinned.append(np.full(len(keep), (~is_gold).sum() / max(1, (drawn & ~is_gold).sum())))
+            mats.append(self.design(case)[keep])
+            unit = case.unit[keep]
+            number = len(case_of)
+            for g in gold:
+                rows = np.nonzero(unit == g)[0] + at
+                gold_rows.append(rows)
+                gold_group.append(np.full(len(rows), len(group_case)))
+                group_case.append(number)
+                group_weight.append(1 / kinds[case.kind] / len(gold))
+            case_of.append(len(keep))
+            at += len(keep)
+        X = np.concatenate(mats).astype(np.float32)
+        case_row = np.repeat(np.arange(len(case_of)), case_of)
+        starts = np.concatenate([[0], np.cumsum(case_of)[:-1]])
+        rows, group = np.concatenate(gold_rows), np.concatenate(gold_group)
+        owner, weight = np.array(group_case), np.array(group_weight)
+        weight /= weight.sum()
+        others = np.concatenate(thinned)
+        others[rows] = 0
+        self.scale = X.std(axis=0) + 1e-6
+        X /= self.scale
+
+        def loss(w: np.ndarray) -> tuple[float, np.ndarray]:
+            s = (X @ w.astype(np.float32)).astype(float)
+            e = np.exp(s - np.maximum.reduceat(s, starts)[case_row])
+            bad = np.bincount(case_row, e * others, len(case_of))
+            good = np.maximum(np.bincount(group, e[rows], len(owner)), 1e-30)
+            z = good + bad[owner]
+            slope = e * others * np.bincount(owner, weight / z, len(case_of))[case_row]
+            slope[rows] += weight[group] * e[rows] * (1 / z - 1 / good)[group]
+            return float((weight * np.log(z / good)).sum() + self.l2 * w @ w), X.T @ slope.astype(np.float32) + 2 * self.l2 * w
+
+        done = minimize(loss, np.zeros(X.shape[1]), jac=True, method="L-BFGS-B", options={"maxiter": 100})
+        self.w = done.x / self.scale
+        return self
+
+    def __call__(self, case: Case) -> np.ndarray:
+        return self.design(case) @ self.w.astype(np.float32)
+
+    def show(self) -> None:
+        place = 0
+        for f in self.facts:
+            names = self.names if f == 0 else self.crossed
+            w = self.w[place : place + len(names)]
+            sc = self.scale[place : place + len(names)]
+            place += len(names)
+            print("  fact", f, {n: (round(float(x), 3), round(float(x * s), 2)) for n, x, s in zip(names, w, sc)})
+
+
+def crossed(found: Sequence[Case], make: Callable[[], Linear], title: str, by: str = "group") -> dict[int, np.ndarray]:
+    """Scores of each case by a model that didn't see its conversation (or kind)."""
+    scores: dict[int, np.ndarray] = {}
+    if by == "group":
+        # folds of conversations: the k-th conversation of each kind together; personas of RealMem go in both of their forms
+        order: dict[str, list[str]] = {}
+        for case in found:
+            seen = order.setdefault(case.kind, [])
+            if case.group not in seen:
+                seen.append(case.group)
+        fold = [order[c.kind].index(c.group) % 3 if c.kind.startswith("RealMem") else order[c.kind].index(c.group) for c in found]
+        folds = sorted(set(fold))
+    else:
+        fold = [c.kind.split()[0] if by == "family" else c.kind for c in found]
+        folds = sorted(set(fold))
+    for f in folds:
+        model = make().fit([c for c, x in zip(found, fold) if x != f])
+        for c, x in zip(found, fold):
+            if x == f:
+                scores[id(c)] = model(c)
+    summary(found, lambda c: scores[id(c)], title)
+    return scores
