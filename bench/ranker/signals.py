@@ -6,7 +6,7 @@ All are free of scale: shares of the best of the question, cosines, shares of th
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -30,7 +30,6 @@ class Columns:
     after: np.ndarray
     postings: dict[str, tuple[np.ndarray, np.ndarray]]
     vectors: np.ndarray
-    unit_of_session: np.ndarray = field(default_factory=lambda: np.zeros(0))
 
 
 def columns(data: Indexed) -> Columns:
@@ -42,7 +41,8 @@ def columns(data: Indexed) -> Columns:
     before = np.full(n, -1)
     after = np.full(n, -1)
     for place in range(1, n):
-        if session[place] == session[place - 1]:
+        # Items of memories have no neighbours but the chunks of the same one.
+        if items[place].unit == items[place - 1].unit or (items[place].kind == "t" and session[place] == session[place - 1]):
             before[place] = place - 1
             after[place - 1] = place
     postings: dict[str, tuple[list[int], list[int]]] = {}
@@ -72,16 +72,6 @@ def grouped_max(values: np.ndarray, groups: np.ndarray) -> np.ndarray:
     return best[groups]
 
 
-def grouped_top(values: np.ndarray, groups: np.ndarray, k: int) -> np.ndarray:
-    """Per element the mean of the k largest values of its group (missing ones are 0)."""
-    order = np.lexsort((-values, groups))
-    place = np.arange(len(values)) - np.searchsorted(groups[order], groups[order])
-    total = np.zeros(groups.max() + 1)
-    top = order[place < k]
-    np.add.at(total, groups[top], np.maximum(values[top], 0))
-    return total[groups] / k
-
-
 def shifted(values: np.ndarray, places: np.ndarray) -> np.ndarray:
     return np.where(places >= 0, values[np.maximum(places, 0)], 0)
 
@@ -102,26 +92,19 @@ def idf_of(frequency: np.ndarray) -> np.ndarray:
     return np.log(1 + (n - df + 0.5) / (df + 0.5))
 
 
-def by_group(frequency: np.ndarray, length: np.ndarray, groups: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    count = groups.max() + 1
-    out = np.zeros((frequency.shape[0], count))
-    for row in range(frequency.shape[0]):
-        out[row] = np.bincount(groups, frequency[row], count)
-    return out, np.bincount(groups, length, count)
-
-
 def dates_named(text: str) -> list[tuple[int | None, int | None, int | None]]:
     """(year, month, day) named in a text, as far as named."""
-    found = []
+    found: list[tuple[int | None, int | None, int | None]] = []
     low = text.lower()
-    for m in re.finditer(r"\b(?:(\d{1,2})(?:st|nd|rd|th)?(?: of)? )?(" + "|".join(MONTHS) + r")\b(?: (\d{1,2})(?:st|nd|rd|th)?\b)?,?(?: (20\d\d))?", low):
-        if m[2] == "may" and not (m[1] or m[3] or m[4] or re.search(r"\b(?:in|of|during|since|by|until|last|this) may\b", low)):
+    for m in re.finditer(rf"\b(?:(\d{{1,2}})(?:st|nd|rd|th)?(?: of)? )?({'|'.join(MONTHS)})\b(?: (\d{{1,2}})(?:st|nd|rd|th)?\b)?,?(?: (\d{{4}})\b)?", low):
+        # These two are other words as well.
+        if m[2] in ("may", "march") and not (m[1] or m[3] or m[4] or re.search(rf"\b(in|of|during|since|by|until|last|this|early|mid|late) {m[2]}\b", low)):
             continue
-        day = m[1] or m[3]
-        found.append((int(m[4]) if m[4] else None, MONTHS.index(m[2]) + 1, int(day) if day else None))
-    if not found:
-        found = [(int(y), None, None) for y in re.findall(r"\b(20\d\d)\b", low)]
-    return found
+        found.append((int(m[4]) if m[4] else None, MONTHS.index(m[2]) + 1, int(m[1] or m[3]) if m[1] or m[3] else None))
+    for m in re.finditer(r"\b(\d{4})-(\d\d)(?:-(\d\d))?\b", low):
+        if 1 <= int(m[2]) <= 12:
+            found.append((int(m[1]), int(m[2]), int(m[3]) if m[3] else None))
+    return found or [(int(year), None, None) for year in re.findall(r"\b((?:19|20)\d\d)\b", low)]
 
 
 def date_match(named: list[tuple[int | None, int | None, int | None]], at) -> float:
@@ -144,143 +127,66 @@ def date_match(named: list[tuple[int | None, int | None, int | None]], at) -> fl
     return best
 
 
-NAMES: list[str] = []
+NAMES = (
+    "words", "vector", "words_before", "vector_after", "session", "both", "words_rank", "vector_rank", "cover",
+    "user", "speaker", "question", "after_question", "date", "length", "age", "fresh",
+)  # fmt: skip
+LIMIT = 240
 
 
-def signals(c: Columns, q: Query, asked_session_hidden: bool = True) -> tuple[np.ndarray, np.ndarray]:
-    """(places of the candidates, candidates × signals). Names in NAMES."""
-    n = q.items
-    items = c.data.items
-    unit, session, length, tokens = c.unit[:n], c.session[:n], c.length[:n], c.tokens[:n]
+def signals(c: Columns, q: Query) -> tuple[np.ndarray, np.ndarray]:
+    """(places of the candidates, candidates × NAMES), as memoir._rank computes them."""
+    n, items = q.items, c.data.items
     before, after = c.before[:n], np.where(c.after[:n] < n, c.after[:n], -1)
-    words = [w for w in q.words]
-    frequency = np.zeros((max(1, len(words)), n))
-    for row, word in enumerate(words):
+    frequency = np.zeros((max(1, len(q.words)), n))
+    for row, word in enumerate(q.words):
         if word in c.postings:
             at, count = c.postings[word]
-            keep = at < n
-            frequency[row, at[keep]] = count[keep]
+            frequency[row, at[at < n]] = count[at < n]
     idf = idf_of(frequency)
-    w = bm25(frequency, length, idf)
-    uf, ul = by_group(frequency, length, unit)
-    wu = bm25(uf, ul, idf_of(uf))[unit]
-    sf, sl = by_group(frequency, length, session)
-    ws = bm25(sf, sl, idf_of(sf), 0.75)[session]
-    f_before = np.where(before >= 0, frequency[:, np.maximum(before, 0)], 0)
-    f_after = np.where(after >= 0, frequency[:, np.maximum(after, 0)], 0)
-    wp = bm25(frequency + f_before, length + shifted(length, before), idf)
-    wpn = bm25(frequency + f_before + f_after, length + shifted(length, before) + shifted(length, after), idf)
-    present = frequency > 0
-    total = idf.sum() or 1
-    cover = (idf[:, None] * present).sum(axis=0) / total
-    cover_window = (idf[:, None] * (present | (f_before > 0) | (f_after > 0))).sum(axis=0) / total
-    cover_session = (idf[:, None] * (sf > 0)).sum(axis=0)[session] / total
-    rare = (idf[:, None] * present).max(axis=0) / (idf.max() or 1)
-    # Pairs of words that stand together in the question and in the item.
-    order = sorted((p, row) for row, word in enumerate(words) for p in q.words[word])
-    pairs = {(words[a], words[b]): idf[a] + idf[b] for (p, a), (r, b) in zip(order, order[1:]) if r - p <= 2}
-    pair = np.zeros(n)
-    for (first, second), weight in pairs.items():
-        if first in c.postings and second in c.postings:
-            both = np.intersect1d(c.postings[first][0], c.postings[second][0])
-            for place in both[both < n]:
-                one, two = items[place].words[first], items[place].words[second]
-                if any(0 < b - a <= 3 for a in one for b in two):
-                    pair[place] += weight
-    pair = pair / (sum(pairs.values()) or 1)
-
-    v = c.vectors[:n] @ q.vector / np.linalg.norm(q.vector)
-    vu = grouped_max(v, unit)
-    fused = 0.45 * share(w) + 0.55 * share(np.maximum(v, 0))
-    session_best = grouped_max(fused, session)
-    session_top = grouped_top(fused, session, 3)
-    v_session = grouped_top(v, session, 3)
-
-    low = q.text.lower()
-    speaker = np.array([bool(i.speaker) and i.speaker.lower().replace("_", " ") in low for i in items[:n]], float)
-    named = np.array([bool(i.speaker) for i in items[:n]], float)
-    person = np.array([i.role == "user" and not i.speaker for i in items[:n]], float)
-    assistant = np.array([i.role == "assistant" and not i.speaker for i in items[:n]], float)
-    question = np.array([i.is_question for i in items[:n]], float)
-    answer = np.array([i.after_question for i in items[:n]], float)
-    memory = np.array([i.kind == "m" for i in items[:n]], float)
-    lean = np.minimum(1, 60 / np.maximum(tokens, 1))
-    dates = dates_named(q.text)
-    when = np.array([date_match(dates, i.at) for i in items[:n]]) if dates else np.zeros(n)
-    unit_length = np.bincount(unit, tokens)[unit]
-    newest = max(c.day[:n].max() - c.day[:n].min(), 1)
-    age = (c.day[:n].max() - c.day[:n]) / newest
-    chunk = np.array([i.chunk for i in items[:n]], float)
-    days = c.day[:n].max() - c.day[:n]
-
-    top = np.argsort(-(fused + 0.3 * session_best), kind="stable")[:3]
-    feedback = c.vectors[:n] @ c.vectors[top].mean(axis=0)
-    feedback[top] = 0.6 * feedback[top]
-
-    sw, sv = share(w), share(np.maximum(v, 0))
-    rank_w = np.argsort(np.argsort(-w, kind="stable"))
-    rank_v = np.argsort(np.argsort(-v, kind="stable"))
-    columns_ = {
-        "words": sw,
-        "vector": sv,
-        "before_words": shifted(sw, before) * (chunk == 0),
-        "after_vector": shifted(sv, after),
-        "before_vector": shifted(sv, before),
-        "after_words": shifted(sw, after),
-        "session_best": session_best,
-        "question": question - answer,
-        "speaker": speaker,
-        "person": person,
-        # beyond the present ones
-        "unit_words": share(wu),
-        "pair_words": share(wp),
-        "window_words": share(wpn),
-        "session_words": share(ws),
-        "cover": cover,
-        "cover_window": cover_window,
-        "cover_session": cover_session,
-        "rare": rare,
-        "pairs": pair,
-        "cosine": v,
-        "unit_vector": share(np.maximum(vu, 0)),
-        "session_top": session_top,
-        "session_vector": share(v_session),
-        "is_question": question,
-        "after_question": answer,
-        "assistant": assistant,
-        "length": np.log(np.maximum(tokens, 4) / 30),
-        "unit_length": np.log(np.maximum(unit_length, 4) / 30),
-        "when": when,
-        "age": age,
-        "fresh": np.exp(-days / 7),
-        "chunk0": (chunk == 0).astype(float),
-        "rank_words": 1 / (1 + rank_w / 5),
-        "rank_vector": 1 / (1 + rank_v / 5),
-        "feedback": feedback,
-        "lean_before_words": lean * shifted(sw, before) * (chunk == 0),
-        "lean_after_vector": lean * shifted(sv, after),
-        "lean_question": lean * (question - answer),
-        "wv": sw * sv,
-        "memory": memory,
-        "named": named,
-    }
-    if not NAMES:
-        NAMES.extend(columns_)
-    hidden = np.zeros(n, bool)
-    if asked_session_hidden and q.session:
-        hidden = np.array([i.session == q.session for i in items[:n]])
-    # Candidates: best by words, by meaning, with their neighbours.
-    k = 240
-    best_w = np.argsort(-w, kind="stable")[:k]
-    best_v = np.argsort(-v, kind="stable")[:k]
+    bm = bm25(frequency, c.length[:n], idf)
+    cosine = c.vectors[:n] @ q.vector / np.linalg.norm(q.vector)
+    by_words, by_vector = np.argsort(-bm, kind="stable"), np.argsort(-cosine, kind="stable")
+    # Candidates: what matches, what follows a match in words (an answer), and what precedes a match in meaning.
     wanted = np.zeros(n, bool)
-    wanted[best_w[w[best_w] > 0]] = True
-    wanted[best_v] = True
-    near = after[best_w[: k // 4]]
-    wanted[near[near >= 0]] = True
-    near = before[best_v[: k // 4]]
-    wanted[near[near >= 0]] = True
-    wanted &= ~hidden
+    wanted[by_words[:LIMIT][bm[by_words[:LIMIT]] > 0]] = True
+    wanted[by_vector[:LIMIT]] = True
+    for near in (after[by_words[: LIMIT // 4]], before[by_vector[: LIMIT // 4]]):
+        wanted[near[near >= 0]] = True
+    if q.session:  # what was said in the session it is asked in stands in the window
+        wanted &= np.array([item.session != q.session for item in items[:n]])
     places = np.nonzero(wanted)[0]
-    matrix = np.stack([col[places] for col in columns_.values()], axis=1).astype(np.float32)
-    return places, matrix
+    words, vector = share(bm), share(np.maximum(cosine, 0))
+    fused = 0.45 * words[places] + 0.55 * vector[places]
+    rank_words, rank_vector = np.argsort(by_words), np.argsort(by_vector)
+    mine = [items[p] for p in places]
+    chunk0 = np.array([item.chunk == 0 for item in mine])
+    last = np.array([item.last for item in mine])
+    low = q.text.lower()
+    dates = dates_named(q.text)
+    days = c.day[places].max() - c.day[places]
+    words_before, vector_after = shifted(words, before)[places] * chunk0, shifted(vector, after)[places] * last
+    if mine and mine[0].kind == "m":  # memories of a day, in the order in which they came
+        same = np.diff(c.session[places]) == 0
+        words_before = np.concatenate([[0], words[places][:-1] * same])
+        vector_after = np.concatenate([vector[places][1:] * same, [0]])
+    columns_ = {
+        "words": words[places],
+        "vector": vector[places],
+        "words_before": words_before,
+        "vector_after": vector_after,
+        "session": grouped_max(fused, c.session[places]),
+        "both": words[places] * vector[places],
+        "words_rank": (bm[places] > 0) / (1 + rank_words[places] / 5),
+        "vector_rank": 1 / (1 + rank_vector[places] / 5),
+        "cover": (idf[:, None] * (frequency[:, places] > 0)).sum(axis=0) / (idf.sum() or 1),
+        "user": [item.role == "user" and not item.speaker for item in mine],
+        "speaker": [bool(item.speaker) and item.speaker.lower().replace("_", " ") in low for item in mine],
+        "question": [item.is_question for item in mine],
+        "after_question": [item.after_question for item in mine],
+        "date": [date_match(dates, item.at) for item in mine] if dates else np.zeros(len(mine)),
+        "length": np.log(np.maximum(c.tokens[places], 4) / 30),
+        "age": days / max(days.max(), 1),
+        "fresh": np.exp(-days / 7),
+    }
+    return places, np.stack([np.asarray(columns_[name], np.float32) for name in NAMES], axis=1)

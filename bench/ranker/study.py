@@ -48,7 +48,7 @@ def cases(data, progress=False, exact=None) -> list[Case]:
             named = np.mean([bool(i.speaker) for i in indexed.items[: q.items]])
             mean = c.length[: q.items].mean()
             memory = float(indexed.items[0].kind == "m")
-            facts = np.array([1.0, memory, float(named < 0.5 and not memory), np.log(mean / 15), np.log(max(len(q.words), 2) / 6)], np.float32)
+            facts = np.array([1.0, memory, float(named < 0.5 and not memory), np.log(max(len(q.words), 1) / 6), np.log(mean / 15)], np.float32)
             cost = exact[indexed.kind, indexed.name][places].astype(float)
             out.append(Case(indexed.kind, indexed.name, q.category, X, c.unit[places], cost, c.session[places], q.gold, facts, places, c.tokens[places] / total[c.unit[places]]))
         if progress:
@@ -108,7 +108,7 @@ def summary(found: Sequence[Case], score: Callable[[Case], np.ndarray], title: s
     return rows
 
 
-PRESENT = {"words": 1, "vector": 1.2, "lean_before_words": 0.4, "lean_after_vector": 0.4, "lean_question": -0.2, "session_best": 1.2, "speaker": 0.4, "person": 0.2}
+BY_HAND = {"words": 1, "vector": 1.2, "words_before": 0.4, "vector_after": 0.4, "question": -0.2, "after_question": 0.2, "session": 1.2, "speaker": 0.4, "user": 0.2}
 
 
 def by_weights(weights: dict[str, float]) -> Callable[[Case], np.ndarray]:
