@@ -22,6 +22,8 @@ create table memoir.user_counters (
   total_words bigint not null default 0,
   cost_microcents bigint not null default 0,
   profile_stale boolean not null default false,
+  helper_tokens bigint not null default 0,      -- of models that judge, extract, summarise: a part of the costs
+  helper_microcents bigint not null default 0,
   last_session uuid,                      -- whose turn was indexed last, and whether it was a question
   last_question boolean not null default false,
   recorded_at timestamptz not null,
@@ -84,6 +86,8 @@ create table memoir.session_counters (
   prompt_tokens bigint not null default 0,
   completion_tokens bigint not null default 0,
   cost_microcents bigint not null default 0,
+  helper_tokens bigint not null default 0,
+  helper_microcents bigint not null default 0,
   exchange_start integer not null default 0,
   last_role memoir.turn_role,
   open_calls text[] not null default '{}',

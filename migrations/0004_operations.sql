@@ -116,7 +116,7 @@ create table memoir.job_runs (
   started_at timestamptz not null,
   until timestamptz,                      -- no new batch after this
   finished_at timestamptz,
-  outcome text check (outcome in ('done', 'time over', 'errors', 'failed', 'cancelled', 'lost', 'still running')),
+  outcome text check (outcome in ('done', 'time over', 'cost cap', 'errors', 'failed', 'cancelled', 'lost', 'still running')),
   counts jsonb not null default '{}',
   error text
 ) with (fillfactor = 70);

@@ -36,6 +36,7 @@
 \ir compaction.sql      -- old turns of a long session give way to a summary beside them
 \ir capture.sql         -- upstream calls, byte for byte
 \ir erasure.sql         -- erase_user, erase_session, erase_turn, and the job that takes the bytes out of the files
+\ir llm.sql             -- work for a language model: claim, store, fail, costs
 \ir runs.sql            -- run_job: batches, commits, one row per run; cron expressions
 \ir maintenance.sql     -- merging search structures, flushing statistics
 \ir sweep.sql           -- what ends by age; backfill; hygiene counts

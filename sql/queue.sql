@@ -148,6 +148,24 @@ comment on function memoir.fail_job(bigint, uuid, text, numeric, boolean) is
 letter, after job_attempts_max attempts or with p_final), lost (the lease had run out). Service, jobs and admin logins only.
 Raises PM001, PM014.';
 
+create or replace function memoir.release_job(p_job bigint, p_lease uuid)
+returns boolean language plpgsql security definer set search_path from current as $$
+declare
+  v_login name := memoir._authorise_worker();
+  v_job memoir.jobs := memoir._leased(p_job, p_lease);
+begin
+  if v_job.job_id is null then return false; end if;
+  begin
+    update memoir.jobs set state = 'ready', leased_until = null, lease_id = null, attempts = attempts - 1 where job_id = p_job;
+  exception when unique_violation then
+    delete from memoir.jobs where job_id = p_job;  -- asked for anew since
+  end;
+  return true;
+end $$;
+comment on function memoir.release_job(bigint, uuid) is
+  'Gives a job back that was not begun: no attempt, no waiting. False: the lease had run out. Service, jobs and admin logins only.
+Raises PM001.';
+
 create or replace function memoir.retry_job(p_job bigint)
 returns boolean language plpgsql security definer set search_path from current as $$
 declare

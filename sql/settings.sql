@@ -87,6 +87,13 @@ begin
     ('dead_letter_days', 'integer', '90', 1, 3650, false, 'How long a dead letter of the queue is kept.'),
     ('stale_days', 'integer', '90', 1, 36500, false, 'A memory not used for so long counts as stale in the hygiene report.'),
 
+    ('llm_provider', 'text', '"none"', null, null, false, 'Language model for extraction, judging and summaries: none (rules), anthropic, or openai (any compatible server).'),
+    ('llm_model', 'text', '""', null, null, false, 'Its name for the provider; its prices come from register_model.'),
+    ('llm_endpoint', 'text', '""', null, null, false, 'Base of its API, such as http://localhost:11434/v1; empty: the provider''s own.'),
+    ('llm_timeout', 'integer', '60', 1, 600, false, 'Seconds to wait for one answer.'),
+    ('llm_retries', 'integer', '2', 0, 10, false, 'Further tries of a call that found the server busy or gone.'),
+    ('llm_cost_cap', 'integer', '100000000', 0, 9000000000000000, false, 'Microcents after which a run of job model ends; 0 is no limit.'),
+
     ('job_seconds_max', 'integer', '50', 1, 3600, false, 'A job begins no batch after this long; what is left waits for its next run.'),
     ('job_attempts_max', 'integer', '8', 1, 100, false, 'Attempts of a queued job before it is a dead letter.'),
     ('job_runs_days', 'integer', '14', 1, 3650, false, 'How long job_runs is kept; runs that found nothing to do go after a day.'),
@@ -94,6 +101,7 @@ begin
     ('schedule_embedder', 'text', '"* * * * *"', null, null, false, 'When the embedder is supervised.'),
     ('schedule_embed', 'text', '"* * * * *"', null, null, false, 'When the embedding backlog is worked on.'),
     ('schedule_extract', 'text', '"* * * * *"', null, null, false, 'When new turns are searched for memories.'),
+    ('schedule_model', 'text', '"* * * * *"', null, null, false, 'When the language model''s backlog is worked on.'),
     ('schedule_merge', 'text', '"* * * * *"', null, null, false, 'When word tails are merged.'),
     ('schedule_flush', 'text', '"* * * * *"', null, null, false, 'When compile statistics are flushed.'),
     ('schedule_partitions', 'text', '"17 * * * *"', null, null, false, 'When partitions are made ahead.'),
@@ -115,6 +123,7 @@ begin
   on conflict (key) do update set kind = excluded.kind, default_value = excluded.default_value,
     min_value = excluded.min_value, max_value = excluded.max_value, overridable = excluded.overridable,
     description = excluded.description;
+  update memoir.setting_definitions set allowed = array['none', 'anthropic', 'openai'] where key = 'llm_provider';
   update memoir.setting_definitions set allowed = array['warn', 'refuse'] where key = 'budget_action';
   delete from memoir.settings s where not exists (select from memoir.setting_definitions d where d.key = s.key);
   drop table pg_temp.wanted;

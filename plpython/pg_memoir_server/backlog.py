@@ -33,13 +33,18 @@ def run(plpy, seconds: int, batch: int) -> None:
 
 def run_job(plpy, job: str, run_id: int) -> None:
     """A run of a job of run_job() that can't be SQL alone: what its steps did goes to job_runs, errors too."""
-    steps = {"embed": lambda: {"texts": step(plpy, 32)}}
+    steps = {"embed": lambda: {"texts": step(plpy, 32)}, "model": lambda: _model_step(plpy)}
+    spent = 0
     while True:
         try:
             if job not in steps:
                 raise ModelFailure(f"the installed package does not know job {job}")
             counts = steps[job]()
+            cap = counts.pop("cost_cap", 0)
+            spent += counts.get("cost", 0)
             result = counts | {"more": any(counts.values())}
+            if cap and spent >= cap:
+                result["outcome"] = "cost cap"
         except ModelFailure as error:
             result = {"outcome": "failed", "error": str(error)}
         except plpy.SPIError as error:
@@ -47,6 +52,35 @@ def run_job(plpy, job: str, run_id: int) -> None:
             result = {"outcome": "cancelled" if error.sqlstate == "57014" else "failed", "error": str(error)}
         if not _note(plpy, run_id, result):
             return
+
+
+def _model_step(plpy) -> dict:
+    """One batch of model work, with functions called as transactions of their own."""
+    from .llm.loop import ModelUnavailable, run_batch
+
+    def call(function: str, *arguments: object) -> list[dict]:
+        types = _TYPES[function]
+        places = ", ".join(f"${n}" for n in range(1, len(types) + 1))
+        rows = [dict(row) for row in plpy.execute(plpy.prepare(f"select * from memoir.{function}({places})", types), list(arguments))]
+        plpy.commit()
+        return rows
+
+    try:
+        counts = run_batch(call, 4, shim.interrupts(plpy))
+        config = call("_llm_config")[0]["_llm_config"] if counts["calls"] else None
+        return counts | ({"cost_cap": json.loads(config)["cost_cap"]} if config else {})
+    except ModelUnavailable as error:
+        raise ModelFailure(str(error)) from None
+
+
+_TYPES = {
+    "_llm_config": [],
+    "claim_model_calls": ["integer"],
+    "store_model_result": ["bigint", "uuid", "jsonb", "text", "jsonb"],
+    "fail_model_call": ["bigint", "uuid", "text", "boolean", "numeric", "jsonb"],
+    "release_job": ["bigint", "uuid"],
+    "heartbeat": ["bigint", "uuid", "integer"],
+}
 
 
 def _note(plpy, run_id: int, result: dict) -> bool:

@@ -103,7 +103,7 @@ def _call(call_id: str, name: str, arguments: dict[str, Any]) -> dict[str, Any]:
 
 
 def _reason(answer: Answer) -> str:
-    return "tool_calls" if answer.tool_calls else "stop"
+    return answer.stop or ("tool_calls" if answer.tool_calls else "stop")
 
 
 def _usage(answer: Answer) -> dict[str, int]:

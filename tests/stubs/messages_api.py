@@ -59,7 +59,7 @@ class MessagesStub(StubServer):
             "role": "assistant",
             "model": body["model"],
             "content": content,
-            "stop_reason": "tool_use" if answer.tool_calls else "end_turn",
+            "stop_reason": answer.stop or ("tool_use" if answer.tool_calls else "end_turn"),
             "stop_sequence": None,
             # Anthropic counts tokens read from the cache apart.
             "usage": {

@@ -19,6 +19,11 @@ class Answer:
     prompt_tokens: int = 11
     completion_tokens: int = 7
     status: int = 200
+    headers: dict[str, str] = field(default_factory=dict)
+    delay: float = 0.0  # seconds before the answer
+    raw: bytes | None = None  # sent as the body instead of the protocol's
+    cut: bool = False  # the connection ends in the middle of the body
+    stop: str = ""  # why the model stopped, where it is not the usual
 
 
 class Refused(Exception):
@@ -35,6 +40,8 @@ class StubServer:
         self.requests: list[dict[str, Any]] = []
         self._script = list(script) or [Answer(text="All right.")]
         self._lock = threading.Lock()
+        self._local = threading.local()
+        self.closing = threading.Event()
         stub = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -50,18 +57,26 @@ class StubServer:
                 except Refused as error:
                     return self._json(400, stub.error_body("invalid_request_error", str(error)))
                 if isinstance(payload, Answer):
-                    return self._json(payload.status, stub.error_body("api_error", "scripted"))
+                    return self._json(payload.status, stub.error_body("api_error", "scripted"), payload)
                 if isinstance(payload, dict):
-                    return self._json(200, payload)
+                    return self._json(200, payload, stub.current)
                 self._stream(payload)
 
-            def _json(self, status: int, body: dict[str, Any]) -> None:
-                data = json.dumps(body).encode()
-                self.send_response(status)
-                self.send_header("content-type", "application/json")
-                self.send_header("content-length", str(len(data)))
-                self.end_headers()
-                self.wfile.write(data)
+            def _json(self, status: int, body: dict[str, Any], answer: Answer | None = None) -> None:
+                answer = answer or Answer()
+                data = answer.raw if answer.raw is not None else json.dumps(body).encode()
+                stub.closing.wait(answer.delay)
+                try:
+                    self.send_response(status)
+                    self.send_header("content-type", "application/json")
+                    self.send_header("content-length", str(len(data)))
+                    for name, value in answer.headers.items():
+                        self.send_header(name, value)
+                    self.end_headers()
+                    self.wfile.write(data[: len(data) // 2] if answer.cut else data)
+                    self.close_connection = self.close_connection or answer.cut
+                except OSError:
+                    self.close_connection = True  # whoever asked has given up
 
             def _stream(self, events: Iterable[str]) -> None:
                 self.send_response(200)
@@ -83,6 +98,7 @@ class StubServer:
         return self
 
     def __exit__(self, *exception: Any) -> None:
+        self.closing.set()
         self._server.shutdown()
         self._server.server_close()
 
@@ -90,7 +106,13 @@ class StubServer:
         """Records a request and takes the answer for it."""
         with self._lock:
             self.requests.append(body)
-            return self._script.pop(0) if len(self._script) > 1 else self._script[0]
+            self._local.answer = self._script.pop(0) if len(self._script) > 1 else self._script[0]
+            return self._local.answer
+
+    @property
+    def current(self) -> Answer | None:
+        """The answer that this thread's request got."""
+        return getattr(self._local, "answer", None)
 
     def handle(self, path: str, body: dict[str, Any]) -> dict[str, Any] | Iterator[str] | Answer:
         raise NotImplementedError

@@ -1,0 +1,103 @@
+-- Work that a language model does, where one is configured: claim → commit → call → store. What is handed out are texts without
+-- secrets; what comes back is checked against the kind's schema before it is stored, and says which model and prompt made it.
+
+-- {"provider", "model", "endpoint", "timeout", "retries", "lease", "cost_cap"}; null: no model is configured.
+create or replace function memoir._llm_config()
+returns jsonb language plpgsql stable security definer set search_path from current as $$
+begin
+  perform memoir._authorise_worker();
+  return (select jsonb_build_object('provider', config -> 'llm_provider', 'model', config -> 'llm_model', 'endpoint', config -> 'llm_endpoint',
+      'timeout', config -> 'llm_timeout', 'retries', config -> 'llm_retries', 'cost_cap', config -> 'llm_cost_cap',
+      -- An answer and its repair, each with its retries and the waits between, and time to start.
+      'lease', (config ->> 'llm_timeout')::integer * 2 * ((config ->> 'llm_retries')::integer + 1) + 40 * (config ->> 'llm_retries')::integer + 90)
+    from memoir.settings_merged where config ->> 'llm_provider' <> 'none' and config ->> 'llm_model' <> '');
+end $$;
+
+create or replace function memoir.claim_model_calls(p_limit integer default 4)
+returns table (job_id bigint, lease_id uuid, kind text, input jsonb)
+language plpgsql security definer set search_path from current as $$
+declare
+  v_login name := memoir._authorise_worker();
+  v_lease integer := (memoir._llm_config() ->> 'lease')::integer; v_job memoir.jobs;
+begin
+  perform memoir._check_queue('any', p_limit, 1);
+  if v_lease is null then return; end if;
+  foreach kind in array memoir._llm_kinds() loop
+    while p_limit > 0 loop
+      v_job := memoir._take_job(kind);
+      exit when v_job.job_id is null;
+      job_id := v_job.job_id;
+      input := memoir._llm_input(v_job);
+      if input is null then  -- nothing is left to ask
+        delete from memoir.jobs j where j.job_id = v_job.job_id;
+        continue;
+      end if;
+      lease_id := memoir._lease_job(v_job.job_id, v_lease);
+      p_limit := p_limit - 1;
+      return next;
+    end loop;
+  end loop;
+end $$;
+comment on function memoir.claim_model_calls(integer) is
+  'Leases up to p_limit pieces of work for a language model, with the input of their prompts; none where no model is configured
+(setting llm_provider). Commit, call, then store_model_result, fail_model_call or release_job. Service, jobs and admin logins only.
+Raises PM001, PM014.';
+
+-- Tokens and costs of a call, on the user and, where the work is about one, the session. What helpers cost is a part of all costs.
+create or replace function memoir._account_call(p_job memoir.jobs, p_usage jsonb)
+returns jsonb language plpgsql set plan_cache_mode = force_custom_plan as $$
+declare
+  v_prompt bigint := coalesce((p_usage ->> 'prompt_tokens')::bigint, 0); v_completion bigint := coalesce((p_usage ->> 'completion_tokens')::bigint, 0);
+  v_model memoir.models := memoir._model((select config ->> 'llm_model' from memoir.settings_merged)); v_cost bigint;
+begin
+  v_cost := (v_prompt * v_model.prompt_microcents_per_1k + v_completion * v_model.completion_microcents_per_1k + 999) / 1000;
+  if v_prompt + v_completion > 0 then
+    update memoir.session_counters set helper_tokens = helper_tokens + v_prompt + v_completion, helper_microcents = helper_microcents + v_cost,
+      cost_microcents = cost_microcents + v_cost
+    where user_id = p_job.user_id and session_id = (p_job.payload ->> 'session_id')::uuid;
+    update memoir.user_counters set helper_tokens = helper_tokens + v_prompt + v_completion, helper_microcents = helper_microcents + v_cost,
+      cost_microcents = cost_microcents + v_cost
+    where user_id = p_job.user_id;
+  end if;
+  return jsonb_build_object('tokens', v_prompt + v_completion, 'cost', v_cost);
+end $$;
+
+create or replace function memoir.store_model_result(p_job bigint, p_lease uuid, p_output jsonb, p_made_by text, p_usage jsonb default '{}')
+returns jsonb language plpgsql security definer set search_path from current as $$
+declare
+  v_login name := memoir._authorise_worker();
+  v_job memoir.jobs := memoir._leased(p_job, p_lease); v_stored integer;
+begin
+  if v_job.job_id is null then return jsonb_build_object('lost', 1); end if;
+  if p_output is null or coalesce(p_made_by, '') = '' then
+    perform memoir._fail('PM014', 'output and made_by must be given');
+  end if;
+  begin
+    v_stored := memoir._llm_store(v_job, p_output, left(p_made_by, 200));
+  exception when others then
+    -- Paid for all the same.
+    return jsonb_build_object('failed', 1, 'error', sqlerrm, 'state', memoir._give_back(v_job, sqlstate || ' ' || sqlerrm)) || memoir._account_call(v_job, p_usage);
+  end;
+  delete from memoir.jobs where job_id = p_job;
+  return jsonb_build_object('stored', coalesce(v_stored, 0)) || memoir._account_call(v_job, p_usage);
+end $$;
+comment on function memoir.store_model_result(bigint, uuid, jsonb, text, jsonb) is
+  'Stores what a model answered for a claimed piece of work, with who made it (model and prompt) and its tokens ({"prompt_tokens",
+"completion_tokens"}), and ends the work. Returns {"stored", "tokens", "cost"}, {"failed", "error"} when it could not be stored, {"lost"}
+when the lease had run out. Service, jobs and admin logins only. Raises PM001, PM014.';
+
+create or replace function memoir.fail_model_call(p_job bigint, p_lease uuid, p_error text, p_final boolean default false,
+  p_retry_seconds numeric default null, p_usage jsonb default '{}')
+returns jsonb language plpgsql security definer set search_path from current as $$
+declare
+  v_login name := memoir._authorise_worker();
+  v_job memoir.jobs := memoir._leased(p_job, p_lease);
+begin
+  if v_job.job_id is null then return jsonb_build_object('lost', 1); end if;
+  return jsonb_build_object('failed', 1, 'error', left(p_error, 1000),
+      'state', memoir._give_back(v_job, p_error, least(greatest(p_retry_seconds, 0), 86400), coalesce(p_final, false)))
+    || memoir._account_call(v_job, p_usage);
+end $$;
+comment on function memoir.fail_model_call(bigint, uuid, text, boolean, numeric, jsonb) is
+  'Gives claimed model work back after a failed call: retried with backoff, not before p_retry_seconds; a dead letter with p_final or
+after job_attempts_max attempts. Counts the tokens it cost. Service, jobs and admin logins only. Raises PM001.';
