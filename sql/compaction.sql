@@ -92,6 +92,7 @@ begin
     v_items := array_append(v_items, v_item); v_texts := array_append(v_texts, v_chunk.piece); v_count := v_count + 1;
   end loop;
   perform memoir._add_items(p_row.user_id, v_items, v_texts, p_row.recorded_at, p_config);
+  perform memoir._ask_for_summary(p_row, p_config);
 end $$;
 
 -- What history may take of this session's window, as compile shares it: the measure of both limits.

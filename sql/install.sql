@@ -37,6 +37,7 @@
 \ir capture.sql         -- upstream calls, byte for byte
 \ir erasure.sql         -- erase_user, erase_session, erase_turn, and the job that takes the bytes out of the files
 \ir llm.sql             -- work for a language model: claim, store, fail, costs
+\ir llm_kinds.sql       -- what each kind of that work asks and stores
 \ir runs.sql            -- run_job: batches, commits, one row per run; cron expressions
 \ir maintenance.sql     -- merging search structures, flushing statistics
 \ir sweep.sql           -- what ends by age; backfill; hygiene counts

@@ -76,7 +76,8 @@ begin
     v_stored := memoir._llm_store(v_job, p_output, left(p_made_by, 200));
   exception when others then
     -- Paid for all the same.
-    return jsonb_build_object('failed', 1, 'error', sqlerrm, 'state', memoir._give_back(v_job, sqlstate || ' ' || sqlerrm)) || memoir._account_call(v_job, p_usage);
+    return jsonb_build_object('failed', 1, 'error', sqlerrm, 'state', memoir._give_back(v_job, sqlstate || ' ' || sqlerrm, p_final => v_job.attempts >= 3))
+      || memoir._account_call(v_job, p_usage);
   end;
   delete from memoir.jobs where job_id = p_job;
   return jsonb_build_object('stored', coalesce(v_stored, 0)) || memoir._account_call(v_job, p_usage);

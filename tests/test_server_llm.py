@@ -218,6 +218,7 @@ def test_parse():
         with pytest.raises(BadAnswer, match=problem):
             parse(text, schema)
     assert check(float("nan"), {"type": "number", "minimum": 0}, "x") and check("x", {"pattern": "^y"}, "x") and check([1, 2], {"maxItems": 1}, "x")
+    assert check("a\0b", {}, "x") and check("\ud834", {}, "x") and check("\U0001d11e", {}, "x") is None
     assert check(None, {"type": ["string", "null"]}, "x") is None
     started = time.process_time()
     with pytest.raises(BadAnswer):

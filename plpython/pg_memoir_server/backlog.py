@@ -66,7 +66,7 @@ def _model_step(plpy) -> dict:
         return rows
 
     try:
-        counts = run_batch(call, 4, shim.interrupts(plpy))
+        counts = run_batch(call, 4, shim.interrupts_between(plpy))
         config = call("_llm_config")[0]["_llm_config"] if counts["calls"] else None
         return counts | ({"cost_cap": json.loads(config)["cost_cap"]} if config else {})
     except ModelUnavailable as error:
@@ -113,7 +113,7 @@ def _embed(plpy, model: str, texts: list[str]) -> list[list[float]]:
         if not where["address"]:
             raise ModelFailure("no embedder is configured (setting embedder_socket)")
         try:
-            return embed_client.embed_batch(where["address"], model, texts, CALL_TIMEOUT_MS, shim.interrupts(plpy))
+            return embed_client.embed_batch(where["address"], model, texts, CALL_TIMEOUT_MS, shim.interrupts_between(plpy))
         except embed_client.EmbedderError as error:
             raise ModelFailure(str(error)) from None
     if where["provider"] == "openai":

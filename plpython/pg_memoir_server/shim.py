@@ -20,6 +20,16 @@ def interrupts(plpy) -> Callable[[], object]:
     return lambda: plpy.execute("select pg_catalog.pg_sleep(0)")
 
 
+def interrupts_between(plpy) -> Callable[[], object]:
+    """The same for a procedure between its transactions: the look's own snapshot is given back at once."""
+
+    def look() -> None:
+        plpy.execute("select pg_catalog.pg_sleep(0)")
+        plpy.commit()
+
+    return look
+
+
 def embed_http(endpoint: str, model: str, texts: list[str], timeout_ms: int, retries: int) -> tuple[list | None, str | None]:
     """(vectors, None) or (None, problem)."""
     try:

@@ -39,6 +39,8 @@ def check(value: Any, schema: dict[str, Any], where: str) -> str | None:
     if "enum" in schema and value not in schema["enum"]:
         return f"{where} must be one of {', '.join(map(str, schema['enum']))}"
     if isinstance(value, str):
+        if any(letter == "\0" or "\ud800" <= letter <= "\udfff" for letter in value):
+            return f"{where} holds a character that can't be stored"
         if len(value) < schema.get("minLength", 0):
             return f"{where} is too short"
         if len(value) > schema.get("maxLength", 1 << 30):
