@@ -7,7 +7,7 @@ create or replace function memoir._extract_texts(p_texts text[], p_names text[],
 returns setof memoir.extracted language plpgsql stable as $$
 declare
   v_places integer[]; v_starts integer[]; v_lengths integer[]; v_said text[]; v_bare text[]; v_held integer[]; v_stopped boolean[];
-  v_hits integer[]; v_rules jsonb := '[]'; v_rule record; v_stop text; v_found integer[]; v_number integer := 0; v_n integer; v_row record;
+  v_hits integer[]; v_rules jsonb := '[]'; v_rule record; v_stop text; v_found integer[]; v_number integer := 0; v_n integer; v_row memoir.extracted;
 begin
   select array_agg(t.place order by t.place, s.span_start), array_agg(s.span_start order by t.place, s.span_start),
     array_agg(s.span_length order by t.place, s.span_start), array_agg(s.said order by t.place, s.span_start)
@@ -45,9 +45,10 @@ begin
   end loop;
   for v_n in 1 .. cardinality(v_said) loop
     continue when v_hits[v_n] = 0;
-    return next memoir._worded(v_places[v_n], v_starts[v_n], v_lengths[v_n], v_said[v_n], v_bare[v_n], v_held[v_n],
+    v_row := memoir._worded(v_places[v_n], v_starts[v_n], v_lengths[v_n], v_said[v_n], v_bare[v_n], v_held[v_n],
       coalesce(p_names[v_places[v_n]], case p_roles[v_places[v_n]] when 'user' then 'User' else 'Assistant' end), p_names[v_places[v_n]] is not null,
       p_said[v_places[v_n]], v_rules -> (v_hits[v_n] - 1));
+    return next v_row;
   end loop;
 end $$;
 
