@@ -22,6 +22,7 @@ create type memoir.shown_window as (
 -- search.sql
 create type memoir.item_place as (
   item_no integer, kind "char", ref_id uuid, session_id uuid, turn_index integer, recorded_at timestamptz, span_start integer, span_length integer);
+create type memoir.item_scores as (items integer[], scores real[], best real);  -- parallel, best first
 create type memoir.ranked_item as (
   item_no integer, kind "char", ref_id uuid, session_id uuid, turn_index integer, chunk smallint, span_start integer, span_length integer, tokens integer,
   role memoir.turn_role, said_at timestamptz, recorded_at timestamptz, project text,
@@ -38,6 +39,9 @@ create type memoir.search_scope as (
   said_after timestamptz, said_before timestamptz);
 
 -- packing.sql
+create type memoir.memory_facts as (
+  memory_id uuid, type text, importance text, tier smallint, sensitivity memoir.sensitivity, active boolean, valid_from timestamptz, valid_to timestamptz,
+  recorded_at timestamptz, trust real, confidence real, reinforced_at timestamptz, access_count integer);
 -- A ranked item with what memories add: score is final, memory_parts says how it came about, reason why it can't be shown.
 create type memoir.candidate as (
   item_no integer, kind "char", ref_id uuid, session_id uuid, turn_index integer, chunk smallint, span_start integer, span_length integer, tokens integer,

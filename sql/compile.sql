@@ -6,7 +6,10 @@
 -- functions are thin writers around it: they leave statistics in an unlogged buffer, and nothing at all on a standby.
 
 create or replace function memoir._history_share(p_config jsonb, p_task memoir.task_type)
-returns real language sql immutable as $$ select (p_config ->> ('history_share_' || coalesce(p_task, 'continuation')))::real $$;
+returns real language plpgsql immutable as $$
+begin
+  return (p_config ->> ('history_share_' || coalesce(p_task, 'continuation')))::real;
+end $$;
 
 create or replace function memoir._too_small(p_needed integer, p_budget integer, p_system integer, p_tools integer, p_message integer)
 returns void language plpgsql as $$
@@ -28,7 +31,7 @@ declare
   v_overhead integer; v_budget integer; v_tools integer := 0; v_system text; v_prompt text; v_prompt_tokens integer; v_profile text; v_summary text;
   v_system_tokens integer := 0; v_room integer; v_task memoir.task_type; v_share real; v_history integer; v_limit integer;
   v_query text := p_query; v_newest memoir.message; v_query_tokens integer := 0; v_window memoir.shown_window; v_open boolean;
-  v_turn memoir.shown_turn; v_shown memoir.shown_turn[] := '{}'; v_pending memoir.shown_turn[] := '{}'; v_messages jsonb[] := '{}';
+  v_turn memoir.shown_turn; v_shown memoir.shown_turn[] := '{}'; v_pending memoir.shown_turn[] := '{}'; v_messages jsonb[] := '{}'; v_rendered jsonb[];
   v_costs integer[] := '{}'; v_message jsonb; v_n integer; i integer; v_warnings text[] := '{}'; v_recall_budget integer;
   v_block memoir.recall_block; v_recall text; v_recall_tokens integer := 0; v_candidates memoir.candidate[] := '{}'; v_scope memoir.search_scope;
   v_vector record; v_text text; v_last jsonb; v_at integer; v_total integer; v_kept memoir.kept_recalls; v_working text[] := '{}';
@@ -170,9 +173,10 @@ begin
   -- A list must begin with the user; what the assistant said before that stays reachable by recall.
   while v_shown <> '{}' and (v_shown[1]).role in ('assistant', 'tool') loop v_shown := v_shown[2 : cardinality(v_shown)]; end loop;
 
+  v_rendered := memoir._openai_messages(v_shown);
   for i in 1 .. cardinality(v_shown) loop
     v_turn := v_shown[i];
-    v_message := memoir._openai_message(v_turn);
+    v_message := v_rendered[i];
     v_n := cardinality(v_messages);
     if v_n > 0 and memoir._mergeable(v_messages[v_n], v_message) then
       v_messages[v_n] := memoir._merge_messages(v_messages[v_n], v_message);
@@ -187,8 +191,9 @@ begin
   if v_open then
     if v_at is null then v_at := cardinality(v_messages); end if;
   else
+    v_rendered := memoir._openai_messages(v_pending);
     for i in 1 .. cardinality(v_pending) loop
-      v_last := case when v_last is null then memoir._openai_message(v_pending[i]) else memoir._merge_messages(v_last, memoir._openai_message(v_pending[i])) end;
+      v_last := case when v_last is null then v_rendered[i] else memoir._merge_messages(v_last, v_rendered[i]) end;
     end loop;
     v_message := jsonb_build_object('role', 'user', 'content', coalesce(v_newest.parts, to_jsonb(v_newest.text)));
     v_last := case when v_last is null then v_message else memoir._merge_messages(v_last - 'name', v_message) end;
@@ -198,11 +203,11 @@ begin
     v_at := cardinality(v_messages);
     -- Unanswered messages before a query are dropped, oldest first, rather than the query.
     while cardinality(v_pending) > 0 and (select sum(c) from unnest(v_costs) c) > v_room loop
-      v_pending := v_pending[2 : cardinality(v_pending)];
+      v_pending := v_pending[2 : cardinality(v_pending)]; v_rendered := v_rendered[2 : cardinality(v_rendered)];
       v_last := v_message;
       if v_pending <> '{}' then
-        v_last := memoir._openai_message(v_pending[1]);
-        for i in 2 .. cardinality(v_pending) loop v_last := memoir._merge_messages(v_last, memoir._openai_message(v_pending[i])); end loop;
+        v_last := v_rendered[1];
+        for i in 2 .. cardinality(v_pending) loop v_last := memoir._merge_messages(v_last, v_rendered[i]); end loop;
         v_last := memoir._merge_messages(v_last - 'name', v_message);
       end if;
       v_messages[v_at] := v_last;
@@ -308,10 +313,11 @@ begin
 end $$;
 
 create or replace function memoir._prefix_hash(p_compiled memoir.compiled)
-returns bytea language sql immutable as $$
-  select sha256(convert_to(coalesce((select jsonb_agg(m order by o)::text from jsonb_array_elements(p_compiled.messages) with ordinality t(m, o)
-                                     where o <= p_compiled.prefix), ''), 'UTF8'))
-$$;
+returns bytea language plpgsql immutable set plan_cache_mode = force_generic_plan as $$
+begin
+  return sha256(convert_to(coalesce((select jsonb_agg(m order by o)::text from jsonb_array_elements(p_compiled.messages) with ordinality t(m, o)
+                                     where o <= p_compiled.prefix), ''), 'UTF8'));
+end $$;
 
 create or replace function memoir._formatted(p_compiled memoir.compiled, p_format text)
 returns jsonb language sql immutable as $$

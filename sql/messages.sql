@@ -218,10 +218,17 @@ $$;
 
 -- The strings of a message that cost tokens, in the order of the accounting rule (docs/tokens.md).
 create or replace function memoir._token_texts(p_text text, p_parts jsonb, p_name text, p_tool_calls jsonb, p_tool_call_id text)
-returns text[] language sql immutable as $$
-  select case when p_parts is null then array[coalesce(p_text, '')]
-              else coalesce((select array_agg(coalesce(p ->> 'text', p ->> 'refusal', '') order by o) from jsonb_array_elements(p_parts) with ordinality t(p, o)), '{}') end
-    || coalesce(p_name, '') || coalesce(p_tool_call_id, '')
-    || coalesce((select array_agg(x order by o, n) from jsonb_array_elements(p_tool_calls) with ordinality t(c, o),
-         unnest(array[c ->> 'id', c #>> '{function,name}', memoir._arguments_text(c #>> '{function,arguments}')]) with ordinality s(x, n)), '{}')
-$$;
+returns text[] language plpgsql immutable as $$
+declare
+  v_texts text[] := array[coalesce(p_text, '')];
+begin
+  if p_parts is not null then
+    v_texts := array(select coalesce(p ->> 'text', p ->> 'refusal', '') from jsonb_array_elements(p_parts) with ordinality t(p, o) order by o);
+  end if;
+  v_texts := v_texts || coalesce(p_name, '') || coalesce(p_tool_call_id, '');
+  if p_tool_calls is not null then
+    v_texts := v_texts || array(select x from jsonb_array_elements(p_tool_calls) with ordinality t(c, o),
+      unnest(array[c ->> 'id', c #>> '{function,name}', memoir._arguments_text(c #>> '{function,arguments}')]) with ordinality s(x, n) order by o, n);
+  end if;
+  return v_texts;
+end $$;

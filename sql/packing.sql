@@ -16,20 +16,17 @@ create or replace function memoir._candidates(p_user_id uuid, p_config jsonb, p_
 returns memoir.candidate[] language plpgsql stable set plan_cache_mode = force_custom_plan as $$
 declare
   v_now timestamptz := memoir.now();
-  v_floor real := (p_config ->> 'relevance_floor')::real;
-  v_valid timestamptz := coalesce(p_scope.valid_at, p_scope.as_of, v_now);
-  v_type_weights jsonb := p_config -> 'type_weights'; v_half_lives jsonb := p_config -> 'half_life_days';
-  w_access real := (p_config ->> 'weight_access')::real; w_authority real := (p_config ->> 'weight_authority')::real;
-  v_ranked memoir.ranked_item[]; v_memories uuid[]; v_most integer := 0; v_frequent uuid[] := '{}'; v_out memoir.candidate[];
+  v_counters memoir.user_counters; v_ranked memoir.ranked_item[]; v_memories uuid[]; v_most integer; v_frequent uuid[] := '{}';
+  v_facts memoir.memory_facts[];
 begin
-  select array_agg(r), array_agg(r.ref_id) filter (where r.kind = 'm') into v_ranked, v_memories
-  from memoir._rank(p_user_id, p_config, p_query, p_vector, p_model_id, p_project, p_scope, p_limit) r;
-  if exists (select from memoir.user_counters where user_id = p_user_id and memories > 0) then
-    select coalesce(max(access_count), 0) into v_most from memoir.memory_stats where user_id = p_user_id and access_count > 0;
-    if p_frequent > 0 and v_most > 0 then
-      v_frequent := array(select s.memory_id from memoir.memory_stats s
-        where s.user_id = p_user_id and s.access_count > 0 and s.memory_id <> all (coalesce(v_memories, '{}'))
-        order by s.access_count desc, s.memory_id limit p_frequent);
+  select * into v_counters from memoir.user_counters where user_id = p_user_id;
+  v_ranked := memoir._rank(p_user_id, v_counters, p_config, p_query, p_vector, p_model_id, p_project, p_scope, p_limit);
+  v_memories := memoir._memories_of(v_ranked);
+  if v_counters.memories > 0 then
+    select max(s.access_count),
+      (array_agg(s.memory_id order by s.access_count desc, s.memory_id) filter (where s.memory_id <> all (v_memories)))[1 : p_frequent]
+    into v_most, v_frequent from memoir.memory_stats s where s.user_id = p_user_id and s.access_count > 0;
+    if v_frequent <> '{}' then
       v_ranked := coalesce(v_ranked, '{}') || array(
         select (i.item_no, i.kind, i.ref_id, i.session_id, i.turn_index, i.chunk, i.span_start, i.span_length, i.token_count, i.role, i.created_at, i.recorded_at,
                 i.project, 0, 0, null, 0, 0)::memoir.ranked_item
@@ -37,31 +34,54 @@ begin
         where i.user_id = p_user_id and i.ref_id = any (v_frequent) and i.chunk = 0 and not i.dead and i.session_id is null
           and (p_scope.kinds is null or i.kind = any (p_scope.kinds))
           and (p_scope.projects is null or i.project = any (p_scope.projects)) order by i.item_no);
+      v_memories := v_memories || v_frequent;
     end if;
   end if;
-  if v_ranked is null then return '{}'; end if;
-
-  if v_memories is null and v_frequent = '{}' then
-    select array_agg((r.item_no, r.kind, r.ref_id, r.session_id, r.turn_index, r.chunk, r.span_start, r.span_length, r.tokens, r.role, r.said_at, r.recorded_at, r.project,
-        r.score, r.words, r.vector, r.around, r.session_score, null, null, false,
-        case when r.score < v_floor then 'below the relevance floor' end)::memoir.candidate order by r.score desc, r.item_no) into v_out
-    from unnest(v_ranked) r;
-    return v_out;
-  end if;
-  -- Memories carry more than a match: half-life and weight of their type, importance, use, and authority ([PG] 6.2, [MS]).
-  -- Tiers 3 and 4 do not fade; confidence does, until it is reinforced.
-  with memories as (
-    select m.memory_id, m.type, m.sensitivity, m.valid_from, m.valid_to,
+  if v_memories <> '{}' then
+    select array_agg((m.memory_id, m.type, m.importance, m.tier, m.sensitivity,
       case when p_scope.as_of is null then m.state = 'active' and (m.expires_at is null or m.expires_at > v_now)
-           else memoir._was_active(m, p_scope.as_of) end as active,
-      coalesce((v_type_weights ->> m.type)::float8, 1) * case m.importance when 'critical' then 1.3 when 'important' then 1.15 when 'minor' then 0.85 else 1 end as weight,
-      case when m.tier >= 3 then 1 else power(2, - extract(epoch from v_now - m.recorded_at)::float8 / 86400 / x.half_life) end as freshness,
-      m.trust * m.confidence * power(2, - extract(epoch from v_now - coalesce(s.reinforced_at, m.recorded_at))::float8 / 86400 / x.half_life) as authority,
-      case when v_most > 0 then ln(1 + coalesce(s.access_count, 0)) / ln(1 + v_most) else 0 end as access
+           else memoir._was_active(m, p_scope.as_of) end,
+      m.valid_from, m.valid_to, m.recorded_at, m.trust, m.confidence, s.reinforced_at, s.access_count)::memoir.memory_facts) into v_facts
     from memoir.memory_store m
     left join memoir.memory_stats s on s.user_id = p_user_id and s.memory_id = m.memory_id
-    cross join lateral (select coalesce((v_half_lives ->> m.type)::float8, 365) as half_life) x
-    where m.user_id = p_user_id and m.memory_id = any (v_memories || v_frequent)
+    where m.user_id = p_user_id and m.memory_id = any (v_memories);
+  end if;
+  return memoir._judge(v_ranked, v_facts, v_frequent, v_most, p_config, p_scope, v_now);
+end $$;
+
+-- The functions below touch no table: one generic plan serves every call.
+
+create or replace function memoir._memories_of(p_ranked memoir.ranked_item[])
+returns uuid[] language plpgsql immutable set plan_cache_mode = force_generic_plan as $$
+begin
+  return array(select r.ref_id from unnest(p_ranked) r where r.kind = 'm');
+end $$;
+
+-- Memories carry more than a match: half-life and weight of their type, importance, use, and authority ([PG] 6.2, [MS]).
+-- Tiers 3 and 4 do not fade; confidence does, until it is reinforced.
+create or replace function memoir._judge(p_ranked memoir.ranked_item[], p_facts memoir.memory_facts[], p_frequent uuid[], p_most integer,
+  p_config jsonb, p_scope memoir.search_scope, p_now timestamptz)
+returns memoir.candidate[] language plpgsql stable
+set plan_cache_mode = force_generic_plan set enable_nestloop = off set enable_mergejoin = off as $$
+declare
+  v_floor real := (p_config ->> 'relevance_floor')::real;
+  v_valid timestamptz := coalesce(p_scope.valid_at, p_scope.as_of, p_now);
+  v_type_weights jsonb := p_config -> 'type_weights'; v_half_lives jsonb := p_config -> 'half_life_days';
+  w_access real := (p_config ->> 'weight_access')::real; w_authority real := (p_config ->> 'weight_authority')::real;
+begin
+  return array(
+  with aged as (
+    select m.*, date_part('epoch', p_now - m.recorded_at) / 86400 as days,
+      date_part('epoch', p_now - coalesce(m.reinforced_at, m.recorded_at)) / 86400 as days_reinforced,
+      coalesce((v_half_lives ->> m.type)::float8, 365) as half_life
+    from unnest(p_facts) m
+  ), memories as materialized (
+    select m.memory_id, m.type, m.sensitivity, m.active, m.valid_from, m.valid_to,
+      coalesce((v_type_weights ->> m.type)::float8, 1) * case m.importance when 'critical' then 1.3 when 'important' then 1.15 when 'minor' then 0.85 else 1 end as weight,
+      case when m.tier >= 3 then 1 else power(2, - days / half_life) end as freshness,
+      m.trust * m.confidence * power(2, - days_reinforced / half_life) as authority,
+      case when p_most > 0 then ln(1 + coalesce(m.access_count, 0)::float8) / ln(1 + p_most::float8) else 0 end as access
+    from aged m
   ), judged as (
     select r.*, m.type,
       case when r.kind = 'm' then r.score * m.weight * (0.5 + 0.5 * greatest(0, least(1, m.freshness))) + w_access * m.access + w_authority * m.authority
@@ -70,14 +90,13 @@ begin
       case when r.kind <> 'm' then null
            when not m.active then 'not active'
            when m.valid_from > v_valid or m.valid_to <= v_valid then 'not valid at that time' end as reason
-    from unnest(v_ranked) r left join memories m on m.memory_id = r.ref_id and r.kind = 'm'
+    from unnest(p_ranked) r left join memories m on m.memory_id = r.ref_id and r.kind = 'm'
     where r.kind <> 'm' or m.sensitivity <= p_scope.clearance
   )
-  select array_agg((f.item_no, f.kind, f.ref_id, f.session_id, f.turn_index, f.chunk, f.span_start, f.span_length, f.tokens, f.role, f.said_at, f.recorded_at,
-      f.project, (round(f.total * 100000) / 100000)::real, f.words, f.vector, f.around, f.session_score, f.type, f.parts, f.ref_id = any (v_frequent),
-      coalesce(f.reason, case when f.total < v_floor then 'below the relevance floor' end))::memoir.candidate order by (f.total * 100000)::integer desc, f.item_no)
-  into v_out from judged f;
-  return coalesce(v_out, '{}');
+  select (f.item_no, f.kind, f.ref_id, f.session_id, f.turn_index, f.chunk, f.span_start, f.span_length, f.tokens, f.role, f.said_at, f.recorded_at,
+      f.project, (round(f.total * 100000) / 100000)::real, f.words, f.vector, f.around, f.session_score, f.type, f.parts, coalesce(f.ref_id = any (p_frequent), false),
+      coalesce(f.reason, case when f.total < v_floor then 'below the relevance floor' end))::memoir.candidate
+  from judged f order by (f.total * 100000)::integer desc, f.item_no);
 end $$;
 
 -- How a day reads in a header: unambiguous in every country.

@@ -7,29 +7,32 @@ $$;
 
 -- Two contents of the same role as one: text with text is text, anything else becomes parts.
 create or replace function memoir._join_content(p_first jsonb, p_second jsonb)
-returns jsonb language sql immutable as $$
-  select case
+returns jsonb language plpgsql immutable as $$
+begin
+  return case
     when p_first is null or p_first = '""' then p_second
     when p_second is null or p_second = '""' then p_first
     when jsonb_typeof(p_first) = 'string' and jsonb_typeof(p_second) = 'string' then to_jsonb((p_first #>> '{}') || E'\n\n' || (p_second #>> '{}'))
     else memoir._text_parts(case when jsonb_typeof(p_first) = 'string' then p_first #>> '{}' end, case when jsonb_typeof(p_first) = 'array' then p_first end)
-      || memoir._text_parts(case when jsonb_typeof(p_second) = 'string' then p_second #>> '{}' end, case when jsonb_typeof(p_second) = 'array' then p_second end) end
-$$;
+      || memoir._text_parts(case when jsonb_typeof(p_second) = 'string' then p_second #>> '{}' end, case when jsonb_typeof(p_second) = 'array' then p_second end) end;
+end $$;
 
-create or replace function memoir._openai_message(p_turn memoir.shown_turn)
-returns jsonb language sql immutable as $$
-  select jsonb_strip_nulls(jsonb_build_object(
-    'role', case when p_turn.role = 'system' then 'user' else p_turn.role::text end,
-    'name', case when p_turn.role in ('user', 'assistant') then p_turn.name end,
-    'tool_call_id', p_turn.tool_call_id,
-    'tool_calls', (select jsonb_agg(jsonb_build_object('id', c ->> 'id', 'type', 'function', 'function',
-                     jsonb_build_object('name', c #>> '{function,name}', 'arguments', c #>> '{function,arguments}')) order by o)
-                   from jsonb_array_elements(p_turn.tool_calls) with ordinality t(c, o))))
-    || case when p_turn.role = 'system' then jsonb_build_object('content', '[System note] ' || coalesce(p_turn.content, ''))
-            when p_turn.parts is not null then jsonb_build_object('content', p_turn.parts)
-            when p_turn.content is not null then jsonb_build_object('content', p_turn.content)
-            else jsonb_build_object('content', null) end
-$$;
+-- All turns as messages, in one statement: a call for each would cost more than the rest of a short window.
+create or replace function memoir._openai_messages(p_turns memoir.shown_turn[])
+returns jsonb[] language plpgsql immutable set plan_cache_mode = force_generic_plan as $$
+begin
+  return array(
+    select jsonb_build_object('role', case when t.role = 'system' then 'user' else t.role::text end)
+      || case when t.name is not null and t.role in ('user', 'assistant') then jsonb_build_object('name', t.name) else '{}' end
+      || case when t.tool_call_id is not null then jsonb_build_object('tool_call_id', t.tool_call_id) else '{}' end
+      || case when t.tool_calls is not null then jsonb_build_object('tool_calls', (
+           select jsonb_agg(jsonb_build_object('id', c ->> 'id', 'type', 'function', 'function',
+             jsonb_build_object('name', c #>> '{function,name}', 'arguments', c #>> '{function,arguments}')) order by o)
+           from jsonb_array_elements(t.tool_calls) with ordinality x(c, o))) else '{}' end
+      || jsonb_build_object('content', case when t.role = 'system' then to_jsonb('[System note] ' || coalesce(t.content, ''))
+           else coalesce(t.parts, to_jsonb(t.content)) end)
+    from unnest(p_turns) t);
+end $$;
 
 -- Whether the second message must become part of the first: templates of many servers insist on alternating roles.
 create or replace function memoir._mergeable(p_first jsonb, p_second jsonb)
