@@ -183,6 +183,20 @@ create table memoir.turn_marks (
   primary key (user_id, session_id, turn_index, recorded_at, mark)
 ) partition by hash (user_id);
 
+-- Turns that compaction must not cover, as ranges. until_turn: the pin holds while the session has fewer turns; null: until unpinned.
+create table memoir.turn_pins (
+  user_id uuid not null,
+  session_id uuid not null,
+  from_turn integer not null,
+  to_turn integer not null check (to_turn >= from_turn),
+  until_turn integer,
+  reason text,
+  actor memoir.actor not null,
+  set_by text not null,
+  recorded_at timestamptz not null,
+  primary key (user_id, session_id, from_turn, to_turn)
+) partition by hash (user_id);
+
 create table memoir.api_calls (
   user_id uuid not null,
   call_id uuid not null,
@@ -232,6 +246,7 @@ insert into memoir.partitioned_tables (table_name, by_month, unlogged) values
   ('users', false, false), ('user_counters', false, false), ('user_keys', false, false), ('profiles', false, false),
   ('sessions', false, false), ('session_counters', false, false), ('receipts', false, false),
   ('conversation_history', true, false), ('compactions', false, false), ('recall_exclusions', false, false), ('turn_marks', false, false),
+  ('turn_pins', false, false),
   ('api_calls', true, false), ('stream_events', true, false), ('kept_recalls', false, true);
 update memoir.partitioned_tables set options = 'fillfactor = 60, autovacuum_vacuum_scale_factor = 0.05'
 where table_name in ('user_counters', 'session_counters', 'kept_recalls');

@@ -43,7 +43,7 @@ create table memoir.memory_store (
   check (valid_to is null or valid_from is null or valid_to > valid_from),
   primary key (user_id, memory_id)
 ) partition by hash (user_id);
-create unique index memory_store_by_hash on memoir.memory_store (user_id, content_hash, project, local_to)
+create unique index memory_store_by_hash on memoir.memory_store (user_id, content_hash, project, local_to, valid_to)
   nulls not distinct where state = 'active';
 create index memory_store_by_tier on memoir.memory_store (user_id, scope, tier) where state = 'active';
 create index memory_store_by_expiry on memoir.memory_store (expires_at) where state = 'active' and expires_at is not null;
@@ -71,17 +71,38 @@ create table memoir.memory_stats (
   primary key (user_id, memory_id)
 ) partition by hash (user_id);
 
--- Every state a memory was in, so that "what did we know then" has an answer.
+-- Every state a memory was in, numbered, so that "what did we know then" has an answer: who set it, when, why, by what.
 create table memoir.memory_states (
   user_id uuid not null,
   memory_id uuid not null,
+  seq integer not null,
   recorded_at timestamptz not null,
   state memoir.item_state not null,
   superseded_by uuid,
   reason text,
+  actor memoir.actor,
   set_by text not null,
-  primary key (user_id, memory_id, recorded_at, state)
+  primary key (user_id, memory_id, seq)
 ) partition by hash (user_id);
+
+-- What was decided about two memories that might contradict each other, by what judge, and why. Nothing is deleted for it.
+create table memoir.memory_judgements (
+  user_id uuid not null,
+  judgement_id uuid not null,
+  recorded_at timestamptz not null,
+  memory_id uuid not null,
+  other_id uuid not null,
+  judge text not null,                    -- slot, polarity, value, person, or the model that was asked
+  verdict text not null check (verdict in ('contradiction', 'compatible', 'unclear')),
+  score real,
+  similarity real,
+  decision text not null check (decision in ('superseded', 'contradicts', 'none')),
+  winner_id uuid,
+  reason text not null,
+  primary key (user_id, judgement_id)
+) partition by hash (user_id);
+create index memory_judgements_by_memory on memoir.memory_judgements (user_id, memory_id, recorded_at);
+create index memory_judgements_by_other on memoir.memory_judgements (user_id, other_id);
 
 create table memoir.memory_sources (
   user_id uuid not null,
@@ -228,7 +249,7 @@ create table memoir.embedding_cursors (
 
 insert into memoir.partitioned_tables (table_name, by_month, unlogged) values
   ('memory_store', false, false), ('memory_store_working', false, true), ('memory_stats', false, false),
-  ('memory_states', false, false), ('memory_sources', false, false), ('memory_renditions', false, false),
+  ('memory_states', false, false), ('memory_judgements', false, false), ('memory_sources', false, false), ('memory_renditions', false, false),
   ('session_objects', false, false), ('memory_relationships', false, false), ('tombstones', false, false),
   ('search_items', false, false), ('search_tail', false, false), ('search_postings', false, false),
   ('embeddings', false, false), ('embedding_cursors', false, false);

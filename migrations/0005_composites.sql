@@ -12,6 +12,10 @@ create type memoir.message as (
   created_at timestamptz, media_tokens integer, extra jsonb,
   sensitivity memoir.sensitivity, embeddable boolean);
 
+-- memories.sql
+-- Whose word it is, as the write path and the caller's role have it; by_person: said by the person, or backed by their own turns.
+create type memoir.standing as (actor memoir.actor, provenance memoir.provenance, trust real, by_person boolean);
+
 -- window.sql
 create type memoir.shown_turn as (
   turn_index integer, exchange_start integer, message_id uuid, role memoir.turn_role, content text, parts jsonb, name text,

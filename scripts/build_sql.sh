@@ -17,7 +17,7 @@ for file in "${code[@]}"; do [ -f "sql/$file" ] || die "sql/install.sql names sq
 for path in sql/*.sql; do
   file=${path#sql/}
   case $file in install.sql | preamble.sql) continue ;; esac
-  printf '%s\n' "${code[@]}" | grep -qxF -- "$file" || die "$path is not named in sql/install.sql"
+  [[ " ${code[*]} " == *" $file "* ]] || die "$path is not named in sql/install.sql"
 done
 if grep -nE '^[[:space:]]*\\(i|ir|include|include_relative)[[:space:]]' migrations/*.sql sql/preamble.sql "${code[@]/#/sql/}"; then
   die "only sql/install.sql may include files"

@@ -228,7 +228,7 @@ begin
   -- Retired while the worker was at it: its vectors would only have to be dropped.
   if v_model.status = 'retired' then return 0; end if;
   for v_user in select distinct u from unnest(p_user_ids) u order by u loop
-    -- The per-user lock that remember takes: near duplicates are judged one at a time.
+    -- The per-user lock that remember takes: conflicts and near duplicates are judged one at a time.
     perform from memoir.user_counters c where c.user_id = v_user for update;
     insert into memoir.embeddings (user_id, item_no, model_id, embedding)
     select v_user, p_item_nos[i], v_model.model_id,
@@ -251,7 +251,7 @@ begin
       for v_memory in select s.ref_id from memoir.search_items s
         where s.user_id = v_user and s.item_no = any (p_item_nos) and s.kind = 'm' and s.chunk = 0 and not s.dead order by s.item_no
       loop
-        perform memoir._judge_duplicate(v_user, v_memory, 'near duplicate');
+        perform memoir._judge(v_user, v_memory, 'near duplicate');
         perform memoir._judge_admission(v_user, v_memory, 'admission');
       end loop;
     end if;
@@ -260,7 +260,7 @@ begin
 end $$;
 comment on function memoir.store_embeddings(uuid[], integer[], real[], text) is
   'Stores vectors of claimed items: parallel arrays of users and item numbers, and all numbers of all vectors one after another
-(or as a two-dimensional array). Then judges near duplicates among memories. Returns how many were new.
+(or as a two-dimensional array). Then judges conflicts and near duplicates among memories. Returns how many were new.
 Service, jobs and admin logins only. Raises PM001, PM014, PM030, PM031.';
 
 create or replace function memoir.fail_embeddings(p_user_ids uuid[], p_model text, p_error text)
@@ -286,87 +286,6 @@ returns real[] language sql immutable as $$
   select case when array_ndims(p_numbers) = 1 then p_numbers[p_from : p_to]
     else array(select unnest(p_numbers[1 + (p_from - 1) / array_length(p_numbers, 2) : 1 + (p_from - 1) / array_length(p_numbers, 2)])) end
 $$;
-
--- What must agree before two similar texts may count as one: numbers, negation, dates and names. MiniLM gives
--- "allergic / not allergic" .97 and "3 March / 4 March" .99. Rather too many than too few: two memories too much are shown
--- beside each other, one too few is lost.
-create or replace function memoir._fixed_points(p_text text)
-returns text[] language sql immutable as $$
-  select array(select distinct x from (
-    select lower(m[1]) as x from regexp_matches(p_text, '((?:(?<![[:alnum:]])[-−])?[0-9\u0660-\u0669\u06f0-\u06f9\u0966-\u096f\u09e6-\u09ef\u0e50-\u0e59\uff10-\uff19〇一二三四五六七八九十百千万两]+(?:[.,:/-][0-9\u0660-\u0669\u06f0-\u06f9\u0966-\u096f\u09e6-\u09ef\u0e50-\u0e59\uff10-\uff19〇一二三四五六七八九十百千万两]+)*)', 'g') m
-    union all
-    -- Names: capitals, but for words that merely begin a sentence.
-    select lower(m[1]) from regexp_matches(p_text, '\m([[:upper:]][[:alnum:]]+)', 'g') m
-    where lower(m[1]) not in ('the', 'a', 'an', 'my', 'your', 'his', 'her', 'its', 'our', 'their', 'he', 'she', 'it', 'we', 'you', 'they', 'this',
-      'that', 'these', 'those', 'there', 'here', 'user', 'in', 'on', 'at', 'for', 'from', 'to', 'with', 'of', 'and', 'but', 'or', 'so', 'as', 'if', 'when',
-      'while', 'since', 'is', 'are', 'was', 'were', 'has', 'have', 'had', 'does', 'do', 'did', 'will', 'would', 'can', 'also', 'usually', 'currently')
-    union all
-    select case when m[1] ~* 'n[''’]t$' then 'not' else lower(m[1]) end
-    from regexp_matches(p_text, '\m(no|not|never|none|without|neither|nor|nobody|nothing|\w+n[''’]t|cannot|hates?|dislikes?|stopped|quit|former|formerly|ex|un\w+|'
-      || 'january|february|march|april|may|june|july|august|september|october|november|december|monday|tuesday|wednesday|thursday|friday|saturday|sunday|'
-      || 'all|some|only|before|after|until|yesterday|today|tomorrow|morning|noon|afternoon|evening|night|left|right|north|south|east|west|'
-      || 'zero|one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|\w+teen|twenty|thirty|forty|fifty|sixty|seventy|eighty|ninety|hundred|thousand|million|'
-      || 'half|once|twice|first|second|third|fourth|fifth|last|'
-      || 'nicht|kein\w*|nie|niemals|ohne|niet|geen|ikke|inte|pas|jamais|sans|sin|nunca|jamás|non|mai|senza|não|sem|nao|не|нет|никогда|без|değil|hiç|लेकिन|नहीं|لا|لم|لن|ليس|לא|אין)\M', 'gi') m
-    union all
-    select m[1] from regexp_matches(p_text, '(不|没|沒|無|无|未|ない|ません|なかった|ไม่|않|없|못|안 )', 'g') m
-  ) s order by x)
-$$;
-
--- [PG] 5.4: a near duplicate (cosine above the threshold, nothing fixed differs) is merged: the greater authority stays active,
--- of equals the more specific text.
-create or replace function memoir._judge_duplicate(p_user_id uuid, p_memory_id uuid, p_by text)
-returns jsonb language plpgsql set plan_cache_mode = force_custom_plan as $$
-declare
-  v_memory memoir.memory_store; v_other memoir.memory_store; v_vector halfvec; v_model smallint; v_similarity float8; v_hit record;
-  v_threshold real := (memoir._config(p_user_id, null) ->> 'duplicate_similarity')::real; v_now timestamptz := memoir.now();
-begin
-  select * into v_memory from memoir.memory_store where user_id = p_user_id and memory_id = p_memory_id and state = 'active';
-  if not found then return null; end if;
-  select e.embedding, e.model_id into v_vector, v_model
-  from memoir.search_items i join memoir.embeddings e on e.user_id = p_user_id and e.item_no = i.item_no
-  join memoir.embedding_models m on m.model_id = e.model_id and m.status = 'active'
-  where i.user_id = p_user_id and i.ref_id = p_memory_id and i.chunk = 0;
-  if not found then return null; end if;
-  for v_hit in
-    -- Distances in the list, not in the condition: vectors of other models have other dimensions.
-    with near as materialized (
-      select i.ref_id, e.embedding <=> v_vector as distance
-      from memoir.embeddings e join memoir.search_items i on i.user_id = p_user_id and i.item_no = e.item_no
-      where e.user_id = p_user_id and e.model_id = v_model and i.kind = 'm' and i.chunk = 0 and not i.dead and i.ref_id <> p_memory_id)
-    select m as memory, 1 - s.distance as similarity
-    from (select * from near where distance < 1 - v_threshold order by distance, ref_id limit 20) s
-    join memoir.memory_store m on m.user_id = p_user_id and m.memory_id = s.ref_id
-    where m.state = 'active' and m.project = v_memory.project and m.local_to is not distinct from v_memory.local_to
-      and m.type = v_memory.type and m.sensitivity = v_memory.sensitivity
-    order by s.distance, m.memory_id
-  loop
-    v_other := v_hit.memory;
-    v_similarity := v_hit.similarity;
-    continue when memoir._fixed_points(v_other.content) <> memoir._fixed_points(v_memory.content);
-    continue when v_other.slot is distinct from v_memory.slot or v_other.slot_value is distinct from v_memory.slot_value;
-    if v_memory.trust > v_other.trust or v_memory.trust = v_other.trust and length(v_memory.content) > length(v_other.content) then
-      perform memoir._merge_memory(p_user_id, v_other.memory_id, p_memory_id, p_by, v_now);
-      return jsonb_build_object('outcome', 'stored', 'superseded', jsonb_build_array(v_other.memory_id), 'similarity', round(v_similarity::numeric, 4));
-    end if;
-    perform memoir._merge_memory(p_user_id, p_memory_id, v_other.memory_id, p_by, v_now);
-    return jsonb_build_object('memory_id', v_other.memory_id, 'outcome', 'duplicate', 'similarity', round(v_similarity::numeric, 4));
-  end loop;
-  return null;
-end $$;
-
--- One memory was said again in other words: the other goes on for both, with the sources of both.
-create or replace function memoir._merge_memory(p_user_id uuid, p_loser uuid, p_winner uuid, p_by text, p_at timestamptz)
-returns void language plpgsql as $$
-begin
-  perform memoir._supersede(p_user_id, array[p_loser], p_winner, p_by, 'near duplicate', p_at);
-  insert into memoir.memory_stats (user_id, memory_id, restatements, reinforced_at) values (p_user_id, p_winner, 1, p_at)
-  on conflict (user_id, memory_id) do update set restatements = memory_stats.restatements + 1, reinforced_at = p_at;
-  insert into memoir.memory_sources (user_id, item_kind, item_id, source_kind, source_id, session_id, turn_index, span_start, span_length, link)
-  select user_id, item_kind, p_winner, source_kind, source_id, session_id, turn_index, span_start, span_length, 'merged'
-  from memoir.memory_sources where user_id = p_user_id and item_kind = 'memory' and item_id = p_loser
-  on conflict do nothing;
-end $$;
 
 create or replace function memoir.embedding_progress()
 returns table (model text, status text, users bigint, waiting_jobs bigint, dead_jobs bigint)

@@ -257,8 +257,8 @@ begin
   forgotten as (delete from memoir.memory_states s using erased e where s.user_id = v_user and s.memory_id = e.memory_id returning 1),
   counted as (select (select count(*) from erased) as n, (select count(*) from forgotten) as states)
   select v_rows || jsonb_build_object('memory_store', n, 'memory_states', states) into v_rows from counted;
-  insert into memoir.memory_states (user_id, memory_id, recorded_at, state, set_by)
-  select v_user, memory_id, v_now, 'erased', p_caller.login from memoir.memory_store where user_id = v_user and memory_id = any (v_gone) on conflict do nothing;
+  perform memoir._note_state(v_user, array(select memory_id from memoir.memory_store where user_id = v_user and memory_id = any (v_gone)
+      and not exists (select from memoir.memory_states s where s.user_id = v_user and s.memory_id = memory_store.memory_id)), 'erased', p_caller.login, null, null, v_now, null);
   update memoir.user_counters set memories = greatest(0, memories - (v_rows ->> 'memory_store')::integer) where user_id = v_user;
   for v_table in select t from memoir._user_tables() t
     where memoir._has_column(t, 'memory_id') and t not in ('memory_store', 'memory_store_working', 'memory_states', 'recall_exclusions', 'tombstones') loop

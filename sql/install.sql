@@ -17,7 +17,14 @@
 \ir messages.sql        -- checks and normal form of chat messages
 \ir sessions.sql        -- open, branch, close, inspect
 \ir turns.sql           -- persist_turn, append_messages; history is append-only
-\ir memories.sql        -- remember, forget
+\ir memories.sql        -- remember: the single door
+\ir states.sql          -- the states of a memory, its history, bounded copies
+\ir tombstones.sql      -- what was rejected stays rejected, until a person lifts it
+\ir conflicts.sql       -- contradictions and near duplicates: who prevails, and why
+\ir judging.sql         -- conflicts that a model judges: claim, store, fail
+\ir corrections.sql     -- correct, retract, forget
+\ir relations.sql       -- relate, validate
+\ir pins.sql            -- memories and turns pinned in a session
 \ir sensitivity.sql     -- what is withheld from whom; mark_turn
 \ir queue.sql           -- claim, heartbeat, complete, fail, retry: work that is waited for
 \ir lifecycle.sql       -- promotion, demotion, expiry; the end of sessions

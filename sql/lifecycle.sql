@@ -62,10 +62,9 @@ end $$;
 create or replace function memoir._promote(p_memory memoir.memory_store, p_config jsonb, p_by text, p_at timestamptz)
 returns text language plpgsql set plan_cache_mode = force_custom_plan as $$
 declare
-  v_user uuid := p_memory.user_id; v_id uuid := p_memory.memory_id; v_tier smallint; v_twin uuid; v_old memoir.memory_store; v_keys bytea[];
+  v_user uuid := p_memory.user_id; v_id uuid := p_memory.memory_id; v_tier smallint; v_twin uuid;
 begin
-  v_keys := memoir._tombstone_keys(v_user, array[memoir._normalise(p_memory.content), p_memory.slot || chr(31) || p_memory.slot_value]);
-  if exists (select from memoir.tombstones t where t.user_id = v_user and t.key_hash = any (v_keys) and t.lifted_at is null) then
+  if memoir._tombstoned(v_user, p_memory.content, p_memory.slot, p_memory.slot_value, p_memory.project) then
     perform memoir._set_state(v_user, array[v_id], 'forgotten', p_by, 'tombstone', null, p_at);
     return 'refused';
   end if;
@@ -88,19 +87,7 @@ begin
     confidence = greatest(confidence, (p_config ->> 'validated_confidence')::real),
     expires_at = case when v_tier = 2 then p_at + make_interval(days => (p_config ->> 'episodic_days')::integer) end
   where user_id = v_user and memory_id = v_id;
-  if p_memory.slot is not null and p_memory.scope = 'local' then
-    for v_old in select * from memoir.memory_store m
-      where m.user_id = v_user and m.slot = p_memory.slot and m.state = 'active' and m.project = p_memory.project and m.local_to is null
-        and m.memory_id <> v_id and m.slot_value is distinct from p_memory.slot_value
-    loop
-      if p_memory.trust >= v_old.trust then
-        perform memoir._supersede(v_user, array[v_old.memory_id], v_id, p_by, 'slot', p_at);
-      else
-        insert into memoir.memory_relationships (user_id, source_id, relation, target_id, made_by, recorded_at)
-        values (v_user, v_id, 'contradicts', v_old.memory_id, 'slot', p_at) on conflict do nothing;
-      end if;
-    end loop;
-  end if;
+  if p_memory.scope = 'local' then perform memoir._settle_slot(v_user, v_id, null, p_by); end if;
   if v_tier >= 3 then perform memoir._stale_profile(v_user); end if;
   return v_tier::text;
 end $$;

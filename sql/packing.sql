@@ -4,10 +4,10 @@
 create or replace function memoir._was_active(p_memory memoir.memory_store, p_as_of timestamptz)
 returns boolean language plpgsql stable set plan_cache_mode = force_custom_plan as $$
 begin
-  if p_memory.state in ('forgotten', 'erased') then return false; end if;
+  if p_memory.state in ('forgotten', 'erased') or p_memory.expires_at <= p_as_of then return false; end if;
   return coalesce((select s.state = 'active' from memoir.memory_states s
     where s.user_id = p_memory.user_id and s.memory_id = p_memory.memory_id and s.recorded_at <= p_as_of
-    order by s.recorded_at desc, (s.state = 'active') limit 1), false);
+    order by s.recorded_at desc, s.seq desc limit 1), false);
 end $$;
 
 -- All candidates, best first, with the reason why one can't be shown. p_frequent: how many much-used memories join anyway.

@@ -35,7 +35,7 @@ begin
   v_scope.kinds := memoir._kinds(p_kinds);
   v_scope.hidden_sessions := '{}';
   v_scope.hidden_from := 0;
-  v_scope.local_sessions := array_remove(array[v_session], null);
+  v_scope.local_sessions := array[coalesce(v_session, memoir._no_session())];
   v_scope.projects := v_caller.projects;
   v_scope.clearance := v_caller.clearance;
   v_scope.as_of := p_as_of;

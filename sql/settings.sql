@@ -48,6 +48,10 @@ begin
     ('frequent_memories', 'integer', '20', 0, 500, true, 'Most-accessed global memories that are candidates whatever the query.'),
     ('relevance_floor', 'number', '0.05', 0, 10, true, 'Candidates that score less are left out.'),
     ('duplicate_similarity', 'number', '0.92', 0.5, 1, true, 'Cosine above which two memories may be near duplicates.'),
+    ('conflict_similarity', 'number', '0.75', 0, 1, true, 'Cosine above which two memories may contradict each other.'),
+    ('judge', 'text', '"rules"', null, null, false, 'What judges contradictions that no slot decides: rules alone, or a model for what they leave open: nli, llm.'),
+    ('judge_model', 'text', '""', null, null, false, 'For nli: the folder of a cross-encoder for natural language inference.'),
+    ('judge_threshold', 'number', '0.9', 0.5, 1, true, 'How sure a model must be of a contradiction.'),
     ('extraction', 'boolean', 'true', null, null, true, 'Whether memories are made of what is said in a session.'),
     ('admission_threshold', 'number', '0.4', 0, 1, true, 'Admission score below which what no person said is not kept.'),
     ('admission_weights', 'weights', '{"type": 0.35, "novelty": 0.25, "utility": 0.25, "recency": 0.15}', 0, 1, true, 'Weights of the admission score.'),
@@ -125,6 +129,7 @@ begin
     description = excluded.description;
   update memoir.setting_definitions set allowed = array['none', 'anthropic', 'openai'] where key = 'llm_provider';
   update memoir.setting_definitions set allowed = array['warn', 'refuse'] where key = 'budget_action';
+  update memoir.setting_definitions set allowed = array['rules', 'nli', 'llm'] where key = 'judge';
   delete from memoir.settings s where not exists (select from memoir.setting_definitions d where d.key = s.key);
   drop table pg_temp.wanted;
   perform memoir._merge_settings();

@@ -82,7 +82,7 @@ def valid(messages: list[dict[str, Any]]) -> None:
 _VALUES = {"uuid": "gen_random_uuid()", "text": "'x'", "name": "'x'", "timestamp with time zone": "now()", "integer": "1", "bigint": "1", "smallint": "1",
            "real": "0.5", "boolean": "true", "jsonb": "'{}'", "bytea": "'x'", "tsvector": "'x:1'", "halfvec": "(select array_agg(0.1::real)::halfvec from generate_series(1, 384))",
            '"char"': "'t'", "xid8": "pg_current_xact_id()", "double precision": "0.5", "numeric": "1", "date": "current_date", "interval": "'1 hour'"}
-_CHECKED = {("turn_marks", "mark"): "'secret'", ("memory_sources", "link"): "'origin'", ("memory_store", "importance"): "'normal'",
+_CHECKED = {("memory_judgements", "verdict"): "'unclear'", ("memory_judgements", "decision"): "'none'", ("turn_marks", "mark"): "'secret'", ("memory_sources", "link"): "'origin'", ("memory_store", "importance"): "'normal'",
             ("memory_store_working", "importance"): "'normal'", ("tombstones", "kind"): "'value'", ("fault_history", "fault_type"): "'micro_fault'",
             ("fidelity_transitions", "trigger"): "'fault'", ("login_users", "login"): "(select min(login) from memoir.logins)"}
 

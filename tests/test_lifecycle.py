@@ -153,8 +153,8 @@ def open_session(db: psycopg.Connection, user: str, session: str) -> str:
 
 def test_a_risen_memory_meets_its_twin(db: psycopg.Connection, user: str, clock: Any) -> None:
     say(db, user, "s", "So I collect stamps, as you know.")
-    local = remember(db, user, "Collects stamps", session="s", actor="agent")
     twin = remember(db, user, "collects stamps")
+    local = remember(db, user, "Collects stamps", session="s", actor="agent")
     assert local != twin
     db.execute("update memoir.memory_store set provenance = 'fact' where memory_id = %s", [local])
     used(db, local, 5)

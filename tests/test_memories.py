@@ -145,7 +145,7 @@ def test_a_slot_holds_one_value_per_project(db: psycopg.Connection, user: str) -
     ({"type": "preference"}, ("preference", "global", 4, 0.85)),
     ({"type": "instruction"}, ("instruction", "global", 4, 0.9)),
     ({"session": "s", "actor": "person"}, ("user_stated", "global", 3, 1.0)),
-    ({"actor": "agent"}, ("system_inferred", "global", 1, 0.6)),
+    ({"actor": "agent"}, ("system_inferred", "local", 1, 0.6)),
     ({"session": "s"}, ("system_inferred", "local", 1, 0.6)),
     ({"session": "s", "type": "preference"}, ("system_inferred", "local", 1, 0.6)),
     ({"session": "s", "actor": "tool"}, ("tool_output", "local", 1, 0.7)),
@@ -212,16 +212,17 @@ def test_authority_beats_length_among_near_duplicates(db: psycopg.Connection, us
     assert (guess["outcome"], guess["memory_id"]) == ("duplicate", said)
 
 
-@pytest.mark.parametrize(("one", "other"), [
-    ("I am allergic to nuts", "I am not allergic to nuts"), ("The wedding is on 3 March", "The wedding is on 4 March"),
-    ("The wedding is on 3 March", "The wedding is on 3 May"), ("my sister is called Anna", "my sister is called Berta"),
-    ("I can eat nuts", "I can't eat nuts"), ("rent is 1,200 a month", "rent is 1,300 a month"),
+@pytest.mark.parametrize(("one", "other", "judge"), [
+    ("I am allergic to nuts", "I am not allergic to nuts", "polarity"), ("The wedding is on 3 March", "The wedding is on 4 March", "value"),
+    ("The wedding is on 3 March", "The wedding is on 3 May", "value"), ("my sister is called Anna", "my sister is called Berta", None),
+    ("I can eat nuts", "I can't eat nuts", "polarity"), ("rent is 1,200 a month", "rent is 1,300 a month", "value"),
 ])
-def test_negation_numbers_dates_and_names_stay_apart(db: psycopg.Connection, user: str, one: str, other: str) -> None:
+def test_negation_numbers_dates_and_names_are_never_merged(db: psycopg.Connection, user: str, one: str, other: str, judge: str | None) -> None:
+    """The newer of equals prevails where the two can't both be true, else both stand."""
     first = remember(db, user, one, embedding=BASE)["memory_id"]
     second = remember(db, user, other, embedding=near(0.995))
-    assert second["outcome"] == "stored" and not second["superseded"]
-    assert row(db, first) == row(db, second["memory_id"]) == ("active",)
+    assert second["outcome"] == "stored" and second["superseded"] == ([first] if judge else [])
+    assert (row(db, first, "state, state_reason"), row(db, second["memory_id"])) == (("superseded", judge) if judge else ("active", None), ("active",))
 
 
 # Forget ---------------------------------------------------------------------------------------------------------------

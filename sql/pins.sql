@@ -1,0 +1,115 @@
+-- Pins: a memory that stays in view of a session, turns that its compaction must not cover. Both for good or for a number of turns.
+
+-- The ranges of turns that a session's compaction must not cover, those of the sessions it branched from included. A pin that ends
+-- with a turn holds while the session has fewer.
+create or replace function memoir._pinned_turns(p_user_id uuid, p_session_id uuid)
+returns table (from_turn integer, to_turn integer) language plpgsql stable set plan_cache_mode = force_custom_plan as $$
+declare
+  v_session memoir.sessions; v_turns integer;
+begin
+  select * into v_session from memoir.sessions s where s.user_id = p_user_id and s.session_id = p_session_id;
+  select c.turn_count into v_turns from memoir.session_counters c where c.user_id = p_user_id and c.session_id = p_session_id;
+  return query
+  select p.from_turn, least(p.to_turn, l.to_turn)
+  from memoir._lineage(v_session) l
+  join memoir.turn_pins p on p.user_id = p_user_id and p.session_id = l.session_id
+  where (p.until_turn is null or p.until_turn > v_turns) and p.from_turn <= l.to_turn
+  order by 1, 2;
+end $$;
+
+create or replace function memoir._check_pin_turns(p_turns integer)
+returns void language plpgsql immutable as $$
+begin
+  if p_turns < 1 or p_turns > 1000000 then
+    perform memoir._fail('PM014', format('turns must be from 1 to 1000000, or null for good, not %s', p_turns));
+  end if;
+end $$;
+
+create or replace function memoir.pin(p_user text, p_session text, p_memory uuid, p_turns integer default null, p_reason text default null)
+returns jsonb language plpgsql security definer set search_path from current as $$
+declare
+  v_caller memoir.caller := memoir._authorise(p_user, 'write');
+  v_session memoir.sessions := memoir._session(v_caller, p_session);
+  v_memory memoir.memory_store := memoir._memory(v_caller, p_memory);
+  v_until integer;
+begin
+  perform memoir._check_pin_turns(p_turns);
+  perform memoir._check_size('reason', p_reason, 10000);
+  perform from memoir.user_counters where user_id = v_caller.user_id for update;
+  v_memory := memoir._current(v_memory);
+  if v_memory.state <> 'active' then
+    perform memoir._fail('PM014', format('memory %s is %s and can''t be pinned', p_memory, v_memory.state));
+  end if;
+  if v_memory.local_to is not null and not exists (select from memoir._lineage(v_session) l where l.session_id = v_memory.local_to) then
+    perform memoir._fail('PM014', format('memory %s belongs to another session than %s', p_memory, memoir._shown(p_session)));
+  end if;
+  v_until := (select c.turn_count + p_turns from memoir.session_counters c where c.user_id = v_caller.user_id and c.session_id = v_session.session_id);
+  insert into memoir.session_objects (user_id, session_id, memory_id, pinned_until_turn, pin_reason)
+  values (v_caller.user_id, v_session.session_id, v_memory.memory_id, coalesce(v_until, 2147483647), p_reason)
+  on conflict (user_id, session_id, memory_id) do update set pinned_until_turn = excluded.pinned_until_turn, pin_reason = excluded.pin_reason;
+  return jsonb_build_object('memory_id', v_memory.memory_id, 'session', p_session, 'until_turn', v_until);
+end $$;
+comment on function memoir.pin(text, text, uuid, integer, text) is
+  'Pins a memory in a session, for its next p_turns turns or, null, until unpin. Pinning again replaces the former end. A superseded
+memory stands for its successor. Returns {"memory_id", "session", "until_turn"}; until_turn null: for good.
+Writes session_objects. Raises PM001, PM003, PM004, PM014.';
+
+create or replace function memoir.unpin(p_user text, p_session text, p_memory uuid)
+returns boolean language plpgsql security definer set search_path from current as $$
+declare
+  v_caller memoir.caller := memoir._authorise(p_user, 'write');
+  v_session memoir.sessions := memoir._session(v_caller, p_session);
+  v_memory memoir.memory_store := memoir._memory(v_caller, p_memory);
+begin
+  perform from memoir.user_counters where user_id = v_caller.user_id for update;
+  update memoir.session_objects set pinned_until_turn = null, pin_reason = null
+  where user_id = v_caller.user_id and session_id = v_session.session_id
+    and memory_id in (v_memory.memory_id, (memoir._current(v_memory)).memory_id) and pinned_until_turn is not null;
+  return found;
+end $$;
+comment on function memoir.unpin(text, text, uuid) is
+  'Ends a memory''s pin in a session; true if there was one. Writes session_objects. Raises PM001, PM003, PM004.';
+
+create or replace function memoir.pin_turns(p_user text, p_session text, p_from_turn integer, p_to_turn integer default null, p_turns integer default null,
+  p_reason text default null)
+returns jsonb language plpgsql security definer set search_path from current as $$
+declare
+  v_caller memoir.caller := memoir._authorise(p_user, 'write');
+  v_session memoir.sessions := memoir._session(v_caller, p_session);
+  v_to integer := coalesce(p_to_turn, p_from_turn); v_count integer; v_until integer;
+begin
+  perform memoir._check_pin_turns(p_turns);
+  perform memoir._check_size('reason', p_reason, 10000);
+  -- As compaction locks, so that a pin is before it or after it.
+  select turn_count into v_count from memoir.session_counters where user_id = v_caller.user_id and session_id = v_session.session_id for update;
+  if p_from_turn is null or p_from_turn < 0 or v_to < p_from_turn or v_to >= v_count then
+    perform memoir._fail('PM014', format('turns %s to %s are not in session %s, which has %s turns', coalesce(p_from_turn::text, 'null'),
+      coalesce(v_to::text, 'null'), memoir._shown(p_session), v_count));
+  end if;
+  v_until := v_count + p_turns;
+  insert into memoir.turn_pins (user_id, session_id, from_turn, to_turn, until_turn, reason, actor, set_by, recorded_at)
+  values (v_caller.user_id, v_session.session_id, p_from_turn, v_to, v_until, p_reason, memoir._actor(v_caller, null, 'person'), v_caller.login, memoir.now())
+  on conflict (user_id, session_id, from_turn, to_turn) do update set until_turn = excluded.until_turn, reason = excluded.reason,
+    actor = excluded.actor, set_by = excluded.set_by, recorded_at = excluded.recorded_at;
+  return jsonb_build_object('session', p_session, 'from_turn', p_from_turn, 'to_turn', v_to, 'until_turn', v_until);
+end $$;
+comment on function memoir.pin_turns(text, text, integer, integer, integer, text) is
+  'Keeps turns p_from_turn to p_to_turn (default: that one) of a session out of its compaction, for the next p_turns turns or, null, until
+unpin_turns. Branches of the session keep to it for the turns they share. Returns {"session", "from_turn", "to_turn", "until_turn"}.
+Writes turn_pins. Raises PM001, PM003, PM014.';
+
+create or replace function memoir.unpin_turns(p_user text, p_session text, p_from_turn integer default null, p_to_turn integer default null)
+returns integer language plpgsql security definer set search_path from current as $$
+declare
+  v_caller memoir.caller := memoir._authorise(p_user, 'write');
+  v_session memoir.sessions := memoir._session(v_caller, p_session);
+  v_count integer;
+begin
+  delete from memoir.turn_pins where user_id = v_caller.user_id and session_id = v_session.session_id
+    and to_turn >= coalesce(p_from_turn, 0) and from_turn <= coalesce(p_to_turn, p_from_turn, 2147483647);
+  get diagnostics v_count = row_count;
+  return v_count;
+end $$;
+comment on function memoir.unpin_turns(text, text, integer, integer) is
+  'Ends the pins that touch turns p_from_turn to p_to_turn of a session (default: all) and returns how many. Writes turn_pins.
+Raises PM001, PM003.';
