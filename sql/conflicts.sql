@@ -233,7 +233,7 @@ end $$;
 -- Judges an active memory whose vector has arrived. Conflicts first, by rules, what they can't tell queued for a model where one is
 -- configured; then near duplicates ([PG] 5.4: cosine above the threshold, nothing fixed differs): the greater authority stays active, of
 -- equals the more specific text. What only says again in other words what a person rejected is invalidated, unless a person says it.
-create or replace function memoir._judge(p_user_id uuid, p_memory_id uuid, p_by text)
+create or replace function memoir._judge_memory(p_user_id uuid, p_memory_id uuid, p_by text)
 returns jsonb language plpgsql set plan_cache_mode = force_custom_plan as $$
 declare
   v_memory memoir.memory_store; v_other memoir.memory_store; v_vector halfvec; v_model smallint; v_hit record; v_kind text; v_done text; v_near jsonb := '{}';

@@ -251,7 +251,7 @@ begin
       for v_memory in select s.ref_id from memoir.search_items s
         where s.user_id = v_user and s.item_no = any (p_item_nos) and s.kind = 'm' and s.chunk = 0 and not s.dead order by s.item_no
       loop
-        perform memoir._judge(v_user, v_memory, 'near duplicate');
+        perform memoir._judge_memory(v_user, v_memory, 'near duplicate');
         perform memoir._judge_admission(v_user, v_memory, 'admission');
       end loop;
     end if;

@@ -246,7 +246,7 @@ begin
   v_result := memoir._remembered(v_memory.memory_id, case when v_settled.outdated then 'outdated' else 'stored' end, v_settled.superseded, v_settled.contradicts);
   if p_embedding is not null and v_memory.embeddable and v_index is not null then
     perform memoir._store_vector(v_user, v_index, p_embedding, null);
-    v_result := memoir._with_judgement(v_result, memoir._judge(v_user, v_memory.memory_id, v_memory.written_by));
+    v_result := memoir._with_judgement(v_result, memoir._judge_memory(v_user, v_memory.memory_id, v_memory.written_by));
   end if;
   return v_result;
 end $$;
