@@ -49,5 +49,6 @@
 \ir maintenance.sql     -- merging search structures, flushing statistics
 \ir sweep.sql           -- what ends by age; backfill; hygiene counts
 \ir jobs.sql            -- the list of jobs, what pg_cron runs, the shared embedder
+\ir views.sql           -- one view per question of whoever runs this
 \ir setup.sql           -- what a dump does not carry: search_path, roles
 \ir privileges.sql      -- grants as data; PUBLIC revoked last

@@ -109,8 +109,15 @@ set role memoir_owner;
 -- on stays, and is replaced in place.
 do $$
 declare
-  v_routine regprocedure;
+  v_routine regprocedure; v_view regclass;
 begin
+  -- Views first, since they need routines. One that somebody's own view needs is named by the error, which ends the upgrade.
+  for v_view in
+    select c.oid from pg_class c where c.relnamespace = 'memoir'::regnamespace and c.relkind = 'v' and c.relowner = 'memoir_owner'::regrole
+      and not exists (select from pg_depend d where d.classid = 'pg_class'::regclass and d.objid = c.oid and d.deptype = 'e')
+  loop
+    execute format('drop view %s', v_view);
+  end loop;
   for v_routine in
     select p.oid from pg_proc p
     where p.pronamespace = 'memoir'::regnamespace and p.proowner = 'memoir_owner'::regrole  -- PL/Python's belong to a superuser

@@ -96,8 +96,11 @@ begin
       ('store_model_result',        'app jobs admin'),
       ('fail_model_call',           'app jobs admin'),
       ('retry_job',                 'admin'),
+      ('health_problems',           'admin'),
+      ('_statement_times',          'admin'),
       ('run_job',                   'jobs admin'),
       ('list_jobs',                 'app jobs admin'),
+      ('bare_statements',           'jobs admin'),
       ('_job_begin',                'jobs admin'),
       ('_job_step',                 'jobs admin'),
       ('_job_note',                 'jobs admin'),
@@ -132,6 +135,15 @@ begin
         execute format('grant execute on routine %s to %I', v_object.signature, 'memoir_' || v_role);
       end loop;
     end loop;
+  end loop;
+
+  -- Views are for admins; they hold what their owner may see.
+  for v_object in
+    select c.oid::regclass as name from pg_class c
+    where c.relnamespace = 'memoir'::regnamespace and c.relkind = 'v' and c.relowner = 'memoir_owner'::regrole
+      and not exists (select from pg_depend d where d.classid = 'pg_class'::regclass and d.objid = c.oid and d.deptype = 'e')
+  loop
+    execute format('grant select on %s to memoir_admin', v_object.name);
   end loop;
 
   for v_object in

@@ -170,6 +170,25 @@ comment on procedure memoir.run_job(text, integer) is
 commit per batch. Leaves a row in job_runs. A job that is already running is left alone; a standby skips it. Call outside a
 transaction, with statement_timeout 0. Jobs and admin logins only. Raises PM001, PM014, PM051 (the job failed), 57014 (cancelled).';
 
+-- What a function can't do: statements that only somebody who owns the tables (an owner of the database, a superuser) can send,
+-- one by one. Nothing waits for them: they finish what was interrupted, and help where autovacuum does not keep up.
+create or replace function memoir.bare_statements()
+returns table (statement text, reason text) language plpgsql stable security definer set search_path from current as $$
+begin
+  perform memoir._authorise_jobs();
+  return query
+  select format('alter table %s detach partition %s finalize', i.inhparent::regclass, i.inhrelid::regclass), 'a detach was interrupted'
+  from pg_inherits i join pg_class c on c.oid = i.inhrelid where c.relnamespace = 'memoir'::regnamespace and i.inhdetachpending
+  union all
+  select format('vacuum (analyze) %s', s.relid::regclass), format('%s of %s rows are dead', s.n_dead_tup, s.n_dead_tup + s.n_live_tup)
+  from pg_stat_all_tables s
+  where s.schemaname = 'memoir' and s.n_dead_tup > 10000 and s.n_dead_tup > 0.2 * s.n_live_tup
+    and coalesce(greatest(s.last_vacuum, s.last_autovacuum), '-infinity') < now() - interval '1 hour';
+end $$;
+comment on function memoir.bare_statements() is
+  'What maintenance can''t do inside a function, as statements to send outside a transaction by an owner of the database, each with its
+reason: detaches to finish, tables where autovacuum lags. Jobs and admin logins only. Raises PM001.';
+
 -- Schedules ---------------------------------------------------------------------------------------------------------------
 
 -- One field of a cron expression as the numbers it stands for; null where it is not one.

@@ -19,7 +19,7 @@ begin
     alter schema memoir owner to memoir_owner;
     for v_statement in
       select format('alter table %s owner to memoir_owner', c.oid::regclass) from pg_class c
-      where c.relnamespace = 'memoir'::regnamespace and c.relkind in ('r', 'p')
+      where c.relnamespace = 'memoir'::regnamespace and c.relkind in ('r', 'p', 'v')
       union all
       select format('alter type %s owner to memoir_owner', t.oid::regtype) from pg_type t left join pg_class c on c.oid = t.typrelid
       where t.typnamespace = 'memoir'::regnamespace and t.typtype in ('c', 'e') and coalesce(c.relkind, 'c') = 'c'

@@ -122,7 +122,8 @@ def test_matrix_is_as_reviewed(world: World) -> None:
 def test_nobody_reaches_tables_and_public_reaches_nothing(world: World) -> None:
     with connect(world.dsn) as db:
         rights = [(kind, name, rights) for kind, name, _, rights in db.execute(MATRIX) if rights]
-        assert [r for r in rights if r[0] in ("table", "view", "sequence", "type")] == []
+        assert [r for r in rights if r[0] in ("table", "sequence", "type")] == []
+        assert {str(r[2]) for r in rights if r[0] == "view"} == {"['admin=r']"}, "views are for admins to read"
         assert [r for r in rights if any(right.startswith("PUBLIC") for right in r[2])] == []
         assert [r for r in rights if r[0] == "schema"] == [("schema", "memoir", ["admin", "app", "jobs", "reader", "tenant"])]
         attributes = db.execute("""select rolname, rolsuper, rolcreaterole, rolcreatedb, rolreplication, rolbypassrls, rolcanlogin

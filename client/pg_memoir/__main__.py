@@ -30,7 +30,7 @@ def main(arguments: list[str] | None = None) -> int:
     importer.add_argument("--skip-bad", action="store_true", help="go on after a conversation that can't be imported")
     importer.set_defaults(run=_import)
 
-    embedding = commands.add_parser("worker", help="embed the backlog", description=(worker.__doc__ or "").splitlines()[0])
+    embedding = commands.add_parser("worker", help="embed the backlog, run jobs", description=(worker.__doc__ or "").splitlines()[0])
     embedding.set_defaults(run=worker.add_arguments(embedding))
 
     options = parser.parse_args(arguments)

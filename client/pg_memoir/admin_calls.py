@@ -7,7 +7,7 @@ from typing import Any, Literal
 from uuid import UUID
 
 from .calls import Call, _as_is, _nothing, _procedure, _scalar, _table
-from .types import Claim, Vector
+from .types import Claim, Job, ModelWork, Vector
 
 
 def bind_login(
@@ -173,3 +173,70 @@ def ensure_partitions() -> Call[None]:
 def flush_statistics() -> Call[None]:
     """Flushes the buffered access statistics and the ledger."""
     return _procedure("flush_statistics")
+
+
+def run_job(job: str, *, seconds: int | None = None) -> Call[None]:
+    """Runs a maintenance job until nothing is left to do, for at most `seconds`; the connection needs statement_timeout 0.
+    A job that runs already, and a standby, are left alone. Raises JobFailedError, InvalidArgumentError, NotAuthorizedError."""
+    return _procedure("run_job", {"job": ("text", job), "seconds": ("int", seconds)})
+
+
+def list_jobs() -> Call[list[Job]]:
+    """Maintenance jobs with their schedules, when they were last due, and how their last run went."""
+    return _table("list_jobs", Job, {})
+
+
+def retry_job(job: int) -> Call[bool]:
+    """Gives a dead letter of the queue another set of attempts; False if there is none of that number. Admin only."""
+    return _scalar("retry_job", bool, {"job": ("bigint", job)})
+
+
+def bare_statements() -> Call[list[dict[str, Any]]]:
+    """What maintenance can't do inside a function, as statements to send one by one, each with its reason. Jobs and admin only."""
+    return _table("bare_statements", dict[str, Any], {})
+
+
+def claim_model_calls(limit: int | None = None) -> Call[list[ModelWork]]:
+    """Leases up to `limit` (4) pieces of work for a language model, with the input of their prompts."""
+    return _table("claim_model_calls", ModelWork, {"limit": ("int", limit)})
+
+
+def store_model_result(job: int, lease: UUID, output: Mapping[str, Any], made_by: str, usage: Mapping[str, int] | None = None) -> Call[dict[str, Any]]:
+    """Stores what a model answered for claimed work, who made it, and the tokens it took; returns stored, tokens, cost."""
+    return _scalar(
+        "store_model_result",
+        _as_is,
+        {"job": ("bigint", job), "lease": ("uuid", lease), "output": ("jsonb", output), "made_by": ("text", made_by), "usage": ("jsonb", usage)},
+    )
+
+
+def fail_model_call(
+    job: int, lease: UUID, error: str, final: bool | None = None, retry_seconds: float | None = None, usage: Mapping[str, int] | None = None
+) -> Call[dict[str, Any]]:
+    """Gives model work back after a failed call, to be tried again, or with `final` as a dead letter."""
+    return _scalar(
+        "fail_model_call",
+        _as_is,
+        {
+            "job": ("bigint", job),
+            "lease": ("uuid", lease),
+            "error": ("text", error),
+            "final": ("boolean", final),
+            "retry_seconds": ("numeric", retry_seconds),
+            "usage": ("jsonb", usage),
+        },
+    )
+
+
+def release_job(job: int, lease: UUID) -> Call[bool]:
+    """Gives a claimed job back that was not begun; False if the lease had run out."""
+    return _scalar("release_job", bool, {"job": ("bigint", job), "lease": ("uuid", lease)})
+
+
+def heartbeat(job: int, lease: UUID, seconds: int | None = None) -> Call[bool]:
+    """Keeps a lease for another `seconds` (300); False if it ran out."""
+    return _scalar("heartbeat", bool, {"job": ("bigint", job), "lease": ("uuid", lease), "seconds": ("int", seconds)})
+
+
+def _llm_config() -> Call[dict[str, Any] | None]:
+    return _scalar("_llm_config", _as_is, {})

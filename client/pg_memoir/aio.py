@@ -244,6 +244,15 @@ class AsyncMemoir:
     merge_search = _method(admin_calls.merge_search)
     ensure_partitions = _method(admin_calls.ensure_partitions)
     flush_statistics = _method(admin_calls.flush_statistics)
+    run_job = _method(admin_calls.run_job)
+    list_jobs = _method(admin_calls.list_jobs)
+    retry_job = _method(admin_calls.retry_job)
+    bare_statements = _method(admin_calls.bare_statements)
+    claim_model_calls = _method(admin_calls.claim_model_calls)
+    store_model_result = _method(admin_calls.store_model_result)
+    fail_model_call = _method(admin_calls.fail_model_call)
+    release_job = _method(admin_calls.release_job)
+    heartbeat = _method(admin_calls.heartbeat)
 
 
 class AsyncSession:

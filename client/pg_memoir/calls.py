@@ -66,8 +66,9 @@ def _table(
     )
 
 
-def _procedure(function: str) -> Call[None]:
-    return Call(function, f"call memoir.{function}()", {}, lambda rows: None)
+def _procedure(function: str, arguments: dict[str, tuple[str, Any]] | None = None) -> Call[None]:
+    named, params = _arguments(arguments or {})
+    return Call(function, f"call memoir.{function}({named})", params, lambda rows: None)
 
 
 def _wanted(embed: str | None, params: dict[str, Any]) -> str | None:

@@ -158,6 +158,28 @@ class CapturedPart:
 
 
 @dataclass(frozen=True, slots=True)
+class Job:
+    """A maintenance job. `due`: when its schedule last named a time; None where it is not scheduled or this server can't run it."""
+
+    job: str
+    schedule: str
+    description: str
+    due: datetime | None
+    last_started: datetime | None
+    last_outcome: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class ModelWork:
+    """One piece of work for a language model, leased: the input of the prompt of its kind."""
+
+    job_id: int
+    lease_id: UUID
+    kind: str
+    input: Any
+
+
+@dataclass(frozen=True, slots=True)
 class Claim:
     """One text to embed, leased to this worker. (user_id, item_no) names it; `model` is the embedding model."""
 

@@ -1,7 +1,8 @@
-"""Embeds the backlog from outside the database: `python -m pg_memoir.worker`.
+"""Embeds the backlog from outside the database, and runs its jobs where pg_cron is missing: `python -m pg_memoir.worker`.
 
-For installs without PL/Python (managed PostgreSQL) or with the model on another machine. Any number may run at once;
-each batch is claimed, embedded with no transaction open, and stored. SIGTERM and SIGINT stop it after the batch at hand.
+For installs without PL/Python or pg_cron (managed PostgreSQL) or with the models on another machine. Any number may run at
+once; each batch is claimed, worked on with no transaction open, and stored. SIGTERM and SIGINT stop it after the batch at
+hand; a job that runs is cancelled, which loses no more than its batch.
 """
 
 from __future__ import annotations
@@ -12,13 +13,18 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
 
 import psycopg
 
-from .client import Memoir
+from . import admin_calls
+from .calls import Call
+from .client import CONNECT, Memoir
 from .embedders import DEFAULT_MODEL, EmbedderUnavailable, load_embedder
-from .errors import MemoirError
+from .errors import JobFailedError, MemoirError
 from .types import Embed
 
 log = logging.getLogger("pg_memoir.worker")
@@ -65,6 +71,136 @@ def run(
     return total
 
 
+class _Held:
+    """A pool of one connection that can be cancelled from another thread."""
+
+    def __init__(self, dsn: str) -> None:
+        self.held = psycopg.connect(dsn, **CONNECT | {"options": "-c statement_timeout=0"})
+
+    @contextmanager
+    def connection(self) -> Iterator[psycopg.Connection[Any]]:
+        yield self.held
+
+
+def run_jobs(dsn: str, *, interval: float = 5.0, once: bool = False, stop: threading.Event | None = None, seconds: int | None = None) -> int:
+    """Runs every job when its schedule (setting schedule_<job>) says so, until `stop` is set, or those due now with `once`;
+    returns how many were run. For databases without pg_cron; any number of these, and pg_cron beside them, do no harm.
+
+    The login needs memoir_jobs. Failed jobs are logged, and kept in job_runs. `seconds`: at most so long a run.
+    """
+    stop = stop or threading.Event()
+    total, failures, looked = 0, 0, 0.0
+    while not stop.is_set():
+        try:
+            held = _Held(dsn)
+            with held.held, Memoir(held) as memoir:  # type: ignore[arg-type]
+                with _cancelled_by(stop, held.held):
+                    while not stop.is_set():
+                        for job in memoir.list_jobs():
+                            if stop.is_set() or job.due is None or job.last_started is not None and job.last_started >= job.due:
+                                continue
+                            _run_job(memoir, job.job, seconds)
+                            total += 1
+                        if time.monotonic() - looked > 3600 or not looked:
+                            looked = time.monotonic()
+                            _send_bare(memoir)
+                        failures = 0
+                        if once:
+                            return total
+                        stop.wait(interval)
+        except (MemoirError, psycopg.Error, OSError) as error:
+            if stop.is_set():
+                break
+            if once:
+                raise
+            failures += 1
+            wait = min(_LONGEST_WAIT, interval * 2 ** min(failures, 10))
+            log.warning("jobs: %s; next try in %.0f s", error, wait)
+            stop.wait(wait)
+    return total
+
+
+def _run_job(memoir: Memoir, job: str, seconds: int | None) -> None:
+    try:
+        memoir.run_job(job, seconds=seconds)
+        log.debug("job %s has run", job)
+    except JobFailedError as error:
+        log.warning("%s", error)
+
+
+def _send_bare(memoir: Memoir) -> None:
+    for row in memoir.bare_statements():
+        try:
+            memoir.run(Call("bare_statements", row["statement"], {}, lambda rows: None))
+            log.info("%s: %s", row["statement"], row["reason"])
+        except psycopg.errors.InsufficientPrivilege as error:
+            log.warning("%s, which is wanted since %s, needs another login: %s", row["statement"], row["reason"], error.diag.message_primary)
+
+
+@contextmanager
+def _cancelled_by(stop: threading.Event, connection: psycopg.Connection[Any]) -> Iterator[None]:
+    """Cancels what runs on the connection when `stop` is set."""
+    done = threading.Event()
+
+    def watch() -> None:
+        while not done.is_set():
+            if stop.wait(0.2):
+                connection.cancel()
+                done.wait(1.0)
+
+    watcher = threading.Thread(target=watch, daemon=True)
+    watcher.start()
+    try:
+        yield
+    finally:
+        done.set()
+        watcher.join()
+
+
+def run_models(memoir: Memoir, *, interval: float = 5.0, once: bool = False, stop: threading.Event | None = None) -> int:
+    """Asks the language model (settings llm_*) what is queued for it, until `stop` is set, or until nothing is left with `once`;
+    returns how many calls were made. Needs the package pg_memoir_server and the provider's key in the environment."""
+    from pg_memoir_server.llm.loop import ModelUnavailable, run_batch
+
+    stop = stop or threading.Event()
+
+    class Stopped(Exception):
+        pass
+
+    def interrupt() -> None:
+        if stop.is_set():
+            raise Stopped
+
+    def database(function: str, *arguments: Any) -> list[dict[str, Any]]:
+        result = memoir.run(getattr(admin_calls, function)(*arguments))
+        if function == "claim_model_calls":
+            return [{"job_id": row.job_id, "lease_id": row.lease_id, "kind": row.kind, "input": row.input} for row in result]
+        return [{function: result}]
+
+    total, failures = 0, 0
+    while not stop.is_set():
+        try:
+            counts = run_batch(database, 4, interrupt, sys.executable)
+            total += counts["calls"]
+            failures = failures + 1 if counts["failed"] and not counts["stored"] else 0
+            if counts.get("error"):
+                log.warning("model: %s", counts["error"])
+            if not counts["calls"]:
+                if once:
+                    break
+                stop.wait(interval)
+        except Stopped:
+            break
+        except (MemoirError, psycopg.Error, ModelUnavailable, OSError) as error:
+            if once:
+                raise
+            failures += 1
+            log.warning("model: %s", error)
+        if failures:
+            stop.wait(min(_LONGEST_WAIT, interval * 2 ** min(failures, 10)))
+    return total
+
+
 def add_arguments(parser: argparse.ArgumentParser) -> Callable[[argparse.Namespace], int]:
     """Describes the worker's options to `parser`; returns what runs it."""
     parser.add_argument("--dsn", default=os.environ.get("PG_MEMOIR_DSN", ""), help="connection string (default: $PG_MEMOIR_DSN)")
@@ -76,8 +212,34 @@ def add_arguments(parser: argparse.ArgumentParser) -> Callable[[argparse.Namespa
     parser.add_argument("--limit", type=int, default=64, help="texts a batch (%(default)s)")
     parser.add_argument("--interval", type=float, default=5.0, help="seconds between looks at an empty backlog (%(default)s)")
     parser.add_argument("--threads", type=int, default=1, help="CPU threads of the model (%(default)s)")
+    parser.add_argument("--jobs", action="store_true", help="also run the database's jobs on their schedules, where pg_cron is missing")
+    parser.add_argument("--llm", action="store_true", help="also ask the language model (settings llm_*) what is queued for it")
+    parser.add_argument("--no-embed", action="store_true", help="embed nothing")
     parser.add_argument("--once", action="store_true", help="stop when the backlog is empty")
     return _main
+
+
+def _side_by_side(kinds: list[Callable[[], int]], stop: threading.Event) -> int:
+    """Each in a thread of its own, so that none waits for another; an unforeseen error ends all."""
+    counts: list[int] = []
+    errors: list[BaseException] = []
+
+    def one(kind: Callable[[], int]) -> None:
+        try:
+            counts.append(kind())
+        except BaseException as error:
+            errors.append(error)
+            stop.set()
+
+    threads = [threading.Thread(target=one, args=[kind]) for kind in kinds]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        while thread.is_alive():
+            thread.join(0.2)  # in short waits, or no signal would be handled
+    if errors:
+        raise errors[0]
+    return sum(counts)
 
 
 def _main(options: argparse.Namespace) -> int:
@@ -86,13 +248,20 @@ def _main(options: argparse.Namespace) -> int:
     for name in (signal.SIGTERM, signal.SIGINT):
         signal.signal(name, lambda *_: stop.set())
     try:
-        embed = load_embedder(
+        embed = None if options.no_embed else load_embedder(
             options.provider, options.model, endpoint=options.endpoint, api_key_env=options.api_key_env, threads=options.threads
         )
-        with Memoir(options.dsn, max_size=1) as memoir:
-            # Never vectors of this model for another that is being backfilled too.
-            name = options.registered_as or os.path.basename(options.model.rstrip("/"))
-            total = run(memoir, embed, limit=options.limit, model=name, interval=options.interval, once=options.once, stop=stop)
+        # Never vectors of this model for another that is being backfilled too.
+        name = options.registered_as or os.path.basename(options.model.rstrip("/"))
+        with Memoir(options.dsn, max_size=2) as memoir:
+            kinds: list[Callable[[], int]] = []
+            if options.jobs:
+                kinds.append(lambda: run_jobs(options.dsn, interval=options.interval, once=options.once, stop=stop))
+            if embed is not None:
+                kinds.append(lambda: run(memoir, embed, limit=options.limit, model=name, interval=options.interval, once=options.once, stop=stop))
+            if options.llm:
+                kinds.append(lambda: run_models(memoir, interval=options.interval, once=options.once, stop=stop))
+            total = sum(kind() for kind in kinds) if options.once else _side_by_side(kinds, stop)
     except (MemoirError, psycopg.Error, EmbedderUnavailable, OSError) as error:
         print(f"pg_memoir.worker: {error}", file=sys.stderr)
         return 1

@@ -61,7 +61,8 @@ def _model_step(plpy) -> dict:
     def call(function: str, *arguments: object) -> list[dict]:
         types = _TYPES[function]
         places = ", ".join(f"${n}" for n in range(1, len(types) + 1))
-        rows = [dict(row) for row in plpy.execute(plpy.prepare(f"select * from memoir.{function}({places})", types), list(arguments))]
+        values = [json.dumps(value) if isinstance(value, (dict, list)) else value for value in arguments]
+        rows = [dict(row) for row in plpy.execute(plpy.prepare(f"select * from memoir.{function}({places})", types), values)]
         plpy.commit()
         return rows
 

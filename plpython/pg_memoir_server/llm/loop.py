@@ -34,10 +34,10 @@ def run_batch(db: Database, limit: int, interrupt: Callable[[], object] = lambda
     try:
         for result in run_requests(config, requests, interrupt, python):
             claim = claims.pop(result["id"])
-            usage = json.dumps(result["usage"])
+            usage = result["usage"]
             if "output" in result:
                 made_by = f"{config['model']} {result['prompt']}"
-                [row] = db("store_model_result", claim["job_id"], claim["lease_id"], json.dumps(result["output"]), made_by, usage)
+                [row] = db("store_model_result", claim["job_id"], claim["lease_id"], result["output"], made_by, usage)
                 done = row["store_model_result"]
             elif result.get("unsent"):
                 db("release_job", claim["job_id"], claim["lease_id"])

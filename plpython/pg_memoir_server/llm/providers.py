@@ -119,7 +119,7 @@ class OpenAI:
 
 def make(config: dict[str, Any]) -> Anthropic | OpenAI:
     """The provider of a configuration {"provider", "model", "endpoint"}."""
-    kinds = {"anthropic": Anthropic, "openai": OpenAI}
+    kinds: dict[str, type[Anthropic] | type[OpenAI]] = {"anthropic": Anthropic, "openai": OpenAI}
     if config["provider"] not in kinds:
         raise CallFailed(f"unknown provider {config['provider']!r}", again=False)
     return kinds[config["provider"]](config["model"], config.get("endpoint") or "", key_of(config["provider"]))
