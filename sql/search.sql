@@ -82,7 +82,7 @@ begin
   from (select (((e.embedding <=> p_vector) * 1000000)::bigint - case when e.item_no = any (p_items) then 4000000 else 0 end) << 32 | e.item_no as key
         from memoir.embeddings e
         where e.user_id = p_user_id and e.model_id = p_model_id and (p_hidden = '{}' or e.item_no <> all (p_hidden)) order by key limit v_limit) k;
-  return memoir._from_keys(v_keys);
+  return memoir._from_keys(v_keys, p_limit);
 end $$;
 
 -- One user's best items, best first: signals of each → weights → one integer, ties by item number.
@@ -122,15 +122,17 @@ end $$;
 
 -- The functions below touch no table: one generic plan serves every call.
 
-create or replace function memoir._from_keys(p_keys bigint[])
+create or replace function memoir._from_keys(p_keys bigint[], p_limit integer)
 returns memoir.item_scores language plpgsql immutable set plan_cache_mode = force_generic_plan as $$
 declare
   v_out memoir.item_scores;
 begin
   select array_agg(item), array_agg((1 - distance::float8 / 1000000)::real), (1 - min(distance)::float8 / 1000000)::real
   into v_out.items, v_out.scores, v_out.best
-  from (select (k & 4294967295)::integer as item, (k >> 32) + case when k < 0 then 4000000 else 0 end as distance from unnest(p_keys) k
-        order by distance, item) d;
+  from (select d.*, row_number() over (order by distance, item) as place
+        from (select (k & 4294967295)::integer as item, (k >> 32) + case when k < 0 then 4000000 else 0 end as distance, k < 0 as matched
+              from unnest(p_keys) k) d order by distance, item) r
+  where matched or place <= p_limit;
   return v_out;
 end $$;
 
