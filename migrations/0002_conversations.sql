@@ -180,6 +180,7 @@ create table memoir.turn_marks (
   actor memoir.actor not null,
   reason text,
   set_by text not null,
+  since timestamptz,                       -- of an erased turn: when it was recorded
   primary key (user_id, session_id, turn_index, recorded_at, mark)
 ) partition by hash (user_id);
 

@@ -262,7 +262,7 @@ declare
 begin
   select * into v_counters from memoir.session_counters where user_id = p_session.user_id and session_id = p_session.session_id;
   v_base := case when p_session.summary_through is null then 0
-    else coalesce((memoir._turn_seen(p_session, p_session.summary_through + 1)).tokens_before, v_counters.tokens) end;
+    else coalesce(memoir._tokens_before(p_session, p_session.summary_through + 1), v_counters.tokens) end;
   v_active := v_counters.tokens - v_base;
   if v_active <= p_trigger then return jsonb_build_object('rows', 0, 'look_at', v_base + p_trigger); end if;
   select * into v_range from memoir._compaction_range(p_session, v_counters, p_target, (p_config ->> 'compaction_tokens')::bigint, p_again);

@@ -128,6 +128,7 @@ begin
   v_rows := memoir._add_counts(v_rows, jsonb_build_object(
     'memory_store_working', memoir._erase_from('memory_store_working', v_user, 'local_to = any ($2)', array[v_id]),
     'receipts', memoir._erase_from('receipts', v_user, 'result ->> ''session_id'' = any ($2::text[])', array[v_id])));
+  perform memoir._refresh_summary(v_user, s.session_id) from memoir.sessions s where s.user_id = v_user and s.parent_session_id = v_id;
   return memoir._end_erase(v_begun.audit_id, 'session', v_rows);
 end $$;
 comment on function memoir.erase_session(text, text) is
@@ -175,12 +176,13 @@ begin
     'fidelity_transitions', memoir._erase_from('fidelity_transitions', v_user, 'session_id = any ($2) and turn_index = any ($3)', array[v_turn.session_id], v_turns),
     'recall_exclusions', memoir._erase_from('recall_exclusions', v_user, 'session_id = any ($2) and turn_index = any ($3)', array[v_turn.session_id], v_turns)));
   -- Its place stays, so that an older export does not bring it back.
-  insert into memoir.turn_marks (user_id, session_id, turn_index, recorded_at, mark, actor, set_by)
-  select v_user, v_turn.session_id, t, v_now, 'erased', coalesce((v_begun.caller).actor, 'person'), (v_begun.caller).login from unnest(v_turns) t;
+  insert into memoir.turn_marks (user_id, session_id, turn_index, recorded_at, mark, actor, set_by, since)
+  select v_user, v_turn.session_id, t, v_now, 'erased', coalesce((v_begun.caller).actor, 'person'), (v_begun.caller).login, v_from from unnest(v_turns) t;
   -- What the sessions that see it say of their end, where that was it.
   foreach v_id in array v_sharing loop
-    perform memoir._mend_end(v_user, v_id, v_turns);
+    perform memoir._mend_end(v_user, v_id);
   end loop;
+  perform memoir._refresh_summary(v_user, v_turn.session_id);
   return memoir._end_erase(v_begun.audit_id, 'turn', v_rows) || jsonb_build_object('turns', to_jsonb(v_turns));
 end $$;
 comment on function memoir.erase_turn(text, text, integer) is
@@ -191,19 +193,13 @@ memory is its id in state erased. Returns {"erased", "turns", "rows": {table: co
 Raises PM001, PM003, PM014.';
 
 -- A session whose last turns were erased goes on behind what is left.
-create or replace function memoir._mend_end(p_user_id uuid, p_session_id uuid, p_turns integer[])
+create or replace function memoir._mend_end(p_user_id uuid, p_session_id uuid)
 returns void language plpgsql set plan_cache_mode = force_custom_plan as $$
 declare
-  v_session memoir.sessions; v_counters memoir.session_counters; v_last memoir.conversation_history; v_part record; v_asked boolean := false; v_through integer;
+  v_session memoir.sessions; v_counters memoir.session_counters; v_last memoir.conversation_history; v_part record; v_asked boolean := false;
 begin
   select * into v_session from memoir.sessions where user_id = p_user_id and session_id = p_session_id;
   select * into v_counters from memoir.session_counters where user_id = p_user_id and session_id = p_session_id;
-  -- A summary that ends right before the gap ends behind it: what follows a summary begins with a turn.
-  v_through := v_session.summary_through;
-  while v_through + 1 = any (p_turns) loop v_through := v_through + 1; end loop;
-  if v_through <> v_session.summary_through then
-    update memoir.sessions set summary_through = v_through where user_id = p_user_id and session_id = p_session_id;
-  end if;
   for v_part in select * from memoir._lineage(v_session) order by from_turn desc loop
     select h.* into v_last from memoir.conversation_history h
     where h.user_id = p_user_id and h.session_id = v_part.session_id and h.turn_index between v_part.from_turn and least(v_part.to_turn, v_counters.turn_count - 1)

@@ -43,6 +43,8 @@
 \ir compaction.sql      -- old turns of a long session give way to a summary beside them
 \ir capture.sql         -- upstream calls, byte for byte
 \ir erasure.sql         -- erase_user, erase_session, erase_turn, and the job that takes the bytes out of the files
+\ir export.sql          -- export_user: everything of a user, as JSON lines
+\ir import.sql          -- import_user: puts it back, but for what may not come back
 \ir llm.sql             -- work for a language model: claim, store, fail, costs
 \ir llm_kinds.sql       -- what each kind of that work asks and stores
 \ir runs.sql            -- run_job: batches, commits, one row per run; cron expressions

@@ -49,6 +49,8 @@ begin
       ('correct',                   'app tenant admin'),
       ('retract',                   'app tenant admin'),
       ('forget',                    'app tenant admin'),
+      ('export_user',               'app admin'),
+      ('import_user',               'admin'),
       ('erase_user',                'app tenant admin'),
       ('erase_session',             'app tenant admin'),
       ('erase_turn',                'app tenant admin'),

@@ -251,6 +251,7 @@ begin
       update memoir.sessions set summary_text = null, summary_through = null
       where user_id = v_user and session_id = any (v_sharing) and v_turn.turn_index <= summary_through returning session_id)
     select array(select compaction_id from undone union select session_id from emptied) into v_undone;
+    if v_undone <> '{}' then perform memoir._refresh_summary(v_user, v_turn.session_id); end if;
     update memoir.search_items set dead = true where user_id = v_user and ref_id = any (v_undone || v_memories) and kind = 's' and not dead;
     if v_memories <> '{}' then
       delete from memoir.profiles where user_id = v_user;

@@ -89,13 +89,14 @@ create or replace function memoir._summary_turns(p_session memoir.sessions, p_fr
 returns table (turn_index integer, role memoir.turn_role, label text, body text, token_count integer, created_at timestamptz)
 language plpgsql stable set plan_cache_mode = force_custom_plan as $$
 declare
-  v_part record; v_user uuid := p_session.user_id; v_since timestamptz; v_until timestamptz;
+  v_part record; v_user uuid := p_session.user_id; v_since timestamptz; v_until timestamptz; v_marks jsonb;
 begin
   for v_part in select * from memoir._lineage(p_session) l where l.to_turn >= p_from and l.from_turn <= p_to order by l.from_turn loop
     select first_recorded_at, last_recorded_at into v_since, v_until from memoir.session_counters c where c.user_id = v_user and c.session_id = v_part.session_id;
+    v_marks := memoir._marks(v_user, v_part.session_id);
     return query
     select h.turn_index, h.role, coalesce(h.name, h.role::text),
-      case when x.hidden or h.sensitivity > 'normal' then null
+      case when x.hidden or memoir._now_held(h.sensitivity, h.turn_index, v_marks) > 'normal' then null
            when length(x.whole) > 6000 then left(x.whole, 4000) || E'\n' || right(x.whole, 1500)
            else x.whole end, h.token_count, h.created_at
     from memoir.conversation_history h

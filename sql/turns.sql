@@ -47,6 +47,23 @@ begin
   return memoir._turn(p_session.user_id, v_owner, p_turn);
 end $$;
 
+-- The session's tokens before a turn, or where that was erased before the next one that is there; null behind the last.
+create or replace function memoir._tokens_before(p_session memoir.sessions, p_turn integer)
+returns bigint language plpgsql stable set plan_cache_mode = force_custom_plan as $$
+declare
+  v_part record; v_from timestamptz; v_to timestamptz; v_tokens bigint;
+begin
+  for v_part in select * from memoir._lineage(p_session) l where l.to_turn >= p_turn order by l.from_turn loop
+    select first_recorded_at, last_recorded_at into v_from, v_to
+    from memoir.session_counters where user_id = p_session.user_id and session_id = v_part.session_id;
+    select h.tokens_before into v_tokens from memoir.conversation_history h
+    where h.user_id = p_session.user_id and h.session_id = v_part.session_id and h.recorded_at between v_from and v_to
+      and h.turn_index between greatest(p_turn, v_part.from_turn) and v_part.to_turn order by h.turn_index limit 1;
+    exit when found;
+  end loop;
+  return v_tokens;
+end $$;
+
 create or replace function memoir.persist_turn(p_user text, p_session text, p_messages jsonb, p_usage jsonb default null,
   p_key text default null, p_actor text default null, p_metadata jsonb default '{}')
 returns jsonb language plpgsql security definer set search_path from current as $$

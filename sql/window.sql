@@ -82,11 +82,7 @@ begin
   v_window.turns := '{}'; v_window.tokens := 0; v_window.moved := false; v_window.warnings := '{}';
   if p_counters.turn_count is null or p_counters.turn_count = 0 then return v_window; end if;
   if v_first > 0 then
-    for v_part in select * from memoir._lineage(p_session) loop
-      if v_first between v_part.from_turn and v_part.to_turn then
-        v_base := coalesce((memoir._turn(v_user, v_part.session_id, v_first)).tokens_before, p_counters.tokens);
-      end if;
-    end loop;
+    v_base := coalesce(memoir._tokens_before(p_session, v_first), p_counters.tokens);
   end if;
   v_total := p_counters.tokens - v_base;
   v_threshold := case when v_total <= p_budget then v_base

@@ -1,0 +1,317 @@
+"""Export and import: everything comes back as it was, in any batches and however often, and what may not come back does not."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+from conftest import ROOT, in_database
+from pg_memoir import Memoir
+from psycopg.types.json import Jsonb
+from servers import connect, roles, unique, user_of
+
+SAMPLE = ROOT / "scripts" / "sample.json"
+
+
+@pytest.fixture(scope="module")
+def other_dsn(server_dsn: str, template: str) -> Iterator[str]:
+    """Another database with pg_memoir, to import into."""
+    name = unique("memoir_other")
+    with connect(in_database(server_dsn, "postgres")) as admin:
+        admin.execute(f"create database {name} template {template}")
+        yield in_database(server_dsn, name)
+        admin.execute(f"drop database {name} with (force)")
+
+
+@pytest.fixture
+def other(other_dsn: str) -> Iterator[psycopg.Connection]:
+    with connect(other_dsn) as connection:
+        yield connection
+
+
+def export(db: psycopg.Connection, user: str, embeddings: bool = False) -> list[Any]:
+    return [row[0] for row in db.execute("select memoir.export_user(%s, %s)", [user, embeddings])]
+
+
+def restore(db: psycopg.Connection, user: str, lines: list[Any], batch: int = 100) -> dict[str, dict[str, int]]:
+    total: dict[str, dict[str, int]] = {"imported": {}, "present": {}, "refused": {}}
+    for start in range(0, len(lines), batch):
+        answer = db.execute("select memoir.import_user(%s, %s)", [user, [Jsonb(line) for line in lines[start : start + batch]]]).fetchone()[0]
+        for outcome, counts in answer.items():
+            for kind, count in counts.items():
+                total[outcome][kind] = total[outcome].get(kind, 0) + count
+    return total
+
+
+def persist(db: psycopg.Connection, user: str, session: str, *messages: Any) -> dict[str, Any]:
+    made = [m if isinstance(m, dict) else {"role": ("user", "assistant")[n % 2], "content": m} for n, m in enumerate(messages)]
+    return db.execute("select memoir.persist_turn(%s, %s, %s)", [user, session, Jsonb(made)]).fetchone()[0]
+
+
+def remember(db: psycopg.Connection, user: str, content: str, **more: Any) -> dict[str, Any]:
+    named = "".join(f", p_{name} => %({name})s" for name in more)
+    return db.execute(f"select memoir.remember(%(user)s, %(content)s{named})", {"user": user, "content": content, **more}).fetchone()[0]
+
+
+def embed(db: psycopg.Connection) -> None:
+    """Vectors that tell texts apart, and survive half precision."""
+    while claimed := db.execute("select * from memoir.claim_embeddings(200)").fetchall():
+        vectors: list[float] = []
+        for _, _, _, text in claimed:
+            noise = random.Random(text)
+            vectors += [noise.uniform(-1, 1) for _ in range(384)]
+        db.execute("select memoir.store_embeddings(%s::uuid[], %s::int[], %s::real[], 'all-MiniLM-L6-v2')", [[c[0] for c in claimed], [c[1] for c in claimed], vectors])
+
+
+def furnish(db: psycopg.Connection, user: str) -> None:
+    """Something in every table that is exported."""
+    call = db.execute("select memoir.capture_call(%s, 'unopened', %s, %s, p_events => %s)", [user, b"\x00\xff{", b"}", [b"a", b"b"]]).fetchone()
+    assert call
+    db.execute("select memoir.open_session(%s, 'furnished', p_system_prompt => 'You help with \"pots\".', p_settings => '{\"weight_words\": 1.5}', p_metadata => '{\"a\": [1, 2.50]}')", [user])
+    made = persist(db, user, "furnished", "My kiln is a \"Rohde\" \\ from '98\u2028.", "Noted ✓", "The card is 4111 1111 1111 1111", "Thanks", "It stands in Ulm", "Good")
+    db.execute("select memoir.branch_session(%s, 'furnished', 'branch', 4)", [user])
+    persist(db, user, "branch", "Another way", "Fine")
+    kiln = remember(db, user, "Has a Rohde kiln", session="furnished", source_turns=[0], provenance="user_stated", tags=["kiln", "a,b"], metadata=Jsonb({"n": 1.0}), key="k-1")["memory_id"]
+    remember(db, user, "has a ROHDE kiln", session="branch", source_turns=[4], provenance="user_stated")
+    remember(db, user, "Glazes: celadon", slot="glaze", slot_value="celadon", created_at="2024-02-03T04:05:06.789+02:00")
+    remember(db, user, "Glazes: tenmoku", slot="glaze", slot_value="tenmoku")
+    gone = remember(db, user, "Lives in Ulm", session="furnished", source_turns=[4], provenance="user_stated")["memory_id"]
+    db.execute("select memoir.forget(%s, %s, 'moved')", [user, gone])
+    remember(db, user, "The PIN is 4711")
+    db.execute("select memoir.set_working_memory(%s, 'branch', 'note', 'fire the kiln at noon', 100000)", [user])
+    db.execute("select memoir.mark_turn(%s, 'branch', 4, 'private')", [user])
+    db.execute("select memoir.set_user_settings(%s, '{\"recall_tokens_max\": 900}')", [user])
+    ids = {"user": db.execute("select user_id from memoir.users where external_id = %s", [user]).fetchone()[0], "session": made["session_id"], "memory": kiln}
+    db.execute("insert into memoir.compactions (user_id, session_id, compaction_id, from_turn, to_turn, summary_text, made_by, recorded_at) "
+               "values (%(user)s, %(session)s, gen_random_uuid(), 0, 1, 'About the kiln.', 'test', now())", ids)
+    db.execute("update memoir.sessions set summary_text = 'About the kiln.', summary_through = 1 where user_id = %(user)s and session_id = %(session)s", ids)
+    for statement in (
+            "insert into memoir.memory_renditions values (%(user)s, %(memory)s, 2, 'kiln', 1, 'estimate', '[]', '[\"x\"]', '[]', '[]', 'test', now())",
+            "insert into memoir.session_objects (user_id, session_id, memory_id, fidelity_ceiling) values (%(user)s, %(session)s, %(memory)s, 2)",
+            "insert into memoir.profiles values (%(user)s, 1, 'Has a kiln.', '{}', 'test', now())",
+            "insert into memoir.fault_history (user_id, fault_id, recorded_at, session_id, memory_id, fault_type, turn_index) values (%(user)s, gen_random_uuid(), now(), %(session)s, %(memory)s, 'micro_fault', 1)",
+            "insert into memoir.fidelity_transitions values (%(user)s, gen_random_uuid(), now(), %(session)s, %(memory)s, 0, 1, 'fault', 1, null, 5)",
+            "insert into memoir.admission_scores values (%(user)s, gen_random_uuid(), now(), %(memory)s, true, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6)",
+            "update memoir.users set profile_version = 1, preferences = '{\"tone\": \"dry\"}' where user_id = %(user)s",
+            "update memoir.user_counters set cost_microcents = 1234567 where user_id = %(user)s"):
+        db.execute(statement, ids)
+    db.execute("select memoir.erase_turn(%s, 'furnished', 5)", [user])
+
+
+def same(one: list[Any], two: list[Any]) -> None:
+    assert [a for a, b in zip(one, two) if a != b][:2] == [b for a, b in zip(one, two) if a != b][:2] and len(one) == len(two)
+
+
+@pytest.fixture(scope="module")
+def ines(memoir_dsn: str) -> str:
+    """The sample's user, as make demo stores it, furnished."""
+    with Memoir(memoir_dsn, max_size=1) as memoir:
+        memoir.import_conversations(SAMPLE)
+    with connect(memoir_dsn) as db:
+        furnish(db, "ines")
+        embed(db)
+    return "ines"
+
+
+# Round trips ----------------------------------------------------------------------------------------------------------
+
+
+def test_every_table_is_exported_or_says_why_not(db: psycopg.Connection, ines: str) -> None:
+    db.execute("set search_path = pg_catalog, memoir")
+    ruled = {name: how for name, _, how in db.execute("select * from memoir._export_rules()")}
+    tables = {t for (t,) in db.execute("select memoir._user_tables()")}
+    assert set(ruled) <= tables
+    kinds = {line["kind"] for line in export(db, ines, True)}
+    assert kinds - {"header", "end", "system_prompts"} == {t for t in tables if ruled.get(t, "rows") in ("rows", "own")}
+
+
+def test_the_sample_comes_back_line_by_line(db: psycopg.Connection, other: psycopg.Connection, ines: str) -> None:
+    for embeddings, batch in ((True, 37), (False, 1000)):
+        lines = export(db, ines, embeddings)
+        assert lines[0] == {"kind": "header", "format": "pg_memoir.export", "version": 1, "user": "ines", "namespace": "default", "embeddings": embeddings}
+        assert lines[-1] == {"kind": "end"} and len(lines) > 100
+        done = restore(other, ines, lines, batch)
+        assert done["refused"] == {} and done["imported"]["conversation_history"] > 50
+        same(export(other, ines, embeddings), lines)
+        again = restore(other, ines, lines, 11)
+        assert again["imported"] == {} and again["refused"] == {}
+        same(export(other, ines, embeddings), lines)
+        # Asked both, they answer alike.
+        for query in ("Which glaze crazed?", "Rohde kiln", "the Lindenhof order", "Lives in Ulm"):
+            ask = "select kind, id, content, session, turn_index, said_at from memoir.recall(%s, %s, p_limit => 5)"
+            assert set(other.execute(ask, [ines, query])) & set(db.execute(ask, [ines, query])) or not list(db.execute(ask, [ines, query]))
+        for session in ("furnished", "branch", "celadon-cracks"):
+            one, two = (list(c.execute("select memoir.history(%s, %s)", [ines, session])) for c in (db, other))
+            assert one == two and one
+        ask = "select memoir.context(%s, 'branch', 'x', p_memory_budget => 0) - 'compile_id' - 'statistics_version'"
+        assert other.execute(ask, [ines]).fetchone() == db.execute(ask, [ines]).fetchone()
+        other.execute("select memoir.erase_user(%s)", [ines])
+
+
+def test_a_locomo_conversation_comes_back(db: psycopg.Connection, other: psycopg.Connection, memoir_dsn: str, tmp_path: Path) -> None:
+    files = [Path(f) for f in (os.environ.get("PG_MEMOIR_LOCOMO", ""), ROOT.parent / "shared/data/locomo_dev.json", ROOT.parent.parent / "shared/data/locomo_dev.json") if f]
+    found = [f for f in files if f.is_file()]
+    if not found:
+        pytest.skip("no LoCoMo file: PG_MEMOIR_LOCOMO names one")
+    conversation = json.loads(found[0].read_text())[0]
+    (tmp_path / "one.json").write_text(json.dumps([conversation]))
+    with Memoir(memoir_dsn, max_size=1) as memoir:
+        [user] = memoir.import_conversations(tmp_path / "one.json").users
+    lines = export(db, user)
+    assert len(lines) > 300
+    assert restore(other, user, lines, 500)["refused"] == {}
+    same(export(other, user), lines)
+
+
+def test_a_conversation_of_many_sessions_comes_back(db: psycopg.Connection, other: psycopg.Connection, user: str) -> None:
+    """Of the shape of the LoCoMo ones, made up: names, dates, metadata, sessions over months, interleaved."""
+    words = "kiln glaze harbour letter garden ticket violin ladder winter engine river basket".split()
+    noise = random.Random(7)
+    for n in range(24):
+        messages = [{"role": ("user", "assistant")[t % 2], "name": ("Ann", "Bo")[t % 2], "content": " ".join(noise.choices(words, k=noise.randrange(3, 30))) + ".?"[t % 2],
+                     "created_at": f"2023-{n // 2 + 1:02d}-{noise.randrange(1, 28):02d}T{t:02d}:15:00+00:00"} for t in range(noise.randrange(4, 14))]
+        db.execute("select memoir.persist_turn(%s, %s, %s, p_metadata => %s)", [user, f"session_{n % 9}", Jsonb(messages), Jsonb({"dia_id": f"D{n}"})])
+    lines = export(db, user)
+    assert restore(other, user, lines, 50)["refused"] == {}
+    same(export(other, user), lines)
+    # Under another name the ids of sessions differ, and everything else is as it was.
+    assert restore(other, f"{user}-renamed", lines)["refused"] == {}
+    renamed = export(other, f"{user}-renamed")
+    def comparable(some: list[Any]) -> list[str]:
+        return sorted(json.dumps(line) for line in some if line["kind"] not in ("header", "users"))
+    assert comparable(renamed) == comparable(lines)
+    assert [r[0] for r in other.execute("select memoir.history(%s, 'session_3')", [f"{user}-renamed"])] == [r[0] for r in db.execute("select memoir.history(%s, 'session_3')", [user])]
+    assert other.execute("select count(*) from memoir.recall(%s, 'violin and harbour')", [f"{user}-renamed"]).fetchone()[0] > 3
+
+
+def test_what_was_known_then_is_known_again(db: psycopg.Connection, other: psycopg.Connection, user: str) -> None:
+    try:
+        for at, value in (("2026-01-01", "Ulm"), ("2026-02-01", "Bonn")):
+            db.execute("select memoir.set_clock(%s)", [f"{at}T00:00:00Z"])
+            remember(db, user, f"The home city is {value}", slot="home", slot_value=value)
+    finally:
+        db.execute("select memoir.set_clock(null)")
+    restore(other, user, export(db, user))
+    asked = "select content from memoir.recall(%s, 'home city', p_as_of => %s)"
+    for connection in (db, other):
+        assert connection.execute(asked, [user, "2026-01-15T00:00:00Z"]).fetchall() == [("The home city is Ulm",)]
+        assert connection.execute(asked, [user, "2026-02-15T00:00:00Z"]).fetchall() == [("The home city is Bonn",)]
+
+
+def test_a_session_goes_on_where_it_was(db: psycopg.Connection, other: psycopg.Connection, user: str) -> None:
+    call = {"role": "assistant", "content": None, "tool_calls": [{"id": "c1", "type": "function", "function": {"name": "look", "arguments": "{}"}}]}
+    db.execute("select memoir.append_messages(%s, 's', %s)", [user, Jsonb([{"role": "user", "content": "Look"}, call])])
+    lines = export(db, user)
+    restore(other, user, lines)
+    assert other.execute("select memoir.append_messages(%s, 's', '[{\"role\": \"tool\", \"tool_call_id\": \"c1\", \"content\": \"seen\"}]')", [user]).fetchone()[0]["from_turn"] == 2
+    assert other.execute("select memoir.compile_context(%s, 's')", [user]).fetchone()[0][-1]["content"] == "seen"
+    # The file is older now: it takes nothing back.
+    assert restore(other, user, lines)["imported"] == {}
+    assert other.execute("select turn_count from memoir.session_counters c join memoir.users u using (user_id) where u.external_id = %s", [user]).fetchone() == (3,)
+
+
+def test_copy_and_psql_carry_the_lines(db: psycopg.Connection, other: psycopg.Connection, ines: str) -> None:
+    lines = export(db, ines)
+    with db.cursor().copy("copy (select memoir.export_user('ines')) to stdout") as copy:
+        data = b"".join(copy)
+    other.execute("create temporary table lines (n bigint generated always as identity, line jsonb)")
+    with other.cursor().copy("copy lines (line) from stdin") as copy:
+        copy.write(data)
+    assert [r[0] for r in other.execute("select line from lines order by n")] == lines
+    other.execute("select memoir.import_user('ines', array_agg(line order by n)) from lines")
+    same(export(other, ines), lines)
+    other.execute("select memoir.erase_user('ines')")
+
+
+# What does not come back ----------------------------------------------------------------------------------------------
+
+
+def test_the_forgotten_stays_forgotten(db: psycopg.Connection, other: psycopg.Connection, user: str) -> None:
+    persist(db, user, "s", "I live in Ulm", "Noted")
+    memory = remember(db, user, "Lives in Ulm", session="s", source_turns=[0], provenance="user_stated", tags=["home"])["memory_id"]
+    before = export(db, user)
+    db.execute("select memoir.forget(%s, %s)", [user, memory])
+    # Into the same database, from before.
+    answer = restore(db, user, before)
+    assert answer["imported"] == {}
+    assert db.execute("select state::text from memoir.memory_store where memory_id = %s", [memory]).fetchone() == ("forgotten",)
+    # Into another, which knows that it was forgotten and has nothing else.
+    after = export(db, user)
+    restore(other, user, [line for line in after if line["kind"] in ("header", "users", "user_keys", "tombstones")])
+    answer = restore(other, user, before)
+    assert answer["refused"]["memory_store"] == 1 and answer["refused"]["memory_states"] == 1
+    assert other.execute("select count(*) from memoir.memory_store m join memoir.users u using (user_id) where u.external_id = %s", [user]).fetchone() == (0,)
+    assert other.execute("select count(*) from memoir.memory_sources m join memoir.users u using (user_id) where u.external_id = %s", [user]).fetchone() == (0,)
+    assert remember(other, user, "lives in  ULM")["outcome"] == "refused_tombstone"
+    # Tombstones under another key say nothing to each other.
+    with pytest.raises(psycopg.Error, match="under another key"):
+        stranger = [dict(line, row={"secret": "\\x00"}) if line["kind"] == "user_keys" else line for line in after]
+        restore(other, user, stranger)
+
+
+def test_the_erased_stays_erased(db: psycopg.Connection, user: str) -> None:
+    mark = unique("mark").replace("_", "")
+    persist(db, user, "s", "Hello", "Hi", f"I keep a {mark}", "Noted")
+    persist(db, user, "kept", "I grow leeks", "Fine")
+    ids = db.execute("select user_id, session_id from memoir.sessions join memoir.users u using (user_id) where u.external_id = %s and sessions.external_id = 's'", [user]).fetchone()
+    remember(db, user, f"Keeps a {mark}", session="s", source_turns=[2], provenance="user_stated")
+    db.execute("insert into memoir.compactions (user_id, session_id, compaction_id, from_turn, to_turn, summary_text, made_by, recorded_at) "
+               "values (%s, %s, gen_random_uuid(), 0, 3, %s, 'test', now())", [*ids, mark])
+    db.execute("insert into memoir.profiles values (%s, 1, %s, '{}', 'test', now())", [ids[0], mark])
+    db.execute("select memoir.capture_call(%s, 's', %s)", [user, mark.encode()])
+    before = export(db, user)
+    assert str(before).count(mark) >= 4
+    db.execute("select memoir.erase_turn(%s, 's', 2)", [user])
+    after = export(db, user)
+    answer = restore(db, user, before, 3)
+    assert {"conversation_history", "compactions", "profiles", "api_calls"} <= set(answer["refused"])
+    assert mark not in str(export(db, user)) and mark.encode().hex() not in str(export(db, user))
+    assert [line for line in export(db, user) if line["kind"] in ("conversation_history", "memory_store", "memory_states", "profiles", "compactions", "api_calls")] == \
+        [line for line in after if line["kind"] in ("conversation_history", "memory_store", "memory_states", "profiles", "compactions", "api_calls")]
+    assert db.execute("select count(*) from memoir.recall(%s, %s)", [user, mark]).fetchone() == (0,)
+
+
+def test_provenance_is_the_admins_to_restore(db: psycopg.Connection, memoir_dsn: str, user: str) -> None:
+    persist(db, user, "s", "Hello", "Hi")
+    lines = export(db, user)
+    with roles(memoir_dsn, app="login in role memoir_app", full="login in role memoir_app", tenant="login in role memoir_tenant", admin="login in role memoir_admin") as names:
+        db.execute("select memoir.bind_login(%s, p_clearance => 'secret')", [names["full"]])
+        db.execute("select memoir.bind_login(%s, %s, 'person', p_clearance => 'secret')", [names["tenant"], [user]])
+        for key, may_export, may_import in (("app", False, False), ("full", True, False), ("tenant", False, False), ("admin", True, True)):
+            with connect(user_of(memoir_dsn, names[key])) as login:
+                for call, may in ((lambda: export(login, user), may_export), (lambda: restore(login, user, lines), may_import)):
+                    try:
+                        call()
+                        assert may
+                    except psycopg.Error as error:
+                        assert error.sqlstate in ("PM001", "42501") and not may
+
+
+@pytest.mark.parametrize("lines, problem", [
+    ([{"kind": "header", "format": "pg_memoir.export", "version": 2}], "no export of a version"),
+    ([{"kind": "header"}], "no export of a version"), ([{"kind": "audit_log", "row": {}}], "no kind that can be imported"), ([{}], "no kind that can be imported"),
+    ([{"kind": "search_items", "row": {}}], "no kind that can be imported"), ([{"kind": "pg_authid", "row": {}}], "no kind that can be imported"),
+    ([{"kind": "tombstones", "row": {"kind": "value"}}], "can't be imported"),
+    ([{"kind": "conversation_history", "row": {"session_id": {"session": "nowhere"}, "turn_index": 0}}], "comes before its session"),
+    ([{"kind": "system_prompts", "row": {"content": "x", "prompt_hash": "\\x00"}}], "not the text of its hash"),
+])
+def test_lines_that_are_wrong_are_refused(db: psycopg.Connection, user: str, lines: list[Any], problem: str) -> None:
+    with pytest.raises(psycopg.Error, match=problem) as caught:
+        restore(db, user, lines)
+    assert caught.value.sqlstate == "PM014"
+
+
+def test_another_turn_is_not_overwritten(db: psycopg.Connection, other: psycopg.Connection, user: str) -> None:
+    persist(db, user, "s", "Hello", "Hi")
+    persist(other, user, "s", "Good day", "Hello")
+    with pytest.raises(psycopg.Error, match="has another turn 0"):
+        restore(other, user, export(db, user))
+    with pytest.raises(psycopg.Error, match="unknown user") as caught:
+        export(db, f"{user}-nobody")
+    assert caught.value.sqlstate == "PM002"
