@@ -140,7 +140,7 @@ create or replace function memoir.erase_turn(p_user text, p_session text, p_turn
 returns jsonb language plpgsql security definer set search_path from current set plan_cache_mode = force_custom_plan as $$
 declare
   v_begun record; v_user uuid; v_session memoir.sessions; v_turn memoir.conversation_history; v_other memoir.conversation_history;
-  v_turns integer[]; v_ids uuid[]; v_rows jsonb; v_from timestamptz; v_sharing uuid[]; v_id uuid; v_index integer; v_now timestamptz := memoir.now();
+  v_turns integer[]; v_ids uuid[]; v_rows jsonb; v_from timestamptz; v_sharing uuid[]; v_id uuid; v_index integer; v_table name; v_now timestamptz := memoir.now();
 begin
   v_begun := memoir._begin_erase(p_user, 'turn');
   v_user := (v_begun.caller).user_id;
@@ -170,11 +170,13 @@ begin
   from memoir.conversation_history where user_id = v_user and session_id = v_turn.session_id and turn_index = any (v_turns);
   v_sharing := memoir._sharing(v_user, v_turn.session_id, v_turns[1]);
   v_rows := memoir._erase_derived(v_begun.caller, v_turn.session_id, v_turns, v_ids, '{}', v_from);
-  v_rows := memoir._add_counts(v_rows, jsonb_build_object(
-    'turn_marks', memoir._erase_from('turn_marks', v_user, 'session_id = any ($2) and turn_index = any ($3)', array[v_turn.session_id], v_turns),
-    'fault_history', memoir._erase_from('fault_history', v_user, 'session_id = any ($2) and turn_index = any ($3)', array[v_turn.session_id], v_turns),
-    'fidelity_transitions', memoir._erase_from('fidelity_transitions', v_user, 'session_id = any ($2) and turn_index = any ($3)', array[v_turn.session_id], v_turns),
-    'recall_exclusions', memoir._erase_from('recall_exclusions', v_user, 'session_id = any ($2) and turn_index = any ($3)', array[v_turn.session_id], v_turns)));
+  for v_table in select t from memoir._user_tables() t where memoir._has_column(t, 'session_id') and memoir._has_column(t, 'turn_index')
+    and t not in ('conversation_history', 'memory_sources', 'search_items') loop
+    v_rows := memoir._add_counts(v_rows, jsonb_build_object(v_table,
+      memoir._erase_from(v_table, v_user, 'session_id = any ($2) and turn_index = any ($3)', array[v_turn.session_id], v_turns)));
+  end loop;
+  v_rows := memoir._add_counts(v_rows, jsonb_build_object('turn_pins', memoir._erase_from('turn_pins', v_user,
+    'session_id = any ($2) and array(select generate_series(from_turn, to_turn)) <@ $3', array[v_turn.session_id], v_turns)));
   -- Its place stays, so that an older export does not bring it back.
   insert into memoir.turn_marks (user_id, session_id, turn_index, recorded_at, mark, actor, set_by, since)
   select v_user, v_turn.session_id, t, v_now, 'erased', coalesce((v_begun.caller).actor, 'person'), (v_begun.caller).login, v_from from unnest(v_turns) t;
@@ -258,7 +260,8 @@ begin
   update memoir.user_counters set memories = greatest(0, memories - (v_rows ->> 'memory_store')::integer) where user_id = v_user;
   for v_table in select t from memoir._user_tables() t
     where memoir._has_column(t, 'memory_id') and t not in ('memory_store', 'memory_store_working', 'memory_states', 'recall_exclusions', 'tombstones') loop
-    v_rows := memoir._add_counts(v_rows, jsonb_build_object(v_table, memoir._erase_from(v_table, v_user, 'memory_id = any ($2)', v_gone)));
+    v_rows := memoir._add_counts(v_rows, jsonb_build_object(v_table, memoir._erase_from(v_table, v_user,
+      'memory_id = any ($2)' || case when memoir._has_column(v_table, 'other_id') then ' or other_id = any ($2)' else '' end, v_gone)));
   end loop;
   -- Why somebody wanted one gone is no reason to keep it.
   update memoir.recall_exclusions set reason = 'erased' where user_id = v_user and memory_id = any (v_gone);

@@ -235,12 +235,14 @@ returns integer[] language plpgsql set plan_cache_mode = force_custom_plan as $$
 declare
   v_all memoir.memory_store[] := array(select t from jsonb_array_elements(p_rows) with ordinality r(line, n),
     jsonb_populate_record(null::memoir.memory_store, memoir._import_row(p_user_id, r.line, memoir._uuid_columns('memory_store'))) t order by n);
-  v_row memoir.memory_store; v_config jsonb := memoir._config(p_user_id, null); v_imported integer := 0; v_refused integer := 0;
+  v_row memoir.memory_store; v_stone memoir.tombstones; v_config jsonb := memoir._config(p_user_id, null); v_imported integer := 0; v_refused integer := 0;
 begin
   foreach v_row in array v_all loop
     continue when exists (select from memoir.memory_store m where m.user_id = p_user_id and m.memory_id = v_row.memory_id);
-    if v_row.state not in ('forgotten', 'erased') and exists (select from memoir.tombstones t where t.user_id = p_user_id and t.lifted_at is null
-         and t.key_hash = any (memoir._tombstone_keys(p_user_id, array[memoir._normalise(v_row.content), v_row.slot || chr(31) || v_row.slot_value])))
+    v_stone := case when v_row.state not in ('forgotten', 'erased')
+      then memoir._tombstone_of(p_user_id, v_row.content, v_row.slot, v_row.slot_value, v_row.project) end;
+    -- What a correction took out comes back as the history it is; what was taken out since does not come back at all.
+    if v_stone.user_id is not null and (v_row.state = 'active' or v_stone.recorded_at > v_row.state_at)
        or v_row.state <> 'erased' and exists (select from memoir.memory_sources s join memoir.turn_marks m on m.user_id = p_user_id and m.session_id = s.session_id
          and m.turn_index = s.turn_index and m.mark = 'erased' and m.recorded_at >= v_row.recorded_at
          where s.user_id = p_user_id and s.item_kind = 'memory' and s.item_id = v_row.memory_id and s.link = 'origin') then
@@ -280,6 +282,8 @@ returns text language sql stable as $$
     when p_table = 'stream_events' then 'exists (select from memoir.api_calls c where c.user_id = $1 and c.call_id = t.call_id and c.recorded_at = t.recorded_at)'
     when memoir._has_column(p_table, 'memory_id') then
       't.memory_id is null or exists (select from memoir.memory_store m where m.user_id = $1 and m.memory_id = t.memory_id and m.state <> ''erased'')'
+      || case when memoir._has_column(p_table, 'other_id') then
+        ' and exists (select from memoir.memory_store m where m.user_id = $1 and m.memory_id = t.other_id and m.state <> ''erased'')' else '' end
     else 'true' end
 $$;
 

@@ -155,6 +155,9 @@ def furnish(db: psycopg.Connection, user: str, mark: str) -> dict[str, Any]:
     db.execute("update memoir.sessions set summary_text = %(mark)s, summary_through = 3 where user_id = %(user)s and session_id = %(session)s", {**ids, "mark": mark})
     db.execute("insert into memoir.profiles values (%(user)s, 1, %(mark)s, '{}', 'test', now())", {**ids, "mark": mark})
     db.execute("update memoir.users set profile_version = 1 where user_id = %(user)s", ids)
+    db.execute("insert into memoir.turn_pins values (%(user)s, %(session)s, 2, 2, null, %(mark)s, 'person', 'test', now())", {**ids, "mark": mark})
+    db.execute("insert into memoir.memory_judgements values (%(user)s, gen_random_uuid(), now(), %(unrelated)s, %(memory)s, 'value', 'unclear', 0.1, 0.2, 'none', null, %(mark)s)",
+               {**ids, "mark": mark})
     db.execute("insert into memoir.jobs (kind, user_id, run_after, created_at, payload, last_error) values ('extract', %(user)s, now() + interval '1 day', now(), "
                "jsonb_build_object('turns', jsonb_build_array(%(turn)s::text)), %(mark)s)", {**ids, "mark": mark})
     ids["call"] = db.execute("select memoir.capture_call(%s, 's', %s, p_events => %s)", [user, mark.encode(), [mark.encode()]]).fetchone()[0]

@@ -98,6 +98,8 @@ def furnish(db: psycopg.Connection, user: str) -> None:
             "insert into memoir.fault_history (user_id, fault_id, recorded_at, session_id, memory_id, fault_type, turn_index) values (%(user)s, gen_random_uuid(), now(), %(session)s, %(memory)s, 'micro_fault', 1)",
             "insert into memoir.fidelity_transitions values (%(user)s, gen_random_uuid(), now(), %(session)s, %(memory)s, 0, 1, 'fault', 1, null, 5)",
             "insert into memoir.admission_scores values (%(user)s, gen_random_uuid(), now(), %(memory)s, true, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6)",
+            "insert into memoir.turn_pins values (%(user)s, %(session)s, 0, 1, null, 'dear to me', 'person', 'test', now())",
+            "insert into memoir.memory_judgements values (%(user)s, gen_random_uuid(), now(), %(memory)s, %(memory)s, 'value', 'unclear', 0.1, 0.2, 'none', null, 'test')",
             "update memoir.users set profile_version = 1, preferences = '{\"tone\": \"dry\"}' where user_id = %(user)s",
             "update memoir.user_counters set cost_microcents = 1234567 where user_id = %(user)s"):
         db.execute(statement, ids)
