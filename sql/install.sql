@@ -34,6 +34,7 @@
 \ir extraction.sql      -- from turns to memories
 \ir embedding.sql       -- vectors: given by the client or made by workers
 \ir search.sql          -- words and vectors of one user, fused into one ranking
+\ir ranking.sql         -- signals of each candidate, weighed: the ranking itself
 \ir recall.sql          -- recall, match_memories
 \ir window.sql          -- which turns of the session are shown, and from where the prefix is stable
 \ir render.sql          -- messages as the API wants them: OpenAI and Anthropic

@@ -38,7 +38,7 @@ def use(db: psycopg.Connection) -> None:
     db.execute("select memoir.capture_call(%s, 'long', '\\x00ff'::bytea, p_events => array['\\x01'::bytea])", [USER])
     db.execute("select memoir.set_setting('recall_tokens_max', '1234')")
     db.execute("select memoir.set_setting('partition_months_ahead', '1')")
-    db.execute("select memoir.set_user_settings(%s, '{\"weight_words\": 2}')", [USER])
+    db.execute("select memoir.set_user_settings(%s, '{\"weight_access\": 2}')", [USER])
     db.execute("select memoir.register_model('house-model', 'openai', 16000, 2000, 'estimate')")
     db.execute("select memoir.register_model('gpt-4o', 'openai', 99000, 2000, 'estimate')")        # over a built-in one
     db.execute("select memoir.register_embedding_model('other', 'none', 8)")

@@ -37,6 +37,7 @@ class Item:
     at: datetime
     body: str
     words: dict[str, list[int]]  # lexeme → positions
+    cost: int  # exact tokens of its line in a recall
 
 
 @dataclass
@@ -116,7 +117,10 @@ def indexed(connection: psycopg.Connection, embed: CachedEmbedder, corpus: Corpu
         if key in places and places[key][0] in order:
             keys[event.key] = order[places[key][0]]
             unit_tokens[order[places[key][0]]] = places[key][1]
-    items = [Item(order[r[1]], r[2], r[3], r[4], r[5], r[6], r[7], r[8], r[9], r[10], r[11], r[12], r[13] or {}) for r in rows]
+    tokenizer = connection.execute("select memoir._tokenizer_used(tokenizer) from memoir.models where model = 'default'").fetchone()[0]
+    lines = [_line(kind=r[6], who=r[8] or r[7], chunk=r[3], body=r[12]) for r in rows]
+    costs = connection.execute("select memoir._count_tokens(%s::text[], %s)", (lines, tokenizer)).fetchone()[0]
+    items = [Item(order[r[1]], *r[2:13], r[13] or {}, cost) for r, cost in zip(rows, costs, strict=True)]
     first_item = {}
     for place, item in enumerate(items):
         first_item.setdefault(item.unit, place)
@@ -151,6 +155,10 @@ def read_indexed(path: Path) -> list[Indexed]:
     """What a run of this module wrote."""
     with path.open("rb") as file:
         return _Reader(file).load()
+
+
+def _line(kind: str, who: str, chunk: int, body: str) -> str:
+    return f"- {body.strip()} (8 May 2023)\n" if kind == "m" else f"{who}: {'… ' if chunk else ''}{body.strip()}\n"
 
 
 def main() -> int:

@@ -114,7 +114,7 @@ def date_match(named: list[tuple[int | None, int | None, int | None]], at) -> fl
         if year and year != at.year:
             continue
         if month is None:
-            best = max(best, 0.3)
+            best = 1.0
             continue
         if day:
             try:

@@ -5,14 +5,13 @@
 
 from __future__ import annotations
 
-import pickle
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 from scipy.optimize import minimize
 
+from .corpus import Indexed
 from .signals import NAMES, Columns, columns, signals
 
 BUDGETS = (1000, 2000)
@@ -36,7 +35,7 @@ class Case:
     share: np.ndarray  # of the unit's text
 
 
-def cases(data, progress=False, exact=None) -> list[Case]:
+def cases(data: Sequence[Indexed]) -> list[Case]:
     out = []
     for indexed in data:
         c: Columns = columns(indexed)
@@ -46,13 +45,10 @@ def cases(data, progress=False, exact=None) -> list[Case]:
                 continue
             places, X = signals(c, q)
             named = np.mean([bool(i.speaker) for i in indexed.items[: q.items]])
-            mean = c.length[: q.items].mean()
             memory = float(indexed.items[0].kind == "m")
-            facts = np.array([1.0, memory, float(named < 0.5 and not memory), np.log(max(len(q.words), 1) / 6), np.log(mean / 15)], np.float32)
-            cost = exact[indexed.kind, indexed.name][places].astype(float)
+            facts = np.array([1.0, memory, float(named < 0.5 and not memory), np.log(max(len(q.words), 1) / 6)], np.float32)
+            cost = np.array([indexed.items[p].cost for p in places], float)
             out.append(Case(indexed.kind, indexed.name, q.category, X, c.unit[places], cost, c.session[places], q.gold, facts, places, c.tokens[places] / total[c.unit[places]]))
-        if progress:
-            print(indexed.kind, indexed.name, flush=True)
     return out
 
 
@@ -70,7 +66,7 @@ def pack(case: Case, order: np.ndarray, budget: int) -> set[int]:
     return {int(case.unit[i]) for i in chosen}
 
 
-DEMOTED = 0.0  # by how much each further chunk of the same text goes down
+DEMOTED = 1.5  # by how much each further chunk of the same text goes down
 
 
 def spread(unit: np.ndarray, score: np.ndarray, by: float) -> np.ndarray:

@@ -1,0 +1,132 @@
+-- Ranking: the signals of each candidate, weighed. The weights (setting rank_weights) were learnt by bench/ranker from
+-- conversations between people, of people with assistants, and from memories; all signals are shares, cosines or logarithms of
+-- lengths, so that they mean the same in a store of any size. The functions here touch no table: one generic plan serves every call.
+
+-- Weights of a class of items, in the order in which _score uses them: those of all, plus those of the class, plus those of long
+-- questions by the logarithm of the question's words over six.
+create or replace function memoir._rank_weights(p_weights jsonb, p_class text, p_words integer)
+returns real[] language plpgsql immutable set plan_cache_mode = force_generic_plan as $$
+begin
+  return (
+    select array_agg(coalesce((p_weights ->> n)::float8, 0) + coalesce((p_weights ->> (p_class || '.' || n))::float8, 0)
+      + coalesce((p_weights ->> ('long.' || n))::float8, 0) * ln(greatest(p_words, 1)::float8 / 6) order by o)::real[]
+    from unnest('{constant, words, vector, words_before, vector_after, session, both, words_rank, vector_rank, cover,
+                  user, speaker, question, after_question, date, length, age, fresh, further}'::text[]) with ordinality t(n, o));
+end $$;
+
+-- The times that a question names: months with or without year, days of them, ISO dates, and what it calls today, yesterday, last
+-- week, three months ago. A month without year is that of every year from p_from to p_to. A day reaches ten days on: people tell
+-- later what they did. Years only count where nothing closer is named.
+create or replace function memoir._times_named(p_query text, p_now timestamptz, p_from timestamptz, p_to timestamptz)
+returns tstzrange[] language plpgsql stable set plan_cache_mode = force_generic_plan as $$
+declare
+  v_query text := lower(left(p_query, 20000));
+  v_months constant text[] := '{january,february,march,april,may,june,july,august,september,october,november,december}';
+  v_today timestamptz := date_trunc('day', p_now, 'UTC'); v_out tstzrange[];
+begin
+  if v_query !~ '\d\d\d\d|january|february|march|april|may|june|july|august|september|october|november|december|today|yesterday|\m(last|this) (week|month|year)|\mago\M' then
+    return '{}';
+  end if;
+  with named as (
+    select m[1] as day_before, m[2] as month, m[3] as day_after, m[4] as year
+    from regexp_matches(v_query, '\m(?:(\d{1,2})(?:st|nd|rd|th)?(?: of)? )?(' || array_to_string(v_months, '|') || ')\M(?: (\d{1,2})(?:st|nd|rd|th)?\M)?,?(?: (\d{4})\M)?', 'g') m
+  ), dates as (
+    select y as year, array_position(v_months, n.month) as month, coalesce(n.day_before, n.day_after)::integer as day
+    from named n, generate_series(coalesce(n.year::integer, date_part('year', p_from at time zone 'UTC')::integer),
+      coalesce(n.year::integer, date_part('year', p_to at time zone 'UTC')::integer)) y
+    -- These two are other words as well.
+    where n.month not in ('may', 'march') or coalesce(n.day_before, n.day_after, n.year) is not null
+      or v_query ~ ('\m(in|of|during|since|by|until|last|this|early|mid|late) ' || n.month || '\M')
+    union all
+    select m[1]::integer, m[2]::integer, m[3]::integer from regexp_matches(v_query, '\m(\d{4})-(\d\d)(?:-(\d\d))?\M', 'g') m
+  ), starts as (
+    select make_timestamptz(year, month, 1, 0, 0, 0, 'UTC') as month, day from dates where month between 1 and 12 and year between 1 and 9999 and coalesce(day, 1) between 1 and 31
+  ), spans as (
+    select case when day is null then tstzrange(month, month + interval '1 month') else tstzrange(month + make_interval(days => day - 2), month + make_interval(days => day + 10)) end as span
+    from starts
+    union all
+    select tstzrange(v_today - make_interval(days => n), v_today - make_interval(days => n) + interval '1 day')
+    from (values ('today', 0), ('yesterday', 1)) t(word, n) where v_query ~ ('\m' || word || '\M')
+    union all
+    select tstzrange(date_trunc(m[2], p_now, 'UTC') - case m[1] when 'last' then ('1 ' || m[2])::interval else interval '0' end,
+      date_trunc(m[2], p_now, 'UTC') + case m[1] when 'last' then interval '0' else ('1 ' || m[2])::interval end)
+    from regexp_matches(v_query, '\m(last|this) (week|month|year)\M', 'g') m
+    union all
+    select tstzrange(v_today - (m[1] || ' ' || m[2])::interval * 1.25 - interval '1 day', v_today - (m[1] || ' ' || m[2])::interval * 0.75 + interval '1 day')
+    from regexp_matches(v_query, '\m(\d{1,3}) (day|week|month|year)s? ago\M', 'g') m
+  )
+  select array_agg(span) into v_out from spans;
+  if v_out is null then
+    select array_agg(tstzrange(make_timestamptz(m[1]::integer, 1, 1, 0, 0, 0, 'UTC'), make_timestamptz(m[1]::integer + 1, 1, 1, 0, 0, 0, 'UTC'))) into v_out
+    from regexp_matches(v_query, '\m((?:19|20)\d\d)\M', 'g') m;
+  end if;
+  return coalesce(v_out, '{}');
+end $$;
+
+-- Signals of each candidate → weights → a score from 0 to 1, ties by item number. Items without words or vectors in common with
+-- the question are there for their neighbours.
+create or replace function memoir._score(p_items memoir.search_items[], p_words memoir.item_scores, p_vectors memoir.item_scores,
+  p_config jsonb, p_query text, p_asked integer, p_project text, p_now timestamptz, p_limit integer)
+returns memoir.ranked_item[] language plpgsql stable
+set plan_cache_mode = force_generic_plan set enable_nestloop = off set enable_mergejoin = off as $$
+declare
+  v_query text := lower(p_query); v_weights jsonb := p_config -> 'rank_weights';
+  w_named real[] := memoir._rank_weights(v_weights, 'named', p_asked); w_unnamed real[] := memoir._rank_weights(v_weights, 'unnamed', p_asked);
+  w_memory real[] := memoir._rank_weights(v_weights, 'memory', p_asked);
+  f_global real := (p_config ->> 'project_global')::real; f_same real := (p_config ->> 'project_same')::real;
+  f_other real := (p_config ->> 'project_other')::real;
+  v_bm25 real := coalesce(greatest(p_words.best, 1e-6), 1); v_cosine real := coalesce(greatest(p_vectors.best, 1e-6), 1);
+  v_from timestamptz; v_to timestamptz; v_days float8; v_times tstzrange[];
+begin
+  select min(created_at), max(created_at) into v_from, v_to from unnest(p_items);
+  v_days := greatest(1, date_part('epoch', v_to - v_from) / 86400);
+  v_times := memoir._times_named(p_query, p_now, v_from, v_to);
+  return (
+  with words as materialized (
+    select * from unnest(p_words.items, p_words.scores, p_words.covers) with ordinality w(item, bm25, cover, place)
+  ), cosines as materialized (
+    select * from unnest(p_vectors.items, p_vectors.scores) with ordinality c(item, cosine, place)
+  ), matched as (
+    select i.item_no, i.kind, i.ref_id, i.session_id, i.turn_index, i.chunk, i.span_start, i.span_length, i.token_count, i.role, i.speaker,
+      i.created_at, i.recorded_at, i.project, i.is_question, i.after_question,
+      coalesce(w.bm25, 0) / v_bm25 as words, coalesce(w.cover, 0) as cover, coalesce(5.0::float8 / (4 + w.place), 0) as words_rank,
+      c.cosine, greatest(coalesce(c.cosine, 0), 0) / v_cosine as vector, coalesce(5.0::float8 / (4 + c.place), 0) as vector_rank,
+      case when i.chunk = 0 then coalesce(b.bm25, 0) / v_bm25 else 0 end as words_before,
+      case when i.last_chunk then greatest(coalesce(a.cosine, 0), 0) / v_cosine else 0 end as vector_after,
+      case when i.session_id is null then (date_part('epoch', i.created_at) / 86400)::integer end as day,
+      date_part('epoch', v_to - i.created_at) / 86400 as days,
+      case when i.kind <> 't' then w_memory when i.speaker is null then w_unnamed else w_named end as w
+    from unnest(p_items) i
+    left join words w on w.item = i.item_no
+    left join words b on b.item = i.item_no - 1
+    left join cosines c on c.item = i.item_no
+    left join cosines a on a.item = i.item_no + 1
+  ), grouped as (
+    -- What was said in a session belongs together, and so do memories of a day, in the order in which they came.
+    select m.*, max(0.45 * m.words + 0.55 * m.vector) over together as session_best,
+      case when m.kind = 't' then m.words_before else coalesce(lag(m.words) over together, 0) end as before,
+      case when m.kind = 't' then m.vector_after else coalesce(lead(m.vector) over together, 0) end as after
+    from matched m
+    window together as (partition by m.kind, m.session_id, m.day order by m.item_no rows between unbounded preceding and unbounded following)
+  ), summed as (
+    select g.*, g.w[4] * g.before + g.w[5] * g.after as around,
+      g.w[1] + g.w[2] * g.words + g.w[3] * g.vector + g.w[4] * g.before + g.w[5] * g.after + g.w[6] * g.session_best + g.w[7] * g.words * g.vector
+        + g.w[8] * g.words_rank + g.w[9] * g.vector_rank + g.w[10] * g.cover
+        + g.w[11] * coalesce(g.role = 'user' and g.speaker is null, false)::integer
+        + g.w[12] * (g.speaker is not null and strpos(v_query, lower(replace(g.speaker, '_', ' '))) > 0)::integer
+        + g.w[13] * g.is_question::integer + g.w[14] * g.after_question::integer
+        + g.w[15] * (v_times <> '{}' and g.created_at <@ any (v_times))::integer
+        + g.w[16] * ln(greatest(g.token_count, 4)::float8 / 30) + g.w[17] * g.days / v_days + g.w[18] * exp(- g.days / 7) as sum
+    from grouped g
+  ), stepped as (
+    -- Each further chunk of a text goes down a step, so that one long answer does not fill the block.
+    select s.*, s.sum + s.w[19] * least(3, row_number() over (partition by s.ref_id order by s.sum desc, s.item_no) - 1) as z from summed s
+  ), totalled as (
+    select s.*, (100000 / (1 + exp(- greatest(-50, least(50, s.z))))
+      * case when s.project = 'global' or p_project is null then f_global when s.project = p_project then f_same else f_other end)::integer as total
+    from stepped s
+  )
+  select array_agg((s.item_no, s.kind, s.ref_id, s.session_id, s.turn_index, s.chunk, s.span_start, s.span_length, s.token_count, s.role,
+    s.created_at, s.recorded_at, s.project, (s.total::float8 / 100000)::real, s.words, s.cosine, s.around::real, s.session_best::real)::memoir.ranked_item)
+  from (select * from totalled order by total desc, item_no limit p_limit) s);
+end $$;
