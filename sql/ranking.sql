@@ -116,7 +116,7 @@ begin
         + g.w[12] * (g.speaker is not null and strpos(v_query, lower(replace(g.speaker, '_', ' '))) > 0)::integer
         + g.w[13] * g.is_question::integer + g.w[14] * g.after_question::integer
         + g.w[15] * (v_times <> '{}' and g.created_at <@ any (v_times))::integer
-        + g.w[16] * ln(greatest(g.token_count, 4)::float8 / 30) + g.w[17] * g.days / v_days + g.w[18] * exp(- g.days / 7) as sum
+        + g.w[16] * ln(greatest(g.token_count, 4)::float8 / 30) + g.w[17] * g.days / v_days + g.w[18] * exp(- least(50, g.days / 7)) as sum
     from grouped g
   ), stepped as (
     -- Each further chunk of a text goes down a step, so that one long answer does not fill the block.
