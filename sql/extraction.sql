@@ -81,6 +81,8 @@ begin
     v_text := case when v_first = 'been' then 'I have ' when v_first ~ 'ing$' or v_first = 'gonna' then 'I am ' when v_first = 'love' then 'I ' else 'I ' end
       || lower(left(v_text, 1)) || substr(v_text, 2);
   end if;
+  -- What asks for an answer goes with the answer.
+  v_text := regexp_replace(replace(v_text, '**', ''), '( -|,|;|\.) (so )?(can|could|would|will) you .*$', '.', 'i');
   v_text := memoir._named(v_text, p_name);
   if strpos(v_text, p_name) = 0 then
     v_text := p_name || case v_out.type when 'instruction' then ' asks: ' else case v_out.provenance when 'correction' then ' corrects: ' else ': ' end end || v_text;
