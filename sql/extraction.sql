@@ -200,10 +200,11 @@ returns memoir.conversation_history[] language plpgsql stable set plan_cache_mod
 declare
   v_user uuid := p_counters.user_id; v_session uuid := p_counters.session_id; v_first timestamptz := p_counters.first_recorded_at;
   v_last timestamptz := p_counters.last_recorded_at; v_turns memoir.conversation_history[]; v_stones bytea[];
+  v_marks jsonb := memoir._marks(v_user, v_session);
 begin
   select array_agg(h order by h.turn_index) into v_turns from memoir.conversation_history h
   where h.user_id = v_user and h.session_id = v_session and h.recorded_at between v_first and v_last
-    and h.turn_index >= p_from and h.turn_index < p_from + p_limit and h.role <> 'system' and h.sensitivity <> 'secret' and h.content ~ '[[:alpha:]]'
+    and h.turn_index >= p_from and h.turn_index < p_from + p_limit and h.role <> 'system' and memoir._now_held(h.sensitivity, h.turn_index, v_marks) <> 'secret' and h.content ~ '[[:alpha:]]'
     and not exists (select from memoir.recall_exclusions x where x.user_id = v_user and x.session_id = v_session and x.turn_index = h.turn_index
                     and x.span_start is null and x.lifted_at is null);
   v_stones := array(select key_hash from memoir.tombstones where user_id = v_user and kind = 'turn' and lifted_at is null);
@@ -237,20 +238,25 @@ begin
   return coalesce(v_found, '{}');
 end $$;
 
--- Hands what was found to the door. The caller holds the user's lock; the month of the admission log is made.
+-- Hands what was found to the door. The caller holds the user's lock; the month of the admission log is made. What was extracted from
+-- a span before is not extracted again, whatever became of it; p_replace: what rules made of it goes on in the new words.
 create or replace function memoir._enter_found(p_session memoir.sessions, p_turns memoir.conversation_history[], p_found memoir.extracted[],
-  p_by text, p_made_by text, p_config jsonb)
+  p_by text, p_made_by text, p_replace boolean, p_config jsonb)
 returns jsonb language plpgsql set plan_cache_mode = force_custom_plan as $$
 declare
   v_found memoir.extracted; v_turn memoir.conversation_history; v_memory memoir.memory_store; v_blank memoir.memory_store; v_result jsonb; v_novelty float8;
   v_gone text[]; v_counts jsonb := '{}'; v_outcome text; v_exempt boolean;
+  v_before uuid[]; v_replaceable boolean; v_new uuid[] := '{}'; v_id uuid;
 begin
   foreach v_found in array p_found loop
     v_turn := p_turns[v_found.place];
     v_memory := v_blank;
-    -- Extracted before, whatever became of it since; or taken out of recall.
-    continue when exists (select from memoir.memory_sources s where s.user_id = v_turn.user_id and s.source_kind = 'turn' and s.source_id = v_turn.message_id
-                          and s.item_kind = 'memory' and s.span_start < v_found.span_start + v_found.span_length and v_found.span_start < s.span_start + s.span_length)
+    select array_agg(m.memory_id), bool_and(p_replace and coalesce(m.state = 'active' or m.superseded_by = any (v_new), false) and coalesce(m.metadata ->> 'extracted_by' like 'rules %', false))
+    into v_before, v_replaceable
+    from memoir.memory_sources s join memoir.memory_store m on m.user_id = s.user_id and m.memory_id = s.item_id
+    where s.user_id = v_turn.user_id and s.source_kind = 'turn' and s.source_id = v_turn.message_id and s.item_kind = 'memory' and m.memory_id <> all (v_new)
+      and s.span_start < v_found.span_start + v_found.span_length and v_found.span_start < s.span_start + s.span_length;
+    continue when not v_replaceable
       or exists (select from memoir.recall_exclusions x where x.user_id = v_turn.user_id and x.session_id = v_turn.session_id and x.turn_index = v_turn.turn_index
                  and x.lifted_at is null and (x.span_start is null or x.span_start < v_found.span_start + v_found.span_length
                                               and v_found.span_start < x.span_start + x.span_length));
@@ -262,7 +268,7 @@ begin
     v_memory.importance := v_found.importance;
     v_memory.provenance := v_found.provenance;
     v_memory.actor := case when v_turn.role = 'tool' then 'tool' else 'agent' end;
-    v_memory.sensitivity := v_turn.sensitivity;
+    v_memory.sensitivity := memoir._turns_held(array[v_turn]);
     v_memory.project := p_session.project;
     v_memory.valid_from := v_found.valid_from;
     v_memory.valid_to := v_found.valid_to;
@@ -291,8 +297,13 @@ begin
     if memoir._admit(v_turn.user_id, v_found.type, v_novelty, v_found.utility, v_turn.created_at, v_exempt, null, p_config, false) then
       v_result := memoir._enter(v_memory, p_session, array[v_turn], array[v_found.span_start], array[v_found.span_length], v_turn.created_at, null, p_config);
       v_outcome := v_result ->> 'outcome';
+      v_id := (v_result ->> 'memory_id')::uuid;
       if v_outcome = 'stored' then
-        perform memoir._admit(v_turn.user_id, v_found.type, v_novelty, v_found.utility, v_turn.created_at, v_exempt, (v_result ->> 'memory_id')::uuid, p_config, true);
+        v_new := v_new || v_id;
+        perform memoir._merge_memory(v_turn.user_id, m.memory_id, v_id, p_by, m2.recorded_at) from memoir.memory_store m
+        join memoir.memory_store m2 on m2.user_id = v_turn.user_id and m2.memory_id = v_id and m2.trust >= m.trust and m2.state = 'active'
+        where m.user_id = v_turn.user_id and m.memory_id = any (v_before) and m.state = 'active';
+        perform memoir._admit(v_turn.user_id, v_found.type, v_novelty, v_found.utility, v_turn.created_at, v_exempt, v_id, p_config, true);
       end if;
     else
       v_outcome := 'not_admitted';
@@ -331,12 +342,17 @@ begin
   if v_locked.session_id is null or v_locked.extracted_through <> v_counters.extracted_through then return null; end if;
   if v_found <> '{}' then
     perform from memoir.user_counters where user_id = p_user_id for update;
-    v_counts := memoir._enter_found(v_session, v_turns, v_found, p_by, 'rules 1', v_config);
+    v_counts := memoir._enter_found(v_session, v_turns, v_found, p_by, 'rules 1', false, v_config);
   end if;
   update memoir.session_counters set extracted_through = v_through
   where user_id = p_user_id and session_id = p_session_id and extracted_through <> v_through;
+  -- A model may find more, and say it better.
+  if v_config ->> 'llm_provider' <> 'none' and v_turns <> '{}' then
+    perform memoir._enqueue('extract', p_user_id, format('%s:%s', p_session_id, v_counters.extracted_through),
+      jsonb_build_object('session_id', p_session_id, 'from', v_counters.extracted_through, 'to', v_through));
+  end if;
   if v_through >= v_locked.turn_count then
-    delete from memoir.jobs where kind = 'extract' and user_id = p_user_id and dedup_key = p_session_id::text and state <> 'leased';
+    delete from memoir.jobs where kind = 'turns' and user_id = p_user_id and dedup_key = p_session_id::text and state <> 'leased';
   end if;
   return v_counts || jsonb_build_object('turns', v_through - v_counters.extracted_through, 'left', v_locked.turn_count - v_through);
 end $$;
@@ -344,7 +360,7 @@ end $$;
 -- A session is waiting from the turn that follows its last extraction: persist_turn queues it then, and only then.
 create or replace function memoir._queue_extraction(p_user_id uuid, p_session_id uuid, p_at timestamptz)
 returns void language sql as $$
-  insert into memoir.jobs (kind, user_id, dedup_key, run_after, created_at) values ('extract', p_user_id, p_session_id::text, p_at, p_at)
+  insert into memoir.jobs (kind, user_id, dedup_key, run_after, created_at) values ('turns', p_user_id, p_session_id::text, p_at, p_at)
   on conflict (kind, user_id, dedup_key) where state = 'ready' do nothing
 $$;
 
@@ -352,7 +368,7 @@ $$;
 create or replace function memoir._step_extract(p_limit integer)
 returns jsonb language plpgsql as $$
 declare
-  v_job memoir.jobs := memoir._take_job('extract'); v_result jsonb;
+  v_job memoir.jobs := memoir._take_job('turns'); v_result jsonb;
 begin
   if v_job.job_id is null then return jsonb_build_object('more', false); end if;
   begin

@@ -3,20 +3,21 @@
 -- rules could make before: the model only makes it better.
 
 create or replace function memoir._llm_kinds()
-returns text[] language sql immutable as $$ select '{summarise}'::text[] $$;
+returns text[] language sql immutable as $$ select '{summarise,extract}'::text[] $$;
 
 -- The input of the kind's prompt; null: nothing is left to ask.
 create or replace function memoir._llm_input(p_job memoir.jobs)
 returns jsonb language plpgsql as $$
 begin
-  return case p_job.kind when 'summarise' then memoir._summarise_input(p_job) end;
+  return case p_job.kind when 'summarise' then memoir._summarise_input(p_job) when 'extract' then memoir._extract_input(p_job) end;
 end $$;
 
 -- Stores what was answered; how many rows came of it.
 create or replace function memoir._llm_store(p_job memoir.jobs, p_output jsonb, p_made_by text)
 returns integer language plpgsql as $$
 begin
-  return case p_job.kind when 'summarise' then memoir._summarise_store(p_job, p_output, p_made_by) end;
+  return case p_job.kind when 'summarise' then memoir._summarise_store(p_job, p_output, p_made_by)
+    when 'extract' then memoir._extract_store(p_job, p_output, p_made_by) end;
 end $$;
 
 -- summarise: a compaction of level 1 that was made by extraction gets a row of the same range in the model's words, which then
@@ -89,4 +90,80 @@ begin
   perform memoir._add_compaction(v_row, v_session, coalesce(v_said_at, v_row.recorded_at), v_config);
   perform memoir._refresh_summary(p_job.user_id, v_row.session_id);
   return 1;
+end $$;
+
+-- extract: turns that rules have been over already. dedup_key is session and first turn, payload {"session_id", "from", "to"}.
+
+create or replace function memoir._extract_job_turns(p_job memoir.jobs)
+returns memoir.conversation_history[] language plpgsql stable set plan_cache_mode = force_custom_plan as $$
+declare
+  v_counters memoir.session_counters; v_from integer := (p_job.payload ->> 'from')::integer; v_user uuid := p_job.user_id;
+  v_session uuid := (p_job.payload ->> 'session_id')::uuid; v_marks jsonb := memoir._marks(v_user, v_session);
+begin
+  select * into v_counters from memoir.session_counters where user_id = v_user and session_id = v_session;
+  if not found then return '{}'; end if;
+  -- A span that is out of recall takes its whole turn with it, and what is private is not sent out.
+  return array(select t from unnest(memoir._turns_to_extract(v_counters, v_from, (p_job.payload ->> 'to')::integer - v_from)) t
+    where memoir._now_held(t.sensitivity, t.turn_index, v_marks) = 'normal'
+      and not exists (select from memoir.recall_exclusions x where x.user_id = v_user and x.session_id = v_session and x.turn_index = t.turn_index and x.lifted_at is null)
+    order by t.turn_index);
+end $$;
+
+create or replace function memoir._extract_input(p_job memoir.jobs)
+returns jsonb language plpgsql as $$
+begin
+  return (select jsonb_build_object('turns', jsonb_agg(jsonb_build_object('turn', t.turn_index, 'role', t.role, 'who', coalesce(t.name, t.role::text),
+      'date', to_char(t.created_at at time zone 'UTC', 'YYYY-MM-DD, Day'), 'text', left(t.content, 6000)) order by t.turn_index))
+    from unnest(memoir._extract_job_turns(p_job)) t having count(*) > 0);
+end $$;
+
+-- Does the turn say it? Every number of the memory stands in the turn or is part of a date; so do at least six in ten of its words.
+create or replace function memoir._is_backed(p_content text, p_said text)
+returns boolean language sql immutable as $$
+  select not exists (select from regexp_matches(p_content, '\d+', 'g') n where n[1] !~ '^((19|20)\d\d|[12]?\d|3[01])$' and p_said !~ ('(^|\D)' || n[1] || '($|\D)'))
+    and (select coalesce(avg((w = any (tsvector_to_array(to_tsvector('english', p_said))))::integer), 0) >= 0.6
+         from unnest(tsvector_to_array(to_tsvector('english', p_content))) w where w !~ '^\d+$' and w not in ('user', 'assist', 'tool'))
+$$;
+
+-- Each candidate is held to the turn it quotes: no quote, no memory; and a person's word only where the person's turn says it.
+create or replace function memoir._extract_store(p_job memoir.jobs, p_output jsonb, p_made_by text)
+returns integer language plpgsql set plan_cache_mode = force_custom_plan as $$
+declare
+  v_session memoir.sessions; v_turns memoir.conversation_history[]; v_turn memoir.conversation_history; v_item jsonb; v_found memoir.extracted; v_all memoir.extracted[] := '{}';
+  v_place integer; v_config jsonb; v_counts jsonb; v_from date; v_until date;
+begin
+  perform memoir._ensure_month(p_job.user_id, memoir.now());
+  select * into v_session from memoir.sessions where user_id = p_job.user_id and session_id = (p_job.payload ->> 'session_id')::uuid;
+  perform from memoir.session_counters where user_id = p_job.user_id and session_id = v_session.session_id for update;
+  if not found then return 0; end if;
+  perform from memoir.user_counters where user_id = p_job.user_id for update;
+  -- Read under the locks: what was forgotten while the model was at it is not among them.
+  v_turns := memoir._extract_job_turns(p_job);
+  v_config := memoir._config(p_job.user_id, v_session.settings);
+  for v_item in select * from jsonb_array_elements(p_output -> 'memories') loop
+    v_place := (select t.ordinality from unnest(v_turns) with ordinality t where t.turn_index = (v_item ->> 'turn')::integer);
+    v_turn := v_turns[v_place];
+    v_found := null;
+    v_found.place := v_place;
+    v_found.span_start := strpos(v_turn.content, v_item ->> 'quote');
+    continue when v_place is null or v_found.span_start = 0 or btrim(v_item ->> 'content') = '';
+    v_found.span_length := length(v_item ->> 'quote');
+    v_found.rule := 'model';
+    v_found.content := btrim(v_item ->> 'content');
+    v_found.type := case when v_item ->> 'type' = any (memoir._known_types()) then v_item ->> 'type' else 'fact' end;
+    v_found.provenance := case when v_turn.role = 'tool' then 'tool_output' when v_turn.role <> 'user' or v_turn.actor <> 'person' then 'system_inferred'
+      when not memoir._is_backed(v_found.content, v_turn.content) or v_item ->> 'provenance' in ('tool_output', 'fact') then 'system_inferred'
+      else v_item ->> 'provenance' end;
+    v_found.utility := (v_item ->> 'importance')::real;
+    v_found.importance := case when v_found.utility >= 0.9 then 'critical' when v_found.utility >= 0.7 then 'important' when v_found.utility >= 0.3 then 'normal' else 'minor' end;
+    v_from := (v_item ->> 'valid_from')::date;
+    v_until := (v_item ->> 'valid_until')::date + 1;
+    -- Known from when it was said, even where it is about the future.
+    v_found.valid_from := least(v_turn.created_at, v_from::timestamp at time zone 'UTC');
+    v_found.valid_to := case when v_until::timestamp at time zone 'UTC' > v_found.valid_from then v_until::timestamp at time zone 'UTC' end;
+    v_found.event_from := v_from;
+    v_all := v_all || v_found;
+  end loop;
+  v_counts := memoir._enter_found(v_session, v_turns, v_all, memoir._login(), p_made_by, true, v_config);
+  return coalesce((v_counts ->> 'stored')::integer, 0);
 end $$;

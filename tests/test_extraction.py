@@ -337,7 +337,7 @@ def test_novelty_is_judged_again_when_the_vector_comes(db: psycopg.Connection, u
 
 
 def waiting(db: psycopg.Connection, user: str) -> int:
-    return db.execute("select count(*) from memoir.jobs j join memoir.users using (user_id) where external_id = %s and kind = 'extract'", [user]).fetchone()[0]
+    return db.execute("select count(*) from memoir.jobs j join memoir.users using (user_id) where external_id = %s and kind = 'turns'", [user]).fetchone()[0]
 
 
 def test_a_session_waits_once_and_the_job_empties_the_queue(db: psycopg.Connection, user: str) -> None:
@@ -419,3 +419,72 @@ def test_dates_are_those_of_the_turn_not_of_the_run(db: psycopg.Connection, user
     extract(db, user)
     assert sorted(memories(db, user, "m.content", "m.valid_from::date", "m.metadata ->> 'event_from'")) == [
         ("User flew to Oslo on 3 March 2026.", date(2026, 3, 3), "2026-03-03"), ("User flew to Rome on 28 February 2020.", date(2020, 2, 28), "2020-02-28")]
+
+
+# A model's candidates --------------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def model(db: psycopg.Connection) -> Iterator[None]:
+    for key, value in (("llm_provider", "openai"), ("llm_model", "default")):
+        db.execute("select memoir.set_setting(%s, %s)", [key, Jsonb(value)])
+    yield
+    for key in ("llm_provider", "llm_model"):
+        db.execute("select memoir.reset_setting(%s)", [key])
+
+
+def candidate(turn: int, quote: str, content: str, **more: Any) -> dict[str, Any]:
+    return {"turn": turn, "quote": quote, "content": content, "type": "fact", "provenance": "user_stated", "importance": 0.8} | more
+
+
+def answered(db: psycopg.Connection, *found: dict[str, Any]) -> dict[str, Any]:
+    """The input that the model got, after its answer was stored."""
+    ((job, lease, kind, given),) = db.execute("select * from memoir.claim_model_calls(10)").fetchall()
+    assert kind == "extract"
+    done = db.execute("select memoir.store_model_result(%s, %s, %s, 'm extract.v1')", [job, lease, Jsonb({"memories": list(found)})]).fetchone()[0]
+    assert "failed" not in done, done
+    return given | {"stored": done["stored"]}
+
+
+def test_a_model_says_better_what_rules_found(db: psycopg.Connection, user: str, model: None) -> None:
+    say(db, user, "I live in Ulm, just by the minster. The weather is bad.", {"role": "assistant", "content": "Noted. Shall I look for a flat?"})
+    extract(db, user)
+    assert memories(db, user) == ["User lives in Ulm, just by the minster."]
+    given = answered(db, candidate(0, "I live in Ulm, just by the minster", "The user lives in Ulm by the minster.", valid_from="2020-01-01", valid_until="2099-12-31"))
+    assert [(turn["turn"], turn["role"]) for turn in given["turns"]] == [(0, "user"), (1, "assistant")] and given["stored"] == 1
+    assert memories(db, user, "m.content", "m.state::text", "tier", "provenance::text", "m.metadata ->> 'extracted_by'") == [
+        ("User lives in Ulm, just by the minster.", "superseded", 2, "user_stated", "rules 1"),
+        ("The user lives in Ulm by the minster.", "active", 2, "user_stated", "m extract.v1")]
+    assert memories(db, user, "valid_from::date", "valid_to::date", where="m.state = 'active'") == [(date(2020, 1, 1), date(2100, 1, 1))]
+    # The same turns once more, by rules or by a model: nothing new.
+    again(db, user)
+    assert extract(db, user)["stored"] == 0
+    assert answered(db, candidate(0, "I live in Ulm, just by the minster", "The user is at home in Ulm."))["stored"] == 0
+
+
+def test_a_model_claims_no_more_than_its_turns_allow(db: psycopg.Connection, user: str, model: None) -> None:
+    say(db, user, "We pay the rent of 900 euros on Mondays, and Tom keeps the keys.", {"role": "assistant", "content": "You surely own a yacht in Monaco."}, session="s")
+    extract(db, user)
+    done = answered(db, candidate(0, "the rent of 900 euros", "The user pays a rent of 900 euros on Mondays."),
+                    candidate(0, "Tom keeps the keys", "The user's PIN is 4711 and Tom keeps the keys."),         # a number nobody said
+                    candidate(0, "Tom keeps the keys", "The user secretly hates everybody in Paris."),             # not what the turn says
+                    candidate(1, "own a yacht in Monaco", "The user owns a yacht in Monaco.", provenance="correction"),  # the assistant's word
+                    candidate(0, "I never said this", "The user likes gold."), candidate(7, "rent", "The user pays rent elsewhere."))
+    assert done["stored"] == 4
+    got = {row[0]: row[1:] for row in memories(db, user, "m.content", "provenance::text", "scope::text", "tier", where="m.metadata ->> 'rule' = 'model'")}
+    assert got.pop("The user pays a rent of 900 euros on Mondays.") == ("user_stated", "global", 2)
+    assert len(got) == 3 and set(got.values()) == {("system_inferred", "local", 1)}
+
+
+def test_a_model_gets_nothing_private_and_nothing_forgotten_meanwhile(db: psycopg.Connection, user: str, model: None) -> None:
+    say(db, user, "Tom waters my three plants.", "My cat Ivy hides in the cupboard.", "Ann feeds the fish.")
+    db.execute("select memoir.mark_turn(%s, 's', 1, 'private')", [user])
+    extract(db, user)
+    ((job, lease, _, given),) = db.execute("select * from memoir.claim_model_calls(10)").fetchall()
+    assert [turn["turn"] for turn in given["turns"]] == [0, 2]
+    db.execute("insert into memoir.recall_exclusions (user_id, session_id, turn_index, exclusion_id, reason, recorded_at) "
+               "select user_id, session_id, 0, gen_random_uuid(), 'test', now() from memoir.sessions join memoir.users u using (user_id) where u.external_id = %s", [user])
+    found = [candidate(0, "Tom waters my three plants", "Tom waters the user's three plants."), candidate(1, "My cat Ivy", "The user's cat is called Ivy."),
+             candidate(2, "Ann feeds the fish", "Ann feeds the fish.")]
+    assert db.execute("select memoir.store_model_result(%s, %s, %s, 'm extract.v1')", [job, lease, Jsonb({"memories": found})]).fetchone()[0]["stored"] == 1
+    assert memories(db, user, where="m.metadata ->> 'rule' = 'model'") == ["Ann feeds the fish."]
