@@ -158,3 +158,130 @@ def test_local_embedder():
     cat, feline, tax = loaded(["a cat", "a small feline", "income tax return"])
     cosine = lambda a, b: sum(x * y for x, y in zip(a, b))  # noqa: E731
     assert len(cat) == 384 and cosine(cat, feline) > 0.5 > cosine(cat, tax)
+
+
+# Jobs from outside ----------------------------------------------------------------------------------------------------
+
+def jobs_of(memoir):
+    return {job.job: job for job in memoir.list_jobs()}
+
+
+def test_jobs_on_their_schedules(memoir, memoir_dsn):
+    for job in jobs_of(memoir).values():
+        memoir.set_setting(f"schedule_{job.job}", "* * * * *" if job.job in ("merge", "partitions") else "")
+    before = jobs_of(memoir)
+    assert before["flush"].due is None and before["merge"].due is not None
+    first = worker.run_jobs(memoir_dsn, once=True)
+    after = jobs_of(memoir)
+    assert first >= 1 and after["merge"].last_outcome == after["partitions"].last_outcome == "done" and after["sweep"].last_started is None
+    # Not again before its next time: the minute may have changed in between, hence "at most".
+    assert worker.run_jobs(memoir_dsn, once=True) <= 2
+    for job in before:
+        memoir.reset_setting(f"schedule_{job}")
+
+
+def test_two_workers_run_a_job_once(memoir, memoir_dsn):
+    for job in jobs_of(memoir):
+        memoir.set_setting(f"schedule_{job}", "0 0 1 1 *" if job == "hygiene" else "")
+    with psycopg.connect(memoir_dsn, autocommit=True) as db:
+        db.execute("delete from memoir.job_runs")
+        threads = [threading.Thread(target=worker.run_jobs, args=[memoir_dsn], kwargs={"once": True}) for _ in range(3)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(60)
+        outcomes = [row[0] for row in db.execute("select outcome from memoir.job_runs where job = 'hygiene'")]
+    assert "done" in outcomes and set(outcomes) <= {"done", "still running"}
+    for job in jobs_of(memoir):
+        memoir.reset_setting(f"schedule_{job}")
+
+
+def test_a_failed_job_ends_no_worker(memoir, memoir_dsn, caplog):
+    for job in jobs_of(memoir):
+        memoir.set_setting(f"schedule_{job}", "* * * * *" if job in ("flush", "merge") else "")
+    with psycopg.connect(memoir_dsn, autocommit=True) as db:
+        db.execute("delete from memoir.job_runs")
+        old = db.execute("select pg_get_functiondef('memoir._step_flush(integer)'::regprocedure)").fetchone()[0]
+        db.execute("create or replace function memoir._step_flush(p_limit integer) returns jsonb language plpgsql as $$ begin raise 'broken'; end $$")
+        with caplog.at_level(logging.WARNING):
+            worker.run_jobs(memoir_dsn, once=True)
+        db.execute(old)
+    assert "job flush failed" in caplog.text and jobs_of(memoir)["merge"].last_outcome == "done"
+    for job in jobs_of(memoir):
+        memoir.reset_setting(f"schedule_{job}")
+
+
+@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL])
+def test_a_worker_ended_in_the_middle_of_a_job(memoir, memoir_dsn, how):
+    """Its batch is undone, what it had committed stays, and the next run goes on."""
+    for job in jobs_of(memoir):
+        memoir.set_setting(f"schedule_{job}", "* * * * *" if job == "flush" else "")
+    command = [sys.executable, "-m", "pg_memoir.worker", "--dsn", memoir_dsn, "--jobs", "--no-embed", "--interval", "0.1"]
+    with psycopg.connect(memoir_dsn, autocommit=True) as db:
+        db.execute("delete from memoir.job_runs")
+        db.execute("create table if not exists public.done (n integer); truncate public.done")
+        old = db.execute("select pg_get_functiondef('memoir._step_flush(integer)'::regprocedure)").fetchone()[0]
+        db.execute("create or replace function memoir._step_flush(p_limit integer) returns jsonb language plpgsql as $$ declare n integer := (select count(*) from public.done); "
+                   "begin insert into public.done values (n); if n = 3 then perform pg_advisory_xact_lock(4712); end if; "
+                   "return jsonb_build_object('more', n < 5, 'rows', 1); end $$")
+        db.execute("select pg_advisory_lock(4712)")
+        process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+        while not db.execute("select 1 from pg_locks where locktype = 'advisory' and not granted and objid = 4712").fetchone():
+            assert process.poll() is None, process.communicate()
+            time.sleep(0.02)
+        [backend] = db.execute("select pid from pg_locks where locktype = 'advisory' and not granted and objid = 4712").fetchone()
+        process.send_signal(how)
+        process.communicate(timeout=30)
+        assert (process.returncode == 0) == (how == signal.SIGTERM)
+        if how == signal.SIGKILL:  # a server looks for a vanished client when it next writes to it
+            db.execute("select pg_terminate_backend(%s)", [backend])
+        while db.execute("select 1 from pg_stat_activity where pid = %s", [backend]).fetchone():
+            time.sleep(0.02)
+        assert db.execute("select count(*) from public.done").fetchone() == (3,)
+        db.execute("select pg_advisory_unlock_all()")
+        worker.run_jobs(memoir_dsn, once=True)
+        if jobs_of(memoir)["flush"].last_outcome != "done":  # still the same minute
+            memoir.run_job("flush")
+        assert [row[0] for row in db.execute("select n from public.done order by n")] == [0, 1, 2, 3, 4, 5]
+        outcomes = db.execute("select outcome, counts ->> 'rows' from memoir.job_runs where counts <> '{}' order by run_id").fetchall()
+        assert outcomes == [("cancelled" if how == signal.SIGTERM else "lost", "3"), ("done", "3")]
+        db.execute(old)
+    for job in jobs_of(memoir):
+        memoir.reset_setting(f"schedule_{job}")
+
+
+def test_bare_statements(memoir, memoir_dsn):
+    assert memoir.bare_statements() == []
+    with psycopg.connect(memoir_dsn, autocommit=True) as db:
+        db.execute("create table memoir.bloated (n integer) with (autovacuum_enabled = false); alter table memoir.bloated owner to memoir_owner")
+        db.execute("insert into memoir.bloated select generate_series(1, 20001); delete from memoir.bloated")
+        db.execute("select pg_stat_force_next_flush()")
+    statements = []
+    deadline = time.monotonic() + 30
+    while not statements and time.monotonic() < deadline:
+        statements = memoir.bare_statements()
+    assert [row["statement"] for row in statements] == ["vacuum (analyze) memoir.bloated"] and "dead" in statements[0]["reason"]
+    worker._send_bare(memoir)
+    with psycopg.connect(memoir_dsn, autocommit=True) as db:
+        assert db.execute("select pg_relation_size('memoir.bloated')").fetchone() == (0,)
+        db.execute("drop table memoir.bloated")
+
+
+def test_model_calls_from_outside(memoir, memoir_dsn, user, monkeypatch):
+    from stubs import Answer
+
+    monkeypatch.setenv("PG_MEMOIR_LLM_API_KEY", "sk-x")
+    with ChatCompletionsStub(Answer(text='{"summary": "- user: rode a bicycle"}', prompt_tokens=500, completion_tokens=20)) as stub:
+        for key, value in {"provider": "openai", "model": "gpt-4o-mini", "endpoint": stub.url, "retries": 0}.items():
+            memoir.set_setting(f"llm_{key}", value)
+        for n in range(20):
+            memoir.persist_turn(user, "s1", [{"role": "user", "content": f"In week {n} I rode the bicycle to place {n}. " * 8}, {"role": "assistant", "content": "Noted. " * 20}])
+        with psycopg.connect(memoir_dsn, autocommit=True) as db:
+            db.execute("select memoir.compact_session(%s, 's1', 300)", [user])
+            waiting = db.execute("select count(*) from memoir.jobs where kind = 'summarise'").fetchone()[0]
+        assert waiting >= 1 and worker.run_models(memoir, once=True) == waiting == len(stub.requests)
+        with psycopg.connect(memoir_dsn, autocommit=True) as db:
+            assert db.execute("select count(*) from memoir.compactions where made_by = 'gpt-4o-mini summarise.v1'").fetchone() == (waiting,)
+            assert db.execute("select count(*) from memoir.jobs where kind = 'summarise'").fetchone() == (0,)
+        for key in ("provider", "model", "endpoint", "retries"):
+            memoir.reset_setting(f"llm_{key}")
