@@ -5,7 +5,7 @@ CLUSTER := scripts/cluster.sh
 ENV = eval "$$($(CLUSTER) env)"
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test soak bench lint up dsn psql reset down clean
+.PHONY: help demo test soak simulate bench lint up dsn psql reset down clean
 
 help: ## This list
 	@echo "pg_memoir: memory for AI agents that lives in PostgreSQL"; echo
@@ -20,6 +20,9 @@ test: up ## Run all tests (ARGS="-k name" for some)
 
 soak: up ## Run the property tests with very many cases
 	@$(ENV); PG_MEMOIR_SOAK=1 exec $(PYTHON) -m pytest tests -m soak $(ARGS)
+
+simulate: up ## Live through 180 days of 200 users on a settable clock, checking every invariant every day (ARGS="20 60": fewer)
+	@$(ENV); exec $(PYTHON) tests/simulation.py $(ARGS)
 
 bench: up ## Measure recall and speed (DATA=file.json for the conversations)
 	@$(ENV); exec $(PYTHON) -m bench $(if $(DATA),--data $(DATA)) $(ARGS)

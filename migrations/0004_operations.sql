@@ -130,6 +130,35 @@ create table memoir.job_cursors (
   state jsonb not null default '{}'
 );
 
+-- Months of turns that were taken out, and which turns those were.
+create table memoir.archives (
+  archive_id bigint generated always as identity primary key,
+  leaf name not null,
+  part integer not null,
+  month date not null,
+  state text not null check (state in ('ready', 'exported', 'detached', 'kept', 'dropped')),
+  destination text not null,
+  turns bigint,
+  exported_turns bigint,
+  exported_by name,
+  exported_at timestamptz,
+  recorded_at timestamptz not null,
+  finished_at timestamptz
+);
+create unique index archives_waiting on memoir.archives (leaf) where state in ('ready', 'exported');
+
+create table memoir.archived_turns (
+  user_id uuid not null,
+  session_id uuid not null,
+  from_turn integer not null,
+  to_turn integer not null,
+  turns integer not null,
+  tokens bigint not null,
+  archive_id bigint not null,
+  recorded_at timestamptz not null,
+  primary key (user_id, session_id, from_turn)
+) partition by hash (user_id);
+
 -- user_id is null for what concerns the whole install.
 create table memoir.audit_log (
   audit_id bigint generated always as identity primary key,
@@ -145,4 +174,4 @@ create index audit_log_by_xact on memoir.audit_log (xact_id);
 
 insert into memoir.partitioned_tables (table_name, by_month, unlogged) values
   ('fault_history', true, false), ('fidelity_transitions', true, false), ('admission_scores', true, false),
-  ('compile_ledger', true, false);
+  ('compile_ledger', true, false), ('archived_turns', false, false);

@@ -144,7 +144,8 @@ begin
   from_turn := case when to_turn is not null then v_start end;
 end $$;
 
--- Takes the locks of writers and asks again whether what was read without them still stands.
+-- Takes the locks of writers and asks again whether what was read without them still stands: no compaction, no turn excluded or
+-- marked meanwhile.
 create or replace function memoir._lock_for_summary(p_session memoir.sessions, p_from integer, p_to integer, p_excluded bigint)
 returns boolean language plpgsql set plan_cache_mode = force_custom_plan as $$
 declare
@@ -163,7 +164,8 @@ declare
   v_user uuid := p_session.user_id; v_sessions uuid[] := array(select l.session_id from memoir._lineage(p_session) l);
 begin
   return (select count(*) from memoir.recall_exclusions e
-    where e.user_id = v_user and e.session_id = any (v_sessions) and e.turn_index between p_from and p_to and e.lifted_at is null);
+      where e.user_id = v_user and e.session_id = any (v_sessions) and e.turn_index between p_from and p_to and e.lifted_at is null)
+    + (select count(*) from memoir.turn_marks m where m.user_id = v_user and m.session_id = any (v_sessions) and m.turn_index between p_from and p_to);
 end $$;
 
 -- Summarises a stretch into one row of level 1; null when somebody changed what it is made from meanwhile.
@@ -178,7 +180,7 @@ begin
     array_agg(t.body order by t.turn_index) filter (where t.body is not null), sum(t.token_count), min(t.created_at), max(t.created_at)
   into v_labels, v_roles, v_bodies, v_tokens, v_first, v_last from memoir._summary_turns(p_session, p_from, p_to) t;
   if v_tokens is null then return null; end if;
-  v_budget := greatest(24, least(v_tokens / (p_config ->> 'compaction_ratio')::real, (p_config ->> 'summary_tokens')::integer / 2))::integer;
+  v_budget := greatest(40, least(v_tokens / (p_config ->> 'compaction_ratio')::real, (p_config ->> 'summary_tokens')::integer / 2))::integer;
   v_row.user_id := p_session.user_id; v_row.session_id := p_session.session_id; v_row.compaction_id := gen_random_uuid();
   v_row.from_turn := p_from; v_row.to_turn := p_to; v_row.level := 1; v_row.made_by := 'extract'; v_row.recorded_at := v_now;
   v_row.summary_text := memoir._extract(v_labels, v_roles, v_bodies, memoir._summary_head(v_first, v_last), v_budget, v_tokenizer,

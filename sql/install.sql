@@ -42,6 +42,7 @@
 \ir compile.sql         -- compile_context, context, explain_context
 \ir summaries.sql       -- extractive summaries: which sentences say most
 \ir compaction.sql      -- old turns of a long session give way to a summary beside them
+\ir archive.sql         -- months of turns past retention: compacted, exported, taken out
 \ir capture.sql         -- upstream calls, byte for byte
 \ir erasure.sql         -- erase_user, erase_session, erase_turn, and the job that takes the bytes out of the files
 \ir export.sql          -- export_user: everything of a user, as JSON lines

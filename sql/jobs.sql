@@ -19,7 +19,8 @@ returns table (job text, batch integer, in_python boolean, description text) lan
          ('expiry',     500, false, 'ends memories, sessions and working notes whose time is over'),
          ('profiles',   50,  false, 'rebuilds the profiles whose memories changed'),
          ('compaction', 500, false, 'puts summaries beside the old turns of long sessions'),
-         ('summaries',  1,   false, 'summarises sessions that have ended')
+         ('summaries',  1,   false, 'summarises sessions that have ended'),
+         ('archive',    1,   false, 'takes out months of turns past retention')
 $$;
 
 create or replace function memoir._step(p_job text, p_limit integer)
@@ -41,6 +42,7 @@ begin
     when 'profiles' then memoir._step_profiles(p_limit)
     when 'compaction' then memoir._step_compaction(p_limit)
     when 'summaries' then memoir._step_summaries(p_limit)
+    when 'archive' then memoir._step_archive(p_limit)
   end;
 end $$;
 

@@ -253,9 +253,9 @@ begin
     select array(select compaction_id from undone union select session_id from emptied) into v_undone;
     if v_undone <> '{}' then perform memoir._refresh_summary(v_user, v_turn.session_id); end if;
     update memoir.search_items set dead = true where user_id = v_user and ref_id = any (v_undone || v_memories) and kind = 's' and not dead;
+    perform memoir._refresh_summary(v_user, s) from unnest(v_sharing) s;
     if v_memories <> '{}' then
-      delete from memoir.profiles where user_id = v_user;
-      update memoir.users set profile_version = 0 where user_id = v_user and profile_version <> 0;
+      perform memoir._leave_profile(v_user, v_memories);
     end if;
     -- Which calls carried it on, nobody can say: all of its sessions, and all since it was there.
     update memoir.api_calls set sensitivity = v_to

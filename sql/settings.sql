@@ -74,6 +74,9 @@ begin
     ('budget_microcents_user', 'integer', '0', 0, 9000000000000000, true, 'Cost limit of a user in microcents; 0 is none.'),
     ('budget_action', 'text', '"warn"', null, null, true, 'What happens above a cost limit: warn or refuse.'),
     ('session_ttl_hours', 'integer', '720', 1, 876000, true, 'A session untouched for this long expires.'),
+    ('history_days', 'integer', '0', 0, 36500, false, 'Months of turns that ended so many days ago may be archived; 0: turns stay for good.'),
+    ('archive_requires', 'text', '"compacted"', null, null, false, 'What a month needs to go: compacted (a summary for every turn) or nothing.'),
+    ('archive_destination', 'text', '""', null, null, false, 'Where a month goes: empty (nowhere), keep (a table of its own), client (exported, then dropped), drop.'),
     ('promotion_accesses_1', 'integer', '3', 0, 100000, true, 'Fewest recalls before a tier 1 memory is promoted.'),
     ('promotion_accesses_2', 'integer', '10', 0, 100000, true, 'The same for tier 2.'),
     ('promotion_threshold_1', 'number', '0.3', 0, 100, true, 'Utility above which tier 1 becomes tier 2.'),
@@ -125,7 +128,8 @@ begin
     ('schedule_expiry', 'text', '"37 * * * *"', null, null, false, 'When memories and sessions expire.'),
     ('schedule_profiles', 'text', '"*/5 * * * *"', null, null, false, 'When profiles are rebuilt.'),
     ('schedule_compaction', 'text', '"*/30 * * * *"', null, null, false, 'When long sessions are compacted.'),
-    ('schedule_summaries', 'text', '"*/10 * * * *"', null, null, false, 'When ended sessions are summarised.')
+    ('schedule_summaries', 'text', '"*/10 * * * *"', null, null, false, 'When ended sessions are summarised.'),
+    ('schedule_archive', 'text', '"11 1 * * *"', null, null, false, 'When months past retention are archived.')
   ) as t(key, kind, default_value, min_value, max_value, overridable, description);
 
   delete from memoir.setting_definitions d where not exists (select from pg_temp.wanted w where w.key = d.key);
@@ -137,6 +141,8 @@ begin
   update memoir.setting_definitions set allowed = array['none', 'anthropic', 'openai'] where key = 'llm_provider';
   update memoir.setting_definitions set allowed = array['warn', 'refuse'] where key = 'budget_action';
   update memoir.setting_definitions set allowed = array['rules', 'nli', 'llm'] where key = 'judge';
+  update memoir.setting_definitions set allowed = array['compacted', 'nothing'] where key = 'archive_requires';
+  update memoir.setting_definitions set allowed = array['', 'keep', 'client', 'drop'] where key = 'archive_destination';
   delete from memoir.settings s where not exists (select from memoir.setting_definitions d where d.key = s.key);
   drop table pg_temp.wanted;
   perform memoir._merge_settings();

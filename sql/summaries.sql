@@ -39,7 +39,7 @@ begin
   with sentences as materialized (
     -- What is said over and over counts once.
     select distinct on (lower(s)) o::integer as o, s as sentence, w as salience, memoir.estimate_tokens(s) + 4 as cost, tsvector_to_array(memoir._words(p_config, s)) as words
-    from unnest(p_sentences, p_salience) with ordinality x(s, w, o) where w >= 0.5 order by lower(s), o
+    from unnest(p_sentences, p_salience) with ordinality x(s, w, o) where w >= 0.6 order by lower(s), o
   ), terms as materialized (
     select s.o, t.term from sentences s, unnest(s.words) t(term)
   ), weights as materialized (
@@ -165,7 +165,7 @@ begin
   end if;
   v_row.user_id := v_user; v_row.session_id := v_id; v_row.compaction_id := gen_random_uuid(); v_row.from_turn := 0; v_row.to_turn := v_last; v_row.level := 0;
   v_row.made_by := 'extract'; v_row.recorded_at := memoir.now();
-  v_row.summary_text := memoir._extract_lines(v_lines, v_head, greatest(24, least(v_tokens / (p_config ->> 'compaction_ratio')::real,
+  v_row.summary_text := memoir._extract_lines(v_lines, v_head, greatest(40, least(v_tokens / (p_config ->> 'compaction_ratio')::real,
     (p_config ->> 'session_summary_tokens')::integer))::integer, v_tokenizer, (p_config ->> 'text_search_config')::regconfig);
   v_row.sources := jsonb_build_array(jsonb_build_object('session_id', v_id, 'from_turn', 0, 'to_turn', v_last));
   v_row.metadata := jsonb_build_object('by', p_by, 'tokens', v_tokens, 'summary_tokens', memoir._tokens_of(v_row.summary_text, v_tokenizer), 'tokenizer', v_tokenizer);

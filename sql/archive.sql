@@ -1,0 +1,207 @@
+-- Months of turns past retention: compacted where their sessions have ended, then taken out whole and named turn by turn, so that
+-- every turn ever written is either there or in the list of what was archived. What was derived from them stays.
+--
+--   history_days > 0   months that ended so long ago may go; 0: none
+--   archive_requires   compacted: only when a summary stands for every turn; nothing: whatever they hold
+--   archive_destination   '' nothing goes; keep: the month becomes a table of its own, archived_...; drop: it is dropped;
+--                      client: a client reads it with export_month and confirms with confirm_export, then it is dropped
+
+-- Leaves of turns whose month is past retention, the oldest first.
+create or replace function memoir._old_leaves()
+returns table (leaf regclass, part integer, month date) language sql stable as $$
+  select i.inhrelid::regclass, substring(c.relname from '_p(\d+)_y')::integer, to_date(right(c.relname, 7), 'YYYY"m"MM')
+  from pg_inherits p join pg_inherits i on i.inhparent = p.inhrelid join pg_class c on c.oid = i.inhrelid, memoir.settings_merged s
+  where p.inhparent = 'memoir.conversation_history'::regclass and (s.config ->> 'history_days')::integer > 0
+    and to_date(right(c.relname, 7), 'YYYY"m"MM') + interval '1 month' <= (memoir.now() at time zone 'UTC') - make_interval(days => (s.config ->> 'history_days')::integer)
+  order by 3, 2
+$$;
+
+-- What a leaf holds of which sessions. Leaves are named, not searched for: reading the parent would open every hash part.
+create or replace function memoir._leaf_sessions(p_leaf regclass)
+returns table (user_id uuid, session_id uuid, from_turn integer, to_turn integer, turns bigint, tokens bigint) language plpgsql stable as $$
+begin
+  return query execute format('select user_id, session_id, min(turn_index), max(turn_index), count(*), sum(token_count)::bigint from %s group by 1, 2 order by 1, 2', p_leaf);
+end $$;
+
+-- Turns of a leaf for which no summary stands, by session.
+create or replace function memoir._uncovered(p_leaf regclass)
+returns table (user_id uuid, session_id uuid, status memoir.session_status, turns bigint) language plpgsql stable set plan_cache_mode = force_custom_plan as $$
+declare
+  v_part record; v_done int4multirange;
+begin
+  for v_part in select * from memoir._leaf_sessions(p_leaf) loop
+    select coalesce(range_agg(int4range(c.from_turn, c.to_turn + 1)), '{}') into v_done from memoir.compactions c
+    where c.user_id = v_part.user_id and c.session_id = v_part.session_id and c.undone_at is null and c.level > 0;
+    user_id := v_part.user_id; session_id := v_part.session_id;
+    select coalesce(sum(upper(r) - lower(r)), 0) into turns from unnest(int4multirange(int4range(v_part.from_turn, v_part.to_turn + 1)) - v_done) r;
+    continue when turns = 0;
+    select s.status into status from memoir.sessions s where s.user_id = v_part.user_id and s.session_id = v_part.session_id;
+    return next;
+  end loop;
+end $$;
+
+-- The stretch of an ended session that its archiving asks for: as _compaction_range, its last exchange included.
+create or replace function memoir._final_range(p_session memoir.sessions, p_most bigint, out from_turn integer, out to_turn integer)
+language plpgsql stable set plan_cache_mode = force_custom_plan as $$
+declare
+  v_counters memoir.session_counters; v_turns integer;
+begin
+  select * into v_counters from memoir.session_counters c where c.user_id = p_session.user_id and c.session_id = p_session.session_id;
+  v_turns := v_counters.turn_count;
+  select r.from_turn, r.to_turn into from_turn, to_turn from memoir._compaction_range(p_session, v_counters, 0, p_most, true) r;
+  if from_turn is null then
+    select coalesce(max(c.to_turn) + 1, coalesce(p_session.parent_turn, 0)) into from_turn from memoir._live_compactions(p_session) c;
+    to_turn := v_turns - 1;
+    if from_turn > to_turn or memoir._kept_exchanges(p_session) && int4multirange(int4range(from_turn, to_turn + 1)) then from_turn := null; to_turn := null; end if;
+  end if;
+end $$;
+
+-- Takes one leaf out. False: somebody holds its parent, the next run tries again.
+create or replace function memoir._archive_leaf(p_leaf regclass, p_part integer, p_month date, p_destination text)
+returns boolean language plpgsql set lock_timeout = '1s' set plan_cache_mode = force_custom_plan as $$
+declare
+  v_archive bigint; v_rows bigint; v_name name := (select relname from pg_class where oid = p_leaf); v_now timestamptz := memoir.now();
+  v_from timestamptz := p_month::timestamp at time zone 'UTC'; v_to timestamptz := (p_month + interval '1 month')::timestamp at time zone 'UTC'; v_user uuid;
+begin
+  execute format('lock table memoir.%I in access exclusive mode', memoir._leaf_name('conversation_history', p_part));
+  select a.archive_id into v_archive from memoir.archives a where a.leaf = v_name and a.state = 'exported';
+  if not found then
+    insert into memoir.archives (leaf, part, month, state, destination, recorded_at) values (v_name, p_part, p_month, 'detached', p_destination, v_now)
+    returning archive_id into v_archive;
+  end if;
+  insert into memoir.archived_turns (user_id, session_id, from_turn, to_turn, turns, tokens, archive_id, recorded_at)
+  select l.user_id, l.session_id, l.from_turn, l.to_turn, l.turns, l.tokens, v_archive, v_now from memoir._leaf_sessions(p_leaf) l;
+  select coalesce(sum(turns), 0) into v_rows from memoir.archived_turns where archive_id = v_archive;
+  for v_user in select distinct user_id from memoir.archived_turns where archive_id = v_archive order by user_id loop
+    perform from memoir.user_counters where user_id = v_user for update;
+    -- They are found no more; the next turns still lean on their places.
+    delete from memoir.embeddings e using memoir.search_items i
+    where i.user_id = v_user and i.kind = 't' and i.recorded_at >= v_from and i.recorded_at < v_to and e.user_id = v_user and e.item_no = i.item_no;
+    update memoir.search_items set dead = true where user_id = v_user and kind = 't' and recorded_at >= v_from and recorded_at < v_to and not dead;
+    delete from memoir.kept_recalls where user_id = v_user;
+  end loop;
+  if p_destination = 'keep' then
+    execute format('alter table memoir.%I detach partition %s', memoir._leaf_name('conversation_history', p_part), p_leaf);
+    execute format('alter table %s rename to %I', p_leaf, 'archived_' || v_name);
+  else
+    execute format('drop table %s', p_leaf);
+  end if;
+  update memoir.archives set state = case p_destination when 'keep' then 'kept' else 'dropped' end, turns = v_rows, finished_at = v_now where archive_id = v_archive;
+  insert into memoir.audit_log (login, action, detail)
+  values (memoir._login(), 'archive', jsonb_build_object('leaf', v_name, 'month', p_month, 'part', p_part, 'turns', v_rows, 'destination', p_destination));
+  return true;
+exception when lock_not_available or deadlock_detected then
+  return false;
+end $$;
+
+-- One stretch of compaction, or one leaf.
+create or replace function memoir._step_archive(p_limit integer)
+returns jsonb language plpgsql set plan_cache_mode = force_custom_plan as $$
+declare
+  v_config jsonb := (select config from memoir.settings_merged); v_destination text := v_config ->> 'archive_destination'; v_leaf record; v_open record; v_session memoir.sessions;
+  v_range record; v_row memoir.compactions; v_waiting bigint; v_blocked integer := 0; v_held integer := 0; v_settings jsonb;
+begin
+  if v_destination = '' then return '{}'; end if;
+  for v_leaf in select * from memoir._old_leaves() loop
+    v_waiting := 0;
+    if v_config ->> 'archive_requires' = 'compacted' then
+      for v_open in select * from memoir._uncovered(v_leaf.leaf) loop
+        v_waiting := v_waiting + v_open.turns;
+        continue when v_open.status not in ('closed', 'expired') or not pg_try_advisory_xact_lock(hashtextextended(v_open.session_id::text, 7306));
+        select * into v_session from memoir.sessions where user_id = v_open.user_id and session_id = v_open.session_id;
+        v_settings := memoir._config(v_open.user_id, v_session.settings);
+        select * into v_range from memoir._final_range(v_session, (v_settings ->> 'compaction_tokens')::bigint);
+        continue when v_range.from_turn is null;
+        v_row := memoir._compact_range(v_session, v_range.from_turn, v_range.to_turn, v_settings, 'archive');
+        continue when v_row.compaction_id is null;
+        perform memoir._refresh_summary(v_session.user_id, v_session.session_id);
+        if memoir._raise_summaries(v_session, v_settings) > 0 then perform memoir._refresh_summary(v_session.user_id, v_session.session_id); end if;
+        return '{"compacted": 1, "more": true}';
+      end loop;
+    end if;
+    if v_waiting > 0 then v_blocked := v_blocked + 1; continue; end if;
+    if v_destination = 'client' and not exists (select from memoir.archives a where a.leaf = (select relname from pg_class where oid = v_leaf.leaf) and a.state = 'exported') then
+      insert into memoir.archives (leaf, part, month, state, destination, recorded_at)
+      select relname, v_leaf.part, v_leaf.month, 'ready', v_destination, memoir.now() from pg_class where oid = v_leaf.leaf
+      on conflict (leaf) where state in ('ready', 'exported') do nothing;
+      continue;
+    end if;
+    if memoir._archive_leaf(v_leaf.leaf, v_leaf.part, v_leaf.month, v_destination) then return '{"months": 1, "more": true}'; end if;
+    v_held := v_held + 1;
+  end loop;
+  return jsonb_build_object('blocked', v_blocked, 'held', v_held, 'more', false);
+end $$;
+
+create or replace function memoir.archive_plan()
+returns table (part integer, month date, turns bigint, uncompacted bigint, sessions_open bigint, export text)
+language plpgsql stable security definer set search_path from current set plan_cache_mode = force_custom_plan as $$
+begin
+  perform memoir._authorise_admin();
+  return query
+  select l.part, l.month, (select coalesce(sum(x.turns), 0)::bigint from memoir._leaf_sessions(l.leaf) x),
+    coalesce(u.turns, 0)::bigint, coalesce(u.open, 0)::bigint,
+    (select a.state from memoir.archives a join pg_class c on c.relname = a.leaf where c.oid = l.leaf and a.state in ('ready', 'exported'))
+  from memoir._old_leaves() l
+  cross join lateral (select sum(x.turns) as turns, count(*) filter (where x.status in ('active', 'paused')) as open from memoir._uncovered(l.leaf) x) u
+  order by l.month, l.part;
+end $$;
+comment on function memoir.archive_plan() is
+  'The leaves (hash part, month) of turns past history_days: how many turns, for how many of them no summary stands, how many sessions
+that still run keep them, and the state of a client''s export (ready, exported). Admin only. Raises PM001.';
+
+create or replace function memoir._waiting_leaf(p_part integer, p_month date)
+returns regclass language plpgsql stable as $$
+declare
+  v_leaf regclass := to_regclass('memoir.' || quote_ident(memoir._leaf_name('conversation_history', p_part, p_month)));
+begin
+  if v_leaf is null then
+    perform memoir._fail('PM014', format('there is no month %s of part %s', coalesce(p_month::text, 'null'), coalesce(p_part::text, 'null')), 'see archive_plan()');
+  end if;
+  return v_leaf;
+end $$;
+
+create or replace function memoir.export_month(p_part integer, p_month date, p_after text default null, p_limit integer default 1000)
+returns table (key text, turn jsonb) language plpgsql stable security definer set search_path from current as $$
+declare
+  v_admin name := memoir._authorise_admin(); v_leaf regclass := memoir._waiting_leaf(p_part, p_month);
+  v_user uuid; v_session uuid; v_turn integer;
+begin
+  if p_limit is null or p_limit not between 1 and 100000 then
+    perform memoir._fail('PM014', format('limit must be from 1 to 100000, not %s', coalesce(p_limit::text, 'null')));
+  end if;
+  if p_after !~ '^[0-9a-f-]{36}/[0-9a-f-]{36}/[0-9]{1,9}$' then
+    perform memoir._fail('PM014', format('after must be a key of this function, not %s', memoir._shown(p_after)));
+  end if;
+  v_user := coalesce(split_part(p_after, '/', 1), '00000000-0000-0000-0000-000000000000')::uuid;
+  v_session := coalesce(split_part(p_after, '/', 2), '00000000-0000-0000-0000-000000000000')::uuid;
+  v_turn := coalesce(split_part(p_after, '/', 3), '-1')::integer;
+  return query execute format($q$
+    select format('%%s/%%s/%%s', h.user_id, h.session_id, h.turn_index), to_jsonb(h) || jsonb_build_object('user', u.external_id, 'session', s.external_id)
+    from (select * from %s where (user_id, session_id, turn_index) > ($1, $2, $3) order by user_id, session_id, turn_index limit $4) h
+    join memoir.users u on u.user_id = h.user_id join memoir.sessions s on s.user_id = h.user_id and s.session_id = h.session_id
+    order by h.user_id, h.session_id, h.turn_index $q$, v_leaf) using v_user, v_session, v_turn, p_limit;
+end $$;
+comment on function memoir.export_month(integer, date, text, integer) is
+  'The turns of a leaf as JSON, p_limit at a time behind the key p_after, secret ones too: what a client writes away before the month is
+dropped. Admin only. Raises PM001, PM014.';
+
+create or replace function memoir.confirm_export(p_part integer, p_month date, p_turns bigint, p_destination text)
+returns void language plpgsql security definer set search_path from current set plan_cache_mode = force_custom_plan as $$
+declare
+  v_admin name := memoir._authorise_admin(); v_leaf name := memoir._leaf_name('conversation_history', p_part, p_month); v_turns bigint;
+begin
+  perform memoir._check_short('destination', p_destination, 2000);
+  select coalesce(sum(l.turns), 0) into v_turns from memoir._leaf_sessions(memoir._waiting_leaf(p_part, p_month)) l;
+  if v_turns <> coalesce(p_turns, -1) then
+    perform memoir._fail('PM014', format('part %s, month %s has %s turns, not %s', p_part, p_month, v_turns, coalesce(p_turns::text, 'null')), 'export it again');
+  end if;
+  update memoir.archives set state = 'exported', destination = coalesce(p_destination, destination), exported_turns = p_turns, exported_by = v_admin, exported_at = memoir.now()
+  where leaf = v_leaf and state = 'ready';
+  if not found then
+    perform memoir._fail('PM014', format('part %s, month %s is not waiting for an export', p_part, p_month), 'see archive_plan()');
+  end if;
+  insert into memoir.audit_log (login, action, detail)
+  values (v_admin, 'export_month', jsonb_build_object('leaf', v_leaf, 'turns', p_turns, 'destination', p_destination));
+end $$;
+comment on function memoir.confirm_export(integer, date, bigint, text) is
+  'Says that a leaf''s turns are written away, all p_turns of them, and where; the archive job then drops it. Admin only. Raises PM001, PM014.';

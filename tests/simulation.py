@@ -1,0 +1,283 @@
+"""Months of life on the settable clock: users talk, state, correct and forget, the jobs run every day, and after every day every
+invariant is checked and the totals are reconciled.
+
+    make simulate                             200 users, 180 days
+    python tests/simulation.py 20 60 7        20 users, 60 days, seed 7
+"""
+
+from __future__ import annotations
+
+import random
+import sys
+import time
+import uuid
+from collections import Counter
+from datetime import datetime, timedelta, timezone
+from typing import Any
+
+import psycopg
+from psycopg.types.json import Jsonb
+
+START = datetime(2026, 1, 20, tzinfo=timezone.utc)
+NOUNS = ["violin", "canoe", "telescope", "bakery", "vineyard", "greenhouse", "sailboat", "workshop", "orchard", "windmill", "lighthouse",
+         "observatory", "foundry", "ferry", "quarry", "apiary", "library", "tram", "kiln", "loom"]
+VERBS = ["repaired", "painted", "sold", "visited", "measured", "borrowed", "cleaned", "photographed", "planned", "lost"]
+PLACES = ["Basel", "Ulm", "Graz", "Trier", "Kiel", "Lyon", "Porto", "Gent", "Bergen", "Turku"]
+SMALL = ["Hello again.", "Thanks a lot.", "The weather is grey today and I stay in.", "Let me think about that for a while.", "Sounds good to me."]
+JOBS = ["flush", "merge", "promotion", "demotion", "expiry", "compaction", "summaries", "profiles", "consolidation", "archive"]
+
+# What must hold after every day: queries that return offenders.
+INVARIANTS = {
+    # [PG] 13, as the specification reads it
+    "tiers 3 and 4 are validated": "select memory_id from memoir.memory_store where state = 'active' and tier >= 3 and validated_at is null",
+    "tier 2 is validated or the person's own word": """select memory_id from memoir.memory_store where state = 'active' and tier = 2 and validated_at is null
+        and provenance not in ('user_stated', 'correction', 'preference', 'instruction')""",
+    "tiers 2 and up are global": "select memory_id from memoir.memory_store where state = 'active' and tier >= 2 and scope <> 'global'",
+    "tiers 3 and 4 have no end": "select memory_id from memoir.memory_store where state = 'active' and tier >= 3 and expires_at is not null",
+    "one active memory per text": """select user_id, content_hash from memoir.memory_store where state = 'active'
+        group by user_id, content_hash, project, local_to having count(*) > 1""",
+    "one value per slot, or a contradiction": """select a.memory_id from memoir.memory_store a join memoir.memory_store b using (user_id, slot, project)
+        where a.state = 'active' and b.state = 'active' and a.memory_id < b.memory_id and a.slot_value <> b.slot_value and a.local_to is not distinct from b.local_to
+        and not exists (select from memoir.memory_relationships r where r.user_id = a.user_id and r.relation = 'contradicts'
+          and (r.source_id, r.target_id) in ((a.memory_id, b.memory_id), (b.memory_id, a.memory_id)))""",
+    "what is forgotten stays away": """select m.memory_id from memoir.memory_store m join memoir.tombstones t on t.user_id = m.user_id and t.lifted_at is null
+        and t.key_hash = any (memoir._tombstone_keys(m.user_id, array[memoir._normalise(m.content)])) where m.state = 'active'""",
+    "working notes belong to running sessions": """select w.memory_id from memoir.memory_store_working w join memoir.sessions s on s.user_id = w.user_id and s.session_id = w.local_to
+        where s.status in ('closed', 'expired')""",
+    "local memories end after their session": """select m.memory_id from memoir.memory_store m join memoir.sessions s on s.user_id = m.user_id and s.session_id = m.local_to
+        where m.state = 'active' and s.status in ('closed', 'expired') and (m.expires_at is null or m.expires_at > s.closed_at + interval '24 hours')""",
+    "nothing outlives its end": "select memory_id from memoir.memory_store where state = 'active' and expires_at <= memoir.now()",
+    "no session outlives its end": """select session_id from memoir.sessions s join memoir.session_counters c using (user_id, session_id)
+        where s.status = 'active' and greatest(s.created_at, c.last_recorded_at) + make_interval(hours => (select (config ->> 'session_ttl_hours')::integer from memoir.settings_merged)) <= memoir.now()""",
+    "the last state is the state": """select m.memory_id from memoir.memory_store m cross join lateral (select s.state from memoir.memory_states s where s.user_id = m.user_id
+        and s.memory_id = m.memory_id order by s.recorded_at desc, (s.state = 'active') limit 1) l where l.state <> m.state""",
+    "only what is active is found": """select i.ref_id from memoir.search_items i join memoir.memory_store m on m.user_id = i.user_id and m.memory_id = i.ref_id
+        where i.kind = 'm' and (i.dead = (m.state = 'active') or i.session_id is distinct from m.local_to)""",
+    # Sessions, turns, compactions
+    "counters are the turns": """select c.session_id from memoir.session_counters c left join (select user_id, session_id, count(*) as n, sum(coalesce(prompt_tokens, 0)) as p,
+        sum(coalesce(completion_tokens, 0)) as a from memoir.conversation_history group by 1, 2) h using (user_id, session_id)
+        left join (select user_id, session_id, sum(turns) as n from memoir.archived_turns group by 1, 2) x using (user_id, session_id)
+        where c.turn_count <> coalesce(h.n, 0) + coalesce(x.n, 0) or (x.n is null and (c.prompt_tokens <> coalesce(h.p, 0) or c.completion_tokens <> coalesce(h.a, 0)))""",
+    "a summary is a fifth of its turns": """select compaction_id from memoir.compactions where level > 0
+        and (metadata ->> 'tokens')::integer >= 200 and (metadata ->> 'tokens')::numeric < 5 * (metadata ->> 'summary_tokens')::numeric""",
+    "the running exchange is not compacted": """select c.compaction_id from memoir.compactions c join memoir.session_counters n using (user_id, session_id)
+        join memoir.sessions s using (user_id, session_id) where c.undone_at is null and c.level > 0 and c.to_turn >= n.exchange_start and s.status = 'active'""",
+    "what is shown is what counts": """select s.session_id from memoir.sessions s cross join lateral memoir._summary_of(s, null) n
+        where s.summary_text is distinct from n.summary or s.summary_through is distinct from n.through""",
+    "summaries that count are found, others not": """select i.ref_id from memoir.search_items i join memoir.compactions c on c.user_id = i.user_id and c.compaction_id = i.ref_id
+        join memoir.sessions s on s.user_id = c.user_id and s.session_id = c.session_id
+        where i.kind = 's' and i.dead = (c.undone_at is null and (c.level = 0 or exists (select from memoir._live_compactions(s) l where l.compaction_id = c.compaction_id)))""",
+    "summaries hold nothing excluded": """select c.compaction_id from memoir.compactions c join memoir.recall_exclusions e on e.user_id = c.user_id and e.session_id = c.session_id
+        and e.lifted_at is null and e.turn_index between c.from_turn and c.to_turn and e.recorded_at > c.recorded_at where c.undone_at is null""",
+    # Profiles
+    "a profile holds what stands": """select p.user_id from memoir.users u join memoir.profiles p on p.user_id = u.user_id and p.version = u.profile_version, unnest(p.memory_ids) i
+        join memoir.memory_store m on m.memory_id = i where m.user_id = p.user_id and (m.state <> 'active' or m.tier < 3 or m.validated_at is null or m.sensitivity <> 'normal')""",
+    "profiles keep to their budget": """select p.user_id from memoir.users u join memoir.profiles p on p.user_id = u.user_id and p.version = u.profile_version, jsonb_each_text(p.tokens) t
+        where t.value::integer > 400""",
+    # Counters and jobs
+    "users count their memories": """select c.user_id from memoir.user_counters c where c.memories <> (select count(*) from memoir.memory_store m where m.user_id = c.user_id)""",
+    "vectors that lack are asked for": """select c.user_id from memoir.user_counters c join memoir.embedding_models e on e.status <> 'retired'
+        where c.items > 0 and not exists (select from memoir.jobs j where j.kind = 'embed' and j.user_id = c.user_id)
+        and c.next_item - 1 > coalesce((select through_item from memoir.embedding_cursors x where x.user_id = c.user_id and x.model_id = e.model_id), 0)""",
+    "no dead letters": "select job_id from memoir.jobs where state = 'dead'",
+}
+HISTORY = "select count(*), coalesce(sum(hashtextextended(h::text, 0)::numeric), 0) from memoir.conversation_history h where recorded_at < %s"
+
+
+class Simulation:
+    """One run. `step()` lives a day; `report()` says how it went. Raises AssertionError when something does not hold."""
+
+    def __init__(self, db: psycopg.Connection, users: int = 200, seed: int = 1, archive_after: int | None = 60) -> None:
+        self.db, self.random, self.day, self.counts = db, random.Random(seed), 0, Counter[str]()
+        self.users = [f"user-{n:03}" for n in range(users)]
+        self.active: dict[str, tuple[str, int]] = {}              # user: newest session, its turns
+        self.memories: dict[str, list[str]] = {user: [] for user in self.users}
+        self.forgotten: dict[str, list[str]] = {user: [] for user in self.users}
+        self.totals: dict[tuple, tuple] = {}
+        self.digest: tuple = (0, 0)
+        self.seconds: Counter[str] = Counter()
+        self.outcomes = Counter[str]()
+        db.execute("set synchronous_commit = off")
+        db.execute("set search_path = memoir, pg_catalog")
+        self.jobs = [job for job in JOBS if db.execute("select 1 from memoir._job_list() where job = %s", [job]).fetchone()]
+        db.execute("select memoir.register_model('small', 'openai', 2000, 500, p_prompt_microcents_per_1k => 15000, p_completion_microcents_per_1k => 60000)")
+        db.execute("select memoir.set_setting('compaction_tokens', '1500')")
+        if archive_after and "archive" in self.jobs:
+            db.execute("select memoir.set_setting('history_days', %s)", [Jsonb(archive_after)])
+            db.execute("select memoir.set_setting('archive_destination', '\"drop\"')")
+
+    def one(self, query: str, *values: Any) -> Any:
+        return self.db.execute(query, values).fetchone()[0]
+
+    def clock(self, hours: float) -> None:
+        self.db.execute("select memoir.set_clock(%s)", [START + timedelta(days=self.day, hours=hours)])
+
+    def sentence(self, user: str) -> str:
+        self.counts["sentences"] += 1
+        r = self.random
+        return f"I {r.choice(VERBS)} the {r.choice(NOUNS)} number {self.counts['sentences']} in {r.choice(PLACES)}."
+
+    # A user's day ----------------------------------------------------------------------------------------------------
+
+    def live(self, user: str) -> None:
+        r = self.random
+        session, turns = self.active.get(user, ("", 0))
+        over = session and self.one("select memoir.session_info(%s, %s) ->> 'status'", user, session) == "expired"
+        if not session or over or r.random() < 0.15:
+            session, turns = f"s{self.day}", 0
+            self.db.execute("select memoir.open_session(%s, %s, 'small', 'You are a helpful assistant.')", [user, session])
+            self.counts["sessions"] += 1
+        for _ in range(r.randint(1, 4)):
+            said = [r.choice(SMALL), self.sentence(user), r.choice(SMALL)]
+            messages: list[dict] = [{"role": "user", "content": " ".join(said)}]
+            if r.random() < 0.15:
+                messages += [{"role": "assistant", "content": None, "tool_calls": [{"id": "c", "type": "function", "function": {"name": "look", "arguments": "{}"}}]},
+                             {"role": "tool", "tool_call_id": "c", "content": f"{r.randint(1, 99)} pieces on the shelf"}]
+            messages.append({"role": "assistant", "content": f"{r.choice(SMALL)} You said: {said[1]}"})
+            done = self.one("select memoir.persist_turn(%s, %s, %s, %s)", user, session, Jsonb(messages), Jsonb({"prompt_tokens": r.randint(50, 900), "completion_tokens": r.randint(5, 200)}))
+            turns = done["turn_count"]
+            self.counts["turns"] += len(messages)
+            if r.random() < 0.25:
+                self.note(user, session, done["from_turn"], said[1])
+        self.active[user] = (session, turns)
+        if r.random() < 0.3:
+            value = r.choice(PLACES)
+            self.remember(user, f"Lives in {value} since day {self.day}", p_slot="home", p_slot_value=value)
+        if r.random() < 0.1:
+            self.remember(user, f"Prefers the {r.choice(NOUNS)} in {r.choice(PLACES)}", p_type="preference")
+        if r.random() < 0.05:
+            self.db.execute("select memoir.set_working_memory(%s, %s, 'plan', %s)", [user, session, f"Look for the {r.choice(NOUNS)}"])
+        if self.memories[user] and r.random() < 0.04:
+            self.forget(user)
+        # Asks for what is known, some of it again and again.
+        for _ in range(r.randint(1, 2)):
+            query = f"What about the {NOUNS[hash_of(user) % 5 + r.randint(0, 1)]} in {PLACES[hash_of(user) % 3]}?"
+            got = self.one("select memoir.context(%s, %s, %s)", user, session, query)
+            self.counts["compiles"] += 1
+            assert got["tokens"] <= got["budget"], (user, session, got["tokens"], got["budget"])
+            assert got["messages"][-1]["role"] == "user" and got["messages"][-1]["content"].endswith(query)
+            known = str(got["messages"][0]["content"]) + str(got["messages"][-1]["content"])   # profile, summary, recall
+            for gone in self.forgotten[user]:
+                assert gone not in known, (user, gone, known)
+        if r.random() < 0.12:
+            self.db.execute("select memoir.close_session(%s, %s)", [user, session])
+            self.active.pop(user, None)
+            self.counts["closed"] += 1
+
+    def note(self, user: str, session: str, turn: int, said: str) -> None:
+        """What an extraction would store of a turn: the person's word, or a conclusion of the agent."""
+        if self.random.random() < 0.6:
+            self.remember(user, said.replace("I ", "Has ", 1), p_session=session, p_actor="agent", p_provenance="user_stated", p_source_turns=[turn])
+        else:
+            self.remember(user, f"Seems to know about this: {said}", p_session=session, p_actor="agent")
+
+    def remember(self, user: str, content: str, **more: Any) -> None:
+        named = "".join(f", {name} => %({name})s" for name in more)
+        done = self.db.execute(f"select memoir.remember(%(user)s, %(content)s{named})", {"user": user, "content": content, **more}).fetchone()[0]
+        self.outcomes[done["outcome"]] += 1
+        if done["outcome"] == "stored":
+            self.memories[user].append(done["memory_id"])
+
+    def forget(self, user: str) -> None:
+        memory = self.memories[user].pop(self.random.randrange(len(self.memories[user])))
+        content, state = self.db.execute("select content, state from memoir.memory_store where memory_id = %s", [memory]).fetchone()
+        if state != "active":
+            return
+        self.db.execute("select memoir.forget(%s, %s)", [user, memory])
+        self.counts["forgotten"] += 1
+        self.forgotten[user].append(content)
+        if self.random.random() < 0.3:     # somebody says it again
+            assert self.one("select memoir.remember(%s, %s)", user, content)["outcome"] == "refused_tombstone"
+
+    # A day of everybody ----------------------------------------------------------------------------------------------
+
+    def step(self) -> None:
+        awake = [user for user in self.users if self.random.random() < 0.12 + 0.3 * (hash_of(user) % 4 == 0)]
+        for n, user in enumerate(awake):
+            self.clock(8 + 12 * n / len(awake))
+            with self.db.transaction():
+                self.live(user)
+        self.clock(23)
+        begun = time.monotonic()
+        for job in self.jobs:
+            self.db.execute("call memoir.run_job(%s)", [job])
+            outcome, error, counts = self.db.execute("select outcome, error, counts from memoir.job_runs order by run_id desc limit 1").fetchone()
+            assert outcome == "done", (job, outcome, error)
+            self.counts.update({f"{job}: {key}": value for key, value in counts.items()})
+        lived = time.monotonic()
+        self.check()
+        self.seconds.update({"jobs": lived - begun, "checks": time.monotonic() - lived})
+        self.day += 1
+
+    def check(self) -> None:
+        for name, query in INVARIANTS.items():
+            offenders = self.db.execute(query).fetchmany(5)
+            assert not offenders, f"day {self.day}: {name}: {offenders}"
+        # Append-only: what was there yesterday is there today, byte for byte, or archived.
+        today = START + timedelta(days=self.day)
+        gone = self.one("select coalesce(sum(turns), 0)::bigint from memoir.archived_turns")
+        if gone == self.counts["archived"]:
+            assert self.db.execute(HISTORY, [today]).fetchone() == self.digest, f"day {self.day}: history changed"
+        self.counts["archived"] = gone
+        self.digest = self.db.execute(HISTORY, [today + timedelta(days=1)]).fetchone()
+        # Every turn is somewhere, and in one place only.
+        active, compacted = self.db.execute("""
+            select count(*) filter (where not covered), count(*) filter (where covered) from (
+              select exists (select from memoir.compactions c where c.user_id = h.user_id and c.session_id = h.session_id and c.undone_at is null and c.level > 0
+                and h.turn_index between c.from_turn and c.to_turn) as covered from memoir.conversation_history h) x""").fetchone()
+        assert self.counts["turns"] == active + compacted + gone, (self.counts["turns"], active, compacted, gone)
+        self.counts.update({"turns active": active - self.counts["turns active"], "turns compacted": compacted - self.counts["turns compacted"]})
+        states = dict(self.db.execute("select state::text, count(*) from memoir.memory_store group by 1").fetchall())
+        assert sum(states.values()) == self.outcomes["stored"] + self.counts["consolidation: made"], (states, self.outcomes)
+        # Costs and token totals only grow.
+        for key, *totals in self.db.execute("select session_id, turn_count, tokens, prompt_tokens, completion_tokens, cost_microcents from memoir.session_counters"):
+            assert all(new >= old for new, old in zip(totals, self.totals.get(key, (0,) * 5))), f"day {self.day}: session {key} lost counts"
+            self.totals[key] = tuple(totals)
+
+    def report(self) -> str:
+        db = self.db
+        lines = [f"{len(self.users)} users, {self.day} days, {len(INVARIANTS)} invariants checked after every day"]
+        lines += [f"  {name}: {count}" for name, count in sorted(self.counts.items()) if ": " not in name]
+        lines += ["jobs"] + [f"  {name}: {count}" for name, count in sorted(self.counts.items()) if ": " in name]
+        lines += ["remember"] + [f"  {name}: {count}" for name, count in sorted(self.outcomes.items())]
+        lines += ["memories by tier and state"] + [f"  tier {tier} {state}: {count}" for tier, state, count in
+                                                   db.execute("select tier, state, count(*) from memoir.memory_store group by 1, 2 order by 1, 2")]
+        db.execute("select pg_stat_force_next_flush()") if db.info.server_version >= 150000 else None
+        hot, all_updates = db.execute("select coalesce(sum(n_tup_hot_upd), 0), coalesce(sum(n_tup_upd), 0) from pg_stat_user_tables where relname like 'memory_stats_p%'").fetchone()
+        lines.append(f"HOT share of memory_stats updates: {float(hot) / max(1, float(all_updates)):.3f} of {all_updates}")
+        # What the moved clock itself rewrites, and what is emptied by design (buffers, queues, tails), is no user's data.
+        bloat = """select coalesce(sum(n_dead_tup)::float8 / nullif(sum(n_dead_tup + n_live_tup), 0), 0) from pg_stat_user_tables where schemaname = 'memoir'
+            and relname !~ '^(settings|settings_merged|jobs|job_runs|job_cursors|compile_buffer)$|^(search_tail|kept_recalls)_p' and relname ~ %s"""
+        for table in ("", "^conversation_history_p", "^memory_store_p", "^memory_stats_p", "^search_items_p", "^(user|session)_counters_p"):
+            lines.append(f"dead tuples {table.strip('^').removesuffix('_p') or 'of all'}: {db.execute(bloat, [table]).fetchone()[0]:.4f}")
+        ratio = db.execute("select sum((metadata ->> 'tokens')::numeric) / nullif(sum((metadata ->> 'summary_tokens')::numeric), 0) from memoir.compactions where level = 1").fetchone()[0]
+        lines.append(f"compaction ratio: {float(ratio or 0):.1f}")
+        return "\n".join(lines)
+
+
+def hash_of(user: str) -> int:
+    return int(user[-3:])
+
+
+def main(users: int = 200, days: int = 180, seed: int = 1) -> None:
+    import os
+    from conftest import in_database, install
+    dsn, name = os.environ["PG_MEMOIR_DSN"], f"memoir_simulation_{uuid.uuid4().hex[:8]}"
+    with psycopg.connect(in_database(dsn, "postgres"), autocommit=True) as admin:
+        admin.execute(f"create database {name}")
+        try:
+            install(in_database(dsn, name))
+            with psycopg.connect(in_database(dsn, name), autocommit=True) as db:
+                simulation, begun = Simulation(db, users, seed), time.monotonic()
+                for day in range(days):
+                    simulation.step()
+                    if day % 10 == 9:
+                        print(f"day {day + 1}: {simulation.counts['turns']} turns, {sum(simulation.outcomes.values())} memories", file=sys.stderr, flush=True)
+                print(simulation.report())
+                print(f"took {(time.monotonic() - begun) / 60:.1f} minutes: " + ", ".join(f"{name} {seconds / 60:.1f}" for name, seconds in simulation.seconds.items()))
+        finally:
+            admin.execute(f"drop database {name} with (force)")
+
+
+if __name__ == "__main__":
+    main(*map(int, sys.argv[1:]))
