@@ -149,21 +149,10 @@ comment on function memoir.archive_plan() is
   'The leaves (hash part, month) of turns past history_days: how many turns, for how many of them no summary stands, how many sessions
 that still run keep them, and the state of a client''s export (ready, exported). Admin only. Raises PM001.';
 
-create or replace function memoir._waiting_leaf(p_part integer, p_month date)
-returns regclass language plpgsql stable as $$
-declare
-  v_leaf regclass := to_regclass('memoir.' || quote_ident(memoir._leaf_name('conversation_history', p_part, p_month)));
-begin
-  if v_leaf is null then
-    perform memoir._fail('PM014', format('there is no month %s of part %s', coalesce(p_month::text, 'null'), coalesce(p_part::text, 'null')), 'see archive_plan()');
-  end if;
-  return v_leaf;
-end $$;
-
 create or replace function memoir.export_month(p_part integer, p_month date, p_after text default null, p_limit integer default 1000)
 returns table (key text, turn jsonb) language plpgsql stable security definer set search_path from current as $$
 declare
-  v_admin name := memoir._authorise_admin(); v_leaf regclass := memoir._waiting_leaf(p_part, p_month);
+  v_admin name := memoir._authorise_admin(); v_leaf regclass := to_regclass('memoir.' || quote_ident(memoir._leaf_name('conversation_history', p_part, p_month)));
   v_user uuid; v_session uuid; v_turn integer;
 begin
   if p_limit is null or p_limit not between 1 and 100000 then
@@ -172,6 +161,7 @@ begin
   if p_after !~ '^[0-9a-f-]{36}/[0-9a-f-]{36}/[0-9]{1,9}$' then
     perform memoir._fail('PM014', format('after must be a key of this function, not %s', memoir._shown(p_after)));
   end if;
+  if v_leaf is null then return; end if;
   v_user := coalesce(split_part(p_after, '/', 1), '00000000-0000-0000-0000-000000000000')::uuid;
   v_session := coalesce(split_part(p_after, '/', 2), '00000000-0000-0000-0000-000000000000')::uuid;
   v_turn := coalesce(split_part(p_after, '/', 3), '-1')::integer;
@@ -186,22 +176,22 @@ comment on function memoir.export_month(integer, date, text, integer) is
 dropped. Admin only. Raises PM001, PM014.';
 
 create or replace function memoir.confirm_export(p_part integer, p_month date, p_turns bigint, p_destination text)
-returns void language plpgsql security definer set search_path from current set plan_cache_mode = force_custom_plan as $$
+returns boolean language plpgsql security definer set search_path from current as $$
 declare
   v_admin name := memoir._authorise_admin(); v_leaf name := memoir._leaf_name('conversation_history', p_part, p_month); v_turns bigint;
 begin
   perform memoir._check_short('destination', p_destination, 2000);
-  select coalesce(sum(l.turns), 0) into v_turns from memoir._leaf_sessions(memoir._waiting_leaf(p_part, p_month)) l;
+  if not exists (select from memoir.archives where leaf = v_leaf and state = 'ready') then return false; end if;
+  select coalesce(sum(l.turns), 0) into v_turns from memoir._leaf_sessions(('memoir.' || quote_ident(v_leaf))::regclass) l;
   if v_turns <> coalesce(p_turns, -1) then
     perform memoir._fail('PM014', format('part %s, month %s has %s turns, not %s', p_part, p_month, v_turns, coalesce(p_turns::text, 'null')), 'export it again');
   end if;
   update memoir.archives set state = 'exported', destination = coalesce(p_destination, destination), exported_turns = p_turns, exported_by = v_admin, exported_at = memoir.now()
   where leaf = v_leaf and state = 'ready';
-  if not found then
-    perform memoir._fail('PM014', format('part %s, month %s is not waiting for an export', p_part, p_month), 'see archive_plan()');
-  end if;
   insert into memoir.audit_log (login, action, detail)
   values (v_admin, 'export_month', jsonb_build_object('leaf', v_leaf, 'turns', p_turns, 'destination', p_destination));
+  return true;
 end $$;
 comment on function memoir.confirm_export(integer, date, bigint, text) is
-  'Says that a leaf''s turns are written away, all p_turns of them, and where; the archive job then drops it. Admin only. Raises PM001, PM014.';
+  'Says that a leaf''s turns are written away, all p_turns of them, and where; the archive job then drops it. False where none is waiting
+for that. Admin only. Raises PM001, PM014.';
