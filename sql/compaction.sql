@@ -5,31 +5,45 @@
 --   level 1   whole exchanges, up to compaction_tokens of them, in one row
 --   level 2+  rows of a lower level that had piled up, in fewer words
 --
--- A row counts as long as it is not undone and no later or higher one covers its range. sessions.summary_text is what counts,
+-- A row counts as long as it is not undone, covers nothing pinned, and no wider, higher or later one covers its range. sessions.summary_text is what counts,
 -- joined; sessions.summary_through is how far it reaches without a gap, and the window begins behind it.
 
 -- The rows that count, in order: the session's own, and those of sessions it branched from as far as they share turns.
 create or replace function memoir._live_compactions(p_session memoir.sessions, p_as_of timestamptz default null)
 returns setof memoir.compactions language plpgsql stable set plan_cache_mode = force_custom_plan as $$
 declare
-  v_user uuid := p_session.user_id; v_sessions uuid[]; v_ends integer[]; v_rows memoir.compactions[];
+  v_user uuid := p_session.user_id; v_sessions uuid[]; v_ends integer[]; v_rows memoir.compactions[]; v_kept int4multirange := memoir._kept_exchanges(p_session);
 begin
   select array_agg(l.session_id), array_agg(l.to_turn) into v_sessions, v_ends from memoir._lineage(p_session) l;
   select array_agg(c) into v_rows from memoir.compactions c
   where c.user_id = v_user and c.session_id = any (v_sessions) and c.undone_at is null and c.level > 0
-    and c.to_turn <= v_ends[array_position(v_sessions, c.session_id)] and (p_as_of is null or c.recorded_at <= p_as_of);
+    and c.to_turn <= v_ends[array_position(v_sessions, c.session_id)] and (p_as_of is null or c.recorded_at <= p_as_of)
+    and not v_kept && int4range(c.from_turn, c.to_turn + 1);
   return query
   select r.* from unnest(v_rows) r
   where not exists (select from unnest(v_rows) o where o.from_turn <= r.from_turn and o.to_turn >= r.to_turn
-    and (o.level, o.recorded_at, o.compaction_id) > (r.level, r.recorded_at, r.compaction_id))
+    and (o.from_turn < r.from_turn or o.to_turn > r.to_turn or (o.level, o.recorded_at, o.compaction_id) > (r.level, r.recorded_at, r.compaction_id)))
   order by r.from_turn, r.compaction_id;
 end $$;
 
 -- Turns that compaction leaves alone: the whole exchanges of what is pinned.
 create or replace function memoir._kept_exchanges(p_session memoir.sessions)
 returns int4multirange language plpgsql stable set plan_cache_mode = force_custom_plan as $$
+declare
+  v_user uuid := p_session.user_id; v_pin record; v_part record; v_first integer; v_next integer; v_since timestamptz; v_until timestamptz; v_kept int4multirange := '{}';
 begin
-  return '{}';
+  for v_pin in select * from memoir._pinned_turns(v_user, p_session.session_id) loop
+    v_first := coalesce((memoir._turn_seen(p_session, v_pin.from_turn)).exchange_start, v_pin.from_turn);
+    select l.session_id, l.from_turn, l.to_turn, c.first_recorded_at, c.last_recorded_at, c.turn_count into v_part
+    from memoir._lineage(p_session) l join memoir.session_counters c on c.user_id = v_user and c.session_id = l.session_id
+    where v_pin.to_turn between l.from_turn and l.to_turn;
+    v_since := v_part.first_recorded_at; v_until := v_part.last_recorded_at;
+    select min(h.turn_index) into v_next from memoir.conversation_history h
+    where h.user_id = v_user and h.session_id = v_part.session_id and h.recorded_at between v_since and v_until
+      and h.turn_index > v_pin.to_turn and h.turn_index = h.exchange_start;
+    v_kept := v_kept + int4multirange(int4range(v_first, greatest(v_pin.to_turn + 1, least(coalesce(v_next, v_part.turn_count), v_part.to_turn))));
+  end loop;
+  return v_kept;
 end $$;
 
 -- What counts, joined, and how far it reaches.

@@ -91,12 +91,16 @@ begin
   values (v_caller.user_id, v_session.session_id, p_from_turn, v_to, v_until, p_reason, memoir._actor(v_caller, null, 'person'), v_caller.login, memoir.now())
   on conflict (user_id, session_id, from_turn, to_turn) do update set until_turn = excluded.until_turn, reason = excluded.reason,
     actor = excluded.actor, set_by = excluded.set_by, recorded_at = excluded.recorded_at;
+  -- Summaries that cover it no longer count; the next compaction goes around it.
+  perform from memoir.user_counters where user_id = v_caller.user_id for update;
+  perform memoir._refresh_summary(v_caller.user_id, v_session.session_id);
+  update memoir.session_counters set compact_after = 0 where user_id = v_caller.user_id and session_id = v_session.session_id and compact_after <> 0;
   return jsonb_build_object('session', p_session, 'from_turn', p_from_turn, 'to_turn', v_to, 'until_turn', v_until);
 end $$;
 comment on function memoir.pin_turns(text, text, integer, integer, integer, text) is
   'Keeps turns p_from_turn to p_to_turn (default: that one) of a session out of its compaction, for the next p_turns turns or, null, until
 unpin_turns. Branches of the session keep to it for the turns they share. Returns {"session", "from_turn", "to_turn", "until_turn"}.
-Writes turn_pins. Raises PM001, PM003, PM014.';
+Writes turn_pins, sessions. Raises PM001, PM003, PM014.';
 
 create or replace function memoir.unpin_turns(p_user text, p_session text, p_from_turn integer default null, p_to_turn integer default null)
 returns integer language plpgsql security definer set search_path from current as $$
@@ -105,9 +109,12 @@ declare
   v_session memoir.sessions := memoir._session(v_caller, p_session);
   v_count integer;
 begin
+  perform from memoir.session_counters where user_id = v_caller.user_id and session_id = v_session.session_id for update;
+  perform from memoir.user_counters where user_id = v_caller.user_id for update;
   delete from memoir.turn_pins where user_id = v_caller.user_id and session_id = v_session.session_id
     and to_turn >= coalesce(p_from_turn, 0) and from_turn <= coalesce(p_to_turn, p_from_turn, 2147483647);
   get diagnostics v_count = row_count;
+  if v_count > 0 then perform memoir._refresh_summary(v_caller.user_id, v_session.session_id); end if;
   return v_count;
 end $$;
 comment on function memoir.unpin_turns(text, text, integer, integer) is

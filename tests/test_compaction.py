@@ -165,6 +165,34 @@ def test_forgetting_leaves_no_trace_in_a_summary(db: psycopg.Connection, user: s
     assert "Zander" in str([row["summary"] for row in compactions(db, user, "secret") if row["counts"]])
 
 
+def test_pinned_turns_stay_out_of_summaries(db: psycopg.Connection, user: str) -> None:
+    talk(db, user, "pin", 60, tools=True)
+    turns = history(db, user, "pin")
+    answer = next(t["turn_index"] for t in turns if t["role"] == "tool" and t["turn_index"] > 20)
+    start = max(t["turn_index"] for t in turns if t["role"] == "user" and t["turn_index"] < answer)
+    end = min(t["turn_index"] for t in turns if t["role"] == "user" and t["turn_index"] > answer)
+    db.execute("select memoir.pin_turns(%s, 'pin', %s)", [user, answer])
+    sweep(db)
+
+    def covered() -> set[int]:
+        return {n for row in compactions(db, user, "pin") if row["counts"] for n in range(row["from_turn"], row["to_turn"] + 1)}
+    # The whole exchange around a pinned tool result stays, what is before and behind it does not.
+    assert set(range(start)) | {end} <= covered() and not covered() & set(range(start, end))
+    through = one(db, "select s.summary_through from memoir.sessions s join memoir.users u using (user_id) where u.external_id = %s and s.external_id = 'pin'", user)
+    assert through == max(covered())
+    # Pinned afterwards: its summary no longer counts, until it is let go.
+    row = next(row for row in compactions(db, user, "pin") if row["counts"])
+    db.execute("select memoir.pin_turns(%s, 'pin', %s)", [user, row["from_turn"]])
+    assert row["from_turn"] not in covered()
+    sweep(db)
+    assert row["from_turn"] not in covered()
+    db.execute("select memoir.unpin_turns(%s, 'pin')", [user])
+    counting = [row for row in compactions(db, user, "pin") if row["counts"]]
+    assert row["from_turn"] in covered() and all(a["to_turn"] < b["from_turn"] for a, b in zip(counting, counting[1:]))
+    sweep(db)
+    assert one(db, "select memoir.compact_session(%s, 'pin', 0)", user)["through"] == max(covered()) and covered() == set(range(max(covered()) + 1))
+
+
 def test_branches_share_summaries_as_far_as_they_share_turns(db: psycopg.Connection, user: str) -> None:
     talk(db, user, "stem", 40)
     sweep(db)
