@@ -86,7 +86,7 @@ Call outside a transaction.';
 create or replace function memoir._flush_batch(p_limit integer)
 returns boolean language plpgsql security definer set search_path from current as $$
 declare
-  v_ids bigint[]; v_user uuid; v_row memoir.compile_buffer; v_any boolean := false;
+  v_ids bigint[]; v_user uuid; v_row memoir.compile_buffer; v_any boolean := false; v_best real;
 begin
   perform memoir._authorise_worker();
   v_ids := array(select buffer_id from memoir.compile_buffer order by buffer_id limit p_limit for update skip locked);
@@ -102,12 +102,14 @@ begin
       continue;
     end if;
     for v_row in delete from memoir.compile_buffer where buffer_id = any (v_ids) and user_id = v_user returning * loop
+      -- Relevance is a share of the best candidate's score: whatever the ranking's scale, the best has 1.
+      select greatest(max(s), 1e-6) into v_best from unnest(v_row.scores) s;
       insert into memoir.compile_ledger values (v_row.user_id, v_row.compile_id, v_row.recorded_at, v_row.session_id, v_row.budget, v_row.tokens,
         v_row.recall_tokens, v_row.prefix_hash, v_row.statistics_version, v_row.warnings, v_row.items, v_row.scores, v_row.words, v_row.vectors,
         v_row.around, v_row.session_scores, v_row.item_tokens, v_row.places, v_row.reasons)
       on conflict do nothing;
       insert into memoir.memory_stats (user_id, memory_id, access_count, relevance_sum, last_accessed_at)
-      select v_row.user_id, i.ref_id, 1, max(least(1, greatest(0, x.score))), v_row.recorded_at
+      select v_row.user_id, i.ref_id, 1, max(least(1, greatest(0, x.score / v_best))), v_row.recorded_at
       from unnest(v_row.items, v_row.scores, v_row.places) x(item_no, score, place)
       join memoir.search_items i on i.user_id = v_row.user_id and i.item_no = x.item_no and i.kind = 'm'
       where x.place is not null group by i.ref_id order by i.ref_id
