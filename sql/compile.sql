@@ -87,7 +87,7 @@ begin
     v_newest := memoir._parse_message('query', jsonb_build_object('role', 'user', 'content',
       case when p_query_parts is null then to_jsonb(p_query)
            when p_query is null then p_query_parts
-           else jsonb_build_array(jsonb_build_object('type', 'text', 'text', p_query)) || p_query_parts end), v_config, v_model.provider);
+           else jsonb_build_array(jsonb_build_object('type', 'text', 'text', p_query)) || p_query_parts end), v_config, v_model.images);
     if v_newest.parts is null and memoir._is_blank(v_newest.text) then
       perform memoir._fail('PM014', format('query must not be empty, it is %s', memoir._shown(p_query)));
     end if;
@@ -147,7 +147,7 @@ begin
     v_history := greatest(0, v_history - ((v_history - v_limit + v_history / 4) / greatest(1, v_history / 4)) * greatest(1, v_history / 4));
   end if;
   if v_counters.turn_count > 0 then
-    v_window := memoir._window(v_session, v_counters, v_config, v_overhead, v_tokenizer, v_history, v_limit, v_open, v_model.provider, v_caller.clearance);
+    v_window := memoir._window(v_session, v_counters, v_config, v_overhead, v_tokenizer, v_history, v_limit, v_open, v_model.images, v_caller.clearance);
     v_shown := v_window.turns;
     v_warnings := v_warnings || v_window.warnings;
   end if;
@@ -180,10 +180,10 @@ begin
     v_n := cardinality(v_messages);
     if v_n > 0 and memoir._mergeable(v_messages[v_n], v_message) then
       v_messages[v_n] := memoir._merge_messages(v_messages[v_n], v_message);
-      v_costs[v_n] := memoir._message_tokens(v_messages[v_n], v_tokenizer, v_overhead, v_model.provider);
+      v_costs[v_n] := memoir._message_tokens(v_messages[v_n], v_tokenizer, v_overhead, v_model.images);
     else
       v_messages := v_messages || v_message;
-      v_costs := v_costs || case when v_turn.role = 'system' then memoir._message_tokens(v_message, v_tokenizer, v_overhead, v_model.provider) else v_turn.cost end;
+      v_costs := v_costs || case when v_turn.role = 'system' then memoir._message_tokens(v_message, v_tokenizer, v_overhead, v_model.images) else v_turn.cost end;
       if v_open and v_turn.turn_index >= v_exchange_at and v_at is null then v_at := cardinality(v_messages); end if;
     end if;
   end loop;
@@ -199,7 +199,7 @@ begin
     v_last := case when v_last is null then v_message else memoir._merge_messages(v_last - 'name', v_message) end;
     v_messages := v_messages || v_last;
     v_costs := v_costs || case when v_pending = '{}' then v_query_tokens
-      else memoir._message_tokens(v_last, v_tokenizer, v_overhead, v_model.provider) end;
+      else memoir._message_tokens(v_last, v_tokenizer, v_overhead, v_model.images) end;
     v_at := cardinality(v_messages);
     -- Unanswered messages before a query are dropped, oldest first, rather than the query.
     while cardinality(v_pending) > 0 and (select sum(c) from unnest(v_costs) c) > v_room loop
@@ -211,7 +211,7 @@ begin
         v_last := memoir._merge_messages(v_last - 'name', v_message);
       end if;
       v_messages[v_at] := v_last;
-      v_costs[v_at] := memoir._message_tokens(v_last, v_tokenizer, v_overhead, v_model.provider);
+      v_costs[v_at] := memoir._message_tokens(v_last, v_tokenizer, v_overhead, v_model.images);
       v_warnings := v_warnings || 'an unanswered message is left out'::text;
     end loop;
   end if;
@@ -275,7 +275,7 @@ begin
     v_recall := v_block.text;
     v_recall_tokens := v_block.tokens;
     v_arms := jsonb_build_object('recall', 'searched', 'vector', v_vector.vector is not null, 'words', true,
-      'candidates', cardinality(v_candidates), 'working', cardinality(v_working));
+      'candidates', cardinality(v_candidates), 'working', case when not pg_is_in_recovery() then cardinality(v_working) end);
   end if;
   if v_open and v_kept.recall is null and v_counters.last_role = 'tool' then
     v_warnings := v_warnings || 'the recall of this exchange was not kept and is made anew'::text;
@@ -284,7 +284,7 @@ begin
     -- The block ends with an empty line, where tokens end too, so counts add up; text that begins with white space is counted anew.
     v_last := jsonb_set(v_messages[v_at], '{content}', memoir._join_content(to_jsonb(v_recall), v_messages[v_at] -> 'content'));
     v_n := v_costs[v_at] + v_recall_tokens;
-    if v_query ~ '^\s' then v_n := greatest(v_n, memoir._message_tokens(v_last, v_tokenizer, v_overhead, v_model.provider)); end if;
+    if v_query ~ '^\s' then v_n := greatest(v_n, memoir._message_tokens(v_last, v_tokenizer, v_overhead, v_model.images)); end if;
     if v_total - v_costs[v_at] + v_n <= v_room then
       v_messages[v_at] := v_last;
       v_total := v_total - v_costs[v_at] + v_n;
@@ -349,16 +349,34 @@ begin
   end if;
   v_sample := (select (config ->> 'ledger_sample')::float8 from memoir.settings_merged);
   if v_sample < 1 and random() >= v_sample then return v_compile; end if;
-  insert into memoir.compile_buffer (user_id, compile_id, recorded_at, session_id, budget, tokens, recall_tokens, prefix_hash, statistics_version,
-    warnings, items, scores, words, vectors, around, session_scores, item_tokens, places, reasons)
-  select p_compiled.user_id, v_compile, p_compiled.at, p_compiled.session_id, p_compiled.budget, p_compiled.tokens, p_compiled.recall_tokens,
-    memoir._prefix_hash(p_compiled), p_compiled.statistics_version, p_compiled.warnings,
-    coalesce(array_agg(c.item_no), '{}'), coalesce(array_agg(c.score), '{}'), coalesce(array_agg(c.words), '{}'), coalesce(array_agg(c.vector), '{}'),
-    coalesce(array_agg(c.around), '{}'), coalesce(array_agg(c.session_score), '{}'), coalesce(array_agg(c.tokens), '{}'),
-    coalesce(p_compiled.places, '{}'), coalesce(p_compiled.reasons, '{}')
-  from unnest(p_compiled.candidates) c;
+  perform memoir._buffer_trace(memoir._trace(p_compiled, v_compile));
   return v_compile;
 end $$;
+
+-- What the ledger keeps of a compile.
+create or replace function memoir._trace(p_compiled memoir.compiled, p_compile uuid)
+returns memoir.compile_ledger language plpgsql stable set plan_cache_mode = force_generic_plan as $$
+declare
+  v_trace memoir.compile_ledger;
+begin
+  v_trace.user_id := p_compiled.user_id; v_trace.compile_id := p_compile; v_trace.recorded_at := p_compiled.at;
+  v_trace.session_id := p_compiled.session_id; v_trace.budget := p_compiled.budget; v_trace.tokens := p_compiled.tokens;
+  v_trace.recall_tokens := p_compiled.recall_tokens; v_trace.prefix_hash := memoir._prefix_hash(p_compiled);
+  v_trace.statistics_version := p_compiled.statistics_version; v_trace.warnings := p_compiled.warnings;
+  select coalesce(array_agg(c.item_no), '{}'), coalesce(array_agg(c.score), '{}'), coalesce(array_agg(c.words), '{}'), coalesce(array_agg(c.vector), '{}'),
+    coalesce(array_agg(c.around), '{}'), coalesce(array_agg(c.session_score), '{}'), coalesce(array_agg(c.tokens), '{}')
+  into v_trace.items, v_trace.scores, v_trace.words, v_trace.vectors, v_trace.around, v_trace.session_scores, v_trace.item_tokens
+  from unnest(p_compiled.candidates) c;
+  v_trace.places := coalesce(p_compiled.places, '{}'); v_trace.reasons := coalesce(p_compiled.reasons, '{}');
+  return v_trace;
+end $$;
+
+create or replace function memoir._buffer_trace(p_trace memoir.compile_ledger)
+returns void language sql as $$
+  insert into memoir.compile_buffer (user_id, compile_id, recorded_at, session_id, budget, tokens, recall_tokens, prefix_hash, statistics_version,
+    warnings, items, scores, words, vectors, around, session_scores, item_tokens, places, reasons)
+  select (p_trace).*
+$$;
 
 create or replace function memoir.compile_context(p_user text, p_session text, p_query text default null, p_budget integer default null,
   p_memory_budget integer default null, p_task text default null, p_tools jsonb default null, p_query_embedding real[] default null,
@@ -387,20 +405,54 @@ returns jsonb language plpgsql security definer set search_path from current as 
 declare
   v memoir.compiled := memoir._compile(p_user, p_session, p_query, p_budget, p_memory_budget, p_task, p_tools, p_query_embedding,
     p_query_parts, p_as_of, p_valid_at, p_format, p_after_turn);
+  v_compile uuid := memoir._leave_traces(v);
 begin
-  return jsonb_build_object('messages', memoir._formatted(v, p_format), 'compile_id', memoir._leave_traces(v), 'tokens', v.tokens, 'budget', v.budget,
+  return jsonb_build_object('messages', memoir._formatted(v, p_format), 'compile_id', v_compile, 'tokens', v.tokens, 'budget', v.budget,
     'system_tokens', v.system_tokens, 'tools_tokens', v.tools_tokens, 'recall_tokens', v.recall_tokens, 'recall_budget', v.recall_budget,
     'prefix_messages', v.prefix, 'prefix_hash', encode(memoir._prefix_hash(v), 'hex'), 'tokenizer', v.tokenizer, 'model', v.model,
     'format', p_format, 'task', v.task, 'warnings', to_jsonb(v.warnings), 'arms', v.arms, 'statistics_version', v.statistics_version,
     'turns', (select coalesce(jsonb_agg(t.turn_index order by t.turn_index), '[]') from unnest(v.shown) t),
     'items', (select coalesce(jsonb_agg(c.ref_id order by c.place), '[]') from unnest(v.candidates, v.places) as c(item_no, kind, ref_id, session_id,
        turn_index, chunk, span_start, span_length, tokens, role, said_at, recorded_at, project, score, words, vector, around, session_score,
-       type, memory_parts, is_frequent, reason, place) where c.place is not null));
+       type, memory_parts, is_frequent, reason, place) where c.place is not null))
+    || case when pg_is_in_recovery() then jsonb_build_object('report', to_jsonb(memoir._trace(v, v_compile))) else '{}' end;
 end $$;
 comment on function memoir.context(text, text, text, integer, integer, text, jsonb, real[], jsonb, timestamptz, timestamptz, text, text) is
   'As compile_context, with what is known about it: {"messages", "compile_id", "tokens", "budget", "recall_tokens",
 "prefix_messages", "prefix_hash" (of the messages before the one that carries the recall), "tokenizer", "items" (ids of what was
-recalled), "turns" (indexes shown), "arms", "warnings", "task", "statistics_version"}.';
+recalled), "turns" (indexes shown), "arms" ("working" is null on a standby, which has no working memory), "warnings", "task",
+"statistics_version"}, and on a standby "report": what report_context on the primary makes the ledger and the statistics of.';
+
+create or replace function memoir.report_context(p_user text, p_report jsonb)
+returns boolean language plpgsql security definer set search_path from current as $$
+declare
+  v_caller memoir.caller := memoir._authorise(p_user, 'write');
+  v_trace memoir.compile_ledger; v_count integer;
+begin
+  begin
+    v_trace := jsonb_populate_record(null::memoir.compile_ledger, p_report);
+  exception when data_exception or invalid_parameter_value then
+    perform memoir._fail('PM014', format('report is not what context returned: %s', sqlerrm));
+  end;
+  v_count := cardinality(v_trace.items);
+  if v_trace.user_id is distinct from v_caller.user_id or v_trace.recorded_at is null or v_trace.recorded_at not between memoir.now() - interval '7 days' and memoir.now() + interval '1 minute'
+     or array[cardinality(v_trace.scores), cardinality(v_trace.words), cardinality(v_trace.vectors), cardinality(v_trace.around), cardinality(v_trace.session_scores),
+              cardinality(v_trace.item_tokens), cardinality(v_trace.places), cardinality(v_trace.reasons)] is distinct from array_fill(v_count, array[8])
+     or num_nulls(v_trace.compile_id, v_trace.session_id, v_trace.budget, v_trace.tokens, v_trace.recall_tokens, v_trace.prefix_hash, v_trace.statistics_version, v_trace.warnings) > 0 then
+    perform memoir._fail('PM014', format('report is not what context returned for user %s within the last 7 days: %s', memoir._shown(p_user), memoir._shown(p_report::text)));
+  end if;
+  perform memoir._hold_user(v_caller.user_id, 'write');
+  if not exists (select from memoir.users where user_id = v_caller.user_id)
+     or exists (select from memoir.compile_buffer where compile_id = v_trace.compile_id)
+     or exists (select from memoir.compile_ledger where user_id = v_caller.user_id and compile_id = v_trace.compile_id and recorded_at = v_trace.recorded_at) then
+    return false;
+  end if;
+  perform memoir._buffer_trace(v_trace);
+  return true;
+end $$;
+comment on function memoir.report_context(text, jsonb) is
+  'Tells the primary of a compile that a standby made: p_report is "report" of what context returned there. True when it was taken,
+false when it is known already. Writes the unlogged buffer of statistics. Raises PM001, PM014.';
 
 create or replace function memoir.explain_context(p_user text, p_session text, p_query text default null, p_budget integer default null,
   p_memory_budget integer default null, p_task text default null, p_tools jsonb default null, p_query_embedding real[] default null,

@@ -72,7 +72,7 @@ begin
 end $$;
 
 -- Parses one message or raises PM010, PM012 with the field's path.
-create or replace function memoir._parse_message(p_where text, p_json jsonb, p_config jsonb, p_provider text)
+create or replace function memoir._parse_message(p_where text, p_json jsonb, p_config jsonb, p_images text)
 returns memoir.message language plpgsql stable as $$
 declare
   v_message memoir.message;
@@ -104,7 +104,7 @@ begin
       for v_part in select * from jsonb_array_elements(v_content) loop
         v_text := memoir._check_part(format('%s.content[%s]', p_where, v_index), v_part, v_message.role);
         if v_part ->> 'type' = 'image_url' then
-          v_message.media_tokens := v_message.media_tokens + memoir._image_tokens(v_part, p_provider);
+          v_message.media_tokens := v_message.media_tokens + memoir._image_tokens(v_part, p_images);
         elsif v_index = 0 and v_message.role = 'user' then
           v_text := memoir._strip_recall(v_text);
           v_content := jsonb_set(v_content, '{0,text}', to_jsonb(v_text));

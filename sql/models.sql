@@ -3,27 +3,29 @@
 -- Windows and prices as the providers publish them; an install overrides them with register_model.
 create or replace function memoir._define_models()
 returns void language sql as $$
-  insert into memoir.models (model, provider, context_window, max_output, tokenizer, message_overhead,
+  insert into memoir.models (model, provider, context_window, max_output, tokenizer, message_overhead, images,
     prompt_microcents_per_1k, completion_microcents_per_1k, built_in)
   values
-    ('default',         'openai',    32768,   4096,  'o200k_base',  4, 0, 0, true),
-    ('gpt-4o',          'openai',    128000,  16384, 'o200k_base',  4, 250000, 1000000, true),
-    ('gpt-4o-mini',     'openai',    128000,  16384, 'o200k_base',  4, 15000, 60000, true),
-    ('gpt-4.1',         'openai',    1047576, 32768, 'o200k_base',  4, 200000, 800000, true),
-    ('gpt-4',           'openai',    8192,    4096,  'cl100k_base', 4, 3000000, 6000000, true),
-    ('gpt-3.5-turbo',   'openai',    16385,   4096,  'cl100k_base', 4, 50000, 150000, true),
-    ('claude-sonnet',   'anthropic', 200000,  8192,  'estimate',    8, 300000, 1500000, true),
-    ('claude-haiku',    'anthropic', 200000,  8192,  'estimate',    8, 100000, 500000, true),
-    ('claude-opus',     'anthropic', 200000,  8192,  'estimate',    8, 1500000, 7500000, true)
+    ('default',         'openai',    32768,   4096,  'o200k_base',  4, 'tiles:1', 0, 0, true),
+    ('gpt-4o',          'openai',    128000,  16384, 'o200k_base',  4, 'tiles:1', 250000, 1000000, true),
+    ('gpt-4o-mini',     'openai',    128000,  16384, 'o200k_base',  4, 'tiles:33.336', 15000, 60000, true),
+    ('gpt-4.1',         'openai',    1047576, 32768, 'o200k_base',  4, 'tiles:1', 200000, 800000, true),
+    ('gpt-4.1-mini',    'openai',    1047576, 32768, 'o200k_base',  4, 'patches:1.62', 40000, 160000, true),
+    ('gpt-4.1-nano',    'openai',    1047576, 32768, 'o200k_base',  4, 'patches:2.46', 10000, 40000, true),
+    ('gpt-4',           'openai',    8192,    4096,  'cl100k_base', 4, 'tiles:1', 3000000, 6000000, true),
+    ('gpt-3.5-turbo',   'openai',    16385,   4096,  'cl100k_base', 4, 'tiles:1', 50000, 150000, true),
+    ('claude-sonnet',   'anthropic', 200000,  8192,  'estimate',    8, 'area:1568:1600', 300000, 1500000, true),
+    ('claude-haiku',    'anthropic', 200000,  8192,  'estimate',    8, 'area:1568:1600', 100000, 500000, true),
+    ('claude-opus',     'anthropic', 200000,  8192,  'estimate',    8, 'area:2576:4784', 1500000, 7500000, true)
   on conflict (model) do update set provider = excluded.provider, context_window = excluded.context_window, max_output = excluded.max_output,
-    tokenizer = excluded.tokenizer, message_overhead = excluded.message_overhead, prompt_microcents_per_1k = excluded.prompt_microcents_per_1k,
-    completion_microcents_per_1k = excluded.completion_microcents_per_1k
+    tokenizer = excluded.tokenizer, message_overhead = excluded.message_overhead, images = excluded.images,
+    prompt_microcents_per_1k = excluded.prompt_microcents_per_1k, completion_microcents_per_1k = excluded.completion_microcents_per_1k
   where models.built_in  -- what an admin registered under the name stays
 $$;
 
 create or replace function memoir.register_model(p_model text, p_provider text, p_context_window integer, p_max_output integer,
   p_tokenizer text default 'estimate', p_message_overhead integer default 4,
-  p_prompt_microcents_per_1k bigint default 0, p_completion_microcents_per_1k bigint default 0)
+  p_prompt_microcents_per_1k bigint default 0, p_completion_microcents_per_1k bigint default 0, p_images text default null)
 returns void language plpgsql security definer set search_path from current as $$
 begin
   perform memoir._authorise_admin();
@@ -39,16 +41,20 @@ begin
     perform memoir._fail('PM014', format('model %s: window, output and prices must be positive and the output smaller than the window (window %s, output %s)',
       memoir._shown(p_model), p_context_window, p_max_output));
   end if;
+  if p_images !~ '^(tiles:[0-9]{1,4}(\.[0-9]{1,4})?|patches:[0-9]{1,4}(\.[0-9]{1,4})?|area:[0-9]{2,5}:[0-9]{1,6})$' then
+    perform memoir._fail('PM014', format('images must be like tiles:1, patches:1.62 or area:1568:1600, not %s', memoir._shown(p_images)));
+  end if;
   insert into memoir.models values (p_model, p_provider, p_context_window, p_max_output, p_tokenizer, p_message_overhead,
+    coalesce(p_images, case p_provider when 'anthropic' then 'area:1568:1600' else 'tiles:1' end),
     p_prompt_microcents_per_1k, p_completion_microcents_per_1k, false)
   on conflict (model) do update set provider = excluded.provider, context_window = excluded.context_window,
     max_output = excluded.max_output, tokenizer = excluded.tokenizer, message_overhead = excluded.message_overhead,
-    prompt_microcents_per_1k = excluded.prompt_microcents_per_1k,
+    images = excluded.images, prompt_microcents_per_1k = excluded.prompt_microcents_per_1k,
     completion_microcents_per_1k = excluded.completion_microcents_per_1k, built_in = false;
 end $$;
-comment on function memoir.register_model(text, text, integer, integer, text, integer, bigint, bigint) is
+comment on function memoir.register_model(text, text, integer, integer, text, integer, bigint, bigint, text) is
   'Registers or replaces a chat model: window and output in tokens, tokenizer, tokens of overhead per message, prices in
-microcents (1e-8 of the currency''s unit) per 1,000 tokens. Admin only. Raises PM001, PM014.';
+microcents (1e-8 of the currency''s unit) per 1,000 tokens, the rule by which images count (docs/tokens.md). Admin only. Raises PM001, PM014.';
 
 -- A session's model; unknown names fall back to a registered prefix ("gpt-4o-2024-11-20" is "gpt-4o").
 create or replace function memoir._model(p_model text)

@@ -23,6 +23,7 @@ begin
       ('compile_context',           'reader app tenant admin'),
       ('context',                   'reader app tenant admin'),
       ('explain_context',           'reader app tenant admin'),
+      ('report_context',            'app tenant admin'),
       ('recall',                    'reader app tenant admin'),
       ('match_memories',            'reader app tenant admin'),
       ('history',                   'reader app tenant admin'),

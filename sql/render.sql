@@ -56,13 +56,13 @@ returns text[] language sql immutable as $$
 $$;
 
 -- Tokens of one message: overhead, texts, images.
-create or replace function memoir._message_tokens(p_message jsonb, p_tokenizer text, p_overhead integer, p_provider text)
+create or replace function memoir._message_tokens(p_message jsonb, p_tokenizer text, p_overhead integer, p_images text)
 returns integer language plpgsql stable as $$
 declare
   v_tokens integer := p_overhead + memoir._sum_tokens(memoir._message_texts(p_message), p_tokenizer);
 begin
   if jsonb_typeof(p_message -> 'content') = 'array' then
-    v_tokens := v_tokens + coalesce((select sum(memoir._image_tokens(p, p_provider)) from jsonb_array_elements(p_message -> 'content') p
+    v_tokens := v_tokens + coalesce((select sum(memoir._image_tokens(p, p_images)) from jsonb_array_elements(p_message -> 'content') p
                                      where p ->> 'type' = 'image_url'), 0);
   end if;
   return v_tokens;

@@ -182,25 +182,32 @@ begin
   return decode(substr(v_data, 1, length(v_data) / 4 * 4), 'base64');
 end $$;
 
--- Tokens of an image part by the provider's published rule; the provider's maximum where the size can't be told.
-create or replace function memoir._image_tokens(p_part jsonb, p_provider text)
+-- Tokens of an image part by the model's published rule, at the most it can cost where the size can't be told.
+--   tiles:F        scaled into 2048 × 2048, then to a short edge of 768; 85 and 170 for each tile of 512 × 512, times F
+--   patches:F      patches of 32 × 32, at most 1,536, times F
+--   area:EDGE:MAX  scaled to a long edge of EDGE; one token per 750 pixels, or per padded patch of 28 × 28; at most MAX
+create or replace function memoir._image_tokens(p_part jsonb, p_images text)
 returns integer language plpgsql immutable parallel safe as $$
 declare
-  v_size integer[]; v_long float8; v_short float8; v_scale float8;
+  v_rule text := split_part(p_images, ':', 1); v_factor numeric := split_part(p_images, ':', 2)::numeric;
+  v_size integer[]; v_long float8; v_short float8; v_scale float8; v_most integer;
 begin
-  if p_provider <> 'anthropic' and p_part #>> '{image_url,detail}' = 'low' then return 85; end if;
+  if v_rule = 'tiles' and p_part #>> '{image_url,detail}' = 'low' then return ceil(85 * v_factor); end if;
   v_size := memoir._image_size(memoir._image_data(p_part));
-  if v_size is null then return case when p_provider = 'anthropic' then 1600 else 1445 end; end if;
   v_long := greatest(v_size[1], v_size[2]);
   v_short := least(v_size[1], v_size[2]);
-  if p_provider = 'anthropic' then
-    -- Scaled to a long edge of 1568; one token per 750 pixels, or per padded patch of 28 × 28; at most about 1600.
-    v_scale := least(1, 1568 / v_long);
-    return least(1600, greatest(ceil(v_long * v_scale * v_short * v_scale / 750),
-                                ceil(v_long * v_scale / 28) * ceil(v_short * v_scale / 28)))::integer;
+  if v_rule = 'area' then
+    v_most := split_part(p_images, ':', 3)::integer;
+    if v_size is null then return v_most; end if;
+    v_scale := least(1, v_factor / v_long);
+    return least(v_most, greatest(ceil(v_long * v_scale * v_short * v_scale / 750),
+                                  ceil(v_long * v_scale / 28) * ceil(v_short * v_scale / 28)))::integer;
+  elsif v_rule = 'patches' then
+    if v_size is null then return ceil(1536 * v_factor); end if;
+    return ceil(least(1536, ceil(v_long / 32) * ceil(v_short / 32))::numeric * v_factor);
   end if;
-  -- Scaled into 2048 × 2048, then to a short edge of 768; 85 and 170 for each tile of 512 × 512.
+  if v_size is null then return ceil(1445 * v_factor); end if;
   v_scale := least(1, 2048 / v_long);
   v_scale := v_scale * least(1, 768 / (v_short * v_scale));
-  return 85 + 170 * (greatest(1, ceil(v_long * v_scale / 512 - 1e-9)) * greatest(1, ceil(v_short * v_scale / 512 - 1e-9)))::integer;
+  return ceil((85 + 170 * (greatest(1, ceil(v_long * v_scale / 512 - 1e-9)) * greatest(1, ceil(v_short * v_scale / 512 - 1e-9))))::numeric * v_factor);
 end $$;

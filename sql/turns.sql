@@ -165,7 +165,7 @@ begin
 
   -- Everything is checked and counted before the locks are taken, so that they are held briefly.
   for i in 0 .. jsonb_array_length(p_messages) - 1 loop
-    v_message := memoir._parse_message(format('messages[%s]', i), p_messages -> i, v_config, v_model.provider);
+    v_message := memoir._parse_message(format('messages[%s]', i), p_messages -> i, v_config, v_model.images);
     v_kinds := memoir._message_secrets(v_message, v_metadata, v_config);
     v_message.sensitivity := case when v_kinds = '{}' then coalesce(v_message.sensitivity, 'normal') else 'secret' end;
     v_message.embeddable := v_message.embeddable and v_message.sensitivity <> 'secret';

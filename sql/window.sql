@@ -65,7 +65,7 @@ end $$;
 -- p_budget: what history may take, p_limit: what it may take at most, mandatory turns included; tokens with overhead.
 -- p_open: the list must end with the open exchange. Returns turns oldest first.
 create or replace function memoir._window(p_session memoir.sessions, p_counters memoir.session_counters, p_config jsonb,
-  p_overhead integer, p_tokenizer text, p_budget integer, p_limit integer, p_open boolean, p_provider text, p_clearance memoir.sensitivity)
+  p_overhead integer, p_tokenizer text, p_budget integer, p_limit integer, p_open boolean, p_images text, p_clearance memoir.sensitivity)
 returns memoir.shown_window language plpgsql stable set plan_cache_mode = force_custom_plan as $$
 declare
   v_window memoir.shown_window; v_turn memoir.shown_turn; v_row memoir.conversation_history; v_part record;
@@ -115,7 +115,7 @@ begin
         v_row.tool_calls, v_row.tool_call_id, v_row.tokens_before, v_row.token_count + p_overhead, false, v_row.created_at, v_withheld);
       if v_withheld or v_row.tokenizer <> p_tokenizer then
         v_turn.cost := p_overhead + memoir._sum_tokens(memoir._token_texts(v_row.content, v_row.content_parts, v_row.name, v_row.tool_calls, v_row.tool_call_id), p_tokenizer)
-          + coalesce((select sum(memoir._image_tokens(p, p_provider)) from jsonb_array_elements(v_row.content_parts) p where p ->> 'type' = 'image_url'), 0);
+          + coalesce((select sum(memoir._image_tokens(p, p_images)) from jsonb_array_elements(v_row.content_parts) p where p ->> 'type' = 'image_url'), 0);
       end if;
       if v_turn.role = 'tool' and v_turn.cost > v_cap + p_overhead then
         v_turn := memoir._excerpt(v_turn, v_cap + p_overhead, p_tokenizer, p_overhead);

@@ -141,7 +141,8 @@ FORMATS = [png, gif, jpeg, lambda w, h: webp(b"VP8 ", w, h), lambda w, h: webp(b
 
 
 def image_tokens(db, part: dict, provider: str) -> int:
-    return db.execute("select memoir._image_tokens(%s::jsonb, %s)", [json.dumps(part), provider]).fetchone()[0]
+    rule = {"openai": "tiles:1", "anthropic": "area:1568:1600"}.get(provider, provider)
+    return db.execute("select memoir._image_tokens(%s::jsonb, %s)", [json.dumps(part), rule]).fetchone()[0]
 
 
 def as_part(data: bytes, **more) -> dict:
@@ -174,3 +175,19 @@ def test_unknown_sizes_count_the_maximum(db):
     assert max(image_tokens(db, as_part(png(*size)), "openai") for size in sizes) <= 1445
     assert max(image_tokens(db, as_part(png(*size)), "anthropic") for size in sizes) <= 1600
     assert image_tokens(db, {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": base64.b64encode(png(1000, 1000)).decode()}}, "anthropic") == 1334
+
+
+@pytest.mark.parametrize(("rule", "size", "tokens"), [
+    ("tiles:33.336", (512, 512), 8501), ("tiles:33.336", None, 48171), ("patches:1.62", (1024, 1024), 1659), ("patches:2.46", (1, 1), 3), ("patches:2.46", None, 3779),
+    ("area:2576:4784", (2576, 1449), 4784), ("area:2576:4784", (1000, 1000), 1334), ("area:2576:4784", None, 4784),
+])
+def test_rules_of_other_models(db, rule, size, tokens):
+    part = as_part(png(*size)) if size else {"type": "image_url", "image_url": {"url": "https://example.com/a.png"}}
+    assert image_tokens(db, part, rule) == tokens
+
+
+@pytest.mark.parametrize("rule", ["tiles", "tiles:", "squares:1", "area:1568", "area:x:1", "patches:1e9", ""])
+def test_unknown_image_rules_are_refused(db, rule):
+    with pytest.raises(psycopg.Error, match="images must be like") as caught:
+        db.execute("select memoir.register_model('m', 'openai', 1000, 100, p_images => %s)", [rule])
+    assert caught.value.sqlstate == "PM014"

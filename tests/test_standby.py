@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -24,7 +25,7 @@ QUERIES = {
     "anthropic": "select memoir.compile_context('alice', 'chat', 'And how old is it?', p_format => 'anthropic')",
     "as of": "select memoir.compile_context('alice', 'new', 'What is my cat called?', p_as_of => '2026-06-15T12:00:00Z')",
     "nobody": "select memoir.compile_context('nobody', 'new', 'Hello?')",
-    "context": "select memoir.context('alice', 'new', 'Where do I live?', p_query_embedding => %(vector)s::real[]) - 'compile_id'",
+    "context": "select memoir.context('alice', 'new', 'Where do I live?', p_query_embedding => %(vector)s::real[]) - '{compile_id,report}'::text[] #- '{arms,working}'",
     "explain": "select e::text from memoir.explain_context('alice', 'new', 'What is my cat called?', p_query_embedding => %(vector)s::real[]) e",
     "recall": "select r::text from memoir.recall('alice', 'cat Oslo', p_query_embedding => %(vector)s::real[]) r",
     "match": "select m::text from memoir.match_memories('alice', %(vector)s::real[], 0.1) m",
@@ -174,6 +175,30 @@ def test_an_open_exchange_goes_on_with_a_warning(pair: Pair) -> None:
         # Working notes are unlogged: the primary shows them, here they are missing.
         assert "look at the sky" in str(primary.execute("select memoir.compile_context('alice', 'notes', 'What now?')").fetchone())
         assert "look at the sky" not in str(standby.execute("select memoir.compile_context('alice', 'notes', 'What now?')").fetchone())
+
+
+def test_what_a_standby_compiled_counts_on_the_primary(pair: Pair) -> None:
+    ask = "select memoir.context('alice', 'new', 'Where do I live?', p_query_embedding => %s::real[])"
+    with pair.app(pair.primary) as primary, pair.app(pair.standby) as standby, connect(pair.primary) as control:
+        context = standby.execute(ask, [VECTOR]).fetchone()[0]
+        report = "select memoir.report_context('alice', %s)"
+        assert context["arms"]["working"] is None and context["items"]
+        assert "report" not in primary.execute(ask, [VECTOR]).fetchone()[0]
+        control.execute("call memoir.flush_statistics()")
+        used = "select coalesce(sum(access_count), 0) from memoir.memory_stats where memory_id = any (%s)"
+        before = control.execute(used, [context["items"]]).fetchone()[0]
+        assert primary.execute(report, [Jsonb(context["report"])]).fetchone() == (True,)
+        assert primary.execute(report, [Jsonb(context["report"])]).fetchone() == (False,)
+        control.execute("call memoir.flush_statistics()")
+        assert primary.execute(report, [Jsonb(context["report"])]).fetchone() == (False,)
+        memories = control.execute("select count(*) from memoir.memory_store where memory_id = any (%s)", [context["items"]]).fetchone()[0]
+        assert control.execute(used, [context["items"]]).fetchone()[0] == before + memories and memories > 0
+        kept = control.execute("select tokens, budget from memoir.compile_ledger where compile_id = %s", [context["compile_id"]]).fetchone()
+        assert kept == (context["tokens"], context["budget"])
+        for wrong in ({}, {"items": "x"}, context["report"] | {"items": []}, context["report"] | {"user_id": str(uuid.uuid4())}, context["report"] | {"recorded_at": "2001-01-01T00:00:00Z"}):
+            with pytest.raises(psycopg.Error, match="report is not what context returned") as caught:
+                primary.execute(report, [Jsonb(wrong)])
+            assert caught.value.sqlstate == "PM014"
 
 
 def test_promoted_it_is_a_primary(pair: Pair) -> None:

@@ -76,9 +76,11 @@ def register_model(
     message_overhead: int | None = None,
     prompt_microcents_per_1k: int | None = None,
     completion_microcents_per_1k: int | None = None,
+    images: str | None = None,
 ) -> Call[None]:
     """Registers or replaces a chat model; admin only. Window, output and overhead per message in tokens, prices in
-    microcents (1e-8 of the currency's unit) per 1,000 tokens. Raises InvalidArgumentError, NotAuthorizedError."""
+    microcents (1e-8 of the currency's unit) per 1,000 tokens; `images`: the rule by which images count, such as
+    "tiles:1", "patches:1.62" or "area:1568:1600". Raises InvalidArgumentError, NotAuthorizedError."""
     return _scalar(
         "register_model",
         _nothing,
@@ -91,6 +93,7 @@ def register_model(
             "message_overhead": ("int", message_overhead),
             "prompt_microcents_per_1k": ("bigint", prompt_microcents_per_1k),
             "completion_microcents_per_1k": ("bigint", completion_microcents_per_1k),
+            "images": ("text", images),
         },
     )
 

@@ -402,6 +402,12 @@ def explain(
     return _table("explain_context", Considered, arguments, embed=query)
 
 
+def report_context(user: str, report: dict[str, Any]) -> Call[bool]:
+    """Tells the primary of a compile that a standby made, so that its statistics count: `report` is "report" of what
+    context returned there. False when it is known already. Raises InvalidArgumentError."""
+    return _scalar("report_context", _as_is, {"user": ("text", user), "report": ("jsonb", report)})
+
+
 # --- memories ---------------------------------------------------------------------------------------------------------
 
 

@@ -224,6 +224,7 @@ class Memoir:
     compile_anthropic = _method(calls.compile_anthropic)
     context = _method(calls.context)
     explain = _method(calls.explain)
+    report_context = _method(calls.report_context)
     remember = _method(calls.remember)
     recall = _method(calls.recall)
     match_memories = _method(calls.match_memories)

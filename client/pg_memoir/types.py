@@ -74,6 +74,7 @@ class Context(TypedDict, total=False):
     statistics_version: int
     task: str
     format: str
+    report: dict[str, Any]  # on a standby only: for report_context on the primary
 
 
 class AnthropicRequest(TypedDict, total=False):
