@@ -1,10 +1,12 @@
 -- Conflicts that rules can't tell: similar memories, judged by a model where the setting judge names one. A job holds a memory and those it
 -- may contradict; a judge works as claim → commit → call → store, and no model call holds a transaction.
 
+-- Kind nli for a cross-encoder (claim_judgements), judge for a language model (llm.sql). New pairs join those that wait.
 create or replace function memoir._queue_judgement(p_user_id uuid, p_memory_id uuid, p_others uuid[], p_at timestamptz)
 returns void language sql as $$
   insert into memoir.jobs (kind, user_id, dedup_key, run_after, payload, created_at)
-  values ('judge', p_user_id, p_memory_id::text, p_at, jsonb_build_object('others', p_others), p_at)
+  select case config ->> 'judge' when 'llm' then 'judge' else 'nli' end, p_user_id, p_memory_id::text, p_at, jsonb_build_object('others', p_others), p_at
+  from memoir.settings_merged where config ->> 'judge' <> 'rules'
   on conflict (kind, user_id, dedup_key) where state = 'ready' do update set payload = excluded.payload
 $$;
 
@@ -34,7 +36,7 @@ begin
     perform memoir._fail('PM014', format('limit must be from 1 to 10000, not %s', coalesce(p_limit::text, 'null')));
   end if;
   while v_left > 0 loop
-    v_job := memoir._take_job('judge');
+    v_job := memoir._take_job('nli');
     exit when v_job.job_id is null;
     return query
     select v_job.user_id, m.memory_id, o.memory_id, m.content, o.content, memoir._said(m), memoir._said(o)
@@ -53,12 +55,30 @@ comment on function memoir.claim_judgements(integer) is
   'Leases about p_limit pairs of similar memories that may contradict each other, for a judge: claim, commit, judge, store_judgements.
 Leases last 5 minutes. Service, jobs and admin logins only. Raises PM001, PM014.';
 
+-- One verdict, under the user's lock: as the memories are now. What was superseded or forgotten meanwhile is out of it.
+create or replace function memoir._store_verdict(p_user_id uuid, p_memory uuid, p_other uuid, p_score real, p_judge text)
+returns boolean language plpgsql set plan_cache_mode = force_custom_plan as $$
+declare
+  v_new memoir.memory_store; v_old memoir.memory_store; v_threshold real := (memoir._config(p_user_id, null) ->> 'judge_threshold')::real;
+begin
+  select * into v_new from memoir.memory_store where user_id = p_user_id and memory_id = p_memory and state = 'active';
+  if not found then return false; end if;
+  select * into v_old from memoir.memory_store where user_id = p_user_id and memory_id = p_other and state = 'active';
+  if not found or not memoir._may_conflict(v_new, v_old) then return false; end if;
+  if p_score >= v_threshold then
+    perform memoir._settle(p_user_id, v_new, v_old, p_judge, p_score, null, null, p_judge);
+  else
+    perform memoir._judged(p_user_id, p_memory, p_other, p_judge, 'compatible', p_score, null, 'none', null,
+      format('%s, below %s', p_score, v_threshold), memoir.now());
+  end if;
+  return true;
+end $$;
+
 create or replace function memoir.store_judgements(p_user_ids uuid[], p_memory_ids uuid[], p_other_ids uuid[], p_scores real[], p_judge text)
 returns integer language plpgsql security definer set search_path from current set plan_cache_mode = force_custom_plan as $$
 declare
   v_login name := memoir._authorise_worker();
-  v_count integer := coalesce(cardinality(p_memory_ids), 0); v_user uuid; v_new memoir.memory_store; v_old memoir.memory_store;
-  v_threshold real; v_stored integer := 0; v_now timestamptz := memoir.now(); v_job memoir.jobs; i integer;
+  v_count integer := coalesce(cardinality(p_memory_ids), 0); v_user uuid; v_stored integer := 0; v_job memoir.jobs; i integer;
 begin
   if coalesce(cardinality(p_user_ids), 0) <> v_count or coalesce(cardinality(p_other_ids), 0) <> v_count or coalesce(cardinality(p_scores), 0) <> v_count then
     perform memoir._fail('PM014', format('%s users, %s memories, %s others and %s scores are not parallel', coalesce(cardinality(p_user_ids), 0), v_count,
@@ -71,23 +91,12 @@ begin
   perform memoir._check_short('judge', p_judge, 200);
   for v_user in select distinct u from unnest(p_user_ids) u order by u loop
     perform from memoir.user_counters c where c.user_id = v_user for update;
-    v_threshold := (memoir._config(v_user, null) ->> 'judge_threshold')::real;
     for i in 1 .. v_count loop
-      continue when p_user_ids[i] is distinct from v_user;
-      -- As they are now: what was superseded or forgotten meanwhile is out of it.
-      select * into v_new from memoir.memory_store where user_id = v_user and memory_id = p_memory_ids[i] and state = 'active';
-      continue when not found;
-      select * into v_old from memoir.memory_store where user_id = v_user and memory_id = p_other_ids[i] and state = 'active';
-      continue when not found or not memoir._may_conflict(v_new, v_old);
-      if p_scores[i] >= v_threshold then
-        perform memoir._settle(v_user, v_new, v_old, p_judge, p_scores[i], null, null, p_judge);
-      else
-        perform memoir._judged(v_user, v_new.memory_id, v_old.memory_id, p_judge, 'compatible', p_scores[i], null, 'none', null,
-          format('score %s, below the threshold %s', p_scores[i], v_threshold), v_now);
+      if p_user_ids[i] = v_user then
+        v_stored := v_stored + memoir._store_verdict(v_user, p_memory_ids[i], p_other_ids[i], p_scores[i], p_judge)::integer;
       end if;
-      v_stored := v_stored + 1;
     end loop;
-    for v_job in select * from memoir.jobs j where j.kind = 'judge' and j.user_id = v_user and j.state = 'leased' and j.dedup_key = any (p_memory_ids::text[])
+    for v_job in select * from memoir.jobs j where j.kind = 'nli' and j.user_id = v_user and j.state = 'leased' and j.dedup_key = any (p_memory_ids::text[])
       order by j.job_id for update
     loop
       if not exists (select from memoir._open_pairs(v_job)) then delete from memoir.jobs where job_id = v_job.job_id; end if;
@@ -106,7 +115,7 @@ returns void language plpgsql security definer set search_path from current as $
 declare
   v_login name := memoir._authorise_worker(); v_job memoir.jobs;
 begin
-  for v_job in select * from memoir.jobs where kind = 'judge' and state = 'leased' and user_id = any (p_user_ids) and dedup_key = any (p_memory_ids::text[])
+  for v_job in select * from memoir.jobs where kind = 'nli' and state = 'leased' and user_id = any (p_user_ids) and dedup_key = any (p_memory_ids::text[])
     order by job_id for update skip locked
   loop
     perform memoir._give_back(v_job, p_error);
@@ -115,6 +124,43 @@ end $$;
 comment on function memoir.fail_judgements(uuid[], uuid[], text) is
   'Gives leased judgements of these memories back after an error: retried with exponential backoff and jitter, in the
 end a dead letter with the error. Service, jobs and admin logins only. Raises PM001.';
+
+-- The same by a language model (llm_kinds.sql): what its prompt gets, and what becomes of its answer.
+create or replace function memoir._judge_input(p_job memoir.jobs)
+returns jsonb language plpgsql set plan_cache_mode = force_custom_plan as $$
+declare
+  v_memory memoir.memory_store; v_other memoir.memory_store; v_pairs jsonb := '[]'; v_asked jsonb := '[]';
+begin
+  select * into v_memory from memoir.memory_store where user_id = p_job.user_id and memory_id = p_job.dedup_key::uuid;
+  for v_other in select * from memoir._open_pairs(p_job) limit 50 loop
+    v_pairs := v_pairs || jsonb_build_object('n', jsonb_array_length(v_asked), 'one', v_memory.content, 'said', memoir._day(memoir._said(v_memory)),
+      'other', v_other.content, 'other_said', memoir._day(memoir._said(v_other)));
+    v_asked := v_asked || to_jsonb(v_other.memory_id);
+  end loop;
+  if v_asked = '[]' then return null; end if;
+  update memoir.jobs set payload = payload || jsonb_build_object('asked', v_asked) where job_id = p_job.job_id;
+  return jsonb_build_object('pairs', v_pairs);
+end $$;
+
+create or replace function memoir._judge_store(p_job memoir.jobs, p_output jsonb, p_made_by text)
+returns integer language plpgsql as $$
+declare
+  v_answer jsonb; v_stored integer := 0; v_asked jsonb := p_job.payload -> 'asked';
+begin
+  if (select count(distinct (j ->> 'n')::integer) from jsonb_array_elements(p_output -> 'judgements') j
+      where (j ->> 'n')::integer between 0 and jsonb_array_length(v_asked) - 1) < jsonb_array_length(v_asked) then
+    perform memoir._fail('PM014', format('%s pairs were asked for, not all were judged', jsonb_array_length(v_asked)));
+  end if;
+  perform from memoir.user_counters where user_id = p_job.user_id for update;
+  for v_answer in
+    select distinct on ((j ->> 'n')::integer) j from jsonb_array_elements(p_output -> 'judgements') j
+    where (j ->> 'n')::integer between 0 and jsonb_array_length(v_asked) - 1 order by (j ->> 'n')::integer
+  loop
+    v_stored := v_stored + memoir._store_verdict(p_job.user_id, p_job.dedup_key::uuid, (v_asked ->> (v_answer ->> 'n')::integer)::uuid,
+      (v_answer ->> 'contradiction')::real, p_made_by)::integer;
+  end loop;
+  return v_stored;
+end $$;
 
 create or replace function memoir.list_judgements(p_user text, p_memory uuid default null, p_limit integer default 100)
 returns table (recorded_at timestamptz, memory_id uuid, other_id uuid, judge text, verdict text, score real, similarity real, decision text,

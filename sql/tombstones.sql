@@ -138,7 +138,7 @@ begin
   return v_count;
 end $$;
 
-create or replace function memoir.lift_tombstone(p_user text, p_memory uuid, p_content text default null, p_slot text default null, p_reason text default null)
+create or replace function memoir.lift_tombstone(p_user text, p_memory uuid default null, p_content text default null, p_slot text default null, p_reason text default null)
 returns jsonb language plpgsql security definer set search_path from current set plan_cache_mode = force_custom_plan as $$
 declare
   v_caller memoir.caller := memoir._authorise(p_user, 'write');

@@ -50,7 +50,7 @@ def values_for(routine: Routine, db: psycopg.Connection, user: str, project: str
     session = unique("s")
     db.execute("select memoir.open_session(%s, %s, p_project => %s)", [user, session, project])
     db.execute("select memoir.persist_turn(%s, %s, %s)", [user, session, Jsonb(MESSAGES)])
-    wanted = [*routine.required, *(["p_query"] if "p_query" in routine.arguments and "p_query" not in routine.required else [])]
+    wanted = [*routine.required, *(key for key in ("p_query", "p_memory") if key in routine.arguments and key not in routine.required)]
     needed = set(wanted)
     made: dict[str, Any] = {}
     if "p_memory" in needed:

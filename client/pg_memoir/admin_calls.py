@@ -7,7 +7,7 @@ from typing import Any, Literal
 from uuid import UUID
 
 from .calls import Call, _as_is, _nothing, _procedure, _scalar, _table
-from .types import Claim, Job, ModelWork, Vector
+from .types import Claim, Job, ModelWork, PairClaim, Vector
 
 
 def bind_login(
@@ -160,6 +160,35 @@ def store_embeddings(user_ids: Sequence[UUID], item_nos: Sequence[int], embeddin
             "embeddings": ("real[][]", embeddings),
             "model": ("text", model),
         },
+    )
+
+
+def claim_judgements(*, limit: int | None = None) -> Call[list[PairClaim]]:
+    """Leases about `limit` (16) pairs of similar memories to this judge."""
+    return _table("claim_judgements", PairClaim, {"limit": ("int", limit)})
+
+
+def store_judgements(
+    user_ids: Sequence[UUID], memory_ids: Sequence[UUID], other_ids: Sequence[UUID], scores: Sequence[float], judge: str
+) -> Call[int]:
+    """Stores how surely claimed pairs contradict each other, 0 to 1, place by place; returns how many. `judge`: who found it."""
+    return _scalar(
+        "store_judgements",
+        int,
+        {
+            "user_ids": ("uuid[]", user_ids),
+            "memory_ids": ("uuid[]", memory_ids),
+            "other_ids": ("uuid[]", other_ids),
+            "scores": ("real[]", scores),
+            "judge": ("text", judge),
+        },
+    )
+
+
+def fail_judgements(user_ids: Sequence[UUID], memory_ids: Sequence[UUID], error: str) -> Call[None]:
+    """Gives claimed pairs of these memories back after an error."""
+    return _scalar(
+        "fail_judgements", _nothing, {"user_ids": ("uuid[]", user_ids), "memory_ids": ("uuid[]", memory_ids), "error": ("text", error)}
     )
 
 

@@ -12,7 +12,10 @@ from datetime import datetime
 from typing import Any, Generic, Literal, TypeVar
 from uuid import UUID
 
-from .types import AnthropicRequest, CapturedPart, Considered, Context, Hit, Match, Message, Persisted, Remembered, Vector
+from .types import (
+    AnthropicRequest, CapturedPart, Considered, Context, Corrected, Hit, Judgement, Lifted, Match, MemoryState, Message, Persisted, Remembered,
+    Retracted, Tombstone, Validated, Vector,
+)
 from .values import to_sql
 
 APPENDING = ("persist_turn", "append_messages")
@@ -565,6 +568,189 @@ def extract_session(user: str, session: str, *, limit: int | None = None) -> Cal
     """Makes memories of what was said in at most `limit` turns that no job has reached yet, and returns counts: "turns", "left",
     "stored", "duplicate", "refused_tombstone", "not_admitted". Raises UnknownSessionError."""
     return _scalar("extract_session", _as_is, {"user": ("text", user), "session": ("text", session), "limit": ("int", limit)})
+
+
+def correct(
+    user: str,
+    memory: UUID | str,
+    content: str,
+    *,
+    reason: str | None = None,
+    remainder: str | None = None,
+    valid_from: When | None = None,
+    valid_to: When | None = None,
+    slot_value: str | None = None,
+    session: str | None = None,
+    source_turns: Sequence[int] | None = None,
+    actor: str | None = None,
+    embedding: Vector | None = None,
+    key: str | None = None,
+) -> Call[Corrected]:
+    """Replaces a memory by what is right; the old text may not come back, and the turns it came from leave recall.
+
+    `remainder`: the part of the old one that still holds, in words. `valid_from`, `valid_to`: the new value holds from or until
+    then, the old one outside that time. `slot_value`: the new value of its slot. `session`, `source_turns`, `actor`: whose
+    correction, as in remember. `key`: idempotency key. Raises UnknownMemoryError, TombstoneError, UnknownSessionError,
+    InvalidArgumentError, TextTooLargeError, DimensionMismatchError, KeyReusedError.
+    """
+    return _scalar(
+        "correct",
+        _as_is,
+        {
+            "user": ("text", user),
+            "memory": ("uuid", memory),
+            "content": ("text", content),
+            "reason": ("text", reason),
+            "remainder": ("text", remainder),
+            "valid_from": ("timestamptz", valid_from),
+            "valid_to": ("timestamptz", valid_to),
+            "slot_value": ("text", slot_value),
+            "session": ("text", session),
+            "source_turns": ("int[]", source_turns),
+            "actor": ("text", actor),
+            "embedding": ("real[]", embedding),
+            "key": ("text", key),
+        },
+    )
+
+
+def retract(
+    user: str,
+    memory: UUID | str,
+    *,
+    reason: str | None = None,
+    valid_to: When | None = None,
+    session: str | None = None,
+    source_turns: Sequence[int] | None = None,
+    actor: str | None = None,
+) -> Call[Retracted]:
+    """Takes a memory back without a replacement. `valid_to`: it was true until then. `session`, `source_turns`, `actor`: whose
+    word, as in remember. Raises UnknownMemoryError, UnknownSessionError, NotAuthorizedError where the memory's authority is higher."""
+    return _scalar(
+        "retract",
+        _as_is,
+        {
+            "user": ("text", user),
+            "memory": ("uuid", memory),
+            "reason": ("text", reason),
+            "valid_to": ("timestamptz", valid_to),
+            "session": ("text", session),
+            "source_turns": ("int[]", source_turns),
+            "actor": ("text", actor),
+        },
+    )
+
+
+def lift_tombstone(
+    user: str, memory: UUID | str | None = None, *, content: str | None = None, slot: str | None = None, reason: str | None = None
+) -> Call[Lifted]:
+    """Lets back what was rejected: by its memory, or by what it says (`content`, `slot`). Only for logins acting as a person.
+    Raises UnknownMemoryError, NotAuthorizedError, InvalidArgumentError."""
+    return _scalar(
+        "lift_tombstone",
+        _as_is,
+        {
+            "user": ("text", user),
+            "memory": ("uuid", memory),
+            "content": ("text", content),
+            "slot": ("text", slot),
+            "reason": ("text", reason),
+        },
+    )
+
+
+def validate(user: str, memory: UUID | str, *, confidence: float | None = None, reason: str | None = None) -> Call[Validated]:
+    """A person stands by a memory: it becomes their word and prevails over what it contradicts. Only for logins acting as a person.
+    Raises UnknownMemoryError, NotAuthorizedError, InvalidArgumentError."""
+    return _scalar(
+        "validate",
+        _as_is,
+        {"user": ("text", user), "memory": ("uuid", memory), "confidence": ("real", confidence), "reason": ("text", reason)},
+    )
+
+
+def relate(
+    user: str,
+    memory: UUID | str,
+    relation: Literal["supersedes", "relates_to", "contradicts", "elaborates", "caused_by", "parent_of", "references", "depends_on"],
+    other: UUID | str,
+    *,
+    weight: float | None = None,
+    metadata: Mapping[str, Any] | None = None,
+) -> Call[bool]:
+    """Says what one memory is to another; True if that is new. 'supersedes' makes it so. Raises UnknownMemoryError,
+    InvalidArgumentError, NotAuthorizedError."""
+    return _scalar(
+        "relate",
+        _as_is,
+        {
+            "user": ("text", user),
+            "memory": ("uuid", memory),
+            "relation": ("text", relation),
+            "other": ("uuid", other),
+            "weight": ("real", weight),
+            "metadata": ("jsonb", metadata),
+        },
+    )
+
+
+def pin(user: str, session: str, memory: UUID | str, *, turns: int | None = None, reason: str | None = None) -> Call[dict[str, Any]]:
+    """Pins a memory in a session, for its next `turns` turns or, None, until unpin. Raises UnknownMemoryError,
+    UnknownSessionError, InvalidArgumentError."""
+    return _scalar(
+        "pin",
+        _as_is,
+        {"user": ("text", user), "session": ("text", session), "memory": ("uuid", memory), "turns": ("int", turns), "reason": ("text", reason)},
+    )
+
+
+def unpin(user: str, session: str, memory: UUID | str) -> Call[bool]:
+    """Ends a memory's pin in a session; True if there was one. Raises UnknownMemoryError, UnknownSessionError."""
+    return _scalar("unpin", _as_is, {"user": ("text", user), "session": ("text", session), "memory": ("uuid", memory)})
+
+
+def pin_turns(
+    user: str, session: str, from_turn: int, to_turn: int | None = None, *, turns: int | None = None, reason: str | None = None
+) -> Call[dict[str, Any]]:
+    """Keeps turns `from_turn` to `to_turn` (None: that one) out of compaction, for the session's next `turns` turns or, None, until
+    unpin_turns. Raises UnknownSessionError, InvalidArgumentError."""
+    return _scalar(
+        "pin_turns",
+        _as_is,
+        {
+            "user": ("text", user),
+            "session": ("text", session),
+            "from_turn": ("int", from_turn),
+            "to_turn": ("int", to_turn),
+            "turns": ("int", turns),
+            "reason": ("text", reason),
+        },
+    )
+
+
+def unpin_turns(user: str, session: str, from_turn: int | None = None, to_turn: int | None = None) -> Call[int]:
+    """Ends the pins that touch these turns (None: all); returns how many. Raises UnknownSessionError."""
+    return _scalar(
+        "unpin_turns",
+        _as_is,
+        {"user": ("text", user), "session": ("text", session), "from_turn": ("int", from_turn), "to_turn": ("int", to_turn)},
+    )
+
+
+def memory_history(user: str, memory: UUID | str) -> Call[list[MemoryState]]:
+    """The states of a memory, of what it superseded and what superseded it, in order: when, why, by whom.
+    Raises UnknownMemoryError."""
+    return _table("memory_history", MemoryState, {"user": ("text", user), "memory": ("uuid", memory)})
+
+
+def list_tombstones(user: str, *, lifted: bool | None = None) -> Call[list[Tombstone]]:
+    """What may not come back, newest first; with `lifted`, what was lifted as well."""
+    return _table("list_tombstones", Tombstone, {"user": ("text", user), "lifted": ("boolean", lifted)})
+
+
+def list_judgements(user: str, memory: UUID | str | None = None, *, limit: int | None = None) -> Call[list[Judgement]]:
+    """What was decided about conflicts among memories (or of one), newest first, at most `limit` (100). Raises UnknownMemoryError."""
+    return _table("list_judgements", Judgement, {"user": ("text", user), "memory": ("uuid", memory), "limit": ("int", limit)})
 
 
 # --- captured provider calls ------------------------------------------------------------------------------------------

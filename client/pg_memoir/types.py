@@ -46,11 +46,55 @@ class Persisted(TypedDict, total=False):
 
 
 class Remembered(TypedDict, total=False):
-    """`outcome`: 'stored', 'duplicate', 'superseded_older', 'refused_tombstone', …"""
+    """`outcome`: 'stored', 'duplicate', 'outdated' or 'refused_tombstone' (with a `hint`). `superseded`, `contradicts`: ids of
+    memories it replaced, or stands against."""
 
     memory_id: str | None
     outcome: str
-    related: list[Any]
+    superseded: list[str]
+    contradicts: list[str]
+    similarity: float
+    hint: str
+
+
+class Corrected(TypedDict, total=False):
+    """`outcome`: 'corrected', or 'contradicts' where the memory has a higher authority. `remainder`: the memory of what still
+    holds. `bounded`: what the old value became for the time in which it was true."""
+
+    memory_id: str | None
+    outcome: str
+    corrected: list[str]
+    remainder: str | None
+    bounded: list[str]
+    excluded_turns: int
+    invalidated_summaries: int
+
+
+class Retracted(TypedDict, total=False):
+    """`state`: 'invalidated', or 'superseded' by its `bounded` copy."""
+
+    memory_id: str
+    state: str
+    retracted: list[str]
+    bounded: list[str]
+    excluded_turns: int
+    invalidated_summaries: int
+
+
+class Lifted(TypedDict, total=False):
+    """`lifted`: tombstones. `restored`: memories that are active again. `returned_turns`: turns that are recalled again."""
+
+    memory_id: str | None
+    lifted: int
+    restored: list[str]
+    returned_turns: int
+
+
+class Validated(TypedDict, total=False):
+    """The memory that stands for the validated one, and what it superseded."""
+
+    memory_id: str
+    superseded: list[str]
 
 
 class Context(TypedDict, total=False):
@@ -188,3 +232,66 @@ class Claim:
     item_no: int
     model: str
     text: str
+
+
+@dataclass(frozen=True, slots=True)
+class PairClaim:
+    """Two memories that may contradict each other, leased to this judge. (user_id, memory_id, other_id) names them."""
+
+    user_id: UUID
+    memory_id: UUID
+    other_id: UUID
+    content: str
+    other_content: str
+    said_at: datetime
+    other_said_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryState:
+    """A state that a memory, or one it replaced or was replaced by, was in. `content` is None once forgotten."""
+
+    memory_id: UUID
+    recorded_at: datetime
+    state: str
+    reason: str | None
+    actor: str | None
+    set_by: str
+    superseded_by: UUID | None
+    content: str | None
+    valid_from: datetime | None
+    valid_to: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class Tombstone:
+    """What may not come back. `kinds`: 'value' (its text), 'slot_value', 'turn'. `content` is None for what was forgotten."""
+
+    memory_id: UUID | None
+    kinds: list[str]
+    reason: str | None
+    actor: str
+    set_by: str
+    recorded_at: datetime
+    lifted_at: datetime | None
+    lifted_by: str | None
+    type: str | None
+    project: str | None
+    slot: str | None
+    content: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """What was decided about two memories. `decision`: 'superseded' (by `winner_id`), 'contradicts' (both stand), 'none'."""
+
+    recorded_at: datetime
+    memory_id: UUID
+    other_id: UUID
+    judge: str
+    verdict: str
+    score: float | None
+    similarity: float | None
+    decision: str
+    winner_id: UUID | None
+    reason: str
