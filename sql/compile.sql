@@ -237,8 +237,8 @@ begin
   v_cap := coalesce(p_memory_budget, ((v_config ->> 'recall_tokens_max')::integer
     * least(1, (1 - memoir._history_share(v_config, v_task)) / greatest(0.01, 1 - memoir._history_share(v_config, 'knowledge'))))::integer);
   v_recall_budget := least(v_cap, v_room - v_total - 4);
-  -- What the exchange asks, and who: a continued compile knows its recall again, and one for a caller with other bounds does not.
-  v_query_hash := sha256(convert_to(concat_ws(E'\n', v_caller.projects::text, v_caller.clearance::text, (select string_agg(t.content, E'\n' order by t.turn_index) from unnest(v_pending) t where t.role = 'user'),
+  -- What the exchange asks, so that a continued compile knows its recall again.
+  v_query_hash := sha256(convert_to(concat_ws(E'\n', (select string_agg(t.content, E'\n' order by t.turn_index) from unnest(v_pending) t where t.role = 'user'),
     coalesce(v_query, '')), 'UTF8'));
   v_arms := '{}';
   if v_open and v_kept.recall is not null and v_kept.query_hash = v_query_hash then
@@ -344,8 +344,9 @@ begin
          type, memory_parts, is_frequent, reason, place) where c.place is not null), p_compiled.at, p_compiled.clearance, p_compiled.projects)
     on conflict (user_id, session_id) do update set at_turn = excluded.at_turn, query_hash = excluded.query_hash,
       recall = excluded.recall, items = excluded.items, recorded_at = excluded.recorded_at, clearance = excluded.clearance, projects = excluded.projects
-    -- Somebody of lower clearance who looks in does not take it from whom it was made for.
-    where (kept_recalls.at_turn, kept_recalls.query_hash) <> (excluded.at_turn, excluded.query_hash) or kept_recalls.clearance <= excluded.clearance;
+    -- Somebody of lower clearance or fewer projects who looks in does not take it from whom it was made for.
+    where (kept_recalls.at_turn, kept_recalls.query_hash) <> (excluded.at_turn, excluded.query_hash)
+      or kept_recalls.clearance <= excluded.clearance and (excluded.projects is null or kept_recalls.projects <@ excluded.projects);
   end if;
   v_sample := (select (config ->> 'ledger_sample')::float8 from memoir.settings_merged);
   if v_sample < 1 and random() >= v_sample then return v_compile; end if;

@@ -7,6 +7,13 @@ create or replace function memoir._login()
 returns name language sql stable
 return case when current_setting('role') in ('', 'none') then session_user else current_setting('role')::name end;
 
+-- What an admin has bound the caller to. A role without a binding does not free a login from its own: whoever is a member of
+-- memoir_app may SET ROLE to it.
+create or replace function memoir._binding(p_login name)
+returns memoir.logins language sql stable as $$
+  select * from memoir.logins where login in (p_login, session_user) order by login <> p_login limit 1
+$$;
+
 -- uuid v5 (RFC 9562) of (namespace, text). Every text is hashed, one that looks like a UUID too: otherwise whoever may choose
 -- a name could choose somebody else's.
 create or replace function memoir._user_id(p_namespace text, p_user text)
@@ -38,7 +45,7 @@ begin
   if p_user is null or p_user = '' or length(p_user) > 500 then
     perform memoir._fail('PM014', format('user must be a text of 1 to 500 characters, not %s', memoir._shown(p_user)));
   end if;
-  select * into v_row from memoir.logins where login = v_login;
+  v_row := memoir._binding(v_login);
   v_caller.login := v_login;
   v_caller.namespace := coalesce(v_row.namespace, 'default');
   v_caller.user_id := memoir._user_id(v_caller.namespace, p_user);
@@ -90,7 +97,7 @@ declare
 begin
   if pg_has_role(v_login, 'memoir_jobs', 'usage') or pg_has_role(v_login, 'memoir_admin', 'usage')
      or pg_has_role(v_login, 'memoir_owner', 'usage') then return v_login; end if;  -- who installs, is the owner
-  select * into v_row from memoir.logins where login = v_login;
+  v_row := memoir._binding(v_login);
   if not pg_has_role(v_login, 'memoir_app', 'usage') or v_row.projects is not null or v_row.clearance = 'normal'
      or exists (select from memoir.logins where namespace <> coalesce(v_row.namespace, 'default')) then
     perform memoir._fail('PM001', format('login %s may not run maintenance', quote_ident(v_login)), 'grant memoir_jobs to it');
@@ -158,6 +165,9 @@ returns void language plpgsql security definer set search_path from current as $
 declare
   v_admin name := memoir._authorise_admin();
 begin
+  if p_login in ('memoir_reader', 'memoir_app', 'memoir_tenant', 'memoir_admin', 'memoir_jobs', 'memoir_owner') then
+    perform memoir._fail('PM014', format('%s is what logins are members of and can''t be bound itself', p_login));
+  end if;
   if not exists (select from pg_roles where rolname = p_login) then
     perform memoir._fail('PM014', format('there is no login %s', memoir._shown(p_login)), 'create the role first');
   end if;

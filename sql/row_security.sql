@@ -14,7 +14,7 @@ declare
 begin
   if pg_has_role(v_login, 'memoir_app', 'usage') or pg_has_role(v_login, 'memoir_reader', 'usage') then
     return query select u.user_id from memoir.users u
-    where u.namespace = coalesce((select l.namespace from memoir.logins l where l.login = v_login), 'default');
+    where u.namespace = coalesce((memoir._binding(v_login)).namespace, 'default');
   elsif pg_has_role(v_login, 'memoir_tenant', 'usage') then
     return query select u.user_id from memoir.login_users u where u.login = v_login;
   end if;
@@ -24,7 +24,7 @@ end $$;
 create or replace function memoir._bound_projects()
 returns text[] language plpgsql stable security definer set search_path from current as $$
 begin
-  return (select l.projects from memoir.logins l where l.login = memoir._login());
+  return (memoir._binding(memoir._login())).projects;
 end $$;
 
 -- For callers bound to projects: the sessions of those.
@@ -40,7 +40,7 @@ end $$;
 create or replace function memoir._own_clearance()
 returns memoir.sensitivity language plpgsql stable security definer set search_path from current as $$
 begin
-  return coalesce((select l.clearance from memoir.logins l where l.login = memoir._login()), 'private');
+  return coalesce((memoir._binding(memoir._login())).clearance, 'private');
 end $$;
 
 -- Which rows of a table are the caller's own. Null: the table holds nobody's data. A caller bound to projects sees nothing of

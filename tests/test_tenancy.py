@@ -16,11 +16,12 @@ from servers import complete, connect, database, roles, scratch, unique, user_of
 
 NO_RIGHT = "42501"
 # Arguments that name something of a user ...
-NAMES_SOMETHING = {"p_user", "p_session", "p_new_session", "p_parent", "p_memory", "p_call", "p_compaction"}
+NAMES_SOMETHING = {"p_user", "p_session", "p_new_session", "p_parent", "p_memory", "p_other", "p_call", "p_compaction"}
 # ... and those that name nothing, or something within what those name (a turn, a key of the user).
 NAMES_NOTHING = set("""
     p_actor p_after p_after_turn p_aliases p_as_of p_at_turn p_before p_budget p_category p_confidence p_content p_created_at p_embeddable p_embedding p_event_times p_events
     p_format p_from_turn p_importance p_key p_kinds p_latency_ms p_limit p_memory_budget p_messages p_metadata p_minutes p_model p_project p_provenance p_provider p_query
+    p_lifted p_relation p_remainder p_turns p_weight
     p_query_embedding p_query_parts p_reason p_request p_request_headers p_response p_response_headers p_sensitivity p_settings p_slot p_slot_value p_source_key p_source_tool
     p_source_turns p_started_at p_status p_system_prompt p_tags p_target_tokens p_task p_text p_threshold p_to_turn p_tools p_turn p_type p_types p_usage p_valid_at
     p_valid_from p_valid_to""".split())
@@ -78,6 +79,8 @@ def test_no_id_reaches_somebody_else(world: World) -> None:
             app.execute("select memoir.persist_turn('bob', %s, %s)", [session, Jsonb([{"role": "user", "content": "Zanzibar it is."}, {"role": "assistant", "content": "Yes."}])])
             if "p_memory" in routine.arguments:
                 theirs["p_memory"] = app.execute("select memoir.remember('bob', %s)", [unique("Zanzibar")]).fetchone()[0]["memory_id"]
+            if "p_other" in routine.arguments:
+                theirs["p_other"] = app.execute("select memoir.remember('bob', %s)", [unique("Zanzibar")]).fetchone()[0]["memory_id"]
             if "p_parent" in routine.arguments:
                 theirs["p_parent"] = values_for(routine, app, "bob")["p_session"]
             prepared.append((routine, theirs, values_for(routine, app, "ann"), session))
@@ -90,13 +93,14 @@ def test_no_id_reaches_somebody_else(world: World) -> None:
             [session_id] = world.db.execute("select session_id::text from memoir.sessions where user_id = %s and external_id = %s", [bobs, session]).fetchone()
             for name in sorted(NAMES_SOMETHING & routine.arguments.keys()):
                 foreign = {"p_user": ["bob", bobs], "p_memory": [theirs.get("p_memory")], "p_call": [theirs.get("p_call")], "p_compaction": [theirs.get("p_compaction")],
-                           "p_parent": [theirs.get("p_parent")]}
+                           "p_parent": [theirs.get("p_parent")],
+                           "p_other": [theirs.get("p_other")]}
                 for value in foreign.get(name, [session, session_id]):
                     answer: list[Any] = []
                     failed = code(lambda: answer.append(routine.call(ann, {**own, name: value})))
                     if name == "p_user":
                         assert failed == "PM001", routine.signature
-                    elif name in ("p_memory", "p_call", "p_compaction") and not (failed or "").startswith("PM00"):
+                    elif name in ("p_memory", "p_other", "p_call", "p_compaction") and not (failed or "").startswith("PM00"):
                         shown.append((routine.name, name, failed))
                     told = str(answer)
                     given.add(str(value))                 # may be told again: it is the name of something of her own now
@@ -244,6 +248,29 @@ def test_clearance_bounds_explanations(world: World) -> None:
                 assert "Uppsala" in str(ann.execute(f"select memoir.{query}").fetchall()), query
 
 
+def test_a_group_role_does_not_free_a_login(world: World) -> None:
+    """Who is a member of memoir_app may become it, and keeps its namespace, projects, clearance and actor."""
+    with roles(world.dsn, service="login in role memoir_app", foreign="login in role memoir_app", reading="login in role memoir_reader") as names, world.login("app") as app:
+        world.db.execute("select memoir.bind_login(%s, p_projects => '{red}', p_actor => 'agent', p_clearance => 'normal')", [names["service"]])
+        world.db.execute("select memoir.bind_login(%s, p_namespace => 'elsewhere')", [names["foreign"]])
+        world.db.execute("select memoir.bind_login(%s, p_projects => '{red}')", [names["reading"]])
+        app.execute("select memoir.remember('ann', 'The lighthouse is in Cadiz.', p_project => 'blue')")
+        for key, role in (("service", "memoir_app"), ("foreign", "memoir_app"), ("reading", "memoir_reader")):
+            with connect(user_of(world.dsn, names[key])) as login:
+                for _ in range(2):
+                    assert "Cadiz" not in str(login.execute("select * from memoir.recall('ann', 'lighthouse')").fetchall())
+                    if key == "service":
+                        assert code(lambda: login.execute("select memoir.remember('ann', 'x y z', p_actor => 'person')")) == "PM001"
+                        assert code(lambda: login.execute("select * from memoir.claim_embeddings()")) == "PM001"
+                    assert login.execute("select memoir._bound_projects()").fetchone() == (None if key == "foreign" else ["red"],)
+                    login.execute(f"set role {role}")
+        assert "Cadiz" in str(app.execute("select * from memoir.recall('ann', 'lighthouse')").fetchall())
+        # A role that is bound itself has its own bounds, and the groups can't be bound.
+        assert code(lambda: world.db.execute("select memoir.bind_login('memoir_app', p_projects => '{red}')")) == "PM014"
+        for key in ("service", "foreign", "reading"):
+            world.db.execute("select memoir.unbind_login(%s)", [names[key]])
+
+
 # A hostile session ----------------------------------------------------------------------------------------------------
 
 def test_settings_of_a_session_change_no_function(world: World) -> None:
@@ -293,6 +320,11 @@ def test_a_tenant_cannot_become_more(world: World) -> None:
         for name in ("memoir.clock", "memoir.now", "test.clock", "memoir.user_id"):
             ann.execute("select set_config(%s, '2031-01-01T00:00:00Z', false)", [name])
         assert ann.execute("select memoir.now() = pg_catalog.now()").fetchone() == (True,)
+        # A role that is the default of one's next session is asked for as well.
+        ann.execute("alter role current_user in database " + str(ann.info.dbname) + " set role = 'memoir_admin'") if not code(
+            lambda: ann.execute("alter role current_user set role = 'memoir_admin'")) else None
+        with world.login("ann") as later:
+            assert later.execute("select memoir._login()").fetchone() == (world.logins["ann"],)
         # Functions of its own that set the role are asked for the right to it when they run.
         assert code(lambda: ann.execute("create function pg_temp.f() returns integer language sql set role = 'memoir_admin' as 'select 1'")) == NO_RIGHT
         # Types and operators of its own change nothing for a function that it calls.
