@@ -6,6 +6,15 @@
 -- The policies call these functions and nothing else that may change, so that a release replaces functions, not the policies
 -- of ten thousand leaves.
 
+-- For views of ours, which read as the owner: is the caller one of those who see every row?
+create or replace function memoir._sees_all()
+returns boolean language plpgsql stable security definer set search_path from current as $$
+declare
+  v_login name := memoir._login();
+begin
+  return pg_has_role(v_login, 'memoir_admin', 'usage') or pg_has_role(v_login, 'memoir_jobs', 'usage') or pg_has_role(v_login, 'memoir_owner', 'usage');
+end $$;
+
 -- The users that the caller may see: those bound to it, or for a service those of its namespace.
 create or replace function memoir._visible_users()
 returns setof uuid language plpgsql stable security definer set search_path from current as $$

@@ -1,5 +1,6 @@
 -- Seen from outside: one view per question of whoever runs this, for memoir_admin (docs/operations.md, docs/grafana.json).
--- Numbers, ids and the applications' names of users and sessions; no text that anybody said.
+-- Numbers, ids and the applications' names of users and sessions; no text that anybody said. A view reads as the owner, so one with rows
+-- of users asks who reads it: to others that it was granted, it shows their users only.
 
 -- What is not as it should be. red: data may be lost or memory stands still; yellow: look at it today.
 create or replace function memoir.health_problems()
@@ -74,7 +75,8 @@ from memoir.jobs group by kind;
 comment on view memoir.queue_depth is 'What waits in the queue, per kind, and how long the oldest has.';
 
 create view memoir.dead_letters as
-select job_id, kind, user_id, dedup_key, attempts, last_error, created_at from memoir.jobs where state = 'dead';
+select job_id, kind, user_id, dedup_key, attempts, last_error, created_at from memoir.jobs where state = 'dead'
+  and ((select memoir._sees_all()) or user_id in (select memoir._visible_users()) and (select memoir._bound_projects()) is null);
 comment on view memoir.dead_letters is 'Work that was given up, with its error. retry_job(job_id) tries again.';
 
 create view memoir.job_status as
@@ -134,13 +136,15 @@ select u.namespace, u.external_id as user_name, u.user_id, s.sessions, s.turns, 
   c.helper_microcents::float8 / nullif(c.cost_microcents, 0) as helper_share
 from memoir.users u join memoir.user_counters c on c.user_id = u.user_id
 left join lateral (select count(*) as sessions, sum(turn_count) as turns, sum(prompt_tokens) as prompt_tokens, sum(completion_tokens) as completion_tokens
-                   from memoir.session_counters s where s.user_id = u.user_id) s on true;
+                   from memoir.session_counters s where s.user_id = u.user_id) s on true
+where ((select memoir._sees_all()) or u.user_id in (select memoir._visible_users()) and (select memoir._bound_projects()) is null);
 comment on view memoir.costs_by_user is 'Tokens and costs per user (microcents); helper: what judging, extraction and summaries took of it.';
 
 create view memoir.costs_by_session as
 select u.namespace, u.external_id as user_name, s.external_id as session_name, s.user_id, s.session_id, s.model, s.project, s.status, s.created_at, c.turn_count, c.prompt_tokens,
   c.completion_tokens, c.cost_microcents, c.helper_tokens, c.helper_microcents, c.cost_microcents::float8 / nullif(c.turn_count, 0) as cost_per_turn
-from memoir.sessions s join memoir.session_counters c on c.user_id = s.user_id and c.session_id = s.session_id join memoir.users u on u.user_id = s.user_id;
+from memoir.sessions s join memoir.session_counters c on c.user_id = s.user_id and c.session_id = s.session_id join memoir.users u on u.user_id = s.user_id
+where ((select memoir._sees_all()) or s.user_id in (select memoir._visible_users()) and (select memoir._bound_projects()) is null);
 comment on view memoir.costs_by_session is 'The same per session, and per turn.';
 
 create view memoir.session_pressure as
@@ -154,7 +158,8 @@ cross join lateral (
   select coalesce(sum(k.tokens), 0)::bigint as compacted from (
     select distinct on (from_turn, to_turn) (metadata ->> 'tokens')::bigint as tokens from memoir.compactions k
     where k.user_id = s.user_id and k.session_id = s.session_id and k.level = 1 and k.undone_at is null) k) p
-where s.status in ('active', 'paused');
+where s.status in ('active', 'paused')
+  and ((select memoir._sees_all()) or s.user_id in (select memoir._visible_users()) and (select memoir._bound_projects()) is null);
 comment on view memoir.session_pressure is 'How full the windows of open sessions are with turns that no summary stands for yet.';
 
 create view memoir.partition_status as
@@ -193,7 +198,7 @@ comment on view memoir.hygiene is 'Shares of duplicate, stale, never recalled an
 
 -- As the caller, who may see others' statements with pg_read_all_stats only. Empty without pg_stat_statements.
 create or replace function memoir._statement_times()
-returns table (query text, calls bigint, mean_ms float8, max_ms float8, total_seconds float8, wal_bytes numeric) language plpgsql stable as $$
+returns table (query text, calls bigint, mean_ms float8, max_ms float8, total_seconds float8, wal_bytes numeric) language plpgsql stable set search_path from current as $$
 declare
   v_schema text;
 begin

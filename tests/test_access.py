@@ -193,7 +193,7 @@ def test_a_tenant_reaches_its_own_users_only(world: World) -> None:
             if mixed != own:
                 assert code(lambda: routine.call(tenant, mixed)) == "PM004", routine.signature
         others = {r.name for r in world.of_role("tenant")} - {r.name for r in taking}
-        own_rows = {"_login", "_visible_users", "_bound_projects", "_bound_sessions", "_own_clearance"}         # what the policies ask
+        own_rows = {"_login", "_sees_all", "_visible_users", "_bound_projects", "_bound_sessions", "_own_clearance"}         # what the policies ask
         assert others - own_rows == {"count_tokens", "estimate_tokens", "list_settings", "max_tokens", "now", "version"}   # of nobody in particular
 
 

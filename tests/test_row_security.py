@@ -118,14 +118,20 @@ def test_views_answer_for_their_reader(rows: Rows) -> None:
         views = db.execute("""
             select c.relname from pg_class c where c.relnamespace = 'memoir'::regnamespace and c.relkind in ('v', 'm')
               and not exists (select from pg_depend d where d.classid = 'pg_class'::regclass and d.objid = c.oid and d.deptype = 'e')""").fetchall()
+    seen: list[str] = []
     for (view,) in views:
         with connect(rows.dsn) as db:
             user = [name for name, kind, _, _ in columns(db, view) if kind == "uuid" and name == "user_id"]
         if user:
+            seen.append(view)
             try:
-                assert rows.seen("ann", f"memoir.{view}") <= {"ann"}, view
+                assert rows.seen("ann", f"memoir.{view}") <= {"ann"} and rows.seen("elsewhere", f"memoir.{view}") <= {"eve"}, view
+                assert rows.seen("red", f"memoir.{view}") == rows.seen("unbound", f"memoir.{view}") == set(), view
+                assert code(lambda: rows.seen("stranger", f"memoir.{view}")) == NO_RIGHT, view
             except psycopg.errors.InsufficientPrivilege:
-                pass                                      # the reader lacks the tables beneath
+                pass                                      # security_invoker, and the reader lacks the tables beneath
+            assert rows.seen("admin", f"memoir.{view}") >= {"ann", "bob", "eve"} or view == "dead_letters", view
+    assert len(seen) > 3
 
 
 # Reading --------------------------------------------------------------------------------------------------------------
