@@ -42,10 +42,11 @@ def internal(scratch: str) -> Iterator[set[str]]:
 def prepared(text: str, internal: set[str]) -> str:
     """The script as pgspot can read it: psql's own commands done, functions with the path they run under."""
     text = re.sub(r"\s*\\gset$", ";", text, flags=re.MULTILINE)
-    text = re.sub(r"^\\.*$", "", text, flags=re.MULTILINE).replace("(:modulus)", "(8)")
+    text = re.sub(r"^\\(set|if|elif|else|endif)\b.*$", "", text, flags=re.MULTILINE).replace("(:modulus)", "(8)")
     # Bodies that "return" bound their names when they were created, under the path of the install.
     text = re.sub(r"create or replace function [^$;]*\nreturn [^$;]*;", "", text)
     text = text.replace('"position"', '"place"')           # printed back without its quotes, it would be another word
+    text = re.sub(r"\breturn next ([^;]+);", r"return query select \1;", text)     # which pgspot does not know
     # Without a catalogue the parser takes a variable of a composite type for a scalar.
     text = re.sub(r"(\bv\w* )memoir\.\w+\b(?!\[)(?= *(:=|;))", r"\1record", text)
 
