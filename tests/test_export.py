@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import random
@@ -12,7 +13,8 @@ from typing import Any
 import psycopg
 import pytest
 from conftest import ROOT, in_database
-from pg_memoir import Memoir
+from pg_memoir import AsyncMemoir, Memoir, MemoirError
+from pg_memoir.__main__ import main
 from psycopg.types.json import Jsonb
 from servers import connect, roles, unique, user_of
 
@@ -317,3 +319,43 @@ def test_another_turn_is_not_overwritten(db: psycopg.Connection, other: psycopg.
     with pytest.raises(psycopg.Error, match="unknown user") as caught:
         export(db, f"{user}-nobody")
     assert caught.value.sqlstate == "PM002"
+
+
+# By the client --------------------------------------------------------------------------------------------------------
+
+
+def test_the_client_streams_both_ways(memoir_dsn: str, other_dsn: str, ines: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with Memoir(memoir_dsn, max_size=2) as one, Memoir(other_dsn, max_size=2) as two:
+        lines = list(one.export_lines(ines, embeddings=True))
+        assert lines == one.export_user(ines, embeddings=True) and json.loads(lines[0])["kind"] == "header"
+        done = two.import_lines(lines)
+        assert done.user == ines and done.imported["conversation_history"] > 50 and done.refused == {}
+        assert list(two.export_lines(ines, embeddings=True)) == lines
+        assert two.import_lines(lines).imported == {}
+        with pytest.raises(MemoirError, match="was cut off"):
+            two.import_lines(lines[:5])
+        with pytest.raises(MemoirError, match="no header"):
+            two.import_lines(lines[5:])
+        with pytest.raises(MemoirError, match="unknown user"):
+            list(one.export_lines("nobody"))
+
+        async def both() -> list[str]:
+            async with AsyncMemoir(other_dsn, max_size=1) as three:
+                assert (await three.import_lines(lines)).imported == {}
+                return [line async for line in three.export_lines(ines, embeddings=True)]
+
+        assert asyncio.run(both()) == lines
+
+        path = tmp_path / "ines.jsonl"
+        assert main(["export", ines, "--dsn", memoir_dsn, "--embeddings", "--output", str(path)]) == 0
+        assert path.read_text().rstrip("\n").split("\n") == lines and path.stat().st_mode & 0o077 == 0
+        assert main(["export", ines, "--dsn", memoir_dsn, "--output", str(path)]) == 1  # not over what is there
+        assert two.erase_user(ines)["total"] > 100
+        capsys.readouterr()
+        assert main(["import", str(path), "--dsn", other_dsn]) == 0
+        assert "rows of ines, 2 there already" in capsys.readouterr().out
+        assert list(two.export_lines(ines, embeddings=True)) == lines
+        assert two.mark_turn(ines, "furnished", 0, sensitivity="private")["sensitivity"] == "private"
+        assert two.erase_turn(ines, "furnished", 0)["turns"] == [0]
+        assert two.erase_session(ines, "furnished")["total"] > 0
+        two.erase_user(ines)

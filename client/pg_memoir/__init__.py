@@ -9,6 +9,7 @@ from .client import Memoir, Session
 from .errors import MemoirError
 from .importing import Imported, import_conversations
 from .providers import Reply, ToolCall, from_anthropic, from_openai, tool_result
+from .transfer import Restored
 from .types import AnthropicRequest, Considered, Context, Hit, Match, Message, Persisted, Remembered, Usage
 
 __version__ = "0.1.0"
@@ -28,6 +29,7 @@ __all__ = [
     "Persisted",
     "Remembered",
     "Reply",
+    "Restored",
     "Session",
     "ToolCall",
     "Usage",

@@ -1,8 +1,10 @@
-"""Command line: `python -m pg_memoir import FILE`, `python -m pg_memoir worker`."""
+"""Command line: `python -m pg_memoir import FILE`, `export USER`, `worker`."""
 
 from __future__ import annotations
 
 import argparse
+import contextlib
+import itertools
 import os
 import sys
 
@@ -12,6 +14,7 @@ from . import __version__, worker
 from .client import Memoir
 from .errors import MemoirError
 from .formats import ConversationError
+from .transfer import is_export
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -20,7 +23,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--version", action="version", version=__version__)
     commands = parser.add_subparsers(dest="command", required=True)
 
-    what = "Imports OpenAI-style JSON or JSONL, ShareGPT or LoCoMo; a re-run adds only what is missing."
+    what = "Imports OpenAI-style JSON or JSONL, ShareGPT, LoCoMo or an export; a re-run adds only what is missing."
     importer = commands.add_parser("import", help="import conversations", description=what)
     importer.add_argument("files", nargs="+", metavar="FILE")
     importer.add_argument("--dsn", default=os.environ.get("PG_MEMOIR_DSN", ""), help="connection string (default: $PG_MEMOIR_DSN)")
@@ -30,6 +33,13 @@ def main(arguments: list[str] | None = None) -> int:
     importer.add_argument("--skip-bad", action="store_true", help="go on after a conversation that can't be imported")
     importer.set_defaults(run=_import)
 
+    exporter = commands.add_parser("export", help="export a user", description="Writes all that is kept of a user as lines of JSON.")
+    exporter.add_argument("user", metavar="USER")
+    exporter.add_argument("--dsn", default=os.environ.get("PG_MEMOIR_DSN", ""), help="connection string (default: $PG_MEMOIR_DSN)")
+    exporter.add_argument("--embeddings", action="store_true", help="vectors too")
+    exporter.add_argument("--output", metavar="FILE", help="a new file, for its owner only (default: standard output)")
+    exporter.set_defaults(run=_export)
+
     embedding = commands.add_parser("worker", help="embed the backlog, run jobs", description=(worker.__doc__ or "").splitlines()[0])
     embedding.set_defaults(run=worker.add_arguments(embedding))
 
@@ -37,11 +47,40 @@ def main(arguments: list[str] | None = None) -> int:
     return int(options.run(options))
 
 
+def _export(options: argparse.Namespace) -> int:
+    try:
+        with Memoir(options.dsn, max_size=1) as memoir, contextlib.ExitStack() as files:
+            out = sys.stdout
+            if options.output:
+                descriptor = os.open(options.output, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+                out = files.enter_context(os.fdopen(descriptor, "w", encoding="utf-8"))
+            for line in memoir.export_lines(options.user, embeddings=options.embeddings):
+                out.write(line + "\n")
+    except (MemoirError, psycopg.Error, OSError) as error:
+        print(f"pg_memoir export: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+def _restore(memoir: Memoir, file: str, user: str | None) -> bool:
+    """Imports a file if it is an export of a user; False if it is anything else."""
+    with open(file, encoding="utf-8-sig", errors="replace") as lines:
+        first = lines.readline(100_000)
+        if not is_export(first):
+            return False
+        done = memoir.import_lines(itertools.chain([first], lines), user=user)
+    refused = f", {sum(done.refused.values())} refused" if done.refused else ""
+    print(f"{file}: {sum(done.imported.values())} rows of {done.user}, {sum(done.present.values())} there already{refused}")
+    return True
+
+
 def _import(options: argparse.Namespace) -> int:
     refused = 0
     try:
         with Memoir(options.dsn, max_size=1) as memoir:
             for file in options.files:
+                if _restore(memoir, file, options.user):
+                    continue
                 done = memoir.import_conversations(
                     file, user=options.user, user_prefix=options.user_prefix, model=options.model, skip_bad=options.skip_bad
                 )

@@ -55,6 +55,12 @@ def reset_setting(key: str) -> Call[None]:
     return _scalar("reset_setting", _nothing, {"key": ("text", key)})
 
 
+def import_user(user: str, lines: Sequence[str]) -> Call[dict[str, dict[str, int]]]:
+    """Puts back some lines of an export, one transaction; import_lines takes all of them. Returns rows by table under
+    'imported', 'present' and 'refused'. Admin only. Raises InvalidArgumentError, NotAuthorizedError."""
+    return _scalar("import_user", _as_is, {"user": ("text", user), "lines": ("text[]::jsonb[]", lines)})
+
+
 def set_user_settings(user: str, settings: Mapping[str, Any]) -> Call[dict[str, Any]]:
     """Overrides settings for one user, None removes an override; returns all overrides. Those of a session are
     given when it is opened. Raises InvalidSettingError."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Concatenate, ParamSpec, TypeVar
@@ -19,6 +19,7 @@ from .calls import Call
 from .client import CONNECT, described, log
 from .errors import from_database
 from .importing import Imported, import_plan
+from .transfer import Restored, restore_plan
 from .types import AsyncEmbed
 from .values import finite_vectors
 
@@ -202,6 +203,29 @@ class AsyncMemoir:
         """Imports a file of conversations; see pg_memoir.import_conversations."""
         return await self.run_plan(import_plan(path, user, user_prefix, model, skip_bad, progress))
 
+    async def export_lines(self, user: str, *, embeddings: bool = False) -> AsyncIterator[str]:
+        """The lines of export_user as they come. See Memoir.export_lines."""
+        await self.open()
+        call = calls.export_user(user, embeddings=embeddings)
+        try:
+            async with (
+                self._pool.connection() as connection,
+                connection.transaction(),
+                connection.cursor("memoir_export", row_factory=dict_row) as cursor,
+            ):
+                await cursor.execute(call.sql.encode(), call.params)
+                async for row in cursor:
+                    yield row["result"]
+        except psycopg.Error as error:
+            refusal = from_database(error)
+            if refusal is None:
+                raise
+            raise refusal from error
+
+    async def import_lines(self, lines: Iterable[str], *, user: str | None = None) -> Restored:
+        """Imports the lines of an export, in batches. See Memoir.import_lines."""
+        return await self.run_plan(restore_plan(lines, user))
+
     open_session = _method(calls.open_session)
     persist_turn = _method(calls.persist_turn)
     append = _method(calls.append)
@@ -236,6 +260,12 @@ class AsyncMemoir:
     memory_history = _method(calls.memory_history)
     list_tombstones = _method(calls.list_tombstones)
     list_judgements = _method(calls.list_judgements)
+    mark_turn = _method(calls.mark_turn)
+    erase_turn = _method(calls.erase_turn)
+    erase_session = _method(calls.erase_session)
+    erase_user = _method(calls.erase_user)
+    export_user = _method(calls.export_user)
+    import_user = _method(admin_calls.import_user)
     extract_session = _method(calls.extract_session)
     capture_call = _method(calls.capture_call)
     read_call = _method(calls.read_call)

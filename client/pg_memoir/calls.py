@@ -441,12 +441,14 @@ def remember(
     embedding: Vector | None = None,
     key: str | None = None,
     created_at: When | None = None,
+    embeddable: bool | None = None,
 ) -> Call[Remembered]:
     """Stores one memory, unless it is a duplicate, outranked, or forgotten (see `outcome`).
 
     `session`: where it was said; without one it is global. `slot`, `slot_value`: an attribute that has one value at a
     time ('home city', 'Oslo'): a new value supersedes the old. `source_turns`: turn indexes of `session` it comes from.
-    `confidence` in [0, 1]. `key`: idempotency key. Raises UnknownSessionError, InvalidArgumentError,
+    `confidence` in [0, 1]. `sensitivity`: what looks like a key, a card or an account is secret whatever it says.
+    `embeddable`: False keeps it from embedding models. `key`: idempotency key. Raises UnknownSessionError, InvalidArgumentError,
     InvalidTextError, TextTooLargeError, TombstoneError, DimensionMismatchError, KeyReusedError.
     """
     return _scalar(
@@ -478,6 +480,7 @@ def remember(
             "embedding": ("real[]", embedding),
             "key": ("text", key),
             "created_at": ("timestamptz", created_at),
+            "embeddable": ("boolean", embeddable),
         },
     )
 
@@ -562,6 +565,49 @@ def forget(user: str, memory: UUID | str, *, reason: str | None = None) -> Call[
     """Takes a memory and what it came from out of recall and leaves a tombstone, so that it does not come back.
     Raises UnknownMemoryError."""
     return _scalar("forget", _as_is, {"user": ("text", user), "memory": ("uuid", memory), "reason": ("text", reason)})
+
+
+def mark_turn(user: str, session: str, turn: int, *, sensitivity: str | None = None, reason: str | None = None) -> Call[dict[str, Any]]:
+    """Says how secret a stored turn is from now on: 'normal', 'private' or 'secret' (default). Made stricter, so do the
+    memories that came of it; lowering takes a person with the clearance to see it. Raises UnknownSessionError,
+    InvalidArgumentError, NotAuthorizedError."""
+    return _scalar(
+        "mark_turn",
+        _as_is,
+        {
+            "user": ("text", user),
+            "session": ("text", session),
+            "turn": ("int", turn),
+            "sensitivity": ("text", sensitivity),
+            "reason": ("text", reason),
+        },
+    )
+
+
+def erase_turn(user: str, session: str, turn: int) -> Call[dict[str, Any]]:
+    """Erases one turn (a tool call with its results) and everything that stems from it; returns rows by table. Raises
+    UnknownSessionError, InvalidArgumentError, NotAuthorizedError."""
+    return _scalar("erase_turn", _as_is, {"user": ("text", user), "session": ("text", session), "turn": ("int", turn)})
+
+
+def erase_session(user: str, session: str) -> Call[dict[str, Any]]:
+    """Erases a session and everything that stems from it; returns rows by table. Raises UnknownSessionError,
+    NotAuthorizedError."""
+    return _scalar("erase_session", _as_is, {"user": ("text", user), "session": ("text", session)})
+
+
+def erase_user(user: str) -> Call[dict[str, Any]]:
+    """Erases every row of a user in every table; returns them by table. The job 'erase' then takes the bytes out of the
+    files. Raises NotAuthorizedError."""
+    return _scalar("erase_user", _as_is, {"user": ("text", user)})
+
+
+def export_user(user: str, *, embeddings: bool | None = None) -> Call[list[str]]:
+    """All that is kept of a user, as lines of JSON, in memory at once (export_lines reads them as they come). For admins
+    and services with clearance secret. Raises UnknownUserError, NotAuthorizedError."""
+    named, params = _arguments({"user": ("text", user), "embeddings": ("boolean", embeddings)})
+    function = "export_user"
+    return Call(function, f"select memoir.{function}({named})::text as result", params, lambda rows: [row["result"] for row in rows])
 
 
 def extract_session(user: str, session: str, *, limit: int | None = None) -> Call[dict[str, Any]]:

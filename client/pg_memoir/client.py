@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Concatenate, ParamSpec, TypeVar
@@ -18,6 +18,7 @@ from .backlog import Plan, Vectors, embed_backlog_plan
 from .calls import Call
 from .errors import from_database
 from .importing import Imported, import_plan
+from .transfer import Restored, restore_plan
 from .types import Embed
 from .values import finite_vectors
 
@@ -208,6 +209,26 @@ class Memoir:
         """Imports a file of conversations; see pg_memoir.import_conversations."""
         return self.run_plan(import_plan(path, user, user_prefix, model, skip_bad, progress))
 
+    def export_lines(self, user: str, *, embeddings: bool = False) -> Iterator[str]:
+        """The lines of export_user as they come: read them to the end, or close the iterator. Raises UnknownUserError,
+        NotAuthorizedError."""
+        call = calls.export_user(user, embeddings=embeddings)
+        try:
+            with self._pool.connection() as connection, connection.transaction(), connection.cursor("memoir_export", row_factory=dict_row) as cursor:
+                cursor.execute(call.sql.encode(), call.params)
+                for row in cursor:
+                    yield row["result"]
+        except psycopg.Error as error:
+            refusal = from_database(error)
+            if refusal is None:
+                raise
+            raise refusal from error
+
+    def import_lines(self, lines: Iterable[str], *, user: str | None = None) -> Restored:
+        """Imports the lines of an export, in batches; repeating it is harmless. `user`: under another name. Admin only.
+        Raises InvalidArgumentError, NotAuthorizedError."""
+        return self.run_plan(restore_plan(lines, user))
+
     open_session = _method(calls.open_session)
     persist_turn = _method(calls.persist_turn)
     append = _method(calls.append)
@@ -242,6 +263,12 @@ class Memoir:
     memory_history = _method(calls.memory_history)
     list_tombstones = _method(calls.list_tombstones)
     list_judgements = _method(calls.list_judgements)
+    mark_turn = _method(calls.mark_turn)
+    erase_turn = _method(calls.erase_turn)
+    erase_session = _method(calls.erase_session)
+    erase_user = _method(calls.erase_user)
+    export_user = _method(calls.export_user)
+    import_user = _method(admin_calls.import_user)
     extract_session = _method(calls.extract_session)
     capture_call = _method(calls.capture_call)
     read_call = _method(calls.read_call)
