@@ -75,7 +75,7 @@ def furnish(db: psycopg.Connection, user: str) -> None:
     """Something in every table that is exported."""
     call = db.execute("select memoir.capture_call(%s, 'unopened', %s, %s, p_events => %s)", [user, b"\x00\xff{", b"}", [b"a", b"b"]]).fetchone()
     assert call
-    db.execute("select memoir.open_session(%s, 'furnished', p_system_prompt => 'You help with \"pots\".', p_settings => '{\"weight_words\": 1.5}', p_metadata => '{\"a\": [1, 2.50]}')", [user])
+    db.execute("select memoir.open_session(%s, 'furnished', p_system_prompt => 'You help with \"pots\".', p_settings => '{\"recall_tokens_max\": 1500}', p_metadata => '{\"a\": [1, 2.50]}')", [user])
     made = persist(db, user, "furnished", "My kiln is a \"Rohde\" \\ from '98\u2028.", "Noted ✓", "The card is 4111 1111 1111 1111", "Thanks", "It stands in Ulm", "Good")
     db.execute("select memoir.branch_session(%s, 'furnished', 'branch', 4)", [user])
     persist(db, user, "branch", "Another way", "Fine")
