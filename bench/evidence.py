@@ -88,7 +88,7 @@ def ask(connection: psycopg.Connection, user: str, question: Asked, vector: list
     return list(dict.fromkeys(row[0] for row in rows)), shown, context["recall_tokens"]
 
 
-def measure(memoir: Memoir, connection: psycopg.Connection, embed: CachedEmbedder, corpus: Corpus, asked: set[int], budgets: Sequence[int], found: Found) -> None:
+def measure(memoir: Memoir, connection: psycopg.Connection, embed: CachedEmbedder, corpus: Corpus, asked: set[int], budgets: Sequence[int], found: Found, extract: bool = False) -> None:
     """Replays a corpus: stores what is said, compiles what is asked."""
     user = f"{corpus.kind}: {corpus.name}"
     questions = corpus.questions()
@@ -108,6 +108,9 @@ def measure(memoir: Memoir, connection: psycopg.Connection, embed: CachedEmbedde
             stored |= store(memoir, user, waiting)
             waiting = []
             memoir.embed_backlog(embed)
+            if extract:
+                connection.execute("call memoir.run_job('extract', 3600)")
+                memoir.embed_backlog(embed)
             connection.execute("call memoir.merge_search()")  # as the job does
             connection.execute("analyze memoir.search_items, memoir.embeddings, memoir.search_postings")
         gold = {stored[key].id: stored[key].length for key in event.evidence}
@@ -147,6 +150,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--questions", type=int, default=0, help="a sample of so many questions of each corpus (default: all)")
     parser.add_argument("--budgets", default=",".join(map(str, BUDGETS)), help="memory budgets in tokens (%(default)s)")
     parser.add_argument("--set", action="append", default=[], help="a setting to try, key=value")
+    parser.add_argument("--extract", action="store_true", help="with the memories that the job extract makes; evidence is still the turns")
     parser.add_argument("--keep", action="store_true", help="keep the database made")
 
 
@@ -168,7 +172,7 @@ def run(options: argparse.Namespace) -> list[tuple[str, str]]:
             count = len(corpus.questions())
             asked = set(rng.sample(range(count), min(options.questions, count)) if options.questions else range(count))
             started = time.process_time()
-            measure(memoir, connection, embed, corpus, asked, budgets, found.setdefault(corpus.kind, Found()))
+            measure(memoir, connection, embed, corpus, asked, budgets, found.setdefault(corpus.kind, Found()), options.extract)
             progress("")
             print(f"{corpus.kind}: {corpus.name}: {len(asked)} questions, {time.process_time() - started:.0f} s of the client's CPU", file=sys.stderr)
     return tables(found, budgets)

@@ -49,7 +49,7 @@ begin
   with found as (
     select c.* from unnest(v_candidates) with ordinality as c(item_no, kind, ref_id, session_id, turn_index, chunk, span_start, span_length, tokens, role,
       said_at, recorded_at, project, score, words, vector, around, session_score, type, memory_parts, is_frequent, reason, o)
-    where c.reason is null and (p_session is null or c.session_id = v_session)
+    where (c.reason is null or c.reason = 'its turn says it') and (p_session is null or c.session_id = v_session)
       and (p_project is null or c.project = p_project or c.project = 'global')
       and (p_types is null or c.type = any (p_types))
   ), memories as (

@@ -488,3 +488,35 @@ def test_a_model_gets_nothing_private_and_nothing_forgotten_meanwhile(db: psycop
              candidate(2, "Ann feeds the fish", "Ann feeds the fish.")]
     assert db.execute("select memoir.store_model_result(%s, %s, %s, 'm extract.v1')", [job, lease, Jsonb({"memories": found})]).fetchone()[0]["stored"] == 1
     assert memories(db, user, where="m.metadata ->> 'rule' = 'model'") == ["Ann feeds the fish."]
+
+
+# In the compiled list --------------------------------------------------------------------------------------------------------------
+
+
+def recalled_for(db: psycopg.Connection, user: str, query: str) -> tuple[str, dict[str, str]]:
+    """(the recall of a compile in a fresh session, what became of each considered memory or turn)."""
+    listed = db.execute("select memoir.compile_context(%s, 'fresh', %s)", [user, query]).fetchone()[0][-1]["content"]
+    rows = db.execute("select id::text, reason from memoir.explain_context(%s, 'fresh', %s)", [user, query]).fetchall()
+    return listed.removesuffix(query), dict(rows)
+
+
+def test_a_memory_is_not_packed_beside_the_turn_that_says_it(db: psycopg.Connection, user: str) -> None:
+    say(db, user, "We live in Ulm, by the minster.", {"role": "assistant", "content": "Noted."})
+    long = "The ferry was late again and the coffee cold, as every time. " * 12
+    say(db, user, long + "I bought a lighthouse in Kiel last month. " + long, session="t")
+    extract(db, user)
+    extract(db, user, "t")
+    (home,) = memories(db, user, "m.memory_id::text", where="m.content like '%%minster%%'")
+    listed, reasons = recalled_for(db, user, "Where is the minster that we live by?")
+    assert listed.count("minster") == 1 and reasons[home] == "its turn says it"
+    # A turn that is much longer than what was extracted does not stand for it.
+    (house,) = memories(db, user, "m.memory_id::text", where="m.content like '%%lighthouse%%'")
+    listed, reasons = recalled_for(db, user, "Who bought a lighthouse in Kiel?")
+    assert reasons[house] is None and "User bought a lighthouse in Kiel in " in listed
+    # Without its turn the memory is there; recall by itself finds it in any case.
+    assert home in [str(row[0]) for row in db.execute("select id from memoir.recall(%s, 'minster')", [user])]
+    db.execute("insert into memoir.recall_exclusions (user_id, session_id, turn_index, exclusion_id, reason, recorded_at) "
+               "select user_id, session_id, 0, gen_random_uuid(), 'test', now() from memoir.sessions join memoir.users u using (user_id) where u.external_id = %s and sessions.external_id = 's'", [user])
+    db.execute("update memoir.search_items i set dead = true from memoir.users u where u.user_id = i.user_id and u.external_id = %s and kind = 't' and turn_index = 0", [user])
+    listed, reasons = recalled_for(db, user, "Where is the minster that we live by?")
+    assert listed.count("minster") == 1 and reasons[home] is None
