@@ -442,6 +442,10 @@ begin
      or num_nulls(v_trace.compile_id, v_trace.session_id, v_trace.budget, v_trace.tokens, v_trace.recall_tokens, v_trace.prefix_hash, v_trace.statistics_version, v_trace.warnings) > 0 then
     perform memoir._fail('PM014', format('report is not what context returned for user %s within the last 7 days: %s', memoir._shown(p_user), memoir._shown(p_report::text)));
   end if;
+  if v_caller.projects is not null and exists (select from memoir.search_items i
+      where i.user_id = v_caller.user_id and i.item_no = any (v_trace.items) and i.project <> all (v_caller.projects)) then
+    perform memoir._fail('PM014', format('report for user %s names items that login %s did not see', memoir._shown(p_user), quote_ident(v_caller.login)));
+  end if;
   perform memoir._hold_user(v_caller.user_id, 'write');
   if not exists (select from memoir.users where user_id = v_caller.user_id)
      or exists (select from memoir.compile_buffer where compile_id = v_trace.compile_id)

@@ -549,7 +549,7 @@ def test_a_hostile_search_path_changes_nothing(hostile: World, path: str, year: 
 
 
 # Values in place of which somebody's SQL might come to stand, had any function put its arguments into SQL text.
-INJECTIONS = ["'; drop table memoir.users; --", "\\'); drop schema memoir cascade; --", "$$; raise exception 'x'; $$ %s %1$I %L", '"; select pg_sleep(9); --', "{\"a\": "]
+INJECTIONS = ["'; insert into public.canary values (1); --", "x') from memoir.users; insert into public.canary values (2); select ('", "'; drop table memoir.users; --", "\\'); drop schema memoir cascade; --", "$$; raise exception 'x'; $$ %s %1$I %L", '"; select pg_sleep(9); --', "{\"a\": "]
 
 
 def hostile_values(kind: str, payload: str) -> list[Any]:
@@ -569,6 +569,7 @@ def test_arguments_are_never_sql(hostile: World) -> None:
     calls = 0
     with hostile.login("admin") as admin, connect(hostile.dsn) as db:
         db.execute("select memoir.set_clock(null)")
+        db.execute("create table public.canary (n integer); grant all on public.canary to public")
         before = describe(db)
         for routine in hostile.of_role("admin"):
             targets = {name: kind for name, kind in routine.arguments.items() if kind in ("text", "name", "text[]", "jsonb")}
@@ -585,6 +586,7 @@ def test_arguments_are_never_sql(hostile: World) -> None:
                             if not error.sqlstate or not error.sqlstate.startswith("PM"):
                                 untyped.setdefault((routine.name, name), set()).add(f"{error.sqlstate} {error}".splitlines()[0])
         assert calls > 500
+        assert db.execute("select count(*) from public.canary").fetchone() == (0,)
         after = describe(db)
         assert not differences(before, {key: value for key, value in after.items() if key in before or "_y" not in key})
     assert untyped == {}

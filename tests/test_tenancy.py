@@ -16,7 +16,7 @@ from servers import complete, connect, database, roles, scratch, unique, user_of
 
 NO_RIGHT = "42501"
 # Arguments that name something of a user ...
-NAMES_SOMETHING = {"p_user", "p_session", "p_new_session", "p_parent", "p_memory", "p_other", "p_call", "p_compaction"}
+NAMES_SOMETHING = {"p_user", "p_session", "p_new_session", "p_parent", "p_memory", "p_other", "p_call", "p_compaction", "p_report"}
 # ... and those that name nothing, or something within what those name (a turn, a key of the user).
 NAMES_NOTHING = set("""
     p_actor p_after p_after_turn p_aliases p_as_of p_at_turn p_before p_budget p_category p_confidence p_content p_created_at p_embeddable p_embedding p_event_times p_events
@@ -94,7 +94,7 @@ def test_no_id_reaches_somebody_else(world: World) -> None:
             for name in sorted(NAMES_SOMETHING & routine.arguments.keys()):
                 foreign = {"p_user": ["bob", bobs], "p_memory": [theirs.get("p_memory")], "p_call": [theirs.get("p_call")], "p_compaction": [theirs.get("p_compaction")],
                            "p_parent": [theirs.get("p_parent")],
-                           "p_other": [theirs.get("p_other")]}
+                           "p_other": [theirs.get("p_other")], "p_report": [theirs.get("p_report")]}
                 for value in foreign.get(name, [session, session_id]):
                     answer: list[Any] = []
                     failed = code(lambda: answer.append(routine.call(ann, {**own, name: value})))
