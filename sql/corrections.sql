@@ -18,8 +18,9 @@ begin
     select p_memory.memory_id as id
     union
     select case when m.memory_id = s.id then m.superseded_by else m.memory_id end
-    from same s join memoir.memory_store m on m.user_id = v_user and m.superseded_by is not null and m.state_reason = 'near duplicate'
-      and (m.memory_id = s.id or m.superseded_by = s.id))
+    from same s join memoir.memory_store m on m.user_id = v_user and m.superseded_by is not null
+      -- What was consolidated goes with the whole, not the whole with one of its members.
+      and (m.state_reason = 'near duplicate' and (m.memory_id = s.id or m.superseded_by = s.id) or m.state_reason = 'consolidated' and m.superseded_by = s.id))
   select array_agg(id order by id) into v_ids from (
     select id from same
     union
@@ -47,6 +48,7 @@ begin
   select coalesce(array_agg(id), '{}') into v_derived from derived where id <> all (p_ids);
   perform memoir._set_state(p_user_id, array(select m.memory_id from memoir.memory_store m where m.user_id = p_user_id and m.memory_id = any (v_derived) and m.state = 'active'),
     'invalidated', p_by, 'its source was withdrawn', null, p_at);
+  perform memoir._dissolve(p_user_id, d, p_by, p_at, 'system') from unnest(v_derived) d;
 
   with sources as (
     select distinct s.source_id, s.session_id, s.turn_index, s.span_start, s.span_length from memoir.memory_sources s

@@ -20,6 +20,7 @@ returns table (job text, batch integer, in_python boolean, description text) lan
          ('profiles',   50,  false, 'rebuilds the profiles whose memories changed'),
          ('compaction', 500, false, 'puts summaries beside the old turns of long sessions'),
          ('summaries',  1,   false, 'summarises sessions that have ended'),
+         ('consolidation', 20, false, 'makes one memory of several about one thing'),
          ('archive',    1,   false, 'takes out months of turns past retention')
 $$;
 
@@ -42,6 +43,7 @@ begin
     when 'profiles' then memoir._step_profiles(p_limit)
     when 'compaction' then memoir._step_compaction(p_limit)
     when 'summaries' then memoir._step_summaries(p_limit)
+    when 'consolidation' then memoir._step_consolidation(p_limit)
     when 'archive' then memoir._step_archive(p_limit)
   end;
 end $$;

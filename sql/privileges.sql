@@ -43,6 +43,7 @@ begin
       ('branch_session',            'app tenant admin'),
       ('compact_session',           'app tenant admin'),
       ('undo_compaction',           'app tenant admin'),
+      ('undo_consolidation',        'app tenant admin'),
       ('summarize_session',         'app tenant admin'),
       ('persist_turn',              'app tenant admin'),
       ('append_messages',           'app tenant admin'),

@@ -77,6 +77,8 @@ begin
     ('history_days', 'integer', '0', 0, 36500, false, 'Months of turns that ended so many days ago may be archived; 0: turns stay for good.'),
     ('archive_requires', 'text', '"compacted"', null, null, false, 'What a month needs to go: compacted (a summary for every turn) or nothing.'),
     ('archive_destination', 'text', '""', null, null, false, 'Where a month goes: empty (nowhere), keep (a table of its own), client (exported, then dropped), drop.'),
+    ('consolidation_similarity', 'number', '0.8', 0.3, 1, true, 'Cosine from which memories are about one thing.'),
+    ('consolidation_members', 'integer', '3', 2, 8, true, 'Fewest memories that become one.'),
     ('promotion_accesses_1', 'integer', '3', 0, 100000, true, 'Fewest recalls before a tier 1 memory is promoted.'),
     ('promotion_accesses_2', 'integer', '10', 0, 100000, true, 'The same for tier 2.'),
     ('promotion_threshold_1', 'number', '0.3', 0, 100, true, 'Utility above which tier 1 becomes tier 2.'),
@@ -129,6 +131,7 @@ begin
     ('schedule_profiles', 'text', '"*/5 * * * *"', null, null, false, 'When profiles are rebuilt.'),
     ('schedule_compaction', 'text', '"*/30 * * * *"', null, null, false, 'When long sessions are compacted.'),
     ('schedule_summaries', 'text', '"*/10 * * * *"', null, null, false, 'When ended sessions are summarised.'),
+    ('schedule_consolidation', 'text', '"29 3 * * *"', null, null, false, 'When memories about one thing become one.'),
     ('schedule_archive', 'text', '"11 1 * * *"', null, null, false, 'When months past retention are archived.')
   ) as t(key, kind, default_value, min_value, max_value, overridable, description);
 

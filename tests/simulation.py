@@ -40,8 +40,8 @@ INVARIANTS = {
         where a.state = 'active' and b.state = 'active' and a.memory_id < b.memory_id and a.slot_value <> b.slot_value and a.local_to is not distinct from b.local_to
         and not exists (select from memoir.memory_relationships r where r.user_id = a.user_id and r.relation = 'contradicts'
           and (r.source_id, r.target_id) in ((a.memory_id, b.memory_id), (b.memory_id, a.memory_id)))""",
-    "what is forgotten stays away": """select m.memory_id from memoir.memory_store m join memoir.tombstones t on t.user_id = m.user_id and t.lifted_at is null
-        and t.key_hash = any (memoir._tombstone_keys(m.user_id, array[memoir._normalise(m.content)])) where m.state = 'active'""",
+    "what is forgotten stays away": """select m.memory_id from memoir.memory_store m where m.state = 'active'
+        and exists (select from memoir.tombstones t where t.user_id = m.user_id) and memoir._tombstoned(m.user_id, m.content, m.slot, m.slot_value, m.project)""",
     "working notes belong to running sessions": """select w.memory_id from memoir.memory_store_working w join memoir.sessions s on s.user_id = w.user_id and s.session_id = w.local_to
         where s.status in ('closed', 'expired')""",
     "local memories end after their session": """select m.memory_id from memoir.memory_store m join memoir.sessions s on s.user_id = m.user_id and s.session_id = m.local_to

@@ -238,6 +238,7 @@ class AsyncMemoir:
     undo_compaction = _method(calls.undo_compaction)
     list_compactions = _method(calls.list_compactions)
     profile = _method(calls.profile)
+    undo_consolidation = _method(calls.undo_consolidation)
     compile_context = _method(calls.compile_context)
     compile_anthropic = _method(calls.compile_anthropic)
     context = _method(calls.context)

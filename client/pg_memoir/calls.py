@@ -244,6 +244,11 @@ def list_compactions(user: str, session: str) -> Call[list[dict[str, Any]]]:
     return _table("list_compactions", dict, {"user": ("text", user), "session": ("text", session)})
 
 
+def undo_consolidation(user: str, memory: UUID | str) -> Call[dict[str, Any]]:
+    """Takes a consolidated memory back: the memories it was made of stand again (`restored`). Raises UnknownMemoryError."""
+    return _scalar("undo_consolidation", _as_is, {"user": ("text", user), "memory": ("uuid", memory)})
+
+
 def profile(user: str) -> Call[dict[str, Any]]:
     """What is known about the user in any session: `version` (0: nothing yet), `content`, `memory_ids`."""
     return _scalar("profile", _as_is, {"user": ("text", user)})
