@@ -177,10 +177,10 @@ returns table (statement text, reason text) language plpgsql stable security def
 begin
   perform memoir._authorise_jobs();
   return query
-  select format('alter table %s detach partition %s finalize', i.inhparent::regclass, i.inhrelid::regclass), 'a detach was interrupted'
-  from pg_inherits i join pg_class c on c.oid = i.inhrelid where c.relnamespace = 'memoir'::regnamespace and i.inhdetachpending
+  select format('alter table memoir.%I detach partition memoir.%I finalize', p.relname, c.relname), 'a detach was interrupted'
+  from pg_inherits i join pg_class c on c.oid = i.inhrelid join pg_class p on p.oid = i.inhparent where c.relnamespace = 'memoir'::regnamespace and i.inhdetachpending
   union all
-  select format('vacuum (analyze) %s', s.relid::regclass), format('%s of %s rows are dead', s.n_dead_tup, s.n_dead_tup + s.n_live_tup)
+  select format('vacuum (analyze) memoir.%I', s.relname), format('%s of %s rows are dead', s.n_dead_tup, s.n_dead_tup + s.n_live_tup)
   from pg_stat_all_tables s
   where s.schemaname = 'memoir' and s.n_dead_tup > 10000 and s.n_dead_tup > 0.2 * s.n_live_tup
     and coalesce(greatest(s.last_vacuum, s.last_autovacuum), '-infinity') < now() - interval '1 hour';

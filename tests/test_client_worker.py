@@ -219,7 +219,7 @@ def test_a_worker_ended_in_the_middle_of_a_job(memoir, memoir_dsn, how):
     command = [sys.executable, "-m", "pg_memoir.worker", "--dsn", memoir_dsn, "--jobs", "--no-embed", "--interval", "0.1"]
     with psycopg.connect(memoir_dsn, autocommit=True) as db:
         db.execute("delete from memoir.job_runs")
-        db.execute("create table if not exists public.done (n integer); truncate public.done")
+        db.execute("create table if not exists public.done (n integer); truncate public.done; grant all on public.done to public")
         old = db.execute("select pg_get_functiondef('memoir._step_flush(integer)'::regprocedure)").fetchone()[0]
         db.execute("create or replace function memoir._step_flush(p_limit integer) returns jsonb language plpgsql as $$ declare n integer := (select count(*) from public.done); "
                    "begin insert into public.done values (n); if n = 3 then perform pg_advisory_xact_lock(4712); end if; "
@@ -228,6 +228,7 @@ def test_a_worker_ended_in_the_middle_of_a_job(memoir, memoir_dsn, how):
         process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
         while not db.execute("select 1 from pg_locks where locktype = 'advisory' and not granted and objid = 4712").fetchone():
             assert process.poll() is None, process.communicate()
+            assert db.execute("select count(*) from memoir.job_runs where outcome is not null").fetchone() == (0,)
             time.sleep(0.02)
         [backend] = db.execute("select pid from pg_locks where locktype = 'advisory' and not granted and objid = 4712").fetchone()
         process.send_signal(how)
