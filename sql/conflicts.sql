@@ -146,7 +146,7 @@ returns text[] language sql immutable as $$
   ) s order by x)
 $$;
 
--- A sentence as the rules compare it: its words (plain ones stemmed, articles and helpers left out) without its negations, and how
+-- A sentence as the rules compare it: its words ("eats" as "eat", tenses apart, articles and helpers left out) without its negations, and how
 -- many those were; null where a rule can't tell.
 create or replace function memoir._claim(p_text text, out words text[], out raw text[], out negations integer)
 language plpgsql stable as $$
@@ -170,9 +170,14 @@ begin
       negations := negations + 1;
     elsif v_word not in ('a', 'an', 'the', 'do', 'does', 'did', 'i', 'user', 'der', 'die', 'das', 'ein', 'eine', 'einen', 'ne', 'de', 'la', 'le', 'les', 'du', 'des') then
       raw := raw || v_word;
-      words := words || coalesce(case when v_word ~ '^[a-z]+$' then (ts_lexize('pg_catalog.english_stem', v_word))[1] end, v_word);
+      words := words || case when v_word = 'has' then 'have' when v_word !~ '^[a-z]{4,}$' or v_word ~ 'ss$' then v_word
+        else regexp_replace(regexp_replace(regexp_replace(v_word, 'ies$', 'y'), '(sh|ch|ss|x|z|o)es$', '\1'), 's$', '') end;
     end if;
   end loop;
+  if v_text ~ '[\u4e00-\u9fff]' then
+    words := array[array_to_string(words, '')];
+    raw := words;
+  end if;
 end $$;
 
 -- Whether a word is a number or a part of a date.
@@ -212,6 +217,7 @@ begin
   if cardinality(v_mine) not between 1 and 4 or cardinality(v_theirs) not between 1 and 4 then return null; end if;
   v_before := array_to_string(v_one.raw[1 : v_start - 1], ' ');
   v_after := array_to_string(v_one.raw[v_count - v_end + 1 : v_count], ' ');
+  if v_before <> array_to_string(v_other.raw[1 : v_start - 1], ' ') then return null; end if;
   if v_before || ' ' || v_after ~ '\m(another|other|second|also|too|sometimes|often|one of|some|each|every|last|next|once|ago)\M' then return null; end if;
   if (select bool_and(memoir._is_value(w)) from unnest(v_mine || v_theirs) w) then
     return case when v_before ~ '\m(is|was|are|were)( (on|at|in|from|due|due on|set for|scheduled for))?$'

@@ -57,6 +57,39 @@ def test_equal_memories_arrive_once(memoir_dsn: str, db: psycopg.Connection, use
                       "where external_id = %s and slot = 'city'", [user]).fetchone() == (1, 20)
 
 
+def test_corrections_race_cleanly(memoir_dsn: str, db: psycopg.Connection, user: str) -> None:
+    """Correct, retract, forget, lift, validate and restate one slot's value from all sides: no deadlock, at most one active value."""
+    db.execute(SAY, [user, "s", pair("0")])
+    first = db.execute("select memoir.remember(%s, 'Lives in 0.', p_slot => 'city', p_slot_value => '0')", [user]).fetchone()[0]["memory_id"]
+
+    def attempt(c: psycopg.Connection, statement: str, *values: Any) -> None:
+        try:
+            c.execute(statement, values)
+        except psycopg.Error as error:
+            assert error.sqlstate in ("PM004", "PM040", "PM014"), error
+
+    def works(number: int) -> Callable[[psycopg.Connection], Any]:
+        def work(c: psycopg.Connection) -> None:
+            for n in range(12):
+                value = f"{number}.{n}"
+                attempt(c, "select memoir.correct(%s, %s, %s, p_slot_value => %s)", user, first, f"Lives in {value}.", value)
+                attempt(c, "select memoir.remember(%s, %s, p_slot => 'city', p_slot_value => %s)", user, f"Home is {value}.", f"h{value}")
+                attempt(c, "select memoir.validate(%s, %s)", user, first)
+                ids = [i for (i,) in c.execute("select memory_id from memoir.memory_history(%s, %s) order by random() limit 2", [user, first])]
+                attempt(c, "select memoir.lift_tombstone(%s, %s)", user, ids[0])
+                if n % 5 == number:
+                    attempt(c, "select memoir.retract(%s, %s)", user, ids[-1])
+                attempt(c, "select memoir.pin(%s, 's', %s)", user, ids[-1])
+        return work
+
+    together(memoir_dsn, *[works(n) for n in range(4)])
+    active = db.execute("select slot_value from memoir.memory_store join memoir.users using (user_id) where external_id = %s and slot = 'city' and state = 'active'", [user]).fetchall()
+    assert len(active) <= 1, active
+    # Every state a memory is in is the last of its states.
+    assert db.execute("""select count(*) from memoir.memory_store m join memoir.users u using (user_id) where u.external_id = %s and m.state is distinct from
+        (select s.state from memoir.memory_states s where s.user_id = m.user_id and s.memory_id = m.memory_id order by s.seq desc limit 1)""", [user]).fetchone() == (0,)
+
+
 def test_opening_closing_and_branching_race_cleanly(memoir_dsn: str, db: psycopg.Connection, user: str) -> None:
     def opened(number: int) -> Callable[[psycopg.Connection], Any]:
         return lambda c: c.execute("select memoir.open_session(%s, 's', p_metadata => %s)", [user, Jsonb({f"k{number}": number})]).fetchone()[0]
