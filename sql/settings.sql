@@ -57,7 +57,6 @@ begin
     ('duplicate_similarity', 'number', '0.92', 0.5, 1, true, 'Cosine above which two memories may be near duplicates.'),
     ('conflict_similarity', 'number', '0.75', 0, 1, true, 'Cosine above which two memories may contradict each other.'),
     ('judge', 'text', '"rules"', null, null, false, 'What judges contradictions that no slot decides: rules alone, or a model for what they leave open: nli, llm.'),
-    ('judge_model', 'text', '""', null, null, false, 'For nli: the folder of a cross-encoder for natural language inference.'),
     ('judge_threshold', 'number', '0.9', 0.5, 1, true, 'How sure a model must be of a contradiction.'),
     ('extraction', 'boolean', 'true', null, null, true, 'Whether memories are made of what is said in a session.'),
     ('admission_threshold', 'number', '0.4', 0, 1, true, 'Admission score below which what no person said is not kept.'),
