@@ -96,19 +96,18 @@ begin
     from unnest(p_ranked) r left join memories m on m.memory_id = r.ref_id and r.kind = 'm'
     where r.kind <> 'm' or m.sensitivity <= p_scope.clearance
   ), twins as materialized (
-    -- What was extracted from a turn that is not much longer is not packed beside it: the turn stands for both, where the better was.
-    select m.item_no as memory_item, t.item_no as turn_item, m.total
-    from judged m join judged t on t.ref_id = m.source_ref and t.kind = 't' and t.tokens <= 2 * m.tokens + 24
+    -- What was extracted from a turn that is not much longer is not packed beside it. The turn keeps the place that it
+    -- has by itself, so that extracting changes nothing about which turns are found.
+    select distinct m.item_no
+    from judged m join judged t on t.ref_id = m.source_ref and t.kind = 't' and t.tokens <= 2 * m.tokens + 24 and t.total >= v_floor
     where m.kind = 'm' and m.reason is null
   ), final as (
-    select j.*, greatest(j.total, l.total) as best, s.memory_item is not null as is_said
-    from judged j left join (select turn_item, max(total) as total from twins group by turn_item) l on l.turn_item = j.item_no
-    left join (select distinct memory_item from twins) s on s.memory_item = j.item_no
+    select j.*, s.item_no is not null as is_said from judged j left join twins s on s.item_no = j.item_no
   )
   select (f.item_no, f.kind, f.ref_id, f.session_id, f.turn_index, f.chunk, f.span_start, f.span_length, f.tokens, f.role, f.said_at, f.recorded_at,
-      f.project, (round(f.best * 100000) / 100000)::real, f.words, f.vector, f.around, f.session_score, f.type, f.parts, coalesce(f.ref_id = any (p_frequent), false),
-      coalesce(f.reason, case when f.best < v_floor then 'below the relevance floor' when f.is_said then 'its turn says it' end))::memoir.candidate
-  from final f order by (f.best * 100000)::integer desc, f.item_no);
+      f.project, (round(f.total * 100000) / 100000)::real, f.words, f.vector, f.around, f.session_score, f.type, f.parts, coalesce(f.ref_id = any (p_frequent), false),
+      coalesce(f.reason, case when f.total < v_floor then 'below the relevance floor' when f.is_said then 'its turn says it' end))::memoir.candidate
+  from final f order by (f.total * 100000)::integer desc, f.item_no);
 end $$;
 
 -- How a day reads in a header: unambiguous in every country.
