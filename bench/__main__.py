@@ -1,6 +1,6 @@
 """All benchmarks, as `make bench` runs them: the machine, the settings, then tables in Markdown.
 
-    python -m bench [--data locomo.json] [--only recall,latency,writes,cron] [--write docs/benchmarks.md]
+    python -m bench [--data locomo.json] [--evidence path ...] [--only recall,evidence,latency,writes,cron] [--write docs/benchmarks.md]
 
 With --write each table also replaces the one of its name in that file, between its two marks.
 """
@@ -12,11 +12,11 @@ import re
 import sys
 from pathlib import Path
 
-from . import cron, latency, recall, writes
+from . import cron, evidence, latency, recall, writes
 from .common import CannotRun, machine, report, server_dsn
 
-PARTS = {"recall": recall, "latency": latency, "writes": writes, "cron": cron}
-USUAL = "recall,latency,writes"  # cron takes ten minutes
+PARTS = {"recall": recall, "evidence": evidence, "latency": latency, "writes": writes, "cron": cron}
+USUAL = "recall,evidence,latency,writes"  # cron takes ten minutes
 
 
 def replace_section(text: str, name: str, section: str) -> str:
@@ -42,6 +42,9 @@ def main() -> int:
         for name in wanted:
             if name == "recall" and options.data is None:
                 print("recall is left out: make bench DATA=locomo.json\n", flush=True)
+                continue
+            if name == "evidence" and not options.evidence:
+                print("evidence is left out: make bench ARGS='--evidence locomo.json --evidence realmem/ --evidence beam/'\n", flush=True)
                 continue
             sections += PARTS[name].run(options)
         if options.write:

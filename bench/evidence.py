@@ -144,19 +144,19 @@ def _percent(values: Sequence[float]) -> str:
     return f"{100 * np.mean(values):.1f}"
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--data", type=Path, action="append", help="a LoCoMo file, a folder of RealMem dialogues or of BEAM chats; may be given several times")
+def add_arguments(parser: argparse.ArgumentParser, *names: str) -> None:
+    """The options that `python -m bench` shares."""
+    what = "a LoCoMo file, a folder of RealMem dialogues or of BEAM chats; may be given several times"
+    parser.add_argument("--evidence", *names, dest="evidence", type=Path, action="append", metavar="PATH", help=what)
     parser.add_argument("--corpora", default="", help="only corpora whose 'kind: name' contains one of these, with commas")
-    parser.add_argument("--questions", type=int, default=0, help="a sample of so many questions of each corpus (default: all)")
-    parser.add_argument("--budgets", default=",".join(map(str, BUDGETS)), help="memory budgets in tokens (%(default)s)")
     parser.add_argument("--set", action="append", default=[], help="a setting to try, key=value")
     parser.add_argument("--extract", action="store_true", help="with the memories that the job extract makes; evidence is still the turns")
-    parser.add_argument("--keep", action="store_true", help="keep the database made")
 
 
 def run(options: argparse.Namespace) -> list[tuple[str, str]]:
-    if not options.data:
-        raise CannotRun("no data: give files or folders of conversations with gold evidence by --data (they are not part of the project)")
+    """Measures in a database of its own. `options`: of add_arguments, and questions, budgets, keep."""
+    if not options.evidence:
+        raise CannotRun("no data: give files or folders of conversations with gold evidence (they are not part of the project)")
     rng = random.Random(0)
     budgets = [int(budget) for budget in options.budgets.split(",")]
     only = [part for part in options.corpora.split(",") if part]
@@ -166,7 +166,7 @@ def run(options: argparse.Namespace) -> list[tuple[str, str]]:
         for setting in options.set:
             key, _, value = setting.partition("=")
             connection.execute("select memoir.set_setting(%s, %s::jsonb)", (key, value))
-        for corpus in (corpus for path in options.data for corpus in read(path)):
+        for corpus in (corpus for path in options.evidence for corpus in read(path)):
             if only and not any(part in f"{corpus.kind}: {corpus.name}" for part in only):
                 continue
             count = len(corpus.questions())
@@ -180,7 +180,10 @@ def run(options: argparse.Namespace) -> list[tuple[str, str]]:
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m bench.evidence", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    add_arguments(parser)
+    add_arguments(parser, "--data")
+    parser.add_argument("--questions", type=int, default=0, help="a sample of so many questions of each corpus (default: all)")
+    parser.add_argument("--budgets", default=",".join(map(str, BUDGETS)), help="memory budgets in tokens (%(default)s)")
+    parser.add_argument("--keep", action="store_true", help="keep the database made")
     try:
         run(parser.parse_args())
     except (CannotRun, ValueError) as error:

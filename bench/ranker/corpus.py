@@ -20,6 +20,12 @@ from ..common import CACHE, CachedEmbedder, CannotRun, fresh_database, progress
 from ..datasets import Asked, Corpus, Remembered, batches, read
 
 
+# Messages that ask for nothing: whatever is recalled for them is noise.
+SMALL_TALK = """hi|hello there|hey, how are you?|good morning|good evening!|thanks|thank you so much!|thanks a lot, that helps|ok|okay, great|sure
+yes|yes please|no|no, that's all|sounds good|perfect|awesome, thanks!|got it|I see|cool|nice|bye|goodbye, talk to you tomorrow|see you later|have a nice day
+good night|lol|haha|never mind|please continue|go on|one moment please|sorry|no problem|you're welcome|great job|how is it going?|what's up?|that's fine""".replace("\n", "|").split("|")
+
+
 @dataclass
 class Item:
     """A search item: a chunk of a turn or of a memory."""
@@ -126,11 +132,11 @@ def indexed(connection: psycopg.Connection, embed: CachedEmbedder, corpus: Corpu
         first_item.setdefault(item.unit, place)
     sessions = dict(connection.execute("select external_id, session_id::text from memoir.sessions where user_id = %s", (user_id,)).fetchall())
     queries = []
-    asked = corpus.questions()
-    vectors_asked = embed([question.text for question in asked])
+    events = [*corpus.events, *(Asked(text, (), "small talk") for text in SMALL_TALK)]
+    vectors_asked = embed([event.text for event in events if isinstance(event, Asked)])
     seen = 0
     number = 0
-    for event in corpus.events:
+    for event in events:
         if not isinstance(event, Asked):
             if event.key in keys:
                 seen = max(seen, keys[event.key] + 1)

@@ -134,8 +134,8 @@ NAMES = (
 LIMIT = 240
 
 
-def signals(c: Columns, q: Query) -> tuple[np.ndarray, np.ndarray]:
-    """(places of the candidates, candidates × NAMES), as memoir._rank computes them."""
+def signals(c: Columns, q: Query) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """(places of the candidates, candidates × NAMES, level of the best matches), as memoir._rank computes them."""
     n, items = q.items, c.data.items
     before, after = c.before[:n], np.where(c.after[:n] < n, c.after[:n], -1)
     frequency = np.zeros((max(1, len(q.words)), n))
@@ -189,4 +189,5 @@ def signals(c: Columns, q: Query) -> tuple[np.ndarray, np.ndarray]:
         "age": days / max(days.max(), 1),
         "fresh": np.exp(-days / 7),
     }
-    return places, np.stack([np.asarray(columns_[name], np.float32) for name in NAMES], axis=1)
+    level = np.array([max(cosine.max(), 0), np.log1p(bm.max())])
+    return places, np.stack([np.asarray(columns_[name], np.float32) for name in NAMES], axis=1), level

@@ -32,23 +32,24 @@ class Case:
     gold: list[int]
     facts: np.ndarray
     places: np.ndarray
-    share: np.ndarray  # of the unit's text
+    level: np.ndarray  # how good the question's best matches are: cosine, BM25
 
 
 def cases(data: Sequence[Indexed]) -> list[Case]:
     out = []
     for indexed in data:
         c: Columns = columns(indexed)
-        total = np.bincount(c.unit, c.tokens)
         for q in indexed.queries:
-            if not q.gold or q.items == 0:
+            if q.items == 0:
                 continue
-            places, X = signals(c, q)
+            places, X, level = signals(c, q)
+            if not len(places):
+                continue
             named = np.mean([bool(i.speaker) for i in indexed.items[: q.items]])
             memory = float(indexed.items[0].kind == "m")
             facts = np.array([1.0, memory, float(named < 0.5 and not memory), np.log(max(len(q.words), 1) / 6)], np.float32)
             cost = np.array([indexed.items[p].cost for p in places], float)
-            out.append(Case(indexed.kind, indexed.name, q.category, X, c.unit[places], cost, c.session[places], q.gold, facts, places, c.tokens[places] / total[c.unit[places]]))
+            out.append(Case(indexed.kind, indexed.name, q.category, X, c.unit[places], cost, c.session[places], q.gold, facts, places, level))
     return out
 
 
@@ -93,7 +94,7 @@ def judge(case: Case, score: np.ndarray) -> list[float]:
 def summary(found: Sequence[Case], score: Callable[[Case], np.ndarray], title: str = "") -> dict[str, np.ndarray]:
     rows = {}
     for kind in KINDS:
-        mine = [case for case in found if case.kind == kind]
+        mine = [case for case in found if case.kind == kind and case.gold]
         if mine:
             rows[kind] = 100 * np.mean([judge(case, score(case)) for case in mine], axis=0)
     multi = [case for case in found if case.category == "multi-hop"]
@@ -127,7 +128,7 @@ class Linear:
         return np.concatenate([base * case.facts[f] if f == 0 else more * case.facts[f] for f in self.facts], axis=1)
 
     def fit(self, found: Sequence[Case]) -> "Linear":
-        kinds = {kind: sum(case.kind == kind for case in found) for kind in KINDS}
+        kinds = {kind: sum(case.kind == kind and bool(case.gold) for case in found) for kind in KINDS}
         mats, gold_rows, gold_group, group_case, group_weight, case_of = [], [], [], [], [], []
         at, chance, thinned = 0, np.random.default_rng(0), []
         for case in found:
