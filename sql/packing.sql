@@ -11,8 +11,9 @@ begin
 end $$;
 
 -- All candidates, best first, with the reason why one can't be shown. p_frequent: how many much-used memories join anyway.
+-- p_quiet: for small talk all are below the floor.
 create or replace function memoir._candidates(p_user_id uuid, p_config jsonb, p_query text, p_vector halfvec, p_model_id smallint,
-  p_project text, p_scope memoir.search_scope, p_limit integer, p_frequent integer)
+  p_project text, p_scope memoir.search_scope, p_limit integer, p_frequent integer, p_quiet boolean)
 returns memoir.candidate[] language plpgsql stable set plan_cache_mode = force_custom_plan as $$
 declare
   v_now timestamptz := memoir.now();
@@ -21,6 +22,7 @@ declare
 begin
   select * into v_counters from memoir.user_counters where user_id = p_user_id;
   v_ranked := memoir._rank(p_user_id, v_counters, p_config, p_query, p_vector, p_model_id, p_project, p_scope, p_limit);
+  if p_quiet and memoir._is_small_talk(p_config, p_query, v_ranked) then p_config := p_config || '{"relevance_floor": 10}'; end if;
   v_memories := memoir._memories_of(v_ranked);
   if v_counters.memories > 0 then
     select max(s.access_count),
@@ -53,6 +55,16 @@ begin
 end $$;
 
 -- The functions below touch no table: one generic plan serves every call.
+
+-- A short message that is no question, to which nothing in the store comes close: thanks, greetings, yes and no.
+create or replace function memoir._is_small_talk(p_config jsonb, p_query text, p_ranked memoir.ranked_item[])
+returns boolean language plpgsql stable set plan_cache_mode = force_generic_plan as $$
+begin
+  return length(p_query) <= 200
+    and coalesce((select max(r.vector) from unnest(p_ranked) r) < (p_config ->> 'small_talk_cosine')::real, false)
+    and (case when memoir._is_question(p_query) then 0 else (p_config ->> 'small_talk_words')::integer end)
+      >= cardinality(memoir._query_terms((p_config ->> 'text_search_config')::regconfig, p_query));
+end $$;
 
 create or replace function memoir._memories_of(p_ranked memoir.ranked_item[])
 returns uuid[] language plpgsql immutable set plan_cache_mode = force_generic_plan as $$

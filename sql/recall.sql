@@ -44,7 +44,7 @@ begin
   v_scope.said_before := p_before;
   select * into v_vector from memoir._query_vector(v_config, memoir._redacted(p_query), p_query_embedding);
   v_candidates := memoir._candidates(v_user, v_config, p_query, v_vector.vector, v_vector.model_id, nullif(p_project, 'global'), v_scope,
-    greatest(p_limit * 4, 100), 0);
+    greatest(p_limit * 4, 100), 0, false);
   return query
   with found as (
     select c.* from unnest(v_candidates) with ordinality as c(item_no, kind, ref_id, session_id, turn_index, chunk, span_start, span_length, tokens, role,
