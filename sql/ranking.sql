@@ -90,7 +90,8 @@ begin
     select i.item_no, i.kind, i.ref_id, i.session_id, i.turn_index, i.chunk, i.span_start, i.span_length, i.token_count, i.role, i.speaker,
       i.created_at, i.recorded_at, i.project, i.is_question, i.after_question,
       coalesce(w.bm25, 0) / v_bm25 as words, coalesce(w.cover, 0) as cover, coalesce(5.0::float8 / (4 + w.place), 0) as words_rank,
-      c.cosine, greatest(coalesce(c.cosine, 0), 0) / v_cosine as vector, coalesce(5.0::float8 / (4 + c.place), 0) as vector_rank,
+      -- Without a vector, of the question or of the item, words stand in.
+      c.cosine, coalesce(greatest(c.cosine, 0) / v_cosine, w.bm25 / v_bm25, 0) as vector, coalesce(5.0::float8 / (4 + coalesce(c.place, w.place)), 0) as vector_rank,
       case when i.chunk = 0 then coalesce(b.bm25, 0) / v_bm25 else 0 end as words_before,
       case when i.last_chunk then greatest(coalesce(a.cosine, 0), 0) / v_cosine else 0 end as vector_after,
       case when i.session_id is null then (date_part('epoch', i.created_at) / 86400)::integer end as day,

@@ -53,7 +53,7 @@ begin
     ('type_weights', 'weights', '{"decision": 1.1, "architecture": 1.1, "preference": 1.1, "instruction": 1.1, "fact": 1.0, "document_chunk": 0.8}', 0, 10, true, 'Score factor by memory type; 1 where a type is absent.'),
     ('half_life_days', 'weights', '{"fact": 365, "preference": 365, "decision": 365, "architecture": 365, "instruction": 365, "bug_fix": 180, "code_context": 60, "tool_result": 14, "error_context": 30, "session_summary": 180, "document_chunk": 90}', 0.01, 100000, true, 'Half-life of a memory''s score by type, in days; 365 where a type is absent.'),
     ('frequent_memories', 'integer', '20', 0, 500, true, 'Most-accessed global memories that are candidates whatever the query.'),
-    ('relevance_floor', 'number', '0.08', 0, 10, true, 'Candidates that score less are left out.'),
+    ('relevance_floor', 'number', '0.05', 0, 10, true, 'Candidates that score less are left out.'),
     ('small_talk_words', 'integer', '3', 0, 1000, true, 'A message of at most so many words (stop words apart) that is no question may be small talk.'),
     ('small_talk_cosine', 'number', '0.33', 0, 1, true, 'It is, and recalls nothing, where the closest item''s cosine is less.'),
     ('duplicate_similarity', 'number', '0.92', 0.5, 1, true, 'Cosine above which two memories may be near duplicates.'),
