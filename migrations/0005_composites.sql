@@ -53,11 +53,11 @@ create type memoir.candidate as (
   role memoir.turn_role, said_at timestamptz, recorded_at timestamptz, project text,
   score real, words real, vector real, around real, session_score real,
   type text, memory_parts jsonb, is_frequent boolean, reason text);
--- places: for each candidate its place in the order of choice, or null; reasons: why it was left out, or null.
--- What candidates look like, parallel arrays best first; places: which candidate it is.
+-- What candidates look like, parallel arrays in the order in which to take them; places: which candidate it is.
 create type memoir.recall_lines as (
   places integer[], is_turn boolean[], sessions uuid[], turns integer[], chunks smallint[], refs uuid[], said timestamptz[], headers text[],
-  labels text[], bodies text[], costs integer[], openings integer[], groups integer[]);
+  labels text[], bodies text[], costs integer[], openings integer[], groups integer[], worths float8[]);
+-- places: for each candidate its place in the order of choice, or null; reasons: why it was left out, or null.
 create type memoir.recall_block as (text text, tokens integer, places integer[], reasons text[]);
 
 -- compile.sql

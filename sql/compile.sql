@@ -484,7 +484,8 @@ begin
   )
   select i.place, case i.kind when 't' then 'turn' when 'm' then 'memory' else 'summary' end, i.ref_id, s.external_id, i.turn_index, i.chunk::integer,
     array_remove(array[case when i.words > 0 then 'words' end, case when i.vector is not null then 'vector' end, case when i.is_frequent then 'frequent' when i.words = 0 and i.vector is null then 'neighbour' end], null),
-    i.score, coalesce(i.memory_parts, '{}') || jsonb_build_object('words', i.words, 'vector', i.vector, 'around', i.around, 'session', i.session_score),
+    i.score, coalesce(i.memory_parts, '{}') || jsonb_build_object('words', i.words, 'vector', i.vector, 'around', i.around, 'session', i.session_score,
+      'worth', memoir._worth(i.score)),
     case when i.words > 0 then (rank() over (order by i.words desc))::integer end,
     case when i.vector is not null then (rank() over (order by i.vector desc nulls last))::integer end, i.tokens, 'full'::text, i.place is not null,
     case when i.place is null then i.why end, left(coalesce(t.name || ': ', '') || t.body, 200)

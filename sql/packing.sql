@@ -133,15 +133,14 @@ returns memoir.recall_block language plpgsql stable set plan_cache_mode = force_
 declare
   v_block memoir.recall_block; v_lines memoir.recall_lines; v_count integer := coalesce(cardinality(p_candidates), 0);
   v_working integer := cardinality(p_working); v_items integer[]; v_bodies text[]; v_names text[]; v_sessions uuid[]; v_session_names text[];
-  v_budget integer := p_budget; v_used integer; v_cost integer; v_exact integer; v_pass integer := 0;
-  v_opened boolean[]; v_chosen integer[] := '{}'; v_ratio numeric; v_drop integer; i integer; n integer;
+  v_budget integer := p_budget; v_used integer; v_exact integer; v_pass integer := 0; v_chosen integer[] := '{}'; v_ratio numeric; i integer; n integer;
 begin
   v_block.tokens := 0;
   v_block.places := array_fill(null::integer, array[v_count]);
   v_block.reasons := memoir._reasons(p_candidates, p_budget, p_hidden);
   if p_budget <= 0 or (v_count = 0 and v_working = 0) then return v_block; end if;
 
-  -- Texts of everything that could fit: the best candidates up to twice the budget.
+  -- Texts of everything that could fit: what is worth most up to half again the budget.
   select array_agg(t.item_no), array_agg(t.name), array_agg(t.body) into v_items, v_names, v_bodies
   from memoir._texts_at(p_user_id, memoir._within_reach(p_candidates, p_budget, p_hidden), p_clearance) t;
   v_sessions := array(select distinct c.session_id from unnest(p_candidates) c where c.kind = 't' and c.item_no = any (v_items));
@@ -152,16 +151,7 @@ begin
 
   -- First with stored counts, then once more with the budget corrected by what the text really costs.
   loop
-    v_used := 30;  -- the fence
-    v_chosen := '{}'; v_opened := array_fill(false, array[greatest(n, 1)]);
-    for i in 1 .. n loop
-      v_cost := v_lines.costs[i] + case when v_opened[v_lines.groups[i]] then 0 else v_lines.openings[i] end;
-      if v_used + v_cost <= v_budget then
-        v_used := v_used + v_cost;
-        v_chosen := v_chosen || i;
-        v_opened[v_lines.groups[i]] := true;
-      end if;
-    end loop;
+    select * into v_chosen, v_used from memoir._choose(v_lines, v_budget);
     exit when v_chosen = '{}' and v_working = 0;
     v_block.text := memoir._render_recall(v_lines, v_chosen, p_working[1 : v_working]);
     v_exact := memoir._tokens_of(v_block.text || E'\n\n', p_tokenizer);
@@ -171,11 +161,10 @@ begin
     v_budget := (v_used * v_ratio)::integer;
     v_pass := v_pass + 1;
   end loop;
-  -- The block is counted as it is; what does not fit goes, the least relevant first.
+  -- The block is counted as it is; if that is too much, the choice is made again with so much less.
   while v_block.text is not null and v_exact > p_budget loop
     if v_chosen <> '{}' then
-      v_drop := greatest(1, (v_exact - p_budget) * cardinality(v_chosen) / v_exact);
-      v_chosen := v_chosen[1 : cardinality(v_chosen) - v_drop];
+      select * into v_chosen, v_used from memoir._choose(v_lines, v_used - (v_exact - p_budget));
     else
       v_working := v_working - 1;
     end if;
@@ -205,18 +194,29 @@ begin
       else 'no room' end from unnest(p_candidates) c);
 end $$;
 
--- Where the candidates are whose running total, best first, stays within one and a half budgets: counts are on the high side.
+-- Where the candidates are whose running total, what is worth most per token first, stays within one and a half budgets: counts are
+-- on the high side.
 create or replace function memoir._within_reach(p_candidates memoir.candidate[], p_budget integer, p_hidden uuid[])
 returns memoir.item_place[] language plpgsql stable set plan_cache_mode = force_generic_plan as $$
 begin
   return array(
     select (r.item_no, r.kind, r.ref_id, r.session_id, r.turn_index, r.recorded_at, r.span_start, r.span_length)::memoir.item_place
-    from (select c.*, sum(c.tokens) over (rows unbounded preceding) - c.tokens as before from unnest(p_candidates) c
+    from (select c.*, sum(c.tokens) over (order by memoir._worth(c.score) / (c.tokens + 8) desc, c.item_no rows unbounded preceding) - c.tokens as before
+          from unnest(p_candidates) c
           where c.reason is null and c.tokens <= p_budget and c.ref_id <> all (p_hidden)) r
     where r.before <= p_budget * 3 / 2 + 200);
 end $$;
 
--- What each item would look like and about cost, best first. Near-identical items count once.
+-- What showing a line is worth: about the chance that it is evidence, whose odds are those of its score to the fourth power. (Scores
+-- are chances spread over 0 to 1, SOFT in bench/ranker/train.py; of the powers the fourth finds most evidence.)
+create or replace function memoir._worth(p_score real)
+returns float8 language sql immutable as $$
+  -- Those of memories may pass 1.
+  select 1 / (1 + power(1 / greatest(0.0001, least(0.9999, p_score::float8)) - 1, 4))
+$$;
+
+-- What each item would look like, about cost and be worth, in the order in which to take them: what is worth most per token first.
+-- Near-identical items count once.
 create or replace function memoir._recall_lines(p_candidates memoir.candidate[], p_items integer[], p_names text[], p_bodies text[],
   p_sessions uuid[], p_session_names text[])
 returns memoir.recall_lines language plpgsql stable set plan_cache_mode = force_generic_plan as $$
@@ -226,7 +226,7 @@ begin
   with texts as (
     select t.item_no, t.name, memoir._neutralise(t.body) as body from unnest(p_items, p_names, p_bodies) t(item_no, name, body)
   ), labelled as (
-    select c.place, c.kind, c.session_id, c.turn_index, c.chunk, c.ref_id, c.said_at, c.tokens, t.body,
+    select c.place, c.kind, c.session_id, c.turn_index, c.chunk, c.ref_id, c.said_at, c.tokens, c.score, t.body,
       case when c.kind = 't' then memoir._day(c.said_at) || ', ' || memoir._neutralise(coalesce(s.name, 'session')) else 'Memories' end as header,
       case when c.kind = 't' then memoir._neutralise(coalesce(t.name, c.role::text)) else '' end as label,
       row_number() over (partition by c.kind, lower(t.body) order by c.place) as copy
@@ -235,15 +235,49 @@ begin
     join texts t on t.item_no = c.item_no
     left join unnest(p_sessions, p_session_names) s(session_id, name) on s.session_id = c.session_id
   ), grouped as (
-    select *, dense_rank() over (order by header)::integer as g from labelled where copy = 1
+    select *, dense_rank() over (order by header)::integer as g, memoir._worth(score) as worth,
+      tokens + case when kind = 't' then 3 + length(label) / 4 else 10 end as cost, 4 + length(header) / 3 as opening
+    from labelled where copy = 1
+  ), opened as (
+    select *, sum(worth) over together / (opening + sum(cost) over together) as repaid from grouped
+    window together as (partition by g order by worth / cost desc, place rows unbounded preceding)
+  ), ordered as (
+    -- A header is paid once: the lines that repay it best count together, at what they bring together; those after them by themselves.
+    select *, least(worth / cost, max(repaid) over (partition by g)) as efficiency from opened
   )
   select array_agg(place::integer), array_agg(kind = 't'), array_agg(session_id), array_agg(turn_index), array_agg(chunk), array_agg(ref_id),
-    array_agg(said_at), array_agg(header), array_agg(label), array_agg(body), array_agg(tokens + 3 + length(label) / 4),
-    array_agg(4 + length(header) / 3), array_agg(g)
+    array_agg(said_at), array_agg(header), array_agg(label), array_agg(body), array_agg(cost),
+    array_agg(opening), array_agg(g), array_agg(worth)
   into v_lines.places, v_lines.is_turn, v_lines.sessions, v_lines.turns, v_lines.chunks, v_lines.refs, v_lines.said, v_lines.headers,
-    v_lines.labels, v_lines.bodies, v_lines.costs, v_lines.openings, v_lines.groups
-  from (select * from grouped order by place) g;
+    v_lines.labels, v_lines.bodies, v_lines.costs, v_lines.openings, v_lines.groups, v_lines.worths
+  from (select * from ordered order by efficiency desc, worth / cost desc, place) o;
   return v_lines;
+end $$;
+
+-- Which lines to show within a budget of about so many tokens, and about how many they take: each that still fits, in their order; one
+-- that does not fit takes the place of the last ones if it is worth more than these.
+create or replace function memoir._choose(p_lines memoir.recall_lines, p_budget integer, out chosen integer[], out used integer)
+language plpgsql immutable as $$
+declare
+  n integer := coalesce(cardinality(p_lines.places), 0); v_opened boolean[] := array_fill(false, array[greatest(n, 1)]);
+  v_cost integer; v_freed integer; v_lost float8; v_last integer; i integer;
+begin
+  chosen := '{}';
+  used := 30;  -- the fence
+  for i in 1 .. n loop
+    v_cost := p_lines.costs[i] + case when v_opened[p_lines.groups[i]] then 0 else p_lines.openings[i] end;
+    v_freed := 0; v_lost := 0; v_last := cardinality(chosen);
+    while used + v_cost - v_freed > p_budget and v_last > 0 and v_lost < p_lines.worths[i] loop
+      v_freed := v_freed + p_lines.costs[chosen[v_last]];
+      v_lost := v_lost + p_lines.worths[chosen[v_last]];
+      v_last := v_last - 1;
+    end loop;
+    if used + v_cost - v_freed <= p_budget and v_lost < p_lines.worths[i] then
+      used := used + v_cost - v_freed;
+      chosen := chosen[1 : v_last] || i;
+      v_opened[p_lines.groups[i]] := true;
+    end if;
+  end loop;
 end $$;
 
 -- Memories first, then turns by session in the order in which they were said, under one date header per session and day.
@@ -253,13 +287,13 @@ begin
   return (
   with lines as (
     select l.*, btrim(l.text, E' \n\t') as body
-    from unnest(p_lines.is_turn, p_lines.sessions, p_lines.turns, p_lines.chunks, p_lines.refs, p_lines.said, p_lines.headers, p_lines.labels, p_lines.bodies)
-      with ordinality as l(is_turn, session_id, turn_index, chunk, ref_id, said_at, header, label, text, n)
+    from unnest(p_lines.places, p_lines.is_turn, p_lines.sessions, p_lines.turns, p_lines.chunks, p_lines.refs, p_lines.said, p_lines.headers, p_lines.labels, p_lines.bodies)
+      with ordinality as l(rank, is_turn, session_id, turn_index, chunk, ref_id, said_at, header, label, text, n)
     where l.n = any (p_chosen)
   ), placed as (
     select *, min(said_at) over (partition by session_id, header) as opened,
       lag(ref_id) over o as before_ref, lag(chunk) over o as before_chunk, row_number() over o as place
-    from lines window o as (partition by is_turn, session_id, header order by turn_index, chunk, n)
+    from lines window o as (partition by is_turn, session_id, header order by turn_index, chunk, rank)
   ), groups as (
     select is_turn, opened, session_id, header, header || E':\n' || string_agg(
       case when not is_turn then '- ' || body || ' (' || memoir._day(said_at) || ')'

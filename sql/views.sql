@@ -112,7 +112,7 @@ select date_trunc('day', recorded_at) as day, level, made_by, count(*) as rows, 
 from memoir.compactions where undone_at is null and level > 0 group by 1, 2, 3;
 comment on view memoir.compaction_ratios is 'How much shorter summaries are than what they stand for, per day, level and maker. The target is 5.';
 
--- The value packed, as a share of the fractional optimum over what might have been packed in the same tokens.
+-- The value packed (worth as _worth has it), as a share of the fractional optimum over what might have been packed in the same tokens.
 create view memoir.context_utilisation as
 select date_trunc('hour', recorded_at) as hour, count(*) as compiles, avg(eta) as eta, percentile_cont(0.05) within group (order by eta) as eta_p05,
   avg(tokens::float8 / nullif(budget, 0)) as fill, avg(recall_tokens) as recall_tokens
@@ -120,12 +120,14 @@ from (
   select l.recorded_at, l.tokens, l.budget, l.recall_tokens, p.packed / nullif(o.optimum, 0) as eta
   from memoir.compile_ledger l
   cross join lateral (
-    select sum(x.score) filter (where x.place is not null)::float8 as packed, sum(x.tokens) filter (where x.place is not null)::float8 as room
+    select sum(1 / (1 + power(1 / greatest(0.0001, least(0.9999, x.score::float8)) - 1, 4))) filter (where x.place is not null) as packed,
+      sum(x.tokens) filter (where x.place is not null)::float8 as room
     from unnest(l.scores, l.item_tokens, l.places) x(score, tokens, place)) p
   cross join lateral (
-    select sum(s.score * least(1, greatest(0, (p.room - (s.running - s.tokens)) / s.tokens)))::float8 as optimum
-    from (select x.score::float8 as score, x.tokens::float8 as tokens, sum(x.tokens) over (order by x.score / x.tokens desc, n rows unbounded preceding)::float8 as running
+    select sum(s.worth * least(1, greatest(0, (p.room - (s.running - s.tokens)) / s.tokens)))::float8 as optimum
+    from (select w.worth, x.tokens::float8 as tokens, sum(x.tokens) over (order by w.worth / x.tokens desc, n rows unbounded preceding)::float8 as running
           from unnest(l.scores, l.item_tokens, l.places, l.reasons) with ordinality x(score, tokens, place, reason, n)
+          cross join lateral (select 1 / (1 + power(1 / greatest(0.0001, least(0.9999, x.score::float8)) - 1, 4)) as worth) w
           where x.tokens > 0 and x.score > 0 and (x.place is not null or x.reason in ('no room', 'longer than the block'))) s) o
   where l.recorded_at > now() - interval '48 hours') c
 where eta is not null group by 1;

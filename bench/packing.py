@@ -1,0 +1,272 @@
+"""How close packing comes to the best choice there is, on the candidates of real questions.
+
+    python -m bench.packing --data locomo.json --data realmem/ --data beam/ [--questions 25] [--budgets 500,1000,2000,4000]
+
+What `compile_context` packed is compared with the exact optimum over the same candidates above the relevance floor, found by
+dynamic programming over every budget, and with the fractional optimum of spec's η, which may cut a line anywhere. Value is what the
+packing maximises: about the chance that a line is evidence (`worth` in `explain_context`). Costs are exact tokens of each line as shown and of each date header
+(paid once per group of lines); the fence, and what the block's text costs otherwise than the sum of its lines, is taken off the
+budget of both. Evidence: share of it that is in the recall, as packed, and as the optimum would have it. Fill: tokens of the recall
+over the budget, where candidates were left out for want of room. Time is that of the choice alone and of all of the recall block:
+reading texts, choosing, rendering and counting it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import psycopg
+from pg_memoir import Memoir
+
+from .common import CachedEmbedder, CannotRun, fresh_database, percentile, progress, report, table
+from .datasets import Asked, Corpus, Remembered, Said, read
+from .evidence import Stored, store
+
+BUDGETS = (500, 1000, 2000, 4000)
+REPEATS = 3  # the least of so many times counts
+
+
+@dataclass(frozen=True)
+class Line:
+    """A candidate as it would be shown."""
+
+    ref: str
+    score: float
+    value: float
+    cost: int
+    group: int
+    opening: int  # tokens of its group's header
+    packed: bool
+
+
+@dataclass
+class Compile:
+    """One compile: its candidates, what it packed, and against what."""
+
+    kind: str
+    budget: int
+    tokens: int
+    lines: list[Line]
+    gold: set[str]
+    choosing: float  # microseconds
+    block: float
+
+    def room(self) -> int:
+        """Tokens for lines and headers: the budget without what the packed block cost beyond their sum."""
+        return self.budget - self.tokens + spent([line for line in self.lines if line.packed])
+
+
+CAPTURE = """
+create function pg_temp.packed(p_user text, p_session text, p_query text, p_budget integer, p_vector real[], p_repeats integer)
+returns table (ref text, score real, value float8, cost integer, header integer, opening integer, packed boolean, budget integer, tokens integer, choosing float8, block float8)
+language plpgsql as $$
+declare
+  v memoir.compiled; v_lines memoir.recall_lines; v_hidden uuid[]; v_started timestamptz; v_choosing float8; v_block float8; v_items integer[];
+  v_names text[]; v_bodies text[]; v_sessions uuid[]; v_session_names text[]; i integer;
+begin
+  v := memoir._compile(p_user, p_session, p_query, null, p_budget, null, null, p_vector, null, null, null, 'openai', null);
+  v_hidden := array(select s.message_id from unnest(v.shown) s);
+  select array_agg(t.item_no), array_agg(t.name), array_agg(t.body) into v_items, v_names, v_bodies
+  from memoir._texts_at(v.user_id, array(select (c.item_no, c.kind, c.ref_id, c.session_id, c.turn_index, c.recorded_at, c.span_start, c.span_length)::memoir.item_place
+    from unnest(v.candidates) c where c.reason is null and c.ref_id <> all (v_hidden)), v.clearance) t;
+  select array_agg(s.session_id), array_agg(s.external_id) into v_sessions, v_session_names from memoir.sessions s where s.user_id = v.user_id;
+  v_lines := memoir._recall_lines(v.candidates, v_items, v_names, v_bodies, v_sessions, v_session_names);
+  for i in 1 .. p_repeats loop
+    v_started := clock_timestamp();
+    perform memoir._choose(v_lines, v.recall_budget);
+    v_choosing := least(v_choosing, date_part('epoch', clock_timestamp() - v_started) * 1e6);
+    v_started := clock_timestamp();
+    perform memoir._recall_block(v.user_id, v.candidates, '{}', v.recall_budget, v.tokenizer, v_hidden, v.clearance);
+    v_block := least(v_block, date_part('epoch', clock_timestamp() - v_started) * 1e6);
+  end loop;
+  return query
+  select l.ref_id::text, v.candidates[l.place].score, l.worth,
+    memoir._tokens_of(case when l.is_turn then l.label || ': ' || case when l.chunk > 0 then '… ' else '' end || btrim(l.body, E' \\n\\t')
+                           else '- ' || btrim(l.body, E' \\n\\t') || ' (' || memoir._day(l.said) || ')' end || E'\\n', v.tokenizer),
+    l.grp, memoir._tokens_of(l.header || E':\\n', v.tokenizer), v.places[l.place] is not null, v.recall_budget, v.recall_tokens, v_choosing, v_block
+  from unnest(v_lines.places, v_lines.is_turn, v_lines.chunks, v_lines.refs, v_lines.said, v_lines.headers, v_lines.labels, v_lines.bodies, v_lines.groups, v_lines.worths)
+    as l(place, is_turn, chunk, ref_id, said, header, label, body, grp, worth);
+end $$"""
+
+
+# --- What could have been packed -----------------------------------------------------------------------------------------
+
+
+def spent(lines: Sequence[Line]) -> int:
+    """Tokens of lines and of the headers they need."""
+    return sum(line.cost for line in lines) + sum({line.group: line.opening for line in lines}.values())
+
+
+def exact(lines: Sequence[Line], room: int) -> tuple[float, set[int]]:
+    """(value, places) of the best choice: a knapsack over every budget, group by group, since a group's header is paid once."""
+    groups: dict[int, list[int]] = {}
+    for place, line in enumerate(lines):
+        groups.setdefault(line.group, []).append(place)
+    best = np.zeros(room + 1)
+    history: list[tuple[list[int], np.ndarray, list[np.ndarray]]] = []
+    for places in groups.values():
+        opening = lines[places[0]].opening
+        opened = np.full(room + 1, -np.inf)
+        if opening <= room:
+            opened[opening:] = best[: room + 1 - opening]
+        taken = []
+        for place in places:
+            cost, with_it = lines[place].cost, np.full(room + 1, -np.inf)
+            if cost <= room:
+                with_it[cost:] = opened[: room + 1 - cost] + lines[place].value
+            taken.append(with_it > opened)
+            opened = np.maximum(opened, with_it)
+        history.append((places, opened > best, taken))
+        best = np.maximum(best, opened)
+    chosen, left = set(), room
+    for places, used, taken in reversed(history):
+        if used[left]:
+            for place, took in zip(reversed(places), reversed(taken), strict=True):
+                if took[left]:
+                    chosen.add(place)
+                    left -= lines[place].cost
+            left -= lines[places[0]].opening
+    return float(best[room]), chosen
+
+
+def fractional(lines: Sequence[Line], room: int) -> float:
+    """Value of the best choice if lines and headers could be cut: each group begins with the lines that repay its header best."""
+    pieces: list[tuple[float, int]] = []  # (value, cost)
+    for group in {line.group for line in lines}:
+        mine = sorted((line for line in lines if line.group == group), key=lambda line: -line.value / line.cost)
+        values, costs = np.cumsum([line.value for line in mine]), mine[0].opening + np.cumsum([line.cost for line in mine])
+        first = int(np.argmax(values / costs))
+        pieces.append((float(values[first]), int(costs[first])))
+        pieces += [(line.value, line.cost) for line in mine[first + 1 :]]
+    total = 0.0
+    for value, cost in sorted(pieces, key=lambda piece: -piece[0] / piece[1]):
+        if cost >= room:
+            return total + value * room / cost
+        total += value
+        room -= cost
+    return total
+
+
+# --- Measuring -----------------------------------------------------------------------------------------------------------
+
+
+def capture(memoir: Memoir, connection: psycopg.Connection, embed: CachedEmbedder, corpus: Corpus, asked: set[int], budgets: Sequence[int]) -> list[Compile]:
+    """Stores what was said before each question asked and compiles it with each budget."""
+    user = f"{corpus.kind}: {corpus.name}"
+    found: list[Compile] = []
+    stored: dict[str, Stored] = {}
+    waiting: list[Said | Remembered] = []
+    number = -1
+    for event in corpus.events:
+        if not isinstance(event, Asked):
+            waiting.append(event)
+            continue
+        number += 1
+        if number not in asked:
+            continue
+        progress(f"{user}: question {number + 1}")
+        if waiting:
+            stored |= store(memoir, user, waiting)
+            waiting = []
+            memoir.embed_backlog(embed)
+            connection.execute("call memoir.merge_search()")  # as the job does
+            connection.execute("analyze memoir.search_items, memoir.embeddings, memoir.search_postings")
+        (vector,) = embed([event.text])
+        for budget in budgets:
+            rows = connection.execute(
+                "select * from pg_temp.packed(%s, %s, %s, %s, %s::real[], %s)",
+                (user, event.session or "a session of its own", event.text, budget, vector, REPEATS),
+            ).fetchall()
+            if rows:
+                lines = [Line(row[0], row[1], row[2], row[3], row[4], row[5], row[6]) for row in rows]
+                found.append(Compile(corpus.kind, rows[0][7], rows[0][8], lines, {stored[key].id for key in event.evidence}, rows[0][9], rows[0][10]))
+    return found
+
+
+def judged(found: Sequence[Compile]) -> list[str]:
+    """The cells of one row."""
+    of_exact, of_fractional, fill, packed_evidence, exact_evidence = [], [], [], [], []
+    for compiled in found:
+        packed = [line for line in compiled.lines if line.packed]
+        value, room = sum(line.value for line in packed), compiled.room()
+        best, chosen = exact(compiled.lines, room)
+        if best:
+            of_exact.append(value / best)
+            of_fractional.append(value / fractional(compiled.lines, room))
+        if len(packed) < len(compiled.lines):
+            fill.append(compiled.tokens / compiled.budget)
+        if compiled.gold:
+            packed_evidence.append(len(compiled.gold & {line.ref for line in packed}) / len(compiled.gold))
+            exact_evidence.append(len(compiled.gold & {compiled.lines[place].ref for place in chosen}) / len(compiled.gold))
+    return [
+        str(len(found)),
+        f"{percentile([float(len(c.lines)) for c in found], 0.5):.0f}",
+        *(f"{100 * x:.1f}" for x in (percentile(of_exact, 0.5), min(of_exact), percentile(of_fractional, 0.5), min(of_fractional))),
+        f"{100 * np.mean(fill):.1f}" if fill else "–",
+        f"{100 * np.mean(packed_evidence):.1f}",
+        f"{100 * np.mean(exact_evidence):.1f}",
+        f"{percentile([c.choosing / len(c.lines) for c in found], 0.5):.1f}",
+        f"{percentile([c.block / len(c.lines) for c in found], 0.5):.0f}",
+    ]
+
+
+HEAD = ["data, budget", "compiles", "candidates", "of the optimum, median", "worst", "η, median", "worst", "fill", "evidence packed",
+        "evidence of the optimum", "µs per candidate: choice", "µs: block"]  # fmt: skip
+
+
+def tables(found: Sequence[Compile], budgets: Sequence[int]) -> list[tuple[str, str]]:
+    rows = []
+    for kind in dict.fromkeys(compiled.kind for compiled in found):
+        for budget in budgets:
+            if mine := [compiled for compiled in found if compiled.kind == kind and compiled.budget == budget]:
+                rows.append([f"{kind}, {budget:,}", *judged(mine)])
+    rows.append(["all", *judged(found)])
+    return [report("packing", table(HEAD, rows))]
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--data", type=Path, action="append", help="a LoCoMo file, a folder of RealMem dialogues or of BEAM chats; may be given several times")
+    parser.add_argument("--corpora", default="", help="only corpora whose 'kind: name' contains one of these, with commas")
+    parser.add_argument("--questions", type=int, default=25, help="a sample of so many questions of each corpus (%(default)s)")
+    parser.add_argument("--budgets", default=",".join(map(str, BUDGETS)), help="memory budgets in tokens (%(default)s)")
+
+
+def run(options: argparse.Namespace) -> list[tuple[str, str]]:
+    if not options.data:
+        raise CannotRun("no data: give files or folders of conversations with gold evidence by --data (they are not part of the project)")
+    rng = random.Random(0)
+    budgets = [int(budget) for budget in options.budgets.split(",")]
+    only = [part for part in options.corpora.split(",") if part]
+    embed = CachedEmbedder()
+    found: list[Compile] = []
+    with fresh_database("packing") as dsn, Memoir(dsn) as memoir, psycopg.connect(dsn, autocommit=True) as connection:
+        connection.execute(CAPTURE)
+        for corpus in (corpus for path in options.data for corpus in read(path)):
+            if only and not any(part in f"{corpus.kind}: {corpus.name}" for part in only):
+                continue
+            count = len(corpus.questions())
+            asked = set(rng.sample(range(count), min(options.questions, count)))
+            found += capture(memoir, connection, embed, corpus, asked, budgets)
+            progress("")
+    return tables(found, budgets)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m bench.packing", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    add_arguments(parser)
+    try:
+        run(parser.parse_args())
+    except (CannotRun, ValueError) as error:
+        print(error, file=sys.stderr)
+        return 2
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
