@@ -202,11 +202,13 @@ create table memoir.search_items (
   last_chunk boolean not null default true,
   dead boolean not null default false,
   embeddable boolean not null default true,
+  echo boolean not null default false,    -- a memory in the words of a turn that is found by itself
   sensitivity memoir.sensitivity not null default 'normal',
   project text not null default 'global',
   primary key (user_id, item_no)
 ) partition by hash (user_id);
 create index search_items_by_sensitivity on memoir.search_items (user_id, sensitivity, item_no) where sensitivity <> 'normal';
+create index search_items_of_echoes on memoir.search_items (user_id, item_no) include (word_count) where echo;
 create index search_items_by_ref on memoir.search_items (user_id, ref_id, chunk);
 
 -- Words of items not yet merged into posting lists.

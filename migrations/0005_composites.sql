@@ -45,8 +45,7 @@ create type memoir.search_scope as (
 -- packing.sql
 create type memoir.memory_facts as (
   memory_id uuid, type text, importance text, tier smallint, sensitivity memoir.sensitivity, active boolean, valid_from timestamptz, valid_to timestamptz,
-  recorded_at timestamptz, trust real, confidence real, reinforced_at timestamptz, access_count integer,
-  source_ref uuid);              -- the turn it was extracted from
+  recorded_at timestamptz, trust real, confidence real, reinforced_at timestamptz, access_count integer);
 -- A ranked item with what memories add: score is final, memory_parts says how it came about, reason why it can't be shown.
 create type memoir.candidate as (
   item_no integer, kind "char", ref_id uuid, session_id uuid, turn_index integer, chunk smallint, span_start integer, span_length integer, tokens integer,

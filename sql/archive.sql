@@ -78,6 +78,8 @@ begin
     delete from memoir.embeddings e using memoir.search_items i
     where i.user_id = v_user and i.kind = 't' and i.recorded_at >= v_from and i.recorded_at < v_to and e.user_id = v_user and e.item_no = i.item_no;
     update memoir.search_items set dead = true where user_id = v_user and kind = 't' and recorded_at >= v_from and recorded_at < v_to and not dead;
+    perform memoir._release_echoes(v_user, array(select distinct t.ref_id from memoir.search_items t
+      where t.user_id = v_user and t.kind = 't' and t.recorded_at >= v_from and t.recorded_at < v_to));
     delete from memoir.kept_recalls where user_id = v_user;
   end loop;
   if p_destination = 'keep' then

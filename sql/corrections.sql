@@ -86,6 +86,7 @@ begin
   into excluded_turns, v_refs, v_summaries;
   invalidated_summaries := cardinality(v_summaries);
   update memoir.search_items set dead = true where user_id = p_user_id and ref_id = any (v_summaries) and kind = 's' and not dead;
+  perform memoir._release_echoes(p_user_id, v_refs);
   perform memoir._refresh_summary(p_user_id, h.session_id) from (
     select c.session_id from memoir.compactions c where c.user_id = p_user_id and c.compaction_id = any (v_summaries)
     union select unnest(v_summaries) order by 1) h;

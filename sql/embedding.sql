@@ -19,18 +19,18 @@ begin
     select (v_first + p.ordinality - 1)::integer as number, p.words,
       least(32767, coalesce((select sum(greatest(1, coalesce(cardinality(w.positions), 1))) from unnest(p.words) w), 0))::smallint as total,
       p.ref_id, p.session_id, p.created_at, p.turn_index, p.span_start, p.span_length, p.token_count, p.chunk, p.kind, p.role, p.speaker,
-      p.is_question, p.embeddable, p.sensitivity, p.project
+      p.is_question, p.embeddable, p.echo, p.sensitivity, p.project
     from prepared p),
   tail as (
     insert into memoir.search_tail (user_id, item_no, word_count, words)
     select p_user_id, number, total, words from counted where words <> ''::tsvector),
   items as (
     insert into memoir.search_items (user_id, ref_id, session_id, recorded_at, created_at, item_no, turn_index, span_start, span_length,
-      token_count, word_count, chunk, kind, role, speaker, is_question, after_question, last_chunk, embeddable, sensitivity, project)
+      token_count, word_count, chunk, kind, role, speaker, is_question, after_question, last_chunk, embeddable, echo, sensitivity, project)
     select p_user_id, c.ref_id, c.session_id, p_at, c.created_at, c.number, c.turn_index, c.span_start, c.span_length,
       c.token_count, c.total, c.chunk, c.kind, c.role, c.speaker, c.is_question,
       c.kind = 't' and c.chunk = 0 and coalesce(lag(c.is_question) over o, v_continues and v_old.last_question),
-      lead(c.ref_id) over o is distinct from c.ref_id, c.embeddable, coalesce(c.sensitivity, 'normal'), c.project
+      lead(c.ref_id) over o is distinct from c.ref_id, c.embeddable, coalesce(c.echo, false), coalesce(c.sensitivity, 'normal'), c.project
     from counted c window o as (order by c.number))
   update memoir.user_counters set next_item = v_first + v_count, items = items + v_count, tail_items = tail_items + v_count, recorded_at = p_at,
     last_session = case when p_items[v_count].kind = 't' then p_items[v_count].session_id end, last_question = p_items[v_count].is_question,

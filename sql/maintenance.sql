@@ -111,7 +111,13 @@ begin
       insert into memoir.memory_stats (user_id, memory_id, access_count, relevance_sum, last_accessed_at)
       select v_row.user_id, i.ref_id, 1, max(least(1, greatest(0, x.score / v_best))), v_row.recorded_at
       from unnest(v_row.items, v_row.scores, v_row.places) x(item_no, score, place)
-      join memoir.search_items i on i.user_id = v_row.user_id and i.item_no = x.item_no and i.kind = 'm'
+      join memoir.search_items t on t.user_id = v_row.user_id and t.item_no = x.item_no
+      -- A turn that was shown was the memory in its words, too.
+      cross join lateral (
+        select t.ref_id where t.kind = 'm'
+        union all
+        select s.item_id from memoir.memory_sources s join memoir.search_items e on e.user_id = v_row.user_id and e.ref_id = s.item_id and e.chunk = 0 and e.echo
+        where t.kind = 't' and s.user_id = v_row.user_id and s.item_kind = 'memory' and s.source_kind = 'turn' and s.source_id = t.ref_id) i(ref_id)
       where x.place is not null group by i.ref_id order by i.ref_id
       on conflict (user_id, memory_id) do update set access_count = memory_stats.access_count + 1,
         relevance_sum = memory_stats.relevance_sum + excluded.relevance_sum,

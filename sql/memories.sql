@@ -323,6 +323,15 @@ begin
 end $$;
 
 -- Makes the items of a memory and returns the number of the first, null when it has no words at all.
+-- Turns that are found no more leave what was extracted from them to speak for them.
+create or replace function memoir._release_echoes(p_user_id uuid, p_turns uuid[])
+returns void language sql as $$
+  update memoir.search_items i set echo = false
+  from memoir.memory_sources s
+  where s.user_id = p_user_id and s.item_kind = 'memory' and s.source_kind = 'turn' and s.source_id = any (p_turns)
+    and i.user_id = p_user_id and i.ref_id = s.item_id and i.echo
+$$;
+
 create or replace function memoir._index_memory(p_memory memoir.memory_store, p_said_at timestamptz, p_config jsonb)
 returns integer language plpgsql as $$
 declare
@@ -335,6 +344,7 @@ begin
   v_item.kind := 'm';
   v_item.is_question := false;
   v_item.project := p_memory.project;
+  v_item.echo := coalesce(p_memory.metadata ->> 'extracted_by', '') like 'rules %';
   v_item.sensitivity := p_memory.sensitivity;
   for v_chunk in select * from memoir._chunks(p_memory.content, (p_config ->> 'chunk_tokens')::integer) loop
     v_item.span_start := v_chunk.span_start;

@@ -33,7 +33,7 @@ begin
         select (i.item_no, i.kind, i.ref_id, i.session_id, i.turn_index, i.chunk, i.span_start, i.span_length, i.token_count, i.role, i.created_at, i.recorded_at,
                 i.project, 0, 0, null, 0, 0)::memoir.ranked_item
         from memoir.search_items i
-        where i.user_id = p_user_id and i.ref_id = any (v_frequent) and i.chunk = 0 and not i.dead and i.session_id is null
+        where i.user_id = p_user_id and i.ref_id = any (v_frequent) and i.chunk = 0 and not i.dead and not i.echo and i.session_id is null
           and (p_scope.kinds is null or i.kind = any (p_scope.kinds))
           and (p_scope.projects is null or i.project = any (p_scope.projects)) order by i.item_no);
       v_memories := v_memories || v_frequent;
@@ -43,10 +43,7 @@ begin
     select array_agg((m.memory_id, m.type, m.importance, m.tier, m.sensitivity,
       case when p_scope.as_of is null then m.state = 'active' and (m.expires_at is null or m.expires_at > v_now)
            else memoir._was_active(m, p_scope.as_of) end,
-      m.valid_from, m.valid_to, m.recorded_at, m.trust, m.confidence, s.reinforced_at, s.access_count,
-      case when m.metadata ? 'extracted_by' then (
-        select x.source_id from memoir.memory_sources x
-        where x.user_id = p_user_id and x.item_kind = 'memory' and x.item_id = m.memory_id and x.source_kind = 'turn' limit 1) end)::memoir.memory_facts) into v_facts
+      m.valid_from, m.valid_to, m.recorded_at, m.trust, m.confidence, s.reinforced_at, s.access_count)::memoir.memory_facts) into v_facts
     from memoir.memory_store m
     left join memoir.memory_stats s on s.user_id = p_user_id and s.memory_id = m.memory_id
     where m.user_id = p_user_id and m.memory_id = any (v_memories);
@@ -91,14 +88,14 @@ begin
       coalesce((v_half_lives ->> m.type)::float8, 365) as half_life
     from unnest(p_facts) m
   ), memories as materialized (
-    select m.memory_id, m.type, m.sensitivity, m.active, m.valid_from, m.valid_to, m.source_ref,
+    select m.memory_id, m.type, m.sensitivity, m.active, m.valid_from, m.valid_to,
       coalesce((v_type_weights ->> m.type)::float8, 1) * case m.importance when 'critical' then 1.3 when 'important' then 1.15 when 'minor' then 0.85 else 1 end as weight,
       case when m.tier >= 3 then 1 else power(2, - days / half_life) end as freshness,
       m.trust * m.confidence * power(2, - days_reinforced / half_life) as authority,
       case when p_most > 0 then ln(1 + coalesce(m.access_count, 0)::float8) / ln(1 + p_most::float8) else 0 end as access
     from aged m
   ), judged as (
-    select r.*, m.type, m.source_ref,
+    select r.*, m.type,
       case when r.kind = 'm' then r.score * m.weight * (0.5 + 0.5 * greatest(0, least(1, m.freshness))) + w_access * m.access + w_authority * m.authority
            else r.score end::real as total,
       case when r.kind = 'm' then jsonb_build_object('match', r.score, 'weight', m.weight, 'freshness', m.freshness, 'authority', m.authority, 'access', m.access) end as parts,
@@ -107,19 +104,11 @@ begin
            when m.valid_from > v_valid or m.valid_to <= v_valid then 'not valid at that time' end as reason
     from unnest(p_ranked) r left join memories m on m.memory_id = r.ref_id and r.kind = 'm'
     where r.kind <> 'm' or m.sensitivity <= p_scope.clearance
-  ), twins as materialized (
-    -- What was extracted from a turn that is not much longer is not packed beside it. The turn keeps the place that it
-    -- has by itself, so that extracting changes nothing about which turns are found.
-    select distinct m.item_no
-    from judged m join judged t on t.ref_id = m.source_ref and t.kind = 't' and t.tokens <= 2 * m.tokens + 24 and t.total >= v_floor
-    where m.kind = 'm' and m.reason is null
-  ), final as (
-    select j.*, s.item_no is not null as is_said from judged j left join twins s on s.item_no = j.item_no
   )
   select (f.item_no, f.kind, f.ref_id, f.session_id, f.turn_index, f.chunk, f.span_start, f.span_length, f.tokens, f.role, f.said_at, f.recorded_at,
       f.project, (round(f.total * 100000) / 100000)::real, f.words, f.vector, f.around, f.session_score, f.type, f.parts, coalesce(f.ref_id = any (p_frequent), false),
-      coalesce(f.reason, case when f.total < v_floor then 'below the relevance floor' when f.is_said then 'its turn says it' end))::memoir.candidate
-  from final f order by (f.total * 100000)::integer desc, f.item_no);
+      coalesce(f.reason, case when f.total < v_floor then 'below the relevance floor' end))::memoir.candidate
+  from judged f order by (f.total * 100000)::integer desc, f.item_no);
 end $$;
 
 -- How a day reads in a header: unambiguous in every country.

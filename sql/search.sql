@@ -101,15 +101,22 @@ returns memoir.ranked_item[] language plpgsql stable set plan_cache_mode = force
 declare
   v_terms text[] := memoir._query_terms((p_config ->> 'text_search_config')::regconfig, p_query);
   v_words memoir.item_scores; v_vectors memoir.item_scores; v_wanted integer[]; v_items memoir.search_items[];
-  v_hidden integer[] := '{}'; v_hidden_words bigint := 0; v_asked integer;
+  v_hidden integer[] := '{}'; v_hidden_words bigint := 0; v_above integer := 0; v_asked integer;
 begin
   -- What is above the caller's clearance is not there: it finds nothing, counts for nothing and moves nobody's score.
   if p_scope.clearance is distinct from 'secret' then
     select coalesce(array_agg(i.item_no), '{}'), coalesce(sum(i.word_count), 0) into v_hidden, v_hidden_words
     from memoir.search_items i where i.user_id = p_user_id and i.sensitivity > coalesce(p_scope.clearance, 'normal') and i.sensitivity <> 'normal';
-    p_counters.items := p_counters.items - cardinality(v_hidden); p_counters.total_words := p_counters.total_words - v_hidden_words;
+    v_above := cardinality(v_hidden);
+    p_counters.items := p_counters.items - v_above; p_counters.total_words := p_counters.total_words - v_hidden_words;
   end if;
-  if coalesce(p_counters.items, 0) = 0 then return null; end if;
+  -- A memory that repeats a turn finds nothing that the turn does not: it would only push others out.
+  if p_scope.kinds is null or 't' = any (p_scope.kinds) then
+    select v_hidden || coalesce(array_agg(i.item_no), '{}'), coalesce(sum(i.word_count), 0) into v_hidden, v_hidden_words
+    from memoir.search_items i where i.user_id = p_user_id and i.echo and i.item_no <> all (v_hidden);
+    p_counters.items := p_counters.items - cardinality(v_hidden) + v_above; p_counters.total_words := p_counters.total_words - v_hidden_words;
+  end if;
+  if coalesce(p_counters.items, 0) <= 0 then return null; end if;
   v_asked := cardinality(v_terms);
   v_terms := v_terms || memoir._rescue_terms(p_user_id, v_terms, v_hidden);
   if v_terms <> '{}' then v_words := memoir._word_scores(p_user_id, p_counters, p_config, v_terms, v_asked, v_hidden); end if;
