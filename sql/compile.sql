@@ -265,7 +265,7 @@ begin
     v_scope.as_of := p_as_of;
     v_scope.valid_at := p_valid_at;
     v_candidates := memoir._candidates(v_user, v_config, v_query, v_vector.vector, v_vector.model_id, nullif(v_session.project, 'global'),
-      v_scope, least((v_config ->> 'candidates')::integer, 60 + v_recall_budget / 20), (v_config ->> 'frequent_memories')::integer, true);
+      v_scope, least((v_config ->> 'candidates')::integer, 60 + v_recall_budget / 11), (v_config ->> 'frequent_memories')::integer, true);
     if v_session.session_id is not null and not pg_is_in_recovery() then
       v_working := array(select content from memoir.memory_store_working where user_id = v_user and local_to = v_id
                          and (expires_at is null or expires_at > memoir.now()) and sensitivity <= v_scope.clearance order by recorded_at, memory_id);
