@@ -246,7 +246,8 @@ begin
       name, tool_calls, tool_call_id, model, finish_reason, metadata, sensitivity, embeddable)
     values (v_user, v_session.session_id, gen_random_uuid(), v_at, coalesce(v_message.created_at, v_at), v_before, v_turn, v_exchange,
       v_tokens, case when v_is_last then v_prompt end, case when v_is_last then v_completion end, case when v_is_last then v_latency end, v_message.role,
-      case v_message.role when 'user' then coalesce(v_stated, 'person') when 'system' then 'system'
+      case v_message.role when 'user' then coalesce(v_stated, 'person')
+                          when 'system' then case when p_caller.may_state_actor then 'system' else coalesce(v_stated, 'agent') end
                           when 'tool' then 'tool' else 'agent' end::memoir.actor,
       v_tokenizer, v_message.text, v_message.parts, v_message.name, v_message.tool_calls, v_message.tool_call_id,
       case when v_message.role = 'assistant' then coalesce(v_used_model, v_session.model) end,
