@@ -236,6 +236,18 @@ begin
   return null;
 end $$;
 
+-- Has a memory taken the place of another, at once or through others? A correction that sounds like what it corrects is no restatement.
+create or replace function memoir._succeeds(p_user_id uuid, p_memory_id uuid, p_other uuid)
+returns boolean language plpgsql stable set plan_cache_mode = force_custom_plan as $$
+begin
+  return exists (
+    with recursive successors as (
+      select p_other as id
+      union
+      select r.source_id from successors s join memoir.memory_relationships r on r.user_id = p_user_id and r.target_id = s.id and r.relation = 'supersedes')
+    select from successors where id = p_memory_id);
+end $$;
+
 -- Judges an active memory whose vector has arrived. Conflicts first, by rules, what they can't tell queued for a model where one is
 -- configured; then near duplicates ([PG] 5.4: cosine above the threshold, nothing fixed differs): the greater authority stays active, of
 -- equals the more specific text. What only says again in other words what a person rejected is invalidated, unless a person says it.
@@ -268,7 +280,8 @@ begin
     v_other := v_hits[i];
     if v_other.state <> 'active' then
       if v_memory.actor <> 'person' and v_similar[i] > v_duplicate and memoir._fixed_points(v_other.content) = memoir._fixed_points(v_memory.content)
-        and memoir._tombstoned(p_user_id, v_other.content, null, null, v_other.project) then
+        and memoir._tombstoned(p_user_id, v_other.content, null, null, v_other.project)
+        and not memoir._succeeds(p_user_id, p_memory_id, v_other.memory_id) then
         perform memoir._set_state(p_user_id, array[p_memory_id], 'invalidated', p_by, 'says again what was rejected', null, v_now);
         return jsonb_build_object('memory_id', null, 'outcome', 'refused_tombstone', 'similarity', round(v_similar[i]::numeric, 4));
       end if;

@@ -103,14 +103,15 @@ begin
   return v_new.memory_id;
 end $$;
 
--- The members of a consolidated memory stand by themselves again; what of them can't (forgotten, restated meanwhile) stays as it is.
-create or replace function memoir._dissolve(p_user_id uuid, p_memory uuid, p_by text, p_at timestamptz, p_actor memoir.actor)
+-- The members of a consolidated memory, but for p_except, stand by themselves again; what of them can't (forgotten, restated
+-- meanwhile) stays as it is.
+create or replace function memoir._dissolve(p_user_id uuid, p_memory uuid, p_by text, p_at timestamptz, p_actor memoir.actor, p_except uuid[] default '{}')
 returns uuid[] language plpgsql set plan_cache_mode = force_custom_plan as $$
 declare
   v_id uuid; v_restored uuid[] := '{}';
 begin
   for v_id in select m.memory_id from memoir.memory_store m where m.user_id = p_user_id and m.superseded_by = p_memory and m.state = 'superseded'
-    and m.state_reason = 'consolidated' order by m.recorded_at, m.memory_id
+    and m.state_reason = 'consolidated' and m.memory_id <> all (p_except) order by m.recorded_at, m.memory_id
   loop
     if memoir._restore(p_user_id, v_id, p_by, 'consolidation undone', p_at, p_actor) then v_restored := v_restored || v_id; end if;
   end loop;

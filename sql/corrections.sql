@@ -8,7 +8,7 @@
 --   bounded retraction      retract(…, p_valid_to => '2026-03-01')            it held until then
 
 -- All memories that say the same as one: merged with it as near duplicates, the same text, or the same value in its slot.
--- p_wide: in all projects that the caller may use and in all states; else what is active in its project.
+-- p_wide: in all projects that the caller may use and in all states; else what is active in its project, as a part of a whole too.
 create or replace function memoir._same_value(p_caller memoir.caller, p_memory memoir.memory_store, p_wide boolean)
 returns uuid[] language plpgsql stable set plan_cache_mode = force_custom_plan as $$
 declare
@@ -26,16 +26,17 @@ begin
     union
     select m.memory_id from memoir.memory_store m
     where m.user_id = v_user and m.state <> 'erased' and m.sensitivity <= p_caller.clearance
-      and case when p_wide then p_caller.projects is null or m.project = any (p_caller.projects) else m.state = 'active' and m.project = p_memory.project end
+      and case when p_wide then p_caller.projects is null or m.project = any (p_caller.projects)
+        else m.project = p_memory.project and (m.state = 'active' or m.state = 'superseded' and m.state_reason = 'consolidated') end
       and (m.slot = p_memory.slot and m.slot_value = p_memory.slot_value or memoir._tombstone_text(m.content) = v_text)) x;
   return v_ids;
 end $$;
 
 -- What memories came from must not be recalled, extracted or summarised again, and what was made of them is not true any more:
 -- excludes their source turns' spans, undoes the summaries that hold them, invalidates the memories derived from them.
--- p_keep: turns that stay, since they say what is right.
+-- p_keep: turns that stay, since they say what is right. p_forget: what was made of them holds what is forgotten, and is so itself.
 create or replace function memoir._withdraw(p_user_id uuid, p_ids uuid[], p_keep uuid[], p_memory uuid, p_by text, p_reason text, p_at timestamptz,
-  out excluded_turns integer, out invalidated_summaries integer)
+  p_forget boolean default false, out excluded_turns integer, out invalidated_summaries integer)
 language plpgsql set plan_cache_mode = force_custom_plan as $$
 declare
   v_refs uuid[]; v_summaries uuid[]; v_derived uuid[];
@@ -46,9 +47,11 @@ begin
     union
     select s.item_id from derived d join memoir.memory_sources s on s.user_id = p_user_id and s.item_kind = 'memory' and s.source_kind = 'memory' and s.source_id = d.id)
   select coalesce(array_agg(id), '{}') into v_derived from derived where id <> all (p_ids);
-  perform memoir._set_state(p_user_id, array(select m.memory_id from memoir.memory_store m where m.user_id = p_user_id and m.memory_id = any (v_derived) and m.state = 'active'),
-    'invalidated', p_by, 'its source was withdrawn', null, p_at);
-  perform memoir._dissolve(p_user_id, d, p_by, p_at, 'system') from unnest(v_derived) d;
+  -- A whole that went into a greater one would come back with the other parts of that.
+  perform memoir._set_state(p_user_id, array(select m.memory_id from memoir.memory_store m where m.user_id = p_user_id and m.memory_id = any (v_derived)
+    and (p_forget or m.state = 'active' or m.state = 'superseded' and m.state_reason = 'consolidated')),
+    case when p_forget then 'forgotten' else 'invalidated' end::memoir.item_state, p_by, 'its source was withdrawn', null, p_at);
+  perform memoir._dissolve(p_user_id, d, p_by, p_at, 'system', p_ids) from unnest(v_derived) d;
 
   with sources as (
     select distinct s.source_id, s.session_id, s.turn_index, s.span_start, s.span_length from memoir.memory_sources s
@@ -107,7 +110,7 @@ begin
   v_ids := memoir._same_value(v_caller, v_memory, true);
   perform memoir._set_tombstones(v_user, v_ids, true, true, p_memory, v_reason, v_actor, v_caller.login, v_now);
   perform memoir._set_state(v_user, v_ids, 'forgotten', v_caller.login, v_reason, null, v_now, v_actor);
-  select * into v_done from memoir._withdraw(v_user, v_ids, '{}', p_memory, v_caller.login, v_reason, v_now);
+  select * into v_done from memoir._withdraw(v_user, v_ids, '{}', p_memory, v_caller.login, v_reason, v_now, true);
   insert into memoir.audit_log (login, action, user_id, detail)
   values (v_caller.login, 'forget', v_user, jsonb_build_object('memory_ids', v_ids, 'reason', v_reason));
   return jsonb_build_object('memory_id', p_memory, 'state', 'forgotten', 'merged', to_jsonb(array_remove(v_ids, p_memory)),
@@ -116,18 +119,38 @@ end $$;
 comment on function memoir.forget(text, uuid, text) is
   'Takes a memory, and all that say the same (near duplicates merged with it, its text or its slot''s value elsewhere), out of recall and
 compile for good, at any p_as_of too: it may not come back through remember (tombstones of keyed hashes stay), its source turns leave
-recall, the summaries that hold them and the memories derived from it are invalidated. History keeps the turns; free paraphrases
+recall, the summaries that hold them are invalidated, the memories derived from it forgotten as well. History keeps the turns; free paraphrases
 elsewhere are not found. Writes memory_store, tombstones, recall_exclusions, audit_log. Raises PM001, PM004.';
 
--- The memory a correction is about, under the user's lock: what stands for it today, and not forgotten.
+-- The memory a correction is about, under the user's lock: what stands for it today, and not forgotten. A part of a consolidated memory
+-- is meant by itself, not the whole.
 create or replace function memoir._to_correct(p_memory memoir.memory_store)
 returns memoir.memory_store language plpgsql stable as $$
 declare
-  v_memory memoir.memory_store := memoir._current(p_memory);
+  v_memory memoir.memory_store := memoir._current(p_memory, 'consolidated');
 begin
   if v_memory.state in ('forgotten', 'erased') then
     perform memoir._fail('PM004', format('memory %s is %s', v_memory.memory_id, v_memory.state), 'lift_tombstone brings a forgotten one back');
   end if;
+  return v_memory;
+end $$;
+
+-- Takes memories out of the wholes they went into, so that the other parts stand by themselves; returns p_memory as it is then.
+create or replace function memoir._take_out(p_user_id uuid, p_ids uuid[], p_memory uuid, p_by text, p_at timestamptz, p_actor memoir.actor)
+returns memoir.memory_store language plpgsql set plan_cache_mode = force_custom_plan as $$
+declare
+  v_wholes uuid[]; v_memory memoir.memory_store;
+begin
+  with recursive up as (
+    select m.superseded_by as id from memoir.memory_store m
+    where m.user_id = p_user_id and m.memory_id = any (p_ids) and m.state = 'superseded' and m.state_reason = 'consolidated'
+    union
+    select m.superseded_by from up join memoir.memory_store m on m.user_id = p_user_id and m.memory_id = up.id
+    where m.state = 'superseded' and m.state_reason = 'consolidated')
+  select coalesce(array_agg(id order by id), '{}') into v_wholes from up where id <> all (p_ids);
+  perform memoir._set_state(p_user_id, v_wholes, 'invalidated', p_by, 'its source was withdrawn', null, p_at);
+  perform memoir._dissolve(p_user_id, w, p_by, p_at, p_actor) from unnest(v_wholes) w;
+  select * into v_memory from memoir.memory_store where user_id = p_user_id and memory_id = p_memory;
   return v_memory;
 end $$;
 
@@ -157,8 +180,9 @@ begin
     'correction', memoir._turns_given(v_caller, p_session, p_source_turns));
   v_slotted := v_old.slot is not null and (p_remainder is null or p_slot_value is not null);  -- else the slot's value is in what remains
 
-  if v_old.state = 'active' and memoir._challenge(v_standing) < memoir._hold(v_old) then
+  if (v_old.state = 'active' or v_old.state_reason = 'consolidated') and memoir._challenge(v_standing) < memoir._hold(v_old) then
     -- A lower authority corrects nothing: it is heard, and the conflict is open.
+    v_old := memoir._current(v_old);
     v_made := memoir.remember(p_user, p_content, p_session, v_old.type, v_old.category, v_old.importance, v_old.project, p_actor, 'correction',
       p_valid_from => p_valid_from, p_valid_to => p_valid_to, p_slot => case when v_slotted then v_old.slot end, p_slot_value => p_slot_value,
       p_sensitivity => v_old.sensitivity::text, p_source_turns => p_source_turns, p_embedding => p_embedding);
@@ -169,10 +193,11 @@ begin
     v_result := jsonb_build_object('memory_id', v_made -> 'memory_id', 'outcome', case when v_made ->> 'outcome' = 'refused_tombstone' then 'refused_tombstone' else 'contradicts' end,
       'corrected', '[]'::jsonb, 'remainder', null, 'bounded', '[]'::jsonb, 'excluded_turns', 0, 'invalidated_summaries', 0);
   else
+    v_ids := memoir._same_value(v_caller, v_old, false);
+    v_old := memoir._take_out(v_user, v_ids, v_old.memory_id, v_caller.login, v_now, v_standing.actor);
     -- Bounds inside the time of the old one: it goes on outside them.
     v_bounded := v_old.state = 'active' and (p_valid_from is not null or p_valid_to is not null)
       and (p_valid_from > coalesce(v_old.valid_from, '-infinity') or p_valid_to < coalesce(v_old.valid_to, 'infinity'));
-    v_ids := memoir._same_value(v_caller, v_old, false);
     perform memoir._set_state(v_user, v_ids, 'superseded', v_caller.login, v_reason, null, v_now, v_standing.actor);
     if p_valid_from > coalesce(v_old.valid_from, '-infinity') and v_bounded then
       v_kept := v_kept || memoir._bounded(v_old, v_old.valid_from, least(p_valid_from, v_old.valid_to), v_caller.login, v_reason, v_now, v_standing.actor);
@@ -223,7 +248,7 @@ p_valid_from, p_valid_to: the new value holds from or until then, and the old on
 memory''s slot (default: the content). p_session, p_source_turns, p_actor: whose correction, as in remember: a person''s ranks with their
 statements, one of lower authority than the memory leaves a contradicts edge only. The old text and slot value may not come back (but
 for bounds), the source turns leave recall, summaries and memories made of them are invalidated. A superseded memory stands for its
-successor. Returns {"memory_id", "outcome", "corrected", "remainder", "bounded", "excluded_turns", "invalidated_summaries"}; outcome:
+successor, but what was consolidated for itself: the other parts stand by themselves again. Returns {"memory_id", "outcome", "corrected", "remainder", "bounded", "excluded_turns", "invalidated_summaries"}; outcome:
 corrected, contradicts. p_key: idempotency key. Raises PM001, PM003, PM004, PM006, PM012, PM014, PM030, PM040.';
 
 -- The successor of memories that have just been superseded.
@@ -296,6 +321,7 @@ begin
     perform memoir._fail('PM014', format('valid_to %s is not after %s, from when memory %s holds', p_valid_to, v_old.valid_from, v_old.memory_id));
   end if;
   v_ids := memoir._same_value(v_caller, v_old, false);
+  v_old := memoir._take_out(v_user, v_ids, v_old.memory_id, v_caller.login, v_now, v_standing.actor);
   if p_valid_to is not null and v_old.state = 'active' then
     perform memoir._set_state(v_user, v_ids, 'superseded', v_caller.login, v_reason, null, v_now, v_standing.actor);
     v_kept := array[memoir._bounded(v_old, v_old.valid_from, least(p_valid_to, v_old.valid_to), v_caller.login, v_reason, v_now, v_standing.actor)];

@@ -245,7 +245,12 @@ begin
     if v_stone.user_id is not null and (v_row.state = 'active' or v_stone.recorded_at > v_row.state_at)
        or v_row.state <> 'erased' and exists (select from memoir.memory_sources s join memoir.turn_marks m on m.user_id = p_user_id and m.session_id = s.session_id
          and m.turn_index = s.turn_index and m.mark = 'erased' and m.recorded_at >= v_row.recorded_at
-         where s.user_id = p_user_id and s.item_kind = 'memory' and s.item_id = v_row.memory_id and s.link = 'origin') then
+         where s.user_id = p_user_id and s.item_kind = 'memory' and s.item_id = v_row.memory_id and s.link = 'origin')
+       -- Nor what was made of it.
+       or v_row.state = 'active' and exists (select from memoir.memory_sources s
+         left join memoir.memory_store m on m.user_id = p_user_id and m.memory_id = s.source_id and m.state not in ('forgotten', 'erased')
+         where s.user_id = p_user_id and s.item_kind = 'memory' and s.item_id = v_row.memory_id and s.source_kind = 'memory'
+           and (m.memory_id is null or m.state = 'invalidated' or (memoir._tombstone_of(p_user_id, m.content, m.slot, m.slot_value, m.project)).user_id is not null)) then
       delete from memoir.memory_sources where user_id = p_user_id and item_kind = 'memory' and item_id = v_row.memory_id;
       v_refused := v_refused + 1;
       continue;

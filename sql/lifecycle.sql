@@ -42,7 +42,7 @@ begin
       where r.user_id = v_user and r.target_id = p_memory.memory_id and r.relation = 'contradicts' and o.state = 'active')
     or (p_memory.slot is not null and exists (
       select from memoir.memory_store o where o.user_id = v_user and o.slot = p_memory.slot and o.state = 'active' and o.project = p_memory.project
-        and o.scope = 'global' and o.memory_id <> p_memory.memory_id and o.slot_value is distinct from p_memory.slot_value));
+        and o.scope = 'global' and o.memory_id <> p_memory.memory_id and o.slot_value is distinct from p_memory.slot_value and memoir._overlap(o, p_memory)));
 end $$;
 
 -- Sessions that back a memory: its own, and those of the turns it is drawn from.

@@ -13,14 +13,14 @@ begin
   return v_memory;
 end $$;
 
--- What stands for a memory today: it, or the last of its successors.
-create or replace function memoir._current(p_memory memoir.memory_store)
+-- What stands for a memory today: it, or the last of its successors, or the one that was succeeded for a given reason.
+create or replace function memoir._current(p_memory memoir.memory_store, p_unless text default null)
 returns memoir.memory_store language plpgsql stable as $$
 declare
   v_memory memoir.memory_store; v_next memoir.memory_store; v_steps integer := 0;
 begin
   select * into v_memory from memoir.memory_store where user_id = p_memory.user_id and memory_id = p_memory.memory_id;
-  while v_memory.state = 'superseded' and v_memory.superseded_by is not null and v_steps < 1000 loop
+  while v_memory.state = 'superseded' and v_memory.superseded_by is not null and v_steps < 1000 and v_memory.state_reason is distinct from p_unless loop
     select * into v_next from memoir.memory_store where user_id = v_memory.user_id and memory_id = v_memory.superseded_by;
     exit when not found;
     v_memory := v_next;

@@ -90,7 +90,7 @@ def test_forgetting_a_part_frees_the_others(db: psycopg.Connection, user: str) -
     assert active(db, user) == sorted(text for text in HIKES if "Brigida" not in text)
     assert "Brigida" not in str(db.execute("select content from memoir.recall(%s, 'hikes with Brigida')", [user]).fetchall())
     assert one(db, "select memoir.remember(%s, 'Hikes with Brigida')", user)["outcome"] == "refused_tombstone"
-    assert one(db, "select state from memoir.memory_store where content = %s", whole) == "invalidated"
+    assert one(db, "select state from memoir.memory_store m join memoir.users u using (user_id) where u.external_id = %s and content = %s", user, whole) == "forgotten"
 
 
 def test_forgetting_the_whole_forgets_all_of_it(db: psycopg.Connection, user: str) -> None:
