@@ -253,12 +253,13 @@ corrected, contradicts. p_key: idempotency key. Raises PM001, PM003, PM004, PM00
 
 -- The successor of memories that have just been superseded.
 create or replace function memoir._succeeded(p_user_id uuid, p_ids uuid[], p_successor uuid)
-returns void language sql as $$
+returns void language plpgsql set plan_cache_mode = force_custom_plan as $$
+begin
   with noted as (
     update memoir.memory_states set superseded_by = p_successor
     where user_id = p_user_id and memory_id = any (p_ids) and state = 'superseded' and superseded_by is null returning memory_id)
-  update memoir.memory_store m set superseded_by = p_successor from noted n where m.user_id = p_user_id and m.memory_id = n.memory_id
-$$;
+  update memoir.memory_store m set superseded_by = p_successor from noted n where m.user_id = p_user_id and m.memory_id = n.memory_id;
+end $$;
 
 -- The turns a call names, or none.
 create or replace function memoir._turns_given(p_caller memoir.caller, p_session text, p_turns integer[])

@@ -325,12 +325,13 @@ end $$;
 -- Makes the items of a memory and returns the number of the first, null when it has no words at all.
 -- Turns that are found no more leave what was extracted from them to speak for them.
 create or replace function memoir._release_echoes(p_user_id uuid, p_turns uuid[])
-returns void language sql as $$
+returns void language plpgsql set plan_cache_mode = force_custom_plan as $$
+begin
   update memoir.search_items i set echo = false
   from memoir.memory_sources s
   where s.user_id = p_user_id and s.item_kind = 'memory' and s.source_kind = 'turn' and s.source_id = any (p_turns)
-    and i.user_id = p_user_id and i.ref_id = s.item_id and i.echo
-$$;
+    and i.user_id = p_user_id and i.ref_id = s.item_id and i.echo;
+end $$;
 
 create or replace function memoir._index_memory(p_memory memoir.memory_store, p_said_at timestamptz, p_config jsonb)
 returns integer language plpgsql as $$

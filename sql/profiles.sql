@@ -4,9 +4,10 @@
 
 -- Asks the profile job to look at a user. No row of its own: a flag beside the counters that the write changes anyway.
 create or replace function memoir._stale_profile(p_user_id uuid)
-returns void language sql as $$
-  update memoir.user_counters set profile_stale = true where user_id = p_user_id and not profile_stale
-$$;
+returns void language plpgsql set plan_cache_mode = force_custom_plan as $$
+begin
+  update memoir.user_counters set profile_stale = true where user_id = p_user_id and not profile_stale;
+end $$;
 
 -- What belongs in it, the weightiest first: validated, global in scope and project, tiers 3 and 4, in force, open to every clearance.
 create or replace function memoir._profile_memories(p_user_id uuid)

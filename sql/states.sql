@@ -53,11 +53,12 @@ end $$;
 
 create or replace function memoir._note_state(p_user_id uuid, p_ids uuid[], p_state memoir.item_state, p_by text, p_reason text, p_successor uuid,
   p_at timestamptz, p_actor memoir.actor)
-returns void language sql as $$
+returns void language plpgsql set plan_cache_mode = force_custom_plan as $$
+begin
   insert into memoir.memory_states (user_id, memory_id, seq, recorded_at, state, superseded_by, reason, actor, set_by)
   select p_user_id, id, 1 + coalesce((select max(s.seq) from memoir.memory_states s where s.user_id = p_user_id and s.memory_id = id), 0),
-    p_at, p_state, p_successor, p_reason, p_actor, p_by from unnest(p_ids) id
-$$;
+    p_at, p_state, p_successor, p_reason, p_actor, p_by from unnest(p_ids) id;
+end $$;
 
 create or replace function memoir._supersede(p_user_id uuid, p_ids uuid[], p_successor uuid, p_by text, p_reason text, p_at timestamptz,
   p_actor memoir.actor default null)
