@@ -1,11 +1,18 @@
-"""The cross-encoder judge, with a model that stands in for one."""
+"""The cross-encoder judge, with a model that stands in for one; the worker that has it judge what waits."""
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import psycopg
 import pytest
+from pg_memoir import Memoir, worker
 from pg_memoir_server.nli import NliJudge, NoSuchModel
 
 
@@ -38,15 +45,87 @@ def test_a_model_without_the_label_is_refused(tmp_path: Any) -> None:
         NliJudge(str(tmp_path / "nothing"))([("a", "b")])
 
 
-def test_a_real_cross_encoder_from_a_folder(tmp_path: Any) -> None:
-    """A tiny one with random weights: loaded from its folder alone, it scores every pair."""
-    pytest.importorskip("sentence_transformers")
+def tiny_model(folder: Path) -> None:
+    """A cross-encoder with random weights."""
     transformers = pytest.importorskip("transformers")
     words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "likes", "not", "tea", "coffee"]
-    (tmp_path / "vocab.txt").write_text("\n".join(words))
+    (folder / "vocab.txt").write_text("\n".join(words))
     config = transformers.BertConfig(vocab_size=len(words), hidden_size=8, num_hidden_layers=1, num_attention_heads=2, intermediate_size=8,
                                      id2label={0: "contradiction", 1: "entailment", 2: "neutral"}, label2id={"contradiction": 0, "entailment": 1, "neutral": 2})
-    transformers.BertForSequenceClassification(config).save_pretrained(tmp_path)
-    transformers.BertTokenizerFast(vocab_file=str(tmp_path / "vocab.txt")).save_pretrained(tmp_path)
+    transformers.BertForSequenceClassification(config).save_pretrained(folder)
+    transformers.BertTokenizerFast(vocab_file=str(folder / "vocab.txt")).save_pretrained(folder)
+
+
+def test_a_real_cross_encoder_from_a_folder(tmp_path: Path) -> None:
+    """Loaded from its folder alone, it scores every pair."""
+    pytest.importorskip("sentence_transformers")
+    tiny_model(tmp_path)
     scores = NliJudge(str(tmp_path))([("likes tea", "not likes tea"), ("likes coffee", "likes tea")])
     assert len(scores) == 2 and all(0 <= score <= 1 for score in scores)
+
+
+# In a worker ----------------------------------------------------------------------------------------------------------
+
+
+def doubtful(db: psycopg.Connection, user: str, *contents: str) -> list[str]:
+    """Memories so alike that rules leave open whether they contradict each other."""
+    return [db.execute("select memoir.remember(%s, %s, p_embedding => %s)", [user, content, f"{{1,{0.1 * n},0,0}}"]).fetchone()[0]["memory_id"]
+            for n, content in enumerate(contents)]
+
+
+def verdicts(db: psycopg.Connection, user: str) -> list[tuple]:
+    return db.execute("select memory_id::text, other_id::text, judge, verdict, decision from memoir.list_judgements(%s) order by recorded_at", [user]).fetchall()
+
+
+@pytest.fixture
+def judged(db: psycopg.Connection) -> Iterator[None]:
+    if not db.execute("select 1 from memoir.embedding_models where name = 'little'").fetchone():
+        db.execute("select memoir.register_embedding_model('little', 'none', 4)")
+        db.execute("select memoir.switch_embedding_model('little')")
+    db.execute("select memoir.set_setting('judge', '\"nli\"')")
+    yield
+    db.execute("select memoir.reset_setting('judge')")
+    db.execute("delete from memoir.jobs where kind = 'nli'")
+
+
+def test_a_worker_judges(db: psycopg.Connection, memoir_dsn: str, user: str, judged: None) -> None:
+    seen: list[tuple[str, str]] = []
+
+    class Watched(Model):
+        def predict(self, pairs: list[tuple[str, str]], apply_softmax: bool, show_progress_bar: bool) -> list[list[float]]:
+            if any("poison" in text for pair in pairs for text in pair):
+                raise ValueError("the model can't read it")
+            seen.extend(pairs)
+            assert db.execute("select count(*) from pg_stat_activity where datname = current_database() and xact_start is not null and pid <> pg_backend_pid() "
+                              "and backend_type = 'client backend'").fetchone() == (0,)
+            return [[0.01, 0.01, 0.98] if any("Cycles" in text for text in pair) else [0.8, 0.1, 0.1] for pair in pairs]
+
+    first, second = doubtful(db, user, "Takes the train to work.", "Cycles to work every day.")
+    doubtful(db, f"{user}-bad", "Likes a glass of wine.", "Brews poison in the cellar.")
+    third, fourth = doubtful(db, f"{user}-more", "Walks to the office.", "Owns a red bicycle.")
+    with Memoir(memoir_dsn) as memoir:
+        assert worker.run_judge(memoir, NliJudge("/models/nli-tiny", Watched), once=True) == 2
+    assert ("Takes the train to work.", "Cycles to work every day.") in seen
+    assert verdicts(db, user) == [(second, first, "nli nli-tiny", "contradiction", "superseded")]
+    assert db.execute("select state::text, superseded_by::text from memoir.memory_store where memory_id = %s", [first]).fetchone() == ("superseded", second)
+    assert verdicts(db, f"{user}-more") == [(fourth, third, "nli nli-tiny", "compatible", "none")]
+    # What the model fails on waits, and ends as a dead letter.
+    assert db.execute("select state, attempts, last_error from memoir.jobs where kind = 'nli'").fetchall() == [("ready", 1, "ValueError: the model can't read it")]
+    db.execute("update memoir.jobs set attempts = 100, run_after = '2000-01-01' where kind = 'nli'")
+    with Memoir(memoir_dsn) as memoir:
+        assert worker.run_judge(memoir, NliJudge("/models/nli-tiny", Watched), once=True) == 0
+    assert db.execute("select state from memoir.jobs where kind = 'nli'").fetchall() == [("dead",)]
+
+
+def test_the_command_judges(db: psycopg.Connection, memoir_dsn: str, user: str, judged: None, tmp_path: Path) -> None:
+    pytest.importorskip("sentence_transformers")
+    first, second = doubtful(db, user, "Takes the train to work.", "Cycles to work every day.")
+    command = [sys.executable, "-m", "pg_memoir", "worker", "--dsn", memoir_dsn, "--no-embed", "--once", "--nli"]
+    wrong = subprocess.run([*command, str(tmp_path / "nothing")], capture_output=True, text=True, check=False)
+    assert wrong.returncode == 1 and "there is no folder" in wrong.stderr
+    assert db.execute("select state, attempts from memoir.jobs where kind = 'nli'").fetchall() == [("ready", 0)]      # no fault of the work
+    tiny_model(tmp_path)
+    done = subprocess.run([*command, str(tmp_path)], capture_output=True, text=True, check=False, env=os.environ | {"OMP_NUM_THREADS": "1"})
+    assert done.returncode == 0, done.stderr
+    assert [row[:3] for row in verdicts(db, user)] == [(second, first, f"nli {tmp_path.name}")]
+    assert db.execute("select count(*) from memoir.jobs where kind = 'nli'").fetchone() == (0,)

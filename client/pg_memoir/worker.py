@@ -14,9 +14,9 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Protocol
 
 import psycopg
 
@@ -25,7 +25,7 @@ from .calls import Call
 from .client import CONNECT, Memoir
 from .embedders import DEFAULT_MODEL, EmbedderUnavailable, load_embedder
 from .errors import JobFailedError, MemoirError
-from .types import Embed
+from .types import Embed, PairClaim
 
 log = logging.getLogger("pg_memoir.worker")
 
@@ -201,6 +201,64 @@ def run_models(memoir: Memoir, *, interval: float = 5.0, once: bool = False, sto
     return total
 
 
+class Judge(Protocol):
+    """What pg_memoir_server.nli.NliJudge is: pairs of texts → how surely they contradict each other, 0 to 1."""
+
+    name: str
+
+    def __call__(self, pairs: Sequence[tuple[str, str]]) -> list[float]: ...
+
+
+def run_judge(memoir: Memoir, judge: Judge, *, limit: int = 16, interval: float = 5.0, once: bool = False, stop: threading.Event | None = None) -> int:
+    """Judges the pairs of memories that wait for one (setting judge: nli), until `stop` is set, or until nothing is left with
+    `once`; returns how many verdicts were stored. No transaction is open while the model is at it.
+
+    `limit`: pairs a batch. What the model fails on goes back to the queue, one memory at a time, and holds up nothing else.
+    """
+    stop = stop or threading.Event()
+    total, failures = 0, 0
+    while not stop.is_set():
+        try:
+            claims = memoir.claim_judgements(limit=limit)
+            stored, failed = _judge_claims(memoir, judge, claims)
+        except (MemoirError, psycopg.Error, OSError) as error:
+            if once:
+                raise
+            failures += 1
+            wait = min(_LONGEST_WAIT, interval * 2 ** min(failures, 10))
+            log.warning("judge: %s; next try in %.0f s", error, wait)
+            stop.wait(wait)
+            continue
+        failures = failures + 1 if failed and not stored else 0
+        total += stored
+        if failures and not once:
+            stop.wait(min(_LONGEST_WAIT, interval * 2 ** min(failures, 10)))
+        elif not claims:
+            if once:
+                break
+            stop.wait(interval)
+    return total
+
+
+def _judge_claims(memoir: Memoir, judge: Judge, claims: list[PairClaim]) -> tuple[int, int]:
+    """(verdicts stored, memories given back after an error)."""
+    if not claims:
+        return 0, 0
+    try:
+        scores = judge([(claim.other_content, claim.content) for claim in claims])
+        return memoir.store_judgements(
+            [c.user_id for c in claims], [c.memory_id for c in claims], [c.other_id for c in claims], scores, judge.name
+        ), 0
+    except Exception as error:  # whatever the model's library raises
+        memories = list(dict.fromkeys((claim.user_id, claim.memory_id) for claim in claims))
+        if len(memories) == 1:
+            log.warning("judge: %s", error)
+            memoir.fail_judgements([memories[0][0]], [memories[0][1]], f"{type(error).__name__}: {error}")
+            return 0, 1
+    parts = [_judge_claims(memoir, judge, [c for c in claims if (c.user_id, c.memory_id) == memory]) for memory in memories]
+    return sum(stored for stored, _ in parts), sum(failed for _, failed in parts)
+
+
 def add_arguments(parser: argparse.ArgumentParser) -> Callable[[argparse.Namespace], int]:
     """Describes the worker's options to `parser`; returns what runs it."""
     parser.add_argument("--dsn", default=os.environ.get("PG_MEMOIR_DSN", ""), help="connection string (default: $PG_MEMOIR_DSN)")
@@ -214,9 +272,26 @@ def add_arguments(parser: argparse.ArgumentParser) -> Callable[[argparse.Namespa
     parser.add_argument("--threads", type=int, default=1, help="CPU threads of the model (%(default)s)")
     parser.add_argument("--jobs", action="store_true", help="also run the database's jobs on their schedules, where pg_cron is missing")
     parser.add_argument("--llm", action="store_true", help="also ask the language model (settings llm_*) what is queued for it")
+    parser.add_argument("--nli", metavar="FOLDER", default=os.environ.get("PG_MEMOIR_NLI_MODEL"),
+                        help="also judge contradictions (setting judge: nli) with the cross-encoder in FOLDER (default: $PG_MEMOIR_NLI_MODEL)")
     parser.add_argument("--no-embed", action="store_true", help="embed nothing")
     parser.add_argument("--once", action="store_true", help="stop when the backlog is empty")
     return _main
+
+
+def _load_judge(folder: str) -> Judge:
+    """Loaded before anything is claimed, so that a wrong folder is no fault of the work."""
+    try:
+        from pg_memoir_server.nli import NliJudge, NoSuchModel
+    except ImportError as error:
+        raise OSError(f"--nli needs the package pg_memoir_server: {error}") from None
+    loaded = NliJudge(folder)
+    try:
+        loaded.load()
+    except NoSuchModel as error:
+        raise OSError(str(error)) from None
+    judge: Judge = loaded
+    return judge
 
 
 def _side_by_side(kinds: list[Callable[[], int]], stop: threading.Event) -> int:
@@ -251,6 +326,7 @@ def _main(options: argparse.Namespace) -> int:
         embed = None if options.no_embed else load_embedder(
             options.provider, options.model, endpoint=options.endpoint, api_key_env=options.api_key_env, threads=options.threads
         )
+        judge = _load_judge(options.nli) if options.nli else None
         # Never vectors of this model for another that is being backfilled too.
         name = options.registered_as or os.path.basename(options.model.rstrip("/"))
         with Memoir(options.dsn, max_size=2) as memoir:
@@ -261,6 +337,8 @@ def _main(options: argparse.Namespace) -> int:
                 kinds.append(lambda: run(memoir, embed, limit=options.limit, model=name, interval=options.interval, once=options.once, stop=stop))
             if options.llm:
                 kinds.append(lambda: run_models(memoir, interval=options.interval, once=options.once, stop=stop))
+            if judge is not None:
+                kinds.append(lambda: run_judge(memoir, judge, interval=options.interval, once=options.once, stop=stop))
             total = sum(kind() for kind in kinds) if options.once else _side_by_side(kinds, stop)
     except (MemoirError, psycopg.Error, EmbedderUnavailable, OSError) as error:
         print(f"pg_memoir.worker: {error}", file=sys.stderr)
