@@ -146,7 +146,7 @@ def test_partial_stores_in_any_order_lose_nothing(db: psycopg.Connection, user: 
 def test_near_duplicates_merge_when_their_vectors_arrive(db: psycopg.Connection, user: str) -> None:
     short = remember(db, user, "keeps a boat")
     long = remember(db, user, "keeps a wooden sailing boat at the pier")
-    remember(db, user, "keeps no boat")
+    remember(db, user, "keeps a boat with Ann")
     store(db, claim(db), [BOAT, [0.99, 0.14, 0.0, 0.0], [0.99, 0.0, 0.14, 0.0]])
     rows = db.execute("select memory_id::text, superseded_by::text from memoir.memory_store join memoir.users u using (user_id) "
                       "where u.external_id = %s and state = 'superseded'", [user]).fetchall()
