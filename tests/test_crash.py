@@ -60,33 +60,42 @@ def _status(pid: int) -> tuple[str, int]:
 
 def fill(db: psycopg.Connection) -> None:
     db.execute("select memoir.set_setting('tail_items_max', '16')")
+    db.execute("select memoir.register_embedding_model('little', 'none', 4)")
+    db.execute("select memoir.switch_embedding_model('little')")
     for user in range(6):
         for n in range(10):
             db.execute("select memoir.persist_turn(%s, 's', %s, p_key => %s)", [f"u{user}", Jsonb([{"role": "user", "content": f"I own boat number {n} and paint it on day {n}."},
                        {"role": "assistant", "content": f"Boat {n} it is."}]), f"k{n}"])
         db.execute("select memoir.compile_context(%s, 's', 'Which boat?')", [f"u{user}"])
+        for text, vector in (("Hikes in the Alps each summer", "{1,0.1,0,0}"), ("Hikes with Brigida.", "{1,0.3,0,0}"), ("Hiked 40 km around Zermatt", "{1,0,0.3,0}")):
+            db.execute("select memoir.remember(%s, %s, p_embedding => %s)", [f"u{user}", text, vector])
     db.execute("update memoir.receipts set recorded_at = recorded_at - interval '30 days' where idempotency_key < 'k5'")
+    for user in range(2):
+        db.execute("select memoir.remember(%s, 'Bathes in Lake Baikal.')", [f"gone{user}"])
+        db.execute("select memoir.erase_user(%s)", [f"gone{user}"])
 
 
 def facts(db: psycopg.Connection) -> dict[str, object]:
     """What the jobs below must bring about, and what they must leave alone."""
-    names = ("turns", "items", "tail", "words", "receipts", "embed jobs", "hygiene")
+    names = ("turns", "items", "tail", "words", "receipts", "embed jobs", "hygiene", "wholes", "parts", "to erase")
     return dict(zip(names, db.execute("""
         select (select count(*) from memoir.conversation_history), (select sum(items) from memoir.user_counters), (select count(*) from memoir.search_tail),
           (select sum(f) from (select unnest(frequencies) as f from memoir.search_postings union all
                                select coalesce(cardinality(l.positions), 1) from memoir.search_tail t, unnest(t.words) l) w),
           (select count(*) from memoir.receipts), (select count(*) from memoir.jobs where kind = 'embed'),
-          (select state #>> '{last,memories}' from memoir.job_cursors where job = 'hygiene')""").fetchone()))
+          (select state #>> '{last,memories}' from memoir.job_cursors where job = 'hygiene'),
+          (select count(distinct source_id) from memoir.memory_relationships where relation = 'elaborates'),
+          (select count(*) from memoir.memory_relationships where relation = 'elaborates'), (select count(*) from memoir.erase_queue)""").fetchone()))
 
 
 def finish(db: psycopg.Connection) -> dict[str, object]:
-    for job in ("extract", "merge", "sweep", "backfill", "hygiene", "flush"):
+    for job in ("consolidation", "extract", "merge", "sweep", "backfill", "hygiene", "erase", "flush"):
         db.execute("call memoir.run_job(%s)", [job])
         assert db.execute("select outcome, error from memoir.job_runs where job = %s order by run_id desc limit 1", [job]).fetchone() == ("done", None)
     return facts(db)
 
 
-@pytest.mark.parametrize("job", ["extract", "merge", "sweep", "hygiene"])
+@pytest.mark.parametrize("job", ["extract", "merge", "sweep", "hygiene", "consolidation", "erase"])
 def test_the_server_dies_in_a_job(folder: Path, job: str) -> None:
     settings = {"fsync": "on", "max_locks_per_transaction": "256"}
     with running(folder, **settings) as dsn:
@@ -99,8 +108,10 @@ def test_the_server_dies_in_a_job(folder: Path, job: str) -> None:
                 fill(db)
         with connect(whole) as db:                         # the same without a crash
             expected = finish(db)
+            assert (expected["wholes"], expected["parts"], expected["to erase"]) == (6, 18, 0)
         db, runner = connect(dsn), connect(dsn)
-        for before in {"merge": ["extract"], "sweep": ["extract", "merge"], "hygiene": ["extract"]}.get(job, []):
+        order = ["consolidation", "extract", "merge", "sweep"]
+        for before in order[: order.index(job)] if job in order else order[:2]:
             db.execute("call memoir.run_job(%s)", [before])
         db.execute(HOLD)
         db.execute("select pg_advisory_lock(4713)")
