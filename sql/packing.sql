@@ -11,32 +11,41 @@ begin
 end $$;
 
 -- All candidates, best first, with the reason why one can't be shown. p_frequent: how many much-used memories join anyway.
--- p_quiet: for small talk all are below the floor.
+-- p_compile: for small talk all are below the floor, and what is pinned in the session is there whatever the query.
 create or replace function memoir._candidates(p_user_id uuid, p_config jsonb, p_query text, p_vector halfvec, p_model_id smallint,
-  p_project text, p_scope memoir.search_scope, p_limit integer, p_frequent integer, p_quiet boolean)
+  p_project text, p_scope memoir.search_scope, p_limit integer, p_frequent integer, p_compile boolean)
 returns memoir.candidate[] language plpgsql stable set plan_cache_mode = force_custom_plan as $$
 declare
   v_now timestamptz := memoir.now();
-  v_counters memoir.user_counters; v_ranked memoir.ranked_item[]; v_memories uuid[]; v_most integer; v_frequent uuid[] := '{}';
+  v_counters memoir.user_counters; v_ranked memoir.ranked_item[]; v_memories uuid[]; v_most integer; v_frequent uuid[] := '{}'; v_pinned uuid[] := '{}'; v_more uuid[];
   v_facts memoir.memory_facts[];
 begin
   select * into v_counters from memoir.user_counters where user_id = p_user_id;
   v_ranked := memoir._rank(p_user_id, v_counters, p_config, p_query, p_vector, p_model_id, p_project, p_scope, p_limit);
-  if p_quiet and memoir._is_small_talk(p_config, p_query, v_ranked) then p_config := p_config || '{"relevance_floor": 10}'; end if;
+  if p_compile and memoir._is_small_talk(p_config, p_query, v_ranked) then p_config := p_config || '{"relevance_floor": 10}'; end if;
   v_memories := memoir._memories_of(v_ranked);
   if v_counters.memories > 0 then
     select max(s.access_count),
       (array_agg(s.memory_id order by s.access_count desc, s.memory_id) filter (where s.memory_id <> all (v_memories)))[1 : p_frequent]
     into v_most, v_frequent from memoir.memory_stats s where s.user_id = p_user_id and s.access_count > 0;
-    if v_frequent <> '{}' then
+    if p_compile and p_scope.as_of is null then
+      v_pinned := array(select o.memory_id from memoir.session_objects o
+        where o.user_id = p_user_id and o.session_id = any (p_scope.local_sessions) and o.pinned_until_turn > coalesce(
+          (select c.turn_count from memoir.session_counters c where c.user_id = p_user_id and c.session_id = o.session_id), 0)
+        order by o.memory_id);
+    end if;
+    v_more := v_frequent || v_pinned;
+    if v_more <> '{}' then
       v_ranked := coalesce(v_ranked, '{}') || array(
         select (i.item_no, i.kind, i.ref_id, i.session_id, i.turn_index, i.chunk, i.span_start, i.span_length, i.token_count, i.role, i.created_at, i.recorded_at,
                 i.project, 0, 0, null, 0, 0)::memoir.ranked_item
         from memoir.search_items i
-        where i.user_id = p_user_id and i.ref_id = any (v_frequent) and i.chunk = 0 and not i.dead and not i.echo and i.session_id is null
+        where i.user_id = p_user_id and i.ref_id = any (v_more) and not i.dead
+          and (i.ref_id = any (v_pinned) and i.ref_id <> all (v_memories) and (i.session_id is null or i.session_id = any (p_scope.local_sessions))
+            or i.ref_id = any (v_frequent) and i.chunk = 0 and not i.echo and i.session_id is null)
           and (p_scope.kinds is null or i.kind = any (p_scope.kinds))
           and (p_scope.projects is null or i.project = any (p_scope.projects)) order by i.item_no);
-      v_memories := v_memories || v_frequent;
+      v_memories := v_memories || v_more;
     end if;
   end if;
   if v_memories <> '{}' then
@@ -48,7 +57,7 @@ begin
     left join memoir.memory_stats s on s.user_id = p_user_id and s.memory_id = m.memory_id
     where m.user_id = p_user_id and m.memory_id = any (v_memories);
   end if;
-  return memoir._judge(v_ranked, v_facts, v_frequent, v_most, p_config, p_scope, v_now);
+  return memoir._judge(v_ranked, v_facts, v_frequent, v_pinned, v_most, p_config, p_scope, v_now);
 end $$;
 
 -- The functions below touch no table: one generic plan serves every call.
@@ -71,7 +80,7 @@ end $$;
 
 -- Memories carry more than a match: half-life and weight of their type, importance, use, and authority ([PG] 6.2, [MS]).
 -- Tiers 3 and 4 do not fade; confidence does, until it is reinforced.
-create or replace function memoir._judge(p_ranked memoir.ranked_item[], p_facts memoir.memory_facts[], p_frequent uuid[], p_most integer,
+create or replace function memoir._judge(p_ranked memoir.ranked_item[], p_facts memoir.memory_facts[], p_frequent uuid[], p_pinned uuid[], p_most integer,
   p_config jsonb, p_scope memoir.search_scope, p_now timestamptz)
 returns memoir.candidate[] language plpgsql stable
 set plan_cache_mode = force_generic_plan set enable_nestloop = off set enable_mergejoin = off as $$
@@ -96,9 +105,11 @@ begin
     from aged m
   ), judged as (
     select r.*, m.type,
-      case when r.kind = 'm' then r.score * m.weight * (0.5 + 0.5 * greatest(0, least(1, m.freshness))) + w_access * m.access + w_authority * m.authority
+      case when r.ref_id = any (p_pinned) then 1
+           when r.kind = 'm' then r.score * m.weight * (0.5 + 0.5 * greatest(0, least(1, m.freshness))) + w_access * m.access + w_authority * m.authority
            else r.score end::real as total,
-      case when r.kind = 'm' then jsonb_build_object('match', r.score, 'weight', m.weight, 'freshness', m.freshness, 'authority', m.authority, 'access', m.access) end as parts,
+      case when r.kind = 'm' then jsonb_build_object('match', r.score, 'weight', m.weight, 'freshness', m.freshness, 'authority', m.authority, 'access', m.access)
+        || case when r.ref_id = any (p_pinned) then '{"pinned": true}' else '{}'::jsonb end end as parts,
       case when r.kind <> 'm' then null
            when not m.active then 'not active'
            when m.valid_from > v_valid or m.valid_to <= v_valid then 'not valid at that time' end as reason
@@ -107,7 +118,7 @@ begin
   )
   select (f.item_no, f.kind, f.ref_id, f.session_id, f.turn_index, f.chunk, f.span_start, f.span_length, f.tokens, f.role, f.said_at, f.recorded_at,
       f.project, (round(f.total * 100000) / 100000)::real, f.words, f.vector, f.around, f.session_score, f.type, f.parts, coalesce(f.ref_id = any (p_frequent), false),
-      coalesce(f.reason, case when f.total < v_floor then 'below the relevance floor' end))::memoir.candidate
+      coalesce(f.reason, case when f.total < v_floor and f.ref_id <> all (p_pinned) then 'below the relevance floor' end))::memoir.candidate
   from judged f order by (f.total * 100000)::integer desc, f.item_no);
 end $$;
 
@@ -190,7 +201,7 @@ returns memoir.item_place[] language plpgsql stable set plan_cache_mode = force_
 begin
   return array(
     select (r.item_no, r.kind, r.ref_id, r.session_id, r.turn_index, r.recorded_at, r.span_start, r.span_length)::memoir.item_place
-    from (select c.*, sum(c.tokens) over (order by memoir._worth(c.score) / (c.tokens + 8) desc, c.item_no rows unbounded preceding) - c.tokens as before
+    from (select c.*, sum(c.tokens) over (order by (c.memory_parts ? 'pinned') is true desc, memoir._worth(c.score) / (c.tokens + 8) desc, c.item_no rows unbounded preceding) - c.tokens as before
           from unnest(p_candidates) c
           where c.reason is null and c.tokens <= p_budget and c.ref_id <> all (p_hidden)) r
     where r.before <= p_budget * 3 / 2 + 200);
@@ -216,7 +227,8 @@ begin
   with texts as (
     select t.item_no, t.name, memoir._neutralise(t.body) as body from unnest(p_items, p_names, p_bodies) t(item_no, name, body)
   ), labelled as (
-    select c.place, c.kind, c.session_id, c.turn_index, c.chunk, c.ref_id, c.said_at, c.tokens, c.score, t.body,
+    select c.place, c.kind, c.session_id, c.turn_index, c.chunk, c.ref_id, c.said_at, c.tokens, t.body,
+      case when c.memory_parts ? 'pinned' then 1000 else memoir._worth(c.score) end as worth,  -- pinned: before all else
       case when c.kind = 't' then memoir._day(c.said_at) || ', ' || memoir._neutralise(coalesce(s.name, 'session')) else 'Memories' end as header,
       case when c.kind = 't' then memoir._neutralise(coalesce(t.name, c.role::text)) else '' end as label,
       row_number() over (partition by c.kind, lower(t.body) order by c.place) as copy
@@ -225,7 +237,7 @@ begin
     join texts t on t.item_no = c.item_no
     left join unnest(p_sessions, p_session_names) s(session_id, name) on s.session_id = c.session_id
   ), grouped as (
-    select *, dense_rank() over (order by header)::integer as g, memoir._worth(score) as worth,
+    select *, dense_rank() over (order by header)::integer as g,
       tokens + case when kind = 't' then 3 + length(label) / 4 else 10 end as cost, 4 + length(header) / 3 as opening
     from labelled where copy = 1
   ), opened as (

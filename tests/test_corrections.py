@@ -304,3 +304,27 @@ def test_only_a_person_lifts(memoir_dsn: str, db: psycopg.Connection, user: str)
             # By what it says, in any disguise.
             call(person, "retract", user, memory)
             assert call(person, "lift_tombstone", user, content="OWNS a bоat")["lifted"] == 1
+
+
+def test_a_pinned_memory_is_in_the_list_whatever_the_query(db: psycopg.Connection, user: str) -> None:
+    persist = "select memoir.persist_turn(%s, %s, %s)"
+    for n in range(30):
+        db.execute(persist, [user, "old", Jsonb([{"role": "user", "content": f"Day {n}: the glaze of the blue bowls number {n} came out matt again."}])])
+    tram = call(db, "remember", user, "Takes the tram, never the car, since the accident on the bridge in winter.")["memory_id"]
+    db.execute(persist, [user, "s", Jsonb([{"role": "user", "content": "Hello"}, {"role": "assistant", "content": "Hi."}])])
+
+    def listed(session: str = "s", query: str = "How did the glaze of the blue bowls come out?", budget: int = 120) -> str:
+        return str(db.execute("select memoir.compile_context(%s, %s, %s, p_memory_budget => %s)", [user, session, query, budget]).fetchone()[0])
+
+    assert "tram" not in listed()
+    call(db, "pin", user, "s", tram, 2)
+    assert "tram" in listed() and "tram" not in listed("another") and "tram" in listed(query="thanks")
+    row = db.execute("select \"position\", arms, parts ->> 'pinned' from memoir.explain_context(%s, 's', 'glaze of the blue bowls?', p_memory_budget => 120) where id = %s", [user, tram]).fetchone()
+    assert row[0] == 1 and "pinned" in row[1] and row[2] == "true"
+    assert tram not in [str(r[0]) for r in db.execute("select id from memoir.recall(%s, 'glaze of the blue bowls', 's')", [user])]
+    db.execute(persist, [user, "s", Jsonb([{"role": "user", "content": "And then?"}, {"role": "assistant", "content": "Then nothing."}])])
+    assert "tram" not in listed()                                # two turns on, the pin has ended
+    call(db, "pin", user, "s", tram)
+    assert "tram" in listed()
+    call(db, "forget", user, tram)
+    assert "tram" not in listed()
