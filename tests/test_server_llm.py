@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
-import subprocess
 import time
+from pathlib import Path
 
 import pytest
 from pg_memoir_server.llm import ModelUnavailable, prompts, run_requests
@@ -187,8 +188,13 @@ def test_a_killed_caller_blames_only_what_was_out():
 
 def _children() -> list[int]:
     """Calling processes that this one has started."""
-    listed = subprocess.run(["ps", "-o", "pid=,args=", "--ppid", str(os.getpid())], capture_output=True, text=True, check=False).stdout
-    return [int(line.split()[0]) for line in listed.splitlines() if "pg_memoir_server.llm.child" in line]
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):  # it has just ended
+            parent = int((process / "stat").read_text().rpartition(")")[2].split()[1])
+            if parent == os.getpid() and b"pg_memoir_server.llm.child" in (process / "cmdline").read_bytes():
+                found.append(int(process.name))
+    return found
 
 
 # Prompts and schemas --------------------------------------------------------------------------------------------------
