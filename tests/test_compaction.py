@@ -58,7 +58,10 @@ def compactions(db: psycopg.Connection, user: str, session: str) -> list[dict]:
 def sweep(db: psycopg.Connection, job: str = "compaction") -> dict[str, int]:
     """Runs the job; what it counted."""
     db.execute("call memoir.run_job(%s)", [job])
-    counts, outcome, error = db.execute("select counts, outcome, error from memoir.job_runs where job = %s order by run_id desc limit 1", [job]).fetchone()
+    # The newest that ended: a sweep beside this one may be under way still.
+    counts, outcome, error = db.execute(
+        "select counts, outcome, error from memoir.job_runs where job = %s and outcome is not null order by run_id desc limit 1", [job]
+    ).fetchone()
     assert outcome in ("done", "still running"), (outcome, error)
     return counts
 

@@ -271,13 +271,18 @@ def test_backs_off_when_it_can_not_start(place):
     wrong = ["nothing=/no/such/folder"]
     assert supervise.ensure_running(place, wrong, runtime="onnx") == "started"
     log, state = Path(place).parent / "embed.log", Path(place + ".state")
+
+    def ended(attempt: int) -> bool:
+        return log.exists() and log.read_text().count("ends with 1") == attempt and lock_holder(place) is None
+
     for attempt in (1, 2, 3):
-        until(lambda: log.exists() and log.read_text().count("ends with 1") == attempt and lock_holder(place) is None)
+        until(lambda: ended(attempt))
         noted = json.loads(state.read_text())
         assert noted["attempts"] == attempt
         assert supervise.ensure_running(place, wrong, runtime="onnx") in ("starting", "backing off")
         state.write_text(json.dumps(noted | {"last": time.time() - 5.1 * 2 ** (attempt - 1)}))
         assert supervise.ensure_running(place, wrong, runtime="onnx") == "started"
+    until(lambda: ended(4))  # not while the folder is being removed
 
 
 def test_one_that_hangs_is_replaced(place):
