@@ -257,3 +257,4 @@ insert into memoir.partitioned_tables (table_name, by_month, unlogged) values
   ('embeddings', false, false), ('embedding_cursors', false, false);
 update memoir.partitioned_tables set options = 'fillfactor = 60, autovacuum_vacuum_scale_factor = 0.05'
 where table_name in ('memory_stats', 'embedding_cursors');
+update memoir.partitioned_tables set options = 'autovacuum_vacuum_scale_factor = 0.05' where table_name = 'memory_store';

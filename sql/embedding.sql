@@ -147,11 +147,11 @@ begin
 end $$;
 
 create or replace function memoir.claim_embeddings(p_limit integer default 64, p_model text default null)
-returns table (user_id uuid, item_no integer, model text, text text)
+returns table (user_id uuid, item_no integer, model text, text text, job_id bigint, lease_id uuid)
 language plpgsql security definer set search_path from current set plan_cache_mode = force_custom_plan as $$
 declare
   v_login name := memoir._authorise_worker();
-  v_models text[]; v_job memoir.jobs; v_model memoir.embedding_models; v_items integer[]; v_left integer := p_limit; v_through integer;
+  v_models text[]; v_job memoir.jobs; v_lease uuid; v_model memoir.embedding_models; v_items integer[]; v_left integer := p_limit; v_through integer;
 begin
   if p_limit is null or p_limit not between 1 and 10000 then
     perform memoir._fail('PM014', format('limit must be from 1 to 10000, not %s', coalesce(p_limit::text, 'null')));
@@ -182,9 +182,9 @@ begin
       delete from memoir.jobs j where j.job_id = v_job.job_id;
       continue;
     end if;
-    perform memoir._lease_job(v_job.job_id, 300);
+    v_lease := memoir._lease_job(v_job.job_id, 300);
     return query
-    select v_job.user_id, t.item_no, v_model.name, v_model.document_prefix || t.body
+    select v_job.user_id, t.item_no, v_model.name, v_model.document_prefix || t.body, v_job.job_id, v_lease
     from memoir._embedding_texts(v_job.user_id, v_items) t order by t.item_no;
     v_left := v_left - cardinality(v_items);
   end loop;
@@ -192,7 +192,7 @@ end $$;
 comment on function memoir.claim_embeddings(integer, text) is
   'Leases items that lack a vector, for a worker: claim, commit, embed, store_embeddings. Returns the texts with the model''s
 document prefix. p_model null: any model but those of provider none, whose vectors only the client can make. Leases last 5
-minutes. Service, jobs and admin logins only. Raises PM001, PM014, PM031.';
+minutes; heartbeat(job_id, lease_id) keeps one. Service, jobs and admin logins only. Raises PM001, PM014, PM031.';
 
 -- Moves the cursor over everything that has its vector or needs none.
 create or replace function memoir._advance_cursor(p_user_id uuid, p_model_id smallint)

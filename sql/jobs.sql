@@ -127,13 +127,22 @@ comment on procedure memoir.enable_jobs() is
   'Schedules all jobs (list_jobs) with pg_cron, by their settings schedule_<job>; they run as memoir_jobs. Call it again after
 changing a schedule. Needs an admin who may schedule for another user. Raises PM001, PM050.';
 
+-- A schedule as a version of pg_cron takes it: before 1.5 it knows nothing shorter than a minute.
+create or replace function memoir._cron_schedule(p_schedule text, p_version text)
+returns text language sql immutable as $$
+  select case when p_schedule ~ 'second' and array[1, 5] > (regexp_match(p_version, '^(\d{1,6})\.(\d{1,6})'))::integer[]
+    then '* * * * *' else p_schedule end
+$$;
+
 -- What is to be scheduled: only what this server can run.
 create or replace function memoir._cron_list()
 returns table (cron_name text, schedule text, command text) language plpgsql stable security definer set search_path from current as $$
+declare
+  v_version text := (select extversion from pg_extension where extname = 'pg_cron');
 begin
   perform memoir._authorise_admin();
   return query
-  select 'memoir-' || l.job, s.config ->> ('schedule_' || l.job), format('call memoir.run_job(%L)', l.job)
+  select 'memoir-' || l.job, memoir._cron_schedule(s.config ->> ('schedule_' || l.job), v_version), format('call memoir.run_job(%L)', l.job)
   from memoir._job_list() l cross join memoir.settings_merged s
   where s.config ->> ('schedule_' || l.job) <> '' and memoir._job_runs_here(l.in_python);
 end $$;

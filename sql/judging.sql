@@ -26,11 +26,12 @@ begin
 end $$;
 
 create or replace function memoir.claim_judgements(p_limit integer default 16)
-returns table (user_id uuid, memory_id uuid, other_id uuid, content text, other_content text, said_at timestamptz, other_said_at timestamptz)
+returns table (user_id uuid, memory_id uuid, other_id uuid, content text, other_content text, said_at timestamptz, other_said_at timestamptz,
+  job_id bigint, lease_id uuid)
 language plpgsql security definer set search_path from current set plan_cache_mode = force_custom_plan as $$
 declare
   v_login name := memoir._authorise_worker();
-  v_job memoir.jobs; v_left integer := p_limit; v_count integer;
+  v_job memoir.jobs; v_lease uuid; v_left integer := p_limit; v_count integer;
 begin
   if p_limit is null or p_limit not between 1 and 10000 then
     perform memoir._fail('PM014', format('limit must be from 1 to 10000, not %s', coalesce(p_limit::text, 'null')));
@@ -38,8 +39,9 @@ begin
   while v_left > 0 loop
     v_job := memoir._take_job('nli');
     exit when v_job.job_id is null;
+    v_lease := memoir._lease_job(v_job.job_id, 300);
     return query
-    select v_job.user_id, m.memory_id, o.memory_id, m.content, o.content, memoir._said(m), memoir._said(o)
+    select v_job.user_id, m.memory_id, o.memory_id, m.content, o.content, memoir._said(m), memoir._said(o), v_job.job_id, v_lease
     from memoir._open_pairs(v_job) o
     join memoir.memory_store m on m.user_id = v_job.user_id and m.memory_id = v_job.dedup_key::uuid;
     get diagnostics v_count = row_count;
@@ -47,15 +49,15 @@ begin
       delete from memoir.jobs j where j.job_id = v_job.job_id;
       continue;
     end if;
-    perform memoir._lease_job(v_job.job_id, 300);
     v_left := v_left - v_count;
   end loop;
 end $$;
 comment on function memoir.claim_judgements(integer) is
   'Leases about p_limit pairs of similar memories that may contradict each other, for a judge: claim, commit, judge, store_judgements.
-Leases last 5 minutes. Service, jobs and admin logins only. Raises PM001, PM014.';
+Leases last 5 minutes; heartbeat(job_id, lease_id) keeps one. Service, jobs and admin logins only. Raises PM001, PM014.';
 
--- One verdict, under the user's lock: as the memories are now. What was superseded or forgotten meanwhile is out of it.
+-- One verdict, under the user's lock: as the memories are now. What was superseded or forgotten meanwhile is out of it, and what
+-- somebody else has judged since (a lease that ran out).
 create or replace function memoir._store_verdict(p_user_id uuid, p_memory uuid, p_other uuid, p_score real, p_judge text)
 returns boolean language plpgsql set plan_cache_mode = force_custom_plan as $$
 declare
@@ -64,7 +66,10 @@ begin
   select * into v_new from memoir.memory_store where user_id = p_user_id and memory_id = p_memory and state = 'active';
   if not found then return false; end if;
   select * into v_old from memoir.memory_store where user_id = p_user_id and memory_id = p_other and state = 'active';
-  if not found or not memoir._may_conflict(v_new, v_old) then return false; end if;
+  if not found or not memoir._may_conflict(v_new, v_old)
+     or exists (select from memoir.memory_judgements j where j.user_id = p_user_id and j.memory_id = p_memory and j.other_id = p_other) then
+    return false;
+  end if;
   if p_score >= v_threshold then
     perform memoir._settle(p_user_id, v_new, v_old, p_judge, p_score, null, null, p_judge);
   else

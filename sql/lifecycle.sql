@@ -170,6 +170,26 @@ begin
   return jsonb_build_object('demoted', coalesce(cardinality(v_demoted), 0), 'expired', coalesce(cardinality(v_gone), 0));
 end $$;
 
+-- Which of some users have anything to lower, in one statement and without a lock: most have not, most of the time.
+create or replace function memoir._demotable(p_users uuid[])
+returns uuid[] language plpgsql stable set plan_cache_mode = force_custom_plan as $$
+declare
+  v_config jsonb := (select config from memoir.settings_merged); v_now timestamptz := memoir.now();
+  v_floor_1 float8 := (v_config ->> 'demotion_floor_1')::float8; v_floor_2 float8 := (v_config ->> 'demotion_floor_2')::float8;
+  v_before timestamptz := v_now - make_interval(days => (v_config ->> 'demotion_grace_days')::integer);
+begin
+  return array(
+    select m.user_id from memoir.memory_store m
+    left join memoir.memory_stats s on s.user_id = any (p_users) and s.user_id = m.user_id and s.memory_id = m.memory_id
+    cross join lateral (select greatest(m.recorded_at, s.last_accessed_at, s.reinforced_at) as used_at) u
+    where m.user_id = any (p_users) and m.state = 'active' and m.tier in (1, 2) and m.importance <> 'critical' and u.used_at < v_before
+      and memoir._activity(coalesce(s.access_count, 0) + coalesce(s.restatements, 0), extract(epoch from v_now - u.used_at)::float8 / 3600)
+          < case m.tier when 2 then v_floor_2 else v_floor_1 end
+    union  -- who has other limits is looked at in any case
+    select u.user_id from memoir.users u where u.user_id = any (p_users) and u.settings ?| '{demotion_grace_days,demotion_floor_1,demotion_floor_2}'
+    order by 1);
+end $$;
+
 create or replace function memoir._step_demotion(p_limit integer)
 returns jsonb language plpgsql set plan_cache_mode = force_custom_plan as $$
 declare
@@ -178,8 +198,8 @@ begin
   v_users := array(select c.user_id from memoir.user_counters c where v_after is null or c.user_id > v_after order by c.user_id limit p_limit);
   v_more := cardinality(v_users) = p_limit;
   perform memoir._put_job_cursor('demotion', case when v_more then v_users[p_limit] end);
-  foreach v_user in array v_users loop
-    perform from memoir.user_counters where user_id = v_user and memories > 0 for update skip locked;
+  foreach v_user in array memoir._demotable(v_users) loop
+    perform from memoir.user_counters where user_id = v_user for update skip locked;
     continue when not found;
     v_counts := memoir._add_counts(v_counts, memoir._demote_user(v_user, 'demotion'));
   end loop;

@@ -86,7 +86,7 @@ Call outside a transaction.';
 create or replace function memoir._flush_batch(p_limit integer)
 returns boolean language plpgsql security definer set search_path from current as $$
 declare
-  v_ids bigint[]; v_user uuid; v_row memoir.compile_buffer; v_any boolean := false; v_best real;
+  v_ids bigint[]; v_user uuid; v_any boolean := false;
 begin
   perform memoir._authorise_worker();
   v_ids := array(select buffer_id from memoir.compile_buffer order by buffer_id limit p_limit for update skip locked);
@@ -101,29 +101,39 @@ begin
         and not exists (select from memoir.users where user_id = v_user);
       continue;
     end if;
-    for v_row in delete from memoir.compile_buffer where buffer_id = any (v_ids) and user_id = v_user returning * loop
+    with moved as (
+      delete from memoir.compile_buffer where buffer_id = any (v_ids) and user_id = v_user returning *
+    ), noted as (
+      insert into memoir.compile_ledger
+      select m.user_id, m.compile_id, m.recorded_at, m.session_id, m.budget, m.tokens, m.recall_tokens, m.prefix_hash, m.statistics_version, m.warnings,
+        m.items, m.scores, m.words, m.vectors, m.around, m.session_scores, m.item_tokens, m.places, m.reasons
+      from moved m on conflict do nothing
+    ), shown as (
       -- Relevance is a share of the best candidate's score: whatever the ranking's scale, the best has 1.
-      select greatest(max(s), 1e-6) into v_best from unnest(v_row.scores) s;
-      insert into memoir.compile_ledger values (v_row.user_id, v_row.compile_id, v_row.recorded_at, v_row.session_id, v_row.budget, v_row.tokens,
-        v_row.recall_tokens, v_row.prefix_hash, v_row.statistics_version, v_row.warnings, v_row.items, v_row.scores, v_row.words, v_row.vectors,
-        v_row.around, v_row.session_scores, v_row.item_tokens, v_row.places, v_row.reasons)
-      on conflict do nothing;
-      insert into memoir.memory_stats (user_id, memory_id, access_count, relevance_sum, last_accessed_at)
-      select v_row.user_id, i.ref_id, 1, max(least(1, greatest(0, x.score / v_best))), v_row.recorded_at
-      from unnest(v_row.items, v_row.scores, v_row.places) x(item_no, score, place)
-      join memoir.search_items t on t.user_id = v_row.user_id and t.item_no = x.item_no
+      select i.ref_id, max(least(1, greatest(0, x.score / b.best))) as relevance, m.recorded_at
+      from moved m cross join lateral (select greatest(max(s), 1e-6) as best from unnest(m.scores) s) b
+      cross join lateral unnest(m.items, m.scores, m.places) x(item_no, score, place)
+      join memoir.search_items t on t.user_id = v_user and t.item_no = x.item_no
       -- A turn that was shown was the memory in its words, too.
       cross join lateral (
         select t.ref_id where t.kind = 'm'
         union all
-        select s.item_id from memoir.memory_sources s join memoir.search_items e on e.user_id = v_row.user_id and e.ref_id = s.item_id and e.chunk = 0 and e.echo
-        where t.kind = 't' and s.user_id = v_row.user_id and s.item_kind = 'memory' and s.source_kind = 'turn' and s.source_id = t.ref_id) i(ref_id)
-      where x.place is not null group by i.ref_id order by i.ref_id
-      on conflict (user_id, memory_id) do update set access_count = memory_stats.access_count + 1,
-        relevance_sum = memory_stats.relevance_sum + excluded.relevance_sum,
-        last_accessed_at = greatest(memory_stats.last_accessed_at, excluded.last_accessed_at);
-      v_any := true;
-    end loop;
+        select s.item_id from memoir.memory_sources s join memoir.search_items e on e.user_id = v_user and e.ref_id = s.item_id and e.chunk = 0 and e.echo
+        where t.kind = 't' and s.user_id = v_user and s.item_kind = 'memory' and s.source_kind = 'turn' and s.source_id = t.ref_id) i(ref_id)
+      where x.place is not null group by m.compile_id, m.recorded_at, i.ref_id
+    ), summed as (
+      -- However many compiles showed a memory, its counters are written once.
+      select s.ref_id, count(*)::integer as accesses, sum(s.relevance order by s.recorded_at, s.relevance) as relevance, max(s.recorded_at) as last_at
+      from shown s group by s.ref_id
+    ), counted as (
+      update memoir.memory_stats c set access_count = c.access_count + s.accesses, relevance_sum = c.relevance_sum + s.relevance,
+        last_accessed_at = greatest(c.last_accessed_at, s.last_at)
+      from summed s where c.user_id = v_user and c.memory_id = s.ref_id returning c.memory_id
+    )
+    insert into memoir.memory_stats (user_id, memory_id, access_count, relevance_sum, last_accessed_at)
+    select v_user, s.ref_id, s.accesses, s.relevance, s.last_at from summed s
+    where s.ref_id not in (select memory_id from counted) order by s.ref_id;
+    v_any := true;
     perform memoir._enqueue('promote', v_user, '') where memoir._may_rise(v_user);
   end loop;
   return v_any;

@@ -206,7 +206,7 @@ returns integer[] language sql immutable as $$
   from ranges
 $$;
 
--- The last time at or before p_at that a cron expression (UTC) or "N seconds" names; null where it is neither or names none
+-- The last time at or before p_at that a cron expression (UTC) or "N seconds" (1 to 59) names; null where it is neither or names none
 -- within eight years.
 create or replace function memoir._cron_last(p_schedule text, p_at timestamptz)
 returns timestamptz language plpgsql immutable as $$
@@ -215,7 +215,7 @@ declare
   v_at timestamp := p_at at time zone 'UTC'; v_day date; v_last timestamp;
   v_either boolean; v_by_day boolean; v_by_weekday boolean;
 begin
-  if p_schedule ~ '^[1-9]\d? seconds?$' then
+  if p_schedule ~ '^[1-5]?[1-9] seconds?$|^[1-5]0 seconds?$' then
     return date_bin(make_interval(secs => split_part(p_schedule, ' ', 1)::integer), p_at, '2000-01-01 00:00+00');
   end if;
   v_fields := regexp_split_to_array(btrim(p_schedule), '\s+');

@@ -114,7 +114,7 @@ begin
     ('job_seconds_max', 'integer', '50', 1, 3600, false, 'A job begins no batch after this long; what is left waits for its next run.'),
     ('job_attempts_max', 'integer', '8', 1, 100, false, 'Attempts of a queued job before it is a dead letter.'),
     ('job_runs_days', 'integer', '14', 1, 3650, false, 'How long job_runs is kept; runs that found nothing to do go after a day.'),
-    -- Cron expressions in UTC, or "N seconds" for pg_cron 1.5 and later; empty: not scheduled. enable_jobs applies them.
+    -- Cron expressions in UTC, or "N seconds" (a minute for pg_cron before 1.5); empty: not scheduled. enable_jobs applies them.
     ('schedule_embedder', 'text', '"* * * * *"', null, null, false, 'When the embedder is supervised.'),
     ('schedule_embed', 'text', '"* * * * *"', null, null, false, 'When the embedding backlog is worked on.'),
     ('schedule_extract', 'text', '"* * * * *"', null, null, false, 'When new turns are searched for memories.'),

@@ -198,15 +198,16 @@ class Simulation:
             with self.db.transaction():
                 self.live(user)
         self.clock(23)
-        begun = time.monotonic()
         for job in self.jobs:
+            begun = time.monotonic()
             self.db.execute("call memoir.run_job(%s)", [job])
             outcome, error, counts = self.db.execute("select outcome, error, counts from memoir.job_runs order by run_id desc limit 1").fetchone()
             assert outcome == "done", (job, outcome, error)
             self.counts.update({f"{job}: {key}": value for key, value in counts.items()})
-        lived = time.monotonic()
+            self.seconds[job] += time.monotonic() - begun
+        begun = time.monotonic()
         self.check()
-        self.seconds.update({"jobs": lived - begun, "checks": time.monotonic() - lived})
+        self.seconds["checks"] += time.monotonic() - begun
         self.day += 1
 
     def check(self) -> None:
@@ -274,7 +275,7 @@ def main(users: int = 200, days: int = 180, seed: int = 1) -> None:
                     if day % 10 == 9:
                         print(f"day {day + 1}: {simulation.counts['turns']} turns, {sum(simulation.outcomes.values())} memories", file=sys.stderr, flush=True)
                 print(simulation.report())
-                print(f"took {(time.monotonic() - begun) / 60:.1f} minutes: " + ", ".join(f"{name} {seconds / 60:.1f}" for name, seconds in simulation.seconds.items()))
+                print(f"took {(time.monotonic() - begun) / 60:.1f} minutes: " + ", ".join(f"{name} {seconds / 60:.1f}" for name, seconds in simulation.seconds.most_common()))
         finally:
             admin.execute(f"drop database {name} with (force)")
 

@@ -85,6 +85,61 @@ def test_async_with_both_kinds_of_embedder(memoir_dsn, user):
     assert all(count >= 1 for count in asyncio.run(run()))
 
 
+def test_leases_outlive_a_slow_model(memoir, memoir_dsn, user, monkeypatch):
+    monkeypatch.setattr("pg_memoir.backlog.HEARTBEAT", 0.05)
+    store(memoir, user, count=1)
+
+    def slow(texts):
+        """Busy until its lease, which is about to end, has been renewed."""
+        with psycopg.connect(memoir_dsn, autocommit=True) as connection:
+            ours = f"kind = 'embed' and state = 'leased' and user_id = (select user_id from memoir.users where external_id = '{user}')"
+            assert connection.execute(f"update memoir.jobs set leased_until = clock_timestamp() + interval '30 s' where {ours}").rowcount == 1
+            deadline = time.monotonic() + 20
+            while connection.execute(f"select leased_until < clock_timestamp() + interval '290 s' from memoir.jobs where {ours}").fetchone()[0]:
+                assert time.monotonic() < deadline
+        return embed(texts)
+
+    assert memoir.embed_backlog(slow) == 2
+
+    async def run():
+        async with AsyncMemoir(memoir_dsn) as client:
+            return await client.embed_backlog(slow)
+
+    store(memoir, user, count=1)
+    assert asyncio.run(run()) == 2
+
+
+def test_a_judge_keeps_its_leases(memoir, memoir_dsn, user, monkeypatch):
+    monkeypatch.setattr("pg_memoir.backlog.HEARTBEAT", 0.05)
+    memoir.set_setting("judge", "nli")
+    try:
+        near, close = [1.0] + [0.0] * 383, [0.99, 0.14] + [0.0] * 382
+        memoir.remember(user, "Takes the train to work.", embedding=near)
+        memoir.remember(user, "Cycles to work every day.", embedding=close)
+        with psycopg.connect(memoir_dsn, autocommit=True) as connection:
+
+            class Slow:
+                name = "slow"
+
+                def __call__(self, pairs):
+                    [(job, lease)] = connection.execute("select job_id, lease_id from memoir.jobs where kind = 'nli' and state = 'leased'").fetchall()
+                    connection.execute("update memoir.jobs set leased_until = clock_timestamp() + interval '30 s' where job_id = %s", [job])
+                    deadline = time.monotonic() + 20
+                    while connection.execute("select leased_until < clock_timestamp() + interval '290 s' from memoir.jobs where job_id = %s", [job]).fetchone()[0]:
+                        assert time.monotonic() < deadline
+                    # One who lost the lease stores first: a pair is judged once.
+                    [(owner, memory)] = connection.execute("select user_id, dedup_key::uuid from memoir.jobs where job_id = %s", [job]).fetchall()
+                    [other] = connection.execute("select (payload -> 'others' ->> 0)::uuid from memoir.jobs where job_id = %s", [job]).fetchone()
+                    assert connection.execute("select memoir.store_judgements(%s, %s, %s, '{0.1}', 'other')", [[owner], [memory], [other]]).fetchone() == (1,)
+                    return [0.2 for _ in pairs]
+
+            assert worker.run_judge(memoir, Slow(), once=True) == 0
+            assert [row[0] for row in connection.execute("select judge from memoir.list_judgements(%s)", [user])] == ["other"]
+            assert connection.execute("select count(*) from memoir.jobs where kind = 'nli'").fetchone() == (0,)
+    finally:
+        memoir.reset_setting("judge")
+
+
 def test_worker_goes_on_after_failures(memoir, user, caplog):
     memoir.embed_backlog(embed)
     store(memoir, user)

@@ -42,7 +42,7 @@ def persist(db: psycopg.Connection, user: str, session: str, *texts: str) -> Non
 
 def claim(db: psycopg.Connection, limit: int = 64, model: str = MODEL) -> list[tuple[Any, ...]]:
     """(user id, item number, model, text) of each."""
-    return db.execute("select * from memoir.claim_embeddings(%s, %s)", [limit, model]).fetchall()
+    return db.execute("select user_id, item_no, model, text from memoir.claim_embeddings(%s, %s)", [limit, model]).fetchall()
 
 
 def store(db: psycopg.Connection, items: list[tuple[Any, ...]], vectors: list[list[float]], model: str | None = MODEL) -> int:

@@ -65,7 +65,7 @@ def embed(db: psycopg.Connection) -> None:
     """Vectors that tell texts apart, and survive half precision."""
     while claimed := db.execute("select * from memoir.claim_embeddings(200)").fetchall():
         vectors: list[float] = []
-        for _, _, _, text in claimed:
+        for _, _, _, text, *_ in claimed:
             noise = random.Random(text)
             vectors += [noise.uniform(-1, 1) for _ in range(384)]
         db.execute("select memoir.store_embeddings(%s::uuid[], %s::int[], %s::real[], 'all-MiniLM-L6-v2')", [[c[0] for c in claimed], [c[1] for c in claimed], vectors])

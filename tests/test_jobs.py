@@ -209,12 +209,20 @@ def test_cron_expressions(db: psycopg.Connection) -> None:
 
 
 def test_schedules_are_settings(db: psycopg.Connection) -> None:
-    for bad in ("61 * * * *", "* * * *", "@hourly", "0 0 31 2 *", "*/0 * * * *", "5/2 * * * *", "9-5 * * * *", "every minute", "0 seconds", 5, None):
+    for bad in ("61 * * * *", "* * * *", "@hourly", "0 0 31 2 *", "*/0 * * * *", "5/2 * * * *", "9-5 * * * *", "every minute", "0 seconds", "60 seconds", "5 seconds ", 5, None):
         assert code(lambda bad=bad: db.execute("select memoir.set_setting('schedule_flush', %s)", [psycopg.types.json.Jsonb(bad)])) == "PM015", bad
     for good, due in (("*/5 * * * *", True), ("10 seconds", True), ("", False)):
         db.execute("select memoir.set_setting('schedule_flush', %s)", [psycopg.types.json.Jsonb(good)])
         assert db.execute("select schedule, due is not null from memoir.list_jobs() where job = 'flush'").fetchone() == (good, due)
     db.execute("select memoir.reset_setting('schedule_flush')")
+
+
+@pytest.mark.parametrize(("schedule", "version", "given"), [
+    ("5 seconds", "1.4", "* * * * *"), ("5 seconds", "1.4-1", "* * * * *"), ("59 seconds", "0.9", "* * * * *"), ("1 second", "1.3.1", "* * * * *"),
+    ("5 seconds", "1.5", "5 seconds"), ("5 seconds", "1.5-1", "5 seconds"), ("5 seconds", "1.10", "5 seconds"), ("5 seconds", "2.0", "5 seconds"),
+    ("*/5 * * * *", "1.4", "*/5 * * * *"), ("*/5 * * * *", "1.6", "*/5 * * * *")])
+def test_schedules_in_seconds_need_pg_cron_1_5(db: psycopg.Connection, schedule: str, version: str, given: str) -> None:
+    assert db.execute("select memoir._cron_schedule(%s, %s)", [schedule, version]).fetchone() == (given,)
 
 
 # What the jobs do -----------------------------------------------------------------------------------------------------

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Mapping
+from contextlib import asynccontextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Concatenate, ParamSpec, TypeVar
@@ -13,11 +14,11 @@ import psycopg
 from psycopg.rows import dict_row
 from psycopg_pool import AsyncConnectionPool, PoolTimeout
 
-from . import admin_calls, calls
-from .backlog import Plan, Vectors, embed_backlog_plan
+from . import admin_calls, backlog, calls
+from .backlog import Leases, Plan, Vectors, embed_backlog_plan
 from .calls import Call
 from .client import CONNECT, described, log
-from .errors import from_database
+from .errors import MemoirError, from_database
 from .importing import Imported, import_plan
 from .transfer import Restored, restore_plan
 from .types import AsyncEmbed
@@ -147,7 +148,8 @@ class AsyncMemoir:
                     if isinstance(wanted, Vectors):
                         if embed is None:
                             raise TypeError("no embedder: give `embed`")
-                        answer = await _embedded(embed, wanted.texts)
+                        async with self.keeping(wanted.leases):
+                            answer = await _embedded(embed, wanted.texts)
                     else:
                         answer = await self.run(wanted)
                     step = plan.send
@@ -156,6 +158,32 @@ class AsyncMemoir:
         except StopIteration as end:
             result: T = end.value
             return result
+
+    @asynccontextmanager
+    async def keeping(self, leases: Leases) -> AsyncIterator[None]:
+        """Keeps leases alive from another task while the block works. A lease that is lost all the same is somebody else's."""
+
+        done = asyncio.Event()
+
+        async def beat() -> None:
+            while not done.is_set():
+                try:
+                    await asyncio.wait_for(done.wait(), backlog.HEARTBEAT)
+                    return
+                except TimeoutError:
+                    pass
+                for job, lease in leases:
+                    try:
+                        await self.run(admin_calls.heartbeat(job, lease))
+                    except (MemoirError, psycopg.Error, OSError) as error:  # the next one may get through
+                        log.warning("heartbeat: %s", error)
+
+        task = asyncio.create_task(beat())
+        try:
+            yield
+        finally:
+            done.set()
+            await task
 
     def session(
         self,

@@ -6,22 +6,33 @@ So the sync and the async client run the same plan, and no transaction is open w
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Generator
+from collections.abc import Generator, Iterable
 from dataclasses import dataclass
 from typing import Any, TypeVar
+from uuid import UUID
 
 from . import admin_calls
 from .calls import Call
-from .types import Claim
+from .types import Claim, PairClaim
 
 T = TypeVar("T")
 
 
+HEARTBEAT = 100.0  # seconds between two signs of life of who holds a lease of 300
+Leases = frozenset[tuple[int, UUID]]
+
+
 @dataclass(frozen=True)
 class Vectors:
-    """A plan's request: embed these texts."""
+    """A plan's request: embed these texts, keeping these leases meanwhile."""
 
     texts: list[str]
+    leases: Leases = frozenset()
+
+
+def leases_of(claims: Iterable[Claim | PairClaim]) -> Leases:
+    """(job, lease) of what was claimed."""
+    return frozenset((claim.job_id, claim.lease_id) for claim in claims)
 
 
 Plan = Generator[Call[Any] | Vectors, Any, T]
@@ -40,7 +51,7 @@ def embed_backlog_plan(limit: int, model: str | None, max_items: int | None) -> 
             by_model[claim.model].append(claim)
         before = stored
         for name, some in by_model.items():
-            vectors = yield Vectors([claim.text for claim in some])
+            vectors = yield Vectors([claim.text for claim in some], leases_of(claims))
             stored += yield admin_calls.store_embeddings(
                 [claim.user_id for claim in some], [claim.item_no for claim in some], vectors, name
             )

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import inspect
 import logging
+import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Concatenate, ParamSpec, TypeVar
@@ -13,10 +15,10 @@ import psycopg
 from psycopg.rows import dict_row
 from psycopg_pool import ConnectionPool, PoolTimeout
 
-from . import admin_calls, calls
-from .backlog import Plan, Vectors, embed_backlog_plan
+from . import admin_calls, backlog, calls
+from .backlog import Leases, Plan, Vectors, embed_backlog_plan
 from .calls import Call
-from .errors import from_database
+from .errors import MemoirError, from_database
 from .importing import Imported, import_plan
 from .transfer import Restored, restore_plan
 from .types import Embed
@@ -146,7 +148,9 @@ class Memoir:
                     if isinstance(wanted, Vectors):
                         if embed is None:
                             raise TypeError("no embedder: give `embed`")
-                        answer = finite_vectors(embed(wanted.texts), len(wanted.texts))
+                        with self.keeping(wanted.leases):
+                            vectors = embed(wanted.texts)
+                        answer = finite_vectors(vectors, len(wanted.texts))
                     else:
                         answer = self.run(wanted)
                     step = plan.send
@@ -155,6 +159,29 @@ class Memoir:
         except StopIteration as end:
             result: T = end.value
             return result
+
+    @contextmanager
+    def keeping(self, leases: Leases) -> Iterator[None]:
+        """Keeps leases alive from another thread while the block works. A lease that is lost all the same is somebody else's."""
+        done = threading.Event()
+
+        def beat() -> None:
+            while not done.wait(backlog.HEARTBEAT):
+                for job, lease in leases:
+                    try:
+                        self.run(admin_calls.heartbeat(job, lease))
+                    except (MemoirError, psycopg.Error, OSError) as error:  # the next one may get through
+                        log.warning("heartbeat: %s", error)
+
+        thread = threading.Thread(target=beat, daemon=True)
+        if leases:
+            thread.start()
+        try:
+            yield
+        finally:
+            done.set()
+            if leases:
+                thread.join()
 
     def session(
         self,

@@ -21,6 +21,7 @@ from typing import Any, Protocol
 import psycopg
 
 from . import admin_calls
+from .backlog import leases_of
 from .calls import Call
 from .client import CONNECT, Memoir
 from .embedders import DEFAULT_MODEL, EmbedderUnavailable, load_embedder
@@ -245,7 +246,8 @@ def _judge_claims(memoir: Memoir, judge: Judge, claims: list[PairClaim]) -> tupl
     if not claims:
         return 0, 0
     try:
-        scores = judge([(claim.other_content, claim.content) for claim in claims])
+        with memoir.keeping(leases_of(claims)):
+            scores = judge([(claim.other_content, claim.content) for claim in claims])
         return memoir.store_judgements(
             [c.user_id for c in claims], [c.memory_id for c in claims], [c.other_id for c in claims], scores, judge.name
         ), 0

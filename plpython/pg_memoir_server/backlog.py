@@ -93,11 +93,13 @@ def _note(plpy, run_id: int, result: dict) -> bool:
 
 def step(plpy, batch: int) -> int:
     """One batch: how many texts were claimed; raises ModelFailure after giving them back."""
-    claim = plpy.prepare("select user_id, item_no, model, text from memoir.claim_embeddings($1)", ["pg_catalog.int4"])
+    claim = plpy.prepare("select * from memoir.claim_embeddings($1)", ["pg_catalog.int4"])
     rows = list(plpy.execute(claim, [batch]))
     plpy.commit()
     for model in sorted({row["model"] for row in rows}):
-        mine = [row for row in rows if row["model"] == model]
+        mine = _kept(plpy, [row for row in rows if row["model"] == model])
+        if not mine:
+            continue
         try:
             vectors = _embed(plpy, model, [row["text"] for row in mine])
         except ModelFailure as error:
@@ -105,6 +107,14 @@ def step(plpy, batch: int) -> int:
             raise
         _store(plpy, mine, vectors, model)
     return len(rows)
+
+
+def _kept(plpy, rows: list) -> list:
+    """Those whose lease still holds, and does for another while: the models of a batch are called one after another."""
+    beat = plpy.prepare("select memoir.heartbeat($1, $2) as held", ["pg_catalog.int8", "pg_catalog.uuid"])
+    held = {lease: plpy.execute(beat, lease)[0]["held"] for lease in sorted({(row["job_id"], row["lease_id"]) for row in rows})}
+    plpy.commit()
+    return [row for row in rows if held[row["job_id"], row["lease_id"]]]
 
 
 def _embed(plpy, model: str, texts: list[str]) -> list[list[float]]:
