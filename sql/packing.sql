@@ -133,7 +133,7 @@ returns memoir.recall_block language plpgsql stable set plan_cache_mode = force_
 declare
   v_block memoir.recall_block; v_lines memoir.recall_lines; v_count integer := coalesce(cardinality(p_candidates), 0);
   v_working integer := cardinality(p_working); v_items integer[]; v_bodies text[]; v_names text[]; v_sessions uuid[]; v_session_names text[];
-  v_budget integer := p_budget; v_used integer; v_exact integer; v_pass integer := 0; v_chosen integer[] := '{}'; v_ratio numeric; i integer; n integer;
+  v_budget integer := p_budget * 199 / 200; v_used integer; v_exact integer; v_pass integer := 0; v_chosen integer[] := '{}'; v_ratio numeric; i integer; n integer;
 begin
   v_block.tokens := 0;
   v_block.places := array_fill(null::integer, array[v_count]);
@@ -231,6 +231,8 @@ begin
       case when c.memory_parts ? 'pinned' then 1000 else memoir._worth(c.score) end as worth,  -- pinned: before all else
       case when c.kind = 't' then memoir._day(c.said_at) || ', ' || memoir._neutralise(coalesce(s.name, 'session')) else 'Memories' end as header,
       case when c.kind = 't' then memoir._neutralise(coalesce(t.name, c.role::text)) else '' end as label,
+      -- What the line adds: a date in brackets, or a colon and a role; a name is counted with its turn.
+      case when c.kind <> 't' then 8 when t.name is null then 2 else 1 end as extra,
       row_number() over (partition by c.kind, lower(t.body) order by c.place) as copy
     from unnest(p_candidates) with ordinality as c(item_no, kind, ref_id, session_id, turn_index, chunk, span_start, span_length, tokens, role, said_at, recorded_at, project,
       score, words, vector, around, session_score, type, memory_parts, is_frequent, reason, place)
@@ -238,7 +240,7 @@ begin
     left join unnest(p_sessions, p_session_names) s(session_id, name) on s.session_id = c.session_id
   ), grouped as (
     select *, dense_rank() over (order by header)::integer as g,
-      tokens + case when kind = 't' then 3 + length(label) / 4 else 10 end as cost, 4 + length(header) / 3 as opening
+      tokens + extra as cost, 4 + length(header) / 3 as opening
     from labelled where copy = 1
   ), opened as (
     select *, sum(worth) over together / (opening + sum(cost) over together) as repaid from grouped
@@ -265,7 +267,7 @@ declare
   v_cost integer; v_freed integer; v_lost float8; v_last integer; i integer;
 begin
   chosen := '{}';
-  used := 30;  -- the fence
+  used := 22;  -- the fence
   for i in 1 .. n loop
     v_cost := p_lines.costs[i] + case when v_opened[p_lines.groups[i]] then 0 else p_lines.openings[i] end;
     v_freed := 0; v_lost := 0; v_last := cardinality(chosen);

@@ -121,7 +121,7 @@ begin
   v_terms := v_terms || memoir._rescue_terms(p_user_id, v_terms, v_hidden);
   if v_terms <> '{}' then v_words := memoir._word_scores(p_user_id, p_counters, p_config, v_terms, v_asked, v_hidden); end if;
   v_vectors := memoir._vector_scores(p_user_id, p_vector, p_model_id, v_words.items[1 : p_limit], v_hidden, p_limit);
-  v_wanted := memoir._with_neighbours(v_words.items[1 : p_limit], v_vectors.items[1 : p_limit], p_limit / 4);
+  v_wanted := memoir._wanted(v_words, v_vectors, p_limit);
   select array_agg(i) into v_items
   from memoir.search_items i
   where i.user_id = p_user_id and i.item_no = any (v_wanted) and (v_hidden = '{}' or i.item_no <> all (v_hidden))
@@ -159,10 +159,20 @@ begin
   return (select string_agg(quote_literal(t), ' | ') from unnest(p_terms) t)::tsquery;
 end $$;
 
--- What matches, what follows a match in words (an answer), and what precedes a match in meaning.
-create or replace function memoir._with_neighbours(p_words integer[], p_vectors integer[], p_neighbours integer)
-returns integer[] language plpgsql immutable set plan_cache_mode = force_generic_plan as $$
+-- The best by words and vectors, half and half, what follows a match in words (an answer), and what precedes a match in meaning:
+-- the signals of more would be weighed for nothing.
+create or replace function memoir._wanted(p_words memoir.item_scores, p_vectors memoir.item_scores, p_limit integer)
+returns integer[] language plpgsql immutable set plan_cache_mode = force_generic_plan set enable_nestloop = off set enable_mergejoin = off as $$
+declare
+  v_neighbours integer := p_limit / 4;
 begin
-  return array(select unnest(p_words) union all select unnest(p_vectors)
-    union all select unnest(p_words[1 : p_neighbours]) + 1 union all select unnest(p_vectors[1 : p_neighbours]) - 1);
+  if p_vectors.items is null then
+    return array(select unnest(p_words.items[1 : p_limit]) union select unnest(p_words.items[1 : v_neighbours]) + 1);
+  end if;
+  return array(
+    select b.item from (
+      select coalesce(w.item, c.item) as item
+      from unnest(p_words.items[1 : p_limit], p_words.scores[1 : p_limit]) w(item, bm25) full join unnest(p_vectors.items, p_vectors.scores) c(item, cosine) on c.item = w.item
+      order by coalesce(w.bm25 / p_words.best, 0) + greatest(coalesce(c.cosine, 0), 0) / greatest(p_vectors.best, 1e-6) desc, item limit p_limit) b
+    union select unnest(p_words.items[1 : v_neighbours]) + 1 union select unnest(p_vectors.items[1 : v_neighbours]) - 1);
 end $$;

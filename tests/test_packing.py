@@ -8,7 +8,7 @@ from typing import Any
 
 import psycopg
 
-FENCE = 30
+FENCE = 22
 
 
 def choose(db: psycopg.Connection, lines: list[tuple[int, float, int]], openings: dict[int, int], budget: int) -> tuple[list[int], int]:
