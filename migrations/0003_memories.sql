@@ -231,12 +231,15 @@ create table memoir.search_postings (
   primary key (user_id, term, segment)
 ) partition by hash (user_id);
 
+-- The signs of a vector stand in the key's index too, where a user's rows lie together whatever the order of writing: for a user
+-- of very many items the candidates are found there, without the vectors.
 create table memoir.embeddings (
   user_id uuid not null,
   item_no integer not null,
   model_id smallint not null,
   embedding halfvec not null,
-  primary key (user_id, model_id, item_no)
+  signs "bit" generated always as (binary_quantize(embedding)) stored,
+  primary key (user_id, model_id, item_no) include (signs)
 ) partition by hash (user_id);
 -- Inline at any dimension that fits a page: a TOASTed vector costs a look-up per comparison.
 alter table memoir.embeddings alter column embedding set storage main;

@@ -37,7 +37,7 @@ begin
   select * into strict v_info from memoir.partitioned_tables where table_name = p_table;
   v_is_leaf := p_month is not null or not v_info.by_month;
 
-  execute format('create %s table memoir.%I (like memoir.%I including defaults including constraints including storage) %s %s',
+  execute format('create %s table memoir.%I (like memoir.%I including defaults including constraints including generated including storage) %s %s',
     case when v_is_leaf and v_info.unlogged then 'unlogged' else '' end, v_leaf, p_table,
     case when v_is_leaf then '' else 'partition by range (recorded_at)' end,
     case when v_is_leaf and v_info.options <> '' then format('with (%s)', v_info.options) else '' end);

@@ -81,16 +81,34 @@ end $$;
 
 -- Cosines of the closest p_limit items and of those that matched by words (p_items), best first. All of it in one scan, sorted
 -- by one integer (distance in millionths, then the item): what matched by words is moved before all others, so that it stays.
-create or replace function memoir._vector_scores(p_user_id uuid, p_vector halfvec, p_model_id smallint, p_items integer[], p_hidden integer[], p_limit integer)
+-- For a user of more than exact_vectors_max items the signs of the vectors, an index of their own, choose whom to compare.
+create or replace function memoir._vector_scores(p_user_id uuid, p_counters memoir.user_counters, p_config jsonb, p_vector halfvec, p_model_id smallint,
+  p_items integer[], p_hidden integer[], p_limit integer)
 returns memoir.item_scores language plpgsql stable set plan_cache_mode = force_custom_plan as $$
 declare
   v_keys bigint[]; v_limit integer := p_limit + coalesce(cardinality(p_items), 0);
+  v_signs "bit"; v_near integer[]; v_compared integer := p_limit * (p_config ->> 'sign_candidates')::integer;
 begin
   if p_vector is null then return null; end if;
-  select array_agg(k.key) into v_keys
-  from (select (((e.embedding <=> p_vector) * 1000000)::bigint - case when e.item_no = any (p_items) then 4000000 else 0 end) << 32 | e.item_no as key
-        from memoir.embeddings e
-        where e.user_id = p_user_id and e.model_id = p_model_id and (p_hidden = '{}' or e.item_no <> all (p_hidden)) order by key limit v_limit) k;
+  -- Signs of few dimensions tell too little.
+  if p_counters.items > (p_config ->> 'exact_vectors_max')::integer and vector_dims(p_vector) >= 256 then
+    v_signs := binary_quantize(p_vector);
+    v_near := array(
+      select (k.key & 4294967295)::integer
+      from (select (e.signs <~> v_signs)::bigint << 32 | e.item_no as key
+            from memoir.embeddings e
+            where e.user_id = p_user_id and e.model_id = p_model_id and (p_hidden = '{}' or e.item_no <> all (p_hidden)) order by key limit v_compared) k);
+    v_near := v_near || p_items;
+    select array_agg(k.key) into v_keys
+    from (select (((e.embedding <=> p_vector) * 1000000)::bigint - case when e.item_no = any (p_items) then 4000000 else 0 end) << 32 | e.item_no as key
+          from memoir.embeddings e
+          where e.user_id = p_user_id and e.model_id = p_model_id and e.item_no = any (v_near) order by key limit v_limit) k;
+  else
+    select array_agg(k.key) into v_keys
+    from (select (((e.embedding <=> p_vector) * 1000000)::bigint - case when e.item_no = any (p_items) then 4000000 else 0 end) << 32 | e.item_no as key
+          from memoir.embeddings e
+          where e.user_id = p_user_id and e.model_id = p_model_id and (p_hidden = '{}' or e.item_no <> all (p_hidden)) order by key limit v_limit) k;
+  end if;
   return memoir._from_keys(v_keys, p_limit);
 end $$;
 
@@ -120,7 +138,7 @@ begin
   v_asked := cardinality(v_terms);
   v_terms := v_terms || memoir._rescue_terms(p_user_id, v_terms, v_hidden);
   if v_terms <> '{}' then v_words := memoir._word_scores(p_user_id, p_counters, p_config, v_terms, v_asked, v_hidden); end if;
-  v_vectors := memoir._vector_scores(p_user_id, p_vector, p_model_id, v_words.items[1 : p_limit], v_hidden, p_limit);
+  v_vectors := memoir._vector_scores(p_user_id, p_counters, p_config, p_vector, p_model_id, v_words.items[1 : p_limit], v_hidden, p_limit);
   v_wanted := memoir._wanted(v_words, v_vectors, p_limit);
   select array_agg(i) into v_items
   from memoir.search_items i

@@ -1,0 +1,116 @@
+"""Nearest vectors of large users: chosen by their signs, out of the key's index, they are nearly those that comparing all would find."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import psycopg
+import pytest
+
+DIMENSION = 384
+WANTED = 100
+ABOUT = " + ".join(f"t{n}.v" for n in range(6))
+JOINS = " ".join(f"join topics t{n} on t{n}.n = abs(hashint4(i.item * 6 + {n})) % 64" for n in range(6))
+ITEMS = {"small": 1000, "middle": 4000, "large": 8000}
+
+
+@pytest.fixture(scope="module")
+def filled(memoir_dsn: str) -> Iterator[psycopg.Connection]:
+    """Users with vectors that share what they are about, as those of texts do: sums of six of 64 topics."""
+    with psycopg.connect(memoir_dsn, autocommit=True) as db:
+        db.execute("set search_path = memoir, public")
+        db.execute("select setseed(0.5)")
+        db.execute("create temp table topics as select n, array(select random() + random() + random() - 1.5 + 0 * n from generate_series(1, %s))::real[]::halfvec as v "
+                   "from generate_series(0, 63) n", [DIMENSION])
+        for user, items in ITEMS.items():
+            db.execute("select persist_turn(%s, 's', '[{\"role\": \"user\", \"content\": \"Hello\"}]')", [user])
+            db.execute(
+                f"""insert into embeddings (user_id, item_no, model_id, embedding)
+                    select _user_id('default', %s), i.item, m.model_id, {ABOUT} from generate_series(1, %s) i(item)
+                    join embedding_models m on m.status = 'active' {JOINS.replace("%", "%%")} order by i.item""", [user, items])
+            db.execute("update user_counters set items = %s where user_id = _user_id('default', %s)", [items, user])
+        db.execute("vacuum analyze embeddings")
+        yield db
+
+
+NEAREST = """
+select (_vector_scores(c.user_id, c, config || jsonb_build_object('exact_vectors_max', %(exact)s::integer), %(vector)s::halfvec,
+          (select model_id from embedding_models where status = 'active'), %(items)s::integer[], %(hidden)s::integer[], %(wanted)s)).items
+from user_counters c, settings_merged where c.user_id = _user_id('default', %(user)s)"""
+
+
+def nearest(db: psycopg.Connection, user: str, vector: str, exact: int, items: list[int] | None = None, hidden: list[int] | None = None) -> list[int]:
+    found = db.execute(NEAREST, {"user": user, "exact": exact, "vector": vector, "items": items, "hidden": hidden or [], "wanted": WANTED}).fetchone()
+    return list(found[0])
+
+
+def queries(db: psycopg.Connection, count: int) -> list[str]:
+    return [v for (v,) in db.execute(f"select ({ABOUT})::text from generate_series(1000001, 1000000 + {count}) i(item) {JOINS} order by i.item")]
+
+
+@pytest.mark.parametrize("user", ITEMS)
+def test_signs_find_what_comparing_all_finds(filled: psycopg.Connection, user: str) -> None:
+    recalls = []
+    for vector in queries(filled, 40):
+        exact, by_signs = nearest(filled, user, vector, 1_000_000), nearest(filled, user, vector, 0)
+        assert len(by_signs) == len(exact) == WANTED
+        assert [i for i in exact if i in set(by_signs)] == [i for i in by_signs if i in set(exact)]   # in the same order
+        recalls.append(len(set(exact) & set(by_signs)) / WANTED)
+    assert sum(recalls) / len(recalls) >= 0.98, recalls
+
+
+def test_what_matched_by_words_is_compared_whatever_its_signs(filled: psycopg.Connection) -> None:
+    [vector] = queries(filled, 1)
+    ranked = filled.execute("select array_agg(item_no order by embedding <=> %s::halfvec desc) from embeddings where user_id = _user_id('default', 'large')", [vector]).fetchone()[0]
+    far = sorted(ranked[:5])
+    for exact in (0, 1_000_000):
+        found = nearest(filled, "large", vector, exact, far)
+        assert set(far) <= set(found) and len(found) == WANTED + len(far)
+
+
+def test_what_is_hidden_is_not_found(filled: psycopg.Connection) -> None:
+    [vector] = queries(filled, 1)
+    best = nearest(filled, "large", vector, 0)
+    again = nearest(filled, "large", vector, 0, hidden=best[:50])
+    assert not set(best[:50]) & set(again) and set(best[50:]) <= set(again)
+
+
+def scans(db: psycopg.Connection, call: str, values: dict[str, Any]) -> tuple[int, list[dict[str, Any]]]:
+    """Pages a call touches, and how its statements read vectors."""
+    import json
+
+    plans: list[dict[str, Any]] = []
+
+    def walk(node: dict[str, Any]) -> Iterator[dict[str, Any]]:
+        yield node
+        for child in node.get("Plans", []):
+            yield from walk(child)
+
+    def note(notice: psycopg.errors.Diagnostic) -> None:
+        text = notice.message_primary or ""
+        if "plan:" in text:
+            plans.extend(walk(json.loads(text[text.index("{"):])["Plan"]))
+
+    db.execute("load 'auto_explain'")
+    for name, value in {"log_min_duration": "0", "log_nested_statements": "on", "log_analyze": "on", "log_buffers": "on", "log_timing": "off",
+                        "log_format": "json", "log_level": "notice"}.items():
+        db.execute(f"set auto_explain.{name} = '{value}'")
+    db.add_notice_handler(note)
+    db.execute(call, values)
+    db.execute("set auto_explain.log_min_duration = -1")
+    db.remove_notice_handler(note)
+    reads = [node for node in plans if node.get("Index Name", node.get("Relation Name", "")).startswith("embeddings_p")]
+    return sum(node["Shared Hit Blocks"] + node["Shared Read Blocks"] for node in reads), reads
+
+
+def test_signs_come_from_the_index_alone(filled: psycopg.Connection) -> None:
+    [vector] = queries(filled, 1)
+    values = {"user": "large", "vector": vector, "items": None, "hidden": [], "wanted": WANTED}
+    every, _ = scans(filled, NEAREST, values | {"exact": 1_000_000})
+    by_signs, reads = scans(filled, NEAREST, values | {"exact": 0})
+    only = [node for node in reads if node["Node Type"] == "Index Only Scan"]
+    assert len(only) == 1 and only[0]["Heap Fetches"] == 0 and only[0]["Actual Rows"] == ITEMS["large"]
+    # 8,000 signs take some 100 pages, the vectors themselves nearly 1,000. What is compared costs a few pages each.
+    assert only[0]["Shared Hit Blocks"] + only[0]["Shared Read Blocks"] < ITEMS["large"] / 40
+    assert every > ITEMS["large"] / 10 and by_signs < every + 4 * 6 * WANTED
