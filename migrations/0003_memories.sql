@@ -189,6 +189,7 @@ create table memoir.search_items (
   created_at timestamptz not null,
   item_no integer not null,
   turn_index integer,
+  previous_item integer,                  -- of a turn's chunk: what was said before it in the session
   span_start integer not null default 1,
   span_length integer not null,
   token_count integer not null,

@@ -31,6 +31,8 @@ create type memoir.ranked_item as (
   item_no integer, kind "char", ref_id uuid, session_id uuid, turn_index integer, chunk smallint, span_start integer, span_length integer, tokens integer,
   role memoir.turn_role, said_at timestamptz, recorded_at timestamptz, project text,
   score real, words real, vector real, around real, session_score real);
+-- Of some items: what precedes those that match in meaning and is not among them, and those that match in words and nothing follows.
+create type memoir.item_ends as (before integer[], lasts integer[]);
 create type memoir.search_scope as (
   kinds "char"[],                -- null: all
   hidden_sessions uuid[],        -- of these sessions ...

@@ -1,6 +1,6 @@
--- Consolidation: memories about one thing become one memory that holds what each of them says. Rules only, no model: a memory and
--- the ones most like it, of one type, project and authority, none contradicting another. The members stay, superseded; undoing
--- brings them back.
+-- Consolidation: memories about one thing become one memory that holds what each of them says: a memory and the ones most like it, of
+-- one type, project and authority, none contradicting another. Rules join their sentences; where a language model is configured it is
+-- asked for better words (consolidation_model.sql). The members stay, superseded; undoing brings them back.
 
 -- What is to become one: seeds by weight, each with what is at least consolidation_similarity like it and in no other cluster.
 create or replace function memoir._clusters(p_user_id uuid, p_config jsonb)
@@ -56,8 +56,19 @@ begin
   return v_out;
 end $$;
 
--- Makes one memory of a cluster and returns it; null where a tombstone or a memory of the same text stands in the way. Under the user's lock.
-create or replace function memoir._consolidate(p_user_id uuid, p_members uuid[], p_config jsonb, p_by text)
+-- May a text stand for memories of a project? Not where a tombstone or a memory that says just this is in the way.
+create or replace function memoir._may_stand(p_user_id uuid, p_text text, p_project text)
+returns boolean language plpgsql stable set plan_cache_mode = force_custom_plan as $$
+begin
+  return not memoir._tombstoned(p_user_id, p_text, null, null, p_project) and not exists (select from memoir.memory_store m
+    where m.user_id = p_user_id and m.content_hash = sha256(convert_to(memoir._normalise(p_text), 'UTF8')) and m.project = p_project
+      and m.local_to is null and m.state = 'active');
+end $$;
+
+-- Makes one memory of a cluster and returns it; null where its text may not stand. Under the user's lock. p_text: in whose words (p_made_by)
+-- if not those of the members; p_id: its id, where something refers to it already; p_instead: what said it before, for its counters.
+create or replace function memoir._consolidate(p_user_id uuid, p_members uuid[], p_config jsonb, p_by text, p_text text default null,
+  p_made_by text default 'rules', p_id uuid default gen_random_uuid(), p_instead uuid default null)
 returns uuid language plpgsql set plan_cache_mode = force_custom_plan as $$
 declare
   v_new memoir.memory_store; v_texts text[]; v_ids uuid[]; v_now timestamptz := memoir.now();
@@ -67,16 +78,13 @@ begin
   if coalesce(cardinality(v_ids), 0) < 2 then return null; end if;
   -- No more authority than any of them has: they are alike in trust and tier, the rest is the least.
   select m.* into v_new from memoir.memory_store m where m.user_id = p_user_id and m.memory_id = any (v_ids) order by m.confidence, m.recorded_at desc, m.memory_id limit 1;
-  v_new.content := memoir._consolidated_text(v_texts, (p_config ->> 'text_search_config')::regconfig);
+  v_new.content := coalesce(p_text, memoir._consolidated_text(v_texts, (p_config ->> 'text_search_config')::regconfig));
   v_new.content_hash := sha256(convert_to(memoir._normalise(v_new.content), 'UTF8'));
-  if memoir._tombstoned(p_user_id, v_new.content, null, null, v_new.project) or exists (select from memoir.memory_store m
-      where m.user_id = p_user_id and m.content_hash = v_new.content_hash and m.project = v_new.project and m.local_to is null and m.state = 'active') then
-    return null;
-  end if;
-  v_new.memory_id := gen_random_uuid(); v_new.recorded_at := v_now; v_new.state_at := v_now; v_new.state_by := p_by; v_new.written_by := p_by;
+  if not memoir._may_stand(p_user_id, v_new.content, v_new.project) then return null; end if;
+  v_new.memory_id := p_id; v_new.recorded_at := v_now; v_new.state_at := v_now; v_new.state_by := p_by; v_new.written_by := p_by;
   v_new.session_id := null; v_new.source_tool := null; v_new.source_key := null; v_new.superseded_by := null; v_new.state_reason := null;
   v_new.token_count := (memoir._count_tokens(array[v_new.content], v_new.tokenizer))[1];
-  v_new.metadata := jsonb_build_object('consolidated', cardinality(v_ids), 'by', 'rules');
+  v_new.metadata := jsonb_build_object('consolidated', cardinality(v_ids), 'by', p_made_by);
   select min(m.validated_at), case when bool_or(m.expires_at is null) then null else max(m.expires_at) end,
     (array_agg(m.importance order by array_position('{critical,important,normal,minor}'::text[], m.importance)))[1]
   into v_new.validated_at, v_new.expires_at, v_new.importance from memoir.memory_store m where m.user_id = p_user_id and m.memory_id = any (v_ids);
@@ -88,7 +96,7 @@ begin
   perform memoir._note_state(p_user_id, array[v_new.memory_id], 'active', p_by, 'consolidated', null, v_now, 'system');
   insert into memoir.memory_stats (user_id, memory_id, access_count, restatements, relevance_sum, last_accessed_at, reinforced_at)
   select p_user_id, v_new.memory_id, coalesce(max(s.access_count), 0), coalesce(sum(s.restatements), 0), coalesce(max(s.relevance_sum), 0), max(s.last_accessed_at), max(s.reinforced_at)
-  from memoir.memory_stats s where s.user_id = p_user_id and s.memory_id = any (v_ids);
+  from memoir.memory_stats s where s.user_id = p_user_id and s.memory_id = any (v_ids || p_instead);
   update memoir.user_counters set memories = memories + 1, profile_stale = profile_stale or v_new.tier >= 3 where user_id = p_user_id;
   -- Every source is named: the members, and the turns they came from.
   insert into memoir.memory_sources (user_id, item_kind, item_id, source_kind, source_id)
@@ -142,7 +150,7 @@ create or replace function memoir._step_consolidation(p_limit integer)
 returns jsonb language plpgsql set plan_cache_mode = force_custom_plan as $$
 declare
   v_after uuid := memoir._job_cursor('consolidation'); v_users uuid[]; v_user uuid; v_config jsonb; v_cluster record; v_made integer := 0; v_members integer := 0; v_more boolean;
-  v_failed integer := 0; v_error text;
+  v_failed integer := 0; v_error text; v_whole uuid;
 begin
   v_users := array(select c.user_id from memoir.user_counters c where v_after is null or c.user_id > v_after order by c.user_id limit p_limit);
   v_more := cardinality(v_users) = p_limit;
@@ -153,7 +161,9 @@ begin
     begin
       v_config := memoir._config(v_user, null);
       for v_cluster in select * from memoir._clusters(v_user, v_config) loop
-        if memoir._consolidate(v_user, v_cluster.members, v_config, 'consolidation') is not null then
+        v_whole := memoir._consolidate(v_user, v_cluster.members, v_config, 'consolidation');
+        if v_whole is not null then
+          perform memoir._ask_for_consolidation(v_user, v_whole, v_config);
           v_made := v_made + 1; v_members := v_members + cardinality(v_cluster.members);
         end if;
       end loop;

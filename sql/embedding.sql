@@ -7,11 +7,18 @@ returns integer language plpgsql set plan_cache_mode = force_custom_plan as $$
 declare
   v_count integer := cardinality(p_items);
   v_first integer; v_config regconfig := (p_config ->> 'text_search_config')::regconfig; v_old memoir.user_counters; v_continues boolean;
+  v_previous memoir.search_items;
 begin
   if v_count = 0 then return null; end if;
   select * into v_old from memoir.user_counters where user_id = p_user_id for update;
   v_continues := p_items[1].kind = 't' and v_old.last_session is not distinct from p_items[1].session_id;
   v_first := v_old.next_item + (not v_continues)::integer;
+  -- Neighbours in the order of turns: something else, a memory or another session, may have been indexed in between.
+  if v_continues then
+    v_previous.item_no := v_first - 1; v_previous.is_question := v_old.last_question;
+  elsif p_items[1].turn_index > 0 then
+    v_previous := memoir._item_before(p_user_id, p_items[1].session_id, p_items[1].turn_index);
+  end if;
   with prepared as materialized (
     select u.*, memoir._words(v_config, u.body) as words
     from rows from (unnest(p_texts), unnest(p_items)) with ordinality as u(body)),
@@ -26,11 +33,12 @@ begin
     select p_user_id, number, total, words from counted where words <> ''::tsvector),
   items as (
     insert into memoir.search_items (user_id, ref_id, session_id, recorded_at, created_at, item_no, turn_index, span_start, span_length,
-      token_count, word_count, chunk, kind, role, speaker, is_question, after_question, last_chunk, embeddable, echo, sensitivity, project)
+      token_count, word_count, chunk, kind, role, speaker, is_question, after_question, last_chunk, embeddable, echo, sensitivity, project, previous_item)
     select p_user_id, c.ref_id, c.session_id, p_at, c.created_at, c.number, c.turn_index, c.span_start, c.span_length,
       c.token_count, c.total, c.chunk, c.kind, c.role, c.speaker, c.is_question,
-      c.kind = 't' and c.chunk = 0 and coalesce(lag(c.is_question) over o, v_continues and v_old.last_question),
-      lead(c.ref_id) over o is distinct from c.ref_id, c.embeddable, coalesce(c.echo, false), coalesce(c.sensitivity, 'normal'), c.project
+      c.kind = 't' and c.chunk = 0 and coalesce(lag(c.is_question) over o, v_previous.is_question, false),
+      lead(c.ref_id) over o is distinct from c.ref_id, c.embeddable, coalesce(c.echo, false), coalesce(c.sensitivity, 'normal'), c.project,
+      case when c.kind = 't' then coalesce(lag(c.number) over o, v_previous.item_no) end
     from counted c window o as (order by c.number))
   update memoir.user_counters set next_item = v_first + v_count, items = items + v_count, tail_items = tail_items + v_count, recorded_at = p_at,
     last_session = case when p_items[v_count].kind = 't' then p_items[v_count].session_id end, last_question = p_items[v_count].is_question,
@@ -41,6 +49,22 @@ begin
   select 'embed', p_user_id, model_id::text, p_at, p_at from memoir.embedding_models where status <> 'retired' order by model_id
   on conflict (kind, user_id, dedup_key) where state = 'ready' do update set priority = jobs.priority where false;
   return v_first;
+end $$;
+
+-- The last item of what was said before a turn of a session: of the turn before it, or of the last before that which has any text.
+create or replace function memoir._item_before(p_user_id uuid, p_session_id uuid, p_turn integer)
+returns memoir.search_items language plpgsql stable set plan_cache_mode = force_custom_plan as $$
+declare
+  v_item memoir.search_items; v_turn integer := p_turn - 1; v_ref uuid;
+begin
+  while v_turn >= greatest(0, p_turn - 8) loop
+    v_ref := (memoir._turn(p_user_id, p_session_id, v_turn)).message_id;
+    exit when v_ref is null;
+    select * into v_item from memoir.search_items i where i.user_id = p_user_id and i.ref_id = v_ref order by i.chunk desc limit 1;
+    exit when found;
+    v_turn := v_turn - 1;
+  end loop;
+  return v_item;
 end $$;
 
 create or replace function memoir._embedding_model(p_name text)
@@ -132,18 +156,18 @@ end $$;
 create or replace function memoir._embedding_texts(p_user_id uuid, p_items integer[])
 returns table (item_no integer, body text) language plpgsql stable set plan_cache_mode = force_custom_plan as $$
 declare
-  v_before integer[];
+  v_items integer[]; v_before integer[];
 begin
-  v_before := array(select i.item_no - 1 from memoir.search_items i join memoir.search_items b on b.user_id = p_user_id and b.item_no = i.item_no - 1
-    and b.kind = 't' and b.session_id = i.session_id and b.embeddable  -- not what is kept from models
-    where i.user_id = p_user_id and i.item_no = any (p_items) and i.kind = 't');
+  select array_agg(i.item_no), array_agg(b.item_no) into v_items, v_before
+  from memoir.search_items i
+  left join memoir.search_items b on b.user_id = p_user_id and b.item_no = i.previous_item and b.embeddable  -- not what is kept from models
+  where i.user_id = p_user_id and i.item_no = any (p_items);
   return query
-  with texts as (
-    select t.item_no, coalesce(t.name || ': ', '') || t.body as body from memoir._item_texts(p_user_id, p_items || v_before) t
+  with texts as materialized (
+    select t.item_no, coalesce(t.name || ': ', '') || t.body as body from memoir._item_texts(p_user_id, v_items || array_remove(v_before, null)) t
   )
   select t.item_no, coalesce(right(b.body, 200) || E'\n', '') || t.body
-  from texts t left join texts b on b.item_no = t.item_no - 1 and b.item_no = any (v_before)
-  where t.item_no = any (p_items);
+  from unnest(v_items, v_before) as n(item, before) join texts t on t.item_no = n.item left join texts b on b.item_no = n.before;
 end $$;
 
 create or replace function memoir.claim_embeddings(p_limit integer default 64, p_model text default null)

@@ -29,6 +29,7 @@
 \ir queue.sql           -- claim, heartbeat, complete, fail, retry: work that is waited for
 \ir lifecycle.sql       -- promotion, demotion, expiry; the end of sessions
 \ir consolidation.sql   -- memories about one thing become one, and back
+\ir consolidation_model.sql -- the same in a language model's words
 \ir profiles.sql        -- what is known about a user in any session
 \ir sentences.sql       -- what a turn says in the speaker's own words; dates made absolute
 \ir extraction_rules.sql -- what makes a sentence worth remembering, as a table

@@ -6,7 +6,7 @@ returns table (job text, batch integer, in_python boolean, description text) lan
   values ('embedder',   1,   false, 'starts the shared embedder unless it answers'),
          ('embed',      32,  true,  'makes the vectors that lack'),
          ('extract',    64,  false, 'finds memories in new turns'),
-         ('model',      4,   true,  'asks the language model what extraction, judging and summaries leave to it'),
+         ('model',      4,   true,  'asks the language model what extraction, judging, consolidation and summaries leave to it'),
          ('merge',      1,   false, 'merges the word tails of users into posting lists'),
          ('flush',      500, false, 'moves compile statistics from the unlogged buffer to the ledger and the counters'),
          ('partitions', 8,   false, 'makes the partitions of the months ahead'),

@@ -18,14 +18,19 @@ returns table (job_id bigint, lease_id uuid, kind text, input jsonb)
 language plpgsql security definer set search_path from current as $$
 declare
   v_login name := memoir._authorise_worker();
-  v_lease integer := (memoir._llm_config() ->> 'lease')::integer; v_job memoir.jobs;
+  v_lease integer := (memoir._llm_config() ->> 'lease')::integer; v_job memoir.jobs; v_kinds text[] := memoir._llm_kinds();
 begin
   perform memoir._check_queue('any', p_limit, 1);
   if v_lease is null then return; end if;
-  foreach kind in array memoir._llm_kinds() loop
-    while p_limit > 0 loop
+  -- One of each kind in turn: none waits behind the backlog of another.
+  while p_limit > 0 and v_kinds <> '{}' loop
+    foreach kind in array v_kinds loop
+      exit when p_limit = 0;
       v_job := memoir._take_job(kind);
-      exit when v_job.job_id is null;
+      if v_job.job_id is null then
+        v_kinds := array_remove(v_kinds, kind);
+        continue;
+      end if;
       job_id := v_job.job_id;
       input := memoir._llm_input(v_job);
       if input is null then  -- nothing is left to ask
@@ -66,7 +71,7 @@ create or replace function memoir.store_model_result(p_job bigint, p_lease uuid,
 returns jsonb language plpgsql security definer set search_path from current as $$
 declare
   v_login name := memoir._authorise_worker();
-  v_job memoir.jobs := memoir._leased(p_job, p_lease); v_stored integer;
+  v_job memoir.jobs := memoir._leased(p_job, p_lease); v_stored integer; v_refused boolean; v_state text;
 begin
   if v_job.job_id is null then return jsonb_build_object('lost', 1); end if;
   if p_output is null or coalesce(p_made_by, '') = '' then
@@ -75,9 +80,13 @@ begin
   begin
     v_stored := memoir._llm_store(v_job, p_output, left(p_made_by, 200));
   exception when others then
-    -- Paid for all the same.
-    return jsonb_build_object('failed', 1, 'error', sqlerrm, 'state', memoir._give_back(v_job, sqlstate || ' ' || sqlerrm, p_final => v_job.attempts >= 3))
-      || memoir._account_call(v_job, p_usage);
+    -- Paid for all the same. An answer that can't be used is asked for once more.
+    v_refused := sqlstate = 'PM014';
+    v_state := memoir._give_back(v_job, sqlstate || ' ' || sqlerrm, p_final => v_refused and v_job.payload ? 'refused');
+    if v_refused and v_state = 'ready' then
+      update memoir.jobs set payload = payload || '{"refused": true}' where kind = v_job.kind and user_id = v_job.user_id and dedup_key = v_job.dedup_key and state = 'ready';
+    end if;
+    return jsonb_build_object('failed', 1, 'error', sqlerrm, 'state', v_state) || memoir._account_call(v_job, p_usage);
   end;
   delete from memoir.jobs where job_id = p_job;
   return jsonb_build_object('stored', coalesce(v_stored, 0)) || memoir._account_call(v_job, p_usage);

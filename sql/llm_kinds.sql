@@ -3,14 +3,14 @@
 -- rules could make before: the model only makes it better.
 
 create or replace function memoir._llm_kinds()
-returns text[] language sql immutable as $$ select '{summarise,extract,judge}'::text[] $$;
+returns text[] language sql immutable as $$ select '{extract,judge,consolidate,summarise}'::text[] $$;
 
 -- The input of the kind's prompt; null: nothing is left to ask.
 create or replace function memoir._llm_input(p_job memoir.jobs)
 returns jsonb language plpgsql as $$
 begin
   return case p_job.kind when 'summarise' then memoir._summarise_input(p_job) when 'extract' then memoir._extract_input(p_job)
-    when 'judge' then memoir._judge_input(p_job) end;
+    when 'judge' then memoir._judge_input(p_job) when 'consolidate' then memoir._consolidate_input(p_job) end;
 end $$;
 
 -- Stores what was answered; how many rows came of it.
@@ -18,7 +18,8 @@ create or replace function memoir._llm_store(p_job memoir.jobs, p_output jsonb, 
 returns integer language plpgsql as $$
 begin
   return case p_job.kind when 'summarise' then memoir._summarise_store(p_job, p_output, p_made_by)
-    when 'extract' then memoir._extract_store(p_job, p_output, p_made_by) when 'judge' then memoir._judge_store(p_job, p_output, p_made_by) end;
+    when 'extract' then memoir._extract_store(p_job, p_output, p_made_by) when 'judge' then memoir._judge_store(p_job, p_output, p_made_by)
+    when 'consolidate' then memoir._consolidate_store(p_job, p_output, p_made_by) end;
 end $$;
 
 -- summarise: a compaction of level 1 that was made by extraction gets a row of the same range in the model's words, which then

@@ -24,29 +24,31 @@ begin
   v_ranked := memoir._rank(p_user_id, v_counters, p_config, p_query, p_vector, p_model_id, p_project, p_scope, p_limit);
   if p_compile and memoir._is_small_talk(p_config, p_query, v_ranked) then p_config := p_config || '{"relevance_floor": 10}'; end if;
   v_memories := memoir._memories_of(v_ranked);
+  if p_compile and p_scope.as_of is null then v_pinned := memoir._pinned_messages(p_user_id, p_scope.hidden_sessions); end if;
   if v_counters.memories > 0 then
     select max(s.access_count),
       (array_agg(s.memory_id order by s.access_count desc, s.memory_id) filter (where s.memory_id <> all (v_memories)))[1 : p_frequent]
     into v_most, v_frequent from memoir.memory_stats s where s.user_id = p_user_id and s.access_count > 0;
     if p_compile and p_scope.as_of is null then
-      v_pinned := array(select o.memory_id from memoir.session_objects o
+      v_pinned := v_pinned || array(select o.memory_id from memoir.session_objects o
         where o.user_id = p_user_id and o.session_id = any (p_scope.local_sessions) and o.pinned_until_turn > coalesce(
           (select c.turn_count from memoir.session_counters c where c.user_id = p_user_id and c.session_id = o.session_id), 0)
         order by o.memory_id);
     end if;
-    v_more := v_frequent || v_pinned;
-    if v_more <> '{}' then
-      v_ranked := coalesce(v_ranked, '{}') || array(
-        select (i.item_no, i.kind, i.ref_id, i.session_id, i.turn_index, i.chunk, i.span_start, i.span_length, i.token_count, i.role, i.created_at, i.recorded_at,
-                i.project, 0, 0, null, 0, 0)::memoir.ranked_item
-        from memoir.search_items i
-        where i.user_id = p_user_id and i.ref_id = any (v_more) and not i.dead
-          and (i.ref_id = any (v_pinned) and i.ref_id <> all (v_memories) and (i.session_id is null or i.session_id = any (p_scope.local_sessions))
-            or i.ref_id = any (v_frequent) and i.chunk = 0 and not i.echo and i.session_id is null)
-          and (p_scope.kinds is null or i.kind = any (p_scope.kinds))
-          and (p_scope.projects is null or i.project = any (p_scope.projects)) order by i.item_no);
-      v_memories := v_memories || v_more;
-    end if;
+  end if;
+  v_more := v_frequent || v_pinned;
+  if v_more <> '{}' then
+    v_ranked := coalesce(v_ranked, '{}') || array(
+      select (i.item_no, i.kind, i.ref_id, i.session_id, i.turn_index, i.chunk, i.span_start, i.span_length, i.token_count, i.role, i.created_at, i.recorded_at,
+              i.project, 0, 0, null, 0, 0)::memoir.ranked_item
+      from memoir.search_items i
+      where i.user_id = p_user_id and i.ref_id = any (v_more) and not i.dead and i.sensitivity <= p_scope.clearance
+        and (i.ref_id = any (v_pinned) and i.ref_id <> all (v_memories) and i.item_no <> all (memoir._turn_items_of(v_ranked))
+            and (i.session_id is null or i.session_id = any (p_scope.local_sessions))
+          or i.ref_id = any (v_frequent) and i.chunk = 0 and not i.echo and i.session_id is null)
+        and (p_scope.kinds is null or i.kind = any (p_scope.kinds))
+        and (p_scope.projects is null or i.project = any (p_scope.projects)) order by i.item_no);
+    v_memories := v_memories || v_more;
   end if;
   if v_memories <> '{}' then
     select array_agg((m.memory_id, m.type, m.importance, m.tier, m.sensitivity,
@@ -76,6 +78,12 @@ create or replace function memoir._memories_of(p_ranked memoir.ranked_item[])
 returns uuid[] language plpgsql immutable set plan_cache_mode = force_generic_plan as $$
 begin
   return array(select r.ref_id from unnest(p_ranked) r where r.kind = 'm');
+end $$;
+
+create or replace function memoir._turn_items_of(p_ranked memoir.ranked_item[])
+returns integer[] language plpgsql immutable set plan_cache_mode = force_generic_plan as $$
+begin
+  return array(select r.item_no from unnest(p_ranked) r where r.kind = 't');
 end $$;
 
 -- Memories carry more than a match: half-life and weight of their type, importance, use, and authority ([PG] 6.2, [MS]).
@@ -109,7 +117,8 @@ begin
            when r.kind = 'm' then r.score * m.weight * (0.5 + 0.5 * greatest(0, least(1, m.freshness))) + w_access * m.access + w_authority * m.authority
            else r.score end::real as total,
       case when r.kind = 'm' then jsonb_build_object('match', r.score, 'weight', m.weight, 'freshness', m.freshness, 'authority', m.authority, 'access', m.access)
-        || case when r.ref_id = any (p_pinned) then '{"pinned": true}' else '{}'::jsonb end end as parts,
+        || case when r.ref_id = any (p_pinned) then '{"pinned": true}' else '{}'::jsonb end
+        when r.ref_id = any (p_pinned) then '{"pinned": true}' end as parts,
       case when r.kind <> 'm' then null
            when not m.active then 'not active'
            when m.valid_from > v_valid or m.valid_to <= v_valid then 'not valid at that time' end as reason

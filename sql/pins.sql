@@ -1,4 +1,4 @@
--- Pins: a memory that stays in view of a session, turns that its compaction must not cover. Both for good or for a number of turns.
+-- Pins: what stays in view of a session, a memory or turns that its compaction must not cover either. For good or for a number of turns.
 
 -- The ranges of turns that a session's compaction must not cover, those of the sessions it branched from included. A pin that ends
 -- with a turn holds while the session has fewer.
@@ -15,6 +15,24 @@ begin
   join memoir.turn_pins p on p.user_id = p_user_id and p.session_id = l.session_id
   where (p.until_turn is null or p.until_turn > v_turns) and p.from_turn <= l.to_turn
   order by 1, 2;
+end $$;
+
+-- The pinned turns of a session, its own and those it shares with the sessions it branched from (p_sessions, the session first).
+create or replace function memoir._pinned_messages(p_user_id uuid, p_sessions uuid[])
+returns uuid[] language plpgsql stable set plan_cache_mode = force_custom_plan as $$
+declare
+  v_session memoir.sessions; v_turns integer;
+begin
+  if not exists (select from memoir.turn_pins p where p.user_id = p_user_id and p.session_id = any (p_sessions)) then return '{}'; end if;
+  select * into v_session from memoir.sessions s where s.user_id = p_user_id and s.session_id = p_sessions[1];
+  select c.turn_count into v_turns from memoir.session_counters c where c.user_id = p_user_id and c.session_id = v_session.session_id;
+  return array(
+    select h.message_id from memoir._lineage(v_session) l
+    join memoir.session_counters c on c.user_id = p_user_id and c.session_id = l.session_id
+    join memoir.turn_pins p on p.user_id = p_user_id and p.session_id = l.session_id and (p.until_turn is null or p.until_turn > v_turns)
+    join memoir.conversation_history h on h.user_id = p_user_id and h.session_id = l.session_id
+      and h.recorded_at between c.first_recorded_at and c.last_recorded_at and h.turn_index between p.from_turn and least(p.to_turn, l.to_turn)
+    order by h.turn_index, h.message_id);
 end $$;
 
 create or replace function memoir._check_pin_turns(p_turns integer)
@@ -98,7 +116,8 @@ begin
   return jsonb_build_object('session', p_session, 'from_turn', p_from_turn, 'to_turn', v_to, 'until_turn', v_until);
 end $$;
 comment on function memoir.pin_turns(text, text, integer, integer, integer, text) is
-  'Keeps turns p_from_turn to p_to_turn (default: that one) of a session out of its compaction, for the next p_turns turns or, null, until
+  'Keeps turns p_from_turn to p_to_turn (default: that one) of a session out of its compaction and, once the window has left them behind,
+in its recall whatever the query, before all else that fits; for the next p_turns turns or, null, until
 unpin_turns. Branches of the session keep to it for the turns they share. Returns {"session", "from_turn", "to_turn", "until_turn"}.
 Writes turn_pins, sessions. Raises PM001, PM003, PM014.';
 

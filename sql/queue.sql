@@ -174,7 +174,7 @@ begin
   select * into v_job from memoir.jobs where job_id = p_job and state = 'dead' for update;
   if not found then return false; end if;
   begin
-    update memoir.jobs set state = 'ready', attempts = 0, run_after = memoir.now(), lease_id = null where job_id = p_job;
+    update memoir.jobs set state = 'ready', attempts = 0, run_after = memoir.now(), lease_id = null, payload = payload - 'refused' where job_id = p_job;
   exception when unique_violation then
     delete from memoir.jobs where job_id = p_job;  -- asked for anew since
   end;

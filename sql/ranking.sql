@@ -86,6 +86,8 @@ begin
     select * from unnest(p_words.items, p_words.scores, p_words.covers) with ordinality w(item, bm25, cover, place)
   ), cosines as materialized (
     select * from unnest(p_vectors.items, p_vectors.scores) with ordinality c(item, cosine, place)
+  ), followers as (
+    select i.previous_item as item, min(i.item_no) as next from unnest(p_items) i where i.previous_item is not null group by 1
   ), matched as (
     select i.item_no, i.kind, i.ref_id, i.session_id, i.turn_index, i.chunk, i.span_start, i.span_length, i.token_count, i.role, i.speaker,
       i.created_at, i.recorded_at, i.project, i.is_question, i.after_question,
@@ -99,9 +101,10 @@ begin
       case when i.kind <> 't' then w_memory when i.speaker is null then w_unnamed else w_named end as w
     from unnest(p_items) i
     left join words w on w.item = i.item_no
-    left join words b on b.item = i.item_no - 1
+    left join words b on b.item = i.previous_item
     left join cosines c on c.item = i.item_no
-    left join cosines a on a.item = i.item_no + 1
+    left join followers f on f.item = i.item_no
+    left join cosines a on a.item = coalesce(f.next, i.item_no + 1)  -- a number apart from the last is another conversation
   ), grouped as (
     -- What was said in a session belongs together, and so do memories of a day, in the order in which they came.
     select m.*, max(0.45 * m.words + 0.55 * m.vector) over together as session_best,

@@ -119,7 +119,7 @@ returns memoir.ranked_item[] language plpgsql stable set plan_cache_mode = force
 declare
   v_terms text[] := memoir._query_terms((p_config ->> 'text_search_config')::regconfig, p_query);
   v_words memoir.item_scores; v_vectors memoir.item_scores; v_wanted integer[]; v_items memoir.search_items[];
-  v_hidden integer[] := '{}'; v_hidden_words bigint := 0; v_above integer := 0; v_asked integer;
+  v_hidden integer[] := '{}'; v_hidden_words bigint := 0; v_above integer := 0; v_asked integer; v_further boolean := false;
 begin
   -- What is above the caller's clearance is not there: it finds nothing, counts for nothing and moves nobody's score.
   if p_scope.clearance is distinct from 'secret' then
@@ -140,22 +140,57 @@ begin
   if v_terms <> '{}' then v_words := memoir._word_scores(p_user_id, p_counters, p_config, v_terms, v_asked, v_hidden); end if;
   v_vectors := memoir._vector_scores(p_user_id, p_counters, p_config, p_vector, p_model_id, v_words.items[1 : p_limit], v_hidden, p_limit);
   v_wanted := memoir._wanted(v_words, v_vectors, p_limit);
-  select array_agg(i) into v_items
-  from memoir.search_items i
-  where i.user_id = p_user_id and i.item_no = any (v_wanted) and (v_hidden = '{}' or i.item_no <> all (v_hidden))
-    and (not i.dead or (p_scope.as_of is not null and i.kind = 'm'))  -- excluded turns stay excluded at any time
-    and (p_scope.as_of is null or i.recorded_at <= p_scope.as_of)
-    and (p_scope.kinds is null or i.kind = any (p_scope.kinds))
-    and (i.kind <> 't' or i.turn_index < p_scope.hidden_from or i.session_id <> all (p_scope.hidden_sessions))
-    and (i.kind <> 's' or i.session_id <> all (p_scope.hidden_sessions))  -- a session's own summary stands in its system message
-    and (p_scope.projects is null or i.project = any (p_scope.projects))
-    and (p_scope.said_after is null or i.created_at >= p_scope.said_after)
-    and (p_scope.said_before is null or i.created_at < p_scope.said_before)
-    and (i.kind <> 'm' or i.session_id is null or i.session_id = any (p_scope.local_sessions));
+  loop
+    select v_items || array_agg(i) into v_items
+    from memoir.search_items i
+    where i.user_id = p_user_id and i.item_no = any (v_wanted) and (v_hidden = '{}' or i.item_no <> all (v_hidden))
+      and (not i.dead or (p_scope.as_of is not null and i.kind = 'm'))  -- excluded turns stay excluded at any time
+      and (p_scope.as_of is null or i.recorded_at <= p_scope.as_of)
+      and (p_scope.kinds is null or i.kind = any (p_scope.kinds))
+      and (i.kind <> 't' or i.turn_index < p_scope.hidden_from or i.session_id <> all (p_scope.hidden_sessions))
+      and (i.kind <> 's' or i.session_id <> all (p_scope.hidden_sessions))  -- a session's own summary stands in its system message
+      and (p_scope.projects is null or i.project = any (p_scope.projects))
+      and (p_scope.said_after is null or i.created_at >= p_scope.said_after)
+      and (p_scope.said_before is null or i.created_at < p_scope.said_before)
+      and (i.kind <> 'm' or i.session_id is null or i.session_id = any (p_scope.local_sessions));
+    exit when v_further;
+    v_further := true;
+    v_wanted := memoir._further_neighbours(p_user_id, v_items, v_words.items[1 : p_limit / 4], v_vectors.items[1 : p_limit / 4]);
+    exit when v_wanted = '{}';
+  end loop;
   return memoir._score(v_items, v_words, v_vectors, p_config, p_query, v_asked, p_project, coalesce(p_scope.as_of, memoir.now()), p_limit);
 end $$;
 
+-- Neighbours that do not lie beside their items, since something else was indexed in between; within 128 numbers after, anywhere before.
+create or replace function memoir._further_neighbours(p_user_id uuid, p_items memoir.search_items[], p_words integer[], p_vectors integer[])
+returns integer[] language plpgsql stable set plan_cache_mode = force_custom_plan as $$
+declare
+  v_ends memoir.item_ends := memoir._item_ends(p_items, p_words, p_vectors); v_next integer[];
+begin
+  if v_ends.lasts <> '{}' then
+    v_next := array(select n.item_no from unnest(v_ends.lasts) e, lateral (select i.item_no from memoir.search_items i
+        where i.user_id = p_user_id and i.item_no > e + 1 and i.item_no <= e + 128 and i.previous_item = e order by i.item_no limit 1) n);
+  end if;
+  return v_ends.before || v_next;
+end $$;
+
 -- The functions below touch no table: one generic plan serves every call.
+
+create or replace function memoir._item_ends(p_items memoir.search_items[], p_words integer[], p_vectors integer[])
+returns memoir.item_ends language plpgsql immutable set plan_cache_mode = force_generic_plan as $$
+declare
+  v_ends memoir.item_ends;
+begin
+  with items as materialized (
+    select i.item_no, i.previous_item, i.kind from unnest(p_items) i
+  )
+  select array(select i.previous_item from items i where i.item_no = any (p_vectors) and i.previous_item < i.item_no - 1
+      and i.previous_item not in (select item_no from items)),
+    array(select i.item_no from items i where i.item_no = any (p_words) and i.kind = 't'
+      and i.item_no not in (select previous_item from items where previous_item is not null))
+  into v_ends.before, v_ends.lasts;
+  return v_ends;
+end $$;
 
 create or replace function memoir._from_keys(p_keys bigint[], p_limit integer)
 returns memoir.item_scores language plpgsql immutable set plan_cache_mode = force_generic_plan as $$

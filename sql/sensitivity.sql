@@ -170,9 +170,10 @@ returns void language plpgsql set plan_cache_mode = force_custom_plan as $$
 declare
   v_session memoir.sessions; v_message memoir.message; v_user uuid := p_turn.user_id;
   v_at timestamptz := (select recorded_at from memoir.user_counters where user_id = v_user);
+  v_old integer[] := array(select item_no from memoir.search_items where user_id = v_user and ref_id = p_turn.message_id);
 begin
   select * into v_session from memoir.sessions where user_id = v_user and session_id = p_turn.session_id;
-  perform memoir._drop_items(v_user, array(select item_no from memoir.search_items where user_id = v_user and ref_id = p_turn.message_id));
+  perform memoir._drop_items(v_user, v_old);
   v_message.role := p_turn.role; v_message.text := p_turn.content; v_message.parts := p_turn.content_parts; v_message.name := p_turn.name;
   v_message.tool_calls := p_turn.tool_calls; v_message.created_at := p_turn.created_at;
   v_message.sensitivity := p_held; v_message.embeddable := p_held <> 'secret' and (p_turn.embeddable or p_turn.sensitivity = 'secret');
@@ -181,6 +182,9 @@ begin
   update memoir.search_items i set dead = true where i.user_id = v_user and i.ref_id = p_turn.message_id
     and exists (select from memoir.recall_exclusions x where x.user_id = v_user and x.session_id = p_turn.session_id and x.turn_index = p_turn.turn_index
                 and x.lifted_at is null and (x.span_start is null or i.span_start < x.span_start + x.span_length and x.span_start < i.span_start + i.span_length));
+  -- What was said after it is still said after it.
+  update memoir.search_items set previous_item = (select max(i.item_no) from memoir.search_items i where i.user_id = v_user and i.ref_id = p_turn.message_id)
+  where user_id = v_user and kind = 't' and previous_item = any (v_old) and ref_id <> p_turn.message_id;
   update memoir.user_counters set last_session = null, recorded_at = v_at where user_id = v_user;
 end $$;
 
@@ -191,7 +195,7 @@ declare
   v_next record; v_turn memoir.conversation_history;
 begin
   for v_next in select distinct i.session_id, i.turn_index, i.ref_id, i.sensitivity from memoir.search_items i
-    where i.user_id = p_user_id and i.kind = 't' and i.item_no <> all (p_items) and i.item_no = any (array(select x + 1 from unnest(p_items) x)) loop
+    where i.user_id = p_user_id and i.kind = 't' and i.item_no <> all (p_items) and i.previous_item = any (p_items) loop
     v_turn := memoir._turn(p_user_id, v_next.session_id, v_next.turn_index);
     if v_turn.message_id = v_next.ref_id then perform memoir._reindex_turn(v_turn, v_next.sensitivity); end if;
   end loop;

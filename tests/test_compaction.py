@@ -196,6 +196,38 @@ def test_pinned_turns_stay_out_of_summaries(db: psycopg.Connection, user: str) -
     assert one(db, "select memoir.compact_session(%s, 'pin', 0)", user)["through"] == max(covered()) and covered() == set(range(max(covered()) + 1))
 
 
+def test_pinned_turns_stay_in_the_list(db: psycopg.Connection, user: str) -> None:
+    talk(db, user, "kept", 60, {4: "The alarm code of the tannery is Zander four."})
+    turn = next(t["turn_index"] for t in history(db, user, "kept") if "Zander" in (t["content"] or ""))
+    db.execute("select memoir.pin_turns(%s, 'kept', %s)", [user, turn])
+    sweep(db)
+    query = "Which jumper should I wear on Thursday?"
+
+    def shown(session: str = "kept", **named: Any) -> tuple[str, str]:
+        """What the list says of it: in its recall, elsewhere."""
+        more = "".join(f", p_{name} => %s" for name in named)
+        last, *rest = reversed(one(db, f"select memoir.compile_context(%s, %s, %s{more})", user, session, query, *named.values()))
+        return last["content"] if "Zander four" in last["content"] else "", "".join(str(m["content"]) for m in rest if "Zander four" in str(m["content"]))
+    # No summary has it, the window has left it behind, the question is about something else: it is there all the same, once.
+    recall, elsewhere = shown()
+    assert recall.count("Zander four") == 1 and elsewhere == "" and shown()[0] == recall
+    [(arms, reason)] = db.execute("select arms, reason from memoir.explain_context(%s, 'kept', %s) where turn_index = %s", [user, query, turn])
+    assert arms == ["pinned"] and reason is None
+    # A branch that shares the turn shares the pin; other sessions don't.
+    db.execute("select memoir.branch_session(%s, 'kept', 'twig')", [user])
+    assert "Zander four" in shown("twig")[0] and shown("elsewhere") == ("", "")
+    # For so many turns only; and no longer than it is wanted.
+    db.execute("select memoir.pin_turns(%s, 'kept', %s, p_turns => 1)", [user, turn])
+    assert "Zander four" in shown()[0]
+    db.execute("select memoir.persist_turn(%s, 'kept', %s)", [user, Jsonb([{"role": "user", "content": "Fine."}, {"role": "assistant", "content": "Good."}])])
+    assert shown()[0] == ""
+    for end in ("unpin_turns(%s, 'kept')", "mark_turn(%s, 'kept', {turn}, 'secret')"):
+        db.execute("select memoir.pin_turns(%s, 'kept', %s)", [user, turn])
+        assert "Zander four" in shown()[0]
+        db.execute(f"select memoir.{end}".format(turn=turn), [user])
+        assert shown()[0] == ""
+
+
 def test_branches_share_summaries_as_far_as_they_share_turns(db: psycopg.Connection, user: str) -> None:
     talk(db, user, "stem", 40)
     sweep(db)

@@ -208,3 +208,133 @@ def test_a_model_judges_what_rules_leave_open(db: psycopg.Connection, user: str,
     assert {(second, "supersedes", first), (guess, "contradicts", second)} <= edges
     assert {row[0] for row in kept(db, user, "m.memory_id::text")} == {second, guess, compatible}
     assert costs(db, user)[0] == (3 * TOKENS, 3 * COST, 3 * COST)
+
+
+# Alike, and no duplicates: names and numbers differ.
+HIKES = {"Hikes in the Alps each summer": "{1,0.1,0,0}", "Hikes with Brigida.": "{1,0.3,0,0}", "Hiked 40 km around Zermatt": "{1,0,0.3,0}"}
+MERGED = "Hikes in the Alps each summer with Brigida, once 40 km around Zermatt."
+
+
+def hikes(db: psycopg.Connection, user: str) -> list[str]:
+    """Three memories that rules have put together; their ids."""
+    ids = [db.execute("select memoir.remember(%s, %s, p_embedding => %s)", [user, text, vector]).fetchone()[0]["memory_id"] for text, vector in HIKES.items()]
+    db.execute("call memoir.run_job('consolidation')")
+    return ids
+
+
+def history(db: psycopg.Connection, user: str) -> dict[str, tuple]:
+    return {row[0]: row[1:] for row in db.execute("""select content, state::text, state_reason, superseded_by::text, memory_id::text, metadata ->> 'by'
+        from memoir.memory_store m join memoir.users u using (user_id) where external_id = %s""", [user])}
+
+
+def test_a_model_merges_what_rules_put_together(db: psycopg.Connection, user: str, way: tuple[str, Step]) -> None:
+    provider, model = way
+    with STUBS[provider](says(content=MERGED, covers=[0, 1, 2])) as stub:
+        use(db, provider, stub.url)
+        members = hikes(db, user)
+        [(by_rules,)] = kept(db, user, "content")
+        assert waiting(db, "consolidate") == [("ready", 0, None)] and all(text.rstrip(".") in by_rules for text in HIKES)
+        assert "Alps" not in json.dumps(db.execute("select payload from memoir.jobs where kind = 'consolidate'").fetchone()[0])
+        model()
+    [request] = stub.requests
+    assert all(text in json.dumps(request) for text in HIKES) and by_rules not in json.dumps(request)
+    assert waiting(db, "consolidate") == [] and costs(db, user) == [(TOKENS, COST, COST)]
+    was = history(db, user)
+    whole = was[MERGED][3]
+    assert was[MERGED] == ("active", None, None, whole, "priced consolidate.v1")
+    assert was[by_rules][:3] == ("superseded", "reworded", whole)
+    assert {was[text][:3] for text in HIKES} == {("superseded", "consolidated", whole)}
+    sources = {row[0] for row in db.execute("select source_id::text from memoir.memory_sources where item_id = %s and source_kind = 'memory'", [whole])}
+    edges = {tuple(row) for row in db.execute("select relation::text, target_id::text from memoir.memory_relationships where source_id = %s", [whole])}
+    assert sources == set(members) and edges == {("elaborates", m) for m in members} | {("supersedes", m) for m in [*members, was[by_rules][3]]}
+    assert [row[0] for row in db.execute("select content from memoir.recall(%s, 'hikes Brigida Zermatt')", [user])] == [MERGED]
+    # And back: each says what it said, and they stay apart.
+    undone = db.execute("select memoir.undo_consolidation(%s, %s)", [user, whole]).fetchone()[0]
+    assert set(undone["restored"]) == set(members) and {row[0] for row in kept(db, user, "content")} == set(HIKES)
+    db.execute("call memoir.run_job('consolidation')")
+    assert {row[0] for row in kept(db, user, "content")} == set(HIKES) and waiting(db, "consolidate") == []
+
+
+@pytest.mark.parametrize("way", [("openai", "inside")], indirect=True, ids="-".join)
+def test_what_a_model_leaves_out_stands_by_itself(db: psycopg.Connection, user: str, way: tuple[str, Step]) -> None:
+    provider, model = way
+    with STUBS[provider](says(content="Hikes in the Alps each summer, with Brigida.", covers=[0, 1]), says(content="", covers=[])) as stub:
+        use(db, provider, stub.url)
+        for name, expected in (("some", {"Hikes in the Alps each summer, with Brigida.", "Hiked 40 km around Zermatt"}), ("none", set(HIKES))):
+            hikes(db, f"{user}-{name}")
+            model()
+            db.execute("call memoir.run_job('consolidation')")
+            assert {row[0] for row in kept(db, f"{user}-{name}", "content")} == expected and waiting(db, "consolidate") == []
+    assert len(stub.requests) == 2
+
+
+@pytest.mark.parametrize(("text", "covers", "problem"), [
+    (MERGED, [0, 1, 2], None), ("Hikes in the Alps each summer; Brigida comes along.", [0, 1], None),
+    ("Hikes in the Alps each summer with Brigida.", [0, 1, 2], '"40"'), ("Hikes in the Alps each summer with Brigida and Tom.", [0, 1], '"tom"'),
+    ("Hikes in the Alps each summer with Brigida for 7 days.", [0, 1], '"7"'), ("Never hikes in the Alps each summer with Brigida.", [0, 1], '"not"'),
+    ("Hikes in the Alps each summer with Brigida because mountains make people calm, happy, strong, kind and wise.", [0, 1], "says more")])
+def test_a_merged_text_says_the_same(db: psycopg.Connection, text: str, covers: list[int], problem: str | None) -> None:
+    given = list(HIKES)
+    found = db.execute("select memoir._merge_problem(%s, %s, %s)", [text, [given[n] for n in covers], given]).fetchone()[0]
+    assert found is None if problem is None else problem in found, found
+
+
+@pytest.mark.parametrize("way", [("anthropic", "outside")], indirect=True, ids="-".join)
+def test_a_refused_merge_is_asked_for_once_more(db: psycopg.Connection, user: str, way: tuple[str, Step]) -> None:
+    provider, model = way
+    with STUBS[provider](says(content="Hikes in the Alps each summer with Brigida.", covers=[0, 1, 2])) as stub:
+        use(db, provider, stub.url)
+        hikes(db, user)
+        before = history(db, user)
+        for tries, state in ((1, "ready"), (2, "dead"), (2, "dead")):
+            model()
+            [(found, attempts, error)] = waiting(db, "consolidate")
+            assert (found, attempts, len(stub.requests)) == (state, tries, tries) and "does not say that" in error
+            db.execute("update memoir.jobs set run_after = now() where kind = 'consolidate'")
+        # What rules made stands; the answers are paid for.
+        assert history(db, user) == before and costs(db, user) == [(2 * TOKENS, 2 * COST, 2 * COST)]
+        db.execute("select bool_and(memoir.retry_job(job_id)) from memoir.dead_letters where kind = 'consolidate'")
+        model()
+        assert [row[0] for row in waiting(db, "consolidate")] == ["ready"]
+
+
+@pytest.mark.parametrize("way", [("openai", "outside")], indirect=True, ids="-".join)
+def test_what_is_gone_meanwhile_is_not_merged(db: psycopg.Connection, user: str, memoir_dsn: str, way: tuple[str, Step]) -> None:
+    provider, model = way
+    changes = {"forgotten": ("select memoir.forget(%s, %s)", {"Hikes in the Alps each summer", "Hiked 40 km around Zermatt"}),
+               "tombstone": ("select memoir.forget(%s, memory_id) from (select (memoir.remember(%s, %s) ->> 'memory_id')::uuid as memory_id) x", None)}
+    for name, (statement, left) in changes.items():
+        who = f"{user}-{name}"
+
+        class Meanwhile(STUBS[provider]):
+            def handle(self, path, body):
+                with psycopg.connect(memoir_dsn, autocommit=True) as other:
+                    other.execute(statement, [who, members[1]] if name == "forgotten" else [who, who, MERGED])
+                return super().handle(path, body)
+
+        with Meanwhile(says(content=MERGED, covers=[0, 1, 2])) as stub:
+            use(db, provider, stub.url)
+            members = hikes(db, who)
+            model()
+            assert len(stub.requests) == 1
+        contents = {row[0] for row in kept(db, who, "content")}
+        assert waiting(db, "consolidate") == [] and MERGED not in contents and (left is None or contents == left), contents
+    # After it was merged, forgetting a part takes the part out of all that says it.
+    with STUBS[provider](says(content=MERGED, covers=[0, 1, 2])) as stub:
+        use(db, provider, stub.url)
+        members = hikes(db, user)
+        model()
+        db.execute("select memoir.forget(%s, %s)", [user, members[1]])
+    assert {row[0] for row in kept(db, user, "content")} == changes["forgotten"][1]
+    assert {row[0] for text, row in history(db, user).items() if "Brigida" in text} == {"forgotten"}
+
+
+@pytest.mark.parametrize("way", [("openai", "outside")], indirect=True, ids="-".join)
+def test_what_is_not_for_everybody_is_not_sent(db: psycopg.Connection, user: str, way: tuple[str, Step]) -> None:
+    provider, model = way
+    with STUBS[provider](says(content=MERGED, covers=[0, 1, 2])) as stub:
+        use(db, provider, stub.url)
+        hikes(db, user)
+        db.execute("update memoir.memory_store m set sensitivity = 'private' from memoir.users u where u.user_id = m.user_id and external_id = %s and content like '%%Brigida.'", [user])
+        model()
+    assert stub.requests == [] and waiting(db, "consolidate") == []
