@@ -38,6 +38,14 @@ select (select count(*) from (
           select content from memoir.conversation_history
           where user_id = %(user)s and session_id = %(session)s and recorded_at between %(first)s and %(last)s
           order by turn_index desc limit 50) last_turns)"""
+# Beside them, the rows that the ranking weighs and those whose text may be shown, by their keys.
+ROWS = FLOOR + """,
+       (select sum(token_count) from memoir.search_items where user_id = %(user)s and item_no = any (%(items)s)),
+       (select sum(m.trust + coalesce(t.access_count, 0)) from memoir.memory_store m left join memoir.memory_stats t on t.user_id = m.user_id and t.memory_id = m.memory_id
+        where m.user_id = %(user)s and m.memory_id = any (%(memories)s)),
+       (select sum(length(h.content)) from unnest(%(sessions)s::uuid[], %(turns)s::integer[], %(times)s::timestamptz[]) p(session, turn, at)
+        join memoir.conversation_history h on h.user_id = %(user)s and h.session_id = p.session and h.turn_index = p.turn and h.recorded_at = p.at
+        where h.recorded_at = any (%(times)s::timestamptz[]))"""
 EMBED = "select vec, problem from memoir._py_embed_query(%s, %s, %s, 1000)"
 
 
@@ -55,6 +63,17 @@ class Query:
         ).fetchone()
         names = ("user", "session", "first", "last", "terms", "model")
         self.floor: dict[str, Any] = dict(zip(names, row, strict=True)) | {"vector": self.vector}
+        considered = connection.execute(
+            """with found as (
+                 select id, included from memoir.explain_context(%s, %s, %s, p_query_embedding => %s::real[]) where 'recent' <> all (arms))
+               select (select array_agg(item_no) from memoir.search_items i join found on i.ref_id = id where i.user_id = %s),
+                 coalesce(array_agg(i.ref_id) filter (where i.kind = 'm'), '{}'), array_agg(i.session_id) filter (where shown),
+                 array_agg(i.turn_index) filter (where shown), array_agg(i.recorded_at) filter (where shown)
+               from memoir.search_items i join found on i.ref_id = id, lateral (select i.kind = 't' and included as shown) s
+               where i.user_id = %s and i.chunk = 0""",
+            (user, session, text, self.vector, row[0], row[0]),
+        ).fetchone()
+        self.floor |= dict(zip(("items", "memories", "sessions", "turns", "times"), considered, strict=True))
 
 
 def milliseconds(work: Callable[[], Any]) -> float:

@@ -2,16 +2,20 @@
 -- conversations between people, of people with assistants, and from memories; all signals are shares, cosines or logarithms of
 -- lengths, so that they mean the same in a store of any size. The functions here touch no table: one generic plan serves every call.
 
--- Weights of a class of items, in the order in which _score uses them: those of all, plus those of the class, plus those of long
+-- Weights of the classes of items, in the order in which _score uses them: those of all, plus those of the class, plus those of long
 -- questions by the logarithm of the question's words over six.
-create or replace function memoir._rank_weights(p_weights jsonb, p_class text, p_words integer)
-returns real[] language plpgsql immutable set plan_cache_mode = force_generic_plan as $$
+create or replace function memoir._rank_weights(p_weights jsonb, p_words integer, out named real[], out unnamed real[], out memory real[])
+language plpgsql immutable set plan_cache_mode = force_generic_plan as $$
+declare
+  v_long float8 := ln(greatest(p_words, 1)::float8 / 6);
 begin
-  return (
-    select array_agg(coalesce((p_weights ->> n)::float8, 0) + coalesce((p_weights ->> (p_class || '.' || n))::float8, 0)
-      + coalesce((p_weights ->> ('long.' || n))::float8, 0) * ln(greatest(p_words, 1)::float8 / 6) order by o)::real[]
+  select array_agg(w + coalesce((p_weights -> ('named.' || n))::float8, 0) order by o), array_agg(w + coalesce((p_weights -> ('unnamed.' || n))::float8, 0) order by o),
+    array_agg(w + coalesce((p_weights -> ('memory.' || n))::float8, 0) order by o)
+  into named, unnamed, memory
+  from (
+    select n, o, coalesce((p_weights -> n)::float8, 0) + coalesce((p_weights -> ('long.' || n))::float8, 0) * v_long as w
     from unnest('{constant, words, vector, words_before, vector_after, session, both, words_rank, vector_rank, cover,
-                  user, speaker, question, after_question, date, length, age, fresh, further}'::text[]) with ordinality t(n, o));
+                  user, speaker, question, after_question, date, length, age, fresh, further}'::text[]) with ordinality t(n, o)) each;
 end $$;
 
 -- The times that a question names: months with or without year, days of them, ISO dates, and what it calls today, yesterday, last
@@ -70,17 +74,19 @@ create or replace function memoir._score(p_items memoir.search_items[], p_words 
 returns memoir.ranked_item[] language plpgsql stable
 set plan_cache_mode = force_generic_plan set enable_nestloop = off set enable_mergejoin = off as $$
 declare
-  v_query text := lower(p_query); v_weights jsonb := p_config -> 'rank_weights';
-  w_named real[] := memoir._rank_weights(v_weights, 'named', p_asked); w_unnamed real[] := memoir._rank_weights(v_weights, 'unnamed', p_asked);
-  w_memory real[] := memoir._rank_weights(v_weights, 'memory', p_asked);
+  v_query text := lower(p_query);
+  w_named real[]; w_unnamed real[]; w_memory real[];
   f_global real := (p_config ->> 'project_global')::real; f_same real := (p_config ->> 'project_same')::real;
   f_other real := (p_config ->> 'project_other')::real;
   v_bm25 real := coalesce(greatest(p_words.best, 1e-6), 1); v_cosine real := coalesce(greatest(p_vectors.best, 1e-6), 1);
-  v_from timestamptz; v_to timestamptz; v_days float8; v_times tstzrange[];
+  v_from timestamptz; v_to timestamptz; v_days float8; v_times tstzrange[]; v_timed boolean; v_speakers text[];
 begin
-  select min(created_at), max(created_at) into v_from, v_to from unnest(p_items);
+  select * into w_named, w_unnamed, w_memory from memoir._rank_weights(p_config -> 'rank_weights', p_asked);
+  select min(created_at), max(created_at), array_agg(distinct speaker) into v_from, v_to, v_speakers from unnest(p_items);
   v_days := greatest(1, date_part('epoch', v_to - v_from) / 86400);
   v_times := memoir._times_named(p_query, p_now, v_from, v_to);
+  v_timed := v_times <> '{}';
+  v_speakers := array(select s from unnest(v_speakers) s where strpos(v_query, lower(replace(s, '_', ' '))) > 0);
   return (
   with words as materialized (
     select * from unnest(p_words.items, p_words.scores, p_words.covers) with ordinality w(item, bm25, cover, place)
@@ -117,9 +123,9 @@ begin
       g.w[1] + g.w[2] * g.words + g.w[3] * g.vector + g.w[4] * g.before + g.w[5] * g.after + g.w[6] * g.session_best + g.w[7] * g.words * g.vector
         + g.w[8] * g.words_rank + g.w[9] * g.vector_rank + g.w[10] * g.cover
         + g.w[11] * coalesce(g.role = 'user' and g.speaker is null, false)::integer
-        + g.w[12] * (g.speaker is not null and strpos(v_query, lower(replace(g.speaker, '_', ' '))) > 0)::integer
+        + g.w[12] * coalesce(g.speaker = any (v_speakers), false)::integer
         + g.w[13] * g.is_question::integer + g.w[14] * g.after_question::integer
-        + g.w[15] * (v_times <> '{}' and g.created_at <@ any (v_times))::integer
+        + g.w[15] * (v_timed and g.created_at <@ any (v_times))::integer
         + g.w[16] * ln(greatest(g.token_count, 4)::float8 / 30) + g.w[17] * g.days / v_days + g.w[18] * exp(- least(50, g.days / 7)) as sum
     from grouped g
   ), stepped as (

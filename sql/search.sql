@@ -9,17 +9,33 @@ returns text[] language sql stable as $$
   select coalesce(tsvector_to_array(memoir._words(p_config, left(p_query, 20000), true)), '{}')
 $$;
 
+-- The posting lists of some words: one row per (word, segment), and one per word of the unmerged tail.
+create or replace function memoir._posting_lists(p_user_id uuid, p_terms text[], p_tail boolean, p_hidden integer[])
+returns memoir.search_postings[] language plpgsql stable set plan_cache_mode = force_custom_plan as $$
+declare
+  v_lists memoir.search_postings[]; v_tail memoir.search_postings[]; v_any tsquery;
+begin
+  select array_agg(p) into v_lists from memoir.search_postings p where p.user_id = p_user_id and p.term = any (p_terms);
+  if p_tail then
+    v_any := memoir._any_of(p_terms);
+    select array_agg((p_user_id, 0, w.term, w.items, w.frequencies, w.lengths)::memoir.search_postings) into v_tail
+    from (select l.lexeme as term, array_agg(t.item_no) as items, array_agg(greatest(1, coalesce(cardinality(l.positions), 1))::smallint) as frequencies,
+            array_agg(t.word_count) as lengths
+          from memoir.search_tail t, unnest(t.words) l
+          where t.user_id = p_user_id and t.words @@ v_any and l.lexeme = any (p_terms) and t.item_no <> all (p_hidden) group by l.lexeme) w;
+    v_lists := v_lists || v_tail;
+  end if;
+  return v_lists;
+end $$;
+
 -- Words that occur nowhere may be misspelt: the user's most similar ones stand in (trigrams, same first letter, which keeps it
 -- to a slice of the vocabulary).
-create or replace function memoir._rescue_terms(p_user_id uuid, p_terms text[], p_hidden integer[])
+create or replace function memoir._rescue_terms(p_user_id uuid, p_terms text[], p_unknown text[], p_hidden integer[])
 returns text[] language plpgsql stable set plan_cache_mode = force_custom_plan as $$
 declare
-  v_term text; v_found text[] := '{}'; v_like text[]; v_unknown text[];
+  v_term text; v_found text[] := '{}'; v_like text[];
 begin
-  v_unknown := array(select t from unnest(p_terms) t where length(t) >= 5
-    and not exists (select from memoir.search_postings p where p.user_id = p_user_id and p.term = t and (p_hidden = '{}' or not p.items <@ p_hidden))
-    and not exists (select from memoir.search_tail s where s.user_id = p_user_id and s.words @@ quote_literal(t)::tsquery and s.item_no <> all (p_hidden)));
-  foreach v_term in array v_unknown loop
+  foreach v_term in array p_unknown loop
     v_like := array(
       select word from (
         select p.term as word from memoir.search_postings p
@@ -32,51 +48,24 @@ begin
       order by similarity(word, v_term) desc, word collate "C" limit 2);
     v_found := v_found || v_like;
   end loop;
-  return v_found;
+  return array(select distinct w from unnest(v_found) w where w <> all (p_terms));
 end $$;
 
--- BM25 of every item that holds one of the words, best first, and which share of the p_words words that were asked it holds, each
--- weighing as it is rare. One row per (term, segment) is read; df is what its arrays hold.
-create or replace function memoir._word_scores(p_user_id uuid, p_counters memoir.user_counters, p_config jsonb, p_terms text[], p_words integer,
-  p_hidden integer[])
-returns memoir.item_scores language plpgsql stable set plan_cache_mode = force_custom_plan as $$
+-- BM25 of every item that holds one of the words, or what stands in for it.
+create or replace function memoir._word_scores(p_user_id uuid, p_counters memoir.user_counters, p_config jsonb, p_terms text[], p_hidden integer[])
+returns memoir.item_scores language plpgsql stable as $$
 declare
-  v_out memoir.item_scores;
-  v_items integer := p_counters.items; v_tail boolean := p_counters.tail_items > 0;
-  v_k1 float8 := (p_config ->> 'bm25_k1')::float8; v_b float8 := (p_config ->> 'bm25_b')::float8;
-  -- k1 * (1 - b + b * length / average)
-  v_base float8 := v_k1 * (1 - v_b);
-  v_slope float8 := v_k1 * v_b / greatest(1, p_counters.total_words::float8 / greatest(v_items, 1));
-  -- An OR of the words: AND finds a tenth of it on real questions.
-  v_tsquery tsquery := memoir._any_of(p_terms);
+  v_tail boolean := p_counters.tail_items > 0;
+  v_lists memoir.search_postings[]; v_unknown text[];
 begin
-  with lists as (
-    select p.term, p.items, p.frequencies, p.lengths from memoir.search_postings p where p.user_id = p_user_id and p.term = any (p_terms)
-    union all
-    select l.lexeme, array_agg(t.item_no), array_agg(greatest(1, coalesce(cardinality(l.positions), 1))::smallint), array_agg(t.word_count)
-    from memoir.search_tail t, unnest(t.words) l
-    where v_tail and t.user_id = p_user_id and t.words @@ v_tsquery and l.lexeme = any (p_terms) and t.item_no <> all (p_hidden)
-    group by l.lexeme
-  ), counted as materialized (
-    select l.*, sum(case when p_hidden = '{}' then cardinality(items) else (select count(*)::integer from unnest(items) x where x <> all (p_hidden)) end)
-        over (partition by term) as df, count(*) over (partition by term) as parts from lists l
-  ), weighted as materialized (
-    select c.term, c.items, c.frequencies, c.lengths, ln(1 + (v_items - c.df + 0.5::float8) / (c.df + 0.5::float8)) * 1000000 as idf, c.parts from counted c
-  ), asked as (
-    -- A word that occurs nowhere is as rare as can be.
-    select greatest(1, coalesce(sum((w.idf / w.parts)::integer), 0)
-      + greatest(0, p_words - count(distinct w.term)) * ln(1 + (v_items + 0.5::float8) / 0.5) * 1000000)::float8 as total
-    from weighted w
-  ), scored as (
-    -- Summed as integers: a sum of floats would depend on the order in which a plan delivers them.
-    select u.item, (sum(((v_k1 + 1) * w.idf * u.frequency / (u.frequency + v_base + v_slope * u.length))::integer)::float8 / 1000000)::real as bm25,
-      sum(w.idf::integer) as held
-    from weighted w, unnest(w.items, w.frequencies, w.lengths) u(item, frequency, length)
-    where p_hidden = '{}' or u.item <> all (p_hidden) group by u.item
-  )
-  select array_agg(item), array_agg(bm25), array_agg((s.held / s.total)::real), max(bm25) into v_out.items, v_out.scores, v_out.covers, v_out.best
-  from (select w.item, w.bm25, w.held, a.total from scored w, asked a order by (w.bm25 * 10000)::integer desc, w.item) s;
-  return v_out;
+  if p_terms = '{}' then return null; end if;
+  v_lists := memoir._posting_lists(p_user_id, p_terms, v_tail, p_hidden);
+  v_unknown := memoir._unknown_terms(p_terms, v_lists, p_hidden);
+  if v_unknown <> '{}' then
+    v_unknown := memoir._rescue_terms(p_user_id, p_terms, v_unknown, p_hidden);
+    if v_unknown <> '{}' then v_lists := v_lists || memoir._posting_lists(p_user_id, v_unknown, v_tail, p_hidden); end if;
+  end if;
+  return memoir._bm25(v_lists, p_counters, p_config, cardinality(p_terms), p_hidden);
 end $$;
 
 -- Cosines of the closest p_limit items and of those that matched by words (p_items), best first. All of it in one scan, sorted
@@ -119,7 +108,7 @@ returns memoir.ranked_item[] language plpgsql stable set plan_cache_mode = force
 declare
   v_terms text[] := memoir._query_terms((p_config ->> 'text_search_config')::regconfig, p_query);
   v_words memoir.item_scores; v_vectors memoir.item_scores; v_wanted integer[]; v_items memoir.search_items[];
-  v_hidden integer[] := '{}'; v_hidden_words bigint := 0; v_above integer := 0; v_asked integer; v_further boolean := false;
+  v_hidden integer[] := '{}'; v_hidden_words bigint := 0; v_above integer := 0; v_further boolean := false;
 begin
   -- What is above the caller's clearance is not there: it finds nothing, counts for nothing and moves nobody's score.
   if p_scope.clearance is distinct from 'secret' then
@@ -135,9 +124,7 @@ begin
     p_counters.items := p_counters.items - cardinality(v_hidden) + v_above; p_counters.total_words := p_counters.total_words - v_hidden_words;
   end if;
   if coalesce(p_counters.items, 0) <= 0 then return null; end if;
-  v_asked := cardinality(v_terms);
-  v_terms := v_terms || memoir._rescue_terms(p_user_id, v_terms, v_hidden);
-  if v_terms <> '{}' then v_words := memoir._word_scores(p_user_id, p_counters, p_config, v_terms, v_asked, v_hidden); end if;
+  v_words := memoir._word_scores(p_user_id, p_counters, p_config, v_terms, v_hidden);
   v_vectors := memoir._vector_scores(p_user_id, p_counters, p_config, p_vector, p_model_id, v_words.items[1 : p_limit], v_hidden, p_limit);
   v_wanted := memoir._wanted(v_words, v_vectors, p_limit);
   loop
@@ -158,7 +145,7 @@ begin
     v_wanted := memoir._further_neighbours(p_user_id, v_items, v_words.items[1 : p_limit / 4], v_vectors.items[1 : p_limit / 4]);
     exit when v_wanted = '{}';
   end loop;
-  return memoir._score(v_items, v_words, v_vectors, p_config, p_query, v_asked, p_project, coalesce(p_scope.as_of, memoir.now()), p_limit);
+  return memoir._score(v_items, v_words, v_vectors, p_config, p_query, cardinality(v_terms), p_project, coalesce(p_scope.as_of, memoir.now()), p_limit);
 end $$;
 
 -- Neighbours that do not lie beside their items, since something else was indexed in between; within 128 numbers after, anywhere before.
@@ -210,6 +197,49 @@ create or replace function memoir._any_of(p_terms text[])
 returns tsquery language plpgsql immutable set plan_cache_mode = force_generic_plan as $$
 begin
   return (select string_agg(quote_literal(t), ' | ') from unnest(p_terms) t)::tsquery;
+end $$;
+
+-- Words of five letters and more that no list holds.
+create or replace function memoir._unknown_terms(p_terms text[], p_lists memoir.search_postings[], p_hidden integer[])
+returns text[] language plpgsql immutable set plan_cache_mode = force_generic_plan as $$
+begin
+  return array(select t from unnest(p_terms) t where length(t) >= 5
+    and not exists (select from unnest(p_lists) l where l.term = t and (p_hidden = '{}' or not l.items <@ p_hidden)));
+end $$;
+
+-- BM25 of every item that holds one of the words, best first, and which share of the p_words words that were asked it holds, each
+-- weighing as it is rare; df is what the lists hold.
+create or replace function memoir._bm25(p_lists memoir.search_postings[], p_counters memoir.user_counters, p_config jsonb, p_words integer, p_hidden integer[])
+returns memoir.item_scores language plpgsql immutable set plan_cache_mode = force_generic_plan as $$
+declare
+  v_out memoir.item_scores;
+  v_items integer := p_counters.items;
+  v_k1 float8 := (p_config ->> 'bm25_k1')::float8; v_b float8 := (p_config ->> 'bm25_b')::float8;
+  -- k1 * (1 - b + b * length / average)
+  v_base float8 := v_k1 * (1 - v_b);
+  v_slope float8 := v_k1 * v_b / greatest(1, p_counters.total_words::float8 / greatest(v_items, 1));
+begin
+  with counted as materialized (
+    select l.term, l.items, l.frequencies, l.lengths,
+      sum(case when p_hidden = '{}' then cardinality(items) else (select count(*)::integer from unnest(items) x where x <> all (p_hidden)) end)
+        over (partition by term) as df, count(*) over (partition by term) as parts from unnest(p_lists) l
+  ), weighted as materialized (
+    select c.term, c.items, c.frequencies, c.lengths, ln(1 + (v_items - c.df + 0.5::float8) / (c.df + 0.5::float8)) * 1000000 as idf, c.parts from counted c
+  ), asked as (
+    -- A word that occurs nowhere is as rare as can be.
+    select greatest(1, coalesce(sum((w.idf / w.parts)::integer), 0)
+      + greatest(0, p_words - count(distinct w.term)) * ln(1 + (v_items + 0.5::float8) / 0.5) * 1000000)::float8 as total
+    from weighted w
+  ), scored as (
+    -- Summed as integers: a sum of floats would depend on the order in which a plan delivers them.
+    select u.item, (sum(((v_k1 + 1) * w.idf * u.frequency / (u.frequency + v_base + v_slope * u.length))::integer)::float8 / 1000000)::real as bm25,
+      sum(w.idf::integer) as held
+    from weighted w, unnest(w.items, w.frequencies, w.lengths) u(item, frequency, length)
+    where p_hidden = '{}' or u.item <> all (p_hidden) group by u.item
+  )
+  select array_agg(item), array_agg(bm25), array_agg((s.held / s.total)::real), max(bm25) into v_out.items, v_out.scores, v_out.covers, v_out.best
+  from (select w.item, w.bm25, w.held, a.total from scored w, asked a order by (w.bm25 * 10000)::integer desc, w.item) s;
+  return v_out;
 end $$;
 
 -- The best by words and vectors, half and half, what follows a match in words (an answer), and what precedes a match in meaning:
