@@ -1,8 +1,9 @@
 """All benchmarks, as `make bench` runs them: the machine, the settings, then tables in Markdown.
 
-    python -m bench [--data locomo.json] [--evidence path ...] [--only recall,evidence,latency,writes,cron] [--write docs/benchmarks.md]
+    python -m bench [--data locomo.json] [--evidence path ...] [--only recall,evidence,latency,writes,...] [--write docs/benchmarks.md]
 
-With --write each table also replaces the one of its name in that file, between its two marks.
+Not among the usual parts, since they take long: sizes (of users, in a store of millions of items), vectors (of one user, exact or not),
+partitions, throughput (through PgBouncer), query-embedding, cron. Other memory stores: python -m bench.peers. With --write each table also replaces the one of its name in that file, between its two marks.
 """
 
 from __future__ import annotations
@@ -12,11 +13,12 @@ import re
 import sys
 from pathlib import Path
 
-from . import cron, evidence, latency, recall, writes
+from . import cron, evidence, latency, partitions, query_embedding, recall, sizes, throughput, vectors, writes
 from .common import CannotRun, machine, report, server_dsn
 
-PARTS = {"recall": recall, "evidence": evidence, "latency": latency, "writes": writes, "cron": cron}
-USUAL = "recall,evidence,latency,writes"  # cron takes ten minutes
+PARTS = {"recall": recall, "evidence": evidence, "latency": latency, "writes": writes, "sizes": sizes, "vectors": vectors, "partitions": partitions,
+         "throughput": throughput, "query-embedding": query_embedding, "cron": cron}
+USUAL = "recall,evidence,latency,writes"
 
 
 def replace_section(text: str, name: str, section: str) -> str:

@@ -37,14 +37,17 @@ def server_dsn() -> str:
 
 
 @contextlib.contextmanager
-def fresh_database(purpose: str, keep: bool = False) -> Iterator[str]:
-    """A DSN of a new database with pg_memoir installed; dropped at the end unless `keep`. Its embedder is the server's own."""
+def fresh_database(purpose: str, keep: bool = False, modulus: int | None = None) -> Iterator[str]:
+    """A DSN of a new database with pg_memoir installed; dropped at the end unless `keep`. Its embedder is the server's own.
+
+    With a modulus its partitions are left to be made.
+    """
     dsn, name = server_dsn(), f"memoir_bench_{purpose}_{uuid.uuid4().hex[:6]}"
     with psycopg.connect(_in_database(dsn, "postgres"), autocommit=True) as admin:
         admin.execute(f"create database {name}")
         made = _in_database(dsn, name)
         try:
-            _install(made)
+            _install(made, modulus)
             socket = _embedder_socket(dsn)
             if socket:
                 with psycopg.connect(made, autocommit=True) as connection:
@@ -61,10 +64,10 @@ def _in_database(dsn: str, name: str) -> str:
     return make_conninfo(**{**conninfo_to_dict(dsn), "dbname": name})
 
 
-def _install(dsn: str) -> None:
+def _install(dsn: str, modulus: int | None) -> None:
     build = Path(os.environ.get("PG_MEMOIR_BUILD", ROOT / ".local" / "build"))
-    _psql(dsn, "-1", "-f", str(build / "pg_memoir.sql"))
-    _psql(dsn, "-c", "call memoir.setup()", "-c", "call memoir.ensure_partitions()")
+    _psql(dsn, *(["-v", f"modulus={modulus}"] if modulus else []), "-1", "-f", str(build / "pg_memoir.sql"))
+    _psql(dsn, "-c", "call memoir.setup()", *([] if modulus else ["-c", "call memoir.ensure_partitions()"]))
     with psycopg.connect(dsn) as connection:
         python = connection.execute("select 1 from pg_available_extensions where name = 'plpython3u'").fetchone()
     if python and (build / "pg_memoir_plpython.sql").exists():

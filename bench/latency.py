@@ -52,8 +52,8 @@ EMBED = "select vec, problem from memoir._py_embed_query(%s, %s, %s, 1000)"
 class Query:
     """A question of one measured user, and what the floor needs to know of it beforehand."""
 
-    def __init__(self, connection: psycopg.Connection, user: str, session: str, text: str, rng: random.Random) -> None:
-        self.user, self.session, self.text, self.vector = user, session, text, vector(rng)
+    def __init__(self, connection: psycopg.Connection, user: str, session: str, text: str, given: Sequence[float]) -> None:
+        self.user, self.session, self.text, self.vector = user, session, text, list(given)
         row = connection.execute(
             """select s.user_id, s.session_id, c.first_recorded_at, c.last_recorded_at, tsvector_to_array(to_tsvector('english', %s)),
                  (select model_id from memoir.embedding_models where status = 'active')
@@ -92,7 +92,7 @@ def processor_time(pid: int) -> float | None:
 
 def queries(connection: psycopg.Connection, size: Size, words: Words, rng: random.Random, count: int) -> list[Query]:
     """Questions in each measured user's newest session, in the population's words."""
-    return [Query(connection, full_user(n % size.full), last_session(size), words.sentence(5, 12)[:-1] + "?", rng) for n in range(count)]
+    return [Query(connection, full_user(n % size.full), last_session(size), words.sentence(5, 12)[:-1] + "?", vector(rng)) for n in range(count)]
 
 
 def measure_compiles(connection: psycopg.Connection, asked: Sequence[Query], socket: str) -> dict[str, list[float]]:

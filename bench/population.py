@@ -51,6 +51,10 @@ class Words:
         self._words = list(words)
         self._cumulative = list(accumulate(1 / (rank + OFFSET) for rank in range(1, count + 1)))
 
+    def reseed(self, seed: int) -> None:
+        """From here on the same sentences as after every other call with this seed."""
+        self._rng = random.Random(seed)
+
     def sentence(self, low: int, high: int) -> str:
         """From `low` to `high` words."""
         count = self._rng.randint(low, high)

@@ -82,11 +82,10 @@ begin
   -- Signs of few dimensions tell too little.
   if p_counters.items > (p_config ->> 'exact_vectors_max')::integer and vector_dims(p_vector) >= 256 then
     v_signs := binary_quantize(p_vector);
-    v_near := array(
-      select (k.key & 4294967295)::integer
-      from (select (e.signs <~> v_signs)::bigint << 32 | e.item_no as key
-            from memoir.embeddings e
-            where e.user_id = p_user_id and e.model_id = p_model_id and (p_hidden = '{}' or e.item_no <> all (p_hidden)) order by key limit v_compared) k);
+    select array_agg((k.key & 4294967295)::integer) into v_near
+    from (select (e.signs <~> v_signs)::bigint << 32 | e.item_no as key
+          from memoir.embeddings e
+          where e.user_id = p_user_id and e.model_id = p_model_id and (p_hidden = '{}' or e.item_no <> all (p_hidden)) order by key limit v_compared) k;
     v_near := v_near || p_items;
     select array_agg(k.key) into v_keys
     from (select (((e.embedding <=> p_vector) * 1000000)::bigint - case when e.item_no = any (p_items) then 4000000 else 0 end) << 32 | e.item_no as key

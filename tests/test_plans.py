@@ -34,6 +34,8 @@ CALLS = {
     "forget": "select memoir.forget('alice', (select id from memoir.recall('alice', 'fact', p_kinds => '{memory}', p_limit => 1)))",
 }
 # What the arms read: a compile that leaves one of them out proves nothing.
+MEASURED = ["compile", "compile in a long session", "explain", "recall"]
+ALONE: dict[str, tuple[int, int]] = {}                    # what they cost before there was anybody else
 ARMS = {"search_postings", "search_tail", "embeddings", "search_items", "conversation_history", "memory_store", "memory_stats", "sessions", "user_counters"}
 
 
@@ -76,6 +78,8 @@ def crowded(scratch: str) -> Iterator[str]:
         with connect(dsn) as db:
             db.execute("call memoir.ensure_partitions(0)")
             fill(db, 360, 120)
+            db.execute("vacuum analyze")
+            ALONE.update({name: cost(dsn, CALLS[name]) for name in MEASURED})
             db.execute("""create temp table neighbours as select row_number() over () - 1 as n, id from (
                 select gen_random_uuid() as id from generate_series(1, 200)) x where memoir._part_of(id) = memoir.part_of('alice') limit 15""")
             crowd(db, 15)
@@ -158,6 +162,16 @@ def test_plans_stay_in_the_users_part_and_use_indexes(crowded: str, name: str) -
 
 # Growth ---------------------------------------------------------------------------------------------------------------
 
+@pytest.mark.parametrize("name", MEASURED)
+def test_other_users_cost_a_compile_nothing(crowded: str, name: str) -> None:
+    (locks, pages), (locks_alone, pages_alone) = cost(crowded, CALLS[name]), ALONE[name]
+    # Tables and indexes of one part, and the tables' parents.
+    assert locks == locks_alone <= 90
+    assert pages <= pages_alone * 1.4, (pages, pages_alone)   # sixteen times the rows: some indexes are a level deeper
+    # A user of some 500 items: all vectors, a few words, what is shown.
+    assert pages <= 1200
+
+
 def cost(dsn: str, query: str) -> tuple[int, int]:
     """Relations locked by a call in a fresh backend, and pages it touches once that has warmed up."""
     with psycopg.connect(dsn) as fresh:
@@ -170,7 +184,7 @@ def cost(dsn: str, query: str) -> tuple[int, int]:
     return locked, plan["Plan"]["Shared Hit Blocks"] + plan["Plan"]["Shared Read Blocks"]
 
 
-@pytest.mark.parametrize("name", ["compile", "compile in a long session", "explain", "recall"])
+@pytest.mark.parametrize("name", MEASURED)
 def test_months_kept_cost_a_compile_nothing(crowded: str, name: str) -> None:
     few = cost(crowded, CALLS[name])
     with connect(crowded) as db:
@@ -194,7 +208,7 @@ def test_the_modulus_costs_a_compile_nothing(scratch: str) -> None:
                            [[*sorted(ARMS), "users", "session_counters", "kept_recalls"], modulus])
                 fill(db, 48, 10)
                 db.execute("analyze")
-            costs[modulus] = {name: cost(dsn, CALLS[name]) for name in ("compile", "compile in a long session", "explain", "recall")}
+            costs[modulus] = {name: cost(dsn, CALLS[name]) for name in MEASURED}
     assert {name: locked for name, (locked, _) in costs[2].items()} == {name: locked for name, (locked, _) in costs[8].items()}
     for name, (_, pages) in costs[2].items():
         assert abs(pages - costs[8][name][1]) <= pages * 0.05, (name, costs)

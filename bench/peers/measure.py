@@ -5,7 +5,9 @@
 Every store gets each turn as "name: text" with its date, in order, and is asked each question for 50 results. R@10: share of
 the evidence among the ten best. Within 2,000 tokens: the stores' results are filled, best first, as dated lines, counted by the
 same tokenizer; for pg_memoir it is the compiled list itself. The query's vector is given to all and its time is not counted.
-WAL: what the server's log grew by per write, its own background writes included.
+WAL: records of the server's log that touch the store's database, per write, background writes included; full-page images depend on
+how often the server makes checkpoints, so they stand apart. Processor time: of the store's process and of
+the server's backends that serve it.
 """
 
 from __future__ import annotations
@@ -32,6 +34,8 @@ from psycopg.conninfo import conninfo_to_dict
 from ..common import CACHE, CachedEmbedder, CannotRun, fresh_database, percentile, progress, report, table
 from ..datasets import Asked, Corpus, Remembered, Said, read
 from ..evidence import ask
+from ..latency import processor_time
+from ..writes import can_inspect
 
 # What each needs, pinned; in an environment of its own, since their dependencies exclude each other.
 STORES = {
@@ -56,6 +60,9 @@ class Measured:
     searches: list[float] = field(default_factory=list)
     writes: list[float] = field(default_factory=list)
     wal: int = 0
+    images: int = 0
+    ran_searching: float = 0.0
+    ran_writing: float = 0.0
     problem: str = ""
 
 
@@ -123,6 +130,9 @@ def empty_database(purpose: str) -> Iterator[str]:
             with psycopg.connect(_in_database(dsn, name), autocommit=True) as connection:
                 connection.execute("create extension vector")
                 connection.execute("create extension pg_trgm")
+            # pgvector's own advice for filtered searches and for more than 40 results: without it HNSW would return fewer.
+            admin.execute(f"alter database {name} set hnsw.ef_search = {2 * LIMIT}")
+            admin.execute(f"alter database {name} set hnsw.iterative_scan = strict_order")
             yield _in_database(dsn, name)
         finally:
             admin.execute(f"drop database {name} with (force)")
@@ -163,24 +173,28 @@ def measure_store(store: str, corpora: Sequence[Corpus], asked: dict[str, set[in
 
 def _replay(child: Child, connection: psycopg.Connection, corpus: Corpus, asked: set[int], found: Measured, counter: psycopg.Connection, tokenizer: str) -> None:
     lines: dict[str, str] = {}
-    number, fresh = -1, False
+    number, log = -1, None
     for event in corpus.events:
         if not isinstance(event, Asked):
             text, at = line_of(event)
             lines[event.key] = f"{at[:10]} {text}"
-            before = _wal(connection)
-            found.writes.append(child.order(write={"user": corpus.name, "key": event.key, "text": text, "at": at})["seconds"])
-            found.wal += _wal(connection) - before
-            fresh = True
+            log = log or Log(counter, connection)
+            server = backends_ran(connection)
+            done = child.order(write={"user": corpus.name, "key": event.key, "text": text, "at": at})
+            found.writes.append(done["seconds"])
+            found.ran_writing += done["ran"] + backends_ran(connection) - server
             continue
         number += 1
         if number not in asked:
             continue
-        if fresh:
+        if log:
+            log.add_to(found)
+            log = None
             connection.execute("analyze")
-            fresh = False
         progress(f"{found.name}, {corpus.name}: question {number + 1}")
+        server = backends_ran(connection)
         done = child.order(search={"user": corpus.name, "query": event.text, "limit": LIMIT})
+        found.ran_searching += done["ran"] + backends_ran(connection) - server
         keys = list(dict.fromkeys(key for key in done["found"] if key in lines))
         found.searches.append(done["seconds"])
         found.ranked.append(float(np.mean([key in keys[:10] for key in event.evidence])))
@@ -193,64 +207,94 @@ def _replay(child: Child, connection: psycopg.Connection, corpus: Corpus, asked:
         found.within.append(float(np.mean([key in taken for key in event.evidence])))
 
 
-def _wal(connection: psycopg.Connection) -> int:
-    return int(connection.execute("select (pg_current_wal_insert_lsn() - '0/0')::bigint").fetchone()[0])
+def backends_ran(connection: psycopg.Connection) -> float:
+    """Seconds that the other backends of this database have run; 0 where the system does not say it."""
+    pids = connection.execute("select pid from pg_stat_activity where datname = current_database() and pid <> pg_backend_pid()").fetchall()
+    return sum(processor_time(pid) or 0 for (pid,) in pids) / 1000
 
 
-def measure_ours(corpora: Sequence[Corpus], asked: dict[str, set[int]], embed: CachedEmbedder, dsn: str) -> Measured:
+def backend_ran(connection: psycopg.Connection) -> float:
+    """Seconds that this connection's own backend has run."""
+    return (processor_time(connection.info.backend_pid) or 0) / 1000
+
+
+class Log:
+    """What the server's log holds of a database from now on: records that touch its files. A slot keeps the log until it is read."""
+
+    def __init__(self, reader: psycopg.Connection, database: psycopg.Connection) -> None:
+        self._reader, self._slot = reader, f"memoir_peers_{os.getpid()}"
+        self._files = "%/" + str(database.execute("select oid from pg_database where datname = current_database()").fetchone()[0]) + "/%"
+        reader.execute("select pg_create_physical_replication_slot(%s, true, true)", (self._slot,))
+        self._start = reader.execute("select pg_current_wal_insert_lsn()").fetchone()[0]
+
+    def add_to(self, found: Measured) -> None:
+        records, images = self._reader.execute(
+            """select coalesce(sum(record_length - fpi_length), 0)::bigint, coalesce(sum(fpi_length), 0)::bigint
+               from public.pg_get_wal_records_info(%s, pg_current_wal_flush_lsn()) where block_ref like %s""", (self._start, self._files)
+        ).fetchone()
+        self._reader.execute("select pg_drop_replication_slot(%s)", (self._slot,))
+        found.wal += records
+        found.images += images
+
+
+def measure_ours(corpora: Sequence[Corpus], asked: dict[str, set[int]], embed: CachedEmbedder, counter: psycopg.Connection, dsn: str) -> Measured:
     """pg_memoir through its client: a persist_turn a turn, its embedding job, a compile a question."""
     found = Measured("pg_memoir", settings="as by default; a write includes its share of the embedding and merging jobs")
     with Memoir(dsn) as memoir, psycopg.connect(dsn, autocommit=True) as connection:
         found.version = connection.execute("select memoir.version()").fetchone()[0]
         for corpus in corpora:
             stored: dict[str, str] = {}
-            number, fresh = -1, 0
+            number, fresh, log = -1, 0, None
             for event in corpus.events:
                 if not isinstance(event, Asked):
-                    before, start = _wal(connection), time.perf_counter()
+                    log = log or Log(counter, connection)
+                    server, ran, start = backends_ran(connection), time.process_time(), time.perf_counter()
                     if isinstance(event, Remembered):
                         stored[event.key] = str(memoir.remember(corpus.name, event.content, created_at=event.at)["memory_id"])
                     else:
                         stored[event.key] = str(memoir.persist_turn(corpus.name, event.session, [event.message])["message_ids"][0])
                     found.writes.append(time.perf_counter() - start)
-                    found.wal += _wal(connection) - before
+                    found.ran_writing += time.process_time() - ran + backends_ran(connection) - server
                     fresh += 1
                     continue
                 number += 1
                 if number not in asked[corpus.name]:
                     continue
-                if fresh:
+                if log:
                     _maintain(memoir, connection, embed, found, fresh)
-                    fresh = 0
+                    log.add_to(found)
+                    fresh, log = 0, None
+                    connection.execute("analyze")
                 progress(f"pg_memoir, {corpus.name}: question {number + 1}")
                 gold = [stored[key] for key in event.evidence]
                 vector = embed([event.text])[0]
                 ranked, shown, _ = ask(connection, corpus.name, event, vector, BUDGET)
                 found.ranked.append(float(np.mean([key in ranked[:10] for key in gold])))
                 found.within.append(float(np.mean([key in shown for key in gold])))
-                start = time.perf_counter()
+                server, ran, start = backends_ran(connection), time.process_time(), time.perf_counter()
                 memoir.compile_context(corpus.name, event.session or "a session of its own", event.text, memory_budget=BUDGET, query_embedding=vector)
                 found.searches.append(time.perf_counter() - start)
+                found.ran_searching += time.process_time() - ran + backends_ran(connection) - server
     return found
 
 
 def _maintain(memoir: Memoir, connection: psycopg.Connection, embed: CachedEmbedder, found: Measured, writes: int) -> None:
-    spent = 0.0
+    spent = spent_ran = 0.0
 
     def timed(texts: list[str]) -> list[list[float]]:
-        nonlocal spent
-        start = time.perf_counter()
+        nonlocal spent, spent_ran
+        start, ran = time.perf_counter(), time.process_time()
         vectors = embed(texts)
         spent += time.perf_counter() - start
+        spent_ran += time.process_time() - ran
         return vectors
 
-    before, start = _wal(connection), time.perf_counter()
+    server, own, ran, start = backends_ran(connection), backend_ran(connection), time.process_time(), time.perf_counter()
     memoir.embed_backlog(timed)
     connection.execute("call memoir.merge_search()")
     share = (time.perf_counter() - start - spent) / writes
+    found.ran_writing += time.process_time() - ran - spent_ran + backends_ran(connection) - server + backend_ran(connection) - own
     found.writes[-writes:] = [each + share for each in found.writes[-writes:]]
-    found.wal += _wal(connection) - before
-    connection.execute("analyze")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -272,13 +316,18 @@ def run(options: argparse.Namespace) -> list[tuple[str, str]]:
     asked = {corpus.name: pick(corpus, options.questions, rng) for corpus in corpora}
     embed = CachedEmbedder()
     with fresh_database("peers") as dsn, psycopg.connect(dsn, autocommit=True) as counter:
+        if not can_inspect(counter):
+            raise CannotRun("the log can't be read: the contrib module pg_walinspect is missing")
+        counter.execute("reset search_path")
         tokenizer = counter.execute("select memoir._tokenizer_used(tokenizer) from memoir.models where model = 'default'").fetchone()[0]
-        measured = [measure_ours(corpora, asked, embed, dsn)]
+        measured = [measure_ours(corpora, asked, embed, counter, dsn)]
         measured += [measure_store(store, corpora, asked, embed, counter, tokenizer) for store in wanted]
     progress("")
     kinds = ", ".join(sorted({corpus.kind for corpus in corpora}))
-    intro = f"{kinds}: {len(corpora)} conversations, {sum(map(len, asked.values()))} questions; tokens counted by {tokenizer}.\n\n"
-    head = ["store", "R@10", f"evidence within {BUDGET:,} tokens", "search p50 / p95, ms", "write p50, ms", "WAL bytes a write"]
+    intro = (f"{kinds}: {len(corpora)} conversations ({sum(len(corpus.items()) for corpus in corpora):,} turns), {sum(map(len, asked.values()))} questions; tokens counted by "
+             f"{tokenizer}; hnsw.ef_search {2 * LIMIT}, hnsw.iterative_scan strict_order in the other stores' databases.\n\n")
+    head = ["store", "R@10", f"evidence within {BUDGET:,} tokens", "search p50 / p95, ms", "processor ms a search", "write p50, ms", "processor ms a write",
+            "WAL bytes a write", "full-page images"]
     rows = [[m.name, *_cells(m)] for m in measured]
     notes = "\n".join(f"- {m.name} {m.version}: {m.settings}{'; ' + m.problem if m.problem else ''}" for m in measured)
     return [report("peers", intro + table(head, rows) + "\n\n" + notes)]
@@ -286,10 +335,11 @@ def run(options: argparse.Namespace) -> list[tuple[str, str]]:
 
 def _cells(m: Measured) -> list[str]:
     if m.problem or not m.ranked:
-        return ["–"] * 5
+        return ["–"] * 8
     milliseconds = [1000 * each for each in m.searches]
     return [f"{100 * np.mean(m.ranked):.1f}", f"{100 * np.mean(m.within):.1f}", f"{percentile(milliseconds, 0.5):.1f} / {percentile(milliseconds, 0.95):.1f}",
-            f"{1000 * percentile(m.writes, 0.5):.1f}", f"{m.wal / len(m.writes):,.0f}"]
+            f"{1000 * m.ran_searching / len(m.searches):.1f}", f"{1000 * percentile(m.writes, 0.5):.1f}", f"{1000 * m.ran_writing / len(m.writes):.1f}",
+            f"{m.wal / len(m.writes):,.0f}", f"{m.images / len(m.writes):,.0f}"]
 
 
 def main() -> int:

@@ -2,7 +2,7 @@
 
 Reads JSON lines: {"write": {user, key, text, at}}, {"search": {user, query, limit}}, {"end": true}. Answers each with one line;
 before that it may ask {"embed": [texts]} and gets {"vectors": [...]}: every store has the same embedding function, and its time
-is not counted. Times are seconds of the store's own call.
+is not counted. Times are seconds of the store's own call: elapsed, and run by this process.
 """
 
 from __future__ import annotations
@@ -23,16 +23,18 @@ DIMENSION = 384
 
 
 class Vectors:
-    """The embedding function; `seconds` is the time spent waiting for it."""
+    """The embedding function; `seconds` is the time spent waiting for it, `ran` what the processor ran of that."""
 
     seconds = 0.0
+    ran = 0.0
 
     def __call__(self, texts):
         with LOCK:
-            start = time.perf_counter()
+            start, ran = time.perf_counter(), time.process_time()
             answer({"embed": list(texts)})
             vectors = json.loads(sys.stdin.readline())["vectors"]
             Vectors.seconds += time.perf_counter() - start
+            Vectors.ran += time.process_time() - ran
         return vectors
 
 
@@ -122,16 +124,16 @@ class LangChain:
 
         self._store_class, self._shared = PGVectorStore, Shared()
         self._engine = PGEngine.from_connection_string(url("postgresql+psycopg"))
-        self._hybrid = lambda: HybridSearchConfig(
-            tsv_column="content_tsv", tsv_lang="pg_catalog.english", fusion_function=reciprocal_rank_fusion,
+        self._hybrid = lambda table: HybridSearchConfig(
+            index_name=f"{table}_words", tsv_column="content_tsv", tsv_lang="pg_catalog.english", fusion_function=reciprocal_rank_fusion,
             fusion_function_parameters={"rrf_k": 60, "fetch_top_k": 50}, primary_top_k=50, secondary_top_k=50)
         self._stores = {}
 
     def _of(self, user):
         if user not in self._stores:
             table = f"memories_{len(self._stores)}"
-            self._engine.init_vectorstore_table(table_name=table, vector_size=DIMENSION, hybrid_search_config=self._hybrid())
-            self._stores[user] = self._store_class.create_sync(self._engine, self._shared, table_name=table, k=50, hybrid_search_config=self._hybrid())
+            self._engine.init_vectorstore_table(table_name=table, vector_size=DIMENSION, hybrid_search_config=self._hybrid(table))
+            self._stores[user] = self._store_class.create_sync(self._engine, self._shared, table_name=table, k=50, hybrid_search_config=self._hybrid(table))
             self._stores[user].apply_hybrid_search_index()
         return self._stores[user]
 
@@ -143,10 +145,11 @@ class LangChain:
 
 
 class Hindsight:
-    """Hindsight's engine without an LLM: chunks as they are, rank fusion instead of a cross-encoder."""
+    """Hindsight's engine without an LLM: chunks as they are, no cross-encoder. Of its own ways to merge the arms, interleaving
+    finds far more on such conversations than rank fusion, so it is asked for."""
 
     packages = ("hindsight-api-slim",)
-    settings = "LLM provider none, reranker rrf, budget mid, 8,000 tokens asked for"
+    settings = "LLM provider none, reranking interleave, budget mid, 8,000 tokens asked for, question_date that of the last turn"
 
     def __init__(self) -> None:
         os.environ |= {"HINDSIGHT_API_LLM_PROVIDER": "none", "HINDSIGHT_API_RERANKER_PROVIDER": "rrf", "HINDSIGHT_API_SKIP_LLM_VERIFICATION": "true",
@@ -166,7 +169,7 @@ class Hindsight:
                 return Vectors()(texts)
 
         self._loop = asyncio.new_event_loop()
-        self._context = RequestContext
+        self._context, self._last = RequestContext, None
         self._engine = MemoryEngine(db_url=url("postgresql"), memory_llm_provider="none", embeddings=Shared(), cross_encoder=RRFPassthroughCrossEncoder(),
                                     skip_llm_verification=True)
         self._loop.run_until_complete(self._engine.initialize())
@@ -176,14 +179,15 @@ class Hindsight:
         if at:
             from datetime import datetime
 
-            content["event_date"] = datetime.fromisoformat(at)
+            content["event_date"] = self._last = datetime.fromisoformat(at)
         self._loop.run_until_complete(self._engine.retain_batch_async(user, [content], request_context=self._context()))
 
     def search(self, user, query, limit):
         from hindsight_api.engine.memory_engine import Budget
 
         found = self._loop.run_until_complete(self._engine.recall_async(
-            user, query, budget=Budget.MID, max_tokens=8000, fact_type=["world", "experience"], request_context=self._context()))
+            user, query, budget=Budget.MID, max_tokens=8000, fact_type=["world", "experience"], reranking="interleave", question_date=self._last,
+            request_context=self._context()))
         return [fact.document_id.removeprefix(f"{user}/") for fact in found.results if fact.document_id][:limit]
 
 
@@ -195,9 +199,10 @@ def main() -> None:
         order = json.loads(line)
         if "end" in order:
             break
-        before, start = Vectors.seconds, time.perf_counter()
+        before, before_ran, start, ran = Vectors.seconds, Vectors.ran, time.perf_counter(), time.process_time()
         found = store.write(**order["write"]) if "write" in order else store.search(**order["search"])
-        answer({"seconds": time.perf_counter() - start - (Vectors.seconds - before), "found": found})
+        answer({"seconds": time.perf_counter() - start - (Vectors.seconds - before),
+                "ran": time.process_time() - ran - (Vectors.ran - before_ran), "found": found})
     answer({"done": True})
     os._exit(0)  # background threads of a library must not keep us
 

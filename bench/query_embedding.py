@@ -1,0 +1,133 @@
+"""The query's embedding: through the shared embedder, beside the bare model call, and beside a model in each process.
+
+    python -m bench.query_embedding [--embeddings 400] [--separate 4]
+
+One at a time: the call that a compile makes, from the backend over the socket, beside the same runtime called in this process; by
+turns. Sixteen at a time: pgbench's connections to the shared embedder, beside processes of their own with sentence-transformers, as
+an application or backend without it would load it; more such processes than cores only share the cores. Processor time is that of
+the embedder (one at a time: and of the backend), or of those processes. The cosine is to sentence-transformers' vector of the same text.
+"""
+
+from __future__ import annotations
+
+import argparse
+import multiprocessing
+import os
+import random
+import sys
+import tempfile
+import time
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import psycopg
+
+from .common import EMBEDDING_MODEL, CannotRun, percentile, progress, report, server_dsn, table
+from .latency import EMBED, embedder_socket, milliseconds, processor_time
+from .population import Words
+from .throughput import Bench
+
+CONCURRENT = 16
+
+
+def reference(texts: list[str], start_at: float) -> tuple[int, float, float, list[list[float]]]:
+    """In a process of its own: (embedded, seconds, processor seconds, vectors) of a model loaded before."""
+    from pg_memoir_server.runtimes import load
+
+    model = load(EMBEDDING_MODEL, "sentence-transformers")
+    model.embed(texts[:3])
+    time.sleep(max(0.0, start_at - time.time()))
+    begun, ran = time.perf_counter(), time.process_time()
+    vectors = [model.embed([text])[0].tolist() for text in texts]
+    return len(texts), time.perf_counter() - begun, time.process_time() - ran, vectors
+
+
+def one_at_a_time(connection: psycopg.Connection, socket: str, texts: list[str]) -> tuple[list[list[str]], list[list[float]]]:
+    """Rows of the table, and the vectors that the embedder gave."""
+    from pg_memoir_server import embed_client
+    from pg_memoir_server.runtimes import load
+
+    model = load(EMBEDDING_MODEL)
+    pids = embed_client.ping(socket)["pid"], connection.info.backend_pid
+    shared: list[float] = []
+    bare: list[float] = []
+    vectors: list[list[float]] = []
+    before, own = [processor_time(pid) or 0 for pid in pids], 0.0
+    for text in texts:
+        shared.append(milliseconds(lambda: vectors.append(connection.execute(EMBED, (socket, EMBEDDING_MODEL, text)).fetchone()[0])))
+        ran = time.process_time()
+        bare.append(milliseconds(lambda: model.embed([text + " Then?"])))
+        own += time.process_time() - ran
+    spent = sum((processor_time(pid) or 0) - was for pid, was in zip(pids, before, strict=True)) / len(texts)
+    own = 1000 * own / len(texts)
+    rows = [[f"bare call of the model ({model.name})", f"{percentile(bare, 0.5):.1f}", f"{percentile(bare, 0.95):.1f}", f"{own:.1f}"],
+            ["through the shared embedder", f"{percentile(shared, 0.5):.1f}", f"{percentile(shared, 0.95):.1f}", f"{spent:.1f}"],
+            ["ratio", f"{percentile(shared, 0.5) / percentile(bare, 0.5):.2f}", f"{percentile(shared, 0.95) / percentile(bare, 0.95):.2f}", f"{spent / own:.2f}"]]
+    return rows, vectors
+
+
+def at_once(dsn: str, socket: str, texts: list[str], seconds: float, separate: int) -> tuple[list[list[str]], list[list[float]]]:
+    """Rows of the table, and the reference's vectors of the first texts."""
+    from pg_memoir_server import embed_client
+
+    pid = embed_client.ping(socket)["pid"]
+    with tempfile.TemporaryDirectory() as folder:
+        scripts = [f"\\set n random(1, 1000000000)\nselect count(vec) from memoir._py_embed_query('{socket}', '{EMBEDDING_MODEL}', '{text} ' || :n, 5000);\n" for text in texts[:16]]
+        bench = Bench(Path(folder), dsn, {"embed": scripts})
+        before = processor_time(pid) or 0
+        run = bench.run("embed", CONCURRENT, seconds)
+        spent = ((processor_time(pid) or 0) - before) / run.done
+    progress(f"{separate} models of their own")
+    count = max(10, len(texts) // 4)
+    with ProcessPoolExecutor(separate, multiprocessing.get_context("spawn")) as pool:
+        parts = list(pool.map(reference, [texts[:count]] * separate, [time.time() + 25 + 10 * separate] * separate))
+    rate = sum(done / took for done, took, _, _ in parts)
+    ran = 1000 * sum(part[2] for part in parts) / sum(part[0] for part in parts)
+    shared_rate = run.done / run.seconds
+    rows = [[f"shared embedder, {CONCURRENT} connections", f"{shared_rate:.0f}", f"{percentile(run.latencies, 0.5):.1f}", f"{percentile(run.latencies, 0.99):.1f}", f"{spent:.1f}"],
+            [f"a model in each of {separate} processes (sentence-transformers)", f"{rate:.0f}", "–", "–", f"{ran:.1f}"],
+            ["ratio", f"{shared_rate / rate:.2f}", "–", "–", f"{ran / spent:.2f}"]]
+    return rows, parts[0][3]
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--embeddings", type=int, default=400, help="texts embedded one at a time (%(default)s)")
+    parser.add_argument("--separate", type=int, default=4, help="processes with a model of their own (%(default)s)")
+
+
+def run(options: argparse.Namespace) -> list[tuple[str, str]]:
+    """Measures the embedder of the server's own database."""
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+    words = Words(random.Random(1))
+    texts = [words.sentence(5, 12)[:-1] + "?" for _ in range(options.embeddings)]
+    dsn = server_dsn()
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        socket = embedder_socket(connection)
+        if not socket:
+            raise CannotRun("the shared embedder does not answer")
+        single, vectors = one_at_a_time(connection, socket, texts)
+    many, expected = at_once(dsn, socket, texts, options.seconds, options.separate)
+    cosines = [float(np.dot(a, b) / np.linalg.norm(a) / np.linalg.norm(b)) for a, b in zip(vectors, expected, strict=False)]
+    progress("")
+    text = "\n\n".join([
+        f"{options.embeddings} questions of 5 to 12 words, {EMBEDDING_MODEL}; lowest cosine to the reference of {len(cosines)}: {min(cosines):.6f}.",
+        table(["one at a time, ms", "p50", "p95", "processor time"], single),
+        table([f"{CONCURRENT} at a time, ms", "a second", "p50", "p99", "processor time of the models"], many)])
+    return [report("query-embedding", text)]
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m bench.query_embedding", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seconds", type=float, default=10, help="of sixteen at a time (%(default)s)")
+    add_arguments(parser)
+    try:
+        run(parser.parse_args())
+    except CannotRun as error:
+        print(error, file=sys.stderr)
+        return 2
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
