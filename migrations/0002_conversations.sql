@@ -19,6 +19,7 @@ create table memoir.user_counters (
   tail_items integer not null default 0,
   next_segment integer not null default 1,
   memories integer not null default 0,
+  aliases integer not null default 0,     -- ever noted: none means none to look up
   total_words bigint not null default 0,
   cost_microcents bigint not null default 0,
   profile_stale boolean not null default false,

@@ -232,6 +232,16 @@ create table memoir.search_postings (
   primary key (user_id, term, segment)
 ) partition by hash (user_id);
 
+-- Other names of things, as an item says them; lower case. Not stated: a phrase by its initials.
+create table memoir.search_aliases (
+  user_id uuid not null,
+  item_no integer not null,
+  name text collate "C" not null,
+  other text collate "C" not null,
+  stated boolean not null,
+  primary key (user_id, name, other, item_no)
+) partition by hash (user_id);
+
 -- The signs of a vector stand in the key's index too, where a user's rows lie together whatever the order of writing: for a user
 -- of very many items the candidates are found there, without the vectors.
 create table memoir.embeddings (
@@ -257,7 +267,7 @@ insert into memoir.partitioned_tables (table_name, by_month, unlogged) values
   ('memory_store', false, false), ('memory_store_working', false, true), ('memory_stats', false, false),
   ('memory_states', false, false), ('memory_judgements', false, false), ('memory_sources', false, false), ('memory_renditions', false, false),
   ('session_objects', false, false), ('memory_relationships', false, false), ('tombstones', false, false),
-  ('search_items', false, false), ('search_tail', false, false), ('search_postings', false, false),
+  ('search_items', false, false), ('search_tail', false, false), ('search_postings', false, false), ('search_aliases', false, false),
   ('embeddings', false, false), ('embedding_cursors', false, false);
 update memoir.partitioned_tables set options = 'fillfactor = 60, autovacuum_vacuum_scale_factor = 0.05'
 where table_name in ('memory_stats', 'embedding_cursors');

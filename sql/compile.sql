@@ -35,7 +35,7 @@ declare
   v_costs integer[] := '{}'; v_message jsonb; v_n integer; i integer; v_warnings text[] := '{}'; v_recall_budget integer;
   v_block memoir.recall_block; v_recall text; v_recall_tokens integer := 0; v_candidates memoir.candidate[] := '{}'; v_scope memoir.search_scope;
   v_vector record; v_text text; v_last jsonb; v_at integer; v_total integer; v_kept memoir.kept_recalls; v_working text[] := '{}';
-  v_repeated boolean := false; v_cap integer; v_query_hash bytea; v_exchange_at integer; v_arms jsonb; v_lineage uuid[];
+  v_repeated boolean := false; v_strength real; v_weak boolean; v_cap integer; v_query_hash bytea; v_exchange_at integer; v_arms jsonb; v_lineage uuid[];
 begin
   if p_format is null or p_format not in ('openai', 'anthropic') then
     perform memoir._fail('PM014', format('format must be openai or anthropic, not %s', memoir._shown(p_format)));
@@ -248,12 +248,8 @@ begin
       v_recall := null; v_recall_tokens := 0;
       v_warnings := v_warnings || 'the recall of this exchange no longer fits'::text;
     end if;
-    v_arms := v_arms || '{"recall": "kept"}';
+    v_arms := v_arms || jsonb_build_object('recall', 'kept', 'weak', starts_with(v_recall, memoir._fence_note('recall') || memoir._weak_note()));
   elsif v_recall_budget > 16 and not memoir._is_blank(v_query) then
-    select * into v_vector from memoir._query_vector(v_config, memoir._redacted(v_query), p_query_embedding);
-    if v_vector.problem is not null then
-      v_warnings := v_warnings || ('searched by words only: ' || v_vector.problem);
-    end if;
     v_lineage := case when v_session.session_id is null then '{}' when v_session.parent_turn is null then array[v_id]
       else array(select l.session_id from memoir._lineage(v_session) l) end;
     v_scope.hidden_sessions := v_lineage;
@@ -264,18 +260,26 @@ begin
     v_scope.clearance := least(v_caller.clearance, 'private'::memoir.sensitivity);
     v_scope.as_of := p_as_of;
     v_scope.valid_at := p_valid_at;
+    select * into v_vector from memoir._query_vector(v_config, memoir._named_otherwise(v_user, memoir._redacted(v_query), v_scope, p_query_embedding), p_query_embedding);
+    if v_vector.problem is not null then
+      v_warnings := v_warnings || ('searched by words only: ' || v_vector.problem);
+    end if;
     v_candidates := memoir._candidates(v_user, v_config, v_query, v_vector.vector, v_vector.model_id, nullif(v_session.project, 'global'),
       v_scope, least((v_config ->> 'candidates')::integer, 60 + v_recall_budget / 11), (v_config ->> 'frequent_memories')::integer, true);
     if v_session.session_id is not null and not pg_is_in_recovery() then
       v_working := array(select content from memoir.memory_store_working where user_id = v_user and local_to = v_id
                          and (expires_at is null or expires_at > memoir.now()) and sensitivity <= v_scope.clearance order by recorded_at, memory_id);
     end if;
+    v_strength := memoir._strength(v_config, v_candidates);
+    v_weak := coalesce(v_strength < (v_config ->> 'weak_below')::real, false);
+    if v_weak then v_recall_budget := least(v_recall_budget, (v_config ->> 'weak_recall_tokens')::integer); end if;
     v_block := memoir._recall_block(v_user, v_candidates, v_working, v_recall_budget, v_tokenizer,
-      array(select message_id from unnest(v_shown)) || array(select message_id from unnest(v_pending)), v_scope.clearance);
+      array(select message_id from unnest(v_shown)) || array(select message_id from unnest(v_pending)), v_scope.clearance, v_weak);
     v_recall := v_block.text;
     v_recall_tokens := v_block.tokens;
     v_arms := jsonb_build_object('recall', 'searched', 'vector', v_vector.vector is not null, 'words', true,
-      'candidates', cardinality(v_candidates), 'working', case when not pg_is_in_recovery() then cardinality(v_working) end);
+      'candidates', cardinality(v_candidates), 'working', case when not pg_is_in_recovery() then cardinality(v_working) end,
+      'strength', v_strength, 'weak', v_weak and coalesce(v_recall, '') <> '');
   end if;
   if v_open and v_kept.recall is null and v_counters.last_role = 'tool' then
     v_warnings := v_warnings || 'the recall of this exchange was not kept and is made anew'::text;
@@ -411,7 +415,7 @@ begin
   return jsonb_build_object('messages', memoir._formatted(v, p_format), 'compile_id', v_compile, 'tokens', v.tokens, 'budget', v.budget,
     'system_tokens', v.system_tokens, 'tools_tokens', v.tools_tokens, 'recall_tokens', v.recall_tokens, 'recall_budget', v.recall_budget,
     'prefix_messages', v.prefix, 'prefix_hash', encode(memoir._prefix_hash(v), 'hex'), 'tokenizer', v.tokenizer, 'model', v.model,
-    'format', p_format, 'task', v.task, 'warnings', to_jsonb(v.warnings), 'arms', v.arms, 'statistics_version', v.statistics_version,
+    'format', p_format, 'task', v.task, 'warnings', to_jsonb(v.warnings), 'weak', coalesce((v.arms ->> 'weak')::boolean, false), 'arms', v.arms, 'statistics_version', v.statistics_version,
     'turns', (select coalesce(jsonb_agg(t.turn_index order by t.turn_index), '[]') from unnest(v.shown) t),
     'items', (select coalesce(jsonb_agg(c.ref_id order by c.place), '[]') from unnest(v.candidates, v.places) as c(item_no, kind, ref_id, session_id,
        turn_index, chunk, span_start, span_length, tokens, role, said_at, recorded_at, project, score, words, vector, around, session_score,
@@ -485,7 +489,7 @@ begin
   select i.place, case i.kind when 't' then 'turn' when 'm' then 'memory' else 'summary' end, i.ref_id, s.external_id, i.turn_index, i.chunk::integer,
     array_remove(array[case when i.words > 0 then 'words' end, case when i.vector is not null then 'vector' end, case when i.memory_parts ? 'pinned' then 'pinned' when i.is_frequent then 'frequent' when i.words = 0 and i.vector is null then 'neighbour' end], null),
     i.score, coalesce(i.memory_parts, '{}') || jsonb_build_object('words', i.words, 'vector', i.vector, 'around', i.around, 'session', i.session_score,
-      'worth', memoir._worth(i.score)),
+      'worth', memoir._worth(i.score), 'strength', v.arms -> 'strength'),
     case when i.words > 0 then (rank() over (order by i.words desc))::integer end,
     case when i.vector is not null then (rank() over (order by i.vector desc nulls last))::integer end, i.tokens, 'full'::text, i.place is not null,
     case when i.place is null then i.why end, left(coalesce(t.name || ': ', '') || t.body, 200)

@@ -109,7 +109,8 @@ begin
       and m.slot_value is distinct from v_new.slot_value and (m.expires_at is null or m.expires_at > v_now)
     order by m.recorded_at, m.memory_id
   loop
-    continue when not memoir._may_conflict(v_new, v_old);
+    -- A value by its other name is no other value.
+    continue when not memoir._may_conflict(v_new, v_old) or memoir._same_thing(p_user_id, v_new.slot_value, v_old.slot_value);
     v_done := memoir._settle(p_user_id, v_new, v_old, 'slot', null, null, p_from, p_by);
     if v_done = 'new' then superseded := superseded || v_old.memory_id;
     elsif v_done = 'open' then contradicts := contradicts || v_old.memory_id;

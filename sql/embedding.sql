@@ -44,6 +44,7 @@ begin
     last_session = case when p_items[v_count].kind = 't' then p_items[v_count].session_id end, last_question = p_items[v_count].is_question,
     total_words = total_words + (select sum(total) from counted)
   where user_id = p_user_id;
+  perform memoir._note_aliases(p_user_id, v_first, p_items, p_texts);
   -- Locks a waiting job too: claim_embeddings then can't take it before these items are there to see.
   insert into memoir.jobs (kind, user_id, dedup_key, run_after, created_at)
   select 'embed', p_user_id, model_id::text, p_at, p_at from memoir.embedding_models where status <> 'retired' order by model_id

@@ -244,7 +244,7 @@ begin
   perform memoir._reindex_after(v_user, array(select item_no from memoir.search_items where user_id = v_user and ref_id = any (p_ids)));
   v_rows := jsonb_build_object('search_items', cardinality(v_items), 'embeddings', (select count(*) from memoir.embeddings where user_id = v_user and item_no = any (v_items)));
   perform memoir._drop_items(v_user, v_items);
-  perform memoir._queue_leaves(v_user, 'search_items', 'search_tail', 'search_postings', 'embeddings', 'sessions', 'memory_store', 'memory_states', 'recall_exclusions',
+  perform memoir._queue_leaves(v_user, 'search_items', 'search_tail', 'search_postings', 'search_aliases', 'embeddings', 'sessions', 'memory_store', 'memory_states', 'recall_exclusions',
     'tombstones', 'session_counters', 'users', 'user_counters');
 
   with erased as (

@@ -19,7 +19,7 @@ returns table (name name, place integer, how text) language sql immutable as $$
          ('memory_store_working', 13, 'rows'),
          ('user_counters',       90, 'own'),
          ('embeddings',          91, 'own'),
-         ('search_items',         0, 'made anew'), ('search_tail', 0, 'made anew'), ('search_postings', 0, 'made anew'), ('embedding_cursors', 0, 'made anew'),
+         ('search_items',         0, 'made anew'), ('search_tail', 0, 'made anew'), ('search_postings', 0, 'made anew'), ('search_aliases', 0, 'made anew'), ('embedding_cursors', 0, 'made anew'),
          ('kept_recalls',         0, 'left'), ('compile_ledger', 0, 'left'), ('compile_buffer', 0, 'left'),
          ('jobs', 0, 'left'), ('audit_log', 0, 'left'), ('login_users', 0, 'left')
 $$;

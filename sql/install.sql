@@ -35,8 +35,10 @@
 \ir extraction_rules.sql -- what makes a sentence worth remembering, as a table
 \ir extraction.sql      -- from turns to memories
 \ir embedding.sql       -- vectors: given by the client or made by workers
+\ir aliases.sql         -- other names of the same thing: learnt from what is said, given with remember
 \ir search.sql          -- words and vectors of one user, fused into one ranking
 \ir ranking.sql         -- signals of each candidate, weighed: the ranking itself
+\ir floor.sql           -- what is recalled for nothing, where recall ends, when it is weak
 \ir recall.sql          -- recall, match_memories
 \ir window.sql          -- which turns of the session are shown, and from where the prefix is stable
 \ir render.sql          -- messages as the API wants them: OpenAI and Anthropic

@@ -337,7 +337,7 @@ create or replace function memoir._index_memory(p_memory memoir.memory_store, p_
 returns integer language plpgsql as $$
 declare
   v_items memoir.search_items[] := '{}'; v_texts text[] := '{}'; v_item memoir.search_items; v_chunk record; v_count integer := 0;
-  v_aliases text := case when p_memory.aliases = '{}' then '' else ' ' || array_to_string(p_memory.aliases, ' ') end;
+  v_first integer; v_aliases text := case when p_memory.aliases = '{}' then '' else ' ' || array_to_string(p_memory.aliases, ' ') end;
 begin
   v_item.ref_id := p_memory.memory_id;
   v_item.session_id := p_memory.local_to;
@@ -361,5 +361,14 @@ begin
     v_item.token_count := p_memory.token_count;  -- known exactly
     v_items[1] := v_item;
   end if;
-  return memoir._add_items(p_memory.user_id, v_items, v_texts, p_memory.recorded_at, p_config);
+  v_first := memoir._add_items(p_memory.user_id, v_items, v_texts, p_memory.recorded_at, p_config);
+  if p_memory.aliases <> '{}' and v_first is not null then
+    with noted as (
+      insert into memoir.search_aliases (user_id, item_no, name, other, stated)
+      select p_memory.user_id, v_first, a.name, a.other, true
+      from memoir._given_aliases(p_memory.content, p_memory.aliases, nullif(p_memory.slot_value, memoir._normalise(p_memory.content))) a
+      on conflict (user_id, name, other, item_no) do update set stated = true returning 1)
+    update memoir.user_counters set aliases = aliases + 1 where user_id = p_memory.user_id and exists (select from noted);
+  end if;
+  return v_first;
 end $$;

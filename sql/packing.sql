@@ -22,7 +22,8 @@ declare
 begin
   select * into v_counters from memoir.user_counters where user_id = p_user_id;
   v_ranked := memoir._rank(p_user_id, v_counters, p_config, p_query, p_vector, p_model_id, p_project, p_scope, p_limit);
-  if p_compile and memoir._is_small_talk(p_config, p_query, v_ranked) then p_config := p_config || '{"relevance_floor": 10}'; end if;
+  if not p_compile then p_config := p_config || '{"relevance_share": 0}';
+  elsif memoir._is_small_talk(p_config, p_query, v_ranked) then p_config := p_config || '{"relevance_floor": 10}'; end if;
   v_memories := memoir._memories_of(v_ranked);
   if p_compile and p_scope.as_of is null then v_pinned := memoir._pinned_messages(p_user_id, p_scope.hidden_sessions); end if;
   if v_counters.memories > 0 then
@@ -64,16 +65,6 @@ end $$;
 
 -- The functions below touch no table: one generic plan serves every call.
 
--- A short message that is no question, to which nothing in the store comes close: thanks, greetings, yes and no.
-create or replace function memoir._is_small_talk(p_config jsonb, p_query text, p_ranked memoir.ranked_item[])
-returns boolean language plpgsql stable set plan_cache_mode = force_generic_plan as $$
-begin
-  return length(p_query) <= 200
-    and coalesce((select max(r.vector) from unnest(p_ranked) r) < (p_config ->> 'small_talk_cosine')::real, false)
-    and (case when memoir._is_question(p_query) then 0 else (p_config ->> 'small_talk_words')::integer end)
-      >= cardinality(memoir._query_terms((p_config ->> 'text_search_config')::regconfig, p_query));
-end $$;
-
 create or replace function memoir._memories_of(p_ranked memoir.ranked_item[])
 returns uuid[] language plpgsql immutable set plan_cache_mode = force_generic_plan as $$
 begin
@@ -93,7 +84,7 @@ create or replace function memoir._judge(p_ranked memoir.ranked_item[], p_facts 
 returns memoir.candidate[] language plpgsql stable
 set plan_cache_mode = force_generic_plan set enable_nestloop = off set enable_mergejoin = off as $$
 declare
-  v_floor real := (p_config ->> 'relevance_floor')::real;
+  v_floor real := (p_config ->> 'relevance_floor')::real; v_share real := (p_config ->> 'relevance_share')::real;
   v_valid timestamptz := coalesce(p_scope.valid_at, p_scope.as_of, p_now);
   v_type_weights jsonb := p_config -> 'type_weights'; v_half_lives jsonb := p_config -> 'half_life_days';
   w_access real := (p_config ->> 'weight_access')::real; w_authority real := (p_config ->> 'weight_authority')::real;
@@ -124,11 +115,15 @@ begin
            when m.valid_from > v_valid or m.valid_to <= v_valid then 'not valid at that time' end as reason
     from unnest(p_ranked) r left join memories m on m.memory_id = r.ref_id and r.kind = 'm'
     where r.kind <> 'm' or m.sensitivity <= p_scope.clearance
+  ), floored as (
+    -- What is much used is there whatever the query; what is pinned is nobody's measure.
+    select j.*, greatest(v_floor, case when not coalesce(j.ref_id = any (p_frequent), false) then v_share * max(j.total) filter (where j.ref_id <> all (p_pinned) and j.reason is null) over () end) as floor
+    from judged j
   )
   select (f.item_no, f.kind, f.ref_id, f.session_id, f.turn_index, f.chunk, f.span_start, f.span_length, f.tokens, f.role, f.said_at, f.recorded_at,
       f.project, (round(f.total * 100000) / 100000)::real, f.words, f.vector, f.around, f.session_score, f.type, f.parts, coalesce(f.ref_id = any (p_frequent), false),
-      coalesce(f.reason, case when f.total < v_floor and f.ref_id <> all (p_pinned) then 'below the relevance floor' end))::memoir.candidate
-  from judged f order by (f.total * 100000)::integer desc, f.item_no);
+      coalesce(f.reason, case when f.total < f.floor and f.ref_id <> all (p_pinned) then 'below the relevance floor' end))::memoir.candidate
+  from floored f order by (f.total * 100000)::integer desc, f.item_no);
 end $$;
 
 -- How a day reads in a header: unambiguous in every country.
@@ -137,7 +132,7 @@ returns text language sql stable as $$ select to_char(p_at at time zone 'UTC', '
 
 -- Chooses candidates within p_budget tokens and renders them. p_hidden: turns that the list shows already.
 create or replace function memoir._recall_block(p_user_id uuid, p_candidates memoir.candidate[], p_working text[],
-  p_budget integer, p_tokenizer text, p_hidden uuid[], p_clearance memoir.sensitivity)
+  p_budget integer, p_tokenizer text, p_hidden uuid[], p_clearance memoir.sensitivity, p_weak boolean default false)
 returns memoir.recall_block language plpgsql stable set plan_cache_mode = force_custom_plan as $$
 declare
   v_block memoir.recall_block; v_lines memoir.recall_lines; v_count integer := coalesce(cardinality(p_candidates), 0);
@@ -162,7 +157,7 @@ begin
   loop
     select * into v_chosen, v_used from memoir._choose(v_lines, v_budget);
     exit when v_chosen = '{}' and v_working = 0;
-    v_block.text := memoir._render_recall(v_lines, v_chosen, p_working[1 : v_working]);
+    v_block.text := memoir._render_recall(v_lines, v_chosen, p_working[1 : v_working], p_weak);
     v_exact := memoir._tokens_of(v_block.text || E'\n\n', p_tokenizer);
     exit when v_pass >= 2 or v_exact > p_budget * 0.97 or cardinality(v_chosen) in (0, n);
     v_ratio := least(1.5, (p_budget * 0.995) / greatest(v_exact, 1));
@@ -178,7 +173,7 @@ begin
       v_working := v_working - 1;
     end if;
     if v_chosen = '{}' and v_working <= 0 then v_block.text := null; exit; end if;
-    v_block.text := memoir._render_recall(v_lines, v_chosen, p_working[1 : v_working]);
+    v_block.text := memoir._render_recall(v_lines, v_chosen, p_working[1 : v_working], p_weak);
     v_exact := memoir._tokens_of(v_block.text || E'\n\n', p_tokenizer);
   end loop;
 
@@ -294,7 +289,7 @@ begin
 end $$;
 
 -- Memories first, then turns by session in the order in which they were said, under one date header per session and day.
-create or replace function memoir._render_recall(p_lines memoir.recall_lines, p_chosen integer[], p_working text[])
+create or replace function memoir._render_recall(p_lines memoir.recall_lines, p_chosen integer[], p_working text[], p_weak boolean default false)
 returns text language plpgsql stable set plan_cache_mode = force_generic_plan as $$
 begin
   return (
@@ -315,7 +310,7 @@ begin
            else '… ' || body end, E'\n' order by place) as text
     from placed group by is_turn, opened, session_id, header
   )
-  select memoir._fence('recall', concat_ws(E'\n',
+  select memoir._fence('recall', concat_ws(E'\n', case when p_weak and p_chosen <> '{}' then memoir._weak_note() end,
     (select E'Working notes:\n' || string_agg('- ' || memoir._neutralise(w), E'\n' order by o) from unnest(p_working) with ordinality t(w, o)),
     (select string_agg(text, E'\n' order by is_turn, opened, session_id, header) from groups))));
 end $$;

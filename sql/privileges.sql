@@ -66,6 +66,7 @@ begin
       ('unpin_turns',               'app tenant admin'),
       ('memory_history',            'reader app tenant admin'),
       ('list_tombstones',           'reader app tenant admin'),
+      ('list_aliases',              'reader app tenant admin'),
       ('list_judgements',           'reader app tenant admin'),
       ('claim_judgements',          'app jobs admin'),
       ('store_judgements',          'app jobs admin'),

@@ -42,7 +42,7 @@ begin
   v_scope.valid_at := p_valid_at;
   v_scope.said_after := p_after;
   v_scope.said_before := p_before;
-  select * into v_vector from memoir._query_vector(v_config, memoir._redacted(p_query), p_query_embedding);
+  select * into v_vector from memoir._query_vector(v_config, memoir._named_otherwise(v_user, memoir._redacted(p_query), v_scope, p_query_embedding), p_query_embedding);
   v_candidates := memoir._candidates(v_user, v_config, p_query, v_vector.vector, v_vector.model_id, nullif(p_project, 'global'), v_scope,
     greatest(p_limit * 4, 100), 0, false);
   return query

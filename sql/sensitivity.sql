@@ -150,6 +150,7 @@ begin
   delete from memoir.embeddings where user_id = p_user_id and item_no = any (p_items);
   delete from memoir.search_tail where user_id = p_user_id and item_no = any (p_items);
   get diagnostics v_tail = row_count;
+  delete from memoir.search_aliases where user_id = p_user_id and item_no = any (p_items);
   delete from memoir.search_postings where user_id = p_user_id and items <@ p_items;
   update memoir.search_postings p set items = k.items, frequencies = k.frequencies, lengths = k.lengths
   from (select q.term, q.segment, array_agg(u.item order by u.item) as items, array_agg(u.frequency order by u.item) as frequencies,

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.optimize import minimize
 
-from .corpus import Indexed
+from .corpus import Indexed, Query
 from .signals import NAMES, Columns, columns, signals
 
 BUDGETS = (1000, 2000)
@@ -35,21 +35,26 @@ class Case:
     level: np.ndarray  # how good the question's best matches are: cosine, BM25
 
 
+def case_of(c: Columns, q: Query) -> Case | None:
+    """A question's candidates; None where there is nothing yet."""
+    if q.items == 0:
+        return None
+    places, X, level = signals(c, q)
+    if not len(places):
+        return None
+    indexed = c.data
+    named = np.mean([bool(i.speaker) for i in indexed.items[: q.items]])
+    memory = float(indexed.items[0].kind == "m")
+    facts = np.array([1.0, memory, float(named < 0.5 and not memory), np.log(max(len(q.words), 1) / 6)], np.float32)
+    cost = np.array([indexed.items[p].cost for p in places], float)
+    return Case(indexed.kind, indexed.name, q.category, X, c.unit[places], cost, c.session[places], q.gold, facts, places, level)
+
+
 def cases(data: Sequence[Indexed]) -> list[Case]:
     out = []
     for indexed in data:
-        c: Columns = columns(indexed)
-        for q in indexed.queries:
-            if q.items == 0:
-                continue
-            places, X, level = signals(c, q)
-            if not len(places):
-                continue
-            named = np.mean([bool(i.speaker) for i in indexed.items[: q.items]])
-            memory = float(indexed.items[0].kind == "m")
-            facts = np.array([1.0, memory, float(named < 0.5 and not memory), np.log(max(len(q.words), 1) / 6)], np.float32)
-            cost = np.array([indexed.items[p].cost for p in places], float)
-            out.append(Case(indexed.kind, indexed.name, q.category, X, c.unit[places], cost, c.session[places], q.gold, facts, places, level))
+        c = columns(indexed)
+        out += [case for q in indexed.queries if (case := case_of(c, q)) is not None]
     return out
 
 

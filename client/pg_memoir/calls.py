@@ -13,7 +13,7 @@ from typing import Any, Generic, Literal, TypeVar
 from uuid import UUID
 
 from .types import (
-    AnthropicRequest, CapturedPart, Considered, Context, Corrected, Hit, Judgement, Lifted, Match, MemoryState, Message, Persisted, Remembered,
+    Alias, AnthropicRequest, CapturedPart, Considered, Context, Corrected, Hit, Judgement, Lifted, Match, MemoryState, Message, Persisted, Remembered,
     Retracted, Tombstone, Validated, Vector,
 )
 from .values import to_sql
@@ -795,6 +795,11 @@ def memory_history(user: str, memory: UUID | str) -> Call[list[MemoryState]]:
 def list_tombstones(user: str, *, lifted: bool | None = None) -> Call[list[Tombstone]]:
     """What may not come back, newest first; with `lifted`, what was lifted as well."""
     return _table("list_tombstones", Tombstone, {"user": ("text", user), "lifted": ("boolean", lifted)})
+
+
+def list_aliases(user: str) -> Call[list[Alias]]:
+    """What the user's things are called, too: given with `remember`, said in a turn or a memory, or a phrase by its initials."""
+    return _table("list_aliases", Alias, {"user": ("text", user)})
 
 
 def list_judgements(user: str, memory: UUID | str | None = None, *, limit: int | None = None) -> Call[list[Judgement]]:

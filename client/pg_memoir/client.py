@@ -290,6 +290,7 @@ class Memoir:
     unpin_turns = _method(calls.unpin_turns)
     memory_history = _method(calls.memory_history)
     list_tombstones = _method(calls.list_tombstones)
+    list_aliases = _method(calls.list_aliases)
     list_judgements = _method(calls.list_judgements)
     mark_turn = _method(calls.mark_turn)
     erase_turn = _method(calls.erase_turn)

@@ -101,7 +101,8 @@ class Context(TypedDict, total=False):
     """A compiled list and what is known about it. Sizes in tokens of `tokenizer`.
 
     `messages`: the value compile_context returns for the same arguments. `prefix_messages`: how many leading
-    messages are the stable prefix, `prefix_hash` their hash. `items`: ids of what recall chose.
+    messages are the stable prefix, `prefix_hash` their hash. `items`: ids of what recall chose. `weak`: nothing that
+    matches well was found, and the recall, kept small, says so.
     """
 
     messages: Any
@@ -115,6 +116,7 @@ class Context(TypedDict, total=False):
     items: list[str]
     arms: dict[str, Any]
     warnings: list[Any]
+    weak: bool
     statistics_version: int
     task: str
     format: str
@@ -267,6 +269,17 @@ class MemoryState:
     content: str | None
     valid_from: datetime | None
     valid_to: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class Alias:
+    """Another name, lower case. `stated`: a memory or turn says so, or it was given; else `other` is a phrase with these initials."""
+
+    name: str
+    other: str
+    stated: bool
+    items: int
+    since: datetime
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,103 @@
+"""The floor of relevance: what is recalled for nothing, where recall ends, what a weak recall says of itself."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from math import sqrt
+from typing import Any
+
+import psycopg
+import pytest
+from psycopg.types.json import Jsonb
+
+WEAK = "Weak matches"
+PHATIC = ["hi", "Hello there!", "thanks so much, that helps a lot", "ok great", "good morning", "See you tomorrow!", "bye", "no worries", "How are you doing today?", "what's up?", "yes please", "go on", "haha", "That’s perfect, thank you"]
+ASKING = ["How is Anna?", "what is the best time?", "Is it done?", "thanks, and what about Berlin", "good restaurants", "remind me", "When is the job interview?", "morning run", "hello kitty"]
+
+
+@pytest.fixture(scope="module")
+def db(memoir_dsn: str) -> Iterator[psycopg.Connection]:
+    """Vectors of four dimensions, given by the test."""
+    with psycopg.connect(memoir_dsn, autocommit=True) as db:
+        db.execute("select memoir.register_embedding_model('small', 'none', 4)")
+        db.execute("select memoir.switch_embedding_model('small')")
+        yield db
+
+
+def near(cosine: float) -> list[float]:
+    return [cosine, sqrt(1 - cosine * cosine), 0.0, 0.0]
+
+
+def remember(db: psycopg.Connection, user: str, content: str, cosine: float, at: str | None = None) -> None:
+    db.execute("select memoir.remember(%s, %s, p_embedding => %s::real[], p_created_at => %s)", [user, content, near(cosine), at])
+
+
+def context(db: psycopg.Connection, user: str, query: str, session: str = "asking", **named: Any) -> dict[str, Any]:
+    extra = "".join(f", p_{name} => %({name})s" for name in named)
+    return db.execute(f"select memoir.context(%(user)s, %(session)s, %(query)s, p_query_embedding => '{{1,0,0,0}}'{extra})",
+                      {"user": user, "session": session, "query": query, **named}).fetchone()[0]
+
+
+@pytest.mark.parametrize("text", PHATIC)
+def test_small_talk_recalls_nothing(db: psycopg.Connection, user: str, text: str) -> None:
+    remember(db, user, "Thanks for the good morning, hello, see you tomorrow.", 0.99)
+    assert context(db, user, text)["recall_tokens"] == 0
+    db.execute("select memoir.set_user_settings(%s, '{\"small_talk_words\": 0}')", [user])
+    assert context(db, user, text)["recall_tokens"] > 0
+
+
+@pytest.mark.parametrize("text", ASKING)
+def test_what_asks_for_something_is_no_small_talk(db: psycopg.Connection, text: str) -> None:
+    assert db.execute("select memoir._is_phatic('english', %s)", [text]).fetchone() == (False,)
+
+
+def test_other_languages_are_not_told_by_english_words(db: psycopg.Connection) -> None:
+    assert db.execute("select memoir._is_phatic('german', 'so')").fetchone() == (False,)
+
+
+def test_recall_ends_where_relevance_does(db: psycopg.Connection, user: str) -> None:
+    remember(db, user, "The tiled stove in the hall was built by Konrad in 1911.", 0.95)
+    for n in range(40):
+        remember(db, user, f"Row {n} of an inventory of pots, pans, plates and other kitchenware.", 0.02, "2024-03-01")
+    with_floor = context(db, user, "Who built the tiled stove in the hall?")
+    db.execute("select memoir.set_user_settings(%s, '{\"relevance_share\": 0}')", [user])
+    without = context(db, user, "Who built the tiled stove in the hall?")
+    assert "Konrad" in with_floor["messages"][-1]["content"] and not with_floor["weak"]
+    assert with_floor["recall_tokens"] < without["recall_tokens"] / 3
+    db.execute("select memoir.set_user_settings(%s, '{\"relevance_share\": null}')", [user])
+    reasons = db.execute("select distinct reason from memoir.explain_context(%s, 'asking', 'Who built the tiled stove in the hall?', p_query_embedding => '{1,0,0,0}') where not included", [user]).fetchall()
+    assert ("below the relevance floor",) in reasons
+    # A search returns as many as it is asked for.
+    assert db.execute("select count(*) from memoir.recall(%s, 'Who built the tiled stove in the hall?', p_limit => 20, p_query_embedding => '{1,0,0,0}')", [user]).fetchone() == (20,)
+
+
+def test_a_weak_recall_is_small_and_says_so(db: psycopg.Connection, user: str) -> None:
+    for n in range(60):
+        remember(db, user, f"Row {n} of an inventory of pots, pans, plates and all other kitchenware that stands in the house of an aunt.", 0.1 + n / 1000)
+    asked = context(db, user, "What did the doctor say about my knee?")
+    assert asked["weak"] and 0 < asked["recall_tokens"] <= 500
+    assert asked["messages"][-1]["content"].count(WEAK) == 1
+    strengths = db.execute("select distinct (parts ->> 'strength')::real from memoir.explain_context(%s, 'asking', 'What did the doctor say about my knee?', p_query_embedding => '{1,0,0,0}') where 'recent' <> all (arms)", [user]).fetchall()
+    assert len(strengths) == 1 and strengths[0][0] < 0.12 and asked["arms"]["strength"] == pytest.approx(strengths[0][0], abs=1e-6)
+    remember(db, user, "The doctor says the knee must rest for three weeks.", 0.9)
+    found = context(db, user, "What did the doctor say about my knee?")
+    assert not found["weak"] and WEAK not in found["messages"][-1]["content"] and "three weeks" in found["messages"][-1]["content"]
+
+
+def test_an_exchange_that_goes_on_keeps_its_mark(db: psycopg.Connection, user: str) -> None:
+    for n in range(5):
+        remember(db, user, f"Row {n} of an inventory of pots and pans.", 0.1)
+    question = "What did the doctor say about my knee?"
+    first = context(db, user, question)
+    call = {"id": "c1", "type": "function", "function": {"name": "look", "arguments": "{}"}}
+    db.execute("select memoir.persist_turn(%s, 'asking', %s)", [user, Jsonb([{"role": "user", "content": question}, {"role": "assistant", "content": None, "tool_calls": [call]},
+                                                                               {"role": "tool", "tool_call_id": "c1", "content": "nothing"}])])
+    again = db.execute("select memoir.context(%s, 'asking')", [user]).fetchone()[0]
+    assert first["weak"] and again["weak"] and again["arms"]["recall"] == "kept"
+    assert WEAK in str(again["messages"])
+
+
+def test_without_a_vector_nothing_is_called_weak(db: psycopg.Connection, user: str) -> None:
+    db.execute("select memoir.remember(%s, 'Row of an inventory of pots and pans.', p_embeddable => false)", [user])
+    asked = db.execute("select memoir.context(%s, 'asking', 'pots for the doctor')", [user]).fetchone()[0]
+    assert asked["recall_tokens"] > 0 and not asked["weak"] and asked["arms"]["strength"] is None
