@@ -138,11 +138,10 @@ begin
     return;
   end if;
   insert into memoir.search_aliases (user_id, item_no, name, other, stated)
-  select p_user_id, p_first + i.n::integer - 1, a.name, a.other, bool_or(a.stated)
-  from unnest(p_items) with ordinality as i(user_id, ref_id, session_id, recorded_at, created_at, item_no, turn_index, span_start, span_length, token_count, word_count, chunk,
-      kind, role, speaker, is_question, after_question, last_chunk, dead, embeddable, echo, sensitivity, project, n)
-  cross join lateral memoir._aliases_in(p_texts[i.n]) a
-  where i.kind = 'm' or i.kind = 't' and (i.role = 'user' or i.speaker is not null) group by i.n, a.name, a.other;
+  select p_user_id, (p_first + i.ordinality - 1)::integer, a.name, a.other, bool_or(a.stated)
+  from rows from (unnest(p_texts), unnest(p_items)) with ordinality as i(body)
+  cross join lateral memoir._aliases_in(i.body) a
+  where i.kind = 'm' or i.kind = 't' and (i.role = 'user' or i.speaker is not null) group by i.ordinality, a.name, a.other;
   get diagnostics v_count = row_count;
   if v_count > 0 then update memoir.user_counters set aliases = aliases + v_count where user_id = p_user_id; end if;
 end $$;
