@@ -3,7 +3,8 @@
     python -m bench.latency [--queries 300] [--users 1000]
 
 The floor reads, in one statement, the same user's rows through the same indexes: the exact nearest vectors, the posting lists of
-the query's words, the session's last turns; where the query has no vector, plus the bare call of the embedder. Compiles and
+the query's words, the session's last turns; a second one also the rows that a compile needs then, of items, memories and texts. Where the
+query has no vector, the bare call of the embedder is added. Compiles and
 floors alternate, query by query, so that both see the same machine. Where the server is on this machine and Linux tells it, the
 time that the backend really ran is shown beside the elapsed time: on a busy machine only that means anything.
 """
@@ -97,14 +98,15 @@ def queries(connection: psycopg.Connection, size: Size, words: Words, rng: rando
 
 def measure_compiles(connection: psycopg.Connection, asked: Sequence[Query], socket: str) -> dict[str, list[float]]:
     """Times in ms: compile with a vector and its floor; with the embedder also compile by text alone and its floor."""
-    times: dict[str, list[float]] = {"with": [], "floor": []} | ({"text": [], "call": []} if socket else {})
+    times: dict[str, list[float]] = {"with": [], "floor": [], "rows": []} | ({"text": [], "call": []} if socket else {})
     pid = connection.info.backend_pid
     same_host = bool(Path(f"/proc/{pid}/comm").exists() and Path(f"/proc/{pid}/comm").read_text().startswith("postgres"))
     if same_host and processor_time(pid) is not None:
-        times |= {"with, ran": [], "floor, ran": []}
+        times |= {"with, ran": [], "floor, ran": [], "rows, ran": []}
     for number, query in enumerate(asked):
         work: dict[str, Callable[[], Any]] = {
             "floor": lambda: connection.execute(FLOOR, query.floor).fetchone(),
+            "rows": lambda: connection.execute(ROWS, query.floor).fetchone(),
             "with": lambda: connection.execute(COMPILE, (query.user, query.session, query.text, query.vector)).fetchone(),
         }
         if socket:
@@ -126,11 +128,13 @@ def measure_compiles(connection: psycopg.Connection, asked: Sequence[Query], soc
 def compile_table(times: dict[str, list[float]]) -> str:
     """Percentiles of compiles and floors, and their ratios."""
     shares = (0.5, 0.95, 0.99)
-    series = [("compile, embedding supplied", times["with"]), ("floor: bare scans", times["floor"])]
-    pairs = [("ratio", times["with"], times["floor"])]
+    series = [("compile, embedding supplied", times["with"]), ("floor: bare scans of the indexes", times["floor"]),
+              ("the same, and the rows they lead to", times["rows"])]
+    pairs = [("ratio to the scans of the indexes", times["with"], times["floor"]), ("ratio to those with the rows", times["with"], times["rows"])]
     if "with, ran" in times:
-        series += [("compile, processor time of the backend", times["with, ran"]), ("floor, processor time of the backend", times["floor, ran"])]
-        pairs.append(("ratio of processor times", times["with, ran"], times["floor, ran"]))
+        series += [("compile, processor time of the backend", times["with, ran"]), ("floor, processor time of the backend", times["floor, ran"]),
+                   ("with the rows, processor time of the backend", times["rows, ran"])]
+        pairs += [("ratio of processor times, indexes", times["with, ran"], times["floor, ran"]), ("ratio of processor times, with the rows", times["with, ran"], times["rows, ran"])]
     if "text" in times:
         both = [a + b for a, b in zip(times["floor"], times["call"], strict=True)]
         series += [("compile, query text only", times["text"]), ("floor: bare scans and embedding call", both), ("of that, embedding call", times["call"])]
