@@ -137,7 +137,7 @@ returns memoir.recall_block language plpgsql stable set plan_cache_mode = force_
 declare
   v_block memoir.recall_block; v_lines memoir.recall_lines; v_count integer := coalesce(cardinality(p_candidates), 0);
   v_working integer := cardinality(p_working); v_items integer[]; v_bodies text[]; v_names text[]; v_sessions uuid[]; v_session_names text[];
-  v_budget integer := p_budget * 199 / 200; v_used integer; v_exact integer; v_pass integer := 0; v_chosen integer[] := '{}'; v_ratio numeric; i integer; n integer;
+  v_budget integer := p_budget - p_budget / 200; v_used integer; v_exact integer; v_pass integer := 0; v_chosen integer[] := '{}'; v_ratio numeric; i integer; n integer;
 begin
   v_block.tokens := 0;
   v_block.places := array_fill(null::integer, array[v_count]);
@@ -208,7 +208,7 @@ begin
     from (select c.*, sum(c.tokens) over (order by (c.memory_parts ? 'pinned') is true desc, memoir._worth(c.score) / (c.tokens + 8) desc, c.item_no rows unbounded preceding) - c.tokens as before
           from unnest(p_candidates) c
           where c.reason is null and c.tokens <= p_budget and c.ref_id <> all (p_hidden)) r
-    where r.before <= p_budget * 3 / 2 + 200);
+    where r.before <= p_budget::bigint * 3 / 2 + 200);
 end $$;
 
 -- What showing a line is worth: about the chance that it is evidence, whose odds are those of its score to the fourth power. (Scores

@@ -57,3 +57,12 @@ def test_worth_follows_the_score(db: psycopg.Connection) -> None:
     worths = [row[0] for row in db.execute("select memoir._worth(s::real) from unnest('{-1,0,0.05,0.3,0.5,0.9,1,7}'::float8[]) s")]
     assert worths == sorted(worths) and 0 < worths[0] and worths[-1] <= 1
     assert worths[4] == 0.5 and worths[3] < 0.3 < 0.9 < worths[5]
+
+
+def test_budgets_as_large_as_there_are(db: psycopg.Connection, user: str) -> None:
+    largest = 2**31 - 1
+    db.execute("select memoir.persist_turn(%s, 'old', %s)", [user, psycopg.types.json.Jsonb([{"role": "user", "content": "I moved to Lisbon in May."}])])
+    for budget, memory_budget in ((largest, largest), (largest, None), (None, largest)):
+        (messages,) = db.execute("select memoir.compile_context(%s, 'new', 'Where in Lisbon did I move?', p_budget => %s, p_memory_budget => %s)", [user, budget, memory_budget]).fetchone()
+        assert "I moved to Lisbon" in messages[-1]["content"]
+    db.execute("select memoir.compile_context(%s, 'old', 'And then?', p_budget => %s)", [user, largest])
