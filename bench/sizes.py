@@ -67,6 +67,7 @@ def measure(dsn: str, user: str, size: int, words: Words, topics: Topics, count:
         asked = questions(connection, user, size, words, topics, count + WARM_UP)
         exact = int(connection.execute("select config ->> 'exact_vectors_max' from memoir.settings_merged").fetchone()[0])
         connection.execute("set max_parallel_workers_per_gather = 0")   # processor time of helpers would not be counted
+        connection.execute("set plan_cache_mode = force_custom_plan")   # or a floor prepared for any user would be used for this one
         floor, pid = ROWS if size <= exact else ROWS.replace(NEAREST, NEAREST_BY_SIGNS), connection.info.backend_pid
         if processor_time(pid) is None:
             raise CannotRun("the system does not tell how long a process has run")
