@@ -47,6 +47,7 @@ create unique index memory_store_by_hash on memoir.memory_store (user_id, conten
   nulls not distinct where state = 'active';
 create index memory_store_by_tier on memoir.memory_store (user_id, scope, tier) where state = 'active';
 create index memory_store_by_expiry on memoir.memory_store (expires_at) where state = 'active' and expires_at is not null;
+create index memory_store_by_end on memoir.memory_store (user_id, state_at) where state = 'expired';
 create index memory_store_by_slot on memoir.memory_store (user_id, slot) where slot is not null and state = 'active';
 create index memory_store_by_source_key on memoir.memory_store (user_id, source_key) where source_key is not null;
 create index memory_store_by_session on memoir.memory_store (user_id, session_id) where session_id is not null;

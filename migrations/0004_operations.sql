@@ -136,7 +136,7 @@ create table memoir.archives (
   leaf name not null,
   part integer not null,
   month date not null,
-  state text not null check (state in ('ready', 'exported', 'detached', 'kept', 'dropped')),
+  state text not null check (state in ('ready', 'exported', 'detaching', 'kept', 'dropped')),
   destination text not null,
   turns bigint,
   exported_turns bigint,
@@ -145,7 +145,7 @@ create table memoir.archives (
   recorded_at timestamptz not null,
   finished_at timestamptz
 );
-create unique index archives_waiting on memoir.archives (leaf) where state in ('ready', 'exported');
+create unique index archives_waiting on memoir.archives (leaf) where state in ('ready', 'exported', 'detaching');
 
 create table memoir.archived_turns (
   user_id uuid not null,
@@ -157,6 +157,16 @@ create table memoir.archived_turns (
   archive_id bigint not null,
   recorded_at timestamptz not null,
   primary key (user_id, session_id, from_turn)
+) partition by hash (user_id);
+
+-- Expired memories that were taken out of memory_store, as they were, or without their text once dropped or confirmed.
+create table memoir.archived_memories (
+  user_id uuid not null,
+  memory_id uuid not null,
+  session_id uuid,
+  recorded_at timestamptz not null,
+  memory jsonb,
+  primary key (user_id, memory_id)
 ) partition by hash (user_id);
 
 -- user_id is null for what concerns the whole install.
@@ -174,4 +184,4 @@ create index audit_log_by_xact on memoir.audit_log (xact_id);
 
 insert into memoir.partitioned_tables (table_name, by_month, unlogged) values
   ('fault_history', true, false), ('fidelity_transitions', true, false), ('admission_scores', true, false),
-  ('compile_ledger', true, false), ('archived_turns', false, false);
+  ('compile_ledger', true, false), ('archived_turns', false, false), ('archived_memories', false, false);

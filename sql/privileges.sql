@@ -127,6 +127,8 @@ begin
       ('archive_plan',              'admin'),
       ('export_month',              'admin'),
       ('confirm_export',            'admin'),
+      ('export_memories',           'admin'),
+      ('confirm_memories',          'admin'),
       ('reset_setting',             'admin'),
       ('set_clock',                 'admin'),
       ('bind_login',                'admin'),

@@ -180,6 +180,11 @@ begin
   select format('alter table memoir.%I detach partition memoir.%I finalize', p.relname, c.relname), 'a detach was interrupted'
   from pg_inherits i join pg_class c on c.oid = i.inhrelid join pg_class p on p.oid = i.inhparent where c.relnamespace = 'memoir'::regnamespace and i.inhdetachpending
   union all
+  select format('alter table memoir.%I detach partition memoir.%I concurrently', p.relname, c.relname), 'a month is to be archived'
+  from memoir.archives a join pg_class c on c.relname = a.leaf and c.relnamespace = 'memoir'::regnamespace
+  join pg_inherits i on i.inhrelid = c.oid join pg_class p on p.oid = i.inhparent
+  where a.state = 'detaching' and not i.inhdetachpending
+  union all
   select format('vacuum (analyze) memoir.%I', s.relname), format('%s of %s rows are dead', s.n_dead_tup, s.n_dead_tup + s.n_live_tup)
   from pg_stat_all_tables s
   where s.schemaname = 'memoir' and s.n_dead_tup > 10000 and s.n_dead_tup > 0.2 * s.n_live_tup
@@ -187,7 +192,7 @@ begin
 end $$;
 comment on function memoir.bare_statements() is
   'What maintenance can''t do inside a function, as statements to send outside a transaction by an owner of the database, each with its
-reason: detaches to finish, tables where autovacuum lags. Jobs and admin logins only. Raises PM001.';
+reason: months to detach for the job archive, detaches to finish, tables where autovacuum lags. Jobs and admin logins only. Raises PM001.';
 
 -- Schedules ---------------------------------------------------------------------------------------------------------------
 

@@ -82,6 +82,8 @@ begin
     ('budget_action', 'text', '"warn"', null, null, true, 'What happens above a cost limit: warn or refuse.'),
     ('session_ttl_hours', 'integer', '720', 1, 876000, true, 'A session untouched for this long expires.'),
     ('history_days', 'integer', '0', 0, 36500, false, 'Months of turns that ended so many days ago may be archived; 0: turns stay for good.'),
+    ('expired_memory_days', 'integer', '0', 0, 36500, false, 'Memories that expired so many days ago are archived, as archive_destination says; 0: they stay.'),
+    ('archive_detach', 'text', '"lock"', null, null, false, 'How a month is taken out: lock (by the job, under a lock of milliseconds) or concurrently (by a statement of bare_statements, without any).'),
     ('archive_requires', 'text', '"compacted"', null, null, false, 'What a month needs to go: compacted (a summary for every turn) or nothing.'),
     ('archive_destination', 'text', '""', null, null, false, 'Where a month goes: empty (nowhere), keep (a table of its own), client (exported, then dropped), drop.'),
     ('consolidation_similarity', 'number', '0.8', 0.3, 1, true, 'Cosine from which memories are about one thing.'),
@@ -153,6 +155,7 @@ begin
   update memoir.setting_definitions set allowed = array['rules', 'nli', 'llm'] where key = 'judge';
   update memoir.setting_definitions set allowed = array['compacted', 'nothing'] where key = 'archive_requires';
   update memoir.setting_definitions set allowed = array['', 'keep', 'client', 'drop'] where key = 'archive_destination';
+  update memoir.setting_definitions set allowed = array['lock', 'concurrently'] where key = 'archive_detach';
   delete from memoir.settings s where not exists (select from memoir.setting_definitions d where d.key = s.key);
   drop table pg_temp.wanted;
   perform memoir._merge_settings();

@@ -104,6 +104,7 @@ class Simulation:
         db.execute("select memoir.set_setting('compaction_tokens', '1500')")
         if archive_after and "archive" in self.jobs:
             db.execute("select memoir.set_setting('history_days', %s)", [Jsonb(archive_after)])
+            db.execute("select memoir.set_setting('expired_memory_days', %s)", [Jsonb(archive_after)])
             db.execute("select memoir.set_setting('archive_destination', '\"drop\"')")
 
     def one(self, query: str, *values: Any) -> Any:
@@ -229,7 +230,9 @@ class Simulation:
         assert self.counts["turns"] == active + compacted + gone, (self.counts["turns"], active, compacted, gone)
         self.counts.update({"turns active": active - self.counts["turns active"], "turns compacted": compacted - self.counts["turns compacted"]})
         states = dict(self.db.execute("select state::text, count(*) from memoir.memory_store group by 1").fetchall())
-        assert sum(states.values()) == self.outcomes["stored"] + self.counts["consolidation: made"], (states, self.outcomes)
+        archived = self.one("select count(*) from memoir.archived_memories")
+        assert sum(states.values()) + archived == self.outcomes["stored"] + self.counts["consolidation: made"], (states, archived, self.outcomes)
+        self.counts["memories archived"] = archived
         # Costs and token totals only grow.
         for key, *totals in self.db.execute("select session_id, turn_count, tokens, prompt_tokens, completion_tokens, cost_microcents from memoir.session_counters"):
             assert all(new >= old for new, old in zip(totals, self.totals.get(key, (0,) * 5))), f"day {self.day}: session {key} lost counts"

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import threading
 from datetime import date
 from typing import Any
 
 import psycopg
 import pytest
+from pg_memoir import Memoir
 from psycopg.types.json import Jsonb
 
 
@@ -35,6 +37,15 @@ def archive(db: psycopg.Connection) -> dict[str, int]:
     return counts
 
 
+def expired(db: psycopg.Connection, user: str, content: str, **more: Any) -> str:
+    named = "".join(f", {name} => %({name})s" for name in more)
+    memory = db.execute(f"select memoir.remember(%(user)s, %(content)s, p_actor => 'agent'{named}) ->> 'memory_id'", {"user": user, "content": content, **more}).fetchone()[0]
+    db.execute("update memoir.memory_store set expires_at = memoir.now() where memory_id = %s", [memory])
+    db.execute("call memoir.run_job('expiry')")
+    assert one(db, "select state::text from memoir.memory_store where memory_id = %s", memory) == "expired"
+    return memory
+
+
 def accounted(db: psycopg.Connection, user: str) -> tuple[int, int, int]:
     """Turns ever written, still there, archived."""
     return db.execute("""select (select sum(turn_count) from memoir.session_counters where user_id = u.user_id), (select count(*) from memoir.conversation_history where user_id = u.user_id),
@@ -45,7 +56,7 @@ def accounted(db: psycopg.Connection, user: str) -> tuple[int, int, int]:
 def afterwards(db: psycopg.Connection) -> Any:
     setting(db, history_days=30)
     yield
-    setting(db, archive_destination="", archive_requires="compacted")
+    setting(db, archive_destination="", archive_requires="compacted", archive_detach="lock", expired_memory_days=0)
     clock(db, None)
 
 
@@ -138,3 +149,87 @@ def test_a_reader_in_the_way_only_delays_it(memoir_dsn: str, db: psycopg.Connect
         counts = archive(db)
         assert counts["held"] >= 1 and accounted(db, user) == (2, 2, 0)
     assert archive(db)["months"] >= 1 and accounted(db, user) == (2, 0, 2)
+
+
+def test_nobody_waits_for_a_detach_from_outside(memoir_dsn: str, db: psycopg.Connection, user: str) -> None:
+    clock(db, "2033-07-07T00:00:00Z")
+    say(db, user, "s", "The kiln in Delft is number 77.")
+    db.execute("select memoir.close_session(%s, 's')", [user])
+    clock(db, "2033-10-10T00:00:00Z")
+    setting(db, archive_destination="drop", archive_detach="concurrently")
+    part = one(db, "select memoir.part_of(%s)", user)
+    with psycopg.connect(memoir_dsn) as reader, psycopg.connect(memoir_dsn, autocommit=True) as sender:
+        reader.execute("select count(*) from memoir.conversation_history")       # stays in its transaction
+        assert archive(db)["detaching"] >= 1 and accounted(db, user) == (2, 2, 0)
+        assert "detaching" in [state for state, in db.execute("select export from memoir.archive_plan() where month = '2033-07-01'")]
+        asked = [s for s, in db.execute("select statement from memoir.bare_statements() where reason = 'a month is to be archived'")]
+        [mine] = [s for s in asked if s.endswith(f"conversation_history_p{part}_y2033m07 concurrently")]
+        waiting = threading.Thread(target=lambda: sender.execute(mine))
+        waiting.start()
+        while not one(db, "select exists (select from pg_stat_activity where pid = %s and wait_event_type = 'Lock')", sender.info.backend_pid):
+            assert waiting.is_alive()
+        # It waits for the reader; nobody waits for it.
+        db.execute("set lock_timeout = '50ms'")
+        assert "number 77" in str(one(db, "select memoir.compile_context(%s, 'other', 'Where is number 77?')", user))
+        say(db, user, "other", "And on we go.")
+        db.execute("reset lock_timeout")
+        reader.commit()
+        waiting.join(30)
+        assert not waiting.is_alive()
+    for statement in asked:
+        if statement != mine:
+            db.execute(statement)
+    # Between the two runs it is a table that an erase reaches.
+    assert accounted(db, user) == (4, 2, 0) and one(db, f"select count(*) from memoir.conversation_history_p{part}_y2033m07 where user_id = (select user_id from memoir.users where external_id = %s)", user) == 2
+    assert archive(db)["months"] >= 1 and accounted(db, user) == (4, 2, 2)
+    assert db.execute("select statement from memoir.bare_statements() where reason = 'a month is to be archived'").fetchall() == []
+
+
+def test_expired_memories_go(db: psycopg.Connection, user: str) -> None:
+    clock(db, "2034-01-01T00:00:00Z")
+    gone = expired(db, user, "Thinks the xylophone is in Trondheim.")
+    stays = one(db, "select memoir.remember(%s, 'Plays the marimba.')", user)["memory_id"]
+    setting(db, archive_destination="keep", expired_memory_days=20)
+    clock(db, "2034-01-20T00:00:00Z")
+    archive(db)
+    assert one(db, "select count(*) from memoir.memory_store where memory_id = %s", gone) == 1       # not yet twenty days
+    clock(db, "2034-01-22T00:00:00Z")
+    assert archive(db)["memories"] >= 1
+    left = db.execute("select memory_id::text, state::text from memoir.memory_store m join memoir.users u using (user_id) where u.external_id = %s", [user]).fetchall()
+    assert left == [(stays, "active")]
+    kept = one(db, "select memory from memoir.archived_memories where memory_id = %s", gone)
+    assert kept["content"].startswith("Thinks the xylophone") and [s["state"] for s in kept["states"]] == ["active", "expired"]
+    for table in ("memory_stats", "memory_states"):
+        assert one(db, f"select count(*) from memoir.{table} where memory_id = %s", gone) == 0
+    assert one(db, "select count(*) from memoir.search_items where ref_id = %s", gone) == 0
+    assert one(db, "select count(*) from memoir.recall(%s, 'xylophone Trondheim')", user) == 0
+    # An erase reaches it; a memory that others were superseded by stays.
+    db.execute("select memoir.erase_user(%s)", [user])
+    assert one(db, "select count(*) from memoir.archived_memories where memory_id = %s", gone) == 0
+
+
+def test_a_client_writes_expired_memories_away(memoir_dsn: str, db: psycopg.Connection, user: str) -> None:
+    clock(db, "2035-01-01T00:00:00Z")
+    say(db, user, "s", "The bassoon is in Coimbra.")
+    gone = expired(db, user, "Seems to have a bassoon in Coimbra.", p_session="s", p_source_turns=[0])
+    setting(db, archive_destination="client", expired_memory_days=20)
+    clock(db, "2035-03-01T00:00:00Z")
+    with Memoir(memoir_dsn) as memoir:
+        memoir.run_job("archive")
+        [row] = [row for row in memoir.export_memories() if str(row["memory_id"]) == gone]
+        assert (row["memory"]["user"], row["memory"]["session"], row["memory"]["content"]) == (user, "s", "Seems to have a bassoon in Coimbra.")
+        assert memoir.confirm_memories([row["user_id"]], [row["memory_id"]]) == 1 == 1 + memoir.confirm_memories([row["user_id"]], [row["memory_id"]])
+        assert gone not in [str(row["memory_id"]) for row in memoir.export_memories()]
+        # That it was is known, and where from: an erase of its turn finds it.
+        assert one(db, "select memory is null from memoir.archived_memories where memory_id = %s", gone)
+        db.execute("select memoir.erase_turn(%s, 's', 0)", [user])
+        assert one(db, "select count(*) from memoir.archived_memories where memory_id = %s", gone) == 0
+        # The months, by the same client.
+        memoir.close_session(user, "s")
+        clock(db, "2035-04-01T00:00:00Z")
+        memoir.run_job("archive")
+        waiting = [plan for plan in memoir.archive_plan() if plan["export"] == "ready" and plan["month"].year == 2035]
+        for plan in waiting:
+            turns = memoir.export_month(plan["part"], plan["month"], limit=5)
+            assert len(turns) == plan["turns"] and memoir.confirm_export(plan["part"], plan["month"], len(turns), "a file")
+        assert waiting and not memoir.confirm_export(0, date(1999, 1, 1), 0, "a file")

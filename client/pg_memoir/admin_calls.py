@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from datetime import date
 from typing import Any, Literal
 from uuid import UUID
 
@@ -232,6 +233,36 @@ def retry_job(job: int) -> Call[bool]:
 def bare_statements() -> Call[list[dict[str, Any]]]:
     """What maintenance can't do inside a function, as statements to send one by one, each with its reason. Jobs and admin only."""
     return _table("bare_statements", dict[str, Any], {})
+
+
+def archive_plan() -> Call[list[dict[str, Any]]]:
+    """Months of turns past retention: part, month, turns, uncompacted, sessions_open, export (how far it is). Admin only."""
+    return _table("archive_plan", dict[str, Any], {})
+
+
+def export_month(part: int, month: date, *, after: str | None = None, limit: int | None = None) -> Call[list[dict[str, Any]]]:
+    """Turns of a month and hash part, `limit` (1000) at a time behind the key `after`: dicts of key and turn. Admin only."""
+    return _table(
+        "export_month", dict[str, Any], {"part": ("int", part), "month": ("date", month), "after": ("text", after), "limit": ("int", limit)}
+    )
+
+
+def confirm_export(part: int, month: date, turns: int, destination: str) -> Call[bool]:
+    """Says that all `turns` of a month and hash part are written away, and where; the job archive then drops them. False if none
+    is waiting. Admin only. Raises InvalidArgumentError if there are not so many."""
+    return _scalar(
+        "confirm_export", bool, {"part": ("int", part), "month": ("date", month), "turns": ("bigint", turns), "destination": ("text", destination)}
+    )
+
+
+def export_memories(*, limit: int | None = None) -> Call[list[dict[str, Any]]]:
+    """Archived memories whose text is still here, up to `limit` (1000): dicts of user_id, memory_id and memory. Admin only."""
+    return _table("export_memories", dict[str, Any], {"limit": ("int", limit)})
+
+
+def confirm_memories(user_ids: Sequence[UUID], memory_ids: Sequence[UUID]) -> Call[int]:
+    """Says that archived memories are written away, place by place: their text goes. Returns how many. Admin only."""
+    return _scalar("confirm_memories", int, {"user_ids": ("uuid[]", user_ids), "memory_ids": ("uuid[]", memory_ids)})
 
 
 def claim_model_calls(limit: int | None = None) -> Call[list[ModelWork]]:

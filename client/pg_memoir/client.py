@@ -331,6 +331,11 @@ class Memoir:
     fail_model_call = _method(admin_calls.fail_model_call)
     release_job = _method(admin_calls.release_job)
     heartbeat = _method(admin_calls.heartbeat)
+    archive_plan = _method(admin_calls.archive_plan)
+    export_month = _method(admin_calls.export_month)
+    confirm_export = _method(admin_calls.confirm_export)
+    export_memories = _method(admin_calls.export_memories)
+    confirm_memories = _method(admin_calls.confirm_memories)
 
 
 class Session:

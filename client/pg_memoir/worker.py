@@ -102,6 +102,8 @@ def run_jobs(dsn: str, *, interval: float = 5.0, once: bool = False, stop: threa
                                 continue
                             _run_job(memoir, job.job, seconds)
                             total += 1
+                            if job.job == "archive" and _send_bare(memoir):  # what it asked for is done: it goes on
+                                _run_job(memoir, job.job, seconds)
                         if time.monotonic() - looked > 3600 or not looked:
                             looked = time.monotonic()
                             _send_bare(memoir)
@@ -129,13 +131,17 @@ def _run_job(memoir: Memoir, job: str, seconds: int | None) -> None:
         log.warning("%s", error)
 
 
-def _send_bare(memoir: Memoir) -> None:
+def _send_bare(memoir: Memoir) -> int:
+    """Sends what no function may run, one statement after another; returns how many could be sent."""
+    sent = 0
     for row in memoir.bare_statements():
         try:
             memoir.run(Call("bare_statements", row["statement"], {}, lambda rows: None))
+            sent += 1
             log.info("%s: %s", row["statement"], row["reason"])
         except psycopg.errors.InsufficientPrivilege as error:
             log.warning("%s, which is wanted since %s, needs another login: %s", row["statement"], row["reason"], error.diag.message_primary)
+    return sent
 
 
 @contextmanager
