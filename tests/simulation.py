@@ -62,8 +62,10 @@ INVARIANTS = {
         and (metadata ->> 'tokens')::integer >= 200 and (metadata ->> 'tokens')::numeric < 5 * (metadata ->> 'summary_tokens')::numeric""",
     "the running exchange is not compacted": """select c.compaction_id from memoir.compactions c join memoir.session_counters n using (user_id, session_id)
         join memoir.sessions s using (user_id, session_id) where c.undone_at is null and c.level > 0 and c.to_turn >= n.exchange_start and s.status = 'active'""",
-    "what is shown is what counts": """select s.session_id from memoir.sessions s cross join lateral memoir._summary_of(s, null) n
-        where s.summary_text is distinct from n.summary or s.summary_through is distinct from n.through""",
+    # Where nothing was compacted, _summary_of (no small call) would say so: no session of these has branched from another.
+    "what is shown is what counts": """select s.session_id from (select s.* from memoir.sessions s where s.summary_text is not null or s.summary_through is not null
+          or exists (select from memoir.compactions c where c.user_id = s.user_id and c.session_id = s.session_id and c.level > 0)) s
+        cross join lateral memoir._summary_of(s, null) n where s.summary_text is distinct from n.summary or s.summary_through is distinct from n.through""",
     "summaries that count are found, others not": """select i.ref_id from memoir.search_items i join memoir.compactions c on c.user_id = i.user_id and c.compaction_id = i.ref_id
         join memoir.sessions s on s.user_id = c.user_id and s.session_id = c.session_id
         where i.kind = 's' and i.dead = (c.undone_at is null and (c.level = 0 or exists (select from memoir._live_compactions(s) l where l.compaction_id = c.compaction_id)))""",
@@ -181,9 +183,10 @@ class Simulation:
 
     def forget(self, user: str) -> None:
         memory = self.memories[user].pop(self.random.randrange(len(self.memories[user])))
-        content, state = self.db.execute("select content, state from memoir.memory_store where memory_id = %s", [memory]).fetchone()
-        if state != "active":
+        found = self.db.execute("select content from memoir.memory_store where memory_id = %s and state = 'active'", [memory]).fetchone()
+        if not found:       # superseded, expired, or archived since
             return
+        [content] = found
         self.db.execute("select memoir.forget(%s, %s)", [user, memory])
         self.counts["forgotten"] += 1
         self.forgotten[user].append(content)

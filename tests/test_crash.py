@@ -1,13 +1,17 @@
-"""The whole server killed in the middle of jobs: after its recovery nothing is lost, doubled or stuck."""
+"""The whole server killed in the middle of every job, workers in the middle of everything they claim: nothing is lost, doubled or stuck."""
 
 from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import psycopg
 import pytest
@@ -15,16 +19,23 @@ from psycopg.types.json import Jsonb
 from routines import code
 from servers import PGBIN, as_server_user, complete, connect, running, server_folder
 
-WAITING = "select count(*) from pg_locks where locktype = 'advisory' and not granted and objid = 4713"
-# The second batch of whatever job runs does its work and then waits, so that the crash finds it between work and commit.
+# In the order in which they run without a crash: the batch that each is killed in, after its work and before its commit.
+JOBS = {"flush": 2, "consolidation": 2, "extract": 2, "merge": 2, "promotion": 2, "demotion": 2, "expiry": 2, "compaction": 2, "summaries": 2,
+        "profiles": 2, "archive": 2, "partitions": 2, "backfill": 2, "sweep": 2, "hygiene": 2, "erase": 2,
+        "embedder": 1}  # it writes no table
+# These loop in Python and claim what they work on, as a worker outside does: test_a_killed_worker.
+CLAIMING = {"embed", "model"}
+WAITING = "select count(*) from pg_locks l join pg_database d on d.oid = l.database where d.datname = current_database() and locktype = 'advisory' and not granted and objid = 4713"
 HOLD = """
     create function memoir._hold(p_result jsonb) returns jsonb language plpgsql as $$ begin
       insert into public.batches values (1);
-      if (select count(*) = 2 from public.batches) then perform pg_advisory_xact_lock(4713); end if;
+      if (select count(*) = {batch} from public.batches) then perform set_config('lock_timeout', '0', true), pg_advisory_xact_lock(4713); end if;
       return p_result; end $$;
     create table public.batches (n integer); grant all on public.batches to public;
     alter function memoir._step(text, integer) rename to _step_inside;
     create function memoir._step(p_job text, p_limit integer) returns jsonb language sql as $$ select memoir._hold(memoir._step_inside(p_job, least(p_limit, 2))) $$"""
+RELEASE = "drop function memoir._step(text, integer); alter function memoir._step_inside(text, integer) rename to _step"
+NOW, LONG_AGO = "2026-03-10T12:00:00Z", "2026-01-10T12:00:00Z"
 
 
 @pytest.fixture
@@ -58,76 +69,201 @@ def _status(pid: int) -> tuple[str, int]:
         return "", 0
 
 
+def say(db: psycopg.Connection, user: str, session: str, text: str, answer: str, key: str | None = None) -> None:
+    db.execute("select memoir.persist_turn(%s, %s, %s, p_key => %s)", [user, session, Jsonb([{"role": "user", "content": text}, {"role": "assistant", "content": answer}]), key])
+
+
 def fill(db: psycopg.Connection) -> None:
-    db.execute("select memoir.set_setting('tail_items_max', '16')")
+    """Work for every job, at least three batches of two."""
+    for key, value in {"tail_items_max": 16, "compaction_tokens": 256, "history_days": 30, "archive_destination": "drop", "partition_months_ahead": 5}.items():
+        db.execute("select memoir.set_setting(%s, %s)", [key, Jsonb(value)])
     db.execute("select memoir.register_embedding_model('little', 'none', 4)")
     db.execute("select memoir.switch_embedding_model('little')")
-    for user in range(6):
+    db.execute("select memoir.register_model('small', 'openai', 1000, 200)")
+    users = [f"u{user}" for user in range(6)]
+    db.execute("select memoir.set_clock(%s)", [LONG_AGO])
+    for user in users:
+        say(db, user, "old", "The garden shed is green.", "I see.")
+        db.execute("select memoir.close_session(%s, 'old')", [user])
+    db.execute("select memoir.set_clock(%s)", [NOW])
+    for user in users:
+        db.execute("select memoir.open_session(%s, 's', 'small')", [user])
         for n in range(10):
-            db.execute("select memoir.persist_turn(%s, 's', %s, p_key => %s)", [f"u{user}", Jsonb([{"role": "user", "content": f"I own boat number {n} and paint it on day {n}."},
-                       {"role": "assistant", "content": f"Boat {n} it is."}]), f"k{n}"])
-        db.execute("select memoir.compile_context(%s, 's', 'Which boat?')", [f"u{user}"])
+            say(db, user, "s", f"I own boat number {n} and paint it on day {n}.", f"Boat {n} it is: the brush is dry, so the second coat can wait until the evening, or the day after.", f"k{n}")
         for text, vector in (("Hikes in the Alps each summer", "{1,0.1,0,0}"), ("Hikes with Brigida.", "{1,0.3,0,0}"), ("Hiked 40 km around Zermatt", "{1,0,0.3,0}")):
-            db.execute("select memoir.remember(%s, %s, p_embedding => %s)", [f"u{user}", text, vector])
+            db.execute("select memoir.remember(%s, %s, p_embedding => %s)", [user, text, vector])
+        db.execute("select memoir.remember(%s, 'Owns boat number 3', p_session => 's', p_actor => 'agent', p_provenance => 'user_stated', p_source_turns => '{6}')", [user])
+        db.execute("select memoir.remember(%s, 'Seems to be idle', p_session => 's', p_actor => 'agent')", [user])
+        db.execute("select memoir.remember(%s, 'Fades away', p_session => 's', p_actor => 'agent')", [user])
+        db.execute("select memoir.compile_context(%s, 'q', 'Who hikes in the Alps each summer?')", [user])
+    db.execute("update memoir.memory_stats s set access_count = 20, relevance_sum = 18 from memoir.memory_store m where m.memory_id = s.memory_id and m.content like 'Owns%'")
+    db.execute("select memoir._enqueue('promote', user_id, '') from memoir.users")
+    db.execute("update memoir.memory_store set recorded_at = recorded_at - interval '100 days' where content like 'Seems%'")
+    db.execute("update memoir.memory_store set expires_at = recorded_at where content like 'Fades%'")
     db.execute("update memoir.receipts set recorded_at = recorded_at - interval '30 days' where idempotency_key < 'k5'")
     for user in range(2):
         db.execute("select memoir.remember(%s, 'Bathes in Lake Baikal.')", [f"gone{user}"])
         db.execute("select memoir.erase_user(%s)", [f"gone{user}"])
+    db.execute("delete from memoir.jobs where kind = 'embed'")
 
 
-def facts(db: psycopg.Connection) -> dict[str, object]:
-    """What the jobs below must bring about, and what they must leave alone."""
-    names = ("turns", "items", "tail", "words", "receipts", "embed jobs", "hygiene", "wholes", "parts", "to erase")
-    return dict(zip(names, db.execute("""
-        select (select count(*) from memoir.conversation_history), (select sum(items) from memoir.user_counters), (select count(*) from memoir.search_tail),
+def facts(db: psycopg.Connection) -> dict[str, Any]:
+    """What there is, in all tables, and what it says; not what is lost in any crash (unlogged tables), nor the runs themselves."""
+    tables = [name for name, in db.execute("""select relname from pg_class c where relnamespace = 'memoir'::regnamespace and relkind in ('r', 'p') and not relispartition
+        and relname not in ('job_runs', 'compile_buffer', 'kept_recalls', 'memory_store_working') order by 1""")]
+    found = dict(db.execute(" union all ".join(f"select '{name}', count(*) from memoir.{name}" for name in tables)).fetchall())
+    names = ("memories", "accesses", "words", "compacted", "cursors", "leaves", "profile")
+    return found | dict(zip(names, db.execute("""
+        select (select array_agg((u.external_id, m.content, m.state, m.tier)::text order by u.external_id, m.content, m.state) from memoir.memory_store m join memoir.users u using (user_id)),
+          (select sum(access_count) from memoir.memory_stats),
           (select sum(f) from (select unnest(frequencies) as f from memoir.search_postings union all
                                select coalesce(cardinality(l.positions), 1) from memoir.search_tail t, unnest(t.words) l) w),
-          (select count(*) from memoir.receipts), (select count(*) from memoir.jobs where kind = 'embed'),
-          (select state #>> '{last,memories}' from memoir.job_cursors where job = 'hygiene'),
-          (select count(distinct source_id) from memoir.memory_relationships where relation = 'elaborates'),
-          (select count(*) from memoir.memory_relationships where relation = 'elaborates'), (select count(*) from memoir.erase_queue)""").fetchone()))
+          (select array_agg((level, from_turn, to_turn)::text order by level, from_turn, to_turn) from memoir.compactions),
+          (select array_agg((job, after_user, state - 'at')::text order by job) from memoir.job_cursors),
+          (select count(*) from pg_class where relnamespace = 'memoir'::regnamespace and relispartition and relkind = 'r'),
+          (select array_agg(content order by content) from memoir.profiles)""").fetchone()))
 
 
-def finish(db: psycopg.Connection) -> dict[str, object]:
-    for job in ("consolidation", "extract", "merge", "sweep", "backfill", "hygiene", "erase", "flush"):
-        db.execute("call memoir.run_job(%s)", [job])
-        assert db.execute("select outcome, error from memoir.job_runs where job = %s order by run_id desc limit 1", [job]).fetchone() == ("done", None)
-    return facts(db)
+def run(db: psycopg.Connection, job: str) -> None:
+    db.execute("call memoir.run_job(%s)", [job])
+    assert db.execute("select outcome, error from memoir.job_runs where job = %s order by run_id desc limit 1", [job]).fetchone() == ("done", None), job
 
 
-@pytest.mark.parametrize("job", ["extract", "merge", "sweep", "hygiene", "consolidation", "erase"])
-def test_the_server_dies_in_a_job(folder: Path, job: str) -> None:
-    settings = {"fsync": "on", "max_locks_per_transaction": "256"}
-    with running(folder, **settings) as dsn:
-        with connect(dsn) as db:
-            db.execute("create database whole")
-        whole = dsn.replace("dbname=postgres", "dbname=whole")
-        for made in (dsn, whole):
-            complete(made)
-            with connect(made) as db:
-                fill(db)
-        with connect(whole) as db:                         # the same without a crash
-            expected = finish(db)
-            assert (expected["wholes"], expected["parts"], expected["to erase"]) == (6, 18, 0)
-        db, runner = connect(dsn), connect(dsn)
-        order = ["consolidation", "extract", "merge", "sweep"]
-        for before in order[: order.index(job)] if job in order else order[:2]:
-            db.execute("call memoir.run_job(%s)", [before])
-        db.execute(HOLD)
-        db.execute("select pg_advisory_lock(4713)")
-        errors: list[str | None] = []
-        thread = threading.Thread(target=lambda: errors.append(code(lambda: runner.execute("call memoir.run_job(%s)", [job]))))
-        thread.start()
-        while db.execute(WAITING).fetchone() == (0,):
-            assert thread.is_alive(), errors
+def test_the_server_dies_in_every_job_at_once(folder: Path) -> None:
+    """Each job in a database of its own, as all jobs before it have left it; all held in the middle of a batch, then kill -9."""
+    expected: dict[str, dict[str, Any]] = {}
+    settings = {"max_locks_per_transaction": "256", "max_connections": "100"}
+    with running(folder, **settings) as server, ExitStack() as open_ones:
+        named = lambda name: server.replace("dbname=postgres", f"dbname={name}")  # noqa: E731
+        admin = open_ones.enter_context(connect(server))
+        admin.execute("create database whole")
+        complete(named("whole"))
+        with connect(named("whole")) as db:
+            fill(db)
+            assert {job for job, in db.execute("select job from memoir._job_list() where not in_python")} == set(JOBS), "a job without a crash test"
+            assert {job for job, in db.execute("select job from memoir._job_list() where in_python")} == CLAIMING, "a job without a crash test"
+        before: dict[str, Any] = {}
+        for job in JOBS:
+            if job == "backfill":  # the jobs before it have asked for vectors of what they made
+                with connect(named("whole")) as db:
+                    db.execute("delete from memoir.jobs where kind = 'embed'")
+                    before = facts(db)
+            admin.execute(f"create database in_{job} template whole strategy file_copy")
+            with connect(named("whole")) as db:
+                run(db, job)
+                expected[job] = facts(db)
+                assert expected[job] != before or job == "embedder", f"{job} has nothing to do"
+                before = expected[job]
+        errors: dict[str, str | None] = {}
+        threads = []
+        for job, batch in JOBS.items():
+            db, runner = open_ones.enter_context(connect(named(f"in_{job}"))), open_ones.enter_context(connect(named(f"in_{job}")))
+            db.execute(HOLD.format(batch=batch))
+            db.execute("select pg_advisory_lock(4713)")
+            thread = threading.Thread(target=lambda job=job, runner=runner: errors.update({job: code(lambda: runner.execute("call memoir.run_job(%s)", [job]))}))
+            thread.start()
+            while db.execute(WAITING).fetchone() == (0,):
+                assert thread.is_alive(), (job, errors)
+            db.execute("call memoir.run_job(%s)", [job])   # a second runner says so and leaves
+            assert db.execute("select array_agg(outcome order by run_id) from memoir.job_runs where job = %s", [job]).fetchone()[0][-2:] == [None, "still running"], job
+            threads.append(thread)
         kill(folder)
-        thread.join(30)
-        assert not thread.is_alive()
-    with running(folder, **settings) as dsn, connect(dsn) as db:
-        assert db.execute("select count(*) from public.batches").fetchone() == (1,)
-        [(outcome, counts)] = db.execute("select outcome, counts from memoir.job_runs where job = %s and finished_at is null", [job]).fetchall()
-        assert outcome is None and counts != {}            # the committed batch and its counts, no more
-        db.execute("drop function memoir._step(text, integer); alter function memoir._step_inside(text, integer) rename to _step")
-        assert finish(db) == expected
-        assert db.execute("select outcome from memoir.job_runs where job = %s order by run_id desc offset 1 limit 1", [job]).fetchone() == ("lost",)
-        assert db.execute("select count(*) from memoir.job_runs where finished_at is null").fetchone() == (0,)
+        for thread in threads:
+            thread.join(30)
+            assert not thread.is_alive()
+    with running(folder, **settings) as server:
+        for job, batch in JOBS.items():
+            with connect(server.replace("dbname=postgres", f"dbname=in_{job}")) as db:
+                assert db.execute("select count(*) from public.batches").fetchone() == (batch - 1,), job
+                [(outcome, counts)] = db.execute("select outcome, counts from memoir.job_runs where job = %s and finished_at is null", [job]).fetchall()
+                assert outcome is None and (counts != {}) == (batch > 1), (job, counts)   # the committed batches and their counts, no more
+                db.execute(RELEASE)
+                run(db, job)
+                if job == "flush":
+                    # What was committed is counted once, what was not is lost as it may be.
+                    shown = "select count(distinct i.ref_id) as n from memoir.compile_ledger l, unnest(l.items, l.places) x(item, place) join memoir.search_items i on i.item_no = x.item and i.kind = 'm' where i.user_id = l.user_id and x.place is not null group by l.compile_id"
+                    assert db.execute(f"select (select count(*) from memoir.compile_ledger), (select sum(access_count) from memoir.memory_stats) - 20 * 6 = (select sum(n) from ({shown}) s where n > 0)").fetchone() == (2, True)
+                else:
+                    found = facts(db)
+                    assert {key: (found[key], value) for key, value in expected[job].items() if found[key] != value} == {}, job
+                assert db.execute("select array_agg(outcome order by run_id) from (select * from memoir.job_runs where job = %s order by run_id desc limit 3) r", [job]).fetchone() == (
+                    ["lost", "still running", "done"],), job
+                assert db.execute("select count(*) from memoir.job_runs where finished_at is null").fetchone() == (0,)
+
+
+# Workers outside ------------------------------------------------------------------------------------------------------
+
+STUCK = """
+import sys, time
+from pg_memoir import Memoir, worker
+def stuck(texts):
+    print("at it", flush=True)
+    time.sleep(600)
+class Judge:
+    name = "stuck"
+    __call__ = staticmethod(stuck)
+with Memoir(sys.argv[2]) as memoir:
+    {"embed": lambda: worker.run(memoir, stuck, once=True), "nli": lambda: worker.run_judge(memoir, Judge(), once=True),
+     "summarise": lambda: worker.run_models(memoir, once=True)}[sys.argv[1]]()
+"""
+
+
+@pytest.mark.parametrize("kind", ["embed", "nli", "summarise"])
+def test_a_killed_worker(memoir_dsn: str, user: str, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
+    """It dies at its model; once its lease is over, another does the work, once."""
+    from pg_memoir import Memoir, worker
+    from stubs import Answer, ChatCompletionsStub
+    from stubs.chat_completions import fake_vector
+
+    monkeypatch.setenv("PG_MEMOIR_LLM_API_KEY", "sk-x")
+    with ExitStack() as stack:
+        memoir, db = stack.enter_context(Memoir(memoir_dsn)), stack.enter_context(connect(memoir_dsn))
+        stub = stack.enter_context(ChatCompletionsStub(Answer(delay=600), Answer(text='{"summary": "- user: rode a bicycle"}', prompt_tokens=500, completion_tokens=20)))
+        db.execute("delete from memoir.jobs")
+        if kind == "nli":
+            memoir.set_setting("judge", "nli")
+            memoir.remember(user, "Takes the train to work.", embedding=[1.0] + [0.0] * 383)
+            memoir.remember(user, "Cycles to work every day.", embedding=[0.99, 0.14] + [0.0] * 382)
+        else:
+            for n in range(12):
+                memoir.persist_turn(user, "s", [{"role": "user", "content": f"In week {n} I rode the bicycle to place {n}. " * 8}, {"role": "assistant", "content": "Noted. " * 20}])
+        if kind == "summarise":
+            for key, value in {"provider": "openai", "model": "gpt-4o-mini", "endpoint": stub.url, "retries": 0}.items():
+                memoir.set_setting(f"llm_{key}", value)
+            db.execute("select memoir.compact_session(%s, 's', 300)", [user])
+            db.execute("delete from memoir.jobs where kind not in ('summarise')")
+        process = stack.enter_context(subprocess.Popen([sys.executable, "-c", STUCK, kind, memoir_dsn], stdout=subprocess.PIPE, text=True))
+        if kind == "summarise":
+            while not stub.requests:
+                assert process.poll() is None
+                time.sleep(0.02)
+        else:
+            assert process.stdout and process.stdout.readline() == "at it\n"
+        process.kill()
+        process.wait(30)
+        claimed = db.execute("select count(*) from memoir.jobs where kind = %s and state = 'leased'", [kind]).fetchone()[0]
+        work: Callable[[], int] = {"embed": lambda: memoir.embed_backlog(lambda texts: [fake_vector(text) for text in texts]),
+                                   "nli": lambda: worker.run_judge(memoir, Compatible(), once=True), "summarise": lambda: worker.run_models(memoir, once=True)}[kind]
+        assert claimed >= 1 and work() == 0                # nobody else has it before its time is over
+        db.execute("update memoir.jobs set leased_until = clock_timestamp() - interval '1 s' where kind = %s and state = 'leased'", [kind])
+        assert work() >= claimed
+        assert db.execute("select count(*) from memoir.jobs where kind = %s", [kind]).fetchone() == (0,)
+        if kind == "embed":
+            lacking = "select count(*), count(e.item_no) from memoir.search_items i left join memoir.embeddings e using (user_id, item_no) where i.embeddable and not i.dead"
+            items, vectors = db.execute(lacking).fetchone()
+            assert items == vectors > 0
+        elif kind == "nli":
+            assert db.execute("select judge from memoir.list_judgements(%s)", [user]).fetchall() == [("compatible",)]
+            memoir.reset_setting("judge")
+        else:
+            made = "select count(*), count(distinct (session_id, from_turn, to_turn)) from memoir.compactions where made_by = 'gpt-4o-mini summarise.v1'"
+            assert db.execute(made).fetchone() == (claimed, claimed)
+            for key in ("provider", "model", "endpoint", "retries"):
+                memoir.reset_setting(f"llm_{key}")
+
+
+class Compatible:
+    name = "compatible"
+
+    def __call__(self, pairs: Any) -> list[float]:
+        return [0.1 for _ in pairs]
