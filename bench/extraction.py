@@ -103,6 +103,8 @@ def unsupported(content: str, span: str, speaker: str, at: datetime) -> list[str
             left = left.replace(year, " ")
     known = set(words(span)) | {part for word in words(span) for part in word.split("'")} | set(words(speaker)) | {f"{word}'s" for word in words(speaker or "user")} | FRAME
     known |= {"user's", "assistant's"}
+    if set(words(span)) & {"we", "our", "us", "ours", "ourselves", "we're", "we've", "we'll", "we'd"}:
+        known |= {"they", "their", "them", "theirs", "themselves", "they're", "they've", "they'll", "they'd"}
 
     def is_known(word: str) -> bool:
         return word in known or (word.endswith("ies") and word[:-3] + "y" in known) or (word.endswith("es") and word[:-2] in known) or (word.endswith("s") and word[:-1] in known)

@@ -30,6 +30,8 @@ begin
       for v_stop in select * from memoir._extraction_stops(p_language) loop
         v_stopped := array(select s or b ~ v_stop from unnest(v_stopped, v_bare) with ordinality x(s, b, o) order by o);
       end loop;
+      -- A name before it may be what it is about.
+      v_stopped := array(select s or memoir._dangles(b) and w !~ '[[:alpha:],;:] +[[:upper:]][[:alpha:]]{2,}' from unnest(v_stopped, v_bare, v_said) with ordinality x(s, b, w, o) order by o);
       continue;
     end if;
     v_number := v_number + 1;
@@ -66,7 +68,7 @@ create or replace function memoir._worded(p_place integer, p_start integer, p_le
   p_name text, p_is_named boolean, p_at timestamptz, p_rule jsonb)
 returns memoir.extracted language plpgsql stable as $$
 declare
-  v_out memoir.extracted; v_text text := memoir._without_opening(regexp_replace(p_said, '^(no|nope)[,.!;]* +', '', 'i')); v_until date; v_value text; v_first text;
+  v_out memoir.extracted; v_text text := memoir._without_opening(regexp_replace(p_said, '^(no|nope)[,.!;]+ +', '', 'i')); v_until date; v_value text; v_first text;
 begin
   v_out.place := p_place; v_out.span_start := p_start; v_out.span_length := p_length;
   v_out.rule := p_rule ->> 'rule'; v_out.type := p_rule ->> 'type'; v_out.provenance := p_rule ->> 'provenance';
@@ -78,11 +80,14 @@ begin
   -- "Went to Ulm": the speaker did.
   if p_rule ->> 'rule' = 'did, without saying who' then
     v_first := lower(split_part(v_text, ' ', 1));
-    v_text := case when v_first = 'been' then 'I have ' when v_first ~ 'ing$' or v_first = 'gonna' then 'I am ' when v_first = 'love' then 'I ' else 'I ' end
+    v_text := case when v_first = 'been' then 'I have ' when v_first ~ 'ing$' or v_first = 'gonna' then 'I am ' else 'I ' end
       || lower(left(v_text, 1)) || substr(v_text, 2);
+  elsif v_out.type in ('event', 'plan', 'fact') and v_out.provenance = 'user_stated' and v_text ~ '^(Went|Visited|Bought|Got|Started|Finished|Completed|Joined|Met|Saw|Watched|Took|Attended|Won|Lost|Found|Adopted|Applied|Graduated|Passed|Quit|Built|Wrote|Launched|Hosted|Volunteered|Received|Ordered|Booked|Learned|Tried|Cooked|Baked|Played|Flew|Drove|Spent|Celebrated|Had|Studied|Worked|Became|Moved)\M(?! by\M)' then
+    v_text := 'I ' || lower(left(v_text, 1)) || substr(v_text, 2);
   end if;
   -- What asks for an answer goes with the answer.
-  v_text := regexp_replace(replace(v_text, '**', ''), '( -|,|;|\.) (so )?(can|could|would|will) you .*$', '.', 'i');
+  v_text := regexp_replace(regexp_replace(v_text, '(\*{1,3}|\m_)([^*_\s][^*_]*)\1', '\2', 'g'), '( -|,|;|\.) (so )?(can|could|would|will) you .*$', '.', 'i');
+  v_text := regexp_replace(v_text, '( -|,|;)? (and|but|so) (I|we) (want|need|''d like|would like) to (make|be) (sure|certain) .*$', '.');
   v_text := memoir._named(v_text, p_name);
   if strpos(v_text, p_name) = 0 then
     v_text := p_name || case v_out.type when 'instruction' then ' asks: ' else case v_out.provenance when 'correction' then ' corrects: ' else ': ' end end || v_text;

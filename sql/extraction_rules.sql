@@ -13,13 +13,26 @@ returns setof text language sql immutable as $$
     ('english', '\m(i|we) (am|are|was) (so |very |all |here |always |not )?(glad|happy|sorry|sure|proud of you|here|there|good|fine|ok|okay|great|well|doing|excited|thrilled|delighted|pumped|stoked|honou?red|grateful|thankful|blessed|curious|interested to|afraid|impressed|amazed|in awe|touched|moved by|happy for|rooting|cheering|with you|all ears|surprised|certain|confident|ready|back|late|confused|speechless|lucky|kidding|joking|just saying|talking about|wondering|asking|trying to say|loving (it|that|this))\M'),
     ('english', '\mi (will|would) (not )?(be (there|here|sure|fine|okay|glad|happy|back|right back|honou?red|delighted|grateful|thinking)|let you|keep (you|that|it|going|pushing|trying|at|on|in)|try|do (my|it|that|so)|see|think|give it|check|take (your|that|it|a look)|remember (that|to|this)|definitely|have to|say|love to (hear|see (it|them|that|your))|keep)\M'),
     ('english', '\m(thank you|thanks|congrats|congratulations|good luck|take care|talk (to you )?(soon|later)|see you|you too|no problem|no worries|you are welcome|keep me posted|let me know|means a lot|way to go|well done|good job|nice (one|work)|cheers)\M'),
-    ('english', '\m(love|like|enjoy|loved|liked|adore) (that|this|it|your|the (idea|sound|look|way|color|vibe|energy)|how|to hear|hearing|you|seeing you|those|these|talking|chatting|our (chats?|talks?))\M'),
+    ('english', '\m(love|like|enjoy|loved|liked|adore) (that|this|it|your|the (idea|sound|look|way|color|vibe|energy)|how|what (i|we|you)|to hear|hearing|you|seeing you|those|these|talking|chatting|our (chats?|talks?))\M'),
     ('english', '^(you|your|he|she|they|it|this|these|those|there|that) '),
     ('english', '\msince (we|our) (last )?(talked|chatted|spoke|chat|talk|met|conversation|caught up)\M|\m(happened|going on|changed) (lately|since)|^(a )?lot( is| has)? happened'),
     ('english', '\m(i|we) ([[:alpha:]]+ly |have |had )?[[:alpha:]]+ (it|that|this|them|those|these|one|there)( |[.!,]*$)'),
     ('english', '^(here|below|attached|this) (is|are)\M|:$'),
     ('english', '\m(i|we) [^,;]{0,40}\m(using|visiting|of|about|seeing|with|to|for|like) (it|them|her|him|those)\M'),
-    ('english', '^(gives|reminds|makes|helps|brings|keeps|shows|almost|being able|seems|sounds|hope)\M|(\.\.\.|…)$'),
+    ('english', '^(gives|reminds|makes|helps|brings|keeps|shows|almost|being able|seems|sounds|looks|works|feels|hope)\M|(\.\.\.|…)$'),
+    ('english', '^(perfect|perfectly|great|good|nice|awesome|excellent|exactly|solid|brilliant|amazing|fantastic|understood|agreed|confirmed|noted|done)( [[:alpha:]]+)?[,.!;:—–-]'),
+    -- What is asked for now: it ends with its answer.
+    ('english', '^((once|as soon as|after|when) (i|we) [^,]{1,60}, )?(now,? )?(please )?(stop|provide|show|give|list|push|execute|run|write|make|create|generate|explain|tell|help|use|add|send|check|look|take a look|describe|compare|continue|find|suggest|recommend|summari[sz]e|format|include|ensure|focus|act|consider|analy[sz]e|review|update|fix|change|remove|apply|define|draft|build|implement|convert|calculate|confirm|verify|wait|note)\M(?! (is|was|has|are|were|of)\M)'),
+    ('english', '^let us (?!(go with|use|stick with|stick to|pick|choose|switch to|settle on|adopt|drop|not use)\M)'),
+    ('english', '\m(i|we) (will|am going to|are going to) .*\m(now|right now|immediately|right away|asap)\M'),
+    ('english', '\m(i|we) (am|are|was|were|have been) (going|trying|about|ready|happy) to (copy|paste|ask (you )?(the|a|one|some|about)|share|send you|show you|give you)\M|\m(i|we) will (ask|hit you|ping|share|send you|paste|update you|get back|follow up|report back)\M'),
+    ('english', '\mwanted to (fill you|give you|let you|tell you|say|share|ask|check in|see if|update you|thank|catch (you )?up)\M'),
+    ('english', '\m(your|you (guys|all))\M|\m(to|with|for|at|of|from|met|meet|see|seen) you\M'),
+    ('english', '^(after|before|during|since|because of|despite|besides|at|on|in|from) (that|this|it|those),'),
+    ('english', '^(however, )?(i|we) (want|need|wanted|would like) to (make|be) (sure|certain)\M'),
+    ('english', '\m(we|i) have come (so |this |a long )?(far|way)\M|\m(show|give|take) (them|it) (what|all|your)'),
+    -- Cut off: what it is about stands in the line below, or was never said.
+    ('english', '\m(it is|is|are|was|the|a|an|to|and|or|of|with|my|our|like this|as follows|following|below|these lines|this code)[.,]*$'),
     ('english', '\mlorem ipsum\M')
   ) t(language, pattern) where language = p_language
 $$;
@@ -36,7 +49,7 @@ returns table (rule text, roles text[], pattern text, not_if text, at_least inte
       'instruction', 'instruction', 'instruction', 'important', 0.9, null, null),
     ('english', 11, 'from now on', 'user', '\m(from now on|going forward|from here on|in (the )?future|for future reference|as a rule)\M.*\m(please|use|answer|reply|respond|write|call|do not|keep|give|avoid|include|send|start|stop|make|always|never)\M', '\m(i|we) (will|am|are|want|hope|plan)\M', 0,
       'instruction', 'instruction', 'instruction', 'important', 0.9, null, null),
-    ('english', 12, 'do not', 'user', '^((please|pls) (do not|stop|avoid|refrain from)|(do not|stop|avoid) (use|using|answer|answering|add|adding|send|sending|write|writing|include|including|suggest|suggesting|mention|mentioning|ask|asking|call|calling|recommend|recommending|put|putting|show|showing|assume|assuming|apologi[sz]e|apologi[sz]ing|explain|explaining|repeat|repeating|commit|committing|touch|delete|push|format|formatting))\M', '\m(worry|give up|hesitate|hang up|be sorry)\M', 0,
+    ('english', 12, 'do not', 'user', '^((please|pls) (do not|stop|avoid|refrain from)|(do not|stop|avoid) (use|using|answer|answering|add|adding|send|sending|write|writing|include|including|suggest|suggesting|mention|mentioning|ask|asking|call|calling|recommend|recommending|put|putting|show|showing|assume|assuming|apologi[sz]e|apologi[sz]ing|explain|explaining|repeat|repeating|commit|committing|touch|delete|push|format|formatting))\M', '\m(worry|give up|hesitate|hang up|be sorry|now|immediately|right away|asap|at once|just (ask|say|list|tell|talk))\M|\mand (just |then )?(show|give|list|push|write|do|make|get|send|run|start|provide|execute|tell|move)\M', 0,
       'instruction', 'instruction', 'instruction', 'important', 0.85, null, null),
     ('english', 13, 'what I want of you', 'user', '^i (would (like|prefer)|want|need|prefer) (you to|it when you|that you|you not to|(your|all) (answers|replies|responses))\M', null, 0,
       'instruction', 'instruction', 'instruction', 'important', 0.85, null, null),
@@ -67,7 +80,7 @@ returns table (rule text, roles text[], pattern text, not_if text, at_least inte
 
     ('english', 50, 'favourite', 'user named', '\mmy ([[:alpha:]]+ )?((all-?time )?fav(ou?rite|e)?|go-to|top (pick|choice)|comfort (food|movie|show))\M', null, 0, 'preference', 'preference', 'preference', 'normal', 0.8, null, null),
     ('english', 51, 'prefers', 'user named', '\mi (do not |would |much |would much |generally |usually )?(prefer|rather have)\M', null, 0, 'preference', 'preference', 'preference', 'normal', 0.85, null, null),
-    ('english', 52, 'likes', 'user named', '\mi (do |have always |have |always )?(love|loved|like|enjoy|adore|enjoyed|dig) (?!(that|this|it|your|how|you|those|these|when you|being|the (idea|sound|look|way))\M)', '\mi (love|like) to (hear|see|know|think)\M|\mi (love|loved|like|liked) the ([[:alpha:]-]+ ){0,4}(vibe|theme|look|design|colou?rs?|painting|pic|pics|picture|photo|energy|attitude|idea|pattern|details?|style|setup)s?\M', 0, 'preference', 'preference', 'preference', 'normal', 0.7, null, null),
+    ('english', 52, 'likes', 'user named', '\mi (do |have always |have |always )?(love|loved|like|enjoy|adore|enjoyed|dig) (?!(that|this|it|your|how|what|you|those|these|when you|being|the (idea|sound|look|way))\M)', '\mi (love|like) to (hear|see|know|think)\M|\mi (love|loved|like|liked) the ([[:alpha:]-]+ ){0,4}(vibe|theme|look|design|colou?rs?|painting|pic|pics|picture|photo|energy|attitude|idea|pattern|details?|style|setup)s?\M', 0, 'preference', 'preference', 'preference', 'normal', 0.7, null, null),
     ('english', 53, 'dislikes', 'user named', '\mi ((do not|never|cannot) (really )?(like|enjoy|eat|drink|stand|watch|want)|hate|dislike|detest|avoid|despise|cannot stand)\M', '\m(wait|believe|want to (bother|be|sound|lose|miss)|stand (it|that)|like (that|it|this))\M', 0, 'preference', 'preference', 'preference', 'normal', 0.75, null, null),
     ('english', 54, 'is a fan', 'user named', '\mi (am|have been|have always been|was) (always |not |a |such a |an )*(big |huge |avid |massive )?(fans? of|into|passionate about|keen on|fond of|obsessed with|crazy about|hooked on|partial to|addicted to|a sucker for|good at|scared of|terrified of|drawn to|interested in)\M', '\m(it|that|this|you)[.!]*$', 0, 'preference', 'preference', 'preference', 'normal', 0.75, null, null),
     ('english', 55, 'calms and inspires', 'user named', '\m(helps|makes|gives|brings|keeps|calms|inspires|motivates|reminds|cheers) me\M', '^(it|that|this|you|which)|\m(you|your)\M', 1, 'preference', 'preference', 'preference', 'minor', 0.55, null, null),

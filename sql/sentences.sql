@@ -74,7 +74,7 @@ begin
   v_text := replace(replace(replace(v_text, '''d ', ' would '), '''m ', ' am '), '''s ', ' is ');
   v_text := regexp_replace(v_text, '\m(really|just|also|actually|still|totally|definitely|so|super|very|even|already|recently|finally|currently|absolutely|kinda|truly|especially|literally|basically|honestly|probably|quite|personally|simply) ', '', 'g');
   v_text := memoir._without_opening(btrim(regexp_replace(v_text, '[ ]+', ' ', 'g')));
-  return regexp_replace(v_text, '^(?!(no|nope|sorry|wait|wrong|correction),)[[:alpha:]]+( [[:alpha:]]+)?, (?=(i|my|we|our) )', '');
+  return regexp_replace(v_text, '^(?!(no|nope|sorry|wait|wrong|correction|(after|before|during|since|despite|besides) (that|this|it|those)),)[[:alpha:]]+( [[:alpha:]]+)?, (?=(i|my|we|our) )', '');
 end $$;
 
 -- Without "Oh wow, hey Jon!" and the like at its start.
@@ -85,11 +85,25 @@ declare
 begin
   loop
     v_before := v_text;
-    v_text := regexp_replace(v_text, '^((oh|ah|well|yeah|yea|yes|yep|yup|and|but|so|also|because|plus|btw|by the way|anyway|anyways|haha|lol|wow|woah|whoa|hey|hi|hello|hiya|thanks|thank you|ok|okay|sure|right|man|gosh|omg|aw|aww|hmm|um|uh|exactly|same here|speaking of which|fyi|unfortunately|luckily|sadly|fortunately|true|as for me|in fact|guess what|you know|to be honest|then|actually|honestly|definitely|absolutely|totally)( (there|[[:upper:]][[:alpha:]]+))?[ ,.!:;—–-]+)(?=[^ ])', '', 'i');
+    v_text := regexp_replace(v_text, '^((oh|ah|well|yeah|yea|yes|yep|yup|and|but|so|also|because|plus|btw|by the way|anyway|anyways|haha|lol|wow|woah|whoa|hey|hi|hello|hiya|thanks|thank you|ok|okay|sure|right|man|gosh|omg|aw|aww|hmm|um|uh|exactly|same here|speaking of which|fyi|on (another|a different|a side|a brighter|a lighter|a related|a personal|that) note|unfortunately|luckily|sadly|fortunately|true|as for me|in fact|guess what|you know|to be honest|then|actually|honestly|definitely|absolutely|totally)( (there|[[:upper:]][[:alpha:]]+))?[ ,.!:;—–-]+)(?=[^ ])', '', 'i');
+    v_text := regexp_replace(v_text, '^(thanks|thank you) (so much )?for [^,.!?–—-]{2,40}[,.!–—-]+ *(?=[^ ])', '', 'i');
+    v_text := regexp_replace(v_text, '^(i )?(just )?wanted to [^.!?–—-]{0,80}(--?|–|—) ?(?=(i|my|we)\M)', '', 'i');
+    v_text := regexp_replace(v_text, '^([^,.!?]{0,40}, ?)?(i )?(just |also )?want(ed)? to (let you know|tell you|share|mention)( that)?,? (?=(i|i''m|i''ve|i''ll|my|we|we''re|we''ve)\M)', '', 'i');
     exit when v_text = v_before;
   end loop;
   return v_text;
 end $$;
+
+-- Is what a sentence is about said elsewhere? "I like holding them" where nothing before "them" is named. "and it was fun" is about the
+-- sentence itself. As rules see it.
+create or replace function memoir._dangles(p_sentence text)
+returns boolean language sql immutable strict as $$
+  select p_sentence ~ '\m[[:alpha:]''-]+ (it|them|him|those|these|another|that|this|this one|that one)( (out|up|off|down|on|in|to|for|with|at|all|sometimes?|again|soon|someday|too|and|but|so|as|a|an|my|the|from|into|more|better|work|when|together|once|after|before|next|last|yesterday|today|tomorrow)\M| ?[.!,;]|$)'
+    and (regexp_match(p_sentence, '^(.*?\m([[:alpha:]''-]+)) (it|them|him|those|these|another|that|this|this one|that one)( (out|up|off|down|on|in|to|for|with|at|all|sometimes?|again|soon|someday|too|and|but|so|as|a|an|my|the|from|into|more|better|work|when|together|once|after|before|next|last|yesterday|today|tomorrow)\M| ?[.!,;]|$)'))[2]
+      <> all ('{and,but,so,because,that,when,if,where,as,since,while,though,before,after,like,than,or,think,know,mean,hope,say}'::text[])
+    and (regexp_match(p_sentence, '^(.*?) (it|them|him|those|these|another|that|this|this one|that one)( (out|up|off|down|on|in|to|for|with|at|all|sometimes?|again|soon|someday|too|and|but|so|as|a|an|my|the|from|into|more|better|work|when|together|once|after|before|next|last|yesterday|today|tomorrow)\M| ?[.!,;]|$)'))[1]
+      !~ '\m(a|an|the|my|our|some|any|every|each|his|her|their|your|one|two|three|four|five|six|several|many|\d+) [[:alpha:]]|\m(?!(always|lots|this|was|is|has|as|yes|us|plus|sometimes|thus|perhaps|its|does|towards|besides|guess|miss|pass|discuss|focus)\M)[[:alpha:]]{2,}[^su]s\M'
+$$;
 
 create or replace function memoir._number_word(p_word text)
 returns integer language sql immutable as $$
@@ -116,7 +130,7 @@ begin
     || '|(?:on|until|till|by|since) (?:' || c_days || ')'
     || '|(?:on |until |till |by |since )?(?:' || c_months || ') \d{1,2}(?:st|nd|rd|th)?(?!\d)(?:,? \d{4})?'
     || '|(?:on |until |till |by |since )?(?:the )?\d{1,2}(?:st|nd|rd|th)?(?: of)? (?:' || c_months || ')(?:,? \d{4})?'
-    || '|since (?:19|20)\d\d)\M';
+    || '|since (?:19|20)\d\d)\M(?!''s)';
   resolved := '';
   loop
     v_at := regexp_instr(v_rest, v_pattern, 1, 1, 0, 'i');
@@ -141,6 +155,7 @@ begin
     elsif v_last = 'tonight' then v_from := p_said; v_new := 'on the evening of ' || to_char(v_from, 'FMDD FMMonth YYYY');
     elsif v_last = 'night' then v_from := p_said - 1; v_new := 'on the night of ' || to_char(v_from, 'FMDD FMMonth YYYY');
     elsif v_last in ('morning', 'afternoon', 'evening') then v_from := p_said; v_new := format('on the %s of %s', v_last, to_char(v_from, 'FMDD FMMonth YYYY'));
+    elsif v_first = 'in' and p_is_past then null;  -- "we built it in two weeks" is how long it took
     elsif v_last in ('ago', 'back', 'now') or v_first = 'in' then
       if v_first = 'in' then v_n := memoir._number_word(v_words[2]); v_unit := rtrim(v_words[3], 's');
       elsif v_last <> 'now' then v_n := -v_n; end if;
@@ -213,14 +228,24 @@ declare
   c_kept text[] := '{can,could,will,would,should,may,might,must,did,had,was,got,went,saw,made,took,came,found,gave,told,felt,became,left,put,brought,began,kept,held,wrote,stood,heard,meant,met,ran,paid,sat,spoke,led,grew,lost,fell,sent,built,spent,cut,broke,won,bought,caught,chose,drove,rode,drew,ate,flew,forgot,hit,hurt,knew,let,quit,read,rose,sang,set,shot,slept,sold,swam,taught,thought,threw,understood,woke,wore,said,began,fought,hung,laid,lent,lit,sought,shook,stole,stuck,struck,swore,tore,cannot,couldn''t,wouldn''t,shouldn''t,can''t,won''t,didn''t,hadn''t,wasn''t,used,does,doesn''t,is,has,hasn''t,beat,bet,cost,dealt,dug,fed,froze,hid,knelt,learnt,dreamt,overcame,withdrew,upset,spread,split,ought}';
   c_between text[] := '{no,longer,also,just,really,always,never,usually,often,still,actually,recently,even,only,already,finally,currently,sometimes,probably,definitely,mostly,rarely,totally,absolutely,literally,typically,especially,generally,normally,now,then,once,both,kinda,truly,simply,personally,originally,almost,hardly,mainly,occasionally,regularly,eventually,honestly,basically,even,first,last,later,long}';
   v_words text[] := regexp_split_to_array(p_sentence, '\s+'); v_out text[] := '{}'; v_word text; v_core text; v_tail text; v_pending boolean := false; v_next text; i integer;
-  v_own text := p_name || '''s';
+  v_own text := p_name || '''s'; v_seen boolean := false; v_numeral boolean; v_others text;
 begin
   for i in 1 .. cardinality(v_words) loop
     v_word := v_words[i];
     v_core := lower(rtrim(v_word, '.,!?;:)"”'));
     v_tail := substr(v_word, length(v_core) + 1);
     v_next := lower(rtrim(coalesce(v_words[i + 1], ''), '.,!?;:'));
-    if v_core = 'i' then
+    v_others := case when v_seen then case v_core when 'we' then 'they' when 'us' then 'them' when 'our' then 'their' when 'ours' then 'theirs' when 'ourselves' then 'themselves'
+      when 'we''re' then 'they''re' when 'we''ve' then 'they''ve' when 'we''ll' then 'they''ll' when 'we''d' then 'they''d' end end;
+    -- "Act I", "parts I and II".
+    v_numeral := v_core = 'i' and (v_next in ('and', 'or', '&') and lower(coalesce(v_words[i + 2], '')) ~ '^ii' or lower(coalesce(v_words[i - 1], '')) ~
+      '^(acts?|parts?|chapters?|war|types?|phases?|stages?|volumes?|levels?|class|books?|sections?|tiers?|algebra|calculus|physics|chemistry|biology|episodes?|units?|modules?|option|category|group)$');
+    v_seen := v_seen or not v_numeral and v_core in ('i', 'i''m', 'im', 'i''ve', 'ive', 'i''ll', 'i''d', 'me', 'my', 'mine', 'myself');
+    if v_numeral then null;
+    elsif v_others is not null then
+      -- Who was named, and those with them.
+      v_word := v_others || v_tail;
+    elsif v_core = 'i' then
       v_word := p_name || v_tail; v_pending := v_tail = '' or v_tail = ',';
     elsif v_core in ('i''m', 'im') then v_word := p_name || ' is' || v_tail;
     elsif v_core in ('i''ve', 'ive') then v_word := p_name || ' has' || v_tail;

@@ -9,22 +9,43 @@ returns text[] language sql immutable as $$
                where s ~ '[[:alnum:]]' order by o)
 $$;
 
--- What must survive: decisions, numbers, names, instructions, corrections, errors, what people say about themselves. Small talk not.
+-- What of a turn is prose: without code, tables, headings and the marks of lists and emphasis.
+create or replace function memoir._prose(p_text text)
+returns text language plpgsql immutable strict as $$
+declare
+  v_text text := p_text;
+begin
+  if strpos(v_text, '```') > 0 then v_text := regexp_replace(v_text, '```([^`]|`[^`]|``[^`])*(```|$)', E'\n', 'g'); end if;
+  if strpos(v_text, E'\n') > 0 or v_text ~ '^[ \t]*[|#*•>-]' then
+    -- Tables, headings, quoted mail; then code: by how a line begins or ends.
+    v_text := regexp_replace(v_text, '(^|\n)[ \t]*([|#>]|-{3}|[*=_]{3})[^\n]*', '\1', 'g');
+    v_text := regexp_replace(v_text, '(^|\n)[^\n]*([;{}]|=>|\(\)|\):|==|&&|\|\|)[ \t]*(?=\n|$)', '\1', 'g');
+    v_text := regexp_replace(v_text, '(^|\n)[ \t]*(import|from|def|class|function|return|const|let|var|pip|npm|git|docker|SELECT|INSERT|UPDATE|DELETE|CREATE|FROM|WHERE|AND|OR|JOIN|SET|VALUES|\$|@[[:alpha:]])[ .(][^\n.!?]*[^\n.!? ]?(?=\n|$)', '\1', 'g');
+    v_text := regexp_replace(v_text, '(^|\n)[ \t]*([[:alpha:]_][[:alnum:]_.]* ?(=|:=|\+=) ?|[[:alpha:]_][[:alnum:]_.]*\()[^\n]*', '\1', 'g');
+    v_text := regexp_replace(v_text, '(^|\n)[ \t]*((\d{1,3}|[[:alpha:]])[.)]|[-*•+])[ \t]+', '\1', 'g');
+  end if;
+  return regexp_replace(v_text, '\*{2,3}|__', '', 'g');
+end $$;
+
+-- What must survive: decisions, numbers, names, instructions, corrections, errors, what people say about themselves. Small talk not, nor
+-- what only leads to something else, nor fragments.
 create or replace function memoir._salience(p_sentence text, p_role memoir.turn_role, p_is_last boolean)
 returns real language sql immutable as $$
-  select (greatest(0.05, 1
-    + case when p_sentence ~* '\m(decid\w+|decision|agreed?|settled|chose|chosen|we(''|’)?ll|we will|let(''|’)?s|go(ing)? with|plan(ned|s)? (to|on|is)|confirm\w*|conclu\w+|approv\w+|reject\w+|fixed|root cause|resolved|switch\w* to|deadline|due)\M' then 0.6 else 0 end
-    + case when p_sentence ~ '\d' then 0.4 else 0 end
-    + case when p_sentence ~ '[[:alnum:],;:] +[[:upper:]][[:alpha:]]+|[[:alnum:]]+[_./@][[:alnum:]]+|[[:lower:]][[:upper:]]' then 0.3 else 0 end
+  select case when p_sentence ~ ':\W*$' or octet_length(p_sentence) < 2 * length(p_sentence) and p_sentence !~ '[[:alnum:]]+\W+[[:alnum:]]+\W+[[:alnum:]]' then 0 else (greatest(0.05, 1
+    + case when p_sentence ~* '\m(decid\w+|decision|agreed (on|to|that|upon)|settled|chose|chosen|we(''|’)?ll|we will|let(''|’)?s|go(ing)? with|plan(ned|s)? (to|on|is)|confirm\w*|conclu\w+|approv\w+|reject\w+|fixed|root cause|resolved|switch\w* to|deadline|due)\M' then 0.6 else 0 end
+    + case when p_sentence ~ '\d' then 0.5 when p_sentence ~* '\m(yesterday|tomorrow|((last|next|this) (night|week\w*|month|year|summer|winter|spring|fall|autumn))|monday|tuesday|wednesday|thursday|friday|saturday|sunday)\M' then 0.3 else 0 end
+    + case when regexp_replace(p_sentence, ', [[:upper:]][[:alpha:]]+\W*$', '') ~ '[[:alnum:],;:] +[[:upper:]][[:alpha:]]+|[[:alnum:]]+[_./@][[:alnum:]]+|[[:lower:]][[:upper:]]' then 0.3 else 0 end
     + case when p_sentence ~* '\m(always|never|must|don(''|’)?t|do not|please|remember|from now on|make sure|prefer\w*|require\w*)\M' then 0.4 else 0 end
     + case when p_sentence ~* '\m(actually|correction|instead|I meant|wrong|not anymore|no longer|changed)\M' then 0.3 else 0 end
     + case when p_sentence ~* '\m(error|failed|fails|failure|exception|traceback|denied|timed? ?out|warning)\M' then 0.4 else 0 end
-    + case when p_role = 'user' and p_sentence ~* '\m(my|mine|our|I(''|’)?m|I am|I have|I(''|’)?ve|I was|I will|I(''|’)?ll|I live|I work|I like|I love|I hate|I need|I want|I moved|I bought|I got|we)\M' then 0.4 else 0 end
+    + case when p_role = 'user' and p_sentence ~* '\m(my|mine|our|I(''|’)?m|I am|I have|I(''|’)?ve|I was(?! (wondering|thinking|just|hoping))|I will|I(''|’)?ll|I live|I work|I like|I love|I hate|I need|I want|I moved|I bought|I got|I went|I did|I met|I saw|I made|I took|I started|I found|I lost|I won|I [[:alpha:]]{2,}ed|we)\M' then 0.4 else 0 end
     + case when p_sentence ~ '[?？؟]\W*$' then case when p_is_last then 0.6 when p_role = 'user' then -0.2 else -0.5 end else 0 end
     - case when p_sentence ~* '^\W*(hi|hello|hey|thanks|thank you|ok|okay|sure|great|got it|you(''|’)?re welcome|no problem|sounds good|cool|nice|wow|yes|no|bye|good (morning|evening|night|luck)|haha|lol|of course|certainly|absolutely|glad|happy to|let me know|i hope|feel free)\M'
-        and length(p_sentence) < 80 then 0.8 else 0 end
+        and length(p_sentence) < 80
+      or p_sentence ~* '\m((i''?m|i am|we''?re|i was|we were) (so |really |very |super )?(happy|glad|proud|thankful|grateful|excited|sorry|off to)|good to (see|hear)|(that|it)(''s| is| was| sounds) (really |so |very |pretty |totally )*(cool|great|awesome|sweet|amazing|nice|wonderful|lovely|good|interesting|fantastic|excellent|perfect|inspiring)|(totally|completely|absolutely|i|really) agree|you(''re| are) (right|welcome|the best|so|such|doing|amazing|awesome)|can(''t|not) wait|talk (to you )?(soon|later)|see you|keep (it )?up|way to go|congrat\w*|what a (great|lovely|wonderful|beautiful)|(looks|sounds) (great|good|solid|amazing|awesome|lovely|fun)|made me think|excellent,)'
+        and length(p_sentence) < 100 and p_sentence !~ '\d' then 0.9 else 0 end
     - case when length(p_sentence) < 16 and p_sentence !~ '\d' then 0.5 else 0 end)
-    * case p_role when 'user' then 1.2 when 'tool' then 0.6 else 1 end)::real
+    * case p_role when 'user' then 1.2 when 'tool' then 0.6 else 1 end)::real end
 $$;
 
 -- Chooses among sentences (parallel arrays, in the order in which they were said) within a budget of estimated tokens; returns
@@ -52,7 +73,7 @@ begin
     select w.o, sum(w.x * c.c) as centrality from weighed w join centroid c using (term) group by w.o
   ), best as materialized (
     select s.o, s.cost,
-      (10000 * s.salience * s.salience * (0.6 + 0.4 * c.centrality / max(c.centrality) over ()) / sqrt(s.cost))::integer as score
+      (10000 * power(s.salience - 0.5, 2) * (0.6 + 0.4 * c.centrality / max(c.centrality) over ()) / power(s.cost, 0.35))::integer as score
     from sentences s join central c using (o) order by 3 desc, s.o limit 150
   ), numbered as materialized (
     select o, cost, score, row_number() over (order by o)::integer as n from best
@@ -112,26 +133,37 @@ begin
   end loop;
 end $$;
 
+-- A sentence that can stand away from its day: "yesterday" and the like made absolute, in the languages that have rules for it.
+create or replace function memoir._dated(p_sentence text, p_at timestamptz, p_config regconfig)
+returns text language plpgsql stable as $$
+begin
+  if p_config::text not in ('english', 'simple') or p_sentence !~* '\m(yesterday|tomorrow|last|next|ago|from now|(on|until|till|by|since) [[:alpha:]]+day)\M' then return p_sentence; end if;
+  return (memoir._resolve_dates(p_sentence, (p_at at time zone 'UTC')::date, p_sentence !~* '\m(will|going to|gonna|plan\w*|starting|am|are|is|should|must|need|next|let''?s)\M|''(ll|re|m)\M')).resolved;
+end $$;
+
 -- One head line with the stretch and its days, then the chosen sentences, each with who said it.
-create or replace function memoir._extract(p_labels text[], p_roles memoir.turn_role[], p_bodies text[], p_head text, p_budget integer,
+create or replace function memoir._extract(p_labels text[], p_roles memoir.turn_role[], p_bodies text[], p_days timestamptz[], p_head text, p_budget integer,
   p_tokenizer text, p_config regconfig)
 returns text language plpgsql stable set plan_cache_mode = force_generic_plan as $$
 declare
-  v_sentences text[]; v_labels text[]; v_salience real[]; v_chosen integer[]; v_text text; v_budget integer := p_budget; v_tries integer := 0;
+  v_sentences text[]; v_labels text[]; v_days timestamptz[]; v_salience real[]; v_chosen integer[]; v_text text; v_budget integer := p_budget; v_tries integer := 0; v_tokens integer;
 begin
-  select array_agg(s.sentence order by t.o, s.o), array_agg(t.label order by t.o, s.o),
+  select array_agg(s.sentence order by t.o, s.o), array_agg(t.label order by t.o, s.o), array_agg(t.said order by t.o, s.o),
     array_agg(memoir._salience(s.sentence, t.role, t.o = cardinality(p_bodies)) order by t.o, s.o)
-  into v_sentences, v_labels, v_salience
-  from unnest(p_labels, p_roles, p_bodies) with ordinality t(label, role, body, o),
+  into v_sentences, v_labels, v_days, v_salience
+  from unnest(p_labels, p_roles, p_bodies, p_days) with ordinality t(label, role, body, said, o),
     lateral (select case when length(x) > 300 then left(x, 297) || '…' else x end as sentence, n as o
-             from unnest(memoir._sentences(t.body)) with ordinality y(x, n)) s
+             from unnest(memoir._sentences(memoir._prose(t.body))) with ordinality y(x, n)) s
   where s.o <= 200;
   if v_sentences is null then return p_head; end if;
   loop
     v_chosen := memoir._choose_sentences(v_sentences, v_salience, v_budget - memoir.estimate_tokens(p_head), p_config);
-    select p_head || coalesce(E'\n' || string_agg('- ' || v_labels[c] || ': ' || v_sentences[c], E'\n' order by c), '') into v_text from unnest(v_chosen) c;
-    exit when v_chosen = '{}' or v_tries >= 4 or memoir._tokens_of(v_text, p_tokenizer) <= p_budget;
-    v_budget := v_budget * 9 / 10 - 2; v_tries := v_tries + 1;
+    select p_head || coalesce(E'\n' || string_agg('- ' || v_labels[c] || ': ' || memoir._dated(v_sentences[c], v_days[c], p_config), E'\n' order by c), '') into v_text from unnest(v_chosen) c;
+    v_tokens := memoir._tokens_of(v_text, p_tokenizer);
+    exit when v_chosen = '{}' or v_tries >= 4 or v_tokens <= p_budget and (v_tries > 0 or v_tokens > 0.9 * p_budget or cardinality(v_chosen) = cardinality(v_sentences));
+    -- Estimates are on the high side: once more with what was left over.
+    v_budget := case when v_tokens < p_budget then v_budget * least(1.5, 0.98 * p_budget / v_tokens) else v_budget * 9 / 10 - 2 end;
+    v_tries := v_tries + 1;
   end loop;
   return v_text;
 end $$;
@@ -142,7 +174,7 @@ create or replace function memoir._summarise_session(p_session memoir.sessions, 
 returns memoir.compactions language plpgsql set plan_cache_mode = force_custom_plan as $$
 declare
   v_user uuid := p_session.user_id; v_id uuid := p_session.session_id; v_row memoir.compactions; v_last integer; v_from integer; v_lines text[]; v_more text[];
-  v_first timestamptz; v_until timestamptz; v_tokens bigint; v_tokenizer text := memoir._tokenizer_used(p_session.tokenizer); v_excluded bigint; v_head text;
+  v_first timestamptz; v_until timestamptz; v_tokens bigint; v_tokenizer text := memoir._tokenizer_used(p_session.tokenizer); v_excluded bigint; v_head text; v_day text;
 begin
   select turn_count - 1, tokens into v_last, v_tokens from memoir.session_counters where user_id = v_user and session_id = v_id;
   if coalesce(v_last, -1) < 0 then return null; end if;
@@ -155,13 +187,15 @@ begin
   v_from := greatest(v_from, coalesce((select min(t.turn_index) from (
     select h.turn_index, sum(h.token_count) over (order by h.turn_index desc) as behind from memoir._summary_turns(p_session, v_from, v_last) h) t
     where t.behind <= (p_config ->> 'compaction_tokens')::bigint), v_last));
-  select array_agg('- ' || t.label || ': ' || case when length(s.x) > 300 then left(s.x, 297) || '…' else s.x end order by t.turn_index, s.n), min(t.created_at), max(t.created_at)
+  select array_agg('- ' || t.label || ': ' || memoir._dated(case when length(s.x) > 300 then left(s.x, 297) || '…' else s.x end, t.created_at,
+      (p_config ->> 'text_search_config')::regconfig) order by t.turn_index, s.n), min(t.created_at), max(t.created_at)
   into v_more, v_first, v_until
-  from memoir._summary_turns(p_session, v_from, v_last) t, unnest(memoir._sentences(t.body)) with ordinality s(x, n) where s.n <= 200;
+  from memoir._summary_turns(p_session, v_from, v_last) t, unnest(memoir._sentences(memoir._prose(t.body))) with ordinality s(x, n) where s.n <= 200;
   v_lines := array(select l from regexp_split_to_table(p_session.summary_text, '\n') l where l like '- %') || coalesce(v_more, '{}');
   v_head := memoir._summary_head(coalesce(v_first, p_session.created_at), coalesce(v_until, p_session.created_at));
   if p_session.summary_text is not null then
-    v_head := rtrim(split_part(split_part(p_session.summary_text, E'\n', 1), ' to ', 1), ':') || ' to ' || memoir._day(coalesce(v_until, p_session.created_at)) || ':';
+    v_day := rtrim(split_part(split_part(p_session.summary_text, E'\n', 1), ' to ', 1), ':');
+    v_head := v_day || case when v_day <> memoir._day(coalesce(v_until, p_session.created_at)) then ' to ' || memoir._day(coalesce(v_until, p_session.created_at)) else '' end || ':';
   end if;
   v_row.user_id := v_user; v_row.session_id := v_id; v_row.compaction_id := gen_random_uuid(); v_row.from_turn := 0; v_row.to_turn := v_last; v_row.level := 0;
   v_row.made_by := 'extract'; v_row.recorded_at := memoir.now();

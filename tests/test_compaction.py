@@ -324,3 +324,21 @@ def test_two_sweeps_at_once_do_the_work_once(memoir_dsn: str, db: psycopg.Connec
     for n in range(4):
         rows = [row for row in compactions(db, user, f"twin{n}") if row["level"] == 1]
         assert len({row["from_turn"] for row in rows}) == len(rows) >= 1
+
+
+def test_a_summary_is_made_of_what_is_said(db: psycopg.Connection, user: str) -> None:
+    """Not of code, tables, headings, reactions; and what it says stands without its day."""
+    messages = [
+        ("user", "Thanks, that's really cool!\nHere is my initial code:\n```python\nclass Ledger: pass\n```\nimport sqlite3\nconn = sqlite3.connect('my.db')\nI moved to Bergen yesterday with Ottilie."),
+        ("assistant", "Totally agree, Mel.\n### Step 3: Caching\n| Churn | 10% | 12% |\n1. **Deadline:** 31 March for the ledger\n2. Done"),
+        ("user", "We decided to keep the ledger in SQLite until next Friday.\nAND user_id = 1\nrequirements.txt"), ("assistant", "That's great, Mel! You're so right. I'm so happy for you.")]
+    for _ in range(3):
+        for role, text in messages:
+            db.execute("select memoir.append_messages(%s, 'work', %s)", [user, Jsonb([{"role": role, "content": text, "created_at": "2023-05-08T09:00:00Z"}])])
+    db.execute("select memoir.set_user_settings(%s, '{\"compaction_ratio\": 5, \"session_summary_tokens\": 1000}')", [user])
+    lines = one(db, "select memoir.summarize_session(%s, 'work')", user)["summary"].split("\n")
+    assert lines[0] == "8 May 2023:"
+    assert {line.partition(": ")[2] for line in lines[1:]} == {
+        "I moved to Bergen on 7 May 2023 with Ottilie.", "Deadline: 31 March for the ledger", "We decided to keep the ledger in SQLite until 19 May 2023."}
+    compacted = one(db, "select memoir.compact_session(%s, 'work', 0)", user)["summary"].split("\n")
+    assert set(compacted[1:]) <= set(lines[1:]) and len(compacted) > 1

@@ -92,6 +92,13 @@ JUNK = [
     # no rule of this language
     "Ich wohne in Berlin und liebe Bach.", "J'habite à Paris et j'adore le thé.", "Vivo en Madrid desde 2010.", "我住在北京。", "أعيش في القاهرة",
     # what leans on what was said before
+    "I also like holding them.", "I'd love to try making it sometime!", "I'm definitely going to check it out!", "After that, we celebrated at a restaurant in Ulm.",
+    "I'm trying to debug this", "I like what we've worked out for the past sections.", "Check out this picture of my favorite session!", "I loved meeting your turtles.",
+    "I've written a function that does so on 3 May, but it's",
+    # what is asked for now
+    "Stop asking and just list the plan now.", "Don't ask, show it to me immediately.", "I'll activate the protocol right now and get my notes populated.",
+    "Once I do, execute the compression of my 3 files.", "Provide the request in my last message.", "I want to make sure my user registration is secure and robust.",
+    "Looks solid, exactly what I was looking for on Monday.", "I just wanted to fill you in on my business.",
     "I saw it yesterday.", "I bought one last week.", "I did that already.", "It is on Monday.", "He lives in Paris.", "They moved to Rome last year.",
 ]
 
@@ -142,6 +149,13 @@ def test_spans_are_the_sentences_as_they_were_written(db: psycopg.Connection, te
     ("Lost my job as a banker yesterday.", "Mel lost Mel's job as a banker on 7 May 2023."),
     ("Been working on a novel since last month.", "Mel has been working on a novel since April 2023."),
     ("My kids and I went camping last weekend.", "Mel's kids and Mel went camping on the weekend of 6 May 2023."),
+    ("I'm a guard for the team and our season opener is next week.", "Mel is a guard for the team and their season opener is in the week of 15 May 2023."),
+    ("Just wanted to let you know I joined a travel club in Ulm!", "Mel joined a travel club in Ulm!"),
+    ("On another note, I finished my novel in two weeks in March.", "Mel finished Mel's novel in two weeks in March."),
+    ("I've reached *level nine* of Act I and part II.", "Mel has reached level nine of Act I and part II."),
+    ("I have a talk about this week's results on Thursday.", "Mel has a talk about this week's results on 11 May 2023."),
+    ("I've been using Flask 2.3.1, and I want to make sure it is safe.", "Mel has been using Flask 2.3.1."),
+    ("I love dogs and have owned them for years.", "Mel loves dogs and have owned them for years."),
 ])
 def test_a_speaker_with_a_name_is_named(db: psycopg.Connection, text: str, content: str) -> None:
     for role in ("user", "assistant"):
