@@ -40,7 +40,10 @@ begin
   from memoir.jobs j where j.state = 'ready' and j.run_after < v_now - interval '1 hour' group by j.kind
   union all
   select 'yellow', format('%s dead letters of kind %s', count(*), j.kind), 'select * from memoir.dead_letters; select memoir.retry_job(job_id)'
-  from memoir.jobs j where j.state = 'dead' group by j.kind;
+  from memoir.jobs j where j.state = 'dead' group by j.kind
+  union all
+  select 'yellow', format('%s months wait to be detached, the first since %s', count(*), memoir._day(min(a.recorded_at))), 'send what memoir.bare_statements() says, or set archive_detach to lock'
+  from memoir.archives a where a.state = 'detaching' and a.recorded_at < memoir.now() - interval '2 days' having count(*) > 0;
   if not pg_is_in_recovery() then
     select count(*) into v_buffer from (select from memoir.compile_buffer limit 100001) b;
     if v_buffer > 100000 then
