@@ -174,6 +174,11 @@ class CachedEmbedder:
             self._kept.commit()
         return [found[key] or [] for key in keys]
 
+    def all_but(self, texts: list[str]) -> list[list[float]]:
+        """The vectors of all texts embedded so far, in no particular order, except of these."""
+        known = {hashlib.sha256(text.encode()).digest() for text in texts}
+        return [list(array("f", vector)) for key, vector in self._kept.execute("select hash, vector from vectors order by hash") if key not in known]
+
     def _load(self, key: bytes) -> list[float] | None:
         row = self._kept.execute("select vector from vectors where hash = ?", (key,)).fetchone()
         return list(array("f", row[0])) if row else None

@@ -24,11 +24,33 @@ import numpy as np
 import psycopg
 
 from .common import EMBEDDING_MODEL, CannotRun, percentile, progress, report, server_dsn, table
-from .latency import EMBED, embedder_socket, milliseconds, processor_time
-from .population import Words
+from .latency import EMBED, embedder_socket, milliseconds
 from .throughput import Bench
 
 CONCURRENT = 16
+# Ordinary questions: made-up words would be cut into many more tokens.
+ASKED = ("When did {who} move to {place}?", "What did {who} say about the {thing} last week?", "Which {thing} does {who} like best?", "Did I ever tell you about my {thing} in {place}?",
+         "How much did the {thing} cost that {who} bought?", "Who was with me in {place} when the {thing} broke?", "Why is {who} worried about the {thing}?",
+         "What was the name of the {thing} shop in {place} again?")
+FILLED = {"who": ("my sister", "Ana", "the new manager", "our neighbour", "Tom"), "place": ("Bergen", "Lisbon", "the mountains", "New York"),
+          "thing": ("guitar", "car", "project", "kitchen", "invoice", "train ticket", "garden")}
+
+
+def embedder_pid(socket: str) -> int:
+    """The process behind the socket. It answers only the server's own user, so it is known by its command."""
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            command = (folder / "cmdline").read_bytes().split(b"\0")
+        except OSError:
+            continue
+        if b"pg_memoir_server.embedder" in command and socket.encode() in command:
+            return int(folder.name)
+    raise CannotRun(f"the embedder behind {socket} is not to be found on this machine")
+
+
+def threads_time(pid: int) -> float:
+    """Milliseconds that all threads of a process have run."""
+    return sum(int((task / "schedstat").read_text().split()[0]) for task in Path(f"/proc/{pid}/task").iterdir()) / 1e6
 
 
 def reference(texts: list[str], start_at: float) -> tuple[int, float, float, list[list[float]]]:
@@ -45,21 +67,20 @@ def reference(texts: list[str], start_at: float) -> tuple[int, float, float, lis
 
 def one_at_a_time(connection: psycopg.Connection, socket: str, texts: list[str]) -> tuple[list[list[str]], list[list[float]]]:
     """Rows of the table, and the vectors that the embedder gave."""
-    from pg_memoir_server import embed_client
     from pg_memoir_server.runtimes import load
 
     model = load(EMBEDDING_MODEL)
-    pids = embed_client.ping(socket)["pid"], connection.info.backend_pid
+    pids = embedder_pid(socket), connection.info.backend_pid
     shared: list[float] = []
     bare: list[float] = []
     vectors: list[list[float]] = []
-    before, own = [processor_time(pid) or 0 for pid in pids], 0.0
+    before, own = [threads_time(pid) for pid in pids], 0.0
     for text in texts:
         shared.append(milliseconds(lambda: vectors.append(connection.execute(EMBED, (socket, EMBEDDING_MODEL, text)).fetchone()[0])))
         ran = time.process_time()
         bare.append(milliseconds(lambda: model.embed([text + " Then?"])))
         own += time.process_time() - ran
-    spent = sum((processor_time(pid) or 0) - was for pid, was in zip(pids, before, strict=True)) / len(texts)
+    spent = sum(threads_time(pid) - was for pid, was in zip(pids, before, strict=True)) / len(texts)
     own = 1000 * own / len(texts)
     rows = [[f"bare call of the model ({model.name})", f"{percentile(bare, 0.5):.1f}", f"{percentile(bare, 0.95):.1f}", f"{own:.1f}"],
             ["through the shared embedder", f"{percentile(shared, 0.5):.1f}", f"{percentile(shared, 0.95):.1f}", f"{spent:.1f}"],
@@ -69,15 +90,13 @@ def one_at_a_time(connection: psycopg.Connection, socket: str, texts: list[str])
 
 def at_once(dsn: str, socket: str, texts: list[str], seconds: float, separate: int) -> tuple[list[list[str]], list[list[float]]]:
     """Rows of the table, and the reference's vectors of the first texts."""
-    from pg_memoir_server import embed_client
-
-    pid = embed_client.ping(socket)["pid"]
+    pid = embedder_pid(socket)
     with tempfile.TemporaryDirectory() as folder:
-        scripts = [f"\\set n random(1, 1000000000)\nselect count(vec) from memoir._py_embed_query('{socket}', '{EMBEDDING_MODEL}', '{text} ' || :n, 5000);\n" for text in texts[:16]]
+        scripts = [f"select count(vec) from memoir._py_embed_query('{socket}', '{EMBEDDING_MODEL}', '{text}', 5000);\n" for text in texts[:CONCURRENT]]
         bench = Bench(Path(folder), dsn, {"embed": scripts})
-        before = processor_time(pid) or 0
+        before = threads_time(pid)
         run = bench.run("embed", CONCURRENT, seconds)
-        spent = ((processor_time(pid) or 0) - before) / run.done
+        spent = (threads_time(pid) - before) / run.done
     progress(f"{separate} models of their own")
     count = max(10, len(texts) // 4)
     with ProcessPoolExecutor(separate, multiprocessing.get_context("spawn")) as pool:
@@ -99,8 +118,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> list[tuple[str, str]]:
     """Measures the embedder of the server's own database."""
     os.environ.setdefault("OMP_NUM_THREADS", "1")
-    words = Words(random.Random(1))
-    texts = [words.sentence(5, 12)[:-1] + "?" for _ in range(options.embeddings)]
+    rng = random.Random(1)
+    texts = [rng.choice(ASKED).format(**{name: rng.choice(values) for name, values in FILLED.items()}) for _ in range(options.embeddings)]
     dsn = server_dsn()
     with psycopg.connect(dsn, autocommit=True) as connection:
         socket = embedder_socket(connection)
@@ -111,7 +130,7 @@ def run(options: argparse.Namespace) -> list[tuple[str, str]]:
     cosines = [float(np.dot(a, b) / np.linalg.norm(a) / np.linalg.norm(b)) for a, b in zip(vectors, expected, strict=False)]
     progress("")
     text = "\n\n".join([
-        f"{options.embeddings} questions of 5 to 12 words, {EMBEDDING_MODEL}; lowest cosine to the reference of {len(cosines)}: {min(cosines):.6f}.",
+        f"{options.embeddings} questions of {min(len(text.split()) for text in texts)} to {max(len(text.split()) for text in texts)} words, {EMBEDDING_MODEL}; lowest cosine to the reference of {len(cosines)}: {min(cosines):.6f}.",
         table(["one at a time, ms", "p50", "p95", "processor time"], single),
         table([f"{CONCURRENT} at a time, ms", "a second", "p50", "p99", "processor time of the models"], many)])
     return [report("query-embedding", text)]
