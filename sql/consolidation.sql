@@ -152,14 +152,16 @@ declare
   v_after uuid := memoir._job_cursor('consolidation'); v_users uuid[]; v_user uuid; v_config jsonb; v_cluster record; v_made integer := 0; v_members integer := 0; v_more boolean;
   v_failed integer := 0; v_error text; v_whole uuid;
 begin
-  v_users := array(select c.user_id from memoir.user_counters c where v_after is null or c.user_id > v_after order by c.user_id limit p_limit);
+  v_users := array(select c.user_id from memoir.user_counters c where c.memories > 2 and (v_after is null or c.user_id > v_after) order by c.user_id limit p_limit);
   v_more := cardinality(v_users) = p_limit;
   perform memoir._put_job_cursor('consolidation', case when v_more then v_users[p_limit] end);
   foreach v_user in array v_users loop
-    perform from memoir.user_counters where user_id = v_user and memories > 2 for update skip locked;
-    continue when not found;
     begin
       v_config := memoir._config(v_user, null);
+      -- Looked for without a lock, since it takes a while and mostly finds nothing; found again under it.
+      continue when not exists (select from memoir._clusters(v_user, v_config));
+      perform from memoir.user_counters where user_id = v_user for update skip locked;
+      continue when not found;
       for v_cluster in select * from memoir._clusters(v_user, v_config) loop
         v_whole := memoir._consolidate(v_user, v_cluster.members, v_config, 'consolidation');
         if v_whole is not null then

@@ -183,6 +183,21 @@ def test_what_nobody_uses_falls_and_goes(db: psycopg.Connection, user: str, cloc
     assert [memory(db, key)["state"] for key in (idle, busy, vital, firm)] == ["expired", "expired", "expired", "active"]
 
 
+def test_limits_of_ones_own_and_locks_only_where_something_falls(db: psycopg.Connection, user: str, clock: Any) -> None:
+    other = user + "-other"
+    say(db, user, "s", "I paint boats."), say(db, other, "s", "I paint boats.")
+    key, same = (remember(db, name, "Paints boats", session="s", actor="agent", provenance="user_stated", source_turns=[0]) for name in (user, other))
+    db.execute("select memoir.set_user_settings(%s, '{\"demotion_grace_days\": 1, \"demotion_floor_2\": 1}')", [user])
+    clock(3)
+    run(db, "demotion")
+    assert (memory(db, key)["tier"], memory(db, same)["tier"]) == (1, 2)
+    # Whoever has nothing to lower is not even locked: that would write.
+    locked = "select c.xmin::text, c.xmax::text from memoir.user_counters c join memoir.users u using (user_id) where u.external_id = %s"
+    before = db.execute(locked, [other]).fetchone()
+    run(db, "demotion")
+    assert db.execute(locked, [other]).fetchone() == before and memory(db, same)["tier"] == 2
+
+
 def test_confidence_fades_at_read_and_is_reinforced(db: psycopg.Connection, user: str, clock: Any) -> None:
     key = remember(db, user, "Plays the bassoon")
 
