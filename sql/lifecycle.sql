@@ -163,7 +163,8 @@ begin
     where m.user_id = p_user_id and m.state = 'active' and m.tier in (1, 2) and m.importance <> 'critical' and u.used_at < v_now - v_grace
       and memoir._activity(coalesce(s.access_count, 0) + coalesce(s.restatements, 0), extract(epoch from v_now - u.used_at)::float8 / 3600)
           < case m.tier when 2 then v_floor_2 else v_floor_1 end
-      and not exists (select from memoir.session_objects o where o.user_id = p_user_id and o.memory_id = m.memory_id and o.pinned_until_turn is not null)) d;
+      and not exists (select from memoir.session_objects o join memoir.session_counters c on c.user_id = p_user_id and c.session_id = o.session_id
+        where o.user_id = p_user_id and o.memory_id = m.memory_id and o.pinned_until_turn > c.turn_count)) d;
   update memoir.memory_store set tier = 1, expires_at = least(expires_at, v_now + v_grace)
   where user_id = p_user_id and memory_id = any (v_demoted);
   perform memoir._set_state(p_user_id, v_gone, 'expired', p_by, 'unused', null, v_now);

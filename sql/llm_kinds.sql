@@ -22,13 +22,13 @@ begin
     when 'consolidate' then memoir._consolidate_store(p_job, p_output, p_made_by) end;
 end $$;
 
--- summarise: a compaction of level 1 that was made by extraction gets a row of the same range in the model's words, which then
--- counts instead. dedup_key is the compaction, payload {"session_id"}.
+-- summarise: a compaction that was made by extraction gets a row of the same range and level in the model's words, which then counts
+-- instead. It is given what the row was made of: turns, summaries, or both. dedup_key is the compaction, payload {"session_id"}.
 
 create or replace function memoir._ask_for_summary(p_row memoir.compactions, p_config jsonb)
 returns void language plpgsql as $$
 begin
-  if p_config ->> 'llm_provider' = 'none' or p_row.level <> 1 or p_row.made_by <> 'extract' then return; end if;
+  if p_config ->> 'llm_provider' = 'none' or p_row.made_by <> 'extract' then return; end if;
   perform memoir._enqueue('summarise', p_row.user_id, p_row.compaction_id::text, jsonb_build_object('session_id', p_row.session_id));
 end $$;
 
@@ -39,31 +39,54 @@ declare
 begin
   select * into v_row from memoir.compactions c
   where c.user_id = p_job.user_id and c.session_id = (p_job.payload ->> 'session_id')::uuid and c.compaction_id = p_job.dedup_key::uuid
-    and c.undone_at is null and c.level = 1 and c.made_by = 'extract'
+    and c.undone_at is null and c.made_by = 'extract'
+    -- Nor what a model has put in its place, or a summary of summaries.
     and not exists (select from memoir.compactions o where o.user_id = c.user_id and o.session_id = c.session_id and o.undone_at is null
-      and o.from_turn = c.from_turn and o.to_turn = c.to_turn and o.level = 1 and o.made_by <> 'extract');
+      and o.from_turn <= c.from_turn and o.to_turn >= c.to_turn and (o.level = c.level and o.made_by <> 'extract' or c.level > 0 and o.level > c.level));
   return v_row;
 end $$;
 
 create or replace function memoir._summary_size(p_row memoir.compactions, p_config jsonb)
 returns integer language sql immutable as $$
-  select greatest(24, least((p_row.metadata ->> 'tokens')::bigint / (p_config ->> 'compaction_ratio')::real, (p_config ->> 'summary_tokens')::integer / 2))::integer
+  select case when p_row.level > 1 then greatest(24, (p_row.metadata ->> 'summary_tokens')::integer)
+    else greatest(24, least((p_row.metadata ->> 'tokens')::bigint / (p_config ->> 'compaction_ratio')::real,
+      case p_row.level when 0 then (p_config ->> 'session_summary_tokens')::integer else (p_config ->> 'summary_tokens')::integer / 2 end))::integer end
 $$;
+
+-- What a summary was made of: [{"who", "date", "text"}].
+create or replace function memoir._summary_lines(p_row memoir.compactions, p_session memoir.sessions, p_config jsonb)
+returns jsonb language plpgsql stable set plan_cache_mode = force_custom_plan as $$
+declare
+  v_before jsonb := '[]'; v_turns jsonb; v_from integer := p_row.from_turn;
+begin
+  if p_row.level > 1 then
+    return (select jsonb_agg(jsonb_build_object('who', 'summary', 'text', c.summary_text) order by c.from_turn)
+      from jsonb_array_elements(p_row.sources) s join memoir.compactions c on c.user_id = p_row.user_id and c.session_id = p_row.session_id
+        and c.compaction_id = (s ->> 'compaction_id')::uuid and c.undone_at is null);
+  end if;
+  if p_row.level = 0 then
+    if p_session.summary_text is not null then v_before := jsonb_build_array(jsonb_build_object('who', 'summary', 'text', p_session.summary_text)); end if;
+    v_from := memoir._unsummarised_from(p_session, p_row.to_turn, p_config);
+  end if;
+  select jsonb_agg(jsonb_build_object('who', t.label, 'date', memoir._day(t.created_at), 'text', t.body) order by t.turn_index) into v_turns
+  from memoir._summary_turns(p_session, v_from, p_row.to_turn) t where t.body is not null;
+  return nullif(v_before || coalesce(v_turns, '[]'), '[]');
+end $$;
 
 create or replace function memoir._summarise_input(p_job memoir.jobs)
 returns jsonb language plpgsql set plan_cache_mode = force_custom_plan as $$
 declare
-  v_row memoir.compactions := memoir._summarised_row(p_job); v_session memoir.sessions; v_lines jsonb; v_excluded bigint;
+  v_row memoir.compactions := memoir._summarised_row(p_job); v_session memoir.sessions; v_config jsonb; v_lines jsonb; v_excluded bigint;
 begin
   if v_row.compaction_id is null then return null; end if;
   select * into v_session from memoir.sessions where user_id = p_job.user_id and session_id = v_row.session_id;
+  v_config := memoir._config(p_job.user_id, v_session.settings);
   v_excluded := memoir._count_excluded(v_session, v_row.from_turn, v_row.to_turn);
-  select jsonb_agg(jsonb_build_object('who', t.label, 'date', memoir._day(t.created_at), 'text', t.body) order by t.turn_index) into v_lines
-  from memoir._summary_turns(v_session, v_row.from_turn, v_row.to_turn) t where t.body is not null;
+  v_lines := memoir._summary_lines(v_row, v_session, v_config);
   if v_lines is null then return null; end if;
   -- A summary of what is forgotten while the model is at it must not be stored.
   update memoir.jobs set payload = payload || jsonb_build_object('excluded', v_excluded) where job_id = p_job.job_id;
-  return jsonb_build_object('tokens', memoir._summary_size(v_row, memoir._config(p_job.user_id, v_session.settings)), 'lines', v_lines);
+  return jsonb_build_object('tokens', memoir._summary_size(v_row, v_config), 'lines', v_lines);
 end $$;
 
 create or replace function memoir._summarise_store(p_job memoir.jobs, p_output jsonb, p_made_by text)
@@ -89,6 +112,9 @@ begin
   v_row.sources := jsonb_build_array(jsonb_build_object('compaction_id', v_row.compaction_id)) || v_row.sources;
   v_row.compaction_id := gen_random_uuid(); v_row.made_by := p_made_by; v_row.summary_text := v_text; v_row.recorded_at := greatest(memoir.now(), v_row.recorded_at + interval '1 microsecond');
   v_row.metadata := v_row.metadata || jsonb_build_object('summary_tokens', v_tokens, 'tokenizer', v_tokenizer);
+  if v_row.level = 0 then
+    update memoir.compactions set undone_at = v_row.recorded_at where user_id = p_job.user_id and session_id = v_row.session_id and level = 0 and undone_at is null;
+  end if;
   perform memoir._add_compaction(v_row, v_session, coalesce(v_said_at, v_row.recorded_at), v_config);
   perform memoir._refresh_summary(p_job.user_id, v_row.session_id);
   return 1;

@@ -168,6 +168,17 @@ begin
   return v_text;
 end $$;
 
+-- Of what no summary covers, where the newest stretch begins that one compaction would take.
+create or replace function memoir._unsummarised_from(p_session memoir.sessions, p_last integer, p_config jsonb)
+returns integer language plpgsql stable as $$
+declare
+  v_from integer := coalesce(p_session.summary_through + 1, 0);
+begin
+  return greatest(v_from, coalesce((select min(t.turn_index) from (
+    select h.turn_index, sum(h.token_count) over (order by h.turn_index desc) as behind from memoir._summary_turns(p_session, v_from, p_last) h) t
+    where t.behind <= (p_config ->> 'compaction_tokens')::bigint), p_last));
+end $$;
+
 -- A summary of a whole session, level 0: for search and for people, it hides nothing. Made from the summaries that count and the
 -- turns behind them. Null when somebody changed those meanwhile; the row there already where nothing was said since.
 create or replace function memoir._summarise_session(p_session memoir.sessions, p_config jsonb, p_by text)
@@ -182,11 +193,7 @@ begin
   order by c.recorded_at desc limit 1;
   if found then return v_row; end if;
   v_excluded := memoir._count_excluded(p_session, 0, v_last);
-  -- Of what no summary covers, the newest stretch that one compaction would take.
-  v_from := coalesce(p_session.summary_through + 1, 0);
-  v_from := greatest(v_from, coalesce((select min(t.turn_index) from (
-    select h.turn_index, sum(h.token_count) over (order by h.turn_index desc) as behind from memoir._summary_turns(p_session, v_from, v_last) h) t
-    where t.behind <= (p_config ->> 'compaction_tokens')::bigint), v_last));
+  v_from := memoir._unsummarised_from(p_session, v_last, p_config);
   select array_agg('- ' || t.label || ': ' || memoir._dated(case when length(s.x) > 300 then left(s.x, 297) || '…' else s.x end, t.created_at,
       (p_config ->> 'text_search_config')::regconfig) order by t.turn_index, s.n), min(t.created_at), max(t.created_at)
   into v_more, v_first, v_until

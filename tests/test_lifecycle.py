@@ -198,6 +198,19 @@ def test_limits_of_ones_own_and_locks_only_where_something_falls(db: psycopg.Con
     assert db.execute(locked, [other]).fetchone() == before and memory(db, same)["tier"] == 2
 
 
+def test_a_pin_keeps_a_memory_as_long_as_it_lasts(db: psycopg.Connection, user: str, clock: Any) -> None:
+    turn = say(db, user, "s", "I like plums.")
+    key = remember(db, user, "Likes plums", session="s", actor="agent", provenance="user_stated", source_turns=[turn])
+    db.execute("select memoir.pin(%s, 's', %s, p_turns => 2)", [user, key])
+    clock(days=62)
+    run(db, "demotion")
+    assert memory(db, key)["tier"] == 2
+    say(db, user, "s", "And pears.")
+    run(db, "demotion")
+    assert memory(db, key)["tier"] == 1
+    db.execute("select memoir.erase_user(%s)", [user])  # no session of it shall end in another test
+
+
 def test_confidence_fades_at_read_and_is_reinforced(db: psycopg.Connection, user: str, clock: Any) -> None:
     key = remember(db, user, "Plays the bassoon")
 

@@ -338,3 +338,86 @@ def test_what_is_not_for_everybody_is_not_sent(db: psycopg.Connection, user: str
         db.execute("update memoir.memory_store m set sensitivity = 'private' from memoir.users u where u.user_id = m.user_id and external_id = %s and content like '%%Brigida.'", [user])
         model()
     assert stub.requests == [] and waiting(db, "consolidate") == []
+
+
+def queue_every_kind(db: psycopg.Connection, user: str) -> None:
+    db.execute("select memoir.set_setting('judge', '\"llm\"')")
+    persist(db, user, "We keep the boat Brisa in Harstad. " * 8, "Noted, the boat Brisa is in Harstad. " * 8)
+    db.execute("call memoir.run_job('extract')")
+    db.execute("select memoir.summarize_session(%s, 's')", [user])
+    hikes(db, user)
+    for content, vector in (("Takes the train to work.", "{0,0,1,0.1}"), ("Cycles to work every day.", "{0,0,1,0.3}")):
+        db.execute("select memoir.remember(%s, %s, p_embedding => %s)", [user, content, vector])
+
+
+def answer_to(body: dict[str, Any]) -> Answer:
+    """A good answer, by what the prompt asks for."""
+    asked = json.dumps(body)
+    if '\\"pairs\\"' in asked:
+        return says(judgements=[{"n": n, "contradiction": 0} for n in range(asked.count('\\"n\\":'))])
+    if '\\"memories\\": [' in asked:
+        return says(content=MERGED, covers=[0, 1, 2])
+    return says(memories=json.loads(GOOD.text.partition("\n")[2])["memories"]) if '\\"turns\\"' in asked else says(summary="- user: the boat Brisa is kept in Harstad")
+
+
+@pytest.mark.parametrize("way", [("openai", "inside")], indirect=True, ids="-".join)
+def test_every_kind_gets_through_every_failure(db: psycopg.Connection, user: str, way: tuple[str, Step]) -> None:
+    """Whatever the provider does, work of each kind is retried later or a dead letter, what rules made stands, and in the end all is done."""
+    provider, model = way
+    kinds = set(db.execute("select memoir._llm_kinds()").fetchone()[0])
+    failures = {"cut off": (Answer(text='{"summary": "- us', stop={"openai": "length", "anthropic": "max_tokens"}[provider], **PRICE), "dead"),
+                "bad answer, twice": (Answer(text='{"nothing": 1}', **PRICE), "dead"), "no usable answer": (Answer(raw=b"<html>502</html>"), "ready"),
+                "answered 429": (Answer(status=429, headers={"retry-after": "900"}), "ready"), "answered 529": (Answer(status=529, headers={"retry-after": "900"}), "ready"),
+                "no answer": (Answer(delay=60), "ready")}
+    with STUBS[provider]() as stub:
+        use(db, provider, stub.url)
+        queue_every_kind(db, user)
+    before, summary = history(db, user), db.execute("select memoir.summarize_session(%s, 's')", [user]).fetchone()[0]
+    own = "select {} from memoir.jobs where kind = any (%s)"
+    assert {row[0] for row in db.execute(own.format("kind"), [list(kinds)])} == kinds
+    for error, (answer, state) in failures.items():
+        with STUBS[provider](answer) as stub:
+            use(db, provider, stub.url)
+            for key, value in (("llm_timeout", 1), ("llm_retries", 0)):
+                db.execute("select memoir.set_setting(%s, %s)", [key, Jsonb(value)])
+            model()
+        rows = db.execute(own.format("kind, state, last_error, run_after > now() + interval '14 min'"), [list(kinds)]).fetchall()
+        assert {row[0] for row in rows} == kinds and {row[1] for row in rows} == {state} and all(error in row[2] for row in rows), (error, rows)
+        assert all(row[3] for row in rows) or not answer.headers
+        db.execute("update memoir.jobs set state = 'ready', attempts = 0, run_after = now() where kind = any (%s)", [list(kinds)])
+    assert history(db, user) == before and db.execute("select memoir.summarize_session(%s, 's')", [user]).fetchone()[0] == summary
+
+    class ByKind(STUBS[provider]):  # type: ignore[misc]
+        def next_answer(self, body: dict[str, Any]) -> Answer:
+            with self._lock:
+                self.requests.append(body)
+                self._local.answer = answer_to(body)
+                self._local.answer.delay = 0.2
+                return self._local.answer
+
+    with ByKind() as stub:
+        use(db, provider, stub.url)
+        model()
+    assert db.execute(own.format("kind, state, last_error"), [list(kinds)]).fetchall() == []
+    assert history(db, user)[MERGED][0] == "active" and ("The user keeps the boat Brisa in Harstad.",) in kept(db, user, "m.content")
+    whole = db.execute("select memoir.summarize_session(%s, 's')", [user]).fetchone()[0]
+    assert whole["made_by"] == "priced summarise.v1" and whole["summary"].endswith("- user: the boat Brisa is kept in Harstad")
+    assert [row[0] for row in db.execute("select content from memoir.recall(%s, 'boat Brisa', p_kinds => '{summary}')", [user])] == [whole["summary"]]
+
+
+@pytest.mark.parametrize("way", [("openai", "inside")], indirect=True, ids="-".join)
+def test_a_model_words_summaries_of_every_level(db: psycopg.Connection, user: str, way: tuple[str, Step]) -> None:
+    provider, model = way
+    db.execute("select memoir.open_session(%s, 's', p_settings => '{\"summary_tokens\": 120, \"compaction_tokens\": 600}')", [user])
+    with STUBS[provider](says(summary="- user: we sailed on")) as stub:
+        use(db, provider, stub.url)
+        for n in range(24):
+            persist(db, user, f"In week {n} we sailed to harbour {n} and it took {n + 3} hours. " * 4, f"Week {n} is noted, harbour {n} as well. " * 4)
+        db.execute("select memoir.compact_session(%s, 's', 0)", [user])
+        db.execute("select memoir.summarize_session(%s, 's')", [user])
+        model()
+        assert waiting(db, "summarise") == []
+    rows = db.execute("select level, made_by, counts from memoir.list_compactions(%s, 's') where counts or level = 0 and undone_at is null", [user]).fetchall()
+    assert min(row[0] for row in rows) == 0 and max(row[0] for row in rows) > 1 and {row[1] for row in rows} == {"priced summarise.v1"}, rows
+    # What is summed up already is given as it was summed up.
+    assert any('\\"who\\": \\"summary\\"' in json.dumps(request) for request in stub.requests)
