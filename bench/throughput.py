@@ -88,10 +88,10 @@ class Bench:
 
 
 class Maintenance:
-    """All jobs of the database after one another, until it is stopped. What counts as an ordinary job: not what starts processes."""
+    """All jobs of the database after one another, again and again until it is stopped; not what starts or calls other processes."""
 
     def __init__(self, dsn: str) -> None:
-        self._dsn, self._stop, self.rounds, self.failed = dsn, threading.Event(), 0, ""
+        self._dsn, self._stop, self.runs, self.failed = dsn, threading.Event(), 0, ""
         self._thread = threading.Thread(target=self._work)
 
     def __enter__(self) -> Maintenance:
@@ -111,7 +111,7 @@ class Maintenance:
                         if self._stop.is_set():
                             return
                         connection.execute(f"call memoir.run_job('{job}', 5)")
-                    self.rounds += 1
+                        self.runs += 1
                     self._stop.wait(1)
         except psycopg.Error as error:
             self.failed = str(error)
@@ -149,7 +149,7 @@ def measure(dsn: str, words: Words, topics: Topics, counts: Sequence[int], secon
     progress("")
     head = [f"{seconds:.0f} s each, ms", "a second", "p50", "p95", "p99"]
     intro = f"{USERS} users of {ITEMS} items each.\n\n"
-    note = f"Calls come at {rate:.1f} a second; {maintenance.rounds} rounds of all jobs.\n\n"
+    note = f"Calls come at {rate:.1f} a second; {maintenance.runs} runs of jobs beside them.\n\n"
     return [report("throughput", intro + table(head, rows)), report("together", note + table(["ms", "a second", "p50", "p95", "p99"], together))]
 
 

@@ -30,7 +30,10 @@ def filled(memoir_dsn: str) -> Iterator[psycopg.Connection]:
                     select _user_id('default', %s), i.item, m.model_id, {ABOUT} from generate_series(1, %s) i(item)
                     join embedding_models m on m.status = 'active' {JOINS.replace("%", "%%")} order by i.item""", [user, items])
             db.execute("update user_counters set items = %s where user_id = _user_id('default', %s)", [items, user])
-        db.execute("vacuum analyze embeddings")
+        for _ in range(20):                               # again if somebody's snapshot held it up
+            db.execute("vacuum analyze embeddings")
+            if db.execute("select sum(relallvisible) = sum(relpages) from pg_class where relname like 'embeddings\\_p%' and relkind = 'r'").fetchone()[0]:
+                break
         yield db
 
 
