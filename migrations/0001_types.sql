@@ -49,8 +49,11 @@ create table memoir.settings (
 -- Defaults and settings merged, so that a hot function reads one row.
 create table memoir.settings_merged (
   is_only boolean primary key default true check (is_only),
+  clock timestamptz,              -- what config has of it, as every function that asks the time reads it
   config jsonb not null
 );
+-- Read by every call: neither packed nor moved out of its row.
+alter table memoir.settings_merged alter config set storage external, set (toast_tuple_target = 8160);
 
 create table memoir.models (
   model text primary key,

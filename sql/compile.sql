@@ -377,11 +377,12 @@ begin
 end $$;
 
 create or replace function memoir._buffer_trace(p_trace memoir.compile_ledger)
-returns void language sql as $$
+returns void language plpgsql set plan_cache_mode = force_generic_plan as $$
+begin
   insert into memoir.compile_buffer (user_id, compile_id, recorded_at, session_id, budget, tokens, recall_tokens, prefix_hash, statistics_version,
     warnings, items, scores, words, vectors, around, session_scores, item_tokens, places, reasons)
-  select (p_trace).*
-$$;
+  select (p_trace).*;
+end $$;
 
 create or replace function memoir.compile_context(p_user text, p_session text, p_query text default null, p_budget integer default null,
   p_memory_budget integer default null, p_task text default null, p_tools jsonb default null, p_query_embedding real[] default null,

@@ -10,9 +10,10 @@ return case when current_setting('role') in ('', 'none') then session_user else 
 -- What an admin has bound the caller to. A role without a binding does not free a login from its own: whoever is a member of
 -- memoir_app may SET ROLE to it.
 create or replace function memoir._binding(p_login name)
-returns memoir.logins language sql stable as $$
-  select * from memoir.logins where login in (p_login, session_user) order by login <> p_login limit 1
-$$;
+returns memoir.logins language plpgsql stable set plan_cache_mode = force_generic_plan as $$
+begin
+  return (select l from memoir.logins l where l.login in (p_login, session_user) order by l.login <> p_login limit 1);
+end $$;
 
 -- uuid v5 (RFC 9562) of (namespace, text). Every text is hashed, one that looks like a UUID too: otherwise whoever may choose
 -- a name could choose somebody else's.

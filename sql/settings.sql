@@ -163,10 +163,11 @@ end $$;
 
 create or replace function memoir._merge_settings()
 returns void language sql as $$
-  insert into memoir.settings_merged (is_only, config)
-  select true, jsonb_object_agg(d.key, coalesce(s.value, d.default_value))
-  from memoir.setting_definitions d left join memoir.settings s on s.key = d.key
-  on conflict (is_only) do update set config = excluded.config where settings_merged.config is distinct from excluded.config
+  insert into memoir.settings_merged (is_only, clock, config)
+  select true, (m.config ->> 'clock')::timestamptz, m.config
+  from (select jsonb_object_agg(d.key, coalesce(s.value, d.default_value)) as config
+        from memoir.setting_definitions d left join memoir.settings s on s.key = d.key) m
+  on conflict (is_only) do update set clock = excluded.clock, config = excluded.config where settings_merged.config is distinct from excluded.config
 $$;
 
 -- A point in time that means the same to every session: with date, time and zone.
