@@ -179,6 +179,7 @@ begin
     v_found.rule := 'model';
     v_found.content := btrim(v_item ->> 'content');
     v_found.type := case when v_item ->> 'type' = any (memoir._known_types()) then v_item ->> 'type' else 'fact' end;
+    v_found.category := case when v_item ->> 'provenance' = 'correction' then 'correction' else v_found.type end;
     v_found.provenance := case when v_turn.role = 'tool' then 'tool_output' when v_turn.role <> 'user' or v_turn.actor <> 'person' then 'system_inferred'
       when not memoir._is_backed(v_found.content, v_turn.content) or v_item ->> 'provenance' in ('tool_output', 'fact') then 'system_inferred'
       else v_item ->> 'provenance' end;

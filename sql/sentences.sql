@@ -98,11 +98,13 @@ end $$;
 -- sentence itself. As rules see it.
 create or replace function memoir._dangles(p_sentence text)
 returns boolean language sql immutable strict as $$
-  select p_sentence ~ '\m[[:alpha:]''-]+ (it|them|him|those|these|another|that|this|this one|that one)( (out|up|off|down|on|in|to|for|with|at|all|sometimes?|again|soon|someday|too|and|but|so|as|a|an|my|the|from|into|more|better|work|when|together|once|after|before|next|last|yesterday|today|tomorrow)\M| ?[.!,;]|$)'
-    and (regexp_match(p_sentence, '^(.*?\m([[:alpha:]''-]+)) (it|them|him|those|these|another|that|this|this one|that one)( (out|up|off|down|on|in|to|for|with|at|all|sometimes?|again|soon|someday|too|and|but|so|as|a|an|my|the|from|into|more|better|work|when|together|once|after|before|next|last|yesterday|today|tomorrow)\M| ?[.!,;]|$)'))[2]
-      <> all ('{and,but,so,because,that,when,if,where,as,since,while,though,before,after,like,than,or,think,know,mean,hope,say}'::text[])
-    and (regexp_match(p_sentence, '^(.*?) (it|them|him|those|these|another|that|this|this one|that one)( (out|up|off|down|on|in|to|for|with|at|all|sometimes?|again|soon|someday|too|and|but|so|as|a|an|my|the|from|into|more|better|work|when|together|once|after|before|next|last|yesterday|today|tomorrow)\M| ?[.!,;]|$)'))[1]
-      !~ '\m(a|an|the|my|our|some|any|every|each|his|her|their|your|one|two|three|four|five|six|several|many|\d+) [[:alpha:]]|\m(?!(always|lots|this|was|is|has|as|yes|us|plus|sometimes|thus|perhaps|its|does|towards|besides|guess|miss|pass|discuss|focus)\M)[[:alpha:]]{2,}[^su]s\M'
+  -- What stands before the first such word, and the last word of that: nothing with an article, a number or the ending of a plural.
+  select coalesce(m[2] <> all ('{and,but,so,because,that,when,if,where,as,since,while,though,before,after,like,than,or,think,know,mean,hope,say}'::text[])
+    and m[1] !~ '\m(a|an|the|my|our|some|any|every|each|his|her|their|your|one|two|three|four|five|six|several|many|\d+) [[:alpha:]]'
+    and m[1] !~ '\m(?!(always|lots|this|was|is|has|as|yes|us|plus|sometimes|thus|perhaps|its|does|towards|besides|guess|miss|pass|discuss|focus)\M)[[:alpha:]]{2,}[^su]s\M', false)
+  from regexp_match(p_sentence, '^(.*?\m([[:alpha:]''-]+)) (?:it|them|him|those|these|another|that|this|this one|that one)(?:'
+    || ' (?:out|up|off|down|on|in|to|for|with|at|all|sometimes?|again|soon|someday|too|and|but|so|as|a|an|my|the|from|into|more|better|work|when|together|once|after'
+    || '|before|next|last|yesterday|today|tomorrow)\M| ?[.!,;]|$)') m
 $$;
 
 create or replace function memoir._number_word(p_word text)
@@ -215,6 +217,7 @@ begin
     end if;
     resolved := resolved || left(v_rest, v_at - 1);
     if resolved ~* '\m(for|from|before|after|of|to|than|by|around|about|between|through|until|till|since|during|like) $' then v_new := regexp_replace(v_new, '^(on|in|around) ', ''); end if;
+    if btrim(resolved) = '' and substr(v_rest, v_at + length(v_hit)) ~* '^ (was|is|were|has been|had) ' then v_new := regexp_replace(v_new, '^(on|in|around) ', ''); end if;
     resolved := resolved || coalesce(v_new, v_hit);
     v_rest := substr(v_rest, v_at + length(v_hit));
   end loop;

@@ -149,6 +149,7 @@ def test_spans_are_the_sentences_as_they_were_written(db: psycopg.Connection, te
     ("Lost my job as a banker yesterday.", "Mel lost Mel's job as a banker on 7 May 2023."),
     ("Been working on a novel since last month.", "Mel has been working on a novel since April 2023."),
     ("My kids and I went camping last weekend.", "Mel's kids and Mel went camping on the weekend of 6 May 2023."),
+    ("Last week was wild and I lost my keys in Ulm.", "The week of 1 May 2023 was wild and Mel lost Mel's keys in Ulm."),
     ("I'm a guard for the team and our season opener is next week.", "Mel is a guard for the team and their season opener is in the week of 15 May 2023."),
     ("Just wanted to let you know I joined a travel club in Ulm!", "Mel joined a travel club in Ulm!"),
     ("On another note, I finished my novel in two weeks in March.", "Mel finished Mel's novel in two weeks in March."),

@@ -107,10 +107,10 @@ def test_candidates_become_memories(db: psycopg.Connection, user: str, way: tupl
     sent = json.dumps(request)
     assert request["model"] == "priced" and "Harstad" in sent and "drawer" not in sent
     assert waiting(db, "extract") == []
-    made = kept(db, user, "m.content, m.provenance::text, m.scope::text, m.tier, m.metadata ->> 'extracted_by', m.valid_from::date::text")
+    made = kept(db, user, "m.content, m.provenance::text, m.scope::text, m.tier, m.metadata ->> 'extracted_by', m.valid_from::date::text, m.category")
     assert [row for row in made if row[4] == "priced extract.v1"] == [
-        ("The user keeps the boat Brisa in Harstad.", "user_stated", "global", 2, "priced extract.v1", "2020-05-01"),
-        ("The user wants a bigger boat.", "system_inferred", "local", 1, "priced extract.v1", made[-1][5])]
+        ("The user keeps the boat Brisa in Harstad.", "user_stated", "global", 2, "priced extract.v1", "2020-05-01", "fact"),
+        ("The user wants a bigger boat.", "system_inferred", "local", 1, "priced extract.v1", made[-1][5], "correction")]
     assert all("Bergen" not in row[0] and "drawer" not in row[0] for row in made) and {row[:1] for row in made if row[4] == "rules 1"} <= by_rules
     sources = db.execute("""
         select m.content, t.turn_index, substr(t.content, s.span_start, s.span_length) from memoir.memory_store m join memoir.users u using (user_id)
