@@ -61,6 +61,10 @@ create type memoir.recall_lines as (
 -- places: for each candidate its place in the order of choice, or null; reasons: why it was left out, or null.
 create type memoir.recall_block as (text text, tokens integer, places integer[], reasons text[]);
 
+-- learning.sql
+-- A used item and one that was not: whether it is held out, its weight, the difference of scores (log odds) and of signals.
+create type memoir.weight_pair as (compile_id uuid, held boolean, weight float8, base float8, x float8[]);
+
 -- compile.sql
 create type memoir.compiled as (
   user_id uuid, session_id uuid, at timestamptz, messages jsonb, prefix integer, is_open boolean, exchange_at integer,

@@ -43,25 +43,37 @@ returns text language sql immutable as $$ select btrim(regexp_replace(lower(norm
 create or replace function memoir._aliases_in(p_text text)
 returns table (name text, other text, stated boolean) language plpgsql immutable set plan_cache_mode = force_generic_plan as $$
 declare
-  v_text text := left(p_text, 20000); m text[]; v_long text; v_name text; v_pairs text[] := '{}'; i integer;
+  v_text text := left(p_text, 20000); m text[]; v_long text; v_short text; v_inside text; v_before text; v_name text; v_pairs text[] := '{}';
+  v_parts text[]; i integer;
   -- A name: capitalised words, or one word with a digit or a capital inside.
   c_name constant text := '((?:[[:upper:]][[:alnum:].&+''’-]*)(?: (?:of |and |for |the |de |in )?[[:upper:]][[:alnum:].&+''’-]*){0,5}|[[:alnum:]]*[[:alpha:]]\d[[:alnum:]]*|[[:alpha:]]{2,20})';
 begin
-  if v_text ~ '\(' then
-    -- Kubernetes (k8s); machine learning (ML); GHA (GitHub Actions).
-    for m in select x from regexp_matches(v_text, '([^().;!?\n]{2,90}?) ?\((?:or |aka |a\.k\.a\. )?["“]?([[:alpha:]][[:alnum:]&.+-]{1,11})["”]?\)', 'g') x loop
-      v_long := memoir._long_form(m[2], m[1]);
-      if v_long is not null then v_pairs := v_pairs || array[m[2], v_long]; end if;
-    end loop;
-    for m in select x from regexp_matches(v_text, '\m([[:alpha:]][[:alnum:]&.+-]{1,11}) ?\((?:short for |i\.e\. |that is |the )?["“]?([[:alpha:]][^().;!?\n]{2,80}?)["”]?\)', 'g') x loop
-      if memoir._is_short_for(m[1], m[2]) then v_pairs := v_pairs || array[m[1], m[2]]; end if;
+  -- Kubernetes (k8s); machine learning (ML); GHA (GitHub Actions). Cut by hand: a pattern that looks back from each bracket takes a
+  -- hundred times as long.
+  if strpos(v_text, ')') > 0 then
+    v_parts := string_to_array(v_text, '(');
+    for i in 1 .. least(cardinality(v_parts) - 1, 50) loop
+      continue when strpos(v_parts[i + 1], ')') not between 3 and 90;
+      v_inside := btrim(split_part(v_parts[i + 1], ')', 1), ' "“”');
+      v_before := right(v_parts[i], 90);
+      if v_inside ~ '^[[:alpha:]][[:alnum:]&.+-]{1,11}$' then
+        v_long := memoir._long_form(v_inside, substring(v_before from '[^().;!?\n]*$'));
+        if v_long is not null then v_pairs := v_pairs || array[v_inside, v_long]; end if;
+      elsif v_inside ~ ' ' then
+        v_short := substring(v_before from '\m([[:alpha:]][[:alnum:]&.+-]{1,11}) ?$');
+        v_inside := regexp_replace(v_inside, '^(short for|i\.e\.|that is|the) ', '');
+        if v_short is not null and memoir._is_short_for(v_short, v_inside) then v_pairs := v_pairs || array[v_short, v_inside]; end if;
+      end if;
     end loop;
   end if;
-  if v_text ~ ' or (simply |just )?["“]?[[:upper:][:digit:]]' then
-    -- GitHub Actions, or GHA.
-    for m in select x from regexp_matches(v_text, '([^().;!?\n]{2,90}?),? or (?:simply |just )?["“]?([[:alpha:]][[:alnum:]]{1,9})\M', 'g') x loop
-      v_long := case when m[2] ~ '[[:upper:]].*[[:upper:]]|\d' then memoir._long_form(m[2], m[1]) end;
-      if v_long is not null then v_pairs := v_pairs || array[m[2], v_long]; end if;
+  -- GitHub Actions, or GHA.
+  if v_text ~ ' or (simply |just )?["“]?[[:alnum:]]*[[:upper:][:digit:]]' then
+    v_parts := string_to_array(v_text, ' or ');
+    for i in 1 .. least(cardinality(v_parts) - 1, 50) loop
+      v_short := substring(v_parts[i + 1] from '^(?:simply |just )?["“]?([[:alpha:]][[:alnum:]]{1,9})\M');
+      continue when v_short is null or v_short !~ '[[:upper:]].*[[:upper:]]|\d';
+      v_long := memoir._long_form(v_short, rtrim(substring(right(v_parts[i], 90) from '[^().;!?\n]*$'), ','));
+      if v_long is not null then v_pairs := v_pairs || array[v_short, v_long]; end if;
     end loop;
   end if;
   if v_text ~* '\m(aka|a\.k\.a|known as|short for|stands for|for short)\M' then
@@ -85,7 +97,8 @@ begin
     return next;
   end loop;
   stated := false;
-  for m in select x from regexp_matches(v_text, '\m((?:[[:upper:]][[:alnum:]]*[[:lower:]][[:alnum:]]*)(?: (?:of |the )?[[:upper:]][[:alnum:]]*[[:lower:]][[:alnum:]]*){1,5})', 'g') x loop
+  for m in select distinct x from regexp_matches(v_text, '\m([[:upper:]][[:alnum:]]*(?: (?:of |the )?[[:upper:]][[:alnum:]]*)+)', 'g') x
+    where length(regexp_replace(x[1], '[^[:upper:]]', '', 'g')) between 3 and 8 and x[1] !~ '\m[[:upper:][:digit:]]+\M' loop
     v_long := m[1];
     loop
       name := lower(regexp_replace(v_long, '[^[:upper:]]', '', 'g')); other := memoir._alias_key(v_long);

@@ -272,7 +272,7 @@ begin
     end if;
     v_strength := memoir._strength(v_config, v_candidates);
     v_weak := coalesce(v_strength < (v_config ->> 'weak_below')::real, false);
-    if v_weak then v_recall_budget := least(v_recall_budget, (v_config ->> 'weak_recall_tokens')::integer); end if;
+    if v_weak then v_recall_budget := least(v_recall_budget, greatest((v_config ->> 'weak_recall_tokens')::integer, (v_recall_budget * v_strength / (v_config ->> 'weak_below')::real)::integer)); end if;
     v_block := memoir._recall_block(v_user, v_candidates, v_working, v_recall_budget, v_tokenizer,
       array(select message_id from unnest(v_shown)) || array(select message_id from unnest(v_pending)), v_scope.clearance, v_weak);
     v_recall := v_block.text;
@@ -380,7 +380,7 @@ create or replace function memoir._buffer_trace(p_trace memoir.compile_ledger)
 returns void language plpgsql set plan_cache_mode = force_generic_plan as $$
 begin
   insert into memoir.compile_buffer (user_id, compile_id, recorded_at, session_id, budget, tokens, recall_tokens, prefix_hash, statistics_version,
-    warnings, items, scores, words, vectors, around, session_scores, item_tokens, places, reasons)
+    warnings, items, scores, words, vectors, around, session_scores, item_tokens, places, reasons, used)
   select (p_trace).*;
 end $$;
 
@@ -440,6 +440,7 @@ begin
   exception when data_exception or invalid_parameter_value then
     perform memoir._fail('PM014', format('report is not what context returned: %s', sqlerrm));
   end;
+  v_trace.used := null;  -- credit_recall says that
   v_count := cardinality(v_trace.items);
   if v_trace.user_id is distinct from v_caller.user_id or v_trace.recorded_at is null or v_trace.recorded_at not between memoir.now() - interval '7 days' and memoir.now() + interval '1 minute'
      or array[cardinality(v_trace.scores), cardinality(v_trace.words), cardinality(v_trace.vectors), cardinality(v_trace.around), cardinality(v_trace.session_scores),

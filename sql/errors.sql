@@ -5,9 +5,10 @@
 --   PM003 unknown session                     PM022 nothing to continue: no query and no open exchange
 --   PM004 unknown memory or call              PM023 cost budget exceeded
 --   PM005 session is closed                   PM024 history is append-only
---   PM006 idempotency key reused              PM030 embedding of the wrong dimension
---   PM010 invalid message                     PM031 unknown model
---   PM011 tool result without its call, or the reverse
+--   PM006 idempotency key reused              PM025 too little evidence to learn from
+--   PM010 invalid message                     PM030 embedding of the wrong dimension
+--   PM011 tool result without its call        PM031 unknown model
+--         or the reverse
 --   PM012 text too large                      PM040 refused by a tombstone
 --   PM013 text that can't be stored           PM050 maintenance can't run here
 --   PM014 invalid argument                    PM051 a job failed

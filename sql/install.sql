@@ -44,6 +44,7 @@
 \ir render.sql          -- messages as the API wants them: OpenAI and Anthropic
 \ir packing.sql         -- the recall block: what is chosen, in what order, within its budget
 \ir compile.sql         -- compile_context, context, explain_context
+\ir learning.sql        -- what was used of a recall; the ranking's weights learnt from it
 \ir summaries.sql       -- extractive summaries: which sentences say most
 \ir compaction.sql      -- old turns of a long session give way to a summary beside them
 \ir archive.sql         -- months of turns past retention: compacted, exported, taken out

@@ -67,6 +67,8 @@ begin
       ('memory_history',            'reader app tenant admin'),
       ('list_tombstones',           'reader app tenant admin'),
       ('list_aliases',              'reader app tenant admin'),
+      ('credit_recall',             'app tenant admin'),
+      ('learn_weights',             'app admin'),
       ('list_judgements',           'reader app tenant admin'),
       ('claim_judgements',          'app jobs admin'),
       ('store_judgements',          'app jobs admin'),

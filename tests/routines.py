@@ -67,6 +67,8 @@ def values_for(routine: Routine, db: psycopg.Connection, user: str, project: str
         lists = ("items", "scores", "words", "vectors", "around", "session_scores", "item_tokens", "places", "reasons", "warnings")
         made["p_report"] = Jsonb({"user_id": str(uuid.uuid5(uuid.uuid5(uuid.NAMESPACE_URL, "pg_memoir:default"), user)), "compile_id": str(uuid.uuid4()), "recorded_at": at.isoformat(),
                                   "session_id": info["session_id"], "budget": 9, "tokens": 9, "recall_tokens": 0, "prefix_hash": "\\x00", "statistics_version": "1"} | {key: [] for key in lists})
+    if "p_compile" in needed:
+        made["p_compile"] = db.execute("select memoir.context(%s, %s, 'What is my cat called?')", [user, session]).fetchone()[0]["compile_id"]
     if "p_compaction" in needed:
         made["p_compaction"] = db.execute("select memoir.summarize_session(%s, %s)", [user, session]).fetchone()[0]["compaction_id"]
     known = {
@@ -78,7 +80,7 @@ def values_for(routine: Routine, db: psycopg.Connection, user: str, project: str
         "p_name": "other" if routine.name.startswith("register") else "all-MiniLM-L6-v2", "p_dimension": 384, "p_text": "text",
         "p_user_ids": [], "p_item_nos": [], "p_embeddings": [], "p_error": "none", "p_part": 0, "p_turn": 0, "p_lines": [], "p_month": "2026-01-01", "p_code": "PM014",
         "p_message": "no", "p_months_ahead": 0, "p_turns": None if routine.name.startswith("pin") else 0, "p_destination": "elsewhere", "p_user_id": "00000000-0000-0000-0000-000000000000", "p_job": "flush", "p_run": 0, "p_seconds": 5, "p_kind": "judge", "p_relation": "relates_to", "p_from_turn": 0,
-        "p_memory_ids": [], "p_other_ids": [], "p_scores": [], "p_judge": "nobody", "p_output": Jsonb({}), "p_made_by": "test", "p_result": Jsonb({}), **made}
+        "p_memory_ids": [], "p_other_ids": [], "p_scores": [], "p_judge": "nobody", "p_output": Jsonb({}), "p_made_by": "test", "p_used": [], "p_result": Jsonb({}), **made}
     lacking = needed - known.keys()
     assert not lacking, f"tests/routines.py needs a value for {lacking} of {routine.signature}"
     return {key: known[key] for key in wanted}

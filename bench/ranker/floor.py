@@ -6,7 +6,7 @@
 relevance_share: candidates below this share of the best score are left out. strength_weights: the log odds that the store answers a
 question at all, of its best score and its closest vector; learnt from questions that are answered and the same questions put to other
 conversations of their kind, which answer nothing, and judged on conversations that were left out. weak_below: the chance under which a
-recall is kept to weak_recall_tokens. All with the rank_weights of the release. bench/floor.py measures the same in the database.
+recall is weak, and has as much less of its budget, down to weak_recall_tokens. All with the rank_weights of the release. bench/floor.py measures the same in the database.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from .study import KINDS, Case, case_of, spread
 from .train import scores
 
 BUDGETS = (1000, 2000, 4000)
-WEAK_TOKENS = 500
+WEAK_TOKENS = 300
 STRENGTH = ("constant", "score", "cosine")
 
 
@@ -102,27 +102,27 @@ def fit(found: Sequence[Asked]) -> np.ndarray:
     return minimize(loss, np.zeros(X.shape[1])).x
 
 
-def shown(each: Asked, budget: int, share: float, weak: bool) -> int:
-    """How many candidates a recall has."""
-    n = int(np.searchsorted(each.total, min(budget, WEAK_TOKENS) if weak else budget, "right"))
+def shown(each: Asked, budget: int, share: float, part: float = 1) -> int:
+    """How many candidates a recall has. part: strength as a part of what is weak."""
+    n = int(np.searchsorted(each.total, min(budget, max(WEAK_TOKENS, budget * part)) if part < 1 else budget, "right"))
     return min(n, int((each.score >= share * each.score[0]).sum()))
 
 
-def kept(found: Sequence[Asked], share: float, is_weak: Callable[[Asked], bool]) -> str:
+def kept(found: Sequence[Asked], share: float, part: Callable[[Asked], float]) -> str:
     """Per kind, of the evidence of the full budget the share that is left, at each budget; then tokens by category at 2,000."""
     parts = []
     for kind in KINDS:
         mine = [each for each in found if each.kind == kind and each.category == "answered"]
         if mine:
             ratio = [
-                sum((e.gold < shown(e, b, share, is_weak(e))).mean() for e in mine) / max(1e-9, sum((e.gold < shown(e, b, 0, False)).mean() for e in mine)) for b in BUDGETS
+                sum((e.gold < shown(e, b, share, part(e))).mean() for e in mine) / max(1e-9, sum((e.gold < shown(e, b, 0)).mean() for e in mine)) for b in BUDGETS
             ]
             parts.append(f"{kind} " + "/".join(f"{100 * r:.1f}" for r in ratio))
     sizes = []
     for category in ("answered", "of others", "abstention", "small talk"):
         mine = [each for each in found if each.category == category]
         if mine:
-            used = [each.total[n - 1] if (n := shown(each, 2000, share, is_weak(each))) else 0 for each in mine]
+            used = [each.total[n - 1] if (n := shown(each, 2000, share, part(each))) else 0 for each in mine]
             sizes.append(f"{category} {np.mean(used):.0f}")
     return ", ".join(parts) + "; " + ", ".join(sizes)
 
@@ -135,7 +135,7 @@ def main() -> int:
     found = messages(read_indexed(options.data), shipped_weights(), options.others)
     print("share of the best: evidence kept by kind at 1,000/2,000/4,000 tokens, %; tokens at 2,000")
     for share in (0, 0.2, 0.25, 0.27, 0.3, 0.35, 0.4):
-        print(f"{share:.2f}: {kept(found, share, lambda _: False)}")
+        print(f"{share:.2f}: {kept(found, share, lambda _: 1.0)}")
     # Each conversation is judged by weights that did not see it.
     strength: dict[int, float] = {}
     for name in sorted({each.name for each in found}):
@@ -147,7 +147,7 @@ def main() -> int:
         for kind, category in sorted({(each.kind, each.category) for each in found}):
             mine = [strength[id(each)] < below for each in found if (each.kind, each.category) == (kind, category)]
             called.append(f"{kind} {category} {100 * np.mean(mine):.1f}")
-        print(f"{below:.2f}: {', '.join(called)}; {kept(found, 0.27, lambda each, below=below: strength[id(each)] < below)}")
+        print(f"{below:.2f}: {', '.join(called)}; {kept(found, 0.27, lambda each, below=below: strength[id(each)] / below)}")
     print(json.dumps({name: round(float(w), 2) for name, w in zip(STRENGTH, fit(found), strict=True)}))
     return 0
 

@@ -289,6 +289,8 @@ class AsyncMemoir:
     memory_history = _method(calls.memory_history)
     list_tombstones = _method(calls.list_tombstones)
     list_aliases = _method(calls.list_aliases)
+    credit_recall = _method(calls.credit_recall)
+    learn_weights = _method(calls.learn_weights)
     list_judgements = _method(calls.list_judgements)
     mark_turn = _method(calls.mark_turn)
     erase_turn = _method(calls.erase_turn)

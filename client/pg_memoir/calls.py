@@ -802,6 +802,30 @@ def list_aliases(user: str) -> Call[list[Alias]]:
     return _table("list_aliases", Alias, {"user": ("text", user)})
 
 
+def credit_recall(user: str, compile_id: UUID | str, used: Sequence[UUID | str]) -> Call[int]:
+    """Says which items of a recall the answer used, by `compile_id` and ids of what `context` returned; [] for none. Returns
+    how many of them that compile had considered. What learn_weights learns from. Raises UnknownMemoryError."""
+    return _scalar("credit_recall", int, {"user": ("text", user), "compile": ("uuid", compile_id), "used": ("uuid[]", list(used))})
+
+
+def learn_weights(
+    user: str,
+    *,
+    apply: bool | None = None,
+    compiles: int | None = None,
+    least: int | None = None,
+    prior: float | None = None,
+) -> Call[dict[str, Any]]:
+    """Learns the ranking's weights anew from what the user's ledger says was used: 'old', 'new', 'held_out' (share of pairs in
+    the right order 'before' and 'after'), 'applied'. With `apply` they become the user's own setting, if they gained.
+    Raises TooLittleEvidenceError, UnknownUserError, InvalidArgumentError, NotAuthorizedError."""
+    return _scalar(
+        "learn_weights",
+        _as_is,
+        {"user": ("text", user), "apply": ("boolean", apply), "compiles": ("int", compiles), "least": ("int", least), "prior": ("real", prior)},
+    )
+
+
 def list_judgements(user: str, memory: UUID | str | None = None, *, limit: int | None = None) -> Call[list[Judgement]]:
     """What was decided about conflicts among memories (or of one), newest first, at most `limit` (100). Raises UnknownMemoryError."""
     return _table("list_judgements", Judgement, {"user": ("text", user), "memory": ("uuid", memory), "limit": ("int", limit)})

@@ -158,6 +158,12 @@ class AppendOnlyError(MemoirError):
     sqlstate = "PM024"
 
 
+class TooLittleEvidenceError(MemoirError):
+    """The ledger says too little of what was used to learn from."""
+
+    sqlstate = "PM025"
+
+
 class DimensionMismatchError(MemoirError):
     """A vector has another dimension than its model."""
 

@@ -1,0 +1,122 @@
+"""Weights learnt from a ledger: a user's preference is found again, what was not seen is ranked better, too little teaches nothing."""
+
+from __future__ import annotations
+
+import random
+import uuid
+from typing import Any
+
+import psycopg
+import pytest
+from psycopg.types.json import Jsonb
+
+
+def filled(db: psycopg.Connection, user: str, compiles: int, noise: float = 0.0) -> None:
+    """A ledger of compiles of 12 items. Scores follow the words; the user uses what is closest by vector."""
+    rng = random.Random(7)
+    messages = [{"role": ("user", "assistant")[n % 2], "content": f"Said in turn {n}, and nothing else."} for n in range(40)]
+    db.execute("select memoir.persist_turn(%s, 'talk', %s)", [user, Jsonb(messages)])
+    user_id, session = db.execute("select user_id, session_id from memoir.sessions join memoir.users using (user_id) where users.external_id = %s", [user]).fetchone()
+    known = [row[0] for row in db.execute("select item_no from memoir.search_items where user_id = %s order by item_no", [user_id])]
+    for n in range(compiles):
+        items = rng.sample(known, 12)
+        words, vectors = [rng.random() for _ in items], [rng.random() for _ in items]
+        scores = [0.1 + 0.5 * w for w in words]
+        used = [max(zip(vectors, items))[1]] if rng.random() >= noise else [rng.choice(items)]
+        db.execute("select memoir._ensure_month(%s, memoir.now())", [user_id])
+        db.execute(
+            """insert into memoir.compile_ledger values (%s, %s, memoir.now() - %s * interval '1 minute', %s, 1000, 500, 300, '\\x00', '0', '{}', %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)""",
+            [user_id, uuid.uuid4(), compiles - n, session, items, scores, words, vectors, [0.0] * 12, words, [20] * 12, list(range(1, 13)), [None] * 12, used])
+
+
+def learn(db: psycopg.Connection, user: str, **named: Any) -> dict[str, Any]:
+    extra = "".join(f", p_{name} => %({name})s{'::real' if name == 'prior' else ''}" for name in named)
+    return db.execute(f"select memoir.learn_weights(%(user)s{extra})", {"user": user, **named}).fetchone()[0]
+
+
+def test_a_preference_is_found_and_ranks_what_was_not_seen(db: psycopg.Connection, user: str) -> None:
+    filled(db, user, 60)
+    done = learn(db, user)
+    held = done["held_out"]
+    assert done["compiles"] == 60 and held["compiles"] == 12 and not done["applied"]
+    assert held["before"] < 0.7 < 0.85 < held["after"] and held["gain"] == pytest.approx(held["after"] - held["before"], abs=2e-4)
+    assert done["new"]["vector"] + done["new"]["vector_rank"] > done["old"]["vector"] + done["old"]["vector_rank"] + 0.5
+    assert done["new"]["words"] < done["old"]["words"]
+    # What the ledger says nothing of stays as it was.
+    assert all(done["new"][name] == weight for name, weight in done["old"].items() if name in ("constant", "cover", "date", "speaker", "further") or name.startswith(("long.", "memory.")) and not name.endswith(("_before", "_after")))
+    assert db.execute("select settings from memoir.users where external_id = %s", [user]).fetchone() == ({},)
+    assert learn(db, user) == done
+    # Held near what was there.
+    stiff = learn(db, user, prior=5.0)
+    assert abs(stiff["new"]["vector"] - stiff["old"]["vector"]) < abs(done["new"]["vector"] - done["old"]["vector"]) / 3
+
+
+def test_weights_are_the_users_own_once_applied_and_go_back(db: psycopg.Connection, user: str) -> None:
+    filled(db, user, 50)
+    done = learn(db, user, apply=True)
+    assert done["applied"]
+    [settings] = db.execute("select settings from memoir.users where external_id = %s", [user]).fetchone()
+    assert settings == {"rank_weights": done["new"]}
+    # The same ledger was made with other weights: there is nothing to add.
+    with pytest.raises(psycopg.Error) as caught:
+        learn(db, user)
+    assert caught.value.sqlstate == "PM025"
+    assert db.execute("select memoir.set_user_settings(%s, '{\"rank_weights\": null}')", [user]).fetchone() == ({},)
+
+
+def test_what_gains_nothing_is_not_applied(db: psycopg.Connection, user: str) -> None:
+    filled(db, user, 40, noise=1.0)
+    done = learn(db, user, apply=True, prior=0.001)
+    assert done["applied"] == (done["held_out"]["gain"] > 0)
+    assert abs(done["held_out"]["gain"]) < 0.3
+
+
+def test_too_little_is_refused(db: psycopg.Connection, user: str) -> None:
+    filled(db, user, 39)
+    with pytest.raises(psycopg.Error) as caught:
+        learn(db, user)
+    assert caught.value.sqlstate == "PM025" and "39 compiles" in str(caught.value) and "credit_recall" in caught.value.diag.message_hint
+
+
+@pytest.mark.parametrize("named", [{"compiles": 5}, {"least": 5}, {"least": 600}, {"prior": 0}, {"prior": None}])
+def test_arguments(db: psycopg.Connection, user: str, named: dict[str, Any]) -> None:
+    with pytest.raises(psycopg.Error) as caught:
+        learn(db, user, **named)
+    assert caught.value.sqlstate == "PM014"
+
+
+def test_what_was_used_is_said_before_and_after_the_flush(db: psycopg.Connection, user: str) -> None:
+    ids = [str(db.execute("select memoir.remember(%s, %s)", [user, f"The {name} stands in the garden."]).fetchone()[0]["memory_id"]) for name in ("shed", "pond", "swing")]
+    context = db.execute("select memoir.context(%s, 'asking', 'What stands in the garden?')", [user]).fetchone()[0]
+    assert set(context["items"]) == set(ids)
+
+    def credit(*used: str) -> int:
+        return db.execute("select memoir.credit_recall(%s, %s, %s::uuid[])", [user, context["compile_id"], list(used)]).fetchone()[0]
+
+    def ledger() -> list[Any]:
+        return db.execute("select array(select i.ref_id::text from memoir.search_items i where i.user_id = l.user_id and i.item_no = any (l.used)) from memoir.compile_ledger l where compile_id = %s",
+                          [context["compile_id"]]).fetchall()
+
+    assert credit(ids[0], str(uuid.uuid4())) == 1
+    db.execute("call memoir.flush_statistics()")
+    assert ledger() == [([ids[0]],)]
+    assert credit(ids[1], ids[2]) == 2
+    assert sorted(ledger()[0][0]) == sorted(ids[1:])
+    assert credit() == 0 and ledger() == [([],)]
+    with pytest.raises(psycopg.Error) as caught:
+        db.execute("select memoir.credit_recall(%s, %s, '{}')", [user, uuid.uuid4()])
+    assert caught.value.sqlstate == "PM004"
+
+
+def test_what_a_person_validated_or_the_model_fetched_was_used(db: psycopg.Connection, user: str) -> None:
+    ids = [str(db.execute("select memoir.remember(%s, %s)", [user, f"The {name} stands in the garden."]).fetchone()[0]["memory_id"]) for name in ("shed", "pond", "swing")]
+    db.execute("select memoir.context(%s, 'asking', 'What stands in the garden?')", [user])
+    db.execute("call memoir.flush_statistics()")
+    user_id = db.execute("select user_id from memoir.users where external_id = %s", [user]).fetchone()[0]
+    pairs = "select count(*) from unnest(memoir._learning_pairs(%s, '-infinity', 500))"
+    assert db.execute(pairs, [user_id]).fetchone() == (0,)
+    db.execute("select memoir.validate(%s, %s)", [user, ids[0]])
+    assert db.execute(pairs, [user_id]).fetchone() == (2,)
+    db.execute("insert into memoir.fault_history (user_id, fault_id, recorded_at, session_id, memory_id, fault_type, turn_index) select l.user_id, gen_random_uuid(), memoir.now(), l.session_id, %s, 'full_restore', 0 "
+               "from memoir.compile_ledger l where l.user_id = %s", [ids[1], user_id])
+    assert db.execute(pairs, [user_id]).fetchone() == (2,)  # two used, one not
