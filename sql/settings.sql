@@ -24,7 +24,7 @@ begin
     ('chunk_tokens', 'integer', '120', 32, 2000, false, 'Longer texts are searched in chunks of about this many (estimated) tokens.'),
     ('embed_chunks_max', 'integer', '64', 0, 10000, false, 'Chunks of one text that get a vector; all are found by words.'),
     ('tail_items_max', 'integer', '256', 16, 10000, false, 'Unmerged items of a user before the merge job packs them.'),
-    ('exact_vectors_max', 'integer', '12000', 0, 10000000, true, 'Items of a user up to which all vectors are compared; above, those nearest by their signs alone.'),
+    ('exact_vectors_max', 'integer', '10000', 0, 10000000, true, 'Items of a user up to which all vectors are compared; above, those nearest by their signs alone.'),
     ('sign_candidates', 'integer', '4', 1, 100, true, 'Vectors compared for each one wanted, where signs choose them.'),
     ('candidates', 'integer', '240', 20, 2000, true, 'Most candidates taken from the fused ranking; a small recall budget takes fewer.'),
     ('bm25_k1', 'number', '1.2', 0, 3, true, 'BM25 term-frequency saturation.'),
