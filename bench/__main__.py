@@ -13,12 +13,12 @@ import re
 import sys
 from pathlib import Path
 
-from . import cron, evidence, latency, partitions, query_embedding, recall, sizes, throughput, vectors, writes
+from . import cron, evidence, latency, partitions, query_embedding, recall, sizes, throughput, vectors, wal, writes
 from .common import CannotRun, machine, report, server_dsn
 
-PARTS = {"recall": recall, "evidence": evidence, "latency": latency, "writes": writes, "sizes": sizes, "vectors": vectors, "partitions": partitions,
+PARTS = {"recall": recall, "evidence": evidence, "latency": latency, "writes": writes, "wal": wal, "sizes": sizes, "vectors": vectors, "partitions": partitions,
          "throughput": throughput, "query-embedding": query_embedding, "cron": cron}
-USUAL = "recall,evidence,latency,writes"
+USUAL = "recall,evidence,latency,writes,wal"
 
 
 def replace_section(text: str, name: str, section: str) -> str:
