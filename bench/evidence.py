@@ -63,10 +63,10 @@ def store(memoir: Memoir, user: str, events: Sequence[Said | Remembered]) -> dic
 
 
 EXPLAINED = """
-  select c.ref_id::text, c.place, c.span_length
+  select c.ref_id::text, c.place, coalesce(length(regexp_replace(c.instead, '^… | … #\\d+$', '', 'g')), c.span_length)
   from memoir._compile(%(user)s, %(session)s, %(query)s, null, %(budget)s, null, null, %(vector)s::real[], null, null, null, 'openai', null) v,
-    unnest(v.candidates, v.places) with ordinality as c(item_no, kind, ref_id, session_id, turn_index, chunk, span_start, span_length,
-      tokens, role, said_at, recorded_at, project, score, words, vector, around, session_score, type, memory_parts, is_frequent, reason, place, o)
+    unnest(v.candidates, v.places, v.texts) with ordinality as c(item_no, kind, ref_id, session_id, turn_index, chunk, span_start, span_length,
+      tokens, role, said_at, recorded_at, project, score, words, vector, around, session_score, type, memory_parts, is_frequent, reason, place, instead, o)
   where c.reason is null order by c.o"""
 
 

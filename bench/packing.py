@@ -2,14 +2,15 @@
 
     python -m bench.packing --data locomo.json --data realmem/ --data beam/ [--questions 25] [--budgets 500,1000,2000,4000]
 
-What `compile_context` packed is compared with the exact optimum over the same candidates above the relevance floor, found by
-dynamic programming over every budget, and with the fractional optimum (η), which may cut a line anywhere. Value is what the
-packing maximises: about the chance that a line is evidence (`worth` in `explain_context`). Costs are exact tokens of each line as
-shown and of each date header (paid once per group of lines); the fence, and what the block's text costs otherwise than the sum of its
-lines, is taken off the budget of both. Evidence: share of it that is in the recall, as packed, and as the optimum would have it. Fill:
-tokens of the recall over the budget, where candidates were left out for want of room. Time is that of the choice alone and of all of
-the recall block: reading texts, choosing, rendering and counting it. The second table: evidence in the same tokens if lines were taken
-in other orders, mean over kinds of data.
+What `compile_context` packed is compared with the exact optimum over the same candidates above the relevance floor, each shown at one
+of its fidelities or not at all (a multiple-choice knapsack, by dynamic programming over every budget), and with the fractional
+optimum (η), which may cut a line anywhere. Value is what the packing maximises: about the chance that a line is evidence (`worth` in
+`explain_context`), for less than the whole text a share of it (setting `fidelity_worth`). Costs are exact tokens of each line as shown
+and of each date header (paid once per group of lines); the fence, and what the block's text costs otherwise than the sum of its lines,
+is taken off the budget of both. Evidence: share of it that is in the recall, as packed, and as the optimum would have it. Fill: tokens
+of the recall over the budget, where candidates were left out for want of room. Excerpts: share of the lines that are shown so. Time is
+that of the choice alone and of all of the recall block: reading texts, choosing, rendering and counting it. The second table: evidence
+in the same tokens if whole candidates were taken in other orders, mean over kinds of data.
 """
 
 from __future__ import annotations
@@ -35,9 +36,11 @@ REPEATS = 3  # the least of so many times counts
 
 @dataclass(frozen=True)
 class Line:
-    """A candidate as it would be shown."""
+    """A candidate as it would be shown at one fidelity."""
 
     ref: str
+    place: int  # of the candidate: one line of each at most
+    fidelity: str
     score: float
     value: float
     cost: int
@@ -58,6 +61,9 @@ class Compile:
     choosing: float  # microseconds
     block: float
 
+    def candidates(self) -> int:
+        return len({line.place for line in self.lines})
+
     def room(self) -> int:
         """Tokens for lines and headers: the budget without what the packed block cost beyond their sum."""
         return self.budget - self.tokens + spent([line for line in self.lines if line.packed])
@@ -65,34 +71,45 @@ class Compile:
 
 CAPTURE = """
 create function pg_temp.packed(p_user text, p_session text, p_query text, p_budget integer, p_vector real[], p_repeats integer)
-returns table (ref text, score real, value float8, cost integer, header integer, opening integer, packed boolean, budget integer, tokens integer, choosing float8, block float8)
+returns table (ref text, place integer, fidelity text, score real, value float8, cost integer, header integer, opening integer, packed boolean,
+  budget integer, tokens integer, choosing float8, block float8)
 language plpgsql as $$
 declare
-  v memoir.compiled; v_lines memoir.recall_lines; v_hidden uuid[]; v_started timestamptz; v_choosing float8; v_block float8; v_items integer[];
-  v_names text[]; v_bodies text[]; v_sessions uuid[]; v_session_names text[]; i integer;
+  v memoir.compiled; v_lines memoir.recall_lines; v_reduced memoir.reduced_texts; v_hidden uuid[]; v_started timestamptz; v_choosing float8; v_block float8;
+  v_items integer[]; v_names text[]; v_bodies text[]; v_sessions uuid[]; v_session_names text[]; v_config jsonb; i integer;
 begin
   v := memoir._compile(p_user, p_session, p_query, null, p_budget, null, null, p_vector, null, null, null, 'openai', null);
+  v_config := memoir._config(v.user_id, null);
   v_hidden := array(select s.message_id from unnest(v.shown) s);
   select array_agg(t.item_no), array_agg(t.name), array_agg(t.body) into v_items, v_names, v_bodies
   from memoir._texts_at(v.user_id, array(select (c.item_no, c.kind, c.ref_id, c.session_id, c.turn_index, c.recorded_at, c.span_start, c.span_length)::memoir.item_place
     from unnest(v.candidates) c where c.reason is null and c.ref_id <> all (v_hidden)), v.clearance) t;
   select array_agg(s.session_id), array_agg(s.external_id) into v_sessions, v_session_names from memoir.sessions s where s.user_id = v.user_id;
-  v_lines := memoir._recall_lines(v.candidates, v_items, v_names, v_bodies, v_sessions, v_session_names);
+  v_reduced := memoir._reduced_texts(array(select c from unnest(v.candidates) c where c.kind = 't' and c.tokens >= 60), v_items, v_bodies, null, null, null, null, v_config -> 'fidelity_worth',
+    memoir._query_terms((v_config ->> 'text_search_config')::regconfig, p_query));
   for i in 1 .. p_repeats loop
+    v_lines := memoir._lines_of(v.user_id, v.candidates, v.worths, v.recall_budget, v_hidden, v.clearance, v_config, p_query);
     v_started := clock_timestamp();
     perform memoir._choose(v_lines, v.recall_budget);
     v_choosing := least(v_choosing, date_part('epoch', clock_timestamp() - v_started) * 1e6);
     v_started := clock_timestamp();
-    perform memoir._recall_block(v.user_id, v.candidates, '{}', v.recall_budget, v.tokenizer, v_hidden, v.clearance);
+    perform memoir._recall_block(v.user_id, v.candidates, '{}', v.recall_budget, v.tokenizer, v_hidden, v.clearance, v_config, p_query);
     v_block := least(v_block, date_part('epoch', clock_timestamp() - v_started) * 1e6);
   end loop;
+  -- Every candidate that may be shown at every fidelity, also those that packing leaves out at once.
+  v_lines := memoir._recall_lines(v.candidates, v.worths, v_items, v_names, v_bodies, v_sessions, v_session_names, null);
   return query
-  select l.ref_id::text, v.candidates[l.place].score, l.worth,
-    memoir._tokens_of(case when l.is_turn then l.label || ': ' || case when l.chunk > 0 then '… ' else '' end || btrim(l.body, E' \\n\\t')
-                           else '- ' || btrim(l.body, E' \\n\\t') || ' (' || memoir._day(l.said) || ')' end || E'\\n', v.tokenizer),
-    l.grp, memoir._tokens_of(l.header || E':\\n', v.tokenizer), v.places[l.place] is not null, v.recall_budget, v.recall_tokens, v_choosing, v_block
+  select l.ref_id::text, l.place, f.fidelity, v.candidates[l.place].score, l.worth * f.share,
+    memoir._tokens_of(case when l.is_turn then l.label || ': ' || case when f.fidelity = 'full' and l.chunk > 0 then '… ' else '' end || btrim(f.body, E' \\n\\t')
+                           else '- ' || btrim(f.body, E' \\n\\t') || ' (' || memoir._day(l.said) || ')' end || E'\\n', v.tokenizer),
+    l.grp, memoir._tokens_of(l.header || E':\\n', v.tokenizer), v.places[l.place] is not null and v.fidelities[l.place] = f.fidelity,
+    v.recall_budget, v.recall_tokens, v_choosing, v_block
   from unnest(v_lines.places, v_lines.is_turn, v_lines.chunks, v_lines.refs, v_lines.said, v_lines.headers, v_lines.labels, v_lines.bodies, v_lines.groups, v_lines.worths)
-    as l(place, is_turn, chunk, ref_id, said, header, label, body, grp, worth);
+    as l(place, is_turn, chunk, ref_id, said, header, label, body, grp, worth),
+    lateral (select 'full' as fidelity, l.body, 1::float8 as share
+             union all select r.fidelity, r.body, r.share
+             from unnest(v_reduced.items, v_reduced.fidelities, v_reduced.texts, v_reduced.shares) r(item_no, fidelity, body, share)
+             where r.item_no = v.candidates[l.place].item_no) f;
 end $$"""
 
 
@@ -104,47 +121,68 @@ def spent(lines: Sequence[Line]) -> int:
     return sum(line.cost for line in lines) + sum({line.group: line.opening for line in lines}.values())
 
 
+def by_group(lines: Sequence[Line]) -> list[list[list[int]]]:
+    """Places of the lines, by group and candidate."""
+    groups: dict[int, dict[int, list[int]]] = {}
+    for at, line in enumerate(lines):
+        groups.setdefault(line.group, {}).setdefault(line.place, []).append(at)
+    return [list(group.values()) for group in groups.values()]
+
+
 def exact(lines: Sequence[Line], room: int) -> tuple[float, set[int]]:
-    """(value, places) of the best choice: a knapsack over every budget, group by group, since a group's header is paid once."""
-    groups: dict[int, list[int]] = {}
-    for place, line in enumerate(lines):
-        groups.setdefault(line.group, []).append(place)
+    """(value, lines) of the best choice: a multiple-choice knapsack over every budget, group by group, since a group's header is paid once."""
     best = np.zeros(room + 1)
-    history: list[tuple[list[int], np.ndarray, list[np.ndarray]]] = []
-    for places in groups.values():
-        opening = lines[places[0]].opening
+    history: list[tuple[list[list[int]], np.ndarray, list[np.ndarray]]] = []
+    for items in by_group(lines):
+        opening = lines[items[0][0]].opening
         opened = np.full(room + 1, -np.inf)
         if opening <= room:
             opened[opening:] = best[: room + 1 - opening]
         taken = []
-        for place in places:
-            cost, with_it = lines[place].cost, np.full(room + 1, -np.inf)
-            if cost <= room:
-                with_it[cost:] = opened[: room + 1 - cost] + lines[place].value
-            taken.append(with_it > opened)
-            opened = np.maximum(opened, with_it)
-        history.append((places, opened > best, taken))
+        for options in items:
+            with_it, which = opened.copy(), np.full(room + 1, -1)
+            for option in options:
+                cost = lines[option].cost
+                if cost <= room:
+                    better = opened[: room + 1 - cost] + lines[option].value > with_it[cost:]
+                    with_it[cost:][better] = opened[: room + 1 - cost][better] + lines[option].value
+                    which[cost:][better] = option
+            taken.append(which)
+            opened = with_it
+        history.append((items, opened > best, taken))
         best = np.maximum(best, opened)
     chosen, left = set(), room
-    for places, used, taken in reversed(history):
+    for items, used, taken in reversed(history):
         if used[left]:
-            for place, took in zip(reversed(places), reversed(taken), strict=True):
-                if took[left]:
-                    chosen.add(place)
-                    left -= lines[place].cost
-            left -= lines[places[0]].opening
+            for which in reversed(taken):
+                if (option := int(which[left])) >= 0:
+                    chosen.add(option)
+                    left -= lines[option].cost
+            left -= lines[items[0][0]].opening
     return float(best[room]), chosen
+
+
+def steps(options: Sequence[Line]) -> list[tuple[float, int]]:
+    """(value, cost) that each fidelity adds to the one before it, those left out that a mixture of others beats: the upper hull."""
+    hull: list[tuple[float, int]] = [(0.0, 0)]
+    for line in sorted(options, key=lambda line: (line.cost, -line.value)):
+        if line.value <= hull[-1][0]:
+            continue
+        while len(hull) > 1 and (line.value - hull[-1][0]) * (hull[-1][1] - hull[-2][1]) >= (hull[-1][0] - hull[-2][0]) * (line.cost - hull[-1][1]):
+            hull.pop()
+        hull.append((line.value, line.cost))
+    return [(high[0] - low[0], high[1] - low[1]) for low, high in zip(hull, hull[1:], strict=False)]
 
 
 def fractional(lines: Sequence[Line], room: int) -> float:
     """Value of the best choice if lines and headers could be cut: each group begins with the lines that repay its header best."""
     pieces: list[tuple[float, int]] = []  # (value, cost)
-    for group in {line.group for line in lines}:
-        mine = sorted((line for line in lines if line.group == group), key=lambda line: -line.value / line.cost)
-        values, costs = np.cumsum([line.value for line in mine]), mine[0].opening + np.cumsum([line.cost for line in mine])
+    for items in by_group(lines):
+        mine = sorted((step for options in items for step in steps([lines[option] for option in options])), key=lambda step: -step[0] / step[1])
+        values, costs = np.cumsum([value for value, _ in mine]), lines[items[0][0]].opening + np.cumsum([cost for _, cost in mine])
         first = int(np.argmax(values / costs))
         pieces.append((float(values[first]), int(costs[first])))
-        pieces += [(line.value, line.cost) for line in mine[first + 1 :]]
+        pieces += mine[first + 1 :]
     total = 0.0
     for value, cost in sorted(pieces, key=lambda piece: -piece[0] / piece[1]):
         if cost >= room:
@@ -185,14 +223,14 @@ def capture(memoir: Memoir, connection: psycopg.Connection, embed: CachedEmbedde
                 (user, event.session or "a session of its own", event.text, budget, vector, REPEATS),
             ).fetchall()
             if rows:
-                lines = [Line(row[0], row[1], row[2], row[3], row[4], row[5], row[6]) for row in rows]
-                found.append(Compile(corpus.kind, rows[0][7], rows[0][8], lines, {stored[key].id for key in event.evidence}, rows[0][9], rows[0][10]))
+                lines = [Line(*row[:9]) for row in rows]
+                found.append(Compile(corpus.kind, rows[0][9], rows[0][10], lines, {stored[key].id for key in event.evidence}, rows[0][11], rows[0][12]))
     return found
 
 
 def judged(found: Sequence[Compile]) -> list[str]:
     """The cells of one row."""
-    of_exact, of_fractional, fill, packed_evidence, exact_evidence = [], [], [], [], []
+    of_exact, of_fractional, fill, packed_evidence, exact_evidence, excerpts = [], [], [], [], [], []
     for compiled in found:
         packed = [line for line in compiled.lines if line.packed]
         value, room = sum(line.value for line in packed), compiled.room()
@@ -200,20 +238,22 @@ def judged(found: Sequence[Compile]) -> list[str]:
         if best:
             of_exact.append(value / best)
             of_fractional.append(value / fractional(compiled.lines, room))
-        if len(packed) < len(compiled.lines):
+        excerpts.append(np.mean([line.fidelity == "excerpt" for line in packed]) if packed else 0)
+        if len(packed) < compiled.candidates():
             fill.append(compiled.tokens / compiled.budget)
         if compiled.gold:
             packed_evidence.append(len(compiled.gold & {line.ref for line in packed}) / len(compiled.gold))
             exact_evidence.append(len(compiled.gold & {compiled.lines[place].ref for place in chosen}) / len(compiled.gold))
     return [
         str(len(found)),
-        f"{percentile([float(len(c.lines)) for c in found], 0.5):.0f}",
+        f"{percentile([float(c.candidates()) for c in found], 0.5):.0f}",
+        f"{100 * np.mean(excerpts):.1f}",
         *(f"{100 * x:.1f}" for x in (percentile(of_exact, 0.5), min(of_exact), percentile(of_fractional, 0.5), min(of_fractional))),
         f"{100 * np.mean(fill):.1f}" if fill else "–",
         f"{100 * np.mean(packed_evidence):.1f}",
         f"{100 * np.mean(exact_evidence):.1f}",
-        f"{percentile([c.choosing / len(c.lines) for c in found], 0.5):.1f}",
-        f"{percentile([c.block / len(c.lines) for c in found], 0.5):.0f}",
+        f"{percentile([c.choosing / c.candidates() for c in found], 0.5):.1f}",
+        f"{percentile([c.block / c.candidates() for c in found], 0.5):.0f}",
     ]
 
 
@@ -251,14 +291,15 @@ def orders(found: Sequence[Compile], budgets: Sequence[int]) -> list[list[str]]:
         for budget in budgets:
             shares: dict[str, list[float]] = {}
             for compiled in (c for c in found if c.budget == budget and c.gold):
-                refs = {line.ref for line in filled(compiled.lines, compiled.room(), [order(line) for line in compiled.lines])}
+                whole = [line for line in compiled.lines if line.fidelity == "full"]
+                refs = {line.ref for line in filled(whole, compiled.room(), [order(line) for line in whole])}
                 shares.setdefault(compiled.kind, []).append(len(compiled.gold & refs) / len(compiled.gold))
             cells.append(f"{100 * np.mean([np.mean(of) for of in shares.values()]):.1f}")
         rows.append([name, *cells])
     return rows
 
 
-HEAD = ["data, budget", "compiles", "candidates", "of the optimum, median", "worst", "η, median", "worst", "fill", "evidence packed",
+HEAD = ["data, budget", "compiles", "candidates", "excerpts", "of the optimum, median", "worst", "η, median", "worst", "fill", "evidence packed",
         "evidence of the optimum", "µs per candidate: choice", "µs: block"]  # fmt: skip
 
 

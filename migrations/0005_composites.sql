@@ -54,12 +54,16 @@ create type memoir.candidate as (
   role memoir.turn_role, said_at timestamptz, recorded_at timestamptz, project text,
   score real, words real, vector real, around real, session_score real,
   type text, memory_parts jsonb, is_frequent boolean, reason text);
--- What candidates look like, parallel arrays in the order in which to take them; places: which candidate it is.
+-- Texts that could stand for items, and what share of their worth is left.
+create type memoir.reduced_texts as (items integer[], fidelities text[], texts text[], tokens integer[], shares float8[]);
+-- What candidates look like, parallel arrays in the order in which to take them; places: which candidate it is; steps: 1, or which step up
+-- from the line of the same candidate before it; copies: the candidates that say what another says.
 create type memoir.recall_lines as (
-  places integer[], is_turn boolean[], sessions uuid[], turns integer[], chunks smallint[], refs uuid[], said timestamptz[], headers text[],
-  labels text[], bodies text[], costs integer[], openings integer[], groups integer[], worths float8[]);
--- places: for each candidate its place in the order of choice, or null; reasons: why it was left out, or null.
-create type memoir.recall_block as (text text, tokens integer, places integer[], reasons text[]);
+  places integer[], fidelities text[], steps smallint[], is_turn boolean[], sessions uuid[], turns integer[], chunks smallint[], refs uuid[], said timestamptz[], headers text[],
+  labels text[], bodies text[], costs integer[], openings integer[], groups integer[], worths float8[], copies integer[]);
+-- places: for each candidate its place in the order of choice, or null; reasons: why it was left out, or null; fidelities: what it is shown
+-- as, or null; texts: what stands for it, where that is not all of it.
+create type memoir.recall_block as (text text, tokens integer, places integer[], reasons text[], worths float8[], fidelities text[], texts text[]);
 
 -- learning.sql
 -- A used item and one that was not: whether it is held out, its weight, the difference of scores (log odds) and of signals.
@@ -70,7 +74,7 @@ create type memoir.compiled as (
   user_id uuid, session_id uuid, at timestamptz, messages jsonb, prefix integer, is_open boolean, exchange_at integer,
   query_hash bytea, recall text, recall_tokens integer, recall_budget integer, tokens integer, budget integer, system_tokens integer,
   tools_tokens integer, tokenizer text, model text, task memoir.task_type, warnings text[], arms jsonb, statistics_version text,
-  shown memoir.shown_turn[], candidates memoir.candidate[], places integer[], reasons text[],
+  shown memoir.shown_turn[], candidates memoir.candidate[], places integer[], reasons text[], worths float8[], fidelities text[], texts text[],
   clearance memoir.sensitivity, projects text[]);
 
 -- extraction.sql

@@ -274,7 +274,7 @@ begin
     v_weak := coalesce(v_strength < (v_config ->> 'weak_below')::real, false);
     if v_weak then v_recall_budget := least(v_recall_budget, greatest((v_config ->> 'weak_recall_tokens')::integer, (v_recall_budget * v_strength / (v_config ->> 'weak_below')::real)::integer)); end if;
     v_block := memoir._recall_block(v_user, v_candidates, v_working, v_recall_budget, v_tokenizer,
-      array(select message_id from unnest(v_shown)) || array(select message_id from unnest(v_pending)), v_scope.clearance, v_weak);
+      array(select message_id from unnest(v_shown)) || array(select message_id from unnest(v_pending)), v_scope.clearance, v_config, v_query, v_weak);
     v_recall := v_block.text;
     v_recall_tokens := v_block.tokens;
     v_arms := jsonb_build_object('recall', 'searched', 'vector', v_vector.vector is not null, 'words', true,
@@ -311,7 +311,7 @@ begin
   v_out.statistics_version := coalesce((select next_item from memoir.user_counters where user_id = v_user), 0);
   v_out.shown := v_shown || v_pending; v_out.candidates := v_candidates;
   v_out.places := case when v_recall is not null then v_block.places else array_fill(null::integer, array[cardinality(v_candidates)]) end;
-  v_out.reasons := v_block.reasons;
+  v_out.reasons := v_block.reasons; v_out.worths := v_block.worths; v_out.fidelities := v_block.fidelities; v_out.texts := v_block.texts;
   v_out.clearance := least(v_caller.clearance, 'private'::memoir.sensitivity); v_out.projects := v_caller.projects;
   return v_out;
 end $$;
@@ -482,24 +482,26 @@ begin
   from unnest(v.shown) t order by t.turn_index;
   return query
   with items as (
-    select * from unnest(v.candidates, v.places, v.reasons) with ordinality as c(item_no, kind, ref_id, session_id, turn_index, chunk, span_start, span_length, tokens, role,
+    select * from unnest(v.candidates, v.places, v.reasons, v.worths, v.fidelities, v.texts) with ordinality as c(item_no, kind, ref_id, session_id, turn_index, chunk, span_start, span_length, tokens, role,
       said_at, recorded_at, project, score, words, vector, around, session_score, type, memory_parts, is_frequent, reason,
-      place, why, o)
+      place, why, worth, fidelity, instead, o)
   ), texts as (
     select * from memoir._item_texts(v.user_id, array(select i.item_no from items i), v.clearance)
   )
   select i.place, case i.kind when 't' then 'turn' when 'm' then 'memory' else 'summary' end, i.ref_id, s.external_id, i.turn_index, i.chunk::integer,
     array_remove(array[case when i.words > 0 then 'words' end, case when i.vector is not null then 'vector' end, case when i.memory_parts ? 'pinned' then 'pinned' when i.is_frequent then 'frequent' when i.words = 0 and i.vector is null then 'neighbour' end], null),
     i.score, coalesce(i.memory_parts, '{}') || jsonb_build_object('words', i.words, 'vector', i.vector, 'around', i.around, 'session', i.session_score,
-      'worth', memoir._worth(i.score), 'strength', v.arms -> 'strength'),
+      'worth', i.worth, 'strength', v.arms -> 'strength'),
     case when i.words > 0 then (rank() over (order by i.words desc))::integer end,
-    case when i.vector is not null then (rank() over (order by i.vector desc nulls last))::integer end, i.tokens, 'full'::text, i.place is not null,
-    case when i.place is null then i.why end, left(coalesce(t.name || ': ', '') || t.body, 200)
+    case when i.vector is not null then (rank() over (order by i.vector desc nulls last))::integer end,
+    case when i.instead is null then i.tokens else memoir._tokens_of(i.instead, v.tokenizer) end, case when i.place is not null then i.fidelity end, i.place is not null,
+    case when i.place is null then i.why end, left(coalesce(t.name || ': ', '') || coalesce(i.instead, t.body), 200)
   from items i left join texts t on t.item_no = i.item_no
   left join memoir.sessions s on s.user_id = v.user_id and s.session_id = i.session_id
   order by i.place nulls last, i.o;
 end $$;
 comment on function memoir.explain_context(text, text, text, integer, integer, text, jsonb, real[], jsonb, timestamptz, timestamptz, text, text) is
   'One row per considered item of the same compile: recent turns, then candidates with their arms, score parts, rank by words and
-by vector, tokens, position in the recall (in order of choice) or the reason for being left out, and the beginning of the text.
+by vector, tokens, fidelity (full or excerpt; of memories also detailed, compact, stub), position in the recall (in order of choice) or
+the reason for being left out, and the beginning of what is shown.
 Writes nothing.';

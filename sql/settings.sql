@@ -53,6 +53,7 @@ begin
     ('project_global', 'number', '1.0', 0, 10, true, 'Score factor of a memory of project global.'),
     ('project_other', 'number', '0.7', 0, 10, true, 'Score factor of a memory of another project.'),
     ('type_weights', 'weights', '{"decision": 1.1, "architecture": 1.1, "preference": 1.1, "instruction": 1.1, "fact": 1.0, "document_chunk": 0.8}', 0, 10, true, 'Score factor by memory type; 1 where a type is absent.'),
+    ('fidelity_worth', 'weights', '{"detailed": 0.9, "compact": 0.6, "stub": 0.1, "excerpt": 0.75, "rest": 0.3}', 0, 1, true, 'What showing less than the whole is worth: a share of the whole''s worth by fidelity (excerpt: times the root of its share of the text; 0: never shown so); rest: what the rest of a short turn gains from its best part.'),
     ('half_life_days', 'weights', '{"fact": 365, "preference": 365, "decision": 365, "architecture": 365, "instruction": 365, "bug_fix": 180, "code_context": 60, "tool_result": 14, "error_context": 30, "session_summary": 180, "document_chunk": 90}', 0.01, 100000, true, 'Half-life of a memory''s score by type, in days; 365 where a type is absent.'),
     ('frequent_memories', 'integer', '20', 0, 500, true, 'Most-accessed global memories that are candidates whatever the query.'),
     ('relevance_floor', 'number', '0.05', 0, 10, true, 'Candidates that score less are left out.'),

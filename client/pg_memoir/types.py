@@ -173,7 +173,8 @@ class Considered:
     """One item a compile looked at: where it stands in the list, or the reason why it was left out.
 
     `position`: place in the list, None if left out. `arms`: what proposed it. `parts`: the score's parts.
-    `words_rank`, `vector_rank`: place in that arm, 1 is best. `tokens`: what it takes at `fidelity`.
+    `words_rank`, `vector_rank`: place in that arm, 1 is best. `tokens`: what it takes at `fidelity`:
+    'full', 'excerpt', and for memories 'detailed', 'compact', 'stub'; None if left out.
     """
 
     position: int | None
