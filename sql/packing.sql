@@ -295,19 +295,19 @@ begin
   ), long as materialized (
     select item_no, turn_index, chunk, tokens, btrim(body, E' \n\t') as body from given where kind = 't' and v_share > 0
   ), terms as materialized (
-    select t.term, ln(1 + (n.n - d.df + 0.5) / (d.df + 0.5)) + 0.05 as weight
+    select t.term, (1000 * ln(1 + (n.n - d.df + 0.5) / (d.df + 0.5)) + 50)::integer as weight
     from (select distinct case when length(w) > 4 then rtrim(w, 'iy') else w end as term from unnest(p_terms) w) t,
       (select count(*)::float8 as n from long) n,
       lateral (select count(*)::float8 as df from (select lower(body) as low from long offset 0) l where strpos(l.low, t.term) > 0) d
   ), sentences as (
     -- Cut at the ends of sentences and lines: quick and rough.
-    select item_no, turn_index, chunk, tokens, body, unnest(parts) as said, generate_subscripts(parts, 1) as o
+    select item_no, turn_index, chunk, tokens, body, btrim(unnest(parts), ' -*#=_|~') as said, generate_subscripts(parts, 1) as o
     from (select *, string_to_array(replace(replace(replace(replace(replace(body, '. ', E'.\x02'), '? ', E'?\x02'), '! ', E'!\x02'), '。', E'。\x02'), E'\n', E'\x02'), E'\x02') as parts
           from long) l
   ), lowered as (
     select *, lower(said) as low from sentences where length(said) between 20 and length(body) * 3 / 4 offset 0
   ), best as (
-    select distinct on (item_no) item_no, turn_index, chunk, tokens, body, btrim(said, ' -*#') as said
+    select distinct on (item_no) item_no, turn_index, chunk, tokens, body, said
     from lowered order by item_no, (select coalesce(sum(t.weight), 0) from terms t where strpos(low, t.term) > 0) desc, o
   ), reduced as (
     -- Several pieces of one memory have one rendition: it stands for the best of them.
