@@ -74,7 +74,7 @@ begin
   v_text := replace(replace(replace(v_text, '''d ', ' would '), '''m ', ' am '), '''s ', ' is ');
   v_text := regexp_replace(v_text, '\m(really|just|also|actually|still|totally|definitely|so|super|very|even|already|recently|finally|currently|absolutely|kinda|truly|especially|literally|basically|honestly|probably|quite|personally|simply) ', '', 'g');
   v_text := memoir._without_opening(btrim(regexp_replace(v_text, '[ ]+', ' ', 'g')));
-  return regexp_replace(v_text, '^(?!(no|nope|sorry|wait|wrong|correction|(after|before|during|since|despite|besides) (that|this|it|those)),)[[:alpha:]]+( [[:alpha:]]+)?, (?=(i|my|we|our) )', '');
+  return regexp_replace(v_text, '^(?!(no|nope|sorry|wait|wrong|correction|yesterday|tomorrow|(last|next|on) [[:alpha:]]+|(after|before|during|since|despite|besides) (that|this|it|those)),)[[:alpha:]]+( [[:alpha:]]+)?, (?=(i|my|we|our) )', '');
 end $$;
 
 -- Without "Oh wow, hey Jon!" and the like at its start.
@@ -85,7 +85,9 @@ declare
 begin
   loop
     v_before := v_text;
-    v_text := regexp_replace(v_text, '^((oh|ah|well|yeah|yea|yes|yep|yup|and|but|so|also|because|plus|btw|by the way|anyway|anyways|haha|lol|wow|woah|whoa|hey|hi|hello|hiya|thanks|thank you|ok|okay|sure|right|man|gosh|omg|aw|aww|hmm|um|uh|exactly|same here|speaking of which|fyi|on (another|a different|a side|a brighter|a lighter|a related|a personal|that) note|unfortunately|luckily|sadly|fortunately|true|as for me|in fact|guess what|you know|to be honest|then|actually|honestly|definitely|absolutely|totally)( (there|[[:upper:]][[:alpha:]]+))?[ ,.!:;—–-]+)(?=[^ ])', '', 'i');
+    -- A name only where it is called.
+    v_text := regexp_replace(v_text, '^(hey|hi|hello|hiya|oh|wow|woah|whoa|thanks|thank you|yeah|yes|no|ok|okay|sure|right|aw|aww|man) (there|[[:alpha:]''-]+)[,.!—–-]+ *(?=[^ ])', '', 'i');
+    v_text := regexp_replace(v_text, '^((oh|ah|well|yeah|yea|yes|yep|yup|and|but|so|also|because|plus|btw|by the way|anyway|anyways|haha|lol|wow|woah|whoa|hey|hi|hello|hiya|thanks|thank you|ok|okay|sure|right|man|gosh|omg|aw|aww|hmm|um|uh|exactly|same here|speaking of which|fyi|on (another|a different|a side|a brighter|a lighter|a related|a personal|that) note|unfortunately|luckily|sadly|fortunately|true|as for me|in fact|guess what|you know|to be honest|then|actually|honestly|definitely|absolutely|totally)[ ,.!:;—–-]+)(?=[^ ])', '', 'i');
     v_text := regexp_replace(v_text, '^(thanks|thank you) (so much )?for [^,.!?–—-]{2,40}[,.!–—-]+ *(?=[^ ])', '', 'i');
     v_text := regexp_replace(v_text, '^(i )?(just )?wanted to [^.!?–—-]{0,80}(--?|–|—) ?(?=(i|my|we)\M)', '', 'i');
     v_text := regexp_replace(v_text, '^([^,.!?]{0,40}, ?)?(i )?(just |also )?want(ed)? to (let you know|tell you|share|mention)( that)?,? (?=(i|i''m|i''ve|i''ll|my|we|we''re|we''ve)\M)', '', 'i');
@@ -241,8 +243,8 @@ begin
     v_others := case when v_seen then case v_core when 'we' then 'they' when 'us' then 'them' when 'our' then 'their' when 'ours' then 'theirs' when 'ourselves' then 'themselves'
       when 'we''re' then 'they''re' when 'we''ve' then 'they''ve' when 'we''ll' then 'they''ll' when 'we''d' then 'they''d' end end;
     -- "Act I", "parts I and II".
-    v_numeral := v_core = 'i' and (v_next in ('and', 'or', '&') and lower(coalesce(v_words[i + 2], '')) ~ '^ii' or lower(coalesce(v_words[i - 1], '')) ~
-      '^(acts?|parts?|chapters?|war|types?|phases?|stages?|volumes?|levels?|class|books?|sections?|tiers?|algebra|calculus|physics|chemistry|biology|episodes?|units?|modules?|option|category|group)$');
+    v_numeral := v_core = 'i' and (v_next in ('and', 'or', '&') and lower(coalesce(v_words[i + 2], '')) ~ '^ii' or i > 2 and v_tail !~ '^''' and coalesce(v_words[i - 1], '') ~
+      '^(Acts?|Parts?|Chapters?|War|Types?|Phases?|Stages?|Volumes?|Levels?|Class|Books?|Sections?|Tiers?|Algebra|Calculus|Physics|Chemistry|Biology|Episodes?|Units?|Modules?)$');
     v_seen := v_seen or not v_numeral and v_core in ('i', 'i''m', 'im', 'i''ve', 'ive', 'i''ll', 'i''d', 'me', 'my', 'mine', 'myself');
     if v_numeral then null;
     elsif v_others is not null then
