@@ -172,12 +172,12 @@ begin
   return jsonb_build_object('memories', v_count, 'more', v_more);
 end $$;
 
--- One stretch of compaction, one leaf, or the memories of some users.
+-- Some stretches of compaction, one leaf, or the memories of some users.
 create or replace function memoir._step_archive(p_limit integer)
 returns jsonb language plpgsql set plan_cache_mode = force_custom_plan as $$
 declare
   v_config jsonb := (select config from memoir.settings_merged); v_destination text := v_config ->> 'archive_destination'; v_leaf record; v_open record; v_session memoir.sessions;
-  v_range record; v_row memoir.compactions; v_waiting bigint; v_blocked integer := 0; v_held integer := 0; v_asked integer := 0; v_settings jsonb; v_name name;
+  v_range record; v_row memoir.compactions; v_waiting bigint; v_blocked integer := 0; v_held integer := 0; v_asked integer := 0; v_done integer := 0; v_settings jsonb; v_name name;
 begin
   if v_destination = '' then return '{}'; end if;
   for v_leaf in select * from memoir._detached_leaves() loop
@@ -198,8 +198,11 @@ begin
         continue when v_row.compaction_id is null;
         perform memoir._refresh_summary(v_session.user_id, v_session.session_id);
         if memoir._raise_summaries(v_session, v_settings) > 0 then perform memoir._refresh_summary(v_session.user_id, v_session.session_id); end if;
-        return '{"compacted": 1, "more": true}';
+        v_done := v_done + 1;
+        exit when v_done >= p_limit;
       end loop;
+      -- Of one leaf, whose users are in order: those who lock more than one user do it in that order.
+      if v_done > 0 then return jsonb_build_object('compacted', v_done, 'more', true); end if;
     end if;
     if v_waiting > 0 then v_blocked := v_blocked + 1; continue; end if;
     if v_destination = 'client' and not exists (select from memoir.archives a where a.leaf = v_name and a.state in ('exported', 'detaching')) then

@@ -21,7 +21,7 @@ returns table (job text, batch integer, in_python boolean, description text) lan
          ('compaction', 500, false, 'puts summaries beside the old turns of long sessions'),
          ('summaries',  1,   false, 'summarises sessions that have ended'),
          ('consolidation', 20, false, 'makes one memory of several about one thing'),
-         ('archive',    1,   false, 'takes out months of turns past retention')
+         ('archive',    10,  false, 'takes out months of turns past retention')
 $$;
 
 create or replace function memoir._step(p_job text, p_limit integer)
