@@ -86,7 +86,7 @@ begin
     v_text := 'I ' || lower(left(v_text, 1)) || substr(v_text, 2);
   end if;
   -- What asks for an answer goes with the answer.
-  v_text := regexp_replace(regexp_replace(v_text, '(\*{1,3}|\m_)([^*_\s][^*_]*)\1', '\2', 'g'), '( -|,|;|\.) (so )?(can|could|would|will) you .*$', '.', 'i');
+  v_text := regexp_replace(regexp_replace(v_text, '(\*{1,3}|\m_)([^*_\s][^*_]*)\1|\*{2,}', '\2', 'g'), '( -|,|;|\.) (so )?(can|could|would|will) you .*$', '.', 'i');
   v_text := regexp_replace(v_text, '( -|,|;)? (and|but|so) (I|we) (want|need|''d like|would like) to (make|be) (sure|certain) .*$', '.');
   v_text := memoir._named(v_text, p_name);
   if strpos(v_text, p_name) = 0 then

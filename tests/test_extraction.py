@@ -92,7 +92,7 @@ JUNK = [
     # no rule of this language
     "Ich wohne in Berlin und liebe Bach.", "J'habite à Paris et j'adore le thé.", "Vivo en Madrid desde 2010.", "我住在北京。", "أعيش في القاهرة",
     # what leans on what was said before
-    "Never saw this coming.", "I also like holding them.", "I'd love to try making it sometime!", "I'm definitely going to check it out!", "After that, we celebrated at a restaurant in Ulm.",
+    "Never saw this coming.", "Stop asking.", "I also like holding them.", "I'd love to try making it sometime!", "I'm definitely going to check it out!", "After that, we celebrated at a restaurant in Ulm.",
     "I'm trying to debug this", "I like what we've worked out for the past sections.", "Check out this picture of my favorite session!", "I loved meeting your turtles.",
     "I've written a function that does so on 3 May, but it's",
     # what is asked for now
@@ -159,6 +159,7 @@ def test_spans_are_the_sentences_as_they_were_written(db: psycopg.Connection, te
     ("And in my free time, I enjoy a good book.", "In Mel's free time, Mel enjoys a good book."), ("But my wife bought a boat in Ulm.", "Mel's wife bought a boat in Ulm."),
     ("So yesterday, I bought a boat.", "On 7 May 2023, Mel bought a boat."), ("Hey Jon! I moved to Ulm.", "Mel moved to Ulm."),
     ("I got lots of help from the group I attended and the book I read in Ulm.", "Mel got lots of help from the group Mel attended and the book Mel read in Ulm."),
+    ("Kit**: Yes, I have a set of 3 dumbbells at home.", "Kit: Yes, Mel has a set of 3 dumbbells at home."),
     ("I love dogs and have owned them for years.", "Mel loves dogs and have owned them for years."),
 ])
 def test_a_speaker_with_a_name_is_named(db: psycopg.Connection, text: str, content: str) -> None:
