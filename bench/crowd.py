@@ -128,7 +128,8 @@ def copy_user(connection: psycopg.Connection, user: str, names: Sequence[str], a
     """Everything of a user once more under each of the names."""
     tables = connection.execute(
         """select table_name::text, array_agg(attname::text order by attnum)
-           from memoir.partitioned_tables join pg_attribute on attrelid = ('memoir.' || table_name)::regclass and attnum > 0 and not attisdropped and attgenerated = ''
+           from memoir.partitioned_tables
+           join pg_attribute on attrelid = ('memoir.' || table_name)::regclass and attnum > 0 and not attisdropped and attgenerated = ''
            where not unlogged group by 1 order by 1"""
     ).fetchall()
     (template,) = connection.execute("select memoir._user_id('default', %s)", (user,)).fetchone()
@@ -147,8 +148,8 @@ def copy_user(connection: psycopg.Connection, user: str, names: Sequence[str], a
                 values = ["c.id" if column == "user_id" else f"coalesce(m{moved.index(column)}.now, t.{column})" if column in moved
                           else "c.name" if (table, column) == ("users", "external_id") else f"t.{column}" for column in columns]
                 joins = " ".join(f"left join moved m{n} on m{n}.id = c.id and m{n}.was = t.{column}" for n, column in enumerate(moved))
-                connection.execute(f"insert into memoir.{table} ({', '.join(columns)}) select {', '.join(values)} from copies c cross join memoir.{table} t {joins} "
-                                   f"where t.user_id = '{template}' order by {ORDER.get(table, 'c.o')}")
+                connection.execute(f"insert into memoir.{table} ({', '.join(columns)}) select {', '.join(values)} "
+                                   f"from copies c cross join memoir.{table} t {joins} where t.user_id = '{template}' order by {ORDER.get(table, 'c.o')}")
 
 
 def make_measured(connection: psycopg.Connection, sizes: Sequence[int], words: Words) -> None:

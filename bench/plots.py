@@ -65,7 +65,8 @@ def chart(title: str, x_name: str, y_name: str, lines: Sequence[Line], y_log: bo
         share = (math.log(y) - math.log(low)) / (math.log(high) - math.log(low)) if y_log else (y - low) / (high - low)
         return HEIGHT - BOTTOM - (HEIGHT - TOP - BOTTOM) * share
 
-    out = [f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" font-family="sans-serif" font-size="12" role="img" aria-label="{escape(title)}">',
+    out = [f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" font-family="sans-serif" font-size="12" '
+           f'role="img" aria-label="{escape(title)}">',
            f'<rect width="{WIDTH}" height="{HEIGHT}" fill="white"/>', f'<text x="{LEFT}" y="20" font-size="14" font-weight="bold">{escape(title)}</text>']
     for tick in ticks:
         out.append(f'<line x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{y_of(tick):.1f}" y2="{y_of(tick):.1f}" stroke="#ddd"/>')
@@ -90,7 +91,8 @@ def chart(title: str, x_name: str, y_name: str, lines: Sequence[Line], y_log: bo
 def evidence_by_tokens(text: str) -> str:
     head, *rows = rows_of(section(text, "recall"))
     tokens = [number(cell) for cell in head[1:]]
-    lines = [Line(row[0], [(x, y) for x, cell in zip(tokens, row[1:], strict=True) if x and (y := number(cell)) is not None]) for row in rows if not row[0].startswith("tokens")]
+    lines = [Line(row[0], [(x, y) for x, cell in zip(tokens, row[1:], strict=True) if x and (y := number(cell)) is not None])
+             for row in rows if not row[0].startswith("tokens")]
     return chart("Share of the evidence in the recall, by its budget", "tokens", "gold turns found, %", lines, y_log=False, y_from=0)
 
 

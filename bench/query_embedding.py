@@ -29,8 +29,8 @@ from .throughput import Bench
 
 CONCURRENT = 16
 # Ordinary questions: made-up words would be cut into many more tokens.
-ASKED = ("When did {who} move to {place}?", "What did {who} say about the {thing} last week?", "Which {thing} does {who} like best?", "Did I ever tell you about my {thing} in {place}?",
-         "How much did the {thing} cost that {who} bought?", "Who was with me in {place} when the {thing} broke?", "Why is {who} worried about the {thing}?",
+ASKED = ("When did {who} move to {place}?", "What did {who} say about the {thing} last week?", "Which {thing} does {who} like best?",
+         "Did I ever tell you about my {thing} in {place}?", "How much did the {thing} cost that {who} bought?", "Who was with me in {place} when the {thing} broke?", "Why is {who} worried about the {thing}?",
          "What was the name of the {thing} shop in {place} again?")
 FILLED = {"who": ("my sister", "Ana", "the new manager", "our neighbour", "Tom"), "place": ("Bergen", "Lisbon", "the mountains", "New York"),
           "thing": ("guitar", "car", "project", "kitchen", "invoice", "train ticket", "garden")}
@@ -104,7 +104,8 @@ def at_once(dsn: str, socket: str, texts: list[str], seconds: float, separate: i
     rate = sum(done / took for done, took, _, _ in parts)
     ran = 1000 * sum(part[2] for part in parts) / sum(part[0] for part in parts)
     shared_rate = run.done / run.seconds
-    rows = [[f"shared embedder, {CONCURRENT} connections", f"{shared_rate:.0f}", f"{percentile(run.latencies, 0.5):.1f}", f"{percentile(run.latencies, 0.99):.1f}", f"{spent:.1f}"],
+    waited = [f"{percentile(run.latencies, share):.1f}" for share in (0.5, 0.99)]
+    rows = [[f"shared embedder, {CONCURRENT} connections", f"{shared_rate:.0f}", *waited, f"{spent:.1f}"],
             [f"a model in each of {separate} processes (sentence-transformers)", f"{rate:.0f}", "–", "–", f"{ran:.1f}"],
             ["ratio", f"{shared_rate / rate:.2f}", "–", "–", f"{ran / spent:.2f}"]]
     return rows, parts[0][3]
@@ -129,8 +130,10 @@ def run(options: argparse.Namespace) -> list[tuple[str, str]]:
     many, expected = at_once(dsn, socket, texts, options.seconds, options.separate)
     cosines = [float(np.dot(a, b) / np.linalg.norm(a) / np.linalg.norm(b)) for a, b in zip(vectors, expected, strict=False)]
     progress("")
+    lengths = [len(text.split()) for text in texts]
     text = "\n\n".join([
-        f"{options.embeddings} questions of {min(len(text.split()) for text in texts)} to {max(len(text.split()) for text in texts)} words, {EMBEDDING_MODEL}; lowest cosine to the reference of {len(cosines)}: {min(cosines):.6f}.",
+        f"{options.embeddings} questions of {min(lengths)} to {max(lengths)} words, {EMBEDDING_MODEL}; "
+        f"lowest cosine to the reference of {len(cosines)}: {min(cosines):.6f}.",
         table(["one at a time, ms", "p50", "p95", "processor time"], single),
         table([f"{CONCURRENT} at a time, ms", "a second", "p50", "p99", "processor time of the models"], many)])
     return [report("query-embedding", text)]

@@ -4,8 +4,8 @@
 
 Processor time is what the backend itself ran, by the kernel's account. The floor reads, in one statement, the same user's rows
 through the same indexes: the nearest vectors (by their signs first, where compile does so), the posting lists of the question's
-words, the session's last turns, the rows of the candidates and the texts of the turns that the recall shows. Planning is the sum over all statements of a compile; buffers are the mean of
-ten compiles and locks those of one, in a backend that has made a few.
+words, the session's last turns, the rows of the candidates and the texts of the turns that the recall shows. Planning is the sum over
+all statements of a compile; buffers are the mean of ten compiles and locks those of one, in a backend that has made a few.
 """
 
 from __future__ import annotations
@@ -89,7 +89,8 @@ def measure(dsn: str, user: str, size: int, words: Words, topics: Topics, count:
             found.buffers += (plan["Shared Hit Blocks"] + plan["Shared Read Blocks"]) // BUFFERED
             connection.rollback()
         connection.execute(COMPILE, asked_for(asked[0]))
-        found.locks = connection.execute("select count(*) from pg_locks where pid = pg_backend_pid() and locktype = 'relation' and relation >= 16384").fetchone()[0]
+        found.locks = connection.execute(
+            "select count(*) from pg_locks where pid = pg_backend_pid() and locktype = 'relation' and relation >= 16384").fetchone()[0]
         connection.rollback()
     return found
 
@@ -110,8 +111,9 @@ def _planning(connection: psycopg.Connection, asked: Sequence[Query]) -> float |
         connection.execute("select public.pg_stat_statements_reset()")
         for question in asked:
             connection.execute(COMPILE, asked_for(question)).fetchone()
-        return float(connection.execute(
-            "select sum(total_plan_time) from public.pg_stat_statements where dbid = (select oid from pg_database where datname = current_database())").fetchone()[0]) / len(asked)
+        (total,) = connection.execute("select sum(total_plan_time) from public.pg_stat_statements join pg_database d on d.oid = dbid "
+                                      "where datname = current_database()").fetchone()
+        return float(total) / len(asked)
     except psycopg.Error:
         return None
     finally:
@@ -119,7 +121,8 @@ def _planning(connection: psycopg.Connection, asked: Sequence[Query]) -> float |
 
 
 def size_table(rows: Sequence[tuple[str, Measured]]) -> str:
-    head = ["user", "compile, processor ms: p50", "p95", "p99", "floor: p50", "p95", "p99", "ratio of p50", "of p99", "elapsed ms: p50", "p99", "planning ms", "buffers", "locks"]
+    head = ["user", "compile, processor ms: p50", "p95", "p99", "floor: p50", "p95", "p99", "ratio of p50", "of p99", "elapsed ms: p50", "p99",
+            "planning ms", "buffers", "locks"]
     cells = []
     for name, m in rows:
         ran, floor = ([percentile(values, share) for share in (0.5, 0.95, 0.99)] for values in (m.ran, m.floor))

@@ -75,8 +75,8 @@ class Bench:
         place, prefix = self._place, self._folder / f"log-{kind}"
         for old in self._folder.glob(f"log-{kind}*"):
             old.unlink()
-        arguments = [self._program, "-n", "-M", "simple", "-h", place["host"], "-p", place["port"], "-U", place["user"], "-c", str(connections), "-j", str(min(2, connections)),
-                     "-T", str(round(seconds)), "-l", "--log-prefix", str(prefix), *(["-R", f"{rate:.2f}"] if rate else []),
+        arguments = [self._program, "-n", "-M", "simple", "-h", place["host"], "-p", place["port"], "-U", place["user"],
+                     "-c", str(connections), "-j", str(min(2, connections)), "-T", str(round(seconds)), "-l", "--log-prefix", str(prefix), *(["-R", f"{rate:.2f}"] if rate else []),
                      *(part for path in self._scripts[kind] for part in ("-f", str(path))), place["dbname"]]
         done = subprocess.run(arguments, capture_output=True, text=True, check=False)
         if done.returncode:
@@ -105,7 +105,7 @@ class Maintenance:
     def _work(self) -> None:
         try:
             with psycopg.connect(self._dsn, autocommit=True) as connection:
-                jobs = [job for (job,) in connection.execute("select job from memoir._job_list() where job <> 'embedder' and memoir._job_runs_here(in_python) and not in_python")]
+                jobs = [job for (job,) in connection.execute("select job from memoir._job_list() where job <> 'embedder' and not in_python")]
                 while not self._stop.is_set():
                     for job in jobs:
                         if self._stop.is_set():
@@ -145,7 +145,7 @@ def measure(dsn: str, words: Words, topics: Topics, counts: Sequence[int], secon
         if maintenance.failed or not found:
             raise CannotRun(f"maintenance or writing failed: {maintenance.failed}")
         together = [before.row("compile_context alone"), after.row("compile_context beside the others"), found[0].row("persist_turn beside the others"),
-                    ["growth of compile", "–", *(f"{percentile(after.latencies, share) / percentile(before.latencies, share):.2f}" for share in (0.5, 0.95, 0.99))]]
+                    ["growth of compile", "–", *(f"{percentile(after.latencies, p) / percentile(before.latencies, p):.2f}" for p in (0.5, 0.95, 0.99))]]
     progress("")
     head = [f"{seconds:.0f} s each, ms", "a second", "p50", "p95", "p99"]
     intro = f"{USERS} users of {ITEMS} items each.\n\n"

@@ -29,13 +29,15 @@ from .latency import processor_time
 from .sizes import ran_ms
 
 WANTED = 240
+NOISE = np.random.default_rng(1)
 BY_SETTING = """
 select (memoir._vector_scores(c.user_id, c, m.config || jsonb_build_object('exact_vectors_max', %(exact)s::integer, 'sign_candidates', %(times)s::integer),
           %(vector)s::real[]::memoir.halfvec, %(model)s::smallint, null, '{}', %(wanted)s)).items
 from memoir.user_counters c, memoir.settings_merged m where c.user_id = %(user)s"""
 BY_INDEX = """
 select array_agg(item_no) from (
-  select item_no from {leaf} where user_id = '{user}' and model_id = {model} order by (embedding::memoir.halfvec({dimension})) operator(memoir.<=>) %(vector)s::real[]::memoir.halfvec({dimension})
+  select item_no from {leaf} where user_id = '{user}' and model_id = {model}
+  order by (embedding::memoir.halfvec({dimension})) operator(memoir.<=>) %(vector)s::real[]::memoir.halfvec({dimension})
   limit %(wanted)s) x"""
 
 
@@ -66,20 +68,22 @@ def fill(connection: psycopg.Connection, vectors: NDArray[np.float32], sizes: Se
     with connection.cursor().copy("copy made from stdin") as copy:
         for n, vector in enumerate(vectors, 1):
             copy.write_row((n, "[" + ",".join(f"{x:.4f}" for x in vector) + "]"))
-    connection.execute("create temp table users_made as select id, row_number() over () as o from (select memoir._user_id('default', 'u' || n) as id from generate_series(1, 10000) n) x "
-                       "where memoir._part_of(id) = 0")
+    connection.execute("create temp table users_made as select id, row_number() over () as o "
+                       "from (select memoir._user_id('default', 'u' || n) as id from generate_series(1, 10000) n) x where memoir._part_of(id) = 0")
     known = {}
     for place, size in enumerate(sizes, 1):
         progress(f"{size:,} vectors")
         (user,) = connection.execute("select id from users_made where o = %s", (place,)).fetchone()
         connection.execute("insert into memoir.user_counters (user_id, items, next_item, recorded_at) values (%s, %s, %s + 1, memoir.now())", (user, size, size))
-        connection.execute("insert into memoir.embeddings (user_id, item_no, model_id, embedding) select %s, n, %s, v from made where n <= %s order by n", (user, model, size))
+        connection.execute("insert into memoir.embeddings (user_id, item_no, model_id, embedding) select %s, n, %s, v from made where n <= %s order by n",
+                           (user, model, size))
         known[size] = {"user": user, "model": model, "wanted": WANTED, "leaf": "memoir.embeddings_p0", "dimension": vectors.shape[1]}
     connection.execute("vacuum analyze")
     return known
 
 
-def time_and_recall(connection: psycopg.Connection, ask: Callable[[list[float]], list[int]], queries: NDArray[np.float32], truth: list[list[int]]) -> tuple[float, float, float, float]:
+def time_and_recall(connection: psycopg.Connection, ask: Callable[[list[float]], list[int]], queries: NDArray[np.float32],
+                    truth: list[list[int]]) -> tuple[float, float, float, float]:
     """(processor ms, mean recall of the 50 nearest, lowest, mean recall of all wanted)."""
     pid, times, best, recalls = connection.info.backend_pid, [], [], []
     for query, exact in zip(queries, truth, strict=True):
@@ -102,11 +106,11 @@ def by_index(connection: psycopg.Connection, known: dict[str, Any]) -> Callable[
 def write_cost(connection: psycopg.Connection, known: dict[str, Any], size: int, vectors: NDArray[np.float32], count: int = 200) -> tuple[float, float]:
     """(processor ms, bytes of log) of one more vector, taken back afterwards."""
     pid = connection.info.backend_pid
-    new = vectors[:count] + np.random.default_rng(1).normal(0, 0.01, (count, vectors.shape[1]))  # an index would not link a copy of what it has
-    rows = [(known["user"], size + n, known["model"], "[" + ",".join(f"{x:.4f}" for x in vector) + "]") for n, vector in enumerate(new, 1)]
     insert = "insert into memoir.embeddings (user_id, item_no, model_id, embedding) values (%s, %s, %s, %s::memoir.halfvec)"
     spent, log = 0.0, 0
-    for _ in range(2):                                    # the second time the pages' images are in the log already
+    for _ in range(2):                                    # the second time most pages' images are in the log already
+        new = vectors[:count] + NOISE.normal(0, 0.01, (count, vectors.shape[1]))  # no copies: an index would not link them
+        rows = [(known["user"], size + n, known["model"], "[" + ",".join(f"{x:.4f}" for x in vector) + "]") for n, vector in enumerate(new, 1)]
         with connection.transaction():
             before = connection.execute("select pg_current_wal_insert_lsn()").fetchone()[0]
             spent = ran_ms(pid, lambda: connection.cursor().executemany(insert, rows))
@@ -115,7 +119,8 @@ def write_cost(connection: psycopg.Connection, known: dict[str, Any], size: int,
     return spent / count, log / count
 
 
-def measure(connection: psycopg.Connection, known: dict[int, dict[str, Any]], vectors: NDArray[np.float32], queries: NDArray[np.float32], indexed: Sequence[int]) -> list[list[str]]:
+def measure(connection: psycopg.Connection, known: dict[int, dict[str, Any]], vectors: NDArray[np.float32], queries: NDArray[np.float32],
+            indexed: Sequence[int]) -> list[list[str]]:
     rows: list[list[str]] = []
     connection.execute("set max_parallel_workers_per_gather = 0")
     connection.execute("set maintenance_work_mem = '512MB'")
@@ -130,7 +135,8 @@ def measure(connection: psycopg.Connection, known: dict[int, dict[str, Any]], ve
             rows.append(_row(size, name, time_and_recall(connection, ask, queries, truths[size]), written, "–"))
     for size in indexed:
         of = known[size]
-        for name, where in ((f"HNSW of {size:,}, the user's own", f"where user_id = '{of['user']}' and model_id = {of['model']}"), ("HNSW of all in the partition", "")):
+        own = f"where user_id = '{of['user']}' and model_id = {of['model']}"
+        for name, where in ((f"HNSW of {size:,}, the user's own", own), ("HNSW of all in the partition", "")):
             progress(f"{size:,} vectors: {name}")
             start = time.perf_counter()
             connection.execute(f"create index trial on {of['leaf']} using hnsw ((embedding::memoir.halfvec({of['dimension']})) memoir.halfvec_cosine_ops) "
