@@ -88,6 +88,7 @@ returns memoir.candidate[] language plpgsql stable
 set plan_cache_mode = force_generic_plan set enable_nestloop = off set enable_mergejoin = off as $$
 declare
   v_floor real := (p_config ->> 'relevance_floor')::real; v_share real := (p_config ->> 'relevance_share')::real;
+  v_repeats real := (p_config ->> 'relevance_repeats')::real;
   v_valid timestamptz := coalesce(p_scope.valid_at, p_scope.as_of, p_now);
   v_type_weights jsonb := p_config -> 'type_weights'; v_half_lives jsonb := p_config -> 'half_life_days';
   w_access real := (p_config ->> 'weight_access')::real; w_authority real := (p_config ->> 'weight_authority')::real;
@@ -121,9 +122,12 @@ begin
     from unnest(p_ranked) r left join memories m on m.memory_id = r.ref_id and r.kind = 'm'
     where r.kind <> 'm' or m.sensitivity <= p_scope.clearance
   ), floored as (
-    -- What is much used is there whatever the query; what is pinned is nobody's measure.
-    select j.*, greatest(v_floor, case when not coalesce(j.ref_id = any (p_frequent), false) then v_share * max(j.total) filter (where j.ref_id <> all (p_pinned) and j.reason is null) over () end) as floor
-    from judged j
+    -- What is much used is there whatever the query. The measure is the second best, of what neither is pinned nor repeats the query:
+    -- beside a question that was asked before, no answer scores much. Without vectors that can't be told.
+    select j.*, greatest(v_floor, case when not coalesce(j.ref_id = any (p_frequent), false) then v_share * m.total end) as floor
+    from judged j left join (select coalesce(a.totals[2], a.totals[1]) as total
+      from (select array_agg(total order by total desc) filter (where ref_id <> all (p_pinned) and reason is null and coalesce(vector, 0) < v_repeats) as totals from judged
+            having max(vector) is not null) a) m on true
   )
   select (f.item_no, f.kind, f.ref_id, f.session_id, f.turn_index, f.chunk, f.span_start, f.span_length, f.tokens, f.role, f.said_at, f.recorded_at,
       f.project, (round(f.total * 100000) / 100000)::real, f.words, f.vector, f.around, f.session_score, f.type, f.parts, coalesce(f.ref_id = any (p_frequent), false),

@@ -56,7 +56,9 @@ def test_other_languages_are_not_told_by_english_words(db: psycopg.Connection) -
 
 
 def test_recall_ends_where_relevance_does(db: psycopg.Connection, user: str) -> None:
-    remember(db, user, "The tiled stove in the hall was built by Konrad in 1911.", 0.95)
+    remember(db, user, "Who built the tiled stove in the hall?", 0.999)  # asked before
+    remember(db, user, "The tiled stove in the hall was built by Konrad in 1911.", 0.75)
+    remember(db, user, "The tiled stove in the hall was built of green tiles by Konrad and his son.", 0.7)
     for n in range(40):
         remember(db, user, f"Row {n} of an inventory of pots, pans, plates and other kitchenware.", 0.02, "2024-03-01")
     with_floor = context(db, user, "Who built the tiled stove in the hall?")
