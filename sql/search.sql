@@ -242,8 +242,8 @@ begin
   return v_out;
 end $$;
 
--- The best by words and vectors, half and half, what follows a match in words (an answer), and what precedes a match in meaning:
--- the signals of more would be weighed for nothing.
+-- The best by words and vectors, half and half, what follows a match in words (an answer), and what precedes a match in meaning: the
+-- signals of all would be weighed for nothing. Half again as many as are asked for, since sessions and dates move them far.
 create or replace function memoir._wanted(p_words memoir.item_scores, p_vectors memoir.item_scores, p_limit integer)
 returns integer[] language plpgsql immutable set plan_cache_mode = force_generic_plan set enable_nestloop = off set enable_mergejoin = off as $$
 declare
@@ -256,6 +256,6 @@ begin
     select b.item from (
       select coalesce(w.item, c.item) as item
       from unnest(p_words.items[1 : p_limit], p_words.scores[1 : p_limit]) w(item, bm25) full join unnest(p_vectors.items, p_vectors.scores) c(item, cosine) on c.item = w.item
-      order by coalesce(w.bm25 / p_words.best, 0) + greatest(coalesce(c.cosine, 0), 0) / greatest(p_vectors.best, 1e-6) desc, item limit p_limit) b
+      order by coalesce(w.bm25 / p_words.best, 0) + greatest(coalesce(c.cosine, 0), 0) / greatest(p_vectors.best, 1e-6) desc, item limit p_limit * 3 / 2) b
     union select unnest(p_words.items[1 : v_neighbours]) + 1 union select unnest(p_vectors.items[1 : v_neighbours]) - 1);
 end $$;
