@@ -84,7 +84,7 @@ declare
   v_bm25 real := coalesce(greatest(p_words.best, 1e-6), 1); v_cosine real := coalesce(greatest(p_vectors.best, 1e-6), 1);
   v_from timestamptz; v_to timestamptz; v_days float8; v_times tstzrange[]; v_timed boolean; v_speakers text[]; v_parts float8;
 begin
-  select min(created_at), max(created_at), array_agg(distinct speaker), 
+  select min(created_at), max(created_at), array_agg(distinct speaker),
     ln(greatest(1, count(*) filter (where kind = 't'))::float8 / greatest(1, count(distinct ref_id) filter (where kind = 't')))
   into v_from, v_to, v_speakers, v_parts from unnest(p_items);
   select * into w_named, w_unnamed, w_memory from memoir._rank_weights(p_config -> 'rank_weights', p_asked, v_parts);

@@ -66,7 +66,7 @@ begin
     ('relevance_floor', 'number', '0.05', 0, 10, true, 'Candidates that score less are left out.'),
     ('relevance_share', 'number', '0.3', 0, 1, true, 'Candidates that score less than this share of the second best are left out of a compile.'),
     ('relevance_repeats', 'number', '0.8', 0, 1.1, true, 'What is closer to the query than this cosine repeats it, and is no measure for the others.'),
-    ('strength_weights', 'weights', '{"constant": -9.39, "score": 10.09, "cosine": 12.95}', -100, 100, true, 'Log odds that the store answers the question, from the best score and the closest vector; bench/ranker/floor.py learns them, for the embedding model in use.'),
+    ('strength_weights', 'weights', '{"constant": -8.99, "score": 9.55, "cosine": 12.24}', -100, 100, true, 'Log odds that the store answers the question, from the best score and the closest vector; bench/ranker/floor.py learns them, for the embedding model in use.'),
     ('weak_below', 'number', '0.12', 0, 1, true, 'A recall is weak where that is less likely than this; 0: never.'),
     ('weak_recall_tokens', 'integer', '300', 0, 1000000, true, 'A weak recall has as much less of its budget as its chance is less than weak_below, but so many tokens.'),
     ('small_talk_words', 'integer', '3', 0, 1000, true, 'A message of at most so many words (stop words apart) that is no question may be small talk; 0: nothing is.'),
