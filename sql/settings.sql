@@ -64,7 +64,7 @@ begin
     ('half_life_days', 'weights', '{"fact": 365, "preference": 365, "decision": 365, "architecture": 365, "instruction": 365, "bug_fix": 180, "code_context": 60, "tool_result": 14, "error_context": 30, "session_summary": 180, "document_chunk": 90}', 0.01, 100000, true, 'Half-life of a memory''s score by type, in days; 365 where a type is absent.'),
     ('frequent_memories', 'integer', '20', 0, 500, true, 'Most-accessed global memories that are candidates whatever the query.'),
     ('relevance_floor', 'number', '0.05', 0, 10, true, 'Candidates that score less are left out.'),
-    ('relevance_share', 'number', '0.3', 0, 1, true, 'Candidates that score less than this share of the second best are left out of a compile.'),
+    ('relevance_share', 'number', '0.25', 0, 1, true, 'Candidates that score less than this share of the second best are left out of a compile.'),
     ('relevance_repeats', 'number', '0.8', 0, 1.1, true, 'What is closer to the query than this cosine repeats it, and is no measure for the others.'),
     ('strength_weights', 'weights', '{"constant": -8.99, "score": 9.55, "cosine": 12.24}', -100, 100, true, 'Log odds that the store answers the question, from the best score and the closest vector; bench/ranker/floor.py learns them, for the embedding model in use.'),
     ('weak_below', 'number', '0.12', 0, 1, true, 'A recall is weak where that is less likely than this; 0: never.'),

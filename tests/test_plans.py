@@ -53,7 +53,8 @@ def fill(db: psycopg.Connection, turns: int, memories: int) -> None:
         if month == 5:
             db.execute("select memoir._merge_tail(user_id) from memoir.users")
     db.execute("select memoir.remember('alice', 'fact: ' || (%s::text[])[1 + n %% 20] || ' ' || n) from generate_series(1, %s) n", [WORDS, memories])
-    db.execute("update memoir.memory_stats set access_count = 3 where random() < 0.1")
+    # The same ones in every database: what is used weighs, and what is found decides which months are read.
+    db.execute("update memoir.memory_stats set access_count = 3 where memory_id in (select memory_id from memoir.memory_store order by content limit %s)", [memories // 10])
     db.execute("""insert into memoir.embeddings (user_id, item_no, model_id, embedding)
         select i.user_id, i.item_no, m.model_id, (select array_agg(sin(i.item_no * k)) from generate_series(1, 384) k)::real[]::memoir.halfvec
         from memoir.search_items i, memoir.embedding_models m where m.status = 'active' on conflict do nothing""")
