@@ -3,22 +3,19 @@
 -- lengths, so that they mean the same in a store of any size. The functions here touch no table: one generic plan serves every call.
 
 -- Weights of the classes of items, in the order in which _score uses them: those of all, plus those of the class, plus those of long
--- questions by the logarithm of the question's words over six, and to turns of people and assistants those of long texts by p_parts,
--- the logarithm of chunks per text among the candidates, within the bounds of what they were learnt from.
-create or replace function memoir._rank_weights(p_weights jsonb, p_words integer, p_parts float8, out named real[], out unnamed real[], out memory real[])
+-- questions by the logarithm of the question's words over six.
+create or replace function memoir._rank_weights(p_weights jsonb, p_words integer, out named real[], out unnamed real[], out memory real[])
 language plpgsql immutable set plan_cache_mode = force_generic_plan as $$
 declare
-  v_long float8 := ln(greatest(p_words, 1)::float8 / 6); v_parts float8 := least(1.2, greatest(0.4, coalesce(p_parts, 0))) - 0.4;
+  v_long float8 := ln(greatest(p_words, 1)::float8 / 6);
 begin
-  select array_agg(w + coalesce((p_weights -> ('named.' || n))::float8, 0) order by o), array_agg(w + coalesce((p_weights -> ('unnamed.' || n))::float8, 0)
-      + coalesce((p_weights -> ('parts.' || n))::float8, 0) * v_parts order by o),
+  select array_agg(w + coalesce((p_weights -> ('named.' || n))::float8, 0) order by o), array_agg(w + coalesce((p_weights -> ('unnamed.' || n))::float8, 0) order by o),
     array_agg(w + coalesce((p_weights -> ('memory.' || n))::float8, 0) order by o)
   into named, unnamed, memory
   from (
     select n, o, coalesce((p_weights -> n)::float8, 0) + coalesce((p_weights -> ('long.' || n))::float8, 0) * v_long as w
     from unnest('{constant, words, vector, words_before, vector_after, session, both, words_rank, vector_rank, cover,
-                  user, speaker, question, after_question, date, length, age, fresh, further,
-                  back, match_back, session_three, text, turn}'::text[]) with ordinality t(n, o)) each;
+                  user, speaker, question, after_question, date, length, age, fresh, further}'::text[]) with ordinality t(n, o)) each;
 end $$;
 
 -- The times that a question names: months with or without year, days of them, ISO dates, and what it calls today, yesterday, last
@@ -82,12 +79,10 @@ declare
   f_global real := (p_config ->> 'project_global')::real; f_same real := (p_config ->> 'project_same')::real;
   f_other real := (p_config ->> 'project_other')::real;
   v_bm25 real := coalesce(greatest(p_words.best, 1e-6), 1); v_cosine real := coalesce(greatest(p_vectors.best, 1e-6), 1);
-  v_from timestamptz; v_to timestamptz; v_days float8; v_times tstzrange[]; v_timed boolean; v_speakers text[]; v_parts float8;
+  v_from timestamptz; v_to timestamptz; v_days float8; v_times tstzrange[]; v_timed boolean; v_speakers text[];
 begin
-  select min(created_at), max(created_at), array_agg(distinct speaker),
-    ln(greatest(1, count(*) filter (where kind = 't'))::float8 / greatest(1, count(distinct ref_id) filter (where kind = 't')))
-  into v_from, v_to, v_speakers, v_parts from unnest(p_items);
-  select * into w_named, w_unnamed, w_memory from memoir._rank_weights(p_config -> 'rank_weights', p_asked, v_parts);
+  select * into w_named, w_unnamed, w_memory from memoir._rank_weights(p_config -> 'rank_weights', p_asked);
+  select min(created_at), max(created_at), array_agg(distinct speaker) into v_from, v_to, v_speakers from unnest(p_items);
   v_days := greatest(1, date_part('epoch', v_to - v_from) / 86400);
   v_times := memoir._times_named(p_query, p_now, v_from, v_to);
   v_timed := v_times <> '{}';
@@ -120,18 +115,9 @@ begin
     -- What was said in a session belongs together, and so do memories of a day, in the order in which they came.
     select m.*, max(0.45 * m.words + 0.55 * m.vector) over together as session_best,
       case when m.kind = 't' then m.words_before else coalesce(lag(m.words) over together, 0) end as before,
-      case when m.kind = 't' then m.vector_after else coalesce(lead(m.vector) over together, 0) end as after,
-      max(m.created_at) over together as newest, max(m.item_no) over together as last
+      case when m.kind = 't' then m.vector_after else coalesce(lead(m.vector) over together, 0) end as after
     from matched m
     window together as (partition by m.kind, m.session_id, m.day order by m.item_no rows between unbounded preceding and unbounded following)
-  ), placed as (
-    -- How many of these groups are newer, and how well each is matched: by its best three; and each text: by its best chunk.
-    select g.*, ln(dense_rank() over (partition by g.kind order by g.newest desc, g.last desc)) as back, 0.45 * g.words + 0.55 * g.vector as fused,
-      row_number() over (partition by g.last order by 0.45 * g.words + 0.55 * g.vector desc) as place,
-      max(0.45 * g.words + 0.55 * g.vector) over (partition by g.ref_id) as text
-    from grouped g
-  ), gathered as (
-    select p.*, (sum(case when p.place <= 3 then (p.fused * 1000000)::integer end) over (partition by p.last))::float8 / 3000000 as session_three from placed p
   ), summed as (
     select g.*, g.w[4] * g.before + g.w[5] * g.after as around,
       g.w[1] + g.w[2] * g.words + g.w[3] * g.vector + g.w[4] * g.before + g.w[5] * g.after + g.w[6] * g.session_best + g.w[7] * g.words * g.vector
@@ -140,10 +126,8 @@ begin
         + g.w[12] * coalesce(g.speaker = any (v_speakers), false)::integer
         + g.w[13] * g.is_question::integer + g.w[14] * g.after_question::integer
         + g.w[15] * (v_timed and g.created_at <@ any (v_times))::integer
-        + g.w[16] * ln(greatest(g.token_count, 4)::float8 / 30) + g.w[17] * g.days / v_days + g.w[18] * exp(- least(50, g.days / 7))
-        + g.w[20] * g.back + g.w[21] * g.back * g.fused + g.w[22] * g.session_three + g.w[23] * g.text
-        + g.w[24] * ln(1 + coalesce(g.turn_index, 0)::float8) as sum
-    from gathered g
+        + g.w[16] * ln(greatest(g.token_count, 4)::float8 / 30) + g.w[17] * g.days / v_days + g.w[18] * exp(- least(50, g.days / 7)) as sum
+    from grouped g
   ), stepped as (
     -- Each further chunk of a text goes down a step, so that one long answer does not fill the block.
     select s.*, s.sum + s.w[19] * least(3, row_number() over (partition by s.ref_id order by s.sum desc, s.item_no) - 1) as z from summed s

@@ -368,7 +368,8 @@ def test_a_call_locks_its_users_parts_and_months_only(parted: str) -> None:
     reached: dict[str, set[str]] = {}
     with connect(parted) as db:
         part = db.execute("select memoir.part_of('alice')").fetchone()[0]
-        called = [routine for routine in all_routines(db).values() if routine.roles and "p_user" in routine.arguments]
+        # Without a ledger nothing can be learnt.
+        called = [routine for routine in all_routines(db).values() if routine.roles and "p_user" in routine.arguments and routine.name != "learn_weights"]
         assert len(called) > 15
         for routine in called:
             with psycopg.connect(parted) as backend:

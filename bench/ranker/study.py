@@ -15,7 +15,6 @@ from .corpus import Indexed, Query
 from .signals import NAMES, Columns, columns, signals
 
 BUDGETS = (1000, 2000)
-PARTS = (0.4, 1.2)  # logarithm of chunks per text among the candidates: of messages, of long answers
 KINDS = ("LoCoMo", "RealMem memories", "RealMem turns", "BEAM")
 
 
@@ -46,9 +45,7 @@ def case_of(c: Columns, q: Query) -> Case | None:
     indexed = c.data
     named = np.mean([bool(i.speaker) for i in indexed.items[: q.items]])
     memory = float(indexed.items[0].kind == "m")
-    unnamed = float(named < 0.5 and not memory)
-    parts = min(PARTS[1], max(PARTS[0], np.log(len(places) / len(set(c.unit[places].tolist())))))
-    facts = np.array([1.0, memory, unnamed, np.log(max(len(q.words), 1) / 6), unnamed * (parts - PARTS[0])], np.float32)
+    facts = np.array([1.0, memory, float(named < 0.5 and not memory), np.log(max(len(q.words), 1) / 6)], np.float32)
     cost = np.array([indexed.items[p].cost for p in places], float)
     return Case(indexed.kind, indexed.name, q.category, X, c.unit[places], cost, c.session[places], q.gold, facts, places, level)
 

@@ -4,7 +4,7 @@
     python -m bench.ranker.train
 
 The model is linear: signals (bench/ranker/signals.py), and the same signals again for memories, for turns of people and
-assistants without names, for long questions, and for long answers. It is fitted so that each piece of evidence stands before everything else among a
+assistants without names, and for long questions. It is fitted so that each piece of evidence stands before everything else among a
 question's candidates, all kinds of data weighing the same; then scaled so that a score means the same chance of being evidence
 everywhere. Prints tables and the setting rank_weights.
 """
@@ -25,8 +25,8 @@ from .corpus import read_indexed
 from .signals import NAMES
 from .study import BY_HAND, DEMOTED, KINDS, Case, Linear, by_weights, cases, crossed, pack, spread, summary
 
-CLASSES = ("", "memory.", "unnamed.", "long.", "parts.")
-L2 = 0.005
+CLASSES = ("", "memory.", "unnamed.", "long.")
+L2 = 0.003
 SOFT = 3.0  # scores are chances of being evidence at this temperature: they spread over 0 to 1
 
 
