@@ -153,7 +153,7 @@ def _cancelled_by(stop: threading.Event, connection: psycopg.Connection[Any]) ->
         while not done.is_set():
             if stop.wait(0.2):
                 connection.cancel()
-                done.wait(1.0)
+                done.wait(5.0)  # one that came between two statements is sent again; sooner, it would keep the job from noting the first
 
     watcher = threading.Thread(target=watch, daemon=True)
     watcher.start()
