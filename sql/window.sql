@@ -57,6 +57,8 @@ begin
     v_tries := v_tries + 1;
     v_keep := case when v_tries > 6 then 0 else (v_keep::bigint * p_tokens / v_cost * 9 / 10)::integer end;
   end loop;
+  -- What the line takes can be more than it saves.
+  if v_cost >= p_turn.cost then return p_turn; end if;
   v_turn.cost := v_cost;
   v_turn.excerpt := true;
   return v_turn;

@@ -277,7 +277,7 @@ class Built:
                 content = ([{"type": "text", "text": expected.query}] if expected.query is not None else []) + list(expected.query_parts)
             least.append({"role": "user", "content": content})
         elif open_from is not None:
-            least += history[open_from:]
+            least += [_as_counted(message) for message in history[open_from:]]
         if (ours := tokens_of(least, expected)) <= expected.budget:
             found.append(f"refusal: PM020 {sizes}, but the least list has {ours} of {expected.budget} tokens")
         return found
@@ -295,6 +295,19 @@ def _unanswered(history: list[Message]) -> bool:
         open_calls |= {call["id"] for call in message.get("tool_calls") or []}
         open_calls.discard(message.get("tool_call_id") or "")
     return bool(open_calls)
+
+
+def _as_counted(message: Message) -> Message:
+    """Arguments that are no object count as the costlier format sends them, wrapped into one (docs/tokens.md)."""
+    def wrapped(call: Message) -> Message:
+        given = call["function"]["arguments"]
+        try:
+            is_object = not isinstance(given, str) or isinstance(json.loads(given), dict)
+        except ValueError:
+            is_object = False
+        return call if is_object else call | {"function": call["function"] | {"arguments": json.dumps({"arguments": given}, ensure_ascii=False)}}
+
+    return message | {"tool_calls": [wrapped(call) for call in message["tool_calls"]]} if message.get("tool_calls") else message
 
 
 def _open_exchange(history: list[Message]) -> int | None:

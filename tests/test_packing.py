@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 import random
 from typing import Any
 
@@ -222,3 +223,19 @@ def test_what_is_said_twice_is_shown_once(db: psycopg.Connection, user: str) -> 
     recall, rows = shown(db, user, "Where does Agatha the tortoise sleep?", 500)
     assert recall.lower().count(said.lower()) == 1
     assert {row["reason"] for row in rows if row["position"] is None} <= {"a copy of another candidate", "its turn says it"} and len(rows) >= 3
+
+
+def test_a_short_tool_result_is_not_made_longer_to_fit(db: psycopg.Connection, user: str) -> None:
+    """What is said to be needed is enough, and a token less is not."""
+    calls = [{"id": f"call_{n}", "type": "function", "function": {"name": "look", "arguments": "{}"}} for n in (1, 2)]
+    db.execute("select memoir.append_messages(%s, 's', %s)", [user, psycopg.types.json.Jsonb([
+        {"role": "user", "content": "Look."}, {"role": "assistant", "content": None, "tool_calls": calls},
+        {"role": "tool", "tool_call_id": "call_1", "content": "three mugs"}, {"role": "tool", "tool_call_id": "call_2", "content": ""}])])
+    compiled = "select memoir.context(%s, 's', p_budget => %s, p_memory_budget => 0)"
+    with pytest.raises(psycopg.Error) as caught:
+        db.execute(compiled, [user, 25])
+    needed = json.loads(caught.value.diag.message_detail)["needed"]
+    (context,) = db.execute(compiled, [user, needed]).fetchone()
+    assert context["tokens"] == needed and [m["content"] for m in context["messages"]][-2:] == ["three mugs", ""]
+    with pytest.raises(psycopg.Error, match=f"needs a budget of {needed} tokens"):
+        db.execute(compiled, [user, needed - 1])
