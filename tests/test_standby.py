@@ -47,7 +47,7 @@ class Pair:
     def caught_up(self) -> None:
         """Waits until the standby has replayed all that the primary has written."""
         with connect(self.primary) as primary, connect(self.standby) as standby:
-            [lsn] = primary.execute("select pg_current_wal_flush_lsn()").fetchone()
+            [lsn] = primary.execute("select pg_current_wal_insert_lsn()").fetchone()  # what is committed may not be flushed yet
             deadline = time.monotonic() + 30
             while not standby.execute("select pg_last_wal_replay_lsn() >= %s", [lsn]).fetchone()[0]:
                 assert time.monotonic() < deadline, "the standby does not follow"
