@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import hashlib
 import os
@@ -146,6 +147,23 @@ def progress(text: str) -> None:
     """A line on stderr, overwritten by the next on a terminal."""
     if sys.stderr.isatty():
         print(f"\r\x1b[K{text}", end="", file=sys.stderr, flush=True)
+
+
+def run_alone(
+    module: str, description: str | None, options: Callable[[argparse.ArgumentParser], object], run: Callable[[argparse.Namespace], object], *,
+    keep: bool = False, expected: tuple[type[Exception], ...] = (CannotRun,),
+) -> int:
+    """What `python -m bench.part` does: reads its options (with `keep` also --keep), runs it, and answers 2 with the message of an `expected` error."""
+    parser = argparse.ArgumentParser(prog=f"python -m {module}", description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
+    options(parser)
+    if keep:
+        parser.add_argument("--keep", action="store_true", help="keep the database made")
+    try:
+        run(parser.parse_args())
+    except expected as error:
+        print(error, file=sys.stderr)
+        return 2
+    return 0
 
 
 # --- Embeddings --------------------------------------------------------------------------------------------------------

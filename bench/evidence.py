@@ -23,7 +23,7 @@ import numpy as np
 import psycopg
 from pg_memoir import Memoir
 
-from .common import CachedEmbedder, CannotRun, fresh_database, progress, report, table
+from .common import CachedEmbedder, CannotRun, fresh_database, progress, report, run_alone, table
 from .datasets import Asked, Corpus, Remembered, Said, batches, read
 
 BUDGETS = (1000, 2000)
@@ -176,19 +176,11 @@ def run(options: argparse.Namespace) -> list[tuple[str, str]]:
     return tables(found, budgets)
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m bench.evidence", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+def _options(parser: argparse.ArgumentParser) -> None:
     add_arguments(parser, "--data")
     parser.add_argument("--questions", type=int, default=0, help="a sample of so many questions of each corpus (default: all)")
     parser.add_argument("--budgets", default=",".join(map(str, BUDGETS)), help="memory budgets in tokens (%(default)s)")
-    parser.add_argument("--keep", action="store_true", help="keep the database made")
-    try:
-        run(parser.parse_args())
-    except (CannotRun, ValueError) as error:
-        print(error, file=sys.stderr)
-        return 2
-    return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run_alone("bench.evidence", __doc__, _options, run, keep=True, expected=(CannotRun, ValueError)))

@@ -14,7 +14,6 @@ import argparse
 import random
 import re
 import sys
-from collections.abc import Sequence
 from datetime import date, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -22,7 +21,7 @@ from typing import Any
 import psycopg
 from pg_memoir import Memoir
 
-from .common import CannotRun, fresh_database, progress, report, table
+from .common import CannotRun, fresh_database, progress, report, run_alone, table
 from .datasets import Asked, Said, read
 from .evidence import store
 
@@ -160,16 +159,5 @@ def _share(part: int, whole: int) -> str:
     return f"{100 * part / max(whole, 1):.1f}"
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m bench.extraction", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    add_arguments(parser)
-    try:
-        run(parser.parse_args())
-    except (CannotRun, ValueError) as error:
-        print(error, file=sys.stderr)
-        return 2
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run_alone("bench.extraction", __doc__, add_arguments, run, expected=(CannotRun, ValueError)))

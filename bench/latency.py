@@ -23,7 +23,7 @@ from typing import Any
 
 import psycopg
 
-from .common import EMBEDDING_MODEL, CannotRun, fresh_database, percentile, report, table
+from .common import EMBEDDING_MODEL, fresh_database, percentile, report, run_alone, table
 from .population import Size, Words, full_user, last_session, populate, vector
 
 WARM_UP = 40
@@ -215,17 +215,5 @@ def run(options: argparse.Namespace) -> list[tuple[str, str]]:
         ]
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m bench.latency", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    add_arguments(parser)
-    parser.add_argument("--keep", action="store_true", help="keep the database made")
-    try:
-        run(parser.parse_args())
-    except CannotRun as error:
-        print(error, file=sys.stderr)
-        return 2
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run_alone("bench.latency", __doc__, add_arguments, run, keep=True))

@@ -26,7 +26,7 @@ import numpy as np
 import psycopg
 from pg_memoir import Memoir
 
-from .common import CachedEmbedder, CannotRun, fresh_database, percentile, progress, report, table
+from .common import CachedEmbedder, CannotRun, fresh_database, percentile, progress, report, run_alone, table
 from .datasets import Asked, Corpus, Remembered, Said, read
 from .evidence import Stored, store
 
@@ -340,16 +340,5 @@ def run(options: argparse.Namespace) -> list[tuple[str, str]]:
     return tables(found, budgets)
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m bench.packing", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    add_arguments(parser)
-    try:
-        run(parser.parse_args())
-    except (CannotRun, ValueError) as error:
-        print(error, file=sys.stderr)
-        return 2
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run_alone("bench.packing", __doc__, add_arguments, run, expected=(CannotRun, ValueError)))

@@ -14,7 +14,7 @@ import sys
 
 import psycopg
 
-from .common import CannotRun, fresh_database, percentile, progress, report, table
+from .common import fresh_database, percentile, progress, report, run_alone, table
 from .crowd import Topics, make_user
 from .population import Words
 from .sizes import Measured, measure
@@ -62,18 +62,10 @@ def run(options: argparse.Namespace) -> list[tuple[str, str]]:
     return [report("partitions", f"A user of {ITEMS:,} items; {options.queries} questions each.\n\n" + table(head, rows))]
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m bench.partitions", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+def _options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--queries", type=int, default=100, help="compiles measured of each (%(default)s)")
     add_arguments(parser)
-    parser.add_argument("--keep", action="store_true", help="keep the databases made")
-    try:
-        run(parser.parse_args())
-    except CannotRun as error:
-        print(error, file=sys.stderr)
-        return 2
-    return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run_alone("bench.partitions", __doc__, _options, run, keep=True))

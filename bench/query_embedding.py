@@ -23,7 +23,7 @@ from pathlib import Path
 import numpy as np
 import psycopg
 
-from .common import EMBEDDING_MODEL, CannotRun, percentile, progress, report, server_dsn, table
+from .common import EMBEDDING_MODEL, CannotRun, percentile, progress, report, run_alone, server_dsn, table
 from .latency import EMBED, embedder_socket, milliseconds
 from .throughput import Bench
 
@@ -139,17 +139,10 @@ def run(options: argparse.Namespace) -> list[tuple[str, str]]:
     return [report("query-embedding", text)]
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m bench.query_embedding", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+def _options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--seconds", type=float, default=10, help="of sixteen at a time (%(default)s)")
     add_arguments(parser)
-    try:
-        run(parser.parse_args())
-    except CannotRun as error:
-        print(error, file=sys.stderr)
-        return 2
-    return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run_alone("bench.query_embedding", __doc__, _options, run))

@@ -23,7 +23,7 @@ import numpy as np
 import psycopg
 from pg_memoir import Memoir
 
-from .common import CachedEmbedder, CannotRun, fresh_database, percentile, progress, report, table
+from .common import CachedEmbedder, CannotRun, fresh_database, percentile, progress, report, run_alone, table
 
 BUDGETS = (500, 1000, 2000, 4000)
 CATEGORIES = {1: "multi-hop", 2: "temporal", 3: "open-domain", 4: "single-hop", 5: "adversarial"}
@@ -273,16 +273,5 @@ def run(options: argparse.Namespace) -> list[tuple[str, str]]:
         return measure(dsn, options.data, [int(b) for b in options.budgets.split(",")], pick, [c for c in options.conversations.split(",") if c])
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m bench.recall", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    add_arguments(parser)
-    try:
-        run(parser.parse_args())
-    except CannotRun as error:
-        print(error, file=sys.stderr)
-        return 2
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run_alone("bench.recall", __doc__, add_arguments, run))

@@ -20,7 +20,7 @@ from typing import Any
 
 import psycopg
 
-from .common import CannotRun, fresh_database, percentile, progress, report, table
+from .common import CannotRun, fresh_database, percentile, progress, report, run_alone, table
 from .crowd import FULL, SIZES, Crowd, Topics, last_session, make_crowd, make_measured, name_of
 from .latency import COMPILE, ROWS, Query, milliseconds, processor_time
 from .population import Words
@@ -164,18 +164,10 @@ def run(options: argparse.Namespace) -> list[tuple[str, str]]:
     return [report("sizes", intro + size_table(rows)), report("growth", f"Small store: {sum(usual):,} items; large: as above.\n\n" + growth_table(small, large))]
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m bench.sizes", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+def _options(parser: argparse.ArgumentParser) -> None:
     add_arguments(parser)
     parser.add_argument("--queries", type=int, default=200, help="compiles measured of each user (%(default)s)")
-    parser.add_argument("--keep", action="store_true", help="keep the database made")
-    try:
-        run(parser.parse_args())
-    except CannotRun as error:
-        print(error, file=sys.stderr)
-        return 2
-    return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run_alone("bench.sizes", __doc__, _options, run, keep=True))

@@ -24,7 +24,7 @@ from pathlib import Path
 import psycopg
 from psycopg.conninfo import conninfo_to_dict
 
-from .common import CannotRun, fresh_database, percentile, progress, report, table
+from .common import CannotRun, fresh_database, percentile, progress, report, run_alone, table
 from .crowd import Topics, copy_user, last_session, make_user
 from .pooler import pooler
 from .population import Words
@@ -173,18 +173,10 @@ def run(options: argparse.Namespace) -> list[tuple[str, str]]:
             return []
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m bench.throughput", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+def _options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--seconds", type=float, default=10, help="of each measurement (%(default)s)")
     add_arguments(parser)
-    parser.add_argument("--keep", action="store_true", help="keep the database made")
-    try:
-        run(parser.parse_args())
-    except CannotRun as error:
-        print(error, file=sys.stderr)
-        return 2
-    return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run_alone("bench.throughput", __doc__, _options, run, keep=True))

@@ -23,7 +23,7 @@ import numpy as np
 import psycopg
 from numpy.typing import NDArray
 
-from .common import CachedEmbedder, CannotRun, fresh_database, percentile, progress, report, table
+from .common import CachedEmbedder, CannotRun, fresh_database, percentile, progress, report, run_alone, table
 from .datasets import Remembered, read
 from .latency import processor_time
 from .sizes import ran_ms
@@ -185,17 +185,5 @@ def run(options: argparse.Namespace) -> list[tuple[str, str]]:
     return [report("vectors", f"{len(queries)} questions; {real:,} vectors of texts, the rest mixtures of them.\n\n" + table(head, rows))]
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m bench.vectors", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    add_arguments(parser)
-    parser.add_argument("--keep", action="store_true", help="keep the database made")
-    try:
-        run(parser.parse_args())
-    except CannotRun as error:
-        print(error, file=sys.stderr)
-        return 2
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run_alone("bench.vectors", __doc__, add_arguments, run, keep=True))

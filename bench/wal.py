@@ -25,7 +25,7 @@ from pydoc_data.topics import topics
 import psycopg
 from psycopg.types.json import Jsonb
 
-from .common import CannotRun, fresh_database, progress, report, table
+from .common import CannotRun, fresh_database, progress, report, run_alone, table
 from .population import DIMENSION
 from .writes import can_inspect
 
@@ -223,18 +223,10 @@ def run(options: argparse.Namespace) -> list[tuple[str, str]]:
         return measure(dsn, [int(size) for size in options.wal_sizes.split(",")], options.wal_operations, getattr(options, "detail", False))
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m bench.wal", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+def _options(parser: argparse.ArgumentParser) -> None:
     add_arguments(parser)
     parser.add_argument("--detail", action="store_true", help="also print the log by table")
-    parser.add_argument("--keep", action="store_true", help="keep the database made")
-    try:
-        run(parser.parse_args())
-    except CannotRun as error:
-        print(error, file=sys.stderr)
-        return 2
-    return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run_alone("bench.wal", __doc__, _options, run, keep=True))

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 import psycopg
 from psycopg.types.json import Jsonb
 
-from .common import CannotRun, fresh_database, percentile, progress, report, table
+from .common import fresh_database, percentile, progress, report, run_alone, table
 from .population import Words
 
 PLAIN = """create table public.plain_turns (user_id uuid, session_id uuid, turn_index integer, role text, content text,
@@ -146,17 +146,5 @@ def run(options: argparse.Namespace) -> list[tuple[str, str]]:
         return measure(dsn, [int(count) for count in options.writers.split(",")], options.seconds)
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m bench.writes", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    add_arguments(parser)
-    parser.add_argument("--keep", action="store_true", help="keep the database made")
-    try:
-        run(parser.parse_args())
-    except CannotRun as error:
-        print(error, file=sys.stderr)
-        return 2
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run_alone("bench.writes", __doc__, add_arguments, run, keep=True))

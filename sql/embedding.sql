@@ -153,7 +153,7 @@ begin
 end $$;
 
 -- What is embedded: the text after the end of what came before it (the previous turn, or the same turn's previous chunk). A
--- short answer means little without its question: on real dialogues this finds far more (bench/ranking.py).
+-- short answer means little without its question: on real dialogues this finds far more (bench/ranker).
 create or replace function memoir._embedding_texts(p_user_id uuid, p_items integer[])
 returns table (item_no integer, body text) language plpgsql stable set plan_cache_mode = force_custom_plan as $$
 declare

@@ -1,8 +1,9 @@
 -- Search: one user's items ranked by words and vectors together.
 --
 -- Words: BM25 (Robertson and Zaragoza 2009) with document frequencies exact within the user, from posting lists and the unmerged
--- tail. Vectors: exact cosine over the user's rows. The scores, not the ranks, are fused: on real dialogues that finds far
--- more (bench/recall.py prints the comparison). Scores are quantised before they are compared; ties fall to the item number.
+-- tail. Vectors: exact cosine over the user's rows, of a large user over those that their signs choose. The scores, not the ranks,
+-- are fused: on real dialogues that finds far more (bench/recall.py prints the comparison). Scores are quantised before they are
+-- compared; ties fall to the item number.
 
 create or replace function memoir._query_terms(p_config regconfig, p_query text)
 returns text[] language sql stable as $$
