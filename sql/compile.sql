@@ -27,6 +27,7 @@ declare
   v_out memoir.compiled;
   v_caller memoir.caller := memoir._authorise(p_user, 'read');
   v_user uuid := v_caller.user_id;
+  v_now timestamptz := memoir.now();
   v_id uuid; v_session memoir.sessions; v_counters memoir.session_counters; v_config jsonb; v_model memoir.models; v_tokenizer text;
   v_overhead integer; v_budget integer; v_tools integer := 0; v_system text; v_prompt text; v_prompt_tokens integer; v_profile text; v_summary text;
   v_system_tokens integer := 0; v_room integer; v_task memoir.task_type; v_share real; v_history integer; v_limit integer;
@@ -268,7 +269,7 @@ begin
       v_scope, least((v_config ->> 'candidates')::integer, 60 + v_recall_budget / 11), (v_config ->> 'frequent_memories')::integer, true);
     if v_session.session_id is not null and not pg_is_in_recovery() then
       v_working := array(select content from memoir.memory_store_working where user_id = v_user and local_to = v_id
-                         and (expires_at is null or expires_at > memoir.now()) and sensitivity <= v_scope.clearance order by recorded_at, memory_id);
+                         and (expires_at is null or expires_at > v_now) and sensitivity <= v_scope.clearance order by recorded_at, memory_id);
     end if;
     v_strength := memoir._strength(v_config, v_candidates);
     v_weak := coalesce(v_strength < (v_config ->> 'weak_below')::real, false);
@@ -302,7 +303,7 @@ begin
     v_messages := jsonb_build_object('role', 'system', 'content', v_system) || v_messages;
     v_at := v_at + 1;
   end if;
-  v_out.user_id := v_user; v_out.session_id := v_id; v_out.at := memoir.now(); v_out.messages := to_jsonb(v_messages);
+  v_out.user_id := v_user; v_out.session_id := v_id; v_out.at := v_now; v_out.messages := to_jsonb(v_messages);
   v_out.prefix := v_at - 1; v_out.is_open := v_open; v_out.exchange_at := v_exchange_at; v_out.query_hash := v_query_hash;
   v_out.recall := v_recall; v_out.recall_tokens := v_recall_tokens; v_out.recall_budget := v_recall_budget;
   v_out.tokens := v_total + v_system_tokens + v_tools + 3; v_out.budget := v_budget; v_out.system_tokens := v_system_tokens;
@@ -319,8 +320,8 @@ end $$;
 create or replace function memoir._prefix_hash(p_compiled memoir.compiled)
 returns bytea language plpgsql immutable set plan_cache_mode = force_generic_plan as $$
 begin
-  return sha256(convert_to(coalesce((select jsonb_agg(m order by o)::text from jsonb_array_elements(p_compiled.messages) with ordinality t(m, o)
-                                     where o <= p_compiled.prefix), ''), 'UTF8'));
+  for i in reverse jsonb_array_length(p_compiled.messages) - 1 .. p_compiled.prefix loop p_compiled.messages := p_compiled.messages - i; end loop;
+  return sha256(convert_to(case when p_compiled.prefix > 0 then p_compiled.messages::text else '' end, 'UTF8'));
 end $$;
 
 create or replace function memoir._formatted(p_compiled memoir.compiled, p_format text)

@@ -111,7 +111,7 @@ begin
         and not (p_open and v_row.role in ('assistant', 'tool') and v_turns <> '{}' and (v_turns[cardinality(v_turns)]).role = 'tool')
         and not (p_open and v_turns = '{}');
       continue when v_row.role = 'system' and v_hash is not null and sha256(convert_to(v_row.content, 'UTF8')) = v_hash;
-      v_withheld := memoir._now_held(v_row.sensitivity, v_row.turn_index, v_marks) > p_clearance;
+      v_withheld := case when v_marks is null then v_row.sensitivity else memoir._now_held(v_row.sensitivity, v_row.turn_index, v_marks) end > p_clearance;
       if v_withheld then v_row := memoir._withheld(v_row); end if;
       v_turn := (v_row.turn_index, v_row.exchange_start, v_row.message_id, v_row.role, v_row.content, v_row.content_parts, v_row.name,
         v_row.tool_calls, v_row.tool_call_id, v_row.tokens_before, v_row.token_count + p_overhead, false, v_row.created_at, v_withheld);
