@@ -119,7 +119,8 @@ create table memoir.job_runs (
   finished_at timestamptz,
   outcome text check (outcome in ('done', 'time over', 'cost cap', 'errors', 'failed', 'cancelled', 'lost', 'still running')),
   counts jsonb not null default '{}',
-  error text
+  error text,
+  batch integer                           -- p_limit of its next batch
 ) with (fillfactor = 70);
 create index job_runs_by_job on memoir.job_runs (job, run_id desc);
 create index job_runs_unfinished on memoir.job_runs (job) where finished_at is null;

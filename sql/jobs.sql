@@ -1,6 +1,6 @@
 -- Unattended: which jobs there are, what pg_cron or a worker outside runs of them, and the shared embedder that one keeps alive.
 
--- A new job: a row here, a line in _step(), and its schedule (schedule_<job>, settings.sql). batch: p_limit of its step.
+-- A new job: a row here, a line in _step(), and its schedule (schedule_<job>, settings.sql). batch: p_limit of its step at most.
 create or replace function memoir._job_list()
 returns table (job text, batch integer, in_python boolean, description text) language sql immutable as $$
   values ('embedder',   1,   false, 'starts the shared embedder unless it answers'),

@@ -121,6 +121,7 @@ begin
     ('llm_retries', 'integer', '2', 0, 10, false, 'Further tries of a call that found the server busy or gone.'),
     ('llm_cost_cap', 'integer', '100000000', 0, 9000000000000000, false, 'Microcents after which a run of job model ends; 0 is no limit.'),
 
+    ('job_batch_ms', 'integer', '100', 1, 10000, false, 'About how many milliseconds a batch of a job may take: so long it holds the locks of its users.'),
     ('job_seconds_max', 'integer', '50', 1, 3600, false, 'A job begins no batch after this long; what is left waits for its next run.'),
     ('job_attempts_max', 'integer', '8', 1, 100, false, 'Attempts of a queued job before it is a dead letter.'),
     ('job_runs_days', 'integer', '14', 1, 3650, false, 'How long job_runs is kept; runs that found nothing to do go after a day.'),

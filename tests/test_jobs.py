@@ -68,6 +68,19 @@ def test_a_batch_a_commit(db: psycopg.Connection, step: Callable[[str], None]) -
     assert db.execute("select count(distinct xmin::text) from public.did").fetchone() == (3,)
 
 
+def test_batches_take_about_as_long_as_they_may(db: psycopg.Connection, step: Callable[[str], None]) -> None:
+    step("begin insert into public.did default values; perform pg_sleep(0.002); return jsonb_build_object('more', (select count(*) < 20 from public.did)); end")
+    most = db.execute("select batch from memoir._job_list() where job = 'flush'").fetchone()[0]
+    for milliseconds, batch in ((1, 1), (10000, most)):  # each goes on from where the run before it ended
+        db.execute("truncate public.did")
+        db.execute("select memoir.set_setting('job_batch_ms', %s::text::jsonb)", [milliseconds])
+        db.execute("call memoir.run_job('flush', 60)")
+        assert db.execute("select batch from memoir.job_runs where job = 'flush' order by run_id desc limit 1").fetchone()[0] == batch
+    db.execute("select memoir.reset_setting('job_batch_ms')")  # 100
+    asked = [(10, 50, 5, 20), (10, 50, 400, 2), (10, 50, 100, 10), (40, 50, 1, 50), (3, 50, 9000, 1)]
+    assert [db.execute("select memoir._next_batch(%s, %s, %s)", a[:3]).fetchone()[0] for a in asked] == [a[3] for a in asked]
+
+
 def test_a_failing_batch_is_recorded_and_undone(db: psycopg.Connection, step: Callable[[str], None]) -> None:
     step("begin insert into public.did default values; if (select count(*) > 2 from public.did) then perform 1 / 0; end if; "
          "return '{\"more\": true, \"rows\": 1}'; end")
