@@ -172,6 +172,25 @@ begin
   return jsonb_build_object('memories', v_count, 'more', v_more);
 end $$;
 
+-- An archived memory as it was, back among the others; one that is not archived is let be.
+create or replace function memoir._unarchive_memory(p_user_id uuid, p_memory uuid)
+returns void language plpgsql set plan_cache_mode = force_custom_plan as $$
+declare
+  v_archived memoir.archived_memories;
+begin
+  select * into v_archived from memoir.archived_memories a where a.user_id = p_user_id and a.memory_id = p_memory;
+  if not found then return; end if;
+  perform from memoir.user_counters where user_id = p_user_id for update;
+  delete from memoir.archived_memories a where a.user_id = p_user_id and a.memory_id = p_memory returning * into v_archived;
+  if v_archived.memory is null then
+    perform memoir._fail('PM004', format('memory %s is archived and its text is no longer here', p_memory), 'erase_turn and erase_session reach what it came from');
+  end if;
+  insert into memoir.memory_store select (jsonb_populate_record(null::memoir.memory_store, v_archived.memory)).*;
+  insert into memoir.memory_states select (jsonb_populate_recordset(null::memoir.memory_states, v_archived.memory -> 'states')).*;
+  insert into memoir.memory_stats (user_id, memory_id) values (p_user_id, p_memory);
+  update memoir.user_counters set memories = memories + 1 where user_id = p_user_id;
+end $$;
+
 -- Some stretches of compaction, one leaf, or the memories of some users.
 create or replace function memoir._step_archive(p_limit integer)
 returns jsonb language plpgsql set plan_cache_mode = force_custom_plan as $$

@@ -100,12 +100,14 @@ create or replace function memoir.forget(p_user text, p_memory uuid, p_reason te
 returns jsonb language plpgsql security definer set search_path from current as $$
 declare
   v_caller memoir.caller := memoir._authorise(p_user, 'write');
-  v_memory memoir.memory_store := memoir._memory(v_caller, p_memory);
+  v_memory memoir.memory_store;
   v_actor memoir.actor := memoir._actor(v_caller, null, 'person');
   v_now timestamptz := memoir.now(); v_user uuid := v_caller.user_id; v_reason text := coalesce(p_reason, 'forgotten');
   v_ids uuid[]; v_done record;
 begin
   perform memoir._check_size('reason', p_reason, 10000);
+  perform memoir._unarchive_memory(v_user, p_memory);
+  v_memory := memoir._memory(v_caller, p_memory);
   perform from memoir.user_counters where user_id = v_user for update;
   v_ids := memoir._same_value(v_caller, v_memory, true);
   perform memoir._set_tombstones(v_user, v_ids, true, true, p_memory, v_reason, v_actor, v_caller.login, v_now);
@@ -120,7 +122,7 @@ comment on function memoir.forget(text, uuid, text) is
   'Takes a memory, and all that say the same (near duplicates merged with it, its text or its slot''s value elsewhere), out of recall and
 compile for good, at any p_as_of too: it may not come back through remember (tombstones of keyed hashes stay), its source turns leave
 recall, the summaries that hold them are invalidated, the memories derived from it forgotten as well. History keeps the turns; free paraphrases
-elsewhere are not found. Writes memory_store, tombstones, recall_exclusions, audit_log. Raises PM001, PM004.';
+elsewhere are not found. An archived memory is brought back for it. Writes memory_store, tombstones, recall_exclusions, audit_log. Raises PM001, PM004.';
 
 -- The memory a correction is about, under the user's lock: what stands for it today, and not forgotten. A part of a consolidated memory
 -- is meant by itself, not the whole.

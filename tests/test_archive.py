@@ -8,7 +8,7 @@ from typing import Any
 
 import psycopg
 import pytest
-from pg_memoir import Memoir
+from pg_memoir import Memoir, errors
 from psycopg.types.json import Jsonb
 
 
@@ -209,6 +209,15 @@ def test_expired_memories_go(db: psycopg.Connection, user: str) -> None:
         assert one(db, f"select count(*) from memoir.{table} where memory_id = %s", gone) == 0
     assert one(db, "select count(*) from memoir.search_items where ref_id = %s", gone) == 0
     assert one(db, "select count(*) from memoir.recall(%s, 'xylophone Trondheim')", user) == 0
+    # Who asks for it by its id can still have it forgotten; the job leaves it be then.
+    done = one(db, "select memoir.forget(%s, %s)", user, gone)
+    assert done["state"] == "forgotten" and one(db, "select count(*) from memoir.archived_memories where memory_id = %s", gone) == 0
+    again = one(db, "select memoir.remember(%s, 'Thinks the xylophone is in Trondheim.', p_actor => 'agent')", user)
+    assert again["outcome"] == "refused_tombstone"
+    assert not archive(db).get("memories") and one(db, "select state::text from memoir.memory_store where memory_id = %s", gone) == "forgotten"
+    gone = expired(db, user, "Thinks the zither is in Tromsø.")
+    clock(db, "2034-02-22T00:00:00Z")
+    assert archive(db)["memories"] == 1
     # An erase reaches it; a memory that others were superseded by stays.
     db.execute("select memoir.erase_user(%s)", [user])
     assert one(db, "select count(*) from memoir.archived_memories where memory_id = %s", gone) == 0
@@ -228,6 +237,9 @@ def test_a_client_writes_expired_memories_away(memoir_dsn: str, db: psycopg.Conn
         assert gone not in [str(row["memory_id"]) for row in memoir.export_memories()]
         # That it was is known, and where from: an erase of its turn finds it.
         assert one(db, "select memory is null from memoir.archived_memories where memory_id = %s", gone)
+        with pytest.raises(errors.UnknownMemoryError, match="its text is no longer here"):
+            memoir.forget(user, gone)
+        assert one(db, "select count(*) from memoir.archived_memories where memory_id = %s", gone) == 1
         db.execute("select memoir.erase_turn(%s, 's', 0)", [user])
         assert one(db, "select count(*) from memoir.archived_memories where memory_id = %s", gone) == 0
         # The months, by the same client.
