@@ -20,7 +20,7 @@ CASES = 2000
 CASES_PER_WORLD = 20
 PROCESSES = 2
 # Worlds that broke a promise once.
-REGRESSIONS = ("1:2", "1:30", "1:64", "1:78", "s1:2", "s2:13", "x9:144", "x9:153", "x9:157", "x9:401", "y1:180", "y1:329")
+REGRESSIONS = ("1:2", "1:30", "1:64", "1:78", "s1:2", "s2:13", "x9:144", "x9:153", "x9:157", "x9:401", "y1:180", "y1:329", "soak:3114")
 
 
 @pytest.fixture(scope="module")

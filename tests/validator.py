@@ -490,6 +490,9 @@ def _is_suffix(pieces: list[Piece], wanted: list[list[Piece]], places: list[int]
                 have.pop()
                 joined = False
                 continue
+            if found is not None and piece.may_be_missing and found.kind == piece.kind and not found.value.strip() and found.value.endswith("\n\n" + piece.value):
+                have[-1] = Piece(piece.kind, found.value[: -len(piece.value) - 2])  # several blank texts merged
+                continue
             if piece.may_be_missing:
                 slack = True
                 continue
