@@ -33,8 +33,8 @@ FLOOR = """
 select (select count(*) from (
           select item_no from memoir.embeddings where user_id = %(user)s and model_id = %(model)s
           order by embedding <=> %(vector)s::real[]::halfvec limit 50) nearest),
-       (select sum(f) from memoir.search_postings p, unnest(p.items, p.frequencies, p.lengths) posting(i, f, l)
-        where user_id = %(user)s and term = any (%(terms)s)),
+       (select sum(f & 255) from memoir.search_postings p, unnest(p.postings, p.lengths) posting(f, l)
+        where user_id = %(user)s and key = any (memoir._posting_keys(%(terms)s, (select letter_rows from memoir.user_counters where user_id = %(user)s)))),
        (select count(content) from (
           select content from memoir.conversation_history
           where user_id = %(user)s and session_id = %(session)s and recorded_at between %(first)s and %(last)s

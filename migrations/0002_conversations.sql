@@ -18,6 +18,7 @@ create table memoir.user_counters (
   items integer not null default 0,
   tail_items integer not null default 0,
   next_segment integer not null default 1,
+  letter_rows integer not null default 0, -- how many rows the words of a letter share in posting lists: the sum of the numbers that occur
   memories integer not null default 0,
   aliases integer not null default 0,     -- ever noted: none means none to look up
   total_words bigint not null default 0,

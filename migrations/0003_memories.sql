@@ -213,25 +213,36 @@ create index search_items_by_sensitivity on memoir.search_items (user_id, sensit
 create index search_items_of_echoes on memoir.search_items (user_id, item_no) include (word_count) where echo;
 create index search_items_by_ref on memoir.search_items (user_id, ref_id, chunk);
 
--- Words of items not yet merged into posting lists.
+-- Words of items not yet merged into posting lists, those that were written together in one row, so that a word stands once: item_no is
+-- the first one, word_counts has a place for each (null: taken out since). A position in words means 256 times an item's place, from 0 on,
+-- plus how often the item has the word.
 create table memoir.search_tail (
   user_id uuid not null,
   item_no integer not null,
-  word_count smallint not null,
+  word_counts smallint[] not null,
   words tsvector not null,
   primary key (user_id, item_no)
 ) partition by hash (user_id);
+alter table memoir.search_tail alter column words set storage main;
 
--- Posting lists: one row per (user, term, segment) with parallel arrays of item number, term frequency, document length.
+-- Posting lists: for each word the items that hold it, how often each does, and how many words each has; in segments, by age. A word of
+-- many items is a row of its own, under itself. All others share rows, since a row of a few bytes would cost the log hundreds: their key
+-- is made of their first letter and a hash (_posting_keys), words are sorted, and ends[n] is the place where the list of words[n] ends.
+-- A posting is 256 times the item's number after first_item, plus how often; lengths runs parallel.
 create table memoir.search_postings (
   user_id uuid not null,
   segment integer not null,
-  term text collate "C" not null,
-  items integer[] not null,
-  frequencies smallint[] not null,
+  first_item integer not null,
+  key text collate "C" not null,
+  words text[] collate "C",
+  ends integer[],
+  postings integer[] not null,
   lengths smallint[] not null,
-  primary key (user_id, term, segment)
+  primary key (user_id, key, segment)
 ) partition by hash (user_id);
+-- Packed where it helps, but in the row: a list in a table beside it costs a look-up.
+alter table memoir.search_postings alter column words set storage main, alter column ends set storage main,
+  alter column postings set storage main, alter column lengths set storage main;
 
 -- Other names of things, as an item says them; lower case. Not stated: a phrase by its initials.
 create table memoir.search_aliases (

@@ -26,6 +26,7 @@ create type memoir.shown_window as (
 -- search.sql
 create type memoir.item_place as (
   item_no integer, kind "char", ref_id uuid, session_id uuid, turn_index integer, recorded_at timestamptz, span_start integer, span_length integer);
+create type memoir.posting_list as (term text, first_item integer, postings integer[], lengths smallint[]);  -- as in search_postings
 create type memoir.item_scores as (items integer[], scores real[], covers real[], best real);  -- parallel, best first
 create type memoir.ranked_item as (
   item_no integer, kind "char", ref_id uuid, session_id uuid, turn_index integer, chunk smallint, span_start integer, span_length integer, tokens integer,

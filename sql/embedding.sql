@@ -24,13 +24,18 @@ begin
     from rows from (unnest(p_texts), unnest(p_items)) with ordinality as u(body)),
   counted as materialized (
     select (v_first + p.ordinality - 1)::integer as number, p.words,
+      ((p.ordinality - 1) / 60)::text || '.' || sum(length(p.body)) over (order by p.ordinality) / 20000 as part,  -- what fits a tsvector
       least(32767, coalesce((select sum(greatest(1, coalesce(cardinality(w.positions), 1))) from unnest(p.words) w), 0))::smallint as total,
       p.ref_id, p.session_id, p.created_at, p.turn_index, p.span_start, p.span_length, p.token_count, p.chunk, p.kind, p.role, p.speaker,
       p.is_question, p.embeddable, p.echo, p.sensitivity, p.project
     from prepared p),
   tail as (
-    insert into memoir.search_tail (user_id, item_no, word_count, words)
-    select p_user_id, number, total, words from counted where words <> ''::tsvector),
+    insert into memoir.search_tail (user_id, item_no, word_counts, words)
+    select p_user_id, g.first, g.totals, w.words
+    from (select c.part, min(c.number) as first, array_agg(c.total order by c.number) as totals from counted c group by c.part) g,
+      lateral (select memoir._packed_words(array_agg(l.lexeme), array_agg(c.number - g.first), array_agg(coalesce(cardinality(l.positions), 1))) as words
+               from counted c, unnest(c.words) l where c.part = g.part) w
+    where w.words is not null),
   items as (
     insert into memoir.search_items (user_id, ref_id, session_id, recorded_at, created_at, item_no, turn_index, span_start, span_length,
       token_count, word_count, chunk, kind, role, speaker, is_question, after_question, last_chunk, embeddable, echo, sensitivity, project, previous_item)

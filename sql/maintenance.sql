@@ -1,39 +1,57 @@
 -- Maintenance of what search and compile leave behind. Each step is one short transaction over one user.
 
--- Merges a user's tail into posting lists: one row per term holding arrays, in a segment of its own. Segments that are not
--- larger than all newer ones together go into it too (logarithmic merging, Lester, Moffat and Zobel 2005): their number grows
--- with the logarithm of the user's items, and so does how often a posting is written again.
+-- Merges a user's tail into posting lists, a segment of its own. Once three quarters of what a segment and all newer ones would be
+-- together is newer, they go into it too: logarithmic merging (Lester, Moffat and Zobel 2005) by four, not by two, since reading a segment
+-- more costs less than writing it again. Segments, and how often a posting is written, grow with the logarithm of the user's items.
+-- Words that share rows have as many for a letter as to hold about 6 kB each at most.
 create or replace function memoir._merge_tail(p_user_id uuid)
 returns integer language plpgsql security definer set search_path from current set plan_cache_mode = force_custom_plan as $$
 declare
-  v_login name := memoir._authorise_worker(); v_segment integer; v_merged integer; v_small integer[];
+  v_login name := memoir._authorise_worker(); v_counters memoir.user_counters; v_merged integer; v_rows integer; v_old integer[];
 begin
-  select next_segment into v_segment from memoir.user_counters where user_id = p_user_id for update;
+  select * into v_counters from memoir.user_counters where user_id = p_user_id for update;
   if not found then return 0; end if;
-  -- Newest first, as long as a segment is not larger than what is newer than it.
-  select coalesce(array_agg(s.segment), '{}') into v_small
-  from (select segment, size, bool_and(size <= newer) over (order by segment desc) as small
-        from (select segment, size, sum(size) over (order by segment desc) - size
-                + (select coalesce(sum(length(words)), 0) from memoir.search_tail where user_id = p_user_id) as newer
-              from (select segment, sum(cardinality(items)) as size from memoir.search_postings where user_id = p_user_id group by segment) x) y) s
-  where s.small;
+  -- What a posting says of its item's number has 24 bits.
+  select coalesce(array_agg(s.segment) filter (where s.segment >= s.oldest), '{}') into v_old
+  from (select segment, min(segment) filter (where size * 3 <= newer and v_counters.next_item - first_item < 8000000) over () as oldest
+        from (select segment, size, first_item, sum(size) over (order by segment desc) - size
+                + (select coalesce(sum(cardinality(l.positions)), 0) from memoir.search_tail t, unnest(t.words) l where t.user_id = p_user_id) as newer
+              from (select segment, sum(cardinality(postings)) as size, min(first_item) as first_item
+                    from memoir.search_postings where user_id = p_user_id group by segment) x) y) s;
   with gone as (
-    delete from memoir.search_tail where user_id = p_user_id returning item_no, word_count, words
+    delete from memoir.search_tail where user_id = p_user_id returning item_no, word_counts, words
   ), old as (
-    delete from memoir.search_postings where user_id = p_user_id and segment = any (v_small)
-    returning term, items, frequencies, lengths
+    delete from memoir.search_postings where user_id = p_user_id and segment = any (v_old)
+    returning first_item, coalesce(words, array[key]) as words, coalesce(ends, array[cardinality(postings)]) as ends, postings, lengths
   ), flat as (
-    select l.lexeme collate "C" as term, g.item_no as item, least(32767, greatest(1, coalesce(cardinality(l.positions), 1)))::smallint as frequency, g.word_count as length
-    from gone g, unnest(g.words) l
+    select l.lexeme collate "C" as term, g.item_no + (p >> 8) as item, p & 255 as frequency, g.word_counts[(p >> 8) + 1] as length
+    from gone g, unnest(g.words) l, unnest(l.positions) p
     union all
-    select o.term, u.item, u.frequency, u.length from old o, unnest(o.items, o.frequencies, o.lengths) u(item, frequency, length)
+    select o.words[width_bucket(u.place - 1, o.ends) + 1], o.first_item + (u.posting >> 8), u.posting & 255, u.length
+    from old o, unnest(o.postings, o.lengths) with ordinality u(posting, length, place)
+  ), counted as (
+    select f.*, row_number() over (partition by term order by item) as nth, count(*) over (partition by term) as count, min(item) over () as first_item from flat f
+  ), sized as (
+    select c.*, count >= 64 as alone,
+      sum(case when count >= 64 then 0 when nth = 1 then 18 + octet_length(term) else 6 end) over (partition by left(term, 1)) as size from counted c
+  ), keyed as (
+    select s.*, r.letter_rows, case when alone then term else memoir._shared_key(term, r.letter_rows) end as key
+    from sized s, lateral (select case when size <= 6000 then 1 when size <= 48000 then 8 else 64 end as letter_rows) r
+  ), placed as (
+    select k.*, row_number() over (partition by key order by term, item)::integer as place from keyed k
   ), put as (
-    insert into memoir.search_postings (user_id, segment, term, items, frequencies, lengths)
-    select p_user_id, v_segment, term, array_agg(item order by item), array_agg(frequency order by item), array_agg(length order by item)
-    from flat group by term order by term
+    insert into memoir.search_postings (user_id, segment, first_item, key, words, ends, postings, lengths)
+    select p_user_id, v_counters.next_segment, first_item, key, array_agg(term order by place) filter (where not alone and nth = count),
+      array_agg(place order by place) filter (where not alone and nth = count), array_agg((item - first_item << 8) + frequency order by place),
+      array_agg(length order by place)
+    from placed group by key, first_item
   )
-  select count(*) into v_merged from gone;
-  update memoir.user_counters set tail_items = 0, next_segment = next_segment + 1 where user_id = p_user_id;
+  select (select count(n) from gone g, unnest(g.word_counts) n), (select bit_or(letter_rows) from placed where not alone) into v_merged, v_rows;
+  select bit_or(n) | coalesce(v_rows, 0) into v_rows
+  from (select 0 as n union all
+        select case when n < 8 then 1 when n < 64 then 8 else 64 end from memoir.search_postings, lateral (select split_part(key, chr(1), 2)::integer as n) r
+        where user_id = p_user_id and segment < v_counters.next_segment and words is not null) x;
+  update memoir.user_counters set tail_items = 0, next_segment = next_segment + 1, letter_rows = v_rows where user_id = p_user_id;
   return v_merged;
 end $$;
 

@@ -10,23 +10,22 @@ returns text[] language sql stable as $$
   select coalesce(tsvector_to_array(memoir._words(p_config, left(p_query, 20000), true)), '{}')
 $$;
 
--- The posting lists of some words: one row per (word, segment), and one per word of the unmerged tail.
-create or replace function memoir._posting_lists(p_user_id uuid, p_terms text[], p_tail boolean, p_hidden integer[])
-returns memoir.search_postings[] language plpgsql stable set plan_cache_mode = force_custom_plan as $$
+-- The posting lists of some words: one per (word, segment), and one per word of the unmerged tail.
+create or replace function memoir._posting_lists(p_user_id uuid, p_counters memoir.user_counters, p_terms text[], p_hidden integer[])
+returns memoir.posting_list[] language plpgsql stable set plan_cache_mode = force_custom_plan as $$
 declare
-  v_lists memoir.search_postings[]; v_tail memoir.search_postings[]; v_any tsquery;
+  v_keys text[] := memoir._posting_keys(p_terms, p_counters.letter_rows);
+  v_rows memoir.search_postings[]; v_tail memoir.posting_list[]; v_any tsquery; v_next integer := p_counters.next_item;
 begin
-  select array_agg(p) into v_lists from memoir.search_postings p where p.user_id = p_user_id and p.term = any (p_terms);
-  if p_tail then
+  select array_agg(p) into v_rows from memoir.search_postings p where p.user_id = p_user_id and p.key = any (v_keys);
+  if p_counters.tail_items > 0 then
     v_any := memoir._any_of(p_terms);
-    select array_agg((p_user_id, 0, w.term, w.items, w.frequencies, w.lengths)::memoir.search_postings) into v_tail
-    from (select l.lexeme as term, array_agg(t.item_no) as items, array_agg(greatest(1, coalesce(cardinality(l.positions), 1))::smallint) as frequencies,
-            array_agg(t.word_count) as lengths
-          from memoir.search_tail t, unnest(t.words) l
-          where t.user_id = p_user_id and t.words @@ v_any and l.lexeme = any (p_terms) and t.item_no <> all (p_hidden) group by l.lexeme) w;
-    v_lists := v_lists || v_tail;
+    select array_agg((w.term, v_next, w.postings, w.lengths)::memoir.posting_list) into v_tail
+    from (select l.lexeme as term, array_agg((t.item_no - v_next << 8) + p) as postings, array_agg(t.word_counts[(p >> 8) + 1]) as lengths
+          from memoir.search_tail t, unnest(t.words) l, unnest(l.positions) p
+          where t.user_id = p_user_id and t.words @@ v_any and l.lexeme = any (p_terms) group by l.lexeme) w;
   end if;
-  return v_lists;
+  return memoir._lists_in(v_rows, p_terms) || v_tail;
 end $$;
 
 -- Words that occur nowhere may be misspelt: the user's most similar ones stand in (trigrams, same first letter, which keeps it
@@ -39,12 +38,14 @@ begin
   foreach v_term in array p_unknown loop
     v_like := array(
       select word from (
-        select p.term as word from memoir.search_postings p
-        where p.user_id = p_user_id and p.term >= left(v_term, 1) and p.term < chr(ascii(v_term) + 1)
-          and (p_hidden = '{}' or not p.items <@ p_hidden)
+        select w.word from memoir.search_postings p, unnest(coalesce(p.words, array[p.key])) with ordinality w(word, n)
+        where p.user_id = p_user_id and p.key >= left(v_term, 1) and p.key < chr(ascii(v_term) + 1)
+          and abs(length(w.word) - length(v_term)) <= 3 and similarity(w.word, v_term) >= 0.45
+          and (p_hidden = '{}' or exists (select from unnest(p.postings[coalesce(p.ends[w.n - 1], 0) + 1 : coalesce(p.ends[w.n], cardinality(p.postings))]) x
+            where p.first_item + (x >> 8) <> all (p_hidden)))
         union
-        select l.lexeme from memoir.search_tail t, unnest(t.words) l where t.user_id = p_user_id and t.item_no <> all (p_hidden)
-          and starts_with(l.lexeme, left(v_term, 1))) w
+        select l.lexeme from memoir.search_tail t, unnest(t.words) l where t.user_id = p_user_id and starts_with(l.lexeme, left(v_term, 1))
+          and (p_hidden = '{}' or exists (select from unnest(l.positions) p where t.item_no + (p >> 8) <> all (p_hidden)))) w
       where abs(length(word) - length(v_term)) <= 3 and similarity(word, v_term) >= 0.45
       order by similarity(word, v_term) desc, word collate "C" limit 2);
     v_found := v_found || v_like;
@@ -56,15 +57,14 @@ end $$;
 create or replace function memoir._word_scores(p_user_id uuid, p_counters memoir.user_counters, p_config jsonb, p_terms text[], p_hidden integer[])
 returns memoir.item_scores language plpgsql stable as $$
 declare
-  v_tail boolean := p_counters.tail_items > 0;
-  v_lists memoir.search_postings[]; v_unknown text[];
+  v_lists memoir.posting_list[]; v_unknown text[];
 begin
   if p_terms = '{}' then return null; end if;
-  v_lists := memoir._posting_lists(p_user_id, p_terms, v_tail, p_hidden);
+  v_lists := memoir._posting_lists(p_user_id, p_counters, p_terms, p_hidden);
   v_unknown := memoir._unknown_terms(p_terms, v_lists, p_hidden);
   if v_unknown <> '{}' then
     v_unknown := memoir._rescue_terms(p_user_id, p_terms, v_unknown, p_hidden);
-    if v_unknown <> '{}' then v_lists := v_lists || memoir._posting_lists(p_user_id, v_unknown, v_tail, p_hidden); end if;
+    if v_unknown <> '{}' then v_lists := v_lists || memoir._posting_lists(p_user_id, p_counters, v_unknown, p_hidden); end if;
   end if;
   return memoir._bm25(v_lists, p_counters, p_config, cardinality(p_terms), p_hidden);
 end $$;
@@ -194,6 +194,45 @@ begin
   return v_out;
 end $$;
 
+-- Under which keys posting lists of words may stand: the word's own, and those that it shares where the words of a letter share 1, 8 or 64
+-- rows; which of these numbers occur, p_letter_rows says.
+create or replace function memoir._posting_keys(p_terms text[], p_letter_rows integer)
+returns text[] language plpgsql immutable set plan_cache_mode = force_generic_plan as $$
+begin
+  return (select p_terms || array_agg(memoir._shared_key(t, 1)) filter (where p_letter_rows & 1 > 0)
+      || array_agg(memoir._shared_key(t, 8)) filter (where p_letter_rows & 8 > 0) || array_agg(memoir._shared_key(t, 64)) filter (where p_letter_rows & 64 > 0)
+    from unnest(p_terms) t);
+end $$;
+
+-- A word's key where the words of its first letter share p_rows rows, a power of two. No word holds the separator.
+create or replace function memoir._shared_key(p_term text, p_rows integer)
+returns text language sql immutable as $$
+  select left(p_term, 1) || chr(1) || (p_rows + (hashtext(p_term) & (p_rows - 1)))
+$$;
+
+-- The lists of some words out of the rows found under their keys.
+create or replace function memoir._lists_in(p_rows memoir.search_postings[], p_terms text[])
+returns memoir.posting_list[] language plpgsql immutable as $$
+declare
+  v_row memoir.search_postings; v_term text; v_place integer; v_first integer; v_lists memoir.posting_list[];
+begin
+  if p_rows is null then return null; end if;
+  foreach v_row in array p_rows loop
+    if v_row.words is null then
+      v_lists := v_lists || (v_row.key, v_row.first_item, v_row.postings, v_row.lengths)::memoir.posting_list;
+    else
+      foreach v_term in array p_terms loop
+        v_place := case when left(v_term, 1) = left(v_row.key, 1) then array_position(v_row.words, v_term) end;
+        if v_place is not null then
+          v_first := coalesce(v_row.ends[v_place - 1], 0) + 1;
+          v_lists := v_lists || (v_term, v_row.first_item, v_row.postings[v_first : v_row.ends[v_place]], v_row.lengths[v_first : v_row.ends[v_place]])::memoir.posting_list;
+        end if;
+      end loop;
+    end if;
+  end loop;
+  return v_lists;
+end $$;
+
 create or replace function memoir._any_of(p_terms text[])
 returns tsquery language plpgsql immutable set plan_cache_mode = force_generic_plan as $$
 begin
@@ -201,16 +240,17 @@ begin
 end $$;
 
 -- Words of five letters and more that no list holds.
-create or replace function memoir._unknown_terms(p_terms text[], p_lists memoir.search_postings[], p_hidden integer[])
+create or replace function memoir._unknown_terms(p_terms text[], p_lists memoir.posting_list[], p_hidden integer[])
 returns text[] language plpgsql immutable set plan_cache_mode = force_generic_plan as $$
 begin
   return array(select t from unnest(p_terms) t where length(t) >= 5
-    and not exists (select from unnest(p_lists) l where l.term = t and (p_hidden = '{}' or not l.items <@ p_hidden)));
+    and not exists (select from unnest(p_lists) l where l.term = t
+      and (p_hidden = '{}' or exists (select from unnest(l.postings) p where l.first_item + (p >> 8) <> all (p_hidden)))));
 end $$;
 
 -- BM25 of every item that holds one of the words, best first, and which share of the p_words words that were asked it holds, each
 -- weighing as it is rare; df is what the lists hold.
-create or replace function memoir._bm25(p_lists memoir.search_postings[], p_counters memoir.user_counters, p_config jsonb, p_words integer, p_hidden integer[])
+create or replace function memoir._bm25(p_lists memoir.posting_list[], p_counters memoir.user_counters, p_config jsonb, p_words integer, p_hidden integer[])
 returns memoir.item_scores language plpgsql immutable set plan_cache_mode = force_generic_plan as $$
 declare
   v_out memoir.item_scores;
@@ -221,11 +261,11 @@ declare
   v_slope float8 := v_k1 * v_b / greatest(1, p_counters.total_words::float8 / greatest(v_items, 1));
 begin
   with counted as materialized (
-    select l.term, l.items, l.frequencies, l.lengths,
-      sum(case when p_hidden = '{}' then cardinality(items) else (select count(*)::integer from unnest(items) x where x <> all (p_hidden)) end)
+    select l.term, l.first_item, l.postings, l.lengths,
+      sum(case when p_hidden = '{}' then cardinality(postings) else (select count(*)::integer from unnest(postings) x where first_item + (x >> 8) <> all (p_hidden)) end)
         over (partition by term) as df, count(*) over (partition by term) as parts from unnest(p_lists) l
   ), weighted as materialized (
-    select c.term, c.items, c.frequencies, c.lengths, ln(1 + (v_items - c.df + 0.5::float8) / (c.df + 0.5::float8)) * 1000000 as idf, c.parts from counted c
+    select c.term, c.first_item, c.postings, c.lengths, ln(1 + (v_items - c.df + 0.5::float8) / (c.df + 0.5::float8)) * 1000000 as idf, c.parts from counted c
   ), asked as (
     -- A word that occurs nowhere is as rare as can be.
     select greatest(1, coalesce(sum((w.idf / w.parts)::integer), 0)
@@ -233,10 +273,10 @@ begin
     from weighted w
   ), scored as (
     -- Summed as integers: a sum of floats would depend on the order in which a plan delivers them.
-    select u.item, (sum(((v_k1 + 1) * w.idf * u.frequency / (u.frequency + v_base + v_slope * u.length))::integer)::float8 / 1000000)::real as bm25,
-      sum(w.idf::integer) as held
-    from weighted w, unnest(w.items, w.frequencies, w.lengths) u(item, frequency, length)
-    where p_hidden = '{}' or u.item <> all (p_hidden) group by u.item
+    select w.first_item + (u.posting >> 8) as item,
+      (sum(((v_k1 + 1) * w.idf * (u.posting & 255) / ((u.posting & 255) + v_base + v_slope * u.length))::integer)::float8 / 1000000)::real as bm25, sum(w.idf::integer) as held
+    from weighted w, unnest(w.postings, w.lengths) u(posting, length)
+    where p_hidden = '{}' or w.first_item + (u.posting >> 8) <> all (p_hidden) group by 1
   )
   select array_agg(item), array_agg(bm25), array_agg((s.held / s.total)::real), max(bm25) into v_out.items, v_out.scores, v_out.covers, v_out.best
   from (select w.item, w.bm25, w.held, a.total from scored w, asked a order by (w.bm25 * 10000)::integer desc, w.item) s;

@@ -148,16 +148,35 @@ declare
 begin
   if coalesce(p_items, '{}') = '{}' then return; end if;
   delete from memoir.embeddings where user_id = p_user_id and item_no = any (p_items);
-  delete from memoir.search_tail where user_id = p_user_id and item_no = any (p_items);
-  get diagnostics v_tail = row_count;
+  with held as (
+    delete from memoir.search_tail t where t.user_id = p_user_id
+      and exists (select from generate_subscripts(t.word_counts, 1) n where t.item_no + n - 1 = any (p_items))
+    returning t.item_no, t.word_counts, t.words
+  ), remaining as (
+    select h.item_no,
+      array(select case when h.item_no + n - 1 <> all (p_items) then h.word_counts[n] end from generate_subscripts(h.word_counts, 1) n order by n) as word_counts,
+      (select memoir._packed_words(array_agg(l.lexeme), array_agg((p >> 8)::integer), array_agg(p & 255))
+       from unnest(h.words) l, unnest(l.positions) p where h.item_no + (p >> 8) <> all (p_items)) as words
+    from held h
+  ), put as (
+    insert into memoir.search_tail (user_id, item_no, word_counts, words)
+    select p_user_id, item_no, word_counts, words from remaining where words is not null
+  )
+  select (select count(c) from held, unnest(word_counts) c) - (select count(c) from remaining, unnest(word_counts) c where words is not null) into v_tail;
   delete from memoir.search_aliases where user_id = p_user_id and item_no = any (p_items);
-  delete from memoir.search_postings where user_id = p_user_id and items <@ p_items;
-  update memoir.search_postings p set items = k.items, frequencies = k.frequencies, lengths = k.lengths
-  from (select q.term, q.segment, array_agg(u.item order by u.item) as items, array_agg(u.frequency order by u.item) as frequencies,
-          array_agg(u.length order by u.item) as lengths
-        from memoir.search_postings q, unnest(q.items, q.frequencies, q.lengths) u(item, frequency, length)
-        where q.user_id = p_user_id and q.items && p_items and u.item <> all (p_items) group by q.term, q.segment) k
-  where p.user_id = p_user_id and p.term = k.term and p.segment = k.segment;
+  with held as (
+    delete from memoir.search_postings p where p.user_id = p_user_id and exists (select from unnest(p.postings) x where p.first_item + (x >> 8) = any (p_items)) returning p.*
+  ), kept as (
+    select h.key, h.segment, h.first_item, h.words[width_bucket(u.nth - 1, h.ends) + 1] as word, u.posting, u.length, u.nth
+    from held h, unnest(h.postings, h.lengths) with ordinality u(posting, length, nth) where h.first_item + (u.posting >> 8) <> all (p_items)
+  ), placed as (
+    select k.*, (row_number() over w)::integer as place, lead(k.word) over w is distinct from k.word as last
+    from kept k window w as (partition by k.key, k.segment order by k.nth)
+  )
+  insert into memoir.search_postings (user_id, segment, first_item, key, words, ends, postings, lengths)
+  select p_user_id, segment, first_item, key, array_agg(word order by place) filter (where last and word is not null),
+    array_agg(place order by place) filter (where last and word is not null), array_agg(posting order by place), array_agg(length order by place)
+  from placed group by key, segment, first_item;
   with gone as (delete from memoir.search_items where user_id = p_user_id and item_no = any (p_items) returning word_count)
   select count(*), coalesce(sum(word_count), 0) into v_items, v_words from gone;
   update memoir.user_counters set items = items - v_items, total_words = total_words - v_words, tail_items = greatest(0, tail_items - v_tail),

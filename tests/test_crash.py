@@ -116,8 +116,8 @@ def facts(db: psycopg.Connection) -> dict[str, Any]:
     return found | dict(zip(names, db.execute("""
         select (select array_agg((u.external_id, m.content, m.state, m.tier)::text order by u.external_id, m.content, m.state) from memoir.memory_store m join memoir.users u using (user_id)),
           (select sum(access_count) from memoir.memory_stats),
-          (select sum(f) from (select unnest(frequencies) as f from memoir.search_postings union all
-                               select coalesce(cardinality(l.positions), 1) from memoir.search_tail t, unnest(t.words) l) w),
+          (select sum(f) from (select unnest(postings) & 255 as f from memoir.search_postings union all
+                               select p & 255 from memoir.search_tail t, unnest(t.words) l, unnest(l.positions) p) w),
           (select array_agg((level, from_turn, to_turn)::text order by level, from_turn, to_turn) from memoir.compactions),
           (select array_agg((job, after_user, state - 'at')::text order by job) from memoir.job_cursors),
           (select count(*) from pg_class where relnamespace = 'memoir'::regnamespace and relispartition and relkind = 'r'),

@@ -189,9 +189,10 @@ def test_a_turn_is_erased_with_all_that_stems_from_it(db: psycopg.Connection, us
     assert db.execute("select count(*) from memoir.memory_sources where user_id = %(user)s and source_id = %(turn)s", ids).fetchone() == (0,)
     assert db.execute("select items, total_words from memoir.user_counters where user_id = %(user)s", ids).fetchone() == \
         db.execute("select count(*), sum(word_count) from memoir.search_items where user_id = %(user)s", ids).fetchone()
-    assert db.execute("select count(*) from memoir.search_postings p, unnest(p.items) i where user_id = %(user)s and not exists "
-                      "(select from memoir.search_items s where s.user_id = p.user_id and s.item_no = i)", ids).fetchone() == (0,)
-    assert db.execute("select cardinality(items) = cardinality(frequencies) and cardinality(items) = cardinality(lengths) from memoir.search_postings "
+    assert db.execute("select count(*) from memoir.search_postings p, unnest(p.postings) i where user_id = %(user)s and not exists "
+                      "(select from memoir.search_items s where s.user_id = p.user_id and s.item_no = p.first_item + (i >> 8))", ids).fetchone() == (0,)
+    assert db.execute("select cardinality(postings) = cardinality(lengths) and coalesce(cardinality(words) = cardinality(ends) and ends[cardinality(ends)] = cardinality(postings), "
+                      "words is null and ends is null) from memoir.search_postings "
                       "where user_id = %(user)s group by 1", ids).fetchall() == [(True,)]
     for session in ("s", "b", "other"):
         messages = compiled(db, user, session, "What about the tomatoes, the pier and the boat?")

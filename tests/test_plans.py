@@ -170,7 +170,7 @@ def test_other_users_cost_a_compile_nothing(crowded: str, name: str) -> None:
     with connect(crowded) as db:
         most = 96 if db.info.server_version < 160000 else 130
     assert locks == locks_alone <= most
-    assert pages <= pages_alone * 1.4, (pages, pages_alone)   # sixteen times the rows: some indexes are a level deeper
+    assert pages <= pages_alone * 1.5, (pages, pages_alone)   # sixteen times the rows: some indexes are a level deeper
     # A user of some 500 items: all vectors, a few words, what is shown.
     assert pages <= 1200
 

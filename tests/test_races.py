@@ -226,7 +226,7 @@ def test_all_that_writes_runs_beside_all_else(memoir_dsn: str, db: psycopg.Conne
     # And the counters say what is there.
     assert db.execute("""select count(*) from memoir.user_counters c join memoir.users u using (user_id) where u.external_id = any (%s) and (
         c.items <> (select count(*) from memoir.search_items i where i.user_id = c.user_id)
-        or c.tail_items <> (select count(*) from memoir.search_tail t where t.user_id = c.user_id))""", [users]).fetchone() == (0,)
+        or c.tail_items <> (select count(n) from memoir.search_tail t, unnest(t.word_counts) n where t.user_id = c.user_id))""", [users]).fetchone() == (0,)
 
 
 def test_a_new_month_under_way(memoir_dsn: str, db: psycopg.Connection, user: str) -> None:
