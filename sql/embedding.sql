@@ -260,14 +260,13 @@ begin
   for v_user in select distinct u from unnest(p_user_ids) u order by u loop
     -- The per-user lock that remember takes: conflicts and near duplicates are judged one at a time.
     perform from memoir.user_counters c where c.user_id = v_user for update;
+    -- Not "on conflict": under the lock nobody else stores them, and a row put in on trial costs the log a second record.
     insert into memoir.embeddings (user_id, item_no, model_id, embedding)
-    select v_user, p_item_nos[i], v_model.model_id,
-      memoir._to_vector(memoir._slice(p_embeddings, (i - 1) * v_model.dimension + 1, i * v_model.dimension), v_model)
-    from generate_series(1, v_count) i
-    where p_user_ids[i] = v_user
-      and exists (select from memoir.search_items s where s.user_id = v_user and s.item_no = p_item_nos[i] and s.embeddable)
-    order by p_item_nos[i]
-    on conflict (user_id, model_id, item_no) do nothing;
+    select v_user, g.item_no, v_model.model_id, memoir._to_vector(memoir._slice(p_embeddings, (g.n - 1) * v_model.dimension + 1, g.n * v_model.dimension), v_model)
+    from (select p_item_nos[i] as item_no, min(i) as n from generate_series(1, v_count) i where p_user_ids[i] = v_user group by 1) g
+    where exists (select from memoir.search_items s where s.user_id = v_user and s.item_no = g.item_no and s.embeddable)
+      and g.item_no <> all (array(select e.item_no from memoir.embeddings e where e.user_id = v_user and e.model_id = v_model.model_id and e.item_no = any (p_item_nos)))
+    order by g.item_no;
     get diagnostics v_added = row_count;
     v_stored := v_stored + v_added;
     v_done := memoir._advance_cursor(v_user, v_model.model_id);

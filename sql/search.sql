@@ -22,8 +22,9 @@ begin
     v_any := memoir._any_of(p_terms);
     select array_agg((w.term, v_next, w.postings, w.lengths)::memoir.posting_list) into v_tail
     from (select l.lexeme as term, array_agg((t.item_no - v_next << 8) + p) as postings, array_agg(t.word_counts[(p >> 8) + 1]) as lengths
-          from memoir.search_tail t, unnest(t.words) l, unnest(l.positions) p
-          where t.user_id = p_user_id and t.words @@ v_any and l.lexeme = any (p_terms) group by l.lexeme) w;
+          -- What is left of a row without all that is left of it without the words: cheaper than to unnest it whole.
+          from memoir.search_tail t, unnest(ts_delete(t.words, tsvector_to_array(ts_delete(t.words, p_terms)))) l, unnest(l.positions) p
+          where t.user_id = p_user_id and t.words @@ v_any group by l.lexeme) w;
   end if;
   return memoir._lists_in(v_rows, p_terms) || v_tail;
 end $$;
@@ -44,9 +45,9 @@ begin
           and (p_hidden = '{}' or exists (select from unnest(p.postings[coalesce(p.ends[w.n - 1], 0) + 1 : coalesce(p.ends[w.n], cardinality(p.postings))]) x
             where p.first_item + (x >> 8) <> all (p_hidden)))
         union
-        select l.lexeme from memoir.search_tail t, unnest(t.words) l where t.user_id = p_user_id and starts_with(l.lexeme, left(v_term, 1))
-          and (p_hidden = '{}' or exists (select from unnest(l.positions) p where t.item_no + (p >> 8) <> all (p_hidden)))) w
-      where abs(length(word) - length(v_term)) <= 3 and similarity(word, v_term) >= 0.45
+        select w.word from memoir.search_tail t, unnest(tsvector_to_array(t.words)) w(word)
+        where t.user_id = p_user_id and starts_with(w.word, left(v_term, 1)) and abs(length(w.word) - length(v_term)) <= 3 and similarity(w.word, v_term) >= 0.45
+          and (p_hidden = '{}' or exists (select from unnest(t.words) l, unnest(l.positions) x where l.lexeme = w.word and t.item_no + (x >> 8) <> all (p_hidden)))) w
       order by similarity(word, v_term) desc, word collate "C" limit 2);
     v_found := v_found || v_like;
   end loop;
