@@ -67,7 +67,7 @@ begin
   where job = p_job and finished_at is null;
   insert into memoir.job_runs (job, started_at, until, batch)
   select p_job, v_now, v_now + make_interval(secs => v_seconds), coalesce((select least(r.batch, l.batch) from memoir.job_runs r
-    where r.job = p_job and r.batch is not null order by r.run_id desc limit 1), case when not l.in_python then (l.batch + 7) / 8 end)
+    where r.job = p_job and r.batch is not null order by r.run_id desc limit 1), case when not l.in_python then greatest(l.batch_least, (l.batch + 7) / 8) end)
   from memoir._job_list() l where l.job = p_job returning run_id into v_run;
   return v_run;
 end $$;
@@ -87,28 +87,28 @@ end $$;
 
 -- How large the next batch may be, when one of p_batch took p_ms: it holds its users' locks to its end, and who writes waits for it. It
 -- grows to the double at most, since the next users may have more to do.
-create or replace function memoir._next_batch(p_batch integer, p_max integer, p_ms float8)
+create or replace function memoir._next_batch(p_batch integer, p_least integer, p_most integer, p_ms float8)
 returns integer language plpgsql stable as $$
 declare
   v_target integer;
 begin
   select (config ->> 'job_batch_ms')::integer into v_target from memoir.settings_merged;
-  return greatest(1, least(p_max, p_batch * 2, floor(p_batch * v_target / greatest(p_ms, 0.1))));
+  return greatest(p_least, least(p_most, p_batch * 2, floor(p_batch * v_target / greatest(p_ms, 0.1))));
 end $$;
 
 -- One batch. Its errors are recorded, and a cancel ends it at once; what it did is undone in both cases.
 create or replace function memoir._job_step(p_run bigint)
 returns boolean language plpgsql security definer set search_path from current set lock_timeout = '5s' as $$
 declare
-  v_job text; v_batch integer; v_max integer; v_result jsonb; v_began timestamptz := clock_timestamp();
+  v_job text; v_batch integer; v_least integer; v_most integer; v_result jsonb; v_began timestamptz := clock_timestamp();
 begin
   perform memoir._authorise_jobs();
-  select r.job, r.batch, l.batch into v_job, v_batch, v_max from memoir.job_runs r join memoir._job_list() l on l.job = r.job
+  select r.job, r.batch, l.batch_least, l.batch into v_job, v_batch, v_least, v_most from memoir.job_runs r join memoir._job_list() l on l.job = r.job
   where r.run_id = p_run and r.finished_at is null and r.outcome is null;
   if not found then return false; end if;
   begin
     v_result := memoir._step(v_job, v_batch);
-    v_batch := memoir._next_batch(v_batch, v_max, date_part('epoch', clock_timestamp() - v_began) * 1000);
+    v_batch := memoir._next_batch(v_batch, v_least, v_most, date_part('epoch', clock_timestamp() - v_began) * 1000);
     update memoir.job_runs set batch = v_batch where run_id = p_run and batch <> v_batch;
   exception
     when query_canceled then v_result := jsonb_build_object('outcome', 'cancelled', 'error', sqlerrm);

@@ -3,48 +3,54 @@
 -- Formats: the issuers' documentation; ISO 13616 (IBAN), ISO/IEC 7812 (cards), RFC 7519 (JWT), RFC 7468 (keys).
 
 -- Each kind with its pattern; the first captured group is what the check sees. Flags as in regexp_matches. looks_in: where it can stand,
--- so that texts without such a place cost next to nothing (run: unbroken runs of 15 characters and more; digits; word; text).
+-- so that texts without such a place cost next to nothing (run: unbroken runs of 15 characters and more; digits; word; text). needles: one
+-- of these must stand there too, before a pattern is compiled: long repeats make that slow.
 create or replace function memoir._secret_patterns()
-returns table (kind text, looks_in text, flags text, pattern text) language sql immutable as $$
+returns table (kind text, looks_in text, needles text[], flags text, pattern text) language sql immutable as $$
   values
-    ('private key', 'word', 'g', '(-----BEGIN (?:[A-Z0-9]+ )*PRIVATE KEY(?: BLOCK)?-----|PuTTY-User-Key-File-[23]:|\mAGE-SECRET-KEY-1[0-9A-Z]{58})'),
-    ('access key', 'run', 'g', '\m((?:A3T[A-Z0-9]|AKIA|ASIA|ABIA|ACCA)[A-Z0-9]{16}\M'                                -- AWS
-      || '|gh[pousr]_[A-Za-z0-9]{36,}|github_pat_[A-Za-z0-9_]{60,}|glpat-[A-Za-z0-9_-]{20,}'              -- GitHub, GitLab
-      || '|xox[abeoprs]-[A-Za-z0-9-]{10,}|xapp-[0-9]-[A-Za-z0-9-]{20,}|hooks\.slack\.com/services/T[A-Za-z0-9]{6,}/B[A-Za-z0-9]{6,}/[A-Za-z0-9]{16,}'
-      || '|[rs]k_(?:live|test)_[A-Za-z0-9]{16,}|whsec_[A-Za-z0-9+/]{24,}'                                    -- Stripe
-      || '|AIza[0-9A-Za-z_-]{35}|ya29\.[0-9A-Za-z_-]{20,}|GOCSPX-[A-Za-z0-9_-]{28}'                        -- Google
-      || '|SG\.[A-Za-z0-9_-]{22}\.[A-Za-z0-9_-]{43}|SK[0-9a-f]{32}|key-[0-9a-f]{32}'                   -- SendGrid, Twilio, Mailgun
-      || '|npm_[A-Za-z0-9]{36}|pypi-AgE[A-Za-z0-9_-]{50,}|hf_[A-Za-z0-9]{34}|dckr_pat_[A-Za-z0-9_-]{27}' -- registries
-      || '|[0-9]{8,10}:AA[A-Za-z0-9_-]{33}|do[opr]_v1_[a-f0-9]{64}|shp(?:at|ca|pa|ss)_[a-fA-F0-9]{32}'     -- Telegram, DigitalOcean, Shopify
-      || '|AccountKey=[A-Za-z0-9+/]{86}==|vault:v[0-9]:[A-Za-z0-9+/=]{30,}|hv[bs]\.[A-Za-z0-9_-]{24,}|lin_api_[A-Za-z0-9]{40}|NRAK-[A-Z0-9]{27})'),
+    ('private key', 'word', '{-----BEGIN,PuTTY-User-Key-File-,AGE-SECRET-KEY-1}'::text[], 'g', '(-----BEGIN (?:[A-Z0-9]+ )*PRIVATE KEY(?: BLOCK)?-----|PuTTY-User-Key-File-[23]:|\mAGE-SECRET-KEY-1[0-9A-Z]{58})'),
+    ('access key', 'run', '{A3T,AKIA,ASIA,ABIA,ACCA}', 'g', '\m((?:A3T[A-Z0-9]|AKIA|ASIA|ABIA|ACCA)[A-Z0-9]{16})\M'),                              -- AWS
+    ('access key', 'run', '{ghp_,gho_,ghu_,ghs_,ghr_}', 'g', '\m(gh[pousr]_[A-Za-z0-9]{36,})'),                                                      -- GitHub
+    ('access key', 'run', '{github_pat_}', 'g', '\m(github_pat_[A-Za-z0-9_]{60,})'),
+    ('access key', 'run', '{glpat-}', 'g', '\m(glpat-[A-Za-z0-9_-]{20,})'),                                                                          -- GitLab
+    ('access key', 'run', '{xox,xapp-}', 'g', '\m(xox[abeoprs]-[A-Za-z0-9-]{10,}|xapp-[0-9]-[A-Za-z0-9-]{20,})'),                                     -- Slack
+    ('access key', 'run', '{hooks.slack.com}', 'g', '\m(hooks\.slack\.com/services/T[A-Za-z0-9]{6,}/B[A-Za-z0-9]{6,}/[A-Za-z0-9]{16,})'),
+    ('access key', 'run', '{k_live_,k_test_,whsec_}', 'g', '\m([rs]k_(?:live|test)_[A-Za-z0-9]{16,}|whsec_[A-Za-z0-9+/]{24,})'),                    -- Stripe
+    ('access key', 'run', '{AIza,ya29.,GOCSPX-}', 'g', '\m(AIza[0-9A-Za-z_-]{35}|ya29\.[0-9A-Za-z_-]{20,}|GOCSPX-[A-Za-z0-9_-]{28})'),              -- Google
+    ('access key', 'run', '{SG.,SK,key-}', 'g', '\m(SG\.[A-Za-z0-9_-]{22}\.[A-Za-z0-9_-]{43}|SK[0-9a-f]{32}|key-[0-9a-f]{32})'),                     -- SendGrid, Twilio, Mailgun
+    ('access key', 'run', '{npm_,pypi-AgE,hf_,dckr_pat_}', 'g', '\m(npm_[A-Za-z0-9]{36}|pypi-AgE[A-Za-z0-9_-]{50,}|hf_[A-Za-z0-9]{34}|dckr_pat_[A-Za-z0-9_-]{27})'),
+    ('access key', 'run', '{:AA}', 'g', '\m([0-9]{8,10}:AA[A-Za-z0-9_-]{33})'),                                                                      -- Telegram
+    ('access key', 'run', '{_v1_,shpat_,shpca_,shppa_,shpss_}', 'g', '\m(do[opr]_v1_[a-f0-9]{64}|shp(?:at|ca|pa|ss)_[a-fA-F0-9]{32})'),               -- DigitalOcean, Shopify
+    ('access key', 'run', '{AccountKey=,vault:v,hvb.,hvs.,lin_api_,NRAK-}', 'g', '\m(AccountKey=[A-Za-z0-9+/]{86}==|vault:v[0-9]:[A-Za-z0-9+/=]{30,}'
+      || '|hv[bs]\.[A-Za-z0-9_-]{24,}|lin_api_[A-Za-z0-9]{40}|NRAK-[A-Z0-9]{27})'),
     -- OpenAI, Anthropic and those who write theirs like them.
-    ('model key', 'run', 'g', '\m(sk-(?:[a-z0-9]+-){0,2}[A-Za-z0-9_-]{20,}|xai-[A-Za-z0-9]{40,}|gsk_[A-Za-z0-9]{40,})'),
-    ('web token', 'run', 'g', '\m(eyJ[A-Za-z0-9_-]{8,}\.eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,})'),
-    ('authorization', 'text', 'gi', '\m(?:bearer|basic|token)\s+([a-z0-9._~+/=-]{20,})'),
-    ('connection string', 'text', 'gi', '\m[a-z][a-z0-9+.-]{1,20}://[^\s:/@"''<>]*:([^\s/@"''<>]{3,})@[^\s/@"''<>]+'),
-    ('password', 'word', 'gi', '(?:pass(?:word|wd|phrase|code)|\mpwd|\mpw|secret(?:[_ -]?(?:access[_ -]?)?key)?|api[_ -]?key|(?:access|auth|refresh|session|api)[_ -]?token|private[_ -]?key'
+    ('model key', 'run', '{sk-,xai-,gsk_}', 'g', '\m(sk-(?:[a-z0-9]+-){0,2}[A-Za-z0-9_-]{20,}|xai-[A-Za-z0-9]{40,}|gsk_[A-Za-z0-9]{40,})'),
+    ('web token', 'run', '{eyJ}', 'g', '\m(eyJ[A-Za-z0-9_-]{8,}\.eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,})'),
+    ('authorization', 'text', null, 'gi', '\m(?:bearer|basic|token)\s+([a-z0-9._~+/=-]{20,})'),
+    ('connection string', 'text', '{://}', 'gi', '\m[a-z][a-z0-9+.-]{1,20}://[^\s:/@"''<>]*:([^\s/@"''<>]{3,})@[^\s/@"''<>]+'),
+    ('password', 'word', null, 'gi', '(?:pass(?:word|wd|phrase|code)|\mpwd|\mpw|secret(?:[_ -]?(?:access[_ -]?)?key)?|api[_ -]?key|(?:access|auth|refresh|session|api)[_ -]?token|private[_ -]?key'
       || '|passwort|kennwort|contrase[nñ]a|mot de passe|senha|wachtwoord|пароль|密码|密碼|パスワード|비밀번호)[^\s:=]{0,3}\s*'
       || '(?:(?::=|=>|[:=：]|\m(?:is|ist|es|est|é|это)\M)\s*)["''`]?([^\s"''`,;]{6,})'),
-    ('token', 'word', 'gi', '\m(?:token|secret|key)["'']?\s*[:=]\s*["''`]?([a-z0-9_+/=.-]{20,})'),
-    ('PIN', 'word', 'gi', '\m(?:pin|cvv2?|cvc2?)(?:[ -]?(?:code|number|nr\.?))?\s*(?:[:=]|\mis\M|\mist\M)?\s*([0-9]{3,8})\M'),
-    ('IBAN', 'digits', 'gi', '\m([a-z]{2}[0-9]{2}(?: ?[a-z0-9]{4}){2,7}(?: ?[a-z0-9]{1,3})?)\M'),
-    ('UK national insurance number', 'digits', 'g', '\m((?!BG|GB|NK|KN|TN|NT|ZZ)[A-CEGHJ-PR-TW-Z][A-CEGHJ-NPR-TW-Z] ?[0-9]{2} ?[0-9]{2} ?[0-9]{2} ?[A-D])\M'),
-    ('ES id', 'digits', 'gi', '\m([0-9xyz][0-9]{7}-?[a-z])\M'),
-    ('IT id', 'digits', 'gi', '\m([a-z]{6}[0-9]{2}[abcdehlmprst][0-9]{2}[a-z][0-9]{3}[a-z])\M'),
-    ('card number', 'digits', 'g', '(?:^|[^0-9A-Za-z./_-])([2-6][0-9]{3}(?:[ -]?[0-9]{4}){2}[ -]?[0-9]{1,4}(?:[ -]?[0-9]{3})?|3[0-9]{3}[ -]?[0-9]{6}[ -]?[0-9]{4,5})(?:$|[^0-9A-Za-z/_.-]|\.(?:$|[^0-9]))'),
-    ('US social security number', 'digits', 'g', '(?:^|[^0-9-])([0-8][0-9]{2}-[0-9]{2}-[0-9]{4})(?:$|[^0-9-])'),
-    ('FR id', 'digits', 'gi', '\m([12] ?[0-9]{2} ?(?:0[1-9]|1[0-2]) ?(?:[0-9]{2}|2[ab]) ?[0-9]{3} ?[0-9]{3} ?[0-9]{2})\M'),
-    ('BR id', 'digits', 'g', '\m([0-9]{3}\.[0-9]{3}\.[0-9]{3}-[0-9]{2})\M'),
-    ('IN id', 'digits', 'g', '(?:^|[^0-9 ]|[^0-9] )([2-9][0-9]{3}[ -][0-9]{4}[ -][0-9]{4})(?:$|[^0-9 -]|[ -](?:$|[^0-9]))'),
-    ('CN id', 'digits', 'gi', '\m([1-9][0-9]{5}(?:19|20)[0-9]{2}(?:0[1-9]|1[0-2])(?:0[1-9]|[12][0-9]|3[01])[0-9]{3}[0-9x])\M'),
-    ('CH id', 'digits', 'g', '\m(756\.[0-9]{4}\.[0-9]{4}\.[0-9]{2})\M'),
-    ('SE id', 'digits', 'g', '\m((?:19|20)?[0-9]{2}(?:0[1-9]|1[0-2])(?:0[1-9]|[12][0-9]|3[01])[-+][0-9]{4})\M'),
-    ('KR id', 'digits', 'g', '\m([0-9]{2}(?:0[1-9]|1[0-2])(?:0[1-9]|[12][0-9]|3[01])-[1-8][0-9]{6})\M'),
+    ('token', 'word', null, 'gi', '\m(?:token|secret|key)["'']?\s*[:=]\s*["''`]?([a-z0-9_+/=.-]{20,})'),
+    ('PIN', 'word', null, 'gi', '\m(?:pin|cvv2?|cvc2?)(?:[ -]?(?:code|number|nr\.?))?\s*(?:[:=]|\mis\M|\mist\M)?\s*([0-9]{3,8})\M'),
+    ('IBAN', 'digits', null, 'gi', '\m([a-z]{2}[0-9]{2}(?: ?[a-z0-9]{4}){2,7}(?: ?[a-z0-9]{1,3})?)\M'),
+    ('UK national insurance number', 'digits', null, 'g', '\m((?!BG|GB|NK|KN|TN|NT|ZZ)[A-CEGHJ-PR-TW-Z][A-CEGHJ-NPR-TW-Z] ?[0-9]{2} ?[0-9]{2} ?[0-9]{2} ?[A-D])\M'),
+    ('ES id', 'digits', null, 'gi', '\m([0-9xyz][0-9]{7}-?[a-z])\M'),
+    ('IT id', 'digits', null, 'gi', '\m([a-z]{6}[0-9]{2}[abcdehlmprst][0-9]{2}[a-z][0-9]{3}[a-z])\M'),
+    ('card number', 'digits', null, 'g', '(?:^|[^0-9A-Za-z./_-])([2-6][0-9]{3}(?:[ -]?[0-9]{4}){2}[ -]?[0-9]{1,4}(?:[ -]?[0-9]{3})?|3[0-9]{3}[ -]?[0-9]{6}[ -]?[0-9]{4,5})(?:$|[^0-9A-Za-z/_.-]|\.(?:$|[^0-9]))'),
+    ('US social security number', 'digits', null, 'g', '(?:^|[^0-9-])([0-8][0-9]{2}-[0-9]{2}-[0-9]{4})(?:$|[^0-9-])'),
+    ('FR id', 'digits', null, 'gi', '\m([12] ?[0-9]{2} ?(?:0[1-9]|1[0-2]) ?(?:[0-9]{2}|2[ab]) ?[0-9]{3} ?[0-9]{3} ?[0-9]{2})\M'),
+    ('BR id', 'digits', null, 'g', '\m([0-9]{3}\.[0-9]{3}\.[0-9]{3}-[0-9]{2})\M'),
+    ('IN id', 'digits', null, 'g', '(?:^|[^0-9 ]|[^0-9] )([2-9][0-9]{3}[ -][0-9]{4}[ -][0-9]{4})(?:$|[^0-9 -]|[ -](?:$|[^0-9]))'),
+    ('CN id', 'digits', null, 'gi', '\m([1-9][0-9]{5}(?:19|20)[0-9]{2}(?:0[1-9]|1[0-2])(?:0[1-9]|[12][0-9]|3[01])[0-9]{3}[0-9x])\M'),
+    ('CH id', 'digits', null, 'g', '\m(756\.[0-9]{4}\.[0-9]{4}\.[0-9]{2})\M'),
+    ('SE id', 'digits', null, 'g', '\m((?:19|20)?[0-9]{2}(?:0[1-9]|1[0-2])(?:0[1-9]|[12][0-9]|3[01])[-+][0-9]{4})\M'),
+    ('KR id', 'digits', null, 'g', '\m([0-9]{2}(?:0[1-9]|1[0-2])(?:0[1-9]|[12][0-9]|3[01])-[1-8][0-9]{6})\M'),
     -- Bare digits say nothing without their name.
-    ('NL id', 'digits', 'gi', '\m(?:bsn|burgerservicenummer)\M[^0-9]{0,12}([0-9]{9})\M'),
-    ('DE id', 'digits', 'gi', '\m(?:steuer-?id(?:nr)?|steueridentifikationsnummer|idnr)\M[^0-9]{0,12}([1-9][0-9] ?[0-9]{3} ?[0-9]{3} ?[0-9]{3})\M'),
-    ('PL id', 'digits', 'gi', '\mpesel\M[^0-9]{0,12}([0-9]{11})\M'),
-    ('CA id', 'digits', 'gi', '\m(?:sin|social insurance number)\M[^0-9]{0,12}([0-9]{3}[ -]?[0-9]{3}[ -]?[0-9]{3})\M')
+    ('NL id', 'digits', null, 'gi', '\m(?:bsn|burgerservicenummer)\M[^0-9]{0,12}([0-9]{9})\M'),
+    ('DE id', 'digits', null, 'gi', '\m(?:steuer-?id(?:nr)?|steueridentifikationsnummer|idnr)\M[^0-9]{0,12}([1-9][0-9] ?[0-9]{3} ?[0-9]{3} ?[0-9]{3})\M'),
+    ('PL id', 'digits', null, 'gi', '\mpesel\M[^0-9]{0,12}([0-9]{11})\M'),
+    ('CA id', 'digits', null, 'gi', '\m(?:sin|social insurance number)\M[^0-9]{0,12}([0-9]{3}[ -]?[0-9]{3}[ -]?[0-9]{3})\M')
 $$;
 
 -- Luhn (ISO/IEC 7812-1): the digits from the right, every second doubled.
@@ -168,7 +174,8 @@ declare
   v_digits boolean; v_word boolean; v_run boolean; v_runs text; v_where text;
 begin
   if v_text is null then return v_kinds; end if;
-  v_digits := v_text ~ '[0-9][0-9 .+-]{6,}[0-9xX]|[0-9]{7}-?[A-Za-z]|[A-Za-z]{2} ?[0-9]{2} ?[A-Za-z0-9]{2}';
+  -- Nine digits in a row but for single separators; ES id; IBAN; UK number; codice fiscale; born on Corsica. A date is none of these.
+  v_digits := v_text ~ '(?:[0-9][ .+-]?){8}[0-9xX]|[0-9]{7}-?[A-Za-z]|[A-Za-z]{2}[0-9]{2} ?[A-Za-z0-9]{4} ?[A-Za-z0-9]{4}|[A-Z]{2} ?(?:[0-9]{2} ?){3}[A-D]|[A-Za-z][0-9]{2}[A-Za-z][0-9]{3}|2[AaBb] ?[0-9]{3} ?[0-9]{3}';
   v_word := v_text ~ '[Pp][Aa][Ss][Ss]|[Pp][Ww]|ecret|SECRET|[Kk]ey|KEY|oken|TOKEN|ennwort|contrase|mot de|senha|wachtwoord|[Pp][Ii][Nn][^a-z]|[Cc][Vv][VvCc]|PuTTY|парол|密|パスワ|비밀';
   v_run := v_text ~ '[A-Za-z0-9_+/.=:-]{15}';
   if not (v_digits or v_word or v_run or strpos(v_text, '://') > 0) then return v_kinds; end if;
@@ -176,7 +183,7 @@ begin
   for v_pattern in select * from memoir._secret_patterns() loop
     v_where := case v_pattern.looks_in when 'run' then v_runs when 'digits' then case when v_digits then v_text end
       when 'word' then case when v_word then v_text end when 'text' then case when v_run or strpos(v_text, '://') > 0 then v_text end end;
-    continue when v_where is null;
+    continue when v_where is null or not coalesce((select bool_or(strpos(v_where, n) > 0) from unnest(v_pattern.needles) n), true);
     v_tries := 0;
     for v_found in select regexp_matches(v_where, v_pattern.pattern, v_pattern.flags) loop
       if memoir._secret_holds(v_pattern.kind, v_found[1]) then

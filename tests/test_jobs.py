@@ -77,8 +77,8 @@ def test_batches_take_about_as_long_as_they_may(db: psycopg.Connection, step: Ca
         db.execute("call memoir.run_job('flush', 60)")
         assert db.execute("select batch from memoir.job_runs where job = 'flush' order by run_id desc limit 1").fetchone()[0] == batch
     db.execute("select memoir.reset_setting('job_batch_ms')")  # 100
-    asked = [(10, 50, 5, 20), (10, 50, 400, 2), (10, 50, 100, 10), (40, 50, 1, 50), (3, 50, 9000, 1)]
-    assert [db.execute("select memoir._next_batch(%s, %s, %s)", a[:3]).fetchone()[0] for a in asked] == [a[3] for a in asked]
+    asked = [(10, 1, 50, 5, 20), (10, 1, 50, 400, 2), (10, 1, 50, 100, 10), (40, 1, 50, 1, 50), (3, 1, 50, 9000, 1), (20, 16, 64, 9000, 16)]
+    assert [db.execute("select memoir._next_batch(%s, %s, %s, %s)", a[:4]).fetchone()[0] for a in asked] == [a[4] for a in asked]
 
 
 def test_a_failing_batch_is_recorded_and_undone(db: psycopg.Connection, step: Callable[[str], None]) -> None:
