@@ -7,13 +7,14 @@
 create or replace function memoir._merge_tail(p_user_id uuid)
 returns integer language plpgsql security definer set search_path from current set plan_cache_mode = force_custom_plan as $$
 declare
-  v_login name := memoir._authorise_worker(); v_counters memoir.user_counters; v_merged integer; v_rows integer; v_old integer[];
+  v_login name := memoir._authorise_worker(); v_counters memoir.user_counters; v_merged integer; v_rows integer; v_old integer[]; v_first integer;
 begin
   select * into v_counters from memoir.user_counters where user_id = p_user_id for update;
   if not found then return 0; end if;
   -- What a posting says of its item's number has 24 bits.
-  select coalesce(array_agg(s.segment) filter (where s.segment >= s.oldest), '{}') into v_old
-  from (select segment, min(segment) filter (where size * 3 <= newer and v_counters.next_item - first_item < 8000000) over () as oldest
+  select coalesce(array_agg(s.segment) filter (where s.segment >= s.oldest), '{}'),
+    least(min(s.first_item) filter (where s.segment >= s.oldest), (select min(item_no) from memoir.search_tail where user_id = p_user_id)) into v_old, v_first
+  from (select segment, first_item, min(segment) filter (where size * 3 <= newer and v_counters.next_item - first_item < 8000000) over () as oldest
         from (select segment, size, first_item, sum(size) over (order by segment desc) - size
                 + (select coalesce(sum(cardinality(l.positions)), 0) from memoir.search_tail t, unnest(t.words) l where t.user_id = p_user_id) as newer
               from (select segment, sum(cardinality(postings)) as size, min(first_item) as first_item
@@ -24,29 +25,31 @@ begin
     delete from memoir.search_postings where user_id = p_user_id and segment = any (v_old)
     returning first_item, coalesce(words, array[key]) as words, coalesce(ends, array[cardinality(postings)]) as ends, postings, lengths
   ), flat as (
-    select l.lexeme collate "C" as term, g.item_no + (p >> 8) as item, p & 255 as frequency, g.word_counts[(p >> 8) + 1] as length
+    select l.lexeme collate "C" as term, (g.item_no - v_first << 8) + p as posting, g.word_counts[(p >> 8) + 1] as length
     from gone g, unnest(g.words) l, unnest(l.positions) p
     union all
-    select o.words[width_bucket(u.place - 1, o.ends) + 1], o.first_item + (u.posting >> 8), u.posting & 255, u.length
-    from old o, unnest(o.postings, o.lengths) with ordinality u(posting, length, place)
-  ), counted as (
-    select f.*, row_number() over (partition by term order by item) as nth, count(*) over (partition by term) as count, min(item) over () as first_item from flat f
+    select w.word, (o.first_item - v_first << 8) + x.posting, x.length
+    from old o, lateral (select u.word, coalesce(lag(u.stop) over (order by u.n), 0) + 1 as first, u.stop from unnest(o.words, o.ends) with ordinality u(word, stop, n)) w,
+      unnest(o.postings[w.first : w.stop], o.lengths[w.first : w.stop]) x(posting, length)
+  ), lists as (
+    select term, array_agg(posting order by posting) as postings, array_agg(length order by posting) as lengths, count(*)::integer as count from flat group by term
   ), sized as (
-    select c.*, count >= 64 as alone,
-      sum(case when count >= 64 then 0 when nth = 1 then 18 + octet_length(term) else 6 end) over (partition by left(term, 1)) as size from counted c
-  ), keyed as (
-    select s.*, r.letter_rows, case when alone then term else memoir._shared_key(term, r.letter_rows) end as key
-    from sized s, lateral (select case when size <= 6000 then 1 when size <= 48000 then 8 else 64 end as letter_rows) r
-  ), placed as (
-    select k.*, row_number() over (partition by key order by term, item)::integer as place from keyed k
+    select l.*, sum(18 + octet_length(term) + 6 * count) filter (where count < 64) over (partition by left(term, 1)) as size from lists l
+  ), keyed as materialized (
+    select s.*, r.letter_rows, memoir._shared_key(term, r.letter_rows) as key, sum(count) over (partition by memoir._shared_key(term, r.letter_rows) order by term)::integer as stop
+    from sized s, lateral (select case when size <= 6000 then 1 when size <= 48000 then 8 else 64 end as letter_rows) r where count < 64
+  ), shared as (
+    select key, array_agg(term order by stop) as words, array_agg(stop order by stop) as ends from keyed group by key
+  ), packed as (
+    select k.key, array_agg(x.posting order by k.stop - k.count + x.n) as postings, array_agg(x.length order by k.stop - k.count + x.n) as lengths
+    from keyed k, unnest(k.postings, k.lengths) with ordinality x(posting, length, n) group by k.key
   ), put as (
     insert into memoir.search_postings (user_id, segment, first_item, key, words, ends, postings, lengths)
-    select p_user_id, v_counters.next_segment, first_item, key, array_agg(term order by place) filter (where not alone and nth = count),
-      array_agg(place order by place) filter (where not alone and nth = count), array_agg((item - first_item << 8) + frequency order by place),
-      array_agg(length order by place)
-    from placed group by key, first_item
+    select p_user_id, v_counters.next_segment, v_first, key, words, ends, postings, lengths from shared join packed using (key)
+    union all
+    select p_user_id, v_counters.next_segment, v_first, term, null, null, postings, lengths from lists where count >= 64
   )
-  select (select count(n) from gone g, unnest(g.word_counts) n), (select bit_or(letter_rows) from placed where not alone) into v_merged, v_rows;
+  select (select count(n) from gone g, unnest(g.word_counts) n), (select bit_or(letter_rows) from keyed) into v_merged, v_rows;
   select bit_or(n) | coalesce(v_rows, 0) into v_rows
   from (select 0 as n union all
         select case when n < 8 then 1 when n < 64 then 8 else 64 end from memoir.search_postings, lateral (select split_part(key, chr(1), 2)::integer as n) r
