@@ -11,6 +11,13 @@ begin
   return (p_config ->> ('history_share_' || coalesce(p_task, 'continuation')))::real;
 end $$;
 
+-- How many candidates a recall of p_budget tokens takes: all from 2,000 on, sixty at least.
+create or replace function memoir._candidate_limit(p_candidates integer, p_budget integer)
+returns integer language plpgsql immutable as $$
+begin
+  return least(p_candidates, 60 + greatest(0, p_candidates - 60) * least(2000, p_budget) / 2000);
+end $$;
+
 create or replace function memoir._too_small(p_needed integer, p_budget integer, p_system integer, p_tools integer, p_message integer)
 returns void language plpgsql as $$
 begin
@@ -266,7 +273,7 @@ begin
       v_warnings := v_warnings || ('searched by words only: ' || v_vector.problem);
     end if;
     v_candidates := memoir._candidates(v_user, v_config, v_query, v_vector.vector, v_vector.model_id, nullif(v_session.project, 'global'),
-      v_scope, least((v_config ->> 'candidates')::integer, 60 + v_recall_budget / 11), (v_config ->> 'frequent_memories')::integer, true);
+      v_scope, memoir._candidate_limit((v_config ->> 'candidates')::integer, v_recall_budget), (v_config ->> 'frequent_memories')::integer, true);
     if v_session.session_id is not null and not pg_is_in_recovery() then
       v_working := array(select content from memoir.memory_store_working where user_id = v_user and local_to = v_id
                          and (expires_at is null or expires_at > v_now) and sensitivity <= v_scope.clearance order by recorded_at, memory_id);
