@@ -15,7 +15,7 @@ begin
   from (
     select n, o, coalesce((p_weights -> n)::float8, 0) + coalesce((p_weights -> ('long.' || n))::float8, 0) * v_long as w
     from unnest('{constant, words, vector, words_before, vector_after, session, both, words_rank, vector_rank, cover,
-                  user, speaker, question, after_question, date, length, age, fresh, further}'::text[]) with ordinality t(n, o)) each;
+                  user, speaker, question, after_question, date, length, age, fresh, further, match_back, last}'::text[]) with ordinality t(n, o)) each;
 end $$;
 
 -- The times that a question names: months with or without year, days of them, ISO dates, and what it calls today, yesterday, last
@@ -79,10 +79,13 @@ declare
   f_global real := (p_config ->> 'project_global')::real; f_same real := (p_config ->> 'project_same')::real;
   f_other real := (p_config ->> 'project_other')::real;
   v_bm25 real := coalesce(greatest(p_words.best, 1e-6), 1); v_cosine real := coalesce(greatest(p_vectors.best, 1e-6), 1);
-  v_from timestamptz; v_to timestamptz; v_days float8; v_times tstzrange[]; v_timed boolean; v_speakers text[];
+  v_from timestamptz; v_to timestamptz; v_days float8; v_times tstzrange[]; v_timed boolean; v_speakers text[]; v_sessions uuid[];
 begin
   select * into w_named, w_unnamed, w_memory from memoir._rank_weights(p_config -> 'rank_weights', p_asked);
-  select min(created_at), max(created_at), array_agg(distinct speaker) into v_from, v_to, v_speakers from unnest(p_items);
+  -- Sessions of people and assistants without names, the newest first.
+  select min(g.oldest), max(g.newest), array_agg(distinct g.speaker), array_agg(g.session_id order by g.newest desc, g.last desc) filter (where g.kind = 't' and g.speaker is null)
+  into v_from, v_to, v_speakers, v_sessions
+  from (select kind, session_id, speaker, min(created_at) as oldest, max(created_at) as newest, max(item_no) as last from unnest(p_items) group by 1, 2, 3) g;
   v_days := greatest(1, date_part('epoch', v_to - v_from) / 86400);
   v_times := memoir._times_named(p_query, p_now, v_from, v_to);
   v_timed := v_times <> '{}';
@@ -104,18 +107,20 @@ begin
       case when i.last_chunk then greatest(coalesce(a.cosine, 0), 0) / v_cosine else 0 end as vector_after,
       case when i.session_id is null then (date_part('epoch', i.created_at) / 86400)::integer end as day,
       date_part('epoch', v_to - i.created_at) / 86400 as days,
-      case when i.kind <> 't' then w_memory when i.speaker is null then w_unnamed else w_named end as w
+      case when i.kind <> 't' then w_memory when i.speaker is null then w_unnamed else w_named end as w, ln(s.place) as back
     from unnest(p_items) i
     left join words w on w.item = i.item_no
     left join words b on b.item = i.previous_item
     left join cosines c on c.item = i.item_no
     left join followers f on f.item = i.item_no
+    left join unnest(v_sessions) with ordinality s(id, place) on s.id = i.session_id
     left join cosines a on a.item = coalesce(f.next, i.item_no + 1)  -- a number apart from the last is another conversation
   ), grouped as (
     -- What was said in a session belongs together, and so do memories of a day, in the order in which they came.
     select m.*, max(0.45 * m.words + 0.55 * m.vector) over together as session_best,
       case when m.kind = 't' then m.words_before else coalesce(lag(m.words) over together, 0) end as before,
-      case when m.kind = 't' then m.vector_after else coalesce(lead(m.vector) over together, 0) end as after
+      case when m.kind = 't' then m.vector_after else coalesce(lead(m.vector) over together, 0) end as after,
+      count(*) over together - row_number() over together as later
     from matched m
     window together as (partition by m.kind, m.session_id, m.day order by m.item_no rows between unbounded preceding and unbounded following)
   ), summed as (
@@ -126,7 +131,9 @@ begin
         + g.w[12] * coalesce(g.speaker = any (v_speakers), false)::integer
         + g.w[13] * g.is_question::integer + g.w[14] * g.after_question::integer
         + g.w[15] * (v_timed and g.created_at <@ any (v_times))::integer
-        + g.w[16] * ln(greatest(g.token_count, 4)::float8 / 30) + g.w[17] * g.days / v_days + g.w[18] * exp(- least(50, g.days / 7)) as sum
+        + g.w[16] * ln(greatest(g.token_count, 4)::float8 / 30) + g.w[17] * g.days / v_days + g.w[18] * exp(- least(50, g.days / 7))
+        -- The further back a session, the less a match says where people go on with what they left; what came last of a day tells how it ended.
+        + g.w[20] * coalesce(g.back, 0) * (0.45 * g.words + 0.55 * g.vector) + g.w[21] / (1 + g.later) as sum
     from grouped g
   ), stepped as (
     -- Each further chunk of a text goes down a step, so that one long answer does not fill the block.

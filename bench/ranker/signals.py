@@ -129,7 +129,7 @@ def date_match(named: list[tuple[int | None, int | None, int | None]], at) -> fl
 
 NAMES = (
     "words", "vector", "words_before", "vector_after", "session", "both", "words_rank", "vector_rank", "cover",
-    "user", "speaker", "question", "after_question", "date", "length", "age", "fresh",
+    "user", "speaker", "question", "after_question", "date", "length", "age", "fresh", "match_back", "last",
 )  # fmt: skip
 LIMIT = 240
 
@@ -147,16 +147,23 @@ def signals(c: Columns, q: Query) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     bm = bm25(frequency, c.length[:n], idf)
     cosine = c.vectors[:n] @ q.vector / np.linalg.norm(q.vector)
     by_words, by_vector = np.argsort(-bm, kind="stable"), np.argsort(-cosine, kind="stable")
-    # Candidates: what matches, what follows a match in words (an answer), and what precedes a match in meaning.
+    words, vector = share(bm), share(np.maximum(cosine, 0))
+    best_words = by_words[:LIMIT][bm[by_words[:LIMIT]] > 0]
+    # Candidates: the best by words and vectors, what follows a match in words (an answer), and what precedes a match in meaning.
+    matched = np.zeros(n, bool)
+    matched[best_words] = matched[by_vector[:LIMIT]] = True
+    halves = np.where(matched, vector, -1)
+    halves[best_words] += words[best_words]
     wanted = np.zeros(n, bool)
-    wanted[by_words[:LIMIT][bm[by_words[:LIMIT]] > 0]] = True
-    wanted[by_vector[:LIMIT]] = True
-    for near in (after[by_words[: LIMIT // 4]], before[by_vector[: LIMIT // 4]]):
+    wanted[np.argsort(-halves, kind="stable")[: LIMIT * 3 // 2]] = True
+    wanted &= matched
+    for near in (after[best_words[: LIMIT // 4]], before[by_vector[: LIMIT // 4]]):
         wanted[near[near >= 0]] = True
     if q.session:  # what was said in the session it is asked in stands in the window
         wanted &= np.array([item.session != q.session for item in items[:n]])
     places = np.nonzero(wanted)[0]
-    words, vector = share(bm), share(np.maximum(cosine, 0))
+    close = np.where(matched, vector, 0)  # cosines are known of these; words stand in for the others'
+    vector = np.where(matched, vector, words)
     fused = 0.45 * words[places] + 0.55 * vector[places]
     rank_words, rank_vector = np.argsort(by_words), np.argsort(by_vector)
     mine = [items[p] for p in places]
@@ -165,17 +172,27 @@ def signals(c: Columns, q: Query) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     low = q.text.lower()
     dates = dates_named(q.text)
     days = c.day[places].max() - c.day[places]
-    words_before, vector_after = shifted(words, before)[places] * chunk0, shifted(vector, after)[places] * last
+    words_before, vector_after = shifted(words, before)[places] * chunk0, shifted(close, after)[places] * last
     if mine and mine[0].kind == "m":  # memories of a day, in the order in which they came
         same = np.diff(c.session[places]) == 0
         words_before = np.concatenate([[0], words[places][:-1] * same])
         vector_after = np.concatenate([vector[places][1:] * same, [0]])
+    session = c.session[places]
+    # How many sessions (or days of memories) among the candidates are newer; their newest item tells, then the later one.
+    newest = grouped_max(np.array([item.at.timestamp() for item in mine]), session)
+    groups = sorted({(-at, -place, number) for at, place, number in zip(newest, grouped_max(places.astype(float), session), session, strict=True)})
+    back = {number: place for place, (_, _, number) in enumerate(groups)}
+    later = np.zeros(len(places))  # how many candidates of the same session or day came later
+    left: dict[int, int] = {}
+    for place in range(len(places) - 1, -1, -1):
+        later[place] = left.get(session[place], 0)
+        left[session[place]] = left.get(session[place], 0) + 1
     columns_ = {
         "words": words[places],
         "vector": vector[places],
         "words_before": words_before,
         "vector_after": vector_after,
-        "session": grouped_max(fused, c.session[places]),
+        "session": grouped_max(fused, session),
         "both": words[places] * vector[places],
         "words_rank": (bm[places] > 0) / (1 + rank_words[places] / 5),
         "vector_rank": 1 / (1 + rank_vector[places] / 5),
@@ -188,6 +205,8 @@ def signals(c: Columns, q: Query) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         "length": np.log(np.maximum(c.tokens[places], 4) / 30),
         "age": days / max(days.max(), 1),
         "fresh": np.exp(-days / 7),
+        "match_back": np.log1p([back[number] for number in session]) * fused,
+        "last": 1 / (1 + later),
     }
     level = np.array([max(cosine.max(), 0), np.log1p(bm.max())])
     return places, np.stack([np.asarray(columns_[name], np.float32) for name in NAMES], axis=1), level

@@ -121,51 +121,50 @@ def by_weights(weights: dict[str, float]) -> Callable[[Case], np.ndarray]:
 
 
 class Linear:
-    """Listwise logistic ranking: each piece of evidence against all that is none; any chunk of it will do."""
+    """Listwise logistic ranking: each piece of evidence against all that is none; any chunk of it will do.
 
-    def __init__(self, names: Sequence[str], facts: Sequence[int] = (0,), l2: float = 3e-3, crossed: Sequence[str] | None = None):
-        self.names, self.facts, self.l2 = list(names), list(facts), l2
-        self.crossed = list(names if crossed is None else crossed)
+    terms: signal and fact (column of Case.facts) by which it counts. l2: what keeps each one's weight near `near` (0 where it has none),
+    in units of the signal's spread.
+    """
+
+    def __init__(self, terms: Sequence[tuple[str, int]], l2: Sequence[float], near: dict[str, float] | None = None):
+        self.terms, self.near = list(terms), near or {}
+        self.columns, self.facts = [NAMES.index(name) for name, _ in terms], [fact for _, fact in terms]
+        self.l2 = np.array(l2)
 
     def design(self, case: Case) -> np.ndarray:
-        base = case.X[:, [NAMES.index(n) for n in self.names]]
-        more = case.X[:, [NAMES.index(n) for n in self.crossed]]
-        return np.concatenate([base * case.facts[f] if f == 0 else more * case.facts[f] for f in self.facts], axis=1)
+        return case.X[:, self.columns] * case.facts[self.facts]
 
     def fit(self, found: Sequence[Case]) -> "Linear":
         kinds = {kind: sum(case.kind == kind and bool(case.gold) for case in found) for kind in KINDS}
-        mats, gold_rows, gold_group, group_case, group_weight, case_of = [], [], [], [], [], []
-        at, chance, thinned = 0, np.random.default_rng(0), []
+        mats, plain, gold_rows, gold_group, group_case, group_weight, case_of = [], [], [], [], [], [], []
+        at = 0
         for case in found:
             gold = [g for g in dict.fromkeys(case.gold) if (case.unit == g).any()]
             if not gold:
                 continue
-            is_gold = np.isin(case.unit, gold)
-            # A sample of the others is enough to learn from; any other choice than by chance would bias the weights.
-            drawn = chance.random(len(is_gold)) < 150 / len(is_gold)
-            keep = np.nonzero(is_gold | drawn)[0]
-            thinned.append(np.full(len(keep), (~is_gold).sum() / max(1, (drawn & ~is_gold).sum())))
-            mats.append(self.design(case)[keep])
-            unit = case.unit[keep]
+            mats.append(self.design(case))
+            plain.append(case.X)
             number = len(case_of)
             for g in gold:
-                rows = np.nonzero(unit == g)[0] + at
+                rows = np.nonzero(case.unit == g)[0] + at
                 gold_rows.append(rows)
                 gold_group.append(np.full(len(rows), len(group_case)))
                 group_case.append(number)
                 group_weight.append(1 / kinds[case.kind] / len(gold))
-            case_of.append(len(keep))
-            at += len(keep)
+            case_of.append(len(case.unit))
+            at += len(case.unit)
         X = np.concatenate(mats).astype(np.float32)
         case_row = np.repeat(np.arange(len(case_of)), case_of)
         starts = np.concatenate([[0], np.cumsum(case_of)[:-1]])
         rows, group = np.concatenate(gold_rows), np.concatenate(gold_group)
         owner, weight = np.array(group_case), np.array(group_weight)
         weight /= weight.sum()
-        others = np.concatenate(thinned)
+        others = np.ones(len(X))
         others[rows] = 0
-        self.scale = X.std(axis=0) + 1e-6
-        X /= self.scale
+        scale = np.concatenate(plain).std(axis=0)[self.columns] + 1e-6
+        X /= scale
+        near = np.array([self.near.get(name, 0) if fact == 0 else 0 for name, fact in self.terms]) * scale
 
         def loss(w: np.ndarray) -> tuple[float, np.ndarray]:
             s = (X @ w.astype(np.float32)).astype(float)
@@ -175,23 +174,15 @@ class Linear:
             z = good + bad[owner]
             slope = e * others * np.bincount(owner, weight / z, len(case_of))[case_row]
             slope[rows] += weight[group] * e[rows] * (1 / z - 1 / good)[group]
-            return float((weight * np.log(z / good)).sum() + self.l2 * w @ w), X.T @ slope.astype(np.float32) + 2 * self.l2 * w
+            off = w - near
+            return float((weight * np.log(z / good)).sum() + self.l2 @ off**2), X.T @ slope.astype(np.float32) + 2 * self.l2 * off
 
-        done = minimize(loss, np.zeros(X.shape[1]), jac=True, method="L-BFGS-B", options={"maxiter": 100})
-        self.w = done.x / self.scale
+        done = minimize(loss, near, jac=True, method="L-BFGS-B", options={"maxiter": 100})
+        self.w = done.x / scale
         return self
 
     def __call__(self, case: Case) -> np.ndarray:
         return self.design(case) @ self.w.astype(np.float32)
-
-    def show(self) -> None:
-        place = 0
-        for f in self.facts:
-            names = self.names if f == 0 else self.crossed
-            w = self.w[place : place + len(names)]
-            sc = self.scale[place : place + len(names)]
-            place += len(names)
-            print("  fact", f, {n: (round(float(x), 3), round(float(x * s), 2)) for n, x, s in zip(names, w, sc)})
 
 
 def crossed(found: Sequence[Case], make: Callable[[], Linear], title: str, by: str = "group") -> dict[int, np.ndarray]:
