@@ -21,6 +21,7 @@ declare
   v_facts memoir.memory_facts[];
 begin
   select * into v_counters from memoir.user_counters where user_id = p_user_id;
+  if p_compile then p_limit := memoir._widened(p_limit, v_counters); end if;
   v_ranked := memoir._rank(p_user_id, v_counters, p_config, p_query, p_vector, p_model_id, p_project, p_scope, p_limit);
   if not p_compile then p_config := p_config || '{"relevance_share": 0}';
   elsif memoir._is_small_talk(p_config, p_query, v_ranked) then p_config := p_config || '{"relevance_floor": 10}'; end if;
@@ -67,6 +68,16 @@ begin
 end $$;
 
 -- The functions below touch no table: one generic plan serves every call.
+
+-- Of long turns sentences are shown too, so more of them are considered: up to twice as many where texts have more than eighteen words in
+-- the mean, as far as they are turns.
+create or replace function memoir._widened(p_limit integer, p_counters memoir.user_counters)
+returns integer language plpgsql immutable set plan_cache_mode = force_generic_plan as $$
+declare
+  v_items float8 := greatest(1, p_counters.items);
+begin
+  return coalesce(p_limit * (1 + (least(2, greatest(1, p_counters.total_words / v_items / 18)) - 1) * greatest(0, 1 - p_counters.memories / v_items)), p_limit)::integer;
+end $$;
 
 create or replace function memoir._memories_of(p_ranked memoir.ranked_item[])
 returns uuid[] language plpgsql immutable set plan_cache_mode = force_generic_plan as $$

@@ -26,7 +26,7 @@ begin
     ('tail_items_max', 'integer', '256', 16, 10000, false, 'Unmerged items of a user before the merge job packs them.'),
     ('exact_vectors_max', 'integer', '10000', 0, 10000000, true, 'Items of a user up to which all vectors are compared; above, those nearest by their signs alone.'),
     ('sign_candidates', 'integer', '4', 1, 100, true, 'Vectors compared for each one wanted, where signs choose them.'),
-    ('candidates', 'integer', '240', 20, 2000, true, 'Most candidates taken from the fused ranking; a recall budget below 2,000 tokens takes fewer. More find more in long turns, and take longer.'),
+    ('candidates', 'integer', '240', 20, 2000, true, 'Most candidates taken from the fused ranking; a recall budget below 2,000 tokens takes fewer, a store of long turns up to twice as many.'),
     ('bm25_k1', 'number', '1.2', 0, 3, true, 'BM25 term-frequency saturation.'),
     ('bm25_b', 'number', '0.5', 0, 1, true, 'BM25 length normalisation.'),
     ('rank_weights', 'weights', '{"constant": -3.871, "words": 0.729, "vector": 0.817, "words_before": 0.362, "vector_after": 0.198,

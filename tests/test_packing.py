@@ -239,3 +239,12 @@ def test_a_short_tool_result_is_not_made_longer_to_fit(db: psycopg.Connection, u
     assert context["tokens"] == needed and [m["content"] for m in context["messages"]][-2:] == ["three mugs", ""]
     with pytest.raises(psycopg.Error, match=f"needs a budget of {needed} tokens"):
         db.execute(compiled, [user, needed - 1])
+
+
+def test_more_of_long_turns_are_considered(db: psycopg.Connection) -> None:
+    """Words, items, memories: as many as set for short texts and for memories, up to twice as many for long turns."""
+    found = [db.execute("select memoir._widened(240, jsonb_populate_record(null::memoir.user_counters, jsonb_build_object('total_words', %s, 'items', %s, 'memories', %s)))",
+                        counts).fetchone()[0] for counts in ((0, 0, 0), (1500, 100, 0), (2700, 100, 0), (9000, 100, 0), (2700, 100, 100), (2700, 100, 50))]
+    assert found == [240, 240, 360, 480, 240, 300]
+    assert db.execute("select memoir._widened(240, null)").fetchone()[0] == 240
+    assert [db.execute("select memoir._candidate_limit(%s, %s)", pair).fetchone()[0] for pair in ((240, 2000), (240, 1000), (240, 16), (500, 9000), (40, 2000))] == [240, 150, 61, 500, 40]
