@@ -33,8 +33,8 @@ FLOOR = """
 select (select count(*) from (
           select item_no from memoir.embeddings where user_id = %(user)s and model_id = %(model)s
           order by embedding <=> %(vector)s::real[]::halfvec limit 50) nearest),
-       (select sum(f & 255) from memoir.search_postings p, unnest(p.postings, p.lengths) posting(f, l)
-        where user_id = %(user)s and key = any (memoir._posting_keys(%(terms)s, (select letter_rows from memoir.user_counters where user_id = %(user)s)))),
+       (select sum(f & 255) from memoir.search_postings p, unnest(case when words is null then p.postings else p.postings[1 : 1] end) f
+        where user_id = %(user)s and key = any (%(keys)s)),  -- of rows that rare words share, one posting
        (select count(content) from (
           select content from memoir.conversation_history
           where user_id = %(user)s and session_id = %(session)s and recorded_at between %(first)s and %(last)s
@@ -56,13 +56,14 @@ class Query:
     def __init__(self, connection: psycopg.Connection, user: str, session: str, text: str, given: Sequence[float]) -> None:
         self.user, self.session, self.text, self.vector = user, session, text, list(given)
         row = connection.execute(
-            """select s.user_id, s.session_id, c.first_recorded_at, c.last_recorded_at, tsvector_to_array(to_tsvector('english', %s)),
+            """select s.user_id, s.session_id, c.first_recorded_at, c.last_recorded_at, memoir._posting_keys(tsvector_to_array(to_tsvector('english', %s)), k.letter_rows),
                  (select model_id from memoir.embedding_models where status = 'active')
                from memoir.users u join memoir.sessions s using (user_id) join memoir.session_counters c using (user_id, session_id)
+                 join memoir.user_counters k using (user_id)
                where u.external_id = %s and s.external_id = %s""",
             (text, user, session),
         ).fetchone()
-        names = ("user", "session", "first", "last", "terms", "model")
+        names = ("user", "session", "first", "last", "keys", "model")
         self.floor: dict[str, Any] = dict(zip(names, row, strict=True)) | {"vector": self.vector}
         considered = connection.execute(
             """with found as (
