@@ -264,14 +264,13 @@ begin
   with counted as materialized (
     select l.term, l.first_item, l.postings, l.lengths,
       sum(case when p_hidden = '{}' then cardinality(postings) else (select count(*)::integer from unnest(postings) x where first_item + (x >> 8) <> all (p_hidden)) end)
-        over (partition by term) as df, count(*) over (partition by term) as parts from unnest(p_lists) l
+        over (partition by term) as df from unnest(p_lists) l
   ), weighted as materialized (
-    select c.term, c.first_item, c.postings, c.lengths, ln(1 + (v_items - c.df + 0.5::float8) / (c.df + 0.5::float8)) * 1000000 as idf, c.parts from counted c
+    select c.term, c.first_item, c.postings, c.lengths, ln(1 + (v_items - c.df + 0.5::float8) / (c.df + 0.5::float8)) * 1000000 as idf from counted c
   ), asked as (
     -- A word that occurs nowhere is as rare as can be.
-    select greatest(1, coalesce(sum((w.idf / w.parts)::integer), 0)
-      + greatest(0, p_words - count(distinct w.term)) * ln(1 + (v_items + 0.5::float8) / 0.5) * 1000000)::float8 as total
-    from weighted w
+    select greatest(1, coalesce(sum(w.idf), 0) + greatest(0, p_words - count(*)) * ln(1 + (v_items + 0.5::float8) / 0.5) * 1000000)::float8 as total
+    from (select distinct w.term, w.idf::integer as idf from weighted w) w
   ), scored as (
     -- Summed as integers: a sum of floats would depend on the order in which a plan delivers them.
     select w.first_item + (u.posting >> 8) as item,
