@@ -81,7 +81,7 @@ def _measure(dsn: str, socket: str, seconds: float) -> str:
         table += ["| " + " | ".join(map(str, row)) + " |" for row in rows]
         return "\n".join([f"pg_cron {version}, {scheduled} jobs at `{shortest}`, {seconds / 60:.0f} minutes, embedder killed {kills} times.", "", *table, "",
                           ", ".join(f"{value} {key}" for key, value in facts.items()) + f"; {lacking} items without a vector.",
-                          f"Failed starts of pg_cron: {failed_starts[0]} {failed_starts[1]}. Health: {health[0]}, {health[1]}."])
+                          f"Failed starts of pg_cron: {failed_starts[0]} {failed_starts[1]}. Health: {health[0]}, {health[1]}."]).replace(socket, "its socket")
 
 
 def _live(dsn: str, socket: str, seconds: float) -> int:
