@@ -63,7 +63,9 @@ begin
     insert into memoir.job_runs (job, started_at, finished_at, outcome) values (p_job, v_now, v_now, 'still running');
     return null;
   end if;
-  update memoir.job_runs set finished_at = v_now, outcome = 'lost', error = coalesce(error, 'its process ended before the job did')
+  -- One that had noted how it ended, and no more, did not get lost.
+  update memoir.job_runs set finished_at = v_now, outcome = coalesce(outcome, 'lost'),
+    error = coalesce(error, case when outcome is null then 'its process ended before the job did' end)
   where job = p_job and finished_at is null;
   insert into memoir.job_runs (job, started_at, until, batch)
   select p_job, v_now, v_now + make_interval(secs => v_seconds), coalesce((select least(r.batch, l.batch) from memoir.job_runs r

@@ -150,6 +150,13 @@ def test_a_killed_run(db: psycopg.Connection, memoir_dsn: str, step: Callable[[s
         assert db.execute("select count(*) from memoir.job_runs where finished_at is null").fetchone() == (0,)
 
 
+def test_a_run_killed_after_it_noted_how_it_ended(db: psycopg.Connection, step: Callable[[str], None]) -> None:
+    run = db.execute("insert into memoir.job_runs (job, started_at, outcome) values ('flush', now(), 'cancelled') returning run_id").fetchone()[0]
+    step("begin return '{}'; end")
+    db.execute("call memoir.run_job('flush')")
+    assert db.execute("select outcome, error, finished_at is not null from memoir.job_runs where run_id = %s", [run]).fetchone() == ("cancelled", None, True)
+
+
 def test_not_inside_a_transaction(db: psycopg.Connection, memoir_dsn: str) -> None:
     with pytest.raises(psycopg.errors.InvalidTransactionTermination), db.transaction():
         db.execute("call memoir.run_job('flush')")
