@@ -1,8 +1,8 @@
 """The work of the shared embedder: each model has a lane for queries and a slower one for backlog.
 
-A lane is one thread that embeds what has queued up, together, in small batches. Runtimes that threads may share get two
-lanes (the backlog's at low priority, so that a query has the processor to itself); others get one lane that takes queries
-first, so that a query waits for one small batch at most.
+A lane embeds what has queued up, together, in small batches. Runtimes that threads may share get two lanes, one for queries
+with a thread for each processor, up to four, and one for backlog with a single thread at low priority; others get one lane of
+one thread that takes queries first, so that a query waits for one small batch at most.
 """
 
 from __future__ import annotations
@@ -46,13 +46,13 @@ class Job:
 
 
 class Lane:
-    """One thread and its queues, in order of precedence."""
+    """Threads and their queues, in order of precedence."""
 
-    def __init__(self, model: "Model", kinds: tuple[str, ...], nice: int = 0):
+    def __init__(self, model: "Model", kinds: tuple[str, ...], nice: int = 0, threads: int = 1):
         self.queues: dict[str, deque[Job]] = {kind: deque() for kind in kinds}
         self._model, self._wake = model, asyncio.Event()
-        self._executor = ThreadPoolExecutor(1, f"lane-{kinds[0]}", initializer=_lower_priority, initargs=(nice,))
-        self._task = asyncio.create_task(self._run())
+        self._executor = ThreadPoolExecutor(threads, f"lane-{kinds[0]}", initializer=_lower_priority, initargs=(nice,))
+        self._tasks = [asyncio.create_task(self._run()) for _ in range(threads)]
 
     def put(self, kind: str, job: Job) -> None:
         self.queues[kind].append(job)
@@ -162,7 +162,7 @@ class Model:
             raise
         self.runtime, self.dimension = runtime, dimension
         if runtime.concurrent:
-            self._query, self._backlog = Lane(self, ("query",)), Lane(self, ("backlog",), _BACKLOG_NICE)
+            self._query, self._backlog = Lane(self, ("query",), threads=min(4, os.cpu_count() or 1)), Lane(self, ("backlog",), _BACKLOG_NICE)
         else:
             self._query = self._backlog = Lane(self, ("query", "backlog"))
         log.info("loaded %s with %s in %.1f s, dimension %d", self.name, runtime.name, time.monotonic() - begun, dimension)
