@@ -82,8 +82,8 @@ def crowded(scratch: str) -> Iterator[str]:
             db.execute("vacuum analyze")
             ALONE.update({name: cost(dsn, CALLS[name]) for name in MEASURED})
             db.execute("""create temp table neighbours as select row_number() over () - 1 as n, id from (
-                select gen_random_uuid() as id from generate_series(1, 200)) x where memoir._part_of(id) = memoir.part_of('alice') limit 15""")
-            crowd(db, 15)
+                select gen_random_uuid() as id from generate_series(1, 200)) x where memoir._part_of(id) = memoir.part_of('alice') limit 24""")
+            crowd(db, 24)
             db.execute("vacuum analyze")                  # so that no autovacuum changes plans meanwhile
             with roles(dsn, tenant="login in role memoir_tenant") as names:
                 db.execute("select memoir.bind_login(%s, array['alice'])", [names["tenant"]])
