@@ -11,13 +11,6 @@ begin
   return (p_config ->> ('history_share_' || coalesce(p_task, 'continuation')))::real;
 end $$;
 
--- How many candidates a recall of p_budget tokens takes: all from 2,000 on, sixty at least.
-create or replace function memoir._candidate_limit(p_candidates integer, p_budget integer)
-returns integer language plpgsql immutable as $$
-begin
-  return least(p_candidates, 60 + greatest(0, p_candidates - 60) * least(2000, p_budget) / 2000);
-end $$;
-
 create or replace function memoir._too_small(p_needed integer, p_budget integer, p_system integer, p_tools integer, p_message integer)
 returns void language plpgsql as $$
 begin

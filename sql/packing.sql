@@ -69,6 +69,13 @@ end $$;
 
 -- The functions below touch no table: one generic plan serves every call.
 
+-- How many candidates a recall of p_budget tokens takes: all from 2,000 on, sixty at least.
+create or replace function memoir._candidate_limit(p_candidates integer, p_budget integer)
+returns integer language plpgsql immutable as $$
+begin
+  return least(p_candidates, 60 + greatest(0, p_candidates - 60) * least(2000, p_budget) / 2000);
+end $$;
+
 -- Of long turns sentences are shown too, so more of them are considered: up to twice as many where texts have more than eighteen words in
 -- the mean, as far as they are turns.
 create or replace function memoir._widened(p_limit integer, p_counters memoir.user_counters)

@@ -31,7 +31,7 @@ import psycopg
 from pg_memoir import Memoir
 from psycopg.conninfo import conninfo_to_dict
 
-from ..common import CACHE, CachedEmbedder, CannotRun, fresh_database, percentile, progress, report, table
+from ..common import CACHE, CachedEmbedder, CannotRun, fresh_database, percentile, progress, report, run_alone, table
 from ..datasets import Asked, Corpus, Remembered, Said, read
 from ..evidence import ask
 from ..latency import processor_time
@@ -343,11 +343,4 @@ def _cells(m: Measured) -> list[str]:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m bench.peers", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    add_arguments(parser)
-    try:
-        run(parser.parse_args())
-    except CannotRun as error:
-        print(error, file=sys.stderr)
-        return 2
-    return 0
+    return run_alone("bench.peers", __doc__, add_arguments, run)
