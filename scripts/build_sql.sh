@@ -9,18 +9,18 @@ out=${1:-.local/build}
 mkdir -p "$out"
 
 die() { echo "build_sql: $*" >&2; exit 1; }
-[ -f sql/install.sql ] && [ -f sql/preamble.sql ] || die "sql/install.sql or sql/preamble.sql lacks"
+[ -f sql/contents.sql ] && [ -f sql/preamble.sql ] || die "sql/contents.sql or sql/preamble.sql lacks"
 
-# sql/install.sql is the table of contents; the preamble always comes first, migrations right after it.
-mapfile -t code < <(sed -n 's/^[[:space:]]*\\ir[[:space:]]\{1,\}\([^[:space:]]*\).*/\1/p' sql/install.sql | grep -vx preamble.sql)
-for file in "${code[@]}"; do [ -f "sql/$file" ] || die "sql/install.sql names sql/$file, which lacks"; done
-for path in sql/*.sql; do
+# sql/contents.sql is the table of contents; the preamble always comes first, migrations right after it.
+mapfile -t code < <(sed -n 's/^[[:space:]]*\\ir[[:space:]]\{1,\}\([^[:space:]]*\).*/\1/p' sql/contents.sql | grep -vx preamble.sql)
+for file in "${code[@]}"; do [ -f "sql/$file" ] || die "sql/contents.sql names sql/$file, which lacks"; done
+for path in sql/*.sql sql/*/*.sql; do
   file=${path#sql/}
-  case $file in install.sql | preamble.sql) continue ;; esac
-  [[ " ${code[*]} " == *" $file "* ]] || die "$path is not named in sql/install.sql"
+  case $file in contents.sql | preamble.sql) continue ;; esac
+  [[ " ${code[*]} " == *" $file "* ]] || die "$path is not named in sql/contents.sql"
 done
 if grep -nE '^[[:space:]]*\\(i|ir|include|include_relative)[[:space:]]' migrations/*.sql sql/preamble.sql "${code[@]/#/sql/}"; then
-  die "only sql/install.sql may include files"
+  die "only sql/contents.sql may include files"
 fi
 
 version=$(sed -n "s/^__version__ *= *[\"']\([^\"']*\)[\"'].*/\1/p" client/pg_memoir/__init__.py 2>/dev/null || true)

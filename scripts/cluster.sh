@@ -120,7 +120,7 @@ start_server() {
 
 install_product() {
   local want build=$STATE/build
-  if [ ! -f "$ROOT/sql/install.sql" ]; then warn "no sql/install.sql: nothing to install"; return; fi
+  if [ ! -f "$ROOT/sql/contents.sql" ]; then warn "no sql/contents.sql: nothing to install"; return; fi
   "$ROOT/scripts/build_sql.sh" "$build" || die "the SQL could not be built"
   want=$(cat "$build"/*.sql | sha256sum | cut -c1-16)
   if stamped installed "$want" && [ "$(run_sql -At -c "select to_regnamespace('memoir') is not null" "$DSN" 2>/dev/null)" = t ]; then return; fi

@@ -1,0 +1,99 @@
+-- pg_memoir: table of contents, in the order of calls.
+--
+-- State (tables) is made once, by migrations/. Everything below is code: replaced on every install, in one transaction.
+-- An area is a folder; it calls only itself and areas above it (scripts/check_layers.py).
+-- Conventions: functions are the API; `_name` is internal; `p_` arguments, `v_` locals; every public function authorises its
+-- caller first (base/identity.sql) and raises the SQLSTATEs listed in base/errors.sql.
+
+\ir preamble.sql                       -- a fit server, the roles, the schema, the extensions; then the migrations
+
+-- base: what everything stands on
+\ir base/errors.sql                    -- the error contract: one place that raises
+\ir base/clock.sql                     -- the one clock, settable by an admin
+\ir base/schedule.sql                  -- cron expressions
+\ir base/identity.sql                  -- texts to ids, who is calling, what they may do
+\ir base/row_security.sql              -- whoever is granted a table sees the rows of its users only
+\ir base/partitions.sql                -- leaves made ahead and on demand
+\ir base/users.sql                     -- a user's own rows, and the part they lie in
+\ir base/settings.sql                  -- every weight, threshold and lifetime: typed, range-checked, overridable
+\ir base/models.sql                    -- chat models, embedding models
+\ir base/queue.sql                     -- claim, heartbeat, complete, fail, retry: work that is waited for
+\ir base/steps.sql                     -- counts and cursors of jobs
+
+-- text: one text at a time: no user, no session
+\ir text/tokens.sql                    -- what a text costs: exact where possible, else the documented estimate
+\ir text/text.sql                      -- what may be stored, fences, chunks, words
+\ir text/secrets.sql                   -- what looks like a key, a card, an account or a personal number
+\ir text/messages.sql                  -- checks and normal form of chat messages
+\ir text/sentences.sql                 -- what a turn says in the speaker's own words; dates made absolute
+
+-- history: turns as they lie: read, withheld, never changed
+\ir history/guard.sql                  -- history is append-only
+\ir history/history.sql                -- lineage, single turns, marks, what is withheld from whom
+
+-- search: one user's items, by words and vectors
+\ir search/aliases.sql                 -- other names of the same thing: learnt from what is said, given with remember
+\ir search/index.sql                   -- what is searched: items, numbered per user
+\ir search/words.sql                   -- a question's words, posting lists, BM25
+\ir search/vectors.sql                 -- vectors beside the items; the vector of a query
+\ir search/ranking.sql                 -- signals of each candidate, weighed: the ranking itself
+\ir search/rank.sql                    -- words and vectors fused, with what stands around a hit
+\ir search/floor.sql                   -- what is recalled for nothing, where recall ends, when it is weak
+
+-- sessions: conversations
+\ir sessions/active.sql                -- which compactions are live, and the summary they make
+\ir sessions/sessions.sql              -- open, branch, close, inspect
+\ir sessions/turns.sql                 -- persist_turn, append_messages
+\ir sessions/pins.sql                  -- turns pinned in a session
+\ir sessions/extracts.sql              -- which sentences of a stretch of conversation say most
+\ir sessions/compaction.sql            -- old turns of a long session give way to a summary beside them
+\ir sessions/summaries.sql             -- summaries of sessions that ended, or on request
+
+-- memory: what is known beyond the turns
+\ir memory/tombstones.sql              -- what was rejected stays rejected, until a person lifts it
+\ir memory/profiles.sql                -- what is known about a user in any session
+\ir memory/states.sql                  -- the states of a memory, its history, bounded copies
+\ir memory/conflicts.sql               -- contradictions and near duplicates: who prevails, and why
+\ir memory/judging.sql                 -- conflicts that a model judges: claim, store, fail
+\ir memory/memories.sql                -- remember: the single door
+\ir memory/relations.sql               -- relate, validate
+\ir memory/consolidation.sql           -- memories about one thing become one, and back
+\ir memory/corrections.sql             -- correct, retract, forget
+\ir memory/pins.sql                    -- memories pinned in a session
+\ir memory/consolidation_model.sql     -- the same in a language model's words
+\ir memory/extraction_rules.sql        -- what makes a sentence worth remembering, as a table
+\ir memory/extraction.sql              -- from turns to memories
+\ir memory/lifecycle.sql               -- promotion, demotion, expiry
+
+-- compile: the list to send to the model
+\ir compile/window.sql                 -- which turns of the session are shown, and from where the prefix is stable
+\ir compile/candidates.sql             -- candidates of all arms, and what each is worth
+\ir compile/packing.sql                -- the recall block: what is chosen, in what order, within its budget
+\ir compile/render.sql                 -- messages as the API wants them: OpenAI and Anthropic
+\ir compile/compile.sql                -- compile_context, context: the list itself
+\ir compile/explain.sql                -- explain_context: why each item is in or out
+\ir compile/recall.sql                 -- recall, match_memories
+\ir compile/learning.sql               -- what was used of a recall; the ranking's weights learnt from it
+
+-- privacy: who sees what; taking out, putting back
+\ir privacy/marks.sql                  -- turns marked, and what was made of them; mark_turn
+\ir privacy/erasure.sql                -- erase_user, erase_session, erase_turn, and the job that takes the bytes out of the files
+\ir privacy/capture.sql                -- upstream calls, byte for byte
+\ir privacy/archive.sql                -- months of turns past retention: compacted, exported, taken out
+\ir privacy/export.sql                 -- export_user: everything of a user, as JSON lines
+\ir privacy/import.sql                 -- import_user: puts it back, but for what may not come back
+
+-- work: what runs unattended
+\ir work/embedding.sql                 -- items without a vector: claim, store, fail; backfill; the shared embedder
+\ir work/llm_kinds.sql                 -- what each kind of that work asks and stores
+\ir work/llm.sql                       -- work for a language model: claim, store, fail, costs
+\ir work/maintenance.sql               -- merging search structures, flushing statistics
+\ir work/sweep.sql                     -- what ends by age; backfill; hygiene counts
+\ir work/job_list.sql                  -- the list of jobs, and the step of each
+\ir work/runs.sql                      -- run_job: batches, commits, one row per run
+\ir work/jobs.sql                      -- what pg_cron runs
+\ir work/views.sql                     -- one view per question of whoever runs this
+
+-- install: last
+\ir install/setup.sql                  -- what a dump does not carry: search_path, roles
+\ir install/privileges.sql             -- grants as data; PUBLIC revoked last
