@@ -88,7 +88,7 @@ def _psql(dsn: str, *args: str) -> None:
 def _embedder_socket(dsn: str) -> str:
     try:
         with psycopg.connect(dsn) as connection:
-            row = connection.execute("select config ->> 'embedder_socket' from memoir.settings_merged").fetchone()
+            row = connection.execute("select config ->> 'embedder_socket' from _memoir.settings_merged").fetchone()
     except psycopg.Error:
         return ""
     return (row[0] or "") if row else ""

@@ -62,20 +62,20 @@ def _measure(dsn: str, socket: str, seconds: float) -> str:
         db.execute("select memoir.set_setting('schedule_' || job, '\"\"') from memoir.list_jobs() where job not in ('embedder', 'embed', 'flush', 'merge', 'extract')")
         db.execute("call memoir.enable_jobs()")
         deadline = time.monotonic() + 240
-        while time.monotonic() < deadline and db.execute("select exists (select from memoir.jobs where state <> 'dead' and kind in ('embed', 'extract'))").fetchone()[0]:
+        while time.monotonic() < deadline and db.execute("select exists (select from _memoir.jobs where state <> 'dead' and kind in ('embed', 'extract'))").fetchone()[0]:
             time.sleep(2)
         db.execute("call memoir.disable_jobs()")
         rows = db.execute("""select job, count(*), count(*) filter (where outcome = 'done'), count(*) filter (where outcome = 'still running'),
             coalesce(string_agg(distinct outcome || coalesce(': ' || left(error, 60), ''), '; ') filter (where outcome not in ('done', 'still running')), ''),
             count(*) filter (where outcome is null), round(avg(extract(epoch from finished_at - started_at)), 2), round(max(extract(epoch from finished_at - started_at)), 2)
-            from memoir.job_runs group by job order by job""").fetchall()
+            from _memoir.job_runs group by job order by job""").fetchall()
         failed_starts = db.execute("select count(*), coalesce(string_agg(distinct left(return_message, 80), '; '), '') from cron.job_run_details where status = 'failed'").fetchone()
         facts: dict[str, Any] = dict(zip(("users", "turns", "memories", "items", "vectors", "ledger rows", "queue", "dead letters"), db.execute("""
-            select (select count(*) from memoir.users), (select count(*) from memoir.conversation_history), (select count(*) from memoir.memory_store),
-              (select count(*) from memoir.search_items where embeddable and not dead), (select count(*) from memoir.embeddings),
-              (select count(*) from memoir.compile_ledger), (select count(*) from memoir.jobs where state <> 'dead'), (select count(*) from memoir.jobs where state = 'dead')""").fetchone()))
-        lacking = db.execute("""select count(*) from memoir.search_items i where i.embeddable and not i.dead
-            and not exists (select from memoir.embeddings e where e.user_id = i.user_id and e.item_no = i.item_no)""").fetchone()[0]
+            select (select count(*) from _memoir.users), (select count(*) from _memoir.conversation_history), (select count(*) from _memoir.memory_store),
+              (select count(*) from _memoir.search_items where embeddable and not dead), (select count(*) from _memoir.embeddings),
+              (select count(*) from _memoir.compile_ledger), (select count(*) from _memoir.jobs where state <> 'dead'), (select count(*) from _memoir.jobs where state = 'dead')""").fetchone()))
+        lacking = db.execute("""select count(*) from _memoir.search_items i where i.embeddable and not i.dead
+            and not exists (select from _memoir.embeddings e where e.user_id = i.user_id and e.item_no = i.item_no)""").fetchone()[0]
         health = db.execute("select status, why from memoir.health").fetchone()
         table = ["| job | runs | done | met a predecessor | other outcomes | unfinished | mean s | longest s |", "|---|---|---|---|---|---|---|---|"]
         table += ["| " + " | ".join(map(str, row)) + " |" for row in rows]

@@ -62,7 +62,7 @@ class Topics:
 
     def put(self, connection: psycopg.Connection) -> None:
         """A temporary table of them, which `embed` reads."""
-        connection.execute("create temp table topics (n integer primary key, v memoir.halfvec not null)")
+        connection.execute("create temp table topics (n integer primary key, v memoir_extensions.halfvec not null)")
         with connection.cursor().copy("copy topics from stdin") as copy:
             for n, base in enumerate(self._base):
                 copy.write_row((n, "[" + ",".join(f"{x:.3f}" for x in base) + "]"))
@@ -95,28 +95,28 @@ def make_user(connection: psycopg.Connection, user: str, items: int, words: Word
         told = until
         done = session + count + told
         if done // MERGED != (session + told - len(texts)) // MERGED and done < items - TAIL:
-            connection.execute("select memoir._merge_tail(memoir._user_id('default', %s))", (user,))
+            connection.execute("select _memoir.merge_tail(_memoir.user_id('default', %s))", (user,))
             progress(f"{user}: {done:,} items")
     if months:
         connection.execute("select memoir.set_clock(null)")
-    connection.execute("select memoir._ensure_month(memoir._user_id('default', %s), memoir.now())", (user,))
+    connection.execute("select _memoir.ensure_month(_memoir.user_id('default', %s), memoir.now())", (user,))
     connection.execute(
         """with put as (
-             insert into memoir.embeddings (user_id, item_no, model_id, embedding)
+             insert into _memoir.embeddings (user_id, item_no, model_id, embedding)
              select i.user_id, i.item_no, m.model_id, a.v + b.v + c.v
-             from memoir.search_items i join memoir.embedding_models m on m.status = 'active'
+             from _memoir.search_items i join _memoir.embedding_models m on m.status = 'active'
              join topics a on a.n = abs(hashint4(i.item_no)) %% %(topics)s join topics b on b.n = abs(hashint4(-i.item_no)) %% %(topics)s
              join topics c on c.n = (i.item_no * 7) %% %(topics)s
-             where i.user_id = memoir._user_id('default', %(user)s) order by i.item_no
+             where i.user_id = _memoir.user_id('default', %(user)s) order by i.item_no
              returning user_id, model_id, item_no)
-           insert into memoir.embedding_cursors (user_id, model_id, through_item) select user_id, model_id, max(item_no) from put group by 1, 2
+           insert into _memoir.embedding_cursors (user_id, model_id, through_item) select user_id, model_id, max(item_no) from put group by 1, 2
            on conflict (user_id, model_id) do update set through_item = excluded.through_item""",
         {"user": user, "topics": TOPICS},
     )
     connection.execute(
-        """update memoir.memory_stats set access_count = 1 + abs(hashtext(memory_id::text)) %% 20, last_accessed_at = memoir.now()
-           where user_id = memoir._user_id('default', %s) and abs(hashtext(memory_id::text)) %% 10 = 0""", (user,))
-    connection.execute("delete from memoir.jobs where user_id = memoir._user_id('default', %s)", (user,))
+        """update _memoir.memory_stats set access_count = 1 + abs(hashtext(memory_id::text)) %% 20, last_accessed_at = memoir.now()
+           where user_id = _memoir.user_id('default', %s) and abs(hashtext(memory_id::text)) %% 10 = 0""", (user,))
+    connection.execute("delete from _memoir.jobs where user_id = _memoir.user_id('default', %s)", (user,))
 
 
 def _messages(words: Words, count: int) -> Iterator[dict[str, str]]:
@@ -128,28 +128,28 @@ def copy_user(connection: psycopg.Connection, user: str, names: Sequence[str], a
     """Everything of a user once more under each of the names."""
     tables = connection.execute(
         """select table_name::text, array_agg(attname::text order by attnum)
-           from memoir.partitioned_tables
-           join pg_attribute on attrelid = ('memoir.' || table_name)::regclass and attnum > 0 and not attisdropped and attgenerated = ''
+           from _memoir.partitioned_tables
+           join pg_attribute on attrelid = ('_memoir.' || table_name)::regclass and attnum > 0 and not attisdropped and attgenerated = ''
            where not unlogged group by 1 order by 1"""
     ).fetchall()
-    (template,) = connection.execute("select memoir._user_id('default', %s)", (user,)).fetchone()
+    (template,) = connection.execute("select _memoir.user_id('default', %s)", (user,)).fetchone()
     for at in range(0, len(names), at_once):
         progress(f"copies of {user}: {at:,} of {len(names):,}")
         with connection.transaction():
             connection.execute(
-                """create temp table copies on commit drop as select memoir._user_id('default', n) as id, n as name, o
+                """create temp table copies on commit drop as select _memoir.user_id('default', n) as id, n as name, o
                    from unnest(%s::text[]) with ordinality u(n, o)""", (list(names[at : at + at_once]),))
             connection.execute(
-                """create temp table moved on commit drop as select c.id, s.session_id as was, memoir._session_id(c.id, s.external_id) as now
-                   from copies c, memoir.sessions s where s.user_id = %s""", (template,))
+                """create temp table moved on commit drop as select c.id, s.session_id as was, _memoir.session_id(c.id, s.external_id) as now
+                   from copies c, _memoir.sessions s where s.user_id = %s""", (template,))
             connection.execute("analyze copies, moved")
             for table, columns in tables:
                 moved = [column for column in columns if column in SESSION_COLUMNS]
                 values = ["c.id" if column == "user_id" else f"coalesce(m{moved.index(column)}.now, t.{column})" if column in moved
                           else "c.name" if (table, column) == ("users", "external_id") else f"t.{column}" for column in columns]
                 joins = " ".join(f"left join moved m{n} on m{n}.id = c.id and m{n}.was = t.{column}" for n, column in enumerate(moved))
-                connection.execute(f"insert into memoir.{table} ({', '.join(columns)}) select {', '.join(values)} "
-                                   f"from copies c cross join memoir.{table} t {joins} where t.user_id = '{template}' order by {ORDER.get(table, 'c.o')}")
+                connection.execute(f"insert into _memoir.{table} ({', '.join(columns)}) select {', '.join(values)} "
+                                   f"from copies c cross join _memoir.{table} t {joins} where t.user_id = '{template}' order by {ORDER.get(table, 'c.o')}")
 
 
 def make_measured(connection: psycopg.Connection, sizes: Sequence[int], words: Words) -> None:

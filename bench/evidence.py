@@ -64,7 +64,7 @@ def store(memoir: Memoir, user: str, events: Sequence[Said | Remembered]) -> dic
 
 COMPILED = """
   select v.recall_tokens, c.ref_id::text, c.place, coalesce(length(regexp_replace(c.instead, '^… | … #\\d+$', '', 'g')), c.span_length)
-  from memoir._compile(%(user)s, %(session)s, %(query)s, null, %(budget)s, null, null, %(vector)s::real[], null, null, null, 'openai', null) v
+  from _memoir.compile(%(user)s, %(session)s, %(query)s, null, %(budget)s, null, null, %(vector)s::real[], null, null, null, 'openai', null) v
   left join lateral unnest(v.candidates, v.places, v.texts) with ordinality as c(item_no, kind, ref_id, session_id, turn_index, chunk, span_start,
       span_length, tokens, role, said_at, recorded_at, project, score, words, vector, around, session_score, type, memory_parts, is_frequent, reason,
       place, instead, o)
@@ -109,7 +109,7 @@ def measure(memoir: Memoir, connection: psycopg.Connection, embed: CachedEmbedde
                 memoir.embed_backlog(embed)
             connection.execute("call memoir.merge_search()")  # as the job does
             if len(stored) > analysed * 1.2:
-                connection.execute("analyze memoir.search_items, memoir.embeddings, memoir.search_postings")
+                connection.execute("analyze _memoir.search_items, _memoir.embeddings, _memoir.search_postings")
                 analysed = len(stored)
         gold = {stored[key].id: stored[key].length for key in event.evidence}
         for budget in budgets:

@@ -33,8 +33,8 @@ FRAME = set("asks corrects is has will would had does doesn't hasn't was themsel
 
 MADE = """
   select s.source_id::text, m.content, substr(h.content, s.span_start, s.span_length), coalesce(h.name, ''), h.created_at, m.provenance::text, m.type
-  from memoir.memory_sources s join memoir.memory_store m on m.user_id = s.user_id and m.memory_id = s.item_id
-  join memoir.conversation_history h on h.user_id = s.user_id and h.message_id = s.source_id
+  from _memoir.memory_sources s join _memoir.memory_store m on m.user_id = s.user_id and m.memory_id = s.item_id
+  join _memoir.conversation_history h on h.user_id = s.user_id and h.message_id = s.source_id
   order by s.source_id, s.span_start"""
 
 

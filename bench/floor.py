@@ -57,7 +57,7 @@ def measure(memoir: Memoir, connection: psycopg.Connection, embed: CachedEmbedde
     stored = store(memoir, user, corpus.items())
     memoir.embed_backlog(embed)
     connection.execute("call memoir.merge_search()")
-    connection.execute("analyze memoir.search_items, memoir.embeddings, memoir.search_postings")
+    connection.execute("analyze _memoir.search_items, _memoir.embeddings, _memoir.search_postings")
     vectors = embed([text for _, text, _ in asking])
     rows: list[dict[int, Row]] = [{budget: Row() for budget in budgets} for _ in asking]
     for off in (False, True):

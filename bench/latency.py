@@ -31,23 +31,23 @@ COMPILE = "select memoir.compile_context(p_user => %s, p_session => %s, p_query 
 COMPILE_TEXT = "select memoir.compile_context(p_user => %s, p_session => %s, p_query => %s)"
 FLOOR = """
 select (select count(*) from (
-          select item_no from memoir.embeddings where user_id = %(user)s and model_id = %(model)s
+          select item_no from _memoir.embeddings where user_id = %(user)s and model_id = %(model)s
           order by embedding <=> %(vector)s::real[]::halfvec limit 50) nearest),
-       (select sum(f & 255) from memoir.search_postings p, unnest(case when words is null then p.postings else p.postings[1 : 1] end) f
+       (select sum(f & 255) from _memoir.search_postings p, unnest(case when words is null then p.postings else p.postings[1 : 1] end) f
         where user_id = %(user)s and key = any (%(keys)s)),  -- of rows that rare words share, one posting
        (select count(content) from (
-          select content from memoir.conversation_history
+          select content from _memoir.conversation_history
           where user_id = %(user)s and session_id = %(session)s and recorded_at between %(first)s and %(last)s
           order by turn_index desc limit 50) last_turns)"""
 # Beside them, the rows that the ranking weighs and those whose text may be shown, by their keys.
 ROWS = FLOOR + """,
-       (select sum(token_count) from memoir.search_items where user_id = %(user)s and item_no = any (%(items)s)),
-       (select sum(m.trust + coalesce(t.access_count, 0)) from memoir.memory_store m left join memoir.memory_stats t on t.user_id = m.user_id and t.memory_id = m.memory_id
+       (select sum(token_count) from _memoir.search_items where user_id = %(user)s and item_no = any (%(items)s)),
+       (select sum(m.trust + coalesce(t.access_count, 0)) from _memoir.memory_store m left join _memoir.memory_stats t on t.user_id = m.user_id and t.memory_id = m.memory_id
         where m.user_id = %(user)s and m.memory_id = any (%(memories)s)),
        (select sum(length(h.content)) from unnest(%(sessions)s::uuid[], %(turns)s::integer[], %(times)s::timestamptz[]) p(session, turn, at)
-        join memoir.conversation_history h on h.user_id = %(user)s and h.session_id = p.session and h.turn_index = p.turn and h.recorded_at = p.at
+        join _memoir.conversation_history h on h.user_id = %(user)s and h.session_id = p.session and h.turn_index = p.turn and h.recorded_at = p.at
         where h.recorded_at = any (%(times)s::timestamptz[]))"""
-EMBED = "select vec, problem from memoir._py_embed_query(%s, %s, %s, 1000)"
+EMBED = "select vec, problem from _memoir.py_embed_query(%s, %s, %s, 1000)"
 
 
 class Query:
@@ -56,10 +56,10 @@ class Query:
     def __init__(self, connection: psycopg.Connection, user: str, session: str, text: str, given: Sequence[float]) -> None:
         self.user, self.session, self.text, self.vector = user, session, text, list(given)
         row = connection.execute(
-            """select s.user_id, s.session_id, c.first_recorded_at, c.last_recorded_at, memoir._posting_keys(tsvector_to_array(to_tsvector('english', %s)), k.letter_rows),
-                 (select model_id from memoir.embedding_models where status = 'active')
-               from memoir.users u join memoir.sessions s using (user_id) join memoir.session_counters c using (user_id, session_id)
-                 join memoir.user_counters k using (user_id)
+            """select s.user_id, s.session_id, c.first_recorded_at, c.last_recorded_at, _memoir.posting_keys(tsvector_to_array(to_tsvector('english', %s)), k.letter_rows),
+                 (select model_id from _memoir.embedding_models where status = 'active')
+               from _memoir.users u join _memoir.sessions s using (user_id) join _memoir.session_counters c using (user_id, session_id)
+                 join _memoir.user_counters k using (user_id)
                where u.external_id = %s and s.external_id = %s""",
             (text, user, session),
         ).fetchone()
@@ -68,10 +68,10 @@ class Query:
         considered = connection.execute(
             """with found as (
                  select id, included from memoir.explain_context(%s, %s, %s, p_query_embedding => %s::real[]) where 'recent' <> all (arms))
-               select (select array_agg(item_no) from memoir.search_items i join found on i.ref_id = id where i.user_id = %s),
+               select (select array_agg(item_no) from _memoir.search_items i join found on i.ref_id = id where i.user_id = %s),
                  coalesce(array_agg(i.ref_id) filter (where i.kind = 'm'), '{}'), array_agg(i.session_id) filter (where shown),
                  array_agg(i.turn_index) filter (where shown), array_agg(i.recorded_at) filter (where shown)
-               from memoir.search_items i join found on i.ref_id = id, lateral (select i.kind = 't' and included as shown) s
+               from _memoir.search_items i join found on i.ref_id = id, lateral (select i.kind = 't' and included as shown) s
                where i.user_id = %s and i.chunk = 0""",
             (user, session, text, self.vector, row[0], row[0]),
         ).fetchone()
@@ -147,7 +147,7 @@ def compile_table(times: dict[str, list[float]]) -> str:
 
 def embedder_socket(connection: psycopg.Connection) -> str:
     """The shared embedder's socket if it answers, else ''."""
-    socket = connection.execute("select config ->> 'embedder_socket' from memoir.settings_merged").fetchone()[0] or ""
+    socket = connection.execute("select config ->> 'embedder_socket' from _memoir.settings_merged").fetchone()[0] or ""
     try:
         problem = connection.execute(EMBED, (socket, EMBEDDING_MODEL, "hello")).fetchone()[1]
     except psycopg.Error as error:

@@ -75,34 +75,34 @@ returns table (ref text, place integer, fidelity text, score real, value float8,
   budget integer, tokens integer, choosing float8, block float8)
 language plpgsql as $$
 declare
-  v memoir.compiled; v_lines memoir.recall_lines; v_reduced memoir.reduced_texts; v_hidden uuid[]; v_started timestamptz; v_choosing float8; v_block float8;
+  v _memoir.compiled; v_lines _memoir.recall_lines; v_reduced _memoir.reduced_texts; v_hidden uuid[]; v_started timestamptz; v_choosing float8; v_block float8;
   v_items integer[]; v_names text[]; v_bodies text[]; v_sessions uuid[]; v_session_names text[]; v_config jsonb; i integer;
 begin
-  v := memoir._compile(p_user, p_session, p_query, null, p_budget, null, null, p_vector, null, null, null, 'openai', null);
-  v_config := memoir._config(v.user_id, null);
+  v := _memoir.compile(p_user, p_session, p_query, null, p_budget, null, null, p_vector, null, null, null, 'openai', null);
+  v_config := _memoir.config(v.user_id, null);
   v_hidden := array(select s.message_id from unnest(v.shown) s);
   select array_agg(t.item_no), array_agg(t.name), array_agg(t.body) into v_items, v_names, v_bodies
-  from memoir._texts_at(v.user_id, array(select (c.item_no, c.kind, c.ref_id, c.session_id, c.turn_index, c.recorded_at, c.span_start, c.span_length)::memoir.item_place
+  from _memoir.texts_at(v.user_id, array(select (c.item_no, c.kind, c.ref_id, c.session_id, c.turn_index, c.recorded_at, c.span_start, c.span_length)::_memoir.item_place
     from unnest(v.candidates) c where c.reason is null and c.ref_id <> all (v_hidden)), v.clearance) t;
-  select array_agg(s.session_id), array_agg(s.external_id) into v_sessions, v_session_names from memoir.sessions s where s.user_id = v.user_id;
-  v_reduced := memoir._reduced_texts(array(select c from unnest(v.candidates) c where c.kind = 't' and c.tokens >= 60), v_items, v_bodies, null, null, null, null, v_config -> 'fidelity_worth',
-    memoir._query_terms((v_config ->> 'text_search_config')::regconfig, p_query));
+  select array_agg(s.session_id), array_agg(s.external_id) into v_sessions, v_session_names from _memoir.sessions s where s.user_id = v.user_id;
+  v_reduced := _memoir.reduced_texts(array(select c from unnest(v.candidates) c where c.kind = 't' and c.tokens >= 60), v_items, v_bodies, null, null, null, null, v_config -> 'fidelity_worth',
+    _memoir.query_terms((v_config ->> 'text_search_config')::regconfig, p_query));
   for i in 1 .. p_repeats loop
-    v_lines := memoir._lines_of(v.user_id, v.candidates, v.worths, v.recall_budget, v_hidden, v.clearance, v_config, p_query);
+    v_lines := _memoir.lines_of(v.user_id, v.candidates, v.worths, v.recall_budget, v_hidden, v.clearance, v_config, p_query);
     v_started := clock_timestamp();
-    perform memoir._choose(v_lines, v.recall_budget);
+    perform _memoir.choose(v_lines, v.recall_budget);
     v_choosing := least(v_choosing, date_part('epoch', clock_timestamp() - v_started) * 1e6);
     v_started := clock_timestamp();
-    perform memoir._recall_block(v.user_id, v.candidates, '{}', v.recall_budget, v.tokenizer, v_hidden, v.clearance, v_config, p_query);
+    perform _memoir.recall_block(v.user_id, v.candidates, '{}', v.recall_budget, v.tokenizer, v_hidden, v.clearance, v_config, p_query);
     v_block := least(v_block, date_part('epoch', clock_timestamp() - v_started) * 1e6);
   end loop;
   -- Every candidate that may be shown at every fidelity, also those that packing leaves out at once.
-  v_lines := memoir._recall_lines(v.candidates, v.worths, v_items, v_names, v_bodies, v_sessions, v_session_names, null);
+  v_lines := _memoir.recall_lines(v.candidates, v.worths, v_items, v_names, v_bodies, v_sessions, v_session_names, null);
   return query
   select l.ref_id::text, l.place, f.fidelity, v.candidates[l.place].score, l.worth * f.share,
-    memoir._tokens_of(case when l.is_turn then l.label || ': ' || case when f.fidelity = 'full' and l.chunk > 0 then '… ' else '' end || btrim(f.body, E' \\n\\t')
-                           else '- ' || btrim(f.body, E' \\n\\t') || ' (' || memoir._day(l.said) || ')' end || E'\\n', v.tokenizer),
-    l.grp, memoir._tokens_of(l.header || E':\\n', v.tokenizer), v.places[l.place] is not null and v.fidelities[l.place] = f.fidelity,
+    _memoir.tokens_of(case when l.is_turn then l.label || ': ' || case when f.fidelity = 'full' and l.chunk > 0 then '… ' else '' end || btrim(f.body, E' \\n\\t')
+                           else '- ' || btrim(f.body, E' \\n\\t') || ' (' || _memoir.day(l.said) || ')' end || E'\\n', v.tokenizer),
+    l.grp, _memoir.tokens_of(l.header || E':\\n', v.tokenizer), v.places[l.place] is not null and v.fidelities[l.place] = f.fidelity,
     v.recall_budget, v.recall_tokens, v_choosing, v_block
   from unnest(v_lines.places, v_lines.is_turn, v_lines.chunks, v_lines.refs, v_lines.said, v_lines.headers, v_lines.labels, v_lines.bodies, v_lines.groups, v_lines.worths)
     as l(place, is_turn, chunk, ref_id, said, header, label, body, grp, worth),
@@ -215,7 +215,7 @@ def capture(memoir: Memoir, connection: psycopg.Connection, embed: CachedEmbedde
             waiting = []
             memoir.embed_backlog(embed)
             connection.execute("call memoir.merge_search()")  # as the job does
-            connection.execute("analyze memoir.search_items, memoir.embeddings, memoir.search_postings")
+            connection.execute("analyze _memoir.search_items, _memoir.embeddings, _memoir.search_postings")
         (vector,) = embed([event.text])
         for budget in budgets:
             rows = connection.execute(

@@ -30,7 +30,7 @@ def make_leaves(connection: psycopg.Connection, modulus: int) -> int:
     made = 0
     for part in range(modulus):
         progress(f"modulus {modulus}: part {part}")
-        (count,) = connection.execute("select count(*) from unnest(%s::name[]) t where memoir._make_leaf(t, %s)", (list(READ), part)).fetchone()
+        (count,) = connection.execute("select count(*) from unnest(%s::name[]) t where _memoir.make_leaf(t, %s)", (list(READ), part)).fetchone()
         made += count
     return int(made)
 

@@ -92,7 +92,7 @@ def at_once(dsn: str, socket: str, texts: list[str], seconds: float, separate: i
     """Rows of the table, and the reference's vectors of the first texts."""
     pid = embedder_pid(socket)
     with tempfile.TemporaryDirectory() as folder:
-        scripts = [f"select count(vec) from memoir._py_embed_query('{socket}', '{EMBEDDING_MODEL}', '{text}', 5000);\n" for text in texts[:CONCURRENT]]
+        scripts = [f"select count(vec) from _memoir.py_embed_query('{socket}', '{EMBEDDING_MODEL}', '{text}', 5000);\n" for text in texts[:CONCURRENT]]
         bench = Bench(Path(folder), dsn, {"embed": scripts})
         before = threads_time(pid)
         run = bench.run("embed", CONCURRENT, seconds)

@@ -194,10 +194,10 @@ def measure(dsn: str, path: Path, budgets: Sequence[int], pick: Callable[[list[Q
     with psycopg.connect(dsn, autocommit=True) as connection:
         _settle(connection)
         conversations = load(connection, path, users)
-        tokenizer = connection.execute("select memoir._tokenizer_used(tokenizer) from memoir.models where model = 'default'").fetchone()[0]
+        tokenizer = connection.execute("select _memoir.tokenizer_used(tokenizer) from _memoir.models where model = 'default'").fetchone()[0]
         for conversation in conversations:
             conversation.questions = pick(conversation.questions)
-            costs = connection.execute("select memoir._count_tokens(%s::text[], %s)", ([line + "\n" for line in conversation.lines], tokenizer)).fetchone()[0]
+            costs = connection.execute("select _memoir.count_tokens(%s::text[], %s)", ([line + "\n" for line in conversation.lines], tokenizer)).fetchone()[0]
             methods = baseline_scores(connection, embed, conversation)
             vectors = embed([question.text for question in conversation.questions])
             texts = [plain(text) for text in conversation.texts]

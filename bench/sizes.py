@@ -26,10 +26,10 @@ from .latency import COMPILE, ROWS, Query, milliseconds, processor_time
 from .population import Words
 
 WARM_UP = 8
-NEAREST = """select item_no from memoir.embeddings where user_id = %(user)s and model_id = %(model)s
+NEAREST = """select item_no from _memoir.embeddings where user_id = %(user)s and model_id = %(model)s
           order by embedding <=> %(vector)s::real[]::halfvec limit 50"""
-NEAREST_BY_SIGNS = """select item_no from memoir.embeddings where user_id = %(user)s and model_id = %(model)s and item_no = any (array(
-            select item_no from memoir.embeddings where user_id = %(user)s and model_id = %(model)s
+NEAREST_BY_SIGNS = """select item_no from _memoir.embeddings where user_id = %(user)s and model_id = %(model)s and item_no = any (array(
+            select item_no from _memoir.embeddings where user_id = %(user)s and model_id = %(model)s
             order by (signs <~> binary_quantize(%(vector)s::real[]::halfvec))::bigint limit %(compared)s))
           order by embedding <=> %(vector)s::real[]::halfvec limit 50"""
 COMPARED = 960
@@ -65,7 +65,7 @@ def measure(dsn: str, user: str, size: int, words: Words, topics: Topics, count:
     found = Measured(user, size)
     with psycopg.connect(dsn, autocommit=True) as connection:
         asked = questions(connection, user, size, words, topics, count + WARM_UP)
-        exact = int(connection.execute("select config ->> 'exact_vectors_max' from memoir.settings_merged").fetchone()[0])
+        exact = int(connection.execute("select config ->> 'exact_vectors_max' from _memoir.settings_merged").fetchone()[0])
         connection.execute("set max_parallel_workers_per_gather = 0")   # processor time of helpers would not be counted
         connection.execute("set plan_cache_mode = force_custom_plan")   # or a floor prepared for any user would be used for this one
         floor, pid = ROWS if size <= exact else ROWS.replace(NEAREST, NEAREST_BY_SIGNS), connection.info.backend_pid

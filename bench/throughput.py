@@ -105,7 +105,7 @@ class Maintenance:
     def _work(self) -> None:
         try:
             with psycopg.connect(self._dsn, autocommit=True) as connection:
-                jobs = [job for (job,) in connection.execute("select job from memoir._job_list() where job <> 'embedder' and not in_python")]
+                jobs = [job for (job,) in connection.execute("select job from _memoir.job_list() where job <> 'embedder' and not in_python")]
                 while not self._stop.is_set():
                     for job in jobs:
                         if self._stop.is_set():

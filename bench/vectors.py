@@ -31,13 +31,13 @@ from .sizes import ran_ms
 WANTED = 240
 NOISE = np.random.default_rng(1)
 BY_SETTING = """
-select (memoir._vector_scores(c.user_id, c, m.config || jsonb_build_object('exact_vectors_max', %(exact)s::integer, 'sign_candidates', %(times)s::integer),
-          %(vector)s::real[]::memoir.halfvec, %(model)s::smallint, null, '{}', %(wanted)s)).items
-from memoir.user_counters c, memoir.settings_merged m where c.user_id = %(user)s"""
+select (_memoir.vector_scores(c.user_id, c, m.config || jsonb_build_object('exact_vectors_max', %(exact)s::integer, 'sign_candidates', %(times)s::integer),
+          %(vector)s::real[]::memoir_extensions.halfvec, %(model)s::smallint, null, '{}', %(wanted)s)).items
+from _memoir.user_counters c, _memoir.settings_merged m where c.user_id = %(user)s"""
 BY_INDEX = """
 select array_agg(item_no) from (
   select item_no from {leaf} where user_id = '{user}' and model_id = {model}
-  order by (embedding::memoir.halfvec({dimension})) operator(memoir.<=>) %(vector)s::real[]::memoir.halfvec({dimension})
+  order by (embedding::memoir_extensions.halfvec({dimension})) operator(memoir_extensions.<=>) %(vector)s::real[]::memoir_extensions.halfvec({dimension})
   limit %(wanted)s) x"""
 
 
@@ -63,21 +63,21 @@ def vectors_of(paths: Sequence[Path], count: int, asked: int) -> tuple[NDArray[n
 
 def fill(connection: psycopg.Connection, vectors: NDArray[np.float32], sizes: Sequence[int]) -> dict[int, dict[str, Any]]:
     """A user of each size, all in one partition; what a statement about each needs to know."""
-    (model,) = connection.execute("select model_id from memoir.embedding_models where status = 'active'").fetchone()
-    connection.execute("create temp table made (n integer primary key, v memoir.halfvec not null)")
+    (model,) = connection.execute("select model_id from _memoir.embedding_models where status = 'active'").fetchone()
+    connection.execute("create temp table made (n integer primary key, v memoir_extensions.halfvec not null)")
     with connection.cursor().copy("copy made from stdin") as copy:
         for n, vector in enumerate(vectors, 1):
             copy.write_row((n, "[" + ",".join(f"{x:.4f}" for x in vector) + "]"))
     connection.execute("create temp table users_made as select id, row_number() over () as o "
-                       "from (select memoir._user_id('default', 'u' || n) as id from generate_series(1, 10000) n) x where memoir._part_of(id) = 0")
+                       "from (select _memoir.user_id('default', 'u' || n) as id from generate_series(1, 10000) n) x where _memoir.part_of(id) = 0")
     known = {}
     for place, size in enumerate(sizes, 1):
         progress(f"{size:,} vectors")
         (user,) = connection.execute("select id from users_made where o = %s", (place,)).fetchone()
-        connection.execute("insert into memoir.user_counters (user_id, items, next_item, recorded_at) values (%s, %s, %s + 1, memoir.now())", (user, size, size))
-        connection.execute("insert into memoir.embeddings (user_id, item_no, model_id, embedding) select %s, n, %s, v from made where n <= %s order by n",
+        connection.execute("insert into _memoir.user_counters (user_id, items, next_item, recorded_at) values (%s, %s, %s + 1, memoir.now())", (user, size, size))
+        connection.execute("insert into _memoir.embeddings (user_id, item_no, model_id, embedding) select %s, n, %s, v from made where n <= %s order by n",
                            (user, model, size))
-        known[size] = {"user": user, "model": model, "wanted": WANTED, "leaf": "memoir.embeddings_p0", "dimension": vectors.shape[1]}
+        known[size] = {"user": user, "model": model, "wanted": WANTED, "leaf": "_memoir.embeddings_p0", "dimension": vectors.shape[1]}
     connection.execute("vacuum analyze")
     return known
 
@@ -106,7 +106,7 @@ def by_index(connection: psycopg.Connection, known: dict[str, Any]) -> Callable[
 def write_cost(connection: psycopg.Connection, known: dict[str, Any], size: int, vectors: NDArray[np.float32], count: int = 200) -> tuple[float, float]:
     """(processor ms, bytes of log) of one more vector, taken back afterwards."""
     pid = connection.info.backend_pid
-    insert = "insert into memoir.embeddings (user_id, item_no, model_id, embedding) values (%s, %s, %s, %s::memoir.halfvec)"
+    insert = "insert into _memoir.embeddings (user_id, item_no, model_id, embedding) values (%s, %s, %s, %s::memoir_extensions.halfvec)"
     spent, log = 0.0, 0
     for _ in range(2):                                    # the second time most pages' images are in the log already
         new = vectors[:count] + NOISE.normal(0, 0.01, (count, vectors.shape[1]))  # no copies: an index would not link them
@@ -139,10 +139,10 @@ def measure(connection: psycopg.Connection, known: dict[int, dict[str, Any]], ve
         for name, where in ((f"HNSW of {size:,}, the user's own", own), ("HNSW of all in the partition", "")):
             progress(f"{size:,} vectors: {name}")
             start = time.perf_counter()
-            connection.execute(f"create index trial on {of['leaf']} using hnsw ((embedding::memoir.halfvec({of['dimension']})) memoir.halfvec_cosine_ops) "
+            connection.execute(f"create index trial on {of['leaf']} using hnsw ((embedding::memoir_extensions.halfvec({of['dimension']})) memoir.halfvec_cosine_ops) "
                                f"with (m = 16, ef_construction = 200) {where}")
             built = f"{time.perf_counter() - start:.0f} s"
-            connection.execute("analyze memoir.embeddings_p0")
+            connection.execute("analyze _memoir.embeddings_p0")
             asked = sorted(known) if not where else [size]
             for owner in asked:
                 for ef in (100, 240):

@@ -124,7 +124,7 @@ class Population:
                     self.db.execute("call memoir.run_job('merge')")
         if name in ("turn", "memory"):  # what waits for the next merge
             with self._logged(written, "posting lists"):
-                self.db.execute("select memoir._merge_tail(user_id) from memoir.user_counters where tail_items > 0")
+                self.db.execute("select _memoir.merge_tail(user_id) from _memoir.user_counters where tail_items > 0")
         if name == "session update":
             written.operations = operations
             written.columns = operations * before[0][1] / before[0][0]
@@ -151,9 +151,9 @@ class Population:
     def _columns(self, name: str) -> tuple[int, int]:
         """(rows, bytes of their columns, uncompressed) of a table."""
         columns = self.db.execute("select attname, atttypid::regtype::text from pg_attribute where attrelid = %s::regclass and attnum > 0 and not attisdropped",
-                                  (f"memoir.{name}",)).fetchall()  # fmt: skip
+                                  (f"_memoir.{name}",)).fetchall()  # fmt: skip
         sizes = [f"coalesce(octet_length({c}::text), 0)" if t in ("text", "jsonb", "text[]") else f"coalesce(pg_column_size({c}), 0)" for c, t in columns]
-        return self.db.execute(f"select count(*), coalesce(sum({' + '.join(sizes)}), 0)::bigint from memoir.{name}").fetchone()
+        return self.db.execute(f"select count(*), coalesce(sum({' + '.join(sizes)}), 0)::bigint from _memoir.{name}").fetchone()
 
     @contextlib.contextmanager
     def _logged(self, written: Written, part: str | None = None) -> Iterator[None]:
@@ -183,7 +183,7 @@ def measure(dsn: str, sizes: Sequence[int], operations: int, detail: bool) -> li
         if not can_inspect(db):
             raise CannotRun("the server has no pg_walinspect")
         # Whatever it cleans up would be counted for the operation at hand.
-        db.execute("""do $$ declare t regclass; begin for t in select oid from pg_class where relnamespace = 'memoir'::regnamespace and relkind = 'r' loop
+        db.execute("""do $$ declare t regclass; begin for t in select oid from pg_class where relnamespace = '_memoir'::regnamespace and relkind = 'r' loop
             execute format('alter table %s set (autovacuum_enabled = false, toast.autovacuum_enabled = false)', t); end loop; end $$""")
         for size in sizes:
             population = Population(db, size)

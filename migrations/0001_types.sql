@@ -1,34 +1,34 @@
 -- Types and small registries: identical on every server, no user data.
 
-create type memoir.actor as enum ('person', 'agent', 'tool', 'system');
-create type memoir.turn_role as enum ('system', 'user', 'assistant', 'tool');
-create type memoir.session_status as enum ('active', 'paused', 'closed', 'expired');
-create type memoir.task_type as enum ('continuation', 'knowledge', 'new_session', 'tool_heavy');
-create type memoir.provenance as enum
+create type _memoir.actor as enum ('person', 'agent', 'tool', 'system');
+create type _memoir.turn_role as enum ('system', 'user', 'assistant', 'tool');
+create type _memoir.session_status as enum ('active', 'paused', 'closed', 'expired');
+create type _memoir.task_type as enum ('continuation', 'knowledge', 'new_session', 'tool_heavy');
+create type _memoir.provenance as enum
   ('user_stated', 'correction', 'instruction', 'preference', 'fact', 'tool_output', 'system_inferred');
-create type memoir.scope as enum ('local', 'global');
-create type memoir.item_state as enum ('active', 'superseded', 'invalidated', 'expired', 'forgotten', 'erased');
-create type memoir.sensitivity as enum ('normal', 'private', 'secret');
-create type memoir.relation as enum
+create type _memoir.scope as enum ('local', 'global');
+create type _memoir.item_state as enum ('active', 'superseded', 'invalidated', 'expired', 'forgotten', 'erased');
+create type _memoir.sensitivity as enum ('normal', 'private', 'secret');
+create type _memoir.relation as enum
   ('supersedes', 'relates_to', 'contradicts', 'elaborates', 'caused_by', 'parent_of', 'references', 'depends_on');
-create type memoir.source_kind as enum ('turn', 'memory', 'summary', 'api_call', 'outside');
+create type _memoir.source_kind as enum ('turn', 'memory', 'summary', 'api_call', 'outside');
 
 -- One row: what is fixed for the life of an install.
-create table memoir.installation (
+create table _memoir.installation (
   is_only boolean primary key default true check (is_only),
   modulus integer not null check (modulus between 1 and 4096 and (modulus & (modulus - 1)) = 0),
   installed_at timestamptz not null default now()
 );
-insert into memoir.installation (modulus) values (:modulus);
+insert into _memoir.installation (modulus) values (:modulus);
 
-create table memoir.partitioned_tables (
+create table _memoir.partitioned_tables (
   table_name name primary key,
   by_month boolean not null,
   unlogged boolean not null default false,
   options text not null default ''
 );
 
-create table memoir.setting_definitions (
+create table _memoir.setting_definitions (
   key text primary key,
   kind text not null check (kind in ('number', 'integer', 'boolean', 'text', 'interval', 'time', 'weights')),
   default_value jsonb not null,
@@ -39,7 +39,7 @@ create table memoir.setting_definitions (
   description text not null
 );
 
-create table memoir.settings (
+create table _memoir.settings (
   key text primary key,
   value jsonb not null,
   changed_at timestamptz not null default now(),
@@ -47,28 +47,28 @@ create table memoir.settings (
 );
 
 -- Defaults and settings merged, so that a hot function reads one row.
-create table memoir.settings_merged (
+create table _memoir.settings_merged (
   is_only boolean primary key default true check (is_only),
   clock timestamptz,              -- what config has of it, as every function that asks the time reads it
   config jsonb not null
 );
 -- Read by every call: neither packed nor moved out of its row.
-alter table memoir.settings_merged alter config set storage external, set (toast_tuple_target = 8160);
+alter table _memoir.settings_merged alter config set storage external, set (toast_tuple_target = 8160);
 
-create table memoir.models (
+create table _memoir.models (
   model text primary key,
   provider text not null,
   context_window integer not null check (context_window > 0),
   max_output integer not null check (max_output > 0),
   tokenizer text not null,
   message_overhead integer not null check (message_overhead >= 0),
-  images text not null check (images ~ '^(tiles:[0-9.]+|patches:[0-9.]+|area:[0-9]+:[0-9]+)$'),   -- see _image_tokens
+  images text not null check (images ~ '^(tiles:[0-9.]+|patches:[0-9.]+|area:[0-9]+:[0-9]+)$'),   -- see image_tokens
   prompt_microcents_per_1k bigint not null default 0 check (prompt_microcents_per_1k >= 0),
   completion_microcents_per_1k bigint not null default 0 check (completion_microcents_per_1k >= 0),
   built_in boolean not null default false
 );
 
-create table memoir.embedding_models (
+create table _memoir.embedding_models (
   model_id smallint generated always as identity primary key,
   name text not null unique,
   provider text not null check (provider in ('embedder', 'openai', 'in_process', 'none')),
@@ -80,9 +80,9 @@ create table memoir.embedding_models (
   status text not null default 'backfilling' check (status in ('active', 'backfilling', 'retired')),
   created_at timestamptz not null default now()
 );
-create unique index embedding_models_one_active on memoir.embedding_models ((true)) where status = 'active';
+create unique index embedding_models_one_active on _memoir.embedding_models ((true)) where status = 'active';
 
-create table memoir.system_prompts (
+create table _memoir.system_prompts (
   prompt_hash bytea primary key,
   content text not null,
   tokens jsonb not null default '{}',    -- {tokenizer: count}
@@ -90,17 +90,17 @@ create table memoir.system_prompts (
 );
 
 -- Who a database login is to us. A login without a row has only what its roles give.
-create table memoir.logins (
+create table _memoir.logins (
   login name primary key,
   namespace text not null default 'default',
-  actor memoir.actor,
+  actor _memoir.actor,
   projects text[],
-  clearance memoir.sensitivity not null default 'private',
+  clearance _memoir.sensitivity not null default 'private',
   created_at timestamptz not null default now(),
   created_by text not null default session_user
 );
-create table memoir.login_users (
-  login name not null references memoir.logins on delete cascade,
+create table _memoir.login_users (
+  login name not null references _memoir.logins on delete cascade,
   user_id uuid not null,
   primary key (login, user_id)
 );

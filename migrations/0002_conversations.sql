@@ -1,6 +1,6 @@
 -- Users, sessions, turns. Everything here is hashed by user_id; turns also by the month in which they were recorded.
 
-create table memoir.users (
+create table _memoir.users (
   user_id uuid not null,
   namespace text not null,
   external_id text not null,
@@ -12,7 +12,7 @@ create table memoir.users (
 ) partition by hash (user_id);
 
 -- Counters change with every write, so they are narrow, unindexed beyond their key, and stay HOT.
-create table memoir.user_counters (
+create table _memoir.user_counters (
   user_id uuid not null,
   next_item integer not null default 1,
   items integer not null default 0,
@@ -33,13 +33,13 @@ create table memoir.user_counters (
 ) partition by hash (user_id);
 
 -- A keyed hash needs a secret that dies with the user.
-create table memoir.user_keys (
+create table _memoir.user_keys (
   user_id uuid not null,
   secret bytea not null,
   primary key (user_id)
 ) partition by hash (user_id);
 
-create table memoir.profiles (
+create table _memoir.profiles (
   user_id uuid not null,
   version integer not null,
   content text not null,
@@ -51,13 +51,13 @@ create table memoir.profiles (
   primary key (user_id, version)
 ) partition by hash (user_id);
 
-create table memoir.sessions (
+create table _memoir.sessions (
   user_id uuid not null,
   session_id uuid not null,
   external_id text not null,
   project text not null default 'global',
-  status memoir.session_status not null default 'active',
-  task_type memoir.task_type,
+  status _memoir.session_status not null default 'active',
+  task_type _memoir.task_type,
   model text not null,
   context_window integer not null,
   max_response_tokens integer not null,
@@ -76,11 +76,11 @@ create table memoir.sessions (
   metadata jsonb not null default '{}',
   primary key (user_id, session_id)
 ) partition by hash (user_id);
-create index sessions_by_age on memoir.sessions (user_id, created_at desc);
-create index sessions_by_expiry on memoir.sessions (expires_at) where status <> 'expired';
-create index sessions_by_parent on memoir.sessions (user_id, parent_session_id) where parent_session_id is not null;
+create index sessions_by_age on _memoir.sessions (user_id, created_at desc);
+create index sessions_by_expiry on _memoir.sessions (expires_at) where status <> 'expired';
+create index sessions_by_parent on _memoir.sessions (user_id, parent_session_id) where parent_session_id is not null;
 
-create table memoir.session_counters (
+create table _memoir.session_counters (
   user_id uuid not null,
   session_id uuid not null,
   turn_count integer not null default 0,
@@ -91,7 +91,7 @@ create table memoir.session_counters (
   helper_tokens bigint not null default 0,
   helper_microcents bigint not null default 0,
   exchange_start integer not null default 0,
-  last_role memoir.turn_role,
+  last_role _memoir.turn_role,
   open_calls text[] not null default '{}',
   extracted_through integer not null default 0,
   compact_after bigint not null default 0,  -- tokens at which compaction looks at the session next
@@ -100,7 +100,7 @@ create table memoir.session_counters (
   primary key (user_id, session_id)
 ) partition by hash (user_id);
 
-create table memoir.receipts (
+create table _memoir.receipts (
   user_id uuid not null,
   idempotency_key text not null,
   request_hash bytea not null,
@@ -111,7 +111,7 @@ create table memoir.receipts (
 
 -- Append-only (see history_guard in sql/turns.sql). tokens_before is the session's running total, from which the first
 -- shown turn is derived without storing a window; exchange_start is the turn of the user message that opened the exchange.
-create table memoir.conversation_history (
+create table _memoir.conversation_history (
   user_id uuid not null,
   session_id uuid not null,
   message_id uuid not null,
@@ -124,9 +124,9 @@ create table memoir.conversation_history (
   prompt_tokens integer,
   completion_tokens integer,
   latency_ms integer,
-  role memoir.turn_role not null,
-  actor memoir.actor not null,
-  sensitivity memoir.sensitivity not null default 'normal',
+  role _memoir.turn_role not null,
+  actor _memoir.actor not null,
+  sensitivity _memoir.sensitivity not null default 'normal',
   embeddable boolean not null default true,
   tokenizer text not null,
   content text,
@@ -140,7 +140,7 @@ create table memoir.conversation_history (
   primary key (user_id, session_id, turn_index, recorded_at)
 ) partition by hash (user_id);
 
-create table memoir.compactions (
+create table _memoir.compactions (
   user_id uuid not null,
   session_id uuid not null,
   compaction_id uuid not null,
@@ -157,7 +157,7 @@ create table memoir.compactions (
 ) partition by hash (user_id);
 
 -- Turns and spans that a forget, correction or retraction took out of recall, extraction and summaries.
-create table memoir.recall_exclusions (
+create table _memoir.recall_exclusions (
   user_id uuid not null,
   session_id uuid not null,
   turn_index integer not null,
@@ -173,13 +173,13 @@ create table memoir.recall_exclusions (
 
 -- How secret a turn is now, where that is not what it was stored with: history is never updated, so it is said beside the turn,
 -- and the newest mark holds. An erased turn leaves the mark that it was there.
-create table memoir.turn_marks (
+create table _memoir.turn_marks (
   user_id uuid not null,
   session_id uuid not null,
   turn_index integer not null,
   recorded_at timestamptz not null,
   mark text not null check (mark in ('normal', 'private', 'secret', 'erased')),
-  actor memoir.actor not null,
+  actor _memoir.actor not null,
   reason text,
   set_by text not null,
   since timestamptz,                       -- of an erased turn: when it was recorded
@@ -187,20 +187,20 @@ create table memoir.turn_marks (
 ) partition by hash (user_id);
 
 -- Turns that compaction must not cover, as ranges. until_turn: the pin holds while the session has fewer turns; null: until unpinned.
-create table memoir.turn_pins (
+create table _memoir.turn_pins (
   user_id uuid not null,
   session_id uuid not null,
   from_turn integer not null,
   to_turn integer not null check (to_turn >= from_turn),
   until_turn integer,
   reason text,
-  actor memoir.actor not null,
+  actor _memoir.actor not null,
   set_by text not null,
   recorded_at timestamptz not null,
   primary key (user_id, session_id, from_turn, to_turn)
 ) partition by hash (user_id);
 
-create table memoir.api_calls (
+create table _memoir.api_calls (
   user_id uuid not null,
   call_id uuid not null,
   recorded_at timestamptz not null,
@@ -215,12 +215,12 @@ create table memoir.api_calls (
   request bytea not null,
   response bytea,
   metadata jsonb not null default '{}',
-  sensitivity memoir.sensitivity not null default 'normal',
+  sensitivity _memoir.sensitivity not null default 'normal',
   primary key (user_id, call_id, recorded_at)
 ) partition by hash (user_id);
-create index api_calls_by_session on memoir.api_calls (user_id, session_id, recorded_at);
+create index api_calls_by_session on _memoir.api_calls (user_id, session_id, recorded_at);
 
-create table memoir.stream_events (
+create table _memoir.stream_events (
   user_id uuid not null,
   call_id uuid not null,
   seq integer not null,
@@ -232,7 +232,7 @@ create table memoir.stream_events (
 
 -- The recall an open exchange was started with, kept so that a continued compile repeats it byte for byte. May be lost in a
 -- crash (it is then made anew), hence unlogged.
-create table memoir.kept_recalls (
+create table _memoir.kept_recalls (
   user_id uuid not null,
   session_id uuid not null,
   at_turn integer not null,
@@ -240,16 +240,16 @@ create table memoir.kept_recalls (
   recall text not null,
   items jsonb not null,
   recorded_at timestamptz not null,
-  clearance memoir.sensitivity not null default 'private',   -- of whom it was made for: others don't go on with it
+  clearance _memoir.sensitivity not null default 'private',   -- of whom it was made for: others don't go on with it
   projects text[],
   primary key (user_id, session_id)
 ) partition by hash (user_id);
 
-insert into memoir.partitioned_tables (table_name, by_month, unlogged) values
+insert into _memoir.partitioned_tables (table_name, by_month, unlogged) values
   ('users', false, false), ('user_counters', false, false), ('user_keys', false, false), ('profiles', false, false),
   ('sessions', false, false), ('session_counters', false, false), ('receipts', false, false),
   ('conversation_history', true, false), ('compactions', false, false), ('recall_exclusions', false, false), ('turn_marks', false, false),
   ('turn_pins', false, false),
   ('api_calls', true, false), ('stream_events', true, false), ('kept_recalls', false, true);
-update memoir.partitioned_tables set options = 'fillfactor = 60, autovacuum_vacuum_scale_factor = 0.05'
+update _memoir.partitioned_tables set options = 'fillfactor = 60, autovacuum_vacuum_scale_factor = 0.05'
 where table_name in ('user_counters', 'session_counters', 'kept_recalls');

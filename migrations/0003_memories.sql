@@ -1,6 +1,6 @@
 -- Memories, what surrounds them, and the structures they are searched by.
 
-create table memoir.memory_store (
+create table _memoir.memory_store (
   user_id uuid not null,
   memory_id uuid not null,
   recorded_at timestamptz not null,
@@ -16,11 +16,11 @@ create table memoir.memory_store (
   confidence real not null check (confidence between 0 and 1),
   token_count integer not null check (token_count >= 0),
   tier smallint not null check (tier between 0 and 4),
-  scope memoir.scope not null,
-  state memoir.item_state not null default 'active',
-  provenance memoir.provenance not null,
-  actor memoir.actor not null,
-  sensitivity memoir.sensitivity not null default 'normal',
+  scope _memoir.scope not null,
+  state _memoir.item_state not null default 'active',
+  provenance _memoir.provenance not null,
+  actor _memoir.actor not null,
+  sensitivity _memoir.sensitivity not null default 'normal',
   embeddable boolean not null default true,
   importance text not null default 'normal' check (importance in ('critical', 'important', 'normal', 'minor')),
   type text not null,
@@ -43,24 +43,24 @@ create table memoir.memory_store (
   check (valid_to is null or valid_from is null or valid_to > valid_from),
   primary key (user_id, memory_id)
 ) partition by hash (user_id);
-create unique index memory_store_by_hash on memoir.memory_store (user_id, content_hash, project, local_to, valid_to)
+create unique index memory_store_by_hash on _memoir.memory_store (user_id, content_hash, project, local_to, valid_to)
   nulls not distinct where state = 'active';
-create index memory_store_by_tier on memoir.memory_store (user_id, scope, tier) where state = 'active';
-create index memory_store_by_expiry on memoir.memory_store (expires_at) where state = 'active' and expires_at is not null;
-create index memory_store_by_end on memoir.memory_store (user_id, state_at) where state = 'expired';
-create index memory_store_by_slot on memoir.memory_store (user_id, slot) where slot is not null and state = 'active';
-create index memory_store_by_source_key on memoir.memory_store (user_id, source_key) where source_key is not null;
-create index memory_store_by_session on memoir.memory_store (user_id, session_id) where session_id is not null;
-create index memory_store_by_successor on memoir.memory_store (user_id, superseded_by) where superseded_by is not null;
+create index memory_store_by_tier on _memoir.memory_store (user_id, scope, tier) where state = 'active';
+create index memory_store_by_expiry on _memoir.memory_store (expires_at) where state = 'active' and expires_at is not null;
+create index memory_store_by_end on _memoir.memory_store (user_id, state_at) where state = 'expired';
+create index memory_store_by_slot on _memoir.memory_store (user_id, slot) where slot is not null and state = 'active';
+create index memory_store_by_source_key on _memoir.memory_store (user_id, source_key) where source_key is not null;
+create index memory_store_by_session on _memoir.memory_store (user_id, session_id) where session_id is not null;
+create index memory_store_by_successor on _memoir.memory_store (user_id, superseded_by) where superseded_by is not null;
 
 -- Tier 0. Its leaves are unlogged: working state is rebuilt from the session, not recovered.
-create table memoir.memory_store_working (like memoir.memory_store including defaults including constraints)
+create table _memoir.memory_store_working (like _memoir.memory_store including defaults including constraints)
   partition by hash (user_id);
-alter table memoir.memory_store_working add primary key (user_id, memory_id);
-create index memory_store_working_by_session on memoir.memory_store_working (user_id, local_to);
+alter table _memoir.memory_store_working add primary key (user_id, memory_id);
+create index memory_store_working_by_session on _memoir.memory_store_working (user_id, local_to);
 
 -- Counters beside the memories: reading never rewrites a memory, and an update here stays HOT.
-create table memoir.memory_stats (
+create table _memoir.memory_stats (
   user_id uuid not null,
   memory_id uuid not null,
   access_count integer not null default 0,
@@ -73,21 +73,21 @@ create table memoir.memory_stats (
 ) partition by hash (user_id);
 
 -- Every state a memory was in, numbered, so that "what did we know then" has an answer: who set it, when, why, by what.
-create table memoir.memory_states (
+create table _memoir.memory_states (
   user_id uuid not null,
   memory_id uuid not null,
   seq integer not null,
   recorded_at timestamptz not null,
-  state memoir.item_state not null,
+  state _memoir.item_state not null,
   superseded_by uuid,
   reason text,
-  actor memoir.actor,
+  actor _memoir.actor,
   set_by text not null,
   primary key (user_id, memory_id, seq)
 ) partition by hash (user_id);
 
 -- What was decided about two memories that might contradict each other, by what judge, and why. Nothing is deleted for it.
-create table memoir.memory_judgements (
+create table _memoir.memory_judgements (
   user_id uuid not null,
   judgement_id uuid not null,
   recorded_at timestamptz not null,
@@ -102,14 +102,14 @@ create table memoir.memory_judgements (
   reason text not null,
   primary key (user_id, judgement_id)
 ) partition by hash (user_id);
-create index memory_judgements_by_memory on memoir.memory_judgements (user_id, memory_id, recorded_at);
-create index memory_judgements_by_other on memoir.memory_judgements (user_id, other_id);
+create index memory_judgements_by_memory on _memoir.memory_judgements (user_id, memory_id, recorded_at);
+create index memory_judgements_by_other on _memoir.memory_judgements (user_id, other_id);
 
-create table memoir.memory_sources (
+create table _memoir.memory_sources (
   user_id uuid not null,
-  item_kind memoir.source_kind not null,
+  item_kind _memoir.source_kind not null,
   item_id uuid not null,
-  source_kind memoir.source_kind not null,
+  source_kind _memoir.source_kind not null,
   source_id uuid not null,
   session_id uuid,
   turn_index integer,
@@ -119,9 +119,9 @@ create table memoir.memory_sources (
   link text not null default 'origin' check (link in ('origin', 'restated', 'merged')),
   primary key (user_id, item_kind, item_id, source_kind, source_id)
 ) partition by hash (user_id);
-create index memory_sources_by_source on memoir.memory_sources (user_id, source_kind, source_id);
+create index memory_sources_by_source on _memoir.memory_sources (user_id, source_kind, source_id);
 
-create table memoir.memory_renditions (
+create table _memoir.memory_renditions (
   user_id uuid not null,
   memory_id uuid not null,
   fidelity smallint not null check (fidelity between 0 and 4),
@@ -137,7 +137,7 @@ create table memoir.memory_renditions (
   primary key (user_id, memory_id, fidelity)
 ) partition by hash (user_id);
 
-create table memoir.session_objects (
+create table _memoir.session_objects (
   user_id uuid not null,
   session_id uuid not null,
   memory_id uuid not null,
@@ -150,10 +150,10 @@ create table memoir.session_objects (
   primary key (user_id, session_id, memory_id)
 ) partition by hash (user_id);
 
-create table memoir.memory_relationships (
+create table _memoir.memory_relationships (
   user_id uuid not null,
   source_id uuid not null,
-  relation memoir.relation not null,
+  relation _memoir.relation not null,
   target_id uuid not null,
   weight real not null default 1,
   made_by text not null,
@@ -162,15 +162,15 @@ create table memoir.memory_relationships (
   check (source_id <> target_id),
   primary key (user_id, source_id, relation, target_id)
 ) partition by hash (user_id);
-create index memory_relationships_by_target on memoir.memory_relationships (user_id, target_id);
+create index memory_relationships_by_target on _memoir.memory_relationships (user_id, target_id);
 
-create table memoir.tombstones (
+create table _memoir.tombstones (
   user_id uuid not null,
   key_hash bytea not null,
   kind text not null check (kind in ('value', 'slot_value', 'turn')),
   memory_id uuid,
   reason text,
-  actor memoir.actor not null,
+  actor _memoir.actor not null,
   set_by text not null,
   recorded_at timestamptz not null,
   lifted_at timestamptz,
@@ -182,7 +182,7 @@ create table memoir.tombstones (
 -- per user, so that posting lists are arrays of small integers. Numbers follow each other only within a session: a gap stands
 -- wherever the next item continues nothing, so a neighbour in number is a neighbour in the conversation.
 -- recorded_at makes an item a turn locator: fetching the turn touches one month.
-create table memoir.search_items (
+create table _memoir.search_items (
   user_id uuid not null,
   ref_id uuid not null,
   session_id uuid,
@@ -197,7 +197,7 @@ create table memoir.search_items (
   word_count smallint not null,
   chunk smallint not null default 0,
   kind "char" not null check (kind in ('t', 'm', 's')),
-  role memoir.turn_role,
+  role _memoir.turn_role,
   speaker text,
   is_question boolean not null default false,
   after_question boolean not null default false,
@@ -205,31 +205,31 @@ create table memoir.search_items (
   dead boolean not null default false,
   embeddable boolean not null default true,
   echo boolean not null default false,    -- a memory in the words of a turn that is found by itself
-  sensitivity memoir.sensitivity not null default 'normal',
+  sensitivity _memoir.sensitivity not null default 'normal',
   project text not null default 'global',
   primary key (user_id, item_no)
 ) partition by hash (user_id);
-create index search_items_by_sensitivity on memoir.search_items (user_id, sensitivity, item_no) where sensitivity <> 'normal';
-create index search_items_of_echoes on memoir.search_items (user_id, item_no) include (word_count) where echo;
-create index search_items_by_ref on memoir.search_items (user_id, ref_id, chunk);
+create index search_items_by_sensitivity on _memoir.search_items (user_id, sensitivity, item_no) where sensitivity <> 'normal';
+create index search_items_of_echoes on _memoir.search_items (user_id, item_no) include (word_count) where echo;
+create index search_items_by_ref on _memoir.search_items (user_id, ref_id, chunk);
 
 -- Words of items not yet merged into posting lists, those that were written together in one row, so that a word stands once: item_no is
 -- the first one, word_counts has a place for each (null: taken out since). A position in words means 256 times an item's place, from 0 on,
 -- plus how often the item has the word.
-create table memoir.search_tail (
+create table _memoir.search_tail (
   user_id uuid not null,
   item_no integer not null,
   word_counts smallint[] not null,
   words tsvector not null,
   primary key (user_id, item_no)
 ) partition by hash (user_id);
-alter table memoir.search_tail alter column words set storage main;
+alter table _memoir.search_tail alter column words set storage main;
 
 -- Posting lists: for each word the items that hold it, how often each does, and how many words each has; in segments, by age. A word of
 -- many items is a row of its own, under itself. All others share rows, since a row of a few bytes would cost the log hundreds: their key
--- is made of their first letter and a hash (_posting_keys), words are sorted, and ends[n] is the place where the list of words[n] ends.
+-- is made of their first letter and a hash (posting_keys), words are sorted, and ends[n] is the place where the list of words[n] ends.
 -- A posting is 256 times the item's number after first_item, plus how often; lengths runs parallel.
-create table memoir.search_postings (
+create table _memoir.search_postings (
   user_id uuid not null,
   segment integer not null,
   first_item integer not null,
@@ -241,11 +241,11 @@ create table memoir.search_postings (
   primary key (user_id, key, segment)
 ) partition by hash (user_id);
 -- Packed where it helps, but in the row: a list in a table beside it costs a look-up.
-alter table memoir.search_postings alter column words set storage main, alter column ends set storage main,
+alter table _memoir.search_postings alter column words set storage main, alter column ends set storage main,
   alter column postings set storage main, alter column lengths set storage main;
 
 -- Other names of things, as an item says them; lower case. Not stated: a phrase by its initials.
-create table memoir.search_aliases (
+create table _memoir.search_aliases (
   user_id uuid not null,
   item_no integer not null,
   name text collate "C" not null,
@@ -256,7 +256,7 @@ create table memoir.search_aliases (
 
 -- The signs of a vector stand in the key's index too, where a user's rows lie together whatever the order of writing: for a user
 -- of very many items the candidates are found there, without the vectors.
-create table memoir.embeddings (
+create table _memoir.embeddings (
   user_id uuid not null,
   item_no integer not null,
   model_id smallint not null,
@@ -265,22 +265,22 @@ create table memoir.embeddings (
   primary key (user_id, model_id, item_no) include (signs)
 ) partition by hash (user_id);
 -- Inline at any dimension that fits a page: a TOASTed vector costs a look-up per comparison.
-alter table memoir.embeddings alter column embedding set storage main;
+alter table _memoir.embeddings alter column embedding set storage main;
 
 -- How far each user's items are embedded, per model.
-create table memoir.embedding_cursors (
+create table _memoir.embedding_cursors (
   user_id uuid not null,
   model_id smallint not null,
   through_item integer not null default 0,
   primary key (user_id, model_id)
 ) partition by hash (user_id);
 
-insert into memoir.partitioned_tables (table_name, by_month, unlogged) values
+insert into _memoir.partitioned_tables (table_name, by_month, unlogged) values
   ('memory_store', false, false), ('memory_store_working', false, true), ('memory_stats', false, false),
   ('memory_states', false, false), ('memory_judgements', false, false), ('memory_sources', false, false), ('memory_renditions', false, false),
   ('session_objects', false, false), ('memory_relationships', false, false), ('tombstones', false, false),
   ('search_items', false, false), ('search_tail', false, false), ('search_postings', false, false), ('search_aliases', false, false),
   ('embeddings', false, false), ('embedding_cursors', false, false);
-update memoir.partitioned_tables set options = 'fillfactor = 60, autovacuum_vacuum_scale_factor = 0.05'
+update _memoir.partitioned_tables set options = 'fillfactor = 60, autovacuum_vacuum_scale_factor = 0.05'
 where table_name in ('memory_stats', 'embedding_cursors');
-update memoir.partitioned_tables set options = 'autovacuum_vacuum_scale_factor = 0.05' where table_name = 'memory_store';
+update _memoir.partitioned_tables set options = 'autovacuum_vacuum_scale_factor = 0.05' where table_name = 'memory_store';

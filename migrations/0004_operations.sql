@@ -1,7 +1,7 @@
 -- Queue, ledger, logs.
 
 -- One plain table: claiming from hundreds of partitions costs forty times as much.
-create table memoir.jobs (
+create table _memoir.jobs (
   job_id bigint generated always as identity primary key,
   kind text not null,
   user_id uuid not null,
@@ -16,13 +16,13 @@ create table memoir.jobs (
   last_error text,
   created_at timestamptz not null
 ) with (fillfactor = 70);
-create unique index jobs_one_waiting on memoir.jobs (kind, user_id, dedup_key) where state = 'ready';
-create index jobs_ready on memoir.jobs (kind, priority desc, run_after) where state = 'ready';
-create index jobs_leased on memoir.jobs (leased_until) where state = 'leased';
+create unique index jobs_one_waiting on _memoir.jobs (kind, user_id, dedup_key) where state = 'ready';
+create index jobs_ready on _memoir.jobs (kind, priority desc, run_after) where state = 'ready';
+create index jobs_leased on _memoir.jobs (leased_until) where state = 'leased';
 
 -- What an erase has touched: leaves to be written anew once nobody can see the old rows any more, and prompts that may have lost
 -- their last session. Rows are only added by erases, so that those of different users never wait for each other.
-create table memoir.erase_queue (
+create table _memoir.erase_queue (
   queue_id bigint generated always as identity primary key,
   leaf name,
   prompt_hash bytea,
@@ -31,7 +31,7 @@ create table memoir.erase_queue (
   check ((leaf is null) <> (prompt_hash is null))
 );
 
-create table memoir.fault_history (
+create table _memoir.fault_history (
   user_id uuid not null,
   fault_id uuid not null,
   recorded_at timestamptz not null,
@@ -48,7 +48,7 @@ create table memoir.fault_history (
   primary key (user_id, fault_id, recorded_at)
 ) partition by hash (user_id);
 
-create table memoir.fidelity_transitions (
+create table _memoir.fidelity_transitions (
   user_id uuid not null,
   transition_id uuid not null,
   recorded_at timestamptz not null,
@@ -63,7 +63,7 @@ create table memoir.fidelity_transitions (
   primary key (user_id, transition_id, recorded_at)
 ) partition by hash (user_id);
 
-create table memoir.admission_scores (
+create table _memoir.admission_scores (
   user_id uuid not null,
   score_id uuid not null,
   recorded_at timestamptz not null,
@@ -80,7 +80,7 @@ create table memoir.admission_scores (
 
 -- One row per compile, arrays over what was considered: numbers only, no text. Items are search_items of the user; a place says
 -- where in the recall an item was shown, a reason why it was not.
-create table memoir.compile_ledger (
+create table _memoir.compile_ledger (
   user_id uuid not null,
   compile_id uuid not null,
   recorded_at timestamptz not null,
@@ -105,13 +105,13 @@ create table memoir.compile_ledger (
 ) partition by hash (user_id);
 
 -- What compiles leave behind before a job moves it to the ledger and the counters: unlogged, so that a read costs no WAL.
-create unlogged table memoir.compile_buffer (
-  like memoir.compile_ledger,
+create unlogged table _memoir.compile_buffer (
+  like _memoir.compile_ledger,
   buffer_id bigint generated always as identity primary key
 );
 
 -- One row per run, updated with the counts of each batch in the batch's own transaction. Unfinished rows are running or lost.
-create table memoir.job_runs (
+create table _memoir.job_runs (
   run_id bigint generated always as identity primary key,
   job text not null,
   started_at timestamptz not null,
@@ -122,18 +122,18 @@ create table memoir.job_runs (
   error text,
   batch integer                           -- p_limit of its next batch
 ) with (fillfactor = 70);
-create index job_runs_by_job on memoir.job_runs (job, run_id desc);
-create index job_runs_unfinished on memoir.job_runs (job) where finished_at is null;
+create index job_runs_by_job on _memoir.job_runs (job, run_id desc);
+create index job_runs_unfinished on _memoir.job_runs (job) where finished_at is null;
 
 -- Where a job that goes through all users has got to, and what it has found on the way; the next run goes on from there.
-create table memoir.job_cursors (
+create table _memoir.job_cursors (
   job text primary key,
   after_user uuid,
   state jsonb not null default '{}'
 );
 
 -- Months of turns that were taken out, and which turns those were.
-create table memoir.archives (
+create table _memoir.archives (
   archive_id bigint generated always as identity primary key,
   leaf name not null,
   part integer not null,
@@ -147,9 +147,9 @@ create table memoir.archives (
   recorded_at timestamptz not null,
   finished_at timestamptz
 );
-create unique index archives_waiting on memoir.archives (leaf) where state in ('ready', 'exported', 'detaching');
+create unique index archives_waiting on _memoir.archives (leaf) where state in ('ready', 'exported', 'detaching');
 
-create table memoir.archived_turns (
+create table _memoir.archived_turns (
   user_id uuid not null,
   session_id uuid not null,
   from_turn integer not null,
@@ -162,7 +162,7 @@ create table memoir.archived_turns (
 ) partition by hash (user_id);
 
 -- Expired memories that were taken out of memory_store, as they were, or without their text once dropped or confirmed.
-create table memoir.archived_memories (
+create table _memoir.archived_memories (
   user_id uuid not null,
   memory_id uuid not null,
   session_id uuid,
@@ -172,7 +172,7 @@ create table memoir.archived_memories (
 ) partition by hash (user_id);
 
 -- user_id is null for what concerns the whole install.
-create table memoir.audit_log (
+create table _memoir.audit_log (
   audit_id bigint generated always as identity primary key,
   recorded_at timestamptz not null default now(),
   xact_id xid8 not null default pg_current_xact_id(),
@@ -181,9 +181,9 @@ create table memoir.audit_log (
   user_id uuid,
   detail jsonb not null default '{}'
 );
-create index audit_log_by_user on memoir.audit_log (user_id, recorded_at);
-create index audit_log_by_xact on memoir.audit_log (xact_id);
+create index audit_log_by_user on _memoir.audit_log (user_id, recorded_at);
+create index audit_log_by_xact on _memoir.audit_log (xact_id);
 
-insert into memoir.partitioned_tables (table_name, by_month, unlogged) values
+insert into _memoir.partitioned_tables (table_name, by_month, unlogged) values
   ('fault_history', true, false), ('fidelity_transitions', true, false), ('admission_scores', true, false),
   ('compile_ledger', true, false), ('archived_turns', false, false), ('archived_memories', false, false);

@@ -1,85 +1,85 @@
 -- Composite types that functions hand each other. State, since what depends on a type can't outlive it.
 
 -- identity.sql
-create type memoir.caller as (
-  login name, user_id uuid, namespace text, actor memoir.actor, may_state_actor boolean,
-  projects text[], clearance memoir.sensitivity);
+create type _memoir.caller as (
+  login name, user_id uuid, namespace text, actor _memoir.actor, may_state_actor boolean,
+  projects text[], clearance _memoir.sensitivity);
 
 -- messages.sql
 -- text is what is searched and counted; parts keeps multimodal content exactly as sent.
-create type memoir.message as (
-  role memoir.turn_role, text text, parts jsonb, name text, tool_calls jsonb, tool_call_id text,
+create type _memoir.message as (
+  role _memoir.turn_role, text text, parts jsonb, name text, tool_calls jsonb, tool_call_id text,
   created_at timestamptz, media_tokens integer, extra jsonb,
-  sensitivity memoir.sensitivity, embeddable boolean);
+  sensitivity _memoir.sensitivity, embeddable boolean);
 
 -- memories.sql
 -- Whose word it is, as the write path and the caller's role have it; by_person: said by the person, or backed by their own turns.
-create type memoir.standing as (actor memoir.actor, provenance memoir.provenance, trust real, by_person boolean);
+create type _memoir.standing as (actor _memoir.actor, provenance _memoir.provenance, trust real, by_person boolean);
 
 -- window.sql
-create type memoir.shown_turn as (
-  turn_index integer, exchange_start integer, message_id uuid, role memoir.turn_role, content text, parts jsonb, name text,
+create type _memoir.shown_turn as (
+  turn_index integer, exchange_start integer, message_id uuid, role _memoir.turn_role, content text, parts jsonb, name text,
   tool_calls jsonb, tool_call_id text, tokens_before bigint, cost integer, excerpt boolean, created_at timestamptz, withheld boolean);
-create type memoir.shown_window as (
-  turns memoir.shown_turn[], tokens integer, moved boolean, warnings text[]);
+create type _memoir.shown_window as (
+  turns _memoir.shown_turn[], tokens integer, moved boolean, warnings text[]);
 
 -- search.sql
-create type memoir.item_place as (
+create type _memoir.item_place as (
   item_no integer, kind "char", ref_id uuid, session_id uuid, turn_index integer, recorded_at timestamptz, span_start integer, span_length integer);
-create type memoir.posting_list as (term text, first_item integer, postings integer[], lengths smallint[]);  -- as in search_postings
-create type memoir.item_scores as (items integer[], scores real[], covers real[], best real);  -- parallel, best first
-create type memoir.ranked_item as (
+create type _memoir.posting_list as (term text, first_item integer, postings integer[], lengths smallint[]);  -- as in search_postings
+create type _memoir.item_scores as (items integer[], scores real[], covers real[], best real);  -- parallel, best first
+create type _memoir.ranked_item as (
   item_no integer, kind "char", ref_id uuid, session_id uuid, turn_index integer, chunk smallint, span_start integer, span_length integer, tokens integer,
-  role memoir.turn_role, said_at timestamptz, recorded_at timestamptz, project text,
+  role _memoir.turn_role, said_at timestamptz, recorded_at timestamptz, project text,
   score real, words real, vector real, around real, session_score real);
 -- Of some items: what precedes those that match in meaning and is not among them, and those that match in words and nothing follows.
-create type memoir.item_ends as (before integer[], lasts integer[]);
-create type memoir.search_scope as (
+create type _memoir.item_ends as (before integer[], lasts integer[]);
+create type _memoir.search_scope as (
   kinds "char"[],                -- null: all
   hidden_sessions uuid[],        -- of these sessions ...
   hidden_from integer,           -- ... turns from here on are shown anyway
   local_sessions uuid[],         -- whose local memories may be candidates
   projects text[],               -- the caller's bound; null: all
-  clearance memoir.sensitivity,
+  clearance _memoir.sensitivity,
   as_of timestamptz,             -- what we knew then; null: now
   valid_at timestamptz,          -- what was true then
   said_after timestamptz, said_before timestamptz);
 
 -- packing.sql
-create type memoir.memory_facts as (
-  memory_id uuid, type text, importance text, tier smallint, sensitivity memoir.sensitivity, active boolean, valid_from timestamptz, valid_to timestamptz,
+create type _memoir.memory_facts as (
+  memory_id uuid, type text, importance text, tier smallint, sensitivity _memoir.sensitivity, active boolean, valid_from timestamptz, valid_to timestamptz,
   recorded_at timestamptz, trust real, confidence real, reinforced_at timestamptz, access_count integer);
 -- A ranked item with what memories add: score is final, memory_parts says how it came about, reason why it can't be shown.
-create type memoir.candidate as (
+create type _memoir.candidate as (
   item_no integer, kind "char", ref_id uuid, session_id uuid, turn_index integer, chunk smallint, span_start integer, span_length integer, tokens integer,
-  role memoir.turn_role, said_at timestamptz, recorded_at timestamptz, project text,
+  role _memoir.turn_role, said_at timestamptz, recorded_at timestamptz, project text,
   score real, words real, vector real, around real, session_score real,
   type text, memory_parts jsonb, is_frequent boolean, reason text);
 -- Texts that could stand for items, and what share of their worth is left.
-create type memoir.reduced_texts as (items integer[], fidelities text[], texts text[], tokens integer[], shares float8[]);
+create type _memoir.reduced_texts as (items integer[], fidelities text[], texts text[], tokens integer[], shares float8[]);
 -- What candidates look like, parallel arrays in the order in which to take them; places: which candidate it is; steps: 1, or which step up
 -- from the line of the same candidate before it; copies: the candidates that say what another says.
-create type memoir.recall_lines as (
+create type _memoir.recall_lines as (
   places integer[], fidelities text[], steps smallint[], is_turn boolean[], sessions uuid[], turns integer[], chunks smallint[], refs uuid[], said timestamptz[], headers text[],
   labels text[], bodies text[], costs integer[], openings integer[], groups integer[], worths float8[], copies integer[]);
 -- places: for each candidate its place in the order of choice, or null; reasons: why it was left out, or null; fidelities: what it is shown
 -- as, or null; texts: what stands for it, where that is not all of it.
-create type memoir.recall_block as (text text, tokens integer, places integer[], reasons text[], worths float8[], fidelities text[], texts text[]);
+create type _memoir.recall_block as (text text, tokens integer, places integer[], reasons text[], worths float8[], fidelities text[], texts text[]);
 
 -- learning.sql
 -- A used item and one that was not: whether it is held out, its weight, the difference of scores (log odds) and of signals.
-create type memoir.weight_pair as (compile_id uuid, held boolean, weight float8, base float8, x float8[]);
+create type _memoir.weight_pair as (compile_id uuid, held boolean, weight float8, base float8, x float8[]);
 
 -- compile.sql
-create type memoir.compiled as (
+create type _memoir.compiled as (
   user_id uuid, session_id uuid, at timestamptz, messages jsonb, prefix integer, is_open boolean, exchange_at integer,
   query_hash bytea, recall text, recall_tokens integer, recall_budget integer, tokens integer, budget integer, system_tokens integer,
-  tools_tokens integer, tokenizer text, model text, task memoir.task_type, warnings text[], arms jsonb, statistics_version text,
-  shown memoir.shown_turn[], candidates memoir.candidate[], places integer[], reasons text[], worths float8[], fidelities text[], texts text[],
-  clearance memoir.sensitivity, projects text[]);
+  tools_tokens integer, tokenizer text, model text, task _memoir.task_type, warnings text[], arms jsonb, statistics_version text,
+  shown _memoir.shown_turn[], candidates _memoir.candidate[], places integer[], reasons text[], worths float8[], fidelities text[], texts text[],
+  clearance _memoir.sensitivity, projects text[]);
 
 -- extraction.sql
 -- What a rule found in a turn: the place of the text it was found in, which sentence, and the memory to be.
-create type memoir.extracted as (
+create type _memoir.extracted as (
   place integer, span_start integer, span_length integer, rule text, type text, provenance text, category text, importance text, utility real,
   content text, slot text, slot_value text, valid_from timestamptz, valid_to timestamptz, event_from date, event_to date);

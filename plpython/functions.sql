@@ -8,7 +8,7 @@
 set search_path = pg_catalog, pg_temp;
 
 -- One text asked of the shared embedder, ahead of its backlog. At most p_timeout_ms.
-create or replace function memoir._py_embed_query(p_socket text, p_model text, p_text text, p_timeout_ms integer)
+create or replace function _memoir.py_embed_query(p_socket text, p_model text, p_text text, p_timeout_ms integer)
 returns table (vec real[], problem text) language plpython3u volatile as $$
 try:
     from pg_memoir_server import embed_client, shim
@@ -21,7 +21,7 @@ except embed_client.EmbedderError as error:
 $$;
 
 -- Texts asked of the shared embedder, behind all queries: one row each, numbered from 1.
-create or replace function memoir._py_embed_batch(p_socket text, p_model text, p_texts text[], p_timeout_ms integer)
+create or replace function _memoir.py_embed_batch(p_socket text, p_model text, p_texts text[], p_timeout_ms integer)
 returns table (n integer, vec real[]) language plpython3u volatile as $$
 from pg_memoir_server import embed_client, shim
 try:
@@ -32,7 +32,7 @@ $$;
 
 -- One text asked of an OpenAI-compatible endpoint, once, without retries: for backends that reach no embedder. The key, if
 -- any, comes from the server's environment: PG_MEMOIR_EMBEDDING_API_KEY, or a file named by PG_MEMOIR_EMBEDDING_API_KEY_FILE.
-create or replace function memoir._py_embed_http(p_endpoint text, p_model text, p_text text, p_timeout_ms integer)
+create or replace function _memoir.py_embed_http(p_endpoint text, p_model text, p_text text, p_timeout_ms integer)
 returns table (vec real[], problem text) language plpython3u volatile as $$
 try:
     from pg_memoir_server import shim
@@ -43,7 +43,7 @@ return [(vectors[0] if vectors else None, problem)]
 $$;
 
 -- Texts asked of an OpenAI-compatible endpoint, with retries: for jobs, never inside a compile.
-create or replace function memoir._py_embed_http_batch(p_endpoint text, p_model text, p_texts text[], p_timeout_ms integer)
+create or replace function _memoir.py_embed_http_batch(p_endpoint text, p_model text, p_texts text[], p_timeout_ms integer)
 returns table (n integer, vec real[]) language plpython3u volatile as $$
 from pg_memoir_server import shim
 vectors, problem = shim.embed_http(p_endpoint, p_model, p_texts or [], p_timeout_ms, retries=3)
@@ -54,7 +54,7 @@ $$;
 
 -- Texts embedded in this very backend, which loads the model (about 200 MB): for jobs where no embedder may run, never
 -- inside a compile. p_config: {"runtime", "source", "cache"}, all optional.
-create or replace function memoir._py_embed_local(p_model text, p_texts text[], p_config jsonb default '{}')
+create or replace function _memoir.py_embed_local(p_model text, p_texts text[], p_config jsonb default '{}')
 returns table (n integer, vec real[]) language plpython3u volatile as $$
 from pg_memoir_server import shim
 vectors, problem = shim.embed_local(p_model, p_texts or [], p_config)
@@ -66,28 +66,28 @@ $$;
 -- Starts the shared embedder unless it answers: 'running', 'started', 'starting', 'restarted' or 'backing off'.
 -- p_config: {"socket": path, "models": ["name" or "name=folder", ...]} and optionally "runtime", "threads", "endpoint",
 -- "api_key_env", "api_key_file". Writes no table; returns within some seconds. The embedder ends when this server has stopped.
-create or replace function memoir._py_ensure_embedder(p_config jsonb)
+create or replace function _memoir.py_ensure_embedder(p_config jsonb)
 returns text language plpython3u volatile as $$
 from pg_memoir_server import shim
 return shim.ensure_embedder(plpy, p_config)
 $$;
 
 -- Stops the shared embedder: 'stopped', 'killed' or 'not running'.
-create or replace function memoir._py_stop_embedder(p_socket text)
+create or replace function _memoir.py_stop_embedder(p_socket text)
 returns text language plpython3u volatile as $$
 from pg_memoir_server import supervise
 return supervise.stop(p_socket)
 $$;
 
 -- What the shared embedder says of itself (pid, version, models, counters); {"problem": text} where it doesn't answer.
-create or replace function memoir._py_embedder_stats(p_socket text, p_timeout_ms integer default 1000)
+create or replace function _memoir.py_embedder_stats(p_socket text, p_timeout_ms integer default 1000)
 returns jsonb language plpython3u volatile as $$
 from pg_memoir_server import shim
 return shim.embedder_stats(p_socket, p_timeout_ms)
 $$;
 
 -- Exact token counts, in order; null counts 0. p_tokenizer: o200k_base, cl100k_base or hf:/path/to/tokenizer.json.
-create or replace function memoir._py_count_tokens(p_texts text[], p_tokenizer text)
+create or replace function _memoir.py_count_tokens(p_texts text[], p_tokenizer text)
 returns integer[] language plpython3u stable as $$
 from pg_memoir_server import shim, tokens
 try:
@@ -96,8 +96,8 @@ except tokens.UnknownTokenizer as error:
     shim.fail(plpy, error, "22023")
 $$;
 
--- Whether _py_count_tokens() can serve this tokenizer on this server.
-create or replace function memoir._py_tokenizer_available(p_tokenizer text)
+-- Whether py_count_tokens() can serve this tokenizer on this server.
+create or replace function _memoir.py_tokenizer_available(p_tokenizer text)
 returns boolean language plpython3u stable as $$
 try:
     from pg_memoir_server import tokens
@@ -107,7 +107,7 @@ return tokens.available(p_tokenizer)
 $$;
 
 -- Versions of the package, its Python and its libraries, as PL/Python sees them.
-create or replace function memoir._py_server_info()
+create or replace function _memoir.py_server_info()
 returns jsonb language plpython3u stable as $$
 import json
 from pg_memoir_server import info
@@ -126,7 +126,7 @@ comment on procedure memoir.embed_backlog(integer, integer) is
 transaction. Service, jobs and admin logins only.';
 
 -- Jobs of run_job() that call models: the same loop, its counts and errors noted in job_runs.
-create or replace procedure memoir._run_in_python(p_job text, p_run bigint)
+create or replace procedure _memoir.run_in_python(p_job text, p_run bigint)
 language plpython3u as $$
 from pg_memoir_server import backlog
 backlog.run_job(plpy, p_job, p_run)
@@ -138,11 +138,11 @@ declare
   v_shim record;
 begin
   for v_shim in select p.oid::regprocedure as signature from pg_proc p
-    where p.pronamespace = 'memoir'::regnamespace and (p.proname like '\_py\_%' or p.proname in ('embed_backlog', '_run_in_python'))
+    where p.pronamespace in ('memoir'::regnamespace, '_memoir'::regnamespace) and (p.proname like 'py\_%' or p.proname in ('embed_backlog', 'run_in_python'))
   loop
     execute format('revoke all on routine %s from public', v_shim.signature);
     execute format('grant execute on routine %s to memoir_owner', v_shim.signature);
   end loop;
   grant execute on procedure memoir.embed_backlog(integer, integer) to memoir_jobs, memoir_app, memoir_admin;
-  grant execute on procedure memoir._run_in_python(text, bigint) to memoir_jobs, memoir_admin;
+  grant execute on procedure _memoir.run_in_python(text, bigint) to memoir_jobs, memoir_admin;
 end $$;

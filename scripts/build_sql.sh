@@ -36,7 +36,7 @@ migration() {
   header "$1"
   cat <<SQL
 select coalesce(max(sha256), '') = '' as _is_new, coalesce(max(sha256) <> '$sha', false) as _has_changed
-from memoir.schema_migrations where name = '$name' \\gset
+from _memoir.schema_migrations where name = '$name' \\gset
 \\if :_has_changed
 do \$\$ begin
   raise exception 'migration $name was applied with another text than this file has'
@@ -46,7 +46,7 @@ end \$\$;
 \\if :_is_new
 SQL
   cat "$1"
-  printf "\ninsert into memoir.schema_migrations (name, sha256) values ('%s', '%s');\n\\\\endif\n" "$name" "$sha"
+  printf "\ninsert into _memoir.schema_migrations (name, sha256) values ('%s', '%s');\n\\\\endif\n" "$name" "$sha"
 }
 
 build() {

@@ -57,38 +57,49 @@ begin
   end if;
 end $$;
 
+-- memoir: what people call. _memoir: tables, types and what only we call. memoir_extensions: the extensions, where they are not
+-- installed already.
 create schema if not exists memoir authorization memoir_owner;
-do $$
-begin
-  -- Whoever may create schemas could have made it first, and its owner drops and replaces what others put there.
-  if (select nspowner <> 'memoir_owner'::regrole from pg_namespace where nspname = 'memoir') then
-    raise exception 'schema memoir belongs to %', (select nspowner::regrole from pg_namespace where nspname = 'memoir')
-      using hint = 'after a restore: call memoir.setup(); otherwise drop or rename that schema';
-  end if;
-end $$;
-
--- A fresh install keeps the extensions' objects in our own schema: the functions' pinned search_path then names nothing
--- that others may write to. Extensions that are already elsewhere stay there and their schema joins the path.
+create schema if not exists _memoir authorization memoir_owner;
 do $$
 declare
-  v_extension text; v_schema text; v_path text := 'pg_catalog, memoir';
+  v_schema record;
+begin
+  -- Whoever may create schemas could have made one first, and its owner drops and replaces what others put there.
+  for v_schema in
+    select nspname, nspowner::regrole as owner from pg_namespace
+    where nspname in ('memoir', '_memoir', 'memoir_extensions') and nspowner <> 'memoir_owner'::regrole
+  loop
+    raise exception 'schema % belongs to %', v_schema.nspname, v_schema.owner
+      using hint = 'after a restore: call memoir.setup(); otherwise drop or rename that schema';
+  end loop;
+end $$;
+
+-- The functions' pinned search_path names nothing but schemas that others can't write to: where an extension is installed
+-- already, its schema joins the path.
+do $$
+declare
+  v_extension text; v_schema text; v_path text := 'pg_catalog';
 begin
   foreach v_extension in array array['vector', 'pg_trgm', 'pgcrypto', 'uuid-ossp'] loop
     if not exists (select from pg_extension where extname = v_extension) then
+      create schema if not exists memoir_extensions authorization memoir_owner;
       begin
-        execute format('create extension %I schema memoir', v_extension);
+        execute format('create extension %I schema memoir_extensions', v_extension);
       exception when undefined_file or feature_not_supported then
         raise exception 'extension % is not available on this server: %', v_extension, sqlerrm
-          using hint = case v_extension when 'vector' then 'install pgvector 0.7 or later' else 'install the contrib modules' end;
+          using hint = case v_extension when 'vector' then 'install pgvector 0.7 or later'
+                       else 'install the contrib modules' end;
       end;
     end if;
     select n.nspname into v_schema
     from pg_extension e join pg_namespace n on n.oid = e.extnamespace where e.extname = v_extension;
-    if v_schema not in ('memoir', 'pg_catalog') and strpos(v_path, quote_ident(v_schema)) = 0 then
+    if v_schema <> 'pg_catalog' and strpos(v_path || ',', ' ' || quote_ident(v_schema) || ',') = 0 then
       if exists (select from pg_namespace n, aclexplode(coalesce(n.nspacl, acldefault('n', n.nspowner))) a
                  where n.nspname = v_schema and a.privilege_type = 'CREATE' and a.grantee = 0) then
         raise exception 'extension % lies in schema %, where everybody may create objects', v_extension, v_schema
-          using hint = format('revoke create on schema %I from public; or alter extension %I set schema memoir', v_schema, v_extension);
+          using hint = format('revoke create on schema %I from public; or alter extension %I set schema memoir_extensions',
+            v_schema, v_extension);
       end if;
       if not has_schema_privilege('memoir_owner', v_schema, 'usage') then
         execute format('grant usage on schema %I to memoir_owner', v_schema);
@@ -96,8 +107,9 @@ begin
       v_path := v_path || ', ' || quote_ident(v_schema);
     end if;
   end loop;
-  if to_regtype('memoir.halfvec') is null and not exists (select from pg_type where typname = 'halfvec') then
-    raise exception 'the installed pgvector has no halfvec type' using hint = 'alter extension vector update; 0.7 or later is needed';
+  if not exists (select from pg_type where typname = 'halfvec') then
+    raise exception 'the installed pgvector has no halfvec type'
+      using hint = 'alter extension vector update; 0.7 or later is needed';
   end if;
   perform set_config('search_path', v_path || ', pg_temp', false);
 end $$;
@@ -120,7 +132,7 @@ begin
   end loop;
   for v_routine in
     select p.oid from pg_proc p
-    where p.pronamespace = 'memoir'::regnamespace and p.proowner = 'memoir_owner'::regrole  -- PL/Python's belong to a superuser
+    where p.pronamespace in ('memoir'::regnamespace, '_memoir'::regnamespace) and p.proowner = 'memoir_owner'::regrole  -- PL/Python's belong to a superuser
       and not exists (select from pg_depend d where d.classid = 'pg_proc'::regclass and d.objid = p.oid and d.deptype = 'e')
   loop
     begin
@@ -130,7 +142,7 @@ begin
   end loop;
 end $$;
 
-create table if not exists memoir.schema_migrations (
+create table if not exists _memoir.schema_migrations (
   name text primary key,
   sha256 text not null,
   applied_at timestamptz not null default now()

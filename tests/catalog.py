@@ -20,12 +20,12 @@ _ACL = """(select array_agg(format('%s=%s%s', coalesce(r.rolname, 'PUBLIC'), a.p
 _QUERIES = {
     "schema": """
         select nspname, pg_get_userbyid(nspowner), obj_description(oid, 'pg_namespace'), {acl}
-        from pg_namespace where nspname = 'memoir'""".format(acl=_ACL.format(acl="nspacl", kind='\'n\'::"char"', owner="nspowner")),
+        from pg_namespace where nspname in ('memoir', '_memoir', 'memoir_extensions')""".format(acl=_ACL.format(acl="nspacl", kind='\'n\'::"char"', owner="nspowner")),
     "relation": """
         select c.relname, c.relkind, c.relpersistence, pg_get_userbyid(c.relowner), c.reloptions, c.relrowsecurity, c.relforcerowsecurity,
           pg_get_partkeydef(c.oid), pg_get_expr(c.relpartbound, c.oid), (select inhparent::regclass::text from pg_inherits where inhrelid = c.oid),
           obj_description(c.oid, 'pg_class'), case when c.relkind in ('r', 'p', 'v', 'm', 'S') then {acl} end
-        from pg_class c where c.relnamespace = 'memoir'::regnamespace and c.relkind not in ('i', 'I', 'c', 't') and {ours}""".format(
+        from pg_class c where c.relnamespace in ('memoir'::regnamespace, '_memoir'::regnamespace) and c.relkind not in ('i', 'I', 'c', 't') and {ours}""".format(
             acl=_ACL.format(acl="c.relacl", kind="case c.relkind when 'S' then 's' else 'r' end::\"char\"", owner="c.relowner"),
             ours=_OURS.format(catalog="'pg_class'", oid="c.oid")),
     "column": """
@@ -34,33 +34,33 @@ _QUERIES = {
           pg_get_expr(d.adbin, d.adrelid), col_description(c.oid, a.attnum)
         from pg_class c join pg_attribute a on a.attrelid = c.oid and a.attnum > 0 and not a.attisdropped
         left join pg_attrdef d on d.adrelid = c.oid and d.adnum = a.attnum
-        where c.relnamespace = 'memoir'::regnamespace and c.relkind in ('r', 'p', 'v', 'm', 'c') and {ours}""".format(
+        where c.relnamespace in ('memoir'::regnamespace, '_memoir'::regnamespace) and c.relkind in ('r', 'p', 'v', 'm', 'c') and {ours}""".format(
             ours=_OURS.format(catalog="'pg_class'", oid="c.oid")),
     "constraint": """
         -- Without parentheses: a dump's text parses to fewer of them than "between" made.
         select conrelid::regclass || ' ' || conname, translate(pg_get_constraintdef(oid), '()', ''), convalidated, obj_description(oid, 'pg_constraint')
-        from pg_constraint where connamespace = 'memoir'::regnamespace and conrelid <> 0""",
+        from pg_constraint where connamespace = '_memoir'::regnamespace and conrelid <> 0""",
     "index": """
         select i.indexrelid::regclass::text, pg_get_indexdef(i.indexrelid), i.indisvalid, i.indisready, i.indisclustered, c.reloptions,
           (select inhparent::regclass::text from pg_inherits where inhrelid = i.indexrelid)
-        from pg_index i join pg_class c on c.oid = i.indexrelid where c.relnamespace = 'memoir'::regnamespace""",
+        from pg_index i join pg_class c on c.oid = i.indexrelid where c.relnamespace in ('memoir'::regnamespace, '_memoir'::regnamespace)""",
     "trigger": """
         select t.tgrelid::regclass || ' ' || t.tgname, pg_get_triggerdef(t.oid), t.tgenabled,
           (select p.tgrelid::regclass || ' ' || p.tgname from pg_trigger p where p.oid = t.tgparentid)
-        from pg_trigger t join pg_class c on c.oid = t.tgrelid where c.relnamespace = 'memoir'::regnamespace and not t.tgisinternal""",
+        from pg_trigger t join pg_class c on c.oid = t.tgrelid where c.relnamespace in ('memoir'::regnamespace, '_memoir'::regnamespace) and not t.tgisinternal""",
     "routine": """
         select p.oid::regprocedure::text, p.prokind, case when p.prokind <> 'a' then pg_get_functiondef(p.oid) end,
           pg_get_userbyid(p.proowner), obj_description(p.oid, 'pg_proc'), {acl}
-        from pg_proc p where p.pronamespace = 'memoir'::regnamespace and {ours}""".format(
+        from pg_proc p where p.pronamespace in ('memoir'::regnamespace, '_memoir'::regnamespace) and {ours}""".format(
             acl=_ACL.format(acl="p.proacl", kind='\'f\'::"char"', owner="p.proowner"), ours=_OURS.format(catalog="'pg_proc'", oid="p.oid")),
     "type": """
         select t.typname, t.typtype, pg_get_userbyid(t.typowner), (select array_agg(enumlabel order by enumsortorder) from pg_enum where enumtypid = t.oid),
           obj_description(t.oid, 'pg_type'), {acl}
         from pg_type t left join pg_class c on c.oid = t.typrelid
-        where t.typnamespace = 'memoir'::regnamespace and t.typcategory <> 'A' and coalesce(c.relkind, 'c') = 'c' and {ours}""".format(
+        where t.typnamespace in ('memoir'::regnamespace, '_memoir'::regnamespace) and t.typcategory <> 'A' and coalesce(c.relkind, 'c') = 'c' and {ours}""".format(
             acl=_ACL.format(acl="t.typacl", kind='\'T\'::"char"', owner="t.typowner"), ours=_OURS.format(catalog="'pg_type'", oid="t.oid")),
-    "policy": "select tablename || ' ' || policyname, permissive, roles, cmd, qual, with_check from pg_policies where schemaname = 'memoir'",
-    "rule": "select tablename || ' ' || rulename, definition from pg_rules where schemaname = 'memoir'",
+    "policy": "select tablename || ' ' || policyname, permissive, roles, cmd, qual, with_check from pg_policies where schemaname in ('memoir', '_memoir')",
+    "rule": "select tablename || ' ' || rulename, definition from pg_rules where schemaname in ('memoir', '_memoir')",
     "default acl": "select defaclnamespace::regnamespace || ' ' || defaclobjtype::text, pg_get_userbyid(defaclrole), defaclacl::text from pg_default_acl",
     "extension": "select extname, extversion, extnamespace::regnamespace::text from pg_extension",
     "database setting": "select 'search_path', c from pg_db_role_setting join pg_database d on d.oid = setdatabase, unnest(setconfig) c"
@@ -69,13 +69,13 @@ _QUERIES = {
 
 # Objects that can live outside a schema, or in another one than ours.
 _OUTSIDE = """
-    select 'relation ' || oid::regclass from pg_class where relnamespace not in ('memoir'::regnamespace, 'pg_catalog'::regnamespace,
+    select 'relation ' || oid::regclass from pg_class where relnamespace not in ('memoir'::regnamespace, '_memoir'::regnamespace, 'memoir_extensions'::regnamespace, 'pg_catalog'::regnamespace,
       'information_schema'::regnamespace, 'pg_toast'::regnamespace) and relpersistence <> 't'
-    union all select 'routine ' || oid::regprocedure from pg_proc where pronamespace not in ('memoir'::regnamespace, 'pg_catalog'::regnamespace, 'information_schema'::regnamespace)
-    union all select 'type ' || oid::regtype from pg_type where typnamespace not in ('memoir'::regnamespace, 'pg_catalog'::regnamespace,
+    union all select 'routine ' || oid::regprocedure from pg_proc where pronamespace not in ('memoir'::regnamespace, '_memoir'::regnamespace, 'memoir_extensions'::regnamespace, 'pg_catalog'::regnamespace, 'information_schema'::regnamespace)
+    union all select 'type ' || oid::regtype from pg_type where typnamespace not in ('memoir'::regnamespace, '_memoir'::regnamespace, 'memoir_extensions'::regnamespace, 'pg_catalog'::regnamespace,
       'information_schema'::regnamespace, 'pg_toast'::regnamespace)
-    union all select 'operator ' || oid::regoperator from pg_operator where oprnamespace not in ('memoir'::regnamespace, 'pg_catalog'::regnamespace)
-    union all select 'schema ' || nspname from pg_namespace where nspname !~ '^pg_' and nspname not in ('memoir', 'information_schema', 'public')
+    union all select 'operator ' || oid::regoperator from pg_operator where oprnamespace not in ('memoir_extensions'::regnamespace, 'pg_catalog'::regnamespace)
+    union all select 'schema ' || nspname from pg_namespace where nspname !~ '^pg_' and nspname not in ('memoir', '_memoir', 'memoir_extensions', 'information_schema', 'public')
     union all select 'event trigger ' || evtname from pg_event_trigger
     union all select 'publication ' || pubname from pg_publication
     union all select 'cast ' || castsource::regtype || ' ' || casttarget::regtype from pg_cast c where c.oid >= 16384
@@ -96,9 +96,9 @@ def describe(connection: psycopg.Connection) -> dict[str, Any]:
 def contents(connection: psycopg.Connection) -> dict[str, tuple[int, str | None]]:
     """{table: (rows, hash of all rows)} of every table, partitioned ones as a whole."""
     tables = [name for (name,) in connection.execute("""
-        select relname from pg_class where relnamespace = 'memoir'::regnamespace and relkind in ('r', 'p') and not relispartition order by 1""")]
+        select relname from pg_class where relnamespace in ('memoir'::regnamespace, '_memoir'::regnamespace) and relkind in ('r', 'p') and not relispartition order by 1""")]
     return {name: connection.execute(
-        f'select count(*), md5(string_agg(t::text, chr(10) order by t::text collate "C")) from memoir.{name} t').fetchone() for name in tables}
+        f'select count(*), md5(string_agg(t::text, chr(10) order by t::text collate "C")) from _memoir.{name} t').fetchone() for name in tables}
 
 
 def outside(connection: psycopg.Connection) -> set[str]:

@@ -77,7 +77,7 @@ class Tokens:
     def prefetch(self, texts: Sequence[str]) -> None:
         new = list({text for text in texts if text not in self._known})
         counts = self._connection.execute(
-            "select memoir._count_tokens(%s::text[], tokenizer) from memoir.models where model = %s", (new, self._model)
+            "select _memoir.count_tokens(%s::text[], tokenizer) from _memoir.models where model = %s", (new, self._model)
         ).fetchone()[0]
         self._known.update(zip(new, counts, strict=True))
 
@@ -375,5 +375,5 @@ def smaller(connection: psycopg.Connection, failure: Failure, attempts: int = 60
 
 def dimension_matches(connection: psycopg.Connection) -> bool:
     """Whether the active embedding model takes the generator's vectors."""
-    row = connection.execute("select dimension from memoir.embedding_models where status = 'active'").fetchone()
+    row = connection.execute("select dimension from _memoir.embedding_models where status = 'active'").fetchone()
     return row is not None and row[0] == DIMENSION

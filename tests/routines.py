@@ -16,6 +16,7 @@ MESSAGES = [{"role": "user", "content": "My cat is called Ximena."}, {"role": "a
 
 @dataclass
 class Routine:
+    schema: str
     name: str
     kind: str                                             # f or p
     arguments: dict[str, str]                             # name: type
@@ -27,23 +28,23 @@ class Routine:
     def call(self, db: psycopg.Connection, values: dict[str, Any]) -> list[tuple]:
         given = {key: value for key, value in values.items() if key in self.arguments}
         text = ", ".join(f"{key} => %({key})s::{self.arguments[key]}" for key in given)
-        cursor = db.execute(f"{'call' if self.kind == 'p' else 'select * from'} memoir.{self.name}({text})", given)
+        cursor = db.execute(f"{'call' if self.kind == 'p' else 'select * from'} {self.schema}.{self.name}({text})", given)
         return cursor.fetchall() if cursor.description else []
 
 
 ROUTINES = """
-    select p.oid::regprocedure::text, p.proname, p.prokind::text, coalesce(p.proargnames[1 : p.pronargs], '{}'), (p.proargtypes::regtype[])::text[],
+    select p.oid::regprocedure::text, p.pronamespace::regnamespace::text, p.proname, p.prokind::text, coalesce(p.proargnames[1 : p.pronargs], '{}'), (p.proargtypes::regtype[])::text[],
       p.pronargs - p.pronargdefaults,
       array(select r from unnest('{reader,app,tenant,admin,jobs}'::text[]) r where has_function_privilege('memoir_' || r, p.oid, 'execute')), p.prosecdef
     from pg_proc p
-    where p.pronamespace = 'memoir'::regnamespace and not exists (select from pg_depend d where d.classid = 'pg_proc'::regclass and d.objid = p.oid and d.deptype = 'e')
+    where p.pronamespace in ('memoir'::regnamespace, '_memoir'::regnamespace) and not exists (select from pg_depend d where d.classid = 'pg_proc'::regclass and d.objid = p.oid and d.deptype = 'e')
     order by p.proname"""
 
 
 def all_routines(db: psycopg.Connection) -> dict[str, Routine]:
     """{signature: routine} of all that is ours."""
-    return {signature: Routine(name, kind, dict(zip(names, types)), names[:required], set(granted), signature, definer)
-            for signature, name, kind, names, types, required, granted, definer in db.execute(ROUTINES)}
+    return {signature: Routine(schema, name, kind, dict(zip(names, types)), names[:required], set(granted), signature, definer)
+            for signature, schema, name, kind, names, types, required, granted, definer in db.execute(ROUTINES)}
 
 
 def values_for(routine: Routine, db: psycopg.Connection, user: str, project: str = "global", login: str = "postgres") -> dict[str, Any]:

@@ -29,61 +29,61 @@ JOBS = ["flush", "merge", "promotion", "demotion", "expiry", "compaction", "summ
 # What must hold after every day: queries that return offenders.
 INVARIANTS = {
     # [PG] 13, as the specification reads it
-    "tiers 3 and 4 are validated": "select memory_id from memoir.memory_store where state = 'active' and tier >= 3 and validated_at is null",
-    "tier 2 is validated or the person's own word": """select memory_id from memoir.memory_store where state = 'active' and tier = 2 and validated_at is null
+    "tiers 3 and 4 are validated": "select memory_id from _memoir.memory_store where state = 'active' and tier >= 3 and validated_at is null",
+    "tier 2 is validated or the person's own word": """select memory_id from _memoir.memory_store where state = 'active' and tier = 2 and validated_at is null
         and provenance not in ('user_stated', 'correction', 'preference', 'instruction')""",
-    "tiers 2 and up are global": "select memory_id from memoir.memory_store where state = 'active' and tier >= 2 and scope <> 'global'",
-    "tiers 3 and 4 have no end": "select memory_id from memoir.memory_store where state = 'active' and tier >= 3 and expires_at is not null",
-    "one active memory per text": """select user_id, content_hash from memoir.memory_store where state = 'active'
+    "tiers 2 and up are global": "select memory_id from _memoir.memory_store where state = 'active' and tier >= 2 and scope <> 'global'",
+    "tiers 3 and 4 have no end": "select memory_id from _memoir.memory_store where state = 'active' and tier >= 3 and expires_at is not null",
+    "one active memory per text": """select user_id, content_hash from _memoir.memory_store where state = 'active'
         group by user_id, content_hash, project, local_to having count(*) > 1""",
-    "one value per slot, or a contradiction": """select a.memory_id from memoir.memory_store a join memoir.memory_store b using (user_id, slot, project)
+    "one value per slot, or a contradiction": """select a.memory_id from _memoir.memory_store a join _memoir.memory_store b using (user_id, slot, project)
         where a.state = 'active' and b.state = 'active' and a.memory_id < b.memory_id and a.slot_value <> b.slot_value and a.local_to is not distinct from b.local_to
-        and not exists (select from memoir.memory_relationships r where r.user_id = a.user_id and r.relation = 'contradicts'
+        and not exists (select from _memoir.memory_relationships r where r.user_id = a.user_id and r.relation = 'contradicts'
           and (r.source_id, r.target_id) in ((a.memory_id, b.memory_id), (b.memory_id, a.memory_id)))""",
-    "what is forgotten stays away": """select m.memory_id from memoir.memory_store m where m.state = 'active'
-        and exists (select from memoir.tombstones t where t.user_id = m.user_id) and memoir._tombstoned(m.user_id, m.content, m.slot, m.slot_value, m.project)""",
-    "working notes belong to running sessions": """select w.memory_id from memoir.memory_store_working w join memoir.sessions s on s.user_id = w.user_id and s.session_id = w.local_to
+    "what is forgotten stays away": """select m.memory_id from _memoir.memory_store m where m.state = 'active'
+        and exists (select from _memoir.tombstones t where t.user_id = m.user_id) and _memoir.tombstoned(m.user_id, m.content, m.slot, m.slot_value, m.project)""",
+    "working notes belong to running sessions": """select w.memory_id from _memoir.memory_store_working w join _memoir.sessions s on s.user_id = w.user_id and s.session_id = w.local_to
         where s.status in ('closed', 'expired')""",
-    "local memories end after their session": """select m.memory_id from memoir.memory_store m join memoir.sessions s on s.user_id = m.user_id and s.session_id = m.local_to
+    "local memories end after their session": """select m.memory_id from _memoir.memory_store m join _memoir.sessions s on s.user_id = m.user_id and s.session_id = m.local_to
         where m.state = 'active' and s.status in ('closed', 'expired') and (m.expires_at is null or m.expires_at > s.closed_at + interval '24 hours')""",
-    "nothing outlives its end": "select memory_id from memoir.memory_store where state = 'active' and expires_at <= memoir.now()",
-    "no session outlives its end": """select session_id from memoir.sessions s join memoir.session_counters c using (user_id, session_id)
-        where s.status = 'active' and greatest(s.created_at, c.last_recorded_at) + make_interval(hours => (select (config ->> 'session_ttl_hours')::integer from memoir.settings_merged)) <= memoir.now()""",
-    "the last state is the state": """select m.memory_id from memoir.memory_store m cross join lateral (select s.state from memoir.memory_states s where s.user_id = m.user_id
+    "nothing outlives its end": "select memory_id from _memoir.memory_store where state = 'active' and expires_at <= memoir.now()",
+    "no session outlives its end": """select session_id from _memoir.sessions s join _memoir.session_counters c using (user_id, session_id)
+        where s.status = 'active' and greatest(s.created_at, c.last_recorded_at) + make_interval(hours => (select (config ->> 'session_ttl_hours')::integer from _memoir.settings_merged)) <= memoir.now()""",
+    "the last state is the state": """select m.memory_id from _memoir.memory_store m cross join lateral (select s.state from _memoir.memory_states s where s.user_id = m.user_id
         and s.memory_id = m.memory_id order by s.recorded_at desc, (s.state = 'active') limit 1) l where l.state <> m.state""",
-    "only what is active is found": """select i.ref_id from memoir.search_items i join memoir.memory_store m on m.user_id = i.user_id and m.memory_id = i.ref_id
+    "only what is active is found": """select i.ref_id from _memoir.search_items i join _memoir.memory_store m on m.user_id = i.user_id and m.memory_id = i.ref_id
         where i.kind = 'm' and (i.dead = (m.state = 'active') or i.session_id is distinct from m.local_to)""",
     # Sessions, turns, compactions
-    "counters are the turns": """select c.session_id from memoir.session_counters c left join (select user_id, session_id, count(*) as n, sum(coalesce(prompt_tokens, 0)) as p,
-        sum(coalesce(completion_tokens, 0)) as a from memoir.conversation_history group by 1, 2) h using (user_id, session_id)
-        left join (select user_id, session_id, sum(turns) as n from memoir.archived_turns group by 1, 2) x using (user_id, session_id)
+    "counters are the turns": """select c.session_id from _memoir.session_counters c left join (select user_id, session_id, count(*) as n, sum(coalesce(prompt_tokens, 0)) as p,
+        sum(coalesce(completion_tokens, 0)) as a from _memoir.conversation_history group by 1, 2) h using (user_id, session_id)
+        left join (select user_id, session_id, sum(turns) as n from _memoir.archived_turns group by 1, 2) x using (user_id, session_id)
         where c.turn_count <> coalesce(h.n, 0) + coalesce(x.n, 0) or (x.n is null and (c.prompt_tokens <> coalesce(h.p, 0) or c.completion_tokens <> coalesce(h.a, 0)))""",
-    "a summary is a fifth of its turns": """select compaction_id from memoir.compactions where level > 0
+    "a summary is a fifth of its turns": """select compaction_id from _memoir.compactions where level > 0
         and (metadata ->> 'tokens')::integer >= 200 and (metadata ->> 'tokens')::numeric < 5 * (metadata ->> 'summary_tokens')::numeric""",
-    "the running exchange is not compacted": """select c.compaction_id from memoir.compactions c join memoir.session_counters n using (user_id, session_id)
-        join memoir.sessions s using (user_id, session_id) where c.undone_at is null and c.level > 0 and c.to_turn >= n.exchange_start and s.status = 'active'""",
+    "the running exchange is not compacted": """select c.compaction_id from _memoir.compactions c join _memoir.session_counters n using (user_id, session_id)
+        join _memoir.sessions s using (user_id, session_id) where c.undone_at is null and c.level > 0 and c.to_turn >= n.exchange_start and s.status = 'active'""",
     # Where nothing was compacted, _summary_of (no small call) would say so: no session of these has branched from another.
-    "what is shown is what counts": """select s.session_id from (select s.* from memoir.sessions s where s.summary_text is not null or s.summary_through is not null
-          or exists (select from memoir.compactions c where c.user_id = s.user_id and c.session_id = s.session_id and c.level > 0)) s
-        cross join lateral memoir._summary_of(s, null) n where s.summary_text is distinct from n.summary or s.summary_through is distinct from n.through""",
-    "summaries that count are found, others not": """select i.ref_id from memoir.search_items i join memoir.compactions c on c.user_id = i.user_id and c.compaction_id = i.ref_id
-        join memoir.sessions s on s.user_id = c.user_id and s.session_id = c.session_id
-        where i.kind = 's' and i.dead = (c.undone_at is null and (c.level = 0 or exists (select from memoir._live_compactions(s) l where l.compaction_id = c.compaction_id)))""",
-    "summaries hold nothing excluded": """select c.compaction_id from memoir.compactions c join memoir.recall_exclusions e on e.user_id = c.user_id and e.session_id = c.session_id
+    "what is shown is what counts": """select s.session_id from (select s.* from _memoir.sessions s where s.summary_text is not null or s.summary_through is not null
+          or exists (select from _memoir.compactions c where c.user_id = s.user_id and c.session_id = s.session_id and c.level > 0)) s
+        cross join lateral _memoir.summary_of(s, null) n where s.summary_text is distinct from n.summary or s.summary_through is distinct from n.through""",
+    "summaries that count are found, others not": """select i.ref_id from _memoir.search_items i join _memoir.compactions c on c.user_id = i.user_id and c.compaction_id = i.ref_id
+        join _memoir.sessions s on s.user_id = c.user_id and s.session_id = c.session_id
+        where i.kind = 's' and i.dead = (c.undone_at is null and (c.level = 0 or exists (select from _memoir.live_compactions(s) l where l.compaction_id = c.compaction_id)))""",
+    "summaries hold nothing excluded": """select c.compaction_id from _memoir.compactions c join _memoir.recall_exclusions e on e.user_id = c.user_id and e.session_id = c.session_id
         and e.lifted_at is null and e.turn_index between c.from_turn and c.to_turn and e.recorded_at > c.recorded_at where c.undone_at is null""",
     # Profiles
-    "a profile holds what stands": """select p.user_id from memoir.users u join memoir.profiles p on p.user_id = u.user_id and p.version = u.profile_version, unnest(p.memory_ids) i
-        join memoir.memory_store m on m.memory_id = i where m.user_id = p.user_id and (m.state <> 'active' or m.tier < 3 or m.validated_at is null or m.sensitivity <> 'normal')""",
-    "profiles keep to their budget": """select p.user_id from memoir.users u join memoir.profiles p on p.user_id = u.user_id and p.version = u.profile_version, jsonb_each_text(p.tokens) t
+    "a profile holds what stands": """select p.user_id from _memoir.users u join _memoir.profiles p on p.user_id = u.user_id and p.version = u.profile_version, unnest(p.memory_ids) i
+        join _memoir.memory_store m on m.memory_id = i where m.user_id = p.user_id and (m.state <> 'active' or m.tier < 3 or m.validated_at is null or m.sensitivity <> 'normal')""",
+    "profiles keep to their budget": """select p.user_id from _memoir.users u join _memoir.profiles p on p.user_id = u.user_id and p.version = u.profile_version, jsonb_each_text(p.tokens) t
         where t.value::integer > 400""",
     # Counters and jobs
-    "users count their memories": """select c.user_id from memoir.user_counters c where c.memories <> (select count(*) from memoir.memory_store m where m.user_id = c.user_id)""",
-    "vectors that lack are asked for": """select c.user_id from memoir.user_counters c join memoir.embedding_models e on e.status <> 'retired'
-        where c.items > 0 and not exists (select from memoir.jobs j where j.kind = 'embed' and j.user_id = c.user_id)
-        and c.next_item - 1 > coalesce((select through_item from memoir.embedding_cursors x where x.user_id = c.user_id and x.model_id = e.model_id), 0)""",
-    "no dead letters": "select job_id from memoir.jobs where state = 'dead'",
+    "users count their memories": """select c.user_id from _memoir.user_counters c where c.memories <> (select count(*) from _memoir.memory_store m where m.user_id = c.user_id)""",
+    "vectors that lack are asked for": """select c.user_id from _memoir.user_counters c join _memoir.embedding_models e on e.status <> 'retired'
+        where c.items > 0 and not exists (select from _memoir.jobs j where j.kind = 'embed' and j.user_id = c.user_id)
+        and c.next_item - 1 > coalesce((select through_item from _memoir.embedding_cursors x where x.user_id = c.user_id and x.model_id = e.model_id), 0)""",
+    "no dead letters": "select job_id from _memoir.jobs where state = 'dead'",
 }
-HISTORY = "select count(*), coalesce(sum(hashtextextended(h::text, 0)::numeric), 0) from memoir.conversation_history h where recorded_at < %s"
+HISTORY = "select count(*), coalesce(sum(hashtextextended(h::text, 0)::numeric), 0) from _memoir.conversation_history h where recorded_at < %s"
 
 
 class Simulation:
@@ -101,7 +101,7 @@ class Simulation:
         self.outcomes = Counter[str]()
         db.execute("set synchronous_commit = off")
         db.execute("set search_path = memoir, pg_catalog")
-        self.jobs = [job for job in JOBS if db.execute("select 1 from memoir._job_list() where job = %s", [job]).fetchone()]
+        self.jobs = [job for job in JOBS if db.execute("select 1 from _memoir.job_list() where job = %s", [job]).fetchone()]
         db.execute("select memoir.register_model('small', 'openai', 2000, 500, p_prompt_microcents_per_1k => 15000, p_completion_microcents_per_1k => 60000)")
         db.execute("select memoir.set_setting('compaction_tokens', '1500')")
         if archive_after and "archive" in self.jobs:
@@ -183,7 +183,7 @@ class Simulation:
 
     def forget(self, user: str) -> None:
         memory = self.memories[user].pop(self.random.randrange(len(self.memories[user])))
-        found = self.db.execute("select content from memoir.memory_store where memory_id = %s and state = 'active'", [memory]).fetchone()
+        found = self.db.execute("select content from _memoir.memory_store where memory_id = %s and state = 'active'", [memory]).fetchone()
         if not found:       # superseded, expired, or archived since
             return
         [content] = found
@@ -207,7 +207,7 @@ class Simulation:
             outcome = "time over"
             while outcome == "time over":                  # on a busy machine what is left goes to the next run
                 self.db.execute("call memoir.run_job(%s)", [job])
-                outcome, error, counts = self.db.execute("select outcome, error, counts from memoir.job_runs order by run_id desc limit 1").fetchone()
+                outcome, error, counts = self.db.execute("select outcome, error, counts from _memoir.job_runs order by run_id desc limit 1").fetchone()
                 self.counts.update({f"{job}: {key}": value for key, value in counts.items()})
             assert outcome == "done", (job, outcome, error)
             self.seconds[job] += time.monotonic() - begun
@@ -222,7 +222,7 @@ class Simulation:
             assert not offenders, f"day {self.day}: {name}: {offenders}"
         # Append-only: what was there yesterday is there today, byte for byte, or archived.
         today = START + timedelta(days=self.day)
-        gone = self.one("select coalesce(sum(turns), 0)::bigint from memoir.archived_turns")
+        gone = self.one("select coalesce(sum(turns), 0)::bigint from _memoir.archived_turns")
         if gone == self.counts["archived"]:
             assert self.db.execute(HISTORY, [today]).fetchone() == self.digest, f"day {self.day}: history changed"
         self.counts["archived"] = gone
@@ -230,16 +230,16 @@ class Simulation:
         # Every turn is somewhere, and in one place only.
         active, compacted = self.db.execute("""
             select count(*) filter (where not covered), count(*) filter (where covered) from (
-              select exists (select from memoir.compactions c where c.user_id = h.user_id and c.session_id = h.session_id and c.undone_at is null and c.level > 0
-                and h.turn_index between c.from_turn and c.to_turn) as covered from memoir.conversation_history h) x""").fetchone()
+              select exists (select from _memoir.compactions c where c.user_id = h.user_id and c.session_id = h.session_id and c.undone_at is null and c.level > 0
+                and h.turn_index between c.from_turn and c.to_turn) as covered from _memoir.conversation_history h) x""").fetchone()
         assert self.counts["turns"] == active + compacted + gone, (self.counts["turns"], active, compacted, gone)
         self.counts.update({"turns active": active - self.counts["turns active"], "turns compacted": compacted - self.counts["turns compacted"]})
-        states = dict(self.db.execute("select state::text, count(*) from memoir.memory_store group by 1").fetchall())
-        archived = self.one("select count(*) from memoir.archived_memories")
+        states = dict(self.db.execute("select state::text, count(*) from _memoir.memory_store group by 1").fetchall())
+        archived = self.one("select count(*) from _memoir.archived_memories")
         assert sum(states.values()) + archived == self.outcomes["stored"] + self.counts["consolidation: made"], (states, archived, self.outcomes)
         self.counts["memories archived"] = archived
         # Costs and token totals only grow.
-        for key, *totals in self.db.execute("select session_id, turn_count, tokens, prompt_tokens, completion_tokens, cost_microcents from memoir.session_counters"):
+        for key, *totals in self.db.execute("select session_id, turn_count, tokens, prompt_tokens, completion_tokens, cost_microcents from _memoir.session_counters"):
             assert all(new >= old for new, old in zip(totals, self.totals.get(key, (0,) * 5))), f"day {self.day}: session {key} lost counts"
             self.totals[key] = tuple(totals)
 
@@ -250,16 +250,16 @@ class Simulation:
         lines += ["jobs"] + [f"  {name}: {count}" for name, count in sorted(self.counts.items()) if ": " in name]
         lines += ["remember"] + [f"  {name}: {count}" for name, count in sorted(self.outcomes.items())]
         lines += ["memories by tier and state"] + [f"  tier {tier} {state}: {count}" for tier, state, count in
-                                                   db.execute("select tier, state, count(*) from memoir.memory_store group by 1, 2 order by 1, 2")]
+                                                   db.execute("select tier, state, count(*) from _memoir.memory_store group by 1, 2 order by 1, 2")]
         db.execute("select pg_stat_force_next_flush()") if db.info.server_version >= 150000 else None
         hot, all_updates = db.execute("select coalesce(sum(n_tup_hot_upd), 0), coalesce(sum(n_tup_upd), 0) from pg_stat_user_tables where relname like 'memory_stats_p%'").fetchone()
         lines.append(f"HOT share of memory_stats updates: {float(hot) / max(1, float(all_updates)):.3f} of {all_updates}")
         # What the moved clock itself rewrites, and what is emptied by design (buffers, queues, tails), is no user's data.
-        bloat = """select coalesce(sum(n_dead_tup)::float8 / nullif(sum(n_dead_tup + n_live_tup), 0), 0) from pg_stat_user_tables where schemaname = 'memoir'
+        bloat = """select coalesce(sum(n_dead_tup)::float8 / nullif(sum(n_dead_tup + n_live_tup), 0), 0) from pg_stat_user_tables where schemaname = '_memoir'
             and relname !~ '^(settings|settings_merged|jobs|job_runs|job_cursors|compile_buffer)$|^(search_tail|kept_recalls)_p' and relname ~ %s"""
         for table in ("", "^conversation_history_p", "^memory_store_p", "^memory_stats_p", "^search_items_p", "^(user|session)_counters_p"):
             lines.append(f"dead tuples {table.strip('^').removesuffix('_p') or 'of all'}: {db.execute(bloat, [table]).fetchone()[0]:.4f}")
-        ratio = db.execute("select sum((metadata ->> 'tokens')::numeric) / nullif(sum((metadata ->> 'summary_tokens')::numeric), 0) from memoir.compactions where level = 1").fetchone()[0]
+        ratio = db.execute("select sum((metadata ->> 'tokens')::numeric) / nullif(sum((metadata ->> 'summary_tokens')::numeric), 0) from _memoir.compactions where level = 1").fetchone()[0]
         lines.append(f"compaction ratio: {float(ratio or 0):.1f}")
         return "\n".join(lines)
 

@@ -81,21 +81,21 @@ MATRIX = """
     ours(catalog, oid) as (select classid, objid from pg_depend where deptype = 'e'),
     rights(kind, name, is_leaf, short, privilege) as (
       select 'schema', n.nspname, false, short, case when has_schema_privilege(role, n.oid, p) then p end
-      from pg_namespace n, roles, unnest('{usage,create}'::text[]) p where n.nspname = 'memoir'
+      from pg_namespace n, roles, unnest('{usage,create}'::text[]) p where n.nspname in ('memoir', '_memoir', 'memoir_extensions')
       union all
-      select case c.relkind when 'S' then 'sequence' when 'v' then 'view' else 'table' end, c.relname, c.relispartition, short,
+      select case c.relkind when 'S' then 'sequence' when 'v' then 'view' else 'table' end, case c.relnamespace when '_memoir'::regnamespace then '_memoir.' else '' end || c.relname, c.relispartition, short,
         case when case when c.relkind = 'S' then p in ('select', 'update', 'usage') and has_sequence_privilege(role, c.oid, case when p in ('select', 'update', 'usage') then p else 'usage' end)
                        when p in ('select', 'insert', 'update', 'references') then has_any_column_privilege(role, c.oid, p)
                        else p <> 'usage' and has_table_privilege(role, c.oid, case when p = 'usage' then 'select' else p end) end then p end
       from pg_class c, roles, unnest('{select,insert,update,delete,truncate,references,trigger,usage}'::text[]) p
-      where c.relnamespace = 'memoir'::regnamespace and c.relkind in ('r', 'p', 'v', 'm', 'S') and ('pg_class'::regclass, c.oid) not in (select * from ours)
+      where c.relnamespace in ('memoir'::regnamespace, '_memoir'::regnamespace) and c.relkind in ('r', 'p', 'v', 'm', 'S') and ('pg_class'::regclass, c.oid) not in (select * from ours)
       union all
-      select 'type', t.typname, false, short, case when has_type_privilege(role, t.oid, 'usage') then 'usage' end
+      select 'type', case t.typnamespace when '_memoir'::regnamespace then '_memoir.' else '' end || t.typname, false, short, case when has_type_privilege(role, t.oid, 'usage') then 'usage' end
       from pg_type t left join pg_class c on c.oid = t.typrelid, roles
-      where t.typnamespace = 'memoir'::regnamespace and t.typcategory <> 'A' and coalesce(c.relkind, 'c') = 'c' and ('pg_type'::regclass, t.oid) not in (select * from ours)
+      where t.typnamespace in ('memoir'::regnamespace, '_memoir'::regnamespace) and t.typcategory <> 'A' and coalesce(c.relkind, 'c') = 'c' and ('pg_type'::regclass, t.oid) not in (select * from ours)
       union all
-      select 'routine', p.proname, false, short, case when has_function_privilege(role, p.oid, 'execute') then 'execute' end
-      from pg_proc p, roles where p.pronamespace = 'memoir'::regnamespace and ('pg_proc'::regclass, p.oid) not in (select * from ours))
+      select 'routine', case p.pronamespace when '_memoir'::regnamespace then '_memoir.' else '' end || p.proname, false, short, case when has_function_privilege(role, p.oid, 'execute') then 'execute' end
+      from pg_proc p, roles where p.pronamespace in ('memoir'::regnamespace, '_memoir'::regnamespace) and ('pg_proc'::regclass, p.oid) not in (select * from ours))
     select kind, name, is_leaf, coalesce(array_agg(short || case when privilege not in ('execute', 'usage') then ':' || privilege else '' end
       order by short, privilege) filter (where privilege is not null), '{}')
     from rights group by kind, name, is_leaf order by kind, name collate "C" """
@@ -103,8 +103,8 @@ MATRIX = """
 
 def matrix(db: psycopg.Connection) -> str:
     """Role × object × privilege as text. What is not named, nobody but the owner may touch."""
-    lines = [f"{kind:9}{name:26} {' '.join(rights)}" for kind, name, _, rights in db.execute(MATRIX) if rights]
-    return "\n".join(["# Who may do what in schema memoir; what is not listed, the owner alone. Reviewed: after a wanted change,",
+    lines = [f"{kind:9}{name:34} {' '.join(rights)}" for kind, name, _, rights in db.execute(MATRIX) if rights]
+    return "\n".join(["# Who may do what in our schemas; what is not listed, the owner alone. Reviewed: after a wanted change,",
                       '# PG_MEMOIR_UPDATE=1 make test ARGS="-k matrix" and read the difference.', "", *lines, ""])
 
 
@@ -126,7 +126,8 @@ def test_nobody_reaches_tables_and_public_reaches_nothing(world: World) -> None:
         assert [r for r in rights if r[0] in ("table", "sequence", "type")] == []
         assert {str(r[2]) for r in rights if r[0] == "view"} == {"['admin:select']"}, "views are for admins to read"
         assert [r for r in rights if any(right.startswith("PUBLIC") for right in r[2])] == []
-        assert [r for r in rights if r[0] == "schema"] == [("schema", "memoir", ["admin", "app", "jobs", "reader", "tenant"])]
+        assert [r for r in rights if r[0] == "schema"] == [
+            ("schema", schema, ["admin", "app", "jobs", "reader", "tenant"]) for schema in ("_memoir", "memoir")]
         attributes = db.execute("""select rolname, rolsuper, rolcreaterole, rolcreatedb, rolreplication, rolbypassrls, rolcanlogin
                                    from pg_roles where rolname ~ '^memoir_' order by 1""").fetchall()
         assert [row[0] for row in attributes if any(row[1:6])] == [] and [row[0] for row in attributes if row[6]] == ["memoir_jobs"]
@@ -134,8 +135,8 @@ def test_nobody_reaches_tables_and_public_reaches_nothing(world: World) -> None:
                              where r.rolname ~ '^memoir_' and u.rolname ~ '^memoir_'""").fetchall() == []
     for key in ("nobody", "app", "reader", "tenant", "admin", "jobs"):
         with world.login(key) as db:
-            assert code(lambda: db.execute("select * from memoir.users")) == NO_RIGHT
-            assert code(lambda: db.execute("select * from memoir.users_p0")) == NO_RIGHT
+            assert code(lambda: db.execute("select * from _memoir.users")) == NO_RIGHT
+            assert code(lambda: db.execute("select * from _memoir.users_p0")) == NO_RIGHT
             assert code(lambda: db.execute("create table memoir.mine ()")) == NO_RIGHT
             assert code(lambda: db.execute("select memoir.version()")) == (NO_RIGHT if key == "nobody" else None)
 
@@ -146,13 +147,13 @@ def test_definers_pin_a_safe_search_path(world: World) -> None:
     with connect(world.dsn) as db:
         definers = db.execute("""
             select p.oid::regprocedure::text, p.proowner::regrole::text, (select substr(c, 13) from unnest(p.proconfig) c where c like 'search_path=%%')
-            from pg_proc p where p.pronamespace = 'memoir'::regnamespace and p.prosecdef""").fetchall()
+            from pg_proc p where p.pronamespace in ('memoir'::regnamespace, '_memoir'::regnamespace) and p.prosecdef""").fetchall()
         assert len(definers) > 30
         assert [d for d in definers if d[1] != "memoir_owner"] == []
         paths = {path for _, _, path in definers}
         assert len(paths) == 1 and None not in paths, definers
         schemas = [schema.strip().strip('"') for schema in paths.pop().split(",")]
-        assert schemas[:2] == ["pg_catalog", "memoir"] and schemas[-1] == "pg_temp"     # unnamed, pg_temp would come first
+        assert schemas[:2] == ["pg_catalog", "memoir_extensions"] and schemas[-1] == "pg_temp"     # unnamed, pg_temp would come first
         for schema in schemas[:-1]:
             for role in ("public", "memoir_app", "memoir_tenant", "memoir_admin", "memoir_jobs", "memoir_reader"):
                 assert db.execute("select has_schema_privilege(%s, %s, 'create')", [role, schema]).fetchone() == (False,)
@@ -160,12 +161,12 @@ def test_definers_pin_a_safe_search_path(world: World) -> None:
 
 def test_public_functions_are_documented_and_not_overloaded(world: World) -> None:
     with connect(world.dsn) as db:
-        comments = dict(db.execute("select oid::regprocedure::text, obj_description(oid, 'pg_proc') from pg_proc where pronamespace = 'memoir'::regnamespace"))
-    public = [r for r in world.routines.values() if r.roles and not r.name.startswith("_")]
+        comments = dict(db.execute("select oid::regprocedure::text, obj_description(oid, 'pg_proc') from pg_proc where pronamespace in ('memoir'::regnamespace, '_memoir'::regnamespace)"))
+    public = [r for r in world.routines.values() if r.roles and r.schema == "memoir"]
     assert len(public) > 35
     assert [r.signature for r in public if not comments[r.signature]] == []
     assert [r.signature for r in public if not all(name.startswith("p_") for name in r.arguments)] == []
-    names = [r.name for r in world.routines.values()]
+    names = [(r.schema, r.name) for r in world.routines.values()]
     assert sorted(names) == sorted(set(names))
 
 
@@ -194,7 +195,7 @@ def test_a_tenant_reaches_its_own_users_only(world: World) -> None:
             if mixed != own:
                 assert code(lambda: routine.call(tenant, mixed)) == "PM004", routine.signature
         others = {r.name for r in world.of_role("tenant")} - {r.name for r in taking}
-        own_rows = {"_login", "_sees_all", "_visible_users", "_bound_projects", "_bound_sessions", "_own_clearance"}         # what the policies ask
+        own_rows = {"login", "sees_all", "visible_users", "bound_projects", "bound_sessions", "own_clearance"}         # what the policies ask
         assert others - own_rows == {"count_tokens", "estimate_tokens", "list_settings", "max_tokens", "now", "version"}   # of nobody in particular
 
 
@@ -244,7 +245,7 @@ def test_a_reader_reads(world: World) -> None:
 def test_admin_functions_refuse_others(world: World) -> None:
     admins = [r for r in world.of_role("admin") if "app" not in r.roles]
     assert len(admins) > 10
-    unchecked = {"_fail", "_statement_times", "ensure_partitions"}      # harmless, or stopped one call further in
+    unchecked = {"fail", "statement_times", "ensure_partitions"}      # harmless, or stopped one call further in
     with world.login("app") as app, world.login("tenant") as tenant, world.login("reader") as reader, world.login("jobs") as jobs, connect(world.dsn) as db:
         for routine in admins:
             values = world.values(routine, app)
@@ -257,7 +258,7 @@ def test_admin_functions_refuse_others(world: World) -> None:
                 db.execute(f"revoke execute on routine {routine.signature} from {world.logins['app']}")
     with world.login("admin") as admin:
         for routine in admins:
-            if routine.name not in {"enable_jobs", "disable_jobs", "_fail", "_run_in_python"}:
+            if routine.name not in {"enable_jobs", "disable_jobs", "fail", "run_in_python"}:
                 routine.call(admin, world.values(routine, admin))
 
 
@@ -267,7 +268,7 @@ def test_jobs_maintain_and_read_nothing(world: World) -> None:
         assert {r.name for r in allowed} >= {"ensure_partitions", "merge_search", "flush_statistics", "claim_embeddings", "store_embeddings"}
         for routine in allowed:
             assert "p_user" not in routine.arguments, routine.signature
-            if routine.name not in {"ensure_embedder", "embed_backlog", "_run_in_python"}:
+            if routine.name not in {"ensure_embedder", "embed_backlog", "run_in_python"}:
                 routine.call(jobs, world.values(routine, app))
         for routine in world.of_role("app"):
             if "p_user" in routine.arguments:
@@ -279,7 +280,7 @@ def test_workers_are_checked_inside(world: World) -> None:
     with world.login("tenant") as tenant, world.login("app") as app, connect(world.dsn) as db:
         for routine in world.of_role("jobs"):
             if "tenant" in routine.roles or routine.name in {"ensure_partitions", "merge_search",
-                                                                     "flush_statistics", "embed_backlog", "run_job", "_run_in_python"}:
+                                                                     "flush_statistics", "embed_backlog", "run_job", "run_in_python"}:
                 continue                                  # they hand out no text, or stop one call further in
             values = world.values(routine, app)
             db.execute(f"grant execute on routine {routine.signature} to {world.logins['tenant']}")
@@ -304,10 +305,10 @@ def test_an_agent_is_nobodys_voice(world: World) -> None:
         person.execute("select memoir.persist_turn('ann', 's', %s)", [Jsonb(MESSAGES)])
         person.execute("select memoir.remember('ann', 'her word')")
         written = db.execute("""
-            select distinct h.role::text, h.actor::text from memoir.conversation_history h join memoir.sessions s using (user_id, session_id)
+            select distinct h.role::text, h.actor::text from _memoir.conversation_history h join _memoir.sessions s using (user_id, session_id)
             where s.external_id = %s order by 1""", [session]).fetchall()
         assert written == [("assistant", "agent"), ("user", "agent")]
-        word = "select actor::text, provenance::text, trust from memoir.memory_store where content = %s"
+        word = "select actor::text, provenance::text, trust from _memoir.memory_store where content = %s"
         assert db.execute(word, ["claims to be his word"]).fetchone()[:2] == ("agent", "system_inferred")
         assert db.execute(word, ["her word"]).fetchone() == ("person", "user_stated", 1.0)
 
@@ -375,8 +376,8 @@ def test_set_role_from_a_pool(world: World) -> None:
             pool.execute(f"set role {world.logins[role]}")
             pool.execute(write, [own, Jsonb(MESSAGES)])
             assert code(lambda: pool.execute(write, [other, Jsonb(MESSAGES)])) == "PM001"
-            assert db.execute("select distinct h.actor::text from memoir.conversation_history h join memoir.sessions s using (user_id, session_id) "
-                              "where s.external_id = 'pooled' and h.role = 'user' and s.user_id = (select user_id from memoir.users where external_id = %s)", [own]
+            assert db.execute("select distinct h.actor::text from _memoir.conversation_history h join _memoir.sessions s using (user_id, session_id) "
+                              "where s.external_id = 'pooled' and h.role = 'user' and s.user_id = (select user_id from _memoir.users where external_id = %s)", [own]
                               ).fetchall() == [("agent",) if role == "tenant" else ("person",)]
         pool.execute("reset role")
         assert code(lambda: pool.execute(write, ["ann", Jsonb(MESSAGES)])) == NO_RIGHT
@@ -402,10 +403,10 @@ def test_history_is_append_only(world: World) -> None:
         db.execute("select memoir.set_clock(null)")
         part = app.execute("select memoir.part_of('tom')").fetchone()[0]
         leaves = [name for (name,) in db.execute("""
-            select relid::regclass::text from pg_partition_tree('memoir.conversation_history') where isleaf
-              and exists (select from memoir.conversation_history h where h.tableoid = relid) order by 1""")]
-        assert f"memoir.conversation_history_p{part}_y2033m03" in leaves and len(leaves) > 1
-        tables = ["memoir.conversation_history", f"memoir.conversation_history_p{part}", *leaves]
+            select relid::regclass::text from pg_partition_tree('_memoir.conversation_history') where isleaf
+              and exists (select from _memoir.conversation_history h where h.tableoid = relid) order by 1""")]
+        assert f"_memoir.conversation_history_p{part}_y2033m03" in leaves and len(leaves) > 1
+        tables = ["_memoir.conversation_history", f"_memoir.conversation_history_p{part}", *leaves]
         before = contents(db)["conversation_history"]
         for key in ("app", "tenant", "admin", "jobs", "reader"):
             with world.login(key) as login:
@@ -420,16 +421,16 @@ def test_history_is_append_only(world: World) -> None:
                         continue
                     assert code(lambda: db.execute(change.format(table))) == "PM024", (role, change, table)
                 # An audit row opens the way for a delete, nothing else, and only in its own transaction.
-                db.execute("insert into memoir.audit_log (action) values ('erase')")
+                db.execute("insert into _memoir.audit_log (action) values ('erase')")
                 assert code(lambda: db.execute(f"delete from {table}")) == "PM024"
                 with db.transaction():
                     with db.transaction():
-                        db.execute("insert into memoir.audit_log (action) values ('erase')")
+                        db.execute("insert into _memoir.audit_log (action) values ('erase')")
                         raise psycopg.Rollback()
                     assert in_savepoint(db, f"delete from {table}") == "PM024"
-                    db.execute("insert into memoir.audit_log (action) values ('note')")
+                    db.execute("insert into _memoir.audit_log (action) values ('note')")
                     assert in_savepoint(db, f"delete from {table}") == "PM024"
-                    db.execute("insert into memoir.audit_log (action) values ('erase')")
+                    db.execute("insert into _memoir.audit_log (action) values ('erase')")
                     assert in_savepoint(db, CHANGES[0].format(table)) == "PM024"
                     assert in_savepoint(db, f"truncate {table}") == "PM024"
                     assert db.execute(f"delete from {table}").rowcount > 0
@@ -447,10 +448,10 @@ def in_savepoint(db: psycopg.Connection, statement: str) -> str | None:
 
 def test_no_function_changes_history(world: World) -> None:
     """Every function but those that erase is called, by an admin, on a session with turns; afterwards all its turns are there, word for word."""
-    turns = "select message_id, md5(h::text) from memoir.conversation_history h where user_id = (select user_id from memoir.users where external_id = 'vera')"
+    turns = "select message_id, md5(h::text) from _memoir.conversation_history h where user_id = (select user_id from _memoir.users where external_id = 'vera')"
     with connect(world.dsn) as db, world.login("admin") as admin:
         prepared = [(routine, world.values(routine, admin, "vera")) for routine in world.of_role("admin")
-                    if not routine.name.startswith("erase_") and routine.name not in {"_fail", "enable_jobs", "disable_jobs", "ensure_embedder", "embed_backlog", "_run_in_python", "learn_weights"}]
+                    if not routine.name.startswith("erase_") and routine.name not in {"fail", "enable_jobs", "disable_jobs", "ensure_embedder", "embed_backlog", "run_in_python", "learn_weights"}]
         before = dict(db.execute(turns).fetchall())
         assert len(before) >= 2 * len(prepared)
         # Marked secret, a turn takes the calls that may carry it out of the admin's sight: after those are read.
@@ -473,7 +474,7 @@ begin
   execute 'create function hostile.trap() returns void language plpgsql as $$ begin raise exception ''something hostile ran'' using errcode = ''HT000''; end $$';
   for v in
     select distinct on (p.proname, args) p.proname, pg_get_function_identity_arguments(p.oid) as args, format_type(p.prorettype, null) as result, p.proretset
-    from pg_proc p where p.prokind = 'f' and (p.pronamespace = 'memoir'::regnamespace
+    from pg_proc p where p.prokind = 'f' and (p.pronamespace in ('memoir'::regnamespace, '_memoir'::regnamespace)
       or p.pronamespace = 'pg_catalog'::regnamespace and p.proname = any (string_to_array(current_setting('test.names'), ',')))
   loop
     begin
@@ -497,8 +498,8 @@ begin
     execute format('create function hostile.op_%s(%s, %s) returns %s language plpgsql as $$ begin perform hostile.trap(); end $$', v.n, v.l, v.r, v.result);
     execute format('create operator hostile.%s (leftarg = %s, rightarg = %s, function = hostile.op_%s)', v.oprname, v.l, v.r, v.n);
   end loop;
-  for v_name in select relname from pg_class where relnamespace = 'memoir'::regnamespace and relkind in ('r', 'p') and not relispartition loop
-    execute format('create table hostile.%I (like memoir.%I)', v_name, v_name);
+  for v_name in select relname from pg_class where relnamespace = '_memoir'::regnamespace and relkind in ('r', 'p') and not relispartition loop
+    execute format('create table hostile.%I (like _memoir.%I)', v_name, v_name);
   end loop;
   execute 'grant usage on schema hostile to public; grant all on all tables in schema hostile to public';
 end $do$"""
@@ -510,7 +511,7 @@ def hostile(world: World, scratch: str, installed: str) -> Iterator[World]:
     with database(scratch, f"template {installed}") as dsn:
         with connect(dsn) as db:
             bind(db, world.logins)
-            sources = "\n".join(row[0] for row in db.execute("select prosrc from pg_proc where pronamespace = 'memoir'::regnamespace"))
+            sources = "\n".join(row[0] for row in db.execute("select prosrc from pg_proc where pronamespace in ('memoir'::regnamespace, '_memoir'::regnamespace)"))
             used = sorted(set(re.findall(r"\b([a-z_0-9]+)\s*\(", sources + ARTIFACT.read_text())))
             db.execute("select set_config('test.names', %s, false), set_config('check_function_bodies', 'off', false)", [",".join(used)])
             db.execute(HOSTILE)
@@ -532,7 +533,7 @@ def test_a_hostile_search_path_changes_nothing(hostile: World, path: str, year: 
                 if routine.name == "export_user" and role == "app":
                     continue                               # takes the clearance for everything
                 # What is neither a definer nor commits runs as its caller, who alone decides what comes before pg_catalog.
-                if routine.name in {"_fail", "enable_jobs", "disable_jobs"} or path.startswith("hostile") and not routine.definer and routine.kind == "f":
+                if routine.name in {"fail", "enable_jobs", "disable_jobs"} or path.startswith("hostile") and not routine.definer and routine.kind == "f":
                     continue
                 refused = "PM025" if routine.name == "learn_weights" else "PM001" if role == "app" and routine.name in NEEDS_CLEARANCE else None
                 assert code(lambda: routine.call(login, hostile.values(routine, app))) == refused, routine.signature
@@ -549,7 +550,7 @@ def test_a_hostile_search_path_changes_nothing(hostile: World, path: str, year: 
 
 
 # Values in place of which somebody's SQL might come to stand, had any function put its arguments into SQL text.
-INJECTIONS = ["'; insert into public.canary values (1); --", "x') from memoir.users; insert into public.canary values (2); select ('", "'; drop table memoir.users; --", "\\'); drop schema memoir cascade; --", "$$; raise exception 'x'; $$ %s %1$I %L", '"; select pg_sleep(9); --', "{\"a\": "]
+INJECTIONS = ["'; insert into public.canary values (1); --", "x') from _memoir.users; insert into public.canary values (2); select ('", "'; drop table _memoir.users; --", "\\'); drop schema memoir cascade; --", "$$; raise exception 'x'; $$ %s %1$I %L", '"; select pg_sleep(9); --', "{\"a\": "]
 
 
 def hostile_values(kind: str, payload: str) -> list[Any]:
@@ -573,7 +574,7 @@ def test_arguments_are_never_sql(hostile: World) -> None:
         before = describe(db)
         for routine in hostile.of_role("admin"):
             targets = {name: kind for name, kind in routine.arguments.items() if kind in ("text", "name", "text[]", "jsonb")}
-            if not targets or routine.name in {"_fail", "ensure_embedder"}:
+            if not targets or routine.name in {"fail", "ensure_embedder"}:
                 continue
             values = hostile.values(routine, admin, "mallory")
             for name, kind in targets.items():

@@ -33,12 +33,12 @@ def db(memoir_dsn: str) -> Iterator[psycopg.Connection]:
 
 @pytest.mark.parametrize("text, expected", SAID, ids=[text[:30] for text, _ in SAID])
 def test_names_that_a_text_gives(db: psycopg.Connection, text: str, expected: set[tuple[str, str]]) -> None:
-    found = {row for row in db.execute("select name, other from memoir._aliases_in(%s) where stated", [text])}
+    found = {row for row in db.execute("select name, other from _memoir.aliases_in(%s) where stated", [text])}
     assert found == expected | {(other, name) for name, other in expected}
 
 
 def test_phrases_by_their_initials(db: psycopg.Connection) -> None:
-    found = db.execute("select name, other from memoir._aliases_in('We use GitHub Actions and Amazon Web Services in New York, not in SHOUTED WORDS HERE.') where not stated").fetchall()
+    found = db.execute("select name, other from _memoir.aliases_in('We use GitHub Actions and Amazon Web Services in New York, not in SHOUTED WORDS HERE.') where not stated").fetchall()
     assert set(found) == {("gha", "github actions"), ("aws", "amazon web services")}
 
 
@@ -50,7 +50,7 @@ def test_phrases_by_their_initials(db: psycopg.Connection) -> None:
     ("Anna met Boris in Prague.", ["Bo"], None, set()),  # whose name, nobody can say
 ])
 def test_names_given_with_a_memory(db: psycopg.Connection, content: str, aliases: list[str], slot_value: str | None, expected: set[tuple[str, str]]) -> None:
-    found = db.execute("select name, other from memoir._given_aliases(%s, %s, %s)", [content, aliases, slot_value]).fetchall()
+    found = db.execute("select name, other from _memoir.given_aliases(%s, %s, %s)", [content, aliases, slot_value]).fetchall()
     assert {tuple(sorted(pair)) for pair in found} == expected
 
 
@@ -133,16 +133,16 @@ def test_an_erased_turn_takes_its_names_along(db: psycopg.Connection, user: str)
     say(db, user, "one", "We moved to GitHub Actions (GHA) in spring.", "Good choice.")
     assert db.execute("select count(*) from memoir.list_aliases(%s)", [user]).fetchone()[0] > 0
     db.execute("select memoir.erase_turn(%s, 'one', 0)", [user])
-    assert db.execute("select count(*) from memoir.search_aliases a join memoir.users u using (user_id) where u.external_id = %s", [user]).fetchone() == (0,)
+    assert db.execute("select count(*) from _memoir.search_aliases a join _memoir.users u using (user_id) where u.external_id = %s", [user]).fetchone() == (0,)
 
 
 def test_a_slots_value_by_its_other_name_is_no_other_value(db: psycopg.Connection, user: str) -> None:
     remember(db, user, "Kubernetes was chosen by Ines.", aliases=["k8s"])
     first = remember(db, user, "We run on Kubernetes.", slot="platform", slot_value="Kubernetes")
     remember(db, user, "We are on k8s.", slot="platform", slot_value="k8s")
-    assert db.execute("select state::text from memoir.memory_store where memory_id = %s", [first]).fetchone() == ("active",)
+    assert db.execute("select state::text from _memoir.memory_store where memory_id = %s", [first]).fetchone() == ("active",)
     remember(db, user, "We are on Nomad.", slot="platform", slot_value="Nomad")
-    assert db.execute("select state::text from memoir.memory_store where memory_id = %s", [first]).fetchone() == ("superseded",)
+    assert db.execute("select state::text from _memoir.memory_store where memory_id = %s", [first]).fetchone() == ("superseded",)
 
 
 def test_an_import_knows_the_names_again(db: psycopg.Connection, user: str) -> None:

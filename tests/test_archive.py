@@ -32,7 +32,7 @@ def say(db: psycopg.Connection, user: str, session: str, *texts: str) -> None:
 
 def archive(db: psycopg.Connection) -> dict[str, int]:
     db.execute("call memoir.run_job('archive')")
-    counts, outcome, error = db.execute("select counts, outcome, error from memoir.job_runs order by run_id desc limit 1").fetchone()
+    counts, outcome, error = db.execute("select counts, outcome, error from _memoir.job_runs order by run_id desc limit 1").fetchone()
     assert outcome == "done", error
     return counts
 
@@ -40,16 +40,16 @@ def archive(db: psycopg.Connection) -> dict[str, int]:
 def expired(db: psycopg.Connection, user: str, content: str, **more: Any) -> str:
     named = "".join(f", {name} => %({name})s" for name in more)
     memory = db.execute(f"select memoir.remember(%(user)s, %(content)s, p_actor => 'agent'{named}) ->> 'memory_id'", {"user": user, "content": content, **more}).fetchone()[0]
-    db.execute("update memoir.memory_store set expires_at = memoir.now() where memory_id = %s", [memory])
+    db.execute("update _memoir.memory_store set expires_at = memoir.now() where memory_id = %s", [memory])
     db.execute("call memoir.run_job('expiry')")
-    assert one(db, "select state::text from memoir.memory_store where memory_id = %s", memory) == "expired"
+    assert one(db, "select state::text from _memoir.memory_store where memory_id = %s", memory) == "expired"
     return memory
 
 
 def accounted(db: psycopg.Connection, user: str) -> tuple[int, int, int]:
     """Turns ever written, still there, archived."""
-    return db.execute("""select (select sum(turn_count) from memoir.session_counters where user_id = u.user_id), (select count(*) from memoir.conversation_history where user_id = u.user_id),
-        (select coalesce(sum(turns), 0) from memoir.archived_turns where user_id = u.user_id) from memoir.users u where external_id = %s""", [user]).fetchone()
+    return db.execute("""select (select sum(turn_count) from _memoir.session_counters where user_id = u.user_id), (select count(*) from _memoir.conversation_history where user_id = u.user_id),
+        (select coalesce(sum(turns), 0) from _memoir.archived_turns where user_id = u.user_id) from _memoir.users u where external_id = %s""", [user]).fetchone()
 
 
 @pytest.fixture(autouse=True)
@@ -79,11 +79,11 @@ def test_a_month_goes_when_its_sessions_have_ended(db: psycopg.Connection, user:
     assert counts["compacted"] >= 1 and counts["months"] >= 1 and accounted(db, user) == (6, 2, 4)
     assert [(row["turn_index"]) for (row,) in db.execute("select memoir.history(%s, 's')", [user])] == [4, 5]
     # What was drawn from it is there, the summary is found, the turns are not.
-    assert one(db, "select state from memoir.memory_store where memory_id = %s", known) == "active"
+    assert one(db, "select state from _memoir.memory_store where memory_id = %s", known) == "active"
     kinds = {kind for kind, in db.execute("select kind from memoir.recall(%s, 'Zebrafish Lisbon budget')", [user])}
     assert kinds == {"memory", "summary"}
     assert "90000" in str(one(db, "select memoir.compile_context(%s, 'new', 'What is the Zebrafish budget?')", user))
-    assert one(db, "select count(*) from memoir.audit_log where action = 'archive' and (detail ->> 'turns')::integer = 4") == 1
+    assert one(db, "select count(*) from _memoir.audit_log where action = 'archive' and (detail ->> 'turns')::integer = 4") == 1
     assert archive(db) == {}
     # A clock set back finds what is left, and writes go on.
     clock(db, "2028-02-10T00:00:00Z")
@@ -110,9 +110,9 @@ def test_a_kept_month_is_a_table_of_its_own(db: psycopg.Connection, user: str) -
     clock(db, "2030-12-31T00:00:00Z")
     setting(db, archive_destination="keep")
     assert archive(db)["months"] >= 1 and accounted(db, user) == (2, 0, 2)
-    leaf = one(db, "select a.leaf from memoir.archives a join memoir.archived_turns t using (archive_id) join memoir.users u using (user_id) where u.external_id = %s", user)
-    assert one(db, f"select count(*) from memoir.archived_{leaf} h join memoir.users u using (user_id) where u.external_id = %s", user) == 2
-    me = one(db, "select user_id from memoir.users where external_id = %s", user)
+    leaf = one(db, "select a.leaf from _memoir.archives a join _memoir.archived_turns t using (archive_id) join _memoir.users u using (user_id) where u.external_id = %s", user)
+    assert one(db, f"select count(*) from memoir.archived_{leaf} h join _memoir.users u using (user_id) where u.external_id = %s", user) == 2
+    me = one(db, "select user_id from _memoir.users where external_id = %s", user)
     db.execute("select memoir.erase_user(%s)", [user])
     assert one(db, f"select count(*) from memoir.archived_{leaf} where user_id = %s", me) == 0        # an erase reaches it there
 
@@ -138,7 +138,7 @@ def test_a_client_exports_before_the_drop(db: psycopg.Connection, user: str) -> 
     assert refused.value.sqlstate == "PM014"
     db.execute("select memoir.confirm_export(%s, %s, 10, 'a file')", [part, month])
     assert archive(db)["months"] >= 1 and accounted(db, user) == (10, 0, 10)
-    assert one(db, "select state || ' ' || destination from memoir.archives where turns = 10") == "dropped a file"
+    assert one(db, "select state || ' ' || destination from _memoir.archives where turns = 10") == "dropped a file"
 
 
 def test_a_reader_in_the_way_only_delays_it(memoir_dsn: str, db: psycopg.Connection, user: str) -> None:
@@ -148,7 +148,7 @@ def test_a_reader_in_the_way_only_delays_it(memoir_dsn: str, db: psycopg.Connect
     clock(db, "2032-10-10T00:00:00Z")
     setting(db, archive_destination="drop")
     with psycopg.connect(memoir_dsn) as reader:
-        reader.execute("select count(*) from memoir.conversation_history")
+        reader.execute("select count(*) from _memoir.conversation_history")
         counts = archive(db)
         assert counts["held"] >= 1 and accounted(db, user) == (2, 2, 0)
     assert archive(db)["months"] >= 1 and accounted(db, user) == (2, 0, 2)
@@ -162,7 +162,7 @@ def test_nobody_waits_for_a_detach_from_outside(memoir_dsn: str, db: psycopg.Con
     setting(db, archive_destination="drop", archive_detach="concurrently")
     part = one(db, "select memoir.part_of(%s)", user)
     with psycopg.connect(memoir_dsn) as reader, psycopg.connect(memoir_dsn, autocommit=True) as sender:
-        reader.execute("select count(*) from memoir.conversation_history")       # stays in its transaction
+        reader.execute("select count(*) from _memoir.conversation_history")       # stays in its transaction
         assert archive(db)["detaching"] >= 1 and accounted(db, user) == (2, 2, 0)
         assert "detaching" in [state for state, in db.execute("select export from memoir.archive_plan() where month = '2033-07-01'")]
         asked = [s for s, in db.execute("select statement from memoir.bare_statements() where reason = 'a month is to be archived'")]
@@ -186,7 +186,7 @@ def test_nobody_waits_for_a_detach_from_outside(memoir_dsn: str, db: psycopg.Con
         if statement != mine:
             db.execute(statement)
     # Between the two runs it is a table that an erase reaches.
-    assert accounted(db, user) == (4, 2, 0) and one(db, f"select count(*) from memoir.conversation_history_p{part}_y2033m07 where user_id = (select user_id from memoir.users where external_id = %s)", user) == 2
+    assert accounted(db, user) == (4, 2, 0) and one(db, f"select count(*) from _memoir.conversation_history_p{part}_y2033m07 where user_id = (select user_id from _memoir.users where external_id = %s)", user) == 2
     assert archive(db)["months"] >= 1 and accounted(db, user) == (4, 2, 2)
     assert db.execute("select statement from memoir.bare_statements() where reason = 'a month is to be archived'").fetchall() == []
 
@@ -198,29 +198,29 @@ def test_expired_memories_go(db: psycopg.Connection, user: str) -> None:
     setting(db, archive_destination="keep", expired_memory_days=20)
     clock(db, "2034-01-20T00:00:00Z")
     archive(db)
-    assert one(db, "select count(*) from memoir.memory_store where memory_id = %s", gone) == 1       # not yet twenty days
+    assert one(db, "select count(*) from _memoir.memory_store where memory_id = %s", gone) == 1       # not yet twenty days
     clock(db, "2034-01-22T00:00:00Z")
     assert archive(db)["memories"] >= 1
-    left = db.execute("select memory_id::text, state::text from memoir.memory_store m join memoir.users u using (user_id) where u.external_id = %s", [user]).fetchall()
+    left = db.execute("select memory_id::text, state::text from _memoir.memory_store m join _memoir.users u using (user_id) where u.external_id = %s", [user]).fetchall()
     assert left == [(stays, "active")]
-    kept = one(db, "select memory from memoir.archived_memories where memory_id = %s", gone)
+    kept = one(db, "select memory from _memoir.archived_memories where memory_id = %s", gone)
     assert kept["content"].startswith("Thinks the xylophone") and [s["state"] for s in kept["states"]] == ["active", "expired"]
     for table in ("memory_stats", "memory_states"):
-        assert one(db, f"select count(*) from memoir.{table} where memory_id = %s", gone) == 0
-    assert one(db, "select count(*) from memoir.search_items where ref_id = %s", gone) == 0
+        assert one(db, f"select count(*) from _memoir.{table} where memory_id = %s", gone) == 0
+    assert one(db, "select count(*) from _memoir.search_items where ref_id = %s", gone) == 0
     assert one(db, "select count(*) from memoir.recall(%s, 'xylophone Trondheim')", user) == 0
     # Who asks for it by its id can still have it forgotten; the job leaves it be then.
     done = one(db, "select memoir.forget(%s, %s)", user, gone)
-    assert done["state"] == "forgotten" and one(db, "select count(*) from memoir.archived_memories where memory_id = %s", gone) == 0
+    assert done["state"] == "forgotten" and one(db, "select count(*) from _memoir.archived_memories where memory_id = %s", gone) == 0
     again = one(db, "select memoir.remember(%s, 'Thinks the xylophone is in Trondheim.', p_actor => 'agent')", user)
     assert again["outcome"] == "refused_tombstone"
-    assert not archive(db).get("memories") and one(db, "select state::text from memoir.memory_store where memory_id = %s", gone) == "forgotten"
+    assert not archive(db).get("memories") and one(db, "select state::text from _memoir.memory_store where memory_id = %s", gone) == "forgotten"
     gone = expired(db, user, "Thinks the zither is in Tromsø.")
     clock(db, "2034-02-22T00:00:00Z")
     assert archive(db)["memories"] == 1
     # An erase reaches it; a memory that others were superseded by stays.
     db.execute("select memoir.erase_user(%s)", [user])
-    assert one(db, "select count(*) from memoir.archived_memories where memory_id = %s", gone) == 0
+    assert one(db, "select count(*) from _memoir.archived_memories where memory_id = %s", gone) == 0
 
 
 def test_a_client_writes_expired_memories_away(memoir_dsn: str, db: psycopg.Connection, user: str) -> None:
@@ -236,12 +236,12 @@ def test_a_client_writes_expired_memories_away(memoir_dsn: str, db: psycopg.Conn
         assert memoir.confirm_memories([row["user_id"]], [row["memory_id"]]) == 1 == 1 + memoir.confirm_memories([row["user_id"]], [row["memory_id"]])
         assert gone not in [str(row["memory_id"]) for row in memoir.export_memories()]
         # That it was is known, and where from: an erase of its turn finds it.
-        assert one(db, "select memory is null from memoir.archived_memories where memory_id = %s", gone)
+        assert one(db, "select memory is null from _memoir.archived_memories where memory_id = %s", gone)
         with pytest.raises(errors.UnknownMemoryError, match="its text is no longer here"):
             memoir.forget(user, gone)
-        assert one(db, "select count(*) from memoir.archived_memories where memory_id = %s", gone) == 1
+        assert one(db, "select count(*) from _memoir.archived_memories where memory_id = %s", gone) == 1
         db.execute("select memoir.erase_turn(%s, 's', 0)", [user])
-        assert one(db, "select count(*) from memoir.archived_memories where memory_id = %s", gone) == 0
+        assert one(db, "select count(*) from _memoir.archived_memories where memory_id = %s", gone) == 0
         # The months, by the same client.
         memoir.close_session(user, "s")
         clock(db, "2035-04-01T00:00:00Z")

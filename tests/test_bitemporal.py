@@ -60,7 +60,7 @@ class Life:
     def current(self, memory: str) -> tuple[str, Value, str]:
         """The last successor of a memory, as the database has them; what was said stays what it was."""
         while True:
-            state, successor = self.db.execute("select state::text, superseded_by::text from memoir.memory_store where memory_id = %s", [memory]).fetchone()
+            state, successor = self.db.execute("select state::text, superseded_by::text from _memoir.memory_store where memory_id = %s", [memory]).fetchone()
             if state != "superseded" or successor is None:
                 return memory, dict(self.ids)[memory], state
             memory = successor
@@ -129,7 +129,7 @@ class Life:
 
     def check_history(self) -> None:
         forgotten = {value[0] for memory, value in self.ids
-                     if self.db.execute("select state = 'forgotten' from memoir.memory_store where memory_id = %s", [memory]).fetchone()[0]}
+                     if self.db.execute("select state = 'forgotten' from _memoir.memory_store where memory_id = %s", [memory]).fetchone()[0]}
         assert self.recalled(as_of=START - timedelta(days=1)) == set()
         for _ in range(12):
             n = self.random.randrange(len(self.seen))

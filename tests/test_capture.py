@@ -37,8 +37,8 @@ def read(db: psycopg.Connection, user: str, call: uuid.UUID) -> list[tuple]:
 def stored(db: psycopg.Connection, user: str) -> tuple[int, int]:
     """Calls and events of a user."""
     return db.execute("""
-        select (select count(*) from memoir.api_calls c where c.user_id = u.user_id), (select count(*) from memoir.stream_events e where e.user_id = u.user_id)
-        from memoir.users u where u.external_id = %s""", [user]).fetchone()
+        select (select count(*) from _memoir.api_calls c where c.user_id = u.user_id), (select count(*) from _memoir.stream_events e where e.user_id = u.user_id)
+        from _memoir.users u where u.external_id = %s""", [user]).fetchone()
 
 
 @pytest.mark.parametrize("name", BODIES)
@@ -79,7 +79,7 @@ def test_a_call_is_read_after_its_month(db: psycopg.Connection, user: str) -> No
 
 def test_what_else_is_known_is_kept(db: psycopg.Connection, user: str) -> None:
     call = capture(db, user, provider="anthropic", model="claude-x", status=529, latency_ms=0, started_at=START, metadata=Jsonb({"try": 2}))
-    assert db.execute("select provider, model, status, latency_ms, started_at, metadata from memoir.api_calls where call_id = %s", [call]).fetchone() == (
+    assert db.execute("select provider, model, status, latency_ms, started_at, metadata from _memoir.api_calls where call_id = %s", [call]).fetchone() == (
         "anthropic", "claude-x", 529, 0, START, {"try": 2})
 
 
@@ -96,7 +96,7 @@ def test_credentials_are_dropped(db: psycopg.Connection, user: str, side: str) -
     headers = {name: f"sk-planted-{n}" for n, name in enumerate(CREDENTIALS)}
     kept = {name: f"plain {n}" for n, name in enumerate(HARMLESS)}
     call = capture(db, user, **{side: Jsonb(headers | kept | {"X-Token": ["sk-planted-a", "sk-planted-b"]})})
-    found, row = db.execute(f"select {side}, c::text from memoir.api_calls c where call_id = %s", [call]).fetchone()
+    found, row = db.execute(f"select {side}, c::text from _memoir.api_calls c where call_id = %s", [call]).fetchone()
     assert found == kept
     assert "sk-planted" not in row
 
@@ -120,7 +120,7 @@ def test_unknown_and_foreign_calls_look_the_same(db: psycopg.Connection, user: s
 
 
 def shown(db: psycopg.Connection, call: uuid.UUID) -> str:
-    return db.execute("select memoir._shown(%s)", [str(call)]).fetchone()[0]
+    return db.execute("select _memoir.shown(%s)", [str(call)]).fetchone()[0]
 
 
 @pytest.mark.parametrize(("options", "code", "names"), [

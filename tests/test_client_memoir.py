@@ -249,7 +249,7 @@ def test_calls_fit_the_database(memoir_dsn, monkeypatch):
             name: ({n.removeprefix("p_"): t for n, t in zip(names or [], types)}, len(types) - defaults)
             for name, names, types, defaults in connection.execute(
                 "select proname, proargnames, array(select format_type(t, null) from unnest(proargtypes) with ordinality u(t, o) order by o), "
-                "pronargdefaults from pg_proc where pronamespace = 'memoir'::regnamespace and proname !~ '^_'"
+                "pronargdefaults from pg_proc where pronamespace = 'memoir'::regnamespace"
             )
         }
     spelled = {"int": "integer", "timestamptz": "timestamp with time zone", "int[]": "integer[]", "real[][]": "real[]",

@@ -92,10 +92,10 @@ def test_leases_outlive_a_slow_model(memoir, memoir_dsn, user, monkeypatch):
     def slow(texts):
         """Busy until its lease, which is about to end, has been renewed."""
         with psycopg.connect(memoir_dsn, autocommit=True) as connection:
-            ours = f"kind = 'embed' and state = 'leased' and user_id = (select user_id from memoir.users where external_id = '{user}')"
-            assert connection.execute(f"update memoir.jobs set leased_until = clock_timestamp() + interval '30 s' where {ours}").rowcount == 1
+            ours = f"kind = 'embed' and state = 'leased' and user_id = (select user_id from _memoir.users where external_id = '{user}')"
+            assert connection.execute(f"update _memoir.jobs set leased_until = clock_timestamp() + interval '30 s' where {ours}").rowcount == 1
             deadline = time.monotonic() + 20
-            while connection.execute(f"select leased_until < clock_timestamp() + interval '290 s' from memoir.jobs where {ours}").fetchone()[0]:
+            while connection.execute(f"select leased_until < clock_timestamp() + interval '290 s' from _memoir.jobs where {ours}").fetchone()[0]:
                 assert time.monotonic() < deadline
         return embed(texts)
 
@@ -122,20 +122,20 @@ def test_a_judge_keeps_its_leases(memoir, memoir_dsn, user, monkeypatch):
                 name = "slow"
 
                 def __call__(self, pairs):
-                    [(job, lease)] = connection.execute("select job_id, lease_id from memoir.jobs where kind = 'nli' and state = 'leased'").fetchall()
-                    connection.execute("update memoir.jobs set leased_until = clock_timestamp() + interval '30 s' where job_id = %s", [job])
+                    [(job, lease)] = connection.execute("select job_id, lease_id from _memoir.jobs where kind = 'nli' and state = 'leased'").fetchall()
+                    connection.execute("update _memoir.jobs set leased_until = clock_timestamp() + interval '30 s' where job_id = %s", [job])
                     deadline = time.monotonic() + 20
-                    while connection.execute("select leased_until < clock_timestamp() + interval '290 s' from memoir.jobs where job_id = %s", [job]).fetchone()[0]:
+                    while connection.execute("select leased_until < clock_timestamp() + interval '290 s' from _memoir.jobs where job_id = %s", [job]).fetchone()[0]:
                         assert time.monotonic() < deadline
                     # One who lost the lease stores first: a pair is judged once.
-                    [(owner, memory)] = connection.execute("select user_id, dedup_key::uuid from memoir.jobs where job_id = %s", [job]).fetchall()
-                    [other] = connection.execute("select (payload -> 'others' ->> 0)::uuid from memoir.jobs where job_id = %s", [job]).fetchone()
+                    [(owner, memory)] = connection.execute("select user_id, dedup_key::uuid from _memoir.jobs where job_id = %s", [job]).fetchall()
+                    [other] = connection.execute("select (payload -> 'others' ->> 0)::uuid from _memoir.jobs where job_id = %s", [job]).fetchone()
                     assert connection.execute("select memoir.store_judgements(%s, %s, %s, '{0.1}', 'other')", [[owner], [memory], [other]]).fetchone() == (1,)
                     return [0.2 for _ in pairs]
 
             assert worker.run_judge(memoir, Slow(), once=True) == 0
             assert [row[0] for row in connection.execute("select judge from memoir.list_judgements(%s)", [user])] == ["other"]
-            assert connection.execute("select count(*) from memoir.jobs where kind = 'nli'").fetchone() == (0,)
+            assert connection.execute("select count(*) from _memoir.jobs where kind = 'nli'").fetchone() == (0,)
     finally:
         memoir.reset_setting("judge")
 
@@ -239,13 +239,13 @@ def test_two_workers_run_a_job_once(memoir, memoir_dsn):
     for job in jobs_of(memoir):
         memoir.set_setting(f"schedule_{job}", "0 0 1 1 *" if job == "hygiene" else "")
     with psycopg.connect(memoir_dsn, autocommit=True) as db:
-        db.execute("delete from memoir.job_runs")
+        db.execute("delete from _memoir.job_runs")
         threads = [threading.Thread(target=worker.run_jobs, args=[memoir_dsn], kwargs={"once": True}) for _ in range(3)]
         for thread in threads:
             thread.start()
         for thread in threads:
             thread.join(60)
-        outcomes = [row[0] for row in db.execute("select outcome from memoir.job_runs where job = 'hygiene'")]
+        outcomes = [row[0] for row in db.execute("select outcome from _memoir.job_runs where job = 'hygiene'")]
     assert "done" in outcomes and set(outcomes) <= {"done", "still running"}
     for job in jobs_of(memoir):
         memoir.reset_setting(f"schedule_{job}")
@@ -255,9 +255,9 @@ def test_a_failed_job_ends_no_worker(memoir, memoir_dsn, caplog):
     for job in jobs_of(memoir):
         memoir.set_setting(f"schedule_{job}", "* * * * *" if job in ("flush", "merge") else "")
     with psycopg.connect(memoir_dsn, autocommit=True) as db:
-        db.execute("delete from memoir.job_runs")
-        old = db.execute("select pg_get_functiondef('memoir._step_flush(integer)'::regprocedure)").fetchone()[0]
-        db.execute("create or replace function memoir._step_flush(p_limit integer) returns jsonb language plpgsql as $$ begin raise 'broken'; end $$")
+        db.execute("delete from _memoir.job_runs")
+        old = db.execute("select pg_get_functiondef('_memoir.step_flush(integer)'::regprocedure)").fetchone()[0]
+        db.execute("create or replace function _memoir.step_flush(p_limit integer) returns jsonb language plpgsql as $$ begin raise 'broken'; end $$")
         with caplog.at_level(logging.WARNING):
             worker.run_jobs(memoir_dsn, once=True)
         db.execute(old)
@@ -273,17 +273,17 @@ def test_a_worker_ended_in_the_middle_of_a_job(memoir, memoir_dsn, how):
         memoir.set_setting(f"schedule_{job}", "* * * * *" if job == "flush" else "")
     command = [sys.executable, "-m", "pg_memoir.worker", "--dsn", memoir_dsn, "--jobs", "--no-embed", "--interval", "0.1"]
     with psycopg.connect(memoir_dsn, autocommit=True) as db:
-        db.execute("delete from memoir.job_runs")
+        db.execute("delete from _memoir.job_runs")
         db.execute("create table if not exists public.done (n integer); truncate public.done; grant all on public.done to public")
-        old = db.execute("select pg_get_functiondef('memoir._step_flush(integer)'::regprocedure)").fetchone()[0]
-        db.execute("create or replace function memoir._step_flush(p_limit integer) returns jsonb language plpgsql as $$ declare n integer := (select count(*) from public.done); "
+        old = db.execute("select pg_get_functiondef('_memoir.step_flush(integer)'::regprocedure)").fetchone()[0]
+        db.execute("create or replace function _memoir.step_flush(p_limit integer) returns jsonb language plpgsql as $$ declare n integer := (select count(*) from public.done); "
                    "begin insert into public.done values (n); if n = 3 then perform pg_advisory_xact_lock(4712); end if; "
                    "return jsonb_build_object('more', n < 5, 'rows', 1); end $$")
         db.execute("select pg_advisory_lock(4712)")
         process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
         while not db.execute("select 1 from pg_locks where locktype = 'advisory' and not granted and objid = 4712").fetchone():
             assert process.poll() is None, process.communicate()
-            assert db.execute("select count(*) from memoir.job_runs where outcome is not null").fetchone() == (0,)
+            assert db.execute("select count(*) from _memoir.job_runs where outcome is not null").fetchone() == (0,)
             time.sleep(0.02)
         [backend] = db.execute("select pid from pg_locks where locktype = 'advisory' and not granted and objid = 4712").fetchone()
         process.send_signal(how)
@@ -299,7 +299,7 @@ def test_a_worker_ended_in_the_middle_of_a_job(memoir, memoir_dsn, how):
         if jobs_of(memoir)["flush"].last_outcome != "done":  # still the same minute
             memoir.run_job("flush")
         assert [row[0] for row in db.execute("select n from public.done order by n")] == [0, 1, 2, 3, 4, 5]
-        outcomes = db.execute("select outcome, counts ->> 'rows' from memoir.job_runs where counts <> '{}' order by run_id").fetchall()
+        outcomes = db.execute("select outcome, counts ->> 'rows' from _memoir.job_runs where counts <> '{}' order by run_id").fetchall()
         assert outcomes == [("cancelled" if how == signal.SIGTERM else "lost", "3"), ("done", "3")]
         db.execute(old)
     for job in jobs_of(memoir):
@@ -319,7 +319,7 @@ def test_bare_statements(memoir, memoir_dsn):
     assert [row["statement"] for row in statements] == ["vacuum (analyze) memoir.bloated"] and "dead" in statements[0]["reason"]
     worker._send_bare(memoir)
     with psycopg.connect(memoir_dsn, autocommit=True) as db:
-        assert db.execute("select pg_relation_size('memoir.bloated')").fetchone() == (0,)
+        assert db.execute("select pg_relation_size('_memoir.bloated')").fetchone() == (0,)
         db.execute("drop table memoir.bloated")
 
 
@@ -334,10 +334,10 @@ def test_model_calls_from_outside(memoir, memoir_dsn, user, monkeypatch):
             memoir.persist_turn(user, "s1", [{"role": "user", "content": f"In week {n} I rode the bicycle to place {n}. " * 8}, {"role": "assistant", "content": "Noted. " * 20}])
         with psycopg.connect(memoir_dsn, autocommit=True) as db:
             db.execute("select memoir.compact_session(%s, 's1', 300)", [user])
-            waiting = db.execute("select count(*) from memoir.jobs where kind = 'summarise'").fetchone()[0]
+            waiting = db.execute("select count(*) from _memoir.jobs where kind = 'summarise'").fetchone()[0]
         assert waiting >= 1 and worker.run_models(memoir, once=True) == waiting == len(stub.requests)
         with psycopg.connect(memoir_dsn, autocommit=True) as db:
-            assert db.execute("select count(*) from memoir.compactions where made_by = 'gpt-4o-mini summarise.v1'").fetchone() == (waiting,)
-            assert db.execute("select count(*) from memoir.jobs where kind = 'summarise'").fetchone() == (0,)
+            assert db.execute("select count(*) from _memoir.compactions where made_by = 'gpt-4o-mini summarise.v1'").fetchone() == (waiting,)
+            assert db.execute("select count(*) from _memoir.jobs where kind = 'summarise'").fetchone() == (0,)
         for key in ("provider", "model", "endpoint", "retries"):
             memoir.reset_setting(f"llm_{key}")

@@ -60,7 +60,7 @@ def sweep(db: psycopg.Connection, job: str = "compaction") -> dict[str, int]:
     db.execute("call memoir.run_job(%s)", [job])
     # The newest that ended: a sweep beside this one may be under way still.
     counts, outcome, error = db.execute(
-        "select counts, outcome, error from memoir.job_runs where job = %s and outcome is not null order by run_id desc limit 1", [job]
+        "select counts, outcome, error from _memoir.job_runs where job = %s and outcome is not null order by run_id desc limit 1", [job]
     ).fetchone()
     assert outcome in ("done", "still running"), (outcome, error)
     return counts
@@ -94,7 +94,7 @@ def test_evidence_for_twenty_facts_stays_reachable(db: psycopg.Connection, user:
     # Makes room for many turns: what is shown is well below what would be compacted again.
     shown = sum(turn["tokens"] for turn in before if turn["turn_index"] > counting[-1]["to_turn"])
     assert shown < total / 3
-    summary = one(db, "select summary_text from memoir.sessions where external_id = 'long' and user_id = (select user_id from memoir.users where external_id = %s)", user)
+    summary = one(db, "select summary_text from _memoir.sessions where external_id = 'long' and user_id = (select user_id from _memoir.users where external_id = %s)", user)
     system = one(db, "select memoir.compile_context(%s, 'long', 'Well?')", user)[0]
     assert system["role"] == "system" and "<memoir-summary>" in system["content"] and summary.split("\n")[1] in system["content"]
     # What matters is preferred to small talk.
@@ -111,11 +111,11 @@ def test_summaries_pile_up_into_higher_levels(db: psycopg.Connection, user: str)
     counting = [row for row in rows if row["counts"]]
     assert max(row["level"] for row in counting) >= 2
     assert all(a["to_turn"] + 1 == b["from_turn"] for a, b in zip(counting, counting[1:]))
-    texts = one(db, "select summary_text from memoir.sessions where external_id = 'pile'")
+    texts = one(db, "select summary_text from _memoir.sessions where external_id = 'pile'")
     assert texts == "\n".join(row["summary"] for row in counting)
     assert one(db, "select memoir.count_tokens(%s, 'small')", texts) <= 210
     # Only summaries that count are found.
-    alive = db.execute("select distinct ref_id from memoir.search_items i join memoir.users using (user_id) where external_id = %s and kind = 's' and not dead", [user]).fetchall()
+    alive = db.execute("select distinct ref_id from _memoir.search_items i join _memoir.users using (user_id) where external_id = %s and kind = 's' and not dead", [user]).fetchall()
     assert {row[0] for row in alive} == {row["compaction_id"] for row in counting}
 
 
@@ -181,7 +181,7 @@ def test_pinned_turns_stay_out_of_summaries(db: psycopg.Connection, user: str) -
         return {n for row in compactions(db, user, "pin") if row["counts"] for n in range(row["from_turn"], row["to_turn"] + 1)}
     # The whole exchange around a pinned tool result stays, what is before and behind it does not.
     assert set(range(start)) | {end} <= covered() and not covered() & set(range(start, end))
-    through = one(db, "select s.summary_through from memoir.sessions s join memoir.users u using (user_id) where u.external_id = %s and s.external_id = 'pin'", user)
+    through = one(db, "select s.summary_through from _memoir.sessions s join _memoir.users u using (user_id) where u.external_id = %s and s.external_id = 'pin'", user)
     assert through == max(covered())
     # Pinned afterwards: its summary no longer counts, until it is let go.
     row = next(row for row in compactions(db, user, "pin") if row["counts"])
@@ -237,10 +237,10 @@ def test_branches_share_summaries_as_far_as_they_share_turns(db: psycopg.Connect
     db.execute("select memoir.branch_session(%s, 'stem', 'late', %s)", [user, late])
     db.execute("select memoir.branch_session(%s, 'stem', 'early', %s)", [user, early - 1])
     state = {name: through for name, through in db.execute(
-            "select s.external_id, s.summary_through from memoir.sessions s join memoir.users u using (user_id) where u.external_id = %s", [user])}
+            "select s.external_id, s.summary_through from _memoir.sessions s join _memoir.users u using (user_id) where u.external_id = %s", [user])}
     assert state["late"] == rows[0]["to_turn"] and state["early"] is None
     db.execute("select memoir.undo_compaction(%s, 'stem', %s)", [user, rows[0]["compaction_id"]])
-    assert one(db, "select summary_through from memoir.sessions where external_id = 'late' and parent_turn is not null") is None
+    assert one(db, "select summary_through from _memoir.sessions where external_id = 'late' and parent_turn is not null") is None
     # A branch compacts shared turns in rows of its own.
     talk_on(db, user, "early", {}, 0, 40)
     sweep(db)

@@ -57,7 +57,7 @@ def remember(db: psycopg.Connection, user: str, content: str, session: str | Non
 
 
 def column(db: psycopg.Connection, user: str, name: str, table: str = "conversation_history") -> list[Any]:
-    query = f"select {name} from memoir.{table} join memoir.users using (user_id) where external_id = %s order by {'turn_index' if 'hist' in table else name}"
+    query = f"select {name} from _memoir.{table} join _memoir.users using (user_id) where external_id = %s order by {'turn_index' if 'hist' in table else name}"
     return [value for (value,) in db.execute(query, [user])]
 
 
@@ -101,7 +101,7 @@ def test_sessions_and_memories_of_a_user_do_not_deadlock(memoir_dsn: str, db: ps
 
     def maintainer(own: psycopg.Connection) -> None:
         for _ in range(rounds):
-            own.execute("select memoir._merge_tail(user_id) from memoir.users where external_id = %s", [user])
+            own.execute("select _memoir.merge_tail(user_id) from _memoir.users where external_id = %s", [user])
             own.execute("call memoir.flush_statistics()")
     results = in_parallel(memoir_dsn, *map(talker, range(5)), *map(rememberer, range(3)), maintainer)
 
@@ -188,12 +188,12 @@ def test_segments_stay_few_and_postings_are_seldom_written_again(db: psycopg.Con
     written = 0
     for n in range(64):
         persist(db, user, "s", [{"role": "user", "content": f"Item {n} is the plain word."}, {"role": "assistant", "content": f"Noted, item {n}."}])
-        me = one(db, "select user_id from memoir.users where external_id = %s", user)
-        db.execute("select memoir._merge_tail(%s)", [me])
-        newest, = db.execute("select max(segment) from memoir.search_postings where user_id = %s", [me]).fetchone()
-        written += one(db, "select sum(cardinality(postings))::integer from memoir.search_postings where user_id = %s and segment = %s", me, newest)
-        assert one(db, "select count(distinct segment) from memoir.search_postings where user_id = %s", me) <= 10
-    total = one(db, "select sum(cardinality(postings))::integer from memoir.search_postings where user_id = %s", me)
+        me = one(db, "select user_id from _memoir.users where external_id = %s", user)
+        db.execute("select _memoir.merge_tail(%s)", [me])
+        newest, = db.execute("select max(segment) from _memoir.search_postings where user_id = %s", [me]).fetchone()
+        written += one(db, "select sum(cardinality(postings))::integer from _memoir.search_postings where user_id = %s and segment = %s", me, newest)
+        assert one(db, "select count(distinct segment) from _memoir.search_postings where user_id = %s", me) <= 10
+    total = one(db, "select sum(cardinality(postings))::integer from _memoir.search_postings where user_id = %s", me)
     assert total < written <= 4 * total, (written, total)
 
 
@@ -207,7 +207,7 @@ def test_a_merge_changes_no_result(memoir_dsn: str, db: psycopg.Connection, user
         remember(db, user, f"The bicycle of day {n} is {['red', 'blue', 'green', 'black', 'white'][n]}.")
         with db.transaction():                             # one now(): freshness is the same before and after
             before = [db.execute(recall, [user, q]).fetchall() for q in queries]
-            merged = one(db, "select memoir._merge_tail(user_id) from memoir.users where external_id = %s", user)
+            merged = one(db, "select _memoir.merge_tail(user_id) from _memoir.users where external_id = %s", user)
             after = [db.execute(recall, [user, q]).fetchall() for q in queries]
         assert merged == 9 and all(len(rows) > n for rows in before)
         assert after == before

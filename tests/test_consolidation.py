@@ -37,13 +37,13 @@ def hikes(db: psycopg.Connection, user: str, **more: Any) -> list[str]:
 
 def consolidate(db: psycopg.Connection) -> dict[str, int]:
     db.execute("call memoir.run_job('consolidation')")
-    counts, outcome, error = db.execute("select counts, outcome, error from memoir.job_runs order by run_id desc limit 1").fetchone()
+    counts, outcome, error = db.execute("select counts, outcome, error from _memoir.job_runs order by run_id desc limit 1").fetchone()
     assert outcome == "done", error
     return counts
 
 
 def active(db: psycopg.Connection, user: str) -> list[str]:
-    return [row[0] for row in db.execute("""select content from memoir.memory_store m join memoir.users u using (user_id)
+    return [row[0] for row in db.execute("""select content from _memoir.memory_store m join _memoir.users u using (user_id)
         where u.external_id = %s and state = 'active' order by content""", [user])]
 
 
@@ -53,20 +53,20 @@ def test_a_cluster_becomes_one_and_back(db: psycopg.Connection, user: str) -> No
     assert consolidate(db)["made"] == 1
     whole, other = sorted(active(db, user), key=len, reverse=True)
     assert other == "Plays chess" and all(text.rstrip(".") in whole for text in HIKES)
-    key = one(db, "select memory_id from memoir.memory_store where content = %s", whole)
+    key = one(db, "select memory_id from _memoir.memory_store where content = %s", whole)
     # All sources named, edges to each, authority no higher than theirs.
-    assert {row[0] for row in db.execute("select source_id::text from memoir.memory_sources where item_id = %s and source_kind = 'memory'", [key])} == set(members)
-    edges = db.execute("select relation::text, count(*) from memoir.memory_relationships where source_id = %s group by 1 order by 1", [key]).fetchall()
+    assert {row[0] for row in db.execute("select source_id::text from _memoir.memory_sources where item_id = %s and source_kind = 'memory'", [key])} == set(members)
+    edges = db.execute("select relation::text, count(*) from _memoir.memory_relationships where source_id = %s group by 1 order by 1", [key]).fetchall()
     assert edges == [("elaborates", 3), ("supersedes", 3)]
-    assert db.execute("select tier, trust, confidence, validated_at is not null from memoir.memory_store where memory_id = %s", [key]).fetchone() \
-        == db.execute("select min(tier), min(trust), min(confidence), true from memoir.memory_store where memory_id = any (%s)", [members]).fetchone()
+    assert db.execute("select tier, trust, confidence, validated_at is not null from _memoir.memory_store where memory_id = %s", [key]).fetchone() \
+        == db.execute("select min(tier), min(trust), min(confidence), true from _memoir.memory_store where memory_id = any (%s)", [members]).fetchone()
     found = [row[0] for row in db.execute("select content from memoir.recall(%s, 'hikes Brigida Zermatt')", [user])]
     assert found == [whole]
     assert consolidate(db).get("made", 0) == 0
 
     undone = one(db, "select memoir.undo_consolidation(%s, %s)", user, key)
     assert set(undone["restored"]) == set(members) and sorted([*HIKES, "Plays chess"]) == active(db, user)
-    assert one(db, "select count(*) from memoir.memory_relationships where source_id = %s", key) == 0
+    assert one(db, "select count(*) from _memoir.memory_relationships where source_id = %s", key) == 0
     assert one(db, "select memoir.undo_consolidation(%s, %s)", user, key)["restored"] == []
     # They stay apart.
     assert consolidate(db).get("made", 0) == 0 and len(active(db, user)) == 4
@@ -90,13 +90,13 @@ def test_forgetting_a_part_frees_the_others(db: psycopg.Connection, user: str) -
     assert active(db, user) == sorted(text for text in HIKES if "Brigida" not in text)
     assert "Brigida" not in str(db.execute("select content from memoir.recall(%s, 'hikes with Brigida')", [user]).fetchall())
     assert one(db, "select memoir.remember(%s, 'Hikes with Brigida')", user)["outcome"] == "refused_tombstone"
-    assert one(db, "select state from memoir.memory_store m join memoir.users u using (user_id) where u.external_id = %s and content = %s", user, whole) == "forgotten"
+    assert one(db, "select state from _memoir.memory_store m join _memoir.users u using (user_id) where u.external_id = %s and content = %s", user, whole) == "forgotten"
 
 
 def test_forgetting_the_whole_forgets_all_of_it(db: psycopg.Connection, user: str) -> None:
     hikes(db, user)
     consolidate(db)
-    key = one(db, "select memory_id from memoir.memory_store m join memoir.users u using (user_id) where u.external_id = %s and m.state = 'active'", user)
+    key = one(db, "select memory_id from _memoir.memory_store m join _memoir.users u using (user_id) where u.external_id = %s and m.state = 'active'", user)
     db.execute("select memoir.forget(%s, %s)", [user, key])
     assert active(db, user) == []
     for text in HIKES:

@@ -42,11 +42,11 @@ def compiled(db: psycopg.Connection, user: str, query: str, **named: Any) -> str
 
 
 def row(db: psycopg.Connection, memory: str, columns: str = "state::text") -> tuple[Any, ...]:
-    return db.execute(f"select {columns} from memoir.memory_store where memory_id = %s", [memory]).fetchone()
+    return db.execute(f"select {columns} from _memoir.memory_store where memory_id = %s", [memory]).fetchone()
 
 
 def edges(db: psycopg.Connection, memory: str) -> set[tuple[str, str]]:
-    return {(r, str(t)) for r, t in db.execute("select relation::text, target_id from memoir.memory_relationships where source_id = %s", [memory])}
+    return {(r, str(t)) for r, t in db.execute("select relation::text, target_id from _memoir.memory_relationships where source_id = %s", [memory])}
 
 
 def refused(db: psycopg.Connection, user: str, content: str, **named: Any) -> bool:
@@ -175,14 +175,14 @@ def test_what_was_made_of_it_goes_too(db: psycopg.Connection, user: str) -> None
     call(db, "open_session", user, "s2")
     guess = remember(db, user, "Flies a zeppelin.", session="s2", actor="agent")
     old = remember(db, user, "Flies a zeppelin", session="s", actor="person", source_turns=[0])
-    who, session = db.execute("select user_id, session_id from memoir.sessions where external_id = 's' and user_id = (select user_id from memoir.memory_store where memory_id = %s)", [old]).fetchone()
+    who, session = db.execute("select user_id, session_id from _memoir.sessions where external_id = 's' and user_id = (select user_id from _memoir.memory_store where memory_id = %s)", [old]).fetchone()
     for first in (0, 2):
-        db.execute("insert into memoir.compactions (user_id, session_id, compaction_id, from_turn, to_turn, summary_text, made_by, recorded_at) "
+        db.execute("insert into _memoir.compactions (user_id, session_id, compaction_id, from_turn, to_turn, summary_text, made_by, recorded_at) "
                    "values (%s, %s, gen_random_uuid(), %s, %s, 'Talk of a zeppelin.', 'test', now())", [who, session, first, first + 1])
     derived = remember(db, user, "Has a pilot's licence for airships.")
     twice = remember(db, user, "Is an airship pilot by trade.")
     for item, source in ((derived, old), (twice, derived)):
-        db.execute("insert into memoir.memory_sources (user_id, item_kind, item_id, source_kind, source_id) values (%s, 'memory', %s, 'memory', %s)", [who, item, source])
+        db.execute("insert into _memoir.memory_sources (user_id, item_kind, item_id, source_kind, source_id) values (%s, 'memory', %s, 'memory', %s)", [who, item, source])
     done = call(db, "correct", user, old, "Flies a glider.", session="s", source_turns=[0])
     assert done["excluded_turns"] == 0 and set(done["corrected"]) == {old, guess}
     assert [row(db, m, "state::text, state_reason") for m in (derived, twice)] == [("invalidated", "its source was withdrawn")] * 2
@@ -196,7 +196,7 @@ def test_only_the_span_goes_where_it_is_known(db: psycopg.Connection, user: str)
     long = "I keep bees in the garden. " + "The weather was fine all week and we talked about many things. " * 30 + "My locker number is Heron."
     persist(db, user, "s", long, "Noted.")
     memory = remember(db, user, "Locker number Heron.", session="s", actor="person", source_turns=[0])
-    db.execute("update memoir.memory_sources set span_start = %s, span_length = 26 where item_id = %s", [len(long) - 25, memory])
+    db.execute("update _memoir.memory_sources set span_start = %s, span_length = 26 where item_id = %s", [len(long) - 25, memory])
     assert any("Heron" in c for c in recalled(db, user, "locker Heron"))
     assert call(db, "retract", user, memory)["excluded_turns"] == 1
     assert not any("Heron" in c for c in recalled(db, user, "locker Heron")) and any("bees" in c for c in recalled(db, user, "bees garden"))
@@ -207,14 +207,14 @@ def test_a_pin_follows_the_correction(db: psycopg.Connection, user: str) -> None
     old = remember(db, user, "The demo is on Monday.")
     assert call(db, "pin", user, "s", old, 10)["until_turn"] == 12
     new = call(db, "correct", user, old, "The demo is on Friday.")["memory_id"]
-    assert db.execute("select pinned_until_turn from memoir.session_objects where memory_id = %s", [new]).fetchone() == (12,)
+    assert db.execute("select pinned_until_turn from _memoir.session_objects where memory_id = %s", [new]).fetchone() == (12,)
     assert call(db, "unpin", user, "s", old) is True and call(db, "unpin", user, "s", old) is False
 
 
 def test_pinned_turns(db: psycopg.Connection, user: str) -> None:
     persist(db, user, "a", *["x"] * 6)
     call(db, "branch_session", user, "a", "b", 4)
-    pins = "select p.from_turn, p.to_turn from memoir.sessions s, memoir._pinned_turns(s.user_id, s.session_id) p where s.user_id = (select user_id from memoir.users where external_id = %s) and s.external_id = %s"
+    pins = "select p.from_turn, p.to_turn from _memoir.sessions s, _memoir.pinned_turns(s.user_id, s.session_id) p where s.user_id = (select user_id from _memoir.users where external_id = %s) and s.external_id = %s"
     assert call(db, "pin_turns", user, "a", 1, 4, None, "keep") == {"session": "a", "from_turn": 1, "to_turn": 4, "until_turn": None}
     assert call(db, "pin_turns", user, "b", 0, 0, 2)["until_turn"] == 6
     assert db.execute(pins, [user, "a"]).fetchall() == [(1, 4)]

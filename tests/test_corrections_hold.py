@@ -59,7 +59,7 @@ def embed(db: psycopg.Connection, model: str) -> int:
 
 def run(db: psycopg.Connection, job: str) -> dict[str, Any]:
     db.execute("call memoir.run_job(%s)", [job])
-    counts, outcome, error = db.execute("select counts, outcome, error from memoir.job_runs order by run_id desc limit 1").fetchone()
+    counts, outcome, error = db.execute("select counts, outcome, error from _memoir.job_runs order by run_id desc limit 1").fetchone()
     assert outcome == "done", error
     return counts
 
@@ -78,7 +78,7 @@ def models(memoir_dsn: str) -> None:
 
 @pytest.fixture(autouse=True)
 def real_time(db: psycopg.Connection) -> Iterator[None]:
-    db.execute("delete from memoir.jobs")
+    db.execute("delete from _memoir.jobs")
     yield
     db.execute("select memoir.set_clock(null)")
 
@@ -91,9 +91,9 @@ def say(db: psycopg.Connection, user: str) -> dict[str, str]:
     done = one(db, "select memoir.extract_session(%s, 's')", user)
     assert done["stored"] == len(SAID), done
     embed(db, "first")
-    found = db.execute("select h.content, m.memory_id::text from memoir.memory_store m join memoir.users u using (user_id) "
-                       "join memoir.memory_sources x on x.user_id = m.user_id and x.item_id = m.memory_id and x.source_kind = 'turn' "
-                       "join memoir.conversation_history h on h.user_id = m.user_id and h.message_id = x.source_id where u.external_id = %s and m.state = 'active'", [user]).fetchall()
+    found = db.execute("select h.content, m.memory_id::text from _memoir.memory_store m join _memoir.users u using (user_id) "
+                       "join _memoir.memory_sources x on x.user_id = m.user_id and x.item_id = m.memory_id and x.source_kind = 'turn' "
+                       "join _memoir.conversation_history h on h.user_id = m.user_id and h.message_id = x.source_id where u.external_id = %s and m.state = 'active'", [user]).fetchall()
     assert len(found) == len(SAID)
     return {SAID[text][0]: memory for text, memory in found}
 
@@ -191,8 +191,8 @@ def test_promotion_demotion_expiry(db: psycopg.Connection, user: str) -> None:
     change(db, user, known)
     embed(db, "first")
     clock(db, 10.1)
-    db.execute("update memoir.memory_stats set access_count = 50, relevance_sum = 45, last_accessed_at = memoir.now() where user_id = (select user_id from memoir.users where external_id = %s)", [user])
-    db.execute("select memoir._enqueue('promote', user_id, '') from memoir.users where external_id = %s", [user])
+    db.execute("update _memoir.memory_stats set access_count = 50, relevance_sum = 45, last_accessed_at = memoir.now() where user_id = (select user_id from _memoir.users where external_id = %s)", [user])
+    db.execute("select _memoir.enqueue('promote', user_id, '') from _memoir.users where external_id = %s", [user])
     assert run(db, "promotion")["users"] == 1
     hold(db, user, known)
     for days in (30, 60, 120):
@@ -200,7 +200,7 @@ def test_promotion_demotion_expiry(db: psycopg.Connection, user: str) -> None:
         for job in ("demotion", "expiry", "profiles"):
             run(db, job)
         hold(db, user, known)
-    assert one(db, "select count(*) from memoir.memory_store m join memoir.users u using (user_id) where external_id = %s and state = 'active' and tier = 1", user) == 0
+    assert one(db, "select count(*) from _memoir.memory_store m join _memoir.users u using (user_id) where external_id = %s and state = 'active' and tier = 1", user) == 0
 
 
 def related(db: psycopg.Connection, user: str, *contents: str, **more: Any) -> list[str]:
@@ -215,7 +215,7 @@ def related(db: psycopg.Connection, user: str, *contents: str, **more: Any) -> l
 
 
 def active(db: psycopg.Connection, user: str) -> list[str]:
-    return [row[0] for row in db.execute("select content from memoir.memory_store m join memoir.users u using (user_id) where u.external_id = %s and m.state = 'active' "
+    return [row[0] for row in db.execute("select content from _memoir.memory_store m join _memoir.users u using (user_id) where u.external_id = %s and m.state = 'active' "
                                          "and (m.valid_to is null or m.valid_to > memoir.now()) order by 1", [user])]
 
 
@@ -243,7 +243,7 @@ def test_what_was_consolidated(db: psycopg.Connection, user: str, act: str, agai
         related(db, user, "Hikes with Brigida.")
         related(db, user, "Saw 7 marmots", "Climbed Piz Palü")
         # What was said once more has its own vector; the wholes have none until they are embedded.
-        db.execute("update memoir.search_items set embeddable = true where user_id = (select user_id from memoir.users where external_id = %s)", [user])
+        db.execute("update _memoir.search_items set embeddable = true where user_id = (select user_id from _memoir.users where external_id = %s)", [user])
         while claimed := db.execute("select * from memoir.claim_embeddings(50, 'first')").fetchall():
             db.execute("select memoir.store_embeddings(%s::uuid[], %s::int[], %s::real[], 'first')", [[c[0] for c in claimed], [c[1] for c in claimed], [[1.0] + [0.0] * 14 + [0.3] for _ in claimed]])
         run(db, "consolidation")
@@ -252,7 +252,7 @@ def test_what_was_consolidated(db: psycopg.Connection, user: str, act: str, agai
     db.execute(query, [user, old])
     rest = [*OTHERS, *(["Saw 7 marmots", "Climbed Piz Palü"] if again else [])]
     assert active(db, user) == sorted([*rest, *new])
-    for key, in db.execute("select memory_id from memoir.memory_store m join memoir.users u using (user_id) where u.external_id = %s and metadata ? 'consolidated'", [user]).fetchall():
+    for key, in db.execute("select memory_id from _memoir.memory_store m join _memoir.users u using (user_id) where u.external_id = %s and metadata ? 'consolidated'", [user]).fetchall():
         db.execute("select memoir.undo_consolidation(%s, %s)", [user, key])
     run(db, "consolidation")
     assert not any("Brigida" in text for text in active(db, user))
@@ -283,7 +283,7 @@ def test_a_new_value_is_consolidated(db: psycopg.Connection, user: str, act: str
     said = " ".join(active(db, user))
     assert "Brigida" not in said and all(text.rstrip(".") in said for text in [*OTHERS, *new])
     assert not any("Brigida" in text for text in texts(db, user, "hikes with Brigida"))
-    key = one(db, "select memory_id from memoir.memory_store m join memoir.users u using (user_id) where u.external_id = %s and metadata ? 'consolidated'", user)
+    key = one(db, "select memory_id from _memoir.memory_store m join _memoir.users u using (user_id) where u.external_id = %s and metadata ? 'consolidated'", user)
     db.execute("select memoir.undo_consolidation(%s, %s)", [user, key])
     assert active(db, user) == sorted([*OTHERS, *new])
 
@@ -307,13 +307,13 @@ def test_the_same_turns_extracted_again(db: psycopg.Connection, user: str, agent
     known = say(db, user)
     change(db, user, known, agent)
     embed(db, "first")
-    db.execute("update memoir.session_counters c set extracted_through = 0 from memoir.users u where u.user_id = c.user_id and external_id = %s", [user])
+    db.execute("update _memoir.session_counters c set extracted_through = 0 from _memoir.users u where u.user_id = c.user_id and external_id = %s", [user])
     if by_job:
-        db.execute("select memoir._queue_extraction(s.user_id, s.session_id, memoir.now()) from memoir.sessions s join memoir.users u using (user_id) where u.external_id = %s", [user])
+        db.execute("select _memoir.queue_extraction(s.user_id, s.session_id, memoir.now()) from _memoir.sessions s join _memoir.users u using (user_id) where u.external_id = %s", [user])
         run(db, "extract")
     else:
         assert one(db, "select memoir.extract_session(%s, 's')", user)["stored"] == 0
-    assert one(db, "select min(turn_count - extracted_through) from memoir.session_counters c join memoir.users using (user_id) where external_id = %s", user) == 0
+    assert one(db, "select min(turn_count - extracted_through) from _memoir.session_counters c join _memoir.users using (user_id) where external_id = %s", user) == 0
     embed(db, "first")
     hold(db, user, known)
 
@@ -345,8 +345,8 @@ def test_a_whole_made_elsewhere_of_what_was_rejected_here(db: psycopg.Connection
     old, *_ = related(db, there, "Hikes with Brigida.", *OTHERS)
     first = [row[0] for row in db.execute("select memoir.export_user(%s, true)", [there])]
     db.execute("select memoir.import_user(%s, %s)", [here, [Jsonb(line) for line in first]])
-    run_for = one(db, "select user_id from memoir.users where external_id = %s", there)
-    db.execute("update memoir.user_counters set memories = memories where user_id = %s", [run_for])
+    run_for = one(db, "select user_id from _memoir.users where external_id = %s", there)
+    db.execute("update _memoir.user_counters set memories = memories where user_id = %s", [run_for])
     clock(db, 10)
     db.execute("select memoir.forget(%s, %s)", [here, old])
     clock(db, 11)
@@ -370,6 +370,6 @@ def test_dump_and_restore(db: psycopg.Connection, memoir_dsn: str, user: str) ->
             hold(restored, user, known)
             # Tombstones compare there as well.
             assert one(restored, "select memoir.remember(%s, 'User lives in Oslo.', p_actor => 'agent')", user)["outcome"] == "refused_tombstone"
-            restored.execute("update memoir.session_counters set extracted_through = 0")
+            restored.execute("update _memoir.session_counters set extracted_through = 0")
             restored.execute("select memoir.extract_session(%s, 's')", [user])
             hold(restored, user, known)

@@ -27,14 +27,14 @@ JOBS = {"flush": 2, "consolidation": 2, "extract": 2, "merge": 2, "promotion": 2
 CLAIMING = {"embed", "model"}
 WAITING = "select count(*) from pg_locks l join pg_database d on d.oid = l.database where d.datname = current_database() and locktype = 'advisory' and not granted and objid = 4713"
 HOLD = """
-    create function memoir._hold(p_result jsonb) returns jsonb language plpgsql as $$ begin
+    create function _memoir.hold(p_result jsonb) returns jsonb language plpgsql as $$ begin
       insert into public.batches values (1);
       if (select count(*) = {batch} from public.batches) then perform set_config('lock_timeout', '0', true), pg_advisory_xact_lock(4713); end if;
       return p_result; end $$;
     create table public.batches (n integer); grant all on public.batches to public;
-    alter function memoir._step(text, integer) rename to _step_inside;
-    create function memoir._step(p_job text, p_limit integer) returns jsonb language sql as $$ select memoir._hold(memoir._step_inside(p_job, least(p_limit, 2))) $$"""
-RELEASE = "drop function memoir._step(text, integer); alter function memoir._step_inside(text, integer) rename to _step"
+    alter function _memoir.step(text, integer) rename to _step_inside;
+    create function _memoir.step(p_job text, p_limit integer) returns jsonb language sql as $$ select _memoir.hold(memoir._step_inside(p_job, least(p_limit, 2))) $$"""
+RELEASE = "drop function _memoir.step(text, integer); alter function memoir._step_inside(text, integer) rename to _step"
 NOW, LONG_AGO = "2026-03-10T12:00:00Z", "2026-01-10T12:00:00Z"
 
 
@@ -96,37 +96,37 @@ def fill(db: psycopg.Connection) -> None:
         db.execute("select memoir.remember(%s, 'Seems to be idle', p_session => 's', p_actor => 'agent')", [user])
         db.execute("select memoir.remember(%s, 'Fades away', p_session => 's', p_actor => 'agent')", [user])
         db.execute("select memoir.compile_context(%s, 'q', 'Who hikes in the Alps each summer?')", [user])
-    db.execute("update memoir.memory_stats s set access_count = 20, relevance_sum = 18 from memoir.memory_store m where m.memory_id = s.memory_id and m.content like 'Owns%'")
-    db.execute("select memoir._enqueue('promote', user_id, '') from memoir.users")
-    db.execute("update memoir.memory_store set recorded_at = recorded_at - interval '100 days' where content like 'Seems%'")
-    db.execute("update memoir.memory_store set expires_at = recorded_at where content like 'Fades%'")
-    db.execute("update memoir.receipts set recorded_at = recorded_at - interval '30 days' where idempotency_key < 'k5'")
+    db.execute("update _memoir.memory_stats s set access_count = 20, relevance_sum = 18 from _memoir.memory_store m where m.memory_id = s.memory_id and m.content like 'Owns%'")
+    db.execute("select _memoir.enqueue('promote', user_id, '') from _memoir.users")
+    db.execute("update _memoir.memory_store set recorded_at = recorded_at - interval '100 days' where content like 'Seems%'")
+    db.execute("update _memoir.memory_store set expires_at = recorded_at where content like 'Fades%'")
+    db.execute("update _memoir.receipts set recorded_at = recorded_at - interval '30 days' where idempotency_key < 'k5'")
     for user in range(2):
         db.execute("select memoir.remember(%s, 'Bathes in Lake Baikal.')", [f"gone{user}"])
         db.execute("select memoir.erase_user(%s)", [f"gone{user}"])
-    db.execute("delete from memoir.jobs where kind = 'embed'")
+    db.execute("delete from _memoir.jobs where kind = 'embed'")
 
 
 def facts(db: psycopg.Connection) -> dict[str, Any]:
     """What there is, in all tables, and what it says; not what is lost in any crash (unlogged tables), nor the runs themselves."""
-    tables = [name for name, in db.execute("""select relname from pg_class c where relnamespace = 'memoir'::regnamespace and relkind in ('r', 'p') and not relispartition
+    tables = [name for name, in db.execute("""select relname from pg_class c where relnamespace = '_memoir'::regnamespace and relkind in ('r', 'p') and not relispartition
         and relname not in ('job_runs', 'compile_buffer', 'kept_recalls', 'memory_store_working') order by 1""")]
-    found = dict(db.execute(" union all ".join(f"select '{name}', count(*) from memoir.{name}" for name in tables)).fetchall())
+    found = dict(db.execute(" union all ".join(f"select '{name}', count(*) from _memoir.{name}" for name in tables)).fetchall())
     names = ("memories", "accesses", "words", "compacted", "cursors", "leaves", "profile")
     return found | dict(zip(names, db.execute("""
-        select (select array_agg((u.external_id, m.content, m.state, m.tier)::text order by u.external_id, m.content, m.state) from memoir.memory_store m join memoir.users u using (user_id)),
-          (select sum(access_count) from memoir.memory_stats),
-          (select sum(f) from (select unnest(postings) & 255 as f from memoir.search_postings union all
-                               select p & 255 from memoir.search_tail t, unnest(t.words) l, unnest(l.positions) p) w),
-          (select array_agg((level, from_turn, to_turn)::text order by level, from_turn, to_turn) from memoir.compactions),
-          (select array_agg((job, after_user, state - 'at')::text order by job) from memoir.job_cursors),
-          (select count(*) from pg_class where relnamespace = 'memoir'::regnamespace and relispartition and relkind = 'r'),
-          (select array_agg(content order by content) from memoir.profiles)""").fetchone()))
+        select (select array_agg((u.external_id, m.content, m.state, m.tier)::text order by u.external_id, m.content, m.state) from _memoir.memory_store m join _memoir.users u using (user_id)),
+          (select sum(access_count) from _memoir.memory_stats),
+          (select sum(f) from (select unnest(postings) & 255 as f from _memoir.search_postings union all
+                               select p & 255 from _memoir.search_tail t, unnest(t.words) l, unnest(l.positions) p) w),
+          (select array_agg((level, from_turn, to_turn)::text order by level, from_turn, to_turn) from _memoir.compactions),
+          (select array_agg((job, after_user, state - 'at')::text order by job) from _memoir.job_cursors),
+          (select count(*) from pg_class where relnamespace = '_memoir'::regnamespace and relispartition and relkind = 'r'),
+          (select array_agg(content order by content) from _memoir.profiles)""").fetchone()))
 
 
 def run(db: psycopg.Connection, job: str) -> None:
     db.execute("call memoir.run_job(%s)", [job])
-    assert db.execute("select outcome, error from memoir.job_runs where job = %s order by run_id desc limit 1", [job]).fetchone() == ("done", None), job
+    assert db.execute("select outcome, error from _memoir.job_runs where job = %s order by run_id desc limit 1", [job]).fetchone() == ("done", None), job
 
 
 def test_the_server_dies_in_every_job_at_once(folder: Path) -> None:
@@ -140,13 +140,13 @@ def test_the_server_dies_in_every_job_at_once(folder: Path) -> None:
         complete(named("whole"))
         with connect(named("whole")) as db:
             fill(db)
-            assert {job for job, in db.execute("select job from memoir._job_list() where not in_python")} == set(JOBS), "a job without a crash test"
-            assert {job for job, in db.execute("select job from memoir._job_list() where in_python")} == CLAIMING, "a job without a crash test"
+            assert {job for job, in db.execute("select job from _memoir.job_list() where not in_python")} == set(JOBS), "a job without a crash test"
+            assert {job for job, in db.execute("select job from _memoir.job_list() where in_python")} == CLAIMING, "a job without a crash test"
         before: dict[str, Any] = {}
         for job in JOBS:
             if job == "backfill":  # the jobs before it have asked for vectors of what they made
                 with connect(named("whole")) as db:
-                    db.execute("delete from memoir.jobs where kind = 'embed'")
+                    db.execute("delete from _memoir.jobs where kind = 'embed'")
                     before = facts(db)
             admin.execute(f"create database in_{job} template whole strategy file_copy")
             with connect(named("whole")) as db:
@@ -165,7 +165,7 @@ def test_the_server_dies_in_every_job_at_once(folder: Path) -> None:
             while db.execute(WAITING).fetchone() == (0,):
                 assert thread.is_alive(), (job, errors)
             db.execute("call memoir.run_job(%s)", [job])   # a second runner says so and leaves
-            assert db.execute("select array_agg(outcome order by run_id) from memoir.job_runs where job = %s", [job]).fetchone()[0][-2:] == [None, "still running"], job
+            assert db.execute("select array_agg(outcome order by run_id) from _memoir.job_runs where job = %s", [job]).fetchone()[0][-2:] == [None, "still running"], job
             threads.append(thread)
         kill(folder)
         for thread in threads:
@@ -175,20 +175,20 @@ def test_the_server_dies_in_every_job_at_once(folder: Path) -> None:
         for job, batch in JOBS.items():
             with connect(server.replace("dbname=postgres", f"dbname=in_{job}")) as db:
                 assert db.execute("select count(*) from public.batches").fetchone() == (batch - 1,), job
-                [(outcome, counts)] = db.execute("select outcome, counts from memoir.job_runs where job = %s and finished_at is null", [job]).fetchall()
+                [(outcome, counts)] = db.execute("select outcome, counts from _memoir.job_runs where job = %s and finished_at is null", [job]).fetchall()
                 assert outcome is None and (counts != {}) == (batch > 1), (job, counts)   # the committed batches and their counts, no more
                 db.execute(RELEASE)
                 run(db, job)
                 if job == "flush":
                     # What was committed is counted once, what was not is lost as it may be.
-                    shown = "select count(distinct i.ref_id) as n from memoir.compile_ledger l, unnest(l.items, l.places) x(item, place) join memoir.search_items i on i.item_no = x.item and i.kind = 'm' where i.user_id = l.user_id and x.place is not null group by l.compile_id"
-                    assert db.execute(f"select (select count(*) from memoir.compile_ledger), (select sum(access_count) from memoir.memory_stats) - 20 * 6 = (select sum(n) from ({shown}) s where n > 0)").fetchone() == (2, True)
+                    shown = "select count(distinct i.ref_id) as n from _memoir.compile_ledger l, unnest(l.items, l.places) x(item, place) join _memoir.search_items i on i.item_no = x.item and i.kind = 'm' where i.user_id = l.user_id and x.place is not null group by l.compile_id"
+                    assert db.execute(f"select (select count(*) from _memoir.compile_ledger), (select sum(access_count) from _memoir.memory_stats) - 20 * 6 = (select sum(n) from ({shown}) s where n > 0)").fetchone() == (2, True)
                 else:
                     found = facts(db)
                     assert {key: (found[key], value) for key, value in expected[job].items() if found[key] != value} == {}, job
-                assert db.execute("select array_agg(outcome order by run_id) from (select * from memoir.job_runs where job = %s order by run_id desc limit 3) r", [job]).fetchone() == (
+                assert db.execute("select array_agg(outcome order by run_id) from (select * from _memoir.job_runs where job = %s order by run_id desc limit 3) r", [job]).fetchone() == (
                     ["lost", "still running", "done"],), job
-                assert db.execute("select count(*) from memoir.job_runs where finished_at is null").fetchone() == (0,)
+                assert db.execute("select count(*) from _memoir.job_runs where finished_at is null").fetchone() == (0,)
 
 
 # Workers outside ------------------------------------------------------------------------------------------------------
@@ -219,7 +219,7 @@ def test_a_killed_worker(memoir_dsn: str, user: str, monkeypatch: pytest.MonkeyP
     with ExitStack() as stack:
         memoir, db = stack.enter_context(Memoir(memoir_dsn)), stack.enter_context(connect(memoir_dsn))
         stub = stack.enter_context(ChatCompletionsStub(Answer(delay=600), Answer(text='{"summary": "- user: rode a bicycle"}', prompt_tokens=500, completion_tokens=20)))
-        db.execute("delete from memoir.jobs")
+        db.execute("delete from _memoir.jobs")
         if kind == "nli":
             memoir.set_setting("judge", "nli")
             memoir.remember(user, "Takes the train to work.", embedding=[1.0] + [0.0] * 383)
@@ -231,7 +231,7 @@ def test_a_killed_worker(memoir_dsn: str, user: str, monkeypatch: pytest.MonkeyP
             for key, value in {"provider": "openai", "model": "gpt-4o-mini", "endpoint": stub.url, "retries": 0}.items():
                 memoir.set_setting(f"llm_{key}", value)
             db.execute("select memoir.compact_session(%s, 's', 300)", [user])
-            db.execute("delete from memoir.jobs where kind not in ('summarise')")
+            db.execute("delete from _memoir.jobs where kind not in ('summarise')")
         process = stack.enter_context(subprocess.Popen([sys.executable, "-c", STUCK, kind, memoir_dsn], stdout=subprocess.PIPE, text=True))
         if kind == "summarise":
             while not stub.requests:
@@ -241,22 +241,22 @@ def test_a_killed_worker(memoir_dsn: str, user: str, monkeypatch: pytest.MonkeyP
             assert process.stdout and process.stdout.readline() == "at it\n"
         process.kill()
         process.wait(30)
-        claimed = db.execute("select count(*) from memoir.jobs where kind = %s and state = 'leased'", [kind]).fetchone()[0]
+        claimed = db.execute("select count(*) from _memoir.jobs where kind = %s and state = 'leased'", [kind]).fetchone()[0]
         work: Callable[[], int] = {"embed": lambda: memoir.embed_backlog(lambda texts: [fake_vector(text) for text in texts]),
                                    "nli": lambda: worker.run_judge(memoir, Compatible(), once=True), "summarise": lambda: worker.run_models(memoir, once=True)}[kind]
         assert claimed >= 1 and work() == 0                # nobody else has it before its time is over
-        db.execute("update memoir.jobs set leased_until = clock_timestamp() - interval '1 s' where kind = %s and state = 'leased'", [kind])
+        db.execute("update _memoir.jobs set leased_until = clock_timestamp() - interval '1 s' where kind = %s and state = 'leased'", [kind])
         assert work() >= claimed
-        assert db.execute("select count(*) from memoir.jobs where kind = %s", [kind]).fetchone() == (0,)
+        assert db.execute("select count(*) from _memoir.jobs where kind = %s", [kind]).fetchone() == (0,)
         if kind == "embed":
-            lacking = "select count(*), count(e.item_no) from memoir.search_items i left join memoir.embeddings e using (user_id, item_no) where i.embeddable and not i.dead"
+            lacking = "select count(*), count(e.item_no) from _memoir.search_items i left join _memoir.embeddings e using (user_id, item_no) where i.embeddable and not i.dead"
             items, vectors = db.execute(lacking).fetchone()
             assert items == vectors > 0
         elif kind == "nli":
             assert db.execute("select judge from memoir.list_judgements(%s)", [user]).fetchall() == [("compatible",)]
             memoir.reset_setting("judge")
         else:
-            made = "select count(*), count(distinct (session_id, from_turn, to_turn)) from memoir.compactions where made_by = 'gpt-4o-mini summarise.v1'"
+            made = "select count(*), count(distinct (session_id, from_turn, to_turn)) from _memoir.compactions where made_by = 'gpt-4o-mini summarise.v1'"
             assert db.execute(made).fetchone() == (claimed, claimed)
             for key in ("provider", "model", "endpoint", "retries"):
                 memoir.reset_setting(f"llm_{key}")

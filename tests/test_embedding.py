@@ -27,7 +27,7 @@ def db(memoir_dsn: str) -> Iterator[psycopg.Connection]:
 @pytest.fixture(autouse=True)
 def nothing_waiting(db: psycopg.Connection) -> None:
     """What a test claims is its own."""
-    db.execute("delete from memoir.jobs")
+    db.execute("delete from _memoir.jobs")
 
 
 def remember(db: psycopg.Connection, user: str, content: str, sensitivity: str = "normal", embedding: list[float] | None = None) -> str:
@@ -57,13 +57,13 @@ def progress(db: psycopg.Connection, model: str = MODEL) -> dict[str, Any]:
 
 def cursor_of(db: psycopg.Connection, user: str, model: str = MODEL) -> tuple[int, int]:
     """(how far the model's cursor is, the user's last item)"""
-    return db.execute("select coalesce(e.through_item, 0), c.next_item - 1 from memoir.users u join memoir.user_counters c using (user_id) "
-                      "left join memoir.embedding_cursors e on e.user_id = u.user_id and e.model_id = (select model_id from memoir.embedding_models where name = %s) "
+    return db.execute("select coalesce(e.through_item, 0), c.next_item - 1 from _memoir.users u join _memoir.user_counters c using (user_id) "
+                      "left join _memoir.embedding_cursors e on e.user_id = u.user_id and e.model_id = (select model_id from _memoir.embedding_models where name = %s) "
                       "where u.external_id = %s", [model, user]).fetchone()
 
 
 def vectors_of(db: psycopg.Connection, user: str, model: str = MODEL) -> int:
-    return db.execute("select count(*) from memoir.embeddings join memoir.users u using (user_id) join memoir.embedding_models m using (model_id) "
+    return db.execute("select count(*) from _memoir.embeddings join _memoir.users u using (user_id) join _memoir.embedding_models m using (model_id) "
                       "where u.external_id = %s and m.name = %s", [user, model]).fetchone()[0]
 
 
@@ -74,7 +74,7 @@ def by_vector(db: psycopg.Connection, user: str, vector: list[float]) -> str | N
 
 
 def jobs(db: psycopg.Connection, columns: str = "state, attempts") -> list[tuple[Any, ...]]:
-    return db.execute(f"select {columns} from memoir.jobs where dedup_key = (select model_id::text from memoir.embedding_models where name = %s)", [MODEL]).fetchall()
+    return db.execute(f"select {columns} from _memoir.jobs where dedup_key = (select model_id::text from _memoir.embedding_models where name = %s)", [MODEL]).fetchall()
 
 
 @contextmanager
@@ -148,7 +148,7 @@ def test_near_duplicates_merge_when_their_vectors_arrive(db: psycopg.Connection,
     long = remember(db, user, "keeps a wooden sailing boat at the pier")
     remember(db, user, "keeps a boat with Ann")
     store(db, claim(db), [BOAT, [0.99, 0.14, 0.0, 0.0], [0.99, 0.0, 0.14, 0.0]])
-    rows = db.execute("select memory_id::text, superseded_by::text from memoir.memory_store join memoir.users u using (user_id) "
+    rows = db.execute("select memory_id::text, superseded_by::text from _memoir.memory_store join _memoir.users u using (user_id) "
                       "where u.external_id = %s and state = 'superseded'", [user]).fetchall()
     assert rows == [(short, long)]
 
@@ -172,7 +172,7 @@ def test_an_expired_lease_is_claimed_again(db: psycopg.Connection, user: str) ->
     items = claim(db)
     remember(db, user, "avoids nuts")  # what comes in waits for the batch that is out
     assert len(items) == 1 and claim(db) == []
-    db.execute("update memoir.jobs set leased_until = clock_timestamp() - interval '1 second' where state = 'leased'")
+    db.execute("update _memoir.jobs set leased_until = clock_timestamp() - interval '1 second' where state = 'leased'")
     assert claim(db)[:1] == items and sorted(jobs(db)) == [("leased", 2), ("ready", 0)]
     assert store(db, items, [BOAT]) == 1  # the late first worker
     assert store(db, items, [NUTS]) == 0 and by_vector(db, user, BOAT) == "keeps a boat"
@@ -189,7 +189,7 @@ def test_failures_back_off_and_end_as_dead_letters(db: psycopg.Connection, user:
             [(state, attempts, wait, error)] = jobs(db, "state, attempts, extract(epoch from run_after - clock_timestamp()), last_error")
             assert (state, attempts, error) == ("ready", attempt, f"no luck {attempt}")
             assert 2 ** attempt - 2 < wait <= 2 ** (attempt + 1)
-            db.execute("update memoir.jobs set run_after = clock_timestamp()")
+            db.execute("update _memoir.jobs set run_after = clock_timestamp()")
     assert jobs(db, "state, attempts, last_error") == [("dead", 8, "no luck 8")]
     assert (progress(db)["dead_jobs"], progress(db)["waiting_jobs"]) == (1, 0)
 
@@ -255,13 +255,13 @@ def test_a_second_model_is_filled_beside_the_first_then_takes_over(db: psycopg.C
     remember(db, user, "keeps a boat")
     remember(db, user, "avoids nuts")
     store(db, claim(db), [BOAT, NUTS])
-    db.execute("delete from memoir.jobs")
+    db.execute("delete from _memoir.jobs")
     db.execute("select memoir.register_embedding_model('next', 'none', 3)")
     assert progress(db, "next")["status"] == "backfilling" and claim(db, model="next") == []
     assert db.execute("select memoir.queue_backfill('next')").fetchone()[0] is not None
     assert db.execute("select memoir.queue_backfill('next')").fetchone()[0] is not None  # twice: still one job a user
     items = [i for i in claim(db, 1000, "next") if i[3] in ("keeps a boat", "avoids nuts")]
-    mine = [i for i in items if i[0] == db.execute("select user_id from memoir.users where external_id = %s", [user]).fetchone()[0]]
+    mine = [i for i in items if i[0] == db.execute("select user_id from _memoir.users where external_id = %s", [user]).fetchone()[0]]
     assert [i[2:] for i in mine] == [("next", "keeps a boat"), ("next", "avoids nuts")]
     assert store(db, mine, [boat, nuts], "next") == 2
     assert (vectors_of(db, user), vectors_of(db, user, "next")) == (2, 2)
@@ -295,4 +295,4 @@ def test_two_admins_switching_at_once_both_succeed(db: psycopg.Connection, memoi
             assert not waiting.done()
         first.commit()
         waiting.result(timeout=30)
-    assert db.execute("select name from memoir.embedding_models where status = 'active'").fetchall() == [(MODEL,)]
+    assert db.execute("select name from _memoir.embedding_models where status = 'active'").fetchall() == [(MODEL,)]

@@ -42,12 +42,12 @@ def erase(db: psycopg.Connection, what: str, *arguments: Any) -> dict[str, Any]:
 
 
 def user_id(db: psycopg.Connection, user: str) -> Any:
-    return db.execute("select memoir._user_id('default', %s)", [user]).fetchone()[0]
+    return db.execute("select _memoir.user_id('default', %s)", [user]).fetchone()[0]
 
 
 def tables(db: psycopg.Connection) -> list[str]:
     return [name for (name,) in db.execute(
-        "select relname from pg_class where relnamespace = 'memoir'::regnamespace and relkind in ('r', 'p') and not relispartition order by 1")]
+        "select relname from pg_class where relnamespace = '_memoir'::regnamespace and relkind in ('r', 'p') and not relispartition order by 1")]
 
 
 def holding(db: psycopg.Connection, *tokens: str) -> dict[str, list[str]]:
@@ -55,7 +55,7 @@ def holding(db: psycopg.Connection, *tokens: str) -> dict[str, list[str]]:
     found: dict[str, list[str]] = {}
     for token in tokens:
         found[token] = [t for t in tables(db) if db.execute(
-            f"select 1 from memoir.{t} t where strpos(lower(t::text), lower(%s)) > 0 or strpos(t::text, encode(%s, 'hex')) > 0 limit 1", [token, token.encode()]).fetchone()]
+            f"select 1 from _memoir.{t} t where strpos(lower(t::text), lower(%s)) > 0 or strpos(t::text, encode(%s, 'hex')) > 0 limit 1", [token, token.encode()]).fetchone()]
     return found
 
 
@@ -85,7 +85,7 @@ _VALUES = {"uuid": "gen_random_uuid()", "text": "'x'", "name": "'x'", "timestamp
            '"char"': "'t'", "xid8": "pg_current_xact_id()", "double precision": "0.5", "numeric": "1", "date": "current_date", "interval": "'1 hour'"}
 _CHECKED = {("memory_judgements", "verdict"): "'unclear'", ("memory_judgements", "decision"): "'none'", ("turn_marks", "mark"): "'secret'", ("memory_sources", "link"): "'origin'", ("memory_store", "importance"): "'normal'",
             ("memory_store_working", "importance"): "'normal'", ("tombstones", "kind"): "'value'", ("fault_history", "fault_type"): "'micro_fault'",
-            ("fidelity_transitions", "trigger"): "'fault'", ("login_users", "login"): "(select min(login) from memoir.logins)"}
+            ("fidelity_transitions", "trigger"): "'fault'", ("login_users", "login"): "(select min(login) from _memoir.logins)"}
 
 
 def fill(db: psycopg.Connection, table: str, user: Any) -> None:
@@ -93,7 +93,7 @@ def fill(db: psycopg.Connection, table: str, user: Any) -> None:
     columns = db.execute("""
         select a.attname, format_type(a.atttypid, null), t.typcategory::text, (select min(enumlabel) from pg_enum where enumtypid = a.atttypid), a.attnotnull
         from pg_attribute a join pg_type t on t.oid = a.atttypid
-        where attrelid = ('memoir.' || %s)::regclass and attnum > 0 and not attisdropped and attidentity = '' and a.attnotnull and not a.atthasdef""", [table]).fetchall()
+        where attrelid = ('_memoir.' || %s)::regclass and attnum > 0 and not attisdropped and attidentity = '' and a.attnotnull and not a.atthasdef""", [table]).fetchall()
     values = {}
     for name, kind, category, label, _ in columns:
         if category == "A":
@@ -105,7 +105,7 @@ def fill(db: psycopg.Connection, table: str, user: Any) -> None:
     values["user_id"] = f"'{user}'"
     if "scope" in values:
         values["scope"], values["local_to"] = "'local'", "gen_random_uuid()"
-    db.execute(f"insert into memoir.{table} ({', '.join(values)}) values ({', '.join(values.values())})")
+    db.execute(f"insert into _memoir.{table} ({', '.join(values)}) values ({', '.join(values.values())})")
 
 
 def test_a_user_is_erased_from_every_table_there_is(db: psycopg.Connection, user: str, memoir_dsn: str) -> None:
@@ -113,24 +113,24 @@ def test_a_user_is_erased_from_every_table_there_is(db: psycopg.Connection, user
     mine, other = user_id(db, user), user_id(db, bystander)
     with roles(memoir_dsn, bound="login in role memoir_tenant") as names:
         db.execute("select memoir.bind_login(%s, %s)", [names["bound"], ["somebody"]])
-        user_tables = {t for (t,) in db.execute("select memoir._user_tables()")}
-        partitioned = {t for (t,) in db.execute("select table_name from memoir.partitioned_tables")}
+        user_tables = {t for (t,) in db.execute("select _memoir.user_tables()")}
+        partitioned = {t for (t,) in db.execute("select table_name from _memoir.partitioned_tables")}
         assert partitioned <= user_tables and {"jobs", "audit_log", "compile_buffer", "login_users"} <= user_tables
         for owner in (mine, other):
             for table in sorted(user_tables):
                 fill(db, table, owner)
-        before = {t: db.execute(f"select count(*) from memoir.{t} where user_id = %s", [mine]).fetchone()[0] for t in user_tables}
+        before = {t: db.execute(f"select count(*) from _memoir.{t} where user_id = %s", [mine]).fetchone()[0] for t in user_tables}
         assert min(before.values()) == 1, before
         answer = erase(db, "user", user)
         assert answer["rows"] == before and answer["total"] == sum(before.values())
         for table in user_tables:
-            assert db.execute(f"select count(*) filter (where user_id = %s), count(*) filter (where user_id = %s) from memoir.{table}", [mine, other]).fetchone() == (0, 1), table
+            assert db.execute(f"select count(*) filter (where user_id = %s), count(*) filter (where user_id = %s) from _memoir.{table}", [mine, other]).fetchone() == (0, 1), table
         # That it happened is kept, and neither whose nor what.
-        kept = db.execute("select user_id, detail from memoir.audit_log where action = 'erase' order by audit_id desc limit 1").fetchone()
+        kept = db.execute("select user_id, detail from _memoir.audit_log where action = 'erase' order by audit_id desc limit 1").fetchone()
         assert kept[0] is None and kept[1] == {"what": "user", "rows": before} and holding(db, str(mine)) == {str(mine): []}
         assert erase(db, "user", user) == {"erased": "user", "rows": {}, "total": 0}
         erase(db, "user", bystander)
-        db.execute("delete from memoir.logins where login = %s", [names["bound"]])
+        db.execute("delete from _memoir.logins where login = %s", [names["bound"]])
 
 
 def furnish(db: psycopg.Connection, user: str, mark: str) -> dict[str, Any]:
@@ -145,28 +145,28 @@ def furnish(db: psycopg.Connection, user: str, mark: str) -> dict[str, Any]:
     ids["memory"] = remember(db, user, f"Keeps a {mark}", session="s", source_turns=[2], tags=[mark], metadata=Jsonb({"said": mark}), slot="boat", slot_value=mark)
     ids["unrelated"] = remember(db, user, "Grows tomatoes", session="other", source_turns=[0])
     ids["merged"] = remember(db, user, "Says hello", session="s", source_turns=[0])
-    db.execute("insert into memoir.memory_sources (user_id, item_kind, item_id, source_kind, source_id, link) values (%(user)s, 'memory', %(merged)s, 'turn', %(turn)s, 'merged')", ids)
+    db.execute("insert into _memoir.memory_sources (user_id, item_kind, item_id, source_kind, source_id, link) values (%(user)s, 'memory', %(merged)s, 'turn', %(turn)s, 'merged')", ids)
     ids["second"] = remember(db, user, f"Owner of some {mark}", key=f"second-{mark}")
-    db.execute("insert into memoir.memory_sources (user_id, item_kind, item_id, source_kind, source_id) values (%(user)s, 'memory', %(second)s, 'memory', %(memory)s)", ids)
+    db.execute("insert into _memoir.memory_sources (user_id, item_kind, item_id, source_kind, source_id) values (%(user)s, 'memory', %(second)s, 'memory', %(memory)s)", ids)
     ids["restated"] = remember(db, user, "Has a boat", session="s", source_turns=[2], provenance="user_stated")
     assert remember(db, user, "has a BOAT", session="other", source_turns=[0], provenance="user_stated") == ids["restated"]
-    db.execute("insert into memoir.memory_renditions values (%(user)s, %(memory)s, 2, %(mark)s, 1, 'estimate', '[]', '[]', '[]', '[]', 'test', now())", {**ids, "mark": mark})
-    db.execute("insert into memoir.compactions (user_id, session_id, compaction_id, from_turn, to_turn, summary_text, made_by, recorded_at) "
+    db.execute("insert into _memoir.memory_renditions values (%(user)s, %(memory)s, 2, %(mark)s, 1, 'estimate', '[]', '[]', '[]', '[]', 'test', now())", {**ids, "mark": mark})
+    db.execute("insert into _memoir.compactions (user_id, session_id, compaction_id, from_turn, to_turn, summary_text, made_by, recorded_at) "
                "values (%(user)s, %(session)s, gen_random_uuid(), 0, 3, %(mark)s, 'test', now())", {**ids, "mark": mark})
-    db.execute("update memoir.sessions set summary_text = %(mark)s, summary_through = 3 where user_id = %(user)s and session_id = %(session)s", {**ids, "mark": mark})
-    db.execute("insert into memoir.profiles values (%(user)s, 1, %(mark)s, '{}', 'test', now())", {**ids, "mark": mark})
-    db.execute("update memoir.users set profile_version = 1 where user_id = %(user)s", ids)
-    db.execute("insert into memoir.turn_pins values (%(user)s, %(session)s, 2, 2, null, %(mark)s, 'person', 'test', now())", {**ids, "mark": mark})
-    db.execute("insert into memoir.memory_judgements values (%(user)s, gen_random_uuid(), now(), %(unrelated)s, %(memory)s, 'value', 'unclear', 0.1, 0.2, 'none', null, %(mark)s)",
+    db.execute("update _memoir.sessions set summary_text = %(mark)s, summary_through = 3 where user_id = %(user)s and session_id = %(session)s", {**ids, "mark": mark})
+    db.execute("insert into _memoir.profiles values (%(user)s, 1, %(mark)s, '{}', 'test', now())", {**ids, "mark": mark})
+    db.execute("update _memoir.users set profile_version = 1 where user_id = %(user)s", ids)
+    db.execute("insert into _memoir.turn_pins values (%(user)s, %(session)s, 2, 2, null, %(mark)s, 'person', 'test', now())", {**ids, "mark": mark})
+    db.execute("insert into _memoir.memory_judgements values (%(user)s, gen_random_uuid(), now(), %(unrelated)s, %(memory)s, 'value', 'unclear', 0.1, 0.2, 'none', null, %(mark)s)",
                {**ids, "mark": mark})
-    db.execute("insert into memoir.jobs (kind, user_id, run_after, created_at, payload, last_error) values ('extract', %(user)s, now() + interval '1 day', now(), "
+    db.execute("insert into _memoir.jobs (kind, user_id, run_after, created_at, payload, last_error) values ('extract', %(user)s, now() + interval '1 day', now(), "
                "jsonb_build_object('turns', jsonb_build_array(%(turn)s::text)), %(mark)s)", {**ids, "mark": mark})
     ids["call"] = db.execute("select memoir.capture_call(%s, 's', %s, p_events => %s)", [user, mark.encode(), [mark.encode()]]).fetchone()[0]
     db.execute("select memoir.set_working_memory(%s, 'other', 'n', 'water the tomatoes')", [user])
     embed(db)
     compiled(db, user, "other", f"Where is the {mark}?")
     compiled(db, user, "b", f"Where is the {mark}?")
-    db.execute("select memoir._merge_tail(%(user)s)", ids)
+    db.execute("select _memoir.merge_tail(%(user)s)", ids)
     db.execute("call memoir.flush_statistics()")
     compiled(db, user, "other", f"Where is the {mark} now?")
     embed(db)
@@ -179,21 +179,21 @@ def test_a_turn_is_erased_with_all_that_stems_from_it(db: psycopg.Connection, us
     spread = holding(db, mark)[mark]
     assert {"conversation_history", "memory_store", "memory_renditions", "compactions", "sessions", "profiles", "jobs", "api_calls", "stream_events",
             "kept_recalls", "search_postings"} <= set(spread), spread
-    counted = db.execute("select turn_index from memoir.conversation_history where session_id = %(session)s order by 1", ids).fetchall()
+    counted = db.execute("select turn_index from _memoir.conversation_history where session_id = %(session)s order by 1", ids).fetchall()
     answer = erase(db, "turn", user, "b", 2)  # as the branch sees it
     assert answer["turns"] == [2] and answer["rows"]["conversation_history"] == 1 and answer["rows"]["memory_store"] == 2
     assert holding(db, mark) == {mark: []}
-    assert db.execute("select turn_index from memoir.conversation_history where session_id = %(session)s order by 1", ids).fetchall() == [t for t in counted if t != (2,)]
+    assert db.execute("select turn_index from _memoir.conversation_history where session_id = %(session)s order by 1", ids).fetchall() == [t for t in counted if t != (2,)]
     # Ids are left, in state erased; what something else says too, or what merely resembled it, stays.
-    states = dict(db.execute("select memory_id::text, state::text from memoir.memory_store where user_id = %(user)s", ids).fetchall())
+    states = dict(db.execute("select memory_id::text, state::text from _memoir.memory_store where user_id = %(user)s", ids).fetchall())
     assert states == {ids["memory"]: "erased", ids["second"]: "erased", ids["merged"]: "active", ids["unrelated"]: "active", ids["restated"]: "active"}
-    assert db.execute("select count(*) from memoir.memory_sources where user_id = %(user)s and source_id = %(turn)s", ids).fetchone() == (0,)
-    assert db.execute("select items, total_words from memoir.user_counters where user_id = %(user)s", ids).fetchone() == \
-        db.execute("select count(*), sum(word_count) from memoir.search_items where user_id = %(user)s", ids).fetchone()
-    assert db.execute("select count(*) from memoir.search_postings p, unnest(p.postings) i where user_id = %(user)s and not exists "
-                      "(select from memoir.search_items s where s.user_id = p.user_id and s.item_no = p.first_item + (i >> 8))", ids).fetchone() == (0,)
+    assert db.execute("select count(*) from _memoir.memory_sources where user_id = %(user)s and source_id = %(turn)s", ids).fetchone() == (0,)
+    assert db.execute("select items, total_words from _memoir.user_counters where user_id = %(user)s", ids).fetchone() == \
+        db.execute("select count(*), sum(word_count) from _memoir.search_items where user_id = %(user)s", ids).fetchone()
+    assert db.execute("select count(*) from _memoir.search_postings p, unnest(p.postings) i where user_id = %(user)s and not exists "
+                      "(select from _memoir.search_items s where s.user_id = p.user_id and s.item_no = p.first_item + (i >> 8))", ids).fetchone() == (0,)
     assert db.execute("select cardinality(postings) = cardinality(lengths) and coalesce(cardinality(words) = cardinality(ends) and ends[cardinality(ends)] = cardinality(postings), "
-                      "words is null and ends is null) from memoir.search_postings "
+                      "words is null and ends is null) from _memoir.search_postings "
                       "where user_id = %(user)s group by 1", ids).fetchall() == [(True,)]
     for session in ("s", "b", "other"):
         messages = compiled(db, user, session, "What about the tomatoes, the pier and the boat?")
@@ -251,12 +251,12 @@ def test_a_session_is_erased_with_all_that_stems_from_it(db: psycopg.Connection,
     answer = erase(db, "session", user, "s")
     assert answer["rows"]["conversation_history"] == 8 and answer["rows"]["sessions"] == 1
     assert holding(db, mark) == {mark: []}
-    in_session = [t for t in tables(db) if db.execute(f"select 1 from memoir.{t} t where strpos(t::text, %s) > 0 limit 1", [ids["session"]]).fetchone()]
+    in_session = [t for t in tables(db) if db.execute(f"select 1 from _memoir.{t} t where strpos(t::text, %s) > 0 limit 1", [ids["session"]]).fetchone()]
     assert in_session == ["sessions"]  # the branch says whose it was
-    assert db.execute("select external_id from memoir.sessions where user_id = %(user)s order by 1", ids).fetchall() == [("b",), ("other",)]
+    assert db.execute("select external_id from _memoir.sessions where user_id = %(user)s order by 1", ids).fetchall() == [("b",), ("other",)]
     assert [m["content"] for m in compiled(db, user, "b", "x")][:2] == ["In the branch", "Yes"]
     valid(compiled(db, user, "b", "x"))
-    states = dict(db.execute("select memory_id::text, state::text from memoir.memory_store where user_id = %(user)s", ids).fetchall())
+    states = dict(db.execute("select memory_id::text, state::text from _memoir.memory_store where user_id = %(user)s", ids).fetchall())
     assert (states[ids["memory"]], states[ids["merged"]], states[ids["restated"]], states[ids["unrelated"]]) == ("erased", "erased", "active", "active")
     with pytest.raises(psycopg.Error) as caught:
         erase(db, "session", user, "s")
@@ -292,7 +292,7 @@ def test_erasing_is_for_people_and_services(db: psycopg.Connection, user: str, m
             assert erase(login, "user", user)["total"] > 0
             with pytest.raises(psycopg.Error, match="may not erase"):
                 erase(login, "user", user)  # not bound to it any more
-    assert db.execute("select count(*) from memoir.users where external_id = %s", [user]).fetchone() == (0,)
+    assert db.execute("select count(*) from _memoir.users where external_id = %s", [user]).fetchone() == (0,)
 
 
 # Beside others --------------------------------------------------------------------------------------------------------
@@ -331,7 +331,7 @@ WRITES = [
 @pytest.mark.parametrize("statement", [w for w, _ in WRITES], ids=[w.split("memoir.")[1].split("(")[0] + str(n) for n, (w, _) in enumerate(WRITES)])
 def test_a_writer_before_is_waited_for_and_a_writer_after_begins_anew(db: psycopg.Connection, memoir_dsn: str, user: str, statement: str) -> None:
     mine = user_id(db, user)
-    remains = "select count(*) from memoir.conversation_history where user_id = %s"
+    remains = "select count(*) from _memoir.conversation_history where user_id = %s"
     persist(db, user, "s", "Hello", "Hi")
     with connect(memoir_dsn) as writer:
         writer.execute("begin")
@@ -341,8 +341,8 @@ def test_a_writer_before_is_waited_for_and_a_writer_after_begins_anew(db: psycop
         writer.execute("commit")
         thread.join()
     assert out[0][0]["erased"] == "user"
-    for (table,) in db.execute("select memoir._user_tables()").fetchall():
-        assert db.execute(f"select count(*) from memoir.{table} where user_id = %s", [mine]).fetchone() == (0,), table
+    for (table,) in db.execute("select _memoir.user_tables()").fetchall():
+        assert db.execute(f"select count(*) from _memoir.{table} where user_id = %s", [mine]).fetchone() == (0,), table
 
     persist(db, user, "s", "Hello", "Hi")
     with connect(memoir_dsn) as eraser:
@@ -355,7 +355,7 @@ def test_a_writer_before_is_waited_for_and_a_writer_after_begins_anew(db: psycop
     assert db.execute(remains + " and content = 'Hello'", [mine]).fetchone() == (0,)
     if "compile_context" in statement:
         assert not isinstance(out[0], Exception)
-        assert [t for (t,) in db.execute("select memoir._user_tables()").fetchall() if db.execute(f"select 1 from memoir.{t} where user_id = %s", [mine]).fetchone()] == []
+        assert [t for (t,) in db.execute("select _memoir.user_tables()").fetchall() if db.execute(f"select 1 from _memoir.{t} where user_id = %s", [mine]).fetchone()] == []
 
 
 def test_workers_bring_nothing_back(db: psycopg.Connection, memoir_dsn: str, user: str) -> None:
@@ -374,8 +374,8 @@ def test_workers_bring_nothing_back(db: psycopg.Connection, memoir_dsn: str, use
         thread.join()
     assert out == [(0,)]
     db.execute("call memoir.flush_statistics()")
-    db.execute("select memoir._merge_tail(%s)", [mine])
-    assert [t for (t,) in db.execute("select memoir._user_tables()").fetchall() if db.execute(f"select 1 from memoir.{t} where user_id = %s", [mine]).fetchone()] == []
+    db.execute("select _memoir.merge_tail(%s)", [mine])
+    assert [t for (t,) in db.execute("select _memoir.user_tables()").fetchall() if db.execute(f"select 1 from _memoir.{t} where user_id = %s", [mine]).fetchone()] == []
 
 
 # Out of the files -----------------------------------------------------------------------------------------------------
@@ -415,7 +415,7 @@ def run_erase_to_its_end(db: psycopg.Connection) -> None:
     """Whoever has an older snapshot, autovacuum too, leaves work to the next run."""
     deadline = time.monotonic() + 60
     run_erase(db)
-    while db.execute("select exists (select from memoir.erase_queue)").fetchone()[0]:
+    while db.execute("select exists (select from _memoir.erase_queue)").fetchone()[0]:
         assert time.monotonic() < deadline, "the job erase found no end"
         run_erase(db)
 
@@ -431,15 +431,15 @@ def test_the_bytes_leave_the_files(db: psycopg.Connection, user: str, data_files
     db.execute("select memoir.set_working_memory(%s, %s, 'k', %s)", [user, f"session-{token}", f"note {token}"])
     db.execute("select memoir.capture_call(%s, %s, %s)", [user, f"session-{token}", long.encode()])
     db.execute("select memoir.open_session(%s, %s, p_system_prompt => %s)", [user, f"session-{token}", f"You speak with {token}"])
-    db.execute("insert into memoir.jobs (kind, user_id, dedup_key, run_after, created_at, payload) values ('extract', %s, %s, now() + interval '1 day', now(), %s)",
+    db.execute("insert into _memoir.jobs (kind, user_id, dedup_key, run_after, created_at, payload) values ('extract', %s, %s, now() + interval '1 day', now(), %s)",
                [user_id(db, user), memory, Jsonb({"of": token, "memory": memory})])
-    db.execute("select memoir._merge_tail(%s)", [user_id(db, user)])
+    db.execute("select _memoir.merge_tail(%s)", [user_id(db, user)])
     embed(db)
     compiled(db, user, f"session-{token}", f"Where is {token}?")
     for _ in range(2):
-        for (table,) in db.execute("select oid::regclass::text from pg_class where relnamespace = 'memoir'::regnamespace and relkind = 'r'").fetchall():
+        for (table,) in db.execute("select oid::regclass::text from pg_class where relnamespace = '_memoir'::regnamespace and relkind = 'r'").fetchall():
             db.execute(f"analyze {table}")
-    db.execute("analyze memoir.conversation_history")
+    db.execute("analyze _memoir.conversation_history")
     before = data_files(token)[token]
     kinds = {name.split("_p")[0] for name in before}
     assert {"conversation_history", "memory_store", "search_postings", "api_calls", "toast of conversation_history"} & kinds >= {"conversation_history", "memory_store"}, before
@@ -450,7 +450,7 @@ def test_the_bytes_leave_the_files(db: psycopg.Connection, user: str, data_files
     assert data_files(token)[token] != set()  # dead rows
     run_erase_to_its_end(db)
     assert data_files(token) == {token: set()}
-    assert db.execute("select count(*) from memoir.erase_queue").fetchone() == (0,)
+    assert db.execute("select count(*) from _memoir.erase_queue").fetchone() == (0,)
     assert db.execute("select count(*) from memoir.history(%s, 'stays')", [user]).fetchone() == (2,)
 
     erase(db, "user", user)
@@ -467,11 +467,11 @@ def test_the_job_waits_for_whoever_still_sees_the_rows(db: psycopg.Connection, m
         reader.execute("select 1")
         erase(db, "user", user)
         run_erase(db)
-        assert db.execute("select count(*) from memoir.erase_queue").fetchone()[0] > 0
+        assert db.execute("select count(*) from _memoir.erase_queue").fetchone()[0] > 0
         assert data_files(token)[token] != set()
         reader.execute("commit")
     run_erase_to_its_end(db)
-    assert db.execute("select count(*) from memoir.erase_queue").fetchone() == (0,)
+    assert db.execute("select count(*) from _memoir.erase_queue").fetchone() == (0,)
     assert data_files(token) == {token: set()}
 
 
@@ -480,7 +480,7 @@ def test_no_column_with_words_has_statistics(db: psycopg.Connection, user: str) 
     with_statistics = db.execute("""
         select c.relname, a.attname, format_type(a.atttypid, null) from pg_class c join pg_attribute a on a.attrelid = c.oid and a.attnum > 0 and not a.attisdropped
         join pg_type t on t.oid = a.atttypid
-        where c.relnamespace = 'memoir'::regnamespace and c.relkind in ('r', 'p') and coalesce(a.attstattarget, -1) <> 0 and (t.typcategory = 'A'
+        where c.relnamespace = '_memoir'::regnamespace and c.relkind in ('r', 'p') and coalesce(a.attstattarget, -1) <> 0 and (t.typcategory = 'A'
           or t.typname in ('text', 'jsonb', 'bytea', 'tsvector', 'halfvec'))
           and exists (select from pg_attribute u where u.attrelid = c.oid and u.attname = 'user_id')""").fetchall()
     assert with_statistics == []

@@ -89,22 +89,22 @@ def furnish(db: psycopg.Connection, user: str) -> None:
     db.execute("select memoir.set_working_memory(%s, 'branch', 'note', 'fire the kiln at noon', 100000)", [user])
     db.execute("select memoir.mark_turn(%s, 'branch', 4, 'private')", [user])
     db.execute("select memoir.set_user_settings(%s, '{\"recall_tokens_max\": 900}')", [user])
-    ids = {"user": db.execute("select user_id from memoir.users where external_id = %s", [user]).fetchone()[0], "session": made["session_id"], "memory": kiln}
-    db.execute("insert into memoir.compactions (user_id, session_id, compaction_id, from_turn, to_turn, summary_text, made_by, recorded_at) "
+    ids = {"user": db.execute("select user_id from _memoir.users where external_id = %s", [user]).fetchone()[0], "session": made["session_id"], "memory": kiln}
+    db.execute("insert into _memoir.compactions (user_id, session_id, compaction_id, from_turn, to_turn, summary_text, made_by, recorded_at) "
                "values (%(user)s, %(session)s, gen_random_uuid(), 0, 1, 'About the kiln.', 'test', now())", ids)
     db.execute("set search_path = pg_catalog, memoir, public")
-    db.execute("select memoir._refresh_summary(%(user)s, %(session)s)", ids)
+    db.execute("select _memoir.refresh_summary(%(user)s, %(session)s)", ids)
     for statement in (
-            "insert into memoir.memory_renditions values (%(user)s, %(memory)s, 2, 'kiln', 1, 'estimate', '[]', '[\"x\"]', '[]', '[]', 'test', now())",
-            "insert into memoir.session_objects (user_id, session_id, memory_id, fidelity_ceiling) values (%(user)s, %(session)s, %(memory)s, 2)",
-            "insert into memoir.profiles values (%(user)s, 1, 'Has a kiln.', '{}', 'test', now())",
-            "insert into memoir.fault_history (user_id, fault_id, recorded_at, session_id, memory_id, fault_type, turn_index) values (%(user)s, gen_random_uuid(), now(), %(session)s, %(memory)s, 'micro_fault', 1)",
-            "insert into memoir.fidelity_transitions values (%(user)s, gen_random_uuid(), now(), %(session)s, %(memory)s, 0, 1, 'fault', 1, null, 5)",
-            "insert into memoir.admission_scores values (%(user)s, gen_random_uuid(), now(), %(memory)s, true, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6)",
-            "insert into memoir.turn_pins values (%(user)s, %(session)s, 2, 3, null, 'dear to me', 'person', 'test', now())",
-            "insert into memoir.memory_judgements values (%(user)s, gen_random_uuid(), now(), %(memory)s, %(memory)s, 'value', 'unclear', 0.1, 0.2, 'none', null, 'test')",
-            "update memoir.users set profile_version = 1, preferences = '{\"tone\": \"dry\"}' where user_id = %(user)s",
-            "update memoir.user_counters set cost_microcents = 1234567 where user_id = %(user)s"):
+            "insert into _memoir.memory_renditions values (%(user)s, %(memory)s, 2, 'kiln', 1, 'estimate', '[]', '[\"x\"]', '[]', '[]', 'test', now())",
+            "insert into _memoir.session_objects (user_id, session_id, memory_id, fidelity_ceiling) values (%(user)s, %(session)s, %(memory)s, 2)",
+            "insert into _memoir.profiles values (%(user)s, 1, 'Has a kiln.', '{}', 'test', now())",
+            "insert into _memoir.fault_history (user_id, fault_id, recorded_at, session_id, memory_id, fault_type, turn_index) values (%(user)s, gen_random_uuid(), now(), %(session)s, %(memory)s, 'micro_fault', 1)",
+            "insert into _memoir.fidelity_transitions values (%(user)s, gen_random_uuid(), now(), %(session)s, %(memory)s, 0, 1, 'fault', 1, null, 5)",
+            "insert into _memoir.admission_scores values (%(user)s, gen_random_uuid(), now(), %(memory)s, true, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6)",
+            "insert into _memoir.turn_pins values (%(user)s, %(session)s, 2, 3, null, 'dear to me', 'person', 'test', now())",
+            "insert into _memoir.memory_judgements values (%(user)s, gen_random_uuid(), now(), %(memory)s, %(memory)s, 'value', 'unclear', 0.1, 0.2, 'none', null, 'test')",
+            "update _memoir.users set profile_version = 1, preferences = '{\"tone\": \"dry\"}' where user_id = %(user)s",
+            "update _memoir.user_counters set cost_microcents = 1234567 where user_id = %(user)s"):
         db.execute(statement, ids)
     db.execute("select memoir.erase_turn(%s, 'furnished', 5)", [user])
 
@@ -129,14 +129,14 @@ def ines(memoir_dsn: str) -> str:
 
 def test_every_table_is_exported_or_says_why_not(db: psycopg.Connection, ines: str) -> None:
     db.execute("set search_path = pg_catalog, memoir")
-    ruled = {name: how for name, _, how in db.execute("select * from memoir._export_rules()")}
-    tables = {t for (t,) in db.execute("select memoir._user_tables()")}
+    ruled = {name: how for name, _, how in db.execute("select * from _memoir.export_rules()")}
+    tables = {t for (t,) in db.execute("select _memoir.user_tables()")}
     assert set(ruled) <= tables
     kinds = {line["kind"] for line in export(db, ines, True)}
     exported = {t for t in tables if ruled.get(t, "rows") in ("rows", "own")}
     assert kinds - {"header", "end", "system_prompts"} <= exported and len(kinds) > 25
-    mine = "select user_id from memoir.users where external_id = %s"
-    assert [t for t in exported - kinds if db.execute(f"select 1 from memoir.{t} where user_id = ({mine}) limit 1", [ines]).fetchone()] == []
+    mine = "select user_id from _memoir.users where external_id = %s"
+    assert [t for t in exported - kinds if db.execute(f"select 1 from _memoir.{t} where user_id = ({mine}) limit 1", [ines]).fetchone()] == []
 
 
 def test_the_sample_comes_back_line_by_line(db: psycopg.Connection, other: psycopg.Connection, ines: str) -> None:
@@ -221,7 +221,7 @@ def test_a_session_goes_on_where_it_was(db: psycopg.Connection, other: psycopg.C
     assert other.execute("select memoir.compile_context(%s, 's')", [user]).fetchone()[0][-1]["content"] == "seen"
     # The file is older now: it takes nothing back.
     assert restore(other, user, lines)["imported"] == {}
-    assert other.execute("select turn_count from memoir.session_counters c join memoir.users u using (user_id) where u.external_id = %s", [user]).fetchone() == (3,)
+    assert other.execute("select turn_count from _memoir.session_counters c join _memoir.users u using (user_id) where u.external_id = %s", [user]).fetchone() == (3,)
 
 
 def test_copy_and_psql_carry_the_lines(db: psycopg.Connection, other: psycopg.Connection, ines: str) -> None:
@@ -248,14 +248,14 @@ def test_the_forgotten_stays_forgotten(db: psycopg.Connection, other: psycopg.Co
     # Into the same database, from before.
     answer = restore(db, user, before)
     assert answer["imported"] == {}
-    assert db.execute("select state::text from memoir.memory_store where memory_id = %s", [memory]).fetchone() == ("forgotten",)
+    assert db.execute("select state::text from _memoir.memory_store where memory_id = %s", [memory]).fetchone() == ("forgotten",)
     # Into another, which knows that it was forgotten and has nothing else.
     after = export(db, user)
     restore(other, user, [line for line in after if line["kind"] in ("header", "users", "user_keys", "tombstones")])
     answer = restore(other, user, before)
     assert answer["refused"]["memory_store"] == 1 and answer["refused"]["memory_states"] == 1
-    assert other.execute("select count(*) from memoir.memory_store m join memoir.users u using (user_id) where u.external_id = %s", [user]).fetchone() == (0,)
-    assert other.execute("select count(*) from memoir.memory_sources m join memoir.users u using (user_id) where u.external_id = %s", [user]).fetchone() == (0,)
+    assert other.execute("select count(*) from _memoir.memory_store m join _memoir.users u using (user_id) where u.external_id = %s", [user]).fetchone() == (0,)
+    assert other.execute("select count(*) from _memoir.memory_sources m join _memoir.users u using (user_id) where u.external_id = %s", [user]).fetchone() == (0,)
     assert remember(other, user, "lives in  ULM")["outcome"] == "refused_tombstone"
     # Tombstones under another key say nothing to each other.
     with pytest.raises(psycopg.Error, match="under another key"):
@@ -267,11 +267,11 @@ def test_the_erased_stays_erased(db: psycopg.Connection, user: str) -> None:
     mark = unique("mark").replace("_", "")
     persist(db, user, "s", "Hello", "Hi", f"I keep a {mark}", "Noted")
     persist(db, user, "kept", "I grow leeks", "Fine")
-    ids = db.execute("select user_id, session_id from memoir.sessions join memoir.users u using (user_id) where u.external_id = %s and sessions.external_id = 's'", [user]).fetchone()
+    ids = db.execute("select user_id, session_id from _memoir.sessions join _memoir.users u using (user_id) where u.external_id = %s and sessions.external_id = 's'", [user]).fetchone()
     remember(db, user, f"Keeps a {mark}", session="s", source_turns=[2], provenance="user_stated")
-    db.execute("insert into memoir.compactions (user_id, session_id, compaction_id, from_turn, to_turn, summary_text, made_by, recorded_at) "
+    db.execute("insert into _memoir.compactions (user_id, session_id, compaction_id, from_turn, to_turn, summary_text, made_by, recorded_at) "
                "values (%s, %s, gen_random_uuid(), 0, 3, %s, 'test', now())", [*ids, mark])
-    db.execute("insert into memoir.profiles values (%s, 1, %s, '{}', 'test', now())", [ids[0], mark])
+    db.execute("insert into _memoir.profiles values (%s, 1, %s, '{}', 'test', now())", [ids[0], mark])
     db.execute("select memoir.capture_call(%s, 's', %s)", [user, mark.encode()])
     before = export(db, user)
     assert str(before).count(mark) >= 4

@@ -104,7 +104,7 @@ JUNK = [
 
 
 def found(db: psycopg.Connection, text: str, name: str | None = None, role: str = "user", said: str = SAID, language: str = "english") -> list[dict[str, Any]]:
-    rows = db.execute("select to_jsonb(e) from memoir._extract_texts(%s, %s, %s, %s, %s) e", [[text], [name], [role], [said], language]).fetchall()
+    rows = db.execute("select to_jsonb(e) from _memoir.extract_texts(%s, %s, %s, %s, %s) e", [[text], [name], [role], [said], language]).fetchall()
     return sorted((row[0] for row in rows), key=lambda row: row["span_start"])
 
 
@@ -181,14 +181,14 @@ def extract(db: psycopg.Connection, user: str, session: str = "s", limit: int = 
 
 
 def memories(db: psycopg.Connection, user: str, *columns: str, where: str = "true") -> list[Any]:
-    rows = db.execute(f"select {', '.join(columns or ('m.content',))} from memoir.memory_store m join memoir.users using (user_id) "
+    rows = db.execute(f"select {', '.join(columns or ('m.content',))} from _memoir.memory_store m join _memoir.users using (user_id) "
                       f"where external_id = %s and {where} order by m.recorded_at, m.content", [user]).fetchall()
     return rows if len(columns) > 1 else [row[0] for row in rows]
 
 
 def again(db: psycopg.Connection, user: str) -> None:
     """The cursors go back: as if the same turns were new."""
-    db.execute("update memoir.session_counters c set extracted_through = 0 from memoir.users u where u.user_id = c.user_id and external_id = %s", [user])
+    db.execute("update _memoir.session_counters c set extracted_through = 0 from _memoir.users u where u.user_id = c.user_id and external_id = %s", [user])
 
 
 @pytest.fixture
@@ -202,8 +202,8 @@ def test_what_the_user_says_becomes_global_memories_with_their_source(db: psycop
     assert extract(db, user) == {"turns": 2, "left": 0, "stored": 2, "duplicate": 0, "refused_tombstone": 0, "not_admitted": 0}
     assert memories(db, user, "m.content", "provenance::text", "tier", "scope::text", "actor::text", "m.metadata ->> 'extracted_by'") == [
         ("User asks: Please don't use emojis.", "instruction", 2, "global", "agent", "rules 1"), ("User lives in Ulm.", "user_stated", 2, "global", "agent", "rules 1")]
-    sources = db.execute("select s.source_id::text, s.turn_index, substr(h.content, s.span_start, s.span_length) from memoir.memory_sources s "
-                         "join memoir.conversation_history h on h.message_id = s.source_id join memoir.users u on u.user_id = s.user_id where external_id = %s order by span_start", [user]).fetchall()
+    sources = db.execute("select s.source_id::text, s.turn_index, substr(h.content, s.span_start, s.span_length) from _memoir.memory_sources s "
+                         "join _memoir.conversation_history h on h.message_id = s.source_id join _memoir.users u on u.user_id = s.user_id where external_id = %s order by span_start", [user]).fetchall()
     assert sources == [(done["message_ids"][0], 0, "I live in Ulm."), (done["message_ids"][0], 0, "Please don't use emojis.")]
 
 
@@ -225,7 +225,7 @@ def test_extracting_again_adds_nothing(db: psycopg.Connection, user: str) -> Non
     say(db, user, "I live in Ulm. I love Bach.", "I love Bach.")
     assert extract(db, user)["stored"] == 2
     before = memories(db, user, "m.memory_id", "m.content", "m.state", "m.recorded_at")
-    stats = "select restatements from memoir.memory_stats s join memoir.users using (user_id) where external_id = %s order by 1"
+    stats = "select restatements from _memoir.memory_stats s join _memoir.users using (user_id) where external_id = %s order by 1"
     assert db.execute(stats, [user]).fetchall() == [(0,), (1,)]  # said twice, in two turns
     for _ in range(2):
         again(db, user)
@@ -273,13 +273,13 @@ def test_what_was_forgotten_excluded_or_is_secret_is_not_extracted(db: psycopg.C
     # A turn, and a span of one, that is out of recall; lifted, they count again.
     done = say(db, user, "I bought a boat in Kiel yesterday.", "I met Tom in Jena yesterday. I met Ann in Gera yesterday.")
     first = done["from_turn"]
-    exclude = ("insert into memoir.recall_exclusions (user_id, session_id, turn_index, exclusion_id, span_start, span_length, reason, recorded_at) "
-               "select user_id, %s, %s, gen_random_uuid(), %s, %s, 'test', now() from memoir.users where external_id = %s")
+    exclude = ("insert into _memoir.recall_exclusions (user_id, session_id, turn_index, exclusion_id, span_start, span_length, reason, recorded_at) "
+               "select user_id, %s, %s, gen_random_uuid(), %s, %s, 'test', now() from _memoir.users where external_id = %s")
     db.execute(exclude, [done["session_id"], first, None, None, user])
     db.execute(exclude, [done["session_id"], first + 1, 5, 3, user])
     assert extract(db, user)["stored"] == 1
     assert [text for text in memories(db, user, where="m.type = 'event'") if "Ann" in text] and len(memories(db, user, where="m.type = 'event'")) == 1
-    db.execute("update memoir.recall_exclusions x set lifted_at = now() from memoir.users u where u.user_id = x.user_id and external_id = %s", [user])
+    db.execute("update _memoir.recall_exclusions x set lifted_at = now() from _memoir.users u where u.user_id = x.user_id and external_id = %s", [user])
     again(db, user)
     extract(db, user)
     assert len(memories(db, user, where="m.type = 'event'")) == 3
@@ -288,8 +288,8 @@ def test_what_was_forgotten_excluded_or_is_secret_is_not_extracted(db: psycopg.C
 def test_private_turns_make_private_memories_and_secret_ones_none(db: psycopg.Connection, user: str) -> None:
     say(db, user, "I live in Ulm.", "I love Bach.")
     db.execute("set session_replication_role = replica")  # sensitivity is set on write; here the guard is passed over
-    db.execute("update memoir.conversation_history h set sensitivity = case turn_index when 0 then 'private' else 'secret' end::memoir.sensitivity "
-               "from memoir.users u where u.user_id = h.user_id and external_id = %s", [user])
+    db.execute("update _memoir.conversation_history h set sensitivity = case turn_index when 0 then 'private' else 'secret' end::_memoir.sensitivity "
+               "from _memoir.users u where u.user_id = h.user_id and external_id = %s", [user])
     db.execute("reset session_replication_role")
     extract(db, user)
     assert memories(db, user, "m.content", "m.sensitivity::text") == [("User lives in Ulm.", "private")]
@@ -317,7 +317,7 @@ def test_a_branch_extracts_only_its_own_turns(db: psycopg.Connection, user: str)
 
 def scores(db: psycopg.Connection, user: str) -> list[Any]:
     return db.execute("select a.admitted, a.memory_id is not null, score_total, score_type, score_novelty, score_utility, score_recency, threshold "
-                      "from memoir.admission_scores a join memoir.users using (user_id) where external_id = %s order by a.recorded_at, score_total", [user]).fetchall()
+                      "from _memoir.admission_scores a join _memoir.users using (user_id) where external_id = %s order by a.recorded_at, score_total", [user]).fetchall()
 
 
 def test_every_candidate_is_scored_and_people_are_never_rejected(db: psycopg.Connection, user: str) -> None:
@@ -356,7 +356,7 @@ def test_novelty_is_judged_again_when_the_vector_comes(db: psycopg.Connection, u
 
 
 def waiting(db: psycopg.Connection, user: str) -> int:
-    return db.execute("select count(*) from memoir.jobs j join memoir.users using (user_id) where external_id = %s and kind = 'turns'", [user]).fetchone()[0]
+    return db.execute("select count(*) from _memoir.jobs j join _memoir.users using (user_id) where external_id = %s and kind = 'turns'", [user]).fetchone()[0]
 
 
 def test_a_session_waits_once_and_the_job_empties_the_queue(db: psycopg.Connection, user: str) -> None:
@@ -365,7 +365,7 @@ def test_a_session_waits_once_and_the_job_empties_the_queue(db: psycopg.Connecti
     assert waiting(db, user) == 1
     db.execute("call memoir.run_job('extract')")
     assert waiting(db, user) == 0 and len(memories(db, user)) == 3
-    (counts, outcome) = db.execute("select counts, outcome from memoir.job_runs where job = 'extract' order by run_id desc limit 1").fetchone()
+    (counts, outcome) = db.execute("select counts, outcome from _memoir.job_runs where job = 'extract' order by run_id desc limit 1").fetchone()
     assert outcome == "done" and counts["turns"] >= 6 and counts["stored"] >= 3
     say(db, user, "I love Bach.")
     assert waiting(db, user) == 1
@@ -374,13 +374,13 @@ def test_a_session_waits_once_and_the_job_empties_the_queue(db: psycopg.Connecti
 def test_one_session_that_fails_holds_nobody_up(db: psycopg.Connection, user: str) -> None:
     say(db, user, "I love Bach.", session="bad")
     say(db, user, "I love Ulm.", session="good")
-    db.execute("update memoir.jobs j set dedup_key = 'no uuid' from memoir.sessions s join memoir.users u using (user_id) "
+    db.execute("update _memoir.jobs j set dedup_key = 'no uuid' from _memoir.sessions s join _memoir.users u using (user_id) "
                "where u.external_id = %s and s.external_id = 'bad' and j.user_id = s.user_id and j.dedup_key = s.session_id::text", [user])
     db.execute("call memoir.run_job('extract')")
     assert memories(db, user) == ["User loves Ulm."]
-    assert db.execute("select state, attempts, last_error like '%%no uuid%%' from memoir.jobs where dedup_key = 'no uuid'").fetchone() == ("ready", 1, True)
-    assert db.execute("select outcome from memoir.job_runs where job = 'extract' order by run_id desc limit 1").fetchone() == ("errors",)
-    db.execute("delete from memoir.jobs where dedup_key = 'no uuid'")
+    assert db.execute("select state, attempts, last_error like '%%no uuid%%' from _memoir.jobs where dedup_key = 'no uuid'").fetchone() == ("ready", 1, True)
+    assert db.execute("select outcome from _memoir.job_runs where job = 'extract' order by run_id desc limit 1").fetchone() == ("errors",)
+    db.execute("delete from _memoir.jobs where dedup_key = 'no uuid'")
 
 
 def test_writers_and_extractors_together_lose_and_double_nothing(memoir_dsn: str, db: psycopg.Connection, user: str) -> None:
@@ -408,9 +408,9 @@ def test_writers_and_extractors_together_lose_and_double_nothing(memoir_dsn: str
 
     def stepper(connection: psycopg.Connection) -> None:
         while writing.is_set():
-            connection.execute("select memoir._step_extract(3)")
+            connection.execute("select _memoir.step_extract(3)")
             for number in range(sessions):
-                if connection.execute("select exists (select from memoir.sessions join memoir.users u using (user_id) where u.external_id = %s and sessions.external_id = %s)",
+                if connection.execute("select exists (select from _memoir.sessions join _memoir.users u using (user_id) where u.external_id = %s and sessions.external_id = %s)",
                                       [user, f"w{number}"]).fetchone()[0]:
                     extract(connection, user, f"w{number}", 2)
 
@@ -428,7 +428,7 @@ def test_writers_and_extractors_together_lose_and_double_nothing(memoir_dsn: str
     got = memories(db, user)
     assert len(got) == len(set(got)) == sessions * each
     assert waiting(db, user) == 0
-    assert db.execute("select bool_and(extracted_through = turn_count) from memoir.session_counters join memoir.users using (user_id) where external_id = %s", [user]).fetchone() == (True,)
+    assert db.execute("select bool_and(extracted_through = turn_count) from _memoir.session_counters join _memoir.users using (user_id) where external_id = %s", [user]).fetchone() == (True,)
 
 
 def test_dates_are_those_of_the_turn_not_of_the_run(db: psycopg.Connection, user: str, clock: Any) -> None:
@@ -501,8 +501,8 @@ def test_a_model_gets_nothing_private_and_nothing_forgotten_meanwhile(db: psycop
     extract(db, user)
     ((job, lease, _, given),) = db.execute("select * from memoir.claim_model_calls(10)").fetchall()
     assert [turn["turn"] for turn in given["turns"]] == [0, 2]
-    db.execute("insert into memoir.recall_exclusions (user_id, session_id, turn_index, exclusion_id, reason, recorded_at) "
-               "select user_id, session_id, 0, gen_random_uuid(), 'test', now() from memoir.sessions join memoir.users u using (user_id) where u.external_id = %s", [user])
+    db.execute("insert into _memoir.recall_exclusions (user_id, session_id, turn_index, exclusion_id, reason, recorded_at) "
+               "select user_id, session_id, 0, gen_random_uuid(), 'test', now() from _memoir.sessions join _memoir.users u using (user_id) where u.external_id = %s", [user])
     found = [candidate(0, "Tom waters my three plants", "Tom waters the user's three plants."), candidate(1, "My cat Ivy", "The user's cat is called Ivy."),
              candidate(2, "Ann feeds the fish", "Ann feeds the fish.")]
     assert db.execute("select memoir.store_model_result(%s, %s, %s, 'm extract.v1')", [job, lease, Jsonb({"memories": found})]).fetchone()[0]["stored"] == 1
@@ -530,7 +530,7 @@ def test_a_turn_stands_for_what_was_extracted_from_it(db: psycopg.Connection, us
     assert [str(row[0]) for row in db.execute("select id from memoir.recall(%s, 'minster', p_kinds => '{memory}')", [user])] == [home]
     # What is shown counts as use of what it says.
     db.execute("call memoir.flush_statistics()")
-    assert db.execute("select access_count > 0 from memoir.memory_stats where memory_id = %s", [home]).fetchone() == (True,)
+    assert db.execute("select access_count > 0 from _memoir.memory_stats where memory_id = %s", [home]).fetchone() == (True,)
     # When the turn may not be found any more, what else it said is still known.
     db.execute("select memoir.forget(%s, %s)", [user, home])
     listed, reasons = recalled_for(db, user, "Who bought a lighthouse in Kiel?")

@@ -48,11 +48,11 @@ def test_small_talk_recalls_nothing(db: psycopg.Connection, user: str, text: str
 
 @pytest.mark.parametrize("text", ASKING)
 def test_what_asks_for_something_is_no_small_talk(db: psycopg.Connection, text: str) -> None:
-    assert db.execute("select memoir._is_phatic('english', %s)", [text]).fetchone() == (False,)
+    assert db.execute("select _memoir.is_phatic('english', %s)", [text]).fetchone() == (False,)
 
 
 def test_other_languages_are_not_told_by_english_words(db: psycopg.Connection) -> None:
-    assert db.execute("select memoir._is_phatic('german', 'so')").fetchone() == (False,)
+    assert db.execute("select _memoir.is_phatic('german', 'so')").fetchone() == (False,)
 
 
 def test_recall_ends_where_relevance_does(db: psycopg.Connection, user: str) -> None:

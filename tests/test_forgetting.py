@@ -34,7 +34,7 @@ def recalled(db: psycopg.Connection, user: str, query: str, **more: Any) -> list
 
 
 def row(db: psycopg.Connection, memory: str, *columns: str) -> Any:
-    got = db.execute(f"select {', '.join(columns)} from memoir.memory_store where memory_id = %s", [memory]).fetchone()
+    got = db.execute(f"select {', '.join(columns)} from _memoir.memory_store where memory_id = %s", [memory]).fetchone()
     return got if len(columns) > 1 else got[0]
 
 
@@ -64,7 +64,7 @@ def test_the_same_text_in_disguise_is_a_duplicate(db: psycopg.Connection, user: 
     for text in SAME:
         assert remember(db, user, text) == {"memory_id": first["memory_id"], "outcome": "duplicate", "superseded": [], "contradicts": []}, ascii(text)
     assert row(db, first["memory_id"], "content") == SAME[0]
-    assert db.execute("select restatements from memoir.memory_stats where memory_id = %s", [first["memory_id"]]).fetchone() == (len(SAME),)
+    assert db.execute("select restatements from _memoir.memory_stats where memory_id = %s", [first["memory_id"]]).fetchone() == (len(SAME),)
     assert recalled(db, user, "tea") == [SAME[0]]
     # Composed and decomposed letters too; other letters, other words, other projects and other users are others.
     assert remember(db, user, "Cafe\u0301 Mu\u0308ller")["memory_id"] == remember(db, user, "café müller")["memory_id"]
@@ -101,7 +101,7 @@ def test_a_secret_said_again_becomes_secret(db: psycopg.Connection, user: str) -
     assert recalled(db, user, "gate code") == ["The gate code is 4711."]
     assert remember(db, user, "the gate code is 4711.", sensitivity="secret")["memory_id"] == memory
     assert row(db, memory, "sensitivity", "embeddable") == ("secret", False)
-    assert db.execute("select count(*) from memoir.embeddings e join memoir.search_items i using (user_id, item_no) where ref_id = %s", [memory]).fetchone() == (0,)
+    assert db.execute("select count(*) from _memoir.embeddings e join _memoir.search_items i using (user_id, item_no) where ref_id = %s", [memory]).fetchone() == (0,)
     assert recalled(db, user, "gate code") == [] and recalled(db, user, "gate code", query_embedding="{1,0,0,0}") == []
     assert remember(db, user, "the gate code is 4711.")["memory_id"] == memory and row(db, memory, "sensitivity") == "secret"
 
@@ -156,13 +156,13 @@ def test_sources_are_recorded_where_the_turns_are(db: psycopg.Connection, user: 
     memory = remember(db, user, "Likes Ulm.", session="b", provenance="user_stated", source_turns=[0, 2, 2])["memory_id"]
     again = remember(db, user, "likes ulm.", session="b", provenance="user_stated", source_turns=[1])
     assert again["outcome"] == "stored" and again["memory_id"] != memory      # turn 1 is the model's: local, another memory
-    sources = db.execute("select s.external_id, m.turn_index, m.source_id::text from memoir.memory_sources m join memoir.sessions s using (user_id, session_id) "
+    sources = db.execute("select s.external_id, m.turn_index, m.source_id::text from _memoir.memory_sources m join _memoir.sessions s using (user_id, session_id) "
                          "where item_id = %s order by 2", [memory]).fetchall()
     assert sources == [("a", 0, done["message_ids"][0]), ("b", 2, own["message_ids"][0])]
     # A duplicate adds its sources to the memory that is there.
     remember(db, user, "LIKES Ulm.", session="a", provenance="user_stated", source_turns=[0])
     remember(db, user, "Likes Ulm.", session="a", actor="person", source_turns=[1])
-    assert [t for (t,) in db.execute("select turn_index from memoir.memory_sources where item_id = %s order by 1", [memory])] == [0, 1, 2]
+    assert [t for (t,) in db.execute("select turn_index from _memoir.memory_sources where item_id = %s order by 1", [memory])] == [0, 1, 2]
 
 
 # Near duplicates ------------------------------------------------------------------------------------------------------
@@ -207,7 +207,7 @@ def test_merging_keeps_the_sources_of_both(db: psycopg.Connection, user: str) ->
         two = remember(db, user, second, session="s", actor="person", source_turns=[2], embedding=CLOSE if "Ulm" in first else FAR)
         winner = two["memory_id"] if two["superseded"] else one["memory_id"]
         assert {one["memory_id"], two["memory_id"]} | {winner} == {one["memory_id"], two["memory_id"]} and (two["superseded"] == [one["memory_id"]]) == ("Ulm" in first)
-        assert [t for (t,) in db.execute("select turn_index from memoir.memory_sources where item_id = %s order by 1", [winner])] == [0, 2]
+        assert [t for (t,) in db.execute("select turn_index from _memoir.memory_sources where item_id = %s order by 1", [winner])] == [0, 2]
 
 
 def test_models_of_other_dimensions_do_not_disturb(db: psycopg.Connection, user: str) -> None:
@@ -255,12 +255,12 @@ def test_what_is_forgotten_stays_away(db: psycopg.Connection, user: str) -> None
     assert remember(db, user, "The gate code is Merlin.", slot="gate code", slot_value="Merlin")["outcome"] == "stored"
     assert remember(db, user, "Kestrel is a bird.", slot="bird", slot_value="Kestrel")["outcome"] == "stored"
     assert remember(db, user + "-2", "The gate code is Kestrel.")["outcome"] == "stored"
-    stones = db.execute("select t.kind, t.key_hash, t.reason from memoir.tombstones t where memory_id = %s order by 1", [done["memory_id"]]).fetchall()
+    stones = db.execute("select t.kind, t.key_hash, t.reason from _memoir.tombstones t where memory_id = %s order by 1", [done["memory_id"]]).fetchall()
     assert [(kind, len(key), reason) for kind, key, reason in stones] == [("slot_value", 32, "asked to"), ("value", 32, "asked to")]
     # Forgetting twice changes nothing.
-    before = db.execute("select count(*), count(*) filter (where lifted_at is null) from memoir.tombstones").fetchone()
+    before = db.execute("select count(*), count(*) filter (where lifted_at is null) from _memoir.tombstones").fetchone()
     assert forget(db, user, done["memory_id"])["state"] == "forgotten"
-    assert db.execute("select count(*), count(*) filter (where lifted_at is null) from memoir.tombstones").fetchone() == before
+    assert db.execute("select count(*), count(*) filter (where lifted_at is null) from _memoir.tombstones").fetchone() == before
     with pytest.raises(psycopg.Error) as caught:
         forget(db, user + "-2", done["memory_id"])
     assert caught.value.sqlstate == "PM004"
@@ -272,7 +272,7 @@ def test_forgetting_a_fact_reaches_what_was_merged_with_it(db: psycopg.Connectio
         who = f"{user}-{place}"
         texts = ["Likes hiking.", "Likes hiking at dawn.", "Likes to hike."]
         ids = [remember(db, who, text, embedding=vector)["memory_id"] for text, vector in zip(texts, (NEAR, CLOSE, NEAR))]
-        ids[2] = str(db.execute("select memory_id from memoir.memory_store join memoir.users using (user_id) where external_id = %s and content = %s", [who, texts[2]]).fetchone()[0])
+        ids[2] = str(db.execute("select memory_id from _memoir.memory_store join _memoir.users using (user_id) where external_id = %s and content = %s", [who, texts[2]]).fetchone()[0])
         assert len(set(ids)) == 3
         done = forget(db, who, ids[index])
         assert set(done["merged"]) == set(ids) - {ids[index]}
@@ -292,27 +292,27 @@ def test_forgetting_takes_the_source_turns_out(db: psycopg.Connection, user: str
     db.execute("select memoir.branch_session(%s, 'a', 'b', 2)", [user])
     db.execute("select memoir.branch_session(%s, 'a', 'c', 0)", [user])
     persist(db, user, "b", PERSON | {"content": "What now?"}, MODEL | {"content": "No idea."})
-    who = db.execute("select user_id from memoir.users where external_id = %s", [user]).fetchone()[0]
-    ids = {name: session for name, session in db.execute("select external_id, session_id from memoir.sessions where user_id = %s", [who])}
+    who = db.execute("select user_id from _memoir.users where external_id = %s", [user]).fetchone()[0]
+    ids = {name: session for name, session in db.execute("select external_id, session_id from _memoir.sessions where user_id = %s", [who])}
     for name in "abc":
-        db.execute("update memoir.sessions set summary_text = 'Told of a locker.', summary_through = 1 where user_id = %s and session_id = %s", [who, ids[name]])
+        db.execute("update _memoir.sessions set summary_text = 'Told of a locker.', summary_through = 1 where user_id = %s and session_id = %s", [who, ids[name]])
         for start in (0, 2):
-            db.execute("insert into memoir.compactions (user_id, session_id, compaction_id, from_turn, to_turn, summary_text, made_by, recorded_at) "
+            db.execute("insert into _memoir.compactions (user_id, session_id, compaction_id, from_turn, to_turn, summary_text, made_by, recorded_at) "
                        "values (%s, %s, gen_random_uuid(), %s, %s, 'Told of a locker.', 'test', now())", [who, ids[name], start, start + 1])
     memory = remember(db, user, "Uses locker seventeen.", session="b", provenance="user_stated", source_turns=[0], embedding=NEAR)["memory_id"]
     # A compile keeps its recall for the exchange; that one holds the turn, not the memory.
     for session, query in (("x", "Which locker number is it?"), ("y", "heron")):
         db.execute("select memoir.compile_context(%s, %s, %s)", [user, session, query])
-    kept = "select recall like '%%Heron%%', items ? %s from memoir.kept_recalls where user_id = %s order by 2"
+    kept = "select recall like '%%Heron%%', items ? %s from _memoir.kept_recalls where user_id = %s order by 2"
     assert db.execute(kept, [memory, who]).fetchall() == [(True, False), (True, True)]
     assert "Heron" in seen(db, user, "Which locker number?")
     done = forget(db, user, memory)
     assert done["excluded_turns"] == 1 and done["invalidated_summaries"] == 4          # of a and b, whose turn it is or who share it
     assert "Heron." not in seen(db, user, "Which locker number?") and "Told of" not in seen(db, user, "locker")
     assert recalled(db, user, "herons birds")[0] == "I like herons, the birds." and "My locker number is Heron." not in recalled(db, user, "herons birds locker")
-    assert [s for (s,) in db.execute("select external_id from memoir.sessions where user_id = %s and summary_text is not null", [who])] == ["c"]
-    assert db.execute("select count(*) from memoir.compactions where user_id = %s and undone_at is null", [who]).fetchone() == (4,)
-    assert db.execute("select session_id, turn_index, memory_id::text from memoir.recall_exclusions where user_id = %s", [who]).fetchall() == [(ids["a"], 0, memory)]
+    assert [s for (s,) in db.execute("select external_id from _memoir.sessions where user_id = %s and summary_text is not null", [who])] == ["c"]
+    assert db.execute("select count(*) from _memoir.compactions where user_id = %s and undone_at is null", [who]).fetchone() == (4,)
+    assert db.execute("select session_id, turn_index, memory_id::text from _memoir.recall_exclusions where user_id = %s", [who]).fetchall() == [(ids["a"], 0, memory)]
     assert [row for row in db.execute(kept, [memory, who]) if row[0]] == []
     # History is lossless: it keeps the turn, and so does the session's own window.
     assert db.execute("select memoir.history(%s, 'a', 0, 0) ->> 'content'", [user]).fetchone() == ("My locker number is Heron.",)

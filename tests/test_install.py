@@ -62,31 +62,31 @@ EARLIER_RELEASE = """
     create function memoir._gone(p integer) returns integer language sql as 'select 1';
     create function memoir._calls_gone() returns integer language sql begin atomic; select memoir._gone(1); end;
     create procedure memoir.gone_job() language plpgsql as 'begin null; end';
-    create function memoir._fail(p_code text, p_message text, p_hint text default null) returns void language sql as '';
-    create function memoir._login(p_old boolean default true) returns name language sql as 'select current_user';
+    create function _memoir.fail(p_code text, p_message text, p_hint text default null) returns void language sql as '';
+    create function _memoir.login(p_old boolean default true) returns name language sql as 'select current_user';
     create function memoir.recall(p_user text, p_query text, p_old boolean default true) returns text language sql as 'select 1::text';
     grant execute on function memoir.recall(text, text, boolean) to public;
     drop function memoir.match_memories(text, real[], real, integer, text);
     create function memoir.match_memories(p_user text, p_embedding real[], p_threshold real, p_limit integer, p_old_name text) returns integer
       language sql as 'select 1';
-    drop function memoir._shown(text) cascade;
-    create or replace function memoir._tokens_of(p_text text, p_tokenizer text) returns integer language sql volatile as 'select -1';
+    drop function _memoir.shown(text) cascade;
+    create or replace function _memoir.tokens_of(p_text text, p_tokenizer text) returns integer language sql volatile as 'select -1';
     alter function memoir.recall(text, text, text, integer, text[], text[], text, text[], timestamptz, timestamptz, real[], timestamptz,
       timestamptz) reset search_path;
     alter function memoir.persist_turn(text, text, jsonb, jsonb, text, text, jsonb) security invoker;
     comment on function memoir.version() is 'an older comment';
-    insert into memoir.setting_definitions values ('gone_setting', 'number', '1', 0, 1, null, true, 'no longer known');
-    insert into memoir.settings (key, value) values ('gone_setting', '0.5');
-    update memoir.setting_definitions set default_value = '7', max_value = 9, description = 'older' where key = 'bm25_k1';
-    delete from memoir.setting_definitions where key = 'window_steps';
-    update memoir.settings_merged set config = config || '{"gone_setting": 1, "bm25_k1": 7}';
-    grant select on memoir.users to memoir_app;
+    insert into _memoir.setting_definitions values ('gone_setting', 'number', '1', 0, 1, null, true, 'no longer known');
+    insert into _memoir.settings (key, value) values ('gone_setting', '0.5');
+    update _memoir.setting_definitions set default_value = '7', max_value = 9, description = 'older' where key = 'bm25_k1';
+    delete from _memoir.setting_definitions where key = 'window_steps';
+    update _memoir.settings_merged set config = config || '{"gone_setting": 1, "bm25_k1": 7}';
+    grant select on _memoir.users to memoir_app;
     grant update on all sequences in schema memoir to public;
-    grant select (content) on memoir.conversation_history to memoir_reader;
+    grant select (content) on _memoir.conversation_history to memoir_reader;
     grant all on schema memoir to public;
     grant create on schema memoir to memoir_app;
-    grant execute on function memoir._touch_user(memoir.caller, text) to public, memoir_reader;
-    grant usage on type memoir.actor to memoir_reader;
+    grant execute on function _memoir.touch_user(_memoir.caller, text) to public, memoir_reader;
+    grant usage on type _memoir.actor to memoir_reader;
     revoke execute on function memoir.context(text, text, text, integer, integer, text, jsonb, real[], jsonb, timestamptz, timestamptz, text, text)
       from memoir_app;"""
 
@@ -127,10 +127,10 @@ def test_built_in_models_are_as_the_release_says(empty: str) -> None:
     complete(empty)
     with connect(empty) as db:
         db.execute("select memoir.register_model('gpt-4o', 'openai', 99000, 2000, 'estimate')")
-        [window] = db.execute("select context_window from memoir.models where model = 'gpt-4o-mini'").fetchone()
-        db.execute("update memoir.models set context_window = 1000, max_output = 1 where model = 'gpt-4o-mini'")
+        [window] = db.execute("select context_window from _memoir.models where model = 'gpt-4o-mini'").fetchone()
+        db.execute("update _memoir.models set context_window = 1000, max_output = 1 where model = 'gpt-4o-mini'")
         assert apply(empty) == ""
-        assert dict(db.execute("select model, context_window from memoir.models where model in ('gpt-4o', 'gpt-4o-mini')").fetchall()) == {
+        assert dict(db.execute("select model, context_window from _memoir.models where model in ('gpt-4o', 'gpt-4o-mini')").fetchall()) == {
             "gpt-4o": 99000, "gpt-4o-mini": window}
 
 
@@ -240,7 +240,7 @@ def test_a_modulus_is_a_power_of_two(empty: str) -> None:
 
 def path_of(db: psycopg.Connection) -> str:
     found = db.execute("""select distinct substr(c, 13) from pg_proc, unnest(proconfig) c
-                          where pronamespace = 'memoir'::regnamespace and c like 'search_path=%'""").fetchall()
+                          where pronamespace in ('memoir'::regnamespace, '_memoir'::regnamespace) and c like 'search_path=%'""").fetchall()
     assert len(found) == 1
     return found[0][0]
 
@@ -255,7 +255,7 @@ def test_extensions_in_public(empty: str) -> None:
         assert "revoke create on schema public from public" in complaint                             # the hint
         db.execute("revoke create on schema public from public")
         complete(empty)
-        assert path_of(db) == "pg_catalog, memoir, public, pg_temp"
+        assert path_of(db) == "pg_catalog, public, pg_temp"
         use(db)
         assert "Ximena" in question(db)[0]
 
@@ -266,7 +266,7 @@ def test_extensions_in_a_closed_schema(empty: str) -> None:
         for extension in EXTENSIONS[:2]:
             db.execute(f'create extension {extension} schema "Ext, ra"')
         complete(empty)
-        assert path_of(db) == 'pg_catalog, memoir, "Ext, ra", pg_temp'
+        assert path_of(db) == 'pg_catalog, "Ext, ra", memoir_extensions, pg_temp'
         use(db)
         assert "Ximena" in question(db)[0]
 
@@ -274,7 +274,7 @@ def test_extensions_in_a_closed_schema(empty: str) -> None:
 def test_fresh_extensions_are_ours_alone(empty: str) -> None:
     complete(empty)
     with connect(empty) as db:
-        assert path_of(db) == "pg_catalog, memoir, pg_temp"
+        assert path_of(db) == "pg_catalog, memoir_extensions, pg_temp"
         assert outside(db) == set()
         # Members of an extension lose their settings and run-time partitions in a dump.
         members = db.execute("""
@@ -283,7 +283,7 @@ def test_fresh_extensions_are_ours_alone(empty: str) -> None:
         assert members == []
         assert db.execute("""
             select count(*) from pg_depend where deptype = 'e' and classid = 'pg_class'::regclass
-              and objid in (select oid from pg_class where relnamespace = 'memoir'::regnamespace)""").fetchone() == (0,)
+              and objid in (select oid from pg_class where relnamespace = '_memoir'::regnamespace)""").fetchone() == (0,)
         assert describe(db)["database setting search_path"] == ('search_path="$user", public, memoir',)
     with connect(empty) as later:                            # the search_path of new connections
         assert "Oslo" in later.execute("select compile_context('bob', 's', 'Oslo?')::text").fetchone()[0]

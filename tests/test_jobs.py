@@ -17,12 +17,12 @@ from servers import connect
 @pytest.fixture
 def step(db: psycopg.Connection) -> Iterator[Callable[[str], None]]:
     """Gives job flush another step: step(body of a plpgsql function of p_limit)."""
-    old = db.execute("select pg_get_functiondef('memoir._step_flush(integer)'::regprocedure)").fetchone()[0]
+    old = db.execute("select pg_get_functiondef('_memoir.step_flush(integer)'::regprocedure)").fetchone()[0]
     db.execute("create table if not exists public.did (n serial, at timestamptz default clock_timestamp()); grant all on public.did to public; "
                "grant all on sequence public.did_n_seq to public; truncate public.did")
 
     def put(body: str) -> None:
-        db.execute(f"create or replace function memoir._step_flush(p_limit integer) returns jsonb language plpgsql as $x$ {body} $x$")
+        db.execute(f"create or replace function _memoir.step_flush(p_limit integer) returns jsonb language plpgsql as $x$ {body} $x$")
 
     yield put
     db.execute(old)
@@ -30,7 +30,7 @@ def step(db: psycopg.Connection) -> Iterator[Callable[[str], None]]:
 
 def last(db: psycopg.Connection, job: str = "flush") -> tuple:
     """(outcome, counts, error) of the newest run."""
-    return db.execute("select outcome, counts, error from memoir.job_runs where job = %s order by run_id desc limit 1", [job]).fetchone()
+    return db.execute("select outcome, counts, error from _memoir.job_runs where job = %s order by run_id desc limit 1", [job]).fetchone()
 
 
 @contextmanager
@@ -70,15 +70,15 @@ def test_a_batch_a_commit(db: psycopg.Connection, step: Callable[[str], None]) -
 
 def test_batches_take_about_as_long_as_they_may(db: psycopg.Connection, step: Callable[[str], None]) -> None:
     step("begin insert into public.did default values; perform pg_sleep(0.002); return jsonb_build_object('more', (select count(*) < 20 from public.did)); end")
-    most = db.execute("select batch from memoir._job_list() where job = 'flush'").fetchone()[0]
+    most = db.execute("select batch from _memoir.job_list() where job = 'flush'").fetchone()[0]
     for milliseconds, batch in ((1, 1), (10000, most)):  # each goes on from where the run before it ended
         db.execute("truncate public.did")
         db.execute("select memoir.set_setting('job_batch_ms', %s::text::jsonb)", [milliseconds])
         db.execute("call memoir.run_job('flush', 60)")
-        assert db.execute("select batch from memoir.job_runs where job = 'flush' order by run_id desc limit 1").fetchone()[0] == batch
+        assert db.execute("select batch from _memoir.job_runs where job = 'flush' order by run_id desc limit 1").fetchone()[0] == batch
     db.execute("select memoir.reset_setting('job_batch_ms')")  # 100
     asked = [(10, 1, 50, 5, 20), (10, 1, 50, 400, 2), (10, 1, 50, 100, 10), (40, 1, 50, 1, 50), (3, 1, 50, 9000, 1), (20, 16, 64, 9000, 16)]
-    assert [db.execute("select memoir._next_batch(%s, %s, %s, %s)", a[:4]).fetchone()[0] for a in asked] == [a[4] for a in asked]
+    assert [db.execute("select _memoir.next_batch(%s, %s, %s, %s)", a[:4]).fetchone()[0] for a in asked] == [a[4] for a in asked]
 
 
 def test_a_failing_batch_is_recorded_and_undone(db: psycopg.Connection, step: Callable[[str], None]) -> None:
@@ -105,7 +105,7 @@ def test_trouble_with_one_item_is_said(db: psycopg.Connection, step: Callable[[s
 
 
 def test_no_batch_after_its_time(db: psycopg.Connection, step: Callable[[str], None]) -> None:
-    step("begin update memoir.job_runs set until = clock_timestamp() where finished_at is null; return '{\"more\": true, \"rows\": 1}'; end")
+    step("begin update _memoir.job_runs set until = clock_timestamp() where finished_at is null; return '{\"more\": true, \"rows\": 1}'; end")
     db.execute("call memoir.run_job('flush')")
     assert last(db) == ("time over", {"rows": 1}, None)
 
@@ -145,16 +145,16 @@ def test_a_killed_run(db: psycopg.Connection, memoir_dsn: str, step: Callable[[s
             pass
         db.execute("call memoir.run_job('flush')")
         assert last(db)[0] == "done"
-        lost = db.execute("select outcome, counts, error, finished_at is not null from memoir.job_runs where job = 'flush' order by run_id desc offset 1 limit 1")
+        lost = db.execute("select outcome, counts, error, finished_at is not null from _memoir.job_runs where job = 'flush' order by run_id desc offset 1 limit 1")
         assert lost.fetchone() == ("lost", {"batches": 1}, "its process ended before the job did", True)
-        assert db.execute("select count(*) from memoir.job_runs where finished_at is null").fetchone() == (0,)
+        assert db.execute("select count(*) from _memoir.job_runs where finished_at is null").fetchone() == (0,)
 
 
 def test_a_run_killed_after_it_noted_how_it_ended(db: psycopg.Connection, step: Callable[[str], None]) -> None:
-    run = db.execute("insert into memoir.job_runs (job, started_at, outcome) values ('flush', now(), 'cancelled') returning run_id").fetchone()[0]
+    run = db.execute("insert into _memoir.job_runs (job, started_at, outcome) values ('flush', now(), 'cancelled') returning run_id").fetchone()[0]
     step("begin return '{}'; end")
     db.execute("call memoir.run_job('flush')")
-    assert db.execute("select outcome, error, finished_at is not null from memoir.job_runs where run_id = %s", [run]).fetchone() == ("cancelled", None, True)
+    assert db.execute("select outcome, error, finished_at is not null from _memoir.job_runs where run_id = %s", [run]).fetchone() == ("cancelled", None, True)
 
 
 def test_not_inside_a_transaction(db: psycopg.Connection, memoir_dsn: str) -> None:
@@ -169,19 +169,19 @@ def test_a_user_who_cant_be_merged_holds_up_no_other(db: psycopg.Connection, use
     names = [f"{user}-{n}" for n in range(3)]
     for name in names:
         db.execute("select memoir.remember(%s, 'likes tea')", [name])
-    ids = dict(db.execute("select external_id, user_id from memoir.users where external_id = any(%s)", [names]).fetchall())
-    db.execute("update memoir.user_counters set tail_items = 1000 where user_id = any(%s)", [list(ids.values())])
+    ids = dict(db.execute("select external_id, user_id from _memoir.users where external_id = any(%s)", [names]).fetchall())
+    db.execute("update _memoir.user_counters set tail_items = 1000 where user_id = any(%s)", [list(ids.values())])
     poisoned = sorted(ids.values())[0]
     db.execute("create function public.no() returns trigger language plpgsql as $$ begin raise exception 'poisoned'; end $$; "
-               f"create trigger no before delete on memoir.search_tail for each row when (old.user_id = '{poisoned}') execute function public.no()")
+               f"create trigger no before delete on _memoir.search_tail for each row when (old.user_id = '{poisoned}') execute function public.no()")
     try:
         db.execute("call memoir.run_job('merge')")
         outcome, counts, error = last(db, "merge")
         assert outcome == "errors" and counts["failed"] == 1 and counts["users"] == 3 and error == f"user {poisoned}: poisoned"
-        left = db.execute("select user_id from memoir.user_counters where tail_items = 1000 and user_id = any(%s)", [list(ids.values())]).fetchall()
+        left = db.execute("select user_id from _memoir.user_counters where tail_items = 1000 and user_id = any(%s)", [list(ids.values())]).fetchall()
         assert left == [(poisoned,)]
     finally:
-        db.execute("drop trigger no on memoir.search_tail")
+        db.execute("drop trigger no on _memoir.search_tail")
     db.execute("call memoir.run_job('merge')")
     assert last(db, "merge")[:2] == ("done", {"users": 1, "items": 1})
 
@@ -217,7 +217,7 @@ def test_cron_expressions(db: psycopg.Connection) -> None:
     for _ in range(60):
         expression = " ".join(field(*span) for span in ((0, 59), (0, 23), (1, 31), (1, 12), (0, 7)))
         at = datetime(2024, 1, 1, tzinfo=UTC) + timedelta(seconds=chance.randrange(4 * 365 * 86400))
-        (found,) = db.execute("select memoir._cron_last(%s, %s)", [expression, at]).fetchone()
+        (found,) = db.execute("select _memoir.cron_last(%s, %s)", [expression, at]).fetchone()
         expected = at.replace(second=0, microsecond=0)
         oldest = at - timedelta(days=45)
         while expected > oldest and not matches(expression, expected):
@@ -242,7 +242,7 @@ def test_schedules_are_settings(db: psycopg.Connection) -> None:
     ("5 seconds", "1.5", "5 seconds"), ("5 seconds", "1.5-1", "5 seconds"), ("5 seconds", "1.10", "5 seconds"), ("5 seconds", "2.0", "5 seconds"),
     ("*/5 * * * *", "1.4", "*/5 * * * *"), ("*/5 * * * *", "1.6", "*/5 * * * *")])
 def test_schedules_in_seconds_need_pg_cron_1_5(db: psycopg.Connection, schedule: str, version: str, given: str) -> None:
-    assert db.execute("select memoir._cron_schedule(%s, %s)", [schedule, version]).fetchone() == (given,)
+    assert db.execute("select _memoir.cron_schedule(%s, %s)", [schedule, version]).fetchone() == (given,)
 
 
 # What the jobs do -----------------------------------------------------------------------------------------------------
@@ -250,48 +250,48 @@ def test_schedules_in_seconds_need_pg_cron_1_5(db: psycopg.Connection, schedule:
 def test_sweep(db: psycopg.Connection, user: str) -> None:
     db.execute("select memoir.open_session(%s, 's', p_system_prompt => 'Be kind.'), memoir.open_session(%s, 't', p_system_prompt => 'Be brief.')", [user, user])
     db.execute("select memoir.persist_turn(%s, 's', '[{\"role\": \"user\", \"content\": \"hi\"}]', p_key => k) from unnest('{old,new}'::text[]) k", [user])
-    db.execute("update memoir.receipts set recorded_at = recorded_at - interval '80 hours' where idempotency_key = 'old'")
-    db.execute("select memoir._store_prompt('Never used.', 'approx')")
-    db.execute("update memoir.system_prompts set created_at = created_at - interval '2 days'")
-    db.execute("insert into memoir.job_runs (job, started_at, finished_at, outcome, counts) values ('merge', now() - interval '30 d', now() - interval '30 d', 'done', "
+    db.execute("update _memoir.receipts set recorded_at = recorded_at - interval '80 hours' where idempotency_key = 'old'")
+    db.execute("select _memoir.store_prompt('Never used.', 'approx')")
+    db.execute("update _memoir.system_prompts set created_at = created_at - interval '2 days'")
+    db.execute("insert into _memoir.job_runs (job, started_at, finished_at, outcome, counts) values ('merge', now() - interval '30 d', now() - interval '30 d', 'done', "
                "'{\"items\": 1}'), ('merge', now() - interval '2 d', now() - interval '2 d', 'done', '{}'), "
                "('merge', now() - interval '2 d', now() - interval '2 d', 'done', '{\"items\": 1}')")
-    db.execute("insert into memoir.jobs (kind, user_id, state, run_after, created_at) select 'judge', gen_random_uuid(), 'dead', t, t from unnest(array[now(), now() - interval '91 d']) t")
-    db.execute("select memoir._make_part(p, d) from generate_series(0, 1) p, unnest('{2020-01-01,2020-02-01}'::date[]) d")
+    db.execute("insert into _memoir.jobs (kind, user_id, state, run_after, created_at) select 'judge', gen_random_uuid(), 'dead', t, t from unnest(array[now(), now() - interval '91 d']) t")
+    db.execute("select _memoir.make_part(p, d) from generate_series(0, 1) p, unnest('{2020-01-01,2020-02-01}'::date[]) d")
     db.execute("call memoir.run_job('sweep')")
     outcome, counts, error = last(db, "sweep")
     assert (outcome, error) == ("done", None)
     # 4 logs, 2 parts, 2 months
     assert {"receipts": 1, "prompts": 1, "dead letters": 1, "log months": 16}.items() <= counts.items() and counts["runs"] == 2
-    assert db.execute("select array_agg(idempotency_key) from memoir.receipts").fetchone() == (["new"],)
-    assert {c for (c,) in db.execute("select content from memoir.system_prompts")} == {"Be kind.", "Be brief."}
+    assert db.execute("select array_agg(idempotency_key) from _memoir.receipts").fetchone() == (["new"],)
+    assert {c for (c,) in db.execute("select content from _memoir.system_prompts")} == {"Be kind.", "Be brief."}
     left = db.execute("select count(*) filter (where relname ~ '^(compile_ledger|admission|fault|fidelity)') = 0, count(*) > 0 from pg_class where relname ~ '_y2020m0[12]$'")
     assert left.fetchone() == (True, True)                 # turns stay
 
 
 def test_backfill(db: psycopg.Connection, user: str) -> None:
     db.execute("select memoir.remember(%s, 'has a red bicycle')", [user])
-    db.execute("delete from memoir.jobs where kind = 'embed'")
+    db.execute("delete from _memoir.jobs where kind = 'embed'")
     db.execute("call memoir.run_job('backfill')")
     assert last(db, "backfill")[0] == "done"
-    of_user = "select count(*) from memoir.jobs where kind = 'embed' and user_id = (select user_id from memoir.users where external_id = %s)"
+    of_user = "select count(*) from _memoir.jobs where kind = 'embed' and user_id = (select user_id from _memoir.users where external_id = %s)"
     assert db.execute(of_user, [user]).fetchone() == (1,)
-    before = db.execute("select count(*) from memoir.jobs").fetchone()
+    before = db.execute("select count(*) from _memoir.jobs").fetchone()
     db.execute("call memoir.run_job('backfill')")
-    assert db.execute("select count(*) from memoir.jobs").fetchone() == before and last(db, "backfill")[1] == {}
+    assert db.execute("select count(*) from _memoir.jobs").fetchone() == before and last(db, "backfill")[1] == {}
 
 
 def test_hygiene_counts_whole_rounds(db: psycopg.Connection, user: str) -> None:
     for n in range(5):
         db.execute("select memoir.remember(%s, 'owns ' || %s || ' boats')", [f"{user}-{n}", str(n)])
-    db.execute("update memoir.memory_stats set access_count = 3, last_accessed_at = now()")
+    db.execute("update _memoir.memory_stats set access_count = 3, last_accessed_at = now()")
     db.execute("call memoir.run_job('hygiene')")
-    found, at = db.execute("select state -> 'last', state ->> 'at' from memoir.job_cursors where job = 'hygiene'").fetchone()
-    assert at and found["memories"] == db.execute("select count(*) from memoir.memory_store").fetchone()[0] >= 5
+    found, at = db.execute("select state -> 'last', state ->> 'at' from _memoir.job_cursors where job = 'hygiene'").fetchone()
+    assert at and found["memories"] == db.execute("select count(*) from _memoir.memory_store").fetchone()[0] >= 5
     assert found["active"] <= found["memories"] and found.get("stale", 0) == 0
     # In small steps, and beside the last whole round's result until the new one is complete.
-    (more,) = db.execute("select memoir._step_hygiene(2) -> 'more'").fetchone()
-    assert more and db.execute("select state -> 'last' from memoir.job_cursors where job = 'hygiene'").fetchone() == (found,)
-    while db.execute("select memoir._step_hygiene(2) -> 'more'").fetchone()[0]:
+    (more,) = db.execute("select _memoir.step_hygiene(2) -> 'more'").fetchone()
+    assert more and db.execute("select state -> 'last' from _memoir.job_cursors where job = 'hygiene'").fetchone() == (found,)
+    while db.execute("select _memoir.step_hygiene(2) -> 'more'").fetchone()[0]:
         pass
-    assert db.execute("select state -> 'last' from memoir.job_cursors where job = 'hygiene'").fetchone() == (found,)
+    assert db.execute("select state -> 'last' from _memoir.job_cursors where job = 'hygiene'").fetchone() == (found,)

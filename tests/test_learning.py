@@ -16,16 +16,16 @@ def filled(db: psycopg.Connection, user: str, compiles: int, noise: float = 0.0)
     rng = random.Random(7)
     messages = [{"role": ("user", "assistant")[n % 2], "content": f"Said in turn {n}, and nothing else."} for n in range(40)]
     db.execute("select memoir.persist_turn(%s, 'talk', %s)", [user, Jsonb(messages)])
-    user_id, session = db.execute("select user_id, session_id from memoir.sessions join memoir.users using (user_id) where users.external_id = %s", [user]).fetchone()
-    known = [row[0] for row in db.execute("select item_no from memoir.search_items where user_id = %s order by item_no", [user_id])]
+    user_id, session = db.execute("select user_id, session_id from _memoir.sessions join _memoir.users using (user_id) where users.external_id = %s", [user]).fetchone()
+    known = [row[0] for row in db.execute("select item_no from _memoir.search_items where user_id = %s order by item_no", [user_id])]
     for n in range(compiles):
         items = rng.sample(known, 12)
         words, vectors = [rng.random() for _ in items], [rng.random() for _ in items]
         scores = [0.1 + 0.5 * w for w in words]
         used = [max(zip(vectors, items))[1]] if rng.random() >= noise else [rng.choice(items)]
-        db.execute("select memoir._ensure_month(%s, memoir.now())", [user_id])
+        db.execute("select _memoir.ensure_month(%s, memoir.now())", [user_id])
         db.execute(
-            """insert into memoir.compile_ledger values (%s, %s, memoir.now() - %s * interval '1 minute', %s, 1000, 500, 300, '\\x00', '0', '{}', %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)""",
+            """insert into _memoir.compile_ledger values (%s, %s, memoir.now() - %s * interval '1 minute', %s, 1000, 500, 300, '\\x00', '0', '{}', %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)""",
             [user_id, uuid.uuid4(), compiles - n, session, items, scores, words, vectors, [0.0] * 12, words, [20] * 12, list(range(1, 13)), [None] * 12, used])
 
 
@@ -44,7 +44,7 @@ def test_a_preference_is_found_and_ranks_what_was_not_seen(db: psycopg.Connectio
     assert done["new"]["words"] < done["old"]["words"]
     # What the ledger says nothing of stays as it was.
     assert all(done["new"][name] == weight for name, weight in done["old"].items() if name in ("constant", "cover", "date", "speaker", "further") or name.startswith(("long.", "memory.")) and not name.endswith(("_before", "_after")))
-    assert db.execute("select settings from memoir.users where external_id = %s", [user]).fetchone() == ({},)
+    assert db.execute("select settings from _memoir.users where external_id = %s", [user]).fetchone() == ({},)
     assert learn(db, user) == done
     # Held near what was there.
     stiff = learn(db, user, prior=5.0)
@@ -55,7 +55,7 @@ def test_weights_are_the_users_own_once_applied_and_go_back(db: psycopg.Connecti
     filled(db, user, 50)
     done = learn(db, user, apply=True)
     assert done["applied"]
-    [settings] = db.execute("select settings from memoir.users where external_id = %s", [user]).fetchone()
+    [settings] = db.execute("select settings from _memoir.users where external_id = %s", [user]).fetchone()
     assert settings == {"rank_weights": done["new"]}
     # The same ledger was made with other weights: there is nothing to add.
     with pytest.raises(psycopg.Error) as caught:
@@ -94,7 +94,7 @@ def test_what_was_used_is_said_before_and_after_the_flush(db: psycopg.Connection
         return db.execute("select memoir.credit_recall(%s, %s, %s::uuid[])", [user, context["compile_id"], list(used)]).fetchone()[0]
 
     def ledger() -> list[Any]:
-        return db.execute("select array(select i.ref_id::text from memoir.search_items i where i.user_id = l.user_id and i.item_no = any (l.used)) from memoir.compile_ledger l where compile_id = %s",
+        return db.execute("select array(select i.ref_id::text from _memoir.search_items i where i.user_id = l.user_id and i.item_no = any (l.used)) from _memoir.compile_ledger l where compile_id = %s",
                           [context["compile_id"]]).fetchall()
 
     assert credit(ids[0], str(uuid.uuid4())) == 1
@@ -112,11 +112,11 @@ def test_what_a_person_validated_or_the_model_fetched_was_used(db: psycopg.Conne
     ids = [str(db.execute("select memoir.remember(%s, %s)", [user, f"The {name} stands in the garden."]).fetchone()[0]["memory_id"]) for name in ("shed", "pond", "swing")]
     db.execute("select memoir.context(%s, 'asking', 'What stands in the garden?')", [user])
     db.execute("call memoir.flush_statistics()")
-    user_id = db.execute("select user_id from memoir.users where external_id = %s", [user]).fetchone()[0]
-    pairs = "select count(*) from unnest(memoir._learning_pairs(%s, '-infinity', 500))"
+    user_id = db.execute("select user_id from _memoir.users where external_id = %s", [user]).fetchone()[0]
+    pairs = "select count(*) from unnest(_memoir.learning_pairs(%s, '-infinity', 500))"
     assert db.execute(pairs, [user_id]).fetchone() == (0,)
     db.execute("select memoir.validate(%s, %s)", [user, ids[0]])
     assert db.execute(pairs, [user_id]).fetchone() == (2,)
-    db.execute("insert into memoir.fault_history (user_id, fault_id, recorded_at, session_id, memory_id, fault_type, turn_index) select l.user_id, gen_random_uuid(), memoir.now(), l.session_id, %s, 'full_restore', 0 "
-               "from memoir.compile_ledger l where l.user_id = %s", [ids[1], user_id])
+    db.execute("insert into _memoir.fault_history (user_id, fault_id, recorded_at, session_id, memory_id, fault_type, turn_index) select l.user_id, gen_random_uuid(), memoir.now(), l.session_id, %s, 'full_restore', 0 "
+               "from _memoir.compile_ledger l where l.user_id = %s", [ids[1], user_id])
     assert db.execute(pairs, [user_id]).fetchone() == (2,)  # two used, one not

@@ -41,21 +41,21 @@ def say(db: psycopg.Connection, user: str, session: str, text: str, actor: str |
 
 
 def memory(db: psycopg.Connection, key: str) -> dict[str, Any]:
-    cursor = db.execute("select * from memoir.memory_store where memory_id = %s", [key])
+    cursor = db.execute("select * from _memoir.memory_store where memory_id = %s", [key])
     return dict(zip([c.name for c in cursor.description], cursor.fetchone()))
 
 
 def used(db: psycopg.Connection, key: str, accesses: int, relevance: float = 0.8) -> None:
     """As if the memory had been recalled that often, just now."""
-    db.execute("""update memoir.memory_stats set access_count = %s, relevance_sum = %s, last_accessed_at = memoir.now() where memory_id = %s""",
+    db.execute("""update _memoir.memory_stats set access_count = %s, relevance_sum = %s, last_accessed_at = memoir.now() where memory_id = %s""",
                [accesses, accesses * relevance, key])
-    db.execute("select memoir._enqueue('promote', user_id, '') from memoir.memory_store where memory_id = %s", [key])
+    db.execute("select _memoir.enqueue('promote', user_id, '') from _memoir.memory_store where memory_id = %s", [key])
 
 
 def run(db: psycopg.Connection, job: str, clean: bool = True) -> Counter[str]:
     """Runs a job; what it counted."""
     db.execute("call memoir.run_job(%s)", [job])
-    counts, outcome, error = db.execute("select counts, outcome, error from memoir.job_runs order by run_id desc limit 1").fetchone()
+    counts, outcome, error = db.execute("select counts, outcome, error from _memoir.job_runs order by run_id desc limit 1").fetchone()
     assert outcome == "done" or not clean, (outcome, error)
     return Counter(counts)
 
@@ -63,19 +63,19 @@ def run(db: psycopg.Connection, job: str, clean: bool = True) -> Counter[str]:
 def test_utility_is_the_formula(db: psycopg.Connection) -> None:
     for relevance, accesses, hours, discount in [(2.4, 3, 10, 0.01), (8, 10, 500, 0.001), (0.1, 1, 0, 0.01)]:
         expected = relevance / accesses * math.log2(1 + accesses) / (1 + discount * hours)
-        assert one(db, "select memoir._utility(%s, %s, %s, %s)", relevance, accesses, hours, discount) == pytest.approx(expected)
-    assert one(db, "select memoir._utility(0, 0, 10, 0.01)") == 0
+        assert one(db, "select _memoir.utility(%s, %s, %s, %s)", relevance, accesses, hours, discount) == pytest.approx(expected)
+    assert one(db, "select _memoir.utility(0, 0, 10, 0.01)") == 0
 
 
 def test_use_raises_a_memory_through_the_tiers(db: psycopg.Connection, user: str, clock: Any) -> None:
     turn = say(db, user, "s", "I cycle to the office in Basel.")
     fact = remember(db, user, "Cycles to the office in Basel", session="s", provenance="fact", actor="agent")
-    db.execute("update memoir.memory_store set provenance = 'fact' where memory_id = %s", [fact])  # what an extraction with the person's words would say
+    db.execute("update _memoir.memory_store set provenance = 'fact' where memory_id = %s", [fact])  # what an extraction with the person's words would say
     assert (memory(db, fact)["tier"], memory(db, fact)["scope"]) == (1, "local")
     clock(hours=2)
     used(db, fact, 2)
     assert run(db, "promotion") == {"users": 1}  # too few recalls
-    assert not one(db, "select memoir._may_rise(user_id) from memoir.users where external_id = %s", user)
+    assert not one(db, "select _memoir.may_rise(user_id) from _memoir.users where external_id = %s", user)
     used(db, fact, 3, relevance=0.1)
     assert run(db, "promotion")["users"] == 1 and memory(db, fact)["tier"] == 1  # not relevant enough
     used(db, fact, 3)
@@ -114,24 +114,24 @@ def test_inference_and_conflicts_wait_for_support(db: psycopg.Connection, user: 
     assert run(db, "promotion")["waiting"] == 1 and memory(db, guess)["tier"] == 1
     # The same is concluded from a second session's turns.
     turn = say(db, user, "t", "I rode my bike.")
-    db.execute("""insert into memoir.memory_sources (user_id, item_kind, item_id, source_kind, source_id, session_id, turn_index)
-      select h.user_id, 'memory', %s, 'turn', h.message_id, h.session_id, h.turn_index from memoir.conversation_history h
-      join memoir.users u using (user_id) join memoir.sessions s using (user_id, session_id) where u.external_id = %s and s.external_id = 't' and h.turn_index = %s""",
+    db.execute("""insert into _memoir.memory_sources (user_id, item_kind, item_id, source_kind, source_id, session_id, turn_index)
+      select h.user_id, 'memory', %s, 'turn', h.message_id, h.session_id, h.turn_index from _memoir.conversation_history h
+      join _memoir.users u using (user_id) join _memoir.sessions s using (user_id, session_id) where u.external_id = %s and s.external_id = 't' and h.turn_index = %s""",
                [guess, user, turn])
     used(db, guess, 5)
     assert run(db, "promotion")["to_tier_2"] == 1 and memory(db, guess)["validated_at"] is not None
     # Contested: another value of the slot stands.
     remember(db, user, "Lives in Kiel", slot="city", slot_value="Kiel")
     rumour = remember(db, user, "Lives in Bremen", session="s", actor="agent", slot="city", slot_value="Bremen")
-    db.execute("update memoir.memory_store set provenance = 'fact' where memory_id = %s", [rumour])
+    db.execute("update _memoir.memory_store set provenance = 'fact' where memory_id = %s", [rumour])
     used(db, rumour, 5)
     assert run(db, "promotion")["waiting"] == 1
-    db.execute("update memoir.memory_store set validated_at = memoir.now() where memory_id = %s", [rumour])
+    db.execute("update _memoir.memory_store set validated_at = memoir.now() where memory_id = %s", [rumour])
     used(db, rumour, 5)
     assert run(db, "promotion")["to_tier_2"] == 1
     # A lower authority supersedes nothing, it only contradicts.
-    assert one(db, "select count(*) from memoir.memory_relationships where source_id = %s and relation = 'contradicts'", rumour) == 1
-    assert {row[0] for row in db.execute("select content from memoir.memory_store where slot = 'city' and state = 'active'")} == {"Lives in Kiel", "Lives in Bremen"}
+    assert one(db, "select count(*) from _memoir.memory_relationships where source_id = %s and relation = 'contradicts'", rumour) == 1
+    assert {row[0] for row in db.execute("select content from _memoir.memory_store where slot = 'city' and state = 'active'")} == {"Lives in Kiel", "Lives in Bremen"}
 
 
 def test_a_forgotten_value_does_not_rise(db: psycopg.Connection, user: str, clock: Any) -> None:
@@ -139,7 +139,7 @@ def test_a_forgotten_value_does_not_rise(db: psycopg.Connection, user: str, cloc
     local = remember(db, user, "has a scar on the LEFT knee", session=open_session(db, user, "s"), actor="agent")
     assert known != local
     db.execute("select memoir.forget(%s, %s)", [user, known])
-    db.execute("update memoir.memory_store set provenance = 'fact' where memory_id = %s and state = 'active'", [local])
+    db.execute("update _memoir.memory_store set provenance = 'fact' where memory_id = %s and state = 'active'", [local])
     used(db, local, 20)
     run(db, "promotion")
     assert memory(db, local)["state"] == "forgotten"
@@ -156,7 +156,7 @@ def test_a_risen_memory_meets_its_twin(db: psycopg.Connection, user: str, clock:
     twin = remember(db, user, "collects stamps")
     local = remember(db, user, "Collects stamps", session="s", actor="agent")
     assert local != twin
-    db.execute("update memoir.memory_store set provenance = 'fact' where memory_id = %s", [local])
+    db.execute("update _memoir.memory_store set provenance = 'fact' where memory_id = %s", [local])
     used(db, local, 5)
     assert run(db, "promotion")["merged"] == 1
     assert (memory(db, local)["state"], str(memory(db, local)["superseded_by"])) == ("superseded", str(twin))
@@ -177,7 +177,7 @@ def test_what_nobody_uses_falls_and_goes(db: psycopg.Connection, user: str, cloc
     assert memory(db, idle)["expires_at"] == START + timedelta(days=69)
     clock(days=69, hours=1)
     run(db, "expiry")
-    assert memory(db, idle)["state"] == "expired" and one(db, "select reason from memoir.memory_states where memory_id = %s and state = 'expired'", idle) == "expired"
+    assert memory(db, idle)["state"] == "expired" and one(db, "select reason from _memoir.memory_states where memory_id = %s and state = 'expired'", idle) == "expired"
     clock(days=1000)
     run(db, "demotion"), run(db, "expiry")
     assert [memory(db, key)["state"] for key in (idle, busy, vital, firm)] == ["expired", "expired", "expired", "active"]
@@ -192,7 +192,7 @@ def test_limits_of_ones_own_and_locks_only_where_something_falls(db: psycopg.Con
     run(db, "demotion")
     assert (memory(db, key)["tier"], memory(db, same)["tier"]) == (1, 2)
     # Whoever has nothing to lower is not even locked: that would write.
-    locked = "select c.xmin::text, c.xmax::text from memoir.user_counters c join memoir.users u using (user_id) where u.external_id = %s"
+    locked = "select c.xmin::text, c.xmax::text from _memoir.user_counters c join _memoir.users u using (user_id) where u.external_id = %s"
     before = db.execute(locked, [other]).fetchone()
     run(db, "demotion")
     assert db.execute(locked, [other]).fetchone() == before and memory(db, same)["tier"] == 2
@@ -241,7 +241,7 @@ def test_sessions_end_and_take_what_is_theirs_along(db: psycopg.Connection, user
     assert run(db, "expiry")["sessions"] == 1
     assert one(db, "select memoir.session_info(%s, 's') ->> 'status'", user) == "expired"
     assert memory(db, local)["expires_at"] == START + timedelta(days=51)
-    assert one(db, "select count(*) from memoir.memory_store_working w join memoir.users u using (user_id) where u.external_id = %s", user) == 0
+    assert one(db, "select count(*) from _memoir.memory_store_working w join _memoir.users u using (user_id) where u.external_id = %s", user) == 0
     with pytest.raises(psycopg.Error) as refused:
         say(db, user, "s", "And now?")
     assert refused.value.sqlstate == "PM005"
@@ -252,19 +252,19 @@ def test_sessions_end_and_take_what_is_theirs_along(db: psycopg.Connection, user
     db.execute("select memoir.close_session(%s, 't')", [user])
     clock(days=100)
     run(db, "expiry")
-    assert db.execute("select status, closed_at from memoir.sessions s join memoir.users u using (user_id) where u.external_id = %s and s.external_id = 't'", [user]).fetchone() \
+    assert db.execute("select status, closed_at from _memoir.sessions s join _memoir.users u using (user_id) where u.external_id = %s and s.external_id = 't'", [user]).fetchone() \
         == ("expired", START + timedelta(days=51, hours=1))
 
 
 def test_one_broken_user_does_not_stop_the_others(db: psycopg.Connection, user: str, clock: Any) -> None:
     keys = [remember(db, f"{user}-{n}", "Owns a kayak", session=open_session(db, f"{user}-{n}", "s"), actor="agent") for n in range(2)]
     for key in keys:
-        db.execute("update memoir.memory_store set provenance = 'fact' where memory_id = %s", [key])
+        db.execute("update _memoir.memory_store set provenance = 'fact' where memory_id = %s", [key])
         used(db, key, 5)
-    db.execute("update memoir.users set settings = '{\"promotion_accesses_1\": \"broken\"}' where external_id = %s", [f"{user}-0"])
+    db.execute("update _memoir.users set settings = '{\"promotion_accesses_1\": \"broken\"}' where external_id = %s", [f"{user}-0"])
     assert run(db, "promotion", clean=False)["failed"] == 1 and [memory(db, key)["tier"] for key in keys] == [1, 2]
-    assert db.execute("select attempts, last_error ~ 'broken' from memoir.jobs where kind = 'promote'").fetchall() == [(1, True)]
-    db.execute("delete from memoir.jobs where kind = 'promote'")
+    assert db.execute("select attempts, last_error ~ 'broken' from _memoir.jobs where kind = 'promote'").fetchall() == [(1, True)]
+    db.execute("delete from _memoir.jobs where kind = 'promote'")
 
 
 # Profile ------------------------------------------------------------------------------------------------------------------
@@ -327,6 +327,6 @@ def test_what_is_taken_back_leaves_the_profile_at_once(db: psycopg.Connection, u
     else:
         remember(db, user, "Lives in Trier", slot="home", slot_value="Trier", sensitivity="secret")
     assert "Trier" not in system(db, user) and "Plays chess" in system(db, user) and profile(db, user)["version"] == 2
-    assert one(db, "select count(*) from memoir.profiles p join memoir.users u using (user_id) where u.external_id = %s and p.content like '%%Trier%%'", user) == 0
+    assert one(db, "select count(*) from _memoir.profiles p join _memoir.users u using (user_id) where u.external_id = %s and p.content like '%%Trier%%'", user) == 0
     run(db, "profiles")
     assert ("Koblenz" in system(db, user)) == (how == "supersede")

@@ -20,12 +20,12 @@ GOOD = Answer(text=json.dumps({"summary": SUMMARY}), prompt_tokens=1000, complet
 
 @pytest.fixture(autouse=True)
 def clean(db: psycopg.Connection) -> Iterator[None]:
-    if not db.execute("select to_regprocedure('memoir._run_in_python(text,bigint)') is not null").fetchone()[0]:
+    if not db.execute("select to_regprocedure('_memoir.run_in_python(text,bigint)') is not null").fetchone()[0]:
         pytest.skip("no PL/Python")
     yield
     for key in ("llm_provider", "llm_model", "llm_endpoint", "llm_timeout", "llm_retries", "llm_cost_cap"):
         db.execute("select memoir.reset_setting(%s)", [key])
-    db.execute("delete from memoir.jobs where kind = 'summarise'")
+    db.execute("delete from _memoir.jobs where kind = 'summarise'")
 
 
 def use(db: psycopg.Connection, stub: ChatCompletionsStub, **changes: Any) -> None:
@@ -44,16 +44,16 @@ def long_session(db: psycopg.Connection, user: str) -> None:
 
 
 def waiting(db: psycopg.Connection) -> list[tuple]:
-    return db.execute("select state, attempts, last_error from memoir.jobs where kind = 'summarise'").fetchall()
+    return db.execute("select state, attempts, last_error from _memoir.jobs where kind = 'summarise'").fetchall()
 
 
 def last(db: psycopg.Connection) -> tuple:
-    return db.execute("select outcome, counts, error from memoir.job_runs where job = 'model' order by run_id desc limit 1").fetchone()
+    return db.execute("select outcome, counts, error from _memoir.job_runs where job = 'model' order by run_id desc limit 1").fetchone()
 
 
 def costs(db: psycopg.Connection, user: str) -> tuple:
     return db.execute("""select u.helper_tokens, u.helper_microcents, u.cost_microcents, s.helper_tokens, s.helper_microcents, s.cost_microcents
-        from memoir.user_counters u join memoir.session_counters s using (user_id) where user_id = (select user_id from memoir.users where external_id = %s)""", [user]).fetchone()
+        from _memoir.user_counters u join _memoir.session_counters s using (user_id) where user_id = (select user_id from _memoir.users where external_id = %s)""", [user]).fetchone()
 
 
 def test_nothing_is_asked_without_a_model(db: psycopg.Connection, user: str) -> None:
@@ -81,18 +81,18 @@ def test_a_summary_by_a_model(db: psycopg.Connection, memoir_dsn: str, user: str
         long_session(db, user)
         asked = len(waiting(db))
         assert asked >= 1
-        before = db.execute("select array_agg((c.compaction_id, c.from_turn, c.to_turn)::text order by from_turn) from memoir.compactions c "
-                            "where level = 1 and made_by = 'extract' and user_id = (select user_id from memoir.users where external_id = %s)", [user]).fetchone()[0]
-        assert "Brisa" not in (db.execute("select payload from memoir.jobs where kind = 'summarise' limit 1").fetchone()[0] or "")
+        before = db.execute("select array_agg((c.compaction_id, c.from_turn, c.to_turn)::text order by from_turn) from _memoir.compactions c "
+                            "where level = 1 and made_by = 'extract' and user_id = (select user_id from _memoir.users where external_id = %s)", [user]).fetchone()[0]
+        assert "Brisa" not in (db.execute("select payload from _memoir.jobs where kind = 'summarise' limit 1").fetchone()[0] or "")
         db.execute("call memoir.run_job('model')")
     assert open_now == [0, 0] * asked                       # nothing held while the model was at it
     assert len(stub.requests) == asked and "harbour" in stub.requests[0]["messages"][1]["content"]
     assert last(db)[:2] == ("done", {"calls": asked, "stored": asked, "tokens": 1100 * asked, "cost": (15000 + 6000) * asked}), last(db)
     assert waiting(db) == []
-    made = db.execute("select from_turn, to_turn, summary_text, made_by from memoir.compactions where level = 1 and made_by <> 'extract' "
-                      "and user_id = (select user_id from memoir.users where external_id = %s)", [user]).fetchall()
+    made = db.execute("select from_turn, to_turn, summary_text, made_by from _memoir.compactions where level = 1 and made_by <> 'extract' "
+                      "and user_id = (select user_id from _memoir.users where external_id = %s)", [user]).fetchall()
     assert len(made) == asked == len(before) and all(m[3] == "gpt-4o-mini summarise.v1" and m[2].endswith(SUMMARY) for m in made)
-    assert SUMMARY in db.execute("select summary_text from memoir.sessions where user_id = (select user_id from memoir.users where external_id = %s)", [user]).fetchone()[0]
+    assert SUMMARY in db.execute("select summary_text from _memoir.sessions where user_id = (select user_id from _memoir.users where external_id = %s)", [user]).fetchone()[0]
     assert costs(db, user) == (1100 * asked, 21000 * asked, 21000 * asked) * 2
     assert code(lambda: db.execute("select memoir.compile_context(%s, 's', 'Where did we sail?')", [user])) is None
 
@@ -110,7 +110,7 @@ def test_failed_calls(db: psycopg.Connection, user: str, answer: Answer, state: 
         db.execute("call memoir.run_job('model')")
         assert [row[0] for row in waiting(db)] == [state] * asked and all(error in row[2] for row in waiting(db))
         if answer.headers:
-            assert db.execute("select min(run_after) > now() + interval '14 min' from memoir.jobs where kind = 'summarise'").fetchone() == (True,)
+            assert db.execute("select min(run_after) > now() + interval '14 min' from _memoir.jobs where kind = 'summarise'").fetchone() == (True,)
         assert last(db)[0] == "errors" and last(db)[1]["failed"] == asked
     tokens = costs(db, user)[0]
     assert (tokens > 0) == (answer.text is not None)        # a useless answer is paid for
@@ -119,17 +119,17 @@ def test_failed_calls(db: psycopg.Connection, user: str, answer: Answer, state: 
 def test_a_summary_of_what_was_forgotten_meanwhile(db: psycopg.Connection, memoir_dsn: str, user: str) -> None:
     class Forgetting(ChatCompletionsStub):
         def handle(self, path, body):
-            db2.execute("insert into memoir.recall_exclusions (user_id, session_id, turn_index, exclusion_id, reason, recorded_at) "
-                        "select user_id, session_id, 0, gen_random_uuid(), 'test', now() from memoir.sessions where user_id = (select user_id from memoir.users where external_id = %s)", [user])
+            db2.execute("insert into _memoir.recall_exclusions (user_id, session_id, turn_index, exclusion_id, reason, recorded_at) "
+                        "select user_id, session_id, 0, gen_random_uuid(), 'test', now() from _memoir.sessions where user_id = (select user_id from _memoir.users where external_id = %s)", [user])
             return super().handle(path, body)
 
     with Forgetting(GOOD) as stub, connect(memoir_dsn) as db2:
         use(db, stub)
         long_session(db, user)
-        first = db.execute("select dedup_key from memoir.jobs where kind = 'summarise' order by job_id").fetchall()
+        first = db.execute("select dedup_key from _memoir.jobs where kind = 'summarise' order by job_id").fetchall()
         db.execute("call memoir.run_job('model')")
         assert waiting(db) == []
-        made = db.execute("select count(*) from memoir.compactions where from_turn = 0 and made_by like 'gpt%%' and user_id = (select user_id from memoir.users where external_id = %s)", [user])
+        made = db.execute("select count(*) from _memoir.compactions where from_turn = 0 and made_by like 'gpt%%' and user_id = (select user_id from _memoir.users where external_id = %s)", [user])
         assert made.fetchone() == (0,) and first
 
 

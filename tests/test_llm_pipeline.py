@@ -38,14 +38,14 @@ def models(memoir_dsn: str) -> None:
 def way(request: pytest.FixtureRequest, db: psycopg.Connection, memoir: Memoir, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[str, Step]]:
     """(provider, what has the queued calls made): job `model` in the server, whose environment has no key, or the worker's loop."""
     provider, place = request.param
-    if place == "inside" and not db.execute("select to_regprocedure('memoir._run_in_python(text,bigint)') is not null").fetchone()[0]:
+    if place == "inside" and not db.execute("select to_regprocedure('_memoir.run_in_python(text,bigint)') is not null").fetchone()[0]:
         pytest.skip("no PL/Python")
     monkeypatch.setenv("PG_MEMOIR_LLM_API_KEY", "sk-x")
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
     yield provider, (lambda: db.execute("call memoir.run_job('model')")) if place == "inside" else (lambda: worker.run_models(memoir, once=True, interval=0))
     for key in ("llm_provider", "llm_model", "llm_endpoint", "llm_timeout", "llm_retries", "judge"):
         db.execute("select memoir.reset_setting(%s)", [key])
-    db.execute("delete from memoir.jobs where kind <> 'embed'")
+    db.execute("delete from _memoir.jobs where kind <> 'embed'")
 
 
 def use(db: psycopg.Connection, provider: str, url: str) -> None:
@@ -70,16 +70,16 @@ def persist(db: psycopg.Connection, user: str, *texts: str, session: str = "s") 
 
 
 def kept(db: psycopg.Connection, user: str, columns: str) -> list[tuple]:
-    return db.execute(f"select {columns} from memoir.memory_store m join memoir.users u using (user_id) where external_id = %s and m.state = 'active' order by content", [user]).fetchall()
+    return db.execute(f"select {columns} from _memoir.memory_store m join _memoir.users u using (user_id) where external_id = %s and m.state = 'active' order by content", [user]).fetchall()
 
 
 def waiting(db: psycopg.Connection, kind: str) -> list[tuple]:
-    return db.execute("select state, attempts, last_error from memoir.jobs where kind = %s", [kind]).fetchall()
+    return db.execute("select state, attempts, last_error from _memoir.jobs where kind = %s", [kind]).fetchall()
 
 
 def costs(db: psycopg.Connection, user: str) -> list[tuple]:
     """Of the user and of each session: helpers' tokens, what they cost, and all costs."""
-    of = "select c.helper_tokens, c.helper_microcents, c.cost_microcents from memoir.{}_counters c join memoir.users u using (user_id) where external_id = %s"
+    of = "select c.helper_tokens, c.helper_microcents, c.cost_microcents from _memoir.{}_counters c join _memoir.users u using (user_id) where external_id = %s"
     return [*db.execute(of.format("user"), [user]), *db.execute(of.format("session") + " order by c.helper_tokens desc", [user])]
 
 
@@ -113,9 +113,9 @@ def test_candidates_become_memories(db: psycopg.Connection, user: str, way: tupl
         ("The user wants a bigger boat.", "system_inferred", "local", 1, "priced extract.v1", made[-1][5], "correction")]
     assert all("Bergen" not in row[0] and "drawer" not in row[0] for row in made) and {row[:1] for row in made if row[4] == "rules 1"} <= by_rules
     sources = db.execute("""
-        select m.content, t.turn_index, substr(t.content, s.span_start, s.span_length) from memoir.memory_store m join memoir.users u using (user_id)
-        join memoir.memory_sources s on s.user_id = m.user_id and s.item_id = m.memory_id and s.source_kind = 'turn'
-        join memoir.conversation_history t on t.user_id = m.user_id and t.message_id = s.source_id
+        select m.content, t.turn_index, substr(t.content, s.span_start, s.span_length) from _memoir.memory_store m join _memoir.users u using (user_id)
+        join _memoir.memory_sources s on s.user_id = m.user_id and s.item_id = m.memory_id and s.source_kind = 'turn'
+        join _memoir.conversation_history t on t.user_id = m.user_id and t.message_id = s.source_id
         where external_id = %s and m.metadata ->> 'rule' = 'model' order by 1""", [user]).fetchall()
     assert sources == [("The user keeps the boat Brisa in Harstad.", 0, "We keep the boat Brisa in Harstad"), ("The user wants a bigger boat.", 1, "You want a bigger boat")]
     assert costs(db, user) == [(TOKENS, COST, COST), (TOKENS, COST, COST), (0, 0, 0)]
@@ -147,8 +147,8 @@ def test_bad_answers_and_busy_servers(db: psycopg.Connection, user: str, way: tu
                 model()
                 assert stub.requests == []                  # not before the server's Retry-After; a dead letter not at all
                 if name == "later":
-                    assert db.execute("select run_after > now() + interval '14 min' from memoir.jobs where kind = 'extract'").fetchone() == (True,)
-                    db.execute("update memoir.jobs set run_after = now() where kind = 'extract'")
+                    assert db.execute("select run_after > now() + interval '14 min' from _memoir.jobs where kind = 'extract'").fetchone() == (True,)
+                    db.execute("update _memoir.jobs set run_after = now() where kind = 'extract'")
                 else:
                     assert db.execute("select bool_and(memoir.retry_job(job_id)) from memoir.dead_letters where kind = 'extract'").fetchone() == (True,)
                 model()
@@ -170,7 +170,7 @@ def test_a_provider_that_is_down_takes_nothing_with_it(db: psycopg.Connection, u
     db.execute("select memoir.compile_context(%s, 'fresh', 'What am I allergic to?')", [user])
     with STUBS[provider](GOOD) as stub:
         use(db, provider, stub.url)
-        db.execute("update memoir.jobs set run_after = now() where kind = 'extract'")
+        db.execute("update _memoir.jobs set run_after = now() where kind = 'extract'")
         model()
     assert waiting(db, "extract") == [] and {("User is allergic to peanuts.",), ("The user keeps the boat Brisa in Harstad.",)} <= set(kept(db, user, "m.content"))
 
@@ -193,7 +193,7 @@ def test_a_model_judges_what_rules_leave_open(db: psycopg.Connection, user: str,
         second = remember("Cycles to work every day.", CLOSE)
         model()
         # Of equal authority: what was said later stands.
-        assert db.execute("select state::text, superseded_by::text, state_reason from memoir.memory_store where memory_id = %s", [first]).fetchone() == (
+        assert db.execute("select state::text, superseded_by::text, state_reason from _memoir.memory_store where memory_id = %s", [first]).fetchone() == (
             "superseded", second, "priced judge.v1")
         # An agent's guess, local to its session, does not take the person's word away.
         guess = remember("Walks to the office.", CLOSE, session="s", actor="agent")
@@ -204,7 +204,7 @@ def test_a_model_judges_what_rules_leave_open(db: psycopg.Connection, user: str,
     decisions = {tuple(map(str, row)) for row in db.execute("select memory_id, other_id, judge, verdict, decision, winner_id from memoir.list_judgements(%s)", [user])}
     assert {(second, first, "priced judge.v1", "contradiction", "superseded", second), (guess, second, "priced judge.v1", "contradiction", "contradicts", "None"),
             (compatible, second, "priced judge.v1", "compatible", "none", "None")} <= decisions, decisions
-    edges = {(str(a), r, str(b)) for a, r, b in db.execute("select source_id, relation::text, target_id from memoir.memory_relationships r join memoir.users u using (user_id) where external_id = %s", [user])}
+    edges = {(str(a), r, str(b)) for a, r, b in db.execute("select source_id, relation::text, target_id from _memoir.memory_relationships r join _memoir.users u using (user_id) where external_id = %s", [user])}
     assert {(second, "supersedes", first), (guess, "contradicts", second)} <= edges
     assert {row[0] for row in kept(db, user, "m.memory_id::text")} == {second, guess, compatible}
     assert costs(db, user)[0] == (3 * TOKENS, 3 * COST, 3 * COST)
@@ -224,7 +224,7 @@ def hikes(db: psycopg.Connection, user: str) -> list[str]:
 
 def history(db: psycopg.Connection, user: str) -> dict[str, tuple]:
     return {row[0]: row[1:] for row in db.execute("""select content, state::text, state_reason, superseded_by::text, memory_id::text, metadata ->> 'by'
-        from memoir.memory_store m join memoir.users u using (user_id) where external_id = %s""", [user])}
+        from _memoir.memory_store m join _memoir.users u using (user_id) where external_id = %s""", [user])}
 
 
 def test_a_model_merges_what_rules_put_together(db: psycopg.Connection, user: str, way: tuple[str, Step]) -> None:
@@ -234,7 +234,7 @@ def test_a_model_merges_what_rules_put_together(db: psycopg.Connection, user: st
         members = hikes(db, user)
         [(by_rules,)] = kept(db, user, "content")
         assert waiting(db, "consolidate") == [("ready", 0, None)] and all(text.rstrip(".") in by_rules for text in HIKES)
-        assert "Alps" not in json.dumps(db.execute("select payload from memoir.jobs where kind = 'consolidate'").fetchone()[0])
+        assert "Alps" not in json.dumps(db.execute("select payload from _memoir.jobs where kind = 'consolidate'").fetchone()[0])
         model()
     [request] = stub.requests
     assert all(text in json.dumps(request) for text in HIKES) and by_rules not in json.dumps(request)
@@ -244,8 +244,8 @@ def test_a_model_merges_what_rules_put_together(db: psycopg.Connection, user: st
     assert was[MERGED] == ("active", None, None, whole, "priced consolidate.v1")
     assert was[by_rules][:3] == ("superseded", "reworded", whole)
     assert {was[text][:3] for text in HIKES} == {("superseded", "consolidated", whole)}
-    sources = {row[0] for row in db.execute("select source_id::text from memoir.memory_sources where item_id = %s and source_kind = 'memory'", [whole])}
-    edges = {tuple(row) for row in db.execute("select relation::text, target_id::text from memoir.memory_relationships where source_id = %s", [whole])}
+    sources = {row[0] for row in db.execute("select source_id::text from _memoir.memory_sources where item_id = %s and source_kind = 'memory'", [whole])}
+    edges = {tuple(row) for row in db.execute("select relation::text, target_id::text from _memoir.memory_relationships where source_id = %s", [whole])}
     assert sources == set(members) and edges == {("elaborates", m) for m in members} | {("supersedes", m) for m in [*members, was[by_rules][3]]}
     assert [row[0] for row in db.execute("select content from memoir.recall(%s, 'hikes Brigida Zermatt')", [user])] == [MERGED]
     # And back: each says what it said, and they stay apart.
@@ -275,7 +275,7 @@ def test_what_a_model_leaves_out_stands_by_itself(db: psycopg.Connection, user: 
     ("Hikes in the Alps each summer with Brigida because mountains make people calm, happy, strong, kind and wise.", [0, 1], "says more")])
 def test_a_merged_text_says_the_same(db: psycopg.Connection, text: str, covers: list[int], problem: str | None) -> None:
     given = list(HIKES)
-    found = db.execute("select memoir._merge_problem(%s, %s, %s)", [text, [given[n] for n in covers], given]).fetchone()[0]
+    found = db.execute("select _memoir.merge_problem(%s, %s, %s)", [text, [given[n] for n in covers], given]).fetchone()[0]
     assert found is None if problem is None else problem in found, found
 
 
@@ -290,7 +290,7 @@ def test_a_refused_merge_is_asked_for_once_more(db: psycopg.Connection, user: st
             model()
             [(found, attempts, error)] = waiting(db, "consolidate")
             assert (found, attempts, len(stub.requests)) == (state, tries, tries) and "does not say that" in error
-            db.execute("update memoir.jobs set run_after = now() where kind = 'consolidate'")
+            db.execute("update _memoir.jobs set run_after = now() where kind = 'consolidate'")
         # What rules made stands; the answers are paid for.
         assert history(db, user) == before and costs(db, user) == [(2 * TOKENS, 2 * COST, 2 * COST)]
         db.execute("select bool_and(memoir.retry_job(job_id)) from memoir.dead_letters where kind = 'consolidate'")
@@ -335,7 +335,7 @@ def test_what_is_not_for_everybody_is_not_sent(db: psycopg.Connection, user: str
     with STUBS[provider](says(content=MERGED, covers=[0, 1, 2])) as stub:
         use(db, provider, stub.url)
         hikes(db, user)
-        db.execute("update memoir.memory_store m set sensitivity = 'private' from memoir.users u where u.user_id = m.user_id and external_id = %s and content like '%%Brigida.'", [user])
+        db.execute("update _memoir.memory_store m set sensitivity = 'private' from _memoir.users u where u.user_id = m.user_id and external_id = %s and content like '%%Brigida.'", [user])
         model()
     assert stub.requests == [] and waiting(db, "consolidate") == []
 
@@ -364,7 +364,7 @@ def answer_to(body: dict[str, Any]) -> Answer:
 def test_every_kind_gets_through_every_failure(db: psycopg.Connection, user: str, way: tuple[str, Step]) -> None:
     """Whatever the provider does, work of each kind is retried later or a dead letter, what rules made stands, and in the end all is done."""
     provider, model = way
-    kinds = set(db.execute("select memoir._llm_kinds()").fetchone()[0])
+    kinds = set(db.execute("select _memoir.llm_kinds()").fetchone()[0])
     failures = {"cut off": (Answer(text='{"summary": "- us', stop={"openai": "length", "anthropic": "max_tokens"}[provider], **PRICE), "dead"),
                 "bad answer, twice": (Answer(text='{"nothing": 1}', **PRICE), "dead"), "no usable answer": (Answer(raw=b"<html>502</html>"), "ready"),
                 "answered 429": (Answer(status=429, headers={"retry-after": "900"}), "ready"), "answered 529": (Answer(status=529, headers={"retry-after": "900"}), "ready"),
@@ -373,7 +373,7 @@ def test_every_kind_gets_through_every_failure(db: psycopg.Connection, user: str
         use(db, provider, stub.url)
         queue_every_kind(db, user)
     before, summary = history(db, user), db.execute("select memoir.summarize_session(%s, 's')", [user]).fetchone()[0]
-    own = "select {} from memoir.jobs where kind = any (%s)"
+    own = "select {} from _memoir.jobs where kind = any (%s)"
     assert {row[0] for row in db.execute(own.format("kind"), [list(kinds)])} == kinds
     for error, (answer, state) in failures.items():
         with STUBS[provider](answer) as stub:
@@ -384,7 +384,7 @@ def test_every_kind_gets_through_every_failure(db: psycopg.Connection, user: str
         rows = db.execute(own.format("kind, state, last_error, run_after > now() + interval '14 min'"), [list(kinds)]).fetchall()
         assert {row[0] for row in rows} == kinds and {row[1] for row in rows} == {state} and all(error in row[2] for row in rows), (error, rows)
         assert all(row[3] for row in rows) or not answer.headers
-        db.execute("update memoir.jobs set state = 'ready', attempts = 0, run_after = now() where kind = any (%s)", [list(kinds)])
+        db.execute("update _memoir.jobs set state = 'ready', attempts = 0, run_after = now() where kind = any (%s)", [list(kinds)])
     assert history(db, user) == before and db.execute("select memoir.summarize_session(%s, 's')", [user]).fetchone()[0] == summary
 
     class ByKind(STUBS[provider]):  # type: ignore[misc]

@@ -46,7 +46,7 @@ def persist(db: psycopg.Connection, user: str, session: str, *texts: str, actor:
 
 
 def row(db: psycopg.Connection, memory: str, columns: str = "state") -> tuple[Any, ...]:
-    return db.execute(f"select {columns} from memoir.memory_store where memory_id = %s", [memory]).fetchone()
+    return db.execute(f"select {columns} from _memoir.memory_store where memory_id = %s", [memory]).fetchone()
 
 
 def recalled(db: psycopg.Connection, user: str, query: str, session: str | None = None) -> set[str]:
@@ -54,12 +54,12 @@ def recalled(db: psycopg.Connection, user: str, query: str, session: str | None 
 
 
 def relations(db: psycopg.Connection, memory: str) -> set[tuple[str, str]]:
-    rows = db.execute("select relation, target_id from memoir.memory_relationships where source_id = %s", [memory])
+    rows = db.execute("select relation, target_id from _memoir.memory_relationships where source_id = %s", [memory])
     return {(relation, str(target)) for relation, target in rows}
 
 
 def restatements(db: psycopg.Connection, memory: str) -> int:
-    return db.execute("select restatements from memoir.memory_stats where memory_id = %s", [memory]).fetchone()[0]
+    return db.execute("select restatements from _memoir.memory_stats where memory_id = %s", [memory]).fetchone()[0]
 
 
 @contextmanager
@@ -176,7 +176,7 @@ def test_sources_are_recorded(db: psycopg.Connection, user: str) -> None:
     persisted = persist(db, user, "s", "I fish on Sundays", "Nice.", "And I row", "Good.")
     first = remember(db, user, "Fishes on Sundays", session="s", source_turns=[0, 2, 0])["memory_id"]
     again = remember(db, user, "fishes on sundays", session="s", source_turns=[3])["memory_id"]
-    rows = db.execute("select source_id::text, turn_index from memoir.memory_sources where item_id = %s order by turn_index", [first]).fetchall()
+    rows = db.execute("select source_id::text, turn_index from _memoir.memory_sources where item_id = %s order by turn_index", [first]).fetchall()
     assert again == first
     assert rows == [(persisted["message_ids"][n], n) for n in (0, 2, 3)]
     for named in ({"session": "s", "source_turns": [4]}, {"source_turns": [0]}):
@@ -193,8 +193,8 @@ def test_near_duplicates_merge_above_the_threshold_only(db: psycopg.Connection, 
     above = remember(db, user, "likes lake fishing", embedding=[0.95, 0.0, near(0.95)[1], 0.0])
     assert (above["outcome"], above["memory_id"]) == ("duplicate", first)
     assert above["similarity"] == pytest.approx(0.95, abs=0.002)
-    assert db.execute("select state, superseded_by::text from memoir.memory_store where content = 'likes lake fishing' and user_id = "
-                      "(select user_id from memoir.memory_store where memory_id = %s)", [first]).fetchall() == [("superseded", first)]
+    assert db.execute("select state, superseded_by::text from _memoir.memory_store where content = 'likes lake fishing' and user_id = "
+                      "(select user_id from _memoir.memory_store where memory_id = %s)", [first]).fetchall() == [("superseded", first)]
 
 
 def test_the_more_specific_text_wins_and_inherits_the_sources(db: psycopg.Connection, user: str) -> None:
@@ -203,7 +203,7 @@ def test_the_more_specific_text_wins_and_inherits_the_sources(db: psycopg.Connec
     long = remember(db, user, "enjoys fishing for trout from a small boat", embedding=near(0.97))
     assert (long["outcome"], long["superseded"]) == ("stored", [short])
     assert row(db, short, "state, superseded_by::text") == ("superseded", long["memory_id"])
-    assert db.execute("select turn_index from memoir.memory_sources where item_id = %s", [long["memory_id"]]).fetchall() == [(0,)]
+    assert db.execute("select turn_index from _memoir.memory_sources where item_id = %s", [long["memory_id"]]).fetchall() == [(0,)]
 
 
 def test_authority_beats_length_among_near_duplicates(db: psycopg.Connection, user: str) -> None:
@@ -255,12 +255,12 @@ def test_forget_takes_memory_turns_and_summaries_out(db: psycopg.Connection, use
     turns = persist(db, user, "old", "My zeppelin is moored in Ulm", "Noted, a zeppelin.", "The weather is fine", "It is.")
     persist(db, user, "new", "hello", "hi")
     memory = remember(db, user, "Owns a zeppelin moored in Ulm", session="old", actor="person", source_turns=[0, 1])["memory_id"]
-    keys = db.execute("select user_id, session_id from memoir.sessions where external_id = 'old' and user_id = "
-                      "(select user_id from memoir.memory_store where memory_id = %s)", [memory]).fetchone()
+    keys = db.execute("select user_id, session_id from _memoir.sessions where external_id = 'old' and user_id = "
+                      "(select user_id from _memoir.memory_store where memory_id = %s)", [memory]).fetchone()
     for first, last in ((0, 1), (2, 3)):
-        db.execute("insert into memoir.compactions (user_id, session_id, compaction_id, from_turn, to_turn, summary_text, made_by, recorded_at) "
+        db.execute("insert into _memoir.compactions (user_id, session_id, compaction_id, from_turn, to_turn, summary_text, made_by, recorded_at) "
                    "values (%s, %s, gen_random_uuid(), %s, %s, 'A summary', 'test', now())", [*keys, first, last])
-    db.execute("update memoir.sessions set summary_text = 'Zeppelin talk', summary_through = 2 where session_id = %s", [keys[1]])
+    db.execute("update _memoir.sessions set summary_text = 'Zeppelin talk', summary_through = 2 where session_id = %s", [keys[1]])
 
     def compiled() -> str:
         value = db.execute("select memoir.compile_context(%s, 'new', 'Where is the zeppelin moored?')", [user]).fetchone()[0]
@@ -274,14 +274,14 @@ def test_forget_takes_memory_turns_and_summaries_out(db: psycopg.Connection, use
     assert not gone & recalled(db, user, "zeppelin moored Ulm weather")
     assert turns["message_ids"][2] in recalled(db, user, "zeppelin weather")
     assert "zeppelin" not in compiled()
-    assert db.execute("select undone_at is not null from memoir.compactions where session_id = %s order by from_turn", [keys[1]]).fetchall() == [(True,), (False,)]
-    assert db.execute("select summary_text from memoir.sessions where session_id = %s", [keys[1]]).fetchone() == (None,)
+    assert db.execute("select undone_at is not null from _memoir.compactions where session_id = %s order by from_turn", [keys[1]]).fetchall() == [(True,), (False,)]
+    assert db.execute("select summary_text from _memoir.sessions where session_id = %s", [keys[1]]).fetchone() == (None,)
     assert db.execute("select count(*) from memoir.history(%s, 'old')", [user]).fetchone() == (4,)
 
     again = forget(db, user, memory)  # idempotent
     assert (again["state"], again["excluded_turns"], again["invalidated_summaries"]) == ("forgotten", 0, 0)
-    assert db.execute("select count(*) from memoir.recall_exclusions where session_id = %s", [keys[1]]).fetchone() == (2,)
-    assert db.execute("select count(*) from memoir.memory_states where memory_id = %s and state = 'forgotten'", [memory]).fetchone() == (1,)
+    assert db.execute("select count(*) from _memoir.recall_exclusions where session_id = %s", [keys[1]]).fetchone() == (2,)
+    assert db.execute("select count(*) from _memoir.memory_states where memory_id = %s and state = 'forgotten'", [memory]).fetchone() == (1,)
 
 
 def test_an_unknown_memory_is_an_error(db: psycopg.Connection, user: str) -> None:

@@ -51,10 +51,10 @@ def test_neighbours_are_those_of_the_conversation(db: psycopg.Connection, user: 
     found = dict(db.execute("select content, arms from memoir.explain_context(%s, 'fresh', %s) where kind = 'turn' and session = 's'", [user, QUERY]).fetchall())
     # What follows a match in words is a candidate; what is two turns away is not.
     assert found[QUESTION] == ["words"] and found[ANSWER] == ["neighbour"] and LATER not in found, found
-    items = db.execute("select i.item_no, i.turn_index, i.after_question, p.turn_index, t.body from memoir.search_items i join memoir.users u using (user_id) "
-                       "left join memoir.search_items p on p.user_id = i.user_id and p.item_no = i.previous_item "
-                       "join memoir.sessions s on s.user_id = i.user_id and s.session_id = i.session_id and s.external_id = 's' "
-                       "cross join lateral memoir._embedding_texts(i.user_id, array[i.item_no]) t "
+    items = db.execute("select i.item_no, i.turn_index, i.after_question, p.turn_index, t.body from _memoir.search_items i join _memoir.users u using (user_id) "
+                       "left join _memoir.search_items p on p.user_id = i.user_id and p.item_no = i.previous_item "
+                       "join _memoir.sessions s on s.user_id = i.user_id and s.session_id = i.session_id and s.external_id = 's' "
+                       "cross join lateral _memoir.embedding_texts(i.user_id, array[i.item_no]) t "
                        "where u.external_id = %s order by i.turn_index", [user]).fetchall()
     assert [(turn, after, before) for _, turn, after, before, _ in items] == [(0, False, None), (1, False, 0), (2, True, 1), (3, False, 2)]
     # A vector is made of the turn and the end of the one before it.

@@ -24,7 +24,7 @@ def stepped(db: psycopg.Connection, steps: list[tuple[int, int, int, float, int]
     columns = {"places": [item + 1 for item, *_ in steps], "steps": [step for _, step, *_ in steps], "costs": [step[2] for step in steps],
                "worths": [step[3] for step in steps], "groups": [step[4] for step in steps], "openings": [openings[step[4]] for step in steps]}  # fmt: skip
     row = db.execute(
-        "select chosen, used, everything from memoir._choose(jsonb_populate_record(null::memoir.recall_lines, %s::jsonb), %s)",
+        "select chosen, used, everything from _memoir.choose(jsonb_populate_record(null::_memoir.recall_lines, %s::jsonb), %s)",
         [psycopg.types.json.Jsonb(columns), budget],
     ).fetchone()
     return [place - 1 for place in row[0]], row[1], row[2]
@@ -111,7 +111,7 @@ def test_a_long_line_worth_more_takes_the_place_of_short_ones(db: psycopg.Connec
 
 
 def test_worth_follows_the_score(db: psycopg.Connection) -> None:
-    worths = [row[0] for row in db.execute("select memoir._worth(s::real) from unnest('{-1,0,0.05,0.3,0.5,0.9,1,7}'::float8[]) s")]
+    worths = [row[0] for row in db.execute("select _memoir.worth(s::real) from unnest('{-1,0,0.05,0.3,0.5,0.9,1,7}'::float8[]) s")]
     assert worths == sorted(worths) and 0 < worths[0] and worths[-1] <= 1
     assert worths[4] == 0.5 and worths[3] < 0.3 < 0.9 < worths[5]
 
@@ -171,11 +171,11 @@ def test_a_memory_is_shown_as_its_session_allows(db: psycopg.Connection, user: s
     content = " ".join(f"The harbour plan of step {n} moves the crane by {n} metres towards the old lighthouse." for n in range(4))
     (memory,) = db.execute("select (memoir.remember(%s, %s) ->> 'memory_id')::uuid", [user, content]).fetchone()
     db.execute("select memoir.open_session(%s, 'new')", [user])
-    user_id, session_id = db.execute("select user_id, session_id from memoir.sessions where user_id = (select user_id from memoir.users where external_id = %s)", [user]).fetchone()
+    user_id, session_id = db.execute("select user_id, session_id from _memoir.sessions where user_id = (select user_id from _memoir.users where external_id = %s)", [user]).fetchone()
     texts = {1: "The harbour plan moves the crane in four steps towards the lighthouse.", 2: "Harbour plan: crane to lighthouse.", 3: "a plan about the harbour"}
     for fidelity, text in texts.items():
-        db.execute("insert into memoir.memory_renditions values (%s, %s, %s, %s, %s, 'estimate', '[]', '[]', '[]', '[]', 'test', now())", [user_id, memory, fidelity, text, 4 + len(text) // 4])
-    db.execute("insert into memoir.session_objects (user_id, session_id, memory_id, fidelity_ceiling) values (%s, %s, %s, %s)", [user_id, session_id, memory, ceiling])
+        db.execute("insert into _memoir.memory_renditions values (%s, %s, %s, %s, %s, 'estimate', '[]', '[]', '[]', '[]', 'test', now())", [user_id, memory, fidelity, text, 4 + len(text) // 4])
+    db.execute("insert into _memoir.session_objects (user_id, session_id, memory_id, fidelity_ceiling) values (%s, %s, %s, %s)", [user_id, session_id, memory, ceiling])
     query = "Where does the harbour plan move the crane?"
     names = ["full", "detailed", "compact", "stub"]
     seen = set()
@@ -194,10 +194,10 @@ def test_a_memory_is_shown_as_its_session_allows(db: psycopg.Connection, user: s
     assert [row["fidelity"] for row in shown(db, user, query, 400, "another")[1]] == ["full"]
     if ceiling == 3:
         # Without a rendition there is still its beginning; what is pinned is shown whole.
-        db.execute("delete from memoir.memory_renditions where user_id = %s", [user_id])
+        db.execute("delete from _memoir.memory_renditions where user_id = %s", [user_id])
         recall, rows = shown(db, user, query, 400)
         assert [row["fidelity"] for row in rows] == ["stub"] and "The harbour plan of step 0" in recall and "step 3" not in recall
-        db.execute("update memoir.session_objects set pinned_until_turn = 100 where user_id = %s", [user_id])
+        db.execute("update _memoir.session_objects set pinned_until_turn = 100 where user_id = %s", [user_id])
         assert content in shown(db, user, query, 400)[0]
 
 
@@ -205,7 +205,7 @@ def test_the_rest_of_a_short_turn_gains_from_its_best_part(db: psycopg.Connectio
     def worths(parts: list[tuple[str, int, int, float]], rest: float = 0.3) -> list[float]:
         rows = [{"kind": "t", "ref_id": f"00000000-0000-0000-0000-{int(ref):012}", "chunk": chunk, "span_start": start, "span_length": 400, "tokens": 100, "score": score}
                 for ref, chunk, start, score in parts]  # fmt: skip
-        return list(db.execute("select worths from memoir._worths(array(select c from jsonb_populate_recordset(null::memoir.candidate, %s) c), 1000, '{}', %s)",
+        return list(db.execute("select worths from _memoir.worths(array(select c from jsonb_populate_recordset(null::_memoir.candidate, %s) c), 1000, '{}', %s)",
                                [psycopg.types.json.Jsonb(rows), psycopg.types.json.Jsonb({"rest": rest})]).fetchone()[0])  # fmt: skip
 
     alone = worths([("1", 0, 1, 0.9), ("2", 0, 1, 0.1)])
@@ -243,8 +243,8 @@ def test_a_short_tool_result_is_not_made_longer_to_fit(db: psycopg.Connection, u
 
 def test_more_of_long_turns_are_considered(db: psycopg.Connection) -> None:
     """Words, items, memories: as many as set for short texts and for memories, up to twice as many for long turns."""
-    found = [db.execute("select memoir._widened(240, jsonb_populate_record(null::memoir.user_counters, jsonb_build_object('total_words', %s, 'items', %s, 'memories', %s)))",
+    found = [db.execute("select _memoir.widened(240, jsonb_populate_record(null::_memoir.user_counters, jsonb_build_object('total_words', %s, 'items', %s, 'memories', %s)))",
                         counts).fetchone()[0] for counts in ((0, 0, 0), (1500, 100, 0), (2700, 100, 0), (9000, 100, 0), (2700, 100, 100), (2700, 100, 50))]
     assert found == [240, 240, 360, 480, 240, 300]
-    assert db.execute("select memoir._widened(240, null)").fetchone()[0] == 240
-    assert [db.execute("select memoir._candidate_limit(%s, %s)", pair).fetchone()[0] for pair in ((240, 2000), (240, 1000), (240, 16), (500, 9000), (40, 2000))] == [240, 150, 61, 500, 40]
+    assert db.execute("select _memoir.widened(240, null)").fetchone()[0] == 240
+    assert [db.execute("select _memoir.candidate_limit(%s, %s)", pair).fetchone()[0] for pair in ((240, 2000), (240, 1000), (240, 16), (500, 9000), (40, 2000))] == [240, 150, 61, 500, 40]

@@ -18,7 +18,7 @@ from servers import apply, complete, connect, database, scratch
 
 LEAVES = """
     select c.relname, c.relpersistence::text, t.table_name::text, t.by_month, t.unlogged, c.reloptions
-    from memoir.partitioned_tables t, pg_partition_tree('memoir.' || t.table_name) p join pg_class c on c.oid = p.relid where p.isleaf"""
+    from _memoir.partitioned_tables t, pg_partition_tree('_memoir.' || t.table_name) p join pg_class c on c.oid = p.relid where p.isleaf"""
 
 
 @pytest.fixture(scope="module")
@@ -39,12 +39,12 @@ def clock(db: psycopg.Connection, at: str | None) -> None:
 
 
 def months(db: psycopg.Connection, table: str = "conversation_history") -> set[str]:
-    return {name.rpartition("_y")[2] for (name,) in db.execute("select relid::regclass::text from pg_partition_tree(%s::regclass) where isleaf", [f"memoir.{table}"])}
+    return {name.rpartition("_y")[2] for (name,) in db.execute("select relid::regclass::text from pg_partition_tree(%s::regclass) where isleaf", [f"_memoir.{table}"])}
 
 
 def said(db: psycopg.Connection, *users: str, since: str = "1900-01-01") -> int:
     """How many turns these users have."""
-    return db.execute("select count(*) from memoir.conversation_history h join memoir.users u using (user_id) where u.external_id = any (%s) and h.recorded_at >= %s",
+    return db.execute("select count(*) from _memoir.conversation_history h join _memoir.users u using (user_id) where u.external_id = any (%s) and h.recorded_at >= %s",
                       [list(users), since]).fetchone()[0]
 
 
@@ -59,10 +59,10 @@ def test_part_of_is_the_remainder(scratch: str) -> None:
             db.execute("create table public.probe (user_id uuid) partition by hash (user_id)")
             db.execute("set search_path = memoir")
             for modulus in (1, 2, 64, 4096):
-                db.execute("update memoir.installation set modulus = %s", [modulus])    # before there are partitions, it may
+                db.execute("update _memoir.installation set modulus = %s", [modulus])    # before there are partitions, it may
                 parts = db.execute("""
                     with parts as (
-                      select u, memoir.part_of(u) as part, memoir._user_id('default', u) as id from (
+                      select u, memoir.part_of(u) as part, _memoir.user_id('default', u) as id from (
                         select 'user-' || n from generate_series(1, 300) n
                         union all values ('6ba7b811-9dad-11d1-80b4-00c04fd430c8'), ('ж'), (repeat('x', 500)), (' ')) x(u))
                     select u, part, satisfies_hash_partition('public.probe'::regclass, %s, part, id) from parts""", [modulus]).fetchall()
@@ -75,11 +75,11 @@ def test_part_of_is_where_rows_are(db: psycopg.Connection) -> None:
     for n in range(20):
         persist(db, f"user-{n}")
     wrong = db.execute("""
-        select u.external_id from memoir.users u join pg_class c on c.oid = u.tableoid where c.relname <> 'users_p' || memoir.part_of(u.external_id)
-        union all select u.external_id from memoir.users u join memoir.conversation_history h using (user_id) join pg_class c on c.oid = h.tableoid
+        select u.external_id from _memoir.users u join pg_class c on c.oid = u.tableoid where c.relname <> 'users_p' || memoir.part_of(u.external_id)
+        union all select u.external_id from _memoir.users u join _memoir.conversation_history h using (user_id) join pg_class c on c.oid = h.tableoid
         where not starts_with(c.relname, 'conversation_history_p' || memoir.part_of(u.external_id) || '_y')""").fetchall()
     assert wrong == []
-    assert {part for (part,) in db.execute("select memoir.part_of(external_id) from memoir.users")} == {0, 1}
+    assert {part for (part,) in db.execute("select memoir.part_of(external_id) from _memoir.users")} == {0, 1}
 
 
 # ensure_partitions ----------------------------------------------------------------------------------------------------
@@ -147,7 +147,7 @@ def test_ensure_partitions_gives_way(memoir_dsn: str, db: psycopg.Connection, us
         clock(db, "2048-05-15T00:00:00Z")
         persist(db, user)
         clock(db, "2048-06-15T00:00:00Z")
-        holder.execute("lock table only memoir.conversation_history_p0 in share update exclusive mode")
+        holder.execute("lock table only _memoir.conversation_history_p0 in share update exclusive mode")
         call = threading.Thread(target=caller.execute, args=["call memoir.ensure_partitions(0)"])
         call.start()
         wait_until_somebody_waits(db)
@@ -187,8 +187,8 @@ def test_a_write_makes_its_month(db: psycopg.Connection, user: str, at: str) -> 
     db.execute("call memoir.flush_statistics()")
     for table in ("conversation_history", "api_calls", "compile_ledger"):
         assert month in months(db, table)
-        assert db.execute(f"select count(*) > 0, min(to_char(recorded_at at time zone 'UTC', 'YYYY\"m\"MM')) from memoir.{table} "
-                          "where user_id = (select user_id from memoir.users where external_id = %s)", [user]).fetchone() == (True, month)
+        assert db.execute(f"select count(*) > 0, min(to_char(recorded_at at time zone 'UTC', 'YYYY\"m\"MM')) from _memoir.{table} "
+                          "where user_id = (select user_id from _memoir.users where external_id = %s)", [user]).fetchone() == (True, month)
 
 
 @pytest.mark.parametrize("ends", ["commit", "rollback"])
@@ -235,7 +235,7 @@ def test_a_table_added_by_an_upgrade_gets_its_leaves(scratch: str) -> None:
         persist(db, "alice")
         db.execute("set role memoir_owner")
         db.execute("create table memoir.added (user_id uuid, recorded_at timestamptz, primary key (user_id, recorded_at)) partition by hash (user_id)")
-        db.execute("insert into memoir.partitioned_tables values ('added', true)")
+        db.execute("insert into _memoir.partitioned_tables values ('added', true)")
         db.execute("reset role")
         persist(db, "alice")
         assert len(months(db, "added")) == 1
@@ -250,8 +250,8 @@ def test_recorded_at_never_goes_back_in_a_session(db: psycopg.Connection, user: 
         persist(db, user, "s")
     clock(db, times[0])
     persist(db, user, "later")                            # another session has its own time
-    rows = db.execute("""select s.external_id, h.recorded_at from memoir.conversation_history h join memoir.sessions s using (user_id, session_id)
-                         join memoir.users u using (user_id) where u.external_id = %s order by 1 desc, turn_index""", [user]).fetchall()
+    rows = db.execute("""select s.external_id, h.recorded_at from _memoir.conversation_history h join _memoir.sessions s using (user_id, session_id)
+                         join _memoir.users u using (user_id) where u.external_id = %s order by 1 desc, turn_index""", [user]).fetchall()
     written = [at for session, at in rows if session == "s"]
     assert written == sorted(written) and len(written) == 10
     april, new_year = datetime(2027, 4, 1, 0, 30, tzinfo=timezone.utc), datetime(2028, 1, 1, tzinfo=timezone.utc)
@@ -273,7 +273,7 @@ def test_absurd_dates_are_refused(db: psycopg.Connection, user: str) -> None:
             db.execute("select memoir.persist_turn(%s, 's', %s)", [user, Jsonb(message)])
         assert refused.value.sqlstate == "PM010", at
         assert "messages[1].created_at" in refused.value.diag.message_primary and shown in refused.value.diag.message_primary
-    assert db.execute("select count(*) from memoir.users where external_id = %s", [user]).fetchone() == (0,)
+    assert db.execute("select count(*) from _memoir.users where external_id = %s", [user]).fetchone() == (0,)
     assert months(db) == before
 
 
@@ -281,7 +281,7 @@ def test_old_dates_are_kept_and_make_no_partition(db: psycopg.Connection, user: 
     clock(db, None)
     before = months(db)
     persisted = db.execute("select memoir.persist_turn(%s, 's', %s)", [user, Jsonb([{**m, "created_at": "1998-05-04T03:02:01+02:00"} for m in MESSAGES])]).fetchone()[0]
-    assert db.execute("select distinct created_at from memoir.conversation_history where message_id = any (%s::uuid[])", [persisted["message_ids"]]).fetchall() == [
+    assert db.execute("select distinct created_at from _memoir.conversation_history where message_id = any (%s::uuid[])", [persisted["message_ids"]]).fetchall() == [
         (datetime(1998, 5, 4, 1, 2, 1, tzinfo=timezone.utc),)]
     assert months(db) == before
 
@@ -300,8 +300,8 @@ def test_the_clock_takes_a_point_in_time(db: psycopg.Connection, user: str) -> N
 def complete_leaves(db: psycopg.Connection) -> list:
     """Leaves that lack an index or a trigger of their parent, or differ from it in columns, defaults or constraints."""
     return db.execute("""
-        with leaves as (select c.oid as leaf, ('memoir.' || t.table_name)::regclass as root
-          from memoir.partitioned_tables t, pg_partition_tree('memoir.' || t.table_name) p join pg_class c on c.oid = p.relid where p.isleaf),
+        with leaves as (select c.oid as leaf, ('_memoir.' || t.table_name)::regclass as root
+          from _memoir.partitioned_tables t, pg_partition_tree('_memoir.' || t.table_name) p join pg_class c on c.oid = p.relid where p.isleaf),
         indexes as (select i.indrelid, pg_get_indexdef(i.indexrelid) as full_text, regexp_replace(pg_get_indexdef(i.indexrelid), '^.* USING ', '') as text,
             indisunique, indisvalid from pg_index i),
         triggers as (select tgrelid, tgname, tgtype, tgfoid, tgenabled from pg_trigger where not tgisinternal),
@@ -327,20 +327,20 @@ def test_leaves_are_as_their_parents(db: psycopg.Connection, user: str) -> None:
     assert len(leaves) > 80 and any("2057m01" in leaf[0] for leaf in leaves)
     assert [name for name, persistence, _, _, unlogged, _ in leaves if (persistence == "u") != unlogged] == []
     assert {table for _, persistence, table, _, _, _ in leaves if persistence == "u"} == {"memory_store_working", "kept_recalls"}
-    unlogged = {name for (name,) in db.execute("select relname from pg_class where relnamespace = 'memoir'::regnamespace and relpersistence = 'u' and relkind = 'r' and not relispartition")}
+    unlogged = {name for (name,) in db.execute("select relname from pg_class where relnamespace = '_memoir'::regnamespace and relpersistence = 'u' and relkind = 'r' and not relispartition")}
     assert unlogged == {"compile_buffer"}
     assert complete_leaves(db) == []
-    tuned = dict(db.execute("select table_name::text, options from memoir.partitioned_tables where options <> ''").fetchall())
+    tuned = dict(db.execute("select table_name::text, options from _memoir.partitioned_tables where options <> ''").fetchall())
     assert {(table, ", ".join(option.replace("=", " = ") for option in options or [])) for _, _, table, _, _, options in leaves} == {
         (table, tuned.get(table, "")) for _, _, table, _, _, _ in leaves}
     # One modulus for all; every partitioned table is known and has no default partition, which would swallow a month.
-    assert db.execute("""select count(*) from pg_class c where relnamespace = 'memoir'::regnamespace and relkind = 'p' and not relispartition
-                         and relname not in (select table_name from memoir.partitioned_tables)""").fetchone() == (0,)
+    assert db.execute("""select count(*) from pg_class c where relnamespace = '_memoir'::regnamespace and relkind = 'p' and not relispartition
+                         and relname not in (select table_name from _memoir.partitioned_tables)""").fetchone() == (0,)
     assert db.execute("select count(*) from pg_partitioned_table where partdefid <> 0").fetchone() == (0,)
-    assert db.execute("""select count(*) from memoir.partitioned_tables t, lateral (select count(*) as n from pg_inherits where inhparent = ('memoir.' || table_name)::regclass) x
+    assert db.execute("""select count(*) from _memoir.partitioned_tables t, lateral (select count(*) as n from pg_inherits where inhparent = ('_memoir.' || table_name)::regclass) x
                          where x.n <> 2""").fetchone() == (0,)
-    assert db.execute("""select t.table_name from memoir.partitioned_tables t where not exists (select from pg_index i join pg_attribute a on a.attrelid = i.indrelid
-                         and a.attnum = i.indkey[0] where i.indrelid = ('memoir.' || table_name)::regclass and i.indisprimary and a.attname = 'user_id')""").fetchall() == []
+    assert db.execute("""select t.table_name from _memoir.partitioned_tables t where not exists (select from pg_index i join pg_attribute a on a.attrelid = i.indrelid
+                         and a.attnum = i.indkey[0] where i.indrelid = ('_memoir.' || table_name)::regclass and i.indisprimary and a.attname = 'user_id')""").fetchall() == []
 
 
 # Locks ----------------------------------------------------------------------------------------------------------------
@@ -358,8 +358,8 @@ def parted(scratch: str) -> Iterator[str]:
             db.execute("call memoir.ensure_partitions(0)")
             part = db.execute("select memoir.part_of('alice')").fetchone()[0]
             for month in range(1, 13):
-                for (table,) in db.execute("select table_name from memoir.partitioned_tables where by_month").fetchall():
-                    db.execute("select memoir._make_leaf(%s, %s, %s)", [table, part, f"2025-{month:02}-01"])
+                for (table,) in db.execute("select table_name from _memoir.partitioned_tables where by_month").fetchall():
+                    db.execute("select _memoir.make_leaf(%s, %s, %s)", [table, part, f"2025-{month:02}-01"])
         yield dsn
 
 
@@ -392,13 +392,13 @@ def test_a_writes_locks_do_not_grow(scratch: str) -> None:
         assert apply(small, 2) == apply(wide, 64) == ""
         for dsn in (small, wide):
             with connect(dsn) as db:
-                db.execute("select memoir._make_leaf('conversation_history', p) from memoir.installation, generate_series(0, modulus - 1) p")
+                db.execute("select _memoir.make_leaf('conversation_history', p) from _memoir.installation, generate_series(0, modulus - 1) p")
                 clock(db, "2026-05-05T00:00:00Z")
                 persist(db, "alice")
                 part = db.execute("select memoir.part_of('alice')").fetchone()[0]
                 for kept in (0, 12):
                     for month in range(kept):
-                        db.execute("select memoir._make_leaf('conversation_history', %s, %s)", [part, f"2025-{month + 1:02}-01"])
+                        db.execute("select _memoir.make_leaf('conversation_history', %s, %s)", [part, f"2025-{month + 1:02}-01"])
                     with psycopg.connect(dsn) as fresh:
                         persist(fresh, "alice")
                         counted.append(len(fresh.execute(LOCKED).fetchall()))

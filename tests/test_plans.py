@@ -51,24 +51,24 @@ def fill(db: psycopg.Connection, turns: int, memories: int) -> None:
             messages = [{"role": "user" if n % 2 == 0 else "assistant", "content": sentence(n + month * 1000)} for n in range(turns // 12 // 2 * 2)]
             db.execute("select memoir.persist_turn('alice', %s, %s)", [session, Jsonb(messages)])
         if month == 5:
-            db.execute("select memoir._merge_tail(user_id) from memoir.users")
+            db.execute("select _memoir.merge_tail(user_id) from _memoir.users")
     db.execute("select memoir.remember('alice', 'fact: ' || (%s::text[])[1 + n %% 20] || ' ' || n) from generate_series(1, %s) n", [WORDS, memories])
     # The same ones in every database: what is used weighs, and what is found decides which months are read.
-    db.execute("update memoir.memory_stats set access_count = 3 where memory_id in (select memory_id from memoir.memory_store order by content limit %s)", [memories // 10])
-    db.execute("""insert into memoir.embeddings (user_id, item_no, model_id, embedding)
-        select i.user_id, i.item_no, m.model_id, (select array_agg(sin(i.item_no * k)) from generate_series(1, 384) k)::real[]::memoir.halfvec
-        from memoir.search_items i, memoir.embedding_models m where m.status = 'active' on conflict do nothing""")
+    db.execute("update _memoir.memory_stats set access_count = 3 where memory_id in (select memory_id from _memoir.memory_store order by content limit %s)", [memories // 10])
+    db.execute("""insert into _memoir.embeddings (user_id, item_no, model_id, embedding)
+        select i.user_id, i.item_no, m.model_id, (select array_agg(sin(i.item_no * k)) from generate_series(1, 384) k)::real[]::memoir_extensions.halfvec
+        from _memoir.search_items i, _memoir.embedding_models m where m.status = 'active' on conflict do nothing""")
 
 
 def crowd(db: psycopg.Connection, users: int) -> None:
     """Copies of her rows for that many users of her part, so that reading a leaf from end to end never pays."""
-    for (table,) in db.execute("select table_name::text from memoir.partitioned_tables where not unlogged").fetchall():
-        (columns,) = db.execute("select string_agg(attname, ', ') from pg_attribute where attrelid = ('memoir.' || %s)::regclass and attnum > 0 and attgenerated = ''",
+    for (table,) in db.execute("select table_name::text from _memoir.partitioned_tables where not unlogged").fetchall():
+        (columns,) = db.execute("select string_agg(attname, ', ') from pg_attribute where attrelid = ('_memoir.' || %s)::regclass and attnum > 0 and attgenerated = ''",
                                 [table]).fetchone()
-        db.execute(f"create temp table copy as select {columns} from memoir.{table}")
+        db.execute(f"create temp table copy as select {columns} from _memoir.{table}")
         for n in range(users):
             db.execute("update copy set user_id = (select id from neighbours where n = %s)", [n])
-            db.execute(f"insert into memoir.{table} ({columns}) select * from copy")
+            db.execute(f"insert into _memoir.{table} ({columns}) select * from copy")
         db.execute("drop table copy")
 
 
@@ -82,7 +82,7 @@ def crowded(scratch: str) -> Iterator[str]:
             db.execute("vacuum analyze")
             ALONE.update({name: cost(dsn, CALLS[name]) for name in MEASURED})
             db.execute("""create temp table neighbours as select row_number() over () - 1 as n, id from (
-                select gen_random_uuid() as id from generate_series(1, 200)) x where memoir._part_of(id) = memoir.part_of('alice') limit 24""")
+                select gen_random_uuid() as id from generate_series(1, 200)) x where _memoir.part_of(id) = memoir.part_of('alice') limit 24""")
             crowd(db, 24)
             db.execute("vacuum analyze")                  # so that no autovacuum changes plans meanwhile
             with roles(dsn, tenant="login in role memoir_tenant") as names:
@@ -134,10 +134,10 @@ def watch(dsn: str, query: str) -> Seen:
 def test_plans_stay_in_the_users_part_and_use_indexes(crowded: str, name: str) -> None:
     with connect(crowded) as db:
         part = db.execute("select memoir.part_of('alice')").fetchone()[0]
-        sizes = dict(db.execute("select relname, reltuples from pg_class where relnamespace = 'memoir'::regnamespace and relkind = 'r'").fetchall())
-        tables = {name for (name,) in db.execute("select table_name::text from memoir.partitioned_tables")}
+        sizes = dict(db.execute("select relname, reltuples from pg_class where relnamespace = '_memoir'::regnamespace and relkind = 'r'").fetchall())
+        tables = {name for (name,) in db.execute("select table_name::text from _memoir.partitioned_tables")}
         index_of = dict(db.execute("select x.relname, c.relname from pg_index i join pg_class x on x.oid = i.indexrelid join pg_class c on c.oid = i.indrelid "
-                               "where c.relnamespace = 'memoir'::regnamespace").fetchall())
+                               "where c.relnamespace = '_memoir'::regnamespace").fetchall())
     assert sum(size > BIG for size in sizes.values()) > 10
     seen = watch(crowded, CALLS[name])
     assert len(seen.plans) >= 5
@@ -193,7 +193,7 @@ def test_months_kept_cost_a_compile_nothing(crowded: str, name: str) -> None:
     with connect(crowded) as db:
         part = db.execute("select memoir.part_of('alice')").fetchone()[0]
         for month in range(24):
-            db.execute("select memoir._make_leaf('conversation_history', %s, %s)", [part, f"{2023 + month // 12}-{month % 12 + 1:02}-01"])
+            db.execute("select _memoir.make_leaf('conversation_history', %s, %s)", [part, f"{2023 + month // 12}-{month % 12 + 1:02}-01"])
     many = cost(crowded, CALLS[name])
     assert few[0] == many[0]
     assert abs(few[1] - many[1]) <= few[1] * 0.02, (few, many)
@@ -206,8 +206,8 @@ def test_the_modulus_costs_a_compile_nothing(scratch: str) -> None:
         for dsn in (small, wide):
             with connect(dsn) as db:
                 db.execute("select memoir.set_clock('2026-01-10T00:00:00Z')")
-                modulus = db.execute("select modulus from memoir.installation").fetchone()[0]
-                db.execute("select memoir._make_leaf(t, p) from unnest(%s::text[]) t, generate_series(0, %s - 1) p",
+                modulus = db.execute("select modulus from _memoir.installation").fetchone()[0]
+                db.execute("select _memoir.make_leaf(t, p) from unnest(%s::text[]) t, generate_series(0, %s - 1) p",
                            [[*sorted(ARMS), "users", "session_counters", "kept_recalls"], modulus])
                 fill(db, 48, 10)
                 db.execute("analyze")

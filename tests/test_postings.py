@@ -9,17 +9,17 @@ from psycopg.types.json import Jsonb
 
 # What is stored, however it is packed, and what the texts say.
 STORED = """select w.word, p.first_item + (x.posting >> 8), x.posting & 255, x.length::integer
-    from memoir.search_postings p, unnest(p.postings, p.lengths) with ordinality x(posting, length, n),
+    from _memoir.search_postings p, unnest(p.postings, p.lengths) with ordinality x(posting, length, n),
       unnest(coalesce(p.words, array[p.key]), coalesce(p.ends, array[cardinality(p.postings)])) with ordinality w(word, stop, place)
     where p.user_id = %(user)s and x.n > coalesce(p.ends[w.place - 1], 0) and x.n <= w.stop
   union all
     select l.lexeme, t.item_no + (p >> 8), p & 255, t.word_counts[(p >> 8) + 1]::integer
-    from memoir.search_tail t, unnest(t.words) l, unnest(l.positions) p where t.user_id = %(user)s"""
+    from _memoir.search_tail t, unnest(t.words) l, unnest(l.positions) p where t.user_id = %(user)s"""
 SAID = """select l.lexeme, t.item_no, coalesce(cardinality(l.positions), 1), i.word_count::integer
-    from memoir.search_items i join memoir._item_texts(%(user)s, array(select item_no from memoir.search_items where user_id = %(user)s)) t on t.item_no = i.item_no,
-      unnest(memoir._words('english', t.body)) l where i.user_id = %(user)s"""
+    from _memoir.search_items i join _memoir.item_texts(%(user)s, array(select item_no from _memoir.search_items where user_id = %(user)s)) t on t.item_no = i.item_no,
+      unnest(_memoir.words('english', t.body)) l where i.user_id = %(user)s"""
 FOUND = """select l.term, l.first_item + (x.posting >> 8), x.posting & 255, x.length::integer
-    from memoir.user_counters c, unnest(memoir._posting_lists(%(user)s, c, %(words)s, '{}')) l, unnest(l.postings, l.lengths) x(posting, length)
+    from _memoir.user_counters c, unnest(_memoir.posting_lists(%(user)s, c, %(words)s, '{}')) l, unnest(l.postings, l.lengths) x(posting, length)
     where c.user_id = %(user)s"""
 
 
@@ -28,10 +28,10 @@ def check(db: psycopg.Connection, user: str) -> None:
     assert sorted(db.execute(STORED, {"user": user}).fetchall()) == said and len(set(said)) == len(said) > 0
     words = sorted({word for word, *_ in said})[::7] + ["plain", "nowhere"]
     assert sorted(db.execute(FOUND, {"user": user, "words": words}).fetchall()) == [row for row in said if row[0] in words]
-    assert db.execute("""select tail_items = (select count(n) from memoir.search_tail t, unnest(t.word_counts) n where t.user_id = c.user_id),
+    assert db.execute("""select tail_items = (select count(n) from _memoir.search_tail t, unnest(t.word_counts) n where t.user_id = c.user_id),
           letter_rows = (select coalesce(bit_or(case when n < 8 then 1 when n < 64 then 8 else 64 end), 0)
-                         from memoir.search_postings p, lateral (select split_part(p.key, chr(1), 2)::integer as n) k where p.user_id = c.user_id and p.words is not null)
-        from memoir.user_counters c where user_id = %s""", [user]).fetchone() == (True, True)
+                         from _memoir.search_postings p, lateral (select split_part(p.key, chr(1), 2)::integer as n) k where p.user_id = c.user_id and p.words is not null)
+        from _memoir.user_counters c where user_id = %s""", [user]).fetchone() == (True, True)
 
 
 def test_lists_and_tail_hold_each_word_of_each_item_once(db: psycopg.Connection, user: str) -> None:
@@ -46,20 +46,20 @@ def test_lists_and_tail_hold_each_word_of_each_item_once(db: psycopg.Connection,
     for step in range(24):
         messages = [{"role": ("user", "assistant")[n % 2], "content": text()} for n in range(90 if step == 3 else rng.choice((1, 2, 16)))]
         db.execute("select memoir.persist_turn(%s, %s, %s)", [user, f"s{step % 3}", Jsonb(messages)])
-        me, = db.execute("select memoir._user_id('default', %s)", [user]).fetchone()
+        me, = db.execute("select _memoir.user_id('default', %s)", [user]).fetchone()
         if rng.random() < 0.3:
-            items = [item for (item,) in db.execute("select item_no from memoir.search_items where user_id = %s", [me])]
-            db.execute("select memoir._drop_items(%s, %s)", [me, rng.sample(items, min(len(items) // 3, 9))])
+            items = [item for (item,) in db.execute("select item_no from _memoir.search_items where user_id = %s", [me])]
+            db.execute("select _memoir.drop_items(%s, %s)", [me, rng.sample(items, min(len(items) // 3, 9))])
         if step == 3 or rng.random() < 0.4:
-            db.execute("select memoir._merge_tail(%s)", [me])
+            db.execute("select _memoir.merge_tail(%s)", [me])
         if step % 4 == 3:
             check(db, me)
-            keys = [key.partition("\x01")[2] for (key,) in db.execute("select key from memoir.search_postings where user_id = %s", [me])]
+            keys = [key.partition("\x01")[2] for (key,) in db.execute("select key from _memoir.search_postings where user_id = %s", [me])]
             kinds |= {min(int(key or 0), 2) for key in keys}
-    db.execute("select memoir._merge_tail(%s)", [me])
+    db.execute("select _memoir.merge_tail(%s)", [me])
     check(db, me)
     assert kinds == {0, 1, 2}  # a frequent word alone, a letter in one row, a letter in several
-    items = [item for (item,) in db.execute("select item_no from memoir.search_items where user_id = %s", [me])]
-    db.execute("select memoir._drop_items(%s, %s)", [me, items])
+    items = [item for (item,) in db.execute("select item_no from _memoir.search_items where user_id = %s", [me])]
+    db.execute("select _memoir.drop_items(%s, %s)", [me, items])
     assert db.execute(STORED, {"user": me}).fetchall() == []
-    assert db.execute("select (select count(*) from memoir.search_postings where user_id = %(user)s) + (select count(*) from memoir.search_tail where user_id = %(user)s)", {"user": me}).fetchone() == (0,)
+    assert db.execute("select (select count(*) from _memoir.search_postings where user_id = %(user)s) + (select count(*) from _memoir.search_tail where user_id = %(user)s)", {"user": me}).fetchone() == (0,)

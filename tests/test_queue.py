@@ -15,12 +15,12 @@ CLAIM = "select job_id, lease_id, user_id, dedup_key, payload, attempts from mem
 
 @pytest.fixture(autouse=True)
 def empty(db: psycopg.Connection) -> Iterator[None]:
-    db.execute("delete from memoir.jobs where kind = 'judge'")
+    db.execute("delete from _memoir.jobs where kind = 'judge'")
     yield
 
 
 def ask(db: psycopg.Connection, user: uuid.UUID, key: str = "k", priority: int = 0) -> None:
-    db.execute("select memoir._enqueue('judge', %s, %s, '{\"id\": 1}', %s)", [user, key, priority])
+    db.execute("select _memoir.enqueue('judge', %s, %s, '{\"id\": 1}', %s)", [user, key, priority])
 
 
 def claim(db: psycopg.Connection, limit: int = 10, seconds: int = 300) -> list[tuple]:
@@ -28,7 +28,7 @@ def claim(db: psycopg.Connection, limit: int = 10, seconds: int = 300) -> list[t
 
 
 def state(db: psycopg.Connection) -> list[tuple]:
-    return db.execute("select state, attempts, last_error from memoir.jobs where kind = 'judge' order by job_id").fetchall()
+    return db.execute("select state, attempts, last_error from _memoir.jobs where kind = 'judge' order by job_id").fetchall()
 
 
 def test_claim_complete(db: psycopg.Connection) -> None:
@@ -61,7 +61,7 @@ def test_the_same_work_is_done_by_one(db: psycopg.Connection) -> None:
 def test_a_lease_passes_on(db: psycopg.Connection) -> None:
     ask(db, uuid.uuid4())
     [(job, old, *_)] = claim(db)
-    db.execute("update memoir.jobs set leased_until = clock_timestamp() - interval '1 s' where job_id = %s", [job])
+    db.execute("update _memoir.jobs set leased_until = clock_timestamp() - interval '1 s' where job_id = %s", [job])
     [(again, new, *_, attempts)] = claim(db)
     assert (again, attempts) == (job, 2) and new != old
     assert db.execute("select memoir.heartbeat(%s, %s), memoir.complete_job(%s, %s)", [job, old] * 2).fetchone() == (False, False)
@@ -77,12 +77,12 @@ def test_backoff_and_dead_letters(db: psycopg.Connection) -> None:
         assert user == poisoned
         now = "dead" if attempt == 8 else "ready"
         assert db.execute("select memoir.fail_job(%s, %s, %s)", [job, lease, f"bad {attempt}"]).fetchone() == (now,)
-        waits.append(db.execute("select extract(epoch from run_after - clock_timestamp()) from memoir.jobs where job_id = %s", [job]).fetchone()[0])
+        waits.append(db.execute("select extract(epoch from run_after - clock_timestamp()) from _memoir.jobs where job_id = %s", [job]).fetchone()[0])
         if attempt == 3:
             ask(db, well)
             [(other, own, user, *_)] = claim(db, 5)        # the bad one waits, others pass
             assert user == well and db.execute("select memoir.complete_job(%s, %s)", [other, own]).fetchone() == (True,)
-        db.execute("update memoir.jobs set run_after = now() where job_id = %s", [job])
+        db.execute("update _memoir.jobs set run_after = now() where job_id = %s", [job])
     assert all(2 ** n - 1 < wait <= 2 ** (n + 1) for n, wait in enumerate(waits[:7], 1))
     assert state(db) == [("dead", 8, "bad 8")] and claim(db) == []
     ask(db, poisoned)
@@ -90,15 +90,15 @@ def test_backoff_and_dead_letters(db: psycopg.Connection) -> None:
     assert db.execute("select memoir.retry_job(%s)", [job]).fetchone() == (True,)
     assert db.execute("select memoir.retry_job(%s)", [job]).fetchone() == (False,)
     assert [row[:2] for row in state(db)] == [("ready", 0), ("leased", 1)]
-    assert db.execute("select count(*) from memoir.audit_log where action = 'retry_job'").fetchone() == (1,)
+    assert db.execute("select count(*) from _memoir.audit_log where action = 'retry_job'").fetchone() == (1,)
 
 
 def test_a_server_that_says_when(db: psycopg.Connection) -> None:
     ask(db, uuid.uuid4())
     [(job, lease, *_)] = claim(db)
     db.execute("select memoir.fail_job(%s, %s, 'busy', 3600)", [job, lease])
-    assert db.execute("select run_after - clock_timestamp() between '59 min' and '61 min' from memoir.jobs where job_id = %s", [job]).fetchone() == (True,)
-    db.execute("update memoir.jobs set run_after = now()")
+    assert db.execute("select run_after - clock_timestamp() between '59 min' and '61 min' from _memoir.jobs where job_id = %s", [job]).fetchone() == (True,)
+    db.execute("update _memoir.jobs set run_after = now()")
     [(job, lease, *_)] = claim(db)
     assert db.execute("select memoir.fail_job(%s, %s, 'never', p_final => true)", [job, lease]).fetchone() == ("dead",)
 
@@ -107,7 +107,7 @@ def test_leases_that_run_out_end_too(db: psycopg.Connection) -> None:
     ask(db, uuid.uuid4())
     for _ in range(8):
         [(job, *_)] = claim(db)
-        db.execute("update memoir.jobs set leased_until = clock_timestamp() - interval '1 s' where job_id = %s", [job])
+        db.execute("update _memoir.jobs set leased_until = clock_timestamp() - interval '1 s' where job_id = %s", [job])
     assert claim(db) == [] and state(db) == [("dead", 8, "leases ran out")]
 
 

@@ -53,7 +53,7 @@ def test_equal_memories_arrive_once(memoir_dsn: str, db: psycopg.Connection, use
     # And a slot ends with one value, whoever comes last.
     together(memoir_dsn, *[lambda c, w=w: [c.execute("select memoir.remember(%s, %s, p_slot => 'city', p_slot_value => %s)", [user, f"Lives in {w}.{n}", f"{w}.{n}"]) for n in range(5)]
                            for w in range(4)])
-    assert db.execute("select count(*) filter (where state = 'active'), count(*) from memoir.memory_store join memoir.users using (user_id) "
+    assert db.execute("select count(*) filter (where state = 'active'), count(*) from _memoir.memory_store join _memoir.users using (user_id) "
                       "where external_id = %s and slot = 'city'", [user]).fetchone() == (1, 20)
 
 
@@ -83,11 +83,11 @@ def test_corrections_race_cleanly(memoir_dsn: str, db: psycopg.Connection, user:
         return work
 
     together(memoir_dsn, *[works(n) for n in range(4)])
-    active = db.execute("select slot_value from memoir.memory_store join memoir.users using (user_id) where external_id = %s and slot = 'city' and state = 'active'", [user]).fetchall()
+    active = db.execute("select slot_value from _memoir.memory_store join _memoir.users using (user_id) where external_id = %s and slot = 'city' and state = 'active'", [user]).fetchall()
     assert len(active) <= 1, active
     # Every state a memory is in is the last of its states.
-    assert db.execute("""select count(*) from memoir.memory_store m join memoir.users u using (user_id) where u.external_id = %s and m.state is distinct from
-        (select s.state from memoir.memory_states s where s.user_id = m.user_id and s.memory_id = m.memory_id order by s.seq desc limit 1)""", [user]).fetchone() == (0,)
+    assert db.execute("""select count(*) from _memoir.memory_store m join _memoir.users u using (user_id) where u.external_id = %s and m.state is distinct from
+        (select s.state from _memoir.memory_states s where s.user_id = m.user_id and s.memory_id = m.memory_id order by s.seq desc limit 1)""", [user]).fetchone() == (0,)
 
 
 def test_opening_closing_and_branching_race_cleanly(memoir_dsn: str, db: psycopg.Connection, user: str) -> None:
@@ -220,13 +220,13 @@ def test_all_that_writes_runs_beside_all_else(memoir_dsn: str, db: psycopg.Conne
     # Nobody's work was forgotten: what is left in the queue gives every item its vector.
     while embed_once(db, 500):
         pass
-    assert db.execute("""select count(*) from memoir.search_items i join memoir.users u using (user_id) where u.external_id = any (%s) and embeddable and not dead
-        and not exists (select from memoir.embeddings e join memoir.embedding_models m using (model_id) where m.name = 'little' and e.user_id = i.user_id and e.item_no = i.item_no)""",
+    assert db.execute("""select count(*) from _memoir.search_items i join _memoir.users u using (user_id) where u.external_id = any (%s) and embeddable and not dead
+        and not exists (select from _memoir.embeddings e join _memoir.embedding_models m using (model_id) where m.name = 'little' and e.user_id = i.user_id and e.item_no = i.item_no)""",
                       [users]).fetchone() == (0,)
     # And the counters say what is there.
-    assert db.execute("""select count(*) from memoir.user_counters c join memoir.users u using (user_id) where u.external_id = any (%s) and (
-        c.items <> (select count(*) from memoir.search_items i where i.user_id = c.user_id)
-        or c.tail_items <> (select count(n) from memoir.search_tail t, unnest(t.word_counts) n where t.user_id = c.user_id))""", [users]).fetchone() == (0,)
+    assert db.execute("""select count(*) from _memoir.user_counters c join _memoir.users u using (user_id) where u.external_id = any (%s) and (
+        c.items <> (select count(*) from _memoir.search_items i where i.user_id = c.user_id)
+        or c.tail_items <> (select count(n) from _memoir.search_tail t, unnest(t.word_counts) n where t.user_id = c.user_id))""", [users]).fetchone() == (0,)
 
 
 def test_a_new_month_under_way(memoir_dsn: str, db: psycopg.Connection, user: str) -> None:
@@ -269,13 +269,13 @@ def test_work_of_an_open_transaction_is_not_lost(memoir_dsn: str, db: psycopg.Co
 def test_a_claim_waits_for_nobody(memoir_dsn: str, db: psycopg.Connection, user: str, little_model: str) -> None:
     """Neither for writers nor for another worker that stores: it would hold up, through its jobs, writers of all users."""
     talking, stored = user, user + "-2"
-    db.execute("delete from memoir.jobs")
+    db.execute("delete from _memoir.jobs")
     for name in (talking, stored):
         db.execute("select memoir.remember(%s, 'Likes hiking.', p_embedding => '{1,0,0,0}')", [name])
-    db.execute("update memoir.jobs j set state = 'leased', leased_until = now() - interval '1 minute' from memoir.users u where u.user_id = j.user_id and u.external_id = %s", [talking])
+    db.execute("update _memoir.jobs j set state = 'leased', leased_until = now() - interval '1 minute' from _memoir.users u where u.user_id = j.user_id and u.external_id = %s", [talking])
     with psycopg.connect(memoir_dsn) as writer, psycopg.connect(memoir_dsn, options="-c lock_timeout=1s", autocommit=True) as worker:
         writer.execute(SAY, [talking, "s", pair("x")])
-        writer.execute("select memoir.store_embeddings(array[u.user_id], array[i.item_no], '{1,0,0,0}', 'little') from memoir.users u join memoir.search_items i using (user_id) "
+        writer.execute("select memoir.store_embeddings(array[u.user_id], array[i.item_no], '{1,0,0,0}', 'little') from _memoir.users u join _memoir.search_items i using (user_id) "
                        "where u.external_id = %s", [stored])
         assert worker.execute("select text from memoir.claim_embeddings(10000, 'little')").fetchall() == []
     assert len(db.execute("select text from memoir.claim_embeddings(10000, 'little')").fetchall()) == 2
@@ -308,14 +308,14 @@ def test_statistics_of_a_busy_user_wait_their_turn(memoir_dsn: str, db: psycopg.
     for name in (busy, idle):
         db.execute("select memoir.remember(%s, 'Likes hiking.')", [name])
         db.execute("select memoir.compile_context(%s, 's', 'hiking')", [name])
-    left = """select u.external_id from memoir.compile_buffer join memoir.users u using (user_id) where u.external_id = any (%s)"""
+    left = """select u.external_id from _memoir.compile_buffer join _memoir.users u using (user_id) where u.external_id = any (%s)"""
     with psycopg.connect(memoir_dsn) as writer, psycopg.connect(memoir_dsn, options="-c lock_timeout=1s", autocommit=True) as flusher:
         writer.execute("select memoir.remember(%s, 'likes hiking.')", [busy])
         flusher.execute("call memoir.flush_statistics()")
         assert db.execute(left, [[busy, idle]]).fetchall() == [(busy,)]
     db.execute("call memoir.flush_statistics()")
     assert db.execute(left, [[busy, idle]]).fetchall() == []
-    assert db.execute("select array_agg(access_count) from memoir.memory_stats join memoir.users u using (user_id) where u.external_id = any (%s)", [[busy, idle]]).fetchone() == ([1, 1],)
+    assert db.execute("select array_agg(access_count) from _memoir.memory_stats join _memoir.users u using (user_id) where u.external_id = any (%s)", [[busy, idle]]).fetchone() == ([1, 1],)
 
 
 def test_partitions_are_made_before_the_users_lock(memoir_dsn: str, db: psycopg.Connection, user: str) -> None:

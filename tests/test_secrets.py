@@ -57,7 +57,7 @@ KINDS = [
 
 
 def kinds(db: psycopg.Connection, text: str) -> list[str]:
-    return db.execute("select memoir._secret_kinds(%s)", [text]).fetchone()[0]
+    return db.execute("select _memoir.secret_kinds(%s)", [text]).fetchone()[0]
 
 
 def persist(db: psycopg.Connection, user: str, session: str, *messages: Any, function: str = "persist_turn") -> dict[str, Any]:
@@ -98,10 +98,10 @@ def setting(db: psycopg.Connection, key: str, value: Any) -> Iterator[None]:
 def test_each_kind_is_found_and_what_nearly_looks_like_it_is_not(db: psycopg.Connection, kind: str, text: str, near: str) -> None:
     for around in (text, f"Well, {text}, you know.", f"({text})", f"x\n{text}\ny"):
         assert kinds(db, around) == [kind], around
-        redacted = db.execute("select memoir._redacted(%s)", [around]).fetchone()[0]
+        redacted = db.execute("select _memoir.redacted(%s)", [around]).fetchone()[0]
         assert kinds(db, redacted) == [] and redacted != around
     assert kinds(db, near) == []
-    assert db.execute("select memoir._redacted(%s)", [near]).fetchone()[0] == near
+    assert db.execute("select _memoir.redacted(%s)", [near]).fetchone()[0] == near
 
 
 def test_the_sample_holds_no_secret(db: psycopg.Connection) -> None:
@@ -115,7 +115,7 @@ def test_turns_are_marked_on_the_way_in(db: psycopg.Connection, user: str) -> No
     answer = persist(db, user, "s", f"My card is {CARD}", "Thanks", {"role": "user", "content": "log in", "sensitivity": "private"}, call,
                      {"role": "tool", "tool_call_id": "c1", "content": "ok", "embeddable": False}, "bye")
     assert [w.split(" is marked")[0] for w in answer["warnings"]] == ["messages[0]", "messages[3]"] and "card number" in answer["warnings"][0]
-    rows = db.execute("select sensitivity::text, embeddable from memoir.conversation_history where session_id = %s order by turn_index", [answer["session_id"]]).fetchall()
+    rows = db.execute("select sensitivity::text, embeddable from _memoir.conversation_history where session_id = %s order by turn_index", [answer["session_id"]]).fetchall()
     assert rows == [("secret", False), ("normal", True), ("private", True), ("secret", False), ("normal", False), ("normal", True)]
     assert persist(db, user, "s2", {"role": "user", "content": "hi", "extra": {"password": "hunter2x9"}}, "x")["warnings"] != []
     with pytest.raises(psycopg.Error, match=r"messages\[0\].sensitivity must be"):
@@ -131,9 +131,9 @@ def test_memories_are_marked_on_the_way_in(db: psycopg.Connection, user: str) ->
             (f"Pays with {CARD}", None, [], ("secret", False)), ("Pays with a card", [0], [], ("secret", False)),
             ("Lives in Ulm", [2], [], ("normal", True)), ("Account", None, ["DE89 3704 0044 0532 0130 00"], ("secret", False))):
         memory = db.execute(held, [user, content, turns, aliases]).fetchone()[0]["memory_id"]
-        assert db.execute("select sensitivity::text, embeddable from memoir.memory_store where memory_id = %s", [memory]).fetchone() == expected
+        assert db.execute("select sensitivity::text, embeddable from _memoir.memory_store where memory_id = %s", [memory]).fetchone() == expected
     memory = db.execute("select memoir.remember(%s, 'Keeps bees', p_embeddable => false)", [user]).fetchone()[0]["memory_id"]
-    assert db.execute("select sensitivity::text, embeddable from memoir.memory_store where memory_id = %s", [memory]).fetchone() == ("normal", False)
+    assert db.execute("select sensitivity::text, embeddable from _memoir.memory_store where memory_id = %s", [memory]).fetchone() == ("normal", False)
     assert "bees" not in str(db.execute("select * from memoir.claim_embeddings(1000)").fetchall())
 
 
@@ -209,7 +209,7 @@ def test_what_is_hidden_moves_no_score(db: psycopg.Connection, user: str, logins
         for n in range(5):
             persist(db, user, f"h{name}{n}", {"role": "user", "content": "The brass brass lamp from Lisbon, zanzibarite zanzibarita", "sensitivity": level},
                     {"role": "assistant", "content": "zanzibarite", "sensitivity": level})
-        db.execute("select memoir._merge_tail(user_id) from memoir.users where external_id = %s", [user])
+        db.execute("select _memoir.merge_tail(user_id) from _memoir.users where external_id = %s", [user])
         assert logins[name].execute(ranking, [user]).fetchall() == before
         assert logins["secret"].execute(ranking, [user]).fetchall() != before
 
@@ -256,7 +256,7 @@ def test_a_working_note_with_a_secret_is_not_shown(db: psycopg.Connection, user:
 
 
 def test_the_query_is_redacted_before_it_is_embedded(db: psycopg.Connection) -> None:
-    assert db.execute("select memoir._redacted('Where did I pay with 4111 1111 1111 1111 last?')").fetchone() == ("Where did I pay with (withheld) last?",)
+    assert db.execute("select _memoir.redacted('Where did I pay with 4111 1111 1111 1111 last?')").fetchone() == ("Where did I pay with (withheld) last?",)
 
 
 def test_the_next_turns_vector_holds_no_secret(db: psycopg.Connection, user: str) -> None:
@@ -292,28 +292,28 @@ def test_a_stored_turn_can_be_marked(db: psycopg.Connection, user: str, logins: 
     db.execute("select memoir.branch_session(%s, 's', 'b')", [user])
     memory = db.execute("select memoir.remember(%s, 'The oleander is kept below', p_session => 's', p_source_turns => '{0}')", [user]).fetchone()[0]["memory_id"]
     call = db.execute("select memoir.capture_call(%s, 'elsewhere', 'x')", [user]).fetchone()[0]
-    ids = db.execute("select user_id, session_id from memoir.sessions where external_id = 's' and user_id = (select user_id from memoir.users where external_id = %s)", [user]).fetchone()
-    db.execute("insert into memoir.compactions (user_id, session_id, compaction_id, from_turn, to_turn, summary_text, made_by, recorded_at) "
+    ids = db.execute("select user_id, session_id from _memoir.sessions where external_id = 's' and user_id = (select user_id from _memoir.users where external_id = %s)", [user]).fetchone()
+    db.execute("insert into _memoir.compactions (user_id, session_id, compaction_id, from_turn, to_turn, summary_text, made_by, recorded_at) "
                "values (%s, %s, gen_random_uuid(), 0, 1, 'oleander', 'test', now())", ids)
-    db.execute("update memoir.sessions set summary_text = 'oleander', summary_through = 1 where user_id = %s", ids[:1])
-    db.execute("update memoir.users set profile_version = 1 where user_id = %s", ids[:1])
-    db.execute("insert into memoir.profiles values (%s, 1, 'oleander', '{}', 'test', now())", ids[:1])
+    db.execute("update _memoir.sessions set summary_text = 'oleander', summary_through = 1 where user_id = %s", ids[:1])
+    db.execute("update _memoir.users set profile_version = 1 where user_id = %s", ids[:1])
+    db.execute("insert into _memoir.profiles values (%s, 1, 'oleander', '{}', 'test', now())", ids[:1])
     store_all(db)
     persist(db, user, "s", {"role": "user", "content": "Where is the oleander?"})
     assert "oleander" in str(compiled(logins["private"], user, "b", "x"))
     compiled(logins["private"], user, "s", None)
     claimed_before = store_all(db)
 
-    before = db.execute("select h::text from memoir.conversation_history h where session_id = %s order by turn_index", ids[1:]).fetchall()
+    before = db.execute("select h::text from _memoir.conversation_history h where session_id = %s order by turn_index", ids[1:]).fetchall()
     answer = db.execute("select memoir.mark_turn(%s, 'b', 0, p_reason => 'private matter')", [user]).fetchone()[0]
     assert answer == {"turn_index": 0, "sensitivity": "secret", "memories": [memory], "invalidated_summaries": 3}
-    assert db.execute("select h::text from memoir.conversation_history h where session_id = %s order by turn_index", ids[1:]).fetchall() == before
+    assert db.execute("select h::text from _memoir.conversation_history h where session_id = %s order by turn_index", ids[1:]).fetchall() == before
     for session in ("s", "b"):
         assert "cellar" not in compiled(logins["private"], user, session, "x")[0]["content"] and "stands in the cellar" in str(compiled(logins["secret"], user, session, "x"))
     seen = everything_read(logins["private"], user, ["s", "b"], [call], "oleander marigold")
     assert "stands in the cellar" not in seen and "kept below" not in seen and "marigold outside" in seen
     # Neither its vector nor one made with its words is left, and a worker that holds the old text can't bring one.
-    rows = db.execute("select i.turn_index, i.item_no, e.item_no is not null from memoir.search_items i left join memoir.embeddings e using (user_id, item_no) "
+    rows = db.execute("select i.turn_index, i.item_no, e.item_no is not null from _memoir.search_items i left join _memoir.embeddings e using (user_id, item_no) "
                       "where i.user_id = %s and i.session_id = %s order by 1", ids).fetchall()
     assert [has for turn, _, has in rows if turn in (0, 1)] == [False, False]
     old = [c for c in claimed_before if c[0] == ids[0]]
@@ -321,7 +321,7 @@ def test_a_stored_turn_can_be_marked(db: psycopg.Connection, user: str, logins: 
     assert old is not None
     anew = [c[3] for c in db.execute("select * from memoir.claim_embeddings(1000)").fetchall() if c[0] == ids[0]]
     assert anew in (["In the cellar, noted"], []) and "stands in the cellar" not in str(anew)
-    assert db.execute("select count(*) from memoir.embeddings e join memoir.search_items i using (user_id, item_no) where i.user_id = %s and "
+    assert db.execute("select count(*) from _memoir.embeddings e join _memoir.search_items i using (user_id, item_no) where i.user_id = %s and "
                       "(i.turn_index = 0 or i.ref_id = %s)", [ids[0], memory]).fetchone() == (0,)
     with pytest.raises(psycopg.Error, match="unknown call"):
         logins["private"].execute("select * from memoir.read_call(%s, %s)", [user, call])
@@ -348,5 +348,5 @@ def test_a_found_secret_can_be_released(db: psycopg.Connection, user: str, login
 def test_readable_turns_are_what_a_job_may_see(db: psycopg.Connection, user: str) -> None:
     made = persist(db, user, "s", f"It is {CARD}", "one", "two", "three")
     db.execute("select memoir.mark_turn(%s, 's', 2)", [user])
-    assert [r[0] for r in db.execute("select t.turn_index from memoir._readable_turns((select user_id from memoir.users where external_id = %s), %s, 0, 99) t",
+    assert [r[0] for r in db.execute("select t.turn_index from _memoir.readable_turns((select user_id from _memoir.users where external_id = %s), %s, 0, 99) t",
                                      [user, made["session_id"]])] == [1, 3]

@@ -95,20 +95,20 @@ def test_ends(db):
 
 
 def test_counting_falls_back_to_the_estimate_and_says_so(db):
-    used = db.execute("select memoir._tokenizer_used('estimate'), memoir._tokenizer_used('hf:/no/such/file'), memoir._tokenizer_used(null)").fetchone()
+    used = db.execute("select _memoir.tokenizer_used('estimate'), _memoir.tokenizer_used('hf:/no/such/file'), _memoir.tokenizer_used(null)").fetchone()
     assert used == ("estimate", "estimate", "estimate")
     texts = ["The invoice was wrong.", "", None]
-    counts, none = db.execute("select memoir._count_tokens(%s::text[], 'estimate'), memoir._count_tokens(null, 'estimate')", [texts]).fetchone()
+    counts, none = db.execute("select _memoir.count_tokens(%s::text[], 'estimate'), _memoir.count_tokens(null, 'estimate')", [texts]).fetchone()
     assert counts == [*estimates(db, texts[:2]), 0] and none == []
 
 
 def test_counting_is_exact_with_plpython(db):
-    if not db.execute("select to_regprocedure('memoir._py_count_tokens(text[],text)') is not null").fetchone()[0]:
+    if not db.execute("select to_regprocedure('_memoir.py_count_tokens(text[],text)') is not null").fetchone()[0]:
         pytest.skip("PL/Python is not installed: this server counts by the estimate")
     texts = [text for _, text in SAMPLES] + ["", "<|endoftext|>"]
     for name in tokens.ENCODINGS:
-        assert db.execute("select memoir._tokenizer_used(%s)", [name]).fetchone()[0] == name
-        assert db.execute("select memoir._count_tokens(%s::text[], %s)", [texts, name]).fetchone()[0] == tokens.count(texts, name)
+        assert db.execute("select _memoir.tokenizer_used(%s)", [name]).fetchone()[0] == name
+        assert db.execute("select _memoir.count_tokens(%s::text[], %s)", [texts, name]).fetchone()[0] == tokens.count(texts, name)
 
 
 # Images ---------------------------------------------------------------------------------------------------------------
@@ -142,7 +142,7 @@ FORMATS = [png, gif, jpeg, lambda w, h: webp(b"VP8 ", w, h), lambda w, h: webp(b
 
 def image_tokens(db, part: dict, provider: str) -> int:
     rule = {"openai": "tiles:1", "anthropic": "area:1568:1600"}.get(provider, provider)
-    return db.execute("select memoir._image_tokens(%s::jsonb, %s)", [json.dumps(part), rule]).fetchone()[0]
+    return db.execute("select _memoir.image_tokens(%s::jsonb, %s)", [json.dumps(part), rule]).fetchone()[0]
 
 
 def as_part(data: bytes, **more) -> dict:
@@ -152,7 +152,7 @@ def as_part(data: bytes, **more) -> dict:
 @pytest.mark.parametrize("size", [(1, 1), (640, 480), (4000, 3000), (16383, 20)])
 def test_sizes_are_read_from_the_header(db, size):
     for make in FORMATS:
-        assert db.execute("select memoir._image_size(%s)", [make(*size)]).fetchone()[0] == list(size)
+        assert db.execute("select _memoir.image_size(%s)", [make(*size)]).fetchone()[0] == list(size)
 
 
 # Figures of the providers' own examples where they give any: docs/tokens.md.

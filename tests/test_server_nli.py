@@ -79,13 +79,13 @@ def verdicts(db: psycopg.Connection, user: str) -> list[tuple]:
 
 @pytest.fixture
 def judged(db: psycopg.Connection) -> Iterator[None]:
-    if not db.execute("select 1 from memoir.embedding_models where name = 'little'").fetchone():
+    if not db.execute("select 1 from _memoir.embedding_models where name = 'little'").fetchone():
         db.execute("select memoir.register_embedding_model('little', 'none', 4)")
         db.execute("select memoir.switch_embedding_model('little')")
     db.execute("select memoir.set_setting('judge', '\"nli\"')")
     yield
     db.execute("select memoir.reset_setting('judge')")
-    db.execute("delete from memoir.jobs where kind = 'nli'")
+    db.execute("delete from _memoir.jobs where kind = 'nli'")
 
 
 def test_a_worker_judges(db: psycopg.Connection, memoir_dsn: str, user: str, judged: None) -> None:
@@ -107,14 +107,14 @@ def test_a_worker_judges(db: psycopg.Connection, memoir_dsn: str, user: str, jud
         assert worker.run_judge(memoir, NliJudge("/models/nli-tiny", Watched), once=True) == 2
     assert ("Takes the train to work.", "Cycles to work every day.") in seen
     assert verdicts(db, user) == [(second, first, "nli nli-tiny", "contradiction", "superseded")]
-    assert db.execute("select state::text, superseded_by::text from memoir.memory_store where memory_id = %s", [first]).fetchone() == ("superseded", second)
+    assert db.execute("select state::text, superseded_by::text from _memoir.memory_store where memory_id = %s", [first]).fetchone() == ("superseded", second)
     assert verdicts(db, f"{user}-more") == [(fourth, third, "nli nli-tiny", "compatible", "none")]
     # What the model fails on waits, and ends as a dead letter.
-    assert db.execute("select state, attempts, last_error from memoir.jobs where kind = 'nli'").fetchall() == [("ready", 1, "ValueError: the model can't read it")]
-    db.execute("update memoir.jobs set attempts = 100, run_after = '2000-01-01' where kind = 'nli'")
+    assert db.execute("select state, attempts, last_error from _memoir.jobs where kind = 'nli'").fetchall() == [("ready", 1, "ValueError: the model can't read it")]
+    db.execute("update _memoir.jobs set attempts = 100, run_after = '2000-01-01' where kind = 'nli'")
     with Memoir(memoir_dsn) as memoir:
         assert worker.run_judge(memoir, NliJudge("/models/nli-tiny", Watched), once=True) == 0
-    assert db.execute("select state from memoir.jobs where kind = 'nli'").fetchall() == [("dead",)]
+    assert db.execute("select state from _memoir.jobs where kind = 'nli'").fetchall() == [("dead",)]
 
 
 def test_the_command_judges(db: psycopg.Connection, memoir_dsn: str, user: str, judged: None, tmp_path: Path) -> None:
@@ -123,9 +123,9 @@ def test_the_command_judges(db: psycopg.Connection, memoir_dsn: str, user: str, 
     command = [sys.executable, "-m", "pg_memoir", "worker", "--dsn", memoir_dsn, "--no-embed", "--once", "--nli"]
     wrong = subprocess.run([*command, str(tmp_path / "nothing")], capture_output=True, text=True, check=False)
     assert wrong.returncode == 1 and "there is no folder" in wrong.stderr
-    assert db.execute("select state, attempts from memoir.jobs where kind = 'nli'").fetchall() == [("ready", 0)]      # no fault of the work
+    assert db.execute("select state, attempts from _memoir.jobs where kind = 'nli'").fetchall() == [("ready", 0)]      # no fault of the work
     tiny_model(tmp_path)
     done = subprocess.run([*command, str(tmp_path)], capture_output=True, text=True, check=False, env=os.environ | {"OMP_NUM_THREADS": "1"})
     assert done.returncode == 0, done.stderr
     assert [row[:3] for row in verdicts(db, user)] == [(second, first, f"nli {tmp_path.name}")]
-    assert db.execute("select count(*) from memoir.jobs where kind = 'nli'").fetchone() == (0,)
+    assert db.execute("select count(*) from _memoir.jobs where kind = 'nli'").fetchone() == (0,)

@@ -96,7 +96,7 @@ def test_an_upgrade_keeps_what_was_set(db: psycopg.Connection, memoir_dsn: str, 
     put(db, "recall_tokens_max", 1234)
     install(memoir_dsn)
     assert setting(db, "recall_tokens_max") == 1234
-    assert one(db, "select config -> 'recall_tokens_max' from memoir.settings_merged") == 1234
+    assert one(db, "select config -> 'recall_tokens_max' from _memoir.settings_merged") == 1234
     assert one(db, "select memoir.session_info(%s, 's') -> 'settings'", user) == {"window_steps": 9}
     assert one(db, "select memoir.set_user_settings(%s, '{}')", user) == {"window_steps": 8}
 

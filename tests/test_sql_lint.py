@@ -12,16 +12,17 @@ from pgspot.state import Counter, State
 from pgspot.visitors import visit_sql
 from servers import ARTIFACT, complete, connect, database, scratch
 
-PATH = "set search_path = pg_catalog, memoir, pg_temp"      # what "from current" means in an install; test_access.py compares
-HEADER = re.compile(r"create or replace (function|procedure) memoir\.(\w+)\((?:[^$;]|';')*?as (\$\w*\$)", re.IGNORECASE)
+PATH = "set search_path = pg_catalog, memoir_extensions, pg_temp"      # what "from current" means in an install; test_access.py compares
+SCHEMAS = "create schema memoir;\ncreate schema _memoir;\ncreate schema memoir_extensions;\n"
+HEADER = re.compile(r"create or replace (function|procedure) _?memoir\.(\w+)\((?:[^$;]|';')*?as (\$\w*\$)", re.IGNORECASE)
 # What pgspot would have to know, and how it is known instead.
 EXCEPTIONS = {
     # A procedure that commits can't pin a path. It is looked at name by name: nothing else of it may be found.
     "PS005": re.compile(r"memoir\.(enable_jobs|disable_jobs|ensure_partitions|merge_search|flush_statistics|run_job)\("
                         # Raises with what it is given; granted to admins for those procedures.
-                        r"|memoir\._fail\("),
+                        r"|_memoir\.fail\("),
     # The preamble refuses a schema that is not its own: test_a_schema_of_somebody_else_is_refused.
-    "PS010": re.compile(r"^memoir$"),
+    "PS010": re.compile(r"^(_?memoir|memoir_extensions)$"),
 }
 # Types that the grammar itself names, whatever is on the path.
 KEYWORDS = {"integer", "int", "bigint", "smallint", "boolean", "real", "record"}
@@ -34,7 +35,7 @@ def internal(scratch: str) -> Iterator[set[str]]:
         complete(dsn)
         with connect(dsn) as db:
             yield {name for (name,) in db.execute("""
-                select p.proname from pg_proc p where p.pronamespace = 'memoir'::regnamespace and p.prokind = 'f' and not p.prosecdef
+                select p.proname from pg_proc p where p.pronamespace in ('memoir'::regnamespace, '_memoir'::regnamespace) and p.prokind = 'f' and not p.prosecdef
                   and not exists (select from aclexplode(coalesce(p.proacl, acldefault('f', p.proowner))) a where a.grantee <> p.proowner)
                   and p.prorettype <> 'trigger'::regtype and not exists (select from pg_depend d where d.deptype = 'e' and d.objid = p.oid)""")}
 
@@ -48,7 +49,7 @@ def prepared(text: str, internal: set[str]) -> str:
     text = text.replace('"position"', '"place"')           # printed back without its quotes, it would be another word
     text = re.sub(r"\breturn next ([^;]+);", r"return query select \1;", text)     # which pgspot does not know
     # Without a catalogue the parser takes a variable of a composite type for a scalar.
-    text = re.sub(r"(\bv\w* )memoir\.\w+\b(?!\[)(?= *(:=|;))", r"\1record", text)
+    text = re.sub(r"(\bv\w* )_?memoir\.\w+\b(?!\[)(?= *(:=|;))", r"\1record", text)
 
     def pinned(match: re.Match[str]) -> str:
         header, mark = match.group(0), match.group(3)
@@ -83,7 +84,7 @@ def test_pgspot_finds_nothing(internal: set[str]) -> None:
     assert text.count(PATH) > 150
     assert issues_of(text) == []
     python = BUILD / "pg_memoir_plpython.sql"
-    assert issues_of("create schema memoir;\n" + prepared(python.read_text(), internal)) == []
+    assert issues_of(SCHEMAS + prepared(python.read_text(), internal)) == []
 
 
 @pytest.mark.parametrize(("good", "bad", "code"), [
@@ -96,7 +97,7 @@ def test_pgspot_finds_nothing(internal: set[str]) -> None:
 def test_pgspot_would_find_it(internal: set[str], good: str, bad: str, code: str) -> None:
     text = ARTIFACT.read_text()
     start = text.rindex("\ncreate or replace", 0, text.index(good))
-    statement = "create schema memoir;\n" + text[start: text.index("\nend $$;", start) + 8]
+    statement = SCHEMAS + text[start: text.index("\nend $$;", start) + 8]
     assert not any(issue.startswith(code) for issue in issues_of(prepared(statement, internal)))
     assert any(issue.startswith(code) for issue in issues_of(prepared(statement.replace(good, bad, 1), internal)))
 

@@ -61,12 +61,12 @@ def fill(db: psycopg.Connection) -> None:
         for n in range(6):
             db.execute("select memoir.persist_turn('alice', 'chat', %s)",
                        [Jsonb([{"role": "user", "content": f"{content} ({n})"}, {"role": "assistant", "content": f"I see, number {n}."}])])
-        db.execute("select memoir._merge_tail(user_id) from memoir.users")
+        db.execute("select _memoir.merge_tail(user_id) from _memoir.users")
     for n, content in enumerate(("Lives in Oslo", "Has a cat", "Likes tea")):
         db.execute("select memoir.remember('alice', %s, p_embedding => %s::real[])", [content, [x + n / 10 for x in VECTOR]])
     db.execute("""select memoir.store_embeddings(array_agg(user_id), array_agg(item_no), array_agg(vector), 'all-MiniLM-L6-v2')
         from (select user_id, item_no, (select array_agg(sin(item_no * k)) from generate_series(1, 384) k)::real[] as vector
-              from memoir.search_items where kind = 't' order by item_no) x""")
+              from _memoir.search_items where kind = 't' order by item_no) x""")
     for session in ("loop", "notes"):
         db.execute("select memoir.append_messages('alice', %s, %s)", [session, Jsonb([{"role": "user", "content": "What is the weather where I live?"}])])
         db.execute("select memoir.compile_context('alice', %s)", [session])          # keeps the recall of the exchange, unlogged
@@ -185,15 +185,15 @@ def test_what_a_standby_compiled_counts_on_the_primary(pair: Pair) -> None:
         assert context["arms"]["working"] is None and context["items"]
         assert "report" not in primary.execute(ask, [VECTOR]).fetchone()[0]
         control.execute("call memoir.flush_statistics()")
-        used = "select coalesce(sum(access_count), 0) from memoir.memory_stats where memory_id = any (%s)"
+        used = "select coalesce(sum(access_count), 0) from _memoir.memory_stats where memory_id = any (%s)"
         before = control.execute(used, [context["items"]]).fetchone()[0]
         assert primary.execute(report, [Jsonb(context["report"])]).fetchone() == (True,)
         assert primary.execute(report, [Jsonb(context["report"])]).fetchone() == (False,)
         control.execute("call memoir.flush_statistics()")
         assert primary.execute(report, [Jsonb(context["report"])]).fetchone() == (False,)
-        memories = control.execute("select count(*) from memoir.memory_store where memory_id = any (%s)", [context["items"]]).fetchone()[0]
+        memories = control.execute("select count(*) from _memoir.memory_store where memory_id = any (%s)", [context["items"]]).fetchone()[0]
         assert control.execute(used, [context["items"]]).fetchone()[0] == before + memories and memories > 0
-        kept = control.execute("select tokens, budget from memoir.compile_ledger where compile_id = %s", [context["compile_id"]]).fetchone()
+        kept = control.execute("select tokens, budget from _memoir.compile_ledger where compile_id = %s", [context["compile_id"]]).fetchone()
         assert kept == (context["tokens"], context["budget"])
         for wrong in ({}, {"items": "x"}, context["report"] | {"items": []}, context["report"] | {"user_id": str(uuid.uuid4())}, context["report"] | {"recorded_at": "2001-01-01T00:00:00Z"}):
             with pytest.raises(psycopg.Error, match="report is not what context returned") as caught:
@@ -210,5 +210,5 @@ def test_promoted_it_is_a_primary(pair: Pair) -> None:
         done = db.execute("select memoir.persist_turn('alice', 'chat', %s)", [Jsonb([{"role": "user", "content": "Are you there?"}])]).fetchone()[0]
         assert done["turn_count"] == int(before) + 1
         assert "Ximena" in str(db.execute(QUERIES["words"]).fetchone())
-        assert control.execute("select count(*) from memoir.compile_buffer").fetchone() == (1,)
+        assert control.execute("select count(*) from _memoir.compile_buffer").fetchone() == (1,)
         control.execute("call memoir.flush_statistics()")

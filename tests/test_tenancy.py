@@ -39,7 +39,7 @@ class World:
         return connect(user_of(self.dsn, self.logins[key]), **parameters)
 
     def id_of(self, user: str) -> str:
-        return str(self.db.execute("select user_id from memoir.users where external_id = %s", [user]).fetchone()[0])
+        return str(self.db.execute("select user_id from _memoir.users where external_id = %s", [user]).fetchone()[0])
 
 
 @pytest.fixture(scope="module")
@@ -60,7 +60,7 @@ def world(scratch: str) -> Iterator[World]:
 # Ids ------------------------------------------------------------------------------------------------------------------
 
 def rows_of(world: World, user_id: str) -> dict[str, Any]:
-    return {table: world.db.execute(f"select count(*), md5(string_agg(t::text, chr(10) order by t::text)) from memoir.{table} t where user_id = %s", [user_id]).fetchone()
+    return {table: world.db.execute(f"select count(*), md5(string_agg(t::text, chr(10) order by t::text)) from _memoir.{table} t where user_id = %s", [user_id]).fetchone()
             for table in tables_with_users(world.db)}
 
 
@@ -85,12 +85,12 @@ def test_no_id_reaches_somebody_else(world: World) -> None:
                 theirs["p_parent"] = values_for(routine, app, "bob")["p_session"]
             prepared.append((routine, theirs, values_for(routine, app, "ann"), session))
         bobs = world.id_of("bob")
-        ids = {str(id) for (id,) in world.db.execute("""select session_id from memoir.sessions where user_id = %(u)s union select memory_id from memoir.memory_store where user_id = %(u)s
-            union select message_id from memoir.conversation_history where user_id = %(u)s union select call_id from memoir.api_calls where user_id = %(u)s""", {"u": bobs})} | {bobs}
+        ids = {str(id) for (id,) in world.db.execute("""select session_id from _memoir.sessions where user_id = %(u)s union select memory_id from _memoir.memory_store where user_id = %(u)s
+            union select message_id from _memoir.conversation_history where user_id = %(u)s union select call_id from _memoir.api_calls where user_id = %(u)s""", {"u": bobs})} | {bobs}
         before, given = rows_of(world, bobs), set()
         for routine, theirs, own, session in prepared:
             # By name, and by the id that the name stands for.
-            [session_id] = world.db.execute("select session_id::text from memoir.sessions where user_id = %s and external_id = %s", [bobs, session]).fetchone()
+            [session_id] = world.db.execute("select session_id::text from _memoir.sessions where user_id = %s and external_id = %s", [bobs, session]).fetchone()
             for name in sorted(NAMES_SOMETHING & routine.arguments.keys()):
                 foreign = {"p_user": ["bob", bobs], "p_memory": [theirs.get("p_memory")], "p_call": [theirs.get("p_call")], "p_compaction": [theirs.get("p_compaction")],
                            "p_parent": [theirs.get("p_parent")], "p_compile": [theirs.get("p_compile")],
@@ -140,20 +140,20 @@ def test_nothing_of_one_user_names_another(world: World) -> None:
         mine = [(user, item) for user, item, _ in claimed if user in of]
         jobs.execute("select memoir.store_embeddings(%s::uuid[], %s::integer[], %s::real[])", [[u for u, _ in mine], [i for _, i in mine], [0.1] * (384 * len(mine))])
         world.db.execute("select memoir.set_setting('tail_items_max', '16')")
-        ran = [job for (job,) in world.db.execute("select job from memoir._job_list() where not in_python and job <> 'embedder'")]
+        ran = [job for (job,) in world.db.execute("select job from _memoir.job_list() where not in_python and job <> 'embedder'")]
         assert {"merge", "flush"} <= set(ran)
         for job in ran:
             jobs.execute("call memoir.run_job(%s)", [job])
-        assert world.db.execute("select count(*) from memoir.job_runs where outcome <> 'done'").fetchone() == (0,)
-        assert world.db.execute("select count(distinct user_id) from memoir.search_postings where user_id = any (%s)", [list(of)]).fetchone() == (2,)
-        assert world.db.execute("select count(distinct user_id) from memoir.memory_store where superseded_by is not null and user_id = any (%s)", [list(of)]).fetchone() == (2,)
+        assert world.db.execute("select count(*) from _memoir.job_runs where outcome <> 'done'").fetchone() == (0,)
+        assert world.db.execute("select count(distinct user_id) from _memoir.search_postings where user_id = any (%s)", [list(of)]).fetchone() == (2,)
+        assert world.db.execute("select count(distinct user_id) from _memoir.memory_store where superseded_by is not null and user_id = any (%s)", [list(of)]).fetchone() == (2,)
     owner: dict[str, str] = {}
     for column, table in (("session_id", "sessions"), ("memory_id", "memory_store"), ("message_id", "conversation_history"), ("call_id", "api_calls"), ("user_id", "users"),
                           ("compile_id", "compile_ledger")):
-        owner |= dict(world.db.execute(f"select {column}::text, user_id::text from memoir.{table}").fetchall())
+        owner |= dict(world.db.execute(f"select {column}::text, user_id::text from _memoir.{table}").fetchall())
     mixed, read = set(), 0
     for table in set(tables_with_users(world.db)) - {"login_users"}:
-        for user, row in world.db.execute(f"select user_id::text, (to_jsonb(t) - 'external_id')::text from memoir.{table} t where user_id is not null"):
+        for user, row in world.db.execute(f"select user_id::text, (to_jsonb(t) - 'external_id')::text from _memoir.{table} t where user_id is not null"):
             for id in UUID.findall(row):
                 read += 1
                 if owner.get(id, user) != user:
@@ -161,8 +161,8 @@ def test_nothing_of_one_user_names_another(world: World) -> None:
     assert read > 500 and mixed == set()
     # Item numbers say nothing of whose they are: words do.
     for user, name in of.items():
-        words = world.db.execute("select string_agg(coalesce(words::text, key), ' ') from memoir.search_postings where user_id = %s", [user]).fetchone()[0] or ""
-        tail = world.db.execute("select string_agg(words::text, ' ') from memoir.search_tail where user_id = %s", [user]).fetchone()[0] or ""
+        words = world.db.execute("select string_agg(coalesce(words::text, key), ' ') from _memoir.search_postings where user_id = %s", [user]).fetchone()[0] or ""
+        tail = world.db.execute("select string_agg(words::text, ' ') from _memoir.search_tail where user_id = %s", [user]).fetchone()[0] or ""
         assert name.split("-")[1] in words + tail and other[name].split("-")[1] not in words + tail
 
 
@@ -200,8 +200,8 @@ def test_both_doors_take_the_first_project(world: World) -> None:
             captured = unique("s")
             call = login.execute("select memoir.capture_call('ann', %s, 'x')", [captured]).fetchone()[0]
             assert login.execute("select count(*) from memoir.read_call('ann', %s)", [call]).fetchone() == (1,)
-            assert world.db.execute("select project from memoir.sessions where external_id = any (%s)", [[session, persisted, captured]]).fetchall() == [(project,)] * 3
-            assert world.db.execute("select project from memoir.memory_store where memory_id = %s", [memory]).fetchone() == (project,)
+            assert world.db.execute("select project from _memoir.sessions where external_id = any (%s)", [[session, persisted, captured]]).fetchall() == [(project,)] * 3
+            assert world.db.execute("select project from _memoir.memory_store where memory_id = %s", [memory]).fetchone() == (project,)
 
 
 def test_a_call_of_no_session_is_of_no_project(world: World) -> None:
@@ -262,7 +262,7 @@ def test_a_group_role_does_not_free_a_login(world: World) -> None:
                     if key == "service":
                         assert code(lambda: login.execute("select memoir.remember('ann', 'x y z', p_actor => 'person')")) == "PM001"
                         assert code(lambda: login.execute("select * from memoir.claim_embeddings()")) == "PM001"
-                    assert login.execute("select memoir._bound_projects()").fetchone() == (None if key == "foreign" else ["red"],)
+                    assert login.execute("select _memoir.bound_projects()").fetchone() == (None if key == "foreign" else ["red"],)
                     login.execute(f"set role {role}")
         assert "Cadiz" in str(app.execute("select * from memoir.recall('ann', 'lighthouse')").fetchall())
         # A role that is bound itself has its own bounds, and the groups can't be bound.
@@ -289,7 +289,7 @@ def test_settings_of_a_session_change_no_function(world: World) -> None:
                           "select memoir.compile_context('ann', 'x', ' \u00a0 ')"):
             assert code(lambda: odd.execute(statement)) == code(lambda: app.execute(statement)) or "budget" in statement
         assert code(lambda: odd.execute("select memoir.open_session('ann', 'cost', p_settings => '{\"budget_microcents_session\": 0}')")) == "PM001"
-    definers = world.db.execute("""select p.proname from pg_proc p where pronamespace = 'memoir'::regnamespace and prosecdef
+    definers = world.db.execute("""select p.proname from pg_proc p where pronamespace in ('memoir'::regnamespace, '_memoir'::regnamespace) and prosecdef
                                    and 'standard_conforming_strings=on' <> all (proconfig)""").fetchall()
     assert definers == []
 
@@ -303,16 +303,16 @@ def test_a_tenant_cannot_become_more(world: World) -> None:
                           "create function memoir.f() returns integer language sql as 'select 1'", "create table memoir.t ()", "create view memoir.v as select 1",
                           "create type memoir.t as (a integer)", "create operator memoir.= (leftarg = text, rightarg = text, function = texteq)",
                           "alter function memoir.now() owner to current_user", "create or replace function memoir.now() returns timestamptz language sql as 'select null'",
-                          "drop function memoir.now()", "comment on schema memoir is 'mine'", "alter schema memoir rename to yours", "do $$ begin lock table memoir.users; end $$", "truncate memoir.users",
-                          "copy memoir.memory_store to stdout", "copy (select * from memoir.memory_store) to stdout", "copy memoir.memory_store from stdin",
-                          "select * from memoir.settings", "select * from memoir.login_users", "select nextval('memoir.jobs_job_id_seq')", "select last_value from memoir.jobs_job_id_seq",
-                          "do $$ begin perform content from memoir.memory_store; end $$", "create rule r as on select to memoir.users do instead select 1",
-                          "create trigger t before insert on memoir.users execute function suppress_redundant_updates_trigger()", "create policy p on memoir.users using (true)",
-                          "alter table memoir.users disable row level security", "create index on memoir.users (namespace)", "select pg_read_file('PG_VERSION')",
+                          "drop function memoir.now()", "comment on schema memoir is 'mine'", "alter schema memoir rename to yours", "do $$ begin lock table _memoir.users; end $$", "truncate _memoir.users",
+                          "copy _memoir.memory_store to stdout", "copy (select * from _memoir.memory_store) to stdout", "copy _memoir.memory_store from stdin",
+                          "select * from _memoir.settings", "select * from _memoir.login_users", "select nextval('_memoir.jobs_job_id_seq')", "select last_value from _memoir.jobs_job_id_seq",
+                          "do $$ begin perform content from _memoir.memory_store; end $$", "create rule r as on select to _memoir.users do instead select 1",
+                          "create trigger t before insert on _memoir.users execute function suppress_redundant_updates_trigger()", "create policy p on _memoir.users using (true)",
+                          "alter table _memoir.users disable row level security", "create index on _memoir.users (namespace)", "select pg_read_file('PG_VERSION')",
                           "select lo_import('/etc/passwd')", "select pg_reload_conf()", "load 'auto_explain'", "set session_replication_role = replica", "set log_statement = 'all'",
-                          "prepare p as select * from memoir.users; execute p", "explain analyze select * from memoir.users", "create table public.t ()",
+                          "prepare p as select * from _memoir.users; execute p", "explain analyze select * from _memoir.users", "create table public.t ()",
                           "select memoir.set_clock(now())", "select memoir.set_setting('clock', '\"2030-01-01T00:00:00Z\"')", "select memoir.bind_login(current_user, array['bob'])",
-                          "select memoir._authorise('bob', 'read')", "select memoir._add_items(null, null, null, null, null)", "select memoir._user_id('default', 'bob')",
+                          "select _memoir.authorise('bob', 'read')", "select _memoir.add_items(null, null, null, null, null)", "select _memoir.user_id('default', 'bob')",
                           "select * from memoir.claim_embeddings()", "call memoir.run_job('flush')", "call memoir.merge_search()", "call memoir.ensure_partitions()"):
             refused = code(lambda: ann.execute(statement))
             assert refused in (NO_RIGHT, "PM001", "42704" if "role" in statement else NO_RIGHT), (statement, refused)
@@ -324,7 +324,7 @@ def test_a_tenant_cannot_become_more(world: World) -> None:
         ann.execute("alter role current_user in database " + str(ann.info.dbname) + " set role = 'memoir_admin'") if not code(
             lambda: ann.execute("alter role current_user set role = 'memoir_admin'")) else None
         with world.login("ann") as later:
-            assert later.execute("select memoir._login()").fetchone() == (world.logins["ann"],)
+            assert later.execute("select _memoir.login()").fetchone() == (world.logins["ann"],)
         # Functions of its own that set the role are asked for the right to it when they run.
         assert code(lambda: ann.execute("create function pg_temp.f() returns integer language sql set role = 'memoir_admin' as 'select 1'")) == NO_RIGHT
         # Types and operators of its own change nothing for a function that it calls.

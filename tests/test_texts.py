@@ -56,7 +56,7 @@ def test_chunks_cover_a_text_without_gap_or_overlap(db: psycopg.Connection) -> N
     for number in range(120):
         text = random_text(rng, rng.choice([0, 1, 63, 64, 65, 500, 2000, 5000, 16383, 16385, 40000, 70000, 140000 if number % 6 == 0 else 900]))
         size = rng.choice([32, 120, 200, 2000])
-        spans = db.execute("select span_start, span_length, piece, tokens from memoir._chunks(%s, %s)", [text, size]).fetchall()
+        spans = db.execute("select span_start, span_length, piece, tokens from _memoir.chunks(%s, %s)", [text, size]).fetchall()
         many += len(spans) > 1
         assert "".join(piece for _, _, piece, _ in spans) == text
         end = 1
@@ -71,7 +71,7 @@ def test_chunks_have_about_the_wanted_size(db: psycopg.Connection, size: int) ->
     """In every script, and where a text goes from a cheap one to a dear one; not less than 64 characters, though."""
     prose, chinese = "The kiln was hot. It cooled at night, " * 300, "我们昨天在会议上讨论了明年的预算，" * 300
     for text in (prose, chinese, " " * 9000, "😀👍🏽" * 900, "Rf2LYYQcrIevuP6n/i6R" * 500, prose + chinese, chinese + prose):
-        pieces = [piece for (piece,) in db.execute("select piece from memoir._chunks(%s, %s)", [text, size])]
+        pieces = [piece for (piece,) in db.execute("select piece from _memoir.chunks(%s, %s)", [text, size])]
         costs = [db.execute("select memoir.estimate_tokens(%s)", [piece]).fetchone()[0] for piece in pieces]
         # Only in the block where they meet is the dear script cut by the measure of the cheap one.
         assert len([1 for piece, cost in zip(pieces, costs) if len(piece) > 64 and cost > 1.5 * size]) <= (12 if "h" in text and "我" in text else 0), (text[:20], costs)
@@ -80,7 +80,7 @@ def test_chunks_have_about_the_wanted_size(db: psycopg.Connection, size: int) ->
 
 def test_chunks_end_with_sentences(db: psycopg.Connection) -> None:
     for text, ends in (("The kiln was hot. It cooled at night! Was it? ", (". ", "! ", "? ")), ("茶が好きです。本も好きです！", ("。", "！")), ("key: value\n", ("\n",))):
-        pieces = [piece for (piece,) in db.execute("select piece from memoir._chunks(%s, 100)", [text * 200])]
+        pieces = [piece for (piece,) in db.execute("select piece from _memoir.chunks(%s, 100)", [text * 200])]
         assert len(pieces) > 5 and all(piece.endswith(ends) for piece in pieces)
 
 

@@ -58,7 +58,7 @@ def disguises(draw: Any, text: str = VALUE) -> str:
 @settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(disguise=disguises())
 def test_no_disguise_gets_past(db: psycopg.Connection, disguise: str) -> None:
-    key = "select memoir._tombstone_text(%s)"
+    key = "select _memoir.tombstone_text(%s)"
     assert db.execute(key, [disguise]).fetchone() == db.execute(key, [VALUE]).fetchone(), ascii(disguise)
 
 
@@ -77,19 +77,19 @@ def test_disguises_are_refused_at_the_door(db: psycopg.Connection, user: str) ->
     ("M\u00fcller", "Muller"), ("\u092e\u0948\u0902 \u0915\u093f\u0924\u093e\u092c", "\u092e\u0948\u0902 \u0915\u0941\u0924\u093e\u092c"), ("\u0661\u0662", "\u0661\u0663"), ("\u559c\u6b22\u8336", "\u4e0d\u559c\u6b22\u8336"), ("\U0001f642", "\U0001f641"),
 ])
 def test_what_differs_stays_different(db: psycopg.Connection, one: str, other: str) -> None:
-    keys = db.execute("select memoir._tombstone_text(%s), memoir._tombstone_text(%s)", [one, other]).fetchone()
+    keys = db.execute("select _memoir.tombstone_text(%s), _memoir.tombstone_text(%s)", [one, other]).fetchone()
     assert keys[0] and keys[1] and keys[0] != keys[1]
 
 
 def test_greek_and_cyrillic_keep_their_case_folding(db: psycopg.Connection) -> None:
     for text in ("\u039d\u03af\u03ba\u03bf\u03c2 \u03a0\u03b1\u03c0\u03ac\u03c2", "\u041c\u0430\u0440\u0438\u044f \u0438\u0437 \u041a\u0438\u0435\u0432\u0430", "Stra\u00dfe in \u0130zmir", "\u00c5land \u00c9t\u00e9"):
-        assert db.execute("select memoir._tombstone_text(%s) = memoir._tombstone_text(upper(%s))", [text, text]).fetchone() == (True,), text
+        assert db.execute("select _memoir.tombstone_text(%s) = _memoir.tombstone_text(upper(%s))", [text, text]).fetchone() == (True,), text
 
 
 def test_the_table_of_look_alikes_agrees_with_unicode(db: psycopg.Connection) -> None:
     """Every single character that Unicode's table confuses with a Latin letter or a digit becomes that one (UTS #39)."""
     confusables = pytest.importorskip("confusable_homoglyphs.confusables").confusables_data
-    key = "select memoir._tombstone_text('x' || %s || 'x')"
+    key = "select _memoir.tombstone_text('x' || %s || 'x')"
     plain = {letter: db.execute(key, [letter]).fetchone()[0] for letter in "abcdefghijklmnopqrstuvwxyz0123456789"}
     checked, missed = 0, []
     for letter, alike in confusables.items():
@@ -108,19 +108,19 @@ def test_the_table_of_look_alikes_agrees_with_unicode(db: psycopg.Connection) ->
 def test_ways_back(db: psycopg.Connection, user: str) -> None:
     """Supersede and restore, promotion of a local copy, expiry, and restoring from what was read before."""
     memory = remember(db, user, "Owns a boat.", slot="vehicle", slot_value="boat")["memory_id"]
-    kept = db.execute("select m.* from memoir.memory_store m where memory_id = %s", [memory]).fetchone()
+    kept = db.execute("select m.* from _memoir.memory_store m where memory_id = %s", [memory]).fetchone()
     other = remember(db, user, "Owns a car.", slot="vehicle", slot_value="car")["memory_id"]          # superseded ...
     local = remember(db, user, "owns a boat", actor="agent")["memory_id"]
     db.execute("select memoir.forget(%s, %s)", [user, memory])                                      # ... then forgotten, copies too
     db.execute("select memoir.retract(%s, %s)", [user, other])
-    who = db.execute("select user_id from memoir.memory_store where memory_id = %s", [memory]).fetchone()[0]
+    who = db.execute("select user_id from _memoir.memory_store where memory_id = %s", [memory]).fetchone()[0]
     for one in (memory, local):
-        assert db.execute("select state::text from memoir.memory_store where memory_id = %s", [one]).fetchone() == ("forgotten",)
-        assert db.execute("select memoir._restore(%s, %s, 'test', 'test', memoir.now(), 'person')", [who, one]).fetchone() == (False,)
+        assert db.execute("select state::text from _memoir.memory_store where memory_id = %s", [one]).fetchone() == ("forgotten",)
+        assert db.execute("select _memoir.restore(%s, %s, 'test', 'test', memoir.now(), 'person')", [who, one]).fetchone() == (False,)
         for state in ("expired", "superseded", "invalidated", "active"):
-            assert db.execute("select memoir._set_state(%s, array[%s]::uuid[], %s, 'test', 'test', null, memoir.now())", [who, one, state]).fetchone() == (0,)
-    assert kept and db.execute("select memoir._tombstoned(%s, 'Owns a boat')", [who]).fetchone() == (True,)
-    assert db.execute("select memoir._tombstoned(%s, 'It floats', 'vehicle', 'BOAT')", [who]).fetchone() == (True,)
+            assert db.execute("select _memoir.set_state(%s, array[%s]::uuid[], %s, 'test', 'test', null, memoir.now())", [who, one, state]).fetchone() == (0,)
+    assert kept and db.execute("select _memoir.tombstoned(%s, 'Owns a boat')", [who]).fetchone() == (True,)
+    assert db.execute("select _memoir.tombstoned(%s, 'It floats', 'vehicle', 'BOAT')", [who]).fetchone() == (True,)
     assert db.execute("select content from memoir.recall(%s, 'boat')", [user]).fetchall() == []
 
 
@@ -139,7 +139,7 @@ def test_a_rejection_within_a_project_is_the_projects(db: psycopg.Connection, us
     two = remember(db, user, "We build with make.", project="two", slot="build tool", slot_value="make")["memory_id"]
     db.execute("select memoir.correct(%s, %s, 'We build with ninja.', p_slot_value => 'ninja')", [user, one])
     assert remember(db, user, "we build with make", project="one")["outcome"] == "refused_tombstone"
-    assert db.execute("select state::text from memoir.memory_store where memory_id = %s", [two]).fetchone() == ("active",)
+    assert db.execute("select state::text from _memoir.memory_store where memory_id = %s", [two]).fetchone() == ("active",)
     assert remember(db, user, "we build with make", project="three")["outcome"] == "stored"
     db.execute("select memoir.forget(%s, %s)", [user, two])                               # forgotten is forgotten everywhere
     assert remember(db, user, "we build with make", project="four")["outcome"] == "refused_tombstone"

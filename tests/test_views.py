@@ -60,26 +60,26 @@ def test_every_view_answers_an_admin_only(db: psycopg.Connection, admin: psycopg
 
 def test_health(db: psycopg.Connection, admin: psycopg.Connection) -> None:
     for (job,) in db.execute("select job from memoir.list_jobs()").fetchall():
-        db.execute("insert into memoir.job_runs (job, started_at, finished_at, outcome) values (%s, now(), now(), 'done')", [job])
+        db.execute("insert into _memoir.job_runs (job, started_at, finished_at, outcome) values (%s, now(), now(), 'done')", [job])
     assert problems(admin) == {} and admin.execute("select status, why from memoir.health").fetchone() == ("green", "all is well")
 
-    db.execute("insert into memoir.job_runs (job, started_at, finished_at, outcome, error) values ('merge', now(), now(), 'failed', 'disk')")
+    db.execute("insert into _memoir.job_runs (job, started_at, finished_at, outcome, error) values ('merge', now(), now(), 'failed', 'disk')")
     assert problems(admin) == {"job merge failed: disk": "yellow"}
-    db.execute("insert into memoir.job_runs (job, started_at, finished_at, outcome, error) select 'merge', now(), now(), 'failed', 'disk' from generate_series(1, 2)")
+    db.execute("insert into _memoir.job_runs (job, started_at, finished_at, outcome, error) select 'merge', now(), now(), 'failed', 'disk' from generate_series(1, 2)")
     assert problems(admin)["job merge has failed 3 times in a row"] == "red" and admin.execute("select status from memoir.health").fetchone() == ("red",)
-    db.execute("delete from memoir.job_runs where error = 'disk'")
+    db.execute("delete from _memoir.job_runs where error = 'disk'")
 
-    db.execute("update memoir.job_runs set started_at = now() - interval '20 minutes' where job in ('flush', 'sweep')")
+    db.execute("update _memoir.job_runs set started_at = now() - interval '20 minutes' where job in ('flush', 'sweep')")
     [(problem, severity)] = problems(admin).items()
     assert re.match(r"job flush has not run for 00:20:", problem) and severity == "red"
-    db.execute("update memoir.job_runs set started_at = now() where job in ('flush', 'sweep')")
+    db.execute("update _memoir.job_runs set started_at = now() where job in ('flush', 'sweep')")
 
-    db.execute("insert into memoir.jobs (kind, user_id, state, run_after, created_at) values "
+    db.execute("insert into _memoir.jobs (kind, user_id, state, run_after, created_at) values "
                "('judge', gen_random_uuid(), 'dead', now(), now()), ('judge', gen_random_uuid(), 'ready', now() - interval '2 h', now())")
     found = problems(admin)
     assert found.pop("1 dead letters of kind judge") == "yellow"
     assert [re.match("1 jobs of kind judge wait, the oldest for 02:00:0", p) is not None and s == "yellow" for p, s in found.items()] == [True]
-    db.execute("delete from memoir.jobs where kind = 'judge'")
+    db.execute("delete from _memoir.jobs where kind = 'judge'")
 
     db.execute("select memoir.set_clock('2029-05-06T00:00:00Z')")
     found = problems(admin)

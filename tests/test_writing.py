@@ -64,8 +64,8 @@ def refused(db: psycopg.Connection, function: str, code: str, *fragments: str, *
 
 def rows(db: psycopg.Connection) -> dict[str, int]:
     """Rows of every table of the product."""
-    tables = db.execute("""select relname from pg_class where relnamespace = 'memoir'::regnamespace and relkind in ('r', 'p') and not relispartition""").fetchall()
-    counts = " union all ".join(f"select '{name}', (select count(*) from memoir.{name})" for (name,) in tables)
+    tables = db.execute("""select relname from pg_class where relnamespace = '_memoir'::regnamespace and relkind in ('r', 'p') and not relispartition""").fetchall()
+    counts = " union all ".join(f"select '{name}', (select count(*) from _memoir.{name})" for (name,) in tables)
     return dict(db.execute(counts).fetchall())
 
 
@@ -407,9 +407,9 @@ def test_the_prompt_is_counted_for_the_model_in_use(db: psycopg.Connection, user
     prompt = f"You are a careful helper of {user}: {'naïve façade, 日本語. ' * 20}"
     call(db, "open_session", p_user=user, p_session="s", p_model="gpt-4o", p_system_prompt=prompt)
     call(db, "open_session", p_user=user, p_session="s", p_model="gpt-4")
-    counted = db.execute("select tokens from memoir.system_prompts where content = %s", [prompt]).fetchone()[0]
+    counted = db.execute("select tokens from _memoir.system_prompts where content = %s", [prompt]).fetchone()[0]
     for model in ("gpt-4o", "gpt-4"):
-        tokenizer = db.execute("select memoir._tokenizer_used((memoir._model(%s)).tokenizer)", [model]).fetchone()[0]
+        tokenizer = db.execute("select _memoir.tokenizer_used((_memoir.model(%s)).tokenizer)", [model]).fetchone()[0]
         assert counted[tokenizer] == call(db, "count_tokens", p_text=prompt, p_model=model)
     assert call(db, "compile_context", p_user=user, p_session="s", p_query="Hi")[0] == {"role": "system", "content": prompt}
     call(db, "open_session", p_user=user, p_session="s", p_system_prompt="")
@@ -425,8 +425,8 @@ def test_closed_sessions_take_no_turns(db: psycopg.Connection, user: str) -> Non
     refused(db, "append_messages", "PM005", 'session "s" is closed', p_user=user, p_session="s", p_messages=Jsonb([USER]))
     refused(db, "open_session", "PM005", 'session "s" is closed', p_user=user, p_session="s", p_task="knowledge")
     assert call(db, "session_info", p_user=user, p_session="s")["status"] == "closed"
-    ends, closed = db.execute("select m.expires_at, s.closed_at from memoir.memory_store m join memoir.sessions s on s.session_id = m.local_to where s.user_id = (select user_id "
-                              "from memoir.users where external_id = %s)", [user]).fetchone()
+    ends, closed = db.execute("select m.expires_at, s.closed_at from _memoir.memory_store m join _memoir.sessions s on s.session_id = m.local_to where s.user_id = (select user_id "
+                              "from _memoir.users where external_id = %s)", [user]).fetchone()
     assert ends - closed == timedelta(hours=24)
     # It can be read, continued under another name, and branched.
     assert len(history(db, user, "s")) == 2
@@ -482,8 +482,8 @@ def test_branches_and_tool_calls(db: psycopg.Connection, user: str) -> None:
     assert call(db, "compile_context", p_user=user, p_session="b")[-1]["role"] == "tool"
     refused(db, "append_messages", "PM011", "answers no open tool call", p_user=user, p_session="b", p_messages=Jsonb(results))
     persist(db, user, "b", [ANSWER, USER])
-    starts = db.execute("select array_agg(exchange_start order by turn_index) from memoir.conversation_history h join memoir.sessions s using (user_id, session_id) "
-                        "where s.external_id = 'b' and user_id = (select user_id from memoir.users where external_id = %s)", [user]).fetchone()[0]
+    starts = db.execute("select array_agg(exchange_start order by turn_index) from _memoir.conversation_history h join _memoir.sessions s using (user_id, session_id) "
+                        "where s.external_id = 'b' and user_id = (select user_id from _memoir.users where external_id = %s)", [user]).fetchone()[0]
     assert starts == [0, 5]
     call(db, "branch_session", p_user=user, p_session="a", p_new_session="c", p_at_turn=6)
     assert call(db, "compile_context", p_user=user, p_session="c")[-1]["role"] == "user"
@@ -514,8 +514,8 @@ def test_usage_and_costs(db: psycopg.Connection, user: str) -> None:
     persist(db, user, "s", [USER, ANSWER], p_usage=None)
     info = call(db, "session_info", p_user=user, p_session="s")
     assert (info["prompt_tokens"], info["completion_tokens"], info["cost_microcents"]) == (2510, 100, 1800 + 1000 + 1000)
-    assert db.execute("select array_agg((prompt_tokens, completion_tokens, latency_ms, finish_reason)::text order by turn_index) from memoir.conversation_history h "
-                      "join memoir.users u using (user_id) where u.external_id = %s and turn_index < 2", [user]).fetchone()[0] == ["(,,,)", "(1500,100,40,stop)"]
+    assert db.execute("select array_agg((prompt_tokens, completion_tokens, latency_ms, finish_reason)::text order by turn_index) from _memoir.conversation_history h "
+                      "join _memoir.users u using (user_id) where u.external_id = %s and turn_index < 2", [user]).fetchone()[0] == ["(,,,)", "(1500,100,40,stop)"]
 
 
 @pytest.mark.parametrize("what", ["session", "user"])
@@ -536,4 +536,4 @@ def test_budgets_warn_or_refuse(db: psycopg.Connection, user: str, what: str) ->
         assert persist(db, user, "t", [USER], p_usage=usage)["warnings"] == []
     else:
         refused(db, "persist_turn", "PM023", "its budget is 2500", p_user=user, p_session="t", p_messages=Jsonb([USER]), p_usage=Jsonb(usage))
-        assert db.execute("select cost_microcents from memoir.user_counters join memoir.users using (user_id) where external_id = %s", [user]).fetchone()[0] == 3000
+        assert db.execute("select cost_microcents from _memoir.user_counters join _memoir.users using (user_id) where external_id = %s", [user]).fetchone()[0] == 3000

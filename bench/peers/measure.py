@@ -198,7 +198,7 @@ def _replay(child: Child, connection: psycopg.Connection, corpus: Corpus, asked:
         keys = list(dict.fromkeys(key for key in done["found"] if key in lines))
         found.searches.append(done["seconds"])
         found.ranked.append(float(np.mean([key in keys[:10] for key in event.evidence])))
-        costs = counter.execute("select memoir._count_tokens(%s::text[], %s)", ([lines[key] + "\n" for key in keys], tokenizer)).fetchone()[0]
+        costs = counter.execute("select _memoir.count_tokens(%s::text[], %s)", ([lines[key] + "\n" for key in keys], tokenizer)).fetchone()[0]
         taken, left = set(), BUDGET
         for key, cost in zip(keys, costs, strict=True):
             if cost <= left:
@@ -319,7 +319,7 @@ def run(options: argparse.Namespace) -> list[tuple[str, str]]:
         if not can_inspect(counter):
             raise CannotRun("the log can't be read: the contrib module pg_walinspect is missing")
         counter.execute("reset search_path")
-        tokenizer = counter.execute("select memoir._tokenizer_used(tokenizer) from memoir.models where model = 'default'").fetchone()[0]
+        tokenizer = counter.execute("select _memoir.tokenizer_used(tokenizer) from _memoir.models where model = 'default'").fetchone()[0]
         measured = [measure_ours(corpora, asked, embed, counter, dsn)]
         measured += [measure_store(store, corpora, asked, embed, counter, tokenizer) for store in wanted]
     progress("")

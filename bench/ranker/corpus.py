@@ -84,20 +84,20 @@ def load(memoir: Memoir, corpus: Corpus, user: str) -> None:
 ITEMS = """
   select i.item_no, i.ref_id::text, coalesce(i.session_id::text, ''), i.chunk, i.last_chunk, i.token_count, i.kind::text, coalesce(i.role::text, ''),
     coalesce(i.speaker, ''), i.is_question, i.after_question, i.created_at, t.body,
-    (select jsonb_object_agg(w.lexeme, coalesce(w.positions, '{1}')) from unnest(memoir._words('english', coalesce(i.speaker || ': ', '') || t.body)) w)
-  from memoir.search_items i join memoir._item_texts(%(user)s, %(items)s) t using (item_no)
+    (select jsonb_object_agg(w.lexeme, coalesce(w.positions, '{1}')) from unnest(_memoir.words('english', coalesce(i.speaker || ': ', '') || t.body)) w)
+  from _memoir.search_items i join _memoir.item_texts(%(user)s, %(items)s) t using (item_no)
   where i.user_id = %(user)s order by i.item_no"""
 
 
 def indexed(connection: psycopg.Connection, embed: CachedEmbedder, corpus: Corpus, user: str) -> Indexed:
     """Reads a corpus back as the database indexed it."""
-    user_id = connection.execute("select user_id from memoir.users where external_id = %s", (user,)).fetchone()[0]
-    numbers = [row[0] for row in connection.execute("select item_no from memoir.search_items where user_id = %s order by item_no", (user_id,))]
+    user_id = connection.execute("select user_id from _memoir.users where external_id = %s", (user,)).fetchone()[0]
+    numbers = [row[0] for row in connection.execute("select item_no from _memoir.search_items where user_id = %s order by item_no", (user_id,))]
     rows, texts = [], {}
     for at in range(0, len(numbers), 64):
         some = {"user": user_id, "items": numbers[at : at + 64]}
         rows += connection.execute(ITEMS, some).fetchall()
-        texts |= dict(connection.execute("select * from memoir._embedding_texts(%(user)s, %(items)s)", some).fetchall())
+        texts |= dict(connection.execute("select * from _memoir.embedding_texts(%(user)s, %(items)s)", some).fetchall())
     vectors = np.array(embed([texts[number] for number in numbers]), np.float32)
     # Units in the order of events: memories by their content, turns by session and place.
     order: dict[str, int] = {}
@@ -105,9 +105,9 @@ def indexed(connection: psycopg.Connection, embed: CachedEmbedder, corpus: Corpu
         order.setdefault(row[1], len(order))
     keys: dict[str, int] = {}
     unit_rows = connection.execute(
-        """select h.message_id::text, s.external_id || ':' || h.turn_index, h.token_count from memoir.conversation_history h
-           join memoir.sessions s using (user_id, session_id) where h.user_id = %(user)s
-           union all select memory_id::text, content, token_count from memoir.memory_store where user_id = %(user)s""",
+        """select h.message_id::text, s.external_id || ':' || h.turn_index, h.token_count from _memoir.conversation_history h
+           join _memoir.sessions s using (user_id, session_id) where h.user_id = %(user)s
+           union all select memory_id::text, content, token_count from _memoir.memory_store where user_id = %(user)s""",
         {"user": user_id},
     ).fetchall()
     places = {key: (ref, tokens) for ref, key, tokens in unit_rows}
@@ -123,14 +123,14 @@ def indexed(connection: psycopg.Connection, embed: CachedEmbedder, corpus: Corpu
         if key in places and places[key][0] in order:
             keys[event.key] = order[places[key][0]]
             unit_tokens[order[places[key][0]]] = places[key][1]
-    tokenizer = connection.execute("select memoir._tokenizer_used(tokenizer) from memoir.models where model = 'default'").fetchone()[0]
+    tokenizer = connection.execute("select _memoir.tokenizer_used(tokenizer) from _memoir.models where model = 'default'").fetchone()[0]
     lines = [_line(kind=r[6], who=r[8] or r[7], chunk=r[3], body=r[12]) for r in rows]
-    costs = connection.execute("select memoir._count_tokens(%s::text[], %s)", (lines, tokenizer)).fetchone()[0]
+    costs = connection.execute("select _memoir.count_tokens(%s::text[], %s)", (lines, tokenizer)).fetchone()[0]
     items = [Item(order[r[1]], *r[2:13], r[13] or {}, cost) for r, cost in zip(rows, costs, strict=True)]
     first_item = {}
     for place, item in enumerate(items):
         first_item.setdefault(item.unit, place)
-    sessions = dict(connection.execute("select external_id, session_id::text from memoir.sessions where user_id = %s", (user_id,)).fetchall())
+    sessions = dict(connection.execute("select external_id, session_id::text from _memoir.sessions where user_id = %s", (user_id,)).fetchall())
     queries = []
     events = [*corpus.events, *(Asked(text, (), "small talk") for text in SMALL_TALK)]
     vectors_asked = embed([event.text for event in events if isinstance(event, Asked)])
@@ -142,7 +142,7 @@ def indexed(connection: psycopg.Connection, embed: CachedEmbedder, corpus: Corpu
                 seen = max(seen, keys[event.key] + 1)
             continue
         words = connection.execute(
-            "select jsonb_object_agg(lexeme, coalesce(positions, '{1}')) from unnest(memoir._words('english', left(%s, 20000)))", (event.text,)
+            "select jsonb_object_agg(lexeme, coalesce(positions, '{1}')) from unnest(_memoir.words('english', left(%s, 20000)))", (event.text,)
         ).fetchone()[0]
         queries.append(
             Query(event.text, event.category, sessions.get(event.session or "", ""), words or {}, np.array(vectors_asked[number], np.float32),

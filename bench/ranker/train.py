@@ -81,7 +81,7 @@ def setting(model: Linear, found: Sequence[Case]) -> dict[str, float]:
 
 
 def scores(weights: dict[str, float], case: Case) -> np.ndarray:
-    """As memoir._score: from 0 to 1, without the steps of further chunks."""
+    """As _memoir.score: from 0 to 1, without the steps of further chunks."""
     z = np.zeros(len(case.unit))
     for place, prefix in enumerate(CLASSES):
         z += case.facts[place] * (weights.get(f"{prefix}constant", 0) + case.X @ np.array([weights.get(prefix + name, 0) for name in NAMES]))

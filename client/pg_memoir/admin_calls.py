@@ -307,5 +307,5 @@ def heartbeat(job: int, lease: UUID, seconds: int | None = None) -> Call[bool]:
     return _scalar("heartbeat", bool, {"job": ("bigint", job), "lease": ("uuid", lease), "seconds": ("int", seconds)})
 
 
-def _llm_config() -> Call[dict[str, Any] | None]:
-    return _scalar("_llm_config", _as_is, {})
+def llm_config() -> Call[dict[str, Any] | None]:
+    return _scalar("llm_config", _as_is, {})

@@ -68,14 +68,14 @@ def _model_step(plpy) -> dict:
 
     try:
         counts = run_batch(call, 4, shim.interrupts_between(plpy))
-        config = call("_llm_config")[0]["_llm_config"] if counts["calls"] else None
+        config = call("llm_config")[0]["llm_config"] if counts["calls"] else None
         return counts | ({"cost_cap": json.loads(config)["cost_cap"]} if config else {})
     except ModelUnavailable as error:
         raise ModelFailure(str(error)) from None
 
 
 _TYPES = {
-    "_llm_config": [],
+    "llm_config": [],
     "claim_model_calls": ["integer"],
     "store_model_result": ["bigint", "uuid", "jsonb", "text", "jsonb"],
     "fail_model_call": ["bigint", "uuid", "text", "boolean", "numeric", "jsonb"],
@@ -85,7 +85,7 @@ _TYPES = {
 
 
 def _note(plpy, run_id: int, result: dict) -> bool:
-    plan = plpy.prepare("select memoir._job_note($1, $2) as goes_on", ["pg_catalog.int8", "pg_catalog.jsonb"])
+    plan = plpy.prepare("select _memoir.job_note($1, $2) as goes_on", ["pg_catalog.int8", "pg_catalog.jsonb"])
     goes_on = plpy.execute(plan, [run_id, json.dumps(result)])[0]["goes_on"]
     plpy.commit()
     return bool(goes_on)
@@ -118,7 +118,7 @@ def _kept(plpy, rows: list) -> list:
 
 
 def _embed(plpy, model: str, texts: list[str]) -> list[list[float]]:
-    where = plpy.execute(plpy.prepare("select * from memoir._embedding_endpoint($1)", ["pg_catalog.text"]), [model])[0]
+    where = plpy.execute(plpy.prepare("select * from _memoir.embedding_endpoint($1)", ["pg_catalog.text"]), [model])[0]
     plpy.commit()
     if where["provider"] == "embedder":
         if not where["address"]:

@@ -14,7 +14,7 @@
 --   PM014 invalid argument                    PM051 a job failed
 --   PM015 unknown setting or value out of range
 
-create or replace function memoir._fail(p_code text, p_message text, p_hint text default null, p_detail text default null)
+create or replace function _memoir.fail(p_code text, p_message text, p_hint text default null, p_detail text default null)
 returns void language plpgsql as $$
 begin
   raise exception using errcode = p_code, message = p_message,
@@ -22,7 +22,7 @@ begin
 end $$;
 
 -- A value as an error message shows it: short, on one line.
-create or replace function memoir._shown(p_value text)
+create or replace function _memoir.shown(p_value text)
 returns text language sql immutable as $$
   select case when p_value is null then 'null'
     else '"' || left(regexp_replace(p_value, '[[:cntrl:]]', ' ', 'g'), 80)

@@ -3,31 +3,31 @@
 -- Inside a SECURITY DEFINER function current_user is the owner, so the caller is the role set with SET ROLE, else the login.
 
 -- Its names are bound here, since policies call it under their caller's search_path.
-create or replace function memoir._login()
+create or replace function _memoir.login()
 returns name language sql stable
 return case when current_setting('role') in ('', 'none') then session_user else current_setting('role')::name end;
 
 -- What an admin has bound the caller to. A role without a binding does not free a login from its own: whoever is a member of
 -- memoir_app may SET ROLE to it.
-create or replace function memoir._binding(p_login name)
-returns memoir.logins language plpgsql stable set plan_cache_mode = force_generic_plan as $$
+create or replace function _memoir.binding(p_login name)
+returns _memoir.logins language plpgsql stable set plan_cache_mode = force_generic_plan as $$
 begin
-  return (select l from memoir.logins l where l.login in (p_login, session_user) order by l.login <> p_login limit 1);
+  return (select l from _memoir.logins l where l.login in (p_login, session_user) order by l.login <> p_login limit 1);
 end $$;
 
 -- uuid v5 (RFC 9562) of (namespace, text). Every text is hashed, one that looks like a UUID too: otherwise whoever may choose
 -- a name could choose somebody else's.
-create or replace function memoir._user_id(p_namespace text, p_user text)
+create or replace function _memoir.user_id(p_namespace text, p_user text)
 returns uuid language sql immutable strict as $$
   select uuid_generate_v5(uuid_generate_v5('6ba7b811-9dad-11d1-80b4-00c04fd430c8', 'pg_memoir:' || p_namespace), p_user)
 $$;
 
-create or replace function memoir._session_id(p_user_id uuid, p_session text)
+create or replace function _memoir.session_id(p_user_id uuid, p_session text)
 returns uuid language sql immutable strict as $$ select uuid_generate_v5(p_user_id, p_session) $$;
 
 -- Writers of a user hold it together, an erase alone: who writes meanwhile is waited for, who comes later finds nobody. Held to the
 -- end of the transaction.
-create or replace function memoir._hold_user(p_user_id uuid, p_need text)
+create or replace function _memoir.hold_user(p_user_id uuid, p_need text)
 returns void language plpgsql stable as $$
 begin
   if p_need = 'write' then perform pg_advisory_xact_lock_shared(1835888490, hashtext(p_user_id::text));
@@ -35,21 +35,21 @@ begin
 end $$;
 
 -- May the caller read / write / erase for this user? Answers with the user's id and what the caller is, or raises PM001.
-create or replace function memoir._authorise(p_user text, p_need text)
-returns memoir.caller language plpgsql stable as $$
+create or replace function _memoir.authorise(p_user text, p_need text)
+returns _memoir.caller language plpgsql stable as $$
 declare
-  v_login name := memoir._login();
-  v_row memoir.logins;
-  v_caller memoir.caller;
+  v_login name := _memoir.login();
+  v_row _memoir.logins;
+  v_caller _memoir.caller;
   v_service boolean;
 begin
   if p_user is null or p_user = '' or length(p_user) > 500 then
-    perform memoir._fail('PM014', format('user must be a text of 1 to 500 characters, not %s', memoir._shown(p_user)));
+    perform _memoir.fail('PM014', format('user must be a text of 1 to 500 characters, not %s', _memoir.shown(p_user)));
   end if;
-  v_row := memoir._binding(v_login);
+  v_row := _memoir.binding(v_login);
   v_caller.login := v_login;
   v_caller.namespace := coalesce(v_row.namespace, 'default');
-  v_caller.user_id := memoir._user_id(v_caller.namespace, p_user);
+  v_caller.user_id := _memoir.user_id(v_caller.namespace, p_user);
   v_caller.actor := v_row.actor;
   v_caller.projects := v_row.projects;
   v_caller.clearance := coalesce(v_row.clearance, 'private');
@@ -57,92 +57,92 @@ begin
 
   if pg_has_role(v_login, 'memoir_admin', 'usage') then
     v_caller.may_state_actor := true;
-    perform memoir._hold_user(v_caller.user_id, p_need);
+    perform _memoir.hold_user(v_caller.user_id, p_need);
     return v_caller;
   end if;
   v_service := pg_has_role(v_login, 'memoir_app', 'usage')
     or (p_need = 'read' and pg_has_role(v_login, 'memoir_reader', 'usage'));
   if v_service then
     v_caller.may_state_actor := v_row.actor is null;
-    perform memoir._hold_user(v_caller.user_id, p_need);
+    perform _memoir.hold_user(v_caller.user_id, p_need);
     return v_caller;
   end if;
   if pg_has_role(v_login, 'memoir_tenant', 'usage')
-     and exists (select from memoir.login_users where login = v_login and user_id = v_caller.user_id) then
+     and exists (select from _memoir.login_users where login = v_login and user_id = v_caller.user_id) then
     v_caller.actor := coalesce(v_row.actor, 'agent');
-    perform memoir._hold_user(v_caller.user_id, p_need);
+    perform _memoir.hold_user(v_caller.user_id, p_need);
     return v_caller;
   end if;
-  perform memoir._fail('PM001', format('login %s may not %s for user %s', quote_ident(v_login), p_need, memoir._shown(p_user)),
+  perform _memoir.fail('PM001', format('login %s may not %s for user %s', quote_ident(v_login), p_need, _memoir.shown(p_user)),
     'an admin grants memoir_app or memoir_reader, or binds the login with bind_login');
 end $$;
 
 -- A definer of its own, since procedures that run as their caller ask it too.
-create or replace function memoir._authorise_admin()
+create or replace function _memoir.authorise_admin()
 returns name language plpgsql stable security definer set search_path from current as $$
 declare
-  v_login name := memoir._login();
+  v_login name := _memoir.login();
 begin
   if not pg_has_role(v_login, 'memoir_admin', 'usage') then
-    perform memoir._fail('PM001', format('login %s is not an admin', quote_ident(v_login)), 'grant memoir_admin to it');
+    perform _memoir.fail('PM001', format('login %s is not an admin', quote_ident(v_login)), 'grant memoir_admin to it');
   end if;
   return v_login;
 end $$;
 
 -- Workers act across users: they embed, merge and flush, and are handed texts. A service is one as long as all users are its own:
 -- where logins of another namespace exist, or it is bound to projects or a low clearance, that takes memoir_jobs.
-create or replace function memoir._authorise_worker()
+create or replace function _memoir.authorise_worker()
 returns name language plpgsql stable as $$
 declare
-  v_login name := memoir._login(); v_row memoir.logins;
+  v_login name := _memoir.login(); v_row _memoir.logins;
 begin
   if pg_has_role(v_login, 'memoir_jobs', 'usage') or pg_has_role(v_login, 'memoir_admin', 'usage')
      or pg_has_role(v_login, 'memoir_owner', 'usage') then return v_login; end if;  -- who installs, is the owner
-  v_row := memoir._binding(v_login);
+  v_row := _memoir.binding(v_login);
   if not pg_has_role(v_login, 'memoir_app', 'usage') or v_row.projects is not null or v_row.clearance = 'normal'
-     or exists (select from memoir.logins where namespace <> coalesce(v_row.namespace, 'default')) then
-    perform memoir._fail('PM001', format('login %s may not run maintenance', quote_ident(v_login)), 'grant memoir_jobs to it');
+     or exists (select from _memoir.logins where namespace <> coalesce(v_row.namespace, 'default')) then
+    perform _memoir.fail('PM001', format('login %s may not run maintenance', quote_ident(v_login)), 'grant memoir_jobs to it');
   end if;
   return v_login;
 end $$;
 
 -- Whose word is this? The login's fixed class, else what a service states, else the default of the call.
-create or replace function memoir._actor(p_caller memoir.caller, p_stated text, p_default memoir.actor)
-returns memoir.actor language plpgsql immutable as $$
+create or replace function _memoir.actor(p_caller _memoir.caller, p_stated text, p_default _memoir.actor)
+returns _memoir.actor language plpgsql immutable as $$
 begin
   if p_stated is null then return coalesce(p_caller.actor, p_default); end if;
   if p_stated not in ('person', 'agent', 'tool') then
-    perform memoir._fail('PM014', format('actor must be person, agent or tool, not %s', memoir._shown(p_stated)));
+    perform _memoir.fail('PM014', format('actor must be person, agent or tool, not %s', _memoir.shown(p_stated)));
   end if;
-  if p_caller.may_state_actor or p_stated = p_caller.actor::text then return p_stated::memoir.actor; end if;
-  perform memoir._fail('PM001', format('login %s acts as %s and may not state actor %s',
-    quote_ident(p_caller.login), coalesce(p_caller.actor::text, 'agent'), memoir._shown(p_stated)));
+  if p_caller.may_state_actor or p_stated = p_caller.actor::text then return p_stated::_memoir.actor; end if;
+  perform _memoir.fail('PM001', format('login %s acts as %s and may not state actor %s',
+    quote_ident(p_caller.login), coalesce(p_caller.actor::text, 'agent'), _memoir.shown(p_stated)));
 end $$;
 
-create or replace function memoir._check_project(p_caller memoir.caller, p_project text)
+create or replace function _memoir.check_project(p_caller _memoir.caller, p_project text)
 returns text language plpgsql immutable as $$
 begin
   if p_project is null or p_project = '' or length(p_project) > 200 then
-    perform memoir._fail('PM014', format('project must be a text of 1 to 200 characters, not %s', memoir._shown(p_project)));
+    perform _memoir.fail('PM014', format('project must be a text of 1 to 200 characters, not %s', _memoir.shown(p_project)));
   end if;
   if p_caller.projects is not null and p_project <> all (p_caller.projects) then
-    perform memoir._fail('PM001', format('login %s may not use project %s', quote_ident(p_caller.login), memoir._shown(p_project)));
+    perform _memoir.fail('PM001', format('login %s may not use project %s', quote_ident(p_caller.login), _memoir.shown(p_project)));
   end if;
   return p_project;
 end $$;
 
 -- Where what names no project goes.
-create or replace function memoir._default_project(p_caller memoir.caller)
+create or replace function _memoir.default_project(p_caller _memoir.caller)
 returns text language sql immutable as $$
   select case when p_caller.projects is null or 'global' = any (p_caller.projects) then 'global' else p_caller.projects[1] end
 $$;
 
 -- May the caller use a session of this project? The error does not say which project it is.
-create or replace function memoir._check_session_of(p_caller memoir.caller, p_session text, p_project text)
+create or replace function _memoir.check_session_of(p_caller _memoir.caller, p_session text, p_project text)
 returns void language plpgsql immutable as $$
 begin
   if p_project <> all (p_caller.projects) then
-    perform memoir._fail('PM001', format('login %s may not use session %s', quote_ident(p_caller.login), memoir._shown(p_session)),
+    perform _memoir.fail('PM001', format('login %s may not use session %s', quote_ident(p_caller.login), _memoir.shown(p_session)),
       'it belongs to a project that the login is not bound to');
   end if;
 end $$;
@@ -151,37 +151,37 @@ create or replace function memoir.bind_login(p_login name, p_users text[] defaul
   p_projects text[] default null, p_clearance text default 'private', p_namespace text default 'default')
 returns void language plpgsql security definer set search_path from current as $$
 declare
-  v_admin name := memoir._authorise_admin();
+  v_admin name := _memoir.authorise_admin();
 begin
   if p_login in ('memoir_reader', 'memoir_app', 'memoir_tenant', 'memoir_admin', 'memoir_jobs', 'memoir_owner') then
-    perform memoir._fail('PM014', format('%s is what logins are members of and can''t be bound itself', p_login));
+    perform _memoir.fail('PM014', format('%s is what logins are members of and can''t be bound itself', p_login));
   end if;
   if not exists (select from pg_roles where rolname = p_login) then
-    perform memoir._fail('PM014', format('there is no login %s', memoir._shown(p_login)), 'create the role first');
+    perform _memoir.fail('PM014', format('there is no login %s', _memoir.shown(p_login)), 'create the role first');
   end if;
   if p_actor is not null and p_actor not in ('person', 'agent', 'tool') then
-    perform memoir._fail('PM014', format('actor must be person, agent or tool, not %s', memoir._shown(p_actor)));
+    perform _memoir.fail('PM014', format('actor must be person, agent or tool, not %s', _memoir.shown(p_actor)));
   end if;
   if p_clearance is null or p_clearance not in ('normal', 'private', 'secret') then
-    perform memoir._fail('PM014', format('clearance must be normal, private or secret, not %s', memoir._shown(p_clearance)));
+    perform _memoir.fail('PM014', format('clearance must be normal, private or secret, not %s', _memoir.shown(p_clearance)));
   end if;
   if p_namespace is null or p_namespace = '' or length(p_namespace) > 200 then
-    perform memoir._fail('PM014', format('namespace must be a text of 1 to 200 characters, not %s', memoir._shown(p_namespace)));
+    perform _memoir.fail('PM014', format('namespace must be a text of 1 to 200 characters, not %s', _memoir.shown(p_namespace)));
   end if;
   if array_position(p_users, null) is not null or array_position(p_users, '') is not null then
-    perform memoir._fail('PM014', format('users must be texts of 1 to 500 characters, not %s', memoir._shown(p_users::text)));
+    perform _memoir.fail('PM014', format('users must be texts of 1 to 500 characters, not %s', _memoir.shown(p_users::text)));
   end if;
   if array_position(p_projects, null) is not null or array_position(p_projects, '') is not null then
-    perform memoir._fail('PM014', format('projects must be texts of 1 to 200 characters, not %s', memoir._shown(p_projects::text)));
+    perform _memoir.fail('PM014', format('projects must be texts of 1 to 200 characters, not %s', _memoir.shown(p_projects::text)));
   end if;
-  insert into memoir.logins (login, namespace, actor, projects, clearance, created_by)
-  values (p_login, p_namespace, p_actor::memoir.actor, p_projects, p_clearance::memoir.sensitivity, v_admin)
+  insert into _memoir.logins (login, namespace, actor, projects, clearance, created_by)
+  values (p_login, p_namespace, p_actor::_memoir.actor, p_projects, p_clearance::_memoir.sensitivity, v_admin)
   on conflict (login) do update set namespace = excluded.namespace, actor = excluded.actor,
     projects = excluded.projects, clearance = excluded.clearance;
-  delete from memoir.login_users where login = p_login;
-  insert into memoir.login_users (login, user_id)
-  select distinct p_login, memoir._user_id(p_namespace, u) from unnest(p_users) u;
-  insert into memoir.audit_log (login, action, detail)
+  delete from _memoir.login_users where login = p_login;
+  insert into _memoir.login_users (login, user_id)
+  select distinct p_login, _memoir.user_id(p_namespace, u) from unnest(p_users) u;
+  insert into _memoir.audit_log (login, action, detail)
   values (v_admin, 'bind_login', jsonb_build_object('login', p_login, 'users', cardinality(p_users), 'actor', p_actor));
 end $$;
 comment on function memoir.bind_login(name, text[], text, text[], text, text) is
@@ -192,24 +192,24 @@ Admin only. Raises PM001, PM014.';
 create or replace function memoir.unbind_login(p_login name)
 returns void language plpgsql security definer set search_path from current as $$
 declare
-  v_admin name := memoir._authorise_admin();
+  v_admin name := _memoir.authorise_admin();
 begin
-  delete from memoir.logins where login = p_login;
-  if not found then perform memoir._fail('PM014', format('login %s is not bound', memoir._shown(p_login))); end if;
-  insert into memoir.audit_log (login, action, detail) values (v_admin, 'unbind_login', jsonb_build_object('login', p_login));
+  delete from _memoir.logins where login = p_login;
+  if not found then perform _memoir.fail('PM014', format('login %s is not bound', _memoir.shown(p_login))); end if;
+  insert into _memoir.audit_log (login, action, detail) values (v_admin, 'unbind_login', jsonb_build_object('login', p_login));
 end $$;
 comment on function memoir.unbind_login(name) is
   'Removes a login''s binding: users, actor class, projects, clearance, namespace. Call it before the role is dropped or afterwards,
 since a role made later under the same name would be bound as well. Admin only. Raises PM001, PM014.';
 
 -- Running jobs is for the jobs role and admins: services call what they need directly.
-create or replace function memoir._authorise_jobs()
+create or replace function _memoir.authorise_jobs()
 returns void language plpgsql stable as $$
 declare
-  v_login name := memoir._login();
+  v_login name := _memoir.login();
 begin
   if not (pg_has_role(v_login, 'memoir_jobs', 'usage') or pg_has_role(v_login, 'memoir_admin', 'usage')
           or pg_has_role(v_login, 'memoir_owner', 'usage')) then  -- who installs, is the owner
-    perform memoir._fail('PM001', format('login %s may not run jobs', quote_ident(v_login)), 'grant memoir_jobs to it');
+    perform _memoir.fail('PM001', format('login %s may not run jobs', quote_ident(v_login)), 'grant memoir_jobs to it');
   end if;
 end $$;

@@ -1,9 +1,9 @@
 -- Registries: chat models (window, tokenizer, prices, overhead) and embedding models (dimension, prefixes, endpoint).
 
 -- Windows and prices as the providers publish them; an install overrides them with register_model.
-create or replace function memoir._define_models()
+create or replace function _memoir.define_models()
 returns void language sql as $$
-  insert into memoir.models (model, provider, context_window, max_output, tokenizer, message_overhead, images,
+  insert into _memoir.models (model, provider, context_window, max_output, tokenizer, message_overhead, images,
     prompt_microcents_per_1k, completion_microcents_per_1k, built_in)
   values
     ('default',         'openai',    32768,   4096,  'o200k_base',  4, 'tiles:1', 0, 0, true),
@@ -28,23 +28,23 @@ create or replace function memoir.register_model(p_model text, p_provider text, 
   p_prompt_microcents_per_1k bigint default 0, p_completion_microcents_per_1k bigint default 0, p_images text default null)
 returns void language plpgsql security definer set search_path from current as $$
 begin
-  perform memoir._authorise_admin();
+  perform _memoir.authorise_admin();
   if p_provider not in ('openai', 'anthropic') then
-    perform memoir._fail('PM014', format('provider must be openai (any compatible server) or anthropic, not %s', memoir._shown(p_provider)));
+    perform _memoir.fail('PM014', format('provider must be openai (any compatible server) or anthropic, not %s', _memoir.shown(p_provider)));
   end if;
   if p_tokenizer is null or p_tokenizer !~ '^(estimate|o200k_base|cl100k_base|hf:/.+)$' then
-    perform memoir._fail('PM014', format('tokenizer must be estimate, o200k_base, cl100k_base or hf:/path/to/tokenizer.json, not %s', memoir._shown(p_tokenizer)));
+    perform _memoir.fail('PM014', format('tokenizer must be estimate, o200k_base, cl100k_base or hf:/path/to/tokenizer.json, not %s', _memoir.shown(p_tokenizer)));
   end if;
   if coalesce(p_model, '') = '' or coalesce(p_context_window, 0) <= 0 or coalesce(p_max_output, 0) <= 0
      or p_max_output >= p_context_window or coalesce(p_message_overhead, -1) < 0
      or coalesce(p_prompt_microcents_per_1k, -1) < 0 or coalesce(p_completion_microcents_per_1k, -1) < 0 then
-    perform memoir._fail('PM014', format('model %s: window, output and prices must be positive and the output smaller than the window (window %s, output %s)',
-      memoir._shown(p_model), p_context_window, p_max_output));
+    perform _memoir.fail('PM014', format('model %s: window, output and prices must be positive and the output smaller than the window (window %s, output %s)',
+      _memoir.shown(p_model), p_context_window, p_max_output));
   end if;
   if p_images !~ '^(tiles:[0-9]{1,4}(\.[0-9]{1,4})?|patches:[0-9]{1,4}(\.[0-9]{1,4})?|area:[0-9]{2,5}:[0-9]{1,6})$' then
-    perform memoir._fail('PM014', format('images must be like tiles:1, patches:1.62 or area:1568:1600, not %s', memoir._shown(p_images)));
+    perform _memoir.fail('PM014', format('images must be like tiles:1, patches:1.62 or area:1568:1600, not %s', _memoir.shown(p_images)));
   end if;
-  insert into memoir.models values (p_model, p_provider, p_context_window, p_max_output, p_tokenizer, p_message_overhead,
+  insert into _memoir.models values (p_model, p_provider, p_context_window, p_max_output, p_tokenizer, p_message_overhead,
     coalesce(p_images, case p_provider when 'anthropic' then 'area:1568:1600' else 'tiles:1' end),
     p_prompt_microcents_per_1k, p_completion_microcents_per_1k, false)
   on conflict (model) do update set provider = excluded.provider, context_window = excluded.context_window,
@@ -57,18 +57,18 @@ comment on function memoir.register_model(text, text, integer, integer, text, in
 microcents (1e-8 of the currency''s unit) per 1,000 tokens, the rule by which images count (docs/tokens.md). Admin only. Raises PM001, PM014.';
 
 -- A session's model; unknown names fall back to a registered prefix ("gpt-4o-2024-11-20" is "gpt-4o").
-create or replace function memoir._model(p_model text)
-returns memoir.models language plpgsql stable as $$
+create or replace function _memoir.model(p_model text)
+returns _memoir.models language plpgsql stable as $$
 declare
-  v_model memoir.models;
+  v_model _memoir.models;
 begin
-  select * into v_model from memoir.models m where m.model = p_model;
+  select * into v_model from _memoir.models m where m.model = p_model;
   if not found then
-    select * into v_model from memoir.models m
+    select * into v_model from _memoir.models m
     where starts_with(p_model, m.model || '-') order by length(m.model) desc limit 1;
   end if;
   if v_model.model is null then
-    perform memoir._fail('PM031', format('unknown model %s', memoir._shown(p_model)), 'an admin registers it with register_model');
+    perform _memoir.fail('PM031', format('unknown model %s', _memoir.shown(p_model)), 'an admin registers it with register_model');
   end if;
   v_model.model := p_model;
   return v_model;
@@ -80,21 +80,21 @@ returns smallint language plpgsql security definer set search_path from current 
 declare
   v_id smallint;
 begin
-  perform memoir._authorise_admin();
+  perform _memoir.authorise_admin();
   if p_provider is null or p_provider not in ('embedder', 'openai', 'in_process', 'none') then
-    perform memoir._fail('PM014', format('provider must be embedder, openai, in_process or none, not %s', memoir._shown(p_provider)));
+    perform _memoir.fail('PM014', format('provider must be embedder, openai, in_process or none, not %s', _memoir.shown(p_provider)));
   end if;
   if p_dimension is null or p_dimension not between 1 and 16000 then
-    perform memoir._fail('PM014', format('dimension must be from 1 to 16000, not %s', coalesce(p_dimension::text, 'null')));
+    perform _memoir.fail('PM014', format('dimension must be from 1 to 16000, not %s', coalesce(p_dimension::text, 'null')));
   end if;
   if (p_provider = 'openai') <> (p_endpoint is not null) then
-    perform memoir._fail('PM014', 'an endpoint goes with provider openai and with no other');
+    perform _memoir.fail('PM014', 'an endpoint goes with provider openai and with no other');
   end if;
-  if exists (select from memoir.embedding_models where name = p_name and dimension <> p_dimension) then
-    perform memoir._fail('PM030', format('embedding model %s is registered with another dimension', memoir._shown(p_name)),
+  if exists (select from _memoir.embedding_models where name = p_name and dimension <> p_dimension) then
+    perform _memoir.fail('PM030', format('embedding model %s is registered with another dimension', _memoir.shown(p_name)),
       'register it under a new name');
   end if;
-  insert into memoir.embedding_models (name, provider, dimension, query_prefix, document_prefix, endpoint)
+  insert into _memoir.embedding_models (name, provider, dimension, query_prefix, document_prefix, endpoint)
   values (p_name, p_provider, p_dimension, p_query_prefix, p_document_prefix, p_endpoint)
   on conflict (name) do update set provider = excluded.provider, endpoint = excluded.endpoint,
     status = case when embedding_models.status = 'retired' then 'backfilling' else embedding_models.status end
@@ -109,23 +109,23 @@ before queries and documents. provider: embedder (the shared process), openai (e
 create or replace function memoir.switch_embedding_model(p_name text)
 returns void language plpgsql security definer set search_path from current as $$
 declare
-  v_admin name := memoir._authorise_admin();
+  v_admin name := _memoir.authorise_admin();
 begin
-  lock table memoir.embedding_models in share row exclusive mode;  -- two switches at once: one after the other
-  if not exists (select from memoir.embedding_models where name = p_name) then
-    perform memoir._fail('PM031', format('unknown embedding model %s', memoir._shown(p_name)), 'register_embedding_model first');
+  lock table _memoir.embedding_models in share row exclusive mode;  -- two switches at once: one after the other
+  if not exists (select from _memoir.embedding_models where name = p_name) then
+    perform _memoir.fail('PM031', format('unknown embedding model %s', _memoir.shown(p_name)), 'register_embedding_model first');
   end if;
-  update memoir.embedding_models set status = 'retired' where status = 'active' and name <> p_name;
-  update memoir.embedding_models set status = 'active' where name = p_name;
-  insert into memoir.audit_log (login, action, detail) values (v_admin, 'switch_embedding_model', jsonb_build_object('model', p_name));
+  update _memoir.embedding_models set status = 'retired' where status = 'active' and name <> p_name;
+  update _memoir.embedding_models set status = 'active' where name = p_name;
+  insert into _memoir.audit_log (login, action, detail) values (v_admin, 'switch_embedding_model', jsonb_build_object('model', p_name));
 end $$;
 comment on function memoir.switch_embedding_model(text) is
   'Makes an embedding model the one that queries use, in this transaction; the former one is retired and its vectors are
 dropped by drop_retired_embeddings. Items it has not reached yet are found by words meanwhile. Admin only. Raises PM001, PM031.';
 
-create or replace function memoir._define_embedding_models()
+create or replace function _memoir.define_embedding_models()
 returns void language sql as $$
-  insert into memoir.embedding_models (name, provider, dimension, status)
+  insert into _memoir.embedding_models (name, provider, dimension, status)
   select 'all-MiniLM-L6-v2', 'embedder', 384, 'active'
-  where not exists (select from memoir.embedding_models)
+  where not exists (select from _memoir.embedding_models)
 $$;

@@ -1,136 +1,136 @@
 -- Leaves of the partitioned tables: hashed by user, monthly ones below that by recorded_at.
 -- Leaves are built apart and attached, since CREATE ... PARTITION OF waits behind every open reader of the parent.
 
-create or replace function memoir._part_of(p_user_id uuid)
+create or replace function _memoir.part_of(p_user_id uuid)
 returns integer language sql stable strict as $$
   -- PostgreSQL's own remainder: uuid hash with the partitioning seed, combined with an empty hash. With a power of two only
   -- the low bits count, so no unsigned arithmetic is needed.
   select ((((uuid_hash_extended(p_user_id, 8816678312871386365) & (modulus - 1)) + (5305509591434766563 & (modulus - 1)))
            & (modulus - 1)))::integer
-  from memoir.installation
+  from _memoir.installation
 $$;
 
-create or replace function memoir._month_of(p_at timestamptz)
+create or replace function _memoir.month_of(p_at timestamptz)
 returns date language sql immutable as $$ select date_trunc('month', p_at at time zone 'UTC')::date $$;
 
-create or replace function memoir._leaf_name(p_table name, p_part integer, p_month date default null)
+create or replace function _memoir.leaf_name(p_table name, p_part integer, p_month date default null)
 returns text language sql immutable as $$
   select p_table || '_p' || p_part || coalesce(to_char(p_month, '"_y"YYYY"m"MM'), '')
 $$;
 
 -- The only dynamic SQL of the product, with what it calls for. Idempotent; takes no lock that stops readers or writers of the parent.
-create or replace function memoir._make_leaf(p_table name, p_part integer, p_month date default null)
+create or replace function _memoir.make_leaf(p_table name, p_part integer, p_month date default null)
 returns boolean language plpgsql security definer set search_path from current as $$
 declare
-  v_info memoir.partitioned_tables; v_is_leaf boolean; v_trigger record;
-  v_modulus integer := (select modulus from memoir.installation);
-  v_leaf text := memoir._leaf_name(p_table, p_part, p_month);
-  v_parent text := case when p_month is null then p_table::text else memoir._leaf_name(p_table, p_part) end;
+  v_info _memoir.partitioned_tables; v_is_leaf boolean; v_trigger record;
+  v_modulus integer := (select modulus from _memoir.installation);
+  v_leaf text := _memoir.leaf_name(p_table, p_part, p_month);
+  v_parent text := case when p_month is null then p_table::text else _memoir.leaf_name(p_table, p_part) end;
   v_from timestamptz := p_month::timestamp at time zone 'UTC';
   v_to timestamptz := (p_month + interval '1 month')::timestamp at time zone 'UTC';
   v_bounds text;
 begin
-  if to_regclass('memoir.' || quote_ident(v_leaf)) is not null then return false; end if;
+  if to_regclass('_memoir.' || quote_ident(v_leaf)) is not null then return false; end if;
   -- The lock that attaching needs anyway. Having waited for it, we also see what whoever held it has made.
-  execute format('lock table only memoir.%I in share update exclusive mode', v_parent);
-  if to_regclass('memoir.' || quote_ident(v_leaf)) is not null then return false; end if;
-  select * into strict v_info from memoir.partitioned_tables where table_name = p_table;
+  execute format('lock table only _memoir.%I in share update exclusive mode', v_parent);
+  if to_regclass('_memoir.' || quote_ident(v_leaf)) is not null then return false; end if;
+  select * into strict v_info from _memoir.partitioned_tables where table_name = p_table;
   v_is_leaf := p_month is not null or not v_info.by_month;
 
-  execute format('create %s table memoir.%I (like memoir.%I including defaults including constraints including generated including storage) %s %s',
+  execute format('create %s table _memoir.%I (like _memoir.%I including defaults including constraints including generated including storage) %s %s',
     case when v_is_leaf and v_info.unlogged then 'unlogged' else '' end, v_leaf, p_table,
     case when v_is_leaf then '' else 'partition by range (recorded_at)' end,
     case when v_is_leaf and v_info.options <> '' then format('with (%s)', v_info.options) else '' end);
-  perform memoir._secure_rows(format('memoir.%I', v_leaf)::regclass), memoir._without_statistics(format('memoir.%I', v_leaf)::regclass);
+  perform _memoir.secure_rows(format('_memoir.%I', v_leaf)::regclass), _memoir.without_statistics(format('_memoir.%I', v_leaf)::regclass);
   if p_month is null then
     v_bounds := format('with (modulus %s, remainder %s)', v_modulus, p_part);
   else
     v_bounds := format('from (%L) to (%L)', v_from, v_to);
-    execute format('alter table memoir.%I add constraint month_bounds check (recorded_at >= %L and recorded_at < %L)', v_leaf, v_from, v_to);
+    execute format('alter table _memoir.%I add constraint month_bounds check (recorded_at >= %L and recorded_at < %L)', v_leaf, v_from, v_to);
   end if;
-  execute format('alter table memoir.%I attach partition memoir.%I for values %s', v_parent, v_leaf, v_bounds);
+  execute format('alter table _memoir.%I attach partition _memoir.%I for values %s', v_parent, v_leaf, v_bounds);
   if p_month is not null then
-    execute format('alter table memoir.%I drop constraint month_bounds', v_leaf);
+    execute format('alter table _memoir.%I drop constraint month_bounds', v_leaf);
   end if;
   -- Attaching clones row triggers; one that watches TRUNCATE is a statement's and is not cloned.
   if v_is_leaf then
     for v_trigger in select t.tgname, t.tgfoid::regproc as guard from pg_trigger t
-      where t.tgrelid = to_regclass('memoir.' || quote_ident(p_table)) and not t.tgisinternal and t.tgtype & 32 <> 0
+      where t.tgrelid = to_regclass('_memoir.' || quote_ident(p_table)) and not t.tgisinternal and t.tgtype & 32 <> 0
     loop
-      execute format('create trigger %I before truncate on memoir.%I for each statement execute function %s()', v_trigger.tgname, v_leaf, v_trigger.guard);
+      execute format('create trigger %I before truncate on _memoir.%I for each statement execute function %s()', v_trigger.tgname, v_leaf, v_trigger.guard);
     end loop;
   end if;
   return true;
 end $$;
 
 -- All leaves that one hash part needs for one month. Returns how many were made.
-create or replace function memoir._make_part(p_part integer, p_month date)
+create or replace function _memoir.make_part(p_part integer, p_month date)
 returns integer language plpgsql security definer set search_path from current as $$
 declare
-  v_table memoir.partitioned_tables; v_made integer := 0;
+  v_table _memoir.partitioned_tables; v_made integer := 0;
 begin
-  for v_table in select * from memoir.partitioned_tables order by table_name loop
-    v_made := v_made + memoir._make_leaf(v_table.table_name, p_part)::integer;
+  for v_table in select * from _memoir.partitioned_tables order by table_name loop
+    v_made := v_made + _memoir.make_leaf(v_table.table_name, p_part)::integer;
     if v_table.by_month then
-      v_made := v_made + memoir._make_leaf(v_table.table_name, p_part, p_month)::integer;
+      v_made := v_made + _memoir.make_leaf(v_table.table_name, p_part, p_month)::integer;
     end if;
   end loop;
   return v_made;
 end $$;
 
 -- Called by every write: a month that nobody has prepared must not make it fail, nor a table that an upgrade has just added.
-create or replace function memoir._ensure_month(p_user_id uuid, p_at timestamptz)
+create or replace function _memoir.ensure_month(p_user_id uuid, p_at timestamptz)
 returns void language plpgsql as $$
 declare
-  v_part integer := memoir._part_of(p_user_id);
-  v_month date := memoir._month_of(p_at);
+  v_part integer := _memoir.part_of(p_user_id);
+  v_month date := _memoir.month_of(p_at);
 begin
-  if exists (select from memoir.partitioned_tables t
-             where to_regclass('memoir.' || memoir._leaf_name(t.table_name, v_part, case when t.by_month then v_month end)) is null) then
-    perform memoir._make_part(v_part, v_month);
+  if exists (select from _memoir.partitioned_tables t
+             where to_regclass('_memoir.' || _memoir.leaf_name(t.table_name, v_part, case when t.by_month then v_month end)) is null) then
+    perform _memoir.make_part(v_part, v_month);
   end if;
 end $$;
 
 -- What ensure_partitions is to make: this month in all parts first, then the next ones.
-create or replace function memoir._partition_plan(p_months_ahead integer)
+create or replace function _memoir.partition_plan(p_months_ahead integer)
 returns table (part integer, month date) language plpgsql stable security definer set search_path from current as $$
 begin
-  perform memoir._authorise_jobs();
+  perform _memoir.authorise_jobs();
   if p_months_ahead not between 0 and 120 then
-    perform memoir._fail('PM014', format('months_ahead must be from 0 to 120, not %s', p_months_ahead));
+    perform _memoir.fail('PM014', format('months_ahead must be from 0 to 120, not %s', p_months_ahead));
   end if;
   return query
-  select p, (memoir._month_of(memoir.now()) + make_interval(months => m))::date
-  from memoir.installation i,
-    generate_series(0, coalesce(p_months_ahead, (select (config ->> 'partition_months_ahead')::integer from memoir.settings_merged))) m,
+  select p, (_memoir.month_of(memoir.now()) + make_interval(months => m))::date
+  from _memoir.installation i,
+    generate_series(0, coalesce(p_months_ahead, (select (config ->> 'partition_months_ahead')::integer from _memoir.settings_merged))) m,
     generate_series(0, i.modulus - 1) p
   order by m, p;
 end $$;
 
 -- False where a lock could not be had soon: whoever holds it must not be made to wait behind us either.
-create or replace function memoir._try_part(p_part integer, p_month date)
+create or replace function _memoir.try_part(p_part integer, p_month date)
 returns boolean language plpgsql security definer set search_path from current set lock_timeout = '2s' as $$
 begin
-  perform memoir._authorise_jobs();
-  perform memoir._make_part(p_part, p_month);
+  perform _memoir.authorise_jobs();
+  perform _memoir.make_part(p_part, p_month);
   return true;
 exception when lock_not_available then
   return false;
 end $$;
 
 -- The first few that lack. A part whose tables somebody holds is left for later and holds up no other.
-create or replace function memoir._step_partitions(p_limit integer)
+create or replace function _memoir.step_partitions(p_limit integer)
 returns jsonb language plpgsql as $$
 declare
   v_step record; v_made integer := 0; v_held integer := 0;
 begin
   for v_step in
-    select p.part, p.month from memoir._partition_plan(null) with ordinality p(part, month, n)
-    where exists (select from memoir.partitioned_tables t
-                  where to_regclass('memoir.' || memoir._leaf_name(t.table_name, p.part, case when t.by_month then p.month end)) is null)
+    select p.part, p.month from _memoir.partition_plan(null) with ordinality p(part, month, n)
+    where exists (select from _memoir.partitioned_tables t
+                  where to_regclass('_memoir.' || _memoir.leaf_name(t.table_name, p.part, case when t.by_month then p.month end)) is null)
     order by p.n
   loop
-    if memoir._try_part(v_step.part, v_step.month) then v_made := v_made + 1; else v_held := v_held + 1; end if;
+    if _memoir.try_part(v_step.part, v_step.month) then v_made := v_made + 1; else v_held := v_held + 1; end if;
     exit when v_made + v_held >= p_limit;
   end loop;
   return jsonb_build_object('more', v_made + v_held > 0, 'months', v_made, 'failed', v_held,
@@ -143,9 +143,9 @@ language plpgsql as $$
 declare
   v_step record; v_try integer; v_done boolean;
 begin
-  for v_step in select part, month from memoir._partition_plan(p_months_ahead) loop
+  for v_step in select part, month from _memoir.partition_plan(p_months_ahead) loop
     for v_try in 1 .. 10 loop
-      v_done := memoir._try_part(v_step.part, v_step.month);
+      v_done := _memoir.try_part(v_step.part, v_step.month);
       commit;
       exit when v_done;
       perform pg_catalog.pg_sleep(0.5);
@@ -160,13 +160,13 @@ comment on procedure memoir.ensure_partitions(integer) is
   'Makes the missing partitions: every hash part, this month and the next ones (setting partition_months_ahead). Commits per
 part and month, never waits long for a lock, can be repeated and interrupted. Call outside a transaction. Raises PM014, 55P03.';
 
-create or replace function memoir._has_column(p_table name, p_column name)
+create or replace function _memoir.has_column(p_table name, p_column name)
 returns boolean language sql stable as $$
-  select exists (select from pg_attribute where attrelid = to_regclass('memoir.' || quote_ident(p_table)) and attname = p_column and attnum > 0 and not attisdropped)
+  select exists (select from pg_attribute where attrelid = to_regclass('_memoir.' || quote_ident(p_table)) and attname = p_column and attnum > 0 and not attisdropped)
 $$;
 
 -- Values of columns like these stand in no statistics: nothing plans by them, and pg_statistic is no place for what people said.
-create or replace function memoir._without_statistics(p_table regclass)
+create or replace function _memoir.without_statistics(p_table regclass)
 returns void language plpgsql as $$
 declare
   v_column name;

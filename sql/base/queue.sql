@@ -3,88 +3,88 @@
 -- waits once and runs once at a time. Payloads hold ids, never text.
 
 -- Asks for work unless it waits already. The waiting row is locked, so that nobody claims it before what we write is there to see.
-create or replace function memoir._enqueue(p_kind text, p_user_id uuid, p_dedup text, p_payload jsonb default '{}', p_priority integer default 0,
+create or replace function _memoir.enqueue(p_kind text, p_user_id uuid, p_dedup text, p_payload jsonb default '{}', p_priority integer default 0,
   p_run_after timestamptz default null)
 returns void language sql as $$
-  insert into memoir.jobs (kind, user_id, dedup_key, payload, priority, run_after, created_at)
+  insert into _memoir.jobs (kind, user_id, dedup_key, payload, priority, run_after, created_at)
   values (p_kind, p_user_id, p_dedup, p_payload, p_priority, coalesce(p_run_after, memoir.now()), memoir.now())
   on conflict (kind, user_id, dedup_key) where state = 'ready' do update set priority = jobs.priority where false
 $$;
 
-create or replace function memoir._attempts_max()
-returns integer language sql stable as $$ select (config ->> 'job_attempts_max')::integer from memoir.settings_merged $$;
+create or replace function _memoir.attempts_max()
+returns integer language sql stable as $$ select (config ->> 'job_attempts_max')::integer from _memoir.settings_merged $$;
 
 -- The next job of a kind, locked: an expired lease, else what is ready. Waits for nobody.
-create or replace function memoir._take_job(p_kind text, p_keys text[] default null)
-returns memoir.jobs language plpgsql as $$
+create or replace function _memoir.take_job(p_kind text, p_keys text[] default null)
+returns _memoir.jobs language plpgsql as $$
 declare
-  v_job memoir.jobs; v_now timestamptz := clock_timestamp(); v_attempts integer := memoir._attempts_max();
+  v_job _memoir.jobs; v_now timestamptz := clock_timestamp(); v_attempts integer := _memoir.attempts_max();
 begin
   loop
-    select j.* into v_job from memoir.jobs j
+    select j.* into v_job from _memoir.jobs j
     where j.kind = p_kind and j.state = 'leased' and j.leased_until < v_now and (p_keys is null or j.dedup_key = any (p_keys))
     order by j.leased_until, j.job_id limit 1 for update skip locked;
     if not found then
       -- Work that came in while the same work is out waits for it: two workers never hold the same items.
-      select j.* into v_job from memoir.jobs j
+      select j.* into v_job from _memoir.jobs j
       where j.kind = p_kind and j.state = 'ready' and j.run_after <= greatest(v_now, memoir.now()) and (p_keys is null or j.dedup_key = any (p_keys))
-        and not exists (select from memoir.jobs l where l.kind = p_kind and l.state = 'leased' and l.user_id = j.user_id and l.dedup_key = j.dedup_key)
+        and not exists (select from _memoir.jobs l where l.kind = p_kind and l.state = 'leased' and l.user_id = j.user_id and l.dedup_key = j.dedup_key)
       order by j.priority desc, j.run_after, j.job_id limit 1 for update skip locked;
       if not found then return null; end if;
     end if;
     if v_job.attempts < v_attempts then return v_job; end if;
-    update memoir.jobs set state = 'dead', leased_until = null, last_error = coalesce(last_error, 'leases ran out') where job_id = v_job.job_id;
+    update _memoir.jobs set state = 'dead', leased_until = null, last_error = coalesce(last_error, 'leases ran out') where job_id = v_job.job_id;
   end loop;
 end $$;
 
-create or replace function memoir._lease_job(p_job bigint, p_seconds integer)
+create or replace function _memoir.lease_job(p_job bigint, p_seconds integer)
 returns uuid language sql as $$
-  update memoir.jobs set state = 'leased', attempts = attempts + 1, leased_until = clock_timestamp() + make_interval(secs => p_seconds),
+  update _memoir.jobs set state = 'leased', attempts = attempts + 1, leased_until = clock_timestamp() + make_interval(secs => p_seconds),
     lease_id = gen_random_uuid()
   where job_id = p_job returning lease_id
 $$;
 
 -- Back to the queue, or to the dead letters: 'ready' or 'dead'.
-create or replace function memoir._give_back(p_job memoir.jobs, p_error text, p_seconds numeric default null, p_final boolean default false)
+create or replace function _memoir.give_back(p_job _memoir.jobs, p_error text, p_seconds numeric default null, p_final boolean default false)
 returns text language plpgsql as $$
 declare
   -- Exponential backoff with jitter: 4, 8, 16 ... seconds, half of it at random.
   v_after timestamptz := greatest(memoir.now(), clock_timestamp())
     + make_interval(secs => greatest(p_seconds::float8, power(2, least(p_job.attempts, 11) + 1) * (0.5 + random() / 2)));
 begin
-  if p_final or p_job.attempts >= memoir._attempts_max() then
-    update memoir.jobs set state = 'dead', leased_until = null, lease_id = null, last_error = left(p_error, 1000) where job_id = p_job.job_id;
+  if p_final or p_job.attempts >= _memoir.attempts_max() then
+    update _memoir.jobs set state = 'dead', leased_until = null, lease_id = null, last_error = left(p_error, 1000) where job_id = p_job.job_id;
     return 'dead';
   end if;
   begin
-    update memoir.jobs set state = 'ready', leased_until = null, lease_id = null, last_error = left(p_error, 1000), run_after = v_after
+    update _memoir.jobs set state = 'ready', leased_until = null, lease_id = null, last_error = left(p_error, 1000), run_after = v_after
     where job_id = p_job.job_id;
   exception when unique_violation then
     -- The same work was asked for anew meanwhile: that row goes on for both, with what this one went through.
-    delete from memoir.jobs where job_id = p_job.job_id;
-    update memoir.jobs set attempts = greatest(attempts, p_job.attempts), last_error = left(p_error, 1000), run_after = greatest(run_after, v_after)
+    delete from _memoir.jobs where job_id = p_job.job_id;
+    update _memoir.jobs set attempts = greatest(attempts, p_job.attempts), last_error = left(p_error, 1000), run_after = greatest(run_after, v_after)
     where kind = p_job.kind and user_id = p_job.user_id and dedup_key = p_job.dedup_key and state = 'ready';
   end;
   return 'ready';
 end $$;
 
-create or replace function memoir._leased(p_job bigint, p_lease uuid)
-returns memoir.jobs language sql as $$
-  select j from memoir.jobs j where j.job_id = p_job and j.lease_id = p_lease and j.state = 'leased' for update
+create or replace function _memoir.leased(p_job bigint, p_lease uuid)
+returns _memoir.jobs language sql as $$
+  select j from _memoir.jobs j where j.job_id = p_job and j.lease_id = p_lease and j.state = 'leased' for update
 $$;
 
 create or replace function memoir.claim_jobs(p_kind text, p_limit integer default 10, p_seconds integer default 300)
 returns table (job_id bigint, lease_id uuid, user_id uuid, dedup_key text, payload jsonb, attempts smallint)
 language plpgsql security definer set search_path from current as $$
 declare
-  v_login name := memoir._authorise_worker(); v_job memoir.jobs;
+  v_login name := _memoir.authorise_worker(); v_job _memoir.jobs;
 begin
-  perform memoir._check_queue(p_kind, p_limit, p_seconds);
+  perform _memoir.check_queue(p_kind, p_limit, p_seconds);
   for i in 1 .. p_limit loop
-    v_job := memoir._take_job(p_kind);
+    v_job := _memoir.take_job(p_kind);
     exit when v_job.job_id is null;
     job_id := v_job.job_id; user_id := v_job.user_id; dedup_key := v_job.dedup_key; payload := v_job.payload; attempts := v_job.attempts + 1;
-    lease_id := memoir._lease_job(v_job.job_id, p_seconds);
+    lease_id := _memoir.lease_job(v_job.job_id, p_seconds);
     return next;
   end loop;
 end $$;
@@ -92,27 +92,27 @@ comment on function memoir.claim_jobs(text, integer, integer) is
   'Leases up to p_limit jobs of a kind for p_seconds. Commit, do the work, then complete_job or fail_job with the lease; heartbeat
 keeps it. Expired leases come first. Service, jobs and admin logins only. Raises PM001, PM014.';
 
-create or replace function memoir._check_queue(p_kind text, p_limit integer, p_seconds integer)
+create or replace function _memoir.check_queue(p_kind text, p_limit integer, p_seconds integer)
 returns void language plpgsql as $$
 begin
   -- Embedding claims items, not jobs.
   if coalesce(p_kind, '') in ('', 'embed') then
-    perform memoir._fail('PM014', format('jobs of kind %s can''t be claimed here', memoir._shown(p_kind)), 'embedding has claim_embeddings');
+    perform _memoir.fail('PM014', format('jobs of kind %s can''t be claimed here', _memoir.shown(p_kind)), 'embedding has claim_embeddings');
   end if;
   if p_limit is null or p_limit not between 1 and 1000 then
-    perform memoir._fail('PM014', format('limit must be from 1 to 1000, not %s', coalesce(p_limit::text, 'null')));
+    perform _memoir.fail('PM014', format('limit must be from 1 to 1000, not %s', coalesce(p_limit::text, 'null')));
   end if;
   if p_seconds is null or p_seconds not between 1 and 86400 then
-    perform memoir._fail('PM014', format('seconds must be from 1 to 86400, not %s', coalesce(p_seconds::text, 'null')));
+    perform _memoir.fail('PM014', format('seconds must be from 1 to 86400, not %s', coalesce(p_seconds::text, 'null')));
   end if;
 end $$;
 
 create or replace function memoir.heartbeat(p_job bigint, p_lease uuid, p_seconds integer default 300)
 returns boolean language plpgsql security definer set search_path from current as $$
 begin
-  perform memoir._authorise_worker();
-  perform memoir._check_queue('any', 1, p_seconds);
-  update memoir.jobs set leased_until = clock_timestamp() + make_interval(secs => p_seconds)
+  perform _memoir.authorise_worker();
+  perform _memoir.check_queue('any', 1, p_seconds);
+  update _memoir.jobs set leased_until = clock_timestamp() + make_interval(secs => p_seconds)
   where job_id = p_job and lease_id = p_lease and state = 'leased';
   return found;
 end $$;
@@ -123,8 +123,8 @@ Raises PM001, PM014.';
 create or replace function memoir.complete_job(p_job bigint, p_lease uuid)
 returns boolean language plpgsql security definer set search_path from current as $$
 begin
-  perform memoir._authorise_worker();
-  delete from memoir.jobs where job_id = p_job and lease_id = p_lease and state = 'leased';
+  perform _memoir.authorise_worker();
+  delete from _memoir.jobs where job_id = p_job and lease_id = p_lease and state = 'leased';
   return found;
 end $$;
 comment on function memoir.complete_job(bigint, uuid) is
@@ -134,14 +134,14 @@ back then. Service, jobs and admin logins only. Raises PM001.';
 create or replace function memoir.fail_job(p_job bigint, p_lease uuid, p_error text, p_retry_seconds numeric default null, p_final boolean default false)
 returns text language plpgsql security definer set search_path from current as $$
 declare
-  v_login name := memoir._authorise_worker();
-  v_job memoir.jobs := memoir._leased(p_job, p_lease);
+  v_login name := _memoir.authorise_worker();
+  v_job _memoir.jobs := _memoir.leased(p_job, p_lease);
 begin
   if v_job.job_id is null then return 'lost'; end if;
   if p_retry_seconds not between 0 and 86400 then
-    perform memoir._fail('PM014', format('retry_seconds must be from 0 to 86400, not %s', p_retry_seconds));
+    perform _memoir.fail('PM014', format('retry_seconds must be from 0 to 86400, not %s', p_retry_seconds));
   end if;
-  return memoir._give_back(v_job, p_error, p_retry_seconds, coalesce(p_final, false));
+  return _memoir.give_back(v_job, p_error, p_retry_seconds, coalesce(p_final, false));
 end $$;
 comment on function memoir.fail_job(bigint, uuid, text, numeric, boolean) is
   'Gives a job back after an error: ready (retried with exponential backoff and jitter, after p_retry_seconds at least), dead (a dead
@@ -151,14 +151,14 @@ Raises PM001, PM014.';
 create or replace function memoir.release_job(p_job bigint, p_lease uuid)
 returns boolean language plpgsql security definer set search_path from current as $$
 declare
-  v_login name := memoir._authorise_worker();
-  v_job memoir.jobs := memoir._leased(p_job, p_lease);
+  v_login name := _memoir.authorise_worker();
+  v_job _memoir.jobs := _memoir.leased(p_job, p_lease);
 begin
   if v_job.job_id is null then return false; end if;
   begin
-    update memoir.jobs set state = 'ready', leased_until = null, lease_id = null, attempts = attempts - 1 where job_id = p_job;
+    update _memoir.jobs set state = 'ready', leased_until = null, lease_id = null, attempts = attempts - 1 where job_id = p_job;
   exception when unique_violation then
-    delete from memoir.jobs where job_id = p_job;  -- asked for anew since
+    delete from _memoir.jobs where job_id = p_job;  -- asked for anew since
   end;
   return true;
 end $$;
@@ -169,16 +169,16 @@ Raises PM001.';
 create or replace function memoir.retry_job(p_job bigint)
 returns boolean language plpgsql security definer set search_path from current as $$
 declare
-  v_admin name := memoir._authorise_admin(); v_job memoir.jobs;
+  v_admin name := _memoir.authorise_admin(); v_job _memoir.jobs;
 begin
-  select * into v_job from memoir.jobs where job_id = p_job and state = 'dead' for update;
+  select * into v_job from _memoir.jobs where job_id = p_job and state = 'dead' for update;
   if not found then return false; end if;
   begin
-    update memoir.jobs set state = 'ready', attempts = 0, run_after = memoir.now(), lease_id = null, payload = payload - 'refused' where job_id = p_job;
+    update _memoir.jobs set state = 'ready', attempts = 0, run_after = memoir.now(), lease_id = null, payload = payload - 'refused' where job_id = p_job;
   exception when unique_violation then
-    delete from memoir.jobs where job_id = p_job;  -- asked for anew since
+    delete from _memoir.jobs where job_id = p_job;  -- asked for anew since
   end;
-  insert into memoir.audit_log (login, action, user_id, detail)
+  insert into _memoir.audit_log (login, action, user_id, detail)
   values (v_admin, 'retry_job', v_job.user_id, jsonb_build_object('job', p_job, 'kind', v_job.kind));
   return true;
 end $$;
@@ -186,18 +186,18 @@ comment on function memoir.retry_job(bigint) is
   'Gives a dead letter another set of attempts; false where there is none of that number. Admin only. Raises PM001.';
 
 -- After an error a unit waits longer each time, and is a dead letter in the end.
-create or replace function memoir._put_back(p_job memoir.jobs, p_error text)
+create or replace function _memoir.put_back(p_job _memoir.jobs, p_error text)
 returns void language plpgsql as $$
 declare
-  v_job memoir.jobs;
+  v_job _memoir.jobs;
 begin
-  update memoir.jobs set attempts = attempts + 1 where job_id = p_job.job_id returning * into v_job;
-  perform memoir._give_back(v_job, p_error);
+  update _memoir.jobs set attempts = attempts + 1 where job_id = p_job.job_id returning * into v_job;
+  perform _memoir.give_back(v_job, p_error);
 end $$;
 
 -- A session is waiting from the turn that follows its last extraction: persist_turn queues it then, and only then.
-create or replace function memoir._queue_extraction(p_user_id uuid, p_session_id uuid, p_at timestamptz)
+create or replace function _memoir.queue_extraction(p_user_id uuid, p_session_id uuid, p_at timestamptz)
 returns void language sql as $$
-  insert into memoir.jobs (kind, user_id, dedup_key, run_after, created_at) values ('turns', p_user_id, p_session_id::text, p_at, p_at)
+  insert into _memoir.jobs (kind, user_id, dedup_key, run_after, created_at) values ('turns', p_user_id, p_session_id::text, p_at, p_at)
   on conflict (kind, user_id, dedup_key) where state = 'ready' do nothing
 $$;

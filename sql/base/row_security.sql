@@ -7,73 +7,73 @@
 -- of ten thousand leaves.
 
 -- For views of ours, which read as the owner: is the caller one of those who see every row?
-create or replace function memoir._sees_all()
+create or replace function _memoir.sees_all()
 returns boolean language plpgsql stable security definer set search_path from current as $$
 declare
-  v_login name := memoir._login();
+  v_login name := _memoir.login();
 begin
   return pg_has_role(v_login, 'memoir_admin', 'usage') or pg_has_role(v_login, 'memoir_jobs', 'usage') or pg_has_role(v_login, 'memoir_owner', 'usage');
 end $$;
 
 -- The users that the caller may see: those bound to it, or for a service those of its namespace.
-create or replace function memoir._visible_users()
+create or replace function _memoir.visible_users()
 returns setof uuid language plpgsql stable security definer set search_path from current as $$
 declare
-  v_login name := memoir._login();
+  v_login name := _memoir.login();
 begin
   if pg_has_role(v_login, 'memoir_app', 'usage') or pg_has_role(v_login, 'memoir_reader', 'usage') then
-    return query select u.user_id from memoir.users u
-    where u.namespace = coalesce((memoir._binding(v_login)).namespace, 'default');
+    return query select u.user_id from _memoir.users u
+    where u.namespace = coalesce((_memoir.binding(v_login)).namespace, 'default');
   elsif pg_has_role(v_login, 'memoir_tenant', 'usage') then
-    return query select u.user_id from memoir.login_users u where u.login = v_login;
+    return query select u.user_id from _memoir.login_users u where u.login = v_login;
   end if;
 end $$;
 
 -- The projects that the caller is bound to, null for all.
-create or replace function memoir._bound_projects()
+create or replace function _memoir.bound_projects()
 returns text[] language plpgsql stable security definer set search_path from current as $$
 begin
-  return (memoir._binding(memoir._login())).projects;
+  return (_memoir.binding(_memoir.login())).projects;
 end $$;
 
 -- For callers bound to projects: the sessions of those.
-create or replace function memoir._bound_sessions()
+create or replace function _memoir.bound_sessions()
 returns setof uuid language plpgsql stable security definer set search_path from current as $$
 declare
-  v_projects text[] := memoir._bound_projects();
+  v_projects text[] := _memoir.bound_projects();
 begin
-  return query select s.session_id from memoir.sessions s
-  where s.project = any (v_projects) and s.user_id in (select u from memoir._visible_users() u);
+  return query select s.session_id from _memoir.sessions s
+  where s.project = any (v_projects) and s.user_id in (select u from _memoir.visible_users() u);
 end $$;
 
-create or replace function memoir._own_clearance()
-returns memoir.sensitivity language plpgsql stable security definer set search_path from current as $$
+create or replace function _memoir.own_clearance()
+returns _memoir.sensitivity language plpgsql stable security definer set search_path from current as $$
 begin
-  return coalesce((memoir._binding(memoir._login())).clearance, 'private');
+  return coalesce((_memoir.binding(_memoir.login())).clearance, 'private');
 end $$;
 
 -- Which rows of a table are the caller's own. Null: the table holds nobody's data. A caller bound to projects sees nothing of
 -- what can't be told to belong to one.
-create or replace function memoir._own_rows(p_table regclass)
+create or replace function _memoir.own_rows(p_table regclass)
 returns text language plpgsql stable as $$
 declare
   v_columns name[] := array(select attname from pg_attribute where attrelid = p_table and attnum > 0 and not attisdropped);
 begin
-  if p_table in ('memoir.logins'::regclass, 'memoir.login_users'::regclass) then return 'login = memoir._login()'; end if;
-  if p_table = 'memoir.system_prompts'::regclass then return 'false'; end if;  -- the applications' texts, of no user
+  if p_table in ('_memoir.logins'::regclass, '_memoir.login_users'::regclass) then return 'login = _memoir.login()'; end if;
+  if p_table = '_memoir.system_prompts'::regclass then return 'false'; end if;  -- the applications' texts, of no user
   if 'user_id' <> all (v_columns) then return null; end if;
-  return 'user_id in (select memoir._visible_users())'
-    || case when 'project' = any (v_columns) then ' and coalesce(project = any ((select memoir._bound_projects())::text[]), true)'
-            when 'session_id' = any (v_columns) then ' and ((select memoir._bound_projects()) is null or session_id in (select memoir._bound_sessions()))'
-            else ' and (select memoir._bound_projects()) is null' end
-    || case when 'sensitivity' = any (v_columns) then ' and sensitivity <= (select memoir._own_clearance())' else '' end;
+  return 'user_id in (select _memoir.visible_users())'
+    || case when 'project' = any (v_columns) then ' and coalesce(project = any ((select _memoir.bound_projects())::text[]), true)'
+            when 'session_id' = any (v_columns) then ' and ((select _memoir.bound_projects()) is null or session_id in (select _memoir.bound_sessions()))'
+            else ' and (select _memoir.bound_projects()) is null' end
+    || case when 'sensitivity' = any (v_columns) then ' and sensitivity <= (select _memoir.own_clearance())' else '' end;
 end $$;
 
 -- Puts what it lacks on a table: row security, forced, and its policies. Takes no lock where nothing lacks.
-create or replace function memoir._secure_rows(p_table regclass)
+create or replace function _memoir.secure_rows(p_table regclass)
 returns void language plpgsql set search_path from current as $$
 declare
-  v_own text := memoir._own_rows(p_table);
+  v_own text := _memoir.own_rows(p_table);
 begin
   if v_own is null then return; end if;
   if not (select relrowsecurity and relforcerowsecurity from pg_class where oid = p_table) then
@@ -89,6 +89,6 @@ end $$;
 
 do $$
 begin
-  perform memoir._secure_rows(c.oid) from pg_class c
-  where c.relnamespace = 'memoir'::regnamespace and c.relkind in ('r', 'p') and not c.relispartition and c.relowner = 'memoir_owner'::regrole;
+  perform _memoir.secure_rows(c.oid) from pg_class c
+  where c.relnamespace = '_memoir'::regnamespace and c.relkind in ('r', 'p') and not c.relispartition and c.relowner = 'memoir_owner'::regrole;
 end $$;

@@ -1,7 +1,7 @@
 -- Cron expressions: when was it last time?
 
 -- One field of a cron expression as the numbers it stands for; null where it is not one.
-create or replace function memoir._cron_field(p_field text, p_min integer, p_max integer)
+create or replace function _memoir.cron_field(p_field text, p_min integer, p_max integer)
 returns integer[] language sql immutable as $$
   with parts as (
     select regexp_match(part, '^(?:(\*)|(\d{1,2})(?:-(\d{1,2}))?)(?:/(\d{1,2}))?$') as m from string_to_table(p_field, ',') part),
@@ -17,7 +17,7 @@ $$;
 
 -- The last time at or before p_at that a cron expression (UTC) or "N seconds" (1 to 59) names; null where it is neither or names none
 -- within eight years.
-create or replace function memoir._cron_last(p_schedule text, p_at timestamptz)
+create or replace function _memoir.cron_last(p_schedule text, p_at timestamptz)
 returns timestamptz language plpgsql immutable as $$
 declare
   v_fields text[]; v_minutes integer[]; v_hours integer[]; v_days integer[]; v_months integer[]; v_weekdays integer[];
@@ -29,11 +29,11 @@ begin
   end if;
   v_fields := regexp_split_to_array(btrim(p_schedule), '\s+');
   if cardinality(v_fields) is distinct from 5 then return null; end if;
-  v_minutes := memoir._cron_field(v_fields[1], 0, 59);
-  v_hours := memoir._cron_field(v_fields[2], 0, 23);
-  v_days := memoir._cron_field(v_fields[3], 1, 31);
-  v_months := memoir._cron_field(v_fields[4], 1, 12);
-  v_weekdays := memoir._cron_field(v_fields[5], 0, 7);
+  v_minutes := _memoir.cron_field(v_fields[1], 0, 59);
+  v_hours := _memoir.cron_field(v_fields[2], 0, 23);
+  v_days := _memoir.cron_field(v_fields[3], 1, 31);
+  v_months := _memoir.cron_field(v_fields[4], 1, 12);
+  v_weekdays := _memoir.cron_field(v_fields[5], 0, 7);
   if v_minutes is null or v_hours is null or v_days is null or v_months is null or v_weekdays is null then return null; end if;
   -- Where both are limited, a day may match either.
   v_either := v_fields[3] not like '*%' and v_fields[5] not like '*%';

@@ -1,6 +1,6 @@
 -- Every weight, threshold, lifetime and schedule. Definitions are code (replaced on install); values are state.
 
-create or replace function memoir._define_settings()
+create or replace function _memoir.define_settings()
 returns void language plpgsql as $$
 begin
   create temporary table pg_temp.wanted on commit drop as
@@ -148,34 +148,34 @@ begin
     ('schedule_archive', 'text', '"11 1 * * *"', null, null, false, 'When months past retention are archived.')
   ) as t(key, kind, default_value, min_value, max_value, overridable, description);
 
-  delete from memoir.setting_definitions d where not exists (select from pg_temp.wanted w where w.key = d.key);
-  insert into memoir.setting_definitions (key, kind, default_value, min_value, max_value, overridable, description)
+  delete from _memoir.setting_definitions d where not exists (select from pg_temp.wanted w where w.key = d.key);
+  insert into _memoir.setting_definitions (key, kind, default_value, min_value, max_value, overridable, description)
   select key, kind, default_value, min_value, max_value, overridable, description from pg_temp.wanted
   on conflict (key) do update set kind = excluded.kind, default_value = excluded.default_value,
     min_value = excluded.min_value, max_value = excluded.max_value, overridable = excluded.overridable,
     description = excluded.description;
-  update memoir.setting_definitions set allowed = array['none', 'anthropic', 'openai'] where key = 'llm_provider';
-  update memoir.setting_definitions set allowed = array['warn', 'refuse'] where key = 'budget_action';
-  update memoir.setting_definitions set allowed = array['rules', 'nli', 'llm'] where key = 'judge';
-  update memoir.setting_definitions set allowed = array['compacted', 'nothing'] where key = 'archive_requires';
-  update memoir.setting_definitions set allowed = array['', 'keep', 'client', 'drop'] where key = 'archive_destination';
-  update memoir.setting_definitions set allowed = array['lock', 'concurrently'] where key = 'archive_detach';
-  delete from memoir.settings s where not exists (select from memoir.setting_definitions d where d.key = s.key);
+  update _memoir.setting_definitions set allowed = array['none', 'anthropic', 'openai'] where key = 'llm_provider';
+  update _memoir.setting_definitions set allowed = array['warn', 'refuse'] where key = 'budget_action';
+  update _memoir.setting_definitions set allowed = array['rules', 'nli', 'llm'] where key = 'judge';
+  update _memoir.setting_definitions set allowed = array['compacted', 'nothing'] where key = 'archive_requires';
+  update _memoir.setting_definitions set allowed = array['', 'keep', 'client', 'drop'] where key = 'archive_destination';
+  update _memoir.setting_definitions set allowed = array['lock', 'concurrently'] where key = 'archive_detach';
+  delete from _memoir.settings s where not exists (select from _memoir.setting_definitions d where d.key = s.key);
   drop table pg_temp.wanted;
-  perform memoir._merge_settings();
+  perform _memoir.merge_settings();
 end $$;
 
-create or replace function memoir._merge_settings()
+create or replace function _memoir.merge_settings()
 returns void language sql as $$
-  insert into memoir.settings_merged (is_only, clock, config)
+  insert into _memoir.settings_merged (is_only, clock, config)
   select true, (m.config ->> 'clock')::timestamptz, m.config
   from (select jsonb_object_agg(d.key, coalesce(s.value, d.default_value)) as config
-        from memoir.setting_definitions d left join memoir.settings s on s.key = d.key) m
+        from _memoir.setting_definitions d left join _memoir.settings s on s.key = d.key) m
   on conflict (is_only) do update set clock = excluded.clock, config = excluded.config where settings_merged.config is distinct from excluded.config
 $$;
 
 -- A point in time that means the same to every session: with date, time and zone.
-create or replace function memoir._is_time(p_text text)
+create or replace function _memoir.is_time(p_text text)
 returns boolean language plpgsql stable as $$
 begin
   return p_text ~ '^\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d(\.\d+)?)?(Z|[+-]\d\d(:?\d\d)?)$'
@@ -185,18 +185,18 @@ exception when data_exception then
 end $$;
 
 -- Raises PM015 unless the value fits the setting's kind and range.
-create or replace function memoir._check_setting(p_key text, p_value jsonb, p_override boolean)
+create or replace function _memoir.check_setting(p_key text, p_value jsonb, p_override boolean)
 returns void language plpgsql stable as $$
 declare
-  v_def memoir.setting_definitions;
+  v_def _memoir.setting_definitions;
   v_ok boolean;
 begin
-  select * into v_def from memoir.setting_definitions where key = p_key;
+  select * into v_def from _memoir.setting_definitions where key = p_key;
   if not found then
-    perform memoir._fail('PM015', format('unknown setting %s', memoir._shown(p_key)), 'select * from memoir.list_settings()');
+    perform _memoir.fail('PM015', format('unknown setting %s', _memoir.shown(p_key)), 'select * from memoir.list_settings()');
   end if;
   if p_override and not v_def.overridable then
-    perform memoir._fail('PM015', format('setting %s can''t be overridden per user or session', p_key));
+    perform _memoir.fail('PM015', format('setting %s can''t be overridden per user or session', p_key));
   end if;
   v_ok := p_value is not null and case v_def.kind
     when 'number' then jsonb_typeof(p_value) = 'number'
@@ -216,40 +216,40 @@ begin
   elsif v_ok and v_def.allowed is not null then
     v_ok := (p_value #>> '{}') = any (v_def.allowed);
   elsif v_ok and v_def.kind = 'time' and jsonb_typeof(p_value) = 'string' then
-    v_ok := memoir._is_time(p_value #>> '{}');
+    v_ok := _memoir.is_time(p_value #>> '{}');
   elsif v_ok and p_key like 'schedule\_%' then
-    v_ok := (p_value #>> '{}') = '' or memoir._cron_last(p_value #>> '{}', now()) is not null;
+    v_ok := (p_value #>> '{}') = '' or _memoir.cron_last(p_value #>> '{}', now()) is not null;
   elsif v_ok and p_key = 'text_search_config' then
     -- As the functions' pinned search_path finds it: a configuration of one's own is given with its schema.
     v_ok := exists (select from pg_ts_config c join pg_namespace n on n.oid = c.cfgnamespace
                     where (p_value #>> '{}') in (case when pg_ts_config_is_visible(c.oid) then quote_ident(cfgname) end, format('%I.%I', nspname, cfgname)));
   elsif v_ok and p_key = 'default_model' then
-    v_ok := exists (select from memoir.models where model = p_value #>> '{}');
+    v_ok := exists (select from _memoir.models where model = p_value #>> '{}');
   end if;
   if not v_ok then
-    perform memoir._fail('PM015', format('setting %s can''t be %s', p_key, memoir._shown(p_value::text)),
+    perform _memoir.fail('PM015', format('setting %s can''t be %s', p_key, _memoir.shown(p_value::text)),
       format('%s%s%s', v_def.kind,
         case when v_def.min_value is not null then format(' from %s to %s', v_def.min_value, v_def.max_value) else '' end,
         case when v_def.allowed is not null then ': ' || array_to_string(v_def.allowed, ', ') else '' end));
   end if;
 end $$;
 
-create or replace function memoir._put_setting(p_key text, p_value jsonb)
+create or replace function _memoir.put_setting(p_key text, p_value jsonb)
 returns void language plpgsql as $$
 begin
-  perform memoir._check_setting(p_key, p_value, false);
-  insert into memoir.settings (key, value, changed_by) values (p_key, p_value, memoir._login())
+  perform _memoir.check_setting(p_key, p_value, false);
+  insert into _memoir.settings (key, value, changed_by) values (p_key, p_value, _memoir.login())
   on conflict (key) do update set value = excluded.value, changed_at = now(), changed_by = excluded.changed_by;
-  perform memoir._merge_settings();
-  insert into memoir.audit_log (login, action, detail)
-  values (memoir._login(), 'set_setting', jsonb_build_object('key', p_key, 'value', p_value));
+  perform _memoir.merge_settings();
+  insert into _memoir.audit_log (login, action, detail)
+  values (_memoir.login(), 'set_setting', jsonb_build_object('key', p_key, 'value', p_value));
 end $$;
 
 create or replace function memoir.set_setting(p_key text, p_value jsonb)
 returns void language plpgsql security definer set search_path from current as $$
 begin
-  perform memoir._authorise_admin();
-  perform memoir._put_setting(p_key, p_value);
+  perform _memoir.authorise_admin();
+  perform _memoir.put_setting(p_key, p_value);
 end $$;
 comment on function memoir.set_setting(text, jsonb) is
   'Sets a setting for the whole install. Admin only. Raises PM001, PM015 (unknown key, wrong kind, out of range).';
@@ -257,13 +257,13 @@ comment on function memoir.set_setting(text, jsonb) is
 create or replace function memoir.reset_setting(p_key text)
 returns void language plpgsql security definer set search_path from current as $$
 begin
-  perform memoir._authorise_admin();
-  if not exists (select from memoir.setting_definitions where key = p_key) then
-    perform memoir._fail('PM015', format('unknown setting %s', memoir._shown(p_key)));
+  perform _memoir.authorise_admin();
+  if not exists (select from _memoir.setting_definitions where key = p_key) then
+    perform _memoir.fail('PM015', format('unknown setting %s', _memoir.shown(p_key)));
   end if;
-  delete from memoir.settings where key = p_key;
-  perform memoir._merge_settings();
-  insert into memoir.audit_log (login, action, detail) values (memoir._login(), 'reset_setting', jsonb_build_object('key', p_key));
+  delete from _memoir.settings where key = p_key;
+  perform _memoir.merge_settings();
+  insert into _memoir.audit_log (login, action, detail) values (_memoir.login(), 'reset_setting', jsonb_build_object('key', p_key));
 end $$;
 comment on function memoir.reset_setting(text) is 'Returns a setting to its default. Admin only. Raises PM001, PM015.';
 
@@ -273,28 +273,28 @@ language plpgsql stable security definer set search_path from current as $$
 begin
   return query
   select d.key, coalesce(s.value, d.default_value), d.default_value, d.kind, d.min_value, d.max_value, d.overridable, d.description
-  from memoir.setting_definitions d left join memoir.settings s on s.key = d.key order by d.key;
+  from _memoir.setting_definitions d left join _memoir.settings s on s.key = d.key order by d.key;
 end $$;
 comment on function memoir.list_settings() is 'All settings with value, default, range and meaning.';
 
 -- {"key": value | null}: null removes the override.
-create or replace function memoir._merge_overrides(p_old jsonb, p_new jsonb)
+create or replace function _memoir.merge_overrides(p_old jsonb, p_new jsonb)
 returns jsonb language plpgsql stable as $$
 declare
   v_key text; v_value jsonb;
 begin
   if jsonb_typeof(coalesce(p_new, '{}')) <> 'object' then
-    perform memoir._fail('PM014', format('settings must be a JSON object, not %s', memoir._shown(p_new::text)));
+    perform _memoir.fail('PM014', format('settings must be a JSON object, not %s', _memoir.shown(p_new::text)));
   end if;
   for v_key, v_value in select * from jsonb_each(coalesce(p_new, '{}')) loop
     -- Who is held to a cost limit does not move it, nor the guard against secrets.
-    if (v_key like 'budget\_%' or v_key = 'detect_secrets') and not (pg_has_role(memoir._login(), 'memoir_app', 'usage') or pg_has_role(memoir._login(), 'memoir_admin', 'usage')) then
-      perform memoir._fail('PM001', format('login %s may not override setting %s', quote_ident(memoir._login()), v_key));
+    if (v_key like 'budget\_%' or v_key = 'detect_secrets') and not (pg_has_role(_memoir.login(), 'memoir_app', 'usage') or pg_has_role(_memoir.login(), 'memoir_admin', 'usage')) then
+      perform _memoir.fail('PM001', format('login %s may not override setting %s', quote_ident(_memoir.login()), v_key));
     end if;
     if jsonb_typeof(v_value) <> 'null' then
-      perform memoir._check_setting(v_key, v_value, true);
-    elsif not (p_old ? v_key or exists (select from memoir.setting_definitions where key = v_key)) then
-      perform memoir._fail('PM015', format('unknown setting %s', memoir._shown(v_key)), 'select * from memoir.list_settings()');
+      perform _memoir.check_setting(v_key, v_value, true);
+    elsif not (p_old ? v_key or exists (select from _memoir.setting_definitions where key = v_key)) then
+      perform _memoir.fail('PM015', format('unknown setting %s', _memoir.shown(v_key)), 'select * from memoir.list_settings()');
     end if;
   end loop;
   return jsonb_strip_nulls(p_old || coalesce(p_new, '{}'));
@@ -303,11 +303,11 @@ end $$;
 create or replace function memoir.set_user_settings(p_user text, p_settings jsonb)
 returns jsonb language plpgsql security definer set search_path from current as $$
 declare
-  v_caller memoir.caller := memoir._authorise(p_user, 'write');
+  v_caller _memoir.caller := _memoir.authorise(p_user, 'write');
   v_settings jsonb;
 begin
-  perform memoir._touch_user(v_caller, p_user);
-  update memoir.users set settings = memoir._merge_overrides(settings, p_settings)
+  perform _memoir.touch_user(v_caller, p_user);
+  update _memoir.users set settings = _memoir.merge_overrides(settings, p_settings)
   where user_id = v_caller.user_id returning settings into v_settings;
   return v_settings;
 end $$;
@@ -315,24 +315,24 @@ comment on function memoir.set_user_settings(text, jsonb) is
   'Overrides settings for one user ({"key": value}, null removes) and returns all overrides. Raises PM001, PM014, PM015.';
 
 -- Defaults, install, user, session: later wins.
-create or replace function memoir._config(p_user_id uuid, p_session_settings jsonb)
+create or replace function _memoir.config(p_user_id uuid, p_session_settings jsonb)
 returns jsonb language plpgsql stable as $$
 begin
-  return (select config from memoir.settings_merged)
-    || coalesce((select u.settings || jsonb_build_object('profile_version', u.profile_version) from memoir.users u where u.user_id = p_user_id), '{}')
+  return (select config from _memoir.settings_merged)
+    || coalesce((select u.settings || jsonb_build_object('profile_version', u.profile_version) from _memoir.users u where u.user_id = p_user_id), '{}')
     || coalesce(p_session_settings, '{}');
 end $$;
 
 create or replace function memoir.set_clock(p_at timestamptz)
 returns void language plpgsql security definer set search_path from current as $$
 begin
-  perform memoir._authorise_admin();
-  perform memoir._put_setting('clock', coalesce(to_jsonb(p_at), 'null'));
+  perform _memoir.authorise_admin();
+  perform _memoir.put_setting('clock', coalesce(to_jsonb(p_at), 'null'));
 end $$;
 comment on function memoir.set_clock(timestamptz) is
   'Fixes memoir.now() at a time, for tests and replays; null returns to the real clock. Admin only. Raises PM001.';
 
-create or replace function memoir._history_share(p_config jsonb, p_task memoir.task_type)
+create or replace function _memoir.history_share(p_config jsonb, p_task _memoir.task_type)
 returns real language plpgsql immutable as $$
 begin
   return (p_config ->> ('history_share_' || coalesce(p_task, 'continuation')))::real;

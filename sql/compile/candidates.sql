@@ -1,42 +1,42 @@
 -- Candidates of all arms on one footing: memories, frequent and pinned ones, old turns; what each is worth.
 
 -- Was the memory active at that time? A forgotten or erased one never was.
-create or replace function memoir._was_active(p_memory memoir.memory_store, p_as_of timestamptz)
+create or replace function _memoir.was_active(p_memory _memoir.memory_store, p_as_of timestamptz)
 returns boolean language plpgsql stable set plan_cache_mode = force_custom_plan as $$
 begin
   if p_memory.state in ('forgotten', 'erased') or p_memory.expires_at <= p_as_of then return false; end if;
-  return coalesce((select s.state = 'active' from memoir.memory_states s
+  return coalesce((select s.state = 'active' from _memoir.memory_states s
     where s.user_id = p_memory.user_id and s.memory_id = p_memory.memory_id and s.recorded_at <= p_as_of
     order by s.recorded_at desc, s.seq desc limit 1), false);
 end $$;
 
 -- All candidates, best first, with the reason why one can't be shown. p_frequent: how many much-used memories join anyway.
 -- p_compile: for small talk all are below the floor, and what is pinned in the session is there whatever the query.
-create or replace function memoir._candidates(p_user_id uuid, p_config jsonb, p_query text, p_vector halfvec, p_model_id smallint,
-  p_project text, p_scope memoir.search_scope, p_limit integer, p_frequent integer, p_compile boolean)
-returns memoir.candidate[] language plpgsql stable set plan_cache_mode = force_custom_plan as $$
+create or replace function _memoir.candidates(p_user_id uuid, p_config jsonb, p_query text, p_vector halfvec, p_model_id smallint,
+  p_project text, p_scope _memoir.search_scope, p_limit integer, p_frequent integer, p_compile boolean)
+returns _memoir.candidate[] language plpgsql stable set plan_cache_mode = force_custom_plan as $$
 declare
   v_now timestamptz := memoir.now();
-  v_counters memoir.user_counters; v_ranked memoir.ranked_item[]; v_memories uuid[]; v_most integer; v_frequent uuid[] := '{}'; v_pinned uuid[] := '{}'; v_ceilings jsonb := '{}'; v_more uuid[];
-  v_facts memoir.memory_facts[];
+  v_counters _memoir.user_counters; v_ranked _memoir.ranked_item[]; v_memories uuid[]; v_most integer; v_frequent uuid[] := '{}'; v_pinned uuid[] := '{}'; v_ceilings jsonb := '{}'; v_more uuid[];
+  v_facts _memoir.memory_facts[];
 begin
-  select * into v_counters from memoir.user_counters where user_id = p_user_id;
-  if p_compile then p_limit := memoir._widened(p_limit, v_counters); end if;
-  v_ranked := memoir._rank(p_user_id, v_counters, p_config, p_query, p_vector, p_model_id, p_project, p_scope, p_limit);
+  select * into v_counters from _memoir.user_counters where user_id = p_user_id;
+  if p_compile then p_limit := _memoir.widened(p_limit, v_counters); end if;
+  v_ranked := _memoir.rank(p_user_id, v_counters, p_config, p_query, p_vector, p_model_id, p_project, p_scope, p_limit);
   if not p_compile then p_config := p_config || '{"relevance_share": 0}';
-  elsif memoir._is_small_talk(p_config, p_query, v_ranked) then p_config := p_config || '{"relevance_floor": 10}'; end if;
-  v_memories := memoir._memories_of(v_ranked);
-  if p_compile and p_scope.as_of is null then v_pinned := memoir._pinned_messages(p_user_id, p_scope.hidden_sessions); end if;
+  elsif _memoir.is_small_talk(p_config, p_query, v_ranked) then p_config := p_config || '{"relevance_floor": 10}'; end if;
+  v_memories := _memoir.memories_of(v_ranked);
+  if p_compile and p_scope.as_of is null then v_pinned := _memoir.pinned_messages(p_user_id, p_scope.hidden_sessions); end if;
   if v_counters.memories > 0 then
     select max(s.access_count),
       (array_agg(s.memory_id order by s.access_count desc, s.memory_id) filter (where s.memory_id <> all (v_memories)))[1 : p_frequent]
-    into v_most, v_frequent from memoir.memory_stats s where s.user_id = p_user_id and s.access_count > 0;
+    into v_most, v_frequent from _memoir.memory_stats s where s.user_id = p_user_id and s.access_count > 0;
     if p_compile and p_scope.as_of is null then
       select v_pinned || coalesce(array_agg(o.memory_id order by o.memory_id) filter (where o.pinned), '{}'),
         coalesce(jsonb_object_agg(o.memory_id, o.ceiling) filter (where o.ceiling > 0 and not o.pinned), '{}') into v_pinned, v_ceilings
       from (select o.memory_id, min(o.fidelity_ceiling) as ceiling, coalesce(bool_or(o.pinned_until_turn > coalesce(
-              (select c.turn_count from memoir.session_counters c where c.user_id = p_user_id and c.session_id = o.session_id), 0)), false) as pinned
-            from memoir.session_objects o
+              (select c.turn_count from _memoir.session_counters c where c.user_id = p_user_id and c.session_id = o.session_id), 0)), false) as pinned
+            from _memoir.session_objects o
             where o.user_id = p_user_id and o.session_id = any (p_scope.local_sessions) and (o.fidelity_ceiling > 0 or o.pinned_until_turn is not null)
             group by o.memory_id) o;
     end if;
@@ -45,10 +45,10 @@ begin
   if v_more <> '{}' then
     v_ranked := coalesce(v_ranked, '{}') || array(
       select (i.item_no, i.kind, i.ref_id, i.session_id, i.turn_index, i.chunk, i.span_start, i.span_length, i.token_count, i.role, i.created_at, i.recorded_at,
-              i.project, 0, 0, null, 0, 0)::memoir.ranked_item
-      from memoir.search_items i
+              i.project, 0, 0, null, 0, 0)::_memoir.ranked_item
+      from _memoir.search_items i
       where i.user_id = p_user_id and i.ref_id = any (v_more) and not i.dead and i.sensitivity <= p_scope.clearance
-        and (i.ref_id = any (v_pinned) and i.ref_id <> all (v_memories) and i.item_no <> all (memoir._turn_items_of(v_ranked))
+        and (i.ref_id = any (v_pinned) and i.ref_id <> all (v_memories) and i.item_no <> all (_memoir.turn_items_of(v_ranked))
             and (i.session_id is null or i.session_id = any (p_scope.local_sessions))
           or i.ref_id = any (v_frequent) and i.chunk = 0 and not i.echo and i.session_id is null)
         and (p_scope.kinds is null or i.kind = any (p_scope.kinds))
@@ -58,17 +58,17 @@ begin
   if v_memories <> '{}' then
     select array_agg((m.memory_id, m.type, m.importance, m.tier, m.sensitivity,
       case when p_scope.as_of is null then m.state = 'active' and (m.expires_at is null or m.expires_at > v_now)
-           else memoir._was_active(m, p_scope.as_of) end,
-      m.valid_from, m.valid_to, m.recorded_at, m.trust, m.confidence, s.reinforced_at, s.access_count)::memoir.memory_facts) into v_facts
-    from memoir.memory_store m
-    left join memoir.memory_stats s on s.user_id = p_user_id and s.memory_id = m.memory_id
+           else _memoir.was_active(m, p_scope.as_of) end,
+      m.valid_from, m.valid_to, m.recorded_at, m.trust, m.confidence, s.reinforced_at, s.access_count)::_memoir.memory_facts) into v_facts
+    from _memoir.memory_store m
+    left join _memoir.memory_stats s on s.user_id = p_user_id and s.memory_id = m.memory_id
     where m.user_id = p_user_id and m.memory_id = any (v_memories);
   end if;
-  return memoir._judge(v_ranked, v_facts, v_frequent, v_pinned, v_ceilings, v_most, p_config, p_scope, v_now);
+  return _memoir.judge(v_ranked, v_facts, v_frequent, v_pinned, v_ceilings, v_most, p_config, p_scope, v_now);
 end $$;
 
 -- How many candidates a recall of p_budget tokens takes: all from 2,000 on, sixty at least.
-create or replace function memoir._candidate_limit(p_candidates integer, p_budget integer)
+create or replace function _memoir.candidate_limit(p_candidates integer, p_budget integer)
 returns integer language plpgsql immutable as $$
 begin
   return least(p_candidates, 60 + greatest(0, p_candidates - 60) * least(2000, p_budget) / 2000);
@@ -76,7 +76,7 @@ end $$;
 
 -- Of long turns sentences are shown too, so more of them are considered: up to twice as many where texts have more than eighteen words in
 -- the mean, as far as they are turns.
-create or replace function memoir._widened(p_limit integer, p_counters memoir.user_counters)
+create or replace function _memoir.widened(p_limit integer, p_counters _memoir.user_counters)
 returns integer language plpgsql immutable set plan_cache_mode = force_generic_plan as $$
 declare
   v_items float8 := greatest(1, p_counters.items);
@@ -84,13 +84,13 @@ begin
   return coalesce(p_limit * (1 + (least(2, greatest(1, p_counters.total_words / v_items / 18)) - 1) * greatest(0, 1 - p_counters.memories / v_items)), p_limit)::integer;
 end $$;
 
-create or replace function memoir._memories_of(p_ranked memoir.ranked_item[])
+create or replace function _memoir.memories_of(p_ranked _memoir.ranked_item[])
 returns uuid[] language plpgsql immutable set plan_cache_mode = force_generic_plan as $$
 begin
   return array(select r.ref_id from unnest(p_ranked) r where r.kind = 'm');
 end $$;
 
-create or replace function memoir._turn_items_of(p_ranked memoir.ranked_item[])
+create or replace function _memoir.turn_items_of(p_ranked _memoir.ranked_item[])
 returns integer[] language plpgsql immutable set plan_cache_mode = force_generic_plan as $$
 begin
   return array(select r.item_no from unnest(p_ranked) r where r.kind = 't');
@@ -98,9 +98,9 @@ end $$;
 
 -- Memories carry more than a match: half-life and weight of their type, importance, use, and authority ([PG] 6.2, [MS]).
 -- Tiers 3 and 4 do not fade; confidence does, until it is reinforced.
-create or replace function memoir._judge(p_ranked memoir.ranked_item[], p_facts memoir.memory_facts[], p_frequent uuid[], p_pinned uuid[], p_ceilings jsonb, p_most integer,
-  p_config jsonb, p_scope memoir.search_scope, p_now timestamptz)
-returns memoir.candidate[] language plpgsql stable
+create or replace function _memoir.judge(p_ranked _memoir.ranked_item[], p_facts _memoir.memory_facts[], p_frequent uuid[], p_pinned uuid[], p_ceilings jsonb, p_most integer,
+  p_config jsonb, p_scope _memoir.search_scope, p_now timestamptz)
+returns _memoir.candidate[] language plpgsql stable
 set plan_cache_mode = force_generic_plan set enable_nestloop = off set enable_mergejoin = off as $$
 declare
   v_floor real := (p_config ->> 'relevance_floor')::real; v_share real := (p_config ->> 'relevance_share')::real;
@@ -147,19 +147,19 @@ begin
   )
   select (f.item_no, f.kind, f.ref_id, f.session_id, f.turn_index, f.chunk, f.span_start, f.span_length, f.tokens, f.role, f.said_at, f.recorded_at,
       f.project, (round(f.total * 100000) / 100000)::real, f.words, f.vector, f.around, f.session_score, f.type, f.parts, coalesce(f.ref_id = any (p_frequent), false),
-      coalesce(f.reason, case when f.total < f.floor and f.ref_id <> all (p_pinned) then 'below the relevance floor' end))::memoir.candidate
+      coalesce(f.reason, case when f.total < f.floor and f.ref_id <> all (p_pinned) then 'below the relevance floor' end))::_memoir.candidate
   from floored f order by (f.total * 100000)::integer desc, f.item_no);
 end $$;
 
 -- Where the candidates are whose running total, what is worth most per token first, stays within one and a half budgets: counts are
 -- on the high side. doubtful: the items that may not fit as they are, those beyond half of it.
-create or replace function memoir._within_reach(p_candidates memoir.candidate[], p_worths float8[], p_budget integer, p_hidden uuid[],
-  out places memoir.item_place[], out doubtful integer[])
+create or replace function _memoir.within_reach(p_candidates _memoir.candidate[], p_worths float8[], p_budget integer, p_hidden uuid[],
+  out places _memoir.item_place[], out doubtful integer[])
 language plpgsql stable set plan_cache_mode = force_generic_plan as $$
 declare
   v_reach record;
 begin
-  select array_agg((r.item_no, r.kind, r.ref_id, r.session_id, r.turn_index, r.recorded_at, r.span_start, r.span_length)::memoir.item_place) as places,
+  select array_agg((r.item_no, r.kind, r.ref_id, r.session_id, r.turn_index, r.recorded_at, r.span_start, r.span_length)::_memoir.item_place) as places,
     array_agg(r.item_no) filter (where r.before >= p_budget / 2) as doubtful into v_reach
   from (select c.item_no, c.kind, c.ref_id, c.session_id, c.turn_index, c.recorded_at, c.span_start, c.span_length,
           sum(c.tokens) over (order by (c.memory_parts ? 'pinned') is true desc, c.worth / (c.tokens + 8) desc, c.item_no rows unbounded preceding) - c.tokens as before
@@ -173,7 +173,7 @@ end $$;
 -- What showing a line is worth: about the chance that it is evidence, whose odds are those of its score to the fourth power. (Scores
 -- are chances spread over 0 to 1, SOFT in bench/ranker/train.py. With a smaller power many short lines of little relevance push the
 -- evidence out; bench/packing.py shows it.) context_utilisation has the same formula.
-create or replace function memoir._worth(p_score real)
+create or replace function _memoir.worth(p_score real)
 returns float8 language sql immutable as $$
   -- Those of memories may pass 1.
   select 1 / (1 + power(1 / greatest(0.0001, least(0.9999, p_score::float8)) - 1, 4))
@@ -181,14 +181,14 @@ $$;
 
 -- Worth of each candidate, and the reason for being left out if nothing is chosen. The rest of a turn of which another part is worth
 -- more gains from it, the less the longer the turn: half of a question or a list is seldom enough.
-create or replace function memoir._worths(p_candidates memoir.candidate[], p_budget integer, p_hidden uuid[], p_shares jsonb,
+create or replace function _memoir.worths(p_candidates _memoir.candidate[], p_budget integer, p_hidden uuid[], p_shares jsonb,
   out reasons text[], out worths float8[])
 language plpgsql immutable set plan_cache_mode = force_generic_plan as $$
 declare
   v_rest float8 := coalesce((p_shares ->> 'rest')::float8, 0);
 begin
   with given as materialized (
-    select c.kind, c.ref_id, c.chunk, c.span_start + c.span_length as stop, case when c.reason is null then memoir._worth(c.score) else 0 end as worth,
+    select c.kind, c.ref_id, c.chunk, c.span_start + c.span_length as stop, case when c.reason is null then _memoir.worth(c.score) else 0 end as worth,
       case when c.reason is not null then c.reason
         when c.kind = 't' and c.ref_id = any (p_hidden) then 'shown in the window'
         when c.tokens > p_budget then 'longer than the block'

@@ -8,7 +8,7 @@ returns table ("position" integer, kind text, id uuid, session text, turn_index 
   words_rank integer, vector_rank integer, tokens integer, fidelity text, included boolean, reason text, content text)
 language plpgsql stable security definer set search_path from current set plan_cache_mode = force_custom_plan as $$
 declare
-  v memoir.compiled := memoir._compile(p_user, p_session, p_query, p_budget, p_memory_budget, p_task, p_tools, p_query_embedding,
+  v _memoir.compiled := _memoir.compile(p_user, p_session, p_query, p_budget, p_memory_budget, p_task, p_tools, p_query_embedding,
     p_query_parts, p_as_of, p_valid_at, p_format, p_after_turn);
 begin
   return query
@@ -21,7 +21,7 @@ begin
       said_at, recorded_at, project, score, words, vector, around, session_score, type, memory_parts, is_frequent, reason,
       place, why, worth, fidelity, instead, o)
   ), texts as (
-    select * from memoir._item_texts(v.user_id, array(select i.item_no from items i), v.clearance)
+    select * from _memoir.item_texts(v.user_id, array(select i.item_no from items i), v.clearance)
   )
   select i.place, case i.kind when 't' then 'turn' when 'm' then 'memory' else 'summary' end, i.ref_id, s.external_id, i.turn_index, i.chunk::integer,
     array_remove(array[case when i.words > 0 then 'words' end, case when i.vector is not null then 'vector' end, case when i.memory_parts ? 'pinned' then 'pinned' when i.is_frequent then 'frequent' when i.words = 0 and i.vector is null then 'neighbour' end], null),
@@ -29,10 +29,10 @@ begin
       'worth', i.worth, 'strength', v.arms -> 'strength'),
     case when i.words > 0 then (rank() over (order by i.words desc))::integer end,
     case when i.vector is not null then (rank() over (order by i.vector desc nulls last))::integer end,
-    case when i.instead is null then i.tokens else memoir._tokens_of(i.instead, v.tokenizer) end, case when i.place is not null then i.fidelity end, i.place is not null,
+    case when i.instead is null then i.tokens else _memoir.tokens_of(i.instead, v.tokenizer) end, case when i.place is not null then i.fidelity end, i.place is not null,
     case when i.place is null then i.why end, left(coalesce(t.name || ': ', '') || coalesce(i.instead, t.body), 200)
   from items i left join texts t on t.item_no = i.item_no
-  left join memoir.sessions s on s.user_id = v.user_id and s.session_id = i.session_id
+  left join _memoir.sessions s on s.user_id = v.user_id and s.session_id = i.session_id
   order by i.place nulls last, i.o;
 end $$;
 comment on function memoir.explain_context(text, text, text, integer, integer, text, jsonb, real[], jsonb, timestamptz, timestamptz, text, text) is

@@ -4,30 +4,30 @@
 create or replace function memoir.credit_recall(p_user text, p_compile uuid, p_used uuid[])
 returns integer language plpgsql security definer set search_path from current set plan_cache_mode = force_custom_plan as $$
 declare
-  v_caller memoir.caller := memoir._authorise(p_user, 'write');
-  v_from timestamptz := memoir.now() - make_interval(days => (select (config ->> 'ledger_days')::integer from memoir.settings_merged) + 31);
-  v_row memoir.compile_ledger; v_used integer[]; v_count integer;
+  v_caller _memoir.caller := _memoir.authorise(p_user, 'write');
+  v_from timestamptz := memoir.now() - make_interval(days => (select (config ->> 'ledger_days')::integer from _memoir.settings_merged) + 31);
+  v_row _memoir.compile_ledger; v_used integer[]; v_count integer;
 begin
   if p_compile is null or p_used is null then
-    perform memoir._fail('PM014', 'compile and used must be given: the compile_id and ids of items that context returned');
+    perform _memoir.fail('PM014', 'compile and used must be given: the compile_id and ids of items that context returned');
   end if;
   select compile_id, items, places into v_row.compile_id, v_row.items, v_row.places
-  from memoir.compile_buffer where user_id = v_caller.user_id and compile_id = p_compile;
+  from _memoir.compile_buffer where user_id = v_caller.user_id and compile_id = p_compile;
   if not found then
     select compile_id, items, places into v_row.compile_id, v_row.items, v_row.places
-    from memoir.compile_ledger where user_id = v_caller.user_id and compile_id = p_compile and recorded_at >= v_from;
+    from _memoir.compile_ledger where user_id = v_caller.user_id and compile_id = p_compile and recorded_at >= v_from;
   end if;
   if v_row.compile_id is null then
-    perform memoir._fail('PM004', format('no compile %s of user %s is known', p_compile, memoir._shown(p_user)), 'with ledger_sample below 1, not every compile is kept');
+    perform _memoir.fail('PM004', format('no compile %s of user %s is known', p_compile, _memoir.shown(p_user)), 'with ledger_sample below 1, not every compile is kept');
   end if;
   select coalesce(array_agg(c.item_no order by c.item_no), '{}'), count(distinct i.ref_id) into v_used, v_count
   from unnest(v_row.items, v_row.places) c(item_no, place)
-  join memoir.search_items i on i.user_id = v_caller.user_id and i.item_no = c.item_no
+  join _memoir.search_items i on i.user_id = v_caller.user_id and i.item_no = c.item_no
   where i.ref_id = any (p_used) and (v_caller.projects is null or i.project = any (v_caller.projects)) and i.sensitivity <= v_caller.clearance;
   -- A job may move the row meanwhile: then it is in the ledger.
-  update memoir.compile_buffer set used = v_used where user_id = v_caller.user_id and compile_id = p_compile;
+  update _memoir.compile_buffer set used = v_used where user_id = v_caller.user_id and compile_id = p_compile;
   if not found then
-    update memoir.compile_ledger set used = v_used where user_id = v_caller.user_id and compile_id = p_compile and recorded_at >= v_from;
+    update _memoir.compile_ledger set used = v_used where user_id = v_caller.user_id and compile_id = p_compile and recorded_at >= v_from;
   end if;
   return v_count;
 end $$;
@@ -39,19 +39,19 @@ PM014.';
 -- Pairs of a used item and one that was shown and not used, by the difference of their signals; a compile's pairs weigh 1 together.
 -- Used: credited; a memory whose content had to be fetched (fault), or that a person validated, within a day. The newest fifth of
 -- the compiles is held out.
-create or replace function memoir._learning_pairs(p_user_id uuid, p_from timestamptz, p_compiles integer)
-returns memoir.weight_pair[] language plpgsql stable set plan_cache_mode = force_custom_plan as $$
+create or replace function _memoir.learning_pairs(p_user_id uuid, p_from timestamptz, p_compiles integer)
+returns _memoir.weight_pair[] language plpgsql stable set plan_cache_mode = force_custom_plan as $$
 begin
   return (
   with ledger as materialized (
     select l.compile_id, l.recorded_at, l.session_id, l.items, l.scores, l.words, l.vectors, l.around, l.session_scores, l.places, coalesce(l.used, '{}')
-        || array(select i.item_no from memoir.search_items i
+        || array(select i.item_no from _memoir.search_items i
                  where i.user_id = p_user_id and i.item_no = any (l.items) and i.kind = 'm' and i.chunk = 0 and (
-                   exists (select from memoir.fault_history f where f.user_id = p_user_id and f.memory_id = i.ref_id and f.session_id = l.session_id
+                   exists (select from _memoir.fault_history f where f.user_id = p_user_id and f.memory_id = i.ref_id and f.session_id = l.session_id
                            and f.recorded_at >= l.recorded_at and f.recorded_at < l.recorded_at + interval '1 day')
-                   or exists (select from memoir.memory_store m where m.user_id = p_user_id and m.memory_id = i.ref_id
+                   or exists (select from _memoir.memory_store m where m.user_id = p_user_id and m.memory_id = i.ref_id
                               and m.validated_at > l.recorded_at and m.validated_at < l.recorded_at + interval '1 day' and m.recorded_at < m.validated_at))) as used
-    from memoir.compile_ledger l where l.user_id = p_user_id and l.recorded_at >= p_from
+    from _memoir.compile_ledger l where l.user_id = p_user_id and l.recorded_at >= p_from
     order by l.recorded_at desc, l.compile_id limit p_compiles
   ), considered as (
     select l.compile_id, l.recorded_at, c.item_no, c.score, c.words, c.around, c.session_score, c.place, c.item_no = any (l.used) as used,
@@ -63,7 +63,7 @@ begin
       greatest(1, date_part('epoch', max(i.created_at) over compile - min(i.created_at) over compile) / 86400) as span
     from ledger l
     cross join lateral unnest(l.items, l.scores, l.words, l.vectors, l.around, l.session_scores, l.places) c(item_no, score, words, vector, around, session_score, place)
-    join memoir.search_items i on i.user_id = p_user_id and i.item_no = c.item_no
+    join _memoir.search_items i on i.user_id = p_user_id and i.item_no = c.item_no
     where l.used <> '{}'
     window compile as (partition by l.compile_id)
   ), described as (
@@ -79,12 +79,12 @@ begin
         a.x[9] - b.x[9], a.x[10] - b.x[10], a.x[11] - b.x[11], a.x[12] - b.x[12], a.x[13] - b.x[13]] as x
     from described a join described b on b.compile_id = a.compile_id and a.used and not b.used and a.n <= 5 and b.n <= 8
   )
-  select array_agg((p.compile_id, p.place > p.compiles * 4 / 5, p.weight, p.base, p.x)::memoir.weight_pair order by p.recorded_at, p.compile_id, p.item_no, p.other)
+  select array_agg((p.compile_id, p.place > p.compiles * 4 / 5, p.weight, p.base, p.x)::_memoir.weight_pair order by p.recorded_at, p.compile_id, p.item_no, p.other)
   from (select *, dense_rank() over (order by recorded_at, compile_id) as place, (select count(distinct compile_id) from paired) as compiles from paired) p);
 end $$;
 
 -- Logistic regression on pairs: what to add to the weights, kept near nothing (p_prior) by the spread of each signal. Nesterov's gradient.
-create or replace function memoir._fit_pairs(p_pairs memoir.weight_pair[], p_prior float8)
+create or replace function _memoir.fit_pairs(p_pairs _memoir.weight_pair[], p_prior float8)
 returns float8[] language plpgsql stable set plan_cache_mode = force_generic_plan as $$
 declare
   s float8[]; v_total float8; d float8[] := array_fill(0::float8, array[13]); v_last float8[] := d; y float8[] := d; g float8[]; k integer; j integer;
@@ -117,20 +117,20 @@ begin
 end $$;
 
 -- By how much the used item of a pair stands before the other, with p_d added to the weights.
-create or replace function memoir._margin(p_base float8, x float8[], p_d float8[])
+create or replace function _memoir.margin(p_base float8, x float8[], p_d float8[])
 returns float8 language sql immutable as $$
   select p_base + x[1] * p_d[1] + x[2] * p_d[2] + x[3] * p_d[3] + x[4] * p_d[4] + x[5] * p_d[5] + x[6] * p_d[6] + x[7] * p_d[7]
     + x[8] * p_d[8] + x[9] * p_d[9] + x[10] * p_d[10] + x[11] * p_d[11] + x[12] * p_d[12] + x[13] * p_d[13]
 $$;
 
 -- The share of the pairs in the right order, ties half.
-create or replace function memoir._pairs_in_order(p_pairs memoir.weight_pair[], p_d float8[])
+create or replace function _memoir.pairs_in_order(p_pairs _memoir.weight_pair[], p_d float8[])
 returns float8 language sql immutable as $$
-  select sum(p.weight * (0.5 + 0.5 * sign(round(memoir._margin(p.base, p.x, p_d)::numeric, 6)))) / sum(p.weight) from unnest(p_pairs) p
+  select sum(p.weight * (0.5 + 0.5 * sign(round(_memoir.margin(p.base, p.x, p_d)::numeric, 6)))) / sum(p.weight) from unnest(p_pairs) p
 $$;
 
 -- Weights with what was learnt added. The neighbours' share in a score is known as a whole: their weights grow or shrink together.
-create or replace function memoir._with_learnt(p_weights jsonb, p_d float8[])
+create or replace function _memoir.with_learnt(p_weights jsonb, p_d float8[])
 returns jsonb language sql immutable as $$
   select p_weights || (select jsonb_object_agg(n, round((coalesce((p_weights ->> n)::float8, 0) + p_d[o])::numeric, 3))
       from unnest('{words, vector, session, both, words_rank, vector_rank, user, question, after_question, length, age, fresh}'::text[]) with ordinality t(n, o))
@@ -142,42 +142,42 @@ create or replace function memoir.learn_weights(p_user text, p_apply boolean def
   p_least integer default 40, p_prior real default 0.02)
 returns jsonb language plpgsql security definer set search_path from current set plan_cache_mode = force_custom_plan as $$
 declare
-  v_caller memoir.caller := memoir._authorise(p_user, 'write');
-  v_user uuid := v_caller.user_id; v_old jsonb; v_new jsonb; v_pairs memoir.weight_pair[]; v_seen memoir.weight_pair[]; v_held memoir.weight_pair[];
+  v_caller _memoir.caller := _memoir.authorise(p_user, 'write');
+  v_user uuid := v_caller.user_id; v_old jsonb; v_new jsonb; v_pairs _memoir.weight_pair[]; v_seen _memoir.weight_pair[]; v_held _memoir.weight_pair[];
   v_compiles integer; v_before float8; v_after float8; v_d float8[]; v_applied boolean; v_from timestamptz;
 begin
   if v_caller.projects is not null then
-    perform memoir._fail('PM001', format('login %s is bound to projects and may not learn weights', quote_ident(v_caller.login)), 'they are the user''s in all projects');
+    perform _memoir.fail('PM001', format('login %s is bound to projects and may not learn weights', quote_ident(v_caller.login)), 'they are the user''s in all projects');
   end if;
   if num_nulls(p_apply, p_compiles, p_least, p_prior) > 0 or p_compiles not between 10 and 5000 or p_least not between 10 and p_compiles
      or not p_prior between 0.0001 and 10 then
-    perform memoir._fail('PM014', format('compiles must be from 10 to 5000, least from 10 to compiles, prior from 0.0001 to 10, not %s, %s, %s',
+    perform _memoir.fail('PM014', format('compiles must be from 10 to 5000, least from 10 to compiles, prior from 0.0001 to 10, not %s, %s, %s',
       p_compiles, p_least, p_prior));
   end if;
-  if not exists (select from memoir.users where user_id = v_user) then
-    perform memoir._fail('PM002', format('unknown user %s', memoir._shown(p_user)));
+  if not exists (select from _memoir.users where user_id = v_user) then
+    perform _memoir.fail('PM002', format('unknown user %s', _memoir.shown(p_user)));
   end if;
   -- Scores made with other weights say nothing of what to add to these.
-  select greatest(max(a.recorded_at), memoir.now() - make_interval(days => (select (config ->> 'ledger_days')::integer from memoir.settings_merged))) into v_from
-  from memoir.audit_log a where a.user_id = v_user and a.action = 'learn_weights';
-  v_old := memoir._config(v_user, null) -> 'rank_weights';
-  v_pairs := memoir._learning_pairs(v_user, v_from, p_compiles);
+  select greatest(max(a.recorded_at), memoir.now() - make_interval(days => (select (config ->> 'ledger_days')::integer from _memoir.settings_merged))) into v_from
+  from _memoir.audit_log a where a.user_id = v_user and a.action = 'learn_weights';
+  v_old := _memoir.config(v_user, null) -> 'rank_weights';
+  v_pairs := _memoir.learning_pairs(v_user, v_from, p_compiles);
   select count(distinct p.compile_id) into v_compiles from unnest(v_pairs) p;
   if v_compiles < p_least then
-    perform memoir._fail('PM025', format('the ledger of user %s has %s compiles that showed something used and something unused, learning needs %s',
-        memoir._shown(p_user), v_compiles, p_least),
+    perform _memoir.fail('PM025', format('the ledger of user %s has %s compiles that showed something used and something unused, learning needs %s',
+        _memoir.shown(p_user), v_compiles, p_least),
       'credit_recall says which recalled items an answer used; flush_statistics moves them to the ledger');
   end if;
   select array_agg(p) filter (where not p.held), array_agg(p) filter (where p.held) into v_seen, v_held from unnest(v_pairs) p;
-  v_before := memoir._pairs_in_order(v_held, array_fill(0::float8, array[13]));
-  v_after := memoir._pairs_in_order(v_held, memoir._fit_pairs(v_seen, p_prior));
-  v_d := memoir._fit_pairs(v_pairs, p_prior);
-  v_new := memoir._with_learnt(v_old, v_d);
+  v_before := _memoir.pairs_in_order(v_held, array_fill(0::float8, array[13]));
+  v_after := _memoir.pairs_in_order(v_held, _memoir.fit_pairs(v_seen, p_prior));
+  v_d := _memoir.fit_pairs(v_pairs, p_prior);
+  v_new := _memoir.with_learnt(v_old, v_d);
   v_applied := p_apply and v_after > v_before;
   if v_applied then
-    perform from memoir.user_counters where user_id = v_user for update;
-    update memoir.users set settings = memoir._merge_overrides(settings, jsonb_build_object('rank_weights', v_new)) where user_id = v_user;
-    insert into memoir.audit_log (recorded_at, login, action, user_id, detail)
+    perform from _memoir.user_counters where user_id = v_user for update;
+    update _memoir.users set settings = _memoir.merge_overrides(settings, jsonb_build_object('rank_weights', v_new)) where user_id = v_user;
+    insert into _memoir.audit_log (recorded_at, login, action, user_id, detail)
     values (memoir.now(), v_caller.login, 'learn_weights', v_user, jsonb_build_object('compiles', v_compiles, 'before', v_before, 'after', v_after));
   end if;
   return jsonb_build_object('compiles', v_compiles, 'pairs', cardinality(v_pairs), 'old', v_old, 'new', v_new, 'applied', v_applied,

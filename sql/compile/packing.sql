@@ -3,11 +3,11 @@
 -- The functions below touch no table: one generic plan serves every call.
 
 -- Chooses candidates within p_budget tokens, each at one fidelity, and renders them. p_hidden: turns that the list shows already.
-create or replace function memoir._recall_block(p_user_id uuid, p_candidates memoir.candidate[], p_working text[],
-  p_budget integer, p_tokenizer text, p_hidden uuid[], p_clearance memoir.sensitivity, p_config jsonb, p_query text, p_weak boolean default false)
-returns memoir.recall_block language plpgsql stable set plan_cache_mode = force_custom_plan as $$
+create or replace function _memoir.recall_block(p_user_id uuid, p_candidates _memoir.candidate[], p_working text[],
+  p_budget integer, p_tokenizer text, p_hidden uuid[], p_clearance _memoir.sensitivity, p_config jsonb, p_query text, p_weak boolean default false)
+returns _memoir.recall_block language plpgsql stable set plan_cache_mode = force_custom_plan as $$
 declare
-  v_block memoir.recall_block; v_lines memoir.recall_lines; v_count integer := coalesce(cardinality(p_candidates), 0); v_all boolean;
+  v_block _memoir.recall_block; v_lines _memoir.recall_lines; v_count integer := coalesce(cardinality(p_candidates), 0); v_all boolean;
   v_working integer := cardinality(p_working); v_budget integer := p_budget - p_budget / 200; v_used integer; v_exact integer; v_pass integer := 0;
   v_chosen integer[] := '{}'; v_ratio numeric; i integer; n integer;
 begin
@@ -15,16 +15,16 @@ begin
   v_block.places := array_fill(null::integer, array[v_count]);
   v_block.fidelities := array_fill(null::text, array[v_count]);
   v_block.texts := v_block.fidelities;
-  select * into v_block.reasons, v_block.worths from memoir._worths(p_candidates, p_budget, p_hidden, p_config -> 'fidelity_worth');
+  select * into v_block.reasons, v_block.worths from _memoir.worths(p_candidates, p_budget, p_hidden, p_config -> 'fidelity_worth');
   if p_budget <= 0 or (v_count = 0 and v_working = 0) then return v_block; end if;
-  v_lines := memoir._lines_of(p_user_id, p_candidates, v_block.worths, p_budget, p_hidden, p_clearance, p_config, p_query);
+  v_lines := _memoir.lines_of(p_user_id, p_candidates, v_block.worths, p_budget, p_hidden, p_clearance, p_config, p_query);
 
   -- First with stored counts, then once more with the budget corrected by what the text really costs.
   loop
-    select * into v_chosen, v_used, v_all from memoir._choose(v_lines, v_budget);
+    select * into v_chosen, v_used, v_all from _memoir.choose(v_lines, v_budget);
     exit when v_chosen = '{}' and v_working = 0;
-    v_block.text := memoir._render_recall(v_lines, v_chosen, p_working[1 : v_working], p_weak);
-    v_exact := memoir._tokens_of(v_block.text || E'\n\n', p_tokenizer);
+    v_block.text := _memoir.render_recall(v_lines, v_chosen, p_working[1 : v_working], p_weak);
+    v_exact := _memoir.tokens_of(v_block.text || E'\n\n', p_tokenizer);
     exit when v_pass >= 2 or v_exact > p_budget * 0.97 or v_all or v_chosen = '{}';
     v_ratio := least(1.5, (p_budget * 0.995) / greatest(v_exact, 1));
     exit when v_ratio < 1.03;
@@ -34,13 +34,13 @@ begin
   -- The block is counted as it is; if that is too much, the choice is made again with so much less.
   while v_block.text is not null and v_exact > p_budget loop
     if v_chosen <> '{}' then
-      select * into v_chosen, v_used from memoir._choose(v_lines, v_used - (v_exact - p_budget));
+      select * into v_chosen, v_used from _memoir.choose(v_lines, v_used - (v_exact - p_budget));
     else
       v_working := v_working - 1;
     end if;
     if v_chosen = '{}' and v_working <= 0 then v_block.text := null; exit; end if;
-    v_block.text := memoir._render_recall(v_lines, v_chosen, p_working[1 : v_working], p_weak);
-    v_exact := memoir._tokens_of(v_block.text || E'\n\n', p_tokenizer);
+    v_block.text := _memoir.render_recall(v_lines, v_chosen, p_working[1 : v_working], p_weak);
+    v_exact := _memoir.tokens_of(v_block.text || E'\n\n', p_tokenizer);
   end loop;
 
   foreach i in array v_lines.copies loop v_block.reasons[i] := 'a copy of another candidate'; end loop;
@@ -59,22 +59,22 @@ end $$;
 
 -- What could be shown, at every fidelity there is, in the order in which to take it. Texts are read of what is worth most up to half
 -- again the budget.
-create or replace function memoir._lines_of(p_user_id uuid, p_candidates memoir.candidate[], p_worths float8[], p_budget integer, p_hidden uuid[],
-  p_clearance memoir.sensitivity, p_config jsonb, p_query text)
-returns memoir.recall_lines language plpgsql stable set plan_cache_mode = force_custom_plan as $$
+create or replace function _memoir.lines_of(p_user_id uuid, p_candidates _memoir.candidate[], p_worths float8[], p_budget integer, p_hidden uuid[],
+  p_clearance _memoir.sensitivity, p_config jsonb, p_query text)
+returns _memoir.recall_lines language plpgsql stable set plan_cache_mode = force_custom_plan as $$
 declare
-  v_items integer[]; v_bodies text[]; v_names text[]; v_sessions uuid[]; v_session_names text[]; v_reduced memoir.reduced_texts; v_reach record; v_found record; v_refs uuid[];
+  v_items integer[]; v_bodies text[]; v_names text[]; v_sessions uuid[]; v_session_names text[]; v_reduced _memoir.reduced_texts; v_reach record; v_found record; v_refs uuid[];
   r_refs uuid[]; r_fidelities smallint[]; r_texts text[]; r_tokens integer[];
 begin
-  select * into v_reach from memoir._within_reach(p_candidates, p_worths, p_budget, p_hidden);
-  select array_agg(t.item_no), array_agg(t.name), array_agg(t.body) into v_items, v_names, v_bodies from memoir._texts_at(p_user_id, v_reach.places, p_clearance) t;
+  select * into v_reach from _memoir.within_reach(p_candidates, p_worths, p_budget, p_hidden);
+  select array_agg(t.item_no), array_agg(t.name), array_agg(t.body) into v_items, v_names, v_bodies from _memoir.texts_at(p_user_id, v_reach.places, p_clearance) t;
   select array_agg(distinct c.session_id) filter (where c.kind = 't') as sessions,
     array_agg(c) filter (where case c.kind when 't' then c.tokens >= 60 and c.item_no = any (v_reach.doubtful)
       when 'm' then c.tokens >= 60 or c.chunk > 0 or c.memory_parts ? 'ceiling' end) as long
   into v_found from unnest(p_candidates) c where c.item_no = any (v_items);
   if v_found.sessions is not null then
     select array_agg(s.session_id), array_agg(s.external_id) into v_sessions, v_session_names
-    from memoir.sessions s where s.user_id = p_user_id and s.session_id = any (v_found.sessions);
+    from _memoir.sessions s where s.user_id = p_user_id and s.session_id = any (v_found.sessions);
   end if;
   -- Short texts are shown as they are or not at all.
   if v_found.long is not null then
@@ -82,13 +82,13 @@ begin
   end if;
   if v_refs <> '{}' then
     select array_agg(r.memory_id), array_agg(r.fidelity), array_agg(r.content), array_agg(r.token_count) into r_refs, r_fidelities, r_texts, r_tokens
-    from memoir.memory_renditions r where r.user_id = p_user_id and r.memory_id = any (v_refs) and r.fidelity between 1 and 3;
+    from _memoir.memory_renditions r where r.user_id = p_user_id and r.memory_id = any (v_refs) and r.fidelity between 1 and 3;
   end if;
   if v_found.long is not null then
-    v_reduced := memoir._reduced_texts(v_found.long, v_items, v_bodies, r_refs, r_fidelities, r_texts, r_tokens, p_config -> 'fidelity_worth',
-      memoir._query_terms((p_config ->> 'text_search_config')::regconfig, p_query));
+    v_reduced := _memoir.reduced_texts(v_found.long, v_items, v_bodies, r_refs, r_fidelities, r_texts, r_tokens, p_config -> 'fidelity_worth',
+      _memoir.query_terms((p_config ->> 'text_search_config')::regconfig, p_query));
   end if;
-  return memoir._recall_lines(p_candidates, p_worths, v_items, v_names, v_bodies, v_sessions, v_session_names, v_reduced);
+  return _memoir.recall_lines(p_candidates, p_worths, v_items, v_names, v_bodies, v_sessions, v_session_names, v_reduced);
 end $$;
 
 -- The functions below touch no table: one generic plan serves every call.
@@ -96,11 +96,11 @@ end $$;
 -- The texts that could stand for others, and what share of their worth is left. Of part of a long turn the sentence that holds most of
 -- the question's words, rare ones above all: it is worth three quarters of the root of its share, as gold turns keep the words of
 -- answers (docs/benchmarks.md). Of a memory what renditions say within the ceiling of its session, at least its beginning.
-create or replace function memoir._reduced_texts(p_candidates memoir.candidate[], p_items integer[], p_bodies text[],
+create or replace function _memoir.reduced_texts(p_candidates _memoir.candidate[], p_items integer[], p_bodies text[],
   p_refs uuid[], p_fidelities smallint[], p_texts text[], p_tokens integer[], p_shares jsonb, p_terms text[])
-returns memoir.reduced_texts language plpgsql immutable set plan_cache_mode = force_generic_plan as $$
+returns _memoir.reduced_texts language plpgsql immutable set plan_cache_mode = force_generic_plan as $$
 declare
-  v_out memoir.reduced_texts; v_share float8 := coalesce((p_shares ->> 'excerpt')::float8, 0);
+  v_out _memoir.reduced_texts; v_share float8 := coalesce((p_shares ->> 'excerpt')::float8, 0);
 begin
   with given as materialized (
     select c.item_no, c.kind, c.ref_id, c.turn_index, c.chunk, c.tokens, c.type, (c.memory_parts ->> 'ceiling')::smallint as ceiling, t.body, c.place
@@ -150,16 +150,16 @@ end $$;
 -- What each item would look like at each fidelity, about cost and be worth, in the order in which to take them: what is worth most per
 -- token first. A line of a higher fidelity is a step up from the one before it: it costs and is worth what it adds, and takes its place.
 -- Fidelities that bring less for each token than the next one up are left out. Near-identical items count once.
-create or replace function memoir._recall_lines(p_candidates memoir.candidate[], p_worths float8[], p_items integer[], p_names text[], p_bodies text[],
-  p_sessions uuid[], p_session_names text[], p_reduced memoir.reduced_texts)
-returns memoir.recall_lines language plpgsql stable set plan_cache_mode = force_generic_plan as $$
+create or replace function _memoir.recall_lines(p_candidates _memoir.candidate[], p_worths float8[], p_items integer[], p_names text[], p_bodies text[],
+  p_sessions uuid[], p_session_names text[], p_reduced _memoir.reduced_texts)
+returns _memoir.recall_lines language plpgsql stable set plan_cache_mode = force_generic_plan as $$
 declare
-  v_lines memoir.recall_lines;
+  v_lines _memoir.recall_lines;
 begin
   with labelled as materialized (
     select c.place, c.item_no, c.kind, c.session_id, c.turn_index, c.chunk, c.ref_id, c.said_at, t.body, c.tokens, c.memory_parts ? 'ceiling' as reduced,
       case when c.memory_parts ? 'pinned' then 1000 else c.worth end as worth,  -- pinned: before all else
-      case when c.kind = 't' then memoir._day(c.said_at) || ', ' || coalesce(s.name, 'session') else 'Memories' end as header,
+      case when c.kind = 't' then _memoir.day(c.said_at) || ', ' || coalesce(s.name, 'session') else 'Memories' end as header,
       case when c.kind = 't' then coalesce(t.name, c.role::text) else '' end as label,
       -- What the line adds: a date in brackets, or a colon and a role; a name is counted with its turn.
       case when c.kind <> 't' then 8 when t.name is null then 2 else 1 end as extra,
@@ -216,7 +216,7 @@ end $$;
 -- Which lines to show within a budget of about so many tokens, and about how many they take: each that still fits, in their order; one
 -- that does not fit takes the place of the last ones if it is worth more than these. A step up needs the one before it, whose place it
 -- takes: of every item one line at most. everything: there was nothing more to choose.
-create or replace function memoir._choose(p_lines memoir.recall_lines, p_budget integer, out chosen integer[], out used integer, out everything boolean)
+create or replace function _memoir.choose(p_lines _memoir.recall_lines, p_budget integer, out chosen integer[], out used integer, out everything boolean)
 language plpgsql immutable as $$
 declare
   n integer := coalesce(cardinality(p_lines.places), 0); v_opened boolean[] := array_fill(false, array[greatest(n, 1)]);
@@ -251,7 +251,7 @@ end $$;
 
 -- Memories first, then turns by session in the order in which they were said, under one date header per session and day. What is not
 -- shown whole says so: … for what is left out, #12 for the turn that it is in, the id of a memory.
-create or replace function memoir._render_recall(p_lines memoir.recall_lines, p_chosen integer[], p_working text[], p_weak boolean default false)
+create or replace function _memoir.render_recall(p_lines _memoir.recall_lines, p_chosen integer[], p_working text[], p_weak boolean default false)
 returns text language plpgsql stable set plan_cache_mode = force_generic_plan as $$
 begin
   return (
@@ -266,13 +266,13 @@ begin
     from lines window o as (partition by is_turn, session_id, header order by turn_index, chunk, rank)
   ), groups as (
     select is_turn, opened, session_id, header, header || E':\n' || string_agg(
-      case when not is_turn then '- ' || body || ' (' || memoir._day(said_at) || case when fidelity <> 'full' then ', ' || fidelity || ' of memory ' || ref_id else '' end || ')'
+      case when not is_turn then '- ' || body || ' (' || _memoir.day(said_at) || case when fidelity <> 'full' then ', ' || fidelity || ' of memory ' || ref_id else '' end || ')'
            else case when ref_id is distinct from before_ref then label || ': ' else '' end
              || case when fidelity = 'full' and chunk > 0 and (ref_id = before_ref and chunk = before_chunk + 1 and before_fidelity = 'full') is not true then '… ' else '' end
              || body end, E'\n' order by place) as text
     from placed group by is_turn, opened, session_id, header
   )
-  select memoir._fence('recall', concat_ws(E'\n', case when p_weak and p_chosen <> '{}' then memoir._weak_note() end, memoir._neutralise(concat_ws(E'\n',
+  select _memoir.fence('recall', concat_ws(E'\n', case when p_weak and p_chosen <> '{}' then _memoir.weak_note() end, _memoir.neutralise(concat_ws(E'\n',
     (select E'Working notes:\n' || string_agg('- ' || w, E'\n' order by o) from unnest(p_working) with ordinality t(w, o)),
     (select string_agg(text, E'\n' order by is_turn, opened, session_id, header) from groups))))));
 end $$;

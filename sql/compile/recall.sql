@@ -1,11 +1,11 @@
 -- Recall tools: the same ranking as compile's, as rows.
 
-create or replace function memoir._kinds(p_kinds text[])
+create or replace function _memoir.kinds(p_kinds text[])
 returns "char"[] language plpgsql immutable as $$
 begin
   if p_kinds is null then return null; end if;
   if not p_kinds <@ array['memory', 'turn', 'summary'] then
-    perform memoir._fail('PM014', format('kinds may be memory, turn, summary, not %s', memoir._shown(array_to_string(p_kinds, ', '))));
+    perform _memoir.fail('PM014', format('kinds may be memory, turn, summary, not %s', _memoir.shown(array_to_string(p_kinds, ', '))));
   end if;
   return array(select left(k, 1)::"char" from unnest(p_kinds) k);
 end $$;
@@ -18,32 +18,32 @@ returns table (rank integer, kind text, id uuid, content text, score real, words
   session text, turn_index integer, role text, name text, said_at timestamptz, type text, tags text[], project text)
 language plpgsql stable security definer set search_path from current set plan_cache_mode = force_custom_plan as $$
 declare
-  v_caller memoir.caller := memoir._authorise(p_user, 'read');
-  v_user uuid := v_caller.user_id; v_config jsonb; v_scope memoir.search_scope; v_vector record; v_session uuid; v_candidates memoir.candidate[];
+  v_caller _memoir.caller := _memoir.authorise(p_user, 'read');
+  v_user uuid := v_caller.user_id; v_config jsonb; v_scope _memoir.search_scope; v_vector record; v_session uuid; v_candidates _memoir.candidate[];
 begin
-  if memoir._is_blank(p_query) then
-    perform memoir._fail('PM014', format('query must not be empty, it is %s', memoir._shown(p_query)));
+  if _memoir.is_blank(p_query) then
+    perform _memoir.fail('PM014', format('query must not be empty, it is %s', _memoir.shown(p_query)));
   end if;
   if p_limit is null or p_limit not between 1 and 1000 then
-    perform memoir._fail('PM014', format('limit must be from 1 to 1000, not %s', coalesce(p_limit::text, 'null')));
+    perform _memoir.fail('PM014', format('limit must be from 1 to 1000, not %s', coalesce(p_limit::text, 'null')));
   end if;
-  if p_types is not null and not p_types <@ memoir._known_types() then
-    perform memoir._fail('PM014', format('unknown type in %s', memoir._shown(array_to_string(p_types, ', '))), array_to_string(memoir._known_types(), ', '));
+  if p_types is not null and not p_types <@ _memoir.known_types() then
+    perform _memoir.fail('PM014', format('unknown type in %s', _memoir.shown(array_to_string(p_types, ', '))), array_to_string(_memoir.known_types(), ', '));
   end if;
-  if p_session is not null then v_session := (memoir._session(v_caller, p_session)).session_id; end if;
-  v_config := memoir._config(v_user, null);
-  v_scope.kinds := memoir._kinds(p_kinds);
+  if p_session is not null then v_session := (_memoir.session(v_caller, p_session)).session_id; end if;
+  v_config := _memoir.config(v_user, null);
+  v_scope.kinds := _memoir.kinds(p_kinds);
   v_scope.hidden_sessions := '{}';
   v_scope.hidden_from := 0;
-  v_scope.local_sessions := array[coalesce(v_session, memoir._no_session())];
+  v_scope.local_sessions := array[coalesce(v_session, _memoir.no_session())];
   v_scope.projects := v_caller.projects;
   v_scope.clearance := v_caller.clearance;
   v_scope.as_of := p_as_of;
   v_scope.valid_at := p_valid_at;
   v_scope.said_after := p_after;
   v_scope.said_before := p_before;
-  select * into v_vector from memoir._query_vector(v_config, memoir._named_otherwise(v_user, memoir._redacted(p_query), v_scope, p_query_embedding), p_query_embedding);
-  v_candidates := memoir._candidates(v_user, v_config, p_query, v_vector.vector, v_vector.model_id, nullif(p_project, 'global'), v_scope,
+  select * into v_vector from _memoir.query_vector(v_config, _memoir.named_otherwise(v_user, _memoir.redacted(p_query), v_scope, p_query_embedding), p_query_embedding);
+  v_candidates := _memoir.candidates(v_user, v_config, p_query, v_vector.vector, v_vector.model_id, nullif(p_project, 'global'), v_scope,
     greatest(p_limit * 4, 100), 0, false);
   return query
   with found as (
@@ -53,7 +53,7 @@ begin
       and (p_project is null or c.project = p_project or c.project = 'global')
       and (p_types is null or c.type = any (p_types))
   ), memories as (
-    select m.memory_id, m.tags from memoir.memory_store m
+    select m.memory_id, m.tags from _memoir.memory_store m
     where m.user_id = v_user and m.memory_id = any (array(select f.ref_id from found f where f.kind = 'm'))
   ), kept as (
     select f.*, m.tags as memory_tags from found f left join memories m on m.memory_id = f.ref_id
@@ -65,8 +65,8 @@ begin
       case when k.words = 0 and k.vector is null then 'neighbour' end], null),
     s.external_id, k.turn_index, k.role::text, t.name, k.said_at, k.type, k.memory_tags, k.project
   from kept k
-  join memoir._item_texts(v_user, array(select k2.item_no from kept k2), v_caller.clearance) t on t.item_no = k.item_no
-  left join memoir.sessions s on s.user_id = v_user and s.session_id = k.session_id
+  join _memoir.item_texts(v_user, array(select k2.item_no from kept k2), v_caller.clearance) t on t.item_no = k.item_no
+  left join _memoir.sessions s on s.user_id = v_user and s.session_id = k.session_id
   order by k.o;
 end $$;
 comment on function memoir.recall(text, text, text, integer, text[], text[], text, text[], timestamptz, timestamptz, real[], timestamptz, timestamptz) is
@@ -79,21 +79,21 @@ create or replace function memoir.match_memories(p_user text, p_embedding real[]
 returns table (id uuid, content text, similarity real, type text, project text, recorded_at timestamptz)
 language plpgsql stable security definer set search_path from current set plan_cache_mode = force_custom_plan as $$
 declare
-  v_caller memoir.caller := memoir._authorise(p_user, 'read');
-  v_user uuid := v_caller.user_id; v_model memoir.embedding_models := memoir._embedding_model(null);
-  v_vector halfvec := memoir._to_vector(p_embedding, v_model);
+  v_caller _memoir.caller := _memoir.authorise(p_user, 'read');
+  v_user uuid := v_caller.user_id; v_model _memoir.embedding_models := _memoir.embedding_model(null);
+  v_vector halfvec := _memoir.to_vector(p_embedding, v_model);
 begin
   if p_threshold is null or p_threshold not between -1 and 1 or p_limit is null or p_limit not between 1 and 1000 then
-    perform memoir._fail('PM014', format('threshold must be from -1 to 1 and limit from 1 to 1000, not %s and %s', p_threshold, p_limit));
+    perform _memoir.fail('PM014', format('threshold must be from -1 to 1 and limit from 1 to 1000, not %s and %s', p_threshold, p_limit));
   end if;
   return query
   select m.memory_id, m.content, s.similarity, m.type, m.project, m.recorded_at
   from (
     select i.ref_id, max(1 - (e.embedding <=> v_vector))::real as similarity
-    from memoir.embeddings e join memoir.search_items i on i.user_id = v_user and i.item_no = e.item_no
+    from _memoir.embeddings e join _memoir.search_items i on i.user_id = v_user and i.item_no = e.item_no
     where e.user_id = v_user and e.model_id = v_model.model_id and i.kind = 'm' and not i.dead
     group by i.ref_id) s
-  join memoir.memory_store m on m.user_id = v_user and m.memory_id = s.ref_id
+  join _memoir.memory_store m on m.user_id = v_user and m.memory_id = s.ref_id
   where s.similarity >= p_threshold and m.state = 'active' and m.local_to is null and m.sensitivity <= v_caller.clearance
     and (p_project is null or m.project in (p_project, 'global')) and (v_caller.projects is null or m.project = any (v_caller.projects))
   order by s.similarity desc, m.memory_id limit p_limit;
@@ -104,23 +104,23 @@ comment on function memoir.match_memories(text, real[], real, integer, text) is
 create or replace function memoir.set_working_memory(p_user text, p_session text, p_key text, p_content text, p_minutes integer default null)
 returns void language plpgsql security definer set search_path from current as $$
 declare
-  v_caller memoir.caller := memoir._authorise(p_user, 'write');
-  v_session memoir.sessions := memoir._session(v_caller, p_session);
+  v_caller _memoir.caller := _memoir.authorise(p_user, 'write');
+  v_session _memoir.sessions := _memoir.session(v_caller, p_session);
   v_now timestamptz := memoir.now(); v_id uuid;
 begin
   if p_key is null or p_key = '' or length(p_key) > 200 then
-    perform memoir._fail('PM014', format('key must be a text of 1 to 200 characters, not %s', memoir._shown(p_key)));
+    perform _memoir.fail('PM014', format('key must be a text of 1 to 200 characters, not %s', _memoir.shown(p_key)));
   end if;
-  v_id := memoir._session_id(v_session.session_id, p_key);
-  delete from memoir.memory_store_working where user_id = v_caller.user_id and memory_id = v_id;
+  v_id := _memoir.session_id(v_session.session_id, p_key);
+  delete from _memoir.memory_store_working where user_id = v_caller.user_id and memory_id = v_id;
   if p_content is null then return; end if;
-  perform memoir._check_size('content', p_content, 65536);
-  insert into memoir.memory_store_working (user_id, memory_id, recorded_at, state_at, expires_at, session_id, local_to, trust, confidence,
+  perform _memoir.check_size('content', p_content, 65536);
+  insert into _memoir.memory_store_working (user_id, memory_id, recorded_at, state_at, expires_at, session_id, local_to, trust, confidence,
     token_count, tier, scope, provenance, actor, type, project, tokenizer, content, content_hash, source_key, written_by, sensitivity, embeddable)
   values (v_caller.user_id, v_id, v_now, v_now, v_now + make_interval(mins => p_minutes), v_session.session_id, v_session.session_id,
-    memoir._trust('agent', 'system_inferred'), 0.5, memoir._estimate_tokens(p_content), 0, 'local', 'system_inferred',
-    memoir._actor(v_caller, null, 'agent'), 'plan', v_session.project, 'estimate', p_content, sha256(convert_to(p_content, 'UTF8')), p_key, v_caller.login,
-    case when memoir._detected(memoir._config(v_caller.user_id, v_session.settings), p_content) = '{}' then 'normal' else 'secret' end::memoir.sensitivity, false);
+    _memoir.trust('agent', 'system_inferred'), 0.5, _memoir.estimate_tokens(p_content), 0, 'local', 'system_inferred',
+    _memoir.actor(v_caller, null, 'agent'), 'plan', v_session.project, 'estimate', p_content, sha256(convert_to(p_content, 'UTF8')), p_key, v_caller.login,
+    case when _memoir.detected(_memoir.config(v_caller.user_id, v_session.settings), p_content) = '{}' then 'normal' else 'secret' end::_memoir.sensitivity, false);
 end $$;
 comment on function memoir.set_working_memory(text, text, text, text, integer) is
   'Sets (or with null content removes) a working note of a session: short-lived state shown in its recall. Unlogged: a crash

@@ -1,24 +1,24 @@
 -- Messages as the APIs want them. Both formats are made from one list in the OpenAI shape.
 
-create or replace function memoir._text_parts(p_text text, p_parts jsonb)
+create or replace function _memoir.text_parts(p_text text, p_parts jsonb)
 returns jsonb language sql immutable as $$
   select coalesce(p_parts, case when p_text <> '' then jsonb_build_array(jsonb_build_object('type', 'text', 'text', p_text)) end, '[]')
 $$;
 
 -- Two contents of the same role as one: text with text is text, anything else becomes parts.
-create or replace function memoir._join_content(p_first jsonb, p_second jsonb)
+create or replace function _memoir.join_content(p_first jsonb, p_second jsonb)
 returns jsonb language plpgsql immutable as $$
 begin
   return case
     when p_first is null or p_first = '""' then p_second
     when p_second is null or p_second = '""' then p_first
     when jsonb_typeof(p_first) = 'string' and jsonb_typeof(p_second) = 'string' then to_jsonb((p_first #>> '{}') || E'\n\n' || (p_second #>> '{}'))
-    else memoir._text_parts(case when jsonb_typeof(p_first) = 'string' then p_first #>> '{}' end, case when jsonb_typeof(p_first) = 'array' then p_first end)
-      || memoir._text_parts(case when jsonb_typeof(p_second) = 'string' then p_second #>> '{}' end, case when jsonb_typeof(p_second) = 'array' then p_second end) end;
+    else _memoir.text_parts(case when jsonb_typeof(p_first) = 'string' then p_first #>> '{}' end, case when jsonb_typeof(p_first) = 'array' then p_first end)
+      || _memoir.text_parts(case when jsonb_typeof(p_second) = 'string' then p_second #>> '{}' end, case when jsonb_typeof(p_second) = 'array' then p_second end) end;
 end $$;
 
 -- All turns as messages, in one statement: a call for each would cost more than the rest of a short window.
-create or replace function memoir._openai_messages(p_turns memoir.shown_turn[])
+create or replace function _memoir.openai_messages(p_turns _memoir.shown_turn[])
 returns jsonb[] language plpgsql immutable set plan_cache_mode = force_generic_plan as $$
 begin
   return array(
@@ -35,46 +35,46 @@ begin
 end $$;
 
 -- Whether the second message must become part of the first: templates of many servers insist on alternating roles.
-create or replace function memoir._mergeable(p_first jsonb, p_second jsonb)
+create or replace function _memoir.mergeable(p_first jsonb, p_second jsonb)
 returns boolean language sql immutable as $$
   select p_first ->> 'role' = p_second ->> 'role' and p_first ->> 'role' in ('user', 'assistant') and not p_first ? 'tool_calls'
 $$;
 
-create or replace function memoir._merge_messages(p_first jsonb, p_second jsonb)
+create or replace function _memoir.merge_messages(p_first jsonb, p_second jsonb)
 returns jsonb language sql immutable as $$
   select (case when p_first ->> 'name' is distinct from p_second ->> 'name' then p_first - 'name' else p_first end)
     || (p_second - 'name')
-    || jsonb_build_object('content', memoir._join_content(nullif(p_first -> 'content', 'null'), nullif(p_second -> 'content', 'null')))
+    || jsonb_build_object('content', _memoir.join_content(nullif(p_first -> 'content', 'null'), nullif(p_second -> 'content', 'null')))
 $$;
 
-create or replace function memoir._message_texts(p_message jsonb)
+create or replace function _memoir.message_texts(p_message jsonb)
 returns text[] language sql immutable as $$
-  select memoir._token_texts(
+  select _memoir.token_texts(
     case when jsonb_typeof(p_message -> 'content') = 'string' then p_message ->> 'content' end,
     case when jsonb_typeof(p_message -> 'content') = 'array' then p_message -> 'content' end,
     p_message ->> 'name', p_message -> 'tool_calls', p_message ->> 'tool_call_id')
 $$;
 
 -- Tokens of one message: overhead, texts, images.
-create or replace function memoir._message_tokens(p_message jsonb, p_tokenizer text, p_overhead integer, p_images text)
+create or replace function _memoir.message_tokens(p_message jsonb, p_tokenizer text, p_overhead integer, p_images text)
 returns integer language plpgsql stable as $$
 declare
-  v_tokens integer := p_overhead + memoir._sum_tokens(memoir._message_texts(p_message), p_tokenizer);
+  v_tokens integer := p_overhead + _memoir.sum_tokens(_memoir.message_texts(p_message), p_tokenizer);
 begin
   if jsonb_typeof(p_message -> 'content') = 'array' then
-    v_tokens := v_tokens + coalesce((select sum(memoir._image_tokens(p, p_images)) from jsonb_array_elements(p_message -> 'content') p
+    v_tokens := v_tokens + coalesce((select sum(_memoir.image_tokens(p, p_images)) from jsonb_array_elements(p_message -> 'content') p
                                      where p ->> 'type' = 'image_url'), 0);
   end if;
   return v_tokens;
 end $$;
 
 -- One OpenAI content as Anthropic blocks. Empty texts are not allowed there.
-create or replace function memoir._anthropic_blocks(p_content jsonb)
+create or replace function _memoir.anthropic_blocks(p_content jsonb)
 returns jsonb language sql immutable as $$
   select coalesce(jsonb_agg(block order by o) filter (where block is not null), '[]') from (
     select o, case p ->> 'type'
-      when 'text' then case when not memoir._is_blank(p ->> 'text') then jsonb_build_object('type', 'text', 'text', p ->> 'text') end
-      when 'refusal' then case when not memoir._is_blank(p ->> 'refusal') then jsonb_build_object('type', 'text', 'text', p ->> 'refusal') end
+      when 'text' then case when not _memoir.is_blank(p ->> 'text') then jsonb_build_object('type', 'text', 'text', p ->> 'text') end
+      when 'refusal' then case when not _memoir.is_blank(p ->> 'refusal') then jsonb_build_object('type', 'text', 'text', p ->> 'refusal') end
       when 'image_url' then jsonb_build_object('type', 'image', 'source',
         case when p #>> '{image_url,url}' ~ '^data:image/(png|jpeg|gif|webp);base64,' then
           jsonb_build_object('type', 'base64', 'media_type', substring(p #>> '{image_url,url}' from '^data:([^;]+);'),
@@ -87,7 +87,7 @@ $$;
 
 -- {"system": [...], "messages": [...]}; cache_control marks stand where the stable prefix ends: behind the system blocks, behind
 -- the last message before the recall, and behind the last message of an open exchange.
-create or replace function memoir._anthropic(p_messages jsonb, p_prefix integer, p_open boolean)
+create or replace function _memoir.anthropic(p_messages jsonb, p_prefix integer, p_open boolean)
 returns jsonb language plpgsql immutable as $$
 declare
   v_message jsonb; v_out jsonb[] := '{}'; v_system jsonb := '[]'; v_blocks jsonb; v_index integer := 0; v_mark integer; v_n integer;
@@ -100,12 +100,12 @@ begin
     else
       if v_role = 'tool' then
         v_blocks := jsonb_build_array(jsonb_build_object('type', 'tool_result',
-          'tool_use_id', regexp_replace(v_message ->> 'tool_call_id', '[^a-zA-Z0-9_-]', '_', 'g'), 'content', memoir._anthropic_blocks(v_message -> 'content')));
+          'tool_use_id', regexp_replace(v_message ->> 'tool_call_id', '[^a-zA-Z0-9_-]', '_', 'g'), 'content', _memoir.anthropic_blocks(v_message -> 'content')));
         v_role := 'user';
       else
-        v_blocks := memoir._anthropic_blocks(v_message -> 'content');
+        v_blocks := _memoir.anthropic_blocks(v_message -> 'content');
         for v_call in select * from jsonb_array_elements(coalesce(v_message -> 'tool_calls', '[]')) loop
-          v_input := memoir._try_json(v_call #>> '{function,arguments}');
+          v_input := _memoir.try_json(v_call #>> '{function,arguments}');
           if jsonb_typeof(v_input) is distinct from 'object' then
             v_input := jsonb_build_object('arguments', v_call #>> '{function,arguments}');
           end if;
@@ -124,12 +124,12 @@ begin
     v_index := v_index + 1;
     if v_index = p_prefix then v_mark := cardinality(v_out); end if;
   end loop;
-  if v_mark > 0 then v_out[v_mark] := memoir._mark_cache(v_out[v_mark]); end if;
-  if p_open and cardinality(v_out) > coalesce(v_mark, 0) then v_out[cardinality(v_out)] := memoir._mark_cache(v_out[cardinality(v_out)]); end if;
+  if v_mark > 0 then v_out[v_mark] := _memoir.mark_cache(v_out[v_mark]); end if;
+  if p_open and cardinality(v_out) > coalesce(v_mark, 0) then v_out[cardinality(v_out)] := _memoir.mark_cache(v_out[cardinality(v_out)]); end if;
   return jsonb_build_object('system', v_system, 'messages', to_jsonb(v_out));
 end $$;
 
-create or replace function memoir._mark_cache(p_message jsonb)
+create or replace function _memoir.mark_cache(p_message jsonb)
 returns jsonb language sql immutable as $$
   select jsonb_set(p_message, array['content', (jsonb_array_length(p_message -> 'content') - 1)::text, 'cache_control'], '{"type": "ephemeral"}')
 $$;

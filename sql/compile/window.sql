@@ -4,28 +4,28 @@
 -- steps every compile of the session begins with the same bytes, and nothing has to be stored for it.
 
 -- Whether the newest message is what that turn says already; a withheld one is compared as it was said.
-create or replace function memoir._is_said(p_session memoir.sessions, p_turn memoir.shown_turn, p_message memoir.message)
+create or replace function _memoir.is_said(p_session _memoir.sessions, p_turn _memoir.shown_turn, p_message _memoir.message)
 returns boolean language plpgsql stable as $$
 declare
-  v_turn memoir.conversation_history;
+  v_turn _memoir.conversation_history;
 begin
   if p_turn.withheld then
-    v_turn := memoir._turn_seen(p_session, p_turn.turn_index);
+    v_turn := _memoir.turn_seen(p_session, p_turn.turn_index);
     return v_turn.content is not distinct from p_message.text and v_turn.content_parts is not distinct from p_message.parts;
   end if;
   return p_turn.content is not distinct from p_message.text and p_turn.parts is not distinct from p_message.parts;
 end $$;
 
 -- The session's counters as they were: what came later does not exist yet.
-create or replace function memoir._counters_as_of(p_session memoir.sessions, p_counters memoir.session_counters, p_as_of timestamptz)
-returns memoir.session_counters language plpgsql stable set plan_cache_mode = force_custom_plan as $$
+create or replace function _memoir.counters_as_of(p_session _memoir.sessions, p_counters _memoir.session_counters, p_as_of timestamptz)
+returns _memoir.session_counters language plpgsql stable set plan_cache_mode = force_custom_plan as $$
 declare
-  v_counters memoir.session_counters := p_counters; v_next memoir.conversation_history; v_part record;
+  v_counters _memoir.session_counters := p_counters; v_next _memoir.conversation_history; v_part record;
   v_user uuid := p_session.user_id; v_from timestamptz;
 begin
-  for v_part in select * from memoir._lineage(p_session) order by from_turn desc loop
-    select first_recorded_at into v_from from memoir.session_counters where user_id = v_user and session_id = v_part.session_id;
-    select * into v_next from memoir.conversation_history h
+  for v_part in select * from _memoir.lineage(p_session) order by from_turn desc loop
+    select first_recorded_at into v_from from _memoir.session_counters where user_id = v_user and session_id = v_part.session_id;
+    select * into v_next from _memoir.conversation_history h
     where h.user_id = v_user and h.session_id = v_part.session_id and h.recorded_at between v_from and p_as_of
       and h.turn_index between v_part.from_turn and v_part.to_turn order by h.turn_index desc limit 1;
     exit when found;
@@ -40,10 +40,10 @@ begin
 end $$;
 
 -- What a tool result that is too long looks like: its head and tail, and a line that says what is missing and where it is.
-create or replace function memoir._excerpt(p_turn memoir.shown_turn, p_tokens integer, p_tokenizer text, p_overhead integer)
-returns memoir.shown_turn language plpgsql stable as $$
+create or replace function _memoir.excerpt(p_turn _memoir.shown_turn, p_tokens integer, p_tokenizer text, p_overhead integer)
+returns _memoir.shown_turn language plpgsql stable as $$
 declare
-  v_turn memoir.shown_turn := p_turn;
+  v_turn _memoir.shown_turn := p_turn;
   v_source text := coalesce(p_turn.content, '');
   v_length integer := length(v_source); v_keep integer; v_tries integer := 0; v_cost integer := p_turn.cost;
 begin
@@ -53,7 +53,7 @@ begin
       || format(E'\n[excerpt: %s of %s characters left out, turn %s]\n', v_length - v_keep, v_length, p_turn.turn_index)
       || case when v_keep >= 3 then right(v_source, v_keep / 3) else '' end;
     v_turn.parts := null;
-    v_cost := p_overhead + memoir._sum_tokens(memoir._token_texts(v_turn.content, null, v_turn.name, v_turn.tool_calls, v_turn.tool_call_id), p_tokenizer);
+    v_cost := p_overhead + _memoir.sum_tokens(_memoir.token_texts(v_turn.content, null, v_turn.name, v_turn.tool_calls, v_turn.tool_call_id), p_tokenizer);
     exit when v_cost <= p_tokens or v_keep = 0;
     v_tries := v_tries + 1;
     v_keep := case when v_tries > 6 then 0 else (v_keep::bigint * p_tokens / v_cost * 9 / 10)::integer end;
@@ -67,41 +67,41 @@ end $$;
 
 -- p_budget: what history may take, p_limit: what it may take at most, mandatory turns included; tokens with overhead.
 -- p_open: the list must end with the open exchange. Returns turns oldest first.
-create or replace function memoir._window(p_session memoir.sessions, p_counters memoir.session_counters, p_config jsonb,
-  p_overhead integer, p_tokenizer text, p_budget integer, p_limit integer, p_open boolean, p_images text, p_clearance memoir.sensitivity)
-returns memoir.shown_window language plpgsql stable set plan_cache_mode = force_custom_plan as $$
+create or replace function _memoir.window(p_session _memoir.sessions, p_counters _memoir.session_counters, p_config jsonb,
+  p_overhead integer, p_tokenizer text, p_budget integer, p_limit integer, p_open boolean, p_images text, p_clearance _memoir.sensitivity)
+returns _memoir.shown_window language plpgsql stable set plan_cache_mode = force_custom_plan as $$
 declare
-  v_window memoir.shown_window; v_turn memoir.shown_turn; v_row memoir.conversation_history; v_part record;
+  v_window _memoir.shown_window; v_turn _memoir.shown_turn; v_row _memoir.conversation_history; v_part record;
   v_user uuid := p_session.user_id;
   v_step bigint := greatest(1, p_budget / (p_config ->> 'window_steps')::integer);
   v_cap integer := greatest(64, ((p_config ->> 'tool_result_share')::real * p_budget)::integer);
   v_first integer := coalesce(p_session.summary_through + 1, 0);
   v_exchange integer := p_counters.exchange_start;
   v_base bigint := 0; v_total bigint; v_threshold bigint; v_from timestamptz; v_to timestamptz; v_done boolean := false;
-  v_turns memoir.shown_turn[] := '{}';   -- newest first while collecting
-  v_head memoir.shown_turn[]; v_start integer; v_tokens integer; v_hash bytea := p_session.system_prompt_hash;
+  v_turns _memoir.shown_turn[] := '{}';   -- newest first while collecting
+  v_head _memoir.shown_turn[]; v_start integer; v_tokens integer; v_hash bytea := p_session.system_prompt_hash;
   i integer; v_results integer; v_rest integer; v_count integer; v_last integer; v_marks jsonb; v_withheld boolean;
 begin
   v_window.turns := '{}'; v_window.tokens := 0; v_window.moved := false; v_window.warnings := '{}';
   if p_counters.turn_count is null or p_counters.turn_count = 0 then return v_window; end if;
   if v_first > 0 then
-    v_base := coalesce(memoir._tokens_before(p_session, v_first), p_counters.tokens);
+    v_base := coalesce(_memoir.tokens_before(p_session, v_first), p_counters.tokens);
   end if;
   v_total := p_counters.tokens - v_base;
   v_threshold := case when v_total <= p_budget then v_base
     else v_base + ((v_total - p_budget + v_step - 1) / v_step) * v_step end;
 
   -- Newest first, and only as far back as the window reaches.
-  for v_part in select * from memoir._lineage(p_session) order by from_turn desc loop
+  for v_part in select * from _memoir.lineage(p_session) order by from_turn desc loop
     exit when v_done;
-    v_marks := memoir._marks(v_user, v_part.session_id);
+    v_marks := _memoir.marks(v_user, v_part.session_id);
     if v_part.session_id = p_session.session_id then
       v_from := p_counters.first_recorded_at; v_to := p_counters.last_recorded_at;
     else
       select first_recorded_at, last_recorded_at into v_from, v_to
-      from memoir.session_counters where user_id = v_user and session_id = v_part.session_id;
+      from _memoir.session_counters where user_id = v_user and session_id = v_part.session_id;
     end if;
-    for v_row in select * from memoir.conversation_history h
+    for v_row in select * from _memoir.conversation_history h
       where h.user_id = v_user and h.session_id = v_part.session_id and h.recorded_at between v_from and v_to
         and h.turn_index between greatest(v_part.from_turn, v_first) and least(v_part.to_turn, p_counters.turn_count - 1)
       order by h.turn_index desc
@@ -112,16 +112,16 @@ begin
         and not (p_open and v_row.role in ('assistant', 'tool') and v_turns <> '{}' and (v_turns[cardinality(v_turns)]).role = 'tool')
         and not (p_open and v_turns = '{}');
       continue when v_row.role = 'system' and v_hash is not null and sha256(convert_to(v_row.content, 'UTF8')) = v_hash;
-      v_withheld := case when v_marks is null then v_row.sensitivity else memoir._now_held(v_row.sensitivity, v_row.turn_index, v_marks) end > p_clearance;
-      if v_withheld then v_row := memoir._withheld(v_row); end if;
+      v_withheld := case when v_marks is null then v_row.sensitivity else _memoir.now_held(v_row.sensitivity, v_row.turn_index, v_marks) end > p_clearance;
+      if v_withheld then v_row := _memoir.withheld(v_row); end if;
       v_turn := (v_row.turn_index, v_row.exchange_start, v_row.message_id, v_row.role, v_row.content, v_row.content_parts, v_row.name,
         v_row.tool_calls, v_row.tool_call_id, v_row.tokens_before, v_row.token_count + p_overhead, false, v_row.created_at, v_withheld);
       if v_withheld or v_row.tokenizer <> p_tokenizer then
-        v_turn.cost := p_overhead + memoir._sum_tokens(memoir._token_texts(v_row.content, v_row.content_parts, v_row.name, v_row.tool_calls, v_row.tool_call_id), p_tokenizer)
-          + coalesce((select sum(memoir._image_tokens(p, p_images)) from jsonb_array_elements(v_row.content_parts) p where p ->> 'type' = 'image_url'), 0);
+        v_turn.cost := p_overhead + _memoir.sum_tokens(_memoir.token_texts(v_row.content, v_row.content_parts, v_row.name, v_row.tool_calls, v_row.tool_call_id), p_tokenizer)
+          + coalesce((select sum(_memoir.image_tokens(p, p_images)) from jsonb_array_elements(v_row.content_parts) p where p ->> 'type' = 'image_url'), 0);
       end if;
       if v_turn.role = 'tool' and v_turn.cost > v_cap + p_overhead then
-        v_turn := memoir._excerpt(v_turn, v_cap + p_overhead, p_tokenizer, p_overhead);
+        v_turn := _memoir.excerpt(v_turn, v_cap + p_overhead, p_tokenizer, p_overhead);
       end if;
       v_turns := v_turns || v_turn;
     end loop;
@@ -189,7 +189,7 @@ begin
       if v_results > 0 then
         for i in 1 .. cardinality(v_window.turns) loop
           if (v_window.turns[i]).role = 'tool' and (v_window.turns[i]).cost > (p_limit - v_rest) / v_results then
-            v_window.turns[i] := memoir._excerpt(v_window.turns[i], greatest(0, (p_limit - v_rest) / v_results), p_tokenizer, p_overhead);
+            v_window.turns[i] := _memoir.excerpt(v_window.turns[i], greatest(0, (p_limit - v_rest) / v_results), p_tokenizer, p_overhead);
           end if;
         end loop;
         select coalesce(sum(cost), 0) into v_tokens from unnest(v_window.turns);

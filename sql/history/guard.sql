@@ -2,10 +2,10 @@
 
 -- History is append-only for everybody, its owner included. Only an erase or archive deletes, and those announce themselves
 -- with an audit row of the same transaction first.
-create or replace function memoir._guard_history()
+create or replace function _memoir.guard_history()
 returns trigger language plpgsql set search_path from current as $$
 begin
-  if tg_op = 'DELETE' and exists (select from memoir.audit_log
+  if tg_op = 'DELETE' and exists (select from _memoir.audit_log
       where xact_id = pg_current_xact_id_if_assigned() and action in ('erase', 'archive')) then
     return old;
   end if;

@@ -1,10 +1,10 @@
 -- Reading turns: a session's line of descent, one turn, the tokens before it, and what is withheld from whom.
 
 -- Which stretches of which sessions make up a session''s history: itself, and what it shares with the sessions it branched from.
-create or replace function memoir._lineage(p_session memoir.sessions)
+create or replace function _memoir.lineage(p_session _memoir.sessions)
 returns table (session_id uuid, from_turn integer, to_turn integer) language plpgsql stable as $$
 declare
-  v_session memoir.sessions := p_session; v_to integer := 2147483647; v_depth integer := 0;
+  v_session _memoir.sessions := p_session; v_to integer := 2147483647; v_depth integer := 0;
 begin
   loop
     session_id := v_session.session_id;
@@ -14,44 +14,44 @@ begin
     exit when v_session.parent_turn is null or v_depth >= 64;
     v_to := least(v_to, v_session.parent_turn);
     v_depth := v_depth + 1;
-    select * into v_session from memoir.sessions s
+    select * into v_session from _memoir.sessions s
     where s.user_id = v_session.user_id and s.session_id = v_session.parent_session_id;
     exit when not found;
   end loop;
 end $$;
 
-create or replace function memoir._turn(p_user_id uuid, p_session_id uuid, p_turn integer)
-returns memoir.conversation_history language plpgsql stable
+create or replace function _memoir.turn(p_user_id uuid, p_session_id uuid, p_turn integer)
+returns _memoir.conversation_history language plpgsql stable
 set plan_cache_mode = force_custom_plan as $$
 declare
-  v_turn memoir.conversation_history; v_from timestamptz; v_to timestamptz;
+  v_turn _memoir.conversation_history; v_from timestamptz; v_to timestamptz;
 begin
   select first_recorded_at, last_recorded_at into v_from, v_to
-  from memoir.session_counters where user_id = p_user_id and session_id = p_session_id;
-  select * into v_turn from memoir.conversation_history
+  from _memoir.session_counters where user_id = p_user_id and session_id = p_session_id;
+  select * into v_turn from _memoir.conversation_history
   where user_id = p_user_id and session_id = p_session_id and turn_index = p_turn and recorded_at between v_from and v_to;
   return v_turn;
 end $$;
 
 -- The turn of a session wherever it lies: in it, or in one that it branched from.
-create or replace function memoir._turn_seen(p_session memoir.sessions, p_turn integer)
-returns memoir.conversation_history language plpgsql stable as $$
+create or replace function _memoir.turn_seen(p_session _memoir.sessions, p_turn integer)
+returns _memoir.conversation_history language plpgsql stable as $$
 declare
-  v_owner uuid := (select l.session_id from memoir._lineage(p_session) l where p_turn between l.from_turn and l.to_turn);
+  v_owner uuid := (select l.session_id from _memoir.lineage(p_session) l where p_turn between l.from_turn and l.to_turn);
 begin
-  return memoir._turn(p_session.user_id, v_owner, p_turn);
+  return _memoir.turn(p_session.user_id, v_owner, p_turn);
 end $$;
 
 -- The session's tokens before a turn, or where that was erased before the next one that is there; null behind the last.
-create or replace function memoir._tokens_before(p_session memoir.sessions, p_turn integer)
+create or replace function _memoir.tokens_before(p_session _memoir.sessions, p_turn integer)
 returns bigint language plpgsql stable set plan_cache_mode = force_custom_plan as $$
 declare
   v_part record; v_from timestamptz; v_to timestamptz; v_tokens bigint;
 begin
-  for v_part in select * from memoir._lineage(p_session) l where l.to_turn >= p_turn order by l.from_turn loop
+  for v_part in select * from _memoir.lineage(p_session) l where l.to_turn >= p_turn order by l.from_turn loop
     select first_recorded_at, last_recorded_at into v_from, v_to
-    from memoir.session_counters where user_id = p_session.user_id and session_id = v_part.session_id;
-    select h.tokens_before into v_tokens from memoir.conversation_history h
+    from _memoir.session_counters where user_id = p_session.user_id and session_id = v_part.session_id;
+    select h.tokens_before into v_tokens from _memoir.conversation_history h
     where h.user_id = p_session.user_id and h.session_id = v_part.session_id and h.recorded_at between v_from and v_to
       and h.turn_index between greatest(p_turn, v_part.from_turn) and v_part.to_turn order by h.turn_index limit 1;
     exit when found;
@@ -60,19 +60,19 @@ begin
 end $$;
 
 -- The marks of a session's turns, {"turn": "sensitivity"}; null where there are none, which is the rule.
-create or replace function memoir._marks(p_user_id uuid, p_session_id uuid)
+create or replace function _memoir.marks(p_user_id uuid, p_session_id uuid)
 returns jsonb language plpgsql stable set plan_cache_mode = force_custom_plan as $$
 begin
-  return (select jsonb_object_agg(m.turn_index, m.mark order by m.recorded_at) from memoir.turn_marks m
+  return (select jsonb_object_agg(m.turn_index, m.mark order by m.recorded_at) from _memoir.turn_marks m
           where m.user_id = p_user_id and m.session_id = p_session_id and m.mark <> 'erased');
 end $$;
 
-create or replace function memoir._now_held(p_stored memoir.sensitivity, p_turn integer, p_marks jsonb)
-returns memoir.sensitivity language sql immutable as $$ select coalesce((p_marks ->> p_turn::text)::memoir.sensitivity, p_stored) $$;
+create or replace function _memoir.now_held(p_stored _memoir.sensitivity, p_turn integer, p_marks jsonb)
+returns _memoir.sensitivity language sql immutable as $$ select coalesce((p_marks ->> p_turn::text)::_memoir.sensitivity, p_stored) $$;
 
 -- What a caller without the clearance sees in a message's place: the list stays valid, a tool call keeps its result.
-create or replace function memoir._withheld(p_turn memoir.conversation_history)
-returns memoir.conversation_history language plpgsql immutable as $$
+create or replace function _memoir.withheld(p_turn _memoir.conversation_history)
+returns _memoir.conversation_history language plpgsql immutable as $$
 begin
   if p_turn.content is not null or p_turn.tool_calls is null then p_turn.content := '[withheld: this message is marked secret]'; end if;
   p_turn.content_parts := null;
@@ -83,57 +83,57 @@ begin
 end $$;
 
 -- The strictest of what these turns are held to.
-create or replace function memoir._turns_held(p_turns memoir.conversation_history[])
-returns memoir.sensitivity language plpgsql stable as $$
+create or replace function _memoir.turns_held(p_turns _memoir.conversation_history[])
+returns _memoir.sensitivity language plpgsql stable as $$
 begin
   if cardinality(p_turns) = 0 then return 'normal'; end if;
-  return (select coalesce(max(memoir._now_held(t.sensitivity, t.turn_index, memoir._marks(t.user_id, t.session_id))), 'normal') from unnest(p_turns) t);
+  return (select coalesce(max(_memoir.now_held(t.sensitivity, t.turn_index, _memoir.marks(t.user_id, t.session_id))), 'normal') from unnest(p_turns) t);
 end $$;
 
 -- What a job may hand to a model: the turns of a session that are not secret, oldest first.
-create or replace function memoir._readable_turns(p_user_id uuid, p_session_id uuid, p_from integer, p_to integer)
-returns setof memoir.conversation_history language plpgsql stable set plan_cache_mode = force_custom_plan as $$
+create or replace function _memoir.readable_turns(p_user_id uuid, p_session_id uuid, p_from integer, p_to integer)
+returns setof _memoir.conversation_history language plpgsql stable set plan_cache_mode = force_custom_plan as $$
 declare
-  v_marks jsonb := memoir._marks(p_user_id, p_session_id); v_from timestamptz; v_to timestamptz;
+  v_marks jsonb := _memoir.marks(p_user_id, p_session_id); v_from timestamptz; v_to timestamptz;
 begin
-  select first_recorded_at, last_recorded_at into v_from, v_to from memoir.session_counters where user_id = p_user_id and session_id = p_session_id;
-  return query select h.* from memoir.conversation_history h
+  select first_recorded_at, last_recorded_at into v_from, v_to from _memoir.session_counters where user_id = p_user_id and session_id = p_session_id;
+  return query select h.* from _memoir.conversation_history h
   where h.user_id = p_user_id and h.session_id = p_session_id and h.turn_index between p_from and p_to and h.recorded_at between v_from and v_to
-    and memoir._now_held(h.sensitivity, h.turn_index, v_marks) < 'secret'
+    and _memoir.now_held(h.sensitivity, h.turn_index, v_marks) < 'secret'
   order by h.turn_index;
 end $$;
 
 -- The ranges of turns that a session's compaction must not cover, those of the sessions it branched from included. A pin that ends
 -- with a turn holds while the session has fewer.
-create or replace function memoir._pinned_turns(p_user_id uuid, p_session_id uuid)
+create or replace function _memoir.pinned_turns(p_user_id uuid, p_session_id uuid)
 returns table (from_turn integer, to_turn integer) language plpgsql stable set plan_cache_mode = force_custom_plan as $$
 declare
-  v_session memoir.sessions; v_turns integer;
+  v_session _memoir.sessions; v_turns integer;
 begin
-  select * into v_session from memoir.sessions s where s.user_id = p_user_id and s.session_id = p_session_id;
-  select c.turn_count into v_turns from memoir.session_counters c where c.user_id = p_user_id and c.session_id = p_session_id;
+  select * into v_session from _memoir.sessions s where s.user_id = p_user_id and s.session_id = p_session_id;
+  select c.turn_count into v_turns from _memoir.session_counters c where c.user_id = p_user_id and c.session_id = p_session_id;
   return query
   select p.from_turn, least(p.to_turn, l.to_turn)
-  from memoir._lineage(v_session) l
-  join memoir.turn_pins p on p.user_id = p_user_id and p.session_id = l.session_id
+  from _memoir.lineage(v_session) l
+  join _memoir.turn_pins p on p.user_id = p_user_id and p.session_id = l.session_id
   where (p.until_turn is null or p.until_turn > v_turns) and p.from_turn <= l.to_turn
   order by 1, 2;
 end $$;
 
 -- The pinned turns of a session, its own and those it shares with the sessions it branched from (p_sessions, the session first).
-create or replace function memoir._pinned_messages(p_user_id uuid, p_sessions uuid[])
+create or replace function _memoir.pinned_messages(p_user_id uuid, p_sessions uuid[])
 returns uuid[] language plpgsql stable set plan_cache_mode = force_custom_plan as $$
 declare
-  v_session memoir.sessions; v_turns integer;
+  v_session _memoir.sessions; v_turns integer;
 begin
-  if not exists (select from memoir.turn_pins p where p.user_id = p_user_id and p.session_id = any (p_sessions)) then return '{}'; end if;
-  select * into v_session from memoir.sessions s where s.user_id = p_user_id and s.session_id = p_sessions[1];
-  select c.turn_count into v_turns from memoir.session_counters c where c.user_id = p_user_id and c.session_id = v_session.session_id;
+  if not exists (select from _memoir.turn_pins p where p.user_id = p_user_id and p.session_id = any (p_sessions)) then return '{}'; end if;
+  select * into v_session from _memoir.sessions s where s.user_id = p_user_id and s.session_id = p_sessions[1];
+  select c.turn_count into v_turns from _memoir.session_counters c where c.user_id = p_user_id and c.session_id = v_session.session_id;
   return array(
-    select h.message_id from memoir._lineage(v_session) l
-    join memoir.session_counters c on c.user_id = p_user_id and c.session_id = l.session_id
-    join memoir.turn_pins p on p.user_id = p_user_id and p.session_id = l.session_id and (p.until_turn is null or p.until_turn > v_turns)
-    join memoir.conversation_history h on h.user_id = p_user_id and h.session_id = l.session_id
+    select h.message_id from _memoir.lineage(v_session) l
+    join _memoir.session_counters c on c.user_id = p_user_id and c.session_id = l.session_id
+    join _memoir.turn_pins p on p.user_id = p_user_id and p.session_id = l.session_id and (p.until_turn is null or p.until_turn > v_turns)
+    join _memoir.conversation_history h on h.user_id = p_user_id and h.session_id = l.session_id
       and h.recorded_at between c.first_recorded_at and c.last_recorded_at and h.turn_index between p.from_turn and least(p.to_turn, l.to_turn)
     order by h.turn_index, h.message_id);
 end $$;

@@ -17,24 +17,26 @@ begin
       execute format('grant memoir_owner to %I', current_user);
     end if;
     alter schema memoir owner to memoir_owner;
+    alter schema _memoir owner to memoir_owner;
+    if to_regnamespace('memoir_extensions') is not null then alter schema memoir_extensions owner to memoir_owner; end if;
     for v_statement in
       select format('alter table %s owner to memoir_owner', c.oid::regclass) from pg_class c
-      where c.relnamespace = 'memoir'::regnamespace and c.relkind in ('r', 'p', 'v')
+      where c.relnamespace in ('memoir'::regnamespace, '_memoir'::regnamespace) and c.relkind in ('r', 'p', 'v')
       union all
       select format('alter type %s owner to memoir_owner', t.oid::regtype) from pg_type t left join pg_class c on c.oid = t.typrelid
-      where t.typnamespace = 'memoir'::regnamespace and t.typtype in ('c', 'e') and coalesce(c.relkind, 'c') = 'c'
+      where t.typnamespace in ('memoir'::regnamespace, '_memoir'::regnamespace) and t.typtype in ('c', 'e') and coalesce(c.relkind, 'c') = 'c'
       union all
       select case when l.lanname = 'plpython3u' then format('grant execute on routine %s to memoir_owner%s', p.oid::regprocedure,
-               case p.proname when 'embed_backlog' then ', memoir_jobs, memoir_app, memoir_admin' when '_run_in_python' then ', memoir_jobs, memoir_admin' end)
+               case p.proname when 'embed_backlog' then ', memoir_jobs, memoir_app, memoir_admin' when 'run_in_python' then ', memoir_jobs, memoir_admin' end)
              else format('alter routine %s owner to memoir_owner', p.oid::regprocedure) end
       from pg_proc p join pg_language l on l.oid = p.prolang
-      where p.pronamespace = 'memoir'::regnamespace
+      where p.pronamespace in ('memoir'::regnamespace, '_memoir'::regnamespace)
         and not exists (select from pg_depend d where d.classid = 'pg_proc'::regclass and d.objid = p.oid and d.deptype = 'e')
     loop
       execute v_statement;
     end loop;
-    perform memoir._grant_all();
-    perform memoir._secure_rows(c.oid) from pg_class c where c.relnamespace = 'memoir'::regnamespace and c.relkind in ('r', 'p');
+    perform _memoir.grant_all();
+    perform _memoir.secure_rows(c.oid) from pg_class c where c.relnamespace = '_memoir'::regnamespace and c.relkind in ('r', 'p');
   end if;
 
   select substr(c, 13) into v_path from pg_db_role_setting, unnest(setconfig) c
@@ -70,7 +72,7 @@ begin
   for v_routine in
     select p.oid::regprocedure as signature, p.proargnames[1] = 'p_user'
       and not exists (select from unnest(p.proconfig) c where starts_with(c, 'plan_cache_mode=')) as plans
-    from pg_proc p where p.pronamespace = 'memoir'::regnamespace and p.prosecdef
+    from pg_proc p where p.pronamespace in ('memoir'::regnamespace, '_memoir'::regnamespace) and p.prosecdef
   loop
     execute format('alter routine %s set standard_conforming_strings = on', v_routine.signature);
     if v_routine.plans then execute format('alter routine %s set plan_cache_mode = force_custom_plan', v_routine.signature); end if;
@@ -80,11 +82,11 @@ end $$;
 -- What people said stands in no statistics.
 do $$
 begin
-  perform memoir._without_statistics(c.oid) from pg_class c
-  where c.relnamespace = 'memoir'::regnamespace and c.relkind in ('r', 'p') and (not c.relispartition or c.relkind = 'p')
-    and (memoir._has_column(c.relname, 'user_id') or c.relname = 'system_prompts');
+  perform _memoir.without_statistics(c.oid) from pg_class c
+  where c.relnamespace = '_memoir'::regnamespace and c.relkind in ('r', 'p') and (not c.relispartition or c.relkind = 'p')
+    and (_memoir.has_column(c.relname, 'user_id') or c.relname = 'system_prompts');
 end $$;
 
-select memoir._define_settings();
-select memoir._define_models();
-select memoir._define_embedding_models();
+select _memoir.define_settings();
+select _memoir.define_models();
+select _memoir.define_embedding_models();

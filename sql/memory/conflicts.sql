@@ -5,24 +5,24 @@
 -- The order of decision ([PG] 5.5): authority, then recency, then confidence. A lower authority never supersedes a higher one.
 
 -- The authority a memory holds: a person's own word is one, whatever its kind; else its trust.
-create or replace function memoir._hold(p_memory memoir.memory_store)
+create or replace function _memoir.hold(p_memory _memoir.memory_store)
 returns real language sql immutable as $$
   select case when p_memory.actor = 'person' and p_memory.provenance in ('user_stated', 'correction', 'instruction', 'preference') then 1 else p_memory.trust end::real
 $$;
 
 -- The authority with which a new word challenges: a person's correction ranks with their statements, whoever carries it.
-create or replace function memoir._challenge(p_standing memoir.standing)
+create or replace function _memoir.challenge(p_standing _memoir.standing)
 returns real language sql immutable as $$
   select case when p_standing.provenance = 'correction' or p_standing.actor = 'person' and p_standing.provenance in ('user_stated', 'instruction', 'preference')
     then 1 else p_standing.trust end::real
 $$;
 
 -- Who prevails: new, old, or open (both stand). Why, in words.
-create or replace function memoir._precedence(p_new memoir.memory_store, p_old memoir.memory_store, out prevails text, out reason text)
+create or replace function _memoir.precedence(p_new _memoir.memory_store, p_old _memoir.memory_store, out prevails text, out reason text)
 language plpgsql stable as $$
 declare
-  v_new real := memoir._challenge((p_new.actor, p_new.provenance, p_new.trust, null)::memoir.standing); v_old real := memoir._hold(p_old);
-  v_said timestamptz := memoir._said(p_new); v_was timestamptz := memoir._said(p_old);
+  v_new real := _memoir.challenge((p_new.actor, p_new.provenance, p_new.trust, null)::_memoir.standing); v_old real := _memoir.hold(p_old);
+  v_said timestamptz := _memoir.said(p_new); v_was timestamptz := _memoir.said(p_old);
 begin
   if v_new < v_old then
     prevails := 'open'; reason := format('authority %s against %s', v_new, v_old);
@@ -39,75 +39,75 @@ begin
   end if;
 end $$;
 
-create or replace function memoir._judged(p_user_id uuid, p_memory uuid, p_other uuid, p_judge text, p_verdict text, p_score real, p_similarity real,
+create or replace function _memoir.judged(p_user_id uuid, p_memory uuid, p_other uuid, p_judge text, p_verdict text, p_score real, p_similarity real,
   p_decision text, p_winner uuid, p_reason text, p_at timestamptz)
 returns void language plpgsql as $$
 begin
-  insert into memoir.memory_judgements (user_id, judgement_id, recorded_at, memory_id, other_id, judge, verdict, score, similarity, decision, winner_id, reason)
+  insert into _memoir.memory_judgements (user_id, judgement_id, recorded_at, memory_id, other_id, judge, verdict, score, similarity, decision, winner_id, reason)
   values (p_user_id, gen_random_uuid(), p_at, p_memory, p_other, p_judge, p_verdict, p_score, p_similarity, p_decision, p_winner, p_reason);
   if p_decision = 'contradicts' then
-    insert into memoir.memory_relationships (user_id, source_id, relation, target_id, made_by, recorded_at)
+    insert into _memoir.memory_relationships (user_id, source_id, relation, target_id, made_by, recorded_at)
     values (p_user_id, p_memory, 'contradicts', p_other, p_judge, p_at) on conflict do nothing;
   end if;
 end $$;
 
 -- Decides a contradiction between two active memories: supersedes or leaves an edge, and says so. What was corrected by a person is
 -- withdrawn with all it came from, as correct does. p_from: the new one holds from then on, so the old one keeps its time before.
-create or replace function memoir._settle(p_user_id uuid, p_new memoir.memory_store, p_old memoir.memory_store, p_judge text, p_score real,
+create or replace function _memoir.settle(p_user_id uuid, p_new _memoir.memory_store, p_old _memoir.memory_store, p_judge text, p_score real,
   p_similarity real, p_from timestamptz, p_by text)
 returns text language plpgsql set plan_cache_mode = force_custom_plan as $$
 declare
-  v_who record; v_now timestamptz := memoir.now(); v_winner memoir.memory_store; v_loser memoir.memory_store; v_bounded boolean;
+  v_who record; v_now timestamptz := memoir.now(); v_winner _memoir.memory_store; v_loser _memoir.memory_store; v_bounded boolean;
 begin
-  select * into v_who from memoir._precedence(p_new, p_old);
+  select * into v_who from _memoir.precedence(p_new, p_old);
   if v_who.prevails = 'open' then
-    perform memoir._judged(p_user_id, p_new.memory_id, p_old.memory_id, p_judge, 'contradiction', p_score, p_similarity, 'contradicts', null, v_who.reason, v_now);
+    perform _memoir.judged(p_user_id, p_new.memory_id, p_old.memory_id, p_judge, 'contradiction', p_score, p_similarity, 'contradicts', null, v_who.reason, v_now);
     return 'open';
   end if;
   if v_who.prevails = 'new' then v_winner := p_new; v_loser := p_old; else v_winner := p_old; v_loser := p_new; end if;
   v_bounded := v_who.prevails = 'new' and coalesce(p_from > coalesce(p_old.valid_from, '-infinity'), false);
-  perform memoir._supersede(p_user_id, array[v_loser.memory_id], v_winner.memory_id, p_by, p_judge, v_now);
-  perform memoir._judged(p_user_id, p_new.memory_id, p_old.memory_id, p_judge, 'contradiction', p_score, p_similarity, 'superseded', v_winner.memory_id, v_who.reason, v_now);
+  perform _memoir.supersede(p_user_id, array[v_loser.memory_id], v_winner.memory_id, p_by, p_judge, v_now);
+  perform _memoir.judged(p_user_id, p_new.memory_id, p_old.memory_id, p_judge, 'contradiction', p_score, p_similarity, 'superseded', v_winner.memory_id, v_who.reason, v_now);
   if v_bounded then
-    perform memoir._bounded(p_old, p_old.valid_from, least(p_from, p_old.valid_to), p_by, p_judge, v_now, p_new.actor);
+    perform _memoir.bounded(p_old, p_old.valid_from, least(p_from, p_old.valid_to), p_by, p_judge, v_now, p_new.actor);
   elsif v_who.prevails = 'new' and p_new.provenance = 'correction' then
     if p_new.actor = 'person' then
-      perform memoir._set_tombstones(p_user_id, array[p_old.memory_id], p_old.slot is not null and p_old.slot_value is distinct from p_new.slot_value, false,
+      perform _memoir.set_tombstones(p_user_id, array[p_old.memory_id], p_old.slot is not null and p_old.slot_value is distinct from p_new.slot_value, false,
         p_old.memory_id, 'corrected', p_new.actor, p_new.written_by, v_now, array[p_new.memory_id]);
     end if;
-    perform memoir._withdraw(p_user_id, array[p_old.memory_id],
-      array(select s.source_id from memoir.memory_sources s where s.user_id = p_user_id and s.item_kind = 'memory' and s.item_id = p_new.memory_id and s.source_kind = 'turn'),
+    perform _memoir.withdraw(p_user_id, array[p_old.memory_id],
+      array(select s.source_id from _memoir.memory_sources s where s.user_id = p_user_id and s.item_kind = 'memory' and s.item_id = p_new.memory_id and s.source_kind = 'turn'),
       p_old.memory_id, p_by, 'corrected', v_now);
   end if;
   return v_who.prevails;
 end $$;
 
 -- May two memories conflict at all? Within a project, where they can meet, at a time when both would be true.
-create or replace function memoir._may_conflict(p_one memoir.memory_store, p_other memoir.memory_store)
+create or replace function _memoir.may_conflict(p_one _memoir.memory_store, p_other _memoir.memory_store)
 returns boolean language sql immutable as $$
   select p_one.project = p_other.project and (p_one.local_to is null or p_other.local_to is null or p_one.local_to = p_other.local_to)
-    and memoir._overlap(p_one, p_other)
+    and _memoir.overlap(p_one, p_other)
 $$;
 
 -- A slot holds one value at a time.
-create or replace function memoir._settle_slot(p_user_id uuid, p_memory_id uuid, p_from timestamptz, p_by text,
+create or replace function _memoir.settle_slot(p_user_id uuid, p_memory_id uuid, p_from timestamptz, p_by text,
   out superseded uuid[], out contradicts uuid[], out outdated boolean)
 language plpgsql set plan_cache_mode = force_custom_plan as $$
 declare
-  v_new memoir.memory_store; v_old memoir.memory_store; v_now timestamptz := memoir.now(); v_done text;
+  v_new _memoir.memory_store; v_old _memoir.memory_store; v_now timestamptz := memoir.now(); v_done text;
 begin
   superseded := '{}'; contradicts := '{}'; outdated := false;
-  select * into v_new from memoir.memory_store where user_id = p_user_id and memory_id = p_memory_id;
+  select * into v_new from _memoir.memory_store where user_id = p_user_id and memory_id = p_memory_id;
   if v_new.slot is null then return; end if;
   for v_old in
-    select * from memoir.memory_store m
+    select * from _memoir.memory_store m
     where m.user_id = p_user_id and m.slot = v_new.slot and m.state = 'active' and m.memory_id <> p_memory_id
       and m.slot_value is distinct from v_new.slot_value and (m.expires_at is null or m.expires_at > v_now)
     order by m.recorded_at, m.memory_id
   loop
     -- A value by its other name is no other value.
-    continue when not memoir._may_conflict(v_new, v_old) or memoir._same_thing(p_user_id, v_new.slot_value, v_old.slot_value);
-    v_done := memoir._settle(p_user_id, v_new, v_old, 'slot', null, null, p_from, p_by);
+    continue when not _memoir.may_conflict(v_new, v_old) or _memoir.same_thing(p_user_id, v_new.slot_value, v_old.slot_value);
+    v_done := _memoir.settle(p_user_id, v_new, v_old, 'slot', null, null, p_from, p_by);
     if v_done = 'new' then superseded := superseded || v_old.memory_id;
     elsif v_done = 'open' then contradicts := contradicts || v_old.memory_id;
     else
@@ -120,7 +120,7 @@ end $$;
 -- What must agree before two similar texts may count as one: numbers, negation, dates and names. MiniLM gives
 -- "allergic / not allergic" .97 and "3 March / 4 March" .99. Rather too many than too few: two memories too much are shown
 -- beside each other, one too few is lost.
-create or replace function memoir._fixed_points(p_text text)
+create or replace function _memoir.fixed_points(p_text text)
 returns text[] language sql immutable as $$
   select array(select distinct x from (
     select lower(m[1]) as x from regexp_matches(p_text, '((?:(?<![[:alnum:]])[-−])?[0-9\u0660-\u0669\u06f0-\u06f9\u0966-\u096f\u09e6-\u09ef\u0e50-\u0e59\uff10-\uff19〇一二三四五六七八九十百千万两]+(?:[.,:/-][0-9\u0660-\u0669\u06f0-\u06f9\u0966-\u096f\u09e6-\u09ef\u0e50-\u0e59\uff10-\uff19〇一二三四五六七八九十百千万两]+)*)', 'g') m
@@ -145,7 +145,7 @@ $$;
 
 -- A sentence as the rules compare it: its words ("eats" as "eat", tenses apart, articles and helpers left out) without its negations, and how
 -- many those were; null where a rule can't tell.
-create or replace function memoir._claim(p_text text, out words text[], out raw text[], out negations integer)
+create or replace function _memoir.claim(p_text text, out words text[], out raw text[], out negations integer)
 language plpgsql stable as $$
 declare
   v_text text := regexp_replace(replace(lower(normalize(p_text, nfkc)), '’', ''''), '\m(cannot|can''t)\M', 'can not', 'g'); v_word text;
@@ -178,7 +178,7 @@ begin
 end $$;
 
 -- Whether a word is a number or a part of a date.
-create or replace function memoir._is_value(p_word text)
+create or replace function _memoir.is_value(p_word text)
 returns boolean language sql immutable as $$
   select coalesce(p_word ~ ('^([0-9].*|january|february|march|april|may|june|july|august|september|october|november|december|'
     || 'monday|tuesday|wednesday|thursday|friday|saturday|sunday|noon|midnight|'
@@ -188,14 +188,14 @@ $$;
 -- Do two sentences contradict each other, as far as rules can tell? polarity: the same but for one negation. value: the same but for a
 -- number, a date or a name, where the sentence leaves room for one only ("lives in", "is on", "has ... children"). Else null. False
 -- contradictions are worse than missed ones.
-create or replace function memoir._contradiction(p_one text, p_other text)
+create or replace function _memoir.contradiction(p_one text, p_other text)
 returns text language plpgsql stable as $$
 declare
   v_one record; v_other record; v_count integer; v_start integer := 1; v_end integer := 0; v_before text; v_after text; v_mine text[]; v_theirs text[];
 begin
   if greatest(length(p_one), length(p_other)) > 400 then return null; end if;
-  select * into v_one from memoir._claim(p_one);
-  select * into v_other from memoir._claim(p_other);
+  select * into v_one from _memoir.claim(p_one);
+  select * into v_other from _memoir.claim(p_other);
   v_count := cardinality(v_one.words);
   if v_one.negations is null or v_other.negations is null or v_count = 0 or v_count > 40 then return null; end if;
   if v_one.words = v_other.words then
@@ -207,8 +207,8 @@ begin
   while v_end < least(v_count, cardinality(v_other.words)) - v_start + 1 and v_one.words[v_count - v_end] = v_other.words[cardinality(v_other.words) - v_end] loop
     v_end := v_end + 1;
   end loop;
-  while v_start > 1 and memoir._is_value(v_one.raw[v_start - 1]) loop v_start := v_start - 1; end loop;
-  while v_end > 0 and memoir._is_value(v_one.raw[v_count - v_end + 1]) loop v_end := v_end - 1; end loop;
+  while v_start > 1 and _memoir.is_value(v_one.raw[v_start - 1]) loop v_start := v_start - 1; end loop;
+  while v_end > 0 and _memoir.is_value(v_one.raw[v_count - v_end + 1]) loop v_end := v_end - 1; end loop;
   v_mine := v_one.raw[v_start : v_count - v_end];
   v_theirs := v_other.raw[v_start : cardinality(v_other.words) - v_end];
   if cardinality(v_mine) not between 1 and 4 or cardinality(v_theirs) not between 1 and 4 then return null; end if;
@@ -216,7 +216,7 @@ begin
   v_after := array_to_string(v_one.raw[v_count - v_end + 1 : v_count], ' ');
   if v_before <> array_to_string(v_other.raw[1 : v_start - 1], ' ') then return null; end if;
   if v_before || ' ' || v_after ~ '\m(another|other|second|also|too|sometimes|often|one of|some|each|every|last|next|once|ago)\M' then return null; end if;
-  if (select bool_and(memoir._is_value(w)) from unnest(v_mine || v_theirs) w) then
+  if (select bool_and(_memoir.is_value(w)) from unnest(v_mine || v_theirs) w) then
     return case when v_before ~ '\m(is|was|are|were)( (on|at|in|from|due|due on|set for|scheduled for))?$'
         or v_before ~ '^(my|his|her|our|their|user''s) .*\m(starts|begins|ends|leaves|departs|arrives|opens|closes)( (on|at))$'
         or v_before ~ '\m(weighs|costs|earns|pays|born (in|on))$'
@@ -234,64 +234,64 @@ begin
 end $$;
 
 -- Has a memory taken the place of another, at once or through others? A correction that sounds like what it corrects is no restatement.
-create or replace function memoir._succeeds(p_user_id uuid, p_memory_id uuid, p_other uuid)
+create or replace function _memoir.succeeds(p_user_id uuid, p_memory_id uuid, p_other uuid)
 returns boolean language plpgsql stable set plan_cache_mode = force_custom_plan as $$
 begin
   return exists (
     with recursive successors as (
       select p_other as id
       union
-      select r.source_id from successors s join memoir.memory_relationships r on r.user_id = p_user_id and r.target_id = s.id and r.relation = 'supersedes')
+      select r.source_id from successors s join _memoir.memory_relationships r on r.user_id = p_user_id and r.target_id = s.id and r.relation = 'supersedes')
     select from successors where id = p_memory_id);
 end $$;
 
 -- Judges an active memory whose vector has arrived. Conflicts first, by rules, what they can't tell queued for a model where one is
 -- configured; then near duplicates ([PG] 5.4: cosine above the threshold, nothing fixed differs): the greater authority stays active, of
 -- equals the more specific text. What only says again in other words what a person rejected is invalidated, unless a person says it.
-create or replace function memoir._judge_memory(p_user_id uuid, p_memory_id uuid, p_by text)
+create or replace function _memoir.judge_memory(p_user_id uuid, p_memory_id uuid, p_by text)
 returns jsonb language plpgsql set plan_cache_mode = force_custom_plan as $$
 declare
-  v_memory memoir.memory_store; v_other memoir.memory_store; v_vector halfvec; v_model smallint; v_hit record; v_kind text; v_done text; v_near jsonb := '{}';
-  v_config jsonb := memoir._config(p_user_id, null); v_now timestamptz := memoir.now(); v_superseded uuid[] := '{}'; v_contradicts uuid[] := '{}';
+  v_memory _memoir.memory_store; v_other _memoir.memory_store; v_vector halfvec; v_model smallint; v_hit record; v_kind text; v_done text; v_near jsonb := '{}';
+  v_config jsonb := _memoir.config(p_user_id, null); v_now timestamptz := memoir.now(); v_superseded uuid[] := '{}'; v_contradicts uuid[] := '{}';
   v_duplicate real := (v_config ->> 'duplicate_similarity')::real; v_conflict real := (v_config ->> 'conflict_similarity')::real;
-  v_hits memoir.memory_store[] := '{}'; v_similar real[] := '{}'; v_settled boolean[] := '{}'; v_open uuid[] := '{}'; v_wins boolean; i integer;
+  v_hits _memoir.memory_store[] := '{}'; v_similar real[] := '{}'; v_settled boolean[] := '{}'; v_open uuid[] := '{}'; v_wins boolean; i integer;
 begin
-  select * into v_memory from memoir.memory_store where user_id = p_user_id and memory_id = p_memory_id and state = 'active';
+  select * into v_memory from _memoir.memory_store where user_id = p_user_id and memory_id = p_memory_id and state = 'active';
   if not found then return null; end if;
   select e.embedding, e.model_id into v_vector, v_model
-  from memoir.search_items i join memoir.embeddings e on e.user_id = p_user_id and e.item_no = i.item_no
-  join memoir.embedding_models m on m.model_id = e.model_id and m.status = 'active'
+  from _memoir.search_items i join _memoir.embeddings e on e.user_id = p_user_id and e.item_no = i.item_no
+  join _memoir.embedding_models m on m.model_id = e.model_id and m.status = 'active'
   where i.user_id = p_user_id and i.ref_id = p_memory_id and i.chunk = 0;
   if not found then return null; end if;
   -- Distances in the list, not in the condition: vectors of other models have other dimensions.
   with near as materialized (
     select i.ref_id, (1 - (e.embedding <=> v_vector))::real as similarity
-    from memoir.embeddings e join memoir.search_items i on i.user_id = p_user_id and i.item_no = e.item_no
+    from _memoir.embeddings e join _memoir.search_items i on i.user_id = p_user_id and i.item_no = e.item_no
     where e.user_id = p_user_id and e.model_id = v_model and i.kind = 'm' and i.chunk = 0 and i.ref_id <> p_memory_id),
   nearest as (select * from near where similarity > least(v_conflict, v_duplicate) order by similarity desc, ref_id limit 50)
   select array_agg(m order by s.similarity desc, m.memory_id), array_agg(s.similarity order by s.similarity desc, m.memory_id) into v_hits, v_similar
-  from nearest s join memoir.memory_store m on m.user_id = p_user_id and m.memory_id = s.ref_id
+  from nearest s join _memoir.memory_store m on m.user_id = p_user_id and m.memory_id = s.ref_id
   where m.state <> 'expired' and m.project = v_memory.project;
 
   for i in 1 .. coalesce(cardinality(v_hits), 0) loop
     v_other := v_hits[i];
     if v_other.state <> 'active' then
-      if v_memory.actor <> 'person' and v_similar[i] > v_duplicate and memoir._fixed_points(v_other.content) = memoir._fixed_points(v_memory.content)
-        and memoir._tombstoned(p_user_id, v_other.content, null, null, v_other.project)
-        and not memoir._succeeds(p_user_id, p_memory_id, v_other.memory_id) then
-        perform memoir._set_state(p_user_id, array[p_memory_id], 'invalidated', p_by, 'says again what was rejected', null, v_now);
+      if v_memory.actor <> 'person' and v_similar[i] > v_duplicate and _memoir.fixed_points(v_other.content) = _memoir.fixed_points(v_memory.content)
+        and _memoir.tombstoned(p_user_id, v_other.content, null, null, v_other.project)
+        and not _memoir.succeeds(p_user_id, p_memory_id, v_other.memory_id) then
+        perform _memoir.set_state(p_user_id, array[p_memory_id], 'invalidated', p_by, 'says again what was rejected', null, v_now);
         return jsonb_build_object('memory_id', null, 'outcome', 'refused_tombstone', 'similarity', round(v_similar[i]::numeric, 4));
       end if;
       continue;
     end if;
-    continue when v_similar[i] <= v_conflict or v_memory.slot = v_other.slot or not memoir._may_conflict(v_memory, v_other);
-    v_kind := memoir._contradiction(v_memory.content, v_other.content);
+    continue when v_similar[i] <= v_conflict or v_memory.slot = v_other.slot or not _memoir.may_conflict(v_memory, v_other);
+    v_kind := _memoir.contradiction(v_memory.content, v_other.content);
     if v_kind is null then
       if v_config ->> 'judge' <> 'rules' and v_memory.sensitivity < 'secret' and v_other.sensitivity < 'secret' then v_open := v_open || v_other.memory_id; end if;
       continue;
     end if;
     v_settled[i] := true;
-    v_done := memoir._settle(p_user_id, v_memory, v_other, v_kind, null, v_similar[i], null, p_by);
+    v_done := _memoir.settle(p_user_id, v_memory, v_other, v_kind, null, v_similar[i], null, p_by);
     if v_done = 'new' then v_superseded := v_superseded || v_other.memory_id;
     elsif v_done = 'open' then v_contradicts := v_contradicts || v_other.memory_id;
     else
@@ -302,28 +302,28 @@ begin
   for i in 1 .. coalesce(cardinality(v_hits), 0) loop
     v_other := v_hits[i];
     continue when v_settled[i] or v_similar[i] <= v_duplicate or v_other.state <> 'active' or v_other.type <> v_memory.type
-      or v_other.sensitivity <> v_memory.sensitivity or not memoir._may_conflict(v_memory, v_other) or v_other.valid_to is distinct from v_memory.valid_to
+      or v_other.sensitivity <> v_memory.sensitivity or not _memoir.may_conflict(v_memory, v_other) or v_other.valid_to is distinct from v_memory.valid_to
       or v_other.slot is distinct from v_memory.slot or v_other.slot_value is distinct from v_memory.slot_value
-      or memoir._fixed_points(v_other.content) <> memoir._fixed_points(v_memory.content);
+      or _memoir.fixed_points(v_other.content) <> _memoir.fixed_points(v_memory.content);
     v_wins := v_memory.trust > v_other.trust or v_memory.trust = v_other.trust and length(v_memory.content) > length(v_other.content);
     continue when v_memory.local_to is distinct from v_other.local_to and case when v_wins then v_memory.local_to else v_other.local_to end is not null;
     if v_wins then
-      perform memoir._merge_memory(p_user_id, v_other.memory_id, p_memory_id, p_by, v_now);
+      perform _memoir.merge_memory(p_user_id, v_other.memory_id, p_memory_id, p_by, v_now);
       v_superseded := v_superseded || v_other.memory_id;
       v_near := jsonb_build_object('outcome', 'stored', 'similarity', round(v_similar[i]::numeric, 4));
     else
-      perform memoir._merge_memory(p_user_id, p_memory_id, v_other.memory_id, p_by, v_now);
+      perform _memoir.merge_memory(p_user_id, p_memory_id, v_other.memory_id, p_by, v_now);
       v_near := jsonb_build_object('memory_id', v_other.memory_id, 'outcome', 'duplicate', 'similarity', round(v_similar[i]::numeric, 4));
     end if;
     v_open := array_remove(v_open, v_other.memory_id);
     exit;
   end loop;
-  if v_open <> '{}' and v_near ->> 'outcome' is distinct from 'duplicate' then perform memoir._queue_judgement(p_user_id, p_memory_id, v_open, v_now); end if;
+  if v_open <> '{}' and v_near ->> 'outcome' is distinct from 'duplicate' then perform _memoir.queue_judgement(p_user_id, p_memory_id, v_open, v_now); end if;
   return v_near || jsonb_build_object('superseded', to_jsonb(v_superseded), 'contradicts', to_jsonb(v_contradicts));
 end $$;
 
 -- A remember's result with what its vector's judgement adds.
-create or replace function memoir._with_judgement(p_result jsonb, p_judgement jsonb)
+create or replace function _memoir.with_judgement(p_result jsonb, p_judgement jsonb)
 returns jsonb language sql immutable as $$
   select case when p_judgement is null then p_result else p_result || p_judgement || jsonb_build_object(
     'superseded', (p_result -> 'superseded') || coalesce(p_judgement -> 'superseded', '[]'),
@@ -331,54 +331,54 @@ returns jsonb language sql immutable as $$
 $$;
 
 -- One memory was said again in other words: the other goes on for both, with the sources of both.
-create or replace function memoir._merge_memory(p_user_id uuid, p_loser uuid, p_winner uuid, p_by text, p_at timestamptz)
+create or replace function _memoir.merge_memory(p_user_id uuid, p_loser uuid, p_winner uuid, p_by text, p_at timestamptz)
 returns void language plpgsql as $$
 begin
-  perform memoir._supersede(p_user_id, array[p_loser], p_winner, p_by, 'near duplicate', p_at);
-  insert into memoir.memory_stats (user_id, memory_id, restatements, reinforced_at) values (p_user_id, p_winner, 1, p_at)
+  perform _memoir.supersede(p_user_id, array[p_loser], p_winner, p_by, 'near duplicate', p_at);
+  insert into _memoir.memory_stats (user_id, memory_id, restatements, reinforced_at) values (p_user_id, p_winner, 1, p_at)
   on conflict (user_id, memory_id) do update set restatements = memory_stats.restatements + 1, reinforced_at = p_at;
-  insert into memoir.memory_sources (user_id, item_kind, item_id, source_kind, source_id, session_id, turn_index, span_start, span_length, link)
+  insert into _memoir.memory_sources (user_id, item_kind, item_id, source_kind, source_id, session_id, turn_index, span_start, span_length, link)
   select user_id, item_kind, p_winner, source_kind, source_id, session_id, turn_index, span_start, span_length, 'merged'
-  from memoir.memory_sources where user_id = p_user_id and item_kind = 'memory' and item_id = p_loser
+  from _memoir.memory_sources where user_id = p_user_id and item_kind = 'memory' and item_id = p_loser
   on conflict do nothing;
 end $$;
 
 -- Kind nli for a cross-encoder (claim_judgements), judge for a language model (llm.sql). New pairs join those that wait.
-create or replace function memoir._queue_judgement(p_user_id uuid, p_memory_id uuid, p_others uuid[], p_at timestamptz)
+create or replace function _memoir.queue_judgement(p_user_id uuid, p_memory_id uuid, p_others uuid[], p_at timestamptz)
 returns void language sql as $$
-  insert into memoir.jobs (kind, user_id, dedup_key, run_after, payload, created_at)
+  insert into _memoir.jobs (kind, user_id, dedup_key, run_after, payload, created_at)
   select case config ->> 'judge' when 'llm' then 'judge' else 'nli' end, p_user_id, p_memory_id::text, p_at, jsonb_build_object('others', p_others), p_at
-  from memoir.settings_merged where config ->> 'judge' <> 'rules'
+  from _memoir.settings_merged where config ->> 'judge' <> 'rules'
   on conflict (kind, user_id, dedup_key) where state = 'ready' do update set payload = excluded.payload
 $$;
 
 -- A memory local to a session, or outside of any, becomes global, where everything finds it. The same text known globally takes it in:
 -- returns what stands for it then.
-create or replace function memoir._make_global(p_user_id uuid, p_memory_id uuid, p_by text, p_at timestamptz)
+create or replace function _memoir.make_global(p_user_id uuid, p_memory_id uuid, p_by text, p_at timestamptz)
 returns uuid language plpgsql set plan_cache_mode = force_custom_plan as $$
 declare
-  v_memory memoir.memory_store; v_same memoir.memory_store;
+  v_memory _memoir.memory_store; v_same _memoir.memory_store;
 begin
-  select * into v_memory from memoir.memory_store where user_id = p_user_id and memory_id = p_memory_id;
+  select * into v_memory from _memoir.memory_store where user_id = p_user_id and memory_id = p_memory_id;
   if v_memory.local_to is null then return p_memory_id; end if;
-  select * into v_same from memoir.memory_store m
+  select * into v_same from _memoir.memory_store m
   where m.user_id = p_user_id and m.content_hash = v_memory.content_hash and m.project = v_memory.project and m.local_to is null and m.state = 'active'
     and m.valid_to is not distinct from v_memory.valid_to;
   if found then
-    perform memoir._restate(v_same, v_memory);
-    perform memoir._merge_memory(p_user_id, p_memory_id, v_same.memory_id, p_by, p_at);
+    perform _memoir.restate(v_same, v_memory);
+    perform _memoir.merge_memory(p_user_id, p_memory_id, v_same.memory_id, p_by, p_at);
     return v_same.memory_id;
   end if;
-  update memoir.memory_store set scope = 'global', local_to = null, tier = greatest(tier, 2) where user_id = p_user_id and memory_id = p_memory_id;
-  update memoir.search_items set session_id = null where user_id = p_user_id and ref_id = p_memory_id;
+  update _memoir.memory_store set scope = 'global', local_to = null, tier = greatest(tier, 2) where user_id = p_user_id and memory_id = p_memory_id;
+  update _memoir.search_items set session_id = null where user_id = p_user_id and ref_id = p_memory_id;
   return p_memory_id;
 end $$;
 
 -- The same text again: the memory takes on the higher authority, the stricter sensitivity and the later end.
-create or replace function memoir._restate(p_old memoir.memory_store, p_new memoir.memory_store)
+create or replace function _memoir.restate(p_old _memoir.memory_store, p_new _memoir.memory_store)
 returns void language plpgsql as $$
 begin
-  update memoir.memory_store set
+  update _memoir.memory_store set
     trust = greatest(trust, p_new.trust), confidence = greatest(confidence, p_new.confidence), tier = greatest(tier, p_new.tier),
     provenance = case when p_new.trust > trust then p_new.provenance else provenance end,
     actor = case when p_new.trust > trust then p_new.actor else actor end,
@@ -389,13 +389,13 @@ begin
     or p_new.sensitivity > sensitivity or embeddable and not p_new.embeddable or validated_at is null and p_new.validated_at is not null
     or expires_at is not null and (p_new.expires_at is null or p_new.expires_at > expires_at));
   if p_new.sensitivity > p_old.sensitivity then
-    update memoir.search_items set sensitivity = p_new.sensitivity where user_id = p_old.user_id and ref_id = p_old.memory_id;
-    perform memoir._leave_profile(p_old.user_id, array[p_old.memory_id]);
+    update _memoir.search_items set sensitivity = p_new.sensitivity where user_id = p_old.user_id and ref_id = p_old.memory_id;
+    perform _memoir.leave_profile(p_old.user_id, array[p_old.memory_id]);
   end if;
-  if p_new.tier > p_old.tier then perform memoir._stale_profile(p_old.user_id); end if;
+  if p_new.tier > p_old.tier then perform _memoir.stale_profile(p_old.user_id); end if;
   if p_old.embeddable and not p_new.embeddable then
-    delete from memoir.embeddings e using memoir.search_items i
+    delete from _memoir.embeddings e using _memoir.search_items i
     where i.user_id = p_old.user_id and i.ref_id = p_old.memory_id and e.user_id = p_old.user_id and e.item_no = i.item_no;
-    update memoir.search_items set embeddable = false where user_id = p_old.user_id and ref_id = p_old.memory_id;
+    update _memoir.search_items set embeddable = false where user_id = p_old.user_id and ref_id = p_old.memory_id;
   end if;
 end $$;

@@ -3,10 +3,10 @@
 -- asked for better words (consolidation_model.sql). The members stay, superseded; undoing brings them back.
 
 -- What is to become one: seeds by weight, each with what is at least consolidation_similarity like it and in no other cluster.
-create or replace function memoir._clusters(p_user_id uuid, p_config jsonb)
+create or replace function _memoir.clusters(p_user_id uuid, p_config jsonb)
 returns table (members uuid[]) language plpgsql stable set plan_cache_mode = force_custom_plan as $$
 declare
-  v_model smallint := (select m.model_id from memoir.embedding_models m where m.status = 'active'); v_now timestamptz := memoir.now();
+  v_model smallint := (select m.model_id from _memoir.embedding_models m where m.status = 'active'); v_now timestamptz := memoir.now();
   v_like float8 := 1 - (p_config ->> 'consolidation_similarity')::float8; v_least integer := (p_config ->> 'consolidation_members')::integer;
   v_used uuid[] := '{}'; v_seed record;
 begin
@@ -14,14 +14,14 @@ begin
     with candidates as materialized (
       select m.memory_id, m.content, m.project, m.type, m.category, m.trust, m.tier, m.recorded_at, e.embedding,
         row_number() over (partition by m.project, m.type, m.trust, m.tier order by m.recorded_at desc, m.memory_id) as place
-      from memoir.memory_store m
-      join memoir.search_items i on i.user_id = p_user_id and i.ref_id = m.memory_id and i.chunk = 0 and i.last_chunk and not i.dead
-      join memoir.embeddings e on e.user_id = p_user_id and e.model_id = v_model and e.item_no = i.item_no
+      from _memoir.memory_store m
+      join _memoir.search_items i on i.user_id = p_user_id and i.ref_id = m.memory_id and i.chunk = 0 and i.last_chunk and not i.dead
+      join _memoir.embeddings e on e.user_id = p_user_id and e.model_id = v_model and e.item_no = i.item_no
       where m.user_id = p_user_id and m.state = 'active' and m.scope = 'global' and m.tier >= 2 and m.slot is null and m.sensitivity = 'normal'
         and m.valid_from is null and m.valid_to is null and length(m.content) <= 400 and (m.expires_at is null or m.expires_at > v_now)
         -- Not what contradicts or is contradicted, nor what was brought back once.
-        and not exists (select from memoir.memory_relationships r where r.user_id = p_user_id and r.source_id = m.memory_id and r.relation = 'contradicts')
-        and not exists (select from memoir.memory_relationships r where r.user_id = p_user_id and r.target_id = m.memory_id and r.relation = 'contradicts')
+        and not exists (select from _memoir.memory_relationships r where r.user_id = p_user_id and r.source_id = m.memory_id and r.relation = 'contradicts')
+        and not exists (select from _memoir.memory_relationships r where r.user_id = p_user_id and r.target_id = m.memory_id and r.relation = 'contradicts')
         and not m.metadata ? 'stays_apart'),
     recent as materialized (select * from candidates where place <= 300),
     pairs as materialized (
@@ -29,7 +29,7 @@ begin
       from recent a join recent b using (project, type, trust, tier) where a.memory_id <> b.memory_id),
     close as materialized (select * from pairs where distance <= v_like)
     select p.one, array_agg(p.other order by p.distance, p.other) as others
-    from close p where memoir._contradiction(p.said, p.said_too) is null group by p.one having count(*) >= v_least - 1 order by count(*) desc, p.one
+    from close p where _memoir.contradiction(p.said, p.said_too) is null group by p.one having count(*) >= v_least - 1 order by count(*) desc, p.one
   loop
     continue when v_seed.one = any (v_used);
     members := array[v_seed.one] || (array(select o from unnest(v_seed.others) with ordinality x(o, n) where o <> all (v_used) order by n))[1 : 7];
@@ -40,14 +40,14 @@ begin
 end $$;
 
 -- What the members say, each sentence once: those of the longest text first, then what the others add.
-create or replace function memoir._consolidated_text(p_texts text[], p_config regconfig)
+create or replace function _memoir.consolidated_text(p_texts text[], p_config regconfig)
 returns text language plpgsql stable as $$
 declare
   v_text text; v_sentence text; v_words text[]; v_known text[] := '{}'; v_out text := '';
 begin
   foreach v_text in array array(select t from unnest(p_texts) with ordinality x(t, o) order by length(t) desc, o) loop
-    foreach v_sentence in array memoir._sentences(v_text) loop
-      v_words := tsvector_to_array(memoir._words(p_config, v_sentence)) || memoir._fixed_points(v_sentence);
+    foreach v_sentence in array _memoir.sentences(v_text) loop
+      v_words := tsvector_to_array(_memoir.words(p_config, v_sentence)) || _memoir.fixed_points(v_sentence);
       continue when v_words <@ v_known;
       v_known := v_known || v_words;
       v_out := v_out || case when v_out = '' then '' else ' ' end || v_sentence || case when v_sentence ~ '[.!?。！？…]$' then '' else '.' end;
@@ -57,71 +57,71 @@ begin
 end $$;
 
 -- May a text stand for memories of a project? Not where a tombstone or a memory that says just this is in the way.
-create or replace function memoir._may_stand(p_user_id uuid, p_text text, p_project text)
+create or replace function _memoir.may_stand(p_user_id uuid, p_text text, p_project text)
 returns boolean language plpgsql stable set plan_cache_mode = force_custom_plan as $$
 begin
-  return not memoir._tombstoned(p_user_id, p_text, null, null, p_project) and not exists (select from memoir.memory_store m
-    where m.user_id = p_user_id and m.content_hash = sha256(convert_to(memoir._normalise(p_text), 'UTF8')) and m.project = p_project
+  return not _memoir.tombstoned(p_user_id, p_text, null, null, p_project) and not exists (select from _memoir.memory_store m
+    where m.user_id = p_user_id and m.content_hash = sha256(convert_to(_memoir.normalise(p_text), 'UTF8')) and m.project = p_project
       and m.local_to is null and m.state = 'active');
 end $$;
 
 -- Makes one memory of a cluster and returns it; null where its text may not stand. Under the user's lock. p_text: in whose words (p_made_by)
 -- if not those of the members; p_id: its id, where something refers to it already; p_instead: what said it before, for its counters.
-create or replace function memoir._consolidate(p_user_id uuid, p_members uuid[], p_config jsonb, p_by text, p_text text default null,
+create or replace function _memoir.consolidate(p_user_id uuid, p_members uuid[], p_config jsonb, p_by text, p_text text default null,
   p_made_by text default 'rules', p_id uuid default gen_random_uuid(), p_instead uuid default null)
 returns uuid language plpgsql set plan_cache_mode = force_custom_plan as $$
 declare
-  v_new memoir.memory_store; v_texts text[]; v_ids uuid[]; v_now timestamptz := memoir.now();
+  v_new _memoir.memory_store; v_texts text[]; v_ids uuid[]; v_now timestamptz := memoir.now();
 begin
   select array_agg(m.content order by m.recorded_at, m.memory_id), array_agg(m.memory_id order by m.recorded_at, m.memory_id) into v_texts, v_ids
-  from memoir.memory_store m where m.user_id = p_user_id and m.memory_id = any (p_members) and m.state = 'active';
+  from _memoir.memory_store m where m.user_id = p_user_id and m.memory_id = any (p_members) and m.state = 'active';
   if coalesce(cardinality(v_ids), 0) < 2 then return null; end if;
   -- No more authority than any of them has: they are alike in trust and tier, the rest is the least.
-  select m.* into v_new from memoir.memory_store m where m.user_id = p_user_id and m.memory_id = any (v_ids) order by m.confidence, m.recorded_at desc, m.memory_id limit 1;
-  v_new.content := coalesce(p_text, memoir._consolidated_text(v_texts, (p_config ->> 'text_search_config')::regconfig));
-  v_new.content_hash := sha256(convert_to(memoir._normalise(v_new.content), 'UTF8'));
-  if not memoir._may_stand(p_user_id, v_new.content, v_new.project) then return null; end if;
+  select m.* into v_new from _memoir.memory_store m where m.user_id = p_user_id and m.memory_id = any (v_ids) order by m.confidence, m.recorded_at desc, m.memory_id limit 1;
+  v_new.content := coalesce(p_text, _memoir.consolidated_text(v_texts, (p_config ->> 'text_search_config')::regconfig));
+  v_new.content_hash := sha256(convert_to(_memoir.normalise(v_new.content), 'UTF8'));
+  if not _memoir.may_stand(p_user_id, v_new.content, v_new.project) then return null; end if;
   v_new.memory_id := p_id; v_new.recorded_at := v_now; v_new.state_at := v_now; v_new.state_by := p_by; v_new.written_by := p_by;
   v_new.session_id := null; v_new.source_tool := null; v_new.source_key := null; v_new.superseded_by := null; v_new.state_reason := null;
-  v_new.token_count := (memoir._count_tokens(array[v_new.content], v_new.tokenizer))[1];
+  v_new.token_count := (_memoir.count_tokens(array[v_new.content], v_new.tokenizer))[1];
   v_new.metadata := jsonb_build_object('consolidated', cardinality(v_ids), 'by', p_made_by);
   select min(m.validated_at), case when bool_or(m.expires_at is null) then null else max(m.expires_at) end,
     (array_agg(m.importance order by array_position('{critical,important,normal,minor}'::text[], m.importance)))[1]
-  into v_new.validated_at, v_new.expires_at, v_new.importance from memoir.memory_store m where m.user_id = p_user_id and m.memory_id = any (v_ids);
-  v_new.tags := array(select distinct t from memoir.memory_store m, unnest(m.tags) t where m.user_id = p_user_id and m.memory_id = any (v_ids) order by t);
-  v_new.aliases := array(select distinct a from memoir.memory_store m, unnest(m.aliases) a where m.user_id = p_user_id and m.memory_id = any (v_ids) order by a);
+  into v_new.validated_at, v_new.expires_at, v_new.importance from _memoir.memory_store m where m.user_id = p_user_id and m.memory_id = any (v_ids);
+  v_new.tags := array(select distinct t from _memoir.memory_store m, unnest(m.tags) t where m.user_id = p_user_id and m.memory_id = any (v_ids) order by t);
+  v_new.aliases := array(select distinct a from _memoir.memory_store m, unnest(m.aliases) a where m.user_id = p_user_id and m.memory_id = any (v_ids) order by a);
 
-  perform memoir._supersede(p_user_id, v_ids, v_new.memory_id, p_by, 'consolidated', v_now);
-  insert into memoir.memory_store select v_new.*;
-  perform memoir._note_state(p_user_id, array[v_new.memory_id], 'active', p_by, 'consolidated', null, v_now, 'system');
-  insert into memoir.memory_stats (user_id, memory_id, access_count, restatements, relevance_sum, last_accessed_at, reinforced_at)
+  perform _memoir.supersede(p_user_id, v_ids, v_new.memory_id, p_by, 'consolidated', v_now);
+  insert into _memoir.memory_store select v_new.*;
+  perform _memoir.note_state(p_user_id, array[v_new.memory_id], 'active', p_by, 'consolidated', null, v_now, 'system');
+  insert into _memoir.memory_stats (user_id, memory_id, access_count, restatements, relevance_sum, last_accessed_at, reinforced_at)
   select p_user_id, v_new.memory_id, coalesce(max(s.access_count), 0), coalesce(sum(s.restatements), 0), coalesce(max(s.relevance_sum), 0), max(s.last_accessed_at), max(s.reinforced_at)
-  from memoir.memory_stats s where s.user_id = p_user_id and s.memory_id = any (v_ids || p_instead);
-  update memoir.user_counters set memories = memories + 1, profile_stale = profile_stale or v_new.tier >= 3 where user_id = p_user_id;
+  from _memoir.memory_stats s where s.user_id = p_user_id and s.memory_id = any (v_ids || p_instead);
+  update _memoir.user_counters set memories = memories + 1, profile_stale = profile_stale or v_new.tier >= 3 where user_id = p_user_id;
   -- Every source is named: the members, and the turns they came from.
-  insert into memoir.memory_sources (user_id, item_kind, item_id, source_kind, source_id)
+  insert into _memoir.memory_sources (user_id, item_kind, item_id, source_kind, source_id)
   select p_user_id, 'memory', v_new.memory_id, 'memory', m from unnest(v_ids) m;
-  insert into memoir.memory_sources (user_id, item_kind, item_id, source_kind, source_id, session_id, turn_index, span_start, span_length)
+  insert into _memoir.memory_sources (user_id, item_kind, item_id, source_kind, source_id, session_id, turn_index, span_start, span_length)
   select s.user_id, 'memory', v_new.memory_id, s.source_kind, s.source_id, s.session_id, s.turn_index, s.span_start, s.span_length
-  from memoir.memory_sources s where s.user_id = p_user_id and s.item_kind = 'memory' and s.item_id = any (v_ids) and s.source_kind = 'turn' on conflict do nothing;
-  insert into memoir.memory_relationships (user_id, source_id, relation, target_id, made_by, recorded_at)
-  select p_user_id, v_new.memory_id, 'elaborates', m.memory_id, 'consolidated', v_now from memoir.memory_store m
+  from _memoir.memory_sources s where s.user_id = p_user_id and s.item_kind = 'memory' and s.item_id = any (v_ids) and s.source_kind = 'turn' on conflict do nothing;
+  insert into _memoir.memory_relationships (user_id, source_id, relation, target_id, made_by, recorded_at)
+  select p_user_id, v_new.memory_id, 'elaborates', m.memory_id, 'consolidated', v_now from _memoir.memory_store m
   where m.user_id = p_user_id and m.memory_id = any (v_ids) and length(m.content) < length(v_new.content) on conflict do nothing;
-  perform memoir._index_memory(v_new, v_now, p_config);
+  perform _memoir.index_memory(v_new, v_now, p_config);
   return v_new.memory_id;
 end $$;
 
 create or replace function memoir.undo_consolidation(p_user text, p_memory uuid)
 returns jsonb language plpgsql security definer set search_path from current as $$
 declare
-  v_caller memoir.caller := memoir._authorise(p_user, 'write');
-  v_memory memoir.memory_store := memoir._memory(v_caller, p_memory); v_user uuid := v_caller.user_id; v_now timestamptz := memoir.now(); v_restored uuid[] := '{}';
+  v_caller _memoir.caller := _memoir.authorise(p_user, 'write');
+  v_memory _memoir.memory_store := _memoir.memory(v_caller, p_memory); v_user uuid := v_caller.user_id; v_now timestamptz := memoir.now(); v_restored uuid[] := '{}';
 begin
-  perform from memoir.user_counters where user_id = v_user for update;
-  v_memory := memoir._memory(v_caller, p_memory);
+  perform from _memoir.user_counters where user_id = v_user for update;
+  v_memory := _memoir.memory(v_caller, p_memory);
   if v_memory.state = 'active' and v_memory.metadata ? 'consolidated' then
-    perform memoir._set_state(v_user, array[p_memory], 'invalidated', v_caller.login, 'consolidation undone', null, v_now);
-    v_restored := memoir._dissolve(v_user, p_memory, v_caller.login, v_now, memoir._actor(v_caller, null, 'person'));
+    perform _memoir.set_state(v_user, array[p_memory], 'invalidated', v_caller.login, 'consolidation undone', null, v_now);
+    v_restored := _memoir.dissolve(v_user, p_memory, v_caller.login, v_now, _memoir.actor(v_caller, null, 'person'));
   end if;
   return jsonb_build_object('memory_id', p_memory, 'restored', to_jsonb(v_restored));
 end $$;
@@ -129,26 +129,26 @@ comment on function memoir.undo_consolidation(text, uuid) is
   'Takes a consolidated memory back: it is invalidated, its members are active again and stay apart. Returns {"memory_id", "restored"},
 an empty list where the memory is not a consolidated one that stands. Writes memory_store. Raises PM001, PM004.';
 
-create or replace function memoir._step_consolidation(p_limit integer)
+create or replace function _memoir.step_consolidation(p_limit integer)
 returns jsonb language plpgsql set plan_cache_mode = force_custom_plan as $$
 declare
-  v_after uuid := memoir._job_cursor('consolidation'); v_users uuid[]; v_user uuid; v_config jsonb; v_cluster record; v_made integer := 0; v_members integer := 0; v_more boolean;
+  v_after uuid := _memoir.job_cursor('consolidation'); v_users uuid[]; v_user uuid; v_config jsonb; v_cluster record; v_made integer := 0; v_members integer := 0; v_more boolean;
   v_failed integer := 0; v_error text; v_whole uuid;
 begin
-  v_users := array(select c.user_id from memoir.user_counters c where c.memories > 2 and (v_after is null or c.user_id > v_after) order by c.user_id limit p_limit);
+  v_users := array(select c.user_id from _memoir.user_counters c where c.memories > 2 and (v_after is null or c.user_id > v_after) order by c.user_id limit p_limit);
   v_more := cardinality(v_users) = p_limit;
-  perform memoir._put_job_cursor('consolidation', case when v_more then v_users[p_limit] end);
+  perform _memoir.put_job_cursor('consolidation', case when v_more then v_users[p_limit] end);
   foreach v_user in array v_users loop
     begin
-      v_config := memoir._config(v_user, null);
+      v_config := _memoir.config(v_user, null);
       -- Looked for without a lock, since it takes a while and mostly finds nothing; found again under it.
-      continue when not exists (select from memoir._clusters(v_user, v_config));
-      perform from memoir.user_counters where user_id = v_user for update skip locked;
+      continue when not exists (select from _memoir.clusters(v_user, v_config));
+      perform from _memoir.user_counters where user_id = v_user for update skip locked;
       continue when not found;
-      for v_cluster in select * from memoir._clusters(v_user, v_config) loop
-        v_whole := memoir._consolidate(v_user, v_cluster.members, v_config, 'consolidation');
+      for v_cluster in select * from _memoir.clusters(v_user, v_config) loop
+        v_whole := _memoir.consolidate(v_user, v_cluster.members, v_config, 'consolidation');
         if v_whole is not null then
-          perform memoir._ask_for_consolidation(v_user, v_whole, v_config);
+          perform _memoir.ask_for_consolidation(v_user, v_whole, v_config);
           v_made := v_made + 1; v_members := v_members + cardinality(v_cluster.members);
         end if;
       end loop;
@@ -159,9 +159,9 @@ begin
   return jsonb_strip_nulls(jsonb_build_object('users', cardinality(v_users), 'made', v_made, 'members', v_members, 'failed', v_failed, 'error', v_error, 'more', v_more));
 end $$;
 
-create or replace function memoir._ask_for_consolidation(p_user_id uuid, p_whole uuid, p_config jsonb)
+create or replace function _memoir.ask_for_consolidation(p_user_id uuid, p_whole uuid, p_config jsonb)
 returns void language plpgsql as $$
 begin
   if p_config ->> 'llm_provider' = 'none' then return; end if;
-  perform memoir._enqueue('consolidate', p_user_id, p_whole::text);
+  perform _memoir.enqueue('consolidate', p_user_id, p_whole::text);
 end $$;

@@ -9,47 +9,47 @@
 
 -- All memories that say the same as one: merged with it as near duplicates, the same text, or the same value in its slot.
 -- p_wide: in all projects that the caller may use and in all states; else what is active in its project, as a part of a whole too.
-create or replace function memoir._same_value(p_caller memoir.caller, p_memory memoir.memory_store, p_wide boolean)
+create or replace function _memoir.same_value(p_caller _memoir.caller, p_memory _memoir.memory_store, p_wide boolean)
 returns uuid[] language plpgsql stable set plan_cache_mode = force_custom_plan as $$
 declare
-  v_user uuid := p_caller.user_id; v_text text := memoir._tombstone_text(p_memory.content); v_ids uuid[];
+  v_user uuid := p_caller.user_id; v_text text := _memoir.tombstone_text(p_memory.content); v_ids uuid[];
 begin
   with recursive same as (
     select p_memory.memory_id as id
     union
     select case when m.memory_id = s.id then m.superseded_by else m.memory_id end
-    from same s join memoir.memory_store m on m.user_id = v_user and m.superseded_by is not null
+    from same s join _memoir.memory_store m on m.user_id = v_user and m.superseded_by is not null
       -- What was consolidated goes with the whole, not the whole with one of its members.
       and (m.state_reason = 'near duplicate' and (m.memory_id = s.id or m.superseded_by = s.id) or m.state_reason = 'consolidated' and m.superseded_by = s.id))
   select array_agg(id order by id) into v_ids from (
     select id from same
     union
-    select m.memory_id from memoir.memory_store m
+    select m.memory_id from _memoir.memory_store m
     where m.user_id = v_user and m.state <> 'erased' and m.sensitivity <= p_caller.clearance
       and case when p_wide then p_caller.projects is null or m.project = any (p_caller.projects)
         else m.project = p_memory.project and (m.state = 'active' or m.state = 'superseded' and m.state_reason = 'consolidated') end
-      and (m.slot = p_memory.slot and m.slot_value = p_memory.slot_value or memoir._tombstone_text(m.content) = v_text)) x;
+      and (m.slot = p_memory.slot and m.slot_value = p_memory.slot_value or _memoir.tombstone_text(m.content) = v_text)) x;
   return v_ids;
 end $$;
 
 create or replace function memoir.forget(p_user text, p_memory uuid, p_reason text default null)
 returns jsonb language plpgsql security definer set search_path from current as $$
 declare
-  v_caller memoir.caller := memoir._authorise(p_user, 'write');
-  v_memory memoir.memory_store;
-  v_actor memoir.actor := memoir._actor(v_caller, null, 'person');
+  v_caller _memoir.caller := _memoir.authorise(p_user, 'write');
+  v_memory _memoir.memory_store;
+  v_actor _memoir.actor := _memoir.actor(v_caller, null, 'person');
   v_now timestamptz := memoir.now(); v_user uuid := v_caller.user_id; v_reason text := coalesce(p_reason, 'forgotten');
   v_ids uuid[]; v_done record;
 begin
-  perform memoir._check_size('reason', p_reason, 10000);
-  perform memoir._unarchive_memory(v_user, p_memory);
-  v_memory := memoir._memory(v_caller, p_memory);
-  perform from memoir.user_counters where user_id = v_user for update;
-  v_ids := memoir._same_value(v_caller, v_memory, true);
-  perform memoir._set_tombstones(v_user, v_ids, true, true, p_memory, v_reason, v_actor, v_caller.login, v_now);
-  perform memoir._set_state(v_user, v_ids, 'forgotten', v_caller.login, v_reason, null, v_now, v_actor);
-  select * into v_done from memoir._withdraw(v_user, v_ids, '{}', p_memory, v_caller.login, v_reason, v_now, true);
-  insert into memoir.audit_log (login, action, user_id, detail)
+  perform _memoir.check_size('reason', p_reason, 10000);
+  perform _memoir.unarchive_memory(v_user, p_memory);
+  v_memory := _memoir.memory(v_caller, p_memory);
+  perform from _memoir.user_counters where user_id = v_user for update;
+  v_ids := _memoir.same_value(v_caller, v_memory, true);
+  perform _memoir.set_tombstones(v_user, v_ids, true, true, p_memory, v_reason, v_actor, v_caller.login, v_now);
+  perform _memoir.set_state(v_user, v_ids, 'forgotten', v_caller.login, v_reason, null, v_now, v_actor);
+  select * into v_done from _memoir.withdraw(v_user, v_ids, '{}', p_memory, v_caller.login, v_reason, v_now, true);
+  insert into _memoir.audit_log (login, action, user_id, detail)
   values (v_caller.login, 'forget', v_user, jsonb_build_object('memory_ids', v_ids, 'reason', v_reason));
   return jsonb_build_object('memory_id', p_memory, 'state', 'forgotten', 'merged', to_jsonb(array_remove(v_ids, p_memory)),
     'excluded_turns', v_done.excluded_turns, 'invalidated_summaries', v_done.invalidated_summaries);
@@ -62,33 +62,33 @@ elsewhere are not found. An archived memory is brought back for it. Writes memor
 
 -- The memory a correction is about, under the user's lock: what stands for it today, and not forgotten. A part of a consolidated memory
 -- is meant by itself, not the whole.
-create or replace function memoir._to_correct(p_memory memoir.memory_store)
-returns memoir.memory_store language plpgsql stable as $$
+create or replace function _memoir.to_correct(p_memory _memoir.memory_store)
+returns _memoir.memory_store language plpgsql stable as $$
 declare
-  v_memory memoir.memory_store := memoir._current(p_memory, 'consolidated');
+  v_memory _memoir.memory_store := _memoir.current(p_memory, 'consolidated');
 begin
   if v_memory.state in ('forgotten', 'erased') then
-    perform memoir._fail('PM004', format('memory %s is %s', v_memory.memory_id, v_memory.state), 'lift_tombstone brings a forgotten one back');
+    perform _memoir.fail('PM004', format('memory %s is %s', v_memory.memory_id, v_memory.state), 'lift_tombstone brings a forgotten one back');
   end if;
   return v_memory;
 end $$;
 
 -- Takes memories out of the wholes they went into, so that the other parts stand by themselves; returns p_memory as it is then.
-create or replace function memoir._take_out(p_user_id uuid, p_ids uuid[], p_memory uuid, p_by text, p_at timestamptz, p_actor memoir.actor)
-returns memoir.memory_store language plpgsql set plan_cache_mode = force_custom_plan as $$
+create or replace function _memoir.take_out(p_user_id uuid, p_ids uuid[], p_memory uuid, p_by text, p_at timestamptz, p_actor _memoir.actor)
+returns _memoir.memory_store language plpgsql set plan_cache_mode = force_custom_plan as $$
 declare
-  v_wholes uuid[]; v_memory memoir.memory_store;
+  v_wholes uuid[]; v_memory _memoir.memory_store;
 begin
   with recursive up as (
-    select m.superseded_by as id from memoir.memory_store m
+    select m.superseded_by as id from _memoir.memory_store m
     where m.user_id = p_user_id and m.memory_id = any (p_ids) and m.state = 'superseded' and m.state_reason = 'consolidated'
     union
-    select m.superseded_by from up join memoir.memory_store m on m.user_id = p_user_id and m.memory_id = up.id
+    select m.superseded_by from up join _memoir.memory_store m on m.user_id = p_user_id and m.memory_id = up.id
     where m.state = 'superseded' and m.state_reason = 'consolidated')
   select coalesce(array_agg(id order by id), '{}') into v_wholes from up where id <> all (p_ids);
-  perform memoir._set_state(p_user_id, v_wholes, 'invalidated', p_by, 'its source was withdrawn', null, p_at);
-  perform memoir._dissolve(p_user_id, w, p_by, p_at, p_actor) from unnest(v_wholes) w;
-  select * into v_memory from memoir.memory_store where user_id = p_user_id and memory_id = p_memory;
+  perform _memoir.set_state(p_user_id, v_wholes, 'invalidated', p_by, 'its source was withdrawn', null, p_at);
+  perform _memoir.dissolve(p_user_id, w, p_by, p_at, p_actor) from unnest(v_wholes) w;
+  select * into v_memory from _memoir.memory_store where user_id = p_user_id and memory_id = p_memory;
   return v_memory;
 end $$;
 
@@ -97,87 +97,87 @@ create or replace function memoir.correct(p_user text, p_memory uuid, p_content 
   p_source_turns integer[] default null, p_actor text default null, p_embedding real[] default null, p_key text default null)
 returns jsonb language plpgsql security definer set search_path from current set plan_cache_mode = force_custom_plan as $$
 declare
-  v_caller memoir.caller := memoir._authorise(p_user, 'write');
-  v_user uuid := v_caller.user_id; v_seen memoir.memory_store := memoir._memory(v_caller, p_memory); v_now timestamptz := memoir.now();
-  v_old memoir.memory_store; v_standing memoir.standing; v_ids uuid[]; v_hash bytea; v_result jsonb; v_done record; v_made jsonb; v_new memoir.memory_store;
+  v_caller _memoir.caller := _memoir.authorise(p_user, 'write');
+  v_user uuid := v_caller.user_id; v_seen _memoir.memory_store := _memoir.memory(v_caller, p_memory); v_now timestamptz := memoir.now();
+  v_old _memoir.memory_store; v_standing _memoir.standing; v_ids uuid[]; v_hash bytea; v_result jsonb; v_done record; v_made jsonb; v_new _memoir.memory_store;
   v_rest uuid; v_bounded boolean; v_kept uuid[] := '{}'; v_keep uuid[]; v_reason text := coalesce(p_reason, 'corrected'); v_slotted boolean;
 begin
-  perform memoir._check_size('reason', p_reason, 10000);
+  perform _memoir.check_size('reason', p_reason, 10000);
   if p_valid_to <= p_valid_from then
-    perform memoir._fail('PM014', format('valid_to %s is not after valid_from %s', p_valid_to, p_valid_from));
+    perform _memoir.fail('PM014', format('valid_to %s is not after valid_from %s', p_valid_to, p_valid_from));
   end if;
-  perform from memoir.user_counters where user_id = v_user for update;
+  perform from _memoir.user_counters where user_id = v_user for update;
   if p_key is not null then
     v_hash := sha256(convert_to(jsonb_build_array('correct', p_memory, p_content, p_reason, p_remainder, p_valid_from, p_valid_to, p_slot_value, p_session,
       p_source_turns, p_actor, p_embedding)::text, 'UTF8'));
-    v_result := memoir._receipt(v_user, p_key, v_hash);
+    v_result := _memoir.receipt(v_user, p_key, v_hash);
     if v_result is not null then return v_result; end if;
   end if;
-  v_old := memoir._to_correct(v_seen);
-  v_standing := memoir._standing(memoir._actor(v_caller, p_actor, case when p_session is null then 'person' else 'agent' end::memoir.actor), v_old.type,
-    'correction', memoir._turns_given(v_caller, p_session, p_source_turns));
+  v_old := _memoir.to_correct(v_seen);
+  v_standing := _memoir.standing(_memoir.actor(v_caller, p_actor, case when p_session is null then 'person' else 'agent' end::_memoir.actor), v_old.type,
+    'correction', _memoir.turns_given(v_caller, p_session, p_source_turns));
   v_slotted := v_old.slot is not null and (p_remainder is null or p_slot_value is not null);  -- else the slot's value is in what remains
 
-  if (v_old.state = 'active' or v_old.state_reason = 'consolidated') and memoir._challenge(v_standing) < memoir._hold(v_old) then
+  if (v_old.state = 'active' or v_old.state_reason = 'consolidated') and _memoir.challenge(v_standing) < _memoir.hold(v_old) then
     -- A lower authority corrects nothing: it is heard, and the conflict is open.
-    v_old := memoir._current(v_old);
+    v_old := _memoir.current(v_old);
     v_made := memoir.remember(p_user, p_content, p_session, v_old.type, v_old.category, v_old.importance, v_old.project, p_actor, 'correction',
       p_valid_from => p_valid_from, p_valid_to => p_valid_to, p_slot => case when v_slotted then v_old.slot end, p_slot_value => p_slot_value,
       p_sensitivity => v_old.sensitivity::text, p_source_turns => p_source_turns, p_embedding => p_embedding);
     if v_made ->> 'memory_id' is not null and (v_made ->> 'memory_id')::uuid <> v_old.memory_id then
-      perform memoir._judged(v_user, (v_made ->> 'memory_id')::uuid, v_old.memory_id, 'person', 'contradiction', null, null, 'contradicts', null,
+      perform _memoir.judged(v_user, (v_made ->> 'memory_id')::uuid, v_old.memory_id, 'person', 'contradiction', null, null, 'contradicts', null,
         'a correction of lower authority', v_now);
     end if;
     v_result := jsonb_build_object('memory_id', v_made -> 'memory_id', 'outcome', case when v_made ->> 'outcome' = 'refused_tombstone' then 'refused_tombstone' else 'contradicts' end,
       'corrected', '[]'::jsonb, 'remainder', null, 'bounded', '[]'::jsonb, 'excluded_turns', 0, 'invalidated_summaries', 0);
   else
-    v_ids := memoir._same_value(v_caller, v_old, false);
-    v_old := memoir._take_out(v_user, v_ids, v_old.memory_id, v_caller.login, v_now, v_standing.actor);
+    v_ids := _memoir.same_value(v_caller, v_old, false);
+    v_old := _memoir.take_out(v_user, v_ids, v_old.memory_id, v_caller.login, v_now, v_standing.actor);
     -- Bounds inside the time of the old one: it goes on outside them.
     v_bounded := v_old.state = 'active' and (p_valid_from is not null or p_valid_to is not null)
       and (p_valid_from > coalesce(v_old.valid_from, '-infinity') or p_valid_to < coalesce(v_old.valid_to, 'infinity'));
-    perform memoir._set_state(v_user, v_ids, 'superseded', v_caller.login, v_reason, null, v_now, v_standing.actor);
+    perform _memoir.set_state(v_user, v_ids, 'superseded', v_caller.login, v_reason, null, v_now, v_standing.actor);
     if p_valid_from > coalesce(v_old.valid_from, '-infinity') and v_bounded then
-      v_kept := v_kept || memoir._bounded(v_old, v_old.valid_from, least(p_valid_from, v_old.valid_to), v_caller.login, v_reason, v_now, v_standing.actor);
+      v_kept := v_kept || _memoir.bounded(v_old, v_old.valid_from, least(p_valid_from, v_old.valid_to), v_caller.login, v_reason, v_now, v_standing.actor);
     end if;
     if p_valid_to < coalesce(v_old.valid_to, 'infinity') and v_bounded then
-      v_kept := v_kept || memoir._bounded(v_old, greatest(p_valid_to, v_old.valid_from), v_old.valid_to, v_caller.login, v_reason, v_now, v_standing.actor);
+      v_kept := v_kept || _memoir.bounded(v_old, greatest(p_valid_to, v_old.valid_from), v_old.valid_to, v_caller.login, v_reason, v_now, v_standing.actor);
     end if;
     v_made := memoir.remember(p_user, p_content, p_session, v_old.type, v_old.category, v_old.importance, v_old.project, p_actor, 'correction',
       p_valid_from => p_valid_from, p_valid_to => p_valid_to, p_tags => v_old.tags, p_slot => case when v_slotted then v_old.slot end,
       p_slot_value => p_slot_value, p_sensitivity => v_old.sensitivity::text, p_source_turns => p_source_turns, p_embedding => p_embedding);
     if v_made ->> 'memory_id' is null then
-      perform memoir._fail('PM040', format('a tombstone refuses %s', memoir._shown(p_content)), 'a person lifts it with lift_tombstone');
+      perform _memoir.fail('PM040', format('a tombstone refuses %s', _memoir.shown(p_content)), 'a person lifts it with lift_tombstone');
     end if;
-    select * into v_new from memoir.memory_store where user_id = v_user and memory_id = (v_made ->> 'memory_id')::uuid;
+    select * into v_new from _memoir.memory_store where user_id = v_user and memory_id = (v_made ->> 'memory_id')::uuid;
     if p_remainder is not null then
-      v_rest := memoir._remain(v_caller, v_old, p_remainder, not v_slotted, v_standing, v_reason, v_now);
+      v_rest := _memoir.remain(v_caller, v_old, p_remainder, not v_slotted, v_standing, v_reason, v_now);
     end if;
-    perform memoir._succeeded(v_user, v_ids, v_new.memory_id);  -- known now only
-    insert into memoir.memory_relationships (user_id, source_id, relation, target_id, made_by, recorded_at)
+    perform _memoir.succeeded(v_user, v_ids, v_new.memory_id);  -- known now only
+    insert into _memoir.memory_relationships (user_id, source_id, relation, target_id, made_by, recorded_at)
     select v_user, s, 'supersedes', o, 'correction', v_now
     from unnest(v_ids) o, unnest(array_remove(array[v_new.memory_id, v_rest] || v_kept, null)) s where s <> o on conflict do nothing;
     -- It keeps its place: procedural stays procedural, pins stay.
-    update memoir.memory_store set tier = greatest(tier, v_old.tier), category = coalesce(category, v_old.category),
+    update _memoir.memory_store set tier = greatest(tier, v_old.tier), category = coalesce(category, v_old.category),
       expires_at = case when v_old.tier > tier then null else expires_at end
     where user_id = v_user and memory_id = v_new.memory_id and tier >= 2 and v_old.tier > tier;
-    insert into memoir.session_objects (user_id, session_id, memory_id, pinned_until_turn, pin_reason)
-    select o.user_id, o.session_id, v_new.memory_id, max(o.pinned_until_turn), max(o.pin_reason) from memoir.session_objects o
+    insert into _memoir.session_objects (user_id, session_id, memory_id, pinned_until_turn, pin_reason)
+    select o.user_id, o.session_id, v_new.memory_id, max(o.pinned_until_turn), max(o.pin_reason) from _memoir.session_objects o
     where o.user_id = v_user and o.memory_id = any (v_ids) and o.pinned_until_turn is not null group by o.user_id, o.session_id
     on conflict (user_id, session_id, memory_id) do nothing;
     -- What was only bounded was true; what a person rejected may not come back.
     if not v_bounded and v_standing.by_person then
-      perform memoir._set_tombstones(v_user, v_ids, v_slotted, false, v_old.memory_id, v_reason, v_standing.actor, v_caller.login, v_now,
+      perform _memoir.set_tombstones(v_user, v_ids, v_slotted, false, v_old.memory_id, v_reason, v_standing.actor, v_caller.login, v_now,
         array_remove(array[v_new.memory_id, v_rest], null));
     end if;
-    v_keep := array(select s.source_id from memoir.memory_sources s where s.user_id = v_user and s.item_kind = 'memory' and s.item_id = v_new.memory_id and s.source_kind = 'turn');
-    select * into v_done from memoir._withdraw(v_user, v_ids, v_keep, v_old.memory_id, v_caller.login, v_reason, v_now);
+    v_keep := array(select s.source_id from _memoir.memory_sources s where s.user_id = v_user and s.item_kind = 'memory' and s.item_id = v_new.memory_id and s.source_kind = 'turn');
+    select * into v_done from _memoir.withdraw(v_user, v_ids, v_keep, v_old.memory_id, v_caller.login, v_reason, v_now);
     v_result := jsonb_build_object('memory_id', v_new.memory_id, 'outcome', 'corrected', 'corrected', to_jsonb(v_ids), 'remainder', v_rest,
       'bounded', to_jsonb(v_kept), 'excluded_turns', v_done.excluded_turns, 'invalidated_summaries', v_done.invalidated_summaries);
   end if;
-  insert into memoir.audit_log (login, action, user_id, detail)
+  insert into _memoir.audit_log (login, action, user_id, detail)
   values (v_caller.login, 'correct', v_user, v_result || jsonb_build_object('reason', v_reason));
-  if p_key is not null then perform memoir._keep_receipt(v_user, p_key, v_hash, v_result, v_now); end if;
+  if p_key is not null then perform _memoir.keep_receipt(v_user, p_key, v_hash, v_result, v_now); end if;
   return v_result;
 end $$;
 comment on function memoir.correct(text, uuid, text, text, text, timestamptz, timestamptz, text, text, integer[], text, real[], text) is
@@ -190,38 +190,38 @@ successor, but what was consolidated for itself: the other parts stand by themse
 corrected, contradicts. p_key: idempotency key. Raises PM001, PM003, PM004, PM006, PM012, PM014, PM030, PM040.';
 
 -- The successor of memories that have just been superseded.
-create or replace function memoir._succeeded(p_user_id uuid, p_ids uuid[], p_successor uuid)
+create or replace function _memoir.succeeded(p_user_id uuid, p_ids uuid[], p_successor uuid)
 returns void language plpgsql set plan_cache_mode = force_custom_plan as $$
 begin
   with noted as (
-    update memoir.memory_states set superseded_by = p_successor
+    update _memoir.memory_states set superseded_by = p_successor
     where user_id = p_user_id and memory_id = any (p_ids) and state = 'superseded' and superseded_by is null returning memory_id)
-  update memoir.memory_store m set superseded_by = p_successor from noted n where m.user_id = p_user_id and m.memory_id = n.memory_id;
+  update _memoir.memory_store m set superseded_by = p_successor from noted n where m.user_id = p_user_id and m.memory_id = n.memory_id;
 end $$;
 
 -- The turns a call names, or none.
-create or replace function memoir._turns_given(p_caller memoir.caller, p_session text, p_turns integer[])
-returns memoir.conversation_history[] language plpgsql stable as $$
+create or replace function _memoir.turns_given(p_caller _memoir.caller, p_session text, p_turns integer[])
+returns _memoir.conversation_history[] language plpgsql stable as $$
 begin
   if nullif(p_turns, '{}') is null then return '{}'; end if;
-  if p_session is null then perform memoir._fail('PM014', 'source_turns needs the session the turns are in'); end if;
-  return memoir._source_turns(memoir._session(p_caller, p_session), p_turns);
+  if p_session is null then perform _memoir.fail('PM014', 'source_turns needs the session the turns are in'); end if;
+  return _memoir.source_turns(_memoir.session(p_caller, p_session), p_turns);
 end $$;
 
 -- What remains true of a corrected memory, as a memory like the old one: no more trusted than that, nor than who says so.
-create or replace function memoir._remain(p_caller memoir.caller, p_old memoir.memory_store, p_content text, p_slotted boolean, p_standing memoir.standing,
+create or replace function _memoir.remain(p_caller _memoir.caller, p_old _memoir.memory_store, p_content text, p_slotted boolean, p_standing _memoir.standing,
   p_reason text, p_at timestamptz)
 returns uuid language plpgsql set plan_cache_mode = force_custom_plan as $$
 declare
-  v_rest memoir.memory_store := p_old; v_same uuid;
+  v_rest _memoir.memory_store := p_old; v_same uuid;
 begin
-  if memoir._is_blank(p_content) then
-    perform memoir._fail('PM014', format('remainder must not be empty, it is %s', memoir._shown(p_content)));
+  if _memoir.is_blank(p_content) then
+    perform _memoir.fail('PM014', format('remainder must not be empty, it is %s', _memoir.shown(p_content)));
   end if;
-  perform memoir._check_size('remainder', p_content, (memoir._config(p_old.user_id, null) ->> 'text_bytes_max')::integer);
+  perform _memoir.check_size('remainder', p_content, (_memoir.config(p_old.user_id, null) ->> 'text_bytes_max')::integer);
   if not p_slotted then v_rest.slot := null; v_rest.slot_value := null; end if;
-  if memoir._tombstoned(p_old.user_id, p_content, v_rest.slot, v_rest.slot_value, p_old.project) then
-    perform memoir._fail('PM040', format('a tombstone refuses the remainder %s', memoir._shown(p_content)), 'a person lifts it with lift_tombstone');
+  if _memoir.tombstoned(p_old.user_id, p_content, v_rest.slot, v_rest.slot_value, p_old.project) then
+    perform _memoir.fail('PM040', format('a tombstone refuses the remainder %s', _memoir.shown(p_content)), 'a person lifts it with lift_tombstone');
   end if;
   if not p_standing.by_person then
     v_rest.trust := least(p_old.trust, p_standing.trust);
@@ -230,51 +230,51 @@ begin
   end if;
   v_rest.written_by := p_caller.login;
   v_rest.content := p_content;
-  v_rest.content_hash := sha256(convert_to(memoir._normalise(p_content), 'UTF8'));
-  v_rest.token_count := (memoir._count_tokens(array[p_content], v_rest.tokenizer))[1];
+  v_rest.content_hash := sha256(convert_to(_memoir.normalise(p_content), 'UTF8'));
+  v_rest.token_count := (_memoir.count_tokens(array[p_content], v_rest.tokenizer))[1];
   v_rest.aliases := '{}';
-  select m.memory_id into v_same from memoir.memory_store m
+  select m.memory_id into v_same from _memoir.memory_store m
   where m.user_id = p_old.user_id and m.content_hash = v_rest.content_hash and m.project = v_rest.project
     and m.local_to is not distinct from v_rest.local_to and m.state = 'active' and m.valid_to is not distinct from v_rest.valid_to;
-  return coalesce(v_same, memoir._copied(v_rest, p_old.memory_id, false, p_caller.login, p_reason, p_at, p_standing.actor));
+  return coalesce(v_same, _memoir.copied(v_rest, p_old.memory_id, false, p_caller.login, p_reason, p_at, p_standing.actor));
 end $$;
 
 create or replace function memoir.retract(p_user text, p_memory uuid, p_reason text default null, p_valid_to timestamptz default null,
   p_session text default null, p_source_turns integer[] default null, p_actor text default null)
 returns jsonb language plpgsql security definer set search_path from current set plan_cache_mode = force_custom_plan as $$
 declare
-  v_caller memoir.caller := memoir._authorise(p_user, 'write');
-  v_user uuid := v_caller.user_id; v_seen memoir.memory_store := memoir._memory(v_caller, p_memory); v_now timestamptz := memoir.now();
-  v_old memoir.memory_store; v_standing memoir.standing; v_ids uuid[]; v_kept uuid[] := '{}'; v_done record; v_reason text := coalesce(p_reason, 'retracted');
+  v_caller _memoir.caller := _memoir.authorise(p_user, 'write');
+  v_user uuid := v_caller.user_id; v_seen _memoir.memory_store := _memoir.memory(v_caller, p_memory); v_now timestamptz := memoir.now();
+  v_old _memoir.memory_store; v_standing _memoir.standing; v_ids uuid[]; v_kept uuid[] := '{}'; v_done record; v_reason text := coalesce(p_reason, 'retracted');
 begin
-  perform memoir._check_size('reason', p_reason, 10000);
-  perform from memoir.user_counters where user_id = v_user for update;
-  v_old := memoir._to_correct(v_seen);
-  v_standing := memoir._standing(memoir._actor(v_caller, p_actor, case when p_session is null then 'person' else 'agent' end::memoir.actor), v_old.type,
-    'correction', memoir._turns_given(v_caller, p_session, p_source_turns));
-  if memoir._challenge(v_standing) < memoir._hold(v_old) then
-    perform memoir._fail('PM001', format('login %s acts as %s and may not retract memory %s, which has a higher authority', quote_ident(v_caller.login),
+  perform _memoir.check_size('reason', p_reason, 10000);
+  perform from _memoir.user_counters where user_id = v_user for update;
+  v_old := _memoir.to_correct(v_seen);
+  v_standing := _memoir.standing(_memoir.actor(v_caller, p_actor, case when p_session is null then 'person' else 'agent' end::_memoir.actor), v_old.type,
+    'correction', _memoir.turns_given(v_caller, p_session, p_source_turns));
+  if _memoir.challenge(v_standing) < _memoir.hold(v_old) then
+    perform _memoir.fail('PM001', format('login %s acts as %s and may not retract memory %s, which has a higher authority', quote_ident(v_caller.login),
       v_standing.actor, v_old.memory_id), 'give p_session and p_source_turns, the turns in which the person takes it back');
   end if;
   if p_valid_to <= v_old.valid_from then
-    perform memoir._fail('PM014', format('valid_to %s is not after %s, from when memory %s holds', p_valid_to, v_old.valid_from, v_old.memory_id));
+    perform _memoir.fail('PM014', format('valid_to %s is not after %s, from when memory %s holds', p_valid_to, v_old.valid_from, v_old.memory_id));
   end if;
-  v_ids := memoir._same_value(v_caller, v_old, false);
-  v_old := memoir._take_out(v_user, v_ids, v_old.memory_id, v_caller.login, v_now, v_standing.actor);
+  v_ids := _memoir.same_value(v_caller, v_old, false);
+  v_old := _memoir.take_out(v_user, v_ids, v_old.memory_id, v_caller.login, v_now, v_standing.actor);
   if p_valid_to is not null and v_old.state = 'active' then
-    perform memoir._set_state(v_user, v_ids, 'superseded', v_caller.login, v_reason, null, v_now, v_standing.actor);
-    v_kept := array[memoir._bounded(v_old, v_old.valid_from, least(p_valid_to, v_old.valid_to), v_caller.login, v_reason, v_now, v_standing.actor)];
-    perform memoir._succeeded(v_user, v_ids, v_kept[1]);
-    insert into memoir.memory_relationships (user_id, source_id, relation, target_id, made_by, recorded_at)
+    perform _memoir.set_state(v_user, v_ids, 'superseded', v_caller.login, v_reason, null, v_now, v_standing.actor);
+    v_kept := array[_memoir.bounded(v_old, v_old.valid_from, least(p_valid_to, v_old.valid_to), v_caller.login, v_reason, v_now, v_standing.actor)];
+    perform _memoir.succeeded(v_user, v_ids, v_kept[1]);
+    insert into _memoir.memory_relationships (user_id, source_id, relation, target_id, made_by, recorded_at)
     select v_user, v_kept[1], 'supersedes', o, 'retraction', v_now from unnest(v_ids) o on conflict do nothing;
   else
     if v_standing.by_person then
-      perform memoir._set_tombstones(v_user, v_ids, true, false, v_old.memory_id, v_reason, v_standing.actor, v_caller.login, v_now);
+      perform _memoir.set_tombstones(v_user, v_ids, true, false, v_old.memory_id, v_reason, v_standing.actor, v_caller.login, v_now);
     end if;
-    perform memoir._set_state(v_user, v_ids, 'invalidated', v_caller.login, v_reason, null, v_now, v_standing.actor);
+    perform _memoir.set_state(v_user, v_ids, 'invalidated', v_caller.login, v_reason, null, v_now, v_standing.actor);
   end if;
-  select * into v_done from memoir._withdraw(v_user, v_ids, '{}', v_old.memory_id, v_caller.login, v_reason, v_now);
-  insert into memoir.audit_log (login, action, user_id, detail)
+  select * into v_done from _memoir.withdraw(v_user, v_ids, '{}', v_old.memory_id, v_caller.login, v_reason, v_now);
+  insert into _memoir.audit_log (login, action, user_id, detail)
   values (v_caller.login, 'retract', v_user, jsonb_build_object('memory_ids', v_ids, 'reason', v_reason, 'valid_to', p_valid_to));
   return jsonb_build_object('memory_id', v_old.memory_id, 'state', case when v_kept = '{}' then 'invalidated' else 'superseded' end, 'retracted', to_jsonb(v_ids),
     'bounded', to_jsonb(v_kept), 'excluded_turns', v_done.excluded_turns, 'invalidated_summaries', v_done.invalidated_summaries);
@@ -289,70 +289,70 @@ Writes memory_store, tombstones, recall_exclusions, audit_log. Raises PM001, PM0
 create or replace function memoir.lift_tombstone(p_user text, p_memory uuid default null, p_content text default null, p_slot text default null, p_reason text default null)
 returns jsonb language plpgsql security definer set search_path from current set plan_cache_mode = force_custom_plan as $$
 declare
-  v_caller memoir.caller := memoir._authorise(p_user, 'write');
-  v_user uuid := v_caller.user_id; v_now timestamptz := memoir.now(); v_actor memoir.actor := memoir._actor(v_caller, null, 'person');
-  v_memory memoir.memory_store; v_stone memoir.tombstones; v_reason text := coalesce(p_reason, 'lifted'); v_of uuid := p_memory; v_keys bytea[]; v_lifted integer;
-  v_ids uuid[] := '{}'; v_back uuid[] := '{}'; v_id uuid; v_before memoir.memory_states; v_turns integer; v_refs uuid[];
+  v_caller _memoir.caller := _memoir.authorise(p_user, 'write');
+  v_user uuid := v_caller.user_id; v_now timestamptz := memoir.now(); v_actor _memoir.actor := _memoir.actor(v_caller, null, 'person');
+  v_memory _memoir.memory_store; v_stone _memoir.tombstones; v_reason text := coalesce(p_reason, 'lifted'); v_of uuid := p_memory; v_keys bytea[]; v_lifted integer;
+  v_ids uuid[] := '{}'; v_back uuid[] := '{}'; v_id uuid; v_before _memoir.memory_states; v_turns integer; v_refs uuid[];
 begin
   if v_actor <> 'person' then
-    perform memoir._fail('PM001', format('login %s acts as %s and may not lift a tombstone', quote_ident(v_caller.login), v_actor), 'only a person does');
+    perform _memoir.fail('PM001', format('login %s acts as %s and may not lift a tombstone', quote_ident(v_caller.login), v_actor), 'only a person does');
   end if;
   if (p_memory is null) = (p_content is null) then
-    perform memoir._fail('PM014', 'give either memory or content', 'list_tombstones names the memories');
+    perform _memoir.fail('PM014', 'give either memory or content', 'list_tombstones names the memories');
   end if;
-  perform memoir._check_size('reason', p_reason, 10000);
-  perform from memoir.user_counters where user_id = v_user for update;
+  perform _memoir.check_size('reason', p_reason, 10000);
+  perform from _memoir.user_counters where user_id = v_user for update;
   if p_content is not null then
-    v_stone := memoir._tombstone_of(v_user, p_content, p_slot, null);
+    v_stone := _memoir.tombstone_of(v_user, p_content, p_slot, null);
     v_of := v_stone.memory_id;
     v_keys := array[v_stone.key_hash];
   end if;
-  if v_of is not null and exists (select from memoir.memory_store where user_id = v_user and memory_id = v_of) then
-    v_memory := memoir._memory(v_caller, v_of);
-  elsif p_memory is not null and not exists (select from memoir.tombstones where user_id = v_user and memory_id = p_memory) then
-    perform memoir._fail('PM004', format('unknown memory %s', memoir._shown(p_memory::text)));
+  if v_of is not null and exists (select from _memoir.memory_store where user_id = v_user and memory_id = v_of) then
+    v_memory := _memoir.memory(v_caller, v_of);
+  elsif p_memory is not null and not exists (select from _memoir.tombstones where user_id = v_user and memory_id = p_memory) then
+    perform _memoir.fail('PM004', format('unknown memory %s', _memoir.shown(p_memory::text)));
   end if;
   with lifted as (
-    update memoir.tombstones set lifted_at = v_now, lifted_by = v_caller.login
+    update _memoir.tombstones set lifted_at = v_now, lifted_by = v_caller.login
     where user_id = v_user and lifted_at is null and (memory_id = v_of or key_hash = any (v_keys)) returning 1)
   select count(*) into v_lifted from lifted;
   if v_lifted > 0 then
     -- Its turns are found again, unless something else keeps them out.
     with opened as (
-      update memoir.recall_exclusions x set lifted_at = v_now where x.user_id = v_user and x.memory_id = v_of and x.lifted_at is null
+      update _memoir.recall_exclusions x set lifted_at = v_now where x.user_id = v_user and x.memory_id = v_of and x.lifted_at is null
       returning x.session_id, x.turn_index)
     select count(distinct s.source_id), coalesce(array_agg(distinct s.source_id), '{}') into v_turns, v_refs
-    from opened o join memoir.memory_sources s on s.user_id = v_user and s.source_kind = 'turn' and s.session_id = o.session_id and s.turn_index = o.turn_index;
-    perform memoir._revive_items(v_user, array(
-      select i.item_no from memoir.search_items i
+    from opened o join _memoir.memory_sources s on s.user_id = v_user and s.source_kind = 'turn' and s.session_id = o.session_id and s.turn_index = o.turn_index;
+    perform _memoir.revive_items(v_user, array(
+      select i.item_no from _memoir.search_items i
       where i.user_id = v_user and i.ref_id = any (v_refs) and i.dead and not exists (
-        select from memoir.memory_sources s
-        join memoir.recall_exclusions x on x.user_id = v_user and x.session_id = s.session_id and x.turn_index = s.turn_index and x.lifted_at is null
+        select from _memoir.memory_sources s
+        join _memoir.recall_exclusions x on x.user_id = v_user and x.session_id = s.session_id and x.turn_index = s.turn_index and x.lifted_at is null
         where s.user_id = v_user and s.source_kind = 'turn' and s.source_id = i.ref_id
           and (x.span_start is null or i.span_start < x.span_start + x.span_length and x.span_start < i.span_start + i.span_length))));
     -- What was forgotten or taken back returns to the state it was in, where its place is free.
-    v_ids := array(select m.memory_id from memoir.memory_store m
-      where m.user_id = v_user and m.state in ('forgotten', 'invalidated', 'superseded') and m.memory_id = any (memoir._same_value(v_caller, v_memory, true))
+    v_ids := array(select m.memory_id from _memoir.memory_store m
+      where m.user_id = v_user and m.state in ('forgotten', 'invalidated', 'superseded') and m.memory_id = any (_memoir.same_value(v_caller, v_memory, true))
       order by m.recorded_at desc, m.memory_id);
     foreach v_id in array v_ids loop
-      select * into v_before from memoir.memory_states s where s.user_id = v_user and s.memory_id = v_id order by s.seq desc offset 1 limit 1;
+      select * into v_before from _memoir.memory_states s where s.user_id = v_user and s.memory_id = v_id order by s.seq desc offset 1 limit 1;
       continue when not found;
       if v_before.state = 'active' then
-        if memoir._restore(v_user, v_id, v_caller.login, v_reason, v_now, v_actor) then
+        if _memoir.restore(v_user, v_id, v_caller.login, v_reason, v_now, v_actor) then
           v_back := v_back || v_id;
           continue;
         end if;
       end if;
       -- It is no secret any more that it was known.
-      update memoir.memory_store set state = case when v_before.state in ('active', 'forgotten', 'erased') then 'superseded' else v_before.state end,
+      update _memoir.memory_store set state = case when v_before.state in ('active', 'forgotten', 'erased') then 'superseded' else v_before.state end,
         state_at = v_now, state_by = v_caller.login, state_reason = v_reason
       where user_id = v_user and memory_id = v_id and state = 'forgotten';
       if found then
-        perform memoir._note_state(v_user, array[v_id], case when v_before.state in ('active', 'forgotten', 'erased') then 'superseded' else v_before.state end,
+        perform _memoir.note_state(v_user, array[v_id], case when v_before.state in ('active', 'forgotten', 'erased') then 'superseded' else v_before.state end,
           v_caller.login, v_reason, v_before.superseded_by, v_now, v_actor);
       end if;
     end loop;
-    insert into memoir.audit_log (login, action, user_id, detail)
+    insert into _memoir.audit_log (login, action, user_id, detail)
     values (v_caller.login, 'lift_tombstone', v_user, jsonb_build_object('memory_id', v_of, 'lifted', v_lifted, 'restored', v_back, 'reason', v_reason));
   end if;
   return jsonb_build_object('memory_id', v_of, 'lifted', v_lifted, 'restored', to_jsonb(v_back), 'returned_turns', coalesce(v_turns, 0));

@@ -3,35 +3,35 @@
 
 -- Sentences of many texts against the rules. Each pattern goes over all sentences before the next one does, since the server keeps few
 -- compiled patterns. p_names: null where the speaker has none. p_roles: user, assistant, tool.
-create or replace function memoir._extract_texts(p_texts text[], p_names text[], p_roles text[], p_said timestamptz[], p_language text default 'english')
-returns setof memoir.extracted language plpgsql stable as $$
+create or replace function _memoir.extract_texts(p_texts text[], p_names text[], p_roles text[], p_said timestamptz[], p_language text default 'english')
+returns setof _memoir.extracted language plpgsql stable as $$
 declare
   v_places integer[]; v_starts integer[]; v_lengths integer[]; v_said text[]; v_bare text[]; v_held integer[]; v_stopped boolean[];
-  v_hits integer[]; v_rules jsonb := '[]'; v_rule record; v_stop text; v_found integer[]; v_number integer := 0; v_n integer; v_row memoir.extracted;
+  v_hits integer[]; v_rules jsonb := '[]'; v_rule record; v_stop text; v_found integer[]; v_number integer := 0; v_n integer; v_row _memoir.extracted;
 begin
   select array_agg(t.place order by t.place, s.span_start), array_agg(s.span_start order by t.place, s.span_start),
     array_agg(s.span_length order by t.place, s.span_start), array_agg(s.said order by t.place, s.span_start)
   into v_places, v_starts, v_lengths, v_said
-  from unnest(p_texts) with ordinality t(body, place), memoir._own_sentences(t.body) s
+  from unnest(p_texts) with ordinality t(body, place), _memoir.own_sentences(t.body) s
   where p_roles[t.place] in ('user', 'assistant') and s.span_length between 8 and 400;
   if v_places is null then return; end if;
   -- A sentence broken by the end of a line goes on in the next, but rules see sentences: so be it.
-  v_bare := array(select memoir._bare(s) from unnest(v_said) with ordinality x(s, o) order by o);
+  v_bare := array(select _memoir.bare(s) from unnest(v_said) with ordinality x(s, o) order by o);
   v_stopped := array(select s ~ '[?？]["”''\)\]]*$' or s !~ '[[:alpha:]].* .*[[:alpha:]]' from unnest(v_said) with ordinality x(s, o) order by o);
-  v_held := memoir._specifics(v_said, v_bare);
+  v_held := _memoir.specifics(v_said, v_bare);
   v_hits := array_fill(0, array[cardinality(v_said)]);
   -- Bit 1: a question; the other stops do not concern what is asked of us or put right.
   for v_rule in
-    select * from memoir._extraction_rules(p_language) r where r.provenance in ('instruction', 'correction') or r.category in ('identity', 'outcome') union all
+    select * from _memoir.extraction_rules(p_language) r where r.provenance in ('instruction', 'correction') or r.category in ('identity', 'outcome') union all
     select null, null, null, null, null, null, null, null, null, null, null, null union all
-    select * from memoir._extraction_rules(p_language) r where not (r.provenance in ('instruction', 'correction') or r.category in ('identity', 'outcome'))
+    select * from _memoir.extraction_rules(p_language) r where not (r.provenance in ('instruction', 'correction') or r.category in ('identity', 'outcome'))
   loop
     if v_rule.rule is null then
-      for v_stop in select * from memoir._extraction_stops(p_language) loop
+      for v_stop in select * from _memoir.extraction_stops(p_language) loop
         v_stopped := array(select s or b ~ v_stop from unnest(v_stopped, v_bare) with ordinality x(s, b, o) order by o);
       end loop;
       -- A name before it may be what it is about.
-      v_stopped := array(select s or memoir._dangles(b) and w !~ '[[:alpha:],;:] +[[:upper:]][[:alpha:]]{2,}' from unnest(v_stopped, v_bare, v_said) with ordinality x(s, b, w, o) order by o);
+      v_stopped := array(select s or _memoir.dangles(b) and w !~ '[[:alpha:],;:] +[[:upper:]][[:alpha:]]{2,}' from unnest(v_stopped, v_bare, v_said) with ordinality x(s, b, w, o) order by o);
       continue;
     end if;
     v_number := v_number + 1;
@@ -47,7 +47,7 @@ begin
   end loop;
   for v_n in 1 .. cardinality(v_said) loop
     continue when v_hits[v_n] = 0;
-    v_row := memoir._worded(v_places[v_n], v_starts[v_n], v_lengths[v_n], v_said[v_n], v_bare[v_n], v_held[v_n],
+    v_row := _memoir.worded(v_places[v_n], v_starts[v_n], v_lengths[v_n], v_said[v_n], v_bare[v_n], v_held[v_n],
       coalesce(p_names[v_places[v_n]], case p_roles[v_places[v_n]] when 'user' then 'User' else 'Assistant' end), p_names[v_places[v_n]] is not null,
       p_said[v_places[v_n]], v_rules -> (v_hits[v_n] - 1));
     return next v_row;
@@ -55,7 +55,7 @@ begin
 end $$;
 
 -- How much a sentence holds that could be asked for: a number, a name, a point in time, eight words or more; one each.
-create or replace function memoir._specifics(p_said text[], p_bare text[])
+create or replace function _memoir.specifics(p_said text[], p_bare text[])
 returns integer[] language sql immutable as $$
   select array(select (s ~ '\d')::integer + (s ~ '[[:alpha:],;:] +[[:upper:]][[:alpha:]]{2,}' and s !~ '^[[:upper:] !.]+$')::integer
     + (b ~ '\m(yesterday|today|tonight|tomorrow|ago|last|next|since|weeks?|months?|years?|days?|weekends?|morning|monday|tuesday|wednesday|thursday|friday|saturday|sunday|january|february|march|april|june|july|august|september|october|november|december)\M')::integer
@@ -64,18 +64,18 @@ returns integer[] language sql immutable as $$
 $$;
 
 -- The memory a rule makes of a sentence.
-create or replace function memoir._worded(p_place integer, p_start integer, p_length integer, p_said text, p_bare text, p_held integer,
+create or replace function _memoir.worded(p_place integer, p_start integer, p_length integer, p_said text, p_bare text, p_held integer,
   p_name text, p_is_named boolean, p_at timestamptz, p_rule jsonb)
-returns memoir.extracted language plpgsql stable as $$
+returns _memoir.extracted language plpgsql stable as $$
 declare
-  v_out memoir.extracted; v_text text := memoir._without_opening(regexp_replace(p_said, '^(no|nope)[,.!;]+ +', '', 'i')); v_until date; v_value text; v_first text;
+  v_out _memoir.extracted; v_text text := _memoir.without_opening(regexp_replace(p_said, '^(no|nope)[,.!;]+ +', '', 'i')); v_until date; v_value text; v_first text;
 begin
   v_out.place := p_place; v_out.span_start := p_start; v_out.span_length := p_length;
   v_out.rule := p_rule ->> 'rule'; v_out.type := p_rule ->> 'type'; v_out.provenance := p_rule ->> 'provenance';
   v_out.category := p_rule ->> 'category'; v_out.importance := p_rule ->> 'importance';
   v_out.utility := least(1, (p_rule ->> 'utility')::real + 0.05 * p_held);
   select r.resolved, r.event_from, r.event_to, r.valid_until into v_text, v_out.event_from, v_out.event_to, v_until
-  from memoir._resolve_dates(v_text, (p_at at time zone 'UTC')::date, v_out.type <> 'plan' and p_bare !~ '\m(will|going to|plan(ning)?|starting|am|are) ') r;
+  from _memoir.resolve_dates(v_text, (p_at at time zone 'UTC')::date, v_out.type <> 'plan' and p_bare !~ '\m(will|going to|plan(ning)?|starting|am|are) ') r;
   v_text := upper(left(v_text, 1)) || substr(v_text, 2);
   -- "Went to Ulm": the speaker did.
   if p_rule ->> 'rule' = 'did, without saying who' then
@@ -88,7 +88,7 @@ begin
   -- What asks for an answer goes with the answer.
   v_text := regexp_replace(regexp_replace(v_text, '(\*{1,3}|\m_)([^*_\s][^*_]*)\1|\*{2,}', '\2', 'g'), '( -|,|;|\.) (so )?(can|could|would|will) you .*$', '.', 'i');
   v_text := regexp_replace(v_text, '( -|,|;)? (and|but|so) (I|we) (want|need|''d like|would like) to (make|be) (sure|certain) .*$', '.');
-  v_text := memoir._named(v_text, p_name);
+  v_text := _memoir.named(v_text, p_name);
   if strpos(v_text, p_name) = 0 then
     v_text := p_name || case v_out.type when 'instruction' then ' asks: ' else case v_out.provenance when 'correction' then ' corrects: ' else ': ' end end || v_text;
   elsif starts_with(v_text, p_name) or v_out.type <> 'instruction' then
@@ -112,10 +112,10 @@ begin
 end $$;
 
 -- Of what tools returned, the little that is asked for again: errors, identifiers, totals. Content names the tool.
-create or replace function memoir._extract_tool(p_place integer, p_text text, p_tool text, p_at timestamptz)
-returns setof memoir.extracted language plpgsql immutable as $$
+create or replace function _memoir.extract_tool(p_place integer, p_text text, p_tool text, p_at timestamptz)
+returns setof _memoir.extracted language plpgsql immutable as $$
 declare
-  v_out memoir.extracted; v_hit text; v_at integer; v_count integer := 0; v_text text := left(p_text, 20000); v_tool text := 'Tool' || coalesce(' ' || p_tool, '');
+  v_out _memoir.extracted; v_hit text; v_at integer; v_count integer := 0; v_text text := left(p_text, 20000); v_tool text := 'Tool' || coalesce(' ' || p_tool, '');
   c_error text := '\m([[:alpha:]]+(Error|Exception): [^\n"]{5,200}|"?error"?( ?message)?"?: *"[^"\n]{4,200}|(fatal|error|failed|failure)\M[: ][^\n"{}]{5,200})';
   c_value text := '"?\m((order|ticket|invoice|booking|reservation|confirmation|reference|tracking|case|claim|refund|issue|account|customer|transaction|shipment|flight)[_ -]?(id|number|no|nr|code|ref|key)|(grand[_ -]?)?total([_ -]?(price|amount|cost|due))?|balance|amount[_ -]?due)\M"? ?[:=#]+ ?"?([[:alnum:]$€£][[:alnum:].,:/_-]{0,40})"?';
 begin
@@ -149,7 +149,7 @@ end $$;
 
 -- S = w_T TypePrior + w_N Novelty + w_U Utility + w_R Recency ([MN] 9), logged with its parts. False: not worth keeping. What a person
 -- said and corrections (p_exempt) are scored but never rejected. p_memory_id: null for what did not become a memory.
-create or replace function memoir._admit(p_user_id uuid, p_type text, p_novelty float8, p_utility float8, p_said_at timestamptz, p_exempt boolean,
+create or replace function _memoir.admit(p_user_id uuid, p_type text, p_novelty float8, p_utility float8, p_said_at timestamptz, p_exempt boolean,
   p_memory_id uuid, p_config jsonb, p_log_admitted boolean)
 returns boolean language plpgsql as $$
 declare
@@ -162,7 +162,7 @@ begin
     + coalesce((v_weights ->> 'utility')::float8, 0) * p_utility + coalesce((v_weights ->> 'recency')::float8, 0) * v_recency;
   v_admitted := p_exempt or v_score >= v_threshold;
   if p_log_admitted or not v_admitted then
-    insert into memoir.admission_scores (user_id, score_id, recorded_at, memory_id, admitted, score_total, score_type, score_novelty, score_utility,
+    insert into _memoir.admission_scores (user_id, score_id, recorded_at, memory_id, admitted, score_total, score_type, score_novelty, score_utility,
       score_recency, threshold)
     values (p_user_id, gen_random_uuid(), v_now, p_memory_id, v_admitted, v_score, v_type, v_novelty, p_utility, v_recency, v_threshold);
   end if;
@@ -171,27 +171,27 @@ end $$;
 
 -- Judged once more when its vector is there: now novelty is 1 - the greatest cosine to another memory. Only what a rule or a model
 -- brought in; called with the user's lock held.
-create or replace function memoir._judge_admission(p_user_id uuid, p_memory_id uuid, p_by text)
+create or replace function _memoir.judge_admission(p_user_id uuid, p_memory_id uuid, p_by text)
 returns boolean language plpgsql set plan_cache_mode = force_custom_plan as $$
 declare
-  v_memory memoir.memory_store; v_vector halfvec; v_model smallint; v_distance float8; v_admitted boolean;
+  v_memory _memoir.memory_store; v_vector halfvec; v_model smallint; v_distance float8; v_admitted boolean;
 begin
-  select * into v_memory from memoir.memory_store where user_id = p_user_id and memory_id = p_memory_id and state = 'active' and metadata ? 'utility';
+  select * into v_memory from _memoir.memory_store where user_id = p_user_id and memory_id = p_memory_id and state = 'active' and metadata ? 'utility';
   if not found then return null; end if;
   select e.embedding, e.model_id into v_vector, v_model
-  from memoir.search_items i join memoir.embeddings e on e.user_id = p_user_id and e.item_no = i.item_no
-  join memoir.embedding_models m on m.model_id = e.model_id and m.status = 'active'
+  from _memoir.search_items i join _memoir.embeddings e on e.user_id = p_user_id and e.item_no = i.item_no
+  join _memoir.embedding_models m on m.model_id = e.model_id and m.status = 'active'
   where i.user_id = p_user_id and i.ref_id = p_memory_id and i.chunk = 0;
   if not found then return null; end if;
   select min(e.embedding <=> v_vector) into v_distance
-  from memoir.search_items i join memoir.embeddings e on e.user_id = p_user_id and e.item_no = i.item_no and e.model_id = v_model
+  from _memoir.search_items i join _memoir.embeddings e on e.user_id = p_user_id and e.item_no = i.item_no and e.model_id = v_model
   where i.user_id = p_user_id and i.kind = 'm' and i.chunk = 0 and not i.dead and i.ref_id <> p_memory_id;
-  v_admitted := memoir._admit(p_user_id, v_memory.type, coalesce(v_distance, 1), (v_memory.metadata ->> 'utility')::float8,
+  v_admitted := _memoir.admit(p_user_id, v_memory.type, coalesce(v_distance, 1), (v_memory.metadata ->> 'utility')::float8,
     coalesce((v_memory.metadata ->> 'said_at')::timestamptz, v_memory.recorded_at),
     v_memory.actor = 'person' or v_memory.provenance in ('user_stated', 'correction', 'instruction', 'preference'), p_memory_id,
-    memoir._config(p_user_id, null), true);
+    _memoir.config(p_user_id, null), true);
   if not v_admitted then
-    perform memoir._set_state(p_user_id, array[p_memory_id], 'invalidated', p_by, 'not admitted', null, memoir.now());
+    perform _memoir.set_state(p_user_id, array[p_memory_id], 'invalidated', p_by, 'not admitted', null, memoir.now());
   end if;
   return v_admitted;
 end $$;
@@ -200,32 +200,32 @@ end $$;
 
 -- The turns of a session from the cursor on that may be extracted, at most p_limit indexes; none that is secret, without words, or
 -- out of recall altogether.
-create or replace function memoir._turns_to_extract(p_counters memoir.session_counters, p_from integer, p_limit integer)
-returns memoir.conversation_history[] language plpgsql stable set plan_cache_mode = force_custom_plan as $$
+create or replace function _memoir.turns_to_extract(p_counters _memoir.session_counters, p_from integer, p_limit integer)
+returns _memoir.conversation_history[] language plpgsql stable set plan_cache_mode = force_custom_plan as $$
 declare
   v_user uuid := p_counters.user_id; v_session uuid := p_counters.session_id; v_first timestamptz := p_counters.first_recorded_at;
-  v_last timestamptz := p_counters.last_recorded_at; v_turns memoir.conversation_history[]; v_stones bytea[];
-  v_marks jsonb := memoir._marks(v_user, v_session);
+  v_last timestamptz := p_counters.last_recorded_at; v_turns _memoir.conversation_history[]; v_stones bytea[];
+  v_marks jsonb := _memoir.marks(v_user, v_session);
 begin
-  select array_agg(h order by h.turn_index) into v_turns from memoir.conversation_history h
+  select array_agg(h order by h.turn_index) into v_turns from _memoir.conversation_history h
   where h.user_id = v_user and h.session_id = v_session and h.recorded_at between v_first and v_last
-    and h.turn_index >= p_from and h.turn_index < p_from + p_limit and h.role <> 'system' and memoir._now_held(h.sensitivity, h.turn_index, v_marks) <> 'secret' and h.content ~ '[[:alpha:]]'
-    and not exists (select from memoir.recall_exclusions x where x.user_id = v_user and x.session_id = v_session and x.turn_index = h.turn_index
+    and h.turn_index >= p_from and h.turn_index < p_from + p_limit and h.role <> 'system' and _memoir.now_held(h.sensitivity, h.turn_index, v_marks) <> 'secret' and h.content ~ '[[:alpha:]]'
+    and not exists (select from _memoir.recall_exclusions x where x.user_id = v_user and x.session_id = v_session and x.turn_index = h.turn_index
                     and x.span_start is null and x.lifted_at is null);
-  v_stones := array(select key_hash from memoir.tombstones where user_id = v_user and kind = 'turn' and lifted_at is null);
+  v_stones := array(select key_hash from _memoir.tombstones where user_id = v_user and kind = 'turn' and lifted_at is null);
   if v_stones <> '{}' then
-    v_turns := array(select t from unnest(v_turns) t where not (memoir._tombstone_keys(v_user, array[t.message_id::text]))[1] = any (v_stones) order by t.turn_index);
+    v_turns := array(select t from unnest(v_turns) t where not (_memoir.tombstone_keys(v_user, array[t.message_id::text]))[1] = any (v_stones) order by t.turn_index);
   end if;
   return coalesce(v_turns, '{}');
 end $$;
 
 -- What rules find in turns; place counts turns from 1.
-create or replace function memoir._found_in(p_turns memoir.conversation_history[], p_language text)
-returns memoir.extracted[] language plpgsql stable set plan_cache_mode = force_custom_plan as $$
+create or replace function _memoir.found_in(p_turns _memoir.conversation_history[], p_language text)
+returns _memoir.extracted[] language plpgsql stable set plan_cache_mode = force_custom_plan as $$
 declare
-  v_found memoir.extracted[]; v_turn memoir.conversation_history; v_tool text; i integer;
+  v_found _memoir.extracted[]; v_turn _memoir.conversation_history; v_tool text; i integer;
 begin
-  select array_agg(e) into v_found from memoir._extract_texts(
+  select array_agg(e) into v_found from _memoir.extract_texts(
     array(select case when t.role <> 'tool' then t.content end from unnest(p_turns) with ordinality t order by ordinality),
     array(select nullif(btrim(t.name), '') from unnest(p_turns) with ordinality t order by ordinality),
     -- What an agent or a tool sends in the person's place is not the person's.
@@ -234,22 +234,22 @@ begin
     array(select t.created_at from unnest(p_turns) with ordinality t order by ordinality), p_language) e;
   for i in 1 .. cardinality(p_turns) loop
     v_turn := p_turns[i];
-    continue when v_turn.role <> 'tool' or not exists (select from memoir._extraction_rules(p_language));
-    select c -> 'function' ->> 'name' into v_tool from memoir.conversation_history h, jsonb_array_elements(h.tool_calls) c
+    continue when v_turn.role <> 'tool' or not exists (select from _memoir.extraction_rules(p_language));
+    select c -> 'function' ->> 'name' into v_tool from _memoir.conversation_history h, jsonb_array_elements(h.tool_calls) c
     where h.user_id = v_turn.user_id and h.session_id = v_turn.session_id and h.recorded_at <= v_turn.recorded_at
       and h.turn_index between v_turn.exchange_start and v_turn.turn_index and h.tool_calls is not null and c ->> 'id' = v_turn.tool_call_id limit 1;
-    v_found := v_found || array(select e from memoir._extract_tool(i, v_turn.content, coalesce(v_tool, v_turn.name), v_turn.created_at) e);
+    v_found := v_found || array(select e from _memoir.extract_tool(i, v_turn.content, coalesce(v_tool, v_turn.name), v_turn.created_at) e);
   end loop;
   return coalesce(v_found, '{}');
 end $$;
 
 -- Hands what was found to the door. The caller holds the user's lock; the month of the admission log is made. What was extracted from
 -- a span before is not extracted again, whatever became of it; p_replace: what rules made of it goes on in the new words.
-create or replace function memoir._enter_found(p_session memoir.sessions, p_turns memoir.conversation_history[], p_found memoir.extracted[],
+create or replace function _memoir.enter_found(p_session _memoir.sessions, p_turns _memoir.conversation_history[], p_found _memoir.extracted[],
   p_by text, p_made_by text, p_replace boolean, p_config jsonb)
 returns jsonb language plpgsql set plan_cache_mode = force_custom_plan as $$
 declare
-  v_found memoir.extracted; v_turn memoir.conversation_history; v_memory memoir.memory_store; v_blank memoir.memory_store; v_result jsonb; v_novelty float8;
+  v_found _memoir.extracted; v_turn _memoir.conversation_history; v_memory _memoir.memory_store; v_blank _memoir.memory_store; v_result jsonb; v_novelty float8;
   v_gone text[]; v_counts jsonb := '{}'; v_outcome text; v_exempt boolean;
   v_before uuid[]; v_replaceable boolean; v_new uuid[] := '{}'; v_id uuid;
 begin
@@ -258,11 +258,11 @@ begin
     v_memory := v_blank;
     select array_agg(m.memory_id), bool_and(p_replace and coalesce(m.state = 'active' or m.superseded_by = any (v_new), false) and coalesce(m.metadata ->> 'extracted_by' like 'rules %', false))
     into v_before, v_replaceable
-    from memoir.memory_sources s join memoir.memory_store m on m.user_id = s.user_id and m.memory_id = s.item_id
+    from _memoir.memory_sources s join _memoir.memory_store m on m.user_id = s.user_id and m.memory_id = s.item_id
     where s.user_id = v_turn.user_id and s.source_kind = 'turn' and s.source_id = v_turn.message_id and s.item_kind = 'memory' and m.memory_id <> all (v_new)
       and s.span_start < v_found.span_start + v_found.span_length and v_found.span_start < s.span_start + s.span_length;
     continue when not v_replaceable
-      or exists (select from memoir.recall_exclusions x where x.user_id = v_turn.user_id and x.session_id = v_turn.session_id and x.turn_index = v_turn.turn_index
+      or exists (select from _memoir.recall_exclusions x where x.user_id = v_turn.user_id and x.session_id = v_turn.session_id and x.turn_index = v_turn.turn_index
                  and x.lifted_at is null and (x.span_start is null or x.span_start < v_found.span_start + v_found.span_length
                                               and v_found.span_start < x.span_start + x.span_length));
     v_memory.user_id := v_turn.user_id;
@@ -273,7 +273,7 @@ begin
     v_memory.importance := v_found.importance;
     v_memory.provenance := v_found.provenance;
     v_memory.actor := case when v_turn.role = 'tool' then 'tool' else 'agent' end;
-    v_memory.sensitivity := memoir._turns_held(array[v_turn]);
+    v_memory.sensitivity := _memoir.turns_held(array[v_turn]);
     v_memory.project := p_session.project;
     v_memory.valid_from := v_found.valid_from;
     v_memory.valid_to := v_found.valid_to;
@@ -286,29 +286,29 @@ begin
     if v_found.rule = 'no longer' then
       v_gone := regexp_match(substr(v_turn.content, v_found.span_start, v_found.span_length), '\m(live|living|work|working|left|quit)(?: +(?:in|at|for))? +([[:upper:]][[:alnum:]''-]+(?: [[:upper:]][[:alnum:]''-]+){0,3})');
       v_found.slot := case when v_turn.name is null then '' else lower(v_turn.name) || ': ' end || case when v_gone[1] like 'liv%' then 'home city' else 'employer' end;
-      v_found.slot_value := case when exists (select from memoir.memory_store m where m.user_id = v_turn.user_id and m.slot = memoir._normalise(v_found.slot)
-        and m.state = 'active' and m.slot_value = memoir._normalise(v_gone[2])) then 'no longer ' || v_gone[2] end;
+      v_found.slot_value := case when exists (select from _memoir.memory_store m where m.user_id = v_turn.user_id and m.slot = _memoir.normalise(v_found.slot)
+        and m.state = 'active' and m.slot_value = _memoir.normalise(v_gone[2])) then 'no longer ' || v_gone[2] end;
     end if;
     -- An older statement does not replace a newer one that happened to come first.
-    if v_found.slot_value is not null and not exists (select from memoir.memory_store m where m.user_id = v_turn.user_id and m.slot = memoir._normalise(v_found.slot)
+    if v_found.slot_value is not null and not exists (select from _memoir.memory_store m where m.user_id = v_turn.user_id and m.slot = _memoir.normalise(v_found.slot)
         and m.state = 'active' and coalesce((m.metadata ->> 'said_at')::timestamptz, m.valid_from, m.recorded_at) > v_turn.created_at) then
       v_memory.slot := v_found.slot; v_memory.slot_value := v_found.slot_value;
     end if;
     select 1 - coalesce(max(similarity(m.content, v_found.content)), 0) into v_novelty from (
-      select content from memoir.memory_store m where m.user_id = v_turn.user_id and m.session_id = p_session.session_id and m.state = 'active'
+      select content from _memoir.memory_store m where m.user_id = v_turn.user_id and m.session_id = p_session.session_id and m.state = 'active'
       order by m.recorded_at desc, m.memory_id limit 200) m;
     -- What the claim may be is the door's to decide; what no person said must be worth it first.
     v_exempt := v_turn.role = 'user' and v_turn.actor = 'person';
-    if memoir._admit(v_turn.user_id, v_found.type, v_novelty, v_found.utility, v_turn.created_at, v_exempt, null, p_config, false) then
-      v_result := memoir._enter(v_memory, p_session, array[v_turn], array[v_found.span_start], array[v_found.span_length], v_turn.created_at, null, p_config);
+    if _memoir.admit(v_turn.user_id, v_found.type, v_novelty, v_found.utility, v_turn.created_at, v_exempt, null, p_config, false) then
+      v_result := _memoir.enter(v_memory, p_session, array[v_turn], array[v_found.span_start], array[v_found.span_length], v_turn.created_at, null, p_config);
       v_outcome := v_result ->> 'outcome';
       v_id := (v_result ->> 'memory_id')::uuid;
       if v_outcome = 'stored' then
         v_new := v_new || v_id;
-        perform memoir._merge_memory(v_turn.user_id, m.memory_id, v_id, p_by, m2.recorded_at) from memoir.memory_store m
-        join memoir.memory_store m2 on m2.user_id = v_turn.user_id and m2.memory_id = v_id and m2.trust >= m.trust and m2.state = 'active'
+        perform _memoir.merge_memory(v_turn.user_id, m.memory_id, v_id, p_by, m2.recorded_at) from _memoir.memory_store m
+        join _memoir.memory_store m2 on m2.user_id = v_turn.user_id and m2.memory_id = v_id and m2.trust >= m.trust and m2.state = 'active'
         where m.user_id = v_turn.user_id and m.memory_id = any (v_before) and m.state = 'active';
-        perform memoir._admit(v_turn.user_id, v_found.type, v_novelty, v_found.utility, v_turn.created_at, v_exempt, v_id, p_config, true);
+        perform _memoir.admit(v_turn.user_id, v_found.type, v_novelty, v_found.utility, v_turn.created_at, v_exempt, v_id, p_config, true);
       end if;
     else
       v_outcome := 'not_admitted';
@@ -320,68 +320,68 @@ end $$;
 
 -- Extracts up to p_limit turns of a session. Found without a lock, since turns never change; stored under the locks, if nobody else was
 -- first. {"turns", "left", and how many were stored, duplicate, ...}; null when another run or a writer is at the session.
-create or replace function memoir._extract_turns(p_user_id uuid, p_session_id uuid, p_limit integer, p_by text, p_wait boolean)
+create or replace function _memoir.extract_turns(p_user_id uuid, p_session_id uuid, p_limit integer, p_by text, p_wait boolean)
 returns jsonb language plpgsql set plan_cache_mode = force_custom_plan as $$
 declare
-  v_session memoir.sessions; v_counters memoir.session_counters; v_locked memoir.session_counters; v_config jsonb; v_turns memoir.conversation_history[];
-  v_found memoir.extracted[] := '{}'; v_language text; v_through integer; v_counts jsonb := '{}';
+  v_session _memoir.sessions; v_counters _memoir.session_counters; v_locked _memoir.session_counters; v_config jsonb; v_turns _memoir.conversation_history[];
+  v_found _memoir.extracted[] := '{}'; v_language text; v_through integer; v_counts jsonb := '{}';
 begin
-  select * into v_session from memoir.sessions where user_id = p_user_id and session_id = p_session_id;
-  select * into v_counters from memoir.session_counters where user_id = p_user_id and session_id = p_session_id;
+  select * into v_session from _memoir.sessions where user_id = p_user_id and session_id = p_session_id;
+  select * into v_counters from _memoir.session_counters where user_id = p_user_id and session_id = p_session_id;
   if not found then return jsonb_build_object('turns', 0, 'left', 0); end if;
-  v_config := memoir._config(p_user_id, v_session.settings);
+  v_config := _memoir.config(p_user_id, v_session.settings);
   v_language := v_config ->> 'text_search_config';
   v_language := case when v_language in ('simple', 'english', 'pg_catalog.english') then 'english' else v_language end;
   v_through := least(v_counters.turn_count, v_counters.extracted_through + p_limit);
   if (v_config ->> 'extraction')::boolean then
-    v_turns := memoir._turns_to_extract(v_counters, v_counters.extracted_through, p_limit);
-    v_found := memoir._found_in(v_turns, v_language);
+    v_turns := _memoir.turns_to_extract(v_counters, v_counters.extracted_through, p_limit);
+    v_found := _memoir.found_in(v_turns, v_language);
   end if;
-  perform memoir._ensure_month(p_user_id, memoir.now());
+  perform _memoir.ensure_month(p_user_id, memoir.now());
   -- The session's counters, then the user's, as everywhere.
   if p_wait then
-    select * into v_locked from memoir.session_counters where user_id = p_user_id and session_id = p_session_id for update;
+    select * into v_locked from _memoir.session_counters where user_id = p_user_id and session_id = p_session_id for update;
   else
-    select * into v_locked from memoir.session_counters where user_id = p_user_id and session_id = p_session_id for update skip locked;
+    select * into v_locked from _memoir.session_counters where user_id = p_user_id and session_id = p_session_id for update skip locked;
   end if;
   if v_locked.session_id is null or v_locked.extracted_through <> v_counters.extracted_through then return null; end if;
   if v_found <> '{}' then
-    perform from memoir.user_counters where user_id = p_user_id for update;
-    v_counts := memoir._enter_found(v_session, v_turns, v_found, p_by, 'rules 1', false, v_config);
+    perform from _memoir.user_counters where user_id = p_user_id for update;
+    v_counts := _memoir.enter_found(v_session, v_turns, v_found, p_by, 'rules 1', false, v_config);
   end if;
-  update memoir.session_counters set extracted_through = v_through
+  update _memoir.session_counters set extracted_through = v_through
   where user_id = p_user_id and session_id = p_session_id and extracted_through <> v_through;
   -- A model may find more, and say it better.
   if v_config ->> 'llm_provider' <> 'none' and v_turns <> '{}' then
-    perform memoir._enqueue('extract', p_user_id, format('%s:%s', p_session_id, v_counters.extracted_through),
+    perform _memoir.enqueue('extract', p_user_id, format('%s:%s', p_session_id, v_counters.extracted_through),
       jsonb_build_object('session_id', p_session_id, 'from', v_counters.extracted_through, 'to', v_through));
   end if;
   if v_through >= v_locked.turn_count then
-    delete from memoir.jobs where kind = 'turns' and user_id = p_user_id and dedup_key = p_session_id::text and state <> 'leased';
+    delete from _memoir.jobs where kind = 'turns' and user_id = p_user_id and dedup_key = p_session_id::text and state <> 'leased';
   end if;
   return v_counts || jsonb_build_object('turns', v_through - v_counters.extracted_through, 'left', v_locked.turn_count - v_through);
 end $$;
 
 -- One batch of the job: p_limit turns of the session that waits longest.
-create or replace function memoir._step_extract(p_limit integer)
+create or replace function _memoir.step_extract(p_limit integer)
 returns jsonb language plpgsql as $$
 declare
-  v_job memoir.jobs := memoir._take_job('turns'); v_result jsonb;
+  v_job _memoir.jobs := _memoir.take_job('turns'); v_result jsonb;
 begin
   if v_job.job_id is null then return jsonb_build_object('more', false); end if;
   begin
-    v_result := memoir._extract_turns(v_job.user_id, v_job.dedup_key::uuid, p_limit, memoir._login(), false);
+    v_result := _memoir.extract_turns(v_job.user_id, v_job.dedup_key::uuid, p_limit, _memoir.login(), false);
   exception
     when lock_not_available or deadlock_detected then v_result := null;
     when others then
       v_job.attempts := v_job.attempts + 1;
-      update memoir.jobs set attempts = v_job.attempts where job_id = v_job.job_id;
-      perform memoir._give_back(v_job, sqlstate || ' ' || sqlerrm);
+      update _memoir.jobs set attempts = v_job.attempts where job_id = v_job.job_id;
+      perform _memoir.give_back(v_job, sqlstate || ' ' || sqlerrm);
       return jsonb_build_object('more', true, 'failed', 1, 'error', format('session %s: %s %s', v_job.dedup_key, sqlstate, sqlerrm));
   end;
   -- Somebody is at it: later, and the next session first.
   if v_result is null then
-    update memoir.jobs set run_after = greatest(memoir.now(), clock_timestamp()) + interval '2 seconds' where job_id = v_job.job_id;
+    update _memoir.jobs set run_after = greatest(memoir.now(), clock_timestamp()) + interval '2 seconds' where job_id = v_job.job_id;
     return jsonb_build_object('more', true, 'busy', 1);
   end if;
   return (v_result - 'left') || jsonb_build_object('more', true);
@@ -390,15 +390,15 @@ end $$;
 create or replace function memoir.extract_session(p_user text, p_session text, p_limit integer default 1000)
 returns jsonb language plpgsql security definer set search_path from current as $$
 declare
-  v_caller memoir.caller := memoir._authorise(p_user, 'write');
-  v_session memoir.sessions := memoir._session(v_caller, p_session);
+  v_caller _memoir.caller := _memoir.authorise(p_user, 'write');
+  v_session _memoir.sessions := _memoir.session(v_caller, p_session);
   v_result jsonb;
 begin
   if p_limit is null or p_limit not between 1 and 10000 then
-    perform memoir._fail('PM014', format('limit must be from 1 to 10000, not %s', coalesce(p_limit::text, 'null')));
+    perform _memoir.fail('PM014', format('limit must be from 1 to 10000, not %s', coalesce(p_limit::text, 'null')));
   end if;
   loop
-    v_result := memoir._extract_turns(v_caller.user_id, v_session.session_id, p_limit, v_caller.login, true);
+    v_result := _memoir.extract_turns(v_caller.user_id, v_session.session_id, p_limit, v_caller.login, true);
     exit when v_result is not null;  -- another run was first: what it left
   end loop;
   return jsonb_build_object('stored', 0, 'duplicate', 0, 'refused_tombstone', 0, 'not_admitted', 0) || v_result;

@@ -1,8 +1,8 @@
--- What makes a sentence worth remembering, as a table: another language is another set of rows. Rules see a sentence as _bare makes
+-- What makes a sentence worth remembering, as a table: another language is another set of rows. Rules see a sentence as bare makes
 -- it (lower case, contractions written out, without "really" and "oh well"); the first row that fits decides.
 
 -- Sentences that say nothing of their speaker that lasts, whatever rule would fit them: hypothetical, hearsay, courtesy, reactions.
-create or replace function memoir._extraction_stops(p_language text)
+create or replace function _memoir.extraction_stops(p_language text)
 returns setof text language sql immutable as $$
   select pattern from (values
     ('english', '^(what|when|where|who|whose|why|how|which|is|are|am|do|does|did|can|could|would|will|has|was|were|should|shall|may|might|any|anything)\M'),
@@ -40,7 +40,7 @@ $$;
 -- roles: user (a person's turn), named (any turn whose speaker has a name), agent (an assistant's without one).
 -- at_least: of these, how many must it hold: a number, a name, a point in time, eight words or more. slot: where one value is at a time;
 -- value finds it in the sentence as it was written.
-create or replace function memoir._extraction_rules(p_language text)
+create or replace function _memoir.extraction_rules(p_language text)
 returns table (rule text, roles text[], pattern text, not_if text, at_least integer, type text, provenance text, category text, importance text, utility real,
   slot text, value text) language sql immutable as $$
   select rule, string_to_array(roles, ' '), pattern, not_if, at_least, type, provenance, category, importance, utility, slot, value from (values

@@ -2,17 +2,17 @@
 -- may contradict; a judge works as claim → commit → call → store, and no model call holds a transaction.
 
 -- What of a job is still to be judged: both active, of different values, the pair not judged before.
-create or replace function memoir._open_pairs(p_job memoir.jobs)
-returns setof memoir.memory_store language plpgsql stable set plan_cache_mode = force_custom_plan as $$
+create or replace function _memoir.open_pairs(p_job _memoir.jobs)
+returns setof _memoir.memory_store language plpgsql stable set plan_cache_mode = force_custom_plan as $$
 declare
   v_id uuid := p_job.dedup_key::uuid;
 begin
   return query
-  select o.* from memoir.memory_store m, memoir.memory_store o
+  select o.* from _memoir.memory_store m, _memoir.memory_store o
   where m.user_id = p_job.user_id and m.memory_id = v_id and m.state = 'active' and m.sensitivity < 'secret'
     and o.user_id = p_job.user_id and o.memory_id = any (array(select x::uuid from jsonb_array_elements_text(p_job.payload -> 'others') x))
-    and o.state = 'active' and o.sensitivity < 'secret' and memoir._may_conflict(m, o)
-    and not exists (select from memoir.memory_judgements j where j.user_id = p_job.user_id and j.memory_id = v_id and j.other_id = o.memory_id)
+    and o.state = 'active' and o.sensitivity < 'secret' and _memoir.may_conflict(m, o)
+    and not exists (select from _memoir.memory_judgements j where j.user_id = p_job.user_id and j.memory_id = v_id and j.other_id = o.memory_id)
   order by o.recorded_at, o.memory_id;
 end $$;
 
@@ -21,23 +21,23 @@ returns table (user_id uuid, memory_id uuid, other_id uuid, content text, other_
   job_id bigint, lease_id uuid)
 language plpgsql security definer set search_path from current set plan_cache_mode = force_custom_plan as $$
 declare
-  v_login name := memoir._authorise_worker();
-  v_job memoir.jobs; v_lease uuid; v_left integer := p_limit; v_count integer;
+  v_login name := _memoir.authorise_worker();
+  v_job _memoir.jobs; v_lease uuid; v_left integer := p_limit; v_count integer;
 begin
   if p_limit is null or p_limit not between 1 and 10000 then
-    perform memoir._fail('PM014', format('limit must be from 1 to 10000, not %s', coalesce(p_limit::text, 'null')));
+    perform _memoir.fail('PM014', format('limit must be from 1 to 10000, not %s', coalesce(p_limit::text, 'null')));
   end if;
   while v_left > 0 loop
-    v_job := memoir._take_job('nli');
+    v_job := _memoir.take_job('nli');
     exit when v_job.job_id is null;
-    v_lease := memoir._lease_job(v_job.job_id, 300);
+    v_lease := _memoir.lease_job(v_job.job_id, 300);
     return query
-    select v_job.user_id, m.memory_id, o.memory_id, m.content, o.content, memoir._said(m), memoir._said(o), v_job.job_id, v_lease
-    from memoir._open_pairs(v_job) o
-    join memoir.memory_store m on m.user_id = v_job.user_id and m.memory_id = v_job.dedup_key::uuid;
+    select v_job.user_id, m.memory_id, o.memory_id, m.content, o.content, _memoir.said(m), _memoir.said(o), v_job.job_id, v_lease
+    from _memoir.open_pairs(v_job) o
+    join _memoir.memory_store m on m.user_id = v_job.user_id and m.memory_id = v_job.dedup_key::uuid;
     get diagnostics v_count = row_count;
     if v_count = 0 then
-      delete from memoir.jobs j where j.job_id = v_job.job_id;
+      delete from _memoir.jobs j where j.job_id = v_job.job_id;
       continue;
     end if;
     v_left := v_left - v_count;
@@ -49,22 +49,22 @@ Leases last 5 minutes; heartbeat(job_id, lease_id) keeps one. Service, jobs and 
 
 -- One verdict, under the user's lock: as the memories are now. What was superseded or forgotten meanwhile is out of it, and what
 -- somebody else has judged since (a lease that ran out).
-create or replace function memoir._store_verdict(p_user_id uuid, p_memory uuid, p_other uuid, p_score real, p_judge text)
+create or replace function _memoir.store_verdict(p_user_id uuid, p_memory uuid, p_other uuid, p_score real, p_judge text)
 returns boolean language plpgsql set plan_cache_mode = force_custom_plan as $$
 declare
-  v_new memoir.memory_store; v_old memoir.memory_store; v_threshold real := (memoir._config(p_user_id, null) ->> 'judge_threshold')::real;
+  v_new _memoir.memory_store; v_old _memoir.memory_store; v_threshold real := (_memoir.config(p_user_id, null) ->> 'judge_threshold')::real;
 begin
-  select * into v_new from memoir.memory_store where user_id = p_user_id and memory_id = p_memory and state = 'active';
+  select * into v_new from _memoir.memory_store where user_id = p_user_id and memory_id = p_memory and state = 'active';
   if not found then return false; end if;
-  select * into v_old from memoir.memory_store where user_id = p_user_id and memory_id = p_other and state = 'active';
-  if not found or not memoir._may_conflict(v_new, v_old)
-     or exists (select from memoir.memory_judgements j where j.user_id = p_user_id and j.memory_id = p_memory and j.other_id = p_other) then
+  select * into v_old from _memoir.memory_store where user_id = p_user_id and memory_id = p_other and state = 'active';
+  if not found or not _memoir.may_conflict(v_new, v_old)
+     or exists (select from _memoir.memory_judgements j where j.user_id = p_user_id and j.memory_id = p_memory and j.other_id = p_other) then
     return false;
   end if;
   if p_score >= v_threshold then
-    perform memoir._settle(p_user_id, v_new, v_old, p_judge, p_score, null, null, p_judge);
+    perform _memoir.settle(p_user_id, v_new, v_old, p_judge, p_score, null, null, p_judge);
   else
-    perform memoir._judged(p_user_id, p_memory, p_other, p_judge, 'compatible', p_score, null, 'none', null,
+    perform _memoir.judged(p_user_id, p_memory, p_other, p_judge, 'compatible', p_score, null, 'none', null,
       format('%s, below %s', p_score, v_threshold), memoir.now());
   end if;
   return true;
@@ -73,29 +73,29 @@ end $$;
 create or replace function memoir.store_judgements(p_user_ids uuid[], p_memory_ids uuid[], p_other_ids uuid[], p_scores real[], p_judge text)
 returns integer language plpgsql security definer set search_path from current set plan_cache_mode = force_custom_plan as $$
 declare
-  v_login name := memoir._authorise_worker();
-  v_count integer := coalesce(cardinality(p_memory_ids), 0); v_user uuid; v_stored integer := 0; v_job memoir.jobs; i integer;
+  v_login name := _memoir.authorise_worker();
+  v_count integer := coalesce(cardinality(p_memory_ids), 0); v_user uuid; v_stored integer := 0; v_job _memoir.jobs; i integer;
 begin
   if coalesce(cardinality(p_user_ids), 0) <> v_count or coalesce(cardinality(p_other_ids), 0) <> v_count or coalesce(cardinality(p_scores), 0) <> v_count then
-    perform memoir._fail('PM014', format('%s users, %s memories, %s others and %s scores are not parallel', coalesce(cardinality(p_user_ids), 0), v_count,
+    perform _memoir.fail('PM014', format('%s users, %s memories, %s others and %s scores are not parallel', coalesce(cardinality(p_user_ids), 0), v_count,
       coalesce(cardinality(p_other_ids), 0), coalesce(cardinality(p_scores), 0)));
   end if;
   if exists (select from unnest(p_scores) s where s is null or not s between 0 and 1) then
-    perform memoir._fail('PM014', 'scores must be from 0 to 1');
+    perform _memoir.fail('PM014', 'scores must be from 0 to 1');
   end if;
-  if p_judge is null then perform memoir._fail('PM014', 'judge must name what judged, it is null'); end if;
-  perform memoir._check_short('judge', p_judge, 200);
+  if p_judge is null then perform _memoir.fail('PM014', 'judge must name what judged, it is null'); end if;
+  perform _memoir.check_short('judge', p_judge, 200);
   for v_user in select distinct u from unnest(p_user_ids) u order by u loop
-    perform from memoir.user_counters c where c.user_id = v_user for update;
+    perform from _memoir.user_counters c where c.user_id = v_user for update;
     for i in 1 .. v_count loop
       if p_user_ids[i] = v_user then
-        v_stored := v_stored + memoir._store_verdict(v_user, p_memory_ids[i], p_other_ids[i], p_scores[i], p_judge)::integer;
+        v_stored := v_stored + _memoir.store_verdict(v_user, p_memory_ids[i], p_other_ids[i], p_scores[i], p_judge)::integer;
       end if;
     end loop;
-    for v_job in select * from memoir.jobs j where j.kind = 'nli' and j.user_id = v_user and j.state = 'leased' and j.dedup_key = any (p_memory_ids::text[])
+    for v_job in select * from _memoir.jobs j where j.kind = 'nli' and j.user_id = v_user and j.state = 'leased' and j.dedup_key = any (p_memory_ids::text[])
       order by j.job_id for update
     loop
-      if not exists (select from memoir._open_pairs(v_job)) then delete from memoir.jobs where job_id = v_job.job_id; end if;
+      if not exists (select from _memoir.open_pairs(v_job)) then delete from _memoir.jobs where job_id = v_job.job_id; end if;
     end loop;
   end loop;
   return v_stored;
@@ -109,12 +109,12 @@ Service, jobs and admin logins only. Raises PM001, PM014.';
 create or replace function memoir.fail_judgements(p_user_ids uuid[], p_memory_ids uuid[], p_error text)
 returns void language plpgsql security definer set search_path from current as $$
 declare
-  v_login name := memoir._authorise_worker(); v_job memoir.jobs;
+  v_login name := _memoir.authorise_worker(); v_job _memoir.jobs;
 begin
-  for v_job in select * from memoir.jobs where kind = 'nli' and state = 'leased' and user_id = any (p_user_ids) and dedup_key = any (p_memory_ids::text[])
+  for v_job in select * from _memoir.jobs where kind = 'nli' and state = 'leased' and user_id = any (p_user_ids) and dedup_key = any (p_memory_ids::text[])
     order by job_id for update skip locked
   loop
-    perform memoir._give_back(v_job, p_error);
+    perform _memoir.give_back(v_job, p_error);
   end loop;
 end $$;
 comment on function memoir.fail_judgements(uuid[], uuid[], text) is
@@ -122,37 +122,37 @@ comment on function memoir.fail_judgements(uuid[], uuid[], text) is
 end a dead letter with the error. Service, jobs and admin logins only. Raises PM001.';
 
 -- The same by a language model (llm_kinds.sql): what its prompt gets, and what becomes of its answer.
-create or replace function memoir._judge_input(p_job memoir.jobs)
+create or replace function _memoir.judge_input(p_job _memoir.jobs)
 returns jsonb language plpgsql set plan_cache_mode = force_custom_plan as $$
 declare
-  v_memory memoir.memory_store; v_other memoir.memory_store; v_pairs jsonb := '[]'; v_asked jsonb := '[]';
+  v_memory _memoir.memory_store; v_other _memoir.memory_store; v_pairs jsonb := '[]'; v_asked jsonb := '[]';
 begin
-  select * into v_memory from memoir.memory_store where user_id = p_job.user_id and memory_id = p_job.dedup_key::uuid;
-  for v_other in select * from memoir._open_pairs(p_job) limit 50 loop
-    v_pairs := v_pairs || jsonb_build_object('n', jsonb_array_length(v_asked), 'one', v_memory.content, 'said', memoir._day(memoir._said(v_memory)),
-      'other', v_other.content, 'other_said', memoir._day(memoir._said(v_other)));
+  select * into v_memory from _memoir.memory_store where user_id = p_job.user_id and memory_id = p_job.dedup_key::uuid;
+  for v_other in select * from _memoir.open_pairs(p_job) limit 50 loop
+    v_pairs := v_pairs || jsonb_build_object('n', jsonb_array_length(v_asked), 'one', v_memory.content, 'said', _memoir.day(_memoir.said(v_memory)),
+      'other', v_other.content, 'other_said', _memoir.day(_memoir.said(v_other)));
     v_asked := v_asked || to_jsonb(v_other.memory_id);
   end loop;
   if v_asked = '[]' then return null; end if;
-  update memoir.jobs set payload = payload || jsonb_build_object('asked', v_asked) where job_id = p_job.job_id;
+  update _memoir.jobs set payload = payload || jsonb_build_object('asked', v_asked) where job_id = p_job.job_id;
   return jsonb_build_object('pairs', v_pairs);
 end $$;
 
-create or replace function memoir._judge_store(p_job memoir.jobs, p_output jsonb, p_made_by text)
+create or replace function _memoir.judge_store(p_job _memoir.jobs, p_output jsonb, p_made_by text)
 returns integer language plpgsql as $$
 declare
   v_answer jsonb; v_stored integer := 0; v_asked jsonb := p_job.payload -> 'asked';
 begin
   if (select count(distinct (j ->> 'n')::integer) from jsonb_array_elements(p_output -> 'judgements') j
       where (j ->> 'n')::integer between 0 and jsonb_array_length(v_asked) - 1) < jsonb_array_length(v_asked) then
-    perform memoir._fail('PM014', format('%s pairs were asked for, not all were judged', jsonb_array_length(v_asked)));
+    perform _memoir.fail('PM014', format('%s pairs were asked for, not all were judged', jsonb_array_length(v_asked)));
   end if;
-  perform from memoir.user_counters where user_id = p_job.user_id for update;
+  perform from _memoir.user_counters where user_id = p_job.user_id for update;
   for v_answer in
     select distinct on ((j ->> 'n')::integer) j from jsonb_array_elements(p_output -> 'judgements') j
     where (j ->> 'n')::integer between 0 and jsonb_array_length(v_asked) - 1 order by (j ->> 'n')::integer
   loop
-    v_stored := v_stored + memoir._store_verdict(p_job.user_id, p_job.dedup_key::uuid, (v_asked ->> (v_answer ->> 'n')::integer)::uuid,
+    v_stored := v_stored + _memoir.store_verdict(p_job.user_id, p_job.dedup_key::uuid, (v_asked ->> (v_answer ->> 'n')::integer)::uuid,
       (v_answer ->> 'contradiction')::real, p_made_by)::integer;
   end loop;
   return v_stored;
@@ -163,17 +163,17 @@ returns table (recorded_at timestamptz, memory_id uuid, other_id uuid, judge tex
   winner_id uuid, reason text)
 language plpgsql stable security definer set search_path from current set plan_cache_mode = force_custom_plan as $$
 declare
-  v_caller memoir.caller := memoir._authorise(p_user, 'read');
+  v_caller _memoir.caller := _memoir.authorise(p_user, 'read');
 begin
   if p_limit is null or p_limit not between 1 and 10000 then
-    perform memoir._fail('PM014', format('limit must be from 1 to 10000, not %s', coalesce(p_limit::text, 'null')));
+    perform _memoir.fail('PM014', format('limit must be from 1 to 10000, not %s', coalesce(p_limit::text, 'null')));
   end if;
-  if p_memory is not null then perform memoir._memory(v_caller, p_memory); end if;
+  if p_memory is not null then perform _memoir.memory(v_caller, p_memory); end if;
   return query
   select j.recorded_at, j.memory_id, j.other_id, j.judge, j.verdict, j.score, j.similarity, j.decision, j.winner_id, j.reason
-  from memoir.memory_judgements j
+  from _memoir.memory_judgements j
   where j.user_id = v_caller.user_id and (p_memory is null or p_memory in (j.memory_id, j.other_id))
-    and not exists (select from memoir.memory_store m where m.user_id = v_caller.user_id and m.memory_id in (j.memory_id, j.other_id)
+    and not exists (select from _memoir.memory_store m where m.user_id = v_caller.user_id and m.memory_id in (j.memory_id, j.other_id)
       and (m.sensitivity > v_caller.clearance or v_caller.projects is not null and m.project <> all (v_caller.projects)))
   order by j.recorded_at desc, j.judgement_id limit p_limit;
 end $$;
@@ -182,7 +182,7 @@ comment on function memoir.list_judgements(text, uuid, integer) is
 model), the verdict, the decision (superseded, contradicts, none), who prevails, and why. Raises PM001, PM004, PM014.';
 
 -- Does the turn say it? Every number of the memory stands in the turn or is part of a date; so do at least six in ten of its words.
-create or replace function memoir._is_backed(p_content text, p_said text)
+create or replace function _memoir.is_backed(p_content text, p_said text)
 returns boolean language sql immutable as $$
   select not exists (select from regexp_matches(p_content, '\d+', 'g') n where n[1] !~ '^((19|20)\d\d|[12]?\d|3[01])$' and p_said !~ ('(^|\D)' || n[1] || '($|\D)'))
     and (select coalesce(avg((w = any (tsvector_to_array(to_tsvector('english', p_said))))::integer), 0) >= 0.6

@@ -8,20 +8,20 @@
 -- being written for is left for the next time.
 
 -- [PG] 5.2: mean relevance times log2(1 + accesses), discounted by age in hours.
-create or replace function memoir._utility(p_relevance_sum float8, p_accesses integer, p_age_hours float8, p_lambda float8)
+create or replace function _memoir.utility(p_relevance_sum float8, p_accesses integer, p_age_hours float8, p_lambda float8)
 returns float8 language sql immutable as $$
   select case when p_accesses > 0
     then p_relevance_sum / p_accesses * ln(1 + p_accesses) / ln(2) / (1 + p_lambda * greatest(p_age_hours, 0)) else 0 end
 $$;
 
 -- [PG] 5.3: uses per hour since the last one. Writing a memory counts as its first use, else nothing new would survive its grace.
-create or replace function memoir._activity(p_accesses integer, p_idle_hours float8)
+create or replace function _memoir.activity(p_accesses integer, p_idle_hours float8)
 returns float8 language sql immutable as $$
   select (1 + p_accesses) / greatest(p_idle_hours, 1)
 $$;
 
 -- How to act, rather than how things are: tier 4, not 3.
-create or replace function memoir._is_procedural(p_memory memoir.memory_store)
+create or replace function _memoir.is_procedural(p_memory _memoir.memory_store)
 returns boolean language sql immutable as $$
   select p_memory.type in ('instruction', 'preference') or p_memory.provenance in ('instruction', 'preference')
     or (p_memory.provenance in ('user_stated', 'correction') and (p_memory.category in ('workflow', 'convention')
@@ -29,109 +29,109 @@ returns boolean language sql immutable as $$
 $$;
 
 -- Does something that stands contradict it? Edges either way, and another value of its slot where it would come to stand.
-create or replace function memoir._has_conflict(p_memory memoir.memory_store)
+create or replace function _memoir.has_conflict(p_memory _memoir.memory_store)
 returns boolean language plpgsql stable set plan_cache_mode = force_custom_plan as $$
 declare
   v_user uuid := p_memory.user_id;
 begin
   return exists (
-      select from memoir.memory_relationships r join memoir.memory_store o on o.user_id = v_user and o.memory_id = r.target_id
+      select from _memoir.memory_relationships r join _memoir.memory_store o on o.user_id = v_user and o.memory_id = r.target_id
       where r.user_id = v_user and r.source_id = p_memory.memory_id and r.relation = 'contradicts' and o.state = 'active')
     or exists (
-      select from memoir.memory_relationships r join memoir.memory_store o on o.user_id = v_user and o.memory_id = r.source_id
+      select from _memoir.memory_relationships r join _memoir.memory_store o on o.user_id = v_user and o.memory_id = r.source_id
       where r.user_id = v_user and r.target_id = p_memory.memory_id and r.relation = 'contradicts' and o.state = 'active')
     or (p_memory.slot is not null and exists (
-      select from memoir.memory_store o where o.user_id = v_user and o.slot = p_memory.slot and o.state = 'active' and o.project = p_memory.project
-        and o.scope = 'global' and o.memory_id <> p_memory.memory_id and o.slot_value is distinct from p_memory.slot_value and memoir._overlap(o, p_memory)));
+      select from _memoir.memory_store o where o.user_id = v_user and o.slot = p_memory.slot and o.state = 'active' and o.project = p_memory.project
+        and o.scope = 'global' and o.memory_id <> p_memory.memory_id and o.slot_value is distinct from p_memory.slot_value and _memoir.overlap(o, p_memory)));
 end $$;
 
 -- Sessions that back a memory: its own, and those of the turns it is drawn from.
-create or replace function memoir._support(p_memory memoir.memory_store)
+create or replace function _memoir.support(p_memory _memoir.memory_store)
 returns integer language plpgsql stable set plan_cache_mode = force_custom_plan as $$
 declare
   v_user uuid := p_memory.user_id;
 begin
   return (select count(distinct session_id) from (
-    select s.session_id from memoir.memory_sources s
+    select s.session_id from _memoir.memory_sources s
     where s.user_id = v_user and s.item_kind = 'memory' and s.item_id = p_memory.memory_id and s.session_id is not null
     union all select p_memory.session_id where p_memory.session_id is not null) x);
 end $$;
 
 -- Raises one memory by a tier and returns how it went: 2, 3, 4 (its new tier), waiting, merged, refused. Under the user's lock.
 -- Promotion validates, except what no person said and what is contested: that waits for validate() or a second session.
-create or replace function memoir._promote(p_memory memoir.memory_store, p_config jsonb, p_by text, p_at timestamptz)
+create or replace function _memoir.promote(p_memory _memoir.memory_store, p_config jsonb, p_by text, p_at timestamptz)
 returns text language plpgsql set plan_cache_mode = force_custom_plan as $$
 declare
   v_user uuid := p_memory.user_id; v_id uuid := p_memory.memory_id; v_tier smallint; v_twin uuid;
 begin
-  if memoir._tombstoned(v_user, p_memory.content, p_memory.slot, p_memory.slot_value, p_memory.project) then
-    perform memoir._set_state(v_user, array[v_id], 'forgotten', p_by, 'tombstone', null, p_at);
+  if _memoir.tombstoned(v_user, p_memory.content, p_memory.slot, p_memory.slot_value, p_memory.project) then
+    perform _memoir.set_state(v_user, array[v_id], 'forgotten', p_by, 'tombstone', null, p_at);
     return 'refused';
   end if;
-  if p_memory.validated_at is null and (p_memory.provenance in ('tool_output', 'system_inferred') or memoir._has_conflict(p_memory))
-     and memoir._support(p_memory) < 2 then
+  if p_memory.validated_at is null and (p_memory.provenance in ('tool_output', 'system_inferred') or _memoir.has_conflict(p_memory))
+     and _memoir.support(p_memory) < 2 then
     return 'waiting';
   end if;
-  v_tier := case when p_memory.tier = 1 then 2 when memoir._is_procedural(p_memory) then 4 else 3 end;
+  v_tier := case when p_memory.tier = 1 then 2 when _memoir.is_procedural(p_memory) then 4 else 3 end;
   if p_memory.scope = 'local' then
     -- It leaves its session. What stands there already goes on for both.
-    select m.memory_id into v_twin from memoir.memory_store m
+    select m.memory_id into v_twin from _memoir.memory_store m
     where m.user_id = v_user and m.content_hash = p_memory.content_hash and m.project = p_memory.project and m.local_to is null and m.state = 'active';
     if found then
-      perform memoir._merge_memory(v_user, v_id, v_twin, p_by, p_at);
+      perform _memoir.merge_memory(v_user, v_id, v_twin, p_by, p_at);
       return 'merged';
     end if;
-    update memoir.search_items set session_id = null where user_id = v_user and ref_id = v_id and kind = 'm';
+    update _memoir.search_items set session_id = null where user_id = v_user and ref_id = v_id and kind = 'm';
   end if;
-  update memoir.memory_store set tier = v_tier, scope = 'global', local_to = null, validated_at = coalesce(validated_at, p_at),
+  update _memoir.memory_store set tier = v_tier, scope = 'global', local_to = null, validated_at = coalesce(validated_at, p_at),
     confidence = greatest(confidence, (p_config ->> 'validated_confidence')::real),
     expires_at = case when v_tier = 2 then p_at + make_interval(days => (p_config ->> 'episodic_days')::integer) end
   where user_id = v_user and memory_id = v_id;
-  if p_memory.scope = 'local' then perform memoir._settle_slot(v_user, v_id, null, p_by); end if;
-  if v_tier >= 3 then perform memoir._stale_profile(v_user); end if;
+  if p_memory.scope = 'local' then perform _memoir.settle_slot(v_user, v_id, null, p_by); end if;
+  if v_tier >= 3 then perform _memoir.stale_profile(v_user); end if;
   return v_tier::text;
 end $$;
 
 -- All of a user's memories that have earned it, in the order in which they were written. Under the user's lock.
-create or replace function memoir._promote_user(p_user_id uuid, p_by text)
+create or replace function _memoir.promote_user(p_user_id uuid, p_by text)
 returns jsonb language plpgsql set plan_cache_mode = force_custom_plan as $$
 declare
-  v_config jsonb := memoir._config(p_user_id, null); v_now timestamptz := memoir.now(); v_memory memoir.memory_store; v_how text; v_counts jsonb := '{}';
+  v_config jsonb := _memoir.config(p_user_id, null); v_now timestamptz := memoir.now(); v_memory _memoir.memory_store; v_how text; v_counts jsonb := '{}';
   v_accesses_1 integer := (v_config ->> 'promotion_accesses_1')::integer; v_accesses_2 integer := (v_config ->> 'promotion_accesses_2')::integer;
   v_lambda_1 float8 := (v_config ->> 'promotion_lambda_1')::float8; v_lambda_2 float8 := (v_config ->> 'promotion_lambda_2')::float8;
   v_theta_1 float8 := (v_config ->> 'promotion_threshold_1')::float8; v_theta_2 float8 := (v_config ->> 'promotion_threshold_2')::float8;
 begin
   for v_memory in
-    select m.* from memoir.memory_store m join memoir.memory_stats s on s.user_id = p_user_id and s.memory_id = m.memory_id
+    select m.* from _memoir.memory_store m join _memoir.memory_stats s on s.user_id = p_user_id and s.memory_id = m.memory_id
     where m.user_id = p_user_id and m.state = 'active' and m.tier in (1, 2) and (m.expires_at is null or m.expires_at > v_now)
       and s.access_count >= case m.tier when 1 then v_accesses_1 else v_accesses_2 end
-      and memoir._utility(s.relevance_sum, s.access_count, extract(epoch from v_now - m.recorded_at)::float8 / 3600,
+      and _memoir.utility(s.relevance_sum, s.access_count, extract(epoch from v_now - m.recorded_at)::float8 / 3600,
             case m.tier when 1 then v_lambda_1 else v_lambda_2 end) > case m.tier when 1 then v_theta_1 else v_theta_2 end
     order by m.recorded_at, m.memory_id
   loop
-    v_how := memoir._promote(v_memory, v_config, p_by, v_now);
+    v_how := _memoir.promote(v_memory, v_config, p_by, v_now);
     v_how := case when v_how ~ '^\d$' then 'to_tier_' || v_how else v_how end;
     v_counts := v_counts || jsonb_build_object(v_how, coalesce((v_counts ->> v_how)::integer, 0) + 1);
   end loop;
   return v_counts;
 end $$;
 
-create or replace function memoir._step_promotion(p_limit integer)
+create or replace function _memoir.step_promotion(p_limit integer)
 returns jsonb language plpgsql set plan_cache_mode = force_custom_plan as $$
 declare
-  v_job memoir.jobs; v_counts jsonb := '{}'; v_users integer := 0; v_failed integer := 0; v_error text;
+  v_job _memoir.jobs; v_counts jsonb := '{}'; v_users integer := 0; v_failed integer := 0; v_error text;
 begin
-  for v_job in select * from memoir.jobs where kind = 'promote' and state = 'ready' and run_after <= greatest(memoir.now(), clock_timestamp())
+  for v_job in select * from _memoir.jobs where kind = 'promote' and state = 'ready' and run_after <= greatest(memoir.now(), clock_timestamp())
     order by priority desc, run_after, job_id limit p_limit for update skip locked
   loop
-    perform from memoir.user_counters where user_id = v_job.user_id for update skip locked;
-    if not found and exists (select from memoir.user_counters where user_id = v_job.user_id) then continue; end if;
+    perform from _memoir.user_counters where user_id = v_job.user_id for update skip locked;
+    if not found and exists (select from _memoir.user_counters where user_id = v_job.user_id) then continue; end if;
     begin
-      v_counts := memoir._add_counts(v_counts, memoir._promote_user(v_job.user_id, 'promotion'));
-      delete from memoir.jobs where job_id = v_job.job_id;
+      v_counts := _memoir.add_counts(v_counts, _memoir.promote_user(v_job.user_id, 'promotion'));
+      delete from _memoir.jobs where job_id = v_job.job_id;
       v_users := v_users + 1;
     exception when others then
-      perform memoir._put_back(v_job, sqlerrm);
+      perform _memoir.put_back(v_job, sqlerrm);
       v_failed := v_failed + 1; v_error := format('user %s: %s', v_job.user_id, sqlerrm);
     end;
   end loop;
@@ -139,109 +139,109 @@ begin
 end $$;
 
 -- Tiers 1 and 2 that nobody uses, after their grace: 2 becomes 1 with a last grace, 1 expires. Under the user's lock.
-create or replace function memoir._demote_user(p_user_id uuid, p_by text)
+create or replace function _memoir.demote_user(p_user_id uuid, p_by text)
 returns jsonb language plpgsql set plan_cache_mode = force_custom_plan as $$
 declare
-  v_config jsonb := memoir._config(p_user_id, null); v_now timestamptz := memoir.now(); v_memory memoir.memory_store; v_demoted uuid[] := '{}'; v_gone uuid[] := '{}';
+  v_config jsonb := _memoir.config(p_user_id, null); v_now timestamptz := memoir.now(); v_memory _memoir.memory_store; v_demoted uuid[] := '{}'; v_gone uuid[] := '{}';
   v_floor_1 float8 := (v_config ->> 'demotion_floor_1')::float8; v_floor_2 float8 := (v_config ->> 'demotion_floor_2')::float8;
   v_grace interval := make_interval(days => (v_config ->> 'demotion_grace_days')::integer);
 begin
   select array_agg(d.memory_id) filter (where d.tier = 2), array_agg(d.memory_id) filter (where d.tier = 1) into v_demoted, v_gone from (
-    select m.memory_id, m.tier from memoir.memory_store m
-    left join memoir.memory_stats s on s.user_id = p_user_id and s.memory_id = m.memory_id
+    select m.memory_id, m.tier from _memoir.memory_store m
+    left join _memoir.memory_stats s on s.user_id = p_user_id and s.memory_id = m.memory_id
     cross join lateral (select greatest(m.recorded_at, s.last_accessed_at, s.reinforced_at) as used_at) u
     where m.user_id = p_user_id and m.state = 'active' and m.tier in (1, 2) and m.importance <> 'critical' and u.used_at < v_now - v_grace
-      and memoir._activity(coalesce(s.access_count, 0) + coalesce(s.restatements, 0), extract(epoch from v_now - u.used_at)::float8 / 3600)
+      and _memoir.activity(coalesce(s.access_count, 0) + coalesce(s.restatements, 0), extract(epoch from v_now - u.used_at)::float8 / 3600)
           < case m.tier when 2 then v_floor_2 else v_floor_1 end
-      and not exists (select from memoir.session_objects o join memoir.session_counters c on c.user_id = p_user_id and c.session_id = o.session_id
+      and not exists (select from _memoir.session_objects o join _memoir.session_counters c on c.user_id = p_user_id and c.session_id = o.session_id
         where o.user_id = p_user_id and o.memory_id = m.memory_id and o.pinned_until_turn > c.turn_count)) d;
-  update memoir.memory_store set tier = 1, expires_at = least(expires_at, v_now + v_grace)
+  update _memoir.memory_store set tier = 1, expires_at = least(expires_at, v_now + v_grace)
   where user_id = p_user_id and memory_id = any (v_demoted);
-  perform memoir._set_state(p_user_id, v_gone, 'expired', p_by, 'unused', null, v_now);
+  perform _memoir.set_state(p_user_id, v_gone, 'expired', p_by, 'unused', null, v_now);
   return jsonb_build_object('demoted', coalesce(cardinality(v_demoted), 0), 'expired', coalesce(cardinality(v_gone), 0));
 end $$;
 
 -- Which of some users have anything to lower, in one statement and without a lock: most have not, most of the time.
-create or replace function memoir._demotable(p_users uuid[])
+create or replace function _memoir.demotable(p_users uuid[])
 returns uuid[] language plpgsql stable set plan_cache_mode = force_custom_plan as $$
 declare
-  v_config jsonb := (select config from memoir.settings_merged); v_now timestamptz := memoir.now();
+  v_config jsonb := (select config from _memoir.settings_merged); v_now timestamptz := memoir.now();
   v_floor_1 float8 := (v_config ->> 'demotion_floor_1')::float8; v_floor_2 float8 := (v_config ->> 'demotion_floor_2')::float8;
   v_before timestamptz := v_now - make_interval(days => (v_config ->> 'demotion_grace_days')::integer);
 begin
   return array(
-    select m.user_id from memoir.memory_store m
-    left join memoir.memory_stats s on s.user_id = any (p_users) and s.user_id = m.user_id and s.memory_id = m.memory_id
+    select m.user_id from _memoir.memory_store m
+    left join _memoir.memory_stats s on s.user_id = any (p_users) and s.user_id = m.user_id and s.memory_id = m.memory_id
     cross join lateral (select greatest(m.recorded_at, s.last_accessed_at, s.reinforced_at) as used_at) u
     where m.user_id = any (p_users) and m.state = 'active' and m.tier in (1, 2) and m.importance <> 'critical' and u.used_at < v_before
-      and memoir._activity(coalesce(s.access_count, 0) + coalesce(s.restatements, 0), extract(epoch from v_now - u.used_at)::float8 / 3600)
+      and _memoir.activity(coalesce(s.access_count, 0) + coalesce(s.restatements, 0), extract(epoch from v_now - u.used_at)::float8 / 3600)
           < case m.tier when 2 then v_floor_2 else v_floor_1 end
     union  -- who has other limits is looked at in any case
-    select u.user_id from memoir.users u where u.user_id = any (p_users) and u.settings ?| '{demotion_grace_days,demotion_floor_1,demotion_floor_2}'
+    select u.user_id from _memoir.users u where u.user_id = any (p_users) and u.settings ?| '{demotion_grace_days,demotion_floor_1,demotion_floor_2}'
     order by 1);
 end $$;
 
-create or replace function memoir._step_demotion(p_limit integer)
+create or replace function _memoir.step_demotion(p_limit integer)
 returns jsonb language plpgsql set plan_cache_mode = force_custom_plan as $$
 declare
-  v_after uuid := memoir._job_cursor('demotion'); v_users uuid[]; v_user uuid; v_counts jsonb := '{}'; v_more boolean;
+  v_after uuid := _memoir.job_cursor('demotion'); v_users uuid[]; v_user uuid; v_counts jsonb := '{}'; v_more boolean;
 begin
-  v_users := array(select c.user_id from memoir.user_counters c where v_after is null or c.user_id > v_after order by c.user_id limit p_limit);
+  v_users := array(select c.user_id from _memoir.user_counters c where v_after is null or c.user_id > v_after order by c.user_id limit p_limit);
   v_more := cardinality(v_users) = p_limit;
-  perform memoir._put_job_cursor('demotion', case when v_more then v_users[p_limit] end);
-  foreach v_user in array memoir._demotable(v_users) loop
-    perform from memoir.user_counters where user_id = v_user for update skip locked;
+  perform _memoir.put_job_cursor('demotion', case when v_more then v_users[p_limit] end);
+  foreach v_user in array _memoir.demotable(v_users) loop
+    perform from _memoir.user_counters where user_id = v_user for update skip locked;
     continue when not found;
-    v_counts := memoir._add_counts(v_counts, memoir._demote_user(v_user, 'demotion'));
+    v_counts := _memoir.add_counts(v_counts, _memoir.demote_user(v_user, 'demotion'));
   end loop;
   return v_counts || jsonb_build_object('users', cardinality(v_users), 'more', v_more);
 end $$;
 
 -- Memories past their time, sessions untouched for too long, working notes past theirs.
-create or replace function memoir._step_expiry(p_limit integer)
+create or replace function _memoir.step_expiry(p_limit integer)
 returns jsonb language plpgsql set plan_cache_mode = force_custom_plan as $$
 declare
-  v_now timestamptz := memoir.now(); v_hit record; v_session memoir.sessions; v_memories integer := 0;
+  v_now timestamptz := memoir.now(); v_hit record; v_session _memoir.sessions; v_memories integer := 0;
   v_sessions integer := 0; v_renewed integer := 0; v_working integer; v_seen integer := 0; v_until timestamptz; v_more boolean;
 begin
   for v_hit in
     select user_id, array_agg(memory_id order by memory_id) as ids from (
-      select m.user_id, m.memory_id from memoir.memory_store m
+      select m.user_id, m.memory_id from _memoir.memory_store m
       where m.state = 'active' and m.expires_at is not null and m.expires_at <= v_now order by m.expires_at limit p_limit) d
     group by user_id order by user_id
   loop
-    perform from memoir.user_counters where user_id = v_hit.user_id for update skip locked;
+    perform from _memoir.user_counters where user_id = v_hit.user_id for update skip locked;
     continue when not found;
-    v_memories := v_memories + memoir._set_state(v_hit.user_id, array(
-      select m.memory_id from memoir.memory_store m where m.user_id = v_hit.user_id and m.memory_id = any (v_hit.ids) and m.state = 'active'
+    v_memories := v_memories + _memoir.set_state(v_hit.user_id, array(
+      select m.memory_id from _memoir.memory_store m where m.user_id = v_hit.user_id and m.memory_id = any (v_hit.ids) and m.state = 'active'
         and m.expires_at <= v_now), 'expired', 'expiry', 'expired', null, v_now);
   end loop;
   v_more := v_memories >= p_limit;
 
-  for v_session in select * from memoir.sessions s where s.status <> 'expired' and s.expires_at <= v_now order by s.expires_at limit p_limit loop
+  for v_session in select * from _memoir.sessions s where s.status <> 'expired' and s.expires_at <= v_now order by s.expires_at limit p_limit loop
     -- Its end is counted from its last turn, which is not in the index: where that is later, the session only moves on there.
-    perform from memoir.session_counters where user_id = v_session.user_id and session_id = v_session.session_id for update skip locked;
+    perform from _memoir.session_counters where user_id = v_session.user_id and session_id = v_session.session_id for update skip locked;
     continue when not found;
-    perform from memoir.user_counters where user_id = v_session.user_id for update skip locked;
+    perform from _memoir.user_counters where user_id = v_session.user_id for update skip locked;
     continue when not found;
-    select * into v_session from memoir.sessions where user_id = v_session.user_id and session_id = v_session.session_id;
+    select * into v_session from _memoir.sessions where user_id = v_session.user_id and session_id = v_session.session_id;
     continue when v_session.status = 'expired' or v_session.expires_at > v_now;
     select greatest(v_session.created_at, c.last_recorded_at)
-      + make_interval(hours => (memoir._config(v_session.user_id, v_session.settings) ->> 'session_ttl_hours')::integer) into v_until
-    from memoir.session_counters c where c.user_id = v_session.user_id and c.session_id = v_session.session_id;
+      + make_interval(hours => (_memoir.config(v_session.user_id, v_session.settings) ->> 'session_ttl_hours')::integer) into v_until
+    from _memoir.session_counters c where c.user_id = v_session.user_id and c.session_id = v_session.session_id;
     v_seen := v_seen + 1;
     if v_until > v_now then
-      update memoir.sessions set expires_at = v_until where user_id = v_session.user_id and session_id = v_session.session_id;
+      update _memoir.sessions set expires_at = v_until where user_id = v_session.user_id and session_id = v_session.session_id;
       v_renewed := v_renewed + 1;
     else
-      perform memoir._end_session(v_session, 'expired', v_until);
+      perform _memoir.end_session(v_session, 'expired', v_until);
       v_sessions := v_sessions + 1;
     end if;
   end loop;
 
   with gone as (
-    delete from memoir.memory_store_working w using (
-      select d.user_id, d.memory_id from memoir.memory_store_working d where d.expires_at <= v_now limit p_limit) d
+    delete from _memoir.memory_store_working w using (
+      select d.user_id, d.memory_id from _memoir.memory_store_working d where d.expires_at <= v_now limit p_limit) d
     where w.user_id = d.user_id and w.memory_id = d.memory_id returning 1)
   select count(*) into v_working from gone;
   return jsonb_build_object('memories', v_memories, 'sessions', v_sessions, 'renewed', v_renewed, 'working', v_working,
@@ -249,12 +249,12 @@ begin
 end $$;
 
 -- Has the user a memory of tier 1 or 2 that was recalled often enough to be looked at?
-create or replace function memoir._may_rise(p_user_id uuid)
+create or replace function _memoir.may_rise(p_user_id uuid)
 returns boolean language plpgsql stable set plan_cache_mode = force_custom_plan as $$
 declare
-  v_config jsonb := memoir._config(p_user_id, null);
+  v_config jsonb := _memoir.config(p_user_id, null);
   v_accesses_1 integer := (v_config ->> 'promotion_accesses_1')::integer; v_accesses_2 integer := (v_config ->> 'promotion_accesses_2')::integer;
 begin
-  return exists (select from memoir.memory_store m join memoir.memory_stats s on s.user_id = p_user_id and s.memory_id = m.memory_id
+  return exists (select from _memoir.memory_store m join _memoir.memory_stats s on s.user_id = p_user_id and s.memory_id = m.memory_id
     where m.user_id = p_user_id and m.state = 'active' and m.tier in (1, 2) and s.access_count >= case m.tier when 1 then v_accesses_1 else v_accesses_2 end);
 end $$;

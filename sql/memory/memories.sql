@@ -1,14 +1,14 @@
 -- Memories. remember is the single door: what people state, what is extracted, imported or written by tools passes here.
 --   normalise → tombstone → exact duplicate → slot → insert, active; near duplicates once the vector is there.
 
-create or replace function memoir._known_types()
+create or replace function _memoir.known_types()
 returns text[] language sql immutable as $$
   select array['fact', 'preference', 'instruction', 'decision', 'bug_fix', 'architecture', 'code_context', 'session_summary',
     'document_chunk', 'conversation_phase', 'design_decision', 'debugging_session', 'file_context', 'tool_result', 'plan',
     'error_context', 'external_reference', 'event', 'profile']
 $$;
 
-create or replace function memoir._trust(p_actor memoir.actor, p_provenance memoir.provenance)
+create or replace function _memoir.trust(p_actor _memoir.actor, p_provenance _memoir.provenance)
 returns real language sql immutable as $$
   -- Authority by provenance, [PG] 6.2; what no person said can't claim a person's.
   select least(case p_provenance when 'user_stated' then 1.0 when 'correction' then 0.95 when 'instruction' then 0.9
@@ -17,38 +17,38 @@ returns real language sql immutable as $$
 $$;
 
 -- Whose word a write is: never what its text claims. Only the person's own turns back a claim that the person said so.
-create or replace function memoir._standing(p_actor memoir.actor, p_type text, p_provenance memoir.provenance, p_sources memoir.conversation_history[])
-returns memoir.standing language plpgsql stable as $$
+create or replace function _memoir.standing(p_actor _memoir.actor, p_type text, p_provenance _memoir.provenance, p_sources _memoir.conversation_history[])
+returns _memoir.standing language plpgsql stable as $$
 declare
-  v_standing memoir.standing;
+  v_standing _memoir.standing;
 begin
   v_standing.actor := p_actor;
   v_standing.by_person := p_actor = 'person' or p_actor <> 'tool' and cardinality(p_sources) > 0
     and not exists (select from unnest(p_sources) t where t.role <> 'user' or t.actor <> 'person');
   v_standing.provenance := coalesce(p_provenance,
     case p_actor when 'person' then case p_type when 'preference' then 'preference' when 'instruction' then 'instruction' else 'user_stated' end
-                 when 'tool' then 'tool_output' else 'system_inferred' end::memoir.provenance);
+                 when 'tool' then 'tool_output' else 'system_inferred' end::_memoir.provenance);
   if p_actor = 'tool' then v_standing.provenance := 'tool_output';
   elsif not v_standing.by_person and v_standing.provenance <> 'tool_output' then
     v_standing.provenance := 'system_inferred';
   end if;
-  v_standing.trust := memoir._trust(v_standing.actor, v_standing.provenance);
+  v_standing.trust := _memoir.trust(v_standing.actor, v_standing.provenance);
   return v_standing;
 end $$;
 
 -- Where what is remembered outside every session belongs while it is local: seen by recalls outside of sessions only.
-create or replace function memoir._no_session()
+create or replace function _memoir.no_session()
 returns uuid language sql immutable as $$ select '00000000-0000-0000-0000-000000000000'::uuid $$;
 
 -- What the same request with this idempotency key returned, or null; PM006 for another request.
-create or replace function memoir._receipt(p_user_id uuid, p_key text, p_hash bytea)
+create or replace function _memoir.receipt(p_user_id uuid, p_key text, p_hash bytea)
 returns jsonb language plpgsql stable as $$
 declare
-  v_receipt memoir.receipts;
+  v_receipt _memoir.receipts;
 begin
-  select * into v_receipt from memoir.receipts where user_id = p_user_id and idempotency_key = p_key;
+  select * into v_receipt from _memoir.receipts where user_id = p_user_id and idempotency_key = p_key;
   if found and v_receipt.request_hash <> p_hash then
-    perform memoir._fail('PM006', format('idempotency key %s was used with another request', memoir._shown(p_key)));
+    perform _memoir.fail('PM006', format('idempotency key %s was used with another request', _memoir.shown(p_key)));
   end if;
   return v_receipt.result;
 end $$;
@@ -62,55 +62,55 @@ create or replace function memoir.remember(p_user text, p_content text, p_sessio
   p_embedding real[] default null, p_key text default null, p_created_at timestamptz default null, p_embeddable boolean default true)
 returns jsonb language plpgsql security definer set search_path from current set plan_cache_mode = force_custom_plan as $$
 declare
-  v_caller memoir.caller := memoir._authorise(p_user, 'write');
+  v_caller _memoir.caller := _memoir.authorise(p_user, 'write');
   v_user uuid := v_caller.user_id;
-  v_config jsonb; v_session memoir.sessions; v_now timestamptz := memoir.now(); v_memory memoir.memory_store;
+  v_config jsonb; v_session _memoir.sessions; v_now timestamptz := memoir.now(); v_memory _memoir.memory_store;
   v_hash bytea; v_result jsonb; v_project text;
-  v_metadata jsonb := coalesce(nullif(p_metadata, 'null'), '{}'); v_turns integer[] := nullif(p_source_turns, '{}'); v_sources memoir.conversation_history[] := '{}';
+  v_metadata jsonb := coalesce(nullif(p_metadata, 'null'), '{}'); v_turns integer[] := nullif(p_source_turns, '{}'); v_sources _memoir.conversation_history[] := '{}';
 begin
   if p_content is null or p_content !~ '[^\s\u0085\u2028\u2029]' then
-    perform memoir._fail('PM014', format('content must not be empty, it is %s', memoir._shown(p_content)));
+    perform _memoir.fail('PM014', format('content must not be empty, it is %s', _memoir.shown(p_content)));
   end if;
-  if p_type is null or p_type <> all (memoir._known_types()) then
-    perform memoir._fail('PM014', format('unknown type %s', memoir._shown(p_type)), array_to_string(memoir._known_types(), ', '));
+  if p_type is null or p_type <> all (_memoir.known_types()) then
+    perform _memoir.fail('PM014', format('unknown type %s', _memoir.shown(p_type)), array_to_string(_memoir.known_types(), ', '));
   end if;
   if p_importance is null or p_importance not in ('critical', 'important', 'normal', 'minor') then
-    perform memoir._fail('PM014', format('importance must be critical, important, normal or minor, not %s', memoir._shown(p_importance)));
+    perform _memoir.fail('PM014', format('importance must be critical, important, normal or minor, not %s', _memoir.shown(p_importance)));
   end if;
   if p_provenance is not null and p_provenance not in ('user_stated', 'correction', 'instruction', 'preference', 'fact', 'tool_output', 'system_inferred') then
-    perform memoir._fail('PM014', format('unknown provenance %s', memoir._shown(p_provenance)));
+    perform _memoir.fail('PM014', format('unknown provenance %s', _memoir.shown(p_provenance)));
   end if;
   if p_sensitivity is null or p_sensitivity not in ('normal', 'private', 'secret') then
-    perform memoir._fail('PM014', format('sensitivity must be normal, private or secret, not %s', memoir._shown(p_sensitivity)));
+    perform _memoir.fail('PM014', format('sensitivity must be normal, private or secret, not %s', _memoir.shown(p_sensitivity)));
   end if;
   if p_confidence is not null and not (p_confidence between 0 and 1) then
-    perform memoir._fail('PM014', format('confidence must be from 0 to 1, not %s', p_confidence));
+    perform _memoir.fail('PM014', format('confidence must be from 0 to 1, not %s', p_confidence));
   end if;
   if p_valid_to <= p_valid_from then
-    perform memoir._fail('PM014', format('valid_to %s is not after valid_from %s', p_valid_to, p_valid_from));
+    perform _memoir.fail('PM014', format('valid_to %s is not after valid_from %s', p_valid_to, p_valid_from));
   end if;
   if p_slot_value is not null and p_slot is null then
-    perform memoir._fail('PM014', format('slot_value %s needs a slot', memoir._shown(p_slot_value)));
+    perform _memoir.fail('PM014', format('slot_value %s needs a slot', _memoir.shown(p_slot_value)));
   end if;
   if v_turns is not null and p_session is null then
-    perform memoir._fail('PM014', 'source_turns needs the session the turns are in');
+    perform _memoir.fail('PM014', 'source_turns needs the session the turns are in');
   end if;
   if jsonb_typeof(v_metadata) <> 'object' then
-    perform memoir._fail('PM014', format('metadata must be a JSON object, not %s', memoir._shown(p_metadata::text)));
+    perform _memoir.fail('PM014', format('metadata must be a JSON object, not %s', _memoir.shown(p_metadata::text)));
   end if;
-  perform memoir._check_short('slot', p_slot, 200), memoir._check_short('slot_value', p_slot_value, 2000), memoir._check_short('category', p_category, 200),
-    memoir._check_short('source_tool', p_source_tool, 200), memoir._check_short('source_key', p_source_key, 500), memoir._check_short('key', p_key, 200);
-  perform memoir._check_short(format('tags[%s]', o - 1), coalesce(t, ''), 200) from unnest(p_tags) with ordinality x(t, o);
-  perform memoir._check_short(format('aliases[%s]', o - 1), coalesce(t, ''), 500) from unnest(p_aliases) with ordinality x(t, o);
-  perform memoir._check_time('created_at', to_jsonb(p_created_at), 'PM014');
-  if p_embedding is not null then perform memoir._to_vector(p_embedding, memoir._embedding_model(null)); end if;
-  if p_session is not null then v_session := memoir._session(v_caller, p_session); end if;
-  v_project := memoir._check_project(v_caller, coalesce(p_project, v_session.project, memoir._default_project(v_caller)));
-  perform memoir._touch_user(v_caller, p_user);
-  v_config := memoir._config(v_user, v_session.settings);
-  perform memoir._check_size('content', p_content, (v_config ->> 'text_bytes_max')::integer);
-  perform memoir._check_size('metadata', v_metadata::text, (v_config ->> 'text_bytes_max')::integer);
-  v_sources := memoir._source_turns(v_session, v_turns);
+  perform _memoir.check_short('slot', p_slot, 200), _memoir.check_short('slot_value', p_slot_value, 2000), _memoir.check_short('category', p_category, 200),
+    _memoir.check_short('source_tool', p_source_tool, 200), _memoir.check_short('source_key', p_source_key, 500), _memoir.check_short('key', p_key, 200);
+  perform _memoir.check_short(format('tags[%s]', o - 1), coalesce(t, ''), 200) from unnest(p_tags) with ordinality x(t, o);
+  perform _memoir.check_short(format('aliases[%s]', o - 1), coalesce(t, ''), 500) from unnest(p_aliases) with ordinality x(t, o);
+  perform _memoir.check_time('created_at', to_jsonb(p_created_at), 'PM014');
+  if p_embedding is not null then perform _memoir.to_vector(p_embedding, _memoir.embedding_model(null)); end if;
+  if p_session is not null then v_session := _memoir.session(v_caller, p_session); end if;
+  v_project := _memoir.check_project(v_caller, coalesce(p_project, v_session.project, _memoir.default_project(v_caller)));
+  perform _memoir.touch_user(v_caller, p_user);
+  v_config := _memoir.config(v_user, v_session.settings);
+  perform _memoir.check_size('content', p_content, (v_config ->> 'text_bytes_max')::integer);
+  perform _memoir.check_size('metadata', v_metadata::text, (v_config ->> 'text_bytes_max')::integer);
+  v_sources := _memoir.source_turns(v_session, v_turns);
   if p_key is not null then
     v_hash := sha256(convert_to(jsonb_build_array('remember', p_content, p_session, p_type, p_category, p_importance, p_project, p_actor,
       p_provenance, p_confidence, p_valid_from, p_valid_to, p_tags, p_slot, p_slot_value, p_aliases, p_sensitivity, p_source_turns, p_source_tool,
@@ -118,14 +118,14 @@ begin
   end if;
 
   -- Per-user lock: duplicates and slots are decided one writer at a time.
-  perform from memoir.user_counters where user_id = v_user for update;
+  perform from _memoir.user_counters where user_id = v_user for update;
   if p_key is not null then
-    v_result := memoir._receipt(v_user, p_key, v_hash);
+    v_result := _memoir.receipt(v_user, p_key, v_hash);
     if v_result is not null then return v_result; end if;
   end if;
 
   -- Without a session the caller speaks for the person unless bound or stated otherwise; within one it is the agent.
-  v_memory.actor := memoir._actor(v_caller, p_actor, case when p_session is null then 'person' else 'agent' end::memoir.actor);
+  v_memory.actor := _memoir.actor(v_caller, p_actor, case when p_session is null then 'person' else 'agent' end::_memoir.actor);
   v_memory.provenance := p_provenance;
   v_memory.user_id := v_user;
   v_memory.recorded_at := v_now;
@@ -147,9 +147,9 @@ begin
   v_memory.aliases := coalesce(p_aliases, '{}');
   v_memory.tags := coalesce(p_tags, '{}');
   v_memory.metadata := v_metadata || case when p_created_at is null then '{}' else jsonb_build_object('said_at', p_created_at) end;
-  v_result := memoir._enter(v_memory, v_session, v_sources, null, null, p_created_at, p_embedding, v_config, p_valid_from);
+  v_result := _memoir.enter(v_memory, v_session, v_sources, null, null, p_created_at, p_embedding, v_config, p_valid_from);
   if p_key is not null then
-    perform memoir._keep_receipt(v_user, p_key, v_hash, v_result, v_now);
+    perform _memoir.keep_receipt(v_user, p_key, v_hash, v_result, v_now);
   end if;
   return v_result;
 end $$;
@@ -168,23 +168,23 @@ Writes memory_store and what belongs to it. Raises PM001, PM003, PM006, PM012, P
 -- The door itself: everything that becomes a memory passes here, under the user's lock. p_memory: what is claimed, from content to
 -- metadata; where it enters, what it may claim to be and its trust are decided here. Source turns may come with the span of each.
 -- p_from: it is known to hold from then on, so that another value of its slot keeps its time before.
-create or replace function memoir._enter(p_memory memoir.memory_store, p_session memoir.sessions, p_sources memoir.conversation_history[],
+create or replace function _memoir.enter(p_memory _memoir.memory_store, p_session _memoir.sessions, p_sources _memoir.conversation_history[],
   p_span_starts integer[], p_span_lengths integer[], p_said_at timestamptz, p_embedding real[], p_config jsonb,
   p_from timestamptz default null)
 returns jsonb language plpgsql set plan_cache_mode = force_custom_plan as $$
 declare
-  v_memory memoir.memory_store := p_memory; v_old memoir.memory_store; v_user uuid := p_memory.user_id; v_now timestamptz := p_memory.recorded_at;
-  v_actor memoir.actor := p_memory.actor; v_result jsonb; v_index integer; v_standing memoir.standing; v_global boolean;
-  v_stone memoir.tombstones; v_settled record;
+  v_memory _memoir.memory_store := p_memory; v_old _memoir.memory_store; v_user uuid := p_memory.user_id; v_now timestamptz := p_memory.recorded_at;
+  v_actor _memoir.actor := p_memory.actor; v_result jsonb; v_index integer; v_standing _memoir.standing; v_global boolean;
+  v_stone _memoir.tombstones; v_settled record;
 begin
-  v_standing := memoir._standing(v_actor, v_memory.type, v_memory.provenance, p_sources);
+  v_standing := _memoir.standing(v_actor, v_memory.type, v_memory.provenance, p_sources);
   v_memory.provenance := v_standing.provenance;
   v_global := v_actor = 'person' or v_memory.provenance in ('user_stated', 'correction', 'preference', 'instruction');
 
   v_memory.memory_id := gen_random_uuid();
   v_memory.state_at := v_now;
   v_memory.session_id := p_session.session_id;
-  v_memory.local_to := case when not v_global then coalesce(p_session.session_id, memoir._no_session()) end;
+  v_memory.local_to := case when not v_global then coalesce(p_session.session_id, _memoir.no_session()) end;
   v_memory.scope := case when v_global then 'global' else 'local' end;
   -- A person's direct word is validated by itself: preferences and instructions are procedural, the rest semantic ([PG] 5.1).
   v_memory.tier := case when not v_global or v_memory.provenance in ('system_inferred', 'tool_output') then 1
@@ -194,78 +194,78 @@ begin
   v_memory.confidence := coalesce(v_memory.confidence, case when v_actor = 'person' then 0.9 else 0.5 end);
   v_memory.state := 'active';
   -- As secret as the strictest of what is said of it, what it looks like, and what it comes from.
-  v_memory.sensitivity := greatest(v_memory.sensitivity, memoir._turns_held(p_sources),
-    case when memoir._detected(p_config, v_memory.content, array_to_string(v_memory.aliases, ' '), v_memory.slot_value,
-                               array_to_string(v_memory.tags, ' '), nullif(v_memory.metadata, '{}')::text) <> '{}' then 'secret'::memoir.sensitivity end);
+  v_memory.sensitivity := greatest(v_memory.sensitivity, _memoir.turns_held(p_sources),
+    case when _memoir.detected(p_config, v_memory.content, array_to_string(v_memory.aliases, ' '), v_memory.slot_value,
+                               array_to_string(v_memory.tags, ' '), nullif(v_memory.metadata, '{}')::text) <> '{}' then 'secret'::_memoir.sensitivity end);
   v_memory.embeddable := coalesce(v_memory.embeddable, true) and v_memory.sensitivity <> 'secret';
-  v_memory.content_hash := sha256(convert_to(memoir._normalise(v_memory.content), 'UTF8'));
-  v_memory.tokenizer := memoir._tokenizer_used(coalesce(p_session.tokenizer, (memoir._model(p_config ->> 'default_model')).tokenizer));
-  v_memory.token_count := (memoir._count_tokens(array[v_memory.content], v_memory.tokenizer))[1];
-  v_memory.slot := memoir._normalise(v_memory.slot);
-  v_memory.slot_value := memoir._normalise(coalesce(v_memory.slot_value, case when v_memory.slot is not null then v_memory.content end));
+  v_memory.content_hash := sha256(convert_to(_memoir.normalise(v_memory.content), 'UTF8'));
+  v_memory.tokenizer := _memoir.tokenizer_used(coalesce(p_session.tokenizer, (_memoir.model(p_config ->> 'default_model')).tokenizer));
+  v_memory.token_count := (_memoir.count_tokens(array[v_memory.content], v_memory.tokenizer))[1];
+  v_memory.slot := _memoir.normalise(v_memory.slot);
+  v_memory.slot_value := _memoir.normalise(coalesce(v_memory.slot_value, case when v_memory.slot is not null then v_memory.content end));
   v_memory.expires_at := case
     when v_memory.tier = 2 then v_now + make_interval(days => (p_config ->> 'episodic_days')::integer)
     -- What is inferred lives as long as its session and a while; outside any, that while.
     when v_memory.tier < 2 and (p_session.session_id is null or p_session.status in ('closed', 'expired')) then
       v_now + make_interval(hours => (p_config ->> 'local_memory_hours')::integer) end;
 
-  v_stone := memoir._tombstone_of(v_user, v_memory.content, v_memory.slot, v_memory.slot_value, v_memory.project);
+  v_stone := _memoir.tombstone_of(v_user, v_memory.content, v_memory.slot, v_memory.slot_value, v_memory.project);
   if v_stone.user_id is not null then
-    return memoir._remembered(null, 'refused_tombstone', '{}', '{}') || jsonb_build_object('hint', format('rejected on %s: %s',
-      memoir._day(v_stone.recorded_at), case when v_actor = 'person' then 'lift_tombstone lets it back' else 'only a person can lift that' end));
+    return _memoir.remembered(null, 'refused_tombstone', '{}', '{}') || jsonb_build_object('hint', format('rejected on %s: %s',
+      _memoir.day(v_stone.recorded_at), case when v_actor = 'person' then 'lift_tombstone lets it back' else 'only a person can lift that' end));
   end if;
 
   -- What has ended is said anew by a person; for others it has been said. What was local becomes global with the person's word.
-  select * into v_old from memoir.memory_store m
+  select * into v_old from _memoir.memory_store m
   where m.user_id = v_user and m.content_hash = v_memory.content_hash and m.project = v_memory.project and m.state = 'active'
     and (m.local_to is not distinct from v_memory.local_to or v_memory.local_to is null or m.local_to is null and v_memory.session_id is null)
     and (m.valid_to is null or m.valid_to > v_now or v_actor <> 'person')
   order by m.local_to nulls first, m.valid_to desc nulls first, m.recorded_at, m.memory_id limit 1;
   if found and v_old.expires_at <= v_now then  -- gone already, only not swept yet
-    perform memoir._set_state(v_user, array[v_old.memory_id], 'expired', v_memory.written_by, 'expired', null, v_now);
+    perform _memoir.set_state(v_user, array[v_old.memory_id], 'expired', v_memory.written_by, 'expired', null, v_now);
     v_old := null;
   end if;
   if v_old.memory_id is not null then
-    if v_memory.local_to is null then perform memoir._make_global(v_user, v_old.memory_id, v_memory.written_by, v_now); end if;
-    insert into memoir.memory_stats (user_id, memory_id, restatements, reinforced_at) values (v_user, v_old.memory_id, 1, v_now)
+    if v_memory.local_to is null then perform _memoir.make_global(v_user, v_old.memory_id, v_memory.written_by, v_now); end if;
+    insert into _memoir.memory_stats (user_id, memory_id, restatements, reinforced_at) values (v_user, v_old.memory_id, 1, v_now)
     on conflict (user_id, memory_id) do update set restatements = memory_stats.restatements + 1, reinforced_at = v_now;
-    perform memoir._restate(v_old, v_memory);
-    perform memoir._add_sources(v_user, v_old.memory_id, p_sources, p_span_starts, p_span_lengths, 'restated');
-    if v_memory.trust <= v_old.trust then return memoir._remembered(v_old.memory_id, 'duplicate', '{}', '{}'); end if;
+    perform _memoir.restate(v_old, v_memory);
+    perform _memoir.add_sources(v_user, v_old.memory_id, p_sources, p_span_starts, p_span_lengths, 'restated');
+    if v_memory.trust <= v_old.trust then return _memoir.remembered(v_old.memory_id, 'duplicate', '{}', '{}'); end if;
     -- With its new authority it may prevail where it did not.
-    v_settled := memoir._settle_slot(v_user, v_old.memory_id, null, v_memory.written_by);
-    return memoir._remembered(v_old.memory_id, 'duplicate', v_settled.superseded, v_settled.contradicts);
+    v_settled := _memoir.settle_slot(v_user, v_old.memory_id, null, v_memory.written_by);
+    return _memoir.remembered(v_old.memory_id, 'duplicate', v_settled.superseded, v_settled.contradicts);
   end if;
-  insert into memoir.memory_store select v_memory.*;
-  perform memoir._note_state(v_user, array[v_memory.memory_id], 'active', v_memory.written_by, null, null, v_now, v_actor);
-  insert into memoir.memory_stats (user_id, memory_id) values (v_user, v_memory.memory_id);
-  update memoir.user_counters set memories = memories + 1, profile_stale = profile_stale or v_memory.tier >= 3 where user_id = v_user;
-  perform memoir._add_sources(v_user, v_memory.memory_id, p_sources, p_span_starts, p_span_lengths);
-  v_index := memoir._index_memory(v_memory, coalesce(p_said_at, v_now), p_config);
-  v_settled := memoir._settle_slot(v_user, v_memory.memory_id, p_from, v_memory.written_by);
-  v_result := memoir._remembered(v_memory.memory_id, case when v_settled.outdated then 'outdated' else 'stored' end, v_settled.superseded, v_settled.contradicts);
+  insert into _memoir.memory_store select v_memory.*;
+  perform _memoir.note_state(v_user, array[v_memory.memory_id], 'active', v_memory.written_by, null, null, v_now, v_actor);
+  insert into _memoir.memory_stats (user_id, memory_id) values (v_user, v_memory.memory_id);
+  update _memoir.user_counters set memories = memories + 1, profile_stale = profile_stale or v_memory.tier >= 3 where user_id = v_user;
+  perform _memoir.add_sources(v_user, v_memory.memory_id, p_sources, p_span_starts, p_span_lengths);
+  v_index := _memoir.index_memory(v_memory, coalesce(p_said_at, v_now), p_config);
+  v_settled := _memoir.settle_slot(v_user, v_memory.memory_id, p_from, v_memory.written_by);
+  v_result := _memoir.remembered(v_memory.memory_id, case when v_settled.outdated then 'outdated' else 'stored' end, v_settled.superseded, v_settled.contradicts);
   if p_embedding is not null and v_memory.embeddable and v_index is not null then
-    perform memoir._store_vector(v_user, v_index, p_embedding, null);
-    v_result := memoir._with_judgement(v_result, memoir._judge_memory(v_user, v_memory.memory_id, v_memory.written_by));
+    perform _memoir.store_vector(v_user, v_index, p_embedding, null);
+    v_result := _memoir.with_judgement(v_result, _memoir.judge_memory(v_user, v_memory.memory_id, v_memory.written_by));
   end if;
   return v_result;
 end $$;
 
-create or replace function memoir._remembered(p_id uuid, p_outcome text, p_superseded uuid[], p_contradicts uuid[])
+create or replace function _memoir.remembered(p_id uuid, p_outcome text, p_superseded uuid[], p_contradicts uuid[])
 returns jsonb language sql immutable as $$
   select jsonb_build_object('memory_id', p_id, 'outcome', p_outcome, 'superseded', to_jsonb(p_superseded), 'contradicts', to_jsonb(p_contradicts))
 $$;
 
 -- The turns a memory is said to come from, as the session sees them; PM014 for one that does not exist.
-create or replace function memoir._source_turns(p_session memoir.sessions, p_turns integer[])
-returns memoir.conversation_history[] language plpgsql stable as $$
+create or replace function _memoir.source_turns(p_session _memoir.sessions, p_turns integer[])
+returns _memoir.conversation_history[] language plpgsql stable as $$
 declare
-  v_index integer; v_turn memoir.conversation_history; v_turns memoir.conversation_history[] := '{}';
+  v_index integer; v_turn _memoir.conversation_history; v_turns _memoir.conversation_history[] := '{}';
 begin
   for v_index in select distinct t from unnest(p_turns) t order by t loop
-    v_turn := memoir._turn_seen(p_session, v_index);
+    v_turn := _memoir.turn_seen(p_session, v_index);
     if v_turn.message_id is null then
-      perform memoir._fail('PM014', format('source turn %s does not exist in session %s', coalesce(v_index::text, 'null'), memoir._shown(p_session.external_id)));
+      perform _memoir.fail('PM014', format('source turn %s does not exist in session %s', coalesce(v_index::text, 'null'), _memoir.shown(p_session.external_id)));
     end if;
     v_turns := array_append(v_turns, v_turn);
   end loop;
@@ -273,15 +273,15 @@ begin
 end $$;
 
 -- Spans are of the turn's content, 1-based characters; null: all of it.
-create or replace function memoir._add_sources(p_user_id uuid, p_memory_id uuid, p_turns memoir.conversation_history[],
+create or replace function _memoir.add_sources(p_user_id uuid, p_memory_id uuid, p_turns _memoir.conversation_history[],
   p_span_starts integer[] default null, p_span_lengths integer[] default null, p_link text default 'origin')
 returns void language plpgsql as $$
 declare
-  v_turn memoir.conversation_history; i integer := 0;
+  v_turn _memoir.conversation_history; i integer := 0;
 begin
   foreach v_turn in array p_turns loop
     i := i + 1;
-    insert into memoir.memory_sources (user_id, item_kind, item_id, source_kind, source_id, session_id, turn_index, span_start, span_length, link)
+    insert into _memoir.memory_sources (user_id, item_kind, item_id, source_kind, source_id, session_id, turn_index, span_start, span_length, link)
     values (p_user_id, 'memory', p_memory_id, 'turn', v_turn.message_id, v_turn.session_id, v_turn.turn_index, p_span_starts[i], p_span_lengths[i], p_link)
     on conflict do nothing;
   end loop;

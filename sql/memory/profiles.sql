@@ -3,7 +3,7 @@
 -- secret leaves it in the same transaction.
 
 -- What belongs in it, the weightiest first: validated, global in scope and project, tiers 3 and 4, in force, open to every clearance.
-create or replace function memoir._profile_memories(p_user_id uuid)
+create or replace function _memoir.profile_memories(p_user_id uuid)
 returns table (memory_id uuid, heading text, content text, until timestamptz) language plpgsql stable set plan_cache_mode = force_custom_plan as $$
 declare
   v_now timestamptz := memoir.now();
@@ -11,7 +11,7 @@ begin
   return query
   select m.memory_id, case when m.type = 'instruction' or m.provenance = 'instruction' then 'Instructions' when m.type = 'preference' or m.provenance = 'preference' then 'Preferences' else 'Facts' end,
     regexp_replace(btrim(m.content), '\s+', ' ', 'g'), m.valid_to
-  from memoir.memory_store m
+  from _memoir.memory_store m
   where m.user_id = p_user_id and m.scope = 'global' and m.tier in (3, 4) and m.state = 'active' and m.validated_at is not null and m.project = 'global'
     and m.sensitivity = 'normal' and (m.type in ('instruction', 'preference', 'fact', 'profile') or m.tier = 4)
     and (m.valid_from is null or m.valid_from <= v_now) and (m.valid_to is null or m.valid_to > v_now) and (m.expires_at is null or m.expires_at > v_now)
@@ -21,15 +21,15 @@ begin
 end $$;
 
 -- Builds it and keeps it as a new version where its text differs. Under the user's lock. Returns the version now in force, 0: none.
-create or replace function memoir._build_profile(p_user_id uuid)
+create or replace function _memoir.build_profile(p_user_id uuid)
 returns integer language plpgsql set plan_cache_mode = force_custom_plan as $$
 declare
-  v_config jsonb := memoir._config(p_user_id, null); v_budget integer := (v_config ->> 'profile_tokens')::integer; v_memory record; v_ids uuid[] := '{}';
-  v_headings text[] := '{}'; v_texts text[] := '{}'; v_used integer := 0; v_cost integer; v_text text := ''; v_version integer; v_old memoir.profiles; v_now timestamptz := memoir.now();
-  v_fresh timestamptz; v_tokenizer text := memoir._tokenizer_used((memoir._model(v_config ->> 'default_model')).tokenizer);
+  v_config jsonb := _memoir.config(p_user_id, null); v_budget integer := (v_config ->> 'profile_tokens')::integer; v_memory record; v_ids uuid[] := '{}';
+  v_headings text[] := '{}'; v_texts text[] := '{}'; v_used integer := 0; v_cost integer; v_text text := ''; v_version integer; v_old _memoir.profiles; v_now timestamptz := memoir.now();
+  v_fresh timestamptz; v_tokenizer text := _memoir.tokenizer_used((_memoir.model(v_config ->> 'default_model')).tokenizer);
 begin
-  for v_memory in select * from memoir._profile_memories(p_user_id) loop
-    v_cost := memoir._tokens_of('- ' || v_memory.content || E'\n', v_tokenizer) + case when v_memory.heading = any (v_headings) then 0 else 4 end;
+  for v_memory in select * from _memoir.profile_memories(p_user_id) loop
+    v_cost := _memoir.tokens_of('- ' || v_memory.content || E'\n', v_tokenizer) + case when v_memory.heading = any (v_headings) then 0 else 4 end;
     continue when v_used + v_cost > v_budget;
     v_used := v_used + v_cost; v_ids := v_ids || v_memory.memory_id; v_headings := v_headings || v_memory.heading; v_texts := v_texts || v_memory.content;
   end loop;
@@ -37,47 +37,47 @@ begin
     select h as heading, string_agg('- ' || t, E'\n' order by n) as lines from unnest(v_headings, v_texts) with ordinality x(h, t, n) group by h) g;
   v_text := coalesce(v_text, '');
   -- When time alone changes it next.
-  select min(x.at) into v_fresh from memoir.memory_store m, lateral (values (m.valid_from), (m.valid_to), (m.expires_at)) x(at)
+  select min(x.at) into v_fresh from _memoir.memory_store m, lateral (values (m.valid_from), (m.valid_to), (m.expires_at)) x(at)
   where m.user_id = p_user_id and m.scope = 'global' and m.tier in (3, 4) and m.state = 'active' and x.at > v_now;
 
-  select u.profile_version into v_version from memoir.users u where u.user_id = p_user_id;
+  select u.profile_version into v_version from _memoir.users u where u.user_id = p_user_id;
   if not found then return 0; end if;
-  update memoir.user_counters set profile_stale = false where user_id = p_user_id and profile_stale;
-  select * into v_old from memoir.profiles p where p.user_id = p_user_id and p.version = v_version;
+  update _memoir.user_counters set profile_stale = false where user_id = p_user_id and profile_stale;
+  select * into v_old from _memoir.profiles p where p.user_id = p_user_id and p.version = v_version;
   if coalesce(v_old.content, '') = v_text then
-    update memoir.profiles p set fresh_until = v_fresh, memory_ids = v_ids where p.user_id = p_user_id and p.version = v_version
+    update _memoir.profiles p set fresh_until = v_fresh, memory_ids = v_ids where p.user_id = p_user_id and p.version = v_version
       and (p.fresh_until is distinct from v_fresh or p.memory_ids is distinct from v_ids);
     return coalesce(v_old.version, 0);
   end if;
-  v_version := 1 + greatest(v_version, (select max(p.version) from memoir.profiles p where p.user_id = p_user_id));
-  insert into memoir.profiles (user_id, version, content, tokens, made_by, recorded_at, memory_ids, fresh_until)
-  values (p_user_id, v_version, v_text, jsonb_build_object(v_tokenizer, memoir._tokens_of(v_text, v_tokenizer)), 'rules', v_now, v_ids, v_fresh);
-  update memoir.users set profile_version = v_version where user_id = p_user_id;
-  delete from memoir.profiles where user_id = p_user_id and version <= v_version - (v_config ->> 'profile_versions')::integer;
+  v_version := 1 + greatest(v_version, (select max(p.version) from _memoir.profiles p where p.user_id = p_user_id));
+  insert into _memoir.profiles (user_id, version, content, tokens, made_by, recorded_at, memory_ids, fresh_until)
+  values (p_user_id, v_version, v_text, jsonb_build_object(v_tokenizer, _memoir.tokens_of(v_text, v_tokenizer)), 'rules', v_now, v_ids, v_fresh);
+  update _memoir.users set profile_version = v_version where user_id = p_user_id;
+  delete from _memoir.profiles where user_id = p_user_id and version <= v_version - (v_config ->> 'profile_versions')::integer;
   return v_version;
 end $$;
 
-create or replace function memoir._step_profiles(p_limit integer)
+create or replace function _memoir.step_profiles(p_limit integer)
 returns jsonb language plpgsql set plan_cache_mode = force_custom_plan as $$
 declare
   v_user uuid; v_old integer; v_seen integer := 0; v_changed integer := 0; v_failed integer := 0; v_error text;
 begin
   for v_user in
     select x.user_id from (
-      (select c.user_id from memoir.user_counters c where c.profile_stale limit p_limit)
+      (select c.user_id from _memoir.user_counters c where c.profile_stale limit p_limit)
       union
-      (select p.user_id from memoir.profiles p join memoir.users u on u.user_id = p.user_id and u.profile_version = p.version
+      (select p.user_id from _memoir.profiles p join _memoir.users u on u.user_id = p.user_id and u.profile_version = p.version
        where p.fresh_until <= memoir.now() limit p_limit)) x
     order by x.user_id limit p_limit
   loop
-    perform from memoir.user_counters where user_id = v_user for update skip locked;
+    perform from _memoir.user_counters where user_id = v_user for update skip locked;
     continue when not found;
     v_seen := v_seen + 1;
     begin
-      select profile_version into v_old from memoir.users where user_id = v_user;
-      v_changed := v_changed + (memoir._build_profile(v_user) <> v_old)::integer;
+      select profile_version into v_old from _memoir.users where user_id = v_user;
+      v_changed := v_changed + (_memoir.build_profile(v_user) <> v_old)::integer;
     exception when others then
-      update memoir.user_counters set profile_stale = false where user_id = v_user;
+      update _memoir.user_counters set profile_stale = false where user_id = v_user;
       v_failed := v_failed + 1; v_error := format('user %s: %s', v_user, sqlerrm);
     end;
   end loop;
@@ -87,12 +87,12 @@ end $$;
 create or replace function memoir.profile(p_user text)
 returns jsonb language plpgsql stable security definer set search_path from current as $$
 declare
-  v_caller memoir.caller := memoir._authorise(p_user, 'read');
+  v_caller _memoir.caller := _memoir.authorise(p_user, 'read');
 begin
   -- A caller limited to projects does not see what is known beyond them.
   if v_caller.projects is not null and 'global' <> all (v_caller.projects) then return jsonb_build_object('version', 0, 'content', ''); end if;
   return coalesce((select jsonb_build_object('version', p.version, 'content', p.content, 'tokens', p.tokens, 'memory_ids', p.memory_ids, 'made_by', p.made_by, 'recorded_at', p.recorded_at)
-    from memoir.users u join memoir.profiles p on p.user_id = u.user_id and p.version = u.profile_version where u.user_id = v_caller.user_id),
+    from _memoir.users u join _memoir.profiles p on p.user_id = u.user_id and p.version = u.profile_version where u.user_id = v_caller.user_id),
     jsonb_build_object('version', 0, 'content', ''));
 end $$;
 comment on function memoir.profile(text) is

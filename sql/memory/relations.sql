@@ -3,44 +3,44 @@
 create or replace function memoir.relate(p_user text, p_memory uuid, p_relation text, p_other uuid, p_weight real default 1, p_metadata jsonb default '{}')
 returns boolean language plpgsql security definer set search_path from current as $$
 declare
-  v_caller memoir.caller := memoir._authorise(p_user, 'write');
-  v_one memoir.memory_store := memoir._memory(v_caller, p_memory); v_other memoir.memory_store := memoir._memory(v_caller, p_other);
-  v_actor memoir.actor := memoir._actor(v_caller, null, 'person'); v_now timestamptz := memoir.now();
+  v_caller _memoir.caller := _memoir.authorise(p_user, 'write');
+  v_one _memoir.memory_store := _memoir.memory(v_caller, p_memory); v_other _memoir.memory_store := _memoir.memory(v_caller, p_other);
+  v_actor _memoir.actor := _memoir.actor(v_caller, null, 'person'); v_now timestamptz := memoir.now();
 begin
-  if p_relation is null or p_relation <> all (enum_range(null::memoir.relation)::text[]) then
-    perform memoir._fail('PM014', format('unknown relation %s', memoir._shown(p_relation)), array_to_string(enum_range(null::memoir.relation), ', '));
+  if p_relation is null or p_relation <> all (enum_range(null::_memoir.relation)::text[]) then
+    perform _memoir.fail('PM014', format('unknown relation %s', _memoir.shown(p_relation)), array_to_string(enum_range(null::_memoir.relation), ', '));
   end if;
-  if p_memory = p_other then perform memoir._fail('PM014', format('memory %s can''t be related to itself', p_memory)); end if;
+  if p_memory = p_other then perform _memoir.fail('PM014', format('memory %s can''t be related to itself', p_memory)); end if;
   if p_weight is null or not p_weight between 0 and 1 then
-    perform memoir._fail('PM014', format('weight must be from 0 to 1, not %s', coalesce(p_weight::text, 'null')));
+    perform _memoir.fail('PM014', format('weight must be from 0 to 1, not %s', coalesce(p_weight::text, 'null')));
   end if;
   if jsonb_typeof(coalesce(p_metadata, 'null')) <> 'object' then
-    perform memoir._fail('PM014', format('metadata must be a JSON object, not %s', memoir._shown(p_metadata::text)));
+    perform _memoir.fail('PM014', format('metadata must be a JSON object, not %s', _memoir.shown(p_metadata::text)));
   end if;
-  perform memoir._check_size('metadata', p_metadata::text, 65536);
-  perform from memoir.user_counters where user_id = v_caller.user_id for update;
+  perform _memoir.check_size('metadata', p_metadata::text, 65536);
+  perform from _memoir.user_counters where user_id = v_caller.user_id for update;
   if p_relation = 'supersedes' then
-    select * into v_one from memoir.memory_store where user_id = v_caller.user_id and memory_id = p_memory;
-    select * into v_other from memoir.memory_store where user_id = v_caller.user_id and memory_id = p_other;
-    if v_actor <> 'person' and memoir._hold(v_other) > memoir._hold(v_one) then
-      perform memoir._fail('PM001', format('memory %s has a higher authority than %s', p_other, p_memory), 'a person may say so, or correct it');
+    select * into v_one from _memoir.memory_store where user_id = v_caller.user_id and memory_id = p_memory;
+    select * into v_other from _memoir.memory_store where user_id = v_caller.user_id and memory_id = p_other;
+    if v_actor <> 'person' and _memoir.hold(v_other) > _memoir.hold(v_one) then
+      perform _memoir.fail('PM001', format('memory %s has a higher authority than %s', p_other, p_memory), 'a person may say so, or correct it');
     end if;
     if v_one.state <> 'active' then
-      perform memoir._fail('PM014', format('memory %s is %s and supersedes nothing', p_memory, v_one.state));
+      perform _memoir.fail('PM014', format('memory %s is %s and supersedes nothing', p_memory, v_one.state));
     end if;
     if v_other.state = 'active' then
-      perform memoir._judged(v_caller.user_id, p_memory, p_other, 'person', 'contradiction', null, null, 'superseded', p_memory,
+      perform _memoir.judged(v_caller.user_id, p_memory, p_other, 'person', 'contradiction', null, null, 'superseded', p_memory,
         format('related by %s', v_caller.login), v_now);
-      perform memoir._set_state(v_caller.user_id, array[p_other], 'superseded', v_caller.login, 'related', p_memory, v_now, v_actor);
-      delete from memoir.kept_recalls where user_id = v_caller.user_id and items ? p_other::text;
+      perform _memoir.set_state(v_caller.user_id, array[p_other], 'superseded', v_caller.login, 'related', p_memory, v_now, v_actor);
+      delete from _memoir.kept_recalls where user_id = v_caller.user_id and items ? p_other::text;
     end if;
   end if;
-  insert into memoir.memory_relationships (user_id, source_id, relation, target_id, weight, made_by, metadata, recorded_at)
-  values (v_caller.user_id, p_memory, p_relation::memoir.relation, p_other, p_weight, v_caller.login, p_metadata, v_now)
+  insert into _memoir.memory_relationships (user_id, source_id, relation, target_id, weight, made_by, metadata, recorded_at)
+  values (v_caller.user_id, p_memory, p_relation::_memoir.relation, p_other, p_weight, v_caller.login, p_metadata, v_now)
   on conflict (user_id, source_id, relation, target_id) do nothing;
   if found then return true; end if;
-  update memoir.memory_relationships set weight = p_weight, metadata = p_metadata
-  where user_id = v_caller.user_id and source_id = p_memory and relation = p_relation::memoir.relation and target_id = p_other;
+  update _memoir.memory_relationships set weight = p_weight, metadata = p_metadata
+  where user_id = v_caller.user_id and source_id = p_memory and relation = p_relation::_memoir.relation and target_id = p_other;
   return false;
 end $$;
 comment on function memoir.relate(text, uuid, text, uuid, real, jsonb) is
@@ -51,47 +51,47 @@ Who does not act as a person supersedes nothing of higher authority. Writes memo
 create or replace function memoir.validate(p_user text, p_memory uuid, p_confidence real default null, p_reason text default null)
 returns jsonb language plpgsql security definer set search_path from current set plan_cache_mode = force_custom_plan as $$
 declare
-  v_caller memoir.caller := memoir._authorise(p_user, 'write');
-  v_user uuid := v_caller.user_id; v_seen memoir.memory_store := memoir._memory(v_caller, p_memory); v_now timestamptz := memoir.now();
-  v_actor memoir.actor := memoir._actor(v_caller, null, 'person'); v_memory memoir.memory_store; v_other memoir.memory_store; v_id uuid; v_settled record;
+  v_caller _memoir.caller := _memoir.authorise(p_user, 'write');
+  v_user uuid := v_caller.user_id; v_seen _memoir.memory_store := _memoir.memory(v_caller, p_memory); v_now timestamptz := memoir.now();
+  v_actor _memoir.actor := _memoir.actor(v_caller, null, 'person'); v_memory _memoir.memory_store; v_other _memoir.memory_store; v_id uuid; v_settled record;
   v_superseded uuid[] := '{}';
 begin
   if v_actor <> 'person' then
-    perform memoir._fail('PM001', format('login %s acts as %s and may not validate', quote_ident(v_caller.login), v_actor), 'only a person does');
+    perform _memoir.fail('PM001', format('login %s acts as %s and may not validate', quote_ident(v_caller.login), v_actor), 'only a person does');
   end if;
   if p_confidence is not null and not p_confidence between 0 and 1 then
-    perform memoir._fail('PM014', format('confidence must be from 0 to 1, not %s', p_confidence));
+    perform _memoir.fail('PM014', format('confidence must be from 0 to 1, not %s', p_confidence));
   end if;
-  perform memoir._check_size('reason', p_reason, 10000);
-  perform from memoir.user_counters where user_id = v_user for update;
-  v_memory := memoir._current(v_seen);
+  perform _memoir.check_size('reason', p_reason, 10000);
+  perform from _memoir.user_counters where user_id = v_user for update;
+  v_memory := _memoir.current(v_seen);
   if v_memory.state <> 'active' or v_memory.expires_at <= v_now then
-    perform memoir._fail('PM014', format('memory %s is %s and can''t be validated', v_memory.memory_id,
+    perform _memoir.fail('PM014', format('memory %s is %s and can''t be validated', v_memory.memory_id,
       case when v_memory.state = 'active' then 'expired' else v_memory.state::text end), 'remember it anew');
   end if;
-  v_id := memoir._make_global(v_user, v_memory.memory_id, v_caller.login, v_now);
+  v_id := _memoir.make_global(v_user, v_memory.memory_id, v_caller.login, v_now);
   -- From now on it is the person's word.
-  update memoir.memory_store set
+  update _memoir.memory_store set
     provenance = case when provenance in ('user_stated', 'correction', 'instruction', 'preference') then provenance else 'user_stated' end, actor = 'person',
     tier = greatest(tier, 3), validated_at = v_now, expires_at = null, confidence = coalesce(p_confidence, greatest(confidence, 0.9)),
     metadata = metadata || jsonb_build_object('validated_by', v_caller.login, 'validated_reason', p_reason)
   where user_id = v_user and memory_id = v_id;
-  update memoir.memory_store set trust = memoir._trust('person', provenance) where user_id = v_user and memory_id = v_id;
-  insert into memoir.memory_stats (user_id, memory_id, reinforced_at) values (v_user, v_id, v_now)
+  update _memoir.memory_store set trust = _memoir.trust('person', provenance) where user_id = v_user and memory_id = v_id;
+  insert into _memoir.memory_stats (user_id, memory_id, reinforced_at) values (v_user, v_id, v_now)
   on conflict (user_id, memory_id) do update set reinforced_at = v_now;
   -- Conflicts that were open are decided by it.
   for v_other in
-    select distinct on (m.memory_id) m.* from memoir.memory_relationships e
-    join memoir.memory_store m on m.user_id = v_user and m.memory_id in (e.source_id, e.target_id) and m.memory_id <> v_id and m.state = 'active'
+    select distinct on (m.memory_id) m.* from _memoir.memory_relationships e
+    join _memoir.memory_store m on m.user_id = v_user and m.memory_id in (e.source_id, e.target_id) and m.memory_id <> v_id and m.state = 'active'
     where e.user_id = v_user and e.relation = 'contradicts' and (v_id = e.source_id or v_id = e.target_id)
     order by m.memory_id
   loop
-    perform memoir._judged(v_user, v_id, v_other.memory_id, 'person', 'contradiction', null, null, 'superseded', v_id, 'validated', v_now);
-    perform memoir._supersede(v_user, array[v_other.memory_id], v_id, v_caller.login, 'validated', v_now, v_actor);
+    perform _memoir.judged(v_user, v_id, v_other.memory_id, 'person', 'contradiction', null, null, 'superseded', v_id, 'validated', v_now);
+    perform _memoir.supersede(v_user, array[v_other.memory_id], v_id, v_caller.login, 'validated', v_now, v_actor);
     v_superseded := v_superseded || v_other.memory_id;
   end loop;
-  v_settled := memoir._settle_slot(v_user, v_id, null, v_caller.login);
-  insert into memoir.audit_log (login, action, user_id, detail)
+  v_settled := _memoir.settle_slot(v_user, v_id, null, v_caller.login);
+  insert into _memoir.audit_log (login, action, user_id, detail)
   values (v_caller.login, 'validate', v_user, jsonb_build_object('memory_id', v_id, 'reason', p_reason));
   return jsonb_build_object('memory_id', v_id, 'superseded', to_jsonb(v_superseded || v_settled.superseded));
 end $$;

@@ -1,27 +1,27 @@
 -- States of memories: active, superseded, invalidated, expired, forgotten, erased. Every change is a row: who, when, why, by what.
 
 -- A memory the caller may see, or PM004.
-create or replace function memoir._memory(p_caller memoir.caller, p_memory uuid)
-returns memoir.memory_store language plpgsql stable as $$
+create or replace function _memoir.memory(p_caller _memoir.caller, p_memory uuid)
+returns _memoir.memory_store language plpgsql stable as $$
 declare
-  v_memory memoir.memory_store;
+  v_memory _memoir.memory_store;
 begin
-  select * into v_memory from memoir.memory_store m
+  select * into v_memory from _memoir.memory_store m
   where m.user_id = p_caller.user_id and m.memory_id = p_memory and m.sensitivity <= p_caller.clearance
     and (p_caller.projects is null or m.project = any (p_caller.projects));
-  if not found then perform memoir._fail('PM004', format('unknown memory %s', memoir._shown(p_memory::text))); end if;
+  if not found then perform _memoir.fail('PM004', format('unknown memory %s', _memoir.shown(p_memory::text))); end if;
   return v_memory;
 end $$;
 
 -- What stands for a memory today: it, or the last of its successors, or the one that was succeeded for a given reason.
-create or replace function memoir._current(p_memory memoir.memory_store, p_unless text default null)
-returns memoir.memory_store language plpgsql stable as $$
+create or replace function _memoir.current(p_memory _memoir.memory_store, p_unless text default null)
+returns _memoir.memory_store language plpgsql stable as $$
 declare
-  v_memory memoir.memory_store; v_next memoir.memory_store; v_steps integer := 0;
+  v_memory _memoir.memory_store; v_next _memoir.memory_store; v_steps integer := 0;
 begin
-  select * into v_memory from memoir.memory_store where user_id = p_memory.user_id and memory_id = p_memory.memory_id;
+  select * into v_memory from _memoir.memory_store where user_id = p_memory.user_id and memory_id = p_memory.memory_id;
   while v_memory.state = 'superseded' and v_memory.superseded_by is not null and v_steps < 1000 and v_memory.state_reason is distinct from p_unless loop
-    select * into v_next from memoir.memory_store where user_id = v_memory.user_id and memory_id = v_memory.superseded_by;
+    select * into v_next from _memoir.memory_store where user_id = v_memory.user_id and memory_id = v_memory.superseded_by;
     exit when not found;
     v_memory := v_next;
     v_steps := v_steps + 1;
@@ -30,139 +30,139 @@ begin
 end $$;
 
 -- Moves memories into a state they are not in and returns how many. What is forgotten or erased stays so, but for erasing and for
--- _restore. Leaving the active state takes them out of search.
-create or replace function memoir._set_state(p_user_id uuid, p_ids uuid[], p_state memoir.item_state, p_by text, p_reason text,
-  p_successor uuid, p_at timestamptz, p_actor memoir.actor default null)
+-- restore. Leaving the active state takes them out of search.
+create or replace function _memoir.set_state(p_user_id uuid, p_ids uuid[], p_state _memoir.item_state, p_by text, p_reason text,
+  p_successor uuid, p_at timestamptz, p_actor _memoir.actor default null)
 returns integer language plpgsql set plan_cache_mode = force_custom_plan as $$
 declare
   v_changed uuid[];
 begin
   if p_ids = '{}' then return 0; end if;
   with changed as (
-    update memoir.memory_store set state = p_state, state_at = p_at, state_by = p_by, state_reason = p_reason,
+    update _memoir.memory_store set state = p_state, state_at = p_at, state_by = p_by, state_reason = p_reason,
       superseded_by = coalesce(p_successor, superseded_by)
     where user_id = p_user_id and memory_id = any (p_ids) and state <> p_state and (state not in ('forgotten', 'erased') or p_state = 'erased')
       and p_state <> 'active'
     returning memory_id)
   select coalesce(array_agg(memory_id), '{}') into v_changed from changed;
-  perform memoir._note_state(p_user_id, v_changed, p_state, p_by, p_reason, p_successor, p_at, p_actor);
-  update memoir.search_items set dead = true where user_id = p_user_id and ref_id = any (v_changed) and not dead;
-  perform memoir._leave_profile(p_user_id, v_changed);
+  perform _memoir.note_state(p_user_id, v_changed, p_state, p_by, p_reason, p_successor, p_at, p_actor);
+  update _memoir.search_items set dead = true where user_id = p_user_id and ref_id = any (v_changed) and not dead;
+  perform _memoir.leave_profile(p_user_id, v_changed);
   return cardinality(v_changed);
 end $$;
 
-create or replace function memoir._note_state(p_user_id uuid, p_ids uuid[], p_state memoir.item_state, p_by text, p_reason text, p_successor uuid,
-  p_at timestamptz, p_actor memoir.actor)
+create or replace function _memoir.note_state(p_user_id uuid, p_ids uuid[], p_state _memoir.item_state, p_by text, p_reason text, p_successor uuid,
+  p_at timestamptz, p_actor _memoir.actor)
 returns void language plpgsql set plan_cache_mode = force_custom_plan as $$
 begin
-  insert into memoir.memory_states (user_id, memory_id, seq, recorded_at, state, superseded_by, reason, actor, set_by)
-  select p_user_id, id, 1 + coalesce((select max(s.seq) from memoir.memory_states s where s.user_id = p_user_id and s.memory_id = id), 0),
+  insert into _memoir.memory_states (user_id, memory_id, seq, recorded_at, state, superseded_by, reason, actor, set_by)
+  select p_user_id, id, 1 + coalesce((select max(s.seq) from _memoir.memory_states s where s.user_id = p_user_id and s.memory_id = id), 0),
     p_at, p_state, p_successor, p_reason, p_actor, p_by from unnest(p_ids) id;
 end $$;
 
-create or replace function memoir._supersede(p_user_id uuid, p_ids uuid[], p_successor uuid, p_by text, p_reason text, p_at timestamptz,
-  p_actor memoir.actor default null)
+create or replace function _memoir.supersede(p_user_id uuid, p_ids uuid[], p_successor uuid, p_by text, p_reason text, p_at timestamptz,
+  p_actor _memoir.actor default null)
 returns void language plpgsql as $$
 begin
-  perform memoir._set_state(p_user_id, p_ids, 'superseded', p_by, p_reason, p_successor, p_at, p_actor);
-  insert into memoir.memory_relationships (user_id, source_id, relation, target_id, made_by, recorded_at)
+  perform _memoir.set_state(p_user_id, p_ids, 'superseded', p_by, p_reason, p_successor, p_at, p_actor);
+  insert into _memoir.memory_relationships (user_id, source_id, relation, target_id, made_by, recorded_at)
   select p_user_id, p_successor, 'supersedes', o, p_reason, p_at from unnest(p_ids) o where o <> p_successor on conflict do nothing;
 end $$;
 
 -- Makes a memory active again, and findable. False where that can't be: a tombstone, its end, or another memory in its place.
-create or replace function memoir._restore(p_user_id uuid, p_id uuid, p_by text, p_reason text, p_at timestamptz, p_actor memoir.actor)
+create or replace function _memoir.restore(p_user_id uuid, p_id uuid, p_by text, p_reason text, p_at timestamptz, p_actor _memoir.actor)
 returns boolean language plpgsql set plan_cache_mode = force_custom_plan as $$
 declare
-  v_memory memoir.memory_store;
+  v_memory _memoir.memory_store;
 begin
-  select * into v_memory from memoir.memory_store where user_id = p_user_id and memory_id = p_id and state <> 'erased';
+  select * into v_memory from _memoir.memory_store where user_id = p_user_id and memory_id = p_id and state <> 'erased';
   if not found or v_memory.state = 'active' or v_memory.expires_at <= p_at
-    or memoir._tombstoned(p_user_id, v_memory.content, v_memory.slot, v_memory.slot_value, v_memory.project)
-    or exists (select from memoir.memory_store m where m.user_id = p_user_id and m.state = 'active' and m.project = v_memory.project
+    or _memoir.tombstoned(p_user_id, v_memory.content, v_memory.slot, v_memory.slot_value, v_memory.project)
+    or exists (select from _memoir.memory_store m where m.user_id = p_user_id and m.state = 'active' and m.project = v_memory.project
       and m.local_to is not distinct from v_memory.local_to and (m.memory_id = v_memory.superseded_by
         or m.content_hash = v_memory.content_hash and m.valid_to is not distinct from v_memory.valid_to
-        or m.slot = v_memory.slot and m.slot_value is distinct from v_memory.slot_value and memoir._overlap(m, v_memory))) then
+        or m.slot = v_memory.slot and m.slot_value is distinct from v_memory.slot_value and _memoir.overlap(m, v_memory))) then
     return false;
   end if;
-  update memoir.memory_store set state = 'active', state_at = p_at, state_by = p_by, state_reason = p_reason, superseded_by = null
+  update _memoir.memory_store set state = 'active', state_at = p_at, state_by = p_by, state_reason = p_reason, superseded_by = null
   where user_id = p_user_id and memory_id = p_id;
-  perform memoir._note_state(p_user_id, array[p_id], 'active', p_by, p_reason, null, p_at, p_actor);
-  perform memoir._revive_items(p_user_id, array(select item_no from memoir.search_items where user_id = p_user_id and ref_id = p_id and dead));
-  if v_memory.tier >= 3 then perform memoir._stale_profile(p_user_id); end if;
+  perform _memoir.note_state(p_user_id, array[p_id], 'active', p_by, p_reason, null, p_at, p_actor);
+  perform _memoir.revive_items(p_user_id, array(select item_no from _memoir.search_items where user_id = p_user_id and ref_id = p_id and dead));
+  if v_memory.tier >= 3 then perform _memoir.stale_profile(p_user_id); end if;
   return true;
 end $$;
 
 -- Items that were dead are found again; what lacks a vector is queued, as the cursors have passed it.
-create or replace function memoir._revive_items(p_user_id uuid, p_items integer[])
+create or replace function _memoir.revive_items(p_user_id uuid, p_items integer[])
 returns void language plpgsql set plan_cache_mode = force_custom_plan as $$
 declare
   v_now timestamptz := memoir.now();
 begin
   if p_items = '{}' then return; end if;
-  update memoir.search_items set dead = false where user_id = p_user_id and item_no = any (p_items);
+  update _memoir.search_items set dead = false where user_id = p_user_id and item_no = any (p_items);
   with missing as (
-    select m.model_id, min(i.item_no) as item from memoir.embedding_models m
-    join memoir.search_items i on i.user_id = p_user_id and i.item_no = any (p_items) and i.embeddable
+    select m.model_id, min(i.item_no) as item from _memoir.embedding_models m
+    join _memoir.search_items i on i.user_id = p_user_id and i.item_no = any (p_items) and i.embeddable
     where m.status <> 'retired'
-      and not exists (select from memoir.embeddings e where e.user_id = p_user_id and e.model_id = m.model_id and e.item_no = i.item_no)
+      and not exists (select from _memoir.embeddings e where e.user_id = p_user_id and e.model_id = m.model_id and e.item_no = i.item_no)
     group by m.model_id),
   back as (
-    update memoir.embedding_cursors c set through_item = least(c.through_item, m.item - 1) from missing m
+    update _memoir.embedding_cursors c set through_item = least(c.through_item, m.item - 1) from missing m
     where c.user_id = p_user_id and c.model_id = m.model_id)
-  insert into memoir.jobs (kind, user_id, dedup_key, run_after, created_at)
+  insert into _memoir.jobs (kind, user_id, dedup_key, run_after, created_at)
   select 'embed', p_user_id, model_id::text, v_now, v_now from missing order by model_id
   on conflict (kind, user_id, dedup_key) where state = 'ready' do nothing;
 end $$;
 
 -- Are both true at some time?
-create or replace function memoir._overlap(p_one memoir.memory_store, p_other memoir.memory_store)
+create or replace function _memoir.overlap(p_one _memoir.memory_store, p_other _memoir.memory_store)
 returns boolean language sql immutable as $$
   select tstzrange(p_one.valid_from, p_one.valid_to) && tstzrange(p_other.valid_from, p_other.valid_to)
 $$;
 
 -- A memory that is known to hold for a part of its time only gives way to a copy with those bounds: what we knew before stays as it was.
-create or replace function memoir._bounded(p_memory memoir.memory_store, p_from timestamptz, p_to timestamptz, p_by text, p_reason text, p_at timestamptz,
-  p_actor memoir.actor)
+create or replace function _memoir.bounded(p_memory _memoir.memory_store, p_from timestamptz, p_to timestamptz, p_by text, p_reason text, p_at timestamptz,
+  p_actor _memoir.actor)
 returns uuid language plpgsql as $$
 declare
-  v_copy memoir.memory_store := p_memory;
+  v_copy _memoir.memory_store := p_memory;
 begin
   v_copy.valid_from := p_from;
   v_copy.valid_to := p_to;
-  return memoir._copied(v_copy, p_memory.memory_id, true, p_by, p_reason, p_at, p_actor);
+  return _memoir.copied(v_copy, p_memory.memory_id, true, p_by, p_reason, p_at, p_actor);
 end $$;
 
 -- A new active memory out of an old one, changed by the caller, with its counters and sources, and its vectors where the text is the same.
-create or replace function memoir._copied(p_copy memoir.memory_store, p_of uuid, p_same_text boolean, p_by text, p_reason text, p_at timestamptz,
-  p_actor memoir.actor)
+create or replace function _memoir.copied(p_copy _memoir.memory_store, p_of uuid, p_same_text boolean, p_by text, p_reason text, p_at timestamptz,
+  p_actor _memoir.actor)
 returns uuid language plpgsql set plan_cache_mode = force_custom_plan as $$
 declare
-  v_copy memoir.memory_store := p_copy; v_said timestamptz; v_user uuid := p_copy.user_id;
+  v_copy _memoir.memory_store := p_copy; v_said timestamptz; v_user uuid := p_copy.user_id;
 begin
   v_copy.memory_id := gen_random_uuid();
-  v_copy.metadata := v_copy.metadata || jsonb_build_object('said_at', memoir._said(p_copy));
+  v_copy.metadata := v_copy.metadata || jsonb_build_object('said_at', _memoir.said(p_copy));
   v_copy.recorded_at := p_at;
   v_copy.state := 'active';
   v_copy.state_at := p_at;
   v_copy.state_by := null;
   v_copy.state_reason := null;
   v_copy.superseded_by := null;
-  select min(i.created_at) into v_said from memoir.search_items i where i.user_id = v_user and i.ref_id = p_of;
-  insert into memoir.memory_store select v_copy.*;
-  perform memoir._note_state(v_user, array[v_copy.memory_id], 'active', p_by, p_reason, null, p_at, p_actor);
-  insert into memoir.memory_stats (user_id, memory_id, access_count, restatements, fault_count, relevance_sum, last_accessed_at, reinforced_at)
+  select min(i.created_at) into v_said from _memoir.search_items i where i.user_id = v_user and i.ref_id = p_of;
+  insert into _memoir.memory_store select v_copy.*;
+  perform _memoir.note_state(v_user, array[v_copy.memory_id], 'active', p_by, p_reason, null, p_at, p_actor);
+  insert into _memoir.memory_stats (user_id, memory_id, access_count, restatements, fault_count, relevance_sum, last_accessed_at, reinforced_at)
   select user_id, v_copy.memory_id, access_count, restatements, fault_count, relevance_sum, last_accessed_at, coalesce(reinforced_at, p_copy.recorded_at)
-  from memoir.memory_stats where user_id = v_user and memory_id = p_of;
-  insert into memoir.memory_sources (user_id, item_kind, item_id, source_kind, source_id, session_id, turn_index, span_start, span_length, link)
+  from _memoir.memory_stats where user_id = v_user and memory_id = p_of;
+  insert into _memoir.memory_sources (user_id, item_kind, item_id, source_kind, source_id, session_id, turn_index, span_start, span_length, link)
   select user_id, item_kind, v_copy.memory_id, source_kind, source_id, session_id, turn_index, span_start, span_length, case when p_same_text then link else 'origin' end
-  from memoir.memory_sources where user_id = v_user and item_kind = 'memory' and item_id = p_of;
-  update memoir.user_counters set memories = memories + 1, profile_stale = profile_stale or v_copy.tier >= 3 where user_id = v_user;
-  perform memoir._index_memory(v_copy, coalesce(v_said, p_copy.recorded_at), memoir._config(v_user, null));
+  from _memoir.memory_sources where user_id = v_user and item_kind = 'memory' and item_id = p_of;
+  update _memoir.user_counters set memories = memories + 1, profile_stale = profile_stale or v_copy.tier >= 3 where user_id = v_user;
+  perform _memoir.index_memory(v_copy, coalesce(v_said, p_copy.recorded_at), _memoir.config(v_user, null));
   if p_same_text then
-    insert into memoir.embeddings (user_id, item_no, model_id, embedding)
+    insert into _memoir.embeddings (user_id, item_no, model_id, embedding)
     select v_user, n.item_no, e.model_id, e.embedding
-    from memoir.search_items o join memoir.embeddings e on e.user_id = v_user and e.item_no = o.item_no
-    join memoir.search_items n on n.user_id = v_user and n.ref_id = v_copy.memory_id and n.chunk = o.chunk and n.span_length = o.span_length
+    from _memoir.search_items o join _memoir.embeddings e on e.user_id = v_user and e.item_no = o.item_no
+    join _memoir.search_items n on n.user_id = v_user and n.ref_id = v_copy.memory_id and n.chunk = o.chunk and n.span_length = o.span_length
     where o.user_id = v_user and o.ref_id = p_of on conflict do nothing;
   end if;
   return v_copy.memory_id;
@@ -173,20 +173,20 @@ returns table (memory_id uuid, recorded_at timestamptz, state text, reason text,
   valid_from timestamptz, valid_to timestamptz)
 language plpgsql stable security definer set search_path from current set plan_cache_mode = force_custom_plan as $$
 declare
-  v_caller memoir.caller := memoir._authorise(p_user, 'read');
-  v_memory memoir.memory_store := memoir._memory(v_caller, p_memory);
+  v_caller _memoir.caller := _memoir.authorise(p_user, 'read');
+  v_memory _memoir.memory_store := _memoir.memory(v_caller, p_memory);
 begin
   return query
   with recursive family as (
     select v_memory.memory_id as id
     union
     select case when e.source_id = f.id then e.target_id else e.source_id end
-    from family f join memoir.memory_relationships e on e.user_id = v_caller.user_id and e.relation = 'supersedes' and (e.source_id = f.id or e.target_id = f.id))
+    from family f join _memoir.memory_relationships e on e.user_id = v_caller.user_id and e.relation = 'supersedes' and (e.source_id = f.id or e.target_id = f.id))
   select m.memory_id, s.recorded_at, s.state::text, s.reason, s.actor::text, s.set_by, s.superseded_by,
     case when m.state not in ('forgotten', 'erased') then m.content end, m.valid_from, m.valid_to
   from family f
-  join memoir.memory_store m on m.user_id = v_caller.user_id and m.memory_id = f.id
-  join memoir.memory_states s on s.user_id = v_caller.user_id and s.memory_id = f.id
+  join _memoir.memory_store m on m.user_id = v_caller.user_id and m.memory_id = f.id
+  join _memoir.memory_states s on s.user_id = v_caller.user_id and s.memory_id = f.id
   where m.sensitivity <= v_caller.clearance and (v_caller.projects is null or m.project = any (v_caller.projects))
   order by s.recorded_at, m.recorded_at, s.seq, m.memory_id;
 end $$;
@@ -196,101 +196,101 @@ and login, or the job that judged), the successor, what it said and when that wa
 Raises PM001, PM004.';
 
 -- When it was said.
-create or replace function memoir._said(p_memory memoir.memory_store)
+create or replace function _memoir.said(p_memory _memoir.memory_store)
 returns timestamptz language sql stable as $$ select coalesce((p_memory.metadata ->> 'said_at')::timestamptz, p_memory.recorded_at) $$;
 
 -- Asks the profile job to look at a user. No row of its own: a flag beside the counters that the write changes anyway.
-create or replace function memoir._stale_profile(p_user_id uuid)
+create or replace function _memoir.stale_profile(p_user_id uuid)
 returns void language plpgsql set plan_cache_mode = force_custom_plan as $$
 begin
-  update memoir.user_counters set profile_stale = true where user_id = p_user_id and not profile_stale;
+  update _memoir.user_counters set profile_stale = true where user_id = p_user_id and not profile_stale;
 end $$;
 
 -- Memories that changed: no version that holds one of them stays, and the one in force is built anew at once. Under the user's lock.
-create or replace function memoir._leave_profile(p_user_id uuid, p_ids uuid[])
+create or replace function _memoir.leave_profile(p_user_id uuid, p_ids uuid[])
 returns void language plpgsql set plan_cache_mode = force_custom_plan as $$
 declare
   v_gone integer[];
 begin
-  with gone as (delete from memoir.profiles where user_id = p_user_id and memory_ids && p_ids returning version)
+  with gone as (delete from _memoir.profiles where user_id = p_user_id and memory_ids && p_ids returning version)
   select array_agg(version) into v_gone from gone;
   if v_gone is null then return; end if;
-  if exists (select from memoir.users where user_id = p_user_id and profile_version = any (v_gone)) then
+  if exists (select from _memoir.users where user_id = p_user_id and profile_version = any (v_gone)) then
     -- The number stays as the last one used, so that the next version has a higher one.
-    perform memoir._build_profile(p_user_id);
+    perform _memoir.build_profile(p_user_id);
   end if;
 end $$;
 
 -- An archived memory as it was, back among the others; one that is not archived is let be.
-create or replace function memoir._unarchive_memory(p_user_id uuid, p_memory uuid)
+create or replace function _memoir.unarchive_memory(p_user_id uuid, p_memory uuid)
 returns void language plpgsql set plan_cache_mode = force_custom_plan as $$
 declare
-  v_archived memoir.archived_memories;
+  v_archived _memoir.archived_memories;
 begin
-  select * into v_archived from memoir.archived_memories a where a.user_id = p_user_id and a.memory_id = p_memory;
+  select * into v_archived from _memoir.archived_memories a where a.user_id = p_user_id and a.memory_id = p_memory;
   if not found then return; end if;
-  perform from memoir.user_counters where user_id = p_user_id for update;
-  delete from memoir.archived_memories a where a.user_id = p_user_id and a.memory_id = p_memory returning * into v_archived;
+  perform from _memoir.user_counters where user_id = p_user_id for update;
+  delete from _memoir.archived_memories a where a.user_id = p_user_id and a.memory_id = p_memory returning * into v_archived;
   if v_archived.memory is null then
-    perform memoir._fail('PM004', format('memory %s is archived and its text is no longer here', p_memory), 'erase_turn and erase_session reach what it came from');
+    perform _memoir.fail('PM004', format('memory %s is archived and its text is no longer here', p_memory), 'erase_turn and erase_session reach what it came from');
   end if;
-  insert into memoir.memory_store select (jsonb_populate_record(null::memoir.memory_store, v_archived.memory)).*;
-  insert into memoir.memory_states select (jsonb_populate_recordset(null::memoir.memory_states, v_archived.memory -> 'states')).*;
-  insert into memoir.memory_stats (user_id, memory_id) values (p_user_id, p_memory);
-  update memoir.user_counters set memories = memories + 1 where user_id = p_user_id;
+  insert into _memoir.memory_store select (jsonb_populate_record(null::_memoir.memory_store, v_archived.memory)).*;
+  insert into _memoir.memory_states select (jsonb_populate_recordset(null::_memoir.memory_states, v_archived.memory -> 'states')).*;
+  insert into _memoir.memory_stats (user_id, memory_id) values (p_user_id, p_memory);
+  update _memoir.user_counters set memories = memories + 1 where user_id = p_user_id;
 end $$;
 
 -- The members of a consolidated memory, but for p_except, stand by themselves again; what of them can't (forgotten, restated
 -- meanwhile) stays as it is.
-create or replace function memoir._dissolve(p_user_id uuid, p_memory uuid, p_by text, p_at timestamptz, p_actor memoir.actor, p_except uuid[] default '{}')
+create or replace function _memoir.dissolve(p_user_id uuid, p_memory uuid, p_by text, p_at timestamptz, p_actor _memoir.actor, p_except uuid[] default '{}')
 returns uuid[] language plpgsql set plan_cache_mode = force_custom_plan as $$
 declare
   v_id uuid; v_restored uuid[] := '{}';
 begin
-  for v_id in select m.memory_id from memoir.memory_store m where m.user_id = p_user_id and m.superseded_by = p_memory and m.state = 'superseded'
+  for v_id in select m.memory_id from _memoir.memory_store m where m.user_id = p_user_id and m.superseded_by = p_memory and m.state = 'superseded'
     and m.state_reason = 'consolidated' and m.memory_id <> all (p_except) order by m.recorded_at, m.memory_id
   loop
-    if memoir._restore(p_user_id, v_id, p_by, 'consolidation undone', p_at, p_actor) then v_restored := v_restored || v_id; end if;
+    if _memoir.restore(p_user_id, v_id, p_by, 'consolidation undone', p_at, p_actor) then v_restored := v_restored || v_id; end if;
   end loop;
-  delete from memoir.memory_relationships where user_id = p_user_id and source_id = p_memory and relation in ('supersedes', 'elaborates') and target_id = any (v_restored);
-  update memoir.memory_store set metadata = metadata || '{"stays_apart": true}' where user_id = p_user_id and memory_id = any (v_restored);
+  delete from _memoir.memory_relationships where user_id = p_user_id and source_id = p_memory and relation in ('supersedes', 'elaborates') and target_id = any (v_restored);
+  update _memoir.memory_store set metadata = metadata || '{"stays_apart": true}' where user_id = p_user_id and memory_id = any (v_restored);
   return v_restored;
 end $$;
 
 -- What memories came from must not be recalled, extracted or summarised again, and what was made of them is not true any more:
 -- excludes their source turns' spans, undoes the summaries that hold them, invalidates the memories derived from them.
 -- p_keep: turns that stay, since they say what is right. p_forget: what was made of them holds what is forgotten, and is so itself.
-create or replace function memoir._withdraw(p_user_id uuid, p_ids uuid[], p_keep uuid[], p_memory uuid, p_by text, p_reason text, p_at timestamptz,
+create or replace function _memoir.withdraw(p_user_id uuid, p_ids uuid[], p_keep uuid[], p_memory uuid, p_by text, p_reason text, p_at timestamptz,
   p_forget boolean default false, out excluded_turns integer, out invalidated_summaries integer)
 language plpgsql set plan_cache_mode = force_custom_plan as $$
 declare
   v_refs uuid[]; v_summaries uuid[]; v_derived uuid[];
 begin
   with recursive derived as (
-    select s.item_id as id from memoir.memory_sources s
+    select s.item_id as id from _memoir.memory_sources s
     where s.user_id = p_user_id and s.item_kind = 'memory' and s.source_kind = 'memory' and s.source_id = any (p_ids)
     union
-    select s.item_id from derived d join memoir.memory_sources s on s.user_id = p_user_id and s.item_kind = 'memory' and s.source_kind = 'memory' and s.source_id = d.id)
+    select s.item_id from derived d join _memoir.memory_sources s on s.user_id = p_user_id and s.item_kind = 'memory' and s.source_kind = 'memory' and s.source_id = d.id)
   select coalesce(array_agg(id), '{}') into v_derived from derived where id <> all (p_ids);
   -- A whole that went into a greater one would come back with the other parts of that.
-  perform memoir._set_state(p_user_id, array(select m.memory_id from memoir.memory_store m where m.user_id = p_user_id and m.memory_id = any (v_derived)
+  perform _memoir.set_state(p_user_id, array(select m.memory_id from _memoir.memory_store m where m.user_id = p_user_id and m.memory_id = any (v_derived)
     and (p_forget or m.state = 'active' or m.state = 'superseded' and m.state_reason = 'consolidated')),
-    case when p_forget then 'forgotten' else 'invalidated' end::memoir.item_state, p_by, 'its source was withdrawn', null, p_at);
-  perform memoir._dissolve(p_user_id, d, p_by, p_at, 'system', p_ids) from unnest(v_derived) d;
+    case when p_forget then 'forgotten' else 'invalidated' end::_memoir.item_state, p_by, 'its source was withdrawn', null, p_at);
+  perform _memoir.dissolve(p_user_id, d, p_by, p_at, 'system', p_ids) from unnest(v_derived) d;
 
   with sources as (
-    select distinct s.source_id, s.session_id, s.turn_index, s.span_start, s.span_length from memoir.memory_sources s
+    select distinct s.source_id, s.session_id, s.turn_index, s.span_start, s.span_length from _memoir.memory_sources s
     where s.user_id = p_user_id and s.item_kind = 'memory' and s.item_id = any (p_ids) and s.source_kind = 'turn' and s.source_id <> all (p_keep)),
   excluded as (
-    insert into memoir.recall_exclusions (user_id, session_id, turn_index, exclusion_id, span_start, span_length, memory_id, reason, recorded_at)
+    insert into _memoir.recall_exclusions (user_id, session_id, turn_index, exclusion_id, span_start, span_length, memory_id, reason, recorded_at)
     select p_user_id, s.session_id, s.turn_index, gen_random_uuid(), s.span_start, s.span_length, p_memory, p_reason, p_at
     from sources s
-    where not exists (select from memoir.recall_exclusions x where x.user_id = p_user_id and x.session_id = s.session_id
+    where not exists (select from _memoir.recall_exclusions x where x.user_id = p_user_id and x.session_id = s.session_id
                       and x.turn_index = s.turn_index and x.memory_id = any (p_ids) and x.lifted_at is null
                       and x.span_start is not distinct from s.span_start and x.span_length is not distinct from s.span_length)
     returning turn_index),
   dead as (
-    update memoir.search_items i set dead = true from sources s
+    update _memoir.search_items i set dead = true from sources s
     where i.user_id = p_user_id and i.ref_id = s.source_id and not i.dead
       and (s.span_start is null or (i.span_start < s.span_start + s.span_length and s.span_start < i.span_start + i.span_length))),
   -- Summaries of the sessions that have these turns: their own, and those of branches that share them.
@@ -299,32 +299,32 @@ begin
       select s.session_id, s.turn_index from sources s
       union
       select b.session_id, t.turn_index from tree t
-      join memoir.sessions b on b.user_id = p_user_id and b.parent_session_id = t.session_id and b.parent_turn > t.turn_index)
+      join _memoir.sessions b on b.user_id = p_user_id and b.parent_session_id = t.session_id and b.parent_turn > t.turn_index)
     select * from tree),
   undone as (
-    update memoir.compactions c set undone_at = p_at from holders h
+    update _memoir.compactions c set undone_at = p_at from holders h
     where c.user_id = p_user_id and c.session_id = h.session_id and h.turn_index between c.from_turn and c.to_turn and c.undone_at is null
     returning c.compaction_id),
   emptied as (
-    update memoir.sessions x set summary_text = null, summary_through = null from holders h
+    update _memoir.sessions x set summary_text = null, summary_through = null from holders h
     where x.user_id = p_user_id and x.session_id = h.session_id and h.turn_index <= x.summary_through
     returning x.session_id)
   select (select count(*) from excluded), coalesce((select array_agg(source_id) from sources), '{}'),
     array(select compaction_id from undone union select session_id from emptied)
   into excluded_turns, v_refs, v_summaries;
   invalidated_summaries := cardinality(v_summaries);
-  update memoir.search_items set dead = true where user_id = p_user_id and ref_id = any (v_summaries) and kind = 's' and not dead;
-  perform memoir._release_echoes(p_user_id, v_refs);
-  perform memoir._refresh_summary(p_user_id, h.session_id) from (
-    select c.session_id from memoir.compactions c where c.user_id = p_user_id and c.compaction_id = any (v_summaries)
+  update _memoir.search_items set dead = true where user_id = p_user_id and ref_id = any (v_summaries) and kind = 's' and not dead;
+  perform _memoir.release_echoes(p_user_id, v_refs);
+  perform _memoir.refresh_summary(p_user_id, h.session_id) from (
+    select c.session_id from _memoir.compactions c where c.user_id = p_user_id and c.compaction_id = any (v_summaries)
     union select unnest(v_summaries) order by 1) h;
-  delete from memoir.kept_recalls where user_id = p_user_id and items ?| (p_ids || v_derived || v_refs || v_summaries)::text[];
+  delete from _memoir.kept_recalls where user_id = p_user_id and items ?| (p_ids || v_derived || v_refs || v_summaries)::text[];
 end $$;
 
-create or replace function memoir._index_memory(p_memory memoir.memory_store, p_said_at timestamptz, p_config jsonb)
+create or replace function _memoir.index_memory(p_memory _memoir.memory_store, p_said_at timestamptz, p_config jsonb)
 returns integer language plpgsql as $$
 declare
-  v_items memoir.search_items[] := '{}'; v_texts text[] := '{}'; v_item memoir.search_items; v_chunk record; v_count integer := 0;
+  v_items _memoir.search_items[] := '{}'; v_texts text[] := '{}'; v_item _memoir.search_items; v_chunk record; v_count integer := 0;
   v_first integer; v_aliases text := case when p_memory.aliases = '{}' then '' else ' ' || array_to_string(p_memory.aliases, ' ') end;
 begin
   v_item.ref_id := p_memory.memory_id;
@@ -335,7 +335,7 @@ begin
   v_item.project := p_memory.project;
   v_item.echo := coalesce(p_memory.metadata ->> 'extracted_by', '') like 'rules %';
   v_item.sensitivity := p_memory.sensitivity;
-  for v_chunk in select * from memoir._chunks(p_memory.content, (p_config ->> 'chunk_tokens')::integer) loop
+  for v_chunk in select * from _memoir.chunks(p_memory.content, (p_config ->> 'chunk_tokens')::integer) loop
     v_item.span_start := v_chunk.span_start;
     v_item.span_length := v_chunk.span_length;
     v_item.token_count := v_chunk.tokens;
@@ -349,25 +349,25 @@ begin
     v_item.token_count := p_memory.token_count;  -- known exactly
     v_items[1] := v_item;
   end if;
-  v_first := memoir._add_items(p_memory.user_id, v_items, v_texts, p_memory.recorded_at, p_config);
+  v_first := _memoir.add_items(p_memory.user_id, v_items, v_texts, p_memory.recorded_at, p_config);
   if p_memory.aliases <> '{}' and v_first is not null then
     with noted as (
-      insert into memoir.search_aliases (user_id, item_no, name, other, stated)
+      insert into _memoir.search_aliases (user_id, item_no, name, other, stated)
       select p_memory.user_id, v_first, a.name, a.other, true
-      from memoir._given_aliases(p_memory.content, p_memory.aliases, nullif(p_memory.slot_value, memoir._normalise(p_memory.content))) a
+      from _memoir.given_aliases(p_memory.content, p_memory.aliases, nullif(p_memory.slot_value, _memoir.normalise(p_memory.content))) a
       on conflict (user_id, name, other, item_no) do update set stated = true returning 1)
-    update memoir.user_counters set aliases = aliases + 1 where user_id = p_memory.user_id and exists (select from noted);
+    update _memoir.user_counters set aliases = aliases + 1 where user_id = p_memory.user_id and exists (select from noted);
   end if;
   return v_first;
 end $$;
 
 -- Makes the items of a memory and returns the number of the first, null when it has no words at all.
 -- Turns that are found no more leave what was extracted from them to speak for them.
-create or replace function memoir._release_echoes(p_user_id uuid, p_turns uuid[])
+create or replace function _memoir.release_echoes(p_user_id uuid, p_turns uuid[])
 returns void language plpgsql set plan_cache_mode = force_custom_plan as $$
 begin
-  update memoir.search_items i set echo = false
-  from memoir.memory_sources s
+  update _memoir.search_items i set echo = false
+  from _memoir.memory_sources s
   where s.user_id = p_user_id and s.item_kind = 'memory' and s.source_kind = 'turn' and s.source_id = any (p_turns)
     and i.user_id = p_user_id and i.ref_id = s.item_id and i.echo;
 end $$;

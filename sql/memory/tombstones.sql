@@ -6,7 +6,7 @@
 
 -- Letters of other scripts that look like a Latin letter or a digit become it, as the Unicode skeleton has it (UTS #39, single
 -- characters; a test compares with its data). Expects lower case.
-create or replace function memoir._look_alikes(p_text text)
+create or replace function _memoir.look_alikes(p_text text)
 returns text language plpgsql immutable strict parallel safe as $$
 begin
   return translate(p_text,
@@ -52,7 +52,7 @@ end $$;
 
 -- What is left of a text to make a tombstone's key of: letters, digits and symbols in their plainest form, without spaces. Digits count
 -- by their value; marks inside numbers ("5.50", "-5") stay.
-create or replace function memoir._tombstone_text(p_text text)
+create or replace function _memoir.tombstone_text(p_text text)
 returns text language plpgsql immutable strict parallel safe as $$
 declare
   v_text text := p_text; v_key text;
@@ -61,14 +61,14 @@ begin
     -- Capitals whose small letters look like something else: among Latin letters only, a Greek word keeps its own case.
     v_text := translate(normalize(translate(v_text, 'ϲϹ', 'cC'), nfkc), 'ΝΥϒ', 'NYY');
   end if;
-  v_text := memoir._normalise(v_text);
+  v_text := _memoir.normalise(v_text);
   if octet_length(v_text) <> length(v_text) then
     v_text := replace(replace(v_text, 'ß', 'ss'), U&'i\0307', 'i');
     v_text := translate(v_text, '٠١٢٣٤٥٦٧٨٩۰۱۲۳۴۵۶۷۸۹߀߁߂߃߄߅߆߇߈߉०१२३४५६७८९০১২৩৪৫৬৭৮৯੦੧੨੩੪੫੬੭੮੯૦૧૨૩૪૫૬૭૮૯୦୧୨୩୪୫୬୭୮୯௦௧௨௩௪௫௬௭௮௯'
       || '౦౧౨౩౪౫౬౭౮౯೦೧೨೩೪೫೬೭೮೯൦൧൨൩൪൫൬൭൮൯๐๑๒๓๔๕๖๗๘๙໐໑໒໓໔໕໖໗໘໙༠༡༢༣༤༥༦༧༨༩၀၁၂၃၄၅၆၇၈၉០១២៣៤៥៦៧៨៩' || '‐‑‒–—−⁃➖',
       repeat('0123456789', 17) || '--------');
     v_text := regexp_replace(v_text, '[\u0300-\u036f\u1ab0-\u1aff\u1dc0-\u1dff\u20d0-\u20ff\ufe20-\ufe2f]', '', 'g');
-    v_text := memoir._look_alikes(v_text);
+    v_text := _memoir.look_alikes(v_text);
   end if;
   v_key := regexp_replace(v_text, '(?<![0-9])[.,:/-](?![0-9])|(?<=[0-9])[.,:/-](?![0-9])|(?<![0-9])[,:/](?=[0-9])|(?<=[[:alpha:]])-(?=[0-9])', '', 'g');
   v_key := regexp_replace(v_key, '[\s;!?''"`()\[\]{}_\\~^*¡¿«»‘-‟†-…‰-‽、-〃〈-】・،؛؟۔।॥]+', '', 'g');
@@ -77,63 +77,63 @@ begin
 end $$;
 
 -- Keyed hashes of texts, in order; null for null.
-create or replace function memoir._tombstone_keys(p_user_id uuid, p_texts text[])
+create or replace function _memoir.tombstone_keys(p_user_id uuid, p_texts text[])
 returns bytea[] language plpgsql stable set plan_cache_mode = force_custom_plan as $$
 declare
   v_secret bytea;
 begin
-  select secret into v_secret from memoir.user_keys where user_id = p_user_id;
+  select secret into v_secret from _memoir.user_keys where user_id = p_user_id;
   return array(select hmac(convert_to(t, 'UTF8'), v_secret, 'sha256') from unnest(p_texts) with ordinality x(t, o) order by o);
 end $$;
 
 -- What a slot and its value make a key of; null without either.
-create or replace function memoir._slot_text(p_slot text, p_value text)
-returns text language sql immutable parallel safe as $$ select memoir._tombstone_text(p_slot) || chr(31) || memoir._tombstone_text(p_value) $$;
+create or replace function _memoir.slot_text(p_slot text, p_value text)
+returns text language sql immutable parallel safe as $$ select _memoir.tombstone_text(p_slot) || chr(31) || _memoir.tombstone_text(p_value) $$;
 
 -- The tombstone that keeps a value away, if one does. A slot's value defaults to the content, as in remember. What was forgotten stays
 -- away from every project, what was corrected in a project of its own from that one.
-create or replace function memoir._tombstone_of(p_user_id uuid, p_content text, p_slot text default null, p_slot_value text default null, p_project text default null)
-returns memoir.tombstones language plpgsql stable set plan_cache_mode = force_custom_plan as $$
+create or replace function _memoir.tombstone_of(p_user_id uuid, p_content text, p_slot text default null, p_slot_value text default null, p_project text default null)
+returns _memoir.tombstones language plpgsql stable set plan_cache_mode = force_custom_plan as $$
 declare
-  v_keys bytea[]; v_stone memoir.tombstones; v_text text; v_slot text;
+  v_keys bytea[]; v_stone _memoir.tombstones; v_text text; v_slot text;
 begin
-  if not exists (select from memoir.tombstones t where t.user_id = p_user_id and t.lifted_at is null) then return null; end if;
-  v_text := memoir._tombstone_text(p_content);
-  v_slot := memoir._slot_text(p_slot, coalesce(p_slot_value, p_content));
-  v_keys := memoir._tombstone_keys(p_user_id, array[v_text, memoir._in_project(p_project, v_text), v_slot, memoir._in_project(p_project, v_slot)]);
-  select * into v_stone from memoir.tombstones t
+  if not exists (select from _memoir.tombstones t where t.user_id = p_user_id and t.lifted_at is null) then return null; end if;
+  v_text := _memoir.tombstone_text(p_content);
+  v_slot := _memoir.slot_text(p_slot, coalesce(p_slot_value, p_content));
+  v_keys := _memoir.tombstone_keys(p_user_id, array[v_text, _memoir.in_project(p_project, v_text), v_slot, _memoir.in_project(p_project, v_slot)]);
+  select * into v_stone from _memoir.tombstones t
   where t.user_id = p_user_id and t.lifted_at is null
     and (t.key_hash = any (v_keys[1:2]) and t.kind = 'value' or t.key_hash = any (v_keys[3:4]) and t.kind = 'slot_value')
   order by t.recorded_at desc, t.kind limit 1;
   return v_stone;
 end $$;
 
-create or replace function memoir._in_project(p_project text, p_text text)
+create or replace function _memoir.in_project(p_project text, p_text text)
 returns text language sql immutable parallel safe as $$ select case when p_project = 'global' then p_text else p_project || chr(30) || p_text end $$;
 
 -- Does a tombstone refuse it? Whatever brings memories in or back asks this: remember, import, promotion, restoring.
-create or replace function memoir._tombstoned(p_user_id uuid, p_content text, p_slot text default null, p_slot_value text default null, p_project text default null)
-returns boolean language sql stable as $$ select (memoir._tombstone_of(p_user_id, p_content, p_slot, p_slot_value, p_project)).user_id is not null $$;
+create or replace function _memoir.tombstoned(p_user_id uuid, p_content text, p_slot text default null, p_slot_value text default null, p_project text default null)
+returns boolean language sql stable as $$ select (_memoir.tombstone_of(p_user_id, p_content, p_slot, p_slot_value, p_project)).user_id is not null $$;
 
 -- Leaves tombstones for what memories say and, with p_slots, for their values in their slots; not for what memories of p_except say.
 -- p_wide: for all projects.
-create or replace function memoir._set_tombstones(p_user_id uuid, p_ids uuid[], p_slots boolean, p_wide boolean, p_memory uuid, p_reason text, p_actor memoir.actor,
+create or replace function _memoir.set_tombstones(p_user_id uuid, p_ids uuid[], p_slots boolean, p_wide boolean, p_memory uuid, p_reason text, p_actor _memoir.actor,
   p_by text, p_at timestamptz, p_except uuid[] default '{}')
 returns integer language plpgsql set plan_cache_mode = force_custom_plan as $$
 declare
   v_texts text[]; v_kinds text[]; v_count integer;
 begin
   with said as (
-    select distinct m.memory_id = any (p_except) as is_right, k.kind, case when p_wide then k.text else memoir._in_project(m.project, k.text) end as text
-    from memoir.memory_store m,
-      lateral (values (memoir._tombstone_text(m.content), 'value'), (memoir._slot_text(m.slot, m.slot_value), 'slot_value')) k(text, kind)
+    select distinct m.memory_id = any (p_except) as is_right, k.kind, case when p_wide then k.text else _memoir.in_project(m.project, k.text) end as text
+    from _memoir.memory_store m,
+      lateral (values (_memoir.tombstone_text(m.content), 'value'), (_memoir.slot_text(m.slot, m.slot_value), 'slot_value')) k(text, kind)
     where m.user_id = p_user_id and m.memory_id = any (p_ids || p_except) and k.text is not null)
   select array_agg(s.text), array_agg(s.kind) into v_texts, v_kinds from said s
   where not s.is_right and (p_slots or s.kind = 'value')
     and not exists (select from said r where r.is_right and r.kind = s.kind and r.text = s.text);
-  insert into memoir.tombstones (user_id, key_hash, kind, memory_id, reason, actor, set_by, recorded_at)
+  insert into _memoir.tombstones (user_id, key_hash, kind, memory_id, reason, actor, set_by, recorded_at)
   select p_user_id, k.key_hash, k.kind, p_memory, p_reason, p_actor, p_by, p_at
-  from unnest(memoir._tombstone_keys(p_user_id, v_texts), v_kinds) k(key_hash, kind)
+  from unnest(_memoir.tombstone_keys(p_user_id, v_texts), v_kinds) k(key_hash, kind)
   on conflict (user_id, key_hash, kind) do update set lifted_at = null, lifted_by = null, recorded_at = excluded.recorded_at,
     reason = excluded.reason, actor = excluded.actor, set_by = excluded.set_by, memory_id = excluded.memory_id;
   get diagnostics v_count = row_count;
@@ -145,12 +145,12 @@ returns table (memory_id uuid, kinds text[], reason text, actor text, set_by tex
   type text, project text, slot text, content text)
 language plpgsql stable security definer set search_path from current set plan_cache_mode = force_custom_plan as $$
 declare
-  v_caller memoir.caller := memoir._authorise(p_user, 'read');
+  v_caller _memoir.caller := _memoir.authorise(p_user, 'read');
 begin
   return query
   select t.memory_id, array_agg(t.kind order by t.kind), t.reason, t.actor::text, t.set_by, t.recorded_at, t.lifted_at, t.lifted_by,
     m.type, m.project, m.slot, case when m.state not in ('forgotten', 'erased') then m.content end
-  from memoir.tombstones t left join memoir.memory_store m on m.user_id = v_caller.user_id and m.memory_id = t.memory_id
+  from _memoir.tombstones t left join _memoir.memory_store m on m.user_id = v_caller.user_id and m.memory_id = t.memory_id
   where t.user_id = v_caller.user_id and (p_lifted or t.lifted_at is null)
     and (m.memory_id is null or m.sensitivity <= v_caller.clearance and (v_caller.projects is null or m.project = any (v_caller.projects)))
   group by t.memory_id, t.reason, t.actor, t.set_by, t.recorded_at, t.lifted_at, t.lifted_by, m.type, m.project, m.slot, m.state, m.content

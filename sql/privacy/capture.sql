@@ -6,36 +6,36 @@ create or replace function memoir.capture_call(p_user text, p_session text, p_re
   p_events bytea[] default '{}', p_event_times timestamptz[] default null, p_metadata jsonb default '{}')
 returns uuid language plpgsql security definer set search_path from current as $$
 declare
-  v_caller memoir.caller := memoir._authorise(p_user, 'write');
+  v_caller _memoir.caller := _memoir.authorise(p_user, 'write');
   v_call uuid := gen_random_uuid(); v_now timestamptz := memoir.now(); v_limit integer; v_metadata jsonb := coalesce(nullif(p_metadata, 'null'), '{}');
 begin
-  perform memoir._check_session_project(v_caller, p_session);
-  perform memoir._check_headers('request_headers', p_request_headers), memoir._check_headers('response_headers', p_response_headers),
-    memoir._check_headers('metadata', v_metadata), memoir._check_short('provider', p_provider, 200), memoir._check_short('model', p_model, 200);
-  if p_request is null then perform memoir._fail('PM014', 'request must not be null'); end if;
-  if p_latency_ms < 0 then perform memoir._fail('PM014', format('latency_ms must not be negative, it is %s', p_latency_ms)); end if;
-  if p_status not between 0 and 999 then perform memoir._fail('PM014', format('status must be an HTTP status, not %s', p_status)); end if;
+  perform _memoir.check_session_project(v_caller, p_session);
+  perform _memoir.check_headers('request_headers', p_request_headers), _memoir.check_headers('response_headers', p_response_headers),
+    _memoir.check_headers('metadata', v_metadata), _memoir.check_short('provider', p_provider, 200), _memoir.check_short('model', p_model, 200);
+  if p_request is null then perform _memoir.fail('PM014', 'request must not be null'); end if;
+  if p_latency_ms < 0 then perform _memoir.fail('PM014', format('latency_ms must not be negative, it is %s', p_latency_ms)); end if;
+  if p_status not between 0 and 999 then perform _memoir.fail('PM014', format('status must be an HTTP status, not %s', p_status)); end if;
   if array_ndims(p_events) > 1 or array_position(p_events, null) is not null then
-    perform memoir._fail('PM014', format('events must be a plain list without nulls, not %s', memoir._shown(p_events::text)));
+    perform _memoir.fail('PM014', format('events must be a plain list without nulls, not %s', _memoir.shown(p_events::text)));
   end if;
   if p_event_times is not null and cardinality(p_event_times) <> coalesce(cardinality(p_events), 0) then
-    perform memoir._fail('PM014', format('%s events have %s times', coalesce(cardinality(p_events), 0), cardinality(p_event_times)));
+    perform _memoir.fail('PM014', format('%s events have %s times', coalesce(cardinality(p_events), 0), cardinality(p_event_times)));
   end if;
-  v_limit := (select (config ->> 'text_bytes_max')::integer from memoir.settings_merged);
-  perform memoir._too_large('request', p_request, v_limit), memoir._too_large('response', p_response, v_limit);
-  perform memoir._too_large(format('events[%s]', o - 1), e, v_limit) from unnest(p_events) with ordinality t(e, o);
-  perform memoir._touch_user(v_caller, p_user);
-  perform memoir._ensure_month(v_caller.user_id, v_now);
+  v_limit := (select (config ->> 'text_bytes_max')::integer from _memoir.settings_merged);
+  perform _memoir.too_large('request', p_request, v_limit), _memoir.too_large('response', p_response, v_limit);
+  perform _memoir.too_large(format('events[%s]', o - 1), e, v_limit) from unnest(p_events) with ordinality t(e, o);
+  perform _memoir.touch_user(v_caller, p_user);
+  perform _memoir.ensure_month(v_caller.user_id, v_now);
   -- Who is bound to projects leaves nothing outside them: a session that is not there yet is opened in the caller's own.
   if v_caller.projects is not null then
-    perform memoir._open_session(v_caller, p_user, p_session, null, null, null, null, null, '{}', '{}')
-    where not exists (select from memoir.sessions where user_id = v_caller.user_id and session_id = memoir._session_id(v_caller.user_id, p_session));
+    perform _memoir.open_session(v_caller, p_user, p_session, null, null, null, null, null, '{}', '{}')
+    where not exists (select from _memoir.sessions where user_id = v_caller.user_id and session_id = _memoir.session_id(v_caller.user_id, p_session));
   end if;
   -- Credentials are no part of what has to be replayed.
-  insert into memoir.api_calls values (v_caller.user_id, v_call, v_now, memoir._session_id(v_caller.user_id, p_session), p_provider, p_model,
-    p_status, p_latency_ms, p_started_at, memoir._without_credentials(p_request_headers), memoir._without_credentials(p_response_headers),
-    p_request, p_response, v_metadata, memoir._bytes_held(v_caller.user_id, p_request || coalesce(p_response, '') || coalesce((select string_agg(e, '' order by o) from unnest(p_events) with ordinality t(e, o)), '')));
-  insert into memoir.stream_events (user_id, call_id, seq, recorded_at, received_at, event)
+  insert into _memoir.api_calls values (v_caller.user_id, v_call, v_now, _memoir.session_id(v_caller.user_id, p_session), p_provider, p_model,
+    p_status, p_latency_ms, p_started_at, _memoir.without_credentials(p_request_headers), _memoir.without_credentials(p_response_headers),
+    p_request, p_response, v_metadata, _memoir.bytes_held(v_caller.user_id, p_request || coalesce(p_response, '') || coalesce((select string_agg(e, '' order by o) from unnest(p_events) with ordinality t(e, o)), '')));
+  insert into _memoir.stream_events (user_id, call_id, seq, recorded_at, received_at, event)
   select v_caller.user_id, v_call, o, v_now, p_event_times[o], e from unnest(p_events) with ordinality t(e, o);
   return v_call;
 end $$;
@@ -43,33 +43,33 @@ comment on function memoir.capture_call(text, text, bytea, bytea, text, text, in
   'Keeps an upstream call as it was sent and answered, with the events of a stream in order. Credential headers are dropped.
 Returns the call''s id. Writes api_calls, stream_events. Raises PM001, PM012, PM014.';
 
-create or replace function memoir._check_headers(p_field text, p_headers jsonb)
+create or replace function _memoir.check_headers(p_field text, p_headers jsonb)
 returns void language plpgsql immutable as $$
 begin
   if coalesce(jsonb_typeof(p_headers), 'null') not in ('object', 'null') then
-    perform memoir._fail('PM014', format('%s must be a JSON object, not %s', p_field, memoir._shown(p_headers::text)));
+    perform _memoir.fail('PM014', format('%s must be a JSON object, not %s', p_field, _memoir.shown(p_headers::text)));
   end if;
 end $$;
 
-create or replace function memoir._too_large(p_field text, p_bytes bytea, p_limit integer)
+create or replace function _memoir.too_large(p_field text, p_bytes bytea, p_limit integer)
 returns void language plpgsql immutable as $$
 begin
   if octet_length(p_bytes) > p_limit then
-    perform memoir._fail('PM012', format('%s is %s bytes, more than text_bytes_max = %s', p_field, octet_length(p_bytes), p_limit));
+    perform _memoir.fail('PM012', format('%s is %s bytes, more than text_bytes_max = %s', p_field, octet_length(p_bytes), p_limit));
   end if;
 end $$;
 
 -- The session need not be there yet; where it is, its project must be the caller's.
-create or replace function memoir._check_session_project(p_caller memoir.caller, p_session text)
+create or replace function _memoir.check_session_project(p_caller _memoir.caller, p_session text)
 returns void language plpgsql stable as $$
 begin
-  perform memoir._check_session(p_session);
-  perform memoir._check_session_of(p_caller, p_session, s.project) from memoir.sessions s
-  where s.user_id = p_caller.user_id and s.session_id = memoir._session_id(p_caller.user_id, p_session);
+  perform _memoir.check_session(p_session);
+  perform _memoir.check_session_of(p_caller, p_session, s.project) from _memoir.sessions s
+  where s.user_id = p_caller.user_id and s.session_id = _memoir.session_id(p_caller.user_id, p_session);
 end $$;
 
 -- Rate-limit headers that count tokens are no credentials, nor is an idempotency key.
-create or replace function memoir._without_credentials(p_headers jsonb)
+create or replace function _memoir.without_credentials(p_headers jsonb)
 returns jsonb language sql immutable as $$
   select coalesce(jsonb_object_agg(key, value) filter (
     where lower(key) !~ '(authorization|api[-_]?key|cookie|secret|password|credential|signature|(^|[-_])(token|key|auth)$)'
@@ -81,21 +81,21 @@ create or replace function memoir.read_call(p_user text, p_call uuid)
 returns table (seq integer, kind text, body bytea, received_at timestamptz)
 language plpgsql stable security definer set search_path from current as $$
 declare
-  v_caller memoir.caller := memoir._authorise(p_user, 'read');
-  v_call memoir.api_calls; v_session memoir.sessions;
+  v_caller _memoir.caller := _memoir.authorise(p_user, 'read');
+  v_call _memoir.api_calls; v_session _memoir.sessions;
 begin
-  select * into v_call from memoir.api_calls c where c.user_id = v_caller.user_id and c.call_id = p_call;
-  if not found then perform memoir._fail('PM004', format('unknown call %s', memoir._shown(p_call::text))); end if;
-  select * into v_session from memoir.sessions s where s.user_id = v_caller.user_id and s.session_id = v_call.session_id;
+  select * into v_call from _memoir.api_calls c where c.user_id = v_caller.user_id and c.call_id = p_call;
+  if not found then perform _memoir.fail('PM004', format('unknown call %s', _memoir.shown(p_call::text))); end if;
+  select * into v_session from _memoir.sessions s where s.user_id = v_caller.user_id and s.session_id = v_call.session_id;
   -- It carries the messages of its session. The call of one that was never opened belongs to no project.
   if v_caller.projects is not null and coalesce(v_session.project <> all (v_caller.projects), true)
-     or v_call.sensitivity > v_caller.clearance or v_session.session_id is not null and memoir._holds_above(v_session, v_caller.clearance) then
-    perform memoir._fail('PM004', format('unknown call %s', memoir._shown(p_call::text)));
+     or v_call.sensitivity > v_caller.clearance or v_session.session_id is not null and _memoir.holds_above(v_session, v_caller.clearance) then
+    perform _memoir.fail('PM004', format('unknown call %s', _memoir.shown(p_call::text)));
   end if;
   return query select c.* from (
   select -1, 'request'::text, v_call.request, v_call.started_at
   union all select 0, 'response', v_call.response, v_call.recorded_at where v_call.response is not null
-  union all (select e.seq, 'event', e.event, e.received_at from memoir.stream_events e
+  union all (select e.seq, 'event', e.event, e.received_at from _memoir.stream_events e
              where e.user_id = v_caller.user_id and e.call_id = p_call and e.recorded_at = v_call.recorded_at)) c(seq, kind, body, received_at)
   order by c.seq;
 end $$;

@@ -2,7 +2,7 @@
 -- numbers and shows what they keep. The functions here touch no table: one generic plan serves every call.
 
 -- Greetings, thanks, assent and leave-taking, by text-search configuration: of these words alone nothing can be looked up.
-create or replace function memoir._is_phatic(p_config text, p_query text)
+create or replace function _memoir.is_phatic(p_config text, p_query text)
 returns boolean language plpgsql immutable set plan_cache_mode = force_generic_plan as $$
 declare
   v_text text;
@@ -25,21 +25,21 @@ begin
 end $$;
 
 -- Small talk recalls nothing: phatic words alone; or few words, no question, and nothing close in the store.
-create or replace function memoir._is_small_talk(p_config jsonb, p_query text, p_ranked memoir.ranked_item[])
+create or replace function _memoir.is_small_talk(p_config jsonb, p_query text, p_ranked _memoir.ranked_item[])
 returns boolean language plpgsql stable set plan_cache_mode = force_generic_plan as $$
 declare
   v_words integer := (p_config ->> 'small_talk_words')::integer;
 begin
   if v_words = 0 or length(p_query) > 200 then return false; end if;
-  if memoir._is_phatic(p_config ->> 'text_search_config', p_query) then return true; end if;
+  if _memoir.is_phatic(p_config ->> 'text_search_config', p_query) then return true; end if;
   return coalesce((select max(r.vector) from unnest(p_ranked) r) < (p_config ->> 'small_talk_cosine')::real, false)
-    and not memoir._is_question(p_query)
-    and v_words >= cardinality(memoir._query_terms((p_config ->> 'text_search_config')::regconfig, p_query));
+    and not _memoir.is_question(p_query)
+    and v_words >= cardinality(_memoir.query_terms((p_config ->> 'text_search_config')::regconfig, p_query));
 end $$;
 
 -- How likely it is that anything in the store answers the question, by the best score and the closest vector; null where one is not
 -- known. Below setting weak_below a recall is weak: small, and marked.
-create or replace function memoir._strength(p_config jsonb, p_candidates memoir.candidate[])
+create or replace function _memoir.strength(p_config jsonb, p_candidates _memoir.candidate[])
 returns real language plpgsql stable set plan_cache_mode = force_generic_plan as $$
 declare
   v_weights jsonb := p_config -> 'strength_weights'; v_best float8; v_closest float8;
@@ -52,5 +52,5 @@ begin
 end $$;
 
 -- What a weak recall says of itself.
-create or replace function memoir._weak_note()
+create or replace function _memoir.weak_note()
 returns text language sql immutable as $$ select 'Weak matches: the answer may not be among them.' $$;

@@ -1,25 +1,25 @@
 -- The index: what of a text is searched, numbered per user.
 
 -- Numbers new items, puts them and their words where search finds them, asks for vectors. Returns the first item's number.
-create or replace function memoir._add_items(p_user_id uuid, p_items memoir.search_items[], p_texts text[], p_at timestamptz, p_config jsonb)
+create or replace function _memoir.add_items(p_user_id uuid, p_items _memoir.search_items[], p_texts text[], p_at timestamptz, p_config jsonb)
 returns integer language plpgsql set plan_cache_mode = force_custom_plan as $$
 declare
   v_count integer := cardinality(p_items);
-  v_first integer; v_config regconfig := (p_config ->> 'text_search_config')::regconfig; v_old memoir.user_counters; v_continues boolean;
-  v_previous memoir.search_items;
+  v_first integer; v_config regconfig := (p_config ->> 'text_search_config')::regconfig; v_old _memoir.user_counters; v_continues boolean;
+  v_previous _memoir.search_items;
 begin
   if v_count = 0 then return null; end if;
-  select * into v_old from memoir.user_counters where user_id = p_user_id for update;
+  select * into v_old from _memoir.user_counters where user_id = p_user_id for update;
   v_continues := p_items[1].kind = 't' and v_old.last_session is not distinct from p_items[1].session_id;
   v_first := v_old.next_item + (not v_continues)::integer;
   -- Neighbours in the order of turns: something else, a memory or another session, may have been indexed in between.
   if v_continues then
     v_previous.item_no := v_first - 1; v_previous.is_question := v_old.last_question;
   elsif p_items[1].turn_index > 0 then
-    v_previous := memoir._item_before(p_user_id, p_items[1].session_id, p_items[1].turn_index);
+    v_previous := _memoir.item_before(p_user_id, p_items[1].session_id, p_items[1].turn_index);
   end if;
   with prepared as materialized (
-    select u.*, memoir._words(v_config, u.body) as words
+    select u.*, _memoir.words(v_config, u.body) as words
     from rows from (unnest(p_texts), unnest(p_items)) with ordinality as u(body)),
   counted as materialized (
     select (v_first + p.ordinality - 1)::integer as number, p.words,
@@ -29,14 +29,14 @@ begin
       p.is_question, p.embeddable, p.echo, p.sensitivity, p.project
     from prepared p),
   tail as (
-    insert into memoir.search_tail (user_id, item_no, word_counts, words)
+    insert into _memoir.search_tail (user_id, item_no, word_counts, words)
     select p_user_id, g.first, g.totals, w.words
     from (select c.part, min(c.number) as first, array_agg(c.total order by c.number) as totals from counted c group by c.part) g,
-      lateral (select memoir._packed_words(array_agg(l.lexeme), array_agg(c.number - g.first), array_agg(coalesce(cardinality(l.positions), 1))) as words
+      lateral (select _memoir.packed_words(array_agg(l.lexeme), array_agg(c.number - g.first), array_agg(coalesce(cardinality(l.positions), 1))) as words
                from counted c, unnest(c.words) l where c.part = g.part) w
     where w.words is not null),
   items as (
-    insert into memoir.search_items (user_id, ref_id, session_id, recorded_at, created_at, item_no, turn_index, span_start, span_length,
+    insert into _memoir.search_items (user_id, ref_id, session_id, recorded_at, created_at, item_no, turn_index, span_start, span_length,
       token_count, word_count, chunk, kind, role, speaker, is_question, after_question, last_chunk, embeddable, echo, sensitivity, project, previous_item)
     select p_user_id, c.ref_id, c.session_id, p_at, c.created_at, c.number, c.turn_index, c.span_start, c.span_length,
       c.token_count, c.total, c.chunk, c.kind, c.role, c.speaker, c.is_question,
@@ -44,28 +44,28 @@ begin
       lead(c.ref_id) over o is distinct from c.ref_id, c.embeddable, coalesce(c.echo, false), coalesce(c.sensitivity, 'normal'), c.project,
       case when c.kind = 't' then coalesce(lag(c.number) over o, v_previous.item_no) end
     from counted c window o as (order by c.number))
-  update memoir.user_counters set next_item = v_first + v_count, items = items + v_count, tail_items = tail_items + v_count, recorded_at = p_at,
+  update _memoir.user_counters set next_item = v_first + v_count, items = items + v_count, tail_items = tail_items + v_count, recorded_at = p_at,
     last_session = case when p_items[v_count].kind = 't' then p_items[v_count].session_id end, last_question = p_items[v_count].is_question,
     total_words = total_words + (select sum(total) from counted)
   where user_id = p_user_id;
-  perform memoir._note_aliases(p_user_id, v_first, p_items, p_texts);
+  perform _memoir.note_aliases(p_user_id, v_first, p_items, p_texts);
   -- Locks a waiting job too: claim_embeddings then can't take it before these items are there to see.
-  insert into memoir.jobs (kind, user_id, dedup_key, run_after, created_at)
-  select 'embed', p_user_id, model_id::text, p_at, p_at from memoir.embedding_models where status <> 'retired' order by model_id
+  insert into _memoir.jobs (kind, user_id, dedup_key, run_after, created_at)
+  select 'embed', p_user_id, model_id::text, p_at, p_at from _memoir.embedding_models where status <> 'retired' order by model_id
   on conflict (kind, user_id, dedup_key) where state = 'ready' do update set priority = jobs.priority where false;
   return v_first;
 end $$;
 
 -- The last item of what was said before a turn of a session: of the turn before it, or of the last before that which has any text.
-create or replace function memoir._item_before(p_user_id uuid, p_session_id uuid, p_turn integer)
-returns memoir.search_items language plpgsql stable set plan_cache_mode = force_custom_plan as $$
+create or replace function _memoir.item_before(p_user_id uuid, p_session_id uuid, p_turn integer)
+returns _memoir.search_items language plpgsql stable set plan_cache_mode = force_custom_plan as $$
 declare
-  v_item memoir.search_items; v_turn integer := p_turn - 1; v_ref uuid;
+  v_item _memoir.search_items; v_turn integer := p_turn - 1; v_ref uuid;
 begin
   while v_turn >= greatest(0, p_turn - 8) loop
-    v_ref := (memoir._turn(p_user_id, p_session_id, v_turn)).message_id;
+    v_ref := (_memoir.turn(p_user_id, p_session_id, v_turn)).message_id;
     exit when v_ref is null;
-    select * into v_item from memoir.search_items i where i.user_id = p_user_id and i.ref_id = v_ref order by i.chunk desc limit 1;
+    select * into v_item from _memoir.search_items i where i.user_id = p_user_id and i.ref_id = v_ref order by i.chunk desc limit 1;
     exit when found;
     v_turn := v_turn - 1;
   end loop;
@@ -73,20 +73,20 @@ begin
 end $$;
 
 -- The texts of items, as they are embedded and shown.
-create or replace function memoir._item_texts(p_user_id uuid, p_items integer[], p_clearance memoir.sensitivity default 'private')
+create or replace function _memoir.item_texts(p_user_id uuid, p_items integer[], p_clearance _memoir.sensitivity default 'private')
 returns table (item_no integer, name text, body text) language plpgsql stable set plan_cache_mode = force_custom_plan as $$
 begin
   return query
-  select t.* from (select array_agg((i.item_no, i.kind, i.ref_id, i.session_id, i.turn_index, i.recorded_at, i.span_start, i.span_length)::memoir.item_place) as places
-                   from memoir.search_items i where i.user_id = p_user_id and i.item_no = any (p_items)) x,
-    memoir._texts_at(p_user_id, x.places, p_clearance) t;
+  select t.* from (select array_agg((i.item_no, i.kind, i.ref_id, i.session_id, i.turn_index, i.recorded_at, i.span_start, i.span_length)::_memoir.item_place) as places
+                   from _memoir.search_items i where i.user_id = p_user_id and i.item_no = any (p_items)) x,
+    _memoir.texts_at(p_user_id, x.places, p_clearance) t;
 end $$;
 
 -- The same for places that are known. Turns are fetched by month: their times are constants to the planner.
-create or replace function memoir._texts_at(p_user_id uuid, p_places memoir.item_place[], p_clearance memoir.sensitivity)
+create or replace function _memoir.texts_at(p_user_id uuid, p_places _memoir.item_place[], p_clearance _memoir.sensitivity)
 returns table (item_no integer, name text, body text) language plpgsql stable set plan_cache_mode = force_custom_plan as $$
 declare
-  v_turns memoir.item_place[]; v_times timestamptz[]; v_memories memoir.item_place[]; v_refs uuid[]; v_summaries memoir.item_place[];
+  v_turns _memoir.item_place[]; v_times timestamptz[]; v_memories _memoir.item_place[]; v_refs uuid[]; v_summaries _memoir.item_place[];
 begin
   select array_agg(p) filter (where p.kind = 't'), array_agg(distinct p.recorded_at) filter (where p.kind = 't'),
     array_agg(p) filter (where p.kind = 'm'), array_agg(p.ref_id) filter (where p.kind = 'm'), array_agg(p) filter (where p.kind = 's')
@@ -95,22 +95,22 @@ begin
     return query
     select p.item_no, h.name, substr(h.content, p.span_start, p.span_length)
     from unnest(v_turns) p
-    join memoir.conversation_history h on h.user_id = p_user_id and h.session_id = p.session_id and h.turn_index = p.turn_index
+    join _memoir.conversation_history h on h.user_id = p_user_id and h.session_id = p.session_id and h.turn_index = p.turn_index
       and h.recorded_at = p.recorded_at
     where h.recorded_at = any (v_times)
-      and (h.sensitivity <= p_clearance or memoir._now_held(h.sensitivity, h.turn_index, memoir._marks(p_user_id, h.session_id)) <= p_clearance);
+      and (h.sensitivity <= p_clearance or _memoir.now_held(h.sensitivity, h.turn_index, _memoir.marks(p_user_id, h.session_id)) <= p_clearance);
   end if;
   if v_memories is not null then
     return query
     select p.item_no, null::text, substr(m.content, p.span_start, p.span_length)
-    from unnest(v_memories) p join memoir.memory_store m on m.user_id = p_user_id and m.memory_id = p.ref_id
+    from unnest(v_memories) p join _memoir.memory_store m on m.user_id = p_user_id and m.memory_id = p.ref_id
     where m.memory_id = any (v_refs) and m.sensitivity <= p_clearance;
   end if;
   if v_summaries is not null then
     return query
     select p.item_no, null::text, substr(coalesce(c.summary_text, s.summary_text), p.span_start, p.span_length)
     from unnest(v_summaries) p
-    left join memoir.compactions c on c.user_id = p_user_id and c.session_id = p.session_id and c.compaction_id = p.ref_id
-    left join memoir.sessions s on s.user_id = p_user_id and s.session_id = p.ref_id;
+    left join _memoir.compactions c on c.user_id = p_user_id and c.session_id = p.session_id and c.compaction_id = p.ref_id
+    left join _memoir.sessions s on s.user_id = p_user_id and s.session_id = p.ref_id;
   end if;
 end $$;

@@ -1,35 +1,35 @@
 -- Words and vectors fused into one ranking, with what stands around a hit.
 
 -- One user's best items, best first: signals of each → weights → one integer, ties by item number.
-create or replace function memoir._rank(p_user_id uuid, p_counters memoir.user_counters, p_config jsonb, p_query text, p_vector halfvec,
-  p_model_id smallint, p_project text, p_scope memoir.search_scope, p_limit integer)
-returns memoir.ranked_item[] language plpgsql stable set plan_cache_mode = force_custom_plan as $$
+create or replace function _memoir.rank(p_user_id uuid, p_counters _memoir.user_counters, p_config jsonb, p_query text, p_vector halfvec,
+  p_model_id smallint, p_project text, p_scope _memoir.search_scope, p_limit integer)
+returns _memoir.ranked_item[] language plpgsql stable set plan_cache_mode = force_custom_plan as $$
 declare
-  v_terms text[] := memoir._query_terms((p_config ->> 'text_search_config')::regconfig, p_query);
-  v_words memoir.item_scores; v_vectors memoir.item_scores; v_wanted integer[]; v_items memoir.search_items[];
+  v_terms text[] := _memoir.query_terms((p_config ->> 'text_search_config')::regconfig, p_query);
+  v_words _memoir.item_scores; v_vectors _memoir.item_scores; v_wanted integer[]; v_items _memoir.search_items[];
   v_hidden integer[] := '{}'; v_hidden_words bigint := 0; v_above integer := 0; v_further boolean := false;
 begin
   -- What is above the caller's clearance is not there: it finds nothing, counts for nothing and moves nobody's score.
   if p_scope.clearance is distinct from 'secret' then
     select coalesce(array_agg(i.item_no), '{}'), coalesce(sum(i.word_count), 0) into v_hidden, v_hidden_words
-    from memoir.search_items i where i.user_id = p_user_id and i.sensitivity > coalesce(p_scope.clearance, 'normal') and i.sensitivity <> 'normal';
+    from _memoir.search_items i where i.user_id = p_user_id and i.sensitivity > coalesce(p_scope.clearance, 'normal') and i.sensitivity <> 'normal';
     v_above := cardinality(v_hidden);
     p_counters.items := p_counters.items - v_above; p_counters.total_words := p_counters.total_words - v_hidden_words;
   end if;
   -- A memory that repeats a turn finds nothing that the turn does not: it would only push others out.
   if p_scope.kinds is null or 't' = any (p_scope.kinds) then
     select v_hidden || coalesce(array_agg(i.item_no), '{}'), coalesce(sum(i.word_count), 0) into v_hidden, v_hidden_words
-    from memoir.search_items i where i.user_id = p_user_id and i.echo and i.item_no <> all (v_hidden);
+    from _memoir.search_items i where i.user_id = p_user_id and i.echo and i.item_no <> all (v_hidden);
     p_counters.items := p_counters.items - cardinality(v_hidden) + v_above; p_counters.total_words := p_counters.total_words - v_hidden_words;
   end if;
   if coalesce(p_counters.items, 0) <= 0 then return null; end if;
-  v_words := memoir._word_scores(p_user_id, p_counters, p_config, v_terms
-    || memoir._alias_terms((p_config ->> 'text_search_config')::regconfig, memoir._other_names(p_user_id, p_counters, p_query, p_scope), v_terms), v_hidden);
-  v_vectors := memoir._vector_scores(p_user_id, p_counters, p_config, p_vector, p_model_id, v_words.items[1 : p_limit], v_hidden, p_limit);
-  v_wanted := memoir._wanted(v_words, v_vectors, p_limit);
+  v_words := _memoir.word_scores(p_user_id, p_counters, p_config, v_terms
+    || _memoir.alias_terms((p_config ->> 'text_search_config')::regconfig, _memoir.other_names(p_user_id, p_counters, p_query, p_scope), v_terms), v_hidden);
+  v_vectors := _memoir.vector_scores(p_user_id, p_counters, p_config, p_vector, p_model_id, v_words.items[1 : p_limit], v_hidden, p_limit);
+  v_wanted := _memoir.wanted(v_words, v_vectors, p_limit);
   loop
     select v_items || array_agg(i) into v_items
-    from memoir.search_items i
+    from _memoir.search_items i
     where i.user_id = p_user_id and i.item_no = any (v_wanted) and (v_hidden = '{}' or i.item_no <> all (v_hidden))
       and (not i.dead or (p_scope.as_of is not null and i.kind = 'm'))  -- excluded turns stay excluded at any time
       and (p_scope.as_of is null or i.recorded_at <= p_scope.as_of)
@@ -42,29 +42,29 @@ begin
       and (i.kind <> 'm' or i.session_id is null or i.session_id = any (p_scope.local_sessions));
     exit when v_further;
     v_further := true;
-    v_wanted := memoir._further_neighbours(p_user_id, v_items, v_words.items[1 : p_limit / 4], v_vectors.items[1 : p_limit / 4]);
+    v_wanted := _memoir.further_neighbours(p_user_id, v_items, v_words.items[1 : p_limit / 4], v_vectors.items[1 : p_limit / 4]);
     exit when v_wanted = '{}';
   end loop;
-  return memoir._score(v_items, v_words, v_vectors, p_config, p_query, cardinality(v_terms), p_project, coalesce(p_scope.as_of, memoir.now()), p_limit);
+  return _memoir.score(v_items, v_words, v_vectors, p_config, p_query, cardinality(v_terms), p_project, coalesce(p_scope.as_of, memoir.now()), p_limit);
 end $$;
 
 -- Neighbours that do not lie beside their items, since something else was indexed in between; within 128 numbers after, anywhere before.
-create or replace function memoir._further_neighbours(p_user_id uuid, p_items memoir.search_items[], p_words integer[], p_vectors integer[])
+create or replace function _memoir.further_neighbours(p_user_id uuid, p_items _memoir.search_items[], p_words integer[], p_vectors integer[])
 returns integer[] language plpgsql stable set plan_cache_mode = force_custom_plan as $$
 declare
-  v_ends memoir.item_ends := memoir._item_ends(p_items, p_words, p_vectors); v_next integer[];
+  v_ends _memoir.item_ends := _memoir.item_ends(p_items, p_words, p_vectors); v_next integer[];
 begin
   if v_ends.lasts <> '{}' then
-    v_next := array(select n.item_no from unnest(v_ends.lasts) e, lateral (select i.item_no from memoir.search_items i
+    v_next := array(select n.item_no from unnest(v_ends.lasts) e, lateral (select i.item_no from _memoir.search_items i
         where i.user_id = p_user_id and i.item_no > e + 1 and i.item_no <= e + 128 and i.previous_item = e order by i.item_no limit 1) n);
   end if;
   return v_ends.before || v_next;
 end $$;
 
-create or replace function memoir._item_ends(p_items memoir.search_items[], p_words integer[], p_vectors integer[])
-returns memoir.item_ends language plpgsql immutable set plan_cache_mode = force_generic_plan as $$
+create or replace function _memoir.item_ends(p_items _memoir.search_items[], p_words integer[], p_vectors integer[])
+returns _memoir.item_ends language plpgsql immutable set plan_cache_mode = force_generic_plan as $$
 declare
-  v_ends memoir.item_ends;
+  v_ends _memoir.item_ends;
 begin
   with items as materialized (
     select i.item_no, i.previous_item, i.kind from unnest(p_items) i
@@ -79,7 +79,7 @@ end $$;
 
 -- The best by words and vectors, half and half, what follows a match in words (an answer), and what precedes a match in meaning: the
 -- signals of all would be weighed for nothing. Half again as many as are asked for, since sessions and dates move them far.
-create or replace function memoir._wanted(p_words memoir.item_scores, p_vectors memoir.item_scores, p_limit integer)
+create or replace function _memoir.wanted(p_words _memoir.item_scores, p_vectors _memoir.item_scores, p_limit integer)
 returns integer[] language plpgsql immutable set plan_cache_mode = force_generic_plan set enable_nestloop = off set enable_mergejoin = off as $$
 declare
   v_neighbours integer := p_limit / 4;

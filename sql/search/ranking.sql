@@ -2,9 +2,9 @@
 -- conversations between people, of people with assistants, and from memories; all signals are shares, cosines or logarithms of
 -- lengths, so that they mean the same in a store of any size. The functions here touch no table: one generic plan serves every call.
 
--- Weights of the classes of items, in the order in which _score uses them: those of all, plus those of the class, plus those of long
+-- Weights of the classes of items, in the order in which score uses them: those of all, plus those of the class, plus those of long
 -- questions by the logarithm of the question's words over six.
-create or replace function memoir._rank_weights(p_weights jsonb, p_words integer, out named real[], out unnamed real[], out memory real[])
+create or replace function _memoir.rank_weights(p_weights jsonb, p_words integer, out named real[], out unnamed real[], out memory real[])
 language plpgsql immutable set plan_cache_mode = force_generic_plan as $$
 declare
   v_long float8 := ln(greatest(p_words, 1)::float8 / 6);
@@ -21,7 +21,7 @@ end $$;
 -- The times that a question names: months with or without year, days of them, ISO dates, and what it calls today, yesterday, last
 -- week, three months ago. A month without year is that of every year from p_from to p_to. A day reaches ten days on: people tell
 -- later what they did. Years only count where nothing closer is named.
-create or replace function memoir._times_named(p_query text, p_now timestamptz, p_from timestamptz, p_to timestamptz)
+create or replace function _memoir.times_named(p_query text, p_now timestamptz, p_from timestamptz, p_to timestamptz)
 returns tstzrange[] language plpgsql stable set plan_cache_mode = force_generic_plan as $$
 declare
   v_query text := lower(left(p_query, 20000));
@@ -69,9 +69,9 @@ end $$;
 
 -- Signals of each candidate → weights → a score from 0 to 1, ties by item number. Items without words or vectors in common with
 -- the question are there for their neighbours.
-create or replace function memoir._score(p_items memoir.search_items[], p_words memoir.item_scores, p_vectors memoir.item_scores,
+create or replace function _memoir.score(p_items _memoir.search_items[], p_words _memoir.item_scores, p_vectors _memoir.item_scores,
   p_config jsonb, p_query text, p_asked integer, p_project text, p_now timestamptz, p_limit integer)
-returns memoir.ranked_item[] language plpgsql stable
+returns _memoir.ranked_item[] language plpgsql stable
 set plan_cache_mode = force_generic_plan set enable_nestloop = off set enable_mergejoin = off as $$
 declare
   v_query text := lower(p_query);
@@ -81,13 +81,13 @@ declare
   v_bm25 real := coalesce(greatest(p_words.best, 1e-6), 1); v_cosine real := coalesce(greatest(p_vectors.best, 1e-6), 1);
   v_from timestamptz; v_to timestamptz; v_days float8; v_times tstzrange[]; v_timed boolean; v_speakers text[]; v_sessions uuid[];
 begin
-  select * into w_named, w_unnamed, w_memory from memoir._rank_weights(p_config -> 'rank_weights', p_asked);
+  select * into w_named, w_unnamed, w_memory from _memoir.rank_weights(p_config -> 'rank_weights', p_asked);
   -- Sessions of people and assistants without names, the newest first.
   select min(g.oldest), max(g.newest), array_agg(distinct g.speaker), array_agg(g.session_id order by g.newest desc, g.last desc) filter (where g.kind = 't' and g.speaker is null)
   into v_from, v_to, v_speakers, v_sessions
   from (select kind, session_id, speaker, min(created_at) as oldest, max(created_at) as newest, max(item_no) as last from unnest(p_items) group by 1, 2, 3) g;
   v_days := greatest(1, date_part('epoch', v_to - v_from) / 86400);
-  v_times := memoir._times_named(p_query, p_now, v_from, v_to);
+  v_times := _memoir.times_named(p_query, p_now, v_from, v_to);
   v_timed := v_times <> '{}';
   v_speakers := array(select s from unnest(v_speakers) s where strpos(v_query, lower(replace(s, '_', ' '))) > 0);
   return (
@@ -144,6 +144,6 @@ begin
     from stepped s
   )
   select array_agg((s.item_no, s.kind, s.ref_id, s.session_id, s.turn_index, s.chunk, s.span_start, s.span_length, s.token_count, s.role,
-    s.created_at, s.recorded_at, s.project, (s.total::float8 / 100000)::real, s.words, s.cosine, s.around::real, s.session_best::real)::memoir.ranked_item)
+    s.created_at, s.recorded_at, s.project, (s.total::float8 / 100000)::real, s.words, s.cosine, s.around::real, s.session_best::real)::_memoir.ranked_item)
   from (select * from totalled order by total desc, item_no limit p_limit) s);
 end $$;

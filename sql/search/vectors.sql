@@ -1,75 +1,75 @@
 -- Vectors: stored beside the items, compared exactly; the vector of a query.
 
-create or replace function memoir._embedding_model(p_name text)
-returns memoir.embedding_models language plpgsql stable as $$
+create or replace function _memoir.embedding_model(p_name text)
+returns _memoir.embedding_models language plpgsql stable as $$
 declare
-  v_model memoir.embedding_models;
+  v_model _memoir.embedding_models;
 begin
-  select * into v_model from memoir.embedding_models where case when p_name is null then status = 'active' else name = p_name end;
+  select * into v_model from _memoir.embedding_models where case when p_name is null then status = 'active' else name = p_name end;
   if not found then
-    perform memoir._fail('PM031', format('unknown embedding model %s', memoir._shown(coalesce(p_name, 'active'))), 'register_embedding_model first');
+    perform _memoir.fail('PM031', format('unknown embedding model %s', _memoir.shown(coalesce(p_name, 'active'))), 'register_embedding_model first');
   end if;
   return v_model;
 end $$;
 
-create or replace function memoir._to_vector(p_embedding real[], p_model memoir.embedding_models)
+create or replace function _memoir.to_vector(p_embedding real[], p_model _memoir.embedding_models)
 returns halfvec language plpgsql immutable as $$
 declare
   v_vector halfvec;
 begin
   if array_ndims(p_embedding) is distinct from 1 or cardinality(p_embedding) <> p_model.dimension or array_position(p_embedding, null) is not null then
-    perform memoir._fail('PM030', format('embedding has %s dimensions, model %s needs %s', coalesce(cardinality(p_embedding), 0), p_model.name, p_model.dimension),
+    perform _memoir.fail('PM030', format('embedding has %s dimensions, model %s needs %s', coalesce(cardinality(p_embedding), 0), p_model.name, p_model.dimension),
       case when array_position(p_embedding, null) is not null then 'one of its numbers is null' end);
   end if;
   if 65520 <= any (p_embedding) or -65520 >= any (p_embedding) then  -- NaN counts as more than any number
-    perform memoir._fail('PM014', 'embedding holds a value that is not a finite half-precision number');
+    perform _memoir.fail('PM014', 'embedding holds a value that is not a finite half-precision number');
   end if;
   v_vector := p_embedding::halfvec;
   if not l2_norm(v_vector) > 0 then  -- the cosine to it would be NaN
-    perform memoir._fail('PM014', 'embedding is zero in all dimensions, to half precision');
+    perform _memoir.fail('PM014', 'embedding is zero in all dimensions, to half precision');
   end if;
   return v_vector;
 end $$;
 
-create or replace function memoir._store_vector(p_user_id uuid, p_item integer, p_embedding real[], p_model text)
+create or replace function _memoir.store_vector(p_user_id uuid, p_item integer, p_embedding real[], p_model text)
 returns void language plpgsql as $$
 declare
-  v_model memoir.embedding_models := memoir._embedding_model(p_model);
+  v_model _memoir.embedding_models := _memoir.embedding_model(p_model);
 begin
-  insert into memoir.embeddings (user_id, item_no, model_id, embedding)
-  values (p_user_id, p_item, v_model.model_id, memoir._to_vector(p_embedding, v_model))
+  insert into _memoir.embeddings (user_id, item_no, model_id, embedding)
+  values (p_user_id, p_item, v_model.model_id, _memoir.to_vector(p_embedding, v_model))
   on conflict (user_id, model_id, item_no) do update set embedding = excluded.embedding;
 end $$;
 
 -- The query's vector: given, or asked of the embedder with a time-out. A miss is no error: the word arms carry on.
-create or replace function memoir._query_vector(p_config jsonb, p_query text, p_given real[], out vector halfvec, out model_id smallint, out problem text)
+create or replace function _memoir.query_vector(p_config jsonb, p_query text, p_given real[], out vector halfvec, out model_id smallint, out problem text)
 language plpgsql stable as $$
 declare
-  v_model memoir.embedding_models; v_real real[];
+  v_model _memoir.embedding_models; v_real real[];
 begin
-  select * into v_model from memoir.embedding_models where status = 'active';
+  select * into v_model from _memoir.embedding_models where status = 'active';
   if not found then problem := 'no embedding model is active'; return; end if;
   model_id := v_model.model_id;
   if p_given is not null then
-    vector := memoir._to_vector(p_given, v_model);
+    vector := _memoir.to_vector(p_given, v_model);
     return;
   end if;
   if coalesce(btrim(p_query), '') = '' then problem := 'no query'; return; end if;
   if v_model.provider = 'embedder' then
     if p_config ->> 'embedder_socket' = '' then problem := 'no embedder is configured'; return; end if;
-    if to_regprocedure('memoir._py_embed_query(text,text,text,integer)') is null then problem := 'PL/Python is not installed'; return; end if;
+    if to_regprocedure('_memoir.py_embed_query(text,text,text,integer)') is null then problem := 'PL/Python is not installed'; return; end if;
     select vec, r.problem into v_real, problem
-    from memoir._py_embed_query(p_config ->> 'embedder_socket', v_model.name, v_model.query_prefix || p_query, (p_config ->> 'query_timeout_ms')::integer) r;
+    from _memoir.py_embed_query(p_config ->> 'embedder_socket', v_model.name, v_model.query_prefix || p_query, (p_config ->> 'query_timeout_ms')::integer) r;
   elsif v_model.provider = 'openai' then
-    if to_regprocedure('memoir._py_embed_http(text,text,text,integer)') is null then problem := 'PL/Python is not installed'; return; end if;
+    if to_regprocedure('_memoir.py_embed_http(text,text,text,integer)') is null then problem := 'PL/Python is not installed'; return; end if;
     select vec, r.problem into v_real, problem
-    from memoir._py_embed_http(v_model.endpoint, v_model.name, v_model.query_prefix || p_query, (p_config ->> 'query_timeout_ms')::integer) r;
+    from _memoir.py_embed_http(v_model.endpoint, v_model.name, v_model.query_prefix || p_query, (p_config ->> 'query_timeout_ms')::integer) r;
   else
     problem := format('model %s takes vectors from the client', v_model.name);
   end if;
   if v_real is null then return; end if;
   begin
-    vector := memoir._to_vector(v_real, v_model);
+    vector := _memoir.to_vector(v_real, v_model);
   exception when sqlstate 'PM014' or sqlstate 'PM030' then
     problem := 'the answer for it was no usable vector: ' || sqlerrm;
   end;
@@ -78,9 +78,9 @@ end $$;
 -- Cosines of the closest p_limit items and of those that matched by words (p_items), best first. All of it in one scan, sorted
 -- by one integer (distance in millionths, then the item): what matched by words is moved before all others, so that it stays.
 -- For a user of more than exact_vectors_max items the signs of the vectors, an index of their own, choose whom to compare.
-create or replace function memoir._vector_scores(p_user_id uuid, p_counters memoir.user_counters, p_config jsonb, p_vector halfvec, p_model_id smallint,
+create or replace function _memoir.vector_scores(p_user_id uuid, p_counters _memoir.user_counters, p_config jsonb, p_vector halfvec, p_model_id smallint,
   p_items integer[], p_hidden integer[], p_limit integer)
-returns memoir.item_scores language plpgsql stable set plan_cache_mode = force_custom_plan as $$
+returns _memoir.item_scores language plpgsql stable set plan_cache_mode = force_custom_plan as $$
 declare
   v_keys bigint[]; v_limit integer := p_limit + coalesce(cardinality(p_items), 0);
   v_signs "bit"; v_near integer[]; v_compared integer := p_limit * (p_config ->> 'sign_candidates')::integer;
@@ -91,18 +91,18 @@ begin
     v_signs := binary_quantize(p_vector);
     select array_agg((k.key & 4294967295)::integer) into v_near
     from (select (e.signs <~> v_signs)::bigint << 32 | e.item_no as key
-          from memoir.embeddings e
+          from _memoir.embeddings e
           where e.user_id = p_user_id and e.model_id = p_model_id and (p_hidden = '{}' or e.item_no <> all (p_hidden)) order by key limit v_compared) k;
     v_near := v_near || p_items;
     select array_agg(k.key) into v_keys
     from (select (((e.embedding <=> p_vector) * 1000000)::bigint - case when e.item_no = any (p_items) then 4000000 else 0 end) << 32 | e.item_no as key
-          from memoir.embeddings e
+          from _memoir.embeddings e
           where e.user_id = p_user_id and e.model_id = p_model_id and e.item_no = any (v_near) order by key limit v_limit) k;
   else
     select array_agg(k.key) into v_keys
     from (select (((e.embedding <=> p_vector) * 1000000)::bigint - case when e.item_no = any (p_items) then 4000000 else 0 end) << 32 | e.item_no as key
-          from memoir.embeddings e
+          from _memoir.embeddings e
           where e.user_id = p_user_id and e.model_id = p_model_id and (p_hidden = '{}' or e.item_no <> all (p_hidden)) order by key limit v_limit) k;
   end if;
-  return memoir._from_keys(v_keys, p_limit);
+  return _memoir.from_keys(v_keys, p_limit);
 end $$;

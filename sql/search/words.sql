@@ -6,27 +6,27 @@
 -- compared; ties fall to the item number.
 
 -- The posting lists of some words: one per (word, segment), and one per word of the unmerged tail.
-create or replace function memoir._posting_lists(p_user_id uuid, p_counters memoir.user_counters, p_terms text[], p_hidden integer[])
-returns memoir.posting_list[] language plpgsql stable set plan_cache_mode = force_custom_plan as $$
+create or replace function _memoir.posting_lists(p_user_id uuid, p_counters _memoir.user_counters, p_terms text[], p_hidden integer[])
+returns _memoir.posting_list[] language plpgsql stable set plan_cache_mode = force_custom_plan as $$
 declare
-  v_keys text[] := memoir._posting_keys(p_terms, p_counters.letter_rows);
-  v_rows memoir.search_postings[]; v_tail memoir.posting_list[]; v_any tsquery; v_next integer := p_counters.next_item;
+  v_keys text[] := _memoir.posting_keys(p_terms, p_counters.letter_rows);
+  v_rows _memoir.search_postings[]; v_tail _memoir.posting_list[]; v_any tsquery; v_next integer := p_counters.next_item;
 begin
-  select array_agg(p) into v_rows from memoir.search_postings p where p.user_id = p_user_id and p.key = any (v_keys);
+  select array_agg(p) into v_rows from _memoir.search_postings p where p.user_id = p_user_id and p.key = any (v_keys);
   if p_counters.tail_items > 0 then
-    v_any := memoir._any_of(p_terms);
-    select array_agg((w.term, v_next, w.postings, w.lengths)::memoir.posting_list) into v_tail
+    v_any := _memoir.any_of(p_terms);
+    select array_agg((w.term, v_next, w.postings, w.lengths)::_memoir.posting_list) into v_tail
     from (select l.lexeme as term, array_agg((t.item_no - v_next << 8) + p) as postings, array_agg(t.word_counts[(p >> 8) + 1]) as lengths
           -- What is left of a row without all that is left of it without the words: cheaper than to unnest it whole.
-          from memoir.search_tail t, unnest(ts_delete(t.words, tsvector_to_array(ts_delete(t.words, p_terms)))) l, unnest(l.positions) p
+          from _memoir.search_tail t, unnest(ts_delete(t.words, tsvector_to_array(ts_delete(t.words, p_terms)))) l, unnest(l.positions) p
           where t.user_id = p_user_id and t.words @@ v_any group by l.lexeme) w;
   end if;
-  return memoir._lists_in(v_rows, p_terms) || v_tail;
+  return _memoir.lists_in(v_rows, p_terms) || v_tail;
 end $$;
 
 -- Words that occur nowhere may be misspelt: the user's most similar ones stand in (trigrams, same first letter, which keeps it
 -- to a slice of the vocabulary).
-create or replace function memoir._rescue_terms(p_user_id uuid, p_terms text[], p_unknown text[], p_hidden integer[])
+create or replace function _memoir.rescue_terms(p_user_id uuid, p_terms text[], p_unknown text[], p_hidden integer[])
 returns text[] language plpgsql stable set plan_cache_mode = force_custom_plan as $$
 declare
   v_term text; v_found text[] := '{}'; v_like text[];
@@ -34,13 +34,13 @@ begin
   foreach v_term in array p_unknown loop
     v_like := array(
       select word from (
-        select w.word from memoir.search_postings p, unnest(coalesce(p.words, array[p.key])) with ordinality w(word, n)
+        select w.word from _memoir.search_postings p, unnest(coalesce(p.words, array[p.key])) with ordinality w(word, n)
         where p.user_id = p_user_id and p.key >= left(v_term, 1) and p.key < chr(ascii(v_term) + 1)
           and abs(length(w.word) - length(v_term)) <= 3 and similarity(w.word, v_term) >= 0.45
           and (p_hidden = '{}' or exists (select from unnest(p.postings[coalesce(p.ends[w.n - 1], 0) + 1 : coalesce(p.ends[w.n], cardinality(p.postings))]) x
             where p.first_item + (x >> 8) <> all (p_hidden)))
         union
-        select w.word from memoir.search_tail t, unnest(tsvector_to_array(t.words)) w(word)
+        select w.word from _memoir.search_tail t, unnest(tsvector_to_array(t.words)) w(word)
         where t.user_id = p_user_id and starts_with(w.word, left(v_term, 1)) and abs(length(w.word) - length(v_term)) <= 3 and similarity(w.word, v_term) >= 0.45
           and (p_hidden = '{}' or exists (select from unnest(t.words) l, unnest(l.positions) x where l.lexeme = w.word and t.item_no + (x >> 8) <> all (p_hidden)))) w
       order by similarity(word, v_term) desc, word collate "C" limit 2);
@@ -50,27 +50,27 @@ begin
 end $$;
 
 -- BM25 of every item that holds one of the words, or what stands in for it.
-create or replace function memoir._word_scores(p_user_id uuid, p_counters memoir.user_counters, p_config jsonb, p_terms text[], p_hidden integer[])
-returns memoir.item_scores language plpgsql stable as $$
+create or replace function _memoir.word_scores(p_user_id uuid, p_counters _memoir.user_counters, p_config jsonb, p_terms text[], p_hidden integer[])
+returns _memoir.item_scores language plpgsql stable as $$
 declare
-  v_lists memoir.posting_list[]; v_unknown text[];
+  v_lists _memoir.posting_list[]; v_unknown text[];
 begin
   if p_terms = '{}' then return null; end if;
-  v_lists := memoir._posting_lists(p_user_id, p_counters, p_terms, p_hidden);
-  v_unknown := memoir._unknown_terms(p_terms, v_lists, p_hidden);
+  v_lists := _memoir.posting_lists(p_user_id, p_counters, p_terms, p_hidden);
+  v_unknown := _memoir.unknown_terms(p_terms, v_lists, p_hidden);
   if v_unknown <> '{}' then
-    v_unknown := memoir._rescue_terms(p_user_id, p_terms, v_unknown, p_hidden);
-    if v_unknown <> '{}' then v_lists := v_lists || memoir._posting_lists(p_user_id, p_counters, v_unknown, p_hidden); end if;
+    v_unknown := _memoir.rescue_terms(p_user_id, p_terms, v_unknown, p_hidden);
+    if v_unknown <> '{}' then v_lists := v_lists || _memoir.posting_lists(p_user_id, p_counters, v_unknown, p_hidden); end if;
   end if;
-  return memoir._bm25(v_lists, p_counters, p_config, cardinality(p_terms), p_hidden);
+  return _memoir.bm25(v_lists, p_counters, p_config, cardinality(p_terms), p_hidden);
 end $$;
 
 -- The functions below touch no table: one generic plan serves every call.
 
-create or replace function memoir._from_keys(p_keys bigint[], p_limit integer)
-returns memoir.item_scores language plpgsql immutable set plan_cache_mode = force_generic_plan as $$
+create or replace function _memoir.from_keys(p_keys bigint[], p_limit integer)
+returns _memoir.item_scores language plpgsql immutable set plan_cache_mode = force_generic_plan as $$
 declare
-  v_out memoir.item_scores;
+  v_out _memoir.item_scores;
 begin
   select array_agg(item), array_agg((1 - distance::float8 / 1000000)::real), (1 - min(distance)::float8 / 1000000)::real
   into v_out.items, v_out.scores, v_out.best
@@ -83,36 +83,36 @@ end $$;
 
 -- Under which keys posting lists of words may stand: the word's own, and those that it shares where the words of a letter share 1, 8 or 64
 -- rows; which of these numbers occur, p_letter_rows says.
-create or replace function memoir._posting_keys(p_terms text[], p_letter_rows integer)
+create or replace function _memoir.posting_keys(p_terms text[], p_letter_rows integer)
 returns text[] language plpgsql immutable set plan_cache_mode = force_generic_plan as $$
 begin
-  return (select p_terms || array_agg(memoir._shared_key(t, 1)) filter (where p_letter_rows & 1 > 0)
-      || array_agg(memoir._shared_key(t, 8)) filter (where p_letter_rows & 8 > 0) || array_agg(memoir._shared_key(t, 64)) filter (where p_letter_rows & 64 > 0)
+  return (select p_terms || array_agg(_memoir.shared_key(t, 1)) filter (where p_letter_rows & 1 > 0)
+      || array_agg(_memoir.shared_key(t, 8)) filter (where p_letter_rows & 8 > 0) || array_agg(_memoir.shared_key(t, 64)) filter (where p_letter_rows & 64 > 0)
     from unnest(p_terms) t);
 end $$;
 
 -- A word's key where the words of its first letter share p_rows rows, a power of two. No word holds the separator.
-create or replace function memoir._shared_key(p_term text, p_rows integer)
+create or replace function _memoir.shared_key(p_term text, p_rows integer)
 returns text language sql immutable as $$
   select left(p_term, 1) || chr(1) || (p_rows + (hashtext(p_term) & (p_rows - 1)))
 $$;
 
 -- The lists of some words out of the rows found under their keys.
-create or replace function memoir._lists_in(p_rows memoir.search_postings[], p_terms text[])
-returns memoir.posting_list[] language plpgsql immutable as $$
+create or replace function _memoir.lists_in(p_rows _memoir.search_postings[], p_terms text[])
+returns _memoir.posting_list[] language plpgsql immutable as $$
 declare
-  v_row memoir.search_postings; v_term text; v_place integer; v_first integer; v_lists memoir.posting_list[];
+  v_row _memoir.search_postings; v_term text; v_place integer; v_first integer; v_lists _memoir.posting_list[];
 begin
   if p_rows is null then return null; end if;
   foreach v_row in array p_rows loop
     if v_row.words is null then
-      v_lists := v_lists || (v_row.key, v_row.first_item, v_row.postings, v_row.lengths)::memoir.posting_list;
+      v_lists := v_lists || (v_row.key, v_row.first_item, v_row.postings, v_row.lengths)::_memoir.posting_list;
     else
       foreach v_term in array p_terms loop
         v_place := case when left(v_term, 1) = left(v_row.key, 1) then array_position(v_row.words, v_term) end;
         if v_place is not null then
           v_first := coalesce(v_row.ends[v_place - 1], 0) + 1;
-          v_lists := v_lists || (v_term, v_row.first_item, v_row.postings[v_first : v_row.ends[v_place]], v_row.lengths[v_first : v_row.ends[v_place]])::memoir.posting_list;
+          v_lists := v_lists || (v_term, v_row.first_item, v_row.postings[v_first : v_row.ends[v_place]], v_row.lengths[v_first : v_row.ends[v_place]])::_memoir.posting_list;
         end if;
       end loop;
     end if;
@@ -120,14 +120,14 @@ begin
   return v_lists;
 end $$;
 
-create or replace function memoir._any_of(p_terms text[])
+create or replace function _memoir.any_of(p_terms text[])
 returns tsquery language plpgsql immutable set plan_cache_mode = force_generic_plan as $$
 begin
   return (select string_agg(quote_literal(t), ' | ') from unnest(p_terms) t)::tsquery;
 end $$;
 
 -- Words of five letters and more that no list holds.
-create or replace function memoir._unknown_terms(p_terms text[], p_lists memoir.posting_list[], p_hidden integer[])
+create or replace function _memoir.unknown_terms(p_terms text[], p_lists _memoir.posting_list[], p_hidden integer[])
 returns text[] language plpgsql immutable set plan_cache_mode = force_generic_plan as $$
 begin
   return array(select t from unnest(p_terms) t where length(t) >= 5
@@ -137,10 +137,10 @@ end $$;
 
 -- BM25 of every item that holds one of the words, best first, and which share of the p_words words that were asked it holds, each
 -- weighing as it is rare; df is what the lists hold.
-create or replace function memoir._bm25(p_lists memoir.posting_list[], p_counters memoir.user_counters, p_config jsonb, p_words integer, p_hidden integer[])
-returns memoir.item_scores language plpgsql immutable set plan_cache_mode = force_generic_plan as $$
+create or replace function _memoir.bm25(p_lists _memoir.posting_list[], p_counters _memoir.user_counters, p_config jsonb, p_words integer, p_hidden integer[])
+returns _memoir.item_scores language plpgsql immutable set plan_cache_mode = force_generic_plan as $$
 declare
-  v_out memoir.item_scores;
+  v_out _memoir.item_scores;
   v_items integer := p_counters.items;
   v_k1 float8 := (p_config ->> 'bm25_k1')::float8; v_b float8 := (p_config ->> 'bm25_b')::float8;
   -- k1 * (1 - b + b * length / average)

@@ -9,53 +9,53 @@
 -- joined; sessions.summary_through is how far it reaches without a gap, and the window begins behind it.
 
 -- One row with its summary, and the items it is found by. Under the session's and the user's lock.
-create or replace function memoir._add_compaction(p_row memoir.compactions, p_session memoir.sessions, p_said_at timestamptz, p_config jsonb)
+create or replace function _memoir.add_compaction(p_row _memoir.compactions, p_session _memoir.sessions, p_said_at timestamptz, p_config jsonb)
 returns void language plpgsql as $$
 declare
-  v_item memoir.search_items; v_items memoir.search_items[] := '{}'; v_texts text[] := '{}'; v_chunk record; v_count integer := 0;
+  v_item _memoir.search_items; v_items _memoir.search_items[] := '{}'; v_texts text[] := '{}'; v_chunk record; v_count integer := 0;
 begin
-  insert into memoir.compactions select p_row.*;
+  insert into _memoir.compactions select p_row.*;
   v_item.ref_id := p_row.compaction_id; v_item.session_id := p_row.session_id; v_item.created_at := p_said_at; v_item.kind := 's';
   v_item.is_question := false; v_item.project := p_session.project;
-  for v_chunk in select * from memoir._chunks(p_row.summary_text, (p_config ->> 'chunk_tokens')::integer) loop
+  for v_chunk in select * from _memoir.chunks(p_row.summary_text, (p_config ->> 'chunk_tokens')::integer) loop
     v_item.span_start := v_chunk.span_start; v_item.span_length := v_chunk.span_length; v_item.token_count := v_chunk.tokens; v_item.chunk := v_count;
     v_item.embeddable := v_count < (p_config ->> 'embed_chunks_max')::integer;
     v_items := array_append(v_items, v_item); v_texts := array_append(v_texts, v_chunk.piece); v_count := v_count + 1;
   end loop;
-  perform memoir._add_items(p_row.user_id, v_items, v_texts, p_row.recorded_at, p_config);
-  perform memoir._ask_for_summary(p_row, p_config);
+  perform _memoir.add_items(p_row.user_id, v_items, v_texts, p_row.recorded_at, p_config);
+  perform _memoir.ask_for_summary(p_row, p_config);
 end $$;
 
 -- What history may take of this session's window, as compile shares it: the measure of both limits.
-create or replace function memoir._history_room(p_session memoir.sessions, p_config jsonb)
+create or replace function _memoir.history_room(p_session _memoir.sessions, p_config jsonb)
 returns integer language plpgsql stable as $$
 declare
   v_room integer := p_session.context_window - p_session.max_response_tokens;
 begin
-  return greatest(256, (memoir._history_share(p_config, p_session.task_type) * greatest(v_room / 2,
+  return greatest(256, (_memoir.history_share(p_config, p_session.task_type) * greatest(v_room / 2,
     v_room - (p_config ->> 'summary_tokens')::integer - (p_config ->> 'profile_tokens')::integer))::integer);
 end $$;
 
 -- The stretch to compact next, whole exchanges from the first turn no row covers, or null: so many that p_target tokens remain
 -- behind it, at most p_most. The running exchange is never part of it, nor what is kept, nor (p_again false) what was undone.
-create or replace function memoir._compaction_range(p_session memoir.sessions, p_counters memoir.session_counters, p_target bigint, p_most bigint,
+create or replace function _memoir.compaction_range(p_session _memoir.sessions, p_counters _memoir.session_counters, p_target bigint, p_most bigint,
   p_again boolean, out from_turn integer, out to_turn integer)
 language plpgsql stable set plan_cache_mode = force_custom_plan as $$
 declare
   v_user uuid := p_session.user_id; v_done int4multirange; v_part record; v_turn record; v_since timestamptz; v_until timestamptz; v_start integer;
   v_begun bigint; v_free integer; v_over boolean := false;
 begin
-  select coalesce(range_agg(int4range(c.from_turn, c.to_turn + 1)), '{}') into v_done from memoir._live_compactions(p_session) c;
-  v_done := v_done + memoir._kept_exchanges(p_session);
+  select coalesce(range_agg(int4range(c.from_turn, c.to_turn + 1)), '{}') into v_done from _memoir.live_compactions(p_session) c;
+  v_done := v_done + _memoir.kept_exchanges(p_session);
   v_free := coalesce((select lower(g) from unnest('{[0,)}'::int4multirange - v_done) g order by lower(g) limit 1), 0);
-  if not p_again and exists (select from memoir.compactions c where c.user_id = v_user and c.session_id = p_session.session_id and c.level > 0
+  if not p_again and exists (select from _memoir.compactions c where c.user_id = v_user and c.session_id = p_session.session_id and c.level > 0
       and c.undone_at is not null and c.metadata ? 'undone_by' and v_free between c.from_turn and c.to_turn) then
     return;  -- and what lies behind it could not be hidden by the window
   end if;
-  for v_part in select * from memoir._lineage(p_session) l where l.to_turn >= v_free order by l.from_turn loop
-    select first_recorded_at, last_recorded_at into v_since, v_until from memoir.session_counters c where c.user_id = v_user and c.session_id = v_part.session_id;
+  for v_part in select * from _memoir.lineage(p_session) l where l.to_turn >= v_free order by l.from_turn loop
+    select first_recorded_at, last_recorded_at into v_since, v_until from _memoir.session_counters c where c.user_id = v_user and c.session_id = v_part.session_id;
     for v_turn in
-      select h.turn_index, h.tokens_before, h.exchange_start from memoir.conversation_history h
+      select h.turn_index, h.tokens_before, h.exchange_start from _memoir.conversation_history h
       where h.user_id = v_user and h.session_id = v_part.session_id and h.recorded_at between v_since and v_until and h.turn_index = h.exchange_start
         and h.turn_index between greatest(v_part.from_turn, v_free) and least(v_part.to_turn, p_counters.exchange_start)
       order by h.turn_index
@@ -77,68 +77,68 @@ end $$;
 
 -- Takes the locks of writers and asks again whether what was read without them still stands: no compaction, no turn excluded or
 -- marked meanwhile.
-create or replace function memoir._lock_for_summary(p_session memoir.sessions, p_from integer, p_to integer, p_excluded bigint)
+create or replace function _memoir.lock_for_summary(p_session _memoir.sessions, p_from integer, p_to integer, p_excluded bigint)
 returns boolean language plpgsql set plan_cache_mode = force_custom_plan as $$
 declare
   v_user uuid := p_session.user_id;
 begin
-  perform from memoir.session_counters where user_id = v_user and session_id = p_session.session_id for update;
-  perform from memoir.user_counters where user_id = v_user for update;
-  return exists (select from memoir.sessions s where s.user_id = v_user and s.session_id = p_session.session_id
+  perform from _memoir.session_counters where user_id = v_user and session_id = p_session.session_id for update;
+  perform from _memoir.user_counters where user_id = v_user for update;
+  return exists (select from _memoir.sessions s where s.user_id = v_user and s.session_id = p_session.session_id
       and s.summary_through is not distinct from p_session.summary_through and s.summary_text is not distinct from p_session.summary_text)
-    and memoir._count_excluded(p_session, p_from, p_to) = p_excluded;
+    and _memoir.count_excluded(p_session, p_from, p_to) = p_excluded;
 end $$;
 
-create or replace function memoir._count_excluded(p_session memoir.sessions, p_from integer, p_to integer)
+create or replace function _memoir.count_excluded(p_session _memoir.sessions, p_from integer, p_to integer)
 returns bigint language plpgsql stable set plan_cache_mode = force_custom_plan as $$
 declare
-  v_user uuid := p_session.user_id; v_sessions uuid[] := array(select l.session_id from memoir._lineage(p_session) l);
+  v_user uuid := p_session.user_id; v_sessions uuid[] := array(select l.session_id from _memoir.lineage(p_session) l);
 begin
-  return (select count(*) from memoir.recall_exclusions e
+  return (select count(*) from _memoir.recall_exclusions e
       where e.user_id = v_user and e.session_id = any (v_sessions) and e.turn_index between p_from and p_to and e.lifted_at is null)
-    + (select count(*) from memoir.turn_marks m where m.user_id = v_user and m.session_id = any (v_sessions) and m.turn_index between p_from and p_to);
+    + (select count(*) from _memoir.turn_marks m where m.user_id = v_user and m.session_id = any (v_sessions) and m.turn_index between p_from and p_to);
 end $$;
 
 -- Summarises a stretch into one row of level 1; null when somebody changed what it is made from meanwhile.
-create or replace function memoir._compact_range(p_session memoir.sessions, p_from integer, p_to integer, p_config jsonb, p_by text)
-returns memoir.compactions language plpgsql set plan_cache_mode = force_custom_plan as $$
+create or replace function _memoir.compact_range(p_session _memoir.sessions, p_from integer, p_to integer, p_config jsonb, p_by text)
+returns _memoir.compactions language plpgsql set plan_cache_mode = force_custom_plan as $$
 declare
-  v_row memoir.compactions; v_labels text[]; v_roles memoir.turn_role[]; v_bodies text[]; v_days timestamptz[]; v_first timestamptz; v_last timestamptz; v_tokens bigint;
-  v_budget integer; v_tokenizer text := memoir._tokenizer_used(p_session.tokenizer); v_now timestamptz := memoir.now();
-  v_excluded bigint := memoir._count_excluded(p_session, p_from, p_to);
+  v_row _memoir.compactions; v_labels text[]; v_roles _memoir.turn_role[]; v_bodies text[]; v_days timestamptz[]; v_first timestamptz; v_last timestamptz; v_tokens bigint;
+  v_budget integer; v_tokenizer text := _memoir.tokenizer_used(p_session.tokenizer); v_now timestamptz := memoir.now();
+  v_excluded bigint := _memoir.count_excluded(p_session, p_from, p_to);
 begin
   select array_agg(t.label order by t.turn_index) filter (where t.body is not null), array_agg(t.role order by t.turn_index) filter (where t.body is not null),
     array_agg(t.body order by t.turn_index) filter (where t.body is not null), array_agg(t.created_at order by t.turn_index) filter (where t.body is not null), sum(t.token_count), min(t.created_at), max(t.created_at)
-  into v_labels, v_roles, v_bodies, v_days, v_tokens, v_first, v_last from memoir._summary_turns(p_session, p_from, p_to) t;
+  into v_labels, v_roles, v_bodies, v_days, v_tokens, v_first, v_last from _memoir.summary_turns(p_session, p_from, p_to) t;
   if v_tokens is null then return null; end if;
   v_budget := greatest(40, least(v_tokens / (p_config ->> 'compaction_ratio')::real, (p_config ->> 'summary_tokens')::integer / 2))::integer;
   v_row.user_id := p_session.user_id; v_row.session_id := p_session.session_id; v_row.compaction_id := gen_random_uuid();
   v_row.from_turn := p_from; v_row.to_turn := p_to; v_row.level := 1; v_row.made_by := 'extract'; v_row.recorded_at := v_now;
-  v_row.summary_text := memoir._extract(v_labels, v_roles, v_bodies, v_days, memoir._summary_head(v_first, v_last), v_budget, v_tokenizer,
+  v_row.summary_text := _memoir.extract(v_labels, v_roles, v_bodies, v_days, _memoir.summary_head(v_first, v_last), v_budget, v_tokenizer,
     (p_config ->> 'text_search_config')::regconfig);
   v_row.sources := jsonb_build_array(jsonb_build_object('session_id', p_session.session_id, 'from_turn', p_from, 'to_turn', p_to));
-  v_row.metadata := jsonb_build_object('by', p_by, 'tokens', v_tokens, 'summary_tokens', memoir._tokens_of(v_row.summary_text, v_tokenizer), 'tokenizer', v_tokenizer);
-  if not memoir._lock_for_summary(p_session, p_from, p_to, v_excluded) then return null; end if;
-  perform memoir._add_compaction(v_row, p_session, v_last, p_config);
+  v_row.metadata := jsonb_build_object('by', p_by, 'tokens', v_tokens, 'summary_tokens', _memoir.tokens_of(v_row.summary_text, v_tokenizer), 'tokenizer', v_tokenizer);
+  if not _memoir.lock_for_summary(p_session, p_from, p_to, v_excluded) then return null; end if;
+  perform _memoir.add_compaction(v_row, p_session, v_last, p_config);
   return v_row;
 end $$;
 
-create or replace function memoir._summary_head(p_first timestamptz, p_last timestamptz)
+create or replace function _memoir.summary_head(p_first timestamptz, p_last timestamptz)
 returns text language sql stable as $$
-  select memoir._day(p_first) || case when memoir._day(p_first) <> memoir._day(p_last) then ' to ' || memoir._day(p_last) else '' end || ':'
+  select _memoir.day(p_first) || case when _memoir.day(p_first) <> _memoir.day(p_last) then ' to ' || _memoir.day(p_last) else '' end || ':'
 $$;
 
 -- While the rows that count are longer than summary_tokens together, the oldest neighbours become one of a higher level, in half
 -- the words. Under the locks. Returns how many were made.
-create or replace function memoir._raise_summaries(p_session memoir.sessions, p_config jsonb)
+create or replace function _memoir.raise_summaries(p_session _memoir.sessions, p_config jsonb)
 returns integer language plpgsql set plan_cache_mode = force_custom_plan as $$
 declare
-  v_rows memoir.compactions[]; v_tokens integer[]; v_row memoir.compactions; v_from integer; v_to integer; v_made integer := 0; v_bodies text[]; v_head text; i integer;
-  v_tokenizer text := memoir._tokenizer_used(p_session.tokenizer); v_most integer := (p_config ->> 'summary_tokens')::integer; v_sum integer; v_last timestamptz;
+  v_rows _memoir.compactions[]; v_tokens integer[]; v_row _memoir.compactions; v_from integer; v_to integer; v_made integer := 0; v_bodies text[]; v_head text; i integer;
+  v_tokenizer text := _memoir.tokenizer_used(p_session.tokenizer); v_most integer := (p_config ->> 'summary_tokens')::integer; v_sum integer; v_last timestamptz;
 begin
   loop
-    v_rows := array(select c from memoir._live_compactions(p_session) c where c.session_id = p_session.session_id);
-    v_tokens := memoir._count_tokens(array(select r.summary_text from unnest(v_rows) r), v_tokenizer);
+    v_rows := array(select c from _memoir.live_compactions(p_session) c where c.session_id = p_session.session_id);
+    v_tokens := _memoir.count_tokens(array(select r.summary_text from unnest(v_rows) r), v_tokenizer);
     v_sum := (select coalesce(sum(t), 0) from unnest(v_tokens) t);
     exit when v_sum <= v_most or v_made >= 16;
     -- Two to four neighbours, the oldest first; a row that stands alone between kept turns is shortened by itself.
@@ -158,29 +158,29 @@ begin
     v_row.level := (select max(r.level) + 1 from unnest(v_rows[v_from : v_to]) r);
     v_row.sources := (select jsonb_agg(jsonb_build_object('compaction_id', r.compaction_id)) from unnest(v_rows[v_from : v_to]) r);
     v_sum := (select sum(t) from unnest(v_tokens[v_from : v_to]) t);
-    v_row.summary_text := memoir._extract_lines(coalesce(v_bodies, array[v_row.summary_text]), v_head, greatest(24, v_sum / 2), v_tokenizer, (p_config ->> 'text_search_config')::regconfig);
+    v_row.summary_text := _memoir.extract_lines(coalesce(v_bodies, array[v_row.summary_text]), v_head, greatest(24, v_sum / 2), v_tokenizer, (p_config ->> 'text_search_config')::regconfig);
     v_row.metadata := jsonb_build_object('tokens', (select sum((r.metadata ->> 'tokens')::bigint) from unnest(v_rows[v_from : v_to]) r),
-      'summary_tokens', memoir._tokens_of(v_row.summary_text, v_tokenizer), 'tokenizer', v_tokenizer);
-    v_last := (select max(i.created_at) from memoir.search_items i where i.user_id = p_session.user_id
+      'summary_tokens', _memoir.tokens_of(v_row.summary_text, v_tokenizer), 'tokenizer', v_tokenizer);
+    v_last := (select max(i.created_at) from _memoir.search_items i where i.user_id = p_session.user_id
       and i.ref_id = any (array(select r.compaction_id from unnest(v_rows[v_from : v_to]) r)));
-    perform memoir._add_compaction(v_row, p_session, coalesce(v_last, v_row.recorded_at), p_config);
+    perform _memoir.add_compaction(v_row, p_session, coalesce(v_last, v_row.recorded_at), p_config);
     v_made := v_made + 1;
   end loop;
   return v_made;
 end $$;
 
 -- The best of the lines of former summaries, which carry their speakers already.
-create or replace function memoir._extract_lines(p_lines text[], p_head text, p_budget integer, p_tokenizer text, p_config regconfig)
+create or replace function _memoir.extract_lines(p_lines text[], p_head text, p_budget integer, p_tokenizer text, p_config regconfig)
 returns text language plpgsql stable set plan_cache_mode = force_generic_plan as $$
 declare
   v_chosen integer[]; v_text text; v_budget integer := p_budget; v_tries integer := 0; v_tokens integer;
 begin
   loop
-    v_chosen := memoir._choose_sentences(p_lines, array(select memoir._salience(regexp_replace(l, '^- [^:]*: ', ''),
-      case when l like '- assistant:%' then 'assistant' when l like '- tool:%' then 'tool' else 'user' end::memoir.turn_role, false)
+    v_chosen := _memoir.choose_sentences(p_lines, array(select _memoir.salience(regexp_replace(l, '^- [^:]*: ', ''),
+      case when l like '- assistant:%' then 'assistant' when l like '- tool:%' then 'tool' else 'user' end::_memoir.turn_role, false)
       from unnest(p_lines) with ordinality x(l, o) order by o), v_budget - 8, p_config);
     select p_head || coalesce(E'\n' || string_agg(p_lines[c], E'\n' order by c), '') into v_text from unnest(v_chosen) c;
-    v_tokens := memoir._tokens_of(v_text, p_tokenizer);
+    v_tokens := _memoir.tokens_of(v_text, p_tokenizer);
     exit when v_chosen = '{}' or v_tries >= 4 or v_tokens <= p_budget and (v_tries > 0 or v_tokens > 0.9 * p_budget or cardinality(v_chosen) = cardinality(p_lines));
     v_budget := case when v_tokens < p_budget then v_budget * least(1.5, 0.98 * p_budget / v_tokens) else v_budget * 9 / 10 - 2 end;
     v_tries := v_tries + 1;
@@ -190,61 +190,61 @@ end $$;
 
 -- Compacts one stretch of a session where it has grown past its limit. Returns {"rows", "from_turn", "to_turn", "tokens",
 -- "summary_tokens", "more"}; rows 0 where nothing is to be done, null where it was changed meanwhile.
-create or replace function memoir._compact(p_session memoir.sessions, p_trigger bigint, p_target bigint, p_again boolean, p_config jsonb, p_by text)
+create or replace function _memoir.compact(p_session _memoir.sessions, p_trigger bigint, p_target bigint, p_again boolean, p_config jsonb, p_by text)
 returns jsonb language plpgsql set plan_cache_mode = force_custom_plan as $$
 declare
-  v_counters memoir.session_counters; v_range record; v_row memoir.compactions; v_session memoir.sessions := p_session; v_base bigint; v_active bigint; v_raised integer;
+  v_counters _memoir.session_counters; v_range record; v_row _memoir.compactions; v_session _memoir.sessions := p_session; v_base bigint; v_active bigint; v_raised integer;
 begin
-  select * into v_counters from memoir.session_counters where user_id = p_session.user_id and session_id = p_session.session_id;
+  select * into v_counters from _memoir.session_counters where user_id = p_session.user_id and session_id = p_session.session_id;
   v_base := case when p_session.summary_through is null then 0
-    else coalesce(memoir._tokens_before(p_session, p_session.summary_through + 1), v_counters.tokens) end;
+    else coalesce(_memoir.tokens_before(p_session, p_session.summary_through + 1), v_counters.tokens) end;
   v_active := v_counters.tokens - v_base;
   if v_active <= p_trigger then return jsonb_build_object('rows', 0, 'look_at', v_base + p_trigger); end if;
-  select * into v_range from memoir._compaction_range(p_session, v_counters, p_target, (p_config ->> 'compaction_tokens')::bigint, p_again);
+  select * into v_range from _memoir.compaction_range(p_session, v_counters, p_target, (p_config ->> 'compaction_tokens')::bigint, p_again);
   if v_range.to_turn is null then
     -- One exchange alone is that long, or all is kept: when it has grown by a quarter of the limit it is looked at again.
     return jsonb_build_object('rows', 0, 'look_at', v_counters.tokens + greatest(64, p_trigger / 4));
   end if;
-  v_row := memoir._compact_range(p_session, v_range.from_turn, v_range.to_turn, p_config, p_by);
+  v_row := _memoir.compact_range(p_session, v_range.from_turn, v_range.to_turn, p_config, p_by);
   if v_row.compaction_id is null then return null; end if;
-  perform memoir._refresh_summary(p_session.user_id, p_session.session_id);
-  v_raised := memoir._raise_summaries(p_session, p_config);
-  if v_raised > 0 then perform memoir._refresh_summary(p_session.user_id, p_session.session_id); end if;
+  perform _memoir.refresh_summary(p_session.user_id, p_session.session_id);
+  v_raised := _memoir.raise_summaries(p_session, p_config);
+  if v_raised > 0 then perform _memoir.refresh_summary(p_session.user_id, p_session.session_id); end if;
   return jsonb_build_object('rows', 1, 'raised', v_raised, 'compaction_id', v_row.compaction_id, 'from_turn', v_range.from_turn, 'to_turn', v_range.to_turn,
     'tokens', v_row.metadata -> 'tokens', 'summary_tokens', v_row.metadata -> 'summary_tokens', 'look_at', 0);
 end $$;
 
 -- The limits of a session: above the first it is compacted to the second; above the third ([PG] 9.3: twice the window) also what
 -- somebody had undone.
-create or replace function memoir._compaction_limits(p_session memoir.sessions, p_config jsonb, out above bigint, out target bigint, out always bigint)
+create or replace function _memoir.compaction_limits(p_session _memoir.sessions, p_config jsonb, out above bigint, out target bigint, out always bigint)
 language plpgsql stable as $$
 declare
-  v_room integer := memoir._history_room(p_session, p_config);
+  v_room integer := _memoir.history_room(p_session, p_config);
 begin
   above := least((v_room * (p_config ->> 'compaction_trigger')::real)::bigint, 2 * p_session.context_window::bigint);
   target := least((v_room * (p_config ->> 'compaction_target')::real)::bigint, p_session.context_window::bigint, above);
   always := 2 * p_session.context_window::bigint;
 end $$;
 
-create or replace function memoir._step_compaction(p_limit integer)
+create or replace function _memoir.step_compaction(p_limit integer)
 returns jsonb language plpgsql set plan_cache_mode = force_custom_plan as $$
 declare
-  v_due record; v_session memoir.sessions; v_config jsonb; v_limits record; v_done jsonb; v_looked integer := 0;
+  v_due record; v_session _memoir.sessions; v_config jsonb; v_limits record; v_done jsonb; v_looked integer := 0;
   v_failed integer := 0; v_error text;
 begin
-  for v_due in select c.user_id, c.session_id, c.tokens from memoir.session_counters c where c.tokens > c.compact_after limit p_limit loop
+  for v_due in select c.user_id, c.session_id, c.tokens from _memoir.session_counters c where c.tokens > c.compact_after limit p_limit loop
     continue when not pg_try_advisory_xact_lock(hashtextextended(v_due.session_id::text, 7306));
     v_looked := v_looked + 1;
-    select * into v_session from memoir.sessions where user_id = v_due.user_id and session_id = v_due.session_id;
+    select * into v_session from _memoir.sessions where user_id = v_due.user_id and session_id = v_due.session_id;
     begin
-      v_config := memoir._config(v_due.user_id, v_session.settings);
-      select * into v_limits from memoir._compaction_limits(v_session, v_config);
+      v_config := _memoir.config(v_due.user_id, v_session.settings);
+      select * into v_limits from _memoir.compaction_limits(v_session, v_config);
       if v_session.status in ('closed', 'expired') then
         v_done := jsonb_build_object('rows', 0, 'look_at', 9223372036854775807);
       else
-        v_done := memoir._compact(v_session, v_limits.above, v_limits.target, false, v_config, 'compaction');
+        v_done := _memoir.compact(v_session, v_limits.above, v_limits.target, false, v_config, 'compaction');
         if (v_done ->> 'rows')::integer = 0 and v_due.tokens > v_limits.always then
-          v_done := coalesce(memoir._compact(v_session, v_limits.always, v_limits.target, true, v_config, 'compaction'), v_done);
+          v_done := coalesce(_memoir.compact(v_session, v_limits.always, v_limits.target, true, v_config, 'compaction'), v_done);
         end if;
       end if;
     exception when others then
@@ -253,7 +253,7 @@ begin
       v_failed := v_failed + 1; v_error := format('session %s: %s', v_due.session_id, sqlerrm);
     end;
     continue when v_done is null;
-    update memoir.session_counters set compact_after = (v_done ->> 'look_at')::bigint where user_id = v_due.user_id and session_id = v_due.session_id;
+    update _memoir.session_counters set compact_after = (v_done ->> 'look_at')::bigint where user_id = v_due.user_id and session_id = v_due.session_id;
     -- A stretch that was compacted holds its session's lock: that is committed before the next one is read.
     if (v_done ->> 'rows')::integer > 0 then
       return (v_done - '{look_at,compaction_id,from_turn,to_turn}'::text[]) || jsonb_build_object('looked_at', v_looked, 'failed', v_failed, 'more', true);
@@ -265,22 +265,22 @@ end $$;
 create or replace function memoir.compact_session(p_user text, p_session text, p_target_tokens integer default null)
 returns jsonb language plpgsql security definer set search_path from current as $$
 declare
-  v_caller memoir.caller := memoir._authorise(p_user, 'write');
-  v_session memoir.sessions := memoir._session(v_caller, p_session);
-  v_config jsonb := memoir._config(v_caller.user_id, v_session.settings); v_limits record; v_done jsonb; v_rows integer := 0; v_tokens bigint := 0; v_summary bigint := 0; i integer;
+  v_caller _memoir.caller := _memoir.authorise(p_user, 'write');
+  v_session _memoir.sessions := _memoir.session(v_caller, p_session);
+  v_config jsonb := _memoir.config(v_caller.user_id, v_session.settings); v_limits record; v_done jsonb; v_rows integer := 0; v_tokens bigint := 0; v_summary bigint := 0; i integer;
 begin
   if p_target_tokens < 0 then
-    perform memoir._fail('PM014', format('target_tokens must be from 0, not %s', p_target_tokens));
+    perform _memoir.fail('PM014', format('target_tokens must be from 0, not %s', p_target_tokens));
   end if;
-  select * into v_limits from memoir._compaction_limits(v_session, v_config);
+  select * into v_limits from _memoir.compaction_limits(v_session, v_config);
   for i in 1 .. 1000 loop
-    v_session := memoir._session(v_caller, p_session);
-    v_done := memoir._compact(v_session, coalesce(p_target_tokens, v_limits.target), coalesce(p_target_tokens, v_limits.target), true, v_config, v_caller.login);
+    v_session := _memoir.session(v_caller, p_session);
+    v_done := _memoir.compact(v_session, coalesce(p_target_tokens, v_limits.target), coalesce(p_target_tokens, v_limits.target), true, v_config, v_caller.login);
     continue when v_done is null;
     exit when (v_done ->> 'rows')::integer = 0;
     v_rows := v_rows + 1; v_tokens := v_tokens + (v_done ->> 'tokens')::bigint; v_summary := v_summary + (v_done ->> 'summary_tokens')::bigint;
   end loop;
-  select * into v_session from memoir.sessions where user_id = v_caller.user_id and session_id = v_session.session_id;
+  select * into v_session from _memoir.sessions where user_id = v_caller.user_id and session_id = v_session.session_id;
   return jsonb_build_object('rows', v_rows, 'tokens', v_tokens, 'summary_tokens', v_summary, 'through', v_session.summary_through, 'summary', v_session.summary_text);
 end $$;
 comment on function memoir.compact_session(text, text, integer) is
@@ -291,23 +291,23 @@ reachable by recall. Returns {"rows", "tokens", "summary_tokens", "through", "su
 create or replace function memoir.undo_compaction(p_user text, p_session text, p_compaction uuid)
 returns jsonb language plpgsql security definer set search_path from current set plan_cache_mode = force_custom_plan as $$
 declare
-  v_caller memoir.caller := memoir._authorise(p_user, 'write');
-  v_session memoir.sessions := memoir._session(v_caller, p_session); v_user uuid := v_caller.user_id; v_row memoir.compactions; v_undone integer;
+  v_caller _memoir.caller := _memoir.authorise(p_user, 'write');
+  v_session _memoir.sessions := _memoir.session(v_caller, p_session); v_user uuid := v_caller.user_id; v_row _memoir.compactions; v_undone integer;
 begin
-  perform from memoir.session_counters where user_id = v_user and session_id = v_session.session_id for update;
-  perform from memoir.user_counters where user_id = v_user for update;
-  select * into v_row from memoir.compactions where user_id = v_user and session_id = v_session.session_id and compaction_id = p_compaction;
+  perform from _memoir.session_counters where user_id = v_user and session_id = v_session.session_id for update;
+  perform from _memoir.user_counters where user_id = v_user for update;
+  select * into v_row from _memoir.compactions where user_id = v_user and session_id = v_session.session_id and compaction_id = p_compaction;
   if not found then
-    perform memoir._fail('PM004', format('unknown compaction %s in session %s', memoir._shown(p_compaction::text), memoir._shown(p_session)));
+    perform _memoir.fail('PM004', format('unknown compaction %s in session %s', _memoir.shown(p_compaction::text), _memoir.shown(p_session)));
   end if;
   -- What stands on it goes with it; what it stood on counts again.
-  update memoir.compactions c set undone_at = memoir.now(), metadata = c.metadata || jsonb_build_object('undone_by', v_caller.login)
+  update _memoir.compactions c set undone_at = memoir.now(), metadata = c.metadata || jsonb_build_object('undone_by', v_caller.login)
   where c.user_id = v_user and c.session_id = v_session.session_id and c.undone_at is null
     and (c.compaction_id = p_compaction or (v_row.level > 0 and c.level >= v_row.level and c.from_turn <= v_row.from_turn and c.to_turn >= v_row.to_turn));
   get diagnostics v_undone = row_count;
-  perform memoir._refresh_summary(v_user, v_session.session_id);
-  update memoir.session_counters set compact_after = 0 where user_id = v_user and session_id = v_session.session_id and compact_after <> 0;
-  select * into v_session from memoir.sessions where user_id = v_user and session_id = v_session.session_id;
+  perform _memoir.refresh_summary(v_user, v_session.session_id);
+  update _memoir.session_counters set compact_after = 0 where user_id = v_user and session_id = v_session.session_id and compact_after <> 0;
+  select * into v_session from _memoir.sessions where user_id = v_user and session_id = v_session.session_id;
   return jsonb_build_object('undone', v_undone, 'through', v_session.summary_through, 'summary', v_session.summary_text);
 end $$;
 comment on function memoir.undo_compaction(text, text, uuid) is
@@ -320,22 +320,22 @@ returns table (compaction_id uuid, level integer, from_turn integer, to_turn int
   made_by text, recorded_at timestamptz, undone_at timestamptz)
 language plpgsql stable security definer set search_path from current set plan_cache_mode = force_custom_plan as $$
 declare
-  v_caller memoir.caller := memoir._authorise(p_user, 'read');
-  v_session memoir.sessions := memoir._session(v_caller, p_session); v_user uuid := v_caller.user_id;
+  v_caller _memoir.caller := _memoir.authorise(p_user, 'read');
+  v_session _memoir.sessions := _memoir.session(v_caller, p_session); v_user uuid := v_caller.user_id;
 begin
   return query
   select c.compaction_id, c.level::integer, c.from_turn, c.to_turn, l.compaction_id is not null, c.summary_text, (c.metadata ->> 'tokens')::bigint,
     (c.metadata ->> 'summary_tokens')::integer, c.made_by, c.recorded_at, c.undone_at
-  from memoir.compactions c left join memoir._live_compactions(v_session) l on l.compaction_id = c.compaction_id
+  from _memoir.compactions c left join _memoir.live_compactions(v_session) l on l.compaction_id = c.compaction_id
   where c.user_id = v_user and c.session_id = v_session.session_id order by c.from_turn, c.level, c.recorded_at, c.compaction_id;
 end $$;
 comment on function memoir.list_compactions(text, text) is
   'All compactions of a session, undone ones too: range, level (0: a summary of the whole session that hides nothing), whether it
 counts now, its summary, tokens of the turns and of the summary. Raises PM001, PM003.';
 
-create or replace function memoir._ask_for_summary(p_row memoir.compactions, p_config jsonb)
+create or replace function _memoir.ask_for_summary(p_row _memoir.compactions, p_config jsonb)
 returns void language plpgsql as $$
 begin
   if p_config ->> 'llm_provider' = 'none' or p_row.made_by <> 'extract' then return; end if;
-  perform memoir._enqueue('summarise', p_row.user_id, p_row.compaction_id::text, jsonb_build_object('session_id', p_row.session_id));
+  perform _memoir.enqueue('summarise', p_row.user_id, p_row.compaction_id::text, jsonb_build_object('session_id', p_row.session_id));
 end $$;

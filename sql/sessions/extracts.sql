@@ -3,14 +3,14 @@
 --   turns → sentences → what each is about (tf-idf centroid) × what kind of thing it says (salience) → greedy choice of what
 --   is not said yet (maximal marginal relevance, Carbonell and Goldstein 1998) → in the order in which it was said
 
-create or replace function memoir._sentences(p_text text)
+create or replace function _memoir.sentences(p_text text)
 returns text[] language sql immutable as $$
   select array(select btrim(s, E' \t\r-*•') from regexp_split_to_table(p_text, '(?<=[.!?][)"''”’]?)\s+|(?<=[。！？।؟])|\n+') with ordinality t(s, o)
                where s ~ '[[:alnum:]]' order by o)
 $$;
 
 -- What of a turn is prose: without code, tables, headings and the marks of lists and emphasis.
-create or replace function memoir._prose(p_text text)
+create or replace function _memoir.prose(p_text text)
 returns text language plpgsql immutable strict as $$
 declare
   v_text text := p_text;
@@ -29,7 +29,7 @@ end $$;
 
 -- What must survive: decisions, numbers, names, instructions, corrections, errors, what people say about themselves. Small talk not, nor
 -- what only leads to something else, nor fragments.
-create or replace function memoir._salience(p_sentence text, p_role memoir.turn_role, p_is_last boolean)
+create or replace function _memoir.salience(p_sentence text, p_role _memoir.turn_role, p_is_last boolean)
 returns real language sql immutable as $$
   select case when p_sentence ~ ':\W*$' or octet_length(p_sentence) < 2 * length(p_sentence) and p_sentence !~ '[[:alnum:]]+\W+[[:alnum:]]+\W+[[:alnum:]]' then 0 else (greatest(0.05, 1
     + case when p_sentence ~* '\m(decid\w+|decision|agreed (on|to|that|upon)|settled|chose|chosen|we(''|’)?ll|we will|let(''|’)?s|go(ing)? with|plan(ned|s)? (to|on|is)|confirm\w*|conclu\w+|approv\w+|reject\w+|fixed|root cause|resolved|switch\w* to|deadline|due)\M' then 0.6 else 0 end
@@ -50,7 +50,7 @@ $$;
 
 -- Chooses among sentences (parallel arrays, in the order in which they were said) within a budget of estimated tokens; returns
 -- their numbers in that order. Scores are quantised, ties fall to the earlier sentence.
-create or replace function memoir._choose_sentences(p_sentences text[], p_salience real[], p_budget integer, p_config regconfig)
+create or replace function _memoir.choose_sentences(p_sentences text[], p_salience real[], p_budget integer, p_config regconfig)
 returns integer[] language plpgsql stable set plan_cache_mode = force_generic_plan as $$
 declare
   v_places integer[]; v_scores integer[]; v_costs integer[]; v_pairs real[]; v_near real[]; v_chosen integer[] := '{}'; v_open boolean[];
@@ -59,7 +59,7 @@ begin
   -- The hundred and fifty that are worth most of what they cost; what is alike among them.
   with sentences as materialized (
     -- What is said over and over counts once.
-    select distinct on (lower(s)) o::integer as o, s as sentence, w as salience, memoir.estimate_tokens(s) + 4 as cost, tsvector_to_array(memoir._words(p_config, s)) as words
+    select distinct on (lower(s)) o::integer as o, s as sentence, w as salience, memoir.estimate_tokens(s) + 4 as cost, tsvector_to_array(_memoir.words(p_config, s)) as words
     from unnest(p_sentences, p_salience) with ordinality x(s, w, o) where w >= 0.6 order by lower(s), o
   ), terms as materialized (
     select s.o, t.term from sentences s, unnest(s.words) t(term)
@@ -106,26 +106,26 @@ end $$;
 
 -- What a summary may be made of: the turns of a stretch as texts, without what is excluded, secret or private (a summary is
 -- read by whoever may read the session). Long texts are read by their beginning and end.
-create or replace function memoir._summary_turns(p_session memoir.sessions, p_from integer, p_to integer)
-returns table (turn_index integer, role memoir.turn_role, label text, body text, token_count integer, created_at timestamptz)
+create or replace function _memoir.summary_turns(p_session _memoir.sessions, p_from integer, p_to integer)
+returns table (turn_index integer, role _memoir.turn_role, label text, body text, token_count integer, created_at timestamptz)
 language plpgsql stable set plan_cache_mode = force_custom_plan as $$
 declare
   v_part record; v_user uuid := p_session.user_id; v_since timestamptz; v_until timestamptz; v_marks jsonb;
 begin
-  for v_part in select * from memoir._lineage(p_session) l where l.to_turn >= p_from and l.from_turn <= p_to order by l.from_turn loop
-    select first_recorded_at, last_recorded_at into v_since, v_until from memoir.session_counters c where c.user_id = v_user and c.session_id = v_part.session_id;
-    v_marks := memoir._marks(v_user, v_part.session_id);
+  for v_part in select * from _memoir.lineage(p_session) l where l.to_turn >= p_from and l.from_turn <= p_to order by l.from_turn loop
+    select first_recorded_at, last_recorded_at into v_since, v_until from _memoir.session_counters c where c.user_id = v_user and c.session_id = v_part.session_id;
+    v_marks := _memoir.marks(v_user, v_part.session_id);
     return query
     select h.turn_index, h.role, coalesce(h.name, h.role::text),
-      case when x.hidden or memoir._now_held(h.sensitivity, h.turn_index, v_marks) > 'normal' then null
+      case when x.hidden or _memoir.now_held(h.sensitivity, h.turn_index, v_marks) > 'normal' then null
            when length(x.whole) > 6000 then left(x.whole, 4000) || E'\n' || right(x.whole, 1500)
            else x.whole end, h.token_count, h.created_at
-    from memoir.conversation_history h
+    from _memoir.conversation_history h
     cross join lateral (
       select coalesce(nullif(h.content, ''), (select string_agg(format('calls %s(%s)', c #>> '{function,name}', left(c #>> '{function,arguments}', 200)), E'\n')
           from jsonb_array_elements(h.tool_calls) c)) as whole,
         -- A span that must not be repeated takes its whole turn with it: its sentences lean on each other.
-        exists (select from memoir.recall_exclusions e where e.user_id = v_user and e.session_id = h.session_id and e.turn_index = h.turn_index
+        exists (select from _memoir.recall_exclusions e where e.user_id = v_user and e.session_id = h.session_id and e.turn_index = h.turn_index
                 and e.lifted_at is null) as hidden) x
     where h.user_id = v_user and h.session_id = v_part.session_id and h.recorded_at between v_since and v_until
       and h.turn_index between greatest(p_from, v_part.from_turn) and least(p_to, v_part.to_turn)
@@ -134,32 +134,32 @@ begin
 end $$;
 
 -- A sentence that can stand away from its day: "yesterday" and the like made absolute, in the languages that have rules for it.
-create or replace function memoir._dated(p_sentence text, p_at timestamptz, p_config regconfig)
+create or replace function _memoir.dated(p_sentence text, p_at timestamptz, p_config regconfig)
 returns text language plpgsql stable as $$
 begin
   if p_config::text not in ('english', 'simple') or p_sentence !~* '\m(yesterday|tomorrow|last|next|ago|from now|(on|until|till|by|since) [[:alpha:]]+day)\M' then return p_sentence; end if;
-  return (memoir._resolve_dates(p_sentence, (p_at at time zone 'UTC')::date, p_sentence !~* '\m(will|going to|gonna|plan\w*|starting|am|are|is|should|must|need|next|let''?s)\M|''(ll|re|m)\M')).resolved;
+  return (_memoir.resolve_dates(p_sentence, (p_at at time zone 'UTC')::date, p_sentence !~* '\m(will|going to|gonna|plan\w*|starting|am|are|is|should|must|need|next|let''?s)\M|''(ll|re|m)\M')).resolved;
 end $$;
 
 -- One head line with the stretch and its days, then the chosen sentences, each with who said it.
-create or replace function memoir._extract(p_labels text[], p_roles memoir.turn_role[], p_bodies text[], p_days timestamptz[], p_head text, p_budget integer,
+create or replace function _memoir.extract(p_labels text[], p_roles _memoir.turn_role[], p_bodies text[], p_days timestamptz[], p_head text, p_budget integer,
   p_tokenizer text, p_config regconfig)
 returns text language plpgsql stable set plan_cache_mode = force_generic_plan as $$
 declare
   v_sentences text[]; v_labels text[]; v_days timestamptz[]; v_salience real[]; v_chosen integer[]; v_text text; v_budget integer := p_budget; v_tries integer := 0; v_tokens integer;
 begin
   select array_agg(s.sentence order by t.o, s.o), array_agg(t.label order by t.o, s.o), array_agg(t.said order by t.o, s.o),
-    array_agg(memoir._salience(s.sentence, t.role, t.o = cardinality(p_bodies)) order by t.o, s.o)
+    array_agg(_memoir.salience(s.sentence, t.role, t.o = cardinality(p_bodies)) order by t.o, s.o)
   into v_sentences, v_labels, v_days, v_salience
   from unnest(p_labels, p_roles, p_bodies, p_days) with ordinality t(label, role, body, said, o),
     lateral (select case when length(x) > 300 then left(x, 297) || '…' else x end as sentence, n as o
-             from unnest(memoir._sentences(memoir._prose(t.body))) with ordinality y(x, n)) s
+             from unnest(_memoir.sentences(_memoir.prose(t.body))) with ordinality y(x, n)) s
   where s.o <= 200;
   if v_sentences is null then return p_head; end if;
   loop
-    v_chosen := memoir._choose_sentences(v_sentences, v_salience, v_budget - memoir.estimate_tokens(p_head), p_config);
-    select p_head || coalesce(E'\n' || string_agg('- ' || v_labels[c] || ': ' || memoir._dated(v_sentences[c], v_days[c], p_config), E'\n' order by c), '') into v_text from unnest(v_chosen) c;
-    v_tokens := memoir._tokens_of(v_text, p_tokenizer);
+    v_chosen := _memoir.choose_sentences(v_sentences, v_salience, v_budget - memoir.estimate_tokens(p_head), p_config);
+    select p_head || coalesce(E'\n' || string_agg('- ' || v_labels[c] || ': ' || _memoir.dated(v_sentences[c], v_days[c], p_config), E'\n' order by c), '') into v_text from unnest(v_chosen) c;
+    v_tokens := _memoir.tokens_of(v_text, p_tokenizer);
     exit when v_chosen = '{}' or v_tries >= 4 or v_tokens <= p_budget and (v_tries > 0 or v_tokens > 0.9 * p_budget or cardinality(v_chosen) = cardinality(v_sentences));
     -- Estimates are on the high side: once more with what was left over.
     v_budget := case when v_tokens < p_budget then v_budget * least(1.5, 0.98 * p_budget / v_tokens) else v_budget * 9 / 10 - 2 end;

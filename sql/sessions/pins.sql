@@ -1,10 +1,10 @@
 -- Pins: what stays in view of a session, a memory or turns that its compaction must not cover either. For good or for a number of turns.
 
-create or replace function memoir._check_pin_turns(p_turns integer)
+create or replace function _memoir.check_pin_turns(p_turns integer)
 returns void language plpgsql immutable as $$
 begin
   if p_turns < 1 or p_turns > 1000000 then
-    perform memoir._fail('PM014', format('turns must be from 1 to 1000000, or null for good, not %s', p_turns));
+    perform _memoir.fail('PM014', format('turns must be from 1 to 1000000, or null for good, not %s', p_turns));
   end if;
 end $$;
 
@@ -12,27 +12,27 @@ create or replace function memoir.pin_turns(p_user text, p_session text, p_from_
   p_reason text default null)
 returns jsonb language plpgsql security definer set search_path from current as $$
 declare
-  v_caller memoir.caller := memoir._authorise(p_user, 'write');
-  v_session memoir.sessions := memoir._session(v_caller, p_session);
+  v_caller _memoir.caller := _memoir.authorise(p_user, 'write');
+  v_session _memoir.sessions := _memoir.session(v_caller, p_session);
   v_to integer := coalesce(p_to_turn, p_from_turn); v_count integer; v_until integer;
 begin
-  perform memoir._check_pin_turns(p_turns);
-  perform memoir._check_size('reason', p_reason, 10000);
+  perform _memoir.check_pin_turns(p_turns);
+  perform _memoir.check_size('reason', p_reason, 10000);
   -- As compaction locks, so that a pin is before it or after it.
-  select turn_count into v_count from memoir.session_counters where user_id = v_caller.user_id and session_id = v_session.session_id for update;
+  select turn_count into v_count from _memoir.session_counters where user_id = v_caller.user_id and session_id = v_session.session_id for update;
   if p_from_turn is null or p_from_turn < 0 or v_to < p_from_turn or v_to >= v_count then
-    perform memoir._fail('PM014', format('turns %s to %s are not in session %s, which has %s turns', coalesce(p_from_turn::text, 'null'),
-      coalesce(v_to::text, 'null'), memoir._shown(p_session), v_count));
+    perform _memoir.fail('PM014', format('turns %s to %s are not in session %s, which has %s turns', coalesce(p_from_turn::text, 'null'),
+      coalesce(v_to::text, 'null'), _memoir.shown(p_session), v_count));
   end if;
   v_until := v_count + p_turns;
-  insert into memoir.turn_pins (user_id, session_id, from_turn, to_turn, until_turn, reason, actor, set_by, recorded_at)
-  values (v_caller.user_id, v_session.session_id, p_from_turn, v_to, v_until, p_reason, memoir._actor(v_caller, null, 'person'), v_caller.login, memoir.now())
+  insert into _memoir.turn_pins (user_id, session_id, from_turn, to_turn, until_turn, reason, actor, set_by, recorded_at)
+  values (v_caller.user_id, v_session.session_id, p_from_turn, v_to, v_until, p_reason, _memoir.actor(v_caller, null, 'person'), v_caller.login, memoir.now())
   on conflict (user_id, session_id, from_turn, to_turn) do update set until_turn = excluded.until_turn, reason = excluded.reason,
     actor = excluded.actor, set_by = excluded.set_by, recorded_at = excluded.recorded_at;
   -- Summaries that cover it no longer count; the next compaction goes around it.
-  perform from memoir.user_counters where user_id = v_caller.user_id for update;
-  perform memoir._refresh_summary(v_caller.user_id, v_session.session_id);
-  update memoir.session_counters set compact_after = 0 where user_id = v_caller.user_id and session_id = v_session.session_id and compact_after <> 0;
+  perform from _memoir.user_counters where user_id = v_caller.user_id for update;
+  perform _memoir.refresh_summary(v_caller.user_id, v_session.session_id);
+  update _memoir.session_counters set compact_after = 0 where user_id = v_caller.user_id and session_id = v_session.session_id and compact_after <> 0;
   return jsonb_build_object('session', p_session, 'from_turn', p_from_turn, 'to_turn', v_to, 'until_turn', v_until);
 end $$;
 comment on function memoir.pin_turns(text, text, integer, integer, integer, text) is
@@ -44,16 +44,16 @@ Writes turn_pins, sessions. Raises PM001, PM003, PM014.';
 create or replace function memoir.unpin_turns(p_user text, p_session text, p_from_turn integer default null, p_to_turn integer default null)
 returns integer language plpgsql security definer set search_path from current as $$
 declare
-  v_caller memoir.caller := memoir._authorise(p_user, 'write');
-  v_session memoir.sessions := memoir._session(v_caller, p_session);
+  v_caller _memoir.caller := _memoir.authorise(p_user, 'write');
+  v_session _memoir.sessions := _memoir.session(v_caller, p_session);
   v_count integer;
 begin
-  perform from memoir.session_counters where user_id = v_caller.user_id and session_id = v_session.session_id for update;
-  perform from memoir.user_counters where user_id = v_caller.user_id for update;
-  delete from memoir.turn_pins where user_id = v_caller.user_id and session_id = v_session.session_id
+  perform from _memoir.session_counters where user_id = v_caller.user_id and session_id = v_session.session_id for update;
+  perform from _memoir.user_counters where user_id = v_caller.user_id for update;
+  delete from _memoir.turn_pins where user_id = v_caller.user_id and session_id = v_session.session_id
     and to_turn >= coalesce(p_from_turn, 0) and from_turn <= coalesce(p_to_turn, p_from_turn, 2147483647);
   get diagnostics v_count = row_count;
-  if v_count > 0 then perform memoir._refresh_summary(v_caller.user_id, v_session.session_id); end if;
+  if v_count > 0 then perform _memoir.refresh_summary(v_caller.user_id, v_session.session_id); end if;
   return v_count;
 end $$;
 comment on function memoir.unpin_turns(text, text, integer, integer) is

@@ -5,145 +5,145 @@ create or replace function memoir.open_session(p_user text, p_session text, p_mo
   p_settings jsonb default '{}', p_metadata jsonb default '{}')
 returns uuid language plpgsql security definer set search_path from current as $$
 declare
-  v_caller memoir.caller := memoir._authorise(p_user, 'write');
+  v_caller _memoir.caller := _memoir.authorise(p_user, 'write');
 begin
-  return memoir._open_session(v_caller, p_user, p_session, p_model, p_system_prompt, p_project, p_task, p_parent, p_settings, p_metadata);
+  return _memoir.open_session(v_caller, p_user, p_session, p_model, p_system_prompt, p_project, p_task, p_parent, p_settings, p_metadata);
 end $$;
 comment on function memoir.open_session(text, text, text, text, text, text, text, jsonb, jsonb) is
   'Opens a session, or changes what is given (not null) of one that exists, and returns its id. p_task: continuation, knowledge,
 new_session, tool_heavy. p_parent: the session this one continues. p_settings: overrides for this session.
 Writes users, sessions. Raises PM001, PM003 (parent), PM005, PM012, PM014, PM015, PM031.';
 
-create or replace function memoir._check_session(p_session text)
+create or replace function _memoir.check_session(p_session text)
 returns void language plpgsql immutable as $$
 begin
   if p_session is null or p_session = '' or length(p_session) > 500 then
-    perform memoir._fail('PM014', format('session must be a text of 1 to 500 characters, not %s', memoir._shown(p_session)));
+    perform _memoir.fail('PM014', format('session must be a text of 1 to 500 characters, not %s', _memoir.shown(p_session)));
   end if;
 end $$;
 
 -- Prompts are stored once per text, with what they cost in each tokenizer that a session used them with.
-create or replace function memoir._store_prompt(p_prompt text, p_tokenizer text)
+create or replace function _memoir.store_prompt(p_prompt text, p_tokenizer text)
 returns bytea language plpgsql as $$
 declare
   v_hash bytea := sha256(convert_to(p_prompt, 'UTF8'));
-  v_tokenizer text := memoir._tokenizer_used(p_tokenizer);
+  v_tokenizer text := _memoir.tokenizer_used(p_tokenizer);
 begin
   -- Locked, so that the sweep of unused prompts does not take it before the session is there to see.
-  perform from memoir.system_prompts where prompt_hash = v_hash and tokens ? v_tokenizer for key share;
+  perform from _memoir.system_prompts where prompt_hash = v_hash and tokens ? v_tokenizer for key share;
   if not found then
-    insert into memoir.system_prompts as s (prompt_hash, content, tokens)
-    values (v_hash, p_prompt, jsonb_build_object(v_tokenizer, memoir._tokens_of(p_prompt, v_tokenizer)))
+    insert into _memoir.system_prompts as s (prompt_hash, content, tokens)
+    values (v_hash, p_prompt, jsonb_build_object(v_tokenizer, _memoir.tokens_of(p_prompt, v_tokenizer)))
     on conflict (prompt_hash) do update set tokens = s.tokens || excluded.tokens;
   end if;
   return v_hash;
 end $$;
 
-create or replace function memoir._open_session(p_caller memoir.caller, p_user text, p_session text, p_model text,
+create or replace function _memoir.open_session(p_caller _memoir.caller, p_user text, p_session text, p_model text,
   p_system_prompt text, p_project text, p_task text, p_parent text, p_settings jsonb, p_metadata jsonb)
 returns uuid language plpgsql as $$
 declare
-  v_config jsonb := (select config from memoir.settings_merged);
-  v_session memoir.sessions; v_id uuid; v_parent uuid; v_model memoir.models; v_now timestamptz := memoir.now(); v_found boolean;
+  v_config jsonb := (select config from _memoir.settings_merged);
+  v_session _memoir.sessions; v_id uuid; v_parent uuid; v_model _memoir.models; v_now timestamptz := memoir.now(); v_found boolean;
   v_settings jsonb := coalesce(nullif(p_settings, 'null'), '{}'); v_metadata jsonb := coalesce(nullif(p_metadata, 'null'), '{}');
 begin
-  perform memoir._check_session(p_session);
-  if p_project is not null then perform memoir._check_project(p_caller, p_project); end if;
+  perform _memoir.check_session(p_session);
+  if p_project is not null then perform _memoir.check_project(p_caller, p_project); end if;
   if p_task is not null and p_task not in ('continuation', 'knowledge', 'new_session', 'tool_heavy') then
-    perform memoir._fail('PM014', format('task must be continuation, knowledge, new_session or tool_heavy, not %s', memoir._shown(p_task)));
+    perform _memoir.fail('PM014', format('task must be continuation, knowledge, new_session or tool_heavy, not %s', _memoir.shown(p_task)));
   end if;
   if jsonb_typeof(v_metadata) <> 'object' then
-    perform memoir._fail('PM014', format('metadata must be a JSON object, not %s', memoir._shown(p_metadata::text)));
+    perform _memoir.fail('PM014', format('metadata must be a JSON object, not %s', _memoir.shown(p_metadata::text)));
   end if;
-  perform memoir._check_size('metadata', v_metadata::text, (v_config ->> 'text_bytes_max')::integer);
-  perform memoir._check_size('system_prompt', p_system_prompt, (v_config ->> 'text_bytes_max')::integer);
-  perform memoir._touch_user(p_caller, p_user);
-  v_id := memoir._session_id(p_caller.user_id, p_session);
-  select * into v_session from memoir.sessions where user_id = p_caller.user_id and session_id = v_id;
+  perform _memoir.check_size('metadata', v_metadata::text, (v_config ->> 'text_bytes_max')::integer);
+  perform _memoir.check_size('system_prompt', p_system_prompt, (v_config ->> 'text_bytes_max')::integer);
+  perform _memoir.touch_user(p_caller, p_user);
+  v_id := _memoir.session_id(p_caller.user_id, p_session);
+  select * into v_session from _memoir.sessions where user_id = p_caller.user_id and session_id = v_id;
   v_found := found;
   if v_found then
-    perform memoir._check_session_of(p_caller, p_session, v_session.project);
+    perform _memoir.check_session_of(p_caller, p_session, v_session.project);
     if v_session.status in ('closed', 'expired') then
-      perform memoir._fail('PM005', format('session %s is %s', memoir._shown(p_session), v_session.status), 'open one under another name, with p_parent => this one');
+      perform _memoir.fail('PM005', format('session %s is %s', _memoir.shown(p_session), v_session.status), 'open one under another name, with p_parent => this one');
     end if;
   end if;
   if p_parent is not null then
-    v_parent := memoir._session_id(p_caller.user_id, p_parent);
-    if v_parent = v_id or not exists (select from memoir.sessions where user_id = p_caller.user_id and session_id = v_parent
+    v_parent := _memoir.session_id(p_caller.user_id, p_parent);
+    if v_parent = v_id or not exists (select from _memoir.sessions where user_id = p_caller.user_id and session_id = v_parent
                                       and (p_caller.projects is null or project = any (p_caller.projects))) then
-      perform memoir._fail('PM003', format('unknown parent session %s', memoir._shown(p_parent)));
+      perform _memoir.fail('PM003', format('unknown parent session %s', _memoir.shown(p_parent)));
     end if;
     if v_session.parent_turn is not null and v_parent <> v_session.parent_session_id then
-      perform memoir._fail('PM014', format('session %s is a branch and can''t get the parent %s', memoir._shown(p_session), memoir._shown(p_parent)));
+      perform _memoir.fail('PM014', format('session %s is a branch and can''t get the parent %s', _memoir.shown(p_session), _memoir.shown(p_parent)));
     end if;
   end if;
-  v_model := memoir._model(coalesce(p_model, v_session.model, v_config ->> 'default_model'));
+  v_model := _memoir.model(coalesce(p_model, v_session.model, v_config ->> 'default_model'));
 
   if not v_found then
-    insert into memoir.sessions (user_id, session_id, external_id, project, task_type, model, context_window,
+    insert into _memoir.sessions (user_id, session_id, external_id, project, task_type, model, context_window,
       max_response_tokens, tokenizer, system_prompt_hash, created_at, expires_at, parent_session_id, settings, metadata)
     values (p_caller.user_id, v_id, p_session,
-      coalesce(p_project, memoir._default_project(p_caller)),
-      p_task::memoir.task_type, v_model.model, v_model.context_window, v_model.max_output, v_model.tokenizer,
-      case when p_system_prompt <> '' then memoir._store_prompt(p_system_prompt, v_model.tokenizer) end, v_now,
+      coalesce(p_project, _memoir.default_project(p_caller)),
+      p_task::_memoir.task_type, v_model.model, v_model.context_window, v_model.max_output, v_model.tokenizer,
+      case when p_system_prompt <> '' then _memoir.store_prompt(p_system_prompt, v_model.tokenizer) end, v_now,
       v_now + make_interval(hours => (v_config ->> 'session_ttl_hours')::integer), v_parent,
-      memoir._merge_overrides('{}', v_settings), v_metadata)
+      _memoir.merge_overrides('{}', v_settings), v_metadata)
     on conflict do nothing;
     if not found then  -- somebody opened it at the same moment: what is given here changes it
-      return memoir._open_session(p_caller, p_user, p_session, p_model, p_system_prompt, p_project, p_task, p_parent, p_settings, p_metadata);
+      return _memoir.open_session(p_caller, p_user, p_session, p_model, p_system_prompt, p_project, p_task, p_parent, p_settings, p_metadata);
     end if;
-    insert into memoir.session_counters (user_id, session_id, first_recorded_at, last_recorded_at)
+    insert into _memoir.session_counters (user_id, session_id, first_recorded_at, last_recorded_at)
     values (p_caller.user_id, v_id, v_now, v_now) on conflict do nothing;
   elsif p_model is not null or p_system_prompt is not null or p_project is not null or p_task is not null or p_parent is not null
         or v_settings <> '{}' or v_metadata <> '{}' then
     if p_model is null then
       v_model.context_window := v_session.context_window; v_model.max_output := v_session.max_response_tokens; v_model.tokenizer := v_session.tokenizer;
     elsif p_system_prompt is null and v_session.system_prompt_hash is not null then
-      perform memoir._store_prompt(content, v_model.tokenizer) from memoir.system_prompts where prompt_hash = v_session.system_prompt_hash;
+      perform _memoir.store_prompt(content, v_model.tokenizer) from _memoir.system_prompts where prompt_hash = v_session.system_prompt_hash;
     end if;
     if p_project <> v_session.project then  -- what was said in it moves with it; locks in their order
-      perform from memoir.session_counters where user_id = p_caller.user_id and session_id = v_id for update;
-      perform from memoir.user_counters where user_id = p_caller.user_id for update;
+      perform from _memoir.session_counters where user_id = p_caller.user_id and session_id = v_id for update;
+      perform from _memoir.user_counters where user_id = p_caller.user_id for update;
     end if;
-    update memoir.sessions set
+    update _memoir.sessions set
       model = v_model.model, context_window = v_model.context_window, max_response_tokens = v_model.max_output,
-      tokenizer = v_model.tokenizer, project = coalesce(p_project, project), task_type = coalesce(p_task::memoir.task_type, task_type),
+      tokenizer = v_model.tokenizer, project = coalesce(p_project, project), task_type = coalesce(p_task::_memoir.task_type, task_type),
       system_prompt_hash = case when p_system_prompt is null then system_prompt_hash
-                                when p_system_prompt = '' then null else memoir._store_prompt(p_system_prompt, v_model.tokenizer) end,
+                                when p_system_prompt = '' then null else _memoir.store_prompt(p_system_prompt, v_model.tokenizer) end,
       parent_session_id = coalesce(v_parent, parent_session_id),
-      settings = memoir._merge_overrides(settings, v_settings), metadata = metadata || v_metadata
+      settings = _memoir.merge_overrides(settings, v_settings), metadata = metadata || v_metadata
     where user_id = p_caller.user_id and session_id = v_id;
     -- Another window has other limits.
-    update memoir.session_counters set compact_after = 0 where user_id = p_caller.user_id and session_id = v_id and compact_after <> 0;
+    update _memoir.session_counters set compact_after = 0 where user_id = p_caller.user_id and session_id = v_id and compact_after <> 0;
     if p_project <> v_session.project then
-      update memoir.search_items set project = p_project where user_id = p_caller.user_id and session_id = v_id and kind <> 'm';
+      update _memoir.search_items set project = p_project where user_id = p_caller.user_id and session_id = v_id and kind <> 'm';
     end if;
   end if;
   return v_id;
 end $$;
 
 -- The session's row, or PM003.
-create or replace function memoir._session(p_caller memoir.caller, p_session text)
-returns memoir.sessions language plpgsql stable as $$
+create or replace function _memoir.session(p_caller _memoir.caller, p_session text)
+returns _memoir.sessions language plpgsql stable as $$
 declare
-  v_session memoir.sessions; v_id uuid;
+  v_session _memoir.sessions; v_id uuid;
 begin
-  perform memoir._check_session(p_session);
-  v_id := memoir._session_id(p_caller.user_id, p_session);
-  select * into v_session from memoir.sessions where user_id = p_caller.user_id and session_id = v_id;
-  if not found then perform memoir._fail('PM003', format('unknown session %s', memoir._shown(p_session))); end if;
-  perform memoir._check_session_of(p_caller, p_session, v_session.project);
+  perform _memoir.check_session(p_session);
+  v_id := _memoir.session_id(p_caller.user_id, p_session);
+  select * into v_session from _memoir.sessions where user_id = p_caller.user_id and session_id = v_id;
+  if not found then perform _memoir.fail('PM003', format('unknown session %s', _memoir.shown(p_session))); end if;
+  perform _memoir.check_session_of(p_caller, p_session, v_session.project);
   return v_session;
 end $$;
 
 create or replace function memoir.close_session(p_user text, p_session text)
 returns void language plpgsql security definer set search_path from current as $$
 declare
-  v_caller memoir.caller := memoir._authorise(p_user, 'write');
-  v_session memoir.sessions := memoir._session(v_caller, p_session);
+  v_caller _memoir.caller := _memoir.authorise(p_user, 'write');
+  v_session _memoir.sessions := _memoir.session(v_caller, p_session);
 begin
   if v_session.status in ('closed', 'expired') then return; end if;
-  perform memoir._end_session(v_session, 'closed', memoir.now());
+  perform _memoir.end_session(v_session, 'closed', memoir.now());
 end $$;
 comment on function memoir.close_session(text, text) is
   'Closes a session: no more turns; its working notes go, its local memories live on for local_memory_hours, a job summarises it.
@@ -152,42 +152,42 @@ Closing twice is harmless. Writes sessions, memory_store, jobs. Raises PM001, PM
 create or replace function memoir.branch_session(p_user text, p_session text, p_new_session text, p_at_turn integer default null)
 returns uuid language plpgsql security definer set search_path from current as $$
 declare
-  v_caller memoir.caller := memoir._authorise(p_user, 'write');
-  v_parent memoir.sessions := memoir._session(v_caller, p_session);
-  v_counters memoir.session_counters; v_new uuid; v_at integer; v_next memoir.conversation_history; v_last memoir.conversation_history;
+  v_caller _memoir.caller := _memoir.authorise(p_user, 'write');
+  v_parent _memoir.sessions := _memoir.session(v_caller, p_session);
+  v_counters _memoir.session_counters; v_new uuid; v_at integer; v_next _memoir.conversation_history; v_last _memoir.conversation_history;
   v_now timestamptz := memoir.now();
 begin
-  perform memoir._check_session(p_new_session);
-  v_new := memoir._session_id(v_caller.user_id, p_new_session);
-  select * into v_counters from memoir.session_counters
+  perform _memoir.check_session(p_new_session);
+  v_new := _memoir.session_id(v_caller.user_id, p_new_session);
+  select * into v_counters from _memoir.session_counters
   where user_id = v_caller.user_id and session_id = v_parent.session_id for share;
   v_at := coalesce(p_at_turn, v_counters.turn_count);
   if v_at not between 0 and v_counters.turn_count or (v_at = v_counters.turn_count and v_counters.open_calls <> '{}') then
-    perform memoir._fail('PM014', format('can''t branch session %s at turn %s', memoir._shown(p_session), v_at),
+    perform _memoir.fail('PM014', format('can''t branch session %s at turn %s', _memoir.shown(p_session), v_at),
       format('0 to %s turns can be shared, tool calls only with their results', v_counters.turn_count));
   end if;
-  if v_at > 0 then v_last := memoir._turn_seen(v_parent, v_at - 1); end if;
+  if v_at > 0 then v_last := _memoir.turn_seen(v_parent, v_at - 1); end if;
   if v_at < v_counters.turn_count then
-    v_next := memoir._turn_seen(v_parent, v_at);
+    v_next := _memoir.turn_seen(v_parent, v_at);
     if v_next.role = 'tool' then
-      perform memoir._fail('PM014', format('turn %s of session %s is a tool result: its call would be shared without it', v_at, memoir._shown(p_session)));
+      perform _memoir.fail('PM014', format('turn %s of session %s is a tool result: its call would be shared without it', v_at, _memoir.shown(p_session)));
     end if;
     -- Where that turn was erased, all before it counts.
     v_counters.tokens := coalesce(v_next.tokens_before, v_last.tokens_before + v_last.token_count, v_counters.tokens);
   end if;
-  insert into memoir.sessions
+  insert into _memoir.sessions
   select r.* from jsonb_populate_record(v_parent, jsonb_build_object('session_id', v_new, 'external_id', p_new_session,
     'status', 'active', 'created_at', v_now, 'closed_at', null, 'parent_session_id', v_parent.session_id, 'parent_turn', v_at,
-    'expires_at', v_now + make_interval(hours => (memoir._config(v_caller.user_id, v_parent.settings) ->> 'session_ttl_hours')::integer),
+    'expires_at', v_now + make_interval(hours => (_memoir.config(v_caller.user_id, v_parent.settings) ->> 'session_ttl_hours')::integer),
     'summary_text', null, 'summary_through', null)) r
   on conflict do nothing;
   if not found then
-    perform memoir._fail('PM014', format('session %s exists already', memoir._shown(p_new_session)));
+    perform _memoir.fail('PM014', format('session %s exists already', _memoir.shown(p_new_session)));
   end if;
   -- It goes on where the shared turns end, inside an exchange too.
-  insert into memoir.session_counters (user_id, session_id, turn_count, extracted_through, tokens, exchange_start, last_role, first_recorded_at, last_recorded_at)
+  insert into _memoir.session_counters (user_id, session_id, turn_count, extracted_through, tokens, exchange_start, last_role, first_recorded_at, last_recorded_at)
   values (v_caller.user_id, v_new, v_at, v_at, v_counters.tokens, coalesce(v_last.exchange_start, v_at), v_last.role, v_now, v_now);
-  perform memoir._refresh_summary(v_caller.user_id, v_new);
+  perform _memoir.refresh_summary(v_caller.user_id, v_new);
   return v_new;
 end $$;
 comment on function memoir.branch_session(text, text, text, integer) is
@@ -197,8 +197,8 @@ there. Writes sessions. Raises PM001, PM003, PM014.';
 create or replace function memoir.session_info(p_user text, p_session text)
 returns jsonb language plpgsql stable security definer set search_path from current as $$
 declare
-  v_caller memoir.caller := memoir._authorise(p_user, 'read');
-  v_session memoir.sessions := memoir._session(v_caller, p_session);
+  v_caller _memoir.caller := _memoir.authorise(p_user, 'read');
+  v_session _memoir.sessions := _memoir.session(v_caller, p_session);
 begin
   return (select jsonb_build_object('session_id', v_session.session_id, 'session', v_session.external_id, 'status', v_session.status,
       'model', v_session.model, 'context_window', v_session.context_window, 'tokenizer', v_session.tokenizer,
@@ -206,28 +206,28 @@ begin
       'tokens', c.tokens, 'prompt_tokens', c.prompt_tokens, 'completion_tokens', c.completion_tokens,
       'cost_microcents', c.cost_microcents, 'open_calls', to_jsonb(c.open_calls), 'last_recorded_at', c.last_recorded_at,
       'settings', v_session.settings, 'metadata', v_session.metadata)
-    from memoir.session_counters c where c.user_id = v_caller.user_id and c.session_id = v_session.session_id);
+    from _memoir.session_counters c where c.user_id = v_caller.user_id and c.session_id = v_session.session_id);
 end $$;
 comment on function memoir.session_info(text, text) is
   'A session''s state: model, window, turns, tokens, costs (microcents), tool calls still open. Raises PM001, PM003.';
 
 -- A session's end, at p_at: no more turns, its local memories live on for a while, its working notes and kept recall go, a
 -- summary of it is asked for. Takes the locks of writers, in their order: a turn is before the end or refused.
-create or replace function memoir._end_session(p_session memoir.sessions, p_status memoir.session_status, p_at timestamptz)
+create or replace function _memoir.end_session(p_session _memoir.sessions, p_status _memoir.session_status, p_at timestamptz)
 returns void language plpgsql set plan_cache_mode = force_custom_plan as $$
 declare
   v_user uuid := p_session.user_id; v_id uuid := p_session.session_id;
 begin
-  perform from memoir.session_counters where user_id = v_user and session_id = v_id for update;
-  perform from memoir.user_counters where user_id = v_user for update;
-  update memoir.sessions set status = p_status, closed_at = coalesce(closed_at, p_at) where user_id = v_user and session_id = v_id;
-  update memoir.memory_store
-  set expires_at = p_at + make_interval(hours => (memoir._config(v_user, p_session.settings) ->> 'local_memory_hours')::integer)
+  perform from _memoir.session_counters where user_id = v_user and session_id = v_id for update;
+  perform from _memoir.user_counters where user_id = v_user for update;
+  update _memoir.sessions set status = p_status, closed_at = coalesce(closed_at, p_at) where user_id = v_user and session_id = v_id;
+  update _memoir.memory_store
+  set expires_at = p_at + make_interval(hours => (_memoir.config(v_user, p_session.settings) ->> 'local_memory_hours')::integer)
   where user_id = v_user and local_to = v_id and state = 'active' and expires_at is null;
-  delete from memoir.memory_store_working where user_id = v_user and local_to = v_id;
-  delete from memoir.kept_recalls where user_id = v_user and session_id = v_id;
+  delete from _memoir.memory_store_working where user_id = v_user and local_to = v_id;
+  delete from _memoir.kept_recalls where user_id = v_user and session_id = v_id;
   if p_session.status not in ('closed', 'expired')
-     and exists (select from memoir.session_counters where user_id = v_user and session_id = v_id and turn_count > 0) then
-    perform memoir._enqueue('session_summary', v_user, v_id::text);
+     and exists (select from _memoir.session_counters where user_id = v_user and session_id = v_id and turn_count > 0) then
+    perform _memoir.enqueue('session_summary', v_user, v_id::text);
   end if;
 end $$;

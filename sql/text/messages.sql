@@ -1,70 +1,70 @@
 -- Chat messages in the OpenAI shape: checked at the door, stored in one normal form.
 
-create or replace function memoir._bad_message(p_where text, p_problem text, p_hint text default null)
+create or replace function _memoir.bad_message(p_where text, p_problem text, p_hint text default null)
 returns void language plpgsql as $$
 begin
-  perform memoir._fail('PM010', p_where || ' ' || p_problem, p_hint);
+  perform _memoir.fail('PM010', p_where || ' ' || p_problem, p_hint);
 end $$;
 
 -- One content part. Returns its text ('' for media), raises PM010.
-create or replace function memoir._check_part(p_where text, p_part jsonb, p_role memoir.turn_role)
+create or replace function _memoir.check_part(p_where text, p_part jsonb, p_role _memoir.turn_role)
 returns text language plpgsql as $$
 declare
   v_type text := p_part ->> 'type';
 begin
   if jsonb_typeof(p_part) is distinct from 'object' then
-    perform memoir._bad_message(p_where, format('must be an object, not %s', memoir._shown(p_part::text)));
+    perform _memoir.bad_message(p_where, format('must be an object, not %s', _memoir.shown(p_part::text)));
   end if;
   if v_type = 'text' then
     if jsonb_typeof(p_part -> 'text') is distinct from 'string' then
-      perform memoir._bad_message(p_where || '.text', format('must be a string, not %s', memoir._shown((p_part -> 'text')::text)));
+      perform _memoir.bad_message(p_where || '.text', format('must be a string, not %s', _memoir.shown((p_part -> 'text')::text)));
     end if;
     return p_part ->> 'text';
   elsif v_type = 'refusal' and p_role = 'assistant' then
     if jsonb_typeof(p_part -> 'refusal') is distinct from 'string' then
-      perform memoir._bad_message(p_where || '.refusal', format('must be a string, not %s', memoir._shown((p_part -> 'refusal')::text)));
+      perform _memoir.bad_message(p_where || '.refusal', format('must be a string, not %s', _memoir.shown((p_part -> 'refusal')::text)));
     end if;
     return p_part ->> 'refusal';
   elsif v_type = 'image_url' and p_role = 'user' then
     if jsonb_typeof(p_part #> '{image_url,url}') is distinct from 'string' or p_part #>> '{image_url,url}' !~ '^(https?://|data:image/)' then
-      perform memoir._bad_message(p_where || '.image_url.url', format('must be an http(s) or data:image URL, not %s', memoir._shown(p_part #>> '{image_url,url}')));
+      perform _memoir.bad_message(p_where || '.image_url.url', format('must be an http(s) or data:image URL, not %s', _memoir.shown(p_part #>> '{image_url,url}')));
     end if;
     if coalesce(p_part #>> '{image_url,detail}', 'auto') not in ('auto', 'low', 'high') then
-      perform memoir._bad_message(p_where || '.image_url.detail', format('must be auto, low or high, not %s', memoir._shown(p_part #>> '{image_url,detail}')));
+      perform _memoir.bad_message(p_where || '.image_url.detail', format('must be auto, low or high, not %s', _memoir.shown(p_part #>> '{image_url,detail}')));
     end if;
     return '';
   end if;
-  perform memoir._bad_message(p_where || '.type', format('%s can''t be stored in a message of role %s', memoir._shown(v_type), p_role),
+  perform _memoir.bad_message(p_where || '.type', format('%s can''t be stored in a message of role %s', _memoir.shown(v_type), p_role),
     'text and, from users, image_url; refusal from assistants');
 end $$;
 
-create or replace function memoir._check_tool_calls(p_where text, p_calls jsonb)
+create or replace function _memoir.check_tool_calls(p_where text, p_calls jsonb)
 returns void language plpgsql as $$
 declare
   v_call jsonb; v_at text; v_index integer := 0; v_seen text[] := '{}';
 begin
   if jsonb_typeof(p_calls) <> 'array' or jsonb_array_length(p_calls) = 0 then
-    perform memoir._bad_message(p_where, format('must be a list with at least one call, not %s', memoir._shown(p_calls::text)));
+    perform _memoir.bad_message(p_where, format('must be a list with at least one call, not %s', _memoir.shown(p_calls::text)));
   end if;
   for v_call in select * from jsonb_array_elements(p_calls) loop
     v_at := format('%s[%s]', p_where, v_index);
     if jsonb_typeof(v_call) <> 'object' then
-      perform memoir._bad_message(v_at, format('must be an object, not %s', memoir._shown(v_call::text)));
+      perform _memoir.bad_message(v_at, format('must be an object, not %s', _memoir.shown(v_call::text)));
     end if;
     if jsonb_typeof(v_call -> 'id') is distinct from 'string' or v_call ->> 'id' = '' or length(v_call ->> 'id') > 200 then
-      perform memoir._bad_message(v_at || '.id', format('must be a string of 1 to 200 characters, not %s', memoir._shown((v_call -> 'id')::text)));
+      perform _memoir.bad_message(v_at || '.id', format('must be a string of 1 to 200 characters, not %s', _memoir.shown((v_call -> 'id')::text)));
     end if;
     if coalesce(v_call ->> 'type', 'function') <> 'function' then
-      perform memoir._bad_message(v_at || '.type', format('must be function, not %s', memoir._shown(v_call ->> 'type')));
+      perform _memoir.bad_message(v_at || '.type', format('must be function, not %s', _memoir.shown(v_call ->> 'type')));
     end if;
     if jsonb_typeof(v_call #> '{function,name}') is distinct from 'string' or v_call #>> '{function,name}' !~ '^[a-zA-Z0-9_-]{1,64}$' then
-      perform memoir._bad_message(v_at || '.function.name', format('must match [a-zA-Z0-9_-]{1,64}, not %s', memoir._shown(v_call #>> '{function,name}')));
+      perform _memoir.bad_message(v_at || '.function.name', format('must match [a-zA-Z0-9_-]{1,64}, not %s', _memoir.shown(v_call #>> '{function,name}')));
     end if;
     if jsonb_typeof(v_call #> '{function,arguments}') is distinct from 'string' then
-      perform memoir._bad_message(v_at || '.function.arguments', format('must be a string of JSON, not %s', memoir._shown((v_call #> '{function,arguments}')::text)));
+      perform _memoir.bad_message(v_at || '.function.arguments', format('must be a string of JSON, not %s', _memoir.shown((v_call #> '{function,arguments}')::text)));
     end if;
     if v_call ->> 'id' = any (v_seen) then
-      perform memoir._bad_message(v_at || '.id', format('%s occurs twice', memoir._shown(v_call ->> 'id')));
+      perform _memoir.bad_message(v_at || '.id', format('%s occurs twice', _memoir.shown(v_call ->> 'id')));
     end if;
     v_seen := v_seen || (v_call ->> 'id');
     v_index := v_index + 1;
@@ -72,41 +72,41 @@ begin
 end $$;
 
 -- Parses one message or raises PM010, PM012 with the field's path.
-create or replace function memoir._parse_message(p_where text, p_json jsonb, p_config jsonb, p_images text)
-returns memoir.message language plpgsql stable as $$
+create or replace function _memoir.parse_message(p_where text, p_json jsonb, p_config jsonb, p_images text)
+returns _memoir.message language plpgsql stable as $$
 declare
-  v_message memoir.message;
+  v_message _memoir.message;
   v_content jsonb := p_json -> 'content';
   v_role text := p_json ->> 'role';
   v_limit integer := (p_config ->> 'text_bytes_max')::integer;
   v_part jsonb; v_index integer := 0; v_text text; v_texts text[] := '{}'; v_rebuilt jsonb;
 begin
   if jsonb_typeof(p_json) is distinct from 'object' then
-    perform memoir._bad_message(p_where, format('must be an object, not %s', memoir._shown(p_json::text)));
+    perform _memoir.bad_message(p_where, format('must be an object, not %s', _memoir.shown(p_json::text)));
   end if;
   if v_role is null or v_role not in ('system', 'developer', 'user', 'assistant', 'tool') then
-    perform memoir._bad_message(p_where || '.role', format('must be system, developer, user, assistant or tool, not %s', memoir._shown(v_role)),
+    perform _memoir.bad_message(p_where || '.role', format('must be system, developer, user, assistant or tool, not %s', _memoir.shown(v_role)),
       case when v_role = 'function' then 'function messages are now tool messages' end);
   end if;
-  v_message.role := case v_role when 'developer' then 'system' else v_role end::memoir.turn_role;
-  if jsonb_typeof(v_content) = 'string' then perform memoir._check_size(p_where || '.content', p_json ->> 'content', v_limit); end if;
-  perform memoir._check_size(p_where, p_json::text, v_limit);
+  v_message.role := case v_role when 'developer' then 'system' else v_role end::_memoir.turn_role;
+  if jsonb_typeof(v_content) = 'string' then perform _memoir.check_size(p_where || '.content', p_json ->> 'content', v_limit); end if;
+  perform _memoir.check_size(p_where, p_json::text, v_limit);
 
   case coalesce(jsonb_typeof(v_content), 'null')
     when 'string' then
       v_message.text := p_json ->> 'content';
-      if v_message.role = 'user' then v_message.text := memoir._strip_recall(v_message.text); end if;
+      if v_message.role = 'user' then v_message.text := _memoir.strip_recall(v_message.text); end if;
     when 'array' then
       if jsonb_array_length(v_content) = 0 then
-        perform memoir._bad_message(p_where || '.content', 'must not be an empty list');
+        perform _memoir.bad_message(p_where || '.content', 'must not be an empty list');
       end if;
       v_message.media_tokens := 0;
       for v_part in select * from jsonb_array_elements(v_content) loop
-        v_text := memoir._check_part(format('%s.content[%s]', p_where, v_index), v_part, v_message.role);
+        v_text := _memoir.check_part(format('%s.content[%s]', p_where, v_index), v_part, v_message.role);
         if v_part ->> 'type' = 'image_url' then
-          v_message.media_tokens := v_message.media_tokens + memoir._image_tokens(v_part, p_images);
+          v_message.media_tokens := v_message.media_tokens + _memoir.image_tokens(v_part, p_images);
         elsif v_index = 0 and v_message.role = 'user' then
-          v_text := memoir._strip_recall(v_text);
+          v_text := _memoir.strip_recall(v_text);
           v_content := jsonb_set(v_content, '{0,text}', to_jsonb(v_text));
         end if;
         v_texts := v_texts || v_text;
@@ -119,57 +119,57 @@ begin
         v_message.text := p_json ->> 'refusal';
         v_message.parts := jsonb_build_array(jsonb_build_object('type', 'refusal', 'refusal', v_message.text));
       elsif v_message.role <> 'assistant' or coalesce(jsonb_typeof(p_json -> 'tool_calls'), 'null') = 'null' then
-        perform memoir._bad_message(p_where || '.content', 'is missing', 'only an assistant message with tool_calls may have none');
+        perform _memoir.bad_message(p_where || '.content', 'is missing', 'only an assistant message with tool_calls may have none');
       end if;
     else
-      perform memoir._bad_message(p_where || '.content', format('must be a string or a list of parts, not %s', memoir._shown(v_content::text)));
+      perform _memoir.bad_message(p_where || '.content', format('must be a string or a list of parts, not %s', _memoir.shown(v_content::text)));
   end case;
 
   if coalesce(jsonb_typeof(p_json -> 'name'), 'null') <> 'null' then
     if jsonb_typeof(p_json -> 'name') <> 'string' or p_json ->> 'name' !~ '^[^\s<|\\/>]{1,64}$' then
-      perform memoir._bad_message(p_where || '.name', format('must be 1 to 64 characters without white space and <|\/>, not %s', memoir._shown(p_json ->> 'name')));
+      perform _memoir.bad_message(p_where || '.name', format('must be 1 to 64 characters without white space and <|\/>, not %s', _memoir.shown(p_json ->> 'name')));
     end if;
     v_message.name := p_json ->> 'name';
   end if;
   if coalesce(jsonb_typeof(p_json -> 'tool_calls'), 'null') <> 'null' then
     if v_message.role <> 'assistant' then
-      perform memoir._bad_message(p_where || '.tool_calls', format('can''t stand in a message of role %s', v_role));
+      perform _memoir.bad_message(p_where || '.tool_calls', format('can''t stand in a message of role %s', v_role));
     end if;
-    perform memoir._check_tool_calls(p_where || '.tool_calls', p_json -> 'tool_calls');
+    perform _memoir.check_tool_calls(p_where || '.tool_calls', p_json -> 'tool_calls');
     v_message.tool_calls := p_json -> 'tool_calls';
   end if;
   if coalesce(jsonb_typeof(p_json -> 'function_call'), 'null') <> 'null' then
-    perform memoir._bad_message(p_where || '.function_call', 'is the deprecated form of tool_calls and can''t be stored');
+    perform _memoir.bad_message(p_where || '.function_call', 'is the deprecated form of tool_calls and can''t be stored');
   end if;
   if v_message.role = 'tool' then
     if jsonb_typeof(p_json -> 'tool_call_id') is distinct from 'string' then
-      perform memoir._bad_message(p_where || '.tool_call_id', format('must be a string, not %s', memoir._shown((p_json -> 'tool_call_id')::text)));
+      perform _memoir.bad_message(p_where || '.tool_call_id', format('must be a string, not %s', _memoir.shown((p_json -> 'tool_call_id')::text)));
     end if;
     v_message.tool_call_id := p_json ->> 'tool_call_id';
   elsif coalesce(jsonb_typeof(p_json -> 'tool_call_id'), 'null') <> 'null' then
-    perform memoir._bad_message(p_where || '.tool_call_id', format('can''t stand in a message of role %s', v_role));
+    perform _memoir.bad_message(p_where || '.tool_call_id', format('can''t stand in a message of role %s', v_role));
   end if;
-  v_message.created_at := memoir._check_time(p_where || '.created_at', p_json -> 'created_at');
+  v_message.created_at := _memoir.check_time(p_where || '.created_at', p_json -> 'created_at');
   if coalesce(jsonb_typeof(p_json -> 'sensitivity'), 'null') <> 'null' then
     if p_json -> 'sensitivity' not in ('"normal"', '"private"', '"secret"') then
-      perform memoir._bad_message(p_where || '.sensitivity', format('must be normal, private or secret, not %s', memoir._shown((p_json -> 'sensitivity')::text)));
+      perform _memoir.bad_message(p_where || '.sensitivity', format('must be normal, private or secret, not %s', _memoir.shown((p_json -> 'sensitivity')::text)));
     end if;
     v_message.sensitivity := p_json ->> 'sensitivity';
   end if;
   if coalesce(jsonb_typeof(p_json -> 'embeddable'), 'null') not in ('null', 'boolean') then
-    perform memoir._bad_message(p_where || '.embeddable', format('must be true or false, not %s', memoir._shown((p_json -> 'embeddable')::text)));
+    perform _memoir.bad_message(p_where || '.embeddable', format('must be true or false, not %s', _memoir.shown((p_json -> 'embeddable')::text)));
   end if;
   v_message.embeddable := coalesce((p_json ->> 'embeddable')::boolean, true);
   -- What the columns do not say: unknown keys, the role developer, an explicit null. Names that history() itself adds are not kept.
-  v_rebuilt := memoir._rebuilt(v_message.role, v_message.text, v_message.parts, v_message.name, v_message.tool_calls, v_message.tool_call_id);
+  v_rebuilt := _memoir.rebuilt(v_message.role, v_message.text, v_message.parts, v_message.name, v_message.tool_calls, v_message.tool_call_id);
   select jsonb_object_agg(key, value) into v_message.extra from jsonb_each(p_json)
   where key not in ('created_at', 'turn_index', 'message_id', 'tokens', 'tokenizer', 'sensitivity', 'embeddable') and value is distinct from v_rebuilt -> key
     and not (key = 'content' and v_message.role = 'user');
   return v_message;
 end $$;
 
--- A message as its columns say it; with the rest (_parse_message's extra) over it, it is the message that was sent.
-create or replace function memoir._rebuilt(p_role memoir.turn_role, p_text text, p_parts jsonb, p_name text, p_tool_calls jsonb, p_tool_call_id text)
+-- A message as its columns say it; with the rest (parse_message's extra) over it, it is the message that was sent.
+create or replace function _memoir.rebuilt(p_role _memoir.turn_role, p_text text, p_parts jsonb, p_name text, p_tool_calls jsonb, p_tool_call_id text)
 returns jsonb language plpgsql immutable as $$
 begin
   return jsonb_build_object('role', p_role)
@@ -182,7 +182,7 @@ end $$;
 
 -- A time said by the caller: ISO 8601 text (UTC where it names no zone) or seconds since 1970. Absurd dates are refused, imports
 -- of old years are not.
-create or replace function memoir._check_time(p_where text, p_value jsonb, p_code text default 'PM010')
+create or replace function _memoir.check_time(p_where text, p_value jsonb, p_code text default 'PM010')
 returns timestamptz language plpgsql stable as $$
 declare
   v_at timestamptz; v_text text := p_value #>> '{}'; v_zone text;
@@ -198,12 +198,12 @@ begin
   exception when data_exception then null;
   end;
   if v_at is null or v_at < '1900-01-01 00:00+00' or v_at > memoir.now() + interval '1 day' then
-    perform memoir._fail(p_code, format('%s must be a time from 1900 to tomorrow, ISO 8601 or seconds since 1970, not %s', p_where, memoir._shown(v_text)));
+    perform _memoir.fail(p_code, format('%s must be a time from 1900 to tomorrow, ISO 8601 or seconds since 1970, not %s', p_where, _memoir.shown(v_text)));
   end if;
   return v_at;
 end $$;
 
-create or replace function memoir._try_json(p_text text)
+create or replace function _memoir.try_json(p_text text)
 returns jsonb language plpgsql immutable as $$
 begin
   return p_text::jsonb;
@@ -211,14 +211,14 @@ exception when others then return null;
 end $$;
 
 -- A call's arguments as the costlier format sends them: Anthropic takes an object, so anything else is wrapped into one.
-create or replace function memoir._arguments_text(p_arguments text)
+create or replace function _memoir.arguments_text(p_arguments text)
 returns text language sql immutable as $$
-  select case when jsonb_typeof(memoir._try_json(p_arguments)) = 'object' then p_arguments
+  select case when jsonb_typeof(_memoir.try_json(p_arguments)) = 'object' then p_arguments
     else jsonb_build_object('arguments', p_arguments)::text end
 $$;
 
 -- The strings of a message that cost tokens, in the order of the accounting rule (docs/tokens.md).
-create or replace function memoir._token_texts(p_text text, p_parts jsonb, p_name text, p_tool_calls jsonb, p_tool_call_id text)
+create or replace function _memoir.token_texts(p_text text, p_parts jsonb, p_name text, p_tool_calls jsonb, p_tool_call_id text)
 returns text[] language plpgsql immutable as $$
 declare
   v_texts text[] := array[coalesce(p_text, '')];
@@ -229,7 +229,7 @@ begin
   v_texts := v_texts || coalesce(p_name, '') || coalesce(p_tool_call_id, '');
   if p_tool_calls is not null then
     v_texts := v_texts || array(select x from jsonb_array_elements(p_tool_calls) with ordinality t(c, o),
-      unnest(array[c ->> 'id', c #>> '{function,name}', memoir._arguments_text(c #>> '{function,arguments}')]) with ordinality s(x, n) order by o, n);
+      unnest(array[c ->> 'id', c #>> '{function,name}', _memoir.arguments_text(c #>> '{function,arguments}')]) with ordinality s(x, n) order by o, n);
   end if;
   return v_texts;
 end $$;

@@ -5,7 +5,7 @@
 -- Each kind with its pattern; the first captured group is what the check sees. Flags as in regexp_matches. looks_in: where it can stand,
 -- so that texts without such a place cost next to nothing (run: unbroken runs of 15 characters and more; digits; word; text). needles: one
 -- of these must stand there too, before a pattern is compiled: long repeats make that slow.
-create or replace function memoir._secret_patterns()
+create or replace function _memoir.secret_patterns()
 returns table (kind text, looks_in text, needles text[], flags text, pattern text) language sql immutable as $$
   values
     ('private key', 'word', '{-----BEGIN,PuTTY-User-Key-File-,AGE-SECRET-KEY-1}'::text[], 'g', '(-----BEGIN (?:[A-Z0-9]+ )*PRIVATE KEY(?: BLOCK)?-----|PuTTY-User-Key-File-[23]:|\mAGE-SECRET-KEY-1[0-9A-Z]{58})'),
@@ -54,20 +54,20 @@ returns table (kind text, looks_in text, needles text[], flags text, pattern tex
 $$;
 
 -- Luhn (ISO/IEC 7812-1): the digits from the right, every second doubled.
-create or replace function memoir._luhn(p_digits text)
+create or replace function _memoir.luhn(p_digits text)
 returns boolean language sql immutable strict as $$
   select sum(case when n % 2 = 1 then d when d > 4 then 2 * d - 9 else 2 * d end) % 10 = 0
   from (select substr(reverse(p_digits), n, 1)::integer as d, n from generate_series(1, length(p_digits)) n) s
 $$;
 
 -- Sum of digit times weight; the weights repeat from the left.
-create or replace function memoir._weighted(p_digits text, variadic p_weights integer[])
+create or replace function _memoir.weighted(p_digits text, variadic p_weights integer[])
 returns integer language sql immutable strict as $$
   select sum(substr(p_digits, n, 1)::integer * p_weights[(n - 1) % cardinality(p_weights) + 1])::integer from generate_series(1, length(p_digits)) n
 $$;
 
 -- Verhoeff (1969): multiplication in the dihedral group D5; what every Aadhaar number satisfies.
-create or replace function memoir._verhoeff(p_digits text)
+create or replace function _memoir.verhoeff(p_digits text)
 returns boolean language plpgsql immutable strict as $$
 declare
   v_d constant text[] := '{0123456789,1234067895,2340178956,3401289567,4012395678,5987604321,6598710432,7659821043,8765932104,9876543210}';
@@ -81,7 +81,7 @@ begin
 end $$;
 
 -- ISO 13616: the length of the country, and 1 modulo 97 with letters as numbers. What follows the account in the text is not it.
-create or replace function memoir._is_iban(p_text text)
+create or replace function _memoir.is_iban(p_text text)
 returns boolean language plpgsql immutable strict as $$
 declare
   v_text text := upper(replace(p_text, ' ', ''));
@@ -100,7 +100,7 @@ begin
 end $$;
 
 -- The check character of a codice fiscale: odd places by table, even ones by position in the alphabet.
-create or replace function memoir._is_codice_fiscale(p_text text)
+create or replace function _memoir.is_codice_fiscale(p_text text)
 returns boolean language sql immutable strict as $$
   select chr(65 + (sum(case when n % 2 = 1 then
       ('{1,0,5,7,9,13,15,17,19,21,2,4,18,20,11,3,6,8,12,14,16,10,22,25,24,23}'::integer[])[case when c ~ '[0-9]' then c::integer + 1 else ascii(c) - 64 end]
@@ -109,7 +109,7 @@ returns boolean language sql immutable strict as $$
 $$;
 
 -- Whether what a pattern found is what it looks like.
-create or replace function memoir._secret_holds(p_kind text, p_found text)
+create or replace function _memoir.secret_holds(p_kind text, p_found text)
 returns boolean language plpgsql immutable strict as $$
 declare
   v_digits text := regexp_replace(p_found, '[^0-9]', '', 'g');
@@ -117,7 +117,7 @@ declare
 begin
   case p_kind
     when 'card number' then
-      return v_digits !~ '^(.)\1*$' and memoir._luhn(v_digits) and case
+      return v_digits !~ '^(.)\1*$' and _memoir.luhn(v_digits) and case
         when v_digits ~ '^4' then length(v_digits) in (13, 16, 19)
         when v_digits ~ '^(5[1-5]|222[1-9]|22[3-9]|2[3-6]|27[01]|2720)' then length(v_digits) = 16
         when v_digits ~ '^3[47]' then length(v_digits) = 15
@@ -125,7 +125,7 @@ begin
         when v_digits ~ '^(30[0-5]|36|38|39)' then length(v_digits) between 14 and 19
         else false end;
     when 'US social security number' then return p_found !~ '^(000|666)|-00-|-0000$';
-    when 'IBAN' then return memoir._is_iban(p_found);
+    when 'IBAN' then return _memoir.is_iban(p_found);
     when 'model key' then return p_found ~ '[0-9]' and p_found ~ '[A-Za-z]' and p_found !~* '(x{6}|your|example|\.\.\.)';
     when 'authorization' then return p_found ~ '[0-9]' and p_found ~* '[a-z]' and p_found !~ '^[a-z-]+$';
     when 'token' then
@@ -137,34 +137,34 @@ begin
         and (p_kind = 'connection string' or p_found ~ '[0-9]' and p_found ~ '[^0-9.,:;!?/-]' or p_found ~ '[[:alpha:]][@#$%^&*+=~!][[:alnum:]]');
     when 'ES id' then
       return substr('TRWAGMYFPDXBNJZSQVHLCKE', (translate(upper(left(p_found, 1)), 'XYZ', '012') || substr(p_found, 2, 7))::integer % 23 + 1, 1) = upper(right(p_found, 1));
-    when 'IT id' then return memoir._is_codice_fiscale(p_found);
+    when 'IT id' then return _memoir.is_codice_fiscale(p_found);
     when 'FR id' then
       v_digits := replace(replace(upper(replace(p_found, ' ', '')), '2A', '19'), '2B', '18');
       return length(v_digits) = 15 and v_digits ~ '^[0-9]+$' and 97 - left(v_digits, 13)::bigint % 97 = right(v_digits, 2)::bigint;
     when 'BR id' then
       return v_digits !~ '^(.)\1*$'
-        and memoir._weighted(left(v_digits, 9), 10, 9, 8, 7, 6, 5, 4, 3, 2) * 10 % 11 % 10 = substr(v_digits, 10, 1)::integer
-        and memoir._weighted(left(v_digits, 10), 11, 10, 9, 8, 7, 6, 5, 4, 3, 2) * 10 % 11 % 10 = substr(v_digits, 11, 1)::integer;
-    when 'IN id' then return memoir._verhoeff(v_digits);
+        and _memoir.weighted(left(v_digits, 9), 10, 9, 8, 7, 6, 5, 4, 3, 2) * 10 % 11 % 10 = substr(v_digits, 10, 1)::integer
+        and _memoir.weighted(left(v_digits, 10), 11, 10, 9, 8, 7, 6, 5, 4, 3, 2) * 10 % 11 % 10 = substr(v_digits, 11, 1)::integer;
+    when 'IN id' then return _memoir.verhoeff(v_digits);
     when 'CN id' then
-      return substr('10X98765432', memoir._weighted(left(p_found, 17), 7, 9, 10, 5, 8, 4, 2, 1, 6, 3, 7, 9, 10, 5, 8, 4, 2) % 11 + 1, 1) = upper(right(p_found, 1));
-    when 'CH id' then return memoir._weighted(v_digits, 1, 3) % 10 = 0;
-    when 'SE id' then return memoir._luhn(right(v_digits, 10));
-    when 'NL id' then return memoir._weighted(v_digits, 9, 8, 7, 6, 5, 4, 3, 2, -1) % 11 = 0 and v_digits <> '000000000';
+      return substr('10X98765432', _memoir.weighted(left(p_found, 17), 7, 9, 10, 5, 8, 4, 2, 1, 6, 3, 7, 9, 10, 5, 8, 4, 2) % 11 + 1, 1) = upper(right(p_found, 1));
+    when 'CH id' then return _memoir.weighted(v_digits, 1, 3) % 10 = 0;
+    when 'SE id' then return _memoir.luhn(right(v_digits, 10));
+    when 'NL id' then return _memoir.weighted(v_digits, 9, 8, 7, 6, 5, 4, 3, 2, -1) % 11 = 0 and v_digits <> '000000000';
     when 'DE id' then  -- ISO 7064 mod 11, 10
       v_n := 10;
       for i in 1 .. 10 loop
         v_n := coalesce(nullif((substr(v_digits, i, 1)::integer + v_n) % 10, 0), 10) * 2 % 11;
       end loop;
       return (11 - v_n) % 10 = right(v_digits, 1)::integer;
-    when 'PL id' then return memoir._weighted(v_digits, 1, 3, 7, 9, 1, 3, 7, 9, 1, 3, 1) % 10 = 0;
-    when 'CA id' then return memoir._luhn(v_digits);
+    when 'PL id' then return _memoir.weighted(v_digits, 1, 3, 7, 9, 1, 3, 7, 9, 1, 3, 1) % 10 = 0;
+    when 'CA id' then return _memoir.luhn(v_digits);
     else return true;
   end case;
 end $$;
 
 -- The kinds of secrets in a text: none for nearly every text, which three plain patterns tell. Few, since a backend keeps but 32 compiled.
-create or replace function memoir._secret_kinds(p_text text)
+create or replace function _memoir.secret_kinds(p_text text)
 returns text[] language plpgsql immutable as $$
 declare
   -- Full-width digits and invisible marks disguise nothing.
@@ -180,13 +180,13 @@ begin
   v_run := v_text ~ '[A-Za-z0-9_+/.=:-]{15}';
   if not (v_digits or v_word or v_run or strpos(v_text, '://') > 0) then return v_kinds; end if;
   v_runs := case when v_run then (select string_agg(r[1], ' ') from regexp_matches(v_text, '[A-Za-z0-9_+/.=:-]{15,}', 'g') r) end;
-  for v_pattern in select * from memoir._secret_patterns() loop
+  for v_pattern in select * from _memoir.secret_patterns() loop
     v_where := case v_pattern.looks_in when 'run' then v_runs when 'digits' then case when v_digits then v_text end
       when 'word' then case when v_word then v_text end when 'text' then case when v_run or strpos(v_text, '://') > 0 then v_text end end;
     continue when v_where is null or not coalesce((select bool_or(strpos(v_where, n) > 0) from unnest(v_pattern.needles) n), true);
     v_tries := 0;
     for v_found in select regexp_matches(v_where, v_pattern.pattern, v_pattern.flags) loop
-      if memoir._secret_holds(v_pattern.kind, v_found[1]) then
+      if _memoir.secret_holds(v_pattern.kind, v_found[1]) then
         v_kinds := v_kinds || v_pattern.kind;
         exit;
       end if;
@@ -198,33 +198,33 @@ begin
 end $$;
 
 -- The same text with what was found blotted out: for what has to go to a model before it is stored, like a query's vector.
-create or replace function memoir._redacted(p_text text)
+create or replace function _memoir.redacted(p_text text)
 returns text language plpgsql immutable as $$
 declare
   v_text text := p_text; v_pattern record; v_found text[];
 begin
-  if memoir._secret_kinds(p_text) = '{}' then return p_text; end if;
-  for v_pattern in select * from memoir._secret_patterns() loop
+  if _memoir.secret_kinds(p_text) = '{}' then return p_text; end if;
+  for v_pattern in select * from _memoir.secret_patterns() loop
     for v_found in select regexp_matches(p_text, v_pattern.pattern, v_pattern.flags) loop
-      if memoir._secret_holds(v_pattern.kind, v_found[1]) then v_text := replace(v_text, v_found[1], '(withheld)'); end if;
+      if _memoir.secret_holds(v_pattern.kind, v_found[1]) then v_text := replace(v_text, v_found[1], '(withheld)'); end if;
     end loop;
   end loop;
   -- A disguise hides where it stands: then nothing of the text is passed on.
-  return case when memoir._secret_kinds(v_text) = '{}' then v_text else '' end;
+  return case when _memoir.secret_kinds(v_text) = '{}' then v_text else '' end;
 end $$;
 
 -- The kinds of secrets in texts, unless the setting is off.
-create or replace function memoir._detected(p_config jsonb, variadic p_texts text[])
+create or replace function _memoir.detected(p_config jsonb, variadic p_texts text[])
 returns text[] language plpgsql stable as $$
 begin
   if not (p_config ->> 'detect_secrets')::boolean then return '{}'; end if;
-  return memoir._secret_kinds(array_to_string(p_texts, E'\n'));
+  return _memoir.secret_kinds(array_to_string(p_texts, E'\n'));
 end $$;
 
-create or replace function memoir._message_secrets(p_message memoir.message, p_metadata jsonb, p_config jsonb)
+create or replace function _memoir.message_secrets(p_message _memoir.message, p_metadata jsonb, p_config jsonb)
 returns text[] language plpgsql stable as $$
 begin
-  return memoir._detected(p_config, p_message.text, p_message.name,
+  return _memoir.detected(p_config, p_message.text, p_message.name,
     (select string_agg(c #>> '{function,arguments}', E'\n' order by o) from jsonb_array_elements(p_message.tool_calls) with ordinality t(c, o)),
     p_message.extra::text, nullif(p_metadata, '{}')::text);
 end $$;

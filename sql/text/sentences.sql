@@ -2,7 +2,7 @@
 -- depend on the day of speaking made absolute; the first person made a name.
 
 -- The text with everything that is not the speaker's own blanked out, character for character, so that places stay.
-create or replace function memoir._own_words(p_text text)
+create or replace function _memoir.own_words(p_text text)
 returns text language plpgsql immutable strict as $$
 declare
   v_text text := translate(p_text, '’‘ʼ', ''''''''); v_start integer; v_length integer; v_pattern text;
@@ -40,10 +40,10 @@ begin
 end $$;
 
 -- Sentences of a text with their places: substr(p_text, span_start, span_length) is the sentence as it was written.
-create or replace function memoir._own_sentences(p_text text)
+create or replace function _memoir.own_sentences(p_text text)
 returns table (span_start integer, span_length integer, said text) language plpgsql immutable strict as $$
 declare
-  v_text text := memoir._own_words(p_text); v_piece text; v_at integer := 1; v_trimmed text;
+  v_text text := _memoir.own_words(p_text); v_piece text; v_at integer := 1; v_trimmed text;
 begin
   v_text := regexp_replace(v_text, '\m(Mr|Mrs|Ms|Dr|Prof|St|vs|approx|Inc|Ltd|Jr|Sr|e\.g|i\.e|a\.m|p\.m|No)\.(?= ?[[:alnum:],])', '\1' || chr(1), 'g');
   v_text := regexp_replace(v_text, '([.!?…。！？]+["”''\)\]]*[ \t]+|\n|[\u2600-\u27bf\U0001f300-\U0001faff]\ufe0f?[ \t]*)', '\1' || chr(2), 'g');
@@ -60,7 +60,7 @@ begin
 end $$;
 
 -- How rules see a sentence: lower case, contractions written out, without what merely opens or colours it.
-create or replace function memoir._bare(p_sentence text)
+create or replace function _memoir.bare(p_sentence text)
 returns text language plpgsql immutable strict as $$
 declare
   v_text text := ' ' || lower(p_sentence) || ' '; v_before text;
@@ -73,12 +73,12 @@ begin
   v_text := replace(replace(replace(replace(v_text, ' gonna ', ' going to '), ' wanna ', ' want to '), ' gotta ', ' have to '), '''cause ', 'because ');
   v_text := replace(replace(replace(v_text, '''d ', ' would '), '''m ', ' am '), '''s ', ' is ');
   v_text := regexp_replace(v_text, '\m(really|just|also|actually|still|totally|definitely|so|super|very|even|already|recently|finally|currently|absolutely|kinda|truly|especially|literally|basically|honestly|probably|quite|personally|simply) ', '', 'g');
-  v_text := memoir._without_opening(btrim(regexp_replace(v_text, '[ ]+', ' ', 'g')));
+  v_text := _memoir.without_opening(btrim(regexp_replace(v_text, '[ ]+', ' ', 'g')));
   return regexp_replace(v_text, '^(?!(no|nope|sorry|wait|wrong|correction|yesterday|tomorrow|(last|next|on) [[:alpha:]]+|(after|before|during|since|despite|besides) (that|this|it|those)),)[[:alpha:]]+( [[:alpha:]]+)?, (?=(i|my|we|our) )', '');
 end $$;
 
 -- Without "Oh wow, hey Jon!" and the like at its start.
-create or replace function memoir._without_opening(p_sentence text)
+create or replace function _memoir.without_opening(p_sentence text)
 returns text language plpgsql immutable strict as $$
 declare
   v_text text := p_sentence; v_before text;
@@ -98,7 +98,7 @@ end $$;
 
 -- Is what a sentence is about said elsewhere? "I like holding them" where nothing before "them" is named. "and it was fun" is about the
 -- sentence itself. As rules see it.
-create or replace function memoir._dangles(p_sentence text)
+create or replace function _memoir.dangles(p_sentence text)
 returns boolean language sql immutable strict as $$
   -- What stands before the first such word, and the last word of that: nothing with an article, a number or the ending of a plural.
   select coalesce(m[2] <> all ('{and,but,so,because,that,when,if,where,as,since,while,though,before,after,like,than,or,think,know,mean,hope,say}'::text[])
@@ -109,7 +109,7 @@ returns boolean language sql immutable strict as $$
     || '|before|next|last|yesterday|today|tomorrow)\M| ?[.!,;]|$)') m
 $$;
 
-create or replace function memoir._number_word(p_word text)
+create or replace function _memoir.number_word(p_word text)
 returns integer language sql immutable as $$
   select case when p_word ~ '^\d{1,4}$' then p_word::integer when p_word in ('a', 'an') then 1
     else array_position(array['one', 'two', 'three', 'four', 'five', 'six', 'seven', 'eight', 'nine', 'ten', 'eleven', 'twelve'], p_word) end
@@ -117,7 +117,7 @@ $$;
 
 -- Words that mean another day tomorrow, made absolute; event_from and event_to bound the first time that is named, valid_until
 -- the end that a sentence gives ("until Friday"). A bare weekday lies behind what is told and ahead of what is planned.
-create or replace function memoir._resolve_dates(p_sentence text, p_said date, p_is_past boolean,
+create or replace function _memoir.resolve_dates(p_sentence text, p_said date, p_is_past boolean,
   out resolved text, out event_from date, out event_to date, out valid_until date)
 language plpgsql immutable as $$
 declare
@@ -147,7 +147,7 @@ begin
     v_until := v_first in ('until', 'till', 'by');
     if v_first = 'on' or v_until or v_first = 'since' then v_words := v_words[2:]; end if;
     if v_words[1] = 'the' then v_words := v_words[2:]; end if;
-    v_n := memoir._number_word(v_words[1]);
+    v_n := _memoir.number_word(v_words[1]);
     v_unit := rtrim(v_words[2], 's');
     v_day := array_position(array['mon', 'tue', 'wed', 'thu', 'fri', 'sat', 'sun'], left(v_last, 3));
     v_month := array_position(string_to_array(c_months, '|'), (select w from unnest(v_words) w where w = any (string_to_array(c_months, '|')) limit 1));
@@ -161,7 +161,7 @@ begin
     elsif v_last in ('morning', 'afternoon', 'evening') then v_from := p_said; v_new := format('on the %s of %s', v_last, to_char(v_from, 'FMDD FMMonth YYYY'));
     elsif v_first = 'in' and p_is_past then null;  -- "we built it in two weeks" is how long it took
     elsif v_last in ('ago', 'back', 'now') or v_first = 'in' then
-      if v_first = 'in' then v_n := memoir._number_word(v_words[2]); v_unit := rtrim(v_words[3], 's');
+      if v_first = 'in' then v_n := _memoir.number_word(v_words[2]); v_unit := rtrim(v_words[3], 's');
       elsif v_last <> 'now' then v_n := -v_n; end if;
       if v_words[2] in ('few', 'couple') then
         v_new := format('%s before %s', array_to_string(v_words[1 : cardinality(v_words) - 1], ' '), to_char(p_said, case when 'days' = any (v_words) then 'FMDD ' else '' end || 'FMMonth YYYY'));
@@ -227,7 +227,7 @@ begin
 end $$;
 
 -- The speaker named where the sentence says I, me or my, and the verb with it. Other words stay as they were said.
-create or replace function memoir._named(p_sentence text, p_name text)
+create or replace function _memoir.named(p_sentence text, p_name text)
 returns text language plpgsql immutable as $$
 declare
   c_kept text[] := '{can,could,will,would,should,may,might,must,did,had,was,got,went,saw,made,took,came,found,gave,told,felt,became,left,put,brought,began,kept,held,wrote,stood,heard,meant,met,ran,paid,sat,spoke,led,grew,lost,fell,sent,built,spent,cut,broke,won,bought,caught,chose,drove,rode,drew,ate,flew,forgot,hit,hurt,knew,let,quit,read,rose,sang,set,shot,slept,sold,swam,taught,thought,threw,understood,woke,wore,said,began,fought,hung,laid,lent,lit,sought,shook,stole,stuck,struck,swore,tore,cannot,couldn''t,wouldn''t,shouldn''t,can''t,won''t,didn''t,hadn''t,wasn''t,used,does,doesn''t,is,has,hasn''t,beat,bet,cost,dealt,dug,fed,froze,hid,knelt,learnt,dreamt,overcame,withdrew,upset,spread,split,ought}';

@@ -4,8 +4,8 @@
 create or replace function memoir.count_tokens(p_text text, p_model text default null)
 returns integer language plpgsql stable security definer set search_path from current as $$
 begin
-  return (memoir._count_tokens(array[p_text],
-    memoir._tokenizer_used((memoir._model(coalesce(p_model, (select config ->> 'default_model' from memoir.settings_merged)))).tokenizer)))[1];
+  return (_memoir.count_tokens(array[p_text],
+    _memoir.tokenizer_used((_memoir.model(coalesce(p_model, (select config ->> 'default_model' from _memoir.settings_merged)))).tokenizer)))[1];
 end $$;
 comment on function memoir.count_tokens(text, text) is
   'Tokens of a text for a chat model (default: the default model), exact or by the documented estimate. Raises PM031.';
@@ -13,7 +13,7 @@ comment on function memoir.count_tokens(text, text) is
 -- Weights in hundredths of a token, calibrated with bench/tokens.py. Every term is a count of characters or of (cut) runs of
 -- a class, for which count(a || b) <= count(a) + count(b), save the discounts, counts of letter groups that can't overlap
 -- themselves, for which >= holds. So the sum over parts is never below the estimate of the whole, whatever the weights.
-create or replace function memoir._estimate_tokens(p_text text)
+create or replace function _memoir.estimate_tokens(p_text text)
 returns integer language plpgsql immutable parallel safe as $$
 declare
   v_text text collate "C" := p_text;
@@ -85,7 +85,7 @@ end $$;
 create or replace function memoir.estimate_tokens(p_text text)
 returns integer language plpgsql immutable parallel safe security definer set search_path from current as $$
 begin
-  return memoir._estimate_tokens(p_text);
+  return _memoir.estimate_tokens(p_text);
 end $$;
 comment on function memoir.estimate_tokens(text) is
   'Tokens of a text, estimated from its characters alone: meant to be at or above the exact count of o200k_base and
@@ -99,52 +99,52 @@ comment on function memoir.max_tokens(text) is
   'An upper bound of the tokens of a text in any byte-level tokenizer: its bytes in UTF-8, since every token covers at least one.
 0 for null.';
 
--- Which tokenizer _count_tokens() really uses: the one asked for, or 'estimate' where PL/Python or its tables are missing.
-create or replace function memoir._tokenizer_used(p_tokenizer text)
+-- Which tokenizer count_tokens() really uses: the one asked for, or 'estimate' where PL/Python or its tables are missing.
+create or replace function _memoir.tokenizer_used(p_tokenizer text)
 returns text language plpgsql stable as $$
 declare
   v_available boolean;
 begin
   if p_tokenizer is null or p_tokenizer = 'estimate'
-     or to_regprocedure('memoir._py_tokenizer_available(text)') is null
-     or to_regprocedure('memoir._py_count_tokens(text[],text)') is null then
+     or to_regprocedure('_memoir.py_tokenizer_available(text)') is null
+     or to_regprocedure('_memoir.py_count_tokens(text[],text)') is null then
     return 'estimate';
   end if;
-  select memoir._py_tokenizer_available(p_tokenizer) into v_available;
+  select _memoir.py_tokenizer_available(p_tokenizer) into v_available;
   return case when v_available then p_tokenizer else 'estimate' end;
 end $$;
 
--- One count per text, in order; null counts 0. p_tokenizer: what _tokenizer_used() answered, asked once per call of the API.
-create or replace function memoir._count_tokens(p_texts text[], p_tokenizer text)
+-- One count per text, in order; null counts 0. p_tokenizer: what tokenizer_used() answered, asked once per call of the API.
+create or replace function _memoir.count_tokens(p_texts text[], p_tokenizer text)
 returns integer[] language plpgsql stable as $$
 declare
   v_counts integer[];
 begin
   if coalesce(cardinality(p_texts), 0) = 0 then return '{}'; end if;
   if p_tokenizer <> 'estimate' then
-    select memoir._py_count_tokens(p_texts, p_tokenizer) into v_counts;
+    select _memoir.py_count_tokens(p_texts, p_tokenizer) into v_counts;
     return v_counts;
   end if;
-  return array(select memoir._estimate_tokens(t) from unnest(p_texts) with ordinality as x(t, n) order by n);
+  return array(select _memoir.estimate_tokens(t) from unnest(p_texts) with ordinality as x(t, n) order by n);
 end $$;
 
 -- Images ---------------------------------------------------------------------------------------------------------------
 
 -- Width and height in pixels from the first bytes of an image (PNG, GIF, WebP, JPEG); null where they can't be told.
-create or replace function memoir._image_size(p_data bytea)
+create or replace function _memoir.image_size(p_data bytea)
 returns integer[] language plpgsql immutable parallel safe as $$
 declare
   v_length integer := octet_length(p_data); v_at integer := 2; v_marker integer; v_size integer[];
 begin
   if v_length >= 24 and substr(p_data, 1, 8) = '\x89504e470d0a1a0a' then
-    v_size := array[memoir._bytes_be(p_data, 16, 4), memoir._bytes_be(p_data, 20, 4)];
+    v_size := array[_memoir.bytes_be(p_data, 16, 4), _memoir.bytes_be(p_data, 20, 4)];
   elsif v_length >= 10 and substr(p_data, 1, 4) = '\x47494638' then
-    v_size := array[memoir._bytes_le(p_data, 6, 2), memoir._bytes_le(p_data, 8, 2)];
+    v_size := array[_memoir.bytes_le(p_data, 6, 2), _memoir.bytes_le(p_data, 8, 2)];
   elsif v_length >= 30 and substr(p_data, 1, 4) = '\x52494646' and substr(p_data, 9, 7) = '\x57454250565038' then
     v_size := case substr(p_data, 16, 1)
-      when '\x20' then array[memoir._bytes_le(p_data, 26, 2) & 16383, memoir._bytes_le(p_data, 28, 2) & 16383]
-      when '\x4c' then array[(memoir._bytes_le(p_data, 21, 2) & 16383) + 1, ((memoir._bytes_le(p_data, 22, 3) >> 6) & 16383) + 1]
-      when '\x58' then array[memoir._bytes_le(p_data, 24, 3) + 1, memoir._bytes_le(p_data, 27, 3) + 1] end;
+      when '\x20' then array[_memoir.bytes_le(p_data, 26, 2) & 16383, _memoir.bytes_le(p_data, 28, 2) & 16383]
+      when '\x4c' then array[(_memoir.bytes_le(p_data, 21, 2) & 16383) + 1, ((_memoir.bytes_le(p_data, 22, 3) >> 6) & 16383) + 1]
+      when '\x58' then array[_memoir.bytes_le(p_data, 24, 3) + 1, _memoir.bytes_le(p_data, 27, 3) + 1] end;
   elsif v_length >= 4 and substr(p_data, 1, 2) = '\xffd8' then
     -- Segments of a JPEG: marker, length, content; the size is in the start-of-frame segment.
     for v_step in 1..500 loop
@@ -152,31 +152,31 @@ begin
       exit when v_at + 8 >= v_length;
       v_marker := get_byte(p_data, v_at);
       if v_marker between 192 and 207 and v_marker not in (196, 200, 204) then
-        v_size := array[memoir._bytes_be(p_data, v_at + 6, 2), memoir._bytes_be(p_data, v_at + 4, 2)];
+        v_size := array[_memoir.bytes_be(p_data, v_at + 6, 2), _memoir.bytes_be(p_data, v_at + 4, 2)];
         exit;
       end if;
-      exit when v_marker in (217, 218) or memoir._bytes_be(p_data, v_at + 1, 2) < 2;
-      v_at := v_at + 1 + memoir._bytes_be(p_data, v_at + 1, 2);
+      exit when v_marker in (217, 218) or _memoir.bytes_be(p_data, v_at + 1, 2) < 2;
+      v_at := v_at + 1 + _memoir.bytes_be(p_data, v_at + 1, 2);
     end loop;
   end if;
   return case when v_size[1] between 1 and 100000 and v_size[2] between 1 and 100000 then v_size end;
 end $$;
 
 -- p_count bytes at offset p_at (from 0) as a number, big-endian; more than 31 bits give null.
-create or replace function memoir._bytes_be(p_data bytea, p_at integer, p_count integer)
+create or replace function _memoir.bytes_be(p_data bytea, p_at integer, p_count integer)
 returns integer language sql immutable parallel safe as $$
   select case when n < 2147483648 then n::integer end
   from (select sum(get_byte(p_data, p_at + i)::bigint << (8 * (p_count - 1 - i))) as n from generate_series(0, p_count - 1) i) s
 $$;
 
 -- The same, little-endian.
-create or replace function memoir._bytes_le(p_data bytea, p_at integer, p_count integer)
+create or replace function _memoir.bytes_le(p_data bytea, p_at integer, p_count integer)
 returns integer language sql immutable parallel safe as $$
   select sum(get_byte(p_data, p_at + i) << (8 * i))::integer from generate_series(0, p_count - 1) i
 $$;
 
 -- The base64 data of an image part, in either provider's shape; null for a link. 128 kB hold the header of any usual file.
-create or replace function memoir._image_data(p_part jsonb)
+create or replace function _memoir.image_data(p_part jsonb)
 returns bytea language plpgsql immutable parallel safe as $$
 declare
   v_url text := coalesce(p_part #>> '{image_url,url}', case when jsonb_typeof(p_part -> 'image_url') = 'string' then p_part ->> 'image_url' end);
@@ -195,14 +195,14 @@ end $$;
 --   tiles:F        scaled into 2048 × 2048, then to a short edge of 768; 85 and 170 for each tile of 512 × 512, times F
 --   patches:F      patches of 32 × 32, at most 1,536, times F
 --   area:EDGE:MAX  scaled to a long edge of EDGE; one token per 750 pixels, or per padded patch of 28 × 28; at most MAX
-create or replace function memoir._image_tokens(p_part jsonb, p_images text)
+create or replace function _memoir.image_tokens(p_part jsonb, p_images text)
 returns integer language plpgsql immutable parallel safe as $$
 declare
   v_rule text := split_part(p_images, ':', 1); v_factor numeric := split_part(p_images, ':', 2)::numeric;
   v_size integer[]; v_long float8; v_short float8; v_scale float8; v_most integer;
 begin
   if v_rule = 'tiles' and p_part #>> '{image_url,detail}' = 'low' then return ceil(85 * v_factor); end if;
-  v_size := memoir._image_size(memoir._image_data(p_part));
+  v_size := _memoir.image_size(_memoir.image_data(p_part));
   v_long := greatest(v_size[1], v_size[2]);
   v_short := least(v_size[1], v_size[2]);
   if v_rule = 'area' then
@@ -221,14 +221,14 @@ begin
   return ceil((85 + 170 * (greatest(1, ceil(v_long * v_scale / 512 - 1e-9)) * greatest(1, ceil(v_short * v_scale / 512 - 1e-9))))::numeric * v_factor);
 end $$;
 
-create or replace function memoir._tokens_of(p_text text, p_tokenizer text)
-returns integer language sql stable as $$ select (memoir._count_tokens(array[p_text], p_tokenizer))[1] $$;
+create or replace function _memoir.tokens_of(p_text text, p_tokenizer text)
+returns integer language sql stable as $$ select (_memoir.count_tokens(array[p_text], p_tokenizer))[1] $$;
 
-create or replace function memoir._sum_tokens(p_texts text[], p_tokenizer text)
+create or replace function _memoir.sum_tokens(p_texts text[], p_tokenizer text)
 returns integer language plpgsql stable as $$
 declare
   v_sum integer := 0; v_count integer;
 begin
-  foreach v_count in array memoir._count_tokens(p_texts, p_tokenizer) loop v_sum := v_sum + v_count; end loop;
+  foreach v_count in array _memoir.count_tokens(p_texts, p_tokenizer) loop v_sum := v_sum + v_count; end loop;
   return v_sum;
 end $$;

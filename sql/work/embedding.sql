@@ -2,18 +2,18 @@
 
 -- What is embedded: the text after the end of what came before it (the previous turn, or the same turn's previous chunk). A
 -- short answer means little without its question: on real dialogues this finds far more (bench/ranker).
-create or replace function memoir._embedding_texts(p_user_id uuid, p_items integer[])
+create or replace function _memoir.embedding_texts(p_user_id uuid, p_items integer[])
 returns table (item_no integer, body text) language plpgsql stable set plan_cache_mode = force_custom_plan as $$
 declare
   v_items integer[]; v_before integer[];
 begin
   select array_agg(i.item_no), array_agg(b.item_no) into v_items, v_before
-  from memoir.search_items i
-  left join memoir.search_items b on b.user_id = p_user_id and b.item_no = i.previous_item and b.embeddable  -- not what is kept from models
+  from _memoir.search_items i
+  left join _memoir.search_items b on b.user_id = p_user_id and b.item_no = i.previous_item and b.embeddable  -- not what is kept from models
   where i.user_id = p_user_id and i.item_no = any (p_items);
   return query
   with texts as materialized (
-    select t.item_no, coalesce(t.name || ': ', '') || t.body as body from memoir._item_texts(p_user_id, v_items || array_remove(v_before, null)) t
+    select t.item_no, coalesce(t.name || ': ', '') || t.body as body from _memoir.item_texts(p_user_id, v_items || array_remove(v_before, null)) t
   )
   select t.item_no, coalesce(right(b.body, 200) || E'\n', '') || t.body
   from unnest(v_items, v_before) as n(item, before) join texts t on t.item_no = n.item left join texts b on b.item_no = n.before;
@@ -23,42 +23,42 @@ create or replace function memoir.claim_embeddings(p_limit integer default 64, p
 returns table (user_id uuid, item_no integer, model text, text text, job_id bigint, lease_id uuid)
 language plpgsql security definer set search_path from current set plan_cache_mode = force_custom_plan as $$
 declare
-  v_login name := memoir._authorise_worker();
-  v_models text[]; v_job memoir.jobs; v_lease uuid; v_model memoir.embedding_models; v_items integer[]; v_left integer := p_limit; v_through integer;
+  v_login name := _memoir.authorise_worker();
+  v_models text[]; v_job _memoir.jobs; v_lease uuid; v_model _memoir.embedding_models; v_items integer[]; v_left integer := p_limit; v_through integer;
 begin
   if p_limit is null or p_limit not between 1 and 10000 then
-    perform memoir._fail('PM014', format('limit must be from 1 to 10000, not %s', coalesce(p_limit::text, 'null')));
+    perform _memoir.fail('PM014', format('limit must be from 1 to 10000, not %s', coalesce(p_limit::text, 'null')));
   end if;
-  if p_model is not null then perform memoir._embedding_model(p_model); end if;
-  v_models := array(select m.model_id::text from memoir.embedding_models m
+  if p_model is not null then perform _memoir.embedding_model(p_model); end if;
+  v_models := array(select m.model_id::text from _memoir.embedding_models m
                     where case when p_model is null then m.provider <> 'none' or m.status = 'retired' else m.name = p_model end);
   -- Waits for nobody: writers and store_embeddings hold what it would wait for, and they wait for the jobs it holds.
   while v_left > 0 loop
-    v_job := memoir._take_job('embed', v_models);
+    v_job := _memoir.take_job('embed', v_models);
     exit when v_job.job_id is null;
-    select m.* into v_model from memoir.embedding_models m where m.model_id = v_job.dedup_key::smallint and m.status <> 'retired';
+    select m.* into v_model from _memoir.embedding_models m where m.model_id = v_job.dedup_key::smallint and m.status <> 'retired';
     if not found then
-      delete from memoir.jobs j where j.job_id = v_job.job_id;
+      delete from _memoir.jobs j where j.job_id = v_job.job_id;
       continue;
     end if;
-    select c.through_item into v_through from memoir.embedding_cursors c where c.user_id = v_job.user_id and c.model_id = v_model.model_id;
+    select c.through_item into v_through from _memoir.embedding_cursors c where c.user_id = v_job.user_id and c.model_id = v_model.model_id;
     v_through := coalesce(v_through, 0);
     select array_agg(x.item_no) into v_items from (
-      select i.item_no from memoir.search_items i
+      select i.item_no from _memoir.search_items i
       where i.user_id = v_job.user_id and i.item_no > v_through and i.embeddable and not i.dead
-        and not exists (select from memoir.embeddings e where e.user_id = v_job.user_id and e.model_id = v_model.model_id and e.item_no = i.item_no)
+        and not exists (select from _memoir.embeddings e where e.user_id = v_job.user_id and e.model_id = v_model.model_id and e.item_no = i.item_no)
       order by i.item_no limit v_left) x;
     if v_items is null then
       -- The cursor moves under the user's lock only: items of a writer that has not committed would be skipped for ever.
-      perform from memoir.user_counters c where c.user_id = v_job.user_id for update skip locked;
-      if found then perform memoir._advance_cursor(v_job.user_id, v_model.model_id); end if;
-      delete from memoir.jobs j where j.job_id = v_job.job_id;
+      perform from _memoir.user_counters c where c.user_id = v_job.user_id for update skip locked;
+      if found then perform _memoir.advance_cursor(v_job.user_id, v_model.model_id); end if;
+      delete from _memoir.jobs j where j.job_id = v_job.job_id;
       continue;
     end if;
-    v_lease := memoir._lease_job(v_job.job_id, 300);
+    v_lease := _memoir.lease_job(v_job.job_id, 300);
     return query
     select v_job.user_id, t.item_no, v_model.name, v_model.document_prefix || t.body, v_job.job_id, v_lease
-    from memoir._embedding_texts(v_job.user_id, v_items) t order by t.item_no;
+    from _memoir.embedding_texts(v_job.user_id, v_items) t order by t.item_no;
     v_left := v_left - cardinality(v_items);
   end loop;
 end $$;
@@ -68,17 +68,17 @@ document prefix. p_model null: any model but those of provider none, whose vecto
 minutes; heartbeat(job_id, lease_id) keeps one. Service, jobs and admin logins only. Raises PM001, PM014, PM031.';
 
 -- Moves the cursor over everything that has its vector or needs none.
-create or replace function memoir._advance_cursor(p_user_id uuid, p_model_id smallint)
+create or replace function _memoir.advance_cursor(p_user_id uuid, p_model_id smallint)
 returns boolean language plpgsql set plan_cache_mode = force_custom_plan as $$
 declare
   v_through integer; v_missing integer;
 begin
-  select through_item into v_through from memoir.embedding_cursors where user_id = p_user_id and model_id = p_model_id;
-  select min(i.item_no) into v_missing from memoir.search_items i
+  select through_item into v_through from _memoir.embedding_cursors where user_id = p_user_id and model_id = p_model_id;
+  select min(i.item_no) into v_missing from _memoir.search_items i
   where i.user_id = p_user_id and i.item_no > coalesce(v_through, 0) and i.embeddable and not i.dead
-    and not exists (select from memoir.embeddings e where e.user_id = p_user_id and e.model_id = p_model_id and e.item_no = i.item_no);
-  insert into memoir.embedding_cursors (user_id, model_id, through_item)
-  select p_user_id, p_model_id, coalesce(v_missing, c.next_item) - 1 from memoir.user_counters c where c.user_id = p_user_id
+    and not exists (select from _memoir.embeddings e where e.user_id = p_user_id and e.model_id = p_model_id and e.item_no = i.item_no);
+  insert into _memoir.embedding_cursors (user_id, model_id, through_item)
+  select p_user_id, p_model_id, coalesce(v_missing, c.next_item) - 1 from _memoir.user_counters c where c.user_id = p_user_id
   on conflict (user_id, model_id) do update set through_item = greatest(embedding_cursors.through_item, excluded.through_item);
   return v_missing is null;
 end $$;
@@ -86,45 +86,45 @@ end $$;
 create or replace function memoir.store_embeddings(p_user_ids uuid[], p_item_nos integer[], p_embeddings real[], p_model text default null)
 returns integer language plpgsql security definer set search_path from current set plan_cache_mode = force_custom_plan as $$
 declare
-  v_login name := memoir._authorise_worker();
-  v_model memoir.embedding_models := memoir._embedding_model(p_model);
+  v_login name := _memoir.authorise_worker();
+  v_model _memoir.embedding_models := _memoir.embedding_model(p_model);
   v_count integer := coalesce(cardinality(p_item_nos), 0);
   v_user uuid; v_stored integer := 0; v_added integer; v_memory uuid; v_done boolean;
 begin
   if array_position(p_user_ids, null) is not null or array_position(p_item_nos, null) is not null then
-    perform memoir._fail('PM014', 'user_ids and item_nos must not hold nulls');
+    perform _memoir.fail('PM014', 'user_ids and item_nos must not hold nulls');
   end if;
   if coalesce(cardinality(p_user_ids), 0) <> v_count or coalesce(cardinality(p_embeddings), 0)::bigint <> v_count::bigint * v_model.dimension then
-    perform memoir._fail('PM030', format('%s users, %s items and %s numbers do not make vectors of %s dimensions',
+    perform _memoir.fail('PM030', format('%s users, %s items and %s numbers do not make vectors of %s dimensions',
       coalesce(cardinality(p_user_ids), 0), v_count, coalesce(cardinality(p_embeddings), 0), v_model.dimension));
   end if;
   -- Retired while the worker was at it: its vectors would only have to be dropped.
   if v_model.status = 'retired' then return 0; end if;
   for v_user in select distinct u from unnest(p_user_ids) u order by u loop
     -- The per-user lock that remember takes: conflicts and near duplicates are judged one at a time.
-    perform from memoir.user_counters c where c.user_id = v_user for update;
+    perform from _memoir.user_counters c where c.user_id = v_user for update;
     -- Not "on conflict": under the lock nobody else stores them, and a row put in on trial costs the log a second record.
-    insert into memoir.embeddings (user_id, item_no, model_id, embedding)
-    select v_user, g.item_no, v_model.model_id, memoir._to_vector(memoir._slice(p_embeddings, (g.n - 1) * v_model.dimension + 1, g.n * v_model.dimension), v_model)
+    insert into _memoir.embeddings (user_id, item_no, model_id, embedding)
+    select v_user, g.item_no, v_model.model_id, _memoir.to_vector(_memoir.slice(p_embeddings, (g.n - 1) * v_model.dimension + 1, g.n * v_model.dimension), v_model)
     from (select p_item_nos[i] as item_no, min(i) as n from generate_series(1, v_count) i where p_user_ids[i] = v_user group by 1) g
-    where exists (select from memoir.search_items s where s.user_id = v_user and s.item_no = g.item_no and s.embeddable)
-      and g.item_no <> all (array(select e.item_no from memoir.embeddings e where e.user_id = v_user and e.model_id = v_model.model_id and e.item_no = any (p_item_nos)))
+    where exists (select from _memoir.search_items s where s.user_id = v_user and s.item_no = g.item_no and s.embeddable)
+      and g.item_no <> all (array(select e.item_no from _memoir.embeddings e where e.user_id = v_user and e.model_id = v_model.model_id and e.item_no = any (p_item_nos)))
     order by g.item_no;
     get diagnostics v_added = row_count;
     v_stored := v_stored + v_added;
-    v_done := memoir._advance_cursor(v_user, v_model.model_id);
-    delete from memoir.jobs j where j.kind = 'embed' and j.user_id = v_user and j.dedup_key = v_model.model_id::text and j.state = 'leased';
+    v_done := _memoir.advance_cursor(v_user, v_model.model_id);
+    delete from _memoir.jobs j where j.kind = 'embed' and j.user_id = v_user and j.dedup_key = v_model.model_id::text and j.state = 'leased';
     if not v_done then
-      insert into memoir.jobs (kind, user_id, dedup_key, run_after, created_at)
+      insert into _memoir.jobs (kind, user_id, dedup_key, run_after, created_at)
       values ('embed', v_user, v_model.model_id::text, memoir.now(), memoir.now())
       on conflict (kind, user_id, dedup_key) where state = 'ready' do nothing;
     end if;
     if v_model.status = 'active' then
-      for v_memory in select s.ref_id from memoir.search_items s
+      for v_memory in select s.ref_id from _memoir.search_items s
         where s.user_id = v_user and s.item_no = any (p_item_nos) and s.kind = 'm' and s.chunk = 0 and not s.dead order by s.item_no
       loop
-        perform memoir._judge_memory(v_user, v_memory, 'near duplicate');
-        perform memoir._judge_admission(v_user, v_memory, 'admission');
+        perform _memoir.judge_memory(v_user, v_memory, 'near duplicate');
+        perform _memoir.judge_admission(v_user, v_memory, 'admission');
       end loop;
     end if;
   end loop;
@@ -138,14 +138,14 @@ Service, jobs and admin logins only. Raises PM001, PM014, PM030, PM031.';
 create or replace function memoir.fail_embeddings(p_user_ids uuid[], p_model text, p_error text)
 returns void language plpgsql security definer set search_path from current as $$
 declare
-  v_login name := memoir._authorise_worker();
-  v_model memoir.embedding_models := memoir._embedding_model(p_model);
-  v_job memoir.jobs;
+  v_login name := _memoir.authorise_worker();
+  v_model _memoir.embedding_models := _memoir.embedding_model(p_model);
+  v_job _memoir.jobs;
 begin
-  for v_job in select * from memoir.jobs where kind = 'embed' and dedup_key = v_model.model_id::text and state = 'leased' and user_id = any (p_user_ids)
+  for v_job in select * from _memoir.jobs where kind = 'embed' and dedup_key = v_model.model_id::text and state = 'leased' and user_id = any (p_user_ids)
     order by job_id for update skip locked
   loop
-    perform memoir._give_back(v_job, p_error);
+    perform _memoir.give_back(v_job, p_error);
   end loop;
 end $$;
 comment on function memoir.fail_embeddings(uuid[], text, text) is
@@ -153,7 +153,7 @@ comment on function memoir.fail_embeddings(uuid[], text, text) is
 with the error after job_attempts_max attempts. Service, jobs and admin logins only. Raises PM001, PM031.';
 
 -- A vector out of a one- or two-dimensional array.
-create or replace function memoir._slice(p_numbers real[], p_from integer, p_to integer)
+create or replace function _memoir.slice(p_numbers real[], p_from integer, p_to integer)
 returns real[] language sql immutable as $$
   select case when array_ndims(p_numbers) = 1 then p_numbers[p_from : p_to]
     else array(select unnest(p_numbers[1 + (p_from - 1) / array_length(p_numbers, 2) : 1 + (p_from - 1) / array_length(p_numbers, 2)])) end
@@ -163,36 +163,36 @@ create or replace function memoir.embedding_progress()
 returns table (model text, status text, users bigint, waiting_jobs bigint, dead_jobs bigint)
 language plpgsql stable security definer set search_path from current as $$
 begin
-  perform memoir._authorise_worker();
+  perform _memoir.authorise_worker();
   return query
   select m.name, m.status,
-    (select count(*) from memoir.embedding_cursors c where c.model_id = m.model_id),
-    (select count(*) from memoir.jobs j where j.kind = 'embed' and j.dedup_key = m.model_id::text and j.state <> 'dead'),
-    (select count(*) from memoir.jobs j where j.kind = 'embed' and j.dedup_key = m.model_id::text and j.state = 'dead')
-  from memoir.embedding_models m order by m.model_id;
+    (select count(*) from _memoir.embedding_cursors c where c.model_id = m.model_id),
+    (select count(*) from _memoir.jobs j where j.kind = 'embed' and j.dedup_key = m.model_id::text and j.state <> 'dead'),
+    (select count(*) from _memoir.jobs j where j.kind = 'embed' and j.dedup_key = m.model_id::text and j.state = 'dead')
+  from _memoir.embedding_models m order by m.model_id;
 end $$;
 comment on function memoir.embedding_progress() is 'Per embedding model: users begun, users waiting for vectors, dead letters.';
 
 create or replace function memoir.queue_backfill(p_model text, p_limit integer default 1000, p_after uuid default null)
 returns uuid language plpgsql security definer set search_path from current as $$
 declare
-  v_login name := memoir._authorise_worker();
-  v_model memoir.embedding_models := memoir._embedding_model(p_model);
+  v_login name := _memoir.authorise_worker();
+  v_model _memoir.embedding_models := _memoir.embedding_model(p_model);
   v_last uuid;
 begin
   if p_limit is null or p_limit not between 1 and 1000000 then
-    perform memoir._fail('PM014', format('limit must be from 1 to 1000000, not %s', coalesce(p_limit::text, 'null')));
+    perform _memoir.fail('PM014', format('limit must be from 1 to 1000000, not %s', coalesce(p_limit::text, 'null')));
   end if;
   if v_model.status = 'retired' then
-    perform memoir._fail('PM014', format('embedding model %s is retired', memoir._shown(p_model)), 'register_embedding_model brings it back');
+    perform _memoir.fail('PM014', format('embedding model %s is retired', _memoir.shown(p_model)), 'register_embedding_model brings it back');
   end if;
   with batch as (
-    select c.user_id, c.next_item from memoir.user_counters c
+    select c.user_id, c.next_item from _memoir.user_counters c
     where p_after is null or c.user_id > p_after order by c.user_id limit p_limit),
   queued as (
-    insert into memoir.jobs (kind, user_id, dedup_key, priority, run_after, created_at)
+    insert into _memoir.jobs (kind, user_id, dedup_key, priority, run_after, created_at)
     select 'embed', b.user_id, v_model.model_id::text, -1, memoir.now(), memoir.now() from batch b
-    where b.next_item - 1 > coalesce((select c.through_item from memoir.embedding_cursors c
+    where b.next_item - 1 > coalesce((select c.through_item from _memoir.embedding_cursors c
                                       where c.user_id = b.user_id and c.model_id = v_model.model_id), 0)
     on conflict (kind, user_id, dedup_key) where state = 'ready' do nothing)
   select b.user_id into v_last from batch b order by b.user_id desc limit 1;
@@ -205,17 +205,17 @@ from, null at the end. Service, jobs and admin logins only. Raises PM001, PM014,
 create or replace function memoir.drop_retired_embeddings(p_limit integer default 10000)
 returns integer language plpgsql security definer set search_path from current as $$
 declare
-  v_login name := memoir._authorise_worker(); v_dropped integer;
+  v_login name := _memoir.authorise_worker(); v_dropped integer;
 begin
   if p_limit is null or p_limit not between 1 and 1000000 then
-    perform memoir._fail('PM014', format('limit must be from 1 to 1000000, not %s', coalesce(p_limit::text, 'null')));
+    perform _memoir.fail('PM014', format('limit must be from 1 to 1000000, not %s', coalesce(p_limit::text, 'null')));
   end if;
   -- The cursors first, and no registering anew meanwhile: else a model that comes back would believe to have its vectors.
-  perform from memoir.embedding_models where status = 'retired' for share;
-  delete from memoir.embedding_cursors c using memoir.embedding_models m where m.model_id = c.model_id and m.status = 'retired';
-  delete from memoir.embeddings e using (
-    select x.user_id, x.model_id, x.item_no from memoir.embeddings x
-    join memoir.embedding_models m on m.model_id = x.model_id and m.status = 'retired' limit p_limit) d
+  perform from _memoir.embedding_models where status = 'retired' for share;
+  delete from _memoir.embedding_cursors c using _memoir.embedding_models m where m.model_id = c.model_id and m.status = 'retired';
+  delete from _memoir.embeddings e using (
+    select x.user_id, x.model_id, x.item_no from _memoir.embeddings x
+    join _memoir.embedding_models m on m.model_id = x.model_id and m.status = 'retired' limit p_limit) d
   where e.user_id = d.user_id and e.model_id = d.model_id and e.item_no = d.item_no;
   get diagnostics v_dropped = row_count;
   return v_dropped;
@@ -226,16 +226,16 @@ comment on function memoir.drop_retired_embeddings(integer) is
 create or replace function memoir.ensure_embedder()
 returns text language plpgsql security definer set search_path from current as $$
 declare
-  v_login name := memoir._authorise_worker(); v_socket text; v_models jsonb; v_answer text;
+  v_login name := _memoir.authorise_worker(); v_socket text; v_models jsonb; v_answer text;
 begin
-  select config ->> 'embedder_socket' into v_socket from memoir.settings_merged;
-  select jsonb_agg(name order by model_id) into v_models from memoir.embedding_models where provider = 'embedder' and status <> 'retired';
+  select config ->> 'embedder_socket' into v_socket from _memoir.settings_merged;
+  select jsonb_agg(name order by model_id) into v_models from _memoir.embedding_models where provider = 'embedder' and status <> 'retired';
   if coalesce(v_socket, '') = '' or v_models is null then return 'not configured'; end if;
   if pg_is_in_recovery() then return 'standby'; end if;
-  if to_regprocedure('memoir._py_ensure_embedder(jsonb)') is null then
-    perform memoir._fail('PM050', 'the embedder can''t be started from here: PL/Python is not installed', 'run pg-memoir-embedder as a service');
+  if to_regprocedure('_memoir.py_ensure_embedder(jsonb)') is null then
+    perform _memoir.fail('PM050', 'the embedder can''t be started from here: PL/Python is not installed', 'run pg-memoir-embedder as a service');
   end if;
-  select memoir._py_ensure_embedder(jsonb_build_object('socket', v_socket, 'models', v_models)) into v_answer;
+  select _memoir.py_ensure_embedder(jsonb_build_object('socket', v_socket, 'models', v_models)) into v_answer;
   return v_answer;
 end $$;
 comment on function memoir.ensure_embedder() is
@@ -243,20 +243,20 @@ comment on function memoir.ensure_embedder() is
 not configured. Writes no table. Service, jobs and admin logins only. Raises PM001, PM050.';
 
 -- Where a backlog worker finds the model of a batch.
-create or replace function memoir._embedding_endpoint(p_model text, out provider text, out address text, out dimension integer)
+create or replace function _memoir.embedding_endpoint(p_model text, out provider text, out address text, out dimension integer)
 language plpgsql stable security definer set search_path from current as $$
 begin
-  perform memoir._authorise_worker();
+  perform _memoir.authorise_worker();
   select m.provider, case m.provider when 'embedder' then s.config ->> 'embedder_socket' else m.endpoint end, m.dimension
-  into provider, address, dimension from memoir.embedding_models m, memoir.settings_merged s where m.name = p_model;
+  into provider, address, dimension from _memoir.embedding_models m, _memoir.settings_merged s where m.name = p_model;
 end $$;
 
-create or replace function memoir._step_embedder(p_limit integer)
+create or replace function _memoir.step_embedder(p_limit integer)
 returns jsonb language plpgsql as $$
 declare
   v_answer text;
 begin
-  if to_regprocedure('memoir._py_ensure_embedder(jsonb)') is null then return '{}'; end if;
+  if to_regprocedure('_memoir.py_ensure_embedder(jsonb)') is null then return '{}'; end if;
   v_answer := memoir.ensure_embedder();
   return case when v_answer in ('running', 'not configured', 'starting') then '{}' else jsonb_build_object(v_answer, 1) end;
 end $$;

@@ -1,8 +1,8 @@
 -- Which jobs there are, and the step of each.
 
--- A new job: a row here, a line in _step(), and its schedule (schedule_<job>, settings.sql). batch_least, batch: p_limit of its step, from and to;
+-- A new job: a row here, a line in step(), and its schedule (schedule_<job>, settings.sql). batch_least, batch: p_limit of its step, from and to;
 -- extraction has its rules to compile in each, and finds without a lock.
-create or replace function memoir._job_list()
+create or replace function _memoir.job_list()
 returns table (job text, batch_least integer, batch integer, in_python boolean, description text) language sql immutable as $$
   values ('embedder',   1, 1,   false, 'starts the shared embedder unless it answers'),
          ('embed',      1, 32,  true,  'makes the vectors that lack'),
@@ -25,26 +25,26 @@ returns table (job text, batch_least integer, batch integer, in_python boolean, 
          ('archive',    1, 10,  false, 'takes out months of turns past retention')
 $$;
 
-create or replace function memoir._step(p_job text, p_limit integer)
+create or replace function _memoir.step(p_job text, p_limit integer)
 returns jsonb language plpgsql as $$
 begin
   return case p_job
-    when 'embedder' then memoir._step_embedder(p_limit)
-    when 'extract' then memoir._step_extract(p_limit)
-    when 'merge' then memoir._step_merge(p_limit)
-    when 'flush' then memoir._step_flush(p_limit)
-    when 'partitions' then memoir._step_partitions(p_limit)
-    when 'backfill' then memoir._step_backfill(p_limit)
-    when 'sweep' then memoir._step_sweep(p_limit)
-    when 'erase' then memoir._step_erase(p_limit)
-    when 'hygiene' then memoir._step_hygiene(p_limit)
-    when 'promotion' then memoir._step_promotion(p_limit)
-    when 'demotion' then memoir._step_demotion(p_limit)
-    when 'expiry' then memoir._step_expiry(p_limit)
-    when 'profiles' then memoir._step_profiles(p_limit)
-    when 'compaction' then memoir._step_compaction(p_limit)
-    when 'summaries' then memoir._step_summaries(p_limit)
-    when 'consolidation' then memoir._step_consolidation(p_limit)
-    when 'archive' then memoir._step_archive(p_limit)
+    when 'embedder' then _memoir.step_embedder(p_limit)
+    when 'extract' then _memoir.step_extract(p_limit)
+    when 'merge' then _memoir.step_merge(p_limit)
+    when 'flush' then _memoir.step_flush(p_limit)
+    when 'partitions' then _memoir.step_partitions(p_limit)
+    when 'backfill' then _memoir.step_backfill(p_limit)
+    when 'sweep' then _memoir.step_sweep(p_limit)
+    when 'erase' then _memoir.step_erase(p_limit)
+    when 'hygiene' then _memoir.step_hygiene(p_limit)
+    when 'promotion' then _memoir.step_promotion(p_limit)
+    when 'demotion' then _memoir.step_demotion(p_limit)
+    when 'expiry' then _memoir.step_expiry(p_limit)
+    when 'profiles' then _memoir.step_profiles(p_limit)
+    when 'compaction' then _memoir.step_compaction(p_limit)
+    when 'summaries' then _memoir.step_summaries(p_limit)
+    when 'consolidation' then _memoir.step_consolidation(p_limit)
+    when 'archive' then _memoir.step_archive(p_limit)
   end;
 end $$;

@@ -1,43 +1,45 @@
 -- Work that a language model does, where one is configured: claim → commit → call → store. What is handed out are texts without
 -- secrets; what comes back is checked against the kind's schema before it is stored, and says which model and prompt made it.
 
--- {"provider", "model", "endpoint", "timeout", "retries", "lease", "cost_cap"}; null: no model is configured.
-create or replace function memoir._llm_config()
+create or replace function memoir.llm_config()
 returns jsonb language plpgsql stable security definer set search_path from current as $$
 begin
-  perform memoir._authorise_worker();
+  perform _memoir.authorise_worker();
   return (select jsonb_build_object('provider', config -> 'llm_provider', 'model', config -> 'llm_model', 'endpoint', config -> 'llm_endpoint',
       'timeout', config -> 'llm_timeout', 'retries', config -> 'llm_retries', 'cost_cap', config -> 'llm_cost_cap',
       -- An answer and its repair, each with its retries and the waits between, and time to start.
       'lease', (config ->> 'llm_timeout')::integer * 2 * ((config ->> 'llm_retries')::integer + 1) + 40 * (config ->> 'llm_retries')::integer + 90)
-    from memoir.settings_merged where config ->> 'llm_provider' <> 'none' and config ->> 'llm_model' <> '');
+    from _memoir.settings_merged where config ->> 'llm_provider' <> 'none' and config ->> 'llm_model' <> '');
 end $$;
+comment on function memoir.llm_config() is
+  'How a worker calls the language model: {"provider", "model", "endpoint", "timeout", "retries", "lease" (seconds), "cost_cap"}; null
+where none is configured. Service, jobs and admin logins only. Raises PM001.';
 
 create or replace function memoir.claim_model_calls(p_limit integer default 4)
 returns table (job_id bigint, lease_id uuid, kind text, input jsonb)
 language plpgsql security definer set search_path from current as $$
 declare
-  v_login name := memoir._authorise_worker();
-  v_lease integer := (memoir._llm_config() ->> 'lease')::integer; v_job memoir.jobs; v_kinds text[] := memoir._llm_kinds();
+  v_login name := _memoir.authorise_worker();
+  v_lease integer := (memoir.llm_config() ->> 'lease')::integer; v_job _memoir.jobs; v_kinds text[] := _memoir.llm_kinds();
 begin
-  perform memoir._check_queue('any', p_limit, 1);
+  perform _memoir.check_queue('any', p_limit, 1);
   if v_lease is null then return; end if;
   -- One of each kind in turn: none waits behind the backlog of another.
   while p_limit > 0 and v_kinds <> '{}' loop
     foreach kind in array v_kinds loop
       exit when p_limit = 0;
-      v_job := memoir._take_job(kind);
+      v_job := _memoir.take_job(kind);
       if v_job.job_id is null then
         v_kinds := array_remove(v_kinds, kind);
         continue;
       end if;
       job_id := v_job.job_id;
-      input := memoir._llm_input(v_job);
+      input := _memoir.llm_input(v_job);
       if input is null then  -- nothing is left to ask
-        delete from memoir.jobs j where j.job_id = v_job.job_id;
+        delete from _memoir.jobs j where j.job_id = v_job.job_id;
         continue;
       end if;
-      lease_id := memoir._lease_job(v_job.job_id, v_lease);
+      lease_id := _memoir.lease_job(v_job.job_id, v_lease);
       p_limit := p_limit - 1;
       return next;
     end loop;
@@ -49,18 +51,18 @@ comment on function memoir.claim_model_calls(integer) is
 Raises PM001, PM014.';
 
 -- Tokens and costs of a call, on the user and, where the work is about one, the session. What helpers cost is a part of all costs.
-create or replace function memoir._account_call(p_job memoir.jobs, p_usage jsonb)
+create or replace function _memoir.account_call(p_job _memoir.jobs, p_usage jsonb)
 returns jsonb language plpgsql set plan_cache_mode = force_custom_plan as $$
 declare
   v_prompt bigint := coalesce((p_usage ->> 'prompt_tokens')::bigint, 0); v_completion bigint := coalesce((p_usage ->> 'completion_tokens')::bigint, 0);
-  v_model memoir.models := memoir._model((select config ->> 'llm_model' from memoir.settings_merged)); v_cost bigint;
+  v_model _memoir.models := _memoir.model((select config ->> 'llm_model' from _memoir.settings_merged)); v_cost bigint;
 begin
   v_cost := (v_prompt * v_model.prompt_microcents_per_1k + v_completion * v_model.completion_microcents_per_1k + 999) / 1000;
   if v_prompt + v_completion > 0 then
-    update memoir.session_counters set helper_tokens = helper_tokens + v_prompt + v_completion, helper_microcents = helper_microcents + v_cost,
+    update _memoir.session_counters set helper_tokens = helper_tokens + v_prompt + v_completion, helper_microcents = helper_microcents + v_cost,
       cost_microcents = cost_microcents + v_cost
     where user_id = p_job.user_id and session_id = (p_job.payload ->> 'session_id')::uuid;
-    update memoir.user_counters set helper_tokens = helper_tokens + v_prompt + v_completion, helper_microcents = helper_microcents + v_cost,
+    update _memoir.user_counters set helper_tokens = helper_tokens + v_prompt + v_completion, helper_microcents = helper_microcents + v_cost,
       cost_microcents = cost_microcents + v_cost
     where user_id = p_job.user_id;
   end if;
@@ -70,26 +72,26 @@ end $$;
 create or replace function memoir.store_model_result(p_job bigint, p_lease uuid, p_output jsonb, p_made_by text, p_usage jsonb default '{}')
 returns jsonb language plpgsql security definer set search_path from current as $$
 declare
-  v_login name := memoir._authorise_worker();
-  v_job memoir.jobs := memoir._leased(p_job, p_lease); v_stored integer; v_refused boolean; v_state text;
+  v_login name := _memoir.authorise_worker();
+  v_job _memoir.jobs := _memoir.leased(p_job, p_lease); v_stored integer; v_refused boolean; v_state text;
 begin
   if v_job.job_id is null then return jsonb_build_object('lost', 1); end if;
   if p_output is null or coalesce(p_made_by, '') = '' then
-    perform memoir._fail('PM014', 'output and made_by must be given');
+    perform _memoir.fail('PM014', 'output and made_by must be given');
   end if;
   begin
-    v_stored := memoir._llm_store(v_job, p_output, left(p_made_by, 200));
+    v_stored := _memoir.llm_store(v_job, p_output, left(p_made_by, 200));
   exception when others then
     -- Paid for all the same. An answer that can't be used is asked for once more.
     v_refused := sqlstate = 'PM014';
-    v_state := memoir._give_back(v_job, sqlstate || ' ' || sqlerrm, p_final => v_refused and v_job.payload ? 'refused');
+    v_state := _memoir.give_back(v_job, sqlstate || ' ' || sqlerrm, p_final => v_refused and v_job.payload ? 'refused');
     if v_refused and v_state = 'ready' then
-      update memoir.jobs set payload = payload || '{"refused": true}' where kind = v_job.kind and user_id = v_job.user_id and dedup_key = v_job.dedup_key and state = 'ready';
+      update _memoir.jobs set payload = payload || '{"refused": true}' where kind = v_job.kind and user_id = v_job.user_id and dedup_key = v_job.dedup_key and state = 'ready';
     end if;
-    return jsonb_build_object('failed', 1, 'error', sqlerrm, 'state', v_state) || memoir._account_call(v_job, p_usage);
+    return jsonb_build_object('failed', 1, 'error', sqlerrm, 'state', v_state) || _memoir.account_call(v_job, p_usage);
   end;
-  delete from memoir.jobs where job_id = p_job;
-  return jsonb_build_object('stored', coalesce(v_stored, 0)) || memoir._account_call(v_job, p_usage);
+  delete from _memoir.jobs where job_id = p_job;
+  return jsonb_build_object('stored', coalesce(v_stored, 0)) || _memoir.account_call(v_job, p_usage);
 end $$;
 comment on function memoir.store_model_result(bigint, uuid, jsonb, text, jsonb) is
   'Stores what a model answered for a claimed piece of work, with who made it (model and prompt) and its tokens ({"prompt_tokens",
@@ -100,13 +102,13 @@ create or replace function memoir.fail_model_call(p_job bigint, p_lease uuid, p_
   p_retry_seconds numeric default null, p_usage jsonb default '{}')
 returns jsonb language plpgsql security definer set search_path from current as $$
 declare
-  v_login name := memoir._authorise_worker();
-  v_job memoir.jobs := memoir._leased(p_job, p_lease);
+  v_login name := _memoir.authorise_worker();
+  v_job _memoir.jobs := _memoir.leased(p_job, p_lease);
 begin
   if v_job.job_id is null then return jsonb_build_object('lost', 1); end if;
   return jsonb_build_object('failed', 1, 'error', left(p_error, 1000),
-      'state', memoir._give_back(v_job, p_error, least(greatest(p_retry_seconds, 0), 86400), coalesce(p_final, false)))
-    || memoir._account_call(v_job, p_usage);
+      'state', _memoir.give_back(v_job, p_error, least(greatest(p_retry_seconds, 0), 86400), coalesce(p_final, false)))
+    || _memoir.account_call(v_job, p_usage);
 end $$;
 comment on function memoir.fail_model_call(bigint, uuid, text, boolean, numeric, jsonb) is
   'Gives claimed model work back after a failed call: retried with backoff, not before p_retry_seconds; a dead letter with p_final or

@@ -1,11 +1,11 @@
 -- How a job runs: in batches, each one short transaction and committed with its counts in job_runs, one run of a job at a time.
 --
--- A job is a row of _job_list() (jobs.sql) and a function _step_<name>(p_limit) that does one bounded batch and returns counts
+-- A job is a row of job_list() (jobs.sql) and a function _step_<name>(p_limit) that does one bounded batch and returns counts
 -- and {"more": true} while there is work. Two keys of the answer are not added up: "more", and "error", the last trouble with
 -- one user or item that the step passed over, so that a poisoned one never blocks the rest ("failed" counts them).
 
 -- The lock of a job's one run: the session's, since the run commits. Whoever dies with it gives it back.
-create or replace function memoir._job_unlock(p_job text)
+create or replace function _memoir.job_unlock(p_job text)
 returns void language plpgsql as $$
 begin
   -- Also what an earlier run of this session kept that was cancelled between two batches.
@@ -15,44 +15,44 @@ begin
 end $$;
 
 -- Begins a run: takes the lock, closes what a killed predecessor left open. Null where the job is already running.
-create or replace function memoir._job_begin(p_job text, p_seconds integer)
+create or replace function _memoir.job_begin(p_job text, p_seconds integer)
 returns bigint language plpgsql security definer set search_path from current as $$
 declare
   v_run bigint; v_now timestamptz := clock_timestamp(); v_seconds integer := p_seconds;
 begin
-  perform memoir._authorise_jobs();
-  if not exists (select from memoir._job_list() where job = p_job) then
-    perform memoir._fail('PM014', format('there is no job %s', memoir._shown(p_job)),
-      (select 'jobs: ' || string_agg(job, ', ' order by job) from memoir._job_list()));
+  perform _memoir.authorise_jobs();
+  if not exists (select from _memoir.job_list() where job = p_job) then
+    perform _memoir.fail('PM014', format('there is no job %s', _memoir.shown(p_job)),
+      (select 'jobs: ' || string_agg(job, ', ' order by job) from _memoir.job_list()));
   end if;
-  if v_seconds is null then select (config ->> 'job_seconds_max')::integer into v_seconds from memoir.settings_merged; end if;
+  if v_seconds is null then select (config ->> 'job_seconds_max')::integer into v_seconds from _memoir.settings_merged; end if;
   if v_seconds not between 1 and 3600 then
-    perform memoir._fail('PM014', format('seconds must be from 1 to 3600, not %s', v_seconds));
+    perform _memoir.fail('PM014', format('seconds must be from 1 to 3600, not %s', v_seconds));
   end if;
-  perform memoir._job_unlock(p_job);
+  perform _memoir.job_unlock(p_job);
   if not pg_try_advisory_lock(1835888489, hashtext(p_job)) then
-    insert into memoir.job_runs (job, started_at, finished_at, outcome) values (p_job, v_now, v_now, 'still running');
+    insert into _memoir.job_runs (job, started_at, finished_at, outcome) values (p_job, v_now, v_now, 'still running');
     return null;
   end if;
   -- One that had noted how it ended, and no more, did not get lost.
-  update memoir.job_runs set finished_at = v_now, outcome = coalesce(outcome, 'lost'),
+  update _memoir.job_runs set finished_at = v_now, outcome = coalesce(outcome, 'lost'),
     error = coalesce(error, case when outcome is null then 'its process ended before the job did' end)
   where job = p_job and finished_at is null;
-  insert into memoir.job_runs (job, started_at, until, batch)
-  select p_job, v_now, v_now + make_interval(secs => v_seconds), coalesce((select least(r.batch, l.batch) from memoir.job_runs r
+  insert into _memoir.job_runs (job, started_at, until, batch)
+  select p_job, v_now, v_now + make_interval(secs => v_seconds), coalesce((select least(r.batch, l.batch) from _memoir.job_runs r
     where r.job = p_job and r.batch is not null order by r.run_id desc limit 1), case when not l.in_python then greatest(l.batch_least, (l.batch + 7) / 8) end)
-  from memoir._job_list() l where l.job = p_job returning run_id into v_run;
+  from _memoir.job_list() l where l.job = p_job returning run_id into v_run;
   return v_run;
 end $$;
 
 -- What a batch did, in its own transaction. True: the job goes on.
-create or replace function memoir._job_note(p_run bigint, p_result jsonb)
+create or replace function _memoir.job_note(p_run bigint, p_result jsonb)
 returns boolean language plpgsql security definer set search_path from current as $$
 declare
-  v_run memoir.job_runs; v_more boolean := coalesce((p_result ->> 'more')::boolean, false);
+  v_run _memoir.job_runs; v_more boolean := coalesce((p_result ->> 'more')::boolean, false);
 begin
-  perform memoir._authorise_jobs();
-  update memoir.job_runs set counts = memoir._add_counts(counts, p_result), error = coalesce(left(p_result ->> 'error', 1000), error),
+  perform _memoir.authorise_jobs();
+  update _memoir.job_runs set counts = _memoir.add_counts(counts, p_result), error = coalesce(left(p_result ->> 'error', 1000), error),
     outcome = coalesce(p_result ->> 'outcome', case when v_more and clock_timestamp() >= until then 'time over' end)
   where run_id = p_run and finished_at is null returning * into v_run;
   return v_more and v_run.outcome is null;
@@ -60,69 +60,69 @@ end $$;
 
 -- How large the next batch may be, when one of p_batch took p_ms: it holds its users' locks to its end, and who writes waits for it. It
 -- grows to the double at most, since the next users may have more to do.
-create or replace function memoir._next_batch(p_batch integer, p_least integer, p_most integer, p_ms float8)
+create or replace function _memoir.next_batch(p_batch integer, p_least integer, p_most integer, p_ms float8)
 returns integer language plpgsql stable as $$
 declare
   v_target integer;
 begin
-  select (config ->> 'job_batch_ms')::integer into v_target from memoir.settings_merged;
+  select (config ->> 'job_batch_ms')::integer into v_target from _memoir.settings_merged;
   return greatest(p_least, least(p_most, p_batch * 2, floor(p_batch * v_target / greatest(p_ms, 0.1))));
 end $$;
 
 -- One batch. Its errors are recorded, and a cancel ends it at once; what it did is undone in both cases.
-create or replace function memoir._job_step(p_run bigint)
+create or replace function _memoir.job_step(p_run bigint)
 returns boolean language plpgsql security definer set search_path from current set lock_timeout = '5s' as $$
 declare
   v_job text; v_batch integer; v_least integer; v_most integer; v_result jsonb; v_began timestamptz := clock_timestamp();
 begin
-  perform memoir._authorise_jobs();
-  select r.job, r.batch, l.batch_least, l.batch into v_job, v_batch, v_least, v_most from memoir.job_runs r join memoir._job_list() l on l.job = r.job
+  perform _memoir.authorise_jobs();
+  select r.job, r.batch, l.batch_least, l.batch into v_job, v_batch, v_least, v_most from _memoir.job_runs r join _memoir.job_list() l on l.job = r.job
   where r.run_id = p_run and r.finished_at is null and r.outcome is null;
   if not found then return false; end if;
   begin
-    v_result := memoir._step(v_job, v_batch);
-    v_batch := memoir._next_batch(v_batch, v_least, v_most, date_part('epoch', clock_timestamp() - v_began) * 1000);
-    update memoir.job_runs set batch = v_batch where run_id = p_run and batch <> v_batch;
+    v_result := _memoir.step(v_job, v_batch);
+    v_batch := _memoir.next_batch(v_batch, v_least, v_most, date_part('epoch', clock_timestamp() - v_began) * 1000);
+    update _memoir.job_runs set batch = v_batch where run_id = p_run and batch <> v_batch;
   exception
     when query_canceled then v_result := jsonb_build_object('outcome', 'cancelled', 'error', sqlerrm);
     when others then v_result := jsonb_build_object('outcome', 'failed', 'error', sqlstate || ' ' || sqlerrm);
   end;
-  return memoir._job_note(p_run, v_result);
+  return _memoir.job_note(p_run, v_result);
 end $$;
 
-create or replace function memoir._job_end(p_run bigint)
+create or replace function _memoir.job_end(p_run bigint)
 returns void language plpgsql security definer set search_path from current as $$
 declare
   v_job text;
 begin
-  perform memoir._authorise_jobs();
-  update memoir.job_runs set finished_at = clock_timestamp(), outcome = coalesce(outcome, case when error is null then 'done' else 'errors' end)
+  perform _memoir.authorise_jobs();
+  update _memoir.job_runs set finished_at = clock_timestamp(), outcome = coalesce(outcome, case when error is null then 'done' else 'errors' end)
   where run_id = p_run and finished_at is null returning job into v_job;
-  perform memoir._job_unlock(v_job);
+  perform _memoir.job_unlock(v_job);
 end $$;
 
 -- Says what was recorded, so that whoever ran the job sees it too.
-create or replace function memoir._job_report(p_run bigint)
+create or replace function _memoir.job_report(p_run bigint)
 returns void language plpgsql security definer set search_path from current as $$
 declare
-  v_run memoir.job_runs;
+  v_run _memoir.job_runs;
 begin
-  perform memoir._authorise_jobs();
-  select * into v_run from memoir.job_runs where run_id = p_run;
+  perform _memoir.authorise_jobs();
+  select * into v_run from _memoir.job_runs where run_id = p_run;
   if v_run.outcome = 'cancelled' then
     raise query_canceled using message = format('job %s was cancelled', v_run.job);
   elsif v_run.outcome = 'failed' then
-    perform memoir._fail('PM051', format('job %s failed: %s', v_run.job, v_run.error));
+    perform _memoir.fail('PM051', format('job %s failed: %s', v_run.job, v_run.error));
   elsif v_run.outcome = 'errors' then
     raise warning 'job % passed over %: %', v_run.job, coalesce(v_run.counts ->> 'failed', 'some'), v_run.error;
   end if;
 end $$;
 
-create or replace function memoir._job_in_python(p_job text)
+create or replace function _memoir.job_in_python(p_job text)
 returns boolean language plpgsql stable security definer set search_path from current as $$
 begin
-  perform memoir._authorise_jobs();
-  return (select in_python from memoir._job_list() where job = p_job);
+  perform _memoir.authorise_jobs();
+  return (select in_python from _memoir.job_list() where job = p_job);
 end $$;
 
 -- Runs under its caller's search_path, since what commits can't pin one: hence no operator and no unqualified name.
@@ -136,23 +136,23 @@ begin
     return;
   end if;
   commit;  -- inside a transaction block this fails at once, before anything is locked
-  v_run := memoir._job_begin(p_job, p_seconds);
+  v_run := _memoir.job_begin(p_job, p_seconds);
   commit;
   if v_run is null then
     raise notice 'job % is already running', p_job;
     return;
   end if;
-  if memoir._job_in_python(p_job) then
-    call memoir._run_in_python(p_job, v_run);
+  if _memoir.job_in_python(p_job) then
+    call _memoir.run_in_python(p_job, v_run);
   else
-    while memoir._job_step(v_run) loop
+    while _memoir.job_step(v_run) loop
       commit;
     end loop;
   end if;
   commit;
-  perform memoir._job_end(v_run);
+  perform _memoir.job_end(v_run);
   commit;
-  perform memoir._job_report(v_run);
+  perform _memoir.job_report(v_run);
 end $$;
 comment on procedure memoir.run_job(text, integer) is
   'Runs a job (select * from memoir.list_jobs()) until nothing is left to do, for at most p_seconds (setting job_seconds_max), with a
@@ -164,19 +164,19 @@ transaction, with statement_timeout 0. Jobs and admin logins only. Raises PM001,
 create or replace function memoir.bare_statements()
 returns table (statement text, reason text) language plpgsql stable security definer set search_path from current as $$
 begin
-  perform memoir._authorise_jobs();
+  perform _memoir.authorise_jobs();
   return query
-  select format('alter table memoir.%I detach partition memoir.%I finalize', p.relname, c.relname), 'a detach was interrupted'
-  from pg_inherits i join pg_class c on c.oid = i.inhrelid join pg_class p on p.oid = i.inhparent where c.relnamespace = 'memoir'::regnamespace and i.inhdetachpending
+  select format('alter table _memoir.%I detach partition _memoir.%I finalize', p.relname, c.relname), 'a detach was interrupted'
+  from pg_inherits i join pg_class c on c.oid = i.inhrelid join pg_class p on p.oid = i.inhparent where c.relnamespace = '_memoir'::regnamespace and i.inhdetachpending
   union all
-  select format('alter table memoir.%I detach partition memoir.%I concurrently', p.relname, c.relname), 'a month is to be archived'
-  from memoir.archives a join pg_class c on c.relname = a.leaf and c.relnamespace = 'memoir'::regnamespace
+  select format('alter table _memoir.%I detach partition _memoir.%I concurrently', p.relname, c.relname), 'a month is to be archived'
+  from _memoir.archives a join pg_class c on c.relname = a.leaf and c.relnamespace = '_memoir'::regnamespace
   join pg_inherits i on i.inhrelid = c.oid join pg_class p on p.oid = i.inhparent
   where a.state = 'detaching' and not i.inhdetachpending
   union all
-  select format('vacuum (analyze) memoir.%I', s.relname), format('%s of %s rows are dead', s.n_dead_tup, s.n_dead_tup + s.n_live_tup)
+  select format('vacuum (analyze) _memoir.%I', s.relname), format('%s of %s rows are dead', s.n_dead_tup, s.n_dead_tup + s.n_live_tup)
   from pg_stat_all_tables s
-  where s.schemaname = 'memoir' and s.n_dead_tup > 10000 and s.n_dead_tup > 0.2 * s.n_live_tup
+  where s.schemaname = '_memoir' and s.n_dead_tup > 10000 and s.n_dead_tup > 0.2 * s.n_live_tup
     and coalesce(greatest(s.last_vacuum, s.last_autovacuum), '-infinity') < now() - interval '1 hour';
 end $$;
 comment on function memoir.bare_statements() is

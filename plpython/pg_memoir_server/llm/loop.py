@@ -20,8 +20,8 @@ def run_batch(db: Database, limit: int, interrupt: Callable[[], object] = lambda
 
     Raises ModelUnavailable when no call was possible at all. Whatever ends it, what was not stored is back in the queue.
     """
-    [row] = db("_llm_config")
-    config = row["_llm_config"]
+    [row] = db("llm_config")
+    config = row["llm_config"]
     counts: dict[str, Any] = {"calls": 0, "stored": 0, "failed": 0, "tokens": 0, "cost": 0}
     if not config:
         return counts
