@@ -22,7 +22,7 @@ soak: up ## Run the property tests with very many cases
 	@$(ENV); PG_MEMOIR_SOAK=1 exec $(PYTHON) -m pytest tests -m soak $(ARGS)
 
 simulate: up ## Live through 180 days of 200 users on a settable clock, checking every invariant every day (ARGS="20 60": fewer)
-	@$(ENV); exec $(PYTHON) tests/simulation.py $(ARGS)
+	@$(ENV); exec $(PYTHON) tests/support/simulation.py $(ARGS)
 
 bench: up ## Measure recall and speed (DATA=file.json for the conversations)
 	@$(ENV); exec $(PYTHON) -m bench $(if $(DATA),--data $(DATA)) $(ARGS)

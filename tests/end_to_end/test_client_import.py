@@ -9,7 +9,7 @@ from pg_memoir import AsyncMemoir, Memoir, import_conversations
 from pg_memoir.__main__ import main
 from pg_memoir.formats import ConversationError
 
-SAMPLE = Path(__file__).resolve().parent.parent / "scripts" / "sample.json"
+SAMPLE = Path(__file__).resolve().parents[2] / "scripts" / "sample.json"
 USER, MODEL = {"role": "user", "content": "Hello"}, {"role": "assistant", "content": "Hi"}
 
 

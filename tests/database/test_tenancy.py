@@ -68,7 +68,7 @@ def test_no_id_reaches_somebody_else(world: World) -> None:
     """As Ann with the names and ids of Bob's sessions, memories, calls and summaries, one argument at a time."""
     assert len(world.routines) > 20
     unknown = {name for routine in world.routines for name in routine.arguments} - NAMES_SOMETHING - NAMES_NOTHING
-    assert not unknown, f"does {unknown} name something of a user? tests/test_tenancy.py needs to know"
+    assert not unknown, f"does {unknown} name something of a user? tests/database/test_tenancy.py needs to know"
     shown, controls = [], 0
     with world.login("ann") as ann, world.login("bob") as bob, world.login("app") as app:
         app.execute("select memoir.remember('bob', 'The safe of Zanzibar opens with 4711.')")

@@ -2,14 +2,11 @@
 
 import contextlib
 import io
-import re
-from pathlib import Path
 
 from pg_memoir import Memoir
+from readme import EXAMPLES, README
 from stubs import Answer, ChatCompletionsStub, MessagesStub
 
-README = Path(__file__).resolve().parent.parent / "client" / "README.md"
-EXAMPLES = dict(re.findall(r"<!-- tested: (\w+) -->\n```python\n(.*?)```", README.read_text(), re.DOTALL))
 CALLS = [("c1", "get_invoice", {"month": "March"}), ("c2", "get_invoice", {"month": "April"})]
 
 

@@ -13,7 +13,7 @@ from psycopg.types.json import Jsonb
 from routines import code
 from servers import connect, roles, user_of
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 VIEWS = "select relname from pg_class where relnamespace = 'memoir'::regnamespace and relkind = 'v' and relowner = 'memoir_owner'::regrole order by 1"
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from pg_memoir import Memoir
 
-DEMO = Path(__file__).resolve().parent.parent / "scripts" / "demo.py"
+DEMO = Path(__file__).resolve().parents[2] / "scripts" / "demo.py"
 
 
 def demo(dsn, *arguments):

@@ -2,7 +2,7 @@
 invariant is checked and the totals are reconciled.
 
     make simulate                             200 users, 180 days
-    python tests/simulation.py 20 60 7        20 users, 60 days, seed 7
+    python tests/support/simulation.py 20 60 7        20 users, 60 days, seed 7
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The property tests with very many cases: python tests/soak.py [CASES] [SEED], with PG_MEMOIR_DSN of a database to fill.
+"""The property tests with very many cases: python tests/support/soak.py [CASES] [SEED], with PG_MEMOIR_DSN of a database to fill.
 
 `make soak` runs it on a fresh database. Prints progress; exits with 1 if a promise was broken.
 """

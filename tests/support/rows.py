@@ -59,10 +59,10 @@ def plant(db: psycopg.Connection, table: str, **given: Any) -> None:
             value = f"(enum_range(null::{kind}))[1]"
         else:
             value = BY_TYPE.get(kind)
-        assert value, f"tests/rows.py needs a value for {table}.{name} of type {kind}"
+        assert value, f"tests/support/rows.py needs a value for {table}.{name} of type {kind}"
         names.append(f'"{name}"')
         values.append(value)
     try:
         db.execute(f"insert into _memoir.{table} ({', '.join(names)}) values ({', '.join(values)})", arguments)
     except psycopg.errors.CheckViolation as error:
-        raise AssertionError(f"tests/rows.py needs a value in SPECIAL: {error}") from None
+        raise AssertionError(f"tests/support/rows.py needs a value in SPECIAL: {error}") from None

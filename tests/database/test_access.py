@@ -12,13 +12,13 @@ from typing import Any
 import psycopg
 import pytest
 from catalog import contents, describe, differences
-from conftest import install
+from conftest import ROOT, install
 from psycopg.conninfo import conninfo_to_dict
 from psycopg.types.json import Jsonb
 from routines import MESSAGES, Routine, all_routines, code, values_for
 from servers import ARTIFACT, connect, database, psql, roles, scratch, unique, user_of
 
-SNAPSHOT = Path(__file__).parent / "snapshots" / "privileges.txt"
+SNAPSHOT = ROOT / "tests" / "snapshots" / "privileges.txt"
 NO_RIGHT = "42501"
 NEEDS_CLEARANCE = {"export_user"}                         # shows everything, to services with clearance secret
 STATISTICS = {"compile_buffer", "kept_recalls"}           # unlogged, left by compiles
@@ -178,7 +178,7 @@ def test_a_tenant_reaches_its_own_users_only(world: World) -> None:
             theirs = world.values(routine, app, "stranger")
             assert code(lambda: routine.call(tenant, theirs)) == "PM001", routine.signature
             own = world.values(routine, app)
-            if routine.name.startswith("erase_"):         # for people only: tests/test_erasure.py has the positive control
+            if routine.name.startswith("erase_"):         # for people only: tests/database/test_erasure.py has the positive control
                 assert code(lambda: routine.call(tenant, own)) == "PM001"
                 continue
             if routine.name in PERSONS:

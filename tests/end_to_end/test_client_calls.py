@@ -10,7 +10,7 @@ import pg_memoir
 import pytest
 from pg_memoir import AsyncMemoir, AsyncSession, Memoir, Session, admin_calls, calls, errors
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 BUILDERS = [
     function
     for module in (calls, admin_calls)

@@ -5,9 +5,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from test_client_readme import EXAMPLES
+from readme import EXAMPLES
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 MISTAKES = """
 from pg_memoir import AsyncMemoir, Memoir
 memoir, other = Memoir("x"), AsyncMemoir("x")
