@@ -125,6 +125,14 @@ create table _memoir.job_runs (
 create index job_runs_by_job on _memoir.job_runs (job, run_id desc);
 create index job_runs_unfinished on _memoir.job_runs (job) where finished_at is null;
 
+-- Who runs a job, and until when unless it is heard of again: no lock, since any login could take one of its number.
+create table _memoir.job_leases (
+  job text primary key,
+  run_id bigint not null,
+  backend integer not null,               -- the process: gone, the lease is over
+  leased_until timestamptz not null
+) with (fillfactor = 50);
+
 -- Where a job that goes through all users has got to, and what it has found on the way; the next run goes on from there.
 create table _memoir.job_cursors (
   job text primary key,

@@ -30,12 +30,11 @@ begin
   end if;
 end $$;
 
--- One install at a time in a database. Roles are shared by all databases of a server, so two installs may race for them.
+-- Roles are shared by all databases of a server, so two installs may race for them.
 do $$
 declare
   v_role text;
 begin
-  perform pg_advisory_xact_lock(hashtext('memoir.install'));
   foreach v_role in array array['memoir_owner', 'memoir_reader', 'memoir_app', 'memoir_tenant', 'memoir_admin', 'memoir_jobs'] loop
     if not exists (select from pg_roles where rolname = v_role) then
       begin
@@ -59,12 +58,16 @@ end $$;
 
 -- memoir: what people call. _memoir: tables, types and what only we call. memoir_extensions: the extensions, where they are not
 -- installed already.
-create schema if not exists memoir authorization memoir_owner;
-create schema if not exists _memoir authorization memoir_owner;
 do $$
 declare
-  v_schema record;
+  v_schema record; v_name name;
 begin
+  foreach v_name in array array['memoir', '_memoir'] loop
+    begin
+      execute format('create schema if not exists %I authorization memoir_owner', v_name);
+    exception when unique_violation then null;  -- another install of this moment, which was waited for
+    end;
+  end loop;
   -- Whoever may create schemas could have made one first, and its owner drops and replaces what others put there.
   for v_schema in
     select nspname, nspowner::regrole as owner from pg_namespace
@@ -116,6 +119,14 @@ end $$;
 
 set role memoir_owner;
 
+create table if not exists _memoir.schema_migrations (
+  name text primary key,
+  sha256 text not null,
+  applied_at timestamptz not null default now()
+);
+-- One install at a time in a database; only the owner can take this lock.
+lock table _memoir.schema_migrations in exclusive mode;
+
 -- Code is replaced as a whole. The former release's routines go first: "create or replace" can't change what a function returns
 -- or how its arguments are called, and an overload left behind makes calls ambiguous. What triggers or somebody's views depend
 -- on stays, and is replaced in place.
@@ -141,9 +152,3 @@ begin
     end;
   end loop;
 end $$;
-
-create table if not exists _memoir.schema_migrations (
-  name text primary key,
-  sha256 text not null,
-  applied_at timestamptz not null default now()
-);

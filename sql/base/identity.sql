@@ -18,20 +18,44 @@ end $$;
 -- uuid v5 (RFC 9562) of (namespace, text). Every text is hashed, one that looks like a UUID too: otherwise whoever may choose
 -- a name could choose somebody else's.
 create or replace function _memoir.user_id(p_namespace text, p_user text)
-returns uuid language sql immutable strict as $$
-  select uuid_generate_v5(uuid_generate_v5('6ba7b811-9dad-11d1-80b4-00c04fd430c8', 'pg_memoir:' || p_namespace), p_user)
-$$;
+returns uuid language sql immutable strict
+return uuid_generate_v5(uuid_generate_v5('6ba7b811-9dad-11d1-80b4-00c04fd430c8', 'pg_memoir:' || p_namespace), p_user);
 
 create or replace function _memoir.session_id(p_user_id uuid, p_session text)
-returns uuid language sql immutable strict as $$ select uuid_generate_v5(p_user_id, p_session) $$;
+returns uuid language sql immutable strict
+return uuid_generate_v5(p_user_id, p_session);
 
--- Writers of a user hold it together, an erase alone: who writes meanwhile is waited for, who comes later finds nobody. Held to the
--- end of the transaction.
-create or replace function _memoir.hold_user(p_user_id uuid, p_need text)
-returns void language plpgsql stable as $$
+-- Writers of a user share his row, an erase has it alone: who writes meanwhile is waited for, who comes later finds nobody. To the end
+-- of the transaction. A row and no advisory lock, since any login could take one of those; volatile, since a lock is taken.
+create or replace function _memoir.lock_user(p_user_id uuid, p_need text)
+returns void language plpgsql as $$
 begin
-  if p_need = 'write' then perform pg_advisory_xact_lock_shared(1835888490, hashtext(p_user_id::text));
-  elsif p_need = 'erase' then perform pg_advisory_xact_lock(1835888490, hashtext(p_user_id::text)); end if;
+  if p_need = 'write' then perform from _memoir.users where user_id = p_user_id for key share;
+  elsif p_need = 'erase' then perform from _memoir.users where user_id = p_user_id for update; end if;
+end $$;
+
+-- For jobs, which wait for nobody: the locks of a writer, the session's before the user's, unless somebody has one of them.
+create or replace function _memoir.try_lock(p_user_id uuid, p_session_id uuid default null)
+returns boolean language plpgsql as $$
+begin
+  if p_session_id is not null then
+    perform from _memoir.session_counters where user_id = p_user_id and session_id = p_session_id for update skip locked;
+    if not found then return false; end if;
+  end if;
+  perform from _memoir.user_counters where user_id = p_user_id for update skip locked;
+  return found;
+end $$;
+
+-- Whether nobody has them now, or they are gone; it keeps none, since what it took ends with its subtransaction.
+create or replace function _memoir.is_free(p_user_id uuid, p_session_id uuid)
+returns boolean language plpgsql as $$
+begin
+  perform from _memoir.session_counters where user_id = p_user_id and session_id = p_session_id for update nowait;
+  perform from _memoir.user_counters where user_id = p_user_id for update nowait;
+  raise exception using errcode = 'PM000';
+exception
+  when lock_not_available then return false;
+  when sqlstate 'PM000' then return true;
 end $$;
 
 -- May the caller read / write / erase for this user? Answers with the user's id and what the caller is, or raises PM001.
@@ -57,20 +81,20 @@ begin
 
   if pg_has_role(v_login, 'memoir_admin', 'usage') then
     v_caller.may_state_actor := true;
-    perform _memoir.hold_user(v_caller.user_id, p_need);
+    perform _memoir.lock_user(v_caller.user_id, p_need);
     return v_caller;
   end if;
   v_service := pg_has_role(v_login, 'memoir_app', 'usage')
     or (p_need = 'read' and pg_has_role(v_login, 'memoir_reader', 'usage'));
   if v_service then
     v_caller.may_state_actor := v_row.actor is null;
-    perform _memoir.hold_user(v_caller.user_id, p_need);
+    perform _memoir.lock_user(v_caller.user_id, p_need);
     return v_caller;
   end if;
   if pg_has_role(v_login, 'memoir_tenant', 'usage')
      and exists (select from _memoir.login_users where login = v_login and user_id = v_caller.user_id) then
     v_caller.actor := coalesce(v_row.actor, 'agent');
-    perform _memoir.hold_user(v_caller.user_id, p_need);
+    perform _memoir.lock_user(v_caller.user_id, p_need);
     return v_caller;
   end if;
   perform _memoir.fail('PM001', format('login %s may not %s for user %s', quote_ident(v_login), p_need, _memoir.shown(p_user)),

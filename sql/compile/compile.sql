@@ -333,7 +333,7 @@ declare
 begin
   if pg_is_in_recovery() or current_setting('transaction_read_only')::boolean or p_compiled.statistics_version = '0' then return v_compile; end if;
   -- A user erased while this was compiled leaves nothing.
-  perform _memoir.hold_user(p_compiled.user_id, 'write');
+  perform _memoir.lock_user(p_compiled.user_id, 'write');
   if not exists (select from _memoir.users where user_id = p_compiled.user_id) then return v_compile; end if;
   if p_compiled.arms ->> 'recall' = 'searched' or not p_compiled.is_open then
     insert into _memoir.kept_recalls (user_id, session_id, at_turn, query_hash, recall, items, recorded_at, clearance, projects)
@@ -447,7 +447,7 @@ begin
       where i.user_id = v_caller.user_id and i.item_no = any (v_trace.items) and i.project <> all (v_caller.projects)) then
     perform _memoir.fail('PM014', format('report for user %s names items that login %s did not see', _memoir.shown(p_user), quote_ident(v_caller.login)));
   end if;
-  perform _memoir.hold_user(v_caller.user_id, 'write');
+  perform _memoir.lock_user(v_caller.user_id, 'write');
   if not exists (select from _memoir.users where user_id = v_caller.user_id)
      or exists (select from _memoir.compile_buffer where compile_id = v_trace.compile_id)
      or exists (select from _memoir.compile_ledger where user_id = v_caller.user_id and compile_id = v_trace.compile_id and recorded_at = v_trace.recorded_at) then

@@ -346,7 +346,11 @@ begin
   end if;
   if v_locked.session_id is null or v_locked.extracted_through <> v_counters.extracted_through then return null; end if;
   if v_found <> '{}' then
-    perform from _memoir.user_counters where user_id = p_user_id for update;
+    if p_wait then
+      perform from _memoir.user_counters where user_id = p_user_id for update;
+    elsif not _memoir.try_lock(p_user_id) then
+      return null;
+    end if;
     v_counts := _memoir.enter_found(v_session, v_turns, v_found, p_by, 'rules 1', false, v_config);
   end if;
   update _memoir.session_counters set extracted_through = v_through
@@ -370,7 +374,9 @@ declare
 begin
   if v_job.job_id is null then return jsonb_build_object('more', false); end if;
   begin
-    v_result := _memoir.extract_turns(v_job.user_id, v_job.dedup_key::uuid, p_limit, _memoir.login(), false);
+    if _memoir.is_free(v_job.user_id, v_job.dedup_key::uuid) then
+      v_result := _memoir.extract_turns(v_job.user_id, v_job.dedup_key::uuid, p_limit, _memoir.login(), false);
+    end if;
   exception
     when lock_not_available or deadlock_detected then v_result := null;
     when others then
@@ -381,7 +387,7 @@ begin
   end;
   -- Somebody is at it: later, and the next session first.
   if v_result is null then
-    update _memoir.jobs set run_after = greatest(memoir.now(), clock_timestamp()) + interval '2 seconds' where job_id = v_job.job_id;
+    update _memoir.jobs set run_after = greatest(memoir.now(), clock_timestamp()) + interval '30 seconds' where job_id = v_job.job_id;
     return jsonb_build_object('more', true, 'busy', 1);
   end if;
   return (v_result - 'left') || jsonb_build_object('more', true);

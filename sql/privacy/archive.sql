@@ -60,18 +60,20 @@ begin
   end if;
 end $$;
 
--- Takes the turns of a leaf out of what their users' recall knows, up to p_limit users at a time. Returns how many users it were.
+-- Takes the turns of a leaf out of what their users' recall knows, up to p_limit users at a time. Returns how many users it were; less than
+-- none: so many are busy.
 create or replace function _memoir.unlist_leaf(p_leaf regclass, p_month date, p_limit integer)
 returns integer language plpgsql set plan_cache_mode = force_custom_plan as $$
 declare
   v_from timestamptz := p_month::timestamp at time zone 'UTC'; v_to timestamptz := (p_month + interval '1 month')::timestamp at time zone 'UTC';
-  v_users uuid[]; v_user uuid;
+  v_users uuid[]; v_user uuid; v_done integer := 0;
 begin
   execute format('select array(select u.user_id from (select distinct user_id from %s) u where exists (select from _memoir.search_items i
     where i.user_id = u.user_id and i.kind = ''t'' and i.recorded_at >= $1 and i.recorded_at < $2 and not i.dead) order by 1 limit $3)', p_leaf)
   into v_users using v_from, v_to, p_limit;
   foreach v_user in array v_users loop
-    perform from _memoir.user_counters where user_id = v_user for update;
+    continue when not _memoir.try_lock(v_user);
+    v_done := v_done + 1;
     -- They are found no more; the next turns still lean on their places.
     delete from _memoir.embeddings e using _memoir.search_items i
     where i.user_id = v_user and i.kind = 't' and i.recorded_at >= v_from and i.recorded_at < v_to and e.user_id = v_user and e.item_no = i.item_no;
@@ -80,7 +82,7 @@ begin
       where t.user_id = v_user and t.kind = 't' and t.recorded_at >= v_from and t.recorded_at < v_to));
     delete from _memoir.kept_recalls where user_id = v_user;
   end loop;
-  return cardinality(v_users);
+  return case when v_done > 0 then v_done else -cardinality(v_users) end;
 end $$;
 
 -- Takes one leaf out, or finishes it where it is detached. False: somebody holds its parent, the next run tries again.
@@ -189,7 +191,7 @@ begin
     if v_config ->> 'archive_requires' = 'compacted' then
       for v_open in select * from _memoir.uncovered(v_leaf.leaf) loop
         v_waiting := v_waiting + v_open.turns;
-        continue when v_open.status not in ('closed', 'expired') or not pg_try_advisory_xact_lock(hashtextextended(v_open.session_id::text, 7306));
+        continue when v_open.status not in ('closed', 'expired');
         select * into v_session from _memoir.sessions where user_id = v_open.user_id and session_id = v_open.session_id;
         v_settings := _memoir.config(v_open.user_id, v_session.settings);
         select * into v_range from _memoir.final_range(v_session, (v_settings ->> 'compaction_tokens')::bigint);
@@ -211,7 +213,9 @@ begin
       on conflict (leaf) where state in ('ready', 'exported', 'detaching') do nothing;
       continue;
     end if;
-    if _memoir.unlist_leaf(v_leaf.leaf, v_leaf.month, 100) > 0 then return '{"more": true}'; end if;
+    v_waiting := _memoir.unlist_leaf(v_leaf.leaf, v_leaf.month, 100);
+    if v_waiting > 0 then return '{"more": true}'; end if;
+    if v_waiting < 0 then v_held := v_held + 1; continue; end if;
     if v_config ->> 'archive_detach' = 'concurrently' then
       insert into _memoir.archives (leaf, part, month, state, destination, recorded_at)
       values (v_name, v_leaf.part, v_leaf.month, 'detaching', v_destination, memoir.now())

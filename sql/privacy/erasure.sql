@@ -304,7 +304,8 @@ declare
 begin
   -- Prompts that no session has any more. Openers of sessions hold the row they use, so none is taken from under them.
   for v_prompt in select distinct prompt_hash from _memoir.erase_queue where prompt_hash is not null limit p_limit loop
-    perform from _memoir.system_prompts where prompt_hash = v_prompt for update;
+    perform from _memoir.system_prompts where prompt_hash = v_prompt for update skip locked;
+    continue when not found and exists (select from _memoir.system_prompts where prompt_hash = v_prompt);
     delete from _memoir.system_prompts where prompt_hash = v_prompt and not exists (select from _memoir.sessions where system_prompt_hash = v_prompt);
     if found then
       v_prompts := v_prompts + 1;

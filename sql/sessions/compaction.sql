@@ -77,13 +77,18 @@ end $$;
 
 -- Takes the locks of writers and asks again whether what was read without them still stands: no compaction, no turn excluded or
 -- marked meanwhile.
-create or replace function _memoir.lock_for_summary(p_session _memoir.sessions, p_from integer, p_to integer, p_excluded bigint)
+create or replace function _memoir.lock_for_summary(p_session _memoir.sessions, p_from integer, p_to integer, p_excluded bigint,
+  p_by text)
 returns boolean language plpgsql set plan_cache_mode = force_custom_plan as $$
 declare
   v_user uuid := p_session.user_id;
 begin
-  perform from _memoir.session_counters where user_id = v_user and session_id = p_session.session_id for update;
-  perform from _memoir.user_counters where user_id = v_user for update;
+  if p_by in ('compaction', 'summaries', 'archive') then  -- a job's
+    if not _memoir.try_lock(v_user, p_session.session_id) then return false; end if;
+  else
+    perform from _memoir.session_counters where user_id = v_user and session_id = p_session.session_id for update;
+    perform from _memoir.user_counters where user_id = v_user for update;
+  end if;
   return exists (select from _memoir.sessions s where s.user_id = v_user and s.session_id = p_session.session_id
       and s.summary_through is not distinct from p_session.summary_through and s.summary_text is not distinct from p_session.summary_text)
     and _memoir.count_excluded(p_session, p_from, p_to) = p_excluded;
@@ -118,7 +123,7 @@ begin
     (p_config ->> 'text_search_config')::regconfig);
   v_row.sources := jsonb_build_array(jsonb_build_object('session_id', p_session.session_id, 'from_turn', p_from, 'to_turn', p_to));
   v_row.metadata := jsonb_build_object('by', p_by, 'tokens', v_tokens, 'summary_tokens', _memoir.tokens_of(v_row.summary_text, v_tokenizer), 'tokenizer', v_tokenizer);
-  if not _memoir.lock_for_summary(p_session, p_from, p_to, v_excluded) then return null; end if;
+  if not _memoir.lock_for_summary(p_session, p_from, p_to, v_excluded, p_by) then return null; end if;
   perform _memoir.add_compaction(v_row, p_session, v_last, p_config);
   return v_row;
 end $$;
@@ -232,8 +237,9 @@ declare
   v_due record; v_session _memoir.sessions; v_config jsonb; v_limits record; v_done jsonb; v_looked integer := 0;
   v_failed integer := 0; v_error text;
 begin
-  for v_due in select c.user_id, c.session_id, c.tokens from _memoir.session_counters c where c.tokens > c.compact_after limit p_limit loop
-    continue when not pg_try_advisory_xact_lock(hashtextextended(v_due.session_id::text, 7306));
+  for v_due in select c.user_id, c.session_id, c.tokens from _memoir.session_counters c where c.tokens > c.compact_after loop
+    exit when v_looked >= p_limit;
+    continue when not _memoir.is_free(v_due.user_id, v_due.session_id);
     v_looked := v_looked + 1;
     select * into v_session from _memoir.sessions where user_id = v_due.user_id and session_id = v_due.session_id;
     begin
@@ -252,7 +258,7 @@ begin
       v_done := jsonb_build_object('rows', 0, 'look_at', v_due.tokens + 1000);
       v_failed := v_failed + 1; v_error := format('session %s: %s', v_due.session_id, sqlerrm);
     end;
-    continue when v_done is null;
+    continue when v_done is null or not _memoir.try_lock(v_due.user_id, v_due.session_id);
     update _memoir.session_counters set compact_after = (v_done ->> 'look_at')::bigint where user_id = v_due.user_id and session_id = v_due.session_id;
     -- A stretch that was compacted holds its session's lock: that is committed before the next one is read.
     if (v_done ->> 'rows')::integer > 0 then

@@ -42,7 +42,7 @@ begin
     (p_config ->> 'session_summary_tokens')::integer))::integer, v_tokenizer, (p_config ->> 'text_search_config')::regconfig);
   v_row.sources := jsonb_build_array(jsonb_build_object('session_id', v_id, 'from_turn', 0, 'to_turn', v_last));
   v_row.metadata := jsonb_build_object('by', p_by, 'tokens', v_tokens, 'summary_tokens', _memoir.tokens_of(v_row.summary_text, v_tokenizer), 'tokenizer', v_tokenizer);
-  if not _memoir.lock_for_summary(p_session, 0, v_last, v_excluded) then return null; end if;
+  if not _memoir.lock_for_summary(p_session, 0, v_last, v_excluded, p_by) then return null; end if;
   update _memoir.compactions set undone_at = v_row.recorded_at where user_id = v_user and session_id = v_id and level = 0 and undone_at is null;
   perform _memoir.add_compaction(v_row, p_session, coalesce(v_until, v_row.recorded_at), p_config);
   perform _memoir.refresh_summary(v_user, v_id);
@@ -82,6 +82,9 @@ begin
   select * into v_session from _memoir.sessions where user_id = v_job.user_id and session_id = v_job.dedup_key::uuid;
   begin
     if found then
+      if not _memoir.is_free(v_job.user_id, v_session.session_id) then
+        raise lock_not_available using message = 'it is being written';
+      end if;
       v_row := _memoir.summarise_session(v_session, _memoir.config(v_job.user_id, v_session.settings), 'summaries');
       v_made := (v_row.compaction_id is not null)::integer;
     end if;

@@ -102,7 +102,8 @@ begin
   if v_model.status = 'retired' then return 0; end if;
   for v_user in select distinct u from unnest(p_user_ids) u order by u loop
     -- The per-user lock that remember takes: conflicts and near duplicates are judged one at a time.
-    perform from _memoir.user_counters c where c.user_id = v_user for update;
+    -- Who holds it in an open transaction must not keep all others' vectors waiting: his are claimed again when their lease ends.
+    continue when not _memoir.try_lock(v_user);
     -- Not "on conflict": under the lock nobody else stores them, and a row put in on trial costs the log a second record.
     insert into _memoir.embeddings (user_id, item_no, model_id, embedding)
     select v_user, g.item_no, v_model.model_id, _memoir.to_vector(_memoir.slice(p_embeddings, (g.n - 1) * v_model.dimension + 1, g.n * v_model.dimension), v_model)

@@ -70,7 +70,7 @@ begin
 end $$;
 
 create or replace function memoir.store_model_result(p_job bigint, p_lease uuid, p_output jsonb, p_made_by text, p_usage jsonb default '{}')
-returns jsonb language plpgsql security definer set search_path from current as $$
+returns jsonb language plpgsql security definer set search_path from current set lock_timeout = '5s' as $$
 declare
   v_login name := _memoir.authorise_worker();
   v_job _memoir.jobs := _memoir.leased(p_job, p_lease); v_stored integer; v_refused boolean; v_state text;
@@ -100,7 +100,7 @@ when the lease had run out. Service, jobs and admin logins only. Raises PM001, P
 
 create or replace function memoir.fail_model_call(p_job bigint, p_lease uuid, p_error text, p_final boolean default false,
   p_retry_seconds numeric default null, p_usage jsonb default '{}')
-returns jsonb language plpgsql security definer set search_path from current as $$
+returns jsonb language plpgsql security definer set search_path from current set lock_timeout = '5s' as $$
 declare
   v_login name := _memoir.authorise_worker();
   v_job _memoir.jobs := _memoir.leased(p_job, p_lease);

@@ -9,7 +9,7 @@ returns integer language plpgsql security definer set search_path from current s
 declare
   v_login name := _memoir.authorise_worker(); v_counters _memoir.user_counters; v_merged integer; v_rows integer; v_old integer[]; v_first integer;
 begin
-  select * into v_counters from _memoir.user_counters where user_id = p_user_id for update;
+  select * into v_counters from _memoir.user_counters where user_id = p_user_id for update skip locked;  -- the next run will do
   if not found then return 0; end if;
   -- What a posting says of its item's number has 24 bits.
   select coalesce(array_agg(s.segment) filter (where s.segment >= s.oldest), '{}'),

@@ -4,17 +4,24 @@
 -- and {"more": true} while there is work. Two keys of the answer are not added up: "more", and "error", the last trouble with
 -- one user or item that the step passed over, so that a poisoned one never blocks the rest ("failed" counts them).
 
--- The lock of a job's one run: the session's, since the run commits. Whoever dies with it gives it back.
-create or replace function _memoir.job_unlock(p_job text)
-returns void language plpgsql as $$
+-- The lease of a job's one run: a row, which each batch renews as it commits. It passes on when its time is over, at once when the
+-- process that had it is gone, or is this one, whose earlier run was cancelled between two batches.
+create or replace function _memoir.lease_run(p_job text, p_run bigint)
+returns boolean language plpgsql as $$
 begin
-  -- Also what an earlier run of this session kept that was cancelled between two batches.
-  perform pg_advisory_unlock(l.classid::integer, hashtext(p_job)) from pg_locks l
-  where l.locktype = 'advisory' and l.pid = pg_backend_pid() and l.objsubid = 2
-    and l.classid = 1835888489 and l.objid::bigint = hashtext(p_job)::bigint & 4294967295;
+  insert into _memoir.job_leases as l (job, run_id, backend, leased_until)
+  values (p_job, p_run, pg_backend_pid(), clock_timestamp() + _memoir.run_lease())
+  on conflict (job) do update set run_id = excluded.run_id, backend = excluded.backend, leased_until = excluded.leased_until
+  where l.leased_until < clock_timestamp() or l.backend = excluded.backend
+    or not exists (select from pg_stat_activity a where a.pid = l.backend);
+  return found;
 end $$;
 
--- Begins a run: takes the lock, closes what a killed predecessor left open. Null where the job is already running.
+-- Longer than any batch may take: a batch that outlives it ends without a trace, since somebody else may be at it.
+create or replace function _memoir.run_lease()
+returns interval language sql immutable return interval '10 minutes';
+
+-- Begins a run: takes the lease, closes what a killed predecessor left open. Null where the job is already running.
 create or replace function _memoir.job_begin(p_job text, p_seconds integer)
 returns bigint language plpgsql security definer set search_path from current as $$
 declare
@@ -29,23 +36,25 @@ begin
   if v_seconds not between 1 and 3600 then
     perform _memoir.fail('PM014', format('seconds must be from 1 to 3600, not %s', v_seconds));
   end if;
-  perform _memoir.job_unlock(p_job);
-  if not pg_try_advisory_lock(1835888489, hashtext(p_job)) then
-    insert into _memoir.job_runs (job, started_at, finished_at, outcome) values (p_job, v_now, v_now, 'still running');
+  insert into _memoir.job_runs (job, started_at, until, batch)
+  select p_job, v_now, v_now + make_interval(secs => v_seconds),
+    coalesce((select least(r.batch, l.batch) from _memoir.job_runs r
+              where r.job = p_job and r.batch is not null order by r.run_id desc limit 1),
+             case when not l.in_python then greatest(l.batch_least, (l.batch + 7) / 8) end)
+  from _memoir.job_list() l where l.job = p_job returning run_id into v_run;
+  if not _memoir.lease_run(p_job, v_run) then
+    update _memoir.job_runs set finished_at = v_now, outcome = 'still running', batch = null where run_id = v_run;
     return null;
   end if;
   -- One that had noted how it ended, and no more, did not get lost.
   update _memoir.job_runs set finished_at = v_now, outcome = coalesce(outcome, 'lost'),
     error = coalesce(error, case when outcome is null then 'its process ended before the job did' end)
-  where job = p_job and finished_at is null;
-  insert into _memoir.job_runs (job, started_at, until, batch)
-  select p_job, v_now, v_now + make_interval(secs => v_seconds), coalesce((select least(r.batch, l.batch) from _memoir.job_runs r
-    where r.job = p_job and r.batch is not null order by r.run_id desc limit 1), case when not l.in_python then greatest(l.batch_least, (l.batch + 7) / 8) end)
-  from _memoir.job_list() l where l.job = p_job returning run_id into v_run;
+  where job = p_job and finished_at is null and run_id < v_run;
   return v_run;
 end $$;
 
--- What a batch did, in its own transaction. True: the job goes on.
+-- What a batch did, in its own transaction, which renews the lease. True: the job goes on. A run that has lost its lease undoes
+-- the batch.
 create or replace function _memoir.job_note(p_run bigint, p_result jsonb)
 returns boolean language plpgsql security definer set search_path from current as $$
 declare
@@ -55,6 +64,10 @@ begin
   update _memoir.job_runs set counts = _memoir.add_counts(counts, p_result), error = coalesce(left(p_result ->> 'error', 1000), error),
     outcome = coalesce(p_result ->> 'outcome', case when v_more and clock_timestamp() >= until then 'time over' end)
   where run_id = p_run and finished_at is null returning * into v_run;
+  update _memoir.job_leases set leased_until = clock_timestamp() + _memoir.run_lease() where job = v_run.job and run_id = p_run;
+  if not found and v_run.run_id is not null then
+    perform _memoir.fail('PM051', format('run %s of job %s has lost its lease', p_run, v_run.job));
+  end if;
   return v_more and v_run.outcome is null;
 end $$;
 
@@ -98,7 +111,7 @@ begin
   perform _memoir.authorise_jobs();
   update _memoir.job_runs set finished_at = clock_timestamp(), outcome = coalesce(outcome, case when error is null then 'done' else 'errors' end)
   where run_id = p_run and finished_at is null returning job into v_job;
-  perform _memoir.job_unlock(v_job);
+  delete from _memoir.job_leases where job = v_job and run_id = p_run;
 end $$;
 
 -- Says what was recorded, so that whoever ran the job sees it too.

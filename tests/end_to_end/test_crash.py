@@ -32,9 +32,9 @@ HOLD = """
       if (select count(*) = {batch} from public.batches) then perform set_config('lock_timeout', '0', true), pg_advisory_xact_lock(4713); end if;
       return p_result; end $$;
     create table public.batches (n integer); grant all on public.batches to public;
-    alter function _memoir.step(text, integer) rename to _step_inside;
-    create function _memoir.step(p_job text, p_limit integer) returns jsonb language sql as $$ select _memoir.hold(memoir._step_inside(p_job, least(p_limit, 2))) $$"""
-RELEASE = "drop function _memoir.step(text, integer); alter function memoir._step_inside(text, integer) rename to _step"
+    alter function _memoir.step(text, integer) rename to step_inside;
+    create function _memoir.step(p_job text, p_limit integer) returns jsonb language sql as $$ select _memoir.hold(_memoir.step_inside(p_job, least(p_limit, 2))) $$"""
+RELEASE = "drop function _memoir.step(text, integer); alter function _memoir.step_inside(text, integer) rename to step"
 NOW, LONG_AGO = "2026-03-10T12:00:00Z", "2026-01-10T12:00:00Z"
 
 

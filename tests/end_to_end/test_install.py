@@ -59,8 +59,8 @@ def question(db: psycopg.Connection) -> tuple[str, ...]:
 
 # What an earlier release may have left behind. Each line must be gone, or be as new, after the upgrade.
 EARLIER_RELEASE = """
-    create function memoir._gone(p integer) returns integer language sql as 'select 1';
-    create function memoir._calls_gone() returns integer language sql begin atomic; select memoir._gone(1); end;
+    create function _memoir.gone(p integer) returns integer language sql as 'select 1';
+    create function _memoir.calls_gone() returns integer language sql begin atomic; select _memoir.gone(1); end;
     create procedure memoir.gone_job() language plpgsql as 'begin null; end';
     create function _memoir.fail(p_code text, p_message text, p_hint text default null) returns void language sql as '';
     create function _memoir.login(p_old boolean default true) returns name language sql as 'select current_user';
