@@ -36,7 +36,7 @@ COMPATIBLE = [
 
 @pytest.mark.parametrize(("one", "other", "kind"), [*CONTRADICTIONS, *((a, b, None) for a, b in COMPATIBLE)])
 def test_rules(db: psycopg.Connection, one: str, other: str, kind: str | None) -> None:
-    db.execute("set search_path = pg_catalog, memoir")
+    db.execute("set search_path = pg_catalog, memoir, _memoir, memoir_extensions")
     assert db.execute("select _memoir.contradiction(%s, %s), _memoir.contradiction(%s, %s)", [one, other, other, one]).fetchone() == (kind, kind)
 
 
@@ -95,7 +95,7 @@ def test_a_language_model_judges(db: psycopg.Connection, user: str) -> None:
     try:
         first = remember(db, user, "Takes the train to work.", embedding=NEAR)
         second = remember(db, user, "Cycles to work every day.", embedding=CLOSE)
-        db.execute("set search_path = pg_catalog, memoir")
+        db.execute("set search_path = pg_catalog, memoir, _memoir, memoir_extensions")
         asked: Any = db.execute("select _memoir.judge_input(j) from _memoir.jobs j where kind = 'judge'").fetchone()[0]
         assert [(p["n"], p["one"], p["other"]) for p in asked["pairs"]] == [(0, "Cycles to work every day.", "Takes the train to work.")]
         with pytest.raises(psycopg.Error):

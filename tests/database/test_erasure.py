@@ -20,7 +20,7 @@ VECTOR = [0.1] * 384
 @pytest.fixture(autouse=True)
 def internal_names(db: psycopg.Connection) -> None:
     """Internal functions are asked directly here."""
-    db.execute("set search_path = pg_catalog, memoir, public")
+    db.execute("set search_path = pg_catalog, memoir, _memoir, memoir_extensions, public")
 
 
 def persist(db: psycopg.Connection, user: str, session: str, *messages: Any, function: str = "persist_turn") -> dict[str, Any]:
@@ -369,9 +369,8 @@ def test_workers_bring_nothing_back(db: psycopg.Connection, memoir_dsn: str, use
         eraser.execute("select memoir.erase_user(%s)", [user])
         thread, out = in_background(memoir_dsn, "select memoir.store_embeddings(%s::uuid[], %s::int[], %s::real[], 'all-MiniLM-L6-v2')",
                                     [[c[0] for c in claimed], [c[1] for c in claimed], VECTOR * 2])
-        assert thread.is_alive()
+        thread.join()                                      # waits for nobody
         eraser.execute("commit")
-        thread.join()
     assert out == [(0,)]
     db.execute("call memoir.flush_statistics()")
     db.execute("select _memoir.merge_tail(%s)", [mine])

@@ -92,7 +92,7 @@ def furnish(db: psycopg.Connection, user: str) -> None:
     ids = {"user": db.execute("select user_id from _memoir.users where external_id = %s", [user]).fetchone()[0], "session": made["session_id"], "memory": kiln}
     db.execute("insert into _memoir.compactions (user_id, session_id, compaction_id, from_turn, to_turn, summary_text, made_by, recorded_at) "
                "values (%(user)s, %(session)s, gen_random_uuid(), 0, 1, 'About the kiln.', 'test', now())", ids)
-    db.execute("set search_path = pg_catalog, memoir, public")
+    db.execute("set search_path = pg_catalog, memoir, _memoir, memoir_extensions, public")
     db.execute("select _memoir.refresh_summary(%(user)s, %(session)s)", ids)
     for statement in (
             "insert into _memoir.memory_renditions values (%(user)s, %(memory)s, 2, 'kiln', 1, 'estimate', '[]', '[\"x\"]', '[]', '[]', 'test', now())",
@@ -128,7 +128,7 @@ def ines(memoir_dsn: str) -> str:
 
 
 def test_every_table_is_exported_or_says_why_not(db: psycopg.Connection, ines: str) -> None:
-    db.execute("set search_path = pg_catalog, memoir")
+    db.execute("set search_path = pg_catalog, memoir, _memoir, memoir_extensions")
     ruled = {name: how for name, _, how in db.execute("select * from _memoir.export_rules()")}
     tables = {t for (t,) in db.execute("select _memoir.user_tables()")}
     assert set(ruled) <= tables

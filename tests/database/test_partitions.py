@@ -57,7 +57,7 @@ def test_part_of_is_the_remainder(scratch: str) -> None:
         assert apply(empty) == ""
         with connect(empty) as db:
             db.execute("create table public.probe (user_id uuid) partition by hash (user_id)")
-            db.execute("set search_path = memoir")
+            db.execute("set search_path = memoir, _memoir, memoir_extensions")
             for modulus in (1, 2, 64, 4096):
                 db.execute("update _memoir.installation set modulus = %s", [modulus])    # before there are partitions, it may
                 parts = db.execute("""
@@ -234,7 +234,7 @@ def test_a_table_added_by_an_upgrade_gets_its_leaves(scratch: str) -> None:
         complete(dsn)
         persist(db, "alice")
         db.execute("set role memoir_owner")
-        db.execute("create table memoir.added (user_id uuid, recorded_at timestamptz, primary key (user_id, recorded_at)) partition by hash (user_id)")
+        db.execute("create table _memoir.added (user_id uuid, recorded_at timestamptz, primary key (user_id, recorded_at)) partition by hash (user_id)")
         db.execute("insert into _memoir.partitioned_tables values ('added', true)")
         db.execute("reset role")
         persist(db, "alice")

@@ -35,7 +35,7 @@ def check(db: psycopg.Connection, user: str) -> None:
 
 
 def test_lists_and_tail_hold_each_word_of_each_item_once(db: psycopg.Connection, user: str) -> None:
-    db.execute("set search_path = pg_catalog, memoir, public")
+    db.execute("set search_path = pg_catalog, memoir, _memoir, memoir_extensions, public")
     rng = random.Random(5)
     # Most begin alike, so that their letter needs several rows; one is everywhere; some a tsvector must have quoted.
     words = [f"s{n}word" for n in range(400)] + ["apple", "bread", "c'est", "o'brien", "naïve", "漢字", "x/y/z.txt", "-5.3"]

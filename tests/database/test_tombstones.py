@@ -27,7 +27,7 @@ LOOKS = {
 @pytest.fixture(scope="module")
 def db(memoir_dsn: str) -> Any:
     with connect(memoir_dsn) as db:
-        db.execute("set search_path = pg_catalog, memoir")                # as inside the functions of the API
+        db.execute("set search_path = pg_catalog, memoir, _memoir, memoir_extensions")                # as inside the functions of the API
         yield db
 
 

@@ -19,7 +19,7 @@ ITEMS = {"small": 1000, "middle": 4000, "large": 8000}
 def filled(memoir_dsn: str) -> Iterator[psycopg.Connection]:
     """Users with vectors that share what they are about, as those of texts do: sums of six of 64 topics."""
     with psycopg.connect(memoir_dsn, autocommit=True) as db:
-        db.execute("set search_path = memoir, public")
+        db.execute("set search_path = memoir, _memoir, memoir_extensions, public")
         db.execute("select setseed(0.5)")
         db.execute("create temp table topics as select n, array(select random() + random() + random() - 1.5 + 0 * n from generate_series(1, %s))::real[]::halfvec as v "
                    "from generate_series(0, 63) n", [DIMENSION])
@@ -27,9 +27,9 @@ def filled(memoir_dsn: str) -> Iterator[psycopg.Connection]:
             db.execute("select persist_turn(%s, 's', '[{\"role\": \"user\", \"content\": \"Hello\"}]')", [user])
             db.execute(
                 f"""insert into embeddings (user_id, item_no, model_id, embedding)
-                    select _user_id('default', %s), i.item, m.model_id, {ABOUT} from generate_series(1, %s) i(item)
+                    select _memoir.user_id('default', %s), i.item, m.model_id, {ABOUT} from generate_series(1, %s) i(item)
                     join embedding_models m on m.status = 'active' {JOINS.replace("%", "%%")} order by i.item""", [user, items])
-            db.execute("update user_counters set items = %s where user_id = _user_id('default', %s)", [items, user])
+            db.execute("update user_counters set items = %s where user_id = _memoir.user_id('default', %s)", [items, user])
         for _ in range(20):                               # again if somebody's snapshot held it up
             db.execute("vacuum analyze embeddings")
             if db.execute("select sum(relallvisible) = sum(relpages) from pg_class where relname like 'embeddings\\_p%' and relkind = 'r'").fetchone()[0]:
@@ -38,9 +38,9 @@ def filled(memoir_dsn: str) -> Iterator[psycopg.Connection]:
 
 
 NEAREST = """
-select (_vector_scores(c.user_id, c, config || jsonb_build_object('exact_vectors_max', %(exact)s::integer), %(vector)s::halfvec,
+select (_memoir.vector_scores(c.user_id, c, config || jsonb_build_object('exact_vectors_max', %(exact)s::integer), %(vector)s::halfvec,
           (select model_id from embedding_models where status = 'active'), %(items)s::integer[], %(hidden)s::integer[], %(wanted)s)).items
-from user_counters c, settings_merged where c.user_id = _user_id('default', %(user)s)"""
+from user_counters c, settings_merged where c.user_id = _memoir.user_id('default', %(user)s)"""
 
 
 def nearest(db: psycopg.Connection, user: str, vector: str, exact: int, items: list[int] | None = None, hidden: list[int] | None = None) -> list[int]:
@@ -65,7 +65,7 @@ def test_signs_find_what_comparing_all_finds(filled: psycopg.Connection, user: s
 
 def test_what_matched_by_words_is_compared_whatever_its_signs(filled: psycopg.Connection) -> None:
     [vector] = queries(filled, 1)
-    ranked = filled.execute("select array_agg(item_no order by embedding <=> %s::halfvec desc) from embeddings where user_id = _user_id('default', 'large')", [vector]).fetchone()[0]
+    ranked = filled.execute("select array_agg(item_no order by embedding <=> %s::halfvec desc) from embeddings where user_id = _memoir.user_id('default', 'large')", [vector]).fetchone()[0]
     far = sorted(ranked[:5])
     for exact in (0, 1_000_000):
         found = nearest(filled, "large", vector, exact, far)

@@ -100,7 +100,7 @@ class Simulation:
         self.seconds: Counter[str] = Counter()
         self.outcomes = Counter[str]()
         db.execute("set synchronous_commit = off")
-        db.execute("set search_path = memoir, pg_catalog")
+        db.execute("set search_path = memoir, _memoir, memoir_extensions, pg_catalog")
         self.jobs = [job for job in JOBS if db.execute("select 1 from _memoir.job_list() where job = %s", [job]).fetchone()]
         db.execute("select memoir.register_model('small', 'openai', 2000, 500, p_prompt_microcents_per_1k => 15000, p_completion_microcents_per_1k => 60000)")
         db.execute("select memoir.set_setting('compaction_tokens', '1500')")
