@@ -46,6 +46,15 @@ begin
   return found;
 end $$;
 
+-- For what was paid for already: waits for a writer, and not for an open transaction.
+create or replace function _memoir.lock_shortly(p_user_id uuid)
+returns boolean language plpgsql set lock_timeout = '1s' as $$
+begin
+  perform from _memoir.user_counters where user_id = p_user_id for update;
+  return found;
+exception when lock_not_available then return false;
+end $$;
+
 -- Whether nobody has them now, or they are gone; it keeps none, since what it took ends with its subtransaction.
 create or replace function _memoir.is_free(p_user_id uuid, p_session_id uuid)
 returns boolean language plpgsql as $$

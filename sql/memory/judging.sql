@@ -86,7 +86,7 @@ begin
   if p_judge is null then perform _memoir.fail('PM014', 'judge must name what judged, it is null'); end if;
   perform _memoir.check_short('judge', p_judge, 200);
   for v_user in select distinct u from unnest(p_user_ids) u order by u loop
-    continue when not _memoir.try_lock(v_user);  -- claimed again when the lease ends
+    continue when not _memoir.lock_shortly(v_user);  -- claimed again when the lease ends
     for i in 1 .. v_count loop
       if p_user_ids[i] = v_user then
         v_stored := v_stored + _memoir.store_verdict(v_user, p_memory_ids[i], p_other_ids[i], p_scores[i], p_judge)::integer;

@@ -102,8 +102,13 @@ begin
   if v_model.status = 'retired' then return 0; end if;
   for v_user in select distinct u from unnest(p_user_ids) u order by u loop
     -- The per-user lock that remember takes: conflicts and near duplicates are judged one at a time.
-    -- Who holds it in an open transaction must not keep all others' vectors waiting: his are claimed again when their lease ends.
-    continue when not _memoir.try_lock(v_user);
+    -- A user in an open transaction must not keep all others' vectors waiting: his are claimed again.
+    if not _memoir.lock_shortly(v_user) then
+      update _memoir.jobs set leased_until = clock_timestamp() where job_id in (
+        select j.job_id from _memoir.jobs j where j.kind = 'embed' and j.user_id = v_user
+          and j.dedup_key = v_model.model_id::text and j.state = 'leased' for update skip locked);
+      continue;
+    end if;
     -- Not "on conflict": under the lock nobody else stores them, and a row put in on trial costs the log a second record.
     insert into _memoir.embeddings (user_id, item_no, model_id, embedding)
     select v_user, g.item_no, v_model.model_id, _memoir.to_vector(_memoir.slice(p_embeddings, (g.n - 1) * v_model.dimension + 1, g.n * v_model.dimension), v_model)
