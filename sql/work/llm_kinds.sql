@@ -98,7 +98,8 @@ begin
   if v_tokens > _memoir.summary_size(v_row, v_config) * 1.5 + 32 then
     perform _memoir.fail('PM014', format('the summary has %s tokens, %s were asked for', v_tokens, _memoir.summary_size(v_row, v_config)));
   end if;
-  if not _memoir.lock_for_summary(v_session, v_row.from_turn, v_row.to_turn, (p_job.payload ->> 'excluded', p_made_by)::bigint) then return 0; end if;
+  if not _memoir.lock_for_summary(v_session, v_row.from_turn, v_row.to_turn, (p_job.payload ->> 'excluded')::bigint,
+      p_made_by) then return 0; end if;
   v_row := _memoir.summarised_row(p_job);
   if v_row.compaction_id is null then return 0; end if;
   select max(i.created_at) into v_said_at from _memoir.search_items i where i.user_id = p_job.user_id and i.ref_id = v_row.compaction_id;
