@@ -1,15 +1,14 @@
 """pg_memoir: memory for AI agents that lives in PostgreSQL. This package only calls its functions.
 
 `Memoir` (sync) and `AsyncMemoir` (async) are the client; `from_openai`, `from_anthropic` and `tool_result` turn what a
-model's SDK answers into messages to persist; `import_conversations` reads existing conversations.
+model's SDK answers into messages to persist. The command `pg-memoir` is another package, pg_memoir_cli.
 """
 
 from .aio import AsyncMemoir, AsyncSession
 from .client import Memoir, Session
 from .errors import MemoirError
-from .importing import Imported, import_conversations
+from .plans import Restored
 from .providers import Reply, ToolCall, from_anthropic, from_openai, tool_result
-from .transfer import Restored
 from .types import AnthropicRequest, Considered, Context, Hit, Match, Message, Persisted, Remembered, Usage
 
 __version__ = "0.1.0"
@@ -21,7 +20,6 @@ __all__ = [
     "Considered",
     "Context",
     "Hit",
-    "Imported",
     "Match",
     "Memoir",
     "MemoirError",
@@ -35,6 +33,5 @@ __all__ = [
     "Usage",
     "from_anthropic",
     "from_openai",
-    "import_conversations",
     "tool_result",
 ]

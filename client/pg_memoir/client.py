@@ -2,31 +2,30 @@
 
 from __future__ import annotations
 
-import inspect
+import atexit
 import logging
+import os
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from types import TracebackType
-from typing import Any, Concatenate, ParamSpec, TypeVar
+from typing import Any, TypeVar
+from weakref import WeakKeyDictionary
 
 import psycopg
 from psycopg.rows import dict_row
 from psycopg_pool import ConnectionPool, PoolTimeout
 
-from . import admin_calls, backlog, calls
-from .backlog import Leases, Plan, Vectors, embed_backlog_plan
-from .calls import Call
-from .errors import MemoirError, from_database
-from .importing import Imported, import_plan
-from .transfer import Restored, restore_plan
+from . import plans
+from .arguments import finite_vectors, wrong
+from .call import Call, Client, opened_by
+from .calls import AllCalls, calls
+from .errors import InvalidArgumentError, MemoirError, refused
+from .plans import Leases, Plan, Restored, Wanted
+from .sessions import SessionCalls
 from .types import Embed
-from .values import finite_vectors
 
-P = ParamSpec("P")
 T = TypeVar("T")
-S = TypeVar("S")
 
 log = logging.getLogger("pg_memoir")
 
@@ -40,43 +39,32 @@ CONNECT: dict[str, Any] = {
     "application_name": "pg_memoir",
 }
 
-
-def described(run: Callable[..., Any], build: Callable[..., Any], bound: int = 0) -> None:
-    """Gives a generated method its builder's name, documentation and signature, less the `bound` first arguments."""
-    parameters = list(inspect.signature(build).parameters.values())[bound:]
-    this = inspect.Parameter("self", inspect.Parameter.POSITIONAL_ONLY)
-    run.__name__ = run.__qualname__ = build.__name__
-    run.__doc__ = build.__doc__
-    run.__signature__ = inspect.Signature([this, *parameters])  # type: ignore[attr-defined]
+_OPEN: WeakKeyDictionary[ConnectionPool[Any], int] = WeakKeyDictionary()
+"""Pools of ours, with the process that opened them."""
 
 
-def _method(build: Callable[P, Call[T]]) -> Callable[Concatenate[Memoir, P], T]:
-    def run(self: Memoir, /, *args: P.args, **kwargs: P.kwargs) -> T:
-        return self.run(build(*args, **kwargs))
-
-    described(run, build)
-    return run
-
-
-def _session_method(build: Callable[Concatenate[str, str, P], Call[T]]) -> Callable[Concatenate[Session, P], T]:
-    def run(self: Session, /, *args: P.args, **kwargs: P.kwargs) -> T:
-        return self._run(build(self.user, self.name, *args, **kwargs))
-
-    described(run, build, bound=2)
-    return run
+@atexit.register
+def _close_pools() -> None:
+    """A pool that nobody closed would wait for each of its threads at exit, five seconds on Python 3.13.0. A fork must
+    not close the connections of its parent."""
+    for pool, process in list(_OPEN.items()):
+        if process == os.getpid():
+            pool.close()
 
 
-class Memoir:
-    """pg_memoir over a pool of connections. Thread-safe; close it, or use it as a context manager.
+class Memoir(AllCalls, Client):
+    """pg_memoir over a pool of connections. Thread-safe; as a context manager it closes at the end, else when Python
+    exits.
 
-        with Memoir("host=/run/pgm dbname=memoir") as memoir:
-            session = memoir.session("alice", "support-42", model="gpt-4o")
-            messages = session.compile_context("Why was my March invoice wrong?")
+        memoir = Memoir("host=/run/pgm dbname=memoir")
+        session = memoir.session("alice", "support-42", model="gpt-4o")
+        messages = session.compile_context("Why was my March invoice wrong?")
 
     `dsn`: a libpq connection string or URL, or a ConnectionPool of your own (autocommit; it stays yours to close).
-    `embed`: n texts → n vectors, for installs whose database can't embed queries itself; queries are then embedded here.
-    `min_size`, `max_size`: connections; `timeout`: seconds to wait for one. Further options go to psycopg.connect.
-    Refusals of the database raise pg_memoir.errors.MemoirError, anything else psycopg.Error.
+    `embed`: n texts → n vectors, for installs whose database can't embed queries itself; queries are then embedded
+    here. `min_size`, `max_size`: connections; `timeout`: seconds to wait for one. Further options go to
+    psycopg.connect. Refusals of the database and wrong arguments raise pg_memoir.MemoirError, anything else
+    psycopg.Error.
     """
 
     def __init__(
@@ -92,11 +80,15 @@ class Memoir:
         self.embed = embed
         self._dsn = dsn if isinstance(dsn, str) else None
         self._connect = CONNECT | connect
-        self._pool: ConnectionPool[Any] = (
-            ConnectionPool(dsn, min_size=min_size, max_size=max_size, timeout=timeout, open=True, kwargs=self._connect)
-            if isinstance(dsn, str)
-            else dsn
-        )
+        if isinstance(dsn, str):
+            self._pool: ConnectionPool[Any] = ConnectionPool(
+                dsn, min_size=min_size, max_size=max_size, timeout=timeout, open=True, kwargs=self._connect
+            )
+            _OPEN[self._pool] = os.getpid()
+        elif hasattr(dsn, "connection"):
+            self._pool = dsn
+        else:
+            raise wrong(dsn, "dsn", "a connection string or a ConnectionPool")
 
     def __enter__(self) -> Memoir:
         return self
@@ -112,23 +104,19 @@ class Memoir:
             self._pool.close()
 
     def run(self, call: Call[T]) -> T:
-        """Runs one call of pg_memoir.calls in a transaction of its own."""
+        """Runs a call of pg_memoir.calls in a transaction of its own."""
         params = call.params
         if call.embed is not None and self.embed is not None:
             params = params | {"query_embedding": self._query_vector(call.embed)}
         try:
-            with self._pool.connection() as connection, connection.cursor(row_factory=dict_row) as cursor:
+            with refused(), self._pool.connection() as connection, connection.cursor(row_factory=dict_row) as cursor:
                 cursor.execute(call.sql.encode(), params)
-                return call.decode(cursor.fetchall() if cursor.description else [])
+                return call.read(cursor.fetchall() if cursor.description else [])
         except PoolTimeout:
             if self._dsn and self._pool.get_stats().get("connections_errors"):
-                psycopg.connect(self._dsn, connect_timeout=5, **self._connect).close()  # says what the pool does not: why
+                # Says what the pool does not: why.
+                psycopg.connect(self._dsn, connect_timeout=5, **self._connect).close()
             raise
-        except psycopg.Error as error:
-            refusal = from_database(error)
-            if refusal is None:
-                raise
-            raise refusal from error
 
     def _query_vector(self, text: str) -> list[float] | None:
         assert self.embed is not None
@@ -138,21 +126,21 @@ class Memoir:
             log.warning("the query could not be embedded; going on without its vector", exc_info=True)
             return None
 
-    def run_plan(self, plan: Plan[T], embed: Embed | None = None) -> T:
-        """Runs a generator of calls to its end; each call is a transaction of its own, none is open while `embed` runs."""
-        step, answer = plan.send, None  # type: Callable[[Any], Call[Any] | Vectors], Any
+    def _run_plan(self, plan: Plan[T], embed: Embed | None = None) -> T:
+        """Runs a plan to its end; each call is a transaction of its own, none is open while `embed` runs."""
+        step, answer = plan.send, None  # type: Callable[[Any], Call[Any] | Wanted], Any
         try:
             while True:
                 wanted = step(answer)
                 try:
-                    if isinstance(wanted, Vectors):
-                        if embed is None:
-                            raise TypeError("no embedder: give `embed`")
+                    if isinstance(wanted, Call):
+                        answer = self.run(wanted)
+                    elif embed is None:
+                        raise InvalidArgumentError("embed is None, and the client has no embedder of its own")
+                    else:
                         with self.keeping(wanted.leases):
                             vectors = embed(wanted.texts)
                         answer = finite_vectors(vectors, len(wanted.texts))
-                    else:
-                        answer = self.run(wanted)
                     step = plan.send
                 except Exception as error:  # the plan knows what it means where it stands
                     step, answer = plan.throw, error
@@ -162,14 +150,16 @@ class Memoir:
 
     @contextmanager
     def keeping(self, leases: Leases) -> Iterator[None]:
-        """Keeps leases alive from another thread while the block works. A lease that is lost all the same is somebody else's."""
+        """Keeps leases alive from another thread while the block works. One that is lost all the same is somebody
+        else's.
+        """
         done = threading.Event()
 
         def beat() -> None:
-            while not done.wait(backlog.HEARTBEAT):
+            while not done.wait(plans.HEARTBEAT):
                 for job, lease in leases:
                     try:
-                        self.run(admin_calls.heartbeat(job, lease))
+                        self.heartbeat(job, lease)
                     except (MemoirError, psycopg.Error, OSError) as error:  # the next one may get through
                         log.warning("heartbeat: %s", error)
 
@@ -183,202 +173,57 @@ class Memoir:
             if leases:
                 thread.join()
 
-    def session(
-        self,
-        user: str,
-        session: str,
-        *,
-        model: str | None = None,
-        system_prompt: str | None = None,
-        project: str | None = None,
-        task: str | None = None,
-        parent: str | None = None,
-        settings: Mapping[str, Any] | None = None,
-        metadata: Mapping[str, Any] | None = None,
-    ) -> Session:
+    @opened_by(AllCalls.open_session)
+    def session(self, user: str, session: str, opening: Call[Any] | None) -> Session:
         """A user's session, by the application's own names; arguments as open_session.
 
         With any of them given, the session is opened (or updated) by its first call. Without, it is opened with the
         defaults when the first turn is persisted, and compiling writes nothing.
         """
-        opening = calls.opening(
-            user,
-            session,
-            model=model,
-            system_prompt=system_prompt,
-            project=project,
-            task=task,
-            parent=parent,
-            settings=settings,
-            metadata=metadata,
-        )
         return Session(self, user, session, opening)
 
-    def embed_backlog(self, embed: Embed | None = None, *, limit: int = 64, model: str | None = None, max_items: int | None = None) -> int:
-        """Embeds what waits for a vector; returns how many were stored. See pg_memoir.worker for a process that keeps at it.
+    def embed_backlog(
+        self, embed: Embed | None = None, *, limit: int = 64, model: str | None = None, max_items: int | None = None
+    ) -> int:
+        """Embeds what waits for a vector; returns how many were stored. The command `pg-memoir worker` keeps at it.
 
-        `embed`: by default the client's own. `limit`: texts a batch. `model`: the embedding model, by default all that are
-        active. Returns once the backlog is empty or `max_items` are done. An error of `embed` passes through; what was
-        claimed then comes back when its lease ends.
+        `embed`: by default the client's own. `limit`: texts a batch. `model`: the embedding model, by default all that
+        are active. Returns once the backlog is empty or `max_items` are done. An error of `embed` passes through; what
+        was claimed then comes back when its lease ends.
         """
-        return self.run_plan(embed_backlog_plan(limit, model, max_items), embed or self.embed)
-
-    def import_conversations(
-        self,
-        path: str | Path,
-        *,
-        user: str | None = None,
-        user_prefix: str | None = None,
-        model: str | None = None,
-        skip_bad: bool = False,
-        progress: bool | None = None,
-    ) -> Imported:
-        """Imports a file of conversations; see pg_memoir.import_conversations."""
-        return self.run_plan(import_plan(path, user, user_prefix, model, skip_bad, progress))
+        return self._run_plan(plans.embed_backlog(limit, model, max_items), embed or self.embed)
 
     def export_lines(self, user: str, *, embeddings: bool = False) -> Iterator[str]:
         """The lines of export_user as they come: read them to the end, or close the iterator. Raises UnknownUserError,
         NotAuthorizedError."""
         call = calls.export_user(user, embeddings=embeddings)
-        try:
-            with self._pool.connection() as connection, connection.transaction(), connection.cursor("memoir_export", row_factory=dict_row) as cursor:
+        with refused(), self._pool.connection() as connection, connection.transaction():
+            with connection.cursor("memoir_export", row_factory=dict_row) as cursor:
                 cursor.execute(call.sql.encode(), call.params)
                 for row in cursor:
                     yield row["result"]
-        except psycopg.Error as error:
-            refusal = from_database(error)
-            if refusal is None:
-                raise
-            raise refusal from error
 
     def import_lines(self, lines: Iterable[str], *, user: str | None = None) -> Restored:
         """Imports the lines of an export, in batches; repeating it is harmless. `user`: under another name. Admin only.
         Raises InvalidArgumentError, NotAuthorizedError."""
-        return self.run_plan(restore_plan(lines, user))
-
-    open_session = _method(calls.open_session)
-    persist_turn = _method(calls.persist_turn)
-    append = _method(calls.append)
-    close_session = _method(calls.close_session)
-    branch_session = _method(calls.branch_session)
-    session_info = _method(calls.session_info)
-    history = _method(calls.history)
-    summarize_session = _method(calls.summarize_session)
-    compact_session = _method(calls.compact_session)
-    undo_compaction = _method(calls.undo_compaction)
-    list_compactions = _method(calls.list_compactions)
-    profile = _method(calls.profile)
-    undo_consolidation = _method(calls.undo_consolidation)
-    compile_context = _method(calls.compile_context)
-    compile_anthropic = _method(calls.compile_anthropic)
-    context = _method(calls.context)
-    explain = _method(calls.explain)
-    report_context = _method(calls.report_context)
-    remember = _method(calls.remember)
-    recall = _method(calls.recall)
-    match_memories = _method(calls.match_memories)
-    set_working_memory = _method(calls.set_working_memory)
-    forget = _method(calls.forget)
-    correct = _method(calls.correct)
-    retract = _method(calls.retract)
-    lift_tombstone = _method(calls.lift_tombstone)
-    validate = _method(calls.validate)
-    relate = _method(calls.relate)
-    pin = _method(calls.pin)
-    unpin = _method(calls.unpin)
-    pin_turns = _method(calls.pin_turns)
-    unpin_turns = _method(calls.unpin_turns)
-    memory_history = _method(calls.memory_history)
-    list_tombstones = _method(calls.list_tombstones)
-    list_aliases = _method(calls.list_aliases)
-    credit_recall = _method(calls.credit_recall)
-    learn_weights = _method(calls.learn_weights)
-    list_judgements = _method(calls.list_judgements)
-    mark_turn = _method(calls.mark_turn)
-    erase_turn = _method(calls.erase_turn)
-    erase_session = _method(calls.erase_session)
-    erase_user = _method(calls.erase_user)
-    export_user = _method(calls.export_user)
-    import_user = _method(admin_calls.import_user)
-    extract_session = _method(calls.extract_session)
-    capture_call = _method(calls.capture_call)
-    read_call = _method(calls.read_call)
-    bind_login = _method(admin_calls.bind_login)
-    unbind_login = _method(admin_calls.unbind_login)
-    count_tokens = _method(admin_calls.count_tokens)
-    set_setting = _method(admin_calls.set_setting)
-    reset_setting = _method(admin_calls.reset_setting)
-    set_user_settings = _method(admin_calls.set_user_settings)
-    list_settings = _method(admin_calls.list_settings)
-    register_model = _method(admin_calls.register_model)
-    register_embedding_model = _method(admin_calls.register_embedding_model)
-    switch_embedding_model = _method(admin_calls.switch_embedding_model)
-    embedding_progress = _method(admin_calls.embedding_progress)
-    queue_backfill = _method(admin_calls.queue_backfill)
-    drop_retired_embeddings = _method(admin_calls.drop_retired_embeddings)
-    claim_judgements = _method(admin_calls.claim_judgements)
-    store_judgements = _method(admin_calls.store_judgements)
-    fail_judgements = _method(admin_calls.fail_judgements)
-    claim_embeddings = _method(admin_calls.claim_embeddings)
-    store_embeddings = _method(admin_calls.store_embeddings)
-    merge_search = _method(admin_calls.merge_search)
-    ensure_partitions = _method(admin_calls.ensure_partitions)
-    flush_statistics = _method(admin_calls.flush_statistics)
-    run_job = _method(admin_calls.run_job)
-    list_jobs = _method(admin_calls.list_jobs)
-    retry_job = _method(admin_calls.retry_job)
-    bare_statements = _method(admin_calls.bare_statements)
-    claim_model_calls = _method(admin_calls.claim_model_calls)
-    store_model_result = _method(admin_calls.store_model_result)
-    fail_model_call = _method(admin_calls.fail_model_call)
-    release_job = _method(admin_calls.release_job)
-    heartbeat = _method(admin_calls.heartbeat)
-    archive_plan = _method(admin_calls.archive_plan)
-    export_month = _method(admin_calls.export_month)
-    confirm_export = _method(admin_calls.confirm_export)
-    export_memories = _method(admin_calls.export_memories)
-    confirm_memories = _method(admin_calls.confirm_memories)
+        return self._run_plan(plans.import_lines(lines, user))
 
 
-class Session:
+class Session(SessionCalls, Client):
     """One session of one user; made by Memoir.session. Holds no connection.
 
     `mark`: the turn mark of the last turn persisted through this object, for `after_turn` on a replica; else None.
     """
 
     def __init__(self, memoir: Memoir, user: str, name: str, opening: Call[Any] | None) -> None:
-        self.user = user
-        self.name = name
-        self.mark: str | None = None
+        super().__init__(user, name, opening)
         self._memoir = memoir
-        self._opening = opening
 
-    def _run(self, call: Call[T]) -> T:
+    def run(self, call: Call[T]) -> T:
+        """Runs a call, after the one that opens the session if that has not run."""
         if self._opening is not None:
             self._memoir.run(self._opening)  # idempotent, so two threads may both do it
             self._opening = None
-        result = self._memoir.run(call)
-        if call.function in calls.APPENDING:
-            self.mark = result["mark"]  # type: ignore[index]
-        return result
-
-    compile_context = _session_method(calls.compile_context)
-    compile_anthropic = _session_method(calls.compile_anthropic)
-    context = _session_method(calls.context)
-    explain = _session_method(calls.explain)
-    persist_turn = _session_method(calls.persist_turn)
-    append = _session_method(calls.append)
-    branch = _session_method(calls.branch_session)
-    info = _session_method(calls.session_info)
-    history = _session_method(calls.history)
-    summarize = _session_method(calls.summarize_session)
-    compact = _session_method(calls.compact_session)
-    undo_compaction = _session_method(calls.undo_compaction)
-    list_compactions = _session_method(calls.list_compactions)
-    set_working_memory = _session_method(calls.set_working_memory)
-    pin = _session_method(calls.pin)
-    unpin = _session_method(calls.unpin)
-    pin_turns = _session_method(calls.pin_turns)
-    unpin_turns = _session_method(calls.unpin_turns)
-    capture_call = _session_method(calls.capture_call)
-    close = _session_method(calls.close_session)
+        answer = self._memoir.run(call)
+        self._noted(call, answer)
+        return answer

@@ -1,4 +1,4 @@
-"""What the database refuses, one exception per SQLSTATE of class PM (the contract is in sql/errors.sql).
+"""What the database refuses, one exception per SQLSTATE of class PM (the contract is in sql/base/errors.sql).
 
 Anything else psycopg raises (no connection, a cancelled statement) passes through unchanged.
 """
@@ -6,6 +6,8 @@ Anything else psycopg raises (no connection, a cancelled statement) passes throu
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, ClassVar
 
 import psycopg
@@ -20,7 +22,9 @@ class MemoirError(Exception):
 
     sqlstate: ClassVar[str] = ""
 
-    def __init__(self, message: str, *, detail: Any = None, hint: str | None = None, sqlstate: str | None = None) -> None:
+    def __init__(
+        self, message: str, *, detail: Any = None, hint: str | None = None, sqlstate: str | None = None
+    ) -> None:
         super().__init__(message)
         self.detail = detail
         self.hint = hint
@@ -195,6 +199,18 @@ class JobFailedError(MemoirError):
 
 
 BY_SQLSTATE: dict[str, type[MemoirError]] = {error.sqlstate: error for error in MemoirError.__subclasses__()}
+
+
+@contextmanager
+def refused() -> Iterator[None]:
+    """Raises what the database refuses as its MemoirError."""
+    try:
+        yield
+    except psycopg.Error as error:
+        refusal = from_database(error)
+        if refusal is None:
+            raise
+        raise refusal from error
 
 
 def from_database(error: psycopg.Error) -> MemoirError | None:

@@ -109,9 +109,8 @@ def from_anthropic(response: Any, *, latency_ms: int | None = None) -> Reply:
         elif kind == "tool_use":
             given = _plain(_get(block, "input"))
             arguments = given if isinstance(given, str) else json.dumps(given, ensure_ascii=False)
-            tool_calls.append(
-                {"id": _get(block, "id"), "type": "function", "function": {"name": _get(block, "name"), "arguments": arguments}}
-            )
+            function = {"name": _get(block, "name"), "arguments": arguments}
+            tool_calls.append({"id": _get(block, "id"), "type": "function", "function": function})
     message: Message = {"role": "assistant", "content": "".join(text) or (None if tool_calls else "")}
     if tool_calls:
         message["tool_calls"] = tool_calls
@@ -119,16 +118,15 @@ def from_anthropic(response: Any, *, latency_ms: int | None = None) -> Reply:
     read = [_get(counts, name) for name in ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens")]
     prompt_tokens = sum(count or 0 for count in read) if read[0] is not None else None
     reason = _get(response, "stop_reason")
-    return Reply(
-        message,
-        _usage(_get(response, "model"), prompt_tokens, _get(counts, "output_tokens"), _FINISH.get(reason, reason), latency_ms),
-    )
+    completion, finish = _get(counts, "output_tokens"), _FINISH.get(reason, reason)
+    return Reply(message, _usage(_get(response, "model"), prompt_tokens, completion, finish, latency_ms))
 
 
 def _stream(response: Any) -> Iterable[Any]:
     if isinstance(response, Iterable) and not isinstance(response, (str, bytes, Mapping)):
         return response
-    raise TypeError(f"a response or a stream of them is needed, not {type(response).__name__}; collect an async stream in a list")
+    given = type(response).__name__
+    raise TypeError(f"a response or a stream of them is needed, not {given}; collect an async stream in a list")
 
 
 def _get(thing: Any, name: str) -> Any:

@@ -5,21 +5,26 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, TypedDict
+from typing import Any, Literal, TypedDict
 from uuid import UUID
+
+from .arguments import Vector
 
 Message = dict[str, Any]
 """One OpenAI chat message: role, content (text, parts or None), tool_calls, tool_call_id, name; on the way in also
 created_at (ISO 8601, or an aware datetime)."""
-
-Vector = Sequence[float]
-"""One embedding; its length is the model's dimension."""
 
 Embed = Callable[[list[str]], Sequence[Vector]]
 """n texts → n vectors, in order."""
 
 AsyncEmbed = Embed | Callable[[list[str]], Awaitable[Sequence[Vector]]]
 """The same, or a coroutine function. A plain function is called in a thread."""
+
+
+Relation = Literal[
+    "supersedes", "relates_to", "contradicts", "elaborates", "caused_by", "parent_of", "references", "depends_on"
+]
+"""What one memory may be to another."""
 
 
 class Usage(TypedDict, total=False):
@@ -46,8 +51,8 @@ class Persisted(TypedDict, total=False):
 
 
 class Remembered(TypedDict, total=False):
-    """`outcome`: 'stored', 'duplicate', 'outdated' or 'refused_tombstone' (with a `hint`). `superseded`, `contradicts`: ids of
-    memories it replaced, or stands against."""
+    """`outcome`: 'stored', 'duplicate', 'outdated' or 'refused_tombstone' (with a `hint`). `superseded`, `contradicts`:
+    ids of memories it replaced, or stands against."""
 
     memory_id: str | None
     outcome: str
@@ -58,8 +63,8 @@ class Remembered(TypedDict, total=False):
 
 
 class Corrected(TypedDict, total=False):
-    """`outcome`: 'corrected', or 'contradicts' where the memory has a higher authority. `remainder`: the memory of what still
-    holds. `bounded`: what the old value became for the time in which it was true."""
+    """`outcome`: 'corrected', or 'contradicts' where the memory has a higher authority. `remainder`: the memory of what
+    still holds. `bounded`: what the old value became for the time in which it was true."""
 
     memory_id: str | None
     outcome: str
@@ -82,7 +87,9 @@ class Retracted(TypedDict, total=False):
 
 
 class Lifted(TypedDict, total=False):
-    """`lifted`: tombstones. `restored`: memories that are active again. `returned_turns`: turns that are recalled again."""
+    """`lifted`: tombstones. `restored`: memories that are active again. `returned_turns`: turns that are recalled
+    again.
+    """
 
     memory_id: str | None
     lifted: int
@@ -207,7 +214,8 @@ class CapturedPart:
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """A maintenance job. `due`: when its schedule last named a time; None where it is not scheduled or this server can't run it."""
+    """A maintenance job. `due`: when its schedule last named a time; None where it is not scheduled or this server
+    can't run it."""
 
     job: str
     schedule: str
@@ -274,7 +282,8 @@ class MemoryState:
 
 @dataclass(frozen=True, slots=True)
 class Alias:
-    """Another name, lower case. `stated`: a memory or turn says so, or it was given; else `other` is a phrase with these initials."""
+    """Another name, lower case. `stated`: a memory or turn says so, or it was given; else `other` is a phrase with
+    these initials."""
 
     name: str
     other: str
@@ -285,7 +294,9 @@ class Alias:
 
 @dataclass(frozen=True, slots=True)
 class Tombstone:
-    """What may not come back. `kinds`: 'value' (its text), 'slot_value', 'turn'. `content` is None for what was forgotten."""
+    """What may not come back. `kinds`: 'value' (its text), 'slot_value', 'turn'. `content` is None for what was
+    forgotten.
+    """
 
     memory_id: UUID | None
     kinds: list[str]
@@ -303,7 +314,9 @@ class Tombstone:
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """What was decided about two memories. `decision`: 'superseded' (by `winner_id`), 'contradicts' (both stand), 'none'."""
+    """What was decided about two memories. `decision`: 'superseded' (by `winner_id`), 'contradicts' (both stand),
+    'none'.
+    """
 
     recorded_at: datetime
     memory_id: UUID

@@ -6,18 +6,14 @@ import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from pg_memoir import Memoir, MemoirError
+from pg_memoir.errors import KeyReusedError, SessionClosedError
+from pg_memoir.types import Message
 from tqdm import tqdm
 
-from . import calls
-from .backlog import Plan
-from .errors import KeyReusedError, MemoirError, SessionClosedError
 from .formats import Conversation, ConversationError, read_conversations
-from .types import Message
-
-if TYPE_CHECKING:
-    from .client import Memoir
 
 # Messages per call: enough that round trips don't matter, few enough that a transaction stays short. Part of the
 # idempotency keys' meaning, so changing them makes files imported before be refused instead of recognised.
@@ -51,22 +47,15 @@ def import_conversations(
     or is refused, and list it in the result; otherwise raises ConversationError, naming file, line and field.
     `progress`: True, False, or None for a bar on terminals only.
     """
-    return memoir.run_plan(import_plan(path, user, user_prefix, model, skip_bad, progress))
-
-
-def import_plan(
-    path: str | Path, user: str | None, user_prefix: str | None, model: str | None, skip_bad: bool, progress: bool | None
-) -> Plan[Imported]:
-    """The calls of an import. Arguments as import_conversations."""
     file = read_conversations(path, user=user, user_prefix=user_prefix)
     done = Imported()
-    bar = tqdm(total=file.total, unit=" conversations", desc=Path(path).name, disable=None if progress is None else not progress)
-    with bar:
+    disable = None if progress is None else not progress
+    with tqdm(total=file.total, unit=" conversations", desc=Path(path).name, disable=disable) as bar:
         for conversation in file.conversations:
             try:
                 if isinstance(conversation, ConversationError):
                     raise conversation
-                yield from _one(conversation, model)
+                _import(memoir, conversation, model)
             except ConversationError as error:
                 if not skip_bad:
                     raise
@@ -80,25 +69,23 @@ def import_plan(
     return done
 
 
-def _one(conversation: Conversation, model: str | None) -> Plan[None]:
+def _import(memoir: Memoir, conversation: Conversation, model: str | None) -> None:
     user, session = conversation.user, conversation.session
     first = 0
+    options: dict[str, Any] = {
+        "model": model,
+        "system_prompt": conversation.system_prompt,
+        "project": conversation.project,
+        "metadata": conversation.metadata or None,
+    }
     try:
-        opening = calls.opening(
-            user,
-            session,
-            model=model,
-            system_prompt=conversation.system_prompt,
-            project=conversation.project,
-            metadata=conversation.metadata or None,
-        )
-        if opening is not None:
+        if any(value is not None for value in options.values()):
             try:
-                yield opening
+                memoir.open_session(user, session, **options)
             except SessionClosedError:
                 pass  # closed since it was imported: the receipts below decide
         for run in runs(conversation.messages):
-            yield calls.persist_turn(user, session, run, key=_key(session, first))
+            memoir.persist_turn(user, session, run, key=_key(session, first))
             first += len(run)
     except KeyReusedError as error:
         raise conversation.where.fail(

@@ -14,8 +14,9 @@ from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
 
+from pg_memoir.types import Message
+
 from . import sharegpt
-from .types import Message
 
 # Imported turns without a time of their own follow the conversation's at this distance.
 TURN_SECONDS = 10
@@ -77,7 +78,9 @@ class ConversationFile:
     conversations: Iterator[Conversation | ConversationError]
 
 
-def read_conversations(path: str | Path, *, user: str | None = None, user_prefix: str | None = None) -> ConversationFile:
+def read_conversations(
+    path: str | Path, *, user: str | None = None, user_prefix: str | None = None
+) -> ConversationFile:
     """Reads a file of conversations, and tells its format.
 
     User: `user` if given, else the record's own or, where it has none, LoCoMo's sample id or the file's name; with
@@ -106,7 +109,8 @@ class _Options:
     def name(self, own: Any, default: str, prefix: str = "") -> str:
         if self.user is not None:
             return self.user
-        return (prefix if self.user_prefix is None else self.user_prefix) + (str(own) if own not in (None, "") else default)
+        before = prefix if self.user_prefix is None else self.user_prefix
+        return before + (str(own) if own not in (None, "") else default)
 
 
 def _is_lines(path: Path) -> bool:
@@ -143,7 +147,8 @@ def _from_document(path: Path, options: _Options) -> ConversationFile:
     try:
         document = json.loads(path.read_text(encoding="utf-8-sig"))
     except json.JSONDecodeError as error:
-        raise Where(options.file, line=error.lineno).fail(None, f"not JSON: {error.msg} (column {error.colno})") from None
+        where = Where(options.file, line=error.lineno)
+        raise where.fail(None, f"not JSON: {error.msg} (column {error.colno})") from None
     if isinstance(document, list) and not any(isinstance(item, dict) and "role" in item for item in document):
         records = document
     else:
@@ -166,7 +171,8 @@ def _record(record: Any, number: int, where: Where, options: _Options) -> Iterat
             yield _openai(record, number, where, options)
         else:
             keys = ", ".join(sorted(record)[:8]) if isinstance(record, dict) else type(record).__name__
-            raise where.fail(None, f"no known format: needs 'messages' (OpenAI), 'conversations' (ShareGPT) or 'conversation' (LoCoMo), has {keys}")
+            needed = "needs 'messages' (OpenAI), 'conversations' (ShareGPT) or 'conversation' (LoCoMo)"
+            raise where.fail(None, f"no known format: {needed}, has {keys}")
     except ConversationError as error:
         yield error
 
@@ -192,17 +198,18 @@ def _openai(record: Any, number: int, where: Where, options: _Options) -> Conver
         # The function calls that tool calls replaced, as old fine-tuning files have them.
         if isinstance(given.get("function_call"), dict):
             function_calls += 1
-            message["tool_calls"] = [{"id": f"call_{function_calls}", "type": "function", "function": given["function_call"]}]
+            call = {"id": f"call_{function_calls}", "type": "function", "function": given["function_call"]}
+            message["tool_calls"] = [call]
         elif given["role"] == "function":
             message = {"role": "tool", "tool_call_id": f"call_{function_calls}", "content": given.get("content")}
         own = _time(given.get("created_at", given.get("create_time")), where, f"{path}.created_at")
         _stamp(message, own or (start + timedelta(seconds=place * TURN_SECONDS) if start else None))
         messages.append(message)
     prompt, messages = _leading_prompt(messages)
-    session = next((outer[key] for key in ("session", "session_id", "id") if outer.get(key) not in (None, "")), f"conversation-{number}")
-    return Conversation(
-        options.name(outer.get("user"), options.stem), str(session), messages, where, prompt, outer.get("project"), _object(outer, where)
-    )
+    names = [outer[key] for key in ("session", "session_id", "id") if outer.get(key) not in (None, "")]
+    session = str(names[0]) if names else f"conversation-{number}"
+    user = options.name(outer.get("user"), options.stem)
+    return Conversation(user, session, messages, where, prompt, outer.get("project"), _object(outer, where))
 
 
 def _leading_prompt(messages: list[Message]) -> tuple[str | None, list[Message]]:
@@ -266,7 +273,8 @@ def _sharegpt(record: dict[str, Any], number: int, where: Where, options: _Optio
 
 
 def _is_locomo(record: Any) -> bool:
-    return isinstance(record, dict) and isinstance(record.get("conversation"), dict) and "speaker_a" in record["conversation"]
+    conversation = record.get("conversation") if isinstance(record, dict) else None
+    return isinstance(conversation, dict) and "speaker_a" in conversation
 
 
 def _locomo_sessions(record: dict[str, Any]) -> list[int]:

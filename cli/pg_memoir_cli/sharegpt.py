@@ -11,11 +11,12 @@ import json
 import re
 from typing import Any
 
-from .types import Message
+from pg_memoir.types import Message
 
 _ROLES = {
     "human": "user", "user": "user",
-    "gpt": "assistant", "chatgpt": "assistant", "assistant": "assistant", "model": "assistant", "bing": "assistant", "bard": "assistant",
+    "gpt": "assistant", "chatgpt": "assistant", "assistant": "assistant", "model": "assistant",
+    "bing": "assistant", "bard": "assistant",
     "system": "system",
     "tool": "tool", "observation": "tool", "function_response": "tool", "function": "tool",
     "function_call": "call", "tool_call": "call",
@@ -99,5 +100,6 @@ def _parsed(text: str) -> list[tuple[str, str]]:
     for call in value if isinstance(value, list) else [value]:
         if isinstance(call, dict) and isinstance(call.get("name"), str):
             arguments = call.get("arguments", call.get("parameters", {}))
-            calls.append((call["name"], arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False)))
+            written = arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False)
+            calls.append((call["name"], written))
     return calls

@@ -1,0 +1,177 @@
+"""Sessions and their turns, and the list to send to a model. How to read the definitions: call.py."""
+
+# mypy: disable-error-code="empty-body"
+
+from collections.abc import Sequence
+from typing import Any, Literal
+from uuid import UUID
+
+from .arguments import BigInt, Id, List, Messages, Object, Vector, When
+from .call import Rows, calls, like, rows, value, values
+from .types import AnthropicRequest, CapturedPart, Considered, Context, Message, Persisted
+
+
+def _anthropic_request(found: Rows) -> AnthropicRequest:
+    answer = found[0]["result"]
+    request: AnthropicRequest = {"messages": answer["messages"]}
+    if answer.get("system"):
+        request["system"] = answer["system"]
+    return request
+
+
+class Conversations:
+    """Sessions and their turns, and the list to send to a model."""
+
+    @value
+    def open_session(
+        self, user: str, session: str, *, model: str | None = None, system_prompt: str | None = None,
+        project: str | None = None, task: str | None = None, parent: str | None = None, settings: Object | None = None,
+        metadata: Object | None = None,
+    ) -> UUID:
+        """Opens a session, or updates what is given of an open one; returns its id.
+
+        `model`: a registered chat model, which decides window and tokenizer. `parent`: a session of the same user whose
+        local memories count here too. Raises UnknownModelError, UnknownSessionError, SessionClosedError,
+        InvalidSettingError.
+        """
+
+    @value
+    def persist_turn(
+        self, user: str, session: str, messages: Messages, *, usage: Object | None = None, key: str | None = None,
+        actor: str | None = None, metadata: Object | None = None,
+    ) -> Persisted:
+        """Appends one whole exchange, or any run of messages as the OpenAI chat API has them, all or nothing.
+
+        `usage`: as Usage. `key`: idempotency key; the same key and messages return the first result. `actor`: who acts
+        ('person', 'agent', 'tool'), for service logins. Raises InvalidMessageError, ToolCallMismatchError (a call is
+        left unanswered: use `append`), TextTooLargeError, InvalidTextError, KeyReusedError, SessionClosedError,
+        CostBudgetExceededError.
+        """
+
+    @value
+    @calls("append_messages")
+    @like(persist_turn)
+    def append(self) -> Persisted:
+        """Like persist_turn, but tool calls may stay open: for the steps of an agent loop, followed by a compile
+        without a query once their results are appended too."""
+
+    @values
+    def history(
+        self, user: str, session: str, *, from_turn: int | None = None, to_turn: int | None = None
+    ) -> list[Message]:
+        """The messages as they were sent, each with its `turn_index`; turns `from_turn` to `to_turn`, both included."""
+
+    @value
+    def close_session(self, user: str, session: str) -> None:
+        """Closes a session; it takes no more turns but can still be recalled. Raises UnknownSessionError."""
+
+    @value
+    def branch_session(self, user: str, session: str, new_session: str, *, at_turn: int | None = None) -> UUID:
+        """Opens `new_session` with the turns of `session` up to and including `at_turn` (all, if None) shared by
+        reference."""
+
+    @value
+    def session_info(self, user: str, session: str) -> dict[str, Any]:
+        """Settings and counters of a session. Raises UnknownSessionError."""
+
+    @value
+    def compile_context(
+        self, user: str, session: str, query: str | None = None, *, budget: int | None = None,
+        memory_budget: int | None = None, task: str | None = None, tools: List | None = None,
+        query_embedding: Vector | None = None, query_parts: List | None = None, as_of: When | None = None,
+        valid_at: When | None = None, after_turn: str | None = None,
+    ) -> list[Any]:
+        """The message list to send to the model, in OpenAI's shape, at most `budget` tokens: a list of dicts (typed
+        Any, so that it is what each SDK declares its `messages` to be).
+
+        `query`: the new user message, not yet persisted; None continues the open exchange after its tool results.
+        `budget`: tokens of the whole list, by default the model's window less its response reserve. `memory_budget`:
+        tokens of recall. `tools`: the definitions that go with the request, as they count too. `query_embedding`: the
+        query's vector, if you have it. `query_parts`: multimodal content parts. `as_of`: what was known then;
+        `valid_at`: what was true then. `after_turn`: a turn mark the server must have reached (replicas). Raises
+        BudgetTooSmallError, NothingToContinueError, ReplicaBehindError, InvalidArgumentError, DimensionMismatchError.
+        """
+
+    @value
+    @calls("compile_context", format="anthropic", read=_anthropic_request)
+    @like(compile_context)
+    def compile_anthropic(self) -> AnthropicRequest:
+        """The same list for Anthropic: `client.messages.create(model=…, max_tokens=…, **request)`, with cache_control
+        where the stable prefix ends. Arguments and errors as compile_context."""
+
+    @value
+    def context(
+        self, user: str, session: str, query: str | None = None, *, budget: int | None = None,
+        memory_budget: int | None = None, task: str | None = None, tools: List | None = None,
+        query_embedding: Vector | None = None, query_parts: List | None = None, as_of: When | None = None,
+        valid_at: When | None = None, after_turn: str | None = None, format: Literal["openai", "anthropic"] = "openai",
+    ) -> Context:
+        """compile_context with everything known about the list beside it: tokens, budget, prefix hash, item ids, arms,
+        warnings (see Context). `format`: 'openai' or 'anthropic', the shape of its `messages`."""
+
+    @rows
+    @calls("explain_context")
+    @like(compile_context)
+    def explain(self) -> list[Considered]:
+        """Every item a compile with these arguments considers: score parts, ranks, tokens, place or reason left out."""
+
+    @value
+    def report_context(self, user: str, report: Object) -> bool:
+        """Tells the primary of a compile that a standby made, so that its statistics count: `report` is "report" of
+        what context returned there. False when it is known already. Raises InvalidArgumentError."""
+
+    @value
+    def set_working_memory(
+        self, user: str, session: str, key: str, content: str | None, *, minutes: int | None = None
+    ) -> None:
+        """Keeps a note of the session's present state under `key` for `minutes`; None deletes it."""
+
+    @value
+    def summarize_session(self, user: str, session: str) -> dict[str, Any]:
+        """A summary of all that was said in a session: `summary`, `through` (its last turn), `compaction_id`, sizes.
+        Recall finds it; what compile shows does not change. Raises UnknownSessionError."""
+
+    @value
+    def compact_session(self, user: str, session: str, *, target_tokens: int | None = None) -> dict[str, Any]:
+        """Puts summaries in the place of a session's oldest exchanges until about `target_tokens` of turns stay shown;
+        the turns remain and are recalled. Returns `rows`, `tokens`, `summary_tokens`, `through`, `summary`."""
+
+    @value
+    def undo_compaction(self, user: str, session: str, compaction: Id) -> dict[str, Any]:
+        """Shows the turns of a compaction again. Returns `undone`, `through`, `summary`. Raises UnknownSessionError,
+        UnknownMemoryError."""
+
+    @rows
+    def list_compactions(self, user: str, session: str) -> list[dict[str, Any]]:
+        """All compactions of a session with range, level, summary, sizes, and whether each `counts` now."""
+
+    @value
+    def pin_turns(
+        self, user: str, session: str, from_turn: int, to_turn: int | None = None, *, turns: int | None = None,
+        reason: str | None = None,
+    ) -> dict[str, Any]:
+        """Keeps turns `from_turn` to `to_turn` (None: that one) out of compaction, for the session's next `turns` turns
+        or, None, until unpin_turns. Raises UnknownSessionError, InvalidArgumentError."""
+
+    @value
+    def unpin_turns(self, user: str, session: str, from_turn: int | None = None, to_turn: int | None = None) -> int:
+        """Ends the pins that touch these turns (None: all); returns how many. Raises UnknownSessionError."""
+
+    @value
+    def count_tokens(self, text: str, *, model: str | None = None) -> int:
+        """Tokens of `text` for a chat model (the default model's, if None), as compile counts them."""
+
+    @value
+    def capture_call(
+        self, user: str, session: str, request: bytes, *, response: bytes | None = None, provider: str | None = None,
+        model: str | None = None, status: int | None = None, latency_ms: int | None = None,
+        started_at: When | None = None, request_headers: Object | None = None, response_headers: Object | None = None,
+        events: Sequence[bytes] | None = None, event_times: Sequence[When] | None = None,
+        metadata: Object | None = None,
+    ) -> UUID:
+        """Stores a provider call as it went over the wire, replayable byte for byte; returns its id. `events`: the
+        stream's events in order, `event_times`: when each arrived."""
+
+    @rows
+    def read_call(self, user: str, call: Id) -> list[CapturedPart]:
+        """The parts of a captured call, in order. Raises UnknownMemoryError."""

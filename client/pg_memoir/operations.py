@@ -1,0 +1,181 @@
+"""Settings, models, embeddings, jobs: for whoever runs the database, and for workers. How to read the definitions:
+call.py."""
+
+# mypy: disable-error-code="empty-body"
+
+from collections.abc import Sequence
+from typing import Any, Literal
+from uuid import UUID
+
+from .arguments import BigInt, Day, Id, Json, Numeric, Object, Vector, Vectors
+from .call import procedure, rows, value
+from .types import Claim, Job, ModelWork, PairClaim
+
+
+class Operations:
+    """Settings, models, embeddings, jobs: for whoever runs the database, and for workers."""
+
+    @value
+    def set_setting(self, key: str, value: Json) -> None:
+        """Changes a setting for the whole install; admin only. Raises InvalidSettingError, NotAuthorizedError."""
+
+    @value
+    def reset_setting(self, key: str) -> None:
+        """Returns a setting to its default; admin only. Raises InvalidSettingError, NotAuthorizedError."""
+
+    @value
+    def set_user_settings(self, user: str, settings: Object) -> dict[str, Any]:
+        """Overrides settings for one user, None removes an override; returns all overrides. Those of a session are
+        given when it is opened. Raises InvalidSettingError."""
+
+    @rows
+    def list_settings(self) -> list[dict[str, Any]]:
+        """Every setting: key, value, default_value, kind, min_value, max_value, overridable, description."""
+
+    @value
+    def register_model(
+        self, model: str, provider: Literal["openai", "anthropic"], context_window: int, max_output: int, *,
+        tokenizer: str | None = None, message_overhead: int | None = None,
+        prompt_microcents_per_1k: BigInt | None = None, completion_microcents_per_1k: BigInt | None = None,
+        images: str | None = None,
+    ) -> None:
+        """Registers or replaces a chat model; admin only. Window, output and overhead per message in tokens, prices in
+        microcents (1e-8 of the currency's unit) per 1,000 tokens; `images`: the rule by which images count, such as
+        "tiles:1", "patches:1.62" or "area:1568:1600". Raises InvalidArgumentError, NotAuthorizedError."""
+
+    @value
+    def register_embedding_model(
+        self, name: str, provider: str, dimension: int, *, query_prefix: str | None = None,
+        document_prefix: str | None = None, endpoint: str | None = None,
+    ) -> int:
+        """Registers an embedding model beside the present one; the backlog is then embedded with both until
+        switch_embedding_model. Returns its number."""
+
+    @value
+    def switch_embedding_model(self, name: str) -> None:
+        """Makes a registered embedding model the one that queries use, in one transaction. Raises UnknownModelError."""
+
+    @rows
+    def embedding_progress(self) -> list[dict[str, Any]]:
+        """How much of the backlog each embedding model has, one dict each."""
+
+    @value
+    def queue_backfill(self, model: str, *, limit: int | None = None, after: Id | None = None) -> UUID | None:
+        """Queues what an embedding model has not reached, for up to `limit` (1000) users after `after`; returns the
+        last user, to go on from, or None at the end. Raises UnknownModelError."""
+
+    @value
+    def drop_retired_embeddings(self, *, limit: int | None = None) -> int:
+        """Drops up to `limit` (10,000) vectors of retired models; returns how many."""
+
+    @rows
+    def claim_embeddings(self, *, limit: int | None = None, model: str | None = None) -> list[Claim]:
+        """Leases up to `limit` (64) texts of the backlog to this worker."""
+
+    @value
+    def store_embeddings(self, user_ids: Sequence[Id], item_nos: Sequence[int], embeddings: Vectors, model: str) -> int:
+        """Stores vectors for claimed texts, place by place; returns how many. Raises DimensionMismatchError."""
+
+    @rows
+    def claim_judgements(self, *, limit: int | None = None) -> list[PairClaim]:
+        """Leases about `limit` (16) pairs of similar memories to this judge."""
+
+    @value
+    def store_judgements(
+        self, user_ids: Sequence[Id], memory_ids: Sequence[Id], other_ids: Sequence[Id], scores: Vector, judge: str
+    ) -> int:
+        """Stores how surely claimed pairs contradict each other, 0 to 1, place by place; returns how many. `judge`: who
+        found it."""
+
+    @value
+    def fail_judgements(self, user_ids: Sequence[Id], memory_ids: Sequence[Id], error: str) -> None:
+        """Gives claimed pairs of these memories back after an error."""
+
+    @procedure
+    def merge_search(self) -> None:
+        """Merges the fresh tails of the search structures, user by user."""
+
+    @procedure
+    def ensure_partitions(self) -> None:
+        """Makes the partitions of the months ahead."""
+
+    @procedure
+    def flush_statistics(self) -> None:
+        """Flushes the buffered access statistics and the ledger."""
+
+    @procedure
+    def run_job(self, job: str, *, seconds: int | None = None) -> None:
+        """Runs a maintenance job until nothing is left to do, for at most `seconds`; the connection needs
+        statement_timeout 0. A job that runs already, and a standby, are left alone. Raises JobFailedError,
+        InvalidArgumentError, NotAuthorizedError."""
+
+    @rows
+    def list_jobs(self) -> list[Job]:
+        """Maintenance jobs with their schedules, when they were last due, and how their last run went."""
+
+    @value
+    def retry_job(self, job: BigInt) -> bool:
+        """Gives a dead letter of the queue another set of attempts; False if there is none of that number. Admin
+        only."""
+
+    @rows
+    def bare_statements(self) -> list[dict[str, Any]]:
+        """What maintenance can't do inside a function, as statements to send one by one, each with its reason. Jobs and
+        admin only."""
+
+    @rows
+    def archive_plan(self) -> list[dict[str, Any]]:
+        """Months of turns past retention: part, month, turns, uncompacted, sessions_open, export (how far it is). Admin
+        only."""
+
+    @rows
+    def export_month(
+        self, part: int, month: Day, *, after: str | None = None, limit: int | None = None
+    ) -> list[dict[str, Any]]:
+        """Turns of a month and hash part, `limit` (1000) at a time behind the key `after`: dicts of key and turn. Admin
+        only."""
+
+    @value
+    def confirm_export(self, part: int, month: Day, turns: BigInt, destination: str) -> bool:
+        """Says that all `turns` of a month and hash part are written away, and where; the job archive then drops them.
+        False if none is waiting. Admin only. Raises InvalidArgumentError if there are not so many."""
+
+    @rows
+    def export_memories(self, *, limit: int | None = None) -> list[dict[str, Any]]:
+        """Archived memories whose text is still here, up to `limit` (1000): dicts of user_id, memory_id and memory.
+        Admin only."""
+
+    @value
+    def confirm_memories(self, user_ids: Sequence[Id], memory_ids: Sequence[Id]) -> int:
+        """Says that archived memories are written away, place by place: their text goes. Returns how many. Admin
+        only."""
+
+    @rows
+    def claim_model_calls(self, limit: int | None = None) -> list[ModelWork]:
+        """Leases up to `limit` (4) pieces of work for a language model, with the input of their prompts."""
+
+    @value
+    def store_model_result(
+        self, job: BigInt, lease: Id, output: Object, made_by: str, usage: Object | None = None
+    ) -> dict[str, Any]:
+        """Stores what a model answered for claimed work, who made it, and the tokens it took; returns stored, tokens,
+        cost."""
+
+    @value
+    def fail_model_call(
+        self, job: BigInt, lease: Id, error: str, final: bool | None = None, retry_seconds: Numeric | None = None,
+        usage: Object | None = None,
+    ) -> dict[str, Any]:
+        """Gives model work back after a failed call, to be tried again, or with `final` as a dead letter."""
+
+    @value
+    def release_job(self, job: BigInt, lease: Id) -> bool:
+        """Gives a claimed job back that was not begun; False if the lease had run out."""
+
+    @value
+    def heartbeat(self, job: BigInt, lease: Id, seconds: int | None = None) -> bool:
+        """Keeps a lease for another `seconds` (300); False if it ran out."""
+
+    @value
+    def llm_config(self) -> dict[str, Any] | None:
+        """How the language model is called (settings llm_*); None if none is configured. Raises NotAuthorizedError."""

@@ -1,0 +1,50 @@
+"""The calls of a session's object: those of its user and session, which need not be given again."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .call import Call, in_session
+from .conversations import Conversations
+from .memories import Memories
+
+APPENDING = ("persist_turn", "append_messages")
+"""Functions that answer with a turn mark."""
+
+
+class SessionCalls:
+    """What Session and AsyncSession have in common.
+
+    `mark`: the turn mark of the last turn persisted through this object, for `after_turn` on a replica; else None.
+    """
+
+    def __init__(self, user: str, name: str, opening: Call[Any] | None) -> None:
+        self.user = user
+        self.name = name
+        self.mark: str | None = None
+        self._opening = opening
+
+    def _noted(self, call: Call[Any], answer: Any) -> None:
+        if call.function in APPENDING:
+            self.mark = answer["mark"]
+
+    compile_context = in_session(Conversations.compile_context)
+    compile_anthropic = in_session(Conversations.compile_anthropic)
+    context = in_session(Conversations.context)
+    explain = in_session(Conversations.explain)
+    persist_turn = in_session(Conversations.persist_turn)
+    append = in_session(Conversations.append)
+    branch = in_session(Conversations.branch_session)
+    info = in_session(Conversations.session_info)
+    history = in_session(Conversations.history)
+    summarize = in_session(Conversations.summarize_session)
+    compact = in_session(Conversations.compact_session)
+    undo_compaction = in_session(Conversations.undo_compaction)
+    list_compactions = in_session(Conversations.list_compactions)
+    set_working_memory = in_session(Conversations.set_working_memory)
+    pin = in_session(Memories.pin)
+    unpin = in_session(Memories.unpin)
+    pin_turns = in_session(Conversations.pin_turns)
+    unpin_turns = in_session(Conversations.unpin_turns)
+    capture_call = in_session(Conversations.capture_call)
+    close = in_session(Conversations.close_session)
