@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Callable
+from typing import Any
 
 from . import embed_client, shim
 
@@ -19,7 +21,7 @@ class ModelFailure(RuntimeError):
     """The model did not answer; what was claimed goes back to the queue."""
 
 
-def run(plpy, seconds: int, batch: int) -> None:
+def run(plpy: Any, seconds: int, batch: int) -> None:
     """Embeds up to `batch` texts a step until the backlog is empty or `seconds` are over."""
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
@@ -31,9 +33,12 @@ def run(plpy, seconds: int, batch: int) -> None:
             return
 
 
-def run_job(plpy, job: str, run_id: int) -> None:
+def run_job(plpy: Any, job: str, run_id: int) -> None:
     """A run of a job of run_job() that can't be SQL alone: what its steps did goes to job_runs, errors too."""
-    steps = {"embed": lambda: {"texts": step(plpy, 32)}, "model": lambda: _model_step(plpy)}
+    steps: dict[str, Callable[[], dict[str, Any]]] = {
+        "embed": lambda: {"texts": step(plpy, 32)},
+        "model": lambda: _model_step(plpy),
+    }
     spent = 0
     while True:
         try:
@@ -54,11 +59,11 @@ def run_job(plpy, job: str, run_id: int) -> None:
             return
 
 
-def _model_step(plpy) -> dict:
+def _model_step(plpy: Any) -> dict[str, Any]:
     """One batch of model work, with functions called as transactions of their own."""
     from .llm.loop import ModelUnavailable, run_batch
 
-    def call(function: str, *arguments: object) -> list[dict]:
+    def call(function: str, *arguments: object) -> list[dict[str, Any]]:
         types = _TYPES[function]
         places = ", ".join(f"${n}" for n in range(1, len(types) + 1))
         values = [json.dumps(value) if isinstance(value, (dict, list)) else value for value in arguments]
@@ -84,14 +89,14 @@ _TYPES = {
 }
 
 
-def _note(plpy, run_id: int, result: dict) -> bool:
+def _note(plpy: Any, run_id: int, result: dict[str, Any]) -> bool:
     plan = plpy.prepare("select _memoir.job_note($1, $2) as goes_on", ["pg_catalog.int8", "pg_catalog.jsonb"])
     goes_on = plpy.execute(plan, [run_id, json.dumps(result)])[0]["goes_on"]
     plpy.commit()
     return bool(goes_on)
 
 
-def step(plpy, batch: int) -> int:
+def step(plpy: Any, batch: int) -> int:
     """One batch: how many texts were claimed; raises ModelFailure after giving them back."""
     claim = plpy.prepare("select * from memoir.claim_embeddings($1)", ["pg_catalog.int4"])
     rows = list(plpy.execute(claim, [batch]))
@@ -109,7 +114,7 @@ def step(plpy, batch: int) -> int:
     return len(rows)
 
 
-def _kept(plpy, rows: list) -> list:
+def _kept(plpy: Any, rows: list[Any]) -> list[Any]:
     """Those whose lease still holds, and does for another while: the models of a batch are called one after another."""
     beat = plpy.prepare("select memoir.heartbeat($1, $2) as held", ["pg_catalog.int8", "pg_catalog.uuid"])
     held = {lease: plpy.execute(beat, lease)[0]["held"] for lease in sorted({(row["job_id"], row["lease_id"]) for row in rows})}
@@ -117,7 +122,7 @@ def _kept(plpy, rows: list) -> list:
     return [row for row in rows if held[row["job_id"], row["lease_id"]]]
 
 
-def _embed(plpy, model: str, texts: list[str]) -> list[list[float]]:
+def _embed(plpy: Any, model: str, texts: list[str]) -> list[list[float]]:
     where = plpy.execute(plpy.prepare("select * from _memoir.embedding_endpoint($1)", ["pg_catalog.text"]), [model])[0]
     plpy.commit()
     if where["provider"] == "embedder":
@@ -136,14 +141,14 @@ def _embed(plpy, model: str, texts: list[str]) -> list[list[float]]:
     return vectors
 
 
-def _store(plpy, rows: list, vectors: list[list[float]], model: str) -> None:
+def _store(plpy: Any, rows: list[Any], vectors: list[list[float]], model: str) -> None:
     plan = plpy.prepare("select memoir.store_embeddings($1, $2, $3, $4)", ["pg_catalog.uuid[]", "pg_catalog.int4[]", "pg_catalog.float4[]", "pg_catalog.text"])
     flat = [number for vector in vectors for number in vector]
     plpy.execute(plan, [[row["user_id"] for row in rows], [row["item_no"] for row in rows], flat, model])
     plpy.commit()
 
 
-def _give_back(plpy, rows: list, model: str, problem: str) -> None:
+def _give_back(plpy: Any, rows: list[Any], model: str, problem: str) -> None:
     plan = plpy.prepare("select memoir.fail_embeddings($1, $2, $3)", ["pg_catalog.uuid[]", "pg_catalog.text", "pg_catalog.text"])
     plpy.execute(plan, [sorted({row["user_id"] for row in rows}), model, problem])
     plpy.commit()

@@ -93,22 +93,22 @@ def weights_hash(folder: Path) -> str:
 class _Graph:
     """Collects nodes and weights; every method returns the name of the tensor it makes."""
 
-    def __init__(self, weights: dict):
+    def __init__(self, weights: dict[str, Any]):
         from onnx import helper, numpy_helper
 
         self._helper, self._numpy = helper, numpy_helper
         self.weights = weights
-        self.nodes: list = []
-        self.constants: dict = {}
+        self.nodes: list[Any] = []
+        self.constants: dict[str, Any] = {}
         self._count = 0
 
-    def op(self, kind: str, *inputs: str, name: str | None = None, **attributes) -> str:
+    def op(self, kind: str, *inputs: str, name: str | None = None, **attributes: Any) -> str:
         self._count += 1
         out = name or f"{kind}_{self._count}"
         self.nodes.append(self._helper.make_node(kind, list(inputs), [out], **attributes))
         return out
 
-    def constant(self, name: str, array) -> str:
+    def constant(self, name: str, array: Any) -> str:
         if name not in self.constants:
             self.constants[name] = self._numpy.from_array(array, name)
         return name
@@ -130,7 +130,7 @@ def _encoder(g: _Graph, shape: BertShape) -> str:
     """Token ids → hidden states (n × length × hidden)."""
     import numpy as np
 
-    def integers(name, *values):
+    def integers(name: str, *values: int) -> str:
         return g.constant(name, np.array(values, np.int64))
 
     words = g.op("Gather", g.weight("embeddings.word_embeddings.weight"), "input_ids")

@@ -17,8 +17,11 @@ import sys
 import time
 from array import array
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from . import protocol
+
+OnWait = Callable[[], object] | None
 
 _SLICE = 0.1  # seconds between calls of on_wait
 _PAUSE_AFTER = 2  # time-outs in a row
@@ -65,17 +68,19 @@ def embed_batch(path: str, model: str, texts: Sequence[str], timeout_ms: int, on
     return _embed(path, model, texts, "backlog", timeout_ms, on_wait) if texts else []
 
 
-def ping(path: str, timeout_ms: int = 1000) -> dict:
+def ping(path: str, timeout_ms: int = 1000) -> dict[str, Any]:
     """{pid, version, models: [{name, state, ...}]} of the embedder behind `path`."""
     return _exchange(path, {"op": "ping"}, b"", timeout_ms, None)[0]
 
 
-def stats(path: str, timeout_ms: int = 1000) -> dict:
+def stats(path: str, timeout_ms: int = 1000) -> dict[str, Any]:
     """What ping says, plus counters."""
     return _exchange(path, {"op": "stats"}, b"", timeout_ms, None)[0]
 
 
-def _embed(path, model, texts, kind, timeout_ms, on_wait) -> list[list[float]]:
+def _embed(
+    path: str, model: str, texts: Sequence[str], kind: str, timeout_ms: int, on_wait: OnWait
+) -> list[list[float]]:
     if len(texts) > protocol.MAX_TEXTS:
         raise EmbedderRefused(f"{len(texts)} texts in a request, at most {protocol.MAX_TEXTS}")
     paused = _timeouts.get(path, (0, 0.0))[1] - time.monotonic()
@@ -106,7 +111,9 @@ def _note_timeout(path: str) -> None:
     _timeouts[path] = count, time.monotonic() + pause
 
 
-def _exchange(path: str, header: dict, body: bytes, timeout_ms: int, on_wait) -> tuple[dict, bytes]:
+def _exchange(
+    path: str, header: dict[str, Any], body: bytes, timeout_ms: int, on_wait: OnWait
+) -> tuple[dict[str, Any], bytes]:
     """Sends a request and returns (reply header, body); one reconnect if a kept connection turns out closed."""
     deadline = time.monotonic() + timeout_ms / 1000
     try:
@@ -137,12 +144,12 @@ def _exchange(path: str, header: dict, body: bytes, timeout_ms: int, on_wait) ->
     raise AssertionError("unreachable")
 
 
-def _as_error(path: str, reply: dict) -> EmbedderError:
+def _as_error(path: str, reply: dict[str, Any]) -> EmbedderError:
     kinds = {"model": ModelMismatch, "timeout": EmbedderTimeout, "loading": EmbedderUnavailable, "draining": EmbedderUnavailable, "busy": EmbedderUnavailable}
     return kinds.get(reply["error"], EmbedderRefused)(f"{path}: {reply.get('message') or reply['error']}")
 
 
-def _connection(path: str, deadline: float, on_wait) -> tuple[socket.socket, bool]:
+def _connection(path: str, deadline: float, on_wait: OnWait) -> tuple[socket.socket, bool]:
     """(a connected, checked socket; whether it was open before)."""
     opened = _connections.get(path)
     if opened and opened[0] == os.getpid():
@@ -176,7 +183,7 @@ def _forget(path: str) -> None:
         opened[1].close()
 
 
-def _wait(connection: socket.socket | None, event: int, deadline: float, on_wait) -> bool:
+def _wait(connection: socket.socket | None, event: int, deadline: float, on_wait: OnWait) -> bool:
     """Waits until the socket is ready (True) or the deadline has passed (False)."""
     poller = select.poll()
     if connection is not None:
@@ -189,7 +196,7 @@ def _wait(connection: socket.socket | None, event: int, deadline: float, on_wait
     return False
 
 
-def _send(connection: socket.socket, frame: bytes, deadline: float, on_wait) -> None:
+def _send(connection: socket.socket, frame: bytes, deadline: float, on_wait: OnWait) -> None:
     view = memoryview(frame)
     while view:
         try:
@@ -201,7 +208,7 @@ def _send(connection: socket.socket, frame: bytes, deadline: float, on_wait) -> 
             raise _Stale(error.strerror) from None
 
 
-def _receive(connection: socket.socket, size: int, deadline: float, on_wait) -> bytes:
+def _receive(connection: socket.socket, size: int, deadline: float, on_wait: OnWait) -> bytes:
     data = bytearray()
     while len(data) < size:
         if not _wait(connection, select.POLLIN, deadline, on_wait):

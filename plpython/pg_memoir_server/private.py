@@ -10,7 +10,7 @@ class NotPrivate(PermissionError):
     """A directory that another user owns or can write to."""
 
 
-def private_dir(path: str | os.PathLike, create: bool = True) -> None:
+def private_dir(path: str | os.PathLike[str], create: bool = True) -> None:
     """Makes sure `path` is a directory of ours that nobody else can write to; creates it with mode 0700.
 
     Raises NotPrivate for one that is a link, someone else's, or writable by group or others.

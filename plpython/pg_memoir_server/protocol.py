@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import struct
+from typing import Any
 
 PRELUDE = struct.Struct("!4sII")
 MAGIC = b"pgm1"
@@ -32,7 +33,7 @@ class Refused(Exception):
         self.kind = kind
 
 
-def pack(header: dict, body: bytes = b"") -> bytes:
+def pack(header: dict[str, Any], body: bytes = b"") -> bytes:
     """One frame; raises ProtocolError where it would be over the limits."""
     head = json.dumps(header, separators=(",", ":")).encode()
     if len(head) > MAX_HEADER or len(body) > MAX_BODY:
@@ -48,7 +49,7 @@ def unpack_prelude(data: bytes) -> tuple[int, int]:
     return head, body
 
 
-def unpack_header(data: bytes) -> dict:
+def unpack_header(data: bytes) -> dict[str, Any]:
     """The header's JSON object."""
     try:
         header = json.loads(data)

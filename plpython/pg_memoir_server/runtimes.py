@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Protocol, Sequence
+from typing import Any, Protocol, Sequence
 
 import numpy as np
 
@@ -67,7 +67,7 @@ class OnnxRuntime:
         os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
         os.environ["ORT_DISABLE_TELEMETRY"] = "1"  # builds from 1.29 on report their use over the network
         try:
-            import onnxruntime  # type: ignore[import-untyped]
+            import onnxruntime
             from tokenizers import Tokenizer
 
             graph = bert_onnx.built(folder, cache or default_cache())
@@ -134,7 +134,7 @@ class OpenAIRuntime:
     concurrent = True
     max_length = 0
 
-    def __init__(self, endpoint: str, model: str, **options):
+    def __init__(self, endpoint: str, model: str, **options: Any):
         from .http_embed import HttpEmbedder
 
         self._http = HttpEmbedder(endpoint, model, **options)
@@ -143,7 +143,7 @@ class OpenAIRuntime:
         return np.array(self._http.embed(list(texts)), np.float32).reshape(len(texts), -1)
 
 
-def load(source: str, runtime: str = "auto", cache: Path | None = None, threads: int = 1, **http) -> Runtime:
+def load(source: str, runtime: str = "auto", cache: Path | None = None, threads: int = 1, **http: Any) -> Runtime:
     """Loads a model.
 
     `source`: a packaged model's name (all-MiniLM-L6-v2), an absolute path, what sentence-transformers finds in its own

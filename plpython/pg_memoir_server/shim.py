@@ -5,22 +5,23 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable
+from typing import Any
 
-_http: dict = {}
-_local: dict = {}
+_http: dict[Any, Any] = {}
+_local: dict[Any, Any] = {}
 
 
-def fail(plpy, problem: object, sqlstate: str = "58000") -> None:
+def fail(plpy: Any, problem: object, sqlstate: str = "58000") -> None:
     """Raises a problem as an SQL error."""
     plpy.error(str(problem), sqlstate=sqlstate)
 
 
-def interrupts(plpy) -> Callable[[], object]:
+def interrupts(plpy: Any) -> Callable[[], object]:
     """A function that raises when the statement has been cancelled: running any statement checks for it."""
     return lambda: plpy.execute("select pg_catalog.pg_sleep(0)")
 
 
-def interrupts_between(plpy) -> Callable[[], object]:
+def interrupts_between(plpy: Any) -> Callable[[], object]:
     """The same for a procedure between its transactions: the look's own snapshot is given back at once."""
 
     def look() -> None:
@@ -30,7 +31,9 @@ def interrupts_between(plpy) -> Callable[[], object]:
     return look
 
 
-def embed_http(endpoint: str, model: str, texts: list[str], timeout_ms: int, retries: int) -> tuple[list | None, str | None]:
+def embed_http(
+    endpoint: str, model: str, texts: list[str], timeout_ms: int, retries: int
+) -> tuple[list[Any] | None, str | None]:
     """(vectors, None) or (None, problem)."""
     try:
         from .http_embed import HttpEmbedder, HttpEmbedError
@@ -48,7 +51,7 @@ def embed_http(endpoint: str, model: str, texts: list[str], timeout_ms: int, ret
         return None, str(error)
 
 
-def embed_local(model: str, texts: list[str], config: str) -> tuple[list | None, str | None]:
+def embed_local(model: str, texts: list[str], config: str) -> tuple[list[Any] | None, str | None]:
     """(vectors, None) or (None, problem), from a model loaded into this process and kept."""
     given = json.loads(config or "{}")
     key = given.get("source") or model, given.get("runtime", "auto"), given.get("cache")
@@ -68,7 +71,7 @@ def embed_local(model: str, texts: list[str], config: str) -> tuple[list | None,
         return None, str(error)
 
 
-def ensure_embedder(plpy, config: str) -> str:
+def ensure_embedder(plpy: Any, config: str) -> str:
     """supervise.ensure_running() with the keys of a JSON object; errors become SQL errors."""
     from . import supervise
     from .private import NotPrivate

@@ -11,6 +11,7 @@ import signal
 import subprocess
 import sys
 import time
+from typing import Any
 
 from . import embed_client
 from .detach import lock_holder
@@ -110,7 +111,10 @@ def _signal(process: int, number: int) -> None:
         pass
 
 
-def _command(socket_path, models, runtime, threads, while_exists, endpoint, api_key_env, api_key_file, python) -> list[str]:
+def _command(
+    socket_path: str, models: Any, runtime: Any, threads: Any, while_exists: Any, endpoint: Any, api_key_env: Any,
+    api_key_file: Any, python: Any,
+) -> list[str]:
     command = [python or interpreter(), "-m", "pg_memoir_server.embedder", "--detach", "--socket", socket_path]
     for model in models:
         command += ["--model", model]
@@ -148,7 +152,7 @@ def _start(command: list[str]) -> None:
     )
 
 
-def _read(path: str) -> dict:
+def _read(path: str) -> dict[str, Any]:
     try:
         with open(path, encoding="utf-8") as file:
             state = json.load(file)
@@ -157,7 +161,7 @@ def _read(path: str) -> dict:
         return {}
 
 
-def _write(path: str, state: dict) -> None:
+def _write(path: str, state: dict[str, Any]) -> None:
     temporary = f"{path}.{os.getpid()}"
     with open(temporary, "w", encoding="utf-8") as file:
         json.dump(state, file)

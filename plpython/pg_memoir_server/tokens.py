@@ -12,13 +12,14 @@ import os
 import sys
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
+from typing import Any
 
 ENCODINGS = ("o200k_base", "cl100k_base")
 _KEPT_FILES = 4  # Hugging Face tokenizers are some 10 MB each
 _PIECE = 200_000  # characters of a text that a Hugging Face tokenizer is given at once
 
 _counters: dict[str, Callable[[str], int]] = {}
-_files: OrderedDict = OrderedDict()  # (path, modified, size) → tokenizer
+_files: OrderedDict[tuple[Any, ...], Any] = OrderedDict()  # (path, modified, size) → tokenizer
 
 
 class UnknownTokenizer(ValueError):
@@ -49,14 +50,14 @@ def _encoding(name: str) -> Callable[[str], int]:
     return _counters[name]
 
 
-def _bindings():
+def _bindings() -> Any:
     """The compiled part of bpe-openai, loaded alone: its Python layer parses all tables into dictionaries when imported,
     half a second and 65 MB in every backend that counts tokens."""
     name = "bpe_openai._bindings"
     if name not in sys.modules:
         package = importlib.util.find_spec("bpe_openai")
         found = package and importlib.machinery.PathFinder.find_spec(name, package.submodule_search_locations)
-        if not found:
+        if not found or not found.loader:
             raise ImportError("not installed")
         module = importlib.util.module_from_spec(found)
         found.loader.exec_module(module)
@@ -87,7 +88,7 @@ def _hugging_face(name: str) -> Callable[[str], int]:
     return counter
 
 
-def _load_file(path: str):
+def _load_file(path: str) -> Any:
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")  # no threads in a database backend
     try:
         from tokenizers import Tokenizer
