@@ -28,7 +28,7 @@ bench: up ## Measure recall and speed (DATA=file.json for the conversations)
 	@$(ENV); exec $(PYTHON) -m bench $(if $(DATA),--data $(DATA)) $(ARGS)
 
 lint: up ## Check the Python types
-	@$(PYTHON) -m mypy --config-file client/pyproject.toml client/pg_memoir && $(PYTHON) -m mypy plpython/pg_memoir_server
+	@$(PYTHON) -m mypy
 
 up: ## Set up what lacks, start the private server, install or upgrade pg_memoir
 	@$(CLUSTER) up

@@ -203,7 +203,7 @@ class CachedEmbedder:
 
     def _load_model(self) -> Embed:
         if self._embed is None:
-            from pg_memoir.embedders import load_embedder
+            from pg_memoir_cli.embedder import load_embedder
 
             self._embed = load_embedder(model=self._model)
         return self._embed

@@ -17,7 +17,7 @@ from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
 
-from pg_memoir.formats import ConversationError, read_conversations
+from pg_memoir_cli.formats import ConversationError, read_conversations
 
 TURN = timedelta(seconds=1)  # between two turns of a session whose file only gives a date
 

@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 import psycopg
 from pg_memoir import Memoir
+from pg_memoir_cli import import_conversations
 
 from .common import CachedEmbedder, CannotRun, fresh_database, percentile, progress, report, run_alone, table
 
@@ -184,7 +185,7 @@ def measure(dsn: str, path: Path, budgets: Sequence[int], pick: Callable[[list[Q
     """Imports the file, asks every question, prints and returns the tables."""
     embed = CachedEmbedder()
     with Memoir(dsn) as memoir:
-        users = memoir.import_conversations(path, progress=None).users
+        users = import_conversations(memoir, path).users
         users = [user for user in users if not only or user.removeprefix("locomo:") in only]
         if not users:
             raise CannotRun(f"no conversation of {path.name} is named {', '.join(only)}")

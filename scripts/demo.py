@@ -20,8 +20,8 @@ from pathlib import Path
 
 import psycopg
 from pg_memoir import Considered, Memoir, MemoirError
-from pg_memoir.embedders import DEFAULT_MODEL, EmbedderUnavailable, load_embedder
-from pg_memoir.formats import ConversationError
+from pg_memoir_cli import ConversationError, import_conversations
+from pg_memoir_cli.embedder import DEFAULT_MODEL, EmbedderUnavailable, load_embedder
 from tqdm import tqdm
 
 SAMPLE = Path(__file__).with_name("sample.json")
@@ -66,7 +66,7 @@ def main() -> int:
 def demo(memoir: Memoir, file: Path, questions: list[str] | None, recall_tokens: int) -> None:
     asked = chosen_questions(file, questions)
     started = time.monotonic()
-    done = memoir.import_conversations(file)
+    done = import_conversations(memoir, file)
     if file == SAMPLE:
         for number, memory in enumerate(SAMPLE_MEMORIES):
             memoir.remember(done.users[0], **memory, key=f"demo:{number}")

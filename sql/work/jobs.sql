@@ -1,6 +1,6 @@
 -- Unattended: which jobs there are, what pg_cron or a worker outside runs of them, and the shared embedder that one keeps alive.
 
--- Can this server run it? What is missing runs in a worker outside (python -m pg_memoir worker).
+-- Can this server run it? What is missing runs in a worker outside (pg-memoir worker).
 create or replace function _memoir.job_runs_here(p_in_python boolean)
 returns boolean language sql stable as $$
   select not p_in_python or to_regprocedure('_memoir.run_in_python(text,bigint)') is not null
@@ -30,7 +30,7 @@ declare
 begin
   perform _memoir.authorise_admin();
   if pg_catalog.to_regnamespace('cron') is null then
-    perform _memoir.fail('PM050', 'pg_cron is not installed in this database', 'create extension pg_cron, or run the jobs from outside: python -m pg_memoir worker --jobs');
+    perform _memoir.fail('PM050', 'pg_cron is not installed in this database', 'create extension pg_cron, or run the jobs from outside: pg-memoir worker --jobs');
   end if;
   call memoir.disable_jobs();
   for v_job in select cron_name, schedule, command from _memoir.cron_list() loop

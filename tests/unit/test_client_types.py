@@ -1,4 +1,4 @@
-"""mypy --strict on the package, and on what an application writes: the README's examples, and mistakes it must catch."""
+"""mypy --strict on the packages, and on what an application writes: the README's examples, and mistakes it must catch."""
 
 import subprocess
 import sys
@@ -18,6 +18,15 @@ memoir.persist_turn("ann", "s", [], usage=[])
 other.forget("ann", "m").result()
 async def use() -> int:
     return (await other.recall("ann", "q"))[0].content
+memoir.remember("ann", "x", importnace="high")
+memoir.session("ann", "s", modell="gpt-4o")
+memoir.session("ann", "s").append(messages=[], key=5)
+memoir.compile_anthropic("ann", "s", budget="1")["sistem"]
+async def sessions() -> str:
+    session = other.session("ann", "s", model="gpt-4o")
+    await session.compile_context("q", budget=10)
+    good: str = (await session.persist_turn([]))["mark"]
+    return (await session.context("q"))["tokens"]
 """
 
 
@@ -27,10 +36,11 @@ def test_types(tmp_path):
         # The SDK has a type of its own for tools, which is not ours to show.
         (tmp_path / f"example_{name}.py").write_text(code.replace("\ntools = [", "\ntools: Any = [").replace("import os", "from typing import Any\nimport os", 1))
     (tmp_path / "mistakes.py").write_text(MISTAKES)
-    command = [sys.executable, "-m", "mypy", "--config-file", "client/pyproject.toml", "--cache-dir", ".mypy_cache"]
-    result = subprocess.run([*command, "client/pg_memoir", *map(str, tmp_path.glob("*.py"))], capture_output=True, text=True, cwd=ROOT)
+    command = [sys.executable, "-m", "mypy", "--cache-dir", ".mypy_cache"]
+    packages = ["client/pg_memoir", "cli/pg_memoir_cli", "plpython/pg_memoir_server"]
+    result = subprocess.run([*command, *packages, *map(str, tmp_path.glob("*.py"))], capture_output=True, text=True, cwd=ROOT)
     errors = [line for line in result.stdout.splitlines() if ": error:" in line]
     wrong = [line for line in errors if "mistakes.py" not in line]
     assert not wrong and not result.stderr, result.stdout + result.stderr
     caught = {int(line.split("mistakes.py:")[1].split(":")[0]) for line in errors}
-    assert caught == {4, 5, 6, 7, 8, 10}, result.stdout
+    assert caught == {4, 5, 6, 7, 8, 10, 11, 12, 13, 14, 19}, result.stdout

@@ -1,0 +1,238 @@
+"""What is sent: named arguments with casts, nothing that was not given, nothing the database would choke on."""
+
+import ast
+import inspect
+import json
+import math
+import re
+import sys
+from datetime import date, datetime, timezone
+from decimal import Decimal
+from enum import Enum
+from pathlib import Path
+
+import pg_memoir
+import pytest
+from client_calls import GOOD, METHODS, arguments, calls, parameters, sql_type, types_sent
+from pg_memoir import AsyncMemoir, AsyncSession, Memoir, MemoirError, Session, errors
+
+ROOT = Path(__file__).resolve().parents[2]
+ARGUMENTS = [(name, argument) for name in METHODS for argument in parameters(METHODS[name])]
+NAIVE = datetime(2024, 1, 1)
+WRONG = {
+    "text": [5, b"x", ["x"], "a\0b", "\ud800"],
+    "name": [5, "a\0b"],
+    "int": ["1", 1.5, True, 1 << 31, -(1 << 31) - 1],
+    "bigint": ["1", 1.5, True, 1 << 63],
+    "real": ["0.5", True, math.nan, math.inf, 1e39, 10**400],
+    "numeric": ["0.5", True, math.nan],
+    "boolean": [1, "true"],
+    "uuid": [5, "x", "", b"x", "00000000-0000-0000-0000-00000000000g", "x\0"],
+    "timestamptz": [5, "yesterday", "", "2024-13-01T00:00:00Z", NAIVE, "2024-01-01", "2024-01-01T00:00:00", date(2024, 1, 1), "x\0"],
+    "date": ["2024-01-01", 5, NAIVE],
+    "bytea": ["x", 5, [1]],
+    "text[]": ["x", 5, {"x": 1}, [5], ["x", None], ["\0"]],
+    "int[]": [5, "1", ["1"], [None], [True], [1 << 31]],
+    "uuid[]": ["x", ["x"], [None], [5]],
+    "real[]": [0.5, "0.5", ["0.5"], [None], [math.nan], [1e39], b"xx"],
+    "real[][]": [[0.5], [[None]], [[0.5], [0.5, 0.5]], "x", [[math.inf]]],
+    "bytea[]": [b"x", ["x"], [None]],
+    "timestamptz[]": ["2024-01-01T00:00:00Z", ["x"], [NAIVE], [None]],
+    "text[]::jsonb[]": ["{}", [5], [None]],
+    "jsonb": [object(), {1: 1}, {"x": math.nan}, {"x": object()}, {"x": "\0"}, {"x\0": 1}, {"x": 10**5000}],
+}  # fmt: skip
+
+
+def wrong_values(name, argument):
+    yield object()
+    yield from WRONG[sql_type(name, argument)]
+    annotation = str(parameters(METHODS[name])[argument].annotation)
+    if sql_type(name, argument) == "jsonb" and "Mapping" in annotation:
+        yield from (5, "x", [1])
+    elif sql_type(name, argument) == "jsonb" and annotation != "typing.Any":
+        yield from (5, "x", b"x", [object()])
+
+
+@pytest.mark.parametrize(("name", "argument"), ARGUMENTS)
+def test_a_wrong_argument_is_named(name, argument):
+    """Every argument of every call: None, wrong types, what its SQL type can't hold."""
+    good = arguments(name)
+    getattr(calls, name)(**good)
+    parameter = parameters(METHODS[name])[argument]
+    if "None" in str(parameter.annotation) or parameter.default is not parameter.empty:
+        sent = getattr(calls, name)(**good | {argument: None}).params.get(argument)
+        assert sent is None
+    else:
+        with pytest.raises(MemoirError, match=rf"^{argument} is None, \w+"):
+            getattr(calls, name)(**good | {argument: None})
+    for wrong in wrong_values(name, argument):
+        with pytest.raises(MemoirError, match=rf"^(a key of )?{argument}\b") as caught:
+            getattr(calls, name)(**good | {argument: wrong})
+        assert caught.value.code == type(caught.value).sqlstate in errors.BY_SQLSTATE, wrong
+
+
+def test_missing_and_unknown_arguments_are_pythons_own_errors():
+    for run in (lambda: calls.forget("ann"), lambda: calls.forget("ann", GOOD["uuid"], raison="x"), lambda: calls.forget("a", "b", "c")):
+        with pytest.raises(TypeError, match=r"^forget\(\) "):
+            run()
+
+
+@pytest.mark.parametrize(
+    ("build", "error", "message"),
+    [
+        (lambda: calls.persist_turn("a", "s", [{"role": "user", "content": "a\0b"}]), errors.InvalidTextError, r"messages\[0\].content holds a NUL character at position 1"),
+        (lambda: calls.persist_turn("a", "s", [{"content": [{"text": "\ud800"}]}]), errors.InvalidTextError, r"messages\[0\].content\[0\].text holds a lone surrogate \(U\+D800\)"),
+        (lambda: calls.persist_turn("a", "s", [{"x\0": 1}]), errors.InvalidTextError, r"a key of messages\[0\]"),
+        (lambda: calls.persist_turn("a", "s", [{"x": float("nan")}]), errors.InvalidMessageError, r"messages\[0\].x is nan"),
+        (lambda: calls.persist_turn("a", "s", [{1: 1}]), errors.InvalidMessageError, "key that is not text"),
+        (lambda: calls.persist_turn("a", "s", [{"x": object()}]), errors.InvalidMessageError, "is a object"),
+        (lambda: calls.persist_turn("a", "s", [nested(5000)]), errors.InvalidMessageError, "messages is nested too deeply"),
+        (lambda: calls.open_session("a", "s", metadata={"x": object()}), errors.InvalidArgumentError, r"metadata.x is a object"),
+        (lambda: calls.recall("a", "q", tags=["x", "\udfff"]), errors.InvalidTextError, r"tags\[1\]"),
+        (lambda: calls.recall("a", "q", tags="xy"), errors.InvalidArgumentError, "tags is a str, a list is needed"),
+        (lambda: calls.recall(7, "q"), errors.InvalidArgumentError, "user is an int, a str is needed"),
+        (lambda: calls.recall("a", "q", limit="7"), errors.InvalidArgumentError, "limit is a str, an int is needed"),
+        (lambda: calls.recall("a", "q", after=NAIVE), errors.InvalidArgumentError, "after has no time zone"),
+        (lambda: calls.recall("a", "q", after="yesterday"), errors.InvalidArgumentError, "after is 'yesterday', which is no date and time"),
+        (lambda: calls.forget("a", "m1"), errors.InvalidArgumentError, "memory is 'm1', which is no UUID"),
+        (lambda: calls.match_memories("a", [1.0, float("inf")]), errors.InvalidArgumentError, r"embedding\[1\] is inf"),
+    ],
+)  # fmt: skip
+def test_what_is_said_of_bad_values(build, error, message):
+    with pytest.raises(error, match=message):
+        build()
+
+
+def nested(depth):
+    message = {}
+    for _ in range(depth):
+        message = {"x": message}
+    return message
+
+
+def test_other_arguments_than_those_of_calls():
+    for make in (Memoir, AsyncMemoir):
+        with pytest.raises(errors.InvalidArgumentError, match="dsn is None, a connection string or an? (Async)?ConnectionPool is needed"):
+            make(None)
+    memoir = Memoir(Recorder())
+    for run, message in (
+        (lambda: memoir.session(None, "s"), "user is None"),
+        (lambda: memoir.session("a", 5), "session is an int"),
+        (lambda: memoir.session("a", "s", settings=[]), "settings is a list"),
+        (lambda: memoir.session("a", "s").pin("x"), "memory is 'x'"),
+        (lambda: memoir.embed_backlog(limit="x"), "limit is a str"),
+        (lambda: memoir.embed_backlog(max_items=1.5), "max_items is a float"),
+        (lambda: memoir.import_lines(None), "lines is None"),
+        (lambda: memoir.import_lines([5]), r"lines\[0\] is an int"),
+        (lambda: list(memoir.export_lines(None)), "user is None"),
+    ):
+        with pytest.raises(MemoirError, match="^" + message):
+            run()
+
+
+class Recorder:
+    """Stands for a pool that nobody may ask for a connection."""
+
+    def connection(self):
+        raise AssertionError("something was sent")
+
+
+def test_sql_is_a_call_with_named_arguments():
+    call = calls.compile_context("ann", "s1", "Why?", budget=1000, query_parts=[{"type": "text", "text": "x"}])
+    assert call.sql == (
+        "select memoir.compile_context(p_user => %(user)s::text, p_session => %(session)s::text, p_query => %(query)s::text, "
+        "p_budget => %(budget)s::int, p_query_embedding => %(query_embedding)s::real[], p_query_parts => %(query_parts)s::jsonb) as result"
+    )
+    assert call.embed == "Why?" and call.params["query_embedding"] is None
+    assert calls.compile_context("ann", "s1", "Why?", query_embedding=[1.0]).embed is None
+    assert calls.compile_anthropic("ann", "s1").params["format"] == "anthropic"
+    memory = GOOD["uuid"]
+    assert calls.forget("ann", str(memory)).sql == "select memoir.forget(p_user => %(user)s::text, p_memory => %(memory)s::uuid) as result"
+    assert calls.forget("ann", str(memory)).params["memory"] == memory
+    assert calls.remember("ann", "x", confidence=1).sql.count("=>") == 3
+    assert calls.merge_search().sql == "call memoir.merge_search()"
+    # None is a value where the database has no default.
+    assert calls.set_working_memory("ann", "s1", "k", None).params == {"user": "ann", "session": "s1", "key": "k", "content": None}
+
+
+def test_no_sql_but_calls():
+    found = []
+    for path in (ROOT / "client" / "pg_memoir").glob("*.py"):
+        found += re.findall(r"""["']((?:select|insert|update|delete|with|call|set|begin|from)\b [^"']*)["']""", path.read_text(), re.I)
+    assert found and all(re.match(r"(select (\* from )?|call )memoir\.\{function\}\(", statement) for statement in found), found
+
+
+def test_both_clients_have_every_call():
+    assert len(METHODS) > 70
+    for name, method in METHODS.items():
+        assert method.__doc__ and method.__doc__.strip(), name
+        for client in (Memoir, AsyncMemoir):
+            assert getattr(client, name) is method and inspect.isroutine(getattr(client, name))
+    for one, other in ((Memoir, AsyncMemoir), (Session, AsyncSession)):
+        public = [{n for n in dir(c) if not n.startswith("_")} for c in (one, other)]
+        assert public[1] - public[0] <= {"open"} and public[0] <= public[1]
+        for name in public[0]:
+            pair = [getattr(c, name) for c in (one, other)]
+            assert [*inspect.signature(pair[0]).parameters] == [*inspect.signature(pair[1]).parameters], name
+    assert list(inspect.signature(Session.compile_context).parameters)[:2] == ["self", "query"]
+    assert inspect.signature(Memoir.session).parameters.keys() == inspect.signature(Memoir.open_session).parameters.keys()
+    assert "Annotated" not in str(inspect.signature(Memoir.remember)) and Session.pin.__doc__ == Memoir.pin.__doc__
+
+
+def test_the_client_needs_psycopg_and_nothing_else():
+    imported = set()
+    for path in (ROOT / "client" / "pg_memoir").glob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Import):
+                imported |= {name.name.split(".")[0] for name in node.names}
+            elif isinstance(node, ast.ImportFrom) and not node.level:
+                imported.add(node.module.split(".")[0])
+    assert imported - set(sys.stdlib_module_names) == {"psycopg", "psycopg_pool"}
+
+
+def test_values_of_other_libraries():
+    class Kind(str, Enum):
+        FACT = "fact"
+
+    class Message:
+        def model_dump(self, **options):
+            return {"role": "assistant", "content": "Hi"}
+
+    at = datetime(2024, 1, 1, tzinfo=timezone.utc)
+    call = calls.append("a", "s", [{"role": "user", "content": "Hä?", "created_at": at}, Message()])
+    assert call.function == "append_messages"
+    assert call.params["messages"].obj == [
+        {"role": "user", "content": "Hä?", "created_at": "2024-01-01T00:00:00+00:00"},
+        {"role": "assistant", "content": "Hi"},
+    ]
+    assert calls.append("a", "s", Message()).params["messages"].obj == [{"role": "assistant", "content": "Hi"}]
+    sent = calls.remember("a", "x", type=Kind.FACT, confidence=Decimal("0.5"), created_at="2024-01-01T00:00:00Z", embedding=iter([1, 1e-60])).params
+    assert type(sent["type"]) is str and (sent["type"], sent["confidence"], sent["created_at"], sent["embedding"]) == ("fact", 0.5, at, [1.0, 0.0])
+
+
+def test_one_exception_per_sqlstate():
+    """The contract is the header of sql/base/errors.sql."""
+    contract = set(re.findall(r"\bPM\d{3}\b", (ROOT / "sql" / "base" / "errors.sql").read_text().split("create or replace")[0]))
+    assert contract == set(errors.BY_SQLSTATE)
+    assert len({kind.__name__ for kind in errors.BY_SQLSTATE.values()}) == len(contract)
+
+
+def test_version_is_written_once():
+    assert re.fullmatch(r"\d+\.\d+\.\d+", pg_memoir.__version__)
+    for package in ("client", "cli", "plpython"):
+        for file in ("pyproject.toml", "setup.py"):
+            path = ROOT / package / file
+            assert not path.exists() or pg_memoir.__version__ not in path.read_text()
+
+
+def test_budget_error_has_sizes():
+    error = errors.BudgetTooSmallError("too small", detail=json.loads('{"needed": 90, "budget": 50, "system": 20, "message": 70}'))
+    assert (error.needed, error.budget, error.system_tokens, error.message_tokens) == (90, 50, 20, 70)
+    assert errors.BudgetTooSmallError("too small").needed is None
+
+
+def test_types_by_argument():
+    """The annotations say what SQL receives."""
+    assert types_sent(calls.recall("a", "q", **{"limit": 3, "tags": ["x"], "after": GOOD["timestamptz"]})) == {
+        "user": "text", "query": "text", "limit": "int", "tags": "text[]", "after": "timestamptz", "query_embedding": "real[]",
+    }  # fmt: skip
