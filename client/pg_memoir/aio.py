@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager
 from types import TracebackType
 from typing import Any, TypeVar
+from weakref import WeakSet, finalize
 
 import psycopg
 from psycopg.rows import dict_row
@@ -36,13 +37,36 @@ async def _embedded(embed: AsyncEmbed, texts: list[str]) -> list[list[float]]:
     return finite_vectors(vectors, len(texts))
 
 
-async def _closing(pool: AsyncConnectionPool[Any]) -> AsyncGenerator[None, None]:
-    """Once begun, it is ended by the event loop: when that shuts down, or earlier when it is forgotten with its client.
-    """
+_KEEPERS: set[asyncio.Task[None]] = set()
+
+
+async def _keeper(
+    pool: AsyncConnectionPool[Any], connections: WeakSet[psycopg.AsyncConnection[Any]], over: asyncio.Event
+) -> None:
+    """Closes a pool when its client is over (closed, or forgotten), or the event loop is."""
     try:
-        yield
-    finally:
+        await over.wait()
         await pool.close()
+    except asyncio.CancelledError:  # as all tasks of the loop: the pool's too, for which its close would wait
+        for connection in list(connections):
+            await connection.close()
+        raise
+
+
+def _noting(
+    connections: WeakSet[psycopg.AsyncConnection[Any]],
+) -> Callable[[psycopg.AsyncConnection[Any]], Awaitable[None]]:
+    """What the pool calls with each new connection."""
+
+    async def note(connection: psycopg.AsyncConnection[Any]) -> None:
+        connections.add(connection)
+
+    return note
+
+
+def _forgotten(loop: asyncio.AbstractEventLoop, over: asyncio.Event) -> None:
+    if not loop.is_closed():
+        loop.call_soon_threadsafe(over.set)
 
 
 class AsyncMemoir(AllCalls, AsyncClient):
@@ -72,15 +96,22 @@ class AsyncMemoir(AllCalls, AsyncClient):
         # A pool belongs to a running event loop, which there may not be yet.
         self._opened = self._dsn is None
         self._lock = asyncio.Lock()
+        self._over = asyncio.Event()
+        self._connections: WeakSet[psycopg.AsyncConnection[Any]] = WeakSet()
         if isinstance(dsn, str):
             self._pool: AsyncConnectionPool[Any] = AsyncConnectionPool(
-                dsn, min_size=min_size, max_size=max_size, timeout=timeout, open=False, kwargs=self._connect
+                dsn,
+                min_size=min_size,
+                max_size=max_size,
+                timeout=timeout,
+                open=False,
+                configure=_noting(self._connections),
+                kwargs=self._connect,
             )
         elif hasattr(dsn, "connection"):
             self._pool = dsn
         else:
             raise wrong(dsn, "dsn", "a connection string or an AsyncConnectionPool")
-        self._at_end = _closing(self._pool)
 
     async def __aenter__(self) -> AsyncMemoir:
         await self.open()
@@ -97,14 +128,21 @@ class AsyncMemoir(AllCalls, AsyncClient):
             async with self._lock:  # whoever comes second must find it open
                 if not self._opened:
                     await self._pool.open()
-                    await anext(self._at_end)
+                    self._keep()
                     self._opened = True
+
+    def _keep(self) -> None:
+        """Has the pool closed by whatever ends first."""
+        keeper = asyncio.create_task(_keeper(self._pool, self._connections, self._over))
+        _KEEPERS.add(keeper)
+        keeper.add_done_callback(_KEEPERS.discard)
+        finalize(self, _forgotten, asyncio.get_running_loop(), self._over).atexit = False
 
     async def close(self) -> None:
         """Closes the pool, unless it was given."""
         if self._dsn is not None:
             await self._pool.close()
-            await self._at_end.aclose()
+            self._over.set()
 
     async def run(self, call: Call[T]) -> T:
         """Runs a call of pg_memoir.calls in a transaction of its own."""

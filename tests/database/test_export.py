@@ -14,7 +14,8 @@ import psycopg
 import pytest
 from conftest import ROOT, in_database
 from pg_memoir import AsyncMemoir, Memoir, MemoirError
-from pg_memoir.__main__ import main
+from pg_memoir_cli import import_conversations
+from pg_memoir_cli.__main__ import main
 from psycopg.types.json import Jsonb
 from servers import connect, roles, unique, user_of
 
@@ -117,7 +118,7 @@ def same(one: list[Any], two: list[Any]) -> None:
 def ines(memoir_dsn: str) -> str:
     """The sample's user, as make demo stores it, furnished."""
     with Memoir(memoir_dsn, max_size=1) as memoir:
-        memoir.import_conversations(SAMPLE)
+        import_conversations(memoir, SAMPLE)
     with connect(memoir_dsn) as db:
         furnish(db, "ines")
         embed(db)
@@ -170,7 +171,7 @@ def test_a_locomo_conversation_comes_back(db: psycopg.Connection, other: psycopg
     conversation = json.loads(found[0].read_text())[0]
     (tmp_path / "one.json").write_text(json.dumps([conversation]))
     with Memoir(memoir_dsn, max_size=1) as memoir:
-        [user] = memoir.import_conversations(tmp_path / "one.json").users
+        [user] = import_conversations(memoir, tmp_path / "one.json").users
     lines = export(db, user)
     assert len(lines) > 300
     assert restore(other, user, lines, 500)["refused"] == {}

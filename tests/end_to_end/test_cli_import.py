@@ -1,13 +1,12 @@
 """Importing files into a database: complete, harmless to repeat, and refused with the place of what is wrong."""
 
-import asyncio
 import json
 from pathlib import Path
 
 import pytest
-from pg_memoir import AsyncMemoir, Memoir, import_conversations
-from pg_memoir.__main__ import main
-from pg_memoir.formats import ConversationError
+from pg_memoir import Memoir
+from pg_memoir_cli import ConversationError, import_conversations
+from pg_memoir_cli.__main__ import main
 
 SAMPLE = Path(__file__).resolve().parents[2] / "scripts" / "sample.json"
 USER, MODEL = {"role": "user", "content": "Hello"}, {"role": "assistant", "content": "Hi"}
@@ -53,7 +52,7 @@ def test_dates_names_and_metadata_are_kept(memoir, tmp_path):
     turns = [{"speaker": "Ann", "dia_id": "D1:1", "text": "A kite", "blip_caption": "a red kite"}, {"speaker": "Bo", "dia_id": "D1:2", "text": "Nice"}]
     conversation = {"speaker_a": "Ann", "speaker_b": "Bo", "session_1": turns, "session_1_date_time": "1:56 pm on 8 May, 2023"}
     path = write(tmp_path, {"sample_id": "c1", "conversation": conversation})
-    memoir.import_conversations(path)
+    import_conversations(memoir, path)
     [hit, *_] = memoir.recall("locomo:c1", "red kite")
     assert (hit.session, hit.turn_index, hit.name, hit.role) == ("session_1", 0, "Ann", "user")
     assert hit.said_at.isoformat().startswith("2023-05-08T13:56:00")
@@ -67,30 +66,21 @@ def test_interrupted_and_resumed(memoir, tmp_path):
     good = {"user": "res", "session": "s1", "messages": [{**USER, "content": f"{n}"} for n in range(150)]}
     bad = {"user": "res", "session": "s2", "messages": [USER, {"role": "tool", "tool_call_id": "x", "content": "1"}]}
     with pytest.raises(ConversationError, match=r"chats.jsonl:2: session 's2', messages from 0: .*messages\[1\]") as caught:
-        memoir.import_conversations(write(tmp_path, good, bad))
+        import_conversations(memoir, write(tmp_path, good, bad))
     assert caught.value.line == 2
-    done = memoir.import_conversations(write(tmp_path, good, bad, good | {"session": "s3"}), skip_bad=True)
+    done = import_conversations(memoir, write(tmp_path, good, bad, good | {"session": "s3"}), skip_bad=True)
     assert (done.conversations, len(done.refused)) == (2, 1)
     assert [len(memoir.history("res", session)) for session in ("s1", "s3")] == [150, 150]
     with pytest.raises(ConversationError, match=r"messages\[0\]: session 's1' of user 'res' was imported before with other messages"):
-        memoir.import_conversations(write(tmp_path, good | {"messages": [MODEL, *good["messages"]]}))
+        import_conversations(memoir, write(tmp_path, good | {"messages": [MODEL, *good["messages"]]}))
 
 
 def test_a_closed_session_is_recognised(memoir, tmp_path):
     path = write(tmp_path, {"user": "cl", "session": "s1", "messages": [{"role": "system", "content": "Be kind."}, USER, MODEL]})
-    memoir.import_conversations(path)
+    import_conversations(memoir, path)
     memoir.close_session("cl", "s1")
-    assert memoir.import_conversations(path).messages == 2
+    assert import_conversations(memoir, path).messages == 2
     assert len(memoir.history("cl", "s1")) == 2
-
-
-def test_async(memoir_dsn, tmp_path):
-    async def run():
-        async with AsyncMemoir(memoir_dsn) as memoir:
-            done = await memoir.import_conversations(write(tmp_path, [USER, MODEL]), user="as")
-            return done.messages, len(await memoir.history("as", "conversation-1"))
-
-    assert asyncio.run(run()) == (2, 2)
 
 
 def test_command_line(memoir, memoir_dsn, tmp_path, capsys):

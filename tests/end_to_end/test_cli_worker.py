@@ -11,8 +11,10 @@ import time
 
 import psycopg
 import pytest
-from pg_memoir import AsyncMemoir, Memoir, worker
-from pg_memoir.embedders import EmbedderUnavailable, load_embedder
+from pg_memoir import AsyncMemoir, Memoir, MemoirError
+from pg_memoir_cli import worker
+from pg_memoir_cli.embedder import EmbedderUnavailable, load_embedder
+from pg_memoir_cli.jobs import run_jobs, send_bare
 from stubs import ChatCompletionsStub
 from stubs.chat_completions import fake_vector
 
@@ -59,7 +61,7 @@ def test_backlog(memoir, memoir_dsn, user):
 def test_limits_and_errors(memoir, user):
     store(memoir, user)
     assert memoir.embed_backlog(embed, max_items=2) == 2
-    with pytest.raises(TypeError, match="no embedder"):
+    with pytest.raises(MemoirError, match="embed is None"):
         memoir.embed_backlog()
     # The failed claim's lease is still held, so this one is another user's.
     store(memoir, user + "-2")
@@ -86,7 +88,7 @@ def test_async_with_both_kinds_of_embedder(memoir_dsn, user):
 
 
 def test_leases_outlive_a_slow_model(memoir, memoir_dsn, user, monkeypatch):
-    monkeypatch.setattr("pg_memoir.backlog.HEARTBEAT", 0.05)
+    monkeypatch.setattr("pg_memoir.plans.HEARTBEAT", 0.05)
     store(memoir, user, count=1)
 
     def slow(texts):
@@ -110,7 +112,7 @@ def test_leases_outlive_a_slow_model(memoir, memoir_dsn, user, monkeypatch):
 
 
 def test_a_judge_keeps_its_leases(memoir, memoir_dsn, user, monkeypatch):
-    monkeypatch.setattr("pg_memoir.backlog.HEARTBEAT", 0.05)
+    monkeypatch.setattr("pg_memoir.plans.HEARTBEAT", 0.05)
     memoir.set_setting("judge", "nli")
     try:
         near, close = [1.0] + [0.0] * 383, [0.99, 0.14] + [0.0] * 382
@@ -170,7 +172,7 @@ def test_worker_goes_on_after_failures(memoir, user, caplog):
 def test_worker_process_with_an_endpoint(memoir, memoir_dsn, user):
     store(memoir, user)
     with ChatCompletionsStub() as stub:
-        command = [sys.executable, "-m", "pg_memoir.worker", "--dsn", memoir_dsn, "--endpoint", stub.url, "--interval", "0.05"]
+        command = [sys.executable, "-m", "pg_memoir_cli", "worker", "--dsn", memoir_dsn, "--endpoint", stub.url, "--interval", "0.05"]
         done = subprocess.run([*command, "--once"], capture_output=True, text=True, timeout=60, env=os.environ)
         assert done.returncode == 0, done.stderr
         assert stub.requests and stub.requests[0]["model"] == "all-MiniLM-L6-v2"
@@ -196,9 +198,9 @@ def test_endpoint_embedder():
             load_embedder(endpoint=stub.url + "/wrong")(["a"])
     with pytest.raises(EmbedderUnavailable, match="refused|127.0.0.1"):
         load_embedder(endpoint=stub.url)(["a"])
-    with pytest.raises(EmbedderUnavailable, match="NO_SUCH_KEY is not set"):
-        load_embedder(endpoint=stub.url, api_key_env="NO_SUCH_KEY")
-    with pytest.raises(EmbedderUnavailable, match="unknown provider"):
+    with pytest.raises(EmbedderUnavailable, match="NO_SUCH_API_KEY is not set"):
+        load_embedder(endpoint=stub.url, api_key_env="NO_SUCH_API_KEY")
+    with pytest.raises(EmbedderUnavailable, match="unknown runtime"):
         load_embedder("magic")
     with pytest.raises(EmbedderUnavailable, match="needs an endpoint"):
         load_embedder("openai")
@@ -226,11 +228,11 @@ def test_jobs_on_their_schedules(memoir, memoir_dsn):
         memoir.set_setting(f"schedule_{job.job}", "* * * * *" if job.job in ("merge", "partitions") else "")
     before = jobs_of(memoir)
     assert before["flush"].due is None and before["merge"].due is not None
-    first = worker.run_jobs(memoir_dsn, once=True)
+    first = run_jobs(memoir_dsn, once=True)
     after = jobs_of(memoir)
     assert first >= 1 and after["merge"].last_outcome == after["partitions"].last_outcome == "done" and after["sweep"].last_started is None
     # Not again before its next time: the minute may have changed in between, hence "at most".
-    assert worker.run_jobs(memoir_dsn, once=True) <= 2
+    assert run_jobs(memoir_dsn, once=True) <= 2
     for job in before:
         memoir.reset_setting(f"schedule_{job}")
 
@@ -240,7 +242,7 @@ def test_two_workers_run_a_job_once(memoir, memoir_dsn):
         memoir.set_setting(f"schedule_{job}", "0 0 1 1 *" if job == "hygiene" else "")
     with psycopg.connect(memoir_dsn, autocommit=True) as db:
         db.execute("delete from _memoir.job_runs")
-        threads = [threading.Thread(target=worker.run_jobs, args=[memoir_dsn], kwargs={"once": True}) for _ in range(3)]
+        threads = [threading.Thread(target=run_jobs, args=[memoir_dsn], kwargs={"once": True}) for _ in range(3)]
         for thread in threads:
             thread.start()
         for thread in threads:
@@ -259,7 +261,7 @@ def test_a_failed_job_ends_no_worker(memoir, memoir_dsn, caplog):
         old = db.execute("select pg_get_functiondef('_memoir.step_flush(integer)'::regprocedure)").fetchone()[0]
         db.execute("create or replace function _memoir.step_flush(p_limit integer) returns jsonb language plpgsql as $$ begin raise 'broken'; end $$")
         with caplog.at_level(logging.WARNING):
-            worker.run_jobs(memoir_dsn, once=True)
+            run_jobs(memoir_dsn, once=True)
         db.execute(old)
     assert "job flush failed" in caplog.text and jobs_of(memoir)["merge"].last_outcome == "done"
     for job in jobs_of(memoir):
@@ -271,7 +273,7 @@ def test_a_worker_ended_in_the_middle_of_a_job(memoir, memoir_dsn, how):
     """Its batch is undone, what it had committed stays, and the next run goes on."""
     for job in jobs_of(memoir):
         memoir.set_setting(f"schedule_{job}", "* * * * *" if job == "flush" else "")
-    command = [sys.executable, "-m", "pg_memoir.worker", "--dsn", memoir_dsn, "--jobs", "--no-embed", "--interval", "0.1"]
+    command = [sys.executable, "-m", "pg_memoir_cli", "worker", "--dsn", memoir_dsn, "--jobs", "--no-embed", "--interval", "0.1"]
     with psycopg.connect(memoir_dsn, autocommit=True) as db:
         db.execute("delete from _memoir.job_runs")
         db.execute("create table if not exists public.done (n integer); truncate public.done; grant all on public.done to public")
@@ -295,7 +297,7 @@ def test_a_worker_ended_in_the_middle_of_a_job(memoir, memoir_dsn, how):
             time.sleep(0.02)
         assert db.execute("select count(*) from public.done").fetchone() == (3,)
         db.execute("select pg_advisory_unlock_all()")
-        worker.run_jobs(memoir_dsn, once=True)
+        run_jobs(memoir_dsn, once=True)
         if jobs_of(memoir)["flush"].last_outcome != "done":  # still the same minute
             memoir.run_job("flush")
         assert [row[0] for row in db.execute("select n from public.done order by n")] == [0, 1, 2, 3, 4, 5]
@@ -317,7 +319,7 @@ def test_bare_statements(memoir, memoir_dsn):
     while not statements and time.monotonic() < deadline:
         statements = memoir.bare_statements()
     assert [row["statement"] for row in statements] == ["vacuum (analyze) memoir.bloated"] and "dead" in statements[0]["reason"]
-    worker._send_bare(memoir)
+    send_bare(memoir)
     with psycopg.connect(memoir_dsn, autocommit=True) as db:
         assert db.execute("select pg_relation_size('_memoir.bloated')").fetchone() == (0,)
         db.execute("drop table memoir.bloated")

@@ -2,17 +2,18 @@
 
 import asyncio
 import inspect
-import re
+import subprocess
+import sys
 from datetime import datetime, timezone
 from uuid import UUID
 
 import psycopg
 import pytest
-from pg_memoir import AsyncMemoir, Memoir, calls, errors
-from pg_memoir.calls import Call
+from client_calls import AT, GOOD, METHODS, arguments, calls, parameters, types_sent
+from pg_memoir import AsyncMemoir, Memoir, MemoirError, errors
+from pg_memoir.call import Call
 from psycopg_pool import ConnectionPool
 from stubs.chat_completions import fake_vector
-from test_client_calls import BUILDERS
 
 USER, MODEL = {"role": "user", "content": "Where do I live?"}, {"role": "assistant", "content": "In Oslo."}
 CALL = {"id": "c1", "type": "function", "function": {"name": "f", "arguments": "{}"}}
@@ -240,32 +241,118 @@ def test_many_threads_share_a_client(memoir_dsn):
         assert sorted(done) == list(range(0, 48, 2))
 
 
-def test_calls_fit_the_database(memoir_dsn, monkeypatch):
-    """Every argument exists there by that name and type, those without a default are never left out, and no argument of
-    a public function is missing here."""
-    monkeypatch.setattr(calls, "to_sql", lambda value, sql_type, path: value)
+# Functions of schema memoir that no client calls, and why.
+NO_METHOD = {
+    "claim_jobs": "the queue beneath claim_embeddings, claim_judgements and claim_model_calls",
+    "complete_job": "the queue beneath store_embeddings, store_judgements and store_model_result",
+    "fail_job": "the queue beneath fail_judgements and fail_model_call",
+    "fail_embeddings": "a client's claim comes back when its lease ends; the database's own embedder uses it",
+    "embed_backlog": "embeds inside the database; a client's embed_backlog embeds outside",
+    "ensure_embedder": "starts a process beside the server",
+    "enable_jobs": "set-up, from psql",
+    "disable_jobs": "set-up, from psql",
+    "setup": "set-up, from psql",
+    "set_clock": "for tests",
+    "now": "the clock that tests set",
+    "health_problems": "for monitoring, by SQL",
+    "part_of": "for tools that spread users over servers, by SQL",
+    "estimate_tokens": "what count_tokens falls back to",
+    "max_tokens": "a bound that SQL needs",
+    "version": "asked by installs",
+}
+
+
+def test_calls_fit_the_database(memoir_dsn):
+    """Every function has a method or a reason; every argument is there by that name and type, is sent if it has no default,
+    and none is missing here."""
     with psycopg.connect(memoir_dsn) as connection:
         known = {
-            name: ({n.removeprefix("p_"): t for n, t in zip(names or [], types)}, len(types) - defaults)
+            name: ({argument.removeprefix("p_"): kind for argument, kind in zip(names or [], types)}, len(types) - defaults)
             for name, names, types, defaults in connection.execute(
                 "select proname, proargnames, array(select format_type(t, null) from unnest(proargtypes) with ordinality u(t, o) order by o), "
                 "pronargdefaults from pg_proc where pronamespace = 'memoir'::regnamespace"
             )
         }
+    assert {method.function for method in METHODS.values()} | set(NO_METHOD) == set(known)
     spelled = {"int": "integer", "timestamptz": "timestamp with time zone", "int[]": "integer[]", "real[][]": "real[]",
                "timestamptz[]": "timestamp with time zone[]", "text[]::jsonb[]": "jsonb[]"}  # fmt: skip
-    missing = []
-    for build in BUILDERS:
-        call = build(**{name: [] for name in inspect.signature(build).parameters})
-        sent = {name: spelled.get(kind, kind) for name, kind in re.findall(r"p_(\w+) => %\(\w+\)s::([^,)]+)", call.sql)}
-        if call.function not in known:
-            missing.append(call.function)
-            continue
-        arguments, required = known[call.function]
-        assert sent.items() <= arguments.items(), call.function
-        bare = inspect.signature(build).parameters.values()
-        assert sum(p.default is p.empty for p in bare) >= required, call.function
-        if not call.sql.startswith("call"):
-            left_out = set(arguments) - set(sent) - {"format"}
-            assert not left_out, (call.function, left_out)
-    assert not missing
+    for name, method in METHODS.items():
+        theirs, required = known[method.function]
+        sent = {argument: spelled.get(kind, kind) for argument, kind in types_sent(getattr(calls, name)(**arguments(name))).items()}
+        assert sent.items() <= theirs.items(), name
+        if not getattr(calls, name)(**arguments(name)).sql.startswith("call"):  # procedures have arguments for jobs only
+            assert set(theirs) - set(sent) <= {"format"}, name
+        fewest = types_sent(getattr(calls, name)(**arguments(name, only_required=True)))
+        assert set(list(theirs)[:required]) <= set(fewest), name
+
+
+EDGES = {
+    "text": "", "name": "", "int": 2**31 - 1, "bigint": -(2**63), "real": -3.4e38, "numeric": 1e-30, "boolean": False, "uuid": UUID(int=0),
+    "timestamptz": datetime(9999, 12, 31, 23, 59, tzinfo=timezone.utc), "date": AT.date(), "bytea": b"", "text[]": [], "int[]": [],
+    "uuid[]": [], "real[]": [], "real[][]": [], "bytea[]": [], "timestamptz[]": [], "text[]::jsonb[]": [],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("values", [GOOD, EDGES, GOOD | {"text": "x" * 5000, "int": -1, "uuid[]": [UUID(int=1)] * 3}])
+def test_no_call_ends_in_an_error_of_psycopg(memoir_dsn, values):
+    """Whatever the arguments of a right type say: an answer, or a refusal that names what is wrong."""
+    wrong = []
+    with Memoir(memoir_dsn, max_size=1) as memoir:
+        for name in METHODS:
+            for only_required in (True, False):
+                try:
+                    getattr(memoir, name)(**arguments(name, values, only_required))
+                except MemoirError:
+                    pass
+                except psycopg.Error as error:
+                    wrong.append(f"{name}: {type(error).__name__}: {error.diag.message_primary}")
+    assert not wrong, "\n".join(dict.fromkeys(wrong))
+
+
+FORGETFUL = """
+import asyncio, atexit, sys
+@atexit.register
+def said():  # registered before the client's, hence run after
+    print("closed" if connection.closed else "open", flush=True)
+from pg_memoir import AsyncMemoir, Memoir
+if sys.argv[1] == "sync":
+    memoir = Memoir(sys.argv[2])
+    memoir.count_tokens("x")
+    with memoir._pool.connection() as connection:
+        pass
+else:
+    async def run():
+        memoir = AsyncMemoir(sys.argv[2])
+        await memoir.session("exit", "s").compile_context("x")
+        async with memoir._pool.connection() as connection:
+            return connection
+    connection = asyncio.run(run())
+"""
+
+
+@pytest.mark.parametrize("kind", ["sync", "async"])
+def test_what_is_not_closed_closes_at_exit(memoir_dsn, kind):
+    done = subprocess.run([sys.executable, "-W", "error", "-c", FORGETFUL, kind, memoir_dsn], capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "closed\n", "")
+
+
+def test_a_forgotten_async_client_closes_with_its_task(memoir_dsn):
+    async def run():
+        memoir = AsyncMemoir(memoir_dsn)
+        await memoir.count_tokens("x")
+        pool = memoir._pool
+        del memoir
+        while not pool.closed:
+            await asyncio.sleep(0.01)
+
+    asyncio.run(asyncio.wait_for(run(), 30))
+
+
+def test_a_fork_leaves_its_parents_connections_alone(memoir_dsn):
+    code = (
+        "import os, sys\nfrom pg_memoir import Memoir\nmemoir = Memoir(sys.argv[1], max_size=1)\nmemoir.count_tokens('x')\n"
+        "child = os.fork()\nif not child: sys.exit()\nos.waitpid(child, 0)\n"
+        "with memoir._pool.connection() as connection: connection.execute('select 1')"
+    )
+    done = subprocess.run([sys.executable, "-c", code, memoir_dsn], capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stderr) == (0, "")

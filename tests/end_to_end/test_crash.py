@@ -195,7 +195,8 @@ def test_the_server_dies_in_every_job_at_once(folder: Path) -> None:
 
 STUCK = """
 import sys, time
-from pg_memoir import Memoir, worker
+from pg_memoir import Memoir
+from pg_memoir_cli import worker
 def stuck(texts):
     print("at it", flush=True)
     time.sleep(600)
@@ -211,7 +212,8 @@ with Memoir(sys.argv[2]) as memoir:
 @pytest.mark.parametrize("kind", ["embed", "nli", "summarise"])
 def test_a_killed_worker(memoir_dsn: str, user: str, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
     """It dies at its model; once its lease is over, another does the work, once."""
-    from pg_memoir import Memoir, worker
+    from pg_memoir import Memoir
+    from pg_memoir_cli import worker
     from stubs import Answer, ChatCompletionsStub
     from stubs.chat_completions import fake_vector
 

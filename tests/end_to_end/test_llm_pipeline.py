@@ -8,7 +8,8 @@ from typing import Any
 
 import psycopg
 import pytest
-from pg_memoir import Memoir, worker
+from pg_memoir import Memoir
+from pg_memoir_cli import worker
 from psycopg.types.json import Jsonb
 from stubs import Answer, ChatCompletionsStub, MessagesStub
 

@@ -12,7 +12,8 @@ from typing import Any
 
 import psycopg
 import pytest
-from pg_memoir import Memoir, worker
+from pg_memoir import Memoir
+from pg_memoir_cli import worker
 from pg_memoir_server.nli import NliJudge, NoSuchModel
 
 
@@ -120,7 +121,7 @@ def test_a_worker_judges(db: psycopg.Connection, memoir_dsn: str, user: str, jud
 def test_the_command_judges(db: psycopg.Connection, memoir_dsn: str, user: str, judged: None, tmp_path: Path) -> None:
     pytest.importorskip("sentence_transformers")
     first, second = doubtful(db, user, "Takes the train to work.", "Cycles to work every day.")
-    command = [sys.executable, "-m", "pg_memoir", "worker", "--dsn", memoir_dsn, "--no-embed", "--once", "--nli"]
+    command = [sys.executable, "-m", "pg_memoir_cli", "worker", "--dsn", memoir_dsn, "--no-embed", "--once", "--nli"]
     wrong = subprocess.run([*command, str(tmp_path / "nothing")], capture_output=True, text=True, check=False)
     assert wrong.returncode == 1 and "there is no folder" in wrong.stderr
     assert db.execute("select state, attempts from _memoir.jobs where kind = 'nli'").fetchall() == [("ready", 0)]      # no fault of the work

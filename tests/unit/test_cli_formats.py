@@ -3,9 +3,9 @@
 import json
 
 import pytest
-from pg_memoir.backlog import Vectors
-from pg_memoir.formats import ConversationError, openai_name, read_conversations
-from pg_memoir.importing import import_plan, runs
+from pg_memoir.calls import calls
+from pg_memoir_cli.formats import ConversationError, openai_name, read_conversations
+from pg_memoir_cli.importing import import_conversations, runs
 
 USER, MODEL = {"role": "user", "content": "Hello"}, {"role": "assistant", "content": "Hi"}
 
@@ -196,35 +196,42 @@ def test_runs_keep_tool_calls_with_their_results():
     assert all(run[-1] is not call and len(run) <= 256 for run in cut) and cut[1][0] is USER
 
 
-def test_import_plan_is_the_same_calls_every_time(tmp_path):
+class Recorder:
+    """Stands for a client: notes its calls instead of running them."""
+
+    def __init__(self):
+        self.asked = []
+
+    def run(self, call):
+        self.asked.append((call.function, call.params.get("key"), str(call.params.get("messages"))))
+
+    def __getattr__(self, name):
+        return lambda *args, **kwargs: self.run(getattr(calls, name)(*args, **kwargs))
+
+
+def test_an_import_makes_the_same_calls_every_time(tmp_path):
     """A re-run asks with the same keys and bodies, which is what makes it harmless."""
     path = tmp_path / "chats.jsonl"
     path.write_text(json.dumps({"messages": [{"role": "system", "content": "P"}, *[USER, MODEL] * 50]}) + "\n" + json.dumps([USER]))
-
-    def asked():
-        plan, calls = import_plan(path, "ann", None, None, False, False), []
-        try:
-            while True:
-                call = next(plan)
-                assert not isinstance(call, Vectors)
-                calls.append((call.function, call.params.get("key"), str(call.params.get("messages"))))
-        except StopIteration as end:
-            return calls, end.value
-
-    calls, done = asked()
-    assert (calls, done) == asked()
-    assert [c[0] for c in calls] == ["open_session", "persist_turn", "persist_turn", "persist_turn"]
-    assert len({c[1] for c in calls[1:]}) == 3
+    one, two = Recorder(), Recorder()
+    done = import_conversations(one, path, user="ann", progress=False)
+    assert done == import_conversations(two, path, user="ann", progress=False) and one.asked == two.asked
+    assert [c[0] for c in one.asked] == ["open_session", "persist_turn", "persist_turn", "persist_turn"]
+    assert len({c[1] for c in one.asked[1:]}) == 3
     assert (done.conversations, done.messages, done.users) == (2, 101, ["ann"])
 
 
 def test_import_skips_what_is_bad_when_asked(tmp_path):
     path = tmp_path / "chats.jsonl"
     path.write_text(json.dumps([USER]) + "\nnonsense\n" + json.dumps([MODEL]))
-    plan = import_plan(path, "ann", None, None, True, False)
-    with pytest.raises(StopIteration) as end:
-        while True:
-            next(plan)
-    assert end.value.value.conversations == 2 and [e.line for e in end.value.value.refused] == [2]
+    done = import_conversations(Recorder(), path, user="ann", skip_bad=True, progress=False)
+    assert done.conversations == 2 and [error.line for error in done.refused] == [2]
     with pytest.raises(ConversationError, match="chats.jsonl:2"):
-        list(import_plan(path, "ann", None, None, False, False))
+        import_conversations(Recorder(), path, user="ann", progress=False)
+
+
+def test_a_record_of_a_wrong_type_is_placed(tmp_path):
+    path = tmp_path / "chats.jsonl"
+    path.write_text(json.dumps({"messages": [USER], "project": 5}))
+    with pytest.raises(ConversationError, match="chats.jsonl.*project is an int"):
+        import_conversations(Recorder(), path, user="ann", progress=False)
