@@ -311,18 +311,18 @@ def test_a_worker_ended_in_the_middle_of_a_job(memoir, memoir_dsn, how):
 def test_bare_statements(memoir, memoir_dsn):
     assert memoir.bare_statements() == []
     with psycopg.connect(memoir_dsn, autocommit=True) as db:
-        db.execute("create table memoir.bloated (n integer) with (autovacuum_enabled = false); alter table memoir.bloated owner to memoir_owner")
-        db.execute("insert into memoir.bloated select generate_series(1, 20001); delete from memoir.bloated")
+        db.execute("create table _memoir.bloated (n integer) with (autovacuum_enabled = false); alter table _memoir.bloated owner to memoir_owner")
+        db.execute("insert into _memoir.bloated select generate_series(1, 20001); delete from _memoir.bloated")
         db.execute("select pg_stat_force_next_flush()")
     statements = []
     deadline = time.monotonic() + 30
     while not statements and time.monotonic() < deadline:
         statements = memoir.bare_statements()
-    assert [row["statement"] for row in statements] == ["vacuum (analyze) memoir.bloated"] and "dead" in statements[0]["reason"]
+    assert [row["statement"] for row in statements] == ["vacuum (analyze) _memoir.bloated"] and "dead" in statements[0]["reason"]
     send_bare(memoir)
     with psycopg.connect(memoir_dsn, autocommit=True) as db:
         assert db.execute("select pg_relation_size('_memoir.bloated')").fetchone() == (0,)
-        db.execute("drop table memoir.bloated")
+        db.execute("drop table _memoir.bloated")
 
 
 def test_model_calls_from_outside(memoir, memoir_dsn, user, monkeypatch):
