@@ -35,7 +35,7 @@ def load_embedder(
         if not endpoint:
             raise EmbedderUnavailable("provider openai needs an endpoint, such as http://localhost:11434/v1")
         provider = "openai"
-        options |= {"endpoint": endpoint, "api_key_env": api_key_env, "timeout_s": 60.0, "retries": 0}
+        options |= {"endpoint": endpoint, "api_key_env": api_key_env, "timeout_s": 60.0}
     try:
         http_embed.read_key(api_key_env)
         runtime = runtimes.load(model, provider, **options)

@@ -92,7 +92,7 @@ class Method(Generic[P, T]):
         self._options = options
         self._statement = _STATEMENTS[kind]
         self.definition = inspect.signature(function)
-        self._arguments: dict[str, tuple[Sql, bool]] = {
+        self.arguments: dict[str, tuple[Sql, bool]] = {
             name: sql_of(parameter.annotation)
             for name, parameter in self.definition.parameters.items()
             if name != "self"
@@ -124,7 +124,7 @@ class Method(Generic[P, T]):
         except TypeError as error:
             raise TypeError(f"{self.__name__}() {error}") from None
         sent: dict[str, tuple[str, Any]] = {}
-        for name, (wanted, optional) in self._arguments.items():
+        for name, (wanted, optional) in self.arguments.items():
             value = given.get(name)
             required = self.definition.parameters[name].default is inspect.Parameter.empty
             if value is not None or required and not optional:

@@ -43,7 +43,7 @@ def arguments(name, values=GOOD, only_required=False):
 
 def sql_type(name, argument):
     """As the definition's annotation says."""
-    wanted, _ = METHODS[name]._arguments[argument]
+    wanted, _ = METHODS[name].arguments[argument]
     return wanted.type
 
 

@@ -1,12 +1,14 @@
 """Files of conversations are told apart by content, read whole, and refused with file, line and field."""
 
 import json
+from pathlib import Path
 
 import pytest
 from pg_memoir.calls import calls
 from pg_memoir_cli.formats import ConversationError, openai_name, read_conversations
 from pg_memoir_cli.importing import import_conversations, runs
 
+SAMPLE = Path(__file__).resolve().parents[2] / "scripts" / "sample.json"
 USER, MODEL = {"role": "user", "content": "Hello"}, {"role": "assistant", "content": "Hi"}
 
 
@@ -235,3 +237,13 @@ def test_a_record_of_a_wrong_type_is_placed(tmp_path):
     path.write_text(json.dumps({"messages": [USER], "project": 5}))
     with pytest.raises(ConversationError, match="chats.jsonl.*project is an int"):
         import_conversations(Recorder(), path, user="ann", progress=False)
+
+
+def test_the_sample_holds_what_it_should():
+    records = json.loads(SAMPLE.read_text())
+    messages = [message for record in records for message in record["messages"]]
+    assert 6 <= len(records) <= 8 and records == sorted(records, key=lambda record: record["created_at"])
+    assert any(len(message.get("tool_calls", [])) > 1 for message in messages)
+    assert any(isinstance(message["content"], list) for message in messages)
+    words = json.dumps(records)
+    assert "please correct that" in words.lower() and "always metric" in words
