@@ -12,6 +12,20 @@ create type _memoir.message as (
   created_at timestamptz, media_tokens integer, extra jsonb,
   sensitivity _memoir.sensitivity, embeddable boolean);
 
+-- turns.sql
+-- One append, stage by stage: what was asked, what was read once, what was counted, what is written.
+create type _memoir.append_state as (
+  user_id uuid, session_id uuid, caller _memoir.caller, user_name text, session_name text, actor _memoir.actor, metadata jsonb,
+  used_model text, finish_reason text, prompt_tokens integer, completion_tokens integer, latency_ms integer,
+  may_stay_open boolean, idempotency_key text, request_hash bytea,
+  session _memoir.sessions, model _memoir.models, config jsonb,
+  messages _memoir.message[], warnings jsonb,
+  tokenizer text, costs integer[], cost_microcents bigint,
+  counters _memoir.session_counters,      -- as they stand, then as each message moves them
+  first_turn integer, recorded_at timestamptz,
+  exchange_starts integer[], tokens_before bigint[], message_ids uuid[],   -- of each message
+  result jsonb);
+
 -- memories.sql
 -- Whose word it is, as the write path and the caller's role have it; by_person: said by the person, or backed by their own turns.
 create type _memoir.standing as (actor _memoir.actor, provenance _memoir.provenance, trust real, by_person boolean);

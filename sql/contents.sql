@@ -9,6 +9,7 @@
 
 -- base: what everything stands on
 \ir base/errors.sql                    -- the error contract: one place that raises
+\ir base/arguments.sql                 -- what an argument may be: one check for each kind
 \ir base/clock.sql                     -- the one clock, settable by an admin
 \ir base/schedule.sql                  -- cron expressions
 \ir base/identity.sql                  -- texts to ids, who is calling, what they may do

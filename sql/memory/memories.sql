@@ -40,19 +40,6 @@ end $$;
 create or replace function _memoir.no_session()
 returns uuid language sql immutable as $$ select '00000000-0000-0000-0000-000000000000'::uuid $$;
 
--- What the same request with this idempotency key returned, or null; PM006 for another request.
-create or replace function _memoir.receipt(p_user_id uuid, p_key text, p_hash bytea)
-returns jsonb language plpgsql stable as $$
-declare
-  v_receipt _memoir.receipts;
-begin
-  select * into v_receipt from _memoir.receipts where user_id = p_user_id and idempotency_key = p_key;
-  if found and v_receipt.request_hash <> p_hash then
-    perform _memoir.fail('PM006', format('idempotency key %s was used with another request', _memoir.shown(p_key)));
-  end if;
-  return v_receipt.result;
-end $$;
-
 create or replace function memoir.remember(p_user text, p_content text, p_session text default null, p_type text default 'fact',
   p_category text default null, p_importance text default 'normal', p_project text default null, p_actor text default null,
   p_provenance text default null, p_confidence real default null, p_valid_from timestamptz default null,

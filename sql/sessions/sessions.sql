@@ -17,9 +17,7 @@ Writes users, sessions. Raises PM001, PM003 (parent), PM005, PM012, PM014, PM015
 create or replace function _memoir.check_session(p_session text)
 returns void language plpgsql immutable as $$
 begin
-  if p_session is null or p_session = '' or length(p_session) > 500 then
-    perform _memoir.fail('PM014', format('session must be a text of 1 to 500 characters, not %s', _memoir.shown(p_session)));
-  end if;
+  perform _memoir.check_name('session', p_session, 500);
 end $$;
 
 -- Prompts are stored once per text, with what they cost in each tokenizer that a session used them with.

@@ -1,5 +1,6 @@
 -- Turns. persist_turn and append_messages are one short transaction without a model call:
---   authorise → receipt → session → lock counters → check all messages → count tokens → append → index words → counters.
+--   requested → opened → checked → counted → locked → placed → written → indexed → accounted
+-- over one row of state (_memoir.append_state).
 
 -- Made once: an upgrade that replaced them would wait for every writer.
 do $$
@@ -57,182 +58,304 @@ begin
   return p_usage ->> p_field;
 end $$;
 
+-- Each stage takes the state and hands it on. What reads partitioned tables plans for its values; the others keep their plans.
+-- The state is copied with every call, messages and all: so once a stage, never once a message, and not in a statement, whose custom
+-- plan would copy it again.
 create or replace function _memoir.append(p_caller _memoir.caller, p_user text, p_session text, p_messages jsonb, p_usage jsonb,
   p_key text, p_actor text, p_metadata jsonb, p_may_stay_open boolean)
-returns jsonb language plpgsql set plan_cache_mode = force_custom_plan as $$
+returns jsonb language plpgsql as $$
 declare
-  v_user uuid := p_caller.user_id;
-  v_stated _memoir.actor := _memoir.actor(p_caller, p_actor, null);
-  v_session _memoir.sessions; v_counters _memoir.session_counters; v_model _memoir.models; v_config jsonb; v_settings jsonb;
-  v_hash bytea; v_receipt _memoir.receipts; v_result jsonb; v_warnings jsonb := '[]';
-  v_messages _memoir.message[]; v_message _memoir.message; v_ids uuid[];
-  v_texts text[]; v_owners integer[]; v_counts integer[]; v_costs integer[]; v_tokenizer text;
-  v_open text[]; v_before bigint; v_exchange integer; v_cap integer; v_at timestamptz; v_turn integer; v_role _memoir.turn_role;
-  v_usage jsonb := nullif(p_usage, 'null'); v_metadata jsonb := coalesce(nullif(p_metadata, 'null'), '{}'); v_used_model text; v_finish text;
-  v_prompt integer; v_completion integer; v_latency integer; v_cost bigint; v_user_cost bigint; i integer; v_id uuid;
-  v_count integer; v_tokens integer; v_is_last boolean; v_kinds text[];
+  v_state _memoir.append_state;
 begin
+  v_state := _memoir.append_requested(p_caller, p_user, p_session, p_messages, p_usage, p_key, p_actor, p_metadata, p_may_stay_open);
+  v_state := _memoir.append_opened(v_state, p_messages);
+  -- Everything is checked and counted before the locks are taken, so that they are held briefly.
+  v_state := _memoir.append_checked(v_state, p_messages);
+  v_state := _memoir.append_counted(v_state);
+  v_state := _memoir.append_locked(v_state);
+  if v_state.result is not null then return v_state.result; end if;
+  v_state := _memoir.append_placed(v_state);
+  v_state := _memoir.append_written(v_state);
+  v_state := _memoir.append_indexed(v_state);
+  return _memoir.append_accounted(v_state);
+end $$;
+
+-- Requested: what was asked, as far as that can be judged by itself.
+create or replace function _memoir.append_requested(p_caller _memoir.caller, p_user text, p_session text, p_messages jsonb, p_usage jsonb,
+  p_key text, p_actor text, p_metadata jsonb, p_may_stay_open boolean)
+returns _memoir.append_state language plpgsql stable as $$
+declare
+  v_state _memoir.append_state; v_usage jsonb;
+begin
+  v_state.actor := _memoir.actor(p_caller, p_actor, null);
   perform _memoir.check_session(p_session);
   if jsonb_typeof(p_messages) is distinct from 'array' or jsonb_array_length(p_messages) = 0 then
     perform _memoir.fail('PM010', format('messages must be a list of at least one message, not %s', _memoir.shown(p_messages::text)));
   end if;
-  if jsonb_typeof(v_usage) <> 'object' then
-    perform _memoir.fail('PM014', format('usage must be a JSON object, not %s', _memoir.shown(p_usage::text)));
-  end if;
-  if jsonb_typeof(v_metadata) <> 'object' then
-    perform _memoir.fail('PM014', format('metadata must be a JSON object, not %s', _memoir.shown(p_metadata::text)));
-  end if;
+  v_usage := _memoir.check_object('usage', p_usage);
+  v_state.metadata := coalesce(_memoir.check_object('metadata', p_metadata), '{}');
   if p_key is not null then
-    if p_key = '' or length(p_key) > 200 then
-      perform _memoir.fail('PM014', format('key must be a text of 1 to 200 characters, not %s', _memoir.shown(p_key)));
-    end if;
-    v_hash := sha256(convert_to(jsonb_build_array(p_session, p_messages, p_usage, p_actor, p_metadata, p_may_stay_open)::text, 'UTF8'));
+    perform _memoir.check_short('key', p_key, 200);
+    v_state.idempotency_key := p_key;
+    v_state.request_hash := sha256(convert_to(
+      jsonb_build_array(p_session, p_messages, p_usage, p_actor, p_metadata, p_may_stay_open)::text, 'UTF8'));
   end if;
+  if v_usage is not null then
+    v_state.used_model := _memoir.usage_text(v_usage, 'model');
+    v_state.finish_reason := _memoir.usage_text(v_usage, 'finish_reason');
+    v_state.prompt_tokens := _memoir.usage_number(v_usage, 'prompt_tokens');
+    v_state.completion_tokens := _memoir.usage_number(v_usage, 'completion_tokens');
+    v_state.latency_ms := _memoir.usage_number(v_usage, 'latency_ms');
+  end if;
+  v_state.caller := p_caller;
+  v_state.user_id := p_caller.user_id;
+  v_state.user_name := p_user;
+  v_state.session_name := p_session;
+  v_state.session_id := _memoir.session_id(p_caller.user_id, p_session);
+  v_state.may_stay_open := p_may_stay_open;
+  v_state.warnings := '[]';
+  return v_state;
+end $$;
 
-  v_used_model := _memoir.usage_text(v_usage, 'model');
-  v_finish := _memoir.usage_text(v_usage, 'finish_reason');
-  v_prompt := _memoir.usage_number(v_usage, 'prompt_tokens');
-  v_completion := _memoir.usage_number(v_usage, 'completion_tokens');
-  v_latency := _memoir.usage_number(v_usage, 'latency_ms');
-
-  v_settings := (select config from _memoir.settings_merged);
-  perform _memoir.check_size('metadata', v_metadata::text, (v_settings ->> 'text_bytes_max')::integer);
+-- Opened: the settings, the session as it is (only a new one is opened here) and its model.
+create or replace function _memoir.append_opened(inout p_state _memoir.append_state, p_messages jsonb)
+language plpgsql set plan_cache_mode = force_custom_plan as $$
+declare
+  v_settings jsonb := (select config from _memoir.settings_merged); v_session _memoir.sessions;
+begin
+  perform _memoir.check_size('metadata', p_state.metadata::text, (v_settings ->> 'text_bytes_max')::integer);
   if jsonb_array_length(p_messages) > (v_settings ->> 'messages_max')::integer then
-    perform _memoir.fail('PM010', format('messages has %s entries, more than messages_max = %s', jsonb_array_length(p_messages), v_settings ->> 'messages_max'));
+    perform _memoir.fail('PM010', format('messages has %s entries, more than messages_max = %s', jsonb_array_length(p_messages),
+      v_settings ->> 'messages_max'));
   end if;
-  -- The session as it is; only a new one is opened here.
-  select * into v_session from _memoir.sessions where user_id = v_user and session_id = _memoir.session_id(v_user, p_session);
-  if not found then
-    perform _memoir.open_session(p_caller, p_user, p_session, v_used_model, null, null, null, null, '{}', '{}');
-    select * into v_session from _memoir.sessions where user_id = v_user and session_id = _memoir.session_id(v_user, p_session);
+  select * into v_session from _memoir.sessions where user_id = p_state.user_id and session_id = p_state.session_id;
+  if found then
+    perform _memoir.check_session_of(p_state.caller, p_state.session_name, v_session.project);
   else
-    perform _memoir.check_session_of(p_caller, p_session, v_session.project);
+    perform _memoir.open_session(p_state.caller, p_state.user_name, p_state.session_name, p_state.used_model, null, null, null, null, '{}', '{}');
+    select * into v_session from _memoir.sessions where user_id = p_state.user_id and session_id = p_state.session_id;
   end if;
-  v_model := _memoir.model(v_session.model);
-  v_config := _memoir.config(v_user, v_session.settings);
+  p_state.session := v_session;
+  p_state.model := _memoir.model(v_session.model);
+  p_state.config := _memoir.config(p_state.user_id, v_session.settings);
+end $$;
 
-  -- Everything is checked and counted before the locks are taken, so that they are held briefly.
+-- Checked: the messages in their normal form, and which of them look as if they held a secret.
+create or replace function _memoir.append_checked(inout p_state _memoir.append_state, p_messages jsonb)
+language plpgsql as $$
+declare
+  v_messages _memoir.message[]; v_message _memoir.message; v_kinds text[]; v_config jsonb := p_state.config;
+  v_metadata jsonb := p_state.metadata; v_images text := (p_state.model).images;
+begin
   for i in 0 .. jsonb_array_length(p_messages) - 1 loop
-    v_message := _memoir.parse_message(format('messages[%s]', i), p_messages -> i, v_config, v_model.images);
+    v_message := _memoir.parse_message(format('messages[%s]', i), p_messages -> i, v_config, v_images);
     v_kinds := _memoir.message_secrets(v_message, v_metadata, v_config);
     v_message.sensitivity := case when v_kinds = '{}' then coalesce(v_message.sensitivity, 'normal') else 'secret' end;
     v_message.embeddable := v_message.embeddable and v_message.sensitivity <> 'secret';
     if v_kinds <> '{}' then
-      v_warnings := v_warnings || to_jsonb(format('messages[%s] is marked secret: it looks like it holds a %s', i, array_to_string(v_kinds, ', ')));
+      p_state.warnings := p_state.warnings
+        || to_jsonb(format('messages[%s] is marked secret: it looks like it holds a %s', i, array_to_string(v_kinds, ', ')));
     end if;
     v_messages := array_append(v_messages, v_message);
   end loop;
-  select array_agg(t.text order by m.o, t.n), array_agg(m.o::integer order by m.o, t.n) into v_texts, v_owners
-  from unnest(v_messages) with ordinality as m(role, text, parts, name, tool_calls, tool_call_id, created_at, media_tokens, extra, sensitivity, embeddable, o),
-       unnest(_memoir.token_texts(m.text, m.parts, m.name, m.tool_calls, m.tool_call_id)) with ordinality as t(text, n);
-  v_tokenizer := _memoir.tokenizer_used(v_session.tokenizer);
-  v_counts := _memoir.count_tokens(v_texts, v_tokenizer);
-  select array_agg(n + coalesce((v_messages[o]).media_tokens, 0) order by o) into v_costs
-  from (select o, sum(n)::integer as n from unnest(v_owners, v_counts) t(o, n) group by o) s;
-  -- The price is that of the model that answered, where it is registered, else of the session's.
-  select trunc((coalesce(v_prompt, 0)::numeric * m.prompt_microcents_per_1k + coalesce(v_completion, 0)::numeric * m.completion_microcents_per_1k) / 1000)
-  into v_cost from (
-    select m.prompt_microcents_per_1k, m.completion_microcents_per_1k, length(m.model) as found from _memoir.models m
-    where m.model = v_used_model or starts_with(v_used_model, m.model || '-')
-    union all select v_model.prompt_microcents_per_1k, v_model.completion_microcents_per_1k, 0) m
-  order by m.found desc limit 1;
+  p_state.messages := v_messages;
+end $$;
 
+-- Counted: what each message costs in the session's tokenizer, all texts in one call, and what the answer cost.
+create or replace function _memoir.append_counted(inout p_state _memoir.append_state)
+language plpgsql as $$
+declare
+  v_message _memoir.message; v_text text; v_texts text[] := '{}'; v_owners integer[] := '{}'; v_counts integer[]; v_costs integer[] := '{}';
+  v_place integer := 0;
+begin
+  foreach v_message in array p_state.messages loop
+    v_place := v_place + 1;
+    v_costs := array_append(v_costs, coalesce(v_message.media_tokens, 0));
+    foreach v_text in array _memoir.token_texts(v_message.text, v_message.parts, v_message.name, v_message.tool_calls, v_message.tool_call_id) loop
+      v_texts := array_append(v_texts, v_text);
+      v_owners := array_append(v_owners, v_place);
+    end loop;
+  end loop;
+  p_state.tokenizer := _memoir.tokenizer_used((p_state.session).tokenizer);
+  v_counts := _memoir.count_tokens(v_texts, p_state.tokenizer);
+  for i in 1 .. cardinality(v_counts) loop
+    v_costs[v_owners[i]] := v_costs[v_owners[i]] + v_counts[i];
+  end loop;
+  p_state.costs := v_costs;
+  p_state.cost_microcents := _memoir.answer_cost(p_state.used_model, p_state.prompt_tokens, p_state.completion_tokens, p_state.model);
+end $$;
+
+-- Locked: the session's counters, the receipt of an earlier call, the session's state, the budgets. A result: it was done before.
+create or replace function _memoir.append_locked(inout p_state _memoir.append_state)
+language plpgsql set plan_cache_mode = force_custom_plan as $$
+declare
+  v_status _memoir.session_status; v_counters _memoir.session_counters; v_spent bigint;
+begin
   -- One order of locks everywhere: the session's counters, then the user's.
   select * into v_counters from _memoir.session_counters
-  where user_id = v_user and session_id = v_session.session_id for update;
-  if p_key is not null then
-    select * into v_receipt from _memoir.receipts where user_id = v_user and idempotency_key = p_key;
-    if found then
-      if v_receipt.request_hash <> v_hash then
-        perform _memoir.fail('PM006', format('idempotency key %s was used with another request', _memoir.shown(p_key)));
-      end if;
-      return v_receipt.result;
-    end if;
+  where user_id = p_state.user_id and session_id = p_state.session_id for update;
+  p_state.counters := v_counters;
+  p_state.first_turn := v_counters.turn_count;
+  if p_state.idempotency_key is not null then
+    p_state.result := _memoir.receipt(p_state.user_id, p_state.idempotency_key, p_state.request_hash);
+    if p_state.result is not null then return; end if;
   end if;
-  select status into v_session.status from _memoir.sessions where user_id = v_user and session_id = v_session.session_id;
-  if v_session.status in ('closed', 'expired') then
-    perform _memoir.fail('PM005', format('session %s is %s', _memoir.shown(p_session), v_session.status), 'open one under another name, with p_parent => this one');
+  select status into v_status from _memoir.sessions where user_id = p_state.user_id and session_id = p_state.session_id;
+  if v_status in ('closed', 'expired') then
+    perform _memoir.fail('PM005', format('session %s is %s', _memoir.shown(p_state.session_name), v_status),
+      'open one under another name, with p_parent => this one');
   end if;
-  v_at := greatest(memoir.now(), v_counters.last_recorded_at);
-  perform _memoir.ensure_month(v_user, v_at);  -- before the user's lock, since whoever makes partitions may need that next
-  v_warnings := v_warnings || _memoir.over_budget('session', p_session, v_counters.cost_microcents + v_cost, v_config);
-  if v_cost > 0 then
-    update _memoir.user_counters set cost_microcents = cost_microcents + v_cost where user_id = v_user returning cost_microcents into v_user_cost;
-    v_warnings := v_warnings || _memoir.over_budget('user', p_user, v_user_cost, v_config);
+  p_state.recorded_at := greatest(memoir.now(), v_counters.last_recorded_at);
+  -- Before the user's lock, since whoever makes partitions may need that next.
+  perform _memoir.ensure_month(p_state.user_id, p_state.recorded_at);
+  p_state.warnings := p_state.warnings
+    || _memoir.over_budget('session', p_state.session_name, v_counters.cost_microcents + p_state.cost_microcents, p_state.config);
+  if p_state.cost_microcents > 0 then
+    update _memoir.user_counters set cost_microcents = cost_microcents + p_state.cost_microcents
+    where user_id = p_state.user_id returning cost_microcents into v_spent;
+    p_state.warnings := p_state.warnings || _memoir.over_budget('user', p_state.user_name, v_spent, p_state.config);
   end if;
-  v_open := v_counters.open_calls;
-  v_before := v_counters.tokens;
-  v_exchange := v_counters.exchange_start;
-  v_role := v_counters.last_role;
-  v_turn := v_counters.turn_count;
-  -- A giant tool result is shown as an excerpt, so it counts as one in the window's arithmetic.
-  v_cap := ((v_config ->> 'tool_result_share')::real * (v_session.context_window - v_session.max_response_tokens))::integer;
+end $$;
 
-  -- No array in the statement below: a custom plan copies its parameters, and the messages may be megabytes.
-  v_count := cardinality(v_messages);
-  for i in 1 .. v_count loop
-    v_message := v_messages[i]; v_tokens := v_costs[i]; v_is_last := i = v_count;
-    if v_message.role = 'tool' then
-      if v_message.tool_call_id <> all (v_open) then
-        perform _memoir.fail('PM011', format('messages[%s].tool_call_id %s answers no open tool call', i - 1, _memoir.shown(v_message.tool_call_id)),
-          case when v_open = '{}' then 'no call is open in this session' else 'open: ' || array_to_string(v_open, ', ') end);
-      end if;
-      v_open := array_remove(v_open, v_message.tool_call_id);
-    elsif v_open <> '{}' then
-      perform _memoir.fail('PM011', format('messages[%s] (%s) comes before the results of tool calls %s', i - 1, v_message.role, array_to_string(v_open, ', ')),
-        'persist a result for each call, an error text if it failed');
-    end if;
-    if v_message.tool_calls is not null then
-      v_open := array(select c ->> 'id' from jsonb_array_elements(v_message.tool_calls) with ordinality t(c, o) order by o);
-    end if;
+-- Placed: each message in its exchange and in the window's arithmetic; tool results answer open calls, and nothing comes before them.
+create or replace function _memoir.append_placed(inout p_state _memoir.append_state)
+language plpgsql as $$
+declare
+  v_next _memoir.session_counters := p_state.counters; v_message _memoir.message; v_overhead integer := (p_state.model).message_overhead;
+  v_costs integer[] := p_state.costs; v_starts integer[] := '{}'; v_before bigint[] := '{}'; v_place integer := 0;
+  -- A giant tool result is shown as an excerpt, so it counts as one in the window's arithmetic.
+  v_cap integer := ((p_state.config ->> 'tool_result_share')::real
+    * ((p_state.session).context_window - (p_state.session).max_response_tokens))::integer;
+begin
+  foreach v_message in array p_state.messages loop
+    v_place := v_place + 1;
+    v_next.open_calls := _memoir.calls_open_after(format('messages[%s]', v_place - 1), v_message.role, v_message.tool_call_id,
+      v_message.tool_calls, v_next.open_calls);
     -- An exchange begins with the first user message after anything else.
-    if v_message.role in ('user', 'system') and v_role is distinct from 'user' and not (v_role = 'system' and v_exchange = v_turn - 1) then
-      v_exchange := v_turn;
+    if v_message.role in ('user', 'system') and v_next.last_role is distinct from 'user'
+       and not (v_next.last_role = 'system' and v_next.exchange_start = v_next.turn_count - 1) then
+      v_next.exchange_start := v_next.turn_count;
     end if;
+    v_starts := array_append(v_starts, v_next.exchange_start);
+    v_before := array_append(v_before, v_next.tokens);
+    v_next.tokens := v_next.tokens + v_overhead
+      + case when v_message.role = 'tool' then least(v_costs[v_place], v_cap) else v_costs[v_place] end;
+    v_next.last_role := v_message.role;
+    v_next.turn_count := v_next.turn_count + 1;
+  end loop;
+  if v_next.open_calls <> '{}' and not p_state.may_stay_open then
+    perform _memoir.fail('PM011', format('tool calls %s have no result', array_to_string(v_next.open_calls, ', ')),
+      'append_messages takes parts of an exchange');
+  end if;
+  p_state.counters := v_next;
+  p_state.exchange_starts := v_starts;
+  p_state.tokens_before := v_before;
+end $$;
+
+-- Written: the turns. What the call tells of the answer stands with its last message.
+create or replace function _memoir.append_written(inout p_state _memoir.append_state)
+language plpgsql set plan_cache_mode = force_custom_plan as $$
+declare
+  v_message _memoir.message; v_place integer := 0; v_count integer := cardinality(p_state.messages); v_is_last boolean;
+  v_turn integer; v_exchange integer; v_before bigint; v_cost integer; v_id uuid; v_ids uuid[] := '{}';
+  v_costs integer[] := p_state.costs; v_starts integer[] := p_state.exchange_starts; v_befores bigint[] := p_state.tokens_before;
+  v_person _memoir.actor := coalesce(p_state.actor, 'person'); v_agent _memoir.actor := coalesce(p_state.actor, 'agent');
+  v_system _memoir.actor := case when (p_state.caller).may_state_actor then 'system' else v_agent end;
+  v_model text := coalesce(p_state.used_model, (p_state.session).model);
+  v_call jsonb := case when p_state.metadata = '{}' then '{}' else jsonb_build_object('call', p_state.metadata) end;
+begin
+  -- No array in the statement below: a custom plan copies its parameters, and the messages may be megabytes.
+  foreach v_message in array p_state.messages loop
+    v_place := v_place + 1;
+    v_is_last := v_place = v_count;
+    v_turn := p_state.first_turn + v_place - 1;
+    v_exchange := v_starts[v_place];
+    v_before := v_befores[v_place];
+    v_cost := v_costs[v_place];
     insert into _memoir.conversation_history (user_id, session_id, message_id, recorded_at, created_at, tokens_before, turn_index,
       exchange_start, token_count, prompt_tokens, completion_tokens, latency_ms, role, actor, tokenizer, content, content_parts,
       name, tool_calls, tool_call_id, model, finish_reason, metadata, sensitivity, embeddable)
-    values (v_user, v_session.session_id, gen_random_uuid(), v_at, coalesce(v_message.created_at, v_at), v_before, v_turn, v_exchange,
-      v_tokens, case when v_is_last then v_prompt end, case when v_is_last then v_completion end, case when v_is_last then v_latency end, v_message.role,
-      case v_message.role when 'user' then coalesce(v_stated, 'person')
-                          when 'system' then case when p_caller.may_state_actor then 'system' else coalesce(v_stated, 'agent') end
-                          when 'tool' then 'tool' else 'agent' end::_memoir.actor,
-      v_tokenizer, v_message.text, v_message.parts, v_message.name, v_message.tool_calls, v_message.tool_call_id,
-      case when v_message.role = 'assistant' then coalesce(v_used_model, v_session.model) end,
-      case when v_is_last then v_finish end,
-      nullif(case when v_message.extra is null then '{}' else jsonb_build_object('sent', v_message.extra) end
-             || case when v_metadata = '{}' then '{}' else jsonb_build_object('call', v_metadata) end, '{}'),
+    values (p_state.user_id, p_state.session_id, gen_random_uuid(), p_state.recorded_at,
+      coalesce(v_message.created_at, p_state.recorded_at), v_before, v_turn, v_exchange, v_cost,
+      case when v_is_last then p_state.prompt_tokens end, case when v_is_last then p_state.completion_tokens end,
+      case when v_is_last then p_state.latency_ms end, v_message.role,
+      case v_message.role when 'user' then v_person when 'system' then v_system when 'tool' then 'tool' else 'agent' end,
+      p_state.tokenizer, v_message.text, v_message.parts, v_message.name, v_message.tool_calls, v_message.tool_call_id,
+      case when v_message.role = 'assistant' then v_model end, case when v_is_last then p_state.finish_reason end,
+      nullif(case when v_message.extra is null then '{}' else jsonb_build_object('sent', v_message.extra) end || v_call, '{}'),
       v_message.sensitivity, v_message.embeddable)
     returning message_id into v_id;
-    v_ids := v_ids || v_id;
-    v_before := v_before + v_model.message_overhead
-      + case when v_message.role = 'tool' then least(v_tokens, v_cap) else v_tokens end;
-    v_role := v_message.role;
-    v_turn := v_turn + 1;
+    v_ids := array_append(v_ids, v_id);
   end loop;
-  if v_open <> '{}' and not p_may_stay_open then
-    perform _memoir.fail('PM011', format('tool calls %s have no result', array_to_string(v_open, ', ')),
-      'append_messages takes parts of an exchange');
-  end if;
+  p_state.message_ids := v_ids;
+end $$;
 
+-- Indexed: extraction is told, and the words are searchable at once.
+create or replace function _memoir.append_indexed(inout p_state _memoir.append_state)
+language plpgsql set plan_cache_mode = force_custom_plan as $$
+declare
+  v_first_item integer;
+begin
   -- The queue is told once, not with every turn: while the cursor lags, the session waits there already.
-  if v_counters.extracted_through >= v_counters.turn_count then
-    perform _memoir.queue_extraction(v_user, v_session.session_id, v_at);
+  if (p_state.counters).extracted_through >= p_state.first_turn then
+    perform _memoir.queue_extraction(p_state.user_id, p_state.session_id, p_state.recorded_at);
   end if;
-  perform _memoir.index_turns(v_user, v_session, v_messages, v_ids, v_costs, v_counters.turn_count, v_at, v_config);
+  v_first_item := _memoir.index_turns(p_state.user_id, p_state.session, p_state.messages, p_state.message_ids, p_state.costs,
+    p_state.first_turn, p_state.recorded_at, p_state.config);
+end $$;
 
-  update _memoir.session_counters set turn_count = v_turn, tokens = v_before, exchange_start = v_exchange, last_role = v_role,
-    open_calls = v_open, last_recorded_at = v_at, prompt_tokens = prompt_tokens + coalesce(v_prompt, 0),
-    completion_tokens = completion_tokens + coalesce(v_completion, 0), cost_microcents = cost_microcents + v_cost
-  where user_id = v_user and session_id = v_session.session_id;
-
-  v_result := jsonb_build_object('session_id', v_session.session_id, 'from_turn', v_counters.turn_count, 'to_turn', v_turn - 1,
-    'turn_count', v_turn, 'tokens', (select sum(c) from unnest(v_costs) c), 'tokenizer', v_tokenizer,
-    'mark', _memoir.turn_mark(v_session.session_id, v_turn), 'message_ids', to_jsonb(v_ids), 'warnings', v_warnings);
-  if p_key is not null then
-    perform _memoir.keep_receipt(v_user, p_key, v_hash, v_result, v_at);
+-- Accounted: the session's counters, the result, the receipt for a retry.
+create or replace function _memoir.append_accounted(p_state _memoir.append_state)
+returns jsonb language plpgsql set plan_cache_mode = force_custom_plan as $$
+declare
+  v_next _memoir.session_counters := p_state.counters; v_result jsonb;
+begin
+  update _memoir.session_counters set turn_count = v_next.turn_count, tokens = v_next.tokens, exchange_start = v_next.exchange_start,
+    last_role = v_next.last_role, open_calls = v_next.open_calls, last_recorded_at = p_state.recorded_at,
+    prompt_tokens = prompt_tokens + coalesce(p_state.prompt_tokens, 0),
+    completion_tokens = completion_tokens + coalesce(p_state.completion_tokens, 0), cost_microcents = cost_microcents + p_state.cost_microcents
+  where user_id = p_state.user_id and session_id = p_state.session_id;
+  v_result := jsonb_build_object('session_id', p_state.session_id, 'from_turn', p_state.first_turn, 'to_turn', v_next.turn_count - 1,
+    'turn_count', v_next.turn_count, 'tokens', (select sum(c) from unnest(p_state.costs) c), 'tokenizer', p_state.tokenizer,
+    'mark', _memoir.turn_mark(p_state.session_id, v_next.turn_count), 'message_ids', to_jsonb(p_state.message_ids),
+    'warnings', p_state.warnings);
+  if p_state.idempotency_key is not null then
+    perform _memoir.keep_receipt(p_state.user_id, p_state.idempotency_key, p_state.request_hash, v_result, p_state.recorded_at);
   end if;
   return v_result;
+end $$;
+
+-- Which tool calls are open after a message; PM011 for a result without its call, or anything else while calls are open.
+create or replace function _memoir.calls_open_after(p_where text, p_role _memoir.turn_role, p_tool_call_id text, p_tool_calls jsonb, p_open text[])
+returns text[] language plpgsql immutable as $$
+begin
+  if p_role = 'tool' then
+    if p_tool_call_id <> all (p_open) then
+      perform _memoir.fail('PM011', format('%s.tool_call_id %s answers no open tool call', p_where, _memoir.shown(p_tool_call_id)),
+        case when p_open = '{}' then 'no call is open in this session' else 'open: ' || array_to_string(p_open, ', ') end);
+    end if;
+    return array_remove(p_open, p_tool_call_id);
+  end if;
+  if p_open <> '{}' then
+    perform _memoir.fail('PM011', format('%s (%s) comes before the results of tool calls %s', p_where, p_role, array_to_string(p_open, ', ')),
+      'persist a result for each call, an error text if it failed');
+  end if;
+  if p_tool_calls is null then return p_open; end if;
+  return array(select c ->> 'id' from jsonb_array_elements(p_tool_calls) with ordinality t(c, o) order by o);
+end $$;
+
+-- What an answer cost, by the prices of the model that gave it, where it is registered, else of the session's.
+create or replace function _memoir.answer_cost(p_used_model text, p_prompt integer, p_completion integer, p_model _memoir.models)
+returns bigint language plpgsql stable as $$
+declare
+  v_prices _memoir.models;
+begin
+  if coalesce(p_prompt, 0) = 0 and coalesce(p_completion, 0) = 0 then return 0; end if;
+  select * into v_prices from _memoir.models m
+  where m.model = p_used_model or starts_with(p_used_model, m.model || '-') order by length(m.model) desc limit 1;
+  if not found then v_prices := p_model; end if;
+  return trunc((coalesce(p_prompt, 0)::numeric * v_prices.prompt_microcents_per_1k
+    + coalesce(p_completion, 0)::numeric * v_prices.completion_microcents_per_1k) / 1000);
 end $$;
 
 -- A warning in a list, or none; PM023 where the budget refuses.
@@ -247,6 +370,19 @@ begin
       format('raise budget_microcents_%s, or set budget_action to warn', p_what));
   end if;
   return jsonb_build_array(format('%s costs %s microcents, its budget is %s', p_what, p_cost, v_limit));
+end $$;
+
+-- What the same request with this idempotency key returned, or null; PM006 for another request.
+create or replace function _memoir.receipt(p_user_id uuid, p_key text, p_hash bytea)
+returns jsonb language plpgsql stable as $$
+declare
+  v_receipt _memoir.receipts;
+begin
+  select * into v_receipt from _memoir.receipts where user_id = p_user_id and idempotency_key = p_key;
+  if found and v_receipt.request_hash <> p_hash then
+    perform _memoir.fail('PM006', format('idempotency key %s was used with another request', _memoir.shown(p_key)));
+  end if;
+  return v_receipt.result;
 end $$;
 
 -- The same key may have come by another session, or through remember, at the same moment: there no common lock was held.
@@ -264,10 +400,10 @@ end $$;
 create or replace function _memoir.turn_mark(p_session_id uuid, p_turns integer)
 returns text language sql immutable as $$ select left(p_session_id::text, 8) || ':' || p_turns $$;
 
--- Makes items of turns (in chunks where long) and puts their words into the user's tail.
+-- Makes items of turns (in chunks where long) and puts their words into the user's tail. Returns the first item's number.
 create or replace function _memoir.index_turns(p_user_id uuid, p_session _memoir.sessions, p_messages _memoir.message[], p_ids uuid[],
   p_costs integer[], p_first_turn integer, p_at timestamptz, p_config jsonb)
-returns void language plpgsql as $$
+returns integer language plpgsql as $$
 declare
   v_items _memoir.search_items[] := '{}'; v_texts text[] := '{}'; v_item _memoir.search_items; v_message _memoir.message;
   v_chunk record; v_count integer; i integer;
@@ -302,7 +438,7 @@ begin
       v_items[cardinality(v_items)] := v_item;
     end if;
   end loop;
-  perform _memoir.add_items(p_user_id, v_items, v_texts, p_at, p_config);
+  return _memoir.add_items(p_user_id, v_items, v_texts, p_at, p_config);
 end $$;
 
 create or replace function memoir.history(p_user text, p_session text, p_from_turn integer default 0, p_to_turn integer default null)
