@@ -30,6 +30,19 @@ create type _memoir.append_state as (
 -- Whose word it is, as the write path and the caller's role have it; by_person: said by the person, or backed by their own turns.
 create type _memoir.standing as (actor _memoir.actor, provenance _memoir.provenance, trust real, by_person boolean);
 
+-- conflicts.sql
+-- A memory and those like it, the most similar first, while it is judged; is_settled: a contradiction was found and decided.
+create type _memoir.judging_state as (
+  memory _memoir.memory_store, others _memoir.memory_store[], similarities real[], is_settled boolean[],
+  open uuid[], superseded uuid[], contradicts uuid[], result jsonb);
+
+-- corrections.sql
+-- What is put right, by whom, and what stands in its place. has_slot: the new value has the slot of the old one.
+create type _memoir.correction as (
+  caller _memoir.caller, user_name text, old _memoir.memory_store, standing _memoir.standing, reason text, corrected_at timestamptz,
+  content text, remainder text, valid_from timestamptz, valid_to timestamptz, has_slot boolean, slot_value text,
+  session_name text, source_turns integer[], stated_actor text, embedding real[]);
+
 -- window.sql
 create type _memoir.shown_turn as (
   turn_index integer, exchange_start integer, message_id uuid, role _memoir.turn_role, content text, parts jsonb, name text,

@@ -76,9 +76,7 @@ declare
   v_caller _memoir.caller;
   v_service boolean;
 begin
-  if p_user is null or p_user = '' or length(p_user) > 500 then
-    perform _memoir.fail('PM014', format('user must be a text of 1 to 500 characters, not %s', _memoir.shown(p_user)));
-  end if;
+  perform _memoir.check_name('user', p_user, 500);
   v_row := _memoir.binding(v_login);
   v_caller.login := v_login;
   v_caller.namespace := coalesce(v_row.namespace, 'default');
@@ -122,6 +120,12 @@ begin
   return v_login;
 end $$;
 
+-- The jobs role, admins, and whoever installs, who is the owner.
+create or replace function _memoir.may_run_jobs(p_login name)
+returns boolean language sql stable as $$
+  select pg_has_role(p_login, 'memoir_jobs', 'usage') or pg_has_role(p_login, 'memoir_admin', 'usage') or pg_has_role(p_login, 'memoir_owner', 'usage')
+$$;
+
 -- Workers act across users: they embed, merge and flush, and are handed texts. A service is one as long as all users are its own:
 -- where logins of another namespace exist, or it is bound to projects or a low clearance, that takes memoir_jobs.
 create or replace function _memoir.authorise_worker()
@@ -129,8 +133,7 @@ returns name language plpgsql stable as $$
 declare
   v_login name := _memoir.login(); v_row _memoir.logins;
 begin
-  if pg_has_role(v_login, 'memoir_jobs', 'usage') or pg_has_role(v_login, 'memoir_admin', 'usage')
-     or pg_has_role(v_login, 'memoir_owner', 'usage') then return v_login; end if;  -- who installs, is the owner
+  if _memoir.may_run_jobs(v_login) then return v_login; end if;
   v_row := _memoir.binding(v_login);
   if not pg_has_role(v_login, 'memoir_app', 'usage') or v_row.projects is not null or v_row.clearance = 'normal'
      or exists (select from _memoir.logins where namespace <> coalesce(v_row.namespace, 'default')) then
@@ -144,9 +147,7 @@ create or replace function _memoir.actor(p_caller _memoir.caller, p_stated text,
 returns _memoir.actor language plpgsql immutable as $$
 begin
   if p_stated is null then return coalesce(p_caller.actor, p_default); end if;
-  if p_stated not in ('person', 'agent', 'tool') then
-    perform _memoir.fail('PM014', format('actor must be person, agent or tool, not %s', _memoir.shown(p_stated)));
-  end if;
+  perform _memoir.check_choice('actor', p_stated, '{person,agent,tool}');
   if p_caller.may_state_actor or p_stated = p_caller.actor::text then return p_stated::_memoir.actor; end if;
   perform _memoir.fail('PM001', format('login %s acts as %s and may not state actor %s',
     quote_ident(p_caller.login), coalesce(p_caller.actor::text, 'agent'), _memoir.shown(p_stated)));
@@ -155,9 +156,7 @@ end $$;
 create or replace function _memoir.check_project(p_caller _memoir.caller, p_project text)
 returns text language plpgsql immutable as $$
 begin
-  if p_project is null or p_project = '' or length(p_project) > 200 then
-    perform _memoir.fail('PM014', format('project must be a text of 1 to 200 characters, not %s', _memoir.shown(p_project)));
-  end if;
+  perform _memoir.check_name('project', p_project, 200);
   if p_caller.projects is not null and p_project <> all (p_caller.projects) then
     perform _memoir.fail('PM001', format('login %s may not use project %s', quote_ident(p_caller.login), _memoir.shown(p_project)));
   end if;
@@ -192,15 +191,9 @@ begin
   if not exists (select from pg_roles where rolname = p_login) then
     perform _memoir.fail('PM014', format('there is no login %s', _memoir.shown(p_login)), 'create the role first');
   end if;
-  if p_actor is not null and p_actor not in ('person', 'agent', 'tool') then
-    perform _memoir.fail('PM014', format('actor must be person, agent or tool, not %s', _memoir.shown(p_actor)));
-  end if;
-  if p_clearance is null or p_clearance not in ('normal', 'private', 'secret') then
-    perform _memoir.fail('PM014', format('clearance must be normal, private or secret, not %s', _memoir.shown(p_clearance)));
-  end if;
-  if p_namespace is null or p_namespace = '' or length(p_namespace) > 200 then
-    perform _memoir.fail('PM014', format('namespace must be a text of 1 to 200 characters, not %s', _memoir.shown(p_namespace)));
-  end if;
+  if p_actor is not null then perform _memoir.check_choice('actor', p_actor, '{person,agent,tool}'); end if;
+  perform _memoir.check_choice('clearance', p_clearance, enum_range(null::_memoir.sensitivity)::text[]);
+  perform _memoir.check_name('namespace', p_namespace, 200);
   if array_position(p_users, null) is not null or array_position(p_users, '') is not null then
     perform _memoir.fail('PM014', format('users must be texts of 1 to 500 characters, not %s', _memoir.shown(p_users::text)));
   end if;
@@ -241,8 +234,7 @@ returns void language plpgsql stable as $$
 declare
   v_login name := _memoir.login();
 begin
-  if not (pg_has_role(v_login, 'memoir_jobs', 'usage') or pg_has_role(v_login, 'memoir_admin', 'usage')
-          or pg_has_role(v_login, 'memoir_owner', 'usage')) then  -- who installs, is the owner
+  if not _memoir.may_run_jobs(v_login) then
     perform _memoir.fail('PM001', format('login %s may not run jobs', quote_ident(v_login)), 'grant memoir_jobs to it');
   end if;
 end $$;

@@ -11,6 +11,13 @@ returns void language sql as $$
   on conflict (kind, user_id, dedup_key) where state = 'ready' do update set priority = jobs.priority where false
 $$;
 
+-- The same without waiting for whoever is at the row that waits: for writers that hold locks which a worker may want next.
+create or replace function _memoir.enqueue_unlocked(p_kind text, p_user_id uuid, p_dedup text, p_run_after timestamptz)
+returns void language sql as $$
+  insert into _memoir.jobs (kind, user_id, dedup_key, run_after, created_at) values (p_kind, p_user_id, p_dedup, p_run_after, p_run_after)
+  on conflict (kind, user_id, dedup_key) where state = 'ready' do nothing
+$$;
+
 create or replace function _memoir.attempts_max()
 returns integer language sql stable as $$ select (config ->> 'job_attempts_max')::integer from _memoir.settings_merged $$;
 
@@ -77,8 +84,9 @@ create or replace function memoir.claim_jobs(p_kind text, p_limit integer defaul
 returns table (job_id bigint, lease_id uuid, user_id uuid, dedup_key text, payload jsonb, attempts smallint)
 language plpgsql security definer set search_path from current as $$
 declare
-  v_login name := _memoir.authorise_worker(); v_job _memoir.jobs;
+  v_job _memoir.jobs;
 begin
+  perform _memoir.authorise_worker();
   perform _memoir.check_queue(p_kind, p_limit, p_seconds);
   for i in 1 .. p_limit loop
     v_job := _memoir.take_job(p_kind);
@@ -99,19 +107,15 @@ begin
   if coalesce(p_kind, '') in ('', 'embed') then
     perform _memoir.fail('PM014', format('jobs of kind %s can''t be claimed here', _memoir.shown(p_kind)), 'embedding has claim_embeddings');
   end if;
-  if p_limit is null or p_limit not between 1 and 1000 then
-    perform _memoir.fail('PM014', format('limit must be from 1 to 1000, not %s', coalesce(p_limit::text, 'null')));
-  end if;
-  if p_seconds is null or p_seconds not between 1 and 86400 then
-    perform _memoir.fail('PM014', format('seconds must be from 1 to 86400, not %s', coalesce(p_seconds::text, 'null')));
-  end if;
+  perform _memoir.check_count('limit', p_limit, 1000);
+  perform _memoir.check_count('seconds', p_seconds, 86400);
 end $$;
 
 create or replace function memoir.heartbeat(p_job bigint, p_lease uuid, p_seconds integer default 300)
 returns boolean language plpgsql security definer set search_path from current as $$
 begin
   perform _memoir.authorise_worker();
-  perform _memoir.check_queue('any', 1, p_seconds);
+  perform _memoir.check_count('seconds', p_seconds, 86400);
   update _memoir.jobs set leased_until = clock_timestamp() + make_interval(secs => p_seconds)
   where job_id = p_job and lease_id = p_lease and state = 'leased';
   return found;
@@ -134,9 +138,10 @@ back then. Service, jobs and admin logins only. Raises PM001.';
 create or replace function memoir.fail_job(p_job bigint, p_lease uuid, p_error text, p_retry_seconds numeric default null, p_final boolean default false)
 returns text language plpgsql security definer set search_path from current as $$
 declare
-  v_login name := _memoir.authorise_worker();
-  v_job _memoir.jobs := _memoir.leased(p_job, p_lease);
+  v_job _memoir.jobs;
 begin
+  perform _memoir.authorise_worker();
+  v_job := _memoir.leased(p_job, p_lease);
   if v_job.job_id is null then return 'lost'; end if;
   if p_retry_seconds not between 0 and 86400 then
     perform _memoir.fail('PM014', format('retry_seconds must be from 0 to 86400, not %s', p_retry_seconds));
@@ -151,9 +156,10 @@ Raises PM001, PM014.';
 create or replace function memoir.release_job(p_job bigint, p_lease uuid)
 returns boolean language plpgsql security definer set search_path from current as $$
 declare
-  v_login name := _memoir.authorise_worker();
-  v_job _memoir.jobs := _memoir.leased(p_job, p_lease);
+  v_job _memoir.jobs;
 begin
+  perform _memoir.authorise_worker();
+  v_job := _memoir.leased(p_job, p_lease);
   if v_job.job_id is null then return false; end if;
   begin
     update _memoir.jobs set state = 'ready', leased_until = null, lease_id = null, attempts = attempts - 1 where job_id = p_job;
@@ -197,7 +203,4 @@ end $$;
 
 -- A session is waiting from the turn that follows its last extraction: persist_turn queues it then, and only then.
 create or replace function _memoir.queue_extraction(p_user_id uuid, p_session_id uuid, p_at timestamptz)
-returns void language sql as $$
-  insert into _memoir.jobs (kind, user_id, dedup_key, run_after, created_at) values ('turns', p_user_id, p_session_id::text, p_at, p_at)
-  on conflict (kind, user_id, dedup_key) where state = 'ready' do nothing
-$$;
+returns void language sql as $$ select _memoir.enqueue_unlocked('turns', p_user_id, p_session_id::text, p_at) $$;

@@ -251,75 +251,122 @@ end $$;
 create or replace function _memoir.judge_memory(p_user_id uuid, p_memory_id uuid, p_by text)
 returns jsonb language plpgsql set plan_cache_mode = force_custom_plan as $$
 declare
-  v_memory _memoir.memory_store; v_other _memoir.memory_store; v_vector halfvec; v_model smallint; v_hit record; v_kind text; v_done text; v_near jsonb := '{}';
-  v_config jsonb := _memoir.config(p_user_id, null); v_now timestamptz := memoir.now(); v_superseded uuid[] := '{}'; v_contradicts uuid[] := '{}';
-  v_duplicate real := (v_config ->> 'duplicate_similarity')::real; v_conflict real := (v_config ->> 'conflict_similarity')::real;
-  v_hits _memoir.memory_store[] := '{}'; v_similar real[] := '{}'; v_settled boolean[] := '{}'; v_open uuid[] := '{}'; v_wins boolean; i integer;
+  v_state _memoir.judging_state; v_config jsonb := _memoir.config(p_user_id, null);
+begin
+  v_state := _memoir.judging(p_user_id, p_memory_id, v_config);
+  if v_state.similarities is null then return null; end if;
+  v_state := _memoir.judge_conflicts(v_state, p_by, v_config);
+  if v_state.result is not null then return v_state.result; end if;
+  v_state := _memoir.judge_duplicates(v_state, p_by, v_config);
+  if v_state.open <> '{}' and v_state.result ->> 'outcome' is distinct from 'duplicate' then
+    perform _memoir.queue_judgement(p_user_id, p_memory_id, v_state.open, memoir.now());
+  end if;
+  return coalesce(v_state.result, '{}')
+    || jsonb_build_object('superseded', to_jsonb(v_state.superseded), 'contradicts', to_jsonb(v_state.contradicts));
+end $$;
+
+-- An active memory and those of its project that its vector is like; without similarities: it has no vector, or is not active.
+create or replace function _memoir.judging(p_user_id uuid, p_memory_id uuid, p_config jsonb)
+returns _memoir.judging_state language plpgsql stable set plan_cache_mode = force_custom_plan as $$
+declare
+  v_state _memoir.judging_state; v_memory _memoir.memory_store; v_vector halfvec; v_model smallint;
+  v_least real := least((p_config ->> 'duplicate_similarity')::real, (p_config ->> 'conflict_similarity')::real);
 begin
   select * into v_memory from _memoir.memory_store where user_id = p_user_id and memory_id = p_memory_id and state = 'active';
-  if not found then return null; end if;
+  if not found then return v_state; end if;
   select e.embedding, e.model_id into v_vector, v_model
   from _memoir.search_items i join _memoir.embeddings e on e.user_id = p_user_id and e.item_no = i.item_no
   join _memoir.embedding_models m on m.model_id = e.model_id and m.status = 'active'
   where i.user_id = p_user_id and i.ref_id = p_memory_id and i.chunk = 0;
-  if not found then return null; end if;
+  if not found then return v_state; end if;
   -- Distances in the list, not in the condition: vectors of other models have other dimensions.
   with near as materialized (
     select i.ref_id, (1 - (e.embedding <=> v_vector))::real as similarity
     from _memoir.embeddings e join _memoir.search_items i on i.user_id = p_user_id and i.item_no = e.item_no
     where e.user_id = p_user_id and e.model_id = v_model and i.kind = 'm' and i.chunk = 0 and i.ref_id <> p_memory_id),
-  nearest as (select * from near where similarity > least(v_conflict, v_duplicate) order by similarity desc, ref_id limit 50)
-  select array_agg(m order by s.similarity desc, m.memory_id), array_agg(s.similarity order by s.similarity desc, m.memory_id) into v_hits, v_similar
+  nearest as (select * from near where similarity > v_least order by similarity desc, ref_id limit 50)
+  select coalesce(array_agg(m order by s.similarity desc, m.memory_id), '{}'), coalesce(array_agg(s.similarity order by s.similarity desc, m.memory_id), '{}')
+  into v_state.others, v_state.similarities
   from nearest s join _memoir.memory_store m on m.user_id = p_user_id and m.memory_id = s.ref_id
   where m.state <> 'expired' and m.project = v_memory.project;
+  v_state.memory := v_memory;
+  v_state.is_settled := '{}';
+  v_state.open := '{}';
+  v_state.superseded := '{}';
+  v_state.contradicts := '{}';
+  return v_state;
+end $$;
 
-  for i in 1 .. coalesce(cardinality(v_hits), 0) loop
-    v_other := v_hits[i];
+-- Conflicts, by rules; open: what they can't tell and a model is to judge. A result ends it: the memory was rejected or is outdated.
+create or replace function _memoir.judge_conflicts(inout p_state _memoir.judging_state, p_by text, p_config jsonb)
+language plpgsql set plan_cache_mode = force_custom_plan as $$
+declare
+  v_memory _memoir.memory_store := p_state.memory; v_other _memoir.memory_store; v_similarity real; v_kind text; v_done text; v_place integer := 0;
+  v_conflict real := (p_config ->> 'conflict_similarity')::real; v_asks_model boolean := p_config ->> 'judge' <> 'rules';
+begin
+  foreach v_other in array p_state.others loop
+    v_place := v_place + 1;
+    v_similarity := p_state.similarities[v_place];
     if v_other.state <> 'active' then
-      if v_memory.actor <> 'person' and v_similar[i] > v_duplicate and _memoir.fixed_points(v_other.content) = _memoir.fixed_points(v_memory.content)
-        and _memoir.tombstoned(p_user_id, v_other.content, null, null, v_other.project)
-        and not _memoir.succeeds(p_user_id, p_memory_id, v_other.memory_id) then
-        perform _memoir.set_state(p_user_id, array[p_memory_id], 'invalidated', p_by, 'says again what was rejected', null, v_now);
-        return jsonb_build_object('memory_id', null, 'outcome', 'refused_tombstone', 'similarity', round(v_similar[i]::numeric, 4));
-      end if;
-      continue;
+      continue when not _memoir.says_rejected(v_memory, v_other, v_similarity, p_config);
+      perform _memoir.set_state(v_memory.user_id, array[v_memory.memory_id], 'invalidated', p_by, 'says again what was rejected', null, memoir.now());
+      p_state.result := jsonb_build_object('memory_id', null, 'outcome', 'refused_tombstone', 'similarity', round(v_similarity::numeric, 4));
+      return;
     end if;
-    continue when v_similar[i] <= v_conflict or v_memory.slot = v_other.slot or not _memoir.may_conflict(v_memory, v_other);
+    continue when v_similarity <= v_conflict or v_memory.slot = v_other.slot or not _memoir.may_conflict(v_memory, v_other);
     v_kind := _memoir.contradiction(v_memory.content, v_other.content);
     if v_kind is null then
-      if v_config ->> 'judge' <> 'rules' and v_memory.sensitivity < 'secret' and v_other.sensitivity < 'secret' then v_open := v_open || v_other.memory_id; end if;
+      if v_asks_model and v_memory.sensitivity < 'secret' and v_other.sensitivity < 'secret' then p_state.open := p_state.open || v_other.memory_id; end if;
       continue;
     end if;
-    v_settled[i] := true;
-    v_done := _memoir.settle(p_user_id, v_memory, v_other, v_kind, null, v_similar[i], null, p_by);
-    if v_done = 'new' then v_superseded := v_superseded || v_other.memory_id;
-    elsif v_done = 'open' then v_contradicts := v_contradicts || v_other.memory_id;
+    p_state.is_settled[v_place] := true;
+    v_done := _memoir.settle(v_memory.user_id, v_memory, v_other, v_kind, null, v_similarity, null, p_by);
+    if v_done = 'new' then p_state.superseded := p_state.superseded || v_other.memory_id;
+    elsif v_done = 'open' then p_state.contradicts := p_state.contradicts || v_other.memory_id;
     else
-      return jsonb_build_object('outcome', 'outdated', 'superseded', to_jsonb(v_superseded), 'contradicts', to_jsonb(v_contradicts));
+      p_state.result := jsonb_build_object('outcome', 'outdated', 'superseded', to_jsonb(p_state.superseded), 'contradicts', to_jsonb(p_state.contradicts));
+      return;
     end if;
   end loop;
+end $$;
 
-  for i in 1 .. coalesce(cardinality(v_hits), 0) loop
-    v_other := v_hits[i];
-    continue when v_settled[i] or v_similar[i] <= v_duplicate or v_other.state <> 'active' or v_other.type <> v_memory.type
-      or v_other.sensitivity <> v_memory.sensitivity or not _memoir.may_conflict(v_memory, v_other) or v_other.valid_to is distinct from v_memory.valid_to
-      or v_other.slot is distinct from v_memory.slot or v_other.slot_value is distinct from v_memory.slot_value
-      or _memoir.fixed_points(v_other.content) <> _memoir.fixed_points(v_memory.content);
+-- Does a memory say again, in other words, what a person rejected? Not where a person says it, nor what took the other's place.
+create or replace function _memoir.says_rejected(p_memory _memoir.memory_store, p_other _memoir.memory_store, p_similarity real, p_config jsonb)
+returns boolean language plpgsql stable as $$
+begin
+  return p_memory.actor <> 'person' and p_similarity > (p_config ->> 'duplicate_similarity')::real
+    and _memoir.fixed_points(p_other.content) = _memoir.fixed_points(p_memory.content)
+    and _memoir.tombstoned(p_memory.user_id, p_other.content, null, null, p_other.project)
+    and not _memoir.succeeds(p_memory.user_id, p_memory.memory_id, p_other.memory_id);
+end $$;
+
+-- The nearest that says the same in other words: one of the two goes on for both.
+create or replace function _memoir.judge_duplicates(inout p_state _memoir.judging_state, p_by text, p_config jsonb)
+language plpgsql set plan_cache_mode = force_custom_plan as $$
+declare
+  v_memory _memoir.memory_store := p_state.memory; v_other _memoir.memory_store; v_similarity real; v_wins boolean; v_place integer := 0;
+  v_user uuid := v_memory.user_id; v_duplicate real := (p_config ->> 'duplicate_similarity')::real;
+begin
+  foreach v_other in array p_state.others loop
+    v_place := v_place + 1;
+    v_similarity := p_state.similarities[v_place];
+    continue when p_state.is_settled[v_place] or v_similarity <= v_duplicate or v_other.state <> 'active' or v_other.type <> v_memory.type
+      or v_other.sensitivity <> v_memory.sensitivity or not _memoir.may_conflict(v_memory, v_other)
+      or v_other.valid_to is distinct from v_memory.valid_to or v_other.slot is distinct from v_memory.slot
+      or v_other.slot_value is distinct from v_memory.slot_value or _memoir.fixed_points(v_other.content) <> _memoir.fixed_points(v_memory.content);
     v_wins := v_memory.trust > v_other.trust or v_memory.trust = v_other.trust and length(v_memory.content) > length(v_other.content);
     continue when v_memory.local_to is distinct from v_other.local_to and case when v_wins then v_memory.local_to else v_other.local_to end is not null;
     if v_wins then
-      perform _memoir.merge_memory(p_user_id, v_other.memory_id, p_memory_id, p_by, v_now);
-      v_superseded := v_superseded || v_other.memory_id;
-      v_near := jsonb_build_object('outcome', 'stored', 'similarity', round(v_similar[i]::numeric, 4));
+      perform _memoir.merge_memory(v_user, v_other.memory_id, v_memory.memory_id, p_by, memoir.now());
+      p_state.superseded := p_state.superseded || v_other.memory_id;
+      p_state.result := jsonb_build_object('outcome', 'stored', 'similarity', round(v_similarity::numeric, 4));
     else
-      perform _memoir.merge_memory(p_user_id, p_memory_id, v_other.memory_id, p_by, v_now);
-      v_near := jsonb_build_object('memory_id', v_other.memory_id, 'outcome', 'duplicate', 'similarity', round(v_similar[i]::numeric, 4));
+      perform _memoir.merge_memory(v_user, v_memory.memory_id, v_other.memory_id, p_by, memoir.now());
+      p_state.result := jsonb_build_object('memory_id', v_other.memory_id, 'outcome', 'duplicate', 'similarity', round(v_similarity::numeric, 4));
     end if;
-    v_open := array_remove(v_open, v_other.memory_id);
-    exit;
+    p_state.open := array_remove(p_state.open, v_other.memory_id);
+    return;
   end loop;
-  if v_open <> '{}' and v_near ->> 'outcome' is distinct from 'duplicate' then perform _memoir.queue_judgement(p_user_id, p_memory_id, v_open, v_now); end if;
-  return v_near || jsonb_build_object('superseded', to_jsonb(v_superseded), 'contradicts', to_jsonb(v_contradicts));
 end $$;
 
 -- A remember's result with what its vector's judgement adds.

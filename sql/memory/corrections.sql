@@ -99,8 +99,7 @@ returns jsonb language plpgsql security definer set search_path from current set
 declare
   v_caller _memoir.caller := _memoir.authorise(p_user, 'write');
   v_user uuid := v_caller.user_id; v_seen _memoir.memory_store := _memoir.memory(v_caller, p_memory); v_now timestamptz := memoir.now();
-  v_old _memoir.memory_store; v_standing _memoir.standing; v_ids uuid[]; v_hash bytea; v_result jsonb; v_done record; v_made jsonb; v_new _memoir.memory_store;
-  v_rest uuid; v_bounded boolean; v_kept uuid[] := '{}'; v_keep uuid[]; v_reason text := coalesce(p_reason, 'corrected'); v_slotted boolean;
+  v_old _memoir.memory_store; v_standing _memoir.standing; v_correction _memoir.correction; v_hash bytea; v_result jsonb;
 begin
   perform _memoir.check_size('reason', p_reason, 10000);
   if p_valid_to <= p_valid_from then
@@ -108,75 +107,24 @@ begin
   end if;
   perform from _memoir.user_counters where user_id = v_user for update;
   if p_key is not null then
-    v_hash := sha256(convert_to(jsonb_build_array('correct', p_memory, p_content, p_reason, p_remainder, p_valid_from, p_valid_to, p_slot_value, p_session,
-      p_source_turns, p_actor, p_embedding)::text, 'UTF8'));
+    v_hash := sha256(convert_to(jsonb_build_array('correct', p_memory, p_content, p_reason, p_remainder, p_valid_from, p_valid_to, p_slot_value,
+      p_session, p_source_turns, p_actor, p_embedding)::text, 'UTF8'));
     v_result := _memoir.receipt(v_user, p_key, v_hash);
     if v_result is not null then return v_result; end if;
   end if;
   v_old := _memoir.to_correct(v_seen);
-  v_standing := _memoir.standing(_memoir.actor(v_caller, p_actor, case when p_session is null then 'person' else 'agent' end::_memoir.actor), v_old.type,
-    'correction', _memoir.turns_given(v_caller, p_session, p_source_turns));
-  v_slotted := v_old.slot is not null and (p_remainder is null or p_slot_value is not null);  -- else the slot's value is in what remains
-
+  v_standing := _memoir.standing(_memoir.speaker(v_caller, p_actor, p_session), v_old.type, 'correction',
+    _memoir.turns_given(v_caller, p_session, p_source_turns));
+  v_correction := (v_caller, p_user, v_old, v_standing, coalesce(p_reason, 'corrected'), v_now, p_content, p_remainder, p_valid_from, p_valid_to,
+    v_old.slot is not null and (p_remainder is null or p_slot_value is not null),  -- else the slot's value is in what remains
+    p_slot_value, p_session, p_source_turns, p_actor, p_embedding);
   if (v_old.state = 'active' or v_old.state_reason = 'consolidated') and _memoir.challenge(v_standing) < _memoir.hold(v_old) then
-    -- A lower authority corrects nothing: it is heard, and the conflict is open.
-    v_old := _memoir.current(v_old);
-    v_made := memoir.remember(p_user, p_content, p_session, v_old.type, v_old.category, v_old.importance, v_old.project, p_actor, 'correction',
-      p_valid_from => p_valid_from, p_valid_to => p_valid_to, p_slot => case when v_slotted then v_old.slot end, p_slot_value => p_slot_value,
-      p_sensitivity => v_old.sensitivity::text, p_source_turns => p_source_turns, p_embedding => p_embedding);
-    if v_made ->> 'memory_id' is not null and (v_made ->> 'memory_id')::uuid <> v_old.memory_id then
-      perform _memoir.judged(v_user, (v_made ->> 'memory_id')::uuid, v_old.memory_id, 'person', 'contradiction', null, null, 'contradicts', null,
-        'a correction of lower authority', v_now);
-    end if;
-    v_result := jsonb_build_object('memory_id', v_made -> 'memory_id', 'outcome', case when v_made ->> 'outcome' = 'refused_tombstone' then 'refused_tombstone' else 'contradicts' end,
-      'corrected', '[]'::jsonb, 'remainder', null, 'bounded', '[]'::jsonb, 'excluded_turns', 0, 'invalidated_summaries', 0);
+    v_result := _memoir.object_to(v_correction);
   else
-    v_ids := _memoir.same_value(v_caller, v_old, false);
-    v_old := _memoir.take_out(v_user, v_ids, v_old.memory_id, v_caller.login, v_now, v_standing.actor);
-    -- Bounds inside the time of the old one: it goes on outside them.
-    v_bounded := v_old.state = 'active' and (p_valid_from is not null or p_valid_to is not null)
-      and (p_valid_from > coalesce(v_old.valid_from, '-infinity') or p_valid_to < coalesce(v_old.valid_to, 'infinity'));
-    perform _memoir.set_state(v_user, v_ids, 'superseded', v_caller.login, v_reason, null, v_now, v_standing.actor);
-    if p_valid_from > coalesce(v_old.valid_from, '-infinity') and v_bounded then
-      v_kept := v_kept || _memoir.bounded(v_old, v_old.valid_from, least(p_valid_from, v_old.valid_to), v_caller.login, v_reason, v_now, v_standing.actor);
-    end if;
-    if p_valid_to < coalesce(v_old.valid_to, 'infinity') and v_bounded then
-      v_kept := v_kept || _memoir.bounded(v_old, greatest(p_valid_to, v_old.valid_from), v_old.valid_to, v_caller.login, v_reason, v_now, v_standing.actor);
-    end if;
-    v_made := memoir.remember(p_user, p_content, p_session, v_old.type, v_old.category, v_old.importance, v_old.project, p_actor, 'correction',
-      p_valid_from => p_valid_from, p_valid_to => p_valid_to, p_tags => v_old.tags, p_slot => case when v_slotted then v_old.slot end,
-      p_slot_value => p_slot_value, p_sensitivity => v_old.sensitivity::text, p_source_turns => p_source_turns, p_embedding => p_embedding);
-    if v_made ->> 'memory_id' is null then
-      perform _memoir.fail('PM040', format('a tombstone refuses %s', _memoir.shown(p_content)), 'a person lifts it with lift_tombstone');
-    end if;
-    select * into v_new from _memoir.memory_store where user_id = v_user and memory_id = (v_made ->> 'memory_id')::uuid;
-    if p_remainder is not null then
-      v_rest := _memoir.remain(v_caller, v_old, p_remainder, not v_slotted, v_standing, v_reason, v_now);
-    end if;
-    perform _memoir.succeeded(v_user, v_ids, v_new.memory_id);  -- known now only
-    insert into _memoir.memory_relationships (user_id, source_id, relation, target_id, made_by, recorded_at)
-    select v_user, s, 'supersedes', o, 'correction', v_now
-    from unnest(v_ids) o, unnest(array_remove(array[v_new.memory_id, v_rest] || v_kept, null)) s where s <> o on conflict do nothing;
-    -- It keeps its place: procedural stays procedural, pins stay.
-    update _memoir.memory_store set tier = greatest(tier, v_old.tier), category = coalesce(category, v_old.category),
-      expires_at = case when v_old.tier > tier then null else expires_at end
-    where user_id = v_user and memory_id = v_new.memory_id and tier >= 2 and v_old.tier > tier;
-    insert into _memoir.session_objects (user_id, session_id, memory_id, pinned_until_turn, pin_reason)
-    select o.user_id, o.session_id, v_new.memory_id, max(o.pinned_until_turn), max(o.pin_reason) from _memoir.session_objects o
-    where o.user_id = v_user and o.memory_id = any (v_ids) and o.pinned_until_turn is not null group by o.user_id, o.session_id
-    on conflict (user_id, session_id, memory_id) do nothing;
-    -- What was only bounded was true; what a person rejected may not come back.
-    if not v_bounded and v_standing.by_person then
-      perform _memoir.set_tombstones(v_user, v_ids, v_slotted, false, v_old.memory_id, v_reason, v_standing.actor, v_caller.login, v_now,
-        array_remove(array[v_new.memory_id, v_rest], null));
-    end if;
-    v_keep := array(select s.source_id from _memoir.memory_sources s where s.user_id = v_user and s.item_kind = 'memory' and s.item_id = v_new.memory_id and s.source_kind = 'turn');
-    select * into v_done from _memoir.withdraw(v_user, v_ids, v_keep, v_old.memory_id, v_caller.login, v_reason, v_now);
-    v_result := jsonb_build_object('memory_id', v_new.memory_id, 'outcome', 'corrected', 'corrected', to_jsonb(v_ids), 'remainder', v_rest,
-      'bounded', to_jsonb(v_kept), 'excluded_turns', v_done.excluded_turns, 'invalidated_summaries', v_done.invalidated_summaries);
+    v_result := _memoir.put_right(v_correction);
   end if;
   insert into _memoir.audit_log (login, action, user_id, detail)
-  values (v_caller.login, 'correct', v_user, v_result || jsonb_build_object('reason', v_reason));
+  values (v_caller.login, 'correct', v_user, v_result || jsonb_build_object('reason', v_correction.reason));
   if p_key is not null then perform _memoir.keep_receipt(v_user, p_key, v_hash, v_result, v_now); end if;
   return v_result;
 end $$;
@@ -188,6 +136,107 @@ statements, one of lower authority than the memory leaves a contradicts edge onl
 for bounds), the source turns leave recall, summaries and memories made of them are invalidated. A superseded memory stands for its
 successor, but what was consolidated for itself: the other parts stand by themselves again. Returns {"memory_id", "outcome", "corrected", "remainder", "bounded", "excluded_turns", "invalidated_summaries"}; outcome:
 corrected, contradicts. p_key: idempotency key. Raises PM001, PM003, PM004, PM006, PM012, PM014, PM030, PM040.';
+
+-- A lower authority corrects nothing: it is heard, and the conflict is open.
+create or replace function _memoir.object_to(p_correction _memoir.correction)
+returns jsonb language plpgsql set plan_cache_mode = force_custom_plan as $$
+declare
+  v_old _memoir.memory_store := _memoir.current(p_correction.old); v_made jsonb; v_id uuid;
+begin
+  p_correction.old := v_old;
+  v_made := _memoir.say_instead(p_correction, '{}');
+  v_id := (v_made ->> 'memory_id')::uuid;
+  if v_id <> v_old.memory_id then
+    perform _memoir.judged(v_old.user_id, v_id, v_old.memory_id, 'person', 'contradiction', null, null, 'contradicts', null,
+      'a correction of lower authority', p_correction.corrected_at);
+  end if;
+  return jsonb_build_object('memory_id', v_id,
+    'outcome', case when v_made ->> 'outcome' = 'refused_tombstone' then 'refused_tombstone' else 'contradicts' end,
+    'corrected', '[]'::jsonb, 'remainder', null, 'bounded', '[]'::jsonb, 'excluded_turns', 0, 'invalidated_summaries', 0);
+end $$;
+
+-- What is right is remembered as anything else is, with the kind and place of the old memory.
+create or replace function _memoir.say_instead(p_correction _memoir.correction, p_tags text[])
+returns jsonb language plpgsql as $$
+declare
+  v_old _memoir.memory_store := p_correction.old;
+begin
+  return memoir.remember(p_correction.user_name, p_correction.content, p_correction.session_name, v_old.type, v_old.category, v_old.importance,
+    v_old.project, p_correction.stated_actor, 'correction', p_valid_from => p_correction.valid_from, p_valid_to => p_correction.valid_to,
+    p_tags => p_tags, p_slot => case when p_correction.has_slot then v_old.slot end, p_slot_value => p_correction.slot_value,
+    p_sensitivity => v_old.sensitivity::text, p_source_turns => p_correction.source_turns, p_embedding => p_correction.embedding);
+end $$;
+
+-- The old memory, and all that say the same, give way to the new one.
+create or replace function _memoir.put_right(p_correction _memoir.correction)
+returns jsonb language plpgsql set plan_cache_mode = force_custom_plan as $$
+declare
+  v_caller _memoir.caller := p_correction.caller; v_user uuid := v_caller.user_id; v_now timestamptz := p_correction.corrected_at;
+  v_reason text := p_correction.reason; v_standing _memoir.standing := p_correction.standing;
+  v_ids uuid[] := _memoir.same_value(v_caller, p_correction.old, false); v_old _memoir.memory_store;
+  v_kept uuid[]; v_made jsonb; v_new uuid; v_rest uuid; v_done record; v_right uuid[];
+begin
+  v_old := _memoir.take_out(v_user, v_ids, (p_correction.old).memory_id, v_caller.login, v_now, v_standing.actor);
+  p_correction.old := v_old;
+  perform _memoir.set_state(v_user, v_ids, 'superseded', v_caller.login, v_reason, null, v_now, v_standing.actor);
+  v_kept := _memoir.keep_outside(p_correction);
+  v_made := _memoir.say_instead(p_correction, v_old.tags);
+  v_new := (v_made ->> 'memory_id')::uuid;
+  if v_new is null then
+    perform _memoir.fail('PM040', format('a tombstone refuses %s', _memoir.shown(p_correction.content)), 'a person lifts it with lift_tombstone');
+  end if;
+  if p_correction.remainder is not null then
+    v_rest := _memoir.remain(v_caller, v_old, p_correction.remainder, not p_correction.has_slot, v_standing, v_reason, v_now);
+  end if;
+  v_right := array_remove(array[v_new, v_rest], null);
+  perform _memoir.succeeded(v_user, v_ids, v_new);  -- known now only
+  insert into _memoir.memory_relationships (user_id, source_id, relation, target_id, made_by, recorded_at)
+  select v_user, s, 'supersedes', o, 'correction', v_now
+  from unnest(v_ids) o, unnest(v_right || v_kept) s where s <> o on conflict do nothing;
+  perform _memoir.take_place(v_new, v_old, v_ids);
+  -- What was only bounded was true; what a person rejected may not come back.
+  if v_kept = '{}' and v_standing.by_person then
+    perform _memoir.set_tombstones(v_user, v_ids, p_correction.has_slot, false, v_old.memory_id, v_reason, v_standing.actor, v_caller.login,
+      v_now, v_right);
+  end if;
+  v_done := _memoir.withdraw(v_user, v_ids, array(
+    select s.source_id from _memoir.memory_sources s
+    where s.user_id = v_user and s.item_kind = 'memory' and s.item_id = v_new and s.source_kind = 'turn'),
+    v_old.memory_id, v_caller.login, v_reason, v_now);
+  return jsonb_build_object('memory_id', v_new, 'outcome', 'corrected', 'corrected', to_jsonb(v_ids), 'remainder', v_rest,
+    'bounded', to_jsonb(v_kept), 'excluded_turns', v_done.excluded_turns, 'invalidated_summaries', v_done.invalidated_summaries);
+end $$;
+
+-- Where the new value has bounds inside the time of the old one, that goes on outside them, as copies: which.
+create or replace function _memoir.keep_outside(p_correction _memoir.correction)
+returns uuid[] language plpgsql as $$
+declare
+  v_old _memoir.memory_store := p_correction.old; v_from timestamptz := p_correction.valid_from; v_to timestamptz := p_correction.valid_to;
+  v_by text := (p_correction.caller).login; v_actor _memoir.actor := (p_correction.standing).actor; v_kept uuid[] := '{}';
+begin
+  if v_old.state <> 'active' then return v_kept; end if;
+  if v_from > coalesce(v_old.valid_from, '-infinity') then
+    v_kept := v_kept || _memoir.bounded(v_old, v_old.valid_from, least(v_from, v_old.valid_to), v_by, p_correction.reason,
+      p_correction.corrected_at, v_actor);
+  end if;
+  if v_to < coalesce(v_old.valid_to, 'infinity') then
+    v_kept := v_kept || _memoir.bounded(v_old, greatest(v_to, v_old.valid_from), v_old.valid_to, v_by, p_correction.reason,
+      p_correction.corrected_at, v_actor);
+  end if;
+  return v_kept;
+end $$;
+
+-- The new memory keeps the place of the old ones: procedural stays procedural, pins stay.
+create or replace function _memoir.take_place(p_new uuid, p_old _memoir.memory_store, p_ids uuid[])
+returns void language plpgsql set plan_cache_mode = force_custom_plan as $$
+begin
+  update _memoir.memory_store set tier = greatest(tier, p_old.tier), category = coalesce(category, p_old.category), expires_at = null
+  where user_id = p_old.user_id and memory_id = p_new and tier >= 2 and p_old.tier > tier;
+  insert into _memoir.session_objects (user_id, session_id, memory_id, pinned_until_turn, pin_reason)
+  select o.user_id, o.session_id, p_new, max(o.pinned_until_turn), max(o.pin_reason) from _memoir.session_objects o
+  where o.user_id = p_old.user_id and o.memory_id = any (p_ids) and o.pinned_until_turn is not null group by o.user_id, o.session_id
+  on conflict (user_id, session_id, memory_id) do nothing;
+end $$;
 
 -- The successor of memories that have just been superseded.
 create or replace function _memoir.succeeded(p_user_id uuid, p_ids uuid[], p_successor uuid)
@@ -250,8 +299,8 @@ begin
   perform _memoir.check_size('reason', p_reason, 10000);
   perform from _memoir.user_counters where user_id = v_user for update;
   v_old := _memoir.to_correct(v_seen);
-  v_standing := _memoir.standing(_memoir.actor(v_caller, p_actor, case when p_session is null then 'person' else 'agent' end::_memoir.actor), v_old.type,
-    'correction', _memoir.turns_given(v_caller, p_session, p_source_turns));
+  v_standing := _memoir.standing(_memoir.speaker(v_caller, p_actor, p_session), v_old.type, 'correction',
+    _memoir.turns_given(v_caller, p_session, p_source_turns));
   if _memoir.challenge(v_standing) < _memoir.hold(v_old) then
     perform _memoir.fail('PM001', format('login %s acts as %s and may not retract memory %s, which has a higher authority', quote_ident(v_caller.login),
       v_standing.actor, v_old.memory_id), 'give p_session and p_source_turns, the turns in which the person takes it back');
@@ -292,7 +341,7 @@ declare
   v_caller _memoir.caller := _memoir.authorise(p_user, 'write');
   v_user uuid := v_caller.user_id; v_now timestamptz := memoir.now(); v_actor _memoir.actor := _memoir.actor(v_caller, null, 'person');
   v_memory _memoir.memory_store; v_stone _memoir.tombstones; v_reason text := coalesce(p_reason, 'lifted'); v_of uuid := p_memory; v_keys bytea[]; v_lifted integer;
-  v_ids uuid[] := '{}'; v_back uuid[] := '{}'; v_id uuid; v_before _memoir.memory_states; v_turns integer; v_refs uuid[];
+  v_turns integer := 0; v_back uuid[] := '{}';
 begin
   if v_actor <> 'person' then
     perform _memoir.fail('PM001', format('login %s acts as %s and may not lift a tombstone', quote_ident(v_caller.login), v_actor), 'only a person does');
@@ -317,48 +366,69 @@ begin
     where user_id = v_user and lifted_at is null and (memory_id = v_of or key_hash = any (v_keys)) returning 1)
   select count(*) into v_lifted from lifted;
   if v_lifted > 0 then
-    -- Its turns are found again, unless something else keeps them out.
-    with opened as (
-      update _memoir.recall_exclusions x set lifted_at = v_now where x.user_id = v_user and x.memory_id = v_of and x.lifted_at is null
-      returning x.session_id, x.turn_index)
-    select count(distinct s.source_id), coalesce(array_agg(distinct s.source_id), '{}') into v_turns, v_refs
-    from opened o join _memoir.memory_sources s on s.user_id = v_user and s.source_kind = 'turn' and s.session_id = o.session_id and s.turn_index = o.turn_index;
-    perform _memoir.revive_items(v_user, array(
-      select i.item_no from _memoir.search_items i
-      where i.user_id = v_user and i.ref_id = any (v_refs) and i.dead and not exists (
-        select from _memoir.memory_sources s
-        join _memoir.recall_exclusions x on x.user_id = v_user and x.session_id = s.session_id and x.turn_index = s.turn_index and x.lifted_at is null
-        where s.user_id = v_user and s.source_kind = 'turn' and s.source_id = i.ref_id
-          and (x.span_start is null or i.span_start < x.span_start + x.span_length and x.span_start < i.span_start + i.span_length))));
-    -- What was forgotten or taken back returns to the state it was in, where its place is free.
-    v_ids := array(select m.memory_id from _memoir.memory_store m
-      where m.user_id = v_user and m.state in ('forgotten', 'invalidated', 'superseded') and m.memory_id = any (_memoir.same_value(v_caller, v_memory, true))
-      order by m.recorded_at desc, m.memory_id);
-    foreach v_id in array v_ids loop
-      select * into v_before from _memoir.memory_states s where s.user_id = v_user and s.memory_id = v_id order by s.seq desc offset 1 limit 1;
-      continue when not found;
-      if v_before.state = 'active' then
-        if _memoir.restore(v_user, v_id, v_caller.login, v_reason, v_now, v_actor) then
-          v_back := v_back || v_id;
-          continue;
-        end if;
-      end if;
-      -- It is no secret any more that it was known.
-      update _memoir.memory_store set state = case when v_before.state in ('active', 'forgotten', 'erased') then 'superseded' else v_before.state end,
-        state_at = v_now, state_by = v_caller.login, state_reason = v_reason
-      where user_id = v_user and memory_id = v_id and state = 'forgotten';
-      if found then
-        perform _memoir.note_state(v_user, array[v_id], case when v_before.state in ('active', 'forgotten', 'erased') then 'superseded' else v_before.state end,
-          v_caller.login, v_reason, v_before.superseded_by, v_now, v_actor);
-      end if;
-    end loop;
+    v_turns := _memoir.reopen_turns(v_user, v_of, v_now);
+    v_back := _memoir.bring_back(v_caller, v_memory, v_reason, v_now, v_actor);
     insert into _memoir.audit_log (login, action, user_id, detail)
     values (v_caller.login, 'lift_tombstone', v_user, jsonb_build_object('memory_id', v_of, 'lifted', v_lifted, 'restored', v_back, 'reason', v_reason));
   end if;
-  return jsonb_build_object('memory_id', v_of, 'lifted', v_lifted, 'restored', to_jsonb(v_back), 'returned_turns', coalesce(v_turns, 0));
+  return jsonb_build_object('memory_id', v_of, 'lifted', v_lifted, 'restored', to_jsonb(v_back), 'returned_turns', v_turns);
 end $$;
 comment on function memoir.lift_tombstone(text, uuid, text, text, text) is
   'Lifts the tombstones that a rejected memory left (or, with p_content and p_slot, those which refuse that value): it may be said again, its
 turns are recalled again, and what was forgotten or retracted is active again unless something else has its place. The lift is recorded.
 Only a caller acting as a person. Returns {"memory_id", "lifted", "restored", "returned_turns"}; lifting twice changes nothing.
 Writes tombstones, recall_exclusions, memory_store, audit_log. Raises PM001, PM004, PM014.';
+
+-- The turns that a memory kept out of recall are found again, unless something else keeps them out: how many.
+create or replace function _memoir.reopen_turns(p_user_id uuid, p_memory uuid, p_at timestamptz)
+returns integer language plpgsql set plan_cache_mode = force_custom_plan as $$
+declare
+  v_turns integer; v_refs uuid[];
+begin
+  with opened as (
+    update _memoir.recall_exclusions x set lifted_at = p_at where x.user_id = p_user_id and x.memory_id = p_memory and x.lifted_at is null
+    returning x.session_id, x.turn_index)
+  select count(distinct s.source_id), coalesce(array_agg(distinct s.source_id), '{}') into v_turns, v_refs
+  from opened o join _memoir.memory_sources s
+    on s.user_id = p_user_id and s.source_kind = 'turn' and s.session_id = o.session_id and s.turn_index = o.turn_index;
+  perform _memoir.revive_items(p_user_id, array(
+    select i.item_no from _memoir.search_items i
+    where i.user_id = p_user_id and i.ref_id = any (v_refs) and i.dead and not exists (
+      select from _memoir.memory_sources s
+      join _memoir.recall_exclusions x
+        on x.user_id = p_user_id and x.session_id = s.session_id and x.turn_index = s.turn_index and x.lifted_at is null
+      where s.user_id = p_user_id and s.source_kind = 'turn' and s.source_id = i.ref_id
+        and (x.span_start is null or i.span_start < x.span_start + x.span_length and x.span_start < i.span_start + i.span_length))));
+  return v_turns;
+end $$;
+
+-- What was forgotten or taken back, and says the same as a memory, returns to the state it was in, where its place is free: what is
+-- active again.
+create or replace function _memoir.bring_back(p_caller _memoir.caller, p_memory _memoir.memory_store, p_reason text, p_at timestamptz, p_actor _memoir.actor)
+returns uuid[] language plpgsql set plan_cache_mode = force_custom_plan as $$
+declare
+  v_user uuid := p_caller.user_id; v_ids uuid[]; v_id uuid; v_before _memoir.memory_states; v_state _memoir.item_state; v_back uuid[] := '{}';
+begin
+  v_ids := array(select m.memory_id from _memoir.memory_store m
+    where m.user_id = v_user and m.state in ('forgotten', 'invalidated', 'superseded')
+      and m.memory_id = any (_memoir.same_value(p_caller, p_memory, true))
+    order by m.recorded_at desc, m.memory_id);
+  foreach v_id in array v_ids loop
+    select * into v_before from _memoir.memory_states s where s.user_id = v_user and s.memory_id = v_id order by s.seq desc offset 1 limit 1;
+    continue when not found;
+    if v_before.state = 'active' then
+      if _memoir.restore(v_user, v_id, p_caller.login, p_reason, p_at, p_actor) then
+        v_back := v_back || v_id;
+        continue;
+      end if;
+    end if;
+    -- It is no secret any more that it was known.
+    v_state := case when v_before.state in ('active', 'forgotten', 'erased') then 'superseded' else v_before.state end;
+    update _memoir.memory_store set state = v_state, state_at = p_at, state_by = p_caller.login, state_reason = p_reason
+    where user_id = v_user and memory_id = v_id and state = 'forgotten';
+    if found then
+      perform _memoir.note_state(v_user, array[v_id], v_state, p_caller.login, p_reason, v_before.superseded_by, p_at, p_actor);
+    end if;
+  end loop;
+  return v_back;
+end $$;

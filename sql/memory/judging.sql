@@ -21,12 +21,10 @@ returns table (user_id uuid, memory_id uuid, other_id uuid, content text, other_
   job_id bigint, lease_id uuid)
 language plpgsql security definer set search_path from current set plan_cache_mode = force_custom_plan as $$
 declare
-  v_login name := _memoir.authorise_worker();
   v_job _memoir.jobs; v_lease uuid; v_left integer := p_limit; v_count integer;
 begin
-  if p_limit is null or p_limit not between 1 and 10000 then
-    perform _memoir.fail('PM014', format('limit must be from 1 to 10000, not %s', coalesce(p_limit::text, 'null')));
-  end if;
+  perform _memoir.authorise_worker();
+  perform _memoir.check_count('limit', p_limit, 10000);
   while v_left > 0 loop
     v_job := _memoir.take_job('nli');
     exit when v_job.job_id is null;
@@ -73,9 +71,9 @@ end $$;
 create or replace function memoir.store_judgements(p_user_ids uuid[], p_memory_ids uuid[], p_other_ids uuid[], p_scores real[], p_judge text)
 returns integer language plpgsql security definer set search_path from current set plan_cache_mode = force_custom_plan as $$
 declare
-  v_login name := _memoir.authorise_worker();
   v_count integer := coalesce(cardinality(p_memory_ids), 0); v_user uuid; v_stored integer := 0; v_job _memoir.jobs; i integer;
 begin
+  perform _memoir.authorise_worker();
   if coalesce(cardinality(p_user_ids), 0) <> v_count or coalesce(cardinality(p_other_ids), 0) <> v_count or coalesce(cardinality(p_scores), 0) <> v_count then
     perform _memoir.fail('PM014', format('%s users, %s memories, %s others and %s scores are not parallel', coalesce(cardinality(p_user_ids), 0), v_count,
       coalesce(cardinality(p_other_ids), 0), coalesce(cardinality(p_scores), 0)));
@@ -109,8 +107,9 @@ Service, jobs and admin logins only. Raises PM001, PM014.';
 create or replace function memoir.fail_judgements(p_user_ids uuid[], p_memory_ids uuid[], p_error text)
 returns void language plpgsql security definer set search_path from current as $$
 declare
-  v_login name := _memoir.authorise_worker(); v_job _memoir.jobs;
+  v_job _memoir.jobs;
 begin
+  perform _memoir.authorise_worker();
   for v_job in select * from _memoir.jobs where kind = 'nli' and state = 'leased' and user_id = any (p_user_ids) and dedup_key = any (p_memory_ids::text[])
     order by job_id for update skip locked
   loop
@@ -165,9 +164,7 @@ language plpgsql stable security definer set search_path from current set plan_c
 declare
   v_caller _memoir.caller := _memoir.authorise(p_user, 'read');
 begin
-  if p_limit is null or p_limit not between 1 and 10000 then
-    perform _memoir.fail('PM014', format('limit must be from 1 to 10000, not %s', coalesce(p_limit::text, 'null')));
-  end if;
+  perform _memoir.check_count('limit', p_limit, 10000);
   if p_memory is not null then perform _memoir.memory(v_caller, p_memory); end if;
   return query
   select j.recorded_at, j.memory_id, j.other_id, j.judge, j.verdict, j.score, j.similarity, j.decision, j.winner_id, j.reason

@@ -40,6 +40,55 @@ end $$;
 create or replace function _memoir.no_session()
 returns uuid language sql immutable as $$ select '00000000-0000-0000-0000-000000000000'::uuid $$;
 
+-- Without a session the caller speaks for the person unless bound or stated otherwise; within one it is the agent.
+create or replace function _memoir.speaker(p_caller _memoir.caller, p_stated text, p_session text)
+returns _memoir.actor language plpgsql immutable as $$
+begin
+  return _memoir.actor(p_caller, p_stated, case when p_session is null then 'person' else 'agent' end::_memoir.actor);
+end $$;
+
+-- What a memory says and of which kind it is.
+create or replace function _memoir.check_kinds(p_content text, p_type text, p_importance text, p_provenance text, p_sensitivity text)
+returns void language plpgsql stable as $$
+begin
+  if p_content is null or p_content !~ '[^\s\u0085\u2028\u2029]' then
+    perform _memoir.fail('PM014', format('content must not be empty, it is %s', _memoir.shown(p_content)));
+  end if;
+  if p_type is null or p_type <> all (_memoir.known_types()) then
+    perform _memoir.fail('PM014', format('unknown type %s', _memoir.shown(p_type)), array_to_string(_memoir.known_types(), ', '));
+  end if;
+  perform _memoir.check_choice('importance', p_importance, '{critical,important,normal,minor}');
+  if p_provenance <> all (enum_range(null::_memoir.provenance)::text[]) then
+    perform _memoir.fail('PM014', format('unknown provenance %s', _memoir.shown(p_provenance)));
+  end if;
+  perform _memoir.check_choice('sensitivity', p_sensitivity, enum_range(null::_memoir.sensitivity)::text[]);
+end $$;
+
+-- The rest of what remember is given, as far as it can be judged by itself. p_lacks_session: it names turns of no session.
+create or replace function _memoir.check_claim(p_memory _memoir.memory_store, p_lacks_session boolean, p_key text, p_created_at timestamptz)
+returns void language plpgsql stable as $$
+begin
+  if p_memory.confidence is not null and not (p_memory.confidence between 0 and 1) then
+    perform _memoir.fail('PM014', format('confidence must be from 0 to 1, not %s', p_memory.confidence));
+  end if;
+  if p_memory.valid_to <= p_memory.valid_from then
+    perform _memoir.fail('PM014', format('valid_to %s is not after valid_from %s', p_memory.valid_to, p_memory.valid_from));
+  end if;
+  if p_memory.slot_value is not null and p_memory.slot is null then
+    perform _memoir.fail('PM014', format('slot_value %s needs a slot', _memoir.shown(p_memory.slot_value)));
+  end if;
+  if p_lacks_session then
+    perform _memoir.fail('PM014', 'source_turns needs the session the turns are in');
+  end if;
+  perform _memoir.check_object('metadata', p_memory.metadata);
+  perform _memoir.check_short('slot', p_memory.slot, 200), _memoir.check_short('slot_value', p_memory.slot_value, 2000),
+    _memoir.check_short('category', p_memory.category, 200), _memoir.check_short('source_tool', p_memory.source_tool, 200),
+    _memoir.check_short('source_key', p_memory.source_key, 500), _memoir.check_short('key', p_key, 200);
+  perform _memoir.check_short(format('tags[%s]', o - 1), coalesce(t, ''), 200) from unnest(p_memory.tags) with ordinality x(t, o);
+  perform _memoir.check_short(format('aliases[%s]', o - 1), coalesce(t, ''), 500) from unnest(p_memory.aliases) with ordinality x(t, o);
+  perform _memoir.check_time('created_at', to_jsonb(p_created_at), 'PM014');
+end $$;
+
 create or replace function memoir.remember(p_user text, p_content text, p_session text default null, p_type text default 'fact',
   p_category text default null, p_importance text default 'normal', p_project text default null, p_actor text default null,
   p_provenance text default null, p_confidence real default null, p_valid_from timestamptz default null,
@@ -50,94 +99,53 @@ create or replace function memoir.remember(p_user text, p_content text, p_sessio
 returns jsonb language plpgsql security definer set search_path from current set plan_cache_mode = force_custom_plan as $$
 declare
   v_caller _memoir.caller := _memoir.authorise(p_user, 'write');
-  v_user uuid := v_caller.user_id;
-  v_config jsonb; v_session _memoir.sessions; v_now timestamptz := memoir.now(); v_memory _memoir.memory_store;
-  v_hash bytea; v_result jsonb; v_project text;
-  v_metadata jsonb := coalesce(nullif(p_metadata, 'null'), '{}'); v_turns integer[] := nullif(p_source_turns, '{}'); v_sources _memoir.conversation_history[] := '{}';
+  v_user uuid := v_caller.user_id; v_turns integer[] := nullif(p_source_turns, '{}'); v_memory _memoir.memory_store;
+  v_session _memoir.sessions; v_sources _memoir.conversation_history[]; v_config jsonb; v_hash bytea; v_result jsonb;
 begin
-  if p_content is null or p_content !~ '[^\s\u0085\u2028\u2029]' then
-    perform _memoir.fail('PM014', format('content must not be empty, it is %s', _memoir.shown(p_content)));
-  end if;
-  if p_type is null or p_type <> all (_memoir.known_types()) then
-    perform _memoir.fail('PM014', format('unknown type %s', _memoir.shown(p_type)), array_to_string(_memoir.known_types(), ', '));
-  end if;
-  if p_importance is null or p_importance not in ('critical', 'important', 'normal', 'minor') then
-    perform _memoir.fail('PM014', format('importance must be critical, important, normal or minor, not %s', _memoir.shown(p_importance)));
-  end if;
-  if p_provenance is not null and p_provenance not in ('user_stated', 'correction', 'instruction', 'preference', 'fact', 'tool_output', 'system_inferred') then
-    perform _memoir.fail('PM014', format('unknown provenance %s', _memoir.shown(p_provenance)));
-  end if;
-  if p_sensitivity is null or p_sensitivity not in ('normal', 'private', 'secret') then
-    perform _memoir.fail('PM014', format('sensitivity must be normal, private or secret, not %s', _memoir.shown(p_sensitivity)));
-  end if;
-  if p_confidence is not null and not (p_confidence between 0 and 1) then
-    perform _memoir.fail('PM014', format('confidence must be from 0 to 1, not %s', p_confidence));
-  end if;
-  if p_valid_to <= p_valid_from then
-    perform _memoir.fail('PM014', format('valid_to %s is not after valid_from %s', p_valid_to, p_valid_from));
-  end if;
-  if p_slot_value is not null and p_slot is null then
-    perform _memoir.fail('PM014', format('slot_value %s needs a slot', _memoir.shown(p_slot_value)));
-  end if;
-  if v_turns is not null and p_session is null then
-    perform _memoir.fail('PM014', 'source_turns needs the session the turns are in');
-  end if;
-  if jsonb_typeof(v_metadata) <> 'object' then
-    perform _memoir.fail('PM014', format('metadata must be a JSON object, not %s', _memoir.shown(p_metadata::text)));
-  end if;
-  perform _memoir.check_short('slot', p_slot, 200), _memoir.check_short('slot_value', p_slot_value, 2000), _memoir.check_short('category', p_category, 200),
-    _memoir.check_short('source_tool', p_source_tool, 200), _memoir.check_short('source_key', p_source_key, 500), _memoir.check_short('key', p_key, 200);
-  perform _memoir.check_short(format('tags[%s]', o - 1), coalesce(t, ''), 200) from unnest(p_tags) with ordinality x(t, o);
-  perform _memoir.check_short(format('aliases[%s]', o - 1), coalesce(t, ''), 500) from unnest(p_aliases) with ordinality x(t, o);
-  perform _memoir.check_time('created_at', to_jsonb(p_created_at), 'PM014');
+  perform _memoir.check_kinds(p_content, p_type, p_importance, p_provenance, p_sensitivity);
+  v_memory.user_id := v_user;
+  v_memory.recorded_at := memoir.now();
+  v_memory.written_by := v_caller.login;
+  v_memory.content := p_content;
+  v_memory.type := p_type;
+  v_memory.importance := p_importance;
+  v_memory.provenance := p_provenance;
+  v_memory.sensitivity := p_sensitivity;
+  v_memory.embeddable := p_embeddable;
+  v_memory.confidence := p_confidence;
+  v_memory.valid_from := p_valid_from;
+  v_memory.valid_to := p_valid_to;
+  v_memory.slot := p_slot;
+  v_memory.slot_value := p_slot_value;
+  v_memory.category := p_category;
+  v_memory.source_tool := p_source_tool;
+  v_memory.source_key := p_source_key;
+  v_memory.tags := coalesce(p_tags, '{}');
+  v_memory.aliases := coalesce(p_aliases, '{}');
+  v_memory.metadata := coalesce(nullif(p_metadata, 'null'), '{}');
+  perform _memoir.check_claim(v_memory, v_turns is not null and p_session is null, p_key, p_created_at);
   if p_embedding is not null then perform _memoir.to_vector(p_embedding, _memoir.embedding_model(null)); end if;
   if p_session is not null then v_session := _memoir.session(v_caller, p_session); end if;
-  v_project := _memoir.check_project(v_caller, coalesce(p_project, v_session.project, _memoir.default_project(v_caller)));
+  v_memory.project := _memoir.check_project(v_caller, coalesce(p_project, v_session.project, _memoir.default_project(v_caller)));
   perform _memoir.touch_user(v_caller, p_user);
   v_config := _memoir.config(v_user, v_session.settings);
   perform _memoir.check_size('content', p_content, (v_config ->> 'text_bytes_max')::integer);
-  perform _memoir.check_size('metadata', v_metadata::text, (v_config ->> 'text_bytes_max')::integer);
+  perform _memoir.check_size('metadata', v_memory.metadata::text, (v_config ->> 'text_bytes_max')::integer);
   v_sources := _memoir.source_turns(v_session, v_turns);
-  if p_key is not null then
-    v_hash := sha256(convert_to(jsonb_build_array('remember', p_content, p_session, p_type, p_category, p_importance, p_project, p_actor,
-      p_provenance, p_confidence, p_valid_from, p_valid_to, p_tags, p_slot, p_slot_value, p_aliases, p_sensitivity, p_source_turns, p_source_tool,
-      p_source_key, p_metadata, p_embedding, p_created_at, p_embeddable)::text, 'UTF8'));
-  end if;
-
   -- Per-user lock: duplicates and slots are decided one writer at a time.
   perform from _memoir.user_counters where user_id = v_user for update;
   if p_key is not null then
+    v_hash := sha256(convert_to(jsonb_build_array('remember', p_content, p_session, p_type, p_category, p_importance, p_project, p_actor,
+      p_provenance, p_confidence, p_valid_from, p_valid_to, p_tags, p_slot, p_slot_value, p_aliases, p_sensitivity, p_source_turns,
+      p_source_tool, p_source_key, p_metadata, p_embedding, p_created_at, p_embeddable)::text, 'UTF8'));
     v_result := _memoir.receipt(v_user, p_key, v_hash);
     if v_result is not null then return v_result; end if;
   end if;
-
-  -- Without a session the caller speaks for the person unless bound or stated otherwise; within one it is the agent.
-  v_memory.actor := _memoir.actor(v_caller, p_actor, case when p_session is null then 'person' else 'agent' end::_memoir.actor);
-  v_memory.provenance := p_provenance;
-  v_memory.user_id := v_user;
-  v_memory.recorded_at := v_now;
+  v_memory.actor := _memoir.speaker(v_caller, p_actor, p_session);
   v_memory.valid_from := coalesce(p_valid_from, p_created_at);
-  v_memory.valid_to := p_valid_to;
-  v_memory.confidence := p_confidence;
-  v_memory.sensitivity := p_sensitivity;
-  v_memory.embeddable := p_embeddable;
-  v_memory.importance := p_importance;
-  v_memory.type := p_type;
-  v_memory.category := p_category;
-  v_memory.project := v_project;
-  v_memory.content := p_content;
-  v_memory.slot := p_slot;
-  v_memory.slot_value := p_slot_value;
-  v_memory.source_tool := p_source_tool;
-  v_memory.source_key := p_source_key;
-  v_memory.written_by := v_caller.login;
-  v_memory.aliases := coalesce(p_aliases, '{}');
-  v_memory.tags := coalesce(p_tags, '{}');
-  v_memory.metadata := v_metadata || case when p_created_at is null then '{}' else jsonb_build_object('said_at', p_created_at) end;
+  v_memory.metadata := v_memory.metadata || case when p_created_at is null then '{}' else jsonb_build_object('said_at', p_created_at) end;
   v_result := _memoir.enter(v_memory, v_session, v_sources, null, null, p_created_at, p_embedding, v_config, p_valid_from);
-  if p_key is not null then
-    perform _memoir.keep_receipt(v_user, p_key, v_hash, v_result, v_now);
-  end if;
+  if p_key is not null then perform _memoir.keep_receipt(v_user, p_key, v_hash, v_result, v_memory.recorded_at); end if;
   return v_result;
 end $$;
 comment on function memoir.remember(text, text, text, text, text, text, text, text, text, real, timestamptz, timestamptz, text[],
@@ -160,30 +168,63 @@ create or replace function _memoir.enter(p_memory _memoir.memory_store, p_sessio
   p_from timestamptz default null)
 returns jsonb language plpgsql set plan_cache_mode = force_custom_plan as $$
 declare
-  v_memory _memoir.memory_store := p_memory; v_old _memoir.memory_store; v_user uuid := p_memory.user_id; v_now timestamptz := p_memory.recorded_at;
-  v_actor _memoir.actor := p_memory.actor; v_result jsonb; v_index integer; v_standing _memoir.standing; v_global boolean;
-  v_stone _memoir.tombstones; v_settled record;
+  v_memory _memoir.memory_store := _memoir.admitted(p_memory, p_session, p_sources, p_config); v_old _memoir.memory_store;
+  v_user uuid := p_memory.user_id; v_now timestamptz := p_memory.recorded_at; v_by text := p_memory.written_by;
+  v_stone _memoir.tombstones; v_index integer; v_settled record; v_result jsonb;
 begin
-  v_standing := _memoir.standing(v_actor, v_memory.type, v_memory.provenance, p_sources);
+  v_stone := _memoir.tombstone_of(v_user, v_memory.content, v_memory.slot, v_memory.slot_value, v_memory.project);
+  if v_stone.user_id is not null then
+    return _memoir.remembered(null, 'refused_tombstone', '{}', '{}') || jsonb_build_object('hint', format('rejected on %s: %s',
+      _memoir.day(v_stone.recorded_at),
+      case when v_memory.actor = 'person' then 'lift_tombstone lets it back' else 'only a person can lift that' end));
+  end if;
+  v_old := _memoir.said_before(v_memory);
+  if v_old.memory_id is not null then return _memoir.say_again(v_old, v_memory, p_sources, p_span_starts, p_span_lengths); end if;
+
+  insert into _memoir.memory_store select v_memory.*;
+  perform _memoir.note_state(v_user, array[v_memory.memory_id], 'active', v_by, null, null, v_now, v_memory.actor);
+  insert into _memoir.memory_stats (user_id, memory_id) values (v_user, v_memory.memory_id);
+  update _memoir.user_counters set memories = memories + 1, profile_stale = profile_stale or v_memory.tier >= 3 where user_id = v_user;
+  perform _memoir.add_sources(v_user, v_memory.memory_id, p_sources, p_span_starts, p_span_lengths);
+  v_index := _memoir.index_memory(v_memory, coalesce(p_said_at, v_now), p_config);
+  v_settled := _memoir.settle_slot(v_user, v_memory.memory_id, p_from, v_by);
+  v_result := _memoir.remembered(v_memory.memory_id, case when v_settled.outdated then 'outdated' else 'stored' end,
+    v_settled.superseded, v_settled.contradicts);
+  if p_embedding is not null and v_memory.embeddable and v_index is not null then
+    perform _memoir.store_vector(v_user, v_index, p_embedding, null);
+    v_result := _memoir.with_judgement(v_result, _memoir.judge_memory(v_user, v_memory.memory_id, v_by));
+  end if;
+  return v_result;
+end $$;
+
+-- A claim as the memory it would be: where it enters, what it may claim to be, how secret it is, how long it lives.
+create or replace function _memoir.admitted(p_memory _memoir.memory_store, p_session _memoir.sessions, p_sources _memoir.conversation_history[],
+  p_config jsonb)
+returns _memoir.memory_store language plpgsql as $$
+declare
+  v_memory _memoir.memory_store := p_memory; v_now timestamptz := p_memory.recorded_at; v_standing _memoir.standing; v_global boolean;
+begin
+  v_standing := _memoir.standing(v_memory.actor, v_memory.type, v_memory.provenance, p_sources);
   v_memory.provenance := v_standing.provenance;
-  v_global := v_actor = 'person' or v_memory.provenance in ('user_stated', 'correction', 'preference', 'instruction');
+  v_memory.trust := v_standing.trust;
+  v_global := v_memory.actor = 'person' or v_memory.provenance in ('user_stated', 'correction', 'preference', 'instruction');
 
   v_memory.memory_id := gen_random_uuid();
+  v_memory.state := 'active';
   v_memory.state_at := v_now;
   v_memory.session_id := p_session.session_id;
   v_memory.local_to := case when not v_global then coalesce(p_session.session_id, _memoir.no_session()) end;
   v_memory.scope := case when v_global then 'global' else 'local' end;
   -- A person's direct word is validated by itself: preferences and instructions are procedural, the rest semantic ([PG] 5.1).
   v_memory.tier := case when not v_global or v_memory.provenance in ('system_inferred', 'tool_output') then 1
-    when v_actor <> 'person' then 2 when v_memory.provenance in ('preference', 'instruction') then 4 else 3 end;
-  v_memory.validated_at := case when v_actor = 'person' then v_now end;
-  v_memory.trust := v_standing.trust;
-  v_memory.confidence := coalesce(v_memory.confidence, case when v_actor = 'person' then 0.9 else 0.5 end);
-  v_memory.state := 'active';
+    when v_memory.actor <> 'person' then 2 when v_memory.provenance in ('preference', 'instruction') then 4 else 3 end;
+  v_memory.validated_at := case when v_memory.actor = 'person' then v_now end;
+  v_memory.confidence := coalesce(v_memory.confidence, case when v_memory.actor = 'person' then 0.9 else 0.5 end);
   -- As secret as the strictest of what is said of it, what it looks like, and what it comes from.
   v_memory.sensitivity := greatest(v_memory.sensitivity, _memoir.turns_held(p_sources),
     case when _memoir.detected(p_config, v_memory.content, array_to_string(v_memory.aliases, ' '), v_memory.slot_value,
-                               array_to_string(v_memory.tags, ' '), nullif(v_memory.metadata, '{}')::text) <> '{}' then 'secret'::_memoir.sensitivity end);
+                               array_to_string(v_memory.tags, ' '), nullif(v_memory.metadata, '{}')::text) <> '{}'
+         then 'secret'::_memoir.sensitivity end);
   v_memory.embeddable := coalesce(v_memory.embeddable, true) and v_memory.sensitivity <> 'secret';
   v_memory.content_hash := sha256(convert_to(_memoir.normalise(v_memory.content), 'UTF8'));
   v_memory.tokenizer := _memoir.tokenizer_used(coalesce(p_session.tokenizer, (_memoir.model(p_config ->> 'default_model')).tokenizer));
@@ -195,47 +236,43 @@ begin
     -- What is inferred lives as long as its session and a while; outside any, that while.
     when v_memory.tier < 2 and (p_session.session_id is null or p_session.status in ('closed', 'expired')) then
       v_now + make_interval(hours => (p_config ->> 'local_memory_hours')::integer) end;
+  return v_memory;
+end $$;
 
-  v_stone := _memoir.tombstone_of(v_user, v_memory.content, v_memory.slot, v_memory.slot_value, v_memory.project);
-  if v_stone.user_id is not null then
-    return _memoir.remembered(null, 'refused_tombstone', '{}', '{}') || jsonb_build_object('hint', format('rejected on %s: %s',
-      _memoir.day(v_stone.recorded_at), case when v_actor = 'person' then 'lift_tombstone lets it back' else 'only a person can lift that' end));
-  end if;
-
-  -- What has ended is said anew by a person; for others it has been said. What was local becomes global with the person's word.
+-- The active memory that says the same already, if there is one. What has ended is said anew by a person; for others it has been said.
+-- What was local becomes global with the person's word.
+create or replace function _memoir.said_before(p_memory _memoir.memory_store)
+returns _memoir.memory_store language plpgsql set plan_cache_mode = force_custom_plan as $$
+declare
+  v_old _memoir.memory_store; v_now timestamptz := p_memory.recorded_at;
+begin
   select * into v_old from _memoir.memory_store m
-  where m.user_id = v_user and m.content_hash = v_memory.content_hash and m.project = v_memory.project and m.state = 'active'
-    and (m.local_to is not distinct from v_memory.local_to or v_memory.local_to is null or m.local_to is null and v_memory.session_id is null)
-    and (m.valid_to is null or m.valid_to > v_now or v_actor <> 'person')
+  where m.user_id = p_memory.user_id and m.content_hash = p_memory.content_hash and m.project = p_memory.project and m.state = 'active'
+    and (m.local_to is not distinct from p_memory.local_to or p_memory.local_to is null or m.local_to is null and p_memory.session_id is null)
+    and (m.valid_to is null or m.valid_to > v_now or p_memory.actor <> 'person')
   order by m.local_to nulls first, m.valid_to desc nulls first, m.recorded_at, m.memory_id limit 1;
-  if found and v_old.expires_at <= v_now then  -- gone already, only not swept yet
-    perform _memoir.set_state(v_user, array[v_old.memory_id], 'expired', v_memory.written_by, 'expired', null, v_now);
-    v_old := null;
+  if v_old.expires_at <= v_now then  -- gone already, only not swept yet
+    perform _memoir.set_state(p_memory.user_id, array[v_old.memory_id], 'expired', p_memory.written_by, 'expired', null, v_now);
+    return null;
   end if;
-  if v_old.memory_id is not null then
-    if v_memory.local_to is null then perform _memoir.make_global(v_user, v_old.memory_id, v_memory.written_by, v_now); end if;
-    insert into _memoir.memory_stats (user_id, memory_id, restatements, reinforced_at) values (v_user, v_old.memory_id, 1, v_now)
-    on conflict (user_id, memory_id) do update set restatements = memory_stats.restatements + 1, reinforced_at = v_now;
-    perform _memoir.restate(v_old, v_memory);
-    perform _memoir.add_sources(v_user, v_old.memory_id, p_sources, p_span_starts, p_span_lengths, 'restated');
-    if v_memory.trust <= v_old.trust then return _memoir.remembered(v_old.memory_id, 'duplicate', '{}', '{}'); end if;
-    -- With its new authority it may prevail where it did not.
-    v_settled := _memoir.settle_slot(v_user, v_old.memory_id, null, v_memory.written_by);
-    return _memoir.remembered(v_old.memory_id, 'duplicate', v_settled.superseded, v_settled.contradicts);
-  end if;
-  insert into _memoir.memory_store select v_memory.*;
-  perform _memoir.note_state(v_user, array[v_memory.memory_id], 'active', v_memory.written_by, null, null, v_now, v_actor);
-  insert into _memoir.memory_stats (user_id, memory_id) values (v_user, v_memory.memory_id);
-  update _memoir.user_counters set memories = memories + 1, profile_stale = profile_stale or v_memory.tier >= 3 where user_id = v_user;
-  perform _memoir.add_sources(v_user, v_memory.memory_id, p_sources, p_span_starts, p_span_lengths);
-  v_index := _memoir.index_memory(v_memory, coalesce(p_said_at, v_now), p_config);
-  v_settled := _memoir.settle_slot(v_user, v_memory.memory_id, p_from, v_memory.written_by);
-  v_result := _memoir.remembered(v_memory.memory_id, case when v_settled.outdated then 'outdated' else 'stored' end, v_settled.superseded, v_settled.contradicts);
-  if p_embedding is not null and v_memory.embeddable and v_index is not null then
-    perform _memoir.store_vector(v_user, v_index, p_embedding, null);
-    v_result := _memoir.with_judgement(v_result, _memoir.judge_memory(v_user, v_memory.memory_id, v_memory.written_by));
-  end if;
-  return v_result;
+  return v_old;
+end $$;
+
+-- A memory is stated anew: it takes on what is stronger, and with its new authority it may prevail where it did not.
+create or replace function _memoir.say_again(p_old _memoir.memory_store, p_memory _memoir.memory_store, p_sources _memoir.conversation_history[],
+  p_span_starts integer[], p_span_lengths integer[])
+returns jsonb language plpgsql set plan_cache_mode = force_custom_plan as $$
+declare
+  v_user uuid := p_old.user_id; v_id uuid := p_old.memory_id; v_now timestamptz := p_memory.recorded_at; v_settled record;
+begin
+  if p_memory.local_to is null then perform _memoir.make_global(v_user, v_id, p_memory.written_by, v_now); end if;
+  insert into _memoir.memory_stats (user_id, memory_id, restatements, reinforced_at) values (v_user, v_id, 1, v_now)
+  on conflict (user_id, memory_id) do update set restatements = memory_stats.restatements + 1, reinforced_at = v_now;
+  perform _memoir.restate(p_old, p_memory);
+  perform _memoir.add_sources(v_user, v_id, p_sources, p_span_starts, p_span_lengths, 'restated');
+  if p_memory.trust <= p_old.trust then return _memoir.remembered(v_id, 'duplicate', '{}', '{}'); end if;
+  v_settled := _memoir.settle_slot(v_user, v_id, null, p_memory.written_by);
+  return _memoir.remembered(v_id, 'duplicate', v_settled.superseded, v_settled.contradicts);
 end $$;
 
 create or replace function _memoir.remembered(p_id uuid, p_outcome text, p_superseded uuid[], p_contradicts uuid[])

@@ -96,22 +96,24 @@ end $$;
 create or replace function _memoir.revive_items(p_user_id uuid, p_items integer[])
 returns void language plpgsql set plan_cache_mode = force_custom_plan as $$
 declare
-  v_now timestamptz := memoir.now();
+  v_now timestamptz := memoir.now(); v_model smallint;
 begin
   if p_items = '{}' then return; end if;
   update _memoir.search_items set dead = false where user_id = p_user_id and item_no = any (p_items);
-  with missing as (
-    select m.model_id, min(i.item_no) as item from _memoir.embedding_models m
-    join _memoir.search_items i on i.user_id = p_user_id and i.item_no = any (p_items) and i.embeddable
-    where m.status <> 'retired'
-      and not exists (select from _memoir.embeddings e where e.user_id = p_user_id and e.model_id = m.model_id and e.item_no = i.item_no)
-    group by m.model_id),
-  back as (
-    update _memoir.embedding_cursors c set through_item = least(c.through_item, m.item - 1) from missing m
-    where c.user_id = p_user_id and c.model_id = m.model_id)
-  insert into _memoir.jobs (kind, user_id, dedup_key, run_after, created_at)
-  select 'embed', p_user_id, model_id::text, v_now, v_now from missing order by model_id
-  on conflict (kind, user_id, dedup_key) where state = 'ready' do nothing;
+  for v_model in
+    with missing as (
+      select m.model_id, min(i.item_no) as item from _memoir.embedding_models m
+      join _memoir.search_items i on i.user_id = p_user_id and i.item_no = any (p_items) and i.embeddable
+      where m.status <> 'retired'
+        and not exists (select from _memoir.embeddings e where e.user_id = p_user_id and e.model_id = m.model_id and e.item_no = i.item_no)
+      group by m.model_id),
+    back as (
+      update _memoir.embedding_cursors c set through_item = least(c.through_item, m.item - 1) from missing m
+      where c.user_id = p_user_id and c.model_id = m.model_id)
+    select model_id from missing order by model_id
+  loop
+    perform _memoir.enqueue_unlocked('embed', p_user_id, v_model::text, v_now);
+  end loop;
 end $$;
 
 -- Are both true at some time?
@@ -257,14 +259,11 @@ begin
   return v_restored;
 end $$;
 
--- What memories came from must not be recalled, extracted or summarised again, and what was made of them is not true any more:
--- excludes their source turns' spans, undoes the summaries that hold them, invalidates the memories derived from them.
--- p_keep: turns that stay, since they say what is right. p_forget: what was made of them holds what is forgotten, and is so itself.
-create or replace function _memoir.withdraw(p_user_id uuid, p_ids uuid[], p_keep uuid[], p_memory uuid, p_by text, p_reason text, p_at timestamptz,
-  p_forget boolean default false, out excluded_turns integer, out invalidated_summaries integer)
-language plpgsql set plan_cache_mode = force_custom_plan as $$
+-- What was made of memories is not true any more either: invalidated, or forgotten as they are. Returns which those are.
+create or replace function _memoir.withdraw_derived(p_user_id uuid, p_ids uuid[], p_by text, p_at timestamptz, p_forget boolean)
+returns uuid[] language plpgsql set plan_cache_mode = force_custom_plan as $$
 declare
-  v_refs uuid[]; v_summaries uuid[]; v_derived uuid[];
+  v_derived uuid[];
 begin
   with recursive derived as (
     select s.item_id as id from _memoir.memory_sources s
@@ -277,7 +276,19 @@ begin
     and (p_forget or m.state = 'active' or m.state = 'superseded' and m.state_reason = 'consolidated')),
     case when p_forget then 'forgotten' else 'invalidated' end::_memoir.item_state, p_by, 'its source was withdrawn', null, p_at);
   perform _memoir.dissolve(p_user_id, d, p_by, p_at, 'system', p_ids) from unnest(v_derived) d;
+  return v_derived;
+end $$;
 
+-- What memories came from must not be recalled, extracted or summarised again, and what was made of them is not true any more:
+-- excludes their source turns' spans, undoes the summaries that hold them, invalidates the memories derived from them.
+-- p_keep: turns that stay, since they say what is right. p_forget: what was made of them holds what is forgotten, and is so itself.
+create or replace function _memoir.withdraw(p_user_id uuid, p_ids uuid[], p_keep uuid[], p_memory uuid, p_by text, p_reason text, p_at timestamptz,
+  p_forget boolean default false, out excluded_turns integer, out invalidated_summaries integer)
+language plpgsql set plan_cache_mode = force_custom_plan as $$
+declare
+  v_refs uuid[]; v_summaries uuid[]; v_derived uuid[];
+begin
+  v_derived := _memoir.withdraw_derived(p_user_id, p_ids, p_by, p_at, p_forget);
   with sources as (
     select distinct s.source_id, s.session_id, s.turn_index, s.span_start, s.span_length from _memoir.memory_sources s
     where s.user_id = p_user_id and s.item_kind = 'memory' and s.item_id = any (p_ids) and s.source_kind = 'turn' and s.source_id <> all (p_keep)),
@@ -321,6 +332,7 @@ begin
   delete from _memoir.kept_recalls where user_id = p_user_id and items ?| (p_ids || v_derived || v_refs || v_summaries)::text[];
 end $$;
 
+-- Makes the items of a memory and returns the number of the first, null when it has no words at all.
 create or replace function _memoir.index_memory(p_memory _memoir.memory_store, p_said_at timestamptz, p_config jsonb)
 returns integer language plpgsql as $$
 declare
@@ -361,7 +373,6 @@ begin
   return v_first;
 end $$;
 
--- Makes the items of a memory and returns the number of the first, null when it has no words at all.
 -- Turns that are found no more leave what was extracted from them to speak for them.
 create or replace function _memoir.release_echoes(p_user_id uuid, p_turns uuid[])
 returns void language plpgsql set plan_cache_mode = force_custom_plan as $$

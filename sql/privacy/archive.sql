@@ -253,9 +253,7 @@ declare
   v_admin name := _memoir.authorise_admin(); v_leaf regclass := to_regclass('_memoir.' || quote_ident(_memoir.leaf_name('conversation_history', p_part, p_month)));
   v_user uuid; v_session uuid; v_turn integer;
 begin
-  if p_limit is null or p_limit not between 1 and 100000 then
-    perform _memoir.fail('PM014', format('limit must be from 1 to 100000, not %s', coalesce(p_limit::text, 'null')));
-  end if;
+  perform _memoir.check_count('limit', p_limit, 100000);
   if p_after !~ '^[0-9a-f-]{36}/[0-9a-f-]{36}/[0-9]{1,9}$' then
     perform _memoir.fail('PM014', format('after must be a key of this function, not %s', _memoir.shown(p_after)));
   end if;
@@ -298,9 +296,7 @@ create or replace function memoir.export_memories(p_limit integer default 1000)
 returns table (user_id uuid, memory_id uuid, memory jsonb) language plpgsql stable security definer set search_path from current as $$
 begin
   perform _memoir.authorise_admin();
-  if p_limit is null or p_limit not between 1 and 100000 then
-    perform _memoir.fail('PM014', format('limit must be from 1 to 100000, not %s', coalesce(p_limit::text, 'null')));
-  end if;
+  perform _memoir.check_count('limit', p_limit, 100000);
   return query
   select a.user_id, a.memory_id, a.memory || jsonb_build_object('user', u.external_id, 'session', s.external_id)
   from _memoir.archived_memories a left join _memoir.users u on u.user_id = a.user_id

@@ -206,8 +206,7 @@ end $$;
 create or replace function _memoir.erase_derived(p_caller _memoir.caller, p_session_id uuid, p_turns integer[], p_ids uuid[], p_more uuid[], p_from timestamptz)
 returns jsonb language plpgsql set plan_cache_mode = force_custom_plan as $$
 declare
-  v_user uuid := p_caller.user_id; v_now timestamptz := memoir.now(); v_sharing uuid[]; v_summaries uuid[]; v_emptied uuid[]; v_gone uuid[]; v_all uuid[];
-  v_items integer[]; v_rows jsonb := '{}'; v_table name; v_texts text[]; v_n bigint;
+  v_user uuid := p_caller.user_id; v_sharing uuid[]; v_summaries uuid[]; v_emptied uuid[]; v_gone uuid[]; v_all uuid[]; v_items integer[]; v_rows jsonb;
 begin
   v_sharing := _memoir.sharing(v_user, p_session_id, coalesce((select min(t) from unnest(p_turns) t), 0));
   v_summaries := array(select compaction_id from _memoir.compactions c where c.user_id = v_user and c.session_id = any (v_sharing)
@@ -219,61 +218,96 @@ begin
   -- Memories, and whatever else names these as its sources.
   v_gone := _memoir.derived(v_user, p_ids || p_more || v_summaries || v_emptied, false) || p_more;
   v_all := p_ids || v_summaries || v_emptied || v_gone;
-  v_texts := v_all::text[];
   v_items := array(select item_no from _memoir.search_items where user_id = v_user and ref_id = any (v_all));
 
-  perform _memoir.reindex_after(v_user, array(select item_no from _memoir.search_items where user_id = v_user and ref_id = any (p_ids)));
-  v_rows := jsonb_build_object('search_items', cardinality(v_items), 'embeddings', (select count(*) from _memoir.embeddings where user_id = v_user and item_no = any (v_items)));
-  perform _memoir.drop_items(v_user, v_items);
-  perform _memoir.queue_leaves(v_user, 'search_items', 'search_tail', 'search_postings', 'search_aliases', 'embeddings', 'sessions', 'memory_store', 'memory_states', 'recall_exclusions',
-    'tombstones', 'session_counters', 'users', 'user_counters');
-
-  with erased as (
-    update _memoir.memory_store m set state = 'erased', state_at = v_now, state_by = p_caller.login, state_reason = null, content = '', content_hash = sha256(uuid_send(m.memory_id)),
-      slot = null, slot_value = null, category = null, source_tool = null, source_key = null, aliases = '{}', tags = '{}', metadata = '{}', project = 'global',
-      session_id = null, local_to = null, scope = 'global', valid_from = null, valid_to = null, expires_at = null, token_count = 0, embeddable = false
-    where m.user_id = v_user and m.memory_id = any (v_gone) and m.state <> 'erased' returning memory_id),
-  forgotten as (delete from _memoir.memory_states s using erased e where s.user_id = v_user and s.memory_id = e.memory_id returning 1),
-  counted as (select (select count(*) from erased) as n, (select count(*) from forgotten) as states)
-  select v_rows || jsonb_build_object('memory_store', n, 'memory_states', states) into v_rows from counted;
-  perform _memoir.note_state(v_user, array(select memory_id from _memoir.memory_store where user_id = v_user and memory_id = any (v_gone)
-      and not exists (select from _memoir.memory_states s where s.user_id = v_user and s.memory_id = memory_store.memory_id)), 'erased', p_caller.login, null, null, v_now, null);
-  update _memoir.user_counters set memories = greatest(0, memories - (v_rows ->> 'memory_store')::integer) where user_id = v_user;
-  for v_table in select t from _memoir.user_tables() t
-    where _memoir.has_column(t, 'memory_id') and t not in ('memory_store', 'memory_store_working', 'memory_states', 'recall_exclusions', 'tombstones') loop
-    v_rows := _memoir.add_counts(v_rows, jsonb_build_object(v_table, _memoir.erase_from(v_table, v_user,
-      'memory_id = any ($2)' || case when _memoir.has_column(v_table, 'other_id') then ' or other_id = any ($2)' else '' end, v_gone)));
-  end loop;
-  -- Why somebody wanted one gone is no reason to keep it.
-  update _memoir.recall_exclusions set reason = 'erased' where user_id = v_user and memory_id = any (v_gone);
-  update _memoir.tombstones set reason = null where user_id = v_user and memory_id = any (v_gone);
-  update _memoir.audit_log set detail = detail - 'reason' where user_id = v_user and detail ? 'reason'
-    and (detail -> 'memory_ids' ?| v_texts or detail ->> 'memory_id' = any (v_texts));
-  get diagnostics v_n = row_count;
-  if v_n > 0 then insert into _memoir.erase_queue (leaf) values ('audit_log'); end if;
+  v_rows := _memoir.erase_items(v_user, v_items, p_ids);
+  v_rows := v_rows || _memoir.erase_memories(p_caller, v_gone);
+  perform _memoir.erase_reasons(v_user, v_gone, v_all);
   -- Any memory may have been in the profile.
   if v_gone <> '{}' then
     v_rows := _memoir.add_counts(v_rows, jsonb_build_object('profiles', _memoir.erase_from('profiles', v_user)));
     update _memoir.users set profile_version = 0 where user_id = v_user and profile_version <> 0;
   end if;
-  -- Work in hand, and what was said of it.
-  update _memoir.jobs set last_error = null where user_id = v_user and last_error is not null;
-  get diagnostics v_n = row_count;
-  if v_n > 0 then insert into _memoir.erase_queue (leaf) values ('jobs'); end if;
-  return _memoir.add_counts(v_rows, jsonb_build_object(
-    'conversation_history', _memoir.erase_from('conversation_history', v_user, 'session_id = any ($2) and turn_index = any ($3)', array[p_session_id], p_turns),
-    'compactions', _memoir.erase_from('compactions', v_user, 'compaction_id = any ($2)', v_summaries),
-    'memory_sources', _memoir.erase_from('memory_sources', v_user, 'item_id = any ($2) or source_id = any ($2)', v_all),
-    'memory_relationships', _memoir.erase_from('memory_relationships', v_user, 'source_id = any ($2) or target_id = any ($2)', v_gone),
-    'kept_recalls', _memoir.erase_from('kept_recalls', v_user),
-    'receipts', _memoir.erase_from('receipts', v_user, 'result -> ''message_ids'' ?| $2::text[] or result ->> ''memory_id'' = any ($2::text[])', p_ids || v_gone),
-    'jobs', _memoir.erase_from('jobs', v_user, 'exists (select from unnest($2::text[]) i where strpos(payload::text || dedup_key, i) > 0)', v_all || p_session_id),
-    -- Hashes of lists that held it, and numbers of what no longer is.
-    'compile_ledger', _memoir.erase_from('compile_ledger', v_user, format('recorded_at >= %L and (session_id = any ($2) or items && $3)', p_from), v_sharing, v_items),
-    'compile_buffer', _memoir.erase_from('compile_buffer', v_user, 'session_id = any ($2) or items && $3', v_sharing, v_items),
-    -- Which calls carried it on, nobody can say: all of its sessions, and all since it was there.
-    'stream_events', _memoir.erase_from('stream_events', v_user, format('recorded_at >= %L or call_id in (select call_id from _memoir.api_calls c where c.user_id = $1 and c.session_id = any ($2))', p_from), v_sharing),
-    'api_calls', _memoir.erase_from('api_calls', v_user, format('recorded_at >= %L or session_id = any ($2)', p_from), v_sharing)));
+  return _memoir.add_counts(_memoir.add_counts(v_rows, jsonb_build_object(
+      'conversation_history', _memoir.erase_from('conversation_history', v_user, 'session_id = any ($2) and turn_index = any ($3)', array[p_session_id], p_turns),
+      'compactions', _memoir.erase_from('compactions', v_user, 'compaction_id = any ($2)', v_summaries),
+      'memory_sources', _memoir.erase_from('memory_sources', v_user, 'item_id = any ($2) or source_id = any ($2)', v_all),
+      'memory_relationships', _memoir.erase_from('memory_relationships', v_user, 'source_id = any ($2) or target_id = any ($2)', v_gone),
+      'kept_recalls', _memoir.erase_from('kept_recalls', v_user),
+      'receipts', _memoir.erase_from('receipts', v_user, 'result -> ''message_ids'' ?| $2::text[] or result ->> ''memory_id'' = any ($2::text[])', p_ids || v_gone),
+      'jobs', _memoir.erase_from('jobs', v_user, 'exists (select from unnest($2::text[]) i where strpos(payload::text || dedup_key, i) > 0)', v_all || p_session_id))),
+    _memoir.erase_calls(v_user, v_sharing, v_items, p_from));
+end $$;
+
+-- Items of what is erased leave search, with their words and vectors. p_turns: turns, which their neighbours in search no longer follow.
+create or replace function _memoir.erase_items(p_user_id uuid, p_items integer[], p_turns uuid[])
+returns jsonb language plpgsql set plan_cache_mode = force_custom_plan as $$
+declare
+  v_rows jsonb;
+begin
+  perform _memoir.reindex_after(p_user_id, array(select item_no from _memoir.search_items where user_id = p_user_id and ref_id = any (p_turns)));
+  v_rows := jsonb_build_object('search_items', cardinality(p_items),
+    'embeddings', (select count(*) from _memoir.embeddings where user_id = p_user_id and item_no = any (p_items)));
+  perform _memoir.drop_items(p_user_id, p_items);
+  perform _memoir.queue_leaves(p_user_id, 'search_items', 'search_tail', 'search_postings', 'search_aliases', 'embeddings', 'sessions',
+    'memory_store', 'memory_states', 'recall_exclusions', 'tombstones', 'session_counters', 'users', 'user_counters');
+  return v_rows;
+end $$;
+
+-- Of erased memories their ids stay, in state erased, and nothing else: not their states, nor what other tables note of them.
+create or replace function _memoir.erase_memories(p_caller _memoir.caller, p_ids uuid[])
+returns jsonb language plpgsql set plan_cache_mode = force_custom_plan as $$
+declare
+  v_user uuid := p_caller.user_id; v_now timestamptz := memoir.now(); v_rows jsonb; v_table name;
+begin
+  with erased as (
+    update _memoir.memory_store m set state = 'erased', state_at = v_now, state_by = p_caller.login, state_reason = null, content = '',
+      content_hash = sha256(uuid_send(m.memory_id)), slot = null, slot_value = null, category = null, source_tool = null, source_key = null,
+      aliases = '{}', tags = '{}', metadata = '{}', project = 'global', session_id = null, local_to = null, scope = 'global',
+      valid_from = null, valid_to = null, expires_at = null, token_count = 0, embeddable = false
+    where m.user_id = v_user and m.memory_id = any (p_ids) and m.state <> 'erased' returning memory_id),
+  forgotten as (delete from _memoir.memory_states s using erased e where s.user_id = v_user and s.memory_id = e.memory_id returning 1)
+  select jsonb_build_object('memory_store', (select count(*) from erased), 'memory_states', (select count(*) from forgotten)) into v_rows;
+  perform _memoir.note_state(v_user, array(select memory_id from _memoir.memory_store where user_id = v_user and memory_id = any (p_ids)
+      and not exists (select from _memoir.memory_states s where s.user_id = v_user and s.memory_id = memory_store.memory_id)),
+    'erased', p_caller.login, null, null, v_now, null);
+  update _memoir.user_counters set memories = greatest(0, memories - (v_rows ->> 'memory_store')::integer) where user_id = v_user;
+  for v_table in select t from _memoir.user_tables() t
+    where _memoir.has_column(t, 'memory_id') and t not in ('memory_store', 'memory_store_working', 'memory_states', 'recall_exclusions', 'tombstones') loop
+    v_rows := _memoir.add_counts(v_rows, jsonb_build_object(v_table, _memoir.erase_from(v_table, v_user,
+      'memory_id = any ($2)' || case when _memoir.has_column(v_table, 'other_id') then ' or other_id = any ($2)' else '' end, p_ids)));
+  end loop;
+  return v_rows;
+end $$;
+
+-- Why somebody wanted a memory gone is no reason to keep it, nor is what was said of work in hand.
+create or replace function _memoir.erase_reasons(p_user_id uuid, p_memories uuid[], p_ids uuid[])
+returns void language plpgsql set plan_cache_mode = force_custom_plan as $$
+declare
+  v_texts text[] := p_ids::text[]; v_count bigint;
+begin
+  update _memoir.recall_exclusions set reason = 'erased' where user_id = p_user_id and memory_id = any (p_memories);
+  update _memoir.tombstones set reason = null where user_id = p_user_id and memory_id = any (p_memories);
+  update _memoir.audit_log set detail = detail - 'reason' where user_id = p_user_id and detail ? 'reason'
+    and (detail -> 'memory_ids' ?| v_texts or detail ->> 'memory_id' = any (v_texts));
+  get diagnostics v_count = row_count;
+  if v_count > 0 then insert into _memoir.erase_queue (leaf) values ('audit_log'); end if;
+  update _memoir.jobs set last_error = null where user_id = p_user_id and last_error is not null;
+  get diagnostics v_count = row_count;
+  if v_count > 0 then insert into _memoir.erase_queue (leaf) values ('jobs'); end if;
+end $$;
+
+-- Hashes of lists that held it, and numbers of what no longer is; captured calls: which of them carried it on, nobody can say, so all
+-- of its sessions, and all since it was there.
+create or replace function _memoir.erase_calls(p_user_id uuid, p_sessions uuid[], p_items integer[], p_from timestamptz)
+returns jsonb language plpgsql as $$
+begin
+  return jsonb_build_object(
+    'compile_ledger', _memoir.erase_from('compile_ledger', p_user_id, format('recorded_at >= %L and (session_id = any ($2) or items && $3)', p_from), p_sessions, p_items),
+    'compile_buffer', _memoir.erase_from('compile_buffer', p_user_id, 'session_id = any ($2) or items && $3', p_sessions, p_items),
+    'stream_events', _memoir.erase_from('stream_events', p_user_id,
+      format('recorded_at >= %L or call_id in (select call_id from _memoir.api_calls c where c.user_id = $1 and c.session_id = any ($2))', p_from), p_sessions),
+    'api_calls', _memoir.erase_from('api_calls', p_user_id, format('recorded_at >= %L or session_id = any ($2)', p_from), p_sessions));
 end $$;
 
 -- The job -----------------------------------------------------------------------------------------------------------------

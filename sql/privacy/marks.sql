@@ -156,9 +156,7 @@ declare
   v_turn _memoir.conversation_history; v_held _memoir.sensitivity; v_to _memoir.sensitivity; v_now timestamptz; v_items integer[]; v_memories uuid[] := '{}';
   v_sharing uuid[]; v_undone uuid[] := '{}'; v_actor _memoir.actor := _memoir.actor(v_caller, null, 'person');
 begin
-  if p_sensitivity is null or p_sensitivity not in ('normal', 'private', 'secret') then
-    perform _memoir.fail('PM014', format('sensitivity must be normal, private or secret, not %s', _memoir.shown(p_sensitivity)));
-  end if;
+  perform _memoir.check_choice('sensitivity', p_sensitivity, enum_range(null::_memoir.sensitivity)::text[]);
   perform _memoir.check_size('reason', p_reason, 10000);
   v_to := p_sensitivity;
   v_turn := _memoir.turn_seen(v_session, p_turn);

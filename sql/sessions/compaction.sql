@@ -155,8 +155,8 @@ begin
     while v_to < cardinality(v_rows) and v_to < v_from + 3 and (v_rows[v_to + 1]).from_turn = (v_rows[v_to]).to_turn + 1 loop v_to := v_to + 1; end loop;
     select array_agg(l order by o) filter (where l like '- %'),
       (array_agg(split_part(l, ' to ', 1) order by o) filter (where l ~ '^\d'))[1] into v_bodies, v_head
-    from unnest(v_rows[v_from : v_to]) with ordinality r(a, b, c, from_turn, to_turn, level, summary_text, made_by, sources, metadata, recorded_at, undone_at, n),
-      lateral regexp_split_to_table(r.summary_text, '\n') with ordinality x(l, m), lateral (select r.n * 100000 + x.m as o) y;
+    from unnest(v_rows[v_from : v_to]) with ordinality r,
+      lateral regexp_split_to_table(r.summary_text, '\n') with ordinality x(l, m), lateral (select r.ordinality * 100000 + x.m as o) y;
     v_row := v_rows[v_to];
     v_head := rtrim(coalesce(v_head, ''), ':') || coalesce(' to ' || substring(v_row.summary_text from '^(?:[^\n]* to )?(\d+ \w+ \d{4}):'), '') || ':';
     v_row.compaction_id := gen_random_uuid(); v_row.from_turn := (v_rows[v_from]).from_turn; v_row.recorded_at := memoir.now(); v_row.made_by := 'extract';

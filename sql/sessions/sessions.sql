@@ -37,87 +37,123 @@ begin
   return v_hash;
 end $$;
 
+-- Opens a session, or changes what is given of one that exists.
 create or replace function _memoir.open_session(p_caller _memoir.caller, p_user text, p_session text, p_model text,
   p_system_prompt text, p_project text, p_task text, p_parent text, p_settings jsonb, p_metadata jsonb)
 returns uuid language plpgsql as $$
 declare
   v_config jsonb := (select config from _memoir.settings_merged);
-  v_session _memoir.sessions; v_id uuid; v_parent uuid; v_model _memoir.models; v_now timestamptz := memoir.now(); v_found boolean;
-  v_settings jsonb := coalesce(nullif(p_settings, 'null'), '{}'); v_metadata jsonb := coalesce(nullif(p_metadata, 'null'), '{}');
+  v_old _memoir.sessions; v_given _memoir.sessions; v_model _memoir.models; v_found boolean;
 begin
   perform _memoir.check_session(p_session);
   if p_project is not null then perform _memoir.check_project(p_caller, p_project); end if;
-  if p_task is not null and p_task not in ('continuation', 'knowledge', 'new_session', 'tool_heavy') then
-    perform _memoir.fail('PM014', format('task must be continuation, knowledge, new_session or tool_heavy, not %s', _memoir.shown(p_task)));
-  end if;
-  if jsonb_typeof(v_metadata) <> 'object' then
-    perform _memoir.fail('PM014', format('metadata must be a JSON object, not %s', _memoir.shown(p_metadata::text)));
-  end if;
-  perform _memoir.check_size('metadata', v_metadata::text, (v_config ->> 'text_bytes_max')::integer);
+  if p_task is not null then perform _memoir.check_choice('task', p_task, enum_range(null::_memoir.task_type)::text[]); end if;
+  v_given.metadata := coalesce(_memoir.check_object('metadata', p_metadata), '{}');
+  perform _memoir.check_size('metadata', v_given.metadata::text, (v_config ->> 'text_bytes_max')::integer);
   perform _memoir.check_size('system_prompt', p_system_prompt, (v_config ->> 'text_bytes_max')::integer);
   perform _memoir.touch_user(p_caller, p_user);
-  v_id := _memoir.session_id(p_caller.user_id, p_session);
-  select * into v_session from _memoir.sessions where user_id = p_caller.user_id and session_id = v_id;
+  v_given.user_id := p_caller.user_id;
+  v_given.session_id := _memoir.session_id(p_caller.user_id, p_session);
+  v_given.external_id := p_session;
+  v_given.project := p_project;
+  v_given.task_type := p_task;
+  v_given.settings := coalesce(nullif(p_settings, 'null'), '{}');
+
+  select * into v_old from _memoir.sessions where user_id = v_given.user_id and session_id = v_given.session_id;
   v_found := found;
   if v_found then
-    perform _memoir.check_session_of(p_caller, p_session, v_session.project);
-    if v_session.status in ('closed', 'expired') then
-      perform _memoir.fail('PM005', format('session %s is %s', _memoir.shown(p_session), v_session.status), 'open one under another name, with p_parent => this one');
+    perform _memoir.check_session_of(p_caller, p_session, v_old.project);
+    if v_old.status in ('closed', 'expired') then
+      perform _memoir.fail('PM005', format('session %s is %s', _memoir.shown(p_session), v_old.status),
+        'open one under another name, with p_parent => this one');
     end if;
   end if;
-  if p_parent is not null then
-    v_parent := _memoir.session_id(p_caller.user_id, p_parent);
-    if v_parent = v_id or not exists (select from _memoir.sessions where user_id = p_caller.user_id and session_id = v_parent
-                                      and (p_caller.projects is null or project = any (p_caller.projects))) then
-      perform _memoir.fail('PM003', format('unknown parent session %s', _memoir.shown(p_parent)));
-    end if;
-    if v_session.parent_turn is not null and v_parent <> v_session.parent_session_id then
-      perform _memoir.fail('PM014', format('session %s is a branch and can''t get the parent %s', _memoir.shown(p_session), _memoir.shown(p_parent)));
-    end if;
-  end if;
-  v_model := _memoir.model(coalesce(p_model, v_session.model, v_config ->> 'default_model'));
+  if p_parent is not null then v_given.parent_session_id := _memoir.parent_given(p_caller, v_given, v_old, p_parent); end if;
+  v_model := _memoir.model(coalesce(p_model, v_old.model, v_config ->> 'default_model'));
+  v_given.model := v_model.model;
+  v_given.context_window := v_model.context_window;
+  v_given.max_response_tokens := v_model.max_output;
+  v_given.tokenizer := v_model.tokenizer;
 
   if not v_found then
-    insert into _memoir.sessions (user_id, session_id, external_id, project, task_type, model, context_window,
-      max_response_tokens, tokenizer, system_prompt_hash, created_at, expires_at, parent_session_id, settings, metadata)
-    values (p_caller.user_id, v_id, p_session,
-      coalesce(p_project, _memoir.default_project(p_caller)),
-      p_task::_memoir.task_type, v_model.model, v_model.context_window, v_model.max_output, v_model.tokenizer,
-      case when p_system_prompt <> '' then _memoir.store_prompt(p_system_prompt, v_model.tokenizer) end, v_now,
-      v_now + make_interval(hours => (v_config ->> 'session_ttl_hours')::integer), v_parent,
-      _memoir.merge_overrides('{}', v_settings), v_metadata)
-    on conflict do nothing;
-    if not found then  -- somebody opened it at the same moment: what is given here changes it
+    v_given.project := coalesce(p_project, _memoir.default_project(p_caller));
+    if not _memoir.new_session(v_given, p_system_prompt, v_config) then
+      -- Somebody opened it at the same moment: what is given here changes it.
       return _memoir.open_session(p_caller, p_user, p_session, p_model, p_system_prompt, p_project, p_task, p_parent, p_settings, p_metadata);
     end if;
-    insert into _memoir.session_counters (user_id, session_id, first_recorded_at, last_recorded_at)
-    values (p_caller.user_id, v_id, v_now, v_now) on conflict do nothing;
   elsif p_model is not null or p_system_prompt is not null or p_project is not null or p_task is not null or p_parent is not null
-        or v_settings <> '{}' or v_metadata <> '{}' then
-    if p_model is null then
-      v_model.context_window := v_session.context_window; v_model.max_output := v_session.max_response_tokens; v_model.tokenizer := v_session.tokenizer;
-    elsif p_system_prompt is null and v_session.system_prompt_hash is not null then
-      perform _memoir.store_prompt(content, v_model.tokenizer) from _memoir.system_prompts where prompt_hash = v_session.system_prompt_hash;
-    end if;
-    if p_project <> v_session.project then  -- what was said in it moves with it; locks in their order
-      perform from _memoir.session_counters where user_id = p_caller.user_id and session_id = v_id for update;
-      perform from _memoir.user_counters where user_id = p_caller.user_id for update;
-    end if;
-    update _memoir.sessions set
-      model = v_model.model, context_window = v_model.context_window, max_response_tokens = v_model.max_output,
-      tokenizer = v_model.tokenizer, project = coalesce(p_project, project), task_type = coalesce(p_task::_memoir.task_type, task_type),
-      system_prompt_hash = case when p_system_prompt is null then system_prompt_hash
-                                when p_system_prompt = '' then null else _memoir.store_prompt(p_system_prompt, v_model.tokenizer) end,
-      parent_session_id = coalesce(v_parent, parent_session_id),
-      settings = _memoir.merge_overrides(settings, v_settings), metadata = metadata || v_metadata
-    where user_id = p_caller.user_id and session_id = v_id;
-    -- Another window has other limits.
-    update _memoir.session_counters set compact_after = 0 where user_id = p_caller.user_id and session_id = v_id and compact_after <> 0;
-    if p_project <> v_session.project then
-      update _memoir.search_items set project = p_project where user_id = p_caller.user_id and session_id = v_id and kind <> 'm';
-    end if;
+        or v_given.settings <> '{}' or v_given.metadata <> '{}' then
+    perform _memoir.change_session(v_old, v_given, p_model is not null, p_system_prompt);
   end if;
-  return v_id;
+  return v_given.session_id;
+end $$;
+
+-- The session that another one continues: one the caller may use, or PM003. A branch has its parent for good.
+create or replace function _memoir.parent_given(p_caller _memoir.caller, p_given _memoir.sessions, p_old _memoir.sessions, p_parent text)
+returns uuid language plpgsql stable as $$
+declare
+  v_parent uuid := _memoir.session_id(p_caller.user_id, p_parent);
+begin
+  if v_parent = p_given.session_id or not exists (
+      select from _memoir.sessions where user_id = p_caller.user_id and session_id = v_parent
+        and (p_caller.projects is null or project = any (p_caller.projects))) then
+    perform _memoir.fail('PM003', format('unknown parent session %s', _memoir.shown(p_parent)));
+  end if;
+  if p_old.parent_turn is not null and v_parent <> p_old.parent_session_id then
+    perform _memoir.fail('PM014', format('session %s is a branch and can''t get the parent %s', _memoir.shown(p_given.external_id), _memoir.shown(p_parent)));
+  end if;
+  return v_parent;
+end $$;
+
+-- A session that is not there yet, with its counters. False: it is there now.
+create or replace function _memoir.new_session(p_given _memoir.sessions, p_system_prompt text, p_config jsonb)
+returns boolean language plpgsql as $$
+declare
+  v_now timestamptz := memoir.now();
+begin
+  insert into _memoir.sessions (user_id, session_id, external_id, project, task_type, model, context_window,
+    max_response_tokens, tokenizer, system_prompt_hash, created_at, expires_at, parent_session_id, settings, metadata)
+  values (p_given.user_id, p_given.session_id, p_given.external_id, p_given.project, p_given.task_type, p_given.model, p_given.context_window,
+    p_given.max_response_tokens, p_given.tokenizer, case when p_system_prompt <> '' then _memoir.store_prompt(p_system_prompt, p_given.tokenizer) end,
+    v_now, v_now + make_interval(hours => (p_config ->> 'session_ttl_hours')::integer), p_given.parent_session_id,
+    _memoir.merge_overrides('{}', p_given.settings), p_given.metadata)
+  on conflict do nothing;
+  if not found then return false; end if;
+  insert into _memoir.session_counters (user_id, session_id, first_recorded_at, last_recorded_at)
+  values (p_given.user_id, p_given.session_id, v_now, v_now) on conflict do nothing;
+  return true;
+end $$;
+
+-- What is given (not null) replaces what the session has; settings and metadata are merged. p_new_model: its window and tokenizer count.
+create or replace function _memoir.change_session(p_old _memoir.sessions, p_given _memoir.sessions, p_new_model boolean, p_system_prompt text)
+returns void language plpgsql as $$
+declare
+  v_user uuid := p_old.user_id; v_id uuid := p_old.session_id; v_moves boolean := coalesce(p_given.project <> p_old.project, false);
+begin
+  if not p_new_model then
+    p_given.context_window := p_old.context_window;
+    p_given.max_response_tokens := p_old.max_response_tokens;
+    p_given.tokenizer := p_old.tokenizer;
+  elsif p_system_prompt is null and p_old.system_prompt_hash is not null then
+    perform _memoir.store_prompt(content, p_given.tokenizer) from _memoir.system_prompts where prompt_hash = p_old.system_prompt_hash;
+  end if;
+  if v_moves then  -- what was said in it moves with it; locks in their order
+    perform from _memoir.session_counters where user_id = v_user and session_id = v_id for update;
+    perform from _memoir.user_counters where user_id = v_user for update;
+  end if;
+  update _memoir.sessions set
+    model = p_given.model, context_window = p_given.context_window, max_response_tokens = p_given.max_response_tokens,
+    tokenizer = p_given.tokenizer, project = coalesce(p_given.project, project), task_type = coalesce(p_given.task_type, task_type),
+    system_prompt_hash = case when p_system_prompt is null then system_prompt_hash
+                              when p_system_prompt = '' then null else _memoir.store_prompt(p_system_prompt, p_given.tokenizer) end,
+    parent_session_id = coalesce(p_given.parent_session_id, parent_session_id),
+    settings = _memoir.merge_overrides(settings, p_given.settings), metadata = metadata || p_given.metadata
+  where user_id = v_user and session_id = v_id;
+  -- Another window has other limits.
+  update _memoir.session_counters set compact_after = 0 where user_id = v_user and session_id = v_id and compact_after <> 0;
+  if v_moves then
+    update _memoir.search_items set project = p_given.project where user_id = v_user and session_id = v_id and kind <> 'm';
+  end if;
 end $$;
 
 -- The session's row, or PM003.

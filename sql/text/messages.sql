@@ -75,11 +75,7 @@ end $$;
 create or replace function _memoir.parse_message(p_where text, p_json jsonb, p_config jsonb, p_images text)
 returns _memoir.message language plpgsql stable as $$
 declare
-  v_message _memoir.message;
-  v_content jsonb := p_json -> 'content';
-  v_role text := p_json ->> 'role';
-  v_limit integer := (p_config ->> 'text_bytes_max')::integer;
-  v_part jsonb; v_index integer := 0; v_text text; v_texts text[] := '{}'; v_rebuilt jsonb;
+  v_message _memoir.message; v_role text := p_json ->> 'role'; v_limit integer := (p_config ->> 'text_bytes_max')::integer; v_rebuilt jsonb;
 begin
   if jsonb_typeof(p_json) is distinct from 'object' then
     perform _memoir.bad_message(p_where, format('must be an object, not %s', _memoir.shown(p_json::text)));
@@ -88,72 +84,19 @@ begin
     perform _memoir.bad_message(p_where || '.role', format('must be system, developer, user, assistant or tool, not %s', _memoir.shown(v_role)),
       case when v_role = 'function' then 'function messages are now tool messages' end);
   end if;
-  v_message.role := case v_role when 'developer' then 'system' else v_role end::_memoir.turn_role;
-  if jsonb_typeof(v_content) = 'string' then perform _memoir.check_size(p_where || '.content', p_json ->> 'content', v_limit); end if;
+  if jsonb_typeof(p_json -> 'content') = 'string' then perform _memoir.check_size(p_where || '.content', p_json ->> 'content', v_limit); end if;
   perform _memoir.check_size(p_where, p_json::text, v_limit);
 
-  case coalesce(jsonb_typeof(v_content), 'null')
-    when 'string' then
-      v_message.text := p_json ->> 'content';
-      if v_message.role = 'user' then v_message.text := _memoir.strip_recall(v_message.text); end if;
-    when 'array' then
-      if jsonb_array_length(v_content) = 0 then
-        perform _memoir.bad_message(p_where || '.content', 'must not be an empty list');
-      end if;
-      v_message.media_tokens := 0;
-      for v_part in select * from jsonb_array_elements(v_content) loop
-        v_text := _memoir.check_part(format('%s.content[%s]', p_where, v_index), v_part, v_message.role);
-        if v_part ->> 'type' = 'image_url' then
-          v_message.media_tokens := v_message.media_tokens + _memoir.image_tokens(v_part, p_images);
-        elsif v_index = 0 and v_message.role = 'user' then
-          v_text := _memoir.strip_recall(v_text);
-          v_content := jsonb_set(v_content, '{0,text}', to_jsonb(v_text));
-        end if;
-        v_texts := v_texts || v_text;
-        v_index := v_index + 1;
-      end loop;
-      v_message.parts := v_content;
-      v_message.text := array_to_string(array(select t from unnest(v_texts) t where t <> ''), E'\n');
-    when 'null' then
-      if v_message.role = 'assistant' and jsonb_typeof(p_json -> 'refusal') = 'string' then
-        v_message.text := p_json ->> 'refusal';
-        v_message.parts := jsonb_build_array(jsonb_build_object('type', 'refusal', 'refusal', v_message.text));
-      elsif v_message.role <> 'assistant' or coalesce(jsonb_typeof(p_json -> 'tool_calls'), 'null') = 'null' then
-        perform _memoir.bad_message(p_where || '.content', 'is missing', 'only an assistant message with tool_calls may have none');
-      end if;
-    else
-      perform _memoir.bad_message(p_where || '.content', format('must be a string or a list of parts, not %s', _memoir.shown(v_content::text)));
-  end case;
-
-  if coalesce(jsonb_typeof(p_json -> 'name'), 'null') <> 'null' then
-    if jsonb_typeof(p_json -> 'name') <> 'string' or p_json ->> 'name' !~ '^[^\s<|\\/>]{1,64}$' then
-      perform _memoir.bad_message(p_where || '.name', format('must be 1 to 64 characters without white space and <|\/>, not %s', _memoir.shown(p_json ->> 'name')));
-    end if;
+  v_message := _memoir.parse_content(p_where || '.content', p_json, case v_role when 'developer' then 'system' else v_role end::_memoir.turn_role, p_images);
+  if v_message.role = 'tool' or p_json ?| '{name,tool_calls,function_call,tool_call_id}' then
+    perform _memoir.check_references(p_where, p_json);
     v_message.name := p_json ->> 'name';
-  end if;
-  if coalesce(jsonb_typeof(p_json -> 'tool_calls'), 'null') <> 'null' then
-    if v_message.role <> 'assistant' then
-      perform _memoir.bad_message(p_where || '.tool_calls', format('can''t stand in a message of role %s', v_role));
-    end if;
-    perform _memoir.check_tool_calls(p_where || '.tool_calls', p_json -> 'tool_calls');
-    v_message.tool_calls := p_json -> 'tool_calls';
-  end if;
-  if coalesce(jsonb_typeof(p_json -> 'function_call'), 'null') <> 'null' then
-    perform _memoir.bad_message(p_where || '.function_call', 'is the deprecated form of tool_calls and can''t be stored');
-  end if;
-  if v_message.role = 'tool' then
-    if jsonb_typeof(p_json -> 'tool_call_id') is distinct from 'string' then
-      perform _memoir.bad_message(p_where || '.tool_call_id', format('must be a string, not %s', _memoir.shown((p_json -> 'tool_call_id')::text)));
-    end if;
+    v_message.tool_calls := nullif(p_json -> 'tool_calls', 'null');
     v_message.tool_call_id := p_json ->> 'tool_call_id';
-  elsif coalesce(jsonb_typeof(p_json -> 'tool_call_id'), 'null') <> 'null' then
-    perform _memoir.bad_message(p_where || '.tool_call_id', format('can''t stand in a message of role %s', v_role));
   end if;
   v_message.created_at := _memoir.check_time(p_where || '.created_at', p_json -> 'created_at');
-  if coalesce(jsonb_typeof(p_json -> 'sensitivity'), 'null') <> 'null' then
-    if p_json -> 'sensitivity' not in ('"normal"', '"private"', '"secret"') then
-      perform _memoir.bad_message(p_where || '.sensitivity', format('must be normal, private or secret, not %s', _memoir.shown((p_json -> 'sensitivity')::text)));
-    end if;
+  if p_json ->> 'sensitivity' is not null then
+    perform _memoir.check_choice(p_where || '.sensitivity', p_json ->> 'sensitivity', enum_range(null::_memoir.sensitivity)::text[], 'PM010');
     v_message.sensitivity := p_json ->> 'sensitivity';
   end if;
   if coalesce(jsonb_typeof(p_json -> 'embeddable'), 'null') not in ('null', 'boolean') then
@@ -166,6 +109,81 @@ begin
   where key not in ('created_at', 'turn_index', 'message_id', 'tokens', 'tokenizer', 'sensitivity', 'embeddable') and value is distinct from v_rebuilt -> key
     and not (key = 'content' and v_message.role = 'user');
   return v_message;
+end $$;
+
+-- A message with its role and what it says: text, list of parts, or nothing where it calls tools or refuses.
+create or replace function _memoir.parse_content(p_where text, p_json jsonb, p_role _memoir.turn_role, p_images text)
+returns _memoir.message language plpgsql stable as $$
+declare
+  v_message _memoir.message; v_kind text := coalesce(jsonb_typeof(p_json -> 'content'), 'null');
+begin
+  if v_kind = 'array' then return _memoir.parse_parts(p_where, p_json -> 'content', p_role, p_images); end if;
+  v_message.role := p_role;
+  if v_kind = 'string' then
+    v_message.text := p_json ->> 'content';
+    if p_role = 'user' then v_message.text := _memoir.strip_recall(v_message.text); end if;
+  elsif v_kind <> 'null' then
+    perform _memoir.bad_message(p_where, format('must be a string or a list of parts, not %s', _memoir.shown((p_json -> 'content')::text)));
+  elsif p_role = 'assistant' and jsonb_typeof(p_json -> 'refusal') = 'string' then
+    v_message.text := p_json ->> 'refusal';
+    v_message.parts := jsonb_build_array(jsonb_build_object('type', 'refusal', 'refusal', v_message.text));
+  elsif p_role <> 'assistant' or coalesce(jsonb_typeof(p_json -> 'tool_calls'), 'null') = 'null' then
+    perform _memoir.bad_message(p_where, 'is missing', 'only an assistant message with tool_calls may have none');
+  end if;
+  return v_message;
+end $$;
+
+create or replace function _memoir.parse_parts(p_where text, p_parts jsonb, p_role _memoir.turn_role, p_images text)
+returns _memoir.message language plpgsql stable as $$
+declare
+  v_message _memoir.message; v_part jsonb; v_index integer := 0; v_text text; v_texts text[] := '{}';
+begin
+  if jsonb_array_length(p_parts) = 0 then
+    perform _memoir.bad_message(p_where, 'must not be an empty list');
+  end if;
+  v_message.role := p_role;
+  v_message.parts := p_parts;
+  v_message.media_tokens := 0;
+  for v_part in select * from jsonb_array_elements(p_parts) loop
+    v_text := _memoir.check_part(format('%s[%s]', p_where, v_index), v_part, p_role);
+    if v_part ->> 'type' = 'image_url' then
+      v_message.media_tokens := v_message.media_tokens + _memoir.image_tokens(v_part, p_images);
+    elsif v_index = 0 and p_role = 'user' then
+      v_text := _memoir.strip_recall(v_text);
+      v_message.parts := jsonb_set(p_parts, '{0,text}', to_jsonb(v_text));
+    end if;
+    if v_text <> '' then v_texts := array_append(v_texts, v_text); end if;
+    v_index := v_index + 1;
+  end loop;
+  v_message.text := array_to_string(v_texts, E'\n');
+  return v_message;
+end $$;
+
+-- The name of who speaks, and what ties tool calls to their results.
+create or replace function _memoir.check_references(p_where text, p_json jsonb)
+returns void language plpgsql stable as $$
+declare
+  v_role text := p_json ->> 'role';
+begin
+  if p_json ->> 'name' is not null and (jsonb_typeof(p_json -> 'name') <> 'string' or p_json ->> 'name' !~ '^[^\s<|\\/>]{1,64}$') then
+    perform _memoir.bad_message(p_where || '.name', format('must be 1 to 64 characters without white space and <|\/>, not %s', _memoir.shown(p_json ->> 'name')));
+  end if;
+  if p_json ->> 'tool_calls' is not null then
+    if v_role <> 'assistant' then
+      perform _memoir.bad_message(p_where || '.tool_calls', format('can''t stand in a message of role %s', v_role));
+    end if;
+    perform _memoir.check_tool_calls(p_where || '.tool_calls', p_json -> 'tool_calls');
+  end if;
+  if p_json ->> 'function_call' is not null then
+    perform _memoir.bad_message(p_where || '.function_call', 'is the deprecated form of tool_calls and can''t be stored');
+  end if;
+  if v_role = 'tool' then
+    if jsonb_typeof(p_json -> 'tool_call_id') is distinct from 'string' then
+      perform _memoir.bad_message(p_where || '.tool_call_id', format('must be a string, not %s', _memoir.shown((p_json -> 'tool_call_id')::text)));
+    end if;
+  elsif p_json ->> 'tool_call_id' is not null then
+    perform _memoir.bad_message(p_where || '.tool_call_id', format('can''t stand in a message of role %s', v_role));
+  end if;
 end $$;
 
 -- A message as its columns say it; with the rest (parse_message's extra) over it, it is the message that was sent.
