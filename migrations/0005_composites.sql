@@ -31,7 +31,8 @@ create type _memoir.append_state as (
 create type _memoir.standing as (actor _memoir.actor, provenance _memoir.provenance, trust real, by_person boolean);
 
 -- conflicts.sql
--- A memory and those like it, the most similar first, while it is judged; is_settled: a contradiction was found and decided.
+-- A memory and those like it, the most similar first, while it is judged; is_settled: a contradiction was found and
+-- decided.
 create type _memoir.judging_state as (
   memory _memoir.memory_store, others _memoir.memory_store[], similarities real[], is_settled boolean[],
   open uuid[], superseded uuid[], contradicts uuid[], result jsonb);

@@ -5,19 +5,21 @@ create or replace function _memoir.check_name(p_field text, p_value text, p_limi
 returns void language plpgsql immutable as $$
 begin
   if p_value is null or p_value = '' or length(p_value) > p_limit then
-    perform _memoir.fail('PM014', format('%s must be a text of 1 to %s characters, not %s', p_field, p_limit, _memoir.shown(p_value)));
+    perform _memoir.fail('PM014', format('%s must be a text of 1 to %s characters, not %s', p_field, p_limit,
+      _memoir.shown(p_value)));
   end if;
 end $$;
 
 -- One of some texts; those of an enum are enum_range(null::the_enum)::text[].
-create or replace function _memoir.check_choice(p_field text, p_value text, p_choices text[], p_code text default 'PM014')
+create or replace function _memoir.check_choice(p_field text, p_value text, p_choices text[],
+  p_code text default 'PM014')
 returns void language plpgsql immutable as $$
 declare
   v_last integer := cardinality(p_choices);
 begin
   if p_value is null or p_value <> all (p_choices) then
-    perform _memoir.fail(p_code, format('%s must be %s or %s, not %s', p_field, array_to_string(p_choices[: v_last - 1], ', '),
-      p_choices[v_last], _memoir.shown(p_value)));
+    perform _memoir.fail(p_code, format('%s must be %s or %s, not %s', p_field,
+      array_to_string(p_choices[: v_last - 1], ', '), p_choices[v_last], _memoir.shown(p_value)));
   end if;
 end $$;
 
@@ -37,6 +39,7 @@ create or replace function _memoir.check_count(p_field text, p_value integer, p_
 returns void language plpgsql immutable as $$
 begin
   if p_value is null or p_value not between 1 and p_most then
-    perform _memoir.fail('PM014', format('%s must be from 1 to %s, not %s', p_field, p_most, coalesce(p_value::text, 'null')));
+    perform _memoir.fail('PM014', format('%s must be from 1 to %s, not %s', p_field, p_most,
+      coalesce(p_value::text, 'null')));
   end if;
 end $$;

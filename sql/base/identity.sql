@@ -123,7 +123,8 @@ end $$;
 -- The jobs role, admins, and whoever installs, who is the owner.
 create or replace function _memoir.may_run_jobs(p_login name)
 returns boolean language sql stable as $$
-  select pg_has_role(p_login, 'memoir_jobs', 'usage') or pg_has_role(p_login, 'memoir_admin', 'usage') or pg_has_role(p_login, 'memoir_owner', 'usage')
+  select pg_has_role(p_login, 'memoir_jobs', 'usage') or pg_has_role(p_login, 'memoir_admin', 'usage')
+    or pg_has_role(p_login, 'memoir_owner', 'usage')
 $$;
 
 -- Workers act across users: they embed, merge and flush, and are handed texts. A service is one as long as all users are its own:

@@ -11,10 +11,12 @@ returns void language sql as $$
   on conflict (kind, user_id, dedup_key) where state = 'ready' do update set priority = jobs.priority where false
 $$;
 
--- The same without waiting for whoever is at the row that waits: for writers that hold locks which a worker may want next.
+-- The same without waiting for whoever is at the row that waits: for writers that hold locks which a worker may want
+-- next.
 create or replace function _memoir.enqueue_unlocked(p_kind text, p_user_id uuid, p_dedup text, p_run_after timestamptz)
 returns void language sql as $$
-  insert into _memoir.jobs (kind, user_id, dedup_key, run_after, created_at) values (p_kind, p_user_id, p_dedup, p_run_after, p_run_after)
+  insert into _memoir.jobs (kind, user_id, dedup_key, run_after, created_at)
+  values (p_kind, p_user_id, p_dedup, p_run_after, p_run_after)
   on conflict (kind, user_id, dedup_key) where state = 'ready' do nothing
 $$;
 

@@ -265,7 +265,8 @@ begin
     || jsonb_build_object('superseded', to_jsonb(v_state.superseded), 'contradicts', to_jsonb(v_state.contradicts));
 end $$;
 
--- An active memory and those of its project that its vector is like; without similarities: it has no vector, or is not active.
+-- An active memory and those of its project that its vector is like; without similarities: it has no vector, or is
+-- not active.
 create or replace function _memoir.judging(p_user_id uuid, p_memory_id uuid, p_config jsonb)
 returns _memoir.judging_state language plpgsql stable set plan_cache_mode = force_custom_plan as $$
 declare
@@ -297,23 +298,29 @@ begin
   return v_state;
 end $$;
 
--- Conflicts, by rules; open: what they can't tell and a model is to judge. A result ends it: the memory was rejected or is outdated.
+-- Conflicts, by rules; open: what they can't tell and a model is to judge. A result ends it: the memory was rejected
+-- or is outdated.
 create or replace function _memoir.judge_conflicts(inout p_state _memoir.judging_state, p_by text, p_config jsonb)
 language plpgsql set plan_cache_mode = force_custom_plan as $$
 declare
-  v_memory _memoir.memory_store := p_state.memory; v_other _memoir.memory_store; v_similarity real; v_kind text; v_done text; v_place integer := 0;
-  v_conflict real := (p_config ->> 'conflict_similarity')::real; v_asks_model boolean := p_config ->> 'judge' <> 'rules';
+  v_memory _memoir.memory_store := p_state.memory; v_other _memoir.memory_store; v_similarity real; v_kind text;
+  v_done text; v_place integer := 0;
+  v_conflict real := (p_config ->> 'conflict_similarity')::real;
+  v_asks_model boolean := p_config ->> 'judge' <> 'rules';
 begin
   foreach v_other in array p_state.others loop
     v_place := v_place + 1;
     v_similarity := p_state.similarities[v_place];
     if v_other.state <> 'active' then
       continue when not _memoir.says_rejected(v_memory, v_other, v_similarity, p_config);
-      perform _memoir.set_state(v_memory.user_id, array[v_memory.memory_id], 'invalidated', p_by, 'says again what was rejected', null, memoir.now());
-      p_state.result := jsonb_build_object('memory_id', null, 'outcome', 'refused_tombstone', 'similarity', round(v_similarity::numeric, 4));
+      perform _memoir.set_state(v_memory.user_id, array[v_memory.memory_id], 'invalidated', p_by,
+        'says again what was rejected', null, memoir.now());
+      p_state.result := jsonb_build_object('memory_id', null, 'outcome', 'refused_tombstone', 'similarity',
+        round(v_similarity::numeric, 4));
       return;
     end if;
-    continue when v_similarity <= v_conflict or v_memory.slot = v_other.slot or not _memoir.may_conflict(v_memory, v_other);
+    continue when v_similarity <= v_conflict or v_memory.slot = v_other.slot
+      or not _memoir.may_conflict(v_memory, v_other);
     v_kind := _memoir.contradiction(v_memory.content, v_other.content);
     if v_kind is null then
       if v_asks_model and v_memory.sensitivity < 'secret' and v_other.sensitivity < 'secret' then p_state.open := p_state.open || v_other.memory_id; end if;
@@ -324,14 +331,17 @@ begin
     if v_done = 'new' then p_state.superseded := p_state.superseded || v_other.memory_id;
     elsif v_done = 'open' then p_state.contradicts := p_state.contradicts || v_other.memory_id;
     else
-      p_state.result := jsonb_build_object('outcome', 'outdated', 'superseded', to_jsonb(p_state.superseded), 'contradicts', to_jsonb(p_state.contradicts));
+      p_state.result := jsonb_build_object('outcome', 'outdated', 'superseded', to_jsonb(p_state.superseded),
+        'contradicts', to_jsonb(p_state.contradicts));
       return;
     end if;
   end loop;
 end $$;
 
--- Does a memory say again, in other words, what a person rejected? Not where a person says it, nor what took the other's place.
-create or replace function _memoir.says_rejected(p_memory _memoir.memory_store, p_other _memoir.memory_store, p_similarity real, p_config jsonb)
+-- Does a memory say again, in other words, what a person rejected? Not where a person says it, nor what took the
+-- other's place.
+create or replace function _memoir.says_rejected(p_memory _memoir.memory_store, p_other _memoir.memory_store,
+  p_similarity real, p_config jsonb)
 returns boolean language plpgsql stable as $$
 begin
   return p_memory.actor <> 'person' and p_similarity > (p_config ->> 'duplicate_similarity')::real
@@ -344,7 +354,8 @@ end $$;
 create or replace function _memoir.judge_duplicates(inout p_state _memoir.judging_state, p_by text, p_config jsonb)
 language plpgsql set plan_cache_mode = force_custom_plan as $$
 declare
-  v_memory _memoir.memory_store := p_state.memory; v_other _memoir.memory_store; v_similarity real; v_wins boolean; v_place integer := 0;
+  v_memory _memoir.memory_store := p_state.memory; v_other _memoir.memory_store; v_similarity real; v_wins boolean;
+  v_place integer := 0;
   v_user uuid := v_memory.user_id; v_duplicate real := (p_config ->> 'duplicate_similarity')::real;
 begin
   foreach v_other in array p_state.others loop
@@ -362,7 +373,8 @@ begin
       p_state.result := jsonb_build_object('outcome', 'stored', 'similarity', round(v_similarity::numeric, 4));
     else
       perform _memoir.merge_memory(v_user, v_memory.memory_id, v_other.memory_id, p_by, memoir.now());
-      p_state.result := jsonb_build_object('memory_id', v_other.memory_id, 'outcome', 'duplicate', 'similarity', round(v_similarity::numeric, 4));
+      p_state.result := jsonb_build_object('memory_id', v_other.memory_id, 'outcome', 'duplicate', 'similarity',
+        round(v_similarity::numeric, 4));
     end if;
     p_state.open := array_remove(p_state.open, v_other.memory_id);
     return;

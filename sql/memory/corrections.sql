@@ -99,7 +99,8 @@ returns jsonb language plpgsql security definer set search_path from current set
 declare
   v_caller _memoir.caller := _memoir.authorise(p_user, 'write');
   v_user uuid := v_caller.user_id; v_seen _memoir.memory_store := _memoir.memory(v_caller, p_memory); v_now timestamptz := memoir.now();
-  v_old _memoir.memory_store; v_standing _memoir.standing; v_correction _memoir.correction; v_hash bytea; v_result jsonb;
+  v_old _memoir.memory_store; v_standing _memoir.standing; v_correction _memoir.correction; v_hash bytea;
+  v_result jsonb;
 begin
   perform _memoir.check_size('reason', p_reason, 10000);
   if p_valid_to <= p_valid_from then
@@ -171,7 +172,8 @@ end $$;
 create or replace function _memoir.put_right(p_correction _memoir.correction)
 returns jsonb language plpgsql set plan_cache_mode = force_custom_plan as $$
 declare
-  v_caller _memoir.caller := p_correction.caller; v_user uuid := v_caller.user_id; v_now timestamptz := p_correction.corrected_at;
+  v_caller _memoir.caller := p_correction.caller; v_user uuid := v_caller.user_id;
+  v_now timestamptz := p_correction.corrected_at;
   v_reason text := p_correction.reason; v_standing _memoir.standing := p_correction.standing;
   v_ids uuid[] := _memoir.same_value(v_caller, p_correction.old, false); v_old _memoir.memory_store;
   v_kept uuid[]; v_made jsonb; v_new uuid; v_rest uuid; v_done record; v_right uuid[];
@@ -183,10 +185,12 @@ begin
   v_made := _memoir.say_instead(p_correction, v_old.tags);
   v_new := (v_made ->> 'memory_id')::uuid;
   if v_new is null then
-    perform _memoir.fail('PM040', format('a tombstone refuses %s', _memoir.shown(p_correction.content)), 'a person lifts it with lift_tombstone');
+    perform _memoir.fail('PM040', format('a tombstone refuses %s', _memoir.shown(p_correction.content)),
+      'a person lifts it with lift_tombstone');
   end if;
   if p_correction.remainder is not null then
-    v_rest := _memoir.remain(v_caller, v_old, p_correction.remainder, not p_correction.has_slot, v_standing, v_reason, v_now);
+    v_rest := _memoir.remain(v_caller, v_old, p_correction.remainder, not p_correction.has_slot, v_standing, v_reason,
+      v_now);
   end if;
   v_right := array_remove(array[v_new, v_rest], null);
   perform _memoir.succeeded(v_user, v_ids, v_new);  -- known now only
@@ -211,8 +215,10 @@ end $$;
 create or replace function _memoir.keep_outside(p_correction _memoir.correction)
 returns uuid[] language plpgsql as $$
 declare
-  v_old _memoir.memory_store := p_correction.old; v_from timestamptz := p_correction.valid_from; v_to timestamptz := p_correction.valid_to;
-  v_by text := (p_correction.caller).login; v_actor _memoir.actor := (p_correction.standing).actor; v_kept uuid[] := '{}';
+  v_old _memoir.memory_store := p_correction.old; v_from timestamptz := p_correction.valid_from;
+  v_to timestamptz := p_correction.valid_to;
+  v_by text := (p_correction.caller).login; v_actor _memoir.actor := (p_correction.standing).actor;
+  v_kept uuid[] := '{}';
 begin
   if v_old.state <> 'active' then return v_kept; end if;
   if v_from > coalesce(v_old.valid_from, '-infinity') then
@@ -371,7 +377,8 @@ begin
     insert into _memoir.audit_log (login, action, user_id, detail)
     values (v_caller.login, 'lift_tombstone', v_user, jsonb_build_object('memory_id', v_of, 'lifted', v_lifted, 'restored', v_back, 'reason', v_reason));
   end if;
-  return jsonb_build_object('memory_id', v_of, 'lifted', v_lifted, 'restored', to_jsonb(v_back), 'returned_turns', v_turns);
+  return jsonb_build_object('memory_id', v_of, 'lifted', v_lifted, 'restored', to_jsonb(v_back), 'returned_turns',
+    v_turns);
 end $$;
 comment on function memoir.lift_tombstone(text, uuid, text, text, text) is
   'Lifts the tombstones that a rejected memory left (or, with p_content and p_slot, those which refuse that value): it may be said again, its
@@ -402,19 +409,22 @@ begin
   return v_turns;
 end $$;
 
--- What was forgotten or taken back, and says the same as a memory, returns to the state it was in, where its place is free: what is
--- active again.
-create or replace function _memoir.bring_back(p_caller _memoir.caller, p_memory _memoir.memory_store, p_reason text, p_at timestamptz, p_actor _memoir.actor)
+-- What was forgotten or taken back, and says the same as a memory, returns to the state it was in, where its place is
+-- free: what is active again.
+create or replace function _memoir.bring_back(p_caller _memoir.caller, p_memory _memoir.memory_store, p_reason text,
+  p_at timestamptz, p_actor _memoir.actor)
 returns uuid[] language plpgsql set plan_cache_mode = force_custom_plan as $$
 declare
-  v_user uuid := p_caller.user_id; v_ids uuid[]; v_id uuid; v_before _memoir.memory_states; v_state _memoir.item_state; v_back uuid[] := '{}';
+  v_user uuid := p_caller.user_id; v_ids uuid[]; v_id uuid; v_before _memoir.memory_states; v_state _memoir.item_state;
+  v_back uuid[] := '{}';
 begin
   v_ids := array(select m.memory_id from _memoir.memory_store m
     where m.user_id = v_user and m.state in ('forgotten', 'invalidated', 'superseded')
       and m.memory_id = any (_memoir.same_value(p_caller, p_memory, true))
     order by m.recorded_at desc, m.memory_id);
   foreach v_id in array v_ids loop
-    select * into v_before from _memoir.memory_states s where s.user_id = v_user and s.memory_id = v_id order by s.seq desc offset 1 limit 1;
+    select * into v_before from _memoir.memory_states s where s.user_id = v_user
+      and s.memory_id = v_id order by s.seq desc offset 1 limit 1;
     continue when not found;
     if v_before.state = 'active' then
       if _memoir.restore(v_user, v_id, p_caller.login, p_reason, p_at, p_actor) then
@@ -427,7 +437,8 @@ begin
     update _memoir.memory_store set state = v_state, state_at = p_at, state_by = p_caller.login, state_reason = p_reason
     where user_id = v_user and memory_id = v_id and state = 'forgotten';
     if found then
-      perform _memoir.note_state(v_user, array[v_id], v_state, p_caller.login, p_reason, v_before.superseded_by, p_at, p_actor);
+      perform _memoir.note_state(v_user, array[v_id], v_state, p_caller.login, p_reason, v_before.superseded_by, p_at,
+        p_actor);
     end if;
   end loop;
   return v_back;

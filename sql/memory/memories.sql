@@ -48,7 +48,8 @@ begin
 end $$;
 
 -- What a memory says and of which kind it is.
-create or replace function _memoir.check_kinds(p_content text, p_type text, p_importance text, p_provenance text, p_sensitivity text)
+create or replace function _memoir.check_kinds(p_content text, p_type text, p_importance text, p_provenance text,
+  p_sensitivity text)
 returns void language plpgsql stable as $$
 begin
   if p_content is null or p_content !~ '[^\s\u0085\u2028\u2029]' then
@@ -64,15 +65,18 @@ begin
   perform _memoir.check_choice('sensitivity', p_sensitivity, enum_range(null::_memoir.sensitivity)::text[]);
 end $$;
 
--- The rest of what remember is given, as far as it can be judged by itself. p_lacks_session: it names turns of no session.
-create or replace function _memoir.check_claim(p_memory _memoir.memory_store, p_lacks_session boolean, p_key text, p_created_at timestamptz)
+-- The rest of what remember is given, as far as it can be judged by itself. p_lacks_session: it names turns of no
+-- session.
+create or replace function _memoir.check_claim(p_memory _memoir.memory_store, p_lacks_session boolean, p_key text,
+  p_created_at timestamptz, p_embedding real[])
 returns void language plpgsql stable as $$
 begin
   if p_memory.confidence is not null and not (p_memory.confidence between 0 and 1) then
     perform _memoir.fail('PM014', format('confidence must be from 0 to 1, not %s', p_memory.confidence));
   end if;
   if p_memory.valid_to <= p_memory.valid_from then
-    perform _memoir.fail('PM014', format('valid_to %s is not after valid_from %s', p_memory.valid_to, p_memory.valid_from));
+    perform _memoir.fail('PM014', format('valid_to %s is not after valid_from %s', p_memory.valid_to,
+      p_memory.valid_from));
   end if;
   if p_memory.slot_value is not null and p_memory.slot is null then
     perform _memoir.fail('PM014', format('slot_value %s needs a slot', _memoir.shown(p_memory.slot_value)));
@@ -84,18 +88,22 @@ begin
   perform _memoir.check_short('slot', p_memory.slot, 200), _memoir.check_short('slot_value', p_memory.slot_value, 2000),
     _memoir.check_short('category', p_memory.category, 200), _memoir.check_short('source_tool', p_memory.source_tool, 200),
     _memoir.check_short('source_key', p_memory.source_key, 500), _memoir.check_short('key', p_key, 200);
-  perform _memoir.check_short(format('tags[%s]', o - 1), coalesce(t, ''), 200) from unnest(p_memory.tags) with ordinality x(t, o);
-  perform _memoir.check_short(format('aliases[%s]', o - 1), coalesce(t, ''), 500) from unnest(p_memory.aliases) with ordinality x(t, o);
+  perform _memoir.check_short(format('tags[%s]', o - 1), coalesce(t, ''), 200)
+    from unnest(p_memory.tags) with ordinality x(t, o);
+  perform _memoir.check_short(format('aliases[%s]', o - 1), coalesce(t, ''), 500)
+    from unnest(p_memory.aliases) with ordinality x(t, o);
   perform _memoir.check_time('created_at', to_jsonb(p_created_at), 'PM014');
+  if p_embedding is not null then perform _memoir.to_vector(p_embedding, _memoir.embedding_model(null)); end if;
 end $$;
 
-create or replace function memoir.remember(p_user text, p_content text, p_session text default null, p_type text default 'fact',
-  p_category text default null, p_importance text default 'normal', p_project text default null, p_actor text default null,
-  p_provenance text default null, p_confidence real default null, p_valid_from timestamptz default null,
-  p_valid_to timestamptz default null, p_tags text[] default '{}', p_slot text default null, p_slot_value text default null,
-  p_aliases text[] default '{}', p_sensitivity text default 'normal', p_source_turns integer[] default null,
-  p_source_tool text default null, p_source_key text default null, p_metadata jsonb default '{}',
-  p_embedding real[] default null, p_key text default null, p_created_at timestamptz default null, p_embeddable boolean default true)
+create or replace function memoir.remember(p_user text, p_content text, p_session text default null,
+  p_type text default 'fact', p_category text default null, p_importance text default 'normal',
+  p_project text default null, p_actor text default null, p_provenance text default null,
+  p_confidence real default null, p_valid_from timestamptz default null, p_valid_to timestamptz default null,
+  p_tags text[] default '{}', p_slot text default null, p_slot_value text default null, p_aliases text[] default '{}',
+  p_sensitivity text default 'normal', p_source_turns integer[] default null, p_source_tool text default null,
+  p_source_key text default null, p_metadata jsonb default '{}', p_embedding real[] default null,
+  p_key text default null, p_created_at timestamptz default null, p_embeddable boolean default true)
 returns jsonb language plpgsql security definer set search_path from current set plan_cache_mode = force_custom_plan as $$
 declare
   v_caller _memoir.caller := _memoir.authorise(p_user, 'write');
@@ -123,10 +131,10 @@ begin
   v_memory.tags := coalesce(p_tags, '{}');
   v_memory.aliases := coalesce(p_aliases, '{}');
   v_memory.metadata := coalesce(nullif(p_metadata, 'null'), '{}');
-  perform _memoir.check_claim(v_memory, v_turns is not null and p_session is null, p_key, p_created_at);
-  if p_embedding is not null then perform _memoir.to_vector(p_embedding, _memoir.embedding_model(null)); end if;
+  perform _memoir.check_claim(v_memory, v_turns is not null and p_session is null, p_key, p_created_at, p_embedding);
   if p_session is not null then v_session := _memoir.session(v_caller, p_session); end if;
-  v_memory.project := _memoir.check_project(v_caller, coalesce(p_project, v_session.project, _memoir.default_project(v_caller)));
+  v_memory.project := _memoir.check_project(v_caller, coalesce(p_project, v_session.project,
+    _memoir.default_project(v_caller)));
   perform _memoir.touch_user(v_caller, p_user);
   v_config := _memoir.config(v_user, v_session.settings);
   perform _memoir.check_size('content', p_content, (v_config ->> 'text_bytes_max')::integer);
@@ -143,7 +151,7 @@ begin
   end if;
   v_memory.actor := _memoir.speaker(v_caller, p_actor, p_session);
   v_memory.valid_from := coalesce(p_valid_from, p_created_at);
-  v_memory.metadata := v_memory.metadata || case when p_created_at is null then '{}' else jsonb_build_object('said_at', p_created_at) end;
+  v_memory.metadata := v_memory.metadata || jsonb_strip_nulls(jsonb_build_object('said_at', p_created_at));
   v_result := _memoir.enter(v_memory, v_session, v_sources, null, null, p_created_at, p_embedding, v_config, p_valid_from);
   if p_key is not null then perform _memoir.keep_receipt(v_user, p_key, v_hash, v_result, v_memory.recorded_at); end if;
   return v_result;
@@ -168,7 +176,8 @@ create or replace function _memoir.enter(p_memory _memoir.memory_store, p_sessio
   p_from timestamptz default null)
 returns jsonb language plpgsql set plan_cache_mode = force_custom_plan as $$
 declare
-  v_memory _memoir.memory_store := _memoir.admitted(p_memory, p_session, p_sources, p_config); v_old _memoir.memory_store;
+  v_memory _memoir.memory_store := _memoir.admitted(p_memory, p_session, p_sources, p_config);
+  v_old _memoir.memory_store;
   v_user uuid := p_memory.user_id; v_now timestamptz := p_memory.recorded_at; v_by text := p_memory.written_by;
   v_stone _memoir.tombstones; v_index integer; v_settled record; v_result jsonb;
 begin
@@ -184,7 +193,8 @@ begin
   insert into _memoir.memory_store select v_memory.*;
   perform _memoir.note_state(v_user, array[v_memory.memory_id], 'active', v_by, null, null, v_now, v_memory.actor);
   insert into _memoir.memory_stats (user_id, memory_id) values (v_user, v_memory.memory_id);
-  update _memoir.user_counters set memories = memories + 1, profile_stale = profile_stale or v_memory.tier >= 3 where user_id = v_user;
+  update _memoir.user_counters set memories = memories + 1, profile_stale = profile_stale or v_memory.tier >= 3
+    where user_id = v_user;
   perform _memoir.add_sources(v_user, v_memory.memory_id, p_sources, p_span_starts, p_span_lengths);
   v_index := _memoir.index_memory(v_memory, coalesce(p_said_at, v_now), p_config);
   v_settled := _memoir.settle_slot(v_user, v_memory.memory_id, p_from, v_by);
@@ -198,16 +208,18 @@ begin
 end $$;
 
 -- A claim as the memory it would be: where it enters, what it may claim to be, how secret it is, how long it lives.
-create or replace function _memoir.admitted(p_memory _memoir.memory_store, p_session _memoir.sessions, p_sources _memoir.conversation_history[],
-  p_config jsonb)
+create or replace function _memoir.admitted(p_memory _memoir.memory_store, p_session _memoir.sessions,
+  p_sources _memoir.conversation_history[], p_config jsonb)
 returns _memoir.memory_store language plpgsql as $$
 declare
-  v_memory _memoir.memory_store := p_memory; v_now timestamptz := p_memory.recorded_at; v_standing _memoir.standing; v_global boolean;
+  v_memory _memoir.memory_store := p_memory; v_now timestamptz := p_memory.recorded_at; v_standing _memoir.standing;
+  v_global boolean;
 begin
   v_standing := _memoir.standing(v_memory.actor, v_memory.type, v_memory.provenance, p_sources);
   v_memory.provenance := v_standing.provenance;
   v_memory.trust := v_standing.trust;
-  v_global := v_memory.actor = 'person' or v_memory.provenance in ('user_stated', 'correction', 'preference', 'instruction');
+  v_global := v_memory.actor = 'person' or v_memory.provenance in ('user_stated', 'correction', 'preference',
+    'instruction');
 
   v_memory.memory_id := gen_random_uuid();
   v_memory.state := 'active';
@@ -239,8 +251,8 @@ begin
   return v_memory;
 end $$;
 
--- The active memory that says the same already, if there is one. What has ended is said anew by a person; for others it has been said.
--- What was local becomes global with the person's word.
+-- The active memory that says the same already, if there is one. What has ended is said anew by a person; for others
+-- it has been said. What was local becomes global with the person's word.
 create or replace function _memoir.said_before(p_memory _memoir.memory_store)
 returns _memoir.memory_store language plpgsql set plan_cache_mode = force_custom_plan as $$
 declare
@@ -259,11 +271,12 @@ begin
 end $$;
 
 -- A memory is stated anew: it takes on what is stronger, and with its new authority it may prevail where it did not.
-create or replace function _memoir.say_again(p_old _memoir.memory_store, p_memory _memoir.memory_store, p_sources _memoir.conversation_history[],
-  p_span_starts integer[], p_span_lengths integer[])
+create or replace function _memoir.say_again(p_old _memoir.memory_store, p_memory _memoir.memory_store,
+  p_sources _memoir.conversation_history[], p_span_starts integer[], p_span_lengths integer[])
 returns jsonb language plpgsql set plan_cache_mode = force_custom_plan as $$
 declare
-  v_user uuid := p_old.user_id; v_id uuid := p_old.memory_id; v_now timestamptz := p_memory.recorded_at; v_settled record;
+  v_user uuid := p_old.user_id; v_id uuid := p_old.memory_id; v_now timestamptz := p_memory.recorded_at;
+  v_settled record;
 begin
   if p_memory.local_to is null then perform _memoir.make_global(v_user, v_id, p_memory.written_by, v_now); end if;
   insert into _memoir.memory_stats (user_id, memory_id, restatements, reinforced_at) values (v_user, v_id, 1, v_now)

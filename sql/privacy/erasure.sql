@@ -206,7 +206,8 @@ end $$;
 create or replace function _memoir.erase_derived(p_caller _memoir.caller, p_session_id uuid, p_turns integer[], p_ids uuid[], p_more uuid[], p_from timestamptz)
 returns jsonb language plpgsql set plan_cache_mode = force_custom_plan as $$
 declare
-  v_user uuid := p_caller.user_id; v_sharing uuid[]; v_summaries uuid[]; v_emptied uuid[]; v_gone uuid[]; v_all uuid[]; v_items integer[]; v_rows jsonb;
+  v_user uuid := p_caller.user_id; v_sharing uuid[]; v_summaries uuid[]; v_emptied uuid[]; v_gone uuid[]; v_all uuid[];
+  v_items integer[]; v_rows jsonb;
 begin
   v_sharing := _memoir.sharing(v_user, p_session_id, coalesce((select min(t) from unnest(p_turns) t), 0));
   v_summaries := array(select compaction_id from _memoir.compactions c where c.user_id = v_user and c.session_id = any (v_sharing)
@@ -239,13 +240,15 @@ begin
     _memoir.erase_calls(v_user, v_sharing, v_items, p_from));
 end $$;
 
--- Items of what is erased leave search, with their words and vectors. p_turns: turns, which their neighbours in search no longer follow.
+-- Items of what is erased leave search, with their words and vectors. p_turns: turns, which their neighbours in
+-- search no longer follow.
 create or replace function _memoir.erase_items(p_user_id uuid, p_items integer[], p_turns uuid[])
 returns jsonb language plpgsql set plan_cache_mode = force_custom_plan as $$
 declare
   v_rows jsonb;
 begin
-  perform _memoir.reindex_after(p_user_id, array(select item_no from _memoir.search_items where user_id = p_user_id and ref_id = any (p_turns)));
+  perform _memoir.reindex_after(p_user_id, array(select item_no from _memoir.search_items where user_id = p_user_id
+    and ref_id = any (p_turns)));
   v_rows := jsonb_build_object('search_items', cardinality(p_items),
     'embeddings', (select count(*) from _memoir.embeddings where user_id = p_user_id and item_no = any (p_items)));
   perform _memoir.drop_items(p_user_id, p_items);
@@ -254,7 +257,8 @@ begin
   return v_rows;
 end $$;
 
--- Of erased memories their ids stay, in state erased, and nothing else: not their states, nor what other tables note of them.
+-- Of erased memories their ids stay, in state erased, and nothing else: not their states, nor what other tables note
+-- of them.
 create or replace function _memoir.erase_memories(p_caller _memoir.caller, p_ids uuid[])
 returns jsonb language plpgsql set plan_cache_mode = force_custom_plan as $$
 declare
@@ -297,8 +301,8 @@ begin
   if v_count > 0 then insert into _memoir.erase_queue (leaf) values ('jobs'); end if;
 end $$;
 
--- Hashes of lists that held it, and numbers of what no longer is; captured calls: which of them carried it on, nobody can say, so all
--- of its sessions, and all since it was there.
+-- Hashes of lists that held it, and numbers of what no longer is; captured calls: which of them carried it on, nobody
+-- can say, so all of its sessions, and all since it was there.
 create or replace function _memoir.erase_calls(p_user_id uuid, p_sessions uuid[], p_items integer[], p_from timestamptz)
 returns jsonb language plpgsql as $$
 begin

@@ -47,7 +47,9 @@ declare
 begin
   perform _memoir.check_session(p_session);
   if p_project is not null then perform _memoir.check_project(p_caller, p_project); end if;
-  if p_task is not null then perform _memoir.check_choice('task', p_task, enum_range(null::_memoir.task_type)::text[]); end if;
+  if p_task is not null then
+    perform _memoir.check_choice('task', p_task, enum_range(null::_memoir.task_type)::text[]);
+  end if;
   v_given.metadata := coalesce(_memoir.check_object('metadata', p_metadata), '{}');
   perform _memoir.check_size('metadata', v_given.metadata::text, (v_config ->> 'text_bytes_max')::integer);
   perform _memoir.check_size('system_prompt', p_system_prompt, (v_config ->> 'text_bytes_max')::integer);
@@ -68,7 +70,9 @@ begin
         'open one under another name, with p_parent => this one');
     end if;
   end if;
-  if p_parent is not null then v_given.parent_session_id := _memoir.parent_given(p_caller, v_given, v_old, p_parent); end if;
+  if p_parent is not null then
+    v_given.parent_session_id := _memoir.parent_given(p_caller, v_given, v_old, p_parent);
+  end if;
   v_model := _memoir.model(coalesce(p_model, v_old.model, v_config ->> 'default_model'));
   v_given.model := v_model.model;
   v_given.context_window := v_model.context_window;
@@ -89,7 +93,8 @@ begin
 end $$;
 
 -- The session that another one continues: one the caller may use, or PM003. A branch has its parent for good.
-create or replace function _memoir.parent_given(p_caller _memoir.caller, p_given _memoir.sessions, p_old _memoir.sessions, p_parent text)
+create or replace function _memoir.parent_given(p_caller _memoir.caller, p_given _memoir.sessions,
+  p_old _memoir.sessions, p_parent text)
 returns uuid language plpgsql stable as $$
 declare
   v_parent uuid := _memoir.session_id(p_caller.user_id, p_parent);
@@ -100,7 +105,8 @@ begin
     perform _memoir.fail('PM003', format('unknown parent session %s', _memoir.shown(p_parent)));
   end if;
   if p_old.parent_turn is not null and v_parent <> p_old.parent_session_id then
-    perform _memoir.fail('PM014', format('session %s is a branch and can''t get the parent %s', _memoir.shown(p_given.external_id), _memoir.shown(p_parent)));
+    perform _memoir.fail('PM014', format('session %s is a branch and can''t get the parent %s',
+      _memoir.shown(p_given.external_id), _memoir.shown(p_parent)));
   end if;
   return v_parent;
 end $$;
@@ -113,8 +119,9 @@ declare
 begin
   insert into _memoir.sessions (user_id, session_id, external_id, project, task_type, model, context_window,
     max_response_tokens, tokenizer, system_prompt_hash, created_at, expires_at, parent_session_id, settings, metadata)
-  values (p_given.user_id, p_given.session_id, p_given.external_id, p_given.project, p_given.task_type, p_given.model, p_given.context_window,
-    p_given.max_response_tokens, p_given.tokenizer, case when p_system_prompt <> '' then _memoir.store_prompt(p_system_prompt, p_given.tokenizer) end,
+  values (p_given.user_id, p_given.session_id, p_given.external_id, p_given.project, p_given.task_type, p_given.model,
+    p_given.context_window, p_given.max_response_tokens, p_given.tokenizer,
+    case when p_system_prompt <> '' then _memoir.store_prompt(p_system_prompt, p_given.tokenizer) end,
     v_now, v_now + make_interval(hours => (p_config ->> 'session_ttl_hours')::integer), p_given.parent_session_id,
     _memoir.merge_overrides('{}', p_given.settings), p_given.metadata)
   on conflict do nothing;
@@ -124,18 +131,22 @@ begin
   return true;
 end $$;
 
--- What is given (not null) replaces what the session has; settings and metadata are merged. p_new_model: its window and tokenizer count.
-create or replace function _memoir.change_session(p_old _memoir.sessions, p_given _memoir.sessions, p_new_model boolean, p_system_prompt text)
+-- What is given (not null) replaces what the session has; settings and metadata are merged. p_new_model: its window
+-- and tokenizer count.
+create or replace function _memoir.change_session(p_old _memoir.sessions, p_given _memoir.sessions,
+  p_new_model boolean, p_system_prompt text)
 returns void language plpgsql as $$
 declare
-  v_user uuid := p_old.user_id; v_id uuid := p_old.session_id; v_moves boolean := coalesce(p_given.project <> p_old.project, false);
+  v_user uuid := p_old.user_id; v_id uuid := p_old.session_id;
+  v_moves boolean := coalesce(p_given.project <> p_old.project, false);
 begin
   if not p_new_model then
     p_given.context_window := p_old.context_window;
     p_given.max_response_tokens := p_old.max_response_tokens;
     p_given.tokenizer := p_old.tokenizer;
   elsif p_system_prompt is null and p_old.system_prompt_hash is not null then
-    perform _memoir.store_prompt(content, p_given.tokenizer) from _memoir.system_prompts where prompt_hash = p_old.system_prompt_hash;
+    perform _memoir.store_prompt(content, p_given.tokenizer) from _memoir.system_prompts
+      where prompt_hash = p_old.system_prompt_hash;
   end if;
   if v_moves then  -- what was said in it moves with it; locks in their order
     perform from _memoir.session_counters where user_id = v_user and session_id = v_id for update;
@@ -143,16 +154,19 @@ begin
   end if;
   update _memoir.sessions set
     model = p_given.model, context_window = p_given.context_window, max_response_tokens = p_given.max_response_tokens,
-    tokenizer = p_given.tokenizer, project = coalesce(p_given.project, project), task_type = coalesce(p_given.task_type, task_type),
-    system_prompt_hash = case when p_system_prompt is null then system_prompt_hash
-                              when p_system_prompt = '' then null else _memoir.store_prompt(p_system_prompt, p_given.tokenizer) end,
+    tokenizer = p_given.tokenizer, project = coalesce(p_given.project, project),
+    task_type = coalesce(p_given.task_type, task_type),
+    system_prompt_hash = case when p_system_prompt is null then system_prompt_hash when p_system_prompt = '' then null
+                              else _memoir.store_prompt(p_system_prompt, p_given.tokenizer) end,
     parent_session_id = coalesce(p_given.parent_session_id, parent_session_id),
     settings = _memoir.merge_overrides(settings, p_given.settings), metadata = metadata || p_given.metadata
   where user_id = v_user and session_id = v_id;
   -- Another window has other limits.
-  update _memoir.session_counters set compact_after = 0 where user_id = v_user and session_id = v_id and compact_after <> 0;
+  update _memoir.session_counters set compact_after = 0
+  where user_id = v_user and session_id = v_id and compact_after <> 0;
   if v_moves then
-    update _memoir.search_items set project = p_given.project where user_id = v_user and session_id = v_id and kind <> 'm';
+    update _memoir.search_items set project = p_given.project where user_id = v_user and session_id = v_id
+      and kind <> 'm';
   end if;
 end $$;
 

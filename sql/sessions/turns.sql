@@ -58,16 +58,17 @@ begin
   return p_usage ->> p_field;
 end $$;
 
--- Each stage takes the state and hands it on. What reads partitioned tables plans for its values; the others keep their plans.
--- The state is copied with every call, messages and all: so once a stage, never once a message, and not in a statement, whose custom
--- plan would copy it again.
+-- Each stage takes the state and hands it on. What reads partitioned tables plans for its values; the others keep
+-- their plans. The state is copied with every call, messages and all: so once a stage, never once a message, and not
+-- in a statement, whose custom plan would copy it again.
 create or replace function _memoir.append(p_caller _memoir.caller, p_user text, p_session text, p_messages jsonb, p_usage jsonb,
   p_key text, p_actor text, p_metadata jsonb, p_may_stay_open boolean)
 returns jsonb language plpgsql as $$
 declare
   v_state _memoir.append_state;
 begin
-  v_state := _memoir.append_requested(p_caller, p_user, p_session, p_messages, p_usage, p_key, p_actor, p_metadata, p_may_stay_open);
+  v_state := _memoir.append_requested(p_caller, p_user, p_session, p_messages, p_usage, p_key, p_actor, p_metadata,
+    p_may_stay_open);
   v_state := _memoir.append_opened(v_state, p_messages);
   -- Everything is checked and counted before the locks are taken, so that they are held briefly.
   v_state := _memoir.append_checked(v_state, p_messages);
@@ -81,8 +82,8 @@ begin
 end $$;
 
 -- Requested: what was asked, as far as that can be judged by itself.
-create or replace function _memoir.append_requested(p_caller _memoir.caller, p_user text, p_session text, p_messages jsonb, p_usage jsonb,
-  p_key text, p_actor text, p_metadata jsonb, p_may_stay_open boolean)
+create or replace function _memoir.append_requested(p_caller _memoir.caller, p_user text, p_session text,
+  p_messages jsonb, p_usage jsonb, p_key text, p_actor text, p_metadata jsonb, p_may_stay_open boolean)
 returns _memoir.append_state language plpgsql stable as $$
 declare
   v_state _memoir.append_state; v_usage jsonb;
@@ -125,14 +126,15 @@ declare
 begin
   perform _memoir.check_size('metadata', p_state.metadata::text, (v_settings ->> 'text_bytes_max')::integer);
   if jsonb_array_length(p_messages) > (v_settings ->> 'messages_max')::integer then
-    perform _memoir.fail('PM010', format('messages has %s entries, more than messages_max = %s', jsonb_array_length(p_messages),
-      v_settings ->> 'messages_max'));
+    perform _memoir.fail('PM010', format('messages has %s entries, more than messages_max = %s',
+      jsonb_array_length(p_messages), v_settings ->> 'messages_max'));
   end if;
   select * into v_session from _memoir.sessions where user_id = p_state.user_id and session_id = p_state.session_id;
   if found then
     perform _memoir.check_session_of(p_state.caller, p_state.session_name, v_session.project);
   else
-    perform _memoir.open_session(p_state.caller, p_state.user_name, p_state.session_name, p_state.used_model, null, null, null, null, '{}', '{}');
+    perform _memoir.open_session(p_state.caller, p_state.user_name, p_state.session_name, p_state.used_model, null,
+      null, null, null, '{}', '{}');
     select * into v_session from _memoir.sessions where user_id = p_state.user_id and session_id = p_state.session_id;
   end if;
   p_state.session := v_session;
@@ -153,8 +155,8 @@ begin
     v_message.sensitivity := case when v_kinds = '{}' then coalesce(v_message.sensitivity, 'normal') else 'secret' end;
     v_message.embeddable := v_message.embeddable and v_message.sensitivity <> 'secret';
     if v_kinds <> '{}' then
-      p_state.warnings := p_state.warnings
-        || to_jsonb(format('messages[%s] is marked secret: it looks like it holds a %s', i, array_to_string(v_kinds, ', ')));
+      p_state.warnings := p_state.warnings || to_jsonb(format('messages[%s] is marked secret: it looks like it holds a %s',
+        i, array_to_string(v_kinds, ', ')));
     end if;
     v_messages := array_append(v_messages, v_message);
   end loop;
@@ -165,13 +167,16 @@ end $$;
 create or replace function _memoir.append_counted(inout p_state _memoir.append_state)
 language plpgsql as $$
 declare
-  v_message _memoir.message; v_text text; v_texts text[] := '{}'; v_owners integer[] := '{}'; v_counts integer[]; v_costs integer[] := '{}';
+  v_message _memoir.message; v_text text; v_texts text[] := '{}'; v_owners integer[] := '{}'; v_counts integer[];
+  v_costs integer[] := '{}';
   v_place integer := 0;
 begin
   foreach v_message in array p_state.messages loop
     v_place := v_place + 1;
     v_costs := array_append(v_costs, coalesce(v_message.media_tokens, 0));
-    foreach v_text in array _memoir.token_texts(v_message.text, v_message.parts, v_message.name, v_message.tool_calls, v_message.tool_call_id) loop
+    foreach v_text in array _memoir.token_texts(v_message.text, v_message.parts, v_message.name, v_message.tool_calls,
+      v_message.tool_call_id)
+    loop
       v_texts := array_append(v_texts, v_text);
       v_owners := array_append(v_owners, v_place);
     end loop;
@@ -182,10 +187,12 @@ begin
     v_costs[v_owners[i]] := v_costs[v_owners[i]] + v_counts[i];
   end loop;
   p_state.costs := v_costs;
-  p_state.cost_microcents := _memoir.answer_cost(p_state.used_model, p_state.prompt_tokens, p_state.completion_tokens, p_state.model);
+  p_state.cost_microcents := _memoir.answer_cost(p_state.used_model, p_state.prompt_tokens, p_state.completion_tokens,
+    p_state.model);
 end $$;
 
--- Locked: the session's counters, the receipt of an earlier call, the session's state, the budgets. A result: it was done before.
+-- Locked: the session's counters, the receipt of an earlier call, the session's state, the budgets. A result: it was
+-- done before.
 create or replace function _memoir.append_locked(inout p_state _memoir.append_state)
 language plpgsql set plan_cache_mode = force_custom_plan as $$
 declare
@@ -208,8 +215,8 @@ begin
   p_state.recorded_at := greatest(memoir.now(), v_counters.last_recorded_at);
   -- Before the user's lock, since whoever makes partitions may need that next.
   perform _memoir.ensure_month(p_state.user_id, p_state.recorded_at);
-  p_state.warnings := p_state.warnings
-    || _memoir.over_budget('session', p_state.session_name, v_counters.cost_microcents + p_state.cost_microcents, p_state.config);
+  p_state.warnings := p_state.warnings || _memoir.over_budget('session', p_state.session_name,
+    v_counters.cost_microcents + p_state.cost_microcents, p_state.config);
   if p_state.cost_microcents > 0 then
     update _memoir.user_counters set cost_microcents = cost_microcents + p_state.cost_microcents
     where user_id = p_state.user_id returning cost_microcents into v_spent;
@@ -217,11 +224,13 @@ begin
   end if;
 end $$;
 
--- Placed: each message in its exchange and in the window's arithmetic; tool results answer open calls, and nothing comes before them.
+-- Placed: each message in its exchange and in the window's arithmetic; tool results answer open calls, and nothing
+-- comes before them.
 create or replace function _memoir.append_placed(inout p_state _memoir.append_state)
 language plpgsql as $$
 declare
-  v_next _memoir.session_counters := p_state.counters; v_message _memoir.message; v_overhead integer := (p_state.model).message_overhead;
+  v_next _memoir.session_counters := p_state.counters; v_message _memoir.message;
+  v_overhead integer := (p_state.model).message_overhead;
   v_costs integer[] := p_state.costs; v_starts integer[] := '{}'; v_before bigint[] := '{}'; v_place integer := 0;
   -- A giant tool result is shown as an excerpt, so it counts as one in the window's arithmetic.
   v_cap integer := ((p_state.config ->> 'tool_result_share')::real
@@ -229,8 +238,8 @@ declare
 begin
   foreach v_message in array p_state.messages loop
     v_place := v_place + 1;
-    v_next.open_calls := _memoir.calls_open_after(format('messages[%s]', v_place - 1), v_message.role, v_message.tool_call_id,
-      v_message.tool_calls, v_next.open_calls);
+    v_next.open_calls := _memoir.calls_open_after(format('messages[%s]', v_place - 1), v_message.role,
+      v_message.tool_call_id, v_message.tool_calls, v_next.open_calls);
     -- An exchange begins with the first user message after anything else.
     if v_message.role in ('user', 'system') and v_next.last_role is distinct from 'user'
        and not (v_next.last_role = 'system' and v_next.exchange_start = v_next.turn_count - 1) then
@@ -258,8 +267,10 @@ language plpgsql set plan_cache_mode = force_custom_plan as $$
 declare
   v_message _memoir.message; v_place integer := 0; v_count integer := cardinality(p_state.messages); v_is_last boolean;
   v_turn integer; v_exchange integer; v_before bigint; v_cost integer; v_id uuid; v_ids uuid[] := '{}';
-  v_costs integer[] := p_state.costs; v_starts integer[] := p_state.exchange_starts; v_befores bigint[] := p_state.tokens_before;
-  v_person _memoir.actor := coalesce(p_state.actor, 'person'); v_agent _memoir.actor := coalesce(p_state.actor, 'agent');
+  v_costs integer[] := p_state.costs; v_starts integer[] := p_state.exchange_starts;
+  v_befores bigint[] := p_state.tokens_before;
+  v_person _memoir.actor := coalesce(p_state.actor, 'person');
+  v_agent _memoir.actor := coalesce(p_state.actor, 'agent');
   v_system _memoir.actor := case when (p_state.caller).may_state_actor then 'system' else v_agent end;
   v_model text := coalesce(p_state.used_model, (p_state.session).model);
   v_call jsonb := case when p_state.metadata = '{}' then '{}' else jsonb_build_object('call', p_state.metadata) end;
@@ -279,10 +290,12 @@ begin
       coalesce(v_message.created_at, p_state.recorded_at), v_before, v_turn, v_exchange, v_cost,
       case when v_is_last then p_state.prompt_tokens end, case when v_is_last then p_state.completion_tokens end,
       case when v_is_last then p_state.latency_ms end, v_message.role,
-      case v_message.role when 'user' then v_person when 'system' then v_system when 'tool' then 'tool' else 'agent' end,
+      case v_message.role when 'user' then v_person when 'system' then v_system when 'tool' then 'tool'
+        else 'agent' end,
       p_state.tokenizer, v_message.text, v_message.parts, v_message.name, v_message.tool_calls, v_message.tool_call_id,
       case when v_message.role = 'assistant' then v_model end, case when v_is_last then p_state.finish_reason end,
-      nullif(case when v_message.extra is null then '{}' else jsonb_build_object('sent', v_message.extra) end || v_call, '{}'),
+      nullif(case when v_message.extra is null then '{}' else jsonb_build_object('sent', v_message.extra) end || v_call,
+        '{}'),
       v_message.sensitivity, v_message.embeddable)
     returning message_id into v_id;
     v_ids := array_append(v_ids, v_id);
@@ -300,8 +313,8 @@ begin
   if (p_state.counters).extracted_through >= p_state.first_turn then
     perform _memoir.queue_extraction(p_state.user_id, p_state.session_id, p_state.recorded_at);
   end if;
-  v_first_item := _memoir.index_turns(p_state.user_id, p_state.session, p_state.messages, p_state.message_ids, p_state.costs,
-    p_state.first_turn, p_state.recorded_at, p_state.config);
+  v_first_item := _memoir.index_turns(p_state.user_id, p_state.session, p_state.messages, p_state.message_ids,
+    p_state.costs, p_state.first_turn, p_state.recorded_at, p_state.config);
 end $$;
 
 -- Accounted: the session's counters, the result, the receipt for a retry.
@@ -310,34 +323,42 @@ returns jsonb language plpgsql set plan_cache_mode = force_custom_plan as $$
 declare
   v_next _memoir.session_counters := p_state.counters; v_result jsonb;
 begin
-  update _memoir.session_counters set turn_count = v_next.turn_count, tokens = v_next.tokens, exchange_start = v_next.exchange_start,
-    last_role = v_next.last_role, open_calls = v_next.open_calls, last_recorded_at = p_state.recorded_at,
-    prompt_tokens = prompt_tokens + coalesce(p_state.prompt_tokens, 0),
-    completion_tokens = completion_tokens + coalesce(p_state.completion_tokens, 0), cost_microcents = cost_microcents + p_state.cost_microcents
+  update _memoir.session_counters set turn_count = v_next.turn_count, tokens = v_next.tokens,
+    exchange_start = v_next.exchange_start, last_role = v_next.last_role, open_calls = v_next.open_calls,
+    last_recorded_at = p_state.recorded_at, prompt_tokens = prompt_tokens + coalesce(p_state.prompt_tokens, 0),
+    completion_tokens = completion_tokens + coalesce(p_state.completion_tokens, 0),
+    cost_microcents = cost_microcents + p_state.cost_microcents
   where user_id = p_state.user_id and session_id = p_state.session_id;
-  v_result := jsonb_build_object('session_id', p_state.session_id, 'from_turn', p_state.first_turn, 'to_turn', v_next.turn_count - 1,
-    'turn_count', v_next.turn_count, 'tokens', (select sum(c) from unnest(p_state.costs) c), 'tokenizer', p_state.tokenizer,
+  v_result := jsonb_build_object('session_id', p_state.session_id, 'from_turn', p_state.first_turn,
+    'to_turn', v_next.turn_count - 1, 'turn_count', v_next.turn_count,
+    'tokens', (select sum(c) from unnest(p_state.costs) c), 'tokenizer', p_state.tokenizer,
     'mark', _memoir.turn_mark(p_state.session_id, v_next.turn_count), 'message_ids', to_jsonb(p_state.message_ids),
     'warnings', p_state.warnings);
   if p_state.idempotency_key is not null then
-    perform _memoir.keep_receipt(p_state.user_id, p_state.idempotency_key, p_state.request_hash, v_result, p_state.recorded_at);
+    perform _memoir.keep_receipt(p_state.user_id, p_state.idempotency_key, p_state.request_hash, v_result,
+      p_state.recorded_at);
   end if;
   return v_result;
 end $$;
 
--- Which tool calls are open after a message; PM011 for a result without its call, or anything else while calls are open.
-create or replace function _memoir.calls_open_after(p_where text, p_role _memoir.turn_role, p_tool_call_id text, p_tool_calls jsonb, p_open text[])
+-- Which tool calls are open after a message; PM011 for a result without its call, or anything else while calls are
+-- open.
+create or replace function _memoir.calls_open_after(p_where text, p_role _memoir.turn_role, p_tool_call_id text,
+  p_tool_calls jsonb, p_open text[])
 returns text[] language plpgsql immutable as $$
 begin
   if p_role = 'tool' then
     if p_tool_call_id <> all (p_open) then
-      perform _memoir.fail('PM011', format('%s.tool_call_id %s answers no open tool call', p_where, _memoir.shown(p_tool_call_id)),
-        case when p_open = '{}' then 'no call is open in this session' else 'open: ' || array_to_string(p_open, ', ') end);
+      perform _memoir.fail('PM011',
+        format('%s.tool_call_id %s answers no open tool call', p_where, _memoir.shown(p_tool_call_id)),
+        case when p_open = '{}' then 'no call is open in this session'
+             else 'open: ' || array_to_string(p_open, ', ') end);
     end if;
     return array_remove(p_open, p_tool_call_id);
   end if;
   if p_open <> '{}' then
-    perform _memoir.fail('PM011', format('%s (%s) comes before the results of tool calls %s', p_where, p_role, array_to_string(p_open, ', ')),
+    perform _memoir.fail('PM011',
+      format('%s (%s) comes before the results of tool calls %s', p_where, p_role, array_to_string(p_open, ', ')),
       'persist a result for each call, an error text if it failed');
   end if;
   if p_tool_calls is null then return p_open; end if;
@@ -345,7 +366,8 @@ begin
 end $$;
 
 -- What an answer cost, by the prices of the model that gave it, where it is registered, else of the session's.
-create or replace function _memoir.answer_cost(p_used_model text, p_prompt integer, p_completion integer, p_model _memoir.models)
+create or replace function _memoir.answer_cost(p_used_model text, p_prompt integer, p_completion integer,
+  p_model _memoir.models)
 returns bigint language plpgsql stable as $$
 declare
   v_prices _memoir.models;
@@ -400,7 +422,8 @@ end $$;
 create or replace function _memoir.turn_mark(p_session_id uuid, p_turns integer)
 returns text language sql immutable as $$ select left(p_session_id::text, 8) || ':' || p_turns $$;
 
--- Makes items of turns (in chunks where long) and puts their words into the user's tail. Returns the first item's number.
+-- Makes items of turns (in chunks where long) and puts their words into the user's tail. Returns the first item's
+-- number.
 create or replace function _memoir.index_turns(p_user_id uuid, p_session _memoir.sessions, p_messages _memoir.message[], p_ids uuid[],
   p_costs integer[], p_first_turn integer, p_at timestamptz, p_config jsonb)
 returns integer language plpgsql as $$

@@ -75,7 +75,8 @@ end $$;
 create or replace function _memoir.parse_message(p_where text, p_json jsonb, p_config jsonb, p_images text)
 returns _memoir.message language plpgsql stable as $$
 declare
-  v_message _memoir.message; v_role text := p_json ->> 'role'; v_limit integer := (p_config ->> 'text_bytes_max')::integer; v_rebuilt jsonb;
+  v_message _memoir.message; v_role text := p_json ->> 'role';
+  v_limit integer := (p_config ->> 'text_bytes_max')::integer; v_rebuilt jsonb;
 begin
   if jsonb_typeof(p_json) is distinct from 'object' then
     perform _memoir.bad_message(p_where, format('must be an object, not %s', _memoir.shown(p_json::text)));
@@ -84,10 +85,13 @@ begin
     perform _memoir.bad_message(p_where || '.role', format('must be system, developer, user, assistant or tool, not %s', _memoir.shown(v_role)),
       case when v_role = 'function' then 'function messages are now tool messages' end);
   end if;
-  if jsonb_typeof(p_json -> 'content') = 'string' then perform _memoir.check_size(p_where || '.content', p_json ->> 'content', v_limit); end if;
+  if jsonb_typeof(p_json -> 'content') = 'string' then
+    perform _memoir.check_size(p_where || '.content', p_json ->> 'content', v_limit);
+  end if;
   perform _memoir.check_size(p_where, p_json::text, v_limit);
 
-  v_message := _memoir.parse_content(p_where || '.content', p_json, case v_role when 'developer' then 'system' else v_role end::_memoir.turn_role, p_images);
+  v_message := _memoir.parse_content(p_where || '.content', p_json,
+    case v_role when 'developer' then 'system' else v_role end::_memoir.turn_role, p_images);
   if v_message.role = 'tool' or p_json ?| '{name,tool_calls,function_call,tool_call_id}' then
     perform _memoir.check_references(p_where, p_json);
     v_message.name := p_json ->> 'name';
@@ -96,7 +100,8 @@ begin
   end if;
   v_message.created_at := _memoir.check_time(p_where || '.created_at', p_json -> 'created_at');
   if p_json ->> 'sensitivity' is not null then
-    perform _memoir.check_choice(p_where || '.sensitivity', p_json ->> 'sensitivity', enum_range(null::_memoir.sensitivity)::text[], 'PM010');
+    perform _memoir.check_choice(p_where || '.sensitivity', p_json ->> 'sensitivity',
+      enum_range(null::_memoir.sensitivity)::text[], 'PM010');
     v_message.sensitivity := p_json ->> 'sensitivity';
   end if;
   if coalesce(jsonb_typeof(p_json -> 'embeddable'), 'null') not in ('null', 'boolean') then
@@ -123,7 +128,8 @@ begin
     v_message.text := p_json ->> 'content';
     if p_role = 'user' then v_message.text := _memoir.strip_recall(v_message.text); end if;
   elsif v_kind <> 'null' then
-    perform _memoir.bad_message(p_where, format('must be a string or a list of parts, not %s', _memoir.shown((p_json -> 'content')::text)));
+    perform _memoir.bad_message(p_where, format('must be a string or a list of parts, not %s',
+      _memoir.shown((p_json -> 'content')::text)));
   elsif p_role = 'assistant' and jsonb_typeof(p_json -> 'refusal') = 'string' then
     v_message.text := p_json ->> 'refusal';
     v_message.parts := jsonb_build_array(jsonb_build_object('type', 'refusal', 'refusal', v_message.text));
@@ -165,8 +171,10 @@ returns void language plpgsql stable as $$
 declare
   v_role text := p_json ->> 'role';
 begin
-  if p_json ->> 'name' is not null and (jsonb_typeof(p_json -> 'name') <> 'string' or p_json ->> 'name' !~ '^[^\s<|\\/>]{1,64}$') then
-    perform _memoir.bad_message(p_where || '.name', format('must be 1 to 64 characters without white space and <|\/>, not %s', _memoir.shown(p_json ->> 'name')));
+  if p_json ->> 'name' is not null
+     and (jsonb_typeof(p_json -> 'name') <> 'string' or p_json ->> 'name' !~ '^[^\s<|\\/>]{1,64}$') then
+    perform _memoir.bad_message(p_where || '.name',
+      format('must be 1 to 64 characters without white space and <|\/>, not %s', _memoir.shown(p_json ->> 'name')));
   end if;
   if p_json ->> 'tool_calls' is not null then
     if v_role <> 'assistant' then
@@ -175,11 +183,13 @@ begin
     perform _memoir.check_tool_calls(p_where || '.tool_calls', p_json -> 'tool_calls');
   end if;
   if p_json ->> 'function_call' is not null then
-    perform _memoir.bad_message(p_where || '.function_call', 'is the deprecated form of tool_calls and can''t be stored');
+    perform _memoir.bad_message(p_where || '.function_call',
+      'is the deprecated form of tool_calls and can''t be stored');
   end if;
   if v_role = 'tool' then
     if jsonb_typeof(p_json -> 'tool_call_id') is distinct from 'string' then
-      perform _memoir.bad_message(p_where || '.tool_call_id', format('must be a string, not %s', _memoir.shown((p_json -> 'tool_call_id')::text)));
+      perform _memoir.bad_message(p_where || '.tool_call_id', format('must be a string, not %s',
+        _memoir.shown((p_json -> 'tool_call_id')::text)));
     end if;
   elsif p_json ->> 'tool_call_id' is not null then
     perform _memoir.bad_message(p_where || '.tool_call_id', format('can''t stand in a message of role %s', v_role));
