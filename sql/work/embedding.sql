@@ -104,7 +104,7 @@ begin
     -- The per-user lock that remember takes: conflicts and near duplicates are judged one at a time.
     -- A user in an open transaction must not keep all others' vectors waiting: his are claimed again.
     if not _memoir.lock_shortly(v_user) then
-      update _memoir.jobs set leased_until = clock_timestamp() where job_id in (
+      update _memoir.jobs set leased_until = clock_timestamp(), attempts = attempts - 1 where job_id in (
         select j.job_id from _memoir.jobs j where j.kind = 'embed' and j.user_id = v_user
           and j.dedup_key = v_model.model_id::text and j.state = 'leased' for update skip locked);
       continue;

@@ -19,7 +19,7 @@ end $$;
 
 -- Longer than any batch may take: a batch that outlives it ends without a trace, since somebody else may be at it.
 create or replace function _memoir.run_lease()
-returns interval language sql immutable return interval '10 minutes';
+returns interval language sql immutable as $$ select interval '10 minutes' $$;
 
 -- Begins a run: takes the lease, closes what a killed predecessor left open. Null where the job is already running.
 create or replace function _memoir.job_begin(p_job text, p_seconds integer)
