@@ -83,7 +83,8 @@ create table _memoir.embedding_models (
 create unique index embedding_models_one_active on _memoir.embedding_models ((true)) where status = 'active';
 
 create table _memoir.system_prompts (
-  prompt_hash bytea primary key,
+  prompt_hash bytea primary key,         -- see prompt_hash()
+  tenant text not null default '',       -- whose it is; empty: the services'
   content text not null,
   tokens jsonb not null default '{}',    -- {tokenizer: count}
   created_at timestamptz not null default now()

@@ -122,11 +122,12 @@ returns integer[] language plpgsql as $$
 declare
   v_count integer;
 begin
-  if exists (select from jsonb_array_elements(p_rows) r where sha256(convert_to(r ->> 'content', 'UTF8')) is distinct from (r ->> 'prompt_hash')::bytea) then
+  if exists (select from jsonb_array_elements(p_rows) r
+             where _memoir.prompt_hash(coalesce(r ->> 'tenant', ''), r ->> 'content') is distinct from (r ->> 'prompt_hash')::bytea) then
     perform _memoir.fail('PM014', 'a system prompt is not the text of its hash');
   end if;
-  insert into _memoir.system_prompts (prompt_hash, content, tokens)
-  select (r ->> 'prompt_hash')::bytea, r ->> 'content', coalesce(r -> 'tokens', '{}') from jsonb_array_elements(p_rows) r on conflict do nothing;
+  insert into _memoir.system_prompts (prompt_hash, tenant, content, tokens)
+  select (r ->> 'prompt_hash')::bytea, coalesce(r ->> 'tenant', ''), r ->> 'content', coalesce(r -> 'tokens', '{}') from jsonb_array_elements(p_rows) r on conflict do nothing;
   get diagnostics v_count = row_count;
   return array[v_count, 0];
 end $$;

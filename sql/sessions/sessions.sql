@@ -20,18 +20,28 @@ begin
   perform _memoir.check_name('session', p_session, 500);
 end $$;
 
+-- SHA-256 of a prompt, a tenant's together with his name's.
+create or replace function _memoir.prompt_hash(p_tenant text, p_prompt text)
+returns bytea language sql immutable strict as $$
+  select sha256(case p_tenant when '' then '' else sha256(convert_to(p_tenant, 'UTF8')) end || convert_to(p_prompt, 'UTF8'))
+$$;
+
 -- Prompts are stored once per text, with what they cost in each tokenizer that a session used them with.
+--
+-- A tenant's are his own: two who have the same text never wait for each other.
 create or replace function _memoir.store_prompt(p_prompt text, p_tokenizer text)
 returns bytea language plpgsql as $$
 declare
-  v_hash bytea := sha256(convert_to(p_prompt, 'UTF8'));
+  v_tenant text := case when pg_has_role(_memoir.login(), 'memoir_app', 'usage')
+    or pg_has_role(_memoir.login(), 'memoir_admin', 'usage') then '' else _memoir.login() end;
+  v_hash bytea := _memoir.prompt_hash(v_tenant, p_prompt);
   v_tokenizer text := _memoir.tokenizer_used(p_tokenizer);
 begin
   -- Locked, so that the sweep of unused prompts does not take it before the session is there to see.
   perform from _memoir.system_prompts where prompt_hash = v_hash and tokens ? v_tokenizer for key share;
   if not found then
-    insert into _memoir.system_prompts as s (prompt_hash, content, tokens)
-    values (v_hash, p_prompt, jsonb_build_object(v_tokenizer, _memoir.tokens_of(p_prompt, v_tokenizer)))
+    insert into _memoir.system_prompts as s (prompt_hash, tenant, content, tokens)
+    values (v_hash, v_tenant, p_prompt, jsonb_build_object(v_tokenizer, _memoir.tokens_of(p_prompt, v_tokenizer)))
     on conflict (prompt_hash) do update set tokens = s.tokens || excluded.tokens;
   end if;
   return v_hash;
