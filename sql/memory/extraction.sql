@@ -58,7 +58,7 @@ end $$;
 create or replace function _memoir.specifics(p_said text[], p_bare text[])
 returns integer[] language sql immutable as $$
   select array(select (s ~ '\d')::integer + (s ~ '[[:alpha:],;:] +[[:upper:]][[:alpha:]]{2,}' and s !~ '^[[:upper:] !.]+$')::integer
-    + (b ~ '\m(yesterday|today|tonight|tomorrow|ago|last|next|since|weeks?|months?|years?|days?|weekends?|morning|monday|tuesday|wednesday|thursday|friday|saturday|sunday|january|february|march|april|june|july|august|september|october|november|december)\M')::integer
+    + (b ~ ('\m(' || _memoir.any_word('english', 'time_words', 'full_weekdays', 'sure_months') || ')\M'))::integer
     + (b ~ '^([^ ]+ ){7}')::integer
   from unnest(p_said, p_bare) with ordinality x(s, b, o) order by o)
 $$;
@@ -82,7 +82,7 @@ begin
     v_first := lower(split_part(v_text, ' ', 1));
     v_text := case when v_first = 'been' then 'I have ' when v_first ~ 'ing$' or v_first = 'gonna' then 'I am ' else 'I ' end
       || lower(left(v_text, 1)) || substr(v_text, 2);
-  elsif v_out.type in ('event', 'plan', 'fact') and v_out.provenance = 'user_stated' and v_text ~ '^(Went|Visited|Bought|Got|Started|Finished|Completed|Joined|Met|Saw|Watched|Took|Attended|Won|Lost|Found|Adopted|Applied|Graduated|Passed|Quit|Built|Wrote|Launched|Hosted|Volunteered|Received|Ordered|Booked|Learned|Tried|Cooked|Baked|Played|Flew|Drove|Spent|Celebrated|Had|Studied|Worked|Became|Moved)\M(?! by\M)' then
+  elsif v_out.type in ('event', 'plan', 'fact') and v_out.provenance = 'user_stated' and v_text ~ ('^(' || _memoir.any_word('english', 'past_verbs') || ')\M(?! by\M)') then
     v_text := 'I ' || lower(left(v_text, 1)) || substr(v_text, 2);
   end if;
   -- What asks for an answer goes with the answer.
@@ -99,7 +99,7 @@ begin
   v_out.content := v_text || case when v_text ~ '[.!…。]["”'')]*$' then '' else '.' end;
   if p_rule ->> 'slot' is not null and p_bare !~ '\m(not|never|used|was|were|no longer|part-time|temporarily|for (now|the summer|a (while|few|couple)))\M' then
     v_value := (regexp_match(translate(p_said, '’', ''''), p_rule ->> 'value'))[1];
-    if v_value is not null and v_value !~* '\m(monday|tuesday|wednesday|thursday|friday|saturday|sunday|january|february|march|april|june|july|august|september|october|november|december|mom|dad)\M'
+    if v_value is not null and v_value !~* ('\m(' || _memoir.any_word('english', 'full_weekdays', 'sure_months') || '|mom|dad)\M')
        or v_value is not null and p_rule ->> 'slot' = 'birthday' then
       v_out.slot := case when p_is_named then lower(p_name) || ': ' else '' end || (p_rule ->> 'slot');
       v_out.slot_value := v_value;
