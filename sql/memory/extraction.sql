@@ -147,19 +147,18 @@ end $$;
 
 -- Admission -----------------------------------------------------------------------------------------------------------------
 
--- S = w_T TypePrior + w_N Novelty + w_U Utility + w_R Recency ([MN] 9), logged with its parts. False: not worth keeping. What a person
+-- S = 0.35 type's prior + 0.25 novelty + 0.25 utility + 0.15 recency ([MN] 9), logged with its parts. False: not worth keeping. What a person
 -- said and corrections (p_exempt) are scored but never rejected. p_memory_id: null for what did not become a memory.
 create or replace function _memoir.admit(p_user_id uuid, p_type text, p_novelty float8, p_utility float8, p_said_at timestamptz, p_exempt boolean,
   p_memory_id uuid, p_config jsonb, p_log_admitted boolean)
 returns boolean language plpgsql as $$
 declare
-  v_weights jsonb := p_config -> 'admission_weights'; v_threshold real := (p_config ->> 'admission_threshold')::real; v_now timestamptz := memoir.now();
+  v_threshold real := (p_config ->> 'admission_threshold')::real; v_now timestamptz := memoir.now();
   v_type float8 := coalesce((p_config -> 'admission_type_priors' ->> p_type)::float8, 0.5); v_novelty float8 := greatest(0, least(1, p_novelty));
   v_recency float8; v_score real; v_admitted boolean;
 begin
   v_recency := power(2, - greatest(0, extract(epoch from v_now - p_said_at)::float8 / 86400) / coalesce((p_config -> 'half_life_days' ->> p_type)::float8, 365));
-  v_score := coalesce((v_weights ->> 'type')::float8, 0) * v_type + coalesce((v_weights ->> 'novelty')::float8, 0) * v_novelty
-    + coalesce((v_weights ->> 'utility')::float8, 0) * p_utility + coalesce((v_weights ->> 'recency')::float8, 0) * v_recency;
+  v_score := 0.35 * v_type + 0.25 * v_novelty + 0.25 * p_utility + 0.15 * v_recency;
   v_admitted := p_exempt or v_score >= v_threshold;
   if p_log_admitted or not v_admitted then
     insert into _memoir.admission_scores (user_id, score_id, recorded_at, memory_id, admitted, score_total, score_type, score_novelty, score_utility,

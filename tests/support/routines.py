@@ -74,7 +74,7 @@ def values_for(routine: Routine, db: psycopg.Connection, user: str, project: str
         made["p_compaction"] = db.execute("select memoir.summarize_session(%s, %s)", [user, session]).fetchone()[0]["compaction_id"]
     known = {
         "p_user": user, "p_session": session, "p_new_session": unique("s"), "p_messages": Jsonb(MESSAGES), "p_content": unique("fact"),
-        "p_query": "What is my cat called?", "p_embedding": [0.1] * 384, "p_request": b"x", "p_settings": Jsonb({"weight_access": 2}),
+        "p_query": "What is my cat called?", "p_embedding": [0.1] * 384, "p_request": b"x", "p_settings": Jsonb({"frequent_memories": 2}),
         "p_key": "recall_tokens_max" if routine.name.endswith("_setting") else "note", "p_value": Jsonb(1000), "p_at": None, "p_limit": 1,
         "p_login": login, "p_model": "all-MiniLM-L6-v2" if "embedding" in routine.name or "backfill" in routine.name else "m",
         "p_provider": "none" if "embedding" in routine.name else "openai", "p_context_window": 9000, "p_max_output": 900,
