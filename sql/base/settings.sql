@@ -19,8 +19,8 @@ returns void language sql as $$
   insert into _memoir.settings_merged (is_only, clock, config)
   select true, (m.config ->> 'clock')::timestamptz, m.config
   from (select jsonb_object_agg(d.key, coalesce(s.value, d.default_value))
-          || coalesce((select p.values from _memoir.ranking_profiles p where p.profile = 'shipped'), '{}')
-          || coalesce((select p.values from _memoir.ranking_profiles p where p.profile = 'install'), '{}') as config
+          || coalesce((select p.weights from _memoir.ranking_profiles p where p.profile = 'shipped'), '{}')
+          || coalesce((select p.weights from _memoir.ranking_profiles p where p.profile = 'install'), '{}') as config
         from _memoir.setting_definitions d left join _memoir.settings s on s.key = d.key) m
   on conflict (is_only) do update set clock = excluded.clock, config = excluded.config
   where settings_merged.config is distinct from excluded.config
@@ -168,7 +168,7 @@ create or replace function _memoir.config(p_user_id uuid, p_session_settings jso
 returns jsonb language plpgsql stable as $$
 begin
   return (select config from _memoir.settings_merged)
-    || coalesce((select coalesce(u.ranking -> 'values', '{}') || u.settings || jsonb_build_object('profile_version', u.profile_version)
+    || coalesce((select coalesce(u.ranking -> 'weights', '{}') || u.settings || jsonb_build_object('profile_version', u.profile_version)
                  from _memoir.users u where u.user_id = p_user_id), '{}')
     || coalesce(p_session_settings, '{}');
 end $$;

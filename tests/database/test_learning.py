@@ -40,8 +40,8 @@ def learn(db: psycopg.Connection, user: str, **named: Any) -> dict[str, Any]:
 @pytest.fixture(autouse=True)
 def _shipped(db: psycopg.Connection) -> Iterator[None]:
     yield
-    db.execute("select memoir.reset_ranking_profile()")
-    db.execute("select memoir.reset_ranking_profile(p.user_name) from memoir.list_ranking_profiles() p where p.profile = 'user'")
+    db.execute("select memoir.reset_ranking_profile(null)")
+    db.execute("select memoir.reset_ranking_profile(p.user_name) from memoir.list_ranking_profiles(null) p where p.profile = 'user'")
 
 
 def profiles(db: psycopg.Connection, user: str | None = None) -> list[dict[str, Any]]:
@@ -78,7 +78,7 @@ def test_weights_are_the_users_own_once_applied_and_go_back(db: psycopg.Connecti
     assert done["applied"]
     assert db.execute("select settings from _memoir.users where external_id = %s", [user]).fetchone() == ({},)
     shipped, own = profiles(db, user)
-    assert own["values"] == {"rank_weights": done["new"]} and shipped["values"]["rank_weights"] == done["old"]
+    assert own["weights"] == {"rank_weights": done["new"]} and shipped["weights"]["rank_weights"] == done["old"]
     assert (own["profile"], own["user_name"], own["version"], own["started_from"]) == ("user", user, 1, shipped["version"])
     assert "50 compiles" in own["source"] and own["made_at"] and not own["is_outdated"]
     # The same ledger was made with other weights: there is nothing to add.
@@ -160,28 +160,28 @@ def test_user_over_install_over_shipped(db: psycopg.Connection, user: str) -> No
         db.execute("select memoir.remember(%s, 'The shed stands in the garden.')", [who])
     shipped = scores(db, user)
     assert len(shipped) == 1
-    assert db.execute("select memoir.set_ranking_profile(%s, 'by hand')", [flat(2)]).fetchone() == (1,)
+    assert db.execute("select memoir.set_ranking_profile(null, %s, 'by hand')", [flat(2)]).fetchone() == (1,)
     install_wide = scores(db, user)
     assert install_wide != shipped
-    assert db.execute("select memoir.set_ranking_profile(%s, 'by hand', %s)", [flat(-1), user]).fetchone() == (1,)
+    assert db.execute("select memoir.set_ranking_profile(%s, %s, 'by hand')\", [user, flat(-1)]).fetchone() == (1,)
     own = scores(db, user)
     assert own not in (shipped, install_wide) and scores(db, user + "-other") == install_wide
     assert [(row["profile"], row["version"], row["source"]) for row in profiles(db)][1:] == [("install", 1, "by hand"), ("user", 1, "by hand")]
-    assert db.execute("select memoir.set_ranking_profile(%s, 'again', %s)", [flat(-2), user]).fetchone() == (2,)
+    assert db.execute("select memoir.set_ranking_profile(%s, %s, 'again')\", [user, flat(-2)]).fetchone() == (2,)
     db.execute("select memoir.reset_ranking_profile(%s)", [user])
     assert scores(db, user) == install_wide
-    assert db.execute("select memoir.reset_ranking_profile()").fetchone() == (True,)
+    assert db.execute("select memoir.reset_ranking_profile(null)").fetchone() == (True,)
     assert scores(db, user) == shipped
 
 
 def test_own_weights_stay_through_an_upgrade_that_ships_others_and_say_so(db: psycopg.Connection, user: str, memoir_dsn: str) -> None:
     db.execute("select memoir.remember(%s, 'The shed stands in the garden.')", [user])
-    db.execute("select memoir.set_ranking_profile(%s, 'by hand', %s)", [flat(-1), user])
+    db.execute("select memoir.set_ranking_profile(%s, %s, 'by hand')\", [user, flat(-1)])
     before = scores(db, user)
     [shipped, own] = profiles(db, user)
     # What this release ships is another version than the one that the weights began with.
     db.execute("update _memoir.users set ranking = ranking || '{\"started_from\": 0}' where external_id = %s", [user])
-    db.execute("update _memoir.ranking_profiles set version = 0, started_from = 0, values = '{\"rank_weights\": {\"constant\": 1}}' where profile = 'shipped'")
+    db.execute("update _memoir.ranking_profiles set version = 0, started_from = 0, weights = '{\"rank_weights\": {\"constant\": 1}}' where profile = 'shipped'")
     install(memoir_dsn)
     assert profiles(db, user) == [shipped, own | {"started_from": 0, "is_outdated": True}]
     assert scores(db, user) == before
@@ -196,13 +196,13 @@ def test_own_weights_stay_through_an_upgrade_that_ships_others_and_say_so(db: ps
 def test_what_is_no_profile_is_refused(db: psycopg.Connection, user: str, values: Any, source: str | None, code: str) -> None:
     for who in (None, user):
         with pytest.raises(psycopg.Error) as caught:
-            db.execute("select memoir.set_ranking_profile(%s, %s, %s)", [Jsonb(values), source, who])
+            db.execute("select memoir.set_ranking_profile(%s, %s, %s)", [who, Jsonb(values), source])
         assert caught.value.sqlstate == code
     assert [row["profile"] for row in profiles(db)] == ["shipped"]
 
 
 def test_a_profile_goes_with_its_user(db: psycopg.Connection, user: str) -> None:
-    db.execute("select memoir.set_ranking_profile(%s, 'by hand', %s)", [flat(1), user])
+    db.execute("select memoir.set_ranking_profile(%s, %s, 'by hand')\", [user, flat(1)])
     [_, own] = profiles(db, user)
     lines = [line for (line,) in db.execute("select * from memoir.export_user(%s)", [user])]
     db.execute("select memoir.erase_user(%s)", [user])
