@@ -77,7 +77,7 @@ begin
       ('set_working_memory',              'app tenant admin'),
       ('capture_call',                    'app tenant admin'),
       ('set_user_settings',               'app admin'),
-      ('list_ranking_profiles',           'app admin'),
+      ('list_ranking_profiles',           'reader app tenant admin'),
       ('set_ranking_profile',             'app admin'),
       ('reset_ranking_profile',           'app admin'),
       ('claim_embeddings',                'app jobs admin'),

@@ -163,11 +163,11 @@ def test_user_over_install_over_shipped(db: psycopg.Connection, user: str) -> No
     assert db.execute("select memoir.set_ranking_profile(null, %s, 'by hand')", [flat(2)]).fetchone() == (1,)
     install_wide = scores(db, user)
     assert install_wide != shipped
-    assert db.execute("select memoir.set_ranking_profile(%s, %s, 'by hand')\", [user, flat(-1)]).fetchone() == (1,)
+    assert db.execute("select memoir.set_ranking_profile(%s, %s, 'by hand')", [user, flat(-1)]).fetchone() == (1,)
     own = scores(db, user)
     assert own not in (shipped, install_wide) and scores(db, user + "-other") == install_wide
     assert [(row["profile"], row["version"], row["source"]) for row in profiles(db)][1:] == [("install", 1, "by hand"), ("user", 1, "by hand")]
-    assert db.execute("select memoir.set_ranking_profile(%s, %s, 'again')\", [user, flat(-2)]).fetchone() == (2,)
+    assert db.execute("select memoir.set_ranking_profile(%s, %s, 'again')", [user, flat(-2)]).fetchone() == (2,)
     db.execute("select memoir.reset_ranking_profile(%s)", [user])
     assert scores(db, user) == install_wide
     assert db.execute("select memoir.reset_ranking_profile(null)").fetchone() == (True,)
@@ -176,7 +176,7 @@ def test_user_over_install_over_shipped(db: psycopg.Connection, user: str) -> No
 
 def test_own_weights_stay_through_an_upgrade_that_ships_others_and_say_so(db: psycopg.Connection, user: str, memoir_dsn: str) -> None:
     db.execute("select memoir.remember(%s, 'The shed stands in the garden.')", [user])
-    db.execute("select memoir.set_ranking_profile(%s, %s, 'by hand')\", [user, flat(-1)])
+    db.execute("select memoir.set_ranking_profile(%s, %s, 'by hand')", [user, flat(-1)])
     before = scores(db, user)
     [shipped, own] = profiles(db, user)
     # What this release ships is another version than the one that the weights began with.
@@ -202,7 +202,7 @@ def test_what_is_no_profile_is_refused(db: psycopg.Connection, user: str, values
 
 
 def test_a_profile_goes_with_its_user(db: psycopg.Connection, user: str) -> None:
-    db.execute("select memoir.set_ranking_profile(%s, %s, 'by hand')\", [user, flat(1)])
+    db.execute("select memoir.set_ranking_profile(%s, %s, 'by hand')", [user, flat(1)])
     [_, own] = profiles(db, user)
     lines = [line for (line,) in db.execute("select * from memoir.export_user(%s)", [user])]
     db.execute("select memoir.erase_user(%s)", [user])
