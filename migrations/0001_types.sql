@@ -55,14 +55,15 @@ create table _memoir.settings_merged (
 -- Read by every call: neither packed nor moved out of its row.
 alter table _memoir.settings_merged alter config set storage external, set (toast_tuple_target = 8160);
 
--- Learnt weights of the ranking: what the release ships, replaced on every install, and an install's own, which goes before it. A
--- user's own (users.ranking, the same keys) goes before both. started_from: the version of the shipped profile that it began with.
+-- Learnt weights of the ranking: what the release ships, replaced on every install, and an install's own, which goes
+-- before it. A user's own (users.ranking, the same keys) goes before both. started_from: the version of the shipped
+-- profile that it began with.
 create table _memoir.ranking_profiles (
   profile text primary key check (profile in ('shipped', 'install')),
   version integer not null,
   source text not null,           -- the command and the data that it was learnt from
   started_from integer not null,
-  weights jsonb not null,         -- settings_merged.config has them: {"rank_weights", "strength_weights", "weight_access", "weight_authority"}
+  weights jsonb not null,         -- rank_weights, strength_weights, weight_access, weight_authority
   made_at timestamptz,
   made_by text
 );

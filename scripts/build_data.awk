@@ -1,8 +1,9 @@
-# Turns the data files of sql/data into SQL, for scripts/build_sql.sh; sql/data/README.md tells their formats. One file a run:
+# Turns the data files of sql/data into SQL, for scripts/build_sql.sh; sql/data/README.md tells their formats. A run for
+# each of:
 #
-#   awk -v table=settings -f build_data.awk sql/data/settings.csv        a table: function _memoir.data_<table>(), every column a text
-#   awk -v table=extraction_rules -f build_data.awk sql/data/*/extraction_rules.rules    the same of stanzas, with their language
-#   awk -v lists=1 -f build_data.awk sql/data/*/*.words sql/data/*/*.patterns            function _memoir.word_list(language, use)
+#   -v table=settings sql/data/settings.csv         a table: function _memoir.data_<table>(), every column a text
+#   -v table=extraction_rules sql/data/*/extraction_rules.rules            the same of stanzas, with their language
+#   -v lists=1 sql/data/*/*.words sql/data/*/*.patterns        functions _memoir.word_list and any_word(language, use)
 #
 # What has not the shape that is asked for ends the build, with file and line. The same files give the same bytes.
 
@@ -11,17 +12,19 @@ BEGIN {
   any = "."
   number = "^-?[0-9]+[.]?[0-9]*$"
   yes_no = "^(yes|no)$"
-  # Columns of each table, and what each must look like; "?" before it: it may be empty. The first columns named by unique are the key.
-  shape("settings", 1, "key " word, "kind ^(number|integer|boolean|text|time|weights)$", "default_value ?" any, "min_value ?" number,
-    "max_value ?" number, "allowed ?" any, "overridable " yes_no, "description " any)
-  shape("jobs", 1, "job " word, "schedule " any, "batch_least " number, "batch " number, "in_python " yes_no, "description " any)
+  # Columns of each table, and what each must look like; "?" before it: it may be empty. The first so many are the key.
+  shape("settings", 1, "key " word, "kind ^(number|integer|boolean|text|time|weights)$", "default_value ?" any,
+    "min_value ?" number, "max_value ?" number, "allowed ?" any, "overridable " yes_no, "description " any)
+  shape("jobs", 1, "job " word, "schedule " any, "batch_least " number, "batch " number, "in_python " yes_no,
+    "description " any)
   shape("chat_models", 1, "model " any, "provider ^(openai|anthropic)$", "context_window " number, "max_output " number,
     "tokenizer " any, "message_overhead " number, "images ^(tiles|patches|area):", "prompt_microcents_per_1k " number,
     "completion_microcents_per_1k " number)
   shape("embedding_models", 1, "name " any, "provider ^(embedder|openai|in_process|none)$", "dimension " number)
   shape("ranking", 2, "part ^(all|named|unnamed|memory|long|strength|bonus)$", "signal " word, "weight " number)
-  shape("extraction_rules", 2, "language " word, "rule " any, "roles ^((user|named|agent)( |$))+$", "pattern " any, "not_if ?" any,
-    "at_least ^[0-4]$", "type " word, "provenance " word, "category " word, "importance " word, "utility " number, "slot ?" any, "value ?" any)
+  shape("extraction_rules", 2, "language " word, "rule " any, "roles ^((user|named|agent)( |$))+$", "pattern " any,
+    "not_if ?" any, "at_least ^[0-4]$", "type " word, "provenance " word, "category " word, "importance " word,
+    "utility " number, "slot ?" any, "value ?" any)
   if (table != "" && !(table in columns)) stop_at("there is no data table " table)
   stanzas = table == "extraction_rules"
 }
@@ -119,11 +122,14 @@ function check_setting(   kind, value, n, parts, found) {
   value = field[3]
   if ((field[4] == "") != (field[5] == "")) stop_at("a range has two ends")
   if (field[4] != "" && field[4] + 0 > field[5] + 0) stop_at("the range ends before it begins")
-  if ((kind == "number" || kind == "integer" || kind == "weights") == (field[4] == "")) stop_at("kind " kind " and the range don't fit")
-  if (kind == "number" && value !~ number || kind == "integer" && value !~ /^-?[0-9]+$/ || kind == "boolean" && value !~ /^(true|false)$/ ||
+  if ((kind == "number" || kind == "integer" || kind == "weights") == (field[4] == ""))
+    stop_at("kind " kind " and the range don't fit")
+  if (kind == "number" && value !~ number || kind == "integer" && value !~ /^-?[0-9]+$/ ||
+      kind == "boolean" && value !~ /^(true|false)$/ ||
       kind == "time" && value != "" || kind == "weights" && value !~ /^[{].*[}]$/)
     stop_at("default \"" value "\" is no " kind)
-  if ((kind == "number" || kind == "integer") && (value + 0 < field[4] + 0 || value + 0 > field[5] + 0)) stop_at("default " value " is out of range")
+  if ((kind == "number" || kind == "integer") && (value + 0 < field[4] + 0 || value + 0 > field[5] + 0))
+    stop_at("default " value " is out of range")
   if (field[6] != "") {
     found = 0
     n = split(field[6], parts, " ")
@@ -167,7 +173,8 @@ FNR == 1 && (stanzas || lists) { end_stanza(); place_of_file(); last = "" }
 !stanzas && !lists && !named {
   n = split_csv($0)
   for (i = 1; i <= n || i <= columns[table]; i++)
-    if (i > n || i > columns[table] || field[i] != column[table, i]) stop_at("column " i " must be " column[table, i] ", not " field[i])
+    if (i > n || i > columns[table] || field[i] != column[table, i])
+      stop_at("column " i " must be " column[table, i] ", not " field[i])
   named = 1
   next
 }
@@ -240,7 +247,8 @@ END {
 function print_table(   n) {
   if (count == 0) stop_at("no rows")
   if (table == "ranking") {
-    if (about["version"] !~ /^[0-9]+$/ || about["source"] == "") stop_at("ranking.csv must say # version: n and # source: ...")
+    if (about["version"] !~ /^[0-9]+$/ || about["source"] == "")
+      stop_at("ranking.csv must say # version: n and # source: ...")
     print "create or replace function _memoir.data_ranking_head(out version integer, out source text)"
     print "language sql immutable as $data$ select " about["version"] ", " quoted(about["source"]) " $data$;"
     print ""
@@ -253,7 +261,8 @@ function print_table(   n) {
   print "$data$;"
 }
 
-# A function and not a table: these are read for every question and every sentence, by immutable functions, and fold into their plans.
+# A function and not a table: these are read for every question and every sentence, by immutable functions, and fold into
+# their plans.
 function print_lists(   n, i) {
   print "-- The words or patterns of one use in one language, as sql/data has them; of all languages where p_language is null."
   print "create or replace function _memoir.word_list(p_language text, p_use text)"
@@ -270,7 +279,8 @@ function print_lists(   n, i) {
     done[list_use[n]] = 1
     printf "    when '/%s' then return ", list_use[n]
     for (i = n; i <= list_count; i++)
-      if (list_use[i] == list_use[n]) printf "%s_memoir.word_list('%s', '%s')", (i > n ? " || " : ""), list_language[i], list_use[i]
+      if (list_use[i] == list_use[n])
+        printf "%s_memoir.word_list('%s', '%s')", (i > n ? " || " : ""), list_language[i], list_use[i]
     print ";"
   }
   print "    else"

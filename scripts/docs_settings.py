@@ -34,18 +34,20 @@ def table(lines: list[str]) -> str:
             continue
         row = dict(zip(columns, next(csv.reader([line])), strict=True))
         default, may_be = shown(row)
-        out.append(f"| `{row['key']}`{'*' if row['overridable'] == 'yes' else ''} | {default} | {may_be} | {row['description']} |\n")
+        star = "*" if row["overridable"] == "yes" else ""
+        out.append(f"| `{row['key']}`{star} | {default} | {may_be} | {row['description']} |\n")
     return "".join(out).lstrip("\n")
 
 
 def main() -> int:
     text = DOCS.read_text(encoding="utf-8")
     before, rest = text.split(BEGIN)
-    wanted = before + BEGIN + table((ROOT / "sql" / "data" / "settings.csv").read_text(encoding="utf-8").splitlines()) + END + rest.split(END)[1]
+    lines = (ROOT / "sql" / "data" / "settings.csv").read_text(encoding="utf-8").splitlines()
+    wanted = before + BEGIN + table(lines) + END + rest.split(END)[1]
     if "--check" not in sys.argv:
         DOCS.write_text(wanted, encoding="utf-8")
     elif wanted != text:
-        print("docs/operations.md does not list the settings of sql/data/settings.csv: python scripts/docs_settings.py", file=sys.stderr)
+        print("docs/operations.md lists other settings than sql/data/settings.csv: run scripts/docs_settings.py", file=sys.stderr)
         return 1
     return 0
 

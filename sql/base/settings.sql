@@ -4,10 +4,12 @@ create or replace function _memoir.define_settings()
 returns void language plpgsql as $$
 begin
   delete from _memoir.setting_definitions;
-  insert into _memoir.setting_definitions (key, kind, default_value, min_value, max_value, allowed, overridable, description)
+  insert into _memoir.setting_definitions (key, kind, default_value, min_value, max_value, allowed, overridable,
+    description)
   select key, kind,
     case kind when 'text' then to_jsonb(coalesce(default_value, '')) else coalesce(default_value, 'null')::jsonb end,
-    min_value::numeric, max_value::numeric, array_replace(string_to_array(allowed, ' '), '-', ''), overridable = 'yes', description
+    min_value::numeric, max_value::numeric, array_replace(string_to_array(allowed, ' '), '-', ''), overridable = 'yes',
+    description
   from _memoir.data_settings();
   delete from _memoir.settings s where not exists (select from _memoir.setting_definitions d where d.key = s.key);
   perform _memoir.merge_settings();
@@ -168,7 +170,8 @@ create or replace function _memoir.config(p_user_id uuid, p_session_settings jso
 returns jsonb language plpgsql stable as $$
 begin
   return (select config from _memoir.settings_merged)
-    || coalesce((select coalesce(u.ranking -> 'weights', '{}') || u.settings || jsonb_build_object('profile_version', u.profile_version)
+    || coalesce((select coalesce(u.ranking -> 'weights', '{}') || u.settings
+                   || jsonb_build_object('profile_version', u.profile_version)
                  from _memoir.users u where u.user_id = p_user_id), '{}')
     || coalesce(p_session_settings, '{}');
 end $$;

@@ -176,8 +176,8 @@ begin
   v_applied := p_apply and v_after > v_before;
   if v_applied then
     perform from _memoir.user_counters where user_id = v_user for update;
-    perform _memoir.put_user_ranking(v_user, jsonb_build_object('rank_weights', v_new), format('learn_weights: %s pairs of %s compiles until %s',
-      cardinality(v_pairs), v_compiles, _memoir.day(memoir.now())));
+    perform _memoir.put_user_ranking(v_user, jsonb_build_object('rank_weights', v_new),
+      format('learn_weights: %s pairs of %s compiles until %s', cardinality(v_pairs), v_compiles, _memoir.day(memoir.now())));
     insert into _memoir.audit_log (recorded_at, login, action, user_id, detail)
     values (memoir.now(), v_caller.login, 'learn_weights', v_user, jsonb_build_object('compiles', v_compiles, 'before', v_before, 'after', v_after));
   end if;

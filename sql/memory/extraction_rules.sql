@@ -1,12 +1,12 @@
--- What makes a sentence worth remembering, by language: sql/data/<language>/extraction_rules.rules and extraction_stops.patterns.
--- Another language is another folder.
+-- What makes a sentence worth remembering, by language: extraction_rules.rules and extraction_stops.patterns in
+-- sql/data/<language>. Another language is another folder.
 
 -- The rules of a language in their order; a language without any has none.
 create or replace function _memoir.extraction_rules(p_language text)
-returns table (rule text, roles text[], pattern text, not_if text, at_least integer, type text, provenance text, category text,
-  importance text, utility real, slot text, value text) language sql immutable as $$
-  select rule, string_to_array(roles, ' '), pattern, not_if, at_least::integer, type, provenance, category, importance, utility::real,
-    slot, value
+returns table (rule text, roles text[], pattern text, not_if text, at_least integer, type text, provenance text,
+  category text, importance text, utility real, slot text, value text) language sql immutable as $$
+  select rule, string_to_array(roles, ' '), pattern, not_if, at_least::integer, type, provenance, category,
+    importance, utility::real, slot, value
   from _memoir.data_extraction_rules() where language = p_language order by place
 $$;
 

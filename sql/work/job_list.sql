@@ -2,8 +2,10 @@
 
 -- Those of sql/data/jobs.csv. A new job: a row there, with its schedule, and a line in step().
 create or replace function _memoir.job_list()
-returns table (job text, batch_least integer, batch integer, in_python boolean, description text) language sql immutable as $$
-  select job, batch_least::integer, batch::integer, in_python = 'yes', description from _memoir.data_jobs() order by place
+returns table (job text, batch_least integer, batch integer, in_python boolean, description text)
+language sql immutable as $$
+  select job, batch_least::integer, batch::integer, in_python = 'yes', description
+  from _memoir.data_jobs() order by place
 $$;
 
 create or replace function _memoir.step(p_job text, p_limit integer)
