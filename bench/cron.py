@@ -55,11 +55,11 @@ def _measure(dsn: str, socket: str, seconds: float) -> str:
         version = db.execute("select extversion from pg_extension where extname = 'pg_cron'").fetchone()[0]
         shortest = "* * * * *" if tuple(map(int, version.partition("-")[0].split("."))) < (1, 5) else "10 seconds"
         for job in jobs:
-            db.execute("select memoir.set_setting(%s, %s)", [f"schedule_{job}", Jsonb(shortest)])
+            db.execute("select memoir.set_schedule(%s, %s)", [job, shortest])
         db.execute("call memoir.enable_jobs()")
         scheduled = db.execute("select count(*) from cron.job where jobname like 'memoir-%'").fetchone()[0]
         kills = _live(dsn, socket, seconds)
-        db.execute("select memoir.set_setting('schedule_' || job, '\"\"') from memoir.list_jobs() where job not in ('embedder', 'embed', 'flush', 'merge', 'extract')")
+        db.execute("select memoir.set_schedule(job, 'off') from memoir.list_jobs() where job not in ('embedder', 'embed', 'flush', 'merge', 'extract')")
         db.execute("call memoir.enable_jobs()")
         deadline = time.monotonic() + 240
         while time.monotonic() < deadline and db.execute("select exists (select from _memoir.jobs where state <> 'dead' and kind in ('embed', 'extract'))").fetchone()[0]:

@@ -30,7 +30,7 @@ create table _memoir.partitioned_tables (
 
 create table _memoir.setting_definitions (
   key text primary key,
-  kind text not null check (kind in ('number', 'integer', 'boolean', 'text', 'interval', 'time', 'weights')),
+  kind text not null check (kind in ('number', 'integer', 'boolean', 'text', 'time', 'weights')),
   default_value jsonb not null,
   min_value numeric,
   max_value numeric,
@@ -46,7 +46,7 @@ create table _memoir.settings (
   changed_by text not null default session_user
 );
 
--- Defaults and settings merged, so that a hot function reads one row.
+-- Defaults, settings and learnt weights merged, so that a hot function reads one row.
 create table _memoir.settings_merged (
   is_only boolean primary key default true check (is_only),
   clock timestamptz,              -- what config has of it, as every function that asks the time reads it
@@ -54,6 +54,28 @@ create table _memoir.settings_merged (
 );
 -- Read by every call: neither packed nor moved out of its row.
 alter table _memoir.settings_merged alter config set storage external, set (toast_tuple_target = 8160);
+
+-- Learnt weights of the ranking: what the release ships, replaced on every install, and an install's own, which goes
+-- before it. A user's own (users.ranking, the same keys) goes before both. started_from: the version of the shipped
+-- profile that it began with.
+create table _memoir.ranking_profiles (
+  profile text primary key check (profile in ('shipped', 'install')),
+  version integer not null,
+  source text not null,           -- the command and the data that it was learnt from
+  started_from integer not null,
+  weights jsonb not null,         -- rank_weights, strength_weights, weight_access, weight_authority
+  made_at timestamptz,
+  made_by text
+);
+
+-- When jobs run. schedule: what an admin set, or off; null: the default, which is the release's.
+create table _memoir.schedules (
+  job text primary key,
+  default_schedule text not null,
+  schedule text,
+  changed_at timestamptz,
+  changed_by text
+);
 
 create table _memoir.models (
   model text primary key,

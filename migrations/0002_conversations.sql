@@ -7,6 +7,7 @@ create table _memoir.users (
   created_at timestamptz not null,
   preferences jsonb not null default '{}',
   settings jsonb not null default '{}',
+  ranking jsonb,                  -- weights of the user's own, as ranking_profiles has the install's; null: none
   profile_version integer not null default 0,
   primary key (user_id)
 ) partition by hash (user_id);

@@ -2,8 +2,11 @@
 # Builds what gets installed: OUT/pg_memoir.sql (installs and upgrades, needs no other file) from migrations/ and sql/, and
 # OUT/pg_memoir_plpython.sql. Files that would not change are not touched; the same sources give the same bytes.
 #
+# What is data and not code, lists and tables of sql/data, becomes functions that return it (build_data.awk).
+#
 #   build_sql.sh [OUT]     OUT defaults to .local/build
 set -euo pipefail
+export LC_ALL=C
 cd "$(dirname "$0")/.."
 out=${1:-.local/build}
 mkdir -p "$out"
@@ -18,6 +21,15 @@ for path in sql/*.sql sql/*/*.sql; do
   file=${path#sql/}
   case $file in contents.sql | preamble.sql) continue ;; esac
   [[ " ${code[*]} " == *" $file "* ]] || die "$path is not named in sql/contents.sql"
+done
+for path in sql/data/*; do
+  case $path in
+    *.csv | */README.md) ;;
+    *) [ -d "$path" ] || die "$path is neither a table (.csv) nor a language (a folder)" ;;
+  esac
+done
+for path in sql/data/*/*; do
+  case $path in *.words | *.patterns | */extraction_rules.rules) ;; *) die "$path is no list of words or patterns" ;; esac
 done
 if grep -nE '^[[:space:]]*\\(i|ir|include|include_relative)[[:space:]]' migrations/*.sql sql/preamble.sql "${code[@]/#/sql/}"; then
   die "only sql/contents.sql may include files"
@@ -49,6 +61,19 @@ SQL
   printf "\ninsert into _memoir.schema_migrations (name, sha256) values ('%s', '%s');\n\\\\endif\n" "$name" "$sha"
 }
 
+# The data as functions: tables by name, then rules and lists of all languages.
+data() {
+  local path
+  for path in sql/data/*.csv; do
+    header "$path"
+    awk -v table="$(basename "$path" .csv)" -f scripts/build_data.awk "$path"
+  done
+  header 'sql/data/*/extraction_rules.rules'
+  awk -v table=extraction_rules -f scripts/build_data.awk sql/data/*/extraction_rules.rules
+  header 'sql/data/*/*.words, *.patterns'
+  awk -v lists=1 -f scripts/build_data.awk sql/data/*/*.words sql/data/*/*.patterns
+}
+
 build() {
   cat <<SQL
 -- pg_memoir ${version:-unversioned}: installs or upgrades, in one transaction:
@@ -62,6 +87,7 @@ release savepoint needs_psql_option_1;
 SQL
   header sql/preamble.sql; cat sql/preamble.sql
   for path in migrations/*.sql; do [ ! -f "$path" ] || migration "$path"; done
+  printf '%s\n' "$generated"
   for file in "${code[@]}"; do header "sql/$file"; cat "sql/$file"; done
 }
 
@@ -72,6 +98,7 @@ put() {
   if cmp -s "$new" "$out/$1"; then rm "$new"; else mv "$new" "$out/$1"; fi
 }
 
+generated=$(data)                        # first: what is wrong with it ends the build here
 build | put pg_memoir.sql
 if [ -f plpython/functions.sql ]; then
   { printf '%s\n' "-- pg_memoir ${version:-unversioned}: the PL/Python functions, on top of pg_memoir.sql, as superuser:" \

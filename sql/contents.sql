@@ -1,8 +1,10 @@
 -- pg_memoir: table of contents, in the order of calls.
 --
 -- State (tables) is made once, by migrations/. Everything below is code: replaced on every install, in one transaction.
+-- Data is neither: settings, built-in models, jobs, learnt weights, extraction rules and word lists by language stand in sql/data
+-- (README.md there) and become functions data_*(), word_list() and any_word() ahead of all code, in the build.
 -- An area is a folder; it calls only itself and areas above it (scripts/check_layers.py).
--- Conventions: functions are the API; `_name` is internal; `p_` arguments, `v_` locals; every public function authorises its
+-- Conventions: functions are the API; `p_` arguments, `v_` locals; every public function authorises its
 -- caller first (base/identity.sql) and raises the SQLSTATEs listed in base/errors.sql.
 
 \ir preamble.sql                       -- a fit server, the roles, the schema, the extensions; then the migrations
@@ -16,7 +18,8 @@
 \ir base/row_security.sql              -- whoever is granted a table sees the rows of its users only
 \ir base/partitions.sql                -- leaves made ahead and on demand
 \ir base/users.sql                     -- a user's own rows, and the part they lie in
-\ir base/settings.sql                  -- every weight, threshold and lifetime: typed, range-checked, overridable
+\ir base/settings.sql                  -- what an operator may turn: typed, range-checked, overridable
+\ir base/ranking_profiles.sql          -- learnt weights of the ranking: shipped, the install's, users'
 \ir base/models.sql                    -- chat models, embedding models
 \ir base/queue.sql                     -- claim, heartbeat, complete, fail, retry: work that is waited for
 \ir base/steps.sql                     -- counts and cursors of jobs
@@ -62,7 +65,7 @@
 \ir memory/corrections.sql             -- correct, retract, forget
 \ir memory/pins.sql                    -- memories pinned in a session
 \ir memory/consolidation_model.sql     -- the same in a language model's words
-\ir memory/extraction_rules.sql        -- what makes a sentence worth remembering, as a table
+\ir memory/extraction_rules.sql        -- what makes a sentence worth remembering: the rules of a language
 \ir memory/extraction.sql              -- from turns to memories
 \ir memory/lifecycle.sql               -- promotion, demotion, expiry
 

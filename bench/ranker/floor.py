@@ -1,4 +1,4 @@
-"""Where recall ends, and when it is weak: learns the settings relevance_share, strength_weights and weak_below.
+"""Where recall ends, and when it is weak: learns the settings relevance_share and weak_below, and strength of the ranking profile (sql/data/ranking.csv).
 
     python -m bench.ranker.corpus --data locomo.json --data realmem/ --data beam/
     python -m bench.ranker.floor
@@ -13,8 +13,8 @@ recall is weak, and has as much less of its budget, down to weak_recall_tokens. 
 from __future__ import annotations
 
 import argparse
+import csv
 import json
-import re
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -52,10 +52,9 @@ class Asked:
 
 
 def shipped_weights() -> dict[str, float]:
-    found = re.search(r"'rank_weights', 'weights', '(\{.*?\})'", (ROOT / "sql" / "settings.sql").read_text(), re.DOTALL)
-    if found is None:
-        raise ValueError("sql/settings.sql has no rank_weights")
-    return json.loads(found[1])
+    lines = [line for line in (ROOT / "sql" / "data" / "ranking.csv").read_text().splitlines() if not line.startswith("#")]
+    rows = [row for row in csv.DictReader(lines) if row["part"] not in ("strength", "bonus")]
+    return {row["signal"] if row["part"] == "all" else f"{row['part']}.{row['signal']}": float(row["weight"]) for row in rows}
 
 
 def asked(case: Case, cosines: np.ndarray, name: str, category: str, weights: dict[str, float]) -> Asked:

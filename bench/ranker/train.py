@@ -6,13 +6,12 @@
 The model is linear: signals (bench/ranker/signals.py), and the same signals again for memories, for turns of people and
 assistants without names, and for long questions. It is fitted so that each piece of evidence stands before everything else among a
 question's candidates, all kinds of data weighing the same, and near the weights set by hand; then scaled so that a score means the same
-chance of being evidence everywhere. Prints tables and the setting rank_weights.
+chance of being evidence everywhere. Prints tables and the weights of the ranking profile (sql/data/ranking.csv).
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -70,7 +69,7 @@ def calibrated(model: Linear, found: Sequence[Case]) -> tuple[float, np.ndarray]
 
 
 def setting(model: Linear, found: Sequence[Case]) -> dict[str, float]:
-    """The model as the setting rank_weights."""
+    """The model as weights of the ranking profile."""
     factor, constants = calibrated(model, found)
     weights = {}
     for place, prefix in enumerate(CLASSES):
@@ -150,7 +149,9 @@ def main() -> int:
     weights = setting(model, found)
     print(floors(weights, found))
     print(small_talk(found))
-    print(json.dumps(weights))
+    for name, weight in weights.items():
+        part, _, signal = name.rpartition(".")
+        print(f"{part or 'all'},{signal},{weight}")
     return 0
 
 

@@ -39,7 +39,7 @@ def run_jobs(
     stop: threading.Event | None = None,
     seconds: int | None = None,
 ) -> int:
-    """Runs every job when its schedule (setting schedule_<job>) says so, until `stop` is set, or those due now with
+    """Runs every job when its schedule (set_schedule) says so, until `stop` is set, or those due now with
     `once`; returns how many were run. For databases without pg_cron; any number of these, and pg_cron beside them, do
     no harm.
 

@@ -1,22 +1,13 @@
 -- Registries: chat models (window, tokenizer, prices, overhead) and embedding models (dimension, prefixes, endpoint).
 
--- Windows and prices as the providers publish them; an install overrides them with register_model.
+-- Those of the release (sql/data/chat_models.csv); an install overrides them with register_model.
 create or replace function _memoir.define_models()
 returns void language sql as $$
   insert into _memoir.models (model, provider, context_window, max_output, tokenizer, message_overhead, images,
     prompt_microcents_per_1k, completion_microcents_per_1k, built_in)
-  values
-    ('default',         'openai',    32768,   4096,  'o200k_base',  4, 'tiles:1', 0, 0, true),
-    ('gpt-4o',          'openai',    128000,  16384, 'o200k_base',  4, 'tiles:1', 250000, 1000000, true),
-    ('gpt-4o-mini',     'openai',    128000,  16384, 'o200k_base',  4, 'tiles:33.336', 15000, 60000, true),
-    ('gpt-4.1',         'openai',    1047576, 32768, 'o200k_base',  4, 'tiles:1', 200000, 800000, true),
-    ('gpt-4.1-mini',    'openai',    1047576, 32768, 'o200k_base',  4, 'patches:1.62', 40000, 160000, true),
-    ('gpt-4.1-nano',    'openai',    1047576, 32768, 'o200k_base',  4, 'patches:2.46', 10000, 40000, true),
-    ('gpt-4',           'openai',    8192,    4096,  'cl100k_base', 4, 'tiles:1', 3000000, 6000000, true),
-    ('gpt-3.5-turbo',   'openai',    16385,   4096,  'cl100k_base', 4, 'tiles:1', 50000, 150000, true),
-    ('claude-sonnet',   'anthropic', 200000,  8192,  'estimate',    8, 'area:1568:1600', 300000, 1500000, true),
-    ('claude-haiku',    'anthropic', 200000,  8192,  'estimate',    8, 'area:1568:1600', 100000, 500000, true),
-    ('claude-opus',     'anthropic', 200000,  8192,  'estimate',    8, 'area:2576:4784', 1500000, 7500000, true)
+  select model, provider, context_window::integer, max_output::integer, tokenizer, message_overhead::integer, images,
+    prompt_microcents_per_1k::bigint, completion_microcents_per_1k::bigint, true
+  from _memoir.data_chat_models()
   on conflict (model) do update set provider = excluded.provider, context_window = excluded.context_window, max_output = excluded.max_output,
     tokenizer = excluded.tokenizer, message_overhead = excluded.message_overhead, images = excluded.images,
     prompt_microcents_per_1k = excluded.prompt_microcents_per_1k, completion_microcents_per_1k = excluded.completion_microcents_per_1k
@@ -126,6 +117,7 @@ dropped by drop_retired_embeddings. Items it has not reached yet are found by wo
 create or replace function _memoir.define_embedding_models()
 returns void language sql as $$
   insert into _memoir.embedding_models (name, provider, dimension, status)
-  select 'all-MiniLM-L6-v2', 'embedder', 384, 'active'
+  select name, provider, dimension::integer, case place when 1 then 'active' else 'backfilling' end
+  from _memoir.data_embedding_models()
   where not exists (select from _memoir.embedding_models)
 $$;

@@ -104,7 +104,7 @@ returns _memoir.candidate[] language plpgsql stable
 set plan_cache_mode = force_generic_plan set enable_nestloop = off set enable_mergejoin = off as $$
 declare
   v_floor real := (p_config ->> 'relevance_floor')::real; v_share real := (p_config ->> 'relevance_share')::real;
-  v_repeats real := (p_config ->> 'relevance_repeats')::real;
+  v_repeats constant real := 0.8;  -- what is closer to the query repeats it, and is no measure for the others
   v_valid timestamptz := coalesce(p_scope.valid_at, p_scope.as_of, p_now);
   v_type_weights jsonb := p_config -> 'type_weights'; v_half_lives jsonb := p_config -> 'half_life_days';
   w_access real := (p_config ->> 'weight_access')::real; w_authority real := (p_config ->> 'weight_authority')::real;

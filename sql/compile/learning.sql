@@ -176,7 +176,8 @@ begin
   v_applied := p_apply and v_after > v_before;
   if v_applied then
     perform from _memoir.user_counters where user_id = v_user for update;
-    update _memoir.users set settings = _memoir.merge_overrides(settings, jsonb_build_object('rank_weights', v_new)) where user_id = v_user;
+    perform _memoir.put_user_ranking(v_user, jsonb_build_object('rank_weights', v_new),
+      format('learn_weights: %s pairs of %s compiles until %s', cardinality(v_pairs), v_compiles, _memoir.day(memoir.now())));
     insert into _memoir.audit_log (recorded_at, login, action, user_id, detail)
     values (memoir.now(), v_caller.login, 'learn_weights', v_user, jsonb_build_object('compiles', v_compiles, 'before', v_before, 'after', v_after));
   end if;
@@ -185,8 +186,8 @@ begin
       'after', round(v_after::numeric, 4), 'gain', round((v_after - v_before)::numeric, 4)));
 end $$;
 comment on function memoir.learn_weights(text, boolean, integer, integer, real) is
-  'Learns the setting rank_weights anew from the newest p_compiles of a user''s ledger: that what was used (credit_recall; faults and validations
+  'Learns the weights of the ranking anew from the newest p_compiles of a user''s ledger: that what was used (credit_recall; faults and validations
 within a day) comes before what was shown and was not. p_prior keeps the weights near those now used. Returns {"compiles", "pairs", "old", "new", "held_out": {"compiles",
 "before", "after", "gain"}, "applied"}: held_out is the share of pairs in the right order in the newest fifth, which the weights judged there had not seen.
-With p_apply the new weights become the user''s own setting, if that gained; set_user_settings takes them back. Writes users and audit_log then, else
+With p_apply the new weights become the user''s own ranking profile, if that gained; reset_ranking_profile takes them back. Writes users and audit_log then, else
 nothing. Raises PM001, PM002, PM014, PM025 (too little evidence: fewer than p_least compiles).';

@@ -87,6 +87,8 @@ begin
     and (_memoir.has_column(c.relname, 'user_id') or c.relname = 'system_prompts');
 end $$;
 
+select _memoir.define_ranking();
 select _memoir.define_settings();
+select _memoir.define_schedules();
 select _memoir.define_models();
 select _memoir.define_embedding_models();

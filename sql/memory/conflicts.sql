@@ -127,17 +127,11 @@ returns text[] language sql immutable as $$
     union all
     -- Names: capitals, but for words that merely begin a sentence.
     select lower(m[1]) from regexp_matches(p_text, '\m([[:upper:]][[:alnum:]]+)', 'g') m
-    where lower(m[1]) not in ('the', 'a', 'an', 'my', 'your', 'his', 'her', 'its', 'our', 'their', 'he', 'she', 'it', 'we', 'you', 'they', 'this',
-      'that', 'these', 'those', 'there', 'here', 'user', 'in', 'on', 'at', 'for', 'from', 'to', 'with', 'of', 'and', 'but', 'or', 'so', 'as', 'if', 'when',
-      'while', 'since', 'is', 'are', 'was', 'were', 'has', 'have', 'had', 'does', 'do', 'did', 'will', 'would', 'can', 'also', 'usually', 'currently')
+    where lower(m[1]) <> all (_memoir.word_list('english', 'sentence_starts'))
     union all
     select case when m[1] ~* 'n[''’]t$' then 'not' else lower(m[1]) end
-    from regexp_matches(p_text, '\m(no|not|never|none|without|neither|nor|nobody|nothing|\w+n[''’]t|cannot|hates?|dislikes?|stopped|quit|former|formerly|ex|un\w+|'
-      || 'january|february|march|april|may|june|july|august|september|october|november|december|monday|tuesday|wednesday|thursday|friday|saturday|sunday|'
-      || 'all|some|only|before|after|until|yesterday|today|tomorrow|morning|noon|afternoon|evening|night|left|right|north|south|east|west|'
-      || 'zero|one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|\w+teen|twenty|thirty|forty|fifty|sixty|seventy|eighty|ninety|hundred|thousand|million|'
-      || 'half|once|twice|first|second|third|fourth|fifth|last|'
-      || 'nicht|kein\w*|nie|niemals|ohne|niet|geen|ikke|inte|pas|jamais|sans|sin|nunca|jamás|non|mai|senza|não|sem|nao|не|нет|никогда|без|değil|hiç|लेकिन|नहीं|لا|لم|لن|ليس|לא|אין)\M', 'gi') m
+    from regexp_matches(p_text, '\m(' || _memoir.any_word(null, 'fixed_words') || '|'
+      || _memoir.any_word('english', 'months', 'full_weekdays', 'numbers', 'larger_numbers') || ')\M', 'gi') m
     union all
     select m[1] from regexp_matches(p_text, '(不|没|沒|無|无|未|ない|ません|なかった|ไม่|않|없|못|안 )', 'g') m
   ) s order by x)
@@ -162,10 +156,9 @@ begin
     return;
   end if;
   for v_word in select m[1] from regexp_matches(v_text, '([[:alnum:]]+(?:[.,:/''-][[:alnum:]]+)*)', 'g') m loop
-    if v_word in ('not', 'no', 'never', 'nicht', 'nie', 'niemals', 'kein', 'keine', 'keinen', 'keiner', 'niet', 'geen', 'ikke', 'inte', 'pas', 'jamais', 'nunca',
-        'non', 'não', 'не', 'нет', 'никогда', 'değil', '不', '没', '沒', 'नहीं', 'لا', 'ليس', 'לא') then
+    if v_word = any (_memoir.word_list(null, 'negations')) then
       negations := negations + 1;
-    elsif v_word not in ('a', 'an', 'the', 'do', 'does', 'did', 'i', 'user', 'der', 'die', 'das', 'ein', 'eine', 'einen', 'ne', 'de', 'la', 'le', 'les', 'du', 'des') then
+    elsif v_word <> all (_memoir.word_list(null, 'helpers')) then
       raw := raw || v_word;
       words := words || case when v_word = 'has' then 'have' when v_word !~ '^[a-z]{4,}$' or v_word ~ 'ss$' then v_word
         else regexp_replace(regexp_replace(regexp_replace(v_word, 'ies$', 'y'), '(sh|ch|ss|x|z|o)es$', '\1'), 's$', '') end;
@@ -180,9 +173,8 @@ end $$;
 -- Whether a word is a number or a part of a date.
 create or replace function _memoir.is_value(p_word text)
 returns boolean language sql immutable as $$
-  select coalesce(p_word ~ ('^([0-9].*|january|february|march|april|may|june|july|august|september|october|november|december|'
-    || 'monday|tuesday|wednesday|thursday|friday|saturday|sunday|noon|midnight|'
-    || 'one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|\w+teen|twenty|thirty|forty|fifty|sixty|seventy|eighty|ninety|hundred)$'), false)
+  select coalesce(p_word ~ ('^([0-9].*|noon|midnight|'
+    || _memoir.any_word('english', 'months', 'full_weekdays', 'numbers', 'larger_numbers') || ')$'), false)
 $$;
 
 -- Do two sentences contradict each other, as far as rules can tell? polarity: the same but for one negation. value: the same but for a

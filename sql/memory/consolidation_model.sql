@@ -33,10 +33,10 @@ end $$;
 create or replace function _memoir.hard_points(p_text text, p_lenient boolean)
 returns text[] language sql immutable as $$
   select array(select distinct case when d.denies then 'not'
-      else coalesce(array_position('{one,two,three,four,five,six,seven,eight,nine,ten,eleven,twelve}'::text[], x)::text, x) end
+      else coalesce(array_position(_memoir.word_list('english', 'numbers'), x)::text, x) end
     from unnest(_memoir.fixed_points(p_text)) x,
-      lateral (select x ~ '^(no|not|never|none|without|neither|nor|nobody|nothing|cannot|hates?|dislikes?|stopped|quit|former|formerly|ex)$' as denies) d
-    where x !~ '^(un\w+|all|some|only|before|after|until|yesterday|today|tomorrow|noon|left|right|half|once|twice|first|second|last)$'
+      lateral (select x ~ ('^(' || _memoir.any_word('english', 'denials') || ')$') as denies) d
+    where x !~ ('^(' || _memoir.any_word('english', 'soft_words') || ')$')
       and (d.denies or not exists (select from regexp_matches(p_text, '(?:^|[.!?;:]\s+)([[:upper:]][[:alnum:]]*)', 'g') m
         where lower(m[1]) = x and (p_lenient or m[1] ~ '(s|ed|ing|ly)$') and p_text !~ ('[[:alnum:],] +' || m[1] || '\M'))))
 $$;

@@ -58,7 +58,7 @@ end $$;
 create or replace function _memoir.specifics(p_said text[], p_bare text[])
 returns integer[] language sql immutable as $$
   select array(select (s ~ '\d')::integer + (s ~ '[[:alpha:],;:] +[[:upper:]][[:alpha:]]{2,}' and s !~ '^[[:upper:] !.]+$')::integer
-    + (b ~ '\m(yesterday|today|tonight|tomorrow|ago|last|next|since|weeks?|months?|years?|days?|weekends?|morning|monday|tuesday|wednesday|thursday|friday|saturday|sunday|january|february|march|april|june|july|august|september|october|november|december)\M')::integer
+    + (b ~ ('\m(' || _memoir.any_word('english', 'time_words', 'full_weekdays', 'sure_months') || ')\M'))::integer
     + (b ~ '^([^ ]+ ){7}')::integer
   from unnest(p_said, p_bare) with ordinality x(s, b, o) order by o)
 $$;
@@ -82,7 +82,7 @@ begin
     v_first := lower(split_part(v_text, ' ', 1));
     v_text := case when v_first = 'been' then 'I have ' when v_first ~ 'ing$' or v_first = 'gonna' then 'I am ' else 'I ' end
       || lower(left(v_text, 1)) || substr(v_text, 2);
-  elsif v_out.type in ('event', 'plan', 'fact') and v_out.provenance = 'user_stated' and v_text ~ '^(Went|Visited|Bought|Got|Started|Finished|Completed|Joined|Met|Saw|Watched|Took|Attended|Won|Lost|Found|Adopted|Applied|Graduated|Passed|Quit|Built|Wrote|Launched|Hosted|Volunteered|Received|Ordered|Booked|Learned|Tried|Cooked|Baked|Played|Flew|Drove|Spent|Celebrated|Had|Studied|Worked|Became|Moved)\M(?! by\M)' then
+  elsif v_out.type in ('event', 'plan', 'fact') and v_out.provenance = 'user_stated' and v_text ~ ('^(' || _memoir.any_word('english', 'past_verbs') || ')\M(?! by\M)') then
     v_text := 'I ' || lower(left(v_text, 1)) || substr(v_text, 2);
   end if;
   -- What asks for an answer goes with the answer.
@@ -99,7 +99,7 @@ begin
   v_out.content := v_text || case when v_text ~ '[.!…。]["”'')]*$' then '' else '.' end;
   if p_rule ->> 'slot' is not null and p_bare !~ '\m(not|never|used|was|were|no longer|part-time|temporarily|for (now|the summer|a (while|few|couple)))\M' then
     v_value := (regexp_match(translate(p_said, '’', ''''), p_rule ->> 'value'))[1];
-    if v_value is not null and v_value !~* '\m(monday|tuesday|wednesday|thursday|friday|saturday|sunday|january|february|march|april|june|july|august|september|october|november|december|mom|dad)\M'
+    if v_value is not null and v_value !~* ('\m(' || _memoir.any_word('english', 'full_weekdays', 'sure_months') || '|mom|dad)\M')
        or v_value is not null and p_rule ->> 'slot' = 'birthday' then
       v_out.slot := case when p_is_named then lower(p_name) || ': ' else '' end || (p_rule ->> 'slot');
       v_out.slot_value := v_value;
@@ -147,19 +147,18 @@ end $$;
 
 -- Admission -----------------------------------------------------------------------------------------------------------------
 
--- S = w_T TypePrior + w_N Novelty + w_U Utility + w_R Recency ([MN] 9), logged with its parts. False: not worth keeping. What a person
+-- S = 0.35 type's prior + 0.25 novelty + 0.25 utility + 0.15 recency ([MN] 9), logged with its parts. False: not worth keeping. What a person
 -- said and corrections (p_exempt) are scored but never rejected. p_memory_id: null for what did not become a memory.
 create or replace function _memoir.admit(p_user_id uuid, p_type text, p_novelty float8, p_utility float8, p_said_at timestamptz, p_exempt boolean,
   p_memory_id uuid, p_config jsonb, p_log_admitted boolean)
 returns boolean language plpgsql as $$
 declare
-  v_weights jsonb := p_config -> 'admission_weights'; v_threshold real := (p_config ->> 'admission_threshold')::real; v_now timestamptz := memoir.now();
+  v_threshold real := (p_config ->> 'admission_threshold')::real; v_now timestamptz := memoir.now();
   v_type float8 := coalesce((p_config -> 'admission_type_priors' ->> p_type)::float8, 0.5); v_novelty float8 := greatest(0, least(1, p_novelty));
   v_recency float8; v_score real; v_admitted boolean;
 begin
   v_recency := power(2, - greatest(0, extract(epoch from v_now - p_said_at)::float8 / 86400) / coalesce((p_config -> 'half_life_days' ->> p_type)::float8, 365));
-  v_score := coalesce((v_weights ->> 'type')::float8, 0) * v_type + coalesce((v_weights ->> 'novelty')::float8, 0) * v_novelty
-    + coalesce((v_weights ->> 'utility')::float8, 0) * p_utility + coalesce((v_weights ->> 'recency')::float8, 0) * v_recency;
+  v_score := 0.35 * v_type + 0.25 * v_novelty + 0.25 * p_utility + 0.15 * v_recency;
   v_admitted := p_exempt or v_score >= v_threshold;
   if p_log_admitted or not v_admitted then
     insert into _memoir.admission_scores (user_id, score_id, recorded_at, memory_id, admitted, score_total, score_type, score_novelty, score_utility,

@@ -84,7 +84,7 @@ begin
     update _memoir.search_items set session_id = null where user_id = v_user and ref_id = v_id and kind = 'm';
   end if;
   update _memoir.memory_store set tier = v_tier, scope = 'global', local_to = null, validated_at = coalesce(validated_at, p_at),
-    confidence = greatest(confidence, (p_config ->> 'validated_confidence')::real),
+    confidence = greatest(confidence, 0.7::real),  -- the least of what promotion has validated
     expires_at = case when v_tier = 2 then p_at + make_interval(days => (p_config ->> 'episodic_days')::integer) end
   where user_id = v_user and memory_id = v_id;
   if p_memory.scope = 'local' then perform _memoir.settle_slot(v_user, v_id, null, p_by); end if;
@@ -98,8 +98,9 @@ returns jsonb language plpgsql set plan_cache_mode = force_custom_plan as $$
 declare
   v_config jsonb := _memoir.config(p_user_id, null); v_now timestamptz := memoir.now(); v_memory _memoir.memory_store; v_how text; v_counts jsonb := '{}';
   v_accesses_1 integer := (v_config ->> 'promotion_accesses_1')::integer; v_accesses_2 integer := (v_config ->> 'promotion_accesses_2')::integer;
-  v_lambda_1 float8 := (v_config ->> 'promotion_lambda_1')::float8; v_lambda_2 float8 := (v_config ->> 'promotion_lambda_2')::float8;
-  v_theta_1 float8 := (v_config ->> 'promotion_threshold_1')::float8; v_theta_2 float8 := (v_config ->> 'promotion_threshold_2')::float8;
+  -- Discount of utility per hour of age, and the utility above which a memory rises, by tier.
+  v_lambda_1 constant float8 := 0.01; v_lambda_2 constant float8 := 0.001;
+  v_theta_1 constant float8 := 0.3; v_theta_2 constant float8 := 0.5;
 begin
   for v_memory in
     select m.* from _memoir.memory_store m join _memoir.memory_stats s on s.user_id = p_user_id and s.memory_id = m.memory_id

@@ -18,7 +18,7 @@ begin
   return v_short = lower(regexp_replace(p_long, '[^[:upper:]]', '', 'g')) and (cardinality(v_words) > 1 or length(v_short) > 2)
     or cardinality(v_words) > 1 and v_short in (
       (select string_agg(lower(left(w, 1)), '' order by o) from unnest(v_words) with ordinality t(w, o)),
-      (select string_agg(lower(left(w, 1)), '' order by o) from unnest(v_words) with ordinality t(w, o) where lower(w) not in ('of', 'and', 'for', 'the', 'in', 'on', 'to', 'a', '&')));
+      (select string_agg(lower(left(w, 1)), '' order by o) from unnest(v_words) with ordinality t(w, o) where lower(w) <> all (_memoir.word_list('english', 'small_words'))));
 end $$;
 
 -- The end of a text (or its beginning), as few words as possible, that a short form is short for.
@@ -29,7 +29,7 @@ declare
 begin
   for i in 1 .. least(n, 8) loop
     v_long := btrim(array_to_string(case when p_beginning then v_words[1 : i] else v_words[n - i + 1 : n] end, ' '), ' ,;:"''“”');
-    continue when v_long ~* '^(of|and|for|the|in|on|to|a|&) ';
+    continue when v_long ~* ('^(' || _memoir.any_word('english', 'small_words') || ') ');
     if _memoir.is_short_for(p_short, v_long) then return v_long; end if;
   end loop;
   return null;

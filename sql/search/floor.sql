@@ -11,17 +11,9 @@ begin
   v_text := ' ' || btrim(regexp_replace(translate(lower(p_query), '''’', ''), '[^[:alnum:]?]+', ' ', 'g')) || ' ';
   -- The questions that ask for nothing.
   v_text := regexp_replace(v_text,
-    ' (so |and )?(how (are|r) (you|u|things)|how have you been|hows (it|everything) going|how is (it|everything) going|whats up|are you there|you there|how do you do)'
+    ' (so |and )?(' || _memoir.any_word('english', 'small_talk_questions') || ')'
     || '( doing)?( today| this morning| lately)? ?\?? ', ' ', 'g');
-  return strpos(v_text, '?') = 0 and array_remove(string_to_array(v_text, ' '), '') <@
-    '{a,absolutely,afternoon,again,agreed,ah,aha,all,alright,amazing,and,anytime,appreciate,appreciated,are,awesome,aww,be,brilliant,bye,care,cheers,clear,
-      continue,cool,correct,course,day,dear,definitely,doing,done,enjoy,enough,evening,everyone,everything,exactly,excellent,fair,fantastic,fine,folks,for,from,
-      glad,go,going,good,goodbye,goodnight,got,gotcha,great,greetings,guys,ha,haha,hahaha,have,hello,help,helped,helpful,helping,helps,hey,hi,hiya,hm,hmm,hold,
-      hope,i,im,in,indeed,interesting,is,it,its,ill,job,just,kidding,later,lol,lot,lots,lovely,luck,makes,many,me,mind,minute,moment,morning,much,nah,never,next,
-      nice,night,no,nope,not,now,of,off,oh,ok,okay,on,one,oops,perfect,perfectly,please,pleasure,point,problem,problems,proceed,really,rest,right,same,second,see,
-      sense,so,soon,sorry,sounds,super,sure,ta,take,talk,talking,terrific,thank,thanks,thankyou,that,thats,the,there,this,till,time,to,today,tomorrow,tonight,too,
-      totally,true,truly,ty,understand,understood,until,up,very,wait,was,weekend,welcome,well,will,with,wonderful,work,worries,worry,wow,yay,yea,yeah,yep,yes,you,
-      your,youre,yup}'::text[];
+  return strpos(v_text, '?') = 0 and array_remove(string_to_array(v_text, ' '), '') <@ _memoir.word_list('english', 'small_talk');
 end $$;
 
 -- Small talk recalls nothing: phatic words alone; or few words, no question, and nothing close in the store.

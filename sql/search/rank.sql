@@ -23,7 +23,7 @@ begin
     p_counters.items := p_counters.items - cardinality(v_hidden) + v_above; p_counters.total_words := p_counters.total_words - v_hidden_words;
   end if;
   if coalesce(p_counters.items, 0) <= 0 then return null; end if;
-  v_words := _memoir.word_scores(p_user_id, p_counters, p_config, v_terms
+  v_words := _memoir.word_scores(p_user_id, p_counters, v_terms
     || _memoir.alias_terms((p_config ->> 'text_search_config')::regconfig, _memoir.other_names(p_user_id, p_counters, p_query, p_scope), v_terms), v_hidden);
   v_vectors := _memoir.vector_scores(p_user_id, p_counters, p_config, p_vector, p_model_id, v_words.items[1 : p_limit], v_hidden, p_limit);
   v_wanted := _memoir.wanted(v_words, v_vectors, p_limit);

@@ -1,4 +1,4 @@
--- Ranking: the signals of each candidate, weighed. The weights (setting rank_weights) were learnt by bench/ranker from
+-- Ranking: the signals of each candidate, weighed. The weights (rank_weights of the ranking profile) were learnt by bench/ranker from
 -- conversations between people, of people with assistants, and from memories; all signals are shares, cosines or logarithms of
 -- lengths, so that they mean the same in a store of any size. The functions here touch no table: one generic plan serves every call.
 
@@ -25,15 +25,15 @@ create or replace function _memoir.times_named(p_query text, p_now timestamptz, 
 returns tstzrange[] language plpgsql stable set plan_cache_mode = force_generic_plan as $$
 declare
   v_query text := lower(left(p_query, 20000));
-  v_months constant text[] := '{january,february,march,april,may,june,july,august,september,october,november,december}';
+  v_months constant text[] := _memoir.word_list('english', 'months');
   v_today timestamptz := date_trunc('day', p_now, 'UTC'); v_out tstzrange[];
 begin
-  if v_query !~ '\d\d\d\d|january|february|march|april|may|june|july|august|september|october|november|december|today|yesterday|\m(last|this) (week|month|year)|\mago\M' then
+  if v_query !~ ('\d\d\d\d|' || _memoir.any_word('english', 'months') || '|today|yesterday|\m(last|this) (week|month|year)|\mago\M') then
     return '{}';
   end if;
   with named as (
     select m[1] as day_before, m[2] as month, m[3] as day_after, m[4] as year
-    from regexp_matches(v_query, '\m(?:(\d{1,2})(?:st|nd|rd|th)?(?: of)? )?(' || array_to_string(v_months, '|') || ')\M(?: (\d{1,2})(?:st|nd|rd|th)?\M)?,?(?: (\d{4})\M)?', 'g') m
+    from regexp_matches(v_query, '\m(?:(\d{1,2})(?:st|nd|rd|th)?(?: of)? )?(' || _memoir.any_word('english', 'months') || ')\M(?: (\d{1,2})(?:st|nd|rd|th)?\M)?,?(?: (\d{4})\M)?', 'g') m
   ), dates as (
     select y as year, array_position(v_months, n.month) as month, coalesce(n.day_before, n.day_after)::integer as day
     from named n, generate_series(coalesce(n.year::integer, date_part('year', p_from at time zone 'UTC')::integer),

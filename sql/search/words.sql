@@ -50,7 +50,7 @@ begin
 end $$;
 
 -- BM25 of every item that holds one of the words, or what stands in for it.
-create or replace function _memoir.word_scores(p_user_id uuid, p_counters _memoir.user_counters, p_config jsonb, p_terms text[], p_hidden integer[])
+create or replace function _memoir.word_scores(p_user_id uuid, p_counters _memoir.user_counters, p_terms text[], p_hidden integer[])
 returns _memoir.item_scores language plpgsql stable as $$
 declare
   v_lists _memoir.posting_list[]; v_unknown text[];
@@ -62,7 +62,7 @@ begin
     v_unknown := _memoir.rescue_terms(p_user_id, p_terms, v_unknown, p_hidden);
     if v_unknown <> '{}' then v_lists := v_lists || _memoir.posting_lists(p_user_id, p_counters, v_unknown, p_hidden); end if;
   end if;
-  return _memoir.bm25(v_lists, p_counters, p_config, cardinality(p_terms), p_hidden);
+  return _memoir.bm25(v_lists, p_counters, cardinality(p_terms), p_hidden);
 end $$;
 
 -- The functions below touch no table: one generic plan serves every call.
@@ -137,12 +137,13 @@ end $$;
 
 -- BM25 of every item that holds one of the words, best first, and which share of the p_words words that were asked it holds, each
 -- weighing as it is rare; df is what the lists hold.
-create or replace function _memoir.bm25(p_lists _memoir.posting_list[], p_counters _memoir.user_counters, p_config jsonb, p_words integer, p_hidden integer[])
+create or replace function _memoir.bm25(p_lists _memoir.posting_list[], p_counters _memoir.user_counters, p_words integer, p_hidden integer[])
 returns _memoir.item_scores language plpgsql immutable set plan_cache_mode = force_generic_plan as $$
 declare
   v_out _memoir.item_scores;
   v_items integer := p_counters.items;
-  v_k1 float8 := (p_config ->> 'bm25_k1')::float8; v_b float8 := (p_config ->> 'bm25_b')::float8;
+  -- Saturation by term frequency, and normalisation by length.
+  v_k1 constant float8 := 1.2; v_b constant float8 := 0.5;
   -- k1 * (1 - b + b * length / average)
   v_base float8 := v_k1 * (1 - v_b);
   v_slope float8 := v_k1 * v_b / greatest(1, p_counters.total_words::float8 / greatest(v_items, 1));

@@ -32,17 +32,17 @@ end $$;
 create or replace function _memoir.salience(p_sentence text, p_role _memoir.turn_role, p_is_last boolean)
 returns real language sql immutable as $$
   select case when p_sentence ~ ':\W*$' or octet_length(p_sentence) < 2 * length(p_sentence) and p_sentence !~ '[[:alnum:]]+\W+[[:alnum:]]+\W+[[:alnum:]]' then 0 else (greatest(0.05, 1
-    + case when p_sentence ~* '\m(decid\w+|decision|agreed (on|to|that|upon)|settled|chose|chosen|we(''|’)?ll|we will|let(''|’)?s|go(ing)? with|plan(ned|s)? (to|on|is)|confirm\w*|conclu\w+|approv\w+|reject\w+|fixed|root cause|resolved|switch\w* to|deadline|due)\M' then 0.6 else 0 end
-    + case when p_sentence ~ '\d' then 0.5 when p_sentence ~* '\m(yesterday|tomorrow|((last|next|this) (night|week\w*|month|year|summer|winter|spring|fall|autumn))|monday|tuesday|wednesday|thursday|friday|saturday|sunday)\M' then 0.3 else 0 end
+    + case when p_sentence ~* ('\m(' || _memoir.any_word('english', 'cue_decided') || ')\M') then 0.6 else 0 end
+    + case when p_sentence ~ '\d' then 0.5 when p_sentence ~* ('\m(' || _memoir.any_word('english', 'cue_time') || ')\M') then 0.3 else 0 end
     + case when regexp_replace(p_sentence, ', [[:upper:]][[:alpha:]]+\W*$', '') ~ '[[:alnum:],;:] +[[:upper:]][[:alpha:]]+|[[:alnum:]]+[_./@][[:alnum:]]+|[[:lower:]][[:upper:]]' then 0.3 else 0 end
-    + case when p_sentence ~* '\m(always|never|must|don(''|’)?t|do not|please|remember|from now on|make sure|prefer\w*|require\w*)\M' then 0.4 else 0 end
-    + case when p_sentence ~* '\m(actually|correction|instead|I meant|wrong|not anymore|no longer|changed)\M' then 0.3 else 0 end
-    + case when p_sentence ~* '\m(error|failed|fails|failure|exception|traceback|denied|timed? ?out|warning)\M' then 0.4 else 0 end
-    + case when p_role = 'user' and p_sentence ~* '\m(my|mine|our|I(''|’)?m|I am|I have|I(''|’)?ve|I was(?! (wondering|thinking|just|hoping))|I will|I(''|’)?ll|I live|I work|I like|I love|I hate|I need|I want|I moved|I bought|I got|I went|I did|I met|I saw|I made|I took|I started|I found|I lost|I won|I [[:alpha:]]{2,}ed|we)\M' then 0.4 else 0 end
+    + case when p_sentence ~* ('\m(' || _memoir.any_word('english', 'cue_duty') || ')\M') then 0.4 else 0 end
+    + case when p_sentence ~* ('\m(' || _memoir.any_word('english', 'cue_corrected') || ')\M') then 0.3 else 0 end
+    + case when p_sentence ~* ('\m(' || _memoir.any_word('english', 'cue_error') || ')\M') then 0.4 else 0 end
+    + case when p_role = 'user' and p_sentence ~* ('\m(' || _memoir.any_word('english', 'cue_self') || ')\M') then 0.4 else 0 end
     + case when p_sentence ~ '[?？؟]\W*$' then case when p_is_last then 0.6 when p_role = 'user' then -0.2 else -0.5 end else 0 end
-    - case when p_sentence ~* '^\W*(hi|hello|hey|thanks|thank you|ok|okay|sure|great|got it|you(''|’)?re welcome|no problem|sounds good|cool|nice|wow|yes|no|bye|good (morning|evening|night|luck)|haha|lol|of course|certainly|absolutely|glad|happy to|let me know|i hope|feel free)\M'
+    - case when p_sentence ~* ('^\W*(' || _memoir.any_word('english', 'cue_courtesy') || ')\M')
         and length(p_sentence) < 80
-      or p_sentence ~* '\m((i''?m|i am|we''?re|i was|we were) (so |really |very |super )?(happy|glad|proud|thankful|grateful|excited|sorry|off to)|good to (see|hear)|(that|it)(''s| is| was| sounds) (really |so |very |pretty |totally )*(cool|great|awesome|sweet|amazing|nice|wonderful|lovely|good|interesting|fantastic|excellent|perfect|inspiring)|(totally|completely|absolutely|i|really) agree|you(''re| are) (right|welcome|the best|so|such|doing|amazing|awesome)|can(''t|not) wait|talk (to you )?(soon|later)|see you|keep (it )?up|way to go|congrat\w*|what a (great|lovely|wonderful|beautiful)|(looks|sounds) (great|good|solid|amazing|awesome|lovely|fun)|made me think|excellent,)'
+      or p_sentence ~* ('\m(' || _memoir.any_word('english', 'cue_pleasantry') || ')')
         and length(p_sentence) < 100 and p_sentence !~ '\d' then 0.9 else 0 end
     - case when length(p_sentence) < 16 and p_sentence !~ '\d' then 0.5 else 0 end)
     * case p_role when 'user' then 1.2 when 'tool' then 0.6 else 1 end)::real end

@@ -11,13 +11,10 @@ begin
     -- code, whether fenced or not closed; markup
     case when strpos(v_text, '```') > 0 then '```([^`]|`[^`]|``[^`])*(```|$)' end,
     case when strpos(v_text, '<') > 0 then '<(/?[[:alpha:]][^<>]{0,200}|!--[^<>]*--)>' end,
-    -- quoted mail and everything below its header; what is announced as somebody else's text
-    '(^|\n)[ \t]*(>|\|)[^\n]*',
-    '(^|\n)[ \t]*(from|sent|subject|to|cc|betreff|von):[ \t]+[^\n]*\n(.|\n)*$',
-    '(^|\n)on [^\n]{5,80} wrote:(.|\n)*$',
-    '(^|\n)-{2,} ?(forwarded|original) message(.|\n)*$',
-    '\m(here|below)(''s|'' ?s| is| are)[^\n.!?]{0,60}\m(e-?mail|mail|article|text|log|logs|message|letter|review|post|transcript|document|paragraph|essay|code|output|error|poem|story|quote|draft|notes?|bio)\M[^\n.!?:]{0,60}:(.|\n)*$',
-    '\m(translate|summari[sz]e|proofread|rewrite|rephrase|paraphrase|correct|edit|analy[sz]e|review|explain)\M[^\n:]{0,80}:(.|\n)*$',
+    -- quoted mail
+    '(^|\n)[ \t]*(>|\|)[^\n]*']
+    -- everything below its header; what is announced as somebody else's text
+    || _memoir.word_list(null, 'others_text') || array[
     -- lines that look like code, logs or tables
     '(^|\n)[^\n]*([;{}]|=>|\(\)|==|&&|\|\|)[ \t]*(?=\n|$)',
     '(^|\n)[ \t]*(\$|#|>>>|import|def|class|function|select|insert|update|delete|traceback|\d{4}-\d\d-\d\d[ t]\d\d:\d\d)[ (:][^\n]*(?=\n|$)',
@@ -45,7 +42,7 @@ returns table (span_start integer, span_length integer, said text) language plpg
 declare
   v_text text := _memoir.own_words(p_text); v_piece text; v_at integer := 1; v_trimmed text;
 begin
-  v_text := regexp_replace(v_text, '\m(Mr|Mrs|Ms|Dr|Prof|St|vs|approx|Inc|Ltd|Jr|Sr|e\.g|i\.e|a\.m|p\.m|No)\.(?= ?[[:alnum:],])', '\1' || chr(1), 'g');
+  v_text := regexp_replace(v_text, '\m(' || _memoir.any_word('english', 'abbreviations') || ')\.(?= ?[[:alnum:],])', '\1' || chr(1), 'g');
   v_text := regexp_replace(v_text, '([.!?…。！？]+["”''\)\]]*[ \t]+|\n|[\u2600-\u27bf\U0001f300-\U0001faff]\ufe0f?[ \t]*)', '\1' || chr(2), 'g');
   foreach v_piece in array string_to_array(v_text, chr(2)) loop
     v_trimmed := ltrim(v_piece, E' \t\n\r-*•–—');
@@ -72,7 +69,7 @@ begin
   v_text := replace(replace(replace(replace(v_text, '''ll ', ' will '), 'let''s ', 'let us '), 'it''s ', 'it is '), 'that''s ', 'that is ');
   v_text := replace(replace(replace(replace(v_text, ' gonna ', ' going to '), ' wanna ', ' want to '), ' gotta ', ' have to '), '''cause ', 'because ');
   v_text := replace(replace(replace(v_text, '''d ', ' would '), '''m ', ' am '), '''s ', ' is ');
-  v_text := regexp_replace(v_text, '\m(really|just|also|actually|still|totally|definitely|so|super|very|even|already|recently|finally|currently|absolutely|kinda|truly|especially|literally|basically|honestly|probably|quite|personally|simply) ', '', 'g');
+  v_text := regexp_replace(v_text, '\m(' || _memoir.any_word('english', 'intensifiers') || ') ', '', 'g');
   v_text := _memoir.without_opening(btrim(regexp_replace(v_text, '[ ]+', ' ', 'g')));
   return regexp_replace(v_text, '^(?!(no|nope|sorry|wait|wrong|correction|yesterday|tomorrow|(last|next|on) [[:alpha:]]+|(after|before|during|since|despite|besides) (that|this|it|those)),)[[:alpha:]]+( [[:alpha:]]+)?, (?=(i|my|we|our) )', '');
 end $$;
@@ -86,8 +83,8 @@ begin
   loop
     v_before := v_text;
     -- A name only where it is called.
-    v_text := regexp_replace(v_text, '^(hey|hi|hello|hiya|oh|wow|woah|whoa|thanks|thank you|yeah|yes|no|ok|okay|sure|right|aw|aww|man) (there|[[:alpha:]''-]+)[,.!—–-]+ *(?=[^ ])', '', 'i');
-    v_text := regexp_replace(v_text, '^((oh|ah|well|yeah|yea|yes|yep|yup|and|but|so|also|because|plus|btw|by the way|anyway|anyways|haha|lol|wow|woah|whoa|hey|hi|hello|hiya|thanks|thank you|ok|okay|sure|right|man|gosh|omg|aw|aww|hmm|um|uh|exactly|same here|speaking of which|fyi|on (another|a different|a side|a brighter|a lighter|a related|a personal|that) note|unfortunately|luckily|sadly|fortunately|true|as for me|in fact|guess what|you know|to be honest|then|actually|honestly|definitely|absolutely|totally)[ ,.!:;—–-]+)(?=[^ ])', '', 'i');
+    v_text := regexp_replace(v_text, '^(' || _memoir.any_word('english', 'calls') || ') (there|[[:alpha:]''-]+)[,.!—–-]+ *(?=[^ ])', '', 'i');
+    v_text := regexp_replace(v_text, '^((' || _memoir.any_word('english', 'openings') || ')[ ,.!:;—–-]+)(?=[^ ])', '', 'i');
     v_text := regexp_replace(v_text, '^(thanks|thank you) (so much )?for [^,.!?–—-]{2,40}[,.!–—-]+ *(?=[^ ])', '', 'i');
     v_text := regexp_replace(v_text, '^(i )?(just )?wanted to [^.!?–—-]{0,80}(--?|–|—) ?(?=(i|my|we)\M)', '', 'i');
     v_text := regexp_replace(v_text, '^([^,.!?]{0,40}, ?)?(i )?(just |also )?want(ed)? to (let you know|tell you|share|mention)( that)?,? (?=(i|i''m|i''ve|i''ll|my|we|we''re|we''ve)\M)', '', 'i');
@@ -101,18 +98,17 @@ end $$;
 create or replace function _memoir.dangles(p_sentence text)
 returns boolean language sql immutable strict as $$
   -- What stands before the first such word, and the last word of that: nothing with an article, a number or the ending of a plural.
-  select coalesce(m[2] <> all ('{and,but,so,because,that,when,if,where,as,since,while,though,before,after,like,than,or,think,know,mean,hope,say}'::text[])
-    and m[1] !~ '\m(a|an|the|my|our|some|any|every|each|his|her|their|your|one|two|three|four|five|six|several|many|\d+) [[:alpha:]]'
-    and m[1] !~ '\m(?!(always|lots|this|was|is|has|as|yes|us|plus|sometimes|thus|perhaps|its|does|towards|besides|guess|miss|pass|discuss|focus)\M)[[:alpha:]]{2,}[^su]s\M', false)
+  select coalesce(m[2] <> all (_memoir.word_list('english', 'clause_openers'))
+    and m[1] !~ ('\m(' || _memoir.any_word('english', 'determiners') || ') [[:alpha:]]')
+    and m[1] !~ ('\m(?!(' || _memoir.any_word('english', 'no_plurals') || ')\M)[[:alpha:]]{2,}[^su]s\M'), false)
   from regexp_match(p_sentence, '^(.*?\m([[:alpha:]''-]+)) (?:it|them|him|those|these|another|that|this|this one|that one)(?:'
-    || ' (?:out|up|off|down|on|in|to|for|with|at|all|sometimes?|again|soon|someday|too|and|but|so|as|a|an|my|the|from|into|more|better|work|when|together|once|after'
-    || '|before|next|last|yesterday|today|tomorrow)\M| ?[.!,;]|$)') m
+    || ' (?:' || _memoir.any_word('english', 'after_pronouns') || ')\M| ?[.!,;]|$)') m
 $$;
 
 create or replace function _memoir.number_word(p_word text)
 returns integer language sql immutable as $$
   select case when p_word ~ '^\d{1,4}$' then p_word::integer when p_word in ('a', 'an') then 1
-    else array_position(array['one', 'two', 'three', 'four', 'five', 'six', 'seven', 'eight', 'nine', 'ten', 'eleven', 'twelve'], p_word) end
+    else array_position(_memoir.word_list('english', 'numbers'), p_word) end
 $$;
 
 -- Words that mean another day tomorrow, made absolute; event_from and event_to bound the first time that is named, valid_until
@@ -121,19 +117,21 @@ create or replace function _memoir.resolve_dates(p_sentence text, p_said date, p
   out resolved text, out event_from date, out event_to date, out valid_until date)
 language plpgsql immutable as $$
 declare
-  c_days text := 'mon(?:day)?|tue(?:s(?:day)?)?|wed(?:nesday)?|thu(?:rs(?:day)?)?|fri(?:day)?|sat(?:urday)?|sun(?:day)?';
-  c_months text := 'january|february|march|april|may|june|july|august|september|october|november|december';
-  c_number text := '\d{1,3}|an?|one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve';
+  c_days text := _memoir.any_word('english', 'weekdays');
+  c_months text[] := _memoir.word_list('english', 'months');
+  c_month text := _memoir.any_word('english', 'months');
+  c_season text := _memoir.any_word('english', 'seasons');
+  c_number text := '\d{1,3}|an?|' || _memoir.any_word('english', 'numbers');
   v_pattern text; v_rest text := p_sentence; v_at integer; v_hit text; v_words text[]; v_new text; v_from date; v_to date; v_first text; v_last text;
   v_n integer; v_unit text; v_day integer; v_monday date := date_trunc('week', p_said)::date; v_until boolean; v_month integer; v_season integer;
 begin
   v_pattern := '\m(the day (?:before yesterday|after tomorrow)|yesterday|today|tonight|tomorrow|this (?:morning|afternoon|evening)|last night'
     || '|(?:' || c_number || ') (?:days?|weeks?|months?|years?) (?:ago|from now)|a (?:few|couple of|couple) (?:days|weeks|months|years) (?:ago|back)'
     || '|in (?:' || c_number || ') (?:days?|weeks?|months?|years?)'
-    || '|(?:on )?(?:last|next|this|this past|this coming) (?:week(?:end)?|month|year|' || c_days || '|' || c_months || '|spring|summer|fall|autumn|winter)'
+    || '|(?:on )?(?:last|next|this|this past|this coming) (?:week(?:end)?|month|year|' || c_days || '|' || c_month || '|' || c_season || ')'
     || '|(?:on|until|till|by|since) (?:' || c_days || ')'
-    || '|(?:on |until |till |by |since )?(?:' || c_months || ') \d{1,2}(?:st|nd|rd|th)?(?!\d)(?:,? \d{4})?'
-    || '|(?:on |until |till |by |since )?(?:the )?\d{1,2}(?:st|nd|rd|th)?(?: of)? (?:' || c_months || ')(?:,? \d{4})?'
+    || '|(?:on |until |till |by |since )?(?:' || c_month || ') \d{1,2}(?:st|nd|rd|th)?(?!\d)(?:,? \d{4})?'
+    || '|(?:on |until |till |by |since )?(?:the )?\d{1,2}(?:st|nd|rd|th)?(?: of)? (?:' || c_month || ')(?:,? \d{4})?'
     || '|since (?:19|20)\d\d)\M(?!''s)';
   resolved := '';
   loop
@@ -149,8 +147,8 @@ begin
     if v_words[1] = 'the' then v_words := v_words[2:]; end if;
     v_n := _memoir.number_word(v_words[1]);
     v_unit := rtrim(v_words[2], 's');
-    v_day := array_position(array['mon', 'tue', 'wed', 'thu', 'fri', 'sat', 'sun'], left(v_last, 3));
-    v_month := array_position(string_to_array(c_months, '|'), (select w from unnest(v_words) w where w = any (string_to_array(c_months, '|')) limit 1));
+    v_day := array_position(_memoir.word_list('english', 'weekday_starts'), left(v_last, 3));
+    v_month := array_position(c_months, (select w from unnest(v_words) w where w = any (c_months) limit 1));
     if v_words = '{day,before,yesterday}' then v_from := p_said - 2;
     elsif v_words = '{day,after,tomorrow}' then v_from := p_said + 2;
     elsif v_last = 'yesterday' then v_from := p_said - 1;
@@ -183,7 +181,7 @@ begin
         if v_n < 0 and v_from >= date_trunc('month', p_said) then v_from := v_from - interval '1 year';
         elsif v_n > 0 and v_from <= p_said then v_from := v_from + interval '1 year'; end if;
         v_to := v_from + interval '1 month'; v_new := 'in ' || to_char(v_from, 'FMMonth YYYY');
-      elsif v_last in ('spring', 'summer', 'fall', 'autumn', 'winter') then
+      elsif v_last = any (_memoir.word_list('english', 'seasons')) then
         -- Seasons differ between hemispheres: only the year is said.
         v_season := case v_last when 'spring' then 3 when 'summer' then 6 when 'winter' then 12 else 9 end;
         v_month := extract(month from p_said)::integer;
@@ -230,8 +228,8 @@ end $$;
 create or replace function _memoir.named(p_sentence text, p_name text)
 returns text language plpgsql immutable as $$
 declare
-  c_kept text[] := '{can,could,will,would,should,may,might,must,did,had,was,got,went,saw,made,took,came,found,gave,told,felt,became,left,put,brought,began,kept,held,wrote,stood,heard,meant,met,ran,paid,sat,spoke,led,grew,lost,fell,sent,built,spent,cut,broke,won,bought,caught,chose,drove,rode,drew,ate,flew,forgot,hit,hurt,knew,let,quit,read,rose,sang,set,shot,slept,sold,swam,taught,thought,threw,understood,woke,wore,said,began,fought,hung,laid,lent,lit,sought,shook,stole,stuck,struck,swore,tore,cannot,couldn''t,wouldn''t,shouldn''t,can''t,won''t,didn''t,hadn''t,wasn''t,used,does,doesn''t,is,has,hasn''t,beat,bet,cost,dealt,dug,fed,froze,hid,knelt,learnt,dreamt,overcame,withdrew,upset,spread,split,ought}';
-  c_between text[] := '{no,longer,also,just,really,always,never,usually,often,still,actually,recently,even,only,already,finally,currently,sometimes,probably,definitely,mostly,rarely,totally,absolutely,literally,typically,especially,generally,normally,now,then,once,both,kinda,truly,simply,personally,originally,almost,hardly,mainly,occasionally,regularly,eventually,honestly,basically,even,first,last,later,long}';
+  c_kept text[] := _memoir.word_list('english', 'verbs_kept');
+  c_between text[] := _memoir.word_list('english', 'between_verb');
   v_words text[] := regexp_split_to_array(p_sentence, '\s+'); v_out text[] := '{}'; v_word text; v_core text; v_tail text; v_pending boolean := false; v_next text; i integer;
   v_own text := p_name || '''s'; v_seen boolean := false; v_numeral boolean; v_others text;
 begin
@@ -244,7 +242,7 @@ begin
       when 'we''re' then 'they''re' when 'we''ve' then 'they''ve' when 'we''ll' then 'they''ll' when 'we''d' then 'they''d' end end;
     -- "Act I", "parts I and II".
     v_numeral := v_core = 'i' and (v_next in ('and', 'or', '&') and lower(coalesce(v_words[i + 2], '')) ~ '^ii' or i > 2 and v_tail !~ '^''' and coalesce(v_words[i - 1], '') ~
-      '^(Acts?|Parts?|Chapters?|War|Types?|Phases?|Stages?|Volumes?|Levels?|Class|Books?|Sections?|Tiers?|Algebra|Calculus|Physics|Chemistry|Biology|Episodes?|Units?|Modules?)$');
+      ('^(' || _memoir.any_word('english', 'numbered') || ')$'));
     v_seen := v_seen or not v_numeral and v_core in ('i', 'i''m', 'im', 'i''ve', 'ive', 'i''ll', 'i''d', 'me', 'my', 'mine', 'myself');
     if v_numeral then null;
     elsif v_others is not null then

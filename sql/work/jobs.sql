@@ -1,4 +1,5 @@
--- Unattended: which jobs there are, what pg_cron or a worker outside runs of them, and the shared embedder that one keeps alive.
+-- Unattended: which jobs there are, what pg_cron or a worker outside runs of them, and the shared embedder that one
+-- keeps alive.
 
 -- Can this server run it? What is missing runs in a worker outside (pg-memoir worker).
 create or replace function _memoir.job_runs_here(p_in_python boolean)
@@ -6,22 +7,70 @@ returns boolean language sql stable as $$
   select not p_in_python or to_regprocedure('_memoir.run_in_python(text,bigint)') is not null
 $$;
 
+-- Default schedules are the release's; what an admin set stays, but for jobs that are no more.
+create or replace function _memoir.define_schedules()
+returns void language sql as $$
+  delete from _memoir.schedules s where not exists (select from _memoir.job_list() l where l.job = s.job);
+  insert into _memoir.schedules as s (job, default_schedule) select job, schedule from _memoir.data_jobs()
+  on conflict (job) do update set default_schedule = excluded.default_schedule
+  where s.default_schedule <> excluded.default_schedule
+$$;
+
+create or replace function memoir.set_schedule(p_job text, p_schedule text)
+returns text language plpgsql security definer set search_path from current as $$
+declare
+  v_schedule text := nullif(lower(btrim(p_schedule)), 'default'); v_version text; v_given text;
+begin
+  perform _memoir.authorise_admin();
+  if v_schedule <> 'off' and _memoir.cron_last(v_schedule, clock_timestamp()) is null then
+    perform _memoir.fail('PM015',
+      format('schedule of job %s can''t be %s', _memoir.shown(p_job), _memoir.shown(p_schedule)),
+      'a cron expression in UTC (five fields: numbers, *, lists, ranges, steps), N seconds (1 to 59), off, or default');
+  end if;
+  update _memoir.schedules s set schedule = v_schedule, changed_at = clock_timestamp(), changed_by = _memoir.login()
+  where s.job = p_job
+  returning coalesce(s.schedule, s.default_schedule) into v_schedule;
+  if not found then
+    perform _memoir.fail('PM014', format('there is no job %s', _memoir.shown(p_job)),
+      (select 'jobs: ' || string_agg(job, ', ' order by job) from _memoir.schedules));
+  end if;
+  insert into _memoir.audit_log (login, action, detail)
+  values (_memoir.login(), 'set_schedule', jsonb_build_object('job', p_job, 'schedule', v_schedule));
+  select extversion into v_version from pg_extension where extname = 'pg_cron';
+  v_given := _memoir.cron_schedule(v_schedule, v_version);
+  if v_given <> v_schedule then
+    raise warning 'pg_cron % runs nothing more often than once a minute: job % runs at "%", not every %',
+      v_version, p_job, v_given, v_schedule
+      using hint = 'pg_cron 1.5 or later, or a worker outside (--jobs), runs it as it was set';
+  end if;
+  return v_schedule;
+end $$;
+comment on function memoir.set_schedule(text, text) is
+  'Sets when a job runs: a cron expression in UTC ("*/5 * * * *": numbers, lists, ranges, steps; no names of days or
+months, no "@hourly"), "10 seconds" (1 to 59; pg_cron before 1.5 runs it every minute, which a warning says), "off",
+or "default" (or null): the release''s. Workers outside take it at once; for pg_cron, call enable_jobs(). Returns the
+schedule in force. Writes schedules and audit_log. Admin only. Raises PM001, PM014 (no such job), PM015.';
+
 create or replace function memoir.list_jobs()
-returns table (job text, schedule text, description text, due timestamptz, last_started timestamptz, last_outcome text)
+returns table (job text, schedule text, description text, due timestamptz, last_started timestamptz, last_outcome text,
+  default_schedule text, changed_at timestamptz, changed_by text)
 language plpgsql stable security definer set search_path from current as $$
 begin
   perform _memoir.authorise_worker();
   return query
-  select l.job, s.config ->> ('schedule_' || l.job), l.description,
-    case when _memoir.job_runs_here(l.in_python) then _memoir.cron_last(nullif(s.config ->> ('schedule_' || l.job), ''), clock_timestamp()) end,
-    r.started_at, case when r.run_id is null then null when r.finished_at is null then 'running' else r.outcome end
-  from _memoir.job_list() l cross join _memoir.settings_merged s
+  select l.job, coalesce(s.schedule, s.default_schedule), l.description,
+    case when _memoir.job_runs_here(l.in_python)
+      then _memoir.cron_last(nullif(coalesce(s.schedule, s.default_schedule), 'off'), clock_timestamp()) end,
+    r.started_at, case when r.run_id is null then null when r.finished_at is null then 'running' else r.outcome end,
+    s.default_schedule, s.changed_at, s.changed_by
+  from _memoir.job_list() l join _memoir.schedules s on s.job = l.job
   left join lateral (select * from _memoir.job_runs j where j.job = l.job order by j.run_id desc limit 1) r on true
   order by l.job;
 end $$;
 comment on function memoir.list_jobs() is
-  'Jobs with their schedules, when they were last due (null: not scheduled, or this server can''t run them) and how their last run
-went. A job is due that has not started since. Service, jobs and admin logins only. Raises PM001.';
+  'Jobs with their schedules in force ("off": not scheduled) and by default, when they were last due (null: not
+scheduled, or this server can''t run them), how their last run went, and who changed the schedule when (set_schedule).
+A job is due that has not started since. Service, jobs and admin logins only. Raises PM001.';
 
 create or replace procedure memoir.enable_jobs()
 language plpgsql as $$
@@ -30,16 +79,18 @@ declare
 begin
   perform _memoir.authorise_admin();
   if pg_catalog.to_regnamespace('cron') is null then
-    perform _memoir.fail('PM050', 'pg_cron is not installed in this database', 'create extension pg_cron, or run the jobs from outside: pg-memoir worker --jobs');
+    perform _memoir.fail('PM050', 'pg_cron is not installed in this database',
+      'create extension pg_cron, or run the jobs from outside: pg-memoir worker --jobs');
   end if;
   call memoir.disable_jobs();
   for v_job in select cron_name, schedule, command from _memoir.cron_list() loop
-    perform cron.schedule_in_database(v_job.cron_name, v_job.schedule, v_job.command, pg_catalog.current_database()::pg_catalog.text, 'memoir_jobs');
+    perform cron.schedule_in_database(v_job.cron_name, v_job.schedule, v_job.command,
+      pg_catalog.current_database()::pg_catalog.text, 'memoir_jobs');
   end loop;
 end $$;
 comment on procedure memoir.enable_jobs() is
-  'Schedules all jobs (list_jobs) with pg_cron, by their settings schedule_<job>; they run as memoir_jobs. Call it again after
-changing a schedule. Needs an admin who may schedule for another user. Raises PM001, PM050.';
+  'Schedules all jobs (list_jobs) with pg_cron; they run as memoir_jobs. Call it again after set_schedule. Needs an
+admin who may schedule for another user. Raises PM001, PM050.';
 
 -- A schedule as a version of pg_cron takes it: before 1.5 it knows nothing shorter than a minute.
 create or replace function _memoir.cron_schedule(p_schedule text, p_version text)
@@ -50,15 +101,17 @@ $$;
 
 -- What is to be scheduled: only what this server can run.
 create or replace function _memoir.cron_list()
-returns table (cron_name text, schedule text, command text) language plpgsql stable security definer set search_path from current as $$
+returns table (cron_name text, schedule text, command text)
+language plpgsql stable security definer set search_path from current as $$
 declare
   v_version text := (select extversion from pg_extension where extname = 'pg_cron');
 begin
   perform _memoir.authorise_admin();
   return query
-  select 'memoir-' || l.job, _memoir.cron_schedule(s.config ->> ('schedule_' || l.job), v_version), format('call memoir.run_job(%L)', l.job)
-  from _memoir.job_list() l cross join _memoir.settings_merged s
-  where s.config ->> ('schedule_' || l.job) <> '' and _memoir.job_runs_here(l.in_python);
+  select 'memoir-' || l.job, _memoir.cron_schedule(coalesce(s.schedule, s.default_schedule), v_version),
+    format('call memoir.run_job(%L)', l.job)
+  from _memoir.job_list() l join _memoir.schedules s on s.job = l.job
+  where coalesce(s.schedule, s.default_schedule) <> 'off' and _memoir.job_runs_here(l.in_python);
 end $$;
 
 create or replace procedure memoir.disable_jobs()

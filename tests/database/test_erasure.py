@@ -323,7 +323,7 @@ WRITES = [
     ("select memoir.persist_turn(%s, 'new', '[{\"role\": \"user\", \"content\": \"?!\"}]')", []),
     ("select memoir.persist_turn(%s, 's', '[{\"role\": \"user\", \"content\": \"words\"}]')", []),
     ("select memoir.remember(%s, 'Likes tea')", []), ("select memoir.capture_call(%s, 's', 'x')", []),
-    ("select memoir.set_user_settings(%s, '{\"weight_access\": 2}')", []), ("select memoir.set_working_memory(%s, 's', 'k', 'note')", []),
+    ("select memoir.set_user_settings(%s, '{\"frequent_memories\": 2}')", []), ("select memoir.set_working_memory(%s, 's', 'k', 'note')", []),
     ("select memoir.compile_context(%s, 's', 'Hello?')", []), ("select memoir.branch_session(%s, 's', 'b')", []),
 ]
 

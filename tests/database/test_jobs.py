@@ -10,6 +10,7 @@ from datetime import UTC, datetime, timedelta
 
 import psycopg
 import pytest
+from conftest import install
 from routines import code
 from servers import connect
 
@@ -228,13 +229,43 @@ def test_cron_expressions(db: psycopg.Connection) -> None:
             assert found is None or found < oldest + timedelta(minutes=1) and matches(expression, found), (expression, at)
 
 
-def test_schedules_are_settings(db: psycopg.Connection) -> None:
-    for bad in ("61 * * * *", "* * * *", "@hourly", "0 0 31 2 *", "*/0 * * * *", "5/2 * * * *", "9-5 * * * *", "every minute", "0 seconds", "60 seconds", "5 seconds ", 5, None):
-        assert code(lambda bad=bad: db.execute("select memoir.set_setting('schedule_flush', %s)", [psycopg.types.json.Jsonb(bad)])) == "PM015", bad
-    for good, due in (("*/5 * * * *", True), ("10 seconds", True), ("", False)):
-        db.execute("select memoir.set_setting('schedule_flush', %s)", [psycopg.types.json.Jsonb(good)])
-        assert db.execute("select schedule, due is not null from memoir.list_jobs() where job = 'flush'").fetchone() == (good, due)
-    db.execute("select memoir.reset_setting('schedule_flush')")
+BAD_SCHEDULES = ["61 * * * *", "* * * *", "@hourly", "0 0 * * mon", "0 0 31 2 *", "*/0 * * * *", "5/2 * * * *", "9-5 * * * *", "every minute",
+                 "0 seconds", "60 seconds", "5 seconds x", ""]
+
+
+@pytest.mark.parametrize("bad", BAD_SCHEDULES)
+def test_a_schedule_that_names_no_time_is_refused(db: psycopg.Connection, bad: str) -> None:
+    before = db.execute("select * from _memoir.schedules order by job").fetchall()
+    assert code(lambda: db.execute("select memoir.set_schedule('flush', %s)", [bad])) == "PM015"
+    assert db.execute("select * from _memoir.schedules order by job").fetchall() == before
+
+
+def test_a_schedule_of_no_job_is_refused(db: psycopg.Connection) -> None:
+    assert code(lambda: db.execute("select memoir.set_schedule('no such job', '* * * * *')")) == "PM014"
+    assert code(lambda: db.execute("select memoir.set_schedule(null, '* * * * *')")) == "PM014"
+
+
+def test_schedules_are_set_switched_off_and_go_back(db: psycopg.Connection) -> None:
+    shown = "select schedule, due is not null, default_schedule, changed_at is not null, changed_by from memoir.list_jobs() where job = 'sweep'"
+    login, = db.execute("select session_user").fetchone()
+    assert db.execute(shown).fetchone() == ("23 2 * * *", True, "23 2 * * *", False, None)
+    for given, schedule, is_due in (("*/5 * * * *", "*/5 * * * *", True), ("10 Seconds ", "10 seconds", True), ("off", "off", False),
+                                    ("default", "23 2 * * *", True), (None, "23 2 * * *", True)):
+        assert db.execute("select memoir.set_schedule('sweep', %s)", [given]).fetchone() == (schedule,)
+        assert db.execute(shown).fetchone() == (schedule, is_due, "23 2 * * *", True, login)
+    told = db.execute("select detail from _memoir.audit_log where action = 'set_schedule' order by audit_id desc limit 1").fetchone()
+    assert told == ({"job": "sweep", "schedule": "23 2 * * *"},)
+
+
+def test_an_upgrade_keeps_what_was_scheduled_and_brings_new_defaults(db: psycopg.Connection, memoir_dsn: str) -> None:
+    db.execute("select memoir.set_schedule('merge', 'off'), memoir.set_schedule('archive', '5 5 * * *')")
+    db.execute("update _memoir.schedules set default_schedule = '0 0 1 1 *' where job in ('archive', 'expiry')")  # as an earlier release had it
+    db.execute("insert into _memoir.schedules (job, default_schedule, schedule) values ('gone', '* * * * *', '1 * * * *')")
+    install(memoir_dsn)
+    assert db.execute("select job, schedule, default_schedule from memoir.list_jobs() where job in ('merge', 'archive', 'expiry') order by job").fetchall() == [
+        ("archive", "5 5 * * *", "11 1 * * *"), ("expiry", "37 * * * *", "37 * * * *"), ("merge", "off", "* * * * *")]
+    assert db.execute("select count(*) from _memoir.schedules where job = 'gone'").fetchone() == (0,)
+    db.execute("select memoir.set_schedule('merge', 'default'), memoir.set_schedule('archive', 'default')")
 
 
 @pytest.mark.parametrize(("schedule", "version", "given"), [

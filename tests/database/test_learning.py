@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import random
 import uuid
+from collections.abc import Iterator
 from typing import Any
 
 import psycopg
 import pytest
+from conftest import install
+from psycopg.rows import dict_row
 from psycopg.types.json import Jsonb
 
 
@@ -34,6 +37,24 @@ def learn(db: psycopg.Connection, user: str, **named: Any) -> dict[str, Any]:
     return db.execute(f"select memoir.learn_weights(%(user)s{extra})", {"user": user, **named}).fetchone()[0]
 
 
+@pytest.fixture(autouse=True)
+def _shipped(db: psycopg.Connection) -> Iterator[None]:
+    yield
+    db.execute("select memoir.reset_ranking_profile(null)")
+    db.execute("select memoir.reset_ranking_profile(p.user_name) from memoir.list_ranking_profiles(null) p where p.profile = 'user'")
+
+
+def profiles(db: psycopg.Connection, user: str | None = None) -> list[dict[str, Any]]:
+    with db.cursor(row_factory=dict_row) as rows:
+        return rows.execute("select * from memoir.list_ranking_profiles(%s)", [user]).fetchall()
+
+
+def scores(db: psycopg.Connection, user: str) -> dict[str, float]:
+    """What a recall gives each item: the answer's score with the weights in force."""
+    rows = db.execute("select content, score from memoir.explain_context(%s, 's', 'What stands in the garden?') where score is not null", [user])
+    return {content: round(score, 3) for content, score in rows.fetchall()}
+
+
 def test_a_preference_is_found_and_ranks_what_was_not_seen(db: psycopg.Connection, user: str) -> None:
     filled(db, user, 60)
     done = learn(db, user)
@@ -55,13 +76,18 @@ def test_weights_are_the_users_own_once_applied_and_go_back(db: psycopg.Connecti
     filled(db, user, 50)
     done = learn(db, user, apply=True)
     assert done["applied"]
-    [settings] = db.execute("select settings from _memoir.users where external_id = %s", [user]).fetchone()
-    assert settings == {"rank_weights": done["new"]}
+    assert db.execute("select settings from _memoir.users where external_id = %s", [user]).fetchone() == ({},)
+    shipped, own = profiles(db, user)
+    assert own["weights"] == {"rank_weights": done["new"]} and shipped["weights"]["rank_weights"] == done["old"]
+    assert (own["profile"], own["user_name"], own["version"], own["started_from"]) == ("user", user, 1, shipped["version"])
+    assert "50 compiles" in own["source"] and own["made_at"] and not own["is_outdated"]
     # The same ledger was made with other weights: there is nothing to add.
     with pytest.raises(psycopg.Error) as caught:
         learn(db, user)
     assert caught.value.sqlstate == "PM025"
-    assert db.execute("select memoir.set_user_settings(%s, '{\"rank_weights\": null}')", [user]).fetchone() == ({},)
+    assert db.execute("select memoir.reset_ranking_profile(%s)", [user]).fetchone() == (True,)
+    assert profiles(db, user) == [shipped]
+    assert db.execute("select memoir.reset_ranking_profile(%s)", [user]).fetchone() == (False,)
 
 
 def test_what_gains_nothing_is_not_applied(db: psycopg.Connection, user: str) -> None:
@@ -120,3 +146,66 @@ def test_what_a_person_validated_or_the_model_fetched_was_used(db: psycopg.Conne
     db.execute("insert into _memoir.fault_history (user_id, fault_id, recorded_at, session_id, memory_id, fault_type, turn_index) select l.user_id, gen_random_uuid(), memoir.now(), l.session_id, %s, 'full_restore', 0 "
                "from _memoir.compile_ledger l where l.user_id = %s", [ids[1], user_id])
     assert db.execute(pairs, [user_id]).fetchone() == (2,)  # two used, one not
+
+
+# Profiles -------------------------------------------------------------------------------------------------------------
+
+def flat(constant: float) -> Jsonb:
+    """Weights with which all that is found scores alike."""
+    return Jsonb({"rank_weights": {"constant": constant}})
+
+
+def test_user_over_install_over_shipped(db: psycopg.Connection, user: str) -> None:
+    for who in (user, user + "-other"):
+        db.execute("select memoir.remember(%s, 'The shed stands in the garden.')", [who])
+    shipped = scores(db, user)
+    assert len(shipped) == 1
+    assert db.execute("select memoir.set_ranking_profile(null, %s, 'by hand')", [flat(2)]).fetchone() == (1,)
+    install_wide = scores(db, user)
+    assert install_wide != shipped
+    assert db.execute("select memoir.set_ranking_profile(%s, %s, 'by hand')", [user, flat(-1)]).fetchone() == (1,)
+    own = scores(db, user)
+    assert own not in (shipped, install_wide) and scores(db, user + "-other") == install_wide
+    assert [(row["profile"], row["version"], row["source"]) for row in profiles(db)][1:] == [("install", 1, "by hand"), ("user", 1, "by hand")]
+    assert db.execute("select memoir.set_ranking_profile(%s, %s, 'again')", [user, flat(-2)]).fetchone() == (2,)
+    db.execute("select memoir.reset_ranking_profile(%s)", [user])
+    assert scores(db, user) == install_wide
+    assert db.execute("select memoir.reset_ranking_profile(null)").fetchone() == (True,)
+    assert scores(db, user) == shipped
+
+
+def test_own_weights_stay_through_an_upgrade_that_ships_others_and_say_so(db: psycopg.Connection, user: str, memoir_dsn: str) -> None:
+    db.execute("select memoir.remember(%s, 'The shed stands in the garden.')", [user])
+    db.execute("select memoir.set_ranking_profile(%s, %s, 'by hand')", [user, flat(-1)])
+    before = scores(db, user)
+    [shipped, own] = profiles(db, user)
+    # What this release ships is another version than the one that the weights began with.
+    db.execute("update _memoir.users set ranking = ranking || '{\"started_from\": 0}' where external_id = %s", [user])
+    db.execute("update _memoir.ranking_profiles set version = 0, started_from = 0, weights = '{\"rank_weights\": {\"constant\": 1}}' where profile = 'shipped'")
+    install(memoir_dsn)
+    assert profiles(db, user) == [shipped, own | {"started_from": 0, "is_outdated": True}]
+    assert scores(db, user) == before
+
+
+@pytest.mark.parametrize(("values", "source", "code"), [
+    ({}, "x", "PM015"), ([], "x", "PM015"), (5, "x", "PM015"), (None, "x", "PM015"), ({"bm25": 1}, "x", "PM015"), ({"rank_weights": 1}, "x", "PM015"),
+    ({"rank_weights": {"words": "1"}}, "x", "PM015"), ({"rank_weights": {"words": 100.01}}, "x", "PM015"), ({"rank_weights": {"words": -100.01}}, "x", "PM015"),
+    ({"strength_weights": {"score": None}}, "x", "PM015"), ({"weight_access": -0.1}, "x", "PM015"), ({"weight_access": "1"}, "x", "PM015"),
+    ({"rank_weights": {"words": 1}}, "", "PM014"), ({"rank_weights": {"words": 1}}, None, "PM014"), ({"rank_weights": {"words": 1}}, "  ", "PM014"),
+])
+def test_what_is_no_profile_is_refused(db: psycopg.Connection, user: str, values: Any, source: str | None, code: str) -> None:
+    for who in (None, user):
+        with pytest.raises(psycopg.Error) as caught:
+            db.execute("select memoir.set_ranking_profile(%s, %s, %s)", [who, Jsonb(values), source])
+        assert caught.value.sqlstate == code
+    assert [row["profile"] for row in profiles(db)] == ["shipped"]
+
+
+def test_a_profile_goes_with_its_user(db: psycopg.Connection, user: str) -> None:
+    db.execute("select memoir.set_ranking_profile(%s, %s, 'by hand')", [user, flat(1)])
+    [_, own] = profiles(db, user)
+    lines = [line for (line,) in db.execute("select * from memoir.export_user(%s)", [user])]
+    db.execute("select memoir.erase_user(%s)", [user])
+    assert [row["profile"] for row in profiles(db, user)] == ["shipped"]
+    db.execute("select memoir.import_user(%s, %s)", [user, [Jsonb(line) for line in lines]])
+    assert profiles(db, user)[1] == own

@@ -194,7 +194,7 @@ def test_all_that_writes_runs_beside_all_else(memoir_dsn: str, db: psycopg.Conne
             c.execute("select memoir.branch_session(%s, 'base', %s)", [name, f"b{n}"])
             c.execute("select memoir.remember(%s, %s, p_session => %s)", [name, f"Local {n}", f"b{n}"])
             c.execute("select memoir.close_session(%s, %s)", [name, f"b{n}"])
-            c.execute("select memoir.set_user_settings(%s, '{\"bm25_b\": 0.5}')", [name])
+            c.execute("select memoir.set_user_settings(%s, '{\"profile_tokens\": 500}')", [name])
         return until(stop, one)
 
     def compile_(c: psycopg.Connection) -> int:

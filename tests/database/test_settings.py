@@ -36,11 +36,11 @@ def _defaults(db: psycopg.Connection) -> Iterator[None]:
 
 REFUSED = [
     ("recall_tokens_max", "500"), ("recall_tokens_max", 1.5), ("recall_tokens_max", True), ("recall_tokens_max", None), ("recall_tokens_max", [5]),
-    ("weight_access", "1"), ("weight_access", {"fact": 1}), ("default_model", 5), ("default_model", None), ("default_model", "no-such-model"),
+    ("relevance_floor", "1"), ("relevance_floor", {"fact": 1}), ("default_model", 5), ("default_model", None), ("default_model", "no-such-model"),
     ("text_search_config", "klingon"), ("text_search_config", 1), ("type_weights", 1), ("type_weights", {"fact": "1"}), ("type_weights", [1]),
     ("clock", 5), ("clock", "yesterday"), ("clock", "2026-01-01"), ("clock", "2026-01-01 10:00"), ("clock", "2026-13-01 00:00Z"), ("clock", "3000-01-01 00:00Z"),
-    ("recall_tokens_max", -1), ("recall_tokens_max", 1000001), ("window_steps", 0), ("window_steps", 17), ("rank_weights", {"words": -100.01}),
-    ("rank_weights", {"words": 100.01}), ("half_life_days", {"fact": 365, "event": 0}), ("type_weights", {"fact": 10.5}), ("tool_result_share", 0),
+    ("recall_tokens_max", -1), ("recall_tokens_max", 1000001), ("window_steps", 0), ("window_steps", 17),
+    ("half_life_days", {"fact": 365, "event": 0}), ("type_weights", {"fact": 10.5}), ("tool_result_share", 0),
     ("budget_action", "shout"), ("budget_action", "Warn"), ("budget_action", ""),
 ]
 
@@ -59,7 +59,7 @@ def test_wrong_values_are_refused_by_name(db: psycopg.Connection, user: str, key
 
 
 @pytest.mark.parametrize(("key", "value"), [
-    ("recall_tokens_max", 0), ("recall_tokens_max", 1000000), ("window_steps", 1), ("window_steps", 16), ("rank_weights", {"words": -100, "vector": 100}),
+    ("recall_tokens_max", 0), ("recall_tokens_max", 1000000), ("window_steps", 1), ("window_steps", 16),
     ("tool_result_share", 0.01), ("budget_action", "warn"), ("budget_action", "refuse"), ("type_weights", {}), ("type_weights", {"fact": 0, "event": 10}),
     ("text_search_config", "german"), ("text_search_config", "pg_catalog.simple"), ("embedder_socket", ""), ("clock", "2026-01-01T10:00:00.5+02:00"),
 ])

@@ -384,12 +384,12 @@ def test_open_session_defaults_and_changes(db: psycopg.Connection, user: str) ->
     assert (info["model"], info["project"], info["task"], info["status"], info["turns"]) == ("default", "global", None, "active", 0)
     again = call(db, "open_session", p_user=user, p_session="s", p_model="gpt-4", p_task="knowledge", p_metadata=Jsonb({"a": 1, "b": 1}), p_settings=Jsonb({"window_steps": 2}))
     assert again == first
-    call(db, "open_session", p_user=user, p_session="s", p_metadata=Jsonb({"b": 2}), p_settings=Jsonb({"bm25_b": 0.3}))
+    call(db, "open_session", p_user=user, p_session="s", p_metadata=Jsonb({"b": 2}), p_settings=Jsonb({"weak_below": 0.3}))
     info = call(db, "session_info", p_user=user, p_session="s")
     assert (info["model"], info["context_window"], info["tokenizer"], info["task"]) == ("gpt-4", 8192, "cl100k_base", "knowledge")
-    assert info["metadata"] == {"a": 1, "b": 2} and info["settings"] == {"window_steps": 2, "bm25_b": 0.3}
+    assert info["metadata"] == {"a": 1, "b": 2} and info["settings"] == {"window_steps": 2, "weak_below": 0.3}
     call(db, "open_session", p_user=user, p_session="s", p_settings=Jsonb({"window_steps": None}))
-    assert call(db, "session_info", p_user=user, p_session="s")["settings"] == {"bm25_b": 0.3}
+    assert call(db, "session_info", p_user=user, p_session="s")["settings"] == {"weak_below": 0.3}
     # A session keeps the window it was opened with until its model is changed.
     call(db, "register_model", p_model="own", p_provider="openai", p_context_window=5000, p_max_output=100)
     call(db, "open_session", p_user=user, p_session="s", p_model="own")

@@ -189,13 +189,18 @@ def test_worker_process_with_an_endpoint(memoir, memoir_dsn, user):
 
 # Jobs from outside ----------------------------------------------------------------------------------------------------
 
+def schedule(dsn, job, when):
+    with psycopg.connect(dsn, autocommit=True) as db:
+        db.execute("select memoir.set_schedule(%s, %s)", [job, when])
+
+
 def jobs_of(memoir):
     return {job.job: job for job in memoir.list_jobs()}
 
 
 def test_jobs_on_their_schedules(memoir, memoir_dsn):
     for job in jobs_of(memoir).values():
-        memoir.set_setting(f"schedule_{job.job}", "* * * * *" if job.job in ("merge", "partitions") else "")
+        schedule(memoir_dsn, job.job, "* * * * *" if job.job in ("merge", "partitions") else "off")
     before = jobs_of(memoir)
     assert before["flush"].due is None and before["merge"].due is not None
     first = run_jobs(memoir_dsn, once=True)
@@ -204,12 +209,12 @@ def test_jobs_on_their_schedules(memoir, memoir_dsn):
     # Not again before its next time: the minute may have changed in between, hence "at most".
     assert run_jobs(memoir_dsn, once=True) <= 2
     for job in before:
-        memoir.reset_setting(f"schedule_{job}")
+        schedule(memoir_dsn, job, "default")
 
 
 def test_two_workers_run_a_job_once(memoir, memoir_dsn):
     for job in jobs_of(memoir):
-        memoir.set_setting(f"schedule_{job}", "0 0 1 1 *" if job == "hygiene" else "")
+        schedule(memoir_dsn, job, "0 0 1 1 *" if job == "hygiene" else "off")
     with psycopg.connect(memoir_dsn, autocommit=True) as db:
         db.execute("delete from _memoir.job_runs")
         threads = [threading.Thread(target=run_jobs, args=[memoir_dsn], kwargs={"once": True}) for _ in range(3)]
@@ -220,12 +225,12 @@ def test_two_workers_run_a_job_once(memoir, memoir_dsn):
         outcomes = [row[0] for row in db.execute("select outcome from _memoir.job_runs where job = 'hygiene'")]
     assert "done" in outcomes and set(outcomes) <= {"done", "still running"}
     for job in jobs_of(memoir):
-        memoir.reset_setting(f"schedule_{job}")
+        schedule(memoir_dsn, job, "default")
 
 
 def test_a_failed_job_ends_no_worker(memoir, memoir_dsn, caplog):
     for job in jobs_of(memoir):
-        memoir.set_setting(f"schedule_{job}", "* * * * *" if job in ("flush", "merge") else "")
+        schedule(memoir_dsn, job, "* * * * *" if job in ("flush", "merge") else "off")
     with psycopg.connect(memoir_dsn, autocommit=True) as db:
         db.execute("delete from _memoir.job_runs")
         old = db.execute("select pg_get_functiondef('_memoir.step_flush(integer)'::regprocedure)").fetchone()[0]
@@ -235,14 +240,14 @@ def test_a_failed_job_ends_no_worker(memoir, memoir_dsn, caplog):
         db.execute(old)
     assert "job flush failed" in caplog.text and jobs_of(memoir)["merge"].last_outcome == "done"
     for job in jobs_of(memoir):
-        memoir.reset_setting(f"schedule_{job}")
+        schedule(memoir_dsn, job, "default")
 
 
 @pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL])
 def test_a_worker_ended_in_the_middle_of_a_job(memoir, memoir_dsn, how):
     """Its batch is undone, what it had committed stays, and the next run goes on."""
     for job in jobs_of(memoir):
-        memoir.set_setting(f"schedule_{job}", "* * * * *" if job == "flush" else "")
+        schedule(memoir_dsn, job, "* * * * *" if job == "flush" else "off")
     command = [sys.executable, "-m", "pg_memoir_cli", "worker", "--dsn", memoir_dsn, "--jobs", "--no-embed", "--interval", "0.1"]
     with psycopg.connect(memoir_dsn, autocommit=True) as db:
         db.execute("delete from _memoir.job_runs")
@@ -275,7 +280,7 @@ def test_a_worker_ended_in_the_middle_of_a_job(memoir, memoir_dsn, how):
         assert outcomes == [("cancelled" if how == signal.SIGTERM else "lost", "3"), ("done", "3")]
         db.execute(old)
     for job in jobs_of(memoir):
-        memoir.reset_setting(f"schedule_{job}")
+        schedule(memoir_dsn, job, "default")
 
 
 def test_bare_statements(memoir, memoir_dsn):

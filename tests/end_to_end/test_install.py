@@ -38,7 +38,7 @@ def use(db: psycopg.Connection) -> None:
     db.execute("select memoir.capture_call(%s, 'long', '\\x00ff'::bytea, p_events => array['\\x01'::bytea])", [USER])
     db.execute("select memoir.set_setting('recall_tokens_max', '1234')")
     db.execute("select memoir.set_setting('partition_months_ahead', '1')")
-    db.execute("select memoir.set_user_settings(%s, '{\"weight_access\": 2}')", [USER])
+    db.execute("select memoir.set_user_settings(%s, '{\"frequent_memories\": 2}')", [USER])
     db.execute("select memoir.register_model('house-model', 'openai', 16000, 2000, 'estimate')")
     db.execute("select memoir.register_model('gpt-4o', 'openai', 99000, 2000, 'estimate')")        # over a built-in one
     db.execute("select memoir.register_embedding_model('other', 'none', 8)")
@@ -77,9 +77,9 @@ EARLIER_RELEASE = """
     comment on function memoir.version() is 'an older comment';
     insert into _memoir.setting_definitions values ('gone_setting', 'number', '1', 0, 1, null, true, 'no longer known');
     insert into _memoir.settings (key, value) values ('gone_setting', '0.5');
-    update _memoir.setting_definitions set default_value = '7', max_value = 9, description = 'older' where key = 'bm25_k1';
+    update _memoir.setting_definitions set default_value = '7', max_value = 9, description = 'older' where key = 'candidates';
     delete from _memoir.setting_definitions where key = 'window_steps';
-    update _memoir.settings_merged set config = config || '{"gone_setting": 1, "bm25_k1": 7}';
+    update _memoir.settings_merged set config = config || '{"gone_setting": 1, "candidates": 7}';
     grant select on _memoir.users to memoir_app;
     grant update on all sequences in schema memoir to public;
     grant select (content) on _memoir.conversation_history to memoir_reader;

@@ -74,14 +74,14 @@ def values_for(routine: Routine, db: psycopg.Connection, user: str, project: str
         made["p_compaction"] = db.execute("select memoir.summarize_session(%s, %s)", [user, session]).fetchone()[0]["compaction_id"]
     known = {
         "p_user": user, "p_session": session, "p_new_session": unique("s"), "p_messages": Jsonb(MESSAGES), "p_content": unique("fact"),
-        "p_query": "What is my cat called?", "p_embedding": [0.1] * 384, "p_request": b"x", "p_settings": Jsonb({"weight_access": 2}),
+        "p_query": "What is my cat called?", "p_embedding": [0.1] * 384, "p_request": b"x", "p_settings": Jsonb({"frequent_memories": 2}),
         "p_key": "recall_tokens_max" if routine.name.endswith("_setting") else "note", "p_value": Jsonb(1000), "p_at": None, "p_limit": 1,
         "p_login": login, "p_model": "all-MiniLM-L6-v2" if "embedding" in routine.name or "backfill" in routine.name else "m",
         "p_provider": "none" if "embedding" in routine.name else "openai", "p_context_window": 9000, "p_max_output": 900,
         "p_name": "other" if routine.name.startswith("register") else "all-MiniLM-L6-v2", "p_dimension": 384, "p_text": "text",
         "p_user_ids": [], "p_item_nos": [], "p_embeddings": [], "p_error": "none", "p_part": 0, "p_turn": 0, "p_lines": [], "p_month": "2026-01-01", "p_code": "PM014",
         "p_message": "no", "p_months_ahead": 0, "p_turns": None if routine.name.startswith("pin") else 0, "p_destination": "elsewhere", "p_user_id": "00000000-0000-0000-0000-000000000000", "p_job": "flush", "p_run": 0, "p_seconds": 5, "p_kind": "judge", "p_relation": "relates_to", "p_from_turn": 0,
-        "p_memory_ids": [], "p_other_ids": [], "p_scores": [], "p_judge": "nobody", "p_output": Jsonb({}), "p_made_by": "test", "p_used": [], "p_result": Jsonb({}), **made}
+        "p_memory_ids": [], "p_other_ids": [], "p_scores": [], "p_judge": "nobody", "p_output": Jsonb({}), "p_made_by": "test", "p_used": [], "p_schedule": "17 * * * *", "p_weights": Jsonb({"weight_access": 0.03}), "p_source": "by hand", "p_result": Jsonb({}), **made}
     lacking = needed - known.keys()
     assert not lacking, f"tests/support/routines.py needs a value for {lacking} of {routine.signature}"
     return {key: known[key] for key in wanted}
