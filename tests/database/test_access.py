@@ -12,11 +12,10 @@ from typing import Any
 import psycopg
 import pytest
 from catalog import contents, describe, differences
-from conftest import ROOT, install
 from psycopg.conninfo import conninfo_to_dict
 from psycopg.types.json import Jsonb
 from routines import MESSAGES, Routine, all_routines, code, values_for
-from servers import ARTIFACT, connect, database, psql, roles, scratch, unique, user_of
+from servers import ARTIFACT, ROOT, connect, database, install, psql, roles, unique, user_of
 
 SNAPSHOT = ROOT / "tests" / "snapshots" / "privileges.txt"
 NO_RIGHT = "42501"
@@ -48,16 +47,16 @@ def bind(db: psycopg.Connection, logins: dict[str, str]) -> None:
 
 
 @pytest.fixture(scope="module")
-def installed(scratch: str) -> Iterator[str]:
+def installed(server_dsn: str) -> Iterator[str]:
     """Name of a database to copy."""
-    with database(scratch) as dsn:
+    with database(server_dsn) as dsn:
         install(dsn)
         yield conninfo_to_dict(dsn)["dbname"]
 
 
 @pytest.fixture(scope="module")
-def memoir_dsn(scratch: str, installed: str) -> Iterator[str]:
-    with database(scratch, f"template {installed}") as dsn:
+def memoir_dsn(server_dsn: str, installed: str) -> Iterator[str]:
+    with database(server_dsn, f"template {installed}") as dsn:
         yield dsn
 
 
@@ -506,9 +505,9 @@ end $do$"""
 
 
 @pytest.fixture(scope="module")
-def hostile(world: World, scratch: str, installed: str) -> Iterator[World]:
+def hostile(world: World, server_dsn: str, installed: str) -> Iterator[World]:
     """The same logins in another database, which has a schema of traps."""
-    with database(scratch, f"template {installed}") as dsn:
+    with database(server_dsn, f"template {installed}") as dsn:
         with connect(dsn) as db:
             bind(db, world.logins)
             sources = "\n".join(row[0] for row in db.execute("select prosrc from pg_proc where pronamespace in ('memoir'::regnamespace, '_memoir'::regnamespace)"))

@@ -12,12 +12,11 @@ from typing import Any
 
 import psycopg
 import pytest
-from conftest import ROOT, in_database
 from pg_memoir import AsyncMemoir, Memoir, MemoirError
 from pg_memoir_cli import import_conversations
 from pg_memoir_cli.__main__ import main
 from psycopg.types.json import Jsonb
-from servers import connect, roles, unique, user_of
+from servers import ROOT, connect, in_database, roles, unique, user_of
 
 SAMPLE = ROOT / "scripts" / "sample.json"
 

@@ -14,7 +14,7 @@ import pytest
 from catalog import describe, differences
 from psycopg.types.json import Jsonb
 from routines import MESSAGES, all_routines, values_for
-from servers import apply, complete, connect, database, scratch
+from servers import apply, complete, connect, database
 
 LEAVES = """
     select c.relname, c.relpersistence::text, t.table_name::text, t.by_month, t.unlogged, c.reloptions
@@ -22,8 +22,8 @@ LEAVES = """
 
 
 @pytest.fixture(scope="module")
-def memoir_dsn(scratch: str) -> Iterator[str]:
-    with database(scratch) as dsn:
+def memoir_dsn(server_dsn: str) -> Iterator[str]:
+    with database(server_dsn) as dsn:
         complete(dsn, 2)
         yield dsn
 
@@ -52,8 +52,8 @@ def said(db: psycopg.Connection, *users: str, since: str = "1900-01-01") -> int:
 
 # part_of --------------------------------------------------------------------------------------------------------------
 
-def test_part_of_is_the_remainder(scratch: str) -> None:
-    with database(scratch) as empty:
+def test_part_of_is_the_remainder(server_dsn: str) -> None:
+    with database(server_dsn) as empty:
         assert apply(empty) == ""
         with connect(empty) as db:
             db.execute("create table public.probe (user_id uuid) partition by hash (user_id)")
@@ -228,9 +228,9 @@ def test_many_writers_at_the_turn_of_a_month(memoir_dsn: str, db: psycopg.Connec
     assert complete_leaves(db) == []
 
 
-def test_a_table_added_by_an_upgrade_gets_its_leaves(scratch: str) -> None:
+def test_a_table_added_by_an_upgrade_gets_its_leaves(server_dsn: str) -> None:
     """Between the upgrade and ensure_partitions, and in months that are prepared for all other tables, writes go on."""
-    with database(scratch) as dsn, connect(dsn) as db:
+    with database(server_dsn) as dsn, connect(dsn) as db:
         complete(dsn)
         persist(db, "alice")
         db.execute("set role memoir_owner")
@@ -349,9 +349,9 @@ LOCKED = """select c.relname from pg_locks l join pg_class c on c.oid = l.relati
 
 
 @pytest.fixture(scope="module")
-def parted(scratch: str) -> Iterator[str]:
+def parted(server_dsn: str) -> Iterator[str]:
     """Eight parts, and a year of months beside the one that is written to."""
-    with database(scratch) as dsn:
+    with database(server_dsn) as dsn:
         assert apply(dsn, 8) == ""
         with connect(dsn) as db:
             clock(db, "2026-05-05T00:00:00Z")
@@ -385,10 +385,10 @@ def test_a_call_locks_its_users_parts_and_months_only(parted: str) -> None:
     assert not reached, "\n".join(f"{name}: {', '.join(sorted(tables))}" for name, tables in reached.items())
 
 
-def test_a_writes_locks_do_not_grow(scratch: str) -> None:
+def test_a_writes_locks_do_not_grow(server_dsn: str) -> None:
     """Counted: with the modulus and with the months kept."""
     counted = []
-    with database(scratch) as small, database(scratch) as wide:
+    with database(server_dsn) as small, database(server_dsn) as wide:
         assert apply(small, 2) == apply(wide, 64) == ""
         for dsn in (small, wide):
             with connect(dsn) as db:

@@ -12,7 +12,7 @@ import pytest
 from psycopg.types.json import Jsonb
 from routines import MESSAGES, code
 from rows import columns, plant, tables_with_users
-from servers import PGBIN, complete, connect, database, roles, scratch, unique, user_of
+from servers import PGBIN, complete, connect, database, roles, unique, user_of
 
 NO_RIGHT = "42501"
 # Tables without a user's rows, by what they hold: registries, settings, and what maintenance says of itself.
@@ -50,9 +50,9 @@ class Rows:
 
 
 @pytest.fixture(scope="module")
-def rows(scratch: str) -> Iterator[Rows]:
+def rows(server_dsn: str) -> Iterator[Rows]:
     """Ann and Bob have a row in every table, Ann also in project red; Eve lives in another namespace."""
-    with database(scratch) as dsn:
+    with database(server_dsn) as dsn:
         complete(dsn, 2)
         with roles(dsn, ann="login in role memoir_tenant", bob="login in role memoir_tenant", red="login in role memoir_tenant",
                    normal="login in role memoir_tenant", app="login in role memoir_app", reader="login in role memoir_reader",

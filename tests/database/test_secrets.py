@@ -9,9 +9,8 @@ from typing import Any
 
 import psycopg
 import pytest
-from conftest import ROOT
 from psycopg.types.json import Jsonb
-from servers import connect, roles, user_of
+from servers import ROOT, connect, roles, user_of
 
 VECTOR = [0.1] * 384
 CARD = "4111 1111 1111 1111"

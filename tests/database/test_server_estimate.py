@@ -11,7 +11,7 @@ import struct
 
 import psycopg
 import pytest
-from conftest import ROOT
+from servers import ROOT
 from pg_memoir_server import tokens
 
 SAMPLES: list[tuple[str, str]] = runpy.run_path(str(ROOT / "bench" / "token_samples.py"))["SAMPLES"]

@@ -9,9 +9,8 @@ from typing import Any
 
 import psycopg
 import pytest
-from conftest import install
 from psycopg.types.json import Jsonb
-from servers import connect, roles, user_of
+from servers import connect, install, roles, user_of
 
 
 def one(db: psycopg.Connection, query: str, *values: object) -> Any:

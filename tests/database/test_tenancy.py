@@ -12,7 +12,7 @@ import pytest
 from psycopg.types.json import Jsonb
 from routines import MESSAGES, Routine, all_routines, code, values_for
 from rows import tables_with_users
-from servers import complete, connect, database, roles, scratch, unique, user_of
+from servers import complete, connect, database, roles, unique, user_of
 
 NO_RIGHT = "42501"
 # Arguments that name something of a user ...
@@ -43,8 +43,8 @@ class World:
 
 
 @pytest.fixture(scope="module")
-def world(scratch: str) -> Iterator[World]:
-    with database(scratch) as dsn:
+def world(server_dsn: str) -> Iterator[World]:
+    with database(server_dsn) as dsn:
         complete(dsn, 2)
         with roles(dsn, ann="login in role memoir_tenant", bob="login in role memoir_tenant", red="login in role memoir_tenant", both="login in role memoir_tenant",
                    normal="login in role memoir_tenant", app="login in role memoir_app", jobs="login in role memoir_jobs", admin="login in role memoir_admin") as logins, connect(dsn) as db:

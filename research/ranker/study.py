@@ -1,6 +1,6 @@
 """Fits and judges rankings on what `corpus` read back.
 
-    python -m bench.ranker.study --data .local/cache/ranker.pickle
+    python -m research.ranker.study --data .local/cache/ranker.pickle
 """
 
 from __future__ import annotations
