@@ -31,7 +31,17 @@ import psycopg
 from pg_memoir import Memoir
 from psycopg.conninfo import conninfo_to_dict
 
-from bench.common import CACHE, CachedEmbedder, CannotRun, fresh_database, percentile, progress, report, run_alone, table
+from bench.common import (
+    CACHE,
+    CachedEmbedder,
+    CannotRun,
+    fresh_database,
+    percentile,
+    progress,
+    report,
+    run_alone,
+    table,
+)
 from bench.datasets import Asked, Corpus, Remembered, Said, read
 from bench.evidence import ask
 from bench.latency import processor_time

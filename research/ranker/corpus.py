@@ -19,7 +19,6 @@ from pg_memoir import Memoir
 from bench.common import CACHE, CachedEmbedder, CannotRun, fresh_database, progress
 from bench.datasets import Asked, Corpus, Remembered, batches, read
 
-
 # Messages that ask for nothing: whatever is recalled for them is noise.
 SMALL_TALK = """hi|hello there|hey, how are you?|good morning|good evening!|thanks|thank you so much!|thanks a lot, that helps|ok|okay, great|sure
 yes|yes please|no|no, that's all|sounds good|perfect|awesome, thanks!|got it|I see|cool|nice|bye|goodbye, talk to you tomorrow|see you later|have a nice day

@@ -24,6 +24,7 @@ import numpy as np
 from scipy.optimize import minimize
 
 from bench.common import CACHE, ROOT
+
 from .corpus import Indexed, Query, read_indexed
 from .study import KINDS, Case, case_of, spread
 from .train import scores

@@ -21,6 +21,7 @@ from pathlib import Path
 import numpy as np
 
 from bench.common import CACHE
+
 from .corpus import Query, read_indexed
 from .floor import shipped_weights
 from .signals import Columns, columns

@@ -21,6 +21,7 @@ import numpy as np
 from scipy.optimize import minimize
 
 from bench.common import CACHE
+
 from .corpus import read_indexed
 from .signals import NAMES
 from .study import BY_HAND, DEMOTED, KINDS, Case, Linear, by_weights, cases, crossed, pack, spread, summary

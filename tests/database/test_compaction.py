@@ -39,7 +39,7 @@ def talk(db: psycopg.Connection, user: str, session: str, exchanges: int, facts:
         messages = [{"role": "user", "content": " ".join([*rng.sample(FILLER, 3), (facts or {}).get(n, ""), *rng.sample(FILLER, 2)])}]
         if tools and n % 3 == 1:
             messages += [{"role": "assistant", "content": None, "tool_calls": [
-                {"id": f"c{n}{k}", "type": "function", "function": {"name": "look", "arguments": '{"at": "%s"}' % k}} for k in "ab"]}]
+                {"id": f"c{n}{k}", "type": "function", "function": {"name": "look", "arguments": f'{{"at": "{k}"}}'}} for k in "ab"]}]
             messages += [{"role": "tool", "tool_call_id": f"c{n}{k}", "content": f"shelf {k} holds {n} boxes"} for k in "ab"]
         messages += [{"role": "assistant", "content": " ".join(rng.sample(FILLER, 4))}]
         db.execute("select memoir.persist_turn(%s, %s, %s)", [user, session, Jsonb(messages)])

@@ -7,7 +7,7 @@ import re
 import subprocess
 import zlib
 from collections.abc import Iterator
-from datetime import datetime, timedelta, timezone
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import psycopg
@@ -15,7 +15,7 @@ import pytest
 from psycopg.types.json import Jsonb
 from servers import PGBIN, connect, database, psql
 
-START = datetime(2026, 3, 2, 9, tzinfo=timezone.utc)
+START = datetime(2026, 3, 2, 9, tzinfo=UTC)
 
 # What is said → what it is about, the words that go, the words that come (none: nothing does). What is extracted of it has no other words.
 SAID = {

@@ -394,7 +394,7 @@ def test_writers_and_extractors_together_lose_and_double_nothing(memoir_dsn: str
             try:
                 with connect(memoir_dsn) as connection:
                     work(connection)
-            except BaseException as error:  # noqa: BLE001
+            except BaseException as error:
                 errors.append(error)
         thread = threading.Thread(target=run)
         thread.start()

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 
 import psycopg
 import pytest
@@ -254,9 +254,9 @@ def test_recorded_at_never_goes_back_in_a_session(db: psycopg.Connection, user: 
                          join _memoir.users u using (user_id) where u.external_id = %s order by 1 desc, turn_index""", [user]).fetchall()
     written = [at for session, at in rows if session == "s"]
     assert written == sorted(written) and len(written) == 10
-    april, new_year = datetime(2027, 4, 1, 0, 30, tzinfo=timezone.utc), datetime(2028, 1, 1, tzinfo=timezone.utc)
+    april, new_year = datetime(2027, 4, 1, 0, 30, tzinfo=UTC), datetime(2028, 1, 1, tzinfo=UTC)
     assert written[2:] == [april] * 6 + [new_year] * 2
-    assert rows[-1] == ("later", datetime(2027, 3, 31, 23, tzinfo=timezone.utc))
+    assert rows[-1] == ("later", datetime(2027, 3, 31, 23, tzinfo=UTC))
     clock(db, "2020-01-01T00:00:00Z")                     # all of it can be read at any time, and reading makes no month
     assert len(db.execute("select * from memoir.history(%s, 's')", [user]).fetchall()) == 10
     assert len(db.execute("select memoir.compile_context(%s, 's', 'cat?')", [user]).fetchone()[0]) == 11
@@ -282,7 +282,7 @@ def test_old_dates_are_kept_and_make_no_partition(db: psycopg.Connection, user: 
     before = months(db)
     persisted = db.execute("select memoir.persist_turn(%s, 's', %s)", [user, Jsonb([{**m, "created_at": "1998-05-04T03:02:01+02:00"} for m in MESSAGES])]).fetchone()[0]
     assert db.execute("select distinct created_at from _memoir.conversation_history where message_id = any (%s::uuid[])", [persisted["message_ids"]]).fetchall() == [
-        (datetime(1998, 5, 4, 1, 2, 1, tzinfo=timezone.utc),)]
+        (datetime(1998, 5, 4, 1, 2, 1, tzinfo=UTC),)]
     assert months(db) == before
 
 

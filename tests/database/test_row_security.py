@@ -44,9 +44,9 @@ class Rows:
 
     def seen(self, login: str, relation: str, column: str = "user_id") -> set[str]:
         """Of whom there are rows to see; other users than ours by their id."""
-        names = {id: name for name, id in self.users.items()}
+        names = {uuid: name for name, uuid in self.users.items()}
         with self.granted(login, relation) as db:
-            return {names.get(id, id) for (id,) in db.execute(f"select distinct {column}::text from {relation}") if id}
+            return {names.get(uuid, uuid) for (uuid,) in db.execute(f"select distinct {column}::text from {relation}") if uuid}
 
 
 @pytest.fixture(scope="module")
@@ -67,8 +67,8 @@ def rows(server_dsn: str) -> Iterator[Rows]:
                 elsewhere.execute("select memoir.persist_turn('eve', 's', %s)", [Jsonb(MESSAGES)])
             for user in ("ann", "bob"):
                 db.execute("select memoir.persist_turn(%s, 's', %s)", [user, Jsonb(MESSAGES)])
-            users = {name: str(id) for name, id in db.execute("select external_id, user_id from _memoir.users")}
-            sessions = {name: db.execute("select session_id from _memoir.sessions where user_id = %s", [id]).fetchone()[0] for name, id in users.items()}
+            users = {name: str(uuid) for name, uuid in db.execute("select external_id, user_id from _memoir.users")}
+            sessions = {name: db.execute("select session_id from _memoir.sessions where user_id = %s", [uuid]).fetchone()[0] for name, uuid in users.items()}
             for table in tables_with_users(db):
                 for user in ("ann", "bob", "eve"):
                     if not db.execute(f"select exists (select from _memoir.{table} where user_id = %s)", [users[user]]).fetchone()[0]:

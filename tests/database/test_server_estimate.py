@@ -11,8 +11,8 @@ import struct
 
 import psycopg
 import pytest
-from servers import ROOT
 from pg_memoir_server import tokens
+from servers import ROOT
 
 SAMPLES: list[tuple[str, str]] = runpy.run_path(str(ROOT / "bench" / "token_samples.py"))["SAMPLES"]
 

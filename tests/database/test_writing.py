@@ -6,7 +6,7 @@ import copy
 import json
 import random
 from collections.abc import Iterator
-from datetime import datetime, timedelta, timezone
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import psycopg
@@ -300,7 +300,7 @@ def test_history_is_what_was_sent(db: psycopg.Connection, user: str) -> None:
         assert message["turn_index"] == number and message["message_id"] == done["message_ids"][number]
         assert message.get("model") == ("gpt-4o-2024-08-06" if sent["role"] == "assistant" else None)
         assert message["tokens"] >= 0 and message["tokenizer"] == done["tokenizer"]
-    assert datetime.fromisoformat(stored[1]["created_at"]) == datetime(2024, 2, 29, 11, 0, 0, 250000, timezone.utc)
+    assert datetime.fromisoformat(stored[1]["created_at"]) == datetime(2024, 2, 29, 11, 0, 0, 250000, UTC)
     assert sum(message["tokens"] for message in stored) == done["tokens"]
     assert [m["turn_index"] for (m,) in db.execute("select memoir.history(%s, 's', 2, 4)", [user])] == [2, 3, 4]
     # What history gave can be persisted again: its own names are not mistaken for the application's.
@@ -311,7 +311,7 @@ def test_history_is_what_was_sent(db: psycopg.Connection, user: str) -> None:
 
 def test_times_mean_the_same_everywhere(db: psycopg.Connection, user: str) -> None:
     """Without a zone a time is UTC, whatever the session's zone and date style."""
-    want = datetime(2024, 3, 4, 5, 6, tzinfo=timezone.utc)
+    want = datetime(2024, 3, 4, 5, 6, tzinfo=UTC)
     given = ["2024-03-04T05:06", "2024-03-04 05:06:00", "2024-03-04T05:06:00Z", "2024-03-04T06:06:00.000+01", "2024-03-03T20:06:00-09:00", want.timestamp()]
     try:
         for zone, style in (("UTC", "ISO, MDY"), ("Pacific/Auckland", "SQL, DMY"), ("America/New_York", "German")):

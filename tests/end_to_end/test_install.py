@@ -13,7 +13,21 @@ import pytest
 from catalog import contents, describe, differences, outside
 from psycopg.conninfo import conninfo_to_dict
 from psycopg.types.json import Jsonb
-from servers import ARTIFACT, PGBIN, ROOT, apply, complete, connect, database, environment_of, fresh_server, install, psql, roles, user_of
+from servers import (
+    ARTIFACT,
+    PGBIN,
+    ROOT,
+    apply,
+    complete,
+    connect,
+    database,
+    environment_of,
+    fresh_server,
+    install,
+    psql,
+    roles,
+    user_of,
+)
 
 USER = "alice"
 MESSAGES = [{"role": "user", "content": "My cat is called Ximena."}, {"role": "assistant", "content": "Noted."}]

@@ -35,7 +35,11 @@ def models(memoir_dsn: str) -> None:
         db.execute("select memoir.register_model('priced', 'openai', 128000, 4096, p_prompt_microcents_per_1k => 100000, p_completion_microcents_per_1k => 500000)")
 
 
-@pytest.fixture(params=[("openai", "inside"), ("openai", "outside"), ("anthropic", "outside")], ids="-".join)
+# One test goes all three ways, the others go one; `make acceptance` goes the rest.
+WAYS = [("openai", "inside"), ("openai", "outside"), ("anthropic", "outside")]
+
+
+@pytest.fixture(params=[WAYS[0], *(pytest.param(way, marks=pytest.mark.acceptance) for way in WAYS[1:])], ids="-".join)
 def way(request: pytest.FixtureRequest, db: psycopg.Connection, memoir: Memoir, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[str, Step]]:
     """(provider, what has the queued calls made): job `model` in the server, whose environment has no key, or the worker's loop."""
     provider, place = request.param
@@ -84,6 +88,7 @@ def costs(db: psycopg.Connection, user: str) -> list[tuple]:
     return [*db.execute(of.format("user"), [user]), *db.execute(of.format("session") + " order by c.helper_tokens desc", [user])]
 
 
+@pytest.mark.parametrize("way", WAYS, indirect=True, ids="-".join)
 def test_candidates_become_memories(db: psycopg.Connection, user: str, way: tuple[str, Step]) -> None:
     provider, model = way
     persist(db, user, "I live in Bergen.", session="before")
@@ -280,7 +285,7 @@ def test_a_merged_text_says_the_same(db: psycopg.Connection, text: str, covers: 
     assert found is None if problem is None else problem in found, found
 
 
-@pytest.mark.parametrize("way", [("anthropic", "outside")], indirect=True, ids="-".join)
+@pytest.mark.parametrize("way", [("openai", "inside"), pytest.param(("anthropic", "outside"), marks=pytest.mark.acceptance)], indirect=True, ids="-".join)
 def test_a_refused_merge_is_asked_for_once_more(db: psycopg.Connection, user: str, way: tuple[str, Step]) -> None:
     provider, model = way
     with STUBS[provider](says(content="Hikes in the Alps each summer with Brigida.", covers=[0, 1, 2])) as stub:
@@ -361,6 +366,7 @@ def answer_to(body: dict[str, Any]) -> Answer:
     return says(memories=json.loads(GOOD.text.partition("\n")[2])["memories"]) if '\\"turns\\"' in asked else says(summary="- user: the boat Brisa is kept in Harstad")
 
 
+@pytest.mark.acceptance
 @pytest.mark.parametrize("way", [("openai", "inside")], indirect=True, ids="-".join)
 def test_every_kind_gets_through_every_failure(db: psycopg.Connection, user: str, way: tuple[str, Step]) -> None:
     """Whatever the provider does, work of each kind is retried later or a dead letter, what rules made stands, and in the end all is done."""

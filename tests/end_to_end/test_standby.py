@@ -12,7 +12,19 @@ import pytest
 from catalog import contents
 from psycopg.conninfo import conninfo_to_dict
 from psycopg.types.json import Jsonb
-from servers import PGBIN, as_server_user, connect, database, environment_of, in_database, install, roles, running, server_folder, user_of
+from servers import (
+    PGBIN,
+    as_server_user,
+    connect,
+    database,
+    environment_of,
+    in_database,
+    install,
+    roles,
+    running,
+    server_folder,
+    user_of,
+)
 
 CLOCK = "2026-06-15T12:00:00Z"
 VECTOR = [0.05 * (n % 7) for n in range(384)]
