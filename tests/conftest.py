@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import os
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import psycopg
 import pytest
+from calls import set_clock, use_vectors
 from servers import connect, environment_of, fresh_server, in_database, install, unique
 
 
@@ -64,6 +65,20 @@ def db(memoir_dsn: str) -> Iterator[psycopg.Connection]:
     """An autocommit connection to the module's database."""
     with connect(memoir_dsn) as connection:
         yield connection
+
+
+@pytest.fixture(scope="module")
+def little_vectors(memoir_dsn: str) -> None:
+    """In this module vectors have four dimensions and are given by the tests."""
+    with connect(memoir_dsn) as connection:
+        use_vectors(connection)
+
+
+@pytest.fixture
+def clock(db: psycopg.Connection) -> Iterator[Callable[[str], None]]:
+    """clock(time): it is then, until the test ends."""
+    yield lambda at: set_clock(db, at)
+    set_clock(db, None)
 
 
 @pytest.fixture

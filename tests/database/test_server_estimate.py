@@ -17,12 +17,6 @@ from servers import ROOT
 SAMPLES: list[tuple[str, str]] = runpy.run_path(str(ROOT / "bench" / "token_samples.py"))["SAMPLES"]
 
 
-@pytest.fixture(scope="module")
-def db(memoir_dsn):
-    with psycopg.connect(memoir_dsn, autocommit=True) as connection:
-        yield connection
-
-
 def estimates(db, texts: list[str]) -> list[int]:
     return db.execute("select array(select memoir.estimate_tokens(t) from unnest(%s::text[]) with ordinality x(t, n) order by n)", [texts]).fetchone()[0]
 

@@ -9,12 +9,9 @@ from typing import Any
 
 import psycopg
 import pytest
+from calls import one
 from psycopg.types.json import Jsonb
 from servers import connect, install, roles, user_of
-
-
-def one(db: psycopg.Connection, query: str, *values: object) -> Any:
-    return db.execute(query, values).fetchone()[0]
 
 
 def setting(db: psycopg.Connection, key: str) -> Any:

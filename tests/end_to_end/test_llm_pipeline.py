@@ -8,6 +8,7 @@ from typing import Any
 
 import psycopg
 import pytest
+from calls import persist
 from pg_memoir import Memoir
 from pg_memoir_cli import worker
 from psycopg.types.json import Jsonb
@@ -67,11 +68,6 @@ def candidate(turn: int, quote: str, content: str, **more: Any) -> dict[str, Any
 
 
 GOOD = says(memories=[candidate(0, "We keep the boat Brisa in Harstad", "The user keeps the boat Brisa in Harstad.")])
-
-
-def persist(db: psycopg.Connection, user: str, *texts: str, session: str = "s") -> None:
-    messages = [{"role": ("user", "assistant")[n % 2], "content": text} for n, text in enumerate(texts)]
-    db.execute("select memoir.persist_turn(%s, %s, %s)", [user, session, Jsonb(messages)])
 
 
 def kept(db: psycopg.Connection, user: str, columns: str) -> list[tuple]:
