@@ -256,7 +256,7 @@ def test_only_a_person_lifts(memoir_dsn: str, db: psycopg.Connection, user: str)
         for login in ("agent", "person"):
             db.execute("select memoir.bind_login(%s, %s, %s)", [logins[login], [user], login])
         with connect(user_of(memoir_dsn, logins["agent"])) as agent, connect(user_of(memoir_dsn, logins["person"])) as person:
-            assert code(agent, "lift_tombstone", user, memory) == code(agent, "validate", user, memory) == "PM001"
+            assert code_of(agent, "lift_tombstone", user, memory) == code_of(agent, "validate", user, memory) == "PM001"
             # Said again by the person it stays away too, with a hint; lifting is an act of its own.
             assert "lift_tombstone" in call(person, "remember", user, "Owns a boat.")["hint"] and "only a person" in call(agent, "remember", user, "Owns a boat.")["hint"]
             assert code_of(db, "correct", user, remembered(db, user, "Owns a car."), "Owns a boat.") == "PM040"

@@ -113,10 +113,10 @@ def near(cosine: float) -> list[float]:
 
 
 def active(db: Db, user: str) -> list[str]:
-    """What is remembered of a user now."""
+    """What is remembered of a user, and true today."""
     return [content for (content,) in db.execute("""
         select content from _memoir.memory_store m join _memoir.users u using (user_id)
-        where u.external_id = %s and m.state = 'active' order by content""", [user])]
+        where u.external_id = %s and m.state = 'active' and (m.valid_to is null or m.valid_to > memoir.now()) order by content""", [user])]
 
 
 def recalled(db: Db, user: str, query: str, **named: Any) -> list[str]:
