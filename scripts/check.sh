@@ -20,7 +20,7 @@ shell_scripts() { local file; for file in scripts/*.sh .ci/run; do bash -n "$fil
 
 step shell shell_scripts
 step layers "$python" scripts/check_layers.py
-step lint "$python" -m ruff check .
+step lint "$python" -m ruff check --output-format concise .
 step types "$python" -m mypy --cache-dir .mypy_cache/checkout
 step client "$python" -m mypy --config-file client/pyproject.toml client/pg_memoir
 step unit "$python" -m pytest tests/unit -m "not acceptance" -q -n 2 "$@"

@@ -2,7 +2,7 @@
 --
 -- State (tables) is made once, by migrations/. Everything below is code: replaced on every install, in one transaction.
 -- An area is a folder; it calls only itself and areas above it (scripts/check_layers.py).
--- Conventions: functions are the API; `_name` is internal; `p_` arguments, `v_` locals; every public function authorises its
+-- Conventions: schema memoir is the API, _memoir is internal; `p_` arguments, `v_` locals; every public function authorises its
 -- caller first (base/identity.sql) and raises the SQLSTATEs listed in base/errors.sql.
 
 \ir preamble.sql                       -- a fit server, the roles, the schema, the extensions; then the migrations

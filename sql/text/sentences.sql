@@ -63,7 +63,7 @@ end $$;
 create or replace function _memoir.bare(p_sentence text)
 returns text language plpgsql immutable strict as $$
 declare
-  v_text text := ' ' || lower(p_sentence) || ' '; v_before text;
+  v_text text := ' ' || lower(p_sentence) || ' ';
 begin
   v_text := translate(v_text, E'\t\r\n', '   ');
   v_text := replace(replace(replace(replace(v_text, ' i''m ', ' i am '), ' im ', ' i am '), ' i''ve ', ' i have '), ' ive ', ' i have ');
@@ -232,7 +232,7 @@ returns text language plpgsql immutable as $$
 declare
   c_kept text[] := '{can,could,will,would,should,may,might,must,did,had,was,got,went,saw,made,took,came,found,gave,told,felt,became,left,put,brought,began,kept,held,wrote,stood,heard,meant,met,ran,paid,sat,spoke,led,grew,lost,fell,sent,built,spent,cut,broke,won,bought,caught,chose,drove,rode,drew,ate,flew,forgot,hit,hurt,knew,let,quit,read,rose,sang,set,shot,slept,sold,swam,taught,thought,threw,understood,woke,wore,said,began,fought,hung,laid,lent,lit,sought,shook,stole,stuck,struck,swore,tore,cannot,couldn''t,wouldn''t,shouldn''t,can''t,won''t,didn''t,hadn''t,wasn''t,used,does,doesn''t,is,has,hasn''t,beat,bet,cost,dealt,dug,fed,froze,hid,knelt,learnt,dreamt,overcame,withdrew,upset,spread,split,ought}';
   c_between text[] := '{no,longer,also,just,really,always,never,usually,often,still,actually,recently,even,only,already,finally,currently,sometimes,probably,definitely,mostly,rarely,totally,absolutely,literally,typically,especially,generally,normally,now,then,once,both,kinda,truly,simply,personally,originally,almost,hardly,mainly,occasionally,regularly,eventually,honestly,basically,even,first,last,later,long}';
-  v_words text[] := regexp_split_to_array(p_sentence, '\s+'); v_out text[] := '{}'; v_word text; v_core text; v_tail text; v_pending boolean := false; v_next text; i integer;
+  v_words text[] := regexp_split_to_array(p_sentence, '\s+'); v_out text[] := '{}'; v_word text; v_core text; v_tail text; v_pending boolean := false; v_next text;
   v_own text := p_name || '''s'; v_seen boolean := false; v_numeral boolean; v_others text;
 begin
   for i in 1 .. cardinality(v_words) loop

@@ -58,7 +58,7 @@ class Anthropic:
     def complete(self, system: str, messages: list[dict[str, str]], max_tokens: int, timeout: float) -> Completion:
         try:
             answer = self._client.messages.create(
-                model=self._model, system=system, messages=messages, max_tokens=max_tokens, timeout=timeout
+                model=self._model, system=system, messages=messages, max_tokens=max_tokens, timeout=timeout  # type: ignore[arg-type]
             )
         except self._errors.APIStatusError as error:
             raise _by_status(error.status_code, error.response.headers.get("retry-after"), str(error)) from None
