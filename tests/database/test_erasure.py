@@ -11,7 +11,7 @@ from typing import Any
 
 import psycopg
 import pytest
-from calls import persist, remembered
+from calls import persist, remember, remembered
 from psycopg.types.json import Jsonb
 from servers import connect, roles, unique, user_of
 
@@ -263,7 +263,7 @@ def test_why_somebody_wanted_it_gone_goes_too(db: psycopg.Connection, user: str)
     assert len(holding(db, mark)[mark]) >= 3
     erase(db, "turn", user, "s", 0)
     assert holding(db, mark) == {mark: []}
-    assert remembered(db, user, "Keeps a boat") is None  # the tombstone is a keyed hash, and holds
+    assert remember(db, user, "Keeps a boat")["memory_id"] is None  # the tombstone is a keyed hash, and holds
 
 
 def test_erasing_is_for_people_and_services(db: psycopg.Connection, user: str, memoir_dsn: str) -> None:

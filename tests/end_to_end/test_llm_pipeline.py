@@ -87,7 +87,7 @@ def costs(db: psycopg.Connection, user: str) -> list[tuple]:
 @pytest.mark.parametrize("way", WAYS, indirect=True, ids="-".join)
 def test_candidates_become_memories(db: psycopg.Connection, user: str, way: tuple[str, Step]) -> None:
     provider, model = way
-    persist(db, user, "I live in Bergen.", session="before")
+    persist(db, user, "before", "I live in Bergen.")
     db.execute("call memoir.run_job('extract')")
     db.execute("select memoir.forget(%s, %s)", [user, kept(db, user, "memory_id")[0][0]])
     found = says(memories=[
@@ -99,7 +99,7 @@ def test_candidates_become_memories(db: psycopg.Connection, user: str, way: tupl
         candidate(0, "I live in Bergen", "User lives in Bergen.")])                                                     # forgotten for good
     with STUBS[provider](found) as stub:
         use(db, provider, stub.url)
-        persist(db, user, "We keep the boat Brisa in Harstad. I live in Bergen.", "You want a bigger boat.", "The spare key is in the drawer with Tom.", "Noted.")
+        persist(db, user, "s", "We keep the boat Brisa in Harstad. I live in Bergen.", "You want a bigger boat.", "The spare key is in the drawer with Tom.", "Noted.")
         db.execute("select memoir.mark_turn(%s, 's', 2, 'private')", [user])
         db.execute("call memoir.run_job('extract')")
         by_rules = set(kept(db, user, "m.content"))
@@ -133,7 +133,7 @@ def test_bad_answers_and_busy_servers(db: psycopg.Connection, user: str, way: tu
     for name, script in answers.items():
         with STUBS[provider](*script) as stub:
             use(db, provider, stub.url)
-            persist(db, f"{user}-{name}", "We keep the boat Brisa in Harstad.")
+            persist(db, f"{user}-{name}", "s", "We keep the boat Brisa in Harstad.")
             db.execute("call memoir.run_job('extract')")
             model()
             left, requests, paid = expected[name]
@@ -163,7 +163,7 @@ def test_a_provider_that_is_down_takes_nothing_with_it(db: psycopg.Connection, u
         gone = stub.url
     use(db, provider, gone)
     db.execute("select memoir.set_setting('llm_retries', '0')")
-    persist(db, user, "We keep the boat Brisa in Harstad. I am allergic to peanuts.", "Noted.")
+    persist(db, user, "s", "We keep the boat Brisa in Harstad. I am allergic to peanuts.", "Noted.")
     db.execute("call memoir.run_job('extract')")
     model()
     [(state, attempts, error)] = waiting(db, "extract")
@@ -186,7 +186,7 @@ def test_a_model_judges_what_rules_leave_open(db: psycopg.Connection, user: str,
         assert done["superseded"] == done["contradicts"] == []          # rules saw nothing
         return done["memory_id"]
 
-    persist(db, user, "Hello.", "Hi.")
+    persist(db, user, "s", "Hello.", "Hi.")
     with STUBS[provider](says(judgements=[{"n": 0, "contradiction": 0.97}]), says(judgements=[{"n": 0, "contradiction": 0.97}]),
                          says(judgements=[{"n": n, "contradiction": 0.2} for n in range(2)])) as stub:
         use(db, provider, stub.url)
@@ -344,7 +344,7 @@ def test_what_is_not_for_everybody_is_not_sent(db: psycopg.Connection, user: str
 
 def queue_every_kind(db: psycopg.Connection, user: str) -> None:
     db.execute("select memoir.set_setting('judge', '\"llm\"')")
-    persist(db, user, "We keep the boat Brisa in Harstad. " * 8, "Noted, the boat Brisa is in Harstad. " * 8)
+    persist(db, user, "s", "We keep the boat Brisa in Harstad. " * 8, "Noted, the boat Brisa is in Harstad. " * 8)
     db.execute("call memoir.run_job('extract')")
     db.execute("select memoir.summarize_session(%s, 's')", [user])
     hikes(db, user)
@@ -415,7 +415,7 @@ def test_a_model_words_summaries_of_every_level(db: psycopg.Connection, user: st
     with STUBS[provider](says(summary="- user: we sailed on")) as stub:
         use(db, provider, stub.url)
         for n in range(24):
-            persist(db, user, f"In week {n} we sailed to harbour {n} and it took {n + 3} hours. " * 4, f"Week {n} is noted, harbour {n} as well. " * 4)
+            persist(db, user, "s", f"In week {n} we sailed to harbour {n} and it took {n + 3} hours. " * 4, f"Week {n} is noted, harbour {n} as well. " * 4)
         db.execute("select memoir.compact_session(%s, 's', 0)", [user])
         db.execute("select memoir.summarize_session(%s, 's')", [user])
         model()

@@ -27,12 +27,14 @@ def _arguments(positional: tuple[Any, ...], named: dict[str, Any]) -> tuple[str,
     """The text between a call's brackets, and its values: p_ may lack before a name, what must be JSON is made so."""
     def given(value: Any) -> Any:
         is_json = isinstance(value, dict) or isinstance(value, list) and any(isinstance(item, dict) for item in value)
-        return Jsonb(value) if is_json else list(value) if isinstance(value, tuple) else value
+        return Jsonb(value) if is_json else value
 
-    marks = ["%s"] * len(positional)
-    for name in named:
-        marks.append(f"p_{name.removeprefix('p_')} => %s{'::real[]' if name.endswith('embedding') else ''}")
-    return ", ".join(marks), [given(value) for value in (*positional, *named.values())]
+    marks, values = ["%s"] * len(positional), [given(value) for value in positional]
+    for name, value in named.items():
+        is_vector = name.endswith("embedding")
+        marks.append(f"p_{name.removeprefix('p_')} => %s{'::real[]' if is_vector else ''}")
+        values.append([float(x) for x in value] if is_vector and isinstance(value, (list, tuple)) else given(value))
+    return ", ".join(marks), values
 
 
 def call(db: Db, function: str, *positional: Any, **named: Any) -> Any:
