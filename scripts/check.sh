@@ -21,7 +21,6 @@ shell_scripts() { local file; for file in scripts/*.sh .ci/run; do bash -n "$fil
 step shell shell_scripts
 step layers "$python" scripts/check_layers.py
 step lint "$python" -m ruff check --output-format concise .
-step types "$python" -m mypy --cache-dir .mypy_cache/checkout
-step client "$python" -m mypy --config-file client/pyproject.toml client/pg_memoir
+step types "$python" -m mypy
 step unit "$python" -m pytest tests/unit -m "not acceptance" -q -n 2 "$@"
 [ ${#failed[@]} = 0 ] || { echo "failed: ${failed[*]}"; exit 1; }
