@@ -2,10 +2,12 @@
 SHELL := /bin/bash
 PYTHON := .local/venv/bin/python
 CLUSTER := scripts/cluster.sh
+# Processes that run tests.
+N ?= 2
 ENV = eval "$$($(CLUSTER) env)"
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test soak simulate bench lint up dsn psql reset down clean
+.PHONY: help demo check test acceptance soak simulate bench reference format setup up dsn psql reset down clean
 
 help: ## This list
 	@echo "pg_memoir: memory for AI agents that lives in PostgreSQL"; echo
@@ -15,11 +17,17 @@ help: ## This list
 demo: up ## Store a conversation, compile a context, explain it (DATA=file.json for your own)
 	@$(ENV); exec $(PYTHON) scripts/demo.py $(DATA)
 
-test: up ## Run all tests (ARGS="-k name" for some)
-	@$(ENV); exec $(PYTHON) -m pytest tests $(ARGS)
+check: setup ## What needs no server: unit tests, types, lints, the order of sql/
+	@exec scripts/check.sh $(ARGS)
+
+test: up ## All tests but the long ones, on two processes (ARGS="-k name" for some, N=1 for one process)
+	@$(ENV); exec $(PYTHON) -m pytest tests -m "not acceptance" -n $(N) --dist loadfile $(ARGS)
+
+acceptance: up ## The tests that take long: real models, every combination, soak, weeks of life
+	@$(ENV); exec $(PYTHON) -m pytest tests -m acceptance $(ARGS)
 
 soak: up ## Run the property tests with very many cases
-	@$(ENV); PG_MEMOIR_SOAK=1 exec $(PYTHON) -m pytest tests -m soak $(ARGS)
+	@$(ENV); PG_MEMOIR_SOAK_CASES=100000 exec $(PYTHON) -m pytest tests/property -m acceptance -k soak $(ARGS)
 
 simulate: up ## Live through 180 days of 200 users on a settable clock, checking every invariant every day (ARGS="20 60": fewer)
 	@$(ENV); exec $(PYTHON) tests/support/simulation.py $(ARGS)
@@ -27,8 +35,14 @@ simulate: up ## Live through 180 days of 200 users on a settable clock, checking
 bench: up ## Measure recall and speed (DATA=file.json for the conversations)
 	@$(ENV); exec $(PYTHON) -m bench $(if $(DATA),--data $(DATA)) $(ARGS)
 
-lint: up ## Check the Python types
-	@$(PYTHON) -m mypy
+reference: up ## Write docs/reference.md anew, from the comments of what is installed
+	@$(ENV); exec $(PYTHON) scripts/build_reference.py
+
+format: setup ## Format the Python code
+	@exec $(PYTHON) -m ruff format .
+
+setup: ## Install what lacks, without starting a server
+	@scripts/setup.sh
 
 up: ## Set up what lacks, start the private server, install or upgrade pg_memoir
 	@$(CLUSTER) up

@@ -3,7 +3,7 @@
     python -m bench [--data locomo.json] [--evidence path ...] [--only recall,evidence,latency,writes,...] [--write docs/benchmarks.md]
 
 Not among the usual parts, since they take long: sizes (of users, in a store of millions of items), vectors (of one user, exact or not),
-partitions, throughput (through PgBouncer), query-embedding, cron. Other memory stores: python -m bench.peers. With --write each table also replaces the one of its name in that file, between its two marks.
+partitions, throughput (through PgBouncer), query-embedding, cron. Other memory stores: python -m research.peers. With --write each table also replaces the one of its name in that file, between its two marks.
 """
 
 from __future__ import annotations

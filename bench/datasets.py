@@ -13,7 +13,7 @@ import json
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta, timezone
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -123,7 +123,7 @@ def realmem(folder: Path) -> list[Corpus]:
         sources = {(s["session_uuid"], m["content"]): _source(s, m) for s in sessions for m in s["extracted_memory"]}
         turns, memories = Corpus("RealMem turns", name), Corpus("RealMem memories", name)
         for session in sessions:
-            start = datetime.strptime(session["current_time"][:10], "%Y-%m-%d").replace(hour=9, tzinfo=timezone.utc)
+            start = datetime.strptime(session["current_time"][:10], "%Y-%m-%d").replace(hour=9, tzinfo=UTC)
             uuid = session["session_uuid"]
             for place, turn in enumerate(session["dialogue_turns"]):
                 at = start + place * TURN
@@ -166,7 +166,7 @@ def beam(folder: Path) -> list[Corpus]:
         for batch in json.loads(file.read_text()):
             for message in (message for exchange in batch["turns"] for message in exchange):
                 if message.get("time_anchor"):
-                    at = datetime.strptime(message["time_anchor"], "%B-%d-%Y").replace(hour=9, tzinfo=timezone.utc)
+                    at = datetime.strptime(message["time_anchor"], "%B-%d-%Y").replace(hour=9, tzinfo=UTC)
                 said = {"role": message["role"], "content": message["content"]}
                 if at:
                     said["created_at"] = at.isoformat()

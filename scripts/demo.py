@@ -17,6 +17,7 @@ import sys
 import textwrap
 import time
 from pathlib import Path
+from typing import Any
 
 import psycopg
 from pg_memoir import Considered, Memoir, MemoirError
@@ -30,7 +31,7 @@ SAMPLE_QUESTIONS = [
     "When was the Lindenhof order due in the end, how many sets, and how wide did the handles have to be?",
 ]
 # What an application would remember of the sample as it goes: a preference, and an order that changes later.
-SAMPLE_MEMORIES = [
+SAMPLE_MEMORIES: list[dict[str, Any]] = [
     dict(content="Answers: three sentences at most, no exclamation marks, metric units only.", type="preference",
          session="how-to-answer", source_turns=[2], created_at="2025-02-24T20:16:00+01:00"),
     dict(content="The Lindenhof order, 48 sets of espresso cups, is due on 28 March.", slot="Lindenhof order", slot_value="48 on 28 March",
@@ -137,13 +138,13 @@ def show(memoir: Memoir, user: str, question: str, answer: str | None, recall_to
     print_items(items)
 
 
-def print_message(message: dict) -> None:
+def print_message(message: dict[str, Any]) -> None:
     name = f" ({message['name']})" if message.get("name") else ""
     print(f"{message['role']}{name}:")
     content = message.get("content")
     parts = content if isinstance(content, list) else [{"type": "text", "text": content}] if content else []
     for part in parts:
-        text = part.get("text") if part["type"] == "text" else f"[{part['type']}]"
+        text = part.get("text") or "" if part["type"] == "text" else f"[{part['type']}]"
         for line in text.splitlines():
             print(textwrap.fill(line, WIDTH, initial_indent="    ", subsequent_indent="    ", break_long_words=False) if line.strip() else "")
     for call in message.get("tool_calls", []):
@@ -151,7 +152,7 @@ def print_message(message: dict) -> None:
 
 
 def print_items(items: list[Considered]) -> None:
-    def order(item: Considered) -> tuple:
+    def order(item: Considered) -> tuple[bool, int, float]:
         return (not item.included, item.position or 0, -(item.score or 0))
 
     rows = [

@@ -115,6 +115,7 @@ lacks() {
     server) [ ! -x "$PGBIN/postgres" ] || [ ! -x "$PGBIN/psql" ] ;;
     plpython) [ ! -f "$PGLIB/plpython3.so" ] && ! given_up "$1" ;;
     pg_cron) [ ! -f "$PGLIB/pg_cron.so" ] && ! given_up "$1" ;;
+    plpgsql_check) [ -z "$server_only" ] && [ ! -f "$PGSHARE/extension/plpgsql_check.control" ] && ! given_up "$1" ;;
     pgvector) ! at_least "$(pgvector_version)" "$MIN_PGVECTOR" ;;
     python) [ ! -x "$STATE/venv/bin/python" ] && ! python_ready ;;
   esac
@@ -161,6 +162,13 @@ install_packages() {
     else
       give_up pg_cron
       warn "can't install postgresql-$PG-cron: maintenance jobs are not scheduled, run them from outside (memoir.run_job)"
+    fi
+  fi
+  if lacks plpgsql_check; then                            # for the tests
+    if available "postgresql-$PG-plpgsql-check" && can_root; then packages+=("postgresql-$PG-plpgsql-check")
+    else
+      give_up plpgsql_check
+      warn "can't install postgresql-$PG-plpgsql-check: the test that looks for dead code is skipped"
     fi
   fi
   if lacks pgvector; then

@@ -4,7 +4,7 @@
 -- Data is neither: settings, built-in models, jobs, learnt weights, extraction rules and word lists by language stand in sql/data
 -- (README.md there) and become functions data_*(), word_list() and any_word() ahead of all code, in the build.
 -- An area is a folder; it calls only itself and areas above it (scripts/check_layers.py).
--- Conventions: functions are the API; `p_` arguments, `v_` locals; every public function authorises its
+-- Conventions: schema memoir is the API, _memoir is internal; `p_` arguments, `v_` locals; every public function authorises its
 -- caller first (base/identity.sql) and raises the SQLSTATEs listed in base/errors.sql.
 
 \ir preamble.sql                       -- a fit server, the roles, the schema, the extensions; then the migrations

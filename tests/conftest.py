@@ -1,79 +1,60 @@
-"""Databases for tests: a template with pg_memoir installed, and a fresh copy of it per module.
+"""A server for the tests, a template with pg_memoir installed, and a fresh copy of it per module.
 
-The server is the checkout's private cluster; `make test` starts it and sets PG_MEMOIR_DSN.
+The server is the tests' own, one per process of a run (`pytest -n 2` makes two): roles, the template and whatever else a
+server shares are never met by two tests at once. It is made like the checkout's private one, which must be up for that
+(`make test` sees to it and sets PG_MEMOIR_DSN).
 """
 
 from __future__ import annotations
 
 import os
-import subprocess
 import uuid
-from collections.abc import Iterator
-from pathlib import Path
+from collections.abc import Callable, Iterator
 
 import psycopg
 import pytest
-from psycopg.conninfo import conninfo_to_dict, make_conninfo
-
-ROOT = Path(__file__).resolve().parent.parent
-BUILD = Path(os.environ.get("PG_MEMOIR_BUILD", ROOT / ".local" / "build"))
-MODULUS = 2  # few partitions: a copy of the template costs a fraction of a second
-
-
-def run_psql(dsn: str, *args: str) -> None:
-    """psql on a database; raises with what it printed."""
-    done = subprocess.run(
-        [os.environ.get("PSQL", "psql"), "-X", "-q", "-v", "ON_ERROR_STOP=1", *args, dsn],
-        env=os.environ | {"PGOPTIONS": "-c client_min_messages=warning"},
-        capture_output=True, text=True, check=False,
-    )
-    if done.returncode:
-        raise RuntimeError(f"psql {' '.join(args)}: {done.stderr[-3000:]}")
-
-
-def install(dsn: str, modulus: int = MODULUS) -> None:
-    """Installs or upgrades pg_memoir in a database, as the README says."""
-    run_psql(dsn, "-v", f"modulus={modulus}", "-1", "-f", str(BUILD / "pg_memoir.sql"), "-o", "/dev/null")
-    run_psql(dsn, "-c", "call memoir.setup()", "-c", "call memoir.ensure_partitions()")
-    if has_plpython(dsn):
-        run_psql(dsn, "-c", "create extension if not exists plpython3u")
-        run_psql(dsn, "-1", "-f", str(BUILD / "pg_memoir_plpython.sql"), "-o", "/dev/null")
-
-
-def has_plpython(dsn: str) -> bool:
-    with psycopg.connect(dsn) as connection:
-        found = connection.execute("select 1 from pg_available_extensions where name = 'plpython3u'").fetchone()
-    return found is not None and (BUILD / "pg_memoir_plpython.sql").exists()
+from calls import set_clock, use_vectors
+from servers import connect, environment_of, fresh_server, in_database, install, unique
 
 
 @pytest.fixture(scope="session")
-def server_dsn() -> str:
+def private_dsn() -> str:
+    """The checkout's private database; nothing is written there."""
     dsn = os.environ.get("PG_MEMOIR_DSN")
     if not dsn:
         pytest.exit("PG_MEMOIR_DSN is not set: run the tests with `make test`", returncode=3)
     return dsn
 
 
-def in_database(dsn: str, name: str) -> str:
-    return make_conninfo(**{**conninfo_to_dict(dsn), "dbname": name})
+@pytest.fixture(scope="session")
+def server_dsn(private_dsn: str) -> Iterator[str]:
+    """A superuser's DSN of the server that all tests of this process share."""
+    with fresh_server(environment_of(private_dsn)) as dsn:
+        yield dsn
+
+
+@pytest.fixture(scope="module")
+def scratch(private_dsn: str) -> Iterator[str]:
+    """A server for one module: for tests of whole servers."""
+    with fresh_server(environment_of(private_dsn)) as dsn:
+        yield dsn
 
 
 @pytest.fixture(scope="session")
-def template(server_dsn: str) -> Iterator[str]:
+def template(server_dsn: str) -> str:
     """The name of a database with pg_memoir freshly installed, to copy from."""
-    name = f"memoir_template_{uuid.uuid4().hex[:8]}"
-    with psycopg.connect(in_database(server_dsn, "postgres"), autocommit=True) as admin:
+    name = unique("memoir_template")
+    with connect(server_dsn) as admin:
         admin.execute(f"create database {name}")
-        install(in_database(server_dsn, name))
-        yield name
-        admin.execute(f"drop database {name} with (force)")
+    install(in_database(server_dsn, name))
+    return name
 
 
 @pytest.fixture(scope="module")
 def memoir_dsn(server_dsn: str, template: str) -> Iterator[str]:
-    """A superuser DSN of a fresh database with pg_memoir, one per test module."""
-    name = f"memoir_test_{uuid.uuid4().hex[:8]}"
-    with psycopg.connect(in_database(server_dsn, "postgres"), autocommit=True) as admin:
+    """A superuser's DSN of a fresh database with pg_memoir, one per test module."""
+    name = unique("memoir_test")
+    with connect(server_dsn) as admin:
         admin.execute(f"create database {name} template {template}")
         yield in_database(server_dsn, name)
         admin.execute(f"drop database {name} with (force)")
@@ -82,8 +63,22 @@ def memoir_dsn(server_dsn: str, template: str) -> Iterator[str]:
 @pytest.fixture
 def db(memoir_dsn: str) -> Iterator[psycopg.Connection]:
     """An autocommit connection to the module's database."""
-    with psycopg.connect(memoir_dsn, autocommit=True) as connection:
+    with connect(memoir_dsn) as connection:
         yield connection
+
+
+@pytest.fixture(scope="module")
+def little_vectors(memoir_dsn: str) -> None:
+    """In this module vectors have four dimensions and are given by the tests."""
+    with connect(memoir_dsn) as connection:
+        use_vectors(connection)
+
+
+@pytest.fixture
+def clock(db: psycopg.Connection) -> Iterator[Callable[[str], None]]:
+    """clock(time): it is then, until the test ends."""
+    yield lambda at: set_clock(db, at)
+    set_clock(db, None)
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ import re
 import unicodedata
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta, timezone
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -233,11 +233,11 @@ def _time(value: Any, where: Where, path: str) -> datetime | None:
         return None
     try:
         if isinstance(value, (int, float)) and not isinstance(value, bool):
-            return datetime.fromtimestamp(value, timezone.utc)
+            return datetime.fromtimestamp(value, UTC)
         time = datetime.fromisoformat(value)
     except (TypeError, ValueError, OverflowError, OSError):
         raise where.fail(path, f"{value!r} is neither ISO 8601 nor seconds since 1970") from None
-    return time if time.tzinfo else time.replace(tzinfo=timezone.utc)
+    return time if time.tzinfo else time.replace(tzinfo=UTC)
 
 
 def _stamp(message: Message, time: datetime | None) -> None:
@@ -338,6 +338,6 @@ def _locomo_time(value: Any, where: Where, path: str) -> datetime | None:
             raise ValueError
         hour, minute, half, day, month, year = match.groups()
         hours = int(hour) % 12 + (12 if half.lower() == "pm" else 0)
-        return datetime(int(year), _MONTHS.index(month.lower()) + 1, int(day), hours, int(minute), tzinfo=timezone.utc)
+        return datetime(int(year), _MONTHS.index(month.lower()) + 1, int(day), hours, int(minute), tzinfo=UTC)
     except ValueError:
         raise where.fail(path, f"{value!r} is no time like '1:56 pm on 8 May, 2023'") from None

@@ -172,7 +172,8 @@ class AsyncMemoir(AllCalls, AsyncClient):
 
     async def _run_plan(self, plan: Plan[T], embed: AsyncEmbed | None = None) -> T:
         """Runs a plan to its end; each call is a transaction of its own, none is open while `embed` runs."""
-        step, answer = plan.send, None  # type: Callable[[Any], Call[Any] | Wanted], Any
+        step: Callable[[Any], Call[Any] | Wanted] = plan.send
+        answer: Any = None
         try:
             while True:
                 wanted = step(answer)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any, Literal
 from uuid import UUID
 
-from .arguments import BigInt, Id, List, Messages, Object, Vector, When
+from .arguments import Id, List, Messages, Object, Vector, When
 from .call import Rows, calls, like, rows, value, values
 from .types import AnthropicRequest, CapturedPart, Considered, Context, Message, Persisted
 

@@ -8,7 +8,18 @@ from typing import Any, Literal
 from .arguments import Id, Object, Vector, When
 from .call import rows, value
 from .types import (
-    Alias, Corrected, Hit, Judgement, Lifted, Match, MemoryState, Relation, Remembered, Retracted, Tombstone, Validated,
+    Alias,
+    Corrected,
+    Hit,
+    Judgement,
+    Lifted,
+    Match,
+    MemoryState,
+    Relation,
+    Remembered,
+    Retracted,
+    Tombstone,
+    Validated,
 )
 
 

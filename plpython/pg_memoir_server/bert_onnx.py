@@ -173,7 +173,6 @@ def _pooled(g: _Graph, hidden: str, pooling: str) -> None:
 
 def build(folder: Path, target: Path) -> None:
     """Writes the graph of the model in `folder` to `target` (atomically: a reader sees the whole file or none)."""
-    import onnx
     from onnx import TensorProto, helper
     from safetensors.numpy import load_file
 

@@ -55,7 +55,7 @@ def lock_path(socket_path: str) -> str:
 def take_lock(socket_path: str) -> int | None:
     """Takes the socket's lock for the life of the process and writes the process id there; None if another has it."""
     descriptor = os.open(lock_path(socket_path), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
-    for attempt in range(10):
+    for _ in range(10):
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             break

@@ -7,7 +7,7 @@ import math
 import os
 import stat
 import time
-from typing import Sequence
+from collections.abc import Sequence
 
 _RETRIED = {408, 409, 429, 500, 502, 503, 504}
 _LARGEST_REPLY = 256 << 20  # bytes

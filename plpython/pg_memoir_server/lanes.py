@@ -13,9 +13,10 @@ import os
 import threading
 import time
 from collections import deque
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import Any, Callable
+from typing import Any
 
 import numpy as np
 
@@ -48,7 +49,7 @@ class Job:
 class Lane:
     """Threads and their queues, in order of precedence."""
 
-    def __init__(self, model: "Model", kinds: tuple[str, ...], nice: int = 0, threads: int = 1):
+    def __init__(self, model: Model, kinds: tuple[str, ...], nice: int = 0, threads: int = 1):
         self.queues: dict[str, deque[Job]] = {kind: deque() for kind in kinds}
         self._model, self._wake = model, asyncio.Event()
         self._executor = ThreadPoolExecutor(threads, f"lane-{kinds[0]}", initializer=_lower_priority, initargs=(nice,))

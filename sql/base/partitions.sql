@@ -141,7 +141,7 @@ end $$;
 create or replace procedure memoir.ensure_partitions(p_months_ahead integer default null)
 language plpgsql as $$
 declare
-  v_step record; v_try integer; v_done boolean;
+  v_step record; v_done boolean;
 begin
   for v_step in select part, month from _memoir.partition_plan(p_months_ahead) loop
     for v_try in 1 .. 10 loop

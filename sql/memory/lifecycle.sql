@@ -143,7 +143,7 @@ end $$;
 create or replace function _memoir.demote_user(p_user_id uuid, p_by text)
 returns jsonb language plpgsql set plan_cache_mode = force_custom_plan as $$
 declare
-  v_config jsonb := _memoir.config(p_user_id, null); v_now timestamptz := memoir.now(); v_memory _memoir.memory_store; v_demoted uuid[] := '{}'; v_gone uuid[] := '{}';
+  v_config jsonb := _memoir.config(p_user_id, null); v_now timestamptz := memoir.now(); v_demoted uuid[] := '{}'; v_gone uuid[] := '{}';
   v_floor_1 float8 := (v_config ->> 'demotion_floor_1')::float8; v_floor_2 float8 := (v_config ->> 'demotion_floor_2')::float8;
   v_grace interval := make_interval(days => (v_config ->> 'demotion_grace_days')::integer);
 begin

@@ -250,9 +250,10 @@ Admin only. Raises PM001.';
 create or replace function memoir.export_month(p_part integer, p_month date, p_after text default null, p_limit integer default 1000)
 returns table (key text, turn jsonb) language plpgsql stable security definer set search_path from current as $$
 declare
-  v_admin name := _memoir.authorise_admin(); v_leaf regclass := to_regclass('_memoir.' || quote_ident(_memoir.leaf_name('conversation_history', p_part, p_month)));
+  v_leaf regclass := to_regclass('_memoir.' || quote_ident(_memoir.leaf_name('conversation_history', p_part, p_month)));
   v_user uuid; v_session uuid; v_turn integer;
 begin
+  perform _memoir.authorise_admin();
   perform _memoir.check_count('limit', p_limit, 100000);
   if p_after !~ '^[0-9a-f-]{36}/[0-9a-f-]{36}/[0-9]{1,9}$' then
     perform _memoir.fail('PM014', format('after must be a key of this function, not %s', _memoir.shown(p_after)));

@@ -47,7 +47,7 @@ create or replace function memoir.export_user(p_user text, p_embeddings boolean 
 returns setof jsonb language plpgsql stable security definer set search_path from current set timezone = 'UTC' set extra_float_digits = 1 set bytea_output = 'hex' as $$
 declare
   v_caller _memoir.caller := _memoir.authorise(p_user, 'read');
-  v_user uuid := v_caller.user_id; v_names jsonb; v_table record; v_order text; v_lines bigint := 2;
+  v_user uuid := v_caller.user_id; v_names jsonb; v_table record; v_order text;
 begin
   -- All or nothing: what lacks would be missing for good.
   if v_caller.projects is not null or v_caller.clearance < 'secret' and not pg_has_role(v_caller.login, 'memoir_admin', 'usage') then

@@ -25,7 +25,7 @@ end $$;
 create or replace function _memoir.long_form(p_short text, p_text text, p_beginning boolean default false)
 returns text language plpgsql immutable as $$
 declare
-  v_words text[] := regexp_split_to_array(btrim(p_text), '\s+'); v_long text; n integer := cardinality(v_words); i integer;
+  v_words text[] := regexp_split_to_array(btrim(p_text), '\s+'); v_long text; n integer := cardinality(v_words);
 begin
   for i in 1 .. least(n, 8) loop
     v_long := btrim(array_to_string(case when p_beginning then v_words[1 : i] else v_words[n - i + 1 : n] end, ' '), ' ,;:"''“”');
@@ -44,7 +44,7 @@ create or replace function _memoir.aliases_in(p_text text)
 returns table (name text, other text, stated boolean) language plpgsql immutable set plan_cache_mode = force_generic_plan as $$
 declare
   v_text text := left(p_text, 20000); m text[]; v_long text; v_short text; v_inside text; v_before text; v_name text; v_pairs text[] := '{}';
-  v_parts text[]; i integer;
+  v_parts text[];
   -- A name: capitalised words, or one word with a digit or a capital inside.
   c_name constant text := '((?:[[:upper:]][[:alnum:].&+''’-]*)(?: (?:of |and |for |the |de |in )?[[:upper:]][[:alnum:].&+''’-]*){0,5}|[[:alnum:]]*[[:alpha:]]\d[[:alnum:]]*|[[:alpha:]]{2,20})';
 begin

@@ -1,4 +1,4 @@
--- The floor of relevance: what is recalled for nothing, where recall ends, and when it is weak. bench/ranker/floor.py learns the
+-- The floor of relevance: what is recalled for nothing, where recall ends, and when it is weak. research/ranker/floor.py learns the
 -- numbers and shows what they keep. The functions here touch no table: one generic plan serves every call.
 
 -- Greetings, thanks, assent and leave-taking, by text-search configuration: of these words alone nothing can be looked up.

@@ -6,7 +6,7 @@
 -- compared; ties fall to the item number.
 
 -- The posting lists of some words: one per (word, segment), and one per word of the unmerged tail.
-create or replace function _memoir.posting_lists(p_user_id uuid, p_counters _memoir.user_counters, p_terms text[], p_hidden integer[])
+create or replace function _memoir.posting_lists(p_user_id uuid, p_counters _memoir.user_counters, p_terms text[])
 returns _memoir.posting_list[] language plpgsql stable set plan_cache_mode = force_custom_plan as $$
 declare
   v_keys text[] := _memoir.posting_keys(p_terms, p_counters.letter_rows);
@@ -56,11 +56,11 @@ declare
   v_lists _memoir.posting_list[]; v_unknown text[];
 begin
   if p_terms = '{}' then return null; end if;
-  v_lists := _memoir.posting_lists(p_user_id, p_counters, p_terms, p_hidden);
+  v_lists := _memoir.posting_lists(p_user_id, p_counters, p_terms);
   v_unknown := _memoir.unknown_terms(p_terms, v_lists, p_hidden);
   if v_unknown <> '{}' then
     v_unknown := _memoir.rescue_terms(p_user_id, p_terms, v_unknown, p_hidden);
-    if v_unknown <> '{}' then v_lists := v_lists || _memoir.posting_lists(p_user_id, p_counters, v_unknown, p_hidden); end if;
+    if v_unknown <> '{}' then v_lists := v_lists || _memoir.posting_lists(p_user_id, p_counters, v_unknown); end if;
   end if;
   return _memoir.bm25(v_lists, p_counters, cardinality(p_terms), p_hidden);
 end $$;

@@ -42,7 +42,7 @@ end $$;
 create or replace function _memoir.summary_of(p_session _memoir.sessions, p_as_of timestamptz, out summary text, out through integer)
 language plpgsql stable as $$
 declare
-  v_row _memoir.compactions; v_kept int4multirange := _memoir.kept_exchanges(p_session); v_gap int4range;
+  v_row _memoir.compactions; v_kept int4multirange := _memoir.kept_exchanges(p_session);
 begin
   through := -1;
   for v_row in select * from _memoir.live_compactions(p_session, p_as_of) loop

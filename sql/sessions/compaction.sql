@@ -138,7 +138,7 @@ $$;
 create or replace function _memoir.raise_summaries(p_session _memoir.sessions, p_config jsonb)
 returns integer language plpgsql set plan_cache_mode = force_custom_plan as $$
 declare
-  v_rows _memoir.compactions[]; v_tokens integer[]; v_row _memoir.compactions; v_from integer; v_to integer; v_made integer := 0; v_bodies text[]; v_head text; i integer;
+  v_rows _memoir.compactions[]; v_tokens integer[]; v_row _memoir.compactions; v_from integer; v_to integer; v_made integer := 0; v_bodies text[]; v_head text;
   v_tokenizer text := _memoir.tokenizer_used(p_session.tokenizer); v_most integer := (p_config ->> 'summary_tokens')::integer; v_sum integer; v_last timestamptz;
 begin
   loop
@@ -198,7 +198,7 @@ end $$;
 create or replace function _memoir.compact(p_session _memoir.sessions, p_trigger bigint, p_target bigint, p_again boolean, p_config jsonb, p_by text)
 returns jsonb language plpgsql set plan_cache_mode = force_custom_plan as $$
 declare
-  v_counters _memoir.session_counters; v_range record; v_row _memoir.compactions; v_session _memoir.sessions := p_session; v_base bigint; v_active bigint; v_raised integer;
+  v_counters _memoir.session_counters; v_range record; v_row _memoir.compactions; v_base bigint; v_active bigint; v_raised integer;
 begin
   select * into v_counters from _memoir.session_counters where user_id = p_session.user_id and session_id = p_session.session_id;
   v_base := case when p_session.summary_through is null then 0
@@ -273,7 +273,7 @@ returns jsonb language plpgsql security definer set search_path from current as 
 declare
   v_caller _memoir.caller := _memoir.authorise(p_user, 'write');
   v_session _memoir.sessions := _memoir.session(v_caller, p_session);
-  v_config jsonb := _memoir.config(v_caller.user_id, v_session.settings); v_limits record; v_done jsonb; v_rows integer := 0; v_tokens bigint := 0; v_summary bigint := 0; i integer;
+  v_config jsonb := _memoir.config(v_caller.user_id, v_session.settings); v_limits record; v_done jsonb; v_rows integer := 0; v_tokens bigint := 0; v_summary bigint := 0;
 begin
   if p_target_tokens < 0 then
     perform _memoir.fail('PM014', format('target_tokens must be from 0, not %s', p_target_tokens));

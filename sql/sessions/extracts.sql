@@ -54,7 +54,7 @@ create or replace function _memoir.choose_sentences(p_sentences text[], p_salien
 returns integer[] language plpgsql stable set plan_cache_mode = force_generic_plan as $$
 declare
   v_places integer[]; v_scores integer[]; v_costs integer[]; v_pairs real[]; v_near real[]; v_chosen integer[] := '{}'; v_open boolean[];
-  v_used integer := 0; v_count integer; v_best integer; v_value float8; v_top float8; i integer;
+  v_used integer := 0; v_count integer; v_best integer; v_value float8; v_top float8;
 begin
   -- The hundred and fifty that are worth most of what they cost; what is alike among them.
   with sentences as materialized (

@@ -72,7 +72,7 @@ returns boolean language plpgsql immutable strict as $$
 declare
   v_d constant text[] := '{0123456789,1234067895,2340178956,3401289567,4012395678,5987604321,6598710432,7659821043,8765932104,9876543210}';
   v_p constant text[] := '{0123456789,1576283094,5803796142,8916043527,9453126870,4286573901,2793806415,7046913258}';
-  v_c integer := 0; i integer;
+  v_c integer := 0;
 begin
   for i in 0 .. length(p_digits) - 1 loop
     v_c := substr(v_d[v_c + 1], substr(v_p[i % 8 + 1], substr(reverse(p_digits), i + 1, 1)::integer + 1, 1)::integer + 1, 1)::integer;
@@ -89,7 +89,6 @@ declare
     'HR21HU28IE22IL23IQ23IS26IT27JO30KW30KZ20LB28LC32LI21LT20LU20LV21LY25MC27MD24ME22MK19MR27MT31MU30NL18NO15PK24PL28PS29PT25QA29RO24RS22SA24SC31SD18SE24'
     'SI19SK24SM27SO23ST25SV28TL23TN24TR26UA29VA22VG24XK20' from left(v_text, 2) || '([0-9]{2})')::integer;
   v_number text := '';
-  i integer;
 begin
   if v_length is null or length(v_text) < v_length then return false; end if;
   v_text := substr(v_text, 5, v_length - 4) || left(v_text, 4);
@@ -113,7 +112,7 @@ create or replace function _memoir.secret_holds(p_kind text, p_found text)
 returns boolean language plpgsql immutable strict as $$
 declare
   v_digits text := regexp_replace(p_found, '[^0-9]', '', 'g');
-  v_n integer; i integer;
+  v_n integer;
 begin
   case p_kind
     when 'card number' then

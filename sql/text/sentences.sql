@@ -60,7 +60,7 @@ end $$;
 create or replace function _memoir.bare(p_sentence text)
 returns text language plpgsql immutable strict as $$
 declare
-  v_text text := ' ' || lower(p_sentence) || ' '; v_before text;
+  v_text text := ' ' || lower(p_sentence) || ' ';
 begin
   v_text := translate(v_text, E'\t\r\n', '   ');
   v_text := replace(replace(replace(replace(v_text, ' i''m ', ' i am '), ' im ', ' i am '), ' i''ve ', ' i have '), ' ive ', ' i have ');
@@ -230,7 +230,7 @@ returns text language plpgsql immutable as $$
 declare
   c_kept text[] := _memoir.word_list('english', 'verbs_kept');
   c_between text[] := _memoir.word_list('english', 'between_verb');
-  v_words text[] := regexp_split_to_array(p_sentence, '\s+'); v_out text[] := '{}'; v_word text; v_core text; v_tail text; v_pending boolean := false; v_next text; i integer;
+  v_words text[] := regexp_split_to_array(p_sentence, '\s+'); v_out text[] := '{}'; v_word text; v_core text; v_tail text; v_pending boolean := false; v_next text;
   v_own text := p_name || '''s'; v_seen boolean := false; v_numeral boolean; v_others text;
 begin
   for i in 1 .. cardinality(v_words) loop

@@ -1,7 +1,7 @@
 -- Embedding as work: items without a vector are claimed, embedded outside any transaction, stored.
 
 -- What is embedded: the text after the end of what came before it (the previous turn, or the same turn's previous chunk). A
--- short answer means little without its question: on real dialogues this finds far more (bench/ranker).
+-- short answer means little without its question: on real dialogues this finds far more (research/ranker).
 create or replace function _memoir.embedding_texts(p_user_id uuid, p_items integer[])
 returns table (item_no integer, body text) language plpgsql stable set plan_cache_mode = force_custom_plan as $$
 declare
@@ -23,9 +23,9 @@ create or replace function memoir.claim_embeddings(p_limit integer default 64, p
 returns table (user_id uuid, item_no integer, model text, text text, job_id bigint, lease_id uuid)
 language plpgsql security definer set search_path from current set plan_cache_mode = force_custom_plan as $$
 declare
-  v_login name := _memoir.authorise_worker();
   v_models text[]; v_job _memoir.jobs; v_lease uuid; v_model _memoir.embedding_models; v_items integer[]; v_left integer := p_limit; v_through integer;
 begin
+  perform _memoir.authorise_worker();
   if p_limit is null or p_limit not between 1 and 10000 then
     perform _memoir.fail('PM014', format('limit must be from 1 to 10000, not %s', coalesce(p_limit::text, 'null')));
   end if;
@@ -86,11 +86,12 @@ end $$;
 create or replace function memoir.store_embeddings(p_user_ids uuid[], p_item_nos integer[], p_embeddings real[], p_model text default null)
 returns integer language plpgsql security definer set search_path from current set plan_cache_mode = force_custom_plan as $$
 declare
-  v_login name := _memoir.authorise_worker();
-  v_model _memoir.embedding_models := _memoir.embedding_model(p_model);
+  v_model _memoir.embedding_models;
   v_count integer := coalesce(cardinality(p_item_nos), 0);
   v_user uuid; v_stored integer := 0; v_added integer; v_memory uuid; v_done boolean;
 begin
+  perform _memoir.authorise_worker();
+  v_model := _memoir.embedding_model(p_model);
   if array_position(p_user_ids, null) is not null or array_position(p_item_nos, null) is not null then
     perform _memoir.fail('PM014', 'user_ids and item_nos must not hold nulls');
   end if;
@@ -144,10 +145,11 @@ Service, jobs and admin logins only. Raises PM001, PM014, PM030, PM031.';
 create or replace function memoir.fail_embeddings(p_user_ids uuid[], p_model text, p_error text)
 returns void language plpgsql security definer set search_path from current as $$
 declare
-  v_login name := _memoir.authorise_worker();
-  v_model _memoir.embedding_models := _memoir.embedding_model(p_model);
+  v_model _memoir.embedding_models;
   v_job _memoir.jobs;
 begin
+  perform _memoir.authorise_worker();
+  v_model := _memoir.embedding_model(p_model);
   for v_job in select * from _memoir.jobs where kind = 'embed' and dedup_key = v_model.model_id::text and state = 'leased' and user_id = any (p_user_ids)
     order by job_id for update skip locked
   loop
@@ -182,10 +184,11 @@ comment on function memoir.embedding_progress() is 'Per embedding model: users b
 create or replace function memoir.queue_backfill(p_model text, p_limit integer default 1000, p_after uuid default null)
 returns uuid language plpgsql security definer set search_path from current as $$
 declare
-  v_login name := _memoir.authorise_worker();
-  v_model _memoir.embedding_models := _memoir.embedding_model(p_model);
+  v_model _memoir.embedding_models;
   v_last uuid;
 begin
+  perform _memoir.authorise_worker();
+  v_model := _memoir.embedding_model(p_model);
   if p_limit is null or p_limit not between 1 and 1000000 then
     perform _memoir.fail('PM014', format('limit must be from 1 to 1000000, not %s', coalesce(p_limit::text, 'null')));
   end if;
@@ -211,8 +214,9 @@ from, null at the end. Service, jobs and admin logins only. Raises PM001, PM014,
 create or replace function memoir.drop_retired_embeddings(p_limit integer default 10000)
 returns integer language plpgsql security definer set search_path from current as $$
 declare
-  v_login name := _memoir.authorise_worker(); v_dropped integer;
+  v_dropped integer;
 begin
+  perform _memoir.authorise_worker();
   if p_limit is null or p_limit not between 1 and 1000000 then
     perform _memoir.fail('PM014', format('limit must be from 1 to 1000000, not %s', coalesce(p_limit::text, 'null')));
   end if;
@@ -232,8 +236,9 @@ comment on function memoir.drop_retired_embeddings(integer) is
 create or replace function memoir.ensure_embedder()
 returns text language plpgsql security definer set search_path from current as $$
 declare
-  v_login name := _memoir.authorise_worker(); v_socket text; v_models jsonb; v_answer text;
+  v_socket text; v_models jsonb; v_answer text;
 begin
+  perform _memoir.authorise_worker();
   select config ->> 'embedder_socket' into v_socket from _memoir.settings_merged;
   select jsonb_agg(name order by model_id) into v_models from _memoir.embedding_models where provider = 'embedder' and status <> 'retired';
   if coalesce(v_socket, '') = '' or v_models is null then return 'not configured'; end if;

@@ -19,9 +19,10 @@ create or replace function memoir.claim_model_calls(p_limit integer default 4)
 returns table (job_id bigint, lease_id uuid, kind text, input jsonb)
 language plpgsql security definer set search_path from current as $$
 declare
-  v_login name := _memoir.authorise_worker();
-  v_lease integer := (memoir.llm_config() ->> 'lease')::integer; v_job _memoir.jobs; v_kinds text[] := _memoir.llm_kinds();
+  v_lease integer; v_job _memoir.jobs; v_kinds text[] := _memoir.llm_kinds();
 begin
+  perform _memoir.authorise_worker();
+  v_lease := (memoir.llm_config() ->> 'lease')::integer;
   perform _memoir.check_queue('any', p_limit, 1);
   if v_lease is null then return; end if;
   -- One of each kind in turn: none waits behind the backlog of another.
@@ -72,9 +73,10 @@ end $$;
 create or replace function memoir.store_model_result(p_job bigint, p_lease uuid, p_output jsonb, p_made_by text, p_usage jsonb default '{}')
 returns jsonb language plpgsql security definer set search_path from current set lock_timeout = '5s' as $$
 declare
-  v_login name := _memoir.authorise_worker();
-  v_job _memoir.jobs := _memoir.leased(p_job, p_lease); v_stored integer; v_refused boolean; v_state text;
+  v_job _memoir.jobs; v_stored integer; v_refused boolean; v_state text;
 begin
+  perform _memoir.authorise_worker();
+  v_job := _memoir.leased(p_job, p_lease);
   if v_job.job_id is null then return jsonb_build_object('lost', 1); end if;
   if p_output is null or coalesce(p_made_by, '') = '' then
     perform _memoir.fail('PM014', 'output and made_by must be given');
@@ -102,9 +104,10 @@ create or replace function memoir.fail_model_call(p_job bigint, p_lease uuid, p_
   p_retry_seconds numeric default null, p_usage jsonb default '{}')
 returns jsonb language plpgsql security definer set search_path from current set lock_timeout = '5s' as $$
 declare
-  v_login name := _memoir.authorise_worker();
-  v_job _memoir.jobs := _memoir.leased(p_job, p_lease);
+  v_job _memoir.jobs;
 begin
+  perform _memoir.authorise_worker();
+  v_job := _memoir.leased(p_job, p_lease);
   if v_job.job_id is null then return jsonb_build_object('lost', 1); end if;
   return jsonb_build_object('failed', 1, 'error', left(p_error, 1000),
       'state', _memoir.give_back(v_job, p_error, least(greatest(p_retry_seconds, 0), 86400), coalesce(p_final, false)))

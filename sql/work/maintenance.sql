@@ -7,8 +7,9 @@
 create or replace function _memoir.merge_tail(p_user_id uuid)
 returns integer language plpgsql security definer set search_path from current set plan_cache_mode = force_custom_plan as $$
 declare
-  v_login name := _memoir.authorise_worker(); v_counters _memoir.user_counters; v_merged integer; v_rows integer; v_old integer[]; v_first integer;
+  v_counters _memoir.user_counters; v_merged integer; v_rows integer; v_old integer[]; v_first integer;
 begin
+  perform _memoir.authorise_worker();
   select * into v_counters from _memoir.user_counters where user_id = p_user_id for update skip locked;  -- the next run will do
   if not found then return 0; end if;
   -- What a posting says of its item's number has 24 bits.

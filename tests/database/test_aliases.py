@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import psycopg
 import pytest
+from calls import persist, remembered
 from psycopg.types.json import Jsonb
 
 SAID = [
@@ -23,12 +23,6 @@ SAID = [
     ("I want tea or coffee. Is it A or B? I like JavaScript (JS9).", set()),
     ("The results (see above) were good (really).", set()),
 ]
-
-
-@pytest.fixture(scope="module")
-def db(memoir_dsn: str) -> Iterator[psycopg.Connection]:
-    with psycopg.connect(memoir_dsn, autocommit=True) as connection:
-        yield connection
 
 
 @pytest.mark.parametrize("text, expected", SAID, ids=[text[:30] for text, _ in SAID])
@@ -54,16 +48,6 @@ def test_names_given_with_a_memory(db: psycopg.Connection, content: str, aliases
     assert {tuple(sorted(pair)) for pair in found} == expected
 
 
-def remember(db: psycopg.Connection, user: str, content: str, **named: Any) -> str:
-    extra = "".join(f", p_{name} => %({name})s" for name in named)
-    return str(db.execute(f"select memoir.remember(%(user)s, %(content)s{extra})", {"user": user, "content": content, **named}).fetchone()[0]["memory_id"])
-
-
-def say(db: psycopg.Connection, user: str, session: str, *texts: str) -> None:
-    messages = [{"role": ("user", "assistant")[n % 2], "content": text} for n, text in enumerate(texts)]
-    db.execute("select memoir.persist_turn(%s, %s, %s)", [user, session, Jsonb(messages)])
-
-
 def compiled(db: psycopg.Connection, user: str, query: str, **named: Any) -> str:
     extra = "".join(f", p_{name} => %({name})s" for name in named)
     return str(db.execute(f"select memoir.compile_context(%(user)s, 'asking', %(query)s{extra})", {"user": user, "query": query, **named}).fetchone()[0][-1]["content"])
@@ -71,42 +55,42 @@ def compiled(db: psycopg.Connection, user: str, query: str, **named: Any) -> str
 
 def noise(db: psycopg.Connection, user: str) -> None:
     for topic in ("gardening", "taxes", "football", "cooking", "painting", "travel"):
-        remember(db, user, f"Talked about {topic} with a neighbour on the stairs.")
+        remembered(db, user, f"Talked about {topic} with a neighbour on the stairs.")
 
 
 def test_an_alias_given_with_remember_finds_what_the_name_says(db: psycopg.Connection, user: str) -> None:
     noise(db, user)
-    remember(db, user, "The cluster of Kubernetes lives in Frankfurt.")
+    remembered(db, user, "The cluster of Kubernetes lives in Frankfurt.")
     assert "Frankfurt" not in compiled(db, user, "where is k8s hosted?")
-    remember(db, user, "Kubernetes was chosen by Ines.", aliases=["k8s"])
+    remembered(db, user, "Kubernetes was chosen by Ines.", aliases=["k8s"])
     assert "Frankfurt" in compiled(db, user, "where is k8s hosted?")
     assert "Frankfurt" in compiled(db, user, "where is K8S hosted?")
 
 
 def test_an_alias_said_in_a_turn_finds_both_ways(db: psycopg.Connection, user: str) -> None:
     noise(db, user)
-    say(db, user, "one", "We moved to GitHub Actions (GHA) in spring.", "Good choice.")
-    say(db, user, "two", "GHA costs us ninety euros.", "That is fair.", "The runners of GitHub Actions stand in Dublin.", "Noted.")
+    persist(db, user, "one", "We moved to GitHub Actions (GHA) in spring.", "Good choice.")
+    persist(db, user, "two", "GHA costs us ninety euros.", "That is fair.", "The runners of GitHub Actions stand in Dublin.", "Noted.")
     assert "Dublin" in compiled(db, user, "where do the gha machines stand?")
     assert "ninety" in compiled(db, user, "price of github actions")
 
 
 def test_initials_count_where_they_are_written_as_such(db: psycopg.Connection, user: str) -> None:
     noise(db, user)
-    say(db, user, "one", "Bought a ticket for the Harbour Art Museum yesterday.", "Enjoy it.")
+    persist(db, user, "one", "Bought a ticket for the Harbour Art Museum yesterday.", "Enjoy it.")
     assert "ticket" in compiled(db, user, "when do I go to HAM?")
     assert "ticket" not in compiled(db, user, "any ham left?")
 
 
 def test_what_an_assistant_says_gives_no_names(db: psycopg.Connection, user: str) -> None:
-    say(db, user, "one", "Hello.", "You may like Kubernetes (k8s).")
+    persist(db, user, "one", "Hello.", "You may like Kubernetes (k8s).")
     assert db.execute("select count(*) from memoir.list_aliases(%s)", [user]).fetchone() == (0,)
 
 
 def test_an_alias_goes_with_what_said_it(db: psycopg.Connection, user: str) -> None:
     noise(db, user)
-    remember(db, user, "The cluster of Kubernetes lives in Frankfurt.")
-    memory = remember(db, user, "Kubernetes was chosen by Ines.", aliases=["k8s"])
+    remembered(db, user, "The cluster of Kubernetes lives in Frankfurt.")
+    memory = remembered(db, user, "Kubernetes was chosen by Ines.", aliases=["k8s"])
     assert "Frankfurt" in compiled(db, user, "where is k8s hosted?")
     db.execute("select memoir.forget(%s, %s)", [user, memory])
     assert "Frankfurt" not in compiled(db, user, "where is k8s hosted?")
@@ -115,39 +99,39 @@ def test_an_alias_goes_with_what_said_it(db: psycopg.Connection, user: str) -> N
 
 def test_an_alias_is_not_known_before_it_was_said(db: psycopg.Connection, user: str) -> None:
     noise(db, user)
-    remember(db, user, "The cluster of Kubernetes lives in Frankfurt.")
+    remembered(db, user, "The cluster of Kubernetes lives in Frankfurt.")
     [early] = db.execute("select memoir.now()").fetchone()
-    remember(db, user, "Kubernetes was chosen by Ines.", aliases=["k8s"])
+    remembered(db, user, "Kubernetes was chosen by Ines.", aliases=["k8s"])
     assert "Frankfurt" in compiled(db, user, "where is k8s hosted?")
     assert "Frankfurt" not in compiled(db, user, "where is k8s hosted?", as_of=early)
 
 
 def test_a_secret_gives_no_names_away(db: psycopg.Connection, user: str) -> None:
     noise(db, user)
-    remember(db, user, "The cluster of Kubernetes lives in Frankfurt.")
-    remember(db, user, "Kubernetes was chosen by Ines.", aliases=["k8s"], sensitivity="secret")
+    remembered(db, user, "The cluster of Kubernetes lives in Frankfurt.")
+    remembered(db, user, "Kubernetes was chosen by Ines.", aliases=["k8s"], sensitivity="secret")
     assert "Frankfurt" not in compiled(db, user, "where is k8s hosted?")
 
 
 def test_an_erased_turn_takes_its_names_along(db: psycopg.Connection, user: str) -> None:
-    say(db, user, "one", "We moved to GitHub Actions (GHA) in spring.", "Good choice.")
+    persist(db, user, "one", "We moved to GitHub Actions (GHA) in spring.", "Good choice.")
     assert db.execute("select count(*) from memoir.list_aliases(%s)", [user]).fetchone()[0] > 0
     db.execute("select memoir.erase_turn(%s, 'one', 0)", [user])
     assert db.execute("select count(*) from _memoir.search_aliases a join _memoir.users u using (user_id) where u.external_id = %s", [user]).fetchone() == (0,)
 
 
 def test_a_slots_value_by_its_other_name_is_no_other_value(db: psycopg.Connection, user: str) -> None:
-    remember(db, user, "Kubernetes was chosen by Ines.", aliases=["k8s"])
-    first = remember(db, user, "We run on Kubernetes.", slot="platform", slot_value="Kubernetes")
-    remember(db, user, "We are on k8s.", slot="platform", slot_value="k8s")
+    remembered(db, user, "Kubernetes was chosen by Ines.", aliases=["k8s"])
+    first = remembered(db, user, "We run on Kubernetes.", slot="platform", slot_value="Kubernetes")
+    remembered(db, user, "We are on k8s.", slot="platform", slot_value="k8s")
     assert db.execute("select state::text from _memoir.memory_store where memory_id = %s", [first]).fetchone() == ("active",)
-    remember(db, user, "We are on Nomad.", slot="platform", slot_value="Nomad")
+    remembered(db, user, "We are on Nomad.", slot="platform", slot_value="Nomad")
     assert db.execute("select state::text from _memoir.memory_store where memory_id = %s", [first]).fetchone() == ("superseded",)
 
 
 def test_an_import_knows_the_names_again(db: psycopg.Connection, user: str) -> None:
-    say(db, user, "one", "We moved to GitHub Actions (GHA) in spring.", "Good choice.")
-    remember(db, user, "Kubernetes was chosen by Ines.", aliases=["k8s"])
+    persist(db, user, "one", "We moved to GitHub Actions (GHA) in spring.", "Good choice.")
+    remembered(db, user, "Kubernetes was chosen by Ines.", aliases=["k8s"])
     lines = [row[0] for row in db.execute("select memoir.export_user(%s)", [user])]
     db.execute("select memoir.import_user(%s, %s)", [user + "2", [Jsonb(line) for line in lines]])
     known = [db.execute("select array_agg(name || other order by 1) from memoir.list_aliases(%s)", [u]).fetchone() for u in (user, user + "2")]

@@ -8,33 +8,12 @@ from typing import Any
 
 import psycopg
 import pytest
+from calls import one, run_job, say, set_clock, set_settings
 from pg_memoir import Memoir, errors
-from psycopg.types.json import Jsonb
-
-
-def one(db: psycopg.Connection, query: str, *values: object) -> Any:
-    return db.execute(query, values).fetchone()[0]
-
-
-def clock(db: psycopg.Connection, at: str | None) -> None:
-    db.execute("select memoir.set_clock(%s)", [at])
-
-
-def setting(db: psycopg.Connection, **values: Any) -> None:
-    for key, value in values.items():
-        db.execute("select memoir.set_setting(%s, %s)", [key, Jsonb(value)])
-
-
-def say(db: psycopg.Connection, user: str, session: str, *texts: str) -> None:
-    for text in texts:
-        db.execute("select memoir.persist_turn(%s, %s, %s)", [user, session, Jsonb([{"role": "user", "content": text}, {"role": "assistant", "content": "I see."}])])
 
 
 def archive(db: psycopg.Connection) -> dict[str, int]:
-    db.execute("call memoir.run_job('archive')")
-    counts, outcome, error = db.execute("select counts, outcome, error from _memoir.job_runs order by run_id desc limit 1").fetchone()
-    assert outcome == "done", error
-    return counts
+    return run_job(db, "archive")
 
 
 def expired(db: psycopg.Connection, user: str, content: str, **more: Any) -> str:
@@ -54,24 +33,24 @@ def accounted(db: psycopg.Connection, user: str) -> tuple[int, int, int]:
 
 @pytest.fixture(autouse=True)
 def afterwards(db: psycopg.Connection) -> Any:
-    setting(db, history_days=30)
+    set_settings(db, history_days=30)
     yield
-    setting(db, archive_destination="", archive_requires="compacted", archive_detach="lock", expired_memory_days=0)
-    clock(db, None)
+    set_settings(db, archive_destination="", archive_requires="compacted", archive_detach="lock", expired_memory_days=0)
+    set_clock(db, None)
 
 
 def test_a_month_goes_when_its_sessions_have_ended(db: psycopg.Connection, user: str) -> None:
     # Over a month's end: the last second of one and the first of the next, in a leap year.
-    clock(db, "2028-02-29T23:59:59Z")
+    set_clock(db, "2028-02-29T23:59:59Z")
     say(db, user, "s", "The Zebrafish project moves to Lisbon in May.", "The budget is 90000 euros.")
-    clock(db, "2028-03-01T00:00:00Z")
+    set_clock(db, "2028-03-01T00:00:00Z")
     say(db, user, "s", "We start on Monday.")
     known = one(db, "select memoir.remember(%s, 'Zebrafish moves to Lisbon', p_session => 's', p_provenance => 'user_stated', p_source_turns => '{0}')", user)["memory_id"]
-    clock(db, "2028-03-30T23:00:00Z")       # not yet thirty days
-    setting(db, archive_destination="drop")
+    set_clock(db, "2028-03-30T23:00:00Z")       # not yet thirty days
+    set_settings(db, archive_destination="drop")
     archive(db)                             # empty months of the install
     assert archive(db) == {} and accounted(db, user) == (6, 6, 0)
-    clock(db, "2028-03-31T01:00:00Z")       # due, but the session still runs
+    set_clock(db, "2028-03-31T01:00:00Z")       # due, but the session still runs
     assert archive(db) == {"blocked": 1} and accounted(db, user) == (6, 6, 0)
     assert db.execute("select month, turns, uncompacted, sessions_open from memoir.archive_plan() where turns > 0").fetchall() == [(date(2028, 2, 1), 4, 4, 1)]
     db.execute("select memoir.close_session(%s, 's')", [user])
@@ -86,16 +65,16 @@ def test_a_month_goes_when_its_sessions_have_ended(db: psycopg.Connection, user:
     assert one(db, "select count(*) from _memoir.audit_log where action = 'archive' and (detail ->> 'turns')::integer = 4") == 1
     assert archive(db) == {}
     # A clock set back finds what is left, and writes go on.
-    clock(db, "2028-02-10T00:00:00Z")
+    set_clock(db, "2028-02-10T00:00:00Z")
     say(db, user, "t", "Once more in February.")
     assert accounted(db, user) == (8, 4, 4)
 
 
 def test_policy_may_drop_what_no_summary_stands_for(db: psycopg.Connection, user: str) -> None:
-    clock(db, "2029-05-05T00:00:00Z")
+    set_clock(db, "2029-05-05T00:00:00Z")
     say(db, user, "s", "Something to lose.")
-    clock(db, "2029-09-01T00:00:00Z")
-    setting(db, archive_destination="drop", archive_requires="nothing")
+    set_clock(db, "2029-09-01T00:00:00Z")
+    set_settings(db, archive_destination="drop", archive_requires="nothing")
     assert archive(db)["months"] >= 1 and accounted(db, user) == (2, 0, 2)
     # The session goes on where it stands.
     say(db, user, "s", "And on we go.")
@@ -104,11 +83,11 @@ def test_policy_may_drop_what_no_summary_stands_for(db: psycopg.Connection, user
 
 
 def test_a_kept_month_is_a_table_of_its_own(db: psycopg.Connection, user: str) -> None:
-    clock(db, "2030-01-31T23:59:59Z")
+    set_clock(db, "2030-01-31T23:59:59Z")
     say(db, user, "s", "Keep me.")
     db.execute("select memoir.close_session(%s, 's')", [user])
-    clock(db, "2030-12-31T00:00:00Z")
-    setting(db, archive_destination="keep")
+    set_clock(db, "2030-12-31T00:00:00Z")
+    set_settings(db, archive_destination="keep")
     assert archive(db)["months"] >= 1 and accounted(db, user) == (2, 0, 2)
     leaf = one(db, "select a.leaf from _memoir.archives a join _memoir.archived_turns t using (archive_id) join _memoir.users u using (user_id) where u.external_id = %s", user)
     assert one(db, f"select count(*) from memoir.archived_{leaf} h join _memoir.users u using (user_id) where u.external_id = %s", user) == 2
@@ -118,11 +97,11 @@ def test_a_kept_month_is_a_table_of_its_own(db: psycopg.Connection, user: str) -
 
 
 def test_a_client_exports_before_the_drop(db: psycopg.Connection, user: str) -> None:
-    clock(db, "2031-07-07T00:00:00Z")
+    set_clock(db, "2031-07-07T00:00:00Z")
     say(db, user, "s", *(f"Line {n}" for n in range(5)))
     db.execute("select memoir.close_session(%s, 's')", [user])
-    clock(db, "2031-10-10T00:00:00Z")
-    setting(db, archive_destination="client")
+    set_clock(db, "2031-10-10T00:00:00Z")
+    set_settings(db, archive_destination="client")
     archive(db)
     assert accounted(db, user) == (10, 10, 0)
     part = one(db, "select memoir.part_of(%s)", user)
@@ -142,11 +121,11 @@ def test_a_client_exports_before_the_drop(db: psycopg.Connection, user: str) -> 
 
 
 def test_a_reader_in_the_way_only_delays_it(memoir_dsn: str, db: psycopg.Connection, user: str) -> None:
-    clock(db, "2032-07-07T00:00:00Z")
+    set_clock(db, "2032-07-07T00:00:00Z")
     say(db, user, "s", "Wait for me.")
     db.execute("select memoir.close_session(%s, 's')", [user])
-    clock(db, "2032-10-10T00:00:00Z")
-    setting(db, archive_destination="drop")
+    set_clock(db, "2032-10-10T00:00:00Z")
+    set_settings(db, archive_destination="drop")
     with psycopg.connect(memoir_dsn) as reader:
         reader.execute("select count(*) from _memoir.conversation_history")
         counts = archive(db)
@@ -155,11 +134,11 @@ def test_a_reader_in_the_way_only_delays_it(memoir_dsn: str, db: psycopg.Connect
 
 
 def test_nobody_waits_for_a_detach_from_outside(memoir_dsn: str, db: psycopg.Connection, user: str) -> None:
-    clock(db, "2033-07-07T00:00:00Z")
+    set_clock(db, "2033-07-07T00:00:00Z")
     say(db, user, "s", "The kiln in Delft is number 77.")
     db.execute("select memoir.close_session(%s, 's')", [user])
-    clock(db, "2033-10-10T00:00:00Z")
-    setting(db, archive_destination="drop", archive_detach="concurrently")
+    set_clock(db, "2033-10-10T00:00:00Z")
+    set_settings(db, archive_destination="drop", archive_detach="concurrently")
     part = one(db, "select memoir.part_of(%s)", user)
     with psycopg.connect(memoir_dsn) as reader, psycopg.connect(memoir_dsn, autocommit=True) as sender:
         reader.execute("select count(*) from _memoir.conversation_history")       # stays in its transaction
@@ -176,9 +155,9 @@ def test_nobody_waits_for_a_detach_from_outside(memoir_dsn: str, db: psycopg.Con
         assert "number 77" in str(one(db, "select memoir.compile_context(%s, 'other', 'Where is number 77?')", user))
         say(db, user, "other", "And on we go.")
         db.execute("reset lock_timeout")
-        clock(db, "2033-10-13T00:00:00Z")
+        set_clock(db, "2033-10-13T00:00:00Z")
         assert any("wait to be detached" in problem for problem, in db.execute("select problem from memoir.health_problems()"))
-        clock(db, "2033-10-10T00:00:00Z")
+        set_clock(db, "2033-10-10T00:00:00Z")
         reader.commit()
         waiting.join(30)
         assert not waiting.is_alive()
@@ -192,14 +171,14 @@ def test_nobody_waits_for_a_detach_from_outside(memoir_dsn: str, db: psycopg.Con
 
 
 def test_expired_memories_go(db: psycopg.Connection, user: str) -> None:
-    clock(db, "2034-01-01T00:00:00Z")
+    set_clock(db, "2034-01-01T00:00:00Z")
     gone = expired(db, user, "Thinks the xylophone is in Trondheim.")
     stays = one(db, "select memoir.remember(%s, 'Plays the marimba.')", user)["memory_id"]
-    setting(db, archive_destination="keep", expired_memory_days=20)
-    clock(db, "2034-01-20T00:00:00Z")
+    set_settings(db, archive_destination="keep", expired_memory_days=20)
+    set_clock(db, "2034-01-20T00:00:00Z")
     archive(db)
     assert one(db, "select count(*) from _memoir.memory_store where memory_id = %s", gone) == 1       # not yet twenty days
-    clock(db, "2034-01-22T00:00:00Z")
+    set_clock(db, "2034-01-22T00:00:00Z")
     assert archive(db)["memories"] >= 1
     left = db.execute("select memory_id::text, state::text from _memoir.memory_store m join _memoir.users u using (user_id) where u.external_id = %s", [user]).fetchall()
     assert left == [(stays, "active")]
@@ -216,7 +195,7 @@ def test_expired_memories_go(db: psycopg.Connection, user: str) -> None:
     assert again["outcome"] == "refused_tombstone"
     assert not archive(db).get("memories") and one(db, "select state::text from _memoir.memory_store where memory_id = %s", gone) == "forgotten"
     gone = expired(db, user, "Thinks the zither is in Tromsø.")
-    clock(db, "2034-02-22T00:00:00Z")
+    set_clock(db, "2034-02-22T00:00:00Z")
     assert archive(db)["memories"] == 1
     # An erase reaches it; a memory that others were superseded by stays.
     db.execute("select memoir.erase_user(%s)", [user])
@@ -224,11 +203,11 @@ def test_expired_memories_go(db: psycopg.Connection, user: str) -> None:
 
 
 def test_a_client_writes_expired_memories_away(memoir_dsn: str, db: psycopg.Connection, user: str) -> None:
-    clock(db, "2035-01-01T00:00:00Z")
+    set_clock(db, "2035-01-01T00:00:00Z")
     say(db, user, "s", "The bassoon is in Coimbra.")
     gone = expired(db, user, "Seems to have a bassoon in Coimbra.", p_session="s", p_source_turns=[0])
-    setting(db, archive_destination="client", expired_memory_days=20)
-    clock(db, "2035-03-01T00:00:00Z")
+    set_settings(db, archive_destination="client", expired_memory_days=20)
+    set_clock(db, "2035-03-01T00:00:00Z")
     with Memoir(memoir_dsn) as memoir:
         memoir.run_job("archive")
         [row] = [row for row in memoir.export_memories() if str(row["memory_id"]) == gone]
@@ -244,7 +223,7 @@ def test_a_client_writes_expired_memories_away(memoir_dsn: str, db: psycopg.Conn
         assert one(db, "select count(*) from _memoir.archived_memories where memory_id = %s", gone) == 0
         # The months, by the same client.
         memoir.close_session(user, "s")
-        clock(db, "2035-04-01T00:00:00Z")
+        set_clock(db, "2035-04-01T00:00:00Z")
         memoir.run_job("archive")
         waiting = [plan for plan in memoir.archive_plan() if plan["export"] == "ready" and plan["month"].year == 2035]
         for plan in waiting:

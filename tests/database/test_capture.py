@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import uuid
-from datetime import datetime, timedelta, timezone
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import psycopg
@@ -12,7 +12,7 @@ import pytest
 from psycopg.types.json import Jsonb
 from servers import connect
 
-START = datetime(2026, 3, 4, 5, 6, 7, 891011, tzinfo=timezone.utc)
+START = datetime(2026, 3, 4, 5, 6, 7, 891011, tzinfo=UTC)
 BODIES = {
     "every byte": bytes(range(256)) * 3,
     "nothing": b"",

@@ -8,6 +8,7 @@ from typing import Any
 
 import psycopg
 import pytest
+from calls import history, one
 from psycopg.types.json import Jsonb
 from servers import connect, unique
 
@@ -17,10 +18,6 @@ NAMES = ["Adelmo", "Brigida", "Casimir", "Dorothea", "Eberhard", "Filippa", "Ger
          "Kunigunde", "Leopold", "Mechthild", "Notburga", "Ottokar", "Philomena", "Quirin", "Rosamunde", "Sigismund", "Theodora"]
 THINGS = ["violin", "canoe", "telescope", "bakery", "vineyard", "typewriter", "greenhouse", "sailboat", "accordion", "workshop",
           "orchard", "carousel", "windmill", "lighthouse", "observatory", "tannery", "foundry", "ferry", "quarry", "apiary"]
-
-
-def one(db: psycopg.Connection, query: str, *values: object) -> Any:
-    return db.execute(query, values).fetchone()[0]
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -39,14 +36,10 @@ def talk(db: psycopg.Connection, user: str, session: str, exchanges: int, facts:
         messages = [{"role": "user", "content": " ".join([*rng.sample(FILLER, 3), (facts or {}).get(n, ""), *rng.sample(FILLER, 2)])}]
         if tools and n % 3 == 1:
             messages += [{"role": "assistant", "content": None, "tool_calls": [
-                {"id": f"c{n}{k}", "type": "function", "function": {"name": "look", "arguments": '{"at": "%s"}' % k}} for k in "ab"]}]
+                {"id": f"c{n}{k}", "type": "function", "function": {"name": "look", "arguments": f'{{"at": "{k}"}}'}} for k in "ab"]}]
             messages += [{"role": "tool", "tool_call_id": f"c{n}{k}", "content": f"shelf {k} holds {n} boxes"} for k in "ab"]
         messages += [{"role": "assistant", "content": " ".join(rng.sample(FILLER, 4))}]
         db.execute("select memoir.persist_turn(%s, %s, %s)", [user, session, Jsonb(messages)])
-
-
-def history(db: psycopg.Connection, user: str, session: str) -> list[dict]:
-    return [row for (row,) in db.execute("select memoir.history(%s, %s)", [user, session])]
 
 
 def compactions(db: psycopg.Connection, user: str, session: str) -> list[dict]:

@@ -13,7 +13,7 @@ from typing import Any
 
 import psycopg
 import pytest
-from psycopg.types.json import Jsonb
+from calls import history, one, persist, remember
 from servers import connect
 
 Job = Callable[[psycopg.Connection], Any]
@@ -36,24 +36,8 @@ def in_parallel(dsn: str, *jobs: Job, look: Callable[[], object] = lambda: sleep
         return [future.result() for future in pending]
 
 
-def one(db: psycopg.Connection, query: str, *values: object) -> Any:
-    return db.execute(query, values).fetchone()[0]
-
-
 def pair(tag: str) -> list[dict]:
     return [{"role": "user", "content": f"{tag} part 1"}, {"role": "assistant", "content": f"{tag} part 2"}]
-
-
-def persist(db: psycopg.Connection, user: str, session: str, messages: list[dict], usage: dict | None = None, key: str | None = None) -> dict:
-    return one(db, "select memoir.persist_turn(%s, %s, %s, %s, %s)", user, session, Jsonb(messages), usage and Jsonb(usage), key)
-
-
-def history(db: psycopg.Connection, user: str, session: str) -> list[dict]:
-    return [row for (row,) in db.execute("select memoir.history(%s, %s)", [user, session])]
-
-
-def remember(db: psycopg.Connection, user: str, content: str, session: str | None = None, key: str | None = None) -> dict:
-    return one(db, "select memoir.remember(%s, %s, p_session => %s, p_key => %s)", user, content, session, key)
 
 
 def column(db: psycopg.Connection, user: str, name: str, table: str = "conversation_history") -> list[Any]:
@@ -65,7 +49,7 @@ def test_writers_of_one_session_neither_lose_nor_mix(memoir_dsn: str, db: psycop
     writers, rounds = 8, 12
 
     def writer(w: int) -> Job:
-        return lambda own: [persist(own, user, "s", pair(f"w{w}-{r}")) for r in range(rounds)]    # the session is opened by whoever comes first
+        return lambda own: [persist(own, user, "s", *pair(f"w{w}-{r}")) for r in range(rounds)]    # the session is opened by whoever comes first
     results = in_parallel(memoir_dsn, *map(writer, range(writers)))
 
     turns = history(db, user, "s")
@@ -91,8 +75,8 @@ def test_sessions_and_memories_of_a_user_do_not_deadlock(memoir_dsn: str, db: ps
     def talker(n: int) -> Job:
         def run(own: psycopg.Connection) -> None:
             for r in range(rounds):
-                persist(own, user, f"s{n}", pair(f"t{n}-{r}"), usage)
-                remember(own, user, f"Learned by talker {n} in round {r}.", f"s{n}")
+                persist(own, user, f"s{n}", *pair(f"t{n}-{r}"), usage=usage)
+                remember(own, user, f"Learned by talker {n} in round {r}.", session=f"s{n}")
             own.execute("select memoir.close_session(%s, %s)", [user, f"s{n}"])
         return run
 
@@ -122,7 +106,7 @@ def test_parallel_retries_have_one_effect(memoir_dsn: str, db: psycopg.Connectio
 
     def call(own: psycopg.Connection, key: str) -> dict:
         together.wait(30)                                  # of a turn, the session is new as well
-        return persist(own, user, key, pair(key), key=key) if what == "turn" else remember(own, user, f"The key was {key}.", key=key)
+        return persist(own, user, key, *pair(key), key=key) if what == "turn" else remember(own, user, f"The key was {key}.", key=key)
 
     def client(own: psycopg.Connection) -> list[dict]:
         return [call(own, key) for key in keys]
@@ -143,12 +127,12 @@ def whole(tag: str) -> list[dict]:
 
 def test_compile_shows_whole_exchanges_only(memoir_dsn: str, db: psycopg.Connection, user: str) -> None:
     writers, rounds = 4, 15
-    persist(db, user, "s", whole("w9x0"))
+    persist(db, user, "s", *whole("w9x0"))
     # Without recall, which may quote a single turn.
     compile_now = "select memoir.compile_context(%s, 's', 'And now?', p_budget => 60000, p_memory_budget => 0)"
 
     def writer(w: int) -> Job:
-        return lambda own: [persist(own, user, "s", whole(f"w{w}x{r}")) for r in range(rounds)]
+        return lambda own: [persist(own, user, "s", *whole(f"w{w}x{r}")) for r in range(rounds)]
     sizes: list[int] = []
 
     def look() -> None:
@@ -170,7 +154,7 @@ def test_merging_while_writing_loses_no_word(memoir_dsn: str, db: psycopg.Connec
     def writer(w: int) -> Job:
         def run(own: psycopg.Connection) -> None:
             for r in range(rounds):
-                persist(own, user, f"s{w}", [{"role": "user", "content": f"The code is plant{w}q{r}z."}, {"role": "assistant", "content": "Noted."}])
+                persist(own, user, f"s{w}", f"The code is plant{w}q{r}z.", "Noted.")
         return run
     in_parallel(memoir_dsn, *map(writer, range(writers)), look=lambda: db.execute("call memoir.merge_search()"))
     db.execute("select memoir.reset_setting('tail_items_max')")
@@ -187,7 +171,7 @@ def test_segments_stay_few_and_postings_are_seldom_written_again(db: psycopg.Con
     """Merged after every write: by fours, so no more than three segments of each size, and a posting is written once for each size."""
     written = 0
     for n in range(64):
-        persist(db, user, "s", [{"role": "user", "content": f"Item {n} is the plain word."}, {"role": "assistant", "content": f"Noted, item {n}."}])
+        persist(db, user, "s", f"Item {n} is the plain word.", f"Noted, item {n}.")
         me = one(db, "select user_id from _memoir.users where external_id = %s", user)
         db.execute("select _memoir.merge_tail(%s)", [me])
         newest, = db.execute("select max(segment) from _memoir.search_postings where user_id = %s", [me]).fetchone()
@@ -202,7 +186,7 @@ def test_a_merge_changes_no_result(memoir_dsn: str, db: psycopg.Connection, user
     recall = "select id, kind, score, words_score, matched_by from memoir.recall(%s, %s, p_limit => 50)"
     for n in range(5):                                     # from the third segment on, segments are merged as well
         for r in range(4):
-            persist(db, user, f"s{n}", [{"role": "user", "content": f"The red bicycle number {r} stands by the {'old ' * r}shed, day {n}."},
+            persist(db, user, f"s{n}", *[{"role": "user", "content": f"The red bicycle number {r} stands by the {'old ' * r}shed, day {n}."},
                                         {"role": "assistant", "content": f"And who painted fence {n}{r} green? {'The fence, the fence! ' * r}"}])
         remember(db, user, f"The bicycle of day {n} is {['red', 'blue', 'green', 'black', 'white'][n]}.")
         with db.transaction():                             # one now(): freshness is the same before and after

@@ -6,51 +6,22 @@ from typing import Any
 
 import psycopg
 import pytest
-from servers import connect
+from calls import active, one, remembered, run_job
 
-
-def one(db: psycopg.Connection, query: str, *values: object) -> Any:
-    return db.execute(query, values).fetchone()[0]
-
-
-@pytest.fixture(scope="module", autouse=True)
-def little_model(memoir_dsn: str) -> None:
-    with connect(memoir_dsn) as db:
-        db.execute("select memoir.register_embedding_model('little', 'none', 4)")
-        db.execute("select memoir.switch_embedding_model('little')")
-
-
-def remember(db: psycopg.Connection, user: str, content: str, vector: tuple[float, ...] = (1, 0.3, 0, 0), **more: Any) -> str:
-    named = "".join(f", p_{name} => %({name})s" for name in more)
-    done = db.execute(f"select memoir.remember(%(user)s, %(content)s, p_embedding => %(vector)s::real[]{named})", {"user": user, "content": content, "vector": [float(x) for x in vector], **more}).fetchone()[0]
-    assert done["outcome"] == "stored", done
-    return done["memory_id"]
-
+pytestmark = pytest.mark.usefixtures("little_vectors")
 
 # Alike, and no duplicates: names and numbers differ.
 HIKES = {"Hikes in the Alps each summer": (1, 0.1, 0, 0), "Hikes with Brigida.": (1, 0.3, 0, 0), "Hiked 40 km around Zermatt": (1, 0, 0.3, 0)}
 
 
 def hikes(db: psycopg.Connection, user: str, **more: Any) -> list[str]:
-    return [remember(db, user, text, vector, **more) for text, vector in HIKES.items()]
-
-
-def consolidate(db: psycopg.Connection) -> dict[str, int]:
-    db.execute("call memoir.run_job('consolidation')")
-    counts, outcome, error = db.execute("select counts, outcome, error from _memoir.job_runs order by run_id desc limit 1").fetchone()
-    assert outcome == "done", error
-    return counts
-
-
-def active(db: psycopg.Connection, user: str) -> list[str]:
-    return [row[0] for row in db.execute("""select content from _memoir.memory_store m join _memoir.users u using (user_id)
-        where u.external_id = %s and state = 'active' order by content""", [user])]
+    return [remembered(db, user, text, embedding=vector, **more) for text, vector in HIKES.items()]
 
 
 def test_a_cluster_becomes_one_and_back(db: psycopg.Connection, user: str) -> None:
     members = hikes(db, user)
-    remember(db, user, "Plays chess", (0, 0, 0, 1))
-    assert consolidate(db)["made"] == 1
+    remembered(db, user, "Plays chess", embedding=(0, 0, 0, 1))
+    assert run_job(db, "consolidation")["made"] == 1
     whole, other = sorted(active(db, user), key=len, reverse=True)
     assert other == "Plays chess" and all(text.rstrip(".") in whole for text in HIKES)
     key = one(db, "select memory_id from _memoir.memory_store where content = %s", whole)
@@ -62,14 +33,14 @@ def test_a_cluster_becomes_one_and_back(db: psycopg.Connection, user: str) -> No
         == db.execute("select min(tier), min(trust), min(confidence), true from _memoir.memory_store where memory_id = any (%s)", [members]).fetchone()
     found = [row[0] for row in db.execute("select content from memoir.recall(%s, 'hikes Brigida Zermatt')", [user])]
     assert found == [whole]
-    assert consolidate(db).get("made", 0) == 0
+    assert run_job(db, "consolidation")["made"] == 0
 
     undone = one(db, "select memoir.undo_consolidation(%s, %s)", user, key)
     assert set(undone["restored"]) == set(members) and sorted([*HIKES, "Plays chess"]) == active(db, user)
     assert one(db, "select count(*) from _memoir.memory_relationships where source_id = %s", key) == 0
     assert one(db, "select memoir.undo_consolidation(%s, %s)", user, key)["restored"] == []
     # They stay apart.
-    assert consolidate(db).get("made", 0) == 0 and len(active(db, user)) == 4
+    assert run_job(db, "consolidation")["made"] == 0 and len(active(db, user)) == 4
 
 
 @pytest.mark.parametrize("apart", [{"project": "kiln"}, {"type": "plan"}, {"sensitivity": "private"}, {"actor": "agent"}, {"slot": "hike"},
@@ -77,14 +48,15 @@ def test_a_cluster_becomes_one_and_back(db: psycopg.Connection, user: str) -> No
 def test_what_differs_stays_apart(db: psycopg.Connection, user: str, apart: dict) -> None:
     texts = iter(HIKES.items())
     for text, vector in (next(texts), next(texts)):
-        remember(db, user, text, vector)
-    remember(db, user, *next(texts), **apart)
-    assert consolidate(db).get("made", 0) == 0 and len(active(db, user)) == 3
+        remembered(db, user, text, embedding=vector)
+    text, vector = next(texts)
+    remembered(db, user, text, embedding=vector, **apart)
+    assert run_job(db, "consolidation")["made"] == 0 and len(active(db, user)) == 3
 
 
 def test_forgetting_a_part_frees_the_others(db: psycopg.Connection, user: str) -> None:
     members = hikes(db, user)
-    consolidate(db)
+    run_job(db, "consolidation")
     (whole,) = active(db, user)
     db.execute("select memoir.forget(%s, %s)", [user, members[1]])
     assert active(db, user) == sorted(text for text in HIKES if "Brigida" not in text)
@@ -95,7 +67,7 @@ def test_forgetting_a_part_frees_the_others(db: psycopg.Connection, user: str) -
 
 def test_forgetting_the_whole_forgets_all_of_it(db: psycopg.Connection, user: str) -> None:
     hikes(db, user)
-    consolidate(db)
+    run_job(db, "consolidation")
     key = one(db, "select memory_id from _memoir.memory_store m join _memoir.users u using (user_id) where u.external_id = %s and m.state = 'active'", user)
     db.execute("select memoir.forget(%s, %s)", [user, key])
     assert active(db, user) == []
@@ -106,7 +78,7 @@ def test_forgetting_the_whole_forgets_all_of_it(db: psycopg.Connection, user: st
 def test_a_profile_follows(db: psycopg.Connection, user: str) -> None:
     hikes(db, user)
     db.execute("call memoir.run_job('profiles')")
-    consolidate(db)
+    run_job(db, "consolidation")
     db.execute("call memoir.run_job('profiles')")
     content = one(db, "select memoir.profile(%s) ->> 'content'", user)
     assert content.count("\n- ") == 1 and "Brigida" in content and "Zermatt" in content

@@ -2,47 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import psycopg
 import pytest
+from calls import call, memory_row, persist, remembered, table
 from psycopg.types.json import Jsonb
 from servers import connect, roles, user_of
 
+pytestmark = pytest.mark.usefixtures("little_vectors")
+
 VECTOR = [1.0, 0.1, 0.0, 0.0]
-ACKNOWLEDGED = {"Noted.", "Sorry.", "Nice."}            # neighbours of what is found
-
-
-def call(db: psycopg.Connection, function: str, *positional: Any, **named: Any) -> Any:
-    """memoir.<function>: one value."""
-    more = [f"p_{name} => %s" for name in named]
-    values = ["{" + ",".join(map(str, v)) + "}" if k.endswith("embedding") else v for k, v in named.items()]
-    return db.execute(f"select memoir.{function}({', '.join(['%s'] * len(positional) + more)})", [*positional, *values]).fetchone()[0]
-
-
-def remember(db: psycopg.Connection, user: str, content: str, **named: Any) -> str:
-    return call(db, "remember", user, content, **named)["memory_id"]
-
-
-def persist(db: psycopg.Connection, user: str, session: str, *texts: str) -> dict[str, Any]:
-    messages = [{"role": ("user", "assistant")[n % 2], "content": text} for n, text in enumerate(texts)]
-    return call(db, "persist_turn", user, session, Jsonb(messages))
+ACKNOWLEDGED = {"Noted.", "Sorry.", "Nice."}
 
 
 def recalled(db: psycopg.Connection, user: str, query: str, **named: Any) -> list[str]:
-    more = "".join(f", p_{name} => %({name})s{'::real[]' * (name == 'query_embedding')}" for name in named)
-    rows = db.execute(f"select content from memoir.recall(%(user)s, %(query)s{more})", {"user": user, "query": query, **named})
-    return sorted(content for (content,) in rows if content not in ACKNOWLEDGED)
+    """Without the neighbours of what is found."""
+    found = table(db, "recall", user, query, columns="content", **named)
+    return sorted(content for (content,) in found if content not in ACKNOWLEDGED)
 
 
 def compiled(db: psycopg.Connection, user: str, query: str, **named: Any) -> str:
     messages = call(db, "compile_context", user, "elsewhere", query, query_embedding=VECTOR, **named)
     return str(messages).replace(query, "")
-
-
-def row(db: psycopg.Connection, memory: str, columns: str = "state::text") -> tuple[Any, ...]:
-    return db.execute(f"select {columns} from _memoir.memory_store where memory_id = %s", [memory]).fetchone()
 
 
 def edges(db: psycopg.Connection, memory: str) -> set[tuple[str, str]]:
@@ -53,7 +35,7 @@ def refused(db: psycopg.Connection, user: str, content: str, **named: Any) -> bo
     return call(db, "remember", user, content, **named)["outcome"] == "refused_tombstone"
 
 
-def code(db: psycopg.Connection, function: str, *positional: Any, **named: Any) -> str | None:
+def code_of(db: psycopg.Connection, function: str, *positional: Any, **named: Any) -> str | None:
     try:
         call(db, function, *positional, **named)
     except psycopg.Error as error:
@@ -61,31 +43,18 @@ def code(db: psycopg.Connection, function: str, *positional: Any, **named: Any) 
     return None
 
 
-@pytest.fixture(scope="module", autouse=True)
-def little_model(memoir_dsn: str) -> None:
-    with connect(memoir_dsn) as db:
-        db.execute("select memoir.register_embedding_model('little', 'none', 4)")
-        db.execute("select memoir.switch_embedding_model('little')")
-
-
-@pytest.fixture
-def clock(db: psycopg.Connection) -> Iterator[Any]:
-    yield lambda at: db.execute("select memoir.set_clock(%s)", [at])
-    db.execute("select memoir.set_clock(null)")
-
-
 # The five shapes ------------------------------------------------------------------------------------------------------
 
 def test_replacement(db: psycopg.Connection, user: str) -> None:
     persist(db, user, "s", "I live in Oslo.", "Noted.", "I like the harbour.", "Nice.")
-    old = remember(db, user, "Lives in Oslo.", session="s", actor="person", source_turns=[0], slot="home", slot_value="Oslo", embedding=VECTOR)
+    old = remembered(db, user, "Lives in Oslo.", session="s", actor="person", source_turns=[0], slot="home", slot_value="Oslo", embedding=VECTOR)
     assert "Oslo" in compiled(db, user, "Where is home?") and recalled(db, user, "live Oslo") == ["I live in Oslo.", "Lives in Oslo."]
     persist(db, user, "t", "No, I live in Bergen.", "Sorry.")
     done = call(db, "correct", user, old, "Lives in Bergen.", "misheard", slot_value="Bergen", session="t", source_turns=[0], embedding=VECTOR)
     assert (done["outcome"], done["corrected"], done["excluded_turns"], done["remainder"]) == ("corrected", [old], 1, None)
     new = done["memory_id"]
-    assert row(db, old, "state::text, superseded_by::text, state_reason") == ("superseded", new, "misheard")
-    assert row(db, new, "provenance::text, slot, slot_value, scope::text") == ("correction", "home", "bergen", "global")
+    assert memory_row(db, old, "state::text, superseded_by::text, state_reason") == ("superseded", new, "misheard")
+    assert memory_row(db, new, "provenance::text, slot, slot_value, scope::text") == ("correction", "home", "bergen", "global")
     assert ("supersedes", old) in edges(db, new)
     assert "Oslo" not in compiled(db, user, "Where is home?") and "Bergen" in compiled(db, user, "Where is home?")
     assert recalled(db, user, "live Oslo Bergen") == ["Lives in Bergen.", "No, I live in Bergen."]
@@ -101,36 +70,36 @@ def test_replacement(db: psycopg.Connection, user: str) -> None:
 
 
 def test_polarity(db: psycopg.Connection, user: str) -> None:
-    old = remember(db, user, "Likes tea.", embedding=VECTOR)
+    old = remembered(db, user, "Likes tea.", embedding=VECTOR)
     new = call(db, "correct", user, old, "No longer likes tea.", embedding=VECTOR)["memory_id"]
     assert recalled(db, user, "tea", query_embedding=VECTOR) == ["No longer likes tea."]
-    assert refused(db, user, "Likes tea", actor="agent") and row(db, new) == ("active",)
+    assert refused(db, user, "Likes tea", actor="agent") and memory_row(db, new) == ("active",)
     assert call(db, "remember", user, "no longer likes tea.")["memory_id"] == new
 
 
 def test_retraction(db: psycopg.Connection, user: str) -> None:
     persist(db, user, "s", "I own a boat.", "Noted.")
-    old = remember(db, user, "Owns a boat.", session="s", actor="person", source_turns=[0], slot="vehicle", slot_value="boat", embedding=VECTOR)
+    old = remembered(db, user, "Owns a boat.", session="s", actor="person", source_turns=[0], slot="vehicle", slot_value="boat", embedding=VECTOR)
     done = call(db, "retract", user, old, "was a joke")
     assert (done["state"], done["retracted"], done["excluded_turns"], done["bounded"]) == ("invalidated", [old], 1, [])
     assert recalled(db, user, "boat", query_embedding=VECTOR) == [] and "boat" not in compiled(db, user, "What is owned?")
     assert refused(db, user, "Owns a boat!", actor="agent") and refused(db, user, "A boat is owned", slot="vehicle", slot_value="boat")
-    assert row(db, old, "state::text, state_reason") == ("invalidated", "was a joke")
+    assert memory_row(db, old, "state::text, state_reason") == ("invalidated", "was a joke")
 
 
 def test_partial(db: psycopg.Connection, user: str) -> None:
     persist(db, user, "s", "I live in Ulm and have two cats.", "Noted.")
-    old = remember(db, user, "Lives in Ulm, has two cats.", session="s", actor="person", source_turns=[0], slot="home", slot_value="Ulm", tags=["me"])
+    old = remembered(db, user, "Lives in Ulm, has two cats.", session="s", actor="person", source_turns=[0], slot="home", slot_value="Ulm", tags=["me"])
     done = call(db, "correct", user, old, "Has three cats.", remainder="Lives in Ulm.")
     rest, new = done["remainder"], done["memory_id"]
     assert recalled(db, user, "Ulm cats") == ["Has three cats.", "Lives in Ulm."]
-    assert row(db, rest, "slot, slot_value, trust, tags, provenance::text, tier") == ("home", "ulm", 1.0, ["me"], "user_stated", 3)
-    assert row(db, new, "slot") == (None,) and row(db, old, "superseded_by::text") == (new,)
+    assert memory_row(db, rest, "slot, slot_value, trust, tags, provenance::text, tier") == ("home", "ulm", 1.0, ["me"], "user_stated", 3)
+    assert memory_row(db, new, "slot") == (None,) and memory_row(db, old, "superseded_by::text") == (new,)
     assert edges(db, rest) == edges(db, new) == {("supersedes", old)}
     # What remains may be said again, the whole may not; with the slot's new value, the slot goes with that.
     assert not refused(db, user, "lives in ulm.") and refused(db, user, "Lives in Ulm, has two cats.")
-    moved = call(db, "correct", user, remember(db, user, "Works in Bonn as a baker.", slot="workplace", slot_value="Bonn"), "Works in Köln.", remainder="Is a baker.", slot_value="Köln")
-    assert row(db, moved["memory_id"], "slot_value") == ("köln",) and row(db, moved["remainder"], "slot") == (None,)
+    moved = call(db, "correct", user, remembered(db, user, "Works in Bonn as a baker.", slot="workplace", slot_value="Bonn"), "Works in Köln.", remainder="Is a baker.", slot_value="Köln")
+    assert memory_row(db, moved["memory_id"], "slot_value") == ("köln",) and memory_row(db, moved["remainder"], "slot") == (None,)
     assert refused(db, user, "Bonn it is", slot="workplace", slot_value="Bonn")
 
 
@@ -143,11 +112,11 @@ def test_bounds_that_leave_no_time_to_the_old_value_reject_it(db: psycopg.Connec
 
 def test_bounds(db: psycopg.Connection, user: str, clock: Any) -> None:
     clock("2026-01-10T00:00:00Z")
-    old = remember(db, user, "Lives in Bonn.", slot="home", slot_value="Bonn", embedding=VECTOR)
+    old = remembered(db, user, "Lives in Bonn.", slot="home", slot_value="Bonn", embedding=VECTOR)
     clock("2026-04-10T00:00:00Z")
     done = call(db, "correct", user, old, "Lives in Ulm.", valid_from="2026-03-01T00:00:00Z", slot_value="Ulm")
     [kept] = done["bounded"]
-    assert row(db, kept, "state::text, valid_to::text, slot_value, content") == ("active", "2026-03-01 00:00:00+00", "bonn", "Lives in Bonn.")
+    assert memory_row(db, kept, "state::text, valid_to::text, slot_value, content") == ("active", "2026-03-01 00:00:00+00", "bonn", "Lives in Bonn.")
     assert recalled(db, user, "lives Bonn Ulm") == ["Lives in Ulm."] and "Bonn" not in compiled(db, user, "Where does she live?")
     assert recalled(db, user, "lives Bonn Ulm", query_embedding=VECTOR) == ["Lives in Ulm."]
     # What was true then, and what we knew then.
@@ -168,7 +137,7 @@ def test_bounds(db: psycopg.Connection, user: str, clock: Any) -> None:
     assert len(away["bounded"]) == 2
     for at, where in (("2026-07-01", "Bonn"), ("2026-08-15", "Rome"), ("2026-10-01", "Bonn")):
         assert recalled(db, user, "lives Bonn Ulm Rome", valid_at=at + "T00:00:00Z") == [f"Lives in {where}."]
-    gym = remember(db, user, "Goes to the gym.")
+    gym = remembered(db, user, "Goes to the gym.")
     done = call(db, "retract", user, gym, "stopped", valid_to="2026-05-01T00:00:00Z")
     assert done["state"] == "superseded" and recalled(db, user, "gym") == []
     assert recalled(db, user, "gym", valid_at="2026-04-01T00:00:00Z") == ["Goes to the gym."] and not refused(db, user, "Goes to the gym.")
@@ -180,19 +149,19 @@ def test_what_was_made_of_it_goes_too(db: psycopg.Connection, user: str) -> None
     """Summaries that hold its turns, memories derived from it, copies of its value elsewhere in its project; the correction's own turn stays."""
     persist(db, user, "s", "I fly a zeppelin. No wait, a glider.", "Noted.", "Good night.", "Sleep well.")
     call(db, "open_session", user, "s2")
-    guess = remember(db, user, "Flies a zeppelin.", session="s2", actor="agent")
-    old = remember(db, user, "Flies a zeppelin", session="s", actor="person", source_turns=[0])
+    guess = remembered(db, user, "Flies a zeppelin.", session="s2", actor="agent")
+    old = remembered(db, user, "Flies a zeppelin", session="s", actor="person", source_turns=[0])
     who, session = db.execute("select user_id, session_id from _memoir.sessions where external_id = 's' and user_id = (select user_id from _memoir.memory_store where memory_id = %s)", [old]).fetchone()
     for first in (0, 2):
         db.execute("insert into _memoir.compactions (user_id, session_id, compaction_id, from_turn, to_turn, summary_text, made_by, recorded_at) "
                    "values (%s, %s, gen_random_uuid(), %s, %s, 'Talk of a zeppelin.', 'test', now())", [who, session, first, first + 1])
-    derived = remember(db, user, "Has a pilot's licence for airships.")
-    twice = remember(db, user, "Is an airship pilot by trade.")
+    derived = remembered(db, user, "Has a pilot's licence for airships.")
+    twice = remembered(db, user, "Is an airship pilot by trade.")
     for item, source in ((derived, old), (twice, derived)):
         db.execute("insert into _memoir.memory_sources (user_id, item_kind, item_id, source_kind, source_id) values (%s, 'memory', %s, 'memory', %s)", [who, item, source])
     done = call(db, "correct", user, old, "Flies a glider.", session="s", source_turns=[0])
     assert done["excluded_turns"] == 0 and set(done["corrected"]) == {old, guess}
-    assert [row(db, m, "state::text, state_reason") for m in (derived, twice)] == [("invalidated", "its source was withdrawn")] * 2
+    assert [memory_row(db, m, "state::text, state_reason") for m in (derived, twice)] == [("invalidated", "its source was withdrawn")] * 2
     assert "airship" not in str(recalled(db, user, "airship pilot")) and "I fly a zeppelin. No wait, a glider." in recalled(db, user, "zeppelin glider")
     done = call(db, "retract", user, done["memory_id"])
     assert done["excluded_turns"] == 1 and done["invalidated_summaries"] == 1
@@ -202,7 +171,7 @@ def test_what_was_made_of_it_goes_too(db: psycopg.Connection, user: str) -> None
 def test_only_the_span_goes_where_it_is_known(db: psycopg.Connection, user: str) -> None:
     long = "I keep bees in the garden. " + "The weather was fine all week and we talked about many things. " * 30 + "My locker number is Heron."
     persist(db, user, "s", long, "Noted.")
-    memory = remember(db, user, "Locker number Heron.", session="s", actor="person", source_turns=[0])
+    memory = remembered(db, user, "Locker number Heron.", session="s", actor="person", source_turns=[0])
     db.execute("update _memoir.memory_sources set span_start = %s, span_length = 26 where item_id = %s", [len(long) - 25, memory])
     assert any("Heron" in c for c in recalled(db, user, "locker Heron"))
     assert call(db, "retract", user, memory)["excluded_turns"] == 1
@@ -211,7 +180,7 @@ def test_only_the_span_goes_where_it_is_known(db: psycopg.Connection, user: str)
 
 def test_a_pin_follows_the_correction(db: psycopg.Connection, user: str) -> None:
     persist(db, user, "s", "Hello.", "Hi.")
-    old = remember(db, user, "The demo is on Monday.")
+    old = remembered(db, user, "The demo is on Monday.")
     assert call(db, "pin", user, "s", old, 10)["until_turn"] == 12
     new = call(db, "correct", user, old, "The demo is on Friday.")["memory_id"]
     assert db.execute("select pinned_until_turn from _memoir.session_objects where memory_id = %s", [new]).fetchone() == (12,)
@@ -228,7 +197,7 @@ def test_pinned_turns(db: psycopg.Connection, user: str) -> None:
     assert db.execute(pins, [user, "b"]).fetchall() == [(0, 0), (1, 3)]               # of its own, and of what it shares
     persist(db, user, "b", "y", "z")
     assert db.execute(pins, [user, "b"]).fetchall() == [(1, 3)]                       # two turns later that one has ended
-    assert code(db, "pin_turns", user, "a", 3, 6) == "PM014" and code(db, "pin_turns", user, "a", 4, 3) == "PM014"
+    assert code_of(db, "pin_turns", user, "a", 3, 6) == "PM014" and code_of(db, "pin_turns", user, "a", 4, 3) == "PM014"
     assert call(db, "unpin_turns", user, "a", 4) == 1 and db.execute(pins, [user, "b"]).fetchall() == []
 
 
@@ -236,16 +205,16 @@ def test_pinned_turns(db: psycopg.Connection, user: str) -> None:
 
 def test_a_lower_authority_corrects_nothing(db: psycopg.Connection, user: str) -> None:
     persist(db, user, "s", "I live in Oslo.", "Are you sure?", "No: in Bergen.", "Noted.")
-    said = remember(db, user, "Lives in Oslo.", slot="home", slot_value="Oslo")
+    said = remembered(db, user, "Lives in Oslo.", slot="home", slot_value="Oslo")
     done = call(db, "correct", user, said, "Lives in Ulm.", slot_value="Ulm", session="s")              # the agent says so
-    assert (done["outcome"], done["corrected"]) == ("contradicts", []) and row(db, said) == row(db, done["memory_id"]) == ("active",)
-    assert row(db, done["memory_id"], "provenance::text, scope::text") == ("system_inferred", "local") and ("contradicts", said) in edges(db, done["memory_id"])
-    assert code(db, "retract", user, said, session="s") == code(db, "retract", user, said, actor="agent") == "PM001"
+    assert (done["outcome"], done["corrected"]) == ("contradicts", []) and memory_row(db, said) == memory_row(db, done["memory_id"]) == ("active",)
+    assert memory_row(db, done["memory_id"], "provenance::text, scope::text") == ("system_inferred", "local") and ("contradicts", said) in edges(db, done["memory_id"])
+    assert code_of(db, "retract", user, said, session="s") == code_of(db, "retract", user, said, actor="agent") == "PM001"
     # With the person's own turn behind it, it ranks with their statements.
     done = call(db, "correct", user, said, "Lives in Bergen.", slot_value="Bergen", session="s", source_turns=[2])
-    assert done["outcome"] == "corrected" and row(db, said) == ("superseded",) and refused(db, user, "Lives in Oslo.")
+    assert done["outcome"] == "corrected" and memory_row(db, said) == ("superseded",) and refused(db, user, "Lives in Oslo.")
     # What it inferred itself, an agent may take back; nothing is rejected by that.
-    guess = remember(db, user, "Might like fish.", actor="agent")
+    guess = remembered(db, user, "Might like fish.", actor="agent")
     assert call(db, "retract", user, guess, actor="agent")["state"] == "invalidated" and not refused(db, user, "Might like fish.")
 
 
@@ -254,50 +223,50 @@ def test_a_lower_authority_corrects_nothing(db: psycopg.Connection, user: str) -
 ])
 def test_no_text_lends_itself_authority(db: psycopg.Connection, user: str, claim: str) -> None:
     persist(db, user, "s", "Hello.", claim)
-    said = remember(db, user, "Lives in Oslo.", slot="home", slot_value="Oslo")
+    said = remembered(db, user, "Lives in Oslo.", slot="home", slot_value="Oslo")
     for n, more in enumerate(({}, {"provenance": "correction"}, {"provenance": "user_stated", "source_turns": [1]}, {"provenance": "fact"}, {"actor": "tool", "provenance": "correction"},
                  {"metadata": Jsonb({"trust": 1, "actor": "person", "provenance": "user_stated"})})):
         done = call(db, "remember", user, f"{claim} {n}", session="s", slot="home", slot_value=f"Ulm {n}", **more)
-        assert said in done["contradicts"] and said not in done["superseded"] and row(db, said) == ("active",), more
-        assert row(db, done["memory_id"], "trust <= 0.7, scope::text, provenance::text in ('system_inferred', 'tool_output')") == (True, "local", True)
+        assert said in done["contradicts"] and said not in done["superseded"] and memory_row(db, said) == ("active",), more
+        assert memory_row(db, done["memory_id"], "trust <= 0.7, scope::text, provenance::text in ('system_inferred', 'tool_output')") == (True, "local", True)
     assert recalled(db, user, "Lives in Oslo", kinds=["memory"]) == ["Lives in Oslo."]
 
 
 def test_validation(db: psycopg.Connection, user: str) -> None:
     persist(db, user, "s", "Hello.", "Hi.")
-    said = remember(db, user, "Drinks coffee.", slot="drink", slot_value="coffee")
-    guess = remember(db, user, "Drinks tea.", session="s", slot="drink", slot_value="tea")
+    said = remembered(db, user, "Drinks coffee.", slot="drink", slot_value="coffee")
+    guess = remembered(db, user, "Drinks tea.", session="s", slot="drink", slot_value="tea")
     assert recalled(db, user, "drinks") == ["Drinks coffee."]
     done = call(db, "validate", user, guess)
     assert done == {"memory_id": guess, "superseded": [said]} and recalled(db, user, "drinks") == ["Drinks tea."]
-    assert row(db, guess, "trust, tier, scope::text, provenance::text, actor::text, expires_at, validated_at is not null") == (1.0, 3, "global", "user_stated", "person", None, True)
+    assert memory_row(db, guess, "trust, tier, scope::text, provenance::text, actor::text, expires_at, validated_at is not null") == (1.0, 3, "global", "user_stated", "person", None, True)
     judged = db.execute("select memory_id::text, other_id::text, judge, decision, reason from memoir.list_judgements(%s) order by recorded_at", [user]).fetchall()
     assert judged == [(guess, said, "slot", "contradicts", "authority 0.6 against 1"), (guess, said, "person", "superseded", "validated")]
-    assert code(db, "validate", user, said) is None                                   # stands for what superseded it
+    assert code_of(db, "validate", user, said) is None                                   # stands for what superseded it
 
 
 def test_relations(db: psycopg.Connection, user: str) -> None:
-    one, two, guess = remember(db, user, "Plans a garden."), remember(db, user, "Wants roses."), remember(db, user, "Wants tulips.", actor="agent")
+    one, two, guess = remembered(db, user, "Plans a garden."), remembered(db, user, "Wants roses."), remembered(db, user, "Wants tulips.", actor="agent")
     assert call(db, "relate", user, two, "elaborates", one) is True and call(db, "relate", user, two, "elaborates", one, weight="0.5") is False
     assert edges(db, two) == {("elaborates", one)}
     for bad in ((one, "likes", two), (one, "relates_to", one)):
-        assert code(db, "relate", user, *bad) == "PM014"
-    assert code(db, "relate", user, one, "references", "00000000-0000-0000-0000-000000000000") == "PM004"
-    assert call(db, "relate", user, two, "supersedes", guess) is True and row(db, guess, "state::text, superseded_by::text") == ("superseded", two)
+        assert code_of(db, "relate", user, *bad) == "PM014"
+    assert code_of(db, "relate", user, one, "references", "00000000-0000-0000-0000-000000000000") == "PM004"
+    assert call(db, "relate", user, two, "supersedes", guess) is True and memory_row(db, guess, "state::text, superseded_by::text") == ("superseded", two)
 
 
 def test_only_a_person_lifts(memoir_dsn: str, db: psycopg.Connection, user: str) -> None:
     persist(db, user, "s", "I own a boat.", "Noted.")
-    memory = remember(db, user, "Owns a boat.", session="s", actor="person", source_turns=[0])
+    memory = remembered(db, user, "Owns a boat.", session="s", actor="person", source_turns=[0])
     call(db, "forget", user, memory, "private")
     with roles(memoir_dsn, agent="login in role memoir_tenant", person="login in role memoir_tenant") as logins:
         for login in ("agent", "person"):
             db.execute("select memoir.bind_login(%s, %s, %s)", [logins[login], [user], login])
         with connect(user_of(memoir_dsn, logins["agent"])) as agent, connect(user_of(memoir_dsn, logins["person"])) as person:
-            assert code(agent, "lift_tombstone", user, memory) == code(agent, "validate", user, memory) == "PM001"
+            assert code_of(agent, "lift_tombstone", user, memory) == code_of(agent, "validate", user, memory) == "PM001"
             # Said again by the person it stays away too, with a hint; lifting is an act of its own.
             assert "lift_tombstone" in call(person, "remember", user, "Owns a boat.")["hint"] and "only a person" in call(agent, "remember", user, "Owns a boat.")["hint"]
-            assert code(db, "correct", user, remember(db, user, "Owns a car."), "Owns a boat.") == "PM040"
+            assert code_of(db, "correct", user, remembered(db, user, "Owns a car."), "Owns a boat.") == "PM040"
             [stone] = person.execute("select memory_id::text, kinds, reason, actor, content from memoir.list_tombstones(%s)", [user]).fetchall()
             assert stone == (memory, ["value"], "private", "person", None)
             assert recalled(db, user, "boat", as_of="2100-01-01T00:00:00Z") == []

@@ -7,15 +7,16 @@ import re
 import subprocess
 import zlib
 from collections.abc import Iterator
-from datetime import datetime, timedelta, timezone
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import psycopg
 import pytest
+from calls import active, one, run_job
 from psycopg.types.json import Jsonb
 from servers import PGBIN, connect, database, psql
 
-START = datetime(2026, 3, 2, 9, tzinfo=timezone.utc)
+START = datetime(2026, 3, 2, 9, tzinfo=UTC)
 
 # What is said → what it is about, the words that go, the words that come (none: nothing does). What is extracted of it has no other words.
 SAID = {
@@ -30,10 +31,6 @@ SHAPES = [shape for shape, *_ in SAID.values()]
 TOPICS = dict(zip(["Oslo|Bergen|live", "tea", "peanut|allergic", "mile|paint", "Siemens|Bosch|work", "cello|Mia"], range(6)))
 ACROSS = ["Where do I live, Oslo or Bergen?", "Do I love green tea?", "Am I allergic to peanuts?", "How many miles do I swim, do I paint?",
           "Where do I work, Siemens or Bosch?", "What does my daughter Mia play, the cello?"]
-
-
-def one(db: psycopg.Connection, query: str, *values: object) -> Any:
-    return db.execute(query, values).fetchone()[0]
 
 
 def vector(text: str) -> list[float]:
@@ -55,13 +52,6 @@ def embed(db: psycopg.Connection, model: str) -> int:
                    [[c[0] for c in claimed], [c[1] for c in claimed], [vector(c[3]) for c in claimed], model])
         count += len(claimed)
     return count
-
-
-def run(db: psycopg.Connection, job: str) -> dict[str, Any]:
-    db.execute("call memoir.run_job(%s)", [job])
-    counts, outcome, error = db.execute("select counts, outcome, error from _memoir.job_runs order by run_id desc limit 1").fetchone()
-    assert outcome == "done", error
-    return counts
 
 
 def clock(db: psycopg.Connection, days: float) -> None:
@@ -193,12 +183,12 @@ def test_promotion_demotion_expiry(db: psycopg.Connection, user: str) -> None:
     clock(db, 10.1)
     db.execute("update _memoir.memory_stats set access_count = 50, relevance_sum = 45, last_accessed_at = memoir.now() where user_id = (select user_id from _memoir.users where external_id = %s)", [user])
     db.execute("select _memoir.enqueue('promote', user_id, '') from _memoir.users where external_id = %s", [user])
-    assert run(db, "promotion")["users"] == 1
+    assert run_job(db, "promotion")["users"] == 1
     hold(db, user, known)
     for days in (30, 60, 120):
         clock(db, days)
         for job in ("demotion", "expiry", "profiles"):
-            run(db, job)
+            run_job(db, job)
         hold(db, user, known)
     assert one(db, "select count(*) from _memoir.memory_store m join _memoir.users u using (user_id) where external_id = %s and state = 'active' and tier = 1", user) == 0
 
@@ -212,11 +202,6 @@ def related(db: psycopg.Connection, user: str, *contents: str, **more: Any) -> l
         named = "".join(f", p_{name} => %s" for name in more)
         made.append(one(db, f"select memoir.remember(%s, %s, p_embedding => %s::real[]{named})", user, content, near, *more.values())["memory_id"])
     return made
-
-
-def active(db: psycopg.Connection, user: str) -> list[str]:
-    return [row[0] for row in db.execute("select content from _memoir.memory_store m join _memoir.users u using (user_id) where u.external_id = %s and m.state = 'active' "
-                                         "and (m.valid_to is null or m.valid_to > memoir.now()) order by 1", [user])]
 
 
 OTHERS = ("Hikes in the Alps each summer", "Hiked 40 km around Zermatt", "Carries a red tent on hikes")
@@ -237,7 +222,7 @@ def test_what_was_consolidated(db: psycopg.Connection, user: str, act: str, agai
     """A value that went into a whole (and that into another, and was said once more): it goes out of it, the others stand by themselves."""
     clock(db, 0)
     old, *_ = related(db, user, "Hikes with Brigida.", *OTHERS)
-    assert run(db, "consolidation")["made"] == 1
+    assert run_job(db, "consolidation")["made"] == 1
     [whole] = active(db, user)
     if again:
         related(db, user, "Hikes with Brigida.")
@@ -246,7 +231,7 @@ def test_what_was_consolidated(db: psycopg.Connection, user: str, act: str, agai
         db.execute("update _memoir.search_items set embeddable = true where user_id = (select user_id from _memoir.users where external_id = %s)", [user])
         while claimed := db.execute("select * from memoir.claim_embeddings(50, 'first')").fetchall():
             db.execute("select memoir.store_embeddings(%s::uuid[], %s::int[], %s::real[], 'first')", [[c[0] for c in claimed], [c[1] for c in claimed], [[1.0] + [0.0] * 14 + [0.3] for _ in claimed]])
-        run(db, "consolidation")
+        run_job(db, "consolidation")
     clock(db, 10)
     query, new = ACTS[act]
     db.execute(query, [user, old])
@@ -254,7 +239,7 @@ def test_what_was_consolidated(db: psycopg.Connection, user: str, act: str, agai
     assert active(db, user) == sorted([*rest, *new])
     for key, in db.execute("select memory_id from _memoir.memory_store m join _memoir.users u using (user_id) where u.external_id = %s and metadata ? 'consolidated'", [user]).fetchall():
         db.execute("select memoir.undo_consolidation(%s, %s)", [user, key])
-    run(db, "consolidation")
+    run_job(db, "consolidation")
     assert not any("Brigida" in text for text in active(db, user))
     assert not any("Brigida" in text for text in texts(db, user, "hikes with Brigida"))
     assert whole not in shown(db, user, "With whom are the hikes?") and "Brigida" not in shown(db, user, "With whom are the hikes?")
@@ -277,7 +262,7 @@ def test_a_new_value_is_consolidated(db: psycopg.Connection, user: str, act: str
         db.execute("select memoir.store_embeddings(%s::uuid[], %s::int[], %s::real[], 'first')",
                    [[c[0] for c in claimed], [c[1] for c in claimed], [[1.0] + [0.0] * 12 + ([0.4, 0.0, 0.0] if "company" in c[3] else [0.0, 0.4, 0.0]) for c in claimed]])
     related(db, user, *OTHERS, provenance="correction")
-    assert run(db, "consolidation")["made"] == 1
+    assert run_job(db, "consolidation")["made"] == 1
     while claimed := db.execute("select * from memoir.claim_embeddings(50, 'first')").fetchall():
         db.execute("select memoir.store_embeddings(%s::uuid[], %s::int[], %s::real[], 'first')", [[c[0] for c in claimed], [c[1] for c in claimed], [[1.0] + [0.0] * 15 for _ in claimed]])
     said = " ".join(active(db, user))
@@ -310,7 +295,7 @@ def test_the_same_turns_extracted_again(db: psycopg.Connection, user: str, agent
     db.execute("update _memoir.session_counters c set extracted_through = 0 from _memoir.users u where u.user_id = c.user_id and external_id = %s", [user])
     if by_job:
         db.execute("select _memoir.queue_extraction(s.user_id, s.session_id, memoir.now()) from _memoir.sessions s join _memoir.users u using (user_id) where u.external_id = %s", [user])
-        run(db, "extract")
+        run_job(db, "extract")
     else:
         assert one(db, "select memoir.extract_session(%s, 's')", user)["stored"] == 0
     assert one(db, "select min(turn_count - extracted_through) from _memoir.session_counters c join _memoir.users using (user_id) where external_id = %s", user) == 0
@@ -322,7 +307,7 @@ def test_the_same_turns_extracted_again(db: psycopg.Connection, user: str, agent
 def test_an_import_of_what_was_before(db: psycopg.Connection, memoir_dsn: str, user: str, elsewhere: bool) -> None:
     """Into the same database, and over what another one was given afterwards: first the newer export, then the older."""
     known = say(db, user)
-    run(db, "profiles")
+    run_job(db, "profiles")
     before = [row[0] for row in db.execute("select memoir.export_user(%s, true)", [user])]
     change(db, user, known)
     embed(db, "first")
@@ -334,7 +319,7 @@ def test_an_import_of_what_was_before(db: psycopg.Connection, memoir_dsn: str, u
         db.execute("select memoir.import_user(%s, %s)", [name, [Jsonb(line) for line in lines]])
     embed(db, "first")
     hold(db, name, known)
-    run(db, "profiles")
+    run_job(db, "profiles")
     hold(db, name, known)
 
 
@@ -350,7 +335,7 @@ def test_a_whole_made_elsewhere_of_what_was_rejected_here(db: psycopg.Connection
     clock(db, 10)
     db.execute("select memoir.forget(%s, %s)", [here, old])
     clock(db, 11)
-    run(db, "consolidation")
+    run_job(db, "consolidation")
     second = [row[0] for row in db.execute("select memoir.export_user(%s, true)", [there])]
     assert any("consolidated" in str(line) for line in second)
     db.execute("select memoir.import_user(%s, %s)", [here, [Jsonb(line) for line in second]])

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from typing import Any
 
 import psycopg
 import pytest
-from psycopg.types.json import Jsonb
+from calls import persist, raises, remembered, use_vectors
+from servers import connect
 
 MODEL = "small"
 BOAT, NUTS, CITY = [1.0, 0.0, 0.0, 0.0], [0.0, 1.0, 0.0, 0.0], [0.0, 0.0, 1.0, 0.0]
@@ -18,9 +18,8 @@ BOAT, NUTS, CITY = [1.0, 0.0, 0.0, 0.0], [0.0, 1.0, 0.0, 0.0], [0.0, 0.0, 1.0, 0
 @pytest.fixture(scope="module")
 def db(memoir_dsn: str) -> Iterator[psycopg.Connection]:
     """One connection for all, its caches warm; vectors of four dimensions, given by the test."""
-    with psycopg.connect(memoir_dsn, autocommit=True) as db:
-        db.execute("select memoir.register_embedding_model(%s, 'none', 4, p_document_prefix => 'doc: ')", [MODEL])
-        db.execute("select memoir.switch_embedding_model(%s)", [MODEL])
+    with connect(memoir_dsn) as db:
+        use_vectors(db, 4, MODEL, document_prefix="doc: ")
         yield db
 
 
@@ -28,16 +27,6 @@ def db(memoir_dsn: str) -> Iterator[psycopg.Connection]:
 def nothing_waiting(db: psycopg.Connection) -> None:
     """What a test claims is its own."""
     db.execute("delete from _memoir.jobs")
-
-
-def remember(db: psycopg.Connection, user: str, content: str, sensitivity: str = "normal", embedding: list[float] | None = None) -> str:
-    return db.execute("select memoir.remember(%s, %s, p_sensitivity => %s, p_embedding => %s::real[])",
-                      [user, content, sensitivity, embedding]).fetchone()[0]["memory_id"]
-
-
-def persist(db: psycopg.Connection, user: str, session: str, *texts: str) -> None:
-    messages = [{"role": ("user", "assistant")[n % 2], "content": text} for n, text in enumerate(texts)]
-    db.execute("select memoir.persist_turn(%s, %s, %s)", [user, session, Jsonb(messages)])
 
 
 def claim(db: psycopg.Connection, limit: int = 64, model: str = MODEL) -> list[tuple[Any, ...]]:
@@ -77,17 +66,10 @@ def jobs(db: psycopg.Connection, columns: str = "state, attempts") -> list[tuple
     return db.execute(f"select {columns} from _memoir.jobs where dedup_key = (select model_id::text from _memoir.embedding_models where name = %s)", [MODEL]).fetchall()
 
 
-@contextmanager
-def fails(code: str) -> Iterator[None]:
-    with pytest.raises(psycopg.Error) as caught:
-        yield
-    assert caught.value.sqlstate == code, caught.value
-
-
 def test_claim_store_progress(db: psycopg.Connection, user: str) -> None:
     before = progress(db)
-    remember(db, user, "keeps a boat")
-    remember(db, user, "avoids nuts")
+    remembered(db, user, "keeps a boat")
+    remembered(db, user, "avoids nuts")
     assert (before["status"], progress(db)["waiting_jobs"]) == ("active", before["waiting_jobs"] + 1)
     items = claim(db)
     assert [i[2:] for i in items] == [(MODEL, "doc: keeps a boat"), (MODEL, "doc: avoids nuts")]
@@ -109,8 +91,8 @@ def test_the_text_claimed_carries_the_end_of_the_previous_turn(db: psycopg.Conne
 
 
 def test_the_cursor_passes_what_needs_no_vector(db: psycopg.Connection, user: str) -> None:
-    remember(db, user, "the safe opens with a secret", sensitivity="secret")
-    db.execute("select memoir.forget(%s, %s)", [user, remember(db, user, "soon forgotten")])
+    remembered(db, user, "the safe opens with a secret", sensitivity="secret")
+    db.execute("select memoir.forget(%s, %s)", [user, remembered(db, user, "soon forgotten")])
     assert cursor_of(db, user)[0] == 0
     assert claim(db) == []
     through, last = cursor_of(db, user)
@@ -119,10 +101,10 @@ def test_the_cursor_passes_what_needs_no_vector(db: psycopg.Connection, user: st
 
 
 def test_secret_memories_are_never_claimed(db: psycopg.Connection, user: str) -> None:
-    remember(db, user, "the safe opens with a secret", sensitivity="secret")
-    remember(db, user, "keeps a boat", sensitivity="private")
-    remember(db, user, "owns a grey cat")
-    remember(db, user, "owns a grey cat", sensitivity="secret")  # said again, now as a secret
+    remembered(db, user, "the safe opens with a secret", sensitivity="secret")
+    remembered(db, user, "keeps a boat", sensitivity="private")
+    remembered(db, user, "owns a grey cat")
+    remembered(db, user, "owns a grey cat", sensitivity="secret")  # said again, now as a secret
     items = claim(db)
     assert [i[3] for i in items] == ["doc: keeps a boat"]
     store(db, [(i[0], n) for i in items for n in range(1, 10)], [BOAT] * 9)
@@ -132,7 +114,7 @@ def test_secret_memories_are_never_claimed(db: psycopg.Connection, user: str) ->
 
 def test_partial_stores_in_any_order_lose_nothing(db: psycopg.Connection, user: str) -> None:
     for text in ("keeps a boat", "avoids nuts", "lives in a city"):
-        remember(db, user, text)
+        remembered(db, user, text)
     one, two, three = claim(db)
     assert store(db, [three], [CITY]) == 1
     assert cursor_of(db, user)[0] < one[1] and by_vector(db, user, CITY) == "lives in a city"
@@ -144,9 +126,9 @@ def test_partial_stores_in_any_order_lose_nothing(db: psycopg.Connection, user: 
 
 
 def test_near_duplicates_merge_when_their_vectors_arrive(db: psycopg.Connection, user: str) -> None:
-    short = remember(db, user, "keeps a boat")
-    long = remember(db, user, "keeps a wooden sailing boat at the pier")
-    remember(db, user, "keeps a boat with Ann")
+    short = remembered(db, user, "keeps a boat")
+    long = remembered(db, user, "keeps a wooden sailing boat at the pier")
+    remembered(db, user, "keeps a boat with Ann")
     store(db, claim(db), [BOAT, [0.99, 0.14, 0.0, 0.0], [0.99, 0.0, 0.14, 0.0]])
     rows = db.execute("select memory_id::text, superseded_by::text from _memoir.memory_store join _memoir.users u using (user_id) "
                       "where u.external_id = %s and state = 'superseded'", [user]).fetchall()
@@ -155,8 +137,8 @@ def test_near_duplicates_merge_when_their_vectors_arrive(db: psycopg.Connection,
 
 def test_two_workers_claim_the_work_of_different_users(db: psycopg.Connection, memoir_dsn: str, user: str) -> None:
     for name in (user, user + "-2"):
-        remember(db, name, "keeps a boat")
-        remember(db, name, "avoids nuts")
+        remembered(db, name, "keeps a boat")
+        remembered(db, name, "avoids nuts")
     with psycopg.connect(memoir_dsn) as first, psycopg.connect(memoir_dsn, autocommit=True, options="-c statement_timeout=5s") as second:
         mine = claim(first, 2)  # its transaction stays open: skipped, not waited for
         theirs = claim(second)
@@ -168,9 +150,9 @@ def test_two_workers_claim_the_work_of_different_users(db: psycopg.Connection, m
 
 
 def test_an_expired_lease_is_claimed_again(db: psycopg.Connection, user: str) -> None:
-    remember(db, user, "keeps a boat")
+    remembered(db, user, "keeps a boat")
     items = claim(db)
-    remember(db, user, "avoids nuts")  # what comes in waits for the batch that is out
+    remembered(db, user, "avoids nuts")  # what comes in waits for the batch that is out
     assert len(items) == 1 and claim(db) == []
     db.execute("update _memoir.jobs set leased_until = clock_timestamp() - interval '1 second' where state = 'leased'")
     assert claim(db)[:1] == items and sorted(jobs(db)) == [("leased", 2), ("ready", 0)]
@@ -179,7 +161,7 @@ def test_an_expired_lease_is_claimed_again(db: psycopg.Connection, user: str) ->
 
 
 def test_failures_back_off_and_end_as_dead_letters(db: psycopg.Connection, user: str) -> None:
-    remember(db, user, "keeps a boat")
+    remembered(db, user, "keeps a boat")
     for attempt in range(1, 9):
         items = claim(db)
         assert len(items) == 1, attempt
@@ -195,48 +177,48 @@ def test_failures_back_off_and_end_as_dead_letters(db: psycopg.Connection, user:
 
 
 def test_other_dimensions_are_refused(db: psycopg.Connection, user: str) -> None:
-    remember(db, user, "keeps a boat")
+    remembered(db, user, "keeps a boat")
     items = claim(db)
     for vectors in ([BOAT[:3]], [BOAT + [0.0]], [BOAT, BOAT], []):
-        with fails("PM030"):
+        with raises("PM030"):
             store(db, items, vectors)
     for vector in (BOAT[:3], BOAT + [0.0], []):
-        with fails("PM030"):
-            remember(db, user, "avoids nuts", embedding=vector)
-        with fails("PM030"):
+        with raises("PM030"):
+            remembered(db, user, "avoids nuts", embedding=vector)
+        with raises("PM030"):
             by_vector(db, user, vector)
     assert vectors_of(db, user) == 0
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), float("-inf"), 70000.0])
 def test_what_is_no_finite_number_is_refused(db: psycopg.Connection, user: str, value: float) -> None:
-    remember(db, user, "keeps a boat")
-    remember(db, user, "avoids nuts")
+    remembered(db, user, "keeps a boat")
+    remembered(db, user, "avoids nuts")
     bad = [0.5, value, 0.0, 0.0]
-    with fails("PM014"):
+    with raises("PM014"):
         store(db, claim(db), [BOAT, bad])
-    with fails("PM014"):
-        remember(db, user, "lives in a city", embedding=bad)
-    with fails("PM014"):
+    with raises("PM014"):
+        remembered(db, user, "lives in a city", embedding=bad)
+    with raises("PM014"):
         by_vector(db, user, bad)
     assert vectors_of(db, user) == 0
 
 
 def test_unknown_models_are_refused(db: psycopg.Connection, user: str) -> None:
-    remember(db, user, "keeps a boat")
+    remembered(db, user, "keeps a boat")
     items = claim(db)
     for call in (lambda: claim(db, model="nobody's"), lambda: store(db, items, [BOAT], "nobody's"),
                  lambda: db.execute("select memoir.fail_embeddings(%s, 'nobody''s', 'x')", [[items[0][0]]]),
                  lambda: db.execute("select memoir.queue_backfill('nobody''s')"), lambda: db.execute("select memoir.switch_embedding_model('nobody''s')")):
-        with fails("PM031"):
+        with raises("PM031"):
             call()
-    with fails("PM030"):
+    with raises("PM030"):
         db.execute("select memoir.register_embedding_model(%s, 'none', 5)", [MODEL])
 
 
 @pytest.mark.parametrize(("model", "reason"), [(MODEL, "takes vectors from the client"), ("all-MiniLM-L6-v2", "no embedder")])
 def test_without_an_embedder_context_says_so_and_uses_words(db: psycopg.Connection, user: str, model: str, reason: str) -> None:
-    remember(db, user, "The boat is called Vesla", embedding=BOAT)
+    remembered(db, user, "The boat is called Vesla", embedding=BOAT)
     persist(db, user, "s", "hello", "hi")
     ask = "select memoir.context(%s, 's', 'What is the boat called?', p_query_embedding => %s::real[])"
     with db.transaction(force_rollback=True):
@@ -252,8 +234,8 @@ def test_without_an_embedder_context_says_so_and_uses_words(db: psycopg.Connecti
 
 def test_a_second_model_is_filled_beside_the_first_then_takes_over(db: psycopg.Connection, memoir_dsn: str, user: str) -> None:
     boat, nuts = [0.0, 0.0, 1.0], [0.0, 1.0, 0.0]  # three dimensions, other directions
-    remember(db, user, "keeps a boat")
-    remember(db, user, "avoids nuts")
+    remembered(db, user, "keeps a boat")
+    remembered(db, user, "avoids nuts")
     store(db, claim(db), [BOAT, NUTS])
     db.execute("delete from _memoir.jobs")
     db.execute("select memoir.register_embedding_model('next', 'none', 3)")
@@ -273,7 +255,7 @@ def test_a_second_model_is_filled_beside_the_first_then_takes_over(db: psycopg.C
         assert by_vector(admin, user, nuts) == "avoids nuts"
         assert by_vector(db, user, NUTS) == "avoids nuts"  # nobody else sees it before it is committed
     assert (by_vector(db, user, boat), by_vector(db, user, nuts)) == ("keeps a boat", "avoids nuts")
-    with fails("PM030"):
+    with raises("PM030"):
         by_vector(db, user, BOAT)
     assert (progress(db)["status"], progress(db, "next")["status"]) == ("retired", "active")
 

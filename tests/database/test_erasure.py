@@ -11,6 +11,7 @@ from typing import Any
 
 import psycopg
 import pytest
+from calls import persist, remember, remembered
 from psycopg.types.json import Jsonb
 from servers import connect, roles, unique, user_of
 
@@ -21,16 +22,6 @@ VECTOR = [0.1] * 384
 def internal_names(db: psycopg.Connection) -> None:
     """Internal functions are asked directly here."""
     db.execute("set search_path = pg_catalog, memoir, _memoir, memoir_extensions, public")
-
-
-def persist(db: psycopg.Connection, user: str, session: str, *messages: Any, function: str = "persist_turn") -> dict[str, Any]:
-    made = [m if isinstance(m, dict) else {"role": ("user", "assistant")[n % 2], "content": m} for n, m in enumerate(messages)]
-    return db.execute(f"select memoir.{function}(%s, %s, %s)", [user, session, Jsonb(made)]).fetchone()[0]
-
-
-def remember(db: psycopg.Connection, user: str, content: str, **more: Any) -> str:
-    named = "".join(f", p_{name} => %({name})s" for name in more)
-    return db.execute(f"select memoir.remember(%(user)s, %(content)s{named})", {"user": user, "content": content, **more}).fetchone()[0]["memory_id"]
 
 
 def compiled(db: psycopg.Connection, user: str, session: str, query: str | None = "And now?") -> list[dict[str, Any]]:
@@ -142,14 +133,14 @@ def furnish(db: psycopg.Connection, user: str, mark: str) -> dict[str, Any]:
     db.execute("select memoir.branch_session(%s, 's', 'b')", [user])
     persist(db, user, "b", "In the branch", "Yes")
     ids = {"user": user_id(db, user), "session": made["session_id"], "turn": made["message_ids"][2]}
-    ids["memory"] = remember(db, user, f"Keeps a {mark}", session="s", source_turns=[2], tags=[mark], metadata=Jsonb({"said": mark}), slot="boat", slot_value=mark)
-    ids["unrelated"] = remember(db, user, "Grows tomatoes", session="other", source_turns=[0])
-    ids["merged"] = remember(db, user, "Says hello", session="s", source_turns=[0])
+    ids["memory"] = remembered(db, user, f"Keeps a {mark}", session="s", source_turns=[2], tags=[mark], metadata=Jsonb({"said": mark}), slot="boat", slot_value=mark)
+    ids["unrelated"] = remembered(db, user, "Grows tomatoes", session="other", source_turns=[0])
+    ids["merged"] = remembered(db, user, "Says hello", session="s", source_turns=[0])
     db.execute("insert into _memoir.memory_sources (user_id, item_kind, item_id, source_kind, source_id, link) values (%(user)s, 'memory', %(merged)s, 'turn', %(turn)s, 'merged')", ids)
-    ids["second"] = remember(db, user, f"Owner of some {mark}", key=f"second-{mark}")
+    ids["second"] = remembered(db, user, f"Owner of some {mark}", key=f"second-{mark}")
     db.execute("insert into _memoir.memory_sources (user_id, item_kind, item_id, source_kind, source_id) values (%(user)s, 'memory', %(second)s, 'memory', %(memory)s)", ids)
-    ids["restated"] = remember(db, user, "Has a boat", session="s", source_turns=[2], provenance="user_stated")
-    assert remember(db, user, "has a BOAT", session="other", source_turns=[0], provenance="user_stated") == ids["restated"]
+    ids["restated"] = remembered(db, user, "Has a boat", session="s", source_turns=[2], provenance="user_stated")
+    assert remembered(db, user, "has a BOAT", session="other", source_turns=[0], provenance="user_stated") == ids["restated"]
     db.execute("insert into _memoir.memory_renditions values (%(user)s, %(memory)s, 2, %(mark)s, 1, 'estimate', '[]', '[]', '[]', '[]', 'test', now())", {**ids, "mark": mark})
     db.execute("insert into _memoir.compactions (user_id, session_id, compaction_id, from_turn, to_turn, summary_text, made_by, recorded_at) "
                "values (%(user)s, %(session)s, gen_random_uuid(), 0, 3, %(mark)s, 'test', now())", {**ids, "mark": mark})
@@ -246,7 +237,7 @@ def test_a_session_is_erased_with_all_that_stems_from_it(db: psycopg.Connection,
     mark = unique("catamaran").replace("_", "")
     ids = furnish(db, user, mark)
     db.execute("select memoir.set_working_memory(%s, 's', 'n', %s)", [user, mark])
-    remember(db, user, f"The {mark} was noted there", session="s")
+    remembered(db, user, f"The {mark} was noted there", session="s")
     persist(db, user, "b", "And in the branch", "Quite")
     answer = erase(db, "session", user, "s")
     assert answer["rows"]["conversation_history"] == 8 and answer["rows"]["sessions"] == 1
@@ -267,12 +258,12 @@ def test_a_session_is_erased_with_all_that_stems_from_it(db: psycopg.Connection,
 def test_why_somebody_wanted_it_gone_goes_too(db: psycopg.Connection, user: str) -> None:
     mark = unique("reason").replace("_", "")
     persist(db, user, "s", "I keep a boat", "Noted")
-    memory = remember(db, user, "Keeps a boat", session="s", source_turns=[0])
+    memory = remembered(db, user, "Keeps a boat", session="s", source_turns=[0])
     db.execute("select memoir.forget(%s, %s, %s)", [user, memory, f"because of {mark}"])
     assert len(holding(db, mark)[mark]) >= 3
     erase(db, "turn", user, "s", 0)
     assert holding(db, mark) == {mark: []}
-    assert remember(db, user, "Keeps a boat") is None  # the tombstone is a keyed hash, and holds
+    assert remember(db, user, "Keeps a boat")["memory_id"] is None  # the tombstone is a keyed hash, and holds
 
 
 def test_erasing_is_for_people_and_services(db: psycopg.Connection, user: str, memoir_dsn: str) -> None:
@@ -426,7 +417,7 @@ def test_the_bytes_leave_the_files(db: psycopg.Connection, user: str, data_files
     long = f"{token} " + "".join(chr(noise.randrange(161, 1000)) if n % 9 else " " for n in range(6000))  # too varied to be compressed
     persist(db, user, f"session-{token}", f"I keep {token} in the cellar", long)
     persist(db, user, "stays", "Tomatoes are red", "Yes")
-    memory = remember(db, user, f"Keeps {token}", session=f"session-{token}", source_turns=[0], slot=f"slot {token}", slot_value=token, tags=[token], source_key=token)
+    memory = remembered(db, user, f"Keeps {token}", session=f"session-{token}", source_turns=[0], slot=f"slot {token}", slot_value=token, tags=[token], source_key=token)
     db.execute("select memoir.set_working_memory(%s, %s, 'k', %s)", [user, f"session-{token}", f"note {token}"])
     db.execute("select memoir.capture_call(%s, %s, %s)", [user, f"session-{token}", long.encode()])
     db.execute("select memoir.open_session(%s, %s, p_system_prompt => %s)", [user, f"session-{token}", f"You speak with {token}"])

@@ -12,12 +12,12 @@ from typing import Any
 
 import psycopg
 import pytest
-from conftest import ROOT, in_database
+from calls import persist, remember
 from pg_memoir import AsyncMemoir, Memoir, MemoirError
 from pg_memoir_cli import import_conversations
 from pg_memoir_cli.__main__ import main
 from psycopg.types.json import Jsonb
-from servers import connect, roles, unique, user_of
+from servers import ROOT, connect, in_database, roles, unique, user_of
 
 SAMPLE = ROOT / "scripts" / "sample.json"
 
@@ -50,16 +50,6 @@ def restore(db: psycopg.Connection, user: str, lines: list[Any], batch: int = 10
             for kind, count in counts.items():
                 total[outcome][kind] = total[outcome].get(kind, 0) + count
     return total
-
-
-def persist(db: psycopg.Connection, user: str, session: str, *messages: Any) -> dict[str, Any]:
-    made = [m if isinstance(m, dict) else {"role": ("user", "assistant")[n % 2], "content": m} for n, m in enumerate(messages)]
-    return db.execute("select memoir.persist_turn(%s, %s, %s)", [user, session, Jsonb(made)]).fetchone()[0]
-
-
-def remember(db: psycopg.Connection, user: str, content: str, **more: Any) -> dict[str, Any]:
-    named = "".join(f", p_{name} => %({name})s" for name in more)
-    return db.execute(f"select memoir.remember(%(user)s, %(content)s{named})", {"user": user, "content": content, **more}).fetchone()[0]
 
 
 def embed(db: psycopg.Connection) -> None:

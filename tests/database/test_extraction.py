@@ -191,12 +191,6 @@ def again(db: psycopg.Connection, user: str) -> None:
     db.execute("update _memoir.session_counters c set extracted_through = 0 from _memoir.users u where u.user_id = c.user_id and external_id = %s", [user])
 
 
-@pytest.fixture
-def clock(db: psycopg.Connection) -> Iterator[Any]:
-    yield lambda at: db.execute("select memoir.set_clock(%s)", [at])
-    db.execute("select memoir.set_clock(null)")
-
-
 def test_what_the_user_says_becomes_global_memories_with_their_source(db: psycopg.Connection, user: str) -> None:
     done = say(db, user, "Hi! I live in Ulm. Please don't use emojis.", {"role": "assistant", "content": "Noted. I live in the cloud."})
     assert extract(db, user) == {"turns": 2, "left": 0, "stored": 2, "duplicate": 0, "refused_tombstone": 0, "not_admitted": 0}
@@ -394,7 +388,7 @@ def test_writers_and_extractors_together_lose_and_double_nothing(memoir_dsn: str
             try:
                 with connect(memoir_dsn) as connection:
                     work(connection)
-            except BaseException as error:  # noqa: BLE001
+            except BaseException as error:
                 errors.append(error)
         thread = threading.Thread(target=run)
         thread.start()

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from math import sqrt
 from typing import Any
 
 import psycopg
 import pytest
+from calls import near, remember, use_vectors
 from psycopg.types.json import Jsonb
+from servers import connect
 
 WEAK = "Weak matches"
 PHATIC = ["hi", "Hello there!", "thanks so much, that helps a lot", "ok great", "good morning", "See you tomorrow!", "bye", "no worries", "How are you doing today?", "what's up?", "yes please", "go on", "haha", "That’s perfect, thank you"]
@@ -18,18 +19,9 @@ ASKING = ["How is Anna?", "what is the best time?", "Is it done?", "thanks, and 
 @pytest.fixture(scope="module")
 def db(memoir_dsn: str) -> Iterator[psycopg.Connection]:
     """Vectors of four dimensions, given by the test."""
-    with psycopg.connect(memoir_dsn, autocommit=True) as db:
-        db.execute("select memoir.register_embedding_model('small', 'none', 4)")
-        db.execute("select memoir.switch_embedding_model('small')")
+    with connect(memoir_dsn) as db:
+        use_vectors(db)
         yield db
-
-
-def near(cosine: float) -> list[float]:
-    return [cosine, sqrt(1 - cosine * cosine), 0.0, 0.0]
-
-
-def remember(db: psycopg.Connection, user: str, content: str, cosine: float, at: str | None = None) -> None:
-    db.execute("select memoir.remember(%s, %s, p_embedding => %s::real[], p_created_at => %s)", [user, content, near(cosine), at])
 
 
 def context(db: psycopg.Connection, user: str, query: str, session: str = "asking", **named: Any) -> dict[str, Any]:
@@ -40,7 +32,7 @@ def context(db: psycopg.Connection, user: str, query: str, session: str = "askin
 
 @pytest.mark.parametrize("text", PHATIC)
 def test_small_talk_recalls_nothing(db: psycopg.Connection, user: str, text: str) -> None:
-    remember(db, user, "Thanks for the good morning, hello, see you tomorrow.", 0.99)
+    remember(db, user, "Thanks for the good morning, hello, see you tomorrow.", embedding=near(0.99))
     assert context(db, user, text)["recall_tokens"] == 0
     db.execute("select memoir.set_user_settings(%s, '{\"small_talk_words\": 0}')", [user])
     assert context(db, user, text)["recall_tokens"] > 0
@@ -56,11 +48,11 @@ def test_other_languages_are_not_told_by_english_words(db: psycopg.Connection) -
 
 
 def test_recall_ends_where_relevance_does(db: psycopg.Connection, user: str) -> None:
-    remember(db, user, "Who built the tiled stove in the hall?", 0.999)  # asked before
-    remember(db, user, "The tiled stove in the hall was built by Konrad in 1911.", 0.75)
-    remember(db, user, "The tiled stove in the hall was built of green tiles by Konrad and his son.", 0.7)
+    remember(db, user, "Who built the tiled stove in the hall?", embedding=near(0.999))  # asked before
+    remember(db, user, "The tiled stove in the hall was built by Konrad in 1911.", embedding=near(0.75))
+    remember(db, user, "The tiled stove in the hall was built of green tiles by Konrad and his son.", embedding=near(0.7))
     for n in range(40):
-        remember(db, user, f"Row {n} of an inventory of pots, pans, plates and other kitchenware.", 0.02, "2024-03-01")
+        remember(db, user, f"Row {n} of an inventory of pots, pans, plates and other kitchenware.", embedding=near(0.02), created_at="2024-03-01")
     with_floor = context(db, user, "Who built the tiled stove in the hall?")
     db.execute("select memoir.set_user_settings(%s, '{\"relevance_share\": 0}')", [user])
     without = context(db, user, "Who built the tiled stove in the hall?")
@@ -75,7 +67,7 @@ def test_recall_ends_where_relevance_does(db: psycopg.Connection, user: str) -> 
 
 def test_a_weak_recall_is_small_and_says_so(db: psycopg.Connection, user: str) -> None:
     for n in range(60):
-        remember(db, user, f"Row {n} of an inventory of pots, pans, plates and all other kitchenware that stands in the house of an aunt.", 0.1 + n / 1000)
+        remember(db, user, f"Row {n} of an inventory of pots, pans, plates and all other kitchenware that stands in the house of an aunt.", embedding=near(0.1 + n / 1000))
     asked = context(db, user, "What did the doctor say about my knee?")
     full = context(db, user, "What did the doctor say about my knee?", memory_budget=1000)
     assert full["weak"] and 0 < full["recall_tokens"] <= 300
@@ -83,14 +75,14 @@ def test_a_weak_recall_is_small_and_says_so(db: psycopg.Connection, user: str) -
     assert asked["messages"][-1]["content"].count(WEAK) == 1
     strengths = db.execute("select distinct (parts ->> 'strength')::real from memoir.explain_context(%s, 'asking', 'What did the doctor say about my knee?', p_query_embedding => '{1,0,0,0}') where 'recent' <> all (arms)", [user]).fetchall()
     assert len(strengths) == 1 and strengths[0][0] < 0.12 and asked["arms"]["strength"] == pytest.approx(strengths[0][0], abs=1e-6)
-    remember(db, user, "The doctor says the knee must rest for three weeks.", 0.9)
+    remember(db, user, "The doctor says the knee must rest for three weeks.", embedding=near(0.9))
     found = context(db, user, "What did the doctor say about my knee?")
     assert not found["weak"] and WEAK not in found["messages"][-1]["content"] and "three weeks" in found["messages"][-1]["content"]
 
 
 def test_an_exchange_that_goes_on_keeps_its_mark(db: psycopg.Connection, user: str) -> None:
     for n in range(5):
-        remember(db, user, f"Row {n} of an inventory of pots and pans.", 0.1)
+        remember(db, user, f"Row {n} of an inventory of pots and pans.", embedding=near(0.1))
     question = "What did the doctor say about my knee?"
     first = context(db, user, question)
     call = {"id": "c1", "type": "function", "function": {"name": "look", "arguments": "{}"}}

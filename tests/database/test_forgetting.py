@@ -2,54 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import psycopg
 import pytest
-from psycopg.types.json import Jsonb
+from calls import memory_row, persist, recalled, remember
 from servers import connect, roles, user_of
+
+pytestmark = pytest.mark.usefixtures("little_vectors")
 
 PERSON = {"role": "user", "content": "I moved to Ulm in March."}
 MODEL = {"role": "assistant", "content": "Noted, Ulm it is."}
 
 
-def remember(db: psycopg.Connection, user: str, content: str, **more: Any) -> dict[str, Any]:
-    more = {"p_" + name: "{" + ",".join(map(str, value)) + "}" if name == "embedding" else value for name, value in more.items()}
-    named = "".join(f", {name} => %({name})s" for name in more)
-    return db.execute(f"select memoir.remember(%(user)s, %(content)s{named})", {"user": user, "content": content, **more}).fetchone()[0]
-
-
-def persist(db: psycopg.Connection, user: str, session: str, *messages: dict[str, Any], actor: str | None = None) -> dict[str, Any]:
-    return db.execute("select memoir.persist_turn(%s, %s, %s, p_actor => %s)", [user, session, Jsonb(list(messages)), actor]).fetchone()[0]
-
-
 def forget(db: psycopg.Connection, user: str, memory: str, reason: str | None = None) -> dict[str, Any]:
     return db.execute("select memoir.forget(%s, %s, %s)", [user, memory, reason]).fetchone()[0]
-
-
-def recalled(db: psycopg.Connection, user: str, query: str, **more: Any) -> list[str]:
-    named = "".join(f", p_{name} => %({name})s" for name in more)
-    return [row[0] for row in db.execute(f"select content from memoir.recall(%(user)s, %(query)s{named})", {"user": user, "query": query, **more})]
-
-
-def row(db: psycopg.Connection, memory: str, *columns: str) -> Any:
-    got = db.execute(f"select {', '.join(columns)} from _memoir.memory_store where memory_id = %s", [memory]).fetchone()
-    return got if len(columns) > 1 else got[0]
-
-
-@pytest.fixture(scope="module", autouse=True)
-def little_model(memoir_dsn: str) -> None:
-    """Vectors of four dimensions, given by the tests."""
-    with connect(memoir_dsn) as db:
-        db.execute("select memoir.register_embedding_model('little', 'none', 4)")
-        db.execute("select memoir.switch_embedding_model('little')")
-
-
-@pytest.fixture
-def clock(db: psycopg.Connection) -> Iterator[Any]:
-    yield lambda at: db.execute("select memoir.set_clock(%s)", [at])
-    db.execute("select memoir.set_clock(null)")
 
 
 # Exact duplicates -----------------------------------------------------------------------------------------------------
@@ -63,7 +30,7 @@ def test_the_same_text_in_disguise_is_a_duplicate(db: psycopg.Connection, user: 
     assert first["outcome"] == "stored"
     for text in SAME:
         assert remember(db, user, text) == {"memory_id": first["memory_id"], "outcome": "duplicate", "superseded": [], "contradicts": []}, ascii(text)
-    assert row(db, first["memory_id"], "content") == SAME[0]
+    assert memory_row(db, first["memory_id"], "content")[0] == SAME[0]
     assert db.execute("select restatements from _memoir.memory_stats where memory_id = %s", [first["memory_id"]]).fetchone() == (len(SAME),)
     assert recalled(db, user, "tea") == [SAME[0]]
     # Composed and decomposed letters too; other letters, other words, other projects and other users are others.
@@ -76,14 +43,14 @@ def test_the_same_text_in_disguise_is_a_duplicate(db: psycopg.Connection, user: 
 def test_restating_raises_authority_and_never_lowers_it(db: psycopg.Connection, user: str, clock: Any) -> None:
     clock("2026-01-01T00:00:00Z")
     memory = remember(db, user, "Allergic to peanuts.", actor="agent")["memory_id"]
-    assert row(db, memory, "provenance", "actor", "tier", "validated_at") == ("system_inferred", "agent", 1, None)
+    assert memory_row(db, memory, "provenance, actor, tier, validated_at") == ("system_inferred", "agent", 1, None)
     assert remember(db, user, "Allergic to peanuts!", actor="agent")["outcome"] == "stored"
     clock("2026-01-01T10:00:00Z")
     assert remember(db, user, "allergic to peanuts.")["memory_id"] == memory           # now the person says so
-    assert row(db, memory, "provenance", "actor", "tier", "expires_at") == ("user_stated", "person", 3, None)
-    assert row(db, memory, "trust", "confidence") == (1.0, pytest.approx(0.9)) and row(db, memory, "validated_at") is not None
+    assert memory_row(db, memory, "provenance, actor, tier, expires_at") == ("user_stated", "person", 3, None)
+    assert memory_row(db, memory, "trust, confidence") == (1.0, pytest.approx(0.9)) and memory_row(db, memory, "validated_at")[0] is not None
     assert remember(db, user, "ALLERGIC to peanuts.", actor="tool", confidence="0.1")["memory_id"] == memory
-    assert row(db, memory, "provenance", "actor", "tier", "trust", "expires_at") == ("user_stated", "person", 3, 1.0, None)
+    assert memory_row(db, memory, "provenance, actor, tier, trust, expires_at") == ("user_stated", "person", 3, 1.0, None)
 
 
 def test_what_has_expired_is_said_anew(db: psycopg.Connection, user: str, clock: Any) -> None:
@@ -93,17 +60,17 @@ def test_what_has_expired_is_said_anew(db: psycopg.Connection, user: str, clock:
     clock("2026-01-03T00:00:00Z")
     new = remember(db, user, "Deploys on Fridays.")
     assert new["outcome"] == "stored" and new["memory_id"] != old
-    assert row(db, old, "state") == "expired" and recalled(db, user, "Fridays") == ["Deploys on Fridays."]
+    assert memory_row(db, old, "state")[0] == "expired" and recalled(db, user, "Fridays") == ["Deploys on Fridays."]
 
 
 def test_a_secret_said_again_becomes_secret(db: psycopg.Connection, user: str) -> None:
     memory = remember(db, user, "The gate code is 4711.", embedding=[1, 0, 0, 0])["memory_id"]
     assert recalled(db, user, "gate code") == ["The gate code is 4711."]
     assert remember(db, user, "the gate code is 4711.", sensitivity="secret")["memory_id"] == memory
-    assert row(db, memory, "sensitivity", "embeddable") == ("secret", False)
+    assert memory_row(db, memory, "sensitivity, embeddable") == ("secret", False)
     assert db.execute("select count(*) from _memoir.embeddings e join _memoir.search_items i using (user_id, item_no) where ref_id = %s", [memory]).fetchone() == (0,)
     assert recalled(db, user, "gate code") == [] and recalled(db, user, "gate code", query_embedding="{1,0,0,0}") == []
-    assert remember(db, user, "the gate code is 4711.")["memory_id"] == memory and row(db, memory, "sensitivity") == "secret"
+    assert remember(db, user, "the gate code is 4711.")["memory_id"] == memory and memory_row(db, memory, "sensitivity")[0] == "secret"
 
 
 # Where a memory enters ------------------------------------------------------------------------------------------------
@@ -116,10 +83,10 @@ def test_inferred_memories_end_after_their_session(db: psycopg.Connection, user:
     guess = remember(db, user, "Seems to like Ulm.", session="s")["memory_id"]
     reported = remember(db, user, "Lives in Ulm.", session="s", provenance="user_stated", source_turns=[0])["memory_id"]
     outside = remember(db, user, "May like fish.", actor="agent")["memory_id"]
-    assert [row(db, memory, hours) for memory in (guess, reported, outside)] == [None, 90 * 24, 24]
+    assert [memory_row(db, memory, hours)[0] for memory in (guess, reported, outside)] == [None, 90 * 24, 24]
     db.execute("select memoir.close_session(%s, 's')", [user])
     late = remember(db, user, "Likes the minster.", session="s")["memory_id"]
-    assert [row(db, memory, hours) for memory in (guess, late, reported)] == [24, 24, 90 * 24]
+    assert [memory_row(db, memory, hours)[0] for memory in (guess, late, reported)] == [24, 24, 90 * 24]
     assert sorted(recalled(db, user, "Ulm minster", kinds=["memory"], session="s")) == ["Likes the minster.", "Seems to like Ulm."]
     clock("2026-03-02T00:00:01Z")
     assert recalled(db, user, "Ulm minster", kinds=["memory"], session="s") == []
@@ -131,7 +98,7 @@ def test_inferred_memories_end_after_their_session(db: psycopg.Connection, user:
 def test_no_turn_of_the_person_no_word_of_the_person(db: psycopg.Connection, user: str, provenance: str, claim: dict[str, Any]) -> None:
     persist(db, user, "s", PERSON, MODEL)
     memory = remember(db, user, "Lives in Ulm.", provenance=provenance, **claim)["memory_id"]
-    assert row(db, memory, "provenance::text", "tier", "trust") == ("system_inferred", 1, pytest.approx(0.6))
+    assert memory_row(db, memory, "provenance::text, tier, trust") == ("system_inferred", 1, pytest.approx(0.6))
 
 
 def test_a_bound_login_can_claim_no_more_than_it_is(memoir_dsn: str, db: psycopg.Connection, user: str) -> None:
@@ -141,8 +108,8 @@ def test_a_bound_login_can_claim_no_more_than_it_is(memoir_dsn: str, db: psycopg
         for login, actor in (("agent", "agent"), ("tool", "tool"), ("app", "person")):
             with connect(user_of(memoir_dsn, logins[login])) as c:
                 memory = remember(c, user, f"Said by {login}.", provenance="user_stated")["memory_id"]
-                assert row(db, memory, "actor::text", "written_by") == (actor, logins[login])
-                assert (row(db, memory, "provenance") == "user_stated") == (login == "app")
+                assert memory_row(db, memory, "actor::text, written_by") == (actor, logins[login])
+                assert (memory_row(db, memory, "provenance")[0] == "user_stated") == (login == "app")
                 for claim in {"person", "agent", "tool"} - {actor} - ({"agent", "tool"} if login == "app" else set()):
                     with pytest.raises(psycopg.Error) as caught:
                         remember(c, user, "Claimed.", actor=claim)
@@ -192,7 +159,7 @@ def test_fixed_points_keep_similar_texts_apart(db: psycopg.Connection, user: str
         who = f"{user}-{number}"
         first = remember(db, who, one, embedding=NEAR)
         assert remember(db, who, two, embedding=CLOSE)["outcome"] == "stored", (one, two)
-        assert row(db, first["memory_id"], "state_reason") in (None, "polarity", "value"), (one, two)
+        assert memory_row(db, first["memory_id"], "state_reason")[0] in (None, "polarity", "value"), (one, two)
     for number, (one, two) in enumerate(TOGETHER):
         who = f"{user}-t{number}"
         short, long = sorted((one, two), key=len)
@@ -243,7 +210,7 @@ def test_what_is_forgotten_stays_away(db: psycopg.Connection, user: str) -> None
     assert forget(db, user, done["memory_id"], "asked to") == {
         "memory_id": done["memory_id"], "state": "forgotten", "merged": [], "excluded_turns": 0, "invalidated_summaries": 0}
     assert "Kestrel" not in seen(db, user, "What is the code?")
-    assert row(db, done["memory_id"], "state", "state_reason") == ("forgotten", "asked to")
+    assert memory_row(db, done["memory_id"], "state, state_reason") == ("forgotten", "asked to")
     # Not the text in any disguise, not the value in its slot in other words, not by anybody, not elsewhere.
     for text in ("The gate code is Kestrel.", "THE GATE  CODE IS KESTREL.", "The gate code is Kes\u200btrel.", "Ｔｈｅ gate code is Kestrel.", "The gate code is Kes\u0007trel."):
         for more in ({}, {"actor": "agent"}, {"actor": "tool"}, {"provenance": "correction"}, {"project": "kiln"}, {"embedding": NEAR}, {"type": "preference"}):
@@ -326,5 +293,5 @@ def test_a_forgotten_memory_that_comes_with_vectors_later_changes_nothing(db: ps
     claims = db.execute("select user_id, item_no from memoir.claim_embeddings(10000, 'little') where text = 'Likes hiking at dawn.'").fetchall()
     forget(db, user, gone)
     db.execute("select memoir.store_embeddings(%s, %s, %s::real[], 'little')", [[u for u, _ in claims], [i for _, i in claims], [CLOSE] * len(claims)])
-    assert (row(db, kept, "state"), row(db, gone, "state")) == ("active", "forgotten")
+    assert (memory_row(db, kept, "state")[0], memory_row(db, gone, "state")[0]) == ("active", "forgotten")
     assert recalled(db, user, "hiking dawn", query_embedding="{1,0.1,0,0}") == ["Likes hiking."]

@@ -9,6 +9,7 @@ from typing import Any
 
 import psycopg
 import pytest
+from calls import last_run
 from psycopg.types.json import Jsonb
 from routines import code
 from servers import connect
@@ -47,10 +48,6 @@ def waiting(db: psycopg.Connection) -> list[tuple]:
     return db.execute("select state, attempts, last_error from _memoir.jobs where kind = 'summarise'").fetchall()
 
 
-def last(db: psycopg.Connection) -> tuple:
-    return db.execute("select outcome, counts, error from _memoir.job_runs where job = 'model' order by run_id desc limit 1").fetchone()
-
-
 def costs(db: psycopg.Connection, user: str) -> tuple:
     return db.execute("""select u.helper_tokens, u.helper_microcents, u.cost_microcents, s.helper_tokens, s.helper_microcents, s.cost_microcents
         from _memoir.user_counters u join _memoir.session_counters s using (user_id) where user_id = (select user_id from _memoir.users where external_id = %s)""", [user]).fetchone()
@@ -60,7 +57,7 @@ def test_nothing_is_asked_without_a_model(db: psycopg.Connection, user: str) -> 
     long_session(db, user)
     assert waiting(db) == []
     db.execute("call memoir.run_job('model')")
-    assert last(db) == ("done", {}, None)
+    assert last_run(db, "model") == ("done", {}, None)
     assert db.execute("select * from memoir.claim_model_calls(4)").fetchall() == []
 
 
@@ -87,7 +84,7 @@ def test_a_summary_by_a_model(db: psycopg.Connection, memoir_dsn: str, user: str
         db.execute("call memoir.run_job('model')")
     assert open_now == [0, 0] * asked                       # nothing held while the model was at it
     assert len(stub.requests) == asked and "harbour" in stub.requests[0]["messages"][1]["content"]
-    assert last(db)[:2] == ("done", {"calls": asked, "stored": asked, "tokens": 1100 * asked, "cost": (15000 + 6000) * asked}), last(db)
+    assert last_run(db, "model")[:2] == ("done", {"calls": asked, "stored": asked, "tokens": 1100 * asked, "cost": (15000 + 6000) * asked}), last_run(db, "model")
     assert waiting(db) == []
     made = db.execute("select from_turn, to_turn, summary_text, made_by from _memoir.compactions where level = 1 and made_by <> 'extract' "
                       "and user_id = (select user_id from _memoir.users where external_id = %s)", [user]).fetchall()
@@ -111,7 +108,7 @@ def test_failed_calls(db: psycopg.Connection, user: str, answer: Answer, state: 
         assert [row[0] for row in waiting(db)] == [state] * asked and all(error in row[2] for row in waiting(db))
         if answer.headers:
             assert db.execute("select min(run_after) > now() + interval '14 min' from _memoir.jobs where kind = 'summarise'").fetchone() == (True,)
-        assert last(db)[0] == "errors" and last(db)[1]["failed"] == asked
+        assert last_run(db, "model")[0] == "errors" and last_run(db, "model")[1]["failed"] == asked
     tokens = costs(db, user)[0]
     assert (tokens > 0) == (answer.text is not None)        # a useless answer is paid for
 
@@ -140,7 +137,7 @@ def test_the_cost_cap_ends_a_run(db: psycopg.Connection, user: str) -> None:
             long_session(db, f"{user}-{n}")
         asked = len(waiting(db))
         db.execute("call memoir.run_job('model')")
-        assert last(db)[0] == "cost cap" and last(db)[1]["calls"] == 4 < asked == 4 + len(waiting(db))
+        assert last_run(db, "model")[0] == "cost cap" and last_run(db, "model")[1]["calls"] == 4 < asked == 4 + len(waiting(db))
 
 
 def test_a_cancel_gives_everything_back(db: psycopg.Connection, memoir_dsn: str, user: str) -> None:
@@ -156,7 +153,7 @@ def test_a_cancel_gives_everything_back(db: psycopg.Connection, memoir_dsn: str,
             assert thread.is_alive()
         db.execute("select pg_cancel_backend(%s)", [other.info.backend_pid])
         thread.join(30)
-        assert result == ["57014"] and last(db)[0] == "cancelled"
+        assert result == ["57014"] and last_run(db, "model")[0] == "cancelled"
         assert [row[:2] for row in waiting(db)] == [("ready", 0)] * asked
 
 
@@ -165,5 +162,5 @@ def test_without_a_key_the_work_waits(db: psycopg.Connection, user: str) -> None
         use(db, stub, provider="anthropic", model="claude-haiku")
         long_session(db, user)
         assert code(lambda: db.execute("call memoir.run_job('model')")) == "PM051"
-        assert last(db)[0] == "failed" and "no API key" in last(db)[2]
+        assert last_run(db, "model")[0] == "failed" and "no API key" in last_run(db, "model")[2]
         assert {row[:2] for row in waiting(db)} == {("ready", 0)} and stub.requests == []

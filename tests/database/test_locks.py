@@ -9,7 +9,7 @@ import psycopg
 import pytest
 from psycopg.types.json import Jsonb
 from routines import MESSAGES, all_routines, code, values_for
-from servers import ARTIFACT, apply, complete, connect, database, roles, scratch, unique, user_of
+from servers import ARTIFACT, apply, complete, connect, database, roles, unique, user_of
 
 PROMPT = "You are the assistant of a shop that many tenants run."
 MODES = ("access share", "row share", "row exclusive", "share update exclusive", "share", "share row exclusive", "exclusive",
@@ -27,8 +27,8 @@ class World:
 
 
 @pytest.fixture(scope="module")
-def world(scratch: str) -> Iterator[World]:
-    with database(scratch) as dsn:
+def world(server_dsn: str) -> Iterator[World]:
+    with database(server_dsn) as dsn:
         complete(dsn, 2)
         tenant = "login in role memoir_tenant"
         with roles(dsn, ann=tenant, bob=tenant, app="login in role memoir_app", jobs="login in role memoir_jobs") as logins:

@@ -5,51 +5,27 @@ from __future__ import annotations
 import json
 import uuid
 from collections.abc import Iterator
-from contextlib import contextmanager
-from math import sqrt
 from typing import Any
 
 import psycopg
 import pytest
-from psycopg.types.json import Jsonb
-
-BASE = [1.0, 0.0, 0.0, 0.0]
+from calls import BASE, memory_row, near, persist, raises, remember, use_vectors
+from servers import connect
 
 
 @pytest.fixture(scope="module")
 def db(memoir_dsn: str) -> Iterator[psycopg.Connection]:
     """One connection for all, its caches warm; vectors of four dimensions, given by the test."""
-    with psycopg.connect(memoir_dsn, autocommit=True) as db:
-        db.execute("select memoir.register_embedding_model('small', 'none', 4)")
-        db.execute("select memoir.switch_embedding_model('small')")
+    with connect(memoir_dsn) as db:
+        use_vectors(db)
         yield db
-
-
-def near(cosine: float) -> list[float]:
-    """A unit vector with that cosine to BASE."""
-    return [cosine, sqrt(1 - cosine * cosine), 0.0, 0.0]
-
-
-def remember(db: psycopg.Connection, user: str, content: str, **named: Any) -> dict[str, Any]:
-    extra = "".join(f", p_{name} => %({name})s{'::real[]' if name == 'embedding' else ''}" for name in named)
-    return db.execute(f"select memoir.remember(%(user)s, %(content)s{extra})", {"user": user, "content": content, **named}).fetchone()[0]
 
 
 def forget(db: psycopg.Connection, user: str, memory: str) -> dict[str, Any]:
     return db.execute("select memoir.forget(%s, %s)", [user, memory]).fetchone()[0]
 
 
-def persist(db: psycopg.Connection, user: str, session: str, *texts: str, actor: str | None = None) -> dict[str, Any]:
-    """Turns by user and assistant alternately."""
-    messages = [{"role": ("user", "assistant")[n % 2], "content": text} for n, text in enumerate(texts)]
-    return db.execute("select memoir.persist_turn(%s, %s, %s, p_actor => %s)", [user, session, Jsonb(messages), actor]).fetchone()[0]
-
-
-def row(db: psycopg.Connection, memory: str, columns: str = "state") -> tuple[Any, ...]:
-    return db.execute(f"select {columns} from _memoir.memory_store where memory_id = %s", [memory]).fetchone()
-
-
-def recalled(db: psycopg.Connection, user: str, query: str, session: str | None = None) -> set[str]:
+def recalled_ids(db: psycopg.Connection, user: str, query: str, session: str | None = None) -> set[str]:
     return {str(i) for i, in db.execute("select id from memoir.recall(%s, %s, p_session => %s)", [user, query, session])}
 
 
@@ -62,13 +38,6 @@ def restatements(db: psycopg.Connection, memory: str) -> int:
     return db.execute("select restatements from _memoir.memory_stats where memory_id = %s", [memory]).fetchone()[0]
 
 
-@contextmanager
-def fails(code: str) -> Iterator[None]:
-    with pytest.raises(psycopg.Error) as caught:
-        yield
-    assert caught.value.sqlstate == code, caught.value
-
-
 # Exact duplicates -----------------------------------------------------------------------------------------------------
 
 @pytest.mark.parametrize("same", [
@@ -79,7 +48,7 @@ def test_the_same_text_in_disguise_is_a_duplicate(db: psycopg.Connection, user: 
     again = remember(db, user, same)
     assert (first["outcome"], again["outcome"], again["memory_id"]) == ("stored", "duplicate", first["memory_id"])
     assert restatements(db, first["memory_id"]) == 1
-    assert row(db, first["memory_id"], "content, state") == ("She plays the cello", "active")
+    assert memory_row(db, first["memory_id"], "content, state") == ("She plays the cello", "active")
 
 
 def test_other_texts_users_and_projects_are_no_duplicates(db: psycopg.Connection, user: str) -> None:
@@ -90,18 +59,18 @@ def test_other_texts_users_and_projects_are_no_duplicates(db: psycopg.Connection
 
 def test_a_restatement_lends_its_authority(db: psycopg.Connection, user: str) -> None:
     guess = remember(db, user, "She plays the cello", actor="agent")["memory_id"]
-    before = row(db, guess, "trust, tier, actor, expires_at is null")
+    before = memory_row(db, guess, "trust, tier, actor, expires_at is null")
     said = remember(db, user, "she plays the cello", actor="person")
     assert said["memory_id"] == guess
     assert before == (pytest.approx(0.6), 1, "agent", False)
-    assert row(db, guess, "trust, tier, actor, expires_at is null") == (1.0, 3, "person", True)
+    assert memory_row(db, guess, "trust, tier, actor, expires_at is null") == (1.0, 3, "person", True)
 
 
 def test_an_idempotency_key_returns_the_first_result(db: psycopg.Connection, user: str) -> None:
     first = remember(db, user, "The spare key is under the pot", key="k1")
     assert remember(db, user, "The spare key is under the pot", key="k1") == first  # not "duplicate"
     assert restatements(db, first["memory_id"]) == 0
-    with fails("PM006"):
+    with raises("PM006"):
         remember(db, user, "The spare key is elsewhere", key="k1")
     assert remember(db, user + "-2", "Another user's key", key="k1")["outcome"] == "stored"
 
@@ -112,16 +81,16 @@ def test_a_newer_value_of_equal_authority_supersedes(db: psycopg.Connection, use
     old = remember(db, user, "I live in Oslo", slot="home city", slot_value="Oslo")["memory_id"]
     new = remember(db, user, "I moved to Bergen", slot="Home  City", slot_value="Bergen")
     assert (new["superseded"], new["contradicts"]) == ([old], [])
-    assert row(db, old, "state, superseded_by::text") == ("superseded", new["memory_id"])
+    assert memory_row(db, old, "state, superseded_by::text") == ("superseded", new["memory_id"])
     assert relations(db, new["memory_id"]) == {("supersedes", old)}
-    assert recalled(db, user, "Oslo Bergen") == {new["memory_id"]}
+    assert recalled_ids(db, user, "Oslo Bergen") == {new["memory_id"]}
 
 
 def test_a_lower_authority_only_contradicts(db: psycopg.Connection, user: str) -> None:
     said = remember(db, user, "I live in Oslo", slot="home city", slot_value="Oslo")["memory_id"]
     guess = remember(db, user, "Probably lives in Bergen", slot="home city", slot_value="Bergen", actor="agent")
     assert (guess["superseded"], guess["contradicts"]) == ([], [said])
-    assert row(db, said) == row(db, guess["memory_id"]) == ("active",)
+    assert memory_row(db, said) == memory_row(db, guess["memory_id"]) == ("active",)
     assert relations(db, guess["memory_id"]) == {("contradicts", said)}
     later = remember(db, user, "I live in Tromsø", slot="home city", slot_value="Tromsø")  # the person outranks both
     assert set(later["superseded"]) == {said, guess["memory_id"]}
@@ -135,7 +104,7 @@ def test_a_correction_ranks_with_statements(db: psycopg.Connection, user: str) -
 def test_a_slot_holds_one_value_per_project(db: psycopg.Connection, user: str) -> None:
     one = remember(db, user, "We build with make", slot="build tool", slot_value="make", project="one")["memory_id"]
     assert remember(db, user, "We build with ninja", slot="build tool", slot_value="ninja", project="two")["superseded"] == []
-    assert row(db, one) == ("active",)
+    assert memory_row(db, one) == ("active",)
 
 
 # Whose word -----------------------------------------------------------------------------------------------------------
@@ -160,7 +129,7 @@ def test_provenance_scope_tier_and_trust_follow_who_speaks(db: psycopg.Connectio
     persist(db, user, "s", "I fish", "Good.")
     persist(db, user, "s", "a robot in the user's role", actor="agent")
     memory = remember(db, user, "Fishes on the lake", **named)["memory_id"]
-    provenance, scope, tier, trust = row(db, memory, "provenance, scope, tier, trust")
+    provenance, scope, tier, trust = memory_row(db, memory, "provenance, scope, tier, trust")
     assert (provenance, scope, tier, trust) == (*expected[:3], pytest.approx(expected[3]))
 
 
@@ -168,8 +137,8 @@ def test_local_memories_stay_in_their_session(db: psycopg.Connection, user: str)
     persist(db, user, "s", "hello", "hi")
     persist(db, user, "other", "hello", "hi")
     memory = remember(db, user, "Debugging the flux capacitor", session="s")["memory_id"]
-    assert memory in recalled(db, user, "flux capacitor", "s")
-    assert memory not in recalled(db, user, "flux capacitor") | recalled(db, user, "flux capacitor", "other")
+    assert memory in recalled_ids(db, user, "flux capacitor", "s")
+    assert memory not in recalled_ids(db, user, "flux capacitor") | recalled_ids(db, user, "flux capacitor", "other")
 
 
 def test_sources_are_recorded(db: psycopg.Connection, user: str) -> None:
@@ -180,7 +149,7 @@ def test_sources_are_recorded(db: psycopg.Connection, user: str) -> None:
     assert again == first
     assert rows == [(persisted["message_ids"][n], n) for n in (0, 2, 3)]
     for named in ({"session": "s", "source_turns": [4]}, {"source_turns": [0]}):
-        with fails("PM014"):
+        with raises("PM014"):
             remember(db, user, "Rows", **named)
 
 
@@ -189,7 +158,7 @@ def test_sources_are_recorded(db: psycopg.Connection, user: str) -> None:
 def test_near_duplicates_merge_above_the_threshold_only(db: psycopg.Connection, user: str) -> None:
     first = remember(db, user, "enjoys fishing on the lake", embedding=BASE)["memory_id"]
     below = remember(db, user, "likes to go fishing", embedding=near(0.91))
-    assert (below["outcome"], row(db, first)) == ("stored", ("active",))
+    assert (below["outcome"], memory_row(db, first)) == ("stored", ("active",))
     above = remember(db, user, "likes lake fishing", embedding=[0.95, 0.0, near(0.95)[1], 0.0])
     assert (above["outcome"], above["memory_id"]) == ("duplicate", first)
     assert above["similarity"] == pytest.approx(0.95, abs=0.002)
@@ -202,7 +171,7 @@ def test_the_more_specific_text_wins_and_inherits_the_sources(db: psycopg.Connec
     short = remember(db, user, "enjoys fishing", session="s", actor="person", source_turns=[0], embedding=BASE)["memory_id"]
     long = remember(db, user, "enjoys fishing for trout from a small boat", embedding=near(0.97))
     assert (long["outcome"], long["superseded"]) == ("stored", [short])
-    assert row(db, short, "state, superseded_by::text") == ("superseded", long["memory_id"])
+    assert memory_row(db, short, "state, superseded_by::text") == ("superseded", long["memory_id"])
     assert db.execute("select turn_index from _memoir.memory_sources where item_id = %s", [long["memory_id"]]).fetchall() == [(0,)]
 
 
@@ -222,7 +191,7 @@ def test_negation_numbers_dates_and_names_are_never_merged(db: psycopg.Connectio
     first = remember(db, user, one, embedding=BASE)["memory_id"]
     second = remember(db, user, other, embedding=near(0.995))
     assert second["outcome"] == "stored" and second["superseded"] == ([first] if judge else [])
-    assert (row(db, first, "state, state_reason"), row(db, second["memory_id"])) == (("superseded", judge) if judge else ("active", None), ("active",))
+    assert (memory_row(db, first, "state, state_reason"), memory_row(db, second["memory_id"])) == (("superseded", judge) if judge else ("active", None), ("active",))
 
 
 # Forget ---------------------------------------------------------------------------------------------------------------
@@ -233,7 +202,7 @@ def test_what_was_forgotten_does_not_come_back(db: psycopg.Connection, user: str
     forget(db, user, memory)
     refused = remember(db, user, disguise)
     assert (refused["outcome"], refused["memory_id"]) == ("refused_tombstone", None)
-    assert recalled(db, user, "cat called Ivy") == set()
+    assert recalled_ids(db, user, "cat called Ivy") == set()
     assert remember(db, user, "My cat is called Iva")["outcome"] == "stored"
     assert remember(db, user + "-2", disguise)["outcome"] == "stored"
 
@@ -267,12 +236,12 @@ def test_forget_takes_memory_turns_and_summaries_out(db: psycopg.Connection, use
         return json.dumps(value).replace("Where is the zeppelin moored?", "")
 
     gone = {memory, *turns["message_ids"][:2]}
-    assert gone <= recalled(db, user, "zeppelin moored Ulm")
+    assert gone <= recalled_ids(db, user, "zeppelin moored Ulm")
     assert "zeppelin" in compiled()
     done = forget(db, user, memory)
     assert (done["state"], done["excluded_turns"], done["invalidated_summaries"]) == ("forgotten", 2, 2)
-    assert not gone & recalled(db, user, "zeppelin moored Ulm weather")
-    assert turns["message_ids"][2] in recalled(db, user, "zeppelin weather")
+    assert not gone & recalled_ids(db, user, "zeppelin moored Ulm weather")
+    assert turns["message_ids"][2] in recalled_ids(db, user, "zeppelin weather")
     assert "zeppelin" not in compiled()
     assert db.execute("select undone_at is not null from _memoir.compactions where session_id = %s order by from_turn", [keys[1]]).fetchall() == [(True,), (False,)]
     assert db.execute("select summary_text from _memoir.sessions where session_id = %s", [keys[1]]).fetchone() == (None,)
@@ -288,6 +257,6 @@ def test_an_unknown_memory_is_an_error(db: psycopg.Connection, user: str) -> Non
     foreign = remember(db, user + "-2", "Not yours")["memory_id"]
     remember(db, user, "Mine")
     for memory in (str(uuid.uuid4()), foreign):
-        with fails("PM004"):
+        with raises("PM004"):
             forget(db, user, memory)
-    assert row(db, foreign) == ("active",)
+    assert memory_row(db, foreign) == ("active",)

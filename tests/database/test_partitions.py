@@ -5,16 +5,17 @@ from __future__ import annotations
 import re
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 
 import psycopg
 import pytest
+from calls import set_clock
 from catalog import describe, differences
 from psycopg.types.json import Jsonb
 from routines import MESSAGES, all_routines, values_for
-from servers import apply, complete, connect, database, scratch
+from servers import apply, complete, connect, database
 
 LEAVES = """
     select c.relname, c.relpersistence::text, t.table_name::text, t.by_month, t.unlogged, c.reloptions
@@ -22,8 +23,8 @@ LEAVES = """
 
 
 @pytest.fixture(scope="module")
-def memoir_dsn(scratch: str) -> Iterator[str]:
-    with database(scratch) as dsn:
+def memoir_dsn(server_dsn: str) -> Iterator[str]:
+    with database(server_dsn) as dsn:
         complete(dsn, 2)
         yield dsn
 
@@ -32,10 +33,6 @@ def persist(db: psycopg.Connection, user: str, session: str = "s", **options: ob
     extra = "".join(f", {key} => %({key})s" for key in options)
     return db.execute(f"select memoir.persist_turn(%(user)s, %(session)s, %(messages)s{extra})",
                       {"user": user, "session": session, "messages": Jsonb(MESSAGES), **options}).fetchone()[0]
-
-
-def clock(db: psycopg.Connection, at: str | None) -> None:
-    db.execute("select memoir.set_clock(%s)", [at])
 
 
 def months(db: psycopg.Connection, table: str = "conversation_history") -> set[str]:
@@ -52,8 +49,8 @@ def said(db: psycopg.Connection, *users: str, since: str = "1900-01-01") -> int:
 
 # part_of --------------------------------------------------------------------------------------------------------------
 
-def test_part_of_is_the_remainder(scratch: str) -> None:
-    with database(scratch) as empty:
+def test_part_of_is_the_remainder(server_dsn: str) -> None:
+    with database(server_dsn) as empty:
         assert apply(empty) == ""
         with connect(empty) as db:
             db.execute("create table public.probe (user_id uuid) partition by hash (user_id)")
@@ -85,7 +82,7 @@ def test_part_of_is_where_rows_are(db: psycopg.Connection) -> None:
 # ensure_partitions ----------------------------------------------------------------------------------------------------
 
 def test_ensure_partitions_is_idempotent(db: psycopg.Connection) -> None:
-    clock(db, "2047-11-30T23:59:59Z")
+    set_clock(db, "2047-11-30T23:59:59Z")
     db.execute("call memoir.ensure_partitions(3)")
     assert {m for m in months(db) if "2047" <= m < "2049"} == {"2047m11", "2047m12", "2048m01", "2048m02"}
     assert complete_leaves(db) == []
@@ -99,7 +96,7 @@ def test_ensure_partitions_is_idempotent(db: psycopg.Connection) -> None:
 def test_no_month_is_skipped_at_a_months_end(db: psycopg.Connection, zone: str, year: int) -> None:
     db.execute("select set_config('timezone', %s, false)", [zone])
     for at, wanted in ((f"{year}-01-31T02:00:00Z", ("m01", "m02", "m03")), (f"{year + 1}-02-01T03:00:00Z", ("m02", "m03", "m04"))):
-        clock(db, at)
+        set_clock(db, at)
         db.execute("call memoir.ensure_partitions(2)")
         assert {m for m in months(db) if m.startswith(at[:4])} == {at[:4] + month for month in wanted}
 
@@ -113,7 +110,7 @@ def test_months_ahead_are_checked(db: psycopg.Connection) -> None:
 
 def test_ensure_partitions_twice_at_once(memoir_dsn: str) -> None:
     with connect(memoir_dsn) as one, connect(memoir_dsn) as two:
-        clock(one, "2045-06-15T00:00:00Z")
+        set_clock(one, "2045-06-15T00:00:00Z")
         with ThreadPoolExecutor() as pool:
             for done in [pool.submit(db.execute, "call memoir.ensure_partitions(2)") for db in (one, two)]:
                 done.result()
@@ -124,13 +121,13 @@ def test_ensure_partitions_twice_at_once(memoir_dsn: str) -> None:
 def test_ensure_partitions_beside_readers_and_writers(memoir_dsn: str, db: psycopg.Connection, user: str) -> None:
     """Neither waits for an open transaction nor makes others wait behind it."""
     with psycopg.connect(memoir_dsn) as reader, psycopg.connect(memoir_dsn) as writer:
-        clock(db, "2046-05-15T00:00:00Z")
+        set_clock(db, "2046-05-15T00:00:00Z")
         persist(db, user)
         reader.execute("begin isolation level repeatable read")
         assert said(reader, user) == 2
         reader.execute("select memoir.compile_context(%s, 'new', 'cat?')", [user])
         persist(writer, user)
-        clock(db, "2046-06-15T00:00:00Z")
+        set_clock(db, "2046-06-15T00:00:00Z")
         db.execute("set statement_timeout = '20s'")
         db.execute("call memoir.ensure_partitions(1)")
         assert months(db) >= {"2046m06", "2046m07"}
@@ -144,15 +141,15 @@ def test_ensure_partitions_beside_readers_and_writers(memoir_dsn: str, db: psyco
 def test_ensure_partitions_gives_way(memoir_dsn: str, db: psycopg.Connection, user: str) -> None:
     """Whoever holds the parent itself (a manual ANALYZE, say) is waited for in short tries; writers don't queue behind us."""
     with connect(memoir_dsn) as caller, psycopg.connect(memoir_dsn) as holder, connect(memoir_dsn) as writer:
-        clock(db, "2048-05-15T00:00:00Z")
+        set_clock(db, "2048-05-15T00:00:00Z")
         persist(db, user)
-        clock(db, "2048-06-15T00:00:00Z")
+        set_clock(db, "2048-06-15T00:00:00Z")
         holder.execute("lock table only _memoir.conversation_history_p0 in share update exclusive mode")
         call = threading.Thread(target=caller.execute, args=["call memoir.ensure_partitions(0)"])
         call.start()
         wait_until_somebody_waits(db)
         wait_until(db, "exists (select from pg_stat_activity where wait_event = 'PgSleep' and datname = current_database())")   # it has let go
-        clock(db, "2048-05-15T00:00:00Z")
+        set_clock(db, "2048-05-15T00:00:00Z")
         writer.execute("set lock_timeout = '1s'")
         persist(writer, user)
         holder.rollback()
@@ -179,7 +176,7 @@ def wait_until_somebody_waits(db: psycopg.Connection) -> None:
 def test_a_write_makes_its_month(db: psycopg.Connection, user: str, at: str) -> None:
     month = f"{at[:4]}m{at[5:7]}"
     assert month not in months(db)
-    clock(db, at)
+    set_clock(db, at)
     persist(db, user)
     db.execute("select memoir.capture_call(%s, 's', '\\x00')", [user])
     db.execute("select memoir.remember(%s, 'A fact')", [user])
@@ -198,7 +195,7 @@ def test_two_writers_make_one_month(memoir_dsn: str, db: psycopg.Connection, end
     [first, second] = [f"{ends}-{n}" for n in range(40) if db.execute("select memoir.part_of(%s)", [f"{ends}-{n}"]).fetchone() == (0,)][:2]
     # In this order, so that a failure ends the first writer first, for which the other threads wait.
     with ThreadPoolExecutor() as pool, psycopg.connect(memoir_dsn) as two, psycopg.connect(memoir_dsn) as one:
-        clock(db, at)
+        set_clock(db, at)
         persist(one, first)
         waiting = pool.submit(persist, two, second)
         wait_until_somebody_waits(db)
@@ -216,10 +213,10 @@ def test_many_writers_at_the_turn_of_a_month(memoir_dsn: str, db: psycopg.Connec
         with connect(memoir_dsn) as own:
             return persist(own, user, "s")["turn_count"] + persist(own, user, "t")["turn_count"]
 
-    clock(db, "2056-06-30T00:00:00Z")
+    set_clock(db, "2056-06-30T00:00:00Z")
     for user in users[:4]:
         persist(db, user)
-    clock(db, "2056-07-01T00:00:00Z")
+    set_clock(db, "2056-07-01T00:00:00Z")
     with connect(memoir_dsn) as other, ThreadPoolExecutor(9) as pool:
         ensuring = pool.submit(other.execute, "call memoir.ensure_partitions(1)")
         turns = list(pool.map(write, users))
@@ -228,9 +225,9 @@ def test_many_writers_at_the_turn_of_a_month(memoir_dsn: str, db: psycopg.Connec
     assert complete_leaves(db) == []
 
 
-def test_a_table_added_by_an_upgrade_gets_its_leaves(scratch: str) -> None:
+def test_a_table_added_by_an_upgrade_gets_its_leaves(server_dsn: str) -> None:
     """Between the upgrade and ensure_partitions, and in months that are prepared for all other tables, writes go on."""
-    with database(scratch) as dsn, connect(dsn) as db:
+    with database(server_dsn) as dsn, connect(dsn) as db:
         complete(dsn)
         persist(db, "alice")
         db.execute("set role memoir_owner")
@@ -246,18 +243,18 @@ def test_a_table_added_by_an_upgrade_gets_its_leaves(scratch: str) -> None:
 def test_recorded_at_never_goes_back_in_a_session(db: psycopg.Connection, user: str) -> None:
     times = ["2027-03-31T23:00:00Z", "2027-04-01T00:30:00Z", "2027-02-15T00:00:00Z", "2026-12-31T00:00:00Z", "2028-01-01T00:00:00Z"]
     for at in times:
-        clock(db, at)
+        set_clock(db, at)
         persist(db, user, "s")
-    clock(db, times[0])
+    set_clock(db, times[0])
     persist(db, user, "later")                            # another session has its own time
     rows = db.execute("""select s.external_id, h.recorded_at from _memoir.conversation_history h join _memoir.sessions s using (user_id, session_id)
                          join _memoir.users u using (user_id) where u.external_id = %s order by 1 desc, turn_index""", [user]).fetchall()
     written = [at for session, at in rows if session == "s"]
     assert written == sorted(written) and len(written) == 10
-    april, new_year = datetime(2027, 4, 1, 0, 30, tzinfo=timezone.utc), datetime(2028, 1, 1, tzinfo=timezone.utc)
+    april, new_year = datetime(2027, 4, 1, 0, 30, tzinfo=UTC), datetime(2028, 1, 1, tzinfo=UTC)
     assert written[2:] == [april] * 6 + [new_year] * 2
-    assert rows[-1] == ("later", datetime(2027, 3, 31, 23, tzinfo=timezone.utc))
-    clock(db, "2020-01-01T00:00:00Z")                     # all of it can be read at any time, and reading makes no month
+    assert rows[-1] == ("later", datetime(2027, 3, 31, 23, tzinfo=UTC))
+    set_clock(db, "2020-01-01T00:00:00Z")                     # all of it can be read at any time, and reading makes no month
     assert len(db.execute("select * from memoir.history(%s, 's')", [user]).fetchall()) == 10
     assert len(db.execute("select memoir.compile_context(%s, 's', 'cat?')", [user]).fetchone()[0]) == 11
     assert "2020m01" not in months(db)
@@ -278,11 +275,11 @@ def test_absurd_dates_are_refused(db: psycopg.Connection, user: str) -> None:
 
 
 def test_old_dates_are_kept_and_make_no_partition(db: psycopg.Connection, user: str) -> None:
-    clock(db, None)
+    set_clock(db, None)
     before = months(db)
     persisted = db.execute("select memoir.persist_turn(%s, 's', %s)", [user, Jsonb([{**m, "created_at": "1998-05-04T03:02:01+02:00"} for m in MESSAGES])]).fetchone()[0]
     assert db.execute("select distinct created_at from _memoir.conversation_history where message_id = any (%s::uuid[])", [persisted["message_ids"]]).fetchall() == [
-        (datetime(1998, 5, 4, 1, 2, 1, tzinfo=timezone.utc),)]
+        (datetime(1998, 5, 4, 1, 2, 1, tzinfo=UTC),)]
     assert months(db) == before
 
 
@@ -321,7 +318,7 @@ def complete_leaves(db: psycopg.Connection) -> list:
 
 
 def test_leaves_are_as_their_parents(db: psycopg.Connection, user: str) -> None:
-    clock(db, "2057-01-01T00:00:00Z")
+    set_clock(db, "2057-01-01T00:00:00Z")
     persist(db, user)
     leaves = db.execute(LEAVES).fetchall()
     assert len(leaves) > 80 and any("2057m01" in leaf[0] for leaf in leaves)
@@ -349,12 +346,12 @@ LOCKED = """select c.relname from pg_locks l join pg_class c on c.oid = l.relati
 
 
 @pytest.fixture(scope="module")
-def parted(scratch: str) -> Iterator[str]:
+def parted(server_dsn: str) -> Iterator[str]:
     """Eight parts, and a year of months beside the one that is written to."""
-    with database(scratch) as dsn:
+    with database(server_dsn) as dsn:
         assert apply(dsn, 8) == ""
         with connect(dsn) as db:
-            clock(db, "2026-05-05T00:00:00Z")
+            set_clock(db, "2026-05-05T00:00:00Z")
             db.execute("call memoir.ensure_partitions(0)")
             part = db.execute("select memoir.part_of('alice')").fetchone()[0]
             for month in range(1, 13):
@@ -385,15 +382,15 @@ def test_a_call_locks_its_users_parts_and_months_only(parted: str) -> None:
     assert not reached, "\n".join(f"{name}: {', '.join(sorted(tables))}" for name, tables in reached.items())
 
 
-def test_a_writes_locks_do_not_grow(scratch: str) -> None:
+def test_a_writes_locks_do_not_grow(server_dsn: str) -> None:
     """Counted: with the modulus and with the months kept."""
     counted = []
-    with database(scratch) as small, database(scratch) as wide:
+    with database(server_dsn) as small, database(server_dsn) as wide:
         assert apply(small, 2) == apply(wide, 64) == ""
         for dsn in (small, wide):
             with connect(dsn) as db:
                 db.execute("select _memoir.make_leaf('conversation_history', p) from _memoir.installation, generate_series(0, modulus - 1) p")
-                clock(db, "2026-05-05T00:00:00Z")
+                set_clock(db, "2026-05-05T00:00:00Z")
                 persist(db, "alice")
                 part = db.execute("select memoir.part_of('alice')").fetchone()[0]
                 for kept in (0, 12):

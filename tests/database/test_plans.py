@@ -12,7 +12,7 @@ import psycopg
 import pytest
 from psycopg.conninfo import conninfo_to_dict
 from psycopg.types.json import Jsonb
-from servers import apply, connect, database, roles, scratch
+from servers import apply, connect, database, roles
 
 BIG = 300                                                 # rows above which a leaf must not be read from end to end
 WORDS = ("cat dog house river bridge weather invoice March Oslo Bergen guitar piano train ticket doctor garden bread recipe school teacher "
@@ -73,8 +73,8 @@ def crowd(db: psycopg.Connection, users: int) -> None:
 
 
 @pytest.fixture(scope="module")
-def crowded(scratch: str) -> Iterator[str]:
-    with database(scratch) as dsn:
+def crowded(server_dsn: str) -> Iterator[str]:
+    with database(server_dsn) as dsn:
         assert apply(dsn, 4) == ""
         with connect(dsn) as db:
             db.execute("call memoir.ensure_partitions(0)")
@@ -199,9 +199,9 @@ def test_months_kept_cost_a_compile_nothing(crowded: str, name: str) -> None:
     assert abs(few[1] - many[1]) <= few[1] * 0.02, (few, many)
 
 
-def test_the_modulus_costs_a_compile_nothing(scratch: str) -> None:
+def test_the_modulus_costs_a_compile_nothing(server_dsn: str) -> None:
     costs = {}
-    with database(scratch) as small, database(scratch) as wide:
+    with database(server_dsn) as small, database(server_dsn) as wide:
         assert apply(small, 2) == apply(wide, 8) == ""
         for dsn in (small, wide):
             with connect(dsn) as db:

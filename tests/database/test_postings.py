@@ -19,7 +19,7 @@ SAID = """select l.lexeme, t.item_no, coalesce(cardinality(l.positions), 1), i.w
     from _memoir.search_items i join _memoir.item_texts(%(user)s, array(select item_no from _memoir.search_items where user_id = %(user)s)) t on t.item_no = i.item_no,
       unnest(_memoir.words('english', t.body)) l where i.user_id = %(user)s"""
 FOUND = """select l.term, l.first_item + (x.posting >> 8), x.posting & 255, x.length::integer
-    from _memoir.user_counters c, unnest(_memoir.posting_lists(%(user)s, c, %(words)s, '{}')) l, unnest(l.postings, l.lengths) x(posting, length)
+    from _memoir.user_counters c, unnest(_memoir.posting_lists(%(user)s, c, %(words)s)) l, unnest(l.postings, l.lengths) x(posting, length)
     where c.user_id = %(user)s"""
 
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import psycopg
 import pytest
+from calls import history
 from psycopg.types.json import Jsonb
 
 CALL = {"id": "c1", "type": "function", "function": {"name": "look", "arguments": "{}"}}
@@ -40,10 +41,6 @@ def together(dsn: str, *works: Callable[[psycopg.Connection], Any]) -> list[Any]
 
     with ThreadPoolExecutor(len(works)) as pool:
         return [future.result() for future in [pool.submit(run, work) for work in works]]
-
-
-def history(db: psycopg.Connection, user: str, session: str) -> list[dict[str, Any]]:
-    return [row[0] for row in db.execute("select memoir.history(%s, %s)", [user, session])]
 
 
 def test_equal_memories_arrive_once(memoir_dsn: str, db: psycopg.Connection, user: str) -> None:

@@ -12,7 +12,7 @@ import pytest
 from psycopg.types.json import Jsonb
 from routines import MESSAGES, code
 from rows import columns, plant, tables_with_users
-from servers import PGBIN, complete, connect, database, roles, scratch, unique, user_of
+from servers import PGBIN, complete, connect, database, roles, unique, user_of
 
 NO_RIGHT = "42501"
 # Tables without a user's rows, by what they hold: registries, settings, and what maintenance says of itself.
@@ -44,15 +44,15 @@ class Rows:
 
     def seen(self, login: str, relation: str, column: str = "user_id") -> set[str]:
         """Of whom there are rows to see; other users than ours by their id."""
-        names = {id: name for name, id in self.users.items()}
+        names = {uuid: name for name, uuid in self.users.items()}
         with self.granted(login, relation) as db:
-            return {names.get(id, id) for (id,) in db.execute(f"select distinct {column}::text from {relation}") if id}
+            return {names.get(uuid, uuid) for (uuid,) in db.execute(f"select distinct {column}::text from {relation}") if uuid}
 
 
 @pytest.fixture(scope="module")
-def rows(scratch: str) -> Iterator[Rows]:
+def rows(server_dsn: str) -> Iterator[Rows]:
     """Ann and Bob have a row in every table, Ann also in project red; Eve lives in another namespace."""
-    with database(scratch) as dsn:
+    with database(server_dsn) as dsn:
         complete(dsn, 2)
         with roles(dsn, ann="login in role memoir_tenant", bob="login in role memoir_tenant", red="login in role memoir_tenant",
                    normal="login in role memoir_tenant", app="login in role memoir_app", reader="login in role memoir_reader",
@@ -67,8 +67,8 @@ def rows(scratch: str) -> Iterator[Rows]:
                 elsewhere.execute("select memoir.persist_turn('eve', 's', %s)", [Jsonb(MESSAGES)])
             for user in ("ann", "bob"):
                 db.execute("select memoir.persist_turn(%s, 's', %s)", [user, Jsonb(MESSAGES)])
-            users = {name: str(id) for name, id in db.execute("select external_id, user_id from _memoir.users")}
-            sessions = {name: db.execute("select session_id from _memoir.sessions where user_id = %s", [id]).fetchone()[0] for name, id in users.items()}
+            users = {name: str(uuid) for name, uuid in db.execute("select external_id, user_id from _memoir.users")}
+            sessions = {name: db.execute("select session_id from _memoir.sessions where user_id = %s", [uuid]).fetchone()[0] for name, uuid in users.items()}
             for table in tables_with_users(db):
                 for user in ("ann", "bob", "eve"):
                     if not db.execute(f"select exists (select from _memoir.{table} where user_id = %s)", [users[user]]).fetchone()[0]:

@@ -9,9 +9,9 @@ from typing import Any
 
 import psycopg
 import pytest
-from conftest import ROOT
+from calls import persist
 from psycopg.types.json import Jsonb
-from servers import connect, roles, user_of
+from servers import ROOT, connect, roles, user_of
 
 VECTOR = [0.1] * 384
 CARD = "4111 1111 1111 1111"
@@ -58,11 +58,6 @@ KINDS = [
 
 def kinds(db: psycopg.Connection, text: str) -> list[str]:
     return db.execute("select _memoir.secret_kinds(%s)", [text]).fetchone()[0]
-
-
-def persist(db: psycopg.Connection, user: str, session: str, *messages: Any, function: str = "persist_turn") -> dict[str, Any]:
-    made = [m if isinstance(m, dict) else {"role": ("user", "assistant")[n % 2], "content": m} for n, m in enumerate(messages)]
-    return db.execute(f"select memoir.{function}(%s, %s, %s)", [user, session, Jsonb(made)]).fetchone()[0]
 
 
 def compiled(db: psycopg.Connection, user: str, session: str, query: str | None = "And now?", **more: Any) -> list[dict[str, Any]]:

@@ -11,16 +11,10 @@ import struct
 
 import psycopg
 import pytest
-from conftest import ROOT
 from pg_memoir_server import tokens
+from servers import ROOT
 
 SAMPLES: list[tuple[str, str]] = runpy.run_path(str(ROOT / "bench" / "token_samples.py"))["SAMPLES"]
-
-
-@pytest.fixture(scope="module")
-def db(memoir_dsn):
-    with psycopg.connect(memoir_dsn, autocommit=True) as connection:
-        yield connection
 
 
 def estimates(db, texts: list[str]) -> list[int]:

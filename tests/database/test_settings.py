@@ -4,18 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from datetime import datetime, timedelta, timezone
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import psycopg
 import pytest
-from conftest import install
+from calls import one
 from psycopg.types.json import Jsonb
-from servers import connect, roles, user_of
-
-
-def one(db: psycopg.Connection, query: str, *values: object) -> Any:
-    return db.execute(query, values).fetchone()[0]
+from servers import connect, install, roles, user_of
 
 
 def setting(db: psycopg.Connection, key: str) -> Any:
@@ -163,7 +159,7 @@ def test_overrides_are_an_object(db: psycopg.Connection, user: str, value: Any) 
 # The clock ------------------------------------------------------------------------------------------------------------
 
 def test_the_clock_stands_still_until_it_is_released(db: psycopg.Connection, user: str) -> None:
-    at = datetime(2031, 2, 3, 4, 5, 6, 789012, tzinfo=timezone.utc)
+    at = datetime(2031, 2, 3, 4, 5, 6, 789012, tzinfo=UTC)
     db.execute("select memoir.set_clock(%s)", [at])
     assert one(db, "select memoir.now()") == one(db, "select memoir.now()") == at
     db.execute("select memoir.persist_turn(%s, 's', '[{\"role\": \"user\", \"content\": \"Hello\"}]')", [user])
@@ -183,4 +179,4 @@ def test_only_an_admin_sets_clock_and_settings(db: psycopg.Connection, memoir_ds
                     else:
                         with pytest.raises(psycopg.errors.InsufficientPrivilege):
                             own.execute(f"select memoir.{call}")
-        assert one(db, "select memoir.now()") == datetime(2030, 1, 1, tzinfo=timezone.utc) and setting(db, "window_steps") == 4
+        assert one(db, "select memoir.now()") == datetime(2030, 1, 1, tzinfo=UTC) and setting(db, "window_steps") == 4

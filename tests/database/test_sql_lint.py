@@ -7,10 +7,9 @@ from argparse import Namespace
 from collections.abc import Iterator
 
 import pytest
-from conftest import BUILD
 from pgspot.state import Counter, State
 from pgspot.visitors import visit_sql
-from servers import ARTIFACT, complete, connect, database, scratch
+from servers import ARTIFACT, BUILD, complete, connect, database
 
 PATH = "set search_path = pg_catalog, memoir_extensions, pg_temp"      # what "from current" means in an install; test_access.py compares
 SCHEMAS = "create schema memoir;\ncreate schema _memoir;\ncreate schema memoir_extensions;\n"
@@ -29,9 +28,9 @@ KEYWORDS = {"integer", "int", "bigint", "smallint", "boolean", "real", "record"}
 
 
 @pytest.fixture(scope="module")
-def internal(scratch: str) -> Iterator[set[str]]:
+def internal(server_dsn: str) -> Iterator[set[str]]:
     """Functions that nobody but the owner may execute: they run below functions that have pinned the path, and nowhere else."""
-    with database(scratch) as dsn:
+    with database(server_dsn) as dsn:
         complete(dsn)
         with connect(dsn) as db:
             yield {name for (name,) in db.execute("""

@@ -12,7 +12,7 @@ import pytest
 from psycopg.types.json import Jsonb
 from routines import MESSAGES, Routine, all_routines, code, values_for
 from rows import tables_with_users
-from servers import complete, connect, database, roles, scratch, unique, user_of
+from servers import complete, connect, database, roles, unique, user_of
 
 NO_RIGHT = "42501"
 # Arguments that name something of a user ...
@@ -43,8 +43,8 @@ class World:
 
 
 @pytest.fixture(scope="module")
-def world(scratch: str) -> Iterator[World]:
-    with database(scratch) as dsn:
+def world(server_dsn: str) -> Iterator[World]:
+    with database(server_dsn) as dsn:
         complete(dsn, 2)
         with roles(dsn, ann="login in role memoir_tenant", bob="login in role memoir_tenant", red="login in role memoir_tenant", both="login in role memoir_tenant",
                    normal="login in role memoir_tenant", app="login in role memoir_app", jobs="login in role memoir_jobs", admin="login in role memoir_admin") as logins, connect(dsn) as db:
@@ -85,7 +85,7 @@ def test_no_id_reaches_somebody_else(world: World) -> None:
                 theirs["p_parent"] = values_for(routine, app, "bob")["p_session"]
             prepared.append((routine, theirs, values_for(routine, app, "ann"), session))
         bobs = world.id_of("bob")
-        ids = {str(id) for (id,) in world.db.execute("""select session_id from _memoir.sessions where user_id = %(u)s union select memory_id from _memoir.memory_store where user_id = %(u)s
+        ids = {str(uuid) for (uuid,) in world.db.execute("""select session_id from _memoir.sessions where user_id = %(u)s union select memory_id from _memoir.memory_store where user_id = %(u)s
             union select message_id from _memoir.conversation_history where user_id = %(u)s union select call_id from _memoir.api_calls where user_id = %(u)s""", {"u": bobs})} | {bobs}
         before, given = rows_of(world, bobs), set()
         for routine, theirs, own, session in prepared:
@@ -154,10 +154,10 @@ def test_nothing_of_one_user_names_another(world: World) -> None:
     mixed, read = set(), 0
     for table in set(tables_with_users(world.db)) - {"login_users"}:
         for user, row in world.db.execute(f"select user_id::text, (to_jsonb(t) - 'external_id')::text from _memoir.{table} t where user_id is not null"):
-            for id in UUID.findall(row):
+            for uuid in UUID.findall(row):
                 read += 1
-                if owner.get(id, user) != user:
-                    mixed.add((table, id))
+                if owner.get(uuid, user) != user:
+                    mixed.add((table, uuid))
     assert read > 500 and mixed == set()
     # Item numbers say nothing of whose they are: words do.
     for user, name in of.items():

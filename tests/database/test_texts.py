@@ -9,7 +9,7 @@ from typing import Any
 
 import psycopg
 import pytest
-from test_writing import ANSWER, CALL, USER, call, history, persist
+from calls import ANSWER, CALL, USER, call, history, store
 
 TEXTS = {
     "thai": ("ฉันชอบดื่มชาเขียวทุกเช้าและเดินเล่นในสวนสาธารณะใกล้บ้าน", "ชาเขียว"),
@@ -32,7 +32,7 @@ TEXTS = {
 def test_a_part_of_a_sentence_finds_it(db: psycopg.Connection, user: str, name: str) -> None:
     text, part = TEXTS[name]
     others = [words for other, (words, _) in TEXTS.items() if other != name]
-    persist(db, user, "s", [{"role": "user", "content": t} for t in (*others, text)])
+    store(db, user, "s", [{"role": "user", "content": t} for t in (*others, text)])
     call(db, "remember", p_user=user, p_content=text)
     found = db.execute("select kind, content from memoir.recall(%s, %s, p_limit => 2)", [user, part]).fetchall()
     assert sorted(found) == [("memory", text), ("turn", text)]
@@ -89,7 +89,7 @@ def test_megabytes_are_stored_and_found(db: psycopg.Connection, user: str, name:
     needle = "Der Schlüssel liegt unter dem blauen Blumentopf."
     text = unit * (600_000 // len(unit.encode()))
     text = text[: len(text) * 2 // 3] + " " + needle + " " + text[len(text) * 2 // 3:]
-    persist(db, user, "s", [USER, {"role": "assistant", "content": None, "tool_calls": [CALL]}, {"role": "tool", "tool_call_id": "call_1", "content": text}, ANSWER])
+    store(db, user, "s", [USER, {"role": "assistant", "content": None, "tool_calls": [CALL]}, {"role": "tool", "tool_call_id": "call_1", "content": text}, ANSWER])
     assert history(db, user, "s")[2]["content"] == text
     call(db, "remember", p_user=user, p_content=text, p_type="document_chunk")
     # The best part of each is the one that says it; what lies beside it in the same text comes after.
@@ -108,7 +108,7 @@ def test_work_of_a_write_grows_with_its_size_not_faster(db: psycopg.Connection, 
             return sum(map(int, backend.read_text().rpartition(")")[2].split()[11:13])) / os.sysconf("SC_CLK_TCK")
 
         start = used()
-        persist(db, user, session, messages)
+        store(db, user, session, messages)
         return used() - start
 
     text = "The kiln was hot on day 17; 茶が好きです。 It cooled at night. " * 1500

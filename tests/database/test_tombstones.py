@@ -7,6 +7,7 @@ from typing import Any
 
 import psycopg
 import pytest
+from calls import remember
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from servers import connect
@@ -29,11 +30,6 @@ def db(memoir_dsn: str) -> Any:
     with connect(memoir_dsn) as db:
         db.execute("set search_path = pg_catalog, memoir, _memoir, memoir_extensions")                # as inside the functions of the API
         yield db
-
-
-def remember(db: psycopg.Connection, user: str, content: str, **named: Any) -> dict[str, Any]:
-    more = "".join(f", p_{name} => %s" for name in named)
-    return db.execute(f"select memoir.remember(%s, %s{more})", [user, content, *named.values()]).fetchone()[0]
 
 
 @st.composite

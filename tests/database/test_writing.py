@@ -6,16 +6,14 @@ import copy
 import json
 import random
 from collections.abc import Iterator
-from datetime import datetime, timedelta, timezone
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import psycopg
 import pytest
+from calls import ANSWER, CALL, USER, call, history, store
 from psycopg.types.json import Jsonb
 
-USER = {"role": "user", "content": "Where is my parcel?"}
-CALL = {"id": "call_1", "type": "function", "function": {"name": "track", "arguments": '{"parcel": 17}'}}
-ANSWER = {"role": "assistant", "content": "On its way."}
 IMAGE = {"type": "image_url", "image_url": {"url": "https://example.com/a.png", "detail": "low"}}
 EXCHANGE: list[dict[str, Any]] = [
     {"role": "developer", "content": "Be brief."},
@@ -28,21 +26,6 @@ EXCHANGE: list[dict[str, Any]] = [
     {"role": "assistant", "content": [{"type": "text", "text": "There."}, {"type": "refusal", "refusal": "Not where."}], "name": "bot"},
 ]
 ADDED = ("turn_index", "message_id", "tokens", "tokenizer", "model")
-
-
-def call(db: psycopg.Connection, function: str, **arguments: Any) -> Any:
-    """A function's result; dicts and lists in jsonb arguments are given as Jsonb."""
-    named = ", ".join(f"{name} => %({name})s" for name in arguments)
-    return db.execute(f"select memoir.{function}({named})", arguments).fetchone()[0]
-
-
-def persist(db: psycopg.Connection, user: str, session: str, messages: Any, function: str = "persist_turn", **more: Any) -> dict[str, Any]:
-    more = {name: Jsonb(value) if isinstance(value, (dict, list)) else value for name, value in more.items()}
-    return call(db, function, p_user=user, p_session=session, p_messages=Jsonb(messages), **more)
-
-
-def history(db: psycopg.Connection, user: str, session: str) -> list[dict[str, Any]]:
-    return [row[0] for row in db.execute("select memoir.history(%s, %s)", [user, session])]
 
 
 def as_sent(message: dict[str, Any]) -> dict[str, Any]:
@@ -214,7 +197,7 @@ def calls_of(user: str) -> list[tuple[str, str, str, dict[str, Any]]]:
 
 
 def test_bad_arguments_name_themselves_and_leave_nothing(db: psycopg.Connection, user: str) -> None:
-    persist(db, user, "open", [USER, ANSWER])
+    store(db, user, "open", [USER, ANSWER])
     for function, code, said, arguments in calls_of(user):
         refused(db, function, code, said, **arguments)
 
@@ -252,7 +235,7 @@ def test_whatever_is_sent_is_stored_whole_or_refused_by_name(db: psycopg.Connect
     for number in range(200):
         messages = mutated(rng, paths_of, 1 + number % 3)
         try:
-            persist(db, f"{user}-{number}", "s", messages)
+            store(db, f"{user}-{number}", "s", messages)
         except psycopg.Error as error:
             bad += 1
             assert error.sqlstate in {"PM010", "PM011"}, (error, messages)
@@ -277,7 +260,7 @@ def test_sizes_and_numbers_are_bounded(db: psycopg.Connection, user: str, settin
     refused(db, "remember", "PM012", "content is 4097 bytes", p_user=user, p_content="x" * 4097)
     refused(db, "remember", "PM012", "metadata is ", p_user=user, p_content="x", p_metadata=Jsonb({"x": "x" * 4096}))
     refused(db, "open_session", "PM012", "system_prompt is 4097 bytes", p_user=user, p_session="s", p_system_prompt="x" * 4097)
-    persist(db, user, "s", [USER | {"content": "x" * 4000}] * 3)
+    store(db, user, "s", [USER | {"content": "x" * 4000}] * 3)
 
 
 @pytest.mark.parametrize("text", [r'"a\u0000b"', r'"\ud800"', r'"\udc00 x"', r'"x \ud83d"'])
@@ -293,31 +276,31 @@ def test_what_json_can_say_and_postgresql_cannot_store(db: psycopg.Connection, u
 
 
 def test_history_is_what_was_sent(db: psycopg.Connection, user: str) -> None:
-    done = persist(db, user, "s", EXCHANGE, p_metadata={"trace": "t1", "role": "not this", "turn_index": None}, p_usage={"model": "gpt-4o-2024-08-06", "finish_reason": "stop"})
+    done = store(db, user, "s", EXCHANGE, p_metadata={"trace": "t1", "role": "not this", "turn_index": None}, p_usage={"model": "gpt-4o-2024-08-06", "finish_reason": "stop"})
     stored = history(db, user, "s")
     for number, (message, sent) in enumerate(zip(stored, EXCHANGE, strict=True)):
         assert as_sent(message) == {k: v for k, v in sent.items() if k != "created_at"} | {"metadata": {"trace": "t1", "role": "not this", "turn_index": None}}
         assert message["turn_index"] == number and message["message_id"] == done["message_ids"][number]
         assert message.get("model") == ("gpt-4o-2024-08-06" if sent["role"] == "assistant" else None)
         assert message["tokens"] >= 0 and message["tokenizer"] == done["tokenizer"]
-    assert datetime.fromisoformat(stored[1]["created_at"]) == datetime(2024, 2, 29, 11, 0, 0, 250000, timezone.utc)
+    assert datetime.fromisoformat(stored[1]["created_at"]) == datetime(2024, 2, 29, 11, 0, 0, 250000, UTC)
     assert sum(message["tokens"] for message in stored) == done["tokens"]
     assert [m["turn_index"] for (m,) in db.execute("select memoir.history(%s, 's', 2, 4)", [user])] == [2, 3, 4]
     # What history gave can be persisted again: its own names are not mistaken for the application's.
-    persist(db, user, "copy", stored)
+    store(db, user, "copy", stored)
     assert [as_sent(m) for m in history(db, user, "copy")] == [as_sent(m) for m in stored]
     assert [m["turn_index"] for m in history(db, user, "copy")] == list(range(len(EXCHANGE)))
 
 
 def test_times_mean_the_same_everywhere(db: psycopg.Connection, user: str) -> None:
     """Without a zone a time is UTC, whatever the session's zone and date style."""
-    want = datetime(2024, 3, 4, 5, 6, tzinfo=timezone.utc)
+    want = datetime(2024, 3, 4, 5, 6, tzinfo=UTC)
     given = ["2024-03-04T05:06", "2024-03-04 05:06:00", "2024-03-04T05:06:00Z", "2024-03-04T06:06:00.000+01", "2024-03-03T20:06:00-09:00", want.timestamp()]
     try:
         for zone, style in (("UTC", "ISO, MDY"), ("Pacific/Auckland", "SQL, DMY"), ("America/New_York", "German")):
             db.execute(f"set timezone = '{zone}'")
             db.execute(f"set datestyle = '{style}'")
-            persist(db, user, zone, [USER | {"created_at": value} for value in given])
+            store(db, user, zone, [USER | {"created_at": value} for value in given])
             assert [datetime.fromisoformat(m["created_at"]) for m in history(db, user, zone)] == [want] * len(given)
     finally:
         db.execute("reset timezone")
@@ -325,7 +308,7 @@ def test_times_mean_the_same_everywhere(db: psycopg.Connection, user: str) -> No
 
 
 def test_own_recall_is_stripped_and_nothing_else(db: psycopg.Connection, user: str) -> None:
-    persist(db, user, "old", [USER | {"content": "My parcel was sent to Ulm in March."}, ANSWER])
+    store(db, user, "old", [USER | {"content": "My parcel was sent to Ulm in March."}, ANSWER])
     compiled = call(db, "compile_context", p_user=user, p_session="s", p_query="Where was my parcel sent in March?")[-1]["content"]
     block = compiled.removesuffix("Where was my parcel sent in March?")
     assert block.startswith("<memoir-recall>") and "Ulm" in block
@@ -336,7 +319,7 @@ def test_own_recall_is_stripped_and_nothing_else(db: psycopg.Connection, user: s
         block.removesuffix("\n\n"),                                     # not ended as ours are
         compiled.replace("</memoir-recall>", ""),
     ]
-    persist(db, user, "s", [USER | {"content": compiled}, USER | {"content": block + compiled}, USER | {"content": parts},
+    store(db, user, "s", [USER | {"content": compiled}, USER | {"content": block + compiled}, USER | {"content": parts},
                             *[USER | {"content": text} for text in kept], ANSWER | {"content": compiled}])
     query = "Where was my parcel sent in March?"
     assert [m["content"] for m in history(db, user, "s")] == [query, query, [{"type": "text", "text": query}, IMAGE], *kept, compiled]
@@ -346,9 +329,9 @@ def test_own_recall_is_stripped_and_nothing_else(db: psycopg.Connection, user: s
 
 
 def test_a_retry_returns_the_first_result(db: psycopg.Connection, user: str) -> None:
-    first = persist(db, user, "s", [USER, ANSWER], p_key="k1", p_usage={"prompt_tokens": 5})
+    first = store(db, user, "s", [USER, ANSWER], p_key="k1", p_usage={"prompt_tokens": 5})
     before = rows(db)
-    assert persist(db, user, "s", [USER, ANSWER], p_key="k1", p_usage={"prompt_tokens": 5}) == first
+    assert store(db, user, "s", [USER, ANSWER], p_key="k1", p_usage={"prompt_tokens": 5}) == first
     for other in ({"p_messages": Jsonb([USER])}, {"p_session": "t"}, {"p_usage": Jsonb({"prompt_tokens": 6})}, {"p_actor": "agent"}, {"p_metadata": Jsonb({"a": 1})}):
         refused(db, "persist_turn", "PM006", 'key "k1" was used with another request',
                 **({"p_user": user, "p_session": "s", "p_messages": Jsonb([USER, ANSWER]), "p_usage": Jsonb({"prompt_tokens": 5}), "p_key": "k1"} | other))
@@ -361,18 +344,18 @@ def test_a_retry_returns_the_first_result(db: psycopg.Connection, user: str) -> 
         refused(db, "remember", "PM006", "was used with another request", **(memory | other))
     # A closed session does not make a retry of what it holds an error; another user's key is another key.
     db.execute("select memoir.close_session(%s, 's')", [user])
-    assert persist(db, user, "s", [USER, ANSWER], p_key="k1", p_usage={"prompt_tokens": 5}) == first
+    assert store(db, user, "s", [USER, ANSWER], p_key="k1", p_usage={"prompt_tokens": 5}) == first
     assert rows(db) == before | {"memory_store": before["memory_store"] + 1, "memory_states": before["memory_states"] + 1, "memory_stats": before["memory_stats"] + 1,
                                  "search_items": before["search_items"] + 1, "search_tail": before["search_tail"] + 1, "receipts": before["receipts"] + 1,
                                  "jobs": before["jobs"] + 1}   # the closed session's summary
-    assert persist(db, user + "-2", "s", [USER], p_key="k1")["turn_count"] == 1
+    assert store(db, user + "-2", "s", [USER], p_key="k1")["turn_count"] == 1
     assert refusal_leaves_the_key_free(db, user)
 
 
 def refusal_leaves_the_key_free(db: psycopg.Connection, user: str) -> bool:
     with pytest.raises(psycopg.Error):
-        persist(db, user, "u", [USER, {"role": "robot"}], p_key="k2")
-    return persist(db, user, "u", [USER], p_key="k2")["turn_count"] == 1
+        store(db, user, "u", [USER, {"role": "robot"}], p_key="k2")
+    return store(db, user, "u", [USER], p_key="k2")["turn_count"] == 1
 
 
 # Sessions -------------------------------------------------------------------------------------------------------------
@@ -399,7 +382,7 @@ def test_open_session_defaults_and_changes(db: psycopg.Connection, user: str) ->
     call(db, "open_session", p_user=user, p_session="s", p_model="own")
     assert call(db, "session_info", p_user=user, p_session="s")["context_window"] == 9000
     # A first turn opens it with the model that answered.
-    persist(db, user, "t", [USER, ANSWER], p_usage={"model": "gpt-4o-2024-11-20"})
+    store(db, user, "t", [USER, ANSWER], p_usage={"model": "gpt-4o-2024-11-20"})
     assert call(db, "session_info", p_user=user, p_session="t")["context_window"] == 128000
 
 
@@ -417,7 +400,7 @@ def test_the_prompt_is_counted_for_the_model_in_use(db: psycopg.Connection, user
 
 
 def test_closed_sessions_take_no_turns(db: psycopg.Connection, user: str) -> None:
-    persist(db, user, "s", [USER, ANSWER])
+    store(db, user, "s", [USER, ANSWER])
     call(db, "remember", p_user=user, p_content="Seems to like parcels.", p_session="s")
     for _ in range(2):
         call(db, "close_session", p_user=user, p_session="s")
@@ -432,7 +415,7 @@ def test_closed_sessions_take_no_turns(db: psycopg.Connection, user: str) -> Non
     assert len(history(db, user, "s")) == 2
     call(db, "open_session", p_user=user, p_session="s2", p_parent="s")
     call(db, "branch_session", p_user=user, p_session="s", p_new_session="s3")
-    assert persist(db, user, "s3", [USER])["turn_count"] == 3
+    assert store(db, user, "s3", [USER])["turn_count"] == 3
 
 
 def contents(db: psycopg.Connection, user: str, session: str) -> list[tuple[int, str]]:
@@ -444,18 +427,18 @@ def say(*words: str) -> list[dict[str, Any]]:
 
 
 def test_branches_share_turns_by_reference(db: psycopg.Connection, user: str) -> None:
-    persist(db, user, "a", say("a0", "a1", "a2", "a3"))
+    store(db, user, "a", say("a0", "a1", "a2", "a3"))
     call(db, "branch_session", p_user=user, p_session="a", p_new_session="b", p_at_turn=2)
     turns = rows(db)["conversation_history"]
     assert contents(db, user, "b") == [(0, "a0"), (1, "a1")]
-    assert persist(db, user, "b", say("b2", "b3"))["from_turn"] == 2
-    persist(db, user, "a", say("a4", "a5"))
+    assert store(db, user, "b", say("b2", "b3"))["from_turn"] == 2
+    store(db, user, "a", say("a4", "a5"))
     assert rows(db)["conversation_history"] == turns + 4
     # From a branch, behind its own start, before it, at it, and at nothing.
     for name, at, want in (("c", 4, ["a0", "a1", "b2", "b3"]), ("d", 1, ["a0"]), ("e", 2, ["a0", "a1"]), ("f", 0, []), ("g", 3, ["a0", "a1", "b2"])):
         call(db, "branch_session", p_user=user, p_session="b", p_new_session=name, p_at_turn=at)
         own = say(f"{name}x", f"{name}y") if at != 3 and at != 1 else [ANSWER | {"content": f"{name}x"}]
-        assert persist(db, user, name, own)["from_turn"] == at
+        assert store(db, user, name, own)["from_turn"] == at
         assert contents(db, user, name) == list(enumerate([*want, *[m["content"] for m in own]]))
         info = call(db, "session_info", p_user=user, p_session=name)
         assert info["turns"] == at + len(own)
@@ -472,16 +455,16 @@ def test_branches_share_turns_by_reference(db: psycopg.Connection, user: str) ->
 def test_branches_and_tool_calls(db: psycopg.Connection, user: str) -> None:
     step = {"role": "assistant", "content": None, "tool_calls": [CALL, CALL | {"id": "call_2"}]}
     results = [{"role": "tool", "tool_call_id": name, "content": "x"} for name in ("call_1", "call_2")]
-    persist(db, user, "a", [USER, step, *results, ANSWER])
+    store(db, user, "a", [USER, step, *results, ANSWER])
     for at in (2, 3):
         refused(db, "branch_session", "PM014", f'turn {at} of session "a" is a tool result', p_user=user, p_session="a", p_new_session="b", p_at_turn=at)
-    persist(db, user, "a", [USER, step], function="append_messages")
+    store(db, user, "a", [USER, step], function="append_messages")
     refused(db, "branch_session", "PM014", "can't branch session \"a\" at turn 7", p_user=user, p_session="a", p_new_session="b")
     call(db, "branch_session", p_user=user, p_session="a", p_new_session="b", p_at_turn=4)
     # The branch goes on inside the exchange: its calls are answered, the answer is missing.
     assert call(db, "compile_context", p_user=user, p_session="b")[-1]["role"] == "tool"
     refused(db, "append_messages", "PM011", "answers no open tool call", p_user=user, p_session="b", p_messages=Jsonb(results))
-    persist(db, user, "b", [ANSWER, USER])
+    store(db, user, "b", [ANSWER, USER])
     starts = db.execute("select array_agg(exchange_start order by turn_index) from _memoir.conversation_history h join _memoir.sessions s using (user_id, session_id) "
                         "where s.external_id = 'b' and user_id = (select user_id from _memoir.users where external_id = %s)", [user]).fetchone()[0]
     assert starts == [0, 5]
@@ -491,12 +474,12 @@ def test_branches_and_tool_calls(db: psycopg.Connection, user: str) -> None:
 
 def test_agent_loops_append_part_by_part(db: psycopg.Connection, user: str) -> None:
     step = {"role": "assistant", "content": None, "tool_calls": [CALL, CALL | {"id": "call_2"}]}
-    assert persist(db, user, "s", [USER, step], function="append_messages")["turn_count"] == 2
+    assert store(db, user, "s", [USER, step], function="append_messages")["turn_count"] == 2
     assert call(db, "session_info", p_user=user, p_session="s")["open_calls"] == ["call_1", "call_2"]
     refused(db, "append_messages", "PM011", "messages[0] (user) comes before the results of tool calls call_1, call_2", p_user=user, p_session="s", p_messages=Jsonb([USER]))
-    persist(db, user, "s", [{"role": "tool", "tool_call_id": "call_2", "content": "x"}], function="append_messages")
+    store(db, user, "s", [{"role": "tool", "tool_call_id": "call_2", "content": "x"}], function="append_messages")
     refused(db, "persist_turn", "PM011", "messages[0] (assistant) comes before the results of tool calls call_1", p_user=user, p_session="s", p_messages=Jsonb([ANSWER]))
-    done = persist(db, user, "s", [{"role": "tool", "tool_call_id": "call_1", "content": "y"}, ANSWER])
+    done = store(db, user, "s", [{"role": "tool", "tool_call_id": "call_1", "content": "y"}, ANSWER])
     assert (done["from_turn"], done["to_turn"], done["turn_count"], done["mark"]) == (3, 4, 5, f"{done['session_id'][:8]}:5")
     assert call(db, "session_info", p_user=user, p_session="s")["open_calls"] == []
 
@@ -508,10 +491,10 @@ def test_usage_and_costs(db: psycopg.Connection, user: str) -> None:
     call(db, "register_model", p_model="cheap", p_provider="openai", p_context_window=8000, p_max_output=100, p_prompt_microcents_per_1k=1000, p_completion_microcents_per_1k=3000)
     call(db, "register_model", p_model="dear", p_provider="openai", p_context_window=8000, p_max_output=100, p_prompt_microcents_per_1k=100000, p_completion_microcents_per_1k=0)
     call(db, "open_session", p_user=user, p_session="s", p_model="cheap")
-    persist(db, user, "s", [USER, ANSWER], p_usage={"prompt_tokens": 1500, "completion_tokens": 100.0, "latency_ms": 40, "finish_reason": "stop", "total_tokens": 1600})
-    persist(db, user, "s", [USER, ANSWER], p_usage={"model": "dear-2025-01-01", "prompt_tokens": 10})     # a snapshot of "dear"
-    persist(db, user, "s", [USER, ANSWER], p_usage={"model": "unheard-of", "prompt_tokens": 1000})         # costs as the session's
-    persist(db, user, "s", [USER, ANSWER], p_usage=None)
+    store(db, user, "s", [USER, ANSWER], p_usage={"prompt_tokens": 1500, "completion_tokens": 100.0, "latency_ms": 40, "finish_reason": "stop", "total_tokens": 1600})
+    store(db, user, "s", [USER, ANSWER], p_usage={"model": "dear-2025-01-01", "prompt_tokens": 10})     # a snapshot of "dear"
+    store(db, user, "s", [USER, ANSWER], p_usage={"model": "unheard-of", "prompt_tokens": 1000})         # costs as the session's
+    store(db, user, "s", [USER, ANSWER], p_usage=None)
     info = call(db, "session_info", p_user=user, p_session="s")
     assert (info["prompt_tokens"], info["completion_tokens"], info["cost_microcents"]) == (2510, 100, 1800 + 1000 + 1000)
     assert db.execute("select array_agg((prompt_tokens, completion_tokens, latency_ms, finish_reason)::text order by turn_index) from _memoir.conversation_history h "
@@ -525,15 +508,15 @@ def test_budgets_warn_or_refuse(db: psycopg.Connection, user: str, what: str) ->
     call(db, "open_session", p_user=user, p_session="s", p_model="priced")
     call(db, "open_session", p_user=user, p_session="t", p_model="priced")
     usage = {"prompt_tokens": 1000}
-    assert persist(db, user, "s", [USER], p_usage=usage)["warnings"] == []
-    assert persist(db, user, "s" if what == "session" else "t", [USER], p_usage=usage)["warnings"] == []
-    assert persist(db, user, "s", [USER], p_usage=usage)["warnings"] == [f"{what} costs 3000 microcents, its budget is 2500"]
+    assert store(db, user, "s", [USER], p_usage=usage)["warnings"] == []
+    assert store(db, user, "s" if what == "session" else "t", [USER], p_usage=usage)["warnings"] == []
+    assert store(db, user, "s", [USER], p_usage=usage)["warnings"] == [f"{what} costs 3000 microcents, its budget is 2500"]
     call(db, "set_user_settings", p_user=user, p_settings=Jsonb({"budget_action": "refuse"}))
     refused(db, "persist_turn", "PM023", f'{what} "{"s" if what == "session" else user}" would cost 4000 microcents, its budget is 2500',
             p_user=user, p_session="s", p_messages=Jsonb([USER]), p_usage=Jsonb(usage))
     # Other sessions have a budget of their own; a user's holds for all.
     if what == "session":
-        assert persist(db, user, "t", [USER], p_usage=usage)["warnings"] == []
+        assert store(db, user, "t", [USER], p_usage=usage)["warnings"] == []
     else:
         refused(db, "persist_turn", "PM023", "its budget is 2500", p_user=user, p_session="t", p_messages=Jsonb([USER]), p_usage=Jsonb(usage))
         assert db.execute("select cost_microcents from _memoir.user_counters join _memoir.users using (user_id) where external_id = %s", [user]).fetchone()[0] == 3000

@@ -4,12 +4,12 @@ import asyncio
 import inspect
 import subprocess
 import sys
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from uuid import UUID
 
 import psycopg
 import pytest
-from client_calls import AT, GOOD, METHODS, arguments, calls, parameters, types_sent
+from client_calls import AT, GOOD, METHODS, arguments, calls, types_sent
 from pg_memoir import AsyncMemoir, Memoir, MemoirError, errors
 from pg_memoir.call import Call
 from psycopg_pool import ConnectionPool
@@ -102,7 +102,7 @@ def test_an_agent_loop(memoir, user):
 
 
 def test_memories(memoir, user):
-    at = datetime(2024, 5, 1, tzinfo=timezone.utc)
+    at = datetime(2024, 5, 1, tzinfo=UTC)
     stored = memoir.remember(
         user, "Lives in Oslo, not Bergen.", type="fact", tags=["home"], confidence=0.9, embedding=fake_vector("Lives in Oslo"),
         valid_from=at, metadata={"from": "form"}, created_at=at,
@@ -288,7 +288,7 @@ def test_calls_fit_the_database(memoir_dsn):
 
 EDGES = {
     "text": "", "name": "", "int": 2**31 - 1, "bigint": -(2**63), "real": -3.4e38, "numeric": 1e-30, "boolean": False, "uuid": UUID(int=0),
-    "timestamptz": datetime(9999, 12, 31, 23, 59, tzinfo=timezone.utc), "date": AT.date(), "bytea": b"", "text[]": [], "int[]": [],
+    "timestamptz": datetime(9999, 12, 31, 23, 59, tzinfo=UTC), "date": AT.date(), "bytea": b"", "text[]": [], "int[]": [],
     "uuid[]": [], "real[]": [], "real[][]": [], "bytea[]": [], "timestamptz[]": [], "text[]::jsonb[]": [],
 }  # fmt: skip
 

@@ -15,6 +15,7 @@ from typing import Any
 
 import psycopg
 import pytest
+from calls import run_job, say
 from psycopg.types.json import Jsonb
 from routines import code
 from servers import PGBIN, as_server_user, complete, connect, running, server_folder
@@ -69,10 +70,6 @@ def _status(pid: int) -> tuple[str, int]:
         return "", 0
 
 
-def say(db: psycopg.Connection, user: str, session: str, text: str, answer: str, key: str | None = None) -> None:
-    db.execute("select memoir.persist_turn(%s, %s, %s, p_key => %s)", [user, session, Jsonb([{"role": "user", "content": text}, {"role": "assistant", "content": answer}]), key])
-
-
 def fill(db: psycopg.Connection) -> None:
     """Work for every job, at least three batches of two."""
     for key, value in {"tail_items_max": 16, "compaction_tokens": 256, "history_days": 30, "archive_destination": "drop", "partition_months_ahead": 5}.items():
@@ -83,13 +80,13 @@ def fill(db: psycopg.Connection) -> None:
     users = [f"u{user}" for user in range(6)]
     db.execute("select memoir.set_clock(%s)", [LONG_AGO])
     for user in users:
-        say(db, user, "old", "The garden shed is green.", "I see.")
+        say(db, user, "old", "The garden shed is green.")
         db.execute("select memoir.close_session(%s, 'old')", [user])
     db.execute("select memoir.set_clock(%s)", [NOW])
     for user in users:
         db.execute("select memoir.open_session(%s, 's', 'small')", [user])
         for n in range(10):
-            say(db, user, "s", f"I own boat number {n} and paint it on day {n}.", f"Boat {n} it is: the brush is dry, so the second coat can wait until the evening, or the day after.", f"k{n}")
+            say(db, user, "s", f"I own boat number {n} and paint it on day {n}.", answer=f"Boat {n} it is: the brush is dry, so the second coat can wait until the evening, or the day after.", key=f"k{n}")
         for text, vector in (("Hikes in the Alps each summer", "{1,0.1,0,0}"), ("Hikes with Brigida.", "{1,0.3,0,0}"), ("Hiked 40 km around Zermatt", "{1,0,0.3,0}")):
             db.execute("select memoir.remember(%s, %s, p_embedding => %s)", [user, text, vector])
         db.execute("select memoir.remember(%s, 'Owns boat number 3', p_session => 's', p_actor => 'agent', p_provenance => 'user_stated', p_source_turns => '{6}')", [user])
@@ -124,11 +121,6 @@ def facts(db: psycopg.Connection) -> dict[str, Any]:
           (select array_agg(content order by content) from _memoir.profiles)""").fetchone()))
 
 
-def run(db: psycopg.Connection, job: str) -> None:
-    db.execute("call memoir.run_job(%s)", [job])
-    assert db.execute("select outcome, error from _memoir.job_runs where job = %s order by run_id desc limit 1", [job]).fetchone() == ("done", None), job
-
-
 def test_the_server_dies_in_every_job_at_once(folder: Path) -> None:
     """Each job in a database of its own, as all jobs before it have left it; all held in the middle of a batch, then kill -9."""
     expected: dict[str, dict[str, Any]] = {}
@@ -150,7 +142,7 @@ def test_the_server_dies_in_every_job_at_once(folder: Path) -> None:
                     before = facts(db)
             admin.execute(f"create database in_{job} template whole strategy file_copy")
             with connect(named("whole")) as db:
-                run(db, job)
+                run_job(db, job)
                 expected[job] = facts(db)
                 assert expected[job] != before or job == "embedder", f"{job} has nothing to do"
                 before = expected[job]
@@ -178,7 +170,7 @@ def test_the_server_dies_in_every_job_at_once(folder: Path) -> None:
                 [(outcome, counts)] = db.execute("select outcome, counts from _memoir.job_runs where job = %s and finished_at is null", [job]).fetchall()
                 assert outcome is None and (counts != {}) == (batch > 1), (job, counts)   # the committed batches and their counts, no more
                 db.execute(RELEASE)
-                run(db, job)
+                run_job(db, job)
                 if job == "flush":
                     # What was committed is counted once, what was not is lost as it may be.
                     shown = "select count(distinct i.ref_id) as n from _memoir.compile_ledger l, unnest(l.items, l.places) x(item, place) join _memoir.search_items i on i.item_no = x.item and i.kind = 'm' where i.user_id = l.user_id and x.place is not null group by l.compile_id"

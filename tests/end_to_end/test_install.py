@@ -11,10 +11,23 @@ from pathlib import Path
 import psycopg
 import pytest
 from catalog import contents, describe, differences, outside
-from conftest import ROOT, install
 from psycopg.conninfo import conninfo_to_dict
 from psycopg.types.json import Jsonb
-from servers import ARTIFACT, PGBIN, apply, complete, connect, database, environment_of, fresh_server, psql, roles, scratch, user_of
+from servers import (
+    ARTIFACT,
+    PGBIN,
+    ROOT,
+    apply,
+    complete,
+    connect,
+    database,
+    environment_of,
+    fresh_server,
+    install,
+    psql,
+    roles,
+    user_of,
+)
 
 USER = "alice"
 MESSAGES = [{"role": "user", "content": "My cat is called Ximena."}, {"role": "assistant", "content": "Noted."}]

@@ -8,6 +8,7 @@ from typing import Any
 
 import psycopg
 import pytest
+from calls import persist
 from pg_memoir import Memoir
 from pg_memoir_cli import worker
 from psycopg.types.json import Jsonb
@@ -35,7 +36,11 @@ def models(memoir_dsn: str) -> None:
         db.execute("select memoir.register_model('priced', 'openai', 128000, 4096, p_prompt_microcents_per_1k => 100000, p_completion_microcents_per_1k => 500000)")
 
 
-@pytest.fixture(params=[("openai", "inside"), ("openai", "outside"), ("anthropic", "outside")], ids="-".join)
+# One test goes all three ways, the others go one; `make acceptance` goes the rest.
+WAYS = [("openai", "inside"), ("openai", "outside"), ("anthropic", "outside")]
+
+
+@pytest.fixture(params=[WAYS[0], *(pytest.param(way, marks=pytest.mark.acceptance) for way in WAYS[1:])], ids="-".join)
 def way(request: pytest.FixtureRequest, db: psycopg.Connection, memoir: Memoir, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[str, Step]]:
     """(provider, what has the queued calls made): job `model` in the server, whose environment has no key, or the worker's loop."""
     provider, place = request.param
@@ -65,11 +70,6 @@ def candidate(turn: int, quote: str, content: str, **more: Any) -> dict[str, Any
 GOOD = says(memories=[candidate(0, "We keep the boat Brisa in Harstad", "The user keeps the boat Brisa in Harstad.")])
 
 
-def persist(db: psycopg.Connection, user: str, *texts: str, session: str = "s") -> None:
-    messages = [{"role": ("user", "assistant")[n % 2], "content": text} for n, text in enumerate(texts)]
-    db.execute("select memoir.persist_turn(%s, %s, %s)", [user, session, Jsonb(messages)])
-
-
 def kept(db: psycopg.Connection, user: str, columns: str) -> list[tuple]:
     return db.execute(f"select {columns} from _memoir.memory_store m join _memoir.users u using (user_id) where external_id = %s and m.state = 'active' order by content", [user]).fetchall()
 
@@ -84,9 +84,10 @@ def costs(db: psycopg.Connection, user: str) -> list[tuple]:
     return [*db.execute(of.format("user"), [user]), *db.execute(of.format("session") + " order by c.helper_tokens desc", [user])]
 
 
+@pytest.mark.parametrize("way", WAYS, indirect=True, ids="-".join)
 def test_candidates_become_memories(db: psycopg.Connection, user: str, way: tuple[str, Step]) -> None:
     provider, model = way
-    persist(db, user, "I live in Bergen.", session="before")
+    persist(db, user, "before", "I live in Bergen.")
     db.execute("call memoir.run_job('extract')")
     db.execute("select memoir.forget(%s, %s)", [user, kept(db, user, "memory_id")[0][0]])
     found = says(memories=[
@@ -98,7 +99,7 @@ def test_candidates_become_memories(db: psycopg.Connection, user: str, way: tupl
         candidate(0, "I live in Bergen", "User lives in Bergen.")])                                                     # forgotten for good
     with STUBS[provider](found) as stub:
         use(db, provider, stub.url)
-        persist(db, user, "We keep the boat Brisa in Harstad. I live in Bergen.", "You want a bigger boat.", "The spare key is in the drawer with Tom.", "Noted.")
+        persist(db, user, "s", "We keep the boat Brisa in Harstad. I live in Bergen.", "You want a bigger boat.", "The spare key is in the drawer with Tom.", "Noted.")
         db.execute("select memoir.mark_turn(%s, 's', 2, 'private')", [user])
         db.execute("call memoir.run_job('extract')")
         by_rules = set(kept(db, user, "m.content"))
@@ -132,7 +133,7 @@ def test_bad_answers_and_busy_servers(db: psycopg.Connection, user: str, way: tu
     for name, script in answers.items():
         with STUBS[provider](*script) as stub:
             use(db, provider, stub.url)
-            persist(db, f"{user}-{name}", "We keep the boat Brisa in Harstad.")
+            persist(db, f"{user}-{name}", "s", "We keep the boat Brisa in Harstad.")
             db.execute("call memoir.run_job('extract')")
             model()
             left, requests, paid = expected[name]
@@ -162,7 +163,7 @@ def test_a_provider_that_is_down_takes_nothing_with_it(db: psycopg.Connection, u
         gone = stub.url
     use(db, provider, gone)
     db.execute("select memoir.set_setting('llm_retries', '0')")
-    persist(db, user, "We keep the boat Brisa in Harstad. I am allergic to peanuts.", "Noted.")
+    persist(db, user, "s", "We keep the boat Brisa in Harstad. I am allergic to peanuts.", "Noted.")
     db.execute("call memoir.run_job('extract')")
     model()
     [(state, attempts, error)] = waiting(db, "extract")
@@ -185,7 +186,7 @@ def test_a_model_judges_what_rules_leave_open(db: psycopg.Connection, user: str,
         assert done["superseded"] == done["contradicts"] == []          # rules saw nothing
         return done["memory_id"]
 
-    persist(db, user, "Hello.", "Hi.")
+    persist(db, user, "s", "Hello.", "Hi.")
     with STUBS[provider](says(judgements=[{"n": 0, "contradiction": 0.97}]), says(judgements=[{"n": 0, "contradiction": 0.97}]),
                          says(judgements=[{"n": n, "contradiction": 0.2} for n in range(2)])) as stub:
         use(db, provider, stub.url)
@@ -280,7 +281,7 @@ def test_a_merged_text_says_the_same(db: psycopg.Connection, text: str, covers: 
     assert found is None if problem is None else problem in found, found
 
 
-@pytest.mark.parametrize("way", [("anthropic", "outside")], indirect=True, ids="-".join)
+@pytest.mark.parametrize("way", [("openai", "inside"), pytest.param(("anthropic", "outside"), marks=pytest.mark.acceptance)], indirect=True, ids="-".join)
 def test_a_refused_merge_is_asked_for_once_more(db: psycopg.Connection, user: str, way: tuple[str, Step]) -> None:
     provider, model = way
     with STUBS[provider](says(content="Hikes in the Alps each summer with Brigida.", covers=[0, 1, 2])) as stub:
@@ -343,7 +344,7 @@ def test_what_is_not_for_everybody_is_not_sent(db: psycopg.Connection, user: str
 
 def queue_every_kind(db: psycopg.Connection, user: str) -> None:
     db.execute("select memoir.set_setting('judge', '\"llm\"')")
-    persist(db, user, "We keep the boat Brisa in Harstad. " * 8, "Noted, the boat Brisa is in Harstad. " * 8)
+    persist(db, user, "s", "We keep the boat Brisa in Harstad. " * 8, "Noted, the boat Brisa is in Harstad. " * 8)
     db.execute("call memoir.run_job('extract')")
     db.execute("select memoir.summarize_session(%s, 's')", [user])
     hikes(db, user)
@@ -361,6 +362,7 @@ def answer_to(body: dict[str, Any]) -> Answer:
     return says(memories=json.loads(GOOD.text.partition("\n")[2])["memories"]) if '\\"turns\\"' in asked else says(summary="- user: the boat Brisa is kept in Harstad")
 
 
+@pytest.mark.acceptance
 @pytest.mark.parametrize("way", [("openai", "inside")], indirect=True, ids="-".join)
 def test_every_kind_gets_through_every_failure(db: psycopg.Connection, user: str, way: tuple[str, Step]) -> None:
     """Whatever the provider does, work of each kind is retried later or a dead letter, what rules made stands, and in the end all is done."""
@@ -413,7 +415,7 @@ def test_a_model_words_summaries_of_every_level(db: psycopg.Connection, user: st
     with STUBS[provider](says(summary="- user: we sailed on")) as stub:
         use(db, provider, stub.url)
         for n in range(24):
-            persist(db, user, f"In week {n} we sailed to harbour {n} and it took {n + 3} hours. " * 4, f"Week {n} is noted, harbour {n} as well. " * 4)
+            persist(db, user, "s", f"In week {n} we sailed to harbour {n} and it took {n + 3} hours. " * 4, f"Week {n} is noted, harbour {n} as well. " * 4)
         db.execute("select memoir.compact_session(%s, 's', 0)", [user])
         db.execute("select memoir.summarize_session(%s, 's')", [user])
         model()

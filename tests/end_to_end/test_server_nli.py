@@ -57,6 +57,7 @@ def tiny_model(folder: Path) -> None:
     transformers.BertTokenizerFast(vocab_file=str(folder / "vocab.txt")).save_pretrained(folder)
 
 
+@pytest.mark.acceptance
 def test_a_real_cross_encoder_from_a_folder(tmp_path: Path) -> None:
     """Loaded from its folder alone, it scores every pair."""
     pytest.importorskip("sentence_transformers")
@@ -118,6 +119,7 @@ def test_a_worker_judges(db: psycopg.Connection, memoir_dsn: str, user: str, jud
     assert db.execute("select state from _memoir.jobs where kind = 'nli'").fetchall() == [("dead",)]
 
 
+@pytest.mark.acceptance
 def test_the_command_judges(db: psycopg.Connection, memoir_dsn: str, user: str, judged: None, tmp_path: Path) -> None:
     pytest.importorskip("sentence_transformers")
     first, second = doubtful(db, user, "Takes the train to work.", "Cycles to work every day.")

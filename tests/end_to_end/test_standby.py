@@ -10,10 +10,21 @@ from dataclasses import dataclass
 import psycopg
 import pytest
 from catalog import contents
-from conftest import in_database, install
 from psycopg.conninfo import conninfo_to_dict
 from psycopg.types.json import Jsonb
-from servers import PGBIN, as_server_user, connect, database, environment_of, roles, running, scratch, server_folder, user_of
+from servers import (
+    PGBIN,
+    as_server_user,
+    connect,
+    database,
+    environment_of,
+    in_database,
+    install,
+    roles,
+    running,
+    server_folder,
+    user_of,
+)
 
 CLOCK = "2026-06-15T12:00:00Z"
 VECTOR = [0.05 * (n % 7) for n in range(384)]

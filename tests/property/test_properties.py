@@ -1,5 +1,5 @@
 """The promises, property-tested: thousands of generated compiles, each list checked by the validator; the stable prefix over
-simulated sessions. Another run: PG_MEMOIR_SEED=7 make test ARGS="tests/test_properties.py"."""
+simulated sessions. Another run: PG_MEMOIR_SEED=7 make test ARGS="tests/property/test_properties.py"."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Any
 
 import psycopg
 import pytest
+import soak
 from generators import Call, Case, World, world
 from prefix import Simulation, simulate
 from properties import Built, Failure, Tally, check_world, dimension_matches, run, smaller
@@ -134,10 +135,8 @@ def test_prefix_hash_changes_exactly_with_the_prefix(simulations: list[Simulatio
         assert simulation.wrong_hashes == [], simulation.wrong_hashes[:3]
 
 
-@pytest.mark.soak
-@pytest.mark.skipif("PG_MEMOIR_SOAK" not in os.environ, reason="runs with `make soak`")
+@pytest.mark.acceptance
 def test_soak(memoir_dsn: str, capfd: pytest.CaptureFixture[str]) -> None:
-    import soak
-
+    """Other worlds than those above; `make soak` has very many."""
     with capfd.disabled():
-        assert soak.soak(memoir_dsn, int(os.environ.get("PG_MEMOIR_SOAK_CASES", "100000"))) == 0
+        assert soak.soak(memoir_dsn, int(os.environ.get("PG_MEMOIR_SOAK_CASES", "10000"))) == 0

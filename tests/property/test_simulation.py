@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import psycopg
+import pytest
 from simulation import Simulation
 
 
@@ -19,3 +20,12 @@ def test_weeks_of_life_keep_every_invariant(db: psycopg.Connection) -> None:
     assert counts["promotion: to_tier_2"] + counts["promotion: to_tier_3"] + counts["promotion: waiting"] > 0, report
     hot, updates = db.execute("select sum(n_tup_hot_upd), sum(n_tup_upd) from pg_stat_user_tables where relname like 'memory_stats_p%'").fetchone()
     assert updates > 0 and hot >= 0.95 * float(updates), report
+
+
+@pytest.mark.acceptance
+def test_weeks_of_many_users(db: psycopg.Connection) -> None:
+    """As `make simulate` does it, but shorter."""
+    simulation = Simulation(db, users=60, seed=4)
+    for _ in range(75):
+        simulation.step()
+    assert simulation.counts["turns"] > 4000 and simulation.counts["archived"] > 0, simulation.report()

@@ -2,14 +2,14 @@
 
 import re
 import uuid
-from datetime import date, datetime, timezone
+from datetime import UTC, date, datetime
 
 from pg_memoir.call import Method
 from pg_memoir.calls import AllCalls, calls
 
 METHODS = {name: method for name in dir(AllCalls) if isinstance(method := getattr(AllCalls, name), Method)}
 
-AT = datetime(2024, 5, 1, 12, tzinfo=timezone.utc)
+AT = datetime(2024, 5, 1, 12, tzinfo=UTC)
 GOOD = {
     "text": "x", "name": "x", "int": 1, "bigint": 1, "real": 0.5, "numeric": 1.5, "boolean": True, "uuid": uuid.UUID(int=7),
     "timestamptz": AT, "date": date(2024, 5, 1), "bytea": b"x", "text[]": ["x"], "int[]": [1], "uuid[]": [uuid.UUID(int=7)],

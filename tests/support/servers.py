@@ -1,4 +1,4 @@
-"""Databases, logins and whole servers that a test makes for itself, and psql."""
+"""Where things are, psql, what installs pg_memoir; databases, logins and whole servers that a test makes for itself."""
 
 from __future__ import annotations
 
@@ -13,17 +13,28 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import psycopg
-import pytest
-from conftest import BUILD, in_database
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
+ROOT = Path(__file__).resolve().parents[2]
+BUILD = Path(os.environ.get("PG_MEMOIR_BUILD", ROOT / ".local" / "build"))
+MODULUS = 2  # few partitions: a copy of the template costs a fraction of a second
 PGBIN = Path(os.environ.get("PG_MEMOIR_PGBIN", "/usr/lib/postgresql/15/bin"))
 SERVER_USER = os.environ.get("PG_MEMOIR_SERVER_USER", "postgres")
 ARTIFACT = BUILD / "pg_memoir.sql"
+# A server whose data nobody misses when the machine goes down. What survives a crash of the server itself is the same.
+VOLATILE = {"fsync": "off", "full_page_writes": "off"}
 
 
 def unique(prefix: str) -> str:
     return f"{prefix}_{uuid.uuid4().hex[:8]}"
+
+
+def in_database(dsn: str, name: str) -> str:
+    return make_conninfo(**{**conninfo_to_dict(dsn), "dbname": name})
+
+
+def user_of(dsn: str, user: str) -> str:
+    return make_conninfo(**{**conninfo_to_dict(dsn), "user": user})
 
 
 def connect(dsn: str, **parameters: str) -> psycopg.Connection:
@@ -36,8 +47,6 @@ def database(server_dsn: str, options: str = "") -> Iterator[str]:
     name = unique("memoir_test")
     with connect(in_database(server_dsn, "postgres")) as admin:
         admin.execute(f"create database {name} {options}")
-        # What a crash of the machine loses of it, nobody misses.
-        admin.execute(f"alter database {name} set synchronous_commit = off")
         try:
             yield in_database(server_dsn, name)
         finally:
@@ -65,6 +74,28 @@ def psql(dsn: str, *args: str, stdin: str | None = None) -> subprocess.Completed
     """psql without start-up file; the caller looks at the return code."""
     return subprocess.run([PGBIN / "psql", "-X", "-q", "-o", os.devnull, *args, dsn], input=stdin, capture_output=True, text=True, check=False,
                           env=os.environ | {"PGOPTIONS": "-c client_min_messages=warning"})
+
+
+def run_psql(dsn: str, *args: str) -> None:
+    """psql on a database; raises with what it printed."""
+    done = psql(dsn, "-v", "ON_ERROR_STOP=1", *args)
+    if done.returncode:
+        raise RuntimeError(f"psql {' '.join(args)}: {done.stderr[-3000:]}")
+
+
+def install(dsn: str, modulus: int = MODULUS) -> None:
+    """Installs or upgrades pg_memoir in a database, as the README says."""
+    run_psql(dsn, "-v", f"modulus={modulus}", "-1", "-f", str(ARTIFACT))
+    run_psql(dsn, "-c", "call memoir.setup()", "-c", "call memoir.ensure_partitions()")
+    if has_plpython(dsn):
+        run_psql(dsn, "-c", "create extension if not exists plpython3u")
+        run_psql(dsn, "-1", "-f", str(BUILD / "pg_memoir_plpython.sql"))
+
+
+def has_plpython(dsn: str) -> bool:
+    with connect(dsn) as db:
+        found = db.execute("select 1 from pg_available_extensions where name = 'plpython3u'").fetchone()
+    return found is not None and (BUILD / "pg_memoir_plpython.sql").exists()
 
 
 def apply(dsn: str, modulus: int | None = 1, artifact: Path = ARTIFACT, one: bool = True) -> str:
@@ -114,7 +145,7 @@ def environment_of(dsn: str) -> dict[str, str]:
 @contextmanager
 def running(folder: Path, environment: dict[str, str] | None = None, **settings: str) -> Iterator[str]:
     """Starts the data directory folder/data on a socket in folder; yields a superuser's DSN. Stopped by its own pid file."""
-    settings = {"listen_addresses": "", "unix_socket_directories": str(folder), "port": "5432", "fsync": "off", "jit": "off", **settings}
+    settings = VOLATILE | {"listen_addresses": "", "unix_socket_directories": str(folder), "port": "5432", "jit": "off"} | settings
     options = " ".join(f"-c {key}={shlex.quote(value)}" for key, value in settings.items())
     env = {"PATH": os.environ["PATH"], "LANG": "C.UTF-8", **(environment or {})}
     try:
@@ -130,22 +161,15 @@ def running(folder: Path, environment: dict[str, str] | None = None, **settings:
             as_server_user(PGBIN / "pg_ctl", "stop", "-D", folder / "data", "-m", "immediate", "-w", "-s")
 
 
+# As scripts/cluster.sh has it.
+ROOMY = {"timezone": "UTC", "max_locks_per_transaction": "256", "shared_buffers": "256MB", "max_wal_size": "2GB"}
+
+
 @contextmanager
 def fresh_server(environment: dict[str, str] | None = None) -> Iterator[str]:
     """A server of its own that knows no role of ours; yields a superuser's DSN."""
     with server_folder() as folder:
         as_server_user(PGBIN / "initdb", "-D", folder / "data", "-U", "postgres", "--auth=trust", "--encoding=UTF8", "--locale=C.UTF-8",
                        "--no-instructions", "--no-sync")
-        with running(folder, environment, max_locks_per_transaction="256") as dsn:
+        with running(folder, environment, **ROOMY) as dsn:
             yield dsn
-
-
-@pytest.fixture(scope="module")
-def scratch(server_dsn: str) -> Iterator[str]:
-    """A server for one module, which need not survive a crash: making and dropping databases costs a fraction there."""
-    with fresh_server(environment_of(server_dsn)) as dsn:
-        yield dsn
-
-
-def user_of(dsn: str, user: str) -> str:
-    return make_conninfo(**{**conninfo_to_dict(dsn), "user": user})

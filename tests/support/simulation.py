@@ -10,15 +10,14 @@ from __future__ import annotations
 import random
 import sys
 import time
-import uuid
 from collections import Counter
-from datetime import datetime, timedelta, timezone
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import psycopg
 from psycopg.types.json import Jsonb
 
-START = datetime(2026, 1, 20, tzinfo=timezone.utc)
+START = datetime(2026, 1, 20, tzinfo=UTC)
 NOUNS = ["violin", "canoe", "telescope", "bakery", "vineyard", "greenhouse", "sailboat", "workshop", "orchard", "windmill", "lighthouse",
          "observatory", "foundry", "ferry", "quarry", "apiary", "library", "tram", "kiln", "loom"]
 VERBS = ["repaired", "painted", "sold", "visited", "measured", "borrowed", "cleaned", "photographed", "planned", "lost"]
@@ -270,22 +269,18 @@ def hash_of(user: str) -> int:
 
 def main(users: int = 200, days: int = 180, seed: int = 1) -> None:
     import os
-    from conftest import in_database, install
-    dsn, name = os.environ["PG_MEMOIR_DSN"], f"memoir_simulation_{uuid.uuid4().hex[:8]}"
-    with psycopg.connect(in_database(dsn, "postgres"), autocommit=True) as admin:
-        admin.execute(f"create database {name}")
-        try:
-            install(in_database(dsn, name))
-            with psycopg.connect(in_database(dsn, name), autocommit=True) as db:
-                simulation, begun = Simulation(db, users, seed), time.monotonic()
-                for day in range(days):
-                    simulation.step()
-                    if day % 10 == 9:
-                        print(f"day {day + 1}: {simulation.counts['turns']} turns, {sum(simulation.outcomes.values())} memories", file=sys.stderr, flush=True)
-                print(simulation.report())
-                print(f"took {(time.monotonic() - begun) / 60:.1f} minutes: " + ", ".join(f"{name} {seconds / 60:.1f}" for name, seconds in simulation.seconds.most_common()))
-        finally:
-            admin.execute(f"drop database {name} with (force)")
+
+    from servers import connect, database, install
+    with database(os.environ["PG_MEMOIR_DSN"]) as dsn:
+        install(dsn)
+        with connect(dsn) as db:
+            simulation, begun = Simulation(db, users, seed), time.monotonic()
+            for day in range(days):
+                simulation.step()
+                if day % 10 == 9:
+                    print(f"day {day + 1}: {simulation.counts['turns']} turns, {sum(simulation.outcomes.values())} memories", file=sys.stderr, flush=True)
+            print(simulation.report())
+            print(f"took {(time.monotonic() - begun) / 60:.1f} minutes: " + ", ".join(f"{name} {seconds / 60:.1f}" for name, seconds in simulation.seconds.most_common()))
 
 
 if __name__ == "__main__":

@@ -6,7 +6,7 @@ import json
 import math
 import re
 import sys
-from datetime import date, datetime, timezone
+from datetime import UTC, date, datetime
 from decimal import Decimal
 from enum import Enum
 from pathlib import Path
@@ -191,14 +191,14 @@ def test_the_client_needs_psycopg_and_nothing_else():
 
 
 def test_values_of_other_libraries():
-    class Kind(str, Enum):
+    class Kind(str, Enum):  # noqa: UP042  (as applications have them)
         FACT = "fact"
 
     class Message:
         def model_dump(self, **options):
             return {"role": "assistant", "content": "Hi"}
 
-    at = datetime(2024, 1, 1, tzinfo=timezone.utc)
+    at = datetime(2024, 1, 1, tzinfo=UTC)
     call = calls.append("a", "s", [{"role": "user", "content": "Hä?", "created_at": at}, Message()])
     assert call.function == "append_messages"
     assert call.params["messages"].obj == [
@@ -233,6 +233,6 @@ def test_budget_error_has_sizes():
 
 def test_types_by_argument():
     """The annotations say what SQL receives."""
-    assert types_sent(calls.recall("a", "q", **{"limit": 3, "tags": ["x"], "after": GOOD["timestamptz"]})) == {
+    assert types_sent(calls.recall("a", "q", limit=3, tags=["x"], after=GOOD["timestamptz"])) == {
         "user": "text", "query": "text", "limit": "int", "tags": "text[]", "after": "timestamptz", "query_embedding": "real[]",
     }  # fmt: skip

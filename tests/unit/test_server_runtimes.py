@@ -59,6 +59,7 @@ def test_cosines_are_the_stored_ones(onnx):
         assert float(vectors[i] @ vectors[j]) == pytest.approx(cosine, abs=2e-4), (SENTENCES[i], SENTENCES[j])
 
 
+@pytest.mark.acceptance
 def test_agrees_with_sentence_transformers(onnx):
     for package in ("torch", "sentence_transformers"):
         if not importlib.util.find_spec(package):

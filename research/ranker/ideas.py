@@ -1,7 +1,7 @@
 """What else might find more: judged on top of the release's ranking, so that it is kept or dropped for a reason.
 
-    python -m bench.ranker.corpus --data locomo.json --data realmem/ --data beam/
-    python -m bench.ranker.ideas
+    python -m research.ranker.corpus --data locomo.json --data realmem/ --data beam/
+    python -m research.ranker.ideas
 
 two steps: names in the first hits (their capitalised words that the question lacks) are looked up too, and what holds them gains;
 two steps, words / vector: the same with the rarest words of the first hits, or with their mean vector. copies: what is nearly the same
@@ -20,7 +20,8 @@ from pathlib import Path
 
 import numpy as np
 
-from ..common import CACHE
+from bench.common import CACHE
+
 from .corpus import Query, read_indexed
 from .floor import shipped_weights
 from .signals import Columns, columns
@@ -86,7 +87,7 @@ def without_copies(asked: Asked, above: float) -> np.ndarray:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m bench.ranker.ideas", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(prog="python -m research.ranker.ideas", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, default=CACHE / "ranker.pickle")
     options = parser.parse_args()
     weights = shipped_weights()

@@ -1,6 +1,6 @@
 """Conversations as the database indexes them: items, words, vectors, token counts, read back for a study without it.
 
-    python -m bench.ranker.corpus --data locomo.json --data realmem/ --data beam/ --out .local/cache/ranker.pickle
+    python -m research.ranker.corpus --data locomo.json --data realmem/ --data beam/ --out .local/cache/ranker.pickle
 """
 
 from __future__ import annotations
@@ -16,9 +16,8 @@ import numpy as np
 import psycopg
 from pg_memoir import Memoir
 
-from ..common import CACHE, CachedEmbedder, CannotRun, fresh_database, progress
-from ..datasets import Asked, Corpus, Remembered, batches, read
-
+from bench.common import CACHE, CachedEmbedder, CannotRun, fresh_database, progress
+from bench.datasets import Asked, Corpus, Remembered, batches, read
 
 # Messages that ask for nothing: whatever is recalled for them is noise.
 SMALL_TALK = """hi|hello there|hey, how are you?|good morning|good evening!|thanks|thank you so much!|thanks a lot, that helps|ok|okay, great|sure
@@ -168,7 +167,7 @@ def _line(kind: str, who: str, chunk: int, body: str) -> str:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m bench.ranker.corpus", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(prog="python -m research.ranker.corpus", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, action="append", required=True)
     parser.add_argument("--out", type=Path, default=CACHE / "ranker.pickle")
     parser.add_argument("--keep", action="store_true")

@@ -1,7 +1,7 @@
 """Where recall ends, and when it is weak: learns the settings relevance_share and weak_below, and strength of the ranking profile (sql/data/ranking.csv).
 
-    python -m bench.ranker.corpus --data locomo.json --data realmem/ --data beam/
-    python -m bench.ranker.floor
+    python -m research.ranker.corpus --data locomo.json --data realmem/ --data beam/
+    python -m research.ranker.floor
 
 relevance_share: candidates below this share of the second best score are left out; what is closer to the question than relevance_repeats
 is no measure, since a question that was asked before would leave no answer standing: "again" puts each question where it was. strength_weights: the log odds that the store answers a
@@ -23,7 +23,8 @@ from pathlib import Path
 import numpy as np
 from scipy.optimize import minimize
 
-from ..common import CACHE, ROOT
+from bench.common import CACHE, ROOT
+
 from .corpus import Indexed, Query, read_indexed
 from .study import KINDS, Case, case_of, spread
 from .train import scores
@@ -134,7 +135,7 @@ def kept(found: Sequence[Asked], share: float, part: Callable[[Asked], float]) -
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m bench.ranker.floor", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(prog="python -m research.ranker.floor", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, default=CACHE / "ranker.pickle")
     parser.add_argument("--others", type=int, default=60, help="questions of other conversations put to each (%(default)s)")
     options = parser.parse_args()

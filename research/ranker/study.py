@@ -1,6 +1,6 @@
 """Fits and judges rankings on what `corpus` read back.
 
-    python -m bench.ranker.study --data .local/cache/ranker.pickle
+    python -m research.ranker.study --data .local/cache/ranker.pickle
 """
 
 from __future__ import annotations
@@ -135,7 +135,7 @@ class Linear:
     def design(self, case: Case) -> np.ndarray:
         return case.X[:, self.columns] * case.facts[self.facts]
 
-    def fit(self, found: Sequence[Case]) -> "Linear":
+    def fit(self, found: Sequence[Case]) -> Linear:
         kinds = {kind: sum(case.kind == kind and bool(case.gold) for case in found) for kind in KINDS}
         mats, plain, gold_rows, gold_group, group_case, group_weight, case_of = [], [], [], [], [], [], []
         at = 0

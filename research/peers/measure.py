@@ -1,6 +1,6 @@
 """pg_memoir beside other memory stores: same conversations, server, run and vectors, each through its own public API.
 
-    python -m bench.peers --data locomo.json [--stores langgraph,mem0,langchain,hindsight] [--corpora NAME] [--questions 50]
+    python -m research.peers --data locomo.json [--stores langgraph,mem0,langchain,hindsight] [--corpora NAME] [--questions 50]
 
 Every store gets each turn as "name: text" with its date, in order, and is asked each question for 50 results. R@10: share of
 the evidence among the ten best. Within 2,000 tokens: the stores' results are filled, best first, as dated lines, counted by the
@@ -31,11 +31,21 @@ import psycopg
 from pg_memoir import Memoir
 from psycopg.conninfo import conninfo_to_dict
 
-from ..common import CACHE, CachedEmbedder, CannotRun, fresh_database, percentile, progress, report, run_alone, table
-from ..datasets import Asked, Corpus, Remembered, Said, read
-from ..evidence import ask
-from ..latency import processor_time
-from ..writes import can_inspect
+from bench.common import (
+    CACHE,
+    CachedEmbedder,
+    CannotRun,
+    fresh_database,
+    percentile,
+    progress,
+    report,
+    run_alone,
+    table,
+)
+from bench.datasets import Asked, Corpus, Remembered, Said, read
+from bench.evidence import ask
+from bench.latency import processor_time
+from bench.writes import can_inspect
 
 # What each needs, pinned; in an environment of its own, since their dependencies exclude each other.
 STORES = {
@@ -121,7 +131,7 @@ def environment_of(store: str) -> Path:
 @contextmanager
 def empty_database(purpose: str) -> Iterator[str]:
     """A database of its own with pgvector and pg_trgm and nothing else."""
-    from ..common import _in_database, server_dsn
+    from bench.common import _in_database, server_dsn
 
     dsn, name = server_dsn(), f"memoir_peer_{purpose}_{os.getpid()}"
     with psycopg.connect(_in_database(dsn, "postgres"), autocommit=True) as admin:
@@ -306,7 +316,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> list[tuple[str, str]]:
     if not options.data:
-        raise CannotRun("no data: python -m bench.peers --data locomo.json (conversations with gold evidence are not part of the project)")
+        raise CannotRun("no data: python -m research.peers --data locomo.json (conversations with gold evidence are not part of the project)")
     wanted = options.stores.split(",") if options.stores else []
     if unknown := set(wanted) - set(STORES):
         raise CannotRun(f"unknown store {', '.join(sorted(unknown))}: {', '.join(STORES)}")
@@ -343,4 +353,4 @@ def _cells(m: Measured) -> list[str]:
 
 
 def main() -> int:
-    return run_alone("bench.peers", __doc__, add_arguments, run)
+    return run_alone("research.peers", __doc__, add_arguments, run)

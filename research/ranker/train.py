@@ -1,9 +1,9 @@
 """Learns the weights of the ranking and judges them on conversations they were not learnt from.
 
-    python -m bench.ranker.corpus --data locomo.json --data realmem/ --data beam/
-    python -m bench.ranker.train
+    python -m research.ranker.corpus --data locomo.json --data realmem/ --data beam/
+    python -m research.ranker.train
 
-The model is linear: signals (bench/ranker/signals.py), and the same signals again for memories, for turns of people and
+The model is linear: signals (research/ranker/signals.py), and the same signals again for memories, for turns of people and
 assistants without names, and for long questions. It is fitted so that each piece of evidence stands before everything else among a
 question's candidates, all kinds of data weighing the same, and near the weights set by hand; then scaled so that a score means the same
 chance of being evidence everywhere. Prints tables and the weights of the ranking profile (sql/data/ranking.csv).
@@ -19,7 +19,8 @@ from pathlib import Path
 import numpy as np
 from scipy.optimize import minimize
 
-from ..common import CACHE
+from bench.common import CACHE
+
 from .corpus import read_indexed
 from .signals import NAMES
 from .study import BY_HAND, DEMOTED, KINDS, Case, Linear, by_weights, cases, crossed, pack, spread, summary
@@ -126,7 +127,7 @@ def small_talk(found: Sequence[Case]) -> str:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m bench.ranker.train", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(prog="python -m research.ranker.train", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, default=CACHE / "ranker.pickle")
     parser.add_argument("--judge", action="store_true", help="cross-validate, too: leaving out conversations, then whole kinds of data")
     options = parser.parse_args()

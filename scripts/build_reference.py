@@ -1,0 +1,153 @@
+#!/usr/bin/env python3
+"""docs/reference.md from the comments of what is installed: every function and view of schema memoir, in the order of sql/.
+
+    build_reference.py [DSN] [--out FILE]       DSN: else the environment's PG_MEMOIR_DSN
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import check_layers
+import psycopg
+
+ROOT = Path(__file__).resolve().parents[1]
+PLPYTHON = "plpython/functions.sql"
+REFERENCE = ROOT / "docs" / "reference.md"
+HEAD = """# Reference
+
+Every function and view of schema `memoir`, in the order of [sql/contents.sql](../sql/contents.sql). Made by `make reference` from
+the comments that `\\df+ memoir.*` and `\\dv+ memoir.*` show; a test keeps it current. Arguments with a default may be left out;
+name the others after the first: `p_name => value`. What raises says so by SQLSTATE, listed in
+[sql/base/errors.sql](../sql/base/errors.sql).
+"""
+AREA = re.compile(r"^-- (\w+): (.+)$")
+VIEW = re.compile(r"^create (?:or replace )?view memoir\.(\w+)", re.MULTILINE | re.IGNORECASE)
+ROLES = ("reader", "app", "tenant", "admin", "jobs")
+FUNCTIONS = """
+  select p.proname, p.prokind = 'p', coalesce(obj_description(p.oid, 'pg_proc'), ''),
+    case when p.prokind = 'p' then null else pg_get_function_result(p.oid) end,
+    array(select array[coalesce(p.proargnames[n], ''), format_type(p.proargtypes[n - 1], null),
+        coalesce(pg_get_function_arg_default(p.oid, n), '')]
+      from generate_series(1, p.pronargs) n order by n),
+    array(select r from unnest(%s::text[]) r where has_function_privilege('memoir_' || r, p.oid, 'execute'))
+  from pg_proc p
+  where p.pronamespace = 'memoir'::regnamespace
+    and not exists (select from pg_depend d where d.classid = 'pg_proc'::regclass and d.objid = p.oid and d.deptype = 'e')
+  order by p.proname, p.pronargs"""
+VIEWS = """
+  select c.relname, coalesce(obj_description(c.oid, 'pg_class'), ''),
+    array(select array[a.attname, format_type(a.atttypid, a.atttypmod), coalesce(col_description(c.oid, a.attnum), '')]
+      from pg_attribute a where a.attrelid = c.oid and a.attnum > 0 and not a.attisdropped order by a.attnum),
+    array(select r from unnest(%s::text[]) r where has_any_column_privilege('memoir_' || r, c.oid, 'select'))
+  from pg_class c where c.relnamespace = 'memoir'::regnamespace and c.relkind = 'v' order by c.relname"""
+
+
+@dataclass
+class Entry:
+    """A function or a view as it stands in the reference."""
+
+    name: str
+    text: str
+
+
+def shortened(default: str) -> str:
+    """A default without the cast that PostgreSQL adds."""
+    return re.sub(r"::[\w. \"]+(\(\d+\))?(\[\])?$", "", default).replace("NULL", "null")
+
+
+def signature(name: str, is_procedure: bool, result: str | None, arguments: list[list[str]]) -> str:
+    shown = [f"{argument} {kind}" + (f" default {shortened(default)}" if default else "") for argument, kind, default in arguments]
+    start, end = ("call " if is_procedure else "") + f"memoir.{name}(", ")" if result is None else f") returns {result}"
+    line = start + ", ".join(shown) + end
+    return line if len(line) <= 110 else start + "\n  " + ",\n  ".join(shown) + end
+
+
+def escaped(comment: str) -> str:
+    """As Markdown shows it word for word."""
+    return re.sub(r"([<*])", r"\\\1", comment)
+
+
+def allowed(roles: list[str]) -> str:
+    return "For " + ", ".join(f"`memoir_{role}`" for role in roles) + "." if roles else "For the owner alone."
+
+
+def functions(db: psycopg.Connection[Any]) -> Iterator[Entry]:
+    for name, is_procedure, comment, result, arguments, roles in db.execute(FUNCTIONS, [list(ROLES)]):
+        code = signature(name, is_procedure, result, arguments)
+        text = f"### {name}\n\n```sql\n{code}\n```\n{escaped(comment)}\n\n{allowed(roles)}\n"
+        yield Entry(name, text)
+
+
+def views(db: psycopg.Connection[Any]) -> Iterator[Entry]:
+    for name, comment, columns, roles in db.execute(VIEWS, [list(ROLES)]):
+        lines = [f"- `{column}` {kind}" + (f": {escaped(said)}" if said else "") for column, kind, said in columns]
+        listed = "\n".join(lines)
+        yield Entry(name, f"### View {name}\n\n{escaped(comment)}\n\n{listed}\n\n{allowed(roles)}\n")
+
+
+@dataclass(order=True)
+class Place:
+    """Where something is defined: the reference has that order."""
+
+    file: int
+    line: int
+    area: str
+
+
+def places() -> dict[str, Place]:
+    """Of every function and view of schema memoir."""
+    code = check_layers.read(ROOT / "sql")
+    beyond, _ = check_layers.read_file(PLPYTHON, (ROOT / PLPYTHON).read_text())
+    found: dict[str, Place] = {}
+    for number, file in enumerate([*code.files, PLPYTHON]):
+        for function in (f for f in (*code.functions, *beyond) if f.file == file):
+            found.setdefault(function.name.removeprefix("memoir."), Place(number, function.line, check_layers.area(file)))
+        text = "" if file == PLPYTHON else (ROOT / "sql" / file).read_text()
+        for view in VIEW.finditer(text):
+            found[view[1]] = Place(number, text.count("\n", 0, view.start()) + 1, check_layers.area(file))
+    return found
+
+
+def areas() -> dict[str, str]:
+    """What the table of contents says of each, in its order."""
+    lines = (ROOT / "sql" / "contents.sql").read_text().splitlines()
+    known = {match[1]: match[2] for line in lines if (match := AREA.match(line))}
+    return {area: known[area] for area in known if (ROOT / "sql" / area).is_dir()} | {"plpython": "with PL/Python only"}
+
+
+def build(db: psycopg.Connection[Any]) -> str:
+    """The whole text. Raises KeyError for what is installed and not in the sources."""
+    with db.transaction():
+        db.execute("set local search_path = pg_catalog")
+        entries = [*functions(db), *views(db)]
+    where = places()
+    entries.sort(key=lambda entry: where[entry.name])
+    parts = [HEAD]
+    for area, about in areas().items():
+        if mine := [entry.text for entry in entries if where[entry.name].area == area]:
+            parts += [f"## {area}: {about}\n", *mine]
+    return "\n".join(parts)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="build_reference.py", description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("dsn", nargs="?", default=os.environ.get("PG_MEMOIR_DSN"), help="of a database with pg_memoir")
+    parser.add_argument("--out", type=Path, default=REFERENCE, help="where it goes (docs/reference.md)")
+    options = parser.parse_args()
+    if not options.dsn:
+        parser.error("no DSN: make reference")
+    with psycopg.connect(options.dsn) as db:
+        options.out.write_text(build(db))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

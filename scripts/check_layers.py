@@ -1,0 +1,158 @@
+#!/usr/bin/env python3
+"""Checks the order of sql/: what calls what, as the table of contents (sql/contents.sql) promises it.
+
+    check_layers.py [FOLDER]       FOLDER: sql/ by default
+
+An area is a folder of sql/. Found is: a file that the table of contents lacks, a call from an area to one below it, files
+that call each other in a circle, a function of more than 120 lines. Calls are found by their qualified name, `memoir.name(`
+or `_memoir.name(`, wherever it stands but in comments; a step that a job calls by a name in a table is no call. Exits with
+1 when there is anything to say.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from graphlib import CycleError, TopologicalSorter
+from pathlib import Path
+
+LONGEST = 120
+INCLUDE = re.compile(r"^\s*\\ir\s+(\S+)", re.MULTILINE)
+LINES = re.MULTILINE | re.IGNORECASE
+DEFINITION = re.compile(r"^create\s+(?:or\s+replace\s+)?(?:function|procedure)\s+(_?memoir\.\w+)\s*\(", LINES)
+REMARK = re.compile(r"^comment\s+on\s.*?;\s*$", LINES | re.DOTALL)
+CALL = re.compile(r"(?<![\w.])(_?memoir\.\w+)\s*\(")
+QUOTE = re.compile(r"\$\w*\$")
+
+
+@dataclass
+class Function:
+    """One definition; a name that is defined twice (by its arguments) is two of them."""
+
+    name: str
+    file: str
+    line: int
+    lines: int
+    calls: set[str]
+
+
+@dataclass
+class Code:
+    """All of sql/: its files in the order of the table of contents, and what each of them calls."""
+
+    files: list[str]
+    unlisted: list[str]
+    functions: list[Function] = field(default_factory=list)
+    # Per file: what is called outside of functions, by views, policies and triggers.
+    loose: dict[str, set[str]] = field(default_factory=dict)
+
+    def homes(self) -> dict[str, str]:
+        return {function.name: function.file for function in self.functions}
+
+    def calls(self) -> Iterator[tuple[str, str, str]]:
+        """(caller, its file, callee) of all calls of our own functions."""
+        for function in self.functions:
+            for callee in sorted(function.calls - {function.name}):
+                yield function.name, function.file, callee
+        for file, callees in self.loose.items():
+            for callee in sorted(callees):
+                yield f"the views and triggers of {file}", file, callee
+
+
+def without_comments(text: str) -> str:
+    return re.sub(r"--[^\n]*", "", text)
+
+
+def end_of(text: str, start: int) -> int:
+    """Where the statement that starts there ends: behind the first semicolon outside its body."""
+    semicolon = text.find(";", start)
+    quote = QUOTE.search(text, start)
+    if quote and quote.start() < semicolon:
+        semicolon = text.find(";", text.index(quote.group(), quote.end()))
+    return (semicolon if semicolon >= 0 else len(text) - 1) + 1
+
+
+def read_file(name: str, text: str) -> tuple[list[Function], set[str]]:
+    """The functions of a file, and what is called outside of them."""
+    functions, rest, at = [], [], 0
+    for match in DEFINITION.finditer(text):
+        end = end_of(text, match.start())
+        calls = set(CALL.findall(without_comments(text[match.end():end])))
+        line = text.count("\n", 0, match.start()) + 1
+        functions.append(Function(match[1], name, line, text.count("\n", match.start(), end) + 1, calls))
+        rest.append(text[at:match.start()])
+        at = end
+    rest.append(text[at:])
+    loose = REMARK.sub("", without_comments("".join(rest)))
+    # A hint in a message tells a person what to call.
+    return functions, set(CALL.findall(re.sub(r"\bhint\s*=\s*'[^']*'", "", loose)))
+
+
+def read(folder: Path) -> Code:
+    contents = folder / "contents.sql"
+    files = INCLUDE.findall(contents.read_text())
+    there = {str(path.relative_to(folder)) for path in folder.rglob("*.sql") if path != contents}
+    code = Code(files, sorted(there - set(files)))
+    for name in files:
+        functions, code.loose[name] = read_file(name, (folder / name).read_text())
+        code.functions += functions
+    return code
+
+
+def area(file: str) -> str:
+    return file.rpartition("/")[0] or file
+
+
+def upward_calls(code: Code) -> list[str]:
+    """Calls of what stands in an area below the caller's."""
+    place = {name: number for number, name in enumerate(dict.fromkeys(map(area, code.files)))}
+    homes = code.homes()
+    return [f"{caller} ({file}) calls {callee} ({homes[callee]}), which stands in a later area"
+            for caller, file, callee in code.calls()
+            if callee in homes and place[area(homes[callee])] > place[area(file)]]
+
+
+def circles(code: Code) -> list[str]:
+    """Files that call each other in a circle; one is named, even if there are more."""
+    homes = code.homes()
+    needs: dict[str, set[str]] = {name: set() for name in code.files}
+    for _, file, callee in code.calls():
+        if callee in homes and homes[callee] != file:
+            needs[file].add(homes[callee])
+    try:
+        TopologicalSorter(needs).prepare()
+    except CycleError as error:
+        ring: list[str] = error.args[1][::-1]
+        steps = []
+        for file, called in zip(ring, ring[1:]):
+            why = next(f"{caller} calls {callee}" for caller, home, callee in code.calls()
+                       if home == file and homes.get(callee) == called)
+            steps.append(f"\n    {file} needs {called}: {why}")
+        return ["files call each other in a circle:" + "".join(steps)]
+    return []
+
+
+def long_functions(code: Code) -> list[str]:
+    return [f"{f.name} (sql/{f.file}:{f.line}) has {f.lines} lines, more than {LONGEST}"
+            for f in sorted(code.functions, key=lambda f: -f.lines) if f.lines > LONGEST]
+
+
+def problems(code: Code) -> list[str]:
+    unlisted = [f"sql/{name} is not in sql/contents.sql" for name in code.unlisted]
+    return [*unlisted, *upward_calls(code), *circles(code), *long_functions(code)]
+
+
+def main() -> int:
+    folder = Path(sys.argv[1]) if len(sys.argv) > 1 else Path(__file__).resolve().parents[1] / "sql"
+    code = read(folder)
+    found = problems(code)
+    areas = {area(name) for name in code.files if "/" in name}
+    print(f"{len(code.functions)} functions in {len(code.files)} files, {len(areas)} areas" + ("" if found else ": in order"))
+    print(*found, sep="\n", end="\n" if found else "")
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,167 @@
+"""What tests say to the database, as an application would: functions of the API by name, with arguments as Python has them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import datetime
+from math import sqrt
+from typing import Any
+
+import psycopg
+import pytest
+from psycopg.types.json import Jsonb
+
+Db = psycopg.Connection[Any]
+
+
+def one(db: Db, query: str, *values: object) -> Any:
+    """The first value of the first row."""
+    row = db.execute(query, values).fetchone()
+    assert row is not None, query
+    return row[0]
+
+
+def _arguments(positional: tuple[Any, ...], named: dict[str, Any]) -> tuple[str, list[Any]]:
+    """The text between a call's brackets, and its values: p_ may lack before a name, what must be JSON is made so."""
+    def given(value: Any) -> Any:
+        is_json = isinstance(value, dict) or isinstance(value, list) and any(isinstance(item, dict) for item in value)
+        return Jsonb(value) if is_json else value
+
+    marks, values = ["%s"] * len(positional), [given(value) for value in positional]
+    for name, value in named.items():
+        is_vector = name.endswith("embedding")
+        marks.append(f"p_{name.removeprefix('p_')} => %s{'::real[]' if is_vector else ''}")
+        values.append([float(x) for x in value] if is_vector and isinstance(value, (list, tuple)) else given(value))
+    return ", ".join(marks), values
+
+
+def call(db: Db, function: str, *positional: Any, **named: Any) -> Any:
+    """memoir.<function>: its value."""
+    marks, values = _arguments(positional, named)
+    return one(db, f"select memoir.{function}({marks})", *values)
+
+
+def table(db: Db, function: str, *positional: Any, columns: str = "*", **named: Any) -> list[tuple[Any, ...]]:
+    """memoir.<function>: its rows."""
+    marks, values = _arguments(positional, named)
+    return db.execute(f"select {columns} from memoir.{function}({marks})", values).fetchall()
+
+
+# Turns ----------------------------------------------------------------------------------------------------------------
+
+
+USER = {"role": "user", "content": "Where is my parcel?"}
+CALL = {"id": "call_1", "type": "function", "function": {"name": "track", "arguments": '{"parcel": 17}'}}
+ANSWER = {"role": "assistant", "content": "On its way."}
+
+
+def messages(*said: str | dict[str, Any]) -> list[dict[str, Any]]:
+    """Texts are the user's and the assistant's in turn; a message stays as it is."""
+    roles = ("user", "assistant")
+    return [{"role": roles[n % 2], "content": text} if isinstance(text, str) else text for n, text in enumerate(said)]
+
+
+def store(db: Db, user: str, session: str, sent: Any, function: str = "persist_turn", **named: Any) -> dict[str, Any]:
+    """Whatever is sent, also what is no list of messages."""
+    made = {name: Jsonb(value) if isinstance(value, (dict, list)) else value for name, value in named.items()}
+    return dict(call(db, function, user, session, Jsonb(sent), **made))
+
+
+def persist(db: Db, user: str, session: str, *said: str | dict[str, Any], **named: Any) -> dict[str, Any]:
+    """One call with all of it."""
+    return store(db, user, session, messages(*said), **named)
+
+
+def say(db: Db, user: str, session: str, *texts: str, answer: str = "I see.", **named: Any) -> dict[str, Any]:
+    """Each text a turn of its own, answered; what the last call returned."""
+    done: dict[str, Any] = {}
+    for text in texts:
+        done = persist(db, user, session, text, answer, **named)
+    return done
+
+
+def history(db: Db, user: str, session: str) -> list[dict[str, Any]]:
+    return [message for (message,) in table(db, "history", user, session)]
+
+
+# Memories -------------------------------------------------------------------------------------------------------------
+
+
+def remember(db: Db, user: str, content: str, **named: Any) -> dict[str, Any]:
+    """All that remember answers."""
+    return dict(call(db, "remember", user, content, **named))
+
+
+def remembered(db: Db, user: str, content: str, **named: Any) -> str:
+    """The memory's id."""
+    return str(remember(db, user, content, **named)["memory_id"])
+
+
+def memory_row(db: Db, memory_id: str, columns: str = "state::text") -> tuple[Any, ...]:
+    """Columns of a memory as it lies in its table."""
+    row = db.execute(f"select {columns} from _memoir.memory_store where memory_id = %s", [memory_id]).fetchone()
+    assert row is not None, memory_id
+    return tuple(row)
+
+
+BASE = [1.0, 0.0, 0.0, 0.0]
+
+
+def near(cosine: float) -> list[float]:
+    """A unit vector with that cosine to BASE."""
+    return [cosine, sqrt(1 - cosine * cosine), 0.0, 0.0]
+
+
+def active(db: Db, user: str) -> list[str]:
+    """What is remembered of a user, and true today."""
+    return [content for (content,) in db.execute("""
+        select content from _memoir.memory_store m join _memoir.users u using (user_id)
+        where u.external_id = %s and m.state = 'active' and (m.valid_to is null or m.valid_to > memoir.now()) order by content""", [user])]
+
+
+def recalled(db: Db, user: str, query: str, **named: Any) -> list[str]:
+    """Texts, best first."""
+    return [content for (content,) in table(db, "recall", user, query, columns="content", **named)]
+
+
+# The store as a whole -------------------------------------------------------------------------------------------------
+
+
+def set_clock(db: Db, at: datetime | str | None) -> None:
+    db.execute("select memoir.set_clock(%s)", [at])
+
+
+def set_settings(db: Db, **values: Any) -> None:
+    for key, value in values.items():
+        db.execute("select memoir.set_setting(%s, %s)", [key, Jsonb(value)])
+
+
+def use_vectors(db: Db, dimension: int = 4, name: str = "little", **named: Any) -> None:
+    """From now on vectors have that many dimensions and are given by the test."""
+    call(db, "register_embedding_model", name, "none", dimension, **named)
+    call(db, "switch_embedding_model", name)
+
+
+def last_run(db: Db, job: str) -> tuple[Any, ...]:
+    """(outcome, counts, error) of a job's newest run."""
+    row = db.execute("select outcome, counts, error from _memoir.job_runs where job = %s order by run_id desc limit 1", [job]).fetchone()
+    assert row is not None, job
+    return tuple(row)
+
+
+def run_job(db: Db, job: str) -> Counter[str]:
+    """Runs it to its end; what it counted."""
+    db.execute("call memoir.run_job(%s)", [job])
+    outcome, counts, error = last_run(db, job)
+    assert outcome == "done", (job, outcome, error)
+    return Counter(counts)
+
+
+@contextmanager
+def raises(code: str) -> Iterator[None]:
+    """That SQLSTATE, and no other."""
+    with pytest.raises(psycopg.Error) as caught:
+        yield
+    assert caught.value.sqlstate == code, caught.value
