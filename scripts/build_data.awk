@@ -17,6 +17,7 @@ BEGIN {
     "min_value ?" number, "max_value ?" number, "allowed ?" any, "overridable " yes_no, "description " any)
   shape("jobs", 1, "job " word, "schedule " any, "batch_least " number, "batch " number, "in_python " yes_no,
     "description " any)
+  shape("grants", 1, "function ^(_memoir[.])?[a-z][a-z0-9_]*$", "roles ^((reader|app|tenant|admin|jobs)( |$))+$")
   shape("chat_models", 1, "model " any, "provider ^(openai|anthropic)$", "context_window " number, "max_output " number,
     "tokenizer " any, "message_overhead " number, "images ^(tiles|patches|area):", "prompt_microcents_per_1k " number,
     "completion_microcents_per_1k " number)
