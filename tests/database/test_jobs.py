@@ -10,8 +10,8 @@ from datetime import UTC, datetime, timedelta
 
 import psycopg
 import pytest
-from conftest import install
 from calls import last_run
+from conftest import install
 from routines import code
 from servers import connect
 
