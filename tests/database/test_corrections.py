@@ -104,9 +104,9 @@ def test_partial(db: psycopg.Connection, user: str) -> None:
 
 
 def test_bounds_that_leave_no_time_to_the_old_value_reject_it(db: psycopg.Connection, user: str) -> None:
-    old = remember(db, user, "Plays the oboe.", slot="instrument", slot_value="oboe", valid_from="2026-03-01T00:00:00Z")
+    old = remembered(db, user, "Plays the oboe.", slot="instrument", slot_value="oboe", valid_from="2026-03-01T00:00:00Z")
     done = call(db, "correct", user, old, "Plays the viola.", valid_from="2026-02-01T00:00:00Z", slot_value="viola")
-    assert done["bounded"] == [] and row(db, old) == ("superseded",)
+    assert done["bounded"] == [] and memory_row(db, old) == ("superseded",)
     assert refused(db, user, "Plays the oboe.") and refused(db, user, "The oboe it is", slot="instrument", slot_value="oboe")
 
 
