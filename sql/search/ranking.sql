@@ -1,4 +1,4 @@
--- Ranking: the signals of each candidate, weighed. The weights (rank_weights of the ranking profile) were learnt by bench/ranker from
+-- Ranking: the signals of each candidate, weighed. The weights (rank_weights of the ranking profile) were learnt by research/ranker from
 -- conversations between people, of people with assistants, and from memories; all signals are shares, cosines or logarithms of
 -- lengths, so that they mean the same in a store of any size. The functions here touch no table: one generic plan serves every call.
 
