@@ -11,7 +11,7 @@ from typing import Any
 
 import psycopg
 import pytest
-from calls import ANSWER, CALL, USER, call, history, store
+from calls import ANSWER, CALL, USER, call, history, messages, store
 from psycopg.types.json import Jsonb
 
 IMAGE = {"type": "image_url", "image_url": {"url": "https://example.com/a.png", "detail": "low"}}
@@ -132,12 +132,12 @@ BAD_MESSAGES: list[tuple[Any, str, str]] = [
 
 
 def test_bad_messages_name_field_and_value(db: psycopg.Connection, user: str) -> None:
-    for messages, code, said in BAD_MESSAGES:
-        refused(db, "persist_turn", code, said, p_user=user, p_session="s", p_messages=Jsonb(messages) if messages is not None else None)
-        if code == "PM010" and isinstance(messages, list) and messages and messages != [None]:
+    for sent, code, said in BAD_MESSAGES:
+        refused(db, "persist_turn", code, said, p_user=user, p_session="s", p_messages=Jsonb(sent) if sent is not None else None)
+        if code == "PM010" and isinstance(sent, list) and sent and sent != [None]:
             # Behind good messages the path says where, and nothing of the good ones stays either.
             refused(db, "append_messages", code, said.replace("messages[1]", "messages[4]").replace(WHERE, "messages[3]"), p_user=user, p_session="s",
-                    p_messages=Jsonb([USER, ANSWER, USER, *messages]))
+                    p_messages=Jsonb([USER, ANSWER, USER, *sent]))
 
 
 def calls_of(user: str) -> list[tuple[str, str, str, dict[str, Any]]]:
@@ -266,9 +266,9 @@ def test_sizes_and_numbers_are_bounded(db: psycopg.Connection, user: str, settin
 @pytest.mark.parametrize("text", [r'"a\u0000b"', r'"\ud800"', r'"\udc00 x"', r'"x \ud83d"'])
 def test_what_json_can_say_and_postgresql_cannot_store(db: psycopg.Connection, user: str, text: str) -> None:
     before = rows(db)
-    for messages in (f'[{{"role": "user", "content": {text}}}]', f'[{{"role": "user", "content": "x", {text}: 1}}]'):
+    for sent in (f'[{{"role": "user", "content": {text}}}]', f'[{{"role": "user", "content": "x", {text}: 1}}]'):
         with pytest.raises(psycopg.DataError):
-            db.execute("select memoir.persist_turn(%s, 's', %s::jsonb)", [user, messages])
+            db.execute("select memoir.persist_turn(%s, 's', %s::jsonb)", [user, sent])
     assert rows(db) == before
 
 
@@ -422,22 +422,18 @@ def contents(db: psycopg.Connection, user: str, session: str) -> list[tuple[int,
     return [(m["turn_index"], m["content"]) for m in history(db, user, session)]
 
 
-def say(*words: str) -> list[dict[str, Any]]:
-    return [{"role": "assistant" if number % 2 else "user", "content": word} for number, word in enumerate(words)]
-
-
 def test_branches_share_turns_by_reference(db: psycopg.Connection, user: str) -> None:
-    store(db, user, "a", say("a0", "a1", "a2", "a3"))
+    store(db, user, "a", messages("a0", "a1", "a2", "a3"))
     call(db, "branch_session", p_user=user, p_session="a", p_new_session="b", p_at_turn=2)
     turns = rows(db)["conversation_history"]
     assert contents(db, user, "b") == [(0, "a0"), (1, "a1")]
-    assert store(db, user, "b", say("b2", "b3"))["from_turn"] == 2
-    store(db, user, "a", say("a4", "a5"))
+    assert store(db, user, "b", messages("b2", "b3"))["from_turn"] == 2
+    store(db, user, "a", messages("a4", "a5"))
     assert rows(db)["conversation_history"] == turns + 4
     # From a branch, behind its own start, before it, at it, and at nothing.
     for name, at, want in (("c", 4, ["a0", "a1", "b2", "b3"]), ("d", 1, ["a0"]), ("e", 2, ["a0", "a1"]), ("f", 0, []), ("g", 3, ["a0", "a1", "b2"])):
         call(db, "branch_session", p_user=user, p_session="b", p_new_session=name, p_at_turn=at)
-        own = say(f"{name}x", f"{name}y") if at != 3 and at != 1 else [ANSWER | {"content": f"{name}x"}]
+        own = messages(f"{name}x", f"{name}y") if at != 3 and at != 1 else [ANSWER | {"content": f"{name}x"}]
         assert store(db, user, name, own)["from_turn"] == at
         assert contents(db, user, name) == list(enumerate([*want, *[m["content"] for m in own]]))
         info = call(db, "session_info", p_user=user, p_session=name)
