@@ -201,13 +201,13 @@ begin
   ), ascending as (
     -- No step is taken before the one it stands on.
     select *, min(worth / cost) over (partition by place order by step) as own from steps
-    union all
-    select place, 'full', body, cost, worth, 1, worth / cost
-    from full_lines where item_no not in (select r.item_no from unnest(p_reduced) r) and not coalesce(reduced, false)
   ), grouped as (
-    select a.place, a.step, a.cost, a.worth, a.own, a.fidelity, l.kind, l.session_id, l.turn_index, l.chunk, l.ref_id, l.said_at, l.header, l.label, a.body,
-      dense_rank() over (order by l.header collate "C")::integer as group_no, 4 + length(l.header) / 3 as opening
-    from ascending a join full_lines l on l.place = a.place
+    select *, dense_rank() over (order by header collate "C")::integer as group_no, 4 + length(header) / 3 as opening
+    from (select a.place, a.step, a.cost, a.worth, a.own, a.fidelity, a.body, l.kind, l.session_id, l.turn_index, l.chunk, l.ref_id, l.said_at, l.header, l.label
+          from ascending a join full_lines l on l.place = a.place
+          union all
+          select place, 1, cost, worth, worth / cost, 'full', body, kind, session_id, turn_index, chunk, ref_id, said_at, header, label
+          from full_lines where item_no not in (select r.item_no from unnest(p_reduced) r) and not coalesce(reduced, false)) l
   ), opened as (
     select *, sum(worth) over together / (opening + sum(cost) over together) as repaid from grouped
     window together as (partition by group_no order by own desc, place, step rows unbounded preceding)

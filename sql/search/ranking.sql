@@ -4,7 +4,7 @@
 
 -- The names of the signals, in their order.
 create or replace function _memoir.signal_names()
-returns text[] language plpgsql stable set plan_cache_mode = force_generic_plan as $$
+returns text[] language plpgsql stable as $$
 begin
   return array(select a.attname from pg_attribute a where a.attrelid = '_memoir.signals'::regclass and a.attnum > 0 order by a.attnum);
 end $$;
@@ -20,13 +20,16 @@ $$;
 create or replace function _memoir.rank_weights(p_weights jsonb, p_words integer)
 returns _memoir.signals[] language plpgsql stable set plan_cache_mode = force_generic_plan as $$
 declare
-  v_long float8 := ln(greatest(p_words, 1)::float8 / 6);
+  v_long float8 := ln(greatest(p_words, 1)::float8 / 6); v_weights _memoir.signals[];
 begin
-  return array(
-    select jsonb_populate_record(null::_memoir.signals, jsonb_object_agg(n, coalesce((p_weights -> n)::float8, 0)
-        + coalesce((p_weights -> ('long.' || n))::float8, 0) * v_long + coalesce((p_weights -> (c.class || '.' || n))::float8, 0)))
-    from unnest('{named, unnamed, memory}'::text[]) with ordinality c(class, o), unnest(_memoir.signal_names()) n
-    group by c.o order by c.o);
+  select array[
+      ('(' || string_agg((w + coalesce((p_weights -> ('named.' || n))::float8, 0))::real::text, ',' order by o) || ')')::_memoir.signals,
+      ('(' || string_agg((w + coalesce((p_weights -> ('unnamed.' || n))::float8, 0))::real::text, ',' order by o) || ')')::_memoir.signals,
+      ('(' || string_agg((w + coalesce((p_weights -> ('memory.' || n))::float8, 0))::real::text, ',' order by o) || ')')::_memoir.signals]
+  into v_weights
+  from (select n, o, coalesce((p_weights -> n)::float8, 0) + coalesce((p_weights -> ('long.' || n))::float8, 0) * v_long as w
+        from unnest(_memoir.signal_names()) with ordinality t(n, o)) each;
+  return v_weights;
 end $$;
 
 -- The times that a question names: months with or without year, days of them, ISO dates, and what it calls today, yesterday, last
@@ -164,8 +167,8 @@ begin
   )
   select array_agg((s.item_no, s.kind, s.ref_id, s.session_id, s.turn_index, s.chunk, s.span_start, s.span_length, s.token_count, s.role,
     s.created_at, s.recorded_at, s.project, (s.total::float8 / 100000)::real, s.words, s.cosine, s.around::real, s.session_best::real,
-    array[s.words_before * 1000, s.vector_after * 1000, s.cover * 1000, s.by_speaker * 1000, s.in_time * 1000,
-      s.back * (0.45 * s.words + 0.55 * s.vector) * 1000, 1000 / (1 + s.later)]::smallint[]
+    array[(s.words_before * 1000)::smallint, (s.vector_after * 1000)::smallint, (s.cover * 1000)::smallint, (s.by_speaker * 1000)::smallint,
+      (s.in_time * 1000)::smallint, (s.back * (0.45 * s.words + 0.55 * s.vector) * 1000)::smallint, (1000 / (1 + s.later))::smallint]
     )::_memoir.ranked_item)
   from (select * from totalled order by total desc, item_no limit p_limit) s);
 end $$;
