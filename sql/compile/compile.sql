@@ -389,7 +389,7 @@ declare
     _memoir.shown_from(v.shown, v.exchange_at));
   v_pins _memoir.pins := _memoir.pins(v.user_id, v.user_counters, v_scope); v_working text[] := '{}';
   v_question _memoir.question; v_strength real; v_weak boolean; v_below real := v.config ->> 'weak_below'; v_block _memoir.recall_block;
-  v_shown uuid[] := _memoir.message_ids(v.shown || v.unanswered); v_here boolean := not pg_is_in_recovery();
+  v_candidates _memoir.candidate[]; v_shown uuid[] := _memoir.message_ids(v.shown || v.unanswered); v_here boolean := not pg_is_in_recovery();
 begin
   if (v.session).session_id is not null and v_here then
     v_working := array(select content from _memoir.memory_store_working where user_id = v.user_id and local_to = v.session_id
@@ -399,20 +399,20 @@ begin
   if v_question.problem is not null then
     v.warnings := v.warnings || ('searched by words only: ' || v_question.problem);
   end if;
-  v.candidates := _memoir.candidates(v.user_id, v.user_counters, v.config, v_question, nullif((v.session).project, 'global'), v_scope,
+  v_candidates := _memoir.candidates(v.user_id, v.user_counters, v.config, v_question, nullif((v.session).project, 'global'), v_scope,
     _memoir.widened(_memoir.candidate_limit((v.config ->> 'candidates')::integer, v.recall_budget), v.user_counters),
     (v.config ->> 'frequent_memories')::integer, v_pins);
-  v_strength := _memoir.strength(v.config, v.candidates);
+  v_strength := _memoir.strength(v.config, v_candidates);
   v_weak := coalesce(v_strength < v_below, false);
   if v_weak then
     v.recall_budget := least(v.recall_budget, greatest((v.config ->> 'weak_recall_tokens')::integer, (v.recall_budget * v_strength / v_below)::integer));
   end if;
-  v_block := _memoir.recall_block(v.user_id, v.candidates, v_working, v.recall_budget, v.tokenizer, v_shown, v_scope.clearance, v.config,
+  v_block := _memoir.recall_block(v.user_id, v_candidates, v_working, v.recall_budget, v.tokenizer, v_shown, v_scope.clearance, v.config,
     v_question.terms, v_weak);
   v.recall := v_block.text;
   v.recall_tokens := v_block.tokens;
   v.arms := jsonb_build_object('recall', 'searched', 'vector', v_question.vector is not null, 'words', true,
-    'candidates', cardinality(v.candidates), 'working', case when v_here then cardinality(v_working) end,
+    'candidates', cardinality(v_candidates), 'working', case when v_here then cardinality(v_working) end,
     'strength', v_strength, 'weak', v_weak and coalesce(v.recall, '') <> '');
   v.candidates := v_block.candidates;
 end $$;

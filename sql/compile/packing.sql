@@ -10,8 +10,10 @@ declare
   v_chosen integer[] := '{}'; v_ratio numeric;
 begin
   v_block.tokens := 0;
-  v_block.candidates := p_candidates;
-  if p_budget <= 0 or cardinality(p_candidates) = 0 and v_working = 0 then return v_block; end if;
+  if p_budget <= 0 or cardinality(p_candidates) = 0 and v_working = 0 then
+    v_block.candidates := p_candidates;
+    return v_block;
+  end if;
   select l.lines, l.copies into v_lines, v_copies
   from _memoir.lines_of(p_user_id, p_candidates, p_budget, p_hidden, p_clearance, p_config, p_terms) l;
 
@@ -69,11 +71,12 @@ create or replace function _memoir.lines_of(p_user_id uuid, p_candidates _memoir
 language plpgsql stable set plan_cache_mode = force_custom_plan as $$
 declare
   v_reach record := _memoir.within_reach(p_candidates, p_budget, p_hidden);
-  v_texts _memoir.item_text[]; v_names _memoir.session_name[]; v_renditions _memoir.memory_renditions[]; v_reduced _memoir.reduced_text[];
+  v_items integer[]; v_texts _memoir.item_text[]; v_names _memoir.session_name[]; v_renditions _memoir.memory_renditions[]; v_reduced _memoir.reduced_text[];
   v_found record; v_shares jsonb := p_config -> 'fidelity_worth';
 begin
-  select array_agg((t.item_no, t.name, t.body)::_memoir.item_text) into v_texts from _memoir.texts_at(p_user_id, v_reach.places, p_clearance) t;
-  v_found := _memoir.reducible(p_candidates, v_texts, v_reach.doubtful);
+  select array_agg(t.item_no), array_agg((t.item_no, t.name, t.body)::_memoir.item_text) into v_items, v_texts
+  from _memoir.texts_at(p_user_id, v_reach.places, p_clearance) t;
+  v_found := _memoir.reducible(p_candidates, v_items, v_reach.doubtful);
   if v_found.sessions is not null then
     select array_agg((s.session_id, s.external_id)::_memoir.session_name) into v_names
     from _memoir.sessions s where s.user_id = p_user_id and s.session_id = any (v_found.sessions);
@@ -92,7 +95,7 @@ end $$;
 -- The functions below touch no table: one generic plan serves every call.
 
 -- Of the candidates whose texts were read: the sessions of turns, and what is not short (short texts are shown as they are or not at all).
-create or replace function _memoir.reducible(p_candidates _memoir.candidate[], p_texts _memoir.item_text[], p_doubtful integer[],
+create or replace function _memoir.reducible(p_candidates _memoir.candidate[], p_items integer[], p_doubtful integer[],
   out sessions uuid[], out turns _memoir.candidate[], out memories _memoir.candidate[], out refs uuid[])
 language plpgsql immutable set plan_cache_mode = force_generic_plan as $$
 begin
@@ -101,7 +104,7 @@ begin
     array_agg(c order by c.score desc, c.item_no) filter (where c.kind = 'm' and (c.tokens >= 60 or c.chunk > 0 or c.memory_parts ? 'ceiling')),
     array_agg(c.ref_id) filter (where c.kind = 'm' and (c.tokens >= 60 or c.chunk > 0 or c.memory_parts ? 'ceiling'))
   into sessions, turns, memories, refs
-  from unnest(p_candidates) c join unnest(p_texts) t on t.item_no = c.item_no;
+  from unnest(p_candidates) c where c.item_no in (select unnest(p_items));
 end $$;
 
 -- Of part of a long turn the sentence that holds most of the question's words, rare ones above all: it is worth three quarters of the root
