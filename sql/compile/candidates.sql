@@ -202,14 +202,18 @@ $$;
 create or replace function _memoir.within_reach(p_candidates _memoir.candidate[], p_budget integer, p_hidden uuid[],
   out places _memoir.item_place[], out doubtful integer[])
 language plpgsql stable set plan_cache_mode = force_generic_plan as $$
+declare
+  v_reach record;
 begin
-  select array_agg((r.item_no, r.kind, r.ref_id, r.session_id, r.turn_index, r.recorded_at, r.span_start, r.span_length)::_memoir.item_place),
-    array_agg(r.item_no) filter (where r.before >= p_budget / 2) into places, doubtful
+  select array_agg((r.item_no, r.kind, r.ref_id, r.session_id, r.turn_index, r.recorded_at, r.span_start, r.span_length)::_memoir.item_place) as places,
+    array_agg(r.item_no) filter (where r.before >= p_budget / 2) as doubtful into v_reach
   from (select c.item_no, c.kind, c.ref_id, c.session_id, c.turn_index, c.recorded_at, c.span_start, c.span_length,
           sum(c.tokens) over (order by (c.memory_parts ? 'pinned') is true desc, c.worth / (c.tokens + 8) desc, c.item_no rows unbounded preceding) - c.tokens as before
         from unnest(p_candidates) c
         where c.reason is null and c.tokens <= p_budget::bigint * 3 and c.ref_id <> all (p_hidden)) r  -- what is too long may fit as an excerpt
   where r.before <= p_budget::bigint * 3 / 2 + 200;
+  places := v_reach.places;
+  doubtful := v_reach.doubtful;
 end $$;
 
 -- Why a candidate is not shown that could be.

@@ -172,16 +172,16 @@ begin
     end if;
   end loop;
   v.room := v.budget - v.system_tokens - v.tools_tokens - 3;
-  perform _memoir.check_room(v.newest_tokens, v.room, v.budget, v.system_tokens, v.tools_tokens);
+  perform _memoir.check_room(v.newest_tokens, v.budget, v.system_tokens, v.tools_tokens);
 end $$;
 
 -- That the newest message fits.
-create or replace function _memoir.check_room(p_message integer, p_room integer, p_budget integer, p_system integer, p_tools integer)
+create or replace function _memoir.check_room(p_message integer, p_budget integer, p_system integer, p_tools integer)
 returns void language plpgsql immutable as $$
 declare
-  v_needed integer := p_message + p_budget - p_room;
+  v_needed integer := p_message + p_system + p_tools + 3;
 begin
-  if p_message > p_room and p_message > 0 then
+  if p_message > 0 and v_needed > p_budget then
     perform _memoir.fail('PM020', format('the newest message needs a budget of %s tokens, the budget is %s', v_needed, p_budget),
       'raise p_budget, shorten the message, or use a model with a larger window',
       jsonb_build_object('needed', v_needed, 'budget', p_budget, 'system', p_system, 'tools', p_tools, 'message', p_message)::text);
@@ -282,7 +282,7 @@ begin
     end loop;
     v.warnings := v.warnings || 'the window gave way to the newest message'::text;
   end loop;
-  perform _memoir.check_room(v.total, v.room, v.budget, v.system_tokens, v.tools_tokens);
+  perform _memoir.check_room(v.total, v.budget, v.system_tokens, v.tools_tokens);
 end $$;
 
 -- The newest message, after those that nobody answered: one message. These are dropped, oldest first, rather than the query.
@@ -394,6 +394,11 @@ begin
   if (v.session).session_id is not null and v_here then
     v_working := array(select content from _memoir.memory_store_working where user_id = v.user_id and local_to = v.session_id
                        and (expires_at is null or expires_at > v.at) and sensitivity <= v_scope.clearance order by recorded_at, memory_id);
+  end if;
+  -- Small talk recalls what is there whatever is said; where nothing is, nothing is searched.
+  if v_pins.pinned = '{}' and v_working = '{}' and _memoir.is_small_talk(v.config, v.query) then
+    v.arms := jsonb_build_object('recall', 'small talk');
+    return;
   end if;
   v_question := _memoir.question(v.user_id, v.user_counters, v.config, v.query, v_scope, p_query_embedding);
   if v_question.problem is not null then
@@ -513,7 +518,7 @@ begin
   -- A user erased while this was compiled leaves nothing.
   perform _memoir.lock_user(v.user_id, 'write');
   if not exists (select from _memoir.users where user_id = v.user_id) then return v_compile; end if;
-  if v.arms ->> 'recall' = 'searched' or not v.is_open then
+  if v.arms ->> 'recall' <> 'kept' or not v.is_open then
     insert into _memoir.kept_recalls (user_id, session_id, at_turn, query_hash, recall, items, recorded_at, clearance, projects)
     values (v.user_id, v.session_id, v.exchange_at, v.query_hash, coalesce(v.recall, ''),
       (select coalesce(jsonb_agg(distinct c.ref_id), '[]') from unnest(v.candidates) c where c.place is not null), v.at, v.clearance, (v.caller).projects)
@@ -603,8 +608,8 @@ end $$;
 comment on function memoir.context(text, text, text, integer, integer, text, jsonb, real[], jsonb, timestamptz, timestamptz, text, text) is
   'As compile_context, with what is known about it: {"messages", "compile_id", "tokens", "budget", "recall_tokens",
 "prefix_messages", "prefix_hash" (of the messages before the one that carries the recall), "tokenizer", "items" (ids of what was
-recalled), "turns" (indexes shown), "arms" ("working" is null on a standby, which has no working memory), "warnings", "task",
-"statistics_version"}, and on a standby "report": what report_context on the primary makes the ledger and the statistics of.';
+recalled), "turns" (indexes shown), "arms" ("recall": searched, kept since the exchange began, or small talk, for which nothing is
+searched; "working" is null on a standby, which has no working memory), "warnings", "task", "statistics_version"}, and on a standby "report": what report_context on the primary makes the ledger and the statistics of.';
 
 create or replace function memoir.report_context(p_user text, p_report jsonb)
 returns boolean language plpgsql security definer set search_path from current as $$

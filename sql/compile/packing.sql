@@ -89,7 +89,9 @@ begin
   if v_found.turns is not null then
     v_reduced := v_reduced || _memoir.reduced_turns(v_found.turns, v_texts, (v_shares ->> 'excerpt')::float8, p_terms);
   end if;
-  select l.lines, l.copies into lines, copies from _memoir.recall_lines(p_candidates, v_texts, v_names, v_reduced) l;
+  v_found := _memoir.recall_lines(p_candidates, v_texts, v_names, v_reduced);
+  lines := v_found.lines;
+  copies := v_found.copies;
 end $$;
 
 -- The functions below touch no table: one generic plan serves every call.
@@ -98,13 +100,18 @@ end $$;
 create or replace function _memoir.reducible(p_candidates _memoir.candidate[], p_items integer[], p_doubtful integer[],
   out sessions uuid[], out turns _memoir.candidate[], out memories _memoir.candidate[], out refs uuid[])
 language plpgsql immutable set plan_cache_mode = force_generic_plan as $$
+declare
+  v_found record;
 begin
-  select array_agg(distinct c.session_id) filter (where c.kind = 't'),
-    array_agg(c) filter (where c.kind = 't' and c.tokens >= 60 and c.item_no = any (p_doubtful)),
-    array_agg(c order by c.score desc, c.item_no) filter (where c.kind = 'm' and (c.tokens >= 60 or c.chunk > 0 or c.memory_parts ? 'ceiling')),
-    array_agg(c.ref_id) filter (where c.kind = 'm' and (c.tokens >= 60 or c.chunk > 0 or c.memory_parts ? 'ceiling'))
-  into sessions, turns, memories, refs
-  from unnest(p_candidates) c where c.item_no in (select unnest(p_items));
+  select array_agg(distinct c.session_id) filter (where c.kind = 't') as sessions,
+    array_agg(c) filter (where c.kind = 't' and c.tokens >= 60 and c.item_no = any (p_doubtful)) as turns,
+    array_agg(c order by c.score desc, c.item_no) filter (where c.kind = 'm' and (c.tokens >= 60 or c.chunk > 0 or c.memory_parts ? 'ceiling')) as memories,
+    array_agg(c.ref_id) filter (where c.kind = 'm' and (c.tokens >= 60 or c.chunk > 0 or c.memory_parts ? 'ceiling')) as refs
+  into v_found from unnest(p_candidates) c where c.item_no in (select unnest(p_items));
+  sessions := v_found.sessions;
+  turns := v_found.turns;
+  memories := v_found.memories;
+  refs := v_found.refs;
 end $$;
 
 -- Of part of a long turn the sentence that holds most of the question's words, rare ones above all: it is worth three quarters of the root
@@ -169,6 +176,8 @@ end $$;
 create or replace function _memoir.recall_lines(p_candidates _memoir.candidate[], p_texts _memoir.item_text[], p_names _memoir.session_name[],
   p_reduced _memoir.reduced_text[], out lines _memoir.recall_line[], out copies integer[])
 language plpgsql stable set plan_cache_mode = force_generic_plan as $$
+declare
+  v_found record;
 begin
   with labelled as materialized (
     select c.ordinality::integer as place, c.item_no, c.kind, c.session_id, c.turn_index, c.chunk, c.ref_id, c.said_at, t.body, c.tokens,
@@ -219,9 +228,11 @@ begin
     select *, least(own, max(repaid) over (partition by group_no)) as efficiency from opened
   )
   select array_agg((o.place, o.step, o.cost, o.worth, o.group_no, o.opening, o.fidelity, o.kind = 't', o.session_id, o.turn_index, o.chunk, o.ref_id,
-      o.said_at, o.header, o.label, o.body)::_memoir.recall_line order by o.efficiency desc, o.own desc, o.place, o.step),
-    array(select l.place from labelled l where l.copy > 1)
-  into lines, copies from ordered o;
+      o.said_at, o.header, o.label, o.body)::_memoir.recall_line order by o.efficiency desc, o.own desc, o.place, o.step) as lines,
+    array(select l.place from labelled l where l.copy > 1) as copies
+  into v_found from ordered o;
+  lines := v_found.lines;
+  copies := v_found.copies;
 end $$;
 
 -- Which lines to show within a budget of about so many tokens, and about how many they take: each that still fits, in their order; one
