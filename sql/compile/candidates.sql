@@ -55,7 +55,8 @@ begin
     into v_most, v_frequent from _memoir.memory_stats s where s.user_id = p_user_id and s.access_count > 0;
   end if;
   if v_frequent || v_pinned <> '{}' then
-    v_ranked := coalesce(v_ranked, '{}') || _memoir.joining(p_user_id, v_frequent, v_pinned, v_memories, _memoir.turn_items_of(v_ranked), p_scope);
+    v_ranked := coalesce(v_ranked, '{}')
+      || _memoir.joining(p_user_id, v_frequent, v_pinned, v_memories, _memoir.turn_items_of(v_ranked), p_scope);
     v_memories := v_memories || v_frequent || v_pinned;
   end if;
   if v_memories <> '{}' then
@@ -153,9 +154,11 @@ begin
   with judged as (
     select r.*, m.type, r.ref_id = any (p_pinned) as is_pinned, coalesce(r.ref_id = any (p_frequent), false) as is_frequent,
       case when r.ref_id = any (p_pinned) then 1
-           when r.kind = 'm' then r.score * m.weight * (0.5 + 0.5 * greatest(0, least(1, m.freshness))) + w_access * m.access + w_authority * m.authority
+           when r.kind = 'm' then r.score * m.weight * (0.5 + 0.5 * greatest(0, least(1, m.freshness)))
+             + w_access * m.access + w_authority * m.authority
            else r.score end::real as total,
-      case when r.kind = 'm' then jsonb_build_object('match', r.score, 'weight', m.weight, 'freshness', m.freshness, 'authority', m.authority, 'access', m.access)
+      case when r.kind = 'm' then jsonb_build_object('match', r.score, 'weight', m.weight, 'freshness', m.freshness,
+          'authority', m.authority, 'access', m.access)
         || case when r.ref_id = any (p_pinned) then '{"pinned": true}' else '{}'::jsonb end
         || case when p_ceilings ? r.ref_id::text then jsonb_build_object('ceiling', p_ceilings -> r.ref_id::text) else '{}'::jsonb end
         when r.ref_id = any (p_pinned) then '{"pinned": true}' end as parts,
@@ -179,8 +182,8 @@ begin
   ), valued as (
     select f.*, case when f.why is null then _memoir.worth(f.final) else 0 end as own from floored f
   )
-  select (v.item_no, v.kind, v.ref_id, v.session_id, v.turn_index, v.chunk, v.span_start, v.span_length, v.tokens, v.role, v.said_at, v.recorded_at,
-    v.project, v.final, v.words, v.vector, v.around, v.session_score, v.facts, v.type, v.parts, v.is_frequent,
+  select (v.item_no, v.kind, v.ref_id, v.session_id, v.turn_index, v.chunk, v.span_start, v.span_length, v.tokens, v.role,
+    v.said_at, v.recorded_at, v.project, v.final, v.words, v.vector, v.around, v.session_score, v.facts, v.type, v.parts, v.is_frequent,
     greatest(v.own, case when v.kind = 't' and max(v.chunk) over turn > 0
       then w_rest * max(v.own) over turn * power(least(1, 1000.0::float8 / max(v.span_start + v.span_length) over turn), 2) end),
     v.why, null, null, null)::_memoir.candidate

@@ -36,10 +36,12 @@ begin
     perform _memoir.fail('PM014', format('format must be openai or anthropic, not %s', _memoir.shown(p_format)));
   end if;
   if p_budget <= 0 or p_memory_budget < 0 then
-    perform _memoir.fail('PM014', format('budgets must be positive, not %s', coalesce(least(p_budget, p_memory_budget), p_budget, p_memory_budget)));
+    perform _memoir.fail('PM014', format('budgets must be positive, not %s',
+      coalesce(least(p_budget, p_memory_budget), p_budget, p_memory_budget)));
   end if;
   if p_task is not null and p_task <> all (enum_range(null::_memoir.task_type)::text[]) then
-    perform _memoir.fail('PM014', format('task must be continuation, knowledge, new_session or tool_heavy, not %s', _memoir.shown(p_task)));
+    perform _memoir.fail('PM014', format('task must be continuation, knowledge, new_session or tool_heavy, not %s',
+      _memoir.shown(p_task)));
   end if;
   if p_tools is not null and jsonb_typeof(p_tools) not in ('array', 'null') then
     perform _memoir.fail('PM014', format('tools must be a list of tool definitions, not %s', _memoir.shown(p_tools::text)));
@@ -69,7 +71,8 @@ begin
     v_counters := _memoir.counters_as_of(v_session, v_counters, v.as_of);
   end if;
   if v.as_of is not null and v_session.summary_text is not null then
-    select s.summary, s.through into v_session.summary_text, v_session.summary_through from _memoir.summary_of(v_session, v.as_of) s;
+    select s.summary, s.through into v_session.summary_text, v_session.summary_through
+    from _memoir.summary_of(v_session, v.as_of) s;
   end if;
   select * into v_user_counters from _memoir.user_counters where user_id = v.user_id;
   v.session := v_session;
@@ -84,10 +87,12 @@ create or replace function _memoir.check_reached(p_session text, p_session_id uu
 returns void language plpgsql immutable as $$
 begin
   if p_mark !~ '^[0-9a-f]{8}:[0-9]{1,9}$' or left(p_mark, 8) <> left(p_session_id::text, 8) then
-    perform _memoir.fail('PM014', format('after_turn %s is no mark of session %s', _memoir.shown(p_mark), _memoir.shown(p_session)));
+    perform _memoir.fail('PM014', format('after_turn %s is no mark of session %s',
+      _memoir.shown(p_mark), _memoir.shown(p_session)));
   end if;
   if p_turns < split_part(p_mark, ':', 2)::integer then
-    perform _memoir.fail('PM021', format('this server has %s turns of session %s, not yet %s', p_turns, _memoir.shown(p_session), split_part(p_mark, ':', 2)),
+    perform _memoir.fail('PM021', format('this server has %s turns of session %s, not yet %s',
+        p_turns, _memoir.shown(p_session), split_part(p_mark, ':', 2)),
       'ask again shortly, or ask the primary');
   end if;
 end $$;
@@ -101,7 +106,8 @@ declare
 begin
   v.model := v_model;
   v.tokenizer := _memoir.tokenizer_used(coalesce(v_session.tokenizer, v_model.tokenizer));
-  v.budget := coalesce(p_budget, coalesce(v_session.context_window, v_model.context_window) - coalesce(v_session.max_response_tokens, v_model.max_output));
+  v.budget := coalesce(p_budget, coalesce(v_session.context_window, v_model.context_window)
+    - coalesce(v_session.max_response_tokens, v_model.max_output));
   v.tools_tokens := case when jsonb_typeof(p_tools) = 'array' then _memoir.tokens_of(p_tools::text, v.tokenizer) else 0 end;
 end $$;
 
@@ -109,7 +115,9 @@ end $$;
 create or replace function _memoir.with_newest_message(inout v _memoir.compile_state, p_query text, p_parts jsonb)
 language plpgsql stable as $$
 declare
-  v_newest _memoir.message; v_counters _memoir.session_counters := v.counters; v_turns integer := coalesce(v_counters.turn_count, 0);
+  v_newest _memoir.message;
+  v_counters _memoir.session_counters := v.counters;
+  v_turns integer := coalesce(v_counters.turn_count, 0);
 begin
   v.is_open := p_query is null and p_parts is null;
   v.newest_tokens := 0;
@@ -143,7 +151,8 @@ create or replace function _memoir.with_system_message(inout v _memoir.compile_s
 language plpgsql stable set plan_cache_mode = force_custom_plan as $$
 declare
   v_session _memoir.sessions := v.session; v_overhead integer := (v.model).message_overhead;
-  v_prompt text; v_prompt_tokens integer; v_profile text; v_summary text; v_version integer := v.config ->> 'profile_version';
+  v_version integer := v.config ->> 'profile_version';
+  v_prompt text; v_prompt_tokens integer; v_profile text; v_summary text;
 begin
   if v_session.system_prompt_hash is not null then
     select content, (tokens ->> v.tokenizer)::integer into v_prompt, v_prompt_tokens
@@ -159,7 +168,8 @@ begin
   loop
     v.system := nullif(concat_ws(E'\n\n', v_prompt, v_profile, v_summary), '');
     v.system_tokens := case when v.system is null then 0
-      when v_profile is null and v_summary is null then v_overhead + coalesce(v_prompt_tokens, _memoir.tokens_of(v.system, v.tokenizer))
+      when v_profile is null and v_summary is null
+        then v_overhead + coalesce(v_prompt_tokens, _memoir.tokens_of(v.system, v.tokenizer))
       else v_overhead + _memoir.tokens_of(v.system, v.tokenizer) end;
     exit when v.system_tokens <= v.budget / 2 or (v_profile is null and v_summary is null);
     -- Half a budget of background is too much: the summary goes before the profile.
@@ -192,17 +202,21 @@ end $$;
 create or replace function _memoir.with_shown_turns(inout v _memoir.compile_state)
 language plpgsql stable set plan_cache_mode = force_custom_plan as $$
 declare
-  v_session _memoir.sessions := v.session; v_counters _memoir.session_counters := v.counters; v_window _memoir.shown_window;
-  v_limit integer := v.room - v.newest_tokens; v_shown _memoir.shown_turn[] := '{}'; v_unanswered _memoir.shown_turn[] := '{}';
-  v_history integer := greatest(0, (_memoir.history_share(v.config, v_session.task_type) * v.room)::integer); v_step integer := greatest(1, v_history / 4);
-  v_repeated boolean := false; n integer;
+  v_session _memoir.sessions := v.session;
+  v_counters _memoir.session_counters := v.counters;
+  v_limit integer := v.room - v.newest_tokens;
+  v_history integer := greatest(0, (_memoir.history_share(v.config, v_session.task_type) * v.room)::integer);
+  v_step integer := greatest(1, v_history / 4);
+  v_window _memoir.shown_window;
+  v_shown _memoir.shown_turn[] := '{}'; v_unanswered _memoir.shown_turn[] := '{}'; v_repeated boolean := false; n integer;
 begin
   if v_history > v_limit and not v.is_open then
     -- A long query takes whole steps from the window, not a token more or less each time.
     v_history := greatest(0, v_history - ((v_history - v_limit + v_history / 4) / v_step) * v_step);
   end if;
   if v_counters.turn_count > 0 then
-    v_window := _memoir.window(v_session, v_counters, v.config, v.model, v.tokenizer, v_history, v_limit, v.is_open, (v.caller).clearance);
+    v_window := _memoir.window(v_session, v_counters, v.config, v.model, v.tokenizer, v_history, v_limit, v.is_open,
+      (v.caller).clearance);
     v_shown := v_window.turns;
     v.warnings := v.warnings || v_window.warnings;
   end if;
@@ -239,7 +253,8 @@ returns text language plpgsql immutable set plan_cache_mode = force_generic_plan
 begin
   return (select string_agg(t.content, E'\n' order by t.turn_index) from unnest(p_turns) t
     where t.turn_index >= p_from and t.role = 'user' and not t.withheld
-      and t.turn_index < coalesce((select min(a.turn_index) from unnest(p_turns) a where a.turn_index >= p_from and a.role not in ('user', 'system')), 2147483647));
+      and t.turn_index < coalesce((select min(a.turn_index) from unnest(p_turns) a
+        where a.turn_index >= p_from and a.role not in ('user', 'system')), 2147483647));
 end $$;
 
 -- Turns as messages, neighbours merged where the API wants that, and the newest message after them.
@@ -258,7 +273,8 @@ begin
       v_costs[n] := _memoir.message_tokens(v_messages[n], v.tokenizer, v_overhead, v_images);
     else
       v_messages := v_messages || v_rendered[i];
-      v_costs := v_costs || case when v_turn.role = 'system' then _memoir.message_tokens(v_rendered[i], v.tokenizer, v_overhead, v_images) else v_turn.cost end;
+      v_costs := v_costs || case when v_turn.role = 'system'
+        then _memoir.message_tokens(v_rendered[i], v.tokenizer, v_overhead, v_images) else v_turn.cost end;
       if v.is_open and v_turn.turn_index >= v.exchange_at and v.recall_at is null then
         v.recall_at := n + 1;
       end if;
@@ -289,7 +305,8 @@ end $$;
 create or replace function _memoir.with_unanswered(inout v _memoir.compile_state)
 language plpgsql stable as $$
 declare
-  v_rendered jsonb[] := _memoir.openai_messages(v.unanswered); v_rest integer := (select coalesce(sum(c), 0) from unnest(v.costs) c);
+  v_rendered jsonb[] := _memoir.openai_messages(v.unanswered);
+  v_rest integer := (select coalesce(sum(c), 0) from unnest(v.costs) c);
   v_newest jsonb := jsonb_build_object('role', 'user', 'content', coalesce((v.newest).parts, to_jsonb((v.newest).text)));
   v_message jsonb := v_newest; v_cost integer := v.newest_tokens; n integer := cardinality(v.unanswered);
 begin
@@ -322,11 +339,14 @@ begin
 end $$;
 
 -- Recall: kept since the exchange began, or searched. Its share follows the query's own task; it may use what history leaves.
-create or replace function _memoir.with_recall(inout v _memoir.compile_state, p_task text, p_memory_budget integer, p_query_embedding real[])
+create or replace function _memoir.with_recall(inout v _memoir.compile_state, p_task text, p_memory_budget integer,
+  p_query_embedding real[])
 language plpgsql stable set plan_cache_mode = force_custom_plan as $$
 declare
-  v_kept _memoir.kept_recalls; v_counters _memoir.session_counters := v.counters; v_projects text[] := (v.caller).projects;
+  v_counters _memoir.session_counters := v.counters;
+  v_projects text[] := (v.caller).projects;
   v_clearance _memoir.sensitivity := (v.caller).clearance;
+  v_kept _memoir.kept_recalls;
 begin
   v.candidates := '{}';
   v.arms := '{}';
@@ -339,7 +359,8 @@ begin
   -- What the exchange asks, so that a continued compile knows its recall again.
   v.query_hash := _memoir.query_hash(v.unanswered, v.query);
   if v.is_open and not pg_is_in_recovery() then
-    select * into v_kept from _memoir.kept_recalls where user_id = v.user_id and session_id = v.session_id and at_turn = v.exchange_at
+    select * into v_kept from _memoir.kept_recalls
+    where user_id = v.user_id and session_id = v.session_id and at_turn = v.exchange_at
       and clearance <= v_clearance and (v_projects is null or projects <@ v_projects);
   end if;
   if v_kept.recall is not null and v_kept.query_hash = v.query_hash then
@@ -357,14 +378,16 @@ create or replace function _memoir.recall_cap(p_config jsonb, p_task _memoir.tas
 returns integer language plpgsql immutable as $$
 begin
   return ((p_config ->> 'recall_tokens_max')::integer
-    * least(1, (1 - _memoir.history_share(p_config, p_task)) / greatest(0.01, 1 - _memoir.history_share(p_config, 'knowledge'))))::integer;
+    * least(1, (1 - _memoir.history_share(p_config, p_task))
+      / greatest(0.01, 1 - _memoir.history_share(p_config, 'knowledge'))))::integer;
 end $$;
 
 create or replace function _memoir.query_hash(p_unanswered _memoir.shown_turn[], p_query text)
 returns bytea language plpgsql stable set plan_cache_mode = force_generic_plan as $$
 begin
   return sha256(convert_to(concat_ws(E'\n',
-    (select string_agg(t.content, E'\n' order by t.turn_index) from unnest(p_unanswered) t where t.role = 'user'), coalesce(p_query, '')), 'UTF8'));
+    (select string_agg(t.content, E'\n' order by t.turn_index) from unnest(p_unanswered) t where t.role = 'user'),
+    coalesce(p_query, '')), 'UTF8'));
 end $$;
 
 -- The recall that the exchange began with.
@@ -378,7 +401,8 @@ begin
     v.recall_tokens := 0;
     v.warnings := v.warnings || 'the recall of this exchange no longer fits'::text;
   end if;
-  v.arms := jsonb_build_object('recall', 'kept', 'weak', starts_with(v.recall, _memoir.fence_note('recall') || _memoir.weak_note()));
+  v.arms := jsonb_build_object('recall', 'kept',
+    'weak', starts_with(v.recall, _memoir.fence_note('recall') || _memoir.weak_note()));
 end $$;
 
 -- A recall made anew: what the session pins and its working notes, the question, candidates of all arms, the block packed of them.
@@ -387,13 +411,17 @@ language plpgsql stable set plan_cache_mode = force_custom_plan as $$
 declare
   v_scope _memoir.search_scope := _memoir.recall_scope(v.caller, v.session, v.session_id, v.clearance, v.as_of, v.valid_at,
     _memoir.shown_from(v.shown, v.exchange_at));
-  v_pins _memoir.pins := _memoir.pins(v.user_id, v.user_counters, v_scope); v_working text[] := '{}';
-  v_question _memoir.question; v_strength real; v_weak boolean; v_below real := v.config ->> 'weak_below'; v_block _memoir.recall_block;
-  v_candidates _memoir.candidate[]; v_shown uuid[] := _memoir.message_ids(v.shown || v.unanswered); v_here boolean := not pg_is_in_recovery();
+  v_pins _memoir.pins := _memoir.pins(v.user_id, v.user_counters, v_scope);
+  v_shown uuid[] := _memoir.message_ids(v.shown || v.unanswered);
+  v_here boolean := not pg_is_in_recovery();
+  v_below real := v.config ->> 'weak_below';
+  v_working text[] := '{}'; v_question _memoir.question; v_candidates _memoir.candidate[]; v_strength real; v_weak boolean;
+  v_block _memoir.recall_block;
 begin
   if (v.session).session_id is not null and v_here then
-    v_working := array(select content from _memoir.memory_store_working where user_id = v.user_id and local_to = v.session_id
-                       and (expires_at is null or expires_at > v.at) and sensitivity <= v_scope.clearance order by recorded_at, memory_id);
+    v_working := array(select content from _memoir.memory_store_working
+      where user_id = v.user_id and local_to = v.session_id and (expires_at is null or expires_at > v.at)
+        and sensitivity <= v_scope.clearance order by recorded_at, memory_id);
   end if;
   -- Small talk recalls what is there whatever is said; where nothing is, nothing is searched.
   if v_pins.pinned = '{}' and v_working = '{}' and _memoir.is_small_talk(v.config, v.query) then
@@ -404,16 +432,17 @@ begin
   if v_question.problem is not null then
     v.warnings := v.warnings || ('searched by words only: ' || v_question.problem);
   end if;
-  v_candidates := _memoir.candidates(v.user_id, v.user_counters, v.config, v_question, nullif((v.session).project, 'global'), v_scope,
-    _memoir.widened(_memoir.candidate_limit((v.config ->> 'candidates')::integer, v.recall_budget), v.user_counters),
+  v_candidates := _memoir.candidates(v.user_id, v.user_counters, v.config, v_question, nullif((v.session).project, 'global'),
+    v_scope, _memoir.widened(_memoir.candidate_limit((v.config ->> 'candidates')::integer, v.recall_budget), v.user_counters),
     (v.config ->> 'frequent_memories')::integer, v_pins);
   v_strength := _memoir.strength(v.config, v_candidates);
   v_weak := coalesce(v_strength < v_below, false);
   if v_weak then
-    v.recall_budget := least(v.recall_budget, greatest((v.config ->> 'weak_recall_tokens')::integer, (v.recall_budget * v_strength / v_below)::integer));
+    v.recall_budget := least(v.recall_budget,
+      greatest((v.config ->> 'weak_recall_tokens')::integer, (v.recall_budget * v_strength / v_below)::integer));
   end if;
-  v_block := _memoir.recall_block(v.user_id, v_candidates, v_working, v.recall_budget, v.tokenizer, v_shown, v_scope.clearance, v.config,
-    v_question.terms, v_weak);
+  v_block := _memoir.recall_block(v.user_id, v_candidates, v_working, v.recall_budget, v.tokenizer, v_shown, v_scope.clearance,
+    v.config, v_question.terms, v_weak);
   v.recall := v_block.text;
   v.recall_tokens := v_block.tokens;
   v.arms := jsonb_build_object('recall', 'searched', 'vector', v_question.vector is not null, 'words', true,
@@ -466,11 +495,14 @@ declare
   v_at integer := v.recall_at; v_message jsonb; v_cost integer;
 begin
   if coalesce(v.recall, '') <> '' then
-    -- The block ends with an empty line, where tokens end too, so counts add up; text that begins with white space is counted anew.
-    v_message := jsonb_set(v.messages[v_at], '{content}', _memoir.join_content(to_jsonb(v.recall), v.messages[v_at] -> 'content'));
+    -- The block ends with an empty line, where tokens end too, so counts add up; text that begins with white space is
+    -- counted anew.
+    v_message := jsonb_set(v.messages[v_at], '{content}',
+      _memoir.join_content(to_jsonb(v.recall), v.messages[v_at] -> 'content'));
     v_cost := v.costs[v_at] + v.recall_tokens;
     if v.query ~ '^\s' then
-      v_cost := greatest(v_cost, _memoir.message_tokens(v_message, v.tokenizer, (v.model).message_overhead, (v.model).images));
+      v_cost := greatest(v_cost,
+        _memoir.message_tokens(v_message, v.tokenizer, (v.model).message_overhead, (v.model).images));
     end if;
     if v.total - v.costs[v_at] + v_cost <= v.room then
       v.messages[v_at] := v_message;
@@ -504,7 +536,8 @@ end $$;
 
 create or replace function _memoir.formatted(p_messages jsonb[], p_prefix integer, p_open boolean, p_format text)
 returns jsonb language sql immutable as $$
-  select case p_format when 'anthropic' then _memoir.anthropic(to_jsonb(p_messages), p_prefix, p_open) else to_jsonb(p_messages) end
+  select case p_format when 'anthropic' then _memoir.anthropic(to_jsonb(p_messages), p_prefix, p_open)
+    else to_jsonb(p_messages) end
 $$;
 
 -- What a compile leaves behind: the recall an exchange began with, and one buffered ledger row. Nothing on a standby, in a
@@ -514,16 +547,20 @@ returns uuid language plpgsql set plan_cache_mode = force_custom_plan as $$
 declare
   v_compile uuid := gen_random_uuid(); v_sample float8 := v.config ->> 'ledger_sample';
 begin
-  if pg_is_in_recovery() or current_setting('transaction_read_only')::boolean or v.statistics_version = '0' then return v_compile; end if;
+  if pg_is_in_recovery() or current_setting('transaction_read_only')::boolean or v.statistics_version = '0' then
+    return v_compile;
+  end if;
   -- A user erased while this was compiled leaves nothing.
   perform _memoir.lock_user(v.user_id, 'write');
   if not exists (select from _memoir.users where user_id = v.user_id) then return v_compile; end if;
   if v.arms ->> 'recall' <> 'kept' or not v.is_open then
     insert into _memoir.kept_recalls (user_id, session_id, at_turn, query_hash, recall, items, recorded_at, clearance, projects)
     values (v.user_id, v.session_id, v.exchange_at, v.query_hash, coalesce(v.recall, ''),
-      (select coalesce(jsonb_agg(distinct c.ref_id), '[]') from unnest(v.candidates) c where c.place is not null), v.at, v.clearance, (v.caller).projects)
+      (select coalesce(jsonb_agg(distinct c.ref_id), '[]') from unnest(v.candidates) c where c.place is not null), v.at,
+      v.clearance, (v.caller).projects)
     on conflict (user_id, session_id) do update set at_turn = excluded.at_turn, query_hash = excluded.query_hash,
-      recall = excluded.recall, items = excluded.items, recorded_at = excluded.recorded_at, clearance = excluded.clearance, projects = excluded.projects
+      recall = excluded.recall, items = excluded.items, recorded_at = excluded.recorded_at,
+      clearance = excluded.clearance, projects = excluded.projects
     -- Somebody of lower clearance or fewer projects who looks in does not take it from whom it was made for.
     where (kept_recalls.at_turn, kept_recalls.query_hash) <> (excluded.at_turn, excluded.query_hash)
       or kept_recalls.clearance <= excluded.clearance and (excluded.projects is null or kept_recalls.projects <@ excluded.projects);
@@ -549,11 +586,13 @@ begin
   v_trace.prefix_hash := _memoir.prefix_hash(v.messages, v.prefix);
   v_trace.statistics_version := v.statistics_version;
   v_trace.warnings := v.warnings;
-  select coalesce(array_agg(c.item_no), '{}'), coalesce(array_agg(c.score), '{}'), coalesce(array_agg(c.words), '{}'), coalesce(array_agg(c.vector), '{}'),
-    coalesce(array_agg(c.around), '{}'), coalesce(array_agg(c.session_score), '{}'), coalesce(array_agg(c.tokens), '{}'), coalesce(array_agg(c.place), '{}'),
-    coalesce(array_agg(case when c.place is null then _memoir.left_out(c, v.recall_budget, v_shown) end), '{}'), coalesce(array_agg(c.facts), '{}')
-  into v_trace.items, v_trace.scores, v_trace.words, v_trace.vectors, v_trace.around, v_trace.session_scores, v_trace.item_tokens, v_trace.places,
-    v_trace.reasons, v_trace.facts
+  select coalesce(array_agg(c.item_no), '{}'), coalesce(array_agg(c.score), '{}'), coalesce(array_agg(c.words), '{}'),
+    coalesce(array_agg(c.vector), '{}'), coalesce(array_agg(c.around), '{}'), coalesce(array_agg(c.session_score), '{}'),
+    coalesce(array_agg(c.tokens), '{}'), coalesce(array_agg(c.place), '{}'),
+    coalesce(array_agg(case when c.place is null then _memoir.left_out(c, v.recall_budget, v_shown) end), '{}'),
+    coalesce(array_agg(c.facts), '{}')
+  into v_trace.items, v_trace.scores, v_trace.words, v_trace.vectors, v_trace.around, v_trace.session_scores,
+    v_trace.item_tokens, v_trace.places, v_trace.reasons, v_trace.facts
   from unnest(v.candidates) c;
   return v_trace;
 end $$;
@@ -561,8 +600,8 @@ end $$;
 create or replace function _memoir.buffer_trace(p_trace _memoir.compile_ledger)
 returns void language plpgsql set plan_cache_mode = force_generic_plan as $$
 begin
-  insert into _memoir.compile_buffer (user_id, compile_id, recorded_at, session_id, budget, tokens, recall_tokens, prefix_hash, statistics_version,
-    warnings, items, scores, words, vectors, around, session_scores, item_tokens, places, reasons, facts, used)
+  insert into _memoir.compile_buffer (user_id, compile_id, recorded_at, session_id, budget, tokens, recall_tokens, prefix_hash,
+    statistics_version, warnings, items, scores, words, vectors, around, session_scores, item_tokens, places, reasons, facts, used)
   select (p_trace).*;
 end $$;
 
@@ -609,7 +648,8 @@ comment on function memoir.context(text, text, text, integer, integer, text, jso
   'As compile_context, with what is known about it: {"messages", "compile_id", "tokens", "budget", "recall_tokens",
 "prefix_messages", "prefix_hash" (of the messages before the one that carries the recall), "tokenizer", "items" (ids of what was
 recalled), "turns" (indexes shown), "arms" ("recall": searched, kept since the exchange began, or small talk, for which nothing is
-searched; "working" is null on a standby, which has no working memory), "warnings", "task", "statistics_version"}, and on a standby "report": what report_context on the primary makes the ledger and the statistics of.';
+searched; "working" is null on a standby, which has no working memory), "warnings", "task", "statistics_version"}, and on a
+standby "report": what report_context on the primary makes the ledger and the statistics of.';
 
 create or replace function memoir.report_context(p_user text, p_report jsonb)
 returns boolean language plpgsql security definer set search_path from current as $$
