@@ -63,13 +63,11 @@ def store(memoir: Memoir, user: str, events: Sequence[Said | Remembered]) -> dic
 
 
 COMPILED = """
-  select v.recall_tokens, c.ref_id::text, c.place, coalesce(length(regexp_replace(c.instead, '^… | … #\\d+$', '', 'g')), c.span_length)
+  select v.recall_tokens, c.ref_id::text, c.place, coalesce(length(regexp_replace(c.shown, '^… | … #\\d+$', '', 'g')), c.span_length)
   from _memoir.compile(%(user)s, %(session)s, %(query)s, null, %(budget)s, null, null, %(vector)s::real[], null, null, null, 'openai', null) v
-  left join lateral unnest(v.candidates, v.places, v.texts) with ordinality as c(item_no, kind, ref_id, session_id, turn_index, chunk, span_start,
-      span_length, tokens, role, said_at, recorded_at, project, score, words, vector, around, session_score, type, memory_parts, is_frequent, reason,
-      place, instead, o)
-    on c.reason is null or c.reason = 'below the relevance floor'
-  order by c.o"""
+  left join lateral unnest(v.candidates) with ordinality c
+    on c.reason is null or c.reason in ('below the relevance floor', 'a copy of another candidate')
+  order by c.ordinality"""
 
 
 def ask(connection: psycopg.Connection, user: str, question: Asked, vector: list[float], budget: int) -> tuple[list[str], dict[str, int], int]:

@@ -75,41 +75,43 @@ returns table (ref text, place integer, fidelity text, score real, value float8,
   budget integer, tokens integer, choosing float8, block float8)
 language plpgsql as $$
 declare
-  v _memoir.compiled; v_lines _memoir.recall_lines; v_reduced _memoir.reduced_texts; v_hidden uuid[]; v_started timestamptz; v_choosing float8; v_block float8;
-  v_items integer[]; v_names text[]; v_bodies text[]; v_sessions uuid[]; v_session_names text[]; v_config jsonb; i integer;
+  v _memoir.compile_state; v_lines _memoir.recall_line[]; v_reduced _memoir.reduced_text[]; v_texts _memoir.item_text[]; v_names _memoir.session_name[];
+  v_terms text[]; v_hidden uuid[]; v_started timestamptz; v_choosing float8; v_block float8; v_clean _memoir.candidate[]; i integer;
 begin
   v := _memoir.compile(p_user, p_session, p_query, null, p_budget, null, null, p_vector, null, null, null, 'openai', null);
-  v_config := _memoir.config(v.user_id, null);
+  v_clean := v.candidates;
+  for i in 1 .. cardinality(v_clean) loop
+    if (v_clean[i]).reason = 'a copy of another candidate' then v_clean[i].reason := null; end if;
+  end loop;
   v_hidden := array(select s.message_id from unnest(v.shown) s);
-  select array_agg(t.item_no), array_agg(t.name), array_agg(t.body) into v_items, v_names, v_bodies
+  v_terms := _memoir.query_terms((v.config ->> 'text_search_config')::regconfig, p_query);
+  select array_agg((t.item_no, t.name, t.body)::_memoir.item_text) into v_texts
   from _memoir.texts_at(v.user_id, array(select (c.item_no, c.kind, c.ref_id, c.session_id, c.turn_index, c.recorded_at, c.span_start, c.span_length)::_memoir.item_place
-    from unnest(v.candidates) c where c.reason is null and c.ref_id <> all (v_hidden)), v.clearance) t;
-  select array_agg(s.session_id), array_agg(s.external_id) into v_sessions, v_session_names from _memoir.sessions s where s.user_id = v.user_id;
-  v_reduced := _memoir.reduced_texts(array(select c from unnest(v.candidates) c where c.kind = 't' and c.tokens >= 60), v_items, v_bodies, null, null, null, null, v_config -> 'fidelity_worth',
-    _memoir.query_terms((v_config ->> 'text_search_config')::regconfig, p_query));
+    from unnest(v_clean) c where c.reason is null and c.ref_id <> all (v_hidden)), v.clearance) t;
+  select array_agg((s.session_id, s.external_id)::_memoir.session_name) into v_names from _memoir.sessions s where s.user_id = v.user_id;
+  v_reduced := _memoir.reduced_turns(array(select c from unnest(v_clean) c where c.kind = 't' and c.tokens >= 60), v_texts,
+    (v.config -> 'fidelity_worth' ->> 'excerpt')::float8, v_terms);
   for i in 1 .. p_repeats loop
-    v_lines := _memoir.lines_of(v.user_id, v.candidates, v.worths, v.recall_budget, v_hidden, v.clearance, v_config, p_query);
+    select l.lines into v_lines from _memoir.lines_of(v.user_id, v_clean, v.recall_budget, v_hidden, v.clearance, v.config, v_terms) l;
     v_started := clock_timestamp();
     perform _memoir.choose(v_lines, v.recall_budget);
     v_choosing := least(v_choosing, date_part('epoch', clock_timestamp() - v_started) * 1e6);
     v_started := clock_timestamp();
-    perform _memoir.recall_block(v.user_id, v.candidates, '{}', v.recall_budget, v.tokenizer, v_hidden, v.clearance, v_config, p_query);
+    perform _memoir.recall_block(v.user_id, v_clean, '{}', v.recall_budget, v.tokenizer, v_hidden, v.clearance, v.config, v_terms);
     v_block := least(v_block, date_part('epoch', clock_timestamp() - v_started) * 1e6);
   end loop;
   -- Every candidate that may be shown at every fidelity, also those that packing leaves out at once.
-  v_lines := _memoir.recall_lines(v.candidates, v.worths, v_items, v_names, v_bodies, v_sessions, v_session_names, null);
+  select l.lines into v_lines from _memoir.recall_lines(v_clean, v_texts, v_names, null) l;
   return query
-  select l.ref_id::text, l.place, f.fidelity, v.candidates[l.place].score, l.worth * f.share,
+  select l.ref_id::text, l.place, f.fidelity, c.score, l.worth * f.share,
     _memoir.tokens_of(case when l.is_turn then l.label || ': ' || case when f.fidelity = 'full' and l.chunk > 0 then '… ' else '' end || btrim(f.body, E' \\n\\t')
-                           else '- ' || btrim(f.body, E' \\n\\t') || ' (' || _memoir.day(l.said) || ')' end || E'\\n', v.tokenizer),
-    l.grp, _memoir.tokens_of(l.header || E':\\n', v.tokenizer), v.places[l.place] is not null and v.fidelities[l.place] = f.fidelity,
+                           else '- ' || btrim(f.body, E' \\n\\t') || ' (' || _memoir.day(l.said_at) || ')' end || E'\\n', v.tokenizer),
+    l.group_no, _memoir.tokens_of(l.header || E':\\n', v.tokenizer), c.place is not null and c.fidelity = f.fidelity,
     v.recall_budget, v.recall_tokens, v_choosing, v_block
-  from unnest(v_lines.places, v_lines.is_turn, v_lines.chunks, v_lines.refs, v_lines.said, v_lines.headers, v_lines.labels, v_lines.bodies, v_lines.groups, v_lines.worths)
-    as l(place, is_turn, chunk, ref_id, said, header, label, body, grp, worth),
+  from unnest(v_lines) l
+  join unnest(v.candidates) with ordinality c on c.ordinality = l.place,
     lateral (select 'full' as fidelity, l.body, 1::float8 as share
-             union all select r.fidelity, r.body, r.share
-             from unnest(v_reduced.items, v_reduced.fidelities, v_reduced.texts, v_reduced.shares) r(item_no, fidelity, body, share)
-             where r.item_no = v.candidates[l.place].item_no) f;
+             union all select r.fidelity, r.body, r.share from unnest(v_reduced) r where r.item_no = c.item_no) f;
 end $$"""
 
 

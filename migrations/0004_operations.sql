@@ -100,6 +100,7 @@ create table _memoir.compile_ledger (
   item_tokens integer[] not null,
   places integer[] not null,
   reasons text[] not null,
+  facts smallint[] not null,              -- per item the signals that nothing else here tells (ledger_signals), in thousandths
   used integer[],                         -- items that the answer used; null: nobody said
   primary key (user_id, compile_id, recorded_at)
 ) partition by hash (user_id);

@@ -49,17 +49,29 @@ create type _memoir.shown_turn as (
   turn_index integer, exchange_start integer, message_id uuid, role _memoir.turn_role, content text, parts jsonb, name text,
   tool_calls jsonb, tool_call_id text, tokens_before bigint, cost integer, excerpt boolean, created_at timestamptz, withheld boolean);
 create type _memoir.shown_window as (
-  turns _memoir.shown_turn[], tokens integer, moved boolean, warnings text[]);
+  turns _memoir.shown_turn[], tokens integer, warnings text[]);
 
 -- search.sql
 create type _memoir.item_place as (
   item_no integer, kind "char", ref_id uuid, session_id uuid, turn_index integer, recorded_at timestamptz, span_start integer, span_length integer);
 create type _memoir.posting_list as (term text, first_item integer, postings integer[], lengths smallint[]);  -- as in search_postings
 create type _memoir.item_scores as (items integer[], scores real[], covers real[], best real);  -- parallel, best first
+-- The signals of the ranking, as weights name them and in the order of their sum: scorer, learner and trainer (bench/ranker) read this list.
+create type _memoir.signals as (
+  constant real, words real, vector real,
+  words_before real, vector_after real,     -- of what stands before and after it
+  "session" real, "both" real, words_rank real, vector_rank real,
+  cover real,                               -- the share of the question's words, each weighing as it is rare
+  "user" real, speaker real, question real, after_question real, date real, length real,
+  age real, fresh real,
+  further real,                             -- the how manieth chunk of its text it is
+  match_back real,                          -- how far back its session is, by how well it matches
+  last real);                               -- how few of its session or day come after it
+-- facts: the signals that nothing else in the ledger tells (ledger_signals), in thousandths.
 create type _memoir.ranked_item as (
   item_no integer, kind "char", ref_id uuid, session_id uuid, turn_index integer, chunk smallint, span_start integer, span_length integer, tokens integer,
   role _memoir.turn_role, said_at timestamptz, recorded_at timestamptz, project text,
-  score real, words real, vector real, around real, session_score real);
+  score real, words real, vector real, around real, session_score real, facts smallint[]);
 -- Of some items: what precedes those that match in meaning and is not among them, and those that match in words and nothing follows.
 create type _memoir.item_ends as (before integer[], lasts integer[]);
 create type _memoir.search_scope as (
@@ -73,38 +85,68 @@ create type _memoir.search_scope as (
   valid_at timestamptz,          -- what was true then
   said_after timestamptz, said_before timestamptz);
 
--- packing.sql
+-- What is asked, read once: its words, other names of what it names, its vector or why there is none.
+create type _memoir.question as (
+  query text, text_config regconfig, terms text[], names text[], vector halfvec, model_id smallint, problem text);
+
+-- candidates.sql
+-- What a session pins, memories and turns, and the fidelity ceilings of its memories.
+create type _memoir.pins as (pinned uuid[], ceilings jsonb);
+-- What a memory brings to its match: weight of its type and importance, freshness, authority, use.
 create type _memoir.memory_facts as (
-  memory_id uuid, type text, importance text, tier smallint, sensitivity _memoir.sensitivity, active boolean, valid_from timestamptz, valid_to timestamptz,
-  recorded_at timestamptz, trust real, confidence real, reinforced_at timestamptz, access_count integer);
--- A ranked item with what memories add: score is final, memory_parts says how it came about, reason why it can't be shown.
+  memory_id uuid, type text, sensitivity _memoir.sensitivity, active boolean, valid_from timestamptz, valid_to timestamptz,
+  weight float8, freshness float8, authority float8, access float8);
+-- A ranked item with what memories add (score is final, memory_parts says how it came about), what showing it is worth, and what becomes of it.
 create type _memoir.candidate as (
   item_no integer, kind "char", ref_id uuid, session_id uuid, turn_index integer, chunk smallint, span_start integer, span_length integer, tokens integer,
   role _memoir.turn_role, said_at timestamptz, recorded_at timestamptz, project text,
-  score real, words real, vector real, around real, session_score real,
-  type text, memory_parts jsonb, is_frequent boolean, reason text);
--- Texts that could stand for items, and what share of their worth is left.
-create type _memoir.reduced_texts as (items integer[], fidelities text[], texts text[], tokens integer[], shares float8[]);
--- What candidates look like, parallel arrays in the order in which to take them; places: which candidate it is; steps: 1, or which step up
--- from the line of the same candidate before it; copies: the candidates that say what another says.
-create type _memoir.recall_lines as (
-  places integer[], fidelities text[], steps smallint[], is_turn boolean[], sessions uuid[], turns integer[], chunks smallint[], refs uuid[], said timestamptz[], headers text[],
-  labels text[], bodies text[], costs integer[], openings integer[], groups integer[], worths float8[], copies integer[]);
--- places: for each candidate its place in the order of choice, or null; reasons: why it was left out, or null; fidelities: what it is shown
--- as, or null; texts: what stands for it, where that is not all of it.
-create type _memoir.recall_block as (text text, tokens integer, places integer[], reasons text[], worths float8[], fidelities text[], texts text[]);
+  score real, words real, vector real, around real, session_score real, facts smallint[],
+  type text, memory_parts jsonb, is_frequent boolean,
+  worth float8,
+  reason text,           -- why it can't be shown
+  place integer,         -- in the order of choice, where it is shown
+  fidelity text,         -- as what it is shown
+  shown text);           -- what stands for it, where that is not all of it
+
+-- packing.sql
+create type _memoir.item_text as (item_no integer, name text, body text);
+create type _memoir.session_name as (session_id uuid, name text);
+-- A text that could stand for an item, and what share of its worth is left.
+create type _memoir.reduced_text as (item_no integer, fidelity text, body text, tokens integer, share float8);
+-- What a candidate looks like at one fidelity. step: 1, or which step up from the line of the same candidate before it: then cost and worth
+-- are what it adds.
+create type _memoir.recall_line as (
+  place integer,         -- which candidate it is
+  step integer, cost integer, worth float8, group_no integer, opening integer,  -- what the header of its group costs
+  fidelity text, is_turn boolean, session_id uuid, turn_index integer, chunk smallint, ref_id uuid, said_at timestamptz,
+  header text, label text, body text);
+create type _memoir.recall_block as (text text, tokens integer, candidates _memoir.candidate[]);
 
 -- learning.sql
 -- A used item and one that was not: whether it is held out, its weight, the difference of scores (log odds) and of signals.
-create type _memoir.weight_pair as (compile_id uuid, held boolean, weight float8, base float8, x float8[]);
+create type _memoir.weight_pair as (compile_id uuid, held boolean, weight float8, base float8, x vector);
 
 -- compile.sql
-create type _memoir.compiled as (
-  user_id uuid, session_id uuid, at timestamptz, messages jsonb, prefix integer, is_open boolean, exchange_at integer,
-  query_hash bytea, recall text, recall_tokens integer, recall_budget integer, tokens integer, budget integer, system_tokens integer,
-  tools_tokens integer, tokenizer text, model text, task _memoir.task_type, warnings text[], arms jsonb, statistics_version text,
-  shown _memoir.shown_turn[], candidates _memoir.candidate[], places integer[], reasons text[], worths float8[], fidelities text[], texts text[],
-  clearance _memoir.sensitivity, projects text[]);
+-- A compile under way, and what came of it: each stage fills in its part and reads what those before it read.
+create type _memoir.compile_state as (
+  -- who asks, when
+  caller _memoir.caller, clearance _memoir.sensitivity, user_id uuid, session_id uuid, session_name text,
+  at timestamptz, as_of timestamptz, valid_at timestamptz,
+  -- what was read
+  session _memoir.sessions, counters _memoir.session_counters, user_counters _memoir.user_counters, config jsonb, model _memoir.models,
+  tokenizer text,
+  -- the newest message; open: the list ends with the open exchange instead, and query is what that asks
+  is_open boolean, query text, newest _memoir.message, newest_tokens integer,
+  -- room: the budget less system message and tools
+  budget integer, tools_tokens integer, system text, system_tokens integer, room integer,
+  -- turns that the list shows; unanswered: those that became part of the newest message
+  shown _memoir.shown_turn[], unanswered _memoir.shown_turn[], exchange_at integer,
+  -- the list: messages, their tokens, together; recall_at: which one carries the recall
+  messages jsonb[], costs integer[], total integer, recall_at integer,
+  -- recall
+  task _memoir.task_type, query_hash bytea, recall_budget integer, recall text, recall_tokens integer, candidates _memoir.candidate[], arms jsonb,
+  -- what is said of the list; prefix: how many messages stand before the one that carries the recall
+  tokens integer, prefix integer, statistics_version text, warnings text[]);
 
 -- extraction.sql
 -- What a rule found in a turn: the place of the text it was found in, which sentence, and the memory to be.

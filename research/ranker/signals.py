@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 
@@ -127,10 +128,10 @@ def date_match(named: list[tuple[int | None, int | None, int | None]], at) -> fl
     return best
 
 
-NAMES = (
-    "words", "vector", "words_before", "vector_after", "session", "both", "words_rank", "vector_rank", "cover",
-    "user", "speaker", "question", "after_question", "date", "length", "age", "fresh", "match_back", "last",
-)  # fmt: skip
+# The scorer's own list, but for the constant and the step of further chunks, which are no columns.
+LIST = re.search(r"create type _memoir\.signals as \((.*?)\);", (Path(__file__).resolve().parents[2] / "migrations/0005_composites.sql").read_text(), re.DOTALL)
+assert LIST
+NAMES = tuple(name for name in re.findall(r'"?(\w+)"? real\b', LIST[1]) if name not in ("constant", "further"))
 LIMIT = 240
 
 

@@ -10,61 +10,102 @@ begin
     order by s.recorded_at desc, s.seq desc limit 1), false);
 end $$;
 
--- All candidates, best first, with the reason why one can't be shown. p_frequent: how many much-used memories join anyway.
--- p_compile: for small talk all are below the floor, and what is pinned in the session is there whatever the query.
-create or replace function _memoir.candidates(p_user_id uuid, p_config jsonb, p_query text, p_vector halfvec, p_model_id smallint,
-  p_project text, p_scope _memoir.search_scope, p_limit integer, p_frequent integer, p_compile boolean)
+-- What a session pins and its branch points before it, and how much of its memories the ladder lets it show.
+create or replace function _memoir.pins(p_user_id uuid, p_counters _memoir.user_counters, p_scope _memoir.search_scope)
+returns _memoir.pins language plpgsql stable set plan_cache_mode = force_custom_plan as $$
+declare
+  v_pins _memoir.pins;
+begin
+  v_pins.pinned := '{}';
+  v_pins.ceilings := '{}';
+  if p_scope.as_of is not null then return v_pins; end if;
+  v_pins.pinned := _memoir.pinned_messages(p_user_id, p_scope.hidden_sessions);
+  if p_counters.memories > 0 then
+    select v_pins.pinned || coalesce(array_agg(o.memory_id order by o.memory_id) filter (where o.pinned), '{}'),
+      coalesce(jsonb_object_agg(o.memory_id, o.ceiling) filter (where o.ceiling > 0 and not o.pinned), '{}')
+    into v_pins.pinned, v_pins.ceilings
+    from (select o.memory_id, min(o.fidelity_ceiling) as ceiling, coalesce(bool_or(o.pinned_until_turn > coalesce(
+            (select c.turn_count from _memoir.session_counters c where c.user_id = p_user_id and c.session_id = o.session_id), 0)), false) as pinned
+          from _memoir.session_objects o
+          where o.user_id = p_user_id and o.session_id = any (p_scope.local_sessions) and (o.fidelity_ceiling > 0 or o.pinned_until_turn is not null)
+          group by o.memory_id) o;
+  end if;
+  return v_pins;
+end $$;
+
+-- All candidates, best first, with the reason why one can't be shown. p_frequent: how many much-used memories join anyway. p_pins: what
+-- is there whatever the query, in a compile, for which all else is below the floor where the query is small talk; null: no compile.
+create or replace function _memoir.candidates(p_user_id uuid, p_counters _memoir.user_counters, p_config jsonb, p_question _memoir.question,
+  p_project text, p_scope _memoir.search_scope, p_limit integer, p_frequent integer, p_pins _memoir.pins)
 returns _memoir.candidate[] language plpgsql stable set plan_cache_mode = force_custom_plan as $$
 declare
-  v_now timestamptz := memoir.now();
-  v_counters _memoir.user_counters; v_ranked _memoir.ranked_item[]; v_memories uuid[]; v_most integer; v_frequent uuid[] := '{}'; v_pinned uuid[] := '{}'; v_ceilings jsonb := '{}'; v_more uuid[];
-  v_facts _memoir.memory_facts[];
+  v_now timestamptz := memoir.now(); v_pinned uuid[] := coalesce(p_pins.pinned, '{}');
+  v_ranked _memoir.ranked_item[] := _memoir.rank(p_user_id, p_counters, p_config, p_question, p_project, p_scope, p_limit);
+  v_memories uuid[] := _memoir.memories_of(v_ranked);
+  v_most integer; v_frequent uuid[] := '{}'; v_facts _memoir.memory_facts[];
 begin
-  select * into v_counters from _memoir.user_counters where user_id = p_user_id;
-  if p_compile then p_limit := _memoir.widened(p_limit, v_counters); end if;
-  v_ranked := _memoir.rank(p_user_id, v_counters, p_config, p_query, p_vector, p_model_id, p_project, p_scope, p_limit);
-  if not p_compile then p_config := p_config || '{"relevance_share": 0}';
-  elsif _memoir.is_small_talk(p_config, p_query, v_ranked) then p_config := p_config || '{"relevance_floor": 10}'; end if;
-  v_memories := _memoir.memories_of(v_ranked);
-  if p_compile and p_scope.as_of is null then v_pinned := _memoir.pinned_messages(p_user_id, p_scope.hidden_sessions); end if;
-  if v_counters.memories > 0 then
+  if p_pins.pinned is null then
+    p_config := p_config || '{"relevance_share": 0}';
+  elsif _memoir.is_small_talk(p_config, p_question.query) or _memoir.is_far_from_all(p_config, p_question, v_ranked) then
+    p_config := p_config || '{"relevance_floor": 10}';
+  end if;
+  if p_counters.memories > 0 then
     select max(s.access_count),
       (array_agg(s.memory_id order by s.access_count desc, s.memory_id) filter (where s.memory_id <> all (v_memories)))[1 : p_frequent]
     into v_most, v_frequent from _memoir.memory_stats s where s.user_id = p_user_id and s.access_count > 0;
-    if p_compile and p_scope.as_of is null then
-      select v_pinned || coalesce(array_agg(o.memory_id order by o.memory_id) filter (where o.pinned), '{}'),
-        coalesce(jsonb_object_agg(o.memory_id, o.ceiling) filter (where o.ceiling > 0 and not o.pinned), '{}') into v_pinned, v_ceilings
-      from (select o.memory_id, min(o.fidelity_ceiling) as ceiling, coalesce(bool_or(o.pinned_until_turn > coalesce(
-              (select c.turn_count from _memoir.session_counters c where c.user_id = p_user_id and c.session_id = o.session_id), 0)), false) as pinned
-            from _memoir.session_objects o
-            where o.user_id = p_user_id and o.session_id = any (p_scope.local_sessions) and (o.fidelity_ceiling > 0 or o.pinned_until_turn is not null)
-            group by o.memory_id) o;
-    end if;
   end if;
-  v_more := v_frequent || v_pinned;
-  if v_more <> '{}' then
-    v_ranked := coalesce(v_ranked, '{}') || array(
-      select (i.item_no, i.kind, i.ref_id, i.session_id, i.turn_index, i.chunk, i.span_start, i.span_length, i.token_count, i.role, i.created_at, i.recorded_at,
-              i.project, 0, 0, null, 0, 0)::_memoir.ranked_item
-      from _memoir.search_items i
-      where i.user_id = p_user_id and i.ref_id = any (v_more) and not i.dead and i.sensitivity <= p_scope.clearance
-        and (i.ref_id = any (v_pinned) and i.ref_id <> all (v_memories) and i.item_no <> all (_memoir.turn_items_of(v_ranked))
-            and (i.session_id is null or i.session_id = any (p_scope.local_sessions))
-          or i.ref_id = any (v_frequent) and i.chunk = 0 and not i.echo and i.session_id is null)
-        and (p_scope.kinds is null or i.kind = any (p_scope.kinds))
-        and (p_scope.projects is null or i.project = any (p_scope.projects)) order by i.item_no);
-    v_memories := v_memories || v_more;
+  if v_frequent || v_pinned <> '{}' then
+    v_ranked := coalesce(v_ranked, '{}')
+      || _memoir.joining(p_user_id, v_frequent, v_pinned, v_memories, _memoir.turn_items_of(v_ranked), p_scope);
+    v_memories := v_memories || v_frequent || v_pinned;
   end if;
   if v_memories <> '{}' then
-    select array_agg((m.memory_id, m.type, m.importance, m.tier, m.sensitivity,
-      case when p_scope.as_of is null then m.state = 'active' and (m.expires_at is null or m.expires_at > v_now)
-           else _memoir.was_active(m, p_scope.as_of) end,
-      m.valid_from, m.valid_to, m.recorded_at, m.trust, m.confidence, s.reinforced_at, s.access_count)::_memoir.memory_facts) into v_facts
-    from _memoir.memory_store m
-    left join _memoir.memory_stats s on s.user_id = p_user_id and s.memory_id = m.memory_id
-    where m.user_id = p_user_id and m.memory_id = any (v_memories);
+    v_facts := _memoir.facts_of(p_user_id, v_memories, v_most, p_config, p_scope, v_now);
   end if;
-  return _memoir.judge(v_ranked, v_facts, v_frequent, v_pinned, v_ceilings, v_most, p_config, p_scope, v_now);
+  return _memoir.judge(v_ranked, v_facts, v_frequent, v_pinned, coalesce(p_pins.ceilings, '{}'), p_config, p_scope, v_now);
+end $$;
+
+-- Much-used memories and what is pinned, as far as it is not among what was found.
+create or replace function _memoir.joining(p_user_id uuid, p_frequent uuid[], p_pinned uuid[], p_memories uuid[], p_turn_items integer[],
+  p_scope _memoir.search_scope)
+returns _memoir.ranked_item[] language plpgsql stable set plan_cache_mode = force_custom_plan as $$
+declare
+  v_ids uuid[] := p_frequent || p_pinned;
+begin
+  return array(
+    select (i.item_no, i.kind, i.ref_id, i.session_id, i.turn_index, i.chunk, i.span_start, i.span_length, i.token_count, i.role, i.created_at,
+      i.recorded_at, i.project, 0, 0, null, 0, 0, array_fill(0, array[cardinality(_memoir.ledger_signals())]))::_memoir.ranked_item
+    from _memoir.search_items i
+    where i.user_id = p_user_id and i.ref_id = any (v_ids) and not i.dead and i.sensitivity <= p_scope.clearance
+      and (i.ref_id = any (p_pinned) and i.ref_id <> all (p_memories) and i.item_no <> all (p_turn_items)
+          and (i.session_id is null or i.session_id = any (p_scope.local_sessions))
+        or i.ref_id = any (p_frequent) and i.chunk = 0 and not i.echo and i.session_id is null)
+      and (p_scope.kinds is null or i.kind = any (p_scope.kinds))
+      and (p_scope.projects is null or i.project = any (p_scope.projects)) order by i.item_no);
+end $$;
+
+-- Memories carry more than a match: half-life and weight of their type, importance, use, and authority ([PG] 6.2, [MS]).
+-- Tiers 3 and 4 do not fade; confidence does, until it is reinforced. p_most: how often the most used one was.
+create or replace function _memoir.facts_of(p_user_id uuid, p_memories uuid[], p_most integer, p_config jsonb, p_scope _memoir.search_scope,
+  p_now timestamptz)
+returns _memoir.memory_facts[] language plpgsql stable set plan_cache_mode = force_custom_plan as $$
+declare
+  v_type_weights jsonb := p_config -> 'type_weights'; v_half_lives jsonb := p_config -> 'half_life_days';
+begin
+  return array(
+    select (m.memory_id, m.type, m.sensitivity,
+      case when p_scope.as_of is null then m.state = 'active' and (m.expires_at is null or m.expires_at > p_now)
+           else _memoir.was_active(m, p_scope.as_of) end,
+      m.valid_from, m.valid_to,
+      coalesce((v_type_weights ->> m.type)::float8, 1)
+        * case m.importance when 'critical' then 1.3 when 'important' then 1.15 when 'minor' then 0.85 else 1 end,
+      case when m.tier >= 3 then 1 else power(2, - (date_part('epoch', p_now - m.recorded_at) / 86400) / h.half_life) end,
+      m.trust * m.confidence * power(2, - (date_part('epoch', p_now - coalesce(s.reinforced_at, m.recorded_at)) / 86400) / h.half_life),
+      case when p_most > 0 then ln(1 + coalesce(s.access_count, 0)::float8) / ln(1 + p_most::float8) else 0 end)::_memoir.memory_facts
+    from _memoir.memory_store m
+    cross join lateral (select coalesce((v_half_lives ->> m.type)::float8, 365) as half_life) h
+    left join _memoir.memory_stats s on s.user_id = p_user_id and s.memory_id = m.memory_id
+    where m.user_id = p_user_id and m.memory_id = any (p_memories));
 end $$;
 
 -- How many candidates a recall of p_budget tokens takes: all from 2,000 on, sixty at least.
@@ -96,38 +137,28 @@ begin
   return array(select r.item_no from unnest(p_ranked) r where r.kind = 't');
 end $$;
 
--- Memories carry more than a match: half-life and weight of their type, importance, use, and authority ([PG] 6.2, [MS]).
--- Tiers 3 and 4 do not fade; confidence does, until it is reinforced.
-create or replace function _memoir.judge(p_ranked _memoir.ranked_item[], p_facts _memoir.memory_facts[], p_frequent uuid[], p_pinned uuid[], p_ceilings jsonb, p_most integer,
-  p_config jsonb, p_scope _memoir.search_scope, p_now timestamptz)
+-- Ranked items as candidates: what memories add, the floor, what each is worth. The rest of a turn of which another part is worth more gains
+-- from it, the less the longer the turn: half of a question or a list is seldom enough.
+create or replace function _memoir.judge(p_ranked _memoir.ranked_item[], p_facts _memoir.memory_facts[], p_frequent uuid[], p_pinned uuid[],
+  p_ceilings jsonb, p_config jsonb, p_scope _memoir.search_scope, p_now timestamptz)
 returns _memoir.candidate[] language plpgsql stable
 set plan_cache_mode = force_generic_plan set enable_nestloop = off set enable_mergejoin = off as $$
 declare
   v_floor real := (p_config ->> 'relevance_floor')::real; v_share real := (p_config ->> 'relevance_share')::real;
   v_repeats constant real := 0.8;  -- what is closer to the query repeats it, and is no measure for the others
   v_valid timestamptz := coalesce(p_scope.valid_at, p_scope.as_of, p_now);
-  v_type_weights jsonb := p_config -> 'type_weights'; v_half_lives jsonb := p_config -> 'half_life_days';
   w_access real := (p_config ->> 'weight_access')::real; w_authority real := (p_config ->> 'weight_authority')::real;
+  w_rest float8 := coalesce((p_config -> 'fidelity_worth' ->> 'rest')::float8, 0);
 begin
   return array(
-  with aged as (
-    select m.*, date_part('epoch', p_now - m.recorded_at) / 86400 as days,
-      date_part('epoch', p_now - coalesce(m.reinforced_at, m.recorded_at)) / 86400 as days_reinforced,
-      coalesce((v_half_lives ->> m.type)::float8, 365) as half_life
-    from unnest(p_facts) m
-  ), memories as materialized (
-    select m.memory_id, m.type, m.sensitivity, m.active, m.valid_from, m.valid_to,
-      coalesce((v_type_weights ->> m.type)::float8, 1) * case m.importance when 'critical' then 1.3 when 'important' then 1.15 when 'minor' then 0.85 else 1 end as weight,
-      case when m.tier >= 3 then 1 else power(2, - days / half_life) end as freshness,
-      m.trust * m.confidence * power(2, - days_reinforced / half_life) as authority,
-      case when p_most > 0 then ln(1 + coalesce(m.access_count, 0)::float8) / ln(1 + p_most::float8) else 0 end as access
-    from aged m
-  ), judged as (
-    select r.*, m.type,
+  with judged as (
+    select r.*, m.type, r.ref_id = any (p_pinned) as is_pinned, coalesce(r.ref_id = any (p_frequent), false) as is_frequent,
       case when r.ref_id = any (p_pinned) then 1
-           when r.kind = 'm' then r.score * m.weight * (0.5 + 0.5 * greatest(0, least(1, m.freshness))) + w_access * m.access + w_authority * m.authority
+           when r.kind = 'm' then r.score * m.weight * (0.5 + 0.5 * greatest(0, least(1, m.freshness)))
+             + w_access * m.access + w_authority * m.authority
            else r.score end::real as total,
-      case when r.kind = 'm' then jsonb_build_object('match', r.score, 'weight', m.weight, 'freshness', m.freshness, 'authority', m.authority, 'access', m.access)
+      case when r.kind = 'm' then jsonb_build_object('match', r.score, 'weight', m.weight, 'freshness', m.freshness,
+          'authority', m.authority, 'access', m.access)
         || case when r.ref_id = any (p_pinned) then '{"pinned": true}' else '{}'::jsonb end
         || case when p_ceilings ? r.ref_id::text then jsonb_build_object('ceiling', p_ceilings -> r.ref_id::text) else '{}'::jsonb end
         when r.ref_id = any (p_pinned) then '{"pinned": true}' end as parts,
@@ -135,39 +166,29 @@ begin
            when not m.active then 'not active'
            when p_ceilings ->> r.ref_id::text = '4' then 'evicted from the session'
            when m.valid_from > v_valid or m.valid_to <= v_valid then 'not valid at that time' end as reason
-    from unnest(p_ranked) r left join memories m on m.memory_id = r.ref_id and r.kind = 'm'
+    from unnest(p_ranked) r left join unnest(p_facts) m on m.memory_id = r.ref_id and r.kind = 'm'
     where r.kind <> 'm' or m.sensitivity <= p_scope.clearance
+  ), measure as (
+    -- The second best of what neither is pinned nor repeats the query: beside a question that was asked before, no answer scores much.
+    -- Without vectors that can't be told.
+    select coalesce(a.totals[2], a.totals[1]) as total
+    from (select array_agg(total order by total desc) filter (where not is_pinned and reason is null and coalesce(vector, 0) < v_repeats) as totals
+          from judged having max(vector) is not null) a
   ), floored as (
-    -- What is much used is there whatever the query. The measure is the second best, of what neither is pinned nor repeats the query:
-    -- beside a question that was asked before, no answer scores much. Without vectors that can't be told.
-    select j.*, greatest(v_floor, case when not coalesce(j.ref_id = any (p_frequent), false) then v_share * m.total end) as floor
-    from judged j left join (select coalesce(a.totals[2], a.totals[1]) as total
-      from (select array_agg(total order by total desc) filter (where ref_id <> all (p_pinned) and reason is null and coalesce(vector, 0) < v_repeats) as totals from judged
-            having max(vector) is not null) a) m on true
+    -- What is much used is there whatever the query.
+    select j.*, (round(j.total * 100000) / 100000)::real as final, coalesce(j.reason, case when not j.is_pinned
+        and j.total < greatest(v_floor, case when not j.is_frequent then v_share * m.total end) then 'below the relevance floor' end) as why
+    from judged j left join measure m on true
+  ), valued as (
+    select f.*, case when f.why is null then _memoir.worth(f.final) else 0 end as own from floored f
   )
-  select (f.item_no, f.kind, f.ref_id, f.session_id, f.turn_index, f.chunk, f.span_start, f.span_length, f.tokens, f.role, f.said_at, f.recorded_at,
-      f.project, (round(f.total * 100000) / 100000)::real, f.words, f.vector, f.around, f.session_score, f.type, f.parts, coalesce(f.ref_id = any (p_frequent), false),
-      coalesce(f.reason, case when f.total < f.floor and f.ref_id <> all (p_pinned) then 'below the relevance floor' end))::_memoir.candidate
-  from floored f order by (f.total * 100000)::integer desc, f.item_no);
-end $$;
-
--- Where the candidates are whose running total, what is worth most per token first, stays within one and a half budgets: counts are
--- on the high side. doubtful: the items that may not fit as they are, those beyond half of it.
-create or replace function _memoir.within_reach(p_candidates _memoir.candidate[], p_worths float8[], p_budget integer, p_hidden uuid[],
-  out places _memoir.item_place[], out doubtful integer[])
-language plpgsql stable set plan_cache_mode = force_generic_plan as $$
-declare
-  v_reach record;
-begin
-  select array_agg((r.item_no, r.kind, r.ref_id, r.session_id, r.turn_index, r.recorded_at, r.span_start, r.span_length)::_memoir.item_place) as places,
-    array_agg(r.item_no) filter (where r.before >= p_budget / 2) as doubtful into v_reach
-  from (select c.item_no, c.kind, c.ref_id, c.session_id, c.turn_index, c.recorded_at, c.span_start, c.span_length,
-          sum(c.tokens) over (order by (c.memory_parts ? 'pinned') is true desc, c.worth / (c.tokens + 8) desc, c.item_no rows unbounded preceding) - c.tokens as before
-        from rows from (unnest(p_candidates), unnest(p_worths)) as c(item_no, kind, ref_id, session_id, turn_index, chunk, span_start, span_length, tokens, role,
-          said_at, recorded_at, project, score, words, vector, around, session_score, type, memory_parts, is_frequent, reason, worth)
-        where c.reason is null and c.tokens <= p_budget::bigint * 3 and c.ref_id <> all (p_hidden)) r  -- what is too long may fit as an excerpt
-  where r.before <= p_budget::bigint * 3 / 2 + 200;
-  places := v_reach.places; doubtful := v_reach.doubtful;
+  select (v.item_no, v.kind, v.ref_id, v.session_id, v.turn_index, v.chunk, v.span_start, v.span_length, v.tokens, v.role,
+    v.said_at, v.recorded_at, v.project, v.final, v.words, v.vector, v.around, v.session_score, v.facts, v.type, v.parts, v.is_frequent,
+    greatest(v.own, case when v.kind = 't' and max(v.chunk) over turn > 0
+      then w_rest * max(v.own) over turn * power(least(1, 1000.0::float8 / max(v.span_start + v.span_length) over turn), 2) end),
+    v.why, null, null, null)::_memoir.candidate
+  from valued v window turn as (partition by v.kind, v.ref_id)
+  order by (v.total * 100000)::integer desc, v.item_no);
 end $$;
 
 -- What showing a line is worth: about the chance that it is evidence, whose odds are those of its score to the fourth power. (Scores
@@ -179,26 +200,32 @@ returns float8 language sql immutable as $$
   select 1 / (1 + power(1 / greatest(0.0001, least(0.9999, p_score::float8)) - 1, 4))
 $$;
 
--- Worth of each candidate, and the reason for being left out if nothing is chosen. The rest of a turn of which another part is worth
--- more gains from it, the less the longer the turn: half of a question or a list is seldom enough.
-create or replace function _memoir.worths(p_candidates _memoir.candidate[], p_budget integer, p_hidden uuid[], p_shares jsonb,
-  out reasons text[], out worths float8[])
-language plpgsql immutable set plan_cache_mode = force_generic_plan as $$
+-- Where the candidates are whose running total, what is worth most per token first, stays within one and a half budgets: counts are
+-- on the high side. doubtful: the items that may not fit as they are, those beyond half of it.
+create or replace function _memoir.within_reach(p_candidates _memoir.candidate[], p_budget integer, p_hidden uuid[],
+  out places _memoir.item_place[], out doubtful integer[])
+language plpgsql stable set plan_cache_mode = force_generic_plan as $$
 declare
-  v_rest float8 := coalesce((p_shares ->> 'rest')::float8, 0);
+  v_reach record;
 begin
-  with given as materialized (
-    select c.kind, c.ref_id, c.chunk, c.span_start + c.span_length as stop, case when c.reason is null then _memoir.worth(c.score) else 0 end as worth,
-      case when c.reason is not null then c.reason
-        when c.kind = 't' and c.ref_id = any (p_hidden) then 'shown in the window'
-        when c.tokens > p_budget then 'longer than the block'
-        when c.memory_parts ? 'ceiling' then 'no room at the fidelity its session allows'
-        else 'no room' end as reason
-    from unnest(p_candidates) c
-  ), turns as (
-    select ref_id, v_rest * max(worth) * power(least(1, 1000.0::float8 / max(stop)), 2) as worth from given
-    where kind = 't' group by ref_id having max(chunk) > 0
-  )
-  select array_agg(g.reason), array_agg(greatest(g.worth, t.worth)) into reasons, worths
-  from given g left join turns t on t.ref_id = g.ref_id and g.kind = 't';
+  select array_agg((r.item_no, r.kind, r.ref_id, r.session_id, r.turn_index, r.recorded_at, r.span_start, r.span_length)::_memoir.item_place) as places,
+    array_agg(r.item_no) filter (where r.before >= p_budget / 2) as doubtful into v_reach
+  from (select c.item_no, c.kind, c.ref_id, c.session_id, c.turn_index, c.recorded_at, c.span_start, c.span_length,
+          sum(c.tokens) over (order by (c.memory_parts ? 'pinned') is true desc, c.worth / (c.tokens + 8) desc, c.item_no rows unbounded preceding) - c.tokens as before
+        from unnest(p_candidates) c
+        where c.reason is null and c.tokens <= p_budget::bigint * 3 and c.ref_id <> all (p_hidden)) r  -- what is too long may fit as an excerpt
+  where r.before <= p_budget::bigint * 3 / 2 + 200;
+  places := v_reach.places;
+  doubtful := v_reach.doubtful;
 end $$;
+
+-- Why a candidate is not shown that could be.
+create or replace function _memoir.left_out(p_candidate _memoir.candidate, p_budget integer, p_hidden uuid[])
+returns text language sql immutable as $$
+  select case
+    when p_candidate.reason is not null then p_candidate.reason
+    when p_candidate.kind = 't' and p_candidate.ref_id = any (p_hidden) then 'shown in the window'
+    when p_candidate.tokens > p_budget then 'longer than the block'
+    when p_candidate.memory_parts ? 'ceiling' then 'no room at the fidelity its session allows'
+    else 'no room' end
+$$;

@@ -8,8 +8,9 @@ returns table ("position" integer, kind text, id uuid, session text, turn_index 
   words_rank integer, vector_rank integer, tokens integer, fidelity text, included boolean, reason text, content text)
 language plpgsql stable security definer set search_path from current set plan_cache_mode = force_custom_plan as $$
 declare
-  v _memoir.compiled := _memoir.compile(p_user, p_session, p_query, p_budget, p_memory_budget, p_task, p_tools, p_query_embedding,
+  v _memoir.compile_state := _memoir.compile(p_user, p_session, p_query, p_budget, p_memory_budget, p_task, p_tools, p_query_embedding,
     p_query_parts, p_as_of, p_valid_at, p_format, p_after_turn);
+  v_shown uuid[] := _memoir.message_ids(v.shown);
 begin
   return query
   select (row_number() over (order by t.turn_index))::integer, 'turn'::text, t.message_id, p_session, t.turn_index, 0, '{recent}'::text[], null::real,
@@ -17,9 +18,8 @@ begin
   from unnest(v.shown) t order by t.turn_index;
   return query
   with items as (
-    select * from unnest(v.candidates, v.places, v.reasons, v.worths, v.fidelities, v.texts) with ordinality as c(item_no, kind, ref_id, session_id, turn_index, chunk, span_start, span_length, tokens, role,
-      said_at, recorded_at, project, score, words, vector, around, session_score, type, memory_parts, is_frequent, reason,
-      place, why, worth, fidelity, instead, o)
+    select c.*, row_number() over () as o, case when c.place is null then _memoir.left_out(c, v.recall_budget, v_shown) end as why
+    from unnest(v.candidates) c
   ), texts as (
     select * from _memoir.item_texts(v.user_id, array(select i.item_no from items i), v.clearance)
   )
@@ -29,8 +29,8 @@ begin
       'worth', i.worth, 'strength', v.arms -> 'strength'),
     case when i.words > 0 then (rank() over (order by i.words desc))::integer end,
     case when i.vector is not null then (rank() over (order by i.vector desc nulls last))::integer end,
-    case when i.instead is null then i.tokens else _memoir.tokens_of(i.instead, v.tokenizer) end, case when i.place is not null then i.fidelity end, i.place is not null,
-    case when i.place is null then i.why end, left(coalesce(t.name || ': ', '') || coalesce(i.instead, t.body), 200)
+    case when i.shown is null then i.tokens else _memoir.tokens_of(i.shown, v.tokenizer) end, case when i.place is not null then i.fidelity end, i.place is not null,
+    i.why, left(coalesce(t.name || ': ', '') || coalesce(i.shown, t.body), 200)
   from items i left join texts t on t.item_no = i.item_no
   left join _memoir.sessions s on s.user_id = v.user_id and s.session_id = i.session_id
   order by i.place nulls last, i.o;

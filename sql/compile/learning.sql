@@ -36,6 +36,13 @@ comment on function memoir.credit_recall(text, uuid, uuid[]) is
 replaces what was said. Returns how many of them the compile had considered. Writes the ledger, for learn_weights. Raises PM001, PM004,
 PM014.';
 
+-- Signals by name as a vector, in the order of their list; those that are not given are 0: the constant, which no difference has.
+create or replace function _memoir.signal_vector(p_signals jsonb)
+returns vector language plpgsql stable set plan_cache_mode = force_generic_plan as $$
+begin
+  return array(select coalesce((p_signals ->> n)::real, 0) from unnest(_memoir.signal_names()) with ordinality t(n, o) order by o)::vector;
+end $$;
+
 -- Pairs of a used item and one that was shown and not used, by the difference of their signals; a compile's pairs weigh 1 together.
 -- Used: credited; a memory whose content had to be fetched (fault), or that a person validated, within a day. The newest fifth of
 -- the compiles is held out.
@@ -44,7 +51,7 @@ returns _memoir.weight_pair[] language plpgsql stable set plan_cache_mode = forc
 begin
   return (
   with ledger as materialized (
-    select l.compile_id, l.recorded_at, l.session_id, l.items, l.scores, l.words, l.vectors, l.around, l.session_scores, l.places, coalesce(l.used, '{}')
+    select l.compile_id, l.recorded_at, l.items, l.scores, l.words, l.vectors, l.session_scores, l.places, l.facts, coalesce(l.used, '{}')
         || array(select i.item_no from _memoir.search_items i
                  where i.user_id = p_user_id and i.item_no = any (l.items) and i.kind = 'm' and i.chunk = 0 and (
                    exists (select from _memoir.fault_history f where f.user_id = p_user_id and f.memory_id = i.ref_id and f.session_id = l.session_id
@@ -54,29 +61,33 @@ begin
     from _memoir.compile_ledger l where l.user_id = p_user_id and l.recorded_at >= p_from
     order by l.recorded_at desc, l.compile_id limit p_compiles
   ), considered as (
-    select l.compile_id, l.recorded_at, c.item_no, c.score, c.words, c.around, c.session_score, c.place, c.item_no = any (l.used) as used,
+    -- Ranks, the best cosine and the age are those among what was considered: the ledger has no more of them.
+    select l.compile_id, l.recorded_at, l.facts, c.n, c.item_no, c.score, c.words, c.session_score, c.place, c.item_no = any (l.used) as used,
       i.role = 'user' and i.speaker is null as by_user, i.is_question, i.after_question, i.token_count,
       coalesce(greatest(c.vector, 0) / nullif(max(c.vector) over compile, 0), c.words, 0) as vector,
       case when c.words > 0 then 5.0::float8 / (4 + row_number() over (compile order by c.words desc, c.item_no)) else 0 end as words_rank,
       5.0::float8 / (4 + row_number() over (compile order by c.vector desc nulls last, c.item_no)) as vector_rank,
+      least(3, row_number() over (partition by l.compile_id, i.ref_id order by c.score desc, c.item_no) - 1) as further,
       date_part('epoch', max(i.created_at) over compile - i.created_at) / 86400 as days,
       greatest(1, date_part('epoch', max(i.created_at) over compile - min(i.created_at) over compile) / 86400) as span
     from ledger l
-    cross join lateral unnest(l.items, l.scores, l.words, l.vectors, l.around, l.session_scores, l.places) c(item_no, score, words, vector, around, session_score, place)
+    cross join lateral unnest(l.items, l.scores, l.words, l.vectors, l.session_scores, l.places) with ordinality c(item_no, score, words, vector, session_score, place, n)
     join _memoir.search_items i on i.user_id = p_user_id and i.item_no = c.item_no
     where l.used <> '{}'
     window compile as (partition by l.compile_id)
   ), described as (
     select c.compile_id, c.recorded_at, c.item_no, c.used, ln(k.share / (1 - k.share)) as base,
       row_number() over (partition by c.compile_id, c.used order by c.score desc, c.item_no) as n,
-      array[c.words, c.vector, c.session_score, c.words * c.vector, c.words_rank, c.vector_rank, coalesce(c.by_user, false)::integer, c.is_question::integer,
-        c.after_question::integer, ln(greatest(c.token_count, 4)::float8 / 30), c.days / c.span, exp(- least(50, c.days / 7)), c.around]::float8[] as x
+      _memoir.signal_vector(jsonb_build_object('words', c.words, 'vector', c.vector, 'session', c.session_score, 'both', c.words * c.vector,
+        'words_rank', c.words_rank, 'vector_rank', c.vector_rank, 'user', coalesce(c.by_user, false)::integer, 'question', c.is_question::integer,
+        'after_question', c.after_question::integer, 'length', ln(greatest(c.token_count, 4)::float8 / 30), 'age', c.days / c.span,
+        'fresh', exp(- least(50, c.days / 7)), 'further', c.further)
+        || (select jsonb_object_agg(f.name, c.facts[c.n][f.k] / 1000.0) from unnest(_memoir.ledger_signals()) with ordinality f(name, k))) as x
     from considered c, lateral (select greatest(0.001, least(0.999, c.score::float8)) as share) k
     where c.used or c.place is not null
   ), paired as (
     select a.compile_id, a.recorded_at, a.item_no, b.item_no as other, a.base - b.base as base, 1.0::float8 / count(*) over (partition by a.compile_id) as weight,
-      array[a.x[1] - b.x[1], a.x[2] - b.x[2], a.x[3] - b.x[3], a.x[4] - b.x[4], a.x[5] - b.x[5], a.x[6] - b.x[6], a.x[7] - b.x[7], a.x[8] - b.x[8],
-        a.x[9] - b.x[9], a.x[10] - b.x[10], a.x[11] - b.x[11], a.x[12] - b.x[12], a.x[13] - b.x[13]] as x
+      a.x - b.x as x
     from described a join described b on b.compile_id = a.compile_id and a.used and not b.used and a.n <= 5 and b.n <= 8
   )
   select array_agg((p.compile_id, p.place > p.compiles * 4 / 5, p.weight, p.base, p.x)::_memoir.weight_pair order by p.recorded_at, p.compile_id, p.item_no, p.other)
@@ -87,56 +98,47 @@ end $$;
 create or replace function _memoir.fit_pairs(p_pairs _memoir.weight_pair[], p_prior float8)
 returns float8[] language plpgsql stable set plan_cache_mode = force_generic_plan as $$
 declare
-  s float8[]; v_total float8; d float8[] := array_fill(0::float8, array[13]); v_last float8[] := d; y float8[] := d; g float8[]; k integer; j integer;
-  w float8[]; b float8[]; x1 float8[]; x2 float8[]; x3 float8[]; x4 float8[]; x5 float8[]; x6 float8[]; x7 float8[]; x8 float8[];
-  x9 float8[]; x10 float8[]; x11 float8[]; x12 float8[]; x13 float8[];
+  v_total float8; v_spread real[]; n integer; v_weights float8[]; v_bases float8[]; v_signals vector[];
+  d float8[]; v_last float8[]; y float8[]; g real[]; v_y vector; v_lipschitz float8; k integer; j integer;
 begin
-  select sum(p.weight), array[sqrt(avg(x[1] ^ 2)), sqrt(avg(x[2] ^ 2)), sqrt(avg(x[3] ^ 2)), sqrt(avg(x[4] ^ 2)), sqrt(avg(x[5] ^ 2)), sqrt(avg(x[6] ^ 2)),
-    sqrt(avg(x[7] ^ 2)), sqrt(avg(x[8] ^ 2)), sqrt(avg(x[9] ^ 2)), sqrt(avg(x[10] ^ 2)), sqrt(avg(x[11] ^ 2)), sqrt(avg(x[12] ^ 2)),
-    sqrt(avg(x[13] ^ 2))]
-  into v_total, s from unnest(p_pairs) p;
-  -- In units of the spread, as columns: that is read a hundred times. A signal without any is left alone.
-  s := array(select case when u > 1e-6 then u else 1e300 end from unnest(s) with ordinality t(u, o) order by o);
-  select array_agg(p.weight / v_total), array_agg(p.base), array_agg(x[1] / s[1]), array_agg(x[2] / s[2]), array_agg(x[3] / s[3]), array_agg(x[4] / s[4]), array_agg(x[5] / s[5]),
-    array_agg(x[6] / s[6]), array_agg(x[7] / s[7]), array_agg(x[8] / s[8]), array_agg(x[9] / s[9]), array_agg(x[10] / s[10]),
-    array_agg(x[11] / s[11]), array_agg(x[12] / s[12]), array_agg(x[13] / s[13])
-  into w, b, x1, x2, x3, x4, x5, x6, x7, x8, x9, x10, x11, x12, x13 from unnest(p_pairs) p;
+  select sum(p.weight), avg(p.x * p.x)::real[] into v_total, v_spread from unnest(p_pairs) p;
+  n := cardinality(v_spread);
+  -- In units of the spread. A signal without any is left alone.
+  v_spread := array(select case when u > 1e-12 then 1 / sqrt(u) else 0 end from unnest(v_spread) with ordinality t(u, o) order by o);
+  select array_agg(p.weight / v_total), array_agg(p.base), array_agg(p.x * v_spread::vector) into v_weights, v_bases, v_signals from unnest(p_pairs) p;
+  d := array_fill(0::float8, array[n]);
+  v_last := d;
+  y := d;
+  v_lipschitz := n / 4.0 + 2 * p_prior;
   for k in 1 .. 100 loop
-    select array[sum(e.s * e.x1), sum(e.s * e.x2), sum(e.s * e.x3), sum(e.s * e.x4), sum(e.s * e.x5), sum(e.s * e.x6), sum(e.s * e.x7),
-      sum(e.s * e.x8), sum(e.s * e.x9), sum(e.s * e.x10), sum(e.s * e.x11), sum(e.s * e.x12), sum(e.s * e.x13)] into g
-    from (select p.*, p.w / (1 + exp(least(50, p.b + p.x1 * y[1] + p.x2 * y[2] + p.x3 * y[3] + p.x4 * y[4] + p.x5 * y[5] + p.x6 * y[6]
-              + p.x7 * y[7] + p.x8 * y[8] + p.x9 * y[9] + p.x10 * y[10] + p.x11 * y[11] + p.x12 * y[12] + p.x13 * y[13]))) as s
-          from unnest(w, b, x1, x2, x3, x4, x5, x6, x7, x8, x9, x10, x11, x12, x13) p(w, b, x1, x2, x3, x4, x5, x6, x7, x8, x9, x10, x11, x12, x13)) e;
-    for j in 1 .. 13 loop
+    v_y := y::vector;
+    select sum(e.x * array_fill(e.w / (1 + exp(least(50, e.b - (e.x <#> v_y)))), array[n])::vector)::real[] into g
+    from unnest(v_weights, v_bases, v_signals) e(w, b, x);
+    for j in 1 .. n loop
       v_last[j] := d[j];
-      d[j] := y[j] + (g[j] - 2 * p_prior * y[j]) / (3.25 + 2 * p_prior);
+      d[j] := y[j] + (g[j] - 2 * p_prior * y[j]) / v_lipschitz;
       y[j] := d[j] + (d[j] - v_last[j]) * (k - 1) / (k + 2);
     end loop;
   end loop;
-  return array(select t.d / t.s from unnest(d, s) with ordinality t(d, s, o) order by t.o);
+  return array(select t.d * t.s from unnest(d, v_spread) with ordinality t(d, s, o) order by t.o);
 end $$;
 
--- By how much the used item of a pair stands before the other, with p_d added to the weights.
-create or replace function _memoir.margin(p_base float8, x float8[], p_d float8[])
-returns float8 language sql immutable as $$
-  select p_base + x[1] * p_d[1] + x[2] * p_d[2] + x[3] * p_d[3] + x[4] * p_d[4] + x[5] * p_d[5] + x[6] * p_d[6] + x[7] * p_d[7]
-    + x[8] * p_d[8] + x[9] * p_d[9] + x[10] * p_d[10] + x[11] * p_d[11] + x[12] * p_d[12] + x[13] * p_d[13]
-$$;
-
--- The share of the pairs in the right order, ties half.
+-- The share of the pairs in the right order with p_d added to the weights, ties half.
 create or replace function _memoir.pairs_in_order(p_pairs _memoir.weight_pair[], p_d float8[])
-returns float8 language sql immutable as $$
-  select sum(p.weight * (0.5 + 0.5 * sign(round(_memoir.margin(p.base, p.x, p_d)::numeric, 6)))) / sum(p.weight) from unnest(p_pairs) p
-$$;
+returns float8 language plpgsql stable set plan_cache_mode = force_generic_plan as $$
+declare
+  v_d vector := p_d::vector;
+begin
+  return (select sum(p.weight * (0.5 + 0.5 * sign(round((p.base - (p.x <#> v_d))::numeric, 6)))) / sum(p.weight) from unnest(p_pairs) p);
+end $$;
 
--- Weights with what was learnt added. The neighbours' share in a score is known as a whole: their weights grow or shrink together.
+-- Weights with what was learnt added.
 create or replace function _memoir.with_learnt(p_weights jsonb, p_d float8[])
-returns jsonb language sql immutable as $$
-  select p_weights || (select jsonb_object_agg(n, round((coalesce((p_weights ->> n)::float8, 0) + p_d[o])::numeric, 3))
-      from unnest('{words, vector, session, both, words_rank, vector_rank, user, question, after_question, length, age, fresh}'::text[]) with ordinality t(n, o))
-    || coalesce((select jsonb_object_agg(key, round((value::text::float8 * greatest(0, 1 + p_d[13]))::numeric, 3)) from jsonb_each(p_weights)
-                 where key ~ '(^|\.)(words_before|vector_after)$'), '{}')
-$$;
+returns jsonb language plpgsql stable set plan_cache_mode = force_generic_plan as $$
+begin
+  return p_weights || (select coalesce(jsonb_object_agg(n, round((coalesce((p_weights ->> n)::float8, 0) + p_d[o])::numeric, 3)), '{}')
+    from unnest(_memoir.signal_names()) with ordinality t(n, o) where p_d[o] <> 0);
+end $$;
 
 create or replace function memoir.learn_weights(p_user text, p_apply boolean default false, p_compiles integer default 500,
   p_least integer default 40, p_prior real default 0.02)
@@ -169,7 +171,7 @@ begin
       'credit_recall says which recalled items an answer used; flush_statistics moves them to the ledger');
   end if;
   select array_agg(p) filter (where not p.held), array_agg(p) filter (where p.held) into v_seen, v_held from unnest(v_pairs) p;
-  v_before := _memoir.pairs_in_order(v_held, array_fill(0::float8, array[13]));
+  v_before := _memoir.pairs_in_order(v_held, array_fill(0::float8, array[cardinality(_memoir.signal_names())]));
   v_after := _memoir.pairs_in_order(v_held, _memoir.fit_pairs(v_seen, p_prior));
   v_d := _memoir.fit_pairs(v_pairs, p_prior);
   v_new := _memoir.with_learnt(v_old, v_d);

@@ -19,7 +19,7 @@ returns table (rank integer, kind text, id uuid, content text, score real, words
 language plpgsql stable security definer set search_path from current set plan_cache_mode = force_custom_plan as $$
 declare
   v_caller _memoir.caller := _memoir.authorise(p_user, 'read');
-  v_user uuid := v_caller.user_id; v_config jsonb; v_scope _memoir.search_scope; v_vector record; v_session uuid; v_candidates _memoir.candidate[];
+  v_user uuid := v_caller.user_id; v_config jsonb; v_scope _memoir.search_scope; v_session uuid; v_counters _memoir.user_counters; v_candidates _memoir.candidate[];
 begin
   if _memoir.is_blank(p_query) then
     perform _memoir.fail('PM014', format('query must not be empty, it is %s', _memoir.shown(p_query)));
@@ -42,13 +42,12 @@ begin
   v_scope.valid_at := p_valid_at;
   v_scope.said_after := p_after;
   v_scope.said_before := p_before;
-  select * into v_vector from _memoir.query_vector(v_config, _memoir.named_otherwise(v_user, _memoir.redacted(p_query), v_scope, p_query_embedding), p_query_embedding);
-  v_candidates := _memoir.candidates(v_user, v_config, p_query, v_vector.vector, v_vector.model_id, nullif(p_project, 'global'), v_scope,
-    greatest(p_limit * 4, 100), 0, false);
+  select * into v_counters from _memoir.user_counters where user_id = v_user;
+  v_candidates := _memoir.candidates(v_user, v_counters, v_config, _memoir.question(v_user, v_counters, v_config, p_query, v_scope, p_query_embedding),
+    nullif(p_project, 'global'), v_scope, greatest(p_limit * 4, 100), 0, null);
   return query
   with found as (
-    select c.* from unnest(v_candidates) with ordinality as c(item_no, kind, ref_id, session_id, turn_index, chunk, span_start, span_length, tokens, role,
-      said_at, recorded_at, project, score, words, vector, around, session_score, type, memory_parts, is_frequent, reason, o)
+    select c.*, c.ordinality as o from unnest(v_candidates) with ordinality c
     where (c.reason is null or c.reason = 'its turn says it') and (p_session is null or c.session_id = v_session)
       and (p_project is null or c.project = p_project or c.project = 'global')
       and (p_types is null or c.type = any (p_types))

@@ -67,138 +67,174 @@ end $$;
 
 -- p_budget: what history may take, p_limit: what it may take at most, mandatory turns included; tokens with overhead.
 -- p_open: the list must end with the open exchange. Returns turns oldest first.
-create or replace function _memoir.window(p_session _memoir.sessions, p_counters _memoir.session_counters, p_config jsonb,
-  p_overhead integer, p_tokenizer text, p_budget integer, p_limit integer, p_open boolean, p_images text, p_clearance _memoir.sensitivity)
+create or replace function _memoir.window(p_session _memoir.sessions, p_counters _memoir.session_counters, p_config jsonb, p_model _memoir.models,
+  p_tokenizer text, p_budget integer, p_limit integer, p_open boolean, p_clearance _memoir.sensitivity)
 returns _memoir.shown_window language plpgsql stable set plan_cache_mode = force_custom_plan as $$
 declare
-  v_window _memoir.shown_window; v_turn _memoir.shown_turn; v_row _memoir.conversation_history; v_part record;
-  v_user uuid := p_session.user_id;
+  v_window _memoir.shown_window; v_turns _memoir.shown_turn[]; v_found record; v_is_cut boolean := false;
   v_step bigint := greatest(1, p_budget / (p_config ->> 'window_steps')::integer);
   v_cap integer := greatest(64, ((p_config ->> 'tool_result_share')::real * p_budget)::integer);
-  v_first integer := coalesce(p_session.summary_through + 1, 0);
-  v_exchange integer := p_counters.exchange_start;
-  v_base bigint := 0; v_total bigint; v_threshold bigint; v_from timestamptz; v_to timestamptz; v_done boolean := false;
-  v_turns _memoir.shown_turn[] := '{}';   -- newest first while collecting
-  v_head _memoir.shown_turn[]; v_start integer; v_tokens integer; v_hash bytea := p_session.system_prompt_hash;
-  i integer; v_results integer; v_rest integer; v_count integer; v_last integer; v_marks jsonb; v_withheld boolean;
+  v_first integer := coalesce(p_session.summary_through + 1, 0); v_base bigint := 0; v_total bigint; v_threshold bigint; n integer;
 begin
-  v_window.turns := '{}'; v_window.tokens := 0; v_window.moved := false; v_window.warnings := '{}';
+  v_window.turns := '{}';
+  v_window.tokens := 0;
+  v_window.warnings := '{}';
   if p_counters.turn_count is null or p_counters.turn_count = 0 then return v_window; end if;
   if v_first > 0 then
     v_base := coalesce(_memoir.tokens_before(p_session, v_first), p_counters.tokens);
   end if;
   v_total := p_counters.tokens - v_base;
-  v_threshold := case when v_total <= p_budget then v_base
-    else v_base + ((v_total - p_budget + v_step - 1) / v_step) * v_step end;
+  v_threshold := case when v_total <= p_budget then v_base else v_base + ((v_total - p_budget + v_step - 1) / v_step) * v_step end;
+  v_turns := _memoir.turns_since(p_session, p_counters, v_first, v_threshold, p_open, p_clearance, p_model, p_tokenizer, v_cap);
 
-  -- Newest first, and only as far back as the window reaches.
+  -- An unanswered tool call and its partial results can't be shown before a new query.
+  if p_counters.open_calls <> '{}' then
+    n := cardinality(v_turns);
+    while n > 0 and (v_turns[n]).role = 'tool' loop
+      n := n - 1;
+    end loop;
+    v_turns := v_turns[1 : n - 1];
+    v_window.warnings := v_window.warnings || format('tool calls %s have no result yet and are left out', array_to_string(p_counters.open_calls, ', '));
+  end if;
+
+  -- Steps further while it does not fit.
+  loop
+    v_found := _memoir.turns_from(v_turns, v_threshold, p_counters.exchange_start, p_open);
+    v_window.turns := v_found.turns;
+    v_is_cut := v_is_cut or v_found.is_cut;
+    v_window.tokens := _memoir.cost_of(v_window.turns);
+    exit when v_window.tokens <= p_limit or v_threshold >= p_counters.tokens;
+    v_threshold := least(p_counters.tokens, v_threshold + v_step);
+  end loop;
+  if v_is_cut then
+    v_window.warnings := v_window.warnings || 'the middle of the last exchange is left out'::text;
+  end if;
+  if v_window.tokens > p_limit then
+    v_window.turns := case when p_open then _memoir.squeezed(v_window.turns, p_limit, p_tokenizer, p_model.message_overhead) else '{}' end;
+    v_window.tokens := _memoir.cost_of(v_window.turns);
+  end if;
+  if _memoir.any_excerpt(v_window.turns) then
+    v_window.warnings := v_window.warnings || 'a long tool result is shown as an excerpt'::text;
+  end if;
+  return v_window;
+end $$;
+
+-- The turns from a running total of tokens on, oldest first, and the last exchange whatever its length: of one that began before it, the
+-- opening words are kept and the middle is not. Read newest first, and only as far back as the window reaches.
+create or replace function _memoir.turns_since(p_session _memoir.sessions, p_counters _memoir.session_counters, p_first integer, p_threshold bigint,
+  p_open boolean, p_clearance _memoir.sensitivity, p_model _memoir.models, p_tokenizer text, p_cap integer)
+returns _memoir.shown_turn[] language plpgsql stable set plan_cache_mode = force_custom_plan as $$
+declare
+  v_turns _memoir.shown_turn[] := '{}'; v_turn _memoir.shown_turn; v_row _memoir.conversation_history; v_part record; v_last _memoir.turn_role;
+  v_user uuid := p_session.user_id; v_from timestamptz; v_to timestamptz; v_marks jsonb; v_withheld boolean; v_overhead integer := p_model.message_overhead;
+begin
+  <<parts>>
   for v_part in select * from _memoir.lineage(p_session) order by from_turn desc loop
-    exit when v_done;
     v_marks := _memoir.marks(v_user, v_part.session_id);
     if v_part.session_id = p_session.session_id then
-      v_from := p_counters.first_recorded_at; v_to := p_counters.last_recorded_at;
+      v_from := p_counters.first_recorded_at;
+      v_to := p_counters.last_recorded_at;
     else
       select first_recorded_at, last_recorded_at into v_from, v_to
       from _memoir.session_counters where user_id = v_user and session_id = v_part.session_id;
     end if;
     for v_row in select * from _memoir.conversation_history h
       where h.user_id = v_user and h.session_id = v_part.session_id and h.recorded_at between v_from and v_to
-        and h.turn_index between greatest(v_part.from_turn, v_first) and least(v_part.to_turn, p_counters.turn_count - 1)
+        and h.turn_index between greatest(v_part.from_turn, p_first) and least(v_part.to_turn, p_counters.turn_count - 1)
       order by h.turn_index desc
     loop
-      if v_row.tokens_before < v_threshold and v_row.turn_index < v_exchange then v_done := true; exit; end if;
-      -- Of a last exchange that began before the window, the opening words are kept and the middle is not.
-      continue when v_row.tokens_before < v_threshold and v_row.role not in ('user', 'system')
-        and not (p_open and v_row.role in ('assistant', 'tool') and v_turns <> '{}' and (v_turns[cardinality(v_turns)]).role = 'tool')
-        and not (p_open and v_turns = '{}');
-      continue when v_row.role = 'system' and v_hash is not null and sha256(convert_to(v_row.content, 'UTF8')) = v_hash;
+      exit parts when v_row.tokens_before < p_threshold and v_row.turn_index < p_counters.exchange_start;
+      continue when v_row.tokens_before < p_threshold and v_row.role not in ('user', 'system')
+        and not (p_open and (v_last is null or v_row.role in ('assistant', 'tool') and v_last = 'tool'));
+      continue when v_row.role = 'system' and p_session.system_prompt_hash is not null
+        and sha256(convert_to(v_row.content, 'UTF8')) = p_session.system_prompt_hash;
       v_withheld := case when v_marks is null then v_row.sensitivity else _memoir.now_held(v_row.sensitivity, v_row.turn_index, v_marks) end > p_clearance;
       if v_withheld then v_row := _memoir.withheld(v_row); end if;
       v_turn := (v_row.turn_index, v_row.exchange_start, v_row.message_id, v_row.role, v_row.content, v_row.content_parts, v_row.name,
-        v_row.tool_calls, v_row.tool_call_id, v_row.tokens_before, v_row.token_count + p_overhead, false, v_row.created_at, v_withheld);
+        v_row.tool_calls, v_row.tool_call_id, v_row.tokens_before, v_row.token_count + v_overhead, false, v_row.created_at, v_withheld);
       if v_withheld or v_row.tokenizer <> p_tokenizer then
-        v_turn.cost := p_overhead + _memoir.sum_tokens(_memoir.token_texts(v_row.content, v_row.content_parts, v_row.name, v_row.tool_calls, v_row.tool_call_id), p_tokenizer)
-          + coalesce((select sum(_memoir.image_tokens(p, p_images)) from jsonb_array_elements(v_row.content_parts) p where p ->> 'type' = 'image_url'), 0);
+        v_turn.cost := v_overhead + _memoir.sum_tokens(_memoir.token_texts(v_row.content, v_row.content_parts, v_row.name, v_row.tool_calls, v_row.tool_call_id), p_tokenizer)
+          + coalesce((select sum(_memoir.image_tokens(p, p_model.images)) from jsonb_array_elements(v_row.content_parts) p where p ->> 'type' = 'image_url'), 0);
       end if;
-      if v_turn.role = 'tool' and v_turn.cost > v_cap + p_overhead then
-        v_turn := _memoir.excerpt(v_turn, v_cap + p_overhead, p_tokenizer, p_overhead);
+      if v_turn.role = 'tool' and v_turn.cost > p_cap + v_overhead then
+        v_turn := _memoir.excerpt(v_turn, p_cap + v_overhead, p_tokenizer, v_overhead);
       end if;
       v_turns := v_turns || v_turn;
+      v_last := v_turn.role;
     end loop;
   end loop;
+  return _memoir.oldest_first(v_turns);
+end $$;
 
-  -- Oldest first from here; an unanswered tool call and its partial results can't be shown before a new query.
-  v_count := cardinality(v_turns);
-  v_turns := coalesce((select array_agg(t order by t.turn_index) from unnest(v_turns) t), '{}');
-  if p_counters.open_calls <> '{}' then
-    while v_count > 0 and (v_turns[v_count]).role = 'tool' loop v_count := v_count - 1; end loop;
-    v_turns := v_turns[1 : v_count - 1];
-    v_window.warnings := v_window.warnings || format('tool calls %s have no result yet and are left out', array_to_string(p_counters.open_calls, ', '));
-  end if;
+create or replace function _memoir.oldest_first(p_turns _memoir.shown_turn[])
+returns _memoir.shown_turn[] language plpgsql immutable set plan_cache_mode = force_generic_plan as $$
+begin
+  return array(select t from unnest(p_turns) t order by t.turn_index);
+end $$;
 
-  -- From the first whole exchange at or after the threshold; where the last exchange is longer than that, its opening and the
-  -- first whole step after the threshold. Steps further while it does not fit.
-  loop
-    v_count := cardinality(v_turns);
-    v_start := null;
-    for i in 1 .. v_count loop
-      if (v_turns[i]).turn_index = (v_turns[i]).exchange_start and (v_turns[i]).tokens_before >= v_threshold
-         and (v_turns[i]).role in ('user', 'system') then
-        v_start := i; exit;
-      end if;
-    end loop;
-    if v_start is not null then
-      v_window.turns := v_turns[v_start : v_count];
-    else
-      v_head := '{}'; v_last := null;
-      for i in 1 .. v_count loop
-        if (v_turns[i]).turn_index >= v_exchange and (v_turns[i]).role in ('user', 'system') and (v_last is null or v_last = i - 1) then
-          v_head := v_head || v_turns[i]; v_last := i;
-        elsif v_last is not null and (v_turns[i]).turn_index >= v_exchange and (v_turns[i]).tokens_before >= v_threshold
-              and (v_turns[i]).role <> 'tool' then
-          v_start := i; exit;
-        end if;
-      end loop;
-      if v_start is null and p_open then
-        -- The last step: the newest assistant message and what follows it.
-        for i in 1 .. v_count loop
-          if v_last is not null and i > v_last and (v_turns[i]).role = 'assistant' then v_start := i; end if;
-        end loop;
-      end if;
-      if v_start is null then
-        v_window.turns := case when p_open then v_head else '{}' end;
-      else
-        v_window.turns := v_head || v_turns[v_start : v_count];
-        if (v_turns[v_start]).turn_index > (v_head[cardinality(v_head)]).turn_index + 1 then
-          v_window.warnings := array_append(array_remove(v_window.warnings, 'the middle of the last exchange is left out'), 'the middle of the last exchange is left out');
-        end if;
-      end if;
+create or replace function _memoir.cost_of(p_turns _memoir.shown_turn[])
+returns integer language plpgsql immutable set plan_cache_mode = force_generic_plan as $$
+begin
+  return (select coalesce(sum(t.cost), 0) from unnest(p_turns) t);
+end $$;
+
+create or replace function _memoir.any_excerpt(p_turns _memoir.shown_turn[])
+returns boolean language plpgsql immutable set plan_cache_mode = force_generic_plan as $$
+begin
+  return exists (select from unnest(p_turns) t where t.excerpt);
+end $$;
+
+-- From the first whole exchange at or after the threshold; where the last exchange is longer than that, its opening and the first whole
+-- step after the threshold. is_cut: between these, turns are left out.
+create or replace function _memoir.turns_from(p_turns _memoir.shown_turn[], p_threshold bigint, p_exchange integer, p_open boolean,
+  out turns _memoir.shown_turn[], out is_cut boolean)
+language plpgsql immutable as $$
+declare
+  v_turn _memoir.shown_turn; v_count integer := cardinality(p_turns); v_opening integer; v_end integer; v_step integer; v_newest integer; i integer;
+begin
+  turns := '{}';
+  is_cut := false;
+  for i in 1 .. v_count loop
+    v_turn := p_turns[i];
+    if v_turn.turn_index = v_turn.exchange_start and v_turn.tokens_before >= p_threshold and v_turn.role in ('user', 'system') then
+      turns := p_turns[i : v_count];
+      return;
     end if;
-    select coalesce(sum(cost), 0) into v_tokens from unnest(v_window.turns);
-    exit when v_tokens <= p_limit or v_threshold >= p_counters.tokens;
-    v_threshold := least(p_counters.tokens, v_threshold + v_step);
-    v_window.moved := true;
+    if v_turn.turn_index >= p_exchange and v_turn.role in ('user', 'system') and (v_end is null or v_end = i - 1) then
+      v_opening := coalesce(v_opening, i);
+      v_end := i;
+    elsif v_step is null and v_end is not null and v_turn.turn_index >= p_exchange and v_turn.tokens_before >= p_threshold and v_turn.role <> 'tool' then
+      v_step := i;
+    end if;
+    if v_end < i and v_turn.role = 'assistant' then
+      v_newest := i;
+    end if;
   end loop;
+  if v_step is null and p_open then
+    v_step := v_newest;  -- the last step: the newest assistant message and what follows it
+  end if;
+  if v_step is not null then
+    turns := p_turns[v_opening : v_end] || p_turns[v_step : v_count];
+    is_cut := (p_turns[v_step]).turn_index > (p_turns[v_end]).turn_index + 1;
+  elsif p_open and v_end is not null then
+    turns := p_turns[v_opening : v_end];
+  end if;
+end $$;
 
-  if v_tokens > p_limit then
-    if not p_open then
-      v_window.turns := '{}'; v_tokens := 0;
-    else
-      -- What must be shown does not fit: its tool results share what is left.
-      select count(*) filter (where role = 'tool'), coalesce(sum(cost) filter (where role <> 'tool'), 0) into v_results, v_rest from unnest(v_window.turns);
-      if v_results > 0 then
-        for i in 1 .. cardinality(v_window.turns) loop
-          if (v_window.turns[i]).role = 'tool' and (v_window.turns[i]).cost > (p_limit - v_rest) / v_results then
-            v_window.turns[i] := _memoir.excerpt(v_window.turns[i], greatest(0, (p_limit - v_rest) / v_results), p_tokenizer, p_overhead);
-          end if;
-        end loop;
-        select coalesce(sum(cost), 0) into v_tokens from unnest(v_window.turns);
-      end if;
+-- What must be shown and does not fit: its tool results share what is left.
+create or replace function _memoir.squeezed(p_turns _memoir.shown_turn[], p_limit integer, p_tokenizer text, p_overhead integer)
+returns _memoir.shown_turn[] language plpgsql stable as $$
+declare
+  v_turn _memoir.shown_turn; v_results integer := 0; v_left integer := p_limit;
+begin
+  foreach v_turn in array p_turns loop
+    if v_turn.role = 'tool' then v_results := v_results + 1; else v_left := v_left - v_turn.cost; end if;
+  end loop;
+  for i in 1 .. cardinality(p_turns) loop
+    v_turn := p_turns[i];
+    if v_turn.role = 'tool' and v_turn.cost > v_left / v_results then
+      p_turns[i] := _memoir.excerpt(v_turn, greatest(0, v_left / v_results), p_tokenizer, p_overhead);
     end if;
-  end if;
-  if exists (select from unnest(v_window.turns) where excerpt) then
-    v_window.warnings := v_window.warnings || 'a long tool result is shown as an excerpt'::text;
-  end if;
-  v_window.tokens := v_tokens;
-  return v_window;
+  end loop;
+  return p_turns;
 end $$;

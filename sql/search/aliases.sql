@@ -182,17 +182,6 @@ begin
     where o.place <= 3 group by o.other order by max(o.said) desc, o.other limit 8);
 end $$;
 
--- A query as it is embedded: with the other names of what it names. Who gives the vector has embedded what they wanted.
-create or replace function _memoir.named_otherwise(p_user_id uuid, p_query text, p_scope _memoir.search_scope, p_given real[])
-returns text language plpgsql stable set plan_cache_mode = force_custom_plan as $$
-declare
-  v_names text[];
-begin
-  if p_given is not null then return p_query; end if;
-  v_names := _memoir.other_names(p_user_id, (select c from _memoir.user_counters c where c.user_id = p_user_id), p_query, p_scope);
-  return p_query || case when v_names = '{}' then '' else ' (' || array_to_string(v_names, ', ') || ')' end;
-end $$;
-
 -- The words of other names that a query does not have itself.
 create or replace function _memoir.alias_terms(p_config regconfig, p_names text[], p_terms text[])
 returns text[] language plpgsql stable set plan_cache_mode = force_generic_plan as $$

@@ -16,17 +16,20 @@ begin
   return strpos(v_text, '?') = 0 and array_remove(string_to_array(v_text, ' '), '') <@ _memoir.word_list('english', 'small_talk');
 end $$;
 
--- Small talk recalls nothing: phatic words alone; or few words, no question, and nothing close in the store.
-create or replace function _memoir.is_small_talk(p_config jsonb, p_query text, p_ranked _memoir.ranked_item[])
-returns boolean language plpgsql stable set plan_cache_mode = force_generic_plan as $$
-declare
-  v_words integer := (p_config ->> 'small_talk_words')::integer;
+-- Small talk recalls nothing. Of phatic words alone that is known before anything is searched.
+create or replace function _memoir.is_small_talk(p_config jsonb, p_query text)
+returns boolean language plpgsql immutable as $$
 begin
-  if v_words = 0 or length(p_query) > 200 then return false; end if;
-  if _memoir.is_phatic(p_config ->> 'text_search_config', p_query) then return true; end if;
-  return coalesce((select max(r.vector) from unnest(p_ranked) r) < (p_config ->> 'small_talk_cosine')::real, false)
-    and not _memoir.is_question(p_query)
-    and v_words >= cardinality(_memoir.query_terms((p_config ->> 'text_search_config')::regconfig, p_query));
+  return (p_config ->> 'small_talk_words')::integer > 0 and length(p_query) <= 200 and _memoir.is_phatic(p_config ->> 'text_search_config', p_query);
+end $$;
+
+-- It is small talk as well: few words, no question, and nothing close in the store.
+create or replace function _memoir.is_far_from_all(p_config jsonb, p_question _memoir.question, p_ranked _memoir.ranked_item[])
+returns boolean language plpgsql stable set plan_cache_mode = force_generic_plan as $$
+begin
+  return (p_config ->> 'small_talk_words')::integer >= greatest(1, cardinality(p_question.terms)) and length(p_question.query) <= 200
+    and not _memoir.is_question(p_question.query)
+    and coalesce((select max(r.vector) from unnest(p_ranked) r) < (p_config ->> 'small_talk_cosine')::real, false);
 end $$;
 
 -- How likely it is that anything in the store answers the question, by the best score and the closest vector; null where one is not

@@ -1,11 +1,37 @@
 -- Words and vectors fused into one ranking, with what stands around a hit.
 
+-- What is asked, read once: its words, the other names of what it names, its vector: given, or asked of the embedder. That gets neither
+-- secrets nor what they name.
+create or replace function _memoir.question(p_user_id uuid, p_counters _memoir.user_counters, p_config jsonb, p_query text,
+  p_scope _memoir.search_scope, p_given real[])
+returns _memoir.question language plpgsql stable as $$
+declare
+  v_question _memoir.question; v_sent text; v_names text[];
+begin
+  v_question.query := p_query;
+  v_question.text_config := (p_config ->> 'text_search_config')::regconfig;
+  v_question.terms := _memoir.query_terms(v_question.text_config, p_query);
+  v_question.names := _memoir.other_names(p_user_id, p_counters, p_query, p_scope);
+  if p_given is null then
+    v_sent := _memoir.redacted(p_query);
+    v_names := v_question.names;
+    if v_sent <> p_query then
+      v_names := _memoir.other_names(p_user_id, p_counters, v_sent, p_scope);
+    end if;
+    if v_names <> '{}' then
+      v_sent := v_sent || ' (' || array_to_string(v_names, ', ') || ')';
+    end if;
+  end if;
+  select q.vector, q.model_id, q.problem into v_question.vector, v_question.model_id, v_question.problem
+  from _memoir.query_vector(p_config, v_sent, p_given) q;
+  return v_question;
+end $$;
+
 -- One user's best items, best first: signals of each → weights → one integer, ties by item number.
-create or replace function _memoir.rank(p_user_id uuid, p_counters _memoir.user_counters, p_config jsonb, p_query text, p_vector halfvec,
-  p_model_id smallint, p_project text, p_scope _memoir.search_scope, p_limit integer)
+create or replace function _memoir.rank(p_user_id uuid, p_counters _memoir.user_counters, p_config jsonb, p_question _memoir.question,
+  p_project text, p_scope _memoir.search_scope, p_limit integer)
 returns _memoir.ranked_item[] language plpgsql stable set plan_cache_mode = force_custom_plan as $$
 declare
-  v_terms text[] := _memoir.query_terms((p_config ->> 'text_search_config')::regconfig, p_query);
   v_words _memoir.item_scores; v_vectors _memoir.item_scores; v_wanted integer[]; v_items _memoir.search_items[];
   v_hidden integer[] := '{}'; v_hidden_words bigint := 0; v_above integer := 0; v_further boolean := false;
 begin
@@ -23,9 +49,10 @@ begin
     p_counters.items := p_counters.items - cardinality(v_hidden) + v_above; p_counters.total_words := p_counters.total_words - v_hidden_words;
   end if;
   if coalesce(p_counters.items, 0) <= 0 then return null; end if;
-  v_words := _memoir.word_scores(p_user_id, p_counters, v_terms
-    || _memoir.alias_terms((p_config ->> 'text_search_config')::regconfig, _memoir.other_names(p_user_id, p_counters, p_query, p_scope), v_terms), v_hidden);
-  v_vectors := _memoir.vector_scores(p_user_id, p_counters, p_config, p_vector, p_model_id, v_words.items[1 : p_limit], v_hidden, p_limit);
+  v_words := _memoir.word_scores(p_user_id, p_counters,
+    p_question.terms || _memoir.alias_terms(p_question.text_config, p_question.names, p_question.terms), v_hidden);
+  v_vectors := _memoir.vector_scores(p_user_id, p_counters, p_config, p_question.vector, p_question.model_id,
+    v_words.items[1 : p_limit], v_hidden, p_limit);
   v_wanted := _memoir.wanted(v_words, v_vectors, p_limit);
   loop
     select v_items || array_agg(i) into v_items
@@ -45,7 +72,8 @@ begin
     v_wanted := _memoir.further_neighbours(p_user_id, v_items, v_words.items[1 : p_limit / 4], v_vectors.items[1 : p_limit / 4]);
     exit when v_wanted = '{}';
   end loop;
-  return _memoir.score(v_items, v_words, v_vectors, p_config, p_query, cardinality(v_terms), p_project, coalesce(p_scope.as_of, memoir.now()), p_limit);
+  return _memoir.score(v_items, v_words, v_vectors, p_config, p_question.query, cardinality(p_question.terms), p_project,
+    coalesce(p_scope.as_of, memoir.now()), p_limit);
 end $$;
 
 -- Neighbours that do not lie beside their items, since something else was indexed in between; within 128 numbers after, anywhere before.

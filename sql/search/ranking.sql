@@ -2,20 +2,34 @@
 -- conversations between people, of people with assistants, and from memories; all signals are shares, cosines or logarithms of
 -- lengths, so that they mean the same in a store of any size. The functions here touch no table: one generic plan serves every call.
 
--- Weights of the classes of items, in the order in which score uses them: those of all, plus those of the class, plus those of long
--- questions by the logarithm of the question's words over six.
-create or replace function _memoir.rank_weights(p_weights jsonb, p_words integer, out named real[], out unnamed real[], out memory real[])
-language plpgsql immutable set plan_cache_mode = force_generic_plan as $$
-declare
-  v_long float8 := ln(greatest(p_words, 1)::float8 / 6);
+-- The names of the signals, in their order.
+create or replace function _memoir.signal_names()
+returns text[] language plpgsql stable as $$
 begin
-  select array_agg(w + coalesce((p_weights -> ('named.' || n))::float8, 0) order by o), array_agg(w + coalesce((p_weights -> ('unnamed.' || n))::float8, 0) order by o),
-    array_agg(w + coalesce((p_weights -> ('memory.' || n))::float8, 0) order by o)
-  into named, unnamed, memory
-  from (
-    select n, o, coalesce((p_weights -> n)::float8, 0) + coalesce((p_weights -> ('long.' || n))::float8, 0) * v_long as w
-    from unnest('{constant, words, vector, words_before, vector_after, session, both, words_rank, vector_rank, cover,
-                  user, speaker, question, after_question, date, length, age, fresh, further, match_back, last}'::text[]) with ordinality t(n, o)) each;
+  return array(select a.attname from pg_attribute a where a.attrelid = '_memoir.signals'::regclass and a.attnum > 0 order by a.attnum);
+end $$;
+
+-- Those that a ranked item carries, since nothing else in the ledger tells them.
+create or replace function _memoir.ledger_signals()
+returns text[] language sql immutable as $$
+  select '{words_before, vector_after, cover, speaker, date, match_back, last}'::text[]
+$$;
+
+-- The weights of the classes of items: named speakers, others, memories. Each is that of all, plus that of the class, plus that of long
+-- questions by the logarithm of the question's words over six.
+create or replace function _memoir.rank_weights(p_weights jsonb, p_words integer)
+returns _memoir.signals[] language plpgsql stable set plan_cache_mode = force_generic_plan as $$
+declare
+  v_long float8 := ln(greatest(p_words, 1)::float8 / 6); v_weights _memoir.signals[];
+begin
+  select array[
+      ('(' || string_agg((w + coalesce((p_weights -> ('named.' || n))::float8, 0))::real::text, ',' order by o) || ')')::_memoir.signals,
+      ('(' || string_agg((w + coalesce((p_weights -> ('unnamed.' || n))::float8, 0))::real::text, ',' order by o) || ')')::_memoir.signals,
+      ('(' || string_agg((w + coalesce((p_weights -> ('memory.' || n))::float8, 0))::real::text, ',' order by o) || ')')::_memoir.signals]
+  into v_weights
+  from (select n, o, coalesce((p_weights -> n)::float8, 0) + coalesce((p_weights -> ('long.' || n))::float8, 0) * v_long as w
+        from unnest(_memoir.signal_names()) with ordinality t(n, o)) each;
+  return v_weights;
 end $$;
 
 -- The times that a question names: months with or without year, days of them, ISO dates, and what it calls today, yesterday, last
@@ -67,6 +81,23 @@ begin
   return coalesce(v_out, '{}');
 end $$;
 
+-- What the items of a question have around them: from when to when they are, which times and speakers it names, sessions of people and
+-- assistants without names, the newest first.
+create or replace function _memoir.surroundings(p_items _memoir.search_items[], p_query text, p_now timestamptz,
+  out oldest timestamptz, out newest timestamptz, out times tstzrange[], out speakers text[], out sessions uuid[])
+language plpgsql stable set plan_cache_mode = force_generic_plan as $$
+declare
+  v_query text := lower(p_query);
+begin
+  select min(g.oldest), max(g.newest), array_agg(distinct g.speaker),
+    array_agg(g.session_id order by g.newest desc, g.last desc) filter (where g.kind = 't' and g.speaker is null)
+  into oldest, newest, speakers, sessions
+  from (select i.kind, i.session_id, i.speaker, min(i.created_at) as oldest, max(i.created_at) as newest, max(i.item_no) as last
+        from unnest(p_items) i group by 1, 2, 3) g;
+  times := _memoir.times_named(p_query, p_now, oldest, newest);
+  speakers := array(select s from unnest(speakers) s where strpos(v_query, lower(replace(s, '_', ' '))) > 0);
+end $$;
+
 -- Signals of each candidate → weights → a score from 0 to 1, ties by item number. Items without words or vectors in common with
 -- the question are there for their neighbours.
 create or replace function _memoir.score(p_items _memoir.search_items[], p_words _memoir.item_scores, p_vectors _memoir.item_scores,
@@ -74,22 +105,14 @@ create or replace function _memoir.score(p_items _memoir.search_items[], p_words
 returns _memoir.ranked_item[] language plpgsql stable
 set plan_cache_mode = force_generic_plan set enable_nestloop = off set enable_mergejoin = off as $$
 declare
-  v_query text := lower(p_query);
-  w_named real[]; w_unnamed real[]; w_memory real[];
+  v_weights _memoir.signals[] := _memoir.rank_weights(p_config -> 'rank_weights', p_asked);
+  v_around record := _memoir.surroundings(p_items, p_query, p_now);
   f_global real := (p_config ->> 'project_global')::real; f_same real := (p_config ->> 'project_same')::real;
   f_other real := (p_config ->> 'project_other')::real;
   v_bm25 real := coalesce(greatest(p_words.best, 1e-6), 1); v_cosine real := coalesce(greatest(p_vectors.best, 1e-6), 1);
-  v_from timestamptz; v_to timestamptz; v_days float8; v_times tstzrange[]; v_timed boolean; v_speakers text[]; v_sessions uuid[];
+  v_to timestamptz := v_around.newest; v_days float8 := greatest(1, date_part('epoch', v_to - v_around.oldest) / 86400);
+  v_times tstzrange[] := v_around.times; v_speakers text[] := v_around.speakers; v_sessions uuid[] := v_around.sessions;
 begin
-  select * into w_named, w_unnamed, w_memory from _memoir.rank_weights(p_config -> 'rank_weights', p_asked);
-  -- Sessions of people and assistants without names, the newest first.
-  select min(g.oldest), max(g.newest), array_agg(distinct g.speaker), array_agg(g.session_id order by g.newest desc, g.last desc) filter (where g.kind = 't' and g.speaker is null)
-  into v_from, v_to, v_speakers, v_sessions
-  from (select kind, session_id, speaker, min(created_at) as oldest, max(created_at) as newest, max(item_no) as last from unnest(p_items) group by 1, 2, 3) g;
-  v_days := greatest(1, date_part('epoch', v_to - v_from) / 86400);
-  v_times := _memoir.times_named(p_query, p_now, v_from, v_to);
-  v_timed := v_times <> '{}';
-  v_speakers := array(select s from unnest(v_speakers) s where strpos(v_query, lower(replace(s, '_', ' '))) > 0);
   return (
   with words as materialized (
     select * from unnest(p_words.items, p_words.scores, p_words.covers) with ordinality w(item, bm25, cover, place)
@@ -103,11 +126,11 @@ begin
       coalesce(w.bm25, 0) / v_bm25 as words, coalesce(w.cover, 0) as cover, coalesce(5.0::float8 / (4 + w.place), 0) as words_rank,
       -- Without a vector, of the question or of the item, words stand in.
       c.cosine, coalesce(greatest(c.cosine, 0) / v_cosine, w.bm25 / v_bm25, 0) as vector, coalesce(5.0::float8 / (4 + coalesce(c.place, w.place)), 0) as vector_rank,
-      case when i.chunk = 0 then coalesce(b.bm25, 0) / v_bm25 else 0 end as words_before,
-      case when i.last_chunk then greatest(coalesce(a.cosine, 0), 0) / v_cosine else 0 end as vector_after,
+      case when i.chunk = 0 then coalesce(b.bm25, 0) / v_bm25 else 0 end as before,
+      case when i.last_chunk then greatest(coalesce(a.cosine, 0), 0) / v_cosine else 0 end as after,
       case when i.session_id is null then (date_part('epoch', i.created_at) / 86400)::integer end as day,
-      date_part('epoch', v_to - i.created_at) / 86400 as days,
-      case when i.kind <> 't' then w_memory when i.speaker is null then w_unnamed else w_named end as w, ln(s.place) as back
+      date_part('epoch', v_to - i.created_at) / 86400 as days, coalesce(ln(s.place), 0) as back,
+      case when i.kind <> 't' then 3 when i.speaker is null then 2 else 1 end as class
     from unnest(p_items) i
     left join words w on w.item = i.item_no
     left join words b on b.item = i.previous_item
@@ -118,32 +141,34 @@ begin
   ), grouped as (
     -- What was said in a session belongs together, and so do memories of a day, in the order in which they came.
     select m.*, max(0.45 * m.words + 0.55 * m.vector) over together as session_best,
-      case when m.kind = 't' then m.words_before else coalesce(lag(m.words) over together, 0) end as before,
-      case when m.kind = 't' then m.vector_after else coalesce(lead(m.vector) over together, 0) end as after,
-      count(*) over together - row_number() over together as later
+      case when m.kind = 't' then m.before else coalesce(lag(m.words) over together, 0) end as words_before,
+      case when m.kind = 't' then m.after else coalesce(lead(m.vector) over together, 0) end as vector_after,
+      count(*) over together - row_number() over together as later,
+      coalesce(m.speaker = any (v_speakers), false)::integer as by_speaker, (m.created_at <@ any (v_times))::integer as in_time
     from matched m
     window together as (partition by m.kind, m.session_id, m.day order by m.item_no rows between unbounded preceding and unbounded following)
   ), summed as (
-    select g.*, g.w[4] * g.before + g.w[5] * g.after as around,
-      g.w[1] + g.w[2] * g.words + g.w[3] * g.vector + g.w[4] * g.before + g.w[5] * g.after + g.w[6] * g.session_best + g.w[7] * g.words * g.vector
-        + g.w[8] * g.words_rank + g.w[9] * g.vector_rank + g.w[10] * g.cover
-        + g.w[11] * coalesce(g.role = 'user' and g.speaker is null, false)::integer
-        + g.w[12] * coalesce(g.speaker = any (v_speakers), false)::integer
-        + g.w[13] * g.is_question::integer + g.w[14] * g.after_question::integer
-        + g.w[15] * (v_timed and g.created_at <@ any (v_times))::integer
-        + g.w[16] * ln(greatest(g.token_count, 4)::float8 / 30) + g.w[17] * g.days / v_days + g.w[18] * exp(- least(50, g.days / 7))
+    select g.*, w.further, w.words_before * g.words_before + w.vector_after * g.vector_after as around,
+      w.constant + w.words * g.words + w.vector * g.vector + w.words_before * g.words_before + w.vector_after * g.vector_after
+        + w.session * g.session_best + w.both * g.words * g.vector + w.words_rank * g.words_rank + w.vector_rank * g.vector_rank + w.cover * g.cover
+        + w.user * coalesce(g.role = 'user' and g.speaker is null, false)::integer + w.speaker * g.by_speaker
+        + w.question * g.is_question::integer + w.after_question * g.after_question::integer + w.date * g.in_time
+        + w.length * ln(greatest(g.token_count, 4)::float8 / 30) + w.age * g.days / v_days + w.fresh * exp(- least(50, g.days / 7))
         -- The further back a session, the less a match says where people go on with what they left; what came last of a day tells how it ended.
-        + g.w[20] * coalesce(g.back, 0) * (0.45 * g.words + 0.55 * g.vector) + g.w[21] / (1 + g.later) as sum
-    from grouped g
+        + w.match_back * g.back * (0.45 * g.words + 0.55 * g.vector) + w.last / (1 + g.later) as sum
+    from grouped g join unnest(v_weights) with ordinality w on w.ordinality = g.class
   ), stepped as (
     -- Each further chunk of a text goes down a step, so that one long answer does not fill the block.
-    select s.*, s.sum + s.w[19] * least(3, row_number() over (partition by s.ref_id order by s.sum desc, s.item_no) - 1) as z from summed s
+    select s.*, s.sum + s.further * least(3, row_number() over (partition by s.ref_id order by s.sum desc, s.item_no) - 1) as z from summed s
   ), totalled as (
     select s.*, (100000 / (1 + exp(- greatest(-50, least(50, s.z))))
       * case when s.project = 'global' or p_project is null then f_global when s.project = p_project then f_same else f_other end)::integer as total
     from stepped s
   )
   select array_agg((s.item_no, s.kind, s.ref_id, s.session_id, s.turn_index, s.chunk, s.span_start, s.span_length, s.token_count, s.role,
-    s.created_at, s.recorded_at, s.project, (s.total::float8 / 100000)::real, s.words, s.cosine, s.around::real, s.session_best::real)::_memoir.ranked_item)
+    s.created_at, s.recorded_at, s.project, (s.total::float8 / 100000)::real, s.words, s.cosine, s.around::real, s.session_best::real,
+    array[(s.words_before * 1000)::smallint, (s.vector_after * 1000)::smallint, (s.cover * 1000)::smallint, (s.by_speaker * 1000)::smallint,
+      (s.in_time * 1000)::smallint, (s.back * (0.45 * s.words + 0.55 * s.vector) * 1000)::smallint, (1000 / (1 + s.later))::smallint]
+    )::_memoir.ranked_item)
   from (select * from totalled order by total desc, item_no limit p_limit) s);
 end $$;

@@ -128,7 +128,7 @@ begin
     ), noted as (
       insert into _memoir.compile_ledger
       select m.user_id, m.compile_id, m.recorded_at, m.session_id, m.budget, m.tokens, m.recall_tokens, m.prefix_hash, m.statistics_version, m.warnings,
-        m.items, m.scores, m.words, m.vectors, m.around, m.session_scores, m.item_tokens, m.places, m.reasons, m.used
+        m.items, m.scores, m.words, m.vectors, m.around, m.session_scores, m.item_tokens, m.places, m.reasons, m.facts, m.used
       from moved m on conflict do nothing
     ), shown as (
       -- Relevance is a share of the best candidate's score: whatever the ranking's scale, the best has 1.

@@ -38,6 +38,17 @@ def test_small_talk_recalls_nothing(db: psycopg.Connection, user: str, text: str
     assert context(db, user, text)["recall_tokens"] > 0
 
 
+def test_small_talk_is_not_searched_for_but_what_is_pinned_is_shown(db: psycopg.Connection, user: str) -> None:
+    remember(db, user, "Thanks for the good morning, hello, see you tomorrow.", 0.99)
+    pinned = db.execute("select memoir.remember(%s, 'The stove is cleaned on Mondays.') ->> 'memory_id'", [user]).fetchone()[0]
+    db.execute("select memoir.open_session(%s, 'asking')", [user])
+    said = context(db, user, PHATIC[0])
+    assert said["arms"]["recall"] == "small talk" and said["items"] == [] and not said["warnings"]
+    db.execute("select memoir.pin(%s, 'asking', %s)", [user, pinned])
+    said = context(db, user, PHATIC[0])
+    assert said["arms"]["recall"] == "searched" and said["items"] == [pinned] and "Mondays" in said["messages"][-1]["content"]
+
+
 @pytest.mark.parametrize("text", ASKING)
 def test_what_asks_for_something_is_no_small_talk(db: psycopg.Connection, text: str) -> None:
     assert db.execute("select _memoir.is_phatic('english', %s)", [text]).fetchone() == (False,)

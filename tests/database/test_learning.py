@@ -14,8 +14,8 @@ from psycopg.rows import dict_row
 from psycopg.types.json import Jsonb
 
 
-def filled(db: psycopg.Connection, user: str, compiles: int, noise: float = 0.0) -> None:
-    """A ledger of compiles of 12 items. Scores follow the words; the user uses what is closest by vector."""
+def filled(db: psycopg.Connection, user: str, compiles: int, noise: float = 0.0, fact: int | None = None) -> None:
+    """A ledger of compiles of 12 items. Scores follow the words; the user uses what is closest by vector, or has most of a fact."""
     rng = random.Random(7)
     messages = [{"role": ("user", "assistant")[n % 2], "content": f"Said in turn {n}, and nothing else."} for n in range(40)]
     db.execute("select memoir.persist_turn(%s, 'talk', %s)", [user, Jsonb(messages)])
@@ -25,11 +25,13 @@ def filled(db: psycopg.Connection, user: str, compiles: int, noise: float = 0.0)
         items = rng.sample(known, 12)
         words, vectors = [rng.random() for _ in items], [rng.random() for _ in items]
         scores = [0.1 + 0.5 * w for w in words]
-        used = [max(zip(vectors, items))[1]] if rng.random() >= noise else [rng.choice(items)]
+        facts = [[rng.randrange(1000) if at == fact else 0 for at in range(7)] for _ in items]
+        by = vectors if fact is None else [row[fact] for row in facts]
+        used = [max(zip(by, items))[1]] if rng.random() >= noise else [rng.choice(items)]
         db.execute("select _memoir.ensure_month(%s, memoir.now())", [user_id])
         db.execute(
-            """insert into _memoir.compile_ledger values (%s, %s, memoir.now() - %s * interval '1 minute', %s, 1000, 500, 300, '\\x00', '0', '{}', %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)""",
-            [user_id, uuid.uuid4(), compiles - n, session, items, scores, words, vectors, [0.0] * 12, words, [20] * 12, list(range(1, 13)), [None] * 12, used])
+            """insert into _memoir.compile_ledger values (%s, %s, memoir.now() - %s * interval '1 minute', %s, 1000, 500, 300, '\\x00', '0', '{}', %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)""",
+            [user_id, uuid.uuid4(), compiles - n, session, items, scores, words, vectors, [0.0] * 12, words, [20] * 12, list(range(1, 13)), [None] * 12, facts, used])
 
 
 def learn(db: psycopg.Connection, user: str, **named: Any) -> dict[str, Any]:
@@ -70,6 +72,26 @@ def test_a_preference_is_found_and_ranks_what_was_not_seen(db: psycopg.Connectio
     # Held near what was there.
     stiff = learn(db, user, prior=5.0)
     assert abs(stiff["new"]["vector"] - stiff["old"]["vector"]) < abs(done["new"]["vector"] - done["old"]["vector"]) / 3
+
+
+def test_every_signal_that_the_ledger_keeps_is_learnt(db: psycopg.Connection, user: str) -> None:
+    names, kept = db.execute("select _memoir.signal_names(), _memoir.ledger_signals()").fetchone()
+    assert set(kept) < set(names) and len(kept) == 7
+    filled(db, user, 40, fact=kept.index("cover"))
+    done = learn(db, user)
+    assert done["new"]["cover"] > done["old"]["cover"] + 0.3 and done["held_out"]["gain"] > 0
+    assert all(done["new"].get(name) == done["old"].get(name) for name in kept if name != "cover")
+
+
+def test_weights_name_the_signals_that_the_scorer_has(db: psycopg.Connection) -> None:
+    names, weights = db.execute("select _memoir.signal_names(), _memoir.config(null, null) -> 'rank_weights'").fetchone()
+    assert {name.rpartition(".")[2] for name in weights} == set(names)
+    rows = db.execute("select w.* from unnest(_memoir.rank_weights(%s, 6)) w", [Jsonb({"words": 0.5, "unnamed.words": 0.25, "memory.last": -1, "long.date": 9})])
+    columns = [column.name for column in rows.description]
+    assert columns == names
+    found = [dict(zip(columns, row)) for row in rows.fetchall()]
+    assert [row["words"] for row in found] == [0.5, 0.75, 0.5] and [row["last"] for row in found] == [0, 0, -1]
+    assert all(value == 0 for row in found for name, value in row.items() if name not in ("words", "last"))
 
 
 def test_weights_are_the_users_own_once_applied_and_go_back(db: psycopg.Connection, user: str) -> None:
@@ -139,13 +161,18 @@ def test_what_a_person_validated_or_the_model_fetched_was_used(db: psycopg.Conne
     db.execute("select memoir.context(%s, 'asking', 'What stands in the garden?')", [user])
     db.execute("call memoir.flush_statistics()")
     user_id = db.execute("select user_id from _memoir.users where external_id = %s", [user]).fetchone()[0]
-    pairs = "select count(*) from unnest(_memoir.learning_pairs(%s, '-infinity', 500))"
-    assert db.execute(pairs, [user_id]).fetchone() == (0,)
+
+    def pairs() -> int:
+        with db.transaction():
+            db.execute("set local search_path = pg_catalog, memoir_extensions")  # as learn_weights calls it
+            return db.execute("select count(*) from unnest(_memoir.learning_pairs(%s, '-infinity', 500))", [user_id]).fetchone()[0]
+
+    assert pairs() == 0
     db.execute("select memoir.validate(%s, %s)", [user, ids[0]])
-    assert db.execute(pairs, [user_id]).fetchone() == (2,)
+    assert pairs() == 2
     db.execute("insert into _memoir.fault_history (user_id, fault_id, recorded_at, session_id, memory_id, fault_type, turn_index) select l.user_id, gen_random_uuid(), memoir.now(), l.session_id, %s, 'full_restore', 0 "
                "from _memoir.compile_ledger l where l.user_id = %s", [ids[1], user_id])
-    assert db.execute(pairs, [user_id]).fetchone() == (2,)  # two used, one not
+    assert pairs() == 2  # two used, one not
 
 
 # Profiles -------------------------------------------------------------------------------------------------------------

@@ -21,11 +21,10 @@ def choose(db: psycopg.Connection, lines: list[tuple[int, float, int]], openings
 
 def stepped(db: psycopg.Connection, steps: list[tuple[int, int, int, float, int]], openings: dict[int, int], budget: int) -> tuple[list[int], int, bool]:
     """The same for steps (item, which step up, cost and worth that it adds, group), and whether there was nothing more to choose."""
-    columns = {"places": [item + 1 for item, *_ in steps], "steps": [step for _, step, *_ in steps], "costs": [step[2] for step in steps],
-               "worths": [step[3] for step in steps], "groups": [step[4] for step in steps], "openings": [openings[step[4]] for step in steps]}  # fmt: skip
+    lines = [{"place": item + 1, "step": step, "cost": cost, "worth": worth, "group_no": group, "opening": openings[group]} for item, step, cost, worth, group in steps]
     row = db.execute(
-        "select chosen, used, everything from _memoir.choose(jsonb_populate_record(null::_memoir.recall_lines, %s::jsonb), %s)",
-        [psycopg.types.json.Jsonb(columns), budget],
+        "select chosen, used, everything from _memoir.choose(array(select l from jsonb_populate_recordset(null::_memoir.recall_line, %s) l), %s)",
+        [psycopg.types.json.Jsonb(lines), budget],
     ).fetchone()
     return [place - 1 for place in row[0]], row[1], row[2]
 
@@ -205,8 +204,12 @@ def test_the_rest_of_a_short_turn_gains_from_its_best_part(db: psycopg.Connectio
     def worths(parts: list[tuple[str, int, int, float]], rest: float = 0.3) -> list[float]:
         rows = [{"kind": "t", "ref_id": f"00000000-0000-0000-0000-{int(ref):012}", "chunk": chunk, "span_start": start, "span_length": 400, "tokens": 100, "score": score}
                 for ref, chunk, start, score in parts]  # fmt: skip
-        return list(db.execute("select worths from _memoir.worths(array(select c from jsonb_populate_recordset(null::_memoir.candidate, %s) c), 1000, '{}', %s)",
-                               [psycopg.types.json.Jsonb(rows), psycopg.types.json.Jsonb({"rest": rest})]).fetchone()[0])  # fmt: skip
+        config = {"relevance_floor": 0, "relevance_share": 0, "relevance_repeats": 1, "fidelity_worth": {"rest": rest}}
+        found = db.execute("""select c.ref_id::text, c.chunk, c.worth from unnest(_memoir.judge(
+            array(select r from jsonb_populate_recordset(null::_memoir.ranked_item, %s) r), null, '{}', '{}', '{}', %s, null, now())) c""",
+            [psycopg.types.json.Jsonb(rows), psycopg.types.json.Jsonb(config)]).fetchall()  # fmt: skip
+        worth = {(int(ref[-12:]), chunk): value for ref, chunk, value in found}
+        return [worth[int(ref), chunk] for ref, chunk, _, _ in parts]
 
     alone = worths([("1", 0, 1, 0.9), ("2", 0, 1, 0.1)])
     assert worths([("1", 0, 1, 0.9), ("1", 1, 401, 0.1)]) == [alone[0], alone[0] * 0.3]

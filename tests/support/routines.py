@@ -65,7 +65,7 @@ def values_for(routine: Routine, db: psycopg.Connection, user: str, project: str
         made |= {"p_job": 0, "p_lease": "00000000-0000-0000-0000-000000000000"}
     if "p_report" in needed:
         at, info = db.execute("select memoir.now(), memoir.session_info(%s, %s)", [user, session]).fetchone()
-        lists = ("items", "scores", "words", "vectors", "around", "session_scores", "item_tokens", "places", "reasons", "warnings")
+        lists = ("items", "scores", "words", "vectors", "around", "session_scores", "item_tokens", "places", "reasons", "facts", "warnings")
         made["p_report"] = Jsonb({"user_id": str(uuid.uuid5(uuid.uuid5(uuid.NAMESPACE_URL, "pg_memoir:default"), user)), "compile_id": str(uuid.uuid4()), "recorded_at": at.isoformat(),
                                   "session_id": info["session_id"], "budget": 9, "tokens": 9, "recall_tokens": 0, "prefix_hash": "\\x00", "statistics_version": "1"} | {key: [] for key in lists})
     if "p_compile" in needed:
