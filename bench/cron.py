@@ -62,7 +62,7 @@ def _measure(dsn: str, socket: str, seconds: float) -> str:
         db.execute("select memoir.set_schedule(job, 'off') from memoir.list_jobs() where job not in ('embedder', 'embed', 'flush', 'merge', 'extract')")
         db.execute("call memoir.enable_jobs()")
         deadline = time.monotonic() + 240
-        while time.monotonic() < deadline and db.execute("select exists (select from _memoir.jobs where state <> 'dead' and kind in ('embed', 'extract'))").fetchone()[0]:
+        while time.monotonic() < deadline and db.execute("select exists (select from _memoir.work_items where state <> 'dead' and kind in ('embed', 'extract'))").fetchone()[0]:
             time.sleep(2)
         db.execute("call memoir.disable_jobs()")
         rows = db.execute("""select job, count(*), count(*) filter (where outcome = 'done'), count(*) filter (where outcome = 'still running'),
@@ -73,7 +73,7 @@ def _measure(dsn: str, socket: str, seconds: float) -> str:
         facts: dict[str, Any] = dict(zip(("users", "turns", "memories", "items", "vectors", "ledger rows", "queue", "dead letters"), db.execute("""
             select (select count(*) from _memoir.users), (select count(*) from _memoir.conversation_history), (select count(*) from _memoir.memory_store),
               (select count(*) from _memoir.search_items where embeddable and not dead), (select count(*) from _memoir.embeddings),
-              (select count(*) from _memoir.compile_ledger), (select count(*) from _memoir.jobs where state <> 'dead'), (select count(*) from _memoir.jobs where state = 'dead')""").fetchone()))
+              (select count(*) from _memoir.compile_ledger), (select count(*) from _memoir.work_items where state <> 'dead'), (select count(*) from _memoir.work_items where state = 'dead')""").fetchone()))
         lacking = db.execute("""select count(*) from _memoir.search_items i where i.embeddable and not i.dead
             and not exists (select from _memoir.embeddings e where e.user_id = i.user_id and e.item_no = i.item_no)""").fetchone()[0]
         health = db.execute("select status, why from memoir.health").fetchone()

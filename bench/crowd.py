@@ -116,7 +116,7 @@ def make_user(connection: psycopg.Connection, user: str, items: int, words: Word
     connection.execute(
         """update _memoir.memory_stats set access_count = 1 + abs(hashtext(memory_id::text)) %% 20, last_accessed_at = memoir.now()
            where user_id = _memoir.user_id('default', %s) and abs(hashtext(memory_id::text)) %% 10 = 0""", (user,))
-    connection.execute("delete from _memoir.jobs where user_id = _memoir.user_id('default', %s)", (user,))
+    connection.execute("delete from _memoir.work_items where user_id = _memoir.user_id('default', %s)", (user,))
 
 
 def _messages(words: Words, count: int) -> Iterator[dict[str, str]]:

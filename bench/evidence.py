@@ -63,7 +63,7 @@ def store(memoir: Memoir, user: str, events: Sequence[Said | Remembered]) -> dic
 
 
 COMPILED = """
-  select v.recall_tokens, c.ref_id::text, c.place, coalesce(length(regexp_replace(c.shown, '^… | … #\\d+$', '', 'g')), c.span_length)
+  select v.recall_tokens, c.ref_id::text, c.position, coalesce(length(regexp_replace(c.shown, '^… | … #\\d+$', '', 'g')), c.span_length)
   from _memoir.compile(%(user)s, %(session)s, %(query)s, null, %(budget)s, null, null, %(vector)s::real[], null, null, null, 'openai', null) v
   left join lateral unnest(v.candidates) with ordinality c
     on c.reason is null or c.reason in ('below the relevance floor', 'a copy of another candidate')
@@ -76,8 +76,8 @@ def ask(connection: psycopg.Connection, user: str, question: Asked, vector: list
     arguments: dict[str, Any] = {"user": user, "session": session, "query": question.text, "budget": budget, "vector": vector}
     rows = connection.execute(COMPILED, arguments).fetchall()
     shown: dict[str, int] = {}
-    for _, ref, place, length in rows:
-        if place is not None:
+    for _, ref, position, length in rows:
+        if position is not None:
             shown[ref] = shown.get(ref, 0) + length
     return list(dict.fromkeys(row[1] for row in rows if row[1])), shown, rows[0][0]
 

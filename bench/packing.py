@@ -86,7 +86,7 @@ begin
   v_hidden := array(select s.message_id from unnest(v.shown) s);
   v_terms := _memoir.query_terms((v.config ->> 'text_search_config')::regconfig, p_query);
   select array_agg((t.item_no, t.name, t.body)::_memoir.item_text) into v_texts
-  from _memoir.texts_at(v.user_id, array(select (c.item_no, c.kind, c.ref_id, c.session_id, c.turn_index, c.recorded_at, c.span_start, c.span_length)::_memoir.item_place
+  from _memoir.texts_at(v.user_id, array(select (c.item_no, c.kind, c.ref_id, c.session_id, c.turn_index, c.recorded_at, c.span_start, c.span_length)::_memoir.item_locator
     from unnest(v_clean) c where c.reason is null and c.ref_id <> all (v_hidden)), v.clearance) t;
   select array_agg((s.session_id, s.external_id)::_memoir.session_name) into v_names from _memoir.sessions s where s.user_id = v.user_id;
   v_reduced := _memoir.reduced_turns(array(select c from unnest(v_clean) c where c.kind = 't' and c.tokens >= 60), v_texts,
@@ -103,13 +103,13 @@ begin
   -- Every candidate that may be shown at every fidelity, also those that packing leaves out at once.
   select l.lines into v_lines from _memoir.recall_lines(v_clean, v_texts, v_names, null) l;
   return query
-  select l.ref_id::text, l.place, f.fidelity, c.score, l.worth * f.share,
+  select l.ref_id::text, l.candidate_no, f.fidelity, c.score, l.worth * f.share,
     _memoir.tokens_of(case when l.is_turn then l.label || ': ' || case when f.fidelity = 'full' and l.chunk > 0 then '… ' else '' end || btrim(f.body, E' \\n\\t')
                            else '- ' || btrim(f.body, E' \\n\\t') || ' (' || _memoir.day(l.said_at) || ')' end || E'\\n', v.tokenizer),
-    l.group_no, _memoir.tokens_of(l.header || E':\\n', v.tokenizer), c.place is not null and c.fidelity = f.fidelity,
+    l.group_no, _memoir.tokens_of(l.header || E':\\n', v.tokenizer), c.position is not null and c.fidelity = f.fidelity,
     v.recall_budget, v.recall_tokens, v_choosing, v_block
   from unnest(v_lines) l
-  join unnest(v.candidates) with ordinality c on c.ordinality = l.place,
+  join unnest(v.candidates) with ordinality c on c.ordinality = l.candidate_no,
     lateral (select 'full' as fidelity, l.body, 1::float8 as share
              union all select r.fidelity, r.body, r.share from unnest(v_reduced) r where r.item_no = c.item_no) f;
 end $$"""

@@ -1,8 +1,8 @@
 -- Queue, ledger, logs.
 
 -- One plain table: claiming from hundreds of partitions costs forty times as much.
-create table _memoir.jobs (
-  job_id bigint generated always as identity primary key,
+create table _memoir.work_items (
+  work_id bigint generated always as identity primary key,
   kind text not null,
   user_id uuid not null,
   dedup_key text not null default '',
@@ -16,9 +16,9 @@ create table _memoir.jobs (
   last_error text,
   created_at timestamptz not null
 ) with (fillfactor = 70);
-create unique index jobs_one_waiting on _memoir.jobs (kind, user_id, dedup_key) where state = 'ready';
-create index jobs_ready on _memoir.jobs (kind, priority desc, run_after) where state = 'ready';
-create index jobs_leased on _memoir.jobs (leased_until) where state = 'leased';
+create unique index work_items_one_waiting on _memoir.work_items (kind, user_id, dedup_key) where state = 'ready';
+create index work_items_ready on _memoir.work_items (kind, priority desc, run_after) where state = 'ready';
+create index work_items_leased on _memoir.work_items (leased_until) where state = 'leased';
 
 -- What an erase has touched: leaves to be written anew once nobody can see the old rows any more, and prompts that may have lost
 -- their last session. Rows are only added by erases, so that those of different users never wait for each other.
@@ -78,7 +78,7 @@ create table _memoir.admission_scores (
   primary key (user_id, score_id, recorded_at)
 ) partition by hash (user_id);
 
--- One row per compile, arrays over what was considered: numbers only, no text. Items are search_items of the user; a place says
+-- One row per compile, arrays over what was considered: numbers only, no text. Items are search_items of the user; a position says
 -- where in the recall an item was shown, a reason why it was not.
 create table _memoir.compile_ledger (
   user_id uuid not null,
@@ -98,7 +98,7 @@ create table _memoir.compile_ledger (
   around real[] not null,
   session_scores real[] not null,
   item_tokens integer[] not null,
-  places integer[] not null,
+  positions integer[] not null,
   reasons text[] not null,
   facts smallint[] not null,              -- per item the signals that nothing else here tells (ledger_signals), in thousandths
   used integer[],                         -- items that the answer used; null: nobody said

@@ -52,7 +52,7 @@ create type _memoir.shown_window as (
   turns _memoir.shown_turn[], tokens integer, warnings text[]);
 
 -- search.sql
-create type _memoir.item_place as (
+create type _memoir.item_locator as (
   item_no integer, kind "char", ref_id uuid, session_id uuid, turn_index integer, recorded_at timestamptz, span_start integer, span_length integer);
 create type _memoir.posting_list as (term text, first_item integer, postings integer[], lengths smallint[]);  -- as in search_postings
 create type _memoir.item_scores as (items integer[], scores real[], covers real[], best real);  -- parallel, best first
@@ -104,7 +104,7 @@ create type _memoir.candidate as (
   type text, memory_parts jsonb, is_frequent boolean,
   worth float8,
   reason text,           -- why it can't be shown
-  place integer,         -- in the order of choice, where it is shown
+  position integer,      -- in the order of choice, where it is shown
   fidelity text,         -- as what it is shown
   shown text);           -- what stands for it, where that is not all of it
 
@@ -116,7 +116,7 @@ create type _memoir.reduced_text as (item_no integer, fidelity text, body text, 
 -- What a candidate looks like at one fidelity. step: 1, or which step up from the line of the same candidate before it: then cost and worth
 -- are what it adds.
 create type _memoir.recall_line as (
-  place integer,         -- which candidate it is
+  candidate_no integer,  -- which candidate it is
   step integer, cost integer, worth float8, group_no integer, opening integer,  -- what the header of its group costs
   fidelity text, is_turn boolean, session_id uuid, turn_index integer, chunk smallint, ref_id uuid, said_at timestamptz,
   header text, label text, body text);
@@ -124,7 +124,7 @@ create type _memoir.recall_block as (text text, tokens integer, candidates _memo
 
 -- learning.sql
 -- A used item and one that was not: whether it is held out, its weight, the difference of scores (log odds) and of signals.
-create type _memoir.weight_pair as (compile_id uuid, held boolean, weight float8, base float8, x vector);
+create type _memoir.weight_pair as (compile_id uuid, held_out boolean, weight float8, base float8, x vector);
 
 -- compile.sql
 -- A compile under way, and what came of it: each stage fills in its part and reads what those before it read.
@@ -149,7 +149,7 @@ create type _memoir.compile_state as (
   tokens integer, prefix integer, statistics_version text, warnings text[]);
 
 -- extraction.sql
--- What a rule found in a turn: the place of the text it was found in, which sentence, and the memory to be.
+-- What a rule found in a turn: the number of the text it was found in, which sentence, and the memory to be.
 create type _memoir.extracted as (
-  place integer, span_start integer, span_length integer, rule text, type text, provenance text, category text, importance text, utility real,
+  text_no integer, span_start integer, span_length integer, rule text, type text, provenance text, category text, importance text, utility real,
   content text, slot text, slot_value text, valid_from timestamptz, valid_to timestamptz, event_from date, event_to date);

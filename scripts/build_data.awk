@@ -140,7 +140,7 @@ function check_setting(   kind, value, n, parts, found) {
 }
 
 # The language of a file is the folder it lies in; the use its name.
-function place_of_file(   n, parts) {
+function folder_of_file(   n, parts) {
   n = split(FILENAME, parts, "/")
   language = parts[n - 1]
   use = parts[n]
@@ -156,7 +156,7 @@ function end_stanza(   n) {
   open = 0
 }
 
-FNR == 1 && (stanzas || lists) { end_stanza(); place_of_file(); last = "" }
+FNR == 1 && (stanzas || lists) { end_stanza(); folder_of_file(); last = "" }
 /\r$/ { stop_at("lines end with a line feed alone") }
 /[ \t]$/ { stop_at("a blank at the end of the line: write [ ]") }
 /^#/ {
@@ -255,7 +255,7 @@ function print_table(   n) {
     print ""
   }
   print "create or replace function _memoir.data_" table "()"
-  printf "returns table (place integer"
+  printf "returns table (nth integer"
   for (n = 1; n <= columns[table]; n++) printf ", %s text", column[table, n]
   print ") language sql immutable as $data$\n  values"
   for (n = 1; n <= count; n++) print "    (" n ", " rows[n] ")" (n < count ? "," : "")

@@ -81,7 +81,7 @@ def demo(memoir: Memoir, file: Path, questions: list[str] | None, recall_tokens:
 def embed_backlog(memoir: Memoir) -> None:
     """The database's own embedder may be on it too; each text is claimed by one of us."""
     started = time.monotonic()
-    if not any(model["waiting_jobs"] for model in memoir.embedding_progress()):
+    if not any(model["users_waiting"] for model in memoir.embedding_progress()):
         said("nothing waits for a vector", started)
         return
     try:

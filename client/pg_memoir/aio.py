@@ -205,9 +205,9 @@ class AsyncMemoir(AllCalls, AsyncClient):
                     return
                 except TimeoutError:
                     pass
-                for job, lease in leases:
+                for work, lease in leases:
                     try:
-                        await self.heartbeat(job, lease)
+                        await self.heartbeat(work, lease)
                     except (MemoirError, psycopg.Error, OSError) as error:  # the next one may get through
                         log.warning("heartbeat: %s", error)
 

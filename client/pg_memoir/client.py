@@ -158,9 +158,9 @@ class Memoir(AllCalls, Client):
 
         def beat() -> None:
             while not done.wait(plans.HEARTBEAT):
-                for job, lease in leases:
+                for work, lease in leases:
                     try:
-                        self.heartbeat(job, lease)
+                        self.heartbeat(work, lease)
                     except (MemoirError, psycopg.Error, OSError) as error:  # the next one may get through
                         log.warning("heartbeat: %s", error)
 

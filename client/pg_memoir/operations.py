@@ -114,7 +114,7 @@ class Operations:
         """Maintenance jobs with their schedules, when they were last due, and how their last run went."""
 
     @value
-    def retry_job(self, job: BigInt) -> bool:
+    def retry_work(self, work: BigInt) -> bool:
         """Gives a dead letter of the queue another set of attempts; False if there is none of that number. Admin
         only."""
 
@@ -156,24 +156,24 @@ class Operations:
 
     @value
     def store_model_result(
-        self, job: BigInt, lease: Id, output: Object, made_by: str, usage: Object | None = None
+        self, work: BigInt, lease: Id, output: Object, made_by: str, usage: Object | None = None
     ) -> dict[str, Any]:
         """Stores what a model answered for claimed work, who made it, and the tokens it took; returns stored, tokens,
         cost."""
 
     @value
     def fail_model_call(
-        self, job: BigInt, lease: Id, error: str, final: bool | None = None, retry_seconds: Numeric | None = None,
+        self, work: BigInt, lease: Id, error: str, final: bool | None = None, retry_seconds: Numeric | None = None,
         usage: Object | None = None,
     ) -> dict[str, Any]:
         """Gives model work back after a failed call, to be tried again, or with `final` as a dead letter."""
 
     @value
-    def release_job(self, job: BigInt, lease: Id) -> bool:
-        """Gives a claimed job back that was not begun; False if the lease had run out."""
+    def release_work(self, work: BigInt, lease: Id) -> bool:
+        """Gives claimed work back that was not begun; False if the lease had run out."""
 
     @value
-    def heartbeat(self, job: BigInt, lease: Id, seconds: int | None = None) -> bool:
+    def heartbeat(self, work: BigInt, lease: Id, seconds: int | None = None) -> bool:
         """Keeps a lease for another `seconds` (300); False if it ran out."""
 
     @value

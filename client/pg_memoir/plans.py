@@ -40,7 +40,7 @@ Plan = Generator[Call[Any] | Wanted, Any, T]
 
 def leases_of(claims: Iterable[Claim | PairClaim]) -> Leases:
     """(job, lease) of what was claimed."""
-    return frozenset((claim.job_id, claim.lease_id) for claim in claims)
+    return frozenset((claim.work_id, claim.lease_id) for claim in claims)
 
 
 def embed_backlog(limit: int, model: str | None, max_items: int | None) -> Plan[int]:

@@ -229,7 +229,7 @@ class Job:
 class ModelWork:
     """One piece of work for a language model, leased: the input of the prompt of its kind."""
 
-    job_id: int
+    work_id: int
     lease_id: UUID
     kind: str
     input: Any
@@ -238,20 +238,20 @@ class ModelWork:
 @dataclass(frozen=True, slots=True)
 class Claim:
     """One text to embed, leased to this worker. (user_id, item_no) names it; `model` is the embedding model.
-    heartbeat(job_id, lease_id) keeps the lease."""
+    heartbeat(work_id, lease_id) keeps the lease."""
 
     user_id: UUID
     item_no: int
     model: str
     text: str
-    job_id: int
+    work_id: int
     lease_id: UUID
 
 
 @dataclass(frozen=True, slots=True)
 class PairClaim:
     """Two memories that may contradict each other, leased to this judge. (user_id, memory_id, other_id) names them.
-    heartbeat(job_id, lease_id) keeps the lease."""
+    heartbeat(work_id, lease_id) keeps the lease."""
 
     user_id: UUID
     memory_id: UUID
@@ -260,7 +260,7 @@ class PairClaim:
     other_content: str
     said_at: datetime
     other_said_at: datetime
-    job_id: int
+    work_id: int
     lease_id: UUID
 
 

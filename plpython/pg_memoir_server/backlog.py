@@ -65,9 +65,9 @@ def _model_step(plpy: Any) -> dict[str, Any]:
 
     def call(function: str, *arguments: object) -> list[dict[str, Any]]:
         types = _TYPES[function]
-        places = ", ".join(f"${n}" for n in range(1, len(types) + 1))
+        placeholders = ", ".join(f"${n}" for n in range(1, len(types) + 1))
         values = [json.dumps(value) if isinstance(value, (dict, list)) else value for value in arguments]
-        rows = [dict(row) for row in plpy.execute(plpy.prepare(f"select * from memoir.{function}({places})", types), values)]
+        rows = [dict(row) for row in plpy.execute(plpy.prepare(f"select * from memoir.{function}({placeholders})", types), values)]
         plpy.commit()
         return rows
 
@@ -84,7 +84,7 @@ _TYPES = {
     "claim_model_calls": ["integer"],
     "store_model_result": ["bigint", "uuid", "jsonb", "text", "jsonb"],
     "fail_model_call": ["bigint", "uuid", "text", "boolean", "numeric", "jsonb"],
-    "release_job": ["bigint", "uuid"],
+    "release_work": ["bigint", "uuid"],
     "heartbeat": ["bigint", "uuid", "integer"],
 }
 
@@ -116,10 +116,10 @@ def step(plpy: Any, batch: int) -> int:
 
 def _kept(plpy: Any, rows: list[Any]) -> list[Any]:
     """Those whose lease still holds, and does for another while: the models of a batch are called one after another."""
-    beat = plpy.prepare("select memoir.heartbeat($1, $2) as held", ["pg_catalog.int8", "pg_catalog.uuid"])
-    held = {lease: plpy.execute(beat, lease)[0]["held"] for lease in sorted({(row["job_id"], row["lease_id"]) for row in rows})}
+    beat = plpy.prepare("select memoir.heartbeat($1, $2) as kept", ["pg_catalog.int8", "pg_catalog.uuid"])
+    kept = {lease: plpy.execute(beat, lease)[0]["kept"] for lease in sorted({(row["work_id"], row["lease_id"]) for row in rows})}
     plpy.commit()
-    return [row for row in rows if held[row["job_id"], row["lease_id"]]]
+    return [row for row in rows if kept[row["work_id"], row["lease_id"]]]
 
 
 def _embed(plpy: Any, model: str, texts: list[str]) -> list[list[float]]:

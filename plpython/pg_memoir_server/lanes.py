@@ -31,7 +31,7 @@ _BACKLOG_NICE = 10
 
 
 @dataclass(eq=False)
-class Job:
+class Request:
     """A request on its way: `groups` are the batches of it not yet begun."""
 
     texts: list[str]
@@ -50,13 +50,13 @@ class Lane:
     """Threads and their queues, in order of precedence."""
 
     def __init__(self, model: Model, kinds: tuple[str, ...], nice: int = 0, threads: int = 1):
-        self.queues: dict[str, deque[Job]] = {kind: deque() for kind in kinds}
+        self.queues: dict[str, deque[Request]] = {kind: deque() for kind in kinds}
         self._model, self._wake = model, asyncio.Event()
         self._executor = ThreadPoolExecutor(threads, f"lane-{kinds[0]}", initializer=_lower_priority, initargs=(nice,))
         self._tasks = [asyncio.create_task(self._run()) for _ in range(threads)]
 
-    def put(self, kind: str, job: Job) -> None:
-        self.queues[kind].append(job)
+    def put(self, kind: str, request: Request) -> None:
+        self.queues[kind].append(request)
         self._wake.set()
 
     async def _run(self) -> None:
@@ -78,32 +78,32 @@ class Lane:
                     except Exception as single:
                         _fail(part[0], single)
 
-    def _take(self) -> list[tuple[Job, list[int]]]:
-        """The next batch: (job, indices of its texts), from the first queue that has any."""
+    def _take(self) -> list[tuple[Request, list[int]]]:
+        """The next batch: (request, indices of its texts), from the first queue that has any."""
         for queue in self.queues.values():
-            batch: list[tuple[Job, list[int]]] = []
+            batch: list[tuple[Request, list[int]]] = []
             size = count = 0
             for _ in range(len(queue)):
-                job = queue.popleft()
-                if job.dead() or time.monotonic() > job.deadline:
-                    _fail(job, TimeoutError())
+                request = queue.popleft()
+                if request.dead() or time.monotonic() > request.deadline:
+                    _fail(request, TimeoutError())
                     self._model.dropped += 1
                     continue
-                cost = sum(self._model.cost(job.texts[i]) for i in job.groups[0])
-                if batch and (size + cost > BATCH_BYTES or count + len(job.groups[0]) > BATCH_TEXTS):
-                    queue.appendleft(job)
+                cost = sum(self._model.cost(request.texts[i]) for i in request.groups[0])
+                if batch and (size + cost > BATCH_BYTES or count + len(request.groups[0]) > BATCH_TEXTS):
+                    queue.appendleft(request)
                     break
-                group = job.groups.popleft()
-                batch.append((job, group))
+                group = request.groups.popleft()
+                batch.append((request, group))
                 size, count = size + cost, count + len(group)
-                if job.groups:
-                    queue.append(job)  # behind the others: each gets its turn
+                if request.groups:
+                    queue.append(request)  # behind the others: each gets its turn
             if batch:
                 return batch
         return []
 
-    async def _embed(self, batch: list[tuple[Job, list[int]]]) -> None:
-        texts = [job.texts[index] for job, group in batch for index in group]
+    async def _embed(self, batch: list[tuple[Request, list[int]]]) -> None:
+        texts = [request.texts[index] for request, group in batch for index in group]
         loop = asyncio.get_running_loop()
         begun = time.monotonic()
         vectors = await loop.run_in_executor(self._executor, self._model.loaded().embed, texts)
@@ -111,13 +111,13 @@ class Lane:
         self._model.batches += 1
         self._model.embedded += len(texts)
         row = 0
-        for job, group in batch:
+        for request, group in batch:
             for index in group:
-                job.rows[index] = vectors[row]
+                request.rows[index] = vectors[row]
                 row += 1
-            job.left -= len(group)
-            if not job.left and not job.done.done():
-                job.done.set_result(np.stack(job.rows))
+            request.left -= len(group)
+            if not request.left and not request.done.done():
+                request.done.set_result(np.stack(request.rows))
 
 
 def _lower_priority(nice: int) -> None:
@@ -128,10 +128,10 @@ def _lower_priority(nice: int) -> None:
             pass
 
 
-def _fail(job: Job, error: BaseException) -> None:
-    job.groups.clear()
-    if not job.done.done():
-        job.done.set_exception(error)
+def _fail(request: Request, error: BaseException) -> None:
+    request.groups.clear()
+    if not request.done.done():
+        request.done.set_exception(error)
 
 
 class Model:
@@ -197,15 +197,15 @@ class Model:
             except Exception as error:
                 raise Refused("loading", f"can't load {self.name}: {error}") from None
         groups = runtimes.batches([self.cost(text) for text in texts], BATCH_BYTES, BATCH_TEXTS)
-        job = Job(texts, deque(groups), deadline, gone, asyncio.get_running_loop().create_future(), [None] * len(texts), len(texts))
+        request = Request(texts, deque(groups), deadline, gone, asyncio.get_running_loop().create_future(), [None] * len(texts), len(texts))
         kind, lane = ("query", self._query) if query else ("backlog", self._backlog)
         assert lane is not None
         self.queries += query
         self.texts += len(texts)
-        lane.put(kind, job)
+        lane.put(kind, request)
         try:
             async with asyncio.timeout(deadline - time.monotonic()):
-                return await job.done
+                return await request.done
         except TimeoutError:
             raise Refused("timeout", "the embedder didn't get to it in time") from None
         except runtimes.RuntimeUnavailable as error:

@@ -117,7 +117,7 @@ dropped by drop_retired_embeddings. Items it has not reached yet are found by wo
 create or replace function _memoir.define_embedding_models()
 returns void language sql as $$
   insert into _memoir.embedding_models (name, provider, dimension, status)
-  select name, provider, dimension::integer, case place when 1 then 'active' else 'backfilling' end
+  select name, provider, dimension::integer, case nth when 1 then 'active' else 'backfilling' end
   from _memoir.data_embedding_models()
   where not exists (select from _memoir.embedding_models)
 $$;

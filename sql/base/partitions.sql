@@ -122,7 +122,7 @@ end $$;
 create or replace function _memoir.step_partitions(p_limit integer)
 returns jsonb language plpgsql as $$
 declare
-  v_step record; v_made integer := 0; v_held integer := 0;
+  v_step record; v_made integer := 0; v_locked integer := 0;
 begin
   for v_step in
     select p.part, p.month from _memoir.partition_plan(null) with ordinality p(part, month, n)
@@ -130,11 +130,11 @@ begin
                   where to_regclass('_memoir.' || _memoir.leaf_name(t.table_name, p.part, case when t.by_month then p.month end)) is null)
     order by p.n
   loop
-    if _memoir.try_part(v_step.part, v_step.month) then v_made := v_made + 1; else v_held := v_held + 1; end if;
-    exit when v_made + v_held >= p_limit;
+    if _memoir.try_part(v_step.part, v_step.month) then v_made := v_made + 1; else v_locked := v_locked + 1; end if;
+    exit when v_made + v_locked >= p_limit;
   end loop;
-  return jsonb_build_object('more', v_made + v_held > 0, 'months', v_made, 'failed', v_held,
-    'error', case when v_held > 0 then 'their parents are locked; pg_locks says by whom' end);
+  return jsonb_build_object('more', v_made + v_locked > 0, 'months', v_made, 'failed', v_locked,
+    'error', case when v_locked > 0 then 'their parents are locked; pg_locks says by whom' end);
 end $$;
 
 -- Runs under its caller's search_path, since what commits can't pin one: hence no operator and no unqualified name.

@@ -6,100 +6,100 @@
 create or replace function _memoir.enqueue(p_kind text, p_user_id uuid, p_dedup text, p_payload jsonb default '{}', p_priority integer default 0,
   p_run_after timestamptz default null)
 returns void language sql as $$
-  insert into _memoir.jobs (kind, user_id, dedup_key, payload, priority, run_after, created_at)
+  insert into _memoir.work_items (kind, user_id, dedup_key, payload, priority, run_after, created_at)
   values (p_kind, p_user_id, p_dedup, p_payload, p_priority, coalesce(p_run_after, memoir.now()), memoir.now())
-  on conflict (kind, user_id, dedup_key) where state = 'ready' do update set priority = jobs.priority where false
+  on conflict (kind, user_id, dedup_key) where state = 'ready' do update set priority = work_items.priority where false
 $$;
 
 -- The same without waiting for whoever is at the row that waits: for writers that hold locks which a worker may want
 -- next.
 create or replace function _memoir.enqueue_unlocked(p_kind text, p_user_id uuid, p_dedup text, p_run_after timestamptz)
 returns void language sql as $$
-  insert into _memoir.jobs (kind, user_id, dedup_key, run_after, created_at)
+  insert into _memoir.work_items (kind, user_id, dedup_key, run_after, created_at)
   values (p_kind, p_user_id, p_dedup, p_run_after, p_run_after)
   on conflict (kind, user_id, dedup_key) where state = 'ready' do nothing
 $$;
 
 create or replace function _memoir.attempts_max()
-returns integer language sql stable as $$ select (config ->> 'job_attempts_max')::integer from _memoir.settings_merged $$;
+returns integer language sql stable as $$ select (config ->> 'work_attempts_max')::integer from _memoir.settings_merged $$;
 
 -- The next job of a kind, locked: an expired lease, else what is ready. Waits for nobody.
-create or replace function _memoir.take_job(p_kind text, p_keys text[] default null)
-returns _memoir.jobs language plpgsql as $$
+create or replace function _memoir.take_work(p_kind text, p_keys text[] default null)
+returns _memoir.work_items language plpgsql as $$
 declare
-  v_job _memoir.jobs; v_now timestamptz := clock_timestamp(); v_attempts integer := _memoir.attempts_max();
+  v_work _memoir.work_items; v_now timestamptz := clock_timestamp(); v_attempts integer := _memoir.attempts_max();
 begin
   loop
-    select j.* into v_job from _memoir.jobs j
+    select j.* into v_work from _memoir.work_items j
     where j.kind = p_kind and j.state = 'leased' and j.leased_until < v_now and (p_keys is null or j.dedup_key = any (p_keys))
-    order by j.leased_until, j.job_id limit 1 for update skip locked;
+    order by j.leased_until, j.work_id limit 1 for update skip locked;
     if not found then
       -- Work that came in while the same work is out waits for it: two workers never hold the same items.
-      select j.* into v_job from _memoir.jobs j
+      select j.* into v_work from _memoir.work_items j
       where j.kind = p_kind and j.state = 'ready' and j.run_after <= greatest(v_now, memoir.now()) and (p_keys is null or j.dedup_key = any (p_keys))
-        and not exists (select from _memoir.jobs l where l.kind = p_kind and l.state = 'leased' and l.user_id = j.user_id and l.dedup_key = j.dedup_key)
-      order by j.priority desc, j.run_after, j.job_id limit 1 for update skip locked;
+        and not exists (select from _memoir.work_items l where l.kind = p_kind and l.state = 'leased' and l.user_id = j.user_id and l.dedup_key = j.dedup_key)
+      order by j.priority desc, j.run_after, j.work_id limit 1 for update skip locked;
       if not found then return null; end if;
     end if;
-    if v_job.attempts < v_attempts then return v_job; end if;
-    update _memoir.jobs set state = 'dead', leased_until = null, last_error = coalesce(last_error, 'leases ran out') where job_id = v_job.job_id;
+    if v_work.attempts < v_attempts then return v_work; end if;
+    update _memoir.work_items set state = 'dead', leased_until = null, last_error = coalesce(last_error, 'leases ran out') where work_id = v_work.work_id;
   end loop;
 end $$;
 
-create or replace function _memoir.lease_job(p_job bigint, p_seconds integer)
+create or replace function _memoir.lease_work(p_work bigint, p_seconds integer)
 returns uuid language sql as $$
-  update _memoir.jobs set state = 'leased', attempts = attempts + 1, leased_until = clock_timestamp() + make_interval(secs => p_seconds),
+  update _memoir.work_items set state = 'leased', attempts = attempts + 1, leased_until = clock_timestamp() + make_interval(secs => p_seconds),
     lease_id = gen_random_uuid()
-  where job_id = p_job returning lease_id
+  where work_id = p_work returning lease_id
 $$;
 
 -- Back to the queue, or to the dead letters: 'ready' or 'dead'.
-create or replace function _memoir.give_back(p_job _memoir.jobs, p_error text, p_seconds numeric default null, p_final boolean default false)
+create or replace function _memoir.give_back(p_work _memoir.work_items, p_error text, p_seconds numeric default null, p_final boolean default false)
 returns text language plpgsql as $$
 declare
   -- Exponential backoff with jitter: 4, 8, 16 ... seconds, half of it at random.
   v_after timestamptz := greatest(memoir.now(), clock_timestamp())
-    + make_interval(secs => greatest(p_seconds::float8, power(2, least(p_job.attempts, 11) + 1) * (0.5 + random() / 2)));
+    + make_interval(secs => greatest(p_seconds::float8, power(2, least(p_work.attempts, 11) + 1) * (0.5 + random() / 2)));
 begin
-  if p_final or p_job.attempts >= _memoir.attempts_max() then
-    update _memoir.jobs set state = 'dead', leased_until = null, lease_id = null, last_error = left(p_error, 1000) where job_id = p_job.job_id;
+  if p_final or p_work.attempts >= _memoir.attempts_max() then
+    update _memoir.work_items set state = 'dead', leased_until = null, lease_id = null, last_error = left(p_error, 1000) where work_id = p_work.work_id;
     return 'dead';
   end if;
   begin
-    update _memoir.jobs set state = 'ready', leased_until = null, lease_id = null, last_error = left(p_error, 1000), run_after = v_after
-    where job_id = p_job.job_id;
+    update _memoir.work_items set state = 'ready', leased_until = null, lease_id = null, last_error = left(p_error, 1000), run_after = v_after
+    where work_id = p_work.work_id;
   exception when unique_violation then
     -- The same work was asked for anew meanwhile: that row goes on for both, with what this one went through.
-    delete from _memoir.jobs where job_id = p_job.job_id;
-    update _memoir.jobs set attempts = greatest(attempts, p_job.attempts), last_error = left(p_error, 1000), run_after = greatest(run_after, v_after)
-    where kind = p_job.kind and user_id = p_job.user_id and dedup_key = p_job.dedup_key and state = 'ready';
+    delete from _memoir.work_items where work_id = p_work.work_id;
+    update _memoir.work_items set attempts = greatest(attempts, p_work.attempts), last_error = left(p_error, 1000), run_after = greatest(run_after, v_after)
+    where kind = p_work.kind and user_id = p_work.user_id and dedup_key = p_work.dedup_key and state = 'ready';
   end;
   return 'ready';
 end $$;
 
-create or replace function _memoir.leased(p_job bigint, p_lease uuid)
-returns _memoir.jobs language sql as $$
-  select j from _memoir.jobs j where j.job_id = p_job and j.lease_id = p_lease and j.state = 'leased' for update
+create or replace function _memoir.leased(p_work bigint, p_lease uuid)
+returns _memoir.work_items language sql as $$
+  select j from _memoir.work_items j where j.work_id = p_work and j.lease_id = p_lease and j.state = 'leased' for update
 $$;
 
-create or replace function memoir.claim_jobs(p_kind text, p_limit integer default 10, p_seconds integer default 300)
-returns table (job_id bigint, lease_id uuid, user_id uuid, dedup_key text, payload jsonb, attempts smallint)
+create or replace function memoir.claim_work(p_kind text, p_limit integer default 10, p_seconds integer default 300)
+returns table (work_id bigint, lease_id uuid, user_id uuid, dedup_key text, payload jsonb, attempts smallint)
 language plpgsql security definer set search_path from current as $$
 declare
-  v_job _memoir.jobs;
+  v_work _memoir.work_items;
 begin
   perform _memoir.authorise_worker();
   perform _memoir.check_queue(p_kind, p_limit, p_seconds);
   for i in 1 .. p_limit loop
-    v_job := _memoir.take_job(p_kind);
-    exit when v_job.job_id is null;
-    job_id := v_job.job_id; user_id := v_job.user_id; dedup_key := v_job.dedup_key; payload := v_job.payload; attempts := v_job.attempts + 1;
-    lease_id := _memoir.lease_job(v_job.job_id, p_seconds);
+    v_work := _memoir.take_work(p_kind);
+    exit when v_work.work_id is null;
+    work_id := v_work.work_id; user_id := v_work.user_id; dedup_key := v_work.dedup_key; payload := v_work.payload; attempts := v_work.attempts + 1;
+    lease_id := _memoir.lease_work(v_work.work_id, p_seconds);
     return next;
   end loop;
 end $$;
-comment on function memoir.claim_jobs(text, integer, integer) is
-  'Leases up to p_limit jobs of a kind for p_seconds. Commit, do the work, then complete_job or fail_job with the lease; heartbeat
+comment on function memoir.claim_work(text, integer, integer) is
+  'Leases up to p_limit jobs of a kind for p_seconds. Commit, do the work, then complete_work or fail_work with the lease; heartbeat
 keeps it. Expired leases come first. Service, jobs and admin logins only. Raises PM001, PM014.';
 
 create or replace function _memoir.check_queue(p_kind text, p_limit integer, p_seconds integer)
@@ -107,100 +107,100 @@ returns void language plpgsql as $$
 begin
   -- Embedding claims items, not jobs.
   if coalesce(p_kind, '') in ('', 'embed') then
-    perform _memoir.fail('PM014', format('jobs of kind %s can''t be claimed here', _memoir.shown(p_kind)), 'embedding has claim_embeddings');
+    perform _memoir.fail('PM014', format('work of kind %s can''t be claimed here', _memoir.shown(p_kind)), 'embedding has claim_embeddings');
   end if;
   perform _memoir.check_count('limit', p_limit, 1000);
   perform _memoir.check_count('seconds', p_seconds, 86400);
 end $$;
 
-create or replace function memoir.heartbeat(p_job bigint, p_lease uuid, p_seconds integer default 300)
+create or replace function memoir.heartbeat(p_work bigint, p_lease uuid, p_seconds integer default 300)
 returns boolean language plpgsql security definer set search_path from current as $$
 begin
   perform _memoir.authorise_worker();
   perform _memoir.check_count('seconds', p_seconds, 86400);
-  update _memoir.jobs set leased_until = clock_timestamp() + make_interval(secs => p_seconds)
-  where job_id = p_job and lease_id = p_lease and state = 'leased';
+  update _memoir.work_items set leased_until = clock_timestamp() + make_interval(secs => p_seconds)
+  where work_id = p_work and lease_id = p_lease and state = 'leased';
   return found;
 end $$;
 comment on function memoir.heartbeat(bigint, uuid, integer) is
   'Keeps a lease for another p_seconds. False: it ran out and somebody else has the job; stop. Service, jobs and admin logins only.
 Raises PM001, PM014.';
 
-create or replace function memoir.complete_job(p_job bigint, p_lease uuid)
+create or replace function memoir.complete_work(p_work bigint, p_lease uuid)
 returns boolean language plpgsql security definer set search_path from current as $$
 begin
   perform _memoir.authorise_worker();
-  delete from _memoir.jobs where job_id = p_job and lease_id = p_lease and state = 'leased';
+  delete from _memoir.work_items where work_id = p_work and lease_id = p_lease and state = 'leased';
   return found;
 end $$;
-comment on function memoir.complete_job(bigint, uuid) is
+comment on function memoir.complete_work(bigint, uuid) is
   'Ends a job. False: the lease was lost, so its result must not count; call it in the transaction that stores the result and roll
 back then. Service, jobs and admin logins only. Raises PM001.';
 
-create or replace function memoir.fail_job(p_job bigint, p_lease uuid, p_error text, p_retry_seconds numeric default null, p_final boolean default false)
+create or replace function memoir.fail_work(p_work bigint, p_lease uuid, p_error text, p_retry_seconds numeric default null, p_final boolean default false)
 returns text language plpgsql security definer set search_path from current as $$
 declare
-  v_job _memoir.jobs;
+  v_work _memoir.work_items;
 begin
   perform _memoir.authorise_worker();
-  v_job := _memoir.leased(p_job, p_lease);
-  if v_job.job_id is null then return 'lost'; end if;
+  v_work := _memoir.leased(p_work, p_lease);
+  if v_work.work_id is null then return 'lost'; end if;
   if p_retry_seconds not between 0 and 86400 then
     perform _memoir.fail('PM014', format('retry_seconds must be from 0 to 86400, not %s', p_retry_seconds));
   end if;
-  return _memoir.give_back(v_job, p_error, p_retry_seconds, coalesce(p_final, false));
+  return _memoir.give_back(v_work, p_error, p_retry_seconds, coalesce(p_final, false));
 end $$;
-comment on function memoir.fail_job(bigint, uuid, text, numeric, boolean) is
+comment on function memoir.fail_work(bigint, uuid, text, numeric, boolean) is
   'Gives a job back after an error: ready (retried with exponential backoff and jitter, after p_retry_seconds at least), dead (a dead
-letter, after job_attempts_max attempts or with p_final), lost (the lease had run out). Service, jobs and admin logins only.
+letter, after work_attempts_max attempts or with p_final), lost (the lease had run out). Service, jobs and admin logins only.
 Raises PM001, PM014.';
 
-create or replace function memoir.release_job(p_job bigint, p_lease uuid)
+create or replace function memoir.release_work(p_work bigint, p_lease uuid)
 returns boolean language plpgsql security definer set search_path from current as $$
 declare
-  v_job _memoir.jobs;
+  v_work _memoir.work_items;
 begin
   perform _memoir.authorise_worker();
-  v_job := _memoir.leased(p_job, p_lease);
-  if v_job.job_id is null then return false; end if;
+  v_work := _memoir.leased(p_work, p_lease);
+  if v_work.work_id is null then return false; end if;
   begin
-    update _memoir.jobs set state = 'ready', leased_until = null, lease_id = null, attempts = attempts - 1 where job_id = p_job;
+    update _memoir.work_items set state = 'ready', leased_until = null, lease_id = null, attempts = attempts - 1 where work_id = p_work;
   exception when unique_violation then
-    delete from _memoir.jobs where job_id = p_job;  -- asked for anew since
+    delete from _memoir.work_items where work_id = p_work;  -- asked for anew since
   end;
   return true;
 end $$;
-comment on function memoir.release_job(bigint, uuid) is
+comment on function memoir.release_work(bigint, uuid) is
   'Gives a job back that was not begun: no attempt, no waiting. False: the lease had run out. Service, jobs and admin logins only.
 Raises PM001.';
 
-create or replace function memoir.retry_job(p_job bigint)
+create or replace function memoir.retry_work(p_work bigint)
 returns boolean language plpgsql security definer set search_path from current as $$
 declare
-  v_admin name := _memoir.authorise_admin(); v_job _memoir.jobs;
+  v_admin name := _memoir.authorise_admin(); v_work _memoir.work_items;
 begin
-  select * into v_job from _memoir.jobs where job_id = p_job and state = 'dead' for update;
+  select * into v_work from _memoir.work_items where work_id = p_work and state = 'dead' for update;
   if not found then return false; end if;
   begin
-    update _memoir.jobs set state = 'ready', attempts = 0, run_after = memoir.now(), lease_id = null, payload = payload - 'refused' where job_id = p_job;
+    update _memoir.work_items set state = 'ready', attempts = 0, run_after = memoir.now(), lease_id = null, payload = payload - 'refused' where work_id = p_work;
   exception when unique_violation then
-    delete from _memoir.jobs where job_id = p_job;  -- asked for anew since
+    delete from _memoir.work_items where work_id = p_work;  -- asked for anew since
   end;
   insert into _memoir.audit_log (login, action, user_id, detail)
-  values (v_admin, 'retry_job', v_job.user_id, jsonb_build_object('job', p_job, 'kind', v_job.kind));
+  values (v_admin, 'retry_work', v_work.user_id, jsonb_build_object('work', p_work, 'kind', v_work.kind));
   return true;
 end $$;
-comment on function memoir.retry_job(bigint) is
+comment on function memoir.retry_work(bigint) is
   'Gives a dead letter another set of attempts; false where there is none of that number. Admin only. Raises PM001.';
 
 -- After an error a unit waits longer each time, and is a dead letter in the end.
-create or replace function _memoir.put_back(p_job _memoir.jobs, p_error text)
+create or replace function _memoir.put_back(p_work _memoir.work_items, p_error text)
 returns void language plpgsql as $$
 declare
-  v_job _memoir.jobs;
+  v_work _memoir.work_items;
 begin
-  update _memoir.jobs set attempts = attempts + 1 where job_id = p_job.job_id returning * into v_job;
-  perform _memoir.give_back(v_job, p_error);
+  update _memoir.work_items set attempts = attempts + 1 where work_id = p_work.work_id returning * into v_work;
+  perform _memoir.give_back(v_work, p_error);
 end $$;
 
 -- A session is waiting from the turn that follows its last extraction: persist_turn queues it then, and only then.

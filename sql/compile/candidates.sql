@@ -62,7 +62,7 @@ begin
   if v_memories <> '{}' then
     v_facts := _memoir.facts_of(p_user_id, v_memories, v_most, p_config, p_scope, v_now);
   end if;
-  return _memoir.judge(v_ranked, v_facts, v_frequent, v_pinned, coalesce(p_pins.ceilings, '{}'), p_config, p_scope, v_now);
+  return _memoir.value_candidates(v_ranked, v_facts, v_frequent, v_pinned, coalesce(p_pins.ceilings, '{}'), p_config, p_scope, v_now);
 end $$;
 
 -- Much-used memories and what is pinned, as far as it is not among what was found.
@@ -139,7 +139,7 @@ end $$;
 
 -- Ranked items as candidates: what memories add, the floor, what each is worth. The rest of a turn of which another part is worth more gains
 -- from it, the less the longer the turn: half of a question or a list is seldom enough.
-create or replace function _memoir.judge(p_ranked _memoir.ranked_item[], p_facts _memoir.memory_facts[], p_frequent uuid[], p_pinned uuid[],
+create or replace function _memoir.value_candidates(p_ranked _memoir.ranked_item[], p_facts _memoir.memory_facts[], p_frequent uuid[], p_pinned uuid[],
   p_ceilings jsonb, p_config jsonb, p_scope _memoir.search_scope, p_now timestamptz)
 returns _memoir.candidate[] language plpgsql stable
 set plan_cache_mode = force_generic_plan set enable_nestloop = off set enable_mergejoin = off as $$
@@ -151,7 +151,7 @@ declare
   w_rest float8 := coalesce((p_config -> 'fidelity_worth' ->> 'rest')::float8, 0);
 begin
   return array(
-  with judged as (
+  with scored as (
     select r.*, m.type, r.ref_id = any (p_pinned) as is_pinned, coalesce(r.ref_id = any (p_frequent), false) as is_frequent,
       case when r.ref_id = any (p_pinned) then 1
            when r.kind = 'm' then r.score * m.weight * (0.5 + 0.5 * greatest(0, least(1, m.freshness)))
@@ -173,12 +173,12 @@ begin
     -- Without vectors that can't be told.
     select coalesce(a.totals[2], a.totals[1]) as total
     from (select array_agg(total order by total desc) filter (where not is_pinned and reason is null and coalesce(vector, 0) < v_repeats) as totals
-          from judged having max(vector) is not null) a
+          from scored having max(vector) is not null) a
   ), floored as (
     -- What is much used is there whatever the query.
     select j.*, (round(j.total * 100000) / 100000)::real as final, coalesce(j.reason, case when not j.is_pinned
         and j.total < greatest(v_floor, case when not j.is_frequent then v_share * m.total end) then 'below the relevance floor' end) as why
-    from judged j left join measure m on true
+    from scored j left join measure m on true
   ), valued as (
     select f.*, case when f.why is null then _memoir.worth(f.final) else 0 end as own from floored f
   )
@@ -203,19 +203,19 @@ $$;
 -- Where the candidates are whose running total, what is worth most per token first, stays within one and a half budgets: counts are
 -- on the high side. doubtful: the items that may not fit as they are, those beyond half of it.
 create or replace function _memoir.within_reach(p_candidates _memoir.candidate[], p_budget integer, p_hidden uuid[],
-  out places _memoir.item_place[], out doubtful integer[])
+  out locators _memoir.item_locator[], out doubtful integer[])
 language plpgsql stable set plan_cache_mode = force_generic_plan as $$
 declare
   v_reach record;
 begin
-  select array_agg((r.item_no, r.kind, r.ref_id, r.session_id, r.turn_index, r.recorded_at, r.span_start, r.span_length)::_memoir.item_place) as places,
+  select array_agg((r.item_no, r.kind, r.ref_id, r.session_id, r.turn_index, r.recorded_at, r.span_start, r.span_length)::_memoir.item_locator) as locators,
     array_agg(r.item_no) filter (where r.before >= p_budget / 2) as doubtful into v_reach
   from (select c.item_no, c.kind, c.ref_id, c.session_id, c.turn_index, c.recorded_at, c.span_start, c.span_length,
           sum(c.tokens) over (order by (c.memory_parts ? 'pinned') is true desc, c.worth / (c.tokens + 8) desc, c.item_no rows unbounded preceding) - c.tokens as before
         from unnest(p_candidates) c
         where c.reason is null and c.tokens <= p_budget::bigint * 3 and c.ref_id <> all (p_hidden)) r  -- what is too long may fit as an excerpt
   where r.before <= p_budget::bigint * 3 / 2 + 200;
-  places := v_reach.places;
+  locators := v_reach.locators;
   doubtful := v_reach.doubtful;
 end $$;
 

@@ -512,7 +512,7 @@ begin
       v.recall_tokens := 0;
       v.warnings := v.warnings || 'the recall does not fit'::text;
       for i in 1 .. cardinality(v.candidates) loop
-        v.candidates[i].place := null;
+        v.candidates[i].position := null;
       end loop;
     end if;
   end if;
@@ -556,7 +556,7 @@ begin
   if v.arms ->> 'recall' <> 'kept' or not v.is_open then
     insert into _memoir.kept_recalls (user_id, session_id, at_turn, query_hash, recall, items, recorded_at, clearance, projects)
     values (v.user_id, v.session_id, v.exchange_at, v.query_hash, coalesce(v.recall, ''),
-      (select coalesce(jsonb_agg(distinct c.ref_id), '[]') from unnest(v.candidates) c where c.place is not null), v.at,
+      (select coalesce(jsonb_agg(distinct c.ref_id), '[]') from unnest(v.candidates) c where c.position is not null), v.at,
       v.clearance, (v.caller).projects)
     on conflict (user_id, session_id) do update set at_turn = excluded.at_turn, query_hash = excluded.query_hash,
       recall = excluded.recall, items = excluded.items, recorded_at = excluded.recorded_at,
@@ -588,11 +588,11 @@ begin
   v_trace.warnings := v.warnings;
   select coalesce(array_agg(c.item_no), '{}'), coalesce(array_agg(c.score), '{}'), coalesce(array_agg(c.words), '{}'),
     coalesce(array_agg(c.vector), '{}'), coalesce(array_agg(c.around), '{}'), coalesce(array_agg(c.session_score), '{}'),
-    coalesce(array_agg(c.tokens), '{}'), coalesce(array_agg(c.place), '{}'),
-    coalesce(array_agg(case when c.place is null then _memoir.left_out(c, v.recall_budget, v_shown) end), '{}'),
+    coalesce(array_agg(c.tokens), '{}'), coalesce(array_agg(c.position), '{}'),
+    coalesce(array_agg(case when c.position is null then _memoir.left_out(c, v.recall_budget, v_shown) end), '{}'),
     coalesce(array_agg(c.facts), '{}')
   into v_trace.items, v_trace.scores, v_trace.words, v_trace.vectors, v_trace.around, v_trace.session_scores,
-    v_trace.item_tokens, v_trace.places, v_trace.reasons, v_trace.facts
+    v_trace.item_tokens, v_trace.positions, v_trace.reasons, v_trace.facts
   from unnest(v.candidates) c;
   return v_trace;
 end $$;
@@ -601,7 +601,7 @@ create or replace function _memoir.buffer_trace(p_trace _memoir.compile_ledger)
 returns void language plpgsql set plan_cache_mode = force_generic_plan as $$
 begin
   insert into _memoir.compile_buffer (user_id, compile_id, recorded_at, session_id, budget, tokens, recall_tokens, prefix_hash,
-    statistics_version, warnings, items, scores, words, vectors, around, session_scores, item_tokens, places, reasons, facts, used)
+    statistics_version, warnings, items, scores, words, vectors, around, session_scores, item_tokens, positions, reasons, facts, used)
   select (p_trace).*;
 end $$;
 
@@ -641,7 +641,7 @@ begin
     'tokenizer', v.tokenizer, 'model', (v.model).model, 'format', p_format, 'task', v.task, 'warnings', to_jsonb(v.warnings),
     'weak', coalesce((v.arms ->> 'weak')::boolean, false), 'arms', v.arms, 'statistics_version', v.statistics_version,
     'turns', (select coalesce(jsonb_agg(t.turn_index order by t.turn_index), '[]') from unnest(v.shown) t),
-    'items', (select coalesce(jsonb_agg(c.ref_id order by c.place), '[]') from unnest(v.candidates) c where c.place is not null))
+    'items', (select coalesce(jsonb_agg(c.ref_id order by c.position), '[]') from unnest(v.candidates) c where c.position is not null))
     || case when pg_is_in_recovery() then jsonb_build_object('report', to_jsonb(_memoir.trace(v, v_compile))) else '{}' end;
 end $$;
 comment on function memoir.context(text, text, text, integer, integer, text, jsonb, real[], jsonb, timestamptz, timestamptz, text, text) is
@@ -666,7 +666,7 @@ begin
   v_count := cardinality(v_trace.items);
   if v_trace.user_id is distinct from v_caller.user_id or v_trace.recorded_at is null or v_trace.recorded_at not between memoir.now() - interval '7 days' and memoir.now() + interval '1 minute'
      or array[cardinality(v_trace.scores), cardinality(v_trace.words), cardinality(v_trace.vectors), cardinality(v_trace.around), cardinality(v_trace.session_scores),
-              cardinality(v_trace.item_tokens), cardinality(v_trace.places), cardinality(v_trace.reasons)] is distinct from array_fill(v_count, array[8])
+              cardinality(v_trace.item_tokens), cardinality(v_trace.positions), cardinality(v_trace.reasons)] is distinct from array_fill(v_count, array[8])
      or cardinality(v_trace.facts) is distinct from v_count * cardinality(_memoir.ledger_signals())
      or num_nulls(v_trace.compile_id, v_trace.session_id, v_trace.budget, v_trace.tokens, v_trace.recall_tokens, v_trace.prefix_hash, v_trace.statistics_version, v_trace.warnings) > 0 then
     perform _memoir.fail('PM014', format('report is not what context returned for user %s within the last 7 days: %s', _memoir.shown(p_user), _memoir.shown(p_report::text)));

@@ -18,22 +18,22 @@ begin
   from unnest(v.shown) t order by t.turn_index;
   return query
   with items as (
-    select c.*, row_number() over () as o, case when c.place is null then _memoir.left_out(c, v.recall_budget, v_shown) end as why
+    select c.*, row_number() over () as o, case when c.position is null then _memoir.left_out(c, v.recall_budget, v_shown) end as why
     from unnest(v.candidates) c
   ), texts as (
     select * from _memoir.item_texts(v.user_id, array(select i.item_no from items i), v.clearance)
   )
-  select i.place, case i.kind when 't' then 'turn' when 'm' then 'memory' else 'summary' end, i.ref_id, s.external_id, i.turn_index, i.chunk::integer,
+  select i.position, case i.kind when 't' then 'turn' when 'm' then 'memory' else 'summary' end, i.ref_id, s.external_id, i.turn_index, i.chunk::integer,
     array_remove(array[case when i.words > 0 then 'words' end, case when i.vector is not null then 'vector' end, case when i.memory_parts ? 'pinned' then 'pinned' when i.is_frequent then 'frequent' when i.words = 0 and i.vector is null then 'neighbour' end], null),
     i.score, coalesce(i.memory_parts, '{}') || jsonb_build_object('words', i.words, 'vector', i.vector, 'around', i.around, 'session', i.session_score,
       'worth', i.worth, 'strength', v.arms -> 'strength'),
     case when i.words > 0 then (rank() over (order by i.words desc))::integer end,
     case when i.vector is not null then (rank() over (order by i.vector desc nulls last))::integer end,
-    case when i.shown is null then i.tokens else _memoir.tokens_of(i.shown, v.tokenizer) end, case when i.place is not null then i.fidelity end, i.place is not null,
+    case when i.shown is null then i.tokens else _memoir.tokens_of(i.shown, v.tokenizer) end, case when i.position is not null then i.fidelity end, i.position is not null,
     i.why, left(coalesce(t.name || ': ', '') || coalesce(i.shown, t.body), 200)
   from items i left join texts t on t.item_no = i.item_no
   left join _memoir.sessions s on s.user_id = v.user_id and s.session_id = i.session_id
-  order by i.place nulls last, i.o;
+  order by i.position nulls last, i.o;
 end $$;
 comment on function memoir.explain_context(text, text, text, integer, integer, text, jsonb, real[], jsonb, timestamptz, timestamptz, text, text) is
   'One row per considered item of the same compile: recent turns, then candidates with their arms, score parts, rank by words and

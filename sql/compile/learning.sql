@@ -11,17 +11,17 @@ begin
   if p_compile is null or p_used is null then
     perform _memoir.fail('PM014', 'compile and used must be given: the compile_id and ids of items that context returned');
   end if;
-  select compile_id, items, places into v_row.compile_id, v_row.items, v_row.places
+  select compile_id, items, positions into v_row.compile_id, v_row.items, v_row.positions
   from _memoir.compile_buffer where user_id = v_caller.user_id and compile_id = p_compile;
   if not found then
-    select compile_id, items, places into v_row.compile_id, v_row.items, v_row.places
+    select compile_id, items, positions into v_row.compile_id, v_row.items, v_row.positions
     from _memoir.compile_ledger where user_id = v_caller.user_id and compile_id = p_compile and recorded_at >= v_from;
   end if;
   if v_row.compile_id is null then
     perform _memoir.fail('PM004', format('no compile %s of user %s is known', p_compile, _memoir.shown(p_user)), 'with ledger_sample below 1, not every compile is kept');
   end if;
   select coalesce(array_agg(c.item_no order by c.item_no), '{}'), count(distinct i.ref_id) into v_used, v_count
-  from unnest(v_row.items, v_row.places) c(item_no, place)
+  from unnest(v_row.items, v_row.positions) c(item_no, position)
   join _memoir.search_items i on i.user_id = v_caller.user_id and i.item_no = c.item_no
   where i.ref_id = any (p_used) and (v_caller.projects is null or i.project = any (v_caller.projects)) and i.sensitivity <= v_caller.clearance;
   -- A job may move the row meanwhile: then it is in the ledger.
@@ -51,7 +51,7 @@ returns _memoir.weight_pair[] language plpgsql stable set plan_cache_mode = forc
 begin
   return (
   with ledger as materialized (
-    select l.compile_id, l.recorded_at, l.items, l.scores, l.words, l.vectors, l.session_scores, l.places, l.facts, coalesce(l.used, '{}')
+    select l.compile_id, l.recorded_at, l.items, l.scores, l.words, l.vectors, l.session_scores, l.positions, l.facts, coalesce(l.used, '{}')
         || array(select i.item_no from _memoir.search_items i
                  where i.user_id = p_user_id and i.item_no = any (l.items) and i.kind = 'm' and i.chunk = 0 and (
                    exists (select from _memoir.fault_history f where f.user_id = p_user_id and f.memory_id = i.ref_id and f.session_id = l.session_id
@@ -62,7 +62,7 @@ begin
     order by l.recorded_at desc, l.compile_id limit p_compiles
   ), considered as (
     -- Ranks, the best cosine and the age are those among what was considered: the ledger has no more of them.
-    select l.compile_id, l.recorded_at, l.facts, c.n, c.item_no, c.score, c.words, c.session_score, c.place, c.item_no = any (l.used) as used,
+    select l.compile_id, l.recorded_at, l.facts, c.n, c.item_no, c.score, c.words, c.session_score, c.position, c.item_no = any (l.used) as used,
       i.role = 'user' and i.speaker is null as by_user, i.is_question, i.after_question, i.token_count,
       coalesce(greatest(c.vector, 0) / nullif(max(c.vector) over compile, 0), c.words, 0) as vector,
       case when c.words > 0 then 5.0::float8 / (4 + row_number() over (compile order by c.words desc, c.item_no)) else 0 end as words_rank,
@@ -71,7 +71,7 @@ begin
       date_part('epoch', max(i.created_at) over compile - i.created_at) / 86400 as days,
       greatest(1, date_part('epoch', max(i.created_at) over compile - min(i.created_at) over compile) / 86400) as span
     from ledger l
-    cross join lateral unnest(l.items, l.scores, l.words, l.vectors, l.session_scores, l.places) with ordinality c(item_no, score, words, vector, session_score, place, n)
+    cross join lateral unnest(l.items, l.scores, l.words, l.vectors, l.session_scores, l.positions) with ordinality c(item_no, score, words, vector, session_score, position, n)
     join _memoir.search_items i on i.user_id = p_user_id and i.item_no = c.item_no
     where l.used <> '{}'
     window compile as (partition by l.compile_id)
@@ -84,14 +84,14 @@ begin
         'fresh', exp(- least(50, c.days / 7)), 'further', c.further)
         || (select jsonb_object_agg(f.name, c.facts[c.n][f.k] / 1000.0) from unnest(_memoir.ledger_signals()) with ordinality f(name, k))) as x
     from considered c, lateral (select greatest(0.001, least(0.999, c.score::float8)) as share) k
-    where c.used or c.place is not null
+    where c.used or c.position is not null
   ), paired as (
     select a.compile_id, a.recorded_at, a.item_no, b.item_no as other, a.base - b.base as base, 1.0::float8 / count(*) over (partition by a.compile_id) as weight,
       a.x - b.x as x
     from described a join described b on b.compile_id = a.compile_id and a.used and not b.used and a.n <= 5 and b.n <= 8
   )
-  select array_agg((p.compile_id, p.place > p.compiles * 4 / 5, p.weight, p.base, p.x)::_memoir.weight_pair order by p.recorded_at, p.compile_id, p.item_no, p.other)
-  from (select *, dense_rank() over (order by recorded_at, compile_id) as place, (select count(distinct compile_id) from paired) as compiles from paired) p);
+  select array_agg((p.compile_id, p.nth > p.compiles * 4 / 5, p.weight, p.base, p.x)::_memoir.weight_pair order by p.recorded_at, p.compile_id, p.item_no, p.other)
+  from (select *, dense_rank() over (order by recorded_at, compile_id) as nth, (select count(distinct compile_id) from paired) as compiles from paired) p);
 end $$;
 
 -- Logistic regression on pairs: what to add to the weights, kept near nothing (p_prior) by the spread of each signal. Nesterov's gradient.
@@ -145,7 +145,7 @@ create or replace function memoir.learn_weights(p_user text, p_apply boolean def
 returns jsonb language plpgsql security definer set search_path from current set plan_cache_mode = force_custom_plan as $$
 declare
   v_caller _memoir.caller := _memoir.authorise(p_user, 'write');
-  v_user uuid := v_caller.user_id; v_old jsonb; v_new jsonb; v_pairs _memoir.weight_pair[]; v_seen _memoir.weight_pair[]; v_held _memoir.weight_pair[];
+  v_user uuid := v_caller.user_id; v_old jsonb; v_new jsonb; v_pairs _memoir.weight_pair[]; v_seen _memoir.weight_pair[]; v_held_out _memoir.weight_pair[];
   v_compiles integer; v_before float8; v_after float8; v_d float8[]; v_applied boolean; v_from timestamptz;
 begin
   if v_caller.projects is not null then
@@ -170,9 +170,9 @@ begin
         _memoir.shown(p_user), v_compiles, p_least),
       'credit_recall says which recalled items an answer used; flush_statistics moves them to the ledger');
   end if;
-  select array_agg(p) filter (where not p.held), array_agg(p) filter (where p.held) into v_seen, v_held from unnest(v_pairs) p;
-  v_before := _memoir.pairs_in_order(v_held, array_fill(0::float8, array[cardinality(_memoir.signal_names())]));
-  v_after := _memoir.pairs_in_order(v_held, _memoir.fit_pairs(v_seen, p_prior));
+  select array_agg(p) filter (where not p.held_out), array_agg(p) filter (where p.held_out) into v_seen, v_held_out from unnest(v_pairs) p;
+  v_before := _memoir.pairs_in_order(v_held_out, array_fill(0::float8, array[cardinality(_memoir.signal_names())]));
+  v_after := _memoir.pairs_in_order(v_held_out, _memoir.fit_pairs(v_seen, p_prior));
   v_d := _memoir.fit_pairs(v_pairs, p_prior);
   v_new := _memoir.with_learnt(v_old, v_d);
   v_applied := p_apply and v_after > v_before;
@@ -184,7 +184,7 @@ begin
     values (memoir.now(), v_caller.login, 'learn_weights', v_user, jsonb_build_object('compiles', v_compiles, 'before', v_before, 'after', v_after));
   end if;
   return jsonb_build_object('compiles', v_compiles, 'pairs', cardinality(v_pairs), 'old', v_old, 'new', v_new, 'applied', v_applied,
-    'held_out', jsonb_build_object('compiles', (select count(distinct p.compile_id) from unnest(v_held) p), 'before', round(v_before::numeric, 4),
+    'held_out', jsonb_build_object('compiles', (select count(distinct p.compile_id) from unnest(v_held_out) p), 'before', round(v_before::numeric, 4),
       'after', round(v_after::numeric, 4), 'gain', round((v_after - v_before)::numeric, 4)));
 end $$;
 comment on function memoir.learn_weights(text, boolean, integer, integer, real) is

@@ -42,12 +42,12 @@ begin
   end loop;
 
   if v_block.text is null then v_chosen := '{}'; else v_block.tokens := v_exact; end if;
-  v_block.candidates := _memoir.placed(p_candidates, v_lines, v_chosen, v_copies);
+  v_block.candidates := _memoir.with_positions(p_candidates, v_lines, v_chosen, v_copies);
   return v_block;
 end $$;
 
--- Candidates with what became of them: those of the chosen lines have a place, copies a reason.
-create or replace function _memoir.placed(p_candidates _memoir.candidate[], p_lines _memoir.recall_line[], p_chosen integer[], p_copies integer[])
+-- Candidates with what became of them: those of the chosen lines have a position, copies a reason.
+create or replace function _memoir.with_positions(p_candidates _memoir.candidate[], p_lines _memoir.recall_line[], p_chosen integer[], p_copies integer[])
 returns _memoir.candidate[] language plpgsql immutable as $$
 declare
   v_line _memoir.recall_line; i integer;
@@ -57,9 +57,9 @@ begin
   end loop;
   for n in 1 .. cardinality(p_chosen) loop
     v_line := p_lines[p_chosen[n]];
-    p_candidates[v_line.place].place := n;
-    p_candidates[v_line.place].fidelity := v_line.fidelity;
-    if v_line.fidelity <> 'full' then p_candidates[v_line.place].shown := v_line.body; end if;
+    p_candidates[v_line.candidate_no].position := n;
+    p_candidates[v_line.candidate_no].fidelity := v_line.fidelity;
+    if v_line.fidelity <> 'full' then p_candidates[v_line.candidate_no].shown := v_line.body; end if;
   end loop;
   return p_candidates;
 end $$;
@@ -75,7 +75,7 @@ declare
   v_found record; v_shares jsonb := p_config -> 'fidelity_worth';
 begin
   select array_agg(t.item_no), array_agg((t.item_no, t.name, t.body)::_memoir.item_text) into v_items, v_texts
-  from _memoir.texts_at(p_user_id, v_reach.places, p_clearance) t;
+  from _memoir.texts_at(p_user_id, v_reach.locators, p_clearance) t;
   v_found := _memoir.reducible(p_candidates, v_items, v_reach.doubtful);
   if v_found.sessions is not null then
     select array_agg((s.session_id, s.external_id)::_memoir.session_name) into v_names
@@ -154,7 +154,7 @@ declare
 begin
   return array(
   with given as materialized (
-    select c.item_no, c.ref_id, c.type, (c.memory_parts ->> 'ceiling')::smallint as ceiling, t.body, c.ordinality as place
+    select c.item_no, c.ref_id, c.type, (c.memory_parts ->> 'ceiling')::smallint as ceiling, t.body, c.ordinality as candidate_no
     from unnest(p_memories) with ordinality c join unnest(p_texts) t on t.item_no = c.item_no
   ), reduced as (
     -- Several pieces of one memory have one rendition: it stands for the best of them.
@@ -165,7 +165,7 @@ begin
                union all
                select 3, g.type || ': ' || left(g.body, 80) || '…', 30
                where g.ceiling is not null and not exists (select from unnest(p_renditions) r where r.memory_id = g.ref_id and r.fidelity >= g.ceiling)) f
-    order by g.ref_id, f.fidelity, g.place
+    order by g.ref_id, f.fidelity, g.candidate_no
   )
   select (item_no, v_names[fidelity], content, tokens + 30, coalesce((p_shares ->> v_names[fidelity])::float8, 0))::_memoir.reduced_text from reduced);
 end $$;
@@ -180,7 +180,7 @@ declare
   v_found record;
 begin
   with labelled as materialized (
-    select c.ordinality::integer as place, c.item_no, c.kind, c.session_id, c.turn_index, c.chunk, c.ref_id, c.said_at, t.body, c.tokens,
+    select c.ordinality::integer as candidate_no, c.item_no, c.kind, c.session_id, c.turn_index, c.chunk, c.ref_id, c.said_at, t.body, c.tokens,
       c.memory_parts ? 'ceiling' as reduced,
       case when c.memory_parts ? 'pinned' then 1000 else c.worth end as worth,  -- pinned: before all else
       case when c.kind = 't' then _memoir.day(c.said_at) || ', ' || coalesce(s.name, 'session') else 'Memories' end as header,
@@ -195,41 +195,41 @@ begin
   ), full_lines as (
     select * from labelled where copy = 1
   ), levels as (
-    select l.place, r.fidelity, r.body, r.tokens + l.cost - l.tokens as cost, l.worth * r.share as worth
+    select l.candidate_no, r.fidelity, r.body, r.tokens + l.cost - l.tokens as cost, l.worth * r.share as worth
     from unnest(p_reduced) r join full_lines l on l.item_no = r.item_no
     union all
-    select l.place, 'full', l.body, l.cost, l.worth from full_lines l
+    select l.candidate_no, 'full', l.body, l.cost, l.worth from full_lines l
     where l.item_no in (select r.item_no from unnest(p_reduced) r) and not coalesce(l.reduced, false)
   ), compared as (
     select *, lag(cost, 1, 0) over up as less_cost, coalesce(max(worth) over (up rows between unbounded preceding and 1 preceding), 0) as less_worth,
       lead(cost) over up as more_cost, lead(worth) over up as more_worth
-    from levels window up as (partition by place order by cost, worth desc, fidelity)
+    from levels window up as (partition by candidate_no order by cost, worth desc, fidelity)
   ), steps as (
-    select place, fidelity, body, cost - lag(cost, 1, 0) over up as cost, worth - lag(worth, 1, 0::float8) over up as worth, row_number() over up as step
+    select candidate_no, fidelity, body, cost - lag(cost, 1, 0) over up as cost, worth - lag(worth, 1, 0::float8) over up as worth, row_number() over up as step
     from compared
     where worth > less_worth and cost > less_cost and (more_cost is null or more_cost > cost
       and (worth - less_worth) * (more_cost - cost) > (more_worth - worth) * (cost - less_cost))
-    window up as (partition by place order by cost, worth desc, fidelity)
+    window up as (partition by candidate_no order by cost, worth desc, fidelity)
   ), ascending as (
     -- No step is taken before the one it stands on.
-    select *, min(worth / cost) over (partition by place order by step) as own from steps
+    select *, min(worth / cost) over (partition by candidate_no order by step) as own from steps
   ), grouped as (
     select *, dense_rank() over (order by header collate "C")::integer as group_no, 4 + length(header) / 3 as opening
-    from (select a.place, a.step, a.cost, a.worth, a.own, a.fidelity, a.body, l.kind, l.session_id, l.turn_index, l.chunk, l.ref_id, l.said_at, l.header, l.label
-          from ascending a join full_lines l on l.place = a.place
+    from (select a.candidate_no, a.step, a.cost, a.worth, a.own, a.fidelity, a.body, l.kind, l.session_id, l.turn_index, l.chunk, l.ref_id, l.said_at, l.header, l.label
+          from ascending a join full_lines l on l.candidate_no = a.candidate_no
           union all
-          select place, 1, cost, worth, worth / cost, 'full', body, kind, session_id, turn_index, chunk, ref_id, said_at, header, label
+          select candidate_no, 1, cost, worth, worth / cost, 'full', body, kind, session_id, turn_index, chunk, ref_id, said_at, header, label
           from full_lines where item_no not in (select r.item_no from unnest(p_reduced) r) and not coalesce(reduced, false)) l
   ), opened as (
     select *, sum(worth) over together / (opening + sum(cost) over together) as repaid from grouped
-    window together as (partition by group_no order by own desc, place, step rows unbounded preceding)
+    window together as (partition by group_no order by own desc, candidate_no, step rows unbounded preceding)
   ), ordered as (
     -- A header is paid once: the lines that repay it best count together, at what they bring together; those after them by themselves.
     select *, least(own, max(repaid) over (partition by group_no)) as efficiency from opened
   )
-  select array_agg((o.place, o.step, o.cost, o.worth, o.group_no, o.opening, o.fidelity, o.kind = 't', o.session_id, o.turn_index, o.chunk, o.ref_id,
-      o.said_at, o.header, o.label, o.body)::_memoir.recall_line order by o.efficiency desc, o.own desc, o.place, o.step) as lines,
-    array(select l.place from labelled l where l.copy > 1) as copies
+  select array_agg((o.candidate_no, o.step, o.cost, o.worth, o.group_no, o.opening, o.fidelity, o.kind = 't', o.session_id, o.turn_index, o.chunk, o.ref_id,
+      o.said_at, o.header, o.label, o.body)::_memoir.recall_line order by o.efficiency desc, o.own desc, o.candidate_no, o.step) as lines,
+    array(select l.candidate_no from labelled l where l.copy > 1) as copies
   into v_found from ordered o;
   lines := v_found.lines;
   copies := v_found.copies;
@@ -251,10 +251,10 @@ begin
     v_line := p_lines[i];
     v_least := 0;
     if v_line.step > 1 then
-      v_below[i] := v_lines[v_line.place];
+      v_below[i] := v_lines[v_line.candidate_no];
       v_least := array_position(chosen, v_below[i]);
     end if;
-    v_lines[v_line.place] := i;
+    v_lines[v_line.candidate_no] := i;
     continue when v_least is null;
     v_cost := v_line.cost + case when v_opened[v_line.group_no] then 0 else v_line.opening end;
     v_freed := 0; v_lost := 0; v_last := cardinality(chosen);
@@ -282,19 +282,19 @@ returns text language plpgsql stable set plan_cache_mode = force_generic_plan as
 begin
   return (
   with lines as (
-    select l.place as rank, l.fidelity, l.is_turn, l.session_id, l.turn_index, l.chunk, l.ref_id, l.said_at, l.header, l.label, btrim(l.body, E' \n\t') as body
+    select l.candidate_no as rank, l.fidelity, l.is_turn, l.session_id, l.turn_index, l.chunk, l.ref_id, l.said_at, l.header, l.label, btrim(l.body, E' \n\t') as body
     from unnest(p_lines) with ordinality l where l.ordinality = any (p_chosen)
-  ), placed as (
+  ), ordered as (
     select *, min(said_at) over (partition by session_id, header) as opened,
-      lag(ref_id) over o as before_ref, lag(chunk) over o as before_chunk, lag(fidelity) over o as before_fidelity, row_number() over o as place
+      lag(ref_id) over o as before_ref, lag(chunk) over o as before_chunk, lag(fidelity) over o as before_fidelity, row_number() over o as line_no
     from lines window o as (partition by is_turn, session_id, header order by turn_index, chunk, rank)
   ), groups as (
     select is_turn, opened, session_id, header, header || E':\n' || string_agg(
       case when not is_turn then '- ' || body || ' (' || _memoir.day(said_at) || case when fidelity <> 'full' then ', ' || fidelity || ' of memory ' || ref_id else '' end || ')'
            else case when ref_id is distinct from before_ref then label || ': ' else '' end
              || case when fidelity = 'full' and chunk > 0 and (ref_id = before_ref and chunk = before_chunk + 1 and before_fidelity = 'full') is not true then '… ' else '' end
-             || body end, E'\n' order by place) as text
-    from placed group by is_turn, opened, session_id, header
+             || body end, E'\n' order by line_no) as text
+    from ordered group by is_turn, opened, session_id, header
   )
   select _memoir.fence('recall', concat_ws(E'\n', case when p_weak and p_chosen <> '{}' then _memoir.weak_note() end, _memoir.neutralise(concat_ws(E'\n',
     (select E'Working notes:\n' || string_agg('- ' || w, E'\n' order by o) from unnest(p_working) with ordinality t(w, o)),

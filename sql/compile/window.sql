@@ -148,7 +148,7 @@ begin
         and not (p_open and (v_last is null or v_row.role in ('assistant', 'tool') and v_last = 'tool'));
       continue when v_row.role = 'system' and p_session.system_prompt_hash is not null
         and sha256(convert_to(v_row.content, 'UTF8')) = p_session.system_prompt_hash;
-      v_withheld := case when v_marks is null then v_row.sensitivity else _memoir.now_held(v_row.sensitivity, v_row.turn_index, v_marks) end > p_clearance;
+      v_withheld := case when v_marks is null then v_row.sensitivity else _memoir.sensitivity_now(v_row.sensitivity, v_row.turn_index, v_marks) end > p_clearance;
       if v_withheld then v_row := _memoir.withheld(v_row); end if;
       v_turn := (v_row.turn_index, v_row.exchange_start, v_row.message_id, v_row.role, v_row.content, v_row.content_parts, v_row.name,
         v_row.tool_calls, v_row.tool_call_id, v_row.tokens_before, v_row.token_count + v_overhead, false, v_row.created_at, v_withheld);

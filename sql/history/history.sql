@@ -67,7 +67,7 @@ begin
           where m.user_id = p_user_id and m.session_id = p_session_id and m.mark <> 'erased');
 end $$;
 
-create or replace function _memoir.now_held(p_stored _memoir.sensitivity, p_turn integer, p_marks jsonb)
+create or replace function _memoir.sensitivity_now(p_stored _memoir.sensitivity, p_turn integer, p_marks jsonb)
 returns _memoir.sensitivity language sql immutable as $$ select coalesce((p_marks ->> p_turn::text)::_memoir.sensitivity, p_stored) $$;
 
 -- What a caller without the clearance sees in a message's place: the list stays valid, a tool call keeps its result.
@@ -83,11 +83,11 @@ begin
 end $$;
 
 -- The strictest of what these turns are held to.
-create or replace function _memoir.turns_held(p_turns _memoir.conversation_history[])
+create or replace function _memoir.strictest_of(p_turns _memoir.conversation_history[])
 returns _memoir.sensitivity language plpgsql stable as $$
 begin
   if cardinality(p_turns) = 0 then return 'normal'; end if;
-  return (select coalesce(max(_memoir.now_held(t.sensitivity, t.turn_index, _memoir.marks(t.user_id, t.session_id))), 'normal') from unnest(p_turns) t);
+  return (select coalesce(max(_memoir.sensitivity_now(t.sensitivity, t.turn_index, _memoir.marks(t.user_id, t.session_id))), 'normal') from unnest(p_turns) t);
 end $$;
 
 -- What a job may hand to a model: the turns of a session that are not secret, oldest first.
@@ -99,7 +99,7 @@ begin
   select first_recorded_at, last_recorded_at into v_from, v_to from _memoir.session_counters where user_id = p_user_id and session_id = p_session_id;
   return query select h.* from _memoir.conversation_history h
   where h.user_id = p_user_id and h.session_id = p_session_id and h.turn_index between p_from and p_to and h.recorded_at between v_from and v_to
-    and _memoir.now_held(h.sensitivity, h.turn_index, v_marks) < 'secret'
+    and _memoir.sensitivity_now(h.sensitivity, h.turn_index, v_marks) < 'secret'
   order by h.turn_index;
 end $$;
 

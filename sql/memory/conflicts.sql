@@ -5,13 +5,13 @@
 -- The order of decision ([PG] 5.5): authority, then recency, then confidence. A lower authority never supersedes a higher one.
 
 -- The authority a memory holds: a person's own word is one, whatever its kind; else its trust.
-create or replace function _memoir.hold(p_memory _memoir.memory_store)
+create or replace function _memoir.memory_authority(p_memory _memoir.memory_store)
 returns real language sql immutable as $$
   select case when p_memory.actor = 'person' and p_memory.provenance in ('user_stated', 'correction', 'instruction', 'preference') then 1 else p_memory.trust end::real
 $$;
 
 -- The authority with which a new word challenges: a person's correction ranks with their statements, whoever carries it.
-create or replace function _memoir.challenge(p_standing _memoir.standing)
+create or replace function _memoir.word_authority(p_standing _memoir.standing)
 returns real language sql immutable as $$
   select case when p_standing.provenance = 'correction' or p_standing.actor = 'person' and p_standing.provenance in ('user_stated', 'instruction', 'preference')
     then 1 else p_standing.trust end::real
@@ -21,7 +21,7 @@ $$;
 create or replace function _memoir.precedence(p_new _memoir.memory_store, p_old _memoir.memory_store, out prevails text, out reason text)
 language plpgsql stable as $$
 declare
-  v_new real := _memoir.challenge((p_new.actor, p_new.provenance, p_new.trust, null)::_memoir.standing); v_old real := _memoir.hold(p_old);
+  v_new real := _memoir.word_authority((p_new.actor, p_new.provenance, p_new.trust, null)::_memoir.standing); v_old real := _memoir.memory_authority(p_old);
   v_said timestamptz := _memoir.said(p_new); v_was timestamptz := _memoir.said(p_old);
 begin
   if v_new < v_old then
@@ -39,7 +39,7 @@ begin
   end if;
 end $$;
 
-create or replace function _memoir.judged(p_user_id uuid, p_memory uuid, p_other uuid, p_judge text, p_verdict text, p_score real, p_similarity real,
+create or replace function _memoir.note_judgement(p_user_id uuid, p_memory uuid, p_other uuid, p_judge text, p_verdict text, p_score real, p_similarity real,
   p_decision text, p_winner uuid, p_reason text, p_at timestamptz)
 returns void language plpgsql as $$
 begin
@@ -61,13 +61,13 @@ declare
 begin
   select * into v_who from _memoir.precedence(p_new, p_old);
   if v_who.prevails = 'open' then
-    perform _memoir.judged(p_user_id, p_new.memory_id, p_old.memory_id, p_judge, 'contradiction', p_score, p_similarity, 'contradicts', null, v_who.reason, v_now);
+    perform _memoir.note_judgement(p_user_id, p_new.memory_id, p_old.memory_id, p_judge, 'contradiction', p_score, p_similarity, 'contradicts', null, v_who.reason, v_now);
     return 'open';
   end if;
   if v_who.prevails = 'new' then v_winner := p_new; v_loser := p_old; else v_winner := p_old; v_loser := p_new; end if;
   v_bounded := v_who.prevails = 'new' and coalesce(p_from > coalesce(p_old.valid_from, '-infinity'), false);
   perform _memoir.supersede(p_user_id, array[v_loser.memory_id], v_winner.memory_id, p_by, p_judge, v_now);
-  perform _memoir.judged(p_user_id, p_new.memory_id, p_old.memory_id, p_judge, 'contradiction', p_score, p_similarity, 'superseded', v_winner.memory_id, v_who.reason, v_now);
+  perform _memoir.note_judgement(p_user_id, p_new.memory_id, p_old.memory_id, p_judge, 'contradiction', p_score, p_similarity, 'superseded', v_winner.memory_id, v_who.reason, v_now);
   if v_bounded then
     perform _memoir.bounded(p_old, p_old.valid_from, least(p_from, p_old.valid_to), p_by, p_judge, v_now, p_new.actor);
   elsif v_who.prevails = 'new' and p_new.provenance = 'correction' then
@@ -139,7 +139,7 @@ $$;
 
 -- A sentence as the rules compare it: its words ("eats" as "eat", tenses apart, articles and helpers left out) without its negations, and how
 -- many those were; null where a rule can't tell.
-create or replace function _memoir.claim(p_text text, out words text[], out raw text[], out negations integer)
+create or replace function _memoir.proposition(p_text text, out words text[], out raw text[], out negations integer)
 language plpgsql stable as $$
 declare
   v_text text := regexp_replace(replace(lower(normalize(p_text, nfkc)), '’', ''''), '\m(cannot|can''t)\M', 'can not', 'g'); v_word text;
@@ -186,8 +186,8 @@ declare
   v_one record; v_other record; v_count integer; v_start integer := 1; v_end integer := 0; v_before text; v_after text; v_mine text[]; v_theirs text[];
 begin
   if greatest(length(p_one), length(p_other)) > 400 then return null; end if;
-  select * into v_one from _memoir.claim(p_one);
-  select * into v_other from _memoir.claim(p_other);
+  select * into v_one from _memoir.proposition(p_one);
+  select * into v_other from _memoir.proposition(p_other);
   v_count := cardinality(v_one.words);
   if v_one.negations is null or v_other.negations is null or v_count = 0 or v_count > 40 then return null; end if;
   if v_one.words = v_other.words then
@@ -240,7 +240,7 @@ end $$;
 -- Judges an active memory whose vector has arrived. Conflicts first, by rules, what they can't tell queued for a model where one is
 -- configured; then near duplicates ([PG] 5.4: cosine above the threshold, nothing fixed differs): the greater authority stays active, of
 -- equals the more specific text. What only says again in other words what a person rejected is invalidated, unless a person says it.
-create or replace function _memoir.judge_memory(p_user_id uuid, p_memory_id uuid, p_by text)
+create or replace function _memoir.reconcile_memory(p_user_id uuid, p_memory_id uuid, p_by text)
 returns jsonb language plpgsql set plan_cache_mode = force_custom_plan as $$
 declare
   v_state _memoir.judging_state; v_config jsonb := _memoir.config(p_user_id, null);
@@ -374,11 +374,11 @@ begin
 end $$;
 
 -- A remember's result with what its vector's judgement adds.
-create or replace function _memoir.with_judgement(p_result jsonb, p_judgement jsonb)
+create or replace function _memoir.with_reconciled(p_result jsonb, p_reconciled jsonb)
 returns jsonb language sql immutable as $$
-  select case when p_judgement is null then p_result else p_result || p_judgement || jsonb_build_object(
-    'superseded', (p_result -> 'superseded') || coalesce(p_judgement -> 'superseded', '[]'),
-    'contradicts', (p_result -> 'contradicts') || coalesce(p_judgement -> 'contradicts', '[]')) end
+  select case when p_reconciled is null then p_result else p_result || p_reconciled || jsonb_build_object(
+    'superseded', (p_result -> 'superseded') || coalesce(p_reconciled -> 'superseded', '[]'),
+    'contradicts', (p_result -> 'contradicts') || coalesce(p_reconciled -> 'contradicts', '[]')) end
 $$;
 
 -- One memory was said again in other words: the other goes on for both, with the sources of both.
@@ -397,7 +397,7 @@ end $$;
 -- Kind nli for a cross-encoder (claim_judgements), judge for a language model (llm.sql). New pairs join those that wait.
 create or replace function _memoir.queue_judgement(p_user_id uuid, p_memory_id uuid, p_others uuid[], p_at timestamptz)
 returns void language sql as $$
-  insert into _memoir.jobs (kind, user_id, dedup_key, run_after, payload, created_at)
+  insert into _memoir.work_items (kind, user_id, dedup_key, run_after, payload, created_at)
   select case config ->> 'judge' when 'llm' then 'judge' else 'nli' end, p_user_id, p_memory_id::text, p_at, jsonb_build_object('others', p_others), p_at
   from _memoir.settings_merged where config ->> 'judge' <> 'rules'
   on conflict (kind, user_id, dedup_key) where state = 'ready' do update set payload = excluded.payload

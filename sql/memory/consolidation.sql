@@ -13,7 +13,7 @@ begin
   for v_seed in
     with candidates as materialized (
       select m.memory_id, m.content, m.project, m.type, m.category, m.trust, m.tier, m.recorded_at, e.embedding,
-        row_number() over (partition by m.project, m.type, m.trust, m.tier order by m.recorded_at desc, m.memory_id) as place
+        row_number() over (partition by m.project, m.type, m.trust, m.tier order by m.recorded_at desc, m.memory_id) as nth
       from _memoir.memory_store m
       join _memoir.search_items i on i.user_id = p_user_id and i.ref_id = m.memory_id and i.chunk = 0 and i.last_chunk and not i.dead
       join _memoir.embeddings e on e.user_id = p_user_id and e.model_id = v_model and e.item_no = i.item_no
@@ -23,7 +23,7 @@ begin
         and not exists (select from _memoir.memory_relationships r where r.user_id = p_user_id and r.source_id = m.memory_id and r.relation = 'contradicts')
         and not exists (select from _memoir.memory_relationships r where r.user_id = p_user_id and r.target_id = m.memory_id and r.relation = 'contradicts')
         and not m.metadata ? 'stays_apart'),
-    recent as materialized (select * from candidates where place <= 300),
+    recent as materialized (select * from candidates where nth <= 300),
     pairs as materialized (
       select a.memory_id as one, b.memory_id as other, a.content as said, b.content as said_too, a.embedding <=> b.embedding as distance
       from recent a join recent b using (project, type, trust, tier) where a.memory_id <> b.memory_id),

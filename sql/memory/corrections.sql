@@ -119,7 +119,7 @@ begin
   v_correction := (v_caller, p_user, v_old, v_standing, coalesce(p_reason, 'corrected'), v_now, p_content, p_remainder, p_valid_from, p_valid_to,
     v_old.slot is not null and (p_remainder is null or p_slot_value is not null),  -- else the slot's value is in what remains
     p_slot_value, p_session, p_source_turns, p_actor, p_embedding);
-  if (v_old.state = 'active' or v_old.state_reason = 'consolidated') and _memoir.challenge(v_standing) < _memoir.hold(v_old) then
+  if (v_old.state = 'active' or v_old.state_reason = 'consolidated') and _memoir.word_authority(v_standing) < _memoir.memory_authority(v_old) then
     v_result := _memoir.object_to(v_correction);
   else
     v_result := _memoir.put_right(v_correction);
@@ -148,7 +148,7 @@ begin
   v_made := _memoir.say_instead(p_correction, '{}');
   v_id := (v_made ->> 'memory_id')::uuid;
   if v_id <> v_old.memory_id then
-    perform _memoir.judged(v_old.user_id, v_id, v_old.memory_id, 'person', 'contradiction', null, null, 'contradicts', null,
+    perform _memoir.note_judgement(v_old.user_id, v_id, v_old.memory_id, 'person', 'contradiction', null, null, 'contradicts', null,
       'a correction of lower authority', p_correction.corrected_at);
   end if;
   return jsonb_build_object('memory_id', v_id,
@@ -307,7 +307,7 @@ begin
   v_old := _memoir.to_correct(v_seen);
   v_standing := _memoir.standing(_memoir.speaker(v_caller, p_actor, p_session), v_old.type, 'correction',
     _memoir.turns_given(v_caller, p_session, p_source_turns));
-  if _memoir.challenge(v_standing) < _memoir.hold(v_old) then
+  if _memoir.word_authority(v_standing) < _memoir.memory_authority(v_old) then
     perform _memoir.fail('PM001', format('login %s acts as %s and may not retract memory %s, which has a higher authority', quote_ident(v_caller.login),
       v_standing.actor, v_old.memory_id), 'give p_session and p_source_turns, the turns in which the person takes it back');
   end if;

@@ -6,19 +6,19 @@
 create or replace function _memoir.extract_texts(p_texts text[], p_names text[], p_roles text[], p_said timestamptz[], p_language text default 'english')
 returns setof _memoir.extracted language plpgsql stable as $$
 declare
-  v_places integer[]; v_starts integer[]; v_lengths integer[]; v_said text[]; v_bare text[]; v_held integer[]; v_stopped boolean[];
+  v_text_nos integer[]; v_starts integer[]; v_lengths integer[]; v_said text[]; v_bare text[]; v_specifics integer[]; v_stopped boolean[];
   v_hits integer[]; v_rules jsonb := '[]'; v_rule record; v_stop text; v_found integer[]; v_number integer := 0; v_n integer; v_row _memoir.extracted;
 begin
-  select array_agg(t.place order by t.place, s.span_start), array_agg(s.span_start order by t.place, s.span_start),
-    array_agg(s.span_length order by t.place, s.span_start), array_agg(s.said order by t.place, s.span_start)
-  into v_places, v_starts, v_lengths, v_said
-  from unnest(p_texts) with ordinality t(body, place), _memoir.own_sentences(t.body) s
-  where p_roles[t.place] in ('user', 'assistant') and s.span_length between 8 and 400;
-  if v_places is null then return; end if;
+  select array_agg(t.text_no order by t.text_no, s.span_start), array_agg(s.span_start order by t.text_no, s.span_start),
+    array_agg(s.span_length order by t.text_no, s.span_start), array_agg(s.said order by t.text_no, s.span_start)
+  into v_text_nos, v_starts, v_lengths, v_said
+  from unnest(p_texts) with ordinality t(body, text_no), _memoir.own_sentences(t.body) s
+  where p_roles[t.text_no] in ('user', 'assistant') and s.span_length between 8 and 400;
+  if v_text_nos is null then return; end if;
   -- A sentence broken by the end of a line goes on in the next, but rules see sentences: so be it.
   v_bare := array(select _memoir.bare(s) from unnest(v_said) with ordinality x(s, o) order by o);
   v_stopped := array(select s ~ '[?？]["”''\)\]]*$' or s !~ '[[:alpha:]].* .*[[:alpha:]]' from unnest(v_said) with ordinality x(s, o) order by o);
-  v_held := _memoir.specifics(v_said, v_bare);
+  v_specifics := _memoir.specifics(v_said, v_bare);
   v_hits := array_fill(0, array[cardinality(v_said)]);
   -- Bit 1: a question; the other stops do not concern what is asked of us or put right.
   for v_rule in
@@ -36,10 +36,10 @@ begin
     end if;
     v_number := v_number + 1;
     v_rules := v_rules || to_jsonb(v_rule);
-    v_found := array(select x.o from unnest(v_bare, v_stopped, v_hits, v_held, v_places) with ordinality x(b, s, h, held, place, o)
-      where not s and h = 0 and held >= v_rule.at_least and b ~ v_rule.pattern
-        and ('user' = any (v_rule.roles) and p_roles[place] = 'user' or 'named' = any (v_rule.roles) and p_names[place] is not null
-             or 'agent' = any (v_rule.roles) and p_roles[place] = 'assistant' and p_names[place] is null));
+    v_found := array(select x.o from unnest(v_bare, v_stopped, v_hits, v_specifics, v_text_nos) with ordinality x(b, s, h, specifics, text_no, o)
+      where not s and h = 0 and specifics >= v_rule.at_least and b ~ v_rule.pattern
+        and ('user' = any (v_rule.roles) and p_roles[text_no] = 'user' or 'named' = any (v_rule.roles) and p_names[text_no] is not null
+             or 'agent' = any (v_rule.roles) and p_roles[text_no] = 'assistant' and p_names[text_no] is null));
     if v_found <> '{}' and v_rule.not_if is not null then
       v_found := array(select n from unnest(v_found) n where v_bare[n] !~ v_rule.not_if);
     end if;
@@ -47,9 +47,9 @@ begin
   end loop;
   for v_n in 1 .. cardinality(v_said) loop
     continue when v_hits[v_n] = 0;
-    v_row := _memoir.worded(v_places[v_n], v_starts[v_n], v_lengths[v_n], v_said[v_n], v_bare[v_n], v_held[v_n],
-      coalesce(p_names[v_places[v_n]], case p_roles[v_places[v_n]] when 'user' then 'User' else 'Assistant' end), p_names[v_places[v_n]] is not null,
-      p_said[v_places[v_n]], v_rules -> (v_hits[v_n] - 1));
+    v_row := _memoir.worded(v_text_nos[v_n], v_starts[v_n], v_lengths[v_n], v_said[v_n], v_bare[v_n], v_specifics[v_n],
+      coalesce(p_names[v_text_nos[v_n]], case p_roles[v_text_nos[v_n]] when 'user' then 'User' else 'Assistant' end), p_names[v_text_nos[v_n]] is not null,
+      p_said[v_text_nos[v_n]], v_rules -> (v_hits[v_n] - 1));
     return next v_row;
   end loop;
 end $$;
@@ -64,16 +64,16 @@ returns integer[] language sql immutable as $$
 $$;
 
 -- The memory a rule makes of a sentence.
-create or replace function _memoir.worded(p_place integer, p_start integer, p_length integer, p_said text, p_bare text, p_held integer,
+create or replace function _memoir.worded(p_text_no integer, p_start integer, p_length integer, p_said text, p_bare text, p_specifics integer,
   p_name text, p_is_named boolean, p_at timestamptz, p_rule jsonb)
 returns _memoir.extracted language plpgsql stable as $$
 declare
   v_out _memoir.extracted; v_text text := _memoir.without_opening(regexp_replace(p_said, '^(no|nope)[,.!;]+ +', '', 'i')); v_until date; v_value text; v_first text;
 begin
-  v_out.place := p_place; v_out.span_start := p_start; v_out.span_length := p_length;
+  v_out.text_no := p_text_no; v_out.span_start := p_start; v_out.span_length := p_length;
   v_out.rule := p_rule ->> 'rule'; v_out.type := p_rule ->> 'type'; v_out.provenance := p_rule ->> 'provenance';
   v_out.category := p_rule ->> 'category'; v_out.importance := p_rule ->> 'importance';
-  v_out.utility := least(1, (p_rule ->> 'utility')::real + 0.05 * p_held);
+  v_out.utility := least(1, (p_rule ->> 'utility')::real + 0.05 * p_specifics);
   select r.resolved, r.event_from, r.event_to, r.valid_until into v_text, v_out.event_from, v_out.event_to, v_until
   from _memoir.resolve_dates(v_text, (p_at at time zone 'UTC')::date, v_out.type <> 'plan' and p_bare !~ '\m(will|going to|plan(ning)?|starting|am|are) ') r;
   v_text := upper(left(v_text, 1)) || substr(v_text, 2);
@@ -112,14 +112,14 @@ begin
 end $$;
 
 -- Of what tools returned, the little that is asked for again: errors, identifiers, totals. Content names the tool.
-create or replace function _memoir.extract_tool(p_place integer, p_text text, p_tool text, p_at timestamptz)
+create or replace function _memoir.extract_tool(p_text_no integer, p_text text, p_tool text, p_at timestamptz)
 returns setof _memoir.extracted language plpgsql immutable as $$
 declare
   v_out _memoir.extracted; v_hit text; v_at integer; v_count integer := 0; v_text text := left(p_text, 20000); v_tool text := 'Tool' || coalesce(' ' || p_tool, '');
   c_error text := '\m([[:alpha:]]+(Error|Exception): [^\n"]{5,200}|"?error"?( ?message)?"?: *"[^"\n]{4,200}|(fatal|error|failed|failure)\M[: ][^\n"{}]{5,200})';
   c_value text := '"?\m((order|ticket|invoice|booking|reservation|confirmation|reference|tracking|case|claim|refund|issue|account|customer|transaction|shipment|flight)[_ -]?(id|number|no|nr|code|ref|key)|(grand[_ -]?)?total([_ -]?(price|amount|cost|due))?|balance|amount[_ -]?due)\M"? ?[:=#]+ ?"?([[:alnum:]$€£][[:alnum:].,:/_-]{0,40})"?';
 begin
-  v_out.place := p_place; v_out.provenance := 'tool_output'; v_out.importance := 'normal'; v_out.valid_from := p_at;
+  v_out.text_no := p_text_no; v_out.provenance := 'tool_output'; v_out.importance := 'normal'; v_out.valid_from := p_at;
   v_at := regexp_instr(v_text, c_error);
   if v_at > 0 then
     v_hit := regexp_substr(v_text, c_error);
@@ -170,7 +170,7 @@ end $$;
 
 -- Judged once more when its vector is there: now novelty is 1 - the greatest cosine to another memory. Only what a rule or a model
 -- brought in; called with the user's lock held.
-create or replace function _memoir.judge_admission(p_user_id uuid, p_memory_id uuid, p_by text)
+create or replace function _memoir.review_admission(p_user_id uuid, p_memory_id uuid, p_by text)
 returns boolean language plpgsql set plan_cache_mode = force_custom_plan as $$
 declare
   v_memory _memoir.memory_store; v_vector halfvec; v_model smallint; v_distance float8; v_admitted boolean;
@@ -208,7 +208,7 @@ declare
 begin
   select array_agg(h order by h.turn_index) into v_turns from _memoir.conversation_history h
   where h.user_id = v_user and h.session_id = v_session and h.recorded_at between v_first and v_last
-    and h.turn_index >= p_from and h.turn_index < p_from + p_limit and h.role <> 'system' and _memoir.now_held(h.sensitivity, h.turn_index, v_marks) <> 'secret' and h.content ~ '[[:alpha:]]'
+    and h.turn_index >= p_from and h.turn_index < p_from + p_limit and h.role <> 'system' and _memoir.sensitivity_now(h.sensitivity, h.turn_index, v_marks) <> 'secret' and h.content ~ '[[:alpha:]]'
     and not exists (select from _memoir.recall_exclusions x where x.user_id = v_user and x.session_id = v_session and x.turn_index = h.turn_index
                     and x.span_start is null and x.lifted_at is null);
   v_stones := array(select key_hash from _memoir.tombstones where user_id = v_user and kind = 'turn' and lifted_at is null);
@@ -218,7 +218,7 @@ begin
   return coalesce(v_turns, '{}');
 end $$;
 
--- What rules find in turns; place counts turns from 1.
+-- What rules find in turns; text_no counts turns from 1.
 create or replace function _memoir.found_in(p_turns _memoir.conversation_history[], p_language text)
 returns _memoir.extracted[] language plpgsql stable set plan_cache_mode = force_custom_plan as $$
 declare
@@ -253,7 +253,7 @@ declare
   v_before uuid[]; v_replaceable boolean; v_new uuid[] := '{}'; v_id uuid;
 begin
   foreach v_found in array p_found loop
-    v_turn := p_turns[v_found.place];
+    v_turn := p_turns[v_found.text_no];
     v_memory := v_blank;
     select array_agg(m.memory_id), bool_and(p_replace and coalesce(m.state = 'active' or m.superseded_by = any (v_new), false) and coalesce(m.metadata ->> 'extracted_by' like 'rules %', false))
     into v_before, v_replaceable
@@ -272,7 +272,7 @@ begin
     v_memory.importance := v_found.importance;
     v_memory.provenance := v_found.provenance;
     v_memory.actor := case when v_turn.role = 'tool' then 'tool' else 'agent' end;
-    v_memory.sensitivity := _memoir.turns_held(array[v_turn]);
+    v_memory.sensitivity := _memoir.strictest_of(array[v_turn]);
     v_memory.project := p_session.project;
     v_memory.valid_from := v_found.valid_from;
     v_memory.valid_to := v_found.valid_to;
@@ -360,7 +360,7 @@ begin
       jsonb_build_object('session_id', p_session_id, 'from', v_counters.extracted_through, 'to', v_through));
   end if;
   if v_through >= v_locked.turn_count then
-    delete from _memoir.jobs where kind = 'turns' and user_id = p_user_id and dedup_key = p_session_id::text and state <> 'leased';
+    delete from _memoir.work_items where kind = 'turns' and user_id = p_user_id and dedup_key = p_session_id::text and state <> 'leased';
   end if;
   return v_counts || jsonb_build_object('turns', v_through - v_counters.extracted_through, 'left', v_locked.turn_count - v_through);
 end $$;
@@ -369,24 +369,24 @@ end $$;
 create or replace function _memoir.step_extract(p_limit integer)
 returns jsonb language plpgsql as $$
 declare
-  v_job _memoir.jobs := _memoir.take_job('turns'); v_result jsonb;
+  v_work _memoir.work_items := _memoir.take_work('turns'); v_result jsonb;
 begin
-  if v_job.job_id is null then return jsonb_build_object('more', false); end if;
+  if v_work.work_id is null then return jsonb_build_object('more', false); end if;
   begin
-    if _memoir.is_free(v_job.user_id, v_job.dedup_key::uuid) then
-      v_result := _memoir.extract_turns(v_job.user_id, v_job.dedup_key::uuid, p_limit, _memoir.login(), false);
+    if _memoir.is_free(v_work.user_id, v_work.dedup_key::uuid) then
+      v_result := _memoir.extract_turns(v_work.user_id, v_work.dedup_key::uuid, p_limit, _memoir.login(), false);
     end if;
   exception
     when lock_not_available or deadlock_detected then v_result := null;
     when others then
-      v_job.attempts := v_job.attempts + 1;
-      update _memoir.jobs set attempts = v_job.attempts where job_id = v_job.job_id;
-      perform _memoir.give_back(v_job, sqlstate || ' ' || sqlerrm);
-      return jsonb_build_object('more', true, 'failed', 1, 'error', format('session %s: %s %s', v_job.dedup_key, sqlstate, sqlerrm));
+      v_work.attempts := v_work.attempts + 1;
+      update _memoir.work_items set attempts = v_work.attempts where work_id = v_work.work_id;
+      perform _memoir.give_back(v_work, sqlstate || ' ' || sqlerrm);
+      return jsonb_build_object('more', true, 'failed', 1, 'error', format('session %s: %s %s', v_work.dedup_key, sqlstate, sqlerrm));
   end;
   -- Somebody is at it: later, and the next session first.
   if v_result is null then
-    update _memoir.jobs set run_after = greatest(memoir.now(), clock_timestamp()) + interval '30 seconds' where job_id = v_job.job_id;
+    update _memoir.work_items set run_after = greatest(memoir.now(), clock_timestamp()) + interval '30 seconds' where work_id = v_work.work_id;
     return jsonb_build_object('more', true, 'busy', 1);
   end if;
   return (v_result - 'left') || jsonb_build_object('more', true);

@@ -7,7 +7,7 @@ returns table (rule text, roles text[], pattern text, not_if text, at_least inte
   category text, importance text, utility real, slot text, value text) language sql immutable as $$
   select rule, string_to_array(roles, ' '), pattern, not_if, at_least::integer, type, provenance, category,
     importance, utility::real, slot, value
-  from _memoir.data_extraction_rules() where language = p_language order by place
+  from _memoir.data_extraction_rules() where language = p_language order by nth
 $$;
 
 -- Patterns of sentences that say nothing of their speaker that lasts, whatever rule would fit them.

@@ -2,40 +2,40 @@
 -- may contradict; a judge works as claim → commit → call → store, and no model call holds a transaction.
 
 -- What of a job is still to be judged: both active, of different values, the pair not judged before.
-create or replace function _memoir.open_pairs(p_job _memoir.jobs)
+create or replace function _memoir.open_pairs(p_work _memoir.work_items)
 returns setof _memoir.memory_store language plpgsql stable set plan_cache_mode = force_custom_plan as $$
 declare
-  v_id uuid := p_job.dedup_key::uuid;
+  v_id uuid := p_work.dedup_key::uuid;
 begin
   return query
   select o.* from _memoir.memory_store m, _memoir.memory_store o
-  where m.user_id = p_job.user_id and m.memory_id = v_id and m.state = 'active' and m.sensitivity < 'secret'
-    and o.user_id = p_job.user_id and o.memory_id = any (array(select x::uuid from jsonb_array_elements_text(p_job.payload -> 'others') x))
+  where m.user_id = p_work.user_id and m.memory_id = v_id and m.state = 'active' and m.sensitivity < 'secret'
+    and o.user_id = p_work.user_id and o.memory_id = any (array(select x::uuid from jsonb_array_elements_text(p_work.payload -> 'others') x))
     and o.state = 'active' and o.sensitivity < 'secret' and _memoir.may_conflict(m, o)
-    and not exists (select from _memoir.memory_judgements j where j.user_id = p_job.user_id and j.memory_id = v_id and j.other_id = o.memory_id)
+    and not exists (select from _memoir.memory_judgements j where j.user_id = p_work.user_id and j.memory_id = v_id and j.other_id = o.memory_id)
   order by o.recorded_at, o.memory_id;
 end $$;
 
 create or replace function memoir.claim_judgements(p_limit integer default 16)
 returns table (user_id uuid, memory_id uuid, other_id uuid, content text, other_content text, said_at timestamptz, other_said_at timestamptz,
-  job_id bigint, lease_id uuid)
+  work_id bigint, lease_id uuid)
 language plpgsql security definer set search_path from current set plan_cache_mode = force_custom_plan as $$
 declare
-  v_job _memoir.jobs; v_lease uuid; v_left integer := p_limit; v_count integer;
+  v_work _memoir.work_items; v_lease uuid; v_left integer := p_limit; v_count integer;
 begin
   perform _memoir.authorise_worker();
   perform _memoir.check_count('limit', p_limit, 10000);
   while v_left > 0 loop
-    v_job := _memoir.take_job('nli');
-    exit when v_job.job_id is null;
-    v_lease := _memoir.lease_job(v_job.job_id, 300);
+    v_work := _memoir.take_work('nli');
+    exit when v_work.work_id is null;
+    v_lease := _memoir.lease_work(v_work.work_id, 300);
     return query
-    select v_job.user_id, m.memory_id, o.memory_id, m.content, o.content, _memoir.said(m), _memoir.said(o), v_job.job_id, v_lease
-    from _memoir.open_pairs(v_job) o
-    join _memoir.memory_store m on m.user_id = v_job.user_id and m.memory_id = v_job.dedup_key::uuid;
+    select v_work.user_id, m.memory_id, o.memory_id, m.content, o.content, _memoir.said(m), _memoir.said(o), v_work.work_id, v_lease
+    from _memoir.open_pairs(v_work) o
+    join _memoir.memory_store m on m.user_id = v_work.user_id and m.memory_id = v_work.dedup_key::uuid;
     get diagnostics v_count = row_count;
     if v_count = 0 then
-      delete from _memoir.jobs j where j.job_id = v_job.job_id;
+      delete from _memoir.work_items j where j.work_id = v_work.work_id;
       continue;
     end if;
     v_left := v_left - v_count;
@@ -43,7 +43,7 @@ begin
 end $$;
 comment on function memoir.claim_judgements(integer) is
   'Leases about p_limit pairs of similar memories that may contradict each other, for a judge: claim, commit, judge, store_judgements.
-Leases last 5 minutes; heartbeat(job_id, lease_id) keeps one. Service, jobs and admin logins only. Raises PM001, PM014.';
+Leases last 5 minutes; heartbeat(work_id, lease_id) keeps one. Service, jobs and admin logins only. Raises PM001, PM014.';
 
 -- One verdict, under the user's lock: as the memories are now. What was superseded or forgotten meanwhile is out of it, and what
 -- somebody else has judged since (a lease that ran out).
@@ -62,7 +62,7 @@ begin
   if p_score >= v_threshold then
     perform _memoir.settle(p_user_id, v_new, v_old, p_judge, p_score, null, null, p_judge);
   else
-    perform _memoir.judged(p_user_id, p_memory, p_other, p_judge, 'compatible', p_score, null, 'none', null,
+    perform _memoir.note_judgement(p_user_id, p_memory, p_other, p_judge, 'compatible', p_score, null, 'none', null,
       format('%s, below %s', p_score, v_threshold), memoir.now());
   end if;
   return true;
@@ -71,7 +71,7 @@ end $$;
 create or replace function memoir.store_judgements(p_user_ids uuid[], p_memory_ids uuid[], p_other_ids uuid[], p_scores real[], p_judge text)
 returns integer language plpgsql security definer set search_path from current set plan_cache_mode = force_custom_plan as $$
 declare
-  v_count integer := coalesce(cardinality(p_memory_ids), 0); v_user uuid; v_stored integer := 0; v_job _memoir.jobs; i integer;
+  v_count integer := coalesce(cardinality(p_memory_ids), 0); v_user uuid; v_stored integer := 0; v_work _memoir.work_items; i integer;
 begin
   perform _memoir.authorise_worker();
   if coalesce(cardinality(p_user_ids), 0) <> v_count or coalesce(cardinality(p_other_ids), 0) <> v_count or coalesce(cardinality(p_scores), 0) <> v_count then
@@ -90,10 +90,10 @@ begin
         v_stored := v_stored + _memoir.store_verdict(v_user, p_memory_ids[i], p_other_ids[i], p_scores[i], p_judge)::integer;
       end if;
     end loop;
-    for v_job in select * from _memoir.jobs j where j.kind = 'nli' and j.user_id = v_user and j.state = 'leased' and j.dedup_key = any (p_memory_ids::text[])
-      order by j.job_id for update
+    for v_work in select * from _memoir.work_items j where j.kind = 'nli' and j.user_id = v_user and j.state = 'leased' and j.dedup_key = any (p_memory_ids::text[])
+      order by j.work_id for update
     loop
-      if not exists (select from _memoir.open_pairs(v_job)) then delete from _memoir.jobs where job_id = v_job.job_id; end if;
+      if not exists (select from _memoir.open_pairs(v_work)) then delete from _memoir.work_items where work_id = v_work.work_id; end if;
     end loop;
   end loop;
   return v_stored;
@@ -107,13 +107,13 @@ Service, jobs and admin logins only. Raises PM001, PM014.';
 create or replace function memoir.fail_judgements(p_user_ids uuid[], p_memory_ids uuid[], p_error text)
 returns void language plpgsql security definer set search_path from current as $$
 declare
-  v_job _memoir.jobs;
+  v_work _memoir.work_items;
 begin
   perform _memoir.authorise_worker();
-  for v_job in select * from _memoir.jobs where kind = 'nli' and state = 'leased' and user_id = any (p_user_ids) and dedup_key = any (p_memory_ids::text[])
-    order by job_id for update skip locked
+  for v_work in select * from _memoir.work_items where kind = 'nli' and state = 'leased' and user_id = any (p_user_ids) and dedup_key = any (p_memory_ids::text[])
+    order by work_id for update skip locked
   loop
-    perform _memoir.give_back(v_job, p_error);
+    perform _memoir.give_back(v_work, p_error);
   end loop;
 end $$;
 comment on function memoir.fail_judgements(uuid[], uuid[], text) is
@@ -121,37 +121,37 @@ comment on function memoir.fail_judgements(uuid[], uuid[], text) is
 end a dead letter with the error. Service, jobs and admin logins only. Raises PM001.';
 
 -- The same by a language model (llm_kinds.sql): what its prompt gets, and what becomes of its answer.
-create or replace function _memoir.judge_input(p_job _memoir.jobs)
+create or replace function _memoir.judge_input(p_work _memoir.work_items)
 returns jsonb language plpgsql set plan_cache_mode = force_custom_plan as $$
 declare
   v_memory _memoir.memory_store; v_other _memoir.memory_store; v_pairs jsonb := '[]'; v_asked jsonb := '[]';
 begin
-  select * into v_memory from _memoir.memory_store where user_id = p_job.user_id and memory_id = p_job.dedup_key::uuid;
-  for v_other in select * from _memoir.open_pairs(p_job) limit 50 loop
+  select * into v_memory from _memoir.memory_store where user_id = p_work.user_id and memory_id = p_work.dedup_key::uuid;
+  for v_other in select * from _memoir.open_pairs(p_work) limit 50 loop
     v_pairs := v_pairs || jsonb_build_object('n', jsonb_array_length(v_asked), 'one', v_memory.content, 'said', _memoir.day(_memoir.said(v_memory)),
       'other', v_other.content, 'other_said', _memoir.day(_memoir.said(v_other)));
     v_asked := v_asked || to_jsonb(v_other.memory_id);
   end loop;
   if v_asked = '[]' then return null; end if;
-  update _memoir.jobs set payload = payload || jsonb_build_object('asked', v_asked) where job_id = p_job.job_id;
+  update _memoir.work_items set payload = payload || jsonb_build_object('asked', v_asked) where work_id = p_work.work_id;
   return jsonb_build_object('pairs', v_pairs);
 end $$;
 
-create or replace function _memoir.judge_store(p_job _memoir.jobs, p_output jsonb, p_made_by text)
+create or replace function _memoir.judge_store(p_work _memoir.work_items, p_output jsonb, p_made_by text)
 returns integer language plpgsql as $$
 declare
-  v_answer jsonb; v_stored integer := 0; v_asked jsonb := p_job.payload -> 'asked';
+  v_answer jsonb; v_stored integer := 0; v_asked jsonb := p_work.payload -> 'asked';
 begin
   if (select count(distinct (j ->> 'n')::integer) from jsonb_array_elements(p_output -> 'judgements') j
       where (j ->> 'n')::integer between 0 and jsonb_array_length(v_asked) - 1) < jsonb_array_length(v_asked) then
     perform _memoir.fail('PM014', format('%s pairs were asked for, not all were judged', jsonb_array_length(v_asked)));
   end if;
-  perform from _memoir.user_counters where user_id = p_job.user_id for update;
+  perform from _memoir.user_counters where user_id = p_work.user_id for update;
   for v_answer in
     select distinct on ((j ->> 'n')::integer) j from jsonb_array_elements(p_output -> 'judgements') j
     where (j ->> 'n')::integer between 0 and jsonb_array_length(v_asked) - 1 order by (j ->> 'n')::integer
   loop
-    v_stored := v_stored + _memoir.store_verdict(p_job.user_id, p_job.dedup_key::uuid, (v_asked ->> (v_answer ->> 'n')::integer)::uuid,
+    v_stored := v_stored + _memoir.store_verdict(p_work.user_id, p_work.dedup_key::uuid, (v_asked ->> (v_answer ->> 'n')::integer)::uuid,
       (v_answer ->> 'contradiction')::real, p_made_by)::integer;
   end loop;
   return v_stored;

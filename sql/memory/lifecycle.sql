@@ -120,20 +120,20 @@ end $$;
 create or replace function _memoir.step_promotion(p_limit integer)
 returns jsonb language plpgsql set plan_cache_mode = force_custom_plan as $$
 declare
-  v_job _memoir.jobs; v_counts jsonb := '{}'; v_users integer := 0; v_failed integer := 0; v_error text;
+  v_work _memoir.work_items; v_counts jsonb := '{}'; v_users integer := 0; v_failed integer := 0; v_error text;
 begin
-  for v_job in select * from _memoir.jobs where kind = 'promote' and state = 'ready' and run_after <= greatest(memoir.now(), clock_timestamp())
-    order by priority desc, run_after, job_id limit p_limit for update skip locked
+  for v_work in select * from _memoir.work_items where kind = 'promote' and state = 'ready' and run_after <= greatest(memoir.now(), clock_timestamp())
+    order by priority desc, run_after, work_id limit p_limit for update skip locked
   loop
-    perform from _memoir.user_counters where user_id = v_job.user_id for update skip locked;
-    if not found and exists (select from _memoir.user_counters where user_id = v_job.user_id) then continue; end if;
+    perform from _memoir.user_counters where user_id = v_work.user_id for update skip locked;
+    if not found and exists (select from _memoir.user_counters where user_id = v_work.user_id) then continue; end if;
     begin
-      v_counts := _memoir.add_counts(v_counts, _memoir.promote_user(v_job.user_id, 'promotion'));
-      delete from _memoir.jobs where job_id = v_job.job_id;
+      v_counts := _memoir.add_counts(v_counts, _memoir.promote_user(v_work.user_id, 'promotion'));
+      delete from _memoir.work_items where work_id = v_work.work_id;
       v_users := v_users + 1;
     exception when others then
-      perform _memoir.put_back(v_job, sqlerrm);
-      v_failed := v_failed + 1; v_error := format('user %s: %s', v_job.user_id, sqlerrm);
+      perform _memoir.put_back(v_work, sqlerrm);
+      v_failed := v_failed + 1; v_error := format('user %s: %s', v_work.user_id, sqlerrm);
     end;
   end loop;
   return jsonb_strip_nulls(v_counts || jsonb_build_object('users', v_users, 'failed', v_failed, 'error', v_error, 'more', v_users + v_failed = p_limit));

@@ -202,7 +202,7 @@ begin
     v_settled.superseded, v_settled.contradicts);
   if p_embedding is not null and v_memory.embeddable and v_index is not null then
     perform _memoir.store_vector(v_user, v_index, p_embedding, null);
-    v_result := _memoir.with_judgement(v_result, _memoir.judge_memory(v_user, v_memory.memory_id, v_by));
+    v_result := _memoir.with_reconciled(v_result, _memoir.reconcile_memory(v_user, v_memory.memory_id, v_by));
   end if;
   return v_result;
 end $$;
@@ -233,7 +233,7 @@ begin
   v_memory.validated_at := case when v_memory.actor = 'person' then v_now end;
   v_memory.confidence := coalesce(v_memory.confidence, case when v_memory.actor = 'person' then 0.9 else 0.5 end);
   -- As secret as the strictest of what is said of it, what it looks like, and what it comes from.
-  v_memory.sensitivity := greatest(v_memory.sensitivity, _memoir.turns_held(p_sources),
+  v_memory.sensitivity := greatest(v_memory.sensitivity, _memoir.strictest_of(p_sources),
     case when _memoir.detected(p_config, v_memory.content, array_to_string(v_memory.aliases, ' '), v_memory.slot_value,
                                array_to_string(v_memory.tags, ' '), nullif(v_memory.metadata, '{}')::text) <> '{}'
          then 'secret'::_memoir.sensitivity end);

@@ -22,14 +22,14 @@ begin
   if p_relation = 'supersedes' then
     select * into v_one from _memoir.memory_store where user_id = v_caller.user_id and memory_id = p_memory;
     select * into v_other from _memoir.memory_store where user_id = v_caller.user_id and memory_id = p_other;
-    if v_actor <> 'person' and _memoir.hold(v_other) > _memoir.hold(v_one) then
+    if v_actor <> 'person' and _memoir.memory_authority(v_other) > _memoir.memory_authority(v_one) then
       perform _memoir.fail('PM001', format('memory %s has a higher authority than %s', p_other, p_memory), 'a person may say so, or correct it');
     end if;
     if v_one.state <> 'active' then
       perform _memoir.fail('PM014', format('memory %s is %s and supersedes nothing', p_memory, v_one.state));
     end if;
     if v_other.state = 'active' then
-      perform _memoir.judged(v_caller.user_id, p_memory, p_other, 'person', 'contradiction', null, null, 'superseded', p_memory,
+      perform _memoir.note_judgement(v_caller.user_id, p_memory, p_other, 'person', 'contradiction', null, null, 'superseded', p_memory,
         format('related by %s', v_caller.login), v_now);
       perform _memoir.set_state(v_caller.user_id, array[p_other], 'superseded', v_caller.login, 'related', p_memory, v_now, v_actor);
       delete from _memoir.kept_recalls where user_id = v_caller.user_id and items ? p_other::text;
@@ -86,7 +86,7 @@ begin
     where e.user_id = v_user and e.relation = 'contradicts' and (v_id = e.source_id or v_id = e.target_id)
     order by m.memory_id
   loop
-    perform _memoir.judged(v_user, v_id, v_other.memory_id, 'person', 'contradiction', null, null, 'superseded', v_id, 'validated', v_now);
+    perform _memoir.note_judgement(v_user, v_id, v_other.memory_id, 'person', 'contradiction', null, null, 'superseded', v_id, 'validated', v_now);
     perform _memoir.supersede(v_user, array[v_other.memory_id], v_id, v_caller.login, 'validated', v_now, v_actor);
     v_superseded := v_superseded || v_other.memory_id;
   end loop;

@@ -310,7 +310,7 @@ begin
     where i.user_id = p_user_id and i.ref_id = s.source_id and not i.dead
       and (s.span_start is null or (i.span_start < s.span_start + s.span_length and s.span_start < i.span_start + i.span_length))),
   -- Summaries of the sessions that have these turns: their own, and those of branches that share them.
-  holders as (
+  containing as (
     with recursive tree as (
       select s.session_id, s.turn_index from sources s
       union
@@ -318,11 +318,11 @@ begin
       join _memoir.sessions b on b.user_id = p_user_id and b.parent_session_id = t.session_id and b.parent_turn > t.turn_index)
     select * from tree),
   undone as (
-    update _memoir.compactions c set undone_at = p_at from holders h
+    update _memoir.compactions c set undone_at = p_at from containing h
     where c.user_id = p_user_id and c.session_id = h.session_id and h.turn_index between c.from_turn and c.to_turn and c.undone_at is null
     returning c.compaction_id),
   emptied as (
-    update _memoir.sessions x set summary_text = null, summary_through = null from holders h
+    update _memoir.sessions x set summary_text = null, summary_through = null from containing h
     where x.user_id = p_user_id and x.session_id = h.session_id and h.turn_index <= x.summary_through
     returning x.session_id)
   select (select count(*) from excluded), coalesce((select array_agg(source_id) from sources), '{}'),

@@ -179,12 +179,12 @@ create or replace function _memoir.step_archive(p_limit integer)
 returns jsonb language plpgsql set plan_cache_mode = force_custom_plan as $$
 declare
   v_config jsonb := (select config from _memoir.settings_merged); v_destination text := v_config ->> 'archive_destination'; v_leaf record; v_open record; v_session _memoir.sessions;
-  v_range record; v_row _memoir.compactions; v_waiting bigint; v_blocked integer := 0; v_held integer := 0; v_asked integer := 0; v_done integer := 0; v_settings jsonb; v_name name;
+  v_range record; v_row _memoir.compactions; v_waiting bigint; v_blocked integer := 0; v_locked integer := 0; v_asked integer := 0; v_done integer := 0; v_settings jsonb; v_name name;
 begin
   if v_destination = '' then return '{}'; end if;
   for v_leaf in select * from _memoir.detached_leaves() loop
     if _memoir.archive_leaf(v_leaf.leaf, v_leaf.part, v_leaf.month, v_destination) then return '{"months": 1, "more": true}'; end if;
-    v_held := v_held + 1;
+    v_locked := v_locked + 1;
   end loop;
   for v_leaf in select * from _memoir.old_leaves() loop
     v_waiting := 0; v_name := (select relname from pg_class where oid = v_leaf.leaf);
@@ -215,7 +215,7 @@ begin
     end if;
     v_waiting := _memoir.unlist_leaf(v_leaf.leaf, v_leaf.month, 100);
     if v_waiting > 0 then return '{"more": true}'; end if;
-    if v_waiting < 0 then v_held := v_held + 1; continue; end if;
+    if v_waiting < 0 then v_locked := v_locked + 1; continue; end if;
     if v_config ->> 'archive_detach' = 'concurrently' then
       insert into _memoir.archives (leaf, part, month, state, destination, recorded_at)
       values (v_name, v_leaf.part, v_leaf.month, 'detaching', v_destination, memoir.now())
@@ -224,9 +224,9 @@ begin
       continue;
     end if;
     if _memoir.archive_leaf(v_leaf.leaf, v_leaf.part, v_leaf.month, v_destination) then return '{"months": 1, "more": true}'; end if;
-    v_held := v_held + 1;
+    v_locked := v_locked + 1;
   end loop;
-  return jsonb_build_object('blocked', v_blocked, 'held', v_held, 'detaching', v_asked) || _memoir.archive_memories(v_config, 200);
+  return jsonb_build_object('blocked', v_blocked, 'locked', v_locked, 'detaching', v_asked) || _memoir.archive_memories(v_config, 200);
 end $$;
 
 create or replace function memoir.archive_plan()

@@ -34,7 +34,7 @@ begin
   -- Credentials are no part of what has to be replayed.
   insert into _memoir.api_calls values (v_caller.user_id, v_call, v_now, _memoir.session_id(v_caller.user_id, p_session), p_provider, p_model,
     p_status, p_latency_ms, p_started_at, _memoir.without_credentials(p_request_headers), _memoir.without_credentials(p_response_headers),
-    p_request, p_response, v_metadata, _memoir.bytes_held(v_caller.user_id, p_request || coalesce(p_response, '') || coalesce((select string_agg(e, '' order by o) from unnest(p_events) with ordinality t(e, o)), '')));
+    p_request, p_response, v_metadata, _memoir.bytes_sensitivity(v_caller.user_id, p_request || coalesce(p_response, '') || coalesce((select string_agg(e, '' order by o) from unnest(p_events) with ordinality t(e, o)), '')));
   insert into _memoir.stream_events (user_id, call_id, seq, recorded_at, received_at, event)
   select v_caller.user_id, v_call, o, v_now, p_event_times[o], e from unnest(p_events) with ordinality t(e, o);
   return v_call;
@@ -89,7 +89,7 @@ begin
   select * into v_session from _memoir.sessions s where s.user_id = v_caller.user_id and s.session_id = v_call.session_id;
   -- It carries the messages of its session. The call of one that was never opened belongs to no project.
   if v_caller.projects is not null and coalesce(v_session.project <> all (v_caller.projects), true)
-     or v_call.sensitivity > v_caller.clearance or v_session.session_id is not null and _memoir.holds_above(v_session, v_caller.clearance) then
+     or v_call.sensitivity > v_caller.clearance or v_session.session_id is not null and _memoir.has_above(v_session, v_caller.clearance) then
     perform _memoir.fail('PM004', format('unknown call %s', _memoir.shown(p_call::text)));
   end if;
   return query select c.* from (

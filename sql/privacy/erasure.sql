@@ -236,7 +236,7 @@ begin
       'memory_relationships', _memoir.erase_from('memory_relationships', v_user, 'source_id = any ($2) or target_id = any ($2)', v_gone),
       'kept_recalls', _memoir.erase_from('kept_recalls', v_user),
       'receipts', _memoir.erase_from('receipts', v_user, 'result -> ''message_ids'' ?| $2::text[] or result ->> ''memory_id'' = any ($2::text[])', p_ids || v_gone),
-      'jobs', _memoir.erase_from('jobs', v_user, 'exists (select from unnest($2::text[]) i where strpos(payload::text || dedup_key, i) > 0)', v_all || p_session_id))),
+      'work_items', _memoir.erase_from('work_items', v_user, 'exists (select from unnest($2::text[]) i where strpos(payload::text || dedup_key, i) > 0)', v_all || p_session_id))),
     _memoir.erase_calls(v_user, v_sharing, v_items, p_from));
 end $$;
 
@@ -296,9 +296,9 @@ begin
     and (detail -> 'memory_ids' ?| v_texts or detail ->> 'memory_id' = any (v_texts));
   get diagnostics v_count = row_count;
   if v_count > 0 then insert into _memoir.erase_queue (leaf) values ('audit_log'); end if;
-  update _memoir.jobs set last_error = null where user_id = p_user_id and last_error is not null;
+  update _memoir.work_items set last_error = null where user_id = p_user_id and last_error is not null;
   get diagnostics v_count = row_count;
-  if v_count > 0 then insert into _memoir.erase_queue (leaf) values ('jobs'); end if;
+  if v_count > 0 then insert into _memoir.erase_queue (leaf) values ('work_items'); end if;
 end $$;
 
 -- Hashes of lists that held it, and numbers of what no longer is; captured calls: which of them carried it on, nobody

@@ -4,7 +4,7 @@
 
 -- How each table with rows of users is exported. A table that is not named here is written row by row, as it is.
 create or replace function _memoir.export_rules()
-returns table (name name, place integer, how text) language sql immutable as $$
+returns table (name name, ordering integer, how text) language sql immutable as $$
   values ('users'::name,          1, 'rows'),
          ('user_keys',            2, 'rows'),     -- without it the tombstones would say nothing; whoever has the lines has what they hold anyway
          ('tombstones',           3, 'rows'),     -- what may not come back, before anything that could
@@ -21,12 +21,12 @@ returns table (name name, place integer, how text) language sql immutable as $$
          ('embeddings',          91, 'own'),
          ('search_items',         0, 'made anew'), ('search_tail', 0, 'made anew'), ('search_postings', 0, 'made anew'), ('search_aliases', 0, 'made anew'), ('embedding_cursors', 0, 'made anew'),
          ('kept_recalls',         0, 'left'), ('compile_ledger', 0, 'left'), ('compile_buffer', 0, 'left'),
-         ('jobs', 0, 'left'), ('audit_log', 0, 'left'), ('login_users', 0, 'left')
+         ('work_items', 0, 'left'), ('audit_log', 0, 'left'), ('login_users', 0, 'left')
 $$;
 
 create or replace function _memoir.export_tables()
-returns table (name name, place integer) language sql stable as $$
-  select t, coalesce(r.place, 50) from _memoir.user_tables() t left join _memoir.export_rules() r on r.name = t
+returns table (name name, ordering integer) language sql stable as $$
+  select t, coalesce(r.ordering, 50) from _memoir.user_tables() t left join _memoir.export_rules() r on r.name = t
   where coalesce(r.how, 'rows') = 'rows' order by 2, 1
 $$;
 

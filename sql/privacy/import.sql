@@ -165,7 +165,7 @@ begin
     insert into _memoir.conversation_history select v_turn.*;
     v_imported := v_imported + 1;
     v_message := row(v_turn.role, v_turn.content, v_turn.content_parts, v_turn.name, v_turn.tool_calls, v_turn.tool_call_id, v_turn.created_at, 0, null,
-      _memoir.now_held(v_turn.sensitivity, v_turn.turn_index, v_marks), null)::_memoir.message;
+      _memoir.sensitivity_now(v_turn.sensitivity, v_turn.turn_index, v_marks), null)::_memoir.message;
     v_message.embeddable := v_message.sensitivity <> 'secret' and (v_turn.embeddable or v_turn.sensitivity = 'secret');
     perform _memoir.index_turns(p_user_id, v_session, array[v_message], array[v_turn.message_id], array[v_turn.token_count], v_turn.turn_index, v_turn.recorded_at, v_config);
     update _memoir.search_items i set dead = true where i.user_id = p_user_id and i.ref_id = v_turn.message_id

@@ -2,7 +2,7 @@
 -- model, embedding, summary, job or recall block at all. A turn is as secret as its newest mark says, else as it was stored.
 
 -- A captured call is as secret as what its bytes look like.
-create or replace function _memoir.bytes_held(p_user_id uuid, p_bytes bytea)
+create or replace function _memoir.bytes_sensitivity(p_user_id uuid, p_bytes bytea)
 returns _memoir.sensitivity language plpgsql stable as $$
 declare
   v_text text;
@@ -17,7 +17,7 @@ begin
 end $$;
 
 -- Whether a session, or what it branched from, holds a turn above the clearance.
-create or replace function _memoir.holds_above(p_session _memoir.sessions, p_clearance _memoir.sensitivity)
+create or replace function _memoir.has_above(p_session _memoir.sessions, p_clearance _memoir.sensitivity)
 returns boolean language plpgsql stable set plan_cache_mode = force_custom_plan as $$
 declare
   v_part record; v_marks jsonb; v_from timestamptz; v_to timestamptz;
@@ -29,7 +29,7 @@ begin
     v_marks := _memoir.marks(p_session.user_id, v_part.session_id);
     if exists (select from _memoir.conversation_history h
         where h.user_id = p_session.user_id and h.session_id = v_part.session_id and h.recorded_at between v_from and v_to
-          and h.turn_index between v_part.from_turn and v_part.to_turn and _memoir.now_held(h.sensitivity, h.turn_index, v_marks) > p_clearance) then
+          and h.turn_index between v_part.from_turn and v_part.to_turn and _memoir.sensitivity_now(h.sensitivity, h.turn_index, v_marks) > p_clearance) then
       return true;
     end if;
   end loop;
@@ -75,7 +75,7 @@ declare
 begin
   if coalesce(p_items, '{}') = '{}' then return; end if;
   delete from _memoir.embeddings where user_id = p_user_id and item_no = any (p_items);
-  with held as (
+  with touched as (
     delete from _memoir.search_tail t where t.user_id = p_user_id
       and exists (select from generate_subscripts(t.word_counts, 1) n where t.item_no + n - 1 = any (p_items))
     returning t.item_no, t.word_counts, t.words
@@ -84,26 +84,26 @@ begin
       array(select case when h.item_no + n - 1 <> all (p_items) then h.word_counts[n] end from generate_subscripts(h.word_counts, 1) n order by n) as word_counts,
       (select _memoir.packed_words(array_agg(l.lexeme), array_agg((p >> 8)::integer), array_agg(p & 255))
        from unnest(h.words) l, unnest(l.positions) p where h.item_no + (p >> 8) <> all (p_items)) as words
-    from held h
+    from touched h
   ), put as (
     insert into _memoir.search_tail (user_id, item_no, word_counts, words)
     select p_user_id, item_no, word_counts, words from remaining where words is not null
   )
-  select (select count(c) from held, unnest(word_counts) c) - (select count(c) from remaining, unnest(word_counts) c where words is not null) into v_tail;
+  select (select count(c) from touched, unnest(word_counts) c) - (select count(c) from remaining, unnest(word_counts) c where words is not null) into v_tail;
   delete from _memoir.search_aliases where user_id = p_user_id and item_no = any (p_items);
-  with held as (
+  with touched as (
     delete from _memoir.search_postings p where p.user_id = p_user_id and exists (select from unnest(p.postings) x where p.first_item + (x >> 8) = any (p_items)) returning p.*
   ), kept as (
     select h.key, h.segment, h.first_item, h.words[width_bucket(u.nth - 1, h.ends) + 1] as word, u.posting, u.length, u.nth
-    from held h, unnest(h.postings, h.lengths) with ordinality u(posting, length, nth) where h.first_item + (u.posting >> 8) <> all (p_items)
-  ), placed as (
-    select k.*, (row_number() over w)::integer as place, lead(k.word) over w is distinct from k.word as last
+    from touched h, unnest(h.postings, h.lengths) with ordinality u(posting, length, nth) where h.first_item + (u.posting >> 8) <> all (p_items)
+  ), numbered as (
+    select k.*, (row_number() over w)::integer as entry_no, lead(k.word) over w is distinct from k.word as last
     from kept k window w as (partition by k.key, k.segment order by k.nth)
   )
   insert into _memoir.search_postings (user_id, segment, first_item, key, words, ends, postings, lengths)
-  select p_user_id, segment, first_item, key, array_agg(word order by place) filter (where last and word is not null),
-    array_agg(place order by place) filter (where last and word is not null), array_agg(posting order by place), array_agg(length order by place)
-  from placed group by key, segment, first_item;
+  select p_user_id, segment, first_item, key, array_agg(word order by entry_no) filter (where last and word is not null),
+    array_agg(entry_no order by entry_no) filter (where last and word is not null), array_agg(posting order by entry_no), array_agg(length order by entry_no)
+  from numbered group by key, segment, first_item;
   with gone as (delete from _memoir.search_items where user_id = p_user_id and item_no = any (p_items) returning word_count)
   select count(*), coalesce(sum(word_count), 0) into v_items, v_words from gone;
   update _memoir.user_counters set items = items - v_items, total_words = total_words - v_words, tail_items = greatest(0, tail_items - v_tail),
@@ -112,7 +112,7 @@ begin
 end $$;
 
 -- Gives a turn new items, with numbers that no worker knows yet: vectors made of what it was stay outside.
-create or replace function _memoir.reindex_turn(p_turn _memoir.conversation_history, p_held _memoir.sensitivity)
+create or replace function _memoir.reindex_turn(p_turn _memoir.conversation_history, p_sensitivity _memoir.sensitivity)
 returns void language plpgsql set plan_cache_mode = force_custom_plan as $$
 declare
   v_session _memoir.sessions; v_message _memoir.message; v_user uuid := p_turn.user_id;
@@ -123,7 +123,7 @@ begin
   perform _memoir.drop_items(v_user, v_old);
   v_message.role := p_turn.role; v_message.text := p_turn.content; v_message.parts := p_turn.content_parts; v_message.name := p_turn.name;
   v_message.tool_calls := p_turn.tool_calls; v_message.created_at := p_turn.created_at;
-  v_message.sensitivity := p_held; v_message.embeddable := p_held <> 'secret' and (p_turn.embeddable or p_turn.sensitivity = 'secret');
+  v_message.sensitivity := p_sensitivity; v_message.embeddable := p_sensitivity <> 'secret' and (p_turn.embeddable or p_turn.sensitivity = 'secret');
   perform _memoir.index_turns(v_user, v_session, array[v_message], array[p_turn.message_id], array[p_turn.token_count], p_turn.turn_index, p_turn.recorded_at,
     _memoir.config(v_user, v_session.settings));
   update _memoir.search_items i set dead = true where i.user_id = v_user and i.ref_id = p_turn.message_id
@@ -153,7 +153,7 @@ returns jsonb language plpgsql security definer set search_path from current as 
 declare
   v_caller _memoir.caller := _memoir.authorise(p_user, 'write');
   v_user uuid := v_caller.user_id; v_session _memoir.sessions := _memoir.session(v_caller, p_session);
-  v_turn _memoir.conversation_history; v_held _memoir.sensitivity; v_to _memoir.sensitivity; v_now timestamptz; v_items integer[]; v_memories uuid[] := '{}';
+  v_turn _memoir.conversation_history; v_was _memoir.sensitivity; v_to _memoir.sensitivity; v_now timestamptz; v_items integer[]; v_memories uuid[] := '{}';
   v_sharing uuid[]; v_undone uuid[] := '{}'; v_actor _memoir.actor := _memoir.actor(v_caller, null, 'person');
 begin
   perform _memoir.check_choice('sensitivity', p_sensitivity, enum_range(null::_memoir.sensitivity)::text[]);
@@ -164,12 +164,12 @@ begin
     perform _memoir.fail('PM014', format('turn %s does not exist in session %s', coalesce(p_turn::text, 'null'), _memoir.shown(p_session)));
   end if;
   perform from _memoir.user_counters where user_id = v_user for update;
-  v_held := _memoir.now_held(v_turn.sensitivity, v_turn.turn_index, _memoir.marks(v_user, v_turn.session_id));
-  if v_held > v_to and (v_held > v_caller.clearance or v_actor <> 'person') then
-    perform _memoir.fail('PM001', format('login %s may not lower a turn from %s to %s', quote_ident(v_caller.login), v_held, v_to),
+  v_was := _memoir.sensitivity_now(v_turn.sensitivity, v_turn.turn_index, _memoir.marks(v_user, v_turn.session_id));
+  if v_was > v_to and (v_was > v_caller.clearance or v_actor <> 'person') then
+    perform _memoir.fail('PM001', format('login %s may not lower a turn from %s to %s', quote_ident(v_caller.login), v_was, v_to),
       'that takes the clearance to see it, and a person');
   end if;
-  if v_held = v_to then
+  if v_was = v_to then
     return jsonb_build_object('turn_index', p_turn, 'sensitivity', v_to, 'memories', '[]'::jsonb, 'invalidated_summaries', 0);
   end if;
   select greatest(memoir.now(), max(recorded_at) + interval '1 microsecond') into v_now
@@ -177,7 +177,7 @@ begin
   insert into _memoir.turn_marks (user_id, session_id, turn_index, recorded_at, mark, actor, reason, set_by)
   values (v_user, v_turn.session_id, v_turn.turn_index, v_now, v_to::text, v_actor, p_reason, v_caller.login);
   v_items := array(select item_no from _memoir.search_items where user_id = v_user and ref_id = v_turn.message_id);
-  if v_to < v_held then
+  if v_to < v_was then
     perform _memoir.reindex_turn(v_turn, v_to);
   else
     update _memoir.search_items set sensitivity = v_to, embeddable = embeddable and v_to <> 'secret' where user_id = v_user and item_no = any (v_items);
@@ -212,7 +212,7 @@ begin
   end if;
   delete from _memoir.kept_recalls where user_id = v_user;
   insert into _memoir.audit_log (login, action, user_id, detail)
-  values (v_caller.login, 'mark_turn', v_user, jsonb_build_object('session_id', v_turn.session_id, 'turn', v_turn.turn_index, 'from', v_held, 'to', v_to));
+  values (v_caller.login, 'mark_turn', v_user, jsonb_build_object('session_id', v_turn.session_id, 'turn', v_turn.turn_index, 'from', v_was, 'to', v_to));
   return jsonb_build_object('turn_index', p_turn, 'sensitivity', v_to, 'memories', to_jsonb(v_memories), 'invalidated_summaries', cardinality(v_undone));
 end $$;
 comment on function memoir.mark_turn(text, text, integer, text, text) is

@@ -170,7 +170,7 @@ begin
   v_initials := array(select lower(x[1]) from regexp_matches(left(p_query, 2000), '\m([[:upper:]]{3,7})\M', 'g') x);
   return array(
     select o.other from (
-      select a.name, a.other, count(*) as said, row_number() over (partition by a.name order by count(*) desc, a.other) as place
+      select a.name, a.other, count(*) as said, row_number() over (partition by a.name order by count(*) desc, a.other) as nth
       from _memoir.search_aliases a join _memoir.search_items i on i.user_id = p_user_id and i.item_no = a.item_no
       where a.user_id = p_user_id and a.name = any (v_names) and a.other <> all (v_names) and (a.stated or a.name = any (v_initials))
         and (not i.dead or (p_scope.as_of is not null and i.kind = 'm'))
@@ -179,7 +179,7 @@ begin
         and (p_scope.projects is null or i.project = any (p_scope.projects))
         and (i.kind <> 'm' or i.session_id is null or i.session_id = any (p_scope.local_sessions))
       group by a.name, a.other) o
-    where o.place <= 3 group by o.other order by max(o.said) desc, o.other limit 8);
+    where o.nth <= 3 group by o.other order by max(o.said) desc, o.other limit 8);
 end $$;
 
 -- The words of other names that a query does not have itself.

@@ -50,9 +50,9 @@ begin
   where user_id = p_user_id;
   perform _memoir.note_aliases(p_user_id, v_first, p_items, p_texts);
   -- Locks a waiting job too: claim_embeddings then can't take it before these items are there to see.
-  insert into _memoir.jobs (kind, user_id, dedup_key, run_after, created_at)
+  insert into _memoir.work_items (kind, user_id, dedup_key, run_after, created_at)
   select 'embed', p_user_id, model_id::text, p_at, p_at from _memoir.embedding_models where status <> 'retired' order by model_id
-  on conflict (kind, user_id, dedup_key) where state = 'ready' do update set priority = jobs.priority where false;
+  on conflict (kind, user_id, dedup_key) where state = 'ready' do update set priority = work_items.priority where false;
   return v_first;
 end $$;
 
@@ -77,20 +77,20 @@ create or replace function _memoir.item_texts(p_user_id uuid, p_items integer[],
 returns table (item_no integer, name text, body text) language plpgsql stable set plan_cache_mode = force_custom_plan as $$
 begin
   return query
-  select t.* from (select array_agg((i.item_no, i.kind, i.ref_id, i.session_id, i.turn_index, i.recorded_at, i.span_start, i.span_length)::_memoir.item_place) as places
+  select t.* from (select array_agg((i.item_no, i.kind, i.ref_id, i.session_id, i.turn_index, i.recorded_at, i.span_start, i.span_length)::_memoir.item_locator) as locators
                    from _memoir.search_items i where i.user_id = p_user_id and i.item_no = any (p_items)) x,
-    _memoir.texts_at(p_user_id, x.places, p_clearance) t;
+    _memoir.texts_at(p_user_id, x.locators, p_clearance) t;
 end $$;
 
--- The same for places that are known. Turns are fetched by month: their times are constants to the planner.
-create or replace function _memoir.texts_at(p_user_id uuid, p_places _memoir.item_place[], p_clearance _memoir.sensitivity)
+-- The same for locators that are known. Turns are fetched by month: their times are constants to the planner.
+create or replace function _memoir.texts_at(p_user_id uuid, p_locators _memoir.item_locator[], p_clearance _memoir.sensitivity)
 returns table (item_no integer, name text, body text) language plpgsql stable set plan_cache_mode = force_custom_plan as $$
 declare
-  v_turns _memoir.item_place[]; v_times timestamptz[]; v_memories _memoir.item_place[]; v_refs uuid[]; v_summaries _memoir.item_place[];
+  v_turns _memoir.item_locator[]; v_times timestamptz[]; v_memories _memoir.item_locator[]; v_refs uuid[]; v_summaries _memoir.item_locator[];
 begin
   select array_agg(p) filter (where p.kind = 't'), array_agg(distinct p.recorded_at) filter (where p.kind = 't'),
     array_agg(p) filter (where p.kind = 'm'), array_agg(p.ref_id) filter (where p.kind = 'm'), array_agg(p) filter (where p.kind = 's')
-  into v_turns, v_times, v_memories, v_refs, v_summaries from unnest(p_places) p;
+  into v_turns, v_times, v_memories, v_refs, v_summaries from unnest(p_locators) p;
   if v_turns is not null then
     return query
     select p.item_no, h.name, substr(h.content, p.span_start, p.span_length)
@@ -98,7 +98,7 @@ begin
     join _memoir.conversation_history h on h.user_id = p_user_id and h.session_id = p.session_id and h.turn_index = p.turn_index
       and h.recorded_at = p.recorded_at
     where h.recorded_at = any (v_times)
-      and (h.sensitivity <= p_clearance or _memoir.now_held(h.sensitivity, h.turn_index, _memoir.marks(p_user_id, h.session_id)) <= p_clearance);
+      and (h.sensitivity <= p_clearance or _memoir.sensitivity_now(h.sensitivity, h.turn_index, _memoir.marks(p_user_id, h.session_id)) <= p_clearance);
   end if;
   if v_memories is not null then
     return query

@@ -115,28 +115,28 @@ declare
 begin
   return (
   with words as materialized (
-    select * from unnest(p_words.items, p_words.scores, p_words.covers) with ordinality w(item, bm25, cover, place)
+    select * from unnest(p_words.items, p_words.scores, p_words.covers) with ordinality w(item, bm25, cover, rank)
   ), cosines as materialized (
-    select * from unnest(p_vectors.items, p_vectors.scores) with ordinality c(item, cosine, place)
+    select * from unnest(p_vectors.items, p_vectors.scores) with ordinality c(item, cosine, rank)
   ), followers as (
     select i.previous_item as item, min(i.item_no) as next from unnest(p_items) i where i.previous_item is not null group by 1
   ), matched as (
     select i.item_no, i.kind, i.ref_id, i.session_id, i.turn_index, i.chunk, i.span_start, i.span_length, i.token_count, i.role, i.speaker,
       i.created_at, i.recorded_at, i.project, i.is_question, i.after_question,
-      coalesce(w.bm25, 0) / v_bm25 as words, coalesce(w.cover, 0) as cover, coalesce(5.0::float8 / (4 + w.place), 0) as words_rank,
+      coalesce(w.bm25, 0) / v_bm25 as words, coalesce(w.cover, 0) as cover, coalesce(5.0::float8 / (4 + w.rank), 0) as words_rank,
       -- Without a vector, of the question or of the item, words stand in.
-      c.cosine, coalesce(greatest(c.cosine, 0) / v_cosine, w.bm25 / v_bm25, 0) as vector, coalesce(5.0::float8 / (4 + coalesce(c.place, w.place)), 0) as vector_rank,
+      c.cosine, coalesce(greatest(c.cosine, 0) / v_cosine, w.bm25 / v_bm25, 0) as vector, coalesce(5.0::float8 / (4 + coalesce(c.rank, w.rank)), 0) as vector_rank,
       case when i.chunk = 0 then coalesce(b.bm25, 0) / v_bm25 else 0 end as before,
       case when i.last_chunk then greatest(coalesce(a.cosine, 0), 0) / v_cosine else 0 end as after,
       case when i.session_id is null then (date_part('epoch', i.created_at) / 86400)::integer end as day,
-      date_part('epoch', v_to - i.created_at) / 86400 as days, coalesce(ln(s.place), 0) as back,
+      date_part('epoch', v_to - i.created_at) / 86400 as days, coalesce(ln(s.nth), 0) as back,
       case when i.kind <> 't' then 3 when i.speaker is null then 2 else 1 end as class
     from unnest(p_items) i
     left join words w on w.item = i.item_no
     left join words b on b.item = i.previous_item
     left join cosines c on c.item = i.item_no
     left join followers f on f.item = i.item_no
-    left join unnest(v_sessions) with ordinality s(id, place) on s.id = i.session_id
+    left join unnest(v_sessions) with ordinality s(id, nth) on s.id = i.session_id
     left join cosines a on a.item = coalesce(f.next, i.item_no + 1)  -- a number apart from the last is another conversation
   ), grouped as (
     -- What was said in a session belongs together, and so do memories of a day, in the order in which they came.

@@ -74,10 +74,10 @@ declare
 begin
   select array_agg(item), array_agg((1 - distance::float8 / 1000000)::real), (1 - min(distance)::float8 / 1000000)::real
   into v_out.items, v_out.scores, v_out.best
-  from (select d.*, row_number() over (order by distance, item) as place
+  from (select d.*, row_number() over (order by distance, item) as nth
         from (select (k & 4294967295)::integer as item, (k >> 32) + case when k < 0 then 4000000 else 0 end as distance, k < 0 as matched
               from unnest(p_keys) k) d order by distance, item) r
-  where matched or place <= p_limit;
+  where matched or nth <= p_limit;
   return v_out;
 end $$;
 
@@ -101,7 +101,7 @@ $$;
 create or replace function _memoir.lists_in(p_rows _memoir.search_postings[], p_terms text[])
 returns _memoir.posting_list[] language plpgsql immutable as $$
 declare
-  v_row _memoir.search_postings; v_term text; v_place integer; v_first integer; v_lists _memoir.posting_list[];
+  v_row _memoir.search_postings; v_term text; v_nth integer; v_first integer; v_lists _memoir.posting_list[];
 begin
   if p_rows is null then return null; end if;
   foreach v_row in array p_rows loop
@@ -109,10 +109,10 @@ begin
       v_lists := v_lists || (v_row.key, v_row.first_item, v_row.postings, v_row.lengths)::_memoir.posting_list;
     else
       foreach v_term in array p_terms loop
-        v_place := case when left(v_term, 1) = left(v_row.key, 1) then array_position(v_row.words, v_term) end;
-        if v_place is not null then
-          v_first := coalesce(v_row.ends[v_place - 1], 0) + 1;
-          v_lists := v_lists || (v_term, v_row.first_item, v_row.postings[v_first : v_row.ends[v_place]], v_row.lengths[v_first : v_row.ends[v_place]])::_memoir.posting_list;
+        v_nth := case when left(v_term, 1) = left(v_row.key, 1) then array_position(v_row.words, v_term) end;
+        if v_nth is not null then
+          v_first := coalesce(v_row.ends[v_nth - 1], 0) + 1;
+          v_lists := v_lists || (v_term, v_row.first_item, v_row.postings[v_first : v_row.ends[v_nth]], v_row.lengths[v_first : v_row.ends[v_nth]])::_memoir.posting_list;
         end if;
       end loop;
     end if;
@@ -161,11 +161,11 @@ begin
   ), scored as (
     -- Summed as integers: a sum of floats would depend on the order in which a plan delivers them.
     select w.first_item + (u.posting >> 8) as item,
-      (sum(((v_k1 + 1) * w.idf * (u.posting & 255) / ((u.posting & 255) + v_base + v_slope * u.length))::integer)::float8 / 1000000)::real as bm25, sum(w.idf::integer) as held
+      (sum(((v_k1 + 1) * w.idf * (u.posting & 255) / ((u.posting & 255) + v_base + v_slope * u.length))::integer)::float8 / 1000000)::real as bm25, sum(w.idf::integer) as matched
     from weighted w, unnest(w.postings, w.lengths) u(posting, length)
     where p_hidden = '{}' or w.first_item + (u.posting >> 8) <> all (p_hidden) group by 1
   )
-  select array_agg(item), array_agg(bm25), array_agg((s.held / s.total)::real), max(bm25) into v_out.items, v_out.scores, v_out.covers, v_out.best
-  from (select w.item, w.bm25, w.held, a.total from scored w, asked a order by (w.bm25 * 10000)::integer desc, w.item) s;
+  select array_agg(item), array_agg(bm25), array_agg((s.matched / s.total)::real), max(bm25) into v_out.items, v_out.scores, v_out.covers, v_out.best
+  from (select w.item, w.bm25, w.matched, a.total from scored w, asked a order by (w.bm25 * 10000)::integer desc, w.item) s;
   return v_out;
 end $$;

@@ -53,7 +53,7 @@ $$;
 create or replace function _memoir.choose_sentences(p_sentences text[], p_salience real[], p_budget integer, p_config regconfig)
 returns integer[] language plpgsql stable set plan_cache_mode = force_generic_plan as $$
 declare
-  v_places integer[]; v_scores integer[]; v_costs integer[]; v_pairs real[]; v_near real[]; v_chosen integer[] := '{}'; v_open boolean[];
+  v_numbers integer[]; v_scores integer[]; v_costs integer[]; v_pairs real[]; v_near real[]; v_chosen integer[] := '{}'; v_open boolean[];
   v_used integer := 0; v_count integer; v_best integer; v_value float8; v_top float8;
 begin
   -- The hundred and fifty that are worth most of what they cost; what is alike among them.
@@ -84,8 +84,8 @@ begin
   select (select array_agg(o order by n) from numbered), (select array_agg(score order by n) from numbered), (select array_agg(cost order by n) from numbered),
     (select array_agg(coalesce(a.similarity, 0) order by g.one, g.other)
      from (select p.n as one, q.n as other from numbered p, numbered q) g left join alike a using (one, other))
-  into v_places, v_scores, v_costs, v_pairs;
-  v_count := coalesce(cardinality(v_places), 0);
+  into v_numbers, v_scores, v_costs, v_pairs;
+  v_count := coalesce(cardinality(v_numbers), 0);
   v_near := array_fill(0::real, array[greatest(v_count, 1)]); v_open := array_fill(true, array[greatest(v_count, 1)]);
   loop
     v_best := null; v_top := 0;
@@ -96,7 +96,7 @@ begin
       end if;
     end loop;
     exit when v_best is null;
-    v_open[v_best] := false; v_used := v_used + v_costs[v_best]; v_chosen := v_chosen || v_places[v_best];
+    v_open[v_best] := false; v_used := v_used + v_costs[v_best]; v_chosen := v_chosen || v_numbers[v_best];
     for i in 1 .. v_count loop
       v_near[i] := greatest(v_near[i], least(1, v_pairs[(v_best - 1) * v_count + i]));
     end loop;
@@ -117,7 +117,7 @@ begin
     v_marks := _memoir.marks(v_user, v_part.session_id);
     return query
     select h.turn_index, h.role, coalesce(h.name, h.role::text),
-      case when x.hidden or _memoir.now_held(h.sensitivity, h.turn_index, v_marks) > 'normal' then null
+      case when x.hidden or _memoir.sensitivity_now(h.sensitivity, h.turn_index, v_marks) > 'normal' then null
            when length(x.whole) > 6000 then left(x.whole, 4000) || E'\n' || right(x.whole, 1500)
            else x.whole end, h.token_count, h.created_at
     from _memoir.conversation_history h

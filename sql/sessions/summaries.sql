@@ -73,25 +73,25 @@ Raises PM001, PM003.';
 create or replace function _memoir.step_summaries(p_limit integer)
 returns jsonb language plpgsql set plan_cache_mode = force_custom_plan as $$
 declare
-  v_job _memoir.jobs; v_session _memoir.sessions; v_row _memoir.compactions; v_made integer := 0; v_error text;
+  v_work _memoir.work_items; v_session _memoir.sessions; v_row _memoir.compactions; v_made integer := 0; v_error text;
 begin
   -- One session a step: it is read before its locks are taken, and those end with the step.
-  select * into v_job from _memoir.jobs where kind = 'session_summary' and state = 'ready' and run_after <= greatest(memoir.now(), clock_timestamp())
-  order by priority desc, run_after, job_id limit 1 for update skip locked;
+  select * into v_work from _memoir.work_items where kind = 'session_summary' and state = 'ready' and run_after <= greatest(memoir.now(), clock_timestamp())
+  order by priority desc, run_after, work_id limit 1 for update skip locked;
   if not found then return '{"summaries": 0, "more": false}'; end if;
-  select * into v_session from _memoir.sessions where user_id = v_job.user_id and session_id = v_job.dedup_key::uuid;
+  select * into v_session from _memoir.sessions where user_id = v_work.user_id and session_id = v_work.dedup_key::uuid;
   begin
     if found then
-      if not _memoir.is_free(v_job.user_id, v_session.session_id) then
+      if not _memoir.is_free(v_work.user_id, v_session.session_id) then
         raise lock_not_available using message = 'it is being written';
       end if;
-      v_row := _memoir.summarise_session(v_session, _memoir.config(v_job.user_id, v_session.settings), 'summaries');
+      v_row := _memoir.summarise_session(v_session, _memoir.config(v_work.user_id, v_session.settings), 'summaries');
       v_made := (v_row.compaction_id is not null)::integer;
     end if;
-    delete from _memoir.jobs where job_id = v_job.job_id;
+    delete from _memoir.work_items where work_id = v_work.work_id;
   exception when others then
-    perform _memoir.put_back(v_job, sqlerrm);
-    v_error := format('session %s: %s', v_job.dedup_key, sqlerrm);
+    perform _memoir.put_back(v_work, sqlerrm);
+    v_error := format('session %s: %s', v_work.dedup_key, sqlerrm);
   end;
   return jsonb_strip_nulls(jsonb_build_object('summaries', v_made, 'failed', (v_error is not null)::integer, 'error', v_error, 'more', true));
 end $$;

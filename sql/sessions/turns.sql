@@ -477,13 +477,13 @@ begin
     select first_recorded_at, last_recorded_at into v_from, v_to
     from _memoir.session_counters where user_id = v_user and session_id = v_part.session_id;
     return query select _memoir.sent(h)
-      || case when _memoir.now_held(h.sensitivity, h.turn_index, v_marks) = 'normal' then '{}'
-              else jsonb_build_object('sensitivity', _memoir.now_held(h.sensitivity, h.turn_index, v_marks)) end
+      || case when _memoir.sensitivity_now(h.sensitivity, h.turn_index, v_marks) = 'normal' then '{}'
+              else jsonb_build_object('sensitivity', _memoir.sensitivity_now(h.sensitivity, h.turn_index, v_marks)) end
       || case when h.embeddable or h.sensitivity = 'secret' then '{}' else '{"embeddable": false}'::jsonb end
     from _memoir.conversation_history h
     where h.user_id = v_user and h.session_id = v_part.session_id and h.recorded_at between v_from and v_to
       and h.turn_index between greatest(v_part.from_turn, coalesce(p_from_turn, 0)) and least(v_part.to_turn, coalesce(p_to_turn, 2147483647))
-      and _memoir.now_held(h.sensitivity, h.turn_index, v_marks) <= v_caller.clearance
+      and _memoir.sensitivity_now(h.sensitivity, h.turn_index, v_marks) <= v_caller.clearance
     order by h.turn_index;
   end loop;
 end $$;

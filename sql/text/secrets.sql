@@ -108,7 +108,7 @@ returns boolean language sql immutable strict as $$
 $$;
 
 -- Whether what a pattern found is what it looks like.
-create or replace function _memoir.secret_holds(p_kind text, p_found text)
+create or replace function _memoir.passes_check(p_kind text, p_found text)
 returns boolean language plpgsql immutable strict as $$
 declare
   v_digits text := regexp_replace(p_found, '[^0-9]', '', 'g');
@@ -185,7 +185,7 @@ begin
     continue when v_where is null or not coalesce((select bool_or(strpos(v_where, n) > 0) from unnest(v_pattern.needles) n), true);
     v_tries := 0;
     for v_found in select regexp_matches(v_where, v_pattern.pattern, v_pattern.flags) loop
-      if _memoir.secret_holds(v_pattern.kind, v_found[1]) then
+      if _memoir.passes_check(v_pattern.kind, v_found[1]) then
         v_kinds := v_kinds || v_pattern.kind;
         exit;
       end if;
@@ -205,7 +205,7 @@ begin
   if _memoir.secret_kinds(p_text) = '{}' then return p_text; end if;
   for v_pattern in select * from _memoir.secret_patterns() loop
     for v_found in select regexp_matches(p_text, v_pattern.pattern, v_pattern.flags) loop
-      if _memoir.secret_holds(v_pattern.kind, v_found[1]) then v_text := replace(v_text, v_found[1], '(withheld)'); end if;
+      if _memoir.passes_check(v_pattern.kind, v_found[1]) then v_text := replace(v_text, v_found[1], '(withheld)'); end if;
     end loop;
   end loop;
   -- A disguise hides where it stands: then nothing of the text is passed on.

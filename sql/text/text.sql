@@ -135,13 +135,13 @@ begin
   return v_words;
 end $$;
 
--- Words of several items as one tsvector, as search_tail has them; parallel arrays: word, place of the item from 0 on, how often. Null: no words.
-create or replace function _memoir.packed_words(p_words text[], p_places integer[], p_counts integer[])
+-- Words of several items as one tsvector, as search_tail has them; parallel arrays: word, offset of the item from 0 on, how often. Null: no words.
+create or replace function _memoir.packed_words(p_words text[], p_offsets integer[], p_counts integer[])
 returns tsvector language plpgsql immutable set plan_cache_mode = force_generic_plan as $$
 begin
   return (select string_agg(w.word, ' ') from (
-    select '''' || replace(replace(u.word, '\', '\\'), '''', '''''') || ''':' || string_agg((u.place << 8 | u.count)::text, ',') as word
-    from unnest(p_words, p_places, p_counts) u(word, place, count) group by u.word) w)::tsvector;
+    select '''' || replace(replace(u.word, '\', '\\'), '''', '''''') || ''':' || string_agg((u.item_offset << 8 | u.count)::text, ',') as word
+    from unnest(p_words, p_offsets, p_counts) u(word, item_offset, count) group by u.word) w)::tsvector;
 end $$;
 
 create or replace function _memoir.is_question(p_text text)

@@ -20,10 +20,10 @@ begin
 end $$;
 
 create or replace function memoir.claim_embeddings(p_limit integer default 64, p_model text default null)
-returns table (user_id uuid, item_no integer, model text, text text, job_id bigint, lease_id uuid)
+returns table (user_id uuid, item_no integer, model text, text text, work_id bigint, lease_id uuid)
 language plpgsql security definer set search_path from current set plan_cache_mode = force_custom_plan as $$
 declare
-  v_models text[]; v_job _memoir.jobs; v_lease uuid; v_model _memoir.embedding_models; v_items integer[]; v_left integer := p_limit; v_through integer;
+  v_models text[]; v_work _memoir.work_items; v_lease uuid; v_model _memoir.embedding_models; v_items integer[]; v_left integer := p_limit; v_through integer;
 begin
   perform _memoir.authorise_worker();
   if p_limit is null or p_limit not between 1 and 10000 then
@@ -34,38 +34,38 @@ begin
                     where case when p_model is null then m.provider <> 'none' or m.status = 'retired' else m.name = p_model end);
   -- Waits for nobody: writers and store_embeddings hold what it would wait for, and they wait for the jobs it holds.
   while v_left > 0 loop
-    v_job := _memoir.take_job('embed', v_models);
-    exit when v_job.job_id is null;
-    select m.* into v_model from _memoir.embedding_models m where m.model_id = v_job.dedup_key::smallint and m.status <> 'retired';
+    v_work := _memoir.take_work('embed', v_models);
+    exit when v_work.work_id is null;
+    select m.* into v_model from _memoir.embedding_models m where m.model_id = v_work.dedup_key::smallint and m.status <> 'retired';
     if not found then
-      delete from _memoir.jobs j where j.job_id = v_job.job_id;
+      delete from _memoir.work_items j where j.work_id = v_work.work_id;
       continue;
     end if;
-    select c.through_item into v_through from _memoir.embedding_cursors c where c.user_id = v_job.user_id and c.model_id = v_model.model_id;
+    select c.through_item into v_through from _memoir.embedding_cursors c where c.user_id = v_work.user_id and c.model_id = v_model.model_id;
     v_through := coalesce(v_through, 0);
     select array_agg(x.item_no) into v_items from (
       select i.item_no from _memoir.search_items i
-      where i.user_id = v_job.user_id and i.item_no > v_through and i.embeddable and not i.dead
-        and not exists (select from _memoir.embeddings e where e.user_id = v_job.user_id and e.model_id = v_model.model_id and e.item_no = i.item_no)
+      where i.user_id = v_work.user_id and i.item_no > v_through and i.embeddable and not i.dead
+        and not exists (select from _memoir.embeddings e where e.user_id = v_work.user_id and e.model_id = v_model.model_id and e.item_no = i.item_no)
       order by i.item_no limit v_left) x;
     if v_items is null then
       -- The cursor moves under the user's lock only: items of a writer that has not committed would be skipped for ever.
-      perform from _memoir.user_counters c where c.user_id = v_job.user_id for update skip locked;
-      if found then perform _memoir.advance_cursor(v_job.user_id, v_model.model_id); end if;
-      delete from _memoir.jobs j where j.job_id = v_job.job_id;
+      perform from _memoir.user_counters c where c.user_id = v_work.user_id for update skip locked;
+      if found then perform _memoir.advance_cursor(v_work.user_id, v_model.model_id); end if;
+      delete from _memoir.work_items j where j.work_id = v_work.work_id;
       continue;
     end if;
-    v_lease := _memoir.lease_job(v_job.job_id, 300);
+    v_lease := _memoir.lease_work(v_work.work_id, 300);
     return query
-    select v_job.user_id, t.item_no, v_model.name, v_model.document_prefix || t.body, v_job.job_id, v_lease
-    from _memoir.embedding_texts(v_job.user_id, v_items) t order by t.item_no;
+    select v_work.user_id, t.item_no, v_model.name, v_model.document_prefix || t.body, v_work.work_id, v_lease
+    from _memoir.embedding_texts(v_work.user_id, v_items) t order by t.item_no;
     v_left := v_left - cardinality(v_items);
   end loop;
 end $$;
 comment on function memoir.claim_embeddings(integer, text) is
   'Leases items that lack a vector, for a worker: claim, commit, embed, store_embeddings. Returns the texts with the model''s
 document prefix. p_model null: any model but those of provider none, whose vectors only the client can make. Leases last 5
-minutes; heartbeat(job_id, lease_id) keeps one. Service, jobs and admin logins only. Raises PM001, PM014, PM031.';
+minutes; heartbeat(work_id, lease_id) keeps one. Service, jobs and admin logins only. Raises PM001, PM014, PM031.';
 
 -- Moves the cursor over everything that has its vector or needs none.
 create or replace function _memoir.advance_cursor(p_user_id uuid, p_model_id smallint)
@@ -105,8 +105,8 @@ begin
     -- The per-user lock that remember takes: conflicts and near duplicates are judged one at a time.
     -- A user in an open transaction must not keep all others' vectors waiting: his are claimed again.
     if not _memoir.lock_shortly(v_user) then
-      update _memoir.jobs set leased_until = clock_timestamp(), attempts = attempts - 1 where job_id in (
-        select j.job_id from _memoir.jobs j where j.kind = 'embed' and j.user_id = v_user
+      update _memoir.work_items set leased_until = clock_timestamp(), attempts = attempts - 1 where work_id in (
+        select j.work_id from _memoir.work_items j where j.kind = 'embed' and j.user_id = v_user
           and j.dedup_key = v_model.model_id::text and j.state = 'leased' for update skip locked);
       continue;
     end if;
@@ -120,9 +120,9 @@ begin
     get diagnostics v_added = row_count;
     v_stored := v_stored + v_added;
     v_done := _memoir.advance_cursor(v_user, v_model.model_id);
-    delete from _memoir.jobs j where j.kind = 'embed' and j.user_id = v_user and j.dedup_key = v_model.model_id::text and j.state = 'leased';
+    delete from _memoir.work_items j where j.kind = 'embed' and j.user_id = v_user and j.dedup_key = v_model.model_id::text and j.state = 'leased';
     if not v_done then
-      insert into _memoir.jobs (kind, user_id, dedup_key, run_after, created_at)
+      insert into _memoir.work_items (kind, user_id, dedup_key, run_after, created_at)
       values ('embed', v_user, v_model.model_id::text, memoir.now(), memoir.now())
       on conflict (kind, user_id, dedup_key) where state = 'ready' do nothing;
     end if;
@@ -130,8 +130,8 @@ begin
       for v_memory in select s.ref_id from _memoir.search_items s
         where s.user_id = v_user and s.item_no = any (p_item_nos) and s.kind = 'm' and s.chunk = 0 and not s.dead order by s.item_no
       loop
-        perform _memoir.judge_memory(v_user, v_memory, 'near duplicate');
-        perform _memoir.judge_admission(v_user, v_memory, 'admission');
+        perform _memoir.reconcile_memory(v_user, v_memory, 'near duplicate');
+        perform _memoir.review_admission(v_user, v_memory, 'admission');
       end loop;
     end if;
   end loop;
@@ -146,19 +146,19 @@ create or replace function memoir.fail_embeddings(p_user_ids uuid[], p_model tex
 returns void language plpgsql security definer set search_path from current as $$
 declare
   v_model _memoir.embedding_models;
-  v_job _memoir.jobs;
+  v_work _memoir.work_items;
 begin
   perform _memoir.authorise_worker();
   v_model := _memoir.embedding_model(p_model);
-  for v_job in select * from _memoir.jobs where kind = 'embed' and dedup_key = v_model.model_id::text and state = 'leased' and user_id = any (p_user_ids)
-    order by job_id for update skip locked
+  for v_work in select * from _memoir.work_items where kind = 'embed' and dedup_key = v_model.model_id::text and state = 'leased' and user_id = any (p_user_ids)
+    order by work_id for update skip locked
   loop
-    perform _memoir.give_back(v_job, p_error);
+    perform _memoir.give_back(v_work, p_error);
   end loop;
 end $$;
 comment on function memoir.fail_embeddings(uuid[], text, text) is
   'Gives leased embedding work of these users back after an error: retried with exponential backoff and jitter, a dead letter
-with the error after job_attempts_max attempts. Service, jobs and admin logins only. Raises PM001, PM031.';
+with the error after work_attempts_max attempts. Service, jobs and admin logins only. Raises PM001, PM031.';
 
 -- A vector out of a one- or two-dimensional array.
 create or replace function _memoir.slice(p_numbers real[], p_from integer, p_to integer)
@@ -168,15 +168,15 @@ returns real[] language sql immutable as $$
 $$;
 
 create or replace function memoir.embedding_progress()
-returns table (model text, status text, users bigint, waiting_jobs bigint, dead_jobs bigint)
+returns table (model text, status text, users bigint, users_waiting bigint, dead_letters bigint)
 language plpgsql stable security definer set search_path from current as $$
 begin
   perform _memoir.authorise_worker();
   return query
   select m.name, m.status,
     (select count(*) from _memoir.embedding_cursors c where c.model_id = m.model_id),
-    (select count(*) from _memoir.jobs j where j.kind = 'embed' and j.dedup_key = m.model_id::text and j.state <> 'dead'),
-    (select count(*) from _memoir.jobs j where j.kind = 'embed' and j.dedup_key = m.model_id::text and j.state = 'dead')
+    (select count(*) from _memoir.work_items j where j.kind = 'embed' and j.dedup_key = m.model_id::text and j.state <> 'dead'),
+    (select count(*) from _memoir.work_items j where j.kind = 'embed' and j.dedup_key = m.model_id::text and j.state = 'dead')
   from _memoir.embedding_models m order by m.model_id;
 end $$;
 comment on function memoir.embedding_progress() is 'Per embedding model: users begun, users waiting for vectors, dead letters.';
@@ -199,7 +199,7 @@ begin
     select c.user_id, c.next_item from _memoir.user_counters c
     where p_after is null or c.user_id > p_after order by c.user_id limit p_limit),
   queued as (
-    insert into _memoir.jobs (kind, user_id, dedup_key, priority, run_after, created_at)
+    insert into _memoir.work_items (kind, user_id, dedup_key, priority, run_after, created_at)
     select 'embed', b.user_id, v_model.model_id::text, -1, memoir.now(), memoir.now() from batch b
     where b.next_item - 1 > coalesce((select c.through_item from _memoir.embedding_cursors c
                                       where c.user_id = b.user_id and c.model_id = v_model.model_id), 0)

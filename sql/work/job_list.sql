@@ -5,7 +5,7 @@ create or replace function _memoir.job_list()
 returns table (job text, batch_least integer, batch integer, in_python boolean, description text)
 language sql immutable as $$
   select job, batch_least::integer, batch::integer, in_python = 'yes', description
-  from _memoir.data_jobs() order by place
+  from _memoir.data_jobs() order by nth
 $$;
 
 create or replace function _memoir.step(p_job text, p_limit integer)

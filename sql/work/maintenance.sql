@@ -128,13 +128,13 @@ begin
     ), noted as (
       insert into _memoir.compile_ledger
       select m.user_id, m.compile_id, m.recorded_at, m.session_id, m.budget, m.tokens, m.recall_tokens, m.prefix_hash, m.statistics_version, m.warnings,
-        m.items, m.scores, m.words, m.vectors, m.around, m.session_scores, m.item_tokens, m.places, m.reasons, m.facts, m.used
+        m.items, m.scores, m.words, m.vectors, m.around, m.session_scores, m.item_tokens, m.positions, m.reasons, m.facts, m.used
       from moved m on conflict do nothing
     ), shown as (
       -- Relevance is a share of the best candidate's score: whatever the ranking's scale, the best has 1.
       select i.ref_id, max(least(1, greatest(0, x.score / b.best))) as relevance, m.recorded_at
       from moved m cross join lateral (select greatest(max(s), 1e-6) as best from unnest(m.scores) s) b
-      cross join lateral unnest(m.items, m.scores, m.places) x(item_no, score, place)
+      cross join lateral unnest(m.items, m.scores, m.positions) x(item_no, score, position)
       join _memoir.search_items t on t.user_id = v_user and t.item_no = x.item_no
       -- A turn that was shown was the memory in its words, too.
       cross join lateral (
@@ -142,7 +142,7 @@ begin
         union all
         select s.item_id from _memoir.memory_sources s join _memoir.search_items e on e.user_id = v_user and e.ref_id = s.item_id and e.chunk = 0 and e.echo
         where t.kind = 't' and s.user_id = v_user and s.item_kind = 'memory' and s.source_kind = 'turn' and s.source_id = t.ref_id) i(ref_id)
-      where x.place is not null group by m.compile_id, m.recorded_at, i.ref_id
+      where x.position is not null group by m.compile_id, m.recorded_at, i.ref_id
     ), summed as (
       -- However many compiles showed a memory, its counters are written once.
       select s.ref_id, count(*)::integer as accesses, sum(s.relevance order by s.recorded_at, s.relevance) as relevance, max(s.recorded_at) as last_at

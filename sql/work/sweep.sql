@@ -24,7 +24,7 @@ returns jsonb language plpgsql set plan_cache_mode = force_custom_plan as $$
 declare
   v_config jsonb := (select config from _memoir.settings_merged); v_now timestamptz := clock_timestamp();
   v_after uuid := _memoir.job_cursor('sweep'); v_users uuid[]; v_prompts bytea[]; v_dropped boolean;
-  v_leaves integer := 0; v_held integer := 0; v_receipts integer; v_vectors integer := 0; v_runs integer := 0; v_dead integer := 0; v_gone integer := 0;
+  v_leaves integer := 0; v_locked integer := 0; v_receipts integer; v_vectors integer := 0; v_runs integer := 0; v_dead integer := 0; v_gone integer := 0;
 begin
   if v_after is null then  -- once a round: what is of no user
     for v_log in 0 .. 3 loop
@@ -33,7 +33,7 @@ begin
         when 2 then _memoir.drop_old_leaf('fault_history', (v_config ->> 'event_days')::integer)
         else _memoir.drop_old_leaf('fidelity_transitions', (v_config ->> 'event_days')::integer) end;
       v_leaves := v_leaves + (v_dropped is true)::integer;
-      v_held := v_held + (v_dropped is false)::integer;
+      v_locked := v_locked + (v_dropped is false)::integer;
     end loop;
     -- Two statements: the second sees sessions that were opened while the first waited for nobody but locked.
     v_prompts := array(select prompt_hash from _memoir.system_prompts p where created_at < v_now - interval '1 day'
@@ -45,18 +45,18 @@ begin
       select run_id from _memoir.job_runs where finished_at < v_now - make_interval(days => (v_config ->> 'job_runs_days')::integer)
         or finished_at < v_now - interval '1 day' and outcome in ('done', 'still running') and counts = '{}' limit 10000);
     get diagnostics v_runs = row_count;
-    delete from _memoir.jobs where state = 'dead' and created_at < memoir.now() - make_interval(days => (v_config ->> 'dead_letter_days')::integer);
+    delete from _memoir.work_items where state = 'dead' and created_at < memoir.now() - make_interval(days => (v_config ->> 'dead_letter_days')::integer);
     get diagnostics v_dead = row_count;
     v_vectors := memoir.drop_retired_embeddings(10000);
     if v_leaves > 0 or v_runs = 10000 or v_vectors = 10000 then  -- there may be more of them
-      return jsonb_build_object('more', true, 'log months', v_leaves, 'held', v_held, 'prompts', v_gone, 'runs', v_runs, 'dead letters', v_dead, 'vectors', v_vectors);
+      return jsonb_build_object('more', true, 'log months', v_leaves, 'locked', v_locked, 'prompts', v_gone, 'runs', v_runs, 'dead letters', v_dead, 'vectors', v_vectors);
     end if;
   end if;
   v_users := array(select user_id from _memoir.user_counters where v_after is null or user_id > v_after order by user_id limit p_limit);
   delete from _memoir.receipts where user_id = any (v_users) and recorded_at < memoir.now() - make_interval(hours => (v_config ->> 'idempotency_hours')::integer);
   get diagnostics v_receipts = row_count;
   perform _memoir.put_job_cursor('sweep', case when cardinality(v_users) = p_limit then v_users[p_limit] end);
-  return jsonb_build_object('more', cardinality(v_users) = p_limit, 'receipts', v_receipts, 'log months', v_leaves, 'held', v_held,
+  return jsonb_build_object('more', cardinality(v_users) = p_limit, 'receipts', v_receipts, 'log months', v_leaves, 'locked', v_locked,
     'prompts', v_gone, 'runs', v_runs, 'dead letters', v_dead, 'vectors', v_vectors);
 end $$;
 
@@ -67,12 +67,12 @@ declare
   v_after uuid := _memoir.job_cursor('backfill'); v_users uuid[]; v_queued integer;
 begin
   v_users := array(select user_id from _memoir.user_counters where v_after is null or user_id > v_after order by user_id limit p_limit);
-  insert into _memoir.jobs (kind, user_id, dedup_key, priority, run_after, created_at)
+  insert into _memoir.work_items (kind, user_id, dedup_key, priority, run_after, created_at)
   select 'embed', c.user_id, m.model_id::text, -1, memoir.now(), memoir.now()
   from _memoir.user_counters c cross join _memoir.embedding_models m
   where c.user_id = any (v_users) and m.status <> 'retired' and c.next_item - 1 > coalesce(
       (select e.through_item from _memoir.embedding_cursors e where e.user_id = c.user_id and e.model_id = m.model_id), 0)
-    and not exists (select from _memoir.jobs j where j.kind = 'embed' and j.user_id = c.user_id and j.dedup_key = m.model_id::text)
+    and not exists (select from _memoir.work_items j where j.kind = 'embed' and j.user_id = c.user_id and j.dedup_key = m.model_id::text)
   order by c.user_id, m.model_id
   on conflict (kind, user_id, dedup_key) where state = 'ready' do nothing;
   get diagnostics v_queued = row_count;

@@ -36,11 +36,11 @@ begin
   where f.all_failed and f.times = 3
   union all
   select case when max(v_now - j.run_after) > interval '6 hours' then 'red' else 'yellow' end,
-    format('%s jobs of kind %s wait, the oldest for %s', count(*), j.kind, date_trunc('second', max(v_now - j.run_after))), 'select * from memoir.queue_depth'
-  from _memoir.jobs j where j.state = 'ready' and j.run_after < v_now - interval '1 hour' group by j.kind
+    format('%s work items of kind %s wait, the oldest for %s', count(*), j.kind, date_trunc('second', max(v_now - j.run_after))), 'select * from memoir.queue_depth'
+  from _memoir.work_items j where j.state = 'ready' and j.run_after < v_now - interval '1 hour' group by j.kind
   union all
-  select 'yellow', format('%s dead letters of kind %s', count(*), j.kind), 'select * from memoir.dead_letters; select memoir.retry_job(job_id)'
-  from _memoir.jobs j where j.state = 'dead' group by j.kind
+  select 'yellow', format('%s dead letters of kind %s', count(*), j.kind), 'select * from memoir.dead_letters; select memoir.retry_work(work_id)'
+  from _memoir.work_items j where j.state = 'dead' group by j.kind
   union all
   select 'yellow', format('%s months wait to be detached, the first since %s', count(*), _memoir.day(min(a.recorded_at))), 'send what memoir.bare_statements() says, or set archive_detach to lock'
   from _memoir.archives a where a.state = 'detaching' and a.recorded_at < memoir.now() - interval '2 days' having count(*) > 0;
@@ -74,13 +74,13 @@ select kind, count(*) filter (where state = 'ready' and run_after <= clock_times
   count(*) filter (where state = 'leased') as leased, count(*) filter (where state = 'leased' and leased_until < clock_timestamp()) as leases_over,
   count(*) filter (where state = 'dead') as dead, max(attempts) filter (where state <> 'dead') as most_attempts,
   coalesce(extract(epoch from max(clock_timestamp() - run_after) filter (where state = 'ready' and run_after <= clock_timestamp())), 0)::float8 as oldest_seconds
-from _memoir.jobs group by kind;
+from _memoir.work_items group by kind;
 comment on view memoir.queue_depth is 'What waits in the queue, per kind, and how long the oldest has.';
 
 create view memoir.dead_letters as
-select job_id, kind, user_id, dedup_key, attempts, last_error, created_at from _memoir.jobs where state = 'dead'
+select work_id, kind, user_id, dedup_key, attempts, last_error, created_at from _memoir.work_items where state = 'dead'
   and ((select _memoir.sees_all()) or user_id in (select _memoir.visible_users()) and (select _memoir.bound_projects()) is null);
-comment on view memoir.dead_letters is 'Work that was given up, with its error. retry_job(job_id) tries again.';
+comment on view memoir.dead_letters is 'Work that was given up, with its error. retry_work(work_id) tries again.';
 
 create view memoir.job_status as
 select l.job, l.schedule, l.due, l.last_started, l.last_outcome, r.runs, r.failures, r.average_seconds, r.longest_seconds, r.counts, e.error as last_error, e.started_at as last_error_at
@@ -123,15 +123,15 @@ from (
   select l.recorded_at, l.tokens, l.budget, l.recall_tokens, p.packed / nullif(o.optimum, 0) as eta
   from _memoir.compile_ledger l
   cross join lateral (
-    select sum(1 / (1 + power(1 / greatest(0.0001, least(0.9999, x.score::float8)) - 1, 4))) filter (where x.place is not null) as packed,
-      sum(x.tokens) filter (where x.place is not null)::float8 as room
-    from unnest(l.scores, l.item_tokens, l.places) x(score, tokens, place)) p
+    select sum(1 / (1 + power(1 / greatest(0.0001, least(0.9999, x.score::float8)) - 1, 4))) filter (where x.position is not null) as packed,
+      sum(x.tokens) filter (where x.position is not null)::float8 as room
+    from unnest(l.scores, l.item_tokens, l.positions) x(score, tokens, position)) p
   cross join lateral (
     select sum(s.worth * least(1, greatest(0, (p.room - (s.running - s.tokens)) / s.tokens)))::float8 as optimum
     from (select w.worth, x.tokens::float8 as tokens, sum(x.tokens) over (order by w.worth / x.tokens desc, n rows unbounded preceding)::float8 as running
-          from unnest(l.scores, l.item_tokens, l.places, l.reasons) with ordinality x(score, tokens, place, reason, n)
+          from unnest(l.scores, l.item_tokens, l.positions, l.reasons) with ordinality x(score, tokens, position, reason, n)
           cross join lateral (select 1 / (1 + power(1 / greatest(0.0001, least(0.9999, x.score::float8)) - 1, 4)) as worth) w
-          where x.tokens > 0 and x.score > 0 and (x.place is not null or x.reason in ('no room', 'longer than the block'))) s) o
+          where x.tokens > 0 and x.score > 0 and (x.position is not null or x.reason in ('no room', 'longer than the block'))) s) o
   where l.recorded_at > now() - interval '48 hours') c
 where eta is not null group by 1;
 comment on view memoir.context_utilisation is 'Per hour of the last two days: η, the value packed as a share of the optimum in the same tokens, and how full lists were.';
@@ -184,8 +184,8 @@ create view memoir.embedding_coverage as
 select m.name as model, m.status, m.provider, m.dimension, count(u.user_id) as users, coalesce(sum(u.next_item - 1), 0)::bigint as items,
   coalesce(sum(least(coalesce(c.through_item, 0), u.next_item - 1)), 0)::bigint as reached,
   coalesce(sum(least(coalesce(c.through_item, 0), u.next_item - 1))::float8 / nullif(sum(u.next_item - 1), 0), 1) as coverage,
-  (select count(*) from _memoir.jobs j where j.kind = 'embed' and j.dedup_key = m.model_id::text and j.state <> 'dead') as users_waiting,
-  (select count(*) from _memoir.jobs j where j.kind = 'embed' and j.dedup_key = m.model_id::text and j.state = 'dead') as dead_letters
+  (select count(*) from _memoir.work_items j where j.kind = 'embed' and j.dedup_key = m.model_id::text and j.state <> 'dead') as users_waiting,
+  (select count(*) from _memoir.work_items j where j.kind = 'embed' and j.dedup_key = m.model_id::text and j.state = 'dead') as dead_letters
 from _memoir.embedding_models m left join _memoir.user_counters u on true
 left join _memoir.embedding_cursors c on c.user_id = u.user_id and c.model_id = m.model_id
 where m.status <> 'retired' group by m.model_id, m.name, m.status, m.provider, m.dimension;

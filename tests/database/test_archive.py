@@ -129,7 +129,7 @@ def test_a_reader_in_the_way_only_delays_it(memoir_dsn: str, db: psycopg.Connect
     with psycopg.connect(memoir_dsn) as reader:
         reader.execute("select count(*) from _memoir.conversation_history")
         counts = archive(db)
-        assert counts["held"] >= 1 and accounted(db, user) == (2, 2, 0)
+        assert counts["locked"] >= 1 and accounted(db, user) == (2, 2, 0)
     assert archive(db)["months"] >= 1 and accounted(db, user) == (2, 0, 2)
 
 

@@ -69,14 +69,14 @@ def test_what_rules_leave_open_waits_for_a_judge(db: psycopg.Connection, user: s
         assert stored[0] in (2, 3) and memory_row(db, first, "state::text, superseded_by::text, state_reason") == ("superseded", second, "nli tiny")
         verdicts = {(j, v, d) for j, v, d in db.execute("select judge, verdict, decision from memoir.list_judgements(%s)", [user])}
         assert verdicts == {("nli tiny", "contradiction", "superseded"), ("nli tiny", "compatible", "none")}
-        assert db.execute("select count(*) from _memoir.jobs where kind = 'nli'").fetchone() == (0,)
+        assert db.execute("select count(*) from _memoir.work_items where kind = 'nli'").fetchone() == (0,)
         # A failing judge gives back; what is forgotten meanwhile is not judged; secrets never are.
         fourth = remembered(db, user, "Walks to work.", embedding=CLOSE)
         claims = db.execute("select user_id, memory_id from memoir.claim_judgements(100)").fetchall()
         db.execute("select memoir.fail_judgements(%s, %s, 'model is gone')", [[u for u, _ in claims], [m for _, m in claims]])
-        assert db.execute("select state, last_error from _memoir.jobs where kind = 'nli'").fetchone() == ("ready", "model is gone")
+        assert db.execute("select state, last_error from _memoir.work_items where kind = 'nli'").fetchone() == ("ready", "model is gone")
         call(db, "forget", user, fourth)
-        db.execute("update _memoir.jobs set run_after = '2000-01-01' where kind = 'nli'")
+        db.execute("update _memoir.work_items set run_after = '2000-01-01' where kind = 'nli'")
         assert db.execute("select count(*) from memoir.claim_judgements(100)").fetchone() == (0,)
         remembered(db, user, "Hitchhikes to work.", embedding=CLOSE, sensitivity="secret")
         assert db.execute("select count(*) from memoir.claim_judgements(100)").fetchone() == (0,)
@@ -90,12 +90,12 @@ def test_a_language_model_judges(db: psycopg.Connection, user: str) -> None:
         first = remembered(db, user, "Takes the train to work.", embedding=NEAR)
         second = remembered(db, user, "Cycles to work every day.", embedding=CLOSE)
         db.execute("set search_path = pg_catalog, memoir, _memoir, memoir_extensions")
-        asked: Any = db.execute("select _memoir.judge_input(j) from _memoir.jobs j where kind = 'judge'").fetchone()[0]
+        asked: Any = db.execute("select _memoir.judge_input(j) from _memoir.work_items j where kind = 'judge'").fetchone()[0]
         assert [(p["n"], p["one"], p["other"]) for p in asked["pairs"]] == [(0, "Cycles to work every day.", "Takes the train to work.")]
         with pytest.raises(psycopg.Error):
-            db.execute("select _memoir.judge_store(j, '{\"judgements\": []}', 'some-model judge.v1') from _memoir.jobs j where kind = 'judge'")
-        assert db.execute("select _memoir.judge_store(j, '{\"judgements\": [{\"n\": 0, \"contradiction\": 0.95}]}', 'some-model judge.v1') from _memoir.jobs j where kind = 'judge'").fetchone() == (1,)
+            db.execute("select _memoir.judge_store(j, '{\"judgements\": []}', 'some-model judge.v1') from _memoir.work_items j where kind = 'judge'")
+        assert db.execute("select _memoir.judge_store(j, '{\"judgements\": [{\"n\": 0, \"contradiction\": 0.95}]}', 'some-model judge.v1') from _memoir.work_items j where kind = 'judge'").fetchone() == (1,)
         assert memory_row(db, first, "superseded_by::text, state_reason") == (second, "some-model judge.v1") and recalled(db, user, "work") == ["Cycles to work every day."]
     finally:
-        db.execute("delete from _memoir.jobs where kind = 'judge'")
+        db.execute("delete from _memoir.work_items where kind = 'judge'")
         db.execute("select memoir.reset_setting('judge')")

@@ -68,7 +68,7 @@ def models(memoir_dsn: str) -> None:
 
 @pytest.fixture(autouse=True)
 def real_time(db: psycopg.Connection) -> Iterator[None]:
-    db.execute("delete from _memoir.jobs")
+    db.execute("delete from _memoir.work_items")
     yield
     db.execute("select memoir.set_clock(null)")
 

@@ -26,7 +26,7 @@ def db(memoir_dsn: str) -> Iterator[psycopg.Connection]:
 @pytest.fixture(autouse=True)
 def nothing_waiting(db: psycopg.Connection) -> None:
     """What a test claims is its own."""
-    db.execute("delete from _memoir.jobs")
+    db.execute("delete from _memoir.work_items")
 
 
 def claim(db: psycopg.Connection, limit: int = 64, model: str = MODEL) -> list[tuple[Any, ...]]:
@@ -63,20 +63,20 @@ def by_vector(db: psycopg.Connection, user: str, vector: list[float]) -> str | N
 
 
 def jobs(db: psycopg.Connection, columns: str = "state, attempts") -> list[tuple[Any, ...]]:
-    return db.execute(f"select {columns} from _memoir.jobs where dedup_key = (select model_id::text from _memoir.embedding_models where name = %s)", [MODEL]).fetchall()
+    return db.execute(f"select {columns} from _memoir.work_items where dedup_key = (select model_id::text from _memoir.embedding_models where name = %s)", [MODEL]).fetchall()
 
 
 def test_claim_store_progress(db: psycopg.Connection, user: str) -> None:
     before = progress(db)
     remembered(db, user, "keeps a boat")
     remembered(db, user, "avoids nuts")
-    assert (before["status"], progress(db)["waiting_jobs"]) == ("active", before["waiting_jobs"] + 1)
+    assert (before["status"], progress(db)["users_waiting"]) == ("active", before["users_waiting"] + 1)
     items = claim(db)
     assert [i[2:] for i in items] == [(MODEL, "doc: keeps a boat"), (MODEL, "doc: avoids nuts")]
     assert by_vector(db, user, BOAT) is None
     assert store(db, items, [BOAT, NUTS]) == 2
     after = progress(db)
-    assert (after["users"], after["waiting_jobs"], after["dead_jobs"]) == (before["users"] + 1, before["waiting_jobs"], before["dead_jobs"])
+    assert (after["users"], after["users_waiting"], after["dead_letters"]) == (before["users"] + 1, before["users_waiting"], before["dead_letters"])
     assert (by_vector(db, user, BOAT), by_vector(db, user, NUTS)) == ("keeps a boat", "avoids nuts")
     assert cursor_of(db, user) == (items[-1][1],) * 2
     assert claim(db) == [] and store(db, items, [NUTS, BOAT]) == 0  # neither asked nor stored twice
@@ -154,7 +154,7 @@ def test_an_expired_lease_is_claimed_again(db: psycopg.Connection, user: str) ->
     items = claim(db)
     remembered(db, user, "avoids nuts")  # what comes in waits for the batch that is out
     assert len(items) == 1 and claim(db) == []
-    db.execute("update _memoir.jobs set leased_until = clock_timestamp() - interval '1 second' where state = 'leased'")
+    db.execute("update _memoir.work_items set leased_until = clock_timestamp() - interval '1 second' where state = 'leased'")
     assert claim(db)[:1] == items and sorted(jobs(db)) == [("leased", 2), ("ready", 0)]
     assert store(db, items, [BOAT]) == 1  # the late first worker
     assert store(db, items, [NUTS]) == 0 and by_vector(db, user, BOAT) == "keeps a boat"
@@ -171,9 +171,9 @@ def test_failures_back_off_and_end_as_dead_letters(db: psycopg.Connection, user:
             [(state, attempts, wait, error)] = jobs(db, "state, attempts, extract(epoch from run_after - clock_timestamp()), last_error")
             assert (state, attempts, error) == ("ready", attempt, f"no luck {attempt}")
             assert 2 ** attempt - 2 < wait <= 2 ** (attempt + 1)
-            db.execute("update _memoir.jobs set run_after = clock_timestamp()")
+            db.execute("update _memoir.work_items set run_after = clock_timestamp()")
     assert jobs(db, "state, attempts, last_error") == [("dead", 8, "no luck 8")]
-    assert (progress(db)["dead_jobs"], progress(db)["waiting_jobs"]) == (1, 0)
+    assert (progress(db)["dead_letters"], progress(db)["users_waiting"]) == (1, 0)
 
 
 def test_other_dimensions_are_refused(db: psycopg.Connection, user: str) -> None:
@@ -237,7 +237,7 @@ def test_a_second_model_is_filled_beside_the_first_then_takes_over(db: psycopg.C
     remembered(db, user, "keeps a boat")
     remembered(db, user, "avoids nuts")
     store(db, claim(db), [BOAT, NUTS])
-    db.execute("delete from _memoir.jobs")
+    db.execute("delete from _memoir.work_items")
     db.execute("select memoir.register_embedding_model('next', 'none', 3)")
     assert progress(db, "next")["status"] == "backfilling" and claim(db, model="next") == []
     assert db.execute("select memoir.queue_backfill('next')").fetchone()[0] is not None

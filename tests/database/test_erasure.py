@@ -106,7 +106,7 @@ def test_a_user_is_erased_from_every_table_there_is(db: psycopg.Connection, user
         db.execute("select memoir.bind_login(%s, %s)", [names["bound"], ["somebody"]])
         user_tables = {t for (t,) in db.execute("select _memoir.user_tables()")}
         partitioned = {t for (t,) in db.execute("select table_name from _memoir.partitioned_tables")}
-        assert partitioned <= user_tables and {"jobs", "audit_log", "compile_buffer", "login_users"} <= user_tables
+        assert partitioned <= user_tables and {"work_items", "audit_log", "compile_buffer", "login_users"} <= user_tables
         for owner in (mine, other):
             for table in sorted(user_tables):
                 fill(db, table, owner)
@@ -150,7 +150,7 @@ def furnish(db: psycopg.Connection, user: str, mark: str) -> dict[str, Any]:
     db.execute("insert into _memoir.turn_pins values (%(user)s, %(session)s, 2, 2, null, %(mark)s, 'person', 'test', now())", {**ids, "mark": mark})
     db.execute("insert into _memoir.memory_judgements values (%(user)s, gen_random_uuid(), now(), %(unrelated)s, %(memory)s, 'value', 'unclear', 0.1, 0.2, 'none', null, %(mark)s)",
                {**ids, "mark": mark})
-    db.execute("insert into _memoir.jobs (kind, user_id, run_after, created_at, payload, last_error) values ('extract', %(user)s, now() + interval '1 day', now(), "
+    db.execute("insert into _memoir.work_items (kind, user_id, run_after, created_at, payload, last_error) values ('extract', %(user)s, now() + interval '1 day', now(), "
                "jsonb_build_object('turns', jsonb_build_array(%(turn)s::text)), %(mark)s)", {**ids, "mark": mark})
     ids["call"] = db.execute("select memoir.capture_call(%s, 's', %s, p_events => %s)", [user, mark.encode(), [mark.encode()]]).fetchone()[0]
     db.execute("select memoir.set_working_memory(%s, 'other', 'n', 'water the tomatoes')", [user])
@@ -168,7 +168,7 @@ def test_a_turn_is_erased_with_all_that_stems_from_it(db: psycopg.Connection, us
     mark = unique("catamaran").replace("_", "")
     ids = furnish(db, user, mark)
     spread = holding(db, mark)[mark]
-    assert {"conversation_history", "memory_store", "memory_renditions", "compactions", "sessions", "profiles", "jobs", "api_calls", "stream_events",
+    assert {"conversation_history", "memory_store", "memory_renditions", "compactions", "sessions", "profiles", "work_items", "api_calls", "stream_events",
             "kept_recalls", "search_postings"} <= set(spread), spread
     counted = db.execute("select turn_index from _memoir.conversation_history where session_id = %(session)s order by 1", ids).fetchall()
     answer = erase(db, "turn", user, "b", 2)  # as the branch sees it
@@ -421,7 +421,7 @@ def test_the_bytes_leave_the_files(db: psycopg.Connection, user: str, data_files
     db.execute("select memoir.set_working_memory(%s, %s, 'k', %s)", [user, f"session-{token}", f"note {token}"])
     db.execute("select memoir.capture_call(%s, %s, %s)", [user, f"session-{token}", long.encode()])
     db.execute("select memoir.open_session(%s, %s, p_system_prompt => %s)", [user, f"session-{token}", f"You speak with {token}"])
-    db.execute("insert into _memoir.jobs (kind, user_id, dedup_key, run_after, created_at, payload) values ('extract', %s, %s, now() + interval '1 day', now(), %s)",
+    db.execute("insert into _memoir.work_items (kind, user_id, dedup_key, run_after, created_at, payload) values ('extract', %s, %s, now() + interval '1 day', now(), %s)",
                [user_id(db, user), memory, Jsonb({"of": token, "memory": memory})])
     db.execute("select _memoir.merge_tail(%s)", [user_id(db, user)])
     embed(db)

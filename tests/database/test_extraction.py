@@ -350,7 +350,7 @@ def test_novelty_is_judged_again_when_the_vector_comes(db: psycopg.Connection, u
 
 
 def waiting(db: psycopg.Connection, user: str) -> int:
-    return db.execute("select count(*) from _memoir.jobs j join _memoir.users using (user_id) where external_id = %s and kind = 'turns'", [user]).fetchone()[0]
+    return db.execute("select count(*) from _memoir.work_items j join _memoir.users using (user_id) where external_id = %s and kind = 'turns'", [user]).fetchone()[0]
 
 
 def test_a_session_waits_once_and_the_job_empties_the_queue(db: psycopg.Connection, user: str) -> None:
@@ -368,13 +368,13 @@ def test_a_session_waits_once_and_the_job_empties_the_queue(db: psycopg.Connecti
 def test_one_session_that_fails_holds_nobody_up(db: psycopg.Connection, user: str) -> None:
     say(db, user, "I love Bach.", session="bad")
     say(db, user, "I love Ulm.", session="good")
-    db.execute("update _memoir.jobs j set dedup_key = 'no uuid' from _memoir.sessions s join _memoir.users u using (user_id) "
+    db.execute("update _memoir.work_items j set dedup_key = 'no uuid' from _memoir.sessions s join _memoir.users u using (user_id) "
                "where u.external_id = %s and s.external_id = 'bad' and j.user_id = s.user_id and j.dedup_key = s.session_id::text", [user])
     db.execute("call memoir.run_job('extract')")
     assert memories(db, user) == ["User loves Ulm."]
-    assert db.execute("select state, attempts, last_error like '%%no uuid%%' from _memoir.jobs where dedup_key = 'no uuid'").fetchone() == ("ready", 1, True)
+    assert db.execute("select state, attempts, last_error like '%%no uuid%%' from _memoir.work_items where dedup_key = 'no uuid'").fetchone() == ("ready", 1, True)
     assert db.execute("select outcome from _memoir.job_runs where job = 'extract' order by run_id desc limit 1").fetchone() == ("errors",)
-    db.execute("delete from _memoir.jobs where dedup_key = 'no uuid'")
+    db.execute("delete from _memoir.work_items where dedup_key = 'no uuid'")
 
 
 def test_writers_and_extractors_together_lose_and_double_nothing(memoir_dsn: str, db: psycopg.Connection, user: str) -> None:

@@ -300,7 +300,7 @@ def test_sweep(db: psycopg.Connection, user: str) -> None:
     db.execute("insert into _memoir.job_runs (job, started_at, finished_at, outcome, counts) values ('merge', now() - interval '30 d', now() - interval '30 d', 'done', "
                "'{\"items\": 1}'), ('merge', now() - interval '2 d', now() - interval '2 d', 'done', '{}'), "
                "('merge', now() - interval '2 d', now() - interval '2 d', 'done', '{\"items\": 1}')")
-    db.execute("insert into _memoir.jobs (kind, user_id, state, run_after, created_at) select 'judge', gen_random_uuid(), 'dead', t, t from unnest(array[now(), now() - interval '91 d']) t")
+    db.execute("insert into _memoir.work_items (kind, user_id, state, run_after, created_at) select 'judge', gen_random_uuid(), 'dead', t, t from unnest(array[now(), now() - interval '91 d']) t")
     db.execute("select _memoir.make_part(p, d) from generate_series(0, 1) p, unnest('{2020-01-01,2020-02-01}'::date[]) d")
     db.execute("call memoir.run_job('sweep')")
     outcome, counts, error = last_run(db, "sweep")
@@ -315,14 +315,14 @@ def test_sweep(db: psycopg.Connection, user: str) -> None:
 
 def test_backfill(db: psycopg.Connection, user: str) -> None:
     db.execute("select memoir.remember(%s, 'has a red bicycle')", [user])
-    db.execute("delete from _memoir.jobs where kind = 'embed'")
+    db.execute("delete from _memoir.work_items where kind = 'embed'")
     db.execute("call memoir.run_job('backfill')")
     assert last_run(db, "backfill")[0] == "done"
-    of_user = "select count(*) from _memoir.jobs where kind = 'embed' and user_id = (select user_id from _memoir.users where external_id = %s)"
+    of_user = "select count(*) from _memoir.work_items where kind = 'embed' and user_id = (select user_id from _memoir.users where external_id = %s)"
     assert db.execute(of_user, [user]).fetchone() == (1,)
-    before = db.execute("select count(*) from _memoir.jobs").fetchone()
+    before = db.execute("select count(*) from _memoir.work_items").fetchone()
     db.execute("call memoir.run_job('backfill')")
-    assert db.execute("select count(*) from _memoir.jobs").fetchone() == before and last_run(db, "backfill")[1] == {}
+    assert db.execute("select count(*) from _memoir.work_items").fetchone() == before and last_run(db, "backfill")[1] == {}
 
 
 def test_hygiene_counts_whole_rounds(db: psycopg.Connection, user: str) -> None:

@@ -240,8 +240,8 @@ def test_one_broken_user_does_not_stop_the_others(db: psycopg.Connection, user: 
     db.execute("update _memoir.users set settings = '{\"promotion_accesses_1\": \"broken\"}' where external_id = %s", [f"{user}-0"])
     db.execute("call memoir.run_job('promotion')")
     assert last_run(db, "promotion")[1]["failed"] == 1 and [memory(db, key)["tier"] for key in keys] == [1, 2]
-    assert db.execute("select attempts, last_error ~ 'broken' from _memoir.jobs where kind = 'promote'").fetchall() == [(1, True)]
-    db.execute("delete from _memoir.jobs where kind = 'promote'")
+    assert db.execute("select attempts, last_error ~ 'broken' from _memoir.work_items where kind = 'promote'").fetchall() == [(1, True)]
+    db.execute("delete from _memoir.work_items where kind = 'promote'")
 
 
 # Profile ------------------------------------------------------------------------------------------------------------------

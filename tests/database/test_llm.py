@@ -26,7 +26,7 @@ def clean(db: psycopg.Connection) -> Iterator[None]:
     yield
     for key in ("llm_provider", "llm_model", "llm_endpoint", "llm_timeout", "llm_retries", "llm_cost_cap"):
         db.execute("select memoir.reset_setting(%s)", [key])
-    db.execute("delete from _memoir.jobs where kind = 'summarise'")
+    db.execute("delete from _memoir.work_items where kind = 'summarise'")
 
 
 def use(db: psycopg.Connection, stub: ChatCompletionsStub, **changes: Any) -> None:
@@ -45,7 +45,7 @@ def long_session(db: psycopg.Connection, user: str) -> None:
 
 
 def waiting(db: psycopg.Connection) -> list[tuple]:
-    return db.execute("select state, attempts, last_error from _memoir.jobs where kind = 'summarise'").fetchall()
+    return db.execute("select state, attempts, last_error from _memoir.work_items where kind = 'summarise'").fetchall()
 
 
 def costs(db: psycopg.Connection, user: str) -> tuple:
@@ -80,7 +80,7 @@ def test_a_summary_by_a_model(db: psycopg.Connection, memoir_dsn: str, user: str
         assert asked >= 1
         before = db.execute("select array_agg((c.compaction_id, c.from_turn, c.to_turn)::text order by from_turn) from _memoir.compactions c "
                             "where level = 1 and made_by = 'extract' and user_id = (select user_id from _memoir.users where external_id = %s)", [user]).fetchone()[0]
-        assert "Brisa" not in (db.execute("select payload from _memoir.jobs where kind = 'summarise' limit 1").fetchone()[0] or "")
+        assert "Brisa" not in (db.execute("select payload from _memoir.work_items where kind = 'summarise' limit 1").fetchone()[0] or "")
         db.execute("call memoir.run_job('model')")
     assert open_now == [0, 0] * asked                       # nothing held while the model was at it
     assert len(stub.requests) == asked and "harbour" in stub.requests[0]["messages"][1]["content"]
@@ -107,7 +107,7 @@ def test_failed_calls(db: psycopg.Connection, user: str, answer: Answer, state: 
         db.execute("call memoir.run_job('model')")
         assert [row[0] for row in waiting(db)] == [state] * asked and all(error in row[2] for row in waiting(db))
         if answer.headers:
-            assert db.execute("select min(run_after) > now() + interval '14 min' from _memoir.jobs where kind = 'summarise'").fetchone() == (True,)
+            assert db.execute("select min(run_after) > now() + interval '14 min' from _memoir.work_items where kind = 'summarise'").fetchone() == (True,)
         assert last_run(db, "model")[0] == "errors" and last_run(db, "model")[1]["failed"] == asked
     tokens = costs(db, user)[0]
     assert (tokens > 0) == (answer.text is not None)        # a useless answer is paid for
@@ -123,7 +123,7 @@ def test_a_summary_of_what_was_forgotten_meanwhile(db: psycopg.Connection, memoi
     with Forgetting(GOOD) as stub, connect(memoir_dsn) as db2:
         use(db, stub)
         long_session(db, user)
-        first = db.execute("select dedup_key from _memoir.jobs where kind = 'summarise' order by job_id").fetchall()
+        first = db.execute("select dedup_key from _memoir.work_items where kind = 'summarise' order by work_id").fetchall()
         db.execute("call memoir.run_job('model')")
         assert waiting(db) == []
         made = db.execute("select count(*) from _memoir.compactions where from_turn = 0 and made_by like 'gpt%%' and user_id = (select user_id from _memoir.users where external_id = %s)", [user])

@@ -21,7 +21,7 @@ def choose(db: psycopg.Connection, lines: list[tuple[int, float, int]], openings
 
 def stepped(db: psycopg.Connection, steps: list[tuple[int, int, int, float, int]], openings: dict[int, int], budget: int) -> tuple[list[int], int, bool]:
     """The same for steps (item, which step up, cost and worth that it adds, group), and whether there was nothing more to choose."""
-    lines = [{"place": item + 1, "step": step, "cost": cost, "worth": worth, "group_no": group, "opening": openings[group]} for item, step, cost, worth, group in steps]
+    lines = [{"candidate_no": item + 1, "step": step, "cost": cost, "worth": worth, "group_no": group, "opening": openings[group]} for item, step, cost, worth, group in steps]
     row = db.execute(
         "select chosen, used, everything from _memoir.choose(array(select l from jsonb_populate_recordset(null::_memoir.recall_line, %s) l), %s)",
         [psycopg.types.json.Jsonb(lines), budget],
@@ -205,7 +205,7 @@ def test_the_rest_of_a_short_turn_gains_from_its_best_part(db: psycopg.Connectio
         rows = [{"kind": "t", "ref_id": f"00000000-0000-0000-0000-{int(ref):012}", "chunk": chunk, "span_start": start, "span_length": 400, "tokens": 100, "score": score}
                 for ref, chunk, start, score in parts]  # fmt: skip
         config = {"relevance_floor": 0, "relevance_share": 0, "relevance_repeats": 1, "fidelity_worth": {"rest": rest}}
-        found = db.execute("""select c.ref_id::text, c.chunk, c.worth from unnest(_memoir.judge(
+        found = db.execute("""select c.ref_id::text, c.chunk, c.worth from unnest(_memoir.value_candidates(
             array(select r from jsonb_populate_recordset(null::_memoir.ranked_item, %s) r), null, '{}', '{}', '{}', %s, null, now())) c""",
             [psycopg.types.json.Jsonb(rows), psycopg.types.json.Jsonb(config)]).fetchall()  # fmt: skip
         worth = {(int(ref[-12:]), chunk): value for ref, chunk, value in found}

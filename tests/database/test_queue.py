@@ -10,12 +10,12 @@ import psycopg
 import pytest
 from servers import connect
 
-CLAIM = "select job_id, lease_id, user_id, dedup_key, payload, attempts from memoir.claim_jobs('judge', %s, %s)"
+CLAIM = "select work_id, lease_id, user_id, dedup_key, payload, attempts from memoir.claim_work('judge', %s, %s)"
 
 
 @pytest.fixture(autouse=True)
 def empty(db: psycopg.Connection) -> Iterator[None]:
-    db.execute("delete from _memoir.jobs where kind = 'judge'")
+    db.execute("delete from _memoir.work_items where kind = 'judge'")
     yield
 
 
@@ -28,7 +28,7 @@ def claim(db: psycopg.Connection, limit: int = 10, seconds: int = 300) -> list[t
 
 
 def state(db: psycopg.Connection) -> list[tuple]:
-    return db.execute("select state, attempts, last_error from _memoir.jobs where kind = 'judge' order by job_id").fetchall()
+    return db.execute("select state, attempts, last_error from _memoir.work_items where kind = 'judge' order by work_id").fetchall()
 
 
 def test_claim_complete(db: psycopg.Connection) -> None:
@@ -39,33 +39,33 @@ def test_claim_complete(db: psycopg.Connection) -> None:
     claims = claim(db)
     assert [(c[2], c[3], c[4], c[5]) for c in claims] == [(two, "k", {"id": 1}, 1), (one, "k", {"id": 1}, 1)]
     assert claim(db) == []
-    for job, lease, *_ in claims:
-        assert db.execute("select memoir.complete_job(%s, %s)", [job, uuid.uuid4()]).fetchone() == (False,)
-        assert db.execute("select memoir.heartbeat(%s, %s)", [job, lease]).fetchone() == (True,)
-        assert db.execute("select memoir.complete_job(%s, %s)", [job, lease]).fetchone() == (True,)
-        assert db.execute("select memoir.heartbeat(%s, %s)", [job, lease]).fetchone() == (False,)
-        assert db.execute("select memoir.fail_job(%s, %s, 'x')", [job, lease]).fetchone() == ("lost",)
+    for work, lease, *_ in claims:
+        assert db.execute("select memoir.complete_work(%s, %s)", [work, uuid.uuid4()]).fetchone() == (False,)
+        assert db.execute("select memoir.heartbeat(%s, %s)", [work, lease]).fetchone() == (True,)
+        assert db.execute("select memoir.complete_work(%s, %s)", [work, lease]).fetchone() == (True,)
+        assert db.execute("select memoir.heartbeat(%s, %s)", [work, lease]).fetchone() == (False,)
+        assert db.execute("select memoir.fail_work(%s, %s, 'x')", [work, lease]).fetchone() == ("lost",)
     assert state(db) == []
 
 
 def test_the_same_work_is_done_by_one(db: psycopg.Connection) -> None:
     user = uuid.uuid4()
     ask(db, user)
-    [(job, lease, *_)] = claim(db)
+    [(work, lease, *_)] = claim(db)
     ask(db, user)                                          # asked for again while it is out
     assert claim(db) == []
-    db.execute("select memoir.complete_job(%s, %s)", [job, lease])
+    db.execute("select memoir.complete_work(%s, %s)", [work, lease])
     assert [c[2] for c in claim(db)] == [user]
 
 
 def test_a_lease_passes_on(db: psycopg.Connection) -> None:
     ask(db, uuid.uuid4())
-    [(job, old, *_)] = claim(db)
-    db.execute("update _memoir.jobs set leased_until = clock_timestamp() - interval '1 s' where job_id = %s", [job])
+    [(work, old, *_)] = claim(db)
+    db.execute("update _memoir.work_items set leased_until = clock_timestamp() - interval '1 s' where work_id = %s", [work])
     [(again, new, *_, attempts)] = claim(db)
-    assert (again, attempts) == (job, 2) and new != old
-    assert db.execute("select memoir.heartbeat(%s, %s), memoir.complete_job(%s, %s)", [job, old] * 2).fetchone() == (False, False)
-    assert db.execute("select memoir.complete_job(%s, %s)", [job, new]).fetchone() == (True,)
+    assert (again, attempts) == (work, 2) and new != old
+    assert db.execute("select memoir.heartbeat(%s, %s), memoir.complete_work(%s, %s)", [work, old] * 2).fetchone() == (False, False)
+    assert db.execute("select memoir.complete_work(%s, %s)", [work, new]).fetchone() == (True,)
 
 
 def test_backoff_and_dead_letters(db: psycopg.Connection) -> None:
@@ -73,41 +73,41 @@ def test_backoff_and_dead_letters(db: psycopg.Connection) -> None:
     ask(db, poisoned, priority=9)
     waits = []
     for attempt in range(1, 9):
-        [(job, lease, user, *_)] = claim(db, 1)
+        [(work, lease, user, *_)] = claim(db, 1)
         assert user == poisoned
         now = "dead" if attempt == 8 else "ready"
-        assert db.execute("select memoir.fail_job(%s, %s, %s)", [job, lease, f"bad {attempt}"]).fetchone() == (now,)
-        waits.append(db.execute("select extract(epoch from run_after - clock_timestamp()) from _memoir.jobs where job_id = %s", [job]).fetchone()[0])
+        assert db.execute("select memoir.fail_work(%s, %s, %s)", [work, lease, f"bad {attempt}"]).fetchone() == (now,)
+        waits.append(db.execute("select extract(epoch from run_after - clock_timestamp()) from _memoir.work_items where work_id = %s", [work]).fetchone()[0])
         if attempt == 3:
             ask(db, well)
             [(other, own, user, *_)] = claim(db, 5)        # the bad one waits, others pass
-            assert user == well and db.execute("select memoir.complete_job(%s, %s)", [other, own]).fetchone() == (True,)
-        db.execute("update _memoir.jobs set run_after = now() where job_id = %s", [job])
+            assert user == well and db.execute("select memoir.complete_work(%s, %s)", [other, own]).fetchone() == (True,)
+        db.execute("update _memoir.work_items set run_after = now() where work_id = %s", [work])
     assert all(2 ** n - 1 < wait <= 2 ** (n + 1) for n, wait in enumerate(waits[:7], 1))
     assert state(db) == [("dead", 8, "bad 8")] and claim(db) == []
     ask(db, poisoned)
     assert len(claim(db)) == 1                             # a dead letter is no reason to refuse new work
-    assert db.execute("select memoir.retry_job(%s)", [job]).fetchone() == (True,)
-    assert db.execute("select memoir.retry_job(%s)", [job]).fetchone() == (False,)
+    assert db.execute("select memoir.retry_work(%s)", [work]).fetchone() == (True,)
+    assert db.execute("select memoir.retry_work(%s)", [work]).fetchone() == (False,)
     assert [row[:2] for row in state(db)] == [("ready", 0), ("leased", 1)]
-    assert db.execute("select count(*) from _memoir.audit_log where action = 'retry_job'").fetchone() == (1,)
+    assert db.execute("select count(*) from _memoir.audit_log where action = 'retry_work'").fetchone() == (1,)
 
 
 def test_a_server_that_says_when(db: psycopg.Connection) -> None:
     ask(db, uuid.uuid4())
-    [(job, lease, *_)] = claim(db)
-    db.execute("select memoir.fail_job(%s, %s, 'busy', 3600)", [job, lease])
-    assert db.execute("select run_after - clock_timestamp() between '59 min' and '61 min' from _memoir.jobs where job_id = %s", [job]).fetchone() == (True,)
-    db.execute("update _memoir.jobs set run_after = now()")
-    [(job, lease, *_)] = claim(db)
-    assert db.execute("select memoir.fail_job(%s, %s, 'never', p_final => true)", [job, lease]).fetchone() == ("dead",)
+    [(work, lease, *_)] = claim(db)
+    db.execute("select memoir.fail_work(%s, %s, 'busy', 3600)", [work, lease])
+    assert db.execute("select run_after - clock_timestamp() between '59 min' and '61 min' from _memoir.work_items where work_id = %s", [work]).fetchone() == (True,)
+    db.execute("update _memoir.work_items set run_after = now()")
+    [(work, lease, *_)] = claim(db)
+    assert db.execute("select memoir.fail_work(%s, %s, 'never', p_final => true)", [work, lease]).fetchone() == ("dead",)
 
 
 def test_leases_that_run_out_end_too(db: psycopg.Connection) -> None:
     ask(db, uuid.uuid4())
     for _ in range(8):
-        [(job, *_)] = claim(db)
-        db.execute("update _memoir.jobs set leased_until = clock_timestamp() - interval '1 s' where job_id = %s", [job])
+        [(work, *_)] = claim(db)
+        db.execute("update _memoir.work_items set leased_until = clock_timestamp() - interval '1 s' where work_id = %s", [work])
     assert claim(db) == [] and state(db) == [("dead", 8, "leases ran out")]
 
 
@@ -115,11 +115,11 @@ def test_giving_back_beside_a_writer(db: psycopg.Connection, memoir_dsn: str) ->
     """A writer has asked for the same work and has not committed: giving back waits, then both are one row."""
     user = uuid.uuid4()
     ask(db, user)
-    [(job, lease, *_)] = claim(db)
+    [(work, lease, *_)] = claim(db)
     with psycopg.connect(memoir_dsn) as writer, connect(memoir_dsn) as worker:
         ask(writer, user)
         result: list = []
-        thread = threading.Thread(target=lambda: result.append(worker.execute("select memoir.fail_job(%s, %s, 'no')", [job, lease]).fetchone()))
+        thread = threading.Thread(target=lambda: result.append(worker.execute("select memoir.fail_work(%s, %s, 'no')", [work, lease]).fetchone()))
         thread.start()
         while not db.execute("select 1 from pg_stat_activity where pid = %s and wait_event_type = 'Lock'", [worker.info.backend_pid]).fetchone():
             assert thread.is_alive()
@@ -138,8 +138,8 @@ def test_many_workers_share_the_work(db: psycopg.Connection, memoir_dsn: str) ->
     def work() -> None:
         with connect(memoir_dsn) as own:
             while claims := claim(own, 3):
-                for job, lease, user, *_ in claims:
-                    assert own.execute("select memoir.complete_job(%s, %s)", [job, lease]).fetchone() == (True,)
+                for work, lease, user, *_ in claims:
+                    assert own.execute("select memoir.complete_work(%s, %s)", [work, lease]).fetchone() == (True,)
                     done.append(user)
 
     threads = [threading.Thread(target=work) for _ in range(4)]

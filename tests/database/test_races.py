@@ -266,10 +266,10 @@ def test_work_of_an_open_transaction_is_not_lost(memoir_dsn: str, db: psycopg.Co
 def test_a_claim_waits_for_nobody(memoir_dsn: str, db: psycopg.Connection, user: str, little_model: str) -> None:
     """Neither for writers nor for another worker that stores: it would hold up, through its jobs, writers of all users."""
     talking, stored = user, user + "-2"
-    db.execute("delete from _memoir.jobs")
+    db.execute("delete from _memoir.work_items")
     for name in (talking, stored):
         db.execute("select memoir.remember(%s, 'Likes hiking.', p_embedding => '{1,0,0,0}')", [name])
-    db.execute("update _memoir.jobs j set state = 'leased', leased_until = now() - interval '1 minute' from _memoir.users u where u.user_id = j.user_id and u.external_id = %s", [talking])
+    db.execute("update _memoir.work_items j set state = 'leased', leased_until = now() - interval '1 minute' from _memoir.users u where u.user_id = j.user_id and u.external_id = %s", [talking])
     with psycopg.connect(memoir_dsn) as writer, psycopg.connect(memoir_dsn, options="-c lock_timeout=1s", autocommit=True) as worker:
         writer.execute(SAY, [talking, "s", pair("x")])
         writer.execute("select memoir.store_embeddings(array[u.user_id], array[i.item_no], '{1,0,0,0}', 'little') from _memoir.users u join _memoir.search_items i using (user_id) "

@@ -305,7 +305,7 @@ def test_a_tenant_cannot_become_more(world: World) -> None:
                           "alter function memoir.now() owner to current_user", "create or replace function memoir.now() returns timestamptz language sql as 'select null'",
                           "drop function memoir.now()", "comment on schema memoir is 'mine'", "alter schema memoir rename to yours", "do $$ begin lock table _memoir.users; end $$", "truncate _memoir.users",
                           "copy _memoir.memory_store to stdout", "copy (select * from _memoir.memory_store) to stdout", "copy _memoir.memory_store from stdin",
-                          "select * from _memoir.settings", "select * from _memoir.login_users", "select nextval('_memoir.jobs_job_id_seq')", "select last_value from _memoir.jobs_job_id_seq",
+                          "select * from _memoir.settings", "select * from _memoir.login_users", "select nextval('_memoir.work_items_work_id_seq')", "select last_value from _memoir.work_items_work_id_seq",
                           "do $$ begin perform content from _memoir.memory_store; end $$", "create rule r as on select to _memoir.users do instead select 1",
                           "create trigger t before insert on _memoir.users execute function suppress_redundant_updates_trigger()", "create policy p on _memoir.users using (true)",
                           "alter table _memoir.users disable row level security", "create index on _memoir.users (namespace)", "select pg_read_file('PG_VERSION')",

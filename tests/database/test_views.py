@@ -74,12 +74,12 @@ def test_health(db: psycopg.Connection, admin: psycopg.Connection) -> None:
     assert re.match(r"job flush has not run for 00:20:", problem) and severity == "red"
     db.execute("update _memoir.job_runs set started_at = now() where job in ('flush', 'sweep')")
 
-    db.execute("insert into _memoir.jobs (kind, user_id, state, run_after, created_at) values "
+    db.execute("insert into _memoir.work_items (kind, user_id, state, run_after, created_at) values "
                "('judge', gen_random_uuid(), 'dead', now(), now()), ('judge', gen_random_uuid(), 'ready', now() - interval '2 h', now())")
     found = problems(admin)
     assert found.pop("1 dead letters of kind judge") == "yellow"
-    assert [re.match("1 jobs of kind judge wait, the oldest for 02:00:0", p) is not None and s == "yellow" for p, s in found.items()] == [True]
-    db.execute("delete from _memoir.jobs where kind = 'judge'")
+    assert [re.match("1 work items of kind judge wait, the oldest for 02:00:0", p) is not None and s == "yellow" for p, s in found.items()] == [True]
+    db.execute("delete from _memoir.work_items where kind = 'judge'")
 
     db.execute("select memoir.set_clock('2029-05-06T00:00:00Z')")
     found = problems(admin)

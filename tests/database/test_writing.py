@@ -347,7 +347,7 @@ def test_a_retry_returns_the_first_result(db: psycopg.Connection, user: str) -> 
     assert store(db, user, "s", [USER, ANSWER], p_key="k1", p_usage={"prompt_tokens": 5}) == first
     assert rows(db) == before | {"memory_store": before["memory_store"] + 1, "memory_states": before["memory_states"] + 1, "memory_stats": before["memory_stats"] + 1,
                                  "search_items": before["search_items"] + 1, "search_tail": before["search_tail"] + 1, "receipts": before["receipts"] + 1,
-                                 "jobs": before["jobs"] + 1}   # the closed session's summary
+                                 "work_items": before["work_items"] + 1}   # the closed session's summary
     assert store(db, user + "-2", "s", [USER], p_key="k1")["turn_count"] == 1
     assert refusal_leaves_the_key_free(db, user)
 

@@ -95,9 +95,9 @@ def test_leases_outlive_a_slow_model(memoir, memoir_dsn, user, monkeypatch):
         """Busy until its lease, which is about to end, has been renewed."""
         with psycopg.connect(memoir_dsn, autocommit=True) as connection:
             ours = f"kind = 'embed' and state = 'leased' and user_id = (select user_id from _memoir.users where external_id = '{user}')"
-            assert connection.execute(f"update _memoir.jobs set leased_until = clock_timestamp() + interval '30 s' where {ours}").rowcount == 1
+            assert connection.execute(f"update _memoir.work_items set leased_until = clock_timestamp() + interval '30 s' where {ours}").rowcount == 1
             deadline = time.monotonic() + 20
-            while connection.execute(f"select leased_until < clock_timestamp() + interval '290 s' from _memoir.jobs where {ours}").fetchone()[0]:
+            while connection.execute(f"select leased_until < clock_timestamp() + interval '290 s' from _memoir.work_items where {ours}").fetchone()[0]:
                 assert time.monotonic() < deadline
         return embed(texts)
 
@@ -124,20 +124,20 @@ def test_a_judge_keeps_its_leases(memoir, memoir_dsn, user, monkeypatch):
                 name = "slow"
 
                 def __call__(self, pairs):
-                    [(job, lease)] = connection.execute("select job_id, lease_id from _memoir.jobs where kind = 'nli' and state = 'leased'").fetchall()
-                    connection.execute("update _memoir.jobs set leased_until = clock_timestamp() + interval '30 s' where job_id = %s", [job])
+                    [(job, lease)] = connection.execute("select work_id, lease_id from _memoir.work_items where kind = 'nli' and state = 'leased'").fetchall()
+                    connection.execute("update _memoir.work_items set leased_until = clock_timestamp() + interval '30 s' where work_id = %s", [job])
                     deadline = time.monotonic() + 20
-                    while connection.execute("select leased_until < clock_timestamp() + interval '290 s' from _memoir.jobs where job_id = %s", [job]).fetchone()[0]:
+                    while connection.execute("select leased_until < clock_timestamp() + interval '290 s' from _memoir.work_items where work_id = %s", [job]).fetchone()[0]:
                         assert time.monotonic() < deadline
                     # One who lost the lease stores first: a pair is judged once.
-                    [(owner, memory)] = connection.execute("select user_id, dedup_key::uuid from _memoir.jobs where job_id = %s", [job]).fetchall()
-                    [other] = connection.execute("select (payload -> 'others' ->> 0)::uuid from _memoir.jobs where job_id = %s", [job]).fetchone()
+                    [(owner, memory)] = connection.execute("select user_id, dedup_key::uuid from _memoir.work_items where work_id = %s", [job]).fetchall()
+                    [other] = connection.execute("select (payload -> 'others' ->> 0)::uuid from _memoir.work_items where work_id = %s", [job]).fetchone()
                     assert connection.execute("select memoir.store_judgements(%s, %s, %s, '{0.1}', 'other')", [[owner], [memory], [other]]).fetchone() == (1,)
                     return [0.2 for _ in pairs]
 
             assert worker.run_judge(memoir, Slow(), once=True) == 0
             assert [row[0] for row in connection.execute("select judge from memoir.list_judgements(%s)", [user])] == ["other"]
-            assert connection.execute("select count(*) from _memoir.jobs where kind = 'nli'").fetchone() == (0,)
+            assert connection.execute("select count(*) from _memoir.work_items where kind = 'nli'").fetchone() == (0,)
     finally:
         memoir.reset_setting("judge")
 
@@ -311,10 +311,10 @@ def test_model_calls_from_outside(memoir, memoir_dsn, user, monkeypatch):
             memoir.persist_turn(user, "s1", [{"role": "user", "content": f"In week {n} I rode the bicycle to place {n}. " * 8}, {"role": "assistant", "content": "Noted. " * 20}])
         with psycopg.connect(memoir_dsn, autocommit=True) as db:
             db.execute("select memoir.compact_session(%s, 's1', 300)", [user])
-            waiting = db.execute("select count(*) from _memoir.jobs where kind = 'summarise'").fetchone()[0]
+            waiting = db.execute("select count(*) from _memoir.work_items where kind = 'summarise'").fetchone()[0]
         assert waiting >= 1 and worker.run_models(memoir, once=True) == waiting == len(stub.requests)
         with psycopg.connect(memoir_dsn, autocommit=True) as db:
             assert db.execute("select count(*) from _memoir.compactions where made_by = 'gpt-4o-mini summarise.v1'").fetchone() == (waiting,)
-            assert db.execute("select count(*) from _memoir.jobs where kind = 'summarise'").fetchone() == (0,)
+            assert db.execute("select count(*) from _memoir.work_items where kind = 'summarise'").fetchone() == (0,)
         for key in ("provider", "model", "endpoint", "retries"):
             memoir.reset_setting(f"llm_{key}")

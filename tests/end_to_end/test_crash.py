@@ -101,7 +101,7 @@ def fill(db: psycopg.Connection) -> None:
     for user in range(2):
         db.execute("select memoir.remember(%s, 'Bathes in Lake Baikal.')", [f"gone{user}"])
         db.execute("select memoir.erase_user(%s)", [f"gone{user}"])
-    db.execute("delete from _memoir.jobs where kind = 'embed'")
+    db.execute("delete from _memoir.work_items where kind = 'embed'")
 
 
 def facts(db: psycopg.Connection) -> dict[str, Any]:
@@ -138,7 +138,7 @@ def test_the_server_dies_in_every_job_at_once(folder: Path) -> None:
         for job in JOBS:
             if job == "backfill":  # the jobs before it have asked for vectors of what they made
                 with connect(named("whole")) as db:
-                    db.execute("delete from _memoir.jobs where kind = 'embed'")
+                    db.execute("delete from _memoir.work_items where kind = 'embed'")
                     before = facts(db)
             admin.execute(f"create database in_{job} template whole strategy file_copy")
             with connect(named("whole")) as db:
@@ -173,7 +173,7 @@ def test_the_server_dies_in_every_job_at_once(folder: Path) -> None:
                 run_job(db, job)
                 if job == "flush":
                     # What was committed is counted once, what was not is lost as it may be.
-                    shown = "select count(distinct i.ref_id) as n from _memoir.compile_ledger l, unnest(l.items, l.places) x(item, place) join _memoir.search_items i on i.item_no = x.item and i.kind = 'm' where i.user_id = l.user_id and x.place is not null group by l.compile_id"
+                    shown = "select count(distinct i.ref_id) as n from _memoir.compile_ledger l, unnest(l.items, l.positions) x(item, position) join _memoir.search_items i on i.item_no = x.item and i.kind = 'm' where i.user_id = l.user_id and x.position is not null group by l.compile_id"
                     assert db.execute(f"select (select count(*) from _memoir.compile_ledger), (select sum(access_count) from _memoir.memory_stats) - 20 * 6 = (select sum(n) from ({shown}) s where n > 0)").fetchone() == (2, True)
                 else:
                     found = facts(db)
@@ -213,7 +213,7 @@ def test_a_killed_worker(memoir_dsn: str, user: str, monkeypatch: pytest.MonkeyP
     with ExitStack() as stack:
         memoir, db = stack.enter_context(Memoir(memoir_dsn)), stack.enter_context(connect(memoir_dsn))
         stub = stack.enter_context(ChatCompletionsStub(Answer(delay=600), Answer(text='{"summary": "- user: rode a bicycle"}', prompt_tokens=500, completion_tokens=20)))
-        db.execute("delete from _memoir.jobs")
+        db.execute("delete from _memoir.work_items")
         if kind == "nli":
             memoir.set_setting("judge", "nli")
             memoir.remember(user, "Takes the train to work.", embedding=[1.0] + [0.0] * 383)
@@ -225,7 +225,7 @@ def test_a_killed_worker(memoir_dsn: str, user: str, monkeypatch: pytest.MonkeyP
             for key, value in {"provider": "openai", "model": "gpt-4o-mini", "endpoint": stub.url, "retries": 0}.items():
                 memoir.set_setting(f"llm_{key}", value)
             db.execute("select memoir.compact_session(%s, 's', 300)", [user])
-            db.execute("delete from _memoir.jobs where kind not in ('summarise')")
+            db.execute("delete from _memoir.work_items where kind not in ('summarise')")
         process = stack.enter_context(subprocess.Popen([sys.executable, "-c", STUCK, kind, memoir_dsn], stdout=subprocess.PIPE, text=True))
         if kind == "summarise":
             while not stub.requests:
@@ -235,13 +235,13 @@ def test_a_killed_worker(memoir_dsn: str, user: str, monkeypatch: pytest.MonkeyP
             assert process.stdout and process.stdout.readline() == "at it\n"
         process.kill()
         process.wait(30)
-        claimed = db.execute("select count(*) from _memoir.jobs where kind = %s and state = 'leased'", [kind]).fetchone()[0]
+        claimed = db.execute("select count(*) from _memoir.work_items where kind = %s and state = 'leased'", [kind]).fetchone()[0]
         work: Callable[[], int] = {"embed": lambda: memoir.embed_backlog(lambda texts: [fake_vector(text) for text in texts]),
                                    "nli": lambda: worker.run_judge(memoir, Compatible(), once=True), "summarise": lambda: worker.run_models(memoir, once=True)}[kind]
         assert claimed >= 1 and work() == 0                # nobody else has it before its time is over
-        db.execute("update _memoir.jobs set leased_until = clock_timestamp() - interval '1 s' where kind = %s and state = 'leased'", [kind])
+        db.execute("update _memoir.work_items set leased_until = clock_timestamp() - interval '1 s' where kind = %s and state = 'leased'", [kind])
         assert work() >= claimed
-        assert db.execute("select count(*) from _memoir.jobs where kind = %s", [kind]).fetchone() == (0,)
+        assert db.execute("select count(*) from _memoir.work_items where kind = %s", [kind]).fetchone() == (0,)
         if kind == "embed":
             lacking = "select count(*), count(e.item_no) from _memoir.search_items i left join _memoir.embeddings e using (user_id, item_no) where i.embeddable and not i.dead"
             items, vectors = db.execute(lacking).fetchone()

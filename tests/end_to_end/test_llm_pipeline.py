@@ -51,7 +51,7 @@ def way(request: pytest.FixtureRequest, db: psycopg.Connection, memoir: Memoir, 
     yield provider, (lambda: db.execute("call memoir.run_job('model')")) if place == "inside" else (lambda: worker.run_models(memoir, once=True, interval=0))
     for key in ("llm_provider", "llm_model", "llm_endpoint", "llm_timeout", "llm_retries", "judge"):
         db.execute("select memoir.reset_setting(%s)", [key])
-    db.execute("delete from _memoir.jobs where kind <> 'embed'")
+    db.execute("delete from _memoir.work_items where kind <> 'embed'")
 
 
 def use(db: psycopg.Connection, provider: str, url: str) -> None:
@@ -75,7 +75,7 @@ def kept(db: psycopg.Connection, user: str, columns: str) -> list[tuple]:
 
 
 def waiting(db: psycopg.Connection, kind: str) -> list[tuple]:
-    return db.execute("select state, attempts, last_error from _memoir.jobs where kind = %s", [kind]).fetchall()
+    return db.execute("select state, attempts, last_error from _memoir.work_items where kind = %s", [kind]).fetchall()
 
 
 def costs(db: psycopg.Connection, user: str) -> list[tuple]:
@@ -149,10 +149,10 @@ def test_bad_answers_and_busy_servers(db: psycopg.Connection, user: str, way: tu
                 model()
                 assert stub.requests == []                  # not before the server's Retry-After; a dead letter not at all
                 if name == "later":
-                    assert db.execute("select run_after > now() + interval '14 min' from _memoir.jobs where kind = 'extract'").fetchone() == (True,)
-                    db.execute("update _memoir.jobs set run_after = now() where kind = 'extract'")
+                    assert db.execute("select run_after > now() + interval '14 min' from _memoir.work_items where kind = 'extract'").fetchone() == (True,)
+                    db.execute("update _memoir.work_items set run_after = now() where kind = 'extract'")
                 else:
-                    assert db.execute("select bool_and(memoir.retry_job(job_id)) from memoir.dead_letters where kind = 'extract'").fetchone() == (True,)
+                    assert db.execute("select bool_and(memoir.retry_work(work_id)) from memoir.dead_letters where kind = 'extract'").fetchone() == (True,)
                 model()
             assert waiting(db, "extract") == [] and ("The user keeps the boat Brisa in Harstad.",) in kept(db, f"{user}-{name}", "m.content")
 
@@ -172,7 +172,7 @@ def test_a_provider_that_is_down_takes_nothing_with_it(db: psycopg.Connection, u
     db.execute("select memoir.compile_context(%s, 'fresh', 'What am I allergic to?')", [user])
     with STUBS[provider](GOOD) as stub:
         use(db, provider, stub.url)
-        db.execute("update _memoir.jobs set run_after = now() where kind = 'extract'")
+        db.execute("update _memoir.work_items set run_after = now() where kind = 'extract'")
         model()
     assert waiting(db, "extract") == [] and {("User is allergic to peanuts.",), ("The user keeps the boat Brisa in Harstad.",)} <= set(kept(db, user, "m.content"))
 
@@ -236,7 +236,7 @@ def test_a_model_merges_what_rules_put_together(db: psycopg.Connection, user: st
         members = hikes(db, user)
         [(by_rules,)] = kept(db, user, "content")
         assert waiting(db, "consolidate") == [("ready", 0, None)] and all(text.rstrip(".") in by_rules for text in HIKES)
-        assert "Alps" not in json.dumps(db.execute("select payload from _memoir.jobs where kind = 'consolidate'").fetchone()[0])
+        assert "Alps" not in json.dumps(db.execute("select payload from _memoir.work_items where kind = 'consolidate'").fetchone()[0])
         model()
     [request] = stub.requests
     assert all(text in json.dumps(request) for text in HIKES) and by_rules not in json.dumps(request)
@@ -292,10 +292,10 @@ def test_a_refused_merge_is_asked_for_once_more(db: psycopg.Connection, user: st
             model()
             [(found, attempts, error)] = waiting(db, "consolidate")
             assert (found, attempts, len(stub.requests)) == (state, tries, tries) and "does not say that" in error
-            db.execute("update _memoir.jobs set run_after = now() where kind = 'consolidate'")
+            db.execute("update _memoir.work_items set run_after = now() where kind = 'consolidate'")
         # What rules made stands; the answers are paid for.
         assert history(db, user) == before and costs(db, user) == [(2 * TOKENS, 2 * COST, 2 * COST)]
-        db.execute("select bool_and(memoir.retry_job(job_id)) from memoir.dead_letters where kind = 'consolidate'")
+        db.execute("select bool_and(memoir.retry_work(work_id)) from memoir.dead_letters where kind = 'consolidate'")
         model()
         assert [row[0] for row in waiting(db, "consolidate")] == ["ready"]
 
@@ -376,7 +376,7 @@ def test_every_kind_gets_through_every_failure(db: psycopg.Connection, user: str
         use(db, provider, stub.url)
         queue_every_kind(db, user)
     before, summary = history(db, user), db.execute("select memoir.summarize_session(%s, 's')", [user]).fetchone()[0]
-    own = "select {} from _memoir.jobs where kind = any (%s)"
+    own = "select {} from _memoir.work_items where kind = any (%s)"
     assert {row[0] for row in db.execute(own.format("kind"), [list(kinds)])} == kinds
     for error, (answer, state) in failures.items():
         with STUBS[provider](answer) as stub:
@@ -387,7 +387,7 @@ def test_every_kind_gets_through_every_failure(db: psycopg.Connection, user: str
         rows = db.execute(own.format("kind, state, last_error, run_after > now() + interval '14 min'"), [list(kinds)]).fetchall()
         assert {row[0] for row in rows} == kinds and {row[1] for row in rows} == {state} and all(error in row[2] for row in rows), (error, rows)
         assert all(row[3] for row in rows) or not answer.headers
-        db.execute("update _memoir.jobs set state = 'ready', attempts = 0, run_after = now() where kind = any (%s)", [list(kinds)])
+        db.execute("update _memoir.work_items set state = 'ready', attempts = 0, run_after = now() where kind = any (%s)", [list(kinds)])
     assert history(db, user) == before and db.execute("select memoir.summarize_session(%s, 's')", [user]).fetchone()[0] == summary
 
     class ByKind(STUBS[provider]):  # type: ignore[misc]

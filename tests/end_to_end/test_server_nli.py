@@ -87,7 +87,7 @@ def judged(db: psycopg.Connection) -> Iterator[None]:
     db.execute("select memoir.set_setting('judge', '\"nli\"')")
     yield
     db.execute("select memoir.reset_setting('judge')")
-    db.execute("delete from _memoir.jobs where kind = 'nli'")
+    db.execute("delete from _memoir.work_items where kind = 'nli'")
 
 
 def test_a_worker_judges(db: psycopg.Connection, memoir_dsn: str, user: str, judged: None) -> None:
@@ -112,11 +112,11 @@ def test_a_worker_judges(db: psycopg.Connection, memoir_dsn: str, user: str, jud
     assert db.execute("select state::text, superseded_by::text from _memoir.memory_store where memory_id = %s", [first]).fetchone() == ("superseded", second)
     assert verdicts(db, f"{user}-more") == [(fourth, third, "nli nli-tiny", "compatible", "none")]
     # What the model fails on waits, and ends as a dead letter.
-    assert db.execute("select state, attempts, last_error from _memoir.jobs where kind = 'nli'").fetchall() == [("ready", 1, "ValueError: the model can't read it")]
-    db.execute("update _memoir.jobs set attempts = 100, run_after = '2000-01-01' where kind = 'nli'")
+    assert db.execute("select state, attempts, last_error from _memoir.work_items where kind = 'nli'").fetchall() == [("ready", 1, "ValueError: the model can't read it")]
+    db.execute("update _memoir.work_items set attempts = 100, run_after = '2000-01-01' where kind = 'nli'")
     with Memoir(memoir_dsn) as memoir:
         assert worker.run_judge(memoir, NliJudge("/models/nli-tiny", Watched), once=True) == 0
-    assert db.execute("select state from _memoir.jobs where kind = 'nli'").fetchall() == [("dead",)]
+    assert db.execute("select state from _memoir.work_items where kind = 'nli'").fetchall() == [("dead",)]
 
 
 @pytest.mark.acceptance
@@ -126,9 +126,9 @@ def test_the_command_judges(db: psycopg.Connection, memoir_dsn: str, user: str, 
     command = [sys.executable, "-m", "pg_memoir_cli", "worker", "--dsn", memoir_dsn, "--no-embed", "--once", "--nli"]
     wrong = subprocess.run([*command, str(tmp_path / "nothing")], capture_output=True, text=True, check=False)
     assert wrong.returncode == 1 and "there is no folder" in wrong.stderr
-    assert db.execute("select state, attempts from _memoir.jobs where kind = 'nli'").fetchall() == [("ready", 0)]      # no fault of the work
+    assert db.execute("select state, attempts from _memoir.work_items where kind = 'nli'").fetchall() == [("ready", 0)]      # no fault of the work
     tiny_model(tmp_path)
     done = subprocess.run([*command, str(tmp_path)], capture_output=True, text=True, check=False, env=os.environ | {"OMP_NUM_THREADS": "1"})
     assert done.returncode == 0, done.stderr
     assert [row[:3] for row in verdicts(db, user)] == [(second, first, f"nli {tmp_path.name}")]
-    assert db.execute("select count(*) from _memoir.jobs where kind = 'nli'").fetchone() == (0,)
+    assert db.execute("select count(*) from _memoir.work_items where kind = 'nli'").fetchone() == (0,)

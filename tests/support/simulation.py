@@ -78,9 +78,9 @@ INVARIANTS = {
     # Counters and jobs
     "users count their memories": """select c.user_id from _memoir.user_counters c where c.memories <> (select count(*) from _memoir.memory_store m where m.user_id = c.user_id)""",
     "vectors that lack are asked for": """select c.user_id from _memoir.user_counters c join _memoir.embedding_models e on e.status <> 'retired'
-        where c.items > 0 and not exists (select from _memoir.jobs j where j.kind = 'embed' and j.user_id = c.user_id)
+        where c.items > 0 and not exists (select from _memoir.work_items j where j.kind = 'embed' and j.user_id = c.user_id)
         and c.next_item - 1 > coalesce((select through_item from _memoir.embedding_cursors x where x.user_id = c.user_id and x.model_id = e.model_id), 0)""",
-    "no dead letters": "select job_id from _memoir.jobs where state = 'dead'",
+    "no dead letters": "select work_id from _memoir.work_items where state = 'dead'",
 }
 HISTORY = "select count(*), coalesce(sum(hashtextextended(h::text, 0)::numeric), 0) from _memoir.conversation_history h where recorded_at < %s"
 
@@ -255,7 +255,7 @@ class Simulation:
         lines.append(f"HOT share of memory_stats updates: {float(hot) / max(1, float(all_updates)):.3f} of {all_updates}")
         # What the moved clock itself rewrites, and what is emptied by design (buffers, queues, tails), is no user's data.
         bloat = """select coalesce(sum(n_dead_tup)::float8 / nullif(sum(n_dead_tup + n_live_tup), 0), 0) from pg_stat_user_tables where schemaname = '_memoir'
-            and relname !~ '^(settings|settings_merged|jobs|job_runs|job_cursors|compile_buffer)$|^(search_tail|kept_recalls)_p' and relname ~ %s"""
+            and relname !~ '^(settings|settings_merged|work_items|job_runs|job_cursors|compile_buffer)$|^(search_tail|kept_recalls)_p' and relname ~ %s"""
         for table in ("", "^conversation_history_p", "^memory_store_p", "^memory_stats_p", "^search_items_p", "^(user|session)_counters_p"):
             lines.append(f"dead tuples {table.strip('^').removesuffix('_p') or 'of all'}: {db.execute(bloat, [table]).fetchone()[0]:.4f}")
         ratio = db.execute("select sum((metadata ->> 'tokens')::numeric) / nullif(sum((metadata ->> 'summary_tokens')::numeric), 0) from _memoir.compactions where level = 1").fetchone()[0]

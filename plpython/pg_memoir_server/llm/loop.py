@@ -16,7 +16,7 @@ class Database(Protocol):
 
 
 def run_batch(db: Database, limit: int, interrupt: Callable[[], object] = lambda: None, python: str | None = None) -> dict[str, Any]:
-    """Works on up to `limit` jobs; returns counts: calls, stored, failed, tokens, cost (microcents); "error": the last.
+    """Works on up to `limit` work items; returns counts: calls, stored, failed, tokens, cost (microcents); "error": the last.
 
     Raises ModelUnavailable when no call was possible at all. Whatever ends it, what was not stored is back in the queue.
     """
@@ -26,9 +26,9 @@ def run_batch(db: Database, limit: int, interrupt: Callable[[], object] = lambda
     if not config:
         return counts
     config = json.loads(config) if isinstance(config, str) else config
-    claims = {row["job_id"]: row for row in db("claim_model_calls", limit)}
-    requests = [{"id": job, "kind": row["kind"], "input": json.loads(row["input"]) if isinstance(row["input"], str) else row["input"]}
-                for job, row in claims.items()]  # fmt: skip
+    claims = {row["work_id"]: row for row in db("claim_model_calls", limit)}
+    requests = [{"id": work, "kind": row["kind"], "input": json.loads(row["input"]) if isinstance(row["input"], str) else row["input"]}
+                for work, row in claims.items()]  # fmt: skip
     if not requests:
         return counts
     try:
@@ -37,13 +37,13 @@ def run_batch(db: Database, limit: int, interrupt: Callable[[], object] = lambda
             usage = result["usage"]
             if "output" in result:
                 made_by = f"{config['model']} {result['prompt']}"
-                [row] = db("store_model_result", claim["job_id"], claim["lease_id"], result["output"], made_by, usage)
+                [row] = db("store_model_result", claim["work_id"], claim["lease_id"], result["output"], made_by, usage)
                 done = row["store_model_result"]
             elif result.get("unsent"):
-                db("release_job", claim["job_id"], claim["lease_id"])
+                db("release_work", claim["work_id"], claim["lease_id"])
                 continue
             else:
-                [row] = db("fail_model_call", claim["job_id"], claim["lease_id"], result["error"], result["final"], result.get("retry_after"), usage)
+                [row] = db("fail_model_call", claim["work_id"], claim["lease_id"], result["error"], result["final"], result.get("retry_after"), usage)
                 done = row["fail_model_call"]
             done = json.loads(done) if isinstance(done, str) else done
             counts["calls"] += 1
@@ -52,10 +52,10 @@ def run_batch(db: Database, limit: int, interrupt: Callable[[], object] = lambda
             if done.get("error"):
                 counts["error"] = done["error"]
             for rest in claims.values():
-                db("heartbeat", rest["job_id"], rest["lease_id"], config["lease"])
+                db("heartbeat", rest["work_id"], rest["lease_id"], config["lease"])
     finally:
         for rest in claims.values():
-            db("release_job", rest["job_id"], rest["lease_id"])
+            db("release_work", rest["work_id"], rest["lease_id"])
     return counts
 
 

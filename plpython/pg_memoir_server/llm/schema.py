@@ -54,8 +54,8 @@ def check(value: Any, schema: dict[str, Any], where: str) -> str | None:
     elif isinstance(value, list):
         if len(value) > schema.get("maxItems", 1 << 30):
             return f"{where} has more than {schema['maxItems']} items"
-        for place, item in enumerate(value):
-            problem = check(item, schema.get("items", {}), f"{where}[{place}]")
+        for index, item in enumerate(value):
+            problem = check(item, schema.get("items", {}), f"{where}[{index}]")
             if problem:
                 return problem
     elif isinstance(value, dict):
