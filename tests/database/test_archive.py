@@ -90,10 +90,10 @@ def test_a_kept_month_is_a_table_of_its_own(db: psycopg.Connection, user: str) -
     set_settings(db, archive_destination="keep")
     assert archive(db)["months"] >= 1 and accounted(db, user) == (2, 0, 2)
     leaf = one(db, "select a.leaf from _memoir.archives a join _memoir.archived_turns t using (archive_id) join _memoir.users u using (user_id) where u.external_id = %s", user)
-    assert one(db, f"select count(*) from memoir.archived_{leaf} h join _memoir.users u using (user_id) where u.external_id = %s", user) == 2
+    assert one(db, f"select count(*) from _memoir.archived_{leaf} h join _memoir.users u using (user_id) where u.external_id = %s", user) == 2
     me = one(db, "select user_id from _memoir.users where external_id = %s", user)
     db.execute("select memoir.erase_user(%s)", [user])
-    assert one(db, f"select count(*) from memoir.archived_{leaf} where user_id = %s", me) == 0        # an erase reaches it there
+    assert one(db, f"select count(*) from _memoir.archived_{leaf} where user_id = %s", me) == 0        # an erase reaches it there
 
 
 def test_a_client_exports_before_the_drop(db: psycopg.Connection, user: str) -> None:
