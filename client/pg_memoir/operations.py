@@ -9,7 +9,7 @@ from uuid import UUID
 
 from .arguments import BigInt, Day, Id, Json, Numeric, Object, Vector, Vectors
 from .call import procedure, rows, value
-from .types import Claim, Job, ModelWork, PairClaim
+from .types import Claim, Job, ModelWork, PairClaim, RankingProfile
 
 
 class Operations:
@@ -112,6 +112,24 @@ class Operations:
     @rows
     def list_jobs(self) -> list[Job]:
         """Maintenance jobs with their schedules, when they were last due, and how their last run went."""
+
+    @value
+    def set_schedule(self, job: str, schedule: str | None) -> str:
+        """Sets when a job runs: a cron expression in UTC, "10 seconds", "off", or None for the release's; returns the
+        schedule in force. Raises InvalidSettingError, InvalidArgumentError, NotAuthorizedError."""
+
+    @rows
+    def list_ranking_profiles(self, user: str | None) -> list[RankingProfile]:
+        """Weights of the ranking that hold for a user, or with None all there are, each with its source."""
+
+    @value
+    def set_ranking_profile(self, user: str | None, weights: Object, source: str) -> int:
+        """Ranks by weights of one's own, a user's or with None the install's; returns the version. `source`: the
+        command and data they were learnt from. Raises InvalidSettingError."""
+
+    @value
+    def reset_ranking_profile(self, user: str | None) -> bool:
+        """Drops a user's own weights, or with None the install's; whether there were any."""
 
     @value
     def retry_work(self, work: BigInt) -> bool:

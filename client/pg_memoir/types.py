@@ -223,6 +223,25 @@ class Job:
     due: datetime | None
     last_started: datetime | None
     last_outcome: str | None
+    default_schedule: str
+    changed_at: datetime | None
+    changed_by: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class RankingProfile:
+    """Weights of the ranking: `profile` is shipped, install or user; later ones win. `is_outdated`: what is shipped has
+    changed since these were made."""
+
+    profile: str
+    user_name: str | None
+    version: int
+    source: str
+    started_from: int | None
+    is_outdated: bool
+    made_at: datetime | None
+    made_by: str | None
+    weights: dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)

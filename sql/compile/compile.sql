@@ -550,9 +550,12 @@ begin
   if pg_is_in_recovery() or current_setting('transaction_read_only')::boolean or v.statistics_version = '0' then
     return v_compile;
   end if;
-  -- A user erased while this was compiled leaves nothing.
-  perform _memoir.lock_user(v.user_id, 'write');
-  if not exists (select from _memoir.users where user_id = v.user_id) then return v_compile; end if;
+  -- What was compiled before an erase leaves nothing after it; who is being erased is not waited for.
+  perform from _memoir.users where user_id = v.user_id and created_at <= v.at for key share skip locked;
+  if not found or (v.user_counters).erasures is distinct from
+      (select c.erasures from _memoir.user_counters c where c.user_id = v.user_id) then
+    return v_compile;
+  end if;
   if v.arms ->> 'recall' <> 'kept' or not v.is_open then
     insert into _memoir.kept_recalls (user_id, session_id, at_turn, query_hash, recall, items, recorded_at, clearance, projects)
     values (v.user_id, v.session_id, v.exchange_at, v.query_hash, coalesce(v.recall, ''),

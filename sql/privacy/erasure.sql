@@ -45,7 +45,7 @@ begin
   insert into _memoir.audit_log as a (login, action, detail) values (caller.login, 'erase', jsonb_build_object('what', p_what)) returning a.audit_id into audit_id;
   -- The locks of writers and workers, in their order. Who waits for them finds nothing afterwards.
   perform from _memoir.session_counters c where c.user_id = caller.user_id order by c.session_id for update;
-  perform from _memoir.user_counters c where c.user_id = caller.user_id for update;
+  update _memoir.user_counters c set erasures = c.erasures + 1 where c.user_id = caller.user_id;
 end $$;
 
 create or replace function _memoir.end_erase(p_audit bigint, p_what text, p_rows jsonb)

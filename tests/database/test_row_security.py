@@ -16,7 +16,7 @@ from servers import PGBIN, complete, connect, database, roles, unique, user_of
 
 NO_RIGHT = "42501"
 # Tables without a user's rows, by what they hold: registries, settings, and what maintenance says of itself.
-NOBODYS = {"archives", "embedding_models", "erase_queue", "installation", "job_cursors", "job_runs", "models", "partitioned_tables", "ranking_profiles", "schedules", "schema_migrations", "setting_definitions", "settings",
+NOBODYS = {"archives", "embedding_models", "erase_queue", "installation", "job_cursors", "job_leases", "job_runs", "models", "partitioned_tables", "ranking_profiles", "schedules", "schema_migrations", "setting_definitions", "settings",
            "settings_merged"}
 # Of logins and applications rather than of users.
 OTHERS = {"logins", "login_users", "system_prompts"}
