@@ -157,7 +157,9 @@ declare
   v_type float8 := coalesce((p_config -> 'admission_type_priors' ->> p_type)::float8, 0.5); v_novelty float8 := greatest(0, least(1, p_novelty));
   v_recency float8; v_score real; v_admitted boolean;
 begin
-  v_recency := power(2, - greatest(0, extract(epoch from v_now - p_said_at)::float8 / 86400) / coalesce((p_config -> 'half_life_days' ->> p_type)::float8, 365));
+  -- Of a hundred half-lives nothing is left, and a real can't hold less.
+  v_recency := power(2, - least(100, greatest(0, extract(epoch from v_now - p_said_at)::float8 / 86400)
+    / coalesce((p_config -> 'half_life_days' ->> p_type)::float8, 365)));
   v_score := 0.35 * v_type + 0.25 * v_novelty + 0.25 * p_utility + 0.15 * v_recency;
   v_admitted := p_exempt or v_score >= v_threshold;
   if p_log_admitted or not v_admitted then

@@ -11,9 +11,8 @@ from datetime import UTC, datetime, timedelta
 import psycopg
 import pytest
 from calls import last_run
-from conftest import install
 from routines import code
-from servers import connect
+from servers import connect, install
 
 
 @pytest.fixture

@@ -9,9 +9,9 @@ from typing import Any
 
 import psycopg
 import pytest
-from conftest import install
 from psycopg.rows import dict_row
 from psycopg.types.json import Jsonb
+from servers import install
 
 
 def filled(db: psycopg.Connection, user: str, compiles: int, noise: float = 0.0, fact: int | None = None) -> None:
