@@ -111,114 +111,205 @@ returns integer language sql immutable as $$
     else array_position(_memoir.word_list('english', 'numbers'), p_word) end
 $$;
 
--- Words that mean another day tomorrow, made absolute; event_from and event_to bound the first time that is named, valid_until
--- the end that a sentence gives ("until Friday"). A bare weekday lies behind what is told and ahead of what is planned.
-create or replace function _memoir.resolve_dates(p_sentence text, p_said date, p_is_past boolean,
-  out resolved text, out event_from date, out event_to date, out valid_until date)
-language plpgsql immutable as $$
+-- What names a day, or days, in a sentence.
+create or replace function _memoir.date_pattern()
+returns text language plpgsql immutable as $$
 declare
   c_days text := _memoir.any_word('english', 'weekdays');
-  c_months text[] := _memoir.word_list('english', 'months');
   c_month text := _memoir.any_word('english', 'months');
   c_season text := _memoir.any_word('english', 'seasons');
   c_number text := '\d{1,3}|an?|' || _memoir.any_word('english', 'numbers');
-  v_pattern text; v_rest text := p_sentence; v_at integer; v_hit text; v_words text[]; v_new text; v_from date; v_to date; v_first text; v_last text;
-  v_n integer; v_unit text; v_day integer; v_monday date := date_trunc('week', p_said)::date; v_until boolean; v_month integer; v_season integer;
 begin
-  v_pattern := '\m(the day (?:before yesterday|after tomorrow)|yesterday|today|tonight|tomorrow|this (?:morning|afternoon|evening)|last night'
-    || '|(?:' || c_number || ') (?:days?|weeks?|months?|years?) (?:ago|from now)|a (?:few|couple of|couple) (?:days|weeks|months|years) (?:ago|back)'
+  return '\m(the day (?:before yesterday|after tomorrow)|yesterday|today|tonight|tomorrow'
+    || '|this (?:morning|afternoon|evening)|last night'
+    || '|(?:' || c_number || ') (?:days?|weeks?|months?|years?) (?:ago|from now)'
+    || '|a (?:few|couple of|couple) (?:days|weeks|months|years) (?:ago|back)'
     || '|in (?:' || c_number || ') (?:days?|weeks?|months?|years?)'
-    || '|(?:on )?(?:last|next|this|this past|this coming) (?:week(?:end)?|month|year|' || c_days || '|' || c_month || '|' || c_season || ')'
+    || '|(?:on )?(?:last|next|this|this past|this coming) (?:week(?:end)?|month|year|' || c_days || '|' || c_month
+    || '|' || c_season || ')'
     || '|(?:on|until|till|by|since) (?:' || c_days || ')'
     || '|(?:on |until |till |by |since )?(?:' || c_month || ') \d{1,2}(?:st|nd|rd|th)?(?!\d)(?:,? \d{4})?'
     || '|(?:on |until |till |by |since )?(?:the )?\d{1,2}(?:st|nd|rd|th)?(?: of)? (?:' || c_month || ')(?:,? \d{4})?'
     || '|since (?:19|20)\d\d)\M(?!''s)';
+end $$;
+
+create or replace function _memoir.day_in_words(p_day date)
+returns text language sql immutable as $$ select to_char(p_day, 'FMDD FMMonth YYYY') $$;
+
+-- "three weeks ago", "in a month", "a few days back": said anew, and the days that it means.
+create or replace function _memoir.days_away(p_words text[], p_said date, out said text, out from_day date, out to_day date)
+language plpgsql immutable as $$
+declare
+  v_last text := p_words[cardinality(p_words)]; v_n integer; v_unit text;
+begin
+  if p_words[1] = 'in' then
+    v_n := _memoir.number_word(p_words[2]);
+    v_unit := rtrim(p_words[3], 's');
+  else
+    v_n := _memoir.number_word(p_words[1]) * case when v_last = 'now' then 1 else -1 end;
+    v_unit := rtrim(p_words[2], 's');
+  end if;
+  if p_words[2] in ('few', 'couple') then
+    said := format('%s before %s', array_to_string(p_words[1 : cardinality(p_words) - 1], ' '),
+      to_char(p_said, case when 'days' = any (p_words) then 'FMDD ' else '' end || 'FMMonth YYYY'));
+  elsif v_unit = 'day' then
+    from_day := p_said + v_n;
+  elsif v_unit = 'week' then
+    from_day := p_said + 7 * v_n;
+    said := 'around ' || _memoir.day_in_words(from_day);
+  elsif v_unit = 'month' then
+    from_day := date_trunc('month', p_said + make_interval(months => v_n));
+    to_day := from_day + interval '1 month';
+    said := 'around ' || to_char(from_day, 'FMMonth YYYY');
+  elsif v_unit = 'year' then
+    from_day := date_trunc('year', p_said + make_interval(years => v_n));
+    to_day := from_day + interval '1 year';
+    said := 'around ' || to_char(from_day, 'YYYY');
+  end if;
+end $$;
+
+-- "last week", "next May", "this past Friday".
+create or replace function _memoir.span_named(p_words text[], p_said date, out said text, out from_day date, out to_day date)
+language plpgsql immutable as $$
+declare
+  c_months text[] := _memoir.word_list('english', 'months');
+  v_last text := p_words[cardinality(p_words)]; v_monday date := date_trunc('week', p_said)::date;
+  v_n integer := case when p_words[1] = 'last' or p_words[2] = 'past' then -1 when p_words[1] = 'next' then 1 else 0 end;
+  v_day integer := array_position(_memoir.word_list('english', 'weekday_starts'), left(v_last, 3));
+  v_month integer := array_position(c_months, (select w from unnest(p_words) w where w = any (c_months) limit 1));
+  v_this_month integer := extract(month from p_said); v_year integer := extract(year from p_said); v_season integer;
+begin
+  if v_last = 'week' then
+    from_day := v_monday + 7 * v_n;
+    to_day := from_day + 7;
+    said := 'in the week of ' || _memoir.day_in_words(from_day);
+  elsif v_last = 'weekend' then
+    -- On a weekend, "last weekend" is the one before; "this past weekend" and "last weekend" on a weekday the latest over.
+    from_day := v_monday + 5 + 7 * v_n;
+    to_day := from_day + 2;
+    said := 'on the weekend of ' || _memoir.day_in_words(from_day);
+  elsif v_last = 'month' then
+    from_day := date_trunc('month', p_said) + make_interval(months => v_n);
+    to_day := from_day + interval '1 month';
+    said := 'in ' || to_char(from_day, 'FMMonth YYYY');
+  elsif v_last = 'year' then
+    from_day := date_trunc('year', p_said) + make_interval(years => v_n);
+    to_day := from_day + interval '1 year';
+    said := 'in ' || to_char(from_day, 'YYYY');
+  elsif v_month is not null then
+    from_day := make_date(v_year, v_month, 1);
+    if v_n < 0 and from_day >= date_trunc('month', p_said) then from_day := from_day - interval '1 year';
+    elsif v_n > 0 and from_day <= p_said then from_day := from_day + interval '1 year'; end if;
+    to_day := from_day + interval '1 month';
+    said := 'in ' || to_char(from_day, 'FMMonth YYYY');
+  elsif v_last = any (_memoir.word_list('english', 'seasons')) then
+    -- Seasons differ between hemispheres: only the year is said.
+    v_season := case v_last when 'spring' then 3 when 'summer' then 6 when 'winter' then 12 else 9 end;
+    said := format('in %s %s', v_last, v_year + case when v_n < 0 and v_season + 2 >= v_this_month then -1
+      when v_n > 0 and v_season <= v_this_month then 1 else 0 end);
+  elsif v_day is not null then
+    from_day := case when v_n < 0 then p_said - 1 - (extract(isodow from p_said)::integer - 1 - v_day + 7) % 7
+      when v_n > 0 then v_monday + 6 + v_day
+      else p_said + (v_day - extract(isodow from p_said)::integer + 7) % 7 end;
+  end if;
+end $$;
+
+-- "3 May", "May 3rd, 2021": without a year, behind what is told and ahead of what is planned.
+create or replace function _memoir.calendar_day(p_words text[], p_month integer, p_said date, p_is_past boolean)
+returns date language plpgsql immutable as $$
+declare
+  v_n integer := coalesce((regexp_match(array_to_string(p_words, ' '), '\m(\d{1,2})(?:st|nd|rd|th)?\M'))[1]::integer, 0);
+  v_year integer := (regexp_match(p_words[cardinality(p_words)], '^(\d{4})$'))[1]::integer; v_day date;
+begin
+  if v_n not between 1 and 31 then return null; end if;
+  v_day := make_date(coalesce(v_year, extract(year from p_said)::integer), p_month, v_n);
+  if v_year is null and p_is_past and v_day > p_said + 31 then return v_day - interval '1 year'; end if;
+  if v_year is null and not p_is_past and v_day < p_said - 90 then return v_day + interval '1 year'; end if;
+  return v_day;
+exception when data_exception then return null;
+end $$;
+
+-- One match of date_pattern(): what is said instead, or null where "on" and the day will do, and the days that it means.
+-- p_rest: the sentence from there on.
+create or replace function _memoir.resolve_date(p_hit text, p_rest text, p_said date, p_is_past boolean,
+  out said text, out from_day date, out to_day date, out first_word text)
+language plpgsql immutable as $$
+declare
+  c_months text[] := _memoir.word_list('english', 'months');
+  v_words text[] := string_to_array(translate(lower(p_hit), ',', ''), ' '); v_last text := v_words[cardinality(v_words)];
+  v_day integer; v_month integer; v_until boolean;
+begin
+  first_word := v_words[1];
+  -- "by Friday", "until Friday": the preposition stays, and the day is the one ahead.
+  v_until := first_word in ('until', 'till', 'by');
+  if first_word = 'on' or v_until or first_word = 'since' then v_words := v_words[2:]; end if;
+  if v_words[1] = 'the' then v_words := v_words[2:]; end if;
+  v_day := array_position(_memoir.word_list('english', 'weekday_starts'), left(v_last, 3));
+  v_month := array_position(c_months, (select w from unnest(v_words) w where w = any (c_months) limit 1));
+  if v_words = '{day,before,yesterday}' then from_day := p_said - 2;
+  elsif v_words = '{day,after,tomorrow}' then from_day := p_said + 2;
+  elsif v_last = 'yesterday' then from_day := p_said - 1;
+  elsif v_last = 'today' then from_day := p_said;
+  elsif v_last = 'tomorrow' then from_day := p_said + 1;
+  elsif v_last in ('tonight', 'night') then
+    from_day := p_said - (v_last = 'night')::integer;
+    said := case v_last when 'night' then 'on the night of ' else 'on the evening of ' end || _memoir.day_in_words(from_day);
+  elsif v_last in ('morning', 'afternoon', 'evening') then
+    from_day := p_said;
+    said := format('on the %s of %s', v_last, _memoir.day_in_words(from_day));
+  elsif first_word = 'in' and p_is_past then null;  -- "we built it in two weeks" is how long it took
+  elsif v_last in ('ago', 'back', 'now') or first_word = 'in' then
+    select d.said, d.from_day, d.to_day into said, from_day, to_day from _memoir.days_away(v_words, p_said) d;
+  elsif v_words[1] in ('last', 'next', 'this') then
+    select d.said, d.from_day, d.to_day into said, from_day, to_day from _memoir.span_named(v_words, p_said) d;
+  elsif v_month is not null then
+    if not (v_month = 5 and first_word = 'may' and p_rest !~ '\mMay \d') then
+      from_day := _memoir.calendar_day(v_words, v_month, p_said, p_is_past);
+    end if;
+  elsif first_word = 'since' and v_last ~ '^\d{4}$' then
+    from_day := make_date(v_last::integer, 1, 1);
+    to_day := from_day + interval '1 year';
+    said := 'since ' || v_last;
+  elsif v_day is not null and first_word in ('on', 'until', 'till', 'by', 'since') then
+    from_day := case when first_word = 'since' or (p_is_past and not v_until)
+      then p_said - 1 - (extract(isodow from p_said)::integer - 1 - v_day + 7) % 7
+      else p_said + (v_day - extract(isodow from p_said)::integer + 7) % 7 end;
+  end if;
+end $$;
+
+-- Words that mean another day tomorrow, made absolute; event_from and event_to bound the first time that is named,
+-- valid_until the end that a sentence gives ("until Friday"). A bare weekday lies behind what is told and ahead of what
+-- is planned.
+create or replace function _memoir.resolve_dates(p_sentence text, p_said date, p_is_past boolean,
+  out resolved text, out event_from date, out event_to date, out valid_until date)
+language plpgsql immutable as $$
+declare
+  v_pattern text := _memoir.date_pattern(); v_rest text := p_sentence; v_at integer; v_hit text; v record;
+begin
   resolved := '';
   loop
     v_at := regexp_instr(v_rest, v_pattern, 1, 1, 0, 'i');
     exit when v_at = 0;
     v_hit := regexp_substr(v_rest, v_pattern, v_at, 1, 'i');
-    v_words := string_to_array(translate(lower(v_hit), ',', ''), ' ');
-    v_first := v_words[1]; v_last := v_words[cardinality(v_words)];
-    v_new := null; v_from := null; v_to := null;
-    -- "by Friday", "until Friday": the preposition stays, and the day is the one ahead.
-    v_until := v_first in ('until', 'till', 'by');
-    if v_first = 'on' or v_until or v_first = 'since' then v_words := v_words[2:]; end if;
-    if v_words[1] = 'the' then v_words := v_words[2:]; end if;
-    v_n := _memoir.number_word(v_words[1]);
-    v_unit := rtrim(v_words[2], 's');
-    v_day := array_position(_memoir.word_list('english', 'weekday_starts'), left(v_last, 3));
-    v_month := array_position(c_months, (select w from unnest(v_words) w where w = any (c_months) limit 1));
-    if v_words = '{day,before,yesterday}' then v_from := p_said - 2;
-    elsif v_words = '{day,after,tomorrow}' then v_from := p_said + 2;
-    elsif v_last = 'yesterday' then v_from := p_said - 1;
-    elsif v_last = 'today' then v_from := p_said;
-    elsif v_last = 'tomorrow' then v_from := p_said + 1;
-    elsif v_last = 'tonight' then v_from := p_said; v_new := 'on the evening of ' || to_char(v_from, 'FMDD FMMonth YYYY');
-    elsif v_last = 'night' then v_from := p_said - 1; v_new := 'on the night of ' || to_char(v_from, 'FMDD FMMonth YYYY');
-    elsif v_last in ('morning', 'afternoon', 'evening') then v_from := p_said; v_new := format('on the %s of %s', v_last, to_char(v_from, 'FMDD FMMonth YYYY'));
-    elsif v_first = 'in' and p_is_past then null;  -- "we built it in two weeks" is how long it took
-    elsif v_last in ('ago', 'back', 'now') or v_first = 'in' then
-      if v_first = 'in' then v_n := _memoir.number_word(v_words[2]); v_unit := rtrim(v_words[3], 's');
-      elsif v_last <> 'now' then v_n := -v_n; end if;
-      if v_words[2] in ('few', 'couple') then
-        v_new := format('%s before %s', array_to_string(v_words[1 : cardinality(v_words) - 1], ' '), to_char(p_said, case when 'days' = any (v_words) then 'FMDD ' else '' end || 'FMMonth YYYY'));
-      elsif v_unit = 'day' then v_from := p_said + v_n;
-      elsif v_unit = 'week' then v_from := p_said + 7 * v_n; v_new := 'around ' || to_char(v_from, 'FMDD FMMonth YYYY');
-      elsif v_unit = 'month' then v_from := date_trunc('month', p_said + make_interval(months => v_n)); v_to := v_from + interval '1 month'; v_new := 'around ' || to_char(v_from, 'FMMonth YYYY');
-      elsif v_unit = 'year' then v_from := date_trunc('year', p_said + make_interval(years => v_n)); v_to := v_from + interval '1 year'; v_new := 'around ' || to_char(v_from, 'YYYY');
+    select * into v from _memoir.resolve_date(v_hit, v_rest, p_said, p_is_past);
+    if v.from_day is not null then
+      v.to_day := coalesce(v.to_day, v.from_day + 1);
+      v.said := coalesce(v.said, case when v.first_word in ('until', 'till', 'by', 'since') then v.first_word else 'on' end
+        || ' ' || _memoir.day_in_words(v.from_day));
+      if v.first_word in ('until', 'till') then
+        valid_until := coalesce(valid_until, v.to_day);
+      elsif event_from is null and v.first_word <> 'by' then
+        event_from := v.from_day;
+        event_to := v.to_day;
       end if;
-    elsif v_words[1] in ('last', 'next', 'this') then
-      v_n := case when v_words[1] = 'last' or v_words[2] = 'past' then -1 when v_words[1] = 'next' then 1 else 0 end;
-      if v_last = 'week' then v_from := v_monday + 7 * v_n; v_to := v_from + 7; v_new := 'in the week of ' || to_char(v_from, 'FMDD FMMonth YYYY');
-      elsif v_last = 'weekend' then
-        -- On a weekend, "last weekend" is the one before; "this past weekend" and "last weekend" on a weekday the latest over.
-        v_from := v_monday + 5 + 7 * v_n; v_to := v_from + 2; v_new := 'on the weekend of ' || to_char(v_from, 'FMDD FMMonth YYYY');
-      elsif v_last = 'month' then v_from := date_trunc('month', p_said) + make_interval(months => v_n); v_to := v_from + interval '1 month'; v_new := 'in ' || to_char(v_from, 'FMMonth YYYY');
-      elsif v_last = 'year' then v_from := date_trunc('year', p_said) + make_interval(years => v_n); v_to := v_from + interval '1 year'; v_new := 'in ' || to_char(v_from, 'YYYY');
-      elsif v_month is not null then
-        v_from := make_date(extract(year from p_said)::integer, v_month, 1);
-        if v_n < 0 and v_from >= date_trunc('month', p_said) then v_from := v_from - interval '1 year';
-        elsif v_n > 0 and v_from <= p_said then v_from := v_from + interval '1 year'; end if;
-        v_to := v_from + interval '1 month'; v_new := 'in ' || to_char(v_from, 'FMMonth YYYY');
-      elsif v_last = any (_memoir.word_list('english', 'seasons')) then
-        -- Seasons differ between hemispheres: only the year is said.
-        v_season := case v_last when 'spring' then 3 when 'summer' then 6 when 'winter' then 12 else 9 end;
-        v_month := extract(month from p_said)::integer;
-        v_day := extract(year from p_said)::integer + case when v_n < 0 and v_season + 2 >= v_month then -1 when v_n > 0 and v_season <= v_month then 1 else 0 end;
-        v_new := format('in %s %s', v_last, v_day);
-      elsif v_day is not null then
-        v_from := case when v_n < 0 then p_said - 1 - (extract(isodow from p_said)::integer - 1 - v_day + 7) % 7
-          when v_n > 0 then v_monday + 6 + v_day
-          else p_said + (v_day - extract(isodow from p_said)::integer + 7) % 7 end;
-      end if;
-    elsif v_month is not null then
-      v_n := coalesce((regexp_match(array_to_string(v_words, ' '), '\m(\d{1,2})(?:st|nd|rd|th)?\M'))[1]::integer, 0);
-      v_day := (regexp_match(v_last, '^(\d{4})$'))[1]::integer;
-      if v_n between 1 and 31 and not (v_month = 5 and v_first = 'may' and v_rest !~ '\mMay \d') then
-        begin
-          v_from := make_date(coalesce(v_day, extract(year from p_said)::integer), v_month, v_n);
-          if v_day is null and p_is_past and v_from > p_said + 31 then v_from := v_from - interval '1 year';
-          elsif v_day is null and not p_is_past and v_from < p_said - 90 then v_from := v_from + interval '1 year'; end if;
-        exception when data_exception then v_from := null;
-        end;
-      end if;
-    elsif v_first = 'since' and v_last ~ '^\d{4}$' then
-      v_from := make_date(v_last::integer, 1, 1); v_to := v_from + interval '1 year'; v_new := 'since ' || v_last;
-    elsif v_day is not null and v_first in ('on', 'until', 'till', 'by', 'since') then
-      v_from := case when v_first = 'since' or (p_is_past and not v_until) then p_said - 1 - (extract(isodow from p_said)::integer - 1 - v_day + 7) % 7
-        else p_said + (v_day - extract(isodow from p_said)::integer + 7) % 7 end;
-    end if;
-    if v_from is not null then
-      v_to := coalesce(v_to, v_from + 1);
-      v_new := coalesce(v_new, case when v_first in ('until', 'till', 'by', 'since') then v_first else 'on' end || ' ' || to_char(v_from, 'FMDD FMMonth YYYY'));
-      if v_first in ('until', 'till') then valid_until := coalesce(valid_until, v_to);
-      elsif event_from is null and v_first <> 'by' then event_from := v_from; event_to := v_to; end if;
     end if;
     resolved := resolved || left(v_rest, v_at - 1);
-    if resolved ~* '\m(for|from|before|after|of|to|than|by|around|about|between|through|until|till|since|during|like) $' then v_new := regexp_replace(v_new, '^(on|in|around) ', ''); end if;
-    if btrim(resolved) = '' and substr(v_rest, v_at + length(v_hit)) ~* '^ (was|is|were|has been|had) ' then v_new := regexp_replace(v_new, '^(on|in|around) ', ''); end if;
-    resolved := resolved || coalesce(v_new, v_hit);
+    -- "the day before on 3 May" and "on 3 May was" are no English.
+    if resolved ~* '\m(for|from|before|after|of|to|than|by|around|about|between|through|until|till|since|during|like) $'
+       or btrim(resolved) = '' and substr(v_rest, v_at + length(v_hit)) ~* '^ (was|is|were|has been|had) ' then
+      v.said := regexp_replace(v.said, '^(on|in|around) ', '');
+    end if;
+    resolved := resolved || coalesce(v.said, v_hit);
     v_rest := substr(v_rest, v_at + length(v_hit));
   end loop;
   resolved := resolved || v_rest;
