@@ -38,7 +38,7 @@
 -- search: one user's items, by words and vectors
 \ir search/aliases.sql                 -- other names of the same thing: learnt from what is said, given with remember
 \ir search/index.sql                   -- what is searched: items, numbered per user
-\ir search/words.sql                   -- a question's words, posting lists, BM25
+\ir search/words.sql                   -- a question's words become posting lists; BM25 over them
 \ir search/vectors.sql                 -- vectors beside the items; the vector of a query
 \ir search/ranking.sql                 -- signals of each candidate, weighed: the ranking itself
 \ir search/rank.sql                    -- words and vectors fused, with what stands around a hit
@@ -62,7 +62,7 @@
 \ir memory/memories.sql                -- remember: the single door
 \ir memory/relations.sql               -- relate, validate
 \ir memory/consolidation.sql           -- memories about one thing become one, and back
-\ir memory/corrections.sql             -- correct, retract, forget
+\ir memory/corrections.sql             -- correct, retract, forget: what a correction changes
 \ir memory/pins.sql                    -- memories pinned in a session
 \ir memory/consolidation_model.sql     -- the same in a language model's words
 \ir memory/extraction_rules.sql        -- what makes a sentence worth remembering: the rules of a language
@@ -74,7 +74,9 @@
 \ir compile/candidates.sql             -- candidates of all arms, and what each is worth
 \ir compile/packing.sql                -- the recall block: what is chosen, in what order, within its budget
 \ir compile/render.sql                 -- messages as the API wants them: OpenAI and Anthropic
-\ir compile/compile.sql                -- compile_context, context: the list itself
+\ir compile/stages.sql                 -- the stages of a compile, from who asks to the list; where the budget is kept
+\ir compile/traces.sql                 -- what a compile leaves behind: its exchange's recall, a row for the ledger
+\ir compile/compile.sql                -- compile_context, context: the stages in their order
 \ir compile/explain.sql                -- explain_context: why each item is in or out
 \ir compile/recall.sql                 -- recall, match_memories
 \ir compile/learning.sql               -- what was used of a recall; the ranking's weights learnt from it
@@ -91,10 +93,10 @@
 \ir work/embedding.sql                 -- items without a vector: claim, store, fail; backfill; the shared embedder
 \ir work/llm_kinds.sql                 -- what each kind of that work asks and stores
 \ir work/llm.sql                       -- work for a language model: claim, store, fail, costs
-\ir work/maintenance.sql               -- merging search structures, flushing statistics
+\ir work/maintenance.sql               -- the jobs merge (posting lists out of new words) and flush (statistics)
 \ir work/sweep.sql                     -- what ends by age; backfill; hygiene counts
 \ir work/job_list.sql                  -- the list of jobs, and the step of each
-\ir work/runs.sql                      -- run_job: batches, commits, one row per run
+\ir work/runs.sql                      -- run_job: a job's lease and batches, where each begins and ends, one row per run
 \ir work/jobs.sql                      -- what pg_cron runs
 \ir work/views.sql                     -- one view per question of whoever runs this
 

@@ -273,13 +273,15 @@ def test_extensions_in_public(empty: str) -> None:
         assert "Ximena" in question(db)[0]
 
 
-def test_extensions_in_a_closed_schema(empty: str) -> None:
+@pytest.mark.parametrize(("schema", "found"), [('"Ext, ra"', 2), ("extensions", 4), ("extensions", 1)])
+def test_extensions_in_a_closed_schema(empty: str, schema: str, found: int) -> None:
+    """Some are there already, as providers have them; the rest get a schema of ours."""
     with connect(empty) as db:
-        db.execute("create schema \"Ext, ra\"")
-        for extension in EXTENSIONS[:2]:
-            db.execute(f'create extension {extension} schema "Ext, ra"')
+        db.execute(f"create schema {schema}")
+        for extension in EXTENSIONS[:found]:
+            db.execute(f"create extension {extension} schema {schema}")
         complete(empty)
-        assert path_of(db) == 'pg_catalog, "Ext, ra", memoir_extensions, pg_temp'
+        assert path_of(db) == f"pg_catalog, {schema}, {'' if found == 4 else 'memoir_extensions, '}pg_temp"
         use(db)
         assert "Ximena" in question(db)[0]
 

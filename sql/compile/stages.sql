@@ -1,0 +1,514 @@
+-- The stages of a compile, in their order: each fills in its part of the state (compile_state, migrations/0005) and reads what those
+-- before it read. The budget is kept by check_room, which refuses a newest message that does not fit, by with_shown_turns, which leaves
+-- turns out, and by assembled, which counts the whole list once more.
+
+create or replace function _memoir.check_asked(p_budget integer, p_memory_budget integer, p_task text, p_tools jsonb, p_format text)
+returns void language plpgsql immutable as $$
+begin
+  if p_format is null or p_format not in ('openai', 'anthropic') then
+    perform _memoir.fail('PM014', format('format must be openai or anthropic, not %s', _memoir.shown(p_format)));
+  end if;
+  if p_budget <= 0 or p_memory_budget < 0 then
+    perform _memoir.fail('PM014', format('budgets must be positive, not %s',
+      coalesce(least(p_budget, p_memory_budget), p_budget, p_memory_budget)));
+  end if;
+  if p_task is not null and p_task <> all (enum_range(null::_memoir.task_type)::text[]) then
+    perform _memoir.fail('PM014', format('task must be continuation, knowledge, new_session or tool_heavy, not %s',
+      _memoir.shown(p_task)));
+  end if;
+  if p_tools is not null and jsonb_typeof(p_tools) not in ('array', 'null') then
+    perform _memoir.fail('PM014', format('tools must be a list of tool definitions, not %s', _memoir.shown(p_tools::text)));
+  end if;
+end $$;
+
+-- The session, its counters and settings, as they are or were: all that is read of who asks and where.
+create or replace function _memoir.with_session(inout v _memoir.compile_state, p_session text, p_after_turn text)
+language plpgsql stable set plan_cache_mode = force_custom_plan as $$
+declare
+  v_session _memoir.sessions; v_counters _memoir.session_counters; v_user_counters _memoir.user_counters;
+begin
+  perform _memoir.check_session(p_session);
+  v.user_id := (v.caller).user_id;
+  v.clearance := least((v.caller).clearance, 'private'::_memoir.sensitivity);
+  v.session_name := p_session;
+  v.session_id := _memoir.session_id(v.user_id, p_session);
+  select * into v_session from _memoir.sessions where user_id = v.user_id and session_id = v.session_id;
+  if found then
+    perform _memoir.check_session_of(v.caller, p_session, v_session.project);
+    select * into v_counters from _memoir.session_counters where user_id = v.user_id and session_id = v.session_id;
+  end if;
+  if p_after_turn is not null then
+    perform _memoir.check_reached(p_session, v.session_id, coalesce(v_counters.turn_count, 0), p_after_turn);
+  end if;
+  if v.as_of < v_counters.last_recorded_at then
+    v_counters := _memoir.counters_as_of(v_session, v_counters, v.as_of);
+  end if;
+  if v.as_of is not null and v_session.summary_text is not null then
+    select s.summary, s.through into v_session.summary_text, v_session.summary_through
+    from _memoir.summary_of(v_session, v.as_of) s;
+  end if;
+  select * into v_user_counters from _memoir.user_counters where user_id = v.user_id;
+  v.session := v_session;
+  v.counters := v_counters;
+  v.user_counters := v_user_counters;
+  v.config := _memoir.config(v.user_id, v_session.settings);
+  return;
+end $$;
+
+-- That this server has reached a turn mark.
+create or replace function _memoir.check_reached(p_session text, p_session_id uuid, p_turns integer, p_mark text)
+returns void language plpgsql immutable as $$
+begin
+  if p_mark !~ '^[0-9a-f]{8}:[0-9]{1,9}$' or left(p_mark, 8) <> left(p_session_id::text, 8) then
+    perform _memoir.fail('PM014', format('after_turn %s is no mark of session %s',
+      _memoir.shown(p_mark), _memoir.shown(p_session)));
+  end if;
+  if p_turns < split_part(p_mark, ':', 2)::integer then
+    perform _memoir.fail('PM021', format('this server has %s turns of session %s, not yet %s',
+        p_turns, _memoir.shown(p_session), split_part(p_mark, ':', 2)),
+      'ask again shortly, or ask the primary');
+  end if;
+end $$;
+
+-- The model, how its tokens are counted, and how many the list may have.
+create or replace function _memoir.with_budget(inout v _memoir.compile_state, p_budget integer, p_tools jsonb)
+language plpgsql stable set plan_cache_mode = force_custom_plan as $$
+declare
+  v_session _memoir.sessions := v.session;
+  v_model _memoir.models := _memoir.model(coalesce(v_session.model, v.config ->> 'default_model'));
+begin
+  v.model := v_model;
+  v.tokenizer := _memoir.tokenizer_used(coalesce(v_session.tokenizer, v_model.tokenizer));
+  v.budget := coalesce(p_budget, coalesce(v_session.context_window, v_model.context_window)
+    - coalesce(v_session.max_response_tokens, v_model.max_output));
+  v.tools_tokens := case when jsonb_typeof(p_tools) = 'array' then _memoir.tokens_of(p_tools::text, v.tokenizer) else 0 end;
+end $$;
+
+-- The newest message: the query, or what is open in the session.
+create or replace function _memoir.with_newest_message(inout v _memoir.compile_state, p_query text, p_parts jsonb)
+language plpgsql stable as $$
+declare
+  v_newest _memoir.message;
+  v_counters _memoir.session_counters := v.counters;
+  v_turns integer := coalesce(v_counters.turn_count, 0);
+begin
+  v.is_open := p_query is null and p_parts is null;
+  v.newest_tokens := 0;
+  if v.is_open then
+    if v_turns = 0 or v_counters.last_role not in ('user', 'tool') or v_counters.open_calls <> '{}' then
+      perform _memoir.fail('PM022', format('session %s has nothing to continue: %s', _memoir.shown(v.session_name),
+        case when v_turns = 0 then 'it has no turns'
+             when v_counters.open_calls <> '{}' then format('tool calls %s have no result yet', array_to_string(v_counters.open_calls, ', '))
+             else 'its newest message is the assistant''s' end), 'give p_query');
+    end if;
+    return;
+  end if;
+  if p_parts is not null and jsonb_typeof(p_parts) <> 'array' then
+    perform _memoir.fail('PM014', format('query_parts must be a list of content parts, not %s', _memoir.shown(p_parts::text)));
+  end if;
+  v_newest := _memoir.parse_message('query', jsonb_build_object('role', 'user', 'content',
+    case when p_parts is null then to_jsonb(p_query)
+         when p_query is null then p_parts
+         else jsonb_build_array(jsonb_build_object('type', 'text', 'text', p_query)) || p_parts end), v.config, (v.model).images);
+  if v_newest.parts is null and _memoir.is_blank(v_newest.text) then
+    perform _memoir.fail('PM014', format('query must not be empty, it is %s', _memoir.shown(p_query)));
+  end if;
+  v.newest := v_newest;
+  v.query := v_newest.text;
+  v.newest_tokens := (v.model).message_overhead + coalesce(v_newest.media_tokens, 0)
+    + _memoir.sum_tokens(_memoir.token_texts(v_newest.text, v_newest.parts, null, null, null), v.tokenizer);
+end $$;
+
+-- The system message: prompt, then fenced profile and summary, frozen parts first. What it and the tools leave is the room.
+create or replace function _memoir.with_system_message(inout v _memoir.compile_state)
+language plpgsql stable set plan_cache_mode = force_custom_plan as $$
+declare
+  v_session _memoir.sessions := v.session; v_overhead integer := (v.model).message_overhead;
+  v_version integer := v.config ->> 'profile_version';
+  v_prompt text; v_prompt_tokens integer; v_profile text; v_summary text;
+begin
+  if v_session.system_prompt_hash is not null then
+    select content, (tokens ->> v.tokenizer)::integer into v_prompt, v_prompt_tokens
+    from _memoir.system_prompts where prompt_hash = v_session.system_prompt_hash;
+  end if;
+  if v.as_of is null and (v.caller).projects is null and v_version > 0 then
+    select _memoir.fence('profile', _memoir.neutralise(p.content)) into v_profile
+    from _memoir.profiles p where p.user_id = v.user_id and p.version = v_version and p.content <> '';
+  end if;
+  if v_session.summary_text is not null then
+    v_summary := _memoir.fence('summary', _memoir.neutralise(v_session.summary_text));
+  end if;
+  loop
+    v.system := nullif(concat_ws(E'\n\n', v_prompt, v_profile, v_summary), '');
+    v.system_tokens := case when v.system is null then 0
+      when v_profile is null and v_summary is null
+        then v_overhead + coalesce(v_prompt_tokens, _memoir.tokens_of(v.system, v.tokenizer))
+      else v_overhead + _memoir.tokens_of(v.system, v.tokenizer) end;
+    exit when v.system_tokens <= v.budget / 2 or (v_profile is null and v_summary is null);
+    -- Half a budget of background is too much: the summary goes before the profile.
+    if v_summary is not null then
+      v_summary := null;
+      v.warnings := v.warnings || 'the summary does not fit'::text;
+    else
+      v_profile := null;
+      v.warnings := v.warnings || 'the profile does not fit'::text;
+    end if;
+  end loop;
+  v.room := v.budget - v.system_tokens - v.tools_tokens - 3;
+  perform _memoir.check_room(v.newest_tokens, v.budget, v.system_tokens, v.tools_tokens);
+end $$;
+
+-- That the newest message fits.
+create or replace function _memoir.check_room(p_message integer, p_budget integer, p_system integer, p_tools integer)
+returns void language plpgsql immutable as $$
+declare
+  v_needed integer := p_message + p_system + p_tools + 3;
+begin
+  if p_message > 0 and v_needed > p_budget then
+    perform _memoir.fail('PM020', format('the newest message needs a budget of %s tokens, the budget is %s', v_needed, p_budget),
+      'raise p_budget, shorten the message, or use a model with a larger window',
+      jsonb_build_object('needed', v_needed, 'budget', p_budget, 'system', p_system, 'tools', p_tools, 'message', p_message)::text);
+  end if;
+end $$;
+
+-- Recent turns. Their share follows the session's task, so that one query can't move the window.
+create or replace function _memoir.with_shown_turns(inout v _memoir.compile_state)
+language plpgsql stable set plan_cache_mode = force_custom_plan as $$
+declare
+  v_session _memoir.sessions := v.session;
+  v_counters _memoir.session_counters := v.counters;
+  v_limit integer := v.room - v.newest_tokens;
+  v_history integer := greatest(0, (_memoir.history_share(v.config, v_session.task_type) * v.room)::integer);
+  v_step integer := greatest(1, v_history / 4);
+  v_window _memoir.shown_window;
+  v_shown _memoir.shown_turn[] := '{}'; v_unanswered _memoir.shown_turn[] := '{}'; v_repeated boolean := false; n integer;
+begin
+  if v_history > v_limit and not v.is_open then
+    -- A long query takes whole steps from the window, not a token more or less each time.
+    v_history := greatest(0, v_history - ((v_history - v_limit + v_history / 4) / v_step) * v_step);
+  end if;
+  if v_counters.turn_count > 0 then
+    v_window := _memoir.window(v_session, v_counters, v.config, v.model, v.tokenizer, v_history, v_limit, v.is_open,
+      (v.caller).clearance);
+    v_shown := v_window.turns;
+    v.warnings := v.warnings || v_window.warnings;
+  end if;
+  if v.is_open then
+    v.exchange_at := v_counters.exchange_start;
+    v.query := _memoir.asked_in(v_shown, v.exchange_at);
+  else
+    -- Trailing user messages that nobody answered belong to the newest message.
+    n := cardinality(v_shown);
+    while n > 0 and (v_shown[n]).role in ('user', 'system') loop
+      n := n - 1;
+    end loop;
+    v_unanswered := v_shown[n + 1 :];
+    v_shown := v_shown[1 : n];
+    n := cardinality(v_unanswered);
+    if n > 0 and _memoir.is_said(v_session, v_unanswered[n], v.newest) then
+      v_unanswered := v_unanswered[1 : n - 1];
+      v_repeated := true;
+    end if;
+    v.exchange_at := coalesce((v_unanswered[1]).turn_index, v_counters.turn_count - v_repeated::integer, 0);
+  end if;
+  -- A list must begin with the user; what the assistant said before that stays reachable by recall.
+  n := 1;
+  while (v_shown[n]).role in ('assistant', 'tool') loop
+    n := n + 1;
+  end loop;
+  v.shown := v_shown[n :];
+  v.unanswered := v_unanswered;
+end $$;
+
+-- What the user asks in the exchange that began at a turn: all up to the first answer.
+create or replace function _memoir.asked_in(p_turns _memoir.shown_turn[], p_from integer)
+returns text language plpgsql immutable set plan_cache_mode = force_generic_plan as $$
+begin
+  return (select string_agg(t.content, E'\n' order by t.turn_index) from unnest(p_turns) t
+    where t.turn_index >= p_from and t.role = 'user' and not t.withheld
+      and t.turn_index < coalesce((select min(a.turn_index) from unnest(p_turns) a
+        where a.turn_index >= p_from and a.role not in ('user', 'system')), 2147483647));
+end $$;
+
+-- Turns as messages, neighbours merged where the API wants that, and the newest message after them.
+create or replace function _memoir.with_messages(inout v _memoir.compile_state)
+language plpgsql stable as $$
+declare
+  v_overhead integer := (v.model).message_overhead; v_images text := (v.model).images; v_turn _memoir.shown_turn;
+  v_shown _memoir.shown_turn[] := v.shown; v_rendered jsonb[] := _memoir.openai_messages(v_shown);
+  v_messages jsonb[] := '{}'; v_costs integer[] := '{}'; n integer; i integer;
+begin
+  for i in 1 .. cardinality(v_shown) loop
+    v_turn := v_shown[i];
+    n := cardinality(v_messages);
+    if n > 0 and _memoir.mergeable(v_messages[n], v_rendered[i]) then
+      v_messages[n] := _memoir.merge_messages(v_messages[n], v_rendered[i]);
+      v_costs[n] := _memoir.message_tokens(v_messages[n], v.tokenizer, v_overhead, v_images);
+    else
+      v_messages := v_messages || v_rendered[i];
+      v_costs := v_costs || case when v_turn.role = 'system'
+        then _memoir.message_tokens(v_rendered[i], v.tokenizer, v_overhead, v_images) else v_turn.cost end;
+      if v.is_open and v_turn.turn_index >= v.exchange_at and v.recall_at is null then
+        v.recall_at := n + 1;
+      end if;
+    end if;
+  end loop;
+  v.messages := v_messages;
+  v.costs := v_costs;
+  if not v.is_open then
+    v := _memoir.with_unanswered(v);
+  end if;
+  v.recall_at := coalesce(v.recall_at, cardinality(v.messages));
+  v.total := (select coalesce(sum(c), 0) from unnest(v.costs) c);
+  -- Merging can cost a token or two more than its parts; the oldest messages make room.
+  while v.total > v.room and v.recall_at > 1 loop
+    loop
+      v.total := v.total - v.costs[1];
+      v.messages := v.messages[2 :];
+      v.costs := v.costs[2 :];
+      v.recall_at := v.recall_at - 1;
+      exit when v.recall_at = 1 or v.messages[1] ->> 'role' = 'user';
+    end loop;
+    v.warnings := v.warnings || 'the window gave way to the newest message'::text;
+  end loop;
+  perform _memoir.check_room(v.total, v.budget, v.system_tokens, v.tools_tokens);
+end $$;
+
+-- The newest message, after those that nobody answered: one message. These are dropped, oldest first, rather than the query.
+create or replace function _memoir.with_unanswered(inout v _memoir.compile_state)
+language plpgsql stable as $$
+declare
+  v_rendered jsonb[] := _memoir.openai_messages(v.unanswered);
+  v_rest integer := (select coalesce(sum(c), 0) from unnest(v.costs) c);
+  v_newest jsonb := jsonb_build_object('role', 'user', 'content', coalesce((v.newest).parts, to_jsonb((v.newest).text)));
+  v_message jsonb := v_newest; v_cost integer := v.newest_tokens; n integer := cardinality(v.unanswered);
+begin
+  while n > 0 loop
+    v_message := _memoir.merge_messages(_memoir.merged(v_rendered) - 'name', v_newest);
+    v_cost := _memoir.message_tokens(v_message, v.tokenizer, (v.model).message_overhead, (v.model).images);
+    exit when v_rest + v_cost <= v.room;
+    v_rendered := v_rendered[2 :];
+    v.warnings := v.warnings || 'an unanswered message is left out'::text;
+    n := n - 1;
+    if n = 0 then
+      v_message := v_newest;
+      v_cost := _memoir.message_tokens(v_message, v.tokenizer, (v.model).message_overhead, (v.model).images);
+    end if;
+  end loop;
+  v.unanswered := v.unanswered[cardinality(v.unanswered) - n + 1 :];
+  v.messages := v.messages || v_message;
+  v.costs := v.costs || v_cost;
+end $$;
+
+create or replace function _memoir.merged(p_messages jsonb[])
+returns jsonb language plpgsql immutable as $$
+declare
+  v_merged jsonb := p_messages[1];
+begin
+  for i in 2 .. cardinality(p_messages) loop
+    v_merged := _memoir.merge_messages(v_merged, p_messages[i]);
+  end loop;
+  return v_merged;
+end $$;
+
+-- Recall: kept since the exchange began, or searched. Its share follows the query's own task; it may use what history leaves.
+create or replace function _memoir.with_recall(inout v _memoir.compile_state, p_task text, p_memory_budget integer,
+  p_query_embedding real[])
+language plpgsql stable set plan_cache_mode = force_custom_plan as $$
+declare
+  v_counters _memoir.session_counters := v.counters;
+  v_projects text[] := (v.caller).projects;
+  v_clearance _memoir.sensitivity := (v.caller).clearance;
+  v_kept _memoir.kept_recalls;
+begin
+  v.candidates := '{}';
+  v.arms := '{}';
+  v.recall_tokens := 0;
+  v.task := coalesce(p_task::_memoir.task_type, (v.session).task_type, case
+    when coalesce(v_counters.turn_count, 0) = 0 then 'new_session'
+    when _memoir.is_question(v.query) then 'knowledge'
+    when v.tools_tokens > 0 and v.is_open then 'tool_heavy' else 'continuation' end::_memoir.task_type);
+  v.recall_budget := least(coalesce(p_memory_budget, _memoir.recall_cap(v.config, v.task)), v.room - v.total - 4);
+  -- What the exchange asks, so that a continued compile knows its recall again.
+  v.query_hash := _memoir.query_hash(v.unanswered, v.query);
+  if v.is_open and not pg_is_in_recovery() then
+    select * into v_kept from _memoir.kept_recalls
+    where user_id = v.user_id and session_id = v.session_id and at_turn = v.exchange_at
+      and clearance <= v_clearance and (v_projects is null or projects <@ v_projects);
+  end if;
+  if v_kept.recall is not null and v_kept.query_hash = v.query_hash then
+    v := _memoir.with_kept_recall(v, v_kept.recall);
+  elsif v.recall_budget > 16 and not _memoir.is_blank(v.query) then
+    v := _memoir.with_found_recall(v, p_query_embedding);
+  end if;
+  if v.is_open and v_kept.recall is null and v_counters.last_role = 'tool' then
+    v.warnings := v.warnings || 'the recall of this exchange was not kept and is made anew'::text;
+  end if;
+end $$;
+
+-- How many tokens a recall may have at most: less where its task leaves it a smaller share than knowledge has.
+create or replace function _memoir.recall_cap(p_config jsonb, p_task _memoir.task_type)
+returns integer language plpgsql immutable as $$
+begin
+  return ((p_config ->> 'recall_tokens_max')::integer
+    * least(1, (1 - _memoir.history_share(p_config, p_task))
+      / greatest(0.01, 1 - _memoir.history_share(p_config, 'knowledge'))))::integer;
+end $$;
+
+create or replace function _memoir.query_hash(p_unanswered _memoir.shown_turn[], p_query text)
+returns bytea language plpgsql stable set plan_cache_mode = force_generic_plan as $$
+begin
+  return sha256(convert_to(concat_ws(E'\n',
+    (select string_agg(t.content, E'\n' order by t.turn_index) from unnest(p_unanswered) t where t.role = 'user'),
+    coalesce(p_query, '')), 'UTF8'));
+end $$;
+
+-- The recall that the exchange began with.
+create or replace function _memoir.with_kept_recall(inout v _memoir.compile_state, p_recall text)
+language plpgsql stable as $$
+begin
+  v.recall := p_recall;
+  v.recall_tokens := case when p_recall = '' then 0 else _memoir.tokens_of(p_recall || E'\n\n', v.tokenizer) end;
+  if v.recall_tokens > v.room - v.total - 4 then
+    v.recall := null;
+    v.recall_tokens := 0;
+    v.warnings := v.warnings || 'the recall of this exchange no longer fits'::text;
+  end if;
+  v.arms := jsonb_build_object('recall', 'kept',
+    'weak', starts_with(v.recall, _memoir.fence_note('recall') || _memoir.weak_note()));
+end $$;
+
+-- A recall made anew: what the session pins and its working notes, the question, candidates of all arms, the block packed of them.
+create or replace function _memoir.with_found_recall(inout v _memoir.compile_state, p_query_embedding real[])
+language plpgsql stable set plan_cache_mode = force_custom_plan as $$
+declare
+  v_scope _memoir.search_scope := _memoir.recall_scope(v.caller, v.session, v.session_id, v.clearance, v.as_of, v.valid_at,
+    _memoir.shown_from(v.shown, v.exchange_at));
+  v_pins _memoir.pins := _memoir.pins(v.user_id, v.user_counters, v_scope);
+  v_shown uuid[] := _memoir.message_ids(v.shown || v.unanswered);
+  v_here boolean := not pg_is_in_recovery();
+  v_below real := v.config ->> 'weak_below';
+  v_working text[] := '{}'; v_question _memoir.question; v_candidates _memoir.candidate[]; v_strength real; v_weak boolean;
+  v_block _memoir.recall_block;
+begin
+  if (v.session).session_id is not null and v_here then
+    v_working := array(select content from _memoir.memory_store_working
+      where user_id = v.user_id and local_to = v.session_id and (expires_at is null or expires_at > v.at)
+        and sensitivity <= v_scope.clearance order by recorded_at, memory_id);
+  end if;
+  -- Small talk recalls what is there whatever is said; where nothing is, nothing is searched.
+  if v_pins.pinned = '{}' and v_working = '{}' and _memoir.is_small_talk(v.config, v.query) then
+    v.arms := jsonb_build_object('recall', 'small talk');
+    return;
+  end if;
+  v_question := _memoir.question(v.user_id, v.user_counters, v.config, v.query, v_scope, p_query_embedding);
+  if v_question.problem is not null then
+    v.warnings := v.warnings || ('searched by words only: ' || v_question.problem);
+  end if;
+  v_candidates := _memoir.candidates(v.user_id, v.user_counters, v.config, v_question, nullif((v.session).project, 'global'),
+    v_scope, _memoir.widened(_memoir.candidate_limit((v.config ->> 'candidates')::integer, v.recall_budget), v.user_counters),
+    (v.config ->> 'frequent_memories')::integer, v_pins);
+  v_strength := _memoir.strength(v.config, v_candidates);
+  v_weak := coalesce(v_strength < v_below, false);
+  if v_weak then
+    v.recall_budget := least(v.recall_budget,
+      greatest((v.config ->> 'weak_recall_tokens')::integer, (v.recall_budget * v_strength / v_below)::integer));
+  end if;
+  v_block := _memoir.recall_block(v.user_id, v_candidates, v_working, v.recall_budget, v.tokenizer, v_shown, v_scope.clearance,
+    v.config, v_question.terms, v_weak);
+  v.recall := v_block.text;
+  v.recall_tokens := v_block.tokens;
+  v.arms := jsonb_build_object('recall', 'searched', 'vector', v_question.vector is not null, 'words', true,
+    'candidates', cardinality(v_candidates), 'working', case when v_here then cardinality(v_working) end,
+    'strength', v_strength, 'weak', v_weak and coalesce(v.recall, '') <> '');
+  v.candidates := v_block.candidates;
+end $$;
+
+-- Where a compile looks: not in what the list shows, nor above its caller.
+create or replace function _memoir.recall_scope(p_caller _memoir.caller, p_session _memoir.sessions, p_session_id uuid,
+  p_clearance _memoir.sensitivity, p_as_of timestamptz, p_valid_at timestamptz, p_shown_from integer)
+returns _memoir.search_scope language plpgsql stable set plan_cache_mode = force_custom_plan as $$
+declare
+  v_scope _memoir.search_scope; v_lineage uuid[] := '{}';
+begin
+  if p_session.parent_turn is not null then
+    v_lineage := array(select l.session_id from _memoir.lineage(p_session) l);
+  elsif p_session.session_id is not null then
+    v_lineage := array[p_session_id];
+  end if;
+  v_scope.hidden_sessions := v_lineage;
+  v_scope.hidden_from := p_shown_from;
+  v_scope.local_sessions := v_lineage || coalesce(p_session.parent_session_id, p_session_id);
+  v_scope.projects := p_caller.projects;
+  v_scope.clearance := p_clearance;
+  v_scope.as_of := p_as_of;
+  v_scope.valid_at := p_valid_at;
+  return v_scope;
+end $$;
+
+-- From which turn on the list shows all.
+create or replace function _memoir.shown_from(p_shown _memoir.shown_turn[], p_exchange_at integer)
+returns integer language plpgsql immutable set plan_cache_mode = force_generic_plan as $$
+begin
+  return coalesce((select min(t.turn_index)
+    from (select s.turn_index, s.turn_index - row_number() over (order by s.turn_index) as run from unnest(p_shown) s) t
+    where t.run = (select max(s.turn_index) - count(*) from unnest(p_shown) s)), p_exchange_at, 0);
+end $$;
+
+create or replace function _memoir.message_ids(p_turns _memoir.shown_turn[])
+returns uuid[] language plpgsql immutable set plan_cache_mode = force_generic_plan as $$
+begin
+  return array(select t.message_id from unnest(p_turns) t);
+end $$;
+
+-- The list: recall before the message that asks for it, the system message before all, and what is said of it.
+create or replace function _memoir.assembled(inout v _memoir.compile_state)
+language plpgsql stable as $$
+declare
+  v_at integer := v.recall_at; v_message jsonb; v_cost integer;
+begin
+  if coalesce(v.recall, '') <> '' then
+    -- The block ends with an empty line, where tokens end too, so counts add up; text that begins with white space is
+    -- counted anew.
+    v_message := jsonb_set(v.messages[v_at], '{content}',
+      _memoir.join_content(to_jsonb(v.recall), v.messages[v_at] -> 'content'));
+    v_cost := v.costs[v_at] + v.recall_tokens;
+    if v.query ~ '^\s' then
+      v_cost := greatest(v_cost,
+        _memoir.message_tokens(v_message, v.tokenizer, (v.model).message_overhead, (v.model).images));
+    end if;
+    if v.total - v.costs[v_at] + v_cost <= v.room then
+      v.messages[v_at] := v_message;
+      v.total := v.total - v.costs[v_at] + v_cost;
+    else
+      v.recall := null;
+      v.recall_tokens := 0;
+      v.warnings := v.warnings || 'the recall does not fit'::text;
+      for i in 1 .. cardinality(v.candidates) loop
+        v.candidates[i].position := null;
+      end loop;
+    end if;
+  end if;
+  v.prefix := v_at - 1;
+  if v.system is not null then
+    v.messages := jsonb_build_object('role', 'system', 'content', v.system) || v.messages;
+    v.prefix := v_at;
+  end if;
+  v.tokens := v.total + v.system_tokens + v.tools_tokens + 3;
+  v.statistics_version := coalesce((v.user_counters).next_item, 0);
+  v.arms := v.arms || jsonb_build_object('recent', cardinality(v.shown));
+  v.shown := v.shown || v.unanswered;
+end $$;
+
+-- Of the messages before the one that carries the recall.
+create or replace function _memoir.prefix_hash(p_messages jsonb[], p_prefix integer)
+returns bytea language plpgsql immutable as $$
+begin
+  return sha256(convert_to(case when p_prefix > 0 then to_jsonb(p_messages[1 : p_prefix])::text else '' end, 'UTF8'));
+end $$;
+
+create or replace function _memoir.formatted(p_messages jsonb[], p_prefix integer, p_open boolean, p_format text)
+returns jsonb language sql immutable as $$
+  select case p_format when 'anthropic' then _memoir.anthropic(to_jsonb(p_messages), p_prefix, p_open)
+    else to_jsonb(p_messages) end
+$$;
