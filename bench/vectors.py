@@ -74,7 +74,7 @@ def fill(connection: psycopg.Connection, vectors: NDArray[np.float32], sizes: Se
     for place, size in enumerate(sizes, 1):
         progress(f"{size:,} vectors")
         (user,) = connection.execute("select id from users_made where o = %s", (place,)).fetchone()
-        connection.execute("insert into _memoir.user_counters (user_id, items, next_item, recorded_at) values (%s, %s, %s + 1, memoir.now())", (user, size, size))
+        connection.execute("insert into _memoir.user_counters (user_id, items, next_item) values (%s, %s, %s + 1)", (user, size, size))
         connection.execute("insert into _memoir.embeddings (user_id, item_no, model_id, embedding) select %s, n, %s, v from made where n <= %s order by n",
                            (user, model, size))
         known[size] = {"user": user, "model": model, "wanted": WANTED, "leaf": "_memoir.embeddings_p0", "dimension": vectors.shape[1]}

@@ -2,7 +2,7 @@
 
 create type _memoir.actor as enum ('person', 'agent', 'tool', 'system');
 create type _memoir.turn_role as enum ('system', 'user', 'assistant', 'tool');
-create type _memoir.session_status as enum ('active', 'paused', 'closed', 'expired');
+create type _memoir.session_status as enum ('active', 'closed', 'expired');
 create type _memoir.task_type as enum ('continuation', 'knowledge', 'new_session', 'tool_heavy');
 create type _memoir.provenance as enum
   ('user_stated', 'correction', 'instruction', 'preference', 'fact', 'tool_output', 'system_inferred');
@@ -11,7 +11,7 @@ create type _memoir.item_state as enum ('active', 'superseded', 'invalidated', '
 create type _memoir.sensitivity as enum ('normal', 'private', 'secret');
 create type _memoir.relation as enum
   ('supersedes', 'relates_to', 'contradicts', 'elaborates', 'caused_by', 'parent_of', 'references', 'depends_on');
-create type _memoir.source_kind as enum ('turn', 'memory', 'summary', 'api_call', 'outside');
+create type _memoir.source_kind as enum ('turn', 'memory');
 
 -- One row: what is fixed for the life of an install.
 create table _memoir.installation (
@@ -41,9 +41,7 @@ create table _memoir.setting_definitions (
 
 create table _memoir.settings (
   key text primary key,
-  value jsonb not null,
-  changed_at timestamptz not null default now(),
-  changed_by text not null default session_user
+  value jsonb not null
 );
 
 -- Defaults, settings and learnt weights merged, so that a hot function reads one row.
@@ -95,12 +93,10 @@ create table _memoir.embedding_models (
   name text not null unique,
   provider text not null check (provider in ('embedder', 'openai', 'in_process', 'none')),
   dimension integer not null check (dimension between 1 and 16000),
-  distance text not null default 'cosine' check (distance = 'cosine'),
   query_prefix text not null default '',
   document_prefix text not null default '',
   endpoint text,
-  status text not null default 'backfilling' check (status in ('active', 'backfilling', 'retired')),
-  created_at timestamptz not null default now()
+  status text not null default 'backfilling' check (status in ('active', 'backfilling', 'retired'))
 );
 create unique index embedding_models_one_active on _memoir.embedding_models ((true)) where status = 'active';
 
@@ -118,9 +114,7 @@ create table _memoir.logins (
   namespace text not null default 'default',
   actor _memoir.actor,
   projects text[],
-  clearance _memoir.sensitivity not null default 'private',
-  created_at timestamptz not null default now(),
-  created_by text not null default session_user
+  clearance _memoir.sensitivity not null default 'private'
 );
 create table _memoir.login_users (
   login name not null references _memoir.logins on delete cascade,

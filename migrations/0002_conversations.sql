@@ -5,7 +5,6 @@ create table _memoir.users (
   namespace text not null,
   external_id text not null,
   created_at timestamptz not null,
-  preferences jsonb not null default '{}',
   settings jsonb not null default '{}',
   ranking jsonb,                  -- weights of the user's own, as ranking_profiles has the install's; null: none
   profile_version integer not null default 0,
@@ -30,7 +29,6 @@ create table _memoir.user_counters (
   erasures integer not null default 0,    -- what was read before one leaves no trace after it
   last_session uuid,                      -- whose turn was indexed last, and whether it was a question
   last_question boolean not null default false,
-  recorded_at timestamptz not null,
   primary key (user_id)
 ) partition by hash (user_id);
 
@@ -241,7 +239,6 @@ create table _memoir.kept_recalls (
   query_hash bytea not null,
   recall text not null,
   items jsonb not null,
-  recorded_at timestamptz not null,
   clearance _memoir.sensitivity not null default 'private',   -- of whom it was made for: others don't go on with it
   projects text[],
   primary key (user_id, session_id)

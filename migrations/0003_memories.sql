@@ -34,7 +34,6 @@ create table _memoir.memory_store (
   source_tool text,
   source_key text,
   state_reason text,
-  state_by text,
   written_by text not null,
   aliases text[] not null default '{}',
   tags text[] not null default '{}',
@@ -65,7 +64,6 @@ create table _memoir.memory_stats (
   memory_id uuid not null,
   access_count integer not null default 0,
   restatements integer not null default 0,
-  fault_count integer not null default 0,
   relevance_sum real not null default 0,
   last_accessed_at timestamptz,
   reinforced_at timestamptz,
@@ -94,7 +92,7 @@ create table _memoir.memory_judgements (
   memory_id uuid not null,
   other_id uuid not null,
   judge text not null,                    -- slot, polarity, value, person, or the model that was asked
-  verdict text not null check (verdict in ('contradiction', 'compatible', 'unclear')),
+  verdict text not null check (verdict in ('contradiction', 'compatible')),
   score real,
   similarity real,
   decision text not null check (decision in ('superseded', 'contradicts', 'none')),
@@ -144,9 +142,6 @@ create table _memoir.session_objects (
   fidelity_ceiling smallint not null default 0 check (fidelity_ceiling between 0 and 4),
   pinned_until_turn integer,
   pin_reason text,
-  fault_count integer not null default 0,
-  micro_fault_count integer not null default 0,
-  last_turn integer,
   primary key (user_id, session_id, memory_id)
 ) partition by hash (user_id);
 

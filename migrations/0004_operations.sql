@@ -27,41 +27,8 @@ create table _memoir.erase_queue (
   leaf name,
   prompt_hash bytea,
   xact_id xid8 not null default pg_current_xact_id(),
-  queued_at timestamptz not null default now(),
   check ((leaf is null) <> (prompt_hash is null))
 );
-
-create table _memoir.fault_history (
-  user_id uuid not null,
-  fault_id uuid not null,
-  recorded_at timestamptz not null,
-  session_id uuid not null,
-  memory_id uuid not null,
-  fault_type text not null check (fault_type in ('full_restore', 'micro_fault', 'entropy_triggered')),
-  turn_index integer not null,
-  content_hash bytea,
-  question text,
-  answer text,
-  answer_tokens integer,
-  avoided_tokens integer,
-  latency_ms integer,
-  primary key (user_id, fault_id, recorded_at)
-) partition by hash (user_id);
-
-create table _memoir.fidelity_transitions (
-  user_id uuid not null,
-  transition_id uuid not null,
-  recorded_at timestamptz not null,
-  session_id uuid not null,
-  memory_id uuid not null,
-  from_fidelity smallint not null,
-  to_fidelity smallint not null,
-  trigger text not null check (trigger in ('pressure', 'access', 'fault', 'cooperative', 'goal_change')),
-  turn_index integer not null,
-  pressure_zone text,
-  token_count integer,
-  primary key (user_id, transition_id, recorded_at)
-) partition by hash (user_id);
 
 create table _memoir.admission_scores (
   user_id uuid not null,
@@ -89,7 +56,6 @@ create table _memoir.compile_ledger (
   tokens integer not null,
   recall_tokens integer not null,
   prefix_hash bytea not null,
-  statistics_version text not null,
   warnings text[] not null,
   items integer[] not null,
   scores real[] not null,
@@ -150,11 +116,7 @@ create table _memoir.archives (
   state text not null check (state in ('ready', 'exported', 'detaching', 'kept', 'dropped')),
   destination text not null,
   turns bigint,
-  exported_turns bigint,
-  exported_by name,
-  exported_at timestamptz,
-  recorded_at timestamptz not null,
-  finished_at timestamptz
+  recorded_at timestamptz not null
 );
 create unique index archives_waiting on _memoir.archives (leaf) where state in ('ready', 'exported', 'detaching');
 
@@ -194,5 +156,5 @@ create index audit_log_by_user on _memoir.audit_log (user_id, recorded_at);
 create index audit_log_by_xact on _memoir.audit_log (xact_id);
 
 insert into _memoir.partitioned_tables (table_name, by_month, unlogged) values
-  ('fault_history', true, false), ('fidelity_transitions', true, false), ('admission_scores', true, false),
+  ('admission_scores', true, false),
   ('compile_ledger', true, false), ('archived_turns', false, false), ('archived_memories', false, false);

@@ -47,7 +47,7 @@ create type _memoir.correction as (
 -- window.sql
 create type _memoir.shown_turn as (
   turn_index integer, exchange_start integer, message_id uuid, role _memoir.turn_role, content text, parts jsonb, name text,
-  tool_calls jsonb, tool_call_id text, tokens_before bigint, cost integer, excerpt boolean, created_at timestamptz, withheld boolean);
+  tool_calls jsonb, tool_call_id text, tokens_before bigint, cost integer, excerpt boolean, withheld boolean);
 create type _memoir.shown_window as (
   turns _memoir.shown_turn[], tokens integer, warnings text[]);
 

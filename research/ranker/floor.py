@@ -83,8 +83,8 @@ def messages(data: Sequence[Indexed], weights: dict[str, float], others: int) ->
         c = columns(indexed)
         foreign = [q for each in data if each.kind == indexed.kind and each.name != indexed.name for q in each.queries if q.gold]
         queries: list[tuple[str, Query]] = [("answered" if q.gold else q.category, q) for q in indexed.queries if q.gold or q.category in ("abstention", "small talk")]
-        queries += [("again", replace(q, session="", items=len(indexed.items), units=len(indexed.unit_tokens))) for q in indexed.queries if q.gold and q.session]
-        queries += [("of others", replace(foreign[i], gold=[], session="", items=len(indexed.items), units=len(indexed.unit_tokens))) for i in chance.permutation(len(foreign))[:others]]
+        queries += [("again", replace(q, session="", items=len(indexed.items))) for q in indexed.queries if q.gold and q.session]
+        queries += [("of others", replace(foreign[i], gold=[], session="", items=len(indexed.items))) for i in chance.permutation(len(foreign))[:others]]
         for category, query in queries:
             case = case_of(c, query)
             if case is not None:

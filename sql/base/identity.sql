@@ -130,17 +130,16 @@ $$;
 -- Workers act across users: they embed, merge and flush, and are handed texts. A service is one as long as all users are its own:
 -- where logins of another namespace exist, or it is bound to projects or a low clearance, that takes memoir_jobs.
 create or replace function _memoir.authorise_worker()
-returns name language plpgsql stable as $$
+returns void language plpgsql stable as $$
 declare
   v_login name := _memoir.login(); v_row _memoir.logins;
 begin
-  if _memoir.may_run_jobs(v_login) then return v_login; end if;
+  if _memoir.may_run_jobs(v_login) then return; end if;
   v_row := _memoir.binding(v_login);
   if not pg_has_role(v_login, 'memoir_app', 'usage') or v_row.projects is not null or v_row.clearance = 'normal'
      or exists (select from _memoir.logins where namespace <> coalesce(v_row.namespace, 'default')) then
     perform _memoir.fail('PM001', format('login %s may not run maintenance', quote_ident(v_login)), 'grant memoir_jobs to it');
   end if;
-  return v_login;
 end $$;
 
 -- Whose word is this? The login's fixed class, else what a service states, else the default of the call.
@@ -201,8 +200,8 @@ begin
   if array_position(p_projects, null) is not null or array_position(p_projects, '') is not null then
     perform _memoir.fail('PM014', format('projects must be texts of 1 to 200 characters, not %s', _memoir.shown(p_projects::text)));
   end if;
-  insert into _memoir.logins (login, namespace, actor, projects, clearance, created_by)
-  values (p_login, p_namespace, p_actor::_memoir.actor, p_projects, p_clearance::_memoir.sensitivity, v_admin)
+  insert into _memoir.logins (login, namespace, actor, projects, clearance)
+  values (p_login, p_namespace, p_actor::_memoir.actor, p_projects, p_clearance::_memoir.sensitivity)
   on conflict (login) do update set namespace = excluded.namespace, actor = excluded.actor,
     projects = excluded.projects, clearance = excluded.clearance;
   delete from _memoir.login_users where login = p_login;

@@ -1,5 +1,5 @@
--- The queue: one row per unit of work. claim → commit → work → complete or fail. A lease that runs out passes to the next who
--- claims; a failure waits twice as long each time and ends as a dead letter with its error. One user's same work (dedup_key)
+-- The queue: one row per work item. Each kind has its own claim: claim → commit → work → store or fail, while heartbeat keeps
+-- the lease and release_work gives it back. A lease that runs out passes to the next who claims; a failure waits twice as long each time and ends as a dead letter with its error. One user's same work (dedup_key)
 -- waits once and runs once at a time. Payloads hold ids, never text.
 
 -- Asks for work unless it waits already. The waiting row is locked, so that nobody claims it before what we write is there to see.
@@ -23,7 +23,7 @@ $$;
 create or replace function _memoir.attempts_max()
 returns integer language sql stable as $$ select (config ->> 'work_attempts_max')::integer from _memoir.settings_merged $$;
 
--- The next job of a kind, locked: an expired lease, else what is ready. Waits for nobody.
+-- The next work item of a kind, locked: an expired lease, else what is ready. Waits for nobody.
 create or replace function _memoir.take_work(p_kind text, p_keys text[] default null)
 returns _memoir.work_items language plpgsql as $$
 declare
@@ -34,7 +34,7 @@ begin
     where j.kind = p_kind and j.state = 'leased' and j.leased_until < v_now and (p_keys is null or j.dedup_key = any (p_keys))
     order by j.leased_until, j.work_id limit 1 for update skip locked;
     if not found then
-      -- Work that came in while the same work is out waits for it: two workers never hold the same items.
+      -- Work that came in while the same work is out waits for it: two workers never have the same items.
       select j.* into v_work from _memoir.work_items j
       where j.kind = p_kind and j.state = 'ready' and j.run_after <= greatest(v_now, memoir.now()) and (p_keys is null or j.dedup_key = any (p_keys))
         and not exists (select from _memoir.work_items l where l.kind = p_kind and l.state = 'leased' and l.user_id = j.user_id and l.dedup_key = j.dedup_key)
@@ -82,37 +82,6 @@ returns _memoir.work_items language sql as $$
   select j from _memoir.work_items j where j.work_id = p_work and j.lease_id = p_lease and j.state = 'leased' for update
 $$;
 
-create or replace function memoir.claim_work(p_kind text, p_limit integer default 10, p_seconds integer default 300)
-returns table (work_id bigint, lease_id uuid, user_id uuid, dedup_key text, payload jsonb, attempts smallint)
-language plpgsql security definer set search_path from current as $$
-declare
-  v_work _memoir.work_items;
-begin
-  perform _memoir.authorise_worker();
-  perform _memoir.check_queue(p_kind, p_limit, p_seconds);
-  for i in 1 .. p_limit loop
-    v_work := _memoir.take_work(p_kind);
-    exit when v_work.work_id is null;
-    work_id := v_work.work_id; user_id := v_work.user_id; dedup_key := v_work.dedup_key; payload := v_work.payload; attempts := v_work.attempts + 1;
-    lease_id := _memoir.lease_work(v_work.work_id, p_seconds);
-    return next;
-  end loop;
-end $$;
-comment on function memoir.claim_work(text, integer, integer) is
-  'Leases up to p_limit jobs of a kind for p_seconds. Commit, do the work, then complete_work or fail_work with the lease; heartbeat
-keeps it. Expired leases come first. Service, jobs and admin logins only. Raises PM001, PM014.';
-
-create or replace function _memoir.check_queue(p_kind text, p_limit integer, p_seconds integer)
-returns void language plpgsql as $$
-begin
-  -- Embedding claims items, not jobs.
-  if coalesce(p_kind, '') in ('', 'embed') then
-    perform _memoir.fail('PM014', format('work of kind %s can''t be claimed here', _memoir.shown(p_kind)), 'embedding has claim_embeddings');
-  end if;
-  perform _memoir.check_count('limit', p_limit, 1000);
-  perform _memoir.check_count('seconds', p_seconds, 86400);
-end $$;
-
 create or replace function memoir.heartbeat(p_work bigint, p_lease uuid, p_seconds integer default 300)
 returns boolean language plpgsql security definer set search_path from current as $$
 begin
@@ -123,36 +92,7 @@ begin
   return found;
 end $$;
 comment on function memoir.heartbeat(bigint, uuid, integer) is
-  'Keeps a lease for another p_seconds. False: it ran out and somebody else has the job; stop. Service, jobs and admin logins only.
-Raises PM001, PM014.';
-
-create or replace function memoir.complete_work(p_work bigint, p_lease uuid)
-returns boolean language plpgsql security definer set search_path from current as $$
-begin
-  perform _memoir.authorise_worker();
-  delete from _memoir.work_items where work_id = p_work and lease_id = p_lease and state = 'leased';
-  return found;
-end $$;
-comment on function memoir.complete_work(bigint, uuid) is
-  'Ends a job. False: the lease was lost, so its result must not count; call it in the transaction that stores the result and roll
-back then. Service, jobs and admin logins only. Raises PM001.';
-
-create or replace function memoir.fail_work(p_work bigint, p_lease uuid, p_error text, p_retry_seconds numeric default null, p_final boolean default false)
-returns text language plpgsql security definer set search_path from current as $$
-declare
-  v_work _memoir.work_items;
-begin
-  perform _memoir.authorise_worker();
-  v_work := _memoir.leased(p_work, p_lease);
-  if v_work.work_id is null then return 'lost'; end if;
-  if p_retry_seconds not between 0 and 86400 then
-    perform _memoir.fail('PM014', format('retry_seconds must be from 0 to 86400, not %s', p_retry_seconds));
-  end if;
-  return _memoir.give_back(v_work, p_error, p_retry_seconds, coalesce(p_final, false));
-end $$;
-comment on function memoir.fail_work(bigint, uuid, text, numeric, boolean) is
-  'Gives a job back after an error: ready (retried with exponential backoff and jitter, after p_retry_seconds at least), dead (a dead
-letter, after work_attempts_max attempts or with p_final), lost (the lease had run out). Service, jobs and admin logins only.
+  'Keeps a lease for another p_seconds. False: it ran out and somebody else has the work; stop. Service, jobs and admin logins only.
 Raises PM001, PM014.';
 
 create or replace function memoir.release_work(p_work bigint, p_lease uuid)
@@ -171,7 +111,7 @@ begin
   return true;
 end $$;
 comment on function memoir.release_work(bigint, uuid) is
-  'Gives a job back that was not begun: no attempt, no waiting. False: the lease had run out. Service, jobs and admin logins only.
+  'Gives work back that was not begun: no attempt, no waiting. False: the lease had run out. Service, jobs and admin logins only.
 Raises PM001.';
 
 create or replace function memoir.retry_work(p_work bigint)
@@ -193,7 +133,7 @@ end $$;
 comment on function memoir.retry_work(bigint) is
   'Gives a dead letter another set of attempts; false where there is none of that number. Admin only. Raises PM001.';
 
--- After an error a unit waits longer each time, and is a dead letter in the end.
+-- After an error a work item waits longer each time, and is a dead letter in the end.
 create or replace function _memoir.put_back(p_work _memoir.work_items, p_error text)
 returns void language plpgsql as $$
 declare

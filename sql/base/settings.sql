@@ -89,8 +89,8 @@ create or replace function _memoir.put_setting(p_key text, p_value jsonb)
 returns void language plpgsql as $$
 begin
   perform _memoir.check_setting(p_key, p_value, false);
-  insert into _memoir.settings (key, value, changed_by) values (p_key, p_value, _memoir.login())
-  on conflict (key) do update set value = excluded.value, changed_at = now(), changed_by = excluded.changed_by;
+  insert into _memoir.settings (key, value) values (p_key, p_value)
+  on conflict (key) do update set value = excluded.value;
   perform _memoir.merge_settings();
   insert into _memoir.audit_log (login, action, detail)
   values (_memoir.login(), 'set_setting', jsonb_build_object('key', p_key, 'value', p_value));

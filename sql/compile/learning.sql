@@ -44,8 +44,7 @@ begin
 end $$;
 
 -- Pairs of a used item and one that was shown and not used, by the difference of their signals; a compile's pairs weigh 1 together.
--- Used: credited; a memory whose content had to be fetched (fault), or that a person validated, within a day. The newest fifth of
--- the compiles is held out.
+-- Used: credited, or a memory that was validated within a day. The newest fifth of the compiles is held out.
 create or replace function _memoir.learning_pairs(p_user_id uuid, p_from timestamptz, p_compiles integer)
 returns _memoir.weight_pair[] language plpgsql stable set plan_cache_mode = force_custom_plan as $$
 begin
@@ -53,11 +52,10 @@ begin
   with ledger as materialized (
     select l.compile_id, l.recorded_at, l.items, l.scores, l.words, l.vectors, l.session_scores, l.positions, l.facts, coalesce(l.used, '{}')
         || array(select i.item_no from _memoir.search_items i
-                 where i.user_id = p_user_id and i.item_no = any (l.items) and i.kind = 'm' and i.chunk = 0 and (
-                   exists (select from _memoir.fault_history f where f.user_id = p_user_id and f.memory_id = i.ref_id and f.session_id = l.session_id
-                           and f.recorded_at >= l.recorded_at and f.recorded_at < l.recorded_at + interval '1 day')
-                   or exists (select from _memoir.memory_store m where m.user_id = p_user_id and m.memory_id = i.ref_id
-                              and m.validated_at > l.recorded_at and m.validated_at < l.recorded_at + interval '1 day' and m.recorded_at < m.validated_at))) as used
+                 where i.user_id = p_user_id and i.item_no = any (l.items) and i.kind = 'm' and i.chunk = 0
+                   and exists (select from _memoir.memory_store m where m.user_id = p_user_id and m.memory_id = i.ref_id
+                               and m.validated_at > l.recorded_at and m.validated_at < l.recorded_at + interval '1 day'
+                               and m.recorded_at < m.validated_at)) as used
     from _memoir.compile_ledger l where l.user_id = p_user_id and l.recorded_at >= p_from
     order by l.recorded_at desc, l.compile_id limit p_compiles
   ), considered as (
@@ -99,7 +97,7 @@ create or replace function _memoir.fit_pairs(p_pairs _memoir.weight_pair[], p_pr
 returns float8[] language plpgsql stable set plan_cache_mode = force_generic_plan as $$
 declare
   v_total float8; v_spread real[]; n integer; v_weights float8[]; v_bases float8[]; v_signals vector[];
-  d float8[]; v_last float8[]; y float8[]; g real[]; v_y vector; v_lipschitz float8; k integer; j integer;
+  d float8[]; v_last float8[]; y float8[]; g real[]; v_y vector; v_lipschitz float8;
 begin
   select sum(p.weight), avg(p.x * p.x)::real[] into v_total, v_spread from unnest(p_pairs) p;
   n := cardinality(v_spread);
@@ -188,8 +186,8 @@ begin
       'after', round(v_after::numeric, 4), 'gain', round((v_after - v_before)::numeric, 4)));
 end $$;
 comment on function memoir.learn_weights(text, boolean, integer, integer, real) is
-  'Learns the weights of the ranking anew from the newest p_compiles of a user''s ledger: that what was used (credit_recall; faults and validations
-within a day) comes before what was shown and was not. p_prior keeps the weights near those now used. Returns {"compiles", "pairs", "old", "new", "held_out": {"compiles",
-"before", "after", "gain"}, "applied"}: held_out is the share of pairs in the right order in the newest fifth, which the weights judged there had not seen.
+  'Learns the weights of the ranking anew from the newest p_compiles of a user''s ledger: that what was used (credit_recall;
+validations within a day) comes before what was shown and was not. p_prior keeps the weights near those now used. Returns {"compiles", "pairs", "old", "new", "held_out": {"compiles",
+"before", "after", "gain"}, "applied"}: held_out is the share of pairs in the right order in the newest fifth, which the weights measured there had not seen.
 With p_apply the new weights become the user''s own ranking profile, if that gained; reset_ranking_profile takes them back. Writes users and audit_log then, else
 nothing. Raises PM001, PM002, PM014, PM025 (too little evidence: fewer than p_least compiles).';

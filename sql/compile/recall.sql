@@ -48,7 +48,7 @@ begin
   return query
   with found as (
     select c.*, c.ordinality as o from unnest(v_candidates) with ordinality c
-    where (c.reason is null or c.reason = 'its turn says it') and (p_session is null or c.session_id = v_session)
+    where c.reason is null and (p_session is null or c.session_id = v_session)
       and (p_project is null or c.project = p_project or c.project = 'global')
       and (p_types is null or c.type = any (p_types))
   ), memories as (

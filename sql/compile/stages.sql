@@ -236,7 +236,7 @@ language plpgsql stable as $$
 declare
   v_overhead integer := (v.model).message_overhead; v_images text := (v.model).images; v_turn _memoir.shown_turn;
   v_shown _memoir.shown_turn[] := v.shown; v_rendered jsonb[] := _memoir.openai_messages(v_shown);
-  v_messages jsonb[] := '{}'; v_costs integer[] := '{}'; n integer; i integer;
+  v_messages jsonb[] := '{}'; v_costs integer[] := '{}'; n integer;
 begin
   for i in 1 .. cardinality(v_shown) loop
     v_turn := v_shown[i];

@@ -17,13 +17,12 @@ begin
     return v_compile;
   end if;
   if v.arms ->> 'recall' <> 'kept' or not v.is_open then
-    insert into _memoir.kept_recalls (user_id, session_id, at_turn, query_hash, recall, items, recorded_at, clearance, projects)
+    insert into _memoir.kept_recalls (user_id, session_id, at_turn, query_hash, recall, items, clearance, projects)
     values (v.user_id, v.session_id, v.exchange_at, v.query_hash, coalesce(v.recall, ''),
-      (select coalesce(jsonb_agg(distinct c.ref_id), '[]') from unnest(v.candidates) c where c.position is not null), v.at,
+      (select coalesce(jsonb_agg(distinct c.ref_id), '[]') from unnest(v.candidates) c where c.position is not null),
       v.clearance, (v.caller).projects)
     on conflict (user_id, session_id) do update set at_turn = excluded.at_turn, query_hash = excluded.query_hash,
-      recall = excluded.recall, items = excluded.items, recorded_at = excluded.recorded_at,
-      clearance = excluded.clearance, projects = excluded.projects
+      recall = excluded.recall, items = excluded.items, clearance = excluded.clearance, projects = excluded.projects
     -- Somebody of lower clearance or fewer projects who looks in does not take it from whom it was made for.
     where (kept_recalls.at_turn, kept_recalls.query_hash) <> (excluded.at_turn, excluded.query_hash)
       or kept_recalls.clearance <= excluded.clearance and (excluded.projects is null or kept_recalls.projects <@ excluded.projects);
@@ -47,7 +46,6 @@ begin
   v_trace.tokens := v.tokens;
   v_trace.recall_tokens := v.recall_tokens;
   v_trace.prefix_hash := _memoir.prefix_hash(v.messages, v.prefix);
-  v_trace.statistics_version := v.statistics_version;
   v_trace.warnings := v.warnings;
   select coalesce(array_agg(c.item_no), '{}'), coalesce(array_agg(c.score), '{}'), coalesce(array_agg(c.words), '{}'),
     coalesce(array_agg(c.vector), '{}'), coalesce(array_agg(c.around), '{}'), coalesce(array_agg(c.session_score), '{}'),
@@ -64,7 +62,7 @@ create or replace function _memoir.buffer_trace(p_trace _memoir.compile_ledger)
 returns void language plpgsql set plan_cache_mode = force_generic_plan as $$
 begin
   insert into _memoir.compile_buffer (user_id, compile_id, recorded_at, session_id, budget, tokens, recall_tokens, prefix_hash,
-    statistics_version, warnings, items, scores, words, vectors, around, session_scores, item_tokens, positions, reasons, facts, used)
+    warnings, items, scores, words, vectors, around, session_scores, item_tokens, positions, reasons, facts, used)
   select (p_trace).*;
 end $$;
 
@@ -85,7 +83,7 @@ begin
      or array[cardinality(v_trace.scores), cardinality(v_trace.words), cardinality(v_trace.vectors), cardinality(v_trace.around), cardinality(v_trace.session_scores),
               cardinality(v_trace.item_tokens), cardinality(v_trace.positions), cardinality(v_trace.reasons)] is distinct from array_fill(v_count, array[8])
      or cardinality(v_trace.facts) is distinct from v_count * cardinality(_memoir.ledger_signals())
-     or num_nulls(v_trace.compile_id, v_trace.session_id, v_trace.budget, v_trace.tokens, v_trace.recall_tokens, v_trace.prefix_hash, v_trace.statistics_version, v_trace.warnings) > 0 then
+     or num_nulls(v_trace.compile_id, v_trace.session_id, v_trace.budget, v_trace.tokens, v_trace.recall_tokens, v_trace.prefix_hash, v_trace.warnings) > 0 then
     perform _memoir.fail('PM014', format('report is not what context returned for user %s within the last 7 days: %s', _memoir.shown(p_user), _memoir.shown(p_report::text)));
   end if;
   if v_caller.projects is not null and exists (select from _memoir.search_items i

@@ -151,7 +151,7 @@ begin
       v_withheld := case when v_marks is null then v_row.sensitivity else _memoir.sensitivity_now(v_row.sensitivity, v_row.turn_index, v_marks) end > p_clearance;
       if v_withheld then v_row := _memoir.withheld(v_row); end if;
       v_turn := (v_row.turn_index, v_row.exchange_start, v_row.message_id, v_row.role, v_row.content, v_row.content_parts, v_row.name,
-        v_row.tool_calls, v_row.tool_call_id, v_row.tokens_before, v_row.token_count + v_overhead, false, v_row.created_at, v_withheld);
+        v_row.tool_calls, v_row.tool_call_id, v_row.tokens_before, v_row.token_count + v_overhead, false, v_withheld);
       if v_withheld or v_row.tokenizer <> p_tokenizer then
         v_turn.cost := v_overhead + _memoir.sum_tokens(_memoir.token_texts(v_row.content, v_row.content_parts, v_row.name, v_row.tool_calls, v_row.tool_call_id), p_tokenizer)
           + coalesce((select sum(_memoir.image_tokens(p, p_model.images)) from jsonb_array_elements(v_row.content_parts) p where p ->> 'type' = 'image_url'), 0);
@@ -190,7 +190,7 @@ create or replace function _memoir.turns_from(p_turns _memoir.shown_turn[], p_th
   out turns _memoir.shown_turn[], out is_cut boolean)
 language plpgsql immutable as $$
 declare
-  v_turn _memoir.shown_turn; v_count integer := cardinality(p_turns); v_opening integer; v_end integer; v_step integer; v_newest integer; i integer;
+  v_turn _memoir.shown_turn; v_count integer := cardinality(p_turns); v_opening integer; v_end integer; v_step integer; v_newest integer;
 begin
   turns := '{}';
   is_cut := false;

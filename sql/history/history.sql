@@ -82,7 +82,7 @@ begin
   return p_turn;
 end $$;
 
--- The strictest of what these turns are held to.
+-- The strictest sensitivity of these turns.
 create or replace function _memoir.strictest_of(p_turns _memoir.conversation_history[])
 returns _memoir.sensitivity language plpgsql stable as $$
 begin
@@ -90,21 +90,8 @@ begin
   return (select coalesce(max(_memoir.sensitivity_now(t.sensitivity, t.turn_index, _memoir.marks(t.user_id, t.session_id))), 'normal') from unnest(p_turns) t);
 end $$;
 
--- What a job may hand to a model: the turns of a session that are not secret, oldest first.
-create or replace function _memoir.readable_turns(p_user_id uuid, p_session_id uuid, p_from integer, p_to integer)
-returns setof _memoir.conversation_history language plpgsql stable set plan_cache_mode = force_custom_plan as $$
-declare
-  v_marks jsonb := _memoir.marks(p_user_id, p_session_id); v_from timestamptz; v_to timestamptz;
-begin
-  select first_recorded_at, last_recorded_at into v_from, v_to from _memoir.session_counters where user_id = p_user_id and session_id = p_session_id;
-  return query select h.* from _memoir.conversation_history h
-  where h.user_id = p_user_id and h.session_id = p_session_id and h.turn_index between p_from and p_to and h.recorded_at between v_from and v_to
-    and _memoir.sensitivity_now(h.sensitivity, h.turn_index, v_marks) < 'secret'
-  order by h.turn_index;
-end $$;
-
 -- The ranges of turns that a session's compaction must not cover, those of the sessions it branched from included. A pin that ends
--- with a turn holds while the session has fewer.
+-- with a turn counts while the session has fewer.
 create or replace function _memoir.pinned_turns(p_user_id uuid, p_session_id uuid)
 returns table (from_turn integer, to_turn integer) language plpgsql stable set plan_cache_mode = force_custom_plan as $$
 declare

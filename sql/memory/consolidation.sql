@@ -81,7 +81,7 @@ begin
   v_new.content := coalesce(p_text, _memoir.consolidated_text(v_texts, (p_config ->> 'text_search_config')::regconfig));
   v_new.content_hash := sha256(convert_to(_memoir.normalise(v_new.content), 'UTF8'));
   if not _memoir.may_stand(p_user_id, v_new.content, v_new.project) then return null; end if;
-  v_new.memory_id := p_id; v_new.recorded_at := v_now; v_new.state_at := v_now; v_new.state_by := p_by; v_new.written_by := p_by;
+  v_new.memory_id := p_id; v_new.recorded_at := v_now; v_new.state_at := v_now; v_new.written_by := p_by;
   v_new.session_id := null; v_new.source_tool := null; v_new.source_key := null; v_new.superseded_by := null; v_new.state_reason := null;
   v_new.token_count := (_memoir.count_tokens(array[v_new.content], v_new.tokenizer))[1];
   v_new.metadata := jsonb_build_object('consolidated', cardinality(v_ids), 'by', p_made_by);

@@ -434,7 +434,7 @@ begin
     end if;
     -- It is no secret any more that it was known.
     v_state := case when v_before.state in ('active', 'forgotten', 'erased') then 'superseded' else v_before.state end;
-    update _memoir.memory_store set state = v_state, state_at = p_at, state_by = p_caller.login, state_reason = p_reason
+    update _memoir.memory_store set state = v_state, state_at = p_at, state_reason = p_reason
     where user_id = v_user and memory_id = v_id and state = 'forgotten';
     if found then
       perform _memoir.note_state(v_user, array[v_id], v_state, p_caller.login, p_reason, v_before.superseded_by, p_at,

@@ -224,7 +224,7 @@ end $$;
 create or replace function _memoir.found_in(p_turns _memoir.conversation_history[], p_language text)
 returns _memoir.extracted[] language plpgsql stable set plan_cache_mode = force_custom_plan as $$
 declare
-  v_found _memoir.extracted[]; v_turn _memoir.conversation_history; v_tool text; i integer;
+  v_found _memoir.extracted[]; v_turn _memoir.conversation_history; v_tool text;
 begin
   select array_agg(e) into v_found from _memoir.extract_texts(
     array(select case when t.role <> 'tool' then t.content end from unnest(p_turns) with ordinality t order by ordinality),

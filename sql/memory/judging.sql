@@ -71,7 +71,7 @@ end $$;
 create or replace function memoir.store_judgements(p_user_ids uuid[], p_memory_ids uuid[], p_other_ids uuid[], p_scores real[], p_judge text)
 returns integer language plpgsql security definer set search_path from current set plan_cache_mode = force_custom_plan as $$
 declare
-  v_count integer := coalesce(cardinality(p_memory_ids), 0); v_user uuid; v_stored integer := 0; v_work _memoir.work_items; i integer;
+  v_count integer := coalesce(cardinality(p_memory_ids), 0); v_user uuid; v_stored integer := 0; v_work _memoir.work_items;
 begin
   perform _memoir.authorise_worker();
   if coalesce(cardinality(p_user_ids), 0) <> v_count or coalesce(cardinality(p_other_ids), 0) <> v_count or coalesce(cardinality(p_scores), 0) <> v_count then

@@ -39,7 +39,7 @@ declare
 begin
   if p_ids = '{}' then return 0; end if;
   with changed as (
-    update _memoir.memory_store set state = p_state, state_at = p_at, state_by = p_by, state_reason = p_reason,
+    update _memoir.memory_store set state = p_state, state_at = p_at, state_reason = p_reason,
       superseded_by = coalesce(p_successor, superseded_by)
     where user_id = p_user_id and memory_id = any (p_ids) and state <> p_state and (state not in ('forgotten', 'erased') or p_state = 'erased')
       and p_state <> 'active'
@@ -84,7 +84,7 @@ begin
         or m.slot = v_memory.slot and m.slot_value is distinct from v_memory.slot_value and _memoir.overlap(m, v_memory))) then
     return false;
   end if;
-  update _memoir.memory_store set state = 'active', state_at = p_at, state_by = p_by, state_reason = p_reason, superseded_by = null
+  update _memoir.memory_store set state = 'active', state_at = p_at, state_reason = p_reason, superseded_by = null
   where user_id = p_user_id and memory_id = p_id;
   perform _memoir.note_state(p_user_id, array[p_id], 'active', p_by, p_reason, null, p_at, p_actor);
   perform _memoir.revive_items(p_user_id, array(select item_no from _memoir.search_items where user_id = p_user_id and ref_id = p_id and dead));
@@ -146,14 +146,13 @@ begin
   v_copy.recorded_at := p_at;
   v_copy.state := 'active';
   v_copy.state_at := p_at;
-  v_copy.state_by := null;
   v_copy.state_reason := null;
   v_copy.superseded_by := null;
   select min(i.created_at) into v_said from _memoir.search_items i where i.user_id = v_user and i.ref_id = p_of;
   insert into _memoir.memory_store select v_copy.*;
   perform _memoir.note_state(v_user, array[v_copy.memory_id], 'active', p_by, p_reason, null, p_at, p_actor);
-  insert into _memoir.memory_stats (user_id, memory_id, access_count, restatements, fault_count, relevance_sum, last_accessed_at, reinforced_at)
-  select user_id, v_copy.memory_id, access_count, restatements, fault_count, relevance_sum, last_accessed_at, coalesce(reinforced_at, p_copy.recorded_at)
+  insert into _memoir.memory_stats (user_id, memory_id, access_count, restatements, relevance_sum, last_accessed_at, reinforced_at)
+  select user_id, v_copy.memory_id, access_count, restatements, relevance_sum, last_accessed_at, coalesce(reinforced_at, p_copy.recorded_at)
   from _memoir.memory_stats where user_id = v_user and memory_id = p_of;
   insert into _memoir.memory_sources (user_id, item_kind, item_id, source_kind, source_id, session_id, turn_index, span_start, span_length, link)
   select user_id, item_kind, v_copy.memory_id, source_kind, source_id, session_id, turn_index, span_start, span_length, case when p_same_text then link else 'origin' end

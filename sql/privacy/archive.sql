@@ -113,7 +113,7 @@ begin
   else
     execute format('drop table %s', p_leaf);
   end if;
-  update _memoir.archives set state = case p_destination when 'keep' then 'kept' else 'dropped' end, turns = v_rows, finished_at = v_now where archive_id = v_archive;
+  update _memoir.archives set state = case p_destination when 'keep' then 'kept' else 'dropped' end, turns = v_rows where archive_id = v_archive;
   insert into _memoir.audit_log (login, action, detail)
   values (_memoir.login(), 'archive', jsonb_build_object('leaf', v_name, 'month', p_month, 'part', p_part, 'turns', v_rows, 'destination', p_destination));
   return true;
@@ -239,7 +239,7 @@ begin
     coalesce(u.turns, 0)::bigint, coalesce(u.open, 0)::bigint,
     (select a.state from _memoir.archives a join pg_class c on c.relname = a.leaf where c.oid = l.leaf and a.state in ('ready', 'exported', 'detaching'))
   from _memoir.old_leaves() l
-  cross join lateral (select sum(x.turns) as turns, count(*) filter (where x.status in ('active', 'paused')) as open from _memoir.uncovered(l.leaf) x) u
+  cross join lateral (select sum(x.turns) as turns, count(*) filter (where x.status = 'active') as open from _memoir.uncovered(l.leaf) x) u
   order by l.month, l.part;
 end $$;
 comment on function memoir.archive_plan() is
@@ -283,7 +283,7 @@ begin
   if v_turns <> coalesce(p_turns, -1) then
     perform _memoir.fail('PM014', format('part %s, month %s has %s turns, not %s', p_part, p_month, v_turns, coalesce(p_turns::text, 'null')), 'export it again');
   end if;
-  update _memoir.archives set state = 'exported', destination = coalesce(p_destination, destination), exported_turns = p_turns, exported_by = v_admin, exported_at = memoir.now()
+  update _memoir.archives set state = 'exported', destination = coalesce(p_destination, destination)
   where leaf = v_leaf and state = 'ready';
   insert into _memoir.audit_log (login, action, detail)
   values (v_admin, 'export_month', jsonb_build_object('leaf', v_leaf, 'turns', p_turns, 'destination', p_destination));

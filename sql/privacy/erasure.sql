@@ -265,7 +265,7 @@ declare
   v_user uuid := p_caller.user_id; v_now timestamptz := memoir.now(); v_rows jsonb; v_table name;
 begin
   with erased as (
-    update _memoir.memory_store m set state = 'erased', state_at = v_now, state_by = p_caller.login, state_reason = null, content = '',
+    update _memoir.memory_store m set state = 'erased', state_at = v_now, state_reason = null, content = '',
       content_hash = sha256(uuid_send(m.memory_id)), slot = null, slot_value = null, category = null, source_tool = null, source_key = null,
       aliases = '{}', tags = '{}', metadata = '{}', project = 'global', session_id = null, local_to = null, scope = 'global',
       valid_from = null, valid_to = null, expires_at = null, token_count = 0, embeddable = false

@@ -98,7 +98,7 @@ declare
 begin
   v_counts := _memoir.import_rows(p_caller.user_id, 'users',
     jsonb_build_array((p_rows -> 0) || jsonb_build_object('namespace', p_caller.namespace, 'external_id', p_user)));
-  insert into _memoir.user_counters (user_id, recorded_at) values (p_caller.user_id, memoir.now()) on conflict do nothing;
+  insert into _memoir.user_counters (user_id) values (p_caller.user_id) on conflict do nothing;
   perform from _memoir.user_counters where user_id = p_caller.user_id for update;
   return v_counts;
 end $$;

@@ -116,7 +116,6 @@ create or replace function _memoir.reindex_turn(p_turn _memoir.conversation_hist
 returns void language plpgsql set plan_cache_mode = force_custom_plan as $$
 declare
   v_session _memoir.sessions; v_message _memoir.message; v_user uuid := p_turn.user_id;
-  v_at timestamptz := (select recorded_at from _memoir.user_counters where user_id = v_user);
   v_old integer[] := array(select item_no from _memoir.search_items where user_id = v_user and ref_id = p_turn.message_id);
 begin
   select * into v_session from _memoir.sessions where user_id = v_user and session_id = p_turn.session_id;
@@ -132,7 +131,7 @@ begin
   -- What was said after it is still said after it.
   update _memoir.search_items set previous_item = (select max(i.item_no) from _memoir.search_items i where i.user_id = v_user and i.ref_id = p_turn.message_id)
   where user_id = v_user and kind = 't' and previous_item = any (v_old) and ref_id <> p_turn.message_id;
-  update _memoir.user_counters set last_session = null, recorded_at = v_at where user_id = v_user;
+  update _memoir.user_counters set last_session = null where user_id = v_user;
 end $$;
 
 -- What follows a turn was embedded with its last words before it: that gets a new vector, without them.

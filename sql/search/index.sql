@@ -44,7 +44,7 @@ begin
       lead(c.ref_id) over o is distinct from c.ref_id, c.embeddable, coalesce(c.echo, false), coalesce(c.sensitivity, 'normal'), c.project,
       case when c.kind = 't' then coalesce(lag(c.number) over o, v_previous.item_no) end
     from counted c window o as (order by c.number))
-  update _memoir.user_counters set next_item = v_first + v_count, items = items + v_count, tail_items = tail_items + v_count, recorded_at = p_at,
+  update _memoir.user_counters set next_item = v_first + v_count, items = items + v_count, tail_items = tail_items + v_count,
     last_session = case when p_items[v_count].kind = 't' then p_items[v_count].session_id end, last_question = p_items[v_count].is_question,
     total_words = total_words + (select sum(total) from counted)
   where user_id = p_user_id;

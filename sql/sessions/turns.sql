@@ -429,7 +429,7 @@ create or replace function _memoir.index_turns(p_user_id uuid, p_session _memoir
 returns integer language plpgsql as $$
 declare
   v_items _memoir.search_items[] := '{}'; v_texts text[] := '{}'; v_item _memoir.search_items; v_message _memoir.message;
-  v_chunk record; v_count integer; i integer;
+  v_chunk record; v_count integer;
 begin
   for i in 1 .. cardinality(p_messages) loop
     v_message := p_messages[i];

@@ -23,7 +23,7 @@ declare
 begin
   perform _memoir.authorise_worker();
   v_lease := (memoir.llm_config() ->> 'lease')::integer;
-  perform _memoir.check_queue('any', p_limit, 1);
+  perform _memoir.check_count('limit', p_limit, 1000);
   if v_lease is null then return; end if;
   -- One of each kind in turn: none waits behind the backlog of another.
   while p_limit > 0 and v_kinds <> '{}' loop

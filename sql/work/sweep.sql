@@ -23,15 +23,13 @@ create or replace function _memoir.step_sweep(p_limit integer)
 returns jsonb language plpgsql set plan_cache_mode = force_custom_plan as $$
 declare
   v_config jsonb := (select config from _memoir.settings_merged); v_now timestamptz := clock_timestamp();
-  v_after uuid := _memoir.job_cursor('sweep'); v_users uuid[]; v_prompts bytea[]; v_dropped boolean;
+  v_after uuid := _memoir.job_cursor('sweep'); v_users uuid[]; v_prompts bytea[]; v_log name; v_dropped boolean;
   v_leaves integer := 0; v_locked integer := 0; v_receipts integer; v_vectors integer := 0; v_runs integer := 0; v_dead integer := 0; v_gone integer := 0;
 begin
   if v_after is null then  -- once a round: what is of no user
-    for v_log in 0 .. 3 loop
-      v_dropped := case v_log when 0 then _memoir.drop_old_leaf('compile_ledger', (v_config ->> 'ledger_days')::integer)
-        when 1 then _memoir.drop_old_leaf('admission_scores', (v_config ->> 'event_days')::integer)
-        when 2 then _memoir.drop_old_leaf('fault_history', (v_config ->> 'event_days')::integer)
-        else _memoir.drop_old_leaf('fidelity_transitions', (v_config ->> 'event_days')::integer) end;
+    foreach v_log in array '{compile_ledger,admission_scores}'::name[] loop
+      v_dropped := _memoir.drop_old_leaf(v_log,
+        (v_config ->> case v_log when 'compile_ledger' then 'ledger_days' else 'event_days' end)::integer);
       v_leaves := v_leaves + (v_dropped is true)::integer;
       v_locked := v_locked + (v_dropped is false)::integer;
     end loop;

@@ -163,7 +163,7 @@ cross join lateral (
   select coalesce(sum(k.tokens), 0)::bigint as compacted from (
     select distinct on (from_turn, to_turn) (metadata ->> 'tokens')::bigint as tokens from _memoir.compactions k
     where k.user_id = s.user_id and k.session_id = s.session_id and k.level = 1 and k.undone_at is null) k) p
-where s.status in ('active', 'paused')
+where s.status = 'active'
   and ((select _memoir.sees_all()) or s.user_id in (select _memoir.visible_users()) and (select _memoir.bound_projects()) is null);
 comment on view memoir.session_pressure is 'How full the windows of open sessions are with turns that no summary stands for yet.';
 

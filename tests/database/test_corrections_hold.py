@@ -27,7 +27,6 @@ SAID = {
     "I work at Siemens as an engineer.": ("bounds", "Siemens", "Bosch"),
     "My daughter Mia plays the cello.": ("forget", "cello", None),
 }
-SHAPES = [shape for shape, *_ in SAID.values()]
 TOPICS = dict(zip(["Oslo|Bergen|live", "tea", "peanut|allergic", "mile|paint", "Siemens|Bosch|work", "cello|Mia"], range(6)))
 ACROSS = ["Where do I live, Oslo or Bergen?", "Do I love green tea?", "Am I allergic to peanuts?", "How many miles do I swim, do I paint?",
           "Where do I work, Siemens or Bosch?", "What does my daughter Mia play, the cello?"]

@@ -74,9 +74,9 @@ def valid(messages: list[dict[str, Any]]) -> None:
 _VALUES = {"uuid": "gen_random_uuid()", "text": "'x'", "name": "'x'", "timestamp with time zone": "now()", "integer": "1", "bigint": "1", "smallint": "1",
            "real": "0.5", "boolean": "true", "jsonb": "'{}'", "bytea": "'x'", "tsvector": "'x:1'", "halfvec": "(select array_agg(0.1::real)::halfvec from generate_series(1, 384))",
            '"char"': "'t'", "xid8": "pg_current_xact_id()", "double precision": "0.5", "numeric": "1", "date": "current_date", "interval": "'1 hour'"}
-_CHECKED = {("memory_judgements", "verdict"): "'unclear'", ("memory_judgements", "decision"): "'none'", ("turn_marks", "mark"): "'secret'", ("memory_sources", "link"): "'origin'", ("memory_store", "importance"): "'normal'",
-            ("memory_store_working", "importance"): "'normal'", ("tombstones", "kind"): "'value'", ("fault_history", "fault_type"): "'micro_fault'",
-            ("fidelity_transitions", "trigger"): "'fault'", ("login_users", "login"): "(select min(login) from _memoir.logins)"}
+_CHECKED = {("memory_judgements", "verdict"): "'compatible'", ("memory_judgements", "decision"): "'none'", ("turn_marks", "mark"): "'secret'", ("memory_sources", "link"): "'origin'", ("memory_store", "importance"): "'normal'",
+            ("memory_store_working", "importance"): "'normal'", ("tombstones", "kind"): "'value'",
+            ("login_users", "login"): "(select min(login) from _memoir.logins)"}
 
 
 def fill(db: psycopg.Connection, table: str, user: Any) -> None:
@@ -148,7 +148,7 @@ def furnish(db: psycopg.Connection, user: str, mark: str) -> dict[str, Any]:
     db.execute("insert into _memoir.profiles values (%(user)s, 1, %(mark)s, '{}', 'test', now())", {**ids, "mark": mark})
     db.execute("update _memoir.users set profile_version = 1 where user_id = %(user)s", ids)
     db.execute("insert into _memoir.turn_pins values (%(user)s, %(session)s, 2, 2, null, %(mark)s, 'person', 'test', now())", {**ids, "mark": mark})
-    db.execute("insert into _memoir.memory_judgements values (%(user)s, gen_random_uuid(), now(), %(unrelated)s, %(memory)s, 'value', 'unclear', 0.1, 0.2, 'none', null, %(mark)s)",
+    db.execute("insert into _memoir.memory_judgements values (%(user)s, gen_random_uuid(), now(), %(unrelated)s, %(memory)s, 'value', 'compatible', 0.1, 0.2, 'none', null, %(mark)s)",
                {**ids, "mark": mark})
     db.execute("insert into _memoir.work_items (kind, user_id, run_after, created_at, payload, last_error) values ('extract', %(user)s, now() + interval '1 day', now(), "
                "jsonb_build_object('turns', jsonb_build_array(%(turn)s::text)), %(mark)s)", {**ids, "mark": mark})

@@ -89,12 +89,10 @@ def furnish(db: psycopg.Connection, user: str) -> None:
             "insert into _memoir.memory_renditions values (%(user)s, %(memory)s, 2, 'kiln', 1, 'estimate', '[]', '[\"x\"]', '[]', '[]', 'test', now())",
             "insert into _memoir.session_objects (user_id, session_id, memory_id, fidelity_ceiling) values (%(user)s, %(session)s, %(memory)s, 2)",
             "insert into _memoir.profiles values (%(user)s, 1, 'Has a kiln.', '{}', 'test', now())",
-            "insert into _memoir.fault_history (user_id, fault_id, recorded_at, session_id, memory_id, fault_type, turn_index) values (%(user)s, gen_random_uuid(), now(), %(session)s, %(memory)s, 'micro_fault', 1)",
-            "insert into _memoir.fidelity_transitions values (%(user)s, gen_random_uuid(), now(), %(session)s, %(memory)s, 0, 1, 'fault', 1, null, 5)",
             "insert into _memoir.admission_scores values (%(user)s, gen_random_uuid(), now(), %(memory)s, true, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6)",
             "insert into _memoir.turn_pins values (%(user)s, %(session)s, 2, 3, null, 'dear to me', 'person', 'test', now())",
-            "insert into _memoir.memory_judgements values (%(user)s, gen_random_uuid(), now(), %(memory)s, %(memory)s, 'value', 'unclear', 0.1, 0.2, 'none', null, 'test')",
-            "update _memoir.users set profile_version = 1, preferences = '{\"tone\": \"dry\"}' where user_id = %(user)s",
+            "insert into _memoir.memory_judgements values (%(user)s, gen_random_uuid(), now(), %(memory)s, %(memory)s, 'value', 'compatible', 0.1, 0.2, 'none', null, 'test')",
+            "update _memoir.users set profile_version = 1 where user_id = %(user)s",
             "update _memoir.user_counters set cost_microcents = 1234567 where user_id = %(user)s"):
         db.execute(statement, ids)
     db.execute("select memoir.erase_turn(%s, 'furnished', 5)", [user])

@@ -304,11 +304,11 @@ def test_sweep(db: psycopg.Connection, user: str) -> None:
     db.execute("call memoir.run_job('sweep')")
     outcome, counts, error = last_run(db, "sweep")
     assert (outcome, error) == ("done", None)
-    # 4 logs, 2 parts, 2 months
-    assert {"receipts": 1, "prompts": 1, "dead letters": 1, "log months": 16}.items() <= counts.items() and counts["runs"] == 2
+    # 2 logs, 2 parts, 2 months
+    assert {"receipts": 1, "prompts": 1, "dead letters": 1, "log months": 8}.items() <= counts.items() and counts["runs"] == 2
     assert db.execute("select array_agg(idempotency_key) from _memoir.receipts").fetchone() == (["new"],)
     assert {c for (c,) in db.execute("select content from _memoir.system_prompts")} == {"Be kind.", "Be brief."}
-    left = db.execute("select count(*) filter (where relname ~ '^(compile_ledger|admission|fault|fidelity)') = 0, count(*) > 0 from pg_class where relname ~ '_y2020m0[12]$'")
+    left = db.execute("select count(*) filter (where relname ~ '^(compile_ledger|admission)') = 0, count(*) > 0 from pg_class where relname ~ '_y2020m0[12]$'")
     assert left.fetchone() == (True, True)                 # turns stay
 
 

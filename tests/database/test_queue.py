@@ -10,7 +10,11 @@ import psycopg
 import pytest
 from servers import connect
 
-CLAIM = "select work_id, lease_id, user_id, dedup_key, payload, attempts from memoir.claim_work('judge', %s, %s)"
+# What every claim, store and fail function of a kind does to the queue (claim_model_calls, store_model_result, fail_model_call).
+TAKE = "select work_id, user_id, dedup_key, payload, attempts + 1 from _memoir.take_work('judge')"
+COMPLETE = """with ours as (select l.work_id from _memoir.leased(%s, %s) l where l.work_id is not null)
+              delete from _memoir.work_items w using ours where w.work_id = ours.work_id returning w.work_id"""
+FAIL = "select _memoir.give_back(l, %s, %s, %s) from _memoir.leased(%s, %s) l where l.work_id is not null"
 
 
 @pytest.fixture(autouse=True)
@@ -23,8 +27,23 @@ def ask(db: psycopg.Connection, user: uuid.UUID, key: str = "k", priority: int =
     db.execute("select _memoir.enqueue('judge', %s, %s, '{\"id\": 1}', %s)", [user, key, priority])
 
 
-def claim(db: psycopg.Connection, limit: int = 10, seconds: int = 300) -> list[tuple]:
-    return db.execute(CLAIM, [limit, seconds]).fetchall()
+def claim(db: psycopg.Connection, limit: int = 10) -> list[tuple]:
+    """(work, lease, user, key, payload, attempts) of each, leased for five minutes."""
+    claims: list[tuple] = []
+    with db.transaction():
+        while len(claims) < limit and (found := db.execute(TAKE).fetchone())[0] is not None:
+            (lease,) = db.execute("select _memoir.lease_work(%s, 300)", [found[0]]).fetchone()
+            claims.append((found[0], lease, *found[1:]))
+    return claims
+
+
+def complete(db: psycopg.Connection, work: int, lease: uuid.UUID) -> bool:
+    return db.execute(COMPLETE, [work, lease]).fetchone() is not None
+
+
+def fail(db: psycopg.Connection, work: int, lease: uuid.UUID, error: str, seconds: float | None = None, final: bool = False) -> str:
+    found = db.execute(FAIL, [error, seconds, final, work, lease]).fetchone()
+    return found[0] if found else "lost"
 
 
 def state(db: psycopg.Connection) -> list[tuple]:
@@ -40,11 +59,11 @@ def test_claim_complete(db: psycopg.Connection) -> None:
     assert [(c[2], c[3], c[4], c[5]) for c in claims] == [(two, "k", {"id": 1}, 1), (one, "k", {"id": 1}, 1)]
     assert claim(db) == []
     for work, lease, *_ in claims:
-        assert db.execute("select memoir.complete_work(%s, %s)", [work, uuid.uuid4()]).fetchone() == (False,)
+        assert not complete(db, work, uuid.uuid4())
         assert db.execute("select memoir.heartbeat(%s, %s)", [work, lease]).fetchone() == (True,)
-        assert db.execute("select memoir.complete_work(%s, %s)", [work, lease]).fetchone() == (True,)
-        assert db.execute("select memoir.heartbeat(%s, %s)", [work, lease]).fetchone() == (False,)
-        assert db.execute("select memoir.fail_work(%s, %s, 'x')", [work, lease]).fetchone() == ("lost",)
+        assert complete(db, work, lease)
+        assert db.execute("select memoir.heartbeat(%s, %s), memoir.release_work(%s, %s)", [work, lease] * 2).fetchone() == (False, False)
+        assert fail(db, work, lease, "x") == "lost"
     assert state(db) == []
 
 
@@ -54,7 +73,7 @@ def test_the_same_work_is_done_by_one(db: psycopg.Connection) -> None:
     [(work, lease, *_)] = claim(db)
     ask(db, user)                                          # asked for again while it is out
     assert claim(db) == []
-    db.execute("select memoir.complete_work(%s, %s)", [work, lease])
+    assert complete(db, work, lease)
     assert [c[2] for c in claim(db)] == [user]
 
 
@@ -64,8 +83,20 @@ def test_a_lease_passes_on(db: psycopg.Connection) -> None:
     db.execute("update _memoir.work_items set leased_until = clock_timestamp() - interval '1 s' where work_id = %s", [work])
     [(again, new, *_, attempts)] = claim(db)
     assert (again, attempts) == (work, 2) and new != old
-    assert db.execute("select memoir.heartbeat(%s, %s), memoir.complete_work(%s, %s)", [work, old] * 2).fetchone() == (False, False)
-    assert db.execute("select memoir.complete_work(%s, %s)", [work, new]).fetchone() == (True,)
+    assert db.execute("select memoir.heartbeat(%s, %s), memoir.release_work(%s, %s)", [work, old] * 2).fetchone() == (False, False)
+    assert not complete(db, work, old) and complete(db, work, new)
+
+
+def test_what_was_not_begun_goes_back_as_it_was(db: psycopg.Connection) -> None:
+    user = uuid.uuid4()
+    ask(db, user)
+    [(work, lease, *_)] = claim(db)
+    assert db.execute("select memoir.release_work(%s, %s)", [work, lease]).fetchone() == (True,)
+    assert state(db) == [("ready", 0, None)]
+    [(work, lease, *_)] = claim(db)
+    ask(db, user)                                          # asked for anew meanwhile: one row goes on
+    assert db.execute("select memoir.release_work(%s, %s)", [work, lease]).fetchone() == (True,)
+    assert state(db) == [("ready", 0, None)]
 
 
 def test_backoff_and_dead_letters(db: psycopg.Connection) -> None:
@@ -76,12 +107,12 @@ def test_backoff_and_dead_letters(db: psycopg.Connection) -> None:
         [(work, lease, user, *_)] = claim(db, 1)
         assert user == poisoned
         now = "dead" if attempt == 8 else "ready"
-        assert db.execute("select memoir.fail_work(%s, %s, %s)", [work, lease, f"bad {attempt}"]).fetchone() == (now,)
+        assert fail(db, work, lease, f"bad {attempt}") == now
         waits.append(db.execute("select extract(epoch from run_after - clock_timestamp()) from _memoir.work_items where work_id = %s", [work]).fetchone()[0])
         if attempt == 3:
             ask(db, well)
             [(other, own, user, *_)] = claim(db, 5)        # the bad one waits, others pass
-            assert user == well and db.execute("select memoir.complete_work(%s, %s)", [other, own]).fetchone() == (True,)
+            assert user == well and complete(db, other, own)
         db.execute("update _memoir.work_items set run_after = now() where work_id = %s", [work])
     assert all(2 ** n - 1 < wait <= 2 ** (n + 1) for n, wait in enumerate(waits[:7], 1))
     assert state(db) == [("dead", 8, "bad 8")] and claim(db) == []
@@ -96,11 +127,11 @@ def test_backoff_and_dead_letters(db: psycopg.Connection) -> None:
 def test_a_server_that_says_when(db: psycopg.Connection) -> None:
     ask(db, uuid.uuid4())
     [(work, lease, *_)] = claim(db)
-    db.execute("select memoir.fail_work(%s, %s, 'busy', 3600)", [work, lease])
+    assert fail(db, work, lease, "busy", 3600) == "ready"
     assert db.execute("select run_after - clock_timestamp() between '59 min' and '61 min' from _memoir.work_items where work_id = %s", [work]).fetchone() == (True,)
     db.execute("update _memoir.work_items set run_after = now()")
     [(work, lease, *_)] = claim(db)
-    assert db.execute("select memoir.fail_work(%s, %s, 'never', p_final => true)", [work, lease]).fetchone() == ("dead",)
+    assert fail(db, work, lease, "never", final=True) == "dead"
 
 
 def test_leases_that_run_out_end_too(db: psycopg.Connection) -> None:
@@ -119,13 +150,13 @@ def test_giving_back_beside_a_writer(db: psycopg.Connection, memoir_dsn: str) ->
     with psycopg.connect(memoir_dsn) as writer, connect(memoir_dsn) as worker:
         ask(writer, user)
         result: list = []
-        thread = threading.Thread(target=lambda: result.append(worker.execute("select memoir.fail_work(%s, %s, 'no')", [work, lease]).fetchone()))
+        thread = threading.Thread(target=lambda: result.append(fail(worker, work, lease, "no")))
         thread.start()
         while not db.execute("select 1 from pg_stat_activity where pid = %s and wait_event_type = 'Lock'", [worker.info.backend_pid]).fetchone():
             assert thread.is_alive()
         writer.commit()
         thread.join(30)
-        assert result == [("ready",)]
+        assert result == ["ready"]
     assert state(db) == [("ready", 1, "no")]
 
 
@@ -139,7 +170,7 @@ def test_many_workers_share_the_work(db: psycopg.Connection, memoir_dsn: str) ->
         with connect(memoir_dsn) as own:
             while claims := claim(own, 3):
                 for work, lease, user, *_ in claims:
-                    assert own.execute("select memoir.complete_work(%s, %s)", [work, lease]).fetchone() == (True,)
+                    assert complete(own, work, lease)
                     done.append(user)
 
     threads = [threading.Thread(target=work) for _ in range(4)]

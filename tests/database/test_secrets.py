@@ -338,10 +338,3 @@ def test_a_found_secret_can_be_released(db: psycopg.Connection, user: str, login
     logins["secret"].execute("select memoir.mark_turn(%s, 's', 0, 'normal')", [user])
     assert CARD in str(logins["private"].execute("select * from memoir.recall(%s, 'sample card manual')", [user]).fetchall())
     assert CARD in str(compiled(logins["normal"], user, "s"))
-
-
-def test_readable_turns_are_what_a_job_may_see(db: psycopg.Connection, user: str) -> None:
-    made = persist(db, user, "s", f"It is {CARD}", "one", "two", "three")
-    db.execute("select memoir.mark_turn(%s, 's', 2)", [user])
-    assert [r[0] for r in db.execute("select t.turn_index from _memoir.readable_turns((select user_id from _memoir.users where external_id = %s), %s, 0, 99) t",
-                                     [user, made["session_id"]])] == [1, 3]

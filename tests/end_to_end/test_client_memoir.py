@@ -243,9 +243,6 @@ def test_many_threads_share_a_client(memoir_dsn):
 
 # Functions of schema memoir that no client calls, and why.
 NO_METHOD = {
-    "claim_work": "the queue beneath claim_embeddings, claim_judgements and claim_model_calls",
-    "complete_work": "the queue beneath store_embeddings, store_judgements and store_model_result",
-    "fail_work": "the queue beneath fail_judgements and fail_model_call",
     "fail_embeddings": "a client's claim comes back when its lease ends; the database's own embedder uses it",
     "embed_backlog": "embeds inside the database; a client's embed_backlog embeds outside",
     "ensure_embedder": "starts a process beside the server",

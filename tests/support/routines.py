@@ -61,13 +61,13 @@ def values_for(routine: Routine, db: psycopg.Connection, user: str, project: str
         made["p_other"] = db.execute("select memoir.remember(%s, %s, p_project => %s)", [user, unique("fact"), project]).fetchone()[0]["memory_id"]
     if "p_call" in needed:
         made["p_call"] = db.execute("select memoir.capture_call(%s, %s, 'x')", [user, session]).fetchone()[0]
-    if routine.name in ("heartbeat", "complete_work", "fail_work", "retry_work", "release_work", "store_model_result", "fail_model_call"):
+    if routine.name in ("heartbeat", "retry_work", "release_work", "store_model_result", "fail_model_call"):
         made |= {"p_work": 0, "p_lease": "00000000-0000-0000-0000-000000000000"}
     if "p_report" in needed:
         at, info = db.execute("select memoir.now(), memoir.session_info(%s, %s)", [user, session]).fetchone()
         lists = ("items", "scores", "words", "vectors", "around", "session_scores", "item_tokens", "positions", "reasons", "facts", "warnings")
         made["p_report"] = Jsonb({"user_id": str(uuid.uuid5(uuid.uuid5(uuid.NAMESPACE_URL, "pg_memoir:default"), user)), "compile_id": str(uuid.uuid4()), "recorded_at": at.isoformat(),
-                                  "session_id": info["session_id"], "budget": 9, "tokens": 9, "recall_tokens": 0, "prefix_hash": "\\x00", "statistics_version": "1"} | {key: [] for key in lists})
+                                  "session_id": info["session_id"], "budget": 9, "tokens": 9, "recall_tokens": 0, "prefix_hash": "\\x00"} | {key: [] for key in lists})
     if "p_compile" in needed:
         made["p_compile"] = db.execute("select memoir.context(%s, %s, 'What is my cat called?')", [user, session]).fetchone()[0]["compile_id"]
     if "p_compaction" in needed:
