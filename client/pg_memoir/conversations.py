@@ -26,12 +26,13 @@ class Conversations:
     def open_session(
         self, user: str, session: str, *, model: str | None = None, system_prompt: str | None = None,
         project: str | None = None, task: str | None = None, parent: str | None = None, settings: Object | None = None,
-        metadata: Object | None = None,
+        metadata: Object | None = None, temperature: float | None = None, top_p: float | None = None,
     ) -> UUID:
         """Opens a session, or updates what is given of an open one; returns its id.
 
         `model`: a registered chat model, which decides window and tokenizer. `parent`: a session of the same user whose
-        local memories count here too. Raises UnknownModelError, UnknownSessionError, SessionClosedError,
+        local memories count here too. `temperature` (0 to 2), `top_p` (0 to 1): how to call the model; `context` and
+        `session_info` return them. Raises InvalidArgumentError, UnknownModelError, UnknownSessionError, SessionClosedError,
         InvalidSettingError.
         """
 

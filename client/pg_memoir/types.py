@@ -127,6 +127,8 @@ class Context(TypedDict, total=False):
     statistics_version: int
     task: str
     format: str
+    temperature: float  # only where open_session was given it
+    top_p: float  # likewise
     report: dict[str, Any]  # on a standby only: for report_context on the primary
 
 

@@ -34,6 +34,15 @@ begin
   return p_value;
 end $$;
 
+-- A number from 0 to p_most, or none.
+create or replace function _memoir.check_share(p_field text, p_value real, p_most integer)
+returns void language plpgsql immutable as $$
+begin
+  if p_value not between 0 and p_most then
+    perform _memoir.fail('PM014', format('%s must be from 0 to %s, not %s', p_field, p_most, p_value));
+  end if;
+end $$;
+
 -- How many of something: from 1 to p_most.
 create or replace function _memoir.check_count(p_field text, p_value integer, p_most integer)
 returns void language plpgsql immutable as $$

@@ -66,11 +66,13 @@ begin
     'weak', coalesce((v.arms ->> 'weak')::boolean, false), 'arms', v.arms, 'statistics_version', v.statistics_version,
     'turns', (select coalesce(jsonb_agg(t.turn_index order by t.turn_index), '[]') from unnest(v.shown) t),
     'items', (select coalesce(jsonb_agg(c.ref_id order by c.position), '[]') from unnest(v.candidates) c where c.position is not null))
+    || jsonb_strip_nulls(jsonb_build_object('temperature', (v.session).temperature, 'top_p', (v.session).top_p))
     || case when pg_is_in_recovery() then jsonb_build_object('report', to_jsonb(_memoir.trace(v, v_compile))) else '{}' end;
 end $$;
 comment on function memoir.context(text, text, text, integer, integer, text, jsonb, real[], jsonb, timestamptz, timestamptz, text, text) is
-  'As compile_context, with what is known about it: {"messages", "compile_id", "tokens", "budget", "recall_tokens",
-"prefix_messages", "prefix_hash" (of the messages before the one that carries the recall), "tokenizer", "items" (ids of what was
-recalled), "turns" (indexes shown), "arms" ("recall": searched, kept since the exchange began, or small talk, for which nothing is
-searched; "working" is null on a standby, which has no working memory), "warnings", "task", "statistics_version"}, and on a
-standby "report": what report_context on the primary makes the ledger and the statistics of.';
+  'As compile_context, with what is known about it: {"messages", "compile_id", "tokens", "budget", "system_tokens",
+"tools_tokens", "recall_tokens", "recall_budget", "prefix_messages", "prefix_hash" (of the messages before the one that carries
+the recall), "tokenizer", "model", "format", "task", "items" (ids of what was recalled), "turns" (indexes shown), "weak" (nothing
+matches well), "arms" ("recall": searched, kept since the exchange began, or small talk, for which nothing is searched; "working"
+is null on a standby, which has no working memory), "warnings", "statistics_version"}, "temperature" and "top_p" where
+open_session was given them, and on a standby "report": what report_context on the primary makes the ledger and the statistics of.';

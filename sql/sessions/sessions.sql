@@ -2,16 +2,18 @@
 
 create or replace function memoir.open_session(p_user text, p_session text, p_model text default null,
   p_system_prompt text default null, p_project text default null, p_task text default null, p_parent text default null,
-  p_settings jsonb default '{}', p_metadata jsonb default '{}')
+  p_settings jsonb default '{}', p_metadata jsonb default '{}', p_temperature real default null, p_top_p real default null)
 returns uuid language plpgsql security definer set search_path from current as $$
 declare
   v_caller _memoir.caller := _memoir.authorise(p_user, 'write');
 begin
-  return _memoir.open_session(v_caller, p_user, p_session, p_model, p_system_prompt, p_project, p_task, p_parent, p_settings, p_metadata);
+  return _memoir.open_session(v_caller, p_user, p_session, p_model, p_system_prompt, p_project, p_task, p_parent,
+    p_settings, p_metadata, p_temperature, p_top_p);
 end $$;
-comment on function memoir.open_session(text, text, text, text, text, text, text, jsonb, jsonb) is
+comment on function memoir.open_session(text, text, text, text, text, text, text, jsonb, jsonb, real, real) is
   'Opens a session, or changes what is given (not null) of one that exists, and returns its id. p_task: continuation, knowledge,
-new_session, tool_heavy. p_parent: the session this one continues. p_settings: overrides for this session.
+new_session, tool_heavy. p_parent: the session this one continues. p_settings: overrides for this session. p_temperature (0 to
+2), p_top_p (0 to 1): how its model is to be called, kept for the caller: context and session_info return them.
 Writes users, sessions. Raises PM001, PM003 (parent), PM005, PM012, PM014, PM015, PM031.';
 
 create or replace function _memoir.check_session(p_session text)
@@ -49,7 +51,8 @@ end $$;
 
 -- Opens a session, or changes what is given of one that exists.
 create or replace function _memoir.open_session(p_caller _memoir.caller, p_user text, p_session text, p_model text,
-  p_system_prompt text, p_project text, p_task text, p_parent text, p_settings jsonb, p_metadata jsonb)
+  p_system_prompt text, p_project text, p_task text, p_parent text, p_settings jsonb, p_metadata jsonb,
+  p_temperature real default null, p_top_p real default null)
 returns uuid language plpgsql as $$
 declare
   v_config jsonb := (select config from _memoir.settings_merged);
@@ -60,6 +63,8 @@ begin
   if p_task is not null then
     perform _memoir.check_choice('task', p_task, enum_range(null::_memoir.task_type)::text[]);
   end if;
+  perform _memoir.check_share('temperature', p_temperature, 2);
+  perform _memoir.check_share('top_p', p_top_p, 1);
   v_given.metadata := coalesce(_memoir.check_object('metadata', p_metadata), '{}');
   perform _memoir.check_size('metadata', v_given.metadata::text, (v_config ->> 'text_bytes_max')::integer);
   perform _memoir.check_size('system_prompt', p_system_prompt, (v_config ->> 'text_bytes_max')::integer);
@@ -70,6 +75,8 @@ begin
   v_given.project := p_project;
   v_given.task_type := p_task;
   v_given.settings := coalesce(nullif(p_settings, 'null'), '{}');
+  v_given.temperature := p_temperature;
+  v_given.top_p := p_top_p;
 
   select * into v_old from _memoir.sessions where user_id = v_given.user_id and session_id = v_given.session_id;
   v_found := found;
@@ -93,9 +100,10 @@ begin
     v_given.project := coalesce(p_project, _memoir.default_project(p_caller));
     if not _memoir.new_session(v_given, p_system_prompt, v_config) then
       -- Somebody opened it at the same moment: what is given here changes it.
-      return _memoir.open_session(p_caller, p_user, p_session, p_model, p_system_prompt, p_project, p_task, p_parent, p_settings, p_metadata);
+      return _memoir.open_session(p_caller, p_user, p_session, p_model, p_system_prompt, p_project, p_task, p_parent,
+        p_settings, p_metadata, p_temperature, p_top_p);
     end if;
-  elsif p_model is not null or p_system_prompt is not null or p_project is not null or p_task is not null or p_parent is not null
+  elsif num_nonnulls(p_model, p_system_prompt, p_project, p_task, p_parent, p_temperature, p_top_p) > 0
         or v_given.settings <> '{}' or v_given.metadata <> '{}' then
     perform _memoir.change_session(v_old, v_given, p_model is not null, p_system_prompt);
   end if;
@@ -128,12 +136,13 @@ declare
   v_now timestamptz := memoir.now();
 begin
   insert into _memoir.sessions (user_id, session_id, external_id, project, task_type, model, context_window,
-    max_response_tokens, tokenizer, system_prompt_hash, created_at, expires_at, parent_session_id, settings, metadata)
+    max_response_tokens, tokenizer, system_prompt_hash, created_at, expires_at, parent_session_id, settings, metadata,
+    temperature, top_p)
   values (p_given.user_id, p_given.session_id, p_given.external_id, p_given.project, p_given.task_type, p_given.model,
     p_given.context_window, p_given.max_response_tokens, p_given.tokenizer,
     case when p_system_prompt <> '' then _memoir.store_prompt(p_system_prompt, p_given.tokenizer) end,
     v_now, v_now + make_interval(hours => (p_config ->> 'session_ttl_hours')::integer), p_given.parent_session_id,
-    _memoir.merge_overrides('{}', p_given.settings), p_given.metadata)
+    _memoir.merge_overrides('{}', p_given.settings), p_given.metadata, p_given.temperature, p_given.top_p)
   on conflict do nothing;
   if not found then return false; end if;
   insert into _memoir.session_counters (user_id, session_id, first_recorded_at, last_recorded_at)
@@ -169,7 +178,8 @@ begin
     system_prompt_hash = case when p_system_prompt is null then system_prompt_hash when p_system_prompt = '' then null
                               else _memoir.store_prompt(p_system_prompt, p_given.tokenizer) end,
     parent_session_id = coalesce(p_given.parent_session_id, parent_session_id),
-    settings = _memoir.merge_overrides(settings, p_given.settings), metadata = metadata || p_given.metadata
+    settings = _memoir.merge_overrides(settings, p_given.settings), metadata = metadata || p_given.metadata,
+    temperature = coalesce(p_given.temperature, temperature), top_p = coalesce(p_given.top_p, top_p)
   where user_id = v_user and session_id = v_id;
   -- Another window has other limits.
   update _memoir.session_counters set compact_after = 0
@@ -260,14 +270,15 @@ declare
 begin
   return (select jsonb_build_object('session_id', v_session.session_id, 'session', v_session.external_id, 'status', v_session.status,
       'model', v_session.model, 'context_window', v_session.context_window, 'tokenizer', v_session.tokenizer,
-      'project', v_session.project, 'task', v_session.task_type, 'created_at', v_session.created_at, 'turns', c.turn_count,
+      'project', v_session.project, 'task', v_session.task_type, 'temperature', v_session.temperature,
+      'top_p', v_session.top_p, 'created_at', v_session.created_at, 'closed_at', v_session.closed_at, 'turns', c.turn_count,
       'tokens', c.tokens, 'prompt_tokens', c.prompt_tokens, 'completion_tokens', c.completion_tokens,
       'cost_microcents', c.cost_microcents, 'open_calls', to_jsonb(c.open_calls), 'last_recorded_at', c.last_recorded_at,
       'settings', v_session.settings, 'metadata', v_session.metadata)
     from _memoir.session_counters c where c.user_id = v_caller.user_id and c.session_id = v_session.session_id);
 end $$;
 comment on function memoir.session_info(text, text) is
-  'A session''s state: model, window, turns, tokens, costs (microcents), tool calls still open. Raises PM001, PM003.';
+  'A session''s state: model and how it is called, window, turns, tokens, costs (microcents), tool calls still open. Raises PM001, PM003.';
 
 -- A session's end, at p_at: no more turns, its local memories live on for a while, its working notes and kept recall go, a
 -- summary of it is asked for. Takes the locks of writers, in their order: a turn is before the end or refused.

@@ -386,6 +386,33 @@ def test_open_session_defaults_and_changes(db: psycopg.Connection, user: str) ->
     assert call(db, "session_info", p_user=user, p_session="t")["context_window"] == 128000
 
 
+def test_how_the_model_is_called_is_kept_and_returned(db: psycopg.Connection, user: str) -> None:
+    def asked(session: str) -> tuple[Any, ...]:
+        context = call(db, "context", p_user=user, p_session=session, p_query="Hi")
+        return context.get("temperature"), context.get("top_p")
+
+    store(db, user, "plain", [USER, ANSWER])
+    assert "temperature" not in call(db, "context", p_user=user, p_session="plain", p_query="Hi") and asked("plain") == (None, None)
+    call(db, "open_session", p_user=user, p_session="s", p_temperature="0.7")
+    assert asked("s") == (0.7, None)
+    call(db, "open_session", p_user=user, p_session="s", p_top_p=1)                     # what is not given stays
+    call(db, "open_session", p_user=user, p_session="s", p_task="knowledge")
+    store(db, user, "s", [USER, ANSWER])
+    assert asked("s") == (0.7, 1)
+    call(db, "open_session", p_user=user, p_session="s", p_temperature=0)
+    call(db, "branch_session", p_user=user, p_session="s", p_new_session="branch")
+    assert asked("branch") == (0, 1)
+    call(db, "open_session", p_user=user, p_session="branch", p_temperature=2, p_top_p=0)
+    assert (asked("s"), asked("branch")) == ((0, 1), (2, 0))
+    info = call(db, "session_info", p_user=user, p_session="s")
+    assert (info["temperature"], info["top_p"], info["closed_at"]) == (0, 1, None)
+    call(db, "close_session", p_user=user, p_session="s")
+    assert call(db, "session_info", p_user=user, p_session="s")["closed_at"] is not None
+    for name, value, message in (("p_temperature", "2.1", "temperature must be from 0 to 2, not 2.1"), ("p_temperature", "-0.1", "not -0.1"),
+                                 ("p_top_p", "1.01", "top_p must be from 0 to 1, not 1.01"), ("p_top_p", "NaN", "not NaN")):
+        refused(db, "open_session", "PM014", message, p_user=user, p_session="new", **{name: value})
+
+
 def test_the_prompt_is_counted_for_the_model_in_use(db: psycopg.Connection, user: str) -> None:
     prompt = f"You are a careful helper of {user}: {'naïve façade, 日本語. ' * 20}"
     call(db, "open_session", p_user=user, p_session="s", p_model="gpt-4o", p_system_prompt=prompt)
