@@ -109,7 +109,7 @@ create table _memoir.receipts (
   primary key (user_id, idempotency_key)
 ) partition by hash (user_id);
 
--- Append-only (see history_guard in sql/turns.sql). tokens_before is the session's running total, from which the first
+-- Append-only (see guard_history in sql/history/guard.sql). tokens_before is the session's running total, from which the first
 -- shown turn is derived without storing a window; exchange_start is the turn of the user message that opened the exchange.
 create table _memoir.conversation_history (
   user_id uuid not null,
@@ -172,7 +172,7 @@ create table _memoir.recall_exclusions (
 ) partition by hash (user_id);
 
 -- How secret a turn is now, where that is not what it was stored with: history is never updated, so it is said beside the turn,
--- and the newest mark holds. An erased turn leaves the mark that it was there.
+-- and the newest mark counts. An erased turn leaves the mark that it was there.
 create table _memoir.turn_marks (
   user_id uuid not null,
   session_id uuid not null,
@@ -186,7 +186,7 @@ create table _memoir.turn_marks (
   primary key (user_id, session_id, turn_index, recorded_at, mark)
 ) partition by hash (user_id);
 
--- Turns that compaction must not cover, as ranges. until_turn: the pin holds while the session has fewer turns; null: until unpinned.
+-- Turns that compaction must not cover, as ranges. until_turn: the pin counts while the session has fewer turns; null: until unpinned.
 create table _memoir.turn_pins (
   user_id uuid not null,
   session_id uuid not null,

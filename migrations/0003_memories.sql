@@ -15,7 +15,7 @@ create table _memoir.memory_store (
   trust real not null check (trust between 0 and 1),
   confidence real not null check (confidence between 0 and 1),
   token_count integer not null check (token_count >= 0),
-  tier smallint not null check (tier between 0 and 4),
+  tier smallint not null check (tier between 1 and 4),
   scope _memoir.scope not null,
   state _memoir.item_state not null default 'active',
   provenance _memoir.provenance not null,
@@ -52,11 +52,19 @@ create index memory_store_by_source_key on _memoir.memory_store (user_id, source
 create index memory_store_by_session on _memoir.memory_store (user_id, session_id) where session_id is not null;
 create index memory_store_by_successor on _memoir.memory_store (user_id, superseded_by) where superseded_by is not null;
 
--- Tier 0. Its leaves are unlogged: working state is rebuilt from the session, not recovered.
-create table _memoir.memory_store_working (like _memoir.memory_store including defaults including constraints)
-  partition by hash (user_id);
-alter table _memoir.memory_store_working add primary key (user_id, memory_id);
-create index memory_store_working_by_session on _memoir.memory_store_working (user_id, local_to);
+-- Tier 0, a session's working notes. Its leaves are unlogged: working state is rebuilt from the session, not recovered.
+create table _memoir.memory_store_working (
+  user_id uuid not null,
+  session_id uuid not null,
+  key text not null,
+  recorded_at timestamptz not null,
+  expires_at timestamptz,
+  sensitivity _memoir.sensitivity not null default 'normal',
+  content text not null,
+  actor _memoir.actor not null,
+  written_by text not null,
+  primary key (user_id, session_id, key)
+) partition by hash (user_id);
 
 -- Counters beside the memories: reading never rewrites a memory, and an update here stays HOT.
 create table _memoir.memory_stats (
@@ -209,7 +217,7 @@ create index search_items_of_echoes on _memoir.search_items (user_id, item_no) i
 create index search_items_by_ref on _memoir.search_items (user_id, ref_id, chunk);
 
 -- Words of items not yet merged into posting lists, those that were written together in one row, so that a word stands once: item_no is
--- the first one, word_counts has a place for each (null: taken out since). A position in words means 256 times an item's place, from 0 on,
+-- the first one, word_counts has an entry for each (null: taken out since). A position in words means 256 times an item's offset, from 0 on,
 -- plus how often the item has the word.
 create table _memoir.search_tail (
   user_id uuid not null,
@@ -222,7 +230,7 @@ alter table _memoir.search_tail alter column words set storage main;
 
 -- Posting lists: for each word the items that hold it, how often each does, and how many words each has; in segments, by age. A word of
 -- many items is a row of its own, under itself. All others share rows, since a row of a few bytes would cost the log hundreds: their key
--- is made of their first letter and a hash (posting_keys), words are sorted, and ends[n] is the place where the list of words[n] ends.
+-- is made of their first letter and a hash (posting_keys), words are sorted, and ends[n] is the entry at which the list of words[n] ends.
 -- A posting is 256 times the item's number after first_item, plus how often; lengths runs parallel.
 create table _memoir.search_postings (
   user_id uuid not null,

@@ -1,18 +1,18 @@
 -- Composite types that functions hand each other. State, since what depends on a type can't outlive it.
 
--- identity.sql
+-- base/identity.sql
 create type _memoir.caller as (
   login name, user_id uuid, namespace text, actor _memoir.actor, may_state_actor boolean,
   projects text[], clearance _memoir.sensitivity);
 
--- messages.sql
+-- text/messages.sql
 -- text is what is searched and counted; parts keeps multimodal content exactly as sent.
 create type _memoir.message as (
   role _memoir.turn_role, text text, parts jsonb, name text, tool_calls jsonb, tool_call_id text,
   created_at timestamptz, media_tokens integer, extra jsonb,
   sensitivity _memoir.sensitivity, embeddable boolean);
 
--- turns.sql
+-- sessions/turns.sql
 -- One append, stage by stage: what was asked, what was read once, what was counted, what is written.
 create type _memoir.append_state as (
   user_id uuid, session_id uuid, caller _memoir.caller, user_name text, session_name text, actor _memoir.actor, metadata jsonb,
@@ -26,37 +26,37 @@ create type _memoir.append_state as (
   exchange_starts integer[], tokens_before bigint[], message_ids uuid[],   -- of each message
   result jsonb);
 
--- memories.sql
+-- memory/memories.sql
 -- Whose word it is, as the write path and the caller's role have it; by_person: said by the person, or backed by their own turns.
 create type _memoir.standing as (actor _memoir.actor, provenance _memoir.provenance, trust real, by_person boolean);
 
--- conflicts.sql
--- A memory and those like it, the most similar first, while it is judged; is_settled: a contradiction was found and
--- decided.
+-- memory/conflicts.sql
+-- A memory and those like it, the most similar first, while it is reconciled with them; is_settled: a contradiction was found
+-- and decided.
 create type _memoir.judging_state as (
   memory _memoir.memory_store, others _memoir.memory_store[], similarities real[], is_settled boolean[],
   open uuid[], superseded uuid[], contradicts uuid[], result jsonb);
 
--- corrections.sql
+-- memory/corrections.sql
 -- What is put right, by whom, and what stands in its place. has_slot: the new value has the slot of the old one.
 create type _memoir.correction as (
   caller _memoir.caller, user_name text, old _memoir.memory_store, standing _memoir.standing, reason text, corrected_at timestamptz,
   content text, remainder text, valid_from timestamptz, valid_to timestamptz, has_slot boolean, slot_value text,
   session_name text, source_turns integer[], stated_actor text, embedding real[]);
 
--- window.sql
+-- compile/window.sql
 create type _memoir.shown_turn as (
   turn_index integer, exchange_start integer, message_id uuid, role _memoir.turn_role, content text, parts jsonb, name text,
   tool_calls jsonb, tool_call_id text, tokens_before bigint, cost integer, excerpt boolean, withheld boolean);
 create type _memoir.shown_window as (
   turns _memoir.shown_turn[], tokens integer, warnings text[]);
 
--- search.sql
+-- search/
 create type _memoir.item_locator as (
   item_no integer, kind "char", ref_id uuid, session_id uuid, turn_index integer, recorded_at timestamptz, span_start integer, span_length integer);
 create type _memoir.posting_list as (term text, first_item integer, postings integer[], lengths smallint[]);  -- as in search_postings
 create type _memoir.item_scores as (items integer[], scores real[], covers real[], best real);  -- parallel, best first
--- The signals of the ranking, as weights name them and in the order of their sum: scorer, learner and trainer (bench/ranker) read this list.
+-- The signals of the ranking, as weights name them and in the order of their sum: scorer, learner and trainer (research/ranker) read this list.
 create type _memoir.signals as (
   constant real, words real, vector real,
   words_before real, vector_after real,     -- of what stands before and after it
@@ -89,7 +89,7 @@ create type _memoir.search_scope as (
 create type _memoir.question as (
   query text, text_config regconfig, terms text[], names text[], vector halfvec, model_id smallint, problem text);
 
--- candidates.sql
+-- compile/candidates.sql
 -- What a session pins, memories and turns, and the fidelity ceilings of its memories.
 create type _memoir.pins as (pinned uuid[], ceilings jsonb);
 -- What a memory brings to its match: weight of its type and importance, freshness, authority, use.
@@ -108,7 +108,7 @@ create type _memoir.candidate as (
   fidelity text,         -- as what it is shown
   shown text);           -- what stands for it, where that is not all of it
 
--- packing.sql
+-- compile/packing.sql
 create type _memoir.item_text as (item_no integer, name text, body text);
 create type _memoir.session_name as (session_id uuid, name text);
 -- A text that could stand for an item, and what share of its worth is left.
@@ -122,11 +122,11 @@ create type _memoir.recall_line as (
   header text, label text, body text);
 create type _memoir.recall_block as (text text, tokens integer, candidates _memoir.candidate[]);
 
--- learning.sql
+-- compile/learning.sql
 -- A used item and one that was not: whether it is held out, its weight, the difference of scores (log odds) and of signals.
 create type _memoir.weight_pair as (compile_id uuid, held_out boolean, weight float8, base float8, x vector);
 
--- compile.sql
+-- compile/compile.sql
 -- A compile under way, and what came of it: each stage fills in its part and reads what those before it read.
 create type _memoir.compile_state as (
   -- who asks, when
@@ -148,7 +148,7 @@ create type _memoir.compile_state as (
   -- what is said of the list; prefix: how many messages stand before the one that carries the recall
   tokens integer, prefix integer, statistics_version text, warnings text[]);
 
--- extraction.sql
+-- memory/extraction.sql
 -- What a rule found in a turn: the number of the text it was found in, which sentence, and the memory to be.
 create type _memoir.extracted as (
   text_no integer, span_start integer, span_length integer, rule text, type text, provenance text, category text, importance text, utility real,

@@ -21,7 +21,7 @@
 \ir base/settings.sql                  -- what an operator may turn: typed, range-checked, overridable
 \ir base/ranking_profiles.sql          -- learnt weights of the ranking: shipped, the install's, users'
 \ir base/models.sql                    -- chat models, embedding models
-\ir base/queue.sql                     -- claim, heartbeat, complete, fail, retry: work that is waited for
+\ir base/queue.sql                     -- work items: leases, heartbeats, backoff, dead letters
 \ir base/steps.sql                     -- counts and cursors of jobs
 
 -- text: one text at a time: no user, no session
@@ -49,6 +49,7 @@
 \ir sessions/sessions.sql              -- open, branch, close, inspect
 \ir sessions/turns.sql                 -- persist_turn, append_messages
 \ir sessions/pins.sql                  -- turns pinned in a session
+\ir sessions/working.sql               -- working notes of a session
 \ir sessions/extracts.sql              -- which sentences of a stretch of conversation say most
 \ir sessions/compaction.sql            -- old turns of a long session give way to a summary beside them
 \ir sessions/summaries.sql             -- summaries of sessions that ended, or on request
@@ -78,7 +79,7 @@
 \ir compile/traces.sql                 -- what a compile leaves behind: its exchange's recall, a row for the ledger
 \ir compile/compile.sql                -- compile_context, context: the stages in their order
 \ir compile/explain.sql                -- explain_context: why each item is in or out
-\ir compile/recall.sql                 -- recall, match_memories
+\ir compile/recall.sql                 -- recall, match_memories: the same ranking, as rows
 \ir compile/learning.sql               -- what was used of a recall; the ranking's weights learnt from it
 
 -- privacy: who sees what; taking out, putting back

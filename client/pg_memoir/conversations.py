@@ -114,7 +114,7 @@ class Conversations:
     @calls("explain_context")
     @like(compile_context)
     def explain(self) -> list[Considered]:
-        """Every item a compile with these arguments considers: score parts, ranks, tokens, place or reason left out."""
+        """Every item a compile with these arguments considers: score parts, ranks, tokens, position or reason left out."""
 
     @value
     def report_context(self, user: str, report: Object) -> bool:

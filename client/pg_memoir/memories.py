@@ -78,7 +78,7 @@ class Memories:
     ) -> Corrected:
         """Replaces a memory by what is right; the old text may not come back, and the turns it came from leave recall.
 
-        `remainder`: the part of the old one that still holds, in words. `valid_from`, `valid_to`: the new value holds
+        `remainder`: the part of the old one that is still true, in words. `valid_from`, `valid_to`: the new value is true
         from or until then, the old one outside that time. `slot_value`: the new value of its slot. `session`,
         `source_turns`, `actor`: whose correction, as in remember. `key`: idempotency key. Raises UnknownMemoryError,
         TombstoneError, UnknownSessionError, InvalidArgumentError, TextTooLargeError, DimensionMismatchError,

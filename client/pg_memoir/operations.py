@@ -74,7 +74,7 @@ class Operations:
 
     @value
     def store_embeddings(self, user_ids: Sequence[Id], item_nos: Sequence[int], embeddings: Vectors, model: str) -> int:
-        """Stores vectors for claimed texts, place by place; returns how many. Raises DimensionMismatchError."""
+        """Stores vectors for claimed texts, one by one; returns how many. Raises DimensionMismatchError."""
 
     @rows
     def claim_judgements(self, *, limit: int | None = None) -> list[PairClaim]:
@@ -84,7 +84,7 @@ class Operations:
     def store_judgements(
         self, user_ids: Sequence[Id], memory_ids: Sequence[Id], other_ids: Sequence[Id], scores: Vector, judge: str
     ) -> int:
-        """Stores how surely claimed pairs contradict each other, 0 to 1, place by place; returns how many. `judge`: who
+        """Stores how surely claimed pairs contradict each other, 0 to 1, one by one; returns how many. `judge`: who
         found it."""
 
     @value
@@ -165,7 +165,7 @@ class Operations:
 
     @value
     def confirm_memories(self, user_ids: Sequence[Id], memory_ids: Sequence[Id]) -> int:
-        """Says that archived memories are written away, place by place: their text goes. Returns how many. Admin
+        """Says that archived memories are written away, one by one: their text goes. Returns how many. Admin
         only."""
 
     @rows

@@ -20,7 +20,7 @@ from .types import Claim, PairClaim
 
 T = TypeVar("T")
 
-HEARTBEAT = 100.0  # seconds between two signs of life of who holds a lease of 300
+HEARTBEAT = 100.0  # seconds between two signs of life of who has a lease of 300
 Leases = frozenset[tuple[int, UUID]]
 
 _LINES, _BYTES = 200, 4_000_000
@@ -39,7 +39,7 @@ Plan = Generator[Call[Any] | Wanted, Any, T]
 
 
 def leases_of(claims: Iterable[Claim | PairClaim]) -> Leases:
-    """(job, lease) of what was claimed."""
+    """(work, lease) of what was claimed."""
     return frozenset((claim.work_id, claim.lease_id) for claim in claims)
 
 

@@ -64,7 +64,7 @@ class Remembered(TypedDict, total=False):
 
 class Corrected(TypedDict, total=False):
     """`outcome`: 'corrected', or 'contradicts' where the memory has a higher authority. `remainder`: the memory of what
-    still holds. `bounded`: what the old value became for the time in which it was true."""
+    is still true. `bounded`: what the old value became for the time in which it was true."""
 
     memory_id: str | None
     outcome: str
@@ -181,8 +181,8 @@ class Match:
 class Considered:
     """One item a compile looked at: where it stands in the list, or the reason why it was left out.
 
-    `position`: place in the list, None if left out. `arms`: what proposed it. `parts`: the score's parts.
-    `words_rank`, `vector_rank`: place in that arm, 1 is best. `tokens`: what it takes at `fidelity`:
+    `position`: where in the list, None if left out. `arms`: what proposed it. `parts`: the score's parts.
+    `words_rank`, `vector_rank`: rank in that arm, 1 is best. `tokens`: what it takes at `fidelity`:
     'full', 'excerpt', and for memories 'detailed', 'compact', 'stub'; None if left out.
     """
 

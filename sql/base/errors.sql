@@ -10,7 +10,7 @@
 --   PM011 tool result without its call        PM031 unknown model
 --         or the reverse
 --   PM012 text too large                      PM040 refused by a tombstone
---   PM013 text that can't be stored           PM050 maintenance can't run here
+--   PM013 text that can't be stored (client)  PM050 maintenance can't run here
 --   PM014 invalid argument                    PM051 a job failed
 --   PM015 unknown setting or value out of range
 

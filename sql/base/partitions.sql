@@ -31,7 +31,7 @@ declare
   v_bounds text;
 begin
   if to_regclass('_memoir.' || quote_ident(v_leaf)) is not null then return false; end if;
-  -- The lock that attaching needs anyway. Having waited for it, we also see what whoever held it has made.
+  -- The lock that attaching needs anyway. Having waited for it, we also see what whoever had it has made.
   execute format('lock table only _memoir.%I in share update exclusive mode', v_parent);
   if to_regclass('_memoir.' || quote_ident(v_leaf)) is not null then return false; end if;
   select * into strict v_info from _memoir.partitioned_tables where table_name = p_table;
@@ -107,7 +107,7 @@ begin
   order by m, p;
 end $$;
 
--- False where a lock could not be had soon: whoever holds it must not be made to wait behind us either.
+-- False where a lock could not be had soon: whoever has it must not be made to wait behind us either.
 create or replace function _memoir.try_part(p_part integer, p_month date)
 returns boolean language plpgsql security definer set search_path from current set lock_timeout = '2s' as $$
 begin
@@ -118,7 +118,7 @@ exception when lock_not_available then
   return false;
 end $$;
 
--- The first few that lack. A part whose tables somebody holds is left for later and holds up no other.
+-- The first few that lack. A part whose tables somebody has locked is left for later and delays no other.
 create or replace function _memoir.step_partitions(p_limit integer)
 returns jsonb language plpgsql as $$
 declare
@@ -152,7 +152,7 @@ begin
     end loop;
     if not v_done then
       raise lock_not_available using message = pg_catalog.format('the partitions of part %s, month %s could not be made: no lock in 10 tries', v_step.part, v_step.month),
-        hint = 'see pg_locks for who holds their parents, then call it again';
+        hint = 'see pg_locks for who has locked their parents, then call it again';
     end if;
   end loop;
 end $$;

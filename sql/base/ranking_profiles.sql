@@ -158,7 +158,7 @@ begin
   return v_found;
 end $$;
 comment on function memoir.reset_ranking_profile(text) is
-  'Drops a user''s own weights of the ranking, or with null the install''s (admin only): what is shipped holds again.
+  'Drops a user''s own weights of the ranking, or with null the install''s (admin only): what is shipped counts again.
 Returns whether there were any. Writes ranking_profiles or users, and audit_log. Raises PM001.';
 
 create or replace function memoir.list_ranking_profiles(p_user text)

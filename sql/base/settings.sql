@@ -138,7 +138,7 @@ begin
     perform _memoir.fail('PM014', format('settings must be a JSON object, not %s', _memoir.shown(p_new::text)));
   end if;
   for v_key, v_value in select * from jsonb_each(coalesce(p_new, '{}')) loop
-    -- Who is held to a cost limit does not move it, nor the guard against secrets.
+    -- Who is bound by a cost limit does not move it, nor the guard against secrets.
     if (v_key like 'budget\_%' or v_key = 'detect_secrets') and not (pg_has_role(_memoir.login(), 'memoir_app', 'usage') or pg_has_role(_memoir.login(), 'memoir_admin', 'usage')) then
       perform _memoir.fail('PM001', format('login %s may not override setting %s', quote_ident(_memoir.login()), v_key));
     end if;

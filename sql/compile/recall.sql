@@ -71,7 +71,7 @@ end $$;
 comment on function memoir.recall(text, text, text, integer, text[], text[], text, text[], timestamptz, timestamptz, real[], timestamptz, timestamptz) is
   'The best matches for a query among memories, turns and summaries of a user, ranked as compile ranks them. Filters: session, types
 and tags (memories), project (with global), kinds (memory, turn, summary), said between p_after and p_before; p_as_of and
-p_valid_at as in compile_context. matched_by: words, vector. Writes nothing. Raises PM001, PM003, PM014, PM030.';
+p_valid_at as in compile_context. matched_by: words, vector, neighbour (what stands beside a match). Writes nothing. Raises PM001, PM003, PM014, PM030.';
 
 create or replace function memoir.match_memories(p_user text, p_embedding real[], p_threshold real default 0.7, p_limit integer default 10,
   p_project text default null)
@@ -99,28 +99,3 @@ begin
 end $$;
 comment on function memoir.match_memories(text, real[], real, integer, text) is
   'Active global memories whose cosine similarity to a vector reaches the threshold, closest first. Raises PM001, PM014, PM030.';
-
-create or replace function memoir.set_working_memory(p_user text, p_session text, p_key text, p_content text, p_minutes integer default null)
-returns void language plpgsql security definer set search_path from current as $$
-declare
-  v_caller _memoir.caller := _memoir.authorise(p_user, 'write');
-  v_session _memoir.sessions := _memoir.session(v_caller, p_session);
-  v_now timestamptz := memoir.now(); v_id uuid;
-begin
-  if p_key is null or p_key = '' or length(p_key) > 200 then
-    perform _memoir.fail('PM014', format('key must be a text of 1 to 200 characters, not %s', _memoir.shown(p_key)));
-  end if;
-  v_id := _memoir.session_id(v_session.session_id, p_key);
-  delete from _memoir.memory_store_working where user_id = v_caller.user_id and memory_id = v_id;
-  if p_content is null then return; end if;
-  perform _memoir.check_size('content', p_content, 65536);
-  insert into _memoir.memory_store_working (user_id, memory_id, recorded_at, state_at, expires_at, session_id, local_to, trust, confidence,
-    token_count, tier, scope, provenance, actor, type, project, tokenizer, content, content_hash, source_key, written_by, sensitivity, embeddable)
-  values (v_caller.user_id, v_id, v_now, v_now, v_now + make_interval(mins => p_minutes), v_session.session_id, v_session.session_id,
-    _memoir.trust('agent', 'system_inferred'), 0.5, _memoir.estimate_tokens(p_content), 0, 'local', 'system_inferred',
-    _memoir.actor(v_caller, null, 'agent'), 'plan', v_session.project, 'estimate', p_content, sha256(convert_to(p_content, 'UTF8')), p_key, v_caller.login,
-    case when _memoir.detected(_memoir.config(v_caller.user_id, v_session.settings), p_content) = '{}' then 'normal' else 'secret' end::_memoir.sensitivity, false);
-end $$;
-comment on function memoir.set_working_memory(text, text, text, text, integer) is
-  'Sets (or with null content removes) a working note of a session: short-lived state shown in its recall. Unlogged: a crash
-empties it. Raises PM001, PM003, PM012, PM014.';

@@ -393,8 +393,8 @@ declare
 begin
   if (v.session).session_id is not null and v_here then
     v_working := array(select content from _memoir.memory_store_working
-      where user_id = v.user_id and local_to = v.session_id and (expires_at is null or expires_at > v.at)
-        and sensitivity <= v_scope.clearance order by recorded_at, memory_id);
+      where user_id = v.user_id and session_id = v.session_id and (expires_at is null or expires_at > v.at)
+        and sensitivity <= v_scope.clearance order by recorded_at, key);
   end if;
   -- Small talk recalls what is there whatever is said; where nothing is, nothing is searched.
   if v_pins.pinned = '{}' and v_working = '{}' and _memoir.is_small_talk(v.config, v.query) then

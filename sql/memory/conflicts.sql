@@ -4,7 +4,7 @@
 --
 -- The order of decision ([PG] 5.5): authority, then recency, then confidence. A lower authority never supersedes a higher one.
 
--- The authority a memory holds: a person's own word is one, whatever its kind; else its trust.
+-- The authority a memory has: a person's own word is one, whatever its kind; else its trust.
 create or replace function _memoir.memory_authority(p_memory _memoir.memory_store)
 returns real language sql immutable as $$
   select case when p_memory.actor = 'person' and p_memory.provenance in ('user_stated', 'correction', 'instruction', 'preference') then 1 else p_memory.trust end::real
@@ -52,7 +52,7 @@ begin
 end $$;
 
 -- Decides a contradiction between two active memories: supersedes or leaves an edge, and says so. What was corrected by a person is
--- withdrawn with all it came from, as correct does. p_from: the new one holds from then on, so the old one keeps its time before.
+-- withdrawn with all it came from, as correct does. p_from: the new one is true from then on, so the old one keeps its time before.
 create or replace function _memoir.settle(p_user_id uuid, p_new _memoir.memory_store, p_old _memoir.memory_store, p_judge text, p_score real,
   p_similarity real, p_from timestamptz, p_by text)
 returns text language plpgsql set plan_cache_mode = force_custom_plan as $$
@@ -89,7 +89,7 @@ returns boolean language sql immutable as $$
     and _memoir.overlap(p_one, p_other)
 $$;
 
--- A slot holds one value at a time.
+-- A slot has one value at a time.
 create or replace function _memoir.settle_slot(p_user_id uuid, p_memory_id uuid, p_from timestamptz, p_by text,
   out superseded uuid[], out contradicts uuid[], out outdated boolean)
 language plpgsql set plan_cache_mode = force_custom_plan as $$

@@ -28,6 +28,14 @@ begin
   return jsonb_build_object('memories', v_input);
 end $$;
 
+-- Does the turn say it? Every number of the memory stands in the turn or is part of a date; so do at least six in ten of its words.
+create or replace function _memoir.is_backed(p_content text, p_said text)
+returns boolean language sql immutable as $$
+  select not exists (select from regexp_matches(p_content, '\d+', 'g') n where n[1] !~ '^((19|20)\d\d|[12]?\d|3[01])$' and p_said !~ ('(^|\D)' || n[1] || '($|\D)'))
+    and (select coalesce(avg((w = any (tsvector_to_array(to_tsvector('english', p_said))))::integer), 0) >= 0.6
+         from unnest(tsvector_to_array(to_tsvector('english', p_content))) w where w !~ '^\d+$' and w not in ('user', 'assist', 'tool'))
+$$;
+
 -- What a text that stands for another must hold of it: numbers, dates, names, and that something is denied. Number words count as
 -- numbers. What merely begins a sentence is no name: a verb or an adverb, or (p_lenient) any word.
 create or replace function _memoir.hard_points(p_text text, p_lenient boolean)

@@ -2,10 +2,10 @@
 -- one transaction; history keeps all of it.
 --
 --   replacement, polarity   correct(user, memory, 'Lives in Ulm.')            the old is superseded, and may not come back
---   partial                 correct(…, p_remainder => 'Has two cats.')        what still holds goes on as a memory of its own
---   bounded                 correct(…, p_valid_from => '2026-03-01')          the old held until then: a bounded copy goes on
+--   partial                 correct(…, p_remainder => 'Has two cats.')        what is still true goes on as a memory of its own
+--   bounded                 correct(…, p_valid_from => '2026-03-01')          the old was true until then: a bounded copy goes on
 --   retraction              retract(user, memory)                             the old is invalidated, and may not come back
---   bounded retraction      retract(…, p_valid_to => '2026-03-01')            it held until then
+--   bounded retraction      retract(…, p_valid_to => '2026-03-01')            it was true until then
 
 -- All memories that say the same as one: merged with it as near duplicates, the same text, or the same value in its slot.
 -- p_wide: in all projects that the caller may use and in all states; else what is active in its project, as a part of a whole too.
@@ -130,8 +130,8 @@ begin
   return v_result;
 end $$;
 comment on function memoir.correct(text, uuid, text, text, text, timestamptz, timestamptz, text, text, integer[], text, real[], text) is
-  'Replaces a memory by what is right. p_remainder: the part of the old one that still holds, in words; it goes on as a memory of its own.
-p_valid_from, p_valid_to: the new value holds from or until then, and the old one outside that time. p_slot_value: the new value of the
+  'Replaces a memory by what is right. p_remainder: the part of the old one that is still true, in words; it goes on as a memory of its own.
+p_valid_from, p_valid_to: the new value is true from or until then, and the old one outside that time. p_slot_value: the new value of the
 memory''s slot (default: the content). p_session, p_source_turns, p_actor: whose correction, as in remember: a person''s ranks with their
 statements, one of lower authority than the memory leaves a contradicts edge only. The old text and slot value may not come back (but
 for bounds), the source turns leave recall, summaries and memories made of them are invalidated. A superseded memory stands for its
@@ -312,7 +312,7 @@ begin
       v_standing.actor, v_old.memory_id), 'give p_session and p_source_turns, the turns in which the person takes it back');
   end if;
   if p_valid_to <= v_old.valid_from then
-    perform _memoir.fail('PM014', format('valid_to %s is not after %s, from when memory %s holds', p_valid_to, v_old.valid_from, v_old.memory_id));
+    perform _memoir.fail('PM014', format('valid_to %s is not after %s, from when memory %s is true', p_valid_to, v_old.valid_from, v_old.memory_id));
   end if;
   v_ids := _memoir.same_value(v_caller, v_old, false);
   v_old := _memoir.take_out(v_user, v_ids, v_old.memory_id, v_caller.login, v_now, v_standing.actor);

@@ -298,7 +298,7 @@ begin
     select 1 - coalesce(max(similarity(m.content, v_found.content)), 0) into v_novelty from (
       select content from _memoir.memory_store m where m.user_id = v_turn.user_id and m.session_id = p_session.session_id and m.state = 'active'
       order by m.recorded_at desc, m.memory_id limit 200) m;
-    -- What the claim may be is the door's to decide; what no person said must be worth it first.
+    -- What it may count as is the door's to decide; what no person said must be worth it first.
     v_exempt := v_turn.role = 'user' and v_turn.actor = 'person';
     if _memoir.admit(v_turn.user_id, v_found.type, v_novelty, v_found.utility, v_turn.created_at, v_exempt, null, p_config, false) then
       v_result := _memoir.enter(v_memory, p_session, array[v_turn], array[v_found.span_start], array[v_found.span_length], v_turn.created_at, null, p_config);

@@ -1,7 +1,7 @@
--- Conflicts that rules can't tell: similar memories, judged by a model where the setting judge names one. A job holds a memory and those it
--- may contradict; a judge works as claim → commit → call → store, and no model call holds a transaction.
+-- Conflicts that rules can't tell: similar memories, judged by a model where the setting judge names one. A work item names a memory and those
+-- it may contradict; a judge works as claim → commit → call → store, and no model call holds a transaction.
 
--- What of a job is still to be judged: both active, of different values, the pair not judged before.
+-- What of a work item is still to be judged: both active, of different values, the pair not judged before.
 create or replace function _memoir.open_pairs(p_work _memoir.work_items)
 returns setof _memoir.memory_store language plpgsql stable set plan_cache_mode = force_custom_plan as $$
 declare
@@ -177,11 +177,3 @@ end $$;
 comment on function memoir.list_judgements(text, uuid, integer) is
   'What was decided about conflicts among a user''s memories (or of one), newest first: who judged (slot, polarity, value, person, or a
 model), the verdict, the decision (superseded, contradicts, none), who prevails, and why. Raises PM001, PM004, PM014.';
-
--- Does the turn say it? Every number of the memory stands in the turn or is part of a date; so do at least six in ten of its words.
-create or replace function _memoir.is_backed(p_content text, p_said text)
-returns boolean language sql immutable as $$
-  select not exists (select from regexp_matches(p_content, '\d+', 'g') n where n[1] !~ '^((19|20)\d\d|[12]?\d|3[01])$' and p_said !~ ('(^|\D)' || n[1] || '($|\D)'))
-    and (select coalesce(avg((w = any (tsvector_to_array(to_tsvector('english', p_said))))::integer), 0) >= 0.6
-         from unnest(tsvector_to_array(to_tsvector('english', p_content))) w where w !~ '^\d+$' and w not in ('user', 'assist', 'tool'))
-$$;

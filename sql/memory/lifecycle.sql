@@ -1,4 +1,4 @@
--- The life of a memory after it is written: promotion, demotion, expiry; and the end of sessions.
+-- The life of a memory after it is written: promotion, demotion, expiry, that of idle sessions too.
 --
 --   tier 1 ── used ──> 2 ── used ──> 3 semantic, or 4 procedural            U(m), per user whose memories were recalled
 --   tier 2 ── idle ──> 1 ── idle or over ──> expired                        D(m), a slow walk over all users
@@ -242,8 +242,8 @@ begin
 
   with gone as (
     delete from _memoir.memory_store_working w using (
-      select d.user_id, d.memory_id from _memoir.memory_store_working d where d.expires_at <= v_now limit p_limit) d
-    where w.user_id = d.user_id and w.memory_id = d.memory_id returning 1)
+      select o.user_id, o.session_id, o.key from _memoir.memory_store_working o where o.expires_at <= v_now limit p_limit) d
+    where w.user_id = d.user_id and w.session_id = d.session_id and w.key = d.key returning 1)
   select count(*) into v_working from gone;
   return jsonb_build_object('memories', v_memories, 'sessions', v_sessions, 'renewed', v_renewed, 'working', v_working,
     'more', v_more or v_seen = p_limit or v_working = p_limit);

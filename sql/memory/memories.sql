@@ -10,13 +10,13 @@ $$;
 
 create or replace function _memoir.trust(p_actor _memoir.actor, p_provenance _memoir.provenance)
 returns real language sql immutable as $$
-  -- Authority by provenance, [PG] 6.2; what no person said can't claim a person's.
+  -- Authority by provenance, [PG] 6.2; what no person said can't have a person's.
   select least(case p_provenance when 'user_stated' then 1.0 when 'correction' then 0.95 when 'instruction' then 0.9
                  when 'preference' then 0.85 when 'fact' then 0.8 when 'tool_output' then 0.7 else 0.6 end,
                case p_actor when 'person' then 1.0 when 'system' then 0.9 when 'tool' then 0.7 else 0.8 end)::real
 $$;
 
--- Whose word a write is: never what its text claims. Only the person's own turns back a claim that the person said so.
+-- Whose word a write is: never what its text says of itself. Only the person's own turns back a statement that the person said so.
 create or replace function _memoir.standing(p_actor _memoir.actor, p_type text, p_provenance _memoir.provenance, p_sources _memoir.conversation_history[])
 returns _memoir.standing language plpgsql stable as $$
 declare
@@ -65,7 +65,7 @@ begin
   perform _memoir.check_choice('sensitivity', p_sensitivity, enum_range(null::_memoir.sensitivity)::text[]);
 end $$;
 
--- The rest of what remember is given, as far as it can be judged by itself. p_lacks_session: it names turns of no
+-- The rest of what remember is given, as far as it can be checked by itself. p_lacks_session: it names turns of no
 -- session.
 create or replace function _memoir.check_claim(p_memory _memoir.memory_store, p_lacks_session boolean, p_key text,
   p_created_at timestamptz, p_embedding real[])
@@ -168,9 +168,9 @@ false keeps it from embedding models. A restated memory takes on the higher auth
 p_embedding: vector of the active embedding model. p_key: idempotency key.
 Writes memory_store and what belongs to it. Raises PM001, PM003, PM006, PM012, PM014, PM030.';
 
--- The door itself: everything that becomes a memory passes here, under the user's lock. p_memory: what is claimed, from content to
--- metadata; where it enters, what it may claim to be and its trust are decided here. Source turns may come with the span of each.
--- p_from: it is known to hold from then on, so that another value of its slot keeps its time before.
+-- The door itself: everything that becomes a memory passes here, under the user's lock. p_memory: what is stated, from content to
+-- metadata; where it enters, what it may count as and its trust are decided here. Source turns may come with the span of each.
+-- p_from: it is known to be true from then on, so that another value of its slot keeps its time before.
 create or replace function _memoir.enter(p_memory _memoir.memory_store, p_session _memoir.sessions, p_sources _memoir.conversation_history[],
   p_span_starts integer[], p_span_lengths integer[], p_said_at timestamptz, p_embedding real[], p_config jsonb,
   p_from timestamptz default null)
@@ -207,7 +207,7 @@ begin
   return v_result;
 end $$;
 
--- A claim as the memory it would be: where it enters, what it may claim to be, how secret it is, how long it lives.
+-- A statement as the memory it would be: where it enters, what it may count as, how secret it is, how long it lives.
 create or replace function _memoir.admitted(p_memory _memoir.memory_store, p_session _memoir.sessions,
   p_sources _memoir.conversation_history[], p_config jsonb)
 returns _memoir.memory_store language plpgsql as $$

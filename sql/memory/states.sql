@@ -122,7 +122,7 @@ returns boolean language sql immutable as $$
   select tstzrange(p_one.valid_from, p_one.valid_to) && tstzrange(p_other.valid_from, p_other.valid_to)
 $$;
 
--- A memory that is known to hold for a part of its time only gives way to a copy with those bounds: what we knew before stays as it was.
+-- A memory that is known to be true for a part of its time only gives way to a copy with those bounds: what we knew before stays as it was.
 create or replace function _memoir.bounded(p_memory _memoir.memory_store, p_from timestamptz, p_to timestamptz, p_by text, p_reason text, p_at timestamptz,
   p_actor _memoir.actor)
 returns uuid language plpgsql as $$

@@ -6,7 +6,7 @@
 --   archive_requires   compacted: only when a summary stands for every turn; nothing: whatever they hold
 --   archive_destination   '' nothing goes; keep: the month becomes a table of its own, archived_...; drop: it is dropped;
 --                      client: a client reads it with export_month and confirms with confirm_export, then it is dropped
---   archive_detach     lock: the job detaches it itself, for which it holds its parent a moment; concurrently: whoever sends
+--   archive_detach     lock: the job detaches it itself, for which it locks its parent a moment; concurrently: whoever sends
 --                      bare_statements() does, and the job's next run goes on; nobody waits for that
 --   expired_memory_days > 0   memories go to archived_memories: keep and client with all they were, drop without
 
@@ -85,7 +85,7 @@ begin
   return case when v_done > 0 then v_done else -cardinality(v_users) end;
 end $$;
 
--- Takes one leaf out, or finishes it where it is detached. False: somebody holds its parent, the next run tries again.
+-- Takes one leaf out, or finishes it where it is detached. False: somebody has locked its parent, the next run tries again.
 create or replace function _memoir.archive_leaf(p_leaf regclass, p_part integer, p_month date, p_destination text)
 returns boolean language plpgsql set lock_timeout = '200ms' set plan_cache_mode = force_custom_plan as $$
 declare

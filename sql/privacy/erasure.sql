@@ -107,7 +107,6 @@ begin
     v_rows := _memoir.add_counts(v_rows, jsonb_build_object(v_table, _memoir.erase_from(v_table, v_user, 'session_id = any ($2)', array[v_id])));
   end loop;
   v_rows := _memoir.add_counts(v_rows, jsonb_build_object(
-    'memory_store_working', _memoir.erase_from('memory_store_working', v_user, 'local_to = any ($2)', array[v_id]),
     'receipts', _memoir.erase_from('receipts', v_user, 'result ->> ''session_id'' = any ($2::text[])', array[v_id])));
   perform _memoir.refresh_summary(v_user, s.session_id) from _memoir.sessions s where s.user_id = v_user and s.parent_session_id = v_id;
   return _memoir.end_erase(v_begun.audit_id, 'session', v_rows);
@@ -170,7 +169,7 @@ begin
 end $$;
 comment on function memoir.erase_turn(text, text, integer) is
   'Erases one turn, and with a tool call its results or with a result its call: the turn itself, the words and vectors that hold it, memories that
-stem from it (those that something else states too stay), summaries and profiles that may hold it, renditions, jobs, receipts, kept
+stem from it (those that something else states too stay), summaries and profiles that may hold it, renditions, work items, receipts, kept
 recalls, ledger rows, and the captured calls that may carry it: those of its sessions and all of the user since. What is left of a
 memory is its id in state erased. Returns {"erased", "turns", "rows": {table: count}, "total"}. Not for logins of class agent or tool, nor for those bound to projects.
 Raises PM001, PM003, PM014.';
@@ -277,7 +276,7 @@ begin
     'erased', p_caller.login, null, null, v_now, null);
   update _memoir.user_counters set memories = greatest(0, memories - (v_rows ->> 'memory_store')::integer) where user_id = v_user;
   for v_table in select t from _memoir.user_tables() t
-    where _memoir.has_column(t, 'memory_id') and t not in ('memory_store', 'memory_store_working', 'memory_states', 'recall_exclusions', 'tombstones') loop
+    where _memoir.has_column(t, 'memory_id') and t not in ('memory_store', 'memory_states', 'recall_exclusions', 'tombstones') loop
     v_rows := _memoir.add_counts(v_rows, jsonb_build_object(v_table, _memoir.erase_from(v_table, v_user,
       'memory_id = any ($2)' || case when _memoir.has_column(v_table, 'other_id') then ' or other_id = any ($2)' else '' end, p_ids)));
   end loop;

@@ -279,7 +279,7 @@ returns text language sql stable as $$
       't.item_kind <> ''memory'' or not exists (select from _memoir.memory_store m where m.user_id = $1 and m.memory_id = t.item_id and m.state = ''erased'')'
     when p_table = 'memory_relationships' then
       '2 = (select count(*) from _memoir.memory_store m where m.user_id = $1 and m.memory_id in (t.source_id, t.target_id) and m.state <> ''erased'')'
-    when p_table in ('tombstones', 'recall_exclusions', 'memory_store_working') then 'true'
+    when p_table in ('tombstones', 'recall_exclusions') then 'true'
     when p_table = 'profiles' then
       'not exists (select from _memoir.memory_store m where m.user_id = $1 and m.state = ''erased'' and m.state_at >= t.recorded_at)'
     when p_table = 'api_calls' then

@@ -1,5 +1,5 @@
 -- Who sees what. normal: every caller; private: clearance private (the default) and above; secret: clearance secret only, and no
--- model, embedding, summary, job or recall block at all. A turn is as secret as its newest mark says, else as it was stored.
+-- model, embedding, summary, work item or recall block at all. A turn is as secret as its newest mark says, else as it was stored.
 
 -- A captured call is as secret as what its bytes look like.
 create or replace function _memoir.bytes_sensitivity(p_user_id uuid, p_bytes bytea)

@@ -49,7 +49,7 @@ begin
     total_words = total_words + (select sum(total) from counted)
   where user_id = p_user_id;
   perform _memoir.note_aliases(p_user_id, v_first, p_items, p_texts);
-  -- Locks a waiting job too: claim_embeddings then can't take it before these items are there to see.
+  -- Locks a waiting work item too: claim_embeddings then can't take it before these items are there to see.
   insert into _memoir.work_items (kind, user_id, dedup_key, run_after, created_at)
   select 'embed', p_user_id, model_id::text, p_at, p_at from _memoir.embedding_models where status <> 'retired' order by model_id
   on conflict (kind, user_id, dedup_key) where state = 'ready' do update set priority = work_items.priority where false;

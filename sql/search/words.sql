@@ -1,9 +1,6 @@
--- Search: one user's items ranked by words and vectors together.
---
--- Words: BM25 (Robertson and Zaragoza 2009) with document frequencies exact within the user, from posting lists and the unmerged
--- tail. Vectors: exact cosine over the user's rows, of a large user over those that their signs choose. The scores, not the ranks,
--- are fused: on real dialogues that finds far more (bench/recall.py prints the comparison). Scores are quantised before they are
--- compared; ties fall to the item number.
+-- A question's words among one user's items: BM25 (Robertson and Zaragoza 2009) with document frequencies exact within the user,
+-- from posting lists and the unmerged tail. Vectors are in vectors.sql, both together in rank.sql. Scores are quantised before
+-- they are compared; ties fall to the item number.
 
 -- The posting lists of some words: one per (word, segment), and one per word of the unmerged tail.
 create or replace function _memoir.posting_lists(p_user_id uuid, p_counters _memoir.user_counters, p_terms text[])

@@ -1,4 +1,4 @@
--- Pins: what stays in view of a session, a memory or turns that its compaction must not cover either. For good or for a number of turns.
+-- Turns pinned in a session: its compaction must not cover them, for good or for a number of turns. Memories: memory/pins.sql.
 
 create or replace function _memoir.check_pin_turns(p_turns integer)
 returns void language plpgsql immutable as $$

@@ -215,7 +215,7 @@ begin
 end $$;
 comment on function memoir.close_session(text, text) is
   'Closes a session: no more turns; its working notes go, its local memories live on for local_memory_hours, a job summarises it.
-Closing twice is harmless. Writes sessions, memory_store, jobs. Raises PM001, PM003.';
+Closing twice is harmless. Writes sessions, memory_store, work_items. Raises PM001, PM003.';
 
 create or replace function memoir.branch_session(p_user text, p_session text, p_new_session text, p_at_turn integer default null)
 returns uuid language plpgsql security definer set search_path from current as $$
@@ -293,7 +293,7 @@ begin
   update _memoir.memory_store
   set expires_at = p_at + make_interval(hours => (_memoir.config(v_user, p_session.settings) ->> 'local_memory_hours')::integer)
   where user_id = v_user and local_to = v_id and state = 'active' and expires_at is null;
-  delete from _memoir.memory_store_working where user_id = v_user and local_to = v_id;
+  delete from _memoir.memory_store_working where user_id = v_user and session_id = v_id;
   delete from _memoir.kept_recalls where user_id = v_user and session_id = v_id;
   if p_session.status not in ('closed', 'expired')
      and exists (select from _memoir.session_counters where user_id = v_user and session_id = v_id and turn_count > 0) then

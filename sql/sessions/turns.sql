@@ -24,8 +24,8 @@ comment on function memoir.persist_turn(text, text, jsonb, jsonb, text, text, js
 be answered at the end. A message may state "sensitivity" (normal, private, secret) and "embeddable"; what looks like a key, a card,
 an account or a personal number is marked secret (setting detect_secrets), which a warning says. Opens the session when it is new. p_usage: {"model", "prompt_tokens", "completion_tokens",
 "latency_ms", "finish_reason"}. p_key: idempotency key; a retry returns the first result. Returns {"session_id", "from_turn",
-"to_turn", "turn_count", "tokens", "mark", "message_ids", "warnings"}. All or nothing.
-Writes conversation_history, counters, search items, jobs. Raises PM001, PM005, PM006, PM010 to PM014, PM023, PM031.';
+"to_turn", "turn_count", "tokens", "tokenizer", "mark", "message_ids", "warnings"}. All or nothing.
+Writes conversation_history, counters, search items, work_items. Raises PM001, PM005, PM006, PM010 to PM014, PM023, PM031.';
 
 create or replace function memoir.append_messages(p_user text, p_session text, p_messages jsonb, p_usage jsonb default null,
   p_key text default null, p_actor text default null, p_metadata jsonb default '{}')
@@ -81,7 +81,7 @@ begin
   return _memoir.append_accounted(v_state);
 end $$;
 
--- Requested: what was asked, as far as that can be judged by itself.
+-- Requested: what was asked, as far as that can be checked by itself.
 create or replace function _memoir.append_requested(p_caller _memoir.caller, p_user text, p_session text,
   p_messages jsonb, p_usage jsonb, p_key text, p_actor text, p_metadata jsonb, p_may_stay_open boolean)
 returns _memoir.append_state language plpgsql stable as $$

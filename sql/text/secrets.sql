@@ -98,7 +98,7 @@ begin
   return v_number::numeric % 97 = 1;
 end $$;
 
--- The check character of a codice fiscale: odd places by table, even ones by position in the alphabet.
+-- The check character of a codice fiscale: odd positions by table, even ones by their number in the alphabet.
 create or replace function _memoir.is_codice_fiscale(p_text text)
 returns boolean language sql immutable strict as $$
   select chr(65 + (sum(case when n % 2 = 1 then

@@ -1,7 +1,7 @@
 -- What a turn says in the speaker's own words: sentences with their exact spans, without quotes, pasted text and code; dates that
 -- depend on the day of speaking made absolute; the first person made a name.
 
--- The text with everything that is not the speaker's own blanked out, character for character, so that places stay.
+-- The text with everything that is not the speaker's own blanked out, character for character, so that positions stay.
 create or replace function _memoir.own_words(p_text text)
 returns text language plpgsql immutable strict as $$
 declare
@@ -36,7 +36,7 @@ begin
   return v_text;
 end $$;
 
--- Sentences of a text with their places: substr(p_text, span_start, span_length) is the sentence as it was written.
+-- Sentences of a text with their positions: substr(p_text, span_start, span_length) is the sentence as it was written.
 create or replace function _memoir.own_sentences(p_text text)
 returns table (span_start integer, span_length integer, said text) language plpgsql immutable strict as $$
 declare

@@ -32,7 +32,7 @@ begin
   if p_model is not null then perform _memoir.embedding_model(p_model); end if;
   v_models := array(select m.model_id::text from _memoir.embedding_models m
                     where case when p_model is null then m.provider <> 'none' or m.status = 'retired' else m.name = p_model end);
-  -- Waits for nobody: writers and store_embeddings hold what it would wait for, and they wait for the jobs it holds.
+  -- Waits for nobody: writers and store_embeddings have locked what it would wait for, and they wait for the work items it has.
   while v_left > 0 loop
     v_work := _memoir.take_work('embed', v_models);
     exit when v_work.work_id is null;
@@ -102,7 +102,7 @@ begin
   -- Retired while the worker was at it: its vectors would only have to be dropped.
   if v_model.status = 'retired' then return 0; end if;
   for v_user in select distinct u from unnest(p_user_ids) u order by u loop
-    -- The per-user lock that remember takes: conflicts and near duplicates are judged one at a time.
+    -- The per-user lock that remember takes: memories are reconciled one at a time.
     -- A user in an open transaction must not keep all others' vectors waiting: his are claimed again.
     if not _memoir.lock_shortly(v_user) then
       update _memoir.work_items set leased_until = clock_timestamp(), attempts = attempts - 1 where work_id in (
@@ -139,7 +139,7 @@ begin
 end $$;
 comment on function memoir.store_embeddings(uuid[], integer[], real[], text) is
   'Stores vectors of claimed items: parallel arrays of users and item numbers, and all numbers of all vectors one after another
-(or as a two-dimensional array). Then judges conflicts and near duplicates among memories. Returns how many were new.
+(or as a two-dimensional array). Then reconciles memories: conflicts and near duplicates. Returns how many were new.
 Service, jobs and admin logins only. Raises PM001, PM014, PM030, PM031.';
 
 create or replace function memoir.fail_embeddings(p_user_ids uuid[], p_model text, p_error text)

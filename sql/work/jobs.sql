@@ -1,5 +1,4 @@
--- Unattended: which jobs there are, what pg_cron or a worker outside runs of them, and the shared embedder that one
--- keeps alive.
+-- Unattended: the schedules of jobs (job_list.sql), and what pg_cron or a worker outside runs of them.
 
 -- Can this server run it? What is missing runs in a worker outside (pg-memoir worker).
 create or replace function _memoir.job_runs_here(p_in_python boolean)

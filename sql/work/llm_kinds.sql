@@ -139,7 +139,7 @@ begin
     from unnest(_memoir.turns_of_work(p_work)) t having count(*) > 0);
 end $$;
 
--- Each candidate is held to the turn it quotes: no quote, no memory; and a person's word only where the person's turn says it.
+-- Each candidate is checked against the turn it quotes: no quote, no memory; and a person's word only where the person's turn says it.
 create or replace function _memoir.extract_store(p_work _memoir.work_items, p_output jsonb, p_made_by text)
 returns integer language plpgsql set plan_cache_mode = force_custom_plan as $$
 declare

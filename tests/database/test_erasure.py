@@ -75,7 +75,7 @@ _VALUES = {"uuid": "gen_random_uuid()", "text": "'x'", "name": "'x'", "timestamp
            "real": "0.5", "boolean": "true", "jsonb": "'{}'", "bytea": "'x'", "tsvector": "'x:1'", "halfvec": "(select array_agg(0.1::real)::halfvec from generate_series(1, 384))",
            '"char"': "'t'", "xid8": "pg_current_xact_id()", "double precision": "0.5", "numeric": "1", "date": "current_date", "interval": "'1 hour'"}
 _CHECKED = {("memory_judgements", "verdict"): "'compatible'", ("memory_judgements", "decision"): "'none'", ("turn_marks", "mark"): "'secret'", ("memory_sources", "link"): "'origin'", ("memory_store", "importance"): "'normal'",
-            ("memory_store_working", "importance"): "'normal'", ("tombstones", "kind"): "'value'",
+            ("tombstones", "kind"): "'value'",
             ("login_users", "login"): "(select min(login) from _memoir.logins)"}
 
 

@@ -1,4 +1,4 @@
-"""sql/tokens.sql: the estimate beside exact counts, its sum over parts, images, and which tokenizer serves."""
+"""sql/text/tokens.sql: the estimate beside exact counts, its sum over parts, images, and which tokenizer serves."""
 
 from __future__ import annotations
 

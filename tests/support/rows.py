@@ -7,7 +7,7 @@ from typing import Any
 import psycopg
 
 # What checks demand beyond one of the values they list.
-SPECIAL: dict[tuple[str, str], str] = {("memory_store", "scope"): "'global'", ("memory_store_working", "scope"): "'global'"}
+SPECIAL: dict[tuple[str, str], str] = {("memory_store", "scope"): "'global'"}
 BY_TYPE = {"uuid": "gen_random_uuid()", "text": "'planted'", "name": "'planted'", "integer": "1", "smallint": "1", "bigint": "1", "real": "0.5", "double precision": "0.5",
            "numeric": "1", "boolean": "false", "jsonb": "'{}'", "bytea": "'\\x01'", "timestamp with time zone": "memoir.now()", "date": "'2026-01-01'", "tsvector": "'planted'",
            "memoir_extensions.halfvec": "'[1,0]'", '"char"': "'m'", "xid8": "'1'", "interval": "'1 day'"}

@@ -41,7 +41,7 @@ INVARIANTS = {
           and (r.source_id, r.target_id) in ((a.memory_id, b.memory_id), (b.memory_id, a.memory_id)))""",
     "what is forgotten stays away": """select m.memory_id from _memoir.memory_store m where m.state = 'active'
         and exists (select from _memoir.tombstones t where t.user_id = m.user_id) and _memoir.tombstoned(m.user_id, m.content, m.slot, m.slot_value, m.project)""",
-    "working notes belong to running sessions": """select w.memory_id from _memoir.memory_store_working w join _memoir.sessions s on s.user_id = w.user_id and s.session_id = w.local_to
+    "working notes belong to running sessions": """select w.key from _memoir.memory_store_working w join _memoir.sessions s on s.user_id = w.user_id and s.session_id = w.session_id
         where s.status in ('closed', 'expired')""",
     "local memories end after their session": """select m.memory_id from _memoir.memory_store m join _memoir.sessions s on s.user_id = m.user_id and s.session_id = m.local_to
         where m.state = 'active' and s.status in ('closed', 'expired') and (m.expires_at is null or m.expires_at > s.closed_at + interval '24 hours')""",
@@ -61,7 +61,7 @@ INVARIANTS = {
         and (metadata ->> 'tokens')::integer >= 200 and (metadata ->> 'tokens')::numeric < 5 * (metadata ->> 'summary_tokens')::numeric""",
     "the running exchange is not compacted": """select c.compaction_id from _memoir.compactions c join _memoir.session_counters n using (user_id, session_id)
         join _memoir.sessions s using (user_id, session_id) where c.undone_at is null and c.level > 0 and c.to_turn >= n.exchange_start and s.status = 'active'""",
-    # Where nothing was compacted, _summary_of (no small call) would say so: no session of these has branched from another.
+    # Where nothing was compacted, summary_of (no small call) would say so: no session of these has branched from another.
     "what is shown is what counts": """select s.session_id from (select s.* from _memoir.sessions s where s.summary_text is not null or s.summary_through is not null
           or exists (select from _memoir.compactions c where c.user_id = s.user_id and c.session_id = s.session_id and c.level > 0)) s
         cross join lateral _memoir.summary_of(s, null) n where s.summary_text is distinct from n.summary or s.summary_through is distinct from n.through""",
