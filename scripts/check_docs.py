@@ -20,7 +20,9 @@ FENCE = re.compile(r"^\s*(```|~~~)\s*(\w*)")
 ITEM = re.compile(r"^\s*([-*+]|\d+\.)\s+")
 LINK = re.compile(r"\]\(([^)\s]+)\)")
 SPAN = re.compile(r"`([^`]+)`")
-NAMED_FILE = re.compile(r"^(?:sql|migrations|plpython|client|cli|bench|research|scripts|tests|docs)/[\w./-]*\w/?$|^test_\w+\.py$")
+NAMED_FILE = re.compile(
+    r"^(?:sql|migrations|plpython|client|cli|bench|research|scripts|tests|docs)/[\w./-]*\w/?$|^test_\w+\.py$"
+    r"|^(?:base|text|history|search|sessions|memory|compile|privacy|work|install)/\w+\.sql$")  # fmt: skip
 QUALIFIED = re.compile(r"(?<![\w./-])(_?memoir)\.([a-z]\w*)\b(?![*@_<])")
 MACHINE = re.compile(r"(?<![\w.])/(?:work|root|home|Users|tmp)/\w+")
 DEFINED = re.compile(
@@ -76,7 +78,9 @@ def client_names() -> set[str]:
 
 
 def file_exists(name: str) -> bool:
-    return (ROOT / name).exists() if "/" in name else any((ROOT / "tests").rglob(name))
+    if "/" not in name:
+        return any((ROOT / "tests").rglob(name))
+    return (ROOT / name).exists() or (ROOT / "sql" / name).exists()
 
 
 def wrong_link(page: Path, target: str) -> bool:
