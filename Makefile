@@ -14,8 +14,11 @@ help: ## This list
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1|\2/p' $(MAKEFILE_LIST) | column -t -s '|' 2>/dev/null || \
 	  sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1: \2/p' $(MAKEFILE_LIST)
 
-demo: up ## Store a conversation, compile a context, explain it (DATA=file.json for your own)
-	@$(ENV); exec $(PYTHON) scripts/demo.py $(DATA)
+# What is asked and read goes through the environment as it is: no shell and no make takes it apart.
+demo: export PG_MEMOIR_DEMO_ASK := $(value ASK)
+demo: export PG_MEMOIR_DEMO_DATA := $(value DATA)
+demo: up ## Store conversations, compile a context, explain it (DATA=chats.jsonl for your own, ASK="a question")
+	@$(ENV); exec $(PYTHON) scripts/demo.py
 
 check: setup ## What needs no server: unit tests, types, lints, the order of sql/
 	@exec scripts/check.sh $(ARGS)

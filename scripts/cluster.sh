@@ -12,6 +12,7 @@
 . "$(dirname "$0")/common.sh"
 
 DATABASE=memoir
+export PG_MEMOIR_STEPS=7                     # those of setup.sh, and three of ours
 PORT=5499                                    # only part of the socket's name; nothing listens on the network
 SOCKET_DIR=/tmp/pgm-$KEY                     # short: a socket's path ends at 107 bytes
 EMBEDDER_SOCKET=$SOCKET_DIR/embedder/socket  # its own private folder
@@ -83,7 +84,7 @@ make_private_dir() {
 
 init_cluster() {
   [ ! -f "$STATE/pgdata/PG_VERSION" ] || return 0
-  say "making a private PostgreSQL $PG cluster in $STATE/pgdata"
+  step 5 "making a private PostgreSQL $PG cluster in $STATE/pgdata"
   rm -rf "$STATE/pgdata"; rm -f "$STATE"/stamp/{server,installed}
   make_private_dir "$STATE/pgdata"
   as_server "$PGBIN/initdb" -D "$STATE/pgdata" -U postgres --auth=trust --encoding=UTF8 --locale=C.UTF-8 --no-instructions \
@@ -105,7 +106,7 @@ start_server() {
     say "restarting the server with changed settings"
     stop_server
   fi
-  say "starting the server"
+  step 6 "starting the server"
   make_private_dir "$STATE/home"
   server_config | as_server sh -c 'cat >"$0"' "$STATE/pgdata/conf.d/00-pg_memoir.conf"
   local vars; mapfile -t vars < <(server_env)
@@ -128,7 +129,7 @@ install_product() {
   local admin="host=$SOCKET_DIR port=$PORT dbname=postgres user=postgres"
   [ "$(run_sql -At -c "select count(*) from pg_database where datname = '$DATABASE'" "$admin")" = 1 ] ||
     run_sql -c "create database $DATABASE" "$admin"
-  say "installing pg_memoir into database $DATABASE"
+  step 7 "installing pg_memoir into database $DATABASE"
   PATH="$PGBIN:$PATH" "$ROOT/scripts/install.sh" "$build" "$DSN" "$EMBEDDER_SOCKET" || die "the install failed"
   stamp installed "$want"
 }

@@ -13,6 +13,12 @@ say() { printf '[pg_memoir] %s\n' "$*" >&2; }
 warn() { printf '[pg_memoir] WARNING: %s\n' "$*" >&2; }
 die() { printf '[pg_memoir] ERROR: %s\n' "$*" >&2; exit 1; }
 
+# step NUMBER TEXT: where a set-up is, and since how many seconds. Steps that have nothing to do are not said.
+export PG_MEMOIR_BEGUN=${PG_MEMOIR_BEGUN:-$EPOCHSECONDS} PG_MEMOIR_STEPS=${PG_MEMOIR_STEPS:-4}
+here=
+step() { here="step $1 of $PG_MEMOIR_STEPS"; say "$(place): $2"; }
+place() { echo "$here, $((EPOCHSECONDS - PG_MEMOIR_BEGUN)) s"; }
+
 is_root() { [ "$EUID" = 0 ]; }
 
 # The user who owns and runs the private server: PostgreSQL refuses root.
@@ -109,7 +115,25 @@ pl_python() {
 # progress LOG FILTER COMMAND...: runs it with its output in LOG, showing the lines that the sed filter prints.
 progress() {
   local log=$1 filter=$2; shift 2
-  "$@" 2>&1 | tee -a "$log" | sed -un "$filter" >&2
+  "$@" 2>&1 | tee -a "$log" | sed -un "$filter" | moving >&2
+}
+
+# moving: on a terminal one line with the last of its input and the seconds; else its input, and a sign of life where that is silent.
+moving() {
+  local line last='' waited code
+  if [ -t 2 ]; then waited=1; else waited=15; fi
+  while :; do
+    if read -r -t "$waited" line; then
+      last=$line
+      [ -t 2 ] || printf '  %s\n' "$line"
+    else
+      code=$?
+      [ "$code" -gt 128 ] || break                       # 128 and more: nothing came in time
+      [ -t 2 ] || printf '[pg_memoir] %s: still at it\n' "$(place)"
+    fi
+    [ ! -t 2 ] || printf '\r\033[K[pg_memoir] %s: %.60s' "$(place)" "$last"
+  done
+  [ ! -t 2 ] || printf '\r\033[K'
 }
 
 # Only one set-up or start at a time per checkout; the lock goes with the process.

@@ -2,9 +2,10 @@
 
     demo.py                     the shipped sample
     demo.py locomo.json         a LoCoMo file: asks its first conversation's first questions of categories 1 and 4
+    demo.py chats.jsonl         OpenAI-style JSON or JSONL, ShareGPT: asks what the file's first user asked first
     demo.py chats.jsonl --ask "What did I say about ...?"
 
-Safe to run again: what is stored already is recognised.
+Safe to run again: what is stored already is recognised. make demo gives file and question as PG_MEMOIR_DEMO_DATA and _ASK.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ import psycopg
 from pg_memoir import Considered, Memoir, MemoirError
 from pg_memoir_cli import ConversationError, import_conversations
 from pg_memoir_cli.embedder import DEFAULT_MODEL, EmbedderUnavailable, load_embedder
-from tqdm import tqdm
+from pg_memoir_cli.formats import Where, read_conversations
 
 SAMPLE = Path(__file__).with_name("sample.json")
 SAMPLE_QUESTIONS = [
@@ -46,16 +47,17 @@ SHOWN_ITEMS = 20
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("file", nargs="?", type=Path, default=SAMPLE, help="conversations to store (default: the sample)")
+    parser.add_argument("file", nargs="?", type=Path, default=os.environ.get("PG_MEMOIR_DEMO_DATA") or SAMPLE, help="conversations to store (default: the sample)")
     parser.add_argument("--ask", action="append", help="question to compile for, of the file's first user")
     parser.add_argument("--dsn", default=os.environ.get("PG_MEMOIR_DSN"), help="connection string (default: $PG_MEMOIR_DSN)")
     parser.add_argument("--recall", type=int, default=RECALL_TOKENS, help="tokens of recall (%(default)s)")
     options = parser.parse_args()
+    asked = options.ask or [question for question in [os.environ.get("PG_MEMOIR_DEMO_ASK")] if question]
     if not options.dsn:
         parser.error("no database: set PG_MEMOIR_DSN or give --dsn ($(make -s dsn))")
     try:
         with Memoir(options.dsn, max_size=1) as memoir:
-            demo(memoir, options.file, options.ask, options.recall)
+            demo(memoir, options.file, asked, options.recall)
     except BrokenPipeError:  # piped into head
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except (ConversationError, MemoirError, EmbedderUnavailable, psycopg.Error, OSError) as error:
@@ -64,10 +66,11 @@ def main() -> int:
     return 0
 
 
-def demo(memoir: Memoir, file: Path, questions: list[str] | None, recall_tokens: int) -> None:
+def demo(memoir: Memoir, file: Path, questions: list[str], recall_tokens: int) -> None:
     asked = chosen_questions(file, questions)
     started = time.monotonic()
-    done = import_conversations(memoir, file)
+    with Progress("storing", "conversations") as progress:
+        done = import_conversations(memoir, file, progress=progress)
     if file == SAMPLE:
         for number, memory in enumerate(SAMPLE_MEMORIES):
             memoir.remember(done.users[0], **memory, key=f"demo:{number}")
@@ -89,11 +92,36 @@ def embed_backlog(memoir: Memoir) -> None:
     except EmbedderUnavailable as error:
         said(f"no embedder here, so words alone must do: {error}", started)
         return
-    # A terminal gets a bar, a log a line now and then.
-    with tqdm(unit=" texts", desc="embedding", leave=False, delay=2, mininterval=0.2 if sys.stderr.isatty() else 15) as bar:
+    embedded = 0
+    with Progress("embedding", "texts") as progress:
         while count := memoir.embed_backlog(embed, model=DEFAULT_MODEL, max_items=64):
-            bar.update(count)
-    said(f"embedded {bar.n} texts", started)
+            embedded += count
+            progress(embedded, None)
+    said(f"embedded {embedded} texts", started)
+
+
+class Progress:
+    """How far something is: on a terminal a line that moves, in a log one every ten seconds. What is done at once says nothing."""
+
+    def __init__(self, doing: str, what: str) -> None:
+        self.doing, self.what = doing, what
+        self.terminal = sys.stderr.isatty()
+        self.started = self.shown = time.monotonic()
+
+    def __enter__(self) -> Progress:
+        return self
+
+    def __call__(self, done: int, total: int | None) -> None:
+        now = time.monotonic()
+        if now - self.shown < (0.2 if self.terminal else 10):
+            return
+        self.shown = now
+        line = f"{self.doing}: {done}{f' of {total}' if total else ''} {self.what}, {now - self.started:.0f} s"
+        print(f"\r\033[K{line}" if self.terminal else line, end="" if self.terminal else "\n", file=sys.stderr, flush=True)
+
+    def __exit__(self, *_: object) -> None:
+        if self.terminal and self.shown > self.started:
+            print("\r\033[K", end="", file=sys.stderr, flush=True)
 
 
 def chosen_questions(file: Path, given: list[str] | None) -> list[tuple[str, str | None]]:
@@ -101,11 +129,34 @@ def chosen_questions(file: Path, given: list[str] | None) -> list[tuple[str, str
         return [(question, None) for question in given]
     if file == SAMPLE:
         return [(question, None) for question in SAMPLE_QUESTIONS]
-    document = json.loads(file.read_text(encoding="utf-8-sig")) if file.suffix == ".json" else None
-    if isinstance(document, list) and document and isinstance(document[0], dict) and "qa" in document[0]:
-        asked = [qa for qa in document[0]["qa"] if qa.get("category") in (1, 4)][:3]
-        return [(qa["question"], str(qa.get("answer"))) for qa in asked]
-    raise SystemExit("demo: this file has no questions of its own, give --ask QUESTION")
+    return locomo_questions(file) or [(first_question(file), None)]
+
+
+def locomo_questions(file: Path) -> list[tuple[str, str | None]]:
+    try:
+        document = json.loads(file.read_text(encoding="utf-8-sig"))
+    except ValueError:  # JSON lines
+        return []
+    first = document[0] if isinstance(document, list) and document else document
+    asked = first.get("qa", []) if isinstance(first, dict) else []
+    return [(qa["question"], str(qa.get("answer"))) for qa in asked if qa.get("category") in (1, 4)][:3]
+
+
+def first_question(file: Path) -> str:
+    """What the file's first user asked first, else said first: files of chats bring no questions about themselves."""
+    said = []
+    for conversation in read_conversations(file).conversations:
+        if isinstance(conversation, ConversationError):
+            raise conversation
+        contents = [message.get("content") for message in conversation.messages if message["role"] == "user"]
+        said += [content for content in contents if isinstance(content, str) and content.strip()]
+        for text in said:
+            if text.rstrip().endswith("?"):
+                return text
+        break
+    if not said:
+        raise ConversationError(Where(file.name), None, "nobody says anything in its first conversation; give --ask QUESTION")
+    return said[0]
 
 
 def show(memoir: Memoir, user: str, question: str, answer: str | None, recall_tokens: int) -> None:

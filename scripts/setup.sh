@@ -64,8 +64,8 @@ matching() {
 }
 
 apt_install() {
-  say "installing $*$(is_root || echo ' (sudo may ask for your password)')"
-  local show='s/^\(Need to get .*\|Setting up [^ ]*\).*/  \1/p'
+  step 1 "installing $*$(is_root || echo ' (sudo may ask for your password)')"
+  local show='s/^\(Need to get .*\|Setting up [^ ]*\).*/\1/p'
   progress "$log" "$show" apt_get install --no-install-recommends "$@" && return
   if [ -z "$updated" ]; then                            # lists too old: the files they name are gone
     update_lists
@@ -198,7 +198,7 @@ install_packages() {
 install_pgvector() {
   lacks pgvector || return 0
   can_root || die "pgvector is not installed for PostgreSQL $PG, and building it needs root or sudo"
-  say "building pgvector from the source package of a newer release"
+  step 2 "building pgvector from the source package of a newer release"
   as_root bash "$ROOT/scripts/build_pgvector.sh" "$PG" "$MIN_PGVECTOR" || die "pgvector could not be built"
 }
 

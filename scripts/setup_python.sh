@@ -9,7 +9,7 @@ venv_python() { env -u PYTHONPATH -u PYTHONHOME PIP_DISABLE_PIP_VERSION_CHECK=1 
 pip_install() {
   local pip_log=$STATE/log/pip.log
   mkdir -p "$STATE/log"; : >"$pip_log"
-  progress "$pip_log" 's/^ *\(Downloading\|Processing\|Building\) \([^ ]*\/\)\{0,1\}\([^- /]*-[^- /]*\)-[^ ]*\( ([0-9.]* .B)\)\{0,1\}.*/  \3\4/p' \
+  progress "$pip_log" 's/^ *\(Downloading\|Processing\|Building\) \([^ ]*\/\)\{0,1\}\([^- /]*-[^- /]*\)-[^ ]*\( ([0-9.]* .B)\)\{0,1\}.*/\3\4/p' \
     venv_python -m pip install --progress-bar off -c "$ROOT/scripts/constraints.txt" "$@" && return
   grep -v '^WARNING' "$pip_log" | tail -n15 >&2
   die "pip could not install: $* (all of its output: $pip_log)"
@@ -34,7 +34,7 @@ same() { [ -f "$STAMP/$1" ] && [ "$(cat "$STAMP/$1")" = "$2" ]; }
 make_venv() {
   local identity="$1 $("$1" -c 'import sys; print(sys.version_info[:2])') $VENV"
   if same venv "$identity" && [ -x "$VENV/bin/python" ]; then return; fi
-  say "making the Python environment with $1"
+  step 3 "making the Python environment with $1"
   rm -rf "$VENV" "$STAMP"/python "$STAMP"/packages
   "$1" -m venv "$VENV" || die "$1 -m venv failed"
   echo "$identity" >"$STAMP/venv"
@@ -44,7 +44,7 @@ make_venv() {
 install_requirements() {
   local want; want="${1:+server }$(cd "$ROOT/scripts" && fingerprint requirements-*.txt constraints.txt setup_python.sh)"
   if same python "$want"; then return; fi
-  say "installing Python packages"
+  step 4 "installing Python packages"
   pip_install -q pip setuptools
   if [ -n "$1" ]; then
     pip_install -r "$ROOT/scripts/requirements-server.txt"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -38,18 +38,20 @@ def import_conversations(
     user_prefix: str | None = None,
     model: str | None = None,
     skip_bad: bool = False,
-    progress: bool | None = None,
+    progress: bool | Callable[[int, int | None], None] | None = None,
 ) -> Imported:
     """Imports OpenAI-style JSON or JSONL, ShareGPT or LoCoMo (told from the content) and shows a progress bar.
 
     `user`: whose all conversations are; else the record's own, or the file's name, after `user_prefix` (see
     read_conversations). `model`: chat model of the sessions. `skip_bad`: go on after a conversation that can't be read
     or is refused, and list it in the result; otherwise raises ConversationError, naming file, line and field.
-    `progress`: True, False, or None for a bar on terminals only.
+    `progress`: True, False, or None for a bar on terminals only; or a function that is told how many conversations are
+    done, and of how many where that is known.
     """
     file = read_conversations(path, user=user, user_prefix=user_prefix)
     done = Imported()
-    disable = None if progress is None else not progress
+    told = progress if callable(progress) else None
+    disable = True if told else None if progress is None else not progress
     with tqdm(total=file.total, unit=" conversations", desc=Path(path).name, disable=disable) as bar:
         for conversation in file.conversations:
             try:
@@ -65,6 +67,8 @@ def import_conversations(
                 done.messages += len(conversation.messages)
                 if conversation.user not in done.users[-1:] and conversation.user not in done.users:
                     done.users.append(conversation.user)
+            if told:
+                told(done.conversations + len(done.refused), file.total)
             bar.update()
     return done
 

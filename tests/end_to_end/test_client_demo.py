@@ -1,13 +1,35 @@
-"""The demo on the shipped sample: the old answer is in the list, the explanation beside it, a second run adds nothing."""
+"""The demo on the shipped sample: the old answer is in the list, the explanation beside it, a second run adds nothing. And on files
+of one's own, in every format it names, with a question of one's own."""
 
+import json
+import os
 import re
 import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 from pg_memoir import Memoir
 
-DEMO = Path(__file__).resolve().parents[2] / "scripts" / "demo.py"
+ROOT = Path(__file__).resolve().parents[2]
+DEMO = ROOT / "scripts" / "demo.py"
+KEY = [{"role": "user", "content": "The spare key is under the blue pot."}, {"role": "assistant", "content": "Noted."}]
+SHAREGPT = {"id": "s1", "conversations": [{"from": "human", "value": KEY[0]["content"]}, {"from": "gpt", "value": "Noted."}]}
+LOCOMO = {
+    "sample_id": "two-friends",
+    "conversation": {
+        "speaker_a": "Ida", "speaker_b": "Jon", "session_1_date_time": "1:56 pm on 8 May, 2023",
+        "session_1": [{"speaker": "Ida", "dia_id": "D1:1", "text": KEY[0]["content"]}, {"speaker": "Jon", "dia_id": "D1:2", "text": "Good."}],
+    },
+    "qa": [{"question": "What is under the blue pot?", "answer": "the spare key", "category": 4, "evidence": ["D1:1"]}],
+}  # fmt: skip
+FORMATS = {
+    "openai.json": json.dumps({"messages": KEY}),
+    "openai.jsonl": "\n".join(json.dumps({"messages": messages}) for messages in (KEY, [{"role": "user", "content": "Hm"}])),
+    "sharegpt.json": json.dumps([SHAREGPT]),
+    "sharegpt.jsonl": json.dumps(SHAREGPT) + "\n" + json.dumps({**SHAREGPT, "id": "s2"}),
+    "locomo.json": json.dumps([LOCOMO]),
+}
 
 
 def demo(dsn, *arguments):
@@ -40,9 +62,40 @@ def test_demo(memoir_dsn, tmp_path):
     assert "blue pot" in demo(memoir_dsn, str(own), "--ask", "Where is the spare key?").split("The list to send")[1]
 
 
+@pytest.mark.parametrize("name", FORMATS)
+def test_every_format_with_and_without_a_question(memoir_dsn, tmp_path, name):
+    own = tmp_path / f"{tmp_path.name}-{name}"
+    own.write_text(FORMATS[name])
+    printed = demo(memoir_dsn, str(own))
+    asked = "What is under the blue pot?" if name == "locomo.json" else "The spare key is under the blue pot."
+    assert f"asks: {asked}" in printed and "under the blue pot" in printed.split("The list to send")[1]
+    assert ("the answer should be: the spare key" in printed) == (name == "locomo.json")
+    printed = demo(memoir_dsn, str(own), "--ask", "Where do we keep the key?")
+    assert "asks: Where do we keep the key?" in printed and "blue pot" in printed.split("The list to send")[1]
+
+
+def test_make_hands_the_question_over_as_it_is(memoir_dsn, tmp_path):
+    own = tmp_path / "my chats.jsonl"
+    own.write_text(FORMATS["openai.jsonl"])
+    question = "Which \"pot\" hides it, at $5 or `less`; isn't it blue?"
+    make = ["make", "-s", "-o", "up", "demo", "ENV=:", f"PYTHON={sys.executable}"]
+    environment = {**os.environ, "PG_MEMOIR_DSN": memoir_dsn}
+    for given in ([f"ASK={question.replace('$', '$$')}", f"DATA={own}"], [f"DATA={own}"], []):
+        done = subprocess.run([*make, *given], cwd=ROOT, env=environment, capture_output=True, text=True, timeout=300)
+        assert done.returncode == 0, done.stderr
+        if len(given) == 2:
+            assert f"asks: {question}" in " ".join(done.stdout.split())
+        assert ("spare key" in done.stdout) == bool(given)
+
+
+def test_the_sample_answers_a_question_of_ones_own(memoir_dsn):
+    printed = demo(memoir_dsn, "--ask", "Which cooling fixed the celadon mugs?")
+    assert printed.count("asks:") == 1 and "60 °C per hour" in " ".join(printed.split())
+
+
 def test_demo_asks_for_what_it_needs(memoir_dsn, tmp_path):
-    own = tmp_path / "own.jsonl"
-    own.write_text('[{"role": "user", "content": "Hi"}]')
-    for arguments in ([str(own)], [str(tmp_path / "none.json"), "--ask", "x"]):
+    silent = tmp_path / "silent.jsonl"
+    silent.write_text('[{"role": "assistant", "content": "Hi"}]')
+    for arguments in ([str(silent)], [str(tmp_path / "none.json"), "--ask", "x"]):
         done = subprocess.run([sys.executable, str(DEMO), "--dsn", memoir_dsn, *arguments], capture_output=True, text=True)
         assert done.returncode == 1 and done.stderr.startswith("demo: ")

@@ -1,0 +1,120 @@
+"""What can be checked of the written pages: paragraphs of at most 80 words, links and anchors that lead somewhere, names of
+functions, settings' files and tests that exist, no path of anybody's machine.
+
+    python scripts/check_docs.py        # prints what is wrong, ends with 1 if anything is
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+PAGES = ["README.md", "CONTRIBUTING.md", "client/README.md", *sorted(str(p.relative_to(ROOT)) for p in (ROOT / "docs").glob("*.md"))]
+MADE = {"docs/reference.md"}  # from the comments in sql/, which are not pages to read through
+WORDS = 80
+
+FENCE = re.compile(r"^\s*(```|~~~)\s*(\w*)")
+ITEM = re.compile(r"^\s*([-*+]|\d+\.)\s+")
+LINK = re.compile(r"\]\(([^)\s]+)\)")
+SPAN = re.compile(r"`([^`]+)`")
+NAMED_FILE = re.compile(
+    r"^(?:sql|migrations|plpython|client|cli|bench|research|scripts|tests|docs)/[\w./-]*\w/?$|^test_\w+\.py$"
+    r"|^(?:base|text|history|search|sessions|memory|compile|privacy|work|install)/\w+\.sql$")  # fmt: skip
+QUALIFIED = re.compile(r"(?<![\w./-])(_?memoir)\.([a-z]\w*)\b(?![*@_<])")
+MACHINE = re.compile(r"(?<![\w.])/(?:work|root|home|Users|tmp)/\w+")
+DEFINED = re.compile(
+    r"create\s+(?:or\s+replace\s+)?(?:unlogged\s+)?(?:function|procedure|view|table|type|domain|sequence)\s+"
+    r"(?:if\s+not\s+exists\s+)?(_?memoir)\.(\w+)", re.IGNORECASE)  # fmt: skip
+
+
+def blocks(text: str) -> Iterator[tuple[int, str, str]]:
+    """Line, kind (prose, table, or the language of code) and text of each block; an item of a list is one."""
+    start, kind, lines = 0, "", list[str]()
+    fenced = ""
+    for number, line in enumerate([*text.splitlines(), ""], 1):
+        fence, item = FENCE.match(line), ITEM.match(line)
+        if fence:
+            here, fenced = "", "" if fenced else fence[2] or "text"
+        elif fenced:
+            here = fenced
+        elif not line.strip() or line.startswith(("#", "<!--")):
+            here = ""
+        elif line.lstrip().startswith("|"):
+            here = "table"
+        else:
+            here = "code" if line.startswith("    ") and kind in ("", "code") and not item else "prose"
+        if lines and (here != kind or item and not fenced):
+            yield start, kind, "\n".join(lines)
+            lines = []
+        if here and not lines:
+            start = number
+        if here:
+            lines.append(line)
+        kind = here
+
+
+def anchors(text: str) -> set[str]:
+    """Of headings, as the usual renderers make them."""
+    without_code = re.sub(r"^(```|~~~).*?^\1", "", text, flags=re.MULTILINE | re.DOTALL)
+    found = re.findall(r"^#+\s+(.*?)\s*$", without_code, re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in found}
+
+
+def defined_names() -> dict[str, set[str]]:
+    names: dict[str, set[str]] = {"memoir": set(), "_memoir": set()}
+    for folder in ("sql", "migrations", "plpython"):
+        for file in (ROOT / folder).rglob("*.sql"):
+            for schema, name in DEFINED.findall(file.read_text()):
+                names[schema.lower()].add(name)
+    return names
+
+
+def client_names() -> set[str]:
+    """Methods of the client: an object called memoir has them."""
+    return {name for file in (ROOT / "client/pg_memoir").glob("*.py") for name in re.findall(r"def (\w+)", file.read_text())}
+
+
+def file_exists(name: str) -> bool:
+    if "/" not in name:
+        return any((ROOT / "tests").rglob(name))
+    return (ROOT / name).exists() or (ROOT / "sql" / name).exists()
+
+
+def wrong_link(page: Path, target: str) -> bool:
+    if re.match(r"[a-z]+:", target):
+        return False
+    name, _, anchor = target.partition("#")
+    file = (page.parent / name).resolve() if name else page
+    return not file.exists() or bool(anchor) and anchor not in anchors(file.read_text())
+
+
+def complaints(name: str, names: dict[str, set[str]], methods: set[str]) -> Iterator[str]:
+    page = ROOT / name
+    text = page.read_text()
+    for number, kind, block in blocks(text):
+        words = len(block.split())
+        if kind == "prose" and words > WORDS and name not in MADE:
+            yield f"{name}:{number}: a paragraph of {words} words, at most {WORDS}: {' '.join(block.split()[:6])} …"
+        if kind in ("prose", "table"):
+            yield from (f"{name}:{number}: leads nowhere: {target}" for target in LINK.findall(block) if wrong_link(page, target))
+            spans = (span for span in SPAN.findall(block) if NAMED_FILE.match(span))
+            yield from (f"{name}:{number}: no such file: {span}" for span in spans if not file_exists(span))
+        known = {"memoir": names["memoir"] | (methods if kind == "python" or name == "client/README.md" else set()), "_memoir": names["_memoir"]}
+        missing = (f"{schema}.{x}" for schema, x in QUALIFIED.findall(block) if x not in known[schema])
+        yield from (f"{name}:{number}: no such name: {x}" for x in missing)
+    for number, line in enumerate(text.splitlines(), 1):
+        yield from (f"{name}:{number}: a path of a machine: {path}" for path in MACHINE.findall(line))
+
+
+def main() -> int:
+    names, methods = defined_names(), client_names()
+    found = [line for page in PAGES for line in complaints(page, names, methods)]
+    print("\n".join(found) if found else f"{len(PAGES)} pages are in order")
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

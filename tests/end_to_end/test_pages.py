@@ -1,0 +1,39 @@
+"""The pages' examples run as they stand and print what the pages say, on the embedder of the checkout's private server."""
+
+import os
+
+import pytest
+from pages import outputs, settled
+from servers import connect
+
+PAGES = ["README.md", "docs/tutorial.md", "docs/recipes.md", "docs/compile.md"]
+
+
+@pytest.fixture
+def embedding_dsn(private_dsn, memoir_dsn):
+    with connect(private_dsn) as private:
+        socket = private.execute("select value from memoir.list_settings() where key = 'embedder_socket'").fetchone()[0]
+        private.execute("select memoir.ensure_embedder()")
+    with connect(memoir_dsn) as db:
+        db.execute("select memoir.set_setting('embedder_socket', to_jsonb(%s::text))", [socket])
+    return memoir_dsn
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_page(embedding_dsn, page, monkeypatch, tmp_path):
+    with connect(embedding_dsn) as db:  # each page begins with nothing
+        for user in ("alice", "bea", "carl"):
+            db.execute("select memoir.erase_user(%s)", [user])
+    monkeypatch.setenv("PG_MEMOIR_DSN", embedding_dsn)
+    monkeypatch.chdir(tmp_path)
+    scope = {"__name__": "__page__"}
+    shown = 0
+    try:
+        for example, printed in outputs(page, os.environ["PG_MEMOIR_DSN"], scope):
+            if example.output is not None:
+                shown += 1
+                assert settled(printed).endswith(settled(example.output)), f"{page}:\n{example.code}\nprinted\n{printed}"
+    finally:
+        if "memoir" in scope:
+            scope["memoir"].close()
+    assert shown > 0

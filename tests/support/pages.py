@@ -1,0 +1,60 @@
+"""The examples of the written pages, run as they stand: python and sql fences, and the plain fence with their output right after."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import re
+import subprocess
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[2]
+FENCED = re.compile(r"^```(python|sql)\n(.*?)^```\n(?:\n?^```\n(.*?)^```\n)?", re.MULTILINE | re.DOTALL)
+# What differs from run to run: ids, dates and times, and the width that they give a column.
+OWN = [
+    (r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}", "ID"),
+    (r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(?:\.\d+)?(?:\+\d\d(?::?\d\d)?)?", "TIME"),
+    (r"\b\d{1,2} [A-Z][a-z]{2} \d{4}\b", "DATE"),
+    (r"[0-9a-f]{8}(?=:\d)", "MARK"),
+    (r"[ \t]+$", ""),
+]
+
+
+@dataclass(frozen=True)
+class Example:
+    kind: str
+    code: str
+    output: str | None
+
+
+def examples(page: str) -> Iterator[Example]:
+    for kind, code, output in FENCED.findall((ROOT / page).read_text()):
+        yield Example(kind, code, output or None)
+
+
+def settled(text: str) -> str:
+    for pattern, name in OWN:
+        text = re.sub(pattern, name, text, flags=re.MULTILINE)
+    return re.sub(r" +", " ", re.sub(r"-{3,}", "---", text)).strip()
+
+
+def run_sql(code: str, dsn: str) -> str:
+    done = subprocess.run(["psql", "-X", "-v", "ON_ERROR_STOP=1", "-f", "-", dsn], input=code, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def run_python(code: str, page: str, scope: dict[str, Any]) -> str:
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed):
+        exec(compile(code, page, "exec"), scope)
+    return printed.getvalue()
+
+
+def outputs(page: str, dsn: str, scope: dict[str, Any]) -> Iterator[tuple[Example, str]]:
+    """Runs a page from top to bottom, its python in one scope; each example with what it printed."""
+    for example in examples(page):
+        yield example, run_sql(example.code, dsn) if example.kind == "sql" else run_python(example.code, page, scope)
