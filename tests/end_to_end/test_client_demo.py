@@ -64,9 +64,9 @@ def test_demo(memoir_dsn, tmp_path):
 
 @pytest.mark.parametrize("name", FORMATS)
 def test_every_format_with_and_without_a_question(memoir_dsn, tmp_path, name):
-    own = tmp_path / f"{tmp_path.name}-{name}"
+    own = tmp_path / name.replace(".", "-own.")
     own.write_text(FORMATS[name])
-    printed = demo(memoir_dsn, str(own))
+    printed = " ".join(demo(memoir_dsn, str(own)).split())
     asked = "What is under the blue pot?" if name == "locomo.json" else "The spare key is under the blue pot."
     assert f"asks: {asked}" in printed and "under the blue pot" in printed.split("The list to send")[1]
     assert ("the answer should be: the spare key" in printed) == (name == "locomo.json")
@@ -80,7 +80,7 @@ def test_make_hands_the_question_over_as_it_is(memoir_dsn, tmp_path):
     question = "Which \"pot\" hides it, at $5 or `less`; isn't it blue?"
     make = ["make", "-s", "-o", "up", "demo", "ENV=:", f"PYTHON={sys.executable}"]
     environment = {**os.environ, "PG_MEMOIR_DSN": memoir_dsn}
-    for given in ([f"ASK={question.replace('$', '$$')}", f"DATA={own}"], [f"DATA={own}"], []):
+    for given in ([f"ASK={question}", f"DATA={own}"], [f"DATA={own}"], []):
         done = subprocess.run([*make, *given], cwd=ROOT, env=environment, capture_output=True, text=True, timeout=300)
         assert done.returncode == 0, done.stderr
         if len(given) == 2:

@@ -15,6 +15,7 @@ def embedding_dsn(private_dsn, memoir_dsn):
         socket = private.execute("select value from memoir.list_settings() where key = 'embedder_socket'").fetchone()[0]
         private.execute("select memoir.ensure_embedder()")
     with connect(memoir_dsn) as db:
+        db.execute("call memoir.setup()")  # the search_path of a copied database
         db.execute("select memoir.set_setting('embedder_socket', to_jsonb(%s::text))", [socket])
     return memoir_dsn
 
@@ -36,4 +37,6 @@ def test_page(embedding_dsn, page, monkeypatch, tmp_path):
     finally:
         if "memoir" in scope:
             scope["memoir"].close()
+        with connect(embedding_dsn) as db:  # README makes two logins, which are the server's
+            db.execute("drop role if exists my_service, alice_agent")
     assert shown > 0
