@@ -33,7 +33,9 @@ def test_page(embedding_dsn, page, monkeypatch, tmp_path):
         for example, printed in outputs(page, os.environ["PG_MEMOIR_DSN"], scope):
             if example.output is not None:
                 shown += 1
-                assert settled(printed).endswith(settled(example.output)), f"{page}:\n{example.code}\nprinted\n{printed}"
+                assert settled(printed).endswith(settled(example.output)), (
+                    f"{page}:\n{example.code}\nprinted\n{printed}"
+                )
     finally:
         if "memoir" in scope:
             scope["memoir"].close()
