@@ -20,7 +20,7 @@ demo: export PG_MEMOIR_DEMO_DATA := $(value DATA)
 demo: up ## Store conversations, compile a context, explain it (DATA=chats.jsonl for your own, ASK="a question")
 	@$(ENV); exec $(PYTHON) scripts/demo.py
 
-check: setup ## What needs no server: unit tests, types, lints, the order of sql/
+check: setup ## What needs no server: unit tests, types, lints, the order of sql/, the written pages
 	@exec scripts/check.sh $(ARGS)
 
 test: up ## All tests but the long ones, on two processes (ARGS="-k name" for some, N=1 for one process)

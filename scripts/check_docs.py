@@ -12,7 +12,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-PAGES = ["README.md", "CONTRIBUTING.md", "client/README.md", *sorted(str(p.relative_to(ROOT)) for p in (ROOT / "docs").glob("*.md"))]
+PAGES = [
+    "README.md",
+    "CONTRIBUTING.md",
+    "client/README.md",
+    *sorted(str(p.relative_to(ROOT)) for p in (ROOT / "docs").glob("*.md")),
+]
 MADE = {"docs/reference.md"}  # from the comments in sql/, which are not pages to read through
 WORDS = 80
 
@@ -74,7 +79,9 @@ def defined_names() -> dict[str, set[str]]:
 
 def client_names() -> set[str]:
     """Methods of the client: an object called memoir has them."""
-    return {name for file in (ROOT / "client/pg_memoir").glob("*.py") for name in re.findall(r"def (\w+)", file.read_text())}
+    return {
+        name for file in (ROOT / "client/pg_memoir").glob("*.py") for name in re.findall(r"def (\w+)", file.read_text())
+    }
 
 
 def file_exists(name: str) -> bool:
@@ -99,10 +106,17 @@ def complaints(name: str, names: dict[str, set[str]], methods: set[str]) -> Iter
         if kind == "prose" and words > WORDS and name not in MADE:
             yield f"{name}:{number}: a paragraph of {words} words, at most {WORDS}: {' '.join(block.split()[:6])} …"
         if kind in ("prose", "table"):
-            yield from (f"{name}:{number}: leads nowhere: {target}" for target in LINK.findall(block) if wrong_link(page, target))
+            yield from (
+                f"{name}:{number}: leads nowhere: {target}"
+                for target in LINK.findall(block)
+                if wrong_link(page, target)
+            )
             spans = (span for span in SPAN.findall(block) if NAMED_FILE.match(span))
             yield from (f"{name}:{number}: no such file: {span}" for span in spans if not file_exists(span))
-        known = {"memoir": names["memoir"] | (methods if kind == "python" or name == "client/README.md" else set()), "_memoir": names["_memoir"]}
+        known = {
+            "memoir": names["memoir"] | (methods if kind == "python" or name == "client/README.md" else set()),
+            "_memoir": names["_memoir"],
+        }
         missing = (f"{schema}.{x}" for schema, x in QUALIFIED.findall(block) if x not in known[schema])
         yield from (f"{name}:{number}: no such name: {x}" for x in missing)
     for number, line in enumerate(text.splitlines(), 1):

@@ -47,9 +47,17 @@ SHOWN_ITEMS = 20
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("file", nargs="?", type=Path, default=os.environ.get("PG_MEMOIR_DEMO_DATA") or SAMPLE, help="conversations to store (default: the sample)")
+    parser.add_argument(
+        "file",
+        nargs="?",
+        type=Path,
+        default=os.environ.get("PG_MEMOIR_DEMO_DATA") or SAMPLE,
+        help="conversations to store (default: the sample)",
+    )
     parser.add_argument("--ask", action="append", help="question to compile for, of the file's first user")
-    parser.add_argument("--dsn", default=os.environ.get("PG_MEMOIR_DSN"), help="connection string (default: $PG_MEMOIR_DSN)")
+    parser.add_argument(
+        "--dsn", default=os.environ.get("PG_MEMOIR_DSN"), help="connection string (default: $PG_MEMOIR_DSN)"
+    )
     parser.add_argument("--recall", type=int, default=RECALL_TOKENS, help="tokens of recall (%(default)s)")
     options = parser.parse_args()
     asked = options.ask or [question for question in [os.environ.get("PG_MEMOIR_DEMO_ASK")] if question]
@@ -117,7 +125,9 @@ class Progress:
             return
         self.shown = now
         line = f"{self.doing}: {done}{f' of {total}' if total else ''} {self.what}, {now - self.started:.0f} s"
-        print(f"\r\033[K{line}" if self.terminal else line, end="" if self.terminal else "\n", file=sys.stderr, flush=True)
+        print(
+            f"\r\033[K{line}" if self.terminal else line, end="" if self.terminal else "\n", file=sys.stderr, flush=True
+        )
 
     def __exit__(self, *_: object) -> None:
         if self.terminal and self.shown > self.started:
@@ -139,7 +149,8 @@ def locomo_questions(file: Path) -> list[tuple[str, str | None]]:
         return []
     first = document[0] if isinstance(document, list) and document else document
     asked = first.get("qa", []) if isinstance(first, dict) else []
-    return [(qa["question"], str(qa.get("answer"))) for qa in asked if qa.get("category") in (1, 4)][:3]
+    chosen = [qa for qa in asked if qa.get("category") in (1, 4)][:3]
+    return [(qa["question"], str(qa["answer"]) if "answer" in qa else None) for qa in chosen]
 
 
 def first_question(file: Path) -> str:
@@ -155,7 +166,9 @@ def first_question(file: Path) -> str:
                 return text
         break
     if not said:
-        raise ConversationError(Where(file.name), None, "nobody says anything in its first conversation; give --ask QUESTION")
+        raise ConversationError(
+            Where(file.name), None, "nobody says anything in its first conversation; give --ask QUESTION"
+        )
     return said[0]
 
 
@@ -197,7 +210,11 @@ def print_message(message: dict[str, Any]) -> None:
     for part in parts:
         text = part.get("text") or "" if part["type"] == "text" else f"[{part['type']}]"
         for line in text.splitlines():
-            print(textwrap.fill(line, WIDTH, initial_indent="    ", subsequent_indent="    ", break_long_words=False) if line.strip() else "")
+            print(
+                textwrap.fill(line, WIDTH, initial_indent="    ", subsequent_indent="    ", break_long_words=False)
+                if line.strip()
+                else ""
+            )
     for call in message.get("tool_calls", []):
         print(textwrap.shorten(f"    → {call['function']['name']}({call['function']['arguments']})", WIDTH))
 
@@ -222,7 +239,10 @@ def print_items(items: list[Considered]) -> None:
     shown = [("#", "what", "arm", "score", "rank", "tokens", "shown as", "text"), *rows[:SHOWN_ITEMS]]
     widths = [max(len(row[column]) for row in shown) for column in range(7)]
     for row in shown:
-        cells = [cell.rjust(width) if column in (0, 3, 5) else cell.ljust(width) for column, (cell, width) in enumerate(zip(row, widths))]
+        cells = [
+            cell.rjust(width) if column in (0, 3, 5) else cell.ljust(width)
+            for column, (cell, width) in enumerate(zip(row, widths))
+        ]
         line = "  ".join(cells)
         left = WIDTH - len(line) - 2
         text = row[7] if len(row[7]) <= left else row[7][: max(left - 1, 0)] + "…"

@@ -14,7 +14,10 @@ from pg_memoir import Memoir
 ROOT = Path(__file__).resolve().parents[2]
 DEMO = ROOT / "scripts" / "demo.py"
 KEY = [{"role": "user", "content": "The spare key is under the blue pot."}, {"role": "assistant", "content": "Noted."}]
-SHAREGPT = {"id": "s1", "conversations": [{"from": "human", "value": KEY[0]["content"]}, {"from": "gpt", "value": "Noted."}]}
+SHAREGPT = {
+    "id": "s1",
+    "conversations": [{"from": "human", "value": KEY[0]["content"]}, {"from": "gpt", "value": "Noted."}],
+}
 LOCOMO = {
     "sample_id": "two-friends",
     "conversation": {
@@ -25,7 +28,9 @@ LOCOMO = {
 }  # fmt: skip
 FORMATS = {
     "openai.json": json.dumps({"messages": KEY}),
-    "openai.jsonl": "\n".join(json.dumps({"messages": messages}) for messages in (KEY, [{"role": "user", "content": "Hm"}])),
+    "openai.jsonl": "\n".join(
+        json.dumps({"messages": messages}) for messages in (KEY, [{"role": "user", "content": "Hm"}])
+    ),
     "sharegpt.json": json.dumps([SHAREGPT]),
     "sharegpt.jsonl": json.dumps(SHAREGPT) + "\n" + json.dumps({**SHAREGPT, "id": "s2"}),
     "locomo.json": json.dumps([LOCOMO]),
@@ -33,7 +38,9 @@ FORMATS = {
 
 
 def demo(dsn, *arguments):
-    done = subprocess.run([sys.executable, str(DEMO), "--dsn", dsn, *arguments], capture_output=True, text=True, timeout=300)
+    done = subprocess.run(
+        [sys.executable, str(DEMO), "--dsn", dsn, *arguments], capture_output=True, text=True, timeout=300
+    )
     assert done.returncode == 0, done.stderr
     return done.stdout
 
@@ -58,15 +65,17 @@ def test_demo(memoir_dsn, tmp_path):
         assert len(memoir.history("ines", "celadon-cracks")) == 10
         assert len(memoir.recall("ines", "Lindenhof order sets cups due", kinds=["memory"])) == 1
     own = tmp_path / "own.jsonl"
-    own.write_text('[{"role": "user", "content": "The spare key is under the blue pot."}]\n[{"role": "user", "content": "Hm"}]')
+    own.write_text(
+        '[{"role": "user", "content": "The spare key is under the blue pot."}]\n[{"role": "user", "content": "Hm"}]'
+    )
     assert "blue pot" in demo(memoir_dsn, str(own), "--ask", "Where is the spare key?").split("The list to send")[1]
 
 
 @pytest.mark.parametrize("name", FORMATS)
 def test_every_format_with_and_without_a_question(memoir_dsn, tmp_path, name):
-    own = tmp_path / f"{tmp_path.name}-{name}"
+    own = tmp_path / name.replace(".", "-own.")
     own.write_text(FORMATS[name])
-    printed = demo(memoir_dsn, str(own))
+    printed = " ".join(demo(memoir_dsn, str(own)).split())
     asked = "What is under the blue pot?" if name == "locomo.json" else "The spare key is under the blue pot."
     assert f"asks: {asked}" in printed and "under the blue pot" in printed.split("The list to send")[1]
     assert ("the answer should be: the spare key" in printed) == (name == "locomo.json")
@@ -77,10 +86,10 @@ def test_every_format_with_and_without_a_question(memoir_dsn, tmp_path, name):
 def test_make_hands_the_question_over_as_it_is(memoir_dsn, tmp_path):
     own = tmp_path / "my chats.jsonl"
     own.write_text(FORMATS["openai.jsonl"])
-    question = "Which \"pot\" hides it, at $5 or `less`; isn't it blue?"
+    question = 'Which "pot" hides it, at $5 or `less`; isn\'t it blue?'
     make = ["make", "-s", "-o", "up", "demo", "ENV=:", f"PYTHON={sys.executable}"]
     environment = {**os.environ, "PG_MEMOIR_DSN": memoir_dsn}
-    for given in ([f"ASK={question.replace('$', '$$')}", f"DATA={own}"], [f"DATA={own}"], []):
+    for given in ([f"ASK={question}", f"DATA={own}"], [f"DATA={own}"], []):
         done = subprocess.run([*make, *given], cwd=ROOT, env=environment, capture_output=True, text=True, timeout=300)
         assert done.returncode == 0, done.stderr
         if len(given) == 2:
@@ -97,5 +106,7 @@ def test_demo_asks_for_what_it_needs(memoir_dsn, tmp_path):
     silent = tmp_path / "silent.jsonl"
     silent.write_text('[{"role": "assistant", "content": "Hi"}]')
     for arguments in ([str(silent)], [str(tmp_path / "none.json"), "--ask", "x"]):
-        done = subprocess.run([sys.executable, str(DEMO), "--dsn", memoir_dsn, *arguments], capture_output=True, text=True)
+        done = subprocess.run(
+            [sys.executable, str(DEMO), "--dsn", memoir_dsn, *arguments], capture_output=True, text=True
+        )
         assert done.returncode == 1 and done.stderr.startswith("demo: ")

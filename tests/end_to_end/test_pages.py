@@ -15,6 +15,7 @@ def embedding_dsn(private_dsn, memoir_dsn):
         socket = private.execute("select value from memoir.list_settings() where key = 'embedder_socket'").fetchone()[0]
         private.execute("select memoir.ensure_embedder()")
     with connect(memoir_dsn) as db:
+        db.execute("call memoir.setup()")  # the search_path of a copied database
         db.execute("select memoir.set_setting('embedder_socket', to_jsonb(%s::text))", [socket])
     return memoir_dsn
 
@@ -32,8 +33,12 @@ def test_page(embedding_dsn, page, monkeypatch, tmp_path):
         for example, printed in outputs(page, os.environ["PG_MEMOIR_DSN"], scope):
             if example.output is not None:
                 shown += 1
-                assert settled(printed).endswith(settled(example.output)), f"{page}:\n{example.code}\nprinted\n{printed}"
+                assert settled(printed).endswith(settled(example.output)), (
+                    f"{page}:\n{example.code}\nprinted\n{printed}"
+                )
     finally:
         if "memoir" in scope:
             scope["memoir"].close()
+        with connect(embedding_dsn) as db:  # README makes two logins, which are the server's
+            db.execute("drop role if exists my_service, alice_agent")
     assert shown > 0

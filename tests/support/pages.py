@@ -42,7 +42,9 @@ def settled(text: str) -> str:
 
 
 def run_sql(code: str, dsn: str) -> str:
-    done = subprocess.run(["psql", "-X", "-v", "ON_ERROR_STOP=1", "-f", "-", dsn], input=code, capture_output=True, text=True)
+    done = subprocess.run(
+        ["psql", "-X", "-v", "ON_ERROR_STOP=1", "-f", "-", dsn], input=code, capture_output=True, text=True
+    )
     assert done.returncode == 0, done.stderr
     return done.stdout
 
