@@ -32,7 +32,7 @@ begin
   -- The block is counted as it is; if that is too much, the choice is made again with so much less.
   while v_block.text is not null and v_exact > p_budget loop
     if v_chosen <> '{}' then
-      select * into v_chosen, v_used from _memoir.choose(v_lines, v_used - (v_exact - p_budget));
+      select c.chosen, c.used into v_chosen, v_used from _memoir.choose(v_lines, v_used - (v_exact - p_budget)) c;
     else
       v_working := v_working - 1;
     end if;

@@ -306,14 +306,12 @@ end $$;
 -- Indexed: extraction is told, and the words are searchable at once.
 create or replace function _memoir.append_indexed(inout p_state _memoir.append_state)
 language plpgsql set plan_cache_mode = force_custom_plan as $$
-declare
-  v_first_item integer;
 begin
   -- The queue is told once, not with every turn: while the cursor lags, the session waits there already.
   if (p_state.counters).extracted_through >= p_state.first_turn then
     perform _memoir.queue_extraction(p_state.user_id, p_state.session_id, p_state.recorded_at);
   end if;
-  v_first_item := _memoir.index_turns(p_state.user_id, p_state.session, p_state.messages, p_state.message_ids,
+  perform _memoir.index_turns(p_state.user_id, p_state.session, p_state.messages, p_state.message_ids,
     p_state.costs, p_state.first_turn, p_state.recorded_at, p_state.config);
 end $$;
 
@@ -422,11 +420,10 @@ end $$;
 create or replace function _memoir.turn_mark(p_session_id uuid, p_turns integer)
 returns text language sql immutable as $$ select left(p_session_id::text, 8) || ':' || p_turns $$;
 
--- Makes items of turns (in chunks where long) and puts their words into the user's tail. Returns the first item's
--- number.
+-- Makes items of turns (in chunks where long) and puts their words into the user's tail.
 create or replace function _memoir.index_turns(p_user_id uuid, p_session _memoir.sessions, p_messages _memoir.message[], p_ids uuid[],
   p_costs integer[], p_first_turn integer, p_at timestamptz, p_config jsonb)
-returns integer language plpgsql as $$
+returns void language plpgsql as $$
 declare
   v_items _memoir.search_items[] := '{}'; v_texts text[] := '{}'; v_item _memoir.search_items; v_message _memoir.message;
   v_chunk record; v_count integer;
@@ -461,7 +458,7 @@ begin
       v_items[cardinality(v_items)] := v_item;
     end if;
   end loop;
-  return _memoir.add_items(p_user_id, v_items, v_texts, p_at, p_config);
+  perform _memoir.add_items(p_user_id, v_items, v_texts, p_at, p_config);
 end $$;
 
 create or replace function memoir.history(p_user text, p_session text, p_from_turn integer default 0, p_to_turn integer default null)
