@@ -17,9 +17,12 @@ import sys
 import time
 from array import array
 from collections.abc import Callable, Sequence
-from typing import Any
 
 from . import protocol
+
+TYPE_CHECKING = False  # typing itself is slow to load, and every backend loads this
+if TYPE_CHECKING:
+    from typing import Any
 
 OnWait = Callable[[], object] | None
 

@@ -10,7 +10,10 @@ from __future__ import annotations
 
 import json
 import struct
-from typing import Any
+
+TYPE_CHECKING = False  # typing itself is slow to load, and every backend loads this
+if TYPE_CHECKING:
+    from typing import Any
 
 PRELUDE = struct.Struct("!4sII")
 MAGIC = b"pgm1"

@@ -5,7 +5,10 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable
-from typing import Any
+
+TYPE_CHECKING = False  # typing itself is slow to load, and every backend loads this
+if TYPE_CHECKING:
+    from typing import Any
 
 _http: dict[Any, Any] = {}
 _local: dict[Any, Any] = {}
