@@ -60,3 +60,13 @@ def outputs(page: str, dsn: str, scope: dict[str, Any]) -> Iterator[tuple[Exampl
     """Runs a page from top to bottom, its python in one scope; each example with what it printed."""
     for example in examples(page):
         yield example, run_sql(example.code, dsn) if example.kind == "sql" else run_python(example.code, page, scope)
+
+
+def write_output(page: str, example: Example, printed: str) -> None:
+    """Puts what an example printed into its page, for whoever changes what is printed."""
+    shown = re.sub(r"[ \t]+$", "", printed.rpartition("Output format is unaligned.\n")[2], flags=re.MULTILINE).strip(
+        "\n"
+    )
+    before = f"```{example.kind}\n{example.code}```\n```\n"
+    text = (ROOT / page).read_text()
+    (ROOT / page).write_text(text.replace(f"{before}{example.output}```\n", f"{before}{shown}\n```\n"))
