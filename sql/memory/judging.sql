@@ -175,8 +175,8 @@ begin
   order by j.recorded_at desc, j.judgement_id limit p_limit;
 end $$;
 comment on function memoir.list_judgements(text, uuid, integer) is
-  'What was decided about conflicts among a user''s memories (or of one), newest first: who judged (slot, polarity, value, person, or a
-model), the verdict, the decision (superseded, contradicts, none), who prevails, and why. Raises PM001, PM004, PM014.';
+  'What was decided about conflicts and near duplicates among a user''s memories (or of one), newest first: who judged (slot, polarity,
+value, rules, person, or a model), the verdict (contradiction, compatible, unclear, duplicate: undo_merge takes it back), the decision (superseded, contradicts, none), who prevails, and why. Raises PM001, PM004, PM014.';
 
 -- Does the turn say it? Every number of the memory stands in the turn or is part of a date; so do at least six in ten of its words.
 create or replace function _memoir.is_backed(p_content text, p_said text)
