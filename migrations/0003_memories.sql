@@ -92,15 +92,15 @@ create table _memoir.memory_states (
   primary key (user_id, memory_id, seq)
 ) partition by hash (user_id);
 
--- What was decided about two memories that might contradict each other, by what judge, and why. Nothing is deleted for it.
+-- What was decided about two memories that might contradict each other or say the same, by what judge, and why. Nothing is deleted for it.
 create table _memoir.memory_judgements (
   user_id uuid not null,
   judgement_id uuid not null,
   recorded_at timestamptz not null,
   memory_id uuid not null,
   other_id uuid not null,
-  judge text not null,                    -- slot, polarity, value, person, or the model that was asked
-  verdict text not null check (verdict in ('contradiction', 'compatible')),
+  judge text not null,                    -- slot, polarity, value, rules, person, or the model that was asked
+  verdict text not null check (verdict in ('contradiction', 'compatible', 'duplicate')),
   score real,
   similarity real,
   decision text not null check (decision in ('superseded', 'contradicts', 'none')),

@@ -18,6 +18,7 @@ from pg_memoir.types import Job
 from .repeat import log, wait_after
 
 _BARE_SECONDS = 3600  # between looks for what no function may run
+_OVERDUE_SECONDS = 10  # between looks for work that takes too long
 
 
 class _Held:
@@ -49,8 +50,8 @@ def run_jobs(
     total, failures, looked = 0, 0, 0.0
     while not stop.is_set():
         try:
-            held = _Held(dsn)
-            with held.held, Memoir(held) as memoir, _cancelled_by(stop, held.held):  # type: ignore[arg-type]
+            pool: Any = _Held(dsn)
+            with pool.held, Memoir(pool) as memoir, _cancelled_by(stop, pool.held), _overdue_cancelled(dsn):
                 while not stop.is_set():
                     for job in memoir.list_jobs():
                         if not stop.is_set() and _is_due(job):
@@ -102,6 +103,31 @@ def send_bare(memoir: Memoir) -> int:
             said = error.diag.message_primary
             log.warning("%s, which is wanted since %s, needs another login: %s", statement, reason, said)
     return sent
+
+
+@contextmanager
+def _overdue_cancelled(dsn: str) -> Iterator[None]:
+    """Cancels what a job is at for too long: here one job waits for the other, so none that begins would."""
+    done = threading.Event()
+
+    def watch() -> None:
+        while not done.wait(_OVERDUE_SECONDS):
+            try:
+                held = _Held(dsn)
+                with held.held, Memoir(held) as memoir:  # type: ignore[arg-type]
+                    while not done.wait(_OVERDUE_SECONDS):
+                        if memoir.cancel_overdue():
+                            log.warning("cancelled what a job was at for too long")
+            except (MemoirError, psycopg.Error, OSError) as error:
+                log.warning("jobs: %s", error)
+
+    watcher = threading.Thread(target=watch, daemon=True)
+    watcher.start()
+    try:
+        yield
+    finally:
+        done.set()
+        watcher.join()
 
 
 @contextmanager

@@ -138,6 +138,11 @@ class Memories:
         """What is known about the user in any session: `version` (0: nothing yet), `content`, `memory_ids`."""
 
     @value
+    def undo_merge(self, user: str, memory: Id) -> dict[str, Any]:
+        """Takes back that a memory was dropped as a near duplicate of another (`merged_into`): it stands again if
+        `restored`, and the two stay apart. Raises UnknownMemoryError."""
+
+    @value
     def undo_consolidation(self, user: str, memory: Id) -> dict[str, Any]:
         """Takes a consolidated memory back: the memories it was made of stand again (`restored`). Raises
         UnknownMemoryError."""

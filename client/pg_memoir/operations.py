@@ -109,6 +109,11 @@ class Operations:
         statement_timeout 0. A job that runs already, and a standby, are left alone. Raises JobFailedError,
         InvalidArgumentError, NotAuthorizedError."""
 
+    @value
+    def cancel_overdue(self) -> int:
+        """Cancels what runs of jobs have been at for longer than setting job_unit_seconds; returns how many. Every
+        `run_job` begins with it."""
+
     @rows
     def list_jobs(self) -> list[Job]:
         """Maintenance jobs with their schedules, when they were last due, and how their last run went."""

@@ -160,14 +160,70 @@ begin
       negations := negations + 1;
     elsif v_word <> all (_memoir.word_list(null, 'helpers')) then
       raw := raw || v_word;
-      words := words || case when v_word = 'has' then 'have' when v_word !~ '^[a-z]{4,}$' or v_word ~ 'ss$' then v_word
-        else regexp_replace(regexp_replace(regexp_replace(v_word, 'ies$', 'y'), '(sh|ch|ss|x|z|o)es$', '\1'), 's$', '') end;
+      words := words || case when v_word = 'has' then 'have' else _memoir.singular(v_word) end;
     end if;
   end loop;
   if v_text ~ '[\u4e00-\u9fff]' then
     words := array[array_to_string(words, '')];
     raw := words;
   end if;
+end $$;
+
+-- A text's words in their order, as two texts that may say the same are compared: case, articles, endings of the plural apart. What is
+-- written without spaces is taken by its characters. Signs ("a - b", "$5") are apart, since none may be more on one side.
+create or replace function _memoir.wording(p_text text, out words text[], out signs text[])
+language plpgsql stable as $$
+declare
+  v_text text := regexp_replace(replace(lower(normalize(p_text, nfkc)), '’', ''''), '\m(cannot|can''t)\M', 'can not', 'g');
+begin
+  v_text := regexp_replace(regexp_replace(v_text, '\mwon''t\M', 'will not', 'g'), 'n''t\M', ' not', 'g');
+  v_text := regexp_replace(v_text, '([\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff])', ' \1 ', 'g');
+  words := array(
+    select case when w = 'has' then 'have' else _memoir.singular(w) end
+    from regexp_matches(v_text, '[[:alnum:]_]+(?:[.,:/''-][[:alnum:]_]+)*(?:[+#]+(?![[:alnum:]]))?', 'g') m, unnest(m) w
+    where w <> all (_memoir.word_list(null, 'helpers')));
+  signs := array(select m[1] from regexp_matches(v_text, '[^[:alnum:][:space:]_.,;:!?…。，、！？；：·"“”„«»''()–—]', 'g') m);
+end $$;
+
+-- "eats" as "eat", "dogs" as "dog".
+create or replace function _memoir.singular(p_word text)
+returns text language sql immutable as $$
+  select case when p_word !~ '^[a-z]{4,}$' or p_word ~ 'ss$' then p_word
+    else regexp_replace(regexp_replace(regexp_replace(p_word, 'ies$', 'y'), '(sh|ch|ss|x|z|o)es$', '\1'), 's$', '') end
+$$;
+
+-- Does one text say what the other says, and more at most? The words of one are in the other, in the same order: nothing is swapped
+-- ("tea over coffee") or replaced ("my brother"). What is more must not turn it ("rarely", "wants to").
+create or replace function _memoir.says_same(p_one text, p_other text)
+returns boolean language plpgsql stable as $$
+declare
+  v_one record; v_other record; v_short text[]; v_long text[]; v_word text; v_at integer := 1;
+  v_turns text := '^(?:' || _memoir.any_word(null, 'qualifiers') || ')$';
+begin
+  select * into v_one from _memoir.wording(p_one);
+  select * into v_other from _memoir.wording(p_other);
+  if v_one.signs <> v_other.signs then return false; end if;
+  v_short := v_one.words;
+  v_long := v_other.words;
+  if cardinality(v_short) > cardinality(v_long) then
+    v_short := v_other.words;
+    v_long := v_one.words;
+  end if;
+  if v_short = '{}' then return false; end if;
+  foreach v_word in array v_long loop
+    if v_word = v_short[v_at] then v_at := v_at + 1;
+    elsif v_word ~ v_turns then return false;
+    end if;
+  end loop;
+  return v_at > cardinality(v_short);
+end $$;
+
+-- Was it said of two memories, by undo_merge, that they are not the same?
+create or replace function _memoir.kept_apart(p_user_id uuid, p_one uuid, p_other uuid)
+returns boolean language plpgsql stable set plan_cache_mode = force_custom_plan as $$
+begin
+  return exists (select from _memoir.memory_judgements j where j.user_id = p_user_id and j.verdict = 'compatible' and j.reason = 'merge undone'
+    and (j.memory_id = p_one and j.other_id = p_other or j.memory_id = p_other and j.other_id = p_one));
 end $$;
 
 -- Whether a word is a number or a part of a date.
@@ -238,7 +294,7 @@ begin
 end $$;
 
 -- Judges an active memory whose vector has arrived. Conflicts first, by rules, what they can't tell queued for a model where one is
--- configured; then near duplicates ([PG] 5.4: cosine above the threshold, nothing fixed differs): the greater authority stays active, of
+-- configured; then near duplicates ([PG] 5.4: cosine above the threshold, nothing fixed differs, one's words are in the other): the greater authority stays active, of
 -- equals the more specific text. What only says again in other words what a person rejected is invalidated, unless a person says it.
 create or replace function _memoir.reconcile_memory(p_user_id uuid, p_memory_id uuid, p_by text)
 returns jsonb language plpgsql set plan_cache_mode = force_custom_plan as $$
@@ -357,6 +413,7 @@ begin
       or v_other.sensitivity <> v_memory.sensitivity or not _memoir.may_conflict(v_memory, v_other)
       or v_other.valid_to is distinct from v_memory.valid_to or v_other.slot is distinct from v_memory.slot
       or v_other.slot_value is distinct from v_memory.slot_value or _memoir.fixed_points(v_other.content) <> _memoir.fixed_points(v_memory.content);
+    continue when not _memoir.says_same(v_memory.content, v_other.content) or _memoir.kept_apart(v_user, v_memory.memory_id, v_other.memory_id);
     v_wins := v_memory.trust > v_other.trust or v_memory.trust = v_other.trust and length(v_memory.content) > length(v_other.content);
     continue when v_memory.local_to is distinct from v_other.local_to and case when v_wins then v_memory.local_to else v_other.local_to end is not null;
     if v_wins then
@@ -368,6 +425,9 @@ begin
       p_state.result := jsonb_build_object('memory_id', v_other.memory_id, 'outcome', 'duplicate', 'similarity',
         round(v_similarity::numeric, 4));
     end if;
+    perform _memoir.note_judgement(v_user, v_memory.memory_id, v_other.memory_id, 'rules', 'duplicate', null, v_similarity, 'superseded',
+      case when v_wins then v_memory.memory_id else v_other.memory_id end, case when v_memory.trust <> v_other.trust then 'near duplicate of greater authority'
+      else 'near duplicate that says more' end, memoir.now());
     p_state.open := array_remove(p_state.open, v_other.memory_id);
     return;
   end loop;
@@ -393,6 +453,52 @@ begin
   from _memoir.memory_sources where user_id = p_user_id and item_kind = 'memory' and item_id = p_loser
   on conflict do nothing;
 end $$;
+
+-- Takes a merge back, with what the winner got from it: the pair stays apart.
+create or replace function _memoir.unmerge(p_user_id uuid, p_memory _memoir.memory_store, p_by text, p_actor _memoir.actor, p_at timestamptz)
+returns boolean language plpgsql set plan_cache_mode = force_custom_plan as $$
+declare
+  v_loser uuid := p_memory.memory_id; v_winner uuid := p_memory.superseded_by;
+begin
+  if p_memory.state <> 'superseded' or not exists (select from _memoir.memory_judgements j where j.user_id = p_user_id and j.verdict = 'duplicate'
+      and j.winner_id = v_winner and v_loser in (j.memory_id, j.other_id) and v_winner in (j.memory_id, j.other_id)) then
+    return false;
+  end if;
+  update _memoir.memory_store set superseded_by = null where user_id = p_user_id and memory_id = v_loser;
+  if not _memoir.restore(p_user_id, v_loser, p_by, 'merge undone', p_at, p_actor) then
+    update _memoir.memory_store set superseded_by = v_winner where user_id = p_user_id and memory_id = v_loser;
+    return false;
+  end if;
+  delete from _memoir.memory_relationships
+  where user_id = p_user_id and source_id = v_winner and target_id = v_loser and relation = 'supersedes';
+  update _memoir.memory_stats set restatements = greatest(0, restatements - 1) where user_id = p_user_id and memory_id = v_winner;
+  -- Its sources, but for those that came with another as well.
+  delete from _memoir.memory_sources w using _memoir.memory_sources l
+  where w.user_id = p_user_id and w.item_kind = 'memory' and w.item_id = v_winner and w.link = 'merged'
+    and l.user_id = p_user_id and l.item_kind = 'memory' and l.item_id = v_loser and l.source_kind = w.source_kind and l.source_id = w.source_id
+    and not exists (select from _memoir.memory_sources o join _memoir.memory_store m on m.user_id = p_user_id and m.memory_id = o.item_id
+      where o.user_id = p_user_id and o.item_kind = 'memory' and o.source_kind = w.source_kind and o.source_id = w.source_id
+        and m.superseded_by = v_winner and m.state_reason = 'near duplicate');
+  perform _memoir.note_judgement(p_user_id, v_loser, v_winner, 'person', 'compatible', null, null, 'none', null, 'merge undone', p_at);
+  return true;
+end $$;
+
+create or replace function memoir.undo_merge(p_user text, p_memory uuid)
+returns jsonb language plpgsql security definer set search_path from current as $$
+declare
+  v_caller _memoir.caller := _memoir.authorise(p_user, 'write');
+  v_memory _memoir.memory_store := _memoir.memory(v_caller, p_memory); v_restored boolean;
+begin
+  perform from _memoir.user_counters where user_id = v_caller.user_id for update;
+  v_memory := _memoir.memory(v_caller, p_memory);
+  v_restored := _memoir.unmerge(v_caller.user_id, v_memory, v_caller.login, _memoir.actor(v_caller, null, 'person'), memoir.now());
+  return jsonb_build_object('memory_id', p_memory, 'merged_into', v_memory.superseded_by, 'restored', v_restored);
+end $$;
+comment on function memoir.undo_merge(text, uuid) is
+  'Takes back that a memory was dropped as a near duplicate of another (list_judgements: verdict duplicate): it is active again, the other
+loses what it got from it (its sources, one restatement), and the two stay apart. Returns {"memory_id", "merged_into", "restored"}; restored
+is false where it was not merged so, or can''t come back (a tombstone, its end, another value in its slot). Writes memory_store and
+memory_judgements. Raises PM001, PM004.';
 
 -- Kind nli for a cross-encoder (claim_judgements), judge for a language model (llm.sql). New pairs join those that wait.
 create or replace function _memoir.queue_judgement(p_user_id uuid, p_memory_id uuid, p_others uuid[], p_at timestamptz)

@@ -9,11 +9,15 @@ declare
   v_text_nos integer[]; v_starts integer[]; v_lengths integer[]; v_said text[]; v_bare text[]; v_specifics integer[]; v_stopped boolean[];
   v_hits integer[]; v_rules jsonb := '[]'; v_rule record; v_stop text; v_found integer[]; v_number integer := 0; v_n integer; v_row _memoir.extracted;
 begin
-  select array_agg(t.text_no order by t.text_no, s.span_start), array_agg(s.span_start order by t.text_no, s.span_start),
-    array_agg(s.span_length order by t.text_no, s.span_start), array_agg(s.said order by t.text_no, s.span_start)
+  -- Nobody says so much at once as was pasted: of a long text its beginning and its end. A sentence about oneself is short, too.
+  select array_agg(s.text_no order by s.text_no, s.span_start), array_agg(s.span_start order by s.text_no, s.span_start),
+    array_agg(s.span_length order by s.text_no, s.span_start), array_agg(s.said order by s.text_no, s.span_start)
   into v_text_nos, v_starts, v_lengths, v_said
-  from unnest(p_texts) with ordinality t(body, text_no), _memoir.own_sentences(t.body) s
-  where p_roles[t.text_no] in ('user', 'assistant') and s.span_length between 8 and 400;
+  from (
+    select t.text_no, s.*, row_number() over (partition by t.text_no order by s.span_start) as nth, count(*) over (partition by t.text_no) as sentences
+    from unnest(p_texts) with ordinality t(body, text_no), _memoir.own_sentences(t.body) s
+    where p_roles[t.text_no] in ('user', 'assistant') and s.span_length between 8 and 400) s
+  where s.nth <= 200 or s.nth > s.sentences - 200;
   if v_text_nos is null then return; end if;
   -- A sentence broken by the end of a line goes on in the next, but rules see sentences: so be it.
   v_bare := array(select _memoir.bare(s) from unnest(v_said) with ordinality x(s, o) order by o);
@@ -115,7 +119,7 @@ end $$;
 create or replace function _memoir.extract_tool(p_text_no integer, p_text text, p_tool text, p_at timestamptz)
 returns setof _memoir.extracted language plpgsql immutable as $$
 declare
-  v_out _memoir.extracted; v_hit text; v_at integer; v_count integer := 0; v_text text := left(p_text, 20000); v_tool text := 'Tool' || coalesce(' ' || p_tool, '');
+  v_out _memoir.extracted; v_hit text; v_at integer; v_count integer := 0; v_tries integer := 0; v_text text := left(p_text, 20000); v_tool text := 'Tool' || coalesce(' ' || p_tool, '');
   c_error text := '\m([[:alpha:]]+(Error|Exception): [^\n"]{5,200}|"?error"?( ?message)?"?: *"[^"\n]{4,200}|(fatal|error|failed|failure)\M[: ][^\n"{}]{5,200})';
   c_value text := '"?\m((order|ticket|invoice|booking|reservation|confirmation|reference|tracking|case|claim|refund|issue|account|customer|transaction|shipment|flight)[_ -]?(id|number|no|nr|code|ref|key)|(grand[_ -]?)?total([_ -]?(price|amount|cost|due))?|balance|amount[_ -]?due)\M"? ?[:=#]+ ?"?([[:alnum:]$€£][[:alnum:].,:/_-]{0,40})"?';
 begin
@@ -131,7 +135,9 @@ begin
   v_at := 1;
   loop
     v_at := regexp_instr(v_text, c_value, v_at, 1, 0, 'i');
-    exit when v_at = 0 or v_count >= 3;
+    -- A few tries: each looks through the rest.
+    exit when v_at = 0 or v_count >= 3 or v_tries >= 20;
+    v_tries := v_tries + 1;
     v_hit := regexp_substr(v_text, c_value, v_at, 1, 'i');
     if v_hit ~ '\d' then
       v_out.rule := 'tool value'; v_out.type := 'tool_result'; v_out.category := 'outcome'; v_out.utility := 0.6;
@@ -362,35 +368,80 @@ begin
       jsonb_build_object('session_id', p_session_id, 'from', v_counters.extracted_through, 'to', v_through));
   end if;
   if v_through >= v_locked.turn_count then
-    delete from _memoir.work_items where kind = 'turns' and user_id = p_user_id and dedup_key = p_session_id::text and state <> 'leased';
+    -- Who is at a unit of it finds nothing left.
+    delete from _memoir.work_items where work_id in (select work_id from _memoir.work_items
+      where kind = 'turns' and user_id = p_user_id and dedup_key = p_session_id::text for update skip locked);
   end if;
   return v_counts || jsonb_build_object('turns', v_through - v_counters.extracted_through, 'left', v_locked.turn_count - v_through);
 end $$;
 
--- One batch of the job: p_limit turns of the session that waits longest.
+-- A session that is being extracted, leased until job_unit_seconds from now, when cancel_overdue ends the run that is at it.
+-- The lease is committed before the work begins, so that an attempt counts whatever becomes of its process.
+create or replace function _memoir.begin_unit(p_run text)
+returns boolean language plpgsql as $$
+declare
+  v_work _memoir.work_items := _memoir.take_work('turns'); v_seconds integer;
+begin
+  if v_work.work_id is null then return false; end if;
+  select (config ->> 'job_unit_seconds')::integer into v_seconds from _memoir.settings_merged;
+  perform _memoir.lease_work(v_work.work_id, v_seconds);
+  update _memoir.work_items set payload = payload || jsonb_build_object('run', p_run) where work_id = v_work.work_id;
+  return true;
+end $$;
+
+-- What remains of a unit that went well goes back to its place in the queue; p_attempts: none where it got on.
+create or replace function _memoir.end_unit(p_work _memoir.work_items, p_is_done boolean, p_attempts integer, p_after timestamptz)
+returns void language plpgsql as $$
+begin
+  if not p_is_done then
+    update _memoir.work_items set state = 'ready', leased_until = null, lease_id = null, attempts = p_attempts, run_after = p_after
+    where work_id = p_work.work_id;
+    return;
+  end if;
+  delete from _memoir.work_items where work_id = p_work.work_id;
+exception when unique_violation then
+  delete from _memoir.work_items where work_id = p_work.work_id;  -- asked for anew since
+end $$;
+
+-- A batch of the job begins a unit, the next one does it: p_limit turns of the session that waits longest, fewer with each attempt, so
+-- that what can be extracted is.
 create or replace function _memoir.step_extract(p_limit integer)
 returns jsonb language plpgsql as $$
 declare
-  v_work _memoir.work_items := _memoir.take_work('turns'); v_result jsonb;
+  v_work _memoir.work_items; v_result jsonb; v_error text;
+  v_run text := coalesce((select run_id::text from _memoir.job_leases where job = 'extract' and backend = pg_backend_pid()), 'none');
 begin
-  if v_work.work_id is null then return jsonb_build_object('more', false); end if;
-  begin
-    if _memoir.is_free(v_work.user_id, v_work.dedup_key::uuid) then
-      v_result := _memoir.extract_turns(v_work.user_id, v_work.dedup_key::uuid, p_limit, _memoir.login(), false);
-    end if;
-  exception
-    when lock_not_available or deadlock_detected then v_result := null;
-    when others then
-      v_work.attempts := v_work.attempts + 1;
-      update _memoir.work_items set attempts = v_work.attempts where work_id = v_work.work_id;
-      perform _memoir.give_back(v_work, sqlstate || ' ' || sqlerrm);
-      return jsonb_build_object('more', true, 'failed', 1, 'error', format('session %s: %s %s', v_work.dedup_key, sqlstate, sqlerrm));
-  end;
+  select * into v_work from _memoir.work_items where kind = 'turns' and state = 'leased' and payload ? 'run'
+  order by work_id limit 1 for update skip locked;
+  if not found then
+    return jsonb_build_object('more', _memoir.begin_unit(v_run), 'begun', true);
+  end if;
+  if v_work.payload ->> 'run' <> v_run then
+    v_error := 'the run that extracted it ended before it did';
+  else
+    begin
+      if _memoir.is_free(v_work.user_id, v_work.dedup_key::uuid) then
+        v_result := _memoir.extract_turns(v_work.user_id, v_work.dedup_key::uuid,
+          greatest(1, p_limit >> least(30, 2 * (v_work.attempts - 1))), _memoir.login(), false);
+      end if;
+    exception
+      when lock_not_available or deadlock_detected then v_result := null;
+      when query_canceled then
+        if clock_timestamp() < v_work.leased_until then raise; end if;
+        v_error := 'it took longer than job_unit_seconds';
+      when others then v_error := sqlstate || ' ' || sqlerrm;
+    end;
+  end if;
+  if v_error is not null then
+    perform _memoir.give_back(v_work, v_error);
+    return jsonb_build_object('more', true, 'failed', 1, 'error', format('session %s: %s', v_work.dedup_key, v_error));
+  end if;
   -- Somebody is at it: later, and the next session first.
   if v_result is null then
-    update _memoir.work_items set run_after = greatest(memoir.now(), clock_timestamp()) + interval '30 seconds' where work_id = v_work.work_id;
+    perform _memoir.end_unit(v_work, false, v_work.attempts - 1, greatest(memoir.now(), clock_timestamp()) + interval '30 seconds');
     return jsonb_build_object('more', true, 'busy', 1);
   end if;
+  perform _memoir.end_unit(v_work, (v_result ->> 'left')::integer <= 0, 0, v_work.run_after);
   return (v_result - 'left') || jsonb_build_object('more', true);
 end $$;
 

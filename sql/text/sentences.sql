@@ -1,40 +1,40 @@
 -- What a turn says in the speaker's own words: sentences with their exact spans, without quotes, pasted text and code; dates that
 -- depend on the day of speaking made absolute; the first person made a name.
 
--- The text with everything that is not the speaker's own blanked out, character for character, so that positions stay.
+-- The text with everything that is not the speaker's own blanked out, character for character, so that positions stay. Each pattern goes
+-- over the text once and takes what follows at once in one match; its groups don't capture, since captures are sought anew in every match.
 create or replace function _memoir.own_words(p_text text)
 returns text language plpgsql immutable strict as $$
 declare
-  v_text text := translate(p_text, '’‘ʼ', ''''''''); v_start integer; v_length integer; v_pattern text;
+  v_text text := translate(p_text, '’‘ʼ', ''''''''); v_pattern text;
 begin
   foreach v_pattern in array array[
     -- code, whether fenced or not closed; markup
-    case when strpos(v_text, '```') > 0 then '```([^`]|`[^`]|``[^`])*(```|$)' end,
-    case when strpos(v_text, '<') > 0 then '<(/?[[:alpha:]][^<>]{0,200}|!--[^<>]*--)>' end,
+    case when strpos(v_text, '```') > 0 then '(?:```(?:[^`]|`[^`]|``[^`])*(?:```|$)\s*)+' end,
+    case when strpos(v_text, '<') > 0 then '(?:<(?:/?[[:alpha:]][^<>]*|!--[^<>]*--)>\s*)+' end,
     -- quoted mail
-    '(^|\n)[ \t]*(>|\|)[^\n]*']
+    '(?:(?:^|\n)[ \t]*(?:>|\|)[^\n]*)+']
     -- everything below its header; what is announced as somebody else's text
     || _memoir.word_list(null, 'others_text') || array[
     -- lines that look like code, logs or tables
-    '(^|\n)[^\n]*([;{}]|=>|\(\)|==|&&|\|\|)[ \t]*(?=\n|$)',
-    '(^|\n)[ \t]*(\$|#|>>>|import|def|class|function|select|insert|update|delete|traceback|\d{4}-\d\d-\d\d[ t]\d\d:\d\d)[ (:][^\n]*(?=\n|$)',
+    '(?:(?:^|\n)[^\n]*(?:[;{}]|=>|\(\)|==|&&|\|\|)[ \t]*(?=\n|$))+',
+    '(?:(?:^|\n)[ \t]*(?:\$|#|>>>|import|def|class|function|select|insert|update|delete|traceback|\d{4}-\d\d-\d\d[ t]\d\d:\d\d)[ (:][^\n]*)+',
     -- somebody else's words, where they are more than a title
-    case when v_text ~ '["“”«»„]' then '["“„«]([^"“”«»„\n]*[ \t][^"“”«»„\n]*){4,}["”“»]' end]
+    case when v_text ~ '["“”«»„]' then '["“„«](?:[^"“”«»„\n]*[ \t][^"“”«»„\n]*){4,}["”“»]' end]
   loop
-    continue when v_pattern is null;
-    v_start := 1;
-    loop
-      v_start := regexp_instr(v_text, v_pattern, v_start, 1, 0, 'i');
-      exit when v_start = 0;
-      v_length := length(regexp_substr(v_text, v_pattern, v_start, 1, 'i'));
-      exit when v_length = 0;
-      v_text := overlay(v_text placing repeat(E'\n', v_length) from v_start for v_length);
-      v_start := v_start + v_length;
-      exit when v_start > length(v_text);
-    end loop;
+    if v_text ~* v_pattern then v_text := _memoir.blanked(v_text, v_pattern); end if;
   end loop;
   return v_text;
 end $$;
+
+-- Every match of a pattern, which captures nothing, as so many ends of lines.
+create or replace function _memoir.blanked(p_text text, p_pattern text)
+returns text language sql immutable strict as $$
+  select string_agg(piece || coalesce(repeat(E'\n', length(match)), ''), '' order by o)
+  from rows from (
+    unnest(regexp_split_to_array(p_text, p_pattern, 'i')),
+    unnest(array(select m[1] from regexp_matches(p_text, p_pattern, 'gi') m))) with ordinality t(piece, match, o)
+$$;
 
 -- Sentences of a text with their positions: substr(p_text, span_start, span_length) is the sentence as it was written.
 create or replace function _memoir.own_sentences(p_text text)
@@ -43,7 +43,7 @@ declare
   v_text text := _memoir.own_words(p_text); v_piece text; v_at integer := 1; v_trimmed text;
 begin
   v_text := regexp_replace(v_text, '\m(' || _memoir.any_word('english', 'abbreviations') || ')\.(?= ?[[:alnum:],])', '\1' || chr(1), 'g');
-  v_text := regexp_replace(v_text, '([.!?…。！？]+["”''\)\]]*[ \t]+|\n|[\u2600-\u27bf\U0001f300-\U0001faff]\ufe0f?[ \t]*)', '\1' || chr(2), 'g');
+  v_text := regexp_replace(v_text, '([.!?…。！？]+["”''\)\]]*[ \t]+|\n+|[\u2600-\u27bf\U0001f300-\U0001faff]\ufe0f?[ \t]*)', '\1' || chr(2), 'g');
   foreach v_piece in array string_to_array(v_text, chr(2)) loop
     v_trimmed := ltrim(v_piece, E' \t\n\r-*•–—');
     span_start := v_at + length(v_piece) - length(v_trimmed);
@@ -80,7 +80,7 @@ returns text language plpgsql immutable strict as $$
 declare
   v_text text := p_sentence; v_before text;
 begin
-  loop
+  while length(p_sentence) <= 600 loop
     v_before := v_text;
     -- A name only where it is called.
     v_text := regexp_replace(v_text, '^(' || _memoir.any_word('english', 'calls') || ') (there|[[:alpha:]''-]+)[,.!—–-]+ *(?=[^ ])', '', 'i');
@@ -287,7 +287,8 @@ declare
   v_pattern text := _memoir.date_pattern(); v_rest text := p_sentence; v_at integer; v_hit text; v record;
 begin
   resolved := '';
-  loop
+  -- A sentence, not a text: each time is sought in the rest.
+  while length(p_sentence) <= 600 loop
     v_at := regexp_instr(v_rest, v_pattern, 1, 1, 0, 'i');
     exit when v_at = 0;
     v_hit := regexp_substr(v_rest, v_pattern, v_at, 1, 'i');

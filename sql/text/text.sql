@@ -123,9 +123,12 @@ declare
   v_pairs text;
 begin
   if v_text ~ '[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff\U00020000-\U0003ffff]' then
-    select string_agg(substr(run[1], i, 2), ' ') into v_pairs
-    from regexp_matches(v_text, '[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff\U00020000-\U0003ffff]+', 'g') run,
-         generate_series(1, greatest(length(run[1]) - 1, 1)) i;
+    -- By their characters: substr() would count from the start of the run every time.
+    select string_agg(c || coalesce(next, ''), ' ' order by nth, i) filter (where next is not null or i = 1) into v_pairs
+    from (
+      select r.nth, u.i, u.c, lead(u.c) over (partition by r.nth order by u.i) as next
+      from regexp_matches(v_text, '[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff\U00020000-\U0003ffff]+', 'g')
+        with ordinality r(run, nth), unnest(string_to_array(r.run[1], null)) with ordinality u(c, i)) pairs;
     v_words := v_words || to_tsvector('simple', v_pairs);
     if not p_is_query then
       select string_agg(han[1], ' ') into v_pairs from regexp_matches(v_text, '[\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]', 'g') han;

@@ -2,7 +2,8 @@
 --
 -- A job is a row of job_list() (job_list.sql) and a function step_<name>(p_limit) that does one bounded batch and returns counts
 -- and {"more": true} while there is work. Two keys of the answer are not added up: "more", and "error", the last trouble with
--- one user or item that the step passed over, so that a poisoned one never blocks the rest ("failed" counts them).
+-- one user or item that the step passed over, so that a poisoned one never blocks the rest ("failed" counts them). "begun": it has
+-- but leased a unit of work, which the next batch does.
 
 -- The lease of a job's one run: a row, which each batch renews as it commits. It passes on when its time is over, at once when the
 -- process that had it is gone, or is this one, whose earlier run was cancelled between two batches.
@@ -62,7 +63,7 @@ declare
 begin
   perform _memoir.authorise_jobs();
   update _memoir.job_runs set counts = _memoir.add_counts(counts, p_result), error = coalesce(left(p_result ->> 'error', 1000), error),
-    outcome = coalesce(p_result ->> 'outcome', case when v_more and clock_timestamp() >= until then 'time over' end)
+    outcome = coalesce(p_result ->> 'outcome', case when v_more and clock_timestamp() >= until and not p_result ? 'begun' then 'time over' end)
   where run_id = p_run and finished_at is null returning * into v_run;
   update _memoir.job_leases set leased_until = clock_timestamp() + _memoir.run_lease() where job = v_run.job and run_id = p_run;
   if not found and v_run.run_id is not null then
@@ -82,6 +83,39 @@ begin
   return greatest(p_least, least(p_most, p_batch * 2, floor(p_batch * v_target / greatest(p_ms, 0.1))));
 end $$;
 
+-- Runs at a unit of work whose lease is over. Locked, so that what is cancelled is not the next batch.
+create or replace function _memoir.overdue_runs()
+returns table (backend integer) language plpgsql security definer set search_path from current as $$
+begin
+  perform _memoir.authorise_jobs();
+  return query
+  select l.backend from _memoir.job_leases l
+  where exists (select from _memoir.work_items w where w.state = 'leased' and w.leased_until < clock_timestamp() and w.payload ->> 'run' = l.run_id::text)
+    and exists (select from pg_stat_activity a where a.pid = l.backend)
+  for update skip locked;
+end $$;
+
+-- As its caller, who runs the jobs: only the same login may cancel what it runs.
+create or replace function memoir.cancel_overdue()
+returns integer language plpgsql set search_path from current as $$
+declare
+  v_backend integer; v_count integer := 0;
+begin
+  for v_backend in select backend from _memoir.overdue_runs() where backend <> pg_backend_pid() loop
+    begin
+      v_count := v_count + pg_cancel_backend(v_backend)::integer;
+    exception when insufficient_privilege then
+      raise warning 'process % has been at one unit of its job for too long, and % may not cancel it', v_backend, current_user;
+    end;
+  end loop;
+  return v_count;
+end $$;
+comment on function memoir.cancel_overdue() is
+  'Cancels what runs of jobs have been at for longer than job_unit_seconds: one session''s extraction, which is tried again later, with
+fewer turns, and is a dead letter in the end, while the run goes on with the next. Returns how many. Every run_job begins with it; call it
+where jobs run one after another. Runs of other logins are left alone,
+with a warning. Jobs and admin logins only. Raises PM001.';
+
 -- One batch. Its errors are recorded, and a cancel ends it at once; what it did is undone in both cases.
 create or replace function _memoir.job_step(p_run bigint)
 returns boolean language plpgsql security definer set search_path from current set lock_timeout = '5s' as $$
@@ -94,7 +128,9 @@ begin
   if not found then return false; end if;
   begin
     v_result := _memoir.step(v_job, v_batch);
-    v_batch := _memoir.next_batch(v_batch, v_least, v_most, date_part('epoch', clock_timestamp() - v_began) * 1000);
+    if not v_result ? 'begun' then
+      v_batch := _memoir.next_batch(v_batch, v_least, v_most, date_part('epoch', clock_timestamp() - v_began) * 1000);
+    end if;
     update _memoir.job_runs set batch = v_batch where run_id = p_run and batch <> v_batch;
   exception
     when query_canceled then v_result := jsonb_build_object('outcome', 'cancelled', 'error', sqlerrm);
@@ -149,6 +185,8 @@ begin
     return;
   end if;
   commit;  -- inside a transaction block this fails at once, before anything is locked
+  perform memoir.cancel_overdue();
+  commit;
   v_run := _memoir.job_begin(p_job, p_seconds);
   commit;
   if v_run is null then

@@ -9,6 +9,7 @@ from typing import Any
 
 import psycopg
 import pytest
+from calls import last_run, set_settings
 from psycopg.types.json import Jsonb
 from servers import connect
 
@@ -375,6 +376,56 @@ def test_one_session_that_fails_holds_nobody_up(db: psycopg.Connection, user: st
     assert db.execute("select state, attempts, last_error like '%%no uuid%%' from _memoir.work_items where dedup_key = 'no uuid'").fetchone() == ("ready", 1, True)
     assert db.execute("select outcome from _memoir.job_runs where job = 'extract' order by run_id desc limit 1").fetchone() == ("errors",)
     db.execute("delete from _memoir.work_items where dedup_key = 'no uuid'")
+
+
+def test_a_session_that_hangs_ends_as_a_dead_letter_and_the_others_are_extracted(db: psycopg.Connection, memoir_dsn: str, user: str, clock: Any) -> None:
+    old = db.execute("select pg_get_functiondef('_memoir.bare(text)'::regprocedure)").fetchone()[0]
+    for session in ("a", "hangs", "z"):
+        say(db, user, "I love Hang Drums." if session == "hangs" else f"I love town {session}1.", session=session)
+    set_settings(db, job_unit_seconds=5, work_attempts_max=2)
+    try:
+        db.execute(old.replace("begin", "begin if p_sentence like '%Hang%' then perform pg_sleep(3600); end if;", 1))
+        for attempt in (1, 2):
+            clock(f"2120-01-0{attempt}T00:00:00Z")  # waited long enough
+            with connect(memoir_dsn) as other:
+                run = threading.Thread(target=other.execute, args=["call memoir.run_job('extract')"])
+                run.start()
+                while run.is_alive():
+                    db.execute("call memoir.run_job('flush')")  # as any job that begins meanwhile
+                    run.join(0.2)
+            assert sorted(memories(db, user)) == ["User loves town a1.", "User loves town z1."]
+            assert last_run(db, "extract")[0] == "errors"
+        work = db.execute("select j.state, j.attempts, j.last_error from _memoir.work_items j join _memoir.users using (user_id) where external_id = %s and kind = 'turns'", [user])
+        assert work.fetchall() == [("dead", 2, "it took longer than job_unit_seconds")]
+    finally:
+        db.execute(old)
+        db.execute("select memoir.reset_setting('job_unit_seconds'), memoir.reset_setting('work_attempts_max')")
+
+
+def test_an_attempt_whose_process_died_counts(db: psycopg.Connection, memoir_dsn: str, user: str) -> None:
+    say(db, user, "I love Bach.")
+    with connect(memoir_dsn) as other:
+        run = other.execute("select _memoir.job_begin('extract', 60)").fetchone()[0]
+        assert other.execute("select _memoir.job_step(%s)", [run]).fetchone() == (True,)  # leased, and no more
+        process = other.info.backend_pid
+    while db.execute("select 1 from pg_stat_activity where pid = %s", [process]).fetchone():
+        pass
+    db.execute("call memoir.run_job('extract')")
+    work = db.execute("select j.state, j.attempts, j.last_error from _memoir.work_items j join _memoir.users using (user_id) where external_id = %s and kind = 'turns'", [user])
+    assert work.fetchall() == [("ready", 1, "the run that extracted it ended before it did")] and memories(db, user) == []
+
+
+PASTED = ["<p class=\"x\">", "\"so it is ", "``` ", "x = f();\n", "> quoted\n"]
+
+
+@pytest.mark.parametrize("unit", PASTED)
+def test_a_pasted_page_costs_little_and_says_nothing_of_who_pasted_it(db: psycopg.Connection, user: str, unit: str) -> None:
+    page = "I love Ulm.\n" + unit * (1_000_000 // len(unit))
+    with db.transaction():
+        db.execute("set local statement_timeout = '20s'")
+        say(db, user, page)
+        assert extract(db, user)["left"] == 0
+    assert memories(db, user) == ["User loves Ulm."]
 
 
 def test_writers_and_extractors_together_lose_and_double_nothing(memoir_dsn: str, db: psycopg.Connection, user: str) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import psycopg
 import pytest
-from calls import BASE, memory_row, near, persist, raises, remember, use_vectors
+from calls import BASE, call, memory_row, near, persist, raises, remember, remembered, table, use_vectors
 from servers import connect
 
 
@@ -156,13 +156,13 @@ def test_sources_are_recorded(db: psycopg.Connection, user: str) -> None:
 # Near duplicates ------------------------------------------------------------------------------------------------------
 
 def test_near_duplicates_merge_above_the_threshold_only(db: psycopg.Connection, user: str) -> None:
-    first = remember(db, user, "enjoys fishing on the lake", embedding=BASE)["memory_id"]
-    below = remember(db, user, "likes to go fishing", embedding=near(0.91))
+    first = remember(db, user, "likes fishing on the lake", embedding=BASE)["memory_id"]
+    below = remember(db, user, "likes fishing", embedding=near(0.91))
     assert (below["outcome"], memory_row(db, first)) == ("stored", ("active",))
-    above = remember(db, user, "likes lake fishing", embedding=[0.95, 0.0, near(0.95)[1], 0.0])
+    above = remember(db, user, "likes the lake", embedding=[0.95, 0.0, near(0.95)[1], 0.0])
     assert (above["outcome"], above["memory_id"]) == ("duplicate", first)
     assert above["similarity"] == pytest.approx(0.95, abs=0.002)
-    assert db.execute("select state, superseded_by::text from _memoir.memory_store where content = 'likes lake fishing' and user_id = "
+    assert db.execute("select state, superseded_by::text from _memoir.memory_store where content = 'likes the lake' and user_id = "
                       "(select user_id from _memoir.memory_store where memory_id = %s)", [first]).fetchall() == [("superseded", first)]
 
 
@@ -192,6 +192,73 @@ def test_negation_numbers_dates_and_names_are_never_merged(db: psycopg.Connectio
     second = remember(db, user, other, embedding=near(0.995))
     assert second["outcome"] == "stored" and second["superseded"] == ([first] if judge else [])
     assert (memory_row(db, first, "state, state_reason"), memory_row(db, second["memory_id"])) == (("superseded", judge) if judge else ("active", None), ("active",))
+
+
+# Which say different things, and are alike in all models.
+DIFFERENT = [
+    ("Prefers running to swimming", "Prefers swimming to running"), ("The ferry goes from Turku to Kiel", "The ferry goes from Kiel to Turku"),
+    ("Sara lent Ole money", "Ole lent Sara money"), ("My uncle is a baker", "My aunt is a baker"), ("Eats before training", "Eats after training"),
+    ("Rent increased to 900", "Rent decreased to 900"), ("The backup is hourly", "The backup is nightly"), ("Wants the slides in Polish", "Wants the slides in Czech"),
+    ("Weighs 80 kg", "Weighs 80 lb"), ("y = p / q", "y = q / p"), ("y = p + q", "y = p - q"), ("Writes C", "Writes C++"), ("Uses vim, not emacs", "Uses emacs, not vim"),
+    ("Goes to the gym", "Rarely goes to the gym"), ("Lives in the country", "Wants to live in the country"), ("The cap is $40", "The cap is €40"),
+    ("Mein Bruder ist Arzt", "Meine Schwester ist Ärztin"), ("Der Hund jagt den Kater", "Den Hund jagt der Kater"), ("Prefiere té a café", "Prefiere café a té"),
+    ("Préfère le train à la voiture", "Préfère la voiture au train"), ("我喜欢茶胜过咖啡", "我喜欢咖啡胜过茶"), ("我弟弟是医生", "我妹妹是医生"),
+]
+
+
+@pytest.mark.parametrize(("one", "other"), DIFFERENT)
+def test_what_is_swapped_replaced_or_turned_is_never_merged(db: psycopg.Connection, user: str, one: str, other: str) -> None:
+    first = remember(db, user, one, embedding=BASE)
+    second = remember(db, user, other, embedding=near(0.995))
+    assert (second["outcome"], second["superseded"], memory_row(db, first["memory_id"])) == ("stored", [], ("active",))
+
+
+@pytest.mark.parametrize(("one", "other"), [
+    ("likes dogs", "likes the dog of the neighbour"), ("Has two cats.", "Has two cats, grey with white."), ("doesn't swim", "does not swim well"), ("mag gern schwimmen", "mag gern am see schwimmen"), ("喜欢喝茶", "喜欢喝绿茶"),
+])
+def test_what_says_the_same_or_more_in_the_same_order_is_merged(db: psycopg.Connection, user: str, one: str, other: str) -> None:
+    first = remembered(db, user, one, embedding=BASE)
+    assert remember(db, user, other, embedding=near(0.995))["superseded"] == [first]
+
+
+def merged(db: psycopg.Connection, user: str) -> tuple[str, str]:
+    """(dropped, what goes on), of which the first has a source."""
+    persist(db, user, "s", "I fish", "Good.")
+    short = remembered(db, user, "enjoys fishing", session="s", actor="person", source_turns=[0], embedding=BASE)
+    long = remembered(db, user, "enjoys fishing for trout from a small boat", embedding=near(0.97))
+    assert memory_row(db, short) == ("superseded",)
+    return short, long
+
+
+def test_a_merge_is_a_judgement_that_can_be_undone(db: psycopg.Connection, user: str) -> None:
+    short, long = merged(db, user)
+    columns = "memory_id::text, other_id::text, judge, verdict, similarity, decision, winner_id::text"
+    judged = table(db, "list_judgements", user, columns=columns)
+    assert [row[:4] + row[5:] for row in judged] == [(long, short, "rules", "duplicate", "superseded", long)]
+    assert judged[0][4] == pytest.approx(0.97, abs=0.002)
+
+    assert call(db, "undo_merge", user, short) == {"memory_id": short, "merged_into": long, "restored": True}
+    assert (memory_row(db, short, "state, superseded_by"), memory_row(db, long)) == (("active", None), ("active",))
+    assert db.execute("select count(*) from _memoir.memory_sources where item_id = %s", [long]).fetchone() == (0,)
+    assert db.execute("select restatements from _memoir.memory_stats where memory_id = %s", [long]).fetchone() == (0,)
+    assert table(db, "list_judgements", user, columns="judge, verdict, reason")[0] == ("person", "compatible", "merge undone")
+    assert call(db, "undo_merge", user, short)["restored"] is False
+    # They stay apart.
+    user_id = db.execute("select user_id from _memoir.memory_store where memory_id = %s", [short]).fetchone()[0]
+    with db.transaction():
+        db.execute("set local search_path = memoir, memoir_extensions, public")
+        assert db.execute("select _memoir.reconcile_memory(%s, %s, 'test') ->> 'superseded'", [user_id, short]).fetchone() == ("[]",)
+    assert (memory_row(db, short), memory_row(db, long)) == (("active",), ("active",))
+
+
+def test_an_undone_merge_leaves_with_its_user_and_moves_with_an_export(db: psycopg.Connection, user: str) -> None:
+    short, _ = merged(db, user)
+    call(db, "undo_merge", user, short)
+    verdicts = [row["row"]["verdict"] for (row,) in table(db, "export_user", user) if row["kind"] == "memory_judgements"]
+    assert verdicts == ["duplicate", "compatible"]
+    user_id = db.execute("select user_id from _memoir.memory_store where memory_id = %s", [short]).fetchone()[0]
+    call(db, "erase_user", user)
+    assert db.execute("select count(*) from _memoir.memory_judgements where user_id = %s", [user_id]).fetchone() == (0,)
 
 
 # Forget ---------------------------------------------------------------------------------------------------------------
