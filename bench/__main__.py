@@ -16,8 +16,19 @@ from pathlib import Path
 from . import cron, evidence, latency, partitions, query_embedding, recall, sizes, throughput, vectors, wal, writes
 from .common import CannotRun, machine, report, server_dsn
 
-PARTS = {"recall": recall, "evidence": evidence, "latency": latency, "writes": writes, "wal": wal, "sizes": sizes, "vectors": vectors, "partitions": partitions,
-         "throughput": throughput, "query-embedding": query_embedding, "cron": cron}
+PARTS = {
+    "recall": recall,
+    "evidence": evidence,
+    "latency": latency,
+    "writes": writes,
+    "wal": wal,
+    "sizes": sizes,
+    "vectors": vectors,
+    "partitions": partitions,
+    "throughput": throughput,
+    "query-embedding": query_embedding,
+    "cron": cron,
+}
 USUAL = "recall,evidence,latency,writes,wal"
 
 
@@ -30,7 +41,9 @@ def replace_section(text: str, name: str, section: str) -> str:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        prog="python -m bench", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     for part in PARTS.values():
         part.add_arguments(parser)
     parser.add_argument("--only", default=USUAL, help=f"parts to run, with commas, of {', '.join(PARTS)} (%(default)s)")
@@ -46,7 +59,10 @@ def main() -> int:
                 print("recall is left out: make bench DATA=locomo.json\n", flush=True)
                 continue
             if name == "evidence" and not options.evidence:
-                print("evidence is left out: make bench ARGS='--evidence locomo.json --evidence realmem/ --evidence beam/'\n", flush=True)
+                print(
+                    "evidence is left out: make bench ARGS='--evidence locomo.json --evidence realmem/ --evidence beam/'\n",
+                    flush=True,
+                )
                 continue
             sections += PARTS[name].run(options)
         if options.write:

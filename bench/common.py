@@ -79,7 +79,11 @@ def _install(dsn: str, modulus: int | None) -> None:
 def _psql(dsn: str, *args: str) -> None:
     environment = os.environ | {"PGOPTIONS": "-c client_min_messages=warning"}
     done = subprocess.run(
-        ["psql", "-X", "-q", "-o", "/dev/null", "-v", "ON_ERROR_STOP=1", *args, dsn], env=environment, capture_output=True, text=True, check=False
+        ["psql", "-X", "-q", "-o", "/dev/null", "-v", "ON_ERROR_STOP=1", *args, dsn],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
     )
     if done.returncode:
         raise CannotRun(f"psql {' '.join(args)}: {done.stderr[-2000:]}")
@@ -96,7 +100,15 @@ def _embedder_socket(dsn: str) -> str:
 
 # --- The machine -------------------------------------------------------------------------------------------------------
 
-SHOWN_SETTINGS = ("shared_buffers", "work_mem", "jit", "fsync", "synchronous_commit", "full_page_writes", "max_wal_size")
+SHOWN_SETTINGS = (
+    "shared_buffers",
+    "work_mem",
+    "jit",
+    "fsync",
+    "synchronous_commit",
+    "full_page_writes",
+    "max_wal_size",
+)
 
 
 def machine(dsn: str) -> list[str]:
@@ -104,7 +116,9 @@ def machine(dsn: str) -> list[str]:
     with psycopg.connect(dsn) as connection:
         version = connection.execute("select version()").fetchone()[0].split(" on ")[0]
         settings = ", ".join(f"{name} {connection.execute(f'show {name}').fetchone()[0]}" for name in SHOWN_SETTINGS)
-        pgvector = connection.execute("select default_version from pg_available_extensions where name = 'vector'").fetchone()[0]
+        pgvector = connection.execute(
+            "select default_version from pg_available_extensions where name = 'vector'"
+        ).fetchone()[0]
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
     return [
         f"- machine: {_processor()}, {os.cpu_count()} cores, {memory:.0f} GiB, {platform.system()} {platform.release()}",
@@ -150,11 +164,18 @@ def progress(text: str) -> None:
 
 
 def run_alone(
-    module: str, description: str | None, options: Callable[[argparse.ArgumentParser], object], run: Callable[[argparse.Namespace], object], *,
-    keep: bool = False, expected: tuple[type[Exception], ...] = (CannotRun,),
+    module: str,
+    description: str | None,
+    options: Callable[[argparse.ArgumentParser], object],
+    run: Callable[[argparse.Namespace], object],
+    *,
+    keep: bool = False,
+    expected: tuple[type[Exception], ...] = (CannotRun,),
 ) -> int:
     """What `python -m bench.part` does: reads its options (with `keep` also --keep), runs it, and answers 2 with the message of an `expected` error."""
-    parser = argparse.ArgumentParser(prog=f"python -m {module}", description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        prog=f"python -m {module}", description=description, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     options(parser)
     if keep:
         parser.add_argument("--keep", action="store_true", help="keep the database made")
@@ -195,7 +216,11 @@ class CachedEmbedder:
     def all_but(self, texts: list[str]) -> list[list[float]]:
         """The vectors of all texts embedded so far, in no particular order, except of these."""
         known = {hashlib.sha256(text.encode()).digest() for text in texts}
-        return [list(array("f", vector)) for key, vector in self._kept.execute("select hash, vector from vectors order by hash") if key not in known]
+        return [
+            list(array("f", vector))
+            for key, vector in self._kept.execute("select hash, vector from vectors order by hash")
+            if key not in known
+        ]
 
     def _load(self, key: bytes) -> list[float] | None:
         row = self._kept.execute("select vector from vectors where hash = ?", (key,)).fetchone()

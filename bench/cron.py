@@ -32,18 +32,42 @@ def run(options: argparse.Namespace) -> list[tuple[str, str]]:
     from conftest import BUILD, run_psql
     from servers import PGBIN, as_server_user, environment_of, running, server_folder
 
-    if not Path(subprocess.run([PGBIN / "pg_config", "--pkglibdir"], capture_output=True, text=True, check=True).stdout.strip(), "pg_cron.so").exists():
+    if not Path(
+        subprocess.run([PGBIN / "pg_config", "--pkglibdir"], capture_output=True, text=True, check=True).stdout.strip(),
+        "pg_cron.so",
+    ).exists():
         raise CannotRun("pg_cron is not installed")
     environment = environment_of(server_dsn())
     with server_folder() as folder:
-        as_server_user(PGBIN / "initdb", "-D", folder / "data", "-U", "postgres", "--auth=trust", "--encoding=UTF8", "--locale=C.UTF-8", "--no-instructions", "--no-sync")
+        as_server_user(
+            PGBIN / "initdb",
+            "-D",
+            folder / "data",
+            "-U",
+            "postgres",
+            "--auth=trust",
+            "--encoding=UTF8",
+            "--locale=C.UTF-8",
+            "--no-instructions",
+            "--no-sync",
+        )
         settings = {"shared_preload_libraries": "pg_cron,pg_stat_statements", "cron.use_background_workers": "on", "cron.database_name": "postgres",
                     "max_worker_processes": "24", "max_locks_per_transaction": "256"}  # fmt: skip
         with running(folder, environment, **settings) as dsn:
             # The embedder's folder must be the server's own, and private.
             as_server_user("mkdir", "-m", "0700", folder / "e")
             run_psql(dsn, "-v", "modulus=2", "-1", "-f", str(BUILD / "pg_memoir.sql"), "-o", "/dev/null")
-            run_psql(dsn, "-c", "create extension pg_cron", "-c", "create extension plpython3u", "-c", "call memoir.setup()", "-c", "call memoir.ensure_partitions()")
+            run_psql(
+                dsn,
+                "-c",
+                "create extension pg_cron",
+                "-c",
+                "create extension plpython3u",
+                "-c",
+                "call memoir.setup()",
+                "-c",
+                "call memoir.ensure_partitions()",
+            )
             run_psql(dsn, "-1", "-f", str(BUILD / "pg_memoir_plpython.sql"), "-o", "/dev/null")
             return [report("cron", _measure(dsn, str(folder / "e" / "socket"), options.minutes * 60))]
 
@@ -59,29 +83,55 @@ def _measure(dsn: str, socket: str, seconds: float) -> str:
         db.execute("call memoir.enable_jobs()")
         scheduled = db.execute("select count(*) from cron.job where jobname like 'memoir-%'").fetchone()[0]
         kills = _live(dsn, socket, seconds)
-        db.execute("select memoir.set_schedule(job, 'off') from memoir.list_jobs() where job not in ('embedder', 'embed', 'flush', 'merge', 'extract')")
+        db.execute(
+            "select memoir.set_schedule(job, 'off') from memoir.list_jobs() where job not in ('embedder', 'embed', 'flush', 'merge', 'extract')"
+        )
         db.execute("call memoir.enable_jobs()")
         deadline = time.monotonic() + 240
-        while time.monotonic() < deadline and db.execute("select exists (select from _memoir.work_items where state <> 'dead' and kind in ('embed', 'extract'))").fetchone()[0]:
+        while (
+            time.monotonic() < deadline
+            and db.execute(
+                "select exists (select from _memoir.work_items where state <> 'dead' and kind in ('embed', 'extract'))"
+            ).fetchone()[0]
+        ):
             time.sleep(2)
         db.execute("call memoir.disable_jobs()")
         rows = db.execute("""select job, count(*), count(*) filter (where outcome = 'done'), count(*) filter (where outcome = 'still running'),
             coalesce(string_agg(distinct outcome || coalesce(': ' || left(error, 60), ''), '; ') filter (where outcome not in ('done', 'still running')), ''),
             count(*) filter (where outcome is null), round(avg(extract(epoch from finished_at - started_at)), 2), round(max(extract(epoch from finished_at - started_at)), 2)
             from _memoir.job_runs group by job order by job""").fetchall()
-        failed_starts = db.execute("select count(*), coalesce(string_agg(distinct left(return_message, 80), '; '), '') from cron.job_run_details where status = 'failed'").fetchone()
-        facts: dict[str, Any] = dict(zip(("users", "turns", "memories", "items", "vectors", "ledger rows", "queue", "dead letters"), db.execute("""
+        failed_starts = db.execute(
+            "select count(*), coalesce(string_agg(distinct left(return_message, 80), '; '), '') from cron.job_run_details where status = 'failed'"
+        ).fetchone()
+        facts: dict[str, Any] = dict(
+            zip(
+                ("users", "turns", "memories", "items", "vectors", "ledger rows", "queue", "dead letters"),
+                db.execute("""
             select (select count(*) from _memoir.users), (select count(*) from _memoir.conversation_history), (select count(*) from _memoir.memory_store),
               (select count(*) from _memoir.search_items where embeddable and not dead), (select count(*) from _memoir.embeddings),
-              (select count(*) from _memoir.compile_ledger), (select count(*) from _memoir.work_items where state <> 'dead'), (select count(*) from _memoir.work_items where state = 'dead')""").fetchone()))
+              (select count(*) from _memoir.compile_ledger), (select count(*) from _memoir.work_items where state <> 'dead'), (select count(*) from _memoir.work_items where state = 'dead')""").fetchone(),
+            )
+        )
         lacking = db.execute("""select count(*) from _memoir.search_items i where i.embeddable and not i.dead
-            and not exists (select from _memoir.embeddings e where e.user_id = i.user_id and e.item_no = i.item_no)""").fetchone()[0]
+            and not exists (select from _memoir.embeddings e where e.user_id = i.user_id and e.item_no = i.item_no)""").fetchone()[
+            0
+        ]
         health = db.execute("select status, why from memoir.health").fetchone()
-        table = ["| job | runs | done | met a predecessor | other outcomes | unfinished | mean s | longest s |", "|---|---|---|---|---|---|---|---|"]
+        table = [
+            "| job | runs | done | met a predecessor | other outcomes | unfinished | mean s | longest s |",
+            "|---|---|---|---|---|---|---|---|",
+        ]
         table += ["| " + " | ".join(map(str, row)) + " |" for row in rows]
-        return "\n".join([f"pg_cron {version}, {scheduled} jobs at `{shortest}`, {seconds / 60:.0f} minutes, embedder killed {kills} times.", "", *table, "",
-                          ", ".join(f"{value} {key}" for key, value in facts.items()) + f"; {lacking} items without a vector.",
-                          f"Failed starts of pg_cron: {failed_starts[0]} {failed_starts[1]}. Health: {health[0]}, {health[1]}."]).replace(socket, "its socket")
+        return "\n".join(
+            [
+                f"pg_cron {version}, {scheduled} jobs at `{shortest}`, {seconds / 60:.0f} minutes, embedder killed {kills} times.",
+                "",
+                *table,
+                "",
+                ", ".join(f"{value} {key}" for key, value in facts.items()) + f"; {lacking} items without a vector.",
+                f"Failed starts of pg_cron: {failed_starts[0]} {failed_starts[1]}. Health: {health[0]}, {health[1]}.",
+            ]
+        ).replace(socket, "its socket")
 
 
 def _live(dsn: str, socket: str, seconds: float) -> int:
@@ -95,8 +145,18 @@ def _live(dsn: str, socket: str, seconds: float) -> int:
             while not stop.wait(2.0):
                 try:
                     say = f"{LINES[number % len(LINES)]} ({number})"
-                    db.execute("select memoir.persist_turn(%s, %s, %s)", [user, f"s{number // 40}", Jsonb([{"role": "user", "content": say}, {"role": "assistant", "content": "Noted."}])])
-                    db.execute("select memoir.compile_context(%s, %s, %s)", [user, f"s{number // 40}", "What do you know about me?"])
+                    db.execute(
+                        "select memoir.persist_turn(%s, %s, %s)",
+                        [
+                            user,
+                            f"s{number // 40}",
+                            Jsonb([{"role": "user", "content": say}, {"role": "assistant", "content": "Noted."}]),
+                        ],
+                    )
+                    db.execute(
+                        "select memoir.compile_context(%s, %s, %s)",
+                        [user, f"s{number // 40}", "What do you know about me?"],
+                    )
                     number += 1
                 except psycopg.Error as error:
                     errors.append(str(error))

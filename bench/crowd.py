@@ -20,13 +20,21 @@ from .population import DIMENSION, TURNS_PER_SESSION, Words
 # Items of a user (a third memories, the rest turns), and which share of all items users of that size have together.
 SIZES = {300: 1 / 2, 2_000: 1 / 6, 10_000: 1 / 6, 100_000: 1 / 6}
 FULL = 3_000_000
-SMALL = (100, 200, 300, 400, 500)                       # what users of 300 items really have
-MERGED = 1_000                                          # items between two merges of the words
-TAIL = 150                                              # items not merged
+SMALL = (100, 200, 300, 400, 500)  # what users of 300 items really have
+MERGED = 1_000  # items between two merges of the words
+TAIL = 150  # items not merged
 TOPICS = 1_000
-TURNS = {"search_items": "item_no", "search_tail": "item_no", "embeddings": "item_no", "conversation_history": "turn_index"}
+TURNS = {
+    "search_items": "item_no",
+    "search_tail": "item_no",
+    "embeddings": "item_no",
+    "conversation_history": "turn_index",
+}
 ORDER = {table: f"t.{column} / 10, c.o, t.{column}" for table, column in TURNS.items()} | {
-    "memory_store": "t.recorded_at, c.o", "memory_states": "t.recorded_at, c.o", "memory_stats": "t.memory_id, c.o"}
+    "memory_store": "t.recorded_at, c.o",
+    "memory_states": "t.recorded_at, c.o",
+    "memory_stats": "t.memory_id, c.o",
+}
 SESSION_COLUMNS = ("session_id", "local_to", "parent_session_id", "last_session")
 
 
@@ -86,9 +94,14 @@ def make_user(connection: psycopg.Connection, user: str, items: int, words: Word
     for session in range(0, turns, TURNS_PER_SESSION):
         count = min(TURNS_PER_SESSION, turns - session)
         if months:
-            connection.execute("select memoir.set_clock(date_trunc('month', clock_timestamp()) - make_interval(months => %s) + interval '1 minute' * %s)",
-                               (months - 1 - months * session // turns, session // TURNS_PER_SESSION))
-        connection.execute("select memoir.persist_turn(%s, %s, %s)", (user, f"session-{session // TURNS_PER_SESSION}", Jsonb(list(_messages(words, count)))))
+            connection.execute(
+                "select memoir.set_clock(date_trunc('month', clock_timestamp()) - make_interval(months => %s) + interval '1 minute' * %s)",
+                (months - 1 - months * session // turns, session // TURNS_PER_SESSION),
+            )
+        connection.execute(
+            "select memoir.persist_turn(%s, %s, %s)",
+            (user, f"session-{session // TURNS_PER_SESSION}", Jsonb(list(_messages(words, count)))),
+        )
         until = memories * min(turns, session + count) // turns
         texts = [words.sentence(6, 25) for _ in range(until - told)]
         connection.execute("select count(memoir.remember(%s, t)) from unnest(%s::text[]) t", (user, texts))
@@ -115,7 +128,9 @@ def make_user(connection: psycopg.Connection, user: str, items: int, words: Word
     )
     connection.execute(
         """update _memoir.memory_stats set access_count = 1 + abs(hashtext(memory_id::text)) %% 20, last_accessed_at = memoir.now()
-           where user_id = _memoir.user_id('default', %s) and abs(hashtext(memory_id::text)) %% 10 = 0""", (user,))
+           where user_id = _memoir.user_id('default', %s) and abs(hashtext(memory_id::text)) %% 10 = 0""",
+        (user,),
+    )
     connection.execute("delete from _memoir.work_items where user_id = _memoir.user_id('default', %s)", (user,))
 
 
@@ -138,18 +153,35 @@ def copy_user(connection: psycopg.Connection, user: str, names: Sequence[str], a
         with connection.transaction():
             connection.execute(
                 """create temp table copies on commit drop as select _memoir.user_id('default', n) as id, n as name, o
-                   from unnest(%s::text[]) with ordinality u(n, o)""", (list(names[at : at + at_once]),))
+                   from unnest(%s::text[]) with ordinality u(n, o)""",
+                (list(names[at : at + at_once]),),
+            )
             connection.execute(
                 """create temp table moved on commit drop as select c.id, s.session_id as was, _memoir.session_id(c.id, s.external_id) as now
-                   from copies c, _memoir.sessions s where s.user_id = %s""", (template,))
+                   from copies c, _memoir.sessions s where s.user_id = %s""",
+                (template,),
+            )
             connection.execute("analyze copies, moved")
             for table, columns in tables:
                 moved = [column for column in columns if column in SESSION_COLUMNS]
-                values = ["c.id" if column == "user_id" else f"coalesce(m{moved.index(column)}.now, t.{column})" if column in moved
-                          else "c.name" if (table, column) == ("users", "external_id") else f"t.{column}" for column in columns]
-                joins = " ".join(f"left join moved m{n} on m{n}.id = c.id and m{n}.was = t.{column}" for n, column in enumerate(moved))
-                connection.execute(f"insert into _memoir.{table} ({', '.join(columns)}) select {', '.join(values)} "
-                                   f"from copies c cross join _memoir.{table} t {joins} where t.user_id = '{template}' order by {ORDER.get(table, 'c.o')}")
+                values = [
+                    "c.id"
+                    if column == "user_id"
+                    else f"coalesce(m{moved.index(column)}.now, t.{column})"
+                    if column in moved
+                    else "c.name"
+                    if (table, column) == ("users", "external_id")
+                    else f"t.{column}"
+                    for column in columns
+                ]
+                joins = " ".join(
+                    f"left join moved m{n} on m{n}.id = c.id and m{n}.was = t.{column}"
+                    for n, column in enumerate(moved)
+                )
+                connection.execute(
+                    f"insert into _memoir.{table} ({', '.join(columns)}) select {', '.join(values)} "
+                    f"from copies c cross join _memoir.{table} t {joins} where t.user_id = '{template}' order by {ORDER.get(table, 'c.o')}"
+                )
 
 
 def make_measured(connection: psycopg.Connection, sizes: Sequence[int], words: Words) -> None:

@@ -98,7 +98,9 @@ def locomo(path: Path) -> list[Corpus]:
         for item in record["qa"]:
             gold = [key for entry in item.get("evidence") or [] for key in _dia(str(entry)) if key in known]
             if gold:
-                corpus.events.append(Asked(str(item["question"]), _unique(gold), LOCOMO.get(item.get("category"), "other")))
+                corpus.events.append(
+                    Asked(str(item["question"]), _unique(gold), LOCOMO.get(item.get("category"), "other"))
+                )
     return list(corpora.values())
 
 
@@ -128,12 +130,19 @@ def realmem(folder: Path) -> list[Corpus]:
             for place, turn in enumerate(session["dialogue_turns"]):
                 at = start + place * TURN
                 if turn["is_query"]:
-                    used = [(m["session_uuid"], m["content"]) for m in session["dialogue_turns"][place + 1].get("memory_used") or []]
+                    used = [
+                        (m["session_uuid"], m["content"])
+                        for m in session["dialogue_turns"][place + 1].get("memory_used") or []
+                    ]
                     used = [key for key in used if key in sources and key[0] != uuid]
                     if used:
                         category = str(turn.get("category_name"))
-                        turns.events.append(Asked(turn["content"], _unique(sources[key] for key in used), category, uuid, at))
-                        memories.events.append(Asked(turn["content"], _unique(_memory_key(*key) for key in used), category, None, at))
+                        turns.events.append(
+                            Asked(turn["content"], _unique(sources[key] for key in used), category, uuid, at)
+                        )
+                        memories.events.append(
+                            Asked(turn["content"], _unique(_memory_key(*key) for key in used), category, None, at)
+                        )
                 message = {"role": turn["speaker"].lower(), "content": turn["content"], "created_at": at.isoformat()}
                 turns.events.append(Said(f"{uuid}:{place}", uuid, message))
             for memory in session["extracted_memory"]:
@@ -175,7 +184,9 @@ def beam(folder: Path) -> list[Corpus]:
         known = {event.key for event in corpus.items()}
         for category, questions in json.loads((file.parent / "probing_questions.json").read_text()).items():
             for question in questions:
-                gold = _unique(str(number) for number in _leaves(question.get("source_chat_ids")) if str(number) in known)
+                gold = _unique(
+                    str(number) for number in _leaves(question.get("source_chat_ids")) if str(number) in known
+                )
                 if gold or category == "abstention":
                     corpus.events.append(Asked(question["question"], gold, category.replace("_", " ")))
         found.append(corpus)

@@ -54,7 +54,9 @@ def store(memoir: Memoir, user: str, events: Sequence[Said | Remembered]) -> dic
     stored = {}
     for batch in batches(events):
         if isinstance(batch, Remembered):
-            stored[batch.key] = Stored(str(memoir.remember(user, batch.content, created_at=batch.at)["memory_id"]), len(batch.content))
+            stored[batch.key] = Stored(
+                str(memoir.remember(user, batch.content, created_at=batch.at)["memory_id"]), len(batch.content)
+            )
         else:
             done = memoir.persist_turn(user, batch[0].session, [event.message for event in batch])
             for event, number in zip(batch, done["message_ids"], strict=True):
@@ -70,10 +72,18 @@ COMPILED = """
   order by c.ordinality"""
 
 
-def ask(connection: psycopg.Connection, user: str, question: Asked, vector: list[float], budget: int) -> tuple[list[str], dict[str, int], int]:
+def ask(
+    connection: psycopg.Connection, user: str, question: Asked, vector: list[float], budget: int
+) -> tuple[list[str], dict[str, int], int]:
     """(turns and memories as ranked, characters of each that the recall shows, tokens of the recall)."""
     session = question.session or "a session of its own"
-    arguments: dict[str, Any] = {"user": user, "session": session, "query": question.text, "budget": budget, "vector": vector}
+    arguments: dict[str, Any] = {
+        "user": user,
+        "session": session,
+        "query": question.text,
+        "budget": budget,
+        "vector": vector,
+    }
     rows = connection.execute(COMPILED, arguments).fetchall()
     shown: dict[str, int] = {}
     for _, ref, position, length in rows:
@@ -82,11 +92,22 @@ def ask(connection: psycopg.Connection, user: str, question: Asked, vector: list
     return list(dict.fromkeys(row[1] for row in rows if row[1])), shown, rows[0][0]
 
 
-def measure(memoir: Memoir, connection: psycopg.Connection, embed: CachedEmbedder, corpus: Corpus, asked: set[int], budgets: Sequence[int], found: Found, extract: bool = False) -> None:
+def measure(
+    memoir: Memoir,
+    connection: psycopg.Connection,
+    embed: CachedEmbedder,
+    corpus: Corpus,
+    asked: set[int],
+    budgets: Sequence[int],
+    found: Found,
+    extract: bool = False,
+) -> None:
     """Replays a corpus: stores what is said, compiles what is asked."""
     user = f"{corpus.kind}: {corpus.name}"
     questions = corpus.questions()
-    vectors = dict(zip((id(question) for question in questions), embed([question.text for question in questions]), strict=True))
+    vectors = dict(
+        zip((id(question) for question in questions), embed([question.text for question in questions]), strict=True)
+    )
     stored: dict[str, Stored] = {}
     waiting: list[Said | Remembered] = []
     number, analysed = -1, 0
@@ -116,7 +137,9 @@ def measure(memoir: Memoir, connection: psycopg.Connection, embed: CachedEmbedde
                 found.nothing.setdefault(budget, []).append(tokens)
                 continue
             found.listed.setdefault(budget, []).append(float(np.mean([ref in shown for ref in gold])))
-            found.text.setdefault(budget, []).append(float(np.mean([min(1, shown.get(ref, 0) / length) for ref, length in gold.items()])))
+            found.text.setdefault(budget, []).append(
+                float(np.mean([min(1, shown.get(ref, 0) / length) for ref, length in gold.items()]))
+            )
             found.tokens.setdefault(budget, []).append(tokens)
         if gold:
             found.ranked.append(float(np.mean([ref in ranked[:10] for ref in gold])))
@@ -124,16 +147,44 @@ def measure(memoir: Memoir, connection: psycopg.Connection, embed: CachedEmbedde
 
 
 def tables(found: dict[str, Found], budgets: Sequence[int]) -> list[tuple[str, str]]:
-    head = ["data", "questions", "R@10", *(f"within {budget:,}" for budget in budgets), *(f"its text, {budget:,}" for budget in budgets), "tokens", "tokens where nothing answers"]
+    head = [
+        "data",
+        "questions",
+        "R@10",
+        *(f"within {budget:,}" for budget in budgets),
+        *(f"its text, {budget:,}" for budget in budgets),
+        "tokens",
+        "tokens where nothing answers",
+    ]
     rows, detail = [], []
     for kind, f in found.items():
         largest = max(budgets)
         nothing = f"{np.mean(f.nothing[largest]):.0f}" if largest in f.nothing else "–"
-        rows.append([kind, len(f.ranked), _percent(f.ranked), *(_percent(f.listed[b]) for b in budgets), *(_percent(f.text[b]) for b in budgets), f"{np.mean(f.tokens[largest]):.0f}", nothing])
+        rows.append(
+            [
+                kind,
+                len(f.ranked),
+                _percent(f.ranked),
+                *(_percent(f.listed[b]) for b in budgets),
+                *(_percent(f.text[b]) for b in budgets),
+                f"{np.mean(f.tokens[largest]):.0f}",
+                nothing,
+            ]
+        )
         for category in sorted(set(f.categories)):
             of = [place for place, name in enumerate(f.categories) if name == category]
-            detail.append([f"{kind}: {category}", len(of), _percent([f.ranked[i] for i in of]), *(_percent([f.listed[b][i] for i in of]) for b in budgets)])
-    return [report("evidence", table(head, rows)), report("evidence-by-category", table(head[: 3 + len(budgets)], detail))]
+            detail.append(
+                [
+                    f"{kind}: {category}",
+                    len(of),
+                    _percent([f.ranked[i] for i in of]),
+                    *(_percent([f.listed[b][i] for i in of]) for b in budgets),
+                ]
+            )
+    return [
+        report("evidence", table(head, rows)),
+        report("evidence-by-category", table(head[: 3 + len(budgets)], detail)),
+    ]
 
 
 def _percent(values: Sequence[float]) -> str:
@@ -144,21 +195,33 @@ def add_arguments(parser: argparse.ArgumentParser, *names: str) -> None:
     """The options that `python -m bench` shares."""
     what = "a LoCoMo file, a folder of RealMem dialogues or of BEAM chats; may be given several times"
     parser.add_argument("--evidence", *names, dest="evidence", type=Path, action="append", metavar="PATH", help=what)
-    parser.add_argument("--corpora", default="", help="only corpora whose 'kind: name' contains one of these, with commas")
+    parser.add_argument(
+        "--corpora", default="", help="only corpora whose 'kind: name' contains one of these, with commas"
+    )
     parser.add_argument("--set", action="append", default=[], help="a setting to try, key=value")
-    parser.add_argument("--extract", action="store_true", help="with the memories that the job extract makes; evidence is still the turns")
+    parser.add_argument(
+        "--extract",
+        action="store_true",
+        help="with the memories that the job extract makes; evidence is still the turns",
+    )
 
 
 def run(options: argparse.Namespace) -> list[tuple[str, str]]:
     """Measures in a database of its own. `options`: of add_arguments, and questions, budgets, keep."""
     if not options.evidence:
-        raise CannotRun("no data: give files or folders of conversations with gold evidence (they are not part of the project)")
+        raise CannotRun(
+            "no data: give files or folders of conversations with gold evidence (they are not part of the project)"
+        )
     rng = random.Random(0)
     budgets = [int(budget) for budget in options.budgets.split(",")]
     only = [part for part in options.corpora.split(",") if part]
     embed = CachedEmbedder()
     found: dict[str, Found] = {}
-    with fresh_database("evidence", options.keep) as dsn, Memoir(dsn) as memoir, psycopg.connect(dsn, autocommit=True) as connection:
+    with (
+        fresh_database("evidence", options.keep) as dsn,
+        Memoir(dsn) as memoir,
+        psycopg.connect(dsn, autocommit=True) as connection,
+    ):
         for setting in options.set:
             key, _, value = setting.partition("=")
             connection.execute("select memoir.set_setting(%s, %s::jsonb)", (key, value))
@@ -168,15 +231,29 @@ def run(options: argparse.Namespace) -> list[tuple[str, str]]:
             count = len(corpus.questions())
             asked = set(rng.sample(range(count), min(options.questions, count)) if options.questions else range(count))
             started = time.process_time()
-            measure(memoir, connection, embed, corpus, asked, budgets, found.setdefault(corpus.kind, Found()), options.extract)
+            measure(
+                memoir,
+                connection,
+                embed,
+                corpus,
+                asked,
+                budgets,
+                found.setdefault(corpus.kind, Found()),
+                options.extract,
+            )
             progress("")
-            print(f"{corpus.kind}: {corpus.name}: {len(asked)} questions, {time.process_time() - started:.0f} s of the client's CPU", file=sys.stderr)
+            print(
+                f"{corpus.kind}: {corpus.name}: {len(asked)} questions, {time.process_time() - started:.0f} s of the client's CPU",
+                file=sys.stderr,
+            )
     return tables(found, budgets)
 
 
 def _options(parser: argparse.ArgumentParser) -> None:
     add_arguments(parser, "--data")
-    parser.add_argument("--questions", type=int, default=0, help="a sample of so many questions of each corpus (default: all)")
+    parser.add_argument(
+        "--questions", type=int, default=0, help="a sample of so many questions of each corpus (default: all)"
+    )
     parser.add_argument("--budgets", default=",".join(map(str, BUDGETS)), help="memory budgets in tokens (%(default)s)")
 
 

@@ -45,14 +45,25 @@ class Row:
 Asking = tuple[str, str, frozenset[str]]  # what kind of message, its text, the ids that answer it
 
 
-def compiled(connection: psycopg.Connection, user: str, text: str, vector: list[float], budget: int) -> tuple[set[str], int, bool]:
+def compiled(
+    connection: psycopg.Connection, user: str, text: str, vector: list[float], budget: int
+) -> tuple[set[str], int, bool]:
     context = connection.execute(
-        "select memoir.context(p_user => %s, p_session => 'a session of its own', p_query => %s, p_memory_budget => %s, p_query_embedding => %s::real[])", (user, text, budget, vector)
+        "select memoir.context(p_user => %s, p_session => 'a session of its own', p_query => %s, p_memory_budget => %s, p_query_embedding => %s::real[])",
+        (user, text, budget, vector),
     ).fetchone()[0]
     return set(context["items"]), context["recall_tokens"], context["weak"]
 
 
-def measure(memoir: Memoir, connection: psycopg.Connection, embed: CachedEmbedder, corpus: Corpus, asking: Sequence[Asking], budgets: Sequence[int], found: dict[tuple[str, int], list[Row]]) -> None:
+def measure(
+    memoir: Memoir,
+    connection: psycopg.Connection,
+    embed: CachedEmbedder,
+    corpus: Corpus,
+    asking: Sequence[Asking],
+    budgets: Sequence[int],
+    found: dict[tuple[str, int], list[Row]],
+) -> None:
     user = f"{corpus.kind}: {corpus.name}"
     stored = store(memoir, user, corpus.items())
     memoir.embed_backlog(embed)
@@ -61,7 +72,10 @@ def measure(memoir: Memoir, connection: psycopg.Connection, embed: CachedEmbedde
     vectors = embed([text for _, text, _ in asking])
     rows: list[dict[int, Row]] = [{budget: Row() for budget in budgets} for _ in asking]
     for off in (False, True):
-        connection.execute("select memoir.set_user_settings(%s, %s)", (user, Jsonb({key: value if off else None for key, value in OFF.items()})))
+        connection.execute(
+            "select memoir.set_user_settings(%s, %s)",
+            (user, Jsonb({key: value if off else None for key, value in OFF.items()})),
+        )
         for number, ((_, text, keys), vector) in enumerate(zip(asking, vectors, strict=True)):
             progress(f"{user}: {'without' if off else 'with'} the floor, message {number + 1} of {len(asking)}")
             gold = {stored[key].id for key in keys}
@@ -77,7 +91,14 @@ def measure(memoir: Memoir, connection: psycopg.Connection, embed: CachedEmbedde
 
 
 def tables(found: dict[tuple[str, int], list[Row]], budgets: Sequence[int]) -> list[tuple[str, str]]:
-    head = ["messages", "number", "marked weak, %", *(f"{budget:,}: evidence without, with" for budget in budgets), "kept, %", *(f"{budget:,}: tokens without, with" for budget in budgets)]
+    head = [
+        "messages",
+        "number",
+        "marked weak, %",
+        *(f"{budget:,}: evidence without, with" for budget in budgets),
+        "kept, %",
+        *(f"{budget:,}: tokens without, with" for budget in budgets),
+    ]
     rows = []
     for what in dict.fromkeys(what for what, _ in found):
         of = {budget: found[what, budget] for budget in budgets}
@@ -86,21 +107,35 @@ def tables(found: dict[tuple[str, int], list[Row]], budgets: Sequence[int]) -> l
         means = {budget: np.mean([row.evidence for row in of[budget]], axis=0) for budget in budgets}
         tokens = {budget: np.mean([row.tokens for row in of[budget]], axis=0) for budget in budgets}
         kept = " / ".join(f"{100 * means[b][0] / means[b][1]:.1f}" for b in budgets) if answered else "–"
-        rows.append([what, len(some), f"{100 * np.mean([row.weak for row in some]):.0f}", *(f"{100 * means[b][1]:.1f}, {100 * means[b][0]:.1f}" if answered else "–" for b in budgets),
-                     kept, *(f"{tokens[b][1]:.0f}, {tokens[b][0]:.0f}" for b in budgets)])
+        rows.append(
+            [
+                what,
+                len(some),
+                f"{100 * np.mean([row.weak for row in some]):.0f}",
+                *(f"{100 * means[b][1]:.1f}, {100 * means[b][0]:.1f}" if answered else "–" for b in budgets),
+                kept,
+                *(f"{tokens[b][1]:.0f}, {tokens[b][0]:.0f}" for b in budgets),
+            ]
+        )
     return [report("floor", table(head, rows))]
 
 
 def run(options: argparse.Namespace) -> list[tuple[str, str]]:
     if not options.evidence:
-        raise CannotRun("no data: give files or folders of conversations with gold evidence (they are not part of the project)")
+        raise CannotRun(
+            "no data: give files or folders of conversations with gold evidence (they are not part of the project)"
+        )
     rng = random.Random(0)
     budgets = [int(budget) for budget in options.budgets.split(",")]
     only = [part for part in options.corpora.split(",") if part]
     corpora = [corpus for path in options.evidence for corpus in read(path)]
     embed = CachedEmbedder()
     found: dict[tuple[str, int], list[Row]] = {}
-    with fresh_database("floor", options.keep) as dsn, Memoir(dsn) as memoir, psycopg.connect(dsn, autocommit=True) as connection:
+    with (
+        fresh_database("floor", options.keep) as dsn,
+        Memoir(dsn) as memoir,
+        psycopg.connect(dsn, autocommit=True) as connection,
+    ):
         for setting in options.set:
             key, _, value = setting.partition("=")
             connection.execute("select memoir.set_setting(%s, %s::jsonb)", (key, value))
@@ -112,10 +147,24 @@ def run(options: argparse.Namespace) -> list[tuple[str, str]]:
                 return rng.sample(questions, min(number, len(questions))) if options.questions else questions
 
             number = options.questions
-            asking: list[Asking] = [(f"{corpus.kind}: answered", q.text, frozenset(q.evidence)) for q in some([q for q in corpus.questions() if q.evidence], number)]
-            asking += [(f"{corpus.kind}: unanswered", q.text, frozenset()) for q in corpus.questions() if not q.evidence]
-            others = [q for other in corpora if other.kind == corpus.kind and other.name != corpus.name for q in other.questions() if q.evidence]
-            asking += [(f"{corpus.kind}: of others", q.text, frozenset()) for q in rng.sample(others, min(max(number // 2, 20), len(others)))]
+            asking: list[Asking] = [
+                (f"{corpus.kind}: answered", q.text, frozenset(q.evidence))
+                for q in some([q for q in corpus.questions() if q.evidence], number)
+            ]
+            asking += [
+                (f"{corpus.kind}: unanswered", q.text, frozenset()) for q in corpus.questions() if not q.evidence
+            ]
+            others = [
+                q
+                for other in corpora
+                if other.kind == corpus.kind and other.name != corpus.name
+                for q in other.questions()
+                if q.evidence
+            ]
+            asking += [
+                (f"{corpus.kind}: of others", q.text, frozenset())
+                for q in rng.sample(others, min(max(number // 2, 20), len(others)))
+            ]
             asking += [(f"{corpus.kind}: small talk", text, frozenset()) for text in SMALL_TALK]
             measure(memoir, connection, embed, corpus, asking, budgets, found)
             progress("")
@@ -124,7 +173,9 @@ def run(options: argparse.Namespace) -> list[tuple[str, str]]:
 
 def _options(parser: argparse.ArgumentParser) -> None:
     add_arguments(parser, "--data")
-    parser.add_argument("--questions", type=int, default=0, help="a sample of so many questions of each corpus (default: all)")
+    parser.add_argument(
+        "--questions", type=int, default=0, help="a sample of so many questions of each corpus (default: all)"
+    )
     parser.add_argument("--budgets", default=",".join(map(str, BUDGETS)), help="memory budgets in tokens (%(default)s)")
 
 

@@ -40,20 +40,25 @@ select (select count(*) from (
           where user_id = %(user)s and session_id = %(session)s and recorded_at between %(first)s and %(last)s
           order by turn_index desc limit 50) last_turns)"""
 # Beside them, the rows that the ranking weighs and those whose text may be shown, by their keys.
-ROWS = FLOOR + """,
+ROWS = (
+    FLOOR
+    + """,
        (select sum(token_count) from _memoir.search_items where user_id = %(user)s and item_no = any (%(items)s)),
        (select sum(m.trust + coalesce(t.access_count, 0)) from _memoir.memory_store m left join _memoir.memory_stats t on t.user_id = m.user_id and t.memory_id = m.memory_id
         where m.user_id = %(user)s and m.memory_id = any (%(memories)s)),
        (select sum(length(h.content)) from unnest(%(sessions)s::uuid[], %(turns)s::integer[], %(times)s::timestamptz[]) p(session, turn, at)
         join _memoir.conversation_history h on h.user_id = %(user)s and h.session_id = p.session and h.turn_index = p.turn and h.recorded_at = p.at
         where h.recorded_at = any (%(times)s::timestamptz[]))"""
+)
 EMBED = "select vec, problem from _memoir.py_embed_query(%s, %s, %s, 1000)"
 
 
 class Query:
     """A question of one measured user, and what the floor needs to know of it beforehand."""
 
-    def __init__(self, connection: psycopg.Connection, user: str, session: str, text: str, given: Sequence[float]) -> None:
+    def __init__(
+        self, connection: psycopg.Connection, user: str, session: str, text: str, given: Sequence[float]
+    ) -> None:
         self.user, self.session, self.text, self.vector = user, session, text, list(given)
         row = connection.execute(
             """select s.user_id, s.session_id, c.first_recorded_at, c.last_recorded_at, _memoir.posting_keys(tsvector_to_array(to_tsvector('english', %s)), k.letter_rows),
@@ -94,25 +99,34 @@ def processor_time(pid: int) -> float | None:
 
 def queries(connection: psycopg.Connection, size: Size, words: Words, rng: random.Random, count: int) -> list[Query]:
     """Questions in each measured user's newest session, in the population's words."""
-    return [Query(connection, full_user(n % size.full), last_session(size), words.sentence(5, 12)[:-1] + "?", vector(rng)) for n in range(count)]
+    return [
+        Query(connection, full_user(n % size.full), last_session(size), words.sentence(5, 12)[:-1] + "?", vector(rng))
+        for n in range(count)
+    ]
 
 
 def measure_compiles(connection: psycopg.Connection, asked: Sequence[Query], socket: str) -> dict[str, list[float]]:
     """Times in ms: compile with a vector and its floor; with the embedder also compile by text alone and its floor."""
     times: dict[str, list[float]] = {"with": [], "floor": [], "rows": []} | ({"text": [], "call": []} if socket else {})
     pid = connection.info.backend_pid
-    same_host = bool(Path(f"/proc/{pid}/comm").exists() and Path(f"/proc/{pid}/comm").read_text().startswith("postgres"))
+    same_host = bool(
+        Path(f"/proc/{pid}/comm").exists() and Path(f"/proc/{pid}/comm").read_text().startswith("postgres")
+    )
     if same_host and processor_time(pid) is not None:
         times |= {"with, ran": [], "floor, ran": [], "rows, ran": []}
     for number, query in enumerate(asked):
         work: dict[str, Callable[[], Any]] = {
             "floor": lambda: connection.execute(FLOOR, query.floor).fetchone(),
             "rows": lambda: connection.execute(ROWS, query.floor).fetchone(),
-            "with": lambda: connection.execute(COMPILE, (query.user, query.session, query.text, query.vector)).fetchone(),
+            "with": lambda: connection.execute(
+                COMPILE, (query.user, query.session, query.text, query.vector)
+            ).fetchone(),
         }
         if socket:
             # Another text than compile's, so that neither profits from the other.
-            work["call"] = lambda: connection.execute(EMBED, (socket, EMBEDDING_MODEL, query.text + " Then?")).fetchone()
+            work["call"] = lambda: connection.execute(
+                EMBED, (socket, EMBEDDING_MODEL, query.text + " Then?")
+            ).fetchone()
             work["text"] = lambda: connection.execute(COMPILE_TEXT, (query.user, query.session, query.text)).fetchone()
         for name, call in work.items():
             ran = f"{name}, ran"
@@ -129,19 +143,37 @@ def measure_compiles(connection: psycopg.Connection, asked: Sequence[Query], soc
 def compile_table(times: dict[str, list[float]]) -> str:
     """Percentiles of compiles and floors, and their ratios."""
     shares = (0.5, 0.95, 0.99)
-    series = [("compile, embedding supplied", times["with"]), ("floor: bare scans of the indexes", times["floor"]),
-              ("the same, and the rows they lead to", times["rows"])]
-    pairs = [("ratio to the scans of the indexes", times["with"], times["floor"]), ("ratio to those with the rows", times["with"], times["rows"])]
+    series = [
+        ("compile, embedding supplied", times["with"]),
+        ("floor: bare scans of the indexes", times["floor"]),
+        ("the same, and the rows they lead to", times["rows"]),
+    ]
+    pairs = [
+        ("ratio to the scans of the indexes", times["with"], times["floor"]),
+        ("ratio to those with the rows", times["with"], times["rows"]),
+    ]
     if "with, ran" in times:
-        series += [("compile, processor time of the backend", times["with, ran"]), ("floor, processor time of the backend", times["floor, ran"]),
-                   ("with the rows, processor time of the backend", times["rows, ran"])]
-        pairs += [("ratio of processor times, indexes", times["with, ran"], times["floor, ran"]), ("ratio of processor times, with the rows", times["with, ran"], times["rows, ran"])]
+        series += [
+            ("compile, processor time of the backend", times["with, ran"]),
+            ("floor, processor time of the backend", times["floor, ran"]),
+            ("with the rows, processor time of the backend", times["rows, ran"]),
+        ]
+        pairs += [
+            ("ratio of processor times, indexes", times["with, ran"], times["floor, ran"]),
+            ("ratio of processor times, with the rows", times["with, ran"], times["rows, ran"]),
+        ]
     if "text" in times:
         both = [a + b for a, b in zip(times["floor"], times["call"], strict=True)]
-        series += [("compile, query text only", times["text"]), ("floor: bare scans and embedding call", both), ("of that, embedding call", times["call"])]
+        series += [
+            ("compile, query text only", times["text"]),
+            ("floor: bare scans and embedding call", both),
+            ("of that, embedding call", times["call"]),
+        ]
         pairs.append(("ratio, query text only", times["text"], both))
     rows = [[name, *(f"{percentile(values, share):.2f}" for share in shares)] for name, values in series]
-    rows += [[name, *(f"{percentile(a, share) / percentile(b, share):.2f}" for share in shares)] for name, a, b in pairs]
+    rows += [
+        [name, *(f"{percentile(a, share) / percentile(b, share):.2f}" for share in shares)] for name, a, b in pairs
+    ]
     return table(["ms", "p50", "p95", "p99"], rows)
 
 
@@ -163,9 +195,17 @@ def first_compiles(dsn: str, query: Query, times: int = 15) -> str:
     statement = f"select length(memoir.compile_context('{query.user}', '{query.session}', '{query.text}', p_query_embedding => {literal})::text)"
     found: list[list[float]] = []
     for _ in range(times):
-        done = subprocess.run(["psql", "-X", "-q", "-c", r"\timing on", "-c", statement, "-c", statement, dsn], capture_output=True, text=True, check=True)
+        done = subprocess.run(
+            ["psql", "-X", "-q", "-c", r"\timing on", "-c", statement, "-c", statement, dsn],
+            capture_output=True,
+            text=True,
+            check=True,
+        )
         found.append([float(value) for value in re.findall(r"Time: ([\d.]+) ms", done.stdout)])
-    rows = [[name, *(f"{percentile([pair[at] for pair in found], share):.1f}" for share in (0.5, 0.95))] for at, name in enumerate(("first compile", "second compile"))]
+    rows = [
+        [name, *(f"{percentile([pair[at] for pair in found], share):.1f}" for share in (0.5, 0.95))]
+        for at, name in enumerate(("first compile", "second compile"))
+    ]
     return table([f"ms, of {times} fresh psql connections", "p50", "p95"], rows)
 
 
@@ -182,7 +222,9 @@ def memory_table(dsn: str, asked: Sequence[Query]) -> str:
 
 
 def _memory(connection: psycopg.Connection) -> tuple[str, str]:
-    pid, contexts = connection.execute("select pg_backend_pid(), (select sum(total_bytes) from pg_backend_memory_contexts)").fetchone()
+    pid, contexts = connection.execute(
+        "select pg_backend_pid(), (select sum(total_bytes) from pg_backend_memory_contexts)"
+    ).fetchone()
     try:
         lines = Path(f"/proc/{pid}/smaps_rollup").read_text()
         kilobytes = re.findall(r"^Private_(?:Clean|Dirty):\s+(\d+) kB", lines, re.MULTILINE)
@@ -202,7 +244,10 @@ def run(options: argparse.Namespace) -> list[tuple[str, str]]:
     """Measures in a database of its own. `options`: of add_arguments, and `keep`."""
     rng = random.Random(1)
     words, size = Words(rng), Size(users=options.users)
-    with fresh_database("latency", getattr(options, "keep", False)) as dsn, psycopg.connect(dsn, autocommit=True) as connection:
+    with (
+        fresh_database("latency", getattr(options, "keep", False)) as dsn,
+        psycopg.connect(dsn, autocommit=True) as connection,
+    ):
         populate(connection, size, words, rng)
         # The embedder has its own caches; random vectors of the items don't matter to its time.
         socket = embedder_socket(connection)

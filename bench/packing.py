@@ -170,7 +170,9 @@ def steps(options: Sequence[Line]) -> list[tuple[float, int]]:
     for line in sorted(options, key=lambda line: (line.cost, -line.value)):
         if line.value <= hull[-1][0]:
             continue
-        while len(hull) > 1 and (line.value - hull[-1][0]) * (hull[-1][1] - hull[-2][1]) >= (hull[-1][0] - hull[-2][0]) * (line.cost - hull[-1][1]):
+        while len(hull) > 1 and (line.value - hull[-1][0]) * (hull[-1][1] - hull[-2][1]) >= (
+            hull[-1][0] - hull[-2][0]
+        ) * (line.cost - hull[-1][1]):
             hull.pop()
         hull.append((line.value, line.cost))
     return [(high[0] - low[0], high[1] - low[1]) for low, high in zip(hull, hull[1:], strict=False)]
@@ -180,8 +182,14 @@ def fractional(lines: Sequence[Line], room: int) -> float:
     """Value of the best choice if lines and headers could be cut: each group begins with the lines that repay its header best."""
     pieces: list[tuple[float, int]] = []  # (value, cost)
     for items in by_group(lines):
-        mine = sorted((step for options in items for step in steps([lines[option] for option in options])), key=lambda step: -step[0] / step[1])
-        values, costs = np.cumsum([value for value, _ in mine]), lines[items[0][0]].opening + np.cumsum([cost for _, cost in mine])
+        mine = sorted(
+            (step for options in items for step in steps([lines[option] for option in options])),
+            key=lambda step: -step[0] / step[1],
+        )
+        values, costs = (
+            np.cumsum([value for value, _ in mine]),
+            lines[items[0][0]].opening + np.cumsum([cost for _, cost in mine]),
+        )
         first = int(np.argmax(values / costs))
         pieces.append((float(values[first]), int(costs[first])))
         pieces += mine[first + 1 :]
@@ -197,7 +205,14 @@ def fractional(lines: Sequence[Line], room: int) -> float:
 # --- Measuring -----------------------------------------------------------------------------------------------------------
 
 
-def capture(memoir: Memoir, connection: psycopg.Connection, embed: CachedEmbedder, corpus: Corpus, asked: set[int], budgets: Sequence[int]) -> list[Compile]:
+def capture(
+    memoir: Memoir,
+    connection: psycopg.Connection,
+    embed: CachedEmbedder,
+    corpus: Corpus,
+    asked: set[int],
+    budgets: Sequence[int],
+) -> list[Compile]:
     """Stores what was said before each question asked and compiles it with each budget."""
     user = f"{corpus.kind}: {corpus.name}"
     found: list[Compile] = []
@@ -226,7 +241,17 @@ def capture(memoir: Memoir, connection: psycopg.Connection, embed: CachedEmbedde
             ).fetchall()
             if rows:
                 lines = [Line(*row[:9]) for row in rows]
-                found.append(Compile(corpus.kind, rows[0][9], rows[0][10], lines, {stored[key].id for key in event.evidence}, rows[0][11], rows[0][12]))
+                found.append(
+                    Compile(
+                        corpus.kind,
+                        rows[0][9],
+                        rows[0][10],
+                        lines,
+                        {stored[key].id for key in event.evidence},
+                        rows[0][11],
+                        rows[0][12],
+                    )
+                )
     return found
 
 
@@ -245,12 +270,17 @@ def judged(found: Sequence[Compile]) -> list[str]:
             fill.append(compiled.tokens / compiled.budget)
         if compiled.gold:
             packed_evidence.append(len(compiled.gold & {line.ref for line in packed}) / len(compiled.gold))
-            exact_evidence.append(len(compiled.gold & {compiled.lines[place].ref for place in chosen}) / len(compiled.gold))
+            exact_evidence.append(
+                len(compiled.gold & {compiled.lines[place].ref for place in chosen}) / len(compiled.gold)
+            )
     return [
         str(len(found)),
         f"{percentile([float(c.candidates()) for c in found], 0.5):.0f}",
         f"{100 * np.mean(excerpts):.1f}",
-        *(f"{100 * x:.1f}" for x in (percentile(of_exact, 0.5), min(of_exact), percentile(of_fractional, 0.5), min(of_fractional))),
+        *(
+            f"{100 * x:.1f}"
+            for x in (percentile(of_exact, 0.5), min(of_exact), percentile(of_fractional, 0.5), min(of_fractional))
+        ),
         f"{100 * np.mean(fill):.1f}" if fill else "–",
         f"{100 * np.mean(packed_evidence):.1f}",
         f"{100 * np.mean(exact_evidence):.1f}",
@@ -312,19 +342,36 @@ def tables(found: Sequence[Compile], budgets: Sequence[int]) -> list[tuple[str, 
             if mine := [compiled for compiled in found if compiled.kind == kind and compiled.budget == budget]:
                 rows.append([f"{kind}, {budget:,}", *judged(mine)])
     rows.append(["all", *judged(found)])
-    return [report("packing", table(HEAD, rows)), report("packing-orders", table(["evidence by order", *(f"{budget:,}" for budget in budgets)], orders(found, budgets)))]
+    return [
+        report("packing", table(HEAD, rows)),
+        report(
+            "packing-orders",
+            table(["evidence by order", *(f"{budget:,}" for budget in budgets)], orders(found, budgets)),
+        ),
+    ]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--data", type=Path, action="append", help="a LoCoMo file, a folder of RealMem dialogues or of BEAM chats; may be given several times")
-    parser.add_argument("--corpora", default="", help="only corpora whose 'kind: name' contains one of these, with commas")
-    parser.add_argument("--questions", type=int, default=25, help="a sample of so many questions of each corpus (%(default)s)")
+    parser.add_argument(
+        "--data",
+        type=Path,
+        action="append",
+        help="a LoCoMo file, a folder of RealMem dialogues or of BEAM chats; may be given several times",
+    )
+    parser.add_argument(
+        "--corpora", default="", help="only corpora whose 'kind: name' contains one of these, with commas"
+    )
+    parser.add_argument(
+        "--questions", type=int, default=25, help="a sample of so many questions of each corpus (%(default)s)"
+    )
     parser.add_argument("--budgets", default=",".join(map(str, BUDGETS)), help="memory budgets in tokens (%(default)s)")
 
 
 def run(options: argparse.Namespace) -> list[tuple[str, str]]:
     if not options.data:
-        raise CannotRun("no data: give files or folders of conversations with gold evidence by --data (they are not part of the project)")
+        raise CannotRun(
+            "no data: give files or folders of conversations with gold evidence by --data (they are not part of the project)"
+        )
     rng = random.Random(0)
     budgets = [int(budget) for budget in options.budgets.split(",")]
     only = [part for part in options.corpora.split(",") if part]

@@ -20,9 +20,28 @@ from .population import Words
 from .sizes import Measured, measure
 
 ITEMS = 2000
-READ = ("users", "user_counters", "sessions", "session_counters", "profiles", "compactions", "recall_exclusions", "turn_marks", "turn_pins", "kept_recalls",
-        "conversation_history", "search_items", "search_tail", "search_postings", "embeddings", "memory_store", "memory_stats", "memory_states",
-        "memory_store_working", "session_objects")
+READ = (
+    "users",
+    "user_counters",
+    "sessions",
+    "session_counters",
+    "profiles",
+    "compactions",
+    "recall_exclusions",
+    "turn_marks",
+    "turn_pins",
+    "kept_recalls",
+    "conversation_history",
+    "search_items",
+    "search_tail",
+    "search_postings",
+    "embeddings",
+    "memory_store",
+    "memory_stats",
+    "memory_states",
+    "memory_store_working",
+    "session_objects",
+)
 
 
 def make_leaves(connection: psycopg.Connection, modulus: int) -> int:
@@ -30,7 +49,9 @@ def make_leaves(connection: psycopg.Connection, modulus: int) -> int:
     made = 0
     for part in range(modulus):
         progress(f"modulus {modulus}: part {part}")
-        (count,) = connection.execute("select count(*) from unnest(%s::name[]) t where _memoir.make_leaf(t, %s)", (list(READ), part)).fetchone()
+        (count,) = connection.execute(
+            "select count(*) from unnest(%s::name[]) t where _memoir.make_leaf(t, %s)", (list(READ), part)
+        ).fetchone()
         made += count
     return int(made)
 
@@ -44,7 +65,10 @@ def run(options: argparse.Namespace) -> list[tuple[str, str]]:
     """Measures in a database of its own for each modulus."""
     found: list[tuple[int, int, Measured]] = []
     for modulus in map(int, options.moduli.split(",")):
-        with fresh_database("partitions", getattr(options, "keep", False), modulus) as dsn, psycopg.connect(dsn, autocommit=True) as connection:
+        with (
+            fresh_database("partitions", getattr(options, "keep", False), modulus) as dsn,
+            psycopg.connect(dsn, autocommit=True) as connection,
+        ):
             make_leaves(connection, modulus)
             rng = random.Random(1)
             topics = Topics(rng)
@@ -56,10 +80,21 @@ def run(options: argparse.Namespace) -> list[tuple[str, str]]:
                 found.append((modulus, months, measure(dsn, f"months-{months}", ITEMS, words, topics, options.queries)))
     progress("")
     first = percentile(found[0][2].ran, 0.5)
-    rows = [[f"modulus {modulus}, {months} month{'s' if months > 1 else ''}", *(f"{percentile(m.ran, share):.1f}" for share in (0.5, 0.95)), f"{percentile(m.ran, 0.5) / first:.2f}",
-             "–" if m.planning is None else f"{m.planning:.1f}", f"{m.buffers:,}", m.locks] for modulus, months, m in found]
+    rows = [
+        [
+            f"modulus {modulus}, {months} month{'s' if months > 1 else ''}",
+            *(f"{percentile(m.ran, share):.1f}" for share in (0.5, 0.95)),
+            f"{percentile(m.ran, 0.5) / first:.2f}",
+            "–" if m.planning is None else f"{m.planning:.1f}",
+            f"{m.buffers:,}",
+            m.locks,
+        ]
+        for modulus, months, m in found
+    ]
     head = ["compile, processor ms", "p50", "p95", "of the first", "planning ms", "buffers", "locks"]
-    return [report("partitions", f"A user of {ITEMS:,} items; {options.queries} questions each.\n\n" + table(head, rows))]
+    return [
+        report("partitions", f"A user of {ITEMS:,} items; {options.queries} questions each.\n\n" + table(head, rows))
+    ]
 
 
 def _options(parser: argparse.ArgumentParser) -> None:

@@ -59,7 +59,12 @@ class Words:
         """From `low` to `high` words."""
         count = self._rng.randint(low, high)
         rare = iter(self._rng.choices(self._words, cum_weights=self._cumulative, k=count))
-        return " ".join(self._rng.choice(STOP_WORDS) if self._rng.random() < 0.45 else next(rare) for _ in range(count)).capitalize() + "."
+        return (
+            " ".join(
+                self._rng.choice(STOP_WORDS) if self._rng.random() < 0.45 else next(rare) for _ in range(count)
+            ).capitalize()
+            + "."
+        )
 
 
 def full_user(number: int) -> str:
@@ -79,7 +84,10 @@ def populate(connection: psycopg.Connection, size: Size, words: Words, rng: rand
         turns, memories = (size.full_turns, size.full_memories) if full else (size.small_turns, size.small_memories)
         for session in range(0, turns, TURNS_PER_SESSION):
             messages = list(_messages(words, min(TURNS_PER_SESSION, turns - session)))
-            connection.execute("select memoir.persist_turn(%s, %s, %s)", (user, f"session-{session // TURNS_PER_SESSION}", Jsonb(messages)))
+            connection.execute(
+                "select memoir.persist_turn(%s, %s, %s)",
+                (user, f"session-{session // TURNS_PER_SESSION}", Jsonb(messages)),
+            )
         for _ in range(memories):
             connection.execute("select memoir.remember(%s, %s)", (user, words.sentence(6, 25)))
     _embed(connection, rng)

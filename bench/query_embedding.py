@@ -29,11 +29,21 @@ from .throughput import Bench
 
 CONCURRENT = 16
 # Ordinary questions: made-up words would be cut into many more tokens.
-ASKED = ("When did {who} move to {place}?", "What did {who} say about the {thing} last week?", "Which {thing} does {who} like best?",
-         "Did I ever tell you about my {thing} in {place}?", "How much did the {thing} cost that {who} bought?", "Who was with me in {place} when the {thing} broke?", "Why is {who} worried about the {thing}?",
-         "What was the name of the {thing} shop in {place} again?")
-FILLED = {"who": ("my sister", "Ana", "the new manager", "our neighbour", "Tom"), "place": ("Bergen", "Lisbon", "the mountains", "New York"),
-          "thing": ("guitar", "car", "project", "kitchen", "invoice", "train ticket", "garden")}
+ASKED = (
+    "When did {who} move to {place}?",
+    "What did {who} say about the {thing} last week?",
+    "Which {thing} does {who} like best?",
+    "Did I ever tell you about my {thing} in {place}?",
+    "How much did the {thing} cost that {who} bought?",
+    "Who was with me in {place} when the {thing} broke?",
+    "Why is {who} worried about the {thing}?",
+    "What was the name of the {thing} shop in {place} again?",
+)
+FILLED = {
+    "who": ("my sister", "Ana", "the new manager", "our neighbour", "Tom"),
+    "place": ("Bergen", "Lisbon", "the mountains", "New York"),
+    "thing": ("guitar", "car", "project", "kitchen", "invoice", "train ticket", "garden"),
+}
 
 
 def embedder_pid(socket: str) -> int:
@@ -65,7 +75,9 @@ def reference(texts: list[str], start_at: float) -> tuple[int, float, float, lis
     return len(texts), time.perf_counter() - begun, time.process_time() - ran, vectors
 
 
-def one_at_a_time(connection: psycopg.Connection, socket: str, texts: list[str]) -> tuple[list[list[str]], list[list[float]]]:
+def one_at_a_time(
+    connection: psycopg.Connection, socket: str, texts: list[str]
+) -> tuple[list[list[str]], list[list[float]]]:
     """Rows of the table, and the vectors that the embedder gave."""
     from pg_memoir_server.runtimes import load
 
@@ -76,23 +88,49 @@ def one_at_a_time(connection: psycopg.Connection, socket: str, texts: list[str])
     vectors: list[list[float]] = []
     before, own = [threads_time(pid) for pid in pids], 0.0
     for text in texts:
-        shared.append(milliseconds(lambda: vectors.append(connection.execute(EMBED, (socket, EMBEDDING_MODEL, text)).fetchone()[0])))
+        shared.append(
+            milliseconds(
+                lambda: vectors.append(connection.execute(EMBED, (socket, EMBEDDING_MODEL, text)).fetchone()[0])
+            )
+        )
         ran = time.process_time()
         bare.append(milliseconds(lambda: model.embed([text + " Then?"])))
         own += time.process_time() - ran
     spent = sum(threads_time(pid) - was for pid, was in zip(pids, before, strict=True)) / len(texts)
     own = 1000 * own / len(texts)
-    rows = [[f"bare call of the model ({model.name})", f"{percentile(bare, 0.5):.1f}", f"{percentile(bare, 0.95):.1f}", f"{own:.1f}"],
-            ["through the shared embedder", f"{percentile(shared, 0.5):.1f}", f"{percentile(shared, 0.95):.1f}", f"{spent:.1f}"],
-            ["ratio", f"{percentile(shared, 0.5) / percentile(bare, 0.5):.2f}", f"{percentile(shared, 0.95) / percentile(bare, 0.95):.2f}", f"{spent / own:.2f}"]]
+    rows = [
+        [
+            f"bare call of the model ({model.name})",
+            f"{percentile(bare, 0.5):.1f}",
+            f"{percentile(bare, 0.95):.1f}",
+            f"{own:.1f}",
+        ],
+        [
+            "through the shared embedder",
+            f"{percentile(shared, 0.5):.1f}",
+            f"{percentile(shared, 0.95):.1f}",
+            f"{spent:.1f}",
+        ],
+        [
+            "ratio",
+            f"{percentile(shared, 0.5) / percentile(bare, 0.5):.2f}",
+            f"{percentile(shared, 0.95) / percentile(bare, 0.95):.2f}",
+            f"{spent / own:.2f}",
+        ],
+    ]
     return rows, vectors
 
 
-def at_once(dsn: str, socket: str, texts: list[str], seconds: float, separate: int) -> tuple[list[list[str]], list[list[float]]]:
+def at_once(
+    dsn: str, socket: str, texts: list[str], seconds: float, separate: int
+) -> tuple[list[list[str]], list[list[float]]]:
     """Rows of the table, and the reference's vectors of the first texts."""
     pid = embedder_pid(socket)
     with tempfile.TemporaryDirectory() as folder:
-        scripts = [f"select count(vec) from _memoir.py_embed_query('{socket}', '{EMBEDDING_MODEL}', '{text}', 5000);\n" for text in texts[:CONCURRENT]]
+        scripts = [
+            f"select count(vec) from _memoir.py_embed_query('{socket}', '{EMBEDDING_MODEL}', '{text}', 5000);\n"
+            for text in texts[:CONCURRENT]
+        ]
         bench = Bench(Path(folder), dsn, {"embed": scripts})
         before = threads_time(pid)
         run = bench.run("embed", CONCURRENT, seconds)
@@ -105,9 +143,11 @@ def at_once(dsn: str, socket: str, texts: list[str], seconds: float, separate: i
     ran = 1000 * sum(part[2] for part in parts) / sum(part[0] for part in parts)
     shared_rate = run.done / run.seconds
     waited = [f"{percentile(run.latencies, share):.1f}" for share in (0.5, 0.99)]
-    rows = [[f"shared embedder, {CONCURRENT} connections", f"{shared_rate:.0f}", *waited, f"{spent:.1f}"],
-            [f"a model in each of {separate} processes (sentence-transformers)", f"{rate:.0f}", "–", "–", f"{ran:.1f}"],
-            ["ratio", f"{shared_rate / rate:.2f}", "–", "–", f"{ran / spent:.2f}"]]
+    rows = [
+        [f"shared embedder, {CONCURRENT} connections", f"{shared_rate:.0f}", *waited, f"{spent:.1f}"],
+        [f"a model in each of {separate} processes (sentence-transformers)", f"{rate:.0f}", "–", "–", f"{ran:.1f}"],
+        ["ratio", f"{shared_rate / rate:.2f}", "–", "–", f"{ran / spent:.2f}"],
+    ]
     return rows, parts[0][3]
 
 
@@ -120,7 +160,10 @@ def run(options: argparse.Namespace) -> list[tuple[str, str]]:
     """Measures the embedder of the server's own database."""
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     rng = random.Random(1)
-    texts = [rng.choice(ASKED).format(**{name: rng.choice(values) for name, values in FILLED.items()}) for _ in range(options.embeddings)]
+    texts = [
+        rng.choice(ASKED).format(**{name: rng.choice(values) for name, values in FILLED.items()})
+        for _ in range(options.embeddings)
+    ]
     dsn = server_dsn()
     with psycopg.connect(dsn, autocommit=True) as connection:
         socket = embedder_socket(connection)
@@ -128,14 +171,19 @@ def run(options: argparse.Namespace) -> list[tuple[str, str]]:
             raise CannotRun("the shared embedder does not answer")
         single, vectors = one_at_a_time(connection, socket, texts)
     many, expected = at_once(dsn, socket, texts, options.seconds, options.separate)
-    cosines = [float(np.dot(a, b) / np.linalg.norm(a) / np.linalg.norm(b)) for a, b in zip(vectors, expected, strict=False)]
+    cosines = [
+        float(np.dot(a, b) / np.linalg.norm(a) / np.linalg.norm(b)) for a, b in zip(vectors, expected, strict=False)
+    ]
     progress("")
     lengths = [len(text.split()) for text in texts]
-    text = "\n\n".join([
-        f"{options.embeddings} questions of {min(lengths)} to {max(lengths)} words, {EMBEDDING_MODEL}; "
-        f"lowest cosine to the reference of {len(cosines)}: {min(cosines):.6f}.",
-        table(["one at a time, ms", "p50", "p95", "processor time"], single),
-        table([f"{CONCURRENT} at a time, ms", "a second", "p50", "p99", "processor time of the models"], many)])
+    text = "\n\n".join(
+        [
+            f"{options.embeddings} questions of {min(lengths)} to {max(lengths)} words, {EMBEDDING_MODEL}; "
+            f"lowest cosine to the reference of {len(cosines)}: {min(cosines):.6f}.",
+            table(["one at a time, ms", "p50", "p95", "processor time"], single),
+            table([f"{CONCURRENT} at a time, ms", "a second", "p50", "p99", "processor time of the models"], many),
+        ]
+    )
     return [report("query-embedding", text)]
 
 

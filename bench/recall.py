@@ -74,7 +74,11 @@ def read_questions(path: Path) -> dict[str, list[tuple[str, int, list[str]]]]:
     for record in json.loads(path.read_text()):
         questions = []
         for item in record["qa"]:
-            gold = [f"D{int(s)}:{int(t)}" for entry in item.get("evidence") or [] for s, t in re.findall(r"D:?(\d+):(\d+)", str(entry))]
+            gold = [
+                f"D{int(s)}:{int(t)}"
+                for entry in item.get("evidence") or []
+                for s, t in re.findall(r"D:?(\d+):(\d+)", str(entry))
+            ]
             if gold:
                 questions.append((str(item["question"]), int(item.get("category") or 0), gold))
         found[str(record.get("sample_id"))] = questions
@@ -135,7 +139,9 @@ def lexemes(connection: psycopg.Connection, texts: Sequence[str]) -> list[list[s
     return [row[0] for row in rows]
 
 
-def baseline_scores(connection: psycopg.Connection, embed: CachedEmbedder, conversation: Conversation) -> dict[str, np.ndarray]:
+def baseline_scores(
+    connection: psycopg.Connection, embed: CachedEmbedder, conversation: Conversation
+) -> dict[str, np.ndarray]:
     """Per method a matrix questions × turns; the higher, the sooner a turn is taken."""
     import bm25s
 
@@ -143,7 +149,14 @@ def baseline_scores(connection: psycopg.Connection, embed: CachedEmbedder, conve
     retriever = bm25s.BM25()
     retriever.index(lexemes(connection, conversation.named), show_progress=False)
     known = set(retriever.vocab_dict)
-    words = np.array([retriever.get_scores([w for w in query if w in known]) if known & set(query) else np.zeros(len(conversation.named)) for query in lexemes(connection, asked)])
+    words = np.array(
+        [
+            retriever.get_scores([w for w in query if w in known])
+            if known & set(query)
+            else np.zeros(len(conversation.named))
+            for query in lexemes(connection, asked)
+        ]
+    )
     vectors = np.array(embed(asked)) @ np.array(embed(conversation.named)).T
     return {
         "last turns": np.tile(np.arange(len(conversation.named), dtype=float), (len(asked), 1)),
@@ -172,7 +185,9 @@ def fill(order: np.ndarray, costs: Sequence[int], budget: int) -> set[int]:
 # --- The measurement ---------------------------------------------------------------------------------------------------
 
 
-def compiled(connection: psycopg.Connection, user: str, question: str, vector: list[float], budget: int) -> tuple[str, int]:
+def compiled(
+    connection: psycopg.Connection, user: str, question: str, vector: list[float], budget: int
+) -> tuple[str, int]:
     """(the list's text, tokens of its recall) for a question asked in a session that doesn't exist yet."""
     context = connection.execute(
         "select memoir.context(p_user => %s, p_session => 'a fresh session', p_query => %s, p_memory_budget => %s, p_query_embedding => %s::real[])",
@@ -181,7 +196,9 @@ def compiled(connection: psycopg.Connection, user: str, question: str, vector: l
     return "\n".join(message["content"] for message in context["messages"]), context["recall_tokens"]
 
 
-def measure(dsn: str, path: Path, budgets: Sequence[int], pick: Callable[[list[Question]], list[Question]], only: Sequence[str]) -> list[tuple[str, str]]:
+def measure(
+    dsn: str, path: Path, budgets: Sequence[int], pick: Callable[[list[Question]], list[Question]], only: Sequence[str]
+) -> list[tuple[str, str]]:
     """Imports the file, asks every question, prints and returns the tables."""
     embed = CachedEmbedder()
     with Memoir(dsn) as memoir:
@@ -195,10 +212,14 @@ def measure(dsn: str, path: Path, budgets: Sequence[int], pick: Callable[[list[Q
     with psycopg.connect(dsn, autocommit=True) as connection:
         _settle(connection)
         conversations = load(connection, path, users)
-        tokenizer = connection.execute("select _memoir.tokenizer_used(tokenizer) from _memoir.models where model = 'default'").fetchone()[0]
+        tokenizer = connection.execute(
+            "select _memoir.tokenizer_used(tokenizer) from _memoir.models where model = 'default'"
+        ).fetchone()[0]
         for conversation in conversations:
             conversation.questions = pick(conversation.questions)
-            costs = connection.execute("select _memoir.count_tokens(%s::text[], %s)", ([line + "\n" for line in conversation.lines], tokenizer)).fetchone()[0]
+            costs = connection.execute(
+                "select _memoir.count_tokens(%s::text[], %s)", ([line + "\n" for line in conversation.lines], tokenizer)
+            ).fetchone()[0]
             methods = baseline_scores(connection, embed, conversation)
             vectors = embed([question.text for question in conversation.questions])
             texts = [plain(text) for text in conversation.texts]
@@ -209,9 +230,15 @@ def measure(dsn: str, path: Path, budgets: Sequence[int], pick: Callable[[list[Q
                     lists = {"pg_memoir": (plain(listed), used)}
                     for name, matrix in methods.items():
                         taken = fill(np.argsort(-matrix[number], kind="stable"), costs, budget)
-                        lists[name] = (plain("\n".join(conversation.lines[place] for place in sorted(taken))), sum(costs[place] for place in taken))
+                        lists[name] = (
+                            plain("\n".join(conversation.lines[place] for place in sorted(taken))),
+                            sum(costs[place] for place in taken),
+                        )
                     for name, (text, tokens) in lists.items():
-                        for score in (scores.setdefault((name, budget), Score()), by_category.setdefault((name, question.category, budget), Score())):
+                        for score in (
+                            scores.setdefault((name, budget), Score()),
+                            by_category.setdefault((name, question.category, budget), Score()),
+                        ):
                             score.gold.append(len(question.gold))
                             score.found.append(sum(texts[place] in text for place in question.gold))
                             score.tokens.append(tokens)
@@ -238,11 +265,17 @@ def _tables(
     turns = sum(len(conversation.lines) for conversation in conversations)
     head = ["share of gold turns / of questions with all, %", *(f"{budget} tokens" for budget in budgets)]
     rows = [[name, *(scores[name, budget].cell() for budget in budgets)] for name in names]
-    used = [f"{np.mean(scores['pg_memoir', budget].tokens):.0f} (p95 {percentile(scores['pg_memoir', budget].tokens, 0.95)})" for budget in budgets]
+    used = [
+        f"{np.mean(scores['pg_memoir', budget].tokens):.0f} (p95 {percentile(scores['pg_memoir', budget].tokens, 0.95)})"
+        for budget in budgets
+    ]
     rows.append(["tokens of pg_memoir's recall", *used])
     intro = f"{path.name}: {len(conversations)} conversations, {turns} turns, {asked} questions; tokens counted by {tokenizer}.\n\n"
     main = intro + table(head, rows)
-    best = [max((name for name in names if name != "pg_memoir"), key=lambda name: scores[name, budget].turns()) for budget in budgets]
+    best = [
+        max((name for name in names if name != "pg_memoir"), key=lambda name: scores[name, budget].turns())
+        for budget in budgets
+    ]
     detail = []
     for category in sorted({category for _, category, _ in by_category}):
         for name in ("pg_memoir", *dict.fromkeys(best)):
@@ -256,7 +289,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options that `python -m bench` shares."""
     parser.add_argument("--data", type=Path, help="a LoCoMo-format file")
     parser.add_argument("--conversations", default="", help="only these sample ids, with commas")
-    parser.add_argument("--questions", type=int, default=0, help="a sample of so many questions of each conversation (default: all)")
+    parser.add_argument(
+        "--questions", type=int, default=0, help="a sample of so many questions of each conversation (default: all)"
+    )
     parser.add_argument("--budgets", default=",".join(map(str, BUDGETS)), help="memory budgets in tokens (%(default)s)")
     parser.add_argument("--keep", action="store_true", help="keep the databases made")
 
@@ -264,14 +299,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> list[tuple[str, str]]:
     """Measures in a database of its own. `options`: of add_arguments."""
     if options.data is None:
-        raise CannotRun("no data: make bench DATA=locomo.json (conversations with gold evidence are not part of the project)")
+        raise CannotRun(
+            "no data: make bench DATA=locomo.json (conversations with gold evidence are not part of the project)"
+        )
     rng = random.Random(0)
 
     def pick(questions: list[Question]) -> list[Question]:
         return rng.sample(questions, min(options.questions, len(questions))) if options.questions else questions
 
     with fresh_database("recall", options.keep) as dsn:
-        return measure(dsn, options.data, [int(b) for b in options.budgets.split(",")], pick, [c for c in options.conversations.split(",") if c])
+        return measure(
+            dsn,
+            options.data,
+            [int(b) for b in options.budgets.split(",")],
+            pick,
+            [c for c in options.conversations.split(",") if c],
+        )
 
 
 if __name__ == "__main__":

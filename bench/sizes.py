@@ -50,10 +50,15 @@ class Measured:
     locks: int = 0
 
 
-def questions(connection: psycopg.Connection, user: str, size: int, words: Words, topics: Topics, count: int) -> list[Query]:
+def questions(
+    connection: psycopg.Connection, user: str, size: int, words: Words, topics: Topics, count: int
+) -> list[Query]:
     """Questions in a user's newest session, in the population's words; the same ones whenever they are asked of a user of this size."""
     words.reseed(size), topics.reseed(size)
-    return [Query(connection, user, last_session(size), words.sentence(5, 12)[:-1] + "?", topics.query()) for _ in range(count)]
+    return [
+        Query(connection, user, last_session(size), words.sentence(5, 12)[:-1] + "?", topics.query())
+        for _ in range(count)
+    ]
 
 
 def asked_for(query: Query) -> tuple[Any, ...]:
@@ -65,16 +70,25 @@ def measure(dsn: str, user: str, size: int, words: Words, topics: Topics, count:
     found = Measured(user, size)
     with psycopg.connect(dsn, autocommit=True) as connection:
         asked = questions(connection, user, size, words, topics, count + WARM_UP)
-        exact = int(connection.execute("select config ->> 'exact_vectors_max' from _memoir.settings_merged").fetchone()[0])
-        connection.execute("set max_parallel_workers_per_gather = 0")   # processor time of helpers would not be counted
-        connection.execute("set plan_cache_mode = force_custom_plan")   # or a floor prepared for any user would be used for this one
+        exact = int(
+            connection.execute("select config ->> 'exact_vectors_max' from _memoir.settings_merged").fetchone()[0]
+        )
+        connection.execute("set max_parallel_workers_per_gather = 0")  # processor time of helpers would not be counted
+        connection.execute(
+            "set plan_cache_mode = force_custom_plan"
+        )  # or a floor prepared for any user would be used for this one
         floor, pid = ROWS if size <= exact else ROWS.replace(NEAREST, NEAREST_BY_SIGNS), connection.info.backend_pid
         if processor_time(pid) is None:
             raise CannotRun("the system does not tell how long a process has run")
         for number, question in enumerate(asked):
             progress(f"{user}: question {number + 1}")
             bare = ran_ms(pid, lambda: connection.execute(floor, question.floor | {"compared": COMPARED}).fetchone())
-            ran = ran_ms(pid, lambda: found.elapsed.append(milliseconds(lambda: connection.execute(COMPILE, asked_for(question)).fetchone())))
+            ran = ran_ms(
+                pid,
+                lambda: found.elapsed.append(
+                    milliseconds(lambda: connection.execute(COMPILE, asked_for(question)).fetchone())
+                ),
+            )
             if number >= WARM_UP:
                 found.floor.append(bare)
                 found.ran.append(ran)
@@ -85,12 +99,15 @@ def measure(dsn: str, user: str, size: int, words: Words, topics: Topics, count:
             connection.execute(COMPILE, asked_for(question))
             connection.rollback()
         for question in asked[:BUFFERED]:
-            plan = connection.execute(f"explain (analyze, buffers, timing off, format json) {COMPILE}", asked_for(question)).fetchone()[0][0]["Plan"]
+            plan = connection.execute(
+                f"explain (analyze, buffers, timing off, format json) {COMPILE}", asked_for(question)
+            ).fetchone()[0][0]["Plan"]
             found.buffers += (plan["Shared Hit Blocks"] + plan["Shared Read Blocks"]) // BUFFERED
             connection.rollback()
         connection.execute(COMPILE, asked_for(asked[0]))
         found.locks = connection.execute(
-            "select count(*) from pg_locks where pid = pg_backend_pid() and locktype = 'relation' and relation >= 16384").fetchone()[0]
+            "select count(*) from pg_locks where pid = pg_backend_pid() and locktype = 'relation' and relation >= 16384"
+        ).fetchone()[0]
         connection.rollback()
     return found
 
@@ -111,8 +128,10 @@ def _planning(connection: psycopg.Connection, asked: Sequence[Query]) -> float |
         connection.execute("select public.pg_stat_statements_reset()")
         for question in asked:
             connection.execute(COMPILE, asked_for(question)).fetchone()
-        (total,) = connection.execute("select sum(total_plan_time) from public.pg_stat_statements join pg_database d on d.oid = dbid "
-                                      "where datname = current_database()").fetchone()
+        (total,) = connection.execute(
+            "select sum(total_plan_time) from public.pg_stat_statements join pg_database d on d.oid = dbid "
+            "where datname = current_database()"
+        ).fetchone()
         return float(total) / len(asked)
     except psycopg.Error:
         return None
@@ -121,27 +140,76 @@ def _planning(connection: psycopg.Connection, asked: Sequence[Query]) -> float |
 
 
 def size_table(rows: Sequence[tuple[str, Measured]]) -> str:
-    head = ["user", "compile, processor ms: p50", "p95", "p99", "floor: p50", "p95", "p99", "ratio of p50", "of p99", "elapsed ms: p50", "p99",
-            "planning ms", "buffers", "locks"]
+    head = [
+        "user",
+        "compile, processor ms: p50",
+        "p95",
+        "p99",
+        "floor: p50",
+        "p95",
+        "p99",
+        "ratio of p50",
+        "of p99",
+        "elapsed ms: p50",
+        "p99",
+        "planning ms",
+        "buffers",
+        "locks",
+    ]
     cells = []
     for name, m in rows:
         ran, floor = ([percentile(values, share) for share in (0.5, 0.95, 0.99)] for values in (m.ran, m.floor))
-        cells.append([name, *(f"{v:.1f}" for v in ran), *(f"{v:.1f}" for v in floor), f"{ran[0] / floor[0]:.2f}", f"{ran[2] / floor[2]:.2f}",
-                      f"{percentile(m.elapsed, 0.5):.1f}", f"{percentile(m.elapsed, 0.99):.1f}",
-                      "–" if m.planning is None else f"{m.planning:.1f}", f"{m.buffers:,}", m.locks])
+        cells.append(
+            [
+                name,
+                *(f"{v:.1f}" for v in ran),
+                *(f"{v:.1f}" for v in floor),
+                f"{ran[0] / floor[0]:.2f}",
+                f"{ran[2] / floor[2]:.2f}",
+                f"{percentile(m.elapsed, 0.5):.1f}",
+                f"{percentile(m.elapsed, 0.99):.1f}",
+                "–" if m.planning is None else f"{m.planning:.1f}",
+                f"{m.buffers:,}",
+                m.locks,
+            ]
+        )
     return table(head, cells)
 
 
 def growth_table(small: Sequence[Measured], large: Sequence[Measured]) -> str:
     rows = []
     for before, after in zip(small, large, strict=False):
-        rows.append([f"{before.items:,} items", f"{percentile(before.ran, 0.5):.1f}", f"{percentile(after.ran, 0.5):.1f}",
-                     f"{percentile(after.ran, 0.5) / percentile(before.ran, 0.5):.2f}", f"{before.buffers:,}", f"{after.buffers:,}", before.locks, after.locks])
-    return table(["the same user", "processor ms p50: small store", "large store", "ratio", "buffers: small", "large", "locks: small", "large"], rows)
+        rows.append(
+            [
+                f"{before.items:,} items",
+                f"{percentile(before.ran, 0.5):.1f}",
+                f"{percentile(after.ran, 0.5):.1f}",
+                f"{percentile(after.ran, 0.5) / percentile(before.ran, 0.5):.2f}",
+                f"{before.buffers:,}",
+                f"{after.buffers:,}",
+                before.locks,
+                after.locks,
+            ]
+        )
+    return table(
+        [
+            "the same user",
+            "processor ms p50: small store",
+            "large store",
+            "ratio",
+            "buffers: small",
+            "large",
+            "locks: small",
+            "large",
+        ],
+        rows,
+    )
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--items", type=int, default=FULL, help="items in the large store, a third of them memories (%(default)s)")
+    parser.add_argument(
+        "--items", type=int, default=FULL, help="items in the large store, a third of them memories (%(default)s)"
+    )
 
 
 def run(options: argparse.Namespace) -> list[tuple[str, str]]:
@@ -149,7 +217,10 @@ def run(options: argparse.Namespace) -> list[tuple[str, str]]:
     rng = random.Random(1)
     words, topics, crowd = Words(rng), Topics(rng), Crowd(options.items)
     *usual, largest = sorted(SIZES)
-    with fresh_database("sizes", getattr(options, "keep", False)) as dsn, psycopg.connect(dsn, autocommit=True) as connection:
+    with (
+        fresh_database("sizes", getattr(options, "keep", False)) as dsn,
+        psycopg.connect(dsn, autocommit=True) as connection,
+    ):
         topics.put(connection)
         make_measured(connection, usual, words)
         small = [measure(dsn, name_of(size), size, words, topics, options.queries) for size in usual]
@@ -159,9 +230,19 @@ def run(options: argparse.Namespace) -> list[tuple[str, str]]:
         rows = [(f"{m.items:,} items", m) for m in large]
         for size in usual:
             if crowd.users(size) > 1:
-                rows.append((f"{size:,}, rows scattered", measure(dsn, f"other-{size}-{0 if size > min(usual) else 7}", size, words, topics, options.queries)))
+                rows.append(
+                    (
+                        f"{size:,}, rows scattered",
+                        measure(
+                            dsn, f"other-{size}-{0 if size > min(usual) else 7}", size, words, topics, options.queries
+                        ),
+                    )
+                )
     intro = f"{crowd.describe()}; {options.queries} questions of 5 to 12 words by each user, in a session of up to 50 turns.\n\n"
-    return [report("sizes", intro + size_table(rows)), report("growth", f"Small store: {sum(usual):,} items; large: as above.\n\n" + growth_table(small, large))]
+    return [
+        report("sizes", intro + size_table(rows)),
+        report("growth", f"Small store: {sum(usual):,} items; large: as above.\n\n" + growth_table(small, large)),
+    ]
 
 
 def _options(parser: argparse.ArgumentParser) -> None:

@@ -43,13 +43,19 @@ class Run:
     latencies: list[float]
 
     def row(self, name: str) -> list[str]:
-        return [name, f"{self.done / self.seconds:.1f}", *(f"{percentile(self.latencies, share):.1f}" for share in (0.5, 0.95, 0.99))]
+        return [
+            name,
+            f"{self.done / self.seconds:.1f}",
+            *(f"{percentile(self.latencies, share):.1f}" for share in (0.5, 0.95, 0.99)),
+        ]
 
 
 def compile_script(words: Words, topics: Topics) -> str:
     vector = "'{" + ",".join(map(str, topics.query())) + "}'::real[]"
-    return (f"\\set u random(0, {USERS - 1})\nselect length(memoir.compile_context('user-' || :u, '{last_session(ITEMS)}', "
-            f"'{words.sentence(5, 12)[:-1]}?', p_query_embedding => {vector})::text);\n")
+    return (
+        f"\\set u random(0, {USERS - 1})\nselect length(memoir.compile_context('user-' || :u, '{last_session(ITEMS)}', "
+        f"'{words.sentence(5, 12)[:-1]}?', p_query_embedding => {vector})::text);\n"
+    )
 
 
 def write_script(words: Words) -> str:
@@ -61,7 +67,9 @@ class Bench:
     """pgbench with a set of scripts."""
 
     def __init__(self, folder: Path, dsn: str, kinds: dict[str, list[str]]) -> None:
-        found = shutil.which("pgbench") or next(map(str, sorted(Path("/usr/lib/postgresql").glob("*/bin/pgbench"), reverse=True)), None)
+        found = shutil.which("pgbench") or next(
+            map(str, sorted(Path("/usr/lib/postgresql").glob("*/bin/pgbench"), reverse=True)), None
+        )
         if not found:
             raise CannotRun("pgbench is not installed")
         self._program, self._folder, self._place = found, folder, conninfo_to_dict(dsn)
@@ -75,9 +83,30 @@ class Bench:
         place, prefix = self._place, self._folder / f"log-{kind}"
         for old in self._folder.glob(f"log-{kind}*"):
             old.unlink()
-        arguments = [self._program, "-n", "-M", "simple", "-h", place["host"], "-p", place["port"], "-U", place["user"],
-                     "-c", str(connections), "-j", str(min(2, connections)), "-T", str(round(seconds)), "-l", "--log-prefix", str(prefix), *(["-R", f"{rate:.2f}"] if rate else []),
-                     *(part for path in self._scripts[kind] for part in ("-f", str(path))), place["dbname"]]
+        arguments = [
+            self._program,
+            "-n",
+            "-M",
+            "simple",
+            "-h",
+            place["host"],
+            "-p",
+            place["port"],
+            "-U",
+            place["user"],
+            "-c",
+            str(connections),
+            "-j",
+            str(min(2, connections)),
+            "-T",
+            str(round(seconds)),
+            "-l",
+            "--log-prefix",
+            str(prefix),
+            *(["-R", f"{rate:.2f}"] if rate else []),
+            *(part for path in self._scripts[kind] for part in ("-f", str(path))),
+            place["dbname"],
+        ]
         done = subprocess.run(arguments, capture_output=True, text=True, check=False)
         if done.returncode:
             raise CannotRun(f"pgbench: {done.stderr[-800:]}")
@@ -105,7 +134,12 @@ class Maintenance:
     def _work(self) -> None:
         try:
             with psycopg.connect(self._dsn, autocommit=True) as connection:
-                jobs = [job for (job,) in connection.execute("select job from _memoir.job_list() where job <> 'embedder' and not in_python")]
+                jobs = [
+                    job
+                    for (job,) in connection.execute(
+                        "select job from _memoir.job_list() where job <> 'embedder' and not in_python"
+                    )
+                ]
                 while not self._stop.is_set():
                     for job in jobs:
                         if self._stop.is_set():
@@ -120,7 +154,10 @@ class Maintenance:
 def measure(dsn: str, words: Words, topics: Topics, counts: Sequence[int], seconds: float) -> list[tuple[str, str]]:
     rows, together = [], []
     with tempfile.TemporaryDirectory() as name, pooler(dsn, 4 * (os.cpu_count() or 1)) as pooled:
-        scripts = {"compile": [compile_script(words, topics) for _ in range(QUESTIONS)], "write": [write_script(words) for _ in range(QUESTIONS)]}
+        scripts = {
+            "compile": [compile_script(words, topics) for _ in range(QUESTIONS)],
+            "write": [write_script(words) for _ in range(QUESTIONS)],
+        }
         scripts["beside"] = scripts["write"]
         bench = Bench(Path(name), pooled, scripts)
         bench.run("compile", 4, 3), bench.run("write", 4, 2)  # plans, caches
@@ -144,13 +181,24 @@ def measure(dsn: str, words: Words, topics: Topics, counts: Sequence[int], secon
             other.join()
         if maintenance.failed or not found:
             raise CannotRun(f"maintenance or writing failed: {maintenance.failed}")
-        together = [before.row("compile_context alone"), after.row("compile_context beside the others"), found[0].row("persist_turn beside the others"),
-                    ["growth of compile", "–", *(f"{percentile(after.latencies, p) / percentile(before.latencies, p):.2f}" for p in (0.5, 0.95, 0.99))]]
+        together = [
+            before.row("compile_context alone"),
+            after.row("compile_context beside the others"),
+            found[0].row("persist_turn beside the others"),
+            [
+                "growth of compile",
+                "–",
+                *(f"{percentile(after.latencies, p) / percentile(before.latencies, p):.2f}" for p in (0.5, 0.95, 0.99)),
+            ],
+        ]
     progress("")
     head = [f"{seconds:.0f} s each, ms", "a second", "p50", "p95", "p99"]
     intro = f"{USERS} users of {ITEMS} items each.\n\n"
     note = f"Calls come at {rate:.1f} a second; {maintenance.runs} runs of jobs beside them.\n\n"
-    return [report("throughput", intro + table(head, rows)), report("together", note + table(["ms", "a second", "p50", "p95", "p99"], together))]
+    return [
+        report("throughput", intro + table(head, rows)),
+        report("together", note + table(["ms", "a second", "p50", "p95", "p99"], together)),
+    ]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -161,13 +209,18 @@ def run(options: argparse.Namespace) -> list[tuple[str, str]]:
     """Measures in a database of its own; says so aloud and leaves the tables as they are where PgBouncer is not to be had."""
     rng = random.Random(1)
     words, topics = Words(rng), Topics(rng)
-    with fresh_database("throughput", getattr(options, "keep", False)) as dsn, psycopg.connect(dsn, autocommit=True) as connection:
+    with (
+        fresh_database("throughput", getattr(options, "keep", False)) as dsn,
+        psycopg.connect(dsn, autocommit=True) as connection,
+    ):
         topics.put(connection)
         make_user(connection, "user-0", ITEMS, words)
         copy_user(connection, "user-0", [f"user-{number}" for number in range(1, USERS)])
         connection.execute("vacuum analyze")
         try:
-            return measure(dsn, words, topics, [int(count) for count in options.connections.split(",")], options.seconds)
+            return measure(
+                dsn, words, topics, [int(count) for count in options.connections.split(",")], options.seconds
+            )
         except CannotRun as error:
             print(f"throughput is left out: {error}", file=sys.stderr, flush=True)
             return []

@@ -22,13 +22,21 @@ from .token_samples import SAMPLES
 def pieces(path: Path) -> list[tuple[str, str]]:
     """A file's text in pieces, all of one kind: its name."""
     text = path.read_text("utf-8", "replace").replace("\0", "")
-    return [(path.name, text[at : at + size]) for size in (200, 2000) for at in range(0, len(text), size) if text[at : at + size].strip()]
+    return [
+        (path.name, text[at : at + size])
+        for size in (200, 2000)
+        for at in range(0, len(text), size)
+        if text[at : at + size].strip()
+    ]
 
 
 def table(dsn: str, texts: list[tuple[str, str]]) -> list[tuple[str, int, float, float, float, float, float]]:
     """Per kind: (kind, texts, mean and smallest estimate / exact, mean estimate / o200k_base, share under, estimate a character)."""
     with psycopg.connect(dsn) as connection:
-        estimates = connection.execute("select memoir.estimate_tokens(t) from unnest(%s::text[]) with ordinality x(t, n) order by n", [[t for _, t in texts]]).fetchall()
+        estimates = connection.execute(
+            "select memoir.estimate_tokens(t) from unnest(%s::text[]) with ordinality x(t, n) order by n",
+            [[t for _, t in texts]],
+        ).fetchall()
     o200k, cl100k = (tokens.count([t for _, t in texts], name) for name in tokens.ENCODINGS)
     kinds: dict[str, list[tuple[float, float, float]]] = {}
     for (kind, text), (estimate,), new, old in zip(texts, estimates, o200k, cl100k):
@@ -37,7 +45,9 @@ def table(dsn: str, texts: list[tuple[str, str]]) -> list[tuple[str, int, float,
     for kind, values in kinds.items():
         ratios, news, characters = zip(*values)
         n = len(values)
-        rows.append((kind, n, sum(ratios) / n, min(ratios), sum(news) / n, sum(r < 1 for r in ratios) / n, sum(characters) / n))
+        rows.append(
+            (kind, n, sum(ratios) / n, min(ratios), sum(news) / n, sum(r < 1 for r in ratios) / n, sum(characters) / n)
+        )
     return rows
 
 
@@ -52,7 +62,9 @@ def seconds(dsn: str, text: str, times: int) -> float:
 
 def main() -> int:
     """Prints the tables."""
-    parser = argparse.ArgumentParser(prog="python -m bench.tokens", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        prog="python -m bench.tokens", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("files", nargs="*", type=Path)
     files = parser.parse_args().files
     dsn = os.environ.get("PG_MEMOIR_DSN")
@@ -65,7 +77,9 @@ def main() -> int:
         print(f"{kind[:23]:24}{n:>6}{mean:>8.2f}{least:>8.2f}{new:>8.2f}{under:>8.1%}{character:>8.2f}")
     if not files:
         prose = SAMPLES[0][1]
-        print(f"\none estimate of {len(prose)} characters: {seconds(dsn, prose, 500) * 1e6:.0f} µs; of {len(prose) * 300:,} characters: {seconds(dsn, prose * 300, 3) * 1e3:.0f} ms")
+        print(
+            f"\none estimate of {len(prose)} characters: {seconds(dsn, prose, 500) * 1e6:.0f} µs; of {len(prose) * 300:,} characters: {seconds(dsn, prose * 300, 3) * 1e3:.0f} ms"
+        )
     return 0
 
 

@@ -102,14 +102,22 @@ class Population:
         """As a worker makes them."""
         while claims := self.db.execute("select user_id, item_no from memoir.claim_embeddings(64)").fetchall():
             numbers = [[self.rng.gauss(0, 1) for _ in range(DIMENSION)] for _ in claims]
-            self.db.execute("select memoir.store_embeddings(%s, %s, %s::real[])", ([c[0] for c in claims], [c[1] for c in claims], numbers))
+            self.db.execute(
+                "select memoir.store_embeddings(%s, %s, %s::real[])",
+                ([c[0] for c in claims], [c[1] for c in claims], numbers),
+            )
 
     # Measurements -------------------------------------------------------------------------------------------------------
 
     def measure(self, name: str, operations: int) -> Written:
         written = Written()
         act = {"turn": self.turn, "memory": self.memory, "session update": self.session}.get(name)
-        tables = {"turn": "conversation_history", "memory": "memory_store", "counter update": "memory_stats", "session update": "sessions"}[name]
+        tables = {
+            "turn": "conversation_history",
+            "memory": "memory_store",
+            "counter update": "memory_stats",
+            "session update": "sessions",
+        }[name]
         if act is None:
             self._counters(written, operations)
             return written
@@ -136,7 +144,10 @@ class Population:
 
     def _counters(self, written: Written, compiles: int) -> None:
         for number in range(compiles):
-            self.db.execute("select memoir.compile_context(%s, %s, %s)", (self.users[number % USERS], f"q{number % USERS}", self.question()))
+            self.db.execute(
+                "select memoir.compile_context(%s, %s, %s)",
+                (self.users[number % USERS], f"q{number % USERS}", self.question()),
+            )
         before = self._updates()
         with self._logged(written):
             self.db.execute("call memoir.run_job('flush')")
@@ -146,14 +157,23 @@ class Population:
 
     def _updates(self) -> int:
         self.db.execute("select pg_stat_force_next_flush()")
-        return self.db.execute("select sum(n_tup_ins + n_tup_upd)::bigint from pg_stat_user_tables where relname like 'memory_stats_p%'").fetchone()[0]
+        return self.db.execute(
+            "select sum(n_tup_ins + n_tup_upd)::bigint from pg_stat_user_tables where relname like 'memory_stats_p%'"
+        ).fetchone()[0]
 
     def _columns(self, name: str) -> tuple[int, int]:
         """(rows, bytes of their columns, uncompressed) of a table."""
         columns = self.db.execute("select attname, atttypid::regtype::text from pg_attribute where attrelid = %s::regclass and attnum > 0 and not attisdropped",
                                   (f"_memoir.{name}",)).fetchall()  # fmt: skip
-        sizes = [f"coalesce(octet_length({c}::text), 0)" if t in ("text", "jsonb", "text[]") else f"coalesce(pg_column_size({c}), 0)" for c, t in columns]
-        return self.db.execute(f"select count(*), coalesce(sum({' + '.join(sizes)}), 0)::bigint from _memoir.{name}").fetchone()
+        sizes = [
+            f"coalesce(octet_length({c}::text), 0)"
+            if t in ("text", "jsonb", "text[]")
+            else f"coalesce(pg_column_size({c}), 0)"
+            for c, t in columns
+        ]
+        return self.db.execute(
+            f"select count(*), coalesce(sum({' + '.join(sizes)}), 0)::bigint from _memoir.{name}"
+        ).fetchone()
 
     @contextlib.contextmanager
     def _logged(self, written: Written, part: str | None = None) -> Iterator[None]:
@@ -163,7 +183,10 @@ class Population:
         if start == end:
             return
         names = dict(self.db.execute(NAMES).fetchall())
-        records = [(xid, REFERENCE.search(reference), kind, length - images, images) for xid, reference, kind, length, images in self.db.execute(RECORDS, (start, end))]
+        records = [
+            (xid, REFERENCE.search(reference), kind, length - images, images)
+            for xid, reference, kind, length, images in self.db.execute(RECORDS, (start, end))
+        ]
         # Other databases of the server write too: a record without a table is ours if its transaction wrote to one of ours.
         ours = {xid for xid, found, *_ in records if found and found[1] == self.database and xid != "0"}
         for xid, found, kind, length, images in records:
@@ -172,13 +195,22 @@ class Population:
             name = names.get(int(found[2]), "catalogue") if found else kind
             written.images += images
             if name not in APART:
-                written.log[part or ("places and words" if name in ("search_items", "search_tail") else "rows"), name] += length
+                written.log[
+                    part or ("places and words" if name in ("search_items", "search_tail") else "rows"), name
+                ] += length
 
 
 def measure(dsn: str, sizes: Sequence[int], operations: int, detail: bool) -> list[tuple[str, str]]:
     """Prints and returns the tables."""
     rows, details = [], []
-    head = ["column bytes", *(f"WAL of {part}" for part in PARTS), "full-page images", "ratio of rows", "with places and words", "with posting lists"]
+    head = [
+        "column bytes",
+        *(f"WAL of {part}" for part in PARTS),
+        "full-page images",
+        "ratio of rows",
+        "with places and words",
+        "with posting lists",
+    ]
     with psycopg.connect(dsn, autocommit=True) as db:
         if not can_inspect(db):
             raise CannotRun("the server has no pg_walinspect")
@@ -198,11 +230,28 @@ def measure(dsn: str, sizes: Sequence[int], operations: int, detail: bool) -> li
                 progress(f"{size} bytes: {name}")
                 found[name] = done = population.measure(name, operations)
                 columns, parts = done.columns / done.operations, [done.each(part) for part in PARTS]
-                rows.append([f"{size} bytes: {name}", *(f"{value:.0f}" for value in (columns, *parts, done.images / done.operations)), *ratios(columns, parts)])
-                details += [[f"{size}: {name}", part, kind, f"{value / done.operations:.0f}"] for (part, kind), value in done.log.most_common() if value >= done.operations]
+                rows.append(
+                    [
+                        f"{size} bytes: {name}",
+                        *(f"{value:.0f}" for value in (columns, *parts, done.images / done.operations)),
+                        *ratios(columns, parts),
+                    ]
+                )
+                details += [
+                    [f"{size}: {name}", part, kind, f"{value / done.operations:.0f}"]
+                    for (part, kind), value in done.log.most_common()
+                    if value >= done.operations
+                ]
             columns = sum(share * found[name].columns / found[name].operations for name, share in MIX.items())
             parts = [sum(share * found[name].each(part) for name, share in MIX.items()) for part in PARTS]
-            rows.append([f"**{size} bytes: the mix**", *(f"{value:.0f}" for value in (columns, *parts)), "", *ratios(columns, parts)])
+            rows.append(
+                [
+                    f"**{size} bytes: the mix**",
+                    *(f"{value:.0f}" for value in (columns, *parts)),
+                    "",
+                    *ratios(columns, parts),
+                ]
+            )
     progress("")
     note = "Bytes per operation; ratios: log per column byte, each with what stands to its left.\n\n"
     sections = [report("wal", note + table(["texts of", *head], rows))]
@@ -220,7 +269,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> list[tuple[str, str]]:
     """Measures in a database of its own. `options`: of add_arguments, and `keep`."""
     with fresh_database("wal", getattr(options, "keep", False)) as dsn:
-        return measure(dsn, [int(size) for size in options.wal_sizes.split(",")], options.wal_operations, getattr(options, "detail", False))
+        return measure(
+            dsn,
+            [int(size) for size in options.wal_sizes.split(",")],
+            options.wal_operations,
+            getattr(options, "detail", False),
+        )
 
 
 def _options(parser: argparse.ArgumentParser) -> None:

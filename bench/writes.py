@@ -92,7 +92,11 @@ def together(connection: psycopg.Connection, dsn: str, kind: str, writers: int, 
         connection.execute("select pg_create_physical_replication_slot(%s, true, true)", (SLOT,))
     start = connection.execute("select pg_current_wal_insert_lsn()").fetchone()[0]
     with ProcessPoolExecutor(writers, multiprocessing.get_context("spawn")) as pool:
-        runs = list(pool.map(write, [dsn] * writers, [kind] * writers, range(writers), [seconds] * writers, [start_at] * writers))
+        runs = list(
+            pool.map(
+                write, [dsn] * writers, [kind] * writers, range(writers), [seconds] * writers, [start_at] * writers
+            )
+        )
     end = connection.execute("select pg_current_wal_flush_lsn()").fetchone()[0]
     total = Run(
         sum(run.exchanges for run in runs),
@@ -129,7 +133,15 @@ def measure(dsn: str, writers: Sequence[int], seconds: float) -> list[tuple[str,
                 progress(name)
                 rows.append(together(connection, dsn, kind, count, seconds, inspect).row(name))
     progress("")
-    head = [f"{seconds:.0f} s each", "turns/s", "p50 ms", "p99 ms", "text bytes/turn", "WAL bytes/turn", "full-page images, bytes/turn"]
+    head = [
+        f"{seconds:.0f} s each",
+        "turns/s",
+        "p50 ms",
+        "p99 ms",
+        "text bytes/turn",
+        "WAL bytes/turn",
+        "full-page images, bytes/turn",
+    ]
     note = "An exchange of two turns is one call; ms are of a call. Other log of the same time (jobs, autovacuum) is counted in.\n\n"
     return [report("writes", note + table(head, rows))]
 

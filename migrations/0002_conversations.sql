@@ -18,7 +18,8 @@ create table _memoir.user_counters (
   items integer not null default 0,
   tail_items integer not null default 0,
   next_segment integer not null default 1,
-  letter_rows integer not null default 0, -- how many rows the words of a letter share in posting lists: the sum of the numbers that occur
+  -- how many rows the words of a letter share in posting lists: the sum of the numbers that occur
+  letter_rows integer not null default 0,
   memories integer not null default 0,
   aliases integer not null default 0,     -- ever noted: none means none to look up
   total_words bigint not null default 0,
@@ -109,8 +110,9 @@ create table _memoir.receipts (
   primary key (user_id, idempotency_key)
 ) partition by hash (user_id);
 
--- Append-only (see guard_history in sql/history/guard.sql). tokens_before is the session's running total, from which the first
--- shown turn is derived without storing a window; exchange_start is the turn of the user message that opened the exchange.
+-- Append-only (see guard_history in sql/history/guard.sql). tokens_before is the session's running total, from which
+-- the first shown turn is derived without storing a window; exchange_start is the turn of the user message that opened
+-- the exchange.
 create table _memoir.conversation_history (
   user_id uuid not null,
   session_id uuid not null,
@@ -171,8 +173,8 @@ create table _memoir.recall_exclusions (
   primary key (user_id, session_id, turn_index, exclusion_id)
 ) partition by hash (user_id);
 
--- How secret a turn is now, where that is not what it was stored with: history is never updated, so it is said beside the turn,
--- and the newest mark counts. An erased turn leaves the mark that it was there.
+-- How secret a turn is now, where that is not what it was stored with: history is never updated, so it is said beside
+-- the turn, and the newest mark counts. An erased turn leaves the mark that it was there.
 create table _memoir.turn_marks (
   user_id uuid not null,
   session_id uuid not null,
@@ -186,7 +188,8 @@ create table _memoir.turn_marks (
   primary key (user_id, session_id, turn_index, recorded_at, mark)
 ) partition by hash (user_id);
 
--- Turns that compaction must not cover, as ranges. until_turn: the pin counts while the session has fewer turns; null: until unpinned.
+-- Turns that compaction must not cover, as ranges. until_turn: the pin counts while the session has fewer turns; null:
+-- until unpinned.
 create table _memoir.turn_pins (
   user_id uuid not null,
   session_id uuid not null,
@@ -230,8 +233,8 @@ create table _memoir.stream_events (
   primary key (user_id, call_id, seq, recorded_at)
 ) partition by hash (user_id);
 
--- The recall an open exchange was started with, kept so that a continued compile repeats it byte for byte. May be lost in a
--- crash (it is then made anew), hence unlogged.
+-- The recall an open exchange was started with, kept so that a continued compile repeats it byte for byte. May be lost
+-- in a crash (it is then made anew), hence unlogged.
 create table _memoir.kept_recalls (
   user_id uuid not null,
   session_id uuid not null,
@@ -247,7 +250,8 @@ create table _memoir.kept_recalls (
 insert into _memoir.partitioned_tables (table_name, by_month, unlogged) values
   ('users', false, false), ('user_counters', false, false), ('user_keys', false, false), ('profiles', false, false),
   ('sessions', false, false), ('session_counters', false, false), ('receipts', false, false),
-  ('conversation_history', true, false), ('compactions', false, false), ('recall_exclusions', false, false), ('turn_marks', false, false),
+  ('conversation_history', true, false), ('compactions', false, false), ('recall_exclusions', false, false),
+    ('turn_marks', false, false),
   ('turn_pins', false, false),
   ('api_calls', true, false), ('stream_events', true, false), ('kept_recalls', false, true);
 update _memoir.partitioned_tables set options = 'fillfactor = 60, autovacuum_vacuum_scale_factor = 0.05'

@@ -45,7 +45,8 @@ create table _memoir.memory_store (
 create unique index memory_store_by_hash on _memoir.memory_store (user_id, content_hash, project, local_to, valid_to)
   nulls not distinct where state = 'active';
 create index memory_store_by_tier on _memoir.memory_store (user_id, scope, tier) where state = 'active';
-create index memory_store_by_expiry on _memoir.memory_store (expires_at) where state = 'active' and expires_at is not null;
+create index memory_store_by_expiry on _memoir.memory_store (expires_at) where state = 'active'
+  and expires_at is not null;
 create index memory_store_by_end on _memoir.memory_store (user_id, state_at) where state = 'expired';
 create index memory_store_by_slot on _memoir.memory_store (user_id, slot) where slot is not null and state = 'active';
 create index memory_store_by_source_key on _memoir.memory_store (user_id, source_key) where source_key is not null;
@@ -92,7 +93,8 @@ create table _memoir.memory_states (
   primary key (user_id, memory_id, seq)
 ) partition by hash (user_id);
 
--- What was decided about two memories that might contradict each other or say the same, by what judge, and why. Nothing is deleted for it.
+-- What was decided about two memories that might contradict each other or say the same, by what judge, and why. Nothing
+-- is deleted for it.
 create table _memoir.memory_judgements (
   user_id uuid not null,
   judgement_id uuid not null,
@@ -181,10 +183,10 @@ create table _memoir.tombstones (
   primary key (user_id, key_hash, kind)
 ) partition by hash (user_id);
 
--- Search. An item is what is ranked: a memory, a session summary, or a turn, in chunks when it is long. Items are numbered
--- per user, so that posting lists are arrays of small integers. Numbers follow each other only within a session: a gap stands
--- wherever the next item continues nothing, so a neighbour in number is a neighbour in the conversation.
--- recorded_at makes an item a turn locator: fetching the turn touches one month.
+-- Search. An item is what is ranked: a memory, a session summary, or a turn, in chunks when it is long. Items are
+-- numbered per user, so that posting lists are arrays of small integers. Numbers follow each other only within a
+-- session: a gap stands wherever the next item continues nothing, so a neighbour in number is a neighbour in the
+-- conversation. recorded_at makes an item a turn locator: fetching the turn touches one month.
 create table _memoir.search_items (
   user_id uuid not null,
   ref_id uuid not null,
@@ -212,13 +214,14 @@ create table _memoir.search_items (
   project text not null default 'global',
   primary key (user_id, item_no)
 ) partition by hash (user_id);
-create index search_items_by_sensitivity on _memoir.search_items (user_id, sensitivity, item_no) where sensitivity <> 'normal';
+create index search_items_by_sensitivity on _memoir.search_items (user_id, sensitivity, item_no)
+  where sensitivity <> 'normal';
 create index search_items_of_echoes on _memoir.search_items (user_id, item_no) include (word_count) where echo;
 create index search_items_by_ref on _memoir.search_items (user_id, ref_id, chunk);
 
--- Words of items not yet merged into posting lists, those that were written together in one row, so that a word stands once: item_no is
--- the first one, word_counts has an entry for each (null: taken out since). A position in words means 256 times an item's offset, from 0 on,
--- plus how often the item has the word.
+-- Words of items not yet merged into posting lists, those that were written together in one row, so that a word stands
+-- once: item_no is the first one, word_counts has an entry for each (null: taken out since). A position in words means
+-- 256 times an item's offset, from 0 on, plus how often the item has the word.
 create table _memoir.search_tail (
   user_id uuid not null,
   item_no integer not null,
@@ -228,10 +231,11 @@ create table _memoir.search_tail (
 ) partition by hash (user_id);
 alter table _memoir.search_tail alter column words set storage main;
 
--- Posting lists: for each word the items that hold it, how often each does, and how many words each has; in segments, by age. A word of
--- many items is a row of its own, under itself. All others share rows, since a row of a few bytes would cost the log hundreds: their key
--- is made of their first letter and a hash (posting_keys), words are sorted, and ends[n] is the entry at which the list of words[n] ends.
--- A posting is 256 times the item's number after first_item, plus how often; lengths runs parallel.
+-- Posting lists: for each word the items that hold it, how often each does, and how many words each has; in segments,
+-- by age. A word of many items is a row of its own, under itself. All others share rows, since a row of a few bytes
+-- would cost the log hundreds: their key is made of their first letter and a hash (posting_keys), words are sorted, and
+-- ends[n] is the entry at which the list of words[n] ends. A posting is 256 times the item's number after first_item,
+-- plus how often; lengths runs parallel.
 create table _memoir.search_postings (
   user_id uuid not null,
   segment integer not null,
@@ -257,8 +261,8 @@ create table _memoir.search_aliases (
   primary key (user_id, name, other, item_no)
 ) partition by hash (user_id);
 
--- The signs of a vector stand in the key's index too, where a user's rows lie together whatever the order of writing: for a user
--- of very many items the candidates are found there, without the vectors.
+-- The signs of a vector stand in the key's index too, where a user's rows lie together whatever the order of writing:
+-- for a user of very many items the candidates are found there, without the vectors.
 create table _memoir.embeddings (
   user_id uuid not null,
   item_no integer not null,
@@ -280,10 +284,13 @@ create table _memoir.embedding_cursors (
 
 insert into _memoir.partitioned_tables (table_name, by_month, unlogged) values
   ('memory_store', false, false), ('memory_store_working', false, true), ('memory_stats', false, false),
-  ('memory_states', false, false), ('memory_judgements', false, false), ('memory_sources', false, false), ('memory_renditions', false, false),
+  ('memory_states', false, false), ('memory_judgements', false, false), ('memory_sources', false, false),
+    ('memory_renditions', false, false),
   ('session_objects', false, false), ('memory_relationships', false, false), ('tombstones', false, false),
-  ('search_items', false, false), ('search_tail', false, false), ('search_postings', false, false), ('search_aliases', false, false),
+  ('search_items', false, false), ('search_tail', false, false), ('search_postings', false, false),
+    ('search_aliases', false, false),
   ('embeddings', false, false), ('embedding_cursors', false, false);
 update _memoir.partitioned_tables set options = 'fillfactor = 60, autovacuum_vacuum_scale_factor = 0.05'
 where table_name in ('memory_stats', 'embedding_cursors');
-update _memoir.partitioned_tables set options = 'autovacuum_vacuum_scale_factor = 0.05' where table_name = 'memory_store';
+update _memoir.partitioned_tables set options = 'autovacuum_vacuum_scale_factor = 0.05'
+where table_name = 'memory_store';

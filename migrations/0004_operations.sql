@@ -20,8 +20,9 @@ create unique index work_items_one_waiting on _memoir.work_items (kind, user_id,
 create index work_items_ready on _memoir.work_items (kind, priority desc, run_after) where state = 'ready';
 create index work_items_leased on _memoir.work_items (leased_until) where state = 'leased';
 
--- What an erase has touched: leaves to be written anew once nobody can see the old rows any more, and prompts that may have lost
--- their last session. Rows are only added by erases, so that those of different users never wait for each other.
+-- What an erase has touched: leaves to be written anew once nobody can see the old rows any more, and prompts that may
+-- have lost their last session. Rows are only added by erases, so that those of different users never wait for each
+-- other.
 create table _memoir.erase_queue (
   queue_id bigint generated always as identity primary key,
   leaf name,
@@ -45,8 +46,8 @@ create table _memoir.admission_scores (
   primary key (user_id, score_id, recorded_at)
 ) partition by hash (user_id);
 
--- One row per compile, arrays over what was considered: numbers only, no text. Items are search_items of the user; a position says
--- where in the recall an item was shown, a reason why it was not.
+-- One row per compile, arrays over what was considered: numbers only, no text. Items are search_items of the user; a
+-- position says where in the recall an item was shown, a reason why it was not.
 create table _memoir.compile_ledger (
   user_id uuid not null,
   compile_id uuid not null,
@@ -66,25 +67,29 @@ create table _memoir.compile_ledger (
   item_tokens integer[] not null,
   positions integer[] not null,
   reasons text[] not null,
-  facts smallint[] not null,              -- per item the signals that nothing else here tells (ledger_signals), in thousandths
+  -- per item the signals that nothing else here tells (ledger_signals), in thousandths
+  facts smallint[] not null,
   used integer[],                         -- items that the answer used; null: nobody said
   primary key (user_id, compile_id, recorded_at)
 ) partition by hash (user_id);
 
--- What compiles leave behind before a job moves it to the ledger and the counters: unlogged, so that a read costs no WAL.
+-- What compiles leave behind before a job moves it to the ledger and the counters: unlogged, so that a read costs no
+-- WAL.
 create unlogged table _memoir.compile_buffer (
   like _memoir.compile_ledger,
   buffer_id bigint generated always as identity primary key
 );
 
--- One row per run, updated with the counts of each batch in the batch's own transaction. Unfinished rows are running or lost.
+-- One row per run, updated with the counts of each batch in the batch's own transaction. Unfinished rows are running or
+-- lost.
 create table _memoir.job_runs (
   run_id bigint generated always as identity primary key,
   job text not null,
   started_at timestamptz not null,
   until timestamptz,                      -- no new batch after this
   finished_at timestamptz,
-  outcome text check (outcome in ('done', 'time over', 'cost cap', 'errors', 'failed', 'cancelled', 'lost', 'still running')),
+  outcome text check (outcome in ('done', 'time over', 'cost cap', 'errors', 'failed', 'cancelled', 'lost',
+    'still running')),
   counts jsonb not null default '{}',
   error text,
   batch integer                           -- p_limit of its next batch
@@ -100,7 +105,8 @@ create table _memoir.job_leases (
   leased_until timestamptz not null
 ) with (fillfactor = 50);
 
--- Where a job that goes through all users has got to, and what it has found on the way; the next run goes on from there.
+-- Where a job that goes through all users has got to, and what it has found on the way; the next run goes on from
+-- there.
 create table _memoir.job_cursors (
   job text primary key,
   after_user uuid,

@@ -15,7 +15,8 @@ create type _memoir.message as (
 -- sessions/turns.sql
 -- One append, stage by stage: what was asked, what was read once, what was counted, what is written.
 create type _memoir.append_state as (
-  user_id uuid, session_id uuid, caller _memoir.caller, user_name text, session_name text, actor _memoir.actor, metadata jsonb,
+  user_id uuid, session_id uuid, caller _memoir.caller, user_name text, session_name text, actor _memoir.actor,
+    metadata jsonb,
   used_model text, finish_reason text, prompt_tokens integer, completion_tokens integer, latency_ms integer,
   may_stay_open boolean, idempotency_key text, request_hash bytea,
   session _memoir.sessions, model _memoir.models, config jsonb,
@@ -27,12 +28,13 @@ create type _memoir.append_state as (
   result jsonb);
 
 -- memory/memories.sql
--- Whose word it is, as the write path and the caller's role have it; by_person: said by the person, or backed by their own turns.
+-- Whose word it is, as the write path and the caller's role have it; by_person: said by the person, or backed by their
+-- own turns.
 create type _memoir.standing as (actor _memoir.actor, provenance _memoir.provenance, trust real, by_person boolean);
 
 -- memory/conflicts.sql
--- A memory and those like it, the most similar first, while it is reconciled with them; is_settled: a contradiction was found
--- and decided.
+-- A memory and those like it, the most similar first, while it is reconciled with them; is_settled: a contradiction was
+-- found and decided.
 create type _memoir.judging_state as (
   memory _memoir.memory_store, others _memoir.memory_store[], similarities real[], is_settled boolean[],
   open uuid[], superseded uuid[], contradicts uuid[], result jsonb);
@@ -40,23 +42,28 @@ create type _memoir.judging_state as (
 -- memory/corrections.sql
 -- What is put right, by whom, and what stands in its place. has_slot: the new value has the slot of the old one.
 create type _memoir.correction as (
-  caller _memoir.caller, user_name text, old _memoir.memory_store, standing _memoir.standing, reason text, corrected_at timestamptz,
+  caller _memoir.caller, user_name text, old _memoir.memory_store, standing _memoir.standing, reason text,
+    corrected_at timestamptz,
   content text, remainder text, valid_from timestamptz, valid_to timestamptz, has_slot boolean, slot_value text,
   session_name text, source_turns integer[], stated_actor text, embedding real[]);
 
 -- compile/window.sql
 create type _memoir.shown_turn as (
-  turn_index integer, exchange_start integer, message_id uuid, role _memoir.turn_role, content text, parts jsonb, name text,
+  turn_index integer, exchange_start integer, message_id uuid, role _memoir.turn_role, content text, parts jsonb,
+    name text,
   tool_calls jsonb, tool_call_id text, tokens_before bigint, cost integer, excerpt boolean, withheld boolean);
 create type _memoir.shown_window as (
   turns _memoir.shown_turn[], tokens integer, warnings text[]);
 
 -- search/
 create type _memoir.item_locator as (
-  item_no integer, kind "char", ref_id uuid, session_id uuid, turn_index integer, recorded_at timestamptz, span_start integer, span_length integer);
-create type _memoir.posting_list as (term text, first_item integer, postings integer[], lengths smallint[]);  -- as in search_postings
+  item_no integer, kind "char", ref_id uuid, session_id uuid, turn_index integer, recorded_at timestamptz,
+    span_start integer, span_length integer);
+-- as in search_postings
+create type _memoir.posting_list as (term text, first_item integer, postings integer[], lengths smallint[]);
 create type _memoir.item_scores as (items integer[], scores real[], covers real[], best real);  -- parallel, best first
--- The signals of the ranking, as weights name them and in the order of their sum: scorer, learner and trainer (research/ranker) read this list.
+-- The signals of the ranking, as weights name them and in the order of their sum: scorer, learner and trainer
+-- (research/ranker) read this list.
 create type _memoir.signals as (
   constant real, words real, vector real,
   words_before real, vector_after real,     -- of what stands before and after it
@@ -69,10 +76,12 @@ create type _memoir.signals as (
   last real);                               -- how few of its session or day come after it
 -- facts: the signals that nothing else in the ledger tells (ledger_signals), in thousandths.
 create type _memoir.ranked_item as (
-  item_no integer, kind "char", ref_id uuid, session_id uuid, turn_index integer, chunk smallint, span_start integer, span_length integer, tokens integer,
+  item_no integer, kind "char", ref_id uuid, session_id uuid, turn_index integer, chunk smallint, span_start integer,
+    span_length integer, tokens integer,
   role _memoir.turn_role, said_at timestamptz, recorded_at timestamptz, project text,
   score real, words real, vector real, around real, session_score real, facts smallint[]);
--- Of some items: what precedes those that match in meaning and is not among them, and those that match in words and nothing follows.
+-- Of some items: what precedes those that match in meaning and is not among them, and those that match in words and
+-- nothing follows.
 create type _memoir.item_ends as (before integer[], lasts integer[]);
 create type _memoir.search_scope as (
   kinds "char"[],                -- null: all
@@ -94,11 +103,14 @@ create type _memoir.question as (
 create type _memoir.pins as (pinned uuid[], ceilings jsonb);
 -- What a memory brings to its match: weight of its type and importance, freshness, authority, use.
 create type _memoir.memory_facts as (
-  memory_id uuid, type text, sensitivity _memoir.sensitivity, active boolean, valid_from timestamptz, valid_to timestamptz,
+  memory_id uuid, type text, sensitivity _memoir.sensitivity, active boolean, valid_from timestamptz,
+    valid_to timestamptz,
   weight float8, freshness float8, authority float8, access float8);
--- A ranked item with what memories add (score is final, memory_parts says how it came about), what showing it is worth, and what becomes of it.
+-- A ranked item with what memories add (score is final, memory_parts says how it came about), what showing it is worth,
+-- and what becomes of it.
 create type _memoir.candidate as (
-  item_no integer, kind "char", ref_id uuid, session_id uuid, turn_index integer, chunk smallint, span_start integer, span_length integer, tokens integer,
+  item_no integer, kind "char", ref_id uuid, session_id uuid, turn_index integer, chunk smallint, span_start integer,
+    span_length integer, tokens integer,
   role _memoir.turn_role, said_at timestamptz, recorded_at timestamptz, project text,
   score real, words real, vector real, around real, session_score real, facts smallint[],
   type text, memory_parts jsonb, is_frequent boolean,
@@ -113,8 +125,8 @@ create type _memoir.item_text as (item_no integer, name text, body text);
 create type _memoir.session_name as (session_id uuid, name text);
 -- A text that could stand for an item, and what share of its worth is left.
 create type _memoir.reduced_text as (item_no integer, fidelity text, body text, tokens integer, share float8);
--- What a candidate looks like at one fidelity. step: 1, or which step up from the line of the same candidate before it: then cost and worth
--- are what it adds.
+-- What a candidate looks like at one fidelity. step: 1, or which step up from the line of the same candidate before it:
+-- then cost and worth are what it adds.
 create type _memoir.recall_line as (
   candidate_no integer,  -- which candidate it is
   step integer, cost integer, worth float8, group_no integer, opening integer,  -- what the header of its group costs
@@ -123,7 +135,8 @@ create type _memoir.recall_line as (
 create type _memoir.recall_block as (text text, tokens integer, candidates _memoir.candidate[]);
 
 -- compile/learning.sql
--- A used item and one that was not: whether it is held out, its weight, the difference of scores (log odds) and of signals.
+-- A used item and one that was not: whether it is held out, its weight, the difference of scores (log odds) and of
+-- signals.
 create type _memoir.weight_pair as (compile_id uuid, held_out boolean, weight float8, base float8, x vector);
 
 -- compile/compile.sql
@@ -133,7 +146,8 @@ create type _memoir.compile_state as (
   caller _memoir.caller, clearance _memoir.sensitivity, user_id uuid, session_id uuid, session_name text,
   at timestamptz, as_of timestamptz, valid_at timestamptz,
   -- what was read
-  session _memoir.sessions, counters _memoir.session_counters, user_counters _memoir.user_counters, config jsonb, model _memoir.models,
+  session _memoir.sessions, counters _memoir.session_counters, user_counters _memoir.user_counters, config jsonb,
+    model _memoir.models,
   tokenizer text,
   -- the newest message; open: the list ends with the open exchange instead, and query is what that asks
   is_open boolean, query text, newest _memoir.message, newest_tokens integer,
@@ -144,12 +158,15 @@ create type _memoir.compile_state as (
   -- the list: messages, their tokens, together; recall_at: which one carries the recall
   messages jsonb[], costs integer[], total integer, recall_at integer,
   -- recall
-  task _memoir.task_type, query_hash bytea, recall_budget integer, recall text, recall_tokens integer, candidates _memoir.candidate[], arms jsonb,
+  task _memoir.task_type, query_hash bytea, recall_budget integer, recall text, recall_tokens integer,
+    candidates _memoir.candidate[], arms jsonb,
   -- what is said of the list; prefix: how many messages stand before the one that carries the recall
   tokens integer, prefix integer, statistics_version text, warnings text[]);
 
 -- memory/extraction.sql
 -- What a rule found in a turn: the number of the text it was found in, which sentence, and the memory to be.
 create type _memoir.extracted as (
-  text_no integer, span_start integer, span_length integer, rule text, type text, provenance text, category text, importance text, utility real,
-  content text, slot text, slot_value text, valid_from timestamptz, valid_to timestamptz, event_from date, event_to date);
+  text_no integer, span_start integer, span_length integer, rule text, type text, provenance text, category text,
+    importance text, utility real,
+  content text, slot text, slot_value text, valid_from timestamptz, valid_to timestamptz, event_from date,
+    event_to date);

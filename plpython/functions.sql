@@ -1,6 +1,6 @@
--- PL/Python: shims over the package pg_memoir_server, which the server's Python must find (PYTHONPATH of the postmaster).
--- Needs a superuser: the language is untrusted. Nothing here is for applications: memoir_owner calls the functions, workers
--- and jobs the two procedures.
+-- PL/Python: shims over the package pg_memoir_server, which the server's Python must find (PYTHONPATH of the
+-- postmaster). Needs a superuser: the language is untrusted. Nothing here is for applications: memoir_owner calls the
+-- functions, workers and jobs the two procedures.
 --
 -- A failed query embedding is an answer (vec null, problem says why), so that a compile carries on without vectors. An
 -- unknown tokenizer raises 22023. A cancelled or timed-out statement ends waiting within 0.1 s.
@@ -21,8 +21,9 @@ except embed_client.EmbedderError as error:
     return [(None, str(error))]
 $$;
 
--- One text asked of an OpenAI-compatible endpoint, once, without retries: for backends that reach no embedder. The key, if
--- any, comes from the server's environment: PG_MEMOIR_EMBEDDING_API_KEY, or a file named by PG_MEMOIR_EMBEDDING_API_KEY_FILE.
+-- One text asked of an OpenAI-compatible endpoint, once, without retries: for backends that reach no embedder. The key,
+-- if any, comes from the server's environment: PG_MEMOIR_EMBEDDING_API_KEY, or a file named by
+-- PG_MEMOIR_EMBEDDING_API_KEY_FILE.
 create or replace function _memoir.py_embed_http(p_endpoint text, p_model text, p_text text, p_timeout_ms integer)
 returns table (vec real[], problem text) language plpython3u volatile as $$
 try:
@@ -35,7 +36,8 @@ $$;
 
 -- Starts the shared embedder unless it answers: 'running', 'started', 'starting', 'restarted' or 'backing off'.
 -- p_config: {"socket": path, "models": ["name" or "name=folder", ...]} and optionally "runtime", "threads", "endpoint",
--- "api_key_env", "api_key_file". Writes no table; returns within some seconds. The embedder ends when this server has stopped.
+-- "api_key_env", "api_key_file". Writes no table; returns within some seconds. The embedder ends when this server has
+-- stopped.
 create or replace function _memoir.py_ensure_embedder(p_config jsonb)
 returns text language plpython3u volatile as $$
 from pg_memoir_server import shim
@@ -69,15 +71,16 @@ except ImportError:
 return tokens.available(p_tokenizer)
 $$;
 
--- The embedding backlog, in short steps: claim, commit, call the model, store, commit. No transaction is open while the model
--- runs. Ends after p_seconds or when nothing is left; safe beside copies of itself.
+-- The embedding backlog, in short steps: claim, commit, call the model, store, commit. No transaction is open while the
+-- model runs. Ends after p_seconds or when nothing is left; safe beside copies of itself.
 create or replace procedure memoir.embed_backlog(p_seconds integer default 50, p_batch integer default 32)
 language plpython3u as $$
 from pg_memoir_server import backlog
 backlog.run(plpy, p_seconds, p_batch)
 $$;
 comment on procedure memoir.embed_backlog(integer, integer) is
-  'Embeds what lacks a vector, for up to p_seconds in batches of p_batch texts, with the model''s provider. Call outside a
+  'Embeds what lacks a vector, for up to p_seconds in batches of p_batch texts, with the model''s provider. Call outside
+a
 transaction. Service, jobs and admin logins only.';
 
 -- Jobs of run_job() that call models: the same loop, its counts and errors noted in job_runs.
@@ -93,7 +96,8 @@ declare
   v_shim record;
 begin
   for v_shim in select p.oid::regprocedure as signature from pg_proc p
-    where p.pronamespace in ('memoir'::regnamespace, '_memoir'::regnamespace) and (p.proname like 'py\_%' or p.proname in ('embed_backlog', 'run_in_python'))
+    where p.pronamespace in ('memoir'::regnamespace, '_memoir'::regnamespace)
+      and (p.proname like 'py\_%' or p.proname in ('embed_backlog', 'run_in_python'))
   loop
     execute format('revoke all on routine %s from public', v_shim.signature);
     execute format('grant execute on routine %s to memoir_owner', v_shim.signature);

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """docs/reference.md from the comments of what is installed: every function and view of schema memoir, in the order of sql/.
 
-    build_reference.py [DSN] [--out FILE]       DSN: else the environment's PG_MEMOIR_DSN
+build_reference.py [DSN] [--out FILE]       DSN: else the environment's PG_MEMOIR_DSN
 """
 
 from __future__ import annotations
@@ -64,7 +64,10 @@ def shortened(default: str) -> str:
 
 
 def signature(name: str, is_procedure: bool, result: str | None, arguments: list[list[str]]) -> str:
-    shown = [f"{argument} {kind}" + (f" default {shortened(default)}" if default else "") for argument, kind, default in arguments]
+    shown = [
+        f"{argument} {kind}" + (f" default {shortened(default)}" if default else "")
+        for argument, kind, default in arguments
+    ]
     start, end = ("call " if is_procedure else "") + f"memoir.{name}(", ")" if result is None else f") returns {result}"
     line = start + ", ".join(shown) + end
     return line if len(line) <= 110 else start + "\n  " + ",\n  ".join(shown) + end
@@ -109,7 +112,9 @@ def places() -> dict[str, Place]:
     found: dict[str, Place] = {}
     for number, file in enumerate([*code.files, PLPYTHON]):
         for function in (f for f in (*code.functions, *beyond) if f.file == file):
-            found.setdefault(function.name.removeprefix("memoir."), Place(number, function.line, check_layers.area(file)))
+            found.setdefault(
+                function.name.removeprefix("memoir."), Place(number, function.line, check_layers.area(file))
+            )
         text = "" if file == PLPYTHON else (ROOT / "sql" / file).read_text()
         for view in VIEW.finditer(text):
             found[view[1]] = Place(number, text.count("\n", 0, view.start()) + 1, check_layers.area(file))
@@ -138,7 +143,9 @@ def build(db: psycopg.Connection[Any]) -> str:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="build_reference.py", description=__doc__.splitlines()[0] if __doc__ else None)
+    parser = argparse.ArgumentParser(
+        prog="build_reference.py", description=__doc__.splitlines()[0] if __doc__ else None
+    )
     parser.add_argument("dsn", nargs="?", default=os.environ.get("PG_MEMOIR_DSN"), help="of a database with pg_memoir")
     parser.add_argument("--out", type=Path, default=REFERENCE, help="where it goes (docs/reference.md)")
     options = parser.parse_args()

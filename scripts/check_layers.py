@@ -79,10 +79,10 @@ def read_file(name: str, text: str) -> tuple[list[Function], set[str]]:
     functions, rest, at = [], [], 0
     for match in DEFINITION.finditer(text):
         end = end_of(text, match.start())
-        calls = set(CALL.findall(without_comments(text[match.end():end])))
+        calls = set(CALL.findall(without_comments(text[match.end() : end])))
         line = text.count("\n", 0, match.start()) + 1
         functions.append(Function(match[1], name, line, text.count("\n", match.start(), end) + 1, calls))
-        rest.append(text[at:match.start()])
+        rest.append(text[at : match.start()])
         at = end
     rest.append(text[at:])
     loose = REMARK.sub("", without_comments("".join(rest)))
@@ -109,9 +109,11 @@ def upward_calls(code: Code) -> list[str]:
     """Calls of what stands in an area below the caller's."""
     place = {name: number for number, name in enumerate(dict.fromkeys(map(area, code.files)))}
     homes = code.homes()
-    return [f"{caller} ({file}) calls {callee} ({homes[callee]}), which stands in a later area"
-            for caller, file, callee in code.calls()
-            if callee in homes and place[area(homes[callee])] > place[area(file)]]
+    return [
+        f"{caller} ({file}) calls {callee} ({homes[callee]}), which stands in a later area"
+        for caller, file, callee in code.calls()
+        if callee in homes and place[area(homes[callee])] > place[area(file)]
+    ]
 
 
 def circles(code: Code) -> list[str]:
@@ -127,16 +129,22 @@ def circles(code: Code) -> list[str]:
         ring: list[str] = error.args[1][::-1]
         steps = []
         for file, called in zip(ring, ring[1:]):
-            why = next(f"{caller} calls {callee}" for caller, home, callee in code.calls()
-                       if home == file and homes.get(callee) == called)
+            why = next(
+                f"{caller} calls {callee}"
+                for caller, home, callee in code.calls()
+                if home == file and homes.get(callee) == called
+            )
             steps.append(f"\n    {file} needs {called}: {why}")
         return ["files call each other in a circle:" + "".join(steps)]
     return []
 
 
 def long_functions(code: Code) -> list[str]:
-    return [f"{f.name} (sql/{f.file}:{f.line}) has {f.lines} lines, more than {LONGEST}"
-            for f in sorted(code.functions, key=lambda f: -f.lines) if f.lines > LONGEST]
+    return [
+        f"{f.name} (sql/{f.file}:{f.line}) has {f.lines} lines, more than {LONGEST}"
+        for f in sorted(code.functions, key=lambda f: -f.lines)
+        if f.lines > LONGEST
+    ]
 
 
 def problems(code: Code) -> list[str]:
@@ -149,7 +157,10 @@ def main() -> int:
     code = read(folder)
     found = problems(code)
     areas = {area(name) for name in code.files if "/" in name}
-    print(f"{len(code.functions)} functions in {len(code.files)} files, {len(areas)} areas" + ("" if found else ": in order"))
+    print(
+        f"{len(code.functions)} functions in {len(code.files)} files, {len(areas)} areas"
+        + ("" if found else ": in order")
+    )
     print(*found, sep="\n", end="\n" if found else "")
     return 1 if found else 0
 

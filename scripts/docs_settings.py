@@ -1,7 +1,7 @@
 """The list of settings in docs/operations.md, made from sql/data/settings.csv.
 
-    python scripts/docs_settings.py           # writes it
-    python scripts/docs_settings.py --check   # fails where it differs
+python scripts/docs_settings.py           # writes it
+python scripts/docs_settings.py --check   # fails where it differs
 """
 
 from __future__ import annotations
@@ -47,7 +47,10 @@ def main() -> int:
     if "--check" not in sys.argv:
         DOCS.write_text(wanted, encoding="utf-8")
     elif wanted != text:
-        print("docs/operations.md lists other settings than sql/data/settings.csv: run scripts/docs_settings.py", file=sys.stderr)
+        print(
+            "docs/operations.md lists other settings than sql/data/settings.csv: run scripts/docs_settings.py",
+            file=sys.stderr,
+        )
         return 1
     return 0
 

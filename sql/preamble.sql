@@ -1,6 +1,6 @@
 -- What an install needs before any object: a fit server and database, the roles, the schema, the extensions.
--- Runs as the installing user (superuser, or CREATEROLE + owner of the database on managed servers); everything after it
--- runs as memoir_owner, which can't log in.
+-- Runs as the installing user (superuser, or CREATEROLE + owner of the database on managed servers); everything after
+-- it runs as memoir_owner, which can't log in.
 \set ON_ERROR_STOP on
 -- Hash parts, fixed for the life of the install: psql -v modulus=256 for a big fleet.
 \if :{?modulus}
@@ -35,7 +35,8 @@ do $$
 declare
   v_role text;
 begin
-  foreach v_role in array array['memoir_owner', 'memoir_reader', 'memoir_app', 'memoir_tenant', 'memoir_admin', 'memoir_jobs'] loop
+  foreach v_role in array array['memoir_owner', 'memoir_reader', 'memoir_app', 'memoir_tenant', 'memoir_admin',
+    'memoir_jobs'] loop
     if not exists (select from pg_roles where rolname = v_role) then
       begin
         -- pg_cron starts its jobs as memoir_jobs, which no password lets in from outside.
@@ -46,9 +47,10 @@ begin
       execute 'alter role memoir_jobs login';
     end if;
   end loop;
-  -- Creating objects as the owner needs membership; a superuser has it already. From 16 on, who creates a role is its member
-  -- without being able to become it.
-  if not pg_has_role(current_user, 'memoir_owner', case when current_setting('server_version_num')::int >= 160000 then 'set' else 'member' end) then
+  -- Creating objects as the owner needs membership; a superuser has it already. From 16 on, who creates a role is its
+  -- member without being able to become it.
+  if not pg_has_role(current_user, 'memoir_owner', case when current_setting('server_version_num')::int >= 160000
+    then 'set' else 'member' end) then
     begin
       execute format('grant memoir_owner to %I', current_user);
     exception when unique_violation then null;
@@ -56,8 +58,8 @@ begin
   end if;
 end $$;
 
--- memoir: what people call. _memoir: tables, types and what only we call. memoir_extensions: the extensions, where they are not
--- installed already.
+-- memoir: what people call. _memoir: tables, types and what only we call. memoir_extensions: the extensions, where they
+-- are not installed already.
 do $$
 declare
   v_schema record; v_name name;
@@ -78,8 +80,8 @@ begin
   end loop;
 end $$;
 
--- The functions' pinned search_path names nothing but schemas that others can't write to: where an extension is installed
--- already, its schema joins the path.
+-- The functions' pinned search_path names nothing but schemas that others can't write to: where an extension is
+-- installed already, its schema joins the path.
 do $$
 declare
   v_extension text; v_schema text; v_path text := 'pg_catalog';
@@ -127,24 +129,29 @@ create table if not exists _memoir.schema_migrations (
 -- One install at a time in a database; only the owner can take this lock.
 lock table _memoir.schema_migrations in exclusive mode;
 
--- Code is replaced as a whole. The former release's routines go first: "create or replace" can't change what a function returns
--- or how its arguments are called, and an overload left behind makes calls ambiguous. What triggers or somebody's views depend
--- on stays, and is replaced in place.
+-- Code is replaced as a whole. The former release's routines go first: "create or replace" can't change what a function
+-- returns or how its arguments are called, and an overload left behind makes calls ambiguous. What triggers or
+-- somebody's views depend on stays, and is replaced in place.
 do $$
 declare
   v_routine regprocedure; v_view regclass;
 begin
-  -- Views first, since they need routines. One that somebody's own view needs is named by the error, which ends the upgrade.
+  -- Views first, since they need routines. One that somebody's own view needs is named by the error, which ends the
+  -- upgrade.
   for v_view in
-    select c.oid from pg_class c where c.relnamespace = 'memoir'::regnamespace and c.relkind = 'v' and c.relowner = 'memoir_owner'::regrole
-      and not exists (select from pg_depend d where d.classid = 'pg_class'::regclass and d.objid = c.oid and d.deptype = 'e')
+    select c.oid from pg_class c where c.relnamespace = 'memoir'::regnamespace and c.relkind = 'v'
+      and c.relowner = 'memoir_owner'::regrole
+      and not exists (select from pg_depend d where d.classid = 'pg_class'::regclass and d.objid = c.oid
+      and d.deptype = 'e')
   loop
     execute format('drop view %s', v_view);
   end loop;
   for v_routine in
     select p.oid from pg_proc p
-    where p.pronamespace in ('memoir'::regnamespace, '_memoir'::regnamespace) and p.proowner = 'memoir_owner'::regrole  -- PL/Python's belong to a superuser
-      and not exists (select from pg_depend d where d.classid = 'pg_proc'::regclass and d.objid = p.oid and d.deptype = 'e')
+    -- PL/Python's belong to a superuser
+    where p.pronamespace in ('memoir'::regnamespace, '_memoir'::regnamespace) and p.proowner = 'memoir_owner'::regrole
+      and not exists (select from pg_depend d where d.classid = 'pg_proc'::regclass and d.objid = p.oid
+      and d.deptype = 'e')
   loop
     begin
       execute format('drop routine %s', v_routine);

@@ -24,9 +24,19 @@ class Conversations:
 
     @value
     def open_session(
-        self, user: str, session: str, *, model: str | None = None, system_prompt: str | None = None,
-        project: str | None = None, task: str | None = None, parent: str | None = None, settings: Object | None = None,
-        metadata: Object | None = None, temperature: float | None = None, top_p: float | None = None,
+        self,
+        user: str,
+        session: str,
+        *,
+        model: str | None = None,
+        system_prompt: str | None = None,
+        project: str | None = None,
+        task: str | None = None,
+        parent: str | None = None,
+        settings: Object | None = None,
+        metadata: Object | None = None,
+        temperature: float | None = None,
+        top_p: float | None = None,
     ) -> UUID:
         """Opens a session, or updates what is given of an open one; returns its id.
 
@@ -38,8 +48,15 @@ class Conversations:
 
     @value
     def persist_turn(
-        self, user: str, session: str, messages: Messages, *, usage: Object | None = None, key: str | None = None,
-        actor: str | None = None, metadata: Object | None = None,
+        self,
+        user: str,
+        session: str,
+        messages: Messages,
+        *,
+        usage: Object | None = None,
+        key: str | None = None,
+        actor: str | None = None,
+        metadata: Object | None = None,
     ) -> Persisted:
         """Appends one whole exchange, or any run of messages as the OpenAI chat API has them, all or nothing.
 
@@ -77,10 +94,20 @@ class Conversations:
 
     @value
     def compile_context(
-        self, user: str, session: str, query: str | None = None, *, budget: int | None = None,
-        memory_budget: int | None = None, task: str | None = None, tools: List | None = None,
-        query_embedding: Vector | None = None, query_parts: List | None = None, as_of: When | None = None,
-        valid_at: When | None = None, after_turn: str | None = None,
+        self,
+        user: str,
+        session: str,
+        query: str | None = None,
+        *,
+        budget: int | None = None,
+        memory_budget: int | None = None,
+        task: str | None = None,
+        tools: List | None = None,
+        query_embedding: Vector | None = None,
+        query_parts: List | None = None,
+        as_of: When | None = None,
+        valid_at: When | None = None,
+        after_turn: str | None = None,
     ) -> list[Any]:
         """The message list to send to the model, in OpenAI's shape, at most `budget` tokens: a list of dicts (typed
         Any, so that it is what each SDK declares its `messages` to be).
@@ -102,10 +129,21 @@ class Conversations:
 
     @value
     def context(
-        self, user: str, session: str, query: str | None = None, *, budget: int | None = None,
-        memory_budget: int | None = None, task: str | None = None, tools: List | None = None,
-        query_embedding: Vector | None = None, query_parts: List | None = None, as_of: When | None = None,
-        valid_at: When | None = None, after_turn: str | None = None, format: Literal["openai", "anthropic"] = "openai",
+        self,
+        user: str,
+        session: str,
+        query: str | None = None,
+        *,
+        budget: int | None = None,
+        memory_budget: int | None = None,
+        task: str | None = None,
+        tools: List | None = None,
+        query_embedding: Vector | None = None,
+        query_parts: List | None = None,
+        as_of: When | None = None,
+        valid_at: When | None = None,
+        after_turn: str | None = None,
+        format: Literal["openai", "anthropic"] = "openai",
     ) -> Context:
         """compile_context with everything known about the list beside it: tokens, budget, prefix hash, item ids, arms,
         warnings (see Context). `format`: 'openai' or 'anthropic', the shape of its `messages`."""
@@ -148,7 +186,13 @@ class Conversations:
 
     @value
     def pin_turns(
-        self, user: str, session: str, from_turn: int, to_turn: int | None = None, *, turns: int | None = None,
+        self,
+        user: str,
+        session: str,
+        from_turn: int,
+        to_turn: int | None = None,
+        *,
+        turns: int | None = None,
         reason: str | None = None,
     ) -> dict[str, Any]:
         """Keeps turns `from_turn` to `to_turn` (None: that one) out of compaction, for the session's next `turns` turns
@@ -164,10 +208,21 @@ class Conversations:
 
     @value
     def capture_call(
-        self, user: str, session: str, request: bytes, *, response: bytes | None = None, provider: str | None = None,
-        model: str | None = None, status: int | None = None, latency_ms: int | None = None,
-        started_at: When | None = None, request_headers: Object | None = None, response_headers: Object | None = None,
-        events: Sequence[bytes] | None = None, event_times: Sequence[When] | None = None,
+        self,
+        user: str,
+        session: str,
+        request: bytes,
+        *,
+        response: bytes | None = None,
+        provider: str | None = None,
+        model: str | None = None,
+        status: int | None = None,
+        latency_ms: int | None = None,
+        started_at: When | None = None,
+        request_headers: Object | None = None,
+        response_headers: Object | None = None,
+        events: Sequence[bytes] | None = None,
+        event_times: Sequence[When] | None = None,
         metadata: Object | None = None,
     ) -> UUID:
         """Stores a provider call as it went over the wire, replayable byte for byte; returns its id. `events`: the

@@ -28,14 +28,33 @@ class Memories:
 
     @value
     def remember(
-        self, user: str, content: str, *, session: str | None = None, type: str | None = None,
-        category: str | None = None, importance: str | None = None, project: str | None = None,
-        actor: str | None = None, provenance: str | None = None, confidence: float | None = None,
-        valid_from: When | None = None, valid_to: When | None = None, tags: Sequence[str] | None = None,
-        slot: str | None = None, slot_value: str | None = None, aliases: Sequence[str] | None = None,
-        sensitivity: str | None = None, source_turns: Sequence[int] | None = None, source_tool: str | None = None,
-        source_key: str | None = None, metadata: Object | None = None, embedding: Vector | None = None,
-        key: str | None = None, created_at: When | None = None, embeddable: bool | None = None,
+        self,
+        user: str,
+        content: str,
+        *,
+        session: str | None = None,
+        type: str | None = None,
+        category: str | None = None,
+        importance: str | None = None,
+        project: str | None = None,
+        actor: str | None = None,
+        provenance: str | None = None,
+        confidence: float | None = None,
+        valid_from: When | None = None,
+        valid_to: When | None = None,
+        tags: Sequence[str] | None = None,
+        slot: str | None = None,
+        slot_value: str | None = None,
+        aliases: Sequence[str] | None = None,
+        sensitivity: str | None = None,
+        source_turns: Sequence[int] | None = None,
+        source_tool: str | None = None,
+        source_key: str | None = None,
+        metadata: Object | None = None,
+        embedding: Vector | None = None,
+        key: str | None = None,
+        created_at: When | None = None,
+        embeddable: bool | None = None,
     ) -> Remembered:
         """Stores one memory, unless it is a duplicate, outranked, or forgotten (see `outcome`).
 
@@ -49,10 +68,20 @@ class Memories:
 
     @rows
     def recall(
-        self, user: str, query: str, *, session: str | None = None, limit: int | None = None,
-        types: Sequence[str] | None = None, tags: Sequence[str] | None = None, project: str | None = None,
-        kinds: Sequence[Literal["memory", "turn", "summary"]] | None = None, after: When | None = None,
-        before: When | None = None, query_embedding: Vector | None = None, as_of: When | None = None,
+        self,
+        user: str,
+        query: str,
+        *,
+        session: str | None = None,
+        limit: int | None = None,
+        types: Sequence[str] | None = None,
+        tags: Sequence[str] | None = None,
+        project: str | None = None,
+        kinds: Sequence[Literal["memory", "turn", "summary"]] | None = None,
+        after: When | None = None,
+        before: When | None = None,
+        query_embedding: Vector | None = None,
+        as_of: When | None = None,
         valid_at: When | None = None,
     ) -> list[Hit]:
         """Searches memories, old turns and summaries by words and vector, best first; at most `limit` (10).
@@ -63,7 +92,12 @@ class Memories:
 
     @rows
     def match_memories(
-        self, user: str, embedding: Vector, *, threshold: float | None = None, limit: int | None = None,
+        self,
+        user: str,
+        embedding: Vector,
+        *,
+        threshold: float | None = None,
+        limit: int | None = None,
         project: str | None = None,
     ) -> list[Match]:
         """Memories whose cosine with `embedding` is at least `threshold` (0.7), nearest first; at most `limit` (10).
@@ -71,10 +105,21 @@ class Memories:
 
     @value
     def correct(
-        self, user: str, memory: Id, content: str, *, reason: str | None = None, remainder: str | None = None,
-        valid_from: When | None = None, valid_to: When | None = None, slot_value: str | None = None,
-        session: str | None = None, source_turns: Sequence[int] | None = None, actor: str | None = None,
-        embedding: Vector | None = None, key: str | None = None,
+        self,
+        user: str,
+        memory: Id,
+        content: str,
+        *,
+        reason: str | None = None,
+        remainder: str | None = None,
+        valid_from: When | None = None,
+        valid_to: When | None = None,
+        slot_value: str | None = None,
+        session: str | None = None,
+        source_turns: Sequence[int] | None = None,
+        actor: str | None = None,
+        embedding: Vector | None = None,
+        key: str | None = None,
     ) -> Corrected:
         """Replaces a memory by what is right; the old text may not come back, and the turns it came from leave recall.
 
@@ -87,8 +132,15 @@ class Memories:
 
     @value
     def retract(
-        self, user: str, memory: Id, *, reason: str | None = None, valid_to: When | None = None,
-        session: str | None = None, source_turns: Sequence[int] | None = None, actor: str | None = None,
+        self,
+        user: str,
+        memory: Id,
+        *,
+        reason: str | None = None,
+        valid_to: When | None = None,
+        session: str | None = None,
+        source_turns: Sequence[int] | None = None,
+        actor: str | None = None,
     ) -> Retracted:
         """Takes a memory back without a replacement. `valid_to`: it was true until then. `session`, `source_turns`,
         `actor`: whose word, as in remember. Raises UnknownMemoryError, UnknownSessionError, NotAuthorizedError where
@@ -101,7 +153,12 @@ class Memories:
 
     @value
     def lift_tombstone(
-        self, user: str, memory: Id | None = None, *, content: str | None = None, slot: str | None = None,
+        self,
+        user: str,
+        memory: Id | None = None,
+        *,
+        content: str | None = None,
+        slot: str | None = None,
         reason: str | None = None,
     ) -> Lifted:
         """Lets back what was rejected: by its memory, or by what it says (`content`, `slot`). Only for logins acting as
@@ -116,7 +173,13 @@ class Memories:
 
     @value
     def relate(
-        self, user: str, memory: Id, relation: Relation, other: Id, *, weight: float | None = None,
+        self,
+        user: str,
+        memory: Id,
+        relation: Relation,
+        other: Id,
+        *,
+        weight: float | None = None,
         metadata: Object | None = None,
     ) -> bool:
         """Says what one memory is to another; True if that is new. 'supersedes' makes it so. Raises UnknownMemoryError,
@@ -179,7 +242,12 @@ class Memories:
 
     @value
     def learn_weights(
-        self, user: str, *, apply: bool | None = None, compiles: int | None = None, least: int | None = None,
+        self,
+        user: str,
+        *,
+        apply: bool | None = None,
+        compiles: int | None = None,
+        least: int | None = None,
         prior: float | None = None,
     ) -> dict[str, Any]:
         """Learns the ranking's weights anew from what the user's ledger says was used: 'old', 'new', 'held_out' (share

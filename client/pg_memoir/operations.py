@@ -34,9 +34,16 @@ class Operations:
 
     @value
     def register_model(
-        self, model: str, provider: Literal["openai", "anthropic"], context_window: int, max_output: int, *,
-        tokenizer: str | None = None, message_overhead: int | None = None,
-        prompt_microcents_per_1k: BigInt | None = None, completion_microcents_per_1k: BigInt | None = None,
+        self,
+        model: str,
+        provider: Literal["openai", "anthropic"],
+        context_window: int,
+        max_output: int,
+        *,
+        tokenizer: str | None = None,
+        message_overhead: int | None = None,
+        prompt_microcents_per_1k: BigInt | None = None,
+        completion_microcents_per_1k: BigInt | None = None,
         images: str | None = None,
     ) -> None:
         """Registers or replaces a chat model; admin only. Window, output and overhead per message in tokens, prices in
@@ -45,8 +52,14 @@ class Operations:
 
     @value
     def register_embedding_model(
-        self, name: str, provider: str, dimension: int, *, query_prefix: str | None = None,
-        document_prefix: str | None = None, endpoint: str | None = None,
+        self,
+        name: str,
+        provider: str,
+        dimension: int,
+        *,
+        query_prefix: str | None = None,
+        document_prefix: str | None = None,
+        endpoint: str | None = None,
     ) -> int:
         """Registers an embedding model beside the present one; the backlog is then embedded with both until
         switch_embedding_model. Returns its number."""
@@ -186,7 +199,12 @@ class Operations:
 
     @value
     def fail_model_call(
-        self, work: BigInt, lease: Id, error: str, final: bool | None = None, retry_seconds: Numeric | None = None,
+        self,
+        work: BigInt,
+        lease: Id,
+        error: str,
+        final: bool | None = None,
+        retry_seconds: Numeric | None = None,
         usage: Object | None = None,
     ) -> dict[str, Any]:
         """Gives model work back after a failed call, to be tried again, or with `final` as a dead letter."""

@@ -48,8 +48,14 @@ class Privacy:
 
     @value
     def bind_login(
-        self, login: Name, *, users: Sequence[str] | None = None, actor: str | None = None,
-        projects: Sequence[str] | None = None, clearance: str | None = None, namespace: str | None = None,
+        self,
+        login: Name,
+        *,
+        users: Sequence[str] | None = None,
+        actor: str | None = None,
+        projects: Sequence[str] | None = None,
+        clearance: str | None = None,
+        namespace: str | None = None,
     ) -> None:
         """Binds a database login to users, projects, an actor class, a clearance and a namespace; None leaves users or
         projects unlimited. Admin only. Raises NotAuthorizedError, InvalidArgumentError."""

@@ -67,7 +67,10 @@ def _model_step(plpy: Any) -> dict[str, Any]:
         types = _TYPES[function]
         placeholders = ", ".join(f"${n}" for n in range(1, len(types) + 1))
         values = [json.dumps(value) if isinstance(value, (dict, list)) else value for value in arguments]
-        rows = [dict(row) for row in plpy.execute(plpy.prepare(f"select * from memoir.{function}({placeholders})", types), values)]
+        rows = [
+            dict(row)
+            for row in plpy.execute(plpy.prepare(f"select * from memoir.{function}({placeholders})", types), values)
+        ]
         plpy.commit()
         return rows
 
@@ -117,7 +120,10 @@ def step(plpy: Any, batch: int) -> int:
 def _kept(plpy: Any, rows: list[Any]) -> list[Any]:
     """Those whose lease still holds, and does for another while: the models of a batch are called one after another."""
     beat = plpy.prepare("select memoir.heartbeat($1, $2) as kept", ["pg_catalog.int8", "pg_catalog.uuid"])
-    kept = {lease: plpy.execute(beat, lease)[0]["kept"] for lease in sorted({(row["work_id"], row["lease_id"]) for row in rows})}
+    kept = {
+        lease: plpy.execute(beat, lease)[0]["kept"]
+        for lease in sorted({(row["work_id"], row["lease_id"]) for row in rows})
+    }
     plpy.commit()
     return [row for row in rows if kept[row["work_id"], row["lease_id"]]]
 
@@ -129,7 +135,9 @@ def _embed(plpy: Any, model: str, texts: list[str]) -> list[list[float]]:
         if not where["address"]:
             raise ModelFailure("no embedder is configured (setting embedder_socket)")
         try:
-            return embed_client.embed_batch(where["address"], model, texts, CALL_TIMEOUT_MS, shim.interrupts_between(plpy))
+            return embed_client.embed_batch(
+                where["address"], model, texts, CALL_TIMEOUT_MS, shim.interrupts_between(plpy)
+            )
         except embed_client.EmbedderError as error:
             raise ModelFailure(str(error)) from None
     if where["provider"] == "openai":
@@ -142,13 +150,18 @@ def _embed(plpy: Any, model: str, texts: list[str]) -> list[list[float]]:
 
 
 def _store(plpy: Any, rows: list[Any], vectors: list[list[float]], model: str) -> None:
-    plan = plpy.prepare("select memoir.store_embeddings($1, $2, $3, $4)", ["pg_catalog.uuid[]", "pg_catalog.int4[]", "pg_catalog.float4[]", "pg_catalog.text"])
+    plan = plpy.prepare(
+        "select memoir.store_embeddings($1, $2, $3, $4)",
+        ["pg_catalog.uuid[]", "pg_catalog.int4[]", "pg_catalog.float4[]", "pg_catalog.text"],
+    )
     flat = [number for vector in vectors for number in vector]
     plpy.execute(plan, [[row["user_id"] for row in rows], [row["item_no"] for row in rows], flat, model])
     plpy.commit()
 
 
 def _give_back(plpy: Any, rows: list[Any], model: str, problem: str) -> None:
-    plan = plpy.prepare("select memoir.fail_embeddings($1, $2, $3)", ["pg_catalog.uuid[]", "pg_catalog.text", "pg_catalog.text"])
+    plan = plpy.prepare(
+        "select memoir.fail_embeddings($1, $2, $3)", ["pg_catalog.uuid[]", "pg_catalog.text", "pg_catalog.text"]
+    )
     plpy.execute(plan, [sorted({row["user_id"] for row in rows}), model, problem])
     plpy.commit()

@@ -61,7 +61,11 @@ def read_shape(folder: Path) -> BertShape:
     if not set(modules) <= {"Transformer", "Pooling", "Normalize"}:
         raise UnsupportedModel(f"modules {modules} go beyond transformer, pooling and normalisation")
     pooling = _read_json(folder / "1_Pooling" / "config.json") or {"pooling_mode_mean_tokens": True}
-    modes = [key.removeprefix("pooling_mode_") for key, on in pooling.items() if on is True and key.startswith("pooling_mode_")]
+    modes = [
+        key.removeprefix("pooling_mode_")
+        for key, on in pooling.items()
+        if on is True and key.startswith("pooling_mode_")
+    ]
     names = {"mean_tokens": "mean", "cls_token": "cls"}
     if len(modes) != 1 or modes[0] not in names:
         raise UnsupportedModel(f"pooling {modes} is neither mean nor first token")
@@ -120,10 +124,19 @@ class _Graph:
         return self.constant(name, numpy.ascontiguousarray(array.T) if transpose else array)
 
     def linear(self, x: str, prefix: str) -> str:
-        return self.op("Add", self.op("MatMul", x, self.weight(f"{prefix}.weight", True)), self.weight(f"{prefix}.bias"))
+        return self.op(
+            "Add", self.op("MatMul", x, self.weight(f"{prefix}.weight", True)), self.weight(f"{prefix}.bias")
+        )
 
     def norm(self, x: str, prefix: str, epsilon: float) -> str:
-        return self.op("LayerNormalization", x, self.weight(f"{prefix}.weight"), self.weight(f"{prefix}.bias"), axis=-1, epsilon=epsilon)
+        return self.op(
+            "LayerNormalization",
+            x,
+            self.weight(f"{prefix}.weight"),
+            self.weight(f"{prefix}.bias"),
+            axis=-1,
+            epsilon=epsilon,
+        )
 
 
 def _encoder(g: _Graph, shape: BertShape) -> str:
@@ -141,18 +154,31 @@ def _encoder(g: _Graph, shape: BertShape) -> str:
     x = g.norm(g.op("Add", words, g.op("Add", positions, segment)), "embeddings.LayerNorm", shape.epsilon)
 
     mask = g.op("Cast", "attention_mask", to=1)
-    away = g.op("Mul", g.op("Sub", g.constant("one", np.array(1, np.float32)), mask), g.constant("minus", np.array(-1e9, np.float32)))
+    away = g.op(
+        "Mul",
+        g.op("Sub", g.constant("one", np.array(1, np.float32)), mask),
+        g.constant("minus", np.array(-1e9, np.float32)),
+    )
     away = g.op("Unsqueeze", away, integers("axes_12", 1, 2))
-    split, merge = integers("split", 0, 0, shape.heads, shape.hidden // shape.heads), integers("merge", 0, 0, shape.hidden)
+    split, merge = (
+        integers("split", 0, 0, shape.heads, shape.hidden // shape.heads),
+        integers("merge", 0, 0, shape.hidden),
+    )
     scale = g.constant("scale", np.array((shape.hidden // shape.heads) ** -0.5, np.float32))
     for number in range(shape.layers):
         layer = f"encoder.layer.{number}"
-        q, k, v = (g.op("Reshape", g.linear(x, f"{layer}.attention.self.{part}"), split) for part in ("query", "key", "value"))
+        q, k, v = (
+            g.op("Reshape", g.linear(x, f"{layer}.attention.self.{part}"), split) for part in ("query", "key", "value")
+        )
         q, v = g.op("Transpose", q, perm=[0, 2, 1, 3]), g.op("Transpose", v, perm=[0, 2, 1, 3])
         scores = g.op("MatMul", g.op("Mul", q, scale), g.op("Transpose", k, perm=[0, 2, 3, 1]))
         seen = g.op("MatMul", g.op("Softmax", g.op("Add", scores, away), axis=-1), v)
         seen = g.op("Reshape", g.op("Transpose", seen, perm=[0, 2, 1, 3]), merge)
-        x = g.norm(g.op("Add", g.linear(seen, f"{layer}.attention.output.dense"), x), f"{layer}.attention.output.LayerNorm", shape.epsilon)
+        x = g.norm(
+            g.op("Add", g.linear(seen, f"{layer}.attention.output.dense"), x),
+            f"{layer}.attention.output.LayerNorm",
+            shape.epsilon,
+        )
         inner = g.op("Gelu", g.linear(x, f"{layer}.intermediate.dense"))
         x = g.norm(g.op("Add", g.linear(inner, f"{layer}.output.dense"), x), f"{layer}.output.LayerNorm", shape.epsilon)
     return x
@@ -177,13 +203,20 @@ def build(folder: Path, target: Path) -> None:
     from safetensors.numpy import load_file
 
     shape = read_shape(folder)
-    weights = {name.removeprefix("bert."): array for name, array in load_file(folder / "model.safetensors").items() if not any(part in name for part in _SKIPPED)}
+    weights = {
+        name.removeprefix("bert."): array
+        for name, array in load_file(folder / "model.safetensors").items()
+        if not any(part in name for part in _SKIPPED)
+    }
     graph = _Graph(weights)
     try:
         _pooled(graph, _encoder(graph, shape), shape.pooling)
     except KeyError as error:
         raise UnsupportedModel(f"{folder} has no weight {error}") from None
-    inputs = [helper.make_tensor_value_info(name, TensorProto.INT64, ["n", "length"]) for name in ("input_ids", "attention_mask")]
+    inputs = [
+        helper.make_tensor_value_info(name, TensorProto.INT64, ["n", "length"])
+        for name in ("input_ids", "attention_mask")
+    ]
     output = helper.make_tensor_value_info("embedding", TensorProto.FLOAT, ["n", shape.hidden])
     model = helper.make_model(
         helper.make_graph(graph.nodes, "sentence", inputs, [output], list(graph.constants.values())),

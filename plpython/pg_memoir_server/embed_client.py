@@ -31,7 +31,9 @@ _PAUSE_AFTER = 2  # time-outs in a row
 _PAUSE, _PAUSE_MAX = 1.0, 16.0  # seconds, doubled by each further time-out
 
 _connections: dict[str, tuple[int, socket.socket]] = {}  # path → (process that opened it, socket)
-_timeouts: dict[str, tuple[int, float]] = {}  # path → (time-outs in a row, monotonic time until which to leave it alone)
+_timeouts: dict[
+    str, tuple[int, float]
+] = {}  # path → (time-outs in a row, monotonic time until which to leave it alone)
 
 
 class EmbedderError(RuntimeError):
@@ -58,12 +60,16 @@ class _Stale(Exception):
     """The peer closed a connection that was open before."""
 
 
-def embed_query(path: str, model: str, text: str, timeout_ms: int, on_wait: Callable[[], object] | None = None) -> list[float]:
+def embed_query(
+    path: str, model: str, text: str, timeout_ms: int, on_wait: Callable[[], object] | None = None
+) -> list[float]:
     """One text → its vector, ahead of any backlog. Raises EmbedderError's subclasses."""
     return _embed(path, model, [text], "query", timeout_ms, on_wait)[0]
 
 
-def embed_batch(path: str, model: str, texts: Sequence[str], timeout_ms: int, on_wait: Callable[[], object] | None = None) -> list[list[float]]:
+def embed_batch(
+    path: str, model: str, texts: Sequence[str], timeout_ms: int, on_wait: Callable[[], object] | None = None
+) -> list[list[float]]:
     """n texts → n vectors, behind all queries. `on_wait` is called about every 100 ms (to notice a cancelled statement).
 
     At most protocol.MAX_TEXTS texts and protocol.MAX_BODY bytes a call.
@@ -148,7 +154,13 @@ def _exchange(
 
 
 def _as_error(path: str, reply: dict[str, Any]) -> EmbedderError:
-    kinds = {"model": ModelMismatch, "timeout": EmbedderTimeout, "loading": EmbedderUnavailable, "draining": EmbedderUnavailable, "busy": EmbedderUnavailable}
+    kinds = {
+        "model": ModelMismatch,
+        "timeout": EmbedderTimeout,
+        "loading": EmbedderUnavailable,
+        "draining": EmbedderUnavailable,
+        "busy": EmbedderUnavailable,
+    }
     return kinds.get(reply["error"], EmbedderRefused)(f"{path}: {reply.get('message') or reply['error']}")
 
 
@@ -167,7 +179,9 @@ def _connection(path: str, deadline: float, on_wait: OnWait) -> tuple[socket.soc
             _wait(None, 0, min(deadline, time.monotonic() + 0.005), on_wait)
             if time.monotonic() >= deadline:
                 raise EmbedderTimeout(f"{path} accepts no connections")
-        _, uid, _ = protocol.PEER.unpack(connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, protocol.PEER.size))
+        _, uid, _ = protocol.PEER.unpack(
+            connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, protocol.PEER.size)
+        )
         if uid not in (os.geteuid(), 0):
             raise EmbedderRefused(f"the process behind {path} runs as uid {uid}, not as {os.geteuid()} or root")
     except OSError as error:  # a path too long, for one

@@ -152,7 +152,12 @@ class Server:
     def _about(self) -> dict[str, Any]:
         from .info import version
 
-        return {"ok": True, "pid": os.getpid(), "version": version(), "models": [m.about() for m in self.models.values()]}
+        return {
+            "ok": True,
+            "pid": os.getpid(),
+            "version": version(),
+            "models": [m.about() for m in self.models.values()],
+        }
 
     def _figures(self) -> dict[str, Any]:
         with open("/proc/self/statm") as file:
@@ -238,7 +243,9 @@ async def serve(options: argparse.Namespace) -> int:
 
 def main(argv: list[str] | None = None) -> int:
     """Command line; see --help."""
-    parser = argparse.ArgumentParser(prog="pg-memoir-embedder", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        prog="pg-memoir-embedder", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--socket", required=True, help="path of the Unix socket; its folder is made private")
     parser.add_argument("--model", action="append", help="NAME or NAME=SOURCE (packaged name, folder); may be repeated")
     parser.add_argument("--runtime", default="auto", choices=["auto", "onnx", "sentence-transformers", "openai"])
@@ -249,8 +256,12 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--endpoint", help="base of an OpenAI-compatible API, for --runtime openai")
     parser.add_argument("--api-key-env", help="environment variable with its key (…_API_KEY)")
     parser.add_argument("--api-key-file", help="file with its key, mode 0600")
-    parser.add_argument("--detach", action="store_true", help="go to the background, log to embed.log beside the socket")
-    parser.add_argument("--stop", action="store_true", help="stop the embedder that answers at --socket and wait for its end")
+    parser.add_argument(
+        "--detach", action="store_true", help="go to the background, log to embed.log beside the socket"
+    )
+    parser.add_argument(
+        "--stop", action="store_true", help="stop the embedder that answers at --socket and wait for its end"
+    )
     options = parser.parse_args(argv)
     options.socket = os.path.abspath(options.socket)
     folder = os.path.dirname(options.socket)
@@ -281,7 +292,9 @@ def main(argv: list[str] | None = None) -> int:
         log.info("another embedder holds %s", options.socket)
         return 3
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (hard if hard != resource.RLIM_INFINITY and hard < 4096 else max(soft, 4096), hard))
+    resource.setrlimit(
+        resource.RLIMIT_NOFILE, (hard if hard != resource.RLIM_INFINITY and hard < 4096 else max(soft, 4096), hard)
+    )
     try:
         code = asyncio.run(serve(options))
     except Exception:

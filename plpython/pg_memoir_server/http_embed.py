@@ -31,7 +31,9 @@ def read_key(api_key_env: str | None = None, api_key_file: str | None = None) ->
         return os.environ[api_key_env]
     if api_key_file:
         try:
-            with open(api_key_file, "rb", opener=lambda path, flags: os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK)) as file:
+            with open(
+                api_key_file, "rb", opener=lambda path, flags: os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK)
+            ) as file:
                 info = os.fstat(file.fileno())
                 if not stat.S_ISREG(info.st_mode) or info.st_mode & 0o077 or info.st_uid not in (os.geteuid(), 0):
                     raise HttpEmbedError(f"{api_key_file} must be a file of mode 0600 of the server's user")
@@ -142,7 +144,11 @@ class HttpEmbedder:
             vectors = [[float(value) for value in row["embedding"]] for row in rows]
         except (ValueError, KeyError, TypeError) as error:
             raise HttpEmbedError(f"{self.url} answered no embeddings: {error!r}") from None
-        if [row["index"] for row in rows] != list(range(count)) or len({len(v) for v in vectors}) != 1 or not vectors[0]:
+        if (
+            [row["index"] for row in rows] != list(range(count))
+            or len({len(v) for v in vectors}) != 1
+            or not vectors[0]
+        ):
             raise HttpEmbedError(f"{self.url} answered {len(vectors)} vectors for {count} texts")
         return [_normalised(vector, self.url) for vector in vectors]
 

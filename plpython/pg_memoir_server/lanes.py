@@ -163,14 +163,23 @@ class Model:
             raise
         self.runtime, self.dimension = runtime, dimension
         if runtime.concurrent:
-            self._query, self._backlog = Lane(self, ("query",), threads=min(4, os.cpu_count() or 1)), Lane(self, ("backlog",), _BACKLOG_NICE)
+            self._query, self._backlog = (
+                Lane(self, ("query",), threads=min(4, os.cpu_count() or 1)),
+                Lane(self, ("backlog",), _BACKLOG_NICE),
+            )
         else:
             self._query = self._backlog = Lane(self, ("query", "backlog"))
-        log.info("loaded %s with %s in %.1f s, dimension %d", self.name, runtime.name, time.monotonic() - begun, dimension)
+        log.info(
+            "loaded %s with %s in %.1f s, dimension %d", self.name, runtime.name, time.monotonic() - begun, dimension
+        )
 
     def _load_now(self) -> tuple[runtimes.Runtime, int]:
         o = self._options
-        http = {"endpoint": o.endpoint, "api_key_env": o.api_key_env, "api_key_file": o.api_key_file} if o.runtime == "openai" else {}
+        http = (
+            {"endpoint": o.endpoint, "api_key_env": o.api_key_env, "api_key_file": o.api_key_file}
+            if o.runtime == "openai"
+            else {}
+        )
         runtime = runtimes.load(self._source, o.runtime, o.cache, o.threads, **http)
         return runtime, runtime.embed(["warm up"]).shape[1]
 
@@ -188,7 +197,9 @@ class Model:
         if self.runtime is None:
             loading = self.load()
             if query:
-                raise Refused("loading", f"{self.name} is being loaded" + (f" (before: {self._problem})" if self._problem else ""))
+                raise Refused(
+                    "loading", f"{self.name} is being loaded" + (f" (before: {self._problem})" if self._problem else "")
+                )
             try:
                 async with asyncio.timeout(deadline - time.monotonic()):
                     await asyncio.shield(loading)
@@ -197,7 +208,15 @@ class Model:
             except Exception as error:
                 raise Refused("loading", f"can't load {self.name}: {error}") from None
         groups = runtimes.batches([self.cost(text) for text in texts], BATCH_BYTES, BATCH_TEXTS)
-        request = Request(texts, deque(groups), deadline, gone, asyncio.get_running_loop().create_future(), [None] * len(texts), len(texts))
+        request = Request(
+            texts,
+            deque(groups),
+            deadline,
+            gone,
+            asyncio.get_running_loop().create_future(),
+            [None] * len(texts),
+            len(texts),
+        )
         kind, lane = ("query", self._query) if query else ("backlog", self._backlog)
         assert lane is not None
         self.queries += query
@@ -212,8 +231,20 @@ class Model:
             raise Refused("internal", str(error)) from None
 
     def about(self) -> dict[str, Any]:
-        state = "ready" if self.runtime else "loading" if self._loading and not self._loading.done() else "failed" if self._problem else "idle"
-        known = {"runtime": self.runtime.name, "dimension": self.dimension, "max_length": self.runtime.max_length} if self.runtime else {}
+        state = (
+            "ready"
+            if self.runtime
+            else "loading"
+            if self._loading and not self._loading.done()
+            else "failed"
+            if self._problem
+            else "idle"
+        )
+        known = (
+            {"runtime": self.runtime.name, "dimension": self.dimension, "max_length": self.runtime.max_length}
+            if self.runtime
+            else {}
+        )
         return {"name": self.name, "source": self._source, "state": state, **known}
 
     def figures(self) -> dict[str, Any]:

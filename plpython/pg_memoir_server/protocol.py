@@ -40,7 +40,9 @@ def pack(header: dict[str, Any], body: bytes = b"") -> bytes:
     """One frame; raises ProtocolError where it would be over the limits."""
     head = json.dumps(header, separators=(",", ":")).encode()
     if len(head) > MAX_HEADER or len(body) > MAX_BODY:
-        raise ProtocolError(f"a frame of {len(head)} + {len(body)} bytes is over the limit of {MAX_HEADER} + {MAX_BODY}")
+        raise ProtocolError(
+            f"a frame of {len(head)} + {len(body)} bytes is over the limit of {MAX_HEADER} + {MAX_BODY}"
+        )
     return PRELUDE.pack(MAGIC, len(head), len(body)) + head + body
 
 

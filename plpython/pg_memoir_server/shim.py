@@ -45,9 +45,11 @@ def embed_http(
     try:
         key = endpoint, model, retries, os.getpid()
         if key not in _http:
-            names = {"api_key_env": "PG_MEMOIR_EMBEDDING_API_KEY"} if os.environ.get("PG_MEMOIR_EMBEDDING_API_KEY") else {
-                "api_key_file": os.environ.get("PG_MEMOIR_EMBEDDING_API_KEY_FILE")
-            }
+            names = (
+                {"api_key_env": "PG_MEMOIR_EMBEDDING_API_KEY"}
+                if os.environ.get("PG_MEMOIR_EMBEDDING_API_KEY")
+                else {"api_key_file": os.environ.get("PG_MEMOIR_EMBEDDING_API_KEY_FILE")}
+            )
             _http[key] = HttpEmbedder(endpoint, model, retries=retries, **names)
         return _http[key].embed(texts, timeout_ms / 1000), None
     except (HttpEmbedError, ImportError) as error:
@@ -82,11 +84,17 @@ def ensure_embedder(plpy: Any, config: str) -> str:
     given = json.loads(config)
     known = {"socket", "models", "runtime", "threads", "endpoint", "api_key_env", "api_key_file"}
     if not given.get("socket") or not given.get("models") or set(given) - known:
-        fail(plpy, f"the embedder's configuration needs socket and models and may have {', '.join(sorted(known))}", "22023")
+        fail(
+            plpy,
+            f"the embedder's configuration needs socket and models and may have {', '.join(sorted(known))}",
+            "22023",
+        )
     directory = os.getcwd()  # a backend works in its data directory; the setting is for privileged eyes
     options = {key: value for key, value in given.items() if key not in ("socket", "models") and value is not None}
     try:
-        return supervise.ensure_running(given["socket"], given["models"], while_exists=os.path.join(directory, "postmaster.pid"), **options)
+        return supervise.ensure_running(
+            given["socket"], given["models"], while_exists=os.path.join(directory, "postmaster.pid"), **options
+        )
     except (NotPrivate, OSError) as error:
         fail(plpy, error)
         raise

@@ -112,14 +112,26 @@ def _signal(process: int, number: int) -> None:
 
 
 def _command(
-    socket_path: str, models: Any, runtime: Any, threads: Any, while_exists: Any, endpoint: Any, api_key_env: Any,
-    api_key_file: Any, python: Any,
+    socket_path: str,
+    models: Any,
+    runtime: Any,
+    threads: Any,
+    while_exists: Any,
+    endpoint: Any,
+    api_key_env: Any,
+    api_key_file: Any,
+    python: Any,
 ) -> list[str]:
     command = [python or interpreter(), "-m", "pg_memoir_server.embedder", "--detach", "--socket", socket_path]
     for model in models:
         command += ["--model", model]
     command += ["--runtime", runtime, "--threads", str(int(threads))]
-    options = {"--while-exists": while_exists, "--endpoint": endpoint, "--api-key-env": api_key_env, "--api-key-file": api_key_file}
+    options = {
+        "--while-exists": while_exists,
+        "--endpoint": endpoint,
+        "--api-key-env": api_key_env,
+        "--api-key-file": api_key_file,
+    }
     for option, value in options.items():
         command += [option, value] if value else []
     return command
@@ -128,7 +140,11 @@ def _command(
 def interpreter() -> str:
     """The Python to run the embedder with; inside PostgreSQL sys.executable may be anything."""
     name = f"python{sys.version_info.major}.{sys.version_info.minor}"
-    for candidate in (os.environ.get("PG_MEMOIR_PYTHON"), sys.executable, os.path.join(sys.base_exec_prefix, "bin", name)):
+    for candidate in (
+        os.environ.get("PG_MEMOIR_PYTHON"),
+        sys.executable,
+        os.path.join(sys.base_exec_prefix, "bin", name),
+    ):
         if candidate and os.path.basename(candidate).startswith("python") and os.access(candidate, os.X_OK):
             return candidate
     raise FileNotFoundError(f"no Python interpreter found: set PG_MEMOIR_PYTHON in the server's environment ({name})")

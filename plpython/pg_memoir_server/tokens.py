@@ -68,7 +68,9 @@ def _bindings() -> Any:
 def _hugging_face(name: str) -> Callable[[str], int]:
     path = name.removeprefix("hf:")
     if path == name or not os.path.isabs(path):
-        raise UnknownTokenizer(f"unknown tokenizer {name!r}: one of {', '.join(ENCODINGS)} or hf:/path/to/tokenizer.json")
+        raise UnknownTokenizer(
+            f"unknown tokenizer {name!r}: one of {', '.join(ENCODINGS)} or hf:/path/to/tokenizer.json"
+        )
     try:
         info = os.stat(path)
     except OSError as error:

@@ -50,7 +50,10 @@ from bench.writes import can_inspect
 # What each needs, pinned; in an environment of its own, since their dependencies exclude each other.
 STORES = {
     "langgraph": ("LangGraph PostgresStore", ["langgraph-checkpoint-postgres==3.2.0", "psycopg[binary,pool]"]),
-    "mem0": ("Mem0", ["mem0ai==2.2.1", "langchain-core==1.7.2", "langchain==1.4.0", "pgvector==0.3.6", "psycopg[binary,pool]"]),
+    "mem0": (
+        "Mem0",
+        ["mem0ai==2.2.1", "langchain-core==1.7.2", "langchain==1.4.0", "pgvector==0.3.6", "psycopg[binary,pool]"],
+    ),
     "langchain": ("LangChain PGVectorStore", ["langchain-postgres==0.0.19", "psycopg[binary,pool]"]),
     "hindsight": ("Hindsight", ["hindsight-api-slim==1.1.0"]),
 }
@@ -81,12 +84,24 @@ class Child:
 
     def __init__(self, store: str, dsn: str, embed: CachedEmbedder, folder: str) -> None:
         place = conninfo_to_dict(dsn)
-        environment = os.environ | {"PEER_DATABASE": json.dumps(place), "PEER_FOLDER": folder, "OMP_NUM_THREADS": "1", "HOME": folder}
+        environment = os.environ | {
+            "PEER_DATABASE": json.dumps(place),
+            "PEER_FOLDER": folder,
+            "OMP_NUM_THREADS": "1",
+            "HOME": folder,
+        }
         environment.pop("PYTHONPATH", None)
         self._embed = embed
         self._errors = Path(folder, "stderr.log").open("w")
-        self._process = subprocess.Popen([str(environment_of(store)), str(Path(__file__).with_name("stores.py")), store], cwd=folder, env=environment,
-                                         stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._errors, text=True)
+        self._process = subprocess.Popen(
+            [str(environment_of(store)), str(Path(__file__).with_name("stores.py")), store],
+            cwd=folder,
+            env=environment,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._errors,
+            text=True,
+        )
         self.about = self._read()
 
     def order(self, **order: Any) -> dict[str, Any]:
@@ -119,9 +134,16 @@ def environment_of(store: str) -> Path:
     python, stamp, wanted = folder / "bin" / "python", folder / "wanted.txt", "\n".join(STORES[store][1])
     if not stamp.exists() or stamp.read_text() != wanted:
         print(f"installing {STORES[store][0]}", file=sys.stderr, flush=True)
-        made = subprocess.run([sys.executable, "-m", "venv", "--clear", str(folder)], capture_output=True, text=True, check=False)
+        made = subprocess.run(
+            [sys.executable, "-m", "venv", "--clear", str(folder)], capture_output=True, text=True, check=False
+        )
         if made.returncode == 0:
-            made = subprocess.run([str(python), "-m", "pip", "install", "-q", *STORES[store][1]], capture_output=True, text=True, check=False)
+            made = subprocess.run(
+                [str(python), "-m", "pip", "install", "-q", *STORES[store][1]],
+                capture_output=True,
+                text=True,
+                check=False,
+            )
         if made.returncode:
             raise CannotRun(f"{STORES[store][0]} does not install: {made.stderr[-800:]}")
         stamp.write_text(wanted)
@@ -162,9 +184,20 @@ def pick(corpus: Corpus, limit: int, rng: random.Random) -> set[int]:
     return set(rng.sample(known, min(limit, len(known))) if limit else known)
 
 
-def measure_store(store: str, corpora: Sequence[Corpus], asked: dict[str, set[int]], embed: CachedEmbedder, counter: psycopg.Connection, tokenizer: str) -> Measured:
+def measure_store(
+    store: str,
+    corpora: Sequence[Corpus],
+    asked: dict[str, set[int]],
+    embed: CachedEmbedder,
+    counter: psycopg.Connection,
+    tokenizer: str,
+) -> Measured:
     found = Measured(STORES[store][0])
-    with tempfile.TemporaryDirectory() as folder, empty_database(store) as dsn, psycopg.connect(dsn, autocommit=True) as connection:
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        empty_database(store) as dsn,
+        psycopg.connect(dsn, autocommit=True) as connection,
+    ):
         try:
             child = Child(store, dsn, embed, folder)
         except CannotRun as error:
@@ -181,7 +214,15 @@ def measure_store(store: str, corpora: Sequence[Corpus], asked: dict[str, set[in
     return found
 
 
-def _replay(child: Child, connection: psycopg.Connection, corpus: Corpus, asked: set[int], found: Measured, counter: psycopg.Connection, tokenizer: str) -> None:
+def _replay(
+    child: Child,
+    connection: psycopg.Connection,
+    corpus: Corpus,
+    asked: set[int],
+    found: Measured,
+    counter: psycopg.Connection,
+    tokenizer: str,
+) -> None:
     lines: dict[str, str] = {}
     number, log = -1, None
     for event in corpus.events:
@@ -208,7 +249,9 @@ def _replay(child: Child, connection: psycopg.Connection, corpus: Corpus, asked:
         keys = list(dict.fromkeys(key for key in done["found"] if key in lines))
         found.searches.append(done["seconds"])
         found.ranked.append(float(np.mean([key in keys[:10] for key in event.evidence])))
-        costs = counter.execute("select _memoir.count_tokens(%s::text[], %s)", ([lines[key] + "\n" for key in keys], tokenizer)).fetchone()[0]
+        costs = counter.execute(
+            "select _memoir.count_tokens(%s::text[], %s)", ([lines[key] + "\n" for key in keys], tokenizer)
+        ).fetchone()[0]
         taken, left = set(), BUDGET
         for key, cost in zip(keys, costs, strict=True):
             if cost <= left:
@@ -219,7 +262,9 @@ def _replay(child: Child, connection: psycopg.Connection, corpus: Corpus, asked:
 
 def backends_ran(connection: psycopg.Connection) -> float:
     """Seconds that the other backends of this database have run; 0 where the system does not say it."""
-    pids = connection.execute("select pid from pg_stat_activity where datname = current_database() and pid <> pg_backend_pid()").fetchall()
+    pids = connection.execute(
+        "select pid from pg_stat_activity where datname = current_database() and pid <> pg_backend_pid()"
+    ).fetchall()
     return sum(processor_time(pid) or 0 for (pid,) in pids) / 1000
 
 
@@ -233,23 +278,32 @@ class Log:
 
     def __init__(self, reader: psycopg.Connection, database: psycopg.Connection) -> None:
         self._reader, self._slot = reader, f"memoir_peers_{os.getpid()}"
-        self._files = "%/" + str(database.execute("select oid from pg_database where datname = current_database()").fetchone()[0]) + "/%"
+        self._files = (
+            "%/"
+            + str(database.execute("select oid from pg_database where datname = current_database()").fetchone()[0])
+            + "/%"
+        )
         reader.execute("select pg_create_physical_replication_slot(%s, true, true)", (self._slot,))
         self._start = reader.execute("select pg_current_wal_insert_lsn()").fetchone()[0]
 
     def add_to(self, found: Measured) -> None:
         records, images = self._reader.execute(
             """select coalesce(sum(record_length - fpi_length), 0)::bigint, coalesce(sum(fpi_length), 0)::bigint
-               from public.pg_get_wal_records_info(%s, pg_current_wal_flush_lsn()) where block_ref like %s""", (self._start, self._files)
+               from public.pg_get_wal_records_info(%s, pg_current_wal_flush_lsn()) where block_ref like %s""",
+            (self._start, self._files),
         ).fetchone()
         self._reader.execute("select pg_drop_replication_slot(%s)", (self._slot,))
         found.wal += records
         found.images += images
 
 
-def measure_ours(corpora: Sequence[Corpus], asked: dict[str, set[int]], embed: CachedEmbedder, counter: psycopg.Connection, dsn: str) -> Measured:
+def measure_ours(
+    corpora: Sequence[Corpus], asked: dict[str, set[int]], embed: CachedEmbedder, counter: psycopg.Connection, dsn: str
+) -> Measured:
     """pg_memoir through its client: a persist_turn a turn, its embedding job, a compile a question."""
-    found = Measured("pg_memoir", settings="as by default; a write includes its share of the embedding and merging jobs")
+    found = Measured(
+        "pg_memoir", settings="as by default; a write includes its share of the embedding and merging jobs"
+    )
     with Memoir(dsn) as memoir, psycopg.connect(dsn, autocommit=True) as connection:
         found.version = connection.execute("select memoir.version()").fetchone()[0]
         for corpus in corpora:
@@ -260,9 +314,13 @@ def measure_ours(corpora: Sequence[Corpus], asked: dict[str, set[int]], embed: C
                     log = log or Log(counter, connection)
                     server, ran, start = backends_ran(connection), time.process_time(), time.perf_counter()
                     if isinstance(event, Remembered):
-                        stored[event.key] = str(memoir.remember(corpus.name, event.content, created_at=event.at)["memory_id"])
+                        stored[event.key] = str(
+                            memoir.remember(corpus.name, event.content, created_at=event.at)["memory_id"]
+                        )
                     else:
-                        stored[event.key] = str(memoir.persist_turn(corpus.name, event.session, [event.message])["message_ids"][0])
+                        stored[event.key] = str(
+                            memoir.persist_turn(corpus.name, event.session, [event.message])["message_ids"][0]
+                        )
                     found.writes.append(time.perf_counter() - start)
                     found.ran_writing += time.process_time() - ran + backends_ran(connection) - server
                     fresh += 1
@@ -282,13 +340,21 @@ def measure_ours(corpora: Sequence[Corpus], asked: dict[str, set[int]], embed: C
                 found.ranked.append(float(np.mean([key in ranked[:10] for key in gold])))
                 found.within.append(float(np.mean([key in shown for key in gold])))
                 server, ran, start = backends_ran(connection), time.process_time(), time.perf_counter()
-                memoir.compile_context(corpus.name, event.session or "a session of its own", event.text, memory_budget=BUDGET, query_embedding=vector)
+                memoir.compile_context(
+                    corpus.name,
+                    event.session or "a session of its own",
+                    event.text,
+                    memory_budget=BUDGET,
+                    query_embedding=vector,
+                )
                 found.searches.append(time.perf_counter() - start)
                 found.ran_searching += time.process_time() - ran + backends_ran(connection) - server
     return found
 
 
-def _maintain(memoir: Memoir, connection: psycopg.Connection, embed: CachedEmbedder, found: Measured, writes: int) -> None:
+def _maintain(
+    memoir: Memoir, connection: psycopg.Connection, embed: CachedEmbedder, found: Measured, writes: int
+) -> None:
     spent = spent_ran = 0.0
 
     def timed(texts: list[str]) -> list[list[float]]:
@@ -299,29 +365,52 @@ def _maintain(memoir: Memoir, connection: psycopg.Connection, embed: CachedEmbed
         spent_ran += time.process_time() - ran
         return vectors
 
-    server, own, ran, start = backends_ran(connection), backend_ran(connection), time.process_time(), time.perf_counter()
+    server, own, ran, start = (
+        backends_ran(connection),
+        backend_ran(connection),
+        time.process_time(),
+        time.perf_counter(),
+    )
     memoir.embed_backlog(timed)
     connection.execute("call memoir.merge_search()")
     share = (time.perf_counter() - start - spent) / writes
-    found.ran_writing += time.process_time() - ran - spent_ran + backends_ran(connection) - server + backend_ran(connection) - own
+    found.ran_writing += (
+        time.process_time() - ran - spent_ran + backends_ran(connection) - server + backend_ran(connection) - own
+    )
     found.writes[-writes:] = [each + share for each in found.writes[-writes:]]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--data", type=Path, action="append", help="a LoCoMo file, a folder of RealMem dialogues or of BEAM chats; may be given several times")
+    parser.add_argument(
+        "--data",
+        type=Path,
+        action="append",
+        help="a LoCoMo file, a folder of RealMem dialogues or of BEAM chats; may be given several times",
+    )
     parser.add_argument("--stores", default=",".join(STORES), help="stores beside pg_memoir, with commas (%(default)s)")
-    parser.add_argument("--corpora", default="", help="only corpora whose 'kind: name' contains one of these, with commas")
-    parser.add_argument("--questions", type=int, default=0, help="a sample of so many questions of each corpus (default: all)")
+    parser.add_argument(
+        "--corpora", default="", help="only corpora whose 'kind: name' contains one of these, with commas"
+    )
+    parser.add_argument(
+        "--questions", type=int, default=0, help="a sample of so many questions of each corpus (default: all)"
+    )
 
 
 def run(options: argparse.Namespace) -> list[tuple[str, str]]:
     if not options.data:
-        raise CannotRun("no data: python -m research.peers --data locomo.json (conversations with gold evidence are not part of the project)")
+        raise CannotRun(
+            "no data: python -m research.peers --data locomo.json (conversations with gold evidence are not part of the project)"
+        )
     wanted = options.stores.split(",") if options.stores else []
     if unknown := set(wanted) - set(STORES):
         raise CannotRun(f"unknown store {', '.join(sorted(unknown))}: {', '.join(STORES)}")
     parts = [part for part in options.corpora.split(",") if part]
-    corpora = [c for path in options.data for c in read(path) if not parts or any(part in f"{c.kind}: {c.name}" for part in parts)]
+    corpora = [
+        c
+        for path in options.data
+        for c in read(path)
+        if not parts or any(part in f"{c.kind}: {c.name}" for part in parts)
+    ]
     rng = random.Random(0)
     asked = {corpus.name: pick(corpus, options.questions, rng) for corpus in corpora}
     embed = CachedEmbedder()
@@ -329,15 +418,28 @@ def run(options: argparse.Namespace) -> list[tuple[str, str]]:
         if not can_inspect(counter):
             raise CannotRun("the log can't be read: the contrib module pg_walinspect is missing")
         counter.execute("reset search_path")
-        tokenizer = counter.execute("select _memoir.tokenizer_used(tokenizer) from _memoir.models where model = 'default'").fetchone()[0]
+        tokenizer = counter.execute(
+            "select _memoir.tokenizer_used(tokenizer) from _memoir.models where model = 'default'"
+        ).fetchone()[0]
         measured = [measure_ours(corpora, asked, embed, counter, dsn)]
         measured += [measure_store(store, corpora, asked, embed, counter, tokenizer) for store in wanted]
     progress("")
     kinds = ", ".join(sorted({corpus.kind for corpus in corpora}))
-    intro = (f"{kinds}: {len(corpora)} conversations ({sum(len(corpus.items()) for corpus in corpora):,} turns), {sum(map(len, asked.values()))} questions; tokens counted by "
-             f"{tokenizer}; hnsw.ef_search {2 * LIMIT}, hnsw.iterative_scan strict_order in the other stores' databases.\n\n")
-    head = ["store", "R@10", f"evidence within {BUDGET:,} tokens", "search p50 / p95, ms", "processor ms a search", "write p50, ms", "processor ms a write",
-            "WAL bytes a write", "full-page images"]
+    intro = (
+        f"{kinds}: {len(corpora)} conversations ({sum(len(corpus.items()) for corpus in corpora):,} turns), {sum(map(len, asked.values()))} questions; tokens counted by "
+        f"{tokenizer}; hnsw.ef_search {2 * LIMIT}, hnsw.iterative_scan strict_order in the other stores' databases.\n\n"
+    )
+    head = [
+        "store",
+        "R@10",
+        f"evidence within {BUDGET:,} tokens",
+        "search p50 / p95, ms",
+        "processor ms a search",
+        "write p50, ms",
+        "processor ms a write",
+        "WAL bytes a write",
+        "full-page images",
+    ]
     rows = [[m.name, *_cells(m)] for m in measured]
     notes = "\n".join(f"- {m.name} {m.version}: {m.settings}{'; ' + m.problem if m.problem else ''}" for m in measured)
     return [report("peers", intro + table(head, rows) + "\n\n" + notes)]
@@ -347,9 +449,16 @@ def _cells(m: Measured) -> list[str]:
     if m.problem or not m.ranked:
         return ["–"] * 8
     milliseconds = [1000 * each for each in m.searches]
-    return [f"{100 * np.mean(m.ranked):.1f}", f"{100 * np.mean(m.within):.1f}", f"{percentile(milliseconds, 0.5):.1f} / {percentile(milliseconds, 0.95):.1f}",
-            f"{1000 * m.ran_searching / len(m.searches):.1f}", f"{1000 * percentile(m.writes, 0.5):.1f}", f"{1000 * m.ran_writing / len(m.writes):.1f}",
-            f"{m.wal / len(m.writes):,.0f}", f"{m.images / len(m.writes):,.0f}"]
+    return [
+        f"{100 * np.mean(m.ranked):.1f}",
+        f"{100 * np.mean(m.within):.1f}",
+        f"{percentile(milliseconds, 0.5):.1f} / {percentile(milliseconds, 0.95):.1f}",
+        f"{1000 * m.ran_searching / len(m.searches):.1f}",
+        f"{1000 * percentile(m.writes, 0.5):.1f}",
+        f"{1000 * m.ran_writing / len(m.writes):.1f}",
+        f"{m.wal / len(m.writes):,.0f}",
+        f"{m.images / len(m.writes):,.0f}",
+    ]
 
 
 def main() -> int:

@@ -58,7 +58,9 @@ class LangGraph:
     def __init__(self) -> None:
         from langgraph.store.postgres import PostgresStore
 
-        self._opened = PostgresStore.from_conn_string(url("postgresql"), index={"dims": DIMENSION, "embed": lambda texts: Vectors()(texts), "fields": ["text"]})
+        self._opened = PostgresStore.from_conn_string(
+            url("postgresql"), index={"dims": DIMENSION, "embed": lambda texts: Vectors()(texts), "fields": ["text"]}
+        )
         self._store = self._opened.__enter__()
         self._store.setup()
 
@@ -89,19 +91,31 @@ class Mem0:
                 return Vectors()([text])[0]
 
         place = json.loads(os.environ["PEER_DATABASE"])
-        self._memory = Memory.from_config({
-            "vector_store": {"provider": "pgvector", "config": {
-                "connection_string": url("postgresql"), "dbname": place["dbname"], "embedding_model_dims": DIMENSION, "hnsw": True,
-                "collection_name": "memories"}},
-            "embedder": {"provider": "langchain", "config": {"model": Shared(), "embedding_dims": DIMENSION}},
-            "history_db_path": os.path.join(os.environ["PEER_FOLDER"], "mem0-history.db"),
-        })
+        self._memory = Memory.from_config(
+            {
+                "vector_store": {
+                    "provider": "pgvector",
+                    "config": {
+                        "connection_string": url("postgresql"),
+                        "dbname": place["dbname"],
+                        "embedding_model_dims": DIMENSION,
+                        "hnsw": True,
+                        "collection_name": "memories",
+                    },
+                },
+                "embedder": {"provider": "langchain", "config": {"model": Shared(), "embedding_dims": DIMENSION}},
+                "history_db_path": os.path.join(os.environ["PEER_FOLDER"], "mem0-history.db"),
+            }
+        )
 
     def write(self, user, key, text, at) -> None:
         self._memory.add(text, user_id=user, metadata={"key": key}, infer=False)
 
     def search(self, user, query, limit):
-        return [hit["metadata"]["key"] for hit in self._memory.search(query, filters={"user_id": user}, top_k=limit, threshold=0.0)["results"]]
+        return [
+            hit["metadata"]["key"]
+            for hit in self._memory.search(query, filters={"user_id": user}, top_k=limit, threshold=0.0)["results"]
+        ]
 
 
 class LangChain:
@@ -125,15 +139,25 @@ class LangChain:
         self._store_class, self._shared = PGVectorStore, Shared()
         self._engine = PGEngine.from_connection_string(url("postgresql+psycopg"))
         self._hybrid = lambda table: HybridSearchConfig(
-            index_name=f"{table}_words", tsv_column="content_tsv", tsv_lang="pg_catalog.english", fusion_function=reciprocal_rank_fusion,
-            fusion_function_parameters={"rrf_k": 60, "fetch_top_k": 50}, primary_top_k=50, secondary_top_k=50)
+            index_name=f"{table}_words",
+            tsv_column="content_tsv",
+            tsv_lang="pg_catalog.english",
+            fusion_function=reciprocal_rank_fusion,
+            fusion_function_parameters={"rrf_k": 60, "fetch_top_k": 50},
+            primary_top_k=50,
+            secondary_top_k=50,
+        )
         self._stores = {}
 
     def _of(self, user):
         if user not in self._stores:
             table = f"memories_{len(self._stores)}"
-            self._engine.init_vectorstore_table(table_name=table, vector_size=DIMENSION, hybrid_search_config=self._hybrid(table))
-            self._stores[user] = self._store_class.create_sync(self._engine, self._shared, table_name=table, k=50, hybrid_search_config=self._hybrid(table))
+            self._engine.init_vectorstore_table(
+                table_name=table, vector_size=DIMENSION, hybrid_search_config=self._hybrid(table)
+            )
+            self._stores[user] = self._store_class.create_sync(
+                self._engine, self._shared, table_name=table, k=50, hybrid_search_config=self._hybrid(table)
+            )
             self._stores[user].apply_hybrid_search_index()
         return self._stores[user]
 
@@ -152,8 +176,13 @@ class Hindsight:
     settings = "LLM provider none, reranking interleave, budget mid, 8,000 tokens asked for, question_date that of the last turn"
 
     def __init__(self) -> None:
-        os.environ |= {"HINDSIGHT_API_LLM_PROVIDER": "none", "HINDSIGHT_API_RERANKER_PROVIDER": "rrf", "HINDSIGHT_API_SKIP_LLM_VERIFICATION": "true",
-                       "HINDSIGHT_API_LOG_LEVEL": "error", "HINDSIGHT_API_ENABLE_OBSERVATIONS": "false"}
+        os.environ |= {
+            "HINDSIGHT_API_LLM_PROVIDER": "none",
+            "HINDSIGHT_API_RERANKER_PROVIDER": "rrf",
+            "HINDSIGHT_API_SKIP_LLM_VERIFICATION": "true",
+            "HINDSIGHT_API_LOG_LEVEL": "error",
+            "HINDSIGHT_API_ENABLE_OBSERVATIONS": "false",
+        }
         from hindsight_api import MemoryEngine, RequestContext
         from hindsight_api.engine.cross_encoder import RRFPassthroughCrossEncoder
         from hindsight_api.engine.embeddings import Embeddings
@@ -170,8 +199,13 @@ class Hindsight:
 
         self._loop = asyncio.new_event_loop()
         self._context, self._last = RequestContext, None
-        self._engine = MemoryEngine(db_url=url("postgresql"), memory_llm_provider="none", embeddings=Shared(), cross_encoder=RRFPassthroughCrossEncoder(),
-                                    skip_llm_verification=True)
+        self._engine = MemoryEngine(
+            db_url=url("postgresql"),
+            memory_llm_provider="none",
+            embeddings=Shared(),
+            cross_encoder=RRFPassthroughCrossEncoder(),
+            skip_llm_verification=True,
+        )
         self._loop.run_until_complete(self._engine.initialize())
 
     def write(self, user, key, text, at) -> None:
@@ -185,24 +219,40 @@ class Hindsight:
     def search(self, user, query, limit):
         from hindsight_api.engine.memory_engine import Budget
 
-        found = self._loop.run_until_complete(self._engine.recall_async(
-            user, query, budget=Budget.MID, max_tokens=8000, fact_type=["world", "experience"], reranking="interleave", question_date=self._last,
-            request_context=self._context()))
+        found = self._loop.run_until_complete(
+            self._engine.recall_async(
+                user,
+                query,
+                budget=Budget.MID,
+                max_tokens=8000,
+                fact_type=["world", "experience"],
+                reranking="interleave",
+                question_date=self._last,
+                request_context=self._context(),
+            )
+        )
         return [fact.document_id.removeprefix(f"{user}/") for fact in found.results if fact.document_id][:limit]
 
 
 def main() -> None:
     name = sys.argv[1]
     store = {"langgraph": LangGraph, "mem0": Mem0, "langchain": LangChain, "hindsight": Hindsight}[name]()
-    answer({"ready": ", ".join(f"{package} {version(package)}" for package in store.packages), "settings": store.settings})
+    answer(
+        {"ready": ", ".join(f"{package} {version(package)}" for package in store.packages), "settings": store.settings}
+    )
     for line in sys.stdin:
         order = json.loads(line)
         if "end" in order:
             break
         before, before_ran, start, ran = Vectors.seconds, Vectors.ran, time.perf_counter(), time.process_time()
         found = store.write(**order["write"]) if "write" in order else store.search(**order["search"])
-        answer({"seconds": time.perf_counter() - start - (Vectors.seconds - before),
-                "ran": time.process_time() - ran - (Vectors.ran - before_ran), "found": found})
+        answer(
+            {
+                "seconds": time.perf_counter() - start - (Vectors.seconds - before),
+                "ran": time.process_time() - ran - (Vectors.ran - before_ran),
+                "found": found,
+            }
+        )
     answer({"done": True})
     os._exit(0)  # background threads of a library must not keep us
 

@@ -1,6 +1,6 @@
 """Conversations as the database indexes them: items, words, vectors, token counts, read back for a study without it.
 
-    python -m research.ranker.corpus --data locomo.json --data realmem/ --data beam/ --out .local/cache/ranker.pickle
+python -m research.ranker.corpus --data locomo.json --data realmem/ --data beam/ --out .local/cache/ranker.pickle
 """
 
 from __future__ import annotations
@@ -22,7 +22,9 @@ from bench.datasets import Asked, Corpus, Remembered, batches, read
 # Messages that ask for nothing: whatever is recalled for them is noise.
 SMALL_TALK = """hi|hello there|hey, how are you?|good morning|good evening!|thanks|thank you so much!|thanks a lot, that helps|ok|okay, great|sure
 yes|yes please|no|no, that's all|sounds good|perfect|awesome, thanks!|got it|I see|cool|nice|bye|goodbye, talk to you tomorrow|see you later|have a nice day
-good night|lol|haha|never mind|please continue|go on|one moment please|sorry|no problem|you're welcome|great job|how is it going?|what's up?|that's fine""".replace("\n", "|").split("|")
+good night|lol|haha|never mind|please continue|go on|one moment please|sorry|no problem|you're welcome|great job|how is it going?|what's up?|that's fine""".replace(
+    "\n", "|"
+).split("|")
 
 
 @dataclass
@@ -90,7 +92,12 @@ ITEMS = """
 def indexed(connection: psycopg.Connection, embed: CachedEmbedder, corpus: Corpus, user: str) -> Indexed:
     """Reads a corpus back as the database indexed it."""
     user_id = connection.execute("select user_id from _memoir.users where external_id = %s", (user,)).fetchone()[0]
-    numbers = [row[0] for row in connection.execute("select item_no from _memoir.search_items where user_id = %s order by item_no", (user_id,))]
+    numbers = [
+        row[0]
+        for row in connection.execute(
+            "select item_no from _memoir.search_items where user_id = %s order by item_no", (user_id,)
+        )
+    ]
     rows, texts = [], {}
     for at in range(0, len(numbers), 64):
         some = {"user": user_id, "items": numbers[at : at + 64]}
@@ -121,14 +128,20 @@ def indexed(connection: psycopg.Connection, embed: CachedEmbedder, corpus: Corpu
         if key in places and places[key][0] in order:
             keys[event.key] = order[places[key][0]]
             unit_tokens[order[places[key][0]]] = places[key][1]
-    tokenizer = connection.execute("select _memoir.tokenizer_used(tokenizer) from _memoir.models where model = 'default'").fetchone()[0]
+    tokenizer = connection.execute(
+        "select _memoir.tokenizer_used(tokenizer) from _memoir.models where model = 'default'"
+    ).fetchone()[0]
     lines = [_line(kind=r[6], who=r[8] or r[7], chunk=r[3], body=r[12]) for r in rows]
     costs = connection.execute("select _memoir.count_tokens(%s::text[], %s)", (lines, tokenizer)).fetchone()[0]
     items = [Item(order[r[1]], *r[2:13], r[13] or {}, cost) for r, cost in zip(rows, costs, strict=True)]
     first_item = {}
     for place, item in enumerate(items):
         first_item.setdefault(item.unit, place)
-    sessions = dict(connection.execute("select external_id, session_id::text from _memoir.sessions where user_id = %s", (user_id,)).fetchall())
+    sessions = dict(
+        connection.execute(
+            "select external_id, session_id::text from _memoir.sessions where user_id = %s", (user_id,)
+        ).fetchall()
+    )
     queries = []
     events = [*corpus.events, *(Asked(text, (), "small talk") for text in SMALL_TALK)]
     vectors_asked = embed([event.text for event in events if isinstance(event, Asked)])
@@ -140,11 +153,19 @@ def indexed(connection: psycopg.Connection, embed: CachedEmbedder, corpus: Corpu
                 seen = max(seen, keys[event.key] + 1)
             continue
         words = connection.execute(
-            "select jsonb_object_agg(lexeme, coalesce(positions, '{1}')) from unnest(_memoir.words('english', left(%s, 20000)))", (event.text,)
+            "select jsonb_object_agg(lexeme, coalesce(positions, '{1}')) from unnest(_memoir.words('english', left(%s, 20000)))",
+            (event.text,),
         ).fetchone()[0]
         queries.append(
-            Query(event.text, event.category, sessions.get(event.session or "", ""), words or {}, np.array(vectors_asked[number], np.float32),
-                  first_item.get(seen, len(items)), [keys[key] for key in event.evidence if key in keys])
+            Query(
+                event.text,
+                event.category,
+                sessions.get(event.session or "", ""),
+                words or {},
+                np.array(vectors_asked[number], np.float32),
+                first_item.get(seen, len(items)),
+                [keys[key] for key in event.evidence if key in keys],
+            )
         )
         number += 1
     return Indexed(corpus.kind, corpus.name, items, vectors, unit_tokens, queries)
@@ -166,7 +187,11 @@ def _line(kind: str, who: str, chunk: int, body: str) -> str:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m research.ranker.corpus", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        prog="python -m research.ranker.corpus",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
     parser.add_argument("--data", type=Path, action="append", required=True)
     parser.add_argument("--out", type=Path, default=CACHE / "ranker.pickle")
     parser.add_argument("--keep", action="store_true")
@@ -175,7 +200,11 @@ def main() -> int:
     found: list[Indexed] = read_indexed(options.out) if options.out.exists() else []  # goes on where a run ended
     done = {(each.kind, each.name) for each in found}
     try:
-        with fresh_database("ranker", options.keep) as dsn, Memoir(dsn) as memoir, psycopg.connect(dsn, autocommit=True) as connection:
+        with (
+            fresh_database("ranker", options.keep) as dsn,
+            Memoir(dsn) as memoir,
+            psycopg.connect(dsn, autocommit=True) as connection,
+        ):
             for corpus in (corpus for path in options.data for corpus in read(path)):
                 if (corpus.kind, corpus.name) in done:
                     continue
@@ -183,7 +212,10 @@ def main() -> int:
                 progress(f"{user}")
                 load(memoir, corpus, user)
                 found.append(indexed(connection, embed, corpus, user))
-                print(f"{user}: {len(found[-1].items)} items of {len(found[-1].unit_tokens)}, {len(found[-1].queries)} questions", flush=True)
+                print(
+                    f"{user}: {len(found[-1].items)} items of {len(found[-1].unit_tokens)}, {len(found[-1].queries)} questions",
+                    flush=True,
+                )
                 options.out.write_bytes(pickle.dumps(found))
     except CannotRun as error:
         print(error, file=sys.stderr)

@@ -53,9 +53,14 @@ class Asked:
 
 
 def shipped_weights() -> dict[str, float]:
-    lines = [line for line in (ROOT / "sql" / "data" / "ranking.csv").read_text().splitlines() if not line.startswith("#")]
+    lines = [
+        line for line in (ROOT / "sql" / "data" / "ranking.csv").read_text().splitlines() if not line.startswith("#")
+    ]
     rows = [row for row in csv.DictReader(lines) if row["part"] not in ("strength", "bonus")]
-    return {row["signal"] if row["part"] == "all" else f"{row['part']}.{row['signal']}": float(row["weight"]) for row in rows}
+    return {
+        row["signal"] if row["part"] == "all" else f"{row['part']}.{row['signal']}": float(row["weight"])
+        for row in rows
+    }
 
 
 def asked(case: Case, cosines: np.ndarray, name: str, category: str, weights: dict[str, float]) -> Asked:
@@ -70,7 +75,16 @@ def asked(case: Case, cosines: np.ndarray, name: str, category: str, weights: di
     gold = np.array([first.get(g, len(z)) for g in dict.fromkeys(case.gold)])
     others = np.sort(score[cosines < REPEATS])[::-1]
     measure = float(others[min(1, len(others) - 1)]) if len(others) else 0.0
-    return Asked(case.kind, name, category, 1 / (1 + np.exp(-z)), 30 + np.cumsum(case.cost[order] + opens), gold, float(case.level[0]), measure)
+    return Asked(
+        case.kind,
+        name,
+        category,
+        1 / (1 + np.exp(-z)),
+        30 + np.cumsum(case.cost[order] + opens),
+        gold,
+        float(case.level[0]),
+        measure,
+    )
 
 
 def messages(data: Sequence[Indexed], weights: dict[str, float], others: int) -> list[Asked]:
@@ -81,10 +95,25 @@ def messages(data: Sequence[Indexed], weights: dict[str, float], others: int) ->
     found = []
     for indexed in data:
         c = columns(indexed)
-        foreign = [q for each in data if each.kind == indexed.kind and each.name != indexed.name for q in each.queries if q.gold]
-        queries: list[tuple[str, Query]] = [("answered" if q.gold else q.category, q) for q in indexed.queries if q.gold or q.category in ("abstention", "small talk")]
-        queries += [("again", replace(q, session="", items=len(indexed.items))) for q in indexed.queries if q.gold and q.session]
-        queries += [("of others", replace(foreign[i], gold=[], session="", items=len(indexed.items))) for i in chance.permutation(len(foreign))[:others]]
+        foreign = [
+            q
+            for each in data
+            if each.kind == indexed.kind and each.name != indexed.name
+            for q in each.queries
+            if q.gold
+        ]
+        queries: list[tuple[str, Query]] = [
+            ("answered" if q.gold else q.category, q)
+            for q in indexed.queries
+            if q.gold or q.category in ("abstention", "small talk")
+        ]
+        queries += [
+            ("again", replace(q, session="", items=len(indexed.items))) for q in indexed.queries if q.gold and q.session
+        ]
+        queries += [
+            ("of others", replace(foreign[i], gold=[], session="", items=len(indexed.items)))
+            for i in chance.permutation(len(foreign))[:others]
+        ]
         for category, query in queries:
             case = case_of(c, query)
             if case is not None:
@@ -122,9 +151,13 @@ def kept(found: Sequence[Asked], share: float, part: Callable[[Asked], float]) -
         mine = [each for each in found if each.kind == kind and each.category == category]
         if mine:
             ratio = [
-                sum((e.gold < shown(e, b, share, part(e))).mean() for e in mine) / max(1e-9, sum((e.gold < shown(e, b, 0)).mean() for e in mine)) for b in BUDGETS
+                sum((e.gold < shown(e, b, share, part(e))).mean() for e in mine)
+                / max(1e-9, sum((e.gold < shown(e, b, 0)).mean() for e in mine))
+                for b in BUDGETS
             ]
-            parts.append(f"{kind}{' again' if category == 'again' else ''} " + "/".join(f"{100 * r:.1f}" for r in ratio))
+            parts.append(
+                f"{kind}{' again' if category == 'again' else ''} " + "/".join(f"{100 * r:.1f}" for r in ratio)
+            )
     sizes = []
     for category in ("answered", "of others", "abstention", "small talk"):
         mine = [each for each in found if each.category == category]
@@ -135,9 +168,15 @@ def kept(found: Sequence[Asked], share: float, part: Callable[[Asked], float]) -
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m research.ranker.floor", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        prog="python -m research.ranker.floor",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
     parser.add_argument("--data", type=Path, default=CACHE / "ranker.pickle")
-    parser.add_argument("--others", type=int, default=60, help="questions of other conversations put to each (%(default)s)")
+    parser.add_argument(
+        "--others", type=int, default=60, help="questions of other conversations put to each (%(default)s)"
+    )
     options = parser.parse_args()
     found = messages(read_indexed(options.data), shipped_weights(), options.others)
     print("share of the second best: evidence kept by kind at 1,000/2,000/4,000 tokens, %; tokens at 2,000")
@@ -154,7 +193,9 @@ def main() -> int:
         for kind, category in sorted({(each.kind, each.category) for each in found}):
             mine = [strength[id(each)] < below for each in found if (each.kind, each.category) == (kind, category)]
             called.append(f"{kind} {category} {100 * np.mean(mine):.1f}")
-        print(f"{below:.2f}: {', '.join(called)}; {kept(found, 0.3, lambda each, below=below: strength[id(each)] / below)}")
+        print(
+            f"{below:.2f}: {', '.join(called)}; {kept(found, 0.3, lambda each, below=below: strength[id(each)] / below)}"
+        )
     print(json.dumps({name: round(float(w), 2) for name, w in zip(STRENGTH, fit(found), strict=True)}))
     return 0
 

@@ -54,7 +54,14 @@ def names(asked: Asked) -> np.ndarray:
     said = " ".join(c.data.items[case.places[i]].body for i in first_hits(case, z))
     found = {w.lower() for w in re.findall(r"(?<![.!?] )(?<!^)\b[A-Z][a-z]{2,}\b", said)}
     seeds = {w for i in first_hits(case, z) for w in c.data.items[case.places[i]].words}
-    return held(c, case, sorted({w for w in seeds if w in found or any(f.startswith(w) and len(f) - len(w) <= 2 for f in found)} - set(q.words)))
+    return held(
+        c,
+        case,
+        sorted(
+            {w for w in seeds if w in found or any(f.startswith(w) and len(f) - len(w) <= 2 for f in found)}
+            - set(q.words)
+        ),
+    )
 
 
 def rare_words(asked: Asked) -> np.ndarray:
@@ -87,7 +94,11 @@ def without_copies(asked: Asked, above: float) -> np.ndarray:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m research.ranker.ideas", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        prog="python -m research.ranker.ideas",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
     parser.add_argument("--data", type=Path, default=CACHE / "ranker.pickle")
     options = parser.parse_args()
     weights = shipped_weights()
@@ -107,10 +118,17 @@ def main() -> int:
         return float(np.mean([row.mean() for kind, row in rows.items() if kind != "multi-hop"]))
 
     show("as released", lambda asked: asked[3])
-    for title, signal in (("two steps, names", names), ("two steps, words", rare_words), ("two steps, vector", mean_vector)):
+    for title, signal in (
+        ("two steps, names", names),
+        ("two steps, words", rare_words),
+        ("two steps, vector", mean_vector),
+    ):
         signals = {id(asked[2]): signal(asked) for asked in found}
         for strength in (0.15, 0.3, 0.6, 1.2):
-            show(f"{title}, {strength}", lambda asked, signals=signals, strength=strength: asked[3] + strength * signals[id(asked[2])])
+            show(
+                f"{title}, {strength}",
+                lambda asked, signals=signals, strength=strength: asked[3] + strength * signals[id(asked[2])],
+            )
     for above in (0.98, 0.95, 0.9, 0.85):
         show(f"copies above {above}", lambda asked, above=above: without_copies(asked, above))
     dateless = {name: weight for name, weight in weights.items() if not name.endswith("date")}

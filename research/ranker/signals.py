@@ -37,13 +37,17 @@ def columns(data: Indexed) -> Columns:
     items = data.items
     sessions: dict[str, int] = {}
     # A memory stands by itself; those of a day belong together.
-    session = np.array([sessions.setdefault(i.session if i.kind == "t" else i.at.isoformat()[:10], len(sessions)) for i in items])
+    session = np.array(
+        [sessions.setdefault(i.session if i.kind == "t" else i.at.isoformat()[:10], len(sessions)) for i in items]
+    )
     n = len(items)
     before = np.full(n, -1)
     after = np.full(n, -1)
     for place in range(1, n):
         # Items of memories have no neighbours but the chunks of the same one.
-        if items[place].unit == items[place - 1].unit or (items[place].kind == "t" and session[place] == session[place - 1]):
+        if items[place].unit == items[place - 1].unit or (
+            items[place].kind == "t" and session[place] == session[place - 1]
+        ):
             before[place] = place - 1
             after[place - 1] = place
     postings: dict[str, tuple[list[int], list[int]]] = {}
@@ -97,9 +101,17 @@ def dates_named(text: str) -> list[tuple[int | None, int | None, int | None]]:
     """(year, month, day) named in a text, as far as named."""
     found: list[tuple[int | None, int | None, int | None]] = []
     low = text.lower()
-    for m in re.finditer(rf"\b(?:(\d{{1,2}})(?:st|nd|rd|th)?(?: of)? )?({'|'.join(MONTHS)})\b(?: (\d{{1,2}})(?:st|nd|rd|th)?\b)?,?(?: (\d{{4}})\b)?", low):
+    for m in re.finditer(
+        rf"\b(?:(\d{{1,2}})(?:st|nd|rd|th)?(?: of)? )?({'|'.join(MONTHS)})\b(?: (\d{{1,2}})(?:st|nd|rd|th)?\b)?,?(?: (\d{{4}})\b)?",
+        low,
+    ):
         # These two are other words as well.
-        if m[2] in ("may", "march") and not (m[1] or m[3] or m[4] or re.search(rf"\b(in|of|during|since|by|until|last|this|early|mid|late) {m[2]}\b", low)):
+        if m[2] in ("may", "march") and not (
+            m[1]
+            or m[3]
+            or m[4]
+            or re.search(rf"\b(in|of|during|since|by|until|last|this|early|mid|late) {m[2]}\b", low)
+        ):
             continue
         found.append((int(m[4]) if m[4] else None, MONTHS.index(m[2]) + 1, int(m[1] or m[3]) if m[1] or m[3] else None))
     for m in re.finditer(r"\b(\d{4})-(\d\d)(?:-(\d\d))?\b", low):
@@ -129,7 +141,11 @@ def date_match(named: list[tuple[int | None, int | None, int | None]], at) -> fl
 
 
 # The scorer's own list, but for the constant and the step of further chunks, which are no columns.
-LIST = re.search(r"create type _memoir\.signals as \((.*?)\);", (Path(__file__).resolve().parents[2] / "migrations/0005_composites.sql").read_text(), re.DOTALL)
+LIST = re.search(
+    r"create type _memoir\.signals as \((.*?)\);",
+    (Path(__file__).resolve().parents[2] / "migrations/0005_composites.sql").read_text(),
+    re.DOTALL,
+)
 assert LIST
 NAMES = tuple(name for name in re.findall(r'"?(\w+)"? real\b', LIST[1]) if name not in ("constant", "further"))
 LIMIT = 240
@@ -181,7 +197,12 @@ def signals(c: Columns, q: Query) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     session = c.session[places]
     # How many sessions (or days of memories) among the candidates are newer; their newest item tells, then the later one.
     newest = grouped_max(np.array([item.at.timestamp() for item in mine]), session)
-    groups = sorted({(-at, -place, number) for at, place, number in zip(newest, grouped_max(places.astype(float), session), session, strict=True)})
+    groups = sorted(
+        {
+            (-at, -place, number)
+            for at, place, number in zip(newest, grouped_max(places.astype(float), session), session, strict=True)
+        }
+    )
     back = {number: place for place, (_, _, number) in enumerate(groups)}
     later = np.zeros(len(places))  # how many candidates of the same session or day came later
     left: dict[int, int] = {}

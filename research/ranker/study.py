@@ -1,6 +1,6 @@
 """Fits and judges rankings on what `corpus` read back.
 
-    python -m research.ranker.study --data .local/cache/ranker.pickle
+python -m research.ranker.study --data .local/cache/ranker.pickle
 """
 
 from __future__ import annotations
@@ -47,7 +47,9 @@ def case_of(c: Columns, q: Query) -> Case | None:
     memory = float(indexed.items[0].kind == "m")
     facts = np.array([1.0, memory, float(named < 0.5 and not memory), np.log(max(len(q.words), 1) / 6)], np.float32)
     cost = np.array([indexed.items[p].cost for p in places], float)
-    return Case(indexed.kind, indexed.name, q.category, X, c.unit[places], cost, c.session[places], q.gold, facts, places, level)
+    return Case(
+        indexed.kind, indexed.name, q.category, X, c.unit[places], cost, c.session[places], q.gold, facts, places, level
+    )
 
 
 def cases(data: Sequence[Indexed]) -> list[Case]:
@@ -106,11 +108,25 @@ def summary(found: Sequence[Case], score: Callable[[Case], np.ndarray], title: s
     if multi:
         rows["multi-hop"] = 100 * np.mean([judge(case, score(case)) for case in multi], axis=0)
     if title:
-        print(f"{title:34s}", "  ".join(f"{k[:4] + k[-5:]} " + "/".join(f"{x:.1f}" for x in v) for k, v in rows.items()), flush=True)
+        print(
+            f"{title:34s}",
+            "  ".join(f"{k[:4] + k[-5:]} " + "/".join(f"{x:.1f}" for x in v) for k, v in rows.items()),
+            flush=True,
+        )
     return rows
 
 
-BY_HAND = {"words": 1, "vector": 1.2, "words_before": 0.4, "vector_after": 0.4, "question": -0.2, "after_question": 0.2, "session": 1.2, "speaker": 0.4, "user": 0.2}
+BY_HAND = {
+    "words": 1,
+    "vector": 1.2,
+    "words_before": 0.4,
+    "vector_after": 0.4,
+    "question": -0.2,
+    "after_question": 0.2,
+    "session": 1.2,
+    "speaker": 0.4,
+    "user": 0.2,
+}
 
 
 def by_weights(weights: dict[str, float]) -> Callable[[Case], np.ndarray]:
@@ -175,7 +191,9 @@ class Linear:
             slope = e * others * np.bincount(owner, weight / z, len(case_of))[case_row]
             slope[rows] += weight[group] * e[rows] * (1 / z - 1 / good)[group]
             off = w - near
-            return float((weight * np.log(z / good)).sum() + self.l2 @ off**2), X.T @ slope.astype(np.float32) + 2 * self.l2 * off
+            return float((weight * np.log(z / good)).sum() + self.l2 @ off**2), X.T @ slope.astype(
+                np.float32
+            ) + 2 * self.l2 * off
 
         done = minimize(loss, near, jac=True, method="L-BFGS-B", options={"maxiter": 100})
         self.w = done.x / scale
@@ -195,7 +213,10 @@ def crossed(found: Sequence[Case], make: Callable[[], Linear], title: str, by: s
             seen = order.setdefault(case.kind, [])
             if case.group not in seen:
                 seen.append(case.group)
-        fold = [order[c.kind].index(c.group) % 3 if c.kind.startswith("RealMem") else order[c.kind].index(c.group) for c in found]
+        fold = [
+            order[c.kind].index(c.group) % 3 if c.kind.startswith("RealMem") else order[c.kind].index(c.group)
+            for c in found
+        ]
         folds = sorted(set(fold))
     else:
         fold = [c.kind.split()[0] if by == "family" else c.kind for c in found]

@@ -58,7 +58,12 @@ def calibrated(model: Linear, found: Sequence[Case]) -> tuple[float, np.ndarray]
         label.append(best[keep])
         facts.append(np.tile(case.facts, (keep.sum(), 1)))
         weight.append(np.full(keep.sum(), 1 / kinds.count(kind)))
-    s, y, f, w = np.concatenate(score), np.concatenate(label).astype(float), np.concatenate(facts), np.concatenate(weight)
+    s, y, f, w = (
+        np.concatenate(score),
+        np.concatenate(label).astype(float),
+        np.concatenate(facts),
+        np.concatenate(weight),
+    )
 
     def loss(p: np.ndarray) -> tuple[float, np.ndarray]:
         z = p[0] * s + f @ p[1:]
@@ -75,7 +80,11 @@ def setting(model: Linear, found: Sequence[Case]) -> dict[str, float]:
     weights = {}
     for place, prefix in enumerate(CLASSES):
         weights[f"{prefix}constant"] = constants[place] / SOFT
-        weights |= {f"{prefix}{name}": w * factor / SOFT for (name, fact), w in zip(model.terms, model.w, strict=True) if fact == place}
+        weights |= {
+            f"{prefix}{name}": w * factor / SOFT
+            for (name, fact), w in zip(model.terms, model.w, strict=True)
+            if fact == place
+        }
     weights["further"] = -DEMOTED * factor / SOFT
     return {name: round(float(w), 3) for name, w in weights.items() if abs(w) >= 0.0005}
 
@@ -84,55 +93,84 @@ def scores(weights: dict[str, float], case: Case) -> np.ndarray:
     """As _memoir.score: from 0 to 1, without the steps of further chunks."""
     z = np.zeros(len(case.unit))
     for place, prefix in enumerate(CLASSES):
-        z += case.facts[place] * (weights.get(f"{prefix}constant", 0) + case.X @ np.array([weights.get(prefix + name, 0) for name in NAMES]))
+        z += case.facts[place] * (
+            weights.get(f"{prefix}constant", 0) + case.X @ np.array([weights.get(prefix + name, 0) for name in NAMES])
+        )
     return 1 / (1 + np.exp(-z))
 
 
 def floors(weights: dict[str, float], found: Sequence[Case], budget: int = 2000) -> str:
     """What floors on the score keep: evidence within the budget, and how full the recall is."""
-    lines = ["floor: share kept of the evidence of the full budget by kind; tokens recalled: questions, unanswerable ones, small talk"]
+    lines = [
+        "floor: share kept of the evidence of the full budget by kind; tokens recalled: questions, unanswerable ones, small talk"
+    ]
     scored = [(case, scores(weights, case)) for case in found]
 
     def kept(case: Case, score: np.ndarray, floor: float) -> tuple[float, float]:
         order = np.argsort(-spread(case.unit, score, 0.01), kind="stable")
         order = order[score[order] >= floor]
         shown = pack(case, order, budget)
-        return float(np.mean([g in shown for g in case.gold])) if case.gold else 0.0, min(budget, float(case.cost[order].sum()))
+        return float(np.mean([g in shown for g in case.gold])) if case.gold else 0.0, min(
+            budget, float(case.cost[order].sum())
+        )
 
-    full = {kind: np.mean([kept(case, s, 0)[0] for case, s in scored if case.kind == kind and case.gold]) for kind in KINDS}
+    full = {
+        kind: np.mean([kept(case, s, 0)[0] for case, s in scored if case.kind == kind and case.gold]) for kind in KINDS
+    }
     for floor in (0, 0.06, 0.08, 0.09, 0.1, 0.11, 0.12, 0.14, 0.16, 0.2):
         rows = [(case, *kept(case, s, floor)) for case, s in scored]
-        share = {kind: 100 * np.mean([e for case, e, _ in rows if case.kind == kind and case.gold]) / full[kind] for kind in KINDS}
+        share = {
+            kind: 100 * np.mean([e for case, e, _ in rows if case.kind == kind and case.gold]) / full[kind]
+            for kind in KINDS
+        }
         tokens = [
             np.mean([t for case, _, t in rows if case.gold]),
             np.mean([t for case, _, t in rows if case.category == "abstention"]),
             np.mean([t for case, _, t in rows if case.category == "small talk"]),
         ]
-        lines.append(f"{floor:.2f}: " + ", ".join(f"{kind} {value:.1f}" for kind, value in share.items()) + "; " + " / ".join(f"{t:.0f}" for t in tokens))
+        lines.append(
+            f"{floor:.2f}: "
+            + ", ".join(f"{kind} {value:.1f}" for kind, value in share.items())
+            + "; "
+            + " / ".join(f"{t:.0f}" for t in tokens)
+        )
     return "\n".join(lines)
 
 
 def small_talk(found: Sequence[Case]) -> str:
     """How many messages a rule would silence: few words of their own, and nothing close in the store."""
-    lines = ["small talk: words at most, best cosine below: messages silenced, questions silenced (by what is answered), %"]
+    lines = [
+        "small talk: words at most, best cosine below: messages silenced, questions silenced (by what is answered), %"
+    ]
     for words, cosine in ((2, 0.33), (3, 0.3), (3, 0.33), (3, 0.36), (3, 0.4), (6, 0.33)):
 
         def silent(case: Case, words: int = words, cosine: float = cosine) -> bool:
             return bool(case.facts[3] <= np.log(words / 6) + 1e-6 and case.level[0] < cosine)
 
         talk = np.mean([silent(case) for case in found if case.category == "small talk"])
-        asked = [f"{kind} {100 * np.mean([silent(case) for case in found if case.kind == kind and case.gold]):.1f}" for kind in KINDS]
+        asked = [
+            f"{kind} {100 * np.mean([silent(case) for case in found if case.kind == kind and case.gold]):.1f}"
+            for kind in KINDS
+        ]
         lines.append(f"{words}, {cosine}: {100 * talk:.1f}; {', '.join(asked)}")
     return "\n".join(lines)
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m research.ranker.train", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        prog="python -m research.ranker.train",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
     parser.add_argument("--data", type=Path, default=CACHE / "ranker.pickle")
-    parser.add_argument("--judge", action="store_true", help="cross-validate, too: leaving out conversations, then whole kinds of data")
+    parser.add_argument(
+        "--judge", action="store_true", help="cross-validate, too: leaving out conversations, then whole kinds of data"
+    )
     options = parser.parse_args()
     found = cases(read_indexed(options.data))
-    print("per cent: R@10 / evidence within 1,000 / within 2,000 tokens, mean over questions, packed outside of the database")
+    print(
+        "per cent: R@10 / evidence within 1,000 / within 2,000 tokens, mean over questions, packed outside of the database"
+    )
     summary(found, by_weights(BY_HAND), "by hand")
 
     def make() -> Linear:
@@ -141,11 +179,19 @@ def main() -> int:
     if options.judge:
         crossed(found, make, "learnt, leaving out conversations")
         crossed(found, make, "learnt, leaving out kinds", by="family")
-        crossed(found, lambda: Linear([term for term in TERMS if term[1] == 0], [L2[0]] * sum(fact == 0 for _, fact in TERMS), NEAR), "one set of weights, leaving out conversations")
+        crossed(
+            found,
+            lambda: Linear(
+                [term for term in TERMS if term[1] == 0], [L2[0]] * sum(fact == 0 for _, fact in TERMS), NEAR
+            ),
+            "one set of weights, leaving out conversations",
+        )
     model = make().fit(found)
     summary(found, model, "learnt, on what it learnt from")
     for kind in KINDS:
-        held = [np.mean([(case.unit == g).any() for g in case.gold]) for case in found if case.kind == kind and case.gold]
+        held = [
+            np.mean([(case.unit == g).any() for g in case.gold]) for case in found if case.kind == kind and case.gold
+        ]
         print(f"{kind}: {100 * np.mean(held):.1f} % of the evidence is among the candidates")
     weights = setting(model, found)
     print(floors(weights, found))

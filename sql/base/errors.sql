@@ -14,7 +14,8 @@
 --   PM014 invalid argument                    PM051 a job failed
 --   PM015 unknown setting or value out of range
 
-create or replace function _memoir.fail(p_code text, p_message text, p_hint text default null, p_detail text default null)
+create or replace function _memoir.fail(p_code text, p_message text, p_hint text default null,
+  p_detail text default null)
 returns void language plpgsql as $$
 begin
   raise exception using errcode = p_code, message = p_message,

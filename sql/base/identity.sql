@@ -1,22 +1,23 @@
 -- Texts to ids, and who is calling.
 --
--- Inside a SECURITY DEFINER function current_user is the owner, so the caller is the role set with SET ROLE, else the login.
+-- Inside a SECURITY DEFINER function current_user is the owner, so the caller is the role set with SET ROLE, else the
+-- login.
 
 -- Its names are bound here, since policies call it under their caller's search_path.
 create or replace function _memoir.login()
 returns name language sql stable
 return case when current_setting('role') in ('', 'none') then session_user else current_setting('role')::name end;
 
--- What an admin has bound the caller to. A role without a binding does not free a login from its own: whoever is a member of
--- memoir_app may SET ROLE to it.
+-- What an admin has bound the caller to. A role without a binding does not free a login from its own: whoever is a
+-- member of memoir_app may SET ROLE to it.
 create or replace function _memoir.binding(p_login name)
 returns _memoir.logins language plpgsql stable set plan_cache_mode = force_generic_plan as $$
 begin
   return (select l from _memoir.logins l where l.login in (p_login, session_user) order by l.login <> p_login limit 1);
 end $$;
 
--- uuid v5 (RFC 9562) of (namespace, text). Every text is hashed, one that looks like a UUID too: otherwise whoever may choose
--- a name could choose somebody else's.
+-- uuid v5 (RFC 9562) of (namespace, text). Every text is hashed, one that looks like a UUID too: otherwise whoever may
+-- choose a name could choose somebody else's.
 create or replace function _memoir.user_id(p_namespace text, p_user text)
 returns uuid language sql immutable strict
 return uuid_generate_v5(uuid_generate_v5('6ba7b811-9dad-11d1-80b4-00c04fd430c8', 'pg_memoir:' || p_namespace), p_user);
@@ -25,8 +26,9 @@ create or replace function _memoir.session_id(p_user_id uuid, p_session text)
 returns uuid language sql immutable strict
 return uuid_generate_v5(p_user_id, p_session);
 
--- Writers of a user share his row, an erase has it alone: who writes meanwhile is waited for, who comes later finds nobody. To the end
--- of the transaction. A row and no advisory lock, since any login could take one of those; volatile, since a lock is taken.
+-- Writers of a user share his row, an erase has it alone: who writes meanwhile is waited for, who comes later finds
+-- nobody. To the end of the transaction. A row and no advisory lock, since any login could take one of those; volatile,
+-- since a lock is taken.
 create or replace function _memoir.lock_user(p_user_id uuid, p_need text)
 returns void language plpgsql as $$
 begin
@@ -34,12 +36,14 @@ begin
   elsif p_need = 'erase' then perform from _memoir.users where user_id = p_user_id for update; end if;
 end $$;
 
--- For jobs, which wait for nobody: the locks of a writer, the session's before the user's, unless somebody has one of them.
+-- For jobs, which wait for nobody: the locks of a writer, the session's before the user's, unless somebody has one of
+-- them.
 create or replace function _memoir.try_lock(p_user_id uuid, p_session_id uuid default null)
 returns boolean language plpgsql as $$
 begin
   if p_session_id is not null then
-    perform from _memoir.session_counters where user_id = p_user_id and session_id = p_session_id for update skip locked;
+    perform from _memoir.session_counters where user_id = p_user_id
+      and session_id = p_session_id for update skip locked;
     if not found then return false; end if;
   end if;
   perform from _memoir.user_counters where user_id = p_user_id for update skip locked;
@@ -67,7 +71,8 @@ exception
   when sqlstate 'PM000' then return true;
 end $$;
 
--- May the caller read / write / erase for this user? Answers with the user's id and what the caller is, or raises PM001.
+-- May the caller read / write / erase for this user? Answers with the user's id and what the caller is, or raises
+-- PM001.
 create or replace function _memoir.authorise(p_user text, p_need text)
 returns _memoir.caller language plpgsql stable as $$
 declare
@@ -104,7 +109,8 @@ begin
     perform _memoir.lock_user(v_caller.user_id, p_need);
     return v_caller;
   end if;
-  perform _memoir.fail('PM001', format('login %s may not %s for user %s', quote_ident(v_login), p_need, _memoir.shown(p_user)),
+  perform _memoir.fail('PM001', format('login %s may not %s for user %s', quote_ident(v_login), p_need,
+    _memoir.shown(p_user)),
     'an admin grants memoir_app or memoir_reader, or binds the login with bind_login');
 end $$;
 
@@ -127,8 +133,9 @@ returns boolean language sql stable as $$
     or pg_has_role(p_login, 'memoir_owner', 'usage')
 $$;
 
--- Workers act across users: they embed, merge and flush, and are handed texts. A service is one as long as all users are its own:
--- where logins of another namespace exist, or it is bound to projects or a low clearance, that takes memoir_jobs.
+-- Workers act across users: they embed, merge and flush, and are handed texts. A service is one as long as all users
+-- are its own: where logins of another namespace exist, or it is bound to projects or a low clearance, that takes
+-- memoir_jobs.
 create or replace function _memoir.authorise_worker()
 returns void language plpgsql stable as $$
 declare
@@ -138,7 +145,8 @@ begin
   v_row := _memoir.binding(v_login);
   if not pg_has_role(v_login, 'memoir_app', 'usage') or v_row.projects is not null or v_row.clearance = 'normal'
      or exists (select from _memoir.logins where namespace <> coalesce(v_row.namespace, 'default')) then
-    perform _memoir.fail('PM001', format('login %s may not run maintenance', quote_ident(v_login)), 'grant memoir_jobs to it');
+    perform _memoir.fail('PM001', format('login %s may not run maintenance', quote_ident(v_login)),
+      'grant memoir_jobs to it');
   end if;
 end $$;
 
@@ -158,7 +166,8 @@ returns text language plpgsql immutable as $$
 begin
   perform _memoir.check_name('project', p_project, 200);
   if p_caller.projects is not null and p_project <> all (p_caller.projects) then
-    perform _memoir.fail('PM001', format('login %s may not use project %s', quote_ident(p_caller.login), _memoir.shown(p_project)));
+    perform _memoir.fail('PM001', format('login %s may not use project %s', quote_ident(p_caller.login),
+      _memoir.shown(p_project)));
   end if;
   return p_project;
 end $$;
@@ -166,7 +175,8 @@ end $$;
 -- Where what names no project goes.
 create or replace function _memoir.default_project(p_caller _memoir.caller)
 returns text language sql immutable as $$
-  select case when p_caller.projects is null or 'global' = any (p_caller.projects) then 'global' else p_caller.projects[1] end
+  select case when p_caller.projects is null or 'global' = any (p_caller.projects) then 'global'
+    else p_caller.projects[1] end
 $$;
 
 -- May the caller use a session of this project? The error does not say which project it is.
@@ -174,7 +184,8 @@ create or replace function _memoir.check_session_of(p_caller _memoir.caller, p_s
 returns void language plpgsql immutable as $$
 begin
   if p_project <> all (p_caller.projects) then
-    perform _memoir.fail('PM001', format('login %s may not use session %s', quote_ident(p_caller.login), _memoir.shown(p_session)),
+    perform _memoir.fail('PM001', format('login %s may not use session %s', quote_ident(p_caller.login),
+      _memoir.shown(p_session)),
       'it belongs to a project that the login is not bound to');
   end if;
 end $$;
@@ -195,10 +206,12 @@ begin
   perform _memoir.check_choice('clearance', p_clearance, enum_range(null::_memoir.sensitivity)::text[]);
   perform _memoir.check_name('namespace', p_namespace, 200);
   if array_position(p_users, null) is not null or array_position(p_users, '') is not null then
-    perform _memoir.fail('PM014', format('users must be texts of 1 to 500 characters, not %s', _memoir.shown(p_users::text)));
+    perform _memoir.fail('PM014', format('users must be texts of 1 to 500 characters, not %s',
+      _memoir.shown(p_users::text)));
   end if;
   if array_position(p_projects, null) is not null or array_position(p_projects, '') is not null then
-    perform _memoir.fail('PM014', format('projects must be texts of 1 to 200 characters, not %s', _memoir.shown(p_projects::text)));
+    perform _memoir.fail('PM014', format('projects must be texts of 1 to 200 characters, not %s',
+      _memoir.shown(p_projects::text)));
   end if;
   insert into _memoir.logins (login, namespace, actor, projects, clearance)
   values (p_login, p_namespace, p_actor::_memoir.actor, p_projects, p_clearance::_memoir.sensitivity)
@@ -211,7 +224,8 @@ begin
   values (v_admin, 'bind_login', jsonb_build_object('login', p_login, 'users', cardinality(p_users), 'actor', p_actor));
 end $$;
 comment on function memoir.bind_login(name, text[], text, text[], text, text) is
-  'Binds a login to users (null: none), an actor class (person, agent, tool), projects (null: all), a clearance and a namespace.
+  'Binds a login to users (null: none), an actor class (person, agent, tool), projects (null: all), a clearance and a
+namespace.
 Replaces the login''s former binding. The login also needs membership in memoir_tenant, memoir_app or memoir_reader.
 Admin only. Raises PM001, PM014.';
 
@@ -222,10 +236,12 @@ declare
 begin
   delete from _memoir.logins where login = p_login;
   if not found then perform _memoir.fail('PM014', format('login %s is not bound', _memoir.shown(p_login))); end if;
-  insert into _memoir.audit_log (login, action, detail) values (v_admin, 'unbind_login', jsonb_build_object('login', p_login));
+  insert into _memoir.audit_log (login, action, detail)
+    values (v_admin, 'unbind_login', jsonb_build_object('login', p_login));
 end $$;
 comment on function memoir.unbind_login(name) is
-  'Removes a login''s binding: users, actor class, projects, clearance, namespace. Call it before the role is dropped or afterwards,
+  'Removes a login''s binding: users, actor class, projects, clearance, namespace. Call it before the role is dropped or
+afterwards,
 since a role made later under the same name would be bound as well. Admin only. Raises PM001, PM014.';
 
 -- Running jobs is for the jobs role and admins: services call what they need directly.

@@ -8,34 +8,44 @@ returns void language sql as $$
   select model, provider, context_window::integer, max_output::integer, tokenizer, message_overhead::integer, images,
     prompt_microcents_per_1k::bigint, completion_microcents_per_1k::bigint, true
   from _memoir.data_chat_models()
-  on conflict (model) do update set provider = excluded.provider, context_window = excluded.context_window, max_output = excluded.max_output,
+  on conflict (model) do update set provider = excluded.provider, context_window = excluded.context_window,
+    max_output = excluded.max_output,
     tokenizer = excluded.tokenizer, message_overhead = excluded.message_overhead, images = excluded.images,
-    prompt_microcents_per_1k = excluded.prompt_microcents_per_1k, completion_microcents_per_1k = excluded.completion_microcents_per_1k
+    prompt_microcents_per_1k = excluded.prompt_microcents_per_1k,
+      completion_microcents_per_1k = excluded.completion_microcents_per_1k
   where models.built_in  -- what an admin registered under the name stays
 $$;
 
-create or replace function memoir.register_model(p_model text, p_provider text, p_context_window integer, p_max_output integer,
+create or replace function memoir.register_model(p_model text, p_provider text, p_context_window integer,
+  p_max_output integer,
   p_tokenizer text default 'estimate', p_message_overhead integer default 4,
-  p_prompt_microcents_per_1k bigint default 0, p_completion_microcents_per_1k bigint default 0, p_images text default null)
+  p_prompt_microcents_per_1k bigint default 0, p_completion_microcents_per_1k bigint default 0,
+    p_images text default null)
 returns void language plpgsql security definer set search_path from current as $$
 begin
   perform _memoir.authorise_admin();
   if p_provider not in ('openai', 'anthropic') then
-    perform _memoir.fail('PM014', format('provider must be openai (any compatible server) or anthropic, not %s', _memoir.shown(p_provider)));
+    perform _memoir.fail('PM014', format('provider must be openai (any compatible server) or anthropic, not %s',
+      _memoir.shown(p_provider)));
   end if;
   if p_tokenizer is null or p_tokenizer !~ '^(estimate|o200k_base|cl100k_base|hf:/.+)$' then
-    perform _memoir.fail('PM014', format('tokenizer must be estimate, o200k_base, cl100k_base or hf:/path/to/tokenizer.json, not %s', _memoir.shown(p_tokenizer)));
+    perform _memoir.fail('PM014',
+      format('tokenizer must be estimate, o200k_base, cl100k_base or hf:/path/to/tokenizer.json, not %s',
+      _memoir.shown(p_tokenizer)));
   end if;
   if coalesce(p_model, '') = '' or coalesce(p_context_window, 0) <= 0 or coalesce(p_max_output, 0) <= 0
      or p_max_output >= p_context_window or coalesce(p_message_overhead, -1) < 0
      or coalesce(p_prompt_microcents_per_1k, -1) < 0 or coalesce(p_completion_microcents_per_1k, -1) < 0 then
-    perform _memoir.fail('PM014', format('model %s: window, output and prices must be positive and the output smaller than the window (window %s, output %s)',
+    perform _memoir.fail('PM014',
+      format('model %s: window, output and prices must be positive and the output smaller than the window (window %s, output %s)',
       _memoir.shown(p_model), p_context_window, p_max_output));
   end if;
   if p_images !~ '^(tiles:[0-9]{1,4}(\.[0-9]{1,4})?|patches:[0-9]{1,4}(\.[0-9]{1,4})?|area:[0-9]{2,5}:[0-9]{1,6})$' then
-    perform _memoir.fail('PM014', format('images must be like tiles:1, patches:1.62 or area:1568:1600, not %s', _memoir.shown(p_images)));
+    perform _memoir.fail('PM014', format('images must be like tiles:1, patches:1.62 or area:1568:1600, not %s',
+      _memoir.shown(p_images)));
   end if;
-  insert into _memoir.models values (p_model, p_provider, p_context_window, p_max_output, p_tokenizer, p_message_overhead,
+  insert into _memoir.models values (p_model, p_provider, p_context_window, p_max_output, p_tokenizer,
+    p_message_overhead,
     coalesce(p_images, case p_provider when 'anthropic' then 'area:1568:1600' else 'tiles:1' end),
     p_prompt_microcents_per_1k, p_completion_microcents_per_1k, false)
   on conflict (model) do update set provider = excluded.provider, context_window = excluded.context_window,
@@ -45,7 +55,8 @@ begin
 end $$;
 comment on function memoir.register_model(text, text, integer, integer, text, integer, bigint, bigint, text) is
   'Registers or replaces a chat model: window and output in tokens, tokenizer, tokens of overhead per message, prices in
-microcents (1e-8 of the currency''s unit) per 1,000 tokens, the rule by which images count (docs/tokens.md). Admin only. Raises PM001, PM014.';
+microcents (1e-8 of the currency''s unit) per 1,000 tokens, the rule by which images count (docs/tokens.md). Admin only.
+Raises PM001, PM014.';
 
 -- A session's model; unknown names fall back to a registered prefix ("gpt-4o-2024-11-20" is "gpt-4o").
 create or replace function _memoir.model(p_model text)
@@ -59,7 +70,8 @@ begin
     where starts_with(p_model, m.model || '-') order by length(m.model) desc limit 1;
   end if;
   if v_model.model is null then
-    perform _memoir.fail('PM031', format('unknown model %s', _memoir.shown(p_model)), 'an admin registers it with register_model');
+    perform _memoir.fail('PM031', format('unknown model %s', _memoir.shown(p_model)),
+      'an admin registers it with register_model');
   end if;
   v_model.model := p_model;
   return v_model;
@@ -73,16 +85,19 @@ declare
 begin
   perform _memoir.authorise_admin();
   if p_provider is null or p_provider not in ('embedder', 'openai', 'in_process', 'none') then
-    perform _memoir.fail('PM014', format('provider must be embedder, openai, in_process or none, not %s', _memoir.shown(p_provider)));
+    perform _memoir.fail('PM014', format('provider must be embedder, openai, in_process or none, not %s',
+      _memoir.shown(p_provider)));
   end if;
   if p_dimension is null or p_dimension not between 1 and 16000 then
-    perform _memoir.fail('PM014', format('dimension must be from 1 to 16000, not %s', coalesce(p_dimension::text, 'null')));
+    perform _memoir.fail('PM014', format('dimension must be from 1 to 16000, not %s',
+      coalesce(p_dimension::text, 'null')));
   end if;
   if (p_provider = 'openai') <> (p_endpoint is not null) then
     perform _memoir.fail('PM014', 'an endpoint goes with provider openai and with no other');
   end if;
   if exists (select from _memoir.embedding_models where name = p_name and dimension <> p_dimension) then
-    perform _memoir.fail('PM030', format('embedding model %s is registered with another dimension', _memoir.shown(p_name)),
+    perform _memoir.fail('PM030', format('embedding model %s is registered with another dimension',
+      _memoir.shown(p_name)),
       'register it under a new name');
   end if;
   insert into _memoir.embedding_models (name, provider, dimension, query_prefix, document_prefix, endpoint)
@@ -93,7 +108,8 @@ begin
   return v_id;
 end $$;
 comment on function memoir.register_embedding_model(text, text, integer, text, text, text) is
-  'Registers an embedding model; its vectors are backfilled beside the active one until switch_embedding_model. Prefixes go
+  'Registers an embedding model; its vectors are backfilled beside the active one until switch_embedding_model. Prefixes
+go
 before queries and documents. provider: embedder (the shared process), openai (endpoint of /v1/embeddings), in_process
 (jobs only), none (the client supplies vectors). Admin only. Raises PM001, PM014, PM030.';
 
@@ -104,15 +120,18 @@ declare
 begin
   lock table _memoir.embedding_models in share row exclusive mode;  -- two switches at once: one after the other
   if not exists (select from _memoir.embedding_models where name = p_name) then
-    perform _memoir.fail('PM031', format('unknown embedding model %s', _memoir.shown(p_name)), 'register_embedding_model first');
+    perform _memoir.fail('PM031', format('unknown embedding model %s', _memoir.shown(p_name)),
+      'register_embedding_model first');
   end if;
   update _memoir.embedding_models set status = 'retired' where status = 'active' and name <> p_name;
   update _memoir.embedding_models set status = 'active' where name = p_name;
-  insert into _memoir.audit_log (login, action, detail) values (v_admin, 'switch_embedding_model', jsonb_build_object('model', p_name));
+  insert into _memoir.audit_log (login, action, detail) values (v_admin, 'switch_embedding_model',
+    jsonb_build_object('model', p_name));
 end $$;
 comment on function memoir.switch_embedding_model(text) is
   'Makes an embedding model the one that queries use, in this transaction; the former one is retired and its vectors are
-dropped by drop_retired_embeddings. Items it has not reached yet are found by words meanwhile. Admin only. Raises PM001, PM031.';
+dropped by drop_retired_embeddings. Items it has not reached yet are found by words meanwhile. Admin only. Raises PM001,
+PM031.';
 
 create or replace function _memoir.define_embedding_models()
 returns void language sql as $$

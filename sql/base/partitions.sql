@@ -3,9 +3,10 @@
 
 create or replace function _memoir.part_of(p_user_id uuid)
 returns integer language sql stable strict as $$
-  -- PostgreSQL's own remainder: uuid hash with the partitioning seed, combined with an empty hash. With a power of two only
-  -- the low bits count, so no unsigned arithmetic is needed.
-  select ((((uuid_hash_extended(p_user_id, 8816678312871386365) & (modulus - 1)) + (5305509591434766563 & (modulus - 1)))
+  -- PostgreSQL's own remainder: uuid hash with the partitioning seed, combined with an empty hash. With a power of two
+  -- only the low bits count, so no unsigned arithmetic is needed.
+  select ((((uuid_hash_extended(p_user_id, 8816678312871386365) & (modulus - 1))
+    + (5305509591434766563 & (modulus - 1)))
            & (modulus - 1)))::integer
   from _memoir.installation
 $$;
@@ -18,7 +19,8 @@ returns text language sql immutable as $$
   select p_table || '_p' || p_part || coalesce(to_char(p_month, '"_y"YYYY"m"MM'), '')
 $$;
 
--- The only dynamic SQL of the product, with what it calls for. Idempotent; takes no lock that stops readers or writers of the parent.
+-- The only dynamic SQL of the product, with what it calls for. Idempotent; takes no lock that stops readers or writers
+-- of the parent.
 create or replace function _memoir.make_leaf(p_table name, p_part integer, p_month date default null)
 returns boolean language plpgsql security definer set search_path from current as $$
 declare
@@ -41,12 +43,14 @@ begin
     case when v_is_leaf and v_info.unlogged then 'unlogged' else '' end, v_leaf, p_table,
     case when v_is_leaf then '' else 'partition by range (recorded_at)' end,
     case when v_is_leaf and v_info.options <> '' then format('with (%s)', v_info.options) else '' end);
-  perform _memoir.secure_rows(format('_memoir.%I', v_leaf)::regclass), _memoir.without_statistics(format('_memoir.%I', v_leaf)::regclass);
+  perform _memoir.secure_rows(format('_memoir.%I', v_leaf)::regclass),
+    _memoir.without_statistics(format('_memoir.%I', v_leaf)::regclass);
   if p_month is null then
     v_bounds := format('with (modulus %s, remainder %s)', v_modulus, p_part);
   else
     v_bounds := format('from (%L) to (%L)', v_from, v_to);
-    execute format('alter table _memoir.%I add constraint month_bounds check (recorded_at >= %L and recorded_at < %L)', v_leaf, v_from, v_to);
+    execute format('alter table _memoir.%I add constraint month_bounds check (recorded_at >= %L and recorded_at < %L)',
+      v_leaf, v_from, v_to);
   end if;
   execute format('alter table _memoir.%I attach partition _memoir.%I for values %s', v_parent, v_leaf, v_bounds);
   if p_month is not null then
@@ -57,7 +61,8 @@ begin
     for v_trigger in select t.tgname, t.tgfoid::regproc as guard from pg_trigger t
       where t.tgrelid = to_regclass('_memoir.' || quote_ident(p_table)) and not t.tgisinternal and t.tgtype & 32 <> 0
     loop
-      execute format('create trigger %I before truncate on _memoir.%I for each statement execute function %s()', v_trigger.tgname, v_leaf, v_trigger.guard);
+      execute format('create trigger %I before truncate on _memoir.%I for each statement execute function %s()',
+        v_trigger.tgname, v_leaf, v_trigger.guard);
     end loop;
   end if;
   return true;
@@ -78,7 +83,8 @@ begin
   return v_made;
 end $$;
 
--- Called by every write: a month that nobody has prepared must not make it fail, nor a table that an upgrade has just added.
+-- Called by every write: a month that nobody has prepared must not make it fail, nor a table that an upgrade has just
+-- added.
 create or replace function _memoir.ensure_month(p_user_id uuid, p_at timestamptz)
 returns void language plpgsql as $$
 declare
@@ -86,7 +92,8 @@ declare
   v_month date := _memoir.month_of(p_at);
 begin
   if exists (select from _memoir.partitioned_tables t
-             where to_regclass('_memoir.' || _memoir.leaf_name(t.table_name, v_part, case when t.by_month then v_month end)) is null) then
+             where to_regclass('_memoir.' || _memoir.leaf_name(t.table_name, v_part, case
+               when t.by_month then v_month end)) is null) then
     perform _memoir.make_part(v_part, v_month);
   end if;
 end $$;
@@ -102,7 +109,8 @@ begin
   return query
   select p, (_memoir.month_of(memoir.now()) + make_interval(months => m))::date
   from _memoir.installation i,
-    generate_series(0, coalesce(p_months_ahead, (select (config ->> 'partition_months_ahead')::integer from _memoir.settings_merged))) m,
+    generate_series(0, coalesce(p_months_ahead, (select (config ->> 'partition_months_ahead')::integer
+      from _memoir.settings_merged))) m,
     generate_series(0, i.modulus - 1) p
   order by m, p;
 end $$;
@@ -127,7 +135,8 @@ begin
   for v_step in
     select p.part, p.month from _memoir.partition_plan(null) with ordinality p(part, month, n)
     where exists (select from _memoir.partitioned_tables t
-                  where to_regclass('_memoir.' || _memoir.leaf_name(t.table_name, p.part, case when t.by_month then p.month end)) is null)
+                  where to_regclass('_memoir.' || _memoir.leaf_name(t.table_name, p.part, case
+                    when t.by_month then p.month end)) is null)
     order by p.n
   loop
     if _memoir.try_part(v_step.part, v_step.month) then v_made := v_made + 1; else v_locked := v_locked + 1; end if;
@@ -151,21 +160,27 @@ begin
       perform pg_catalog.pg_sleep(0.5);
     end loop;
     if not v_done then
-      raise lock_not_available using message = pg_catalog.format('the partitions of part %s, month %s could not be made: no lock in 10 tries', v_step.part, v_step.month),
+      raise lock_not_available using message
+        = pg_catalog.format('the partitions of part %s, month %s could not be made: no lock in 10 tries', v_step.part,
+        v_step.month),
         hint = 'see pg_locks for who has locked their parents, then call it again';
     end if;
   end loop;
 end $$;
 comment on procedure memoir.ensure_partitions(integer) is
-  'Makes the missing partitions: every hash part, this month and the next ones (setting partition_months_ahead). Commits per
-part and month, never waits long for a lock, can be repeated and interrupted. Call outside a transaction. Raises PM014, 55P03.';
+  'Makes the missing partitions: every hash part, this month and the next ones (setting partition_months_ahead). Commits
+per
+part and month, never waits long for a lock, can be repeated and interrupted. Call outside a transaction. Raises PM014,
+55P03.';
 
 create or replace function _memoir.has_column(p_table name, p_column name)
 returns boolean language sql stable as $$
-  select exists (select from pg_attribute where attrelid = to_regclass('_memoir.' || quote_ident(p_table)) and attname = p_column and attnum > 0 and not attisdropped)
+  select exists (select from pg_attribute where attrelid = to_regclass('_memoir.' || quote_ident(p_table))
+    and attname = p_column and attnum > 0 and not attisdropped)
 $$;
 
--- Values of columns like these stand in no statistics: nothing plans by them, and pg_statistic is no place for what people said.
+-- Values of columns like these stand in no statistics: nothing plans by them, and pg_statistic is no place for what
+-- people said.
 create or replace function _memoir.without_statistics(p_table regclass)
 returns void language plpgsql as $$
 declare

@@ -1,9 +1,12 @@
--- The queue: one row per work item. Each kind has its own claim: claim → commit → work → store or fail, while heartbeat keeps
--- the lease and release_work gives it back. A lease that runs out passes to the next who claims; a failure waits twice as long each time and ends as a dead letter with its error. One user's same work (dedup_key)
--- waits once and runs once at a time. Payloads hold ids, never text.
+-- The queue: one row per work item. Each kind has its own claim: claim → commit → work → store or fail, while heartbeat
+-- keeps the lease and release_work gives it back. A lease that runs out passes to the next who claims; a failure waits
+-- twice as long each time and ends as a dead letter with its error. One user's same work (dedup_key) waits once and
+-- runs once at a time. Payloads hold ids, never text.
 
--- Asks for work unless it waits already. The waiting row is locked, so that nobody claims it before what we write is there to see.
-create or replace function _memoir.enqueue(p_kind text, p_user_id uuid, p_dedup text, p_payload jsonb default '{}', p_priority integer default 0,
+-- Asks for work unless it waits already. The waiting row is locked, so that nobody claims it before what we write is
+-- there to see.
+create or replace function _memoir.enqueue(p_kind text, p_user_id uuid, p_dedup text, p_payload jsonb default '{}',
+  p_priority integer default 0,
   p_run_after timestamptz default null)
 returns void language sql as $$
   insert into _memoir.work_items (kind, user_id, dedup_key, payload, priority, run_after, created_at)
@@ -21,7 +24,8 @@ returns void language sql as $$
 $$;
 
 create or replace function _memoir.attempts_max()
-returns integer language sql stable as $$ select (config ->> 'work_attempts_max')::integer from _memoir.settings_merged $$;
+returns integer language sql stable as $$ select (config ->> 'work_attempts_max')::integer
+  from _memoir.settings_merged $$;
 
 -- The next work item of a kind, locked: an expired lease, else what is ready. Waits for nobody.
 create or replace function _memoir.take_work(p_kind text, p_keys text[] default null)
@@ -31,47 +35,57 @@ declare
 begin
   loop
     select j.* into v_work from _memoir.work_items j
-    where j.kind = p_kind and j.state = 'leased' and j.leased_until < v_now and (p_keys is null or j.dedup_key = any (p_keys))
+    where j.kind = p_kind and j.state = 'leased' and j.leased_until < v_now
+      and (p_keys is null or j.dedup_key = any (p_keys))
     order by j.leased_until, j.work_id limit 1 for update skip locked;
     if not found then
       -- Work that came in while the same work is out waits for it: two workers never have the same items.
       select j.* into v_work from _memoir.work_items j
-      where j.kind = p_kind and j.state = 'ready' and j.run_after <= greatest(v_now, memoir.now()) and (p_keys is null or j.dedup_key = any (p_keys))
-        and not exists (select from _memoir.work_items l where l.kind = p_kind and l.state = 'leased' and l.user_id = j.user_id and l.dedup_key = j.dedup_key)
+      where j.kind = p_kind and j.state = 'ready' and j.run_after <= greatest(v_now, memoir.now())
+        and (p_keys is null or j.dedup_key = any (p_keys))
+        and not exists (select from _memoir.work_items l where l.kind = p_kind and l.state = 'leased'
+        and l.user_id = j.user_id and l.dedup_key = j.dedup_key)
       order by j.priority desc, j.run_after, j.work_id limit 1 for update skip locked;
       if not found then return null; end if;
     end if;
     if v_work.attempts < v_attempts then return v_work; end if;
-    update _memoir.work_items set state = 'dead', leased_until = null, last_error = coalesce(last_error, 'leases ran out') where work_id = v_work.work_id;
+    update _memoir.work_items set state = 'dead', leased_until = null,
+      last_error = coalesce(last_error, 'leases ran out') where work_id = v_work.work_id;
   end loop;
 end $$;
 
 create or replace function _memoir.lease_work(p_work bigint, p_seconds integer)
 returns uuid language sql as $$
-  update _memoir.work_items set state = 'leased', attempts = attempts + 1, leased_until = clock_timestamp() + make_interval(secs => p_seconds),
+  update _memoir.work_items set state = 'leased', attempts = attempts + 1,
+    leased_until = clock_timestamp() + make_interval(secs => p_seconds),
     lease_id = gen_random_uuid()
   where work_id = p_work returning lease_id
 $$;
 
 -- Back to the queue, or to the dead letters: 'ready' or 'dead'.
-create or replace function _memoir.give_back(p_work _memoir.work_items, p_error text, p_seconds numeric default null, p_final boolean default false)
+create or replace function _memoir.give_back(p_work _memoir.work_items, p_error text, p_seconds numeric default null,
+  p_final boolean default false)
 returns text language plpgsql as $$
 declare
   -- Exponential backoff with jitter: 4, 8, 16 ... seconds, half of it at random.
   v_after timestamptz := greatest(memoir.now(), clock_timestamp())
-    + make_interval(secs => greatest(p_seconds::float8, power(2, least(p_work.attempts, 11) + 1) * (0.5 + random() / 2)));
+    + make_interval(secs => greatest(p_seconds::float8, power(2, least(p_work.attempts, 11) + 1)
+      * (0.5 + random() / 2)));
 begin
   if p_final or p_work.attempts >= _memoir.attempts_max() then
-    update _memoir.work_items set state = 'dead', leased_until = null, lease_id = null, last_error = left(p_error, 1000) where work_id = p_work.work_id;
+    update _memoir.work_items set state = 'dead', leased_until = null, lease_id = null, last_error = left(p_error, 1000)
+    where work_id = p_work.work_id;
     return 'dead';
   end if;
   begin
-    update _memoir.work_items set state = 'ready', leased_until = null, lease_id = null, last_error = left(p_error, 1000), run_after = v_after
+    update _memoir.work_items set state = 'ready', leased_until = null, lease_id = null, last_error =
+    left(p_error, 1000), run_after = v_after
     where work_id = p_work.work_id;
   exception when unique_violation then
     -- The same work was asked for anew meanwhile: that row goes on for both, with what this one went through.
     delete from _memoir.work_items where work_id = p_work.work_id;
-    update _memoir.work_items set attempts = greatest(attempts, p_work.attempts), last_error = left(p_error, 1000), run_after = greatest(run_after, v_after)
+    update _memoir.work_items set attempts = greatest(attempts, p_work.attempts), last_error = left(p_error, 1000),
+      run_after = greatest(run_after, v_after)
     where kind = p_work.kind and user_id = p_work.user_id and dedup_key = p_work.dedup_key and state = 'ready';
   end;
   return 'ready';
@@ -92,7 +106,8 @@ begin
   return found;
 end $$;
 comment on function memoir.heartbeat(bigint, uuid, integer) is
-  'Keeps a lease for another p_seconds. False: it ran out and somebody else has the work; stop. Service, jobs and admin logins only.
+  'Keeps a lease for another p_seconds. False: it ran out and somebody else has the work; stop. Service, jobs and admin
+logins only.
 Raises PM001, PM014.';
 
 create or replace function memoir.release_work(p_work bigint, p_lease uuid)
@@ -104,14 +119,16 @@ begin
   v_work := _memoir.leased(p_work, p_lease);
   if v_work.work_id is null then return false; end if;
   begin
-    update _memoir.work_items set state = 'ready', leased_until = null, lease_id = null, attempts = attempts - 1 where work_id = p_work;
+    update _memoir.work_items set state = 'ready', leased_until = null, lease_id = null, attempts = attempts - 1
+    where work_id = p_work;
   exception when unique_violation then
     delete from _memoir.work_items where work_id = p_work;  -- asked for anew since
   end;
   return true;
 end $$;
 comment on function memoir.release_work(bigint, uuid) is
-  'Gives work back that was not begun: no attempt, no waiting. False: the lease had run out. Service, jobs and admin logins only.
+  'Gives work back that was not begun: no attempt, no waiting. False: the lease had run out. Service, jobs and admin
+logins only.
 Raises PM001.';
 
 create or replace function memoir.retry_work(p_work bigint)
@@ -122,7 +139,8 @@ begin
   select * into v_work from _memoir.work_items where work_id = p_work and state = 'dead' for update;
   if not found then return false; end if;
   begin
-    update _memoir.work_items set state = 'ready', attempts = 0, run_after = memoir.now(), lease_id = null, payload = payload - 'refused' where work_id = p_work;
+    update _memoir.work_items set state = 'ready', attempts = 0, run_after = memoir.now(), lease_id = null,
+      payload = payload - 'refused' where work_id = p_work;
   exception when unique_violation then
     delete from _memoir.work_items where work_id = p_work;  -- asked for anew since
   end;

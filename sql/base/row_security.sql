@@ -1,10 +1,10 @@
--- Row security, behind the functions: whoever is granted a table, a partition or a view with security_invoker sees and writes
--- only the rows of its users. FORCE binds the owner too, whom a policy then lets see every row: that one is a constant, so the
--- plans of our functions stay as they are without it. Every table with user data has the same two policies, leaves included,
--- since a leaf read by its own name asks only its own policies.
+-- Row security, behind the functions: whoever is granted a table, a partition or a view with security_invoker sees and
+-- writes only the rows of its users. FORCE binds the owner too, whom a policy then lets see every row: that one is a
+-- constant, so the plans of our functions stay as they are without it. Every table with user data has the same two
+-- policies, leaves included, since a leaf read by its own name asks only its own policies.
 --
--- The policies call these functions and nothing else that may change, so that a release replaces functions, not the policies
--- of ten thousand leaves.
+-- The policies call these functions and nothing else that may change, so that a release replaces functions, not the
+-- policies of ten thousand leaves.
 
 -- For views of ours, which read as the owner: is the caller one of those who see every row?
 create or replace function _memoir.sees_all()
@@ -12,7 +12,8 @@ returns boolean language plpgsql stable security definer set search_path from cu
 declare
   v_login name := _memoir.login();
 begin
-  return pg_has_role(v_login, 'memoir_admin', 'usage') or pg_has_role(v_login, 'memoir_jobs', 'usage') or pg_has_role(v_login, 'memoir_owner', 'usage');
+  return pg_has_role(v_login, 'memoir_admin', 'usage') or pg_has_role(v_login, 'memoir_jobs', 'usage')
+    or pg_has_role(v_login, 'memoir_owner', 'usage');
 end $$;
 
 -- The users that the caller may see: those bound to it, or for a service those of its namespace.
@@ -52,21 +53,26 @@ begin
   return coalesce((_memoir.binding(_memoir.login())).clearance, 'private');
 end $$;
 
--- Which rows of a table are the caller's own. Null: the table holds nobody's data. A caller bound to projects sees nothing of
--- what can't be told to belong to one.
+-- Which rows of a table are the caller's own. Null: the table holds nobody's data. A caller bound to projects sees
+-- nothing of what can't be told to belong to one.
 create or replace function _memoir.own_rows(p_table regclass)
 returns text language plpgsql stable as $$
 declare
-  v_columns name[] := array(select attname from pg_attribute where attrelid = p_table and attnum > 0 and not attisdropped);
+  v_columns name[] := array(select attname from pg_attribute where attrelid = p_table and attnum > 0
+    and not attisdropped);
 begin
-  if p_table in ('_memoir.logins'::regclass, '_memoir.login_users'::regclass) then return 'login = _memoir.login()'; end if;
+  if p_table in ('_memoir.logins'::regclass, '_memoir.login_users'::regclass) then return 'login = _memoir.login()';
+  end if;
   if p_table = '_memoir.system_prompts'::regclass then return 'false'; end if;  -- the applications' texts, of no user
   if 'user_id' <> all (v_columns) then return null; end if;
   return 'user_id in (select _memoir.visible_users())'
-    || case when 'project' = any (v_columns) then ' and coalesce(project = any ((select _memoir.bound_projects())::text[]), true)'
-            when 'session_id' = any (v_columns) then ' and ((select _memoir.bound_projects()) is null or session_id in (select _memoir.bound_sessions()))'
+    || case when 'project' = any (v_columns)
+      then ' and coalesce(project = any ((select _memoir.bound_projects())::text[]), true)'
+            when 'session_id' = any (v_columns)
+              then ' and ((select _memoir.bound_projects()) is null or session_id in (select _memoir.bound_sessions()))'
             else ' and (select _memoir.bound_projects()) is null' end
-    || case when 'sensitivity' = any (v_columns) then ' and sensitivity <= (select _memoir.own_clearance())' else '' end;
+    || case when 'sensitivity' = any (v_columns) then ' and sensitivity <= (select _memoir.own_clearance())'
+      else '' end;
 end $$;
 
 -- Puts what it lacks on a table: row security, forced, and its policies. Takes no lock where nothing lacks.
@@ -83,12 +89,14 @@ begin
     execute format('create policy every_row on %s to memoir_owner, memoir_admin, memoir_jobs using (true)', p_table);
   end if;
   if not exists (select from pg_policy where polrelid = p_table and polname = 'own_rows') then
-    execute format('create policy own_rows on %s to memoir_tenant, memoir_app, memoir_reader using (%s)', p_table, v_own);
+    execute format('create policy own_rows on %s to memoir_tenant, memoir_app, memoir_reader using (%s)', p_table,
+      v_own);
   end if;
 end $$;
 
 do $$
 begin
   perform _memoir.secure_rows(c.oid) from pg_class c
-  where c.relnamespace = '_memoir'::regnamespace and c.relkind in ('r', 'p') and not c.relispartition and c.relowner = 'memoir_owner'::regrole;
+  where c.relnamespace = '_memoir'::regnamespace and c.relkind in ('r', 'p') and not c.relispartition
+    and c.relowner = 'memoir_owner'::regrole;
 end $$;

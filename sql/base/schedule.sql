@@ -4,19 +4,21 @@
 create or replace function _memoir.cron_field(p_field text, p_min integer, p_max integer)
 returns integer[] language sql immutable as $$
   with parts as (
-    select regexp_match(part, '^(?:(\*)|(\d{1,2})(?:-(\d{1,2}))?)(?:/(\d{1,2}))?$') as m from string_to_table(p_field, ',') part),
+    select regexp_match(part, '^(?:(\*)|(\d{1,2})(?:-(\d{1,2}))?)(?:/(\d{1,2}))?$') as m
+    from string_to_table(p_field, ',') part),
   ranges as (
     select m is not null and (m[4] is null or m[4]::integer > 0 and (m[1] is not null or m[3] is not null)) as ok,
       case when m[1] is not null then p_min else m[2]::integer end as low,
-      case when m[1] is not null then p_max else coalesce(m[3], m[2])::integer end as high, coalesce(nullif(m[4]::integer, 0), 1) as step
+      case when m[1] is not null then p_max else coalesce(m[3], m[2])::integer end as high,
+        coalesce(nullif(m[4]::integer, 0), 1) as step
     from parts)
   select case when bool_and(coalesce(ok and low between p_min and high and high <= p_max, false))
     then (select array_agg(distinct n order by n) from ranges r, generate_series(r.low, r.high, r.step) n) end
   from ranges
 $$;
 
--- The last time at or before p_at that a cron expression (UTC) or "N seconds" (1 to 59) names; null where it is neither or names none
--- within eight years.
+-- The last time at or before p_at that a cron expression (UTC) or "N seconds" (1 to 59) names; null where it is neither
+-- or names none within eight years.
 create or replace function _memoir.cron_last(p_schedule text, p_at timestamptz)
 returns timestamptz language plpgsql immutable as $$
 declare
@@ -34,7 +36,8 @@ begin
   v_days := _memoir.cron_field(v_fields[3], 1, 31);
   v_months := _memoir.cron_field(v_fields[4], 1, 12);
   v_weekdays := _memoir.cron_field(v_fields[5], 0, 7);
-  if v_minutes is null or v_hours is null or v_days is null or v_months is null or v_weekdays is null then return null; end if;
+  if v_minutes is null or v_hours is null or v_days is null or v_months is null or v_weekdays is null then return null;
+  end if;
   -- Where both are limited, a day may match either.
   v_either := v_fields[3] not like '*%' and v_fields[5] not like '*%';
   for v_back in 0 .. 2922 loop

@@ -47,7 +47,8 @@ declare
 begin
   select * into v_def from _memoir.setting_definitions where key = p_key;
   if not found then
-    perform _memoir.fail('PM015', format('unknown setting %s', _memoir.shown(p_key)), 'select * from memoir.list_settings()');
+    perform _memoir.fail('PM015', format('unknown setting %s', _memoir.shown(p_key)),
+      'select * from memoir.list_settings()');
   end if;
   if p_override and not v_def.overridable then
     perform _memoir.fail('PM015', format('setting %s can''t be overridden per user or session', p_key));
@@ -59,13 +60,16 @@ begin
     when 'text' then jsonb_typeof(p_value) = 'string'
     when 'time' then jsonb_typeof(p_value) in ('string', 'null')
     when 'weights' then jsonb_typeof(p_value) = 'object'
-      and not exists (select from jsonb_each(case when jsonb_typeof(p_value) = 'object' then p_value else '{}' end) where jsonb_typeof(value) <> 'number')
+      and not exists (select from jsonb_each(case when jsonb_typeof(p_value) = 'object' then p_value else '{}' end)
+        where jsonb_typeof(value) <> 'number')
   end;
   if v_ok and v_def.kind in ('number', 'integer') then
-    v_ok := (p_value #>> '{}')::numeric between coalesce(v_def.min_value, '-infinity') and coalesce(v_def.max_value, 'infinity');
+    v_ok := (p_value #>> '{}')::numeric between coalesce(v_def.min_value, '-infinity')
+      and coalesce(v_def.max_value, 'infinity');
   elsif v_ok and v_def.kind = 'weights' then
     v_ok := not exists (select from jsonb_each_text(p_value)
-                        where value::numeric not between coalesce(v_def.min_value, '-infinity') and coalesce(v_def.max_value, 'infinity'));
+                        where value::numeric not between coalesce(v_def.min_value, '-infinity')
+                          and coalesce(v_def.max_value, 'infinity'));
   elsif v_ok and v_def.allowed is not null then
     v_ok := (p_value #>> '{}') = any (v_def.allowed);
   elsif v_ok and v_def.kind = 'time' and jsonb_typeof(p_value) = 'string' then
@@ -73,14 +77,16 @@ begin
   elsif v_ok and p_key = 'text_search_config' then
     -- As the functions' pinned search_path finds it: a configuration of one's own is given with its schema.
     v_ok := exists (select from pg_ts_config c join pg_namespace n on n.oid = c.cfgnamespace
-                    where (p_value #>> '{}') in (case when pg_ts_config_is_visible(c.oid) then quote_ident(cfgname) end, format('%I.%I', nspname, cfgname)));
+                    where (p_value #>> '{}') in (case when pg_ts_config_is_visible(c.oid) then quote_ident(cfgname) end,
+                      format('%I.%I', nspname, cfgname)));
   elsif v_ok and p_key = 'default_model' then
     v_ok := exists (select from _memoir.models where model = p_value #>> '{}');
   end if;
   if not v_ok then
     perform _memoir.fail('PM015', format('setting %s can''t be %s', p_key, _memoir.shown(p_value::text)),
       format('%s%s%s', v_def.kind,
-        case when v_def.min_value is not null then format(' from %s to %s', v_def.min_value, v_def.max_value) else '' end,
+        case when v_def.min_value is not null then format(' from %s to %s', v_def.min_value, v_def.max_value)
+        else '' end,
         case when v_def.allowed is not null then ': ' || array_to_string(v_def.allowed, ', ') else '' end));
   end if;
 end $$;
@@ -114,16 +120,19 @@ begin
   end if;
   delete from _memoir.settings where key = p_key;
   perform _memoir.merge_settings();
-  insert into _memoir.audit_log (login, action, detail) values (_memoir.login(), 'reset_setting', jsonb_build_object('key', p_key));
+  insert into _memoir.audit_log (login, action, detail) values (_memoir.login(), 'reset_setting',
+    jsonb_build_object('key', p_key));
 end $$;
 comment on function memoir.reset_setting(text) is 'Returns a setting to its default. Admin only. Raises PM001, PM015.';
 
 create or replace function memoir.list_settings()
-returns table (key text, value jsonb, default_value jsonb, kind text, min_value numeric, max_value numeric, overridable boolean, description text)
+returns table (key text, value jsonb, default_value jsonb, kind text, min_value numeric, max_value numeric,
+  overridable boolean, description text)
 language plpgsql stable security definer set search_path from current as $$
 begin
   return query
-  select d.key, coalesce(s.value, d.default_value), d.default_value, d.kind, d.min_value, d.max_value, d.overridable, d.description
+  select d.key, coalesce(s.value, d.default_value), d.default_value, d.kind, d.min_value, d.max_value, d.overridable,
+    d.description
   from _memoir.setting_definitions d left join _memoir.settings s on s.key = d.key order by d.key;
 end $$;
 comment on function memoir.list_settings() is 'All settings with value, default, range and meaning.';
@@ -139,13 +148,16 @@ begin
   end if;
   for v_key, v_value in select * from jsonb_each(coalesce(p_new, '{}')) loop
     -- Who is bound by a cost limit does not move it, nor the guard against secrets.
-    if (v_key like 'budget\_%' or v_key = 'detect_secrets') and not (pg_has_role(_memoir.login(), 'memoir_app', 'usage') or pg_has_role(_memoir.login(), 'memoir_admin', 'usage')) then
-      perform _memoir.fail('PM001', format('login %s may not override setting %s', quote_ident(_memoir.login()), v_key));
+    if (v_key like 'budget\_%' or v_key = 'detect_secrets') and not (pg_has_role(_memoir.login(), 'memoir_app', 'usage')
+      or pg_has_role(_memoir.login(), 'memoir_admin', 'usage')) then
+      perform _memoir.fail('PM001', format('login %s may not override setting %s', quote_ident(_memoir.login()),
+        v_key));
     end if;
     if jsonb_typeof(v_value) <> 'null' then
       perform _memoir.check_setting(v_key, v_value, true);
     elsif not (p_old ? v_key or exists (select from _memoir.setting_definitions where key = v_key)) then
-      perform _memoir.fail('PM015', format('unknown setting %s', _memoir.shown(v_key)), 'select * from memoir.list_settings()');
+      perform _memoir.fail('PM015', format('unknown setting %s', _memoir.shown(v_key)),
+        'select * from memoir.list_settings()');
     end if;
   end loop;
   return jsonb_strip_nulls(p_old || coalesce(p_new, '{}'));
@@ -163,7 +175,8 @@ begin
   return v_settings;
 end $$;
 comment on function memoir.set_user_settings(text, jsonb) is
-  'Overrides settings for one user ({"key": value}, null removes) and returns all overrides. Raises PM001, PM014, PM015.';
+  'Overrides settings for one user ({"key": value}, null removes) and returns all overrides. Raises PM001, PM014,
+PM015.';
 
 -- Defaults, install, user (weights of the ranking, then settings), session: later wins.
 create or replace function _memoir.config(p_user_id uuid, p_session_settings jsonb)

@@ -8,7 +8,8 @@ returns uuid language sql stable as $$ select after_user from _memoir.job_cursor
 create or replace function _memoir.put_job_cursor(p_job text, p_after uuid)
 returns void language sql as $$
   insert into _memoir.job_cursors (job, after_user) values (p_job, p_after)
-  on conflict (job) do update set after_user = excluded.after_user where job_cursors.after_user is distinct from excluded.after_user
+  on conflict (job) do update set after_user = excluded.after_user where job_cursors.after_user is distinct
+    from excluded.after_user
 $$;
 
 create or replace function _memoir.add_counts(p_sum jsonb, p_more jsonb)

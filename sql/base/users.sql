@@ -6,7 +6,8 @@ begin
   return _memoir.part_of((_memoir.authorise(p_user, 'read')).user_id);
 end $$;
 comment on function memoir.part_of(text) is
-  'The hash part, 0 to modulus - 1, that holds all rows of a user; equals PostgreSQL''s partition remainder, so that a router
+  'The hash part, 0 to modulus - 1, that holds all rows of a user; equals PostgreSQL''s partition remainder, so that a
+router
 can send the user''s calls to the server that owns it. Raises PM001.';
 
 -- The row that makes a user exist; any write makes it.
@@ -18,6 +19,7 @@ begin
     insert into _memoir.users (user_id, namespace, external_id, created_at)
     values (p_caller.user_id, p_caller.namespace, p_user, memoir.now()) on conflict do nothing;
     insert into _memoir.user_counters (user_id) values (p_caller.user_id) on conflict do nothing;
-    insert into _memoir.user_keys (user_id, secret) values (p_caller.user_id, gen_random_bytes(32)) on conflict do nothing;
+    insert into _memoir.user_keys (user_id, secret) values (p_caller.user_id, gen_random_bytes(32))
+      on conflict do nothing;
   end if;
 end $$;

@@ -25,33 +25,40 @@ begin
       coalesce(jsonb_object_agg(o.memory_id, o.ceiling) filter (where o.ceiling > 0 and not o.pinned), '{}')
     into v_pins.pinned, v_pins.ceilings
     from (select o.memory_id, min(o.fidelity_ceiling) as ceiling, coalesce(bool_or(o.pinned_until_turn > coalesce(
-            (select c.turn_count from _memoir.session_counters c where c.user_id = p_user_id and c.session_id = o.session_id), 0)), false) as pinned
+            (select c.turn_count from _memoir.session_counters c where c.user_id = p_user_id
+              and c.session_id = o.session_id), 0)), false) as pinned
           from _memoir.session_objects o
-          where o.user_id = p_user_id and o.session_id = any (p_scope.local_sessions) and (o.fidelity_ceiling > 0 or o.pinned_until_turn is not null)
+          where o.user_id = p_user_id and o.session_id = any (p_scope.local_sessions)
+            and (o.fidelity_ceiling > 0 or o.pinned_until_turn is not null)
           group by o.memory_id) o;
   end if;
   return v_pins;
 end $$;
 
--- All candidates, best first, with the reason why one can't be shown. p_frequent: how many much-used memories join anyway. p_pins: what
--- is there whatever the query, in a compile, for which all else is below the floor where the query is small talk; null: no compile.
-create or replace function _memoir.candidates(p_user_id uuid, p_counters _memoir.user_counters, p_config jsonb, p_question _memoir.question,
+-- All candidates, best first, with the reason why one can't be shown. p_frequent: how many much-used memories join
+-- anyway. p_pins: what is there whatever the query, in a compile, for which all else is below the floor where the query
+-- is small talk; null: no compile.
+create or replace function _memoir.candidates(p_user_id uuid, p_counters _memoir.user_counters, p_config jsonb,
+  p_question _memoir.question,
   p_project text, p_scope _memoir.search_scope, p_limit integer, p_frequent integer, p_pins _memoir.pins)
 returns _memoir.candidate[] language plpgsql stable set plan_cache_mode = force_custom_plan as $$
 declare
   v_now timestamptz := memoir.now(); v_pinned uuid[] := coalesce(p_pins.pinned, '{}');
-  v_ranked _memoir.ranked_item[] := _memoir.rank(p_user_id, p_counters, p_config, p_question, p_project, p_scope, p_limit);
+  v_ranked _memoir.ranked_item[] := _memoir.rank(p_user_id, p_counters, p_config, p_question, p_project, p_scope,
+    p_limit);
   v_memories uuid[] := _memoir.memories_of(v_ranked);
   v_most integer; v_frequent uuid[] := '{}'; v_facts _memoir.memory_facts[];
 begin
   if p_pins.pinned is null then
     p_config := p_config || '{"relevance_share": 0}';
-  elsif _memoir.is_small_talk(p_config, p_question.query) or _memoir.is_far_from_all(p_config, p_question, v_ranked) then
+  elsif _memoir.is_small_talk(p_config, p_question.query) or _memoir.is_far_from_all(p_config, p_question, v_ranked)
+    then
     p_config := p_config || '{"relevance_floor": 10}';
   end if;
   if p_counters.memories > 0 then
     select max(s.access_count),
-      (array_agg(s.memory_id order by s.access_count desc, s.memory_id) filter (where s.memory_id <> all (v_memories)))[1 : p_frequent]
+      (array_agg(s.memory_id order by s.access_count desc, s.memory_id)
+        filter (where s.memory_id <> all (v_memories)))[1 : p_frequent]
     into v_most, v_frequent from _memoir.memory_stats s where s.user_id = p_user_id and s.access_count > 0;
   end if;
   if v_frequent || v_pinned <> '{}' then
@@ -62,19 +69,23 @@ begin
   if v_memories <> '{}' then
     v_facts := _memoir.facts_of(p_user_id, v_memories, v_most, p_config, p_scope, v_now);
   end if;
-  return _memoir.value_candidates(v_ranked, v_facts, v_frequent, v_pinned, coalesce(p_pins.ceilings, '{}'), p_config, p_scope, v_now);
+  return _memoir.value_candidates(v_ranked, v_facts, v_frequent, v_pinned, coalesce(p_pins.ceilings, '{}'), p_config,
+    p_scope, v_now);
 end $$;
 
 -- Much-used memories and what is pinned, as far as it is not among what was found.
-create or replace function _memoir.joining(p_user_id uuid, p_frequent uuid[], p_pinned uuid[], p_memories uuid[], p_turn_items integer[],
+create or replace function _memoir.joining(p_user_id uuid, p_frequent uuid[], p_pinned uuid[], p_memories uuid[],
+  p_turn_items integer[],
   p_scope _memoir.search_scope)
 returns _memoir.ranked_item[] language plpgsql stable set plan_cache_mode = force_custom_plan as $$
 declare
   v_ids uuid[] := p_frequent || p_pinned;
 begin
   return array(
-    select (i.item_no, i.kind, i.ref_id, i.session_id, i.turn_index, i.chunk, i.span_start, i.span_length, i.token_count, i.role, i.created_at,
-      i.recorded_at, i.project, 0, 0, null, 0, 0, array_fill(0, array[cardinality(_memoir.ledger_signals())]))::_memoir.ranked_item
+    select (i.item_no, i.kind, i.ref_id, i.session_id, i.turn_index, i.chunk, i.span_start, i.span_length,
+      i.token_count, i.role, i.created_at,
+      i.recorded_at, i.project, 0, 0, null, 0, 0,
+        array_fill(0, array[cardinality(_memoir.ledger_signals())]))::_memoir.ranked_item
     from _memoir.search_items i
     where i.user_id = p_user_id and i.ref_id = any (v_ids) and not i.dead and i.sensitivity <= p_scope.clearance
       and (i.ref_id = any (p_pinned) and i.ref_id <> all (p_memories) and i.item_no <> all (p_turn_items)
@@ -84,9 +95,10 @@ begin
       and (p_scope.projects is null or i.project = any (p_scope.projects)) order by i.item_no);
 end $$;
 
--- Memories carry more than a match: half-life and weight of their type, importance, use, and authority ([PG] 6.2, [MS]).
--- Tiers 3 and 4 do not fade; confidence does, until it is reinforced. p_most: how often the most used one was.
-create or replace function _memoir.facts_of(p_user_id uuid, p_memories uuid[], p_most integer, p_config jsonb, p_scope _memoir.search_scope,
+-- Memories carry more than a match: half-life and weight of their type, importance, use, and authority ([PG] 6.2,
+-- [MS]). Tiers 3 and 4 do not fade; confidence does, until it is reinforced. p_most: how often the most used one was.
+create or replace function _memoir.facts_of(p_user_id uuid, p_memories uuid[], p_most integer, p_config jsonb,
+  p_scope _memoir.search_scope,
   p_now timestamptz)
 returns _memoir.memory_facts[] language plpgsql stable set plan_cache_mode = force_custom_plan as $$
 declare
@@ -99,9 +111,12 @@ begin
       m.valid_from, m.valid_to,
       coalesce((v_type_weights ->> m.type)::float8, 1)
         * case m.importance when 'critical' then 1.3 when 'important' then 1.15 when 'minor' then 0.85 else 1 end,
-      case when m.tier >= 3 then 1 else power(2, - (date_part('epoch', p_now - m.recorded_at) / 86400) / h.half_life) end,
-      m.trust * m.confidence * power(2, - (date_part('epoch', p_now - coalesce(s.reinforced_at, m.recorded_at)) / 86400) / h.half_life),
-      case when p_most > 0 then ln(1 + coalesce(s.access_count, 0)::float8) / ln(1 + p_most::float8) else 0 end)::_memoir.memory_facts
+      case when m.tier >= 3 then 1 else power(2, - (date_part('epoch', p_now - m.recorded_at) / 86400)
+        / h.half_life) end,
+      m.trust * m.confidence * power(2, - (date_part('epoch', p_now - coalesce(s.reinforced_at, m.recorded_at)) / 86400)
+        / h.half_life),
+      case when p_most > 0 then ln(1 + coalesce(s.access_count, 0)::float8) / ln(1 + p_most::float8)
+      else 0 end)::_memoir.memory_facts
     from _memoir.memory_store m
     cross join lateral (select coalesce((v_half_lives ->> m.type)::float8, 365) as half_life) h
     left join _memoir.memory_stats s on s.user_id = p_user_id and s.memory_id = m.memory_id
@@ -115,14 +130,15 @@ begin
   return least(p_candidates, 60 + greatest(0, p_candidates - 60) * least(2000, p_budget) / 2000);
 end $$;
 
--- Of long turns sentences are shown too, so more of them are considered: up to twice as many where texts have more than eighteen words in
--- the mean, as far as they are turns.
+-- Of long turns sentences are shown too, so more of them are considered: up to twice as many where texts have more than
+-- eighteen words in the mean, as far as they are turns.
 create or replace function _memoir.widened(p_limit integer, p_counters _memoir.user_counters)
 returns integer language plpgsql immutable set plan_cache_mode = force_generic_plan as $$
 declare
   v_items float8 := greatest(1, p_counters.items);
 begin
-  return coalesce(p_limit * (1 + (least(2, greatest(1, p_counters.total_words / v_items / 18)) - 1) * greatest(0, 1 - p_counters.memories / v_items)), p_limit)::integer;
+  return coalesce(p_limit * (1 + (least(2, greatest(1, p_counters.total_words / v_items / 18)) - 1) * greatest(0,
+    1 - p_counters.memories / v_items)), p_limit)::integer;
 end $$;
 
 create or replace function _memoir.memories_of(p_ranked _memoir.ranked_item[])
@@ -137,9 +153,10 @@ begin
   return array(select r.item_no from unnest(p_ranked) r where r.kind = 't');
 end $$;
 
--- Ranked items as candidates: what memories add, the floor, what each is worth. The rest of a turn of which another part is worth more gains
--- from it, the less the longer the turn: half of a question or a list is seldom enough.
-create or replace function _memoir.value_candidates(p_ranked _memoir.ranked_item[], p_facts _memoir.memory_facts[], p_frequent uuid[], p_pinned uuid[],
+-- Ranked items as candidates: what memories add, the floor, what each is worth. The rest of a turn of which another
+-- part is worth more gains from it, the less the longer the turn: half of a question or a list is seldom enough.
+create or replace function _memoir.value_candidates(p_ranked _memoir.ranked_item[], p_facts _memoir.memory_facts[],
+  p_frequent uuid[], p_pinned uuid[],
   p_ceilings jsonb, p_config jsonb, p_scope _memoir.search_scope, p_now timestamptz)
 returns _memoir.candidate[] language plpgsql stable
 set plan_cache_mode = force_generic_plan set enable_nestloop = off set enable_mergejoin = off as $$
@@ -152,7 +169,8 @@ declare
 begin
   return array(
   with scored as (
-    select r.*, m.type, r.ref_id = any (p_pinned) as is_pinned, coalesce(r.ref_id = any (p_frequent), false) as is_frequent,
+    select r.*, m.type, r.ref_id = any (p_pinned) as is_pinned, coalesce(r.ref_id = any (p_frequent), false) as
+      is_frequent,
       case when r.ref_id = any (p_pinned) then 1
            when r.kind = 'm' then r.score * m.weight * (0.5 + 0.5 * greatest(0, least(1, m.freshness)))
              + w_access * m.access + w_authority * m.authority
@@ -160,7 +178,8 @@ begin
       case when r.kind = 'm' then jsonb_build_object('match', r.score, 'weight', m.weight, 'freshness', m.freshness,
           'authority', m.authority, 'access', m.access)
         || case when r.ref_id = any (p_pinned) then '{"pinned": true}' else '{}'::jsonb end
-        || case when p_ceilings ? r.ref_id::text then jsonb_build_object('ceiling', p_ceilings -> r.ref_id::text) else '{}'::jsonb end
+        || case when p_ceilings ? r.ref_id::text then jsonb_build_object('ceiling', p_ceilings -> r.ref_id::text)
+          else '{}'::jsonb end
         when r.ref_id = any (p_pinned) then '{"pinned": true}' end as parts,
       case when r.kind <> 'm' then null
            when not m.active then 'not active'
@@ -169,51 +188,60 @@ begin
     from unnest(p_ranked) r left join unnest(p_facts) m on m.memory_id = r.ref_id and r.kind = 'm'
     where r.kind <> 'm' or m.sensitivity <= p_scope.clearance
   ), measure as (
-    -- The second best of what neither is pinned nor repeats the query: beside a question that was asked before, no answer scores much.
-    -- Without vectors that can't be told.
+    -- The second best of what neither is pinned nor repeats the query: beside a question that was asked before, no
+    -- answer scores much. Without vectors that can't be told.
     select coalesce(a.totals[2], a.totals[1]) as total
-    from (select array_agg(total order by total desc) filter (where not is_pinned and reason is null and coalesce(vector, 0) < v_repeats) as totals
+    from (select array_agg(total order by total desc) filter (where not is_pinned and reason is null
+      and coalesce(vector, 0) < v_repeats) as totals
           from scored having max(vector) is not null) a
   ), floored as (
     -- What is much used is there whatever the query.
     select j.*, (round(j.total * 100000) / 100000)::real as final, coalesce(j.reason, case when not j.is_pinned
-        and j.total < greatest(v_floor, case when not j.is_frequent then v_share * m.total end) then 'below the relevance floor' end) as why
+        and j.total < greatest(v_floor, case when not j.is_frequent then v_share * m.total end)
+          then 'below the relevance floor' end) as why
     from scored j left join measure m on true
   ), valued as (
     select f.*, case when f.why is null then _memoir.worth(f.final) else 0 end as own from floored f
   )
-  select (v.item_no, v.kind, v.ref_id, v.session_id, v.turn_index, v.chunk, v.span_start, v.span_length, v.tokens, v.role,
-    v.said_at, v.recorded_at, v.project, v.final, v.words, v.vector, v.around, v.session_score, v.facts, v.type, v.parts, v.is_frequent,
+  select (v.item_no, v.kind, v.ref_id, v.session_id, v.turn_index, v.chunk, v.span_start, v.span_length, v.tokens,
+    v.role,
+    v.said_at, v.recorded_at, v.project, v.final, v.words, v.vector, v.around, v.session_score, v.facts, v.type,
+      v.parts, v.is_frequent,
     greatest(v.own, case when v.kind = 't' and max(v.chunk) over turn > 0
-      then w_rest * max(v.own) over turn * power(least(1, 1000.0::float8 / max(v.span_start + v.span_length) over turn), 2) end),
+      then w_rest * max(v.own) over turn * power(least(1, 1000.0::float8 / max(v.span_start + v.span_length) over turn),
+        2) end),
     v.why, null, null, null)::_memoir.candidate
   from valued v window turn as (partition by v.kind, v.ref_id)
   order by (v.total * 100000)::integer desc, v.item_no);
 end $$;
 
--- What showing a line is worth: about the chance that it is evidence, whose odds are those of its score to the fourth power. (Scores
--- are chances spread over 0 to 1, SOFT in research/ranker/train.py. With a smaller power many short lines of little relevance push the
--- evidence out; bench/packing.py shows it.) context_utilisation has the same formula.
+-- What showing a line is worth: about the chance that it is evidence, whose odds are those of its score to the fourth
+-- power. (Scores are chances spread over 0 to 1, SOFT in research/ranker/train.py. With a smaller power many short
+-- lines of little relevance push the evidence out; bench/packing.py shows it.) context_utilisation has the same
+-- formula.
 create or replace function _memoir.worth(p_score real)
 returns float8 language sql immutable as $$
   -- Those of memories may pass 1.
   select 1 / (1 + power(1 / greatest(0.0001, least(0.9999, p_score::float8)) - 1, 4))
 $$;
 
--- Where the candidates are whose running total, what is worth most per token first, stays within one and a half budgets: counts are
--- on the high side. doubtful: the items that may not fit as they are, those beyond half of it.
+-- Where the candidates are whose running total, what is worth most per token first, stays within one and a half
+-- budgets: counts are on the high side. doubtful: the items that may not fit as they are, those beyond half of it.
 create or replace function _memoir.within_reach(p_candidates _memoir.candidate[], p_budget integer, p_hidden uuid[],
   out locators _memoir.item_locator[], out doubtful integer[])
 language plpgsql stable set plan_cache_mode = force_generic_plan as $$
 declare
   v_reach record;
 begin
-  select array_agg((r.item_no, r.kind, r.ref_id, r.session_id, r.turn_index, r.recorded_at, r.span_start, r.span_length)::_memoir.item_locator) as locators,
+  select array_agg((r.item_no, r.kind, r.ref_id, r.session_id, r.turn_index, r.recorded_at, r.span_start,
+    r.span_length)::_memoir.item_locator) as locators,
     array_agg(r.item_no) filter (where r.before >= p_budget / 2) as doubtful into v_reach
   from (select c.item_no, c.kind, c.ref_id, c.session_id, c.turn_index, c.recorded_at, c.span_start, c.span_length,
-          sum(c.tokens) over (order by (c.memory_parts ? 'pinned') is true desc, c.worth / (c.tokens + 8) desc, c.item_no rows unbounded preceding) - c.tokens as before
+          sum(c.tokens) over (order by (c.memory_parts ? 'pinned') is true desc, c.worth / (c.tokens + 8) desc,
+            c.item_no rows unbounded preceding) - c.tokens as before
         from unnest(p_candidates) c
-        where c.reason is null and c.tokens <= p_budget::bigint * 3 and c.ref_id <> all (p_hidden)) r  -- what is too long may fit as an excerpt
+        -- what is too long may fit as an excerpt
+        where c.reason is null and c.tokens <= p_budget::bigint * 3 and c.ref_id <> all (p_hidden)) r
   where r.before <= p_budget::bigint * 3 / 2 + 200;
   locators := v_reach.locators;
   doubtful := v_reach.doubtful;

@@ -6,8 +6,10 @@
 -- functions are thin writers around it: they leave statistics in an unlogged buffer, and nothing at all on a standby.
 
 -- A compile is a list of stages over one row of state: each takes it, fills in its part, and hands it on.
-create or replace function _memoir.compile(p_user text, p_session text, p_query text, p_budget integer, p_memory_budget integer,
-  p_task text, p_tools jsonb, p_query_embedding real[], p_query_parts jsonb, p_as_of timestamptz, p_valid_at timestamptz,
+create or replace function _memoir.compile(p_user text, p_session text, p_query text, p_budget integer,
+  p_memory_budget integer,
+  p_task text, p_tools jsonb, p_query_embedding real[], p_query_parts jsonb, p_as_of timestamptz,
+    p_valid_at timestamptz,
   p_format text, p_after_turn text)
 returns _memoir.compile_state language plpgsql stable set plan_cache_mode = force_custom_plan as $$
 declare
@@ -29,8 +31,10 @@ begin
   return _memoir.assembled(v);
 end $$;
 
-create or replace function memoir.compile_context(p_user text, p_session text, p_query text default null, p_budget integer default null,
-  p_memory_budget integer default null, p_task text default null, p_tools jsonb default null, p_query_embedding real[] default null,
+create or replace function memoir.compile_context(p_user text, p_session text, p_query text default null,
+  p_budget integer default null,
+  p_memory_budget integer default null, p_task text default null, p_tools jsonb default null,
+    p_query_embedding real[] default null,
   p_query_parts jsonb default null, p_as_of timestamptz default null, p_valid_at timestamptz default null,
   p_format text default 'openai', p_after_turn text default null)
 returns jsonb language plpgsql security definer set search_path from current as $$
@@ -41,38 +45,54 @@ begin
   perform _memoir.leave_traces(v);
   return _memoir.formatted(v.messages, v.prefix, v.is_open, p_format);
 end $$;
-comment on function memoir.compile_context(text, text, text, integer, integer, text, jsonb, real[], jsonb, timestamptz, timestamptz, text, text) is
-  'The list to send to the model: OpenAI chat messages as an array, or {"system", "messages"} with p_format => ''anthropic''.
-p_query null continues an open exchange. p_budget: tokens of the whole list (default: window less response). p_memory_budget:
+comment on function memoir.compile_context(text, text, text, integer, integer, text, jsonb, real[], jsonb, timestamptz,
+  timestamptz, text, text) is
+  'The list to send to the model: OpenAI chat messages as an array, or {"system", "messages"} with p_format =>
+''anthropic''.
+p_query null continues an open exchange. p_budget: tokens of the whole list (default: window less response).
+p_memory_budget:
 tokens of the recall block. p_query_embedding: vector of the active embedding model. p_query_parts: multimodal content.
-p_as_of: what was known then; p_valid_at: what was true then. p_after_turn: mark of persist_turn that this server must have
-reached. Never over the budget. Writes unlogged statistics only. Raises PM001, PM010, PM014, PM020 to PM022, PM030, PM031.';
+p_as_of: what was known then; p_valid_at: what was true then. p_after_turn: mark of persist_turn that this server must
+have
+reached. Never over the budget. Writes unlogged statistics only. Raises PM001, PM010, PM014, PM020 to PM022, PM030,
+PM031.';
 
-create or replace function memoir.context(p_user text, p_session text, p_query text default null, p_budget integer default null,
-  p_memory_budget integer default null, p_task text default null, p_tools jsonb default null, p_query_embedding real[] default null,
+create or replace function memoir.context(p_user text, p_session text, p_query text default null,
+  p_budget integer default null,
+  p_memory_budget integer default null, p_task text default null, p_tools jsonb default null,
+    p_query_embedding real[] default null,
   p_query_parts jsonb default null, p_as_of timestamptz default null, p_valid_at timestamptz default null,
   p_format text default 'openai', p_after_turn text default null)
 returns jsonb language plpgsql security definer set search_path from current as $$
 declare
-  v _memoir.compile_state := _memoir.compile(p_user, p_session, p_query, p_budget, p_memory_budget, p_task, p_tools, p_query_embedding,
+  v _memoir.compile_state := _memoir.compile(p_user, p_session, p_query, p_budget, p_memory_budget, p_task, p_tools,
+    p_query_embedding,
     p_query_parts, p_as_of, p_valid_at, p_format, p_after_turn);
   v_compile uuid := _memoir.leave_traces(v);
 begin
-  return jsonb_build_object('messages', _memoir.formatted(v.messages, v.prefix, v.is_open, p_format), 'compile_id', v_compile,
+  return jsonb_build_object('messages', _memoir.formatted(v.messages, v.prefix, v.is_open, p_format), 'compile_id',
+    v_compile,
     'tokens', v.tokens, 'budget', v.budget, 'system_tokens', v.system_tokens, 'tools_tokens', v.tools_tokens,
     'recall_tokens', v.recall_tokens, 'recall_budget', v.recall_budget,
     'prefix_messages', v.prefix, 'prefix_hash', encode(_memoir.prefix_hash(v.messages, v.prefix), 'hex'),
-    'tokenizer', v.tokenizer, 'model', (v.model).model, 'format', p_format, 'task', v.task, 'warnings', to_jsonb(v.warnings),
+    'tokenizer', v.tokenizer, 'model', (v.model).model, 'format', p_format, 'task', v.task, 'warnings',
+      to_jsonb(v.warnings),
     'weak', coalesce((v.arms ->> 'weak')::boolean, false), 'arms', v.arms, 'statistics_version', v.statistics_version,
     'turns', (select coalesce(jsonb_agg(t.turn_index order by t.turn_index), '[]') from unnest(v.shown) t),
-    'items', (select coalesce(jsonb_agg(c.ref_id order by c.position), '[]') from unnest(v.candidates) c where c.position is not null))
+    'items', (select coalesce(jsonb_agg(c.ref_id order by c.position), '[]') from unnest(v.candidates) c
+      where c.position is not null))
     || jsonb_strip_nulls(jsonb_build_object('temperature', (v.session).temperature, 'top_p', (v.session).top_p))
-    || case when pg_is_in_recovery() then jsonb_build_object('report', to_jsonb(_memoir.trace(v, v_compile))) else '{}' end;
+    || case when pg_is_in_recovery() then jsonb_build_object('report', to_jsonb(_memoir.trace(v, v_compile)))
+      else '{}' end;
 end $$;
-comment on function memoir.context(text, text, text, integer, integer, text, jsonb, real[], jsonb, timestamptz, timestamptz, text, text) is
+comment on function memoir.context(text, text, text, integer, integer, text, jsonb, real[], jsonb, timestamptz,
+  timestamptz, text, text) is
   'As compile_context, with what is known about it: {"messages", "compile_id", "tokens", "budget", "system_tokens",
-"tools_tokens", "recall_tokens", "recall_budget", "prefix_messages", "prefix_hash" (of the messages before the one that carries
-the recall), "tokenizer", "model", "format", "task", "items" (ids of what was recalled), "turns" (indexes shown), "weak" (nothing
-matches well), "arms" ("recall": searched, kept since the exchange began, or small talk, for which nothing is searched; "working"
+"tools_tokens", "recall_tokens", "recall_budget", "prefix_messages", "prefix_hash" (of the messages before the one that
+carries
+the recall), "tokenizer", "model", "format", "task", "items" (ids of what was recalled), "turns" (indexes shown), "weak"
+(nothing
+matches well), "arms" ("recall": searched, kept since the exchange began, or small talk, for which nothing is searched;
+"working"
 is null on a standby, which has no working memory), "warnings", "statistics_version"}, "temperature" and "top_p" where
 open_session was given them, and on a standby "report": what report_context on the primary makes the ledger and the statistics of.';

@@ -1,42 +1,57 @@
 -- explain_context: every considered item of a compile, why it is in or out.
 
-create or replace function memoir.explain_context(p_user text, p_session text, p_query text default null, p_budget integer default null,
-  p_memory_budget integer default null, p_task text default null, p_tools jsonb default null, p_query_embedding real[] default null,
+create or replace function memoir.explain_context(p_user text, p_session text, p_query text default null,
+  p_budget integer default null,
+  p_memory_budget integer default null, p_task text default null, p_tools jsonb default null,
+    p_query_embedding real[] default null,
   p_query_parts jsonb default null, p_as_of timestamptz default null, p_valid_at timestamptz default null,
   p_format text default 'openai', p_after_turn text default null)
-returns table ("position" integer, kind text, id uuid, session text, turn_index integer, chunk integer, arms text[], score real, parts jsonb,
+returns table ("position" integer, kind text, id uuid, session text, turn_index integer, chunk integer, arms text[],
+  score real, parts jsonb,
   words_rank integer, vector_rank integer, tokens integer, fidelity text, included boolean, reason text, content text)
 language plpgsql stable security definer set search_path from current set plan_cache_mode = force_custom_plan as $$
 declare
-  v _memoir.compile_state := _memoir.compile(p_user, p_session, p_query, p_budget, p_memory_budget, p_task, p_tools, p_query_embedding,
+  v _memoir.compile_state := _memoir.compile(p_user, p_session, p_query, p_budget, p_memory_budget, p_task, p_tools,
+    p_query_embedding,
     p_query_parts, p_as_of, p_valid_at, p_format, p_after_turn);
   v_shown uuid[] := _memoir.message_ids(v.shown);
 begin
   return query
-  select (row_number() over (order by t.turn_index))::integer, 'turn'::text, t.message_id, p_session, t.turn_index, 0, '{recent}'::text[], null::real,
-    null::jsonb, null::integer, null::integer, t.cost, case when t.excerpt then 'excerpt' else 'full' end, true, null::text, left(t.content, 200)
+  select (row_number() over (order by t.turn_index))::integer, 'turn'::text, t.message_id, p_session, t.turn_index, 0,
+    '{recent}'::text[], null::real,
+    null::jsonb, null::integer, null::integer, t.cost, case when t.excerpt then 'excerpt'
+      else 'full' end, true, null::text, left(t.content, 200)
   from unnest(v.shown) t order by t.turn_index;
   return query
   with items as (
-    select c.*, row_number() over () as o, case when c.position is null then _memoir.left_out(c, v.recall_budget, v_shown) end as why
+    select c.*, row_number() over () as o, case when c.position is null then _memoir.left_out(c, v.recall_budget,
+      v_shown) end as why
     from unnest(v.candidates) c
   ), texts as (
     select * from _memoir.item_texts(v.user_id, array(select i.item_no from items i), v.clearance)
   )
-  select i.position, case i.kind when 't' then 'turn' when 'm' then 'memory' else 'summary' end, i.ref_id, s.external_id, i.turn_index, i.chunk::integer,
-    array_remove(array[case when i.words > 0 then 'words' end, case when i.vector is not null then 'vector' end, case when i.memory_parts ? 'pinned' then 'pinned' when i.is_frequent then 'frequent' when i.words = 0 and i.vector is null then 'neighbour' end], null),
-    i.score, coalesce(i.memory_parts, '{}') || jsonb_build_object('words', i.words, 'vector', i.vector, 'around', i.around, 'session', i.session_score,
+  select i.position, case i.kind when 't' then 'turn' when 'm' then 'memory' else 'summary' end, i.ref_id,
+    s.external_id, i.turn_index, i.chunk::integer,
+    array_remove(array[case when i.words > 0 then 'words' end, case when i.vector is not null then 'vector' end, case
+      when i.memory_parts ? 'pinned' then 'pinned' when i.is_frequent then 'frequent' when i.words = 0
+      and i.vector is null then 'neighbour' end], null),
+    i.score, coalesce(i.memory_parts, '{}') || jsonb_build_object('words', i.words, 'vector', i.vector, 'around',
+      i.around, 'session', i.session_score,
       'worth', i.worth, 'strength', v.arms -> 'strength'),
     case when i.words > 0 then (rank() over (order by i.words desc))::integer end,
     case when i.vector is not null then (rank() over (order by i.vector desc nulls last))::integer end,
-    case when i.shown is null then i.tokens else _memoir.tokens_of(i.shown, v.tokenizer) end, case when i.position is not null then i.fidelity end, i.position is not null,
+    case when i.shown is null then i.tokens else _memoir.tokens_of(i.shown, v.tokenizer) end, case
+    when i.position is not null then i.fidelity end, i.position is not null,
     i.why, left(coalesce(t.name || ': ', '') || coalesce(i.shown, t.body), 200)
   from items i left join texts t on t.item_no = i.item_no
   left join _memoir.sessions s on s.user_id = v.user_id and s.session_id = i.session_id
   order by i.position nulls last, i.o;
 end $$;
-comment on function memoir.explain_context(text, text, text, integer, integer, text, jsonb, real[], jsonb, timestamptz, timestamptz, text, text) is
-  'One row per considered item of the same compile: recent turns, then candidates with their arms, score parts, rank by words and
-by vector, tokens, fidelity (full or excerpt; of memories also detailed, compact, stub), position in the recall (in order of choice) or
+comment on function memoir.explain_context(text, text, text, integer, integer, text, jsonb, real[], jsonb, timestamptz,
+  timestamptz, text, text) is
+  'One row per considered item of the same compile: recent turns, then candidates with their arms, score parts, rank by
+words and
+by vector, tokens, fidelity (full or excerpt; of memories also detailed, compact, stub), position in the recall (in
+order of choice) or
 the reason for being left out, and the beginning of what is shown.
 Writes nothing.';

@@ -1,15 +1,19 @@
--- The ranking's weights, learnt anew from a user's own ledger: what was shown and used stands before what was shown and was not. Nothing
--- here happens by itself: credit_recall says what was used, learn_weights is asked for and changes nothing unless told to.
+-- The ranking's weights, learnt anew from a user's own ledger: what was shown and used stands before what was shown and
+-- was not. Nothing here happens by itself: credit_recall says what was used, learn_weights is asked for and changes
+-- nothing unless told to.
 
 create or replace function memoir.credit_recall(p_user text, p_compile uuid, p_used uuid[])
-returns integer language plpgsql security definer set search_path from current set plan_cache_mode = force_custom_plan as $$
+returns integer language plpgsql security definer set search_path from current set plan_cache_mode = force_custom_plan
+  as $$
 declare
   v_caller _memoir.caller := _memoir.authorise(p_user, 'write');
-  v_from timestamptz := memoir.now() - make_interval(days => (select (config ->> 'ledger_days')::integer from _memoir.settings_merged) + 31);
+  v_from timestamptz := memoir.now() - make_interval(days => (select (config ->> 'ledger_days')::integer
+    from _memoir.settings_merged) + 31);
   v_row _memoir.compile_ledger; v_used integer[]; v_count integer;
 begin
   if p_compile is null or p_used is null then
-    perform _memoir.fail('PM014', 'compile and used must be given: the compile_id and ids of items that context returned');
+    perform _memoir.fail('PM014',
+      'compile and used must be given: the compile_id and ids of items that context returned');
   end if;
   select compile_id, items, positions into v_row.compile_id, v_row.items, v_row.positions
   from _memoir.compile_buffer where user_id = v_caller.user_id and compile_id = p_compile;
@@ -18,39 +22,48 @@ begin
     from _memoir.compile_ledger where user_id = v_caller.user_id and compile_id = p_compile and recorded_at >= v_from;
   end if;
   if v_row.compile_id is null then
-    perform _memoir.fail('PM004', format('no compile %s of user %s is known', p_compile, _memoir.shown(p_user)), 'with ledger_sample below 1, not every compile is kept');
+    perform _memoir.fail('PM004', format('no compile %s of user %s is known', p_compile, _memoir.shown(p_user)),
+      'with ledger_sample below 1, not every compile is kept');
   end if;
   select coalesce(array_agg(c.item_no order by c.item_no), '{}'), count(distinct i.ref_id) into v_used, v_count
   from unnest(v_row.items, v_row.positions) c(item_no, position)
   join _memoir.search_items i on i.user_id = v_caller.user_id and i.item_no = c.item_no
-  where i.ref_id = any (p_used) and (v_caller.projects is null or i.project = any (v_caller.projects)) and i.sensitivity <= v_caller.clearance;
+  where i.ref_id = any (p_used) and (v_caller.projects is null or i.project = any (v_caller.projects))
+    and i.sensitivity <= v_caller.clearance;
   -- A job may move the row meanwhile: then it is in the ledger.
   update _memoir.compile_buffer set used = v_used where user_id = v_caller.user_id and compile_id = p_compile;
   if not found then
-    update _memoir.compile_ledger set used = v_used where user_id = v_caller.user_id and compile_id = p_compile and recorded_at >= v_from;
+    update _memoir.compile_ledger set used = v_used where user_id = v_caller.user_id and compile_id = p_compile
+      and recorded_at >= v_from;
   end if;
   return v_count;
 end $$;
 comment on function memoir.credit_recall(text, uuid, uuid[]) is
-  'Says which items of a recall the answer used, by compile_id and ids of what context returned; an empty list: none of them. Said again, it
-replaces what was said. Returns how many of them the compile had considered. Writes the ledger, for learn_weights. Raises PM001, PM004,
+  'Says which items of a recall the answer used, by compile_id and ids of what context returned; an empty list: none of
+them. Said again, it
+replaces what was said. Returns how many of them the compile had considered. Writes the ledger, for learn_weights.
+Raises PM001, PM004,
 PM014.';
 
--- Signals by name as a vector, in the order of their list; those that are not given are 0: the constant, which no difference has.
+-- Signals by name as a vector, in the order of their list; those that are not given are 0: the constant, which no
+-- difference has.
 create or replace function _memoir.signal_vector(p_signals jsonb)
 returns vector language plpgsql stable set plan_cache_mode = force_generic_plan as $$
 begin
-  return array(select coalesce((p_signals ->> n)::real, 0) from unnest(_memoir.signal_names()) with ordinality t(n, o) order by o)::vector;
+  return array(select coalesce((p_signals ->> n)::real, 0) from unnest(_memoir.signal_names()) with ordinality t(n, o)
+    order by o)::vector;
 end $$;
 
--- Pairs of a used item and one that was shown and not used, by the difference of their signals; a compile's pairs weigh 1 together.
--- Used: credited, or a memory that was validated within a day. The newest fifth of the compiles is held out.
+-- Pairs of a used item and one that was shown and not used, by the difference of their signals; a compile's pairs weigh
+-- 1 together. Used: credited, or a memory that was validated within a day. The newest fifth of the compiles is held
+-- out.
 create or replace function _memoir.learning_pairs(p_user_id uuid, p_from timestamptz, p_compiles integer)
 returns _memoir.weight_pair[] language plpgsql stable set plan_cache_mode = force_custom_plan as $$
 begin
   return (
   with ledger as materialized (
-    select l.compile_id, l.recorded_at, l.items, l.scores, l.words, l.vectors, l.session_scores, l.positions, l.facts, coalesce(l.used, '{}')
+    select l.compile_id, l.recorded_at, l.items, l.scores, l.words, l.vectors, l.session_scores, l.positions, l.facts,
+      coalesce(l.used, '{}')
         || array(select i.item_no from _memoir.search_items i
                  where i.user_id = p_user_id and i.item_no = any (l.items) and i.kind = 'm' and i.chunk = 0
                    and exists (select from _memoir.memory_store m where m.user_id = p_user_id and m.memory_id = i.ref_id
@@ -60,39 +73,50 @@ begin
     order by l.recorded_at desc, l.compile_id limit p_compiles
   ), considered as (
     -- Ranks, the best cosine and the age are those among what was considered: the ledger has no more of them.
-    select l.compile_id, l.recorded_at, l.facts, c.n, c.item_no, c.score, c.words, c.session_score, c.position, c.item_no = any (l.used) as used,
+    select l.compile_id, l.recorded_at, l.facts, c.n, c.item_no, c.score, c.words, c.session_score, c.position,
+      c.item_no = any (l.used) as used,
       i.role = 'user' and i.speaker is null as by_user, i.is_question, i.after_question, i.token_count,
       coalesce(greatest(c.vector, 0) / nullif(max(c.vector) over compile, 0), c.words, 0) as vector,
-      case when c.words > 0 then 5.0::float8 / (4 + row_number() over (compile order by c.words desc, c.item_no)) else 0 end as words_rank,
+      case when c.words > 0 then 5.0::float8 / (4 + row_number() over (compile order by c.words desc, c.item_no))
+      else 0 end as words_rank,
       5.0::float8 / (4 + row_number() over (compile order by c.vector desc nulls last, c.item_no)) as vector_rank,
       least(3, row_number() over (partition by l.compile_id, i.ref_id order by c.score desc, c.item_no) - 1) as further,
       date_part('epoch', max(i.created_at) over compile - i.created_at) / 86400 as days,
       greatest(1, date_part('epoch', max(i.created_at) over compile - min(i.created_at) over compile) / 86400) as span
     from ledger l
-    cross join lateral unnest(l.items, l.scores, l.words, l.vectors, l.session_scores, l.positions) with ordinality c(item_no, score, words, vector, session_score, position, n)
+    cross join lateral unnest(l.items, l.scores, l.words, l.vectors, l.session_scores,
+      l.positions) with ordinality c(item_no, score, words, vector, session_score, position, n)
     join _memoir.search_items i on i.user_id = p_user_id and i.item_no = c.item_no
     where l.used <> '{}'
     window compile as (partition by l.compile_id)
   ), described as (
     select c.compile_id, c.recorded_at, c.item_no, c.used, ln(k.share / (1 - k.share)) as base,
       row_number() over (partition by c.compile_id, c.used order by c.score desc, c.item_no) as n,
-      _memoir.signal_vector(jsonb_build_object('words', c.words, 'vector', c.vector, 'session', c.session_score, 'both', c.words * c.vector,
-        'words_rank', c.words_rank, 'vector_rank', c.vector_rank, 'user', coalesce(c.by_user, false)::integer, 'question', c.is_question::integer,
-        'after_question', c.after_question::integer, 'length', ln(greatest(c.token_count, 4)::float8 / 30), 'age', c.days / c.span,
+      _memoir.signal_vector(jsonb_build_object('words', c.words, 'vector', c.vector, 'session', c.session_score, 'both',
+        c.words * c.vector,
+        'words_rank', c.words_rank, 'vector_rank', c.vector_rank, 'user', coalesce(c.by_user, false)::integer,
+          'question', c.is_question::integer,
+        'after_question', c.after_question::integer, 'length', ln(greatest(c.token_count, 4)::float8 / 30), 'age',
+          c.days / c.span,
         'fresh', exp(- least(50, c.days / 7)), 'further', c.further)
-        || (select jsonb_object_agg(f.name, c.facts[c.n][f.k] / 1000.0) from unnest(_memoir.ledger_signals()) with ordinality f(name, k))) as x
+        || (select jsonb_object_agg(f.name, c.facts[c.n][f.k] / 1000.0)
+          from unnest(_memoir.ledger_signals()) with ordinality f(name, k))) as x
     from considered c, lateral (select greatest(0.001, least(0.999, c.score::float8)) as share) k
     where c.used or c.position is not null
   ), paired as (
-    select a.compile_id, a.recorded_at, a.item_no, b.item_no as other, a.base - b.base as base, 1.0::float8 / count(*) over (partition by a.compile_id) as weight,
+    select a.compile_id, a.recorded_at, a.item_no, b.item_no as other, a.base - b.base as base,
+      1.0::float8 / count(*) over (partition by a.compile_id) as weight,
       a.x - b.x as x
     from described a join described b on b.compile_id = a.compile_id and a.used and not b.used and a.n <= 5 and b.n <= 8
   )
-  select array_agg((p.compile_id, p.nth > p.compiles * 4 / 5, p.weight, p.base, p.x)::_memoir.weight_pair order by p.recorded_at, p.compile_id, p.item_no, p.other)
-  from (select *, dense_rank() over (order by recorded_at, compile_id) as nth, (select count(distinct compile_id) from paired) as compiles from paired) p);
+  select array_agg((p.compile_id, p.nth > p.compiles * 4 / 5, p.weight, p.base, p.x)::_memoir.weight_pair
+  order by p.recorded_at, p.compile_id, p.item_no, p.other)
+  from (select *, dense_rank() over (order by recorded_at, compile_id) as nth,
+    (select count(distinct compile_id) from paired) as compiles from paired) p);
 end $$;
 
--- Logistic regression on pairs: what to add to the weights, kept near nothing (p_prior) by the spread of each signal. Nesterov's gradient.
+-- Logistic regression on pairs: what to add to the weights, kept near nothing (p_prior) by the spread of each signal.
+-- Nesterov's gradient.
 create or replace function _memoir.fit_pairs(p_pairs _memoir.weight_pair[], p_prior float8)
 returns float8[] language plpgsql stable set plan_cache_mode = force_generic_plan as $$
 declare
@@ -102,8 +126,10 @@ begin
   select sum(p.weight), avg(p.x * p.x)::real[] into v_total, v_spread from unnest(p_pairs) p;
   n := cardinality(v_spread);
   -- In units of the spread. A signal without any is left alone.
-  v_spread := array(select case when u > 1e-12 then 1 / sqrt(u) else 0 end from unnest(v_spread) with ordinality t(u, o) order by o);
-  select array_agg(p.weight / v_total), array_agg(p.base), array_agg(p.x * v_spread::vector) into v_weights, v_bases, v_signals from unnest(p_pairs) p;
+  v_spread := array(select case when u > 1e-12 then 1 / sqrt(u) else 0 end from unnest(v_spread) with ordinality t(u, o)
+    order by o);
+  select array_agg(p.weight / v_total), array_agg(p.base), array_agg(p.x * v_spread::vector) into v_weights, v_bases,
+    v_signals from unnest(p_pairs) p;
   d := array_fill(0::float8, array[n]);
   v_last := d;
   y := d;
@@ -127,48 +153,59 @@ returns float8 language plpgsql stable set plan_cache_mode = force_generic_plan 
 declare
   v_d vector := p_d::vector;
 begin
-  return (select sum(p.weight * (0.5 + 0.5 * sign(round((p.base - (p.x <#> v_d))::numeric, 6)))) / sum(p.weight) from unnest(p_pairs) p);
+  return (select sum(p.weight * (0.5 + 0.5 * sign(round((p.base - (p.x <#> v_d))::numeric, 6)))) / sum(p.weight)
+    from unnest(p_pairs) p);
 end $$;
 
 -- Weights with what was learnt added.
 create or replace function _memoir.with_learnt(p_weights jsonb, p_d float8[])
 returns jsonb language plpgsql stable set plan_cache_mode = force_generic_plan as $$
 begin
-  return p_weights || (select coalesce(jsonb_object_agg(n, round((coalesce((p_weights ->> n)::float8, 0) + p_d[o])::numeric, 3)), '{}')
+  return p_weights || (select coalesce(jsonb_object_agg(n,
+    round((coalesce((p_weights ->> n)::float8, 0) + p_d[o])::numeric, 3)), '{}')
     from unnest(_memoir.signal_names()) with ordinality t(n, o) where p_d[o] <> 0);
 end $$;
 
-create or replace function memoir.learn_weights(p_user text, p_apply boolean default false, p_compiles integer default 500,
+create or replace function memoir.learn_weights(p_user text, p_apply boolean default false,
+  p_compiles integer default 500,
   p_least integer default 40, p_prior real default 0.02)
-returns jsonb language plpgsql security definer set search_path from current set plan_cache_mode = force_custom_plan as $$
+returns jsonb language plpgsql security definer set search_path from current set plan_cache_mode = force_custom_plan
+  as $$
 declare
   v_caller _memoir.caller := _memoir.authorise(p_user, 'write');
-  v_user uuid := v_caller.user_id; v_old jsonb; v_new jsonb; v_pairs _memoir.weight_pair[]; v_seen _memoir.weight_pair[]; v_held_out _memoir.weight_pair[];
+  v_user uuid := v_caller.user_id; v_old jsonb; v_new jsonb; v_pairs _memoir.weight_pair[];
+  v_seen _memoir.weight_pair[]; v_held_out _memoir.weight_pair[];
   v_compiles integer; v_before float8; v_after float8; v_d float8[]; v_applied boolean; v_from timestamptz;
 begin
   if v_caller.projects is not null then
-    perform _memoir.fail('PM001', format('login %s is bound to projects and may not learn weights', quote_ident(v_caller.login)), 'they are the user''s in all projects');
+    perform _memoir.fail('PM001', format('login %s is bound to projects and may not learn weights',
+      quote_ident(v_caller.login)), 'they are the user''s in all projects');
   end if;
-  if num_nulls(p_apply, p_compiles, p_least, p_prior) > 0 or p_compiles not between 10 and 5000 or p_least not between 10 and p_compiles
+  if num_nulls(p_apply, p_compiles, p_least, p_prior) > 0 or p_compiles not between 10 and 5000
+    or p_least not between 10 and p_compiles
      or not p_prior between 0.0001 and 10 then
-    perform _memoir.fail('PM014', format('compiles must be from 10 to 5000, least from 10 to compiles, prior from 0.0001 to 10, not %s, %s, %s',
+    perform _memoir.fail('PM014',
+      format('compiles must be from 10 to 5000, least from 10 to compiles, prior from 0.0001 to 10, not %s, %s, %s',
       p_compiles, p_least, p_prior));
   end if;
   if not exists (select from _memoir.users where user_id = v_user) then
     perform _memoir.fail('PM002', format('unknown user %s', _memoir.shown(p_user)));
   end if;
   -- Scores made with other weights say nothing of what to add to these.
-  select greatest(max(a.recorded_at), memoir.now() - make_interval(days => (select (config ->> 'ledger_days')::integer from _memoir.settings_merged))) into v_from
+  select greatest(max(a.recorded_at), memoir.now() - make_interval(days => (select (config ->> 'ledger_days')::integer
+  from _memoir.settings_merged))) into v_from
   from _memoir.audit_log a where a.user_id = v_user and a.action = 'learn_weights';
   v_old := _memoir.config(v_user, null) -> 'rank_weights';
   v_pairs := _memoir.learning_pairs(v_user, v_from, p_compiles);
   select count(distinct p.compile_id) into v_compiles from unnest(v_pairs) p;
   if v_compiles < p_least then
-    perform _memoir.fail('PM025', format('the ledger of user %s has %s compiles that showed something used and something unused, learning needs %s',
+    perform _memoir.fail('PM025',
+      format('the ledger of user %s has %s compiles that showed something used and something unused, learning needs %s',
         _memoir.shown(p_user), v_compiles, p_least),
       'credit_recall says which recalled items an answer used; flush_statistics moves them to the ledger');
   end if;
-  select array_agg(p) filter (where not p.held_out), array_agg(p) filter (where p.held_out) into v_seen, v_held_out from unnest(v_pairs) p;
+  select array_agg(p) filter (where not p.held_out), array_agg(p) filter (where p.held_out) into v_seen, v_held_out
+  from unnest(v_pairs) p;
   v_before := _memoir.pairs_in_order(v_held_out, array_fill(0::float8, array[cardinality(_memoir.signal_names())]));
   v_after := _memoir.pairs_in_order(v_held_out, _memoir.fit_pairs(v_seen, p_prior));
   v_d := _memoir.fit_pairs(v_pairs, p_prior);
@@ -177,16 +214,21 @@ begin
   if v_applied then
     perform from _memoir.user_counters where user_id = v_user for update;
     perform _memoir.put_user_ranking(v_user, jsonb_build_object('rank_weights', v_new),
-      format('learn_weights: %s pairs of %s compiles until %s', cardinality(v_pairs), v_compiles, _memoir.day(memoir.now())));
+      format('learn_weights: %s pairs of %s compiles until %s', cardinality(v_pairs), v_compiles,
+        _memoir.day(memoir.now())));
     insert into _memoir.audit_log (recorded_at, login, action, user_id, detail)
-    values (memoir.now(), v_caller.login, 'learn_weights', v_user, jsonb_build_object('compiles', v_compiles, 'before', v_before, 'after', v_after));
+    values (memoir.now(), v_caller.login, 'learn_weights', v_user, jsonb_build_object('compiles', v_compiles, 'before',
+      v_before, 'after', v_after));
   end if;
-  return jsonb_build_object('compiles', v_compiles, 'pairs', cardinality(v_pairs), 'old', v_old, 'new', v_new, 'applied', v_applied,
-    'held_out', jsonb_build_object('compiles', (select count(distinct p.compile_id) from unnest(v_held_out) p), 'before', round(v_before::numeric, 4),
+  return jsonb_build_object('compiles', v_compiles, 'pairs', cardinality(v_pairs), 'old', v_old, 'new', v_new,
+    'applied', v_applied,
+    'held_out', jsonb_build_object('compiles', (select count(distinct p.compile_id) from unnest(v_held_out) p),
+      'before', round(v_before::numeric, 4),
       'after', round(v_after::numeric, 4), 'gain', round((v_after - v_before)::numeric, 4)));
 end $$;
 comment on function memoir.learn_weights(text, boolean, integer, integer, real) is
-  'Learns the weights of the ranking anew from the newest p_compiles of a user''s ledger: that what was used (credit_recall;
+  'Learns the weights of the ranking anew from the newest p_compiles of a user''s ledger: that what was used
+(credit_recall;
 validations within a day) comes before what was shown and was not. p_prior keeps the weights near those now used. Returns {"compiles", "pairs", "old", "new", "held_out": {"compiles",
 "before", "after", "gain"}, "applied"}: held_out is the share of pairs in the right order in the newest fifth, which the weights measured there had not seen.
 With p_apply the new weights become the user''s own ranking profile, if that gained; reset_ranking_profile takes them back. Writes users and audit_log then, else

@@ -1,12 +1,17 @@
--- The recall block: candidates of all arms on one footing, chosen within the block's budget, shown grouped by session and date.
+-- The recall block: candidates of all arms on one footing, chosen within the block's budget, shown grouped by session
+-- and date.
 
--- Chooses candidates within p_budget tokens, each at one fidelity, and renders them. p_hidden: turns that the list shows already.
-create or replace function _memoir.recall_block(p_user_id uuid, p_candidates _memoir.candidate[], p_working text[], p_budget integer,
-  p_tokenizer text, p_hidden uuid[], p_clearance _memoir.sensitivity, p_config jsonb, p_terms text[], p_weak boolean default false)
+-- Chooses candidates within p_budget tokens, each at one fidelity, and renders them. p_hidden: turns that the list
+-- shows already.
+create or replace function _memoir.recall_block(p_user_id uuid, p_candidates _memoir.candidate[], p_working text[],
+  p_budget integer,
+  p_tokenizer text, p_hidden uuid[], p_clearance _memoir.sensitivity, p_config jsonb, p_terms text[],
+    p_weak boolean default false)
 returns _memoir.recall_block language plpgsql stable set plan_cache_mode = force_custom_plan as $$
 declare
   v_block _memoir.recall_block; v_lines _memoir.recall_line[]; v_copies integer[]; v_all boolean;
-  v_working integer := cardinality(p_working); v_budget integer := p_budget - p_budget / 200; v_used integer; v_exact integer; v_pass integer := 0;
+  v_working integer := cardinality(p_working); v_budget integer := p_budget - p_budget / 200; v_used integer;
+  v_exact integer; v_pass integer := 0;
   v_chosen integer[] := '{}'; v_ratio numeric;
 begin
   v_block.tokens := 0;
@@ -47,7 +52,8 @@ begin
 end $$;
 
 -- Candidates with what became of them: those of the chosen lines have a position, copies a reason.
-create or replace function _memoir.with_positions(p_candidates _memoir.candidate[], p_lines _memoir.recall_line[], p_chosen integer[], p_copies integer[])
+create or replace function _memoir.with_positions(p_candidates _memoir.candidate[], p_lines _memoir.recall_line[],
+  p_chosen integer[], p_copies integer[])
 returns _memoir.candidate[] language plpgsql immutable as $$
 declare
   v_line _memoir.recall_line; i integer;
@@ -64,14 +70,17 @@ begin
   return p_candidates;
 end $$;
 
--- What could be shown, at every fidelity there is, in the order in which to take it, and the candidates that say what another says. Texts
--- are read of what is worth most up to half again the budget.
-create or replace function _memoir.lines_of(p_user_id uuid, p_candidates _memoir.candidate[], p_budget integer, p_hidden uuid[],
-  p_clearance _memoir.sensitivity, p_config jsonb, p_terms text[], out lines _memoir.recall_line[], out copies integer[])
+-- What could be shown, at every fidelity there is, in the order in which to take it, and the candidates that say what
+-- another says. Texts are read of what is worth most up to half again the budget.
+create or replace function _memoir.lines_of(p_user_id uuid, p_candidates _memoir.candidate[], p_budget integer,
+  p_hidden uuid[],
+  p_clearance _memoir.sensitivity, p_config jsonb, p_terms text[], out lines _memoir.recall_line[],
+    out copies integer[])
 language plpgsql stable set plan_cache_mode = force_custom_plan as $$
 declare
   v_reach record := _memoir.within_reach(p_candidates, p_budget, p_hidden);
-  v_items integer[]; v_texts _memoir.item_text[]; v_names _memoir.session_name[]; v_renditions _memoir.memory_renditions[]; v_reduced _memoir.reduced_text[];
+  v_items integer[]; v_texts _memoir.item_text[]; v_names _memoir.session_name[];
+  v_renditions _memoir.memory_renditions[]; v_reduced _memoir.reduced_text[];
   v_found record; v_shares jsonb := p_config -> 'fidelity_worth';
 begin
   select array_agg(t.item_no), array_agg((t.item_no, t.name, t.body)::_memoir.item_text) into v_items, v_texts
@@ -83,7 +92,8 @@ begin
   end if;
   if v_found.refs is not null then
     select array_agg(r) into v_renditions
-    from _memoir.memory_renditions r where r.user_id = p_user_id and r.memory_id = any (v_found.refs) and r.fidelity between 1 and 3;
+    from _memoir.memory_renditions r where r.user_id = p_user_id and r.memory_id = any (v_found.refs)
+      and r.fidelity between 1 and 3;
     v_reduced := _memoir.reduced_memories(v_found.memories, v_texts, v_renditions, v_shares);
   end if;
   if v_found.turns is not null then
@@ -96,7 +106,8 @@ end $$;
 
 -- The functions below touch no table: one generic plan serves every call.
 
--- Of the candidates whose texts were read: the sessions of turns, and what is not short (short texts are shown as they are or not at all).
+-- Of the candidates whose texts were read: the sessions of turns, and what is not short (short texts are shown as they
+-- are or not at all).
 create or replace function _memoir.reducible(p_candidates _memoir.candidate[], p_items integer[], p_doubtful integer[],
   out sessions uuid[], out turns _memoir.candidate[], out memories _memoir.candidate[], out refs uuid[])
 language plpgsql immutable set plan_cache_mode = force_generic_plan as $$
@@ -105,8 +116,10 @@ declare
 begin
   select array_agg(distinct c.session_id) filter (where c.kind = 't') as sessions,
     array_agg(c) filter (where c.kind = 't' and c.tokens >= 60 and c.item_no = any (p_doubtful)) as turns,
-    array_agg(c order by c.score desc, c.item_no) filter (where c.kind = 'm' and (c.tokens >= 60 or c.chunk > 0 or c.memory_parts ? 'ceiling')) as memories,
-    array_agg(c.ref_id) filter (where c.kind = 'm' and (c.tokens >= 60 or c.chunk > 0 or c.memory_parts ? 'ceiling')) as refs
+    array_agg(c order by c.score desc, c.item_no) filter (where c.kind = 'm'
+      and (c.tokens >= 60 or c.chunk > 0 or c.memory_parts ? 'ceiling')) as memories,
+    array_agg(c.ref_id) filter (where c.kind = 'm' and (c.tokens >= 60 or c.chunk > 0 or c.memory_parts ? 'ceiling'))
+      as refs
   into v_found from unnest(p_candidates) c where c.item_no in (select unnest(p_items));
   sessions := v_found.sessions;
   turns := v_found.turns;
@@ -114,9 +127,10 @@ begin
   refs := v_found.refs;
 end $$;
 
--- Of part of a long turn the sentence that holds most of the question's words, rare ones above all: it is worth three quarters of the root
--- of its share, as gold turns keep the words of answers (docs/benchmarks.md).
-create or replace function _memoir.reduced_turns(p_turns _memoir.candidate[], p_texts _memoir.item_text[], p_share float8, p_terms text[])
+-- Of part of a long turn the sentence that holds most of the question's words, rare ones above all: it is worth three
+-- quarters of the root of its share, as gold turns keep the words of answers (docs/benchmarks.md).
+create or replace function _memoir.reduced_turns(p_turns _memoir.candidate[], p_texts _memoir.item_text[],
+  p_share float8, p_terms text[])
 returns _memoir.reduced_text[] language plpgsql immutable set plan_cache_mode = force_generic_plan as $$
 begin
   if coalesce(p_share, 0) <= 0 then return null; end if;
@@ -128,20 +142,26 @@ begin
     select t.term, (1000 * ln(1 + (n.n - d.df + 0.5) / (d.df + 0.5)) + 50)::integer as weight
     from (select distinct case when length(w) > 4 then rtrim(w, 'iy') else w end as term from unnest(p_terms) w) t,
       (select count(*)::float8 as n from long) n,
-      lateral (select count(*)::float8 as df from (select lower(body) as low from long offset 0) l where strpos(l.low, t.term) > 0) d
+      lateral (select count(*)::float8 as df from (select lower(body) as low from long offset 0) l
+        where strpos(l.low, t.term) > 0) d
   ), sentences as (
     -- Cut at the ends of sentences and lines: quick and rough.
-    select item_no, turn_index, chunk, tokens, body, btrim(unnest(parts), ' -*#=_|~') as said, generate_subscripts(parts, 1) as o
-    from (select *, string_to_array(replace(replace(replace(replace(replace(body, '. ', E'.\x02'), '? ', E'?\x02'), '! ', E'!\x02'), '。', E'。\x02'), E'\n', E'\x02'), E'\x02') as parts
+    select item_no, turn_index, chunk, tokens, body, btrim(unnest(parts), ' -*#=_|~') as said,
+      generate_subscripts(parts, 1) as o
+    from (select *, string_to_array(replace(replace(replace(replace(replace(body, '. ', E'.\x02'), '? ', E'?\x02'),
+      '! ', E'!\x02'), '。', E'。\x02'), E'\n', E'\x02'), E'\x02') as parts
           from long) l
   ), lowered as (
     select *, lower(said) as low from sentences where length(said) between 20 and length(body) * 3 / 4 offset 0
   ), best as (
     select distinct on (item_no) item_no, turn_index, chunk, tokens, body, said
-    from lowered order by item_no, (select coalesce(sum(t.weight), 0) from terms t where strpos(low, t.term) > 0) desc, o
+    from lowered order by item_no, (select coalesce(sum(t.weight), 0) from terms t where strpos(low, t.term) > 0) desc,
+      o
   )
-  select (item_no, 'excerpt', case when chunk = 0 and starts_with(body, said) then '' else '… ' end || said || ' … #' || turn_index,
-    (tokens * length(said) / length(body) + 5)::integer, p_share * sqrt(length(said)::float8 / length(body)))::_memoir.reduced_text
+  select (item_no, 'excerpt', case when chunk = 0 and starts_with(body, said) then ''
+    else '… ' end || said || ' … #' || turn_index,
+    (tokens * length(said) / length(body) + 5)::integer,
+      p_share * sqrt(length(said)::float8 / length(body)))::_memoir.reduced_text
   from best);
 end $$;
 
@@ -154,7 +174,8 @@ declare
 begin
   return array(
   with given as materialized (
-    select c.item_no, c.ref_id, c.type, (c.memory_parts ->> 'ceiling')::smallint as ceiling, t.body, c.ordinality as candidate_no
+    select c.item_no, c.ref_id, c.type, (c.memory_parts ->> 'ceiling')::smallint as ceiling, t.body,
+      c.ordinality as candidate_no
     from unnest(p_memories) with ordinality c join unnest(p_texts) t on t.item_no = c.item_no
   ), reduced as (
     -- Several pieces of one memory have one rendition: it stands for the best of them.
@@ -164,26 +185,32 @@ begin
                where r.memory_id = g.ref_id and r.fidelity >= coalesce(g.ceiling, 0)
                union all
                select 3, g.type || ': ' || left(g.body, 80) || '…', 30
-               where g.ceiling is not null and not exists (select from unnest(p_renditions) r where r.memory_id = g.ref_id and r.fidelity >= g.ceiling)) f
+               where g.ceiling is not null and not exists (select from unnest(p_renditions) r
+               where r.memory_id = g.ref_id and r.fidelity >= g.ceiling)) f
     order by g.ref_id, f.fidelity, g.candidate_no
   )
-  select (item_no, v_names[fidelity], content, tokens + 30, coalesce((p_shares ->> v_names[fidelity])::float8, 0))::_memoir.reduced_text from reduced);
+  select (item_no, v_names[fidelity], content, tokens + 30, coalesce((p_shares ->> v_names[fidelity])::float8,
+    0))::_memoir.reduced_text from reduced);
 end $$;
 
--- What each item would look like at each fidelity, about cost and be worth, in the order in which to take them: what is worth most per
--- token first. A line of a higher fidelity is a step up from the one before it: it costs and is worth what it adds, and takes its place.
--- Fidelities that bring less for each token than the next one up are left out. Near-identical items count once: copies are the others.
-create or replace function _memoir.recall_lines(p_candidates _memoir.candidate[], p_texts _memoir.item_text[], p_names _memoir.session_name[],
+-- What each item would look like at each fidelity, about cost and be worth, in the order in which to take them: what is
+-- worth most per token first. A line of a higher fidelity is a step up from the one before it: it costs and is worth
+-- what it adds, and takes its place. Fidelities that bring less for each token than the next one up are left out.
+-- Near-identical items count once: copies are the others.
+create or replace function _memoir.recall_lines(p_candidates _memoir.candidate[], p_texts _memoir.item_text[],
+  p_names _memoir.session_name[],
   p_reduced _memoir.reduced_text[], out lines _memoir.recall_line[], out copies integer[])
 language plpgsql stable set plan_cache_mode = force_generic_plan as $$
 declare
   v_found record;
 begin
   with labelled as materialized (
-    select c.ordinality::integer as candidate_no, c.item_no, c.kind, c.session_id, c.turn_index, c.chunk, c.ref_id, c.said_at, t.body, c.tokens,
+    select c.ordinality::integer as candidate_no, c.item_no, c.kind, c.session_id, c.turn_index, c.chunk, c.ref_id,
+      c.said_at, t.body, c.tokens,
       c.memory_parts ? 'ceiling' as reduced,
       case when c.memory_parts ? 'pinned' then 1000 else c.worth end as worth,  -- pinned: before all else
-      case when c.kind = 't' then _memoir.day(c.said_at) || ', ' || coalesce(s.name, 'session') else 'Memories' end as header,
+      case when c.kind = 't' then _memoir.day(c.said_at) || ', ' || coalesce(s.name, 'session')
+      else 'Memories' end as header,
       case when c.kind = 't' then coalesce(t.name, c.role::text) else '' end as label,
       -- What the line adds: a date in brackets, or a colon and a role; a name is counted with its turn.
       c.tokens + case when c.kind <> 't' then 8 when t.name is null then 2 else 1 end as cost,
@@ -201,11 +228,13 @@ begin
     select l.candidate_no, 'full', l.body, l.cost, l.worth from full_lines l
     where l.item_no in (select r.item_no from unnest(p_reduced) r) and not coalesce(l.reduced, false)
   ), compared as (
-    select *, lag(cost, 1, 0) over up as less_cost, coalesce(max(worth) over (up rows between unbounded preceding and 1 preceding), 0) as less_worth,
+    select *, lag(cost, 1, 0) over up as less_cost,
+      coalesce(max(worth) over (up rows between unbounded preceding and 1 preceding), 0) as less_worth,
       lead(cost) over up as more_cost, lead(worth) over up as more_worth
     from levels window up as (partition by candidate_no order by cost, worth desc, fidelity)
   ), steps as (
-    select candidate_no, fidelity, body, cost - lag(cost, 1, 0) over up as cost, worth - lag(worth, 1, 0::float8) over up as worth, row_number() over up as step
+    select candidate_no, fidelity, body, cost - lag(cost, 1, 0) over up as cost,
+      worth - lag(worth, 1, 0::float8) over up as worth, row_number() over up as step
     from compared
     where worth > less_worth and cost > less_cost and (more_cost is null or more_cost > cost
       and (worth - less_worth) * (more_cost - cost) > (more_worth - worth) * (cost - less_cost))
@@ -215,30 +244,38 @@ begin
     select *, min(worth / cost) over (partition by candidate_no order by step) as own from steps
   ), grouped as (
     select *, dense_rank() over (order by header collate "C")::integer as group_no, 4 + length(header) / 3 as opening
-    from (select a.candidate_no, a.step, a.cost, a.worth, a.own, a.fidelity, a.body, l.kind, l.session_id, l.turn_index, l.chunk, l.ref_id, l.said_at, l.header, l.label
+    from (select a.candidate_no, a.step, a.cost, a.worth, a.own, a.fidelity, a.body, l.kind, l.session_id, l.turn_index,
+      l.chunk, l.ref_id, l.said_at, l.header, l.label
           from ascending a join full_lines l on l.candidate_no = a.candidate_no
           union all
-          select candidate_no, 1, cost, worth, worth / cost, 'full', body, kind, session_id, turn_index, chunk, ref_id, said_at, header, label
-          from full_lines where item_no not in (select r.item_no from unnest(p_reduced) r) and not coalesce(reduced, false)) l
+          select candidate_no, 1, cost, worth, worth / cost, 'full', body, kind, session_id, turn_index, chunk, ref_id,
+            said_at, header, label
+          from full_lines where item_no not in (select r.item_no from unnest(p_reduced) r)
+            and not coalesce(reduced, false)) l
   ), opened as (
     select *, sum(worth) over together / (opening + sum(cost) over together) as repaid from grouped
     window together as (partition by group_no order by own desc, candidate_no, step rows unbounded preceding)
   ), ordered as (
-    -- A header is paid once: the lines that repay it best count together, at what they bring together; those after them by themselves.
+    -- A header is paid once: the lines that repay it best count together, at what they bring together; those after them
+    -- by themselves.
     select *, least(own, max(repaid) over (partition by group_no)) as efficiency from opened
   )
-  select array_agg((o.candidate_no, o.step, o.cost, o.worth, o.group_no, o.opening, o.fidelity, o.kind = 't', o.session_id, o.turn_index, o.chunk, o.ref_id,
-      o.said_at, o.header, o.label, o.body)::_memoir.recall_line order by o.efficiency desc, o.own desc, o.candidate_no, o.step) as lines,
+  select array_agg((o.candidate_no, o.step, o.cost, o.worth, o.group_no, o.opening, o.fidelity, o.kind = 't',
+    o.session_id, o.turn_index, o.chunk, o.ref_id,
+      o.said_at, o.header, o.label, o.body)::_memoir.recall_line order by o.efficiency desc, o.own desc, o.candidate_no,
+        o.step) as lines,
     array(select l.candidate_no from labelled l where l.copy > 1) as copies
   into v_found from ordered o;
   lines := v_found.lines;
   copies := v_found.copies;
 end $$;
 
--- Which lines to show within a budget of about so many tokens, and about how many they take: each that still fits, in their order; one
--- that does not fit takes the place of the last ones if it is worth more than these. A step up needs the one before it, whose place it
--- takes: of every item one line at most. everything: there was nothing more to choose.
-create or replace function _memoir.choose(p_lines _memoir.recall_line[], p_budget integer, out chosen integer[], out used integer, out everything boolean)
+-- Which lines to show within a budget of about so many tokens, and about how many they take: each that still fits, in
+-- their order; one that does not fit takes the place of the last ones if it is worth more than these. A step up needs
+-- the one before it, whose place it takes: of every item one line at most. everything: there was nothing more to
+-- choose.
+create or replace function _memoir.choose(p_lines _memoir.recall_line[], p_budget integer, out chosen integer[],
+  out used integer, out everything boolean)
 language plpgsql immutable as $$
 declare
   n integer := coalesce(cardinality(p_lines), 0); v_opened boolean[] := array_fill(false, array[greatest(n, 1)]);
@@ -275,28 +312,35 @@ begin
   end loop;
 end $$;
 
--- Memories first, then turns by session in the order in which they were said, under one date header per session and day. What is not
--- shown whole says so: … for what is left out, #12 for the turn that it is in, the id of a memory.
-create or replace function _memoir.render_recall(p_lines _memoir.recall_line[], p_chosen integer[], p_working text[], p_weak boolean default false)
+-- Memories first, then turns by session in the order in which they were said, under one date header per session and
+-- day. What is not shown whole says so: … for what is left out, #12 for the turn that it is in, the id of a memory.
+create or replace function _memoir.render_recall(p_lines _memoir.recall_line[], p_chosen integer[], p_working text[],
+  p_weak boolean default false)
 returns text language plpgsql stable set plan_cache_mode = force_generic_plan as $$
 begin
   return (
   with lines as (
-    select l.candidate_no as rank, l.fidelity, l.is_turn, l.session_id, l.turn_index, l.chunk, l.ref_id, l.said_at, l.header, l.label, btrim(l.body, E' \n\t') as body
+    select l.candidate_no as rank, l.fidelity, l.is_turn, l.session_id, l.turn_index, l.chunk, l.ref_id, l.said_at,
+      l.header, l.label, btrim(l.body, E' \n\t') as body
     from unnest(p_lines) with ordinality l where l.ordinality = any (p_chosen)
   ), ordered as (
     select *, min(said_at) over (partition by session_id, header) as opened,
-      lag(ref_id) over o as before_ref, lag(chunk) over o as before_chunk, lag(fidelity) over o as before_fidelity, row_number() over o as line_no
+      lag(ref_id) over o as before_ref, lag(chunk) over o as before_chunk, lag(fidelity) over o as before_fidelity,
+        row_number() over o as line_no
     from lines window o as (partition by is_turn, session_id, header order by turn_index, chunk, rank)
   ), groups as (
     select is_turn, opened, session_id, header, header || E':\n' || string_agg(
-      case when not is_turn then '- ' || body || ' (' || _memoir.day(said_at) || case when fidelity <> 'full' then ', ' || fidelity || ' of memory ' || ref_id else '' end || ')'
+      case when not is_turn then '- ' || body || ' (' || _memoir.day(said_at) || case
+      when fidelity <> 'full' then ', ' || fidelity || ' of memory ' || ref_id else '' end || ')'
            else case when ref_id is distinct from before_ref then label || ': ' else '' end
-             || case when fidelity = 'full' and chunk > 0 and (ref_id = before_ref and chunk = before_chunk + 1 and before_fidelity = 'full') is not true then '… ' else '' end
+             || case when fidelity = 'full' and chunk > 0 and (ref_id = before_ref and chunk = before_chunk + 1
+               and before_fidelity = 'full') is not true then '… ' else '' end
              || body end, E'\n' order by line_no) as text
     from ordered group by is_turn, opened, session_id, header
   )
-  select _memoir.fence('recall', concat_ws(E'\n', case when p_weak and p_chosen <> '{}' then _memoir.weak_note() end, _memoir.neutralise(concat_ws(E'\n',
-    (select E'Working notes:\n' || string_agg('- ' || w, E'\n' order by o) from unnest(p_working) with ordinality t(w, o)),
+  select _memoir.fence('recall', concat_ws(E'\n', case when p_weak and p_chosen <> '{}' then _memoir.weak_note() end,
+    _memoir.neutralise(concat_ws(E'\n',
+    (select E'Working notes:\n' || string_agg('- ' || w, E'\n' order by o) from unnest(p_working) with ordinality t(w,
+      o)),
     (select string_agg(text, E'\n' order by is_turn, opened, session_id, header) from groups))))));
 end $$;

@@ -2,7 +2,8 @@
 
 create or replace function _memoir.text_parts(p_text text, p_parts jsonb)
 returns jsonb language sql immutable as $$
-  select coalesce(p_parts, case when p_text <> '' then jsonb_build_array(jsonb_build_object('type', 'text', 'text', p_text)) end, '[]')
+  select coalesce(p_parts, case when p_text <> '' then jsonb_build_array(jsonb_build_object('type', 'text', 'text',
+    p_text)) end, '[]')
 $$;
 
 -- Two contents of the same role as one: text with text is text, anything else becomes parts.
@@ -12,9 +13,12 @@ begin
   return case
     when p_first is null or p_first = '""' then p_second
     when p_second is null or p_second = '""' then p_first
-    when jsonb_typeof(p_first) = 'string' and jsonb_typeof(p_second) = 'string' then to_jsonb((p_first #>> '{}') || E'\n\n' || (p_second #>> '{}'))
-    else _memoir.text_parts(case when jsonb_typeof(p_first) = 'string' then p_first #>> '{}' end, case when jsonb_typeof(p_first) = 'array' then p_first end)
-      || _memoir.text_parts(case when jsonb_typeof(p_second) = 'string' then p_second #>> '{}' end, case when jsonb_typeof(p_second) = 'array' then p_second end) end;
+    when jsonb_typeof(p_first) = 'string'
+      and jsonb_typeof(p_second) = 'string' then to_jsonb((p_first #>> '{}') || E'\n\n' || (p_second #>> '{}'))
+    else _memoir.text_parts(case when jsonb_typeof(p_first) = 'string' then p_first #>> '{}' end, case
+    when jsonb_typeof(p_first) = 'array' then p_first end)
+      || _memoir.text_parts(case when jsonb_typeof(p_second) = 'string' then p_second #>> '{}' end, case
+        when jsonb_typeof(p_second) = 'array' then p_second end) end;
 end $$;
 
 -- All turns as messages, in one statement: a call for each would cost more than the rest of a short window.
@@ -23,13 +27,15 @@ returns jsonb[] language plpgsql immutable set plan_cache_mode = force_generic_p
 begin
   return array(
     select jsonb_build_object('role', case when t.role = 'system' then 'user' else t.role::text end)
-      || case when t.name is not null and t.role in ('user', 'assistant') then jsonb_build_object('name', t.name) else '{}' end
+      || case when t.name is not null and t.role in ('user', 'assistant') then jsonb_build_object('name', t.name)
+        else '{}' end
       || case when t.tool_call_id is not null then jsonb_build_object('tool_call_id', t.tool_call_id) else '{}' end
       || case when t.tool_calls is not null then jsonb_build_object('tool_calls', (
            select jsonb_agg(jsonb_build_object('id', c ->> 'id', 'type', 'function', 'function',
              jsonb_build_object('name', c #>> '{function,name}', 'arguments', c #>> '{function,arguments}')) order by o)
            from jsonb_array_elements(t.tool_calls) with ordinality x(c, o))) else '{}' end
-      || jsonb_build_object('content', case when t.role = 'system' then to_jsonb('[System note] ' || coalesce(t.content, ''))
+      || jsonb_build_object('content', case
+        when t.role = 'system' then to_jsonb('[System note] ' || coalesce(t.content, ''))
            else coalesce(t.parts, to_jsonb(t.content)) end)
     from unnest(p_turns) t);
 end $$;
@@ -37,14 +43,16 @@ end $$;
 -- Whether the second message must become part of the first: templates of many servers insist on alternating roles.
 create or replace function _memoir.mergeable(p_first jsonb, p_second jsonb)
 returns boolean language sql immutable as $$
-  select p_first ->> 'role' = p_second ->> 'role' and p_first ->> 'role' in ('user', 'assistant') and not p_first ? 'tool_calls'
+  select p_first ->> 'role' = p_second ->> 'role' and p_first ->> 'role' in ('user', 'assistant')
+    and not p_first ? 'tool_calls'
 $$;
 
 create or replace function _memoir.merge_messages(p_first jsonb, p_second jsonb)
 returns jsonb language sql immutable as $$
   select (case when p_first ->> 'name' is distinct from p_second ->> 'name' then p_first - 'name' else p_first end)
     || (p_second - 'name')
-    || jsonb_build_object('content', _memoir.join_content(nullif(p_first -> 'content', 'null'), nullif(p_second -> 'content', 'null')))
+    || jsonb_build_object('content', _memoir.join_content(nullif(p_first -> 'content',
+      'null'), nullif(p_second -> 'content', 'null')))
 $$;
 
 create or replace function _memoir.message_texts(p_message jsonb)
@@ -62,7 +70,8 @@ declare
   v_tokens integer := p_overhead + _memoir.sum_tokens(_memoir.message_texts(p_message), p_tokenizer);
 begin
   if jsonb_typeof(p_message -> 'content') = 'array' then
-    v_tokens := v_tokens + coalesce((select sum(_memoir.image_tokens(p, p_images)) from jsonb_array_elements(p_message -> 'content') p
+    v_tokens := v_tokens + coalesce((select sum(_memoir.image_tokens(p, p_images))
+      from jsonb_array_elements(p_message -> 'content') p
                                      where p ->> 'type' = 'image_url'), 0);
   end if;
   return v_tokens;
@@ -73,8 +82,10 @@ create or replace function _memoir.anthropic_blocks(p_content jsonb)
 returns jsonb language sql immutable as $$
   select coalesce(jsonb_agg(block order by o) filter (where block is not null), '[]') from (
     select o, case p ->> 'type'
-      when 'text' then case when not _memoir.is_blank(p ->> 'text') then jsonb_build_object('type', 'text', 'text', p ->> 'text') end
-      when 'refusal' then case when not _memoir.is_blank(p ->> 'refusal') then jsonb_build_object('type', 'text', 'text', p ->> 'refusal') end
+      when 'text' then case when not _memoir.is_blank(p ->> 'text') then jsonb_build_object('type', 'text', 'text',
+        p ->> 'text') end
+      when 'refusal' then case when not _memoir.is_blank(p ->> 'refusal') then jsonb_build_object('type', 'text',
+        'text', p ->> 'refusal') end
       when 'image_url' then jsonb_build_object('type', 'image', 'source',
         case when p #>> '{image_url,url}' ~ '^data:image/(png|jpeg|gif|webp);base64,' then
           jsonb_build_object('type', 'base64', 'media_type', substring(p #>> '{image_url,url}' from '^data:([^;]+);'),
@@ -82,25 +93,29 @@ returns jsonb language sql immutable as $$
         else jsonb_build_object('type', 'url', 'url', p #>> '{image_url,url}') end)
       end as block
     from jsonb_array_elements(case jsonb_typeof(p_content) when 'array' then p_content
-      when 'string' then jsonb_build_array(jsonb_build_object('type', 'text', 'text', p_content #>> '{}')) else '[]' end) with ordinality t(p, o)) s
+      when 'string' then jsonb_build_array(jsonb_build_object('type', 'text', 'text', p_content #>> '{}'))
+      else '[]' end) with ordinality t(p, o)) s
 $$;
 
--- {"system": [...], "messages": [...]}; cache_control marks stand where the stable prefix ends: behind the system blocks, behind
--- the last message before the recall, and behind the last message of an open exchange.
+-- {"system": [...], "messages": [...]}; cache_control marks stand where the stable prefix ends: behind the system
+-- blocks, behind the last message before the recall, and behind the last message of an open exchange.
 create or replace function _memoir.anthropic(p_messages jsonb, p_prefix integer, p_open boolean)
 returns jsonb language plpgsql immutable as $$
 declare
-  v_message jsonb; v_out jsonb[] := '{}'; v_system jsonb := '[]'; v_blocks jsonb; v_index integer := 0; v_mark integer; v_n integer;
+  v_message jsonb; v_out jsonb[] := '{}'; v_system jsonb := '[]'; v_blocks jsonb; v_index integer := 0; v_mark integer;
+  v_n integer;
   v_input jsonb; v_call jsonb; v_role text;
 begin
   for v_message in select * from jsonb_array_elements(p_messages) loop
     v_role := v_message ->> 'role';
     if v_role = 'system' then
-      v_system := jsonb_build_array(jsonb_build_object('type', 'text', 'text', v_message ->> 'content', 'cache_control', '{"type": "ephemeral"}'::jsonb));
+      v_system := jsonb_build_array(jsonb_build_object('type', 'text', 'text', v_message ->> 'content', 'cache_control',
+        '{"type": "ephemeral"}'::jsonb));
     else
       if v_role = 'tool' then
         v_blocks := jsonb_build_array(jsonb_build_object('type', 'tool_result',
-          'tool_use_id', regexp_replace(v_message ->> 'tool_call_id', '[^a-zA-Z0-9_-]', '_', 'g'), 'content', _memoir.anthropic_blocks(v_message -> 'content')));
+          'tool_use_id', regexp_replace(v_message ->> 'tool_call_id', '[^a-zA-Z0-9_-]', '_', 'g'), 'content',
+            _memoir.anthropic_blocks(v_message -> 'content')));
         v_role := 'user';
       else
         v_blocks := _memoir.anthropic_blocks(v_message -> 'content');
@@ -109,7 +124,8 @@ begin
           if jsonb_typeof(v_input) is distinct from 'object' then
             v_input := jsonb_build_object('arguments', v_call #>> '{function,arguments}');
           end if;
-          v_blocks := v_blocks || jsonb_build_object('type', 'tool_use', 'id', regexp_replace(v_call ->> 'id', '[^a-zA-Z0-9_-]', '_', 'g'),
+          v_blocks := v_blocks || jsonb_build_object('type', 'tool_use', 'id',
+            regexp_replace(v_call ->> 'id', '[^a-zA-Z0-9_-]', '_', 'g'),
             'name', v_call #>> '{function,name}', 'input', v_input);
         end loop;
         if v_blocks = '[]' then v_blocks := '[{"type": "text", "text": "(empty)"}]'; end if;
@@ -125,11 +141,13 @@ begin
     if v_index = p_prefix then v_mark := cardinality(v_out); end if;
   end loop;
   if v_mark > 0 then v_out[v_mark] := _memoir.mark_cache(v_out[v_mark]); end if;
-  if p_open and cardinality(v_out) > coalesce(v_mark, 0) then v_out[cardinality(v_out)] := _memoir.mark_cache(v_out[cardinality(v_out)]); end if;
+  if p_open and cardinality(v_out) > coalesce(v_mark, 0)
+    then v_out[cardinality(v_out)] := _memoir.mark_cache(v_out[cardinality(v_out)]); end if;
   return jsonb_build_object('system', v_system, 'messages', to_jsonb(v_out));
 end $$;
 
 create or replace function _memoir.mark_cache(p_message jsonb)
 returns jsonb language sql immutable as $$
-  select jsonb_set(p_message, array['content', (jsonb_array_length(p_message -> 'content') - 1)::text, 'cache_control'], '{"type": "ephemeral"}')
+  select jsonb_set(p_message, array['content', (jsonb_array_length(p_message -> 'content') - 1)::text, 'cache_control'],
+    '{"type": "ephemeral"}')
 $$;

@@ -1,8 +1,9 @@
--- The stages of a compile, in their order: each fills in its part of the state (compile_state, migrations/0005) and reads what those
--- before it read. The budget is kept by check_room, which refuses a newest message that does not fit, by with_shown_turns, which leaves
--- turns out, and by assembled, which counts the whole list once more.
+-- The stages of a compile, in their order: each fills in its part of the state (compile_state, migrations/0005) and
+-- reads what those before it read. The budget is kept by check_room, which refuses a newest message that does not fit,
+-- by with_shown_turns, which leaves turns out, and by assembled, which counts the whole list once more.
 
-create or replace function _memoir.check_asked(p_budget integer, p_memory_budget integer, p_task text, p_tools jsonb, p_format text)
+create or replace function _memoir.check_asked(p_budget integer, p_memory_budget integer, p_task text, p_tools jsonb,
+  p_format text)
 returns void language plpgsql immutable as $$
 begin
   if p_format is null or p_format not in ('openai', 'anthropic') then
@@ -17,7 +18,8 @@ begin
       _memoir.shown(p_task)));
   end if;
   if p_tools is not null and jsonb_typeof(p_tools) not in ('array', 'null') then
-    perform _memoir.fail('PM014', format('tools must be a list of tool definitions, not %s', _memoir.shown(p_tools::text)));
+    perform _memoir.fail('PM014', format('tools must be a list of tool definitions, not %s',
+      _memoir.shown(p_tools::text)));
   end if;
 end $$;
 
@@ -81,7 +83,8 @@ begin
   v.tokenizer := _memoir.tokenizer_used(coalesce(v_session.tokenizer, v_model.tokenizer));
   v.budget := coalesce(p_budget, coalesce(v_session.context_window, v_model.context_window)
     - coalesce(v_session.max_response_tokens, v_model.max_output));
-  v.tools_tokens := case when jsonb_typeof(p_tools) = 'array' then _memoir.tokens_of(p_tools::text, v.tokenizer) else 0 end;
+  v.tools_tokens := case when jsonb_typeof(p_tools) = 'array' then _memoir.tokens_of(p_tools::text, v.tokenizer)
+    else 0 end;
 end $$;
 
 -- The newest message: the query, or what is open in the session.
@@ -98,18 +101,21 @@ begin
     if v_turns = 0 or v_counters.last_role not in ('user', 'tool') or v_counters.open_calls <> '{}' then
       perform _memoir.fail('PM022', format('session %s has nothing to continue: %s', _memoir.shown(v.session_name),
         case when v_turns = 0 then 'it has no turns'
-             when v_counters.open_calls <> '{}' then format('tool calls %s have no result yet', array_to_string(v_counters.open_calls, ', '))
+             when v_counters.open_calls <> '{}' then format('tool calls %s have no result yet',
+               array_to_string(v_counters.open_calls, ', '))
              else 'its newest message is the assistant''s' end), 'give p_query');
     end if;
     return;
   end if;
   if p_parts is not null and jsonb_typeof(p_parts) <> 'array' then
-    perform _memoir.fail('PM014', format('query_parts must be a list of content parts, not %s', _memoir.shown(p_parts::text)));
+    perform _memoir.fail('PM014', format('query_parts must be a list of content parts, not %s',
+      _memoir.shown(p_parts::text)));
   end if;
   v_newest := _memoir.parse_message('query', jsonb_build_object('role', 'user', 'content',
     case when p_parts is null then to_jsonb(p_query)
          when p_query is null then p_parts
-         else jsonb_build_array(jsonb_build_object('type', 'text', 'text', p_query)) || p_parts end), v.config, (v.model).images);
+         else jsonb_build_array(jsonb_build_object('type', 'text', 'text', p_query)) || p_parts end), v.config,
+           (v.model).images);
   if v_newest.parts is null and _memoir.is_blank(v_newest.text) then
     perform _memoir.fail('PM014', format('query must not be empty, it is %s', _memoir.shown(p_query)));
   end if;
@@ -119,7 +125,8 @@ begin
     + _memoir.sum_tokens(_memoir.token_texts(v_newest.text, v_newest.parts, null, null, null), v.tokenizer);
 end $$;
 
--- The system message: prompt, then fenced profile and summary, frozen parts first. What it and the tools leave is the room.
+-- The system message: prompt, then fenced profile and summary, frozen parts first. What it and the tools leave is the
+-- room.
 create or replace function _memoir.with_system_message(inout v _memoir.compile_state)
 language plpgsql stable set plan_cache_mode = force_custom_plan as $$
 declare
@@ -165,9 +172,11 @@ declare
   v_needed integer := p_message + p_system + p_tools + 3;
 begin
   if p_message > 0 and v_needed > p_budget then
-    perform _memoir.fail('PM020', format('the newest message needs a budget of %s tokens, the budget is %s', v_needed, p_budget),
+    perform _memoir.fail('PM020', format('the newest message needs a budget of %s tokens, the budget is %s', v_needed,
+      p_budget),
       'raise p_budget, shorten the message, or use a model with a larger window',
-      jsonb_build_object('needed', v_needed, 'budget', p_budget, 'system', p_system, 'tools', p_tools, 'message', p_message)::text);
+      jsonb_build_object('needed', v_needed, 'budget', p_budget, 'system', p_system, 'tools', p_tools, 'message',
+        p_message)::text);
   end if;
 end $$;
 
@@ -181,7 +190,8 @@ declare
   v_history integer := greatest(0, (_memoir.history_share(v.config, v_session.task_type) * v.room)::integer);
   v_step integer := greatest(1, v_history / 4);
   v_window _memoir.shown_window;
-  v_shown _memoir.shown_turn[] := '{}'; v_unanswered _memoir.shown_turn[] := '{}'; v_repeated boolean := false; n integer;
+  v_shown _memoir.shown_turn[] := '{}'; v_unanswered _memoir.shown_turn[] := '{}'; v_repeated boolean := false;
+  n integer;
 begin
   if v_history > v_limit and not v.is_open then
     -- A long query takes whole steps from the window, not a token more or less each time.
@@ -274,13 +284,15 @@ begin
   perform _memoir.check_room(v.total, v.budget, v.system_tokens, v.tools_tokens);
 end $$;
 
--- The newest message, after those that nobody answered: one message. These are dropped, oldest first, rather than the query.
+-- The newest message, after those that nobody answered: one message. These are dropped, oldest first, rather than the
+-- query.
 create or replace function _memoir.with_unanswered(inout v _memoir.compile_state)
 language plpgsql stable as $$
 declare
   v_rendered jsonb[] := _memoir.openai_messages(v.unanswered);
   v_rest integer := (select coalesce(sum(c), 0) from unnest(v.costs) c);
-  v_newest jsonb := jsonb_build_object('role', 'user', 'content', coalesce((v.newest).parts, to_jsonb((v.newest).text)));
+  v_newest jsonb := jsonb_build_object('role', 'user', 'content',
+    coalesce((v.newest).parts, to_jsonb((v.newest).text)));
   v_message jsonb := v_newest; v_cost integer := v.newest_tokens; n integer := cardinality(v.unanswered);
 begin
   while n > 0 loop
@@ -311,7 +323,8 @@ begin
   return v_merged;
 end $$;
 
--- Recall: kept since the exchange began, or searched. Its share follows the query's own task; it may use what history leaves.
+-- Recall: kept since the exchange began, or searched. Its share follows the query's own task; it may use what history
+-- leaves.
 create or replace function _memoir.with_recall(inout v _memoir.compile_state, p_task text, p_memory_budget integer,
   p_query_embedding real[])
 language plpgsql stable set plan_cache_mode = force_custom_plan as $$
@@ -378,17 +391,20 @@ begin
     'weak', starts_with(v.recall, _memoir.fence_note('recall') || _memoir.weak_note()));
 end $$;
 
--- A recall made anew: what the session pins and its working notes, the question, candidates of all arms, the block packed of them.
+-- A recall made anew: what the session pins and its working notes, the question, candidates of all arms, the block
+-- packed of them.
 create or replace function _memoir.with_found_recall(inout v _memoir.compile_state, p_query_embedding real[])
 language plpgsql stable set plan_cache_mode = force_custom_plan as $$
 declare
-  v_scope _memoir.search_scope := _memoir.recall_scope(v.caller, v.session, v.session_id, v.clearance, v.as_of, v.valid_at,
+  v_scope _memoir.search_scope := _memoir.recall_scope(v.caller, v.session, v.session_id, v.clearance, v.as_of,
+    v.valid_at,
     _memoir.shown_from(v.shown, v.exchange_at));
   v_pins _memoir.pins := _memoir.pins(v.user_id, v.user_counters, v_scope);
   v_shown uuid[] := _memoir.message_ids(v.shown || v.unanswered);
   v_here boolean := not pg_is_in_recovery();
   v_below real := v.config ->> 'weak_below';
-  v_working text[] := '{}'; v_question _memoir.question; v_candidates _memoir.candidate[]; v_strength real; v_weak boolean;
+  v_working text[] := '{}'; v_question _memoir.question; v_candidates _memoir.candidate[]; v_strength real;
+  v_weak boolean;
   v_block _memoir.recall_block;
 begin
   if (v.session).session_id is not null and v_here then
@@ -405,8 +421,10 @@ begin
   if v_question.problem is not null then
     v.warnings := v.warnings || ('searched by words only: ' || v_question.problem);
   end if;
-  v_candidates := _memoir.candidates(v.user_id, v.user_counters, v.config, v_question, nullif((v.session).project, 'global'),
-    v_scope, _memoir.widened(_memoir.candidate_limit((v.config ->> 'candidates')::integer, v.recall_budget), v.user_counters),
+  v_candidates := _memoir.candidates(v.user_id, v.user_counters, v.config,
+    v_question, nullif((v.session).project, 'global'),
+    v_scope, _memoir.widened(_memoir.candidate_limit((v.config ->> 'candidates')::integer, v.recall_budget),
+      v.user_counters),
     (v.config ->> 'frequent_memories')::integer, v_pins);
   v_strength := _memoir.strength(v.config, v_candidates);
   v_weak := coalesce(v_strength < v_below, false);
@@ -414,7 +432,8 @@ begin
     v.recall_budget := least(v.recall_budget,
       greatest((v.config ->> 'weak_recall_tokens')::integer, (v.recall_budget * v_strength / v_below)::integer));
   end if;
-  v_block := _memoir.recall_block(v.user_id, v_candidates, v_working, v.recall_budget, v.tokenizer, v_shown, v_scope.clearance,
+  v_block := _memoir.recall_block(v.user_id, v_candidates, v_working, v.recall_budget, v.tokenizer, v_shown,
+    v_scope.clearance,
     v.config, v_question.terms, v_weak);
   v.recall := v_block.text;
   v.recall_tokens := v_block.tokens;

@@ -1,7 +1,8 @@
--- What a compile leaves behind: the recall that its exchange keeps, and one row for the ledger, through an unlogged buffer.
+-- What a compile leaves behind: the recall that its exchange keeps, and one row for the ledger, through an unlogged
+-- buffer.
 
--- What a compile leaves behind: the recall an exchange began with, and one buffered ledger row. Nothing on a standby, in a
--- read-only transaction, or for a user who has written nothing.
+-- What a compile leaves behind: the recall an exchange began with, and one buffered ledger row. Nothing on a standby,
+-- in a read-only transaction, or for a user who has written nothing.
 create or replace function _memoir.leave_traces(v _memoir.compile_state)
 returns uuid language plpgsql set plan_cache_mode = force_custom_plan as $$
 declare
@@ -25,7 +26,8 @@ begin
       recall = excluded.recall, items = excluded.items, clearance = excluded.clearance, projects = excluded.projects
     -- Somebody of lower clearance or fewer projects who looks in does not take it from whom it was made for.
     where (kept_recalls.at_turn, kept_recalls.query_hash) <> (excluded.at_turn, excluded.query_hash)
-      or kept_recalls.clearance <= excluded.clearance and (excluded.projects is null or kept_recalls.projects <@ excluded.projects);
+      or kept_recalls.clearance <= excluded.clearance
+      and (excluded.projects is null or kept_recalls.projects <@ excluded.projects);
   end if;
   if v_sample < 1 and random() >= v_sample then return v_compile; end if;
   perform _memoir.buffer_trace(_memoir.trace(v, v_compile));
@@ -48,7 +50,8 @@ begin
   v_trace.prefix_hash := _memoir.prefix_hash(v.messages, v.prefix);
   v_trace.warnings := v.warnings;
   select coalesce(array_agg(c.item_no), '{}'), coalesce(array_agg(c.score), '{}'), coalesce(array_agg(c.words), '{}'),
-    coalesce(array_agg(c.vector), '{}'), coalesce(array_agg(c.around), '{}'), coalesce(array_agg(c.session_score), '{}'),
+    coalesce(array_agg(c.vector), '{}'), coalesce(array_agg(c.around), '{}'),
+      coalesce(array_agg(c.session_score), '{}'),
     coalesce(array_agg(c.tokens), '{}'), coalesce(array_agg(c.position), '{}'),
     coalesce(array_agg(case when c.position is null then _memoir.left_out(c, v.recall_budget, v_shown) end), '{}'),
     coalesce(array_agg(c.facts), '{}')
@@ -61,7 +64,8 @@ end $$;
 create or replace function _memoir.buffer_trace(p_trace _memoir.compile_ledger)
 returns void language plpgsql set plan_cache_mode = force_generic_plan as $$
 begin
-  insert into _memoir.compile_buffer (user_id, compile_id, recorded_at, session_id, budget, tokens, recall_tokens, prefix_hash,
+  insert into _memoir.compile_buffer (user_id, compile_id, recorded_at, session_id, budget, tokens, recall_tokens,
+    prefix_hash,
     warnings, items, scores, words, vectors, around, session_scores, item_tokens, positions, reasons, facts, used)
   select (p_trace).*;
 end $$;
@@ -79,26 +83,35 @@ begin
   end;
   v_trace.used := null;  -- credit_recall says that
   v_count := cardinality(v_trace.items);
-  if v_trace.user_id is distinct from v_caller.user_id or v_trace.recorded_at is null or v_trace.recorded_at not between memoir.now() - interval '7 days' and memoir.now() + interval '1 minute'
-     or array[cardinality(v_trace.scores), cardinality(v_trace.words), cardinality(v_trace.vectors), cardinality(v_trace.around), cardinality(v_trace.session_scores),
-              cardinality(v_trace.item_tokens), cardinality(v_trace.positions), cardinality(v_trace.reasons)] is distinct from array_fill(v_count, array[8])
+  if v_trace.user_id is distinct from v_caller.user_id or v_trace.recorded_at is null
+    or v_trace.recorded_at not between memoir.now() - interval '7 days' and memoir.now() + interval '1 minute'
+     or array[cardinality(v_trace.scores), cardinality(v_trace.words), cardinality(v_trace.vectors),
+       cardinality(v_trace.around), cardinality(v_trace.session_scores),
+              cardinality(v_trace.item_tokens), cardinality(v_trace.positions), cardinality(v_trace.reasons)]
+                is distinct from array_fill(v_count, array[8])
      or cardinality(v_trace.facts) is distinct from v_count * cardinality(_memoir.ledger_signals())
-     or num_nulls(v_trace.compile_id, v_trace.session_id, v_trace.budget, v_trace.tokens, v_trace.recall_tokens, v_trace.prefix_hash, v_trace.warnings) > 0 then
-    perform _memoir.fail('PM014', format('report is not what context returned for user %s within the last 7 days: %s', _memoir.shown(p_user), _memoir.shown(p_report::text)));
+     or num_nulls(v_trace.compile_id, v_trace.session_id, v_trace.budget, v_trace.tokens, v_trace.recall_tokens,
+       v_trace.prefix_hash, v_trace.warnings) > 0 then
+    perform _memoir.fail('PM014', format('report is not what context returned for user %s within the last 7 days: %s',
+      _memoir.shown(p_user), _memoir.shown(p_report::text)));
   end if;
   if v_caller.projects is not null and exists (select from _memoir.search_items i
-      where i.user_id = v_caller.user_id and i.item_no = any (v_trace.items) and i.project <> all (v_caller.projects)) then
-    perform _memoir.fail('PM014', format('report for user %s names items that login %s did not see', _memoir.shown(p_user), quote_ident(v_caller.login)));
+      where i.user_id = v_caller.user_id and i.item_no = any (v_trace.items) and i.project <> all (v_caller.projects))
+        then
+    perform _memoir.fail('PM014', format('report for user %s names items that login %s did not see',
+      _memoir.shown(p_user), quote_ident(v_caller.login)));
   end if;
   perform _memoir.lock_user(v_caller.user_id, 'write');
   if not exists (select from _memoir.users where user_id = v_caller.user_id)
      or exists (select from _memoir.compile_buffer where compile_id = v_trace.compile_id)
-     or exists (select from _memoir.compile_ledger where user_id = v_caller.user_id and compile_id = v_trace.compile_id and recorded_at = v_trace.recorded_at) then
+     or exists (select from _memoir.compile_ledger where user_id = v_caller.user_id and compile_id = v_trace.compile_id
+     and recorded_at = v_trace.recorded_at) then
     return false;
   end if;
   perform _memoir.buffer_trace(v_trace);
   return true;
 end $$;
 comment on function memoir.report_context(text, jsonb) is
-  'Tells the primary of a compile that a standby made: p_report is "report" of what context returned there. True when it was taken,
+  'Tells the primary of a compile that a standby made: p_report is "report" of what context returned there. True when it
+was taken,
 false when it is known already. Writes the unlogged buffer of statistics. Raises PM001, PM014.';

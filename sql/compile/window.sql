@@ -1,30 +1,34 @@
 -- The window: which turns of the session are shown, and from where the prefix is stable.
 --
--- The first shown turn moves in steps of history budget / window_steps, derived from the turns' running totals: between two
--- steps every compile of the session begins with the same bytes, and nothing has to be stored for it.
+-- The first shown turn moves in steps of history budget / window_steps, derived from the turns' running totals: between
+-- two steps every compile of the session begins with the same bytes, and nothing has to be stored for it.
 
 -- Whether the newest message is what that turn says already; a withheld one is compared as it was said.
-create or replace function _memoir.is_said(p_session _memoir.sessions, p_turn _memoir.shown_turn, p_message _memoir.message)
+create or replace function _memoir.is_said(p_session _memoir.sessions, p_turn _memoir.shown_turn,
+  p_message _memoir.message)
 returns boolean language plpgsql stable as $$
 declare
   v_turn _memoir.conversation_history;
 begin
   if p_turn.withheld then
     v_turn := _memoir.turn_seen(p_session, p_turn.turn_index);
-    return v_turn.content is not distinct from p_message.text and v_turn.content_parts is not distinct from p_message.parts;
+    return v_turn.content is not distinct from p_message.text and v_turn.content_parts is not distinct
+      from p_message.parts;
   end if;
   return p_turn.content is not distinct from p_message.text and p_turn.parts is not distinct from p_message.parts;
 end $$;
 
 -- The session's counters as they were: what came later does not exist yet.
-create or replace function _memoir.counters_as_of(p_session _memoir.sessions, p_counters _memoir.session_counters, p_as_of timestamptz)
+create or replace function _memoir.counters_as_of(p_session _memoir.sessions, p_counters _memoir.session_counters,
+  p_as_of timestamptz)
 returns _memoir.session_counters language plpgsql stable set plan_cache_mode = force_custom_plan as $$
 declare
   v_counters _memoir.session_counters := p_counters; v_next _memoir.conversation_history; v_part record;
   v_user uuid := p_session.user_id; v_from timestamptz;
 begin
   for v_part in select * from _memoir.lineage(p_session) order by from_turn desc loop
-    select first_recorded_at into v_from from _memoir.session_counters where user_id = v_user and session_id = v_part.session_id;
+    select first_recorded_at into v_from from _memoir.session_counters where user_id = v_user
+      and session_id = v_part.session_id;
     select * into v_next from _memoir.conversation_history h
     where h.user_id = v_user and h.session_id = v_part.session_id and h.recorded_at between v_from and p_as_of
       and h.turn_index between v_part.from_turn and v_part.to_turn order by h.turn_index desc limit 1;
@@ -39,8 +43,10 @@ begin
   return v_counters;
 end $$;
 
--- What a tool result that is too long looks like: its head and tail, and a line that says what is missing and where it is.
-create or replace function _memoir.excerpt(p_turn _memoir.shown_turn, p_tokens integer, p_tokenizer text, p_overhead integer)
+-- What a tool result that is too long looks like: its head and tail, and a line that says what is missing and where it
+-- is.
+create or replace function _memoir.excerpt(p_turn _memoir.shown_turn, p_tokens integer, p_tokenizer text,
+  p_overhead integer)
 returns _memoir.shown_turn language plpgsql stable as $$
 declare
   v_turn _memoir.shown_turn := p_turn;
@@ -53,7 +59,8 @@ begin
       || format(E'\n[excerpt: %s of %s characters left out, turn %s]\n', v_length - v_keep, v_length, p_turn.turn_index)
       || case when v_keep >= 3 then right(v_source, v_keep / 3) else '' end;
     v_turn.parts := null;
-    v_cost := p_overhead + _memoir.sum_tokens(_memoir.token_texts(v_turn.content, null, v_turn.name, v_turn.tool_calls, v_turn.tool_call_id), p_tokenizer);
+    v_cost := p_overhead + _memoir.sum_tokens(_memoir.token_texts(v_turn.content, null, v_turn.name, v_turn.tool_calls,
+      v_turn.tool_call_id), p_tokenizer);
     exit when v_cost <= p_tokens or v_keep = 0;
     v_tries := v_tries + 1;
     v_keep := case when v_tries > 6 then 0 else (v_keep::bigint * p_tokens / v_cost * 9 / 10)::integer end;
@@ -67,14 +74,16 @@ end $$;
 
 -- p_budget: what history may take, p_limit: what it may take at most, mandatory turns included; tokens with overhead.
 -- p_open: the list must end with the open exchange. Returns turns oldest first.
-create or replace function _memoir.window(p_session _memoir.sessions, p_counters _memoir.session_counters, p_config jsonb, p_model _memoir.models,
+create or replace function _memoir.window(p_session _memoir.sessions, p_counters _memoir.session_counters,
+  p_config jsonb, p_model _memoir.models,
   p_tokenizer text, p_budget integer, p_limit integer, p_open boolean, p_clearance _memoir.sensitivity)
 returns _memoir.shown_window language plpgsql stable set plan_cache_mode = force_custom_plan as $$
 declare
   v_window _memoir.shown_window; v_turns _memoir.shown_turn[]; v_found record; v_is_cut boolean := false;
   v_step bigint := greatest(1, p_budget / (p_config ->> 'window_steps')::integer);
   v_cap integer := greatest(64, ((p_config ->> 'tool_result_share')::real * p_budget)::integer);
-  v_first integer := coalesce(p_session.summary_through + 1, 0); v_base bigint := 0; v_total bigint; v_threshold bigint; n integer;
+  v_first integer := coalesce(p_session.summary_through + 1, 0); v_base bigint := 0; v_total bigint; v_threshold bigint;
+  n integer;
 begin
   v_window.turns := '{}';
   v_window.tokens := 0;
@@ -84,8 +93,10 @@ begin
     v_base := coalesce(_memoir.tokens_before(p_session, v_first), p_counters.tokens);
   end if;
   v_total := p_counters.tokens - v_base;
-  v_threshold := case when v_total <= p_budget then v_base else v_base + ((v_total - p_budget + v_step - 1) / v_step) * v_step end;
-  v_turns := _memoir.turns_since(p_session, p_counters, v_first, v_threshold, p_open, p_clearance, p_model, p_tokenizer, v_cap);
+  v_threshold := case when v_total <= p_budget then v_base else v_base + ((v_total - p_budget + v_step - 1) / v_step)
+    * v_step end;
+  v_turns := _memoir.turns_since(p_session, p_counters, v_first, v_threshold, p_open, p_clearance, p_model, p_tokenizer,
+    v_cap);
 
   -- An unanswered tool call and its partial results can't be shown before a new query.
   if p_counters.open_calls <> '{}' then
@@ -94,7 +105,8 @@ begin
       n := n - 1;
     end loop;
     v_turns := v_turns[1 : n - 1];
-    v_window.warnings := v_window.warnings || format('tool calls %s have no result yet and are left out', array_to_string(p_counters.open_calls, ', '));
+    v_window.warnings := v_window.warnings || format('tool calls %s have no result yet and are left out',
+      array_to_string(p_counters.open_calls, ', '));
   end if;
 
   -- Steps further while it does not fit.
@@ -110,7 +122,8 @@ begin
     v_window.warnings := v_window.warnings || 'the middle of the last exchange is left out'::text;
   end if;
   if v_window.tokens > p_limit then
-    v_window.turns := case when p_open then _memoir.squeezed(v_window.turns, p_limit, p_tokenizer, p_model.message_overhead) else '{}' end;
+    v_window.turns := case when p_open then _memoir.squeezed(v_window.turns, p_limit, p_tokenizer,
+      p_model.message_overhead) else '{}' end;
     v_window.tokens := _memoir.cost_of(v_window.turns);
   end if;
   if _memoir.any_excerpt(v_window.turns) then
@@ -119,14 +132,18 @@ begin
   return v_window;
 end $$;
 
--- The turns from a running total of tokens on, oldest first, and the last exchange whatever its length: of one that began before it, the
--- opening words are kept and the middle is not. Read newest first, and only as far back as the window reaches.
-create or replace function _memoir.turns_since(p_session _memoir.sessions, p_counters _memoir.session_counters, p_first integer, p_threshold bigint,
+-- The turns from a running total of tokens on, oldest first, and the last exchange whatever its length: of one that
+-- began before it, the opening words are kept and the middle is not. Read newest first, and only as far back as the
+-- window reaches.
+create or replace function _memoir.turns_since(p_session _memoir.sessions, p_counters _memoir.session_counters,
+  p_first integer, p_threshold bigint,
   p_open boolean, p_clearance _memoir.sensitivity, p_model _memoir.models, p_tokenizer text, p_cap integer)
 returns _memoir.shown_turn[] language plpgsql stable set plan_cache_mode = force_custom_plan as $$
 declare
-  v_turns _memoir.shown_turn[] := '{}'; v_turn _memoir.shown_turn; v_row _memoir.conversation_history; v_part record; v_last _memoir.turn_role;
-  v_user uuid := p_session.user_id; v_from timestamptz; v_to timestamptz; v_marks jsonb; v_withheld boolean; v_overhead integer := p_model.message_overhead;
+  v_turns _memoir.shown_turn[] := '{}'; v_turn _memoir.shown_turn; v_row _memoir.conversation_history; v_part record;
+  v_last _memoir.turn_role;
+  v_user uuid := p_session.user_id; v_from timestamptz; v_to timestamptz; v_marks jsonb; v_withheld boolean;
+  v_overhead integer := p_model.message_overhead;
 begin
   <<parts>>
   for v_part in select * from _memoir.lineage(p_session) order by from_turn desc loop
@@ -140,7 +157,8 @@ begin
     end if;
     for v_row in select * from _memoir.conversation_history h
       where h.user_id = v_user and h.session_id = v_part.session_id and h.recorded_at between v_from and v_to
-        and h.turn_index between greatest(v_part.from_turn, p_first) and least(v_part.to_turn, p_counters.turn_count - 1)
+        and h.turn_index between greatest(v_part.from_turn, p_first)
+        and least(v_part.to_turn, p_counters.turn_count - 1)
       order by h.turn_index desc
     loop
       exit parts when v_row.tokens_before < p_threshold and v_row.turn_index < p_counters.exchange_start;
@@ -148,13 +166,17 @@ begin
         and not (p_open and (v_last is null or v_row.role in ('assistant', 'tool') and v_last = 'tool'));
       continue when v_row.role = 'system' and p_session.system_prompt_hash is not null
         and sha256(convert_to(v_row.content, 'UTF8')) = p_session.system_prompt_hash;
-      v_withheld := case when v_marks is null then v_row.sensitivity else _memoir.sensitivity_now(v_row.sensitivity, v_row.turn_index, v_marks) end > p_clearance;
+      v_withheld := case when v_marks is null then v_row.sensitivity else _memoir.sensitivity_now(v_row.sensitivity,
+        v_row.turn_index, v_marks) end > p_clearance;
       if v_withheld then v_row := _memoir.withheld(v_row); end if;
-      v_turn := (v_row.turn_index, v_row.exchange_start, v_row.message_id, v_row.role, v_row.content, v_row.content_parts, v_row.name,
+      v_turn := (v_row.turn_index, v_row.exchange_start, v_row.message_id, v_row.role, v_row.content,
+        v_row.content_parts, v_row.name,
         v_row.tool_calls, v_row.tool_call_id, v_row.tokens_before, v_row.token_count + v_overhead, false, v_withheld);
       if v_withheld or v_row.tokenizer <> p_tokenizer then
-        v_turn.cost := v_overhead + _memoir.sum_tokens(_memoir.token_texts(v_row.content, v_row.content_parts, v_row.name, v_row.tool_calls, v_row.tool_call_id), p_tokenizer)
-          + coalesce((select sum(_memoir.image_tokens(p, p_model.images)) from jsonb_array_elements(v_row.content_parts) p where p ->> 'type' = 'image_url'), 0);
+        v_turn.cost := v_overhead + _memoir.sum_tokens(_memoir.token_texts(v_row.content, v_row.content_parts,
+          v_row.name, v_row.tool_calls, v_row.tool_call_id), p_tokenizer)
+          + coalesce((select sum(_memoir.image_tokens(p, p_model.images))
+            from jsonb_array_elements(v_row.content_parts) p where p ->> 'type' = 'image_url'), 0);
       end if;
       if v_turn.role = 'tool' and v_turn.cost > p_cap + v_overhead then
         v_turn := _memoir.excerpt(v_turn, p_cap + v_overhead, p_tokenizer, v_overhead);
@@ -184,26 +206,30 @@ begin
   return exists (select from unnest(p_turns) t where t.excerpt);
 end $$;
 
--- From the first whole exchange at or after the threshold; where the last exchange is longer than that, its opening and the first whole
--- step after the threshold. is_cut: between these, turns are left out.
-create or replace function _memoir.turns_from(p_turns _memoir.shown_turn[], p_threshold bigint, p_exchange integer, p_open boolean,
+-- From the first whole exchange at or after the threshold; where the last exchange is longer than that, its opening and
+-- the first whole step after the threshold. is_cut: between these, turns are left out.
+create or replace function _memoir.turns_from(p_turns _memoir.shown_turn[], p_threshold bigint, p_exchange integer,
+  p_open boolean,
   out turns _memoir.shown_turn[], out is_cut boolean)
 language plpgsql immutable as $$
 declare
-  v_turn _memoir.shown_turn; v_count integer := cardinality(p_turns); v_opening integer; v_end integer; v_step integer; v_newest integer;
+  v_turn _memoir.shown_turn; v_count integer := cardinality(p_turns); v_opening integer; v_end integer; v_step integer;
+  v_newest integer;
 begin
   turns := '{}';
   is_cut := false;
   for i in 1 .. v_count loop
     v_turn := p_turns[i];
-    if v_turn.turn_index = v_turn.exchange_start and v_turn.tokens_before >= p_threshold and v_turn.role in ('user', 'system') then
+    if v_turn.turn_index = v_turn.exchange_start and v_turn.tokens_before >= p_threshold
+      and v_turn.role in ('user', 'system') then
       turns := p_turns[i : v_count];
       return;
     end if;
     if v_turn.turn_index >= p_exchange and v_turn.role in ('user', 'system') and (v_end is null or v_end = i - 1) then
       v_opening := coalesce(v_opening, i);
       v_end := i;
-    elsif v_step is null and v_end is not null and v_turn.turn_index >= p_exchange and v_turn.tokens_before >= p_threshold and v_turn.role <> 'tool' then
+    elsif v_step is null and v_end is not null and v_turn.turn_index >= p_exchange
+      and v_turn.tokens_before >= p_threshold and v_turn.role <> 'tool' then
       v_step := i;
     end if;
     if v_end < i and v_turn.role = 'assistant' then
@@ -222,7 +248,8 @@ begin
 end $$;
 
 -- What must be shown and does not fit: its tool results share what is left.
-create or replace function _memoir.squeezed(p_turns _memoir.shown_turn[], p_limit integer, p_tokenizer text, p_overhead integer)
+create or replace function _memoir.squeezed(p_turns _memoir.shown_turn[], p_limit integer, p_tokenizer text,
+  p_overhead integer)
 returns _memoir.shown_turn[] language plpgsql stable as $$
 declare
   v_turn _memoir.shown_turn; v_results integer := 0; v_left integer := p_limit;

@@ -1,5 +1,5 @@
--- Grants (sql/data/grants.csv), PUBLIC revoked last. No role holds rights on tables: functions are the API. Run here, and by
--- setup() where a restore found no roles to grant to.
+-- Grants (sql/data/grants.csv), PUBLIC revoked last. No role holds rights on tables: functions are the API. Run here,
+-- and by setup() where a restore found no roles to grant to.
 create or replace function _memoir.grant_all()
 returns void language plpgsql set search_path from current as $$
 declare
@@ -11,8 +11,10 @@ begin
   execute format('revoke all on all sequences in schema memoir, _memoir from public, %s', v_roles);
   for v_object in
     select p.oid::regprocedure as signature from pg_proc p
-    where p.pronamespace in ('memoir'::regnamespace, '_memoir'::regnamespace) and p.proowner = 'memoir_owner'::regrole  -- PL/Python's guard themselves
-      and not exists (select from pg_depend d where d.classid = 'pg_proc'::regclass and d.objid = p.oid and d.deptype = 'e')
+    -- PL/Python's guard themselves
+    where p.pronamespace in ('memoir'::regnamespace, '_memoir'::regnamespace) and p.proowner = 'memoir_owner'::regrole
+      and not exists (select from pg_depend d where d.classid = 'pg_proc'::regclass and d.objid = p.oid
+      and d.deptype = 'e')
   loop
     execute format('revoke all on routine %s from public, %s', v_object.signature, v_roles);
   end loop;
@@ -22,7 +24,8 @@ begin
   loop
     for v_object in
       select p.oid::regprocedure as signature from pg_proc p
-      where p.pronamespace = case when starts_with(v_grant.function, '_memoir.') then '_memoir' else 'memoir' end::regnamespace
+      where p.pronamespace = case when starts_with(v_grant.function, '_memoir.') then '_memoir'
+        else 'memoir' end::regnamespace
         and p.proname = split_part('.' || v_grant.function, '.', -1)
     loop
       foreach v_role in array string_to_array(v_grant.roles, ' ') loop
@@ -35,15 +38,18 @@ begin
   for v_object in
     select c.oid::regclass as name from pg_class c
     where c.relnamespace = 'memoir'::regnamespace and c.relkind = 'v' and c.relowner = 'memoir_owner'::regrole
-      and not exists (select from pg_depend d where d.classid = 'pg_class'::regclass and d.objid = c.oid and d.deptype = 'e')
+      and not exists (select from pg_depend d where d.classid = 'pg_class'::regclass and d.objid = c.oid
+      and d.deptype = 'e')
   loop
     execute format('grant select on %s to memoir_admin', v_object.name);
   end loop;
 
   for v_object in
     select t.oid::regtype as name from pg_type t left join pg_class c on c.oid = t.typrelid
-    where t.typnamespace in ('memoir'::regnamespace, '_memoir'::regnamespace) and t.typcategory <> 'A' and coalesce(c.relkind, 'c') = 'c'
-      and not exists (select from pg_depend d where d.classid = 'pg_type'::regclass and d.objid = t.oid and d.deptype = 'e')
+    where t.typnamespace in ('memoir'::regnamespace, '_memoir'::regnamespace) and t.typcategory <> 'A'
+      and coalesce(c.relkind, 'c') = 'c'
+      and not exists (select from pg_depend d where d.classid = 'pg_type'::regclass and d.objid = t.oid
+      and d.deptype = 'e')
   loop
     execute format('revoke all on type %s from public, %s', v_object.name, v_roles);
   end loop;
@@ -52,8 +58,8 @@ begin
   execute format('grant usage on schema memoir, _memoir to %s', v_roles);
 end $$;
 
--- What an earlier release had and this one has not goes: routines that the preamble could not drop, and that this transaction
--- did not replace. Should somebody's view need one of them, the upgrade says so and ends.
+-- What an earlier release had and this one has not goes: routines that the preamble could not drop, and that this
+-- transaction did not replace. Should somebody's view need one of them, the upgrade says so and ends.
 do $$
 declare
   v_stale record;
@@ -62,7 +68,8 @@ begin
     select p.oid::regprocedure as signature from pg_proc p
     where p.pronamespace in ('memoir'::regnamespace, '_memoir'::regnamespace) and p.proowner = 'memoir_owner'::regrole
       and p.xmin::text::bigint <> pg_current_xact_id()::text::bigint % 4294967296
-      and not exists (select from pg_depend d where d.classid = 'pg_proc'::regclass and d.objid = p.oid and d.deptype = 'e')
+      and not exists (select from pg_depend d where d.classid = 'pg_proc'::regclass and d.objid = p.oid
+      and d.deptype = 'e')
   loop
     execute format('drop routine %s', v_stale.signature);
   end loop;

@@ -5,7 +5,8 @@ language plpgsql set search_path from current as $$
 declare
   v_role text; v_path text; v_statement text;
 begin
-  foreach v_role in array array['memoir_owner', 'memoir_reader', 'memoir_app', 'memoir_tenant', 'memoir_admin', 'memoir_jobs'] loop
+  foreach v_role in array array['memoir_owner', 'memoir_reader', 'memoir_app', 'memoir_tenant', 'memoir_admin',
+    'memoir_jobs'] loop
     if not exists (select from pg_roles where rolname = v_role) then
       execute format('create role %I %s', v_role, case when v_role = 'memoir_jobs' then 'login' else 'nologin' end);
     end if;
@@ -13,48 +14,60 @@ begin
 
   -- A restore that found no roles left everything with whoever restored, and granted nothing.
   if exists (select from pg_namespace where nspname = 'memoir' and nspowner <> 'memoir_owner'::regrole) then
-    if not pg_has_role(current_user, 'memoir_owner', case when current_setting('server_version_num')::int >= 160000 then 'set' else 'member' end) then
+    if not pg_has_role(current_user, 'memoir_owner', case when current_setting('server_version_num')::int >= 160000
+      then 'set' else 'member' end) then
       execute format('grant memoir_owner to %I', current_user);
     end if;
     alter schema memoir owner to memoir_owner;
     alter schema _memoir owner to memoir_owner;
-    if to_regnamespace('memoir_extensions') is not null then alter schema memoir_extensions owner to memoir_owner; end if;
+    if to_regnamespace('memoir_extensions') is not null then alter schema memoir_extensions owner to memoir_owner;
+    end if;
     for v_statement in
       select format('alter table %s owner to memoir_owner', c.oid::regclass) from pg_class c
       where c.relnamespace in ('memoir'::regnamespace, '_memoir'::regnamespace) and c.relkind in ('r', 'p', 'v')
       union all
-      select format('alter type %s owner to memoir_owner', t.oid::regtype) from pg_type t left join pg_class c on c.oid = t.typrelid
-      where t.typnamespace in ('memoir'::regnamespace, '_memoir'::regnamespace) and t.typtype in ('c', 'e') and coalesce(c.relkind, 'c') = 'c'
+      select format('alter type %s owner to memoir_owner', t.oid::regtype) from pg_type t left join pg_class c
+        on c.oid = t.typrelid
+      where t.typnamespace in ('memoir'::regnamespace, '_memoir'::regnamespace) and t.typtype in ('c', 'e')
+        and coalesce(c.relkind, 'c') = 'c'
       union all
-      select case when l.lanname = 'plpython3u' then format('grant execute on routine %s to memoir_owner%s', p.oid::regprocedure,
-               case p.proname when 'embed_backlog' then ', memoir_jobs, memoir_app, memoir_admin' when 'run_in_python' then ', memoir_jobs, memoir_admin' end)
+      select case when l.lanname = 'plpython3u' then format('grant execute on routine %s to memoir_owner%s',
+        p.oid::regprocedure,
+               case p.proname when 'embed_backlog' then ', memoir_jobs, memoir_app, memoir_admin'
+               when 'run_in_python' then ', memoir_jobs, memoir_admin' end)
              else format('alter routine %s owner to memoir_owner', p.oid::regprocedure) end
       from pg_proc p join pg_language l on l.oid = p.prolang
       where p.pronamespace in ('memoir'::regnamespace, '_memoir'::regnamespace)
-        and not exists (select from pg_depend d where d.classid = 'pg_proc'::regclass and d.objid = p.oid and d.deptype = 'e')
+        and not exists (select from pg_depend d where d.classid = 'pg_proc'::regclass and d.objid = p.oid
+        and d.deptype = 'e')
     loop
       execute v_statement;
     end loop;
     perform _memoir.grant_all();
-    perform _memoir.secure_rows(c.oid) from pg_class c where c.relnamespace = '_memoir'::regnamespace and c.relkind in ('r', 'p');
+    perform _memoir.secure_rows(c.oid) from pg_class c where c.relnamespace = '_memoir'::regnamespace
+      and c.relkind in ('r', 'p');
   end if;
 
   select substr(c, 13) into v_path from pg_db_role_setting, unnest(setconfig) c
-  where setrole = 0 and setdatabase = (select oid from pg_database where datname = current_database()) and c like 'search\_path=%';
+  where setrole = 0 and setdatabase = (select oid from pg_database where datname = current_database())
+    and c like 'search\_path=%';
   if coalesce(v_path, '') !~ '\mmemoir\M' then
-    execute format('alter database %I set search_path = %s', current_database(), coalesce(v_path || ', memoir', '"$user", public, memoir'));
+    execute format('alter database %I set search_path = %s', current_database(),
+      coalesce(v_path || ', memoir', '"$user", public, memoir'));
   end if;
 
   -- A job's run is one statement, which no timeout meant for queries may end; its batches bound themselves.
   begin
     execute format('alter role memoir_jobs in database %I set statement_timeout = 0', current_database());
-    execute format('alter role memoir_jobs in database %I set idle_in_transaction_session_timeout = ''60s''', current_database());
+    execute format('alter role memoir_jobs in database %I set idle_in_transaction_session_timeout = ''60s''',
+      current_database());
   exception when insufficient_privilege then
     raise notice 'timeouts of memoir_jobs were not set: needs a superuser, or a role that may alter it';
   end;
 end $$;
 comment on procedure memoir.setup() is
-  'Reapplies what a dump does not carry: the database''s search_path, the timeouts of memoir_jobs and, on a server that had them not, the roles with all they own
+  'Reapplies what a dump does not carry: the database''s search_path, the timeouts of memoir_jobs and, on a server that
+had them not, the roles with all they own
 and may do. Call it after a restore, as the user who restored; then call ensure_partitions().';
 
 create or replace function memoir.version()
@@ -62,9 +75,10 @@ returns text language sql immutable
 return :'memoir_version';
 comment on function memoir.version() is 'The version of the installed pg_memoir.';
 
--- Stated here for all, so that none is forgotten. A call for a user plans for that user: a generic plan locks every partition of
--- the tables it names, for the rest of a connection's life. And what a backslash means in the text of a function must not be the
--- caller's choice: with the old meaning the patterns behind tombstones and checks would be others.
+-- Stated here for all, so that none is forgotten. A call for a user plans for that user: a generic plan locks every
+-- partition of the tables it names, for the rest of a connection's life. And what a backslash means in the text of a
+-- function must not be the caller's choice: with the old meaning the patterns behind tombstones and checks would be
+-- others.
 do $$
 declare
   v_routine record;
@@ -75,7 +89,8 @@ begin
     from pg_proc p where p.pronamespace in ('memoir'::regnamespace, '_memoir'::regnamespace) and p.prosecdef
   loop
     execute format('alter routine %s set standard_conforming_strings = on', v_routine.signature);
-    if v_routine.plans then execute format('alter routine %s set plan_cache_mode = force_custom_plan', v_routine.signature); end if;
+    if v_routine.plans then execute format('alter routine %s set plan_cache_mode = force_custom_plan',
+      v_routine.signature); end if;
   end loop;
 end $$;
 
@@ -83,7 +98,8 @@ end $$;
 do $$
 begin
   perform _memoir.without_statistics(c.oid) from pg_class c
-  where c.relnamespace = '_memoir'::regnamespace and c.relkind in ('r', 'p') and (not c.relispartition or c.relkind = 'p')
+  where c.relnamespace = '_memoir'::regnamespace and c.relkind in ('r', 'p')
+    and (not c.relispartition or c.relkind = 'p')
     and (_memoir.has_column(c.relname, 'user_id') or c.relname = 'system_prompts');
 end $$;
 

@@ -1,27 +1,33 @@
--- Conflicts and near duplicates. A slot's value is decided at once; otherwise a new memory is compared with the user's most similar
--- ones when its vector arrives: conflicts first, then near duplicates. Nothing is deleted: the loser is superseded, or an edge says that
--- both stand; a row says who judged, what, and why.
+-- Conflicts and near duplicates. A slot's value is decided at once; otherwise a new memory is compared with the user's
+-- most similar ones when its vector arrives: conflicts first, then near duplicates. Nothing is deleted: the loser is
+-- superseded, or an edge says that both stand; a row says who judged, what, and why.
 --
--- The order of decision ([PG] 5.5): authority, then recency, then confidence. A lower authority never supersedes a higher one.
+-- The order of decision ([PG] 5.5): authority, then recency, then confidence. A lower authority never supersedes a
+-- higher one.
 
 -- The authority a memory has: a person's own word is one, whatever its kind; else its trust.
 create or replace function _memoir.memory_authority(p_memory _memoir.memory_store)
 returns real language sql immutable as $$
-  select case when p_memory.actor = 'person' and p_memory.provenance in ('user_stated', 'correction', 'instruction', 'preference') then 1 else p_memory.trust end::real
+  select case when p_memory.actor = 'person' and p_memory.provenance in ('user_stated', 'correction', 'instruction',
+    'preference') then 1 else p_memory.trust end::real
 $$;
 
--- The authority with which a new word challenges: a person's correction ranks with their statements, whoever carries it.
+-- The authority with which a new word challenges: a person's correction ranks with their statements, whoever carries
+-- it.
 create or replace function _memoir.word_authority(p_standing _memoir.standing)
 returns real language sql immutable as $$
-  select case when p_standing.provenance = 'correction' or p_standing.actor = 'person' and p_standing.provenance in ('user_stated', 'instruction', 'preference')
+  select case when p_standing.provenance = 'correction' or p_standing.actor = 'person'
+    and p_standing.provenance in ('user_stated', 'instruction', 'preference')
     then 1 else p_standing.trust end::real
 $$;
 
 -- Who prevails: new, old, or open (both stand). Why, in words.
-create or replace function _memoir.precedence(p_new _memoir.memory_store, p_old _memoir.memory_store, out prevails text, out reason text)
+create or replace function _memoir.precedence(p_new _memoir.memory_store, p_old _memoir.memory_store, out prevails text,
+  out reason text)
 language plpgsql stable as $$
 declare
-  v_new real := _memoir.word_authority((p_new.actor, p_new.provenance, p_new.trust, null)::_memoir.standing); v_old real := _memoir.memory_authority(p_old);
+  v_new real := _memoir.word_authority((p_new.actor, p_new.provenance, p_new.trust, null)::_memoir.standing);
+  v_old real := _memoir.memory_authority(p_old);
   v_said timestamptz := _memoir.said(p_new); v_was timestamptz := _memoir.said(p_old);
 begin
   if v_new < v_old then
@@ -31,52 +37,64 @@ begin
   elsif v_new > v_old then
     prevails := 'new'; reason := format('authority %s over %s', v_new, v_old);
   elsif v_said <> v_was then
-    prevails := case when v_said > v_was then 'new' when p_old.local_to is not distinct from p_new.local_to then 'old' else 'open' end;
+    prevails := case when v_said > v_was then 'new' when p_old.local_to is not distinct from p_new.local_to then 'old'
+      else 'open' end;
     reason := format('equal authority, said %s the other', case when v_said > v_was then 'after' else 'before' end);
   else
-    prevails := case when p_new.confidence >= p_old.confidence then 'new' when p_old.local_to is not distinct from p_new.local_to then 'old' else 'open' end;
+    prevails := case when p_new.confidence >= p_old.confidence then 'new' when p_old.local_to is not distinct
+      from p_new.local_to then 'old' else 'open' end;
     reason := format('equal authority and time, confidence %s to %s', p_new.confidence, p_old.confidence);
   end if;
 end $$;
 
-create or replace function _memoir.note_judgement(p_user_id uuid, p_memory uuid, p_other uuid, p_judge text, p_verdict text, p_score real, p_similarity real,
+create or replace function _memoir.note_judgement(p_user_id uuid, p_memory uuid, p_other uuid, p_judge text,
+  p_verdict text, p_score real, p_similarity real,
   p_decision text, p_winner uuid, p_reason text, p_at timestamptz)
 returns void language plpgsql as $$
 begin
-  insert into _memoir.memory_judgements (user_id, judgement_id, recorded_at, memory_id, other_id, judge, verdict, score, similarity, decision, winner_id, reason)
-  values (p_user_id, gen_random_uuid(), p_at, p_memory, p_other, p_judge, p_verdict, p_score, p_similarity, p_decision, p_winner, p_reason);
+  insert into _memoir.memory_judgements (user_id, judgement_id, recorded_at, memory_id, other_id, judge, verdict, score,
+    similarity, decision, winner_id, reason)
+  values (p_user_id, gen_random_uuid(), p_at, p_memory, p_other, p_judge, p_verdict, p_score, p_similarity, p_decision,
+    p_winner, p_reason);
   if p_decision = 'contradicts' then
     insert into _memoir.memory_relationships (user_id, source_id, relation, target_id, made_by, recorded_at)
     values (p_user_id, p_memory, 'contradicts', p_other, p_judge, p_at) on conflict do nothing;
   end if;
 end $$;
 
--- Decides a contradiction between two active memories: supersedes or leaves an edge, and says so. What was corrected by a person is
--- withdrawn with all it came from, as correct does. p_from: the new one is true from then on, so the old one keeps its time before.
-create or replace function _memoir.settle(p_user_id uuid, p_new _memoir.memory_store, p_old _memoir.memory_store, p_judge text, p_score real,
+-- Decides a contradiction between two active memories: supersedes or leaves an edge, and says so. What was corrected by
+-- a person is withdrawn with all it came from, as correct does. p_from: the new one is true from then on, so the old
+-- one keeps its time before.
+create or replace function _memoir.settle(p_user_id uuid, p_new _memoir.memory_store, p_old _memoir.memory_store,
+  p_judge text, p_score real,
   p_similarity real, p_from timestamptz, p_by text)
 returns text language plpgsql set plan_cache_mode = force_custom_plan as $$
 declare
-  v_who record; v_now timestamptz := memoir.now(); v_winner _memoir.memory_store; v_loser _memoir.memory_store; v_bounded boolean;
+  v_who record; v_now timestamptz := memoir.now(); v_winner _memoir.memory_store; v_loser _memoir.memory_store;
+  v_bounded boolean;
 begin
   select * into v_who from _memoir.precedence(p_new, p_old);
   if v_who.prevails = 'open' then
-    perform _memoir.note_judgement(p_user_id, p_new.memory_id, p_old.memory_id, p_judge, 'contradiction', p_score, p_similarity, 'contradicts', null, v_who.reason, v_now);
+    perform _memoir.note_judgement(p_user_id, p_new.memory_id, p_old.memory_id, p_judge, 'contradiction', p_score,
+      p_similarity, 'contradicts', null, v_who.reason, v_now);
     return 'open';
   end if;
   if v_who.prevails = 'new' then v_winner := p_new; v_loser := p_old; else v_winner := p_old; v_loser := p_new; end if;
   v_bounded := v_who.prevails = 'new' and coalesce(p_from > coalesce(p_old.valid_from, '-infinity'), false);
   perform _memoir.supersede(p_user_id, array[v_loser.memory_id], v_winner.memory_id, p_by, p_judge, v_now);
-  perform _memoir.note_judgement(p_user_id, p_new.memory_id, p_old.memory_id, p_judge, 'contradiction', p_score, p_similarity, 'superseded', v_winner.memory_id, v_who.reason, v_now);
+  perform _memoir.note_judgement(p_user_id, p_new.memory_id, p_old.memory_id, p_judge, 'contradiction', p_score,
+    p_similarity, 'superseded', v_winner.memory_id, v_who.reason, v_now);
   if v_bounded then
     perform _memoir.bounded(p_old, p_old.valid_from, least(p_from, p_old.valid_to), p_by, p_judge, v_now, p_new.actor);
   elsif v_who.prevails = 'new' and p_new.provenance = 'correction' then
     if p_new.actor = 'person' then
-      perform _memoir.set_tombstones(p_user_id, array[p_old.memory_id], p_old.slot is not null and p_old.slot_value is distinct from p_new.slot_value, false,
+      perform _memoir.set_tombstones(p_user_id, array[p_old.memory_id], p_old.slot is not null
+        and p_old.slot_value is distinct from p_new.slot_value, false,
         p_old.memory_id, 'corrected', p_new.actor, p_new.written_by, v_now, array[p_new.memory_id]);
     end if;
     perform _memoir.withdraw(p_user_id, array[p_old.memory_id],
-      array(select s.source_id from _memoir.memory_sources s where s.user_id = p_user_id and s.item_kind = 'memory' and s.item_id = p_new.memory_id and s.source_kind = 'turn'),
+      array(select s.source_id from _memoir.memory_sources s where s.user_id = p_user_id and s.item_kind = 'memory'
+        and s.item_id = p_new.memory_id and s.source_kind = 'turn'),
       p_old.memory_id, p_by, 'corrected', v_now);
   end if;
   return v_who.prevails;
@@ -85,7 +103,8 @@ end $$;
 -- May two memories conflict at all? Within a project, where they can meet, at a time when both would be true.
 create or replace function _memoir.may_conflict(p_one _memoir.memory_store, p_other _memoir.memory_store)
 returns boolean language sql immutable as $$
-  select p_one.project = p_other.project and (p_one.local_to is null or p_other.local_to is null or p_one.local_to = p_other.local_to)
+  select p_one.project = p_other.project and (p_one.local_to is null or p_other.local_to is null
+    or p_one.local_to = p_other.local_to)
     and _memoir.overlap(p_one, p_other)
 $$;
 
@@ -106,7 +125,8 @@ begin
     order by m.recorded_at, m.memory_id
   loop
     -- A value by its other name is no other value.
-    continue when not _memoir.may_conflict(v_new, v_old) or _memoir.same_thing(p_user_id, v_new.slot_value, v_old.slot_value);
+    continue when not _memoir.may_conflict(v_new, v_old) or _memoir.same_thing(p_user_id, v_new.slot_value,
+      v_old.slot_value);
     v_done := _memoir.settle(p_user_id, v_new, v_old, 'slot', null, null, p_from, p_by);
     if v_done = 'new' then superseded := superseded || v_old.memory_id;
     elsif v_done = 'open' then contradicts := contradicts || v_old.memory_id;
@@ -118,12 +138,13 @@ begin
 end $$;
 
 -- What must agree before two similar texts may count as one: numbers, negation, dates and names. MiniLM gives
--- "allergic / not allergic" .97 and "3 March / 4 March" .99. Rather too many than too few: two memories too much are shown
--- beside each other, one too few is lost.
+-- "allergic / not allergic" .97 and "3 March / 4 March" .99. Rather too many than too few: two memories too much are
+-- shown beside each other, one too few is lost.
 create or replace function _memoir.fixed_points(p_text text)
 returns text[] language sql immutable as $$
   select array(select distinct x from (
-    select lower(m[1]) as x from regexp_matches(p_text, '((?:(?<![[:alnum:]])[-−])?[0-9\u0660-\u0669\u06f0-\u06f9\u0966-\u096f\u09e6-\u09ef\u0e50-\u0e59\uff10-\uff19〇一二三四五六七八九十百千万两]+(?:[.,:/-][0-9\u0660-\u0669\u06f0-\u06f9\u0966-\u096f\u09e6-\u09ef\u0e50-\u0e59\uff10-\uff19〇一二三四五六七八九十百千万两]+)*)', 'g') m
+    select lower(m[1]) as x from regexp_matches(p_text,
+      '((?:(?<![[:alnum:]])[-−])?[0-9\u0660-\u0669\u06f0-\u06f9\u0966-\u096f\u09e6-\u09ef\u0e50-\u0e59\uff10-\uff19〇一二三四五六七八九十百千万两]+(?:[.,:/-][0-9\u0660-\u0669\u06f0-\u06f9\u0966-\u096f\u09e6-\u09ef\u0e50-\u0e59\uff10-\uff19〇一二三四五六七八九十百千万两]+)*)', 'g') m
     union all
     -- Names: capitals, but for words that merely begin a sentence.
     select lower(m[1]) from regexp_matches(p_text, '\m([[:upper:]][[:alnum:]]+)', 'g') m
@@ -137,12 +158,13 @@ returns text[] language sql immutable as $$
   ) s order by x)
 $$;
 
--- A sentence as the rules compare it: its words ("eats" as "eat", tenses apart, articles and helpers left out) without its negations, and how
--- many those were; null where a rule can't tell.
+-- A sentence as the rules compare it: its words ("eats" as "eat", tenses apart, articles and helpers left out) without
+-- its negations, and how many those were; null where a rule can't tell.
 create or replace function _memoir.proposition(p_text text, out words text[], out raw text[], out negations integer)
 language plpgsql stable as $$
 declare
-  v_text text := regexp_replace(replace(lower(normalize(p_text, nfkc)), '’', ''''), '\m(cannot|can''t)\M', 'can not', 'g'); v_word text;
+  v_text text := regexp_replace(replace(lower(normalize(p_text, nfkc)), '’', ''''), '\m(cannot|can''t)\M', 'can not',
+    'g'); v_word text;
 begin
   words := '{}'; raw := '{}'; negations := 0;
   v_text := regexp_replace(regexp_replace(v_text, '\mwon''t\M', 'will not', 'g'), 'n''t\M', ' not', 'g');
@@ -169,15 +191,18 @@ begin
   end if;
 end $$;
 
--- A text's words in their order, as two texts that may say the same are compared: case, articles, endings of the plural apart. What is
--- written without spaces is taken by its characters. Signs ("a - b", "$5") are apart, since none may be more on one side.
+-- A text's words in their order, as two texts that may say the same are compared: case, articles, endings of the plural
+-- apart. What is written without spaces is taken by its characters. Signs ("a - b", "$5") are apart, since none may be
+-- more on one side.
 create or replace function _memoir.wording(p_text text, out words text[], out signs text[])
 language plpgsql stable as $$
 declare
-  v_text text := regexp_replace(replace(lower(normalize(p_text, nfkc)), '’', ''''), '\m(cannot|can''t)\M', 'can not', 'g');
+  v_text text := regexp_replace(replace(lower(normalize(p_text, nfkc)), '’', ''''), '\m(cannot|can''t)\M', 'can not',
+    'g');
 begin
   v_text := regexp_replace(regexp_replace(v_text, '\mwon''t\M', 'will not', 'g'), 'n''t\M', ' not', 'g');
-  v_text := regexp_replace(v_text, '([\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff])', ' \1 ', 'g');
+  v_text := regexp_replace(v_text,
+    '([\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff])', ' \1 ', 'g');
   words := array(
     select case when w = 'has' then 'have' else _memoir.singular(w) end
     from regexp_matches(v_text, '[[:alnum:]_]+(?:[.,:/''-][[:alnum:]_]+)*(?:[+#]+(?![[:alnum:]]))?', 'g') m, unnest(m) w
@@ -192,8 +217,9 @@ returns text language sql immutable as $$
     else regexp_replace(regexp_replace(regexp_replace(p_word, 'ies$', 'y'), '(sh|ch|ss|x|z|o)es$', '\1'), 's$', '') end
 $$;
 
--- Does one text say what the other says, and more at most? The words of one are in the other, in the same order: nothing is swapped
--- ("tea over coffee") or replaced ("my brother"). What is more must not turn it ("rarely", "wants to").
+-- Does one text say what the other says, and more at most? The words of one are in the other, in the same order:
+-- nothing is swapped ("tea over coffee") or replaced ("my brother"). What is more must not turn it ("rarely", "wants
+-- to").
 create or replace function _memoir.says_same(p_one text, p_other text)
 returns boolean language plpgsql stable as $$
 declare
@@ -222,7 +248,8 @@ end $$;
 create or replace function _memoir.kept_apart(p_user_id uuid, p_one uuid, p_other uuid)
 returns boolean language plpgsql stable set plan_cache_mode = force_custom_plan as $$
 begin
-  return exists (select from _memoir.memory_judgements j where j.user_id = p_user_id and j.verdict = 'compatible' and j.reason = 'merge undone'
+  return exists (select from _memoir.memory_judgements j where j.user_id = p_user_id and j.verdict = 'compatible'
+    and j.reason = 'merge undone'
     and (j.memory_id = p_one and j.other_id = p_other or j.memory_id = p_other and j.other_id = p_one));
 end $$;
 
@@ -233,13 +260,14 @@ returns boolean language sql immutable as $$
     || _memoir.any_word('english', 'months', 'full_weekdays', 'numbers', 'larger_numbers') || ')$'), false)
 $$;
 
--- Do two sentences contradict each other, as far as rules can tell? polarity: the same but for one negation. value: the same but for a
--- number, a date or a name, where the sentence leaves room for one only ("lives in", "is on", "has ... children"). Else null. False
--- contradictions are worse than missed ones.
+-- Do two sentences contradict each other, as far as rules can tell? polarity: the same but for one negation. value: the
+-- same but for a number, a date or a name, where the sentence leaves room for one only ("lives in", "is on", "has ...
+-- children"). Else null. False contradictions are worse than missed ones.
 create or replace function _memoir.contradiction(p_one text, p_other text)
 returns text language plpgsql stable as $$
 declare
-  v_one record; v_other record; v_count integer; v_start integer := 1; v_end integer := 0; v_before text; v_after text; v_mine text[]; v_theirs text[];
+  v_one record; v_other record; v_count integer; v_start integer := 1; v_end integer := 0; v_before text; v_after text;
+  v_mine text[]; v_theirs text[];
 begin
   if greatest(length(p_one), length(p_other)) > 400 then return null; end if;
   select * into v_one from _memoir.proposition(p_one);
@@ -252,7 +280,8 @@ begin
   if v_one.negations <> 0 or v_other.negations <> 0 then return null; end if;
   -- What differs stands between what both begin and what both end with; values beside it belong to it.
   while v_one.words[v_start] = v_other.words[v_start] loop v_start := v_start + 1; end loop;
-  while v_end < least(v_count, cardinality(v_other.words)) - v_start + 1 and v_one.words[v_count - v_end] = v_other.words[cardinality(v_other.words) - v_end] loop
+  while v_end < least(v_count, cardinality(v_other.words)) - v_start + 1
+    and v_one.words[v_count - v_end] = v_other.words[cardinality(v_other.words) - v_end] loop
     v_end := v_end + 1;
   end loop;
   while v_start > 1 and _memoir.is_value(v_one.raw[v_start - 1]) loop v_start := v_start - 1; end loop;
@@ -263,25 +292,36 @@ begin
   v_before := array_to_string(v_one.raw[1 : v_start - 1], ' ');
   v_after := array_to_string(v_one.raw[v_count - v_end + 1 : v_count], ' ');
   if v_before <> array_to_string(v_other.raw[1 : v_start - 1], ' ') then return null; end if;
-  if v_before || ' ' || v_after ~ '\m(another|other|second|also|too|sometimes|often|one of|some|each|every|last|next|once|ago)\M' then return null; end if;
+  if v_before || ' '
+    || v_after ~ '\m(another|other|second|also|too|sometimes|often|one of|some|each|every|last|next|once|ago)\M'
+    then return null; end if;
   if (select bool_and(_memoir.is_value(w)) from unnest(v_mine || v_theirs) w) then
     return case when v_before ~ '\m(is|was|are|were)( (on|at|in|from|due|due on|set for|scheduled for))?$'
-        or v_before ~ '^(my|his|her|our|their|user''s) .*\m(starts|begins|ends|leaves|departs|arrives|opens|closes)( (on|at))$'
+        or v_before ~
+          '^(my|his|her|our|their|user''s) .*\m(starts|begins|ends|leaves|departs|arrives|opens|closes)( (on|at))$'
         or v_before ~ '\m(weighs|costs|earns|pays|born (in|on))$'
-        or v_before ~ '^(\w+ )?(has|have)$' and v_after ~ '^(\w+ )?(children|kids|sons|daughters|siblings|brothers|sisters|cats|dogs|pets)$' then 'value' end;
+        or v_before ~ '^(\w+ )?(has|have)$'
+        and v_after ~ '^(\w+ )?(children|kids|sons|daughters|siblings|brothers|sisters|cats|dogs|pets)$'
+          then 'value' end;
   end if;
   -- Names: words with a capital, in sentences that have one answer.
-  if v_after = '' and (v_before ~ '^(\w+ )?(lives|live|resides|is based|am based|works|work|is employed|is married|am married) (in|at|for|by|to)$'
-      or v_before ~ '^(my|his|her|user''s) ((full|first|last|middle) )?name is$' or v_before ~ '^(\w+ )?(was|is) born in$')
-    and not exists (select from unnest(v_mine) w where p_one !~ ('\m' || upper(left(w, 1)) || regexp_replace(substr(w, 2), '[^[:alnum:]]', '.', 'g')))
-    and not exists (select from unnest(v_theirs) w where p_other !~ ('\m' || upper(left(w, 1)) || regexp_replace(substr(w, 2), '[^[:alnum:]]', '.', 'g')))
+  if v_after = ''
+    and (v_before ~
+    '^(\w+ )?(lives|live|resides|is based|am based|works|work|is employed|is married|am married) (in|at|for|by|to)$'
+      or v_before ~ '^(my|his|her|user''s) ((full|first|last|middle) )?name is$'
+      or v_before ~ '^(\w+ )?(was|is) born in$')
+    and not exists (select from unnest(v_mine) w
+      where p_one !~ ('\m' || upper(left(w, 1)) || regexp_replace(substr(w, 2), '[^[:alnum:]]', '.', 'g')))
+    and not exists (select from unnest(v_theirs) w
+      where p_other !~ ('\m' || upper(left(w, 1)) || regexp_replace(substr(w, 2), '[^[:alnum:]]', '.', 'g')))
   then
     return 'value';
   end if;
   return null;
 end $$;
 
--- Has a memory taken the place of another, at once or through others? A correction that sounds like what it corrects is no restatement.
+-- Has a memory taken the place of another, at once or through others? A correction that sounds like what it corrects is
+-- no restatement.
 create or replace function _memoir.succeeds(p_user_id uuid, p_memory_id uuid, p_other uuid)
 returns boolean language plpgsql stable set plan_cache_mode = force_custom_plan as $$
 begin
@@ -289,13 +329,15 @@ begin
     with recursive successors as (
       select p_other as id
       union
-      select r.source_id from successors s join _memoir.memory_relationships r on r.user_id = p_user_id and r.target_id = s.id and r.relation = 'supersedes')
+      select r.source_id from successors s join _memoir.memory_relationships r on r.user_id = p_user_id
+        and r.target_id = s.id and r.relation = 'supersedes')
     select from successors where id = p_memory_id);
 end $$;
 
--- Judges an active memory whose vector has arrived. Conflicts first, by rules, what they can't tell queued for a model where one is
--- configured; then near duplicates ([PG] 5.4: cosine above the threshold, nothing fixed differs, one's words are in the other): the greater authority stays active, of
--- equals the more specific text. What only says again in other words what a person rejected is invalidated, unless a person says it.
+-- Judges an active memory whose vector has arrived. Conflicts first, by rules, what they can't tell queued for a model
+-- where one is configured; then near duplicates ([PG] 5.4: cosine above the threshold, nothing fixed differs, one's
+-- words are in the other): the greater authority stays active, of equals the more specific text. What only says again
+-- in other words what a person rejected is invalidated, unless a person says it.
 create or replace function _memoir.reconcile_memory(p_user_id uuid, p_memory_id uuid, p_by text)
 returns jsonb language plpgsql set plan_cache_mode = force_custom_plan as $$
 declare
@@ -321,7 +363,8 @@ declare
   v_state _memoir.judging_state; v_memory _memoir.memory_store; v_vector halfvec; v_model smallint;
   v_least real := least((p_config ->> 'duplicate_similarity')::real, (p_config ->> 'conflict_similarity')::real);
 begin
-  select * into v_memory from _memoir.memory_store where user_id = p_user_id and memory_id = p_memory_id and state = 'active';
+  select * into v_memory from _memoir.memory_store where user_id = p_user_id and memory_id = p_memory_id
+    and state = 'active';
   if not found then return v_state; end if;
   select e.embedding, e.model_id into v_vector, v_model
   from _memoir.search_items i join _memoir.embeddings e on e.user_id = p_user_id and e.item_no = i.item_no
@@ -334,7 +377,8 @@ begin
     from _memoir.embeddings e join _memoir.search_items i on i.user_id = p_user_id and i.item_no = e.item_no
     where e.user_id = p_user_id and e.model_id = v_model and i.kind = 'm' and i.chunk = 0 and i.ref_id <> p_memory_id),
   nearest as (select * from near where similarity > v_least order by similarity desc, ref_id limit 50)
-  select coalesce(array_agg(m order by s.similarity desc, m.memory_id), '{}'), coalesce(array_agg(s.similarity order by s.similarity desc, m.memory_id), '{}')
+  select coalesce(array_agg(m order by s.similarity desc, m.memory_id), '{}'),
+    coalesce(array_agg(s.similarity order by s.similarity desc, m.memory_id), '{}')
   into v_state.others, v_state.similarities
   from nearest s join _memoir.memory_store m on m.user_id = p_user_id and m.memory_id = s.ref_id
   where m.state <> 'expired' and m.project = v_memory.project;
@@ -371,7 +415,8 @@ begin
       or not _memoir.may_conflict(v_memory, v_other);
     v_kind := _memoir.contradiction(v_memory.content, v_other.content);
     if v_kind is null then
-      if v_asks_model and v_memory.sensitivity < 'secret' and v_other.sensitivity < 'secret' then p_state.open := p_state.open || v_other.memory_id; end if;
+      if v_asks_model and v_memory.sensitivity < 'secret'
+        and v_other.sensitivity < 'secret' then p_state.open := p_state.open || v_other.memory_id; end if;
       continue;
     end if;
     p_state.is_settled[v_place] := true;
@@ -409,13 +454,18 @@ begin
   foreach v_other in array p_state.others loop
     v_place := v_place + 1;
     v_similarity := p_state.similarities[v_place];
-    continue when p_state.is_settled[v_place] or v_similarity <= v_duplicate or v_other.state <> 'active' or v_other.type <> v_memory.type
+    continue when p_state.is_settled[v_place] or v_similarity <= v_duplicate or v_other.state <> 'active'
+      or v_other.type <> v_memory.type
       or v_other.sensitivity <> v_memory.sensitivity or not _memoir.may_conflict(v_memory, v_other)
       or v_other.valid_to is distinct from v_memory.valid_to or v_other.slot is distinct from v_memory.slot
-      or v_other.slot_value is distinct from v_memory.slot_value or _memoir.fixed_points(v_other.content) <> _memoir.fixed_points(v_memory.content);
-    continue when not _memoir.says_same(v_memory.content, v_other.content) or _memoir.kept_apart(v_user, v_memory.memory_id, v_other.memory_id);
-    v_wins := v_memory.trust > v_other.trust or v_memory.trust = v_other.trust and length(v_memory.content) > length(v_other.content);
-    continue when v_memory.local_to is distinct from v_other.local_to and case when v_wins then v_memory.local_to else v_other.local_to end is not null;
+      or v_other.slot_value is distinct from v_memory.slot_value or _memoir.fixed_points(v_other.content)
+        <> _memoir.fixed_points(v_memory.content);
+    continue when not _memoir.says_same(v_memory.content, v_other.content)
+      or _memoir.kept_apart(v_user, v_memory.memory_id, v_other.memory_id);
+    v_wins := v_memory.trust > v_other.trust or v_memory.trust = v_other.trust
+      and length(v_memory.content) > length(v_other.content);
+    continue when v_memory.local_to is distinct from v_other.local_to and case when v_wins then v_memory.local_to
+      else v_other.local_to end is not null;
     if v_wins then
       perform _memoir.merge_memory(v_user, v_other.memory_id, v_memory.memory_id, p_by, memoir.now());
       p_state.superseded := p_state.superseded || v_other.memory_id;
@@ -425,8 +475,10 @@ begin
       p_state.result := jsonb_build_object('memory_id', v_other.memory_id, 'outcome', 'duplicate', 'similarity',
         round(v_similarity::numeric, 4));
     end if;
-    perform _memoir.note_judgement(v_user, v_memory.memory_id, v_other.memory_id, 'rules', 'duplicate', null, v_similarity, 'superseded',
-      case when v_wins then v_memory.memory_id else v_other.memory_id end, case when v_memory.trust <> v_other.trust then 'near duplicate of greater authority'
+    perform _memoir.note_judgement(v_user, v_memory.memory_id, v_other.memory_id, 'rules', 'duplicate', null,
+      v_similarity, 'superseded',
+      case when v_wins then v_memory.memory_id else v_other.memory_id end, case
+      when v_memory.trust <> v_other.trust then 'near duplicate of greater authority'
       else 'near duplicate that says more' end, memoir.now());
     p_state.open := array_remove(p_state.open, v_other.memory_id);
     return;
@@ -442,26 +494,32 @@ returns jsonb language sql immutable as $$
 $$;
 
 -- One memory was said again in other words: the other goes on for both, with the sources of both.
-create or replace function _memoir.merge_memory(p_user_id uuid, p_loser uuid, p_winner uuid, p_by text, p_at timestamptz)
+create or replace function _memoir.merge_memory(p_user_id uuid, p_loser uuid, p_winner uuid, p_by text,
+  p_at timestamptz)
 returns void language plpgsql as $$
 begin
   perform _memoir.supersede(p_user_id, array[p_loser], p_winner, p_by, 'near duplicate', p_at);
-  insert into _memoir.memory_stats (user_id, memory_id, restatements, reinforced_at) values (p_user_id, p_winner, 1, p_at)
+  insert into _memoir.memory_stats (user_id, memory_id, restatements, reinforced_at)
+    values (p_user_id, p_winner, 1, p_at)
   on conflict (user_id, memory_id) do update set restatements = memory_stats.restatements + 1, reinforced_at = p_at;
-  insert into _memoir.memory_sources (user_id, item_kind, item_id, source_kind, source_id, session_id, turn_index, span_start, span_length, link)
+  insert into _memoir.memory_sources (user_id, item_kind, item_id, source_kind, source_id, session_id, turn_index,
+    span_start, span_length, link)
   select user_id, item_kind, p_winner, source_kind, source_id, session_id, turn_index, span_start, span_length, 'merged'
   from _memoir.memory_sources where user_id = p_user_id and item_kind = 'memory' and item_id = p_loser
   on conflict do nothing;
 end $$;
 
 -- Takes a merge back, with what the winner got from it: the pair stays apart.
-create or replace function _memoir.unmerge(p_user_id uuid, p_memory _memoir.memory_store, p_by text, p_actor _memoir.actor, p_at timestamptz)
+create or replace function _memoir.unmerge(p_user_id uuid, p_memory _memoir.memory_store, p_by text,
+  p_actor _memoir.actor, p_at timestamptz)
 returns boolean language plpgsql set plan_cache_mode = force_custom_plan as $$
 declare
   v_loser uuid := p_memory.memory_id; v_winner uuid := p_memory.superseded_by;
 begin
-  if p_memory.state <> 'superseded' or not exists (select from _memoir.memory_judgements j where j.user_id = p_user_id and j.verdict = 'duplicate'
-      and j.winner_id = v_winner and v_loser in (j.memory_id, j.other_id) and v_winner in (j.memory_id, j.other_id)) then
+  if p_memory.state <> 'superseded' or not exists (select from _memoir.memory_judgements j where j.user_id = p_user_id
+    and j.verdict = 'duplicate'
+      and j.winner_id = v_winner and v_loser in (j.memory_id, j.other_id) and v_winner in (j.memory_id, j.other_id))
+        then
     return false;
   end if;
   update _memoir.memory_store set superseded_by = null where user_id = p_user_id and memory_id = v_loser;
@@ -471,15 +529,20 @@ begin
   end if;
   delete from _memoir.memory_relationships
   where user_id = p_user_id and source_id = v_winner and target_id = v_loser and relation = 'supersedes';
-  update _memoir.memory_stats set restatements = greatest(0, restatements - 1) where user_id = p_user_id and memory_id = v_winner;
+  update _memoir.memory_stats set restatements = greatest(0, restatements - 1) where user_id = p_user_id
+    and memory_id = v_winner;
   -- Its sources, but for those that came with another as well.
   delete from _memoir.memory_sources w using _memoir.memory_sources l
   where w.user_id = p_user_id and w.item_kind = 'memory' and w.item_id = v_winner and w.link = 'merged'
-    and l.user_id = p_user_id and l.item_kind = 'memory' and l.item_id = v_loser and l.source_kind = w.source_kind and l.source_id = w.source_id
-    and not exists (select from _memoir.memory_sources o join _memoir.memory_store m on m.user_id = p_user_id and m.memory_id = o.item_id
-      where o.user_id = p_user_id and o.item_kind = 'memory' and o.source_kind = w.source_kind and o.source_id = w.source_id
+    and l.user_id = p_user_id and l.item_kind = 'memory' and l.item_id = v_loser and l.source_kind = w.source_kind
+    and l.source_id = w.source_id
+    and not exists (select from _memoir.memory_sources o join _memoir.memory_store m on m.user_id = p_user_id
+    and m.memory_id = o.item_id
+      where o.user_id = p_user_id and o.item_kind = 'memory' and o.source_kind = w.source_kind
+        and o.source_id = w.source_id
         and m.superseded_by = v_winner and m.state_reason = 'near duplicate');
-  perform _memoir.note_judgement(p_user_id, v_loser, v_winner, 'person', 'compatible', null, null, 'none', null, 'merge undone', p_at);
+  perform _memoir.note_judgement(p_user_id, v_loser, v_winner, 'person', 'compatible', null, null, 'none', null,
+    'merge undone', p_at);
   return true;
 end $$;
 
@@ -491,26 +554,32 @@ declare
 begin
   perform from _memoir.user_counters where user_id = v_caller.user_id for update;
   v_memory := _memoir.memory(v_caller, p_memory);
-  v_restored := _memoir.unmerge(v_caller.user_id, v_memory, v_caller.login, _memoir.actor(v_caller, null, 'person'), memoir.now());
+  v_restored := _memoir.unmerge(v_caller.user_id, v_memory, v_caller.login, _memoir.actor(v_caller, null, 'person'),
+    memoir.now());
   return jsonb_build_object('memory_id', p_memory, 'merged_into', v_memory.superseded_by, 'restored', v_restored);
 end $$;
 comment on function memoir.undo_merge(text, uuid) is
-  'Takes back that a memory was dropped as a near duplicate of another (list_judgements: verdict duplicate): it is active again, the other
-loses what it got from it (its sources, one restatement), and the two stay apart. Returns {"memory_id", "merged_into", "restored"}; restored
-is false where it was not merged so, or can''t come back (a tombstone, its end, another value in its slot). Writes memory_store and
+  'Takes back that a memory was dropped as a near duplicate of another (list_judgements: verdict duplicate): it is
+active again, the other
+loses what it got from it (its sources, one restatement), and the two stay apart. Returns {"memory_id", "merged_into",
+"restored"}; restored
+is false where it was not merged so, or can''t come back (a tombstone, its end, another value in its slot). Writes
+memory_store and
 memory_judgements. Raises PM001, PM004.';
 
--- Kind nli for a cross-encoder (claim_judgements), judge for a language model (llm.sql). New pairs join those that wait.
+-- Kind nli for a cross-encoder (claim_judgements), judge for a language model (llm.sql). New pairs join those that
+-- wait.
 create or replace function _memoir.queue_judgement(p_user_id uuid, p_memory_id uuid, p_others uuid[], p_at timestamptz)
 returns void language sql as $$
   insert into _memoir.work_items (kind, user_id, dedup_key, run_after, payload, created_at)
-  select case config ->> 'judge' when 'llm' then 'judge' else 'nli' end, p_user_id, p_memory_id::text, p_at, jsonb_build_object('others', p_others), p_at
+  select case config ->> 'judge' when 'llm' then 'judge' else 'nli' end, p_user_id, p_memory_id::text, p_at,
+    jsonb_build_object('others', p_others), p_at
   from _memoir.settings_merged where config ->> 'judge' <> 'rules'
   on conflict (kind, user_id, dedup_key) where state = 'ready' do update set payload = excluded.payload
 $$;
 
--- A memory local to a session, or outside of any, becomes global, where everything finds it. The same text known globally takes it in:
--- returns what stands for it then.
+-- A memory local to a session, or outside of any, becomes global, where everything finds it. The same text known
+-- globally takes it in: returns what stands for it then.
 create or replace function _memoir.make_global(p_user_id uuid, p_memory_id uuid, p_by text, p_at timestamptz)
 returns uuid language plpgsql set plan_cache_mode = force_custom_plan as $$
 declare
@@ -519,14 +588,16 @@ begin
   select * into v_memory from _memoir.memory_store where user_id = p_user_id and memory_id = p_memory_id;
   if v_memory.local_to is null then return p_memory_id; end if;
   select * into v_same from _memoir.memory_store m
-  where m.user_id = p_user_id and m.content_hash = v_memory.content_hash and m.project = v_memory.project and m.local_to is null and m.state = 'active'
+  where m.user_id = p_user_id and m.content_hash = v_memory.content_hash and m.project = v_memory.project
+    and m.local_to is null and m.state = 'active'
     and m.valid_to is not distinct from v_memory.valid_to;
   if found then
     perform _memoir.restate(v_same, v_memory);
     perform _memoir.merge_memory(p_user_id, p_memory_id, v_same.memory_id, p_by, p_at);
     return v_same.memory_id;
   end if;
-  update _memoir.memory_store set scope = 'global', local_to = null, tier = greatest(tier, 2) where user_id = p_user_id and memory_id = p_memory_id;
+  update _memoir.memory_store set scope = 'global', local_to = null, tier = greatest(tier, 2) where user_id = p_user_id
+    and memory_id = p_memory_id;
   update _memoir.search_items set session_id = null where user_id = p_user_id and ref_id = p_memory_id;
   return p_memory_id;
 end $$;
@@ -536,23 +607,28 @@ create or replace function _memoir.restate(p_old _memoir.memory_store, p_new _me
 returns void language plpgsql as $$
 begin
   update _memoir.memory_store set
-    trust = greatest(trust, p_new.trust), confidence = greatest(confidence, p_new.confidence), tier = greatest(tier, p_new.tier),
+    trust = greatest(trust, p_new.trust), confidence = greatest(confidence, p_new.confidence),
+      tier = greatest(tier, p_new.tier),
     provenance = case when p_new.trust > trust then p_new.provenance else provenance end,
     actor = case when p_new.trust > trust then p_new.actor else actor end,
     validated_at = coalesce(validated_at, p_new.validated_at), sensitivity = greatest(sensitivity, p_new.sensitivity),
     embeddable = embeddable and p_new.embeddable,
     expires_at = case when p_new.expires_at is null then null else greatest(expires_at, p_new.expires_at) end
-  where user_id = p_old.user_id and memory_id = p_old.memory_id and (p_new.trust > trust or p_new.confidence > confidence or p_new.tier > tier
-    or p_new.sensitivity > sensitivity or embeddable and not p_new.embeddable or validated_at is null and p_new.validated_at is not null
+  where user_id = p_old.user_id and memory_id = p_old.memory_id
+    and (p_new.trust > trust or p_new.confidence > confidence or p_new.tier > tier
+    or p_new.sensitivity > sensitivity or embeddable and not p_new.embeddable or validated_at is null
+    and p_new.validated_at is not null
     or expires_at is not null and (p_new.expires_at is null or p_new.expires_at > expires_at));
   if p_new.sensitivity > p_old.sensitivity then
-    update _memoir.search_items set sensitivity = p_new.sensitivity where user_id = p_old.user_id and ref_id = p_old.memory_id;
+    update _memoir.search_items set sensitivity = p_new.sensitivity where user_id = p_old.user_id
+      and ref_id = p_old.memory_id;
     perform _memoir.leave_profile(p_old.user_id, array[p_old.memory_id]);
   end if;
   if p_new.tier > p_old.tier then perform _memoir.stale_profile(p_old.user_id); end if;
   if p_old.embeddable and not p_new.embeddable then
     delete from _memoir.embeddings e using _memoir.search_items i
-    where i.user_id = p_old.user_id and i.ref_id = p_old.memory_id and e.user_id = p_old.user_id and e.item_no = i.item_no;
+    where i.user_id = p_old.user_id and i.ref_id = p_old.memory_id and e.user_id = p_old.user_id
+      and e.item_no = i.item_no;
     update _memoir.search_items set embeddable = false where user_id = p_old.user_id and ref_id = p_old.memory_id;
   end if;
 end $$;

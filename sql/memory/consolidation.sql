@@ -1,38 +1,51 @@
--- Consolidation: memories about one thing become one memory that holds what each of them says: a memory and the ones most like it, of
--- one type, project and authority, none contradicting another. Rules join their sentences; where a language model is configured it is
--- asked for better words (consolidation_model.sql). The members stay, superseded; undoing brings them back.
+-- Consolidation: memories about one thing become one memory that holds what each of them says: a memory and the ones
+-- most like it, of one type, project and authority, none contradicting another. Rules join their sentences; where a
+-- language model is configured it is asked for better words (consolidation_model.sql). The members stay, superseded;
+-- undoing brings them back.
 
--- What is to become one: seeds by weight, each with what is at least consolidation_similarity like it and in no other cluster.
+-- What is to become one: seeds by weight, each with what is at least consolidation_similarity like it and in no other
+-- cluster.
 create or replace function _memoir.clusters(p_user_id uuid, p_config jsonb)
 returns table (members uuid[]) language plpgsql stable set plan_cache_mode = force_custom_plan as $$
 declare
-  v_model smallint := (select m.model_id from _memoir.embedding_models m where m.status = 'active'); v_now timestamptz := memoir.now();
-  v_like float8 := 1 - (p_config ->> 'consolidation_similarity')::float8; v_least integer := (p_config ->> 'consolidation_members')::integer;
+  v_model smallint := (select m.model_id from _memoir.embedding_models m where m.status = 'active');
+  v_now timestamptz := memoir.now();
+  v_like float8 := 1 - (p_config ->> 'consolidation_similarity')::float8;
+  v_least integer := (p_config ->> 'consolidation_members')::integer;
   v_used uuid[] := '{}'; v_seed record;
 begin
   for v_seed in
     with candidates as materialized (
       select m.memory_id, m.content, m.project, m.type, m.category, m.trust, m.tier, m.recorded_at, e.embedding,
-        row_number() over (partition by m.project, m.type, m.trust, m.tier order by m.recorded_at desc, m.memory_id) as nth
+        row_number() over (partition by m.project, m.type, m.trust, m.tier order by m.recorded_at desc, m.memory_id)
+          as nth
       from _memoir.memory_store m
-      join _memoir.search_items i on i.user_id = p_user_id and i.ref_id = m.memory_id and i.chunk = 0 and i.last_chunk and not i.dead
+      join _memoir.search_items i on i.user_id = p_user_id and i.ref_id = m.memory_id and i.chunk = 0 and i.last_chunk
+        and not i.dead
       join _memoir.embeddings e on e.user_id = p_user_id and e.model_id = v_model and e.item_no = i.item_no
-      where m.user_id = p_user_id and m.state = 'active' and m.scope = 'global' and m.tier >= 2 and m.slot is null and m.sensitivity = 'normal'
-        and m.valid_from is null and m.valid_to is null and length(m.content) <= 400 and (m.expires_at is null or m.expires_at > v_now)
+      where m.user_id = p_user_id and m.state = 'active' and m.scope = 'global' and m.tier >= 2 and m.slot is null
+        and m.sensitivity = 'normal'
+        and m.valid_from is null and m.valid_to is null and length(m.content) <= 400
+        and (m.expires_at is null or m.expires_at > v_now)
         -- Not what contradicts or is contradicted, nor what was brought back once.
-        and not exists (select from _memoir.memory_relationships r where r.user_id = p_user_id and r.source_id = m.memory_id and r.relation = 'contradicts')
-        and not exists (select from _memoir.memory_relationships r where r.user_id = p_user_id and r.target_id = m.memory_id and r.relation = 'contradicts')
+        and not exists (select from _memoir.memory_relationships r where r.user_id = p_user_id
+        and r.source_id = m.memory_id and r.relation = 'contradicts')
+        and not exists (select from _memoir.memory_relationships r where r.user_id = p_user_id
+        and r.target_id = m.memory_id and r.relation = 'contradicts')
         and not m.metadata ? 'stays_apart'),
     recent as materialized (select * from candidates where nth <= 300),
     pairs as materialized (
-      select a.memory_id as one, b.memory_id as other, a.content as said, b.content as said_too, a.embedding <=> b.embedding as distance
+      select a.memory_id as one, b.memory_id as other, a.content as said, b.content as said_too,
+        a.embedding <=> b.embedding as distance
       from recent a join recent b using (project, type, trust, tier) where a.memory_id <> b.memory_id),
     close as materialized (select * from pairs where distance <= v_like)
     select p.one, array_agg(p.other order by p.distance, p.other) as others
-    from close p where _memoir.contradiction(p.said, p.said_too) is null group by p.one having count(*) >= v_least - 1 order by count(*) desc, p.one
+    from close p where _memoir.contradiction(p.said, p.said_too) is null group by p.one having count(*) >= v_least - 1
+    order by count(*) desc, p.one
   loop
     continue when v_seed.one = any (v_used);
-    members := array[v_seed.one] || (array(select o from unnest(v_seed.others) with ordinality x(o, n) where o <> all (v_used) order by n))[1 : 7];
+    members := array[v_seed.one] || (array(select o from unnest(v_seed.others) with ordinality x(o, n)
+      where o <> all (v_used) order by n))[1 : 7];
     continue when cardinality(members) < v_least;
     v_used := v_used || members;
     return next;
@@ -50,7 +63,8 @@ begin
       v_words := tsvector_to_array(_memoir.words(p_config, v_sentence)) || _memoir.fixed_points(v_sentence);
       continue when v_words <@ v_known;
       v_known := v_known || v_words;
-      v_out := v_out || case when v_out = '' then '' else ' ' end || v_sentence || case when v_sentence ~ '[.!?。！？…]$' then '' else '.' end;
+      v_out := v_out || case when v_out = '' then '' else ' ' end || v_sentence || case
+        when v_sentence ~ '[.!?。！？…]$' then '' else '.' end;
     end loop;
   end loop;
   return v_out;
@@ -60,53 +74,70 @@ end $$;
 create or replace function _memoir.may_stand(p_user_id uuid, p_text text, p_project text)
 returns boolean language plpgsql stable set plan_cache_mode = force_custom_plan as $$
 begin
-  return not _memoir.tombstoned(p_user_id, p_text, null, null, p_project) and not exists (select from _memoir.memory_store m
-    where m.user_id = p_user_id and m.content_hash = sha256(convert_to(_memoir.normalise(p_text), 'UTF8')) and m.project = p_project
+  return not _memoir.tombstoned(p_user_id, p_text, null, null, p_project)
+    and not exists (select from _memoir.memory_store m
+    where m.user_id = p_user_id and m.content_hash = sha256(convert_to(_memoir.normalise(p_text), 'UTF8'))
+      and m.project = p_project
       and m.local_to is null and m.state = 'active');
 end $$;
 
--- Makes one memory of a cluster and returns it; null where its text may not stand. Under the user's lock. p_text: in whose words (p_made_by)
--- if not those of the members; p_id: its id, where something refers to it already; p_instead: what said it before, for its counters.
-create or replace function _memoir.consolidate(p_user_id uuid, p_members uuid[], p_config jsonb, p_by text, p_text text default null,
+-- Makes one memory of a cluster and returns it; null where its text may not stand. Under the user's lock. p_text: in
+-- whose words (p_made_by) if not those of the members; p_id: its id, where something refers to it already; p_instead:
+-- what said it before, for its counters.
+create or replace function _memoir.consolidate(p_user_id uuid, p_members uuid[], p_config jsonb, p_by text,
+  p_text text default null,
   p_made_by text default 'rules', p_id uuid default gen_random_uuid(), p_instead uuid default null)
 returns uuid language plpgsql set plan_cache_mode = force_custom_plan as $$
 declare
   v_new _memoir.memory_store; v_texts text[]; v_ids uuid[]; v_now timestamptz := memoir.now();
 begin
-  select array_agg(m.content order by m.recorded_at, m.memory_id), array_agg(m.memory_id order by m.recorded_at, m.memory_id) into v_texts, v_ids
+  select array_agg(m.content order by m.recorded_at, m.memory_id), array_agg(m.memory_id order by m.recorded_at,
+    m.memory_id) into v_texts, v_ids
   from _memoir.memory_store m where m.user_id = p_user_id and m.memory_id = any (p_members) and m.state = 'active';
   if coalesce(cardinality(v_ids), 0) < 2 then return null; end if;
   -- No more authority than any of them has: they are alike in trust and tier, the rest is the least.
-  select m.* into v_new from _memoir.memory_store m where m.user_id = p_user_id and m.memory_id = any (v_ids) order by m.confidence, m.recorded_at desc, m.memory_id limit 1;
+  select m.* into v_new from _memoir.memory_store m where m.user_id = p_user_id and m.memory_id = any (v_ids)
+  order by m.confidence, m.recorded_at desc, m.memory_id limit 1;
   v_new.content := coalesce(p_text, _memoir.consolidated_text(v_texts, (p_config ->> 'text_search_config')::regconfig));
   v_new.content_hash := sha256(convert_to(_memoir.normalise(v_new.content), 'UTF8'));
   if not _memoir.may_stand(p_user_id, v_new.content, v_new.project) then return null; end if;
   v_new.memory_id := p_id; v_new.recorded_at := v_now; v_new.state_at := v_now; v_new.written_by := p_by;
-  v_new.session_id := null; v_new.source_tool := null; v_new.source_key := null; v_new.superseded_by := null; v_new.state_reason := null;
+  v_new.session_id := null; v_new.source_tool := null; v_new.source_key := null; v_new.superseded_by := null;
+  v_new.state_reason := null;
   v_new.token_count := (_memoir.count_tokens(array[v_new.content], v_new.tokenizer))[1];
   v_new.metadata := jsonb_build_object('consolidated', cardinality(v_ids), 'by', p_made_by);
   select min(m.validated_at), case when bool_or(m.expires_at is null) then null else max(m.expires_at) end,
     (array_agg(m.importance order by array_position('{critical,important,normal,minor}'::text[], m.importance)))[1]
-  into v_new.validated_at, v_new.expires_at, v_new.importance from _memoir.memory_store m where m.user_id = p_user_id and m.memory_id = any (v_ids);
-  v_new.tags := array(select distinct t from _memoir.memory_store m, unnest(m.tags) t where m.user_id = p_user_id and m.memory_id = any (v_ids) order by t);
-  v_new.aliases := array(select distinct a from _memoir.memory_store m, unnest(m.aliases) a where m.user_id = p_user_id and m.memory_id = any (v_ids) order by a);
+  into v_new.validated_at, v_new.expires_at, v_new.importance from _memoir.memory_store m where m.user_id = p_user_id
+    and m.memory_id = any (v_ids);
+  v_new.tags := array(select distinct t from _memoir.memory_store m, unnest(m.tags) t where m.user_id = p_user_id
+    and m.memory_id = any (v_ids) order by t);
+  v_new.aliases := array(select distinct a from _memoir.memory_store m, unnest(m.aliases) a where m.user_id = p_user_id
+    and m.memory_id = any (v_ids) order by a);
 
   perform _memoir.supersede(p_user_id, v_ids, v_new.memory_id, p_by, 'consolidated', v_now);
   insert into _memoir.memory_store select v_new.*;
   perform _memoir.note_state(p_user_id, array[v_new.memory_id], 'active', p_by, 'consolidated', null, v_now, 'system');
-  insert into _memoir.memory_stats (user_id, memory_id, access_count, restatements, relevance_sum, last_accessed_at, reinforced_at)
-  select p_user_id, v_new.memory_id, coalesce(max(s.access_count), 0), coalesce(sum(s.restatements), 0), coalesce(max(s.relevance_sum), 0), max(s.last_accessed_at), max(s.reinforced_at)
+  insert into _memoir.memory_stats (user_id, memory_id, access_count, restatements, relevance_sum, last_accessed_at,
+    reinforced_at)
+  select p_user_id, v_new.memory_id, coalesce(max(s.access_count), 0), coalesce(sum(s.restatements), 0),
+    coalesce(max(s.relevance_sum), 0), max(s.last_accessed_at), max(s.reinforced_at)
   from _memoir.memory_stats s where s.user_id = p_user_id and s.memory_id = any (v_ids || p_instead);
-  update _memoir.user_counters set memories = memories + 1, profile_stale = profile_stale or v_new.tier >= 3 where user_id = p_user_id;
+  update _memoir.user_counters set memories = memories + 1, profile_stale = profile_stale or v_new.tier >= 3
+  where user_id = p_user_id;
   -- Every source is named: the members, and the turns they came from.
   insert into _memoir.memory_sources (user_id, item_kind, item_id, source_kind, source_id)
   select p_user_id, 'memory', v_new.memory_id, 'memory', m from unnest(v_ids) m;
-  insert into _memoir.memory_sources (user_id, item_kind, item_id, source_kind, source_id, session_id, turn_index, span_start, span_length)
-  select s.user_id, 'memory', v_new.memory_id, s.source_kind, s.source_id, s.session_id, s.turn_index, s.span_start, s.span_length
-  from _memoir.memory_sources s where s.user_id = p_user_id and s.item_kind = 'memory' and s.item_id = any (v_ids) and s.source_kind = 'turn' on conflict do nothing;
+  insert into _memoir.memory_sources (user_id, item_kind, item_id, source_kind, source_id, session_id, turn_index,
+    span_start, span_length)
+  select s.user_id, 'memory', v_new.memory_id, s.source_kind, s.source_id, s.session_id, s.turn_index, s.span_start,
+    s.span_length
+  from _memoir.memory_sources s where s.user_id = p_user_id and s.item_kind = 'memory' and s.item_id = any (v_ids)
+    and s.source_kind = 'turn' on conflict do nothing;
   insert into _memoir.memory_relationships (user_id, source_id, relation, target_id, made_by, recorded_at)
   select p_user_id, v_new.memory_id, 'elaborates', m.memory_id, 'consolidated', v_now from _memoir.memory_store m
-  where m.user_id = p_user_id and m.memory_id = any (v_ids) and length(m.content) < length(v_new.content) on conflict do nothing;
+  where m.user_id = p_user_id and m.memory_id = any (v_ids) and length(m.content) < length(v_new.content)
+    on conflict do nothing;
   perform _memoir.index_memory(v_new, v_now, p_config);
   return v_new.memory_id;
 end $$;
@@ -115,27 +146,32 @@ create or replace function memoir.undo_consolidation(p_user text, p_memory uuid)
 returns jsonb language plpgsql security definer set search_path from current as $$
 declare
   v_caller _memoir.caller := _memoir.authorise(p_user, 'write');
-  v_memory _memoir.memory_store := _memoir.memory(v_caller, p_memory); v_user uuid := v_caller.user_id; v_now timestamptz := memoir.now(); v_restored uuid[] := '{}';
+  v_memory _memoir.memory_store := _memoir.memory(v_caller, p_memory); v_user uuid := v_caller.user_id;
+  v_now timestamptz := memoir.now(); v_restored uuid[] := '{}';
 begin
   perform from _memoir.user_counters where user_id = v_user for update;
   v_memory := _memoir.memory(v_caller, p_memory);
   if v_memory.state = 'active' and v_memory.metadata ? 'consolidated' then
-    perform _memoir.set_state(v_user, array[p_memory], 'invalidated', v_caller.login, 'consolidation undone', null, v_now);
+    perform _memoir.set_state(v_user, array[p_memory], 'invalidated', v_caller.login, 'consolidation undone', null,
+      v_now);
     v_restored := _memoir.dissolve(v_user, p_memory, v_caller.login, v_now, _memoir.actor(v_caller, null, 'person'));
   end if;
   return jsonb_build_object('memory_id', p_memory, 'restored', to_jsonb(v_restored));
 end $$;
 comment on function memoir.undo_consolidation(text, uuid) is
-  'Takes a consolidated memory back: it is invalidated, its members are active again and stay apart. Returns {"memory_id", "restored"},
+  'Takes a consolidated memory back: it is invalidated, its members are active again and stay apart. Returns
+{"memory_id", "restored"},
 an empty list where the memory is not a consolidated one that stands. Writes memory_store. Raises PM001, PM004.';
 
 create or replace function _memoir.step_consolidation(p_limit integer)
 returns jsonb language plpgsql set plan_cache_mode = force_custom_plan as $$
 declare
-  v_after uuid := _memoir.job_cursor('consolidation'); v_users uuid[]; v_user uuid; v_config jsonb; v_cluster record; v_made integer := 0; v_members integer := 0; v_more boolean;
+  v_after uuid := _memoir.job_cursor('consolidation'); v_users uuid[]; v_user uuid; v_config jsonb; v_cluster record;
+  v_made integer := 0; v_members integer := 0; v_more boolean;
   v_failed integer := 0; v_error text; v_whole uuid;
 begin
-  v_users := array(select c.user_id from _memoir.user_counters c where c.memories > 2 and (v_after is null or c.user_id > v_after) order by c.user_id limit p_limit);
+  v_users := array(select c.user_id from _memoir.user_counters c where c.memories > 2
+    and (v_after is null or c.user_id > v_after) order by c.user_id limit p_limit);
   v_more := cardinality(v_users) = p_limit;
   perform _memoir.put_job_cursor('consolidation', case when v_more then v_users[p_limit] end);
   foreach v_user in array v_users loop
@@ -156,7 +192,8 @@ begin
       v_failed := v_failed + 1; v_error := format('user %s: %s', v_user, sqlerrm);
     end;
   end loop;
-  return jsonb_strip_nulls(jsonb_build_object('users', cardinality(v_users), 'made', v_made, 'members', v_members, 'failed', v_failed, 'error', v_error, 'more', v_more));
+  return jsonb_strip_nulls(jsonb_build_object('users', cardinality(v_users), 'made', v_made, 'members', v_members,
+    'failed', v_failed, 'error', v_error, 'more', v_more));
 end $$;
 
 create or replace function _memoir.ask_for_consolidation(p_user_id uuid, p_whole uuid, p_config jsonb)

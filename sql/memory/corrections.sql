@@ -1,14 +1,19 @@
--- Corrections: correct, retract, forget. What was wrong leaves recall and compile, with what it came from and what was made of it, in
--- one transaction; history keeps all of it.
+-- Corrections: correct, retract, forget. What was wrong leaves recall and compile, with what it came from and what was
+-- made of it, in one transaction; history keeps all of it.
 --
---   replacement, polarity   correct(user, memory, 'Lives in Ulm.')            the old is superseded, and may not come back
---   partial                 correct(…, p_remainder => 'Has two cats.')        what is still true goes on as a memory of its own
---   bounded                 correct(…, p_valid_from => '2026-03-01')          the old was true until then: a bounded copy goes on
---   retraction              retract(user, memory)                             the old is invalidated, and may not come back
+--   replacement, polarity   correct(user, memory, 'Lives in Ulm.')            the old is superseded, and may not come
+--   back
+--   partial                 correct(…, p_remainder => 'Has two cats.')        what is still true goes on as a memory of
+--   its own
+--   bounded                 correct(…, p_valid_from => '2026-03-01')          the old was true until then: a bounded
+--   copy goes on
+--   retraction              retract(user, memory)                             the old is invalidated, and may not come
+--   back
 --   bounded retraction      retract(…, p_valid_to => '2026-03-01')            it was true until then
 
--- All memories that say the same as one: merged with it as near duplicates, the same text, or the same value in its slot.
--- p_wide: in all projects that the caller may use and in all states; else what is active in its project, as a part of a whole too.
+-- All memories that say the same as one: merged with it as near duplicates, the same text, or the same value in its
+-- slot. p_wide: in all projects that the caller may use and in all states; else what is active in its project, as a
+-- part of a whole too.
 create or replace function _memoir.same_value(p_caller _memoir.caller, p_memory _memoir.memory_store, p_wide boolean)
 returns uuid[] language plpgsql stable set plan_cache_mode = force_custom_plan as $$
 declare
@@ -20,15 +25,18 @@ begin
     select case when m.memory_id = s.id then m.superseded_by else m.memory_id end
     from same s join _memoir.memory_store m on m.user_id = v_user and m.superseded_by is not null
       -- What was consolidated goes with the whole, not the whole with one of its members.
-      and (m.state_reason = 'near duplicate' and (m.memory_id = s.id or m.superseded_by = s.id) or m.state_reason = 'consolidated' and m.superseded_by = s.id))
+      and (m.state_reason = 'near duplicate' and (m.memory_id = s.id or m.superseded_by = s.id)
+      or m.state_reason = 'consolidated' and m.superseded_by = s.id))
   select array_agg(id order by id) into v_ids from (
     select id from same
     union
     select m.memory_id from _memoir.memory_store m
     where m.user_id = v_user and m.state <> 'erased' and m.sensitivity <= p_caller.clearance
       and case when p_wide then p_caller.projects is null or m.project = any (p_caller.projects)
-        else m.project = p_memory.project and (m.state = 'active' or m.state = 'superseded' and m.state_reason = 'consolidated') end
-      and (m.slot = p_memory.slot and m.slot_value = p_memory.slot_value or _memoir.tombstone_text(m.content) = v_text)) x;
+        else m.project = p_memory.project and (m.state = 'active' or m.state = 'superseded'
+          and m.state_reason = 'consolidated') end
+      and (m.slot = p_memory.slot and m.slot_value = p_memory.slot_value or _memoir.tombstone_text(m.content) = v_text))
+        x;
   return v_ids;
 end $$;
 
@@ -51,37 +59,46 @@ begin
   select * into v_done from _memoir.withdraw(v_user, v_ids, '{}', p_memory, v_caller.login, v_reason, v_now, true);
   insert into _memoir.audit_log (login, action, user_id, detail)
   values (v_caller.login, 'forget', v_user, jsonb_build_object('memory_ids', v_ids, 'reason', v_reason));
-  return jsonb_build_object('memory_id', p_memory, 'state', 'forgotten', 'merged', to_jsonb(array_remove(v_ids, p_memory)),
+  return jsonb_build_object('memory_id', p_memory, 'state', 'forgotten', 'merged',
+    to_jsonb(array_remove(v_ids, p_memory)),
     'excluded_turns', v_done.excluded_turns, 'invalidated_summaries', v_done.invalidated_summaries);
 end $$;
 comment on function memoir.forget(text, uuid, text) is
-  'Takes a memory, and all that say the same (near duplicates merged with it, its text or its slot''s value elsewhere), out of recall and
-compile for good, at any p_as_of too: it may not come back through remember (tombstones of keyed hashes stay), its source turns leave
-recall, the summaries that hold them are invalidated, the memories derived from it forgotten as well. History keeps the turns; free paraphrases
-elsewhere are not found. An archived memory is brought back for it. Writes memory_store, tombstones, recall_exclusions, audit_log. Raises PM001, PM004.';
+  'Takes a memory, and all that say the same (near duplicates merged with it, its text or its slot''s value elsewhere),
+out of recall and
+compile for good, at any p_as_of too: it may not come back through remember (tombstones of keyed hashes stay), its
+source turns leave
+recall, the summaries that hold them are invalidated, the memories derived from it forgotten as well. History keeps the
+turns; free paraphrases
+elsewhere are not found. An archived memory is brought back for it. Writes memory_store, tombstones, recall_exclusions,
+audit_log. Raises PM001, PM004.';
 
--- The memory a correction is about, under the user's lock: what stands for it today, and not forgotten. A part of a consolidated memory
--- is meant by itself, not the whole.
+-- The memory a correction is about, under the user's lock: what stands for it today, and not forgotten. A part of a
+-- consolidated memory is meant by itself, not the whole.
 create or replace function _memoir.to_correct(p_memory _memoir.memory_store)
 returns _memoir.memory_store language plpgsql stable as $$
 declare
   v_memory _memoir.memory_store := _memoir.current(p_memory, 'consolidated');
 begin
   if v_memory.state in ('forgotten', 'erased') then
-    perform _memoir.fail('PM004', format('memory %s is %s', v_memory.memory_id, v_memory.state), 'lift_tombstone brings a forgotten one back');
+    perform _memoir.fail('PM004', format('memory %s is %s', v_memory.memory_id, v_memory.state),
+      'lift_tombstone brings a forgotten one back');
   end if;
   return v_memory;
 end $$;
 
--- Takes memories out of the wholes they went into, so that the other parts stand by themselves; returns p_memory as it is then.
-create or replace function _memoir.take_out(p_user_id uuid, p_ids uuid[], p_memory uuid, p_by text, p_at timestamptz, p_actor _memoir.actor)
+-- Takes memories out of the wholes they went into, so that the other parts stand by themselves; returns p_memory as it
+-- is then.
+create or replace function _memoir.take_out(p_user_id uuid, p_ids uuid[], p_memory uuid, p_by text, p_at timestamptz,
+  p_actor _memoir.actor)
 returns _memoir.memory_store language plpgsql set plan_cache_mode = force_custom_plan as $$
 declare
   v_wholes uuid[]; v_memory _memoir.memory_store;
 begin
   with recursive up as (
     select m.superseded_by as id from _memoir.memory_store m
-    where m.user_id = p_user_id and m.memory_id = any (p_ids) and m.state = 'superseded' and m.state_reason = 'consolidated'
+    where m.user_id = p_user_id and m.memory_id = any (p_ids) and m.state = 'superseded'
+      and m.state_reason = 'consolidated'
     union
     select m.superseded_by from up join _memoir.memory_store m on m.user_id = p_user_id and m.memory_id = up.id
     where m.state = 'superseded' and m.state_reason = 'consolidated')
@@ -92,13 +109,18 @@ begin
   return v_memory;
 end $$;
 
-create or replace function memoir.correct(p_user text, p_memory uuid, p_content text, p_reason text default null, p_remainder text default null,
-  p_valid_from timestamptz default null, p_valid_to timestamptz default null, p_slot_value text default null, p_session text default null,
-  p_source_turns integer[] default null, p_actor text default null, p_embedding real[] default null, p_key text default null)
-returns jsonb language plpgsql security definer set search_path from current set plan_cache_mode = force_custom_plan as $$
+create or replace function memoir.correct(p_user text, p_memory uuid, p_content text, p_reason text default null,
+  p_remainder text default null,
+  p_valid_from timestamptz default null, p_valid_to timestamptz default null, p_slot_value text default null,
+    p_session text default null,
+  p_source_turns integer[] default null, p_actor text default null, p_embedding real[] default null,
+    p_key text default null)
+returns jsonb language plpgsql security definer set search_path from current set plan_cache_mode = force_custom_plan
+  as $$
 declare
   v_caller _memoir.caller := _memoir.authorise(p_user, 'write');
-  v_user uuid := v_caller.user_id; v_seen _memoir.memory_store := _memoir.memory(v_caller, p_memory); v_now timestamptz := memoir.now();
+  v_user uuid := v_caller.user_id; v_seen _memoir.memory_store := _memoir.memory(v_caller, p_memory);
+  v_now timestamptz := memoir.now();
   v_old _memoir.memory_store; v_standing _memoir.standing; v_correction _memoir.correction; v_hash bytea;
   v_result jsonb;
 begin
@@ -108,7 +130,8 @@ begin
   end if;
   perform from _memoir.user_counters where user_id = v_user for update;
   if p_key is not null then
-    v_hash := sha256(convert_to(jsonb_build_array('correct', p_memory, p_content, p_reason, p_remainder, p_valid_from, p_valid_to, p_slot_value,
+    v_hash := sha256(convert_to(jsonb_build_array('correct', p_memory, p_content, p_reason, p_remainder, p_valid_from,
+      p_valid_to, p_slot_value,
       p_session, p_source_turns, p_actor, p_embedding)::text, 'UTF8'));
     v_result := _memoir.receipt(v_user, p_key, v_hash);
     if v_result is not null then return v_result; end if;
@@ -116,10 +139,13 @@ begin
   v_old := _memoir.to_correct(v_seen);
   v_standing := _memoir.standing(_memoir.speaker(v_caller, p_actor, p_session), v_old.type, 'correction',
     _memoir.turns_given(v_caller, p_session, p_source_turns));
-  v_correction := (v_caller, p_user, v_old, v_standing, coalesce(p_reason, 'corrected'), v_now, p_content, p_remainder, p_valid_from, p_valid_to,
-    v_old.slot is not null and (p_remainder is null or p_slot_value is not null),  -- else the slot's value is in what remains
+  v_correction := (v_caller, p_user, v_old, v_standing, coalesce(p_reason, 'corrected'), v_now, p_content, p_remainder,
+    p_valid_from, p_valid_to,
+    -- else the slot's value is in what remains
+    v_old.slot is not null and (p_remainder is null or p_slot_value is not null),
     p_slot_value, p_session, p_source_turns, p_actor, p_embedding);
-  if (v_old.state = 'active' or v_old.state_reason = 'consolidated') and _memoir.word_authority(v_standing) < _memoir.memory_authority(v_old) then
+  if (v_old.state = 'active' or v_old.state_reason = 'consolidated')
+    and _memoir.word_authority(v_standing) < _memoir.memory_authority(v_old) then
     v_result := _memoir.object_to(v_correction);
   else
     v_result := _memoir.put_right(v_correction);
@@ -129,13 +155,20 @@ begin
   if p_key is not null then perform _memoir.keep_receipt(v_user, p_key, v_hash, v_result, v_now); end if;
   return v_result;
 end $$;
-comment on function memoir.correct(text, uuid, text, text, text, timestamptz, timestamptz, text, text, integer[], text, real[], text) is
-  'Replaces a memory by what is right. p_remainder: the part of the old one that is still true, in words; it goes on as a memory of its own.
-p_valid_from, p_valid_to: the new value is true from or until then, and the old one outside that time. p_slot_value: the new value of the
-memory''s slot (default: the content). p_session, p_source_turns, p_actor: whose correction, as in remember: a person''s ranks with their
-statements, one of lower authority than the memory leaves a contradicts edge only. The old text and slot value may not come back (but
-for bounds), the source turns leave recall, summaries and memories made of them are invalidated. A superseded memory stands for its
-successor, but what was consolidated for itself: the other parts stand by themselves again. Returns {"memory_id", "outcome", "corrected", "remainder", "bounded", "excluded_turns", "invalidated_summaries"}; outcome:
+comment on function memoir.correct(text, uuid, text, text, text, timestamptz, timestamptz, text, text, integer[], text,
+  real[], text) is
+  'Replaces a memory by what is right. p_remainder: the part of the old one that is still true, in words; it goes on as
+a memory of its own.
+p_valid_from, p_valid_to: the new value is true from or until then, and the old one outside that time. p_slot_value: the
+new value of the
+memory''s slot (default: the content). p_session, p_source_turns, p_actor: whose correction, as in remember: a person''s
+ranks with their
+statements, one of lower authority than the memory leaves a contradicts edge only. The old text and slot value may not
+come back (but
+for bounds), the source turns leave recall, summaries and memories made of them are invalidated. A superseded memory
+stands for its
+successor, but what was consolidated for itself: the other parts stand by themselves again. Returns {"memory_id",
+"outcome", "corrected", "remainder", "bounded", "excluded_turns", "invalidated_summaries"}; outcome:
 corrected, contradicts. p_key: idempotency key. Raises PM001, PM003, PM004, PM006, PM012, PM014, PM030, PM040.';
 
 -- A lower authority corrects nothing: it is heard, and the conflict is open.
@@ -148,12 +181,14 @@ begin
   v_made := _memoir.say_instead(p_correction, '{}');
   v_id := (v_made ->> 'memory_id')::uuid;
   if v_id <> v_old.memory_id then
-    perform _memoir.note_judgement(v_old.user_id, v_id, v_old.memory_id, 'person', 'contradiction', null, null, 'contradicts', null,
+    perform _memoir.note_judgement(v_old.user_id, v_id, v_old.memory_id, 'person', 'contradiction', null, null,
+      'contradicts', null,
       'a correction of lower authority', p_correction.corrected_at);
   end if;
   return jsonb_build_object('memory_id', v_id,
     'outcome', case when v_made ->> 'outcome' = 'refused_tombstone' then 'refused_tombstone' else 'contradicts' end,
-    'corrected', '[]'::jsonb, 'remainder', null, 'bounded', '[]'::jsonb, 'excluded_turns', 0, 'invalidated_summaries', 0);
+    'corrected', '[]'::jsonb, 'remainder', null, 'bounded', '[]'::jsonb, 'excluded_turns', 0, 'invalidated_summaries',
+      0);
 end $$;
 
 -- What is right is remembered as anything else is, with the kind and place of the old memory.
@@ -162,10 +197,14 @@ returns jsonb language plpgsql as $$
 declare
   v_old _memoir.memory_store := p_correction.old;
 begin
-  return memoir.remember(p_correction.user_name, p_correction.content, p_correction.session_name, v_old.type, v_old.category, v_old.importance,
-    v_old.project, p_correction.stated_actor, 'correction', p_valid_from => p_correction.valid_from, p_valid_to => p_correction.valid_to,
-    p_tags => p_tags, p_slot => case when p_correction.has_slot then v_old.slot end, p_slot_value => p_correction.slot_value,
-    p_sensitivity => v_old.sensitivity::text, p_source_turns => p_correction.source_turns, p_embedding => p_correction.embedding);
+  return memoir.remember(p_correction.user_name, p_correction.content, p_correction.session_name, v_old.type,
+    v_old.category, v_old.importance,
+    v_old.project, p_correction.stated_actor, 'correction', p_valid_from => p_correction.valid_from,
+      p_valid_to => p_correction.valid_to,
+    p_tags => p_tags, p_slot => case when p_correction.has_slot then v_old.slot end,
+      p_slot_value => p_correction.slot_value,
+    p_sensitivity => v_old.sensitivity::text, p_source_turns => p_correction.source_turns,
+      p_embedding => p_correction.embedding);
 end $$;
 
 -- The old memory, and all that say the same, give way to the new one.
@@ -200,15 +239,18 @@ begin
   perform _memoir.take_place(v_new, v_old, v_ids);
   -- What was only bounded was true; what a person rejected may not come back.
   if v_kept = '{}' and v_standing.by_person then
-    perform _memoir.set_tombstones(v_user, v_ids, p_correction.has_slot, false, v_old.memory_id, v_reason, v_standing.actor, v_caller.login,
+    perform _memoir.set_tombstones(v_user, v_ids, p_correction.has_slot, false, v_old.memory_id, v_reason,
+      v_standing.actor, v_caller.login,
       v_now, v_right);
   end if;
   v_done := _memoir.withdraw(v_user, v_ids, array(
     select s.source_id from _memoir.memory_sources s
     where s.user_id = v_user and s.item_kind = 'memory' and s.item_id = v_new and s.source_kind = 'turn'),
     v_old.memory_id, v_caller.login, v_reason, v_now);
-  return jsonb_build_object('memory_id', v_new, 'outcome', 'corrected', 'corrected', to_jsonb(v_ids), 'remainder', v_rest,
-    'bounded', to_jsonb(v_kept), 'excluded_turns', v_done.excluded_turns, 'invalidated_summaries', v_done.invalidated_summaries);
+  return jsonb_build_object('memory_id', v_new, 'outcome', 'corrected', 'corrected', to_jsonb(v_ids), 'remainder',
+    v_rest,
+    'bounded', to_jsonb(v_kept), 'excluded_turns', v_done.excluded_turns, 'invalidated_summaries',
+      v_done.invalidated_summaries);
 end $$;
 
 -- Where the new value has bounds inside the time of the old one, that goes on outside them, as copies: which.
@@ -222,11 +264,13 @@ declare
 begin
   if v_old.state <> 'active' then return v_kept; end if;
   if v_from > coalesce(v_old.valid_from, '-infinity') then
-    v_kept := v_kept || _memoir.bounded(v_old, v_old.valid_from, least(v_from, v_old.valid_to), v_by, p_correction.reason,
+    v_kept := v_kept || _memoir.bounded(v_old, v_old.valid_from, least(v_from, v_old.valid_to), v_by,
+      p_correction.reason,
       p_correction.corrected_at, v_actor);
   end if;
   if v_to < coalesce(v_old.valid_to, 'infinity') then
-    v_kept := v_kept || _memoir.bounded(v_old, greatest(v_to, v_old.valid_from), v_old.valid_to, v_by, p_correction.reason,
+    v_kept := v_kept || _memoir.bounded(v_old, greatest(v_to, v_old.valid_from), v_old.valid_to, v_by,
+      p_correction.reason,
       p_correction.corrected_at, v_actor);
   end if;
   return v_kept;
@@ -236,11 +280,13 @@ end $$;
 create or replace function _memoir.take_place(p_new uuid, p_old _memoir.memory_store, p_ids uuid[])
 returns void language plpgsql set plan_cache_mode = force_custom_plan as $$
 begin
-  update _memoir.memory_store set tier = greatest(tier, p_old.tier), category = coalesce(category, p_old.category), expires_at = null
+  update _memoir.memory_store set tier = greatest(tier, p_old.tier), category = coalesce(category, p_old.category),
+    expires_at = null
   where user_id = p_old.user_id and memory_id = p_new and tier >= 2 and p_old.tier > tier;
   insert into _memoir.session_objects (user_id, session_id, memory_id, pinned_until_turn, pin_reason)
   select o.user_id, o.session_id, p_new, max(o.pinned_until_turn), max(o.pin_reason) from _memoir.session_objects o
-  where o.user_id = p_old.user_id and o.memory_id = any (p_ids) and o.pinned_until_turn is not null group by o.user_id, o.session_id
+  where o.user_id = p_old.user_id and o.memory_id = any (p_ids) and o.pinned_until_turn is not null group by o.user_id,
+    o.session_id
   on conflict (user_id, session_id, memory_id) do nothing;
 end $$;
 
@@ -250,8 +296,10 @@ returns void language plpgsql set plan_cache_mode = force_custom_plan as $$
 begin
   with noted as (
     update _memoir.memory_states set superseded_by = p_successor
-    where user_id = p_user_id and memory_id = any (p_ids) and state = 'superseded' and superseded_by is null returning memory_id)
-  update _memoir.memory_store m set superseded_by = p_successor from noted n where m.user_id = p_user_id and m.memory_id = n.memory_id;
+    where user_id = p_user_id and memory_id = any (p_ids) and state = 'superseded' and superseded_by is null
+    returning memory_id)
+  update _memoir.memory_store m set superseded_by = p_successor from noted n where m.user_id = p_user_id
+    and m.memory_id = n.memory_id;
 end $$;
 
 -- The turns a call names, or none.
@@ -263,8 +311,10 @@ begin
   return _memoir.source_turns(_memoir.session(p_caller, p_session), p_turns);
 end $$;
 
--- What remains true of a corrected memory, as a memory like the old one: no more trusted than that, nor than who says so.
-create or replace function _memoir.remain(p_caller _memoir.caller, p_old _memoir.memory_store, p_content text, p_slotted boolean, p_standing _memoir.standing,
+-- What remains true of a corrected memory, as a memory like the old one: no more trusted than that, nor than who says
+-- so.
+create or replace function _memoir.remain(p_caller _memoir.caller, p_old _memoir.memory_store, p_content text,
+  p_slotted boolean, p_standing _memoir.standing,
   p_reason text, p_at timestamptz)
 returns uuid language plpgsql set plan_cache_mode = force_custom_plan as $$
 declare
@@ -273,10 +323,12 @@ begin
   if _memoir.is_blank(p_content) then
     perform _memoir.fail('PM014', format('remainder must not be empty, it is %s', _memoir.shown(p_content)));
   end if;
-  perform _memoir.check_size('remainder', p_content, (_memoir.config(p_old.user_id, null) ->> 'text_bytes_max')::integer);
+  perform _memoir.check_size('remainder', p_content,
+    (_memoir.config(p_old.user_id, null) ->> 'text_bytes_max')::integer);
   if not p_slotted then v_rest.slot := null; v_rest.slot_value := null; end if;
   if _memoir.tombstoned(p_old.user_id, p_content, v_rest.slot, v_rest.slot_value, p_old.project) then
-    perform _memoir.fail('PM040', format('a tombstone refuses the remainder %s', _memoir.shown(p_content)), 'a person lifts it with lift_tombstone');
+    perform _memoir.fail('PM040', format('a tombstone refuses the remainder %s', _memoir.shown(p_content)),
+      'a person lifts it with lift_tombstone');
   end if;
   if not p_standing.by_person then
     v_rest.trust := least(p_old.trust, p_standing.trust);
@@ -290,17 +342,23 @@ begin
   v_rest.aliases := '{}';
   select m.memory_id into v_same from _memoir.memory_store m
   where m.user_id = p_old.user_id and m.content_hash = v_rest.content_hash and m.project = v_rest.project
-    and m.local_to is not distinct from v_rest.local_to and m.state = 'active' and m.valid_to is not distinct from v_rest.valid_to;
-  return coalesce(v_same, _memoir.copied(v_rest, p_old.memory_id, false, p_caller.login, p_reason, p_at, p_standing.actor));
+    and m.local_to is not distinct from v_rest.local_to and m.state = 'active' and m.valid_to is not distinct
+      from v_rest.valid_to;
+  return coalesce(v_same, _memoir.copied(v_rest, p_old.memory_id, false, p_caller.login, p_reason, p_at,
+    p_standing.actor));
 end $$;
 
-create or replace function memoir.retract(p_user text, p_memory uuid, p_reason text default null, p_valid_to timestamptz default null,
+create or replace function memoir.retract(p_user text, p_memory uuid, p_reason text default null,
+  p_valid_to timestamptz default null,
   p_session text default null, p_source_turns integer[] default null, p_actor text default null)
-returns jsonb language plpgsql security definer set search_path from current set plan_cache_mode = force_custom_plan as $$
+returns jsonb language plpgsql security definer set search_path from current set plan_cache_mode = force_custom_plan
+  as $$
 declare
   v_caller _memoir.caller := _memoir.authorise(p_user, 'write');
-  v_user uuid := v_caller.user_id; v_seen _memoir.memory_store := _memoir.memory(v_caller, p_memory); v_now timestamptz := memoir.now();
-  v_old _memoir.memory_store; v_standing _memoir.standing; v_ids uuid[]; v_kept uuid[] := '{}'; v_done record; v_reason text := coalesce(p_reason, 'retracted');
+  v_user uuid := v_caller.user_id; v_seen _memoir.memory_store := _memoir.memory(v_caller, p_memory);
+  v_now timestamptz := memoir.now();
+  v_old _memoir.memory_store; v_standing _memoir.standing; v_ids uuid[]; v_kept uuid[] := '{}'; v_done record;
+  v_reason text := coalesce(p_reason, 'retracted');
 begin
   perform _memoir.check_size('reason', p_reason, 10000);
   perform from _memoir.user_counters where user_id = v_user for update;
@@ -308,49 +366,66 @@ begin
   v_standing := _memoir.standing(_memoir.speaker(v_caller, p_actor, p_session), v_old.type, 'correction',
     _memoir.turns_given(v_caller, p_session, p_source_turns));
   if _memoir.word_authority(v_standing) < _memoir.memory_authority(v_old) then
-    perform _memoir.fail('PM001', format('login %s acts as %s and may not retract memory %s, which has a higher authority', quote_ident(v_caller.login),
-      v_standing.actor, v_old.memory_id), 'give p_session and p_source_turns, the turns in which the person takes it back');
+    perform _memoir.fail('PM001',
+      format('login %s acts as %s and may not retract memory %s, which has a higher authority',
+      quote_ident(v_caller.login),
+      v_standing.actor, v_old.memory_id),
+        'give p_session and p_source_turns, the turns in which the person takes it back');
   end if;
   if p_valid_to <= v_old.valid_from then
-    perform _memoir.fail('PM014', format('valid_to %s is not after %s, from when memory %s is true', p_valid_to, v_old.valid_from, v_old.memory_id));
+    perform _memoir.fail('PM014', format('valid_to %s is not after %s, from when memory %s is true', p_valid_to,
+      v_old.valid_from, v_old.memory_id));
   end if;
   v_ids := _memoir.same_value(v_caller, v_old, false);
   v_old := _memoir.take_out(v_user, v_ids, v_old.memory_id, v_caller.login, v_now, v_standing.actor);
   if p_valid_to is not null and v_old.state = 'active' then
     perform _memoir.set_state(v_user, v_ids, 'superseded', v_caller.login, v_reason, null, v_now, v_standing.actor);
-    v_kept := array[_memoir.bounded(v_old, v_old.valid_from, least(p_valid_to, v_old.valid_to), v_caller.login, v_reason, v_now, v_standing.actor)];
+    v_kept := array[_memoir.bounded(v_old, v_old.valid_from, least(p_valid_to, v_old.valid_to), v_caller.login,
+      v_reason, v_now, v_standing.actor)];
     perform _memoir.succeeded(v_user, v_ids, v_kept[1]);
     insert into _memoir.memory_relationships (user_id, source_id, relation, target_id, made_by, recorded_at)
     select v_user, v_kept[1], 'supersedes', o, 'retraction', v_now from unnest(v_ids) o on conflict do nothing;
   else
     if v_standing.by_person then
-      perform _memoir.set_tombstones(v_user, v_ids, true, false, v_old.memory_id, v_reason, v_standing.actor, v_caller.login, v_now);
+      perform _memoir.set_tombstones(v_user, v_ids, true, false, v_old.memory_id, v_reason, v_standing.actor,
+        v_caller.login, v_now);
     end if;
     perform _memoir.set_state(v_user, v_ids, 'invalidated', v_caller.login, v_reason, null, v_now, v_standing.actor);
   end if;
   select * into v_done from _memoir.withdraw(v_user, v_ids, '{}', v_old.memory_id, v_caller.login, v_reason, v_now);
   insert into _memoir.audit_log (login, action, user_id, detail)
-  values (v_caller.login, 'retract', v_user, jsonb_build_object('memory_ids', v_ids, 'reason', v_reason, 'valid_to', p_valid_to));
-  return jsonb_build_object('memory_id', v_old.memory_id, 'state', case when v_kept = '{}' then 'invalidated' else 'superseded' end, 'retracted', to_jsonb(v_ids),
-    'bounded', to_jsonb(v_kept), 'excluded_turns', v_done.excluded_turns, 'invalidated_summaries', v_done.invalidated_summaries);
+  values (v_caller.login, 'retract', v_user, jsonb_build_object('memory_ids', v_ids, 'reason', v_reason, 'valid_to',
+    p_valid_to));
+  return jsonb_build_object('memory_id', v_old.memory_id, 'state', case when v_kept = '{}' then 'invalidated'
+    else 'superseded' end, 'retracted', to_jsonb(v_ids),
+    'bounded', to_jsonb(v_kept), 'excluded_turns', v_done.excluded_turns, 'invalidated_summaries',
+      v_done.invalidated_summaries);
 end $$;
 comment on function memoir.retract(text, uuid, text, timestamptz, text, integer[], text) is
-  'Takes back a memory without a replacement: it is invalidated, may not come back when a person says so, its source turns leave recall,
-summaries and memories made of them are invalidated. p_valid_to: it was true until then, and a copy with that bound goes on. p_session,
-p_source_turns, p_actor: whose word, as in remember; it needs the memory''s authority or a higher one. A superseded memory stands for
+  'Takes back a memory without a replacement: it is invalidated, may not come back when a person says so, its source
+turns leave recall,
+summaries and memories made of them are invalidated. p_valid_to: it was true until then, and a copy with that bound goes
+on. p_session,
+p_source_turns, p_actor: whose word, as in remember; it needs the memory''s authority or a higher one. A superseded
+memory stands for
 its successor. Returns {"memory_id", "state", "retracted", "bounded", "excluded_turns", "invalidated_summaries"}.
 Writes memory_store, tombstones, recall_exclusions, audit_log. Raises PM001, PM003, PM004, PM014.';
 
-create or replace function memoir.lift_tombstone(p_user text, p_memory uuid default null, p_content text default null, p_slot text default null, p_reason text default null)
-returns jsonb language plpgsql security definer set search_path from current set plan_cache_mode = force_custom_plan as $$
+create or replace function memoir.lift_tombstone(p_user text, p_memory uuid default null, p_content text default null,
+  p_slot text default null, p_reason text default null)
+returns jsonb language plpgsql security definer set search_path from current set plan_cache_mode = force_custom_plan
+  as $$
 declare
   v_caller _memoir.caller := _memoir.authorise(p_user, 'write');
-  v_user uuid := v_caller.user_id; v_now timestamptz := memoir.now(); v_actor _memoir.actor := _memoir.actor(v_caller, null, 'person');
-  v_memory _memoir.memory_store; v_stone _memoir.tombstones; v_reason text := coalesce(p_reason, 'lifted'); v_of uuid := p_memory; v_keys bytea[]; v_lifted integer;
+  v_user uuid := v_caller.user_id; v_now timestamptz := memoir.now();
+  v_actor _memoir.actor := _memoir.actor(v_caller, null, 'person');
+  v_memory _memoir.memory_store; v_stone _memoir.tombstones; v_reason text := coalesce(p_reason, 'lifted');
+  v_of uuid := p_memory; v_keys bytea[]; v_lifted integer;
   v_turns integer := 0; v_back uuid[] := '{}';
 begin
   if v_actor <> 'person' then
-    perform _memoir.fail('PM001', format('login %s acts as %s and may not lift a tombstone', quote_ident(v_caller.login), v_actor), 'only a person does');
+    perform _memoir.fail('PM001', format('login %s acts as %s and may not lift a tombstone',
+      quote_ident(v_caller.login), v_actor), 'only a person does');
   end if;
   if (p_memory is null) = (p_content is null) then
     perform _memoir.fail('PM014', 'give either memory or content', 'list_tombstones names the memories');
@@ -364,7 +439,8 @@ begin
   end if;
   if v_of is not null and exists (select from _memoir.memory_store where user_id = v_user and memory_id = v_of) then
     v_memory := _memoir.memory(v_caller, v_of);
-  elsif p_memory is not null and not exists (select from _memoir.tombstones where user_id = v_user and memory_id = p_memory) then
+  elsif p_memory is not null and not exists (select from _memoir.tombstones where user_id = v_user
+    and memory_id = p_memory) then
     perform _memoir.fail('PM004', format('unknown memory %s', _memoir.shown(p_memory::text)));
   end if;
   with lifted as (
@@ -375,15 +451,19 @@ begin
     v_turns := _memoir.reopen_turns(v_user, v_of, v_now);
     v_back := _memoir.bring_back(v_caller, v_memory, v_reason, v_now, v_actor);
     insert into _memoir.audit_log (login, action, user_id, detail)
-    values (v_caller.login, 'lift_tombstone', v_user, jsonb_build_object('memory_id', v_of, 'lifted', v_lifted, 'restored', v_back, 'reason', v_reason));
+    values (v_caller.login, 'lift_tombstone', v_user, jsonb_build_object('memory_id', v_of, 'lifted', v_lifted,
+      'restored', v_back, 'reason', v_reason));
   end if;
   return jsonb_build_object('memory_id', v_of, 'lifted', v_lifted, 'restored', to_jsonb(v_back), 'returned_turns',
     v_turns);
 end $$;
 comment on function memoir.lift_tombstone(text, uuid, text, text, text) is
-  'Lifts the tombstones that a rejected memory left (or, with p_content and p_slot, those which refuse that value): it may be said again, its
-turns are recalled again, and what was forgotten or retracted is active again unless something else has its place. The lift is recorded.
-Only a caller acting as a person. Returns {"memory_id", "lifted", "restored", "returned_turns"}; lifting twice changes nothing.
+  'Lifts the tombstones that a rejected memory left (or, with p_content and p_slot, those which refuse that value): it
+may be said again, its
+turns are recalled again, and what was forgotten or retracted is active again unless something else has its place. The
+lift is recorded.
+Only a caller acting as a person. Returns {"memory_id", "lifted", "restored", "returned_turns"}; lifting twice changes
+nothing.
 Writes tombstones, recall_exclusions, memory_store, audit_log. Raises PM001, PM004, PM014.';
 
 -- The turns that a memory kept out of recall are found again, unless something else keeps them out: how many.
@@ -393,7 +473,8 @@ declare
   v_turns integer; v_refs uuid[];
 begin
   with opened as (
-    update _memoir.recall_exclusions x set lifted_at = p_at where x.user_id = p_user_id and x.memory_id = p_memory and x.lifted_at is null
+    update _memoir.recall_exclusions x set lifted_at = p_at where x.user_id = p_user_id and x.memory_id = p_memory
+      and x.lifted_at is null
     returning x.session_id, x.turn_index)
   select count(distinct s.source_id), coalesce(array_agg(distinct s.source_id), '{}') into v_turns, v_refs
   from opened o join _memoir.memory_sources s
@@ -405,7 +486,8 @@ begin
       join _memoir.recall_exclusions x
         on x.user_id = p_user_id and x.session_id = s.session_id and x.turn_index = s.turn_index and x.lifted_at is null
       where s.user_id = p_user_id and s.source_kind = 'turn' and s.source_id = i.ref_id
-        and (x.span_start is null or i.span_start < x.span_start + x.span_length and x.span_start < i.span_start + i.span_length))));
+        and (x.span_start is null or i.span_start < x.span_start + x.span_length
+        and x.span_start < i.span_start + i.span_length))));
   return v_turns;
 end $$;
 

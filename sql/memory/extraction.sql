@@ -1,48 +1,60 @@
--- Extraction: from what was said to memories, by rules (extraction_rules.sql) or a model. Found here, stored through the door of
--- remember like everything else.
+-- Extraction: from what was said to memories, by rules (extraction_rules.sql) or a model. Found here, stored through
+-- the door of remember like everything else.
 
--- Sentences of many texts against the rules. Each pattern goes over all sentences before the next one does, since the server keeps few
--- compiled patterns. p_names: null where the speaker has none. p_roles: user, assistant, tool.
-create or replace function _memoir.extract_texts(p_texts text[], p_names text[], p_roles text[], p_said timestamptz[], p_language text default 'english')
+-- Sentences of many texts against the rules. Each pattern goes over all sentences before the next one does, since the
+-- server keeps few compiled patterns. p_names: null where the speaker has none. p_roles: user, assistant, tool.
+create or replace function _memoir.extract_texts(p_texts text[], p_names text[], p_roles text[], p_said timestamptz[],
+  p_language text default 'english')
 returns setof _memoir.extracted language plpgsql stable as $$
 declare
-  v_text_nos integer[]; v_starts integer[]; v_lengths integer[]; v_said text[]; v_bare text[]; v_specifics integer[]; v_stopped boolean[];
-  v_hits integer[]; v_rules jsonb := '[]'; v_rule record; v_stop text; v_found integer[]; v_number integer := 0; v_n integer; v_row _memoir.extracted;
+  v_text_nos integer[]; v_starts integer[]; v_lengths integer[]; v_said text[]; v_bare text[]; v_specifics integer[];
+  v_stopped boolean[];
+  v_hits integer[]; v_rules jsonb := '[]'; v_rule record; v_stop text; v_found integer[]; v_number integer := 0;
+  v_n integer; v_row _memoir.extracted;
 begin
-  -- Nobody says so much at once as was pasted: of a long text its beginning and its end. A sentence about oneself is short, too.
-  select array_agg(s.text_no order by s.text_no, s.span_start), array_agg(s.span_start order by s.text_no, s.span_start),
+  -- Nobody says so much at once as was pasted: of a long text its beginning and its end. A sentence about oneself is
+  -- short, too.
+  select array_agg(s.text_no order by s.text_no, s.span_start), array_agg(s.span_start order by s.text_no,
+    s.span_start),
     array_agg(s.span_length order by s.text_no, s.span_start), array_agg(s.said order by s.text_no, s.span_start)
   into v_text_nos, v_starts, v_lengths, v_said
   from (
-    select t.text_no, s.*, row_number() over (partition by t.text_no order by s.span_start) as nth, count(*) over (partition by t.text_no) as sentences
+    select t.text_no, s.*, row_number() over (partition by t.text_no order by s.span_start) as nth,
+      count(*) over (partition by t.text_no) as sentences
     from unnest(p_texts) with ordinality t(body, text_no), _memoir.own_sentences(t.body) s
     where p_roles[t.text_no] in ('user', 'assistant') and s.span_length between 8 and 400) s
   where s.nth <= 200 or s.nth > s.sentences - 200;
   if v_text_nos is null then return; end if;
   -- A sentence broken by the end of a line goes on in the next, but rules see sentences: so be it.
   v_bare := array(select _memoir.bare(s) from unnest(v_said) with ordinality x(s, o) order by o);
-  v_stopped := array(select s ~ '[?？]["”''\)\]]*$' or s !~ '[[:alpha:]].* .*[[:alpha:]]' from unnest(v_said) with ordinality x(s, o) order by o);
+  v_stopped := array(select s ~ '[?？]["”''\)\]]*$' or s !~ '[[:alpha:]].* .*[[:alpha:]]'
+    from unnest(v_said) with ordinality x(s, o) order by o);
   v_specifics := _memoir.specifics(v_said, v_bare);
   v_hits := array_fill(0, array[cardinality(v_said)]);
   -- Bit 1: a question; the other stops do not concern what is asked of us or put right.
   for v_rule in
-    select * from _memoir.extraction_rules(p_language) r where r.provenance in ('instruction', 'correction') or r.category in ('identity', 'outcome') union all
+    select * from _memoir.extraction_rules(p_language) r where r.provenance in ('instruction', 'correction')
+      or r.category in ('identity', 'outcome') union all
     select null, null, null, null, null, null, null, null, null, null, null, null union all
-    select * from _memoir.extraction_rules(p_language) r where not (r.provenance in ('instruction', 'correction') or r.category in ('identity', 'outcome'))
+    select * from _memoir.extraction_rules(p_language) r where not (r.provenance in ('instruction', 'correction')
+      or r.category in ('identity', 'outcome'))
   loop
     if v_rule.rule is null then
       for v_stop in select * from _memoir.extraction_stops(p_language) loop
         v_stopped := array(select s or b ~ v_stop from unnest(v_stopped, v_bare) with ordinality x(s, b, o) order by o);
       end loop;
       -- A name before it may be what it is about.
-      v_stopped := array(select s or _memoir.dangles(b) and w !~ '[[:alpha:],;:] +[[:upper:]][[:alpha:]]{2,}' from unnest(v_stopped, v_bare, v_said) with ordinality x(s, b, w, o) order by o);
+      v_stopped := array(select s or _memoir.dangles(b) and w !~ '[[:alpha:],;:] +[[:upper:]][[:alpha:]]{2,}'
+        from unnest(v_stopped, v_bare, v_said) with ordinality x(s, b, w, o) order by o);
       continue;
     end if;
     v_number := v_number + 1;
     v_rules := v_rules || to_jsonb(v_rule);
-    v_found := array(select x.o from unnest(v_bare, v_stopped, v_hits, v_specifics, v_text_nos) with ordinality x(b, s, h, specifics, text_no, o)
+    v_found := array(select x.o from unnest(v_bare, v_stopped, v_hits, v_specifics, v_text_nos) with ordinality x(b, s,
+      h, specifics, text_no, o)
       where not s and h = 0 and specifics >= v_rule.at_least and b ~ v_rule.pattern
-        and ('user' = any (v_rule.roles) and p_roles[text_no] = 'user' or 'named' = any (v_rule.roles) and p_names[text_no] is not null
+        and ('user' = any (v_rule.roles) and p_roles[text_no] = 'user' or 'named' = any (v_rule.roles)
+        and p_names[text_no] is not null
              or 'agent' = any (v_rule.roles) and p_roles[text_no] = 'assistant' and p_names[text_no] is null));
     if v_found <> '{}' and v_rule.not_if is not null then
       v_found := array(select n from unnest(v_found) n where v_bare[n] !~ v_rule.not_if);
@@ -52,7 +64,8 @@ begin
   for v_n in 1 .. cardinality(v_said) loop
     continue when v_hits[v_n] = 0;
     v_row := _memoir.worded(v_text_nos[v_n], v_starts[v_n], v_lengths[v_n], v_said[v_n], v_bare[v_n], v_specifics[v_n],
-      coalesce(p_names[v_text_nos[v_n]], case p_roles[v_text_nos[v_n]] when 'user' then 'User' else 'Assistant' end), p_names[v_text_nos[v_n]] is not null,
+      coalesce(p_names[v_text_nos[v_n]], case p_roles[v_text_nos[v_n]] when 'user' then 'User' else 'Assistant' end),
+        p_names[v_text_nos[v_n]] is not null,
       p_said[v_text_nos[v_n]], v_rules -> (v_hits[v_n] - 1));
     return next v_row;
   end loop;
@@ -61,57 +74,70 @@ end $$;
 -- How much a sentence holds that could be asked for: a number, a name, a point in time, eight words or more; one each.
 create or replace function _memoir.specifics(p_said text[], p_bare text[])
 returns integer[] language sql immutable as $$
-  select array(select (s ~ '\d')::integer + (s ~ '[[:alpha:],;:] +[[:upper:]][[:alpha:]]{2,}' and s !~ '^[[:upper:] !.]+$')::integer
+  select array(select (s ~ '\d')::integer + (s ~ '[[:alpha:],;:] +[[:upper:]][[:alpha:]]{2,}'
+    and s !~ '^[[:upper:] !.]+$')::integer
     + (b ~ ('\m(' || _memoir.any_word('english', 'time_words', 'full_weekdays', 'sure_months') || ')\M'))::integer
     + (b ~ '^([^ ]+ ){7}')::integer
   from unnest(p_said, p_bare) with ordinality x(s, b, o) order by o)
 $$;
 
 -- The memory a rule makes of a sentence.
-create or replace function _memoir.worded(p_text_no integer, p_start integer, p_length integer, p_said text, p_bare text, p_specifics integer,
+create or replace function _memoir.worded(p_text_no integer, p_start integer, p_length integer, p_said text,
+  p_bare text, p_specifics integer,
   p_name text, p_is_named boolean, p_at timestamptz, p_rule jsonb)
 returns _memoir.extracted language plpgsql stable as $$
 declare
-  v_out _memoir.extracted; v_text text := _memoir.without_opening(regexp_replace(p_said, '^(no|nope)[,.!;]+ +', '', 'i')); v_until date; v_value text; v_first text;
+  v_out _memoir.extracted; v_text text := _memoir.without_opening(regexp_replace(p_said, '^(no|nope)[,.!;]+ +', '',
+    'i')); v_until date; v_value text; v_first text;
 begin
   v_out.text_no := p_text_no; v_out.span_start := p_start; v_out.span_length := p_length;
   v_out.rule := p_rule ->> 'rule'; v_out.type := p_rule ->> 'type'; v_out.provenance := p_rule ->> 'provenance';
   v_out.category := p_rule ->> 'category'; v_out.importance := p_rule ->> 'importance';
   v_out.utility := least(1, (p_rule ->> 'utility')::real + 0.05 * p_specifics);
   select r.resolved, r.event_from, r.event_to, r.valid_until into v_text, v_out.event_from, v_out.event_to, v_until
-  from _memoir.resolve_dates(v_text, (p_at at time zone 'UTC')::date, v_out.type <> 'plan' and p_bare !~ '\m(will|going to|plan(ning)?|starting|am|are) ') r;
+  from _memoir.resolve_dates(v_text, (p_at at time zone 'UTC')::date, v_out.type <> 'plan'
+    and p_bare !~ '\m(will|going to|plan(ning)?|starting|am|are) ') r;
   v_text := upper(left(v_text, 1)) || substr(v_text, 2);
   -- "Went to Ulm": the speaker did.
   if p_rule ->> 'rule' = 'did, without saying who' then
     v_first := lower(split_part(v_text, ' ', 1));
-    v_text := case when v_first = 'been' then 'I have ' when v_first ~ 'ing$' or v_first = 'gonna' then 'I am ' else 'I ' end
+    v_text := case when v_first = 'been' then 'I have ' when v_first ~ 'ing$' or v_first = 'gonna' then 'I am '
+      else 'I ' end
       || lower(left(v_text, 1)) || substr(v_text, 2);
-  elsif v_out.type in ('event', 'plan', 'fact') and v_out.provenance = 'user_stated' and v_text ~ ('^(' || _memoir.any_word('english', 'past_verbs') || ')\M(?! by\M)') then
+  elsif v_out.type in ('event', 'plan', 'fact') and v_out.provenance = 'user_stated'
+    and v_text ~ ('^(' || _memoir.any_word('english', 'past_verbs') || ')\M(?! by\M)') then
     v_text := 'I ' || lower(left(v_text, 1)) || substr(v_text, 2);
   end if;
   -- What asks for an answer goes with the answer.
-  v_text := regexp_replace(regexp_replace(v_text, '(\*{1,3}|\m_)([^*_\s][^*_]*)\1|\*{2,}', '\2', 'g'), '( -|,|;|\.) (so )?(can|could|would|will) you .*$', '.', 'i');
-  v_text := regexp_replace(v_text, '( -|,|;)? (and|but|so) (I|we) (want|need|''d like|would like) to (make|be) (sure|certain) .*$', '.');
+  v_text := regexp_replace(regexp_replace(v_text, '(\*{1,3}|\m_)([^*_\s][^*_]*)\1|\*{2,}', '\2', 'g'),
+    '( -|,|;|\.) (so )?(can|could|would|will) you .*$', '.', 'i');
+  v_text := regexp_replace(v_text,
+    '( -|,|;)? (and|but|so) (I|we) (want|need|''d like|would like) to (make|be) (sure|certain) .*$', '.');
   v_text := _memoir.named(v_text, p_name);
   if strpos(v_text, p_name) = 0 then
-    v_text := p_name || case v_out.type when 'instruction' then ' asks: ' else case v_out.provenance when 'correction' then ' corrects: ' else ': ' end end || v_text;
+    v_text := p_name || case v_out.type when 'instruction' then ' asks: ' else case v_out.provenance
+      when 'correction' then ' corrects: ' else ': ' end end || v_text;
   elsif starts_with(v_text, p_name) or v_out.type <> 'instruction' then
     v_text := upper(left(v_text, 1)) || substr(v_text, 2);
   else
     v_text := p_name || ' asks: ' || v_text;
   end if;
   v_out.content := v_text || case when v_text ~ '[.!…。]["”'')]*$' then '' else '.' end;
-  if p_rule ->> 'slot' is not null and p_bare !~ '\m(not|never|used|was|were|no longer|part-time|temporarily|for (now|the summer|a (while|few|couple)))\M' then
+  if p_rule ->> 'slot' is not null and p_bare !~
+    '\m(not|never|used|was|were|no longer|part-time|temporarily|for (now|the summer|a (while|few|couple)))\M' then
     v_value := (regexp_match(translate(p_said, '’', ''''), p_rule ->> 'value'))[1];
-    if v_value is not null and v_value !~* ('\m(' || _memoir.any_word('english', 'full_weekdays', 'sure_months') || '|mom|dad)\M')
+    if v_value is not null and v_value !~* ('\m(' || _memoir.any_word('english', 'full_weekdays', 'sure_months')
+      || '|mom|dad)\M')
        or v_value is not null and p_rule ->> 'slot' = 'birthday' then
       v_out.slot := case when p_is_named then lower(p_name) || ': ' else '' end || (p_rule ->> 'slot');
       v_out.slot_value := v_value;
     end if;
   end if;
-  -- What began is true from then; what is planned is known from when it was said, and stays worth knowing after its day.
+  -- What began is true from then; what is planned is known from when it was said, and stays worth knowing after its
+  -- day.
   v_out.valid_from := least(p_at, v_out.event_from::timestamp at time zone 'UTC');
-  if v_until is not null and v_until::timestamp at time zone 'UTC' > v_out.valid_from then v_out.valid_to := v_until::timestamp at time zone 'UTC'; end if;
+  if v_until is not null and v_until::timestamp at time zone 'UTC' > v_out.valid_from
+    then v_out.valid_to := v_until::timestamp at time zone 'UTC'; end if;
   return v_out;
 end $$;
 
@@ -119,9 +145,12 @@ end $$;
 create or replace function _memoir.extract_tool(p_text_no integer, p_text text, p_tool text, p_at timestamptz)
 returns setof _memoir.extracted language plpgsql immutable as $$
 declare
-  v_out _memoir.extracted; v_hit text; v_at integer; v_count integer := 0; v_tries integer := 0; v_text text := left(p_text, 20000); v_tool text := 'Tool' || coalesce(' ' || p_tool, '');
-  c_error text := '\m([[:alpha:]]+(Error|Exception): [^\n"]{5,200}|"?error"?( ?message)?"?: *"[^"\n]{4,200}|(fatal|error|failed|failure)\M[: ][^\n"{}]{5,200})';
-  c_value text := '"?\m((order|ticket|invoice|booking|reservation|confirmation|reference|tracking|case|claim|refund|issue|account|customer|transaction|shipment|flight)[_ -]?(id|number|no|nr|code|ref|key)|(grand[_ -]?)?total([_ -]?(price|amount|cost|due))?|balance|amount[_ -]?due)\M"? ?[:=#]+ ?"?([[:alnum:]$€£][[:alnum:].,:/_-]{0,40})"?';
+  v_out _memoir.extracted; v_hit text; v_at integer; v_count integer := 0; v_tries integer := 0;
+  v_text text := left(p_text, 20000); v_tool text := 'Tool' || coalesce(' ' || p_tool, '');
+  c_error text :=
+    '\m([[:alpha:]]+(Error|Exception): [^\n"]{5,200}|"?error"?( ?message)?"?: *"[^"\n]{4,200}|(fatal|error|failed|failure)\M[: ][^\n"{}]{5,200})';
+  c_value text :=
+    '"?\m((order|ticket|invoice|booking|reservation|confirmation|reference|tracking|case|claim|refund|issue|account|customer|transaction|shipment|flight)[_ -]?(id|number|no|nr|code|ref|key)|(grand[_ -]?)?total([_ -]?(price|amount|cost|due))?|balance|amount[_ -]?due)\M"? ?[:=#]+ ?"?([[:alnum:]$€£][[:alnum:].,:/_-]{0,40})"?';
 begin
   v_out.text_no := p_text_no; v_out.provenance := 'tool_output'; v_out.importance := 'normal'; v_out.valid_from := p_at;
   v_at := regexp_instr(v_text, c_error);
@@ -151,16 +180,20 @@ begin
   end loop;
 end $$;
 
--- Admission -----------------------------------------------------------------------------------------------------------------
+-- Admission
+-- -----------------------------------------------------------------------------------------------------------------
 
--- S = 0.35 type's prior + 0.25 novelty + 0.25 utility + 0.15 recency ([MN] 9), logged with its parts. False: not worth keeping. What a person
--- said and corrections (p_exempt) are scored but never rejected. p_memory_id: null for what did not become a memory.
-create or replace function _memoir.admit(p_user_id uuid, p_type text, p_novelty float8, p_utility float8, p_said_at timestamptz, p_exempt boolean,
+-- S = 0.35 type's prior + 0.25 novelty + 0.25 utility + 0.15 recency ([MN] 9), logged with its parts. False: not worth
+-- keeping. What a person said and corrections (p_exempt) are scored but never rejected. p_memory_id: null for what did
+-- not become a memory.
+create or replace function _memoir.admit(p_user_id uuid, p_type text, p_novelty float8, p_utility float8,
+  p_said_at timestamptz, p_exempt boolean,
   p_memory_id uuid, p_config jsonb, p_log_admitted boolean)
 returns boolean language plpgsql as $$
 declare
   v_threshold real := (p_config ->> 'admission_threshold')::real; v_now timestamptz := memoir.now();
-  v_type float8 := coalesce((p_config -> 'admission_type_priors' ->> p_type)::float8, 0.5); v_novelty float8 := greatest(0, least(1, p_novelty));
+  v_type float8 := coalesce((p_config -> 'admission_type_priors' ->> p_type)::float8, 0.5);
+  v_novelty float8 := greatest(0, least(1, p_novelty));
   v_recency float8; v_score real; v_admitted boolean;
 begin
   -- Of a hundred half-lives nothing is left, and a real can't hold less.
@@ -169,21 +202,24 @@ begin
   v_score := 0.35 * v_type + 0.25 * v_novelty + 0.25 * p_utility + 0.15 * v_recency;
   v_admitted := p_exempt or v_score >= v_threshold;
   if p_log_admitted or not v_admitted then
-    insert into _memoir.admission_scores (user_id, score_id, recorded_at, memory_id, admitted, score_total, score_type, score_novelty, score_utility,
+    insert into _memoir.admission_scores (user_id, score_id, recorded_at, memory_id, admitted, score_total, score_type,
+      score_novelty, score_utility,
       score_recency, threshold)
-    values (p_user_id, gen_random_uuid(), v_now, p_memory_id, v_admitted, v_score, v_type, v_novelty, p_utility, v_recency, v_threshold);
+    values (p_user_id, gen_random_uuid(), v_now, p_memory_id, v_admitted, v_score, v_type, v_novelty, p_utility,
+      v_recency, v_threshold);
   end if;
   return v_admitted;
 end $$;
 
--- Judged once more when its vector is there: now novelty is 1 - the greatest cosine to another memory. Only what a rule or a model
--- brought in; called with the user's lock held.
+-- Judged once more when its vector is there: now novelty is 1 - the greatest cosine to another memory. Only what a rule
+-- or a model brought in; called with the user's lock held.
 create or replace function _memoir.review_admission(p_user_id uuid, p_memory_id uuid, p_by text)
 returns boolean language plpgsql set plan_cache_mode = force_custom_plan as $$
 declare
   v_memory _memoir.memory_store; v_vector halfvec; v_model smallint; v_distance float8; v_admitted boolean;
 begin
-  select * into v_memory from _memoir.memory_store where user_id = p_user_id and memory_id = p_memory_id and state = 'active' and metadata ? 'utility';
+  select * into v_memory from _memoir.memory_store where user_id = p_user_id and memory_id = p_memory_id
+    and state = 'active' and metadata ? 'utility';
   if not found then return null; end if;
   select e.embedding, e.model_id into v_vector, v_model
   from _memoir.search_items i join _memoir.embeddings e on e.user_id = p_user_id and e.item_no = i.item_no
@@ -191,11 +227,14 @@ begin
   where i.user_id = p_user_id and i.ref_id = p_memory_id and i.chunk = 0;
   if not found then return null; end if;
   select min(e.embedding <=> v_vector) into v_distance
-  from _memoir.search_items i join _memoir.embeddings e on e.user_id = p_user_id and e.item_no = i.item_no and e.model_id = v_model
+  from _memoir.search_items i join _memoir.embeddings e on e.user_id = p_user_id and e.item_no = i.item_no
+    and e.model_id = v_model
   where i.user_id = p_user_id and i.kind = 'm' and i.chunk = 0 and not i.dead and i.ref_id <> p_memory_id;
-  v_admitted := _memoir.admit(p_user_id, v_memory.type, coalesce(v_distance, 1), (v_memory.metadata ->> 'utility')::float8,
+  v_admitted := _memoir.admit(p_user_id, v_memory.type, coalesce(v_distance, 1),
+    (v_memory.metadata ->> 'utility')::float8,
     coalesce((v_memory.metadata ->> 'said_at')::timestamptz, v_memory.recorded_at),
-    v_memory.actor = 'person' or v_memory.provenance in ('user_stated', 'correction', 'instruction', 'preference'), p_memory_id,
+    v_memory.actor = 'person' or v_memory.provenance in ('user_stated', 'correction', 'instruction', 'preference'),
+      p_memory_id,
     _memoir.config(p_user_id, null), true);
   if not v_admitted then
     perform _memoir.set_state(p_user_id, array[p_memory_id], 'invalidated', p_by, 'not admitted', null, memoir.now());
@@ -203,25 +242,32 @@ begin
   return v_admitted;
 end $$;
 
--- From a session's new turns --------------------------------------------------------------------------------------------------
+-- From a session's new turns
+-- --------------------------------------------------------------------------------------------------
 
--- The turns of a session from the cursor on that may be extracted, at most p_limit indexes; none that is secret, without words, or
--- out of recall altogether.
-create or replace function _memoir.turns_to_extract(p_counters _memoir.session_counters, p_from integer, p_limit integer)
+-- The turns of a session from the cursor on that may be extracted, at most p_limit indexes; none that is secret,
+-- without words, or out of recall altogether.
+create or replace function _memoir.turns_to_extract(p_counters _memoir.session_counters, p_from integer,
+  p_limit integer)
 returns _memoir.conversation_history[] language plpgsql stable set plan_cache_mode = force_custom_plan as $$
 declare
-  v_user uuid := p_counters.user_id; v_session uuid := p_counters.session_id; v_first timestamptz := p_counters.first_recorded_at;
+  v_user uuid := p_counters.user_id; v_session uuid := p_counters.session_id;
+  v_first timestamptz := p_counters.first_recorded_at;
   v_last timestamptz := p_counters.last_recorded_at; v_turns _memoir.conversation_history[]; v_stones bytea[];
   v_marks jsonb := _memoir.marks(v_user, v_session);
 begin
   select array_agg(h order by h.turn_index) into v_turns from _memoir.conversation_history h
   where h.user_id = v_user and h.session_id = v_session and h.recorded_at between v_first and v_last
-    and h.turn_index >= p_from and h.turn_index < p_from + p_limit and h.role <> 'system' and _memoir.sensitivity_now(h.sensitivity, h.turn_index, v_marks) <> 'secret' and h.content ~ '[[:alpha:]]'
-    and not exists (select from _memoir.recall_exclusions x where x.user_id = v_user and x.session_id = v_session and x.turn_index = h.turn_index
+    and h.turn_index >= p_from and h.turn_index < p_from + p_limit and h.role <> 'system'
+    and _memoir.sensitivity_now(h.sensitivity, h.turn_index, v_marks) <> 'secret' and h.content ~ '[[:alpha:]]'
+    and not exists (select from _memoir.recall_exclusions x where x.user_id = v_user and x.session_id = v_session
+    and x.turn_index = h.turn_index
                     and x.span_start is null and x.lifted_at is null);
-  v_stones := array(select key_hash from _memoir.tombstones where user_id = v_user and kind = 'turn' and lifted_at is null);
+  v_stones := array(select key_hash from _memoir.tombstones where user_id = v_user and kind = 'turn'
+    and lifted_at is null);
   if v_stones <> '{}' then
-    v_turns := array(select t from unnest(v_turns) t where not (_memoir.tombstone_keys(v_user, array[t.message_id::text]))[1] = any (v_stones) order by t.turn_index);
+    v_turns := array(select t from unnest(v_turns) t
+      where not (_memoir.tombstone_keys(v_user, array[t.message_id::text]))[1] = any (v_stones) order by t.turn_index);
   end if;
   return coalesce(v_turns, '{}');
 end $$;
@@ -233,44 +279,57 @@ declare
   v_found _memoir.extracted[]; v_turn _memoir.conversation_history; v_tool text;
 begin
   select array_agg(e) into v_found from _memoir.extract_texts(
-    array(select case when t.role <> 'tool' then t.content end from unnest(p_turns) with ordinality t order by ordinality),
+    array(select case when t.role <> 'tool' then t.content end from unnest(p_turns) with ordinality t
+      order by ordinality),
     array(select nullif(btrim(t.name), '') from unnest(p_turns) with ordinality t order by ordinality),
     -- What an agent or a tool sends in the person's place is not the person's.
-    array(select case when t.role = 'tool' then 'tool' when t.role = 'user' and t.actor = 'person' then 'user' else 'assistant' end
+    array(select case when t.role = 'tool' then 'tool' when t.role = 'user' and t.actor = 'person' then 'user'
+      else 'assistant' end
           from unnest(p_turns) with ordinality t order by ordinality),
     array(select t.created_at from unnest(p_turns) with ordinality t order by ordinality), p_language) e;
   for i in 1 .. cardinality(p_turns) loop
     v_turn := p_turns[i];
     continue when v_turn.role <> 'tool' or not exists (select from _memoir.extraction_rules(p_language));
-    select c -> 'function' ->> 'name' into v_tool from _memoir.conversation_history h, jsonb_array_elements(h.tool_calls) c
+    select c -> 'function' ->> 'name' into v_tool from _memoir.conversation_history h,
+      jsonb_array_elements(h.tool_calls) c
     where h.user_id = v_turn.user_id and h.session_id = v_turn.session_id and h.recorded_at <= v_turn.recorded_at
-      and h.turn_index between v_turn.exchange_start and v_turn.turn_index and h.tool_calls is not null and c ->> 'id' = v_turn.tool_call_id limit 1;
-    v_found := v_found || array(select e from _memoir.extract_tool(i, v_turn.content, coalesce(v_tool, v_turn.name), v_turn.created_at) e);
+      and h.turn_index between v_turn.exchange_start and v_turn.turn_index and h.tool_calls is not null
+      and c ->> 'id' = v_turn.tool_call_id limit 1;
+    v_found := v_found || array(select e from _memoir.extract_tool(i, v_turn.content, coalesce(v_tool, v_turn.name),
+      v_turn.created_at) e);
   end loop;
   return coalesce(v_found, '{}');
 end $$;
 
--- Hands what was found to the door. The caller holds the user's lock; the month of the admission log is made. What was extracted from
--- a span before is not extracted again, whatever became of it; p_replace: what rules made of it goes on in the new words.
-create or replace function _memoir.enter_found(p_session _memoir.sessions, p_turns _memoir.conversation_history[], p_found _memoir.extracted[],
+-- Hands what was found to the door. The caller holds the user's lock; the month of the admission log is made. What was
+-- extracted from a span before is not extracted again, whatever became of it; p_replace: what rules made of it goes on
+-- in the new words.
+create or replace function _memoir.enter_found(p_session _memoir.sessions, p_turns _memoir.conversation_history[],
+  p_found _memoir.extracted[],
   p_by text, p_made_by text, p_replace boolean, p_config jsonb)
 returns jsonb language plpgsql set plan_cache_mode = force_custom_plan as $$
 declare
-  v_found _memoir.extracted; v_turn _memoir.conversation_history; v_memory _memoir.memory_store; v_blank _memoir.memory_store; v_result jsonb; v_novelty float8;
+  v_found _memoir.extracted; v_turn _memoir.conversation_history; v_memory _memoir.memory_store;
+  v_blank _memoir.memory_store; v_result jsonb; v_novelty float8;
   v_gone text[]; v_counts jsonb := '{}'; v_outcome text; v_exempt boolean;
   v_before uuid[]; v_replaceable boolean; v_new uuid[] := '{}'; v_id uuid;
 begin
   foreach v_found in array p_found loop
     v_turn := p_turns[v_found.text_no];
     v_memory := v_blank;
-    select array_agg(m.memory_id), bool_and(p_replace and coalesce(m.state = 'active' or m.superseded_by = any (v_new), false) and coalesce(m.metadata ->> 'extracted_by' like 'rules %', false))
+    select array_agg(m.memory_id), bool_and(p_replace
+      and coalesce(m.state = 'active' or m.superseded_by = any (v_new), false)
+      and coalesce(m.metadata ->> 'extracted_by' like 'rules %', false))
     into v_before, v_replaceable
     from _memoir.memory_sources s join _memoir.memory_store m on m.user_id = s.user_id and m.memory_id = s.item_id
-    where s.user_id = v_turn.user_id and s.source_kind = 'turn' and s.source_id = v_turn.message_id and s.item_kind = 'memory' and m.memory_id <> all (v_new)
+    where s.user_id = v_turn.user_id and s.source_kind = 'turn' and s.source_id = v_turn.message_id
+      and s.item_kind = 'memory' and m.memory_id <> all (v_new)
       and s.span_start < v_found.span_start + v_found.span_length and v_found.span_start < s.span_start + s.span_length;
     continue when not v_replaceable
-      or exists (select from _memoir.recall_exclusions x where x.user_id = v_turn.user_id and x.session_id = v_turn.session_id and x.turn_index = v_turn.turn_index
-                 and x.lifted_at is null and (x.span_start is null or x.span_start < v_found.span_start + v_found.span_length
+      or exists (select from _memoir.recall_exclusions x where x.user_id = v_turn.user_id
+      and x.session_id = v_turn.session_id and x.turn_index = v_turn.turn_index
+                 and x.lifted_at is null and (x.span_start is null
+                 or x.span_start < v_found.span_start + v_found.span_length
                                               and v_found.span_start < x.span_start + x.span_length));
     v_memory.user_id := v_turn.user_id;
     v_memory.recorded_at := memoir.now();
@@ -287,35 +346,47 @@ begin
     v_memory.source_tool := case when v_turn.role = 'tool' then split_part(substr(v_found.content, 6), ' ', 1) end;
     v_memory.written_by := p_by;
     v_memory.aliases := '{}'; v_memory.tags := '{}';
-    v_memory.metadata := jsonb_strip_nulls(jsonb_build_object('extracted_by', p_made_by, 'rule', v_found.rule, 'utility', round(v_found.utility::numeric, 2),
+    v_memory.metadata := jsonb_strip_nulls(jsonb_build_object('extracted_by', p_made_by, 'rule', v_found.rule,
+      'utility', round(v_found.utility::numeric, 2),
       'said_at', v_turn.created_at, 'event_from', v_found.event_from, 'event_to', v_found.event_to));
     -- One who has left is nowhere: the slot is emptied only if it holds what is left.
     if v_found.rule = 'no longer' then
-      v_gone := regexp_match(substr(v_turn.content, v_found.span_start, v_found.span_length), '\m(live|living|work|working|left|quit)(?: +(?:in|at|for))? +([[:upper:]][[:alnum:]''-]+(?: [[:upper:]][[:alnum:]''-]+){0,3})');
-      v_found.slot := case when v_turn.name is null then '' else lower(v_turn.name) || ': ' end || case when v_gone[1] like 'liv%' then 'home city' else 'employer' end;
-      v_found.slot_value := case when exists (select from _memoir.memory_store m where m.user_id = v_turn.user_id and m.slot = _memoir.normalise(v_found.slot)
+      v_gone := regexp_match(substr(v_turn.content, v_found.span_start, v_found.span_length),
+        '\m(live|living|work|working|left|quit)(?: +(?:in|at|for))? +([[:upper:]][[:alnum:]''-]+(?: [[:upper:]][[:alnum:]''-]+){0,3})');
+      v_found.slot := case when v_turn.name is null then '' else lower(v_turn.name) || ': ' end || case
+        when v_gone[1] like 'liv%' then 'home city' else 'employer' end;
+      v_found.slot_value := case when exists (select from _memoir.memory_store m where m.user_id = v_turn.user_id
+        and m.slot = _memoir.normalise(v_found.slot)
         and m.state = 'active' and m.slot_value = _memoir.normalise(v_gone[2])) then 'no longer ' || v_gone[2] end;
     end if;
     -- An older statement does not replace a newer one that happened to come first.
-    if v_found.slot_value is not null and not exists (select from _memoir.memory_store m where m.user_id = v_turn.user_id and m.slot = _memoir.normalise(v_found.slot)
-        and m.state = 'active' and coalesce((m.metadata ->> 'said_at')::timestamptz, m.valid_from, m.recorded_at) > v_turn.created_at) then
+    if v_found.slot_value is not null and not exists (select from _memoir.memory_store m
+      where m.user_id = v_turn.user_id and m.slot = _memoir.normalise(v_found.slot)
+        and m.state = 'active' and coalesce((m.metadata ->> 'said_at')::timestamptz, m.valid_from, m.recorded_at)
+          > v_turn.created_at) then
       v_memory.slot := v_found.slot; v_memory.slot_value := v_found.slot_value;
     end if;
     select 1 - coalesce(max(similarity(m.content, v_found.content)), 0) into v_novelty from (
-      select content from _memoir.memory_store m where m.user_id = v_turn.user_id and m.session_id = p_session.session_id and m.state = 'active'
+      select content from _memoir.memory_store m where m.user_id = v_turn.user_id
+        and m.session_id = p_session.session_id and m.state = 'active'
       order by m.recorded_at desc, m.memory_id limit 200) m;
     -- What it may count as is the door's to decide; what no person said must be worth it first.
     v_exempt := v_turn.role = 'user' and v_turn.actor = 'person';
-    if _memoir.admit(v_turn.user_id, v_found.type, v_novelty, v_found.utility, v_turn.created_at, v_exempt, null, p_config, false) then
-      v_result := _memoir.enter(v_memory, p_session, array[v_turn], array[v_found.span_start], array[v_found.span_length], v_turn.created_at, null, p_config);
+    if _memoir.admit(v_turn.user_id, v_found.type, v_novelty, v_found.utility, v_turn.created_at, v_exempt, null,
+      p_config, false) then
+      v_result := _memoir.enter(v_memory, p_session, array[v_turn], array[v_found.span_start],
+        array[v_found.span_length], v_turn.created_at, null, p_config);
       v_outcome := v_result ->> 'outcome';
       v_id := (v_result ->> 'memory_id')::uuid;
       if v_outcome = 'stored' then
         v_new := v_new || v_id;
-        perform _memoir.merge_memory(v_turn.user_id, m.memory_id, v_id, p_by, m2.recorded_at) from _memoir.memory_store m
-        join _memoir.memory_store m2 on m2.user_id = v_turn.user_id and m2.memory_id = v_id and m2.trust >= m.trust and m2.state = 'active'
+        perform _memoir.merge_memory(v_turn.user_id, m.memory_id, v_id, p_by, m2.recorded_at)
+          from _memoir.memory_store m
+        join _memoir.memory_store m2 on m2.user_id = v_turn.user_id and m2.memory_id = v_id and m2.trust >= m.trust
+          and m2.state = 'active'
         where m.user_id = v_turn.user_id and m.memory_id = any (v_before) and m.state = 'active';
-        perform _memoir.admit(v_turn.user_id, v_found.type, v_novelty, v_found.utility, v_turn.created_at, v_exempt, v_id, p_config, true);
+        perform _memoir.admit(v_turn.user_id, v_found.type, v_novelty, v_found.utility, v_turn.created_at, v_exempt,
+          v_id, p_config, true);
       end if;
     else
       v_outcome := 'not_admitted';
@@ -325,12 +396,15 @@ begin
   return v_counts;
 end $$;
 
--- Extracts up to p_limit turns of a session. Found without a lock, since turns never change; stored under the locks, if nobody else was
--- first. {"turns", "left", and how many were stored, duplicate, ...}; null when another run or a writer is at the session.
-create or replace function _memoir.extract_turns(p_user_id uuid, p_session_id uuid, p_limit integer, p_by text, p_wait boolean)
+-- Extracts up to p_limit turns of a session. Found without a lock, since turns never change; stored under the locks, if
+-- nobody else was first. {"turns", "left", and how many were stored, duplicate, ...}; null when another run or a writer
+-- is at the session.
+create or replace function _memoir.extract_turns(p_user_id uuid, p_session_id uuid, p_limit integer, p_by text,
+  p_wait boolean)
 returns jsonb language plpgsql set plan_cache_mode = force_custom_plan as $$
 declare
-  v_session _memoir.sessions; v_counters _memoir.session_counters; v_locked _memoir.session_counters; v_config jsonb; v_turns _memoir.conversation_history[];
+  v_session _memoir.sessions; v_counters _memoir.session_counters; v_locked _memoir.session_counters; v_config jsonb;
+  v_turns _memoir.conversation_history[];
   v_found _memoir.extracted[] := '{}'; v_language text; v_through integer; v_counts jsonb := '{}';
 begin
   select * into v_session from _memoir.sessions where user_id = p_user_id and session_id = p_session_id;
@@ -347,9 +421,11 @@ begin
   perform _memoir.ensure_month(p_user_id, memoir.now());
   -- The session's counters, then the user's, as everywhere.
   if p_wait then
-    select * into v_locked from _memoir.session_counters where user_id = p_user_id and session_id = p_session_id for update;
+    select * into v_locked from _memoir.session_counters where user_id = p_user_id
+      and session_id = p_session_id for update;
   else
-    select * into v_locked from _memoir.session_counters where user_id = p_user_id and session_id = p_session_id for update skip locked;
+    select * into v_locked from _memoir.session_counters where user_id = p_user_id
+      and session_id = p_session_id for update skip locked;
   end if;
   if v_locked.session_id is null or v_locked.extracted_through <> v_counters.extracted_through then return null; end if;
   if v_found <> '{}' then
@@ -372,11 +448,12 @@ begin
     delete from _memoir.work_items where work_id in (select work_id from _memoir.work_items
       where kind = 'turns' and user_id = p_user_id and dedup_key = p_session_id::text for update skip locked);
   end if;
-  return v_counts || jsonb_build_object('turns', v_through - v_counters.extracted_through, 'left', v_locked.turn_count - v_through);
+  return v_counts || jsonb_build_object('turns', v_through - v_counters.extracted_through, 'left',
+    v_locked.turn_count - v_through);
 end $$;
 
--- A session that is being extracted, leased until job_unit_seconds from now, when cancel_overdue ends the run that is at it.
--- The lease is committed before the work begins, so that an attempt counts whatever becomes of its process.
+-- A session that is being extracted, leased until job_unit_seconds from now, when cancel_overdue ends the run that is
+-- at it. The lease is committed before the work begins, so that an attempt counts whatever becomes of its process.
 create or replace function _memoir.begin_unit(p_run text)
 returns boolean language plpgsql as $$
 declare
@@ -390,11 +467,13 @@ begin
 end $$;
 
 -- What remains of a unit that went well goes back to its place in the queue; p_attempts: none where it got on.
-create or replace function _memoir.end_unit(p_work _memoir.work_items, p_is_done boolean, p_attempts integer, p_after timestamptz)
+create or replace function _memoir.end_unit(p_work _memoir.work_items, p_is_done boolean, p_attempts integer,
+  p_after timestamptz)
 returns void language plpgsql as $$
 begin
   if not p_is_done then
-    update _memoir.work_items set state = 'ready', leased_until = null, lease_id = null, attempts = p_attempts, run_after = p_after
+    update _memoir.work_items set state = 'ready', leased_until = null, lease_id = null, attempts = p_attempts,
+      run_after = p_after
     where work_id = p_work.work_id;
     return;
   end if;
@@ -403,13 +482,14 @@ exception when unique_violation then
   delete from _memoir.work_items where work_id = p_work.work_id;  -- asked for anew since
 end $$;
 
--- A batch of the job begins a unit, the next one does it: p_limit turns of the session that waits longest, fewer with each attempt, so
--- that what can be extracted is.
+-- A batch of the job begins a unit, the next one does it: p_limit turns of the session that waits longest, fewer with
+-- each attempt, so that what can be extracted is.
 create or replace function _memoir.step_extract(p_limit integer)
 returns jsonb language plpgsql as $$
 declare
   v_work _memoir.work_items; v_result jsonb; v_error text;
-  v_run text := coalesce((select run_id::text from _memoir.job_leases where job = 'extract' and backend = pg_backend_pid()), 'none');
+  v_run text := coalesce((select run_id::text from _memoir.job_leases where job = 'extract'
+    and backend = pg_backend_pid()), 'none');
 begin
   select * into v_work from _memoir.work_items where kind = 'turns' and state = 'leased' and payload ? 'run'
   order by work_id limit 1 for update skip locked;
@@ -438,7 +518,8 @@ begin
   end if;
   -- Somebody is at it: later, and the next session first.
   if v_result is null then
-    perform _memoir.end_unit(v_work, false, v_work.attempts - 1, greatest(memoir.now(), clock_timestamp()) + interval '30 seconds');
+    perform _memoir.end_unit(v_work, false, v_work.attempts - 1, greatest(memoir.now(), clock_timestamp()) +
+      interval '30 seconds');
     return jsonb_build_object('more', true, 'busy', 1);
   end if;
   perform _memoir.end_unit(v_work, (v_result ->> 'left')::integer <= 0, 0, v_work.run_after);
@@ -462,6 +543,8 @@ begin
   return jsonb_build_object('stored', 0, 'duplicate', 0, 'refused_tombstone', 0, 'not_admitted', 0) || v_result;
 end $$;
 comment on function memoir.extract_session(text, text, integer) is
-  'Extracts memories from the session''s turns that no job has reached yet, at most p_limit of them, by rules, and returns {"turns",
-"left", "stored", "duplicate", "refused_tombstone", "not_admitted"}. The job extract does the same unasked. Writes memory_store and
+  'Extracts memories from the session''s turns that no job has reached yet, at most p_limit of them, by rules, and
+returns {"turns",
+"left", "stored", "duplicate", "refused_tombstone", "not_admitted"}. The job extract does the same unasked. Writes
+memory_store and
 what belongs to it, admission_scores, session_counters. Raises PM001, PM003, PM014.';

@@ -1,5 +1,6 @@
--- Conflicts that rules can't tell: similar memories, judged by a model where the setting judge names one. A work item names a memory and those
--- it may contradict; a judge works as claim → commit → call → store, and no model call holds a transaction.
+-- Conflicts that rules can't tell: similar memories, judged by a model where the setting judge names one. A work item
+-- names a memory and those it may contradict; a judge works as claim → commit → call → store, and no model call holds a
+-- transaction.
 
 -- What of a work item is still to be judged: both active, of different values, the pair not judged before.
 create or replace function _memoir.open_pairs(p_work _memoir.work_items)
@@ -10,14 +11,17 @@ begin
   return query
   select o.* from _memoir.memory_store m, _memoir.memory_store o
   where m.user_id = p_work.user_id and m.memory_id = v_id and m.state = 'active' and m.sensitivity < 'secret'
-    and o.user_id = p_work.user_id and o.memory_id = any (array(select x::uuid from jsonb_array_elements_text(p_work.payload -> 'others') x))
+    and o.user_id = p_work.user_id and o.memory_id
+      = any (array(select x::uuid from jsonb_array_elements_text(p_work.payload -> 'others') x))
     and o.state = 'active' and o.sensitivity < 'secret' and _memoir.may_conflict(m, o)
-    and not exists (select from _memoir.memory_judgements j where j.user_id = p_work.user_id and j.memory_id = v_id and j.other_id = o.memory_id)
+    and not exists (select from _memoir.memory_judgements j where j.user_id = p_work.user_id and j.memory_id = v_id
+    and j.other_id = o.memory_id)
   order by o.recorded_at, o.memory_id;
 end $$;
 
 create or replace function memoir.claim_judgements(p_limit integer default 16)
-returns table (user_id uuid, memory_id uuid, other_id uuid, content text, other_content text, said_at timestamptz, other_said_at timestamptz,
+returns table (user_id uuid, memory_id uuid, other_id uuid, content text, other_content text, said_at timestamptz,
+  other_said_at timestamptz,
   work_id bigint, lease_id uuid)
 language plpgsql security definer set search_path from current set plan_cache_mode = force_custom_plan as $$
 declare
@@ -30,7 +34,8 @@ begin
     exit when v_work.work_id is null;
     v_lease := _memoir.lease_work(v_work.work_id, 300);
     return query
-    select v_work.user_id, m.memory_id, o.memory_id, m.content, o.content, _memoir.said(m), _memoir.said(o), v_work.work_id, v_lease
+    select v_work.user_id, m.memory_id, o.memory_id, m.content, o.content, _memoir.said(m), _memoir.said(o),
+      v_work.work_id, v_lease
     from _memoir.open_pairs(v_work) o
     join _memoir.memory_store m on m.user_id = v_work.user_id and m.memory_id = v_work.dedup_key::uuid;
     get diagnostics v_count = row_count;
@@ -42,21 +47,26 @@ begin
   end loop;
 end $$;
 comment on function memoir.claim_judgements(integer) is
-  'Leases about p_limit pairs of similar memories that may contradict each other, for a judge: claim, commit, judge, store_judgements.
-Leases last 5 minutes; heartbeat(work_id, lease_id) keeps one. Service, jobs and admin logins only. Raises PM001, PM014.';
+  'Leases about p_limit pairs of similar memories that may contradict each other, for a judge: claim, commit, judge,
+store_judgements.
+Leases last 5 minutes; heartbeat(work_id, lease_id) keeps one. Service, jobs and admin logins only. Raises PM001,
+PM014.';
 
--- One verdict, under the user's lock: as the memories are now. What was superseded or forgotten meanwhile is out of it, and what
--- somebody else has judged since (a lease that ran out).
-create or replace function _memoir.store_verdict(p_user_id uuid, p_memory uuid, p_other uuid, p_score real, p_judge text)
+-- One verdict, under the user's lock: as the memories are now. What was superseded or forgotten meanwhile is out of it,
+-- and what somebody else has judged since (a lease that ran out).
+create or replace function _memoir.store_verdict(p_user_id uuid, p_memory uuid, p_other uuid, p_score real,
+  p_judge text)
 returns boolean language plpgsql set plan_cache_mode = force_custom_plan as $$
 declare
-  v_new _memoir.memory_store; v_old _memoir.memory_store; v_threshold real := (_memoir.config(p_user_id, null) ->> 'judge_threshold')::real;
+  v_new _memoir.memory_store; v_old _memoir.memory_store;
+  v_threshold real := (_memoir.config(p_user_id, null) ->> 'judge_threshold')::real;
 begin
   select * into v_new from _memoir.memory_store where user_id = p_user_id and memory_id = p_memory and state = 'active';
   if not found then return false; end if;
   select * into v_old from _memoir.memory_store where user_id = p_user_id and memory_id = p_other and state = 'active';
   if not found or not _memoir.may_conflict(v_new, v_old)
-     or exists (select from _memoir.memory_judgements j where j.user_id = p_user_id and j.memory_id = p_memory and j.other_id = p_other) then
+     or exists (select from _memoir.memory_judgements j where j.user_id = p_user_id and j.memory_id = p_memory
+     and j.other_id = p_other) then
     return false;
   end if;
   if p_score >= v_threshold then
@@ -68,14 +78,19 @@ begin
   return true;
 end $$;
 
-create or replace function memoir.store_judgements(p_user_ids uuid[], p_memory_ids uuid[], p_other_ids uuid[], p_scores real[], p_judge text)
-returns integer language plpgsql security definer set search_path from current set plan_cache_mode = force_custom_plan as $$
+create or replace function memoir.store_judgements(p_user_ids uuid[], p_memory_ids uuid[], p_other_ids uuid[],
+  p_scores real[], p_judge text)
+returns integer language plpgsql security definer set search_path from current set plan_cache_mode = force_custom_plan
+  as $$
 declare
-  v_count integer := coalesce(cardinality(p_memory_ids), 0); v_user uuid; v_stored integer := 0; v_work _memoir.work_items;
+  v_count integer := coalesce(cardinality(p_memory_ids), 0); v_user uuid; v_stored integer := 0;
+  v_work _memoir.work_items;
 begin
   perform _memoir.authorise_worker();
-  if coalesce(cardinality(p_user_ids), 0) <> v_count or coalesce(cardinality(p_other_ids), 0) <> v_count or coalesce(cardinality(p_scores), 0) <> v_count then
-    perform _memoir.fail('PM014', format('%s users, %s memories, %s others and %s scores are not parallel', coalesce(cardinality(p_user_ids), 0), v_count,
+  if coalesce(cardinality(p_user_ids), 0) <> v_count or coalesce(cardinality(p_other_ids), 0) <> v_count
+    or coalesce(cardinality(p_scores), 0) <> v_count then
+    perform _memoir.fail('PM014', format('%s users, %s memories, %s others and %s scores are not parallel',
+      coalesce(cardinality(p_user_ids), 0), v_count,
       coalesce(cardinality(p_other_ids), 0), coalesce(cardinality(p_scores), 0)));
   end if;
   if exists (select from unnest(p_scores) s where s is null or not s between 0 and 1) then
@@ -87,21 +102,27 @@ begin
     continue when not _memoir.lock_shortly(v_user);  -- claimed again when the lease ends
     for i in 1 .. v_count loop
       if p_user_ids[i] = v_user then
-        v_stored := v_stored + _memoir.store_verdict(v_user, p_memory_ids[i], p_other_ids[i], p_scores[i], p_judge)::integer;
+        v_stored := v_stored + _memoir.store_verdict(v_user, p_memory_ids[i], p_other_ids[i], p_scores[i],
+          p_judge)::integer;
       end if;
     end loop;
-    for v_work in select * from _memoir.work_items j where j.kind = 'nli' and j.user_id = v_user and j.state = 'leased' and j.dedup_key = any (p_memory_ids::text[])
+    for v_work in select * from _memoir.work_items j where j.kind = 'nli' and j.user_id = v_user and j.state = 'leased'
+      and j.dedup_key = any (p_memory_ids::text[])
       order by j.work_id for update
     loop
-      if not exists (select from _memoir.open_pairs(v_work)) then delete from _memoir.work_items where work_id = v_work.work_id; end if;
+      if not exists (select from _memoir.open_pairs(v_work)) then delete from _memoir.work_items
+        where work_id = v_work.work_id; end if;
     end loop;
   end loop;
   return v_stored;
 end $$;
 comment on function memoir.store_judgements(uuid[], uuid[], uuid[], real[], text) is
-  'Stores what a judge (p_judge: its name) found for claimed pairs: parallel arrays of users, memories, others and how surely they contradict,
-0 to 1. From judge_threshold on, the conflict is decided: authority, recency, confidence; the loser is superseded, or an edge says that
-both stand. Each is a row of list_judgements. Returns how many were stored; pairs that have changed meanwhile are passed over.
+  'Stores what a judge (p_judge: its name) found for claimed pairs: parallel arrays of users, memories, others and how
+surely they contradict,
+0 to 1. From judge_threshold on, the conflict is decided: authority, recency, confidence; the loser is superseded, or an
+edge says that
+both stand. Each is a row of list_judgements. Returns how many were stored; pairs that have changed meanwhile are passed
+over.
 Service, jobs and admin logins only. Raises PM001, PM014.';
 
 create or replace function memoir.fail_judgements(p_user_ids uuid[], p_memory_ids uuid[], p_error text)
@@ -110,7 +131,8 @@ declare
   v_work _memoir.work_items;
 begin
   perform _memoir.authorise_worker();
-  for v_work in select * from _memoir.work_items where kind = 'nli' and state = 'leased' and user_id = any (p_user_ids) and dedup_key = any (p_memory_ids::text[])
+  for v_work in select * from _memoir.work_items where kind = 'nli' and state = 'leased' and user_id = any (p_user_ids)
+    and dedup_key = any (p_memory_ids::text[])
     order by work_id for update skip locked
   loop
     perform _memoir.give_back(v_work, p_error);
@@ -126,14 +148,17 @@ returns jsonb language plpgsql set plan_cache_mode = force_custom_plan as $$
 declare
   v_memory _memoir.memory_store; v_other _memoir.memory_store; v_pairs jsonb := '[]'; v_asked jsonb := '[]';
 begin
-  select * into v_memory from _memoir.memory_store where user_id = p_work.user_id and memory_id = p_work.dedup_key::uuid;
+  select * into v_memory from _memoir.memory_store where user_id = p_work.user_id
+    and memory_id = p_work.dedup_key::uuid;
   for v_other in select * from _memoir.open_pairs(p_work) limit 50 loop
-    v_pairs := v_pairs || jsonb_build_object('n', jsonb_array_length(v_asked), 'one', v_memory.content, 'said', _memoir.day(_memoir.said(v_memory)),
+    v_pairs := v_pairs || jsonb_build_object('n', jsonb_array_length(v_asked), 'one', v_memory.content, 'said',
+      _memoir.day(_memoir.said(v_memory)),
       'other', v_other.content, 'other_said', _memoir.day(_memoir.said(v_other)));
     v_asked := v_asked || to_jsonb(v_other.memory_id);
   end loop;
   if v_asked = '[]' then return null; end if;
-  update _memoir.work_items set payload = payload || jsonb_build_object('asked', v_asked) where work_id = p_work.work_id;
+  update _memoir.work_items set payload = payload || jsonb_build_object('asked', v_asked)
+  where work_id = p_work.work_id;
   return jsonb_build_object('pairs', v_pairs);
 end $$;
 
@@ -151,14 +176,16 @@ begin
     select distinct on ((j ->> 'n')::integer) j from jsonb_array_elements(p_output -> 'judgements') j
     where (j ->> 'n')::integer between 0 and jsonb_array_length(v_asked) - 1 order by (j ->> 'n')::integer
   loop
-    v_stored := v_stored + _memoir.store_verdict(p_work.user_id, p_work.dedup_key::uuid, (v_asked ->> (v_answer ->> 'n')::integer)::uuid,
+    v_stored := v_stored + _memoir.store_verdict(p_work.user_id, p_work.dedup_key::uuid,
+      (v_asked ->> (v_answer ->> 'n')::integer)::uuid,
       (v_answer ->> 'contradiction')::real, p_made_by)::integer;
   end loop;
   return v_stored;
 end $$;
 
 create or replace function memoir.list_judgements(p_user text, p_memory uuid default null, p_limit integer default 100)
-returns table (recorded_at timestamptz, memory_id uuid, other_id uuid, judge text, verdict text, score real, similarity real, decision text,
+returns table (recorded_at timestamptz, memory_id uuid, other_id uuid, judge text, verdict text, score real,
+  similarity real, decision text,
   winner_id uuid, reason text)
 language plpgsql stable security definer set search_path from current set plan_cache_mode = force_custom_plan as $$
 declare
@@ -167,14 +194,19 @@ begin
   perform _memoir.check_count('limit', p_limit, 10000);
   if p_memory is not null then perform _memoir.memory(v_caller, p_memory); end if;
   return query
-  select j.recorded_at, j.memory_id, j.other_id, j.judge, j.verdict, j.score, j.similarity, j.decision, j.winner_id, j.reason
+  select j.recorded_at, j.memory_id, j.other_id, j.judge, j.verdict, j.score, j.similarity, j.decision, j.winner_id,
+    j.reason
   from _memoir.memory_judgements j
   where j.user_id = v_caller.user_id and (p_memory is null or p_memory in (j.memory_id, j.other_id))
-    and not exists (select from _memoir.memory_store m where m.user_id = v_caller.user_id and m.memory_id in (j.memory_id, j.other_id)
-      and (m.sensitivity > v_caller.clearance or v_caller.projects is not null and m.project <> all (v_caller.projects)))
+    and not exists (select from _memoir.memory_store m where m.user_id = v_caller.user_id
+    and m.memory_id in (j.memory_id, j.other_id)
+      and (m.sensitivity > v_caller.clearance or v_caller.projects is not null
+      and m.project <> all (v_caller.projects)))
   order by j.recorded_at desc, j.judgement_id limit p_limit;
 end $$;
 comment on function memoir.list_judgements(text, uuid, integer) is
-  'What was decided about conflicts and near duplicates among a user''s memories (or of one), newest first: who judged (slot,
-polarity, value, rules, person, or a model), the verdict (contradiction, compatible, duplicate: undo_merge takes it back), the
+  'What was decided about conflicts and near duplicates among a user''s memories (or of one), newest first: who judged
+(slot,
+polarity, value, rules, person, or a model), the verdict (contradiction, compatible, duplicate: undo_merge takes it
+back), the
 decision (superseded, contradicts, none), who prevails, and why. Raises PM001, PM004, PM014.';

@@ -4,17 +4,20 @@
 --   tier 2 ── idle ──> 1 ── idle or over ──> expired                        D(m), a slow walk over all users
 --   tiers 3 and 4 keep their place; what fades is their confidence, at read: c * 2^(-time since reinforced / half-life)
 --
--- Every step function does one bounded batch in one short transaction and says whether more is waiting. A user who is just
--- being written for is left for the next time.
+-- Every step function does one bounded batch in one short transaction and says whether more is waiting. A user who is
+-- just being written for is left for the next time.
 
 -- [PG] 5.2: mean relevance times log2(1 + accesses), discounted by age in hours.
-create or replace function _memoir.utility(p_relevance_sum float8, p_accesses integer, p_age_hours float8, p_lambda float8)
+create or replace function _memoir.utility(p_relevance_sum float8, p_accesses integer, p_age_hours float8,
+  p_lambda float8)
 returns float8 language sql immutable as $$
   select case when p_accesses > 0
-    then p_relevance_sum / p_accesses * ln(1 + p_accesses) / ln(2) / (1 + p_lambda * greatest(p_age_hours, 0)) else 0 end
+    then p_relevance_sum / p_accesses * ln(1 + p_accesses) / ln(2) / (1 + p_lambda * greatest(p_age_hours, 0))
+      else 0 end
 $$;
 
--- [PG] 5.3: uses per hour since the last one. Writing a memory counts as its first use, else nothing new would survive its grace.
+-- [PG] 5.3: uses per hour since the last one. Writing a memory counts as its first use, else nothing new would survive
+-- its grace.
 create or replace function _memoir.activity(p_accesses integer, p_idle_hours float8)
 returns float8 language sql immutable as $$
   select (1 + p_accesses) / greatest(p_idle_hours, 1)
@@ -25,24 +28,32 @@ create or replace function _memoir.is_procedural(p_memory _memoir.memory_store)
 returns boolean language sql immutable as $$
   select p_memory.type in ('instruction', 'preference') or p_memory.provenance in ('instruction', 'preference')
     or (p_memory.provenance in ('user_stated', 'correction') and (p_memory.category in ('workflow', 'convention')
-        or p_memory.content ~* '^\s*(please\s+)?(always|never|don''t|do not|make sure|be sure|remember to|use|avoid|answer|reply|respond|write|call me)\M'))
+        or p_memory.content ~*
+          '^\s*(please\s+)?(always|never|don''t|do not|make sure|be sure|remember to|use|avoid|answer|reply|respond|write|call me)\M'))
 $$;
 
--- Does something that stands contradict it? Edges either way, and another value of its slot where it would come to stand.
+-- Does something that stands contradict it? Edges either way, and another value of its slot where it would come to
+-- stand.
 create or replace function _memoir.has_conflict(p_memory _memoir.memory_store)
 returns boolean language plpgsql stable set plan_cache_mode = force_custom_plan as $$
 declare
   v_user uuid := p_memory.user_id;
 begin
   return exists (
-      select from _memoir.memory_relationships r join _memoir.memory_store o on o.user_id = v_user and o.memory_id = r.target_id
-      where r.user_id = v_user and r.source_id = p_memory.memory_id and r.relation = 'contradicts' and o.state = 'active')
+      select from _memoir.memory_relationships r join _memoir.memory_store o on o.user_id = v_user
+        and o.memory_id = r.target_id
+      where r.user_id = v_user and r.source_id = p_memory.memory_id and r.relation = 'contradicts'
+        and o.state = 'active')
     or exists (
-      select from _memoir.memory_relationships r join _memoir.memory_store o on o.user_id = v_user and o.memory_id = r.source_id
-      where r.user_id = v_user and r.target_id = p_memory.memory_id and r.relation = 'contradicts' and o.state = 'active')
+      select from _memoir.memory_relationships r join _memoir.memory_store o on o.user_id = v_user
+        and o.memory_id = r.source_id
+      where r.user_id = v_user and r.target_id = p_memory.memory_id and r.relation = 'contradicts'
+        and o.state = 'active')
     or (p_memory.slot is not null and exists (
-      select from _memoir.memory_store o where o.user_id = v_user and o.slot = p_memory.slot and o.state = 'active' and o.project = p_memory.project
-        and o.scope = 'global' and o.memory_id <> p_memory.memory_id and o.slot_value is distinct from p_memory.slot_value and _memoir.overlap(o, p_memory)));
+      select from _memoir.memory_store o where o.user_id = v_user and o.slot = p_memory.slot and o.state = 'active'
+        and o.project = p_memory.project
+        and o.scope = 'global' and o.memory_id <> p_memory.memory_id and o.slot_value is distinct
+          from p_memory.slot_value and _memoir.overlap(o, p_memory)));
 end $$;
 
 -- Sessions that back a memory: its own, and those of the turns it is drawn from.
@@ -57,8 +68,9 @@ begin
     union all select p_memory.session_id where p_memory.session_id is not null) x);
 end $$;
 
--- Raises one memory by a tier and returns how it went: 2, 3, 4 (its new tier), waiting, merged, refused. Under the user's lock.
--- Promotion validates, except what no person said and what is contested: that waits for validate() or a second session.
+-- Raises one memory by a tier and returns how it went: 2, 3, 4 (its new tier), waiting, merged, refused. Under the
+-- user's lock. Promotion validates, except what no person said and what is contested: that waits for validate() or a
+-- second session.
 create or replace function _memoir.promote(p_memory _memoir.memory_store, p_config jsonb, p_by text, p_at timestamptz)
 returns text language plpgsql set plan_cache_mode = force_custom_plan as $$
 declare
@@ -68,7 +80,8 @@ begin
     perform _memoir.set_state(v_user, array[v_id], 'forgotten', p_by, 'tombstone', null, p_at);
     return 'refused';
   end if;
-  if p_memory.validated_at is null and (p_memory.provenance in ('tool_output', 'system_inferred') or _memoir.has_conflict(p_memory))
+  if p_memory.validated_at is null and (p_memory.provenance in ('tool_output', 'system_inferred')
+    or _memoir.has_conflict(p_memory))
      and _memoir.support(p_memory) < 2 then
     return 'waiting';
   end if;
@@ -76,14 +89,16 @@ begin
   if p_memory.scope = 'local' then
     -- It leaves its session. What stands there already goes on for both.
     select m.memory_id into v_twin from _memoir.memory_store m
-    where m.user_id = v_user and m.content_hash = p_memory.content_hash and m.project = p_memory.project and m.local_to is null and m.state = 'active';
+    where m.user_id = v_user and m.content_hash = p_memory.content_hash and m.project = p_memory.project
+      and m.local_to is null and m.state = 'active';
     if found then
       perform _memoir.merge_memory(v_user, v_id, v_twin, p_by, p_at);
       return 'merged';
     end if;
     update _memoir.search_items set session_id = null where user_id = v_user and ref_id = v_id and kind = 'm';
   end if;
-  update _memoir.memory_store set tier = v_tier, scope = 'global', local_to = null, validated_at = coalesce(validated_at, p_at),
+  update _memoir.memory_store set tier = v_tier, scope = 'global', local_to = null,
+    validated_at = coalesce(validated_at, p_at),
     confidence = greatest(confidence, 0.7::real),  -- the least of what promotion has validated
     expires_at = case when v_tier = 2 then p_at + make_interval(days => (p_config ->> 'episodic_days')::integer) end
   where user_id = v_user and memory_id = v_id;
@@ -96,18 +111,23 @@ end $$;
 create or replace function _memoir.promote_user(p_user_id uuid, p_by text)
 returns jsonb language plpgsql set plan_cache_mode = force_custom_plan as $$
 declare
-  v_config jsonb := _memoir.config(p_user_id, null); v_now timestamptz := memoir.now(); v_memory _memoir.memory_store; v_how text; v_counts jsonb := '{}';
-  v_accesses_1 integer := (v_config ->> 'promotion_accesses_1')::integer; v_accesses_2 integer := (v_config ->> 'promotion_accesses_2')::integer;
+  v_config jsonb := _memoir.config(p_user_id, null); v_now timestamptz := memoir.now(); v_memory _memoir.memory_store;
+  v_how text; v_counts jsonb := '{}';
+  v_accesses_1 integer := (v_config ->> 'promotion_accesses_1')::integer;
+  v_accesses_2 integer := (v_config ->> 'promotion_accesses_2')::integer;
   -- Discount of utility per hour of age, and the utility above which a memory rises, by tier.
   v_lambda_1 constant float8 := 0.01; v_lambda_2 constant float8 := 0.001;
   v_theta_1 constant float8 := 0.3; v_theta_2 constant float8 := 0.5;
 begin
   for v_memory in
-    select m.* from _memoir.memory_store m join _memoir.memory_stats s on s.user_id = p_user_id and s.memory_id = m.memory_id
-    where m.user_id = p_user_id and m.state = 'active' and m.tier in (1, 2) and (m.expires_at is null or m.expires_at > v_now)
+    select m.* from _memoir.memory_store m join _memoir.memory_stats s on s.user_id = p_user_id
+      and s.memory_id = m.memory_id
+    where m.user_id = p_user_id and m.state = 'active' and m.tier in (1, 2)
+      and (m.expires_at is null or m.expires_at > v_now)
       and s.access_count >= case m.tier when 1 then v_accesses_1 else v_accesses_2 end
       and _memoir.utility(s.relevance_sum, s.access_count, extract(epoch from v_now - m.recorded_at)::float8 / 3600,
-            case m.tier when 1 then v_lambda_1 else v_lambda_2 end) > case m.tier when 1 then v_theta_1 else v_theta_2 end
+            case m.tier when 1 then v_lambda_1 else v_lambda_2 end) > case m.tier when 1 then v_theta_1
+            else v_theta_2 end
     order by m.recorded_at, m.memory_id
   loop
     v_how := _memoir.promote(v_memory, v_config, p_by, v_now);
@@ -122,7 +142,8 @@ returns jsonb language plpgsql set plan_cache_mode = force_custom_plan as $$
 declare
   v_work _memoir.work_items; v_counts jsonb := '{}'; v_users integer := 0; v_failed integer := 0; v_error text;
 begin
-  for v_work in select * from _memoir.work_items where kind = 'promote' and state = 'ready' and run_after <= greatest(memoir.now(), clock_timestamp())
+  for v_work in select * from _memoir.work_items where kind = 'promote' and state = 'ready'
+    and run_after <= greatest(memoir.now(), clock_timestamp())
     order by priority desc, run_after, work_id limit p_limit for update skip locked
   loop
     perform from _memoir.user_counters where user_id = v_work.user_id for update skip locked;
@@ -136,30 +157,38 @@ begin
       v_failed := v_failed + 1; v_error := format('user %s: %s', v_work.user_id, sqlerrm);
     end;
   end loop;
-  return jsonb_strip_nulls(v_counts || jsonb_build_object('users', v_users, 'failed', v_failed, 'error', v_error, 'more', v_users + v_failed = p_limit));
+  return jsonb_strip_nulls(v_counts || jsonb_build_object('users', v_users, 'failed', v_failed, 'error', v_error,
+    'more', v_users + v_failed = p_limit));
 end $$;
 
 -- Tiers 1 and 2 that nobody uses, after their grace: 2 becomes 1 with a last grace, 1 expires. Under the user's lock.
 create or replace function _memoir.demote_user(p_user_id uuid, p_by text)
 returns jsonb language plpgsql set plan_cache_mode = force_custom_plan as $$
 declare
-  v_config jsonb := _memoir.config(p_user_id, null); v_now timestamptz := memoir.now(); v_demoted uuid[] := '{}'; v_gone uuid[] := '{}';
-  v_floor_1 float8 := (v_config ->> 'demotion_floor_1')::float8; v_floor_2 float8 := (v_config ->> 'demotion_floor_2')::float8;
+  v_config jsonb := _memoir.config(p_user_id, null); v_now timestamptz := memoir.now(); v_demoted uuid[] := '{}';
+  v_gone uuid[] := '{}';
+  v_floor_1 float8 := (v_config ->> 'demotion_floor_1')::float8;
+  v_floor_2 float8 := (v_config ->> 'demotion_floor_2')::float8;
   v_grace interval := make_interval(days => (v_config ->> 'demotion_grace_days')::integer);
 begin
-  select array_agg(d.memory_id) filter (where d.tier = 2), array_agg(d.memory_id) filter (where d.tier = 1) into v_demoted, v_gone from (
+  select array_agg(d.memory_id) filter (where d.tier = 2), array_agg(d.memory_id) filter (where d.tier = 1)
+    into v_demoted, v_gone from (
     select m.memory_id, m.tier from _memoir.memory_store m
     left join _memoir.memory_stats s on s.user_id = p_user_id and s.memory_id = m.memory_id
     cross join lateral (select greatest(m.recorded_at, s.last_accessed_at, s.reinforced_at) as used_at) u
-    where m.user_id = p_user_id and m.state = 'active' and m.tier in (1, 2) and m.importance <> 'critical' and u.used_at < v_now - v_grace
-      and _memoir.activity(coalesce(s.access_count, 0) + coalesce(s.restatements, 0), extract(epoch from v_now - u.used_at)::float8 / 3600)
+    where m.user_id = p_user_id and m.state = 'active' and m.tier in (1, 2) and m.importance <> 'critical'
+      and u.used_at < v_now - v_grace
+      and _memoir.activity(coalesce(s.access_count, 0) + coalesce(s.restatements, 0),
+        extract(epoch from v_now - u.used_at)::float8 / 3600)
           < case m.tier when 2 then v_floor_2 else v_floor_1 end
-      and not exists (select from _memoir.session_objects o join _memoir.session_counters c on c.user_id = p_user_id and c.session_id = o.session_id
+      and not exists (select from _memoir.session_objects o join _memoir.session_counters c on c.user_id = p_user_id
+      and c.session_id = o.session_id
         where o.user_id = p_user_id and o.memory_id = m.memory_id and o.pinned_until_turn > c.turn_count)) d;
   update _memoir.memory_store set tier = 1, expires_at = least(expires_at, v_now + v_grace)
   where user_id = p_user_id and memory_id = any (v_demoted);
   perform _memoir.set_state(p_user_id, v_gone, 'expired', p_by, 'unused', null, v_now);
-  return jsonb_build_object('demoted', coalesce(cardinality(v_demoted), 0), 'expired', coalesce(cardinality(v_gone), 0));
+  return jsonb_build_object('demoted', coalesce(cardinality(v_demoted), 0), 'expired',
+    coalesce(cardinality(v_gone), 0));
 end $$;
 
 -- Which of some users have anything to lower, in one statement and without a lock: most have not, most of the time.
@@ -167,18 +196,23 @@ create or replace function _memoir.demotable(p_users uuid[])
 returns uuid[] language plpgsql stable set plan_cache_mode = force_custom_plan as $$
 declare
   v_config jsonb := (select config from _memoir.settings_merged); v_now timestamptz := memoir.now();
-  v_floor_1 float8 := (v_config ->> 'demotion_floor_1')::float8; v_floor_2 float8 := (v_config ->> 'demotion_floor_2')::float8;
+  v_floor_1 float8 := (v_config ->> 'demotion_floor_1')::float8;
+  v_floor_2 float8 := (v_config ->> 'demotion_floor_2')::float8;
   v_before timestamptz := v_now - make_interval(days => (v_config ->> 'demotion_grace_days')::integer);
 begin
   return array(
     select m.user_id from _memoir.memory_store m
-    left join _memoir.memory_stats s on s.user_id = any (p_users) and s.user_id = m.user_id and s.memory_id = m.memory_id
+    left join _memoir.memory_stats s on s.user_id = any (p_users) and s.user_id = m.user_id
+      and s.memory_id = m.memory_id
     cross join lateral (select greatest(m.recorded_at, s.last_accessed_at, s.reinforced_at) as used_at) u
-    where m.user_id = any (p_users) and m.state = 'active' and m.tier in (1, 2) and m.importance <> 'critical' and u.used_at < v_before
-      and _memoir.activity(coalesce(s.access_count, 0) + coalesce(s.restatements, 0), extract(epoch from v_now - u.used_at)::float8 / 3600)
+    where m.user_id = any (p_users) and m.state = 'active' and m.tier in (1, 2) and m.importance <> 'critical'
+      and u.used_at < v_before
+      and _memoir.activity(coalesce(s.access_count, 0) + coalesce(s.restatements, 0),
+        extract(epoch from v_now - u.used_at)::float8 / 3600)
           < case m.tier when 2 then v_floor_2 else v_floor_1 end
     union  -- who has other limits is looked at in any case
-    select u.user_id from _memoir.users u where u.user_id = any (p_users) and u.settings ?| '{demotion_grace_days,demotion_floor_1,demotion_floor_2}'
+    select u.user_id from _memoir.users u where u.user_id = any (p_users)
+      and u.settings ?| '{demotion_grace_days,demotion_floor_1,demotion_floor_2}'
     order by 1);
 end $$;
 
@@ -187,7 +221,8 @@ returns jsonb language plpgsql set plan_cache_mode = force_custom_plan as $$
 declare
   v_after uuid := _memoir.job_cursor('demotion'); v_users uuid[]; v_user uuid; v_counts jsonb := '{}'; v_more boolean;
 begin
-  v_users := array(select c.user_id from _memoir.user_counters c where v_after is null or c.user_id > v_after order by c.user_id limit p_limit);
+  v_users := array(select c.user_id from _memoir.user_counters c where v_after is null or c.user_id > v_after
+    order by c.user_id limit p_limit);
   v_more := cardinality(v_users) = p_limit;
   perform _memoir.put_job_cursor('demotion', case when v_more then v_users[p_limit] end);
   foreach v_user in array _memoir.demotable(v_users) loop
@@ -203,36 +238,45 @@ create or replace function _memoir.step_expiry(p_limit integer)
 returns jsonb language plpgsql set plan_cache_mode = force_custom_plan as $$
 declare
   v_now timestamptz := memoir.now(); v_hit record; v_session _memoir.sessions; v_memories integer := 0;
-  v_sessions integer := 0; v_renewed integer := 0; v_working integer; v_seen integer := 0; v_until timestamptz; v_more boolean;
+  v_sessions integer := 0; v_renewed integer := 0; v_working integer; v_seen integer := 0; v_until timestamptz;
+  v_more boolean;
 begin
   for v_hit in
     select user_id, array_agg(memory_id order by memory_id) as ids from (
       select m.user_id, m.memory_id from _memoir.memory_store m
-      where m.state = 'active' and m.expires_at is not null and m.expires_at <= v_now order by m.expires_at limit p_limit) d
+      where m.state = 'active' and m.expires_at is not null and m.expires_at <= v_now
+      order by m.expires_at limit p_limit) d
     group by user_id order by user_id
   loop
     perform from _memoir.user_counters where user_id = v_hit.user_id for update skip locked;
     continue when not found;
     v_memories := v_memories + _memoir.set_state(v_hit.user_id, array(
-      select m.memory_id from _memoir.memory_store m where m.user_id = v_hit.user_id and m.memory_id = any (v_hit.ids) and m.state = 'active'
+      select m.memory_id from _memoir.memory_store m where m.user_id = v_hit.user_id and m.memory_id = any (v_hit.ids)
+        and m.state = 'active'
         and m.expires_at <= v_now), 'expired', 'expiry', 'expired', null, v_now);
   end loop;
   v_more := v_memories >= p_limit;
 
-  for v_session in select * from _memoir.sessions s where s.status <> 'expired' and s.expires_at <= v_now order by s.expires_at limit p_limit loop
-    -- Its end is counted from its last turn, which is not in the index: where that is later, the session only moves on there.
-    perform from _memoir.session_counters where user_id = v_session.user_id and session_id = v_session.session_id for update skip locked;
+  for v_session in select * from _memoir.sessions s where s.status <> 'expired' and s.expires_at <= v_now
+    order by s.expires_at limit p_limit loop
+    -- Its end is counted from its last turn, which is not in the index: where that is later, the session only moves on
+    -- there.
+    perform from _memoir.session_counters where user_id = v_session.user_id
+      and session_id = v_session.session_id for update skip locked;
     continue when not found;
     perform from _memoir.user_counters where user_id = v_session.user_id for update skip locked;
     continue when not found;
-    select * into v_session from _memoir.sessions where user_id = v_session.user_id and session_id = v_session.session_id;
+    select * into v_session from _memoir.sessions where user_id = v_session.user_id
+      and session_id = v_session.session_id;
     continue when v_session.status = 'expired' or v_session.expires_at > v_now;
     select greatest(v_session.created_at, c.last_recorded_at)
-      + make_interval(hours => (_memoir.config(v_session.user_id, v_session.settings) ->> 'session_ttl_hours')::integer) into v_until
+      + make_interval(hours => (_memoir.config(v_session.user_id, v_session.settings) ->> 'session_ttl_hours')::integer)
+        into v_until
     from _memoir.session_counters c where c.user_id = v_session.user_id and c.session_id = v_session.session_id;
     v_seen := v_seen + 1;
     if v_until > v_now then
-      update _memoir.sessions set expires_at = v_until where user_id = v_session.user_id and session_id = v_session.session_id;
+      update _memoir.sessions set expires_at = v_until where user_id = v_session.user_id
+        and session_id = v_session.session_id;
       v_renewed := v_renewed + 1;
     else
       perform _memoir.end_session(v_session, 'expired', v_until);
@@ -242,7 +286,8 @@ begin
 
   with gone as (
     delete from _memoir.memory_store_working w using (
-      select o.user_id, o.session_id, o.key from _memoir.memory_store_working o where o.expires_at <= v_now limit p_limit) d
+      select o.user_id, o.session_id, o.key from _memoir.memory_store_working o
+      where o.expires_at <= v_now limit p_limit) d
     where w.user_id = d.user_id and w.session_id = d.session_id and w.key = d.key returning 1)
   select count(*) into v_working from gone;
   return jsonb_build_object('memories', v_memories, 'sessions', v_sessions, 'renewed', v_renewed, 'working', v_working,
@@ -254,8 +299,11 @@ create or replace function _memoir.may_rise(p_user_id uuid)
 returns boolean language plpgsql stable set plan_cache_mode = force_custom_plan as $$
 declare
   v_config jsonb := _memoir.config(p_user_id, null);
-  v_accesses_1 integer := (v_config ->> 'promotion_accesses_1')::integer; v_accesses_2 integer := (v_config ->> 'promotion_accesses_2')::integer;
+  v_accesses_1 integer := (v_config ->> 'promotion_accesses_1')::integer;
+  v_accesses_2 integer := (v_config ->> 'promotion_accesses_2')::integer;
 begin
-  return exists (select from _memoir.memory_store m join _memoir.memory_stats s on s.user_id = p_user_id and s.memory_id = m.memory_id
-    where m.user_id = p_user_id and m.state = 'active' and m.tier in (1, 2) and s.access_count >= case m.tier when 1 then v_accesses_1 else v_accesses_2 end);
+  return exists (select from _memoir.memory_store m join _memoir.memory_stats s on s.user_id = p_user_id
+    and s.memory_id = m.memory_id
+    where m.user_id = p_user_id and m.state = 'active' and m.tier in (1, 2) and s.access_count >= case m.tier
+      when 1 then v_accesses_1 else v_accesses_2 end);
 end $$;

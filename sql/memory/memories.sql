@@ -1,10 +1,13 @@
--- Memories. remember is the single door: what people state, what is extracted, imported or written by tools passes here.
+-- Memories. remember is the single door: what people state, what is extracted, imported or written by tools passes
+-- here.
 --   normalise → tombstone → exact duplicate → slot → insert, active; near duplicates once the vector is there.
 
 create or replace function _memoir.known_types()
 returns text[] language sql immutable as $$
-  select array['fact', 'preference', 'instruction', 'decision', 'bug_fix', 'architecture', 'code_context', 'session_summary',
-    'document_chunk', 'conversation_phase', 'design_decision', 'debugging_session', 'file_context', 'tool_result', 'plan',
+  select array['fact', 'preference', 'instruction', 'decision', 'bug_fix', 'architecture', 'code_context',
+    'session_summary',
+    'document_chunk', 'conversation_phase', 'design_decision', 'debugging_session', 'file_context', 'tool_result',
+      'plan',
     'error_context', 'external_reference', 'event', 'profile']
 $$;
 
@@ -16,8 +19,10 @@ returns real language sql immutable as $$
                case p_actor when 'person' then 1.0 when 'system' then 0.9 when 'tool' then 0.7 else 0.8 end)::real
 $$;
 
--- Whose word a write is: never what its text says of itself. Only the person's own turns back a statement that the person said so.
-create or replace function _memoir.standing(p_actor _memoir.actor, p_type text, p_provenance _memoir.provenance, p_sources _memoir.conversation_history[])
+-- Whose word a write is: never what its text says of itself. Only the person's own turns back a statement that the
+-- person said so.
+create or replace function _memoir.standing(p_actor _memoir.actor, p_type text, p_provenance _memoir.provenance,
+  p_sources _memoir.conversation_history[])
 returns _memoir.standing language plpgsql stable as $$
 declare
   v_standing _memoir.standing;
@@ -26,7 +31,8 @@ begin
   v_standing.by_person := p_actor = 'person' or p_actor <> 'tool' and cardinality(p_sources) > 0
     and not exists (select from unnest(p_sources) t where t.role <> 'user' or t.actor <> 'person');
   v_standing.provenance := coalesce(p_provenance,
-    case p_actor when 'person' then case p_type when 'preference' then 'preference' when 'instruction' then 'instruction' else 'user_stated' end
+    case p_actor when 'person' then case p_type when 'preference' then 'preference'
+    when 'instruction' then 'instruction' else 'user_stated' end
                  when 'tool' then 'tool_output' else 'system_inferred' end::_memoir.provenance);
   if p_actor = 'tool' then v_standing.provenance := 'tool_output';
   elsif not v_standing.by_person and v_standing.provenance <> 'tool_output' then
@@ -56,7 +62,8 @@ begin
     perform _memoir.fail('PM014', format('content must not be empty, it is %s', _memoir.shown(p_content)));
   end if;
   if p_type is null or p_type <> all (_memoir.known_types()) then
-    perform _memoir.fail('PM014', format('unknown type %s', _memoir.shown(p_type)), array_to_string(_memoir.known_types(), ', '));
+    perform _memoir.fail('PM014', format('unknown type %s', _memoir.shown(p_type)),
+      array_to_string(_memoir.known_types(), ', '));
   end if;
   perform _memoir.check_choice('importance', p_importance, '{critical,important,normal,minor}');
   if p_provenance <> all (enum_range(null::_memoir.provenance)::text[]) then
@@ -86,7 +93,8 @@ begin
   end if;
   perform _memoir.check_object('metadata', p_memory.metadata);
   perform _memoir.check_short('slot', p_memory.slot, 200), _memoir.check_short('slot_value', p_memory.slot_value, 2000),
-    _memoir.check_short('category', p_memory.category, 200), _memoir.check_short('source_tool', p_memory.source_tool, 200),
+    _memoir.check_short('category', p_memory.category, 200), _memoir.check_short('source_tool', p_memory.source_tool,
+      200),
     _memoir.check_short('source_key', p_memory.source_key, 500), _memoir.check_short('key', p_key, 200);
   perform _memoir.check_short(format('tags[%s]', o - 1), coalesce(t, ''), 200)
     from unnest(p_memory.tags) with ordinality x(t, o);
@@ -104,7 +112,8 @@ create or replace function memoir.remember(p_user text, p_content text, p_sessio
   p_sensitivity text default 'normal', p_source_turns integer[] default null, p_source_tool text default null,
   p_source_key text default null, p_metadata jsonb default '{}', p_embedding real[] default null,
   p_key text default null, p_created_at timestamptz default null, p_embeddable boolean default true)
-returns jsonb language plpgsql security definer set search_path from current set plan_cache_mode = force_custom_plan as $$
+returns jsonb language plpgsql security definer set search_path from current set plan_cache_mode = force_custom_plan
+  as $$
 declare
   v_caller _memoir.caller := _memoir.authorise(p_user, 'write');
   v_user uuid := v_caller.user_id; v_turns integer[] := nullif(p_source_turns, '{}'); v_memory _memoir.memory_store;
@@ -143,8 +152,10 @@ begin
   -- Per-user lock: duplicates and slots are decided one writer at a time.
   perform from _memoir.user_counters where user_id = v_user for update;
   if p_key is not null then
-    v_hash := sha256(convert_to(jsonb_build_array('remember', p_content, p_session, p_type, p_category, p_importance, p_project, p_actor,
-      p_provenance, p_confidence, p_valid_from, p_valid_to, p_tags, p_slot, p_slot_value, p_aliases, p_sensitivity, p_source_turns,
+    v_hash := sha256(convert_to(jsonb_build_array('remember', p_content, p_session, p_type, p_category, p_importance,
+      p_project, p_actor,
+      p_provenance, p_confidence, p_valid_from, p_valid_to, p_tags, p_slot, p_slot_value, p_aliases, p_sensitivity,
+        p_source_turns,
       p_source_tool, p_source_key, p_metadata, p_embedding, p_created_at, p_embeddable)::text, 'UTF8'));
     v_result := _memoir.receipt(v_user, p_key, v_hash);
     if v_result is not null then return v_result; end if;
@@ -152,26 +163,36 @@ begin
   v_memory.actor := _memoir.speaker(v_caller, p_actor, p_session);
   v_memory.valid_from := coalesce(p_valid_from, p_created_at);
   v_memory.metadata := v_memory.metadata || jsonb_strip_nulls(jsonb_build_object('said_at', p_created_at));
-  v_result := _memoir.enter(v_memory, v_session, v_sources, null, null, p_created_at, p_embedding, v_config, p_valid_from);
+  v_result := _memoir.enter(v_memory, v_session, v_sources, null, null, p_created_at, p_embedding, v_config,
+    p_valid_from);
   if p_key is not null then perform _memoir.keep_receipt(v_user, p_key, v_hash, v_result, v_memory.recorded_at); end if;
   return v_result;
 end $$;
-comment on function memoir.remember(text, text, text, text, text, text, text, text, text, real, timestamptz, timestamptz, text[],
+comment on function memoir.remember(text, text, text, text, text, text, text, text, text, real, timestamptz,
+  timestamptz, text[],
   text, text, text[], text, integer[], text, text, jsonb, real[], text, timestamptz, boolean) is
-  'Stores a memory and returns {"memory_id", "outcome", "superseded", "contradicts"}; outcome: stored, duplicate (exact or near),
-outdated (stored as superseded, since what is known was said later), refused_tombstone (with a "hint"). p_actor: person (default
-without a session), agent (default within one), tool; what an agent reports counts as the person''s word only with p_source_turns, turn indexes in p_session, that are all the person''s. A slot ("home city") holds one
-value (default: the content) at a time; a newer value of equal or higher authority supersedes, or with p_valid_from bounds the old one.
-Inferred and tool memories are local to their session (or to recalls outside of sessions) and end local_memory_hours after it. What looks
-like a key, a card, an account or a personal number, or comes from a secret turn, is secret whatever p_sensitivity says; p_embeddable
+  'Stores a memory and returns {"memory_id", "outcome", "superseded", "contradicts"}; outcome: stored, duplicate (exact
+or near),
+outdated (stored as superseded, since what is known was said later), refused_tombstone (with a "hint"). p_actor: person
+(default
+without a session), agent (default within one), tool; what an agent reports counts as the person''s word only with
+p_source_turns, turn indexes in p_session, that are all the person''s. A slot ("home city") holds one
+value (default: the content) at a time; a newer value of equal or higher authority supersedes, or with p_valid_from
+bounds the old one.
+Inferred and tool memories are local to their session (or to recalls outside of sessions) and end local_memory_hours
+after it. What looks
+like a key, a card, an account or a personal number, or comes from a secret turn, is secret whatever p_sensitivity says;
+p_embeddable
 false keeps it from embedding models. A restated memory takes on the higher authority, sensitivity and later expiry.
 p_embedding: vector of the active embedding model. p_key: idempotency key.
 Writes memory_store and what belongs to it. Raises PM001, PM003, PM006, PM012, PM014, PM030.';
 
--- The door itself: everything that becomes a memory passes here, under the user's lock. p_memory: what is stated, from content to
--- metadata; where it enters, what it may count as and its trust are decided here. Source turns may come with the span of each.
--- p_from: it is known to be true from then on, so that another value of its slot keeps its time before.
-create or replace function _memoir.enter(p_memory _memoir.memory_store, p_session _memoir.sessions, p_sources _memoir.conversation_history[],
+-- The door itself: everything that becomes a memory passes here, under the user's lock. p_memory: what is stated, from
+-- content to metadata; where it enters, what it may count as and its trust are decided here. Source turns may come with
+-- the span of each. p_from: it is known to be true from then on, so that another value of its slot keeps its time
+-- before.
+create or replace function _memoir.enter(p_memory _memoir.memory_store, p_session _memoir.sessions,
+  p_sources _memoir.conversation_history[],
   p_span_starts integer[], p_span_lengths integer[], p_said_at timestamptz, p_embedding real[], p_config jsonb,
   p_from timestamptz default null)
 returns jsonb language plpgsql set plan_cache_mode = force_custom_plan as $$
@@ -183,12 +204,14 @@ declare
 begin
   v_stone := _memoir.tombstone_of(v_user, v_memory.content, v_memory.slot, v_memory.slot_value, v_memory.project);
   if v_stone.user_id is not null then
-    return _memoir.remembered(null, 'refused_tombstone', '{}', '{}') || jsonb_build_object('hint', format('rejected on %s: %s',
+    return _memoir.remembered(null, 'refused_tombstone', '{}', '{}') || jsonb_build_object('hint',
+      format('rejected on %s: %s',
       _memoir.day(v_stone.recorded_at),
       case when v_memory.actor = 'person' then 'lift_tombstone lets it back' else 'only a person can lift that' end));
   end if;
   v_old := _memoir.said_before(v_memory);
-  if v_old.memory_id is not null then return _memoir.say_again(v_old, v_memory, p_sources, p_span_starts, p_span_lengths); end if;
+  if v_old.memory_id is not null then return _memoir.say_again(v_old, v_memory, p_sources, p_span_starts,
+    p_span_lengths); end if;
 
   insert into _memoir.memory_store select v_memory.*;
   perform _memoir.note_state(v_user, array[v_memory.memory_id], 'active', v_by, null, null, v_now, v_memory.actor);
@@ -227,7 +250,8 @@ begin
   v_memory.session_id := p_session.session_id;
   v_memory.local_to := case when not v_global then coalesce(p_session.session_id, _memoir.no_session()) end;
   v_memory.scope := case when v_global then 'global' else 'local' end;
-  -- A person's direct word is validated by itself: preferences and instructions are procedural, the rest semantic ([PG] 5.1).
+  -- A person's direct word is validated by itself: preferences and instructions are procedural, the rest semantic ([PG]
+  -- 5.1).
   v_memory.tier := case when not v_global or v_memory.provenance in ('system_inferred', 'tool_output') then 1
     when v_memory.actor <> 'person' then 2 when v_memory.provenance in ('preference', 'instruction') then 4 else 3 end;
   v_memory.validated_at := case when v_memory.actor = 'person' then v_now end;
@@ -239,10 +263,12 @@ begin
          then 'secret'::_memoir.sensitivity end);
   v_memory.embeddable := coalesce(v_memory.embeddable, true) and v_memory.sensitivity <> 'secret';
   v_memory.content_hash := sha256(convert_to(_memoir.normalise(v_memory.content), 'UTF8'));
-  v_memory.tokenizer := _memoir.tokenizer_used(coalesce(p_session.tokenizer, (_memoir.model(p_config ->> 'default_model')).tokenizer));
+  v_memory.tokenizer := _memoir.tokenizer_used(coalesce(p_session.tokenizer,
+    (_memoir.model(p_config ->> 'default_model')).tokenizer));
   v_memory.token_count := (_memoir.count_tokens(array[v_memory.content], v_memory.tokenizer))[1];
   v_memory.slot := _memoir.normalise(v_memory.slot);
-  v_memory.slot_value := _memoir.normalise(coalesce(v_memory.slot_value, case when v_memory.slot is not null then v_memory.content end));
+  v_memory.slot_value := _memoir.normalise(coalesce(v_memory.slot_value, case
+    when v_memory.slot is not null then v_memory.content end));
   v_memory.expires_at := case
     when v_memory.tier = 2 then v_now + make_interval(days => (p_config ->> 'episodic_days')::integer)
     -- What is inferred lives as long as its session and a while; outside any, that while.
@@ -259,12 +285,15 @@ declare
   v_old _memoir.memory_store; v_now timestamptz := p_memory.recorded_at;
 begin
   select * into v_old from _memoir.memory_store m
-  where m.user_id = p_memory.user_id and m.content_hash = p_memory.content_hash and m.project = p_memory.project and m.state = 'active'
-    and (m.local_to is not distinct from p_memory.local_to or p_memory.local_to is null or m.local_to is null and p_memory.session_id is null)
+  where m.user_id = p_memory.user_id and m.content_hash = p_memory.content_hash and m.project = p_memory.project
+    and m.state = 'active'
+    and (m.local_to is not distinct from p_memory.local_to or p_memory.local_to is null or m.local_to is null
+    and p_memory.session_id is null)
     and (m.valid_to is null or m.valid_to > v_now or p_memory.actor <> 'person')
   order by m.local_to nulls first, m.valid_to desc nulls first, m.recorded_at, m.memory_id limit 1;
   if v_old.expires_at <= v_now then  -- gone already, only not swept yet
-    perform _memoir.set_state(p_memory.user_id, array[v_old.memory_id], 'expired', p_memory.written_by, 'expired', null, v_now);
+    perform _memoir.set_state(p_memory.user_id, array[v_old.memory_id], 'expired', p_memory.written_by, 'expired', null,
+      v_now);
     return null;
   end if;
   return v_old;
@@ -290,7 +319,8 @@ end $$;
 
 create or replace function _memoir.remembered(p_id uuid, p_outcome text, p_superseded uuid[], p_contradicts uuid[])
 returns jsonb language sql immutable as $$
-  select jsonb_build_object('memory_id', p_id, 'outcome', p_outcome, 'superseded', to_jsonb(p_superseded), 'contradicts', to_jsonb(p_contradicts))
+  select jsonb_build_object('memory_id', p_id, 'outcome', p_outcome, 'superseded', to_jsonb(p_superseded),
+    'contradicts', to_jsonb(p_contradicts))
 $$;
 
 -- The turns a memory is said to come from, as the session sees them; PM014 for one that does not exist.
@@ -302,7 +332,8 @@ begin
   for v_index in select distinct t from unnest(p_turns) t order by t loop
     v_turn := _memoir.turn_seen(p_session, v_index);
     if v_turn.message_id is null then
-      perform _memoir.fail('PM014', format('source turn %s does not exist in session %s', coalesce(v_index::text, 'null'), _memoir.shown(p_session.external_id)));
+      perform _memoir.fail('PM014', format('source turn %s does not exist in session %s',
+        coalesce(v_index::text, 'null'), _memoir.shown(p_session.external_id)));
     end if;
     v_turns := array_append(v_turns, v_turn);
   end loop;
@@ -318,8 +349,10 @@ declare
 begin
   foreach v_turn in array p_turns loop
     i := i + 1;
-    insert into _memoir.memory_sources (user_id, item_kind, item_id, source_kind, source_id, session_id, turn_index, span_start, span_length, link)
-    values (p_user_id, 'memory', p_memory_id, 'turn', v_turn.message_id, v_turn.session_id, v_turn.turn_index, p_span_starts[i], p_span_lengths[i], p_link)
+    insert into _memoir.memory_sources (user_id, item_kind, item_id, source_kind, source_id, session_id, turn_index,
+      span_start, span_length, link)
+    values (p_user_id, 'memory', p_memory_id, 'turn', v_turn.message_id, v_turn.session_id, v_turn.turn_index,
+      p_span_starts[i], p_span_lengths[i], p_link)
     on conflict do nothing;
   end loop;
 end $$;

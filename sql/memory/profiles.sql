@@ -1,43 +1,58 @@
--- The profile: what is known about a user in any session, as a few fenced lines of the system message. Versions only follow each
--- other when the text changes, so prompts stay the same byte for byte. A memory that is forgotten, corrected, superseded or made
--- secret leaves it in the same transaction.
+-- The profile: what is known about a user in any session, as a few fenced lines of the system message. Versions only
+-- follow each other when the text changes, so prompts stay the same byte for byte. A memory that is forgotten,
+-- corrected, superseded or made secret leaves it in the same transaction.
 
--- What belongs in it, the weightiest first: validated, global in scope and project, tiers 3 and 4, in force, open to every clearance.
+-- What belongs in it, the weightiest first: validated, global in scope and project, tiers 3 and 4, in force, open to
+-- every clearance.
 create or replace function _memoir.profile_memories(p_user_id uuid)
-returns table (memory_id uuid, heading text, content text, until timestamptz) language plpgsql stable set plan_cache_mode = force_custom_plan as $$
+returns table (memory_id uuid, heading text, content text, until timestamptz)
+  language plpgsql stable set plan_cache_mode = force_custom_plan as $$
 declare
   v_now timestamptz := memoir.now();
 begin
   return query
-  select m.memory_id, case when m.type = 'instruction' or m.provenance = 'instruction' then 'Instructions' when m.type = 'preference' or m.provenance = 'preference' then 'Preferences' else 'Facts' end,
+  select m.memory_id, case when m.type = 'instruction' or m.provenance = 'instruction' then 'Instructions'
+    when m.type = 'preference' or m.provenance = 'preference' then 'Preferences' else 'Facts' end,
     regexp_replace(btrim(m.content), '\s+', ' ', 'g'), m.valid_to
   from _memoir.memory_store m
-  where m.user_id = p_user_id and m.scope = 'global' and m.tier in (3, 4) and m.state = 'active' and m.validated_at is not null and m.project = 'global'
+  where m.user_id = p_user_id and m.scope = 'global' and m.tier in (3, 4) and m.state = 'active'
+    and m.validated_at is not null and m.project = 'global'
     and m.sensitivity = 'normal' and (m.type in ('instruction', 'preference', 'fact', 'profile') or m.tier = 4)
-    and (m.valid_from is null or m.valid_from <= v_now) and (m.valid_to is null or m.valid_to > v_now) and (m.expires_at is null or m.expires_at > v_now)
-  order by m.trust * m.confidence * case m.importance when 'critical' then 2 when 'important' then 1.3 when 'minor' then 0.6 else 1 end
+    and (m.valid_from is null or m.valid_from <= v_now) and (m.valid_to is null or m.valid_to > v_now)
+    and (m.expires_at is null or m.expires_at > v_now)
+  order by m.trust * m.confidence * case m.importance when 'critical' then 2 when 'important' then 1.3
+    when 'minor' then 0.6 else 1 end
       * case when m.tier = 4 then 1.2 else 1 end desc, m.recorded_at desc, m.memory_id
   limit 500;
 end $$;
 
--- Builds it and keeps it as a new version where its text differs. Under the user's lock. Returns the version now in force, 0: none.
+-- Builds it and keeps it as a new version where its text differs. Under the user's lock. Returns the version now in
+-- force, 0: none.
 create or replace function _memoir.build_profile(p_user_id uuid)
 returns integer language plpgsql set plan_cache_mode = force_custom_plan as $$
 declare
-  v_config jsonb := _memoir.config(p_user_id, null); v_budget integer := (v_config ->> 'profile_tokens')::integer; v_memory record; v_ids uuid[] := '{}';
-  v_headings text[] := '{}'; v_texts text[] := '{}'; v_used integer := 0; v_cost integer; v_text text := ''; v_version integer; v_old _memoir.profiles; v_now timestamptz := memoir.now();
-  v_fresh timestamptz; v_tokenizer text := _memoir.tokenizer_used((_memoir.model(v_config ->> 'default_model')).tokenizer);
+  v_config jsonb := _memoir.config(p_user_id, null); v_budget integer := (v_config ->> 'profile_tokens')::integer;
+  v_memory record; v_ids uuid[] := '{}';
+  v_headings text[] := '{}'; v_texts text[] := '{}'; v_used integer := 0; v_cost integer; v_text text := '';
+  v_version integer; v_old _memoir.profiles; v_now timestamptz := memoir.now();
+  v_fresh timestamptz; v_tokenizer text := _memoir.tokenizer_used((_memoir.model(v_config
+    ->> 'default_model')).tokenizer);
 begin
   for v_memory in select * from _memoir.profile_memories(p_user_id) loop
-    v_cost := _memoir.tokens_of('- ' || v_memory.content || E'\n', v_tokenizer) + case when v_memory.heading = any (v_headings) then 0 else 4 end;
+    v_cost := _memoir.tokens_of('- ' || v_memory.content || E'\n', v_tokenizer) + case
+      when v_memory.heading = any (v_headings) then 0 else 4 end;
     continue when v_used + v_cost > v_budget;
-    v_used := v_used + v_cost; v_ids := v_ids || v_memory.memory_id; v_headings := v_headings || v_memory.heading; v_texts := v_texts || v_memory.content;
+    v_used := v_used + v_cost; v_ids := v_ids || v_memory.memory_id; v_headings := v_headings || v_memory.heading;
+    v_texts := v_texts || v_memory.content;
   end loop;
-  select string_agg(heading || E':\n' || lines, E'\n' order by array_position('{Instructions,Preferences,Facts}'::text[], heading)) into v_text from (
-    select h as heading, string_agg('- ' || t, E'\n' order by n) as lines from unnest(v_headings, v_texts) with ordinality x(h, t, n) group by h) g;
+  select string_agg(heading || E':\n' || lines, E'\n'
+  order by array_position('{Instructions,Preferences,Facts}'::text[], heading)) into v_text from (
+    select h as heading, string_agg('- ' || t, E'\n' order by n) as lines
+    from unnest(v_headings, v_texts) with ordinality x(h, t, n) group by h) g;
   v_text := coalesce(v_text, '');
   -- When time alone changes it next.
-  select min(x.at) into v_fresh from _memoir.memory_store m, lateral (values (m.valid_from), (m.valid_to), (m.expires_at)) x(at)
+  select min(x.at) into v_fresh from _memoir.memory_store m, lateral (values (m.valid_from), (m.valid_to),
+    (m.expires_at)) x(at)
   where m.user_id = p_user_id and m.scope = 'global' and m.tier in (3, 4) and m.state = 'active' and x.at > v_now;
 
   select u.profile_version into v_version from _memoir.users u where u.user_id = p_user_id;
@@ -45,15 +60,18 @@ begin
   update _memoir.user_counters set profile_stale = false where user_id = p_user_id and profile_stale;
   select * into v_old from _memoir.profiles p where p.user_id = p_user_id and p.version = v_version;
   if coalesce(v_old.content, '') = v_text then
-    update _memoir.profiles p set fresh_until = v_fresh, memory_ids = v_ids where p.user_id = p_user_id and p.version = v_version
+    update _memoir.profiles p set fresh_until = v_fresh, memory_ids = v_ids where p.user_id = p_user_id
+      and p.version = v_version
       and (p.fresh_until is distinct from v_fresh or p.memory_ids is distinct from v_ids);
     return coalesce(v_old.version, 0);
   end if;
   v_version := 1 + greatest(v_version, (select max(p.version) from _memoir.profiles p where p.user_id = p_user_id));
   insert into _memoir.profiles (user_id, version, content, tokens, made_by, recorded_at, memory_ids, fresh_until)
-  values (p_user_id, v_version, v_text, jsonb_build_object(v_tokenizer, _memoir.tokens_of(v_text, v_tokenizer)), 'rules', v_now, v_ids, v_fresh);
+  values (p_user_id, v_version, v_text, jsonb_build_object(v_tokenizer, _memoir.tokens_of(v_text, v_tokenizer)),
+    'rules', v_now, v_ids, v_fresh);
   update _memoir.users set profile_version = v_version where user_id = p_user_id;
-  delete from _memoir.profiles where user_id = p_user_id and version <= v_version - (v_config ->> 'profile_versions')::integer;
+  delete from _memoir.profiles where user_id = p_user_id
+    and version <= v_version - (v_config ->> 'profile_versions')::integer;
   return v_version;
 end $$;
 
@@ -66,7 +84,8 @@ begin
     select x.user_id from (
       (select c.user_id from _memoir.user_counters c where c.profile_stale limit p_limit)
       union
-      (select p.user_id from _memoir.profiles p join _memoir.users u on u.user_id = p.user_id and u.profile_version = p.version
+      (select p.user_id from _memoir.profiles p join _memoir.users u on u.user_id = p.user_id
+        and u.profile_version = p.version
        where p.fresh_until <= memoir.now() limit p_limit)) x
     order by x.user_id limit p_limit
   loop
@@ -81,7 +100,8 @@ begin
       v_failed := v_failed + 1; v_error := format('user %s: %s', v_user, sqlerrm);
     end;
   end loop;
-  return jsonb_strip_nulls(jsonb_build_object('users', v_seen, 'changed', v_changed, 'failed', v_failed, 'error', v_error, 'more', v_seen = p_limit));
+  return jsonb_strip_nulls(jsonb_build_object('users', v_seen, 'changed', v_changed, 'failed', v_failed, 'error',
+    v_error, 'more', v_seen = p_limit));
 end $$;
 
 create or replace function memoir.profile(p_user text)
@@ -90,11 +110,15 @@ declare
   v_caller _memoir.caller := _memoir.authorise(p_user, 'read');
 begin
   -- A caller limited to projects does not see what is known beyond them.
-  if v_caller.projects is not null and 'global' <> all (v_caller.projects) then return jsonb_build_object('version', 0, 'content', ''); end if;
-  return coalesce((select jsonb_build_object('version', p.version, 'content', p.content, 'tokens', p.tokens, 'memory_ids', p.memory_ids, 'made_by', p.made_by, 'recorded_at', p.recorded_at)
-    from _memoir.users u join _memoir.profiles p on p.user_id = u.user_id and p.version = u.profile_version where u.user_id = v_caller.user_id),
+  if v_caller.projects is not null and 'global' <> all (v_caller.projects) then return jsonb_build_object('version', 0,
+    'content', ''); end if;
+  return coalesce((select jsonb_build_object('version', p.version, 'content', p.content, 'tokens', p.tokens,
+    'memory_ids', p.memory_ids, 'made_by', p.made_by, 'recorded_at', p.recorded_at)
+    from _memoir.users u join _memoir.profiles p on p.user_id = u.user_id and p.version = u.profile_version
+    where u.user_id = v_caller.user_id),
     jsonb_build_object('version', 0, 'content', ''));
 end $$;
 comment on function memoir.profile(text) is
-  'The profile in force: {"version", "content", "tokens", "memory_ids", "made_by", "recorded_at"}; version 0 while there is none. What
+  'The profile in force: {"version", "content", "tokens", "memory_ids", "made_by", "recorded_at"}; version 0 while there
+is none. What
 compile shows of it is fenced. Raises PM001.';

@@ -1,16 +1,20 @@
 -- What memories are to each other, and which of them a person stands by.
 
-create or replace function memoir.relate(p_user text, p_memory uuid, p_relation text, p_other uuid, p_weight real default 1, p_metadata jsonb default '{}')
+create or replace function memoir.relate(p_user text, p_memory uuid, p_relation text, p_other uuid,
+  p_weight real default 1, p_metadata jsonb default '{}')
 returns boolean language plpgsql security definer set search_path from current as $$
 declare
   v_caller _memoir.caller := _memoir.authorise(p_user, 'write');
-  v_one _memoir.memory_store := _memoir.memory(v_caller, p_memory); v_other _memoir.memory_store := _memoir.memory(v_caller, p_other);
+  v_one _memoir.memory_store := _memoir.memory(v_caller, p_memory);
+  v_other _memoir.memory_store := _memoir.memory(v_caller, p_other);
   v_actor _memoir.actor := _memoir.actor(v_caller, null, 'person'); v_now timestamptz := memoir.now();
 begin
   if p_relation is null or p_relation <> all (enum_range(null::_memoir.relation)::text[]) then
-    perform _memoir.fail('PM014', format('unknown relation %s', _memoir.shown(p_relation)), array_to_string(enum_range(null::_memoir.relation), ', '));
+    perform _memoir.fail('PM014', format('unknown relation %s', _memoir.shown(p_relation)),
+      array_to_string(enum_range(null::_memoir.relation), ', '));
   end if;
-  if p_memory = p_other then perform _memoir.fail('PM014', format('memory %s can''t be related to itself', p_memory)); end if;
+  if p_memory = p_other then perform _memoir.fail('PM014', format('memory %s can''t be related to itself', p_memory));
+  end if;
   if p_weight is null or not p_weight between 0 and 1 then
     perform _memoir.fail('PM014', format('weight must be from 0 to 1, not %s', coalesce(p_weight::text, 'null')));
   end if;
@@ -23,41 +27,55 @@ begin
     select * into v_one from _memoir.memory_store where user_id = v_caller.user_id and memory_id = p_memory;
     select * into v_other from _memoir.memory_store where user_id = v_caller.user_id and memory_id = p_other;
     if v_actor <> 'person' and _memoir.memory_authority(v_other) > _memoir.memory_authority(v_one) then
-      perform _memoir.fail('PM001', format('memory %s has a higher authority than %s', p_other, p_memory), 'a person may say so, or correct it');
+      perform _memoir.fail('PM001', format('memory %s has a higher authority than %s', p_other, p_memory),
+        'a person may say so, or correct it');
     end if;
     if v_one.state <> 'active' then
       perform _memoir.fail('PM014', format('memory %s is %s and supersedes nothing', p_memory, v_one.state));
     end if;
     if v_other.state = 'active' then
-      perform _memoir.note_judgement(v_caller.user_id, p_memory, p_other, 'person', 'contradiction', null, null, 'superseded', p_memory,
+      perform _memoir.note_judgement(v_caller.user_id, p_memory, p_other, 'person', 'contradiction', null, null,
+        'superseded', p_memory,
         format('related by %s', v_caller.login), v_now);
-      perform _memoir.set_state(v_caller.user_id, array[p_other], 'superseded', v_caller.login, 'related', p_memory, v_now, v_actor);
+      perform _memoir.set_state(v_caller.user_id, array[p_other], 'superseded', v_caller.login, 'related', p_memory,
+        v_now, v_actor);
       delete from _memoir.kept_recalls where user_id = v_caller.user_id and items ? p_other::text;
     end if;
   end if;
-  insert into _memoir.memory_relationships (user_id, source_id, relation, target_id, weight, made_by, metadata, recorded_at)
-  values (v_caller.user_id, p_memory, p_relation::_memoir.relation, p_other, p_weight, v_caller.login, p_metadata, v_now)
+  insert into _memoir.memory_relationships (user_id, source_id, relation, target_id, weight, made_by, metadata,
+    recorded_at)
+  values (v_caller.user_id, p_memory, p_relation::_memoir.relation, p_other, p_weight, v_caller.login, p_metadata,
+    v_now)
   on conflict (user_id, source_id, relation, target_id) do nothing;
   if found then return true; end if;
   update _memoir.memory_relationships set weight = p_weight, metadata = p_metadata
-  where user_id = v_caller.user_id and source_id = p_memory and relation = p_relation::_memoir.relation and target_id = p_other;
+  where user_id = v_caller.user_id and source_id = p_memory and relation = p_relation::_memoir.relation
+    and target_id = p_other;
   return false;
 end $$;
 comment on function memoir.relate(text, uuid, text, uuid, real, jsonb) is
-  'Says what one memory is to another: supersedes (which makes it so: the other leaves recall), relates_to, contradicts, elaborates,
-caused_by, parent_of, references, depends_on; weight from 0 to 1. True if the edge is new, else its weight and metadata are replaced.
-Who does not act as a person supersedes nothing of higher authority. Writes memory_relationships, memory_store. Raises PM001, PM004, PM014.';
+  'Says what one memory is to another: supersedes (which makes it so: the other leaves recall), relates_to, contradicts,
+elaborates,
+caused_by, parent_of, references, depends_on; weight from 0 to 1. True if the edge is new, else its weight and metadata
+are replaced.
+Who does not act as a person supersedes nothing of higher authority. Writes memory_relationships, memory_store. Raises
+PM001, PM004, PM014.';
 
-create or replace function memoir.validate(p_user text, p_memory uuid, p_confidence real default null, p_reason text default null)
-returns jsonb language plpgsql security definer set search_path from current set plan_cache_mode = force_custom_plan as $$
+create or replace function memoir.validate(p_user text, p_memory uuid, p_confidence real default null,
+  p_reason text default null)
+returns jsonb language plpgsql security definer set search_path from current set plan_cache_mode = force_custom_plan
+  as $$
 declare
   v_caller _memoir.caller := _memoir.authorise(p_user, 'write');
-  v_user uuid := v_caller.user_id; v_seen _memoir.memory_store := _memoir.memory(v_caller, p_memory); v_now timestamptz := memoir.now();
-  v_actor _memoir.actor := _memoir.actor(v_caller, null, 'person'); v_memory _memoir.memory_store; v_other _memoir.memory_store; v_id uuid; v_settled record;
+  v_user uuid := v_caller.user_id; v_seen _memoir.memory_store := _memoir.memory(v_caller, p_memory);
+  v_now timestamptz := memoir.now();
+  v_actor _memoir.actor := _memoir.actor(v_caller, null, 'person'); v_memory _memoir.memory_store;
+  v_other _memoir.memory_store; v_id uuid; v_settled record;
   v_superseded uuid[] := '{}';
 begin
   if v_actor <> 'person' then
-    perform _memoir.fail('PM001', format('login %s acts as %s and may not validate', quote_ident(v_caller.login), v_actor), 'only a person does');
+    perform _memoir.fail('PM001', format('login %s acts as %s and may not validate', quote_ident(v_caller.login),
+      v_actor), 'only a person does');
   end if;
   if p_confidence is not null and not p_confidence between 0 and 1 then
     perform _memoir.fail('PM014', format('confidence must be from 0 to 1, not %s', p_confidence));
@@ -72,21 +90,26 @@ begin
   v_id := _memoir.make_global(v_user, v_memory.memory_id, v_caller.login, v_now);
   -- From now on it is the person's word.
   update _memoir.memory_store set
-    provenance = case when provenance in ('user_stated', 'correction', 'instruction', 'preference') then provenance else 'user_stated' end, actor = 'person',
-    tier = greatest(tier, 3), validated_at = v_now, expires_at = null, confidence = coalesce(p_confidence, greatest(confidence, 0.9)),
+    provenance = case when provenance in ('user_stated', 'correction', 'instruction', 'preference') then provenance
+      else 'user_stated' end, actor = 'person',
+    tier = greatest(tier, 3), validated_at = v_now, expires_at = null,
+      confidence = coalesce(p_confidence, greatest(confidence, 0.9)),
     metadata = metadata || jsonb_build_object('validated_by', v_caller.login, 'validated_reason', p_reason)
   where user_id = v_user and memory_id = v_id;
-  update _memoir.memory_store set trust = _memoir.trust('person', provenance) where user_id = v_user and memory_id = v_id;
+  update _memoir.memory_store set trust = _memoir.trust('person', provenance) where user_id = v_user
+    and memory_id = v_id;
   insert into _memoir.memory_stats (user_id, memory_id, reinforced_at) values (v_user, v_id, v_now)
   on conflict (user_id, memory_id) do update set reinforced_at = v_now;
   -- Conflicts that were open are decided by it.
   for v_other in
     select distinct on (m.memory_id) m.* from _memoir.memory_relationships e
-    join _memoir.memory_store m on m.user_id = v_user and m.memory_id in (e.source_id, e.target_id) and m.memory_id <> v_id and m.state = 'active'
+    join _memoir.memory_store m on m.user_id = v_user and m.memory_id in (e.source_id, e.target_id)
+      and m.memory_id <> v_id and m.state = 'active'
     where e.user_id = v_user and e.relation = 'contradicts' and (v_id = e.source_id or v_id = e.target_id)
     order by m.memory_id
   loop
-    perform _memoir.note_judgement(v_user, v_id, v_other.memory_id, 'person', 'contradiction', null, null, 'superseded', v_id, 'validated', v_now);
+    perform _memoir.note_judgement(v_user, v_id, v_other.memory_id, 'person', 'contradiction', null, null, 'superseded',
+      v_id, 'validated', v_now);
     perform _memoir.supersede(v_user, array[v_other.memory_id], v_id, v_caller.login, 'validated', v_now, v_actor);
     v_superseded := v_superseded || v_other.memory_id;
   end loop;
@@ -96,6 +119,8 @@ begin
   return jsonb_build_object('memory_id', v_id, 'superseded', to_jsonb(v_superseded || v_settled.superseded));
 end $$;
 comment on function memoir.validate(text, uuid, real, text) is
-  'A person stands by a memory: it becomes their word, global, at least semantic, without an end, and prevails over what it contradicts.
-Only a caller acting as a person. Returns {"memory_id", "superseded"}: the memory that stands for it, and what it superseded.
+  'A person stands by a memory: it becomes their word, global, at least semantic, without an end, and prevails over what
+it contradicts.
+Only a caller acting as a person. Returns {"memory_id", "superseded"}: the memory that stands for it, and what it
+superseded.
 Writes memory_store, memory_stats, audit_log. Raises PM001, PM004, PM014.';

@@ -1,4 +1,5 @@
--- States of memories: active, superseded, invalidated, expired, forgotten, erased. Every change is a row: who, when, why, by what.
+-- States of memories: active, superseded, invalidated, expired, forgotten, erased. Every change is a row: who, when,
+-- why, by what.
 
 -- A memory the caller may see, or PM004.
 create or replace function _memoir.memory(p_caller _memoir.caller, p_memory uuid)
@@ -20,8 +21,10 @@ declare
   v_memory _memoir.memory_store; v_next _memoir.memory_store; v_steps integer := 0;
 begin
   select * into v_memory from _memoir.memory_store where user_id = p_memory.user_id and memory_id = p_memory.memory_id;
-  while v_memory.state = 'superseded' and v_memory.superseded_by is not null and v_steps < 1000 and v_memory.state_reason is distinct from p_unless loop
-    select * into v_next from _memoir.memory_store where user_id = v_memory.user_id and memory_id = v_memory.superseded_by;
+  while v_memory.state = 'superseded' and v_memory.superseded_by is not null and v_steps < 1000
+    and v_memory.state_reason is distinct from p_unless loop
+    select * into v_next from _memoir.memory_store where user_id = v_memory.user_id
+      and memory_id = v_memory.superseded_by;
     exit when not found;
     v_memory := v_next;
     v_steps := v_steps + 1;
@@ -29,9 +32,10 @@ begin
   return v_memory;
 end $$;
 
--- Moves memories into a state they are not in and returns how many. What is forgotten or erased stays so, but for erasing and for
--- restore. Leaving the active state takes them out of search.
-create or replace function _memoir.set_state(p_user_id uuid, p_ids uuid[], p_state _memoir.item_state, p_by text, p_reason text,
+-- Moves memories into a state they are not in and returns how many. What is forgotten or erased stays so, but for
+-- erasing and for restore. Leaving the active state takes them out of search.
+create or replace function _memoir.set_state(p_user_id uuid, p_ids uuid[], p_state _memoir.item_state, p_by text,
+  p_reason text,
   p_successor uuid, p_at timestamptz, p_actor _memoir.actor default null)
 returns integer language plpgsql set plan_cache_mode = force_custom_plan as $$
 declare
@@ -41,7 +45,8 @@ begin
   with changed as (
     update _memoir.memory_store set state = p_state, state_at = p_at, state_reason = p_reason,
       superseded_by = coalesce(p_successor, superseded_by)
-    where user_id = p_user_id and memory_id = any (p_ids) and state <> p_state and (state not in ('forgotten', 'erased') or p_state = 'erased')
+    where user_id = p_user_id and memory_id = any (p_ids) and state <> p_state and (state not in ('forgotten', 'erased')
+      or p_state = 'erased')
       and p_state <> 'active'
     returning memory_id)
   select coalesce(array_agg(memory_id), '{}') into v_changed from changed;
@@ -51,26 +56,32 @@ begin
   return cardinality(v_changed);
 end $$;
 
-create or replace function _memoir.note_state(p_user_id uuid, p_ids uuid[], p_state _memoir.item_state, p_by text, p_reason text, p_successor uuid,
+create or replace function _memoir.note_state(p_user_id uuid, p_ids uuid[], p_state _memoir.item_state, p_by text,
+  p_reason text, p_successor uuid,
   p_at timestamptz, p_actor _memoir.actor)
 returns void language plpgsql set plan_cache_mode = force_custom_plan as $$
 begin
   insert into _memoir.memory_states (user_id, memory_id, seq, recorded_at, state, superseded_by, reason, actor, set_by)
-  select p_user_id, id, 1 + coalesce((select max(s.seq) from _memoir.memory_states s where s.user_id = p_user_id and s.memory_id = id), 0),
+  select p_user_id, id, 1 + coalesce((select max(s.seq) from _memoir.memory_states s where s.user_id = p_user_id
+    and s.memory_id = id), 0),
     p_at, p_state, p_successor, p_reason, p_actor, p_by from unnest(p_ids) id;
 end $$;
 
-create or replace function _memoir.supersede(p_user_id uuid, p_ids uuid[], p_successor uuid, p_by text, p_reason text, p_at timestamptz,
+create or replace function _memoir.supersede(p_user_id uuid, p_ids uuid[], p_successor uuid, p_by text, p_reason text,
+  p_at timestamptz,
   p_actor _memoir.actor default null)
 returns void language plpgsql as $$
 begin
   perform _memoir.set_state(p_user_id, p_ids, 'superseded', p_by, p_reason, p_successor, p_at, p_actor);
   insert into _memoir.memory_relationships (user_id, source_id, relation, target_id, made_by, recorded_at)
-  select p_user_id, p_successor, 'supersedes', o, p_reason, p_at from unnest(p_ids) o where o <> p_successor on conflict do nothing;
+  select p_user_id, p_successor, 'supersedes', o, p_reason, p_at from unnest(p_ids) o where o <> p_successor
+    on conflict do nothing;
 end $$;
 
--- Makes a memory active again, and findable. False where that can't be: a tombstone, its end, or another memory in its place.
-create or replace function _memoir.restore(p_user_id uuid, p_id uuid, p_by text, p_reason text, p_at timestamptz, p_actor _memoir.actor)
+-- Makes a memory active again, and findable. False where that can't be: a tombstone, its end, or another memory in its
+-- place.
+create or replace function _memoir.restore(p_user_id uuid, p_id uuid, p_by text, p_reason text, p_at timestamptz,
+  p_actor _memoir.actor)
 returns boolean language plpgsql set plan_cache_mode = force_custom_plan as $$
 declare
   v_memory _memoir.memory_store;
@@ -78,16 +89,19 @@ begin
   select * into v_memory from _memoir.memory_store where user_id = p_user_id and memory_id = p_id and state <> 'erased';
   if not found or v_memory.state = 'active' or v_memory.expires_at <= p_at
     or _memoir.tombstoned(p_user_id, v_memory.content, v_memory.slot, v_memory.slot_value, v_memory.project)
-    or exists (select from _memoir.memory_store m where m.user_id = p_user_id and m.state = 'active' and m.project = v_memory.project
+    or exists (select from _memoir.memory_store m where m.user_id = p_user_id and m.state = 'active'
+    and m.project = v_memory.project
       and m.local_to is not distinct from v_memory.local_to and (m.memory_id = v_memory.superseded_by
         or m.content_hash = v_memory.content_hash and m.valid_to is not distinct from v_memory.valid_to
-        or m.slot = v_memory.slot and m.slot_value is distinct from v_memory.slot_value and _memoir.overlap(m, v_memory))) then
+        or m.slot = v_memory.slot and m.slot_value is distinct from v_memory.slot_value
+        and _memoir.overlap(m, v_memory))) then
     return false;
   end if;
   update _memoir.memory_store set state = 'active', state_at = p_at, state_reason = p_reason, superseded_by = null
   where user_id = p_user_id and memory_id = p_id;
   perform _memoir.note_state(p_user_id, array[p_id], 'active', p_by, p_reason, null, p_at, p_actor);
-  perform _memoir.revive_items(p_user_id, array(select item_no from _memoir.search_items where user_id = p_user_id and ref_id = p_id and dead));
+  perform _memoir.revive_items(p_user_id, array(select item_no from _memoir.search_items where user_id = p_user_id
+    and ref_id = p_id and dead));
   if v_memory.tier >= 3 then perform _memoir.stale_profile(p_user_id); end if;
   return true;
 end $$;
@@ -105,7 +119,8 @@ begin
       select m.model_id, min(i.item_no) as item from _memoir.embedding_models m
       join _memoir.search_items i on i.user_id = p_user_id and i.item_no = any (p_items) and i.embeddable
       where m.status <> 'retired'
-        and not exists (select from _memoir.embeddings e where e.user_id = p_user_id and e.model_id = m.model_id and e.item_no = i.item_no)
+        and not exists (select from _memoir.embeddings e where e.user_id = p_user_id and e.model_id = m.model_id
+        and e.item_no = i.item_no)
       group by m.model_id),
     back as (
       update _memoir.embedding_cursors c set through_item = least(c.through_item, m.item - 1) from missing m
@@ -122,8 +137,10 @@ returns boolean language sql immutable as $$
   select tstzrange(p_one.valid_from, p_one.valid_to) && tstzrange(p_other.valid_from, p_other.valid_to)
 $$;
 
--- A memory that is known to be true for a part of its time only gives way to a copy with those bounds: what we knew before stays as it was.
-create or replace function _memoir.bounded(p_memory _memoir.memory_store, p_from timestamptz, p_to timestamptz, p_by text, p_reason text, p_at timestamptz,
+-- A memory that is known to be true for a part of its time only gives way to a copy with those bounds: what we knew
+-- before stays as it was.
+create or replace function _memoir.bounded(p_memory _memoir.memory_store, p_from timestamptz, p_to timestamptz,
+  p_by text, p_reason text, p_at timestamptz,
   p_actor _memoir.actor)
 returns uuid language plpgsql as $$
 declare
@@ -134,8 +151,10 @@ begin
   return _memoir.copied(v_copy, p_memory.memory_id, true, p_by, p_reason, p_at, p_actor);
 end $$;
 
--- A new active memory out of an old one, changed by the caller, with its counters and sources, and its vectors where the text is the same.
-create or replace function _memoir.copied(p_copy _memoir.memory_store, p_of uuid, p_same_text boolean, p_by text, p_reason text, p_at timestamptz,
+-- A new active memory out of an old one, changed by the caller, with its counters and sources, and its vectors where
+-- the text is the same.
+create or replace function _memoir.copied(p_copy _memoir.memory_store, p_of uuid, p_same_text boolean, p_by text,
+  p_reason text, p_at timestamptz,
   p_actor _memoir.actor)
 returns uuid language plpgsql set plan_cache_mode = force_custom_plan as $$
 declare
@@ -151,26 +170,33 @@ begin
   select min(i.created_at) into v_said from _memoir.search_items i where i.user_id = v_user and i.ref_id = p_of;
   insert into _memoir.memory_store select v_copy.*;
   perform _memoir.note_state(v_user, array[v_copy.memory_id], 'active', p_by, p_reason, null, p_at, p_actor);
-  insert into _memoir.memory_stats (user_id, memory_id, access_count, restatements, relevance_sum, last_accessed_at, reinforced_at)
-  select user_id, v_copy.memory_id, access_count, restatements, relevance_sum, last_accessed_at, coalesce(reinforced_at, p_copy.recorded_at)
+  insert into _memoir.memory_stats (user_id, memory_id, access_count, restatements, relevance_sum, last_accessed_at,
+    reinforced_at)
+  select user_id, v_copy.memory_id, access_count, restatements, relevance_sum, last_accessed_at,
+    coalesce(reinforced_at, p_copy.recorded_at)
   from _memoir.memory_stats where user_id = v_user and memory_id = p_of;
-  insert into _memoir.memory_sources (user_id, item_kind, item_id, source_kind, source_id, session_id, turn_index, span_start, span_length, link)
-  select user_id, item_kind, v_copy.memory_id, source_kind, source_id, session_id, turn_index, span_start, span_length, case when p_same_text then link else 'origin' end
+  insert into _memoir.memory_sources (user_id, item_kind, item_id, source_kind, source_id, session_id, turn_index,
+    span_start, span_length, link)
+  select user_id, item_kind, v_copy.memory_id, source_kind, source_id, session_id, turn_index, span_start, span_length,
+    case when p_same_text then link else 'origin' end
   from _memoir.memory_sources where user_id = v_user and item_kind = 'memory' and item_id = p_of;
-  update _memoir.user_counters set memories = memories + 1, profile_stale = profile_stale or v_copy.tier >= 3 where user_id = v_user;
+  update _memoir.user_counters set memories = memories + 1, profile_stale = profile_stale or v_copy.tier >= 3
+  where user_id = v_user;
   perform _memoir.index_memory(v_copy, coalesce(v_said, p_copy.recorded_at), _memoir.config(v_user, null));
   if p_same_text then
     insert into _memoir.embeddings (user_id, item_no, model_id, embedding)
     select v_user, n.item_no, e.model_id, e.embedding
     from _memoir.search_items o join _memoir.embeddings e on e.user_id = v_user and e.item_no = o.item_no
-    join _memoir.search_items n on n.user_id = v_user and n.ref_id = v_copy.memory_id and n.chunk = o.chunk and n.span_length = o.span_length
+    join _memoir.search_items n on n.user_id = v_user and n.ref_id = v_copy.memory_id and n.chunk = o.chunk
+      and n.span_length = o.span_length
     where o.user_id = v_user and o.ref_id = p_of on conflict do nothing;
   end if;
   return v_copy.memory_id;
 end $$;
 
 create or replace function memoir.memory_history(p_user text, p_memory uuid)
-returns table (memory_id uuid, recorded_at timestamptz, state text, reason text, actor text, set_by text, superseded_by uuid, content text,
+returns table (memory_id uuid, recorded_at timestamptz, state text, reason text, actor text, set_by text,
+  superseded_by uuid, content text,
   valid_from timestamptz, valid_to timestamptz)
 language plpgsql stable security definer set search_path from current set plan_cache_mode = force_custom_plan as $$
 declare
@@ -182,7 +208,8 @@ begin
     select v_memory.memory_id as id
     union
     select case when e.source_id = f.id then e.target_id else e.source_id end
-    from family f join _memoir.memory_relationships e on e.user_id = v_caller.user_id and e.relation = 'supersedes' and (e.source_id = f.id or e.target_id = f.id))
+    from family f join _memoir.memory_relationships e on e.user_id = v_caller.user_id and e.relation = 'supersedes'
+      and (e.source_id = f.id or e.target_id = f.id))
   select m.memory_id, s.recorded_at, s.state::text, s.reason, s.actor::text, s.set_by, s.superseded_by,
     case when m.state not in ('forgotten', 'erased') then m.content end, m.valid_from, m.valid_to
   from family f
@@ -192,13 +219,15 @@ begin
   order by s.recorded_at, m.recorded_at, s.seq, m.memory_id;
 end $$;
 comment on function memoir.memory_history(text, uuid) is
-  'Every state that a memory, what it superseded and what superseded it were in, in order: when, which state, why, who set it (actor
+  'Every state that a memory, what it superseded and what superseded it were in, in order: when, which state, why, who
+set it (actor
 and login, or the job that judged), the successor, what it said and when that was true. A forgotten text is not shown.
 Raises PM001, PM004.';
 
 -- When it was said.
 create or replace function _memoir.said(p_memory _memoir.memory_store)
-returns timestamptz language sql stable as $$ select coalesce((p_memory.metadata ->> 'said_at')::timestamptz, p_memory.recorded_at) $$;
+returns timestamptz language sql stable as $$ select coalesce((p_memory.metadata ->> 'said_at')::timestamptz,
+  p_memory.recorded_at) $$;
 
 -- Asks the profile job to look at a user. No row of its own: a flag beside the counters that the write changes anyway.
 create or replace function _memoir.stale_profile(p_user_id uuid)
@@ -207,7 +236,8 @@ begin
   update _memoir.user_counters set profile_stale = true where user_id = p_user_id and not profile_stale;
 end $$;
 
--- Memories that changed: no version that holds one of them stays, and the one in force is built anew at once. Under the user's lock.
+-- Memories that changed: no version that holds one of them stays, and the one in force is built anew at once. Under the
+-- user's lock.
 create or replace function _memoir.leave_profile(p_user_id uuid, p_ids uuid[])
 returns void language plpgsql set plan_cache_mode = force_custom_plan as $$
 declare
@@ -231,30 +261,38 @@ begin
   select * into v_archived from _memoir.archived_memories a where a.user_id = p_user_id and a.memory_id = p_memory;
   if not found then return; end if;
   perform from _memoir.user_counters where user_id = p_user_id for update;
-  delete from _memoir.archived_memories a where a.user_id = p_user_id and a.memory_id = p_memory returning * into v_archived;
+  delete from _memoir.archived_memories a where a.user_id = p_user_id and a.memory_id = p_memory
+  returning * into v_archived;
   if v_archived.memory is null then
-    perform _memoir.fail('PM004', format('memory %s is archived and its text is no longer here', p_memory), 'erase_turn and erase_session reach what it came from');
+    perform _memoir.fail('PM004', format('memory %s is archived and its text is no longer here', p_memory),
+      'erase_turn and erase_session reach what it came from');
   end if;
   insert into _memoir.memory_store select (jsonb_populate_record(null::_memoir.memory_store, v_archived.memory)).*;
-  insert into _memoir.memory_states select (jsonb_populate_recordset(null::_memoir.memory_states, v_archived.memory -> 'states')).*;
+  insert into _memoir.memory_states select (jsonb_populate_recordset(null::_memoir.memory_states,
+    v_archived.memory -> 'states')).*;
   insert into _memoir.memory_stats (user_id, memory_id) values (p_user_id, p_memory);
   update _memoir.user_counters set memories = memories + 1 where user_id = p_user_id;
 end $$;
 
--- The members of a consolidated memory, but for p_except, stand by themselves again; what of them can't (forgotten, restated
--- meanwhile) stays as it is.
-create or replace function _memoir.dissolve(p_user_id uuid, p_memory uuid, p_by text, p_at timestamptz, p_actor _memoir.actor, p_except uuid[] default '{}')
+-- The members of a consolidated memory, but for p_except, stand by themselves again; what of them can't (forgotten,
+-- restated meanwhile) stays as it is.
+create or replace function _memoir.dissolve(p_user_id uuid, p_memory uuid, p_by text, p_at timestamptz,
+  p_actor _memoir.actor, p_except uuid[] default '{}')
 returns uuid[] language plpgsql set plan_cache_mode = force_custom_plan as $$
 declare
   v_id uuid; v_restored uuid[] := '{}';
 begin
-  for v_id in select m.memory_id from _memoir.memory_store m where m.user_id = p_user_id and m.superseded_by = p_memory and m.state = 'superseded'
+  for v_id in select m.memory_id from _memoir.memory_store m where m.user_id = p_user_id and m.superseded_by = p_memory
+    and m.state = 'superseded'
     and m.state_reason = 'consolidated' and m.memory_id <> all (p_except) order by m.recorded_at, m.memory_id
   loop
-    if _memoir.restore(p_user_id, v_id, p_by, 'consolidation undone', p_at, p_actor) then v_restored := v_restored || v_id; end if;
+    if _memoir.restore(p_user_id, v_id, p_by, 'consolidation undone', p_at, p_actor) then v_restored := v_restored
+      || v_id; end if;
   end loop;
-  delete from _memoir.memory_relationships where user_id = p_user_id and source_id = p_memory and relation in ('supersedes', 'elaborates') and target_id = any (v_restored);
-  update _memoir.memory_store set metadata = metadata || '{"stays_apart": true}' where user_id = p_user_id and memory_id = any (v_restored);
+  delete from _memoir.memory_relationships where user_id = p_user_id and source_id = p_memory
+    and relation in ('supersedes', 'elaborates') and target_id = any (v_restored);
+  update _memoir.memory_store set metadata = metadata || '{"stays_apart": true}' where user_id = p_user_id
+    and memory_id = any (v_restored);
   return v_restored;
 end $$;
 
@@ -270,12 +308,15 @@ begin
     select s.item_id as id from _memoir.memory_sources s
     where s.user_id = p_user_id and s.item_kind = 'memory' and s.source_kind = 'memory' and s.source_id = any (p_ids)
     union
-    select s.item_id from derived d join _memoir.memory_sources s on s.user_id = p_user_id and s.item_kind = 'memory' and s.source_kind = 'memory' and s.source_id = d.id)
+    select s.item_id from derived d join _memoir.memory_sources s on s.user_id = p_user_id and s.item_kind = 'memory'
+      and s.source_kind = 'memory' and s.source_id = d.id)
   select coalesce(array_agg(id), '{}') into v_derived from derived where id <> all (p_ids);
   -- A whole that went into a greater one would come back with the other parts of that.
-  perform _memoir.set_state(p_user_id, array(select m.memory_id from _memoir.memory_store m where m.user_id = p_user_id and m.memory_id = any (v_derived)
+  perform _memoir.set_state(p_user_id, array(select m.memory_id from _memoir.memory_store m where m.user_id = p_user_id
+    and m.memory_id = any (v_derived)
     and (p_forget or m.state = 'active' or m.state = 'superseded' and m.state_reason = 'consolidated')),
-    case when p_forget then 'forgotten' else 'invalidated' end::_memoir.item_state, p_by, 'its source was withdrawn', null, p_at);
+    case when p_forget then 'forgotten' else 'invalidated' end::_memoir.item_state, p_by,
+      'its source was withdrawn', null, p_at);
   perform _memoir.dissolve(p_user_id, d, p_by, p_at, 'system', p_ids) from unnest(v_derived) d;
   return v_derived;
 end $$;
@@ -295,30 +336,38 @@ begin
   v_derived := _memoir.withdraw_derived(p_user_id, p_ids, p_by, p_at, p_forget);
   with sources as (
     select distinct s.source_id, s.session_id, s.turn_index, s.span_start, s.span_length from _memoir.memory_sources s
-    where s.user_id = p_user_id and s.item_kind = 'memory' and s.item_id = any (p_ids) and s.source_kind = 'turn' and s.source_id <> all (p_keep)),
+    where s.user_id = p_user_id and s.item_kind = 'memory' and s.item_id = any (p_ids) and s.source_kind = 'turn'
+      and s.source_id <> all (p_keep)),
   excluded as (
-    insert into _memoir.recall_exclusions (user_id, session_id, turn_index, exclusion_id, span_start, span_length, memory_id, reason, recorded_at)
-    select p_user_id, s.session_id, s.turn_index, gen_random_uuid(), s.span_start, s.span_length, p_memory, p_reason, p_at
+    insert into _memoir.recall_exclusions (user_id, session_id, turn_index, exclusion_id, span_start, span_length,
+      memory_id, reason, recorded_at)
+    select p_user_id, s.session_id, s.turn_index, gen_random_uuid(), s.span_start, s.span_length, p_memory, p_reason,
+      p_at
     from sources s
-    where not exists (select from _memoir.recall_exclusions x where x.user_id = p_user_id and x.session_id = s.session_id
+    where not exists (select from _memoir.recall_exclusions x where x.user_id = p_user_id
+      and x.session_id = s.session_id
                       and x.turn_index = s.turn_index and x.memory_id = any (p_ids) and x.lifted_at is null
-                      and x.span_start is not distinct from s.span_start and x.span_length is not distinct from s.span_length)
+                      and x.span_start is not distinct from s.span_start and x.span_length is not distinct
+                        from s.span_length)
     returning turn_index),
   dead as (
     update _memoir.search_items i set dead = true from sources s
     where i.user_id = p_user_id and i.ref_id = s.source_id and not i.dead
-      and (s.span_start is null or (i.span_start < s.span_start + s.span_length and s.span_start < i.span_start + i.span_length))),
+      and (s.span_start is null or (i.span_start < s.span_start + s.span_length
+      and s.span_start < i.span_start + i.span_length))),
   -- Summaries of the sessions that have these turns: their own, and those of branches that share them.
   containing as (
     with recursive tree as (
       select s.session_id, s.turn_index from sources s
       union
       select b.session_id, t.turn_index from tree t
-      join _memoir.sessions b on b.user_id = p_user_id and b.parent_session_id = t.session_id and b.parent_turn > t.turn_index)
+      join _memoir.sessions b on b.user_id = p_user_id and b.parent_session_id = t.session_id
+        and b.parent_turn > t.turn_index)
     select * from tree),
   undone as (
     update _memoir.compactions c set undone_at = p_at from containing h
-    where c.user_id = p_user_id and c.session_id = h.session_id and h.turn_index between c.from_turn and c.to_turn and c.undone_at is null
+    where c.user_id = p_user_id and c.session_id = h.session_id and h.turn_index between c.from_turn and c.to_turn
+      and c.undone_at is null
     returning c.compaction_id),
   emptied as (
     update _memoir.sessions x set summary_text = null, summary_through = null from containing h
@@ -328,20 +377,24 @@ begin
     array(select compaction_id from undone union select session_id from emptied)
   into excluded_turns, v_refs, v_summaries;
   invalidated_summaries := cardinality(v_summaries);
-  update _memoir.search_items set dead = true where user_id = p_user_id and ref_id = any (v_summaries) and kind = 's' and not dead;
+  update _memoir.search_items set dead = true where user_id = p_user_id and ref_id = any (v_summaries) and kind = 's'
+    and not dead;
   perform _memoir.release_echoes(p_user_id, v_refs);
   perform _memoir.refresh_summary(p_user_id, h.session_id) from (
     select c.session_id from _memoir.compactions c where c.user_id = p_user_id and c.compaction_id = any (v_summaries)
     union select unnest(v_summaries) order by 1) h;
-  delete from _memoir.kept_recalls where user_id = p_user_id and items ?| (p_ids || v_derived || v_refs || v_summaries)::text[];
+  delete from _memoir.kept_recalls where user_id = p_user_id
+    and items ?| (p_ids || v_derived || v_refs || v_summaries)::text[];
 end $$;
 
 -- Makes the items of a memory and returns the number of the first, null when it has no words at all.
 create or replace function _memoir.index_memory(p_memory _memoir.memory_store, p_said_at timestamptz, p_config jsonb)
 returns integer language plpgsql as $$
 declare
-  v_items _memoir.search_items[] := '{}'; v_texts text[] := '{}'; v_item _memoir.search_items; v_chunk record; v_count integer := 0;
-  v_first integer; v_aliases text := case when p_memory.aliases = '{}' then '' else ' ' || array_to_string(p_memory.aliases, ' ') end;
+  v_items _memoir.search_items[] := '{}'; v_texts text[] := '{}'; v_item _memoir.search_items; v_chunk record;
+  v_count integer := 0;
+  v_first integer; v_aliases text := case when p_memory.aliases = '{}' then ''
+    else ' ' || array_to_string(p_memory.aliases, ' ') end;
 begin
   v_item.ref_id := p_memory.memory_id;
   v_item.session_id := p_memory.local_to;
@@ -370,9 +423,11 @@ begin
     with noted as (
       insert into _memoir.search_aliases (user_id, item_no, name, other, stated)
       select p_memory.user_id, v_first, a.name, a.other, true
-      from _memoir.given_aliases(p_memory.content, p_memory.aliases, nullif(p_memory.slot_value, _memoir.normalise(p_memory.content))) a
+      from _memoir.given_aliases(p_memory.content, p_memory.aliases, nullif(p_memory.slot_value,
+        _memoir.normalise(p_memory.content))) a
       on conflict (user_id, name, other, item_no) do update set stated = true returning 1)
-    update _memoir.user_counters set aliases = aliases + 1 where user_id = p_memory.user_id and exists (select from noted);
+    update _memoir.user_counters set aliases = aliases + 1 where user_id = p_memory.user_id
+      and exists (select from noted);
   end if;
   return v_first;
 end $$;

@@ -1,11 +1,12 @@
--- Tombstones: what a person rejected stays rejected. A tombstone is a keyed hash of what was said, and of a slot with its value;
--- the key dies with the user, so it says nothing afterwards.
+-- Tombstones: what a person rejected stays rejected. A tombstone is a keyed hash of what was said, and of a slot with
+-- its value; the key dies with the user, so it says nothing afterwards.
 --
--- A text is reduced first, so that no disguise gets past: compatibility forms, case, white space, punctuation, invisible characters and
--- letters that merely look alike count as the same. That folds together a few texts that differ ("burn", "bum"): the price.
+-- A text is reduced first, so that no disguise gets past: compatibility forms, case, white space, punctuation,
+-- invisible characters and letters that merely look alike count as the same. That folds together a few texts that
+-- differ ("burn", "bum"): the price.
 
--- Letters of other scripts that look like a Latin letter or a digit become it, as the Unicode skeleton has it (UTS #39, single
--- characters; a test compares with its data). Expects lower case.
+-- Letters of other scripts that look like a Latin letter or a digit become it, as the Unicode skeleton has it (UTS #39,
+-- single characters; a test compares with its data). Expects lower case.
 create or replace function _memoir.look_alikes(p_text text)
 returns text language plpgsql immutable strict parallel safe as $$
 begin
@@ -43,15 +44,19 @@ begin
       || '×χхᕁᕽ᙭᙮ᚷ╳⤫⤬⨯ⲭⵝꓫꭓ𐊐𐊴𐌗𐌢𐔧𑣬'
       || 'ɣʏγуүყᶌỿⲩꓬꭚꭹꮍ𐊲𑣜𖽃'
       || 'ζᴢꓜꮓ𐋵𑣄𑣉',
-      repeat('2', 6) || repeat('3', 10) || repeat('4', 2) || repeat('5', 1) || repeat('6', 4) || repeat('7', 3) || repeat('8', 2) || repeat('9', 4)
-      || repeat('a', 9) || repeat('b', 14) || repeat('c', 11) || repeat('d', 8) || repeat('e', 11) || repeat('f', 12) || repeat('g', 8) || repeat('h', 10)
-      || repeat('j', 6) || repeat('k', 7) || repeat('l', 31) || repeat('m', 10) || repeat('n', 5) || repeat('o', 24) || repeat('p', 8) || repeat('q', 4)
-      || repeat('r', 14) || repeat('s', 11) || repeat('t', 12) || repeat('u', 15) || repeat('v', 15) || repeat('w', 12) || repeat('x', 22) || repeat('y', 16)
+      repeat('2', 6) || repeat('3', 10) || repeat('4', 2) || repeat('5', 1) || repeat('6', 4) || repeat('7', 3)
+        || repeat('8', 2) || repeat('9', 4)
+      || repeat('a', 9) || repeat('b', 14) || repeat('c', 11) || repeat('d', 8) || repeat('e', 11) || repeat('f', 12)
+        || repeat('g', 8) || repeat('h', 10)
+      || repeat('j', 6) || repeat('k', 7) || repeat('l', 31) || repeat('m', 10) || repeat('n', 5) || repeat('o', 24)
+        || repeat('p', 8) || repeat('q', 4)
+      || repeat('r', 14) || repeat('s', 11) || repeat('t', 12) || repeat('u', 15) || repeat('v', 15) || repeat('w', 12)
+        || repeat('x', 22) || repeat('y', 16)
       || repeat('z', 7));
 end $$;
 
--- What is left of a text to make a tombstone's key of: letters, digits and symbols in their plainest form, without spaces. Digits count
--- by their value; marks inside numbers ("5.50", "-5") stay.
+-- What is left of a text to make a tombstone's key of: letters, digits and symbols in their plainest form, without
+-- spaces. Digits count by their value; marks inside numbers ("5.50", "-5") stay.
 create or replace function _memoir.tombstone_text(p_text text)
 returns text language plpgsql immutable strict parallel safe as $$
 declare
@@ -64,13 +69,16 @@ begin
   v_text := _memoir.normalise(v_text);
   if octet_length(v_text) <> length(v_text) then
     v_text := replace(replace(v_text, 'ß', 'ss'), U&'i\0307', 'i');
-    v_text := translate(v_text, '٠١٢٣٤٥٦٧٨٩۰۱۲۳۴۵۶۷۸۹߀߁߂߃߄߅߆߇߈߉०१२३४५६७८९০১২৩৪৫৬৭৮৯੦੧੨੩੪੫੬੭੮੯૦૧૨૩૪૫૬૭૮૯୦୧୨୩୪୫୬୭୮୯௦௧௨௩௪௫௬௭௮௯'
+    v_text := translate(v_text,
+      '٠١٢٣٤٥٦٧٨٩۰۱۲۳۴۵۶۷۸۹߀߁߂߃߄߅߆߇߈߉०१२३४५६७८९০১২৩৪৫৬৭৮৯੦੧੨੩੪੫੬੭੮੯૦૧૨૩૪૫૬૭૮૯୦୧୨୩୪୫୬୭୮୯௦௧௨௩௪௫௬௭௮௯'
       || '౦౧౨౩౪౫౬౭౮౯೦೧೨೩೪೫೬೭೮೯൦൧൨൩൪൫൬൭൮൯๐๑๒๓๔๕๖๗๘๙໐໑໒໓໔໕໖໗໘໙༠༡༢༣༤༥༦༧༨༩၀၁၂၃၄၅၆၇၈၉០១២៣៤៥៦៧៨៩' || '‐‑‒–—−⁃➖',
       repeat('0123456789', 17) || '--------');
     v_text := regexp_replace(v_text, '[\u0300-\u036f\u1ab0-\u1aff\u1dc0-\u1dff\u20d0-\u20ff\ufe20-\ufe2f]', '', 'g');
     v_text := _memoir.look_alikes(v_text);
   end if;
-  v_key := regexp_replace(v_text, '(?<![0-9])[.,:/-](?![0-9])|(?<=[0-9])[.,:/-](?![0-9])|(?<![0-9])[,:/](?=[0-9])|(?<=[[:alpha:]])-(?=[0-9])', '', 'g');
+  v_key := regexp_replace(v_text,
+    '(?<![0-9])[.,:/-](?![0-9])|(?<=[0-9])[.,:/-](?![0-9])|(?<![0-9])[,:/](?=[0-9])|(?<=[[:alpha:]])-(?=[0-9])', '',
+    'g');
   v_key := regexp_replace(v_key, '[\s;!?''"`()\[\]{}_\\~^*¡¿«»‘-‟†-…‰-‽、-〃〈-】・،؛؟۔।॥]+', '', 'g');
   v_key := replace(translate(v_key, 'i1|0', 'lllo'), 'rn', 'm');
   return case when v_key = '' then v_text else v_key end;
@@ -93,45 +101,56 @@ end $$;
 
 -- What a slot and its value make a key of; null without either.
 create or replace function _memoir.slot_text(p_slot text, p_value text)
-returns text language sql immutable parallel safe as $$ select _memoir.tombstone_text(p_slot) || chr(31) || _memoir.tombstone_text(p_value) $$;
+returns text language sql immutable parallel safe as $$ select _memoir.tombstone_text(p_slot) || chr(31)
+  || _memoir.tombstone_text(p_value) $$;
 
--- The tombstone that keeps a value away, if one does. A slot's value defaults to the content, as in remember. What was forgotten stays
--- away from every project, what was corrected in a project of its own from that one.
-create or replace function _memoir.tombstone_of(p_user_id uuid, p_content text, p_slot text default null, p_slot_value text default null, p_project text default null)
+-- The tombstone that keeps a value away, if one does. A slot's value defaults to the content, as in remember. What was
+-- forgotten stays away from every project, what was corrected in a project of its own from that one.
+create or replace function _memoir.tombstone_of(p_user_id uuid, p_content text, p_slot text default null,
+  p_slot_value text default null, p_project text default null)
 returns _memoir.tombstones language plpgsql stable set plan_cache_mode = force_custom_plan as $$
 declare
   v_keys bytea[]; v_stone _memoir.tombstones; v_text text; v_slot text;
 begin
-  if not exists (select from _memoir.tombstones t where t.user_id = p_user_id and t.lifted_at is null) then return null; end if;
+  if not exists (select from _memoir.tombstones t where t.user_id = p_user_id and t.lifted_at is null) then return null;
+  end if;
   v_text := _memoir.tombstone_text(p_content);
   v_slot := _memoir.slot_text(p_slot, coalesce(p_slot_value, p_content));
-  v_keys := _memoir.tombstone_keys(p_user_id, array[v_text, _memoir.in_project(p_project, v_text), v_slot, _memoir.in_project(p_project, v_slot)]);
+  v_keys := _memoir.tombstone_keys(p_user_id, array[v_text, _memoir.in_project(p_project, v_text), v_slot,
+    _memoir.in_project(p_project, v_slot)]);
   select * into v_stone from _memoir.tombstones t
   where t.user_id = p_user_id and t.lifted_at is null
-    and (t.key_hash = any (v_keys[1:2]) and t.kind = 'value' or t.key_hash = any (v_keys[3:4]) and t.kind = 'slot_value')
+    and (t.key_hash = any (v_keys[1:2]) and t.kind = 'value' or t.key_hash = any (v_keys[3:4])
+    and t.kind = 'slot_value')
   order by t.recorded_at desc, t.kind limit 1;
   return v_stone;
 end $$;
 
 create or replace function _memoir.in_project(p_project text, p_text text)
-returns text language sql immutable parallel safe as $$ select case when p_project = 'global' then p_text else p_project || chr(30) || p_text end $$;
+returns text language sql immutable parallel safe as $$ select case when p_project = 'global' then p_text
+  else p_project || chr(30) || p_text end $$;
 
 -- Does a tombstone refuse it? Whatever brings memories in or back asks this: remember, import, promotion, restoring.
-create or replace function _memoir.tombstoned(p_user_id uuid, p_content text, p_slot text default null, p_slot_value text default null, p_project text default null)
-returns boolean language sql stable as $$ select (_memoir.tombstone_of(p_user_id, p_content, p_slot, p_slot_value, p_project)).user_id is not null $$;
+create or replace function _memoir.tombstoned(p_user_id uuid, p_content text, p_slot text default null,
+  p_slot_value text default null, p_project text default null)
+returns boolean language sql stable as $$ select (_memoir.tombstone_of(p_user_id, p_content, p_slot, p_slot_value,
+  p_project)).user_id is not null $$;
 
--- Leaves tombstones for what memories say and, with p_slots, for their values in their slots; not for what memories of p_except say.
--- p_wide: for all projects.
-create or replace function _memoir.set_tombstones(p_user_id uuid, p_ids uuid[], p_slots boolean, p_wide boolean, p_memory uuid, p_reason text, p_actor _memoir.actor,
+-- Leaves tombstones for what memories say and, with p_slots, for their values in their slots; not for what memories of
+-- p_except say. p_wide: for all projects.
+create or replace function _memoir.set_tombstones(p_user_id uuid, p_ids uuid[], p_slots boolean, p_wide boolean,
+  p_memory uuid, p_reason text, p_actor _memoir.actor,
   p_by text, p_at timestamptz, p_except uuid[] default '{}')
 returns integer language plpgsql set plan_cache_mode = force_custom_plan as $$
 declare
   v_texts text[]; v_kinds text[]; v_count integer;
 begin
   with said as (
-    select distinct m.memory_id = any (p_except) as is_right, k.kind, case when p_wide then k.text else _memoir.in_project(m.project, k.text) end as text
+    select distinct m.memory_id = any (p_except) as is_right, k.kind, case when p_wide then k.text
+      else _memoir.in_project(m.project, k.text) end as text
     from _memoir.memory_store m,
-      lateral (values (_memoir.tombstone_text(m.content), 'value'), (_memoir.slot_text(m.slot, m.slot_value), 'slot_value')) k(text, kind)
+      lateral (values (_memoir.tombstone_text(m.content), 'value'), (_memoir.slot_text(m.slot, m.slot_value),
+        'slot_value')) k(text, kind)
     where m.user_id = p_user_id and m.memory_id = any (p_ids || p_except) and k.text is not null)
   select array_agg(s.text), array_agg(s.kind) into v_texts, v_kinds from said s
   where not s.is_right and (p_slots or s.kind = 'value')
@@ -139,28 +158,35 @@ begin
   insert into _memoir.tombstones (user_id, key_hash, kind, memory_id, reason, actor, set_by, recorded_at)
   select p_user_id, k.key_hash, k.kind, p_memory, p_reason, p_actor, p_by, p_at
   from unnest(_memoir.tombstone_keys(p_user_id, v_texts), v_kinds) k(key_hash, kind)
-  on conflict (user_id, key_hash, kind) do update set lifted_at = null, lifted_by = null, recorded_at = excluded.recorded_at,
+  on conflict (user_id, key_hash, kind) do update set lifted_at = null, lifted_by = null,
+    recorded_at = excluded.recorded_at,
     reason = excluded.reason, actor = excluded.actor, set_by = excluded.set_by, memory_id = excluded.memory_id;
   get diagnostics v_count = row_count;
   return v_count;
 end $$;
 
 create or replace function memoir.list_tombstones(p_user text, p_lifted boolean default false)
-returns table (memory_id uuid, kinds text[], reason text, actor text, set_by text, recorded_at timestamptz, lifted_at timestamptz, lifted_by text,
+returns table (memory_id uuid, kinds text[], reason text, actor text, set_by text, recorded_at timestamptz,
+  lifted_at timestamptz, lifted_by text,
   type text, project text, slot text, content text)
 language plpgsql stable security definer set search_path from current set plan_cache_mode = force_custom_plan as $$
 declare
   v_caller _memoir.caller := _memoir.authorise(p_user, 'read');
 begin
   return query
-  select t.memory_id, array_agg(t.kind order by t.kind), t.reason, t.actor::text, t.set_by, t.recorded_at, t.lifted_at, t.lifted_by,
+  select t.memory_id, array_agg(t.kind order by t.kind), t.reason, t.actor::text, t.set_by, t.recorded_at, t.lifted_at,
+    t.lifted_by,
     m.type, m.project, m.slot, case when m.state not in ('forgotten', 'erased') then m.content end
-  from _memoir.tombstones t left join _memoir.memory_store m on m.user_id = v_caller.user_id and m.memory_id = t.memory_id
+  from _memoir.tombstones t left join _memoir.memory_store m on m.user_id = v_caller.user_id
+    and m.memory_id = t.memory_id
   where t.user_id = v_caller.user_id and (p_lifted or t.lifted_at is null)
-    and (m.memory_id is null or m.sensitivity <= v_caller.clearance and (v_caller.projects is null or m.project = any (v_caller.projects)))
-  group by t.memory_id, t.reason, t.actor, t.set_by, t.recorded_at, t.lifted_at, t.lifted_by, m.type, m.project, m.slot, m.state, m.content
+    and (m.memory_id is null or m.sensitivity <= v_caller.clearance
+    and (v_caller.projects is null or m.project = any (v_caller.projects)))
+  group by t.memory_id, t.reason, t.actor, t.set_by, t.recorded_at, t.lifted_at, t.lifted_by, m.type, m.project, m.slot,
+    m.state, m.content
   order by t.recorded_at desc, t.memory_id;
 end $$;
 comment on function memoir.list_tombstones(text, boolean) is
-  'What may not come back, newest first: the memory that was rejected, why, by whom, whether its text (value) or its slot''s value too; with
+  'What may not come back, newest first: the memory that was rejected, why, by whom, whether its text (value) or its
+slot''s value too; with
 p_lifted those that were lifted as well. A forgotten text is not shown. Raises PM001.';

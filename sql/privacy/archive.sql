@@ -1,12 +1,14 @@
--- Months of turns past retention: compacted where their sessions have ended, then taken out whole and named turn by turn, so that
--- every turn ever written is either there or in the list of what was archived. What was derived from them stays. Expired memories
--- past theirs go one by one.
+-- Months of turns past retention: compacted where their sessions have ended, then taken out whole and named turn by
+-- turn, so that every turn ever written is either there or in the list of what was archived. What was derived from them
+-- stays. Expired memories past theirs go one by one.
 --
 --   history_days > 0   months that ended so long ago may go; 0: none
 --   archive_requires   compacted: only when a summary stands for every turn; nothing: whatever they hold
---   archive_destination   '' nothing goes; keep: the month becomes a table of its own, archived_...; drop: it is dropped;
+--   archive_destination   '' nothing goes; keep: the month becomes a table of its own, archived_...; drop: it is
+--   dropped;
 --                      client: a client reads it with export_month and confirms with confirm_export, then it is dropped
---   archive_detach     lock: the job detaches it itself, for which it locks its parent a moment; concurrently: whoever sends
+--   archive_detach     lock: the job detaches it itself, for which it locks its parent a moment; concurrently: whoever
+--   sends
 --                      bare_statements() does, and the job's next run goes on; nobody waits for that
 --   expired_memory_days > 0   memories go to archived_memories: keep and client with all they were, drop without
 
@@ -14,22 +16,28 @@
 create or replace function _memoir.old_leaves()
 returns table (leaf regclass, part integer, month date) language sql stable as $$
   select i.inhrelid::regclass, substring(c.relname from '_p(\d+)_y')::integer, to_date(right(c.relname, 7), 'YYYY"m"MM')
-  from pg_inherits p join pg_inherits i on i.inhparent = p.inhrelid join pg_class c on c.oid = i.inhrelid, _memoir.settings_merged s
+  from pg_inherits p join pg_inherits i on i.inhparent = p.inhrelid join pg_class c on c.oid = i.inhrelid,
+    _memoir.settings_merged s
   where p.inhparent = '_memoir.conversation_history'::regclass and (s.config ->> 'history_days')::integer > 0
-    and to_date(right(c.relname, 7), 'YYYY"m"MM') + interval '1 month' <= (memoir.now() at time zone 'UTC') - make_interval(days => (s.config ->> 'history_days')::integer)
+    and to_date(right(c.relname, 7), 'YYYY"m"MM') + interval '1 month' <= (memoir.now() at time zone 'UTC')
+      - make_interval(days => (s.config ->> 'history_days')::integer)
   order by 3, 2
 $$;
 
--- What a leaf holds of which sessions. Leaves are named, not searched for: reading the parent would open every hash part.
+-- What a leaf holds of which sessions. Leaves are named, not searched for: reading the parent would open every hash
+-- part.
 create or replace function _memoir.leaf_sessions(p_leaf regclass)
-returns table (user_id uuid, session_id uuid, from_turn integer, to_turn integer, turns bigint, tokens bigint) language plpgsql stable as $$
+returns table (user_id uuid, session_id uuid, from_turn integer, to_turn integer, turns bigint, tokens bigint)
+  language plpgsql stable as $$
 begin
-  return query execute format('select user_id, session_id, min(turn_index), max(turn_index), count(*), sum(token_count)::bigint from %s group by 1, 2 order by 1, 2', p_leaf);
+  return query execute
+    format('select user_id, session_id, min(turn_index), max(turn_index), count(*), sum(token_count)::bigint from %s group by 1, 2 order by 1, 2', p_leaf);
 end $$;
 
 -- Turns of a leaf for which no summary stands, by session.
 create or replace function _memoir.uncovered(p_leaf regclass)
-returns table (user_id uuid, session_id uuid, status _memoir.session_status, turns bigint) language plpgsql stable set plan_cache_mode = force_custom_plan as $$
+returns table (user_id uuid, session_id uuid, status _memoir.session_status, turns bigint)
+  language plpgsql stable set plan_cache_mode = force_custom_plan as $$
 declare
   v_part record; v_done int4multirange;
 begin
@@ -37,35 +45,43 @@ begin
     select coalesce(range_agg(int4range(c.from_turn, c.to_turn + 1)), '{}') into v_done from _memoir.compactions c
     where c.user_id = v_part.user_id and c.session_id = v_part.session_id and c.undone_at is null and c.level > 0;
     user_id := v_part.user_id; session_id := v_part.session_id;
-    select coalesce(sum(upper(r) - lower(r)), 0) into turns from unnest(int4multirange(int4range(v_part.from_turn, v_part.to_turn + 1)) - v_done) r;
+    select coalesce(sum(upper(r) - lower(r)), 0) into turns
+    from unnest(int4multirange(int4range(v_part.from_turn, v_part.to_turn + 1)) - v_done) r;
     continue when turns = 0;
-    select s.status into status from _memoir.sessions s where s.user_id = v_part.user_id and s.session_id = v_part.session_id;
+    select s.status into status from _memoir.sessions s where s.user_id = v_part.user_id
+      and s.session_id = v_part.session_id;
     return next;
   end loop;
 end $$;
 
 -- The stretch of an ended session that its archiving asks for: as compaction_range, its last exchange included.
-create or replace function _memoir.final_range(p_session _memoir.sessions, p_most bigint, out from_turn integer, out to_turn integer)
+create or replace function _memoir.final_range(p_session _memoir.sessions, p_most bigint, out from_turn integer,
+  out to_turn integer)
 language plpgsql stable set plan_cache_mode = force_custom_plan as $$
 declare
   v_counters _memoir.session_counters; v_turns integer;
 begin
-  select * into v_counters from _memoir.session_counters c where c.user_id = p_session.user_id and c.session_id = p_session.session_id;
+  select * into v_counters from _memoir.session_counters c where c.user_id = p_session.user_id
+    and c.session_id = p_session.session_id;
   v_turns := v_counters.turn_count;
-  select r.from_turn, r.to_turn into from_turn, to_turn from _memoir.compaction_range(p_session, v_counters, 0, p_most, true) r;
+  select r.from_turn, r.to_turn into from_turn, to_turn from _memoir.compaction_range(p_session, v_counters, 0,
+    p_most, true) r;
   if from_turn is null then
-    select coalesce(max(c.to_turn) + 1, coalesce(p_session.parent_turn, 0)) into from_turn from _memoir.live_compactions(p_session) c;
+    select coalesce(max(c.to_turn) + 1, coalesce(p_session.parent_turn, 0)) into from_turn
+    from _memoir.live_compactions(p_session) c;
     to_turn := v_turns - 1;
-    if from_turn > to_turn or _memoir.kept_exchanges(p_session) && int4multirange(int4range(from_turn, to_turn + 1)) then from_turn := null; to_turn := null; end if;
+    if from_turn > to_turn or _memoir.kept_exchanges(p_session) && int4multirange(int4range(from_turn, to_turn + 1))
+      then from_turn := null; to_turn := null; end if;
   end if;
 end $$;
 
--- Takes the turns of a leaf out of what their users' recall knows, up to p_limit users at a time. Returns how many users it were; less than
--- none: so many are busy.
+-- Takes the turns of a leaf out of what their users' recall knows, up to p_limit users at a time. Returns how many
+-- users it were; less than none: so many are busy.
 create or replace function _memoir.unlist_leaf(p_leaf regclass, p_month date, p_limit integer)
 returns integer language plpgsql set plan_cache_mode = force_custom_plan as $$
 declare
-  v_from timestamptz := p_month::timestamp at time zone 'UTC'; v_to timestamptz := (p_month + interval '1 month')::timestamp at time zone 'UTC';
+  v_from timestamptz := p_month::timestamp at time zone 'UTC';
+  v_to timestamptz := (p_month + interval '1 month')::timestamp at time zone 'UTC';
   v_users uuid[]; v_user uuid; v_done integer := 0;
 begin
   execute format('select array(select u.user_id from (select distinct user_id from %s) u where exists (select from _memoir.search_items i
@@ -76,8 +92,10 @@ begin
     v_done := v_done + 1;
     -- They are found no more; the next turns still lean on their places.
     delete from _memoir.embeddings e using _memoir.search_items i
-    where i.user_id = v_user and i.kind = 't' and i.recorded_at >= v_from and i.recorded_at < v_to and e.user_id = v_user and e.item_no = i.item_no;
-    update _memoir.search_items set dead = true where user_id = v_user and kind = 't' and recorded_at >= v_from and recorded_at < v_to and not dead;
+    where i.user_id = v_user and i.kind = 't' and i.recorded_at >= v_from and i.recorded_at < v_to
+      and e.user_id = v_user and e.item_no = i.item_no;
+    update _memoir.search_items set dead = true where user_id = v_user and kind = 't' and recorded_at >= v_from
+      and recorded_at < v_to and not dead;
     perform _memoir.release_echoes(v_user, array(select distinct t.ref_id from _memoir.search_items t
       where t.user_id = v_user and t.kind = 't' and t.recorded_at >= v_from and t.recorded_at < v_to));
     delete from _memoir.kept_recalls where user_id = v_user;
@@ -85,11 +103,13 @@ begin
   return case when v_done > 0 then v_done else -cardinality(v_users) end;
 end $$;
 
--- Takes one leaf out, or finishes it where it is detached. False: somebody has locked its parent, the next run tries again.
+-- Takes one leaf out, or finishes it where it is detached. False: somebody has locked its parent, the next run tries
+-- again.
 create or replace function _memoir.archive_leaf(p_leaf regclass, p_part integer, p_month date, p_destination text)
 returns boolean language plpgsql set lock_timeout = '200ms' set plan_cache_mode = force_custom_plan as $$
 declare
-  v_archive bigint; v_rows bigint; v_name name := (select relname from pg_class where oid = p_leaf); v_now timestamptz := memoir.now();
+  v_archive bigint; v_rows bigint; v_name name := (select relname from pg_class where oid = p_leaf);
+  v_now timestamptz := memoir.now();
 begin
   -- Nobody erases from it while it is counted; reading goes on.
   execute format('lock table %s in share row exclusive mode', p_leaf);
@@ -97,25 +117,30 @@ begin
   update _memoir.archives a set destination = case when a.state = 'ready' then p_destination else a.destination end
   where a.leaf = v_name and a.state in ('ready', 'exported', 'detaching') returning a.archive_id into v_archive;
   if not found then
-    insert into _memoir.archives (leaf, part, month, state, destination, recorded_at) values (v_name, p_part, p_month, 'detaching', p_destination, v_now)
+    insert into _memoir.archives (leaf, part, month, state, destination, recorded_at)
+      values (v_name, p_part, p_month, 'detaching', p_destination, v_now)
     returning archive_id into v_archive;
   end if;
   insert into _memoir.archived_turns (user_id, session_id, from_turn, to_turn, turns, tokens, archive_id, recorded_at)
-  select l.user_id, l.session_id, l.from_turn, l.to_turn, l.turns, l.tokens, v_archive, v_now from _memoir.leaf_sessions(p_leaf) l;
+  select l.user_id, l.session_id, l.from_turn, l.to_turn, l.turns, l.tokens, v_archive, v_now
+  from _memoir.leaf_sessions(p_leaf) l;
   select coalesce(sum(turns), 0) into v_rows from _memoir.archived_turns where archive_id = v_archive;
   -- Only now the lock that readers wait behind, until this commits.
   if exists (select from pg_inherits where inhrelid = p_leaf) then
     execute format('lock table _memoir.%I in access exclusive mode', _memoir.leaf_name('conversation_history', p_part));
-    execute format('alter table _memoir.%I detach partition %s', _memoir.leaf_name('conversation_history', p_part), p_leaf);
+    execute format('alter table _memoir.%I detach partition %s', _memoir.leaf_name('conversation_history', p_part),
+      p_leaf);
   end if;
   if p_destination = 'keep' then
     execute format('alter table %s rename to %I', p_leaf, 'archived_' || v_name);
   else
     execute format('drop table %s', p_leaf);
   end if;
-  update _memoir.archives set state = case p_destination when 'keep' then 'kept' else 'dropped' end, turns = v_rows where archive_id = v_archive;
+  update _memoir.archives set state = case p_destination when 'keep' then 'kept' else 'dropped' end, turns = v_rows
+  where archive_id = v_archive;
   insert into _memoir.audit_log (login, action, detail)
-  values (_memoir.login(), 'archive', jsonb_build_object('leaf', v_name, 'month', p_month, 'part', p_part, 'turns', v_rows, 'destination', p_destination));
+  values (_memoir.login(), 'archive', jsonb_build_object('leaf', v_name, 'month', p_month, 'part', p_part, 'turns',
+    v_rows, 'destination', p_destination));
   return true;
 exception when lock_not_available or deadlock_detected then
   return false;
@@ -124,52 +149,67 @@ end $$;
 -- Leaves that are detached and wait for the rest: the statement was sent from outside.
 create or replace function _memoir.detached_leaves()
 returns table (leaf regclass, part integer, month date) language sql stable as $$
-  select c.oid::regclass, a.part, a.month from _memoir.archives a join pg_class c on c.relname = a.leaf and c.relnamespace = '_memoir'::regnamespace
+  select c.oid::regclass, a.part, a.month from _memoir.archives a join pg_class c on c.relname = a.leaf
+    and c.relnamespace = '_memoir'::regnamespace
   where a.state = 'detaching' and not exists (select from pg_inherits i where i.inhrelid = c.oid)
   order by 3, 2
 $$;
 
--- Memories that expired long ago, of the next p_limit users: their rows go, what they led to and what they came from stays known.
+-- Memories that expired long ago, of the next p_limit users: their rows go, what they led to and what they came from
+-- stays known.
 create or replace function _memoir.archive_memories(p_config jsonb, p_limit integer)
 returns jsonb language plpgsql set plan_cache_mode = force_custom_plan as $$
 declare
-  v_after uuid := _memoir.job_cursor('archive'); v_users uuid[]; v_hit record; v_ids uuid[]; v_count integer := 0; v_more boolean; v_now timestamptz := memoir.now();
-  v_before timestamptz := v_now - make_interval(days => (p_config ->> 'expired_memory_days')::integer); v_whole boolean := p_config ->> 'archive_destination' <> 'drop';
+  v_after uuid := _memoir.job_cursor('archive'); v_users uuid[]; v_hit record; v_ids uuid[]; v_count integer := 0;
+  v_more boolean; v_now timestamptz := memoir.now();
+  v_before timestamptz := v_now - make_interval(days => (p_config ->> 'expired_memory_days')::integer);
+  v_whole boolean := p_config ->> 'archive_destination' <> 'drop';
 begin
   if (p_config ->> 'expired_memory_days')::integer = 0 then return '{}'; end if;
-  v_users := array(select c.user_id from _memoir.user_counters c where v_after is null or c.user_id > v_after order by c.user_id limit p_limit);
+  v_users := array(select c.user_id from _memoir.user_counters c where v_after is null or c.user_id > v_after
+    order by c.user_id limit p_limit);
   v_more := cardinality(v_users) = p_limit;
   perform _memoir.put_job_cursor('archive', case when v_more then v_users[p_limit] end);
   for v_hit in
     select m.user_id, array_agg(m.memory_id order by m.memory_id) as ids from _memoir.memory_store m
-    where m.user_id = any (v_users) and m.state = 'expired' and m.state_at < v_before group by m.user_id order by m.user_id
+    where m.user_id = any (v_users) and m.state = 'expired' and m.state_at < v_before group by m.user_id
+    order by m.user_id
   loop
     perform from _memoir.user_counters where user_id = v_hit.user_id for update skip locked;
     continue when not found;
     -- What another memory was superseded by, stays beside it.
     v_ids := array(select m.memory_id from _memoir.memory_store m
-      where m.user_id = v_hit.user_id and m.memory_id = any (v_hit.ids) and m.state = 'expired' and m.state_at < v_before
-        and not exists (select from _memoir.memory_store o where o.user_id = v_hit.user_id and o.superseded_by = m.memory_id));
+      where m.user_id = v_hit.user_id and m.memory_id = any (v_hit.ids) and m.state = 'expired'
+        and m.state_at < v_before
+        and not exists (select from _memoir.memory_store o where o.user_id = v_hit.user_id
+        and o.superseded_by = m.memory_id));
     continue when v_ids = '{}';
     insert into _memoir.archived_memories (user_id, memory_id, session_id, recorded_at, memory)
-    select m.user_id, m.memory_id, m.session_id, v_now, case when v_whole then to_jsonb(m) || jsonb_build_object('states',
-      (select jsonb_agg(to_jsonb(s) order by s.seq) from _memoir.memory_states s where s.user_id = v_hit.user_id and s.memory_id = m.memory_id)) end
+    select m.user_id, m.memory_id, m.session_id, v_now, case
+      when v_whole then to_jsonb(m) || jsonb_build_object('states',
+      (select jsonb_agg(to_jsonb(s) order by s.seq) from _memoir.memory_states s where s.user_id = v_hit.user_id
+        and s.memory_id = m.memory_id)) end
     from _memoir.memory_store m where m.user_id = v_hit.user_id and m.memory_id = any (v_ids)
     on conflict (user_id, memory_id) do update set memory = excluded.memory, recorded_at = excluded.recorded_at;
-    perform _memoir.drop_items(v_hit.user_id, array(select i.item_no from _memoir.search_items i where i.user_id = v_hit.user_id and i.ref_id = any (v_ids)));
+    perform _memoir.drop_items(v_hit.user_id, array(select i.item_no from _memoir.search_items i
+      where i.user_id = v_hit.user_id and i.ref_id = any (v_ids)));
     delete from _memoir.memory_stats where user_id = v_hit.user_id and memory_id = any (v_ids);
     delete from _memoir.memory_states where user_id = v_hit.user_id and memory_id = any (v_ids);
     delete from _memoir.memory_renditions where user_id = v_hit.user_id and memory_id = any (v_ids);
     delete from _memoir.session_objects where user_id = v_hit.user_id and memory_id = any (v_ids);
-    delete from _memoir.memory_judgements where user_id = v_hit.user_id and (memory_id = any (v_ids) or other_id = any (v_ids));
-    delete from _memoir.memory_relationships where user_id = v_hit.user_id and (source_id = any (v_ids) or target_id = any (v_ids));
+    delete from _memoir.memory_judgements where user_id = v_hit.user_id
+      and (memory_id = any (v_ids) or other_id = any (v_ids));
+    delete from _memoir.memory_relationships where user_id = v_hit.user_id
+      and (source_id = any (v_ids) or target_id = any (v_ids));
     delete from _memoir.memory_store where user_id = v_hit.user_id and memory_id = any (v_ids);
-    update _memoir.user_counters set memories = greatest(0, memories - cardinality(v_ids)) where user_id = v_hit.user_id;
+    update _memoir.user_counters set memories = greatest(0, memories - cardinality(v_ids))
+    where user_id = v_hit.user_id;
     v_count := v_count + cardinality(v_ids);
   end loop;
   if v_count > 0 then
     insert into _memoir.audit_log (login, action, detail)
-    values (_memoir.login(), 'archive', jsonb_build_object('memories', v_count, 'destination', p_config ->> 'archive_destination'));
+    values (_memoir.login(), 'archive', jsonb_build_object('memories', v_count, 'destination',
+      p_config ->> 'archive_destination'));
   end if;
   return jsonb_build_object('memories', v_count, 'more', v_more);
 end $$;
@@ -178,12 +218,15 @@ end $$;
 create or replace function _memoir.step_archive(p_limit integer)
 returns jsonb language plpgsql set plan_cache_mode = force_custom_plan as $$
 declare
-  v_config jsonb := (select config from _memoir.settings_merged); v_destination text := v_config ->> 'archive_destination'; v_leaf record; v_open record; v_session _memoir.sessions;
-  v_range record; v_row _memoir.compactions; v_waiting bigint; v_blocked integer := 0; v_locked integer := 0; v_asked integer := 0; v_done integer := 0; v_settings jsonb; v_name name;
+  v_config jsonb := (select config from _memoir.settings_merged);
+  v_destination text := v_config ->> 'archive_destination'; v_leaf record; v_open record; v_session _memoir.sessions;
+  v_range record; v_row _memoir.compactions; v_waiting bigint; v_blocked integer := 0; v_locked integer := 0;
+  v_asked integer := 0; v_done integer := 0; v_settings jsonb; v_name name;
 begin
   if v_destination = '' then return '{}'; end if;
   for v_leaf in select * from _memoir.detached_leaves() loop
-    if _memoir.archive_leaf(v_leaf.leaf, v_leaf.part, v_leaf.month, v_destination) then return '{"months": 1, "more": true}'; end if;
+    if _memoir.archive_leaf(v_leaf.leaf, v_leaf.part, v_leaf.month, v_destination)
+      then return '{"months": 1, "more": true}'; end if;
     v_locked := v_locked + 1;
   end loop;
   for v_leaf in select * from _memoir.old_leaves() loop
@@ -199,7 +242,8 @@ begin
         v_row := _memoir.compact_range(v_session, v_range.from_turn, v_range.to_turn, v_settings, 'archive');
         continue when v_row.compaction_id is null;
         perform _memoir.refresh_summary(v_session.user_id, v_session.session_id);
-        if _memoir.raise_summaries(v_session, v_settings) > 0 then perform _memoir.refresh_summary(v_session.user_id, v_session.session_id); end if;
+        if _memoir.raise_summaries(v_session, v_settings) > 0 then perform _memoir.refresh_summary(v_session.user_id,
+          v_session.session_id); end if;
         v_done := v_done + 1;
         exit when v_done >= p_limit;
       end loop;
@@ -207,7 +251,8 @@ begin
       if v_done > 0 then return jsonb_build_object('compacted', v_done, 'more', true); end if;
     end if;
     if v_waiting > 0 then v_blocked := v_blocked + 1; continue; end if;
-    if v_destination = 'client' and not exists (select from _memoir.archives a where a.leaf = v_name and a.state in ('exported', 'detaching')) then
+    if v_destination = 'client' and not exists (select from _memoir.archives a where a.leaf = v_name
+      and a.state in ('exported', 'detaching')) then
       insert into _memoir.archives (leaf, part, month, state, destination, recorded_at)
       values (v_name, v_leaf.part, v_leaf.month, 'ready', v_destination, memoir.now())
       on conflict (leaf) where state in ('ready', 'exported', 'detaching') do nothing;
@@ -219,14 +264,17 @@ begin
     if v_config ->> 'archive_detach' = 'concurrently' then
       insert into _memoir.archives (leaf, part, month, state, destination, recorded_at)
       values (v_name, v_leaf.part, v_leaf.month, 'detaching', v_destination, memoir.now())
-      on conflict (leaf) where state in ('ready', 'exported', 'detaching') do update set state = 'detaching' where archives.state <> 'detaching';
+      on conflict (leaf) where state in ('ready', 'exported', 'detaching') do update set state = 'detaching'
+        where archives.state <> 'detaching';
       v_asked := v_asked + 1;
       continue;
     end if;
-    if _memoir.archive_leaf(v_leaf.leaf, v_leaf.part, v_leaf.month, v_destination) then return '{"months": 1, "more": true}'; end if;
+    if _memoir.archive_leaf(v_leaf.leaf, v_leaf.part, v_leaf.month, v_destination)
+      then return '{"months": 1, "more": true}'; end if;
     v_locked := v_locked + 1;
   end loop;
-  return jsonb_build_object('blocked', v_blocked, 'locked', v_locked, 'detaching', v_asked) || _memoir.archive_memories(v_config, 200);
+  return jsonb_build_object('blocked', v_blocked, 'locked', v_locked, 'detaching', v_asked)
+    || _memoir.archive_memories(v_config, 200);
 end $$;
 
 create or replace function memoir.archive_plan()
@@ -237,17 +285,22 @@ begin
   return query
   select l.part, l.month, (select coalesce(sum(x.turns), 0)::bigint from _memoir.leaf_sessions(l.leaf) x),
     coalesce(u.turns, 0)::bigint, coalesce(u.open, 0)::bigint,
-    (select a.state from _memoir.archives a join pg_class c on c.relname = a.leaf where c.oid = l.leaf and a.state in ('ready', 'exported', 'detaching'))
+    (select a.state from _memoir.archives a join pg_class c on c.relname = a.leaf where c.oid = l.leaf
+      and a.state in ('ready', 'exported', 'detaching'))
   from _memoir.old_leaves() l
-  cross join lateral (select sum(x.turns) as turns, count(*) filter (where x.status = 'active') as open from _memoir.uncovered(l.leaf) x) u
+  cross join lateral (select sum(x.turns) as turns, count(*) filter (where x.status = 'active') as open
+  from _memoir.uncovered(l.leaf) x) u
   order by l.month, l.part;
 end $$;
 comment on function memoir.archive_plan() is
-  'The leaves (hash part, month) of turns past history_days: how many turns, for how many of them no summary stands, how many sessions
-that still run keep them, and how far it is: ready (a client is to export it), exported, detaching (bare_statements has the statement).
+  'The leaves (hash part, month) of turns past history_days: how many turns, for how many of them no summary stands, how
+many sessions
+that still run keep them, and how far it is: ready (a client is to export it), exported, detaching (bare_statements has
+the statement).
 Admin only. Raises PM001.';
 
-create or replace function memoir.export_month(p_part integer, p_month date, p_after text default null, p_limit integer default 1000)
+create or replace function memoir.export_month(p_part integer, p_month date, p_after text default null,
+  p_limit integer default 1000)
 returns table (key text, turn jsonb) language plpgsql stable security definer set search_path from current as $$
 declare
   v_leaf regclass := to_regclass('_memoir.' || quote_ident(_memoir.leaf_name('conversation_history', p_part, p_month)));
@@ -269,19 +322,23 @@ begin
     order by h.user_id, h.session_id, h.turn_index $q$, v_leaf) using v_user, v_session, v_turn, p_limit;
 end $$;
 comment on function memoir.export_month(integer, date, text, integer) is
-  'The turns of a leaf as JSON, p_limit at a time behind the key p_after, secret ones too: what a client writes away before the month is
+  'The turns of a leaf as JSON, p_limit at a time behind the key p_after, secret ones too: what a client writes away
+before the month is
 dropped. Admin only. Raises PM001, PM014.';
 
 create or replace function memoir.confirm_export(p_part integer, p_month date, p_turns bigint, p_destination text)
 returns boolean language plpgsql security definer set search_path from current as $$
 declare
-  v_admin name := _memoir.authorise_admin(); v_leaf name := _memoir.leaf_name('conversation_history', p_part, p_month); v_turns bigint;
+  v_admin name := _memoir.authorise_admin(); v_leaf name := _memoir.leaf_name('conversation_history', p_part, p_month);
+  v_turns bigint;
 begin
   perform _memoir.check_short('destination', p_destination, 2000);
   if not exists (select from _memoir.archives where leaf = v_leaf and state = 'ready') then return false; end if;
-  select coalesce(sum(l.turns), 0) into v_turns from _memoir.leaf_sessions(('_memoir.' || quote_ident(v_leaf))::regclass) l;
+  select coalesce(sum(l.turns), 0) into v_turns
+  from _memoir.leaf_sessions(('_memoir.' || quote_ident(v_leaf))::regclass) l;
   if v_turns <> coalesce(p_turns, -1) then
-    perform _memoir.fail('PM014', format('part %s, month %s has %s turns, not %s', p_part, p_month, v_turns, coalesce(p_turns::text, 'null')), 'export it again');
+    perform _memoir.fail('PM014', format('part %s, month %s has %s turns, not %s', p_part, p_month, v_turns,
+      coalesce(p_turns::text, 'null')), 'export it again');
   end if;
   update _memoir.archives set state = 'exported', destination = coalesce(p_destination, destination)
   where leaf = v_leaf and state = 'ready';
@@ -290,11 +347,13 @@ begin
   return true;
 end $$;
 comment on function memoir.confirm_export(integer, date, bigint, text) is
-  'Says that a leaf''s turns are written away, all p_turns of them, and where; the archive job then drops it. False where none is waiting
+  'Says that a leaf''s turns are written away, all p_turns of them, and where; the archive job then drops it. False
+where none is waiting
 for that. Admin only. Raises PM001, PM014.';
 
 create or replace function memoir.export_memories(p_limit integer default 1000)
-returns table (user_id uuid, memory_id uuid, memory jsonb) language plpgsql stable security definer set search_path from current as $$
+returns table (user_id uuid, memory_id uuid, memory jsonb) language plpgsql stable security definer set search_path
+  from current as $$
 begin
   perform _memoir.authorise_admin();
   perform _memoir.check_count('limit', p_limit, 100000);
@@ -305,7 +364,8 @@ begin
   where a.memory is not null order by a.user_id, a.memory_id limit p_limit;
 end $$;
 comment on function memoir.export_memories(integer) is
-  'Archived memories whose text is still here, as JSON with their states, secret ones too: what a client writes away before it confirms
+  'Archived memories whose text is still here, as JSON with their states, secret ones too: what a client writes away
+before it confirms
 (confirm_memories). Admin only. Raises PM001, PM014.';
 
 create or replace function memoir.confirm_memories(p_user_ids uuid[], p_memory_ids uuid[])
@@ -314,14 +374,17 @@ declare
   v_admin name := _memoir.authorise_admin(); v_count integer;
 begin
   if coalesce(cardinality(p_user_ids), 0) <> coalesce(cardinality(p_memory_ids), 0) then
-    perform _memoir.fail('PM014', format('%s users and %s memories are not parallel', coalesce(cardinality(p_user_ids), 0), coalesce(cardinality(p_memory_ids), 0)));
+    perform _memoir.fail('PM014', format('%s users and %s memories are not parallel',
+      coalesce(cardinality(p_user_ids), 0), coalesce(cardinality(p_memory_ids), 0)));
   end if;
   update _memoir.archived_memories a set memory = null from unnest(p_user_ids, p_memory_ids) x(user_id, memory_id)
   where a.user_id = any (p_user_ids) and a.user_id = x.user_id and a.memory_id = x.memory_id and a.memory is not null;
   get diagnostics v_count = row_count;
-  insert into _memoir.audit_log (login, action, detail) values (v_admin, 'export_memories', jsonb_build_object('memories', v_count));
+  insert into _memoir.audit_log (login, action, detail)
+    values (v_admin, 'export_memories', jsonb_build_object('memories', v_count));
   return v_count;
 end $$;
 comment on function memoir.confirm_memories(uuid[], uuid[]) is
-  'Says that archived memories are written away: their text goes, that they were is kept. Parallel arrays; returns how many. Admin only.
+  'Says that archived memories are written away: their text goes, that they were is kept. Parallel arrays; returns how
+many. Admin only.
 Raises PM001, PM014.';

@@ -1,46 +1,63 @@
 -- Upstream calls, byte for byte: bytea, since jsonb would reorder keys and drop duplicates.
 
-create or replace function memoir.capture_call(p_user text, p_session text, p_request bytea, p_response bytea default null,
-  p_provider text default null, p_model text default null, p_status integer default null, p_latency_ms integer default null,
+create or replace function memoir.capture_call(p_user text, p_session text, p_request bytea,
+  p_response bytea default null,
+  p_provider text default null, p_model text default null, p_status integer default null,
+    p_latency_ms integer default null,
   p_started_at timestamptz default null, p_request_headers jsonb default '{}', p_response_headers jsonb default '{}',
   p_events bytea[] default '{}', p_event_times timestamptz[] default null, p_metadata jsonb default '{}')
 returns uuid language plpgsql security definer set search_path from current as $$
 declare
   v_caller _memoir.caller := _memoir.authorise(p_user, 'write');
-  v_call uuid := gen_random_uuid(); v_now timestamptz := memoir.now(); v_limit integer; v_metadata jsonb := coalesce(nullif(p_metadata, 'null'), '{}');
+  v_call uuid := gen_random_uuid(); v_now timestamptz := memoir.now(); v_limit integer;
+  v_metadata jsonb := coalesce(nullif(p_metadata, 'null'), '{}');
 begin
   perform _memoir.check_session_project(v_caller, p_session);
-  perform _memoir.check_headers('request_headers', p_request_headers), _memoir.check_headers('response_headers', p_response_headers),
-    _memoir.check_headers('metadata', v_metadata), _memoir.check_short('provider', p_provider, 200), _memoir.check_short('model', p_model, 200);
+  perform _memoir.check_headers('request_headers', p_request_headers), _memoir.check_headers('response_headers',
+    p_response_headers),
+    _memoir.check_headers('metadata', v_metadata), _memoir.check_short('provider', p_provider, 200),
+      _memoir.check_short('model', p_model, 200);
   if p_request is null then perform _memoir.fail('PM014', 'request must not be null'); end if;
-  if p_latency_ms < 0 then perform _memoir.fail('PM014', format('latency_ms must not be negative, it is %s', p_latency_ms)); end if;
-  if p_status not between 0 and 999 then perform _memoir.fail('PM014', format('status must be an HTTP status, not %s', p_status)); end if;
+  if p_latency_ms < 0 then perform _memoir.fail('PM014', format('latency_ms must not be negative, it is %s',
+    p_latency_ms)); end if;
+  if p_status not between 0 and 999 then perform _memoir.fail('PM014', format('status must be an HTTP status, not %s',
+    p_status)); end if;
   if array_ndims(p_events) > 1 or array_position(p_events, null) is not null then
-    perform _memoir.fail('PM014', format('events must be a plain list without nulls, not %s', _memoir.shown(p_events::text)));
+    perform _memoir.fail('PM014', format('events must be a plain list without nulls, not %s',
+      _memoir.shown(p_events::text)));
   end if;
   if p_event_times is not null and cardinality(p_event_times) <> coalesce(cardinality(p_events), 0) then
-    perform _memoir.fail('PM014', format('%s events have %s times', coalesce(cardinality(p_events), 0), cardinality(p_event_times)));
+    perform _memoir.fail('PM014', format('%s events have %s times', coalesce(cardinality(p_events), 0),
+      cardinality(p_event_times)));
   end if;
   v_limit := (select (config ->> 'text_bytes_max')::integer from _memoir.settings_merged);
   perform _memoir.too_large('request', p_request, v_limit), _memoir.too_large('response', p_response, v_limit);
   perform _memoir.too_large(format('events[%s]', o - 1), e, v_limit) from unnest(p_events) with ordinality t(e, o);
   perform _memoir.touch_user(v_caller, p_user);
   perform _memoir.ensure_month(v_caller.user_id, v_now);
-  -- Who is bound to projects leaves nothing outside them: a session that is not there yet is opened in the caller's own.
+  -- Who is bound to projects leaves nothing outside them: a session that is not there yet is opened in the caller's
+  -- own.
   if v_caller.projects is not null then
     perform _memoir.open_session(v_caller, p_user, p_session, null, null, null, null, null, '{}', '{}')
-    where not exists (select from _memoir.sessions where user_id = v_caller.user_id and session_id = _memoir.session_id(v_caller.user_id, p_session));
+    where not exists (select from _memoir.sessions where user_id = v_caller.user_id
+      and session_id = _memoir.session_id(v_caller.user_id, p_session));
   end if;
   -- Credentials are no part of what has to be replayed.
-  insert into _memoir.api_calls values (v_caller.user_id, v_call, v_now, _memoir.session_id(v_caller.user_id, p_session), p_provider, p_model,
-    p_status, p_latency_ms, p_started_at, _memoir.without_credentials(p_request_headers), _memoir.without_credentials(p_response_headers),
-    p_request, p_response, v_metadata, _memoir.bytes_sensitivity(v_caller.user_id, p_request || coalesce(p_response, '') || coalesce((select string_agg(e, '' order by o) from unnest(p_events) with ordinality t(e, o)), '')));
+  insert into _memoir.api_calls values (v_caller.user_id, v_call, v_now,
+    _memoir.session_id(v_caller.user_id, p_session), p_provider, p_model,
+    p_status, p_latency_ms, p_started_at, _memoir.without_credentials(p_request_headers),
+      _memoir.without_credentials(p_response_headers),
+    p_request, p_response, v_metadata, _memoir.bytes_sensitivity(v_caller.user_id,
+      p_request || coalesce(p_response, '') || coalesce((select string_agg(e, '' order by o)
+      from unnest(p_events) with ordinality t(e, o)), '')));
   insert into _memoir.stream_events (user_id, call_id, seq, recorded_at, received_at, event)
   select v_caller.user_id, v_call, o, v_now, p_event_times[o], e from unnest(p_events) with ordinality t(e, o);
   return v_call;
 end $$;
-comment on function memoir.capture_call(text, text, bytea, bytea, text, text, integer, integer, timestamptz, jsonb, jsonb, bytea[], timestamptz[], jsonb) is
-  'Keeps an upstream call as it was sent and answered, with the events of a stream in order. Credential headers are dropped.
+comment on function memoir.capture_call(text, text, bytea, bytea, text, text, integer, integer, timestamptz, jsonb,
+  jsonb, bytea[], timestamptz[], jsonb) is
+  'Keeps an upstream call as it was sent and answered, with the events of a stream in order. Credential headers are
+dropped.
 Returns the call''s id. Writes api_calls, stream_events. Raises PM001, PM012, PM014.';
 
 create or replace function _memoir.check_headers(p_field text, p_headers jsonb)
@@ -55,7 +72,8 @@ create or replace function _memoir.too_large(p_field text, p_bytes bytea, p_limi
 returns void language plpgsql immutable as $$
 begin
   if octet_length(p_bytes) > p_limit then
-    perform _memoir.fail('PM012', format('%s is %s bytes, more than text_bytes_max = %s', p_field, octet_length(p_bytes), p_limit));
+    perform _memoir.fail('PM012', format('%s is %s bytes, more than text_bytes_max = %s', p_field,
+      octet_length(p_bytes), p_limit));
   end if;
 end $$;
 
@@ -72,7 +90,8 @@ end $$;
 create or replace function _memoir.without_credentials(p_headers jsonb)
 returns jsonb language sql immutable as $$
   select coalesce(jsonb_object_agg(key, value) filter (
-    where lower(key) !~ '(authorization|api[-_]?key|cookie|secret|password|credential|signature|(^|[-_])(token|key|auth)$)'
+    where lower(key) !~
+      '(authorization|api[-_]?key|cookie|secret|password|credential|signature|(^|[-_])(token|key|auth)$)'
       or lower(key) ~ '(^|[-_])idempotency[-_]key$'), '{}')
   from jsonb_each(case when jsonb_typeof(p_headers) = 'object' then p_headers else '{}' end)
 $$;
@@ -86,19 +105,23 @@ declare
 begin
   select * into v_call from _memoir.api_calls c where c.user_id = v_caller.user_id and c.call_id = p_call;
   if not found then perform _memoir.fail('PM004', format('unknown call %s', _memoir.shown(p_call::text))); end if;
-  select * into v_session from _memoir.sessions s where s.user_id = v_caller.user_id and s.session_id = v_call.session_id;
+  select * into v_session from _memoir.sessions s where s.user_id = v_caller.user_id
+    and s.session_id = v_call.session_id;
   -- It carries the messages of its session. The call of one that was never opened belongs to no project.
   if v_caller.projects is not null and coalesce(v_session.project <> all (v_caller.projects), true)
-     or v_call.sensitivity > v_caller.clearance or v_session.session_id is not null and _memoir.has_above(v_session, v_caller.clearance) then
+     or v_call.sensitivity > v_caller.clearance or v_session.session_id is not null
+     and _memoir.has_above(v_session, v_caller.clearance) then
     perform _memoir.fail('PM004', format('unknown call %s', _memoir.shown(p_call::text)));
   end if;
   return query select c.* from (
   select -1, 'request'::text, v_call.request, v_call.started_at
   union all select 0, 'response', v_call.response, v_call.recorded_at where v_call.response is not null
   union all (select e.seq, 'event', e.event, e.received_at from _memoir.stream_events e
-             where e.user_id = v_caller.user_id and e.call_id = p_call and e.recorded_at = v_call.recorded_at)) c(seq, kind, body, received_at)
+             where e.user_id = v_caller.user_id and e.call_id = p_call and e.recorded_at = v_call.recorded_at)) c(seq,
+               kind, body, received_at)
   order by c.seq;
 end $$;
 comment on function memoir.read_call(text, uuid) is
   'A captured call for replay: its request (seq -1), response (0) and stream events (from 1), byte for byte.
-A call that holds a secret, or whose session does, is unknown to callers without clearance for it. Raises PM001, PM004.';
+A call that holds a secret, or whose session does, is unknown to callers without clearance for it. Raises PM001,
+PM004.';

@@ -1,18 +1,21 @@
--- Erasure: a user, a session or a turn is gone, with everything that stems from it, when the call commits. What the files still
--- hold of it (dead rows, their TOAST, index entries, statistics) goes when the job 'erase' has rewritten the leaves that were
--- touched. An audit row says that something was erased, how much and by which login, and nothing of what or whose.
+-- Erasure: a user, a session or a turn is gone, with everything that stems from it, when the call commits. What the
+-- files still hold of it (dead rows, their TOAST, index entries, statistics) goes when the job 'erase' has rewritten
+-- the leaves that were touched. An audit row says that something was erased, how much and by which login, and nothing
+-- of what or whose.
 
 -- Every table with rows of users, from the catalogue, so that none is forgotten.
 create or replace function _memoir.user_tables()
 returns setof name language sql stable as $$
   select c.relname from pg_class c
   where c.relnamespace = '_memoir'::regnamespace and c.relkind in ('r', 'p') and not c.relispartition
-    and exists (select from pg_attribute a where a.attrelid = c.oid and a.attname = 'user_id' and a.attnum > 0 and not a.attisdropped)
+    and exists (select from pg_attribute a where a.attrelid = c.oid and a.attname = 'user_id' and a.attnum > 0
+    and not a.attisdropped)
   order by c.relname
 $$;
 
 -- Deletes rows of a user and remembers which leaves they were in. The condition is ours, its values are $2 and $3.
-create or replace function _memoir.erase_from(p_table name, p_user_id uuid, p_condition text default 'true', p_ids uuid[] default null, p_numbers integer[] default null)
+create or replace function _memoir.erase_from(p_table name, p_user_id uuid, p_condition text default 'true',
+  p_ids uuid[] default null, p_numbers integer[] default null)
 returns bigint language plpgsql set plan_cache_mode = force_custom_plan as $$
 declare
   v_count bigint;
@@ -37,12 +40,15 @@ language plpgsql as $$
 begin
   caller := _memoir.authorise(p_user, 'erase');
   if not (caller.may_state_actor or caller.actor = 'person') then
-    perform _memoir.fail('PM001', format('login %s acts as %s and may not erase', quote_ident(caller.login), caller.actor), 'bind it to actor person');
+    perform _memoir.fail('PM001', format('login %s acts as %s and may not erase', quote_ident(caller.login),
+      caller.actor), 'bind it to actor person');
   end if;
   if caller.projects is not null then
-    perform _memoir.fail('PM001', format('login %s is bound to projects and may not erase', quote_ident(caller.login)), 'what stems from it may lie in others');
+    perform _memoir.fail('PM001', format('login %s is bound to projects and may not erase', quote_ident(caller.login)),
+      'what stems from it may lie in others');
   end if;
-  insert into _memoir.audit_log as a (login, action, detail) values (caller.login, 'erase', jsonb_build_object('what', p_what)) returning a.audit_id into audit_id;
+  insert into _memoir.audit_log as a (login, action, detail)
+    values (caller.login, 'erase', jsonb_build_object('what', p_what)) returning a.audit_id into audit_id;
   -- The locks of writers and workers, in their order. Who waits for them finds nothing afterwards.
   perform from _memoir.session_counters c where c.user_id = caller.user_id order by c.session_id for update;
   update _memoir.user_counters c set erasures = c.erasures + 1 where c.user_id = caller.user_id;
@@ -54,7 +60,8 @@ declare
   v_rows jsonb := coalesce((select jsonb_object_agg(key, value) from jsonb_each(p_rows) where value <> '0'), '{}');
 begin
   update _memoir.audit_log set detail = detail || jsonb_build_object('rows', v_rows) where audit_id = p_audit;
-  return jsonb_build_object('erased', p_what, 'rows', v_rows, 'total', coalesce((select sum(value::bigint) from jsonb_each_text(v_rows)), 0));
+  return jsonb_build_object('erased', p_what, 'rows', v_rows, 'total',
+    coalesce((select sum(value::bigint) from jsonb_each_text(v_rows)), 0));
 end $$;
 
 create or replace function memoir.erase_user(p_user text)
@@ -65,21 +72,26 @@ begin
   v_begun := _memoir.begin_erase(p_user, 'user');
   v_user := (v_begun.caller).user_id;
   -- Prompts belong to nobody; one that only this user's sessions had goes with them, which the job finds out.
-  insert into _memoir.erase_queue (prompt_hash) select distinct system_prompt_hash from _memoir.sessions where user_id = v_user and system_prompt_hash is not null;
+  insert into _memoir.erase_queue (prompt_hash) select distinct system_prompt_hash from _memoir.sessions
+  where user_id = v_user and system_prompt_hash is not null;
   for v_table in select _memoir.user_tables() loop
     v_rows := v_rows || jsonb_build_object(v_table, _memoir.erase_from(v_table, v_user));
   end loop;
   return _memoir.end_erase(v_begun.audit_id, 'user', v_rows);
 end $$;
 comment on function memoir.erase_user(text) is
-  'Erases a user: every row in every table, logins'' bindings to it and the key of its tombstones, so that nothing says it was there.
-Returns {"erased", "rows": {table: count}, "total"}; nothing to erase is no error. The job erase then takes the bytes out of the files.
+  'Erases a user: every row in every table, logins'' bindings to it and the key of its tombstones, so that nothing says
+it was there.
+Returns {"erased", "rows": {table: count}, "total"}; nothing to erase is no error. The job erase then takes the bytes
+out of the files.
 Not for logins of class agent or tool, nor for those bound to projects. Raises PM001, PM014.';
 
 create or replace function memoir.erase_session(p_user text, p_session text)
-returns jsonb language plpgsql security definer set search_path from current set plan_cache_mode = force_custom_plan as $$
+returns jsonb language plpgsql security definer set search_path from current set plan_cache_mode = force_custom_plan
+  as $$
 declare
-  v_begun record; v_user uuid; v_session _memoir.sessions; v_id uuid; v_rows jsonb; v_from timestamptz; v_table name; v_ids uuid[]; v_turns integer[]; v_extra uuid[];
+  v_begun record; v_user uuid; v_session _memoir.sessions; v_id uuid; v_rows jsonb; v_from timestamptz; v_table name;
+  v_ids uuid[]; v_turns integer[]; v_extra uuid[];
 begin
   perform _memoir.check_session(p_session);
   v_begun := _memoir.begin_erase(p_user, 'session');
@@ -88,46 +100,58 @@ begin
   select * into v_session from _memoir.sessions where user_id = v_user and session_id = v_id;
   if found then
     perform _memoir.check_project(v_begun.caller, v_session.project);
-    insert into _memoir.erase_queue (prompt_hash) select v_session.system_prompt_hash where v_session.system_prompt_hash is not null;
+    insert into _memoir.erase_queue (prompt_hash) select v_session.system_prompt_hash
+    where v_session.system_prompt_hash is not null;
     select first_recorded_at into v_from from _memoir.session_counters where user_id = v_user and session_id = v_id;
   elsif not exists (select from _memoir.api_calls where user_id = v_user and session_id = v_id) then
     perform _memoir.fail('PM003', format('unknown session %s', _memoir.shown(p_session)));
   end if;
-  select coalesce(array_agg(message_id), '{}'), coalesce(array_agg(turn_index), '{}'), least(v_from, min(recorded_at)) into v_ids, v_turns, v_from
+  select coalesce(array_agg(message_id), '{}'), coalesce(array_agg(turn_index), '{}'),
+    least(v_from, min(recorded_at)) into v_ids, v_turns, v_from
   from _memoir.conversation_history where user_id = v_user and session_id = v_id;
   -- What was noted in it stems from it, unless something outside says the same.
   v_extra := array(select m.memory_id from _memoir.memory_store m
     where m.user_id = v_user and (m.session_id = v_id or m.local_to = v_id) and not exists (
-      select from _memoir.memory_sources s where s.user_id = v_user and s.item_kind = 'memory' and s.item_id = m.memory_id
+      select from _memoir.memory_sources s where s.user_id = v_user and s.item_kind = 'memory'
+        and s.item_id = m.memory_id
         and s.link = 'restated' and s.session_id is distinct from v_id));
   v_rows := _memoir.erase_derived(v_begun.caller, v_id, v_turns, v_ids, v_id || v_extra, coalesce(v_from, '-infinity'));
   update _memoir.memory_store set session_id = null where user_id = v_user and session_id = v_id;
-  update _memoir.audit_log set detail = detail - 'session_id' where user_id = v_user and detail ->> 'session_id' = v_id::text;
-  for v_table in select t from _memoir.user_tables() t where _memoir.has_column(t, 'session_id') and t not in ('memory_store', 'memory_sources') loop
-    v_rows := _memoir.add_counts(v_rows, jsonb_build_object(v_table, _memoir.erase_from(v_table, v_user, 'session_id = any ($2)', array[v_id])));
+  update _memoir.audit_log set detail = detail - 'session_id' where user_id = v_user
+    and detail ->> 'session_id' = v_id::text;
+  for v_table in select t from _memoir.user_tables() t where _memoir.has_column(t, 'session_id')
+    and t not in ('memory_store', 'memory_sources') loop
+    v_rows := _memoir.add_counts(v_rows, jsonb_build_object(v_table,
+      _memoir.erase_from(v_table, v_user, 'session_id = any ($2)', array[v_id])));
   end loop;
   v_rows := _memoir.add_counts(v_rows, jsonb_build_object(
     'receipts', _memoir.erase_from('receipts', v_user, 'result ->> ''session_id'' = any ($2::text[])', array[v_id])));
-  perform _memoir.refresh_summary(v_user, s.session_id) from _memoir.sessions s where s.user_id = v_user and s.parent_session_id = v_id;
+  perform _memoir.refresh_summary(v_user, s.session_id) from _memoir.sessions s where s.user_id = v_user
+    and s.parent_session_id = v_id;
   return _memoir.end_erase(v_begun.audit_id, 'session', v_rows);
 end $$;
 comment on function memoir.erase_session(text, text) is
-  'Erases a session: its turns, also where branches share them, and everything that stems from them as erase_turn says, its notes, settings,
+  'Erases a session: its turns, also where branches share them, and everything that stems from them as erase_turn says,
+its notes, settings,
 summaries and captured calls. Branches keep what is their own. Returns {"erased", "rows": {table: count}, "total"}.
 Not for logins of class agent or tool, nor for those bound to projects. Raises PM001, PM003, PM014.';
 
 create or replace function memoir.erase_turn(p_user text, p_session text, p_turn integer)
-returns jsonb language plpgsql security definer set search_path from current set plan_cache_mode = force_custom_plan as $$
+returns jsonb language plpgsql security definer set search_path from current set plan_cache_mode = force_custom_plan
+  as $$
 declare
-  v_begun record; v_user uuid; v_session _memoir.sessions; v_turn _memoir.conversation_history; v_other _memoir.conversation_history;
-  v_turns integer[]; v_ids uuid[]; v_rows jsonb; v_from timestamptz; v_sharing uuid[]; v_id uuid; v_index integer; v_table name; v_now timestamptz := memoir.now();
+  v_begun record; v_user uuid; v_session _memoir.sessions; v_turn _memoir.conversation_history;
+  v_other _memoir.conversation_history;
+  v_turns integer[]; v_ids uuid[]; v_rows jsonb; v_from timestamptz; v_sharing uuid[]; v_id uuid; v_index integer;
+  v_table name; v_now timestamptz := memoir.now();
 begin
   v_begun := _memoir.begin_erase(p_user, 'turn');
   v_user := (v_begun.caller).user_id;
   v_session := _memoir.session(v_begun.caller, p_session);
   v_turn := _memoir.turn_seen(v_session, p_turn);
   if v_turn.message_id is null then
-    perform _memoir.fail('PM014', format('turn %s does not exist in session %s', coalesce(p_turn::text, 'null'), _memoir.shown(p_session)));
+    perform _memoir.fail('PM014', format('turn %s does not exist in session %s', coalesce(p_turn::text, 'null'),
+      _memoir.shown(p_session)));
   end if;
   -- A tool call and its results go together.
   v_index := p_turn;
@@ -147,19 +171,24 @@ begin
   end if;
   v_turns := array(select distinct x from unnest(v_turns || p_turn) x order by x);
   select array_agg(message_id), min(recorded_at) into v_ids, v_from
-  from _memoir.conversation_history where user_id = v_user and session_id = v_turn.session_id and turn_index = any (v_turns);
+  from _memoir.conversation_history where user_id = v_user and session_id = v_turn.session_id
+    and turn_index = any (v_turns);
   v_sharing := _memoir.sharing(v_user, v_turn.session_id, v_turns[1]);
   v_rows := _memoir.erase_derived(v_begun.caller, v_turn.session_id, v_turns, v_ids, '{}', v_from);
-  for v_table in select t from _memoir.user_tables() t where _memoir.has_column(t, 'session_id') and _memoir.has_column(t, 'turn_index')
+  for v_table in select t from _memoir.user_tables() t where _memoir.has_column(t, 'session_id')
+    and _memoir.has_column(t, 'turn_index')
     and t not in ('conversation_history', 'memory_sources', 'search_items') loop
     v_rows := _memoir.add_counts(v_rows, jsonb_build_object(v_table,
-      _memoir.erase_from(v_table, v_user, 'session_id = any ($2) and turn_index = any ($3)', array[v_turn.session_id], v_turns)));
+      _memoir.erase_from(v_table, v_user, 'session_id = any ($2) and turn_index = any ($3)', array[v_turn.session_id],
+        v_turns)));
   end loop;
   v_rows := _memoir.add_counts(v_rows, jsonb_build_object('turn_pins', _memoir.erase_from('turn_pins', v_user,
-    'session_id = any ($2) and array(select generate_series(from_turn, to_turn)) <@ $3', array[v_turn.session_id], v_turns)));
+    'session_id = any ($2) and array(select generate_series(from_turn, to_turn)) <@ $3', array[v_turn.session_id],
+      v_turns)));
   -- Its place stays, so that an older export does not bring it back.
   insert into _memoir.turn_marks (user_id, session_id, turn_index, recorded_at, mark, actor, set_by, since)
-  select v_user, v_turn.session_id, t, v_now, 'erased', coalesce((v_begun.caller).actor, 'person'), (v_begun.caller).login, v_from from unnest(v_turns) t;
+  select v_user, v_turn.session_id, t, v_now, 'erased', coalesce((v_begun.caller).actor, 'person'),
+    (v_begun.caller).login, v_from from unnest(v_turns) t;
   -- What the sessions that see it say of their end, where that was it.
   foreach v_id in array v_sharing loop
     perform _memoir.mend_end(v_user, v_id);
@@ -168,51 +197,66 @@ begin
   return _memoir.end_erase(v_begun.audit_id, 'turn', v_rows) || jsonb_build_object('turns', to_jsonb(v_turns));
 end $$;
 comment on function memoir.erase_turn(text, text, integer) is
-  'Erases one turn, and with a tool call its results or with a result its call: the turn itself, the words and vectors that hold it, memories that
-stem from it (those that something else states too stay), summaries and profiles that may hold it, renditions, work items, receipts, kept
-recalls, ledger rows, and the captured calls that may carry it: those of its sessions and all of the user since. What is left of a
-memory is its id in state erased. Returns {"erased", "turns", "rows": {table: count}, "total"}. Not for logins of class agent or tool, nor for those bound to projects.
+  'Erases one turn, and with a tool call its results or with a result its call: the turn itself, the words and vectors
+that hold it, memories that
+stem from it (those that something else states too stay), summaries and profiles that may hold it, renditions, work
+items, receipts, kept
+recalls, ledger rows, and the captured calls that may carry it: those of its sessions and all of the user since. What is
+left of a
+memory is its id in state erased. Returns {"erased", "turns", "rows": {table: count}, "total"}. Not for logins of class
+agent or tool, nor for those bound to projects.
 Raises PM001, PM003, PM014.';
 
 -- A session whose last turns were erased goes on behind what is left.
 create or replace function _memoir.mend_end(p_user_id uuid, p_session_id uuid)
 returns void language plpgsql set plan_cache_mode = force_custom_plan as $$
 declare
-  v_session _memoir.sessions; v_counters _memoir.session_counters; v_last _memoir.conversation_history; v_part record; v_asked boolean := false;
+  v_session _memoir.sessions; v_counters _memoir.session_counters; v_last _memoir.conversation_history; v_part record;
+  v_asked boolean := false;
 begin
   select * into v_session from _memoir.sessions where user_id = p_user_id and session_id = p_session_id;
   select * into v_counters from _memoir.session_counters where user_id = p_user_id and session_id = p_session_id;
   for v_part in select * from _memoir.lineage(v_session) order by from_turn desc loop
     select h.* into v_last from _memoir.conversation_history h
-    where h.user_id = p_user_id and h.session_id = v_part.session_id and h.turn_index between v_part.from_turn and least(v_part.to_turn, v_counters.turn_count - 1)
+    where h.user_id = p_user_id and h.session_id = v_part.session_id and h.turn_index between v_part.from_turn
+      and least(v_part.to_turn, v_counters.turn_count - 1)
     order by h.turn_index desc limit 1;
     exit when found;
   end loop;
   for v_part in select * from _memoir.lineage(v_session) loop
     v_asked := v_asked or exists (select from _memoir.conversation_history h
       where h.user_id = p_user_id and h.session_id = v_part.session_id and h.role = 'user'
-        and h.turn_index between greatest(v_part.from_turn, v_counters.exchange_start) and least(v_part.to_turn, v_counters.turn_count - 1));
+        and h.turn_index between greatest(v_part.from_turn, v_counters.exchange_start)
+        and least(v_part.to_turn, v_counters.turn_count - 1));
   end loop;
   update _memoir.session_counters set
-    open_calls = case when v_last.tool_calls is null and v_last.role is distinct from 'tool' then '{}' else open_calls end,
+    open_calls = case when v_last.tool_calls is null and v_last.role is distinct from 'tool' then '{}'
+      else open_calls end,
     -- Without its question there is nothing to continue.
-    last_role = case when v_asked then v_last.role when v_last.message_id is null then null else 'assistant'::_memoir.turn_role end
-  where user_id = p_user_id and session_id = p_session_id and (last_role, open_calls) is distinct from (case when v_asked then v_last.role
-    when v_last.message_id is null then null else 'assistant'::_memoir.turn_role end, case when v_last.tool_calls is null and v_last.role is distinct from 'tool' then '{}' else open_calls end);
+    last_role = case when v_asked then v_last.role when v_last.message_id is null then null
+      else 'assistant'::_memoir.turn_role end
+  where user_id = p_user_id and session_id = p_session_id and (last_role, open_calls) is distinct
+  from (case when v_asked then v_last.role
+    when v_last.message_id is null then null else 'assistant'::_memoir.turn_role end, case
+    when v_last.tool_calls is null and v_last.role is distinct from 'tool' then '{}' else open_calls end);
 end $$;
 
--- Erases turns of a session and all that stems from them, or from p_more (memories, summaries). p_from: when the first was recorded.
-create or replace function _memoir.erase_derived(p_caller _memoir.caller, p_session_id uuid, p_turns integer[], p_ids uuid[], p_more uuid[], p_from timestamptz)
+-- Erases turns of a session and all that stems from them, or from p_more (memories, summaries). p_from: when the first
+-- was recorded.
+create or replace function _memoir.erase_derived(p_caller _memoir.caller, p_session_id uuid, p_turns integer[],
+  p_ids uuid[], p_more uuid[], p_from timestamptz)
 returns jsonb language plpgsql set plan_cache_mode = force_custom_plan as $$
 declare
   v_user uuid := p_caller.user_id; v_sharing uuid[]; v_summaries uuid[]; v_emptied uuid[]; v_gone uuid[]; v_all uuid[];
   v_items integer[]; v_rows jsonb;
 begin
   v_sharing := _memoir.sharing(v_user, p_session_id, coalesce((select min(t) from unnest(p_turns) t), 0));
-  v_summaries := array(select compaction_id from _memoir.compactions c where c.user_id = v_user and c.session_id = any (v_sharing)
+  v_summaries := array(select compaction_id from _memoir.compactions c where c.user_id = v_user
+    and c.session_id = any (v_sharing)
     and exists (select from unnest(p_turns) t where t between c.from_turn and c.to_turn));
   with emptied as (
-    update _memoir.sessions s set summary_text = null, summary_through = null where s.user_id = v_user and s.session_id = any (v_sharing)
+    update _memoir.sessions s set summary_text = null, summary_through = null where s.user_id = v_user
+      and s.session_id = any (v_sharing)
       and exists (select from unnest(p_turns) t where t <= s.summary_through) returning session_id)
   select coalesce(array_agg(session_id), '{}') into v_emptied from emptied;
   -- Memories, and whatever else names these as its sources.
@@ -229,13 +273,19 @@ begin
     update _memoir.users set profile_version = 0 where user_id = v_user and profile_version <> 0;
   end if;
   return _memoir.add_counts(_memoir.add_counts(v_rows, jsonb_build_object(
-      'conversation_history', _memoir.erase_from('conversation_history', v_user, 'session_id = any ($2) and turn_index = any ($3)', array[p_session_id], p_turns),
+      'conversation_history', _memoir.erase_from('conversation_history', v_user,
+        'session_id = any ($2) and turn_index = any ($3)', array[p_session_id], p_turns),
       'compactions', _memoir.erase_from('compactions', v_user, 'compaction_id = any ($2)', v_summaries),
-      'memory_sources', _memoir.erase_from('memory_sources', v_user, 'item_id = any ($2) or source_id = any ($2)', v_all),
-      'memory_relationships', _memoir.erase_from('memory_relationships', v_user, 'source_id = any ($2) or target_id = any ($2)', v_gone),
+      'memory_sources', _memoir.erase_from('memory_sources', v_user, 'item_id = any ($2) or source_id = any ($2)',
+        v_all),
+      'memory_relationships', _memoir.erase_from('memory_relationships', v_user,
+        'source_id = any ($2) or target_id = any ($2)', v_gone),
       'kept_recalls', _memoir.erase_from('kept_recalls', v_user),
-      'receipts', _memoir.erase_from('receipts', v_user, 'result -> ''message_ids'' ?| $2::text[] or result ->> ''memory_id'' = any ($2::text[])', p_ids || v_gone),
-      'work_items', _memoir.erase_from('work_items', v_user, 'exists (select from unnest($2::text[]) i where strpos(payload::text || dedup_key, i) > 0)', v_all || p_session_id))),
+      'receipts', _memoir.erase_from('receipts', v_user,
+        'result -> ''message_ids'' ?| $2::text[] or result ->> ''memory_id'' = any ($2::text[])', p_ids || v_gone),
+      'work_items', _memoir.erase_from('work_items', v_user,
+        'exists (select from unnest($2::text[]) i where strpos(payload::text || dedup_key, i) > 0)',
+        v_all || p_session_id))),
     _memoir.erase_calls(v_user, v_sharing, v_items, p_from));
 end $$;
 
@@ -251,7 +301,8 @@ begin
   v_rows := jsonb_build_object('search_items', cardinality(p_items),
     'embeddings', (select count(*) from _memoir.embeddings where user_id = p_user_id and item_no = any (p_items)));
   perform _memoir.drop_items(p_user_id, p_items);
-  perform _memoir.queue_leaves(p_user_id, 'search_items', 'search_tail', 'search_postings', 'search_aliases', 'embeddings', 'sessions',
+  perform _memoir.queue_leaves(p_user_id, 'search_items', 'search_tail', 'search_postings', 'search_aliases',
+    'embeddings', 'sessions',
     'memory_store', 'memory_states', 'recall_exclusions', 'tombstones', 'session_counters', 'users', 'user_counters');
   return v_rows;
 end $$;
@@ -265,20 +316,29 @@ declare
 begin
   with erased as (
     update _memoir.memory_store m set state = 'erased', state_at = v_now, state_reason = null, content = '',
-      content_hash = sha256(uuid_send(m.memory_id)), slot = null, slot_value = null, category = null, source_tool = null, source_key = null,
-      aliases = '{}', tags = '{}', metadata = '{}', project = 'global', session_id = null, local_to = null, scope = 'global',
+      content_hash = sha256(uuid_send(m.memory_id)), slot = null, slot_value = null, category = null,
+        source_tool = null, source_key = null,
+      aliases = '{}', tags = '{}', metadata = '{}', project = 'global', session_id = null, local_to = null,
+        scope = 'global',
       valid_from = null, valid_to = null, expires_at = null, token_count = 0, embeddable = false
     where m.user_id = v_user and m.memory_id = any (p_ids) and m.state <> 'erased' returning memory_id),
-  forgotten as (delete from _memoir.memory_states s using erased e where s.user_id = v_user and s.memory_id = e.memory_id returning 1)
-  select jsonb_build_object('memory_store', (select count(*) from erased), 'memory_states', (select count(*) from forgotten)) into v_rows;
-  perform _memoir.note_state(v_user, array(select memory_id from _memoir.memory_store where user_id = v_user and memory_id = any (p_ids)
-      and not exists (select from _memoir.memory_states s where s.user_id = v_user and s.memory_id = memory_store.memory_id)),
+  forgotten as (delete from _memoir.memory_states s using erased e where s.user_id = v_user
+    and s.memory_id = e.memory_id returning 1)
+  select jsonb_build_object('memory_store', (select count(*) from erased), 'memory_states',
+    (select count(*) from forgotten)) into v_rows;
+  perform _memoir.note_state(v_user, array(select memory_id from _memoir.memory_store where user_id = v_user
+    and memory_id = any (p_ids)
+      and not exists (select from _memoir.memory_states s where s.user_id = v_user
+      and s.memory_id = memory_store.memory_id)),
     'erased', p_caller.login, null, null, v_now, null);
-  update _memoir.user_counters set memories = greatest(0, memories - (v_rows ->> 'memory_store')::integer) where user_id = v_user;
+  update _memoir.user_counters set memories = greatest(0, memories - (v_rows ->> 'memory_store')::integer)
+  where user_id = v_user;
   for v_table in select t from _memoir.user_tables() t
-    where _memoir.has_column(t, 'memory_id') and t not in ('memory_store', 'memory_states', 'recall_exclusions', 'tombstones') loop
+    where _memoir.has_column(t, 'memory_id') and t not in ('memory_store', 'memory_states', 'recall_exclusions',
+      'tombstones') loop
     v_rows := _memoir.add_counts(v_rows, jsonb_build_object(v_table, _memoir.erase_from(v_table, v_user,
-      'memory_id = any ($2)' || case when _memoir.has_column(v_table, 'other_id') then ' or other_id = any ($2)' else '' end, p_ids)));
+      'memory_id = any ($2)' || case when _memoir.has_column(v_table, 'other_id') then ' or other_id = any ($2)'
+        else '' end, p_ids)));
   end loop;
   return v_rows;
 end $$;
@@ -306,20 +366,25 @@ create or replace function _memoir.erase_calls(p_user_id uuid, p_sessions uuid[]
 returns jsonb language plpgsql as $$
 begin
   return jsonb_build_object(
-    'compile_ledger', _memoir.erase_from('compile_ledger', p_user_id, format('recorded_at >= %L and (session_id = any ($2) or items && $3)', p_from), p_sessions, p_items),
-    'compile_buffer', _memoir.erase_from('compile_buffer', p_user_id, 'session_id = any ($2) or items && $3', p_sessions, p_items),
+    'compile_ledger', _memoir.erase_from('compile_ledger', p_user_id,
+      format('recorded_at >= %L and (session_id = any ($2) or items && $3)', p_from), p_sessions, p_items),
+    'compile_buffer', _memoir.erase_from('compile_buffer', p_user_id, 'session_id = any ($2) or items && $3',
+      p_sessions, p_items),
     'stream_events', _memoir.erase_from('stream_events', p_user_id,
       format('recorded_at >= %L or call_id in (select call_id from _memoir.api_calls c where c.user_id = $1 and c.session_id = any ($2))', p_from), p_sessions),
-    'api_calls', _memoir.erase_from('api_calls', p_user_id, format('recorded_at >= %L or session_id = any ($2)', p_from), p_sessions));
+    'api_calls', _memoir.erase_from('api_calls', p_user_id, format('recorded_at >= %L or session_id = any ($2)',
+      p_from), p_sessions));
 end $$;
 
--- The job -----------------------------------------------------------------------------------------------------------------
+-- The job
+-- -----------------------------------------------------------------------------------------------------------------
 
 -- Whether nobody can see any more what that transaction erased: only then does rewriting a leaf leave it behind.
 create or replace function _memoir.is_past(p_xact xid8)
 returns boolean language sql stable as $$
   select p_xact < pg_snapshot_xmin(pg_current_snapshot())
-    and not exists (select from pg_stat_activity where backend_xmin is not null and age(backend_xmin) >= age(p_xact::xid))
+    and not exists (select from pg_stat_activity where backend_xmin is not null
+    and age(backend_xmin) >= age(p_xact::xid))
     and not exists (select from pg_replication_slots where xmin is not null and age(xmin) >= age(p_xact::xid))
 $$;
 
@@ -337,25 +402,30 @@ end $$;
 create or replace function _memoir.step_erase(p_limit integer)
 returns jsonb language plpgsql as $$
 declare
-  v_prompt bytea; v_prompts integer := 0; v_leaf name; v_leaves integer := 0; v_failed integer := 0; v_error text; v_done bigint[];
+  v_prompt bytea; v_prompts integer := 0; v_leaf name; v_leaves integer := 0; v_failed integer := 0; v_error text;
+  v_done bigint[];
 begin
   -- Prompts that no session has any more. Openers of sessions hold the row they use, so none is taken from under them.
   for v_prompt in select distinct prompt_hash from _memoir.erase_queue where prompt_hash is not null limit p_limit loop
     perform from _memoir.system_prompts where prompt_hash = v_prompt for update skip locked;
     continue when not found and exists (select from _memoir.system_prompts where prompt_hash = v_prompt);
-    delete from _memoir.system_prompts where prompt_hash = v_prompt and not exists (select from _memoir.sessions where system_prompt_hash = v_prompt);
+    delete from _memoir.system_prompts where prompt_hash = v_prompt and not exists (select from _memoir.sessions
+    where system_prompt_hash = v_prompt);
     if found then
       v_prompts := v_prompts + 1;
       insert into _memoir.erase_queue (leaf) values ('system_prompts');
     end if;
     delete from _memoir.erase_queue where prompt_hash = v_prompt;
   end loop;
-  -- One by one: each is locked while it is written anew, and whoever can't be had soon is passed over until the next run.
-  for v_leaf in select q.leaf from _memoir.erase_queue q where q.leaf is not null group by q.leaf order by min(q.queue_id) limit 1000 loop
+  -- One by one: each is locked while it is written anew, and whoever can't be had soon is passed over until the next
+  -- run.
+  for v_leaf in select q.leaf from _memoir.erase_queue q where q.leaf is not null group by q.leaf
+    order by min(q.queue_id) limit 1000 loop
     v_done := array(select queue_id from _memoir.erase_queue q where q.leaf = v_leaf and _memoir.is_past(q.xact_id));
     continue when v_done = '{}';
     begin
-      if to_regclass('_memoir.' || quote_ident(v_leaf)) is not null then perform _memoir.rewrite_leaf(to_regclass('_memoir.' || quote_ident(v_leaf))); end if;
+      if to_regclass('_memoir.' || quote_ident(v_leaf)) is not null
+        then perform _memoir.rewrite_leaf(to_regclass('_memoir.' || quote_ident(v_leaf))); end if;
       delete from _memoir.erase_queue where queue_id = any (v_done);
       v_leaves := v_leaves + 1;
     exception when lock_not_available then
@@ -364,6 +434,7 @@ begin
     end;
     exit when v_leaves >= p_limit or v_failed >= 3;
   end loop;
-  return jsonb_build_object('more', v_failed = 0 and (v_prompts = p_limit or v_leaves > 0), 'prompts', v_prompts, 'leaves', v_leaves, 'failed', v_failed, 'error', v_error,
+  return jsonb_build_object('more', v_failed = 0 and (v_prompts = p_limit or v_leaves > 0), 'prompts', v_prompts,
+    'leaves', v_leaves, 'failed', v_failed, 'error', v_error,
     'waiting', (select count(distinct leaf) from _memoir.erase_queue where leaf is not null and v_leaves = 0));
 end $$;

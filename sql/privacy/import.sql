@@ -1,12 +1,13 @@
--- Import: puts back what export_user wrote, in batches, each one transaction. Times, ids and provenance are the file's, so it is
--- an admin's; search structures are made anew. What is there already stays, so a batch can be repeated; what a tombstone
--- forbids or an erase has taken, here and since, does not come back.
+-- Import: puts back what export_user wrote, in batches, each one transaction. Times, ids and provenance are the file's,
+-- so it is an admin's; search structures are made anew. What is there already stays, so a batch can be repeated; what a
+-- tombstone forbids or an erase has taken, here and since, does not come back.
 
 -- A line's row as a row of the table: for this user, sessions by the ids they have here.
 create or replace function _memoir.import_row(p_user_id uuid, p_row jsonb, p_columns name[])
 returns jsonb language sql immutable as $$
   select p_row || jsonb_build_object('user_id', p_user_id) || coalesce((
-    select jsonb_object_agg(c, _memoir.session_id(p_user_id, p_row -> c ->> 'session')) from unnest(p_columns) c where jsonb_typeof(p_row -> c) = 'object'), '{}')
+    select jsonb_object_agg(c, _memoir.session_id(p_user_id, p_row -> c ->> 'session')) from unnest(p_columns) c
+    where jsonb_typeof(p_row -> c) = 'object'), '{}')
 $$;
 
 -- Puts rows of one kind; {"imported", "refused"} of them. p_keep: a condition on t, a row of the table.
@@ -27,14 +28,16 @@ create or replace function memoir.import_user(p_user text, p_lines jsonb[])
 returns jsonb language plpgsql security definer set search_path from current set timezone = 'UTC' as $$
 declare
   v_caller _memoir.caller; v_user uuid; v_admin name := _memoir.authorise_admin();
-  v_batch record; v_counts integer[]; v_answer jsonb := '{"imported": {}, "present": {}, "refused": {}}'; v_message text; v_code text; v_tables name[];
+  v_batch record; v_counts integer[]; v_answer jsonb := '{"imported": {}, "present": {}, "refused": {}}';
+  v_message text; v_code text; v_tables name[];
 begin
   v_caller := _memoir.authorise(p_user, 'write');
   v_user := v_caller.user_id;
   v_tables := array(select name from _memoir.export_tables()) || '{header,end,system_prompts,user_counters,embeddings}';
   -- Partitions before the locks, sessions before the user.
   perform _memoir.ensure_month(v_user, month) from (
-    select distinct date_trunc('month', (l -> 'row' ->> 'recorded_at')::timestamptz, 'UTC') as month from unnest(p_lines) l
+    select distinct date_trunc('month', (l -> 'row' ->> 'recorded_at')::timestamptz, 'UTC') as month
+    from unnest(p_lines) l
     where l ->> 'kind' in (select table_name from _memoir.partitioned_tables where by_month)) m where month is not null;
   perform _memoir.ensure_month(v_user, memoir.now());
   perform from _memoir.session_counters where user_id = v_user order by session_id for update;
@@ -42,12 +45,14 @@ begin
   -- Lines of a kind that follow each other go together.
   for v_batch in
     select min(n) as n, kind, jsonb_agg(coalesce(line -> 'row', line) order by n) as rows, count(*)::integer as size
-    from (select line, n, line ->> 'kind' as kind, n - row_number() over (partition by line ->> 'kind' order by n) as run
+    from (select line, n, line ->> 'kind' as kind, n - row_number() over (partition by line ->> 'kind' order by n)
+      as run
           from unnest(p_lines) with ordinality l(line, n)) x
     group by kind, run order by 1
   loop
     if v_batch.kind is null or v_batch.kind <> all (v_tables) then
-      perform _memoir.fail('PM014', format('line %s of the batch has no kind that can be imported: %s', v_batch.n, _memoir.shown(v_batch.kind)));
+      perform _memoir.fail('PM014', format('line %s of the batch has no kind that can be imported: %s', v_batch.n,
+        _memoir.shown(v_batch.kind)));
     end if;
     begin
       v_counts := case v_batch.kind
@@ -65,20 +70,25 @@ begin
         else _memoir.import_rows(v_user, v_batch.kind, v_batch.rows, _memoir.import_condition(v_batch.kind)) end;
     exception when data_exception or integrity_constraint_violation then
       get stacked diagnostics v_message = message_text, v_code = returned_sqlstate;
-      perform _memoir.fail('PM014', format('lines %s to %s of the batch (%s) can''t be imported: %s', v_batch.n, v_batch.n + v_batch.size - 1, v_batch.kind, v_message), null, v_code);
+      perform _memoir.fail('PM014', format('lines %s to %s of the batch (%s) can''t be imported: %s', v_batch.n,
+        v_batch.n + v_batch.size - 1, v_batch.kind, v_message), null, v_code);
     end;
     continue when v_batch.kind in ('header', 'end');
     v_answer := jsonb_build_object(
       'imported', _memoir.add_counts(v_answer -> 'imported', jsonb_build_object(v_batch.kind, v_counts[1])),
-      'present', _memoir.add_counts(v_answer -> 'present', jsonb_build_object(v_batch.kind, v_batch.size - v_counts[1] - v_counts[2])),
+      'present', _memoir.add_counts(v_answer -> 'present',
+        jsonb_build_object(v_batch.kind, v_batch.size - v_counts[1] - v_counts[2])),
       'refused', _memoir.add_counts(v_answer -> 'refused', jsonb_build_object(v_batch.kind, v_counts[2])));
   end loop;
-  insert into _memoir.audit_log (login, action, user_id, detail) values (v_admin, 'import', v_user, v_answer -> 'imported');
+  insert into _memoir.audit_log (login, action, user_id, detail)
+    values (v_admin, 'import', v_user, v_answer -> 'imported');
   return v_answer;
 end $$;
 comment on function memoir.import_user(text, jsonb[]) is
-  'Puts back lines of export_user, a batch of them at a time in their order, for a user of any name. Returns how many rows of each table were
-{"imported", "present" already, "refused"}: refused is what a tombstone or an erase forbids, and what belongs to it. Repeating a batch is
+  'Puts back lines of export_user, a batch of them at a time in their order, for a user of any name. Returns how many
+rows of each table were
+{"imported", "present" already, "refused"}: refused is what a tombstone or an erase forbids, and what belongs to it.
+Repeating a batch is
 harmless. Vectors that the lines do not bring are asked for. Times and provenance are taken from the lines. Admin only.
 Writes every table of the user, audit_log. Raises PM001, PM014.';
 
@@ -86,7 +96,8 @@ create or replace function _memoir.import_header(p_line jsonb)
 returns integer[] language plpgsql as $$
 begin
   if p_line ->> 'format' is distinct from 'pg_memoir.export' or p_line ->> 'version' is distinct from '1' then
-    perform _memoir.fail('PM014', format('this is no export of a version that can be read: %s', _memoir.shown(p_line::text)));
+    perform _memoir.fail('PM014', format('this is no export of a version that can be read: %s',
+      _memoir.shown(p_line::text)));
   end if;
   return '{0,0}';
 end $$;
@@ -107,13 +118,16 @@ end $$;
 create or replace function _memoir.import_keys(p_user_id uuid, p_row jsonb)
 returns integer[] language plpgsql as $$
 declare
-  v_old bytea := (select secret from _memoir.user_keys where user_id = p_user_id); v_new bytea := (p_row ->> 'secret')::bytea;
+  v_old bytea := (select secret from _memoir.user_keys where user_id = p_user_id);
+  v_new bytea := (p_row ->> 'secret')::bytea;
 begin
   if v_old = v_new then return '{0,0}'; end if;
   if v_old is not null and exists (select from _memoir.tombstones where user_id = p_user_id) then
-    perform _memoir.fail('PM014', 'the user has tombstones under another key than the export''s', 'import under another name, or erase the user first');
+    perform _memoir.fail('PM014', 'the user has tombstones under another key than the export''s',
+      'import under another name, or erase the user first');
   end if;
-  insert into _memoir.user_keys (user_id, secret) values (p_user_id, v_new) on conflict (user_id) do update set secret = excluded.secret;
+  insert into _memoir.user_keys (user_id, secret) values (p_user_id, v_new) on conflict (user_id) do update set secret
+    = excluded.secret;
   return '{1,0}';
 end $$;
 
@@ -123,11 +137,13 @@ declare
   v_count integer;
 begin
   if exists (select from jsonb_array_elements(p_rows) r
-             where _memoir.prompt_hash(coalesce(r ->> 'tenant', ''), r ->> 'content') is distinct from (r ->> 'prompt_hash')::bytea) then
+             where _memoir.prompt_hash(coalesce(r ->> 'tenant', ''), r ->> 'content') is distinct
+             from (r ->> 'prompt_hash')::bytea) then
     perform _memoir.fail('PM014', 'a system prompt is not the text of its hash');
   end if;
   insert into _memoir.system_prompts (prompt_hash, tenant, content, tokens)
-  select (r ->> 'prompt_hash')::bytea, coalesce(r ->> 'tenant', ''), r ->> 'content', coalesce(r -> 'tokens', '{}') from jsonb_array_elements(p_rows) r on conflict do nothing;
+  select (r ->> 'prompt_hash')::bytea, coalesce(r ->> 'tenant', ''), r ->> 'content', coalesce(r -> 'tokens', '{}')
+  from jsonb_array_elements(p_rows) r on conflict do nothing;
   get diagnostics v_count = row_count;
   return array[v_count, 0];
 end $$;
@@ -136,20 +152,25 @@ end $$;
 create or replace function _memoir.import_turns(p_user_id uuid, p_rows jsonb)
 returns integer[] language plpgsql set plan_cache_mode = force_custom_plan as $$
 declare
-  v_turns _memoir.conversation_history[]; v_turn _memoir.conversation_history; v_session _memoir.sessions; v_message _memoir.message; v_config jsonb; v_marks jsonb;
-  v_there uuid; v_imported integer := 0; v_refused integer := 0; v_columns name[] := _memoir.uuid_columns('conversation_history'); v_open text[]; v_overhead integer;
+  v_turns _memoir.conversation_history[]; v_turn _memoir.conversation_history; v_session _memoir.sessions;
+  v_message _memoir.message; v_config jsonb; v_marks jsonb;
+  v_there uuid; v_imported integer := 0; v_refused integer := 0;
+  v_columns name[] := _memoir.uuid_columns('conversation_history'); v_open text[]; v_overhead integer;
 begin
   v_turns := array(select t from jsonb_array_elements(p_rows) with ordinality r(line, n),
-    jsonb_populate_record(null::_memoir.conversation_history, _memoir.import_row(p_user_id, r.line, v_columns)) t order by n);
+    jsonb_populate_record(null::_memoir.conversation_history, _memoir.import_row(p_user_id, r.line, v_columns)) t
+      order by n);
   foreach v_turn in array v_turns loop
-    if exists (select from _memoir.turn_marks m where m.user_id = p_user_id and m.session_id = v_turn.session_id and m.turn_index = v_turn.turn_index
+    if exists (select from _memoir.turn_marks m where m.user_id = p_user_id and m.session_id = v_turn.session_id
+      and m.turn_index = v_turn.turn_index
                and m.mark = 'erased' and m.recorded_at >= v_turn.recorded_at) then
       v_refused := v_refused + 1;
       continue;
     end if;
     if v_session.session_id is distinct from v_turn.session_id then
       select * into v_session from _memoir.sessions where user_id = p_user_id and session_id = v_turn.session_id;
-      if not found then perform _memoir.fail('PM014', format('turn %s comes before its session', v_turn.turn_index)); end if;
+      if not found then perform _memoir.fail('PM014', format('turn %s comes before its session', v_turn.turn_index));
+      end if;
       v_config := _memoir.config(p_user_id, v_session.settings);
       v_marks := _memoir.marks(p_user_id, v_turn.session_id);
       v_overhead := coalesce((select message_overhead from _memoir.models where model = v_session.model), 4);
@@ -158,27 +179,38 @@ begin
     where h.user_id = p_user_id and h.session_id = v_turn.session_id and h.turn_index = v_turn.turn_index;
     if found then
       if v_there <> v_turn.message_id then
-        perform _memoir.fail('PM014', format('session %s has another turn %s', _memoir.shown(v_session.external_id), v_turn.turn_index), 'import under another name');
+        perform _memoir.fail('PM014', format('session %s has another turn %s', _memoir.shown(v_session.external_id),
+          v_turn.turn_index), 'import under another name');
       end if;
       continue;
     end if;
     insert into _memoir.conversation_history select v_turn.*;
     v_imported := v_imported + 1;
-    v_message := row(v_turn.role, v_turn.content, v_turn.content_parts, v_turn.name, v_turn.tool_calls, v_turn.tool_call_id, v_turn.created_at, 0, null,
+    v_message := row(v_turn.role, v_turn.content, v_turn.content_parts, v_turn.name, v_turn.tool_calls,
+      v_turn.tool_call_id, v_turn.created_at, 0, null,
       _memoir.sensitivity_now(v_turn.sensitivity, v_turn.turn_index, v_marks), null)::_memoir.message;
     v_message.embeddable := v_message.sensitivity <> 'secret' and (v_turn.embeddable or v_turn.sensitivity = 'secret');
-    perform _memoir.index_turns(p_user_id, v_session, array[v_message], array[v_turn.message_id], array[v_turn.token_count], v_turn.turn_index, v_turn.recorded_at, v_config);
+    perform _memoir.index_turns(p_user_id, v_session, array[v_message], array[v_turn.message_id],
+      array[v_turn.token_count], v_turn.turn_index, v_turn.recorded_at, v_config);
     update _memoir.search_items i set dead = true where i.user_id = p_user_id and i.ref_id = v_turn.message_id
-      and exists (select from _memoir.recall_exclusions x where x.user_id = p_user_id and x.session_id = v_turn.session_id and x.turn_index = v_turn.turn_index
-                  and x.lifted_at is null and (x.span_start is null or i.span_start < x.span_start + x.span_length and x.span_start < i.span_start + i.span_length));
-    select open_calls into v_open from _memoir.session_counters where user_id = p_user_id and session_id = v_turn.session_id;
-    v_open := case when v_turn.tool_calls is not null then array(select c ->> 'id' from jsonb_array_elements(v_turn.tool_calls) with ordinality t(c, o) order by o)
+      and exists (select from _memoir.recall_exclusions x where x.user_id = p_user_id
+      and x.session_id = v_turn.session_id and x.turn_index = v_turn.turn_index
+                  and x.lifted_at is null and (x.span_start is null or i.span_start < x.span_start + x.span_length
+                  and x.span_start < i.span_start + i.span_length));
+    select open_calls into v_open from _memoir.session_counters where user_id = p_user_id
+      and session_id = v_turn.session_id;
+    v_open := case when v_turn.tool_calls is not null then array(select c ->> 'id'
+      from jsonb_array_elements(v_turn.tool_calls) with ordinality t(c, o) order by o)
       when v_turn.role = 'tool' then array_remove(v_open, v_turn.tool_call_id) else '{}' end;
-    insert into _memoir.session_counters as c (user_id, session_id, turn_count, tokens, exchange_start, last_role, open_calls, first_recorded_at, last_recorded_at)
-    values (p_user_id, v_turn.session_id, v_turn.turn_index + 1, v_turn.tokens_before + v_turn.token_count + v_overhead, v_turn.exchange_start, v_turn.role,
+    insert into _memoir.session_counters as c (user_id, session_id, turn_count, tokens, exchange_start, last_role,
+      open_calls, first_recorded_at, last_recorded_at)
+    values (p_user_id, v_turn.session_id, v_turn.turn_index + 1, v_turn.tokens_before + v_turn.token_count + v_overhead,
+      v_turn.exchange_start, v_turn.role,
       coalesce(v_open, '{}'), v_turn.recorded_at, v_turn.recorded_at)
-    on conflict (user_id, session_id) do update set turn_count = excluded.turn_count, tokens = excluded.tokens, exchange_start = excluded.exchange_start,
-      last_role = excluded.last_role, open_calls = excluded.open_calls, last_recorded_at = greatest(c.last_recorded_at, excluded.last_recorded_at),
+    on conflict (user_id, session_id) do update set turn_count = excluded.turn_count, tokens = excluded.tokens,
+      exchange_start = excluded.exchange_start,
+      last_role = excluded.last_role, open_calls = excluded.open_calls, last_recorded_at = greatest(c.last_recorded_at,
+        excluded.last_recorded_at),
       first_recorded_at = least(c.first_recorded_at, excluded.first_recorded_at)
     where excluded.turn_count > c.turn_count;
   end loop;
@@ -194,10 +226,13 @@ declare
   v_row _memoir.session_counters; v_imported integer := 0; v_there _memoir.session_counters;
 begin
   foreach v_row in array v_counters loop
-    select * into v_there from _memoir.session_counters c where c.user_id = p_user_id and c.session_id = v_row.session_id;
-    continue when found and (v_there = v_row or v_there.turn_count > v_row.turn_count or v_there.last_recorded_at > v_row.last_recorded_at
+    select * into v_there from _memoir.session_counters c where c.user_id = p_user_id
+      and c.session_id = v_row.session_id;
+    continue when found and (v_there = v_row or v_there.turn_count > v_row.turn_count
+      or v_there.last_recorded_at > v_row.last_recorded_at
       -- Its end was erased here.
-      or v_there.turn_count = v_row.turn_count and exists (select from _memoir.turn_marks m where m.user_id = p_user_id and m.session_id = v_row.session_id
+      or v_there.turn_count = v_row.turn_count and exists (select from _memoir.turn_marks m where m.user_id = p_user_id
+      and m.session_id = v_row.session_id
         and m.mark = 'erased' and m.recorded_at > v_row.last_recorded_at and m.turn_index = v_row.turn_count - 1));
     delete from _memoir.session_counters c where c.user_id = p_user_id and c.session_id = v_row.session_id;
     insert into _memoir.session_counters select v_row.*;
@@ -211,16 +246,20 @@ create or replace function _memoir.import_compactions(p_user_id uuid, p_rows jso
 returns integer[] language plpgsql set plan_cache_mode = force_custom_plan as $$
 declare
   v_all _memoir.compactions[] := array(select t from jsonb_array_elements(p_rows) with ordinality r(line, n),
-    jsonb_populate_record(null::_memoir.compactions, _memoir.import_row(p_user_id, r.line, '{session_id}')) t order by n);
-  v_row _memoir.compactions; v_session _memoir.sessions; v_imported integer := 0; v_refused integer := 0; v_at timestamptz;
+    jsonb_populate_record(null::_memoir.compactions, _memoir.import_row(p_user_id, r.line, '{session_id}')) t
+      order by n);
+  v_row _memoir.compactions; v_session _memoir.sessions; v_imported integer := 0; v_refused integer := 0;
+  v_at timestamptz;
 begin
   foreach v_row in array v_all loop
-    if exists (select from _memoir.turn_marks m where m.user_id = p_user_id and m.session_id = v_row.session_id and m.mark = 'erased'
+    if exists (select from _memoir.turn_marks m where m.user_id = p_user_id and m.session_id = v_row.session_id
+      and m.mark = 'erased'
                and m.turn_index between v_row.from_turn and v_row.to_turn and m.recorded_at >= v_row.recorded_at) then
       v_refused := v_refused + 1;
       continue;
     end if;
-    continue when exists (select from _memoir.compactions c where c.user_id = p_user_id and c.session_id = v_row.session_id and c.compaction_id = v_row.compaction_id);
+    continue when exists (select from _memoir.compactions c where c.user_id = p_user_id
+      and c.session_id = v_row.session_id and c.compaction_id = v_row.compaction_id);
     select * into v_session from _memoir.sessions where user_id = p_user_id and session_id = v_row.session_id;
     v_at := coalesce((_memoir.turn_seen(v_session, v_row.to_turn)).created_at, v_row.recorded_at);
     perform _memoir.add_compaction(v_row, v_session, v_at, _memoir.config(p_user_id, v_session.settings));
@@ -235,24 +274,32 @@ create or replace function _memoir.import_memories(p_user_id uuid, p_rows jsonb)
 returns integer[] language plpgsql set plan_cache_mode = force_custom_plan as $$
 declare
   v_all _memoir.memory_store[] := array(select t from jsonb_array_elements(p_rows) with ordinality r(line, n),
-    jsonb_populate_record(null::_memoir.memory_store, _memoir.import_row(p_user_id, r.line, _memoir.uuid_columns('memory_store'))) t order by n);
-  v_row _memoir.memory_store; v_stone _memoir.tombstones; v_config jsonb := _memoir.config(p_user_id, null); v_imported integer := 0; v_refused integer := 0;
+    jsonb_populate_record(null::_memoir.memory_store,
+      _memoir.import_row(p_user_id, r.line, _memoir.uuid_columns('memory_store'))) t order by n);
+  v_row _memoir.memory_store; v_stone _memoir.tombstones; v_config jsonb := _memoir.config(p_user_id, null);
+  v_imported integer := 0; v_refused integer := 0;
 begin
   foreach v_row in array v_all loop
-    continue when exists (select from _memoir.memory_store m where m.user_id = p_user_id and m.memory_id = v_row.memory_id);
+    continue when exists (select from _memoir.memory_store m where m.user_id = p_user_id
+      and m.memory_id = v_row.memory_id);
     v_stone := case when v_row.state not in ('forgotten', 'erased')
       then _memoir.tombstone_of(p_user_id, v_row.content, v_row.slot, v_row.slot_value, v_row.project) end;
     -- What a correction took out comes back as the history it is; what was taken out since does not come back at all.
     if v_stone.user_id is not null and (v_row.state = 'active' or v_stone.recorded_at > v_row.state_at)
-       or v_row.state <> 'erased' and exists (select from _memoir.memory_sources s join _memoir.turn_marks m on m.user_id = p_user_id and m.session_id = s.session_id
+       or v_row.state <> 'erased' and exists (select from _memoir.memory_sources s join _memoir.turn_marks m
+         on m.user_id = p_user_id and m.session_id = s.session_id
          and m.turn_index = s.turn_index and m.mark = 'erased' and m.recorded_at >= v_row.recorded_at
          where s.user_id = p_user_id and s.item_kind = 'memory' and s.item_id = v_row.memory_id and s.link = 'origin')
        -- Nor what was made of it.
        or v_row.state = 'active' and exists (select from _memoir.memory_sources s
-         left join _memoir.memory_store m on m.user_id = p_user_id and m.memory_id = s.source_id and m.state not in ('forgotten', 'erased')
-         where s.user_id = p_user_id and s.item_kind = 'memory' and s.item_id = v_row.memory_id and s.source_kind = 'memory'
-           and (m.memory_id is null or m.state = 'invalidated' or (_memoir.tombstone_of(p_user_id, m.content, m.slot, m.slot_value, m.project)).user_id is not null)) then
-      delete from _memoir.memory_sources where user_id = p_user_id and item_kind = 'memory' and item_id = v_row.memory_id;
+         left join _memoir.memory_store m on m.user_id = p_user_id and m.memory_id = s.source_id
+           and m.state not in ('forgotten', 'erased')
+         where s.user_id = p_user_id and s.item_kind = 'memory' and s.item_id = v_row.memory_id
+           and s.source_kind = 'memory'
+           and (m.memory_id is null or m.state = 'invalidated'
+           or (_memoir.tombstone_of(p_user_id, m.content, m.slot, m.slot_value, m.project)).user_id is not null)) then
+      delete from _memoir.memory_sources where user_id = p_user_id and item_kind = 'memory'
+        and item_id = v_row.memory_id;
       v_refused := v_refused + 1;
       continue;
     end if;
@@ -262,8 +309,10 @@ begin
     continue when v_row.state = 'erased';
     update _memoir.user_counters set memories = memories + 1 where user_id = p_user_id;
     if v_row.state <> 'forgotten' then
-      perform _memoir.index_memory(v_row, coalesce((v_row.metadata ->> 'said_at')::timestamptz, v_row.recorded_at), v_config);
-      update _memoir.search_items set dead = true where user_id = p_user_id and ref_id = v_row.memory_id and v_row.state <> 'active';
+      perform _memoir.index_memory(v_row, coalesce((v_row.metadata ->> 'said_at')::timestamptz, v_row.recorded_at),
+        v_config);
+      update _memoir.search_items set dead = true where user_id = p_user_id and ref_id = v_row.memory_id
+        and v_row.state <> 'active';
     end if;
   end loop;
   return array[v_imported, v_refused];
@@ -285,7 +334,8 @@ returns text language sql stable as $$
     when p_table = 'api_calls' then
       'not exists (select from _memoir.turn_marks m where m.user_id = $1 and m.mark = ''erased'' and m.recorded_at >= t.recorded_at
          and (t.recorded_at >= m.since or t.session_id = any (_memoir.sharing($1, m.session_id, m.turn_index))))'
-    when p_table = 'stream_events' then 'exists (select from _memoir.api_calls c where c.user_id = $1 and c.call_id = t.call_id and c.recorded_at = t.recorded_at)'
+    when p_table = 'stream_events'
+      then 'exists (select from _memoir.api_calls c where c.user_id = $1 and c.call_id = t.call_id and c.recorded_at = t.recorded_at)'
     when _memoir.has_column(p_table, 'memory_id') then
       't.memory_id is null or exists (select from _memoir.memory_store m where m.user_id = $1 and m.memory_id = t.memory_id and m.state <> ''erased'')'
       || case when _memoir.has_column(p_table, 'other_id') then
@@ -308,13 +358,18 @@ declare
   v_counts integer[];
 begin
   with given as materialized (
-    select r, m.model_id, m.dimension from jsonb_array_elements(p_rows) r left join _memoir.embedding_models m on m.name = r ->> 'model' and m.status <> 'retired'),
+    select r, m.model_id, m.dimension from jsonb_array_elements(p_rows) r left join _memoir.embedding_models m
+      on m.name = r ->> 'model' and m.status <> 'retired'),
   fitting as materialized (
     select i.item_no, g.model_id, (g.r ->> 'embedding')::halfvec as embedding
-    from given g join _memoir.search_items i on i.user_id = p_user_id and i.ref_id = (g.r ->> 'ref')::uuid and i.chunk = (g.r ->> 'chunk')::smallint
-      and i.span_start = (g.r ->> 'span_start')::integer and i.span_length = (g.r ->> 'span_length')::integer and i.embeddable
+    from given g join _memoir.search_items i on i.user_id = p_user_id and i.ref_id = (g.r ->> 'ref')::uuid
+      and i.chunk = (g.r ->> 'chunk')::smallint
+      and i.span_start = (g.r ->> 'span_start')::integer and i.span_length = (g.r ->> 'span_length')::integer
+      and i.embeddable
     where vector_dims((g.r ->> 'embedding')::halfvec) = g.dimension),
-  put as (insert into _memoir.embeddings (user_id, item_no, model_id, embedding) select p_user_id, item_no, model_id, embedding from fitting on conflict do nothing returning 1)
-  select array[(select count(*) from put), (select count(*) from given) - (select count(*) from fitting)]::integer[] into v_counts;
+  put as (insert into _memoir.embeddings (user_id, item_no, model_id, embedding) select p_user_id, item_no, model_id,
+    embedding from fitting on conflict do nothing returning 1)
+  select array[(select count(*) from put), (select count(*) from given) - (select count(*) from fitting)]::integer[]
+    into v_counts;
   return v_counts;
 end $$;

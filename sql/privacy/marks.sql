@@ -1,5 +1,6 @@
--- Who sees what. normal: every caller; private: clearance private (the default) and above; secret: clearance secret only, and no
--- model, embedding, summary, work item or recall block at all. A turn is as secret as its newest mark says, else as it was stored.
+-- Who sees what. normal: every caller; private: clearance private (the default) and above; secret: clearance secret
+-- only, and no model, embedding, summary, work item or recall block at all. A turn is as secret as its newest mark
+-- says, else as it was stored.
 
 -- A captured call is as secret as what its bytes look like.
 create or replace function _memoir.bytes_sensitivity(p_user_id uuid, p_bytes bytea)
@@ -13,7 +14,8 @@ begin
     v_text := encode(p_bytes, 'escape');
   end;
   -- JSON's escapes stand between words like the characters they are for.
-  return case when _memoir.detected(_memoir.config(p_user_id, null), regexp_replace(v_text, '\\+["\\/bfnrt]', ' ', 'g')) = '{}' then 'normal' else 'secret' end;
+  return case when _memoir.detected(_memoir.config(p_user_id, null), regexp_replace(v_text, '\\+["\\/bfnrt]', ' ', 'g'))
+    = '{}' then 'normal' else 'secret' end;
 end $$;
 
 -- Whether a session, or what it branched from, holds a turn above the clearance.
@@ -28,8 +30,10 @@ begin
     from _memoir.session_counters where user_id = p_session.user_id and session_id = v_part.session_id;
     v_marks := _memoir.marks(p_session.user_id, v_part.session_id);
     if exists (select from _memoir.conversation_history h
-        where h.user_id = p_session.user_id and h.session_id = v_part.session_id and h.recorded_at between v_from and v_to
-          and h.turn_index between v_part.from_turn and v_part.to_turn and _memoir.sensitivity_now(h.sensitivity, h.turn_index, v_marks) > p_clearance) then
+        where h.user_id = p_session.user_id and h.session_id = v_part.session_id and h.recorded_at between v_from
+          and v_to
+          and h.turn_index between v_part.from_turn and v_part.to_turn and _memoir.sensitivity_now(h.sensitivity,
+            h.turn_index, v_marks) > p_clearance) then
       return true;
     end if;
   end loop;
@@ -44,12 +48,13 @@ begin
     with recursive tree as (
       select p_session_id as id
       union
-      select b.session_id from tree t join _memoir.sessions b on b.user_id = p_user_id and b.parent_session_id = t.id and b.parent_turn > p_turn)
+      select b.session_id from tree t join _memoir.sessions b on b.user_id = p_user_id and b.parent_session_id = t.id
+        and b.parent_turn > p_turn)
     select id from tree);
 end $$;
 
--- Everything that was derived from these turns or memories, directly or through other derived items. A memory that is restated
--- by something else does not stem from them alone: p_all says whether it counts all the same.
+-- Everything that was derived from these turns or memories, directly or through other derived items. A memory that is
+-- restated by something else does not stem from them alone: p_all says whether it counts all the same.
 create or replace function _memoir.derived(p_user_id uuid, p_refs uuid[], p_all boolean)
 returns uuid[] language plpgsql stable set plan_cache_mode = force_custom_plan as $$
 declare
@@ -59,7 +64,8 @@ begin
     v_new := array(
       select distinct s.item_id from _memoir.memory_sources s
       where s.user_id = p_user_id and s.source_id = any (v_all) and s.item_id <> all (v_all) and s.link = 'origin'
-        and (p_all or not exists (select from _memoir.memory_sources r where r.user_id = p_user_id and r.item_kind = s.item_kind and r.item_id = s.item_id
+        and (p_all or not exists (select from _memoir.memory_sources r where r.user_id = p_user_id
+        and r.item_kind = s.item_kind and r.item_id = s.item_id
                                   and r.link = 'restated' and r.source_id <> all (v_all))));
     exit when v_new = '{}';
     v_all := v_all || v_new;
@@ -81,7 +87,8 @@ begin
     returning t.item_no, t.word_counts, t.words
   ), remaining as (
     select h.item_no,
-      array(select case when h.item_no + n - 1 <> all (p_items) then h.word_counts[n] end from generate_subscripts(h.word_counts, 1) n order by n) as word_counts,
+      array(select case when h.item_no + n - 1 <> all (p_items) then h.word_counts[n] end
+        from generate_subscripts(h.word_counts, 1) n order by n) as word_counts,
       (select _memoir.packed_words(array_agg(l.lexeme), array_agg((p >> 8)::integer), array_agg(p & 255))
        from unnest(h.words) l, unnest(l.positions) p where h.item_no + (p >> 8) <> all (p_items)) as words
     from touched h
@@ -89,24 +96,32 @@ begin
     insert into _memoir.search_tail (user_id, item_no, word_counts, words)
     select p_user_id, item_no, word_counts, words from remaining where words is not null
   )
-  select (select count(c) from touched, unnest(word_counts) c) - (select count(c) from remaining, unnest(word_counts) c where words is not null) into v_tail;
+  select (select count(c) from touched, unnest(word_counts) c) - (select count(c) from remaining, unnest(word_counts) c
+  where words is not null) into v_tail;
   delete from _memoir.search_aliases where user_id = p_user_id and item_no = any (p_items);
   with touched as (
-    delete from _memoir.search_postings p where p.user_id = p_user_id and exists (select from unnest(p.postings) x where p.first_item + (x >> 8) = any (p_items)) returning p.*
+    delete from _memoir.search_postings p where p.user_id = p_user_id and exists (select from unnest(p.postings) x
+    where p.first_item + (x >> 8) = any (p_items)) returning p.*
   ), kept as (
-    select h.key, h.segment, h.first_item, h.words[width_bucket(u.nth - 1, h.ends) + 1] as word, u.posting, u.length, u.nth
-    from touched h, unnest(h.postings, h.lengths) with ordinality u(posting, length, nth) where h.first_item + (u.posting >> 8) <> all (p_items)
+    select h.key, h.segment, h.first_item, h.words[width_bucket(u.nth - 1, h.ends) + 1] as word, u.posting, u.length,
+      u.nth
+    from touched h, unnest(h.postings, h.lengths) with ordinality u(posting, length, nth)
+    where h.first_item + (u.posting >> 8) <> all (p_items)
   ), numbered as (
     select k.*, (row_number() over w)::integer as entry_no, lead(k.word) over w is distinct from k.word as last
     from kept k window w as (partition by k.key, k.segment order by k.nth)
   )
   insert into _memoir.search_postings (user_id, segment, first_item, key, words, ends, postings, lengths)
-  select p_user_id, segment, first_item, key, array_agg(word order by entry_no) filter (where last and word is not null),
-    array_agg(entry_no order by entry_no) filter (where last and word is not null), array_agg(posting order by entry_no), array_agg(length order by entry_no)
+  select p_user_id, segment, first_item, key, array_agg(word order by entry_no) filter (where last
+    and word is not null),
+    array_agg(entry_no order by entry_no) filter (where last and word is not null),
+      array_agg(posting order by entry_no), array_agg(length order by entry_no)
   from numbered group by key, segment, first_item;
-  with gone as (delete from _memoir.search_items where user_id = p_user_id and item_no = any (p_items) returning word_count)
+  with gone as (delete from _memoir.search_items where user_id = p_user_id and item_no = any (p_items)
+    returning word_count)
   select count(*), coalesce(sum(word_count), 0) into v_items, v_words from gone;
-  update _memoir.user_counters set items = items - v_items, total_words = total_words - v_words, tail_items = greatest(0, tail_items - v_tail),
+  update _memoir.user_counters set items = items - v_items, total_words = total_words - v_words,
+    tail_items = greatest(0, tail_items - v_tail),
     last_session = null
   where user_id = p_user_id;
 end $$;
@@ -116,20 +131,27 @@ create or replace function _memoir.reindex_turn(p_turn _memoir.conversation_hist
 returns void language plpgsql set plan_cache_mode = force_custom_plan as $$
 declare
   v_session _memoir.sessions; v_message _memoir.message; v_user uuid := p_turn.user_id;
-  v_old integer[] := array(select item_no from _memoir.search_items where user_id = v_user and ref_id = p_turn.message_id);
+  v_old integer[] := array(select item_no from _memoir.search_items where user_id = v_user
+    and ref_id = p_turn.message_id);
 begin
   select * into v_session from _memoir.sessions where user_id = v_user and session_id = p_turn.session_id;
   perform _memoir.drop_items(v_user, v_old);
-  v_message.role := p_turn.role; v_message.text := p_turn.content; v_message.parts := p_turn.content_parts; v_message.name := p_turn.name;
+  v_message.role := p_turn.role; v_message.text := p_turn.content; v_message.parts := p_turn.content_parts;
+  v_message.name := p_turn.name;
   v_message.tool_calls := p_turn.tool_calls; v_message.created_at := p_turn.created_at;
-  v_message.sensitivity := p_sensitivity; v_message.embeddable := p_sensitivity <> 'secret' and (p_turn.embeddable or p_turn.sensitivity = 'secret');
-  perform _memoir.index_turns(v_user, v_session, array[v_message], array[p_turn.message_id], array[p_turn.token_count], p_turn.turn_index, p_turn.recorded_at,
+  v_message.sensitivity := p_sensitivity;
+  v_message.embeddable := p_sensitivity <> 'secret' and (p_turn.embeddable or p_turn.sensitivity = 'secret');
+  perform _memoir.index_turns(v_user, v_session, array[v_message], array[p_turn.message_id], array[p_turn.token_count],
+    p_turn.turn_index, p_turn.recorded_at,
     _memoir.config(v_user, v_session.settings));
   update _memoir.search_items i set dead = true where i.user_id = v_user and i.ref_id = p_turn.message_id
-    and exists (select from _memoir.recall_exclusions x where x.user_id = v_user and x.session_id = p_turn.session_id and x.turn_index = p_turn.turn_index
-                and x.lifted_at is null and (x.span_start is null or i.span_start < x.span_start + x.span_length and x.span_start < i.span_start + i.span_length));
+    and exists (select from _memoir.recall_exclusions x where x.user_id = v_user and x.session_id = p_turn.session_id
+    and x.turn_index = p_turn.turn_index
+                and x.lifted_at is null and (x.span_start is null or i.span_start < x.span_start + x.span_length
+                and x.span_start < i.span_start + i.span_length));
   -- What was said after it is still said after it.
-  update _memoir.search_items set previous_item = (select max(i.item_no) from _memoir.search_items i where i.user_id = v_user and i.ref_id = p_turn.message_id)
+  update _memoir.search_items set previous_item = (select max(i.item_no) from _memoir.search_items i
+  where i.user_id = v_user and i.ref_id = p_turn.message_id)
   where user_id = v_user and kind = 't' and previous_item = any (v_old) and ref_id <> p_turn.message_id;
   update _memoir.user_counters set last_session = null where user_id = v_user;
 end $$;
@@ -147,12 +169,14 @@ begin
   end loop;
 end $$;
 
-create or replace function memoir.mark_turn(p_user text, p_session text, p_turn integer, p_sensitivity text default 'secret', p_reason text default null)
+create or replace function memoir.mark_turn(p_user text, p_session text, p_turn integer,
+  p_sensitivity text default 'secret', p_reason text default null)
 returns jsonb language plpgsql security definer set search_path from current as $$
 declare
   v_caller _memoir.caller := _memoir.authorise(p_user, 'write');
   v_user uuid := v_caller.user_id; v_session _memoir.sessions := _memoir.session(v_caller, p_session);
-  v_turn _memoir.conversation_history; v_was _memoir.sensitivity; v_to _memoir.sensitivity; v_now timestamptz; v_items integer[]; v_memories uuid[] := '{}';
+  v_turn _memoir.conversation_history; v_was _memoir.sensitivity; v_to _memoir.sensitivity; v_now timestamptz;
+  v_items integer[]; v_memories uuid[] := '{}';
   v_sharing uuid[]; v_undone uuid[] := '{}'; v_actor _memoir.actor := _memoir.actor(v_caller, null, 'person');
 begin
   perform _memoir.check_choice('sensitivity', p_sensitivity, enum_range(null::_memoir.sensitivity)::text[]);
@@ -160,16 +184,19 @@ begin
   v_to := p_sensitivity;
   v_turn := _memoir.turn_seen(v_session, p_turn);
   if v_turn.message_id is null then
-    perform _memoir.fail('PM014', format('turn %s does not exist in session %s', coalesce(p_turn::text, 'null'), _memoir.shown(p_session)));
+    perform _memoir.fail('PM014', format('turn %s does not exist in session %s', coalesce(p_turn::text, 'null'),
+      _memoir.shown(p_session)));
   end if;
   perform from _memoir.user_counters where user_id = v_user for update;
   v_was := _memoir.sensitivity_now(v_turn.sensitivity, v_turn.turn_index, _memoir.marks(v_user, v_turn.session_id));
   if v_was > v_to and (v_was > v_caller.clearance or v_actor <> 'person') then
-    perform _memoir.fail('PM001', format('login %s may not lower a turn from %s to %s', quote_ident(v_caller.login), v_was, v_to),
+    perform _memoir.fail('PM001', format('login %s may not lower a turn from %s to %s', quote_ident(v_caller.login),
+      v_was, v_to),
       'that takes the clearance to see it, and a person');
   end if;
   if v_was = v_to then
-    return jsonb_build_object('turn_index', p_turn, 'sensitivity', v_to, 'memories', '[]'::jsonb, 'invalidated_summaries', 0);
+    return jsonb_build_object('turn_index', p_turn, 'sensitivity', v_to, 'memories', '[]'::jsonb,
+      'invalidated_summaries', 0);
   end if;
   select greatest(memoir.now(), max(recorded_at) + interval '1 microsecond') into v_now
   from _memoir.turn_marks where user_id = v_user and session_id = v_turn.session_id and turn_index = v_turn.turn_index;
@@ -179,12 +206,15 @@ begin
   if v_to < v_was then
     perform _memoir.reindex_turn(v_turn, v_to);
   else
-    update _memoir.search_items set sensitivity = v_to, embeddable = embeddable and v_to <> 'secret' where user_id = v_user and item_no = any (v_items);
+    update _memoir.search_items set sensitivity = v_to, embeddable = embeddable and v_to <> 'secret'
+    where user_id = v_user and item_no = any (v_items);
     -- What came of it is no less secret.
     v_memories := _memoir.derived(v_user, array[v_turn.message_id], true);
-    update _memoir.memory_store set sensitivity = greatest(sensitivity, v_to), embeddable = embeddable and v_to <> 'secret'
+    update _memoir.memory_store set sensitivity = greatest(sensitivity, v_to), embeddable = embeddable
+      and v_to <> 'secret'
     where user_id = v_user and memory_id = any (v_memories);
-    update _memoir.search_items set sensitivity = greatest(sensitivity, v_to), embeddable = embeddable and v_to <> 'secret'
+    update _memoir.search_items set sensitivity = greatest(sensitivity, v_to), embeddable = embeddable
+      and v_to <> 'secret'
     where user_id = v_user and ref_id = any (v_memories);
     if v_to = 'secret' then
       delete from _memoir.embeddings where user_id = v_user and item_no = any (v_items || array(
@@ -194,28 +224,36 @@ begin
     v_sharing := _memoir.sharing(v_user, v_turn.session_id, v_turn.turn_index);
     with undone as (
       update _memoir.compactions set undone_at = memoir.now()
-      where user_id = v_user and session_id = any (v_sharing) and v_turn.turn_index between from_turn and to_turn and undone_at is null returning compaction_id),
+      where user_id = v_user and session_id = any (v_sharing) and v_turn.turn_index between from_turn and to_turn
+        and undone_at is null returning compaction_id),
     emptied as (
       update _memoir.sessions set summary_text = null, summary_through = null
-      where user_id = v_user and session_id = any (v_sharing) and v_turn.turn_index <= summary_through returning session_id)
+      where user_id = v_user and session_id = any (v_sharing) and v_turn.turn_index <= summary_through
+      returning session_id)
     select array(select compaction_id from undone union select session_id from emptied) into v_undone;
     if v_undone <> '{}' then perform _memoir.refresh_summary(v_user, v_turn.session_id); end if;
-    update _memoir.search_items set dead = true where user_id = v_user and ref_id = any (v_undone || v_memories) and kind = 's' and not dead;
+    update _memoir.search_items set dead = true where user_id = v_user and ref_id = any (v_undone || v_memories)
+      and kind = 's' and not dead;
     perform _memoir.refresh_summary(v_user, s) from unnest(v_sharing) s;
     if v_memories <> '{}' then
       perform _memoir.leave_profile(v_user, v_memories);
     end if;
     -- Which calls carried it on, nobody can say: all of its sessions, and all since it was there.
     update _memoir.api_calls set sensitivity = v_to
-    where user_id = v_user and (recorded_at >= v_turn.recorded_at or session_id = any (v_sharing)) and sensitivity < v_to;
+    where user_id = v_user and (recorded_at >= v_turn.recorded_at or session_id = any (v_sharing))
+      and sensitivity < v_to;
   end if;
   delete from _memoir.kept_recalls where user_id = v_user;
   insert into _memoir.audit_log (login, action, user_id, detail)
-  values (v_caller.login, 'mark_turn', v_user, jsonb_build_object('session_id', v_turn.session_id, 'turn', v_turn.turn_index, 'from', v_was, 'to', v_to));
-  return jsonb_build_object('turn_index', p_turn, 'sensitivity', v_to, 'memories', to_jsonb(v_memories), 'invalidated_summaries', cardinality(v_undone));
+  values (v_caller.login, 'mark_turn', v_user, jsonb_build_object('session_id', v_turn.session_id, 'turn',
+    v_turn.turn_index, 'from', v_was, 'to', v_to));
+  return jsonb_build_object('turn_index', p_turn, 'sensitivity', v_to, 'memories', to_jsonb(v_memories),
+    'invalidated_summaries', cardinality(v_undone));
 end $$;
 comment on function memoir.mark_turn(text, text, integer, text, text) is
-  'Says how secret a stored turn is from now on: normal, private or secret. Beside the turn, which stays as it is. Made stricter, so do
-the memories that came of it and the calls that may carry it; secret also takes its vectors, and the summaries, profile and kept recalls that may hold it. Lowering
+  'Says how secret a stored turn is from now on: normal, private or secret. Beside the turn, which stays as it is. Made
+stricter, so do
+the memories that came of it and the calls that may carry it; secret also takes its vectors, and the summaries, profile
+and kept recalls that may hold it. Lowering
 takes a person and the clearance to see it. Returns {"turn_index", "sensitivity", "memories", "invalidated_summaries"}.
 Writes turn_marks and what is named above. Raises PM001, PM003, PM014.';

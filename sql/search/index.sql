@@ -1,11 +1,14 @@
 -- The index: what of a text is searched, numbered per user.
 
--- Numbers new items, puts them and their words where search finds them, asks for vectors. Returns the first item's number.
-create or replace function _memoir.add_items(p_user_id uuid, p_items _memoir.search_items[], p_texts text[], p_at timestamptz, p_config jsonb)
+-- Numbers new items, puts them and their words where search finds them, asks for vectors. Returns the first item's
+-- number.
+create or replace function _memoir.add_items(p_user_id uuid, p_items _memoir.search_items[], p_texts text[],
+  p_at timestamptz, p_config jsonb)
 returns integer language plpgsql set plan_cache_mode = force_custom_plan as $$
 declare
   v_count integer := cardinality(p_items);
-  v_first integer; v_config regconfig := (p_config ->> 'text_search_config')::regconfig; v_old _memoir.user_counters; v_continues boolean;
+  v_first integer; v_config regconfig := (p_config ->> 'text_search_config')::regconfig; v_old _memoir.user_counters;
+  v_continues boolean;
   v_previous _memoir.search_items;
 begin
   if v_count = 0 then return null; end if;
@@ -23,40 +26,52 @@ begin
     from rows from (unnest(p_texts), unnest(p_items)) with ordinality as u(body)),
   counted as materialized (
     select (v_first + p.ordinality - 1)::integer as number, p.words,
-      ((p.ordinality - 1) / 60)::text || '.' || sum(length(p.body)) over (order by p.ordinality) / 20000 as part,  -- what fits a tsvector
-      least(32767, coalesce((select sum(greatest(1, coalesce(cardinality(w.positions), 1))) from unnest(p.words) w), 0))::smallint as total,
-      p.ref_id, p.session_id, p.created_at, p.turn_index, p.span_start, p.span_length, p.token_count, p.chunk, p.kind, p.role, p.speaker,
+      -- what fits a tsvector
+      ((p.ordinality - 1) / 60)::text || '.' || sum(length(p.body)) over (order by p.ordinality) / 20000 as part,
+      least(32767, coalesce((select sum(greatest(1, coalesce(cardinality(w.positions), 1))) from unnest(p.words) w),
+        0))::smallint as total,
+      p.ref_id, p.session_id, p.created_at, p.turn_index, p.span_start, p.span_length, p.token_count, p.chunk, p.kind,
+        p.role, p.speaker,
       p.is_question, p.embeddable, p.echo, p.sensitivity, p.project
     from prepared p),
   tail as (
     insert into _memoir.search_tail (user_id, item_no, word_counts, words)
     select p_user_id, g.first, g.totals, w.words
-    from (select c.part, min(c.number) as first, array_agg(c.total order by c.number) as totals from counted c group by c.part) g,
-      lateral (select _memoir.packed_words(array_agg(l.lexeme), array_agg(c.number - g.first), array_agg(coalesce(cardinality(l.positions), 1))) as words
+    from (select c.part, min(c.number) as first, array_agg(c.total order by c.number) as totals from counted c
+    group by c.part) g,
+      lateral (select _memoir.packed_words(array_agg(l.lexeme), array_agg(c.number - g.first),
+        array_agg(coalesce(cardinality(l.positions), 1))) as words
                from counted c, unnest(c.words) l where c.part = g.part) w
     where w.words is not null),
   items as (
-    insert into _memoir.search_items (user_id, ref_id, session_id, recorded_at, created_at, item_no, turn_index, span_start, span_length,
-      token_count, word_count, chunk, kind, role, speaker, is_question, after_question, last_chunk, embeddable, echo, sensitivity, project, previous_item)
+    insert into _memoir.search_items (user_id, ref_id, session_id, recorded_at, created_at, item_no, turn_index,
+      span_start, span_length,
+      token_count, word_count, chunk, kind, role, speaker, is_question, after_question, last_chunk, embeddable, echo,
+        sensitivity, project, previous_item)
     select p_user_id, c.ref_id, c.session_id, p_at, c.created_at, c.number, c.turn_index, c.span_start, c.span_length,
       c.token_count, c.total, c.chunk, c.kind, c.role, c.speaker, c.is_question,
       c.kind = 't' and c.chunk = 0 and coalesce(lag(c.is_question) over o, v_previous.is_question, false),
-      lead(c.ref_id) over o is distinct from c.ref_id, c.embeddable, coalesce(c.echo, false), coalesce(c.sensitivity, 'normal'), c.project,
+      lead(c.ref_id) over o is distinct from c.ref_id, c.embeddable, coalesce(c.echo, false),
+        coalesce(c.sensitivity, 'normal'), c.project,
       case when c.kind = 't' then coalesce(lag(c.number) over o, v_previous.item_no) end
     from counted c window o as (order by c.number))
-  update _memoir.user_counters set next_item = v_first + v_count, items = items + v_count, tail_items = tail_items + v_count,
-    last_session = case when p_items[v_count].kind = 't' then p_items[v_count].session_id end, last_question = p_items[v_count].is_question,
+  update _memoir.user_counters set next_item = v_first + v_count, items = items + v_count,
+    tail_items = tail_items + v_count,
+    last_session = case when p_items[v_count].kind = 't' then p_items[v_count].session_id end,
+      last_question = p_items[v_count].is_question,
     total_words = total_words + (select sum(total) from counted)
   where user_id = p_user_id;
   perform _memoir.note_aliases(p_user_id, v_first, p_items, p_texts);
   -- Locks a waiting work item too: claim_embeddings then can't take it before these items are there to see.
   insert into _memoir.work_items (kind, user_id, dedup_key, run_after, created_at)
-  select 'embed', p_user_id, model_id::text, p_at, p_at from _memoir.embedding_models where status <> 'retired' order by model_id
+  select 'embed', p_user_id, model_id::text, p_at, p_at from _memoir.embedding_models where status <> 'retired'
+  order by model_id
   on conflict (kind, user_id, dedup_key) where state = 'ready' do update set priority = work_items.priority where false;
   return v_first;
 end $$;
 
--- The last item of what was said before a turn of a session: of the turn before it, or of the last before that which has any text.
+-- The last item of what was said before a turn of a session: of the turn before it, or of the last before that which
+-- has any text.
 create or replace function _memoir.item_before(p_user_id uuid, p_session_id uuid, p_turn integer)
 returns _memoir.search_items language plpgsql stable set plan_cache_mode = force_custom_plan as $$
 declare
@@ -65,7 +80,8 @@ begin
   while v_turn >= greatest(0, p_turn - 8) loop
     v_ref := (_memoir.turn(p_user_id, p_session_id, v_turn)).message_id;
     exit when v_ref is null;
-    select * into v_item from _memoir.search_items i where i.user_id = p_user_id and i.ref_id = v_ref order by i.chunk desc limit 1;
+    select * into v_item from _memoir.search_items i where i.user_id = p_user_id and i.ref_id = v_ref
+    order by i.chunk desc limit 1;
     exit when found;
     v_turn := v_turn - 1;
   end loop;
@@ -73,32 +89,41 @@ begin
 end $$;
 
 -- The texts of items, as they are embedded and shown.
-create or replace function _memoir.item_texts(p_user_id uuid, p_items integer[], p_clearance _memoir.sensitivity default 'private')
-returns table (item_no integer, name text, body text) language plpgsql stable set plan_cache_mode = force_custom_plan as $$
+create or replace function _memoir.item_texts(p_user_id uuid, p_items integer[],
+  p_clearance _memoir.sensitivity default 'private')
+returns table (item_no integer, name text, body text) language plpgsql stable set plan_cache_mode = force_custom_plan
+  as $$
 begin
   return query
-  select t.* from (select array_agg((i.item_no, i.kind, i.ref_id, i.session_id, i.turn_index, i.recorded_at, i.span_start, i.span_length)::_memoir.item_locator) as locators
+  select t.* from (select array_agg((i.item_no, i.kind, i.ref_id, i.session_id, i.turn_index, i.recorded_at,
+    i.span_start, i.span_length)::_memoir.item_locator) as locators
                    from _memoir.search_items i where i.user_id = p_user_id and i.item_no = any (p_items)) x,
     _memoir.texts_at(p_user_id, x.locators, p_clearance) t;
 end $$;
 
 -- The same for locators that are known. Turns are fetched by month: their times are constants to the planner.
-create or replace function _memoir.texts_at(p_user_id uuid, p_locators _memoir.item_locator[], p_clearance _memoir.sensitivity)
-returns table (item_no integer, name text, body text) language plpgsql stable set plan_cache_mode = force_custom_plan as $$
+create or replace function _memoir.texts_at(p_user_id uuid, p_locators _memoir.item_locator[],
+  p_clearance _memoir.sensitivity)
+returns table (item_no integer, name text, body text) language plpgsql stable set plan_cache_mode = force_custom_plan
+  as $$
 declare
-  v_turns _memoir.item_locator[]; v_times timestamptz[]; v_memories _memoir.item_locator[]; v_refs uuid[]; v_summaries _memoir.item_locator[];
+  v_turns _memoir.item_locator[]; v_times timestamptz[]; v_memories _memoir.item_locator[]; v_refs uuid[];
+  v_summaries _memoir.item_locator[];
 begin
   select array_agg(p) filter (where p.kind = 't'), array_agg(distinct p.recorded_at) filter (where p.kind = 't'),
-    array_agg(p) filter (where p.kind = 'm'), array_agg(p.ref_id) filter (where p.kind = 'm'), array_agg(p) filter (where p.kind = 's')
+    array_agg(p) filter (where p.kind = 'm'), array_agg(p.ref_id) filter (where p.kind = 'm'),
+      array_agg(p) filter (where p.kind = 's')
   into v_turns, v_times, v_memories, v_refs, v_summaries from unnest(p_locators) p;
   if v_turns is not null then
     return query
     select p.item_no, h.name, substr(h.content, p.span_start, p.span_length)
     from unnest(v_turns) p
-    join _memoir.conversation_history h on h.user_id = p_user_id and h.session_id = p.session_id and h.turn_index = p.turn_index
+    join _memoir.conversation_history h on h.user_id = p_user_id and h.session_id = p.session_id
+      and h.turn_index = p.turn_index
       and h.recorded_at = p.recorded_at
     where h.recorded_at = any (v_times)
-      and (h.sensitivity <= p_clearance or _memoir.sensitivity_now(h.sensitivity, h.turn_index, _memoir.marks(p_user_id, h.session_id)) <= p_clearance);
+      and (h.sensitivity <= p_clearance or _memoir.sensitivity_now(h.sensitivity, h.turn_index,
+        _memoir.marks(p_user_id, h.session_id)) <= p_clearance);
   end if;
   if v_memories is not null then
     return query
@@ -110,7 +135,8 @@ begin
     return query
     select p.item_no, null::text, substr(coalesce(c.summary_text, s.summary_text), p.span_start, p.span_length)
     from unnest(v_summaries) p
-    left join _memoir.compactions c on c.user_id = p_user_id and c.session_id = p.session_id and c.compaction_id = p.ref_id
+    left join _memoir.compactions c on c.user_id = p_user_id and c.session_id = p.session_id
+      and c.compaction_id = p.ref_id
     left join _memoir.sessions s on s.user_id = p_user_id and s.session_id = p.ref_id;
   end if;
 end $$;

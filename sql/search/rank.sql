@@ -1,8 +1,9 @@
 -- Words and vectors fused into one ranking, with what stands around a hit.
 
--- What is asked, read once: its words, the other names of what it names, its vector: given, or asked of the embedder. That gets neither
--- secrets nor what they name.
-create or replace function _memoir.question(p_user_id uuid, p_counters _memoir.user_counters, p_config jsonb, p_query text,
+-- What is asked, read once: its words, the other names of what it names, its vector: given, or asked of the embedder.
+-- That gets neither secrets nor what they name.
+create or replace function _memoir.question(p_user_id uuid, p_counters _memoir.user_counters, p_config jsonb,
+  p_query text,
   p_scope _memoir.search_scope, p_given real[])
 returns _memoir.question language plpgsql stable as $$
 declare
@@ -28,7 +29,8 @@ begin
 end $$;
 
 -- One user's best items, best first: signals of each → weights → one integer, ties by item number.
-create or replace function _memoir.rank(p_user_id uuid, p_counters _memoir.user_counters, p_config jsonb, p_question _memoir.question,
+create or replace function _memoir.rank(p_user_id uuid, p_counters _memoir.user_counters, p_config jsonb,
+  p_question _memoir.question,
   p_project text, p_scope _memoir.search_scope, p_limit integer)
 returns _memoir.ranked_item[] language plpgsql stable set plan_cache_mode = force_custom_plan as $$
 declare
@@ -38,15 +40,18 @@ begin
   -- What is above the caller's clearance is not there: it finds nothing, counts for nothing and moves nobody's score.
   if p_scope.clearance is distinct from 'secret' then
     select coalesce(array_agg(i.item_no), '{}'), coalesce(sum(i.word_count), 0) into v_hidden, v_hidden_words
-    from _memoir.search_items i where i.user_id = p_user_id and i.sensitivity > coalesce(p_scope.clearance, 'normal') and i.sensitivity <> 'normal';
+    from _memoir.search_items i where i.user_id = p_user_id and i.sensitivity > coalesce(p_scope.clearance, 'normal')
+      and i.sensitivity <> 'normal';
     v_above := cardinality(v_hidden);
     p_counters.items := p_counters.items - v_above; p_counters.total_words := p_counters.total_words - v_hidden_words;
   end if;
   -- A memory that repeats a turn finds nothing that the turn does not: it would only push others out.
   if p_scope.kinds is null or 't' = any (p_scope.kinds) then
-    select v_hidden || coalesce(array_agg(i.item_no), '{}'), coalesce(sum(i.word_count), 0) into v_hidden, v_hidden_words
+    select v_hidden || coalesce(array_agg(i.item_no), '{}'), coalesce(sum(i.word_count), 0) into v_hidden,
+      v_hidden_words
     from _memoir.search_items i where i.user_id = p_user_id and i.echo and i.item_no <> all (v_hidden);
-    p_counters.items := p_counters.items - cardinality(v_hidden) + v_above; p_counters.total_words := p_counters.total_words - v_hidden_words;
+    p_counters.items := p_counters.items - cardinality(v_hidden) + v_above;
+    p_counters.total_words := p_counters.total_words - v_hidden_words;
   end if;
   if coalesce(p_counters.items, 0) <= 0 then return null; end if;
   v_words := _memoir.word_scores(p_user_id, p_counters,
@@ -62,29 +67,35 @@ begin
       and (p_scope.as_of is null or i.recorded_at <= p_scope.as_of)
       and (p_scope.kinds is null or i.kind = any (p_scope.kinds))
       and (i.kind <> 't' or i.turn_index < p_scope.hidden_from or i.session_id <> all (p_scope.hidden_sessions))
-      and (i.kind <> 's' or i.session_id <> all (p_scope.hidden_sessions))  -- a session's own summary stands in its system message
+      -- a session's own summary stands in its system message
+      and (i.kind <> 's' or i.session_id <> all (p_scope.hidden_sessions))
       and (p_scope.projects is null or i.project = any (p_scope.projects))
       and (p_scope.said_after is null or i.created_at >= p_scope.said_after)
       and (p_scope.said_before is null or i.created_at < p_scope.said_before)
       and (i.kind <> 'm' or i.session_id is null or i.session_id = any (p_scope.local_sessions));
     exit when v_further;
     v_further := true;
-    v_wanted := _memoir.further_neighbours(p_user_id, v_items, v_words.items[1 : p_limit / 4], v_vectors.items[1 : p_limit / 4]);
+    v_wanted := _memoir.further_neighbours(p_user_id, v_items, v_words.items[1 : p_limit / 4],
+      v_vectors.items[1 : p_limit / 4]);
     exit when v_wanted = '{}';
   end loop;
-  return _memoir.score(v_items, v_words, v_vectors, p_config, p_question.query, cardinality(p_question.terms), p_project,
+  return _memoir.score(v_items, v_words, v_vectors, p_config, p_question.query, cardinality(p_question.terms),
+    p_project,
     coalesce(p_scope.as_of, memoir.now()), p_limit);
 end $$;
 
--- Neighbours that do not lie beside their items, since something else was indexed in between; within 128 numbers after, anywhere before.
-create or replace function _memoir.further_neighbours(p_user_id uuid, p_items _memoir.search_items[], p_words integer[], p_vectors integer[])
+-- Neighbours that do not lie beside their items, since something else was indexed in between; within 128 numbers after,
+-- anywhere before.
+create or replace function _memoir.further_neighbours(p_user_id uuid, p_items _memoir.search_items[], p_words integer[],
+  p_vectors integer[])
 returns integer[] language plpgsql stable set plan_cache_mode = force_custom_plan as $$
 declare
   v_ends _memoir.item_ends := _memoir.item_ends(p_items, p_words, p_vectors); v_next integer[];
 begin
   if v_ends.lasts <> '{}' then
     v_next := array(select n.item_no from unnest(v_ends.lasts) e, lateral (select i.item_no from _memoir.search_items i
-        where i.user_id = p_user_id and i.item_no > e + 1 and i.item_no <= e + 128 and i.previous_item = e order by i.item_no limit 1) n);
+        where i.user_id = p_user_id and i.item_no > e + 1 and i.item_no <= e + 128 and i.previous_item = e
+        order by i.item_no limit 1) n);
   end if;
   return v_ends.before || v_next;
 end $$;
@@ -105,10 +116,12 @@ begin
   return v_ends;
 end $$;
 
--- The best by words and vectors, half and half, what follows a match in words (an answer), and what precedes a match in meaning: the
--- signals of all would be weighed for nothing. Half again as many as are asked for, since sessions and dates move them far.
+-- The best by words and vectors, half and half, what follows a match in words (an answer), and what precedes a match in
+-- meaning: the signals of all would be weighed for nothing. Half again as many as are asked for, since sessions and
+-- dates move them far.
 create or replace function _memoir.wanted(p_words _memoir.item_scores, p_vectors _memoir.item_scores, p_limit integer)
-returns integer[] language plpgsql immutable set plan_cache_mode = force_generic_plan set enable_nestloop = off set enable_mergejoin = off as $$
+returns integer[] language plpgsql immutable set plan_cache_mode = force_generic_plan set enable_nestloop = off
+  set enable_mergejoin = off as $$
 declare
   v_neighbours integer := p_limit / 4;
 begin
@@ -118,7 +131,10 @@ begin
   return array(
     select b.item from (
       select coalesce(w.item, c.item) as item
-      from unnest(p_words.items[1 : p_limit], p_words.scores[1 : p_limit]) w(item, bm25) full join unnest(p_vectors.items, p_vectors.scores) c(item, cosine) on c.item = w.item
-      order by coalesce(w.bm25 / p_words.best, 0) + greatest(coalesce(c.cosine, 0), 0) / greatest(p_vectors.best, 1e-6) desc, item limit p_limit * 3 / 2) b
-    union select unnest(p_words.items[1 : v_neighbours]) + 1 union select unnest(p_vectors.items[1 : v_neighbours]) - 1);
+      from unnest(p_words.items[1 : p_limit], p_words.scores[1 : p_limit]) w(item, bm25) full
+      join unnest(p_vectors.items, p_vectors.scores) c(item, cosine) on c.item = w.item
+      order by coalesce(w.bm25 / p_words.best, 0) + greatest(coalesce(c.cosine, 0), 0) / greatest(p_vectors.best,
+        1e-6) desc, item limit p_limit * 3 / 2) b
+    union select unnest(p_words.items[1 : v_neighbours]) + 1 union select unnest(p_vectors.items[1 : v_neighbours])
+      - 1);
 end $$;

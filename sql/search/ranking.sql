@@ -1,12 +1,14 @@
--- Ranking: the signals of each candidate, weighed. The weights (rank_weights of the ranking profile) were learnt by research/ranker from
--- conversations between people, of people with assistants, and from memories; all signals are shares, cosines or logarithms of
--- lengths, so that they mean the same in a store of any size. The functions here touch no table: one generic plan serves every call.
+-- Ranking: the signals of each candidate, weighed. The weights (rank_weights of the ranking profile) were learnt by
+-- research/ranker from conversations between people, of people with assistants, and from memories; all signals are
+-- shares, cosines or logarithms of lengths, so that they mean the same in a store of any size. The functions here touch
+-- no table: one generic plan serves every call.
 
 -- The names of the signals, in their order.
 create or replace function _memoir.signal_names()
 returns text[] language plpgsql stable as $$
 begin
-  return array(select a.attname from pg_attribute a where a.attrelid = '_memoir.signals'::regclass and a.attnum > 0 order by a.attnum);
+  return array(select a.attname from pg_attribute a where a.attrelid = '_memoir.signals'::regclass and a.attnum > 0
+    order by a.attnum);
 end $$;
 
 -- Those that a ranked item carries, since nothing else in the ledger tells them.
@@ -15,26 +17,30 @@ returns text[] language sql immutable as $$
   select '{words_before, vector_after, cover, speaker, date, match_back, last}'::text[]
 $$;
 
--- The weights of the classes of items: named speakers, others, memories. Each is that of all, plus that of the class, plus that of long
--- questions by the logarithm of the question's words over six.
+-- The weights of the classes of items: named speakers, others, memories. Each is that of all, plus that of the class,
+-- plus that of long questions by the logarithm of the question's words over six.
 create or replace function _memoir.rank_weights(p_weights jsonb, p_words integer)
 returns _memoir.signals[] language plpgsql stable set plan_cache_mode = force_generic_plan as $$
 declare
   v_long float8 := ln(greatest(p_words, 1)::float8 / 6); v_weights _memoir.signals[];
 begin
   select array[
-      ('(' || string_agg((w + coalesce((p_weights -> ('named.' || n))::float8, 0))::real::text, ',' order by o) || ')')::_memoir.signals,
-      ('(' || string_agg((w + coalesce((p_weights -> ('unnamed.' || n))::float8, 0))::real::text, ',' order by o) || ')')::_memoir.signals,
-      ('(' || string_agg((w + coalesce((p_weights -> ('memory.' || n))::float8, 0))::real::text, ',' order by o) || ')')::_memoir.signals]
+      ('(' || string_agg((w + coalesce((p_weights -> ('named.' || n))::float8, 0))::real::text, ',' order by o)
+        || ')')::_memoir.signals,
+      ('(' || string_agg((w + coalesce((p_weights -> ('unnamed.' || n))::float8, 0))::real::text, ',' order by o)
+        || ')')::_memoir.signals,
+      ('(' || string_agg((w + coalesce((p_weights -> ('memory.' || n))::float8, 0))::real::text, ',' order by o)
+        || ')')::_memoir.signals]
   into v_weights
-  from (select n, o, coalesce((p_weights -> n)::float8, 0) + coalesce((p_weights -> ('long.' || n))::float8, 0) * v_long as w
+  from (select n, o, coalesce((p_weights -> n)::float8, 0) + coalesce((p_weights -> ('long.' || n))::float8, 0) * v_long
+    as w
         from unnest(_memoir.signal_names()) with ordinality t(n, o)) each;
   return v_weights;
 end $$;
 
--- The times that a question names: months with or without year, days of them, ISO dates, and what it calls today, yesterday, last
--- week, three months ago. A month without year is that of every year from p_from to p_to. A day reaches ten days on: people tell
--- later what they did. Years only count where nothing closer is named.
+-- The times that a question names: months with or without year, days of them, ISO dates, and what it calls today,
+-- yesterday, last week, three months ago. A month without year is that of every year from p_from to p_to. A day reaches
+-- ten days on: people tell later what they did. Years only count where nothing closer is named.
 create or replace function _memoir.times_named(p_query text, p_now timestamptz, p_from timestamptz, p_to timestamptz)
 returns tstzrange[] language plpgsql stable set plan_cache_mode = force_generic_plan as $$
 declare
@@ -42,12 +48,14 @@ declare
   v_months constant text[] := _memoir.word_list('english', 'months');
   v_today timestamptz := date_trunc('day', p_now, 'UTC'); v_out tstzrange[];
 begin
-  if v_query !~ ('\d\d\d\d|' || _memoir.any_word('english', 'months') || '|today|yesterday|\m(last|this) (week|month|year)|\mago\M') then
+  if v_query !~ ('\d\d\d\d|' || _memoir.any_word('english', 'months')
+    || '|today|yesterday|\m(last|this) (week|month|year)|\mago\M') then
     return '{}';
   end if;
   with named as (
     select m[1] as day_before, m[2] as month, m[3] as day_after, m[4] as year
-    from regexp_matches(v_query, '\m(?:(\d{1,2})(?:st|nd|rd|th)?(?: of)? )?(' || _memoir.any_word('english', 'months') || ')\M(?: (\d{1,2})(?:st|nd|rd|th)?\M)?,?(?: (\d{4})\M)?', 'g') m
+    from regexp_matches(v_query, '\m(?:(\d{1,2})(?:st|nd|rd|th)?(?: of)? )?(' || _memoir.any_word('english', 'months')
+      || ')\M(?: (\d{1,2})(?:st|nd|rd|th)?\M)?,?(?: (\d{4})\M)?', 'g') m
   ), dates as (
     select y as year, array_position(v_months, n.month) as month, coalesce(n.day_before, n.day_after)::integer as day
     from named n, generate_series(coalesce(n.year::integer, date_part('year', p_from at time zone 'UTC')::integer),
@@ -56,33 +64,39 @@ begin
     where n.month not in ('may', 'march') or coalesce(n.day_before, n.day_after, n.year) is not null
       or v_query ~ ('\m(in|of|during|since|by|until|last|this|early|mid|late) ' || n.month || '\M')
     union all
-    select m[1]::integer, m[2]::integer, m[3]::integer from regexp_matches(v_query, '\m(\d{4})-(\d\d)(?:-(\d\d))?\M', 'g') m
+    select m[1]::integer, m[2]::integer, m[3]::integer from regexp_matches(v_query, '\m(\d{4})-(\d\d)(?:-(\d\d))?\M',
+      'g') m
   ), starts as (
-    select make_timestamptz(year, month, 1, 0, 0, 0, 'UTC') as month, day from dates where month between 1 and 12 and year between 1 and 9999 and coalesce(day, 1) between 1 and 31
+    select make_timestamptz(year, month, 1, 0, 0, 0, 'UTC') as month, day from dates where month between 1 and 12
+      and year between 1 and 9999 and coalesce(day, 1) between 1 and 31
   ), spans as (
-    select case when day is null then tstzrange(month, month + interval '1 month') else tstzrange(month + make_interval(days => day - 2), month + make_interval(days => day + 10)) end as span
+    select case when day is null then tstzrange(month, month + interval '1 month')
+      else tstzrange(month + make_interval(days => day - 2), month + make_interval(days => day + 10)) end as span
     from starts
     union all
     select tstzrange(v_today - make_interval(days => n), v_today - make_interval(days => n) + interval '1 day')
     from (values ('today', 0), ('yesterday', 1)) t(word, n) where v_query ~ ('\m' || word || '\M')
     union all
-    select tstzrange(date_trunc(m[2], p_now, 'UTC') - case m[1] when 'last' then ('1 ' || m[2])::interval else interval '0' end,
+    select tstzrange(date_trunc(m[2], p_now, 'UTC') - case m[1] when 'last' then ('1 ' || m[2])::interval
+      else interval '0' end,
       date_trunc(m[2], p_now, 'UTC') + case m[1] when 'last' then interval '0' else ('1 ' || m[2])::interval end)
     from regexp_matches(v_query, '\m(last|this) (week|month|year)\M', 'g') m
     union all
-    select tstzrange(v_today - (m[1] || ' ' || m[2])::interval * 1.25 - interval '1 day', v_today - (m[1] || ' ' || m[2])::interval * 0.75 + interval '1 day')
+    select tstzrange(v_today - (m[1] || ' ' || m[2])::interval * 1.25 - interval '1 day',
+      v_today - (m[1] || ' ' || m[2])::interval * 0.75 + interval '1 day')
     from regexp_matches(v_query, '\m(\d{1,3}) (day|week|month|year)s? ago\M', 'g') m
   )
   select array_agg(span) into v_out from spans;
   if v_out is null then
-    select array_agg(tstzrange(make_timestamptz(m[1]::integer, 1, 1, 0, 0, 0, 'UTC'), make_timestamptz(m[1]::integer + 1, 1, 1, 0, 0, 0, 'UTC'))) into v_out
+    select array_agg(tstzrange(make_timestamptz(m[1]::integer, 1, 1, 0, 0, 0, 'UTC'),
+      make_timestamptz(m[1]::integer + 1, 1, 1, 0, 0, 0, 'UTC'))) into v_out
     from regexp_matches(v_query, '\m((?:19|20)\d\d)\M', 'g') m;
   end if;
   return coalesce(v_out, '{}');
 end $$;
 
--- What the items of a question have around them: from when to when they are, which times and speakers it names, sessions of people and
--- assistants without names, the newest first.
+-- What the items of a question have around them: from when to when they are, which times and speakers it names,
+-- sessions of people and assistants without names, the newest first.
 create or replace function _memoir.surroundings(p_items _memoir.search_items[], p_query text, p_now timestamptz,
   out oldest timestamptz, out newest timestamptz, out times tstzrange[], out speakers text[], out sessions uuid[])
 language plpgsql stable set plan_cache_mode = force_generic_plan as $$
@@ -92,15 +106,17 @@ begin
   select min(g.oldest), max(g.newest), array_agg(distinct g.speaker),
     array_agg(g.session_id order by g.newest desc, g.last desc) filter (where g.kind = 't' and g.speaker is null)
   into oldest, newest, speakers, sessions
-  from (select i.kind, i.session_id, i.speaker, min(i.created_at) as oldest, max(i.created_at) as newest, max(i.item_no) as last
+  from (select i.kind, i.session_id, i.speaker, min(i.created_at) as oldest, max(i.created_at) as newest,
+    max(i.item_no) as last
         from unnest(p_items) i group by 1, 2, 3) g;
   times := _memoir.times_named(p_query, p_now, oldest, newest);
   speakers := array(select s from unnest(speakers) s where strpos(v_query, lower(replace(s, '_', ' '))) > 0);
 end $$;
 
--- Signals of each candidate → weights → a score from 0 to 1, ties by item number. Items without words or vectors in common with
--- the question are there for their neighbours.
-create or replace function _memoir.score(p_items _memoir.search_items[], p_words _memoir.item_scores, p_vectors _memoir.item_scores,
+-- Signals of each candidate → weights → a score from 0 to 1, ties by item number. Items without words or vectors in
+-- common with the question are there for their neighbours.
+create or replace function _memoir.score(p_items _memoir.search_items[], p_words _memoir.item_scores,
+  p_vectors _memoir.item_scores,
   p_config jsonb, p_query text, p_asked integer, p_project text, p_now timestamptz, p_limit integer)
 returns _memoir.ranked_item[] language plpgsql stable
 set plan_cache_mode = force_generic_plan set enable_nestloop = off set enable_mergejoin = off as $$
@@ -109,7 +125,8 @@ declare
   v_around record := _memoir.surroundings(p_items, p_query, p_now);
   f_global real := (p_config ->> 'project_global')::real; f_same real := (p_config ->> 'project_same')::real;
   f_other real := (p_config ->> 'project_other')::real;
-  v_bm25 real := coalesce(greatest(p_words.best, 1e-6), 1); v_cosine real := coalesce(greatest(p_vectors.best, 1e-6), 1);
+  v_bm25 real := coalesce(greatest(p_words.best, 1e-6), 1);
+  v_cosine real := coalesce(greatest(p_vectors.best, 1e-6), 1);
   v_to timestamptz := v_around.newest; v_days float8 := greatest(1, date_part('epoch', v_to - v_around.oldest) / 86400);
   v_times tstzrange[] := v_around.times; v_speakers text[] := v_around.speakers; v_sessions uuid[] := v_around.sessions;
 begin
@@ -119,13 +136,17 @@ begin
   ), cosines as materialized (
     select * from unnest(p_vectors.items, p_vectors.scores) with ordinality c(item, cosine, rank)
   ), followers as (
-    select i.previous_item as item, min(i.item_no) as next from unnest(p_items) i where i.previous_item is not null group by 1
+    select i.previous_item as item, min(i.item_no) as next from unnest(p_items) i where i.previous_item is not null
+    group by 1
   ), matched as (
-    select i.item_no, i.kind, i.ref_id, i.session_id, i.turn_index, i.chunk, i.span_start, i.span_length, i.token_count, i.role, i.speaker,
+    select i.item_no, i.kind, i.ref_id, i.session_id, i.turn_index, i.chunk, i.span_start, i.span_length, i.token_count,
+      i.role, i.speaker,
       i.created_at, i.recorded_at, i.project, i.is_question, i.after_question,
-      coalesce(w.bm25, 0) / v_bm25 as words, coalesce(w.cover, 0) as cover, coalesce(5.0::float8 / (4 + w.rank), 0) as words_rank,
+      coalesce(w.bm25, 0) / v_bm25 as words, coalesce(w.cover, 0) as cover,
+        coalesce(5.0::float8 / (4 + w.rank), 0) as words_rank,
       -- Without a vector, of the question or of the item, words stand in.
-      c.cosine, coalesce(greatest(c.cosine, 0) / v_cosine, w.bm25 / v_bm25, 0) as vector, coalesce(5.0::float8 / (4 + coalesce(c.rank, w.rank)), 0) as vector_rank,
+      c.cosine, coalesce(greatest(c.cosine, 0) / v_cosine, w.bm25 / v_bm25, 0) as vector,
+        coalesce(5.0::float8 / (4 + coalesce(c.rank, w.rank)), 0) as vector_rank,
       case when i.chunk = 0 then coalesce(b.bm25, 0) / v_bm25 else 0 end as before,
       case when i.last_chunk then greatest(coalesce(a.cosine, 0), 0) / v_cosine else 0 end as after,
       case when i.session_id is null then (date_part('epoch', i.created_at) / 86400)::integer end as day,
@@ -137,38 +158,51 @@ begin
     left join cosines c on c.item = i.item_no
     left join followers f on f.item = i.item_no
     left join unnest(v_sessions) with ordinality s(id, nth) on s.id = i.session_id
-    left join cosines a on a.item = coalesce(f.next, i.item_no + 1)  -- a number apart from the last is another conversation
+    -- a number apart from the last is another conversation
+    left join cosines a on a.item = coalesce(f.next, i.item_no + 1)
   ), grouped as (
     -- What was said in a session belongs together, and so do memories of a day, in the order in which they came.
     select m.*, max(0.45 * m.words + 0.55 * m.vector) over together as session_best,
       case when m.kind = 't' then m.before else coalesce(lag(m.words) over together, 0) end as words_before,
       case when m.kind = 't' then m.after else coalesce(lead(m.vector) over together, 0) end as vector_after,
       count(*) over together - row_number() over together as later,
-      coalesce(m.speaker = any (v_speakers), false)::integer as by_speaker, (m.created_at <@ any (v_times))::integer as in_time
+      coalesce(m.speaker = any (v_speakers), false)::integer as by_speaker, (m.created_at <@ any (v_times))::integer as
+        in_time
     from matched m
-    window together as (partition by m.kind, m.session_id, m.day order by m.item_no rows between unbounded preceding and unbounded following)
+    window together as (partition by m.kind, m.session_id, m.day order by m.item_no rows between unbounded preceding
+      and unbounded following)
   ), summed as (
     select g.*, w.further, w.words_before * g.words_before + w.vector_after * g.vector_after as around,
-      w.constant + w.words * g.words + w.vector * g.vector + w.words_before * g.words_before + w.vector_after * g.vector_after
-        + w.session * g.session_best + w.both * g.words * g.vector + w.words_rank * g.words_rank + w.vector_rank * g.vector_rank + w.cover * g.cover
+      w.constant + w.words * g.words + w.vector * g.vector + w.words_before * g.words_before + w.vector_after
+        * g.vector_after
+        + w.session * g.session_best + w.both * g.words * g.vector + w.words_rank * g.words_rank + w.vector_rank
+          * g.vector_rank + w.cover * g.cover
         + w.user * coalesce(g.role = 'user' and g.speaker is null, false)::integer + w.speaker * g.by_speaker
         + w.question * g.is_question::integer + w.after_question * g.after_question::integer + w.date * g.in_time
-        + w.length * ln(greatest(g.token_count, 4)::float8 / 30) + w.age * g.days / v_days + w.fresh * exp(- least(50, g.days / 7))
-        -- The further back a session, the less a match says where people go on with what they left; what came last of a day tells how it ended.
+        + w.length * ln(greatest(g.token_count, 4)::float8 / 30) + w.age * g.days / v_days + w.fresh
+          * exp(- least(50, g.days / 7))
+        -- The further back a session, the less a match says where people go on with what they left; what came last of a
+        -- day tells how it ended.
         + w.match_back * g.back * (0.45 * g.words + 0.55 * g.vector) + w.last / (1 + g.later) as sum
     from grouped g join unnest(v_weights) with ordinality w on w.ordinality = g.class
   ), stepped as (
     -- Each further chunk of a text goes down a step, so that one long answer does not fill the block.
-    select s.*, s.sum + s.further * least(3, row_number() over (partition by s.ref_id order by s.sum desc, s.item_no) - 1) as z from summed s
+    select s.*, s.sum + s.further * least(3, row_number() over (partition by s.ref_id order by s.sum desc, s.item_no)
+      - 1) as z from summed s
   ), totalled as (
     select s.*, (100000 / (1 + exp(- greatest(-50, least(50, s.z))))
-      * case when s.project = 'global' or p_project is null then f_global when s.project = p_project then f_same else f_other end)::integer as total
+      * case when s.project = 'global' or p_project is null then f_global when s.project = p_project then f_same
+        else f_other end)::integer as total
     from stepped s
   )
-  select array_agg((s.item_no, s.kind, s.ref_id, s.session_id, s.turn_index, s.chunk, s.span_start, s.span_length, s.token_count, s.role,
-    s.created_at, s.recorded_at, s.project, (s.total::float8 / 100000)::real, s.words, s.cosine, s.around::real, s.session_best::real,
-    array[(s.words_before * 1000)::smallint, (s.vector_after * 1000)::smallint, (s.cover * 1000)::smallint, (s.by_speaker * 1000)::smallint,
-      (s.in_time * 1000)::smallint, (s.back * (0.45 * s.words + 0.55 * s.vector) * 1000)::smallint, (1000 / (1 + s.later))::smallint]
+  select array_agg((s.item_no, s.kind, s.ref_id, s.session_id, s.turn_index, s.chunk, s.span_start, s.span_length,
+    s.token_count, s.role,
+    s.created_at, s.recorded_at, s.project, (s.total::float8 / 100000)::real, s.words, s.cosine, s.around::real,
+      s.session_best::real,
+    array[(s.words_before * 1000)::smallint, (s.vector_after * 1000)::smallint, (s.cover * 1000)::smallint,
+      (s.by_speaker * 1000)::smallint,
+      (s.in_time * 1000)::smallint, (s.back * (0.45 * s.words + 0.55 * s.vector) * 1000)::smallint,
+        (1000 / (1 + s.later))::smallint]
     )::_memoir.ranked_item)
   from (select * from totalled order by total desc, item_no limit p_limit) s);
 end $$;

@@ -5,9 +5,11 @@ returns _memoir.embedding_models language plpgsql stable as $$
 declare
   v_model _memoir.embedding_models;
 begin
-  select * into v_model from _memoir.embedding_models where case when p_name is null then status = 'active' else name = p_name end;
+  select * into v_model from _memoir.embedding_models where case when p_name is null then status = 'active'
+    else name = p_name end;
   if not found then
-    perform _memoir.fail('PM031', format('unknown embedding model %s', _memoir.shown(coalesce(p_name, 'active'))), 'register_embedding_model first');
+    perform _memoir.fail('PM031', format('unknown embedding model %s', _memoir.shown(coalesce(p_name, 'active'))),
+      'register_embedding_model first');
   end if;
   return v_model;
 end $$;
@@ -17,8 +19,10 @@ returns halfvec language plpgsql immutable as $$
 declare
   v_vector halfvec;
 begin
-  if array_ndims(p_embedding) is distinct from 1 or cardinality(p_embedding) <> p_model.dimension or array_position(p_embedding, null) is not null then
-    perform _memoir.fail('PM030', format('embedding has %s dimensions, model %s needs %s', coalesce(cardinality(p_embedding), 0), p_model.name, p_model.dimension),
+  if array_ndims(p_embedding) is distinct from 1 or cardinality(p_embedding) <> p_model.dimension
+    or array_position(p_embedding, null) is not null then
+    perform _memoir.fail('PM030', format('embedding has %s dimensions, model %s needs %s',
+      coalesce(cardinality(p_embedding), 0), p_model.name, p_model.dimension),
       case when array_position(p_embedding, null) is not null then 'one of its numbers is null' end);
   end if;
   if 65520 <= any (p_embedding) or -65520 >= any (p_embedding) then  -- NaN counts as more than any number
@@ -42,7 +46,8 @@ begin
 end $$;
 
 -- The query's vector: given, or asked of the embedder with a time-out. A miss is no error: the word arms carry on.
-create or replace function _memoir.query_vector(p_config jsonb, p_query text, p_given real[], out vector halfvec, out model_id smallint, out problem text)
+create or replace function _memoir.query_vector(p_config jsonb, p_query text, p_given real[], out vector halfvec,
+  out model_id smallint, out problem text)
 language plpgsql stable as $$
 declare
   v_model _memoir.embedding_models; v_real real[];
@@ -57,13 +62,17 @@ begin
   if coalesce(btrim(p_query), '') = '' then problem := 'no query'; return; end if;
   if v_model.provider = 'embedder' then
     if p_config ->> 'embedder_socket' = '' then problem := 'no embedder is configured'; return; end if;
-    if to_regprocedure('_memoir.py_embed_query(text,text,text,integer)') is null then problem := 'PL/Python is not installed'; return; end if;
+    if to_regprocedure('_memoir.py_embed_query(text,text,text,integer)') is null
+      then problem := 'PL/Python is not installed'; return; end if;
     select vec, r.problem into v_real, problem
-    from _memoir.py_embed_query(p_config ->> 'embedder_socket', v_model.name, v_model.query_prefix || p_query, (p_config ->> 'query_timeout_ms')::integer) r;
+    from _memoir.py_embed_query(p_config ->> 'embedder_socket', v_model.name, v_model.query_prefix || p_query,
+      (p_config ->> 'query_timeout_ms')::integer) r;
   elsif v_model.provider = 'openai' then
-    if to_regprocedure('_memoir.py_embed_http(text,text,text,integer)') is null then problem := 'PL/Python is not installed'; return; end if;
+    if to_regprocedure('_memoir.py_embed_http(text,text,text,integer)') is null
+      then problem := 'PL/Python is not installed'; return; end if;
     select vec, r.problem into v_real, problem
-    from _memoir.py_embed_http(v_model.endpoint, v_model.name, v_model.query_prefix || p_query, (p_config ->> 'query_timeout_ms')::integer) r;
+    from _memoir.py_embed_http(v_model.endpoint, v_model.name, v_model.query_prefix || p_query,
+      (p_config ->> 'query_timeout_ms')::integer) r;
   else
     problem := format('model %s takes vectors from the client', v_model.name);
   end if;
@@ -75,10 +84,12 @@ begin
   end;
 end $$;
 
--- Cosines of the closest p_limit items and of those that matched by words (p_items), best first. All of it in one scan, sorted
--- by one integer (distance in millionths, then the item): what matched by words is moved before all others, so that it stays.
--- For a user of more than exact_vectors_max items the signs of the vectors, an index of their own, choose whom to compare.
-create or replace function _memoir.vector_scores(p_user_id uuid, p_counters _memoir.user_counters, p_config jsonb, p_vector halfvec, p_model_id smallint,
+-- Cosines of the closest p_limit items and of those that matched by words (p_items), best first. All of it in one scan,
+-- sorted by one integer (distance in millionths, then the item): what matched by words is moved before all others, so
+-- that it stays. For a user of more than exact_vectors_max items the signs of the vectors, an index of their own,
+-- choose whom to compare.
+create or replace function _memoir.vector_scores(p_user_id uuid, p_counters _memoir.user_counters, p_config jsonb,
+  p_vector halfvec, p_model_id smallint,
   p_items integer[], p_hidden integer[], p_limit integer)
 returns _memoir.item_scores language plpgsql stable set plan_cache_mode = force_custom_plan as $$
 declare
@@ -92,17 +103,22 @@ begin
     select array_agg((k.key & 4294967295)::integer) into v_near
     from (select (e.signs <~> v_signs)::bigint << 32 | e.item_no as key
           from _memoir.embeddings e
-          where e.user_id = p_user_id and e.model_id = p_model_id and (p_hidden = '{}' or e.item_no <> all (p_hidden)) order by key limit v_compared) k;
+          where e.user_id = p_user_id and e.model_id = p_model_id and (p_hidden = '{}' or e.item_no <> all (p_hidden))
+          order by key limit v_compared) k;
     v_near := v_near || p_items;
     select array_agg(k.key) into v_keys
-    from (select (((e.embedding <=> p_vector) * 1000000)::bigint - case when e.item_no = any (p_items) then 4000000 else 0 end) << 32 | e.item_no as key
+    from (select (((e.embedding <=> p_vector) * 1000000)::bigint - case when e.item_no = any (p_items) then 4000000
+      else 0 end) << 32 | e.item_no as key
           from _memoir.embeddings e
-          where e.user_id = p_user_id and e.model_id = p_model_id and e.item_no = any (v_near) order by key limit v_limit) k;
+          where e.user_id = p_user_id and e.model_id = p_model_id and e.item_no = any (v_near)
+          order by key limit v_limit) k;
   else
     select array_agg(k.key) into v_keys
-    from (select (((e.embedding <=> p_vector) * 1000000)::bigint - case when e.item_no = any (p_items) then 4000000 else 0 end) << 32 | e.item_no as key
+    from (select (((e.embedding <=> p_vector) * 1000000)::bigint - case when e.item_no = any (p_items) then 4000000
+      else 0 end) << 32 | e.item_no as key
           from _memoir.embeddings e
-          where e.user_id = p_user_id and e.model_id = p_model_id and (p_hidden = '{}' or e.item_no <> all (p_hidden)) order by key limit v_limit) k;
+          where e.user_id = p_user_id and e.model_id = p_model_id and (p_hidden = '{}' or e.item_no <> all (p_hidden))
+          order by key limit v_limit) k;
   end if;
   return _memoir.from_keys(v_keys, p_limit);
 end $$;

@@ -1,28 +1,31 @@
--- A question's words among one user's items: BM25 (Robertson and Zaragoza 2009) with document frequencies exact within the user,
--- from posting lists and the unmerged tail. Vectors are in vectors.sql, both together in rank.sql. Scores are quantised before
--- they are compared; ties fall to the item number.
+-- A question's words among one user's items: BM25 (Robertson and Zaragoza 2009) with document frequencies exact within
+-- the user, from posting lists and the unmerged tail. Vectors are in vectors.sql, both together in rank.sql. Scores are
+-- quantised before they are compared; ties fall to the item number.
 
 -- The posting lists of some words: one per (word, segment), and one per word of the unmerged tail.
 create or replace function _memoir.posting_lists(p_user_id uuid, p_counters _memoir.user_counters, p_terms text[])
 returns _memoir.posting_list[] language plpgsql stable set plan_cache_mode = force_custom_plan as $$
 declare
   v_keys text[] := _memoir.posting_keys(p_terms, p_counters.letter_rows);
-  v_rows _memoir.search_postings[]; v_tail _memoir.posting_list[]; v_any tsquery; v_next integer := p_counters.next_item;
+  v_rows _memoir.search_postings[]; v_tail _memoir.posting_list[]; v_any tsquery;
+  v_next integer := p_counters.next_item;
 begin
   select array_agg(p) into v_rows from _memoir.search_postings p where p.user_id = p_user_id and p.key = any (v_keys);
   if p_counters.tail_items > 0 then
     v_any := _memoir.any_of(p_terms);
     select array_agg((w.term, v_next, w.postings, w.lengths)::_memoir.posting_list) into v_tail
-    from (select l.lexeme as term, array_agg((t.item_no - v_next << 8) + p) as postings, array_agg(t.word_counts[(p >> 8) + 1]) as lengths
+    from (select l.lexeme as term, array_agg((t.item_no - v_next << 8) + p) as postings,
+      array_agg(t.word_counts[(p >> 8) + 1]) as lengths
           -- What is left of a row without all that is left of it without the words: cheaper than to unnest it whole.
-          from _memoir.search_tail t, unnest(ts_delete(t.words, tsvector_to_array(ts_delete(t.words, p_terms)))) l, unnest(l.positions) p
+          from _memoir.search_tail t, unnest(ts_delete(t.words, tsvector_to_array(ts_delete(t.words, p_terms)))) l,
+            unnest(l.positions) p
           where t.user_id = p_user_id and t.words @@ v_any group by l.lexeme) w;
   end if;
   return _memoir.lists_in(v_rows, p_terms) || v_tail;
 end $$;
 
--- Words that occur nowhere may be misspelt: the user's most similar ones stand in (trigrams, same first letter, which keeps it
--- to a slice of the vocabulary).
+-- Words that occur nowhere may be misspelt: the user's most similar ones stand in (trigrams, same first letter, which
+-- keeps it to a slice of the vocabulary).
 create or replace function _memoir.rescue_terms(p_user_id uuid, p_terms text[], p_unknown text[], p_hidden integer[])
 returns text[] language plpgsql stable set plan_cache_mode = force_custom_plan as $$
 declare
@@ -34,12 +37,15 @@ begin
         select w.word from _memoir.search_postings p, unnest(coalesce(p.words, array[p.key])) with ordinality w(word, n)
         where p.user_id = p_user_id and p.key >= left(v_term, 1) and p.key < chr(ascii(v_term) + 1)
           and abs(length(w.word) - length(v_term)) <= 3 and similarity(w.word, v_term) >= 0.45
-          and (p_hidden = '{}' or exists (select from unnest(p.postings[coalesce(p.ends[w.n - 1], 0) + 1 : coalesce(p.ends[w.n], cardinality(p.postings))]) x
+          and (p_hidden = '{}' or exists (select
+            from unnest(p.postings[coalesce(p.ends[w.n - 1], 0) + 1 : coalesce(p.ends[w.n], cardinality(p.postings))]) x
             where p.first_item + (x >> 8) <> all (p_hidden)))
         union
         select w.word from _memoir.search_tail t, unnest(tsvector_to_array(t.words)) w(word)
-        where t.user_id = p_user_id and starts_with(w.word, left(v_term, 1)) and abs(length(w.word) - length(v_term)) <= 3 and similarity(w.word, v_term) >= 0.45
-          and (p_hidden = '{}' or exists (select from unnest(t.words) l, unnest(l.positions) x where l.lexeme = w.word and t.item_no + (x >> 8) <> all (p_hidden)))) w
+        where t.user_id = p_user_id and starts_with(w.word, left(v_term, 1)) and abs(length(w.word) - length(v_term))
+          <= 3 and similarity(w.word, v_term) >= 0.45
+          and (p_hidden = '{}' or exists (select from unnest(t.words) l, unnest(l.positions) x where l.lexeme = w.word
+          and t.item_no + (x >> 8) <> all (p_hidden)))) w
       order by similarity(word, v_term) desc, word collate "C" limit 2);
     v_found := v_found || v_like;
   end loop;
@@ -47,7 +53,8 @@ begin
 end $$;
 
 -- BM25 of every item that holds one of the words, or what stands in for it.
-create or replace function _memoir.word_scores(p_user_id uuid, p_counters _memoir.user_counters, p_terms text[], p_hidden integer[])
+create or replace function _memoir.word_scores(p_user_id uuid, p_counters _memoir.user_counters, p_terms text[],
+  p_hidden integer[])
 returns _memoir.item_scores language plpgsql stable as $$
 declare
   v_lists _memoir.posting_list[]; v_unknown text[];
@@ -72,19 +79,21 @@ begin
   select array_agg(item), array_agg((1 - distance::float8 / 1000000)::real), (1 - min(distance)::float8 / 1000000)::real
   into v_out.items, v_out.scores, v_out.best
   from (select d.*, row_number() over (order by distance, item) as nth
-        from (select (k & 4294967295)::integer as item, (k >> 32) + case when k < 0 then 4000000 else 0 end as distance, k < 0 as matched
+        from (select (k & 4294967295)::integer as item, (k >> 32) + case when k < 0 then 4000000 else 0 end as distance,
+          k < 0 as matched
               from unnest(p_keys) k) d order by distance, item) r
   where matched or nth <= p_limit;
   return v_out;
 end $$;
 
--- Under which keys posting lists of words may stand: the word's own, and those that it shares where the words of a letter share 1, 8 or 64
--- rows; which of these numbers occur, p_letter_rows says.
+-- Under which keys posting lists of words may stand: the word's own, and those that it shares where the words of a
+-- letter share 1, 8 or 64 rows; which of these numbers occur, p_letter_rows says.
 create or replace function _memoir.posting_keys(p_terms text[], p_letter_rows integer)
 returns text[] language plpgsql immutable set plan_cache_mode = force_generic_plan as $$
 begin
   return (select p_terms || array_agg(_memoir.shared_key(t, 1)) filter (where p_letter_rows & 1 > 0)
-      || array_agg(_memoir.shared_key(t, 8)) filter (where p_letter_rows & 8 > 0) || array_agg(_memoir.shared_key(t, 64)) filter (where p_letter_rows & 64 > 0)
+      || array_agg(_memoir.shared_key(t, 8)) filter (where p_letter_rows & 8 > 0)
+        || array_agg(_memoir.shared_key(t, 64)) filter (where p_letter_rows & 64 > 0)
     from unnest(p_terms) t);
 end $$;
 
@@ -109,7 +118,8 @@ begin
         v_nth := case when left(v_term, 1) = left(v_row.key, 1) then array_position(v_row.words, v_term) end;
         if v_nth is not null then
           v_first := coalesce(v_row.ends[v_nth - 1], 0) + 1;
-          v_lists := v_lists || (v_term, v_row.first_item, v_row.postings[v_first : v_row.ends[v_nth]], v_row.lengths[v_first : v_row.ends[v_nth]])::_memoir.posting_list;
+          v_lists := v_lists || (v_term, v_row.first_item, v_row.postings[v_first : v_row.ends[v_nth]],
+            v_row.lengths[v_first : v_row.ends[v_nth]])::_memoir.posting_list;
         end if;
       end loop;
     end if;
@@ -129,12 +139,14 @@ returns text[] language plpgsql immutable set plan_cache_mode = force_generic_pl
 begin
   return array(select t from unnest(p_terms) t where length(t) >= 5
     and not exists (select from unnest(p_lists) l where l.term = t
-      and (p_hidden = '{}' or exists (select from unnest(l.postings) p where l.first_item + (p >> 8) <> all (p_hidden)))));
+      and (p_hidden = '{}' or exists (select from unnest(l.postings) p
+        where l.first_item + (p >> 8) <> all (p_hidden)))));
 end $$;
 
--- BM25 of every item that holds one of the words, best first, and which share of the p_words words that were asked it holds, each
--- weighing as it is rare; df is what the lists hold.
-create or replace function _memoir.bm25(p_lists _memoir.posting_list[], p_counters _memoir.user_counters, p_words integer, p_hidden integer[])
+-- BM25 of every item that holds one of the words, best first, and which share of the p_words words that were asked it
+-- holds, each weighing as it is rare; df is what the lists hold.
+create or replace function _memoir.bm25(p_lists _memoir.posting_list[], p_counters _memoir.user_counters,
+  p_words integer, p_hidden integer[])
 returns _memoir.item_scores language plpgsql immutable set plan_cache_mode = force_generic_plan as $$
 declare
   v_out _memoir.item_scores;
@@ -147,22 +159,29 @@ declare
 begin
   with counted as materialized (
     select l.term, l.first_item, l.postings, l.lengths,
-      sum(case when p_hidden = '{}' then cardinality(postings) else (select count(*)::integer from unnest(postings) x where first_item + (x >> 8) <> all (p_hidden)) end)
+      sum(case when p_hidden = '{}' then cardinality(postings) else (select count(*)::integer from unnest(postings) x
+        where first_item + (x >> 8) <> all (p_hidden)) end)
         over (partition by term) as df from unnest(p_lists) l
   ), weighted as materialized (
-    select c.term, c.first_item, c.postings, c.lengths, ln(1 + (v_items - c.df + 0.5::float8) / (c.df + 0.5::float8)) * 1000000 as idf from counted c
+    select c.term, c.first_item, c.postings, c.lengths, ln(1 + (v_items - c.df + 0.5::float8) / (c.df + 0.5::float8))
+      * 1000000 as idf from counted c
   ), asked as (
     -- A word that occurs nowhere is as rare as can be.
-    select greatest(1, coalesce(sum(w.idf), 0) + greatest(0, p_words - count(*)) * ln(1 + (v_items + 0.5::float8) / 0.5) * 1000000)::float8 as total
+    select greatest(1, coalesce(sum(w.idf), 0) + greatest(0, p_words - count(*)) * ln(1 + (v_items + 0.5::float8) / 0.5)
+      * 1000000)::float8 as total
     from (select distinct w.term, w.idf::integer as idf from weighted w) w
   ), scored as (
     -- Summed as integers: a sum of floats would depend on the order in which a plan delivers them.
     select w.first_item + (u.posting >> 8) as item,
-      (sum(((v_k1 + 1) * w.idf * (u.posting & 255) / ((u.posting & 255) + v_base + v_slope * u.length))::integer)::float8 / 1000000)::real as bm25, sum(w.idf::integer) as matched
+      (sum(((v_k1 + 1) * w.idf * (u.posting & 255)
+        / ((u.posting & 255) + v_base + v_slope * u.length))::integer)::float8 / 1000000)::real as bm25,
+        sum(w.idf::integer) as matched
     from weighted w, unnest(w.postings, w.lengths) u(posting, length)
     where p_hidden = '{}' or w.first_item + (u.posting >> 8) <> all (p_hidden) group by 1
   )
-  select array_agg(item), array_agg(bm25), array_agg((s.matched / s.total)::real), max(bm25) into v_out.items, v_out.scores, v_out.covers, v_out.best
-  from (select w.item, w.bm25, w.matched, a.total from scored w, asked a order by (w.bm25 * 10000)::integer desc, w.item) s;
+  select array_agg(item), array_agg(bm25), array_agg((s.matched / s.total)::real), max(bm25) into v_out.items,
+    v_out.scores, v_out.covers, v_out.best
+  from (select w.item, w.bm25, w.matched, a.total from scored w, asked a order by (w.bm25 * 10000)::integer desc,
+    w.item) s;
   return v_out;
 end $$;

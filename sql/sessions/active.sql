@@ -1,10 +1,12 @@
--- What is active of a session: which compactions are live, which exchanges stay beside them, the summary they make together.
+-- What is active of a session: which compactions are live, which exchanges stay beside them, the summary they make
+-- together.
 
 -- The rows that count, in order: the session's own, and those of sessions it branched from as far as they share turns.
 create or replace function _memoir.live_compactions(p_session _memoir.sessions, p_as_of timestamptz default null)
 returns setof _memoir.compactions language plpgsql stable set plan_cache_mode = force_custom_plan as $$
 declare
-  v_user uuid := p_session.user_id; v_sessions uuid[]; v_ends integer[]; v_rows _memoir.compactions[]; v_kept int4multirange := _memoir.kept_exchanges(p_session);
+  v_user uuid := p_session.user_id; v_sessions uuid[]; v_ends integer[]; v_rows _memoir.compactions[];
+  v_kept int4multirange := _memoir.kept_exchanges(p_session);
 begin
   select array_agg(l.session_id), array_agg(l.to_turn) into v_sessions, v_ends from _memoir.lineage(p_session) l;
   select array_agg(c) into v_rows from _memoir.compactions c
@@ -14,7 +16,8 @@ begin
   return query
   select r.* from unnest(v_rows) r
   where not exists (select from unnest(v_rows) o where o.from_turn <= r.from_turn and o.to_turn >= r.to_turn
-    and (o.from_turn < r.from_turn or o.to_turn > r.to_turn or (o.level, o.recorded_at, o.compaction_id) > (r.level, r.recorded_at, r.compaction_id)))
+    and (o.from_turn < r.from_turn or o.to_turn > r.to_turn or (o.level, o.recorded_at, o.compaction_id) > (r.level,
+      r.recorded_at, r.compaction_id)))
   order by r.from_turn, r.compaction_id;
 end $$;
 
@@ -22,24 +25,28 @@ end $$;
 create or replace function _memoir.kept_exchanges(p_session _memoir.sessions)
 returns int4multirange language plpgsql stable set plan_cache_mode = force_custom_plan as $$
 declare
-  v_user uuid := p_session.user_id; v_pin record; v_part record; v_first integer; v_next integer; v_since timestamptz; v_until timestamptz; v_kept int4multirange := '{}';
+  v_user uuid := p_session.user_id; v_pin record; v_part record; v_first integer; v_next integer; v_since timestamptz;
+  v_until timestamptz; v_kept int4multirange := '{}';
 begin
   for v_pin in select * from _memoir.pinned_turns(v_user, p_session.session_id) loop
     v_first := coalesce((_memoir.turn_seen(p_session, v_pin.from_turn)).exchange_start, v_pin.from_turn);
     select l.session_id, l.from_turn, l.to_turn, c.first_recorded_at, c.last_recorded_at, c.turn_count into v_part
-    from _memoir.lineage(p_session) l join _memoir.session_counters c on c.user_id = v_user and c.session_id = l.session_id
+    from _memoir.lineage(p_session) l join _memoir.session_counters c on c.user_id = v_user
+      and c.session_id = l.session_id
     where v_pin.to_turn between l.from_turn and l.to_turn;
     v_since := v_part.first_recorded_at; v_until := v_part.last_recorded_at;
     select min(h.turn_index) into v_next from _memoir.conversation_history h
     where h.user_id = v_user and h.session_id = v_part.session_id and h.recorded_at between v_since and v_until
       and h.turn_index > v_pin.to_turn and h.turn_index = h.exchange_start;
-    v_kept := v_kept + int4multirange(int4range(v_first, greatest(v_pin.to_turn + 1, least(coalesce(v_next, v_part.turn_count), v_part.to_turn))));
+    v_kept := v_kept + int4multirange(int4range(v_first,
+      greatest(v_pin.to_turn + 1, least(coalesce(v_next, v_part.turn_count), v_part.to_turn))));
   end loop;
   return v_kept;
 end $$;
 
 -- What counts, joined, and how far it reaches.
-create or replace function _memoir.summary_of(p_session _memoir.sessions, p_as_of timestamptz, out summary text, out through integer)
+create or replace function _memoir.summary_of(p_session _memoir.sessions, p_as_of timestamptz, out summary text,
+  out through integer)
 language plpgsql stable as $$
 declare
   v_row _memoir.compactions; v_kept int4multirange := _memoir.kept_exchanges(p_session);
@@ -55,8 +62,8 @@ begin
   if through < 0 then through := null; end if;
 end $$;
 
--- Brings a session, and the branches that share its turns, in line with the rows that count: text, reach, and which summaries
--- are found by search. Under the user's lock.
+-- Brings a session, and the branches that share its turns, in line with the rows that count: text, reach, and which
+-- summaries are found by search. Under the user's lock.
 create or replace function _memoir.refresh_summary(p_user_id uuid, p_session_id uuid)
 returns void language plpgsql set plan_cache_mode = force_custom_plan as $$
 declare
@@ -64,21 +71,26 @@ declare
 begin
   for v_session in
     with recursive tree as (
-      select s.session_id, 0 as depth from _memoir.sessions s where s.user_id = p_user_id and s.session_id = p_session_id
+      select s.session_id, 0 as depth from _memoir.sessions s where s.user_id = p_user_id
+        and s.session_id = p_session_id
       union all
-      select b.session_id, t.depth + 1 from tree t join _memoir.sessions b on b.user_id = p_user_id and b.parent_session_id = t.session_id and b.parent_turn is not null
+      select b.session_id, t.depth + 1 from tree t join _memoir.sessions b on b.user_id = p_user_id
+        and b.parent_session_id = t.session_id and b.parent_turn is not null
       where t.depth < 64)
-    select s.* from tree t join _memoir.sessions s on s.user_id = p_user_id and s.session_id = t.session_id order by t.depth
+    select s.* from tree t join _memoir.sessions s on s.user_id = p_user_id and s.session_id = t.session_id
+    order by t.depth
   loop
     select * into v_now from _memoir.summary_of(v_session, null);
     update _memoir.sessions s set summary_text = v_now.summary, summary_through = v_now.through
     where s.user_id = p_user_id and s.session_id = v_session.session_id
       and (s.summary_text is distinct from v_now.summary or s.summary_through is distinct from v_now.through);
     v_live := array(select l.compaction_id from _memoir.live_compactions(v_session) l)
-      || array(select c.compaction_id from _memoir.compactions c where c.user_id = p_user_id and c.session_id = v_session.session_id and c.level = 0 and c.undone_at is null);
+      || array(select c.compaction_id from _memoir.compactions c where c.user_id = p_user_id
+        and c.session_id = v_session.session_id and c.level = 0 and c.undone_at is null);
     update _memoir.search_items i set dead = i.ref_id <> all (v_live)
     from _memoir.compactions c
-    where c.user_id = p_user_id and c.session_id = v_session.session_id and i.user_id = p_user_id and i.ref_id = c.compaction_id
+    where c.user_id = p_user_id and c.session_id = v_session.session_id and i.user_id = p_user_id
+      and i.ref_id = c.compaction_id
       and i.dead is distinct from (i.ref_id <> all (v_live));
   end loop;
 end $$;

@@ -1,24 +1,29 @@
--- Compaction: old turns of a long session give way to a summary, as a range beside them. Turns are never touched, and stay
--- reachable as old turns.
+-- Compaction: old turns of a long session give way to a summary, as a range beside them. Turns are never touched, and
+-- stay reachable as old turns.
 --
 --   level 0   a summary of the whole session, to be searched; hides nothing
 --   level 1   whole exchanges, up to compaction_tokens of them, in one row
 --   level 2+  rows of a lower level that had piled up, in fewer words
 --
--- A row counts as long as it is not undone, covers nothing pinned, and no wider, higher or later one covers its range. sessions.summary_text is what counts,
--- joined; sessions.summary_through is how far it reaches without a gap, and the window begins behind it.
+-- A row counts as long as it is not undone, covers nothing pinned, and no wider, higher or later one covers its range.
+-- sessions.summary_text is what counts, joined; sessions.summary_through is how far it reaches without a gap, and the
+-- window begins behind it.
 
 -- One row with its summary, and the items it is found by. Under the session's and the user's lock.
-create or replace function _memoir.add_compaction(p_row _memoir.compactions, p_session _memoir.sessions, p_said_at timestamptz, p_config jsonb)
+create or replace function _memoir.add_compaction(p_row _memoir.compactions, p_session _memoir.sessions,
+  p_said_at timestamptz, p_config jsonb)
 returns void language plpgsql as $$
 declare
-  v_item _memoir.search_items; v_items _memoir.search_items[] := '{}'; v_texts text[] := '{}'; v_chunk record; v_count integer := 0;
+  v_item _memoir.search_items; v_items _memoir.search_items[] := '{}'; v_texts text[] := '{}'; v_chunk record;
+  v_count integer := 0;
 begin
   insert into _memoir.compactions select p_row.*;
-  v_item.ref_id := p_row.compaction_id; v_item.session_id := p_row.session_id; v_item.created_at := p_said_at; v_item.kind := 's';
+  v_item.ref_id := p_row.compaction_id; v_item.session_id := p_row.session_id; v_item.created_at := p_said_at;
+  v_item.kind := 's';
   v_item.is_question := false; v_item.project := p_session.project;
   for v_chunk in select * from _memoir.chunks(p_row.summary_text, (p_config ->> 'chunk_tokens')::integer) loop
-    v_item.span_start := v_chunk.span_start; v_item.span_length := v_chunk.span_length; v_item.token_count := v_chunk.tokens; v_item.chunk := v_count;
+    v_item.span_start := v_chunk.span_start; v_item.span_length := v_chunk.span_length;
+    v_item.token_count := v_chunk.tokens; v_item.chunk := v_count;
     v_item.embeddable := v_count < (p_config ->> 'embed_chunks_max')::integer;
     v_items := array_append(v_items, v_item); v_texts := array_append(v_texts, v_chunk.piece); v_count := v_count + 1;
   end loop;
@@ -36,27 +41,34 @@ begin
     v_room - (p_config ->> 'summary_tokens')::integer - (p_config ->> 'profile_tokens')::integer))::integer);
 end $$;
 
--- The stretch to compact next, whole exchanges from the first turn no row covers, or null: so many that p_target tokens remain
--- behind it, at most p_most. The running exchange is never part of it, nor what is kept, nor (p_again false) what was undone.
-create or replace function _memoir.compaction_range(p_session _memoir.sessions, p_counters _memoir.session_counters, p_target bigint, p_most bigint,
+-- The stretch to compact next, whole exchanges from the first turn no row covers, or null: so many that p_target tokens
+-- remain behind it, at most p_most. The running exchange is never part of it, nor what is kept, nor (p_again false)
+-- what was undone.
+create or replace function _memoir.compaction_range(p_session _memoir.sessions, p_counters _memoir.session_counters,
+  p_target bigint, p_most bigint,
   p_again boolean, out from_turn integer, out to_turn integer)
 language plpgsql stable set plan_cache_mode = force_custom_plan as $$
 declare
-  v_user uuid := p_session.user_id; v_done int4multirange; v_part record; v_turn record; v_since timestamptz; v_until timestamptz; v_start integer;
+  v_user uuid := p_session.user_id; v_done int4multirange; v_part record; v_turn record; v_since timestamptz;
+  v_until timestamptz; v_start integer;
   v_begun bigint; v_free integer; v_over boolean := false;
 begin
-  select coalesce(range_agg(int4range(c.from_turn, c.to_turn + 1)), '{}') into v_done from _memoir.live_compactions(p_session) c;
+  select coalesce(range_agg(int4range(c.from_turn, c.to_turn + 1)), '{}') into v_done
+  from _memoir.live_compactions(p_session) c;
   v_done := v_done + _memoir.kept_exchanges(p_session);
   v_free := coalesce((select lower(g) from unnest('{[0,)}'::int4multirange - v_done) g order by lower(g) limit 1), 0);
-  if not p_again and exists (select from _memoir.compactions c where c.user_id = v_user and c.session_id = p_session.session_id and c.level > 0
+  if not p_again and exists (select from _memoir.compactions c where c.user_id = v_user
+    and c.session_id = p_session.session_id and c.level > 0
       and c.undone_at is not null and c.metadata ? 'undone_by' and v_free between c.from_turn and c.to_turn) then
     return;  -- and what lies behind it could not be hidden by the window
   end if;
   for v_part in select * from _memoir.lineage(p_session) l where l.to_turn >= v_free order by l.from_turn loop
-    select first_recorded_at, last_recorded_at into v_since, v_until from _memoir.session_counters c where c.user_id = v_user and c.session_id = v_part.session_id;
+    select first_recorded_at, last_recorded_at into v_since, v_until from _memoir.session_counters c
+    where c.user_id = v_user and c.session_id = v_part.session_id;
     for v_turn in
       select h.turn_index, h.tokens_before, h.exchange_start from _memoir.conversation_history h
-      where h.user_id = v_user and h.session_id = v_part.session_id and h.recorded_at between v_since and v_until and h.turn_index = h.exchange_start
+      where h.user_id = v_user and h.session_id = v_part.session_id and h.recorded_at between v_since and v_until
+        and h.turn_index = h.exchange_start
         and h.turn_index between greatest(v_part.from_turn, v_free) and least(v_part.to_turn, p_counters.exchange_start)
       order by h.turn_index
     loop
@@ -75,9 +87,10 @@ begin
   from_turn := case when to_turn is not null then v_start end;
 end $$;
 
--- Takes the locks of writers and asks again whether what was read without them still stands: no compaction, no turn excluded or
--- marked meanwhile.
-create or replace function _memoir.lock_for_summary(p_session _memoir.sessions, p_from integer, p_to integer, p_excluded bigint,
+-- Takes the locks of writers and asks again whether what was read without them still stands: no compaction, no turn
+-- excluded or marked meanwhile.
+create or replace function _memoir.lock_for_summary(p_session _memoir.sessions, p_from integer, p_to integer,
+  p_excluded bigint,
   p_by text)
 returns boolean language plpgsql set plan_cache_mode = force_custom_plan as $$
 declare
@@ -90,7 +103,8 @@ begin
     perform from _memoir.user_counters where user_id = v_user for update;
   end if;
   return exists (select from _memoir.sessions s where s.user_id = v_user and s.session_id = p_session.session_id
-      and s.summary_through is not distinct from p_session.summary_through and s.summary_text is not distinct from p_session.summary_text)
+      and s.summary_through is not distinct from p_session.summary_through and s.summary_text is not distinct
+        from p_session.summary_text)
     and _memoir.count_excluded(p_session, p_from, p_to) = p_excluded;
 end $$;
 
@@ -100,29 +114,43 @@ declare
   v_user uuid := p_session.user_id; v_sessions uuid[] := array(select l.session_id from _memoir.lineage(p_session) l);
 begin
   return (select count(*) from _memoir.recall_exclusions e
-      where e.user_id = v_user and e.session_id = any (v_sessions) and e.turn_index between p_from and p_to and e.lifted_at is null)
-    + (select count(*) from _memoir.turn_marks m where m.user_id = v_user and m.session_id = any (v_sessions) and m.turn_index between p_from and p_to);
+      where e.user_id = v_user and e.session_id = any (v_sessions) and e.turn_index between p_from and p_to
+        and e.lifted_at is null)
+    + (select count(*) from _memoir.turn_marks m where m.user_id = v_user and m.session_id = any (v_sessions)
+      and m.turn_index between p_from and p_to);
 end $$;
 
 -- Summarises a stretch into one row of level 1; null when somebody changed what it is made from meanwhile.
-create or replace function _memoir.compact_range(p_session _memoir.sessions, p_from integer, p_to integer, p_config jsonb, p_by text)
+create or replace function _memoir.compact_range(p_session _memoir.sessions, p_from integer, p_to integer,
+  p_config jsonb, p_by text)
 returns _memoir.compactions language plpgsql set plan_cache_mode = force_custom_plan as $$
 declare
-  v_row _memoir.compactions; v_labels text[]; v_roles _memoir.turn_role[]; v_bodies text[]; v_days timestamptz[]; v_first timestamptz; v_last timestamptz; v_tokens bigint;
+  v_row _memoir.compactions; v_labels text[]; v_roles _memoir.turn_role[]; v_bodies text[]; v_days timestamptz[];
+  v_first timestamptz; v_last timestamptz; v_tokens bigint;
   v_budget integer; v_tokenizer text := _memoir.tokenizer_used(p_session.tokenizer); v_now timestamptz := memoir.now();
   v_excluded bigint := _memoir.count_excluded(p_session, p_from, p_to);
 begin
-  select array_agg(t.label order by t.turn_index) filter (where t.body is not null), array_agg(t.role order by t.turn_index) filter (where t.body is not null),
-    array_agg(t.body order by t.turn_index) filter (where t.body is not null), array_agg(t.created_at order by t.turn_index) filter (where t.body is not null), sum(t.token_count), min(t.created_at), max(t.created_at)
-  into v_labels, v_roles, v_bodies, v_days, v_tokens, v_first, v_last from _memoir.summary_turns(p_session, p_from, p_to) t;
+  select array_agg(t.label order by t.turn_index) filter (where t.body is not null),
+    array_agg(t.role order by t.turn_index) filter (where t.body is not null),
+    array_agg(t.body order by t.turn_index) filter (where t.body is not null),
+      array_agg(t.created_at order by t.turn_index) filter (where t.body is not null), sum(t.token_count),
+      min(t.created_at), max(t.created_at)
+  into v_labels, v_roles, v_bodies, v_days, v_tokens, v_first, v_last from _memoir.summary_turns(p_session, p_from,
+    p_to) t;
   if v_tokens is null then return null; end if;
-  v_budget := greatest(40, least(v_tokens / (p_config ->> 'compaction_ratio')::real, (p_config ->> 'summary_tokens')::integer / 2))::integer;
-  v_row.user_id := p_session.user_id; v_row.session_id := p_session.session_id; v_row.compaction_id := gen_random_uuid();
-  v_row.from_turn := p_from; v_row.to_turn := p_to; v_row.level := 1; v_row.made_by := 'extract'; v_row.recorded_at := v_now;
-  v_row.summary_text := _memoir.extract(v_labels, v_roles, v_bodies, v_days, _memoir.summary_head(v_first, v_last), v_budget, v_tokenizer,
+  v_budget := greatest(40, least(v_tokens / (p_config ->> 'compaction_ratio')::real,
+    (p_config ->> 'summary_tokens')::integer / 2))::integer;
+  v_row.user_id := p_session.user_id; v_row.session_id := p_session.session_id;
+  v_row.compaction_id := gen_random_uuid();
+  v_row.from_turn := p_from; v_row.to_turn := p_to; v_row.level := 1; v_row.made_by := 'extract';
+  v_row.recorded_at := v_now;
+  v_row.summary_text := _memoir.extract(v_labels, v_roles, v_bodies, v_days, _memoir.summary_head(v_first, v_last),
+    v_budget, v_tokenizer,
     (p_config ->> 'text_search_config')::regconfig);
-  v_row.sources := jsonb_build_array(jsonb_build_object('session_id', p_session.session_id, 'from_turn', p_from, 'to_turn', p_to));
-  v_row.metadata := jsonb_build_object('by', p_by, 'tokens', v_tokens, 'summary_tokens', _memoir.tokens_of(v_row.summary_text, v_tokenizer), 'tokenizer', v_tokenizer);
+  v_row.sources := jsonb_build_array(jsonb_build_object('session_id', p_session.session_id, 'from_turn', p_from,
+    'to_turn', p_to));
+  v_row.metadata := jsonb_build_object('by', p_by, 'tokens', v_tokens, 'summary_tokens',
+    _memoir.tokens_of(v_row.summary_text, v_tokenizer), 'tokenizer', v_tokenizer);
   if not _memoir.lock_for_summary(p_session, p_from, p_to, v_excluded, p_by) then return null; end if;
   perform _memoir.add_compaction(v_row, p_session, v_last, p_config);
   return v_row;
@@ -130,16 +158,19 @@ end $$;
 
 create or replace function _memoir.summary_head(p_first timestamptz, p_last timestamptz)
 returns text language sql stable as $$
-  select _memoir.day(p_first) || case when _memoir.day(p_first) <> _memoir.day(p_last) then ' to ' || _memoir.day(p_last) else '' end || ':'
+  select _memoir.day(p_first) || case when _memoir.day(p_first) <> _memoir.day(p_last) then ' to '
+    || _memoir.day(p_last) else '' end || ':'
 $$;
 
--- While the rows that count are longer than summary_tokens together, the oldest neighbours become one of a higher level, in half
--- the words. Under the locks. Returns how many were made.
+-- While the rows that count are longer than summary_tokens together, the oldest neighbours become one of a higher
+-- level, in half the words. Under the locks. Returns how many were made.
 create or replace function _memoir.raise_summaries(p_session _memoir.sessions, p_config jsonb)
 returns integer language plpgsql set plan_cache_mode = force_custom_plan as $$
 declare
-  v_rows _memoir.compactions[]; v_tokens integer[]; v_row _memoir.compactions; v_from integer; v_to integer; v_made integer := 0; v_bodies text[]; v_head text;
-  v_tokenizer text := _memoir.tokenizer_used(p_session.tokenizer); v_most integer := (p_config ->> 'summary_tokens')::integer; v_sum integer; v_last timestamptz;
+  v_rows _memoir.compactions[]; v_tokens integer[]; v_row _memoir.compactions; v_from integer; v_to integer;
+  v_made integer := 0; v_bodies text[]; v_head text;
+  v_tokenizer text := _memoir.tokenizer_used(p_session.tokenizer);
+  v_most integer := (p_config ->> 'summary_tokens')::integer; v_sum integer; v_last timestamptz;
 begin
   loop
     v_rows := array(select c from _memoir.live_compactions(p_session) c where c.session_id = p_session.session_id);
@@ -152,19 +183,26 @@ begin
       if (v_rows[i + 1]).from_turn = (v_rows[i]).to_turn + 1 then v_from := i; exit; end if;
     end loop;
     v_from := coalesce(v_from, 1); v_to := v_from;
-    while v_to < cardinality(v_rows) and v_to < v_from + 3 and (v_rows[v_to + 1]).from_turn = (v_rows[v_to]).to_turn + 1 loop v_to := v_to + 1; end loop;
+    while v_to < cardinality(v_rows) and v_to < v_from + 3 and (v_rows[v_to + 1]).from_turn = (v_rows[v_to]).to_turn + 1
+      loop v_to := v_to + 1; end loop;
     select array_agg(l order by o) filter (where l like '- %'),
       (array_agg(split_part(l, ' to ', 1) order by o) filter (where l ~ '^\d'))[1] into v_bodies, v_head
     from unnest(v_rows[v_from : v_to]) with ordinality r,
-      lateral regexp_split_to_table(r.summary_text, '\n') with ordinality x(l, m), lateral (select r.ordinality * 100000 + x.m as o) y;
+      lateral regexp_split_to_table(r.summary_text, '\n') with ordinality x(l, m),
+        lateral (select r.ordinality * 100000 + x.m as o) y;
     v_row := v_rows[v_to];
-    v_head := rtrim(coalesce(v_head, ''), ':') || coalesce(' to ' || substring(v_row.summary_text from '^(?:[^\n]* to )?(\d+ \w+ \d{4}):'), '') || ':';
-    v_row.compaction_id := gen_random_uuid(); v_row.from_turn := (v_rows[v_from]).from_turn; v_row.recorded_at := memoir.now(); v_row.made_by := 'extract';
+    v_head := rtrim(coalesce(v_head, ''), ':') || coalesce(' to ' || substring(v_row.summary_text
+      from '^(?:[^\n]* to )?(\d+ \w+ \d{4}):'), '') || ':';
+    v_row.compaction_id := gen_random_uuid(); v_row.from_turn := (v_rows[v_from]).from_turn;
+    v_row.recorded_at := memoir.now(); v_row.made_by := 'extract';
     v_row.level := (select max(r.level) + 1 from unnest(v_rows[v_from : v_to]) r);
-    v_row.sources := (select jsonb_agg(jsonb_build_object('compaction_id', r.compaction_id)) from unnest(v_rows[v_from : v_to]) r);
+    v_row.sources := (select jsonb_agg(jsonb_build_object('compaction_id', r.compaction_id))
+      from unnest(v_rows[v_from : v_to]) r);
     v_sum := (select sum(t) from unnest(v_tokens[v_from : v_to]) t);
-    v_row.summary_text := _memoir.extract_lines(coalesce(v_bodies, array[v_row.summary_text]), v_head, greatest(24, v_sum / 2), v_tokenizer, (p_config ->> 'text_search_config')::regconfig);
-    v_row.metadata := jsonb_build_object('tokens', (select sum((r.metadata ->> 'tokens')::bigint) from unnest(v_rows[v_from : v_to]) r),
+    v_row.summary_text := _memoir.extract_lines(coalesce(v_bodies, array[v_row.summary_text]), v_head,
+      greatest(24, v_sum / 2), v_tokenizer, (p_config ->> 'text_search_config')::regconfig);
+    v_row.metadata := jsonb_build_object('tokens', (select sum((r.metadata ->> 'tokens')::bigint)
+      from unnest(v_rows[v_from : v_to]) r),
       'summary_tokens', _memoir.tokens_of(v_row.summary_text, v_tokenizer), 'tokenizer', v_tokenizer);
     v_last := (select max(i.created_at) from _memoir.search_items i where i.user_id = p_session.user_id
       and i.ref_id = any (array(select r.compaction_id from unnest(v_rows[v_from : v_to]) r)));
@@ -175,39 +213,49 @@ begin
 end $$;
 
 -- The best of the lines of former summaries, which carry their speakers already.
-create or replace function _memoir.extract_lines(p_lines text[], p_head text, p_budget integer, p_tokenizer text, p_config regconfig)
+create or replace function _memoir.extract_lines(p_lines text[], p_head text, p_budget integer, p_tokenizer text,
+  p_config regconfig)
 returns text language plpgsql stable set plan_cache_mode = force_generic_plan as $$
 declare
   v_chosen integer[]; v_text text; v_budget integer := p_budget; v_tries integer := 0; v_tokens integer;
 begin
   loop
     v_chosen := _memoir.choose_sentences(p_lines, array(select _memoir.salience(regexp_replace(l, '^- [^:]*: ', ''),
-      case when l like '- assistant:%' then 'assistant' when l like '- tool:%' then 'tool' else 'user' end::_memoir.turn_role, false)
+      case when l like '- assistant:%' then 'assistant' when l like '- tool:%' then 'tool'
+      else 'user' end::_memoir.turn_role, false)
       from unnest(p_lines) with ordinality x(l, o) order by o), v_budget - 8, p_config);
-    select p_head || coalesce(E'\n' || string_agg(p_lines[c], E'\n' order by c), '') into v_text from unnest(v_chosen) c;
+    select p_head || coalesce(E'\n' || string_agg(p_lines[c], E'\n' order by c), '') into v_text
+    from unnest(v_chosen) c;
     v_tokens := _memoir.tokens_of(v_text, p_tokenizer);
-    exit when v_chosen = '{}' or v_tries >= 4 or v_tokens <= p_budget and (v_tries > 0 or v_tokens > 0.9 * p_budget or cardinality(v_chosen) = cardinality(p_lines));
-    v_budget := case when v_tokens < p_budget then v_budget * least(1.5, 0.98 * p_budget / v_tokens) else v_budget * 9 / 10 - 2 end;
+    exit when v_chosen = '{}' or v_tries >= 4 or v_tokens <= p_budget and (v_tries > 0 or v_tokens > 0.9 * p_budget
+      or cardinality(v_chosen) = cardinality(p_lines));
+    v_budget := case when v_tokens < p_budget then v_budget * least(1.5, 0.98 * p_budget / v_tokens)
+      else v_budget * 9 / 10 - 2 end;
     v_tries := v_tries + 1;
   end loop;
   return v_text;
 end $$;
 
--- Compacts one stretch of a session where it has grown past its limit. Returns {"rows", "from_turn", "to_turn", "tokens",
--- "summary_tokens", "more"}; rows 0 where nothing is to be done, null where it was changed meanwhile.
-create or replace function _memoir.compact(p_session _memoir.sessions, p_trigger bigint, p_target bigint, p_again boolean, p_config jsonb, p_by text)
+-- Compacts one stretch of a session where it has grown past its limit. Returns {"rows", "from_turn", "to_turn",
+-- "tokens", "summary_tokens", "more"}; rows 0 where nothing is to be done, null where it was changed meanwhile.
+create or replace function _memoir.compact(p_session _memoir.sessions, p_trigger bigint, p_target bigint,
+  p_again boolean, p_config jsonb, p_by text)
 returns jsonb language plpgsql set plan_cache_mode = force_custom_plan as $$
 declare
-  v_counters _memoir.session_counters; v_range record; v_row _memoir.compactions; v_base bigint; v_active bigint; v_raised integer;
+  v_counters _memoir.session_counters; v_range record; v_row _memoir.compactions; v_base bigint; v_active bigint;
+  v_raised integer;
 begin
-  select * into v_counters from _memoir.session_counters where user_id = p_session.user_id and session_id = p_session.session_id;
+  select * into v_counters from _memoir.session_counters where user_id = p_session.user_id
+    and session_id = p_session.session_id;
   v_base := case when p_session.summary_through is null then 0
     else coalesce(_memoir.tokens_before(p_session, p_session.summary_through + 1), v_counters.tokens) end;
   v_active := v_counters.tokens - v_base;
   if v_active <= p_trigger then return jsonb_build_object('rows', 0, 'look_at', v_base + p_trigger); end if;
-  select * into v_range from _memoir.compaction_range(p_session, v_counters, p_target, (p_config ->> 'compaction_tokens')::bigint, p_again);
+  select * into v_range from _memoir.compaction_range(p_session, v_counters, p_target,
+    (p_config ->> 'compaction_tokens')::bigint, p_again);
   if v_range.to_turn is null then
-    -- One exchange alone is that long, or all is kept: when it has grown by a quarter of the limit it is looked at again.
+    -- One exchange alone is that long, or all is kept: when it has grown by a quarter of the limit it is looked at
+    -- again.
     return jsonb_build_object('rows', 0, 'look_at', v_counters.tokens + greatest(64, p_trigger / 4));
   end if;
   v_row := _memoir.compact_range(p_session, v_range.from_turn, v_range.to_turn, p_config, p_by);
@@ -215,13 +263,15 @@ begin
   perform _memoir.refresh_summary(p_session.user_id, p_session.session_id);
   v_raised := _memoir.raise_summaries(p_session, p_config);
   if v_raised > 0 then perform _memoir.refresh_summary(p_session.user_id, p_session.session_id); end if;
-  return jsonb_build_object('rows', 1, 'raised', v_raised, 'compaction_id', v_row.compaction_id, 'from_turn', v_range.from_turn, 'to_turn', v_range.to_turn,
+  return jsonb_build_object('rows', 1, 'raised', v_raised, 'compaction_id', v_row.compaction_id, 'from_turn',
+    v_range.from_turn, 'to_turn', v_range.to_turn,
     'tokens', v_row.metadata -> 'tokens', 'summary_tokens', v_row.metadata -> 'summary_tokens', 'look_at', 0);
 end $$;
 
--- The limits of a session: above the first it is compacted to the second; above the third ([PG] 9.3: twice the window) also what
--- somebody had undone.
-create or replace function _memoir.compaction_limits(p_session _memoir.sessions, p_config jsonb, out above bigint, out target bigint, out always bigint)
+-- The limits of a session: above the first it is compacted to the second; above the third ([PG] 9.3: twice the window)
+-- also what somebody had undone.
+create or replace function _memoir.compaction_limits(p_session _memoir.sessions, p_config jsonb, out above bigint,
+  out target bigint, out always bigint)
 language plpgsql stable as $$
 declare
   v_room integer := _memoir.history_room(p_session, p_config);
@@ -237,7 +287,8 @@ declare
   v_due record; v_session _memoir.sessions; v_config jsonb; v_limits record; v_done jsonb; v_looked integer := 0;
   v_failed integer := 0; v_error text;
 begin
-  for v_due in select c.user_id, c.session_id, c.tokens from _memoir.session_counters c where c.tokens > c.compact_after loop
+  for v_due in select c.user_id, c.session_id, c.tokens from _memoir.session_counters c
+    where c.tokens > c.compact_after loop
     exit when v_looked >= p_limit;
     continue when not _memoir.is_free(v_due.user_id, v_due.session_id);
     v_looked := v_looked + 1;
@@ -250,7 +301,8 @@ begin
       else
         v_done := _memoir.compact(v_session, v_limits.above, v_limits.target, false, v_config, 'compaction');
         if (v_done ->> 'rows')::integer = 0 and v_due.tokens > v_limits.always then
-          v_done := coalesce(_memoir.compact(v_session, v_limits.always, v_limits.target, true, v_config, 'compaction'), v_done);
+          v_done := coalesce(_memoir.compact(v_session, v_limits.always, v_limits.target, true, v_config, 'compaction'),
+            v_done);
         end if;
       end if;
     exception when others then
@@ -259,13 +311,16 @@ begin
       v_failed := v_failed + 1; v_error := format('session %s: %s', v_due.session_id, sqlerrm);
     end;
     continue when v_done is null or not _memoir.try_lock(v_due.user_id, v_due.session_id);
-    update _memoir.session_counters set compact_after = (v_done ->> 'look_at')::bigint where user_id = v_due.user_id and session_id = v_due.session_id;
+    update _memoir.session_counters set compact_after = (v_done ->> 'look_at')::bigint where user_id = v_due.user_id
+      and session_id = v_due.session_id;
     -- A stretch that was compacted holds its session's lock: that is committed before the next one is read.
     if (v_done ->> 'rows')::integer > 0 then
-      return (v_done - '{look_at,compaction_id,from_turn,to_turn}'::text[]) || jsonb_build_object('looked_at', v_looked, 'failed', v_failed, 'more', true);
+      return (v_done - '{look_at,compaction_id,from_turn,to_turn}'::text[]) || jsonb_build_object('looked_at', v_looked,
+        'failed', v_failed, 'more', true);
     end if;
   end loop;
-  return jsonb_strip_nulls(jsonb_build_object('rows', 0, 'looked_at', v_looked, 'failed', v_failed, 'error', v_error, 'more', v_looked = p_limit));
+  return jsonb_strip_nulls(jsonb_build_object('rows', 0, 'looked_at', v_looked, 'failed', v_failed, 'error', v_error,
+    'more', v_looked = p_limit));
 end $$;
 
 create or replace function memoir.compact_session(p_user text, p_session text, p_target_tokens integer default null)
@@ -273,7 +328,8 @@ returns jsonb language plpgsql security definer set search_path from current as 
 declare
   v_caller _memoir.caller := _memoir.authorise(p_user, 'write');
   v_session _memoir.sessions := _memoir.session(v_caller, p_session);
-  v_config jsonb := _memoir.config(v_caller.user_id, v_session.settings); v_limits record; v_done jsonb; v_rows integer := 0; v_tokens bigint := 0; v_summary bigint := 0;
+  v_config jsonb := _memoir.config(v_caller.user_id, v_session.settings); v_limits record; v_done jsonb;
+  v_rows integer := 0; v_tokens bigint := 0; v_summary bigint := 0;
 begin
   if p_target_tokens < 0 then
     perform _memoir.fail('PM014', format('target_tokens must be from 0, not %s', p_target_tokens));
@@ -281,48 +337,64 @@ begin
   select * into v_limits from _memoir.compaction_limits(v_session, v_config);
   for i in 1 .. 1000 loop
     v_session := _memoir.session(v_caller, p_session);
-    v_done := _memoir.compact(v_session, coalesce(p_target_tokens, v_limits.target), coalesce(p_target_tokens, v_limits.target), true, v_config, v_caller.login);
+    v_done := _memoir.compact(v_session, coalesce(p_target_tokens, v_limits.target),
+      coalesce(p_target_tokens, v_limits.target), true, v_config, v_caller.login);
     continue when v_done is null;
     exit when (v_done ->> 'rows')::integer = 0;
-    v_rows := v_rows + 1; v_tokens := v_tokens + (v_done ->> 'tokens')::bigint; v_summary := v_summary + (v_done ->> 'summary_tokens')::bigint;
+    v_rows := v_rows + 1; v_tokens := v_tokens + (v_done ->> 'tokens')::bigint;
+    v_summary := v_summary + (v_done ->> 'summary_tokens')::bigint;
   end loop;
   select * into v_session from _memoir.sessions where user_id = v_caller.user_id and session_id = v_session.session_id;
-  return jsonb_build_object('rows', v_rows, 'tokens', v_tokens, 'summary_tokens', v_summary, 'through', v_session.summary_through, 'summary', v_session.summary_text);
+  return jsonb_build_object('rows', v_rows, 'tokens', v_tokens, 'summary_tokens', v_summary, 'through',
+    v_session.summary_through, 'summary', v_session.summary_text);
 end $$;
 comment on function memoir.compact_session(text, text, integer) is
-  'Compacts a session now: its oldest whole exchanges become summaries until about p_target_tokens of turns remain shown (default: the
-share of the window in setting compaction_target). The running exchange and pinned turns stay. Turns are not touched and stay
-reachable by recall. Returns {"rows", "tokens", "summary_tokens", "through", "summary"}. Writes compactions. Raises PM001, PM003, PM014.';
+  'Compacts a session now: its oldest whole exchanges become summaries until about p_target_tokens of turns remain shown
+(default: the
+share of the window in setting compaction_target). The running exchange and pinned turns stay. Turns are not touched and
+stay
+reachable by recall. Returns {"rows", "tokens", "summary_tokens", "through", "summary"}. Writes compactions. Raises
+PM001, PM003, PM014.';
 
 create or replace function memoir.undo_compaction(p_user text, p_session text, p_compaction uuid)
-returns jsonb language plpgsql security definer set search_path from current set plan_cache_mode = force_custom_plan as $$
+returns jsonb language plpgsql security definer set search_path from current set plan_cache_mode = force_custom_plan
+  as $$
 declare
   v_caller _memoir.caller := _memoir.authorise(p_user, 'write');
-  v_session _memoir.sessions := _memoir.session(v_caller, p_session); v_user uuid := v_caller.user_id; v_row _memoir.compactions; v_undone integer;
+  v_session _memoir.sessions := _memoir.session(v_caller, p_session); v_user uuid := v_caller.user_id;
+  v_row _memoir.compactions; v_undone integer;
 begin
   perform from _memoir.session_counters where user_id = v_user and session_id = v_session.session_id for update;
   perform from _memoir.user_counters where user_id = v_user for update;
-  select * into v_row from _memoir.compactions where user_id = v_user and session_id = v_session.session_id and compaction_id = p_compaction;
+  select * into v_row from _memoir.compactions where user_id = v_user and session_id = v_session.session_id
+    and compaction_id = p_compaction;
   if not found then
-    perform _memoir.fail('PM004', format('unknown compaction %s in session %s', _memoir.shown(p_compaction::text), _memoir.shown(p_session)));
+    perform _memoir.fail('PM004', format('unknown compaction %s in session %s', _memoir.shown(p_compaction::text),
+      _memoir.shown(p_session)));
   end if;
   -- What stands on it goes with it; what it stood on counts again.
-  update _memoir.compactions c set undone_at = memoir.now(), metadata = c.metadata || jsonb_build_object('undone_by', v_caller.login)
+  update _memoir.compactions c set undone_at = memoir.now(), metadata = c.metadata || jsonb_build_object('undone_by',
+    v_caller.login)
   where c.user_id = v_user and c.session_id = v_session.session_id and c.undone_at is null
-    and (c.compaction_id = p_compaction or (v_row.level > 0 and c.level >= v_row.level and c.from_turn <= v_row.from_turn and c.to_turn >= v_row.to_turn));
+    and (c.compaction_id = p_compaction or (v_row.level > 0 and c.level >= v_row.level
+    and c.from_turn <= v_row.from_turn and c.to_turn >= v_row.to_turn));
   get diagnostics v_undone = row_count;
   perform _memoir.refresh_summary(v_user, v_session.session_id);
-  update _memoir.session_counters set compact_after = 0 where user_id = v_user and session_id = v_session.session_id and compact_after <> 0;
+  update _memoir.session_counters set compact_after = 0 where user_id = v_user and session_id = v_session.session_id
+    and compact_after <> 0;
   select * into v_session from _memoir.sessions where user_id = v_user and session_id = v_session.session_id;
-  return jsonb_build_object('undone', v_undone, 'through', v_session.summary_through, 'summary', v_session.summary_text);
+  return jsonb_build_object('undone', v_undone, 'through', v_session.summary_through, 'summary',
+    v_session.summary_text);
 end $$;
 comment on function memoir.undo_compaction(text, text, uuid) is
-  'Takes a compaction back: its turns are shown again as far as the window reaches, with any summary made from it; the summaries it was
+  'Takes a compaction back: its turns are shown again as far as the window reaches, with any summary made from it; the
+summaries it was
 made from count again. The jobs leave the range alone until the session is twice its window. Undoing twice is harmless.
 Returns {"undone", "through", "summary"}. Writes compactions, sessions. Raises PM001, PM003, PM004.';
 
 create or replace function memoir.list_compactions(p_user text, p_session text)
-returns table (compaction_id uuid, level integer, from_turn integer, to_turn integer, counts boolean, summary text, tokens bigint, summary_tokens integer,
+returns table (compaction_id uuid, level integer, from_turn integer, to_turn integer, counts boolean, summary text,
+  tokens bigint, summary_tokens integer,
   made_by text, recorded_at timestamptz, undone_at timestamptz)
 language plpgsql stable security definer set search_path from current set plan_cache_mode = force_custom_plan as $$
 declare
@@ -330,18 +402,22 @@ declare
   v_session _memoir.sessions := _memoir.session(v_caller, p_session); v_user uuid := v_caller.user_id;
 begin
   return query
-  select c.compaction_id, c.level::integer, c.from_turn, c.to_turn, l.compaction_id is not null, c.summary_text, (c.metadata ->> 'tokens')::bigint,
+  select c.compaction_id, c.level::integer, c.from_turn, c.to_turn, l.compaction_id is not null, c.summary_text,
+    (c.metadata ->> 'tokens')::bigint,
     (c.metadata ->> 'summary_tokens')::integer, c.made_by, c.recorded_at, c.undone_at
   from _memoir.compactions c left join _memoir.live_compactions(v_session) l on l.compaction_id = c.compaction_id
-  where c.user_id = v_user and c.session_id = v_session.session_id order by c.from_turn, c.level, c.recorded_at, c.compaction_id;
+  where c.user_id = v_user and c.session_id = v_session.session_id order by c.from_turn, c.level, c.recorded_at,
+    c.compaction_id;
 end $$;
 comment on function memoir.list_compactions(text, text) is
-  'All compactions of a session, undone ones too: range, level (0: a summary of the whole session that hides nothing), whether it
+  'All compactions of a session, undone ones too: range, level (0: a summary of the whole session that hides nothing),
+whether it
 counts now, its summary, tokens of the turns and of the summary. Raises PM001, PM003.';
 
 create or replace function _memoir.ask_for_summary(p_row _memoir.compactions, p_config jsonb)
 returns void language plpgsql as $$
 begin
   if p_config ->> 'llm_provider' = 'none' or p_row.made_by <> 'extract' then return; end if;
-  perform _memoir.enqueue('summarise', p_row.user_id, p_row.compaction_id::text, jsonb_build_object('session_id', p_row.session_id));
+  perform _memoir.enqueue('summarise', p_row.user_id, p_row.compaction_id::text,
+    jsonb_build_object('session_id', p_row.session_id));
 end $$;

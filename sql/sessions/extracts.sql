@@ -1,13 +1,16 @@
--- Extractive summaries: which sentences of a stretch of conversation say most of it, in their own words. Works without a model.
+-- Extractive summaries: which sentences of a stretch of conversation say most of it, in their own words. Works without
+-- a model.
 --
---   turns → sentences → what each is about (tf-idf centroid) × what kind of thing it says (salience) → greedy choice of what
+--   turns → sentences → what each is about (tf-idf centroid) × what kind of thing it says (salience) → greedy choice of
+--   what
 --   is not said yet (maximal marginal relevance, Carbonell and Goldstein 1998) → in the order in which it was said
 
 create or replace function _memoir.sentences(p_text text)
 returns text[] language sql immutable as $$
   -- Ends are marked first: to look behind from every match is quadratic.
   select array(select btrim(s, E' \t\r-*•')
-    from unnest(string_to_array(regexp_replace(p_text, '([.!?][)"''”’]?)\s+|([。！？।؟])|\n+', '\1\2' || chr(2), 'g'), chr(2))) with ordinality t(s, o)
+    from unnest(string_to_array(regexp_replace(p_text, '([.!?][)"''”’]?)\s+|([。！？।؟])|\n+', '\1\2' || chr(2), 'g'),
+      chr(2))) with ordinality t(s, o)
     where s ~ '[[:alnum:]]' order by o)
 $$;
 
@@ -17,31 +20,40 @@ returns text language plpgsql immutable strict as $$
 declare
   v_text text := p_text;
 begin
-  if strpos(v_text, '```') > 0 then v_text := regexp_replace(v_text, '```([^`]|`[^`]|``[^`])*(```|$)', E'\n', 'g'); end if;
+  if strpos(v_text, '```') > 0 then v_text := regexp_replace(v_text, '```([^`]|`[^`]|``[^`])*(```|$)', E'\n', 'g');
+  end if;
   if strpos(v_text, E'\n') > 0 or v_text ~ '^[ \t]*[|#*•>-]' then
     -- Tables, headings, quoted mail; then code: by how a line begins or ends.
     v_text := regexp_replace(v_text, '(^|\n)[ \t]*([|#>]|-{3}|[*=_]{3})[^\n]*', '\1', 'g');
     v_text := regexp_replace(v_text, '(^|\n)[^\n]*([;{}]|=>|\(\)|\):|==|&&|\|\|)[ \t]*(?=\n|$)', '\1', 'g');
-    v_text := regexp_replace(v_text, '(^|\n)[ \t]*(import|from|def|class|function|return|const|let|var|pip|npm|git|docker|SELECT|INSERT|UPDATE|DELETE|CREATE|FROM|WHERE|AND|OR|JOIN|SET|VALUES|\$|@[[:alpha:]])[ .(][^\n.!?]*[^\n.!? ]?(?=\n|$)', '\1', 'g');
-    v_text := regexp_replace(v_text, '(^|\n)[ \t]*([[:alpha:]_][[:alnum:]_.]* ?(=|:=|\+=) ?|[[:alpha:]_][[:alnum:]_.]*\()[^\n]*', '\1', 'g');
+    v_text := regexp_replace(v_text,
+      '(^|\n)[ \t]*(import|from|def|class|function|return|const|let|var|pip|npm|git|docker|SELECT|INSERT|UPDATE|DELETE|CREATE|FROM|WHERE|AND|OR|JOIN|SET|VALUES|\$|@[[:alpha:]])[ .(][^\n.!?]*[^\n.!? ]?(?=\n|$)', '\1', 'g');
+    v_text := regexp_replace(v_text,
+      '(^|\n)[ \t]*([[:alpha:]_][[:alnum:]_.]* ?(=|:=|\+=) ?|[[:alpha:]_][[:alnum:]_.]*\()[^\n]*', '\1', 'g');
     v_text := regexp_replace(v_text, '(^|\n)[ \t]*((\d{1,3}|[[:alpha:]])[.)]|[-*•+])[ \t]+', '\1', 'g');
   end if;
   return regexp_replace(v_text, '\*{2,3}|__', '', 'g');
 end $$;
 
--- What must survive: decisions, numbers, names, instructions, corrections, errors, what people say about themselves. Small talk not, nor
--- what only leads to something else, nor fragments.
+-- What must survive: decisions, numbers, names, instructions, corrections, errors, what people say about themselves.
+-- Small talk not, nor what only leads to something else, nor fragments.
 create or replace function _memoir.salience(p_sentence text, p_role _memoir.turn_role, p_is_last boolean)
 returns real language sql immutable as $$
-  select case when p_sentence ~ ':\W*$' or octet_length(p_sentence) < 2 * length(p_sentence) and p_sentence !~ '[[:alnum:]]+\W+[[:alnum:]]+\W+[[:alnum:]]' then 0 else (greatest(0.05, 1
+  select case when p_sentence ~ ':\W*$' or octet_length(p_sentence) < 2 * length(p_sentence)
+    and p_sentence !~ '[[:alnum:]]+\W+[[:alnum:]]+\W+[[:alnum:]]' then 0 else (greatest(0.05, 1
     + case when p_sentence ~* ('\m(' || _memoir.any_word('english', 'cue_decided') || ')\M') then 0.6 else 0 end
-    + case when p_sentence ~ '\d' then 0.5 when p_sentence ~* ('\m(' || _memoir.any_word('english', 'cue_time') || ')\M') then 0.3 else 0 end
-    + case when regexp_replace(p_sentence, ', [[:upper:]][[:alpha:]]+\W*$', '') ~ '[[:alnum:],;:] +[[:upper:]][[:alpha:]]+|[[:alnum:]]+[_./@][[:alnum:]]+|[[:lower:]][[:upper:]]' then 0.3 else 0 end
+    + case when p_sentence ~ '\d' then 0.5
+      when p_sentence ~* ('\m(' || _memoir.any_word('english', 'cue_time') || ')\M') then 0.3 else 0 end
+    + case when regexp_replace(p_sentence, ', [[:upper:]][[:alpha:]]+\W*$',
+      '') ~ '[[:alnum:],;:] +[[:upper:]][[:alpha:]]+|[[:alnum:]]+[_./@][[:alnum:]]+|[[:lower:]][[:upper:]]' then 0.3
+      else 0 end
     + case when p_sentence ~* ('\m(' || _memoir.any_word('english', 'cue_duty') || ')\M') then 0.4 else 0 end
     + case when p_sentence ~* ('\m(' || _memoir.any_word('english', 'cue_corrected') || ')\M') then 0.3 else 0 end
     + case when p_sentence ~* ('\m(' || _memoir.any_word('english', 'cue_error') || ')\M') then 0.4 else 0 end
-    + case when p_role = 'user' and p_sentence ~* ('\m(' || _memoir.any_word('english', 'cue_self') || ')\M') then 0.4 else 0 end
-    + case when p_sentence ~ '[?？؟]\W*$' then case when p_is_last then 0.6 when p_role = 'user' then -0.2 else -0.5 end else 0 end
+    + case when p_role = 'user' and p_sentence ~* ('\m(' || _memoir.any_word('english', 'cue_self') || ')\M') then 0.4
+      else 0 end
+    + case when p_sentence ~ '[?？؟]\W*$' then case when p_is_last then 0.6 when p_role = 'user' then -0.2 else -0.5 end
+      else 0 end
     - case when p_sentence ~* ('^\W*(' || _memoir.any_word('english', 'cue_courtesy') || ')\M')
         and length(p_sentence) < 80
       or p_sentence ~* ('\m(' || _memoir.any_word('english', 'cue_pleasantry') || ')')
@@ -50,40 +62,47 @@ returns real language sql immutable as $$
     * case p_role when 'user' then 1.2 when 'tool' then 0.6 else 1 end)::real end
 $$;
 
--- Chooses among sentences (parallel arrays, in the order in which they were said) within a budget of estimated tokens; returns
--- their numbers in that order. Scores are quantised, ties fall to the earlier sentence.
-create or replace function _memoir.choose_sentences(p_sentences text[], p_salience real[], p_budget integer, p_config regconfig)
+-- Chooses among sentences (parallel arrays, in the order in which they were said) within a budget of estimated tokens;
+-- returns their numbers in that order. Scores are quantised, ties fall to the earlier sentence.
+create or replace function _memoir.choose_sentences(p_sentences text[], p_salience real[], p_budget integer,
+  p_config regconfig)
 returns integer[] language plpgsql stable set plan_cache_mode = force_generic_plan as $$
 declare
-  v_numbers integer[]; v_scores integer[]; v_costs integer[]; v_pairs real[]; v_near real[]; v_chosen integer[] := '{}'; v_open boolean[];
+  v_numbers integer[]; v_scores integer[]; v_costs integer[]; v_pairs real[]; v_near real[]; v_chosen integer[] := '{}';
+  v_open boolean[];
   v_used integer := 0; v_count integer; v_best integer; v_value float8; v_top float8;
 begin
   -- The hundred and fifty that are worth most of what they cost; what is alike among them.
   with sentences as materialized (
     -- What is said over and over counts once.
-    select distinct on (lower(s)) o::integer as o, s as sentence, w as salience, memoir.estimate_tokens(s) + 4 as cost, tsvector_to_array(_memoir.words(p_config, s)) as words
+    select distinct on (lower(s)) o::integer as o, s as sentence, w as salience, memoir.estimate_tokens(s) + 4 as cost,
+      tsvector_to_array(_memoir.words(p_config, s)) as words
     from unnest(p_sentences, p_salience) with ordinality x(s, w, o) where w >= 0.6 order by lower(s), o
   ), terms as materialized (
     select s.o, t.term from sentences s, unnest(s.words) t(term)
   ), weights as materialized (
     select term, ln(1 + (select count(*) from sentences)::float8 / count(*)) as idf from terms group by term
   ), weighed as materialized (
-    select t.o, t.term, w.idf / sqrt(sum(w.idf * w.idf) over (partition by t.o)) as x from terms t join weights w using (term)
+    select t.o, t.term, w.idf / sqrt(sum(w.idf * w.idf) over (partition by t.o)) as x from terms t join weights w
+      using (term)
   ), centroid as (
     select term, sum(x) as c from weighed group by term
   ), central as (
     select w.o, sum(w.x * c.c) as centrality from weighed w join centroid c using (term) group by w.o
   ), best as materialized (
     select s.o, s.cost,
-      (10000 * power(s.salience - 0.5, 2) * (0.6 + 0.4 * c.centrality / max(c.centrality) over ()) / power(s.cost, 0.35))::integer as score
+      (10000 * power(s.salience - 0.5, 2) * (0.6 + 0.4 * c.centrality / max(c.centrality) over ()) / power(s.cost,
+        0.35))::integer as score
     from sentences s join central c using (o) order by 3 desc, s.o limit 150
   ), numbered as materialized (
     select o, cost, score, row_number() over (order by o)::integer as n from best
   ), alike as (
     select a.n as one, b.n as other, sum(x.x * y.x)::real as similarity
-    from numbered a join weighed x on x.o = a.o join weighed y on y.term = x.term join numbered b on b.o = y.o group by a.n, b.n
+    from numbered a join weighed x on x.o = a.o join weighed y on y.term = x.term join numbered b on b.o = y.o
+    group by a.n, b.n
   )
-  select (select array_agg(o order by n) from numbered), (select array_agg(score order by n) from numbered), (select array_agg(cost order by n) from numbered),
+  select (select array_agg(o order by n) from numbered), (select array_agg(score order by n) from numbered),
+    (select array_agg(cost order by n) from numbered),
     (select array_agg(coalesce(a.similarity, 0) order by g.one, g.other)
      from (select p.n as one, q.n as other from numbered p, numbered q) g left join alike a using (one, other))
   into v_numbers, v_scores, v_costs, v_pairs;
@@ -106,16 +125,19 @@ begin
   return array(select c from unnest(v_chosen) c order by c);
 end $$;
 
--- What a summary may be made of: the turns of a stretch as texts, without what is excluded, secret or private (a summary is
--- read by whoever may read the session). Long texts are read by their beginning and end.
+-- What a summary may be made of: the turns of a stretch as texts, without what is excluded, secret or private (a
+-- summary is read by whoever may read the session). Long texts are read by their beginning and end.
 create or replace function _memoir.summary_turns(p_session _memoir.sessions, p_from integer, p_to integer)
-returns table (turn_index integer, role _memoir.turn_role, label text, body text, token_count integer, created_at timestamptz)
+returns table (turn_index integer, role _memoir.turn_role, label text, body text, token_count integer,
+  created_at timestamptz)
 language plpgsql stable set plan_cache_mode = force_custom_plan as $$
 declare
   v_part record; v_user uuid := p_session.user_id; v_since timestamptz; v_until timestamptz; v_marks jsonb;
 begin
-  for v_part in select * from _memoir.lineage(p_session) l where l.to_turn >= p_from and l.from_turn <= p_to order by l.from_turn loop
-    select first_recorded_at, last_recorded_at into v_since, v_until from _memoir.session_counters c where c.user_id = v_user and c.session_id = v_part.session_id;
+  for v_part in select * from _memoir.lineage(p_session) l where l.to_turn >= p_from and l.from_turn <= p_to
+    order by l.from_turn loop
+    select first_recorded_at, last_recorded_at into v_since, v_until from _memoir.session_counters c
+    where c.user_id = v_user and c.session_id = v_part.session_id;
     v_marks := _memoir.marks(v_user, v_part.session_id);
     return query
     select h.turn_index, h.role, coalesce(h.name, h.role::text),
@@ -124,10 +146,13 @@ begin
            else x.whole end, h.token_count, h.created_at
     from _memoir.conversation_history h
     cross join lateral (
-      select coalesce(nullif(h.content, ''), (select string_agg(format('calls %s(%s)', c #>> '{function,name}', left(c #>> '{function,arguments}', 200)), E'\n')
+      select coalesce(nullif(h.content, ''),
+        (select string_agg(format('calls %s(%s)', c #>> '{function,name}', left(c #>> '{function,arguments}', 200)),
+        E'\n')
           from jsonb_array_elements(h.tool_calls) c)) as whole,
         -- A span that must not be repeated takes its whole turn with it: its sentences lean on each other.
-        exists (select from _memoir.recall_exclusions e where e.user_id = v_user and e.session_id = h.session_id and e.turn_index = h.turn_index
+        exists (select from _memoir.recall_exclusions e where e.user_id = v_user and e.session_id = h.session_id
+          and e.turn_index = h.turn_index
                 and e.lifted_at is null) as hidden) x
     where h.user_id = v_user and h.session_id = v_part.session_id and h.recorded_at between v_since and v_until
       and h.turn_index between greatest(p_from, v_part.from_turn) and least(p_to, v_part.to_turn)
@@ -135,22 +160,30 @@ begin
   end loop;
 end $$;
 
--- A sentence that can stand away from its day: "yesterday" and the like made absolute, in the languages that have rules for it.
+-- A sentence that can stand away from its day: "yesterday" and the like made absolute, in the languages that have rules
+-- for it.
 create or replace function _memoir.dated(p_sentence text, p_at timestamptz, p_config regconfig)
 returns text language plpgsql stable as $$
 begin
-  if p_config::text not in ('english', 'simple') or p_sentence !~* '\m(yesterday|tomorrow|last|next|ago|from now|(on|until|till|by|since) [[:alpha:]]+day)\M' then return p_sentence; end if;
-  return (_memoir.resolve_dates(p_sentence, (p_at at time zone 'UTC')::date, p_sentence !~* '\m(will|going to|gonna|plan\w*|starting|am|are|is|should|must|need|next|let''?s)\M|''(ll|re|m)\M')).resolved;
+  if p_config::text not in ('english', 'simple')
+    or p_sentence !~* '\m(yesterday|tomorrow|last|next|ago|from now|(on|until|till|by|since) [[:alpha:]]+day)\M'
+    then return p_sentence; end if;
+  return (_memoir.resolve_dates(p_sentence, (p_at at time zone 'UTC')::date,
+    p_sentence !~*
+    '\m(will|going to|gonna|plan\w*|starting|am|are|is|should|must|need|next|let''?s)\M|''(ll|re|m)\M')).resolved;
 end $$;
 
 -- One head line with the stretch and its days, then the chosen sentences, each with who said it.
-create or replace function _memoir.extract(p_labels text[], p_roles _memoir.turn_role[], p_bodies text[], p_days timestamptz[], p_head text, p_budget integer,
+create or replace function _memoir.extract(p_labels text[], p_roles _memoir.turn_role[], p_bodies text[],
+  p_days timestamptz[], p_head text, p_budget integer,
   p_tokenizer text, p_config regconfig)
 returns text language plpgsql stable set plan_cache_mode = force_generic_plan as $$
 declare
-  v_sentences text[]; v_labels text[]; v_days timestamptz[]; v_salience real[]; v_chosen integer[]; v_text text; v_budget integer := p_budget; v_tries integer := 0; v_tokens integer;
+  v_sentences text[]; v_labels text[]; v_days timestamptz[]; v_salience real[]; v_chosen integer[]; v_text text;
+  v_budget integer := p_budget; v_tries integer := 0; v_tokens integer;
 begin
-  select array_agg(s.sentence order by t.o, s.o), array_agg(t.label order by t.o, s.o), array_agg(t.said order by t.o, s.o),
+  select array_agg(s.sentence order by t.o, s.o), array_agg(t.label order by t.o, s.o),
+    array_agg(t.said order by t.o, s.o),
     array_agg(_memoir.salience(s.sentence, t.role, t.o = cardinality(p_bodies)) order by t.o, s.o)
   into v_sentences, v_labels, v_days, v_salience
   from unnest(p_labels, p_roles, p_bodies, p_days) with ordinality t(label, role, body, said, o),
@@ -160,11 +193,14 @@ begin
   if v_sentences is null then return p_head; end if;
   loop
     v_chosen := _memoir.choose_sentences(v_sentences, v_salience, v_budget - memoir.estimate_tokens(p_head), p_config);
-    select p_head || coalesce(E'\n' || string_agg('- ' || v_labels[c] || ': ' || _memoir.dated(v_sentences[c], v_days[c], p_config), E'\n' order by c), '') into v_text from unnest(v_chosen) c;
+    select p_head || coalesce(E'\n' || string_agg('- ' || v_labels[c] || ': ' || _memoir.dated(v_sentences[c],
+      v_days[c], p_config), E'\n' order by c), '') into v_text from unnest(v_chosen) c;
     v_tokens := _memoir.tokens_of(v_text, p_tokenizer);
-    exit when v_chosen = '{}' or v_tries >= 4 or v_tokens <= p_budget and (v_tries > 0 or v_tokens > 0.9 * p_budget or cardinality(v_chosen) = cardinality(v_sentences));
+    exit when v_chosen = '{}' or v_tries >= 4 or v_tokens <= p_budget and (v_tries > 0 or v_tokens > 0.9 * p_budget
+      or cardinality(v_chosen) = cardinality(v_sentences));
     -- Estimates are on the high side: once more with what was left over.
-    v_budget := case when v_tokens < p_budget then v_budget * least(1.5, 0.98 * p_budget / v_tokens) else v_budget * 9 / 10 - 2 end;
+    v_budget := case when v_tokens < p_budget then v_budget * least(1.5, 0.98 * p_budget / v_tokens)
+      else v_budget * 9 / 10 - 2 end;
     v_tries := v_tries + 1;
   end loop;
   return v_text;

@@ -2,7 +2,8 @@
 
 create or replace function memoir.open_session(p_user text, p_session text, p_model text default null,
   p_system_prompt text default null, p_project text default null, p_task text default null, p_parent text default null,
-  p_settings jsonb default '{}', p_metadata jsonb default '{}', p_temperature real default null, p_top_p real default null)
+  p_settings jsonb default '{}', p_metadata jsonb default '{}', p_temperature real default null,
+    p_top_p real default null)
 returns uuid language plpgsql security definer set search_path from current as $$
 declare
   v_caller _memoir.caller := _memoir.authorise(p_user, 'write');
@@ -11,8 +12,10 @@ begin
     p_settings, p_metadata, p_temperature, p_top_p);
 end $$;
 comment on function memoir.open_session(text, text, text, text, text, text, text, jsonb, jsonb, real, real) is
-  'Opens a session, or changes what is given (not null) of one that exists, and returns its id. p_task: continuation, knowledge,
-new_session, tool_heavy. p_parent: the session this one continues. p_settings: overrides for this session. p_temperature (0 to
+  'Opens a session, or changes what is given (not null) of one that exists, and returns its id. p_task: continuation,
+knowledge,
+new_session, tool_heavy. p_parent: the session this one continues. p_settings: overrides for this session. p_temperature
+(0 to
 2), p_top_p (0 to 1): how its model is to be called, kept for the caller: context and session_info return them.
 Writes users, sessions. Raises PM001, PM003 (parent), PM005, PM012, PM014, PM015, PM031.';
 
@@ -25,7 +28,8 @@ end $$;
 -- SHA-256 of a prompt, a tenant's together with his name's.
 create or replace function _memoir.prompt_hash(p_tenant text, p_prompt text)
 returns bytea language sql immutable strict as $$
-  select sha256(case p_tenant when '' then '' else sha256(convert_to(p_tenant, 'UTF8')) end || convert_to(p_prompt, 'UTF8'))
+  select sha256(case p_tenant when '' then '' else sha256(convert_to(p_tenant, 'UTF8')) end || convert_to(p_prompt,
+    'UTF8'))
 $$;
 
 -- Prompts are stored once per text, with what they cost in each tokenizer that a session used them with.
@@ -214,15 +218,18 @@ begin
   perform _memoir.end_session(v_session, 'closed', memoir.now());
 end $$;
 comment on function memoir.close_session(text, text) is
-  'Closes a session: no more turns; its working notes go, its local memories live on for local_memory_hours, a job summarises it.
+  'Closes a session: no more turns; its working notes go, its local memories live on for local_memory_hours, a job
+summarises it.
 Closing twice is harmless. Writes sessions, memory_store, work_items. Raises PM001, PM003.';
 
-create or replace function memoir.branch_session(p_user text, p_session text, p_new_session text, p_at_turn integer default null)
+create or replace function memoir.branch_session(p_user text, p_session text, p_new_session text,
+  p_at_turn integer default null)
 returns uuid language plpgsql security definer set search_path from current as $$
 declare
   v_caller _memoir.caller := _memoir.authorise(p_user, 'write');
   v_parent _memoir.sessions := _memoir.session(v_caller, p_session);
-  v_counters _memoir.session_counters; v_new uuid; v_at integer; v_next _memoir.conversation_history; v_last _memoir.conversation_history;
+  v_counters _memoir.session_counters; v_new uuid; v_at integer; v_next _memoir.conversation_history;
+  v_last _memoir.conversation_history;
   v_now timestamptz := memoir.now();
 begin
   perform _memoir.check_session(p_new_session);
@@ -230,7 +237,8 @@ begin
   select * into v_counters from _memoir.session_counters
   where user_id = v_caller.user_id and session_id = v_parent.session_id for share;
   v_at := coalesce(p_at_turn, v_counters.turn_count);
-  if v_at not between 0 and v_counters.turn_count or (v_at = v_counters.turn_count and v_counters.open_calls <> '{}') then
+  if v_at not between 0 and v_counters.turn_count or (v_at = v_counters.turn_count and v_counters.open_calls <> '{}')
+    then
     perform _memoir.fail('PM014', format('can''t branch session %s at turn %s', _memoir.shown(p_session), v_at),
       format('0 to %s turns can be shared, tool calls only with their results', v_counters.turn_count));
   end if;
@@ -238,28 +246,35 @@ begin
   if v_at < v_counters.turn_count then
     v_next := _memoir.turn_seen(v_parent, v_at);
     if v_next.role = 'tool' then
-      perform _memoir.fail('PM014', format('turn %s of session %s is a tool result: its call would be shared without it', v_at, _memoir.shown(p_session)));
+      perform _memoir.fail('PM014',
+        format('turn %s of session %s is a tool result: its call would be shared without it', v_at,
+        _memoir.shown(p_session)));
     end if;
     -- Where that turn was erased, all before it counts.
     v_counters.tokens := coalesce(v_next.tokens_before, v_last.tokens_before + v_last.token_count, v_counters.tokens);
   end if;
   insert into _memoir.sessions
   select r.* from jsonb_populate_record(v_parent, jsonb_build_object('session_id', v_new, 'external_id', p_new_session,
-    'status', 'active', 'created_at', v_now, 'closed_at', null, 'parent_session_id', v_parent.session_id, 'parent_turn', v_at,
-    'expires_at', v_now + make_interval(hours => (_memoir.config(v_caller.user_id, v_parent.settings) ->> 'session_ttl_hours')::integer),
+    'status', 'active', 'created_at', v_now, 'closed_at', null, 'parent_session_id', v_parent.session_id, 'parent_turn',
+      v_at,
+    'expires_at', v_now + make_interval(hours => (_memoir.config(v_caller.user_id, v_parent.settings)
+      ->> 'session_ttl_hours')::integer),
     'summary_text', null, 'summary_through', null)) r
   on conflict do nothing;
   if not found then
     perform _memoir.fail('PM014', format('session %s exists already', _memoir.shown(p_new_session)));
   end if;
   -- It goes on where the shared turns end, inside an exchange too.
-  insert into _memoir.session_counters (user_id, session_id, turn_count, extracted_through, tokens, exchange_start, last_role, first_recorded_at, last_recorded_at)
-  values (v_caller.user_id, v_new, v_at, v_at, v_counters.tokens, coalesce(v_last.exchange_start, v_at), v_last.role, v_now, v_now);
+  insert into _memoir.session_counters (user_id, session_id, turn_count, extracted_through, tokens, exchange_start,
+    last_role, first_recorded_at, last_recorded_at)
+  values (v_caller.user_id, v_new, v_at, v_at, v_counters.tokens, coalesce(v_last.exchange_start, v_at), v_last.role,
+    v_now, v_now);
   perform _memoir.refresh_summary(v_caller.user_id, v_new);
   return v_new;
 end $$;
 comment on function memoir.branch_session(text, text, text, integer) is
-  'Starts a session that shares the first p_at_turn turns (default all) of another by reference and goes its own way from
+  'Starts a session that shares the first p_at_turn turns (default all) of another by reference and goes its own way
+from
 there. Writes sessions. Raises PM001, PM003, PM014.';
 
 create or replace function memoir.session_info(p_user text, p_session text)
@@ -268,35 +283,43 @@ declare
   v_caller _memoir.caller := _memoir.authorise(p_user, 'read');
   v_session _memoir.sessions := _memoir.session(v_caller, p_session);
 begin
-  return (select jsonb_build_object('session_id', v_session.session_id, 'session', v_session.external_id, 'status', v_session.status,
+  return (select jsonb_build_object('session_id', v_session.session_id, 'session', v_session.external_id, 'status',
+    v_session.status,
       'model', v_session.model, 'context_window', v_session.context_window, 'tokenizer', v_session.tokenizer,
       'project', v_session.project, 'task', v_session.task_type, 'temperature', v_session.temperature,
-      'top_p', v_session.top_p, 'created_at', v_session.created_at, 'closed_at', v_session.closed_at, 'turns', c.turn_count,
+      'top_p', v_session.top_p, 'created_at', v_session.created_at, 'closed_at', v_session.closed_at, 'turns',
+        c.turn_count,
       'tokens', c.tokens, 'prompt_tokens', c.prompt_tokens, 'completion_tokens', c.completion_tokens,
-      'cost_microcents', c.cost_microcents, 'open_calls', to_jsonb(c.open_calls), 'last_recorded_at', c.last_recorded_at,
+      'cost_microcents', c.cost_microcents, 'open_calls', to_jsonb(c.open_calls), 'last_recorded_at',
+        c.last_recorded_at,
       'settings', v_session.settings, 'metadata', v_session.metadata)
     from _memoir.session_counters c where c.user_id = v_caller.user_id and c.session_id = v_session.session_id);
 end $$;
 comment on function memoir.session_info(text, text) is
-  'A session''s state: model and how it is called, window, turns, tokens, costs (microcents), tool calls still open. Raises PM001, PM003.';
+  'A session''s state: model and how it is called, window, turns, tokens, costs (microcents), tool calls still open.
+Raises PM001, PM003.';
 
--- A session's end, at p_at: no more turns, its local memories live on for a while, its working notes and kept recall go, a
--- summary of it is asked for. Takes the locks of writers, in their order: a turn is before the end or refused.
-create or replace function _memoir.end_session(p_session _memoir.sessions, p_status _memoir.session_status, p_at timestamptz)
+-- A session's end, at p_at: no more turns, its local memories live on for a while, its working notes and kept recall
+-- go, a summary of it is asked for. Takes the locks of writers, in their order: a turn is before the end or refused.
+create or replace function _memoir.end_session(p_session _memoir.sessions, p_status _memoir.session_status,
+  p_at timestamptz)
 returns void language plpgsql set plan_cache_mode = force_custom_plan as $$
 declare
   v_user uuid := p_session.user_id; v_id uuid := p_session.session_id;
 begin
   perform from _memoir.session_counters where user_id = v_user and session_id = v_id for update;
   perform from _memoir.user_counters where user_id = v_user for update;
-  update _memoir.sessions set status = p_status, closed_at = coalesce(closed_at, p_at) where user_id = v_user and session_id = v_id;
+  update _memoir.sessions set status = p_status, closed_at = coalesce(closed_at, p_at) where user_id = v_user
+    and session_id = v_id;
   update _memoir.memory_store
-  set expires_at = p_at + make_interval(hours => (_memoir.config(v_user, p_session.settings) ->> 'local_memory_hours')::integer)
+  set expires_at = p_at + make_interval(hours => (_memoir.config(v_user, p_session.settings)
+    ->> 'local_memory_hours')::integer)
   where user_id = v_user and local_to = v_id and state = 'active' and expires_at is null;
   delete from _memoir.memory_store_working where user_id = v_user and session_id = v_id;
   delete from _memoir.kept_recalls where user_id = v_user and session_id = v_id;
   if p_session.status not in ('closed', 'expired')
-     and exists (select from _memoir.session_counters where user_id = v_user and session_id = v_id and turn_count > 0) then
+     and exists (select from _memoir.session_counters where user_id = v_user and session_id = v_id and turn_count > 0)
+       then
     perform _memoir.enqueue('session_summary', v_user, v_id::text);
   end if;
 end $$;

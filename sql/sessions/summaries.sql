@@ -7,43 +7,58 @@ declare
   v_from integer := coalesce(p_session.summary_through + 1, 0);
 begin
   return greatest(v_from, coalesce((select min(t.turn_index) from (
-    select h.turn_index, sum(h.token_count) over (order by h.turn_index desc) as behind from _memoir.summary_turns(p_session, v_from, p_last) h) t
+    select h.turn_index, sum(h.token_count) over (order by h.turn_index desc) as behind
+    from _memoir.summary_turns(p_session, v_from, p_last) h) t
     where t.behind <= (p_config ->> 'compaction_tokens')::bigint), p_last));
 end $$;
 
--- A summary of a whole session, level 0: for search and for people, it hides nothing. Made from the summaries that count and the
--- turns behind them. Null when somebody changed those meanwhile; the row there already where nothing was said since.
+-- A summary of a whole session, level 0: for search and for people, it hides nothing. Made from the summaries that
+-- count and the turns behind them. Null when somebody changed those meanwhile; the row there already where nothing was
+-- said since.
 create or replace function _memoir.summarise_session(p_session _memoir.sessions, p_config jsonb, p_by text)
 returns _memoir.compactions language plpgsql set plan_cache_mode = force_custom_plan as $$
 declare
-  v_user uuid := p_session.user_id; v_id uuid := p_session.session_id; v_row _memoir.compactions; v_last integer; v_from integer; v_lines text[]; v_more text[];
-  v_first timestamptz; v_until timestamptz; v_tokens bigint; v_tokenizer text := _memoir.tokenizer_used(p_session.tokenizer); v_excluded bigint; v_head text; v_day text;
+  v_user uuid := p_session.user_id; v_id uuid := p_session.session_id; v_row _memoir.compactions; v_last integer;
+  v_from integer; v_lines text[]; v_more text[];
+  v_first timestamptz; v_until timestamptz; v_tokens bigint;
+  v_tokenizer text := _memoir.tokenizer_used(p_session.tokenizer); v_excluded bigint; v_head text; v_day text;
 begin
-  select turn_count - 1, tokens into v_last, v_tokens from _memoir.session_counters where user_id = v_user and session_id = v_id;
+  select turn_count - 1, tokens into v_last, v_tokens from _memoir.session_counters where user_id = v_user
+    and session_id = v_id;
   if coalesce(v_last, -1) < 0 then return null; end if;
-  select * into v_row from _memoir.compactions c where c.user_id = v_user and c.session_id = v_id and c.level = 0 and c.undone_at is null and c.to_turn = v_last
+  select * into v_row from _memoir.compactions c where c.user_id = v_user and c.session_id = v_id and c.level = 0
+    and c.undone_at is null and c.to_turn = v_last
   order by c.recorded_at desc limit 1;
   if found then return v_row; end if;
   v_excluded := _memoir.count_excluded(p_session, 0, v_last);
   v_from := _memoir.unsummarised_from(p_session, v_last, p_config);
-  select array_agg('- ' || t.label || ': ' || _memoir.dated(case when length(s.x) > 300 then left(s.x, 297) || '…' else s.x end, t.created_at,
+  select array_agg('- ' || t.label || ': ' || _memoir.dated(case when length(s.x) > 300 then left(s.x, 297) || '…'
+    else s.x end, t.created_at,
       (p_config ->> 'text_search_config')::regconfig) order by t.turn_index, s.n), min(t.created_at), max(t.created_at)
   into v_more, v_first, v_until
-  from _memoir.summary_turns(p_session, v_from, v_last) t, unnest(_memoir.sentences(_memoir.prose(t.body))) with ordinality s(x, n) where s.n <= 200;
-  v_lines := array(select l from regexp_split_to_table(p_session.summary_text, '\n') l where l like '- %') || coalesce(v_more, '{}');
+  from _memoir.summary_turns(p_session, v_from, v_last) t,
+    unnest(_memoir.sentences(_memoir.prose(t.body))) with ordinality s(x, n) where s.n <= 200;
+  v_lines := array(select l from regexp_split_to_table(p_session.summary_text, '\n') l where l like '- %')
+    || coalesce(v_more, '{}');
   v_head := _memoir.summary_head(coalesce(v_first, p_session.created_at), coalesce(v_until, p_session.created_at));
   if p_session.summary_text is not null then
     v_day := rtrim(split_part(split_part(p_session.summary_text, E'\n', 1), ' to ', 1), ':');
-    v_head := v_day || case when v_day <> _memoir.day(coalesce(v_until, p_session.created_at)) then ' to ' || _memoir.day(coalesce(v_until, p_session.created_at)) else '' end || ':';
+    v_head := v_day || case when v_day <> _memoir.day(coalesce(v_until, p_session.created_at)) then ' to '
+      || _memoir.day(coalesce(v_until, p_session.created_at)) else '' end || ':';
   end if;
-  v_row.user_id := v_user; v_row.session_id := v_id; v_row.compaction_id := gen_random_uuid(); v_row.from_turn := 0; v_row.to_turn := v_last; v_row.level := 0;
+  v_row.user_id := v_user; v_row.session_id := v_id; v_row.compaction_id := gen_random_uuid(); v_row.from_turn := 0;
+  v_row.to_turn := v_last; v_row.level := 0;
   v_row.made_by := 'extract'; v_row.recorded_at := memoir.now();
-  v_row.summary_text := _memoir.extract_lines(v_lines, v_head, greatest(40, least(v_tokens / (p_config ->> 'compaction_ratio')::real,
-    (p_config ->> 'session_summary_tokens')::integer))::integer, v_tokenizer, (p_config ->> 'text_search_config')::regconfig);
+  v_row.summary_text := _memoir.extract_lines(v_lines, v_head,
+    greatest(40, least(v_tokens / (p_config ->> 'compaction_ratio')::real,
+    (p_config ->> 'session_summary_tokens')::integer))::integer, v_tokenizer,
+      (p_config ->> 'text_search_config')::regconfig);
   v_row.sources := jsonb_build_array(jsonb_build_object('session_id', v_id, 'from_turn', 0, 'to_turn', v_last));
-  v_row.metadata := jsonb_build_object('by', p_by, 'tokens', v_tokens, 'summary_tokens', _memoir.tokens_of(v_row.summary_text, v_tokenizer), 'tokenizer', v_tokenizer);
+  v_row.metadata := jsonb_build_object('by', p_by, 'tokens', v_tokens, 'summary_tokens',
+    _memoir.tokens_of(v_row.summary_text, v_tokenizer), 'tokenizer', v_tokenizer);
   if not _memoir.lock_for_summary(p_session, 0, v_last, v_excluded, p_by) then return null; end if;
-  update _memoir.compactions set undone_at = v_row.recorded_at where user_id = v_user and session_id = v_id and level = 0 and undone_at is null;
+  update _memoir.compactions set undone_at = v_row.recorded_at where user_id = v_user and session_id = v_id
+    and level = 0 and undone_at is null;
   perform _memoir.add_compaction(v_row, p_session, coalesce(v_until, v_row.recorded_at), p_config);
   perform _memoir.refresh_summary(v_user, v_id);
   return v_row;
@@ -59,14 +74,19 @@ begin
     v_session := _memoir.session(v_caller, p_session);
     v_row := _memoir.summarise_session(v_session, _memoir.config(v_caller.user_id, v_session.settings), v_caller.login);
     exit when v_row.compaction_id is not null
-      or not exists (select from _memoir.session_counters c where c.user_id = v_caller.user_id and c.session_id = v_session.session_id and c.turn_count > 0);
+      or not exists (select from _memoir.session_counters c where c.user_id = v_caller.user_id
+      and c.session_id = v_session.session_id and c.turn_count > 0);
   end loop;
-  return jsonb_build_object('compaction_id', v_row.compaction_id, 'through', v_row.to_turn, 'summary', v_row.summary_text,
-    'tokens', v_row.metadata -> 'tokens', 'summary_tokens', v_row.metadata -> 'summary_tokens', 'made_by', v_row.made_by);
+  return jsonb_build_object('compaction_id', v_row.compaction_id, 'through', v_row.to_turn, 'summary',
+    v_row.summary_text,
+    'tokens', v_row.metadata -> 'tokens', 'summary_tokens', v_row.metadata -> 'summary_tokens', 'made_by',
+      v_row.made_by);
 end $$;
 comment on function memoir.summarize_session(text, text) is
-  'A summary of all that was said in a session so far, made now unless nothing was said since the last one: {"compaction_id",
-"through", "summary", "tokens", "summary_tokens", "made_by"}, nulls for a session without turns. It is found by recall (kind
+  'A summary of all that was said in a session so far, made now unless nothing was said since the last one:
+{"compaction_id",
+"through", "summary", "tokens", "summary_tokens", "made_by"}, nulls for a session without turns. It is found by recall
+(kind
 summary); what compile shows of the session does not change. Closed sessions get one by a job. Writes compactions.
 Raises PM001, PM003.';
 
@@ -76,7 +96,8 @@ declare
   v_work _memoir.work_items; v_session _memoir.sessions; v_row _memoir.compactions; v_made integer := 0; v_error text;
 begin
   -- One session a step: it is read before its locks are taken, and those end with the step.
-  select * into v_work from _memoir.work_items where kind = 'session_summary' and state = 'ready' and run_after <= greatest(memoir.now(), clock_timestamp())
+  select * into v_work from _memoir.work_items where kind = 'session_summary' and state = 'ready'
+    and run_after <= greatest(memoir.now(), clock_timestamp())
   order by priority desc, run_after, work_id limit 1 for update skip locked;
   if not found then return '{"summaries": 0, "more": false}'; end if;
   select * into v_session from _memoir.sessions where user_id = v_work.user_id and session_id = v_work.dedup_key::uuid;
@@ -93,5 +114,6 @@ begin
     perform _memoir.put_back(v_work, sqlerrm);
     v_error := format('session %s: %s', v_work.dedup_key, sqlerrm);
   end;
-  return jsonb_strip_nulls(jsonb_build_object('summaries', v_made, 'failed', (v_error is not null)::integer, 'error', v_error, 'more', true));
+  return jsonb_strip_nulls(jsonb_build_object('summaries', v_made, 'failed', (v_error is not null)::integer, 'error',
+    v_error, 'more', true));
 end $$;

@@ -5,7 +5,8 @@
 -- Made once: an upgrade that replaced them would wait for every writer.
 do $$
 begin
-  if not exists (select from pg_trigger where tgrelid = '_memoir.conversation_history'::regclass and tgname = 'history_append_only') then
+  if not exists (select from pg_trigger where tgrelid = '_memoir.conversation_history'::regclass
+    and tgname = 'history_append_only') then
     create trigger history_append_only before update or delete on _memoir.conversation_history
       for each row execute function _memoir.guard_history();
     create trigger history_no_truncate before truncate on _memoir.conversation_history
@@ -13,28 +14,38 @@ begin
   end if;
 end $$;
 
-create or replace function memoir.persist_turn(p_user text, p_session text, p_messages jsonb, p_usage jsonb default null,
+create or replace function memoir.persist_turn(p_user text, p_session text, p_messages jsonb,
+  p_usage jsonb default null,
   p_key text default null, p_actor text default null, p_metadata jsonb default '{}')
 returns jsonb language plpgsql security definer set search_path from current as $$
 begin
-  return _memoir.append(_memoir.authorise(p_user, 'write'), p_user, p_session, p_messages, p_usage, p_key, p_actor, p_metadata, false);
+  return _memoir.append(_memoir.authorise(p_user, 'write'), p_user, p_session, p_messages, p_usage, p_key, p_actor,
+    p_metadata, false);
 end $$;
 comment on function memoir.persist_turn(text, text, jsonb, jsonb, text, text, jsonb) is
-  'Appends the messages of an exchange, an array of OpenAI chat messages, each with an optional created_at; every tool call must
-be answered at the end. A message may state "sensitivity" (normal, private, secret) and "embeddable"; what looks like a key, a card,
-an account or a personal number is marked secret (setting detect_secrets), which a warning says. Opens the session when it is new. p_usage: {"model", "prompt_tokens", "completion_tokens",
-"latency_ms", "finish_reason"}. p_key: idempotency key; a retry returns the first result. Returns {"session_id", "from_turn",
+  'Appends the messages of an exchange, an array of OpenAI chat messages, each with an optional created_at; every tool
+call must
+be answered at the end. A message may state "sensitivity" (normal, private, secret) and "embeddable"; what looks like a
+key, a card,
+an account or a personal number is marked secret (setting detect_secrets), which a warning says. Opens the session when
+it is new. p_usage: {"model", "prompt_tokens", "completion_tokens",
+"latency_ms", "finish_reason"}. p_key: idempotency key; a retry returns the first result. Returns {"session_id",
+"from_turn",
 "to_turn", "turn_count", "tokens", "tokenizer", "mark", "message_ids", "warnings"}. All or nothing.
-Writes conversation_history, counters, search items, work_items. Raises PM001, PM005, PM006, PM010 to PM014, PM023, PM031.';
+Writes conversation_history, counters, search items, work_items. Raises PM001, PM005, PM006, PM010 to PM014, PM023,
+PM031.';
 
-create or replace function memoir.append_messages(p_user text, p_session text, p_messages jsonb, p_usage jsonb default null,
+create or replace function memoir.append_messages(p_user text, p_session text, p_messages jsonb,
+  p_usage jsonb default null,
   p_key text default null, p_actor text default null, p_metadata jsonb default '{}')
 returns jsonb language plpgsql security definer set search_path from current as $$
 begin
-  return _memoir.append(_memoir.authorise(p_user, 'write'), p_user, p_session, p_messages, p_usage, p_key, p_actor, p_metadata, true);
+  return _memoir.append(_memoir.authorise(p_user, 'write'), p_user, p_session, p_messages, p_usage, p_key, p_actor,
+    p_metadata, true);
 end $$;
 comment on function memoir.append_messages(text, text, jsonb, jsonb, text, text, jsonb) is
-  'As persist_turn, for a part of an exchange: tool calls may stay open until their results are appended (agent loops).';
+  'As persist_turn, for a part of an exchange: tool calls may stay open until their results are appended (agent
+loops).';
 
 create or replace function _memoir.usage_number(p_usage jsonb, p_field text)
 returns integer language plpgsql immutable as $$
@@ -42,7 +53,8 @@ begin
   if coalesce(jsonb_typeof(p_usage -> p_field), 'null') = 'null' then return null; end if;
   if jsonb_typeof(p_usage -> p_field) <> 'number' or (p_usage ->> p_field)::numeric % 1 <> 0
      or (p_usage ->> p_field)::numeric not between 0 and 2147483647 then
-    perform _memoir.fail('PM014', format('usage.%s must be a whole number from 0, not %s', p_field, _memoir.shown((p_usage -> p_field)::text)));
+    perform _memoir.fail('PM014', format('usage.%s must be a whole number from 0, not %s', p_field,
+      _memoir.shown((p_usage -> p_field)::text)));
   end if;
   return (p_usage ->> p_field)::numeric::integer;  -- "5.0" is a whole number too
 end $$;
@@ -53,7 +65,8 @@ returns text language plpgsql immutable as $$
 begin
   if coalesce(jsonb_typeof(p_usage -> p_field), 'null') = 'null' then return null; end if;
   if jsonb_typeof(p_usage -> p_field) <> 'string' or length(p_usage ->> p_field) not between 1 and 200 then
-    perform _memoir.fail('PM014', format('usage.%s must be a text of 1 to 200 characters, not %s', p_field, _memoir.shown((p_usage -> p_field)::text)));
+    perform _memoir.fail('PM014', format('usage.%s must be a text of 1 to 200 characters, not %s', p_field,
+      _memoir.shown((p_usage -> p_field)::text)));
   end if;
   return p_usage ->> p_field;
 end $$;
@@ -61,7 +74,8 @@ end $$;
 -- Each stage takes the state and hands it on. What reads partitioned tables plans for its values; the others keep
 -- their plans. The state is copied with every call, messages and all: so once a stage, never once a message, and not
 -- in a statement, whose custom plan would copy it again.
-create or replace function _memoir.append(p_caller _memoir.caller, p_user text, p_session text, p_messages jsonb, p_usage jsonb,
+create or replace function _memoir.append(p_caller _memoir.caller, p_user text, p_session text, p_messages jsonb,
+  p_usage jsonb,
   p_key text, p_actor text, p_metadata jsonb, p_may_stay_open boolean)
 returns jsonb language plpgsql as $$
 declare
@@ -91,7 +105,8 @@ begin
   v_state.actor := _memoir.actor(p_caller, p_actor, null);
   perform _memoir.check_session(p_session);
   if jsonb_typeof(p_messages) is distinct from 'array' or jsonb_array_length(p_messages) = 0 then
-    perform _memoir.fail('PM010', format('messages must be a list of at least one message, not %s', _memoir.shown(p_messages::text)));
+    perform _memoir.fail('PM010', format('messages must be a list of at least one message, not %s',
+      _memoir.shown(p_messages::text)));
   end if;
   v_usage := _memoir.check_object('usage', p_usage);
   v_state.metadata := coalesce(_memoir.check_object('metadata', p_metadata), '{}');
@@ -155,7 +170,8 @@ begin
     v_message.sensitivity := case when v_kinds = '{}' then coalesce(v_message.sensitivity, 'normal') else 'secret' end;
     v_message.embeddable := v_message.embeddable and v_message.sensitivity <> 'secret';
     if v_kinds <> '{}' then
-      p_state.warnings := p_state.warnings || to_jsonb(format('messages[%s] is marked secret: it looks like it holds a %s',
+      p_state.warnings := p_state.warnings
+        || to_jsonb(format('messages[%s] is marked secret: it looks like it holds a %s',
         i, array_to_string(v_kinds, ', ')));
     end if;
     v_messages := array_append(v_messages, v_message);
@@ -283,8 +299,10 @@ begin
     v_exchange := v_starts[v_place];
     v_before := v_befores[v_place];
     v_cost := v_costs[v_place];
-    insert into _memoir.conversation_history (user_id, session_id, message_id, recorded_at, created_at, tokens_before, turn_index,
-      exchange_start, token_count, prompt_tokens, completion_tokens, latency_ms, role, actor, tokenizer, content, content_parts,
+    insert into _memoir.conversation_history (user_id, session_id, message_id, recorded_at, created_at, tokens_before,
+      turn_index,
+      exchange_start, token_count, prompt_tokens, completion_tokens, latency_ms, role, actor, tokenizer, content,
+        content_parts,
       name, tool_calls, tool_call_id, model, finish_reason, metadata, sensitivity, embeddable)
     values (p_state.user_id, p_state.session_id, gen_random_uuid(), p_state.recorded_at,
       coalesce(v_message.created_at, p_state.recorded_at), v_before, v_turn, v_exchange, v_cost,
@@ -386,7 +404,8 @@ declare
 begin
   if v_limit = 0 or p_cost <= v_limit then return '[]'; end if;
   if p_config ->> 'budget_action' = 'refuse' then
-    perform _memoir.fail('PM023', format('%s %s would cost %s microcents, its budget is %s', p_what, _memoir.shown(p_name), p_cost, v_limit),
+    perform _memoir.fail('PM023', format('%s %s would cost %s microcents, its budget is %s', p_what,
+      _memoir.shown(p_name), p_cost, v_limit),
       format('raise budget_microcents_%s, or set budget_action to warn', p_what));
   end if;
   return jsonb_build_array(format('%s costs %s microcents, its budget is %s', p_what, p_cost, v_limit));
@@ -405,8 +424,10 @@ begin
   return v_receipt.result;
 end $$;
 
--- The same key may have come by another session, or through remember, at the same moment: there no common lock was held.
-create or replace function _memoir.keep_receipt(p_user_id uuid, p_key text, p_hash bytea, p_result jsonb, p_at timestamptz)
+-- The same key may have come by another session, or through remember, at the same moment: there no common lock was
+-- held.
+create or replace function _memoir.keep_receipt(p_user_id uuid, p_key text, p_hash bytea, p_result jsonb,
+  p_at timestamptz)
 returns void language plpgsql as $$
 begin
   insert into _memoir.receipts (user_id, idempotency_key, request_hash, result, recorded_at)
@@ -421,11 +442,13 @@ create or replace function _memoir.turn_mark(p_session_id uuid, p_turns integer)
 returns text language sql immutable as $$ select left(p_session_id::text, 8) || ':' || p_turns $$;
 
 -- Makes items of turns (in chunks where long) and puts their words into the user's tail.
-create or replace function _memoir.index_turns(p_user_id uuid, p_session _memoir.sessions, p_messages _memoir.message[], p_ids uuid[],
+create or replace function _memoir.index_turns(p_user_id uuid, p_session _memoir.sessions, p_messages _memoir.message[],
+  p_ids uuid[],
   p_costs integer[], p_first_turn integer, p_at timestamptz, p_config jsonb)
 returns void language plpgsql as $$
 declare
-  v_items _memoir.search_items[] := '{}'; v_texts text[] := '{}'; v_item _memoir.search_items; v_message _memoir.message;
+  v_items _memoir.search_items[] := '{}'; v_texts text[] := '{}'; v_item _memoir.search_items;
+  v_message _memoir.message;
   v_chunk record; v_count integer;
 begin
   for i in 1 .. cardinality(p_messages) loop
@@ -461,7 +484,8 @@ begin
   perform _memoir.add_items(p_user_id, v_items, v_texts, p_at, p_config);
 end $$;
 
-create or replace function memoir.history(p_user text, p_session text, p_from_turn integer default 0, p_to_turn integer default null)
+create or replace function memoir.history(p_user text, p_session text, p_from_turn integer default 0,
+  p_to_turn integer default null)
 returns setof jsonb language plpgsql stable security definer set search_path from current
 set plan_cache_mode = force_custom_plan as $$
 declare
@@ -479,14 +503,17 @@ begin
       || case when h.embeddable or h.sensitivity = 'secret' then '{}' else '{"embeddable": false}'::jsonb end
     from _memoir.conversation_history h
     where h.user_id = v_user and h.session_id = v_part.session_id and h.recorded_at between v_from and v_to
-      and h.turn_index between greatest(v_part.from_turn, coalesce(p_from_turn, 0)) and least(v_part.to_turn, coalesce(p_to_turn, 2147483647))
+      and h.turn_index between greatest(v_part.from_turn, coalesce(p_from_turn, 0))
+      and least(v_part.to_turn, coalesce(p_to_turn, 2147483647))
       and _memoir.sensitivity_now(h.sensitivity, h.turn_index, v_marks) <= v_caller.clearance
     order by h.turn_index;
   end loop;
 end $$;
 comment on function memoir.history(text, text, integer, integer) is
-  'The messages of a session as they were sent, oldest first, each with turn_index, message_id, tokens, tokenizer, created_at, the
-model of an assistant message, metadata of its call, and its sensitivity where that is not normal; messages above the caller''s
+  'The messages of a session as they were sent, oldest first, each with turn_index, message_id, tokens, tokenizer,
+created_at, the
+model of an assistant message, metadata of its call, and its sensitivity where that is not normal; messages above the
+caller''s
 clearance are left out. Both ends are inclusive. Raises PM001, PM003.';
 
 -- A message as it was sent, with what history() adds to it.
@@ -495,10 +522,13 @@ returns jsonb language sql immutable as $$
   select case when p_turn.model is null then '{}' else jsonb_build_object('model', p_turn.model) end
     || case when p_turn.metadata ? 'call' then jsonb_build_object('metadata', p_turn.metadata -> 'call') else '{}' end
     -- A refusal without content was given some to be searched by.
-    || (_memoir.rebuilt(p_turn.role, p_turn.content, p_turn.content_parts, p_turn.name, p_turn.tool_calls, p_turn.tool_call_id)
+    || (_memoir.rebuilt(p_turn.role, p_turn.content, p_turn.content_parts, p_turn.name, p_turn.tool_calls,
+      p_turn.tool_call_id)
         - case when p_turn.metadata #> '{sent,refusal}' is not null and p_turn.content_parts @> '[{"type": "refusal"}]'
-               and p_turn.content_parts -> 0 -> 'refusal' = p_turn.metadata #> '{sent,refusal}' then 'content' else '' end)
+               and p_turn.content_parts -> 0 -> 'refusal' = p_turn.metadata #> '{sent,refusal}' then 'content'
+                 else '' end)
     || coalesce(p_turn.metadata -> 'sent', '{}')
-    || jsonb_build_object('turn_index', p_turn.turn_index, 'message_id', p_turn.message_id, 'created_at', p_turn.created_at,
+    || jsonb_build_object('turn_index', p_turn.turn_index, 'message_id', p_turn.message_id, 'created_at',
+      p_turn.created_at,
          'tokens', p_turn.token_count, 'tokenizer', p_turn.tokenizer)
 $$;

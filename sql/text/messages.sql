@@ -17,24 +17,30 @@ begin
   end if;
   if v_type = 'text' then
     if jsonb_typeof(p_part -> 'text') is distinct from 'string' then
-      perform _memoir.bad_message(p_where || '.text', format('must be a string, not %s', _memoir.shown((p_part -> 'text')::text)));
+      perform _memoir.bad_message(p_where || '.text',
+        format('must be a string, not %s', _memoir.shown((p_part -> 'text')::text)));
     end if;
     return p_part ->> 'text';
   elsif v_type = 'refusal' and p_role = 'assistant' then
     if jsonb_typeof(p_part -> 'refusal') is distinct from 'string' then
-      perform _memoir.bad_message(p_where || '.refusal', format('must be a string, not %s', _memoir.shown((p_part -> 'refusal')::text)));
+      perform _memoir.bad_message(p_where || '.refusal',
+        format('must be a string, not %s', _memoir.shown((p_part -> 'refusal')::text)));
     end if;
     return p_part ->> 'refusal';
   elsif v_type = 'image_url' and p_role = 'user' then
-    if jsonb_typeof(p_part #> '{image_url,url}') is distinct from 'string' or p_part #>> '{image_url,url}' !~ '^(https?://|data:image/)' then
-      perform _memoir.bad_message(p_where || '.image_url.url', format('must be an http(s) or data:image URL, not %s', _memoir.shown(p_part #>> '{image_url,url}')));
+    if jsonb_typeof(p_part #> '{image_url,url}') is distinct from 'string'
+      or p_part #>> '{image_url,url}' !~ '^(https?://|data:image/)' then
+      perform _memoir.bad_message(p_where || '.image_url.url', format('must be an http(s) or data:image URL, not %s',
+        _memoir.shown(p_part #>> '{image_url,url}')));
     end if;
     if coalesce(p_part #>> '{image_url,detail}', 'auto') not in ('auto', 'low', 'high') then
-      perform _memoir.bad_message(p_where || '.image_url.detail', format('must be auto, low or high, not %s', _memoir.shown(p_part #>> '{image_url,detail}')));
+      perform _memoir.bad_message(p_where || '.image_url.detail', format('must be auto, low or high, not %s',
+        _memoir.shown(p_part #>> '{image_url,detail}')));
     end if;
     return '';
   end if;
-  perform _memoir.bad_message(p_where || '.type', format('%s can''t be stored in a message of role %s', _memoir.shown(v_type), p_role),
+  perform _memoir.bad_message(p_where || '.type', format('%s can''t be stored in a message of role %s',
+    _memoir.shown(v_type), p_role),
     'text and, from users, image_url; refusal from assistants');
 end $$;
 
@@ -44,24 +50,31 @@ declare
   v_call jsonb; v_at text; v_index integer := 0; v_seen text[] := '{}';
 begin
   if jsonb_typeof(p_calls) <> 'array' or jsonb_array_length(p_calls) = 0 then
-    perform _memoir.bad_message(p_where, format('must be a list with at least one call, not %s', _memoir.shown(p_calls::text)));
+    perform _memoir.bad_message(p_where, format('must be a list with at least one call, not %s',
+      _memoir.shown(p_calls::text)));
   end if;
   for v_call in select * from jsonb_array_elements(p_calls) loop
     v_at := format('%s[%s]', p_where, v_index);
     if jsonb_typeof(v_call) <> 'object' then
       perform _memoir.bad_message(v_at, format('must be an object, not %s', _memoir.shown(v_call::text)));
     end if;
-    if jsonb_typeof(v_call -> 'id') is distinct from 'string' or v_call ->> 'id' = '' or length(v_call ->> 'id') > 200 then
-      perform _memoir.bad_message(v_at || '.id', format('must be a string of 1 to 200 characters, not %s', _memoir.shown((v_call -> 'id')::text)));
+    if jsonb_typeof(v_call -> 'id') is distinct from 'string' or v_call ->> 'id' = ''
+      or length(v_call ->> 'id') > 200 then
+      perform _memoir.bad_message(v_at || '.id', format('must be a string of 1 to 200 characters, not %s',
+        _memoir.shown((v_call -> 'id')::text)));
     end if;
     if coalesce(v_call ->> 'type', 'function') <> 'function' then
-      perform _memoir.bad_message(v_at || '.type', format('must be function, not %s', _memoir.shown(v_call ->> 'type')));
+      perform _memoir.bad_message(v_at || '.type',
+        format('must be function, not %s', _memoir.shown(v_call ->> 'type')));
     end if;
-    if jsonb_typeof(v_call #> '{function,name}') is distinct from 'string' or v_call #>> '{function,name}' !~ '^[a-zA-Z0-9_-]{1,64}$' then
-      perform _memoir.bad_message(v_at || '.function.name', format('must match [a-zA-Z0-9_-]{1,64}, not %s', _memoir.shown(v_call #>> '{function,name}')));
+    if jsonb_typeof(v_call #> '{function,name}') is distinct from 'string'
+      or v_call #>> '{function,name}' !~ '^[a-zA-Z0-9_-]{1,64}$' then
+      perform _memoir.bad_message(v_at || '.function.name', format('must match [a-zA-Z0-9_-]{1,64}, not %s',
+        _memoir.shown(v_call #>> '{function,name}')));
     end if;
     if jsonb_typeof(v_call #> '{function,arguments}') is distinct from 'string' then
-      perform _memoir.bad_message(v_at || '.function.arguments', format('must be a string of JSON, not %s', _memoir.shown((v_call #> '{function,arguments}')::text)));
+      perform _memoir.bad_message(v_at || '.function.arguments', format('must be a string of JSON, not %s',
+        _memoir.shown((v_call #> '{function,arguments}')::text)));
     end if;
     if v_call ->> 'id' = any (v_seen) then
       perform _memoir.bad_message(v_at || '.id', format('%s occurs twice', _memoir.shown(v_call ->> 'id')));
@@ -82,7 +95,8 @@ begin
     perform _memoir.bad_message(p_where, format('must be an object, not %s', _memoir.shown(p_json::text)));
   end if;
   if v_role is null or v_role not in ('system', 'developer', 'user', 'assistant', 'tool') then
-    perform _memoir.bad_message(p_where || '.role', format('must be system, developer, user, assistant or tool, not %s', _memoir.shown(v_role)),
+    perform _memoir.bad_message(p_where || '.role', format('must be system, developer, user, assistant or tool, not %s',
+      _memoir.shown(v_role)),
       case when v_role = 'function' then 'function messages are now tool messages' end);
   end if;
   if jsonb_typeof(p_json -> 'content') = 'string' then
@@ -105,13 +119,17 @@ begin
     v_message.sensitivity := p_json ->> 'sensitivity';
   end if;
   if coalesce(jsonb_typeof(p_json -> 'embeddable'), 'null') not in ('null', 'boolean') then
-    perform _memoir.bad_message(p_where || '.embeddable', format('must be true or false, not %s', _memoir.shown((p_json -> 'embeddable')::text)));
+    perform _memoir.bad_message(p_where || '.embeddable',
+      format('must be true or false, not %s', _memoir.shown((p_json -> 'embeddable')::text)));
   end if;
   v_message.embeddable := coalesce((p_json ->> 'embeddable')::boolean, true);
-  -- What the columns do not say: unknown keys, the role developer, an explicit null. Names that history() itself adds are not kept.
-  v_rebuilt := _memoir.rebuilt(v_message.role, v_message.text, v_message.parts, v_message.name, v_message.tool_calls, v_message.tool_call_id);
+  -- What the columns do not say: unknown keys, the role developer, an explicit null. Names that history() itself adds
+  -- are not kept.
+  v_rebuilt := _memoir.rebuilt(v_message.role, v_message.text, v_message.parts, v_message.name, v_message.tool_calls,
+    v_message.tool_call_id);
   select jsonb_object_agg(key, value) into v_message.extra from jsonb_each(p_json)
-  where key not in ('created_at', 'turn_index', 'message_id', 'tokens', 'tokenizer', 'sensitivity', 'embeddable') and value is distinct from v_rebuilt -> key
+  where key not in ('created_at', 'turn_index', 'message_id', 'tokens', 'tokenizer', 'sensitivity', 'embeddable')
+    and value is distinct from v_rebuilt -> key
     and not (key = 'content' and v_message.role = 'user');
   return v_message;
 end $$;
@@ -197,7 +215,8 @@ begin
 end $$;
 
 -- A message as its columns say it; with the rest (parse_message's extra) over it, it is the message that was sent.
-create or replace function _memoir.rebuilt(p_role _memoir.turn_role, p_text text, p_parts jsonb, p_name text, p_tool_calls jsonb, p_tool_call_id text)
+create or replace function _memoir.rebuilt(p_role _memoir.turn_role, p_text text, p_parts jsonb, p_name text,
+  p_tool_calls jsonb, p_tool_call_id text)
 returns jsonb language plpgsql immutable as $$
 begin
   return jsonb_build_object('role', p_role)
@@ -208,8 +227,8 @@ begin
     || case when p_tool_call_id is not null then jsonb_build_object('tool_call_id', p_tool_call_id) else '{}' end;
 end $$;
 
--- A time said by the caller: ISO 8601 text (UTC where it names no zone) or seconds since 1970. Absurd dates are refused, imports
--- of old years are not.
+-- A time said by the caller: ISO 8601 text (UTC where it names no zone) or seconds since 1970. Absurd dates are
+-- refused, imports of old years are not.
 create or replace function _memoir.check_time(p_where text, p_value jsonb, p_code text default 'PM010')
 returns timestamptz language plpgsql stable as $$
 declare
@@ -219,14 +238,17 @@ begin
   begin
     if jsonb_typeof(p_value) = 'number' then
       v_at := to_timestamp(v_text::float8);
-    elsif jsonb_typeof(p_value) = 'string' and v_text ~* '^\d{4}-\d\d-\d\d([T ]\d\d:\d\d(:\d\d(\.\d+)?)?)?\s?(Z|[+-]\d\d(:?\d\d(:\d\d)?)?)?$' then
+    elsif jsonb_typeof(p_value) = 'string'
+      and v_text ~* '^\d{4}-\d\d-\d\d([T ]\d\d:\d\d(:\d\d(\.\d+)?)?)?\s?(Z|[+-]\d\d(:?\d\d(:\d\d)?)?)?$' then
       v_zone := substring(v_text from '(?i)^.{10}.*(Z|[+-][\d:]+)$');
       v_at := case when v_zone is null then v_text::timestamp at time zone 'UTC' else v_text::timestamptz end;
     end if;
   exception when data_exception then null;
   end;
   if v_at is null or v_at < '1900-01-01 00:00+00' or v_at > memoir.now() + interval '1 day' then
-    perform _memoir.fail(p_code, format('%s must be a time from 1900 to tomorrow, ISO 8601 or seconds since 1970, not %s', p_where, _memoir.shown(v_text)));
+    perform _memoir.fail(p_code,
+      format('%s must be a time from 1900 to tomorrow, ISO 8601 or seconds since 1970, not %s', p_where,
+      _memoir.shown(v_text)));
   end if;
   return v_at;
 end $$;
@@ -238,7 +260,8 @@ begin
 exception when others then return null;
 end $$;
 
--- A call's arguments as the costlier format sends them: Anthropic takes an object, so anything else is wrapped into one.
+-- A call's arguments as the costlier format sends them: Anthropic takes an object, so anything else is wrapped into
+-- one.
 create or replace function _memoir.arguments_text(p_arguments text)
 returns text language sql immutable as $$
   select case when jsonb_typeof(_memoir.try_json(p_arguments)) = 'object' then p_arguments
@@ -246,18 +269,21 @@ returns text language sql immutable as $$
 $$;
 
 -- The strings of a message that cost tokens, in the order of the accounting rule (docs/tokens.md).
-create or replace function _memoir.token_texts(p_text text, p_parts jsonb, p_name text, p_tool_calls jsonb, p_tool_call_id text)
+create or replace function _memoir.token_texts(p_text text, p_parts jsonb, p_name text, p_tool_calls jsonb,
+  p_tool_call_id text)
 returns text[] language plpgsql immutable as $$
 declare
   v_texts text[] := array[coalesce(p_text, '')];
 begin
   if p_parts is not null then
-    v_texts := array(select coalesce(p ->> 'text', p ->> 'refusal', '') from jsonb_array_elements(p_parts) with ordinality t(p, o) order by o);
+    v_texts := array(select coalesce(p ->> 'text', p ->> 'refusal', '')
+      from jsonb_array_elements(p_parts) with ordinality t(p, o) order by o);
   end if;
   v_texts := v_texts || coalesce(p_name, '') || coalesce(p_tool_call_id, '');
   if p_tool_calls is not null then
     v_texts := v_texts || array(select x from jsonb_array_elements(p_tool_calls) with ordinality t(c, o),
-      unnest(array[c ->> 'id', c #>> '{function,name}', _memoir.arguments_text(c #>> '{function,arguments}')]) with ordinality s(x, n) order by o, n);
+      unnest(array[c ->> 'id', c #>> '{function,name}', _memoir.arguments_text(c #>> '{function,arguments}')]) with
+        ordinality s(x, n) order by o, n);
   end if;
   return v_texts;
 end $$;

@@ -1,8 +1,9 @@
--- What a turn says in the speaker's own words: sentences with their exact spans, without quotes, pasted text and code; dates that
--- depend on the day of speaking made absolute; the first person made a name.
+-- What a turn says in the speaker's own words: sentences with their exact spans, without quotes, pasted text and code;
+-- dates that depend on the day of speaking made absolute; the first person made a name.
 
--- The text with everything that is not the speaker's own blanked out, character for character, so that positions stay. Each pattern goes
--- over the text once and takes what follows at once in one match; its groups don't capture, since captures are sought anew in every match.
+-- The text with everything that is not the speaker's own blanked out, character for character, so that positions stay.
+-- Each pattern goes over the text once and takes what follows at once in one match; its groups don't capture, since
+-- captures are sought anew in every match.
 create or replace function _memoir.own_words(p_text text)
 returns text language plpgsql immutable strict as $$
 declare
@@ -42,8 +43,10 @@ returns table (span_start integer, span_length integer, said text) language plpg
 declare
   v_text text := _memoir.own_words(p_text); v_piece text; v_at integer := 1; v_trimmed text;
 begin
-  v_text := regexp_replace(v_text, '\m(' || _memoir.any_word('english', 'abbreviations') || ')\.(?= ?[[:alnum:],])', '\1' || chr(1), 'g');
-  v_text := regexp_replace(v_text, '([.!?…。！？]+["”''\)\]]*[ \t]+|\n+|[\u2600-\u27bf\U0001f300-\U0001faff]\ufe0f?[ \t]*)', '\1' || chr(2), 'g');
+  v_text := regexp_replace(v_text, '\m(' || _memoir.any_word('english', 'abbreviations') || ')\.(?= ?[[:alnum:],])',
+    '\1' || chr(1), 'g');
+  v_text := regexp_replace(v_text,
+    '([.!?…。！？]+["”''\)\]]*[ \t]+|\n+|[\u2600-\u27bf\U0001f300-\U0001faff]\ufe0f?[ \t]*)', '\1' || chr(2), 'g');
   foreach v_piece in array string_to_array(v_text, chr(2)) loop
     v_trimmed := ltrim(v_piece, E' \t\n\r-*•–—');
     span_start := v_at + length(v_piece) - length(v_trimmed);
@@ -63,15 +66,21 @@ declare
   v_text text := ' ' || lower(p_sentence) || ' ';
 begin
   v_text := translate(v_text, E'\t\r\n', '   ');
-  v_text := replace(replace(replace(replace(v_text, ' i''m ', ' i am '), ' im ', ' i am '), ' i''ve ', ' i have '), ' ive ', ' i have ');
-  v_text := replace(replace(replace(replace(v_text, ' i''ll ', ' i will '), ' i''d ', ' i would '), 'can''t', 'cannot'), 'won''t', 'will not');
-  v_text := replace(replace(replace(replace(v_text, 'n''t', ' not'), ' dont ', ' do not '), '''re ', ' are '), '''ve ', ' have ');
-  v_text := replace(replace(replace(replace(v_text, '''ll ', ' will '), 'let''s ', 'let us '), 'it''s ', 'it is '), 'that''s ', 'that is ');
-  v_text := replace(replace(replace(replace(v_text, ' gonna ', ' going to '), ' wanna ', ' want to '), ' gotta ', ' have to '), '''cause ', 'because ');
+  v_text := replace(replace(replace(replace(v_text, ' i''m ', ' i am '), ' im ', ' i am '), ' i''ve ', ' i have '),
+    ' ive ', ' i have ');
+  v_text := replace(replace(replace(replace(v_text, ' i''ll ', ' i will '), ' i''d ', ' i would '), 'can''t', 'cannot'),
+    'won''t', 'will not');
+  v_text := replace(replace(replace(replace(v_text, 'n''t', ' not'), ' dont ', ' do not '), '''re ', ' are '), '''ve ',
+    ' have ');
+  v_text := replace(replace(replace(replace(v_text, '''ll ', ' will '), 'let''s ', 'let us '), 'it''s ', 'it is '),
+    'that''s ', 'that is ');
+  v_text := replace(replace(replace(replace(v_text, ' gonna ', ' going to '), ' wanna ', ' want to '), ' gotta ',
+    ' have to '), '''cause ', 'because ');
   v_text := replace(replace(replace(v_text, '''d ', ' would '), '''m ', ' am '), '''s ', ' is ');
   v_text := regexp_replace(v_text, '\m(' || _memoir.any_word('english', 'intensifiers') || ') ', '', 'g');
   v_text := _memoir.without_opening(btrim(regexp_replace(v_text, '[ ]+', ' ', 'g')));
-  return regexp_replace(v_text, '^(?!(no|nope|sorry|wait|wrong|correction|yesterday|tomorrow|(last|next|on) [[:alpha:]]+|(after|before|during|since|despite|besides) (that|this|it|those)),)[[:alpha:]]+( [[:alpha:]]+)?, (?=(i|my|we|our) )', '');
+  return regexp_replace(v_text,
+    '^(?!(no|nope|sorry|wait|wrong|correction|yesterday|tomorrow|(last|next|on) [[:alpha:]]+|(after|before|during|since|despite|besides) (that|this|it|those)),)[[:alpha:]]+( [[:alpha:]]+)?, (?=(i|my|we|our) )', '');
 end $$;
 
 -- Without "Oh wow, hey Jon!" and the like at its start.
@@ -83,25 +92,30 @@ begin
   while length(p_sentence) <= 600 loop
     v_before := v_text;
     -- A name only where it is called.
-    v_text := regexp_replace(v_text, '^(' || _memoir.any_word('english', 'calls') || ') (there|[[:alpha:]''-]+)[,.!—–-]+ *(?=[^ ])', '', 'i');
-    v_text := regexp_replace(v_text, '^((' || _memoir.any_word('english', 'openings') || ')[ ,.!:;—–-]+)(?=[^ ])', '', 'i');
+    v_text := regexp_replace(v_text, '^(' || _memoir.any_word('english', 'calls')
+      || ') (there|[[:alpha:]''-]+)[,.!—–-]+ *(?=[^ ])', '', 'i');
+    v_text := regexp_replace(v_text, '^((' || _memoir.any_word('english', 'openings') || ')[ ,.!:;—–-]+)(?=[^ ])', '',
+      'i');
     v_text := regexp_replace(v_text, '^(thanks|thank you) (so much )?for [^,.!?–—-]{2,40}[,.!–—-]+ *(?=[^ ])', '', 'i');
     v_text := regexp_replace(v_text, '^(i )?(just )?wanted to [^.!?–—-]{0,80}(--?|–|—) ?(?=(i|my|we)\M)', '', 'i');
-    v_text := regexp_replace(v_text, '^([^,.!?]{0,40}, ?)?(i )?(just |also )?want(ed)? to (let you know|tell you|share|mention)( that)?,? (?=(i|i''m|i''ve|i''ll|my|we|we''re|we''ve)\M)', '', 'i');
+    v_text := regexp_replace(v_text,
+      '^([^,.!?]{0,40}, ?)?(i )?(just |also )?want(ed)? to (let you know|tell you|share|mention)( that)?,? (?=(i|i''m|i''ve|i''ll|my|we|we''re|we''ve)\M)', '', 'i');
     exit when v_text = v_before;
   end loop;
   return v_text;
 end $$;
 
--- Is what a sentence is about said elsewhere? "I like holding them" where nothing before "them" is named. "and it was fun" is about the
--- sentence itself. As rules see it.
+-- Is what a sentence is about said elsewhere? "I like holding them" where nothing before "them" is named. "and it was
+-- fun" is about the sentence itself. As rules see it.
 create or replace function _memoir.dangles(p_sentence text)
 returns boolean language sql immutable strict as $$
-  -- What stands before the first such word, and the last word of that: nothing with an article, a number or the ending of a plural.
+  -- What stands before the first such word, and the last word of that: nothing with an article, a number or the ending
+  -- of a plural.
   select coalesce(m[2] <> all (_memoir.word_list('english', 'clause_openers'))
     and m[1] !~ ('\m(' || _memoir.any_word('english', 'determiners') || ') [[:alpha:]]')
     and m[1] !~ ('\m(?!(' || _memoir.any_word('english', 'no_plurals') || ')\M)[[:alpha:]]{2,}[^su]s\M'), false)
-  from regexp_match(p_sentence, '^(.*?\m([[:alpha:]''-]+)) (?:it|them|him|those|these|another|that|this|this one|that one)(?:'
+  from regexp_match(p_sentence,
+    '^(.*?\m([[:alpha:]''-]+)) (?:it|them|him|those|these|another|that|this|this one|that one)(?:'
     || ' (?:' || _memoir.any_word('english', 'after_pronouns') || ')\M| ?[.!,;]|$)') m
 $$;
 
@@ -137,7 +151,8 @@ create or replace function _memoir.day_in_words(p_day date)
 returns text language sql immutable as $$ select to_char(p_day, 'FMDD FMMonth YYYY') $$;
 
 -- "three weeks ago", "in a month", "a few days back": said anew, and the days that it means.
-create or replace function _memoir.days_away(p_words text[], p_said date, out said text, out from_day date, out to_day date)
+create or replace function _memoir.days_away(p_words text[], p_said date, out said text, out from_day date,
+  out to_day date)
 language plpgsql immutable as $$
 declare
   v_last text := p_words[cardinality(p_words)]; v_n integer; v_unit text;
@@ -169,12 +184,14 @@ begin
 end $$;
 
 -- "last week", "next May", "this past Friday".
-create or replace function _memoir.span_named(p_words text[], p_said date, out said text, out from_day date, out to_day date)
+create or replace function _memoir.span_named(p_words text[], p_said date, out said text, out from_day date,
+  out to_day date)
 language plpgsql immutable as $$
 declare
   c_months text[] := _memoir.word_list('english', 'months');
   v_last text := p_words[cardinality(p_words)]; v_monday date := date_trunc('week', p_said)::date;
-  v_n integer := case when p_words[1] = 'last' or p_words[2] = 'past' then -1 when p_words[1] = 'next' then 1 else 0 end;
+  v_n integer := case when p_words[1] = 'last' or p_words[2] = 'past' then -1 when p_words[1] = 'next' then 1
+    else 0 end;
   v_day integer := array_position(_memoir.word_list('english', 'weekday_starts'), left(v_last, 3));
   v_month integer := array_position(c_months, (select w from unnest(p_words) w where w = any (c_months) limit 1));
   v_this_month integer := extract(month from p_said); v_year integer := extract(year from p_said); v_season integer;
@@ -184,7 +201,8 @@ begin
     to_day := from_day + 7;
     said := 'in the week of ' || _memoir.day_in_words(from_day);
   elsif v_last = 'weekend' then
-    -- On a weekend, "last weekend" is the one before; "this past weekend" and "last weekend" on a weekday the latest over.
+    -- On a weekend, "last weekend" is the one before; "this past weekend" and "last weekend" on a weekday the latest
+    -- over.
     from_day := v_monday + 5 + 7 * v_n;
     to_day := from_day + 2;
     said := 'on the weekend of ' || _memoir.day_in_words(from_day);
@@ -218,7 +236,8 @@ end $$;
 create or replace function _memoir.calendar_day(p_words text[], p_month integer, p_said date, p_is_past boolean)
 returns date language plpgsql immutable as $$
 declare
-  v_n integer := coalesce((regexp_match(array_to_string(p_words, ' '), '\m(\d{1,2})(?:st|nd|rd|th)?\M'))[1]::integer, 0);
+  v_n integer := coalesce((regexp_match(array_to_string(p_words, ' '), '\m(\d{1,2})(?:st|nd|rd|th)?\M'))[1]::integer,
+    0);
   v_year integer := (regexp_match(p_words[cardinality(p_words)], '^(\d{4})$'))[1]::integer; v_day date;
 begin
   if v_n not between 1 and 31 then return null; end if;
@@ -229,14 +248,15 @@ begin
 exception when data_exception then return null;
 end $$;
 
--- One match of date_pattern(): what is said instead, or null where "on" and the day will do, and the days that it means.
--- p_rest: the sentence from there on.
+-- One match of date_pattern(): what is said instead, or null where "on" and the day will do, and the days that it
+-- means. p_rest: the sentence from there on.
 create or replace function _memoir.resolve_date(p_hit text, p_rest text, p_said date, p_is_past boolean,
   out said text, out from_day date, out to_day date, out first_word text)
 language plpgsql immutable as $$
 declare
   c_months text[] := _memoir.word_list('english', 'months');
-  v_words text[] := string_to_array(translate(lower(p_hit), ',', ''), ' '); v_last text := v_words[cardinality(v_words)];
+  v_words text[] := string_to_array(translate(lower(p_hit), ',', ''), ' ');
+  v_last text := v_words[cardinality(v_words)];
   v_day integer; v_month integer; v_until boolean;
 begin
   first_word := v_words[1];
@@ -253,7 +273,8 @@ begin
   elsif v_last = 'tomorrow' then from_day := p_said + 1;
   elsif v_last in ('tonight', 'night') then
     from_day := p_said - (v_last = 'night')::integer;
-    said := case v_last when 'night' then 'on the night of ' else 'on the evening of ' end || _memoir.day_in_words(from_day);
+    said := case v_last when 'night' then 'on the night of '
+      else 'on the evening of ' end || _memoir.day_in_words(from_day);
   elsif v_last in ('morning', 'afternoon', 'evening') then
     from_day := p_said;
     said := format('on the %s of %s', v_last, _memoir.day_in_words(from_day));
@@ -295,7 +316,8 @@ begin
     select * into v from _memoir.resolve_date(v_hit, v_rest, p_said, p_is_past);
     if v.from_day is not null then
       v.to_day := coalesce(v.to_day, v.from_day + 1);
-      v.said := coalesce(v.said, case when v.first_word in ('until', 'till', 'by', 'since') then v.first_word else 'on' end
+      v.said := coalesce(v.said, case when v.first_word in ('until', 'till', 'by', 'since') then v.first_word
+        else 'on' end
         || ' ' || _memoir.day_in_words(v.from_day));
       if v.first_word in ('until', 'till') then
         valid_until := coalesce(valid_until, v.to_day);
@@ -322,7 +344,8 @@ returns text language plpgsql immutable as $$
 declare
   c_kept text[] := _memoir.word_list('english', 'verbs_kept');
   c_between text[] := _memoir.word_list('english', 'between_verb');
-  v_words text[] := regexp_split_to_array(p_sentence, '\s+'); v_out text[] := '{}'; v_word text; v_core text; v_tail text; v_pending boolean := false; v_next text;
+  v_words text[] := regexp_split_to_array(p_sentence, '\s+'); v_out text[] := '{}'; v_word text; v_core text;
+  v_tail text; v_pending boolean := false; v_next text;
   v_own text := p_name || '''s'; v_seen boolean := false; v_numeral boolean; v_others text;
 begin
   for i in 1 .. cardinality(v_words) loop
@@ -330,12 +353,16 @@ begin
     v_core := lower(rtrim(v_word, '.,!?;:)"”'));
     v_tail := substr(v_word, length(v_core) + 1);
     v_next := lower(rtrim(coalesce(v_words[i + 1], ''), '.,!?;:'));
-    v_others := case when v_seen then case v_core when 'we' then 'they' when 'us' then 'them' when 'our' then 'their' when 'ours' then 'theirs' when 'ourselves' then 'themselves'
-      when 'we''re' then 'they''re' when 'we''ve' then 'they''ve' when 'we''ll' then 'they''ll' when 'we''d' then 'they''d' end end;
+    v_others := case when v_seen then case v_core when 'we' then 'they' when 'us' then 'them' when 'our' then 'their'
+      when 'ours' then 'theirs' when 'ourselves' then 'themselves'
+      when 'we''re' then 'they''re' when 'we''ve' then 'they''ve' when 'we''ll' then 'they''ll'
+      when 'we''d' then 'they''d' end end;
     -- "Act I", "parts I and II".
-    v_numeral := v_core = 'i' and (v_next in ('and', 'or', '&') and lower(coalesce(v_words[i + 2], '')) ~ '^ii' or i > 2 and v_tail !~ '^''' and coalesce(v_words[i - 1], '') ~
+    v_numeral := v_core = 'i' and (v_next in ('and', 'or', '&') and lower(coalesce(v_words[i + 2], '')) ~ '^ii' or i > 2
+      and v_tail !~ '^''' and coalesce(v_words[i - 1], '') ~
       ('^(' || _memoir.any_word('english', 'numbered') || ')$'));
-    v_seen := v_seen or not v_numeral and v_core in ('i', 'i''m', 'im', 'i''ve', 'ive', 'i''ll', 'i''d', 'me', 'my', 'mine', 'myself');
+    v_seen := v_seen or not v_numeral and v_core in ('i', 'i''m', 'im', 'i''ve', 'ive', 'i''ll', 'i''d', 'me', 'my',
+      'mine', 'myself');
     if v_numeral then null;
     elsif v_others is not null then
       -- Who was named, and those with them.
@@ -345,7 +372,8 @@ begin
     elsif v_core in ('i''m', 'im') then v_word := p_name || ' is' || v_tail;
     elsif v_core in ('i''ve', 'ive') then v_word := p_name || ' has' || v_tail;
     elsif v_core = 'i''ll' then v_word := p_name || ' will' || v_tail;
-    elsif v_core = 'i''d' then v_word := p_name || case when v_next in ('been', 'never', 'better', 'gone', 'seen', 'done', 'just', 'already') or v_next ~ 'ed$' then ' had' else ' would' end || v_tail;
+    elsif v_core = 'i''d' then v_word := p_name || case when v_next in ('been', 'never', 'better', 'gone', 'seen',
+      'done', 'just', 'already') or v_next ~ 'ed$' then ' had' else ' would' end || v_tail;
     elsif v_core = 'me' then v_word := p_name || v_tail;
     elsif v_core in ('my', 'mine') then v_word := v_own || v_tail;
     elsif v_core = 'myself' then v_word := 'themselves' || v_tail;
@@ -357,10 +385,12 @@ begin
       elsif v_core = 'do' then v_word := 'does' || v_tail;
       elsif v_core in ('don''t', 'dont') then v_word := 'doesn''t' || v_tail;
       elsif v_core = 'were' then v_word := 'was' || v_tail;
-      elsif v_core = any (c_kept) or v_core ~ '([^e]ed|eed)$' and v_core not in ('need', 'feed', 'speed', 'succeed', 'proceed') or v_core !~ '^[a-z]+$' then null;
+      elsif v_core = any (c_kept) or v_core ~ '([^e]ed|eed)$' and v_core not in ('need', 'feed', 'speed', 'succeed',
+        'proceed') or v_core !~ '^[a-z]+$' then null;
       else
         v_word := left(v_word, length(v_core));
-        v_word := case when v_core ~ '(s|sh|ch|x|z|o)$' then v_word || 'es' when v_core ~ '[^aeiou]y$' then left(v_word, -1) || 'ies' else v_word || 's' end || v_tail;
+        v_word := case when v_core ~ '(s|sh|ch|x|z|o)$' then v_word || 'es' when v_core ~ '[^aeiou]y$' then
+          left(v_word, -1) || 'ies' else v_word || 's' end || v_tail;
       end if;
     end if;
     v_out := v_out || v_word;

@@ -4,7 +4,8 @@ create or replace function _memoir.check_size(p_field text, p_value text, p_limi
 returns void language plpgsql immutable as $$
 begin
   if octet_length(p_value) > p_limit then
-    perform _memoir.fail('PM012', format('%s is %s bytes, more than text_bytes_max = %s', p_field, octet_length(p_value), p_limit),
+    perform _memoir.fail('PM012', format('%s is %s bytes, more than text_bytes_max = %s', p_field,
+      octet_length(p_value), p_limit),
       'store the document elsewhere and persist a reference, or raise the setting');
   end if;
 end $$;
@@ -15,7 +16,8 @@ returns boolean language sql immutable as $$
   select coalesce(p_text, '') !~ '[^\s\u001c-\u001f\u0085\u00a0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000]'
 $$;
 
--- Fences. Recalled text is data: it stands between these tags, with a line that says so, and nothing inside can close them.
+-- Fences. Recalled text is data: it stands between these tags, with a line that says so, and nothing inside can close
+-- them.
 create or replace function _memoir.fence_note(p_tag text)
 returns text language sql immutable as $$
   select '<memoir-' || p_tag || '>' || E'\n' || case p_tag
@@ -29,8 +31,8 @@ returns text language sql immutable as $$
   select _memoir.fence_note(p_tag) || p_body || E'\n</memoir-' || p_tag || '>'
 $$;
 
--- Disarms anything that could be read as one of our tags: any kind of angle bracket followed by "memoir", whatever stands
--- between its letters (spaces, slashes, invisible characters), in any case or width.
+-- Disarms anything that could be read as one of our tags: any kind of angle bracket followed by "memoir", whatever
+-- stands between its letters (spaces, slashes, invisible characters), in any case or width.
 create or replace function _memoir.neutralise(p_text text)
 returns text language plpgsql immutable strict parallel safe as $$
 begin
@@ -54,13 +56,15 @@ begin
   return p_text;
 end $$;
 
--- Cuts a text for search into pieces of about p_chunk_tokens (estimated), preferably after a sentence or line, else at white
--- space. Spans are 1-based characters and cover it all, without gap or overlap; tokens is the estimate of each piece.
+-- Cuts a text for search into pieces of about p_chunk_tokens (estimated), preferably after a sentence or line, else at
+-- white space. Spans are 1-based characters and cover it all, without gap or overlap; tokens is the estimate of each
+-- piece.
 create or replace function _memoir.chunks(p_text text, p_chunk_tokens integer)
 returns table (span_start integer, span_length integer, piece text, tokens integer) language plpgsql immutable as $$
 declare
   v_length integer := length(p_text);
-  v_window text; v_window_start integer := 1; v_window_size integer; v_block text; v_block_length integer; v_block_start integer := 1;
+  v_window text; v_window_start integer := 1; v_window_size integer; v_block text; v_block_length integer;
+  v_block_start integer := 1;
   v_pos integer; v_size integer; v_ratio float8; v_tail text; v_cut integer;
   v_block_size integer := greatest(2048, p_chunk_tokens * 16);
 begin
@@ -73,7 +77,8 @@ begin
       return;
     end if;
   end if;
-  -- substr() of a multi-byte text counts from its start every time, so a long one is read through a window, and that in blocks.
+  -- substr() of a multi-byte text counts from its start every time, so a long one is read through a window, and that in
+  -- blocks.
   v_window_size := greatest(65536, sqrt(v_length::float8 * v_block_size)::integer);
   v_window := left(p_text, v_window_size);
   while v_block_start <= v_length loop
@@ -90,9 +95,11 @@ begin
       piece := substr(v_block, v_pos, v_size);
       span_length := length(piece);
       if span_length = v_size then
-        -- Read backwards, all white space and all ends of sentences made alike; scripts without spaces end them without one too.
+        -- Read backwards, all white space and all ends of sentences made alike; scripts without spaces end them without
+        -- one too.
         v_tail := translate(reverse(right(piece, v_size / 2)), E'\t\r\u00a0\u3000!?।؟۔！？．｡', '    .....。。。。');
-        v_cut := coalesce(least(nullif(strpos(v_tail, ' .'), 0), nullif(strpos(v_tail, '。'), 0), nullif(strpos(v_tail, E'\n'), 0)),
+        v_cut := coalesce(least(nullif(strpos(v_tail, ' .'), 0), nullif(strpos(v_tail, '。'),
+          0), nullif(strpos(v_tail, E'\n'), 0)),
           nullif(strpos(v_tail, ' '), 0), 1) - 1;
         if v_cut > 0 then
           span_length := span_length - v_cut;
@@ -102,7 +109,9 @@ begin
         exit;  -- the rest of this block begins the next one
       end if;
       span_start := v_block_start + v_pos - 1;
-      tokens := case when v_length <= 32768 then _memoir.estimate_tokens(piece) else ceil(span_length * v_ratio)::integer end;  -- not a megabyte twice
+      -- not a megabyte twice
+      tokens := case when v_length <= 32768 then _memoir.estimate_tokens(piece)
+        else ceil(span_length * v_ratio)::integer end;
       return next;
       v_pos := v_pos + span_length;
     end loop;
@@ -111,50 +120,58 @@ begin
 end $$;
 
 -- Words of a text as lexemes with positions. Scripts written without spaces add character pairs, so that a part of a
--- sentence finds the sentence, and Han its single characters, which can be words; a query asks for one only where it stands
--- alone. Composed, decomposed and full-width forms of a word are one.
+-- sentence finds the sentence, and Han its single characters, which can be words; a query asks for one only where it
+-- stands alone. Composed, decomposed and full-width forms of a word are one.
 create or replace function _memoir.words(p_config regconfig, p_text text, p_is_query boolean default false)
 returns tsvector language plpgsql stable strict as $$
 declare
   -- Invisible marks are no part of a word, whatever the C library of the server thinks.
   v_text text := case when octet_length(p_text) = length(p_text) then p_text
-    else regexp_replace(normalize(p_text, nfkc), '[\u00ad\u061c\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufeff]', '', 'g') end;
+    else regexp_replace(normalize(p_text, nfkc), '[\u00ad\u061c\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufeff]', '',
+      'g') end;
   v_words tsvector := to_tsvector(p_config, v_text);
   v_pairs text;
 begin
   if v_text ~ '[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff\U00020000-\U0003ffff]' then
     -- By their characters: substr() would count from the start of the run every time.
-    select string_agg(c || coalesce(next, ''), ' ' order by nth, i) filter (where next is not null or i = 1) into v_pairs
+    select string_agg(c || coalesce(next, ''), ' ' order by nth, i) filter (where next is not null or i = 1)
+      into v_pairs
     from (
       select r.nth, u.i, u.c, lead(u.c) over (partition by r.nth order by u.i) as next
-      from regexp_matches(v_text, '[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff\U00020000-\U0003ffff]+', 'g')
+      from regexp_matches(v_text,
+        '[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff\U00020000-\U0003ffff]+', 'g')
         with ordinality r(run, nth), unnest(string_to_array(r.run[1], null)) with ordinality u(c, i)) pairs;
     v_words := v_words || to_tsvector('simple', v_pairs);
     if not p_is_query then
-      select string_agg(han[1], ' ') into v_pairs from regexp_matches(v_text, '[\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]', 'g') han;
+      select string_agg(han[1], ' ') into v_pairs
+      from regexp_matches(v_text, '[\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]', 'g') han;
       v_words := v_words || to_tsvector('simple', coalesce(v_pairs, ''));
     end if;
   end if;
   return v_words;
 end $$;
 
--- Words of several items as one tsvector, as search_tail has them; parallel arrays: word, offset of the item from 0 on, how often. Null: no words.
+-- Words of several items as one tsvector, as search_tail has them; parallel arrays: word, offset of the item from 0 on,
+-- how often. Null: no words.
 create or replace function _memoir.packed_words(p_words text[], p_offsets integer[], p_counts integer[])
 returns tsvector language plpgsql immutable set plan_cache_mode = force_generic_plan as $$
 begin
   return (select string_agg(w.word, ' ') from (
-    select '''' || replace(replace(u.word, '\', '\\'), '''', '''''') || ''':' || string_agg((u.item_offset << 8 | u.count)::text, ',') as word
+    select '''' || replace(replace(u.word, '\', '\\'), '''', '''''') || ''':'
+      || string_agg((u.item_offset << 8 | u.count)::text, ',') as word
     from unnest(p_words, p_offsets, p_counts) u(word, item_offset, count) group by u.word) w)::tsvector;
 end $$;
 
 create or replace function _memoir.is_question(p_text text)
 returns boolean language sql immutable as $$ select coalesce(p_text ~ '[?？؟]\s*$', false) $$;
 
--- What duplicates and tombstones compare: compatibility forms folded, case, white space, invisible and control characters ignored.
+-- What duplicates and tombstones compare: compatibility forms folded, case, white space, invisible and control
+-- characters ignored.
 create or replace function _memoir.normalise(p_text text)
 returns text language sql immutable strict as $$
   select btrim(regexp_replace(
-    regexp_replace(lower(normalize(p_text, nfkc)), '[\u0001-\u0008\u000e-\u001f\u007f-\u0084\u0086-\u009f\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e\u2060-\u206f\u2800\ufe00-\ufe0f\ufeff\ufff9-\ufffb\U000e0000-\U000e0fff]', '', 'g'),
+    regexp_replace(lower(normalize(p_text, nfkc)),
+      '[\u0001-\u0008\u000e-\u001f\u007f-\u0084\u0086-\u009f\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e\u2060-\u206f\u2800\ufe00-\ufe0f\ufeff\ufff9-\ufffb\U000e0000-\U000e0fff]', '', 'g'),
     '[\s\u0085\u2028\u2029]+', ' ', 'g'), ' ')
 $$;
 
@@ -172,6 +189,7 @@ create or replace function _memoir.check_short(p_field text, p_value text, p_lim
 returns void language plpgsql immutable as $$
 begin
   if p_value is not null and (length(p_value) > p_limit or _memoir.normalise(p_value) = '') then
-    perform _memoir.fail('PM014', format('%s must be a text of 1 to %s characters, not %s', p_field, p_limit, _memoir.shown(p_value)));
+    perform _memoir.fail('PM014', format('%s must be a text of 1 to %s characters, not %s', p_field, p_limit,
+      _memoir.shown(p_value)));
   end if;
 end $$;

@@ -5,14 +5,16 @@ create or replace function memoir.count_tokens(p_text text, p_model text default
 returns integer language plpgsql stable security definer set search_path from current as $$
 begin
   return (_memoir.count_tokens(array[p_text],
-    _memoir.tokenizer_used((_memoir.model(coalesce(p_model, (select config ->> 'default_model' from _memoir.settings_merged)))).tokenizer)))[1];
+    _memoir.tokenizer_used((_memoir.model(coalesce(p_model,
+      (select config ->> 'default_model' from _memoir.settings_merged)))).tokenizer)))[1];
 end $$;
 comment on function memoir.count_tokens(text, text) is
   'Tokens of a text for a chat model (default: the default model), exact or by the documented estimate. Raises PM031.';
 
--- Weights in hundredths of a token, calibrated with bench/tokens.py. Every term is a count of characters or of (cut) runs of
--- a class, for which count(a || b) <= count(a) + count(b), save the discounts, counts of letter groups that can't overlap
--- themselves, for which >= holds. So the sum over parts is never below the estimate of the whole, whatever the weights.
+-- Weights in hundredths of a token, calibrated with bench/tokens.py. Every term is a count of characters or of (cut)
+-- runs of a class, for which count(a || b) <= count(a) + count(b), save the discounts, counts of letter groups that
+-- can't overlap themselves, for which >= holds. So the sum over parts is never below the estimate of the whole,
+-- whatever the weights.
 create or replace function _memoir.estimate_tokens(p_text text)
 returns integer language plpgsql immutable parallel safe as $$
 declare
@@ -24,12 +26,13 @@ begin
   v_length := length(v_text);
   v_cost := 200
     + 170 * regexp_count(v_text, '[0-9]{1,3}')::bigint
-    + 60 * (v_length - length(regexp_replace(v_text, '[!-/:-@\[-`{-~\u0001-\u0008\u000e-\u001f\u007f]+', '', 'g')))::bigint
+    + 60 * (v_length - length(regexp_replace(v_text, '[!-/:-@\[-`{-~\u0001-\u0008\u000e-\u001f\u007f]+', '',
+      'g')))::bigint
     + 120 * regexp_count(v_text, '[\t-\r]{1,16}')::bigint
     + 8 * (v_length - length(replace(v_text, ' ', '')))::bigint;
 
-  -- Latin words: dear by the letter, because most languages split them often, but letter groups that English is full of earn
-  -- a discount, down to floors that English prose stays above.
+  -- Latin words: dear by the letter, because most languages split them often, but letter groups that English is full of
+  -- earn a discount, down to floors that English prose stays above.
   v_words := regexp_replace(v_text, '[^A-Za-z]+', ' ', 'g');
   v_letters := length(replace(v_words, ' ', ''));
   v_gaps := length(v_words) - v_letters;
@@ -68,7 +71,8 @@ begin
     v_cost := v_cost + 57 * (v_length - length(v_other))::bigint;
     v_length := length(v_other);
     -- accented Latin, combining marks, Greek, Arabic, Devanagari, Thai, punctuation, kana, Hangul, full width
-    v_other := regexp_replace(v_other, '[\u00a0-\u024f\u0300-\u036f\u0370-\u03ff\u0621-\u064a\u0900-\u097f\u0e00-\u0e7f\u1e00-\u1eff\u2000-\u206f\u3000-\u30ff\uac00-\ud7af\uff00-\uffef]+', '', 'g');
+    v_other := regexp_replace(v_other,
+      '[\u00a0-\u024f\u0300-\u036f\u0370-\u03ff\u0621-\u064a\u0900-\u097f\u0e00-\u0e7f\u1e00-\u1eff\u2000-\u206f\u3000-\u30ff\uac00-\ud7af\uff00-\uffef]+', '', 'g');
     v_cost := v_cost + 100 * (v_length - length(v_other))::bigint;
     v_length := length(v_other);
     -- Hebrew, Bengali, Tamil, Han
@@ -89,17 +93,20 @@ begin
 end $$;
 comment on function memoir.estimate_tokens(text) is
   'Tokens of a text, estimated from its characters alone: meant to be at or above the exact count of o200k_base and
-cl100k_base in practically all texts people write, about a fifth above it in English prose. 0 for null and empty text. The sum
+cl100k_base in practically all texts people write, about a fifth above it in English prose. 0 for null and empty text.
+The sum
 over parts is never below the estimate of the whole. See docs/tokens.md.';
 
 create or replace function memoir.max_tokens(p_text text)
 returns integer language sql immutable parallel safe
 return coalesce(octet_length(p_text), 0);
 comment on function memoir.max_tokens(text) is
-  'An upper bound of the tokens of a text in any byte-level tokenizer: its bytes in UTF-8, since every token covers at least one.
+  'An upper bound of the tokens of a text in any byte-level tokenizer: its bytes in UTF-8, since every token covers at
+least one.
 0 for null.';
 
--- Which tokenizer count_tokens() really uses: the one asked for, or 'estimate' where PL/Python or its tables are missing.
+-- Which tokenizer count_tokens() really uses: the one asked for, or 'estimate' where PL/Python or its tables are
+-- missing.
 create or replace function _memoir.tokenizer_used(p_tokenizer text)
 returns text language plpgsql stable as $$
 declare
@@ -114,7 +121,8 @@ begin
   return case when v_available then p_tokenizer else 'estimate' end;
 end $$;
 
--- One count per text, in order; null counts 0. p_tokenizer: what tokenizer_used() answered, asked once per call of the API.
+-- One count per text, in order; null counts 0. p_tokenizer: what tokenizer_used() answered, asked once per call of the
+-- API.
 create or replace function _memoir.count_tokens(p_texts text[], p_tokenizer text)
 returns integer[] language plpgsql stable as $$
 declare
@@ -128,7 +136,8 @@ begin
   return array(select _memoir.estimate_tokens(t) from unnest(p_texts) with ordinality as x(t, n) order by n);
 end $$;
 
--- Images ---------------------------------------------------------------------------------------------------------------
+-- Images
+-- ---------------------------------------------------------------------------------------------------------------
 
 -- Width and height in pixels from the first bytes of an image (PNG, GIF, WebP, JPEG); null where they can't be told.
 create or replace function _memoir.image_size(p_data bytea)
@@ -143,7 +152,8 @@ begin
   elsif v_length >= 30 and substr(p_data, 1, 4) = '\x52494646' and substr(p_data, 9, 7) = '\x57454250565038' then
     v_size := case substr(p_data, 16, 1)
       when '\x20' then array[_memoir.bytes_le(p_data, 26, 2) & 16383, _memoir.bytes_le(p_data, 28, 2) & 16383]
-      when '\x4c' then array[(_memoir.bytes_le(p_data, 21, 2) & 16383) + 1, ((_memoir.bytes_le(p_data, 22, 3) >> 6) & 16383) + 1]
+      when '\x4c' then array[(_memoir.bytes_le(p_data, 21, 2) & 16383) + 1,
+        ((_memoir.bytes_le(p_data, 22, 3) >> 6) & 16383) + 1]
       when '\x58' then array[_memoir.bytes_le(p_data, 24, 3) + 1, _memoir.bytes_le(p_data, 27, 3) + 1] end;
   elsif v_length >= 4 and substr(p_data, 1, 2) = '\xffd8' then
     -- Segments of a JPEG: marker, length, content; the size is in the start-of-frame segment.
@@ -166,7 +176,8 @@ end $$;
 create or replace function _memoir.bytes_be(p_data bytea, p_at integer, p_count integer)
 returns integer language sql immutable parallel safe as $$
   select case when n < 2147483648 then n::integer end
-  from (select sum(get_byte(p_data, p_at + i)::bigint << (8 * (p_count - 1 - i))) as n from generate_series(0, p_count - 1) i) s
+  from (select sum(get_byte(p_data, p_at + i)::bigint << (8 * (p_count - 1 - i))) as n
+  from generate_series(0, p_count - 1) i) s
 $$;
 
 -- The same, little-endian.
@@ -175,11 +186,13 @@ returns integer language sql immutable parallel safe as $$
   select sum(get_byte(p_data, p_at + i) << (8 * i))::integer from generate_series(0, p_count - 1) i
 $$;
 
--- The base64 data of an image part, in either provider's shape; null for a link. 128 kB hold the header of any usual file.
+-- The base64 data of an image part, in either provider's shape; null for a link. 128 kB hold the header of any usual
+-- file.
 create or replace function _memoir.image_data(p_part jsonb)
 returns bytea language plpgsql immutable parallel safe as $$
 declare
-  v_url text := coalesce(p_part #>> '{image_url,url}', case when jsonb_typeof(p_part -> 'image_url') = 'string' then p_part ->> 'image_url' end);
+  v_url text := coalesce(p_part #>> '{image_url,url}', case when jsonb_typeof(p_part -> 'image_url') = 'string'
+    then p_part ->> 'image_url' end);
   v_data text;
 begin
   if v_url ~* '^data:image/[a-z0-9.+-]+;base64,' then
@@ -218,7 +231,8 @@ begin
   if v_size is null then return ceil(1445 * v_factor); end if;
   v_scale := least(1, 2048 / v_long);
   v_scale := v_scale * least(1, 768 / (v_short * v_scale));
-  return ceil((85 + 170 * (greatest(1, ceil(v_long * v_scale / 512 - 1e-9)) * greatest(1, ceil(v_short * v_scale / 512 - 1e-9))))::numeric * v_factor);
+  return ceil((85 + 170 * (greatest(1, ceil(v_long * v_scale / 512 - 1e-9)) * greatest(1,
+    ceil(v_short * v_scale / 512 - 1e-9))))::numeric * v_factor);
 end $$;
 
 create or replace function _memoir.tokens_of(p_text text, p_tokenizer text)

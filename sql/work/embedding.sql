@@ -1,7 +1,7 @@
 -- Embedding as work: items without a vector are claimed, embedded outside any transaction, stored.
 
--- What is embedded: the text after the end of what came before it (the previous turn, or the same turn's previous chunk). A
--- short answer means little without its question: on real dialogues this finds far more (research/ranker).
+-- What is embedded: the text after the end of what came before it (the previous turn, or the same turn's previous
+-- chunk). A short answer means little without its question: on real dialogues this finds far more (research/ranker).
 create or replace function _memoir.embedding_texts(p_user_id uuid, p_items integer[])
 returns table (item_no integer, body text) language plpgsql stable set plan_cache_mode = force_custom_plan as $$
 declare
@@ -9,21 +9,25 @@ declare
 begin
   select array_agg(i.item_no), array_agg(b.item_no) into v_items, v_before
   from _memoir.search_items i
-  left join _memoir.search_items b on b.user_id = p_user_id and b.item_no = i.previous_item and b.embeddable  -- not what is kept from models
+  -- not what is kept from models
+  left join _memoir.search_items b on b.user_id = p_user_id and b.item_no = i.previous_item and b.embeddable
   where i.user_id = p_user_id and i.item_no = any (p_items);
   return query
   with texts as materialized (
-    select t.item_no, coalesce(t.name || ': ', '') || t.body as body from _memoir.item_texts(p_user_id, v_items || array_remove(v_before, null)) t
+    select t.item_no, coalesce(t.name || ': ', '') || t.body as body
+    from _memoir.item_texts(p_user_id, v_items || array_remove(v_before, null)) t
   )
   select t.item_no, coalesce(right(b.body, 200) || E'\n', '') || t.body
-  from unnest(v_items, v_before) as n(item, before) join texts t on t.item_no = n.item left join texts b on b.item_no = n.before;
+  from unnest(v_items, v_before) as n(item, before) join texts t on t.item_no = n.item left join texts b
+    on b.item_no = n.before;
 end $$;
 
 create or replace function memoir.claim_embeddings(p_limit integer default 64, p_model text default null)
 returns table (user_id uuid, item_no integer, model text, text text, work_id bigint, lease_id uuid)
 language plpgsql security definer set search_path from current set plan_cache_mode = force_custom_plan as $$
 declare
-  v_models text[]; v_work _memoir.work_items; v_lease uuid; v_model _memoir.embedding_models; v_items integer[]; v_left integer := p_limit; v_through integer;
+  v_models text[]; v_work _memoir.work_items; v_lease uuid; v_model _memoir.embedding_models; v_items integer[];
+  v_left integer := p_limit; v_through integer;
 begin
   perform _memoir.authorise_worker();
   if p_limit is null or p_limit not between 1 and 10000 then
@@ -31,25 +35,31 @@ begin
   end if;
   if p_model is not null then perform _memoir.embedding_model(p_model); end if;
   v_models := array(select m.model_id::text from _memoir.embedding_models m
-                    where case when p_model is null then m.provider <> 'none' or m.status = 'retired' else m.name = p_model end);
-  -- Waits for nobody: writers and store_embeddings have locked what it would wait for, and they wait for the work items it has.
+                    where case when p_model is null then m.provider <> 'none' or m.status = 'retired'
+                      else m.name = p_model end);
+  -- Waits for nobody: writers and store_embeddings have locked what it would wait for, and they wait for the work items
+  -- it has.
   while v_left > 0 loop
     v_work := _memoir.take_work('embed', v_models);
     exit when v_work.work_id is null;
-    select m.* into v_model from _memoir.embedding_models m where m.model_id = v_work.dedup_key::smallint and m.status <> 'retired';
+    select m.* into v_model from _memoir.embedding_models m where m.model_id = v_work.dedup_key::smallint
+      and m.status <> 'retired';
     if not found then
       delete from _memoir.work_items j where j.work_id = v_work.work_id;
       continue;
     end if;
-    select c.through_item into v_through from _memoir.embedding_cursors c where c.user_id = v_work.user_id and c.model_id = v_model.model_id;
+    select c.through_item into v_through from _memoir.embedding_cursors c where c.user_id = v_work.user_id
+      and c.model_id = v_model.model_id;
     v_through := coalesce(v_through, 0);
     select array_agg(x.item_no) into v_items from (
       select i.item_no from _memoir.search_items i
       where i.user_id = v_work.user_id and i.item_no > v_through and i.embeddable and not i.dead
-        and not exists (select from _memoir.embeddings e where e.user_id = v_work.user_id and e.model_id = v_model.model_id and e.item_no = i.item_no)
+        and not exists (select from _memoir.embeddings e where e.user_id = v_work.user_id
+        and e.model_id = v_model.model_id and e.item_no = i.item_no)
       order by i.item_no limit v_left) x;
     if v_items is null then
-      -- The cursor moves under the user's lock only: items of a writer that has not committed would be skipped for ever.
+      -- The cursor moves under the user's lock only: items of a writer that has not committed would be skipped for
+      -- ever.
       perform from _memoir.user_counters c where c.user_id = v_work.user_id for update skip locked;
       if found then perform _memoir.advance_cursor(v_work.user_id, v_model.model_id); end if;
       delete from _memoir.work_items j where j.work_id = v_work.work_id;
@@ -63,8 +73,10 @@ begin
   end loop;
 end $$;
 comment on function memoir.claim_embeddings(integer, text) is
-  'Leases items that lack a vector, for a worker: claim, commit, embed, store_embeddings. Returns the texts with the model''s
-document prefix. p_model null: any model but those of provider none, whose vectors only the client can make. Leases last 5
+  'Leases items that lack a vector, for a worker: claim, commit, embed, store_embeddings. Returns the texts with the
+model''s
+document prefix. p_model null: any model but those of provider none, whose vectors only the client can make. Leases last
+5
 minutes; heartbeat(work_id, lease_id) keeps one. Service, jobs and admin logins only. Raises PM001, PM014, PM031.';
 
 -- Moves the cursor over everything that has its vector or needs none.
@@ -76,15 +88,20 @@ begin
   select through_item into v_through from _memoir.embedding_cursors where user_id = p_user_id and model_id = p_model_id;
   select min(i.item_no) into v_missing from _memoir.search_items i
   where i.user_id = p_user_id and i.item_no > coalesce(v_through, 0) and i.embeddable and not i.dead
-    and not exists (select from _memoir.embeddings e where e.user_id = p_user_id and e.model_id = p_model_id and e.item_no = i.item_no);
+    and not exists (select from _memoir.embeddings e where e.user_id = p_user_id and e.model_id = p_model_id
+    and e.item_no = i.item_no);
   insert into _memoir.embedding_cursors (user_id, model_id, through_item)
-  select p_user_id, p_model_id, coalesce(v_missing, c.next_item) - 1 from _memoir.user_counters c where c.user_id = p_user_id
-  on conflict (user_id, model_id) do update set through_item = greatest(embedding_cursors.through_item, excluded.through_item);
+  select p_user_id, p_model_id, coalesce(v_missing, c.next_item) - 1 from _memoir.user_counters c
+  where c.user_id = p_user_id
+  on conflict (user_id, model_id) do update set through_item = greatest(embedding_cursors.through_item,
+    excluded.through_item);
   return v_missing is null;
 end $$;
 
-create or replace function memoir.store_embeddings(p_user_ids uuid[], p_item_nos integer[], p_embeddings real[], p_model text default null)
-returns integer language plpgsql security definer set search_path from current set plan_cache_mode = force_custom_plan as $$
+create or replace function memoir.store_embeddings(p_user_ids uuid[], p_item_nos integer[], p_embeddings real[],
+  p_model text default null)
+returns integer language plpgsql security definer set search_path from current set plan_cache_mode = force_custom_plan
+  as $$
 declare
   v_model _memoir.embedding_models;
   v_count integer := coalesce(cardinality(p_item_nos), 0);
@@ -95,7 +112,8 @@ begin
   if array_position(p_user_ids, null) is not null or array_position(p_item_nos, null) is not null then
     perform _memoir.fail('PM014', 'user_ids and item_nos must not hold nulls');
   end if;
-  if coalesce(cardinality(p_user_ids), 0) <> v_count or coalesce(cardinality(p_embeddings), 0)::bigint <> v_count::bigint * v_model.dimension then
+  if coalesce(cardinality(p_user_ids), 0) <> v_count or coalesce(cardinality(p_embeddings), 0)::bigint
+    <> v_count::bigint * v_model.dimension then
     perform _memoir.fail('PM030', format('%s users, %s items and %s numbers do not make vectors of %s dimensions',
       coalesce(cardinality(p_user_ids), 0), v_count, coalesce(cardinality(p_embeddings), 0), v_model.dimension));
   end if;
@@ -110,17 +128,24 @@ begin
           and j.dedup_key = v_model.model_id::text and j.state = 'leased' for update skip locked);
       continue;
     end if;
-    -- Not "on conflict": under the lock nobody else stores them, and a row put in on trial costs the log a second record.
+    -- Not "on conflict": under the lock nobody else stores them, and a row put in on trial costs the log a second
+    -- record.
     insert into _memoir.embeddings (user_id, item_no, model_id, embedding)
-    select v_user, g.item_no, v_model.model_id, _memoir.to_vector(_memoir.slice(p_embeddings, (g.n - 1) * v_model.dimension + 1, g.n * v_model.dimension), v_model)
-    from (select p_item_nos[i] as item_no, min(i) as n from generate_series(1, v_count) i where p_user_ids[i] = v_user group by 1) g
-    where exists (select from _memoir.search_items s where s.user_id = v_user and s.item_no = g.item_no and s.embeddable)
-      and g.item_no <> all (array(select e.item_no from _memoir.embeddings e where e.user_id = v_user and e.model_id = v_model.model_id and e.item_no = any (p_item_nos)))
+    select v_user, g.item_no, v_model.model_id,
+      _memoir.to_vector(_memoir.slice(p_embeddings, (g.n - 1) * v_model.dimension + 1, g.n * v_model.dimension),
+      v_model)
+    from (select p_item_nos[i] as item_no, min(i) as n from generate_series(1, v_count) i where p_user_ids[i] = v_user
+    group by 1) g
+    where exists (select from _memoir.search_items s where s.user_id = v_user and s.item_no = g.item_no
+      and s.embeddable)
+      and g.item_no <> all (array(select e.item_no from _memoir.embeddings e where e.user_id = v_user
+      and e.model_id = v_model.model_id and e.item_no = any (p_item_nos)))
     order by g.item_no;
     get diagnostics v_added = row_count;
     v_stored := v_stored + v_added;
     v_done := _memoir.advance_cursor(v_user, v_model.model_id);
-    delete from _memoir.work_items j where j.kind = 'embed' and j.user_id = v_user and j.dedup_key = v_model.model_id::text and j.state = 'leased';
+    delete from _memoir.work_items j where j.kind = 'embed' and j.user_id = v_user
+      and j.dedup_key = v_model.model_id::text and j.state = 'leased';
     if not v_done then
       insert into _memoir.work_items (kind, user_id, dedup_key, run_after, created_at)
       values ('embed', v_user, v_model.model_id::text, memoir.now(), memoir.now())
@@ -128,7 +153,8 @@ begin
     end if;
     if v_model.status = 'active' then
       for v_memory in select s.ref_id from _memoir.search_items s
-        where s.user_id = v_user and s.item_no = any (p_item_nos) and s.kind = 'm' and s.chunk = 0 and not s.dead order by s.item_no
+        where s.user_id = v_user and s.item_no = any (p_item_nos) and s.kind = 'm' and s.chunk = 0 and not s.dead
+        order by s.item_no
       loop
         perform _memoir.reconcile_memory(v_user, v_memory, 'near duplicate');
         perform _memoir.review_admission(v_user, v_memory, 'admission');
@@ -138,7 +164,8 @@ begin
   return v_stored;
 end $$;
 comment on function memoir.store_embeddings(uuid[], integer[], real[], text) is
-  'Stores vectors of claimed items: parallel arrays of users and item numbers, and all numbers of all vectors one after another
+  'Stores vectors of claimed items: parallel arrays of users and item numbers, and all numbers of all vectors one after
+another
 (or as a two-dimensional array). Then reconciles memories: conflicts and near duplicates. Returns how many were new.
 Service, jobs and admin logins only. Raises PM001, PM014, PM030, PM031.';
 
@@ -150,21 +177,24 @@ declare
 begin
   perform _memoir.authorise_worker();
   v_model := _memoir.embedding_model(p_model);
-  for v_work in select * from _memoir.work_items where kind = 'embed' and dedup_key = v_model.model_id::text and state = 'leased' and user_id = any (p_user_ids)
+  for v_work in select * from _memoir.work_items where kind = 'embed' and dedup_key = v_model.model_id::text
+    and state = 'leased' and user_id = any (p_user_ids)
     order by work_id for update skip locked
   loop
     perform _memoir.give_back(v_work, p_error);
   end loop;
 end $$;
 comment on function memoir.fail_embeddings(uuid[], text, text) is
-  'Gives leased embedding work of these users back after an error: retried with exponential backoff and jitter, a dead letter
+  'Gives leased embedding work of these users back after an error: retried with exponential backoff and jitter, a dead
+letter
 with the error after work_attempts_max attempts. Service, jobs and admin logins only. Raises PM001, PM031.';
 
 -- A vector out of a one- or two-dimensional array.
 create or replace function _memoir.slice(p_numbers real[], p_from integer, p_to integer)
 returns real[] language sql immutable as $$
   select case when array_ndims(p_numbers) = 1 then p_numbers[p_from : p_to]
-    else array(select unnest(p_numbers[1 + (p_from - 1) / array_length(p_numbers, 2) : 1 + (p_from - 1) / array_length(p_numbers, 2)])) end
+    else array(select unnest(p_numbers[1 + (p_from - 1) / array_length(p_numbers, 2) : 1 + (p_from - 1)
+      / array_length(p_numbers, 2)])) end
 $$;
 
 create or replace function memoir.embedding_progress()
@@ -175,11 +205,14 @@ begin
   return query
   select m.name, m.status,
     (select count(*) from _memoir.embedding_cursors c where c.model_id = m.model_id),
-    (select count(*) from _memoir.work_items j where j.kind = 'embed' and j.dedup_key = m.model_id::text and j.state <> 'dead'),
-    (select count(*) from _memoir.work_items j where j.kind = 'embed' and j.dedup_key = m.model_id::text and j.state = 'dead')
+    (select count(*) from _memoir.work_items j where j.kind = 'embed' and j.dedup_key = m.model_id::text
+      and j.state <> 'dead'),
+    (select count(*) from _memoir.work_items j where j.kind = 'embed' and j.dedup_key = m.model_id::text
+      and j.state = 'dead')
   from _memoir.embedding_models m order by m.model_id;
 end $$;
-comment on function memoir.embedding_progress() is 'Per embedding model: users begun, users waiting for vectors, dead letters.';
+comment on function memoir.embedding_progress()
+  is 'Per embedding model: users begun, users waiting for vectors, dead letters.';
 
 create or replace function memoir.queue_backfill(p_model text, p_limit integer default 1000, p_after uuid default null)
 returns uuid language plpgsql security definer set search_path from current as $$
@@ -193,7 +226,8 @@ begin
     perform _memoir.fail('PM014', format('limit must be from 1 to 1000000, not %s', coalesce(p_limit::text, 'null')));
   end if;
   if v_model.status = 'retired' then
-    perform _memoir.fail('PM014', format('embedding model %s is retired', _memoir.shown(p_model)), 'register_embedding_model brings it back');
+    perform _memoir.fail('PM014', format('embedding model %s is retired', _memoir.shown(p_model)),
+      'register_embedding_model brings it back');
   end if;
   with batch as (
     select c.user_id, c.next_item from _memoir.user_counters c
@@ -208,7 +242,8 @@ begin
   return v_last;
 end $$;
 comment on function memoir.queue_backfill(text, integer, uuid) is
-  'Queues embedding of everything a model has not reached, for up to p_limit users after p_after; returns the last user to go on
+  'Queues embedding of everything a model has not reached, for up to p_limit users after p_after; returns the last user
+to go on
 from, null at the end. Service, jobs and admin logins only. Raises PM001, PM014, PM031.';
 
 create or replace function memoir.drop_retired_embeddings(p_limit integer default 10000)
@@ -220,9 +255,11 @@ begin
   if p_limit is null or p_limit not between 1 and 1000000 then
     perform _memoir.fail('PM014', format('limit must be from 1 to 1000000, not %s', coalesce(p_limit::text, 'null')));
   end if;
-  -- The cursors first, and no registering anew meanwhile: else a model that comes back would believe to have its vectors.
+  -- The cursors first, and no registering anew meanwhile: else a model that comes back would believe to have its
+  -- vectors.
   perform from _memoir.embedding_models where status = 'retired' for share;
-  delete from _memoir.embedding_cursors c using _memoir.embedding_models m where m.model_id = c.model_id and m.status = 'retired';
+  delete from _memoir.embedding_cursors c using _memoir.embedding_models m where m.model_id = c.model_id
+    and m.status = 'retired';
   delete from _memoir.embeddings e using (
     select x.user_id, x.model_id, x.item_no from _memoir.embeddings x
     join _memoir.embedding_models m on m.model_id = x.model_id and m.status = 'retired' limit p_limit) d
@@ -231,7 +268,8 @@ begin
   return v_dropped;
 end $$;
 comment on function memoir.drop_retired_embeddings(integer) is
-  'Deletes up to p_limit vectors of retired models and returns how many. Service, jobs and admin logins only. Raises PM001, PM014.';
+  'Deletes up to p_limit vectors of retired models and returns how many. Service, jobs and admin logins only. Raises
+PM001, PM014.';
 
 create or replace function memoir.ensure_embedder()
 returns text language plpgsql security definer set search_path from current as $$
@@ -240,25 +278,30 @@ declare
 begin
   perform _memoir.authorise_worker();
   select config ->> 'embedder_socket' into v_socket from _memoir.settings_merged;
-  select jsonb_agg(name order by model_id) into v_models from _memoir.embedding_models where provider = 'embedder' and status <> 'retired';
+  select jsonb_agg(name order by model_id) into v_models from _memoir.embedding_models where provider = 'embedder'
+    and status <> 'retired';
   if coalesce(v_socket, '') = '' or v_models is null then return 'not configured'; end if;
   if pg_is_in_recovery() then return 'standby'; end if;
   if to_regprocedure('_memoir.py_ensure_embedder(jsonb)') is null then
-    perform _memoir.fail('PM050', 'the embedder can''t be started from here: PL/Python is not installed', 'run pg-memoir-embedder as a service');
+    perform _memoir.fail('PM050', 'the embedder can''t be started from here: PL/Python is not installed',
+      'run pg-memoir-embedder as a service');
   end if;
   select _memoir.py_ensure_embedder(jsonb_build_object('socket', v_socket, 'models', v_models)) into v_answer;
   return v_answer;
 end $$;
 comment on function memoir.ensure_embedder() is
-  'Starts the shared embedder (setting embedder_socket) unless it answers: running, started, starting, restarted, backing off,
+  'Starts the shared embedder (setting embedder_socket) unless it answers: running, started, starting, restarted,
+backing off,
 not configured. Writes no table. Service, jobs and admin logins only. Raises PM001, PM050.';
 
 -- Where a backlog worker finds the model of a batch.
-create or replace function _memoir.embedding_endpoint(p_model text, out provider text, out address text, out dimension integer)
+create or replace function _memoir.embedding_endpoint(p_model text, out provider text, out address text,
+  out dimension integer)
 language plpgsql stable security definer set search_path from current as $$
 begin
   perform _memoir.authorise_worker();
-  select m.provider, case m.provider when 'embedder' then s.config ->> 'embedder_socket' else m.endpoint end, m.dimension
+  select m.provider, case m.provider when 'embedder' then s.config ->> 'embedder_socket' else m.endpoint end,
+    m.dimension
   into provider, address, dimension from _memoir.embedding_models m, _memoir.settings_merged s where m.name = p_model;
 end $$;
 
@@ -269,5 +312,6 @@ declare
 begin
   if to_regprocedure('_memoir.py_ensure_embedder(jsonb)') is null then return '{}'; end if;
   v_answer := memoir.ensure_embedder();
-  return case when v_answer in ('running', 'not configured', 'starting') then '{}' else jsonb_build_object(v_answer, 1) end;
+  return case when v_answer in ('running', 'not configured', 'starting') then '{}'
+    else jsonb_build_object(v_answer, 1) end;
 end $$;

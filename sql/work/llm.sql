@@ -1,18 +1,22 @@
--- Work that a language model does, where one is configured: claim → commit → call → store. What is handed out are texts without
--- secrets; what comes back is checked against the kind's schema before it is stored, and says which model and prompt made it.
+-- Work that a language model does, where one is configured: claim → commit → call → store. What is handed out are texts
+-- without secrets; what comes back is checked against the kind's schema before it is stored, and says which model and
+-- prompt made it.
 
 create or replace function memoir.llm_config()
 returns jsonb language plpgsql stable security definer set search_path from current as $$
 begin
   perform _memoir.authorise_worker();
-  return (select jsonb_build_object('provider', config -> 'llm_provider', 'model', config -> 'llm_model', 'endpoint', config -> 'llm_endpoint',
+  return (select jsonb_build_object('provider', config -> 'llm_provider', 'model', config -> 'llm_model', 'endpoint',
+    config -> 'llm_endpoint',
       'timeout', config -> 'llm_timeout', 'retries', config -> 'llm_retries', 'cost_cap', config -> 'llm_cost_cap',
       -- An answer and its repair, each with its retries and the waits between, and time to start.
-      'lease', (config ->> 'llm_timeout')::integer * 2 * ((config ->> 'llm_retries')::integer + 1) + 40 * (config ->> 'llm_retries')::integer + 90)
+      'lease', (config ->> 'llm_timeout')::integer * 2 * ((config ->> 'llm_retries')::integer + 1) + 40
+        * (config ->> 'llm_retries')::integer + 90)
     from _memoir.settings_merged where config ->> 'llm_provider' <> 'none' and config ->> 'llm_model' <> '');
 end $$;
 comment on function memoir.llm_config() is
-  'How a worker calls the language model: {"provider", "model", "endpoint", "timeout", "retries", "lease" (seconds), "cost_cap"}; null
+  'How a worker calls the language model: {"provider", "model", "endpoint", "timeout", "retries", "lease" (seconds),
+"cost_cap"}; null
 where none is configured. Service, jobs and admin logins only. Raises PM001.';
 
 create or replace function memoir.claim_model_calls(p_limit integer default 4)
@@ -47,30 +51,38 @@ begin
   end loop;
 end $$;
 comment on function memoir.claim_model_calls(integer) is
-  'Leases up to p_limit pieces of work for a language model, with the input of their prompts; none where no model is configured
-(setting llm_provider). Commit, call, then store_model_result, fail_model_call or release_work. Service, jobs and admin logins only.
+  'Leases up to p_limit pieces of work for a language model, with the input of their prompts; none where no model is
+configured
+(setting llm_provider). Commit, call, then store_model_result, fail_model_call or release_work. Service, jobs and admin
+logins only.
 Raises PM001, PM014.';
 
--- Tokens and costs of a call, on the user and, where the work is about one, the session. What helpers cost is a part of all costs.
+-- Tokens and costs of a call, on the user and, where the work is about one, the session. What helpers cost is a part of
+-- all costs.
 create or replace function _memoir.account_call(p_work _memoir.work_items, p_usage jsonb)
 returns jsonb language plpgsql set plan_cache_mode = force_custom_plan as $$
 declare
-  v_prompt bigint := coalesce((p_usage ->> 'prompt_tokens')::bigint, 0); v_completion bigint := coalesce((p_usage ->> 'completion_tokens')::bigint, 0);
+  v_prompt bigint := coalesce((p_usage ->> 'prompt_tokens')::bigint, 0);
+  v_completion bigint := coalesce((p_usage ->> 'completion_tokens')::bigint, 0);
   v_model _memoir.models := _memoir.model((select config ->> 'llm_model' from _memoir.settings_merged)); v_cost bigint;
 begin
-  v_cost := (v_prompt * v_model.prompt_microcents_per_1k + v_completion * v_model.completion_microcents_per_1k + 999) / 1000;
+  v_cost := (v_prompt * v_model.prompt_microcents_per_1k + v_completion * v_model.completion_microcents_per_1k + 999)
+    / 1000;
   if v_prompt + v_completion > 0 then
-    update _memoir.session_counters set helper_tokens = helper_tokens + v_prompt + v_completion, helper_microcents = helper_microcents + v_cost,
+    update _memoir.session_counters set helper_tokens = helper_tokens + v_prompt + v_completion,
+      helper_microcents = helper_microcents + v_cost,
       cost_microcents = cost_microcents + v_cost
     where user_id = p_work.user_id and session_id = (p_work.payload ->> 'session_id')::uuid;
-    update _memoir.user_counters set helper_tokens = helper_tokens + v_prompt + v_completion, helper_microcents = helper_microcents + v_cost,
+    update _memoir.user_counters set helper_tokens = helper_tokens + v_prompt + v_completion,
+      helper_microcents = helper_microcents + v_cost,
       cost_microcents = cost_microcents + v_cost
     where user_id = p_work.user_id;
   end if;
   return jsonb_build_object('tokens', v_prompt + v_completion, 'cost', v_cost);
 end $$;
 
-create or replace function memoir.store_model_result(p_work bigint, p_lease uuid, p_output jsonb, p_made_by text, p_usage jsonb default '{}')
+create or replace function memoir.store_model_result(p_work bigint, p_lease uuid, p_output jsonb, p_made_by text,
+  p_usage jsonb default '{}')
 returns jsonb language plpgsql security definer set search_path from current set lock_timeout = '5s' as $$
 declare
   v_work _memoir.work_items; v_stored integer; v_refused boolean; v_state text;
@@ -86,9 +98,11 @@ begin
   exception when others then
     -- Paid for all the same. An answer that can't be used is asked for once more.
     v_refused := sqlstate = 'PM014';
-    v_state := _memoir.give_back(v_work, sqlstate || ' ' || sqlerrm, p_final => v_refused and v_work.payload ? 'refused');
+    v_state := _memoir.give_back(v_work, sqlstate || ' ' || sqlerrm, p_final => v_refused
+      and v_work.payload ? 'refused');
     if v_refused and v_state = 'ready' then
-      update _memoir.work_items set payload = payload || '{"refused": true}' where kind = v_work.kind and user_id = v_work.user_id and dedup_key = v_work.dedup_key and state = 'ready';
+      update _memoir.work_items set payload = payload || '{"refused": true}' where kind = v_work.kind
+        and user_id = v_work.user_id and dedup_key = v_work.dedup_key and state = 'ready';
     end if;
     return jsonb_build_object('failed', 1, 'error', sqlerrm, 'state', v_state) || _memoir.account_call(v_work, p_usage);
   end;
@@ -96,11 +110,14 @@ begin
   return jsonb_build_object('stored', coalesce(v_stored, 0)) || _memoir.account_call(v_work, p_usage);
 end $$;
 comment on function memoir.store_model_result(bigint, uuid, jsonb, text, jsonb) is
-  'Stores what a model answered for a claimed piece of work, with who made it (model and prompt) and its tokens ({"prompt_tokens",
-"completion_tokens"}), and ends the work. Returns {"stored", "tokens", "cost"}, {"failed", "error"} when it could not be stored, {"lost"}
+  'Stores what a model answered for a claimed piece of work, with who made it (model and prompt) and its tokens
+({"prompt_tokens",
+"completion_tokens"}), and ends the work. Returns {"stored", "tokens", "cost"}, {"failed", "error"} when it could not be
+stored, {"lost"}
 when the lease had run out. Service, jobs and admin logins only. Raises PM001, PM014.';
 
-create or replace function memoir.fail_model_call(p_work bigint, p_lease uuid, p_error text, p_final boolean default false,
+create or replace function memoir.fail_model_call(p_work bigint, p_lease uuid, p_error text,
+  p_final boolean default false,
   p_retry_seconds numeric default null, p_usage jsonb default '{}')
 returns jsonb language plpgsql security definer set search_path from current set lock_timeout = '5s' as $$
 declare
@@ -114,5 +131,6 @@ begin
     || _memoir.account_call(v_work, p_usage);
 end $$;
 comment on function memoir.fail_model_call(bigint, uuid, text, boolean, numeric, jsonb) is
-  'Gives claimed model work back after a failed call: retried with backoff, not before p_retry_seconds; a dead letter with p_final or
+  'Gives claimed model work back after a failed call: retried with backoff, not before p_retry_seconds; a dead letter
+with p_final or
 after work_attempts_max attempts. Counts the tokens it cost. Service, jobs and admin logins only. Raises PM001.';

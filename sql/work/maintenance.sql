@@ -1,61 +1,79 @@
 -- Maintenance of what search and compile leave behind. A step is a short transaction over a user or a few.
 
--- Merges a user's tail into posting lists, a segment of its own. Once three quarters of what a segment and all newer ones would be
--- together is newer, they go into it too: logarithmic merging (Lester, Moffat and Zobel 2005) by four, not by two, since reading a segment
--- more costs less than writing it again. Segments, and how often a posting is written, grow with the logarithm of the user's items.
--- Words that share rows have as many for a letter as to hold about 6 kB each at most.
+-- Merges a user's tail into posting lists, a segment of its own. Once three quarters of what a segment and all newer
+-- ones would be together is newer, they go into it too: logarithmic merging (Lester, Moffat and Zobel 2005) by four,
+-- not by two, since reading a segment more costs less than writing it again. Segments, and how often a posting is
+-- written, grow with the logarithm of the user's items. Words that share rows have as many for a letter as to hold
+-- about 6 kB each at most.
 create or replace function _memoir.merge_tail(p_user_id uuid)
-returns integer language plpgsql security definer set search_path from current set plan_cache_mode = force_custom_plan as $$
+returns integer language plpgsql security definer set search_path from current set plan_cache_mode = force_custom_plan
+  as $$
 declare
   v_counters _memoir.user_counters; v_merged integer; v_rows integer; v_old integer[]; v_first integer;
 begin
   perform _memoir.authorise_worker();
-  select * into v_counters from _memoir.user_counters where user_id = p_user_id for update skip locked;  -- the next run will do
+  -- the next run will do
+  select * into v_counters from _memoir.user_counters where user_id = p_user_id for update skip locked;
   if not found then return 0; end if;
   -- What a posting says of its item's number has 24 bits.
   select coalesce(array_agg(s.segment) filter (where s.segment >= s.oldest), '{}'),
-    least(min(s.first_item) filter (where s.segment >= s.oldest), (select min(item_no) from _memoir.search_tail where user_id = p_user_id)) into v_old, v_first
-  from (select segment, first_item, min(segment) filter (where size * 3 <= newer and v_counters.next_item - first_item < 8000000) over () as oldest
+    least(min(s.first_item) filter (where s.segment >= s.oldest), (select min(item_no) from _memoir.search_tail
+      where user_id = p_user_id)) into v_old, v_first
+  from (select segment, first_item, min(segment) filter (where size * 3 <= newer
+    and v_counters.next_item - first_item < 8000000) over () as oldest
         from (select segment, size, first_item, sum(size) over (order by segment desc) - size
-                + (select coalesce(sum(cardinality(l.positions)), 0) from _memoir.search_tail t, unnest(t.words) l where t.user_id = p_user_id) as newer
+                + (select coalesce(sum(cardinality(l.positions)), 0) from _memoir.search_tail t, unnest(t.words) l
+                  where t.user_id = p_user_id) as newer
               from (select segment, sum(cardinality(postings)) as size, min(first_item) as first_item
                     from _memoir.search_postings where user_id = p_user_id group by segment) x) y) s;
   with gone as (
     delete from _memoir.search_tail where user_id = p_user_id returning item_no, word_counts, words
   ), old as (
     delete from _memoir.search_postings where user_id = p_user_id and segment = any (v_old)
-    returning first_item, coalesce(words, array[key]) as words, coalesce(ends, array[cardinality(postings)]) as ends, postings, lengths
+    returning first_item, coalesce(words, array[key]) as words, coalesce(ends, array[cardinality(postings)]) as ends,
+      postings, lengths
   ), flat as (
-    select l.lexeme collate "C" as term, (g.item_no - v_first << 8) + p as posting, g.word_counts[(p >> 8) + 1] as length
+    select l.lexeme collate "C" as term, (g.item_no - v_first << 8) + p as posting,
+      g.word_counts[(p >> 8) + 1] as length
     from gone g, unnest(g.words) l, unnest(l.positions) p
     union all
     select w.word, (o.first_item - v_first << 8) + x.posting, x.length
-    from old o, lateral (select u.word, coalesce(lag(u.stop) over (order by u.n), 0) + 1 as first, u.stop from unnest(o.words, o.ends) with ordinality u(word, stop, n)) w,
+    from old o, lateral (select u.word, coalesce(lag(u.stop) over (order by u.n), 0) + 1 as first, u.stop
+    from unnest(o.words, o.ends) with ordinality u(word, stop, n)) w,
       unnest(o.postings[w.first : w.stop], o.lengths[w.first : w.stop]) x(posting, length)
   ), lists as (
-    select term, array_agg(posting order by posting) as postings, array_agg(length order by posting) as lengths, count(*)::integer as count from flat group by term
+    select term, array_agg(posting order by posting) as postings, array_agg(length order by posting) as lengths,
+      count(*)::integer as count from flat group by term
   ), sized as (
-    select l.*, sum(18 + octet_length(term) + 6 * count) filter (where count < 64) over (partition by left(term, 1)) as size from lists l
+    select l.*, sum(18 + octet_length(term) + 6 * count) filter (where count < 64) over (partition by left(term, 1))
+      as size from lists l
   ), keyed as materialized (
-    select s.*, r.letter_rows, _memoir.shared_key(term, r.letter_rows) as key, sum(count) over (partition by _memoir.shared_key(term, r.letter_rows) order by term)::integer as stop
-    from sized s, lateral (select case when size <= 6000 then 1 when size <= 48000 then 8 else 64 end as letter_rows) r where count < 64
+    select s.*, r.letter_rows, _memoir.shared_key(term, r.letter_rows) as key,
+      sum(count) over (partition by _memoir.shared_key(term, r.letter_rows) order by term)::integer as stop
+    from sized s, lateral (select case when size <= 6000 then 1 when size <= 48000 then 8 else 64 end as letter_rows) r
+    where count < 64
   ), shared as (
     select key, array_agg(term order by stop) as words, array_agg(stop order by stop) as ends from keyed group by key
   ), packed as (
-    select k.key, array_agg(x.posting order by k.stop - k.count + x.n) as postings, array_agg(x.length order by k.stop - k.count + x.n) as lengths
+    select k.key, array_agg(x.posting order by k.stop - k.count + x.n) as postings,
+      array_agg(x.length order by k.stop - k.count + x.n) as lengths
     from keyed k, unnest(k.postings, k.lengths) with ordinality x(posting, length, n) group by k.key
   ), put as (
     insert into _memoir.search_postings (user_id, segment, first_item, key, words, ends, postings, lengths)
-    select p_user_id, v_counters.next_segment, v_first, key, words, ends, postings, lengths from shared join packed using (key)
+    select p_user_id, v_counters.next_segment, v_first, key, words, ends, postings, lengths from shared join packed
+      using (key)
     union all
     select p_user_id, v_counters.next_segment, v_first, term, null, null, postings, lengths from lists where count >= 64
   )
-  select (select count(n) from gone g, unnest(g.word_counts) n), (select bit_or(letter_rows) from keyed) into v_merged, v_rows;
+  select (select count(n) from gone g, unnest(g.word_counts) n), (select bit_or(letter_rows) from keyed) into v_merged,
+    v_rows;
   select bit_or(n) | coalesce(v_rows, 0) into v_rows
   from (select 0 as n union all
-        select case when n < 8 then 1 when n < 64 then 8 else 64 end from _memoir.search_postings, lateral (select split_part(key, chr(1), 2)::integer as n) r
+        select case when n < 8 then 1 when n < 64 then 8 else 64 end from _memoir.search_postings,
+          lateral (select split_part(key, chr(1), 2)::integer as n) r
         where user_id = p_user_id and segment < v_counters.next_segment and words is not null) x;
-  update _memoir.user_counters set tail_items = 0, next_segment = next_segment + 1, letter_rows = v_rows where user_id = p_user_id;
+  update _memoir.user_counters set tail_items = 0, next_segment = next_segment + 1, letter_rows = v_rows
+  where user_id = p_user_id;
   return v_merged;
 end $$;
 
@@ -64,7 +82,8 @@ returns setof uuid language plpgsql stable security definer set search_path from
 begin
   perform _memoir.authorise_worker();
   return query select user_id from _memoir.user_counters
-  where tail_items >= (select (config ->> 'tail_items_max')::integer from _memoir.settings_merged) order by tail_items desc limit p_limit;
+  where tail_items >= (select (config ->> 'tail_items_max')::integer from _memoir.settings_merged)
+  order by tail_items desc limit p_limit;
 end $$;
 
 -- Users after one another: one that can't be merged is passed over and tried again the next time round.
@@ -72,7 +91,8 @@ create or replace function _memoir.step_merge(p_limit integer)
 returns jsonb language plpgsql as $$
 declare
   v_least integer := (select (config ->> 'tail_items_max')::integer from _memoir.settings_merged);
-  v_after uuid := _memoir.job_cursor('merge'); v_user uuid; v_merged integer := 0; v_users integer := 0; v_failed integer := 0; v_error text;
+  v_after uuid := _memoir.job_cursor('merge'); v_user uuid; v_merged integer := 0; v_users integer := 0;
+  v_failed integer := 0; v_error text;
 begin
   for v_user in select c.user_id from _memoir.user_counters c
     where (v_after is null or c.user_id > v_after) and c.tail_items >= v_least order by c.user_id limit p_limit
@@ -86,7 +106,8 @@ begin
     end;
   end loop;
   perform _memoir.put_job_cursor('merge', v_user);
-  return jsonb_build_object('more', v_user is not null, 'users', v_users, 'items', v_merged, 'failed', v_failed, 'error', v_error);
+  return jsonb_build_object('more', v_user is not null, 'users', v_users, 'items', v_merged, 'failed', v_failed,
+    'error', v_error);
 end $$;
 
 create or replace procedure memoir.merge_search(p_limit integer default 1000)
@@ -103,8 +124,9 @@ comment on procedure memoir.merge_search(integer) is
   'Merges the word tails of up to p_limit users (those above tail_items_max) into posting lists, a commit per user.
 Call outside a transaction.';
 
--- Moves what compiles left in the unlogged buffer to the ledger and the counters. Counters change under the user's lock, as in
--- remember; a user who is being written for waits for the next time rather than the reverse. False when nothing could be moved.
+-- Moves what compiles left in the unlogged buffer to the ledger and the counters. Counters change under the user's
+-- lock, as in remember; a user who is being written for waits for the next time rather than the reverse. False when
+-- nothing could be moved.
 create or replace function _memoir.flush_batch(p_limit integer)
 returns boolean language plpgsql security definer set search_path from current as $$
 declare
@@ -127,8 +149,10 @@ begin
       delete from _memoir.compile_buffer where buffer_id = any (v_ids) and user_id = v_user returning *
     ), noted as (
       insert into _memoir.compile_ledger
-      select m.user_id, m.compile_id, m.recorded_at, m.session_id, m.budget, m.tokens, m.recall_tokens, m.prefix_hash, m.warnings,
-        m.items, m.scores, m.words, m.vectors, m.around, m.session_scores, m.item_tokens, m.positions, m.reasons, m.facts, m.used
+      select m.user_id, m.compile_id, m.recorded_at, m.session_id, m.budget, m.tokens, m.recall_tokens, m.prefix_hash,
+        m.warnings,
+        m.items, m.scores, m.words, m.vectors, m.around, m.session_scores, m.item_tokens, m.positions, m.reasons,
+          m.facts, m.used
       from moved m on conflict do nothing
     ), shown as (
       -- Relevance is a share of the best candidate's score: whatever the ranking's scale, the best has 1.
@@ -140,15 +164,19 @@ begin
       cross join lateral (
         select t.ref_id where t.kind = 'm'
         union all
-        select s.item_id from _memoir.memory_sources s join _memoir.search_items e on e.user_id = v_user and e.ref_id = s.item_id and e.chunk = 0 and e.echo
-        where t.kind = 't' and s.user_id = v_user and s.item_kind = 'memory' and s.source_kind = 'turn' and s.source_id = t.ref_id) i(ref_id)
+        select s.item_id from _memoir.memory_sources s join _memoir.search_items e on e.user_id = v_user
+          and e.ref_id = s.item_id and e.chunk = 0 and e.echo
+        where t.kind = 't' and s.user_id = v_user and s.item_kind = 'memory' and s.source_kind = 'turn'
+          and s.source_id = t.ref_id) i(ref_id)
       where x.position is not null group by m.compile_id, m.recorded_at, i.ref_id
     ), summed as (
       -- However many compiles showed a memory, its counters are written once.
-      select s.ref_id, count(*)::integer as accesses, sum(s.relevance order by s.recorded_at, s.relevance) as relevance, max(s.recorded_at) as last_at
+      select s.ref_id, count(*)::integer as accesses, sum(s.relevance order by s.recorded_at, s.relevance) as relevance,
+        max(s.recorded_at) as last_at
       from shown s group by s.ref_id
     ), counted as (
-      update _memoir.memory_stats c set access_count = c.access_count + s.accesses, relevance_sum = c.relevance_sum + s.relevance,
+      update _memoir.memory_stats c set access_count = c.access_count + s.accesses,
+        relevance_sum = c.relevance_sum + s.relevance,
         last_accessed_at = greatest(c.last_accessed_at, s.last_at)
       from summed s where c.user_id = v_user and c.memory_id = s.ref_id returning c.memory_id
     )
@@ -177,5 +205,6 @@ begin
   end loop;
 end $$;
 comment on procedure memoir.flush_statistics(integer) is
-  'Moves compile statistics from the unlogged buffer to compile_ledger and memory_stats, in committed batches. Call outside a
+  'Moves compile statistics from the unlogged buffer to compile_ledger and memory_stats, in committed batches. Call
+outside a
 transaction.';

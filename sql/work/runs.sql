@@ -1,18 +1,20 @@
--- How a job runs: in batches, each one short transaction and committed with its counts in job_runs, one run of a job at a time.
+-- How a job runs: in batches, each one short transaction and committed with its counts in job_runs, one run of a job at
+-- a time.
 --
--- A job is a row of job_list() (job_list.sql) and a function step_<name>(p_limit) that does one bounded batch and returns counts
--- and {"more": true} while there is work. Two keys of the answer are not added up: "more", and "error", the last trouble with
--- one user or item that the step passed over, so that a poisoned one never blocks the rest ("failed" counts them). "begun": it has
--- but leased a unit of work, which the next batch does.
+-- A job is a row of job_list() (job_list.sql) and a function step_<name>(p_limit) that does one bounded batch and
+-- returns counts and {"more": true} while there is work. Two keys of the answer are not added up: "more", and "error",
+-- the last trouble with one user or item that the step passed over, so that a poisoned one never blocks the rest
+-- ("failed" counts them). "begun": it has but leased a unit of work, which the next batch does.
 
--- The lease of a job's one run: a row, which each batch renews as it commits. It passes on when its time is over, at once when the
--- process that had it is gone, or is this one, whose earlier run was cancelled between two batches.
+-- The lease of a job's one run: a row, which each batch renews as it commits. It passes on when its time is over, at
+-- once when the process that had it is gone, or is this one, whose earlier run was cancelled between two batches.
 create or replace function _memoir.lease_run(p_job text, p_run bigint)
 returns boolean language plpgsql as $$
 begin
   insert into _memoir.job_leases as l (job, run_id, backend, leased_until)
   values (p_job, p_run, pg_backend_pid(), clock_timestamp() + _memoir.run_lease())
-  on conflict (job) do update set run_id = excluded.run_id, backend = excluded.backend, leased_until = excluded.leased_until
+  on conflict (job) do update set run_id = excluded.run_id, backend = excluded.backend,
+    leased_until = excluded.leased_until
   where l.leased_until < clock_timestamp() or l.backend = excluded.backend
     or not exists (select from pg_stat_activity a where a.pid = l.backend);
   return found;
@@ -33,7 +35,8 @@ begin
     perform _memoir.fail('PM014', format('there is no job %s', _memoir.shown(p_job)),
       (select 'jobs: ' || string_agg(job, ', ' order by job) from _memoir.job_list()));
   end if;
-  if v_seconds is null then select (config ->> 'job_seconds_max')::integer into v_seconds from _memoir.settings_merged; end if;
+  if v_seconds is null then select (config ->> 'job_seconds_max')::integer into v_seconds from _memoir.settings_merged;
+  end if;
   if v_seconds not between 1 and 3600 then
     perform _memoir.fail('PM014', format('seconds must be from 1 to 3600, not %s', v_seconds));
   end if;
@@ -54,26 +57,29 @@ begin
   return v_run;
 end $$;
 
--- What a batch did, in its own transaction, which renews the lease. True: the job goes on. A run that has lost its lease undoes
--- the batch.
+-- What a batch did, in its own transaction, which renews the lease. True: the job goes on. A run that has lost its
+-- lease undoes the batch.
 create or replace function _memoir.job_note(p_run bigint, p_result jsonb)
 returns boolean language plpgsql security definer set search_path from current as $$
 declare
   v_run _memoir.job_runs; v_more boolean := coalesce((p_result ->> 'more')::boolean, false);
 begin
   perform _memoir.authorise_jobs();
-  update _memoir.job_runs set counts = _memoir.add_counts(counts, p_result), error = coalesce(left(p_result ->> 'error', 1000), error),
-    outcome = coalesce(p_result ->> 'outcome', case when v_more and clock_timestamp() >= until and not p_result ? 'begun' then 'time over' end)
+  update _memoir.job_runs set counts = _memoir.add_counts(counts, p_result),
+    error = coalesce(left(p_result ->> 'error', 1000), error),
+    outcome = coalesce(p_result ->> 'outcome', case when v_more and clock_timestamp() >= until
+      and not p_result ? 'begun' then 'time over' end)
   where run_id = p_run and finished_at is null returning * into v_run;
-  update _memoir.job_leases set leased_until = clock_timestamp() + _memoir.run_lease() where job = v_run.job and run_id = p_run;
+  update _memoir.job_leases set leased_until = clock_timestamp() + _memoir.run_lease() where job = v_run.job
+    and run_id = p_run;
   if not found and v_run.run_id is not null then
     perform _memoir.fail('PM051', format('run %s of job %s has lost its lease', p_run, v_run.job));
   end if;
   return v_more and v_run.outcome is null;
 end $$;
 
--- How large the next batch may be, when one of p_batch took p_ms: it holds its users' locks to its end, and who writes waits for it. It
--- grows to the double at most, since the next users may have more to do.
+-- How large the next batch may be, when one of p_batch took p_ms: it holds its users' locks to its end, and who writes
+-- waits for it. It grows to the double at most, since the next users may have more to do.
 create or replace function _memoir.next_batch(p_batch integer, p_least integer, p_most integer, p_ms float8)
 returns integer language plpgsql stable as $$
 declare
@@ -90,7 +96,8 @@ begin
   perform _memoir.authorise_jobs();
   return query
   select l.backend from _memoir.job_leases l
-  where exists (select from _memoir.work_items w where w.state = 'leased' and w.leased_until < clock_timestamp() and w.payload ->> 'run' = l.run_id::text)
+  where exists (select from _memoir.work_items w where w.state = 'leased' and w.leased_until < clock_timestamp()
+    and w.payload ->> 'run' = l.run_id::text)
     and exists (select from pg_stat_activity a where a.pid = l.backend)
   for update skip locked;
 end $$;
@@ -105,14 +112,17 @@ begin
     begin
       v_count := v_count + pg_cancel_backend(v_backend)::integer;
     exception when insufficient_privilege then
-      raise warning 'process % has been at one unit of its job for too long, and % may not cancel it', v_backend, current_user;
+      raise warning 'process % has been at one unit of its job for too long, and % may not cancel it', v_backend,
+        current_user;
     end;
   end loop;
   return v_count;
 end $$;
 comment on function memoir.cancel_overdue() is
-  'Cancels what runs of jobs have been at for longer than job_unit_seconds: one session''s extraction, which is tried again later, with
-fewer turns, and is a dead letter in the end, while the run goes on with the next. Returns how many. Every run_job begins with it; call it
+  'Cancels what runs of jobs have been at for longer than job_unit_seconds: one session''s extraction, which is tried
+again later, with
+fewer turns, and is a dead letter in the end, while the run goes on with the next. Returns how many. Every run_job
+begins with it; call it
 where jobs run one after another. Runs of other logins are left alone,
 with a warning. Jobs and admin logins only. Raises PM001.';
 
@@ -120,10 +130,12 @@ with a warning. Jobs and admin logins only. Raises PM001.';
 create or replace function _memoir.job_step(p_run bigint)
 returns boolean language plpgsql security definer set search_path from current set lock_timeout = '5s' as $$
 declare
-  v_job text; v_batch integer; v_least integer; v_most integer; v_result jsonb; v_began timestamptz := clock_timestamp();
+  v_job text; v_batch integer; v_least integer; v_most integer; v_result jsonb;
+  v_began timestamptz := clock_timestamp();
 begin
   perform _memoir.authorise_jobs();
-  select r.job, r.batch, l.batch_least, l.batch into v_job, v_batch, v_least, v_most from _memoir.job_runs r join _memoir.job_list() l on l.job = r.job
+  select r.job, r.batch, l.batch_least, l.batch into v_job, v_batch, v_least, v_most from _memoir.job_runs r
+  join _memoir.job_list() l on l.job = r.job
   where r.run_id = p_run and r.finished_at is null and r.outcome is null;
   if not found then return false; end if;
   begin
@@ -145,7 +157,8 @@ declare
   v_job text;
 begin
   perform _memoir.authorise_jobs();
-  update _memoir.job_runs set finished_at = clock_timestamp(), outcome = coalesce(outcome, case when error is null then 'done' else 'errors' end)
+  update _memoir.job_runs set finished_at = clock_timestamp(),
+    outcome = coalesce(outcome, case when error is null then 'done' else 'errors' end)
   where run_id = p_run and finished_at is null returning job into v_job;
   delete from _memoir.job_leases where job = v_job and run_id = p_run;
 end $$;
@@ -206,30 +219,40 @@ begin
   perform _memoir.job_report(v_run);
 end $$;
 comment on procedure memoir.run_job(text, integer) is
-  'Runs a job (select * from memoir.list_jobs()) until nothing is left to do, for at most p_seconds (setting job_seconds_max), with a
-commit per batch. Leaves a row in job_runs. A job that is already running is left alone; a standby skips it. Call outside a
-transaction, with statement_timeout 0. Jobs and admin logins only. Raises PM001, PM014, PM051 (the job failed), 57014 (cancelled).';
+  'Runs a job (select * from memoir.list_jobs()) until nothing is left to do, for at most p_seconds (setting
+job_seconds_max), with a
+commit per batch. Leaves a row in job_runs. A job that is already running is left alone; a standby skips it. Call
+outside a
+transaction, with statement_timeout 0. Jobs and admin logins only. Raises PM001, PM014, PM051 (the job failed), 57014
+(cancelled).';
 
--- What a function can't do: statements that only somebody who owns the tables (an owner of the database, a superuser) can send,
--- one by one. Nothing waits for them: they finish what was interrupted, and help where autovacuum does not keep up.
+-- What a function can't do: statements that only somebody who owns the tables (an owner of the database, a superuser)
+-- can send, one by one. Nothing waits for them: they finish what was interrupted, and help where autovacuum does not
+-- keep up.
 create or replace function memoir.bare_statements()
 returns table (statement text, reason text) language plpgsql stable security definer set search_path from current as $$
 begin
   perform _memoir.authorise_jobs();
   return query
-  select format('alter table _memoir.%I detach partition _memoir.%I finalize', p.relname, c.relname), 'a detach was interrupted'
-  from pg_inherits i join pg_class c on c.oid = i.inhrelid join pg_class p on p.oid = i.inhparent where c.relnamespace = '_memoir'::regnamespace and i.inhdetachpending
+  select format('alter table _memoir.%I detach partition _memoir.%I finalize', p.relname, c.relname),
+    'a detach was interrupted'
+  from pg_inherits i join pg_class c on c.oid = i.inhrelid join pg_class p on p.oid = i.inhparent
+  where c.relnamespace = '_memoir'::regnamespace and i.inhdetachpending
   union all
-  select format('alter table _memoir.%I detach partition _memoir.%I concurrently', p.relname, c.relname), 'a month is to be archived'
+  select format('alter table _memoir.%I detach partition _memoir.%I concurrently', p.relname, c.relname),
+    'a month is to be archived'
   from _memoir.archives a join pg_class c on c.relname = a.leaf and c.relnamespace = '_memoir'::regnamespace
   join pg_inherits i on i.inhrelid = c.oid join pg_class p on p.oid = i.inhparent
   where a.state = 'detaching' and not i.inhdetachpending
   union all
-  select format('vacuum (analyze) _memoir.%I', s.relname), format('%s of %s rows are dead', s.n_dead_tup, s.n_dead_tup + s.n_live_tup)
+  select format('vacuum (analyze) _memoir.%I', s.relname), format('%s of %s rows are dead', s.n_dead_tup,
+    s.n_dead_tup + s.n_live_tup)
   from pg_stat_all_tables s
   where s.schemaname = '_memoir' and s.n_dead_tup > 10000 and s.n_dead_tup > 0.2 * s.n_live_tup
     and coalesce(greatest(s.last_vacuum, s.last_autovacuum), '-infinity') < now() - interval '1 hour';
 end $$;
 comment on function memoir.bare_statements() is
-  'What maintenance can''t do inside a function, as statements to send outside a transaction by an owner of the database, each with its
-reason: months to detach for the job archive, detaches to finish, tables where autovacuum lags. Jobs and admin logins only. Raises PM001.';
+  'What maintenance can''t do inside a function, as statements to send outside a transaction by an owner of the
+database, each with its
+reason: months to detach for the job archive, detaches to finish, tables where autovacuum lags. Jobs and admin logins
+only. Raises PM001.';

@@ -18,7 +18,10 @@ SAID = [
     ("Bob aka Robert Smith called.", {("bob", "robert smith")}),
     ("PTO is short for paid time off at my company.", {("pto", "paid time off")}),
     ("We call the Customer Data Platform CDP for short.", {("cdp", "customer data platform")}),
-    ("Internationalization (i18n) is hard; localization (l10n) too.", {("i18n", "internationalization"), ("l10n", "localization")}),
+    (
+        "Internationalization (i18n) is hard; localization (l10n) too.",
+        {("i18n", "internationalization"), ("l10n", "localization")},
+    ),
     ("I live in Berlin (Germany) with Tom (my brother).", set()),
     ("I want tea or coffee. Is it A or B? I like JavaScript (JS9).", set()),
     ("The results (see above) were good (really).", set()),
@@ -32,25 +35,44 @@ def test_names_that_a_text_gives(db: psycopg.Connection, text: str, expected: se
 
 
 def test_phrases_by_their_initials(db: psycopg.Connection) -> None:
-    found = db.execute("select name, other from _memoir.aliases_in('We use GitHub Actions and Amazon Web Services in New York, not in SHOUTED WORDS HERE.') where not stated").fetchall()
+    found = db.execute(
+        "select name, other from _memoir.aliases_in('We use GitHub Actions and Amazon Web Services in New York, not in SHOUTED WORDS HERE.') where not stated"
+    ).fetchall()
     assert set(found) == {("gha", "github actions"), ("aws", "amazon web services")}
 
 
-@pytest.mark.parametrize("content, aliases, slot_value, expected", [
-    ("Kubernetes runs our cluster.", ["k8s"], None, {("k8s", "kubernetes")}),
-    ("Our builds run on GitHub Actions now.", ["GHA"], None, {("gha", "github actions")}),
-    ("Her sister is called Elizabeth.", ["Lizzy", "Beth"], None, {("beth", "elizabeth"), ("elizabeth", "lizzy"), ("beth", "lizzy")}),
-    ("the thing we run pods on", ["k8s"], "Kubernetes", {("k8s", "kubernetes")}),
-    ("Anna met Boris in Prague.", ["Bo"], None, set()),  # whose name, nobody can say
-])
-def test_names_given_with_a_memory(db: psycopg.Connection, content: str, aliases: list[str], slot_value: str | None, expected: set[tuple[str, str]]) -> None:
-    found = db.execute("select name, other from _memoir.given_aliases(%s, %s, %s)", [content, aliases, slot_value]).fetchall()
+@pytest.mark.parametrize(
+    "content, aliases, slot_value, expected",
+    [
+        ("Kubernetes runs our cluster.", ["k8s"], None, {("k8s", "kubernetes")}),
+        ("Our builds run on GitHub Actions now.", ["GHA"], None, {("gha", "github actions")}),
+        (
+            "Her sister is called Elizabeth.",
+            ["Lizzy", "Beth"],
+            None,
+            {("beth", "elizabeth"), ("elizabeth", "lizzy"), ("beth", "lizzy")},
+        ),
+        ("the thing we run pods on", ["k8s"], "Kubernetes", {("k8s", "kubernetes")}),
+        ("Anna met Boris in Prague.", ["Bo"], None, set()),  # whose name, nobody can say
+    ],
+)
+def test_names_given_with_a_memory(
+    db: psycopg.Connection, content: str, aliases: list[str], slot_value: str | None, expected: set[tuple[str, str]]
+) -> None:
+    found = db.execute(
+        "select name, other from _memoir.given_aliases(%s, %s, %s)", [content, aliases, slot_value]
+    ).fetchall()
     assert {tuple(sorted(pair)) for pair in found} == expected
 
 
 def compiled(db: psycopg.Connection, user: str, query: str, **named: Any) -> str:
     extra = "".join(f", p_{name} => %({name})s" for name in named)
-    return str(db.execute(f"select memoir.compile_context(%(user)s, 'asking', %(query)s{extra})", {"user": user, "query": query, **named}).fetchone()[0][-1]["content"])
+    return str(
+        db.execute(
+            f"select memoir.compile_context(%(user)s, 'asking', %(query)s{extra})",
+            {"user": user, "query": query, **named},
+        ).fetchone()[0][-1]["content"]
+    )
 
 
 def noise(db: psycopg.Connection, user: str) -> None:
@@ -70,7 +92,15 @@ def test_an_alias_given_with_remember_finds_what_the_name_says(db: psycopg.Conne
 def test_an_alias_said_in_a_turn_finds_both_ways(db: psycopg.Connection, user: str) -> None:
     noise(db, user)
     persist(db, user, "one", "We moved to GitHub Actions (GHA) in spring.", "Good choice.")
-    persist(db, user, "two", "GHA costs us ninety euros.", "That is fair.", "The runners of GitHub Actions stand in Dublin.", "Noted.")
+    persist(
+        db,
+        user,
+        "two",
+        "GHA costs us ninety euros.",
+        "That is fair.",
+        "The runners of GitHub Actions stand in Dublin.",
+        "Noted.",
+    )
     assert "Dublin" in compiled(db, user, "where do the gha machines stand?")
     assert "ninety" in compiled(db, user, "price of github actions")
 
@@ -117,16 +147,23 @@ def test_an_erased_turn_takes_its_names_along(db: psycopg.Connection, user: str)
     persist(db, user, "one", "We moved to GitHub Actions (GHA) in spring.", "Good choice.")
     assert db.execute("select count(*) from memoir.list_aliases(%s)", [user]).fetchone()[0] > 0
     db.execute("select memoir.erase_turn(%s, 'one', 0)", [user])
-    assert db.execute("select count(*) from _memoir.search_aliases a join _memoir.users u using (user_id) where u.external_id = %s", [user]).fetchone() == (0,)
+    assert db.execute(
+        "select count(*) from _memoir.search_aliases a join _memoir.users u using (user_id) where u.external_id = %s",
+        [user],
+    ).fetchone() == (0,)
 
 
 def test_a_slots_value_by_its_other_name_is_no_other_value(db: psycopg.Connection, user: str) -> None:
     remembered(db, user, "Kubernetes was chosen by Ines.", aliases=["k8s"])
     first = remembered(db, user, "We run on Kubernetes.", slot="platform", slot_value="Kubernetes")
     remembered(db, user, "We are on k8s.", slot="platform", slot_value="k8s")
-    assert db.execute("select state::text from _memoir.memory_store where memory_id = %s", [first]).fetchone() == ("active",)
+    assert db.execute("select state::text from _memoir.memory_store where memory_id = %s", [first]).fetchone() == (
+        "active",
+    )
     remembered(db, user, "We are on Nomad.", slot="platform", slot_value="Nomad")
-    assert db.execute("select state::text from _memoir.memory_store where memory_id = %s", [first]).fetchone() == ("superseded",)
+    assert db.execute("select state::text from _memoir.memory_store where memory_id = %s", [first]).fetchone() == (
+        "superseded",
+    )
 
 
 def test_an_import_knows_the_names_again(db: psycopg.Connection, user: str) -> None:
@@ -134,5 +171,8 @@ def test_an_import_knows_the_names_again(db: psycopg.Connection, user: str) -> N
     remembered(db, user, "Kubernetes was chosen by Ines.", aliases=["k8s"])
     lines = [row[0] for row in db.execute("select memoir.export_user(%s)", [user])]
     db.execute("select memoir.import_user(%s, %s)", [user + "2", [Jsonb(line) for line in lines]])
-    known = [db.execute("select array_agg(name || other order by 1) from memoir.list_aliases(%s)", [u]).fetchone() for u in (user, user + "2")]
+    known = [
+        db.execute("select array_agg(name || other order by 1) from memoir.list_aliases(%s)", [u]).fetchone()
+        for u in (user, user + "2")
+    ]
     assert known[0] == known[1] and known[0][0]

@@ -18,7 +18,10 @@ def archive(db: psycopg.Connection) -> dict[str, int]:
 
 def expired(db: psycopg.Connection, user: str, content: str, **more: Any) -> str:
     named = "".join(f", {name} => %({name})s" for name in more)
-    memory = db.execute(f"select memoir.remember(%(user)s, %(content)s, p_actor => 'agent'{named}) ->> 'memory_id'", {"user": user, "content": content, **more}).fetchone()[0]
+    memory = db.execute(
+        f"select memoir.remember(%(user)s, %(content)s, p_actor => 'agent'{named}) ->> 'memory_id'",
+        {"user": user, "content": content, **more},
+    ).fetchone()[0]
     db.execute("update _memoir.memory_store set expires_at = memoir.now() where memory_id = %s", [memory])
     db.execute("call memoir.run_job('expiry')")
     assert one(db, "select state::text from _memoir.memory_store where memory_id = %s", memory) == "expired"
@@ -27,8 +30,11 @@ def expired(db: psycopg.Connection, user: str, content: str, **more: Any) -> str
 
 def accounted(db: psycopg.Connection, user: str) -> tuple[int, int, int]:
     """Turns ever written, still there, archived."""
-    return db.execute("""select (select sum(turn_count) from _memoir.session_counters where user_id = u.user_id), (select count(*) from _memoir.conversation_history where user_id = u.user_id),
-        (select coalesce(sum(turns), 0) from _memoir.archived_turns where user_id = u.user_id) from _memoir.users u where external_id = %s""", [user]).fetchone()
+    return db.execute(
+        """select (select sum(turn_count) from _memoir.session_counters where user_id = u.user_id), (select count(*) from _memoir.conversation_history where user_id = u.user_id),
+        (select coalesce(sum(turns), 0) from _memoir.archived_turns where user_id = u.user_id) from _memoir.users u where external_id = %s""",
+        [user],
+    ).fetchone()
 
 
 @pytest.fixture(autouse=True)
@@ -45,24 +51,33 @@ def test_a_month_goes_when_its_sessions_have_ended(db: psycopg.Connection, user:
     say(db, user, "s", "The Zebrafish project moves to Lisbon in May.", "The budget is 90000 euros.")
     set_clock(db, "2028-03-01T00:00:00Z")
     say(db, user, "s", "We start on Monday.")
-    known = one(db, "select memoir.remember(%s, 'Zebrafish moves to Lisbon', p_session => 's', p_provenance => 'user_stated', p_source_turns => '{0}')", user)["memory_id"]
-    set_clock(db, "2028-03-30T23:00:00Z")       # not yet thirty days
+    known = one(
+        db,
+        "select memoir.remember(%s, 'Zebrafish moves to Lisbon', p_session => 's', p_provenance => 'user_stated', p_source_turns => '{0}')",
+        user,
+    )["memory_id"]
+    set_clock(db, "2028-03-30T23:00:00Z")  # not yet thirty days
     set_settings(db, archive_destination="drop")
-    archive(db)                             # empty months of the install
+    archive(db)  # empty months of the install
     assert archive(db) == {} and accounted(db, user) == (6, 6, 0)
-    set_clock(db, "2028-03-31T01:00:00Z")       # due, but the session still runs
+    set_clock(db, "2028-03-31T01:00:00Z")  # due, but the session still runs
     assert archive(db) == {"blocked": 1} and accounted(db, user) == (6, 6, 0)
-    assert db.execute("select month, turns, uncompacted, sessions_open from memoir.archive_plan() where turns > 0").fetchall() == [(date(2028, 2, 1), 4, 4, 1)]
+    assert db.execute(
+        "select month, turns, uncompacted, sessions_open from memoir.archive_plan() where turns > 0"
+    ).fetchall() == [(date(2028, 2, 1), 4, 4, 1)]
     db.execute("select memoir.close_session(%s, 's')", [user])
     counts = archive(db)
     assert counts["compacted"] >= 1 and counts["months"] >= 1 and accounted(db, user) == (6, 2, 4)
     assert [(row["turn_index"]) for (row,) in db.execute("select memoir.history(%s, 's')", [user])] == [4, 5]
     # What was drawn from it is there, the summary is found, the turns are not.
     assert one(db, "select state from _memoir.memory_store where memory_id = %s", known) == "active"
-    kinds = {kind for kind, in db.execute("select kind from memoir.recall(%s, 'Zebrafish Lisbon budget')", [user])}
+    kinds = {kind for (kind,) in db.execute("select kind from memoir.recall(%s, 'Zebrafish Lisbon budget')", [user])}
     assert kinds == {"memory", "summary"}
     assert "90000" in str(one(db, "select memoir.compile_context(%s, 'new', 'What is the Zebrafish budget?')", user))
-    assert one(db, "select count(*) from _memoir.audit_log where action = 'archive' and (detail ->> 'turns')::integer = 4") == 1
+    assert (
+        one(db, "select count(*) from _memoir.audit_log where action = 'archive' and (detail ->> 'turns')::integer = 4")
+        == 1
+    )
     assert archive(db) == {}
     # A clock set back finds what is left, and writes go on.
     set_clock(db, "2028-02-10T00:00:00Z")
@@ -89,11 +104,24 @@ def test_a_kept_month_is_a_table_of_its_own(db: psycopg.Connection, user: str) -
     set_clock(db, "2030-12-31T00:00:00Z")
     set_settings(db, archive_destination="keep")
     assert archive(db)["months"] >= 1 and accounted(db, user) == (2, 0, 2)
-    leaf = one(db, "select a.leaf from _memoir.archives a join _memoir.archived_turns t using (archive_id) join _memoir.users u using (user_id) where u.external_id = %s", user)
-    assert one(db, f"select count(*) from _memoir.archived_{leaf} h join _memoir.users u using (user_id) where u.external_id = %s", user) == 2
+    leaf = one(
+        db,
+        "select a.leaf from _memoir.archives a join _memoir.archived_turns t using (archive_id) join _memoir.users u using (user_id) where u.external_id = %s",
+        user,
+    )
+    assert (
+        one(
+            db,
+            f"select count(*) from _memoir.archived_{leaf} h join _memoir.users u using (user_id) where u.external_id = %s",
+            user,
+        )
+        == 2
+    )
     me = one(db, "select user_id from _memoir.users where external_id = %s", user)
     db.execute("select memoir.erase_user(%s)", [user])
-    assert one(db, f"select count(*) from _memoir.archived_{leaf} where user_id = %s", me) == 0        # an erase reaches it there
+    assert (
+        one(db, f"select count(*) from _memoir.archived_{leaf} where user_id = %s", me) == 0
+    )  # an erase reaches it there
 
 
 def test_a_client_exports_before_the_drop(db: psycopg.Connection, user: str) -> None:
@@ -105,7 +133,9 @@ def test_a_client_exports_before_the_drop(db: psycopg.Connection, user: str) -> 
     archive(db)
     assert accounted(db, user) == (10, 10, 0)
     part = one(db, "select memoir.part_of(%s)", user)
-    month, export = db.execute("select month, export from memoir.archive_plan() where part = %s and month > '2031-01-01'", [part]).fetchone()
+    month, export = db.execute(
+        "select month, export from memoir.archive_plan() where part = %s and month > '2031-01-01'", [part]
+    ).fetchone()
     assert (month, export) == (date(2031, 7, 1), "ready")
     turns, key = [], None
     while rows := db.execute("select key, turn from memoir.export_month(%s, %s, %s, 3)", [part, month, key]).fetchall():
@@ -141,14 +171,25 @@ def test_nobody_waits_for_a_detach_from_outside(memoir_dsn: str, db: psycopg.Con
     set_settings(db, archive_destination="drop", archive_detach="concurrently")
     part = one(db, "select memoir.part_of(%s)", user)
     with psycopg.connect(memoir_dsn) as reader, psycopg.connect(memoir_dsn, autocommit=True) as sender:
-        reader.execute("select count(*) from _memoir.conversation_history")       # stays in its transaction
+        reader.execute("select count(*) from _memoir.conversation_history")  # stays in its transaction
         assert archive(db)["detaching"] >= 1 and accounted(db, user) == (2, 2, 0)
-        assert "detaching" in [state for state, in db.execute("select export from memoir.archive_plan() where month = '2033-07-01'")]
-        asked = [s for s, in db.execute("select statement from memoir.bare_statements() where reason = 'a month is to be archived'")]
+        assert "detaching" in [
+            state for (state,) in db.execute("select export from memoir.archive_plan() where month = '2033-07-01'")
+        ]
+        asked = [
+            s
+            for (s,) in db.execute(
+                "select statement from memoir.bare_statements() where reason = 'a month is to be archived'"
+            )
+        ]
         [mine] = [s for s in asked if s.endswith(f"conversation_history_p{part}_y2033m07 concurrently")]
         waiting = threading.Thread(target=lambda: sender.execute(mine))
         waiting.start()
-        while not one(db, "select exists (select from pg_stat_activity where pid = %s and wait_event_type = 'Lock')", sender.info.backend_pid):
+        while not one(
+            db,
+            "select exists (select from pg_stat_activity where pid = %s and wait_event_type = 'Lock')",
+            sender.info.backend_pid,
+        ):
             assert waiting.is_alive()
         # It waits for the reader; nobody waits for it.
         db.execute("set lock_timeout = '50ms'")
@@ -156,7 +197,10 @@ def test_nobody_waits_for_a_detach_from_outside(memoir_dsn: str, db: psycopg.Con
         say(db, user, "other", "And on we go.")
         db.execute("reset lock_timeout")
         set_clock(db, "2033-10-13T00:00:00Z")
-        assert any("wait to be detached" in problem for problem, in db.execute("select problem from memoir.health_problems()"))
+        assert any(
+            "wait to be detached" in problem
+            for (problem,) in db.execute("select problem from memoir.health_problems()")
+        )
         set_clock(db, "2033-10-10T00:00:00Z")
         reader.commit()
         waiting.join(30)
@@ -165,9 +209,22 @@ def test_nobody_waits_for_a_detach_from_outside(memoir_dsn: str, db: psycopg.Con
         if statement != mine:
             db.execute(statement)
     # Between the two runs it is a table that an erase reaches.
-    assert accounted(db, user) == (4, 2, 0) and one(db, f"select count(*) from _memoir.conversation_history_p{part}_y2033m07 where user_id = (select user_id from _memoir.users where external_id = %s)", user) == 2
+    assert (
+        accounted(db, user) == (4, 2, 0)
+        and one(
+            db,
+            f"select count(*) from _memoir.conversation_history_p{part}_y2033m07 where user_id = (select user_id from _memoir.users where external_id = %s)",
+            user,
+        )
+        == 2
+    )
     assert archive(db)["months"] >= 1 and accounted(db, user) == (4, 2, 2)
-    assert db.execute("select statement from memoir.bare_statements() where reason = 'a month is to be archived'").fetchall() == []
+    assert (
+        db.execute(
+            "select statement from memoir.bare_statements() where reason = 'a month is to be archived'"
+        ).fetchall()
+        == []
+    )
 
 
 def test_expired_memories_go(db: psycopg.Connection, user: str) -> None:
@@ -177,23 +234,35 @@ def test_expired_memories_go(db: psycopg.Connection, user: str) -> None:
     set_settings(db, archive_destination="keep", expired_memory_days=20)
     set_clock(db, "2034-01-20T00:00:00Z")
     archive(db)
-    assert one(db, "select count(*) from _memoir.memory_store where memory_id = %s", gone) == 1       # not yet twenty days
+    assert one(db, "select count(*) from _memoir.memory_store where memory_id = %s", gone) == 1  # not yet twenty days
     set_clock(db, "2034-01-22T00:00:00Z")
     assert archive(db)["memories"] >= 1
-    left = db.execute("select memory_id::text, state::text from _memoir.memory_store m join _memoir.users u using (user_id) where u.external_id = %s", [user]).fetchall()
+    left = db.execute(
+        "select memory_id::text, state::text from _memoir.memory_store m join _memoir.users u using (user_id) where u.external_id = %s",
+        [user],
+    ).fetchall()
     assert left == [(stays, "active")]
     kept = one(db, "select memory from _memoir.archived_memories where memory_id = %s", gone)
-    assert kept["content"].startswith("Thinks the xylophone") and [s["state"] for s in kept["states"]] == ["active", "expired"]
+    assert kept["content"].startswith("Thinks the xylophone") and [s["state"] for s in kept["states"]] == [
+        "active",
+        "expired",
+    ]
     for table in ("memory_stats", "memory_states"):
         assert one(db, f"select count(*) from _memoir.{table} where memory_id = %s", gone) == 0
     assert one(db, "select count(*) from _memoir.search_items where ref_id = %s", gone) == 0
     assert one(db, "select count(*) from memoir.recall(%s, 'xylophone Trondheim')", user) == 0
     # Who asks for it by its id can still have it forgotten; the job leaves it be then.
     done = one(db, "select memoir.forget(%s, %s)", user, gone)
-    assert done["state"] == "forgotten" and one(db, "select count(*) from _memoir.archived_memories where memory_id = %s", gone) == 0
+    assert (
+        done["state"] == "forgotten"
+        and one(db, "select count(*) from _memoir.archived_memories where memory_id = %s", gone) == 0
+    )
     again = one(db, "select memoir.remember(%s, 'Thinks the xylophone is in Trondheim.', p_actor => 'agent')", user)
     assert again["outcome"] == "refused_tombstone"
-    assert not archive(db).get("memories") and one(db, "select state::text from _memoir.memory_store where memory_id = %s", gone) == "forgotten"
+    assert (
+        not archive(db).get("memories")
+        and one(db, "select state::text from _memoir.memory_store where memory_id = %s", gone) == "forgotten"
+    )
     gone = expired(db, user, "Thinks the zither is in Tromsø.")
     set_clock(db, "2034-02-22T00:00:00Z")
     assert archive(db)["memories"] == 1
@@ -211,8 +280,16 @@ def test_a_client_writes_expired_memories_away(memoir_dsn: str, db: psycopg.Conn
     with Memoir(memoir_dsn) as memoir:
         memoir.run_job("archive")
         [row] = [row for row in memoir.export_memories() if str(row["memory_id"]) == gone]
-        assert (row["memory"]["user"], row["memory"]["session"], row["memory"]["content"]) == (user, "s", "Seems to have a bassoon in Coimbra.")
-        assert memoir.confirm_memories([row["user_id"]], [row["memory_id"]]) == 1 == 1 + memoir.confirm_memories([row["user_id"]], [row["memory_id"]])
+        assert (row["memory"]["user"], row["memory"]["session"], row["memory"]["content"]) == (
+            user,
+            "s",
+            "Seems to have a bassoon in Coimbra.",
+        )
+        assert (
+            memoir.confirm_memories([row["user_id"]], [row["memory_id"]])
+            == 1
+            == 1 + memoir.confirm_memories([row["user_id"]], [row["memory_id"]])
+        )
         assert gone not in [str(row["memory_id"]) for row in memoir.export_memories()]
         # That it was is known, and where from: an erase of its turn finds it.
         assert one(db, "select memory is null from _memoir.archived_memories where memory_id = %s", gone)
@@ -228,5 +305,7 @@ def test_a_client_writes_expired_memories_away(memoir_dsn: str, db: psycopg.Conn
         waiting = [plan for plan in memoir.archive_plan() if plan["export"] == "ready" and plan["month"].year == 2035]
         for plan in waiting:
             turns = memoir.export_month(plan["part"], plan["month"], limit=5)
-            assert len(turns) == plan["turns"] and memoir.confirm_export(plan["part"], plan["month"], len(turns), "a file")
+            assert len(turns) == plan["turns"] and memoir.confirm_export(
+                plan["part"], plan["month"], len(turns), "a file"
+            )
         assert waiting and not memoir.confirm_export(0, date(1999, 1, 1), 0, "a file")

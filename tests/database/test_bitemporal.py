@@ -13,7 +13,7 @@ import pytest
 START = datetime(2026, 1, 1, tzinfo=UTC)
 SLOTS = {"city": ("Oslo", "Ulm", "Bonn", "Voss"), "drink": ("tea", "cocoa", "milk")}
 PLAIN = ("Fact: owns a kayak.", "Fact: reads Latin.", "Fact: sings bass.", "Fact: keeps bees.")
-Value = tuple[str, str | None, str | None]                # text, slot, value
+Value = tuple[str, str | None, str | None]  # text, slot, value
 
 
 def slotted(slot: str, value: str) -> Value:
@@ -25,19 +25,25 @@ class Life:
 
     def __init__(self, db: psycopg.Connection, user: str, seed: int) -> None:
         self.db, self.user, self.random, self.now = db, user, random.Random(seed), START
-        self.ids: list[tuple[str, Value]] = []            # every memory ever made
+        self.ids: list[tuple[str, Value]] = []  # every memory ever made
         self.active: set[Value] = set()
-        self.refused: dict[tuple[str, ...], str] = {}     # key: the memory whose tombstone it is
+        self.refused: dict[tuple[str, ...], str] = {}  # key: the memory whose tombstone it is
         self.seen: list[tuple[datetime, set[str]]] = []
         db.execute("select memoir.set_user_settings(%s, '{\"relevance_floor\": 0}')", [user])
 
     def call(self, function: str, *values: Any, **named: Any) -> Any:
         more = [f"p_{name} => %s" for name in named]
-        return self.db.execute(f"select memoir.{function}({', '.join(['%s'] * (len(values) + 1) + more)})", [self.user, *values, *named.values()]).fetchone()[0]
+        return self.db.execute(
+            f"select memoir.{function}({', '.join(['%s'] * (len(values) + 1) + more)})",
+            [self.user, *values, *named.values()],
+        ).fetchone()[0]
 
     def recalled(self, **named: Any) -> set[str]:
         more = "".join(f", p_{name} => %s" for name in named)
-        rows = self.db.execute(f"select content from memoir.recall(%s, 'fact', p_kinds => '{{memory}}', p_limit => 1000{more})", [self.user, *named.values()]).fetchall()
+        rows = self.db.execute(
+            f"select content from memoir.recall(%s, 'fact', p_kinds => '{{memory}}', p_limit => 1000{more})",
+            [self.user, *named.values()],
+        ).fetchall()
         assert len(rows) == len({content for (content,) in rows}), "two active memories of one text"
         return {content for (content,) in rows}
 
@@ -60,7 +66,9 @@ class Life:
     def current(self, memory: str) -> tuple[str, Value, str]:
         """The last successor of a memory, as the database has them; what was said stays what it was."""
         while True:
-            state, successor = self.db.execute("select state::text, superseded_by::text from _memoir.memory_store where memory_id = %s", [memory]).fetchone()
+            state, successor = self.db.execute(
+                "select state::text, superseded_by::text from _memoir.memory_store where memory_id = %s", [memory]
+            ).fetchone()
             if state != "superseded" or successor is None:
                 return memory, dict(self.ids)[memory], state
             memory = successor
@@ -72,7 +80,9 @@ class Life:
         if action == "remember" or not self.ids:
             value = self.some_value()
             done = self.call("remember", value[0], slot=value[1], slot_value=value[2])
-            assert done["outcome"] == ("refused_tombstone" if self.is_refused(value) else "duplicate" if value in self.active else "stored"), (value, done)
+            assert done["outcome"] == (
+                "refused_tombstone" if self.is_refused(value) else "duplicate" if value in self.active else "stored"
+            ), (value, done)
             if done["outcome"] == "stored":
                 self.ids.append((done["memory_id"], value))
                 self.enters(value)
@@ -84,17 +94,27 @@ class Life:
 
     def correct(self, memory: str, _: Value) -> None:
         head, old, state = self.current(memory)
-        others = [slotted(old[1], v) for v in SLOTS[old[1]] if v != old[2]] if old[1] else [(p, None, None) for p in PLAIN if p != old[0]]
+        others = (
+            [slotted(old[1], v) for v in SLOTS[old[1]] if v != old[2]]
+            if old[1]
+            else [(p, None, None) for p in PLAIN if p != old[0]]
+        )
         new = self.random.choice(others)
-        before = {value: memory for memory, value in self.ids if value in self.active and self.current(memory)[0] == memory and self.current(memory)[2] == "active"}
+        before = {
+            value: memory
+            for memory, value in self.ids
+            if value in self.active and self.current(memory)[0] == memory and self.current(memory)[2] == "active"
+        }
         try:
             done = self.call("correct", memory, new[0], slot_value=new[2])
         except psycopg.Error as error:
-            assert error.sqlstate == ("PM004" if state == "forgotten" else "PM040" if self.is_refused(new) else None), error
+            assert error.sqlstate == ("PM004" if state == "forgotten" else "PM040" if self.is_refused(new) else None), (
+                error
+            )
             return
         assert state != "forgotten" and not self.is_refused(new)
         self.active.discard(old)
-        for value in self.active:                         # a correction rejects whatever else its slot held
+        for value in self.active:  # a correction rejects whatever else its slot held
             if value[1] and value[1] == new[1] and value != new:
                 self.refused |= {key: before[value] for key in self.keys(value)}
         if done["memory_id"] not in dict(self.ids):
@@ -124,12 +144,21 @@ class Life:
         self.refused = {key: of for key, of in self.refused.items() if of != memory}
         for back in done["restored"]:
             value = dict(self.ids)[back]
-            assert not self.is_refused(value) and value not in self.active and not any(v[1] and v[1] == value[1] for v in self.active)
+            assert (
+                not self.is_refused(value)
+                and value not in self.active
+                and not any(v[1] and v[1] == value[1] for v in self.active)
+            )
             self.active.add(value)
 
     def check_history(self) -> None:
-        forgotten = {value[0] for memory, value in self.ids
-                     if self.db.execute("select state = 'forgotten' from _memoir.memory_store where memory_id = %s", [memory]).fetchone()[0]}
+        forgotten = {
+            value[0]
+            for memory, value in self.ids
+            if self.db.execute(
+                "select state = 'forgotten' from _memoir.memory_store where memory_id = %s", [memory]
+            ).fetchone()[0]
+        }
         assert self.recalled(as_of=START - timedelta(days=1)) == set()
         for _ in range(12):
             n = self.random.randrange(len(self.seen))

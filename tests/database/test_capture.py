@@ -20,14 +20,18 @@ BODIES = {
     "no UTF-8": b'{"text": "\xff\xfe\xc3("}',
     "keys twice, odd spaces": b'{"b": 1, "a":1.0,\t"a" : 1e0, "b":{"z":0,"z":0}}\r\n',
     "escapes": rb'{"path": "C:\\x41\'\\000", "u": "\u0000\ud800"}',
-    "long": random.Random(7).randbytes(300_000),           # out of line, and not compressible
+    "long": random.Random(7).randbytes(300_000),  # out of line, and not compressible
 }
 
 
-def capture(db: psycopg.Connection, user: str, request: bytes | None = b"{}", session: str = "s", **options: Any) -> uuid.UUID:
+def capture(
+    db: psycopg.Connection, user: str, request: bytes | None = b"{}", session: str = "s", **options: Any
+) -> uuid.UUID:
     extra = "".join(f", p_{key} => %(p_{key})s" for key in options)
-    return db.execute(f"select memoir.capture_call(%(user)s, %(session)s, %(request)s{extra})",
-                      {"user": user, "session": session, "request": request, **{f"p_{k}": v for k, v in options.items()}}).fetchone()[0]
+    return db.execute(
+        f"select memoir.capture_call(%(user)s, %(session)s, %(request)s{extra})",
+        {"user": user, "session": session, "request": request, **{f"p_{k}": v for k, v in options.items()}},
+    ).fetchone()[0]
 
 
 def read(db: psycopg.Connection, user: str, call: uuid.UUID) -> list[tuple]:
@@ -36,9 +40,12 @@ def read(db: psycopg.Connection, user: str, call: uuid.UUID) -> list[tuple]:
 
 def stored(db: psycopg.Connection, user: str) -> tuple[int, int]:
     """Calls and events of a user."""
-    return db.execute("""
+    return db.execute(
+        """
         select (select count(*) from _memoir.api_calls c where c.user_id = u.user_id), (select count(*) from _memoir.stream_events e where e.user_id = u.user_id)
-        from _memoir.users u where u.external_id = %s""", [user]).fetchone()
+        from _memoir.users u where u.external_id = %s""",
+        [user],
+    ).fetchone()
 
 
 @pytest.mark.parametrize("name", BODIES)
@@ -46,7 +53,12 @@ def test_byte_for_byte(db: psycopg.Connection, user: str, name: str) -> None:
     body = BODIES[name]
     call = capture(db, user, body, response=body[::-1], events=[body, b"", body + b"\n"])
     assert [row[:3] for row in read(db, user, call)] == [
-        (-1, "request", body), (0, "response", body[::-1]), (1, "event", body), (2, "event", b""), (3, "event", body + b"\n")]
+        (-1, "request", body),
+        (0, "response", body[::-1]),
+        (1, "event", body),
+        (2, "event", b""),
+        (3, "event", body + b"\n"),
+    ]
 
 
 def test_without_response_there_is_none(db: psycopg.Connection, user: str) -> None:
@@ -78,17 +90,55 @@ def test_a_call_is_read_after_its_month(db: psycopg.Connection, user: str) -> No
 
 
 def test_what_else_is_known_is_kept(db: psycopg.Connection, user: str) -> None:
-    call = capture(db, user, provider="anthropic", model="claude-x", status=529, latency_ms=0, started_at=START, metadata=Jsonb({"try": 2}))
-    assert db.execute("select provider, model, status, latency_ms, started_at, metadata from _memoir.api_calls where call_id = %s", [call]).fetchone() == (
-        "anthropic", "claude-x", 529, 0, START, {"try": 2})
+    call = capture(
+        db,
+        user,
+        provider="anthropic",
+        model="claude-x",
+        status=529,
+        latency_ms=0,
+        started_at=START,
+        metadata=Jsonb({"try": 2}),
+    )
+    assert db.execute(
+        "select provider, model, status, latency_ms, started_at, metadata from _memoir.api_calls where call_id = %s",
+        [call],
+    ).fetchone() == ("anthropic", "claude-x", 529, 0, START, {"try": 2})
 
 
 # Credentials ----------------------------------------------------------------------------------------------------------
 
-CREDENTIALS = ["Authorization", "authorization", "Proxy-Authorization", "X-Api-Key", "api-key", "apikey", "x-goog-api-key", "OCP-APIM-Subscription-Key",
-               "Cookie", "Set-Cookie", "X-Auth-Token", "X-Amz-Security-Token", "Private-Token", "X-Client-Secret", "X-Password", "X-Amz-Signature"]
-HARMLESS = ["Idempotency-Key", "X-Idempotency-Key", "Content-Type", "X-Request-Id", "anthropic-version", "OpenAI-Organization", "Retry-After", "x-ratelimit-remaining-tokens",
-            "x-ratelimit-limit-requests", "anthropic-ratelimit-input-tokens-reset", "User-Agent"]
+CREDENTIALS = [
+    "Authorization",
+    "authorization",
+    "Proxy-Authorization",
+    "X-Api-Key",
+    "api-key",
+    "apikey",
+    "x-goog-api-key",
+    "OCP-APIM-Subscription-Key",
+    "Cookie",
+    "Set-Cookie",
+    "X-Auth-Token",
+    "X-Amz-Security-Token",
+    "Private-Token",
+    "X-Client-Secret",
+    "X-Password",
+    "X-Amz-Signature",
+]
+HARMLESS = [
+    "Idempotency-Key",
+    "X-Idempotency-Key",
+    "Content-Type",
+    "X-Request-Id",
+    "anthropic-version",
+    "OpenAI-Organization",
+    "Retry-After",
+    "x-ratelimit-remaining-tokens",
+    "x-ratelimit-limit-requests",
+    "anthropic-ratelimit-input-tokens-reset",
+    "User-Agent",
+]
 
 
 @pytest.mark.parametrize("side", ["request_headers", "response_headers"])
@@ -103,6 +153,7 @@ def test_credentials_are_dropped(db: psycopg.Connection, user: str, side: str) -
 
 # Refusals -------------------------------------------------------------------------------------------------------------
 
+
 def state(db: psycopg.Connection, work: Any) -> tuple[str, str]:
     with pytest.raises(psycopg.Error) as caught:
         work(db)
@@ -111,7 +162,7 @@ def state(db: psycopg.Connection, work: Any) -> tuple[str, str]:
 
 def test_unknown_and_foreign_calls_look_the_same(db: psycopg.Connection, user: str) -> None:
     call, nobody = capture(db, user, b"private"), uuid.uuid4()
-    capture(db, user + "-other", b"other")                 # a user who exists
+    capture(db, user + "-other", b"other")  # a user who exists
     assert state(db, lambda d: read(d, user, nobody)) == ("PM004", f"unknown call {shown(db, nobody)}")
     for stranger in (user + "-other", user + "-unheard-of"):
         assert state(db, lambda d, who=stranger: read(d, who, call)) == ("PM004", f"unknown call {shown(db, call)}")
@@ -123,22 +174,27 @@ def shown(db: psycopg.Connection, call: uuid.UUID) -> str:
     return db.execute("select _memoir.shown(%s)", [str(call)]).fetchone()[0]
 
 
-@pytest.mark.parametrize(("options", "code", "names"), [
-    ({"request": None}, "PM014", "request"),
-    ({"session": ""}, "PM014", "session"),
-    ({"latency_ms": -1}, "PM014", "latency_ms"),
-    ({"status": 1000}, "PM014", "status"),
-    ({"status": -1}, "PM014", "status"),
-    ({"provider": "x" * 201}, "PM014", "provider"),
-    ({"model": "x" * 201}, "PM014", "model"),
-    ({"request_headers": Jsonb(["a"])}, "PM014", "request_headers"),
-    ({"response_headers": Jsonb("a")}, "PM014", "response_headers"),
-    ({"metadata": Jsonb(1)}, "PM014", "metadata"),
-    ({"events": [b"a", None]}, "PM014", "events"),
-    ({"events": [b"a", b"b"], "event_times": [START]}, "PM014", "2 events have 1 times"),
-    ({"event_times": [START]}, "PM014", "0 events have 1 times"),
-])
-def test_refusals_name_the_field_and_keep_nothing(db: psycopg.Connection, user: str, options: dict, code: str, names: str) -> None:
+@pytest.mark.parametrize(
+    ("options", "code", "names"),
+    [
+        ({"request": None}, "PM014", "request"),
+        ({"session": ""}, "PM014", "session"),
+        ({"latency_ms": -1}, "PM014", "latency_ms"),
+        ({"status": 1000}, "PM014", "status"),
+        ({"status": -1}, "PM014", "status"),
+        ({"provider": "x" * 201}, "PM014", "provider"),
+        ({"model": "x" * 201}, "PM014", "model"),
+        ({"request_headers": Jsonb(["a"])}, "PM014", "request_headers"),
+        ({"response_headers": Jsonb("a")}, "PM014", "response_headers"),
+        ({"metadata": Jsonb(1)}, "PM014", "metadata"),
+        ({"events": [b"a", None]}, "PM014", "events"),
+        ({"events": [b"a", b"b"], "event_times": [START]}, "PM014", "2 events have 1 times"),
+        ({"event_times": [START]}, "PM014", "0 events have 1 times"),
+    ],
+)
+def test_refusals_name_the_field_and_keep_nothing(
+    db: psycopg.Connection, user: str, options: dict, code: str, names: str
+) -> None:
     capture(db, user, events=[b"e"])
     sqlstate, message = state(db, lambda d: capture(d, user, **options))
     assert (sqlstate, names in message) == (code, True), message
@@ -151,8 +207,11 @@ def test_what_is_too_large_is_refused_whole(memoir_dsn: str, user: str) -> None:
         db.execute("select memoir.set_setting('text_bytes_max', '1024')")
         try:
             fits = capture(db, user, b"r" * limit, response=b"a" * limit, events=[b"e" * limit] * 2)
-            for options, names in (({"request": b"r" * (limit + 1)}, "request"), ({"response": b"a" * (limit + 1)}, "response"),
-                                   ({"events": [b"e", b"e" * (limit + 1)]}, "events[1]")):
+            for options, names in (
+                ({"request": b"r" * (limit + 1)}, "request"),
+                ({"response": b"a" * (limit + 1)}, "response"),
+                ({"events": [b"e", b"e" * (limit + 1)]}, "events[1]"),
+            ):
                 sqlstate, message = state(db, lambda d, o=options: capture(d, user, **o))
                 assert (sqlstate, message.startswith(f"{names} is {limit + 1} bytes")) == ("PM012", True), message
         finally:

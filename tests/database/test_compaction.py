@@ -12,12 +12,59 @@ from calls import history, one
 from psycopg.types.json import Jsonb
 from servers import connect, unique
 
-FILLER = ["Hello again!", "Thanks, that helps.", "Sounds good.", "Let me think about it for a moment.", "The weather is rather grey today, so I stay inside and read.",
-          "I was wondering how one would usually go about such a thing, in general.", "That is an interesting point and there are many ways to see it."]
-NAMES = ["Adelmo", "Brigida", "Casimir", "Dorothea", "Eberhard", "Filippa", "Gerlinde", "Hartmut", "Isolde", "Joachim",
-         "Kunigunde", "Leopold", "Mechthild", "Notburga", "Ottokar", "Philomena", "Quirin", "Rosamunde", "Sigismund", "Theodora"]
-THINGS = ["violin", "canoe", "telescope", "bakery", "vineyard", "typewriter", "greenhouse", "sailboat", "accordion", "workshop",
-          "orchard", "carousel", "windmill", "lighthouse", "observatory", "tannery", "foundry", "ferry", "quarry", "apiary"]
+FILLER = [
+    "Hello again!",
+    "Thanks, that helps.",
+    "Sounds good.",
+    "Let me think about it for a moment.",
+    "The weather is rather grey today, so I stay inside and read.",
+    "I was wondering how one would usually go about such a thing, in general.",
+    "That is an interesting point and there are many ways to see it.",
+]
+NAMES = [
+    "Adelmo",
+    "Brigida",
+    "Casimir",
+    "Dorothea",
+    "Eberhard",
+    "Filippa",
+    "Gerlinde",
+    "Hartmut",
+    "Isolde",
+    "Joachim",
+    "Kunigunde",
+    "Leopold",
+    "Mechthild",
+    "Notburga",
+    "Ottokar",
+    "Philomena",
+    "Quirin",
+    "Rosamunde",
+    "Sigismund",
+    "Theodora",
+]
+THINGS = [
+    "violin",
+    "canoe",
+    "telescope",
+    "bakery",
+    "vineyard",
+    "typewriter",
+    "greenhouse",
+    "sailboat",
+    "accordion",
+    "workshop",
+    "orchard",
+    "carousel",
+    "windmill",
+    "lighthouse",
+    "observatory",
+    "tannery",
+    "foundry",
+    "ferry",
+    "quarry",
+    "apiary",
+]
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -28,16 +75,42 @@ def small_model(memoir_dsn: str) -> None:
         db.execute("select memoir.set_setting('compaction_tokens', '1500')")
 
 
-def talk(db: psycopg.Connection, user: str, session: str, exchanges: int, facts: dict[int, str] | None = None, tools: bool = False) -> None:
+def talk(
+    db: psycopg.Connection,
+    user: str,
+    session: str,
+    exchanges: int,
+    facts: dict[int, str] | None = None,
+    tools: bool = False,
+) -> None:
     """A session of `exchanges` exchanges of small talk, with facts said at some of them."""
     rng = random.Random(7)
     db.execute("select memoir.open_session(%s, %s, 'small', 'You are helpful.')", [user, session])
     for n in range(exchanges):
-        messages = [{"role": "user", "content": " ".join([*rng.sample(FILLER, 3), (facts or {}).get(n, ""), *rng.sample(FILLER, 2)])}]
+        messages = [
+            {
+                "role": "user",
+                "content": " ".join([*rng.sample(FILLER, 3), (facts or {}).get(n, ""), *rng.sample(FILLER, 2)]),
+            }
+        ]
         if tools and n % 3 == 1:
-            messages += [{"role": "assistant", "content": None, "tool_calls": [
-                {"id": f"c{n}{k}", "type": "function", "function": {"name": "look", "arguments": f'{{"at": "{k}"}}'}} for k in "ab"]}]
-            messages += [{"role": "tool", "tool_call_id": f"c{n}{k}", "content": f"shelf {k} holds {n} boxes"} for k in "ab"]
+            messages += [
+                {
+                    "role": "assistant",
+                    "content": None,
+                    "tool_calls": [
+                        {
+                            "id": f"c{n}{k}",
+                            "type": "function",
+                            "function": {"name": "look", "arguments": f'{{"at": "{k}"}}'},
+                        }
+                        for k in "ab"
+                    ],
+                }
+            ]
+            messages += [
+                {"role": "tool", "tool_call_id": f"c{n}{k}", "content": f"shelf {k} holds {n} boxes"} for k in "ab"
+            ]
         messages += [{"role": "assistant", "content": " ".join(rng.sample(FILLER, 4))}]
         db.execute("select memoir.persist_turn(%s, %s, %s)", [user, session, Jsonb(messages)])
 
@@ -53,14 +126,18 @@ def sweep(db: psycopg.Connection, job: str = "compaction") -> dict[str, int]:
     db.execute("call memoir.run_job(%s)", [job])
     # The newest that ended: a sweep beside this one may be under way still.
     counts, outcome, error = db.execute(
-        "select counts, outcome, error from _memoir.job_runs where job = %s and outcome is not null order by run_id desc limit 1", [job]
+        "select counts, outcome, error from _memoir.job_runs where job = %s and outcome is not null order by run_id desc limit 1",
+        [job],
     ).fetchone()
     assert outcome in ("done", "still running"), (outcome, error)
     return counts
 
 
 def test_evidence_for_twenty_facts_stays_reachable(db: psycopg.Connection, user: str) -> None:
-    facts = {3 + 4 * i: f"{name} keeps a {thing} and pays {31 + i} euros a month for it." for i, (name, thing) in enumerate(zip(NAMES, THINGS))}
+    facts = {
+        3 + 4 * i: f"{name} keeps a {thing} and pays {31 + i} euros a month for it."
+        for i, (name, thing) in enumerate(zip(NAMES, THINGS))
+    }
     talk(db, user, "long", 90, facts, tools=True)
     before = history(db, user, "long")
     total = sum(turn["tokens"] for turn in before)
@@ -68,10 +145,13 @@ def test_evidence_for_twenty_facts_stays_reachable(db: psycopg.Connection, user:
     def found() -> set[str]:
         hits = set()
         for name, thing in zip(NAMES, THINGS):
-            messages = one(db, "select memoir.compile_context(%s, 'long', %s)", user, f"How much does {name} pay for the {thing}?")
+            messages = one(
+                db, "select memoir.compile_context(%s, 'long', %s)", user, f"How much does {name} pay for the {thing}?"
+            )
             if any(f"{name} keeps a {thing}" in str(message["content"]) for message in messages):
                 hits.add(name)
         return hits
+
     assert found() == set(NAMES)
     assert sweep(db)["rows"] >= 2
     assert history(db, user, "long") == before
@@ -79,17 +159,29 @@ def test_evidence_for_twenty_facts_stays_reachable(db: psycopg.Connection, user:
 
     rows = compactions(db, user, "long")
     counting = [row for row in rows if row["counts"]]
-    assert counting[0]["from_turn"] == 0 and all(a["to_turn"] + 1 == b["from_turn"] for a, b in zip(counting, counting[1:]))
+    assert counting[0]["from_turn"] == 0 and all(
+        a["to_turn"] + 1 == b["from_turn"] for a, b in zip(counting, counting[1:])
+    )
     # Whole exchanges, never the running one; at least five tokens of turns to one of summary.
     starts = [turn["turn_index"] for turn in before if turn["role"] == "user"] + [len(before)]
     assert all(row["to_turn"] + 1 in starts for row in rows) and counting[-1]["to_turn"] < starts[-2]
-    assert all(row["tokens"] >= 5 * row["summary_tokens"] for row in rows), [(r["tokens"], r["summary_tokens"]) for r in rows]
+    assert all(row["tokens"] >= 5 * row["summary_tokens"] for row in rows), [
+        (r["tokens"], r["summary_tokens"]) for r in rows
+    ]
     # Makes room for many turns: what is shown is well below what would be compacted again.
     shown = sum(turn["tokens"] for turn in before if turn["turn_index"] > counting[-1]["to_turn"])
     assert shown < total / 3
-    summary = one(db, "select summary_text from _memoir.sessions where external_id = 'long' and user_id = (select user_id from _memoir.users where external_id = %s)", user)
+    summary = one(
+        db,
+        "select summary_text from _memoir.sessions where external_id = 'long' and user_id = (select user_id from _memoir.users where external_id = %s)",
+        user,
+    )
     system = one(db, "select memoir.compile_context(%s, 'long', 'Well?')", user)[0]
-    assert system["role"] == "system" and "<memoir-summary>" in system["content"] and summary.split("\n")[1] in system["content"]
+    assert (
+        system["role"] == "system"
+        and "<memoir-summary>" in system["content"]
+        and summary.split("\n")[1] in system["content"]
+    )
     # What matters is preferred to small talk.
     assert sum(name in summary for name in NAMES) >= 3 and "Sounds good" not in summary and "Hello again" not in summary
 
@@ -108,14 +200,28 @@ def test_summaries_pile_up_into_higher_levels(db: psycopg.Connection, user: str)
     assert texts == "\n".join(row["summary"] for row in counting)
     assert one(db, "select memoir.count_tokens(%s, 'small')", texts) <= 210
     # Only summaries that count are found.
-    alive = db.execute("select distinct ref_id from _memoir.search_items i join _memoir.users using (user_id) where external_id = %s and kind = 's' and not dead", [user]).fetchall()
+    alive = db.execute(
+        "select distinct ref_id from _memoir.search_items i join _memoir.users using (user_id) where external_id = %s and kind = 's' and not dead",
+        [user],
+    ).fetchall()
     assert {row[0] for row in alive} == {row["compaction_id"] for row in counting}
 
 
 def talk_on(db: psycopg.Connection, user: str, session: str, facts: dict[int, str], start: int, end: int) -> None:
     for n in range(start, end):
-        db.execute("select memoir.persist_turn(%s, %s, %s)", [user, session, Jsonb([
-            {"role": "user", "content": f"{FILLER[n % 7]} {facts.get(n, '')}"}, {"role": "assistant", "content": FILLER[(n + 3) % 7]}])])
+        db.execute(
+            "select memoir.persist_turn(%s, %s, %s)",
+            [
+                user,
+                session,
+                Jsonb(
+                    [
+                        {"role": "user", "content": f"{FILLER[n % 7]} {facts.get(n, '')}"},
+                        {"role": "assistant", "content": FILLER[(n + 3) % 7]},
+                    ]
+                ),
+            ],
+        )
 
 
 def test_undoing_shows_the_turns_again_and_holds(db: psycopg.Connection, user: str) -> None:
@@ -141,10 +247,21 @@ def test_undoing_shows_the_turns_again_and_holds(db: psycopg.Connection, user: s
 
 
 def test_forgetting_leaves_no_trace_in_a_summary(db: psycopg.Connection, user: str) -> None:
-    talk(db, user, "secret", 40, {2: "My daughter Ximena was born in Ulm in 2019.", 4: "Our bank is called Zander and account 4711 is due."})
+    talk(
+        db,
+        user,
+        "secret",
+        40,
+        {2: "My daughter Ximena was born in Ulm in 2019.", 4: "Our bank is called Zander and account 4711 is due."},
+    )
     sweep(db)
     turn = next(t["turn_index"] for t in history(db, user, "secret") if "Ximena" in (t["content"] or ""))
-    memory = one(db, "select memoir.remember(%s, 'The daughter is Ximena', p_session => 'secret', p_source_turns => %s)", user, [turn])["memory_id"]
+    memory = one(
+        db,
+        "select memoir.remember(%s, 'The daughter is Ximena', p_session => 'secret', p_source_turns => %s)",
+        user,
+        [turn],
+    )["memory_id"]
     assert "Ximena" in str(compactions(db, user, "secret"))
     db.execute("select memoir.forget(%s, %s)", [user, memory])
 
@@ -152,6 +269,7 @@ def test_forgetting_leaves_no_trace_in_a_summary(db: psycopg.Connection, user: s
         live = [row["summary"] for row in compactions(db, user, "secret") if row["counts"]]
         found = db.execute("select content from memoir.recall(%s, 'Ximena Ulm daughter')", [user]).fetchall()
         return f"{live} {found} {one(db, 'select memoir.compile_context(%s, %s, %s)', user, 'secret', 'Who?')}"
+
     assert "Ximena" not in seen()
     sweep(db)
     db.execute("select memoir.compact_session(%s, 'secret')", [user])
@@ -171,10 +289,20 @@ def test_pinned_turns_stay_out_of_summaries(db: psycopg.Connection, user: str) -
     sweep(db)
 
     def covered() -> set[int]:
-        return {n for row in compactions(db, user, "pin") if row["counts"] for n in range(row["from_turn"], row["to_turn"] + 1)}
+        return {
+            n
+            for row in compactions(db, user, "pin")
+            if row["counts"]
+            for n in range(row["from_turn"], row["to_turn"] + 1)
+        }
+
     # The whole exchange around a pinned tool result stays, what is before and behind it does not.
     assert set(range(start)) | {end} <= covered() and not covered() & set(range(start, end))
-    through = one(db, "select s.summary_through from _memoir.sessions s join _memoir.users u using (user_id) where u.external_id = %s and s.external_id = 'pin'", user)
+    through = one(
+        db,
+        "select s.summary_through from _memoir.sessions s join _memoir.users u using (user_id) where u.external_id = %s and s.external_id = 'pin'",
+        user,
+    )
     assert through == max(covered())
     # Pinned afterwards: its summary no longer counts, until it is let go.
     row = next(row for row in compactions(db, user, "pin") if row["counts"])
@@ -186,7 +314,9 @@ def test_pinned_turns_stay_out_of_summaries(db: psycopg.Connection, user: str) -
     counting = [row for row in compactions(db, user, "pin") if row["counts"]]
     assert row["from_turn"] in covered() and all(a["to_turn"] < b["from_turn"] for a, b in zip(counting, counting[1:]))
     sweep(db)
-    assert one(db, "select memoir.compact_session(%s, 'pin', 0)", user)["through"] == max(covered()) and covered() == set(range(max(covered()) + 1))
+    assert one(db, "select memoir.compact_session(%s, 'pin', 0)", user)["through"] == max(
+        covered()
+    ) and covered() == set(range(max(covered()) + 1))
 
 
 def test_pinned_turns_stay_in_the_list(db: psycopg.Connection, user: str) -> None:
@@ -199,12 +329,19 @@ def test_pinned_turns_stay_in_the_list(db: psycopg.Connection, user: str) -> Non
     def shown(session: str = "kept", **named: Any) -> tuple[str, str]:
         """What the list says of it: in its recall, elsewhere."""
         more = "".join(f", p_{name} => %s" for name in named)
-        last, *rest = reversed(one(db, f"select memoir.compile_context(%s, %s, %s{more})", user, session, query, *named.values()))
-        return last["content"] if "Zander four" in last["content"] else "", "".join(str(m["content"]) for m in rest if "Zander four" in str(m["content"]))
+        last, *rest = reversed(
+            one(db, f"select memoir.compile_context(%s, %s, %s{more})", user, session, query, *named.values())
+        )
+        return last["content"] if "Zander four" in last["content"] else "", "".join(
+            str(m["content"]) for m in rest if "Zander four" in str(m["content"])
+        )
+
     # No summary has it, the window has left it behind, the question is about something else: it is there all the same, once.
     recall, elsewhere = shown()
     assert recall.count("Zander four") == 1 and elsewhere == "" and shown()[0] == recall
-    [(arms, reason)] = db.execute("select arms, reason from memoir.explain_context(%s, 'kept', %s) where turn_index = %s", [user, query, turn])
+    [(arms, reason)] = db.execute(
+        "select arms, reason from memoir.explain_context(%s, 'kept', %s) where turn_index = %s", [user, query, turn]
+    )
     assert arms == ["pinned"] and reason is None
     # A branch that shares the turn shares the pin; other sessions don't.
     db.execute("select memoir.branch_session(%s, 'kept', 'twig')", [user])
@@ -212,7 +349,10 @@ def test_pinned_turns_stay_in_the_list(db: psycopg.Connection, user: str) -> Non
     # For so many turns only; and no longer than it is wanted.
     db.execute("select memoir.pin_turns(%s, 'kept', %s, p_turns => 1)", [user, turn])
     assert "Zander four" in shown()[0]
-    db.execute("select memoir.persist_turn(%s, 'kept', %s)", [user, Jsonb([{"role": "user", "content": "Fine."}, {"role": "assistant", "content": "Good."}])])
+    db.execute(
+        "select memoir.persist_turn(%s, 'kept', %s)",
+        [user, Jsonb([{"role": "user", "content": "Fine."}, {"role": "assistant", "content": "Good."}])],
+    )
     assert shown()[0] == ""
     for end in ("unpin_turns(%s, 'kept')", "mark_turn(%s, 'kept', {turn}, 'secret')"):
         db.execute("select memoir.pin_turns(%s, 'kept', %s)", [user, turn])
@@ -229,17 +369,27 @@ def test_branches_share_summaries_as_far_as_they_share_turns(db: psycopg.Connect
     early, late = rows[0]["to_turn"], rows[0]["to_turn"] + 1
     db.execute("select memoir.branch_session(%s, 'stem', 'late', %s)", [user, late])
     db.execute("select memoir.branch_session(%s, 'stem', 'early', %s)", [user, early - 1])
-    state = {name: through for name, through in db.execute(
-            "select s.external_id, s.summary_through from _memoir.sessions s join _memoir.users u using (user_id) where u.external_id = %s", [user])}
+    state = {
+        name: through
+        for name, through in db.execute(
+            "select s.external_id, s.summary_through from _memoir.sessions s join _memoir.users u using (user_id) where u.external_id = %s",
+            [user],
+        )
+    }
     assert state["late"] == rows[0]["to_turn"] and state["early"] is None
     db.execute("select memoir.undo_compaction(%s, 'stem', %s)", [user, rows[0]["compaction_id"]])
-    assert one(db, "select summary_through from _memoir.sessions where external_id = 'late' and parent_turn is not null") is None
+    assert (
+        one(db, "select summary_through from _memoir.sessions where external_id = 'late' and parent_turn is not null")
+        is None
+    )
     # A branch compacts shared turns in rows of its own.
     talk_on(db, user, "early", {}, 0, 40)
     sweep(db)
     own = [row for row in compactions(db, user, "early") if row["counts"]]
     assert own and own[0]["from_turn"] == 0
-    assert [t["content"] for t in history(db, user, "early")][:4] == [t["content"] for t in history(db, user, "stem")][:4]
+    assert [t["content"] for t in history(db, user, "early")][:4] == [t["content"] for t in history(db, user, "stem")][
+        :4
+    ]
 
 
 def test_what_was_known_then_has_no_later_summary(db: psycopg.Connection, user: str) -> None:
@@ -248,7 +398,10 @@ def test_what_was_known_then_has_no_later_summary(db: psycopg.Connection, user: 
     db.execute("select memoir.set_clock('2026-03-02T10:00:00Z')")
     sweep(db)
     db.execute("select memoir.set_clock('2026-03-03T10:00:00Z')")
-    now, then = (one(db, "select memoir.compile_context(%s, 'then', 'Hm?', p_as_of => %s)", user, at) for at in ("2026-03-02T12:00:00Z", "2026-03-01T12:00:00Z"))
+    now, then = (
+        one(db, "select memoir.compile_context(%s, 'then', 'Hm?', p_as_of => %s)", user, at)
+        for at in ("2026-03-02T12:00:00Z", "2026-03-01T12:00:00Z")
+    )
     db.execute("select memoir.set_clock(null)")
     assert "<memoir-summary>" in now[0]["content"] and "<memoir-summary>" not in then[0]["content"]
 
@@ -260,19 +413,29 @@ def test_a_session_summary_hides_nothing_and_is_found(db: psycopg.Connection, us
     assert "Zebrafish" in made["summary"] and made["through"] == 11
     assert one(db, "select memoir.summarize_session(%s, 'whole')", user)["compaction_id"] == made["compaction_id"]
     assert one(db, "select memoir.compile_context(%s, 'whole', 'Hm?')", user) == shown
-    found = db.execute("select content, session from memoir.recall(%s, 'Zebrafish', p_kinds => '{summary}')", [user]).fetchall()
+    found = db.execute(
+        "select content, session from memoir.recall(%s, 'Zebrafish', p_kinds => '{summary}')", [user]
+    ).fetchall()
     assert found == [(made["summary"], "whole")]
     talk_on(db, user, "whole", {0: "The Zebrafish project got a budget of 90000 euros."}, 0, 1)
     newer = one(db, "select memoir.summarize_session(%s, 'whole')", user)
     assert newer["compaction_id"] != made["compaction_id"] and "90000" in newer["summary"]
-    assert [row for (row,) in db.execute("select content from memoir.recall(%s, 'Zebrafish', p_kinds => '{summary}')", [user])] == [newer["summary"]]
+    assert [
+        row
+        for (row,) in db.execute("select content from memoir.recall(%s, 'Zebrafish', p_kinds => '{summary}')", [user])
+    ] == [newer["summary"]]
     db.execute("select memoir.open_session(%s, 'nothing')", [user])
     assert one(db, "select memoir.summarize_session(%s, 'nothing')", user)["summary"] is None
     # A session that ends is summarised by the job.
     talk(db, user, "ended", 4, {2: "The Okapi launch is due on 3 June."})
     db.execute("select memoir.close_session(%s, 'ended')", [user])
     assert sweep(db, "summaries")["summaries"] >= 1
-    assert "Okapi" in db.execute("select content from memoir.recall(%s, 'Okapi launch', p_kinds => '{summary}')", [user]).fetchone()[0]
+    assert (
+        "Okapi"
+        in db.execute(
+            "select content from memoir.recall(%s, 'Okapi launch', p_kinds => '{summary}')", [user]
+        ).fetchone()[0]
+    )
 
 
 def test_compiles_beside_compaction_never_tear(memoir_dsn: str, db: psycopg.Connection, user: str) -> None:
@@ -296,8 +459,12 @@ def test_compiles_beside_compaction_never_tear(memoir_dsn: str, db: psycopg.Conn
         with connect(memoir_dsn) as own:
             for _ in range(8):
                 one(own, "select memoir.compact_session(%s, %s, 600)", user, session)
-                row = own.execute("select compaction_id from memoir.list_compactions(%s, %s) where counts order by from_turn limit 1", [user, session]).fetchone()
+                row = own.execute(
+                    "select compaction_id from memoir.list_compactions(%s, %s) where counts order by from_turn limit 1",
+                    [user, session],
+                ).fetchone()
                 one(own, "select memoir.undo_compaction(%s, %s, %s)", user, session, row[0])
+
     with ThreadPoolExecutor(3) as pool:
         jobs = [pool.submit(compiles), pool.submit(compiles), pool.submit(compacts)]
         for job in jobs:
@@ -311,6 +478,7 @@ def test_two_sweeps_at_once_do_the_work_once(memoir_dsn: str, db: psycopg.Connec
     def run() -> None:
         with connect(memoir_dsn) as own:
             sweep(own)
+
     with ThreadPoolExecutor(2) as pool:
         for job in [pool.submit(run), pool.submit(run)]:
             job.result()
@@ -322,16 +490,32 @@ def test_two_sweeps_at_once_do_the_work_once(memoir_dsn: str, db: psycopg.Connec
 def test_a_summary_is_made_of_what_is_said(db: psycopg.Connection, user: str) -> None:
     """Not of code, tables, headings, reactions; and what it says stands without its day."""
     messages = [
-        ("user", "Thanks, that's really cool!\nHere is my initial code:\n```python\nclass Ledger: pass\n```\nimport sqlite3\nconn = sqlite3.connect('my.db')\nI moved to Bergen yesterday with Ottilie."),
-        ("assistant", "Totally agree, Mel.\n### Step 3: Caching\n| Churn | 10% | 12% |\n1. **Deadline:** 31 March for the ledger\n2. Done"),
-        ("user", "We decided to keep the ledger in SQLite until next Friday.\nAND user_id = 1\nrequirements.txt"), ("assistant", "That's great, Mel! You're so right. I'm so happy for you.")]
+        (
+            "user",
+            "Thanks, that's really cool!\nHere is my initial code:\n```python\nclass Ledger: pass\n```\nimport sqlite3\nconn = sqlite3.connect('my.db')\nI moved to Bergen yesterday with Ottilie.",
+        ),
+        (
+            "assistant",
+            "Totally agree, Mel.\n### Step 3: Caching\n| Churn | 10% | 12% |\n1. **Deadline:** 31 March for the ledger\n2. Done",
+        ),
+        ("user", "We decided to keep the ledger in SQLite until next Friday.\nAND user_id = 1\nrequirements.txt"),
+        ("assistant", "That's great, Mel! You're so right. I'm so happy for you."),
+    ]
     for _ in range(3):
         for role, text in messages:
-            db.execute("select memoir.append_messages(%s, 'work', %s)", [user, Jsonb([{"role": role, "content": text, "created_at": "2023-05-08T09:00:00Z"}])])
-    db.execute("select memoir.set_user_settings(%s, '{\"compaction_ratio\": 5, \"session_summary_tokens\": 1000}')", [user])
+            db.execute(
+                "select memoir.append_messages(%s, 'work', %s)",
+                [user, Jsonb([{"role": role, "content": text, "created_at": "2023-05-08T09:00:00Z"}])],
+            )
+    db.execute(
+        'select memoir.set_user_settings(%s, \'{"compaction_ratio": 5, "session_summary_tokens": 1000}\')', [user]
+    )
     lines = one(db, "select memoir.summarize_session(%s, 'work')", user)["summary"].split("\n")
     assert lines[0] == "8 May 2023:"
     assert {line.partition(": ")[2] for line in lines[1:]} == {
-        "I moved to Bergen on 7 May 2023 with Ottilie.", "Deadline: 31 March for the ledger", "We decided to keep the ledger in SQLite until 19 May 2023."}
+        "I moved to Bergen on 7 May 2023 with Ottilie.",
+        "Deadline: 31 March for the ledger",
+        "We decided to keep the ledger in SQLite until 19 May 2023.",
+    }
     compacted = one(db, "select memoir.compact_session(%s, 'work', 0)", user)["summary"].split("\n")
     assert set(compacted[1:]) <= set(lines[1:]) and len(compacted) > 1

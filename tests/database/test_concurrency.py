@@ -17,7 +17,7 @@ from calls import history, one, persist, remember
 from servers import connect
 
 Job = Callable[[psycopg.Connection], Any]
-PATIENCE = "-c statement_timeout=30s -c synchronous_commit=off"     # a hang is a failure, too
+PATIENCE = "-c statement_timeout=30s -c synchronous_commit=off"  # a hang is a failure, too
 
 
 def in_parallel(dsn: str, *jobs: Job, look: Callable[[], object] = lambda: sleep(0.01)) -> list[Any]:
@@ -28,6 +28,7 @@ def in_parallel(dsn: str, *jobs: Job, look: Callable[[], object] = lambda: sleep
         with connect(dsn, options=PATIENCE) as db:
             gate.wait(30)
             return job(db)
+
     with ThreadPoolExecutor(len(jobs)) as pool:
         pending = [pool.submit(run, job) for job in jobs]
         gate.wait(30)
@@ -49,7 +50,10 @@ def test_writers_of_one_session_neither_lose_nor_mix(memoir_dsn: str, db: psycop
     writers, rounds = 8, 12
 
     def writer(w: int) -> Job:
-        return lambda own: [persist(own, user, "s", *pair(f"w{w}-{r}")) for r in range(rounds)]    # the session is opened by whoever comes first
+        return lambda own: [
+            persist(own, user, "s", *pair(f"w{w}-{r}")) for r in range(rounds)
+        ]  # the session is opened by whoever comes first
+
     results = in_parallel(memoir_dsn, *map(writer, range(writers)))
 
     turns = history(db, user, "s")
@@ -58,11 +62,11 @@ def test_writers_of_one_session_neither_lose_nor_mix(memoir_dsn: str, db: psycop
     for w, receipts in enumerate(results):
         assert [r["from_turn"] for r in receipts] == sorted(r["from_turn"] for r in receipts)
         for r, receipt in enumerate(receipts):
-            mine = turns[receipt["from_turn"]:receipt["to_turn"] + 1]
+            mine = turns[receipt["from_turn"] : receipt["to_turn"] + 1]
             assert [(t["role"], t["content"]) for t in mine] == [(m["role"], m["content"]) for m in pair(f"w{w}-{r}")]
             assert receipt["message_ids"] == [t["message_id"] for t in mine]
     assert column(db, user, "exchange_start") == [i - i % 2 for i in range(len(turns))]
-    before = column(db, user, "tokens_before")             # a running sum: a lost update would show in it
+    before = column(db, user, "tokens_before")  # a running sum: a lost update would show in it
     steps = [later - earlier - t["tokens"] for earlier, later, t in zip(before, before[1:], turns, strict=False)]
     assert before[0] == 0 and len(set(steps)) == 1 and steps[0] >= 0
 
@@ -78,15 +82,19 @@ def test_sessions_and_memories_of_a_user_do_not_deadlock(memoir_dsn: str, db: ps
                 persist(own, user, f"s{n}", *pair(f"t{n}-{r}"), usage=usage)
                 remember(own, user, f"Learned by talker {n} in round {r}.", session=f"s{n}")
             own.execute("select memoir.close_session(%s, %s)", [user, f"s{n}"])
+
         return run
 
     def rememberer(n: int) -> Job:
-        return lambda own: [remember(own, user, f"Stated by writer {n} as number {r}.")["outcome"] for r in range(2 * rounds)]
+        return lambda own: [
+            remember(own, user, f"Stated by writer {n} as number {r}.")["outcome"] for r in range(2 * rounds)
+        ]
 
     def maintainer(own: psycopg.Connection) -> None:
         for _ in range(rounds):
             own.execute("select _memoir.merge_tail(user_id) from _memoir.users where external_id = %s", [user])
             own.execute("call memoir.flush_statistics()")
+
     results = in_parallel(memoir_dsn, *map(talker, range(5)), *map(rememberer, range(3)), maintainer)
 
     assert results[5:8] == [["stored"] * (2 * rounds)] * 3
@@ -105,11 +113,16 @@ def test_parallel_retries_have_one_effect(memoir_dsn: str, db: psycopg.Connectio
     keys, together = [f"k{r}" for r in range(10)], Barrier(2)
 
     def call(own: psycopg.Connection, key: str) -> dict:
-        together.wait(30)                                  # of a turn, the session is new as well
-        return persist(own, user, key, *pair(key), key=key) if what == "turn" else remember(own, user, f"The key was {key}.", key=key)
+        together.wait(30)  # of a turn, the session is new as well
+        return (
+            persist(own, user, key, *pair(key), key=key)
+            if what == "turn"
+            else remember(own, user, f"The key was {key}.", key=key)
+        )
 
     def client(own: psycopg.Connection) -> list[dict]:
         return [call(own, key) for key in keys]
+
     first, second = in_parallel(memoir_dsn, client, client)
     assert first == second
     if what == "turn":
@@ -120,9 +133,17 @@ def test_parallel_retries_have_one_effect(memoir_dsn: str, db: psycopg.Connectio
 
 
 def whole(tag: str) -> list[dict]:
-    call = {"id": f"c-{tag}", "type": "function", "function": {"name": "look", "arguments": json.dumps({"at": f"{tag} part 2"})}}
-    return [{"role": "user", "content": f"{tag} part 1"}, {"role": "assistant", "content": None, "tool_calls": [call]},
-            {"role": "tool", "tool_call_id": f"c-{tag}", "content": f"{tag} part 3"}, {"role": "assistant", "content": f"{tag} part 4"}]
+    call = {
+        "id": f"c-{tag}",
+        "type": "function",
+        "function": {"name": "look", "arguments": json.dumps({"at": f"{tag} part 2"})},
+    }
+    return [
+        {"role": "user", "content": f"{tag} part 1"},
+        {"role": "assistant", "content": None, "tool_calls": [call]},
+        {"role": "tool", "tool_call_id": f"c-{tag}", "content": f"{tag} part 3"},
+        {"role": "assistant", "content": f"{tag} part 4"},
+    ]
 
 
 def test_compile_shows_whole_exchanges_only(memoir_dsn: str, db: psycopg.Connection, user: str) -> None:
@@ -133,6 +154,7 @@ def test_compile_shows_whole_exchanges_only(memoir_dsn: str, db: psycopg.Connect
 
     def writer(w: int) -> Job:
         return lambda own: [persist(own, user, "s", *whole(f"w{w}x{r}")) for r in range(rounds)]
+
     sizes: list[int] = []
 
     def look() -> None:
@@ -141,10 +163,11 @@ def test_compile_shows_whole_exchanges_only(memoir_dsn: str, db: psycopg.Connect
         assert {run for _, run in runs} == {"1234"}, runs
         assert len({tag for tag, _ in runs}) == len(runs)
         sizes.append(len(runs))
+
     in_parallel(memoir_dsn, *map(writer, range(writers)), look=look)
     look()
     assert sizes == sorted(sizes) and sizes[-1] == writers * rounds + 1
-    assert len(set(sizes)) > 2                             # it did look meanwhile
+    assert len(set(sizes)) > 2  # it did look meanwhile
 
 
 def test_merging_while_writing_loses_no_word(memoir_dsn: str, db: psycopg.Connection, user: str) -> None:
@@ -155,15 +178,21 @@ def test_merging_while_writing_loses_no_word(memoir_dsn: str, db: psycopg.Connec
         def run(own: psycopg.Connection) -> None:
             for r in range(rounds):
                 persist(own, user, f"s{w}", f"The code is plant{w}q{r}z.", "Noted.")
+
         return run
+
     in_parallel(memoir_dsn, *map(writer, range(writers)), look=lambda: db.execute("call memoir.merge_search()"))
     db.execute("select memoir.reset_setting('tail_items_max')")
     assert column(db, user, "next_segment", "user_counters") > [3]
     # Were the count of the tail wrong, it would be merged never, or all the time.
-    assert column(db, user, "tail_items", "user_counters") == [sum(map(len, column(db, user, "word_counts", "search_tail")))]
+    assert column(db, user, "tail_items", "user_counters") == [
+        sum(map(len, column(db, user, "word_counts", "search_tail")))
+    ]
     for w in range(writers):
         for r in range(rounds):
-            found = db.execute("select content, session, turn_index from memoir.recall(%s, %s, p_limit => 1)", [user, f"plant{w}q{r}z"]).fetchall()
+            found = db.execute(
+                "select content, session, turn_index from memoir.recall(%s, %s, p_limit => 1)", [user, f"plant{w}q{r}z"]
+            ).fetchall()
             assert found == [(f"The code is plant{w}q{r}z.", f"s{w}", 2 * r)]
 
 
@@ -174,22 +203,42 @@ def test_segments_stay_few_and_postings_are_seldom_written_again(db: psycopg.Con
         persist(db, user, "s", f"Item {n} is the plain word.", f"Noted, item {n}.")
         me = one(db, "select user_id from _memoir.users where external_id = %s", user)
         db.execute("select _memoir.merge_tail(%s)", [me])
-        newest, = db.execute("select max(segment) from _memoir.search_postings where user_id = %s", [me]).fetchone()
-        written += one(db, "select sum(cardinality(postings))::integer from _memoir.search_postings where user_id = %s and segment = %s", me, newest)
+        (newest,) = db.execute("select max(segment) from _memoir.search_postings where user_id = %s", [me]).fetchone()
+        written += one(
+            db,
+            "select sum(cardinality(postings))::integer from _memoir.search_postings where user_id = %s and segment = %s",
+            me,
+            newest,
+        )
         assert one(db, "select count(distinct segment) from _memoir.search_postings where user_id = %s", me) <= 10
     total = one(db, "select sum(cardinality(postings))::integer from _memoir.search_postings where user_id = %s", me)
     assert total < written <= 4 * total, (written, total)
 
 
 def test_a_merge_changes_no_result(memoir_dsn: str, db: psycopg.Connection, user: str) -> None:
-    queries = ["Where does the red bicycle stand?", "bicycle", "painted the fence green", "What about the fence and the bicycle?"]
+    queries = [
+        "Where does the red bicycle stand?",
+        "bicycle",
+        "painted the fence green",
+        "What about the fence and the bicycle?",
+    ]
     recall = "select id, kind, score, words_score, matched_by from memoir.recall(%s, %s, p_limit => 50)"
-    for n in range(5):                                     # from the third segment on, segments are merged as well
+    for n in range(5):  # from the third segment on, segments are merged as well
         for r in range(4):
-            persist(db, user, f"s{n}", *[{"role": "user", "content": f"The red bicycle number {r} stands by the {'old ' * r}shed, day {n}."},
-                                        {"role": "assistant", "content": f"And who painted fence {n}{r} green? {'The fence, the fence! ' * r}"}])
+            persist(
+                db,
+                user,
+                f"s{n}",
+                *[
+                    {"role": "user", "content": f"The red bicycle number {r} stands by the {'old ' * r}shed, day {n}."},
+                    {
+                        "role": "assistant",
+                        "content": f"And who painted fence {n}{r} green? {'The fence, the fence! ' * r}",
+                    },
+                ],
+            )
         remember(db, user, f"The bicycle of day {n} is {['red', 'blue', 'green', 'black', 'white'][n]}.")
-        with db.transaction():                             # one now(): freshness is the same before and after
+        with db.transaction():  # one now(): freshness is the same before and after
             before = [db.execute(recall, [user, q]).fetchall() for q in queries]
             merged = one(db, "select _memoir.merge_tail(user_id) from _memoir.users where external_id = %s", user)
             after = [db.execute(recall, [user, q]).fetchall() for q in queries]

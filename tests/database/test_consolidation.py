@@ -11,7 +11,11 @@ from calls import active, one, remembered, run_job
 pytestmark = pytest.mark.usefixtures("little_vectors")
 
 # Alike, and no duplicates: names and numbers differ.
-HIKES = {"Hikes in the Alps each summer": (1, 0.1, 0, 0), "Hikes with Brigida.": (1, 0.3, 0, 0), "Hiked 40 km around Zermatt": (1, 0, 0.3, 0)}
+HIKES = {
+    "Hikes in the Alps each summer": (1, 0.1, 0, 0),
+    "Hikes with Brigida.": (1, 0.3, 0, 0),
+    "Hiked 40 km around Zermatt": (1, 0, 0.3, 0),
+}
 
 
 def hikes(db: psycopg.Connection, user: str, **more: Any) -> list[str]:
@@ -26,11 +30,27 @@ def test_a_cluster_becomes_one_and_back(db: psycopg.Connection, user: str) -> No
     assert other == "Plays chess" and all(text.rstrip(".") in whole for text in HIKES)
     key = one(db, "select memory_id from _memoir.memory_store where content = %s", whole)
     # All sources named, edges to each, authority no higher than theirs.
-    assert {row[0] for row in db.execute("select source_id::text from _memoir.memory_sources where item_id = %s and source_kind = 'memory'", [key])} == set(members)
-    edges = db.execute("select relation::text, count(*) from _memoir.memory_relationships where source_id = %s group by 1 order by 1", [key]).fetchall()
+    assert {
+        row[0]
+        for row in db.execute(
+            "select source_id::text from _memoir.memory_sources where item_id = %s and source_kind = 'memory'", [key]
+        )
+    } == set(members)
+    edges = db.execute(
+        "select relation::text, count(*) from _memoir.memory_relationships where source_id = %s group by 1 order by 1",
+        [key],
+    ).fetchall()
     assert edges == [("elaborates", 3), ("supersedes", 3)]
-    assert db.execute("select tier, trust, confidence, validated_at is not null from _memoir.memory_store where memory_id = %s", [key]).fetchone() \
-        == db.execute("select min(tier), min(trust), min(confidence), true from _memoir.memory_store where memory_id = any (%s)", [members]).fetchone()
+    assert (
+        db.execute(
+            "select tier, trust, confidence, validated_at is not null from _memoir.memory_store where memory_id = %s",
+            [key],
+        ).fetchone()
+        == db.execute(
+            "select min(tier), min(trust), min(confidence), true from _memoir.memory_store where memory_id = any (%s)",
+            [members],
+        ).fetchone()
+    )
     found = [row[0] for row in db.execute("select content from memoir.recall(%s, 'hikes Brigida Zermatt')", [user])]
     assert found == [whole]
     assert run_job(db, "consolidation")["made"] == 0
@@ -43,8 +63,17 @@ def test_a_cluster_becomes_one_and_back(db: psycopg.Connection, user: str) -> No
     assert run_job(db, "consolidation")["made"] == 0 and len(active(db, user)) == 4
 
 
-@pytest.mark.parametrize("apart", [{"project": "kiln"}, {"type": "plan"}, {"sensitivity": "private"}, {"actor": "agent"}, {"slot": "hike"},
-                                   {"valid_to": "2099-01-01"}])
+@pytest.mark.parametrize(
+    "apart",
+    [
+        {"project": "kiln"},
+        {"type": "plan"},
+        {"sensitivity": "private"},
+        {"actor": "agent"},
+        {"slot": "hike"},
+        {"valid_to": "2099-01-01"},
+    ],
+)
 def test_what_differs_stays_apart(db: psycopg.Connection, user: str, apart: dict) -> None:
     texts = iter(HIKES.items())
     for text, vector in (next(texts), next(texts)):
@@ -60,15 +89,29 @@ def test_forgetting_a_part_frees_the_others(db: psycopg.Connection, user: str) -
     (whole,) = active(db, user)
     db.execute("select memoir.forget(%s, %s)", [user, members[1]])
     assert active(db, user) == sorted(text for text in HIKES if "Brigida" not in text)
-    assert "Brigida" not in str(db.execute("select content from memoir.recall(%s, 'hikes with Brigida')", [user]).fetchall())
+    assert "Brigida" not in str(
+        db.execute("select content from memoir.recall(%s, 'hikes with Brigida')", [user]).fetchall()
+    )
     assert one(db, "select memoir.remember(%s, 'Hikes with Brigida')", user)["outcome"] == "refused_tombstone"
-    assert one(db, "select state from _memoir.memory_store m join _memoir.users u using (user_id) where u.external_id = %s and content = %s", user, whole) == "forgotten"
+    assert (
+        one(
+            db,
+            "select state from _memoir.memory_store m join _memoir.users u using (user_id) where u.external_id = %s and content = %s",
+            user,
+            whole,
+        )
+        == "forgotten"
+    )
 
 
 def test_forgetting_the_whole_forgets_all_of_it(db: psycopg.Connection, user: str) -> None:
     hikes(db, user)
     run_job(db, "consolidation")
-    key = one(db, "select memory_id from _memoir.memory_store m join _memoir.users u using (user_id) where u.external_id = %s and m.state = 'active'", user)
+    key = one(
+        db,
+        "select memory_id from _memoir.memory_store m join _memoir.users u using (user_id) where u.external_id = %s and m.state = 'active'",
+        user,
+    )
     db.execute("select memoir.forget(%s, %s)", [user, key])
     assert active(db, user) == []
     for text in HIKES:

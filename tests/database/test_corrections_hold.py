@@ -27,9 +27,17 @@ SAID = {
     "I work at Siemens as an engineer.": ("bounds", "Siemens", "Bosch"),
     "My daughter Mia plays the cello.": ("forget", "cello", None),
 }
-TOPICS = dict(zip(["Oslo|Bergen|live", "tea", "peanut|allergic", "mile|paint", "Siemens|Bosch|work", "cello|Mia"], range(6)))
-ACROSS = ["Where do I live, Oslo or Bergen?", "Do I love green tea?", "Am I allergic to peanuts?", "How many miles do I swim, do I paint?",
-          "Where do I work, Siemens or Bosch?", "What does my daughter Mia play, the cello?"]
+TOPICS = dict(
+    zip(["Oslo|Bergen|live", "tea", "peanut|allergic", "mile|paint", "Siemens|Bosch|work", "cello|Mia"], range(6))
+)
+ACROSS = [
+    "Where do I live, Oslo or Bergen?",
+    "Do I love green tea?",
+    "Am I allergic to peanuts?",
+    "How many miles do I swim, do I paint?",
+    "Where do I work, Siemens or Bosch?",
+    "What does my daughter Mia play, the cello?",
+]
 
 
 def vector(text: str) -> list[float]:
@@ -47,8 +55,10 @@ def vector(text: str) -> list[float]:
 def embed(db: psycopg.Connection, model: str) -> int:
     count = 0
     while claimed := db.execute("select * from memoir.claim_embeddings(200, %s)", [model]).fetchall():
-        db.execute("select memoir.store_embeddings(%s::uuid[], %s::int[], %s::real[], %s)",
-                   [[c[0] for c in claimed], [c[1] for c in claimed], [vector(c[3]) for c in claimed], model])
+        db.execute(
+            "select memoir.store_embeddings(%s::uuid[], %s::int[], %s::real[], %s)",
+            [[c[0] for c in claimed], [c[1] for c in claimed], [vector(c[3]) for c in claimed], model],
+        )
         count += len(claimed)
     return count
 
@@ -76,13 +86,19 @@ def say(db: psycopg.Connection, user: str) -> dict[str, str]:
     """The person says it all, it is extracted and has vectors; the memory of each shape."""
     clock(db, 0)
     for text in SAID:
-        db.execute("select memoir.persist_turn(%s, 's', %s)", [user, Jsonb([{"role": "user", "content": text}, {"role": "assistant", "content": "I see."}])])
+        db.execute(
+            "select memoir.persist_turn(%s, 's', %s)",
+            [user, Jsonb([{"role": "user", "content": text}, {"role": "assistant", "content": "I see."}])],
+        )
     done = one(db, "select memoir.extract_session(%s, 's')", user)
     assert done["stored"] == len(SAID), done
     embed(db, "first")
-    found = db.execute("select h.content, m.memory_id::text from _memoir.memory_store m join _memoir.users u using (user_id) "
-                       "join _memoir.memory_sources x on x.user_id = m.user_id and x.item_id = m.memory_id and x.source_kind = 'turn' "
-                       "join _memoir.conversation_history h on h.user_id = m.user_id and h.message_id = x.source_id where u.external_id = %s and m.state = 'active'", [user]).fetchall()
+    found = db.execute(
+        "select h.content, m.memory_id::text from _memoir.memory_store m join _memoir.users u using (user_id) "
+        "join _memoir.memory_sources x on x.user_id = m.user_id and x.item_id = m.memory_id and x.source_kind = 'turn' "
+        "join _memoir.conversation_history h on h.user_id = m.user_id and h.message_id = x.source_id where u.external_id = %s and m.state = 'active'",
+        [user],
+    ).fetchall()
     assert len(found) == len(SAID)
     return {SAID[text][0]: memory for text, memory in found}
 
@@ -92,37 +108,77 @@ def change(db: psycopg.Connection, user: str, known: dict[str, str], agent: bool
     clock(db, 10)
     whose: dict[str, Any] = {}
     if agent:
-        turn = one(db, "select memoir.persist_turn(%s, 'later', %s)", user, Jsonb([{"role": "user", "content": "No, that is wrong, as you know."}, {"role": "assistant", "content": "Sorry."}]))
+        turn = one(
+            db,
+            "select memoir.persist_turn(%s, 'later', %s)",
+            user,
+            Jsonb(
+                [
+                    {"role": "user", "content": "No, that is wrong, as you know."},
+                    {"role": "assistant", "content": "Sorry."},
+                ]
+            ),
+        )
         whose = {"session": "later", "source_turns": [turn["from_turn"]]}
 
     def call(function: str, shape: str, *values: object, **named: Any) -> Any:
         more = "".join(f", p_{name} => %s" for name in named)
-        return one(db, f"select memoir.{function}(%s, %s{', %s' * len(values)}{more})", user, known[shape], *values, *named.values())
+        return one(
+            db,
+            f"select memoir.{function}(%s, %s{', %s' * len(values)}{more})",
+            user,
+            known[shape],
+            *values,
+            *named.values(),
+        )
 
     call("correct", "replacement", "User lives in Bergen.", slot_value="Bergen", **whose)
     call("correct", "polarity", "User doesn't love green tea.", **whose)
     call("retract", "retraction", **whose)
-    call("correct", "partial", "User usually swims 3 miles before breakfast.", remainder="User paints on Sundays.", **whose)
+    call(
+        "correct",
+        "partial",
+        "User usually swims 3 miles before breakfast.",
+        remainder="User paints on Sundays.",
+        **whose,
+    )
     call("correct", "bounds", "User works at Bosch.", valid_from=START + timedelta(days=5), slot_value="Bosch", **whose)
     call("forget", "forget")
 
 
 def texts(db: psycopg.Connection, user: str, question: str, **named: Any) -> list[str]:
     more = "".join(f", p_{name} => %s" for name in named)
-    return [row[0] for row in db.execute(f"select content from memoir.recall(%s, %s, p_query_embedding => %s::real[], p_limit => 50{more})", [user, question, vector(question), *named.values()])]
+    return [
+        row[0]
+        for row in db.execute(
+            f"select content from memoir.recall(%s, %s, p_query_embedding => %s::real[], p_limit => 50{more})",
+            [user, question, vector(question), *named.values()],
+        )
+    ]
 
 
 def shown(db: psycopg.Connection, user: str, question: str, **named: Any) -> str:
     """What a compile shows beside the question itself."""
     more = "".join(f", p_{name} => %s" for name in named)
-    messages = one(db, f"select memoir.compile_context(%s, 'elsewhere', %s, p_query_embedding => %s::real[]{more})", user, question, vector(question), *named.values())
+    messages = one(
+        db,
+        f"select memoir.compile_context(%s, 'elsewhere', %s, p_query_embedding => %s::real[]{more})",
+        user,
+        question,
+        vector(question),
+        *named.values(),
+    )
     return str(messages).replace(question, "")
 
 
 def hold(db: psycopg.Connection, user: str, known: dict[str, str], gone: set[str] = frozenset()) -> None:
     """The old values are in neither recall nor compile, the new ones in both, history has all; gone: shapes whose new value has ended since."""
     for question in ACROSS:
-        for found in ("\n".join(texts(db, user, question)), shown(db, user, question), shown(db, user, question, as_of=START + timedelta(days=9))):
+        for found in (
+            "\n".join(texts(db, user, question)),
+            shown(db, user, question),
+            shown(db, user, question, as_of=START + timedelta(days=9)),
+        ):
             assert "cello" not in found
         for found in ("\n".join(texts(db, user, question)), shown(db, user, question)):
             assert not [old for _, old, _ in SAID.values() if old in found], found
@@ -130,14 +186,22 @@ def hold(db: psycopg.Connection, user: str, known: dict[str, str], gone: set[str
         if new and shape not in gone:
             assert any(new in text for text in texts(db, user, question, kinds=["memory"])), shape
             assert new in shown(db, user, question), shape
-        history = db.execute("select content, state from memoir.memory_history(%s, %s)", [user, known[shape]]).fetchall()
-        states = [(text, state) for text, state in history if text is None or old in text and (not new or new not in text)]
+        history = db.execute(
+            "select content, state from memoir.memory_history(%s, %s)", [user, known[shape]]
+        ).fetchall()
+        states = [
+            (text, state) for text, state in history if text is None or old in text and (not new or new not in text)
+        ]
         if shape == "forget":
             assert states[0] == (None, "active") and states[-1] == (None, "forgotten")
         else:
-            assert states[0][1] == "active" and {"retraction": "invalidated"}.get(shape, "superseded") in [state for _, state in states], (shape, history)
+            assert states[0][1] == "active" and {"retraction": "invalidated"}.get(shape, "superseded") in [
+                state for _, state in states
+            ], (shape, history)
             # What we knew then, as we knew it then.
-            assert any(old in text for text in texts(db, user, question, as_of=START + timedelta(days=9), kinds=["memory"])), shape
+            assert any(
+                old in text for text in texts(db, user, question, as_of=START + timedelta(days=9), kinds=["memory"])
+            ), shape
         assert not any("cello" in text for text in texts(db, user, question, as_of=START + timedelta(days=9)))
     if "partial" not in gone:
         assert "User paints on Sundays." in texts(db, user, ACROSS[3], kinds=["memory"])
@@ -148,7 +212,10 @@ def hold(db: psycopg.Connection, user: str, known: dict[str, str], gone: set[str
 @pytest.mark.parametrize("agent", [False, True])
 def test_at_once(db: psycopg.Connection, user: str, agent: bool) -> None:
     known = say(db, user)
-    assert all(any(old in text for text in texts(db, user, question, kinds=["memory"])) for question, (_, old, _) in zip(ACROSS, SAID.values()))
+    assert all(
+        any(old in text for text in texts(db, user, question, kinds=["memory"]))
+        for question, (_, old, _) in zip(ACROSS, SAID.values())
+    )
     change(db, user, known, agent)
     hold(db, user, known)
     embed(db, "first")
@@ -175,12 +242,21 @@ def test_vectors_of_another_model(db: psycopg.Connection, user: str, agent: bool
 def test_promotion_demotion_expiry(db: psycopg.Connection, user: str) -> None:
     known = say(db, user)
     # An agent said the same beside, in its session.
-    for text in ("User lives in Oslo.", "User loves green tea.", "User is allergic to peanuts.", "User works at Siemens as an engineer.", "User's daughter Mia plays the cello."):
+    for text in (
+        "User lives in Oslo.",
+        "User loves green tea.",
+        "User is allergic to peanuts.",
+        "User works at Siemens as an engineer.",
+        "User's daughter Mia plays the cello.",
+    ):
         db.execute("select memoir.remember(%s, %s, p_session => 's', p_actor => 'agent')", [user, text])
     change(db, user, known)
     embed(db, "first")
     clock(db, 10.1)
-    db.execute("update _memoir.memory_stats set access_count = 50, relevance_sum = 45, last_accessed_at = memoir.now() where user_id = (select user_id from _memoir.users where external_id = %s)", [user])
+    db.execute(
+        "update _memoir.memory_stats set access_count = 50, relevance_sum = 45, last_accessed_at = memoir.now() where user_id = (select user_id from _memoir.users where external_id = %s)",
+        [user],
+    )
     db.execute("select _memoir.enqueue('promote', user_id, '') from _memoir.users where external_id = %s", [user])
     assert run_job(db, "promotion")["users"] == 1
     hold(db, user, known)
@@ -189,7 +265,14 @@ def test_promotion_demotion_expiry(db: psycopg.Connection, user: str) -> None:
         for job in ("demotion", "expiry", "profiles"):
             run_job(db, job)
         hold(db, user, known)
-    assert one(db, "select count(*) from _memoir.memory_store m join _memoir.users u using (user_id) where external_id = %s and state = 'active' and tier = 1", user) == 0
+    assert (
+        one(
+            db,
+            "select count(*) from _memoir.memory_store m join _memoir.users u using (user_id) where external_id = %s and state = 'active' and tier = 1",
+            user,
+        )
+        == 0
+    )
 
 
 def related(db: psycopg.Connection, user: str, *contents: str, **more: Any) -> list[str]:
@@ -199,7 +282,16 @@ def related(db: psycopg.Connection, user: str, *contents: str, **more: Any) -> l
         near = [0.0] * 16
         near[0], near[8 + place] = 1.0, 0.4
         named = "".join(f", p_{name} => %s" for name in more)
-        made.append(one(db, f"select memoir.remember(%s, %s, p_embedding => %s::real[]{named})", user, content, near, *more.values())["memory_id"])
+        made.append(
+            one(
+                db,
+                f"select memoir.remember(%s, %s, p_embedding => %s::real[]{named})",
+                user,
+                content,
+                near,
+                *more.values(),
+            )["memory_id"]
+        )
     return made
 
 
@@ -208,8 +300,14 @@ ACTS: dict[str, tuple[str, list[str]]] = {
     "replacement": ("select memoir.correct(%s, %s, 'Hikes with Carlotta.')", ["Hikes with Carlotta."]),
     "polarity": ("select memoir.correct(%s, %s, 'Never goes on tours at all.')", ["Never goes on tours at all."]),
     "retraction": ("select memoir.retract(%s, %s)", []),
-    "partial": ("select memoir.correct(%s, %s, 'Hikes with Dora.', p_remainder => 'Hikes in company.')", ["Hikes in company.", "Hikes with Dora."]),
-    "bounds": ("select memoir.correct(%s, %s, 'Hikes with Carlotta.', p_valid_from => memoir.now() - interval '1 hour')", ["Hikes with Carlotta."]),
+    "partial": (
+        "select memoir.correct(%s, %s, 'Hikes with Dora.', p_remainder => 'Hikes in company.')",
+        ["Hikes in company.", "Hikes with Dora."],
+    ),
+    "bounds": (
+        "select memoir.correct(%s, %s, 'Hikes with Carlotta.', p_valid_from => memoir.now() - interval '1 hour')",
+        ["Hikes with Carlotta."],
+    ),
     "bounded retraction": ("select memoir.retract(%s, %s, p_valid_to => memoir.now() - interval '1 hour')", []),
     "forget": ("select memoir.forget(%s, %s)", []),
 }
@@ -227,23 +325,37 @@ def test_what_was_consolidated(db: psycopg.Connection, user: str, act: str, agai
         related(db, user, "Hikes with Brigida.")
         related(db, user, "Saw 7 marmots", "Climbed Piz Palü")
         # What was said once more has its own vector; the wholes have none until they are embedded.
-        db.execute("update _memoir.search_items set embeddable = true where user_id = (select user_id from _memoir.users where external_id = %s)", [user])
+        db.execute(
+            "update _memoir.search_items set embeddable = true where user_id = (select user_id from _memoir.users where external_id = %s)",
+            [user],
+        )
         while claimed := db.execute("select * from memoir.claim_embeddings(50, 'first')").fetchall():
-            db.execute("select memoir.store_embeddings(%s::uuid[], %s::int[], %s::real[], 'first')", [[c[0] for c in claimed], [c[1] for c in claimed], [[1.0] + [0.0] * 14 + [0.3] for _ in claimed]])
+            db.execute(
+                "select memoir.store_embeddings(%s::uuid[], %s::int[], %s::real[], 'first')",
+                [[c[0] for c in claimed], [c[1] for c in claimed], [[1.0] + [0.0] * 14 + [0.3] for _ in claimed]],
+            )
         run_job(db, "consolidation")
     clock(db, 10)
     query, new = ACTS[act]
     db.execute(query, [user, old])
     rest = [*OTHERS, *(["Saw 7 marmots", "Climbed Piz Palü"] if again else [])]
     assert active(db, user) == sorted([*rest, *new])
-    for key, in db.execute("select memory_id from _memoir.memory_store m join _memoir.users u using (user_id) where u.external_id = %s and metadata ? 'consolidated'", [user]).fetchall():
+    for (key,) in db.execute(
+        "select memory_id from _memoir.memory_store m join _memoir.users u using (user_id) where u.external_id = %s and metadata ? 'consolidated'",
+        [user],
+    ).fetchall():
         db.execute("select memoir.undo_consolidation(%s, %s)", [user, key])
     run_job(db, "consolidation")
     assert not any("Brigida" in text for text in active(db, user))
     assert not any("Brigida" in text for text in texts(db, user, "hikes with Brigida"))
-    assert whole not in shown(db, user, "With whom are the hikes?") and "Brigida" not in shown(db, user, "With whom are the hikes?")
+    assert whole not in shown(db, user, "With whom are the hikes?") and "Brigida" not in shown(
+        db, user, "With whom are the hikes?"
+    )
     # What we knew then: all of it, unless it was forgotten, with the wholes that held it.
-    then = [*texts(db, user, "hikes with Brigida", as_of=START + timedelta(days=9)), shown(db, user, "With whom are the hikes?", as_of=START + timedelta(days=9))]
+    then = [
+        *texts(db, user, "hikes with Brigida", as_of=START + timedelta(days=9)),
+        shown(db, user, "With whom are the hikes?", as_of=START + timedelta(days=9)),
+    ]
     assert any("Brigida" in text for text in then) == (act != "forget")
     history = db.execute("select state, content from memoir.memory_history(%s, %s)", [user, old]).fetchall()
     assert history[0][0] == "active" and any("Brigida" in str(text) for _, text in history) == (act != "forget")
@@ -258,30 +370,62 @@ def test_a_new_value_is_consolidated(db: psycopg.Connection, user: str, act: str
     query, new = ACTS[act]
     db.execute(query, [user, old])
     while claimed := db.execute("select * from memoir.claim_embeddings(50, 'first')").fetchall():
-        db.execute("select memoir.store_embeddings(%s::uuid[], %s::int[], %s::real[], 'first')",
-                   [[c[0] for c in claimed], [c[1] for c in claimed], [[1.0] + [0.0] * 12 + ([0.4, 0.0, 0.0] if "company" in c[3] else [0.0, 0.4, 0.0]) for c in claimed]])
+        db.execute(
+            "select memoir.store_embeddings(%s::uuid[], %s::int[], %s::real[], 'first')",
+            [
+                [c[0] for c in claimed],
+                [c[1] for c in claimed],
+                [[1.0] + [0.0] * 12 + ([0.4, 0.0, 0.0] if "company" in c[3] else [0.0, 0.4, 0.0]) for c in claimed],
+            ],
+        )
     related(db, user, *OTHERS, provenance="correction")
     assert run_job(db, "consolidation")["made"] == 1
     while claimed := db.execute("select * from memoir.claim_embeddings(50, 'first')").fetchall():
-        db.execute("select memoir.store_embeddings(%s::uuid[], %s::int[], %s::real[], 'first')", [[c[0] for c in claimed], [c[1] for c in claimed], [[1.0] + [0.0] * 15 for _ in claimed]])
+        db.execute(
+            "select memoir.store_embeddings(%s::uuid[], %s::int[], %s::real[], 'first')",
+            [[c[0] for c in claimed], [c[1] for c in claimed], [[1.0] + [0.0] * 15 for _ in claimed]],
+        )
     said = " ".join(active(db, user))
     assert "Brigida" not in said and all(text.rstrip(".") in said for text in [*OTHERS, *new])
     assert not any("Brigida" in text for text in texts(db, user, "hikes with Brigida"))
-    key = one(db, "select memory_id from _memoir.memory_store m join _memoir.users u using (user_id) where u.external_id = %s and metadata ? 'consolidated'", user)
+    key = one(
+        db,
+        "select memory_id from _memoir.memory_store m join _memoir.users u using (user_id) where u.external_id = %s and metadata ? 'consolidated'",
+        user,
+    )
     db.execute("select memoir.undo_consolidation(%s, %s)", [user, key])
     assert active(db, user) == sorted([*OTHERS, *new])
 
 
 def test_a_correction_may_sound_like_what_it_corrects(db: psycopg.Connection, user: str) -> None:
     """Carried by an agent, without a name or a number that differs: no restatement of what was rejected. Nor is a whole that holds it."""
-    turn = one(db, "select memoir.persist_turn(%s, 's', %s)", user, Jsonb([{"role": "user", "content": "The sweet one, I said."}, {"role": "assistant", "content": "Sorry."}]))
+    turn = one(
+        db,
+        "select memoir.persist_turn(%s, 's', %s)",
+        user,
+        Jsonb([{"role": "user", "content": "The sweet one, I said."}, {"role": "assistant", "content": "Sorry."}]),
+    )
     [old] = related(db, user, "Likes the dry cider.")
     near = [1.0] + [0.0] * 7 + [0.39] + [0.0] * 7
-    done = one(db, "select memoir.correct(%s, %s, 'Likes the sweet cider.', p_session => 's', p_source_turns => %s)", user, old, [turn["from_turn"]])
+    done = one(
+        db,
+        "select memoir.correct(%s, %s, 'Likes the sweet cider.', p_session => 's', p_source_turns => %s)",
+        user,
+        old,
+        [turn["from_turn"]],
+    )
     while claimed := db.execute("select * from memoir.claim_embeddings(50, 'first')").fetchall():
-        db.execute("select memoir.store_embeddings(%s::uuid[], %s::int[], %s::real[], 'first')", [[c[0] for c in claimed], [c[1] for c in claimed], [list(near) for _ in claimed]])
+        db.execute(
+            "select memoir.store_embeddings(%s::uuid[], %s::int[], %s::real[], 'first')",
+            [[c[0] for c in claimed], [c[1] for c in claimed], [list(near) for _ in claimed]],
+        )
     assert done["outcome"] == "corrected" and active(db, user) == ["Likes the sweet cider."]
-    again = one(db, "select memoir.remember(%s, 'Likes dry cider very much.', p_actor => 'agent', p_embedding => %s::real[])", user, near)
+    again = one(
+        db,
+        "select memoir.remember(%s, 'Likes dry cider very much.', p_actor => 'agent', p_embedding => %s::real[])",
+        user,
+        near,
+    )
     assert again["outcome"] == "refused_tombstone" and active(db, user) == ["Likes the sweet cider."]
 
 
@@ -291,13 +435,26 @@ def test_the_same_turns_extracted_again(db: psycopg.Connection, user: str, agent
     known = say(db, user)
     change(db, user, known, agent)
     embed(db, "first")
-    db.execute("update _memoir.session_counters c set extracted_through = 0 from _memoir.users u where u.user_id = c.user_id and external_id = %s", [user])
+    db.execute(
+        "update _memoir.session_counters c set extracted_through = 0 from _memoir.users u where u.user_id = c.user_id and external_id = %s",
+        [user],
+    )
     if by_job:
-        db.execute("select _memoir.queue_extraction(s.user_id, s.session_id, memoir.now()) from _memoir.sessions s join _memoir.users u using (user_id) where u.external_id = %s", [user])
+        db.execute(
+            "select _memoir.queue_extraction(s.user_id, s.session_id, memoir.now()) from _memoir.sessions s join _memoir.users u using (user_id) where u.external_id = %s",
+            [user],
+        )
         run_job(db, "extract")
     else:
         assert one(db, "select memoir.extract_session(%s, 's')", user)["stored"] == 0
-    assert one(db, "select min(turn_count - extracted_through) from _memoir.session_counters c join _memoir.users using (user_id) where external_id = %s", user) == 0
+    assert (
+        one(
+            db,
+            "select min(turn_count - extracted_through) from _memoir.session_counters c join _memoir.users using (user_id) where external_id = %s",
+            user,
+        )
+        == 0
+    )
     embed(db, "first")
     hold(db, user, known)
 
@@ -353,7 +510,10 @@ def test_dump_and_restore(db: psycopg.Connection, memoir_dsn: str, user: str) ->
             restored.execute("call memoir.ensure_partitions()")
             hold(restored, user, known)
             # Tombstones compare there as well.
-            assert one(restored, "select memoir.remember(%s, 'User lives in Oslo.', p_actor => 'agent')", user)["outcome"] == "refused_tombstone"
+            assert (
+                one(restored, "select memoir.remember(%s, 'User lives in Oslo.', p_actor => 'agent')", user)["outcome"]
+                == "refused_tombstone"
+            )
             restored.execute("update _memoir.session_counters set extracted_through = 0")
             restored.execute("select memoir.extract_session(%s, 's')", [user])
             hold(restored, user, known)

@@ -10,10 +10,12 @@ import pytest
 from calls import one
 from servers import connect, database
 
-TELLING = re.compile(r"^(unused variable|unused parameter|never read variable|unreachable code|too many attributes|too few attributes|.* shadows )")
+TELLING = re.compile(
+    r"^(unused variable|unused parameter|never read variable|unreachable code|too many attributes|too few attributes|.* shadows )"
+)
 # Made by somebody else or at run time, hence not there to be checked: the tables of pg_cron, temporary tables.
 ABSENT = re.compile(r"\bcron\b|\bpg_temp\.")
-NOT_CHECKED = {"enable_jobs", "disable_jobs"}             # nothing but calls of pg_cron
+NOT_CHECKED = {"enable_jobs", "disable_jobs"}  # nothing but calls of pg_cron
 # Of functions that are called by one signature, whatever each of them needs.
 INTERFACES = re.compile(r"^step_\w+$")
 CHECK = """
@@ -39,7 +41,12 @@ def checked(server_dsn: str, template: str) -> Iterator[psycopg.Connection]:
 def findings(db: psycopg.Connection) -> list[str]:
     found = []
     for name, line, level, message in db.execute(CHECK):
-        if name in NOT_CHECKED or ABSENT.search(message) or message.startswith("unused parameter") and INTERFACES.match(name):
+        if (
+            name in NOT_CHECKED
+            or ABSENT.search(message)
+            or message.startswith("unused parameter")
+            and INTERFACES.match(name)
+        ):
             continue
         if level == "error" or TELLING.match(message):
             found.append(f"{name}, line {line or 1}: {message}")
@@ -62,5 +69,9 @@ def test_dead_code_would_be_found(checked: psycopg.Connection) -> None:
               return p_used;
             end $$""")
         mine = [text.partition(": ")[2] for text in findings(checked) if text.startswith("dead,")]
-    assert sorted(mine) == ["function _memoir.no_such_function(integer) does not exist", 'never read variable "v_set"',
-                            'unused parameter "p_unused"', 'unused variable "v_unused"']
+    assert sorted(mine) == [
+        "function _memoir.no_such_function(integer) does not exist",
+        'never read variable "v_set"',
+        'unused parameter "p_unused"',
+        'unused variable "v_unused"',
+    ]

@@ -31,12 +31,19 @@ def nothing_waiting(db: psycopg.Connection) -> None:
 
 def claim(db: psycopg.Connection, limit: int = 64, model: str = MODEL) -> list[tuple[Any, ...]]:
     """(user id, item number, model, text) of each."""
-    return db.execute("select user_id, item_no, model, text from memoir.claim_embeddings(%s, %s)", [limit, model]).fetchall()
+    return db.execute(
+        "select user_id, item_no, model, text from memoir.claim_embeddings(%s, %s)", [limit, model]
+    ).fetchall()
 
 
-def store(db: psycopg.Connection, items: list[tuple[Any, ...]], vectors: list[list[float]], model: str | None = MODEL) -> int:
+def store(
+    db: psycopg.Connection, items: list[tuple[Any, ...]], vectors: list[list[float]], model: str | None = MODEL
+) -> int:
     users, numbers = [i[0] for i in items], [i[1] for i in items]
-    return db.execute("select memoir.store_embeddings(%s::uuid[], %s::int[], %s::real[], %s)", [users, numbers, [list(v) for v in vectors], model]).fetchone()[0]
+    return db.execute(
+        "select memoir.store_embeddings(%s::uuid[], %s::int[], %s::real[], %s)",
+        [users, numbers, [list(v) for v in vectors], model],
+    ).fetchone()[0]
 
 
 def progress(db: psycopg.Connection, model: str = MODEL) -> dict[str, Any]:
@@ -46,24 +53,36 @@ def progress(db: psycopg.Connection, model: str = MODEL) -> dict[str, Any]:
 
 def cursor_of(db: psycopg.Connection, user: str, model: str = MODEL) -> tuple[int, int]:
     """(how far the model's cursor is, the user's last item)"""
-    return db.execute("select coalesce(e.through_item, 0), c.next_item - 1 from _memoir.users u join _memoir.user_counters c using (user_id) "
-                      "left join _memoir.embedding_cursors e on e.user_id = u.user_id and e.model_id = (select model_id from _memoir.embedding_models where name = %s) "
-                      "where u.external_id = %s", [model, user]).fetchone()
+    return db.execute(
+        "select coalesce(e.through_item, 0), c.next_item - 1 from _memoir.users u join _memoir.user_counters c using (user_id) "
+        "left join _memoir.embedding_cursors e on e.user_id = u.user_id and e.model_id = (select model_id from _memoir.embedding_models where name = %s) "
+        "where u.external_id = %s",
+        [model, user],
+    ).fetchone()
 
 
 def vectors_of(db: psycopg.Connection, user: str, model: str = MODEL) -> int:
-    return db.execute("select count(*) from _memoir.embeddings join _memoir.users u using (user_id) join _memoir.embedding_models m using (model_id) "
-                      "where u.external_id = %s and m.name = %s", [user, model]).fetchone()[0]
+    return db.execute(
+        "select count(*) from _memoir.embeddings join _memoir.users u using (user_id) join _memoir.embedding_models m using (model_id) "
+        "where u.external_id = %s and m.name = %s",
+        [user, model],
+    ).fetchone()[0]
 
 
 def by_vector(db: psycopg.Connection, user: str, vector: list[float]) -> str | None:
     """The best match by meaning alone: the query shares no word with anything."""
-    found = db.execute("select content, matched_by from memoir.recall(%s, 'qqqq', p_query_embedding => %s::real[], p_limit => 1)", [user, vector]).fetchone()
+    found = db.execute(
+        "select content, matched_by from memoir.recall(%s, 'qqqq', p_query_embedding => %s::real[], p_limit => 1)",
+        [user, vector],
+    ).fetchone()
     return found[0] if found and found[1] == ["vector"] else None
 
 
 def jobs(db: psycopg.Connection, columns: str = "state, attempts") -> list[tuple[Any, ...]]:
-    return db.execute(f"select {columns} from _memoir.work_items where dedup_key = (select model_id::text from _memoir.embedding_models where name = %s)", [MODEL]).fetchall()
+    return db.execute(
+        f"select {columns} from _memoir.work_items where dedup_key = (select model_id::text from _memoir.embedding_models where name = %s)",
+        [MODEL],
+    ).fetchall()
 
 
 def test_claim_store_progress(db: psycopg.Connection, user: str) -> None:
@@ -76,7 +95,11 @@ def test_claim_store_progress(db: psycopg.Connection, user: str) -> None:
     assert by_vector(db, user, BOAT) is None
     assert store(db, items, [BOAT, NUTS]) == 2
     after = progress(db)
-    assert (after["users"], after["users_waiting"], after["dead_letters"]) == (before["users"] + 1, before["users_waiting"], before["dead_letters"])
+    assert (after["users"], after["users_waiting"], after["dead_letters"]) == (
+        before["users"] + 1,
+        before["users_waiting"],
+        before["dead_letters"],
+    )
     assert (by_vector(db, user, BOAT), by_vector(db, user, NUTS)) == ("keeps a boat", "avoids nuts")
     assert cursor_of(db, user) == (items[-1][1],) * 2
     assert claim(db) == [] and store(db, items, [NUTS, BOAT]) == 0  # neither asked nor stored twice
@@ -87,7 +110,11 @@ def test_the_text_claimed_carries_the_end_of_the_previous_turn(db: psycopg.Conne
     question = "We looked at the old boats by the pier and then at the new ones. " * 4 + "Which colour do you want?"
     persist(db, user, "s", question, "Blue.")
     persist(db, user, "other", "Another conversation")
-    assert [i[3] for i in claim(db)] == [f"doc: {question}", f"doc: {question[-200:]}\nBlue.", "doc: Another conversation"]
+    assert [i[3] for i in claim(db)] == [
+        f"doc: {question}",
+        f"doc: {question[-200:]}\nBlue.",
+        "doc: Another conversation",
+    ]
 
 
 def test_the_cursor_passes_what_needs_no_vector(db: psycopg.Connection, user: str) -> None:
@@ -130,8 +157,11 @@ def test_near_duplicates_merge_when_their_vectors_arrive(db: psycopg.Connection,
     long = remembered(db, user, "keeps a wooden sailing boat at the pier")
     remembered(db, user, "keeps a boat with Ann")
     store(db, claim(db), [BOAT, [0.99, 0.14, 0.0, 0.0], [0.99, 0.0, 0.14, 0.0]])
-    rows = db.execute("select memory_id::text, superseded_by::text from _memoir.memory_store join _memoir.users u using (user_id) "
-                      "where u.external_id = %s and state = 'superseded'", [user]).fetchall()
+    rows = db.execute(
+        "select memory_id::text, superseded_by::text from _memoir.memory_store join _memoir.users u using (user_id) "
+        "where u.external_id = %s and state = 'superseded'",
+        [user],
+    ).fetchall()
     assert rows == [(short, long)]
 
 
@@ -139,7 +169,10 @@ def test_two_workers_claim_the_work_of_different_users(db: psycopg.Connection, m
     for name in (user, user + "-2"):
         remembered(db, name, "keeps a boat")
         remembered(db, name, "avoids nuts")
-    with psycopg.connect(memoir_dsn) as first, psycopg.connect(memoir_dsn, autocommit=True, options="-c statement_timeout=5s") as second:
+    with (
+        psycopg.connect(memoir_dsn) as first,
+        psycopg.connect(memoir_dsn, autocommit=True, options="-c statement_timeout=5s") as second,
+    ):
         mine = claim(first, 2)  # its transaction stays open: skipped, not waited for
         theirs = claim(second)
         assert [len({i[0] for i in items}) for items in (mine, theirs)] == [1, 1]
@@ -154,7 +187,9 @@ def test_an_expired_lease_is_claimed_again(db: psycopg.Connection, user: str) ->
     items = claim(db)
     remembered(db, user, "avoids nuts")  # what comes in waits for the batch that is out
     assert len(items) == 1 and claim(db) == []
-    db.execute("update _memoir.work_items set leased_until = clock_timestamp() - interval '1 second' where state = 'leased'")
+    db.execute(
+        "update _memoir.work_items set leased_until = clock_timestamp() - interval '1 second' where state = 'leased'"
+    )
     assert claim(db)[:1] == items and sorted(jobs(db)) == [("leased", 2), ("ready", 0)]
     assert store(db, items, [BOAT]) == 1  # the late first worker
     assert store(db, items, [NUTS]) == 0 and by_vector(db, user, BOAT) == "keeps a boat"
@@ -168,9 +203,11 @@ def test_failures_back_off_and_end_as_dead_letters(db: psycopg.Connection, user:
         db.execute("select memoir.fail_embeddings(%s, %s, %s)", [[items[0][0]], MODEL, f"no luck {attempt}"])
         assert claim(db) == []  # not yet, or never
         if attempt < 8:
-            [(state, attempts, wait, error)] = jobs(db, "state, attempts, extract(epoch from run_after - clock_timestamp()), last_error")
+            [(state, attempts, wait, error)] = jobs(
+                db, "state, attempts, extract(epoch from run_after - clock_timestamp()), last_error"
+            )
             assert (state, attempts, error) == ("ready", attempt, f"no luck {attempt}")
-            assert 2 ** attempt - 2 < wait <= 2 ** (attempt + 1)
+            assert 2**attempt - 2 < wait <= 2 ** (attempt + 1)
             db.execute("update _memoir.work_items set run_after = clock_timestamp()")
     assert jobs(db, "state, attempts, last_error") == [("dead", 8, "no luck 8")]
     assert (progress(db)["dead_letters"], progress(db)["users_waiting"]) == (1, 0)
@@ -207,17 +244,25 @@ def test_what_is_no_finite_number_is_refused(db: psycopg.Connection, user: str, 
 def test_unknown_models_are_refused(db: psycopg.Connection, user: str) -> None:
     remembered(db, user, "keeps a boat")
     items = claim(db)
-    for call in (lambda: claim(db, model="nobody's"), lambda: store(db, items, [BOAT], "nobody's"),
-                 lambda: db.execute("select memoir.fail_embeddings(%s, 'nobody''s', 'x')", [[items[0][0]]]),
-                 lambda: db.execute("select memoir.queue_backfill('nobody''s')"), lambda: db.execute("select memoir.switch_embedding_model('nobody''s')")):
+    for call in (
+        lambda: claim(db, model="nobody's"),
+        lambda: store(db, items, [BOAT], "nobody's"),
+        lambda: db.execute("select memoir.fail_embeddings(%s, 'nobody''s', 'x')", [[items[0][0]]]),
+        lambda: db.execute("select memoir.queue_backfill('nobody''s')"),
+        lambda: db.execute("select memoir.switch_embedding_model('nobody''s')"),
+    ):
         with raises("PM031"):
             call()
     with raises("PM030"):
         db.execute("select memoir.register_embedding_model(%s, 'none', 5)", [MODEL])
 
 
-@pytest.mark.parametrize(("model", "reason"), [(MODEL, "takes vectors from the client"), ("all-MiniLM-L6-v2", "no embedder")])
-def test_without_an_embedder_context_says_so_and_uses_words(db: psycopg.Connection, user: str, model: str, reason: str) -> None:
+@pytest.mark.parametrize(
+    ("model", "reason"), [(MODEL, "takes vectors from the client"), ("all-MiniLM-L6-v2", "no embedder")]
+)
+def test_without_an_embedder_context_says_so_and_uses_words(
+    db: psycopg.Connection, user: str, model: str, reason: str
+) -> None:
     remembered(db, user, "The boat is called Vesla", embedding=BOAT)
     persist(db, user, "s", "hello", "hi")
     ask = "select memoir.context(%s, 's', 'What is the boat called?', p_query_embedding => %s::real[])"
@@ -232,7 +277,9 @@ def test_without_an_embedder_context_says_so_and_uses_words(db: psycopg.Connecti
     assert (given["arms"]["vector"], given["warnings"]) == (True, [])
 
 
-def test_a_second_model_is_filled_beside_the_first_then_takes_over(db: psycopg.Connection, memoir_dsn: str, user: str) -> None:
+def test_a_second_model_is_filled_beside_the_first_then_takes_over(
+    db: psycopg.Connection, memoir_dsn: str, user: str
+) -> None:
     boat, nuts = [0.0, 0.0, 1.0], [0.0, 1.0, 0.0]  # three dimensions, other directions
     remembered(db, user, "keeps a boat")
     remembered(db, user, "avoids nuts")
@@ -243,7 +290,11 @@ def test_a_second_model_is_filled_beside_the_first_then_takes_over(db: psycopg.C
     assert db.execute("select memoir.queue_backfill('next')").fetchone()[0] is not None
     assert db.execute("select memoir.queue_backfill('next')").fetchone()[0] is not None  # twice: still one job a user
     items = [i for i in claim(db, 1000, "next") if i[3] in ("keeps a boat", "avoids nuts")]
-    mine = [i for i in items if i[0] == db.execute("select user_id from _memoir.users where external_id = %s", [user]).fetchone()[0]]
+    mine = [
+        i
+        for i in items
+        if i[0] == db.execute("select user_id from _memoir.users where external_id = %s", [user]).fetchone()[0]
+    ]
     assert [i[2:] for i in mine] == [("next", "keeps a boat"), ("next", "avoids nuts")]
     assert store(db, mine, [boat, nuts], "next") == 2
     assert (vectors_of(db, user), vectors_of(db, user, "next")) == (2, 2)
@@ -270,7 +321,11 @@ def test_a_second_model_is_filled_beside_the_first_then_takes_over(db: psycopg.C
 
 def test_two_admins_switching_at_once_both_succeed(db: psycopg.Connection, memoir_dsn: str) -> None:
     db.execute("select memoir.register_embedding_model('other', 'none', 3)")
-    with psycopg.connect(memoir_dsn) as first, psycopg.connect(memoir_dsn, autocommit=True) as second, ThreadPoolExecutor(1) as pool:
+    with (
+        psycopg.connect(memoir_dsn) as first,
+        psycopg.connect(memoir_dsn, autocommit=True) as second,
+        ThreadPoolExecutor(1) as pool,
+    ):
         first.execute("select memoir.switch_embedding_model('other')")
         waiting = pool.submit(second.execute, "select memoir.switch_embedding_model(%s)", [MODEL])
         while not db.execute("select pg_blocking_pids(%s) <> '{}'", [second.info.backend_pid]).fetchone()[0]:

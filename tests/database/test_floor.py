@@ -12,8 +12,33 @@ from psycopg.types.json import Jsonb
 from servers import connect
 
 WEAK = "Weak matches"
-PHATIC = ["hi", "Hello there!", "thanks so much, that helps a lot", "ok great", "good morning", "See you tomorrow!", "bye", "no worries", "How are you doing today?", "what's up?", "yes please", "go on", "haha", "That’s perfect, thank you"]
-ASKING = ["How is Anna?", "what is the best time?", "Is it done?", "thanks, and what about Berlin", "good restaurants", "remind me", "When is the job interview?", "morning run", "hello kitty"]
+PHATIC = [
+    "hi",
+    "Hello there!",
+    "thanks so much, that helps a lot",
+    "ok great",
+    "good morning",
+    "See you tomorrow!",
+    "bye",
+    "no worries",
+    "How are you doing today?",
+    "what's up?",
+    "yes please",
+    "go on",
+    "haha",
+    "That’s perfect, thank you",
+]
+ASKING = [
+    "How is Anna?",
+    "what is the best time?",
+    "Is it done?",
+    "thanks, and what about Berlin",
+    "good restaurants",
+    "remind me",
+    "When is the job interview?",
+    "morning run",
+    "hello kitty",
+]
 
 
 @pytest.fixture(scope="module")
@@ -26,8 +51,10 @@ def db(memoir_dsn: str) -> Iterator[psycopg.Connection]:
 
 def context(db: psycopg.Connection, user: str, query: str, session: str = "asking", **named: Any) -> dict[str, Any]:
     extra = "".join(f", p_{name} => %({name})s" for name in named)
-    return db.execute(f"select memoir.context(%(user)s, %(session)s, %(query)s, p_query_embedding => '{{1,0,0,0}}'{extra})",
-                      {"user": user, "session": session, "query": query, **named}).fetchone()[0]
+    return db.execute(
+        f"select memoir.context(%(user)s, %(session)s, %(query)s, p_query_embedding => '{{1,0,0,0}}'{extra})",
+        {"user": user, "session": session, "query": query, **named},
+    ).fetchone()[0]
 
 
 @pytest.mark.parametrize("text", PHATIC)
@@ -40,13 +67,19 @@ def test_small_talk_recalls_nothing(db: psycopg.Connection, user: str, text: str
 
 def test_small_talk_is_not_searched_for_but_what_is_pinned_is_shown(db: psycopg.Connection, user: str) -> None:
     remember(db, user, "Thanks for the good morning, hello, see you tomorrow.", embedding=near(0.99))
-    pinned = db.execute("select memoir.remember(%s, 'The stove is cleaned on Mondays.') ->> 'memory_id'", [user]).fetchone()[0]
+    pinned = db.execute(
+        "select memoir.remember(%s, 'The stove is cleaned on Mondays.') ->> 'memory_id'", [user]
+    ).fetchone()[0]
     db.execute("select memoir.open_session(%s, 'asking')", [user])
     said = context(db, user, PHATIC[0])
     assert said["arms"]["recall"] == "small talk" and said["items"] == [] and not said["warnings"]
     db.execute("select memoir.pin(%s, 'asking', %s)", [user, pinned])
     said = context(db, user, PHATIC[0])
-    assert said["arms"]["recall"] == "searched" and said["items"] == [pinned] and "Mondays" in said["messages"][-1]["content"]
+    assert (
+        said["arms"]["recall"] == "searched"
+        and said["items"] == [pinned]
+        and "Mondays" in said["messages"][-1]["content"]
+    )
 
 
 @pytest.mark.parametrize("text", ASKING)
@@ -61,34 +94,64 @@ def test_other_languages_are_not_told_by_english_words(db: psycopg.Connection) -
 def test_recall_ends_where_relevance_does(db: psycopg.Connection, user: str) -> None:
     remember(db, user, "Who built the tiled stove in the hall?", embedding=near(0.999))  # asked before
     remember(db, user, "The tiled stove in the hall was built by Konrad in 1911.", embedding=near(0.75))
-    remember(db, user, "The tiled stove in the hall was built of green tiles by Konrad and his son.", embedding=near(0.7))
+    remember(
+        db, user, "The tiled stove in the hall was built of green tiles by Konrad and his son.", embedding=near(0.7)
+    )
     for n in range(40):
-        remember(db, user, f"Row {n} of an inventory of pots, pans, plates and other kitchenware.", embedding=near(0.02), created_at="2024-03-01")
+        remember(
+            db,
+            user,
+            f"Row {n} of an inventory of pots, pans, plates and other kitchenware.",
+            embedding=near(0.02),
+            created_at="2024-03-01",
+        )
     with_floor = context(db, user, "Who built the tiled stove in the hall?")
     db.execute("select memoir.set_user_settings(%s, '{\"relevance_share\": 0}')", [user])
     without = context(db, user, "Who built the tiled stove in the hall?")
     assert "Konrad" in with_floor["messages"][-1]["content"] and not with_floor["weak"]
     assert with_floor["recall_tokens"] < without["recall_tokens"] * 0.4
     db.execute("select memoir.set_user_settings(%s, '{\"relevance_share\": null}')", [user])
-    reasons = db.execute("select distinct reason from memoir.explain_context(%s, 'asking', 'Who built the tiled stove in the hall?', p_query_embedding => '{1,0,0,0}') where not included", [user]).fetchall()
+    reasons = db.execute(
+        "select distinct reason from memoir.explain_context(%s, 'asking', 'Who built the tiled stove in the hall?', p_query_embedding => '{1,0,0,0}') where not included",
+        [user],
+    ).fetchall()
     assert ("below the relevance floor",) in reasons
     # A search returns as many as it is asked for.
-    assert db.execute("select count(*) from memoir.recall(%s, 'Who built the tiled stove in the hall?', p_limit => 20, p_query_embedding => '{1,0,0,0}')", [user]).fetchone() == (20,)
+    assert db.execute(
+        "select count(*) from memoir.recall(%s, 'Who built the tiled stove in the hall?', p_limit => 20, p_query_embedding => '{1,0,0,0}')",
+        [user],
+    ).fetchone() == (20,)
 
 
 def test_a_weak_recall_is_small_and_says_so(db: psycopg.Connection, user: str) -> None:
     for n in range(60):
-        remember(db, user, f"Row {n} of an inventory of pots, pans, plates and all other kitchenware that stands in the house of an aunt.", embedding=near(0.1 + n / 1000))
+        remember(
+            db,
+            user,
+            f"Row {n} of an inventory of pots, pans, plates and all other kitchenware that stands in the house of an aunt.",
+            embedding=near(0.1 + n / 1000),
+        )
     asked = context(db, user, "What did the doctor say about my knee?")
     full = context(db, user, "What did the doctor say about my knee?", memory_budget=1000)
     assert full["weak"] and 0 < full["recall_tokens"] <= 300
     assert asked["weak"] and 0 < asked["recall_tokens"] < 2000 * asked["arms"]["strength"] / 0.12 + 1
     assert asked["messages"][-1]["content"].count(WEAK) == 1
-    strengths = db.execute("select distinct (parts ->> 'strength')::real from memoir.explain_context(%s, 'asking', 'What did the doctor say about my knee?', p_query_embedding => '{1,0,0,0}') where 'recent' <> all (arms)", [user]).fetchall()
-    assert len(strengths) == 1 and strengths[0][0] < 0.12 and asked["arms"]["strength"] == pytest.approx(strengths[0][0], abs=1e-6)
+    strengths = db.execute(
+        "select distinct (parts ->> 'strength')::real from memoir.explain_context(%s, 'asking', 'What did the doctor say about my knee?', p_query_embedding => '{1,0,0,0}') where 'recent' <> all (arms)",
+        [user],
+    ).fetchall()
+    assert (
+        len(strengths) == 1
+        and strengths[0][0] < 0.12
+        and asked["arms"]["strength"] == pytest.approx(strengths[0][0], abs=1e-6)
+    )
     remember(db, user, "The doctor says the knee must rest for three weeks.", embedding=near(0.9))
     found = context(db, user, "What did the doctor say about my knee?")
-    assert not found["weak"] and WEAK not in found["messages"][-1]["content"] and "three weeks" in found["messages"][-1]["content"]
+    assert (
+        not found["weak"]
+        and WEAK not in found["messages"][-1]["content"]
+        and "three weeks" in found["messages"][-1]["content"]
+    )
 
 
 def test_an_exchange_that_goes_on_keeps_its_mark(db: psycopg.Connection, user: str) -> None:
@@ -97,8 +160,19 @@ def test_an_exchange_that_goes_on_keeps_its_mark(db: psycopg.Connection, user: s
     question = "What did the doctor say about my knee?"
     first = context(db, user, question)
     call = {"id": "c1", "type": "function", "function": {"name": "look", "arguments": "{}"}}
-    db.execute("select memoir.persist_turn(%s, 'asking', %s)", [user, Jsonb([{"role": "user", "content": question}, {"role": "assistant", "content": None, "tool_calls": [call]},
-                                                                               {"role": "tool", "tool_call_id": "c1", "content": "nothing"}])])
+    db.execute(
+        "select memoir.persist_turn(%s, 'asking', %s)",
+        [
+            user,
+            Jsonb(
+                [
+                    {"role": "user", "content": question},
+                    {"role": "assistant", "content": None, "tool_calls": [call]},
+                    {"role": "tool", "tool_call_id": "c1", "content": "nothing"},
+                ]
+            ),
+        ],
+    )
     again = db.execute("select memoir.context(%s, 'asking')", [user]).fetchone()[0]
     assert first["weak"] and again["weak"] and again["arms"]["recall"] == "kept"
     assert WEAK in str(again["messages"])

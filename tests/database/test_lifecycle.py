@@ -17,8 +17,10 @@ START = datetime(2026, 1, 1, tzinfo=UTC)
 @pytest.fixture
 def clock(db: psycopg.Connection) -> Iterator[Any]:
     """clock(days, hours): moves to that time after START."""
+
     def move(days: float = 0, hours: float = 0) -> None:
         db.execute("select memoir.set_clock(%s)", [START + timedelta(days=days, hours=hours)])
+
     move()
     yield move
     db.execute("select memoir.set_clock(null)")
@@ -31,22 +33,28 @@ def memory(db: psycopg.Connection, key: str) -> dict[str, Any]:
 
 def used(db: psycopg.Connection, key: str, accesses: int, relevance: float = 0.8) -> None:
     """As if the memory had been recalled that often, just now."""
-    db.execute("""update _memoir.memory_stats set access_count = %s, relevance_sum = %s, last_accessed_at = memoir.now() where memory_id = %s""",
-               [accesses, accesses * relevance, key])
+    db.execute(
+        """update _memoir.memory_stats set access_count = %s, relevance_sum = %s, last_accessed_at = memoir.now() where memory_id = %s""",
+        [accesses, accesses * relevance, key],
+    )
     db.execute("select _memoir.enqueue('promote', user_id, '') from _memoir.memory_store where memory_id = %s", [key])
 
 
 def test_utility_is_the_formula(db: psycopg.Connection) -> None:
     for relevance, accesses, hours, discount in [(2.4, 3, 10, 0.01), (8, 10, 500, 0.001), (0.1, 1, 0, 0.01)]:
         expected = relevance / accesses * math.log2(1 + accesses) / (1 + discount * hours)
-        assert one(db, "select _memoir.utility(%s, %s, %s, %s)", relevance, accesses, hours, discount) == pytest.approx(expected)
+        assert one(db, "select _memoir.utility(%s, %s, %s, %s)", relevance, accesses, hours, discount) == pytest.approx(
+            expected
+        )
     assert one(db, "select _memoir.utility(0, 0, 10, 0.01)") == 0
 
 
 def test_use_raises_a_memory_through_the_tiers(db: psycopg.Connection, user: str, clock: Any) -> None:
     turn = say(db, user, "s", "I cycle to the office in Basel.")["from_turn"]
     fact = remembered(db, user, "Cycles to the office in Basel", session="s", provenance="fact", actor="agent")
-    db.execute("update _memoir.memory_store set provenance = 'fact' where memory_id = %s", [fact])  # what an extraction with the person's words would say
+    db.execute(
+        "update _memoir.memory_store set provenance = 'fact' where memory_id = %s", [fact]
+    )  # what an extraction with the person's words would say
     assert (memory(db, fact)["tier"], memory(db, fact)["scope"]) == (1, "local")
     clock(hours=2)
     used(db, fact, 2)
@@ -57,7 +65,12 @@ def test_use_raises_a_memory_through_the_tiers(db: psycopg.Connection, user: str
     used(db, fact, 3)
     assert run_job(db, "promotion")["to_tier_2"] == 1
     got = memory(db, fact)
-    assert (got["tier"], got["scope"], got["local_to"], got["expires_at"]) == (2, "global", None, START + timedelta(hours=2, days=90))
+    assert (got["tier"], got["scope"], got["local_to"], got["expires_at"]) == (
+        2,
+        "global",
+        None,
+        START + timedelta(hours=2, days=90),
+    )
     assert got["validated_at"] == START + timedelta(hours=2) and got["confidence"] >= 0.7
     # It is a candidate in other sessions now.
     assert "Basel" in str(one(db, "select memoir.compile_context(%s, 'other', 'Which office in Basel?')", user))
@@ -71,12 +84,24 @@ def test_use_raises_a_memory_through_the_tiers(db: psycopg.Connection, user: str
     assert turn == 0
 
 
-@pytest.mark.parametrize(("content", "more", "tier"), [
-    ("Prefers short answers", {"type": "preference"}, 4), ("Always cite the source.", {}, 4), ("Never use tabs in code.", {}, 4),
-    ("Runs a marathon each spring", {}, 3), ("The answer was always late", {}, 3), ("Deploys on Fridays", {"category": "workflow"}, 4)])
-def test_how_to_act_becomes_procedural(db: psycopg.Connection, user: str, clock: Any, content: str, more: dict, tier: int) -> None:
+@pytest.mark.parametrize(
+    ("content", "more", "tier"),
+    [
+        ("Prefers short answers", {"type": "preference"}, 4),
+        ("Always cite the source.", {}, 4),
+        ("Never use tabs in code.", {}, 4),
+        ("Runs a marathon each spring", {}, 3),
+        ("The answer was always late", {}, 3),
+        ("Deploys on Fridays", {"category": "workflow"}, 4),
+    ],
+)
+def test_how_to_act_becomes_procedural(
+    db: psycopg.Connection, user: str, clock: Any, content: str, more: dict, tier: int
+) -> None:
     turn = say(db, user, "s", content)["from_turn"]
-    key = remembered(db, user, content, session="s", actor="agent", provenance="user_stated", source_turns=[turn], **more)
+    key = remembered(
+        db, user, content, session="s", actor="agent", provenance="user_stated", source_turns=[turn], **more
+    )
     assert memory(db, key)["tier"] == 2
     used(db, key, 10)
     run_job(db, "promotion")
@@ -90,10 +115,12 @@ def test_inference_and_conflicts_wait_for_support(db: psycopg.Connection, user: 
     assert run_job(db, "promotion")["waiting"] == 1 and memory(db, guess)["tier"] == 1
     # The same is concluded from a second session's turns.
     turn = say(db, user, "t", "I rode my bike.")["from_turn"]
-    db.execute("""insert into _memoir.memory_sources (user_id, item_kind, item_id, source_kind, source_id, session_id, turn_index)
+    db.execute(
+        """insert into _memoir.memory_sources (user_id, item_kind, item_id, source_kind, source_id, session_id, turn_index)
       select h.user_id, 'memory', %s, 'turn', h.message_id, h.session_id, h.turn_index from _memoir.conversation_history h
       join _memoir.users u using (user_id) join _memoir.sessions s using (user_id, session_id) where u.external_id = %s and s.external_id = 't' and h.turn_index = %s""",
-               [guess, user, turn])
+        [guess, user, turn],
+    )
     used(db, guess, 5)
     assert run_job(db, "promotion")["to_tier_2"] == 1 and memory(db, guess)["validated_at"] is not None
     # Contested: another value of the slot stands.
@@ -106,8 +133,18 @@ def test_inference_and_conflicts_wait_for_support(db: psycopg.Connection, user: 
     used(db, rumour, 5)
     assert run_job(db, "promotion")["to_tier_2"] == 1
     # A lower authority supersedes nothing, it only contradicts.
-    assert one(db, "select count(*) from _memoir.memory_relationships where source_id = %s and relation = 'contradicts'", rumour) == 1
-    assert {row[0] for row in db.execute("select content from _memoir.memory_store where slot = 'city' and state = 'active'")} == {"Lives in Kiel", "Lives in Bremen"}
+    assert (
+        one(
+            db,
+            "select count(*) from _memoir.memory_relationships where source_id = %s and relation = 'contradicts'",
+            rumour,
+        )
+        == 1
+    )
+    assert {
+        row[0]
+        for row in db.execute("select content from _memoir.memory_store where slot = 'city' and state = 'active'")
+    } == {"Lives in Kiel", "Lives in Bremen"}
 
 
 def test_a_forgotten_value_does_not_rise(db: psycopg.Connection, user: str, clock: Any) -> None:
@@ -140,8 +177,14 @@ def test_a_risen_memory_meets_its_twin(db: psycopg.Connection, user: str, clock:
 
 def test_what_nobody_uses_falls_and_goes(db: psycopg.Connection, user: str, clock: Any) -> None:
     turn = say(db, user, "s", "I like plums. I keep bees.")["from_turn"]
-    idle, busy, vital = (remembered(db, user, content, session="s", actor="agent", provenance="user_stated", source_turns=[turn], **more)
-                         for content, more in (("Likes plums", {}), ("Keeps bees", {}), ("Is allergic to nuts", {"importance": "critical"})))
+    idle, busy, vital = (
+        remembered(db, user, content, session="s", actor="agent", provenance="user_stated", source_turns=[turn], **more)
+        for content, more in (
+            ("Likes plums", {}),
+            ("Keeps bees", {}),
+            ("Is allergic to nuts", {"importance": "critical"}),
+        )
+    )
     firm = remembered(db, user, "Was born in Graz")
     clock(days=6.5)
     assert run_job(db, "demotion")["demoted"] == 0
@@ -153,17 +196,29 @@ def test_what_nobody_uses_falls_and_goes(db: psycopg.Connection, user: str, cloc
     assert memory(db, idle)["expires_at"] == START + timedelta(days=69)
     clock(days=69, hours=1)
     run_job(db, "expiry")
-    assert memory(db, idle)["state"] == "expired" and one(db, "select reason from _memoir.memory_states where memory_id = %s and state = 'expired'", idle) == "expired"
+    assert (
+        memory(db, idle)["state"] == "expired"
+        and one(db, "select reason from _memoir.memory_states where memory_id = %s and state = 'expired'", idle)
+        == "expired"
+    )
     clock(days=1000)
     run_job(db, "demotion"), run_job(db, "expiry")
-    assert [memory(db, key)["state"] for key in (idle, busy, vital, firm)] == ["expired", "expired", "expired", "active"]
+    assert [memory(db, key)["state"] for key in (idle, busy, vital, firm)] == [
+        "expired",
+        "expired",
+        "expired",
+        "active",
+    ]
 
 
 def test_limits_of_ones_own_and_locks_only_where_something_falls(db: psycopg.Connection, user: str, clock: Any) -> None:
     other = user + "-other"
     say(db, user, "s", "I paint boats."), say(db, other, "s", "I paint boats.")
-    key, same = (remembered(db, name, "Paints boats", session="s", actor="agent", provenance="user_stated", source_turns=[0]) for name in (user, other))
-    db.execute("select memoir.set_user_settings(%s, '{\"demotion_grace_days\": 1, \"demotion_floor_2\": 1}')", [user])
+    key, same = (
+        remembered(db, name, "Paints boats", session="s", actor="agent", provenance="user_stated", source_turns=[0])
+        for name in (user, other)
+    )
+    db.execute('select memoir.set_user_settings(%s, \'{"demotion_grace_days": 1, "demotion_floor_2": 1}\')', [user])
     clock(3)
     run_job(db, "demotion")
     assert (memory(db, key)["tier"], memory(db, same)["tier"]) == (1, 2)
@@ -191,8 +246,11 @@ def test_confidence_fades_at_read_and_is_reinforced(db: psycopg.Connection, user
     key = remembered(db, user, "Plays the bassoon")
 
     def authority() -> float:
-        rows = db.execute("select parts from memoir.explain_context(%s, 'x', 'Who plays the bassoon?') where id = %s", [user, key]).fetchone()
+        rows = db.execute(
+            "select parts from memoir.explain_context(%s, 'x', 'Who plays the bassoon?') where id = %s", [user, key]
+        ).fetchone()
         return rows[0]["authority"]
+
     fresh = authority()
     clock(days=365)
     assert authority() == pytest.approx(fresh / 2, rel=1e-3) and memory(db, key)["confidence"] == pytest.approx(0.9)
@@ -217,7 +275,14 @@ def test_sessions_end_and_take_what_is_theirs_along(db: psycopg.Connection, user
     assert run_job(db, "expiry")["sessions"] == 1
     assert one(db, "select memoir.session_info(%s, 's') ->> 'status'", user) == "expired"
     assert memory(db, local)["expires_at"] == START + timedelta(days=51)
-    assert one(db, "select count(*) from _memoir.memory_store_working w join _memoir.users u using (user_id) where u.external_id = %s", user) == 0
+    assert (
+        one(
+            db,
+            "select count(*) from _memoir.memory_store_working w join _memoir.users u using (user_id) where u.external_id = %s",
+            user,
+        )
+        == 0
+    )
     with pytest.raises(psycopg.Error) as refused:
         say(db, user, "s", "And now?")
     assert refused.value.sqlstate == "PM005"
@@ -228,23 +293,34 @@ def test_sessions_end_and_take_what_is_theirs_along(db: psycopg.Connection, user
     db.execute("select memoir.close_session(%s, 't')", [user])
     clock(days=100)
     run_job(db, "expiry")
-    assert db.execute("select status, closed_at from _memoir.sessions s join _memoir.users u using (user_id) where u.external_id = %s and s.external_id = 't'", [user]).fetchone() \
-        == ("expired", START + timedelta(days=51, hours=1))
+    assert db.execute(
+        "select status, closed_at from _memoir.sessions s join _memoir.users u using (user_id) where u.external_id = %s and s.external_id = 't'",
+        [user],
+    ).fetchone() == ("expired", START + timedelta(days=51, hours=1))
 
 
 def test_one_broken_user_does_not_stop_the_others(db: psycopg.Connection, user: str, clock: Any) -> None:
-    keys = [remembered(db, f"{user}-{n}", "Owns a kayak", session=open_session(db, f"{user}-{n}", "s"), actor="agent") for n in range(2)]
+    keys = [
+        remembered(db, f"{user}-{n}", "Owns a kayak", session=open_session(db, f"{user}-{n}", "s"), actor="agent")
+        for n in range(2)
+    ]
     for key in keys:
         db.execute("update _memoir.memory_store set provenance = 'fact' where memory_id = %s", [key])
         used(db, key, 5)
-    db.execute("update _memoir.users set settings = '{\"promotion_accesses_1\": \"broken\"}' where external_id = %s", [f"{user}-0"])
+    db.execute(
+        'update _memoir.users set settings = \'{"promotion_accesses_1": "broken"}\' where external_id = %s',
+        [f"{user}-0"],
+    )
     db.execute("call memoir.run_job('promotion')")
     assert last_run(db, "promotion")[1]["failed"] == 1 and [memory(db, key)["tier"] for key in keys] == [1, 2]
-    assert db.execute("select attempts, last_error ~ 'broken' from _memoir.work_items where kind = 'promote'").fetchall() == [(1, True)]
+    assert db.execute(
+        "select attempts, last_error ~ 'broken' from _memoir.work_items where kind = 'promote'"
+    ).fetchall() == [(1, True)]
     db.execute("delete from _memoir.work_items where kind = 'promote'")
 
 
 # Profile ------------------------------------------------------------------------------------------------------------------
+
 
 def profile(db: psycopg.Connection, user: str) -> dict[str, Any]:
     return one(db, "select memoir.profile(%s)", user)
@@ -261,21 +337,36 @@ def test_the_profile_holds_what_is_sure_and_open(db: psycopg.Connection, user: s
     remembered(db, user, "Lives in Trier")
     remembered(db, user, "Prefers tea", type="preference")
     remembered(db, user, "Answer in German", type="instruction")
-    for content, more in (("Dreams of Rome", {"actor": "agent"}), ("Salary 4711", {"sensitivity": "private"}), ("Key abc", {"sensitivity": "secret"}),
-                          ("Kiln is red", {"project": "kiln"}), ("Was in Oslo", {"valid_to": START - timedelta(days=1)}),
-                          ("Moves to Wien", {"valid_from": START + timedelta(days=10)})):
+    for content, more in (
+        ("Dreams of Rome", {"actor": "agent"}),
+        ("Salary 4711", {"sensitivity": "private"}),
+        ("Key abc", {"sensitivity": "secret"}),
+        ("Kiln is red", {"project": "kiln"}),
+        ("Was in Oslo", {"valid_to": START - timedelta(days=1)}),
+        ("Moves to Wien", {"valid_from": START + timedelta(days=10)}),
+    ):
         remembered(db, user, content, **more)
     assert run_job(db, "profiles")["changed"] == 1
     first = profile(db, user)
-    assert first["version"] == 1 and first["content"] == "Instructions:\n- Answer in German\nPreferences:\n- Prefers tea\nFacts:\n- Lives in Trier"
+    assert (
+        first["version"] == 1
+        and first["content"]
+        == "Instructions:\n- Answer in German\nPreferences:\n- Prefers tea\nFacts:\n- Lives in Trier"
+    )
     assert first["content"] in system(db, user)
     # Nothing new, no new bytes.
     remembered(db, user, "Prefers tea")
     remembered(db, user, "Another secret", sensitivity="secret")
-    assert run_job(db, "profiles")["changed"] == 0 and all(profile(db, user)[key] == first[key] for key in ("version", "content", "recorded_at"))
+    assert run_job(db, "profiles")["changed"] == 0 and all(
+        profile(db, user)[key] == first[key] for key in ("version", "content", "recorded_at")
+    )
     # Time alone can change it.
     clock(days=11)
-    assert run_job(db, "profiles")["changed"] == 1 and "Moves to Wien" in profile(db, user)["content"] and profile(db, user)["version"] == 2
+    assert (
+        run_job(db, "profiles")["changed"] == 1
+        and "Moves to Wien" in profile(db, user)["content"]
+        and profile(db, user)["version"] == 2
+    )
 
 
 def test_the_profile_keeps_to_its_budget_weightiest_first(db: psycopg.Connection, user: str) -> None:
@@ -284,7 +375,11 @@ def test_the_profile_keeps_to_its_budget_weightiest_first(db: psycopg.Connection
     remembered(db, user, "Is allergic to penicillin", importance="critical")
     run_job(db, "profiles")
     got = profile(db, user)
-    assert one(db, "select memoir.count_tokens(%s)", got["content"]) <= 400 and "penicillin" in got["content"] and 5 < len(got["memory_ids"]) < 60
+    assert (
+        one(db, "select memoir.count_tokens(%s)", got["content"]) <= 400
+        and "penicillin" in got["content"]
+        and 5 < len(got["memory_ids"]) < 60
+    )
     db.execute("select memoir.set_user_settings(%s, '{\"profile_tokens\": 0}')", [user])
     remembered(db, user, "Is tall")
     run_job(db, "profiles")
@@ -304,6 +399,13 @@ def test_what_is_taken_back_leaves_the_profile_at_once(db: psycopg.Connection, u
     else:
         remembered(db, user, "Lives in Trier", slot="home", slot_value="Trier", sensitivity="secret")
     assert "Trier" not in system(db, user) and "Plays chess" in system(db, user) and profile(db, user)["version"] == 2
-    assert one(db, "select count(*) from _memoir.profiles p join _memoir.users u using (user_id) where u.external_id = %s and p.content like '%%Trier%%'", user) == 0
+    assert (
+        one(
+            db,
+            "select count(*) from _memoir.profiles p join _memoir.users u using (user_id) where u.external_id = %s and p.content like '%%Trier%%'",
+            user,
+        )
+        == 0
+    )
     run_job(db, "profiles")
     assert ("Koblenz" in system(db, user)) == (how == "supersede")

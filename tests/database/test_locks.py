@@ -12,8 +12,16 @@ from routines import MESSAGES, all_routines, code, values_for
 from servers import ARTIFACT, apply, complete, connect, database, roles, unique, user_of
 
 PROMPT = "You are the assistant of a shop that many tenants run."
-MODES = ("access share", "row share", "row exclusive", "share update exclusive", "share", "share row exclusive", "exclusive",
-         "access exclusive")
+MODES = (
+    "access share",
+    "row share",
+    "row exclusive",
+    "share update exclusive",
+    "share",
+    "share row exclusive",
+    "exclusive",
+    "access exclusive",
+)
 
 
 @dataclass
@@ -31,7 +39,9 @@ def world(server_dsn: str) -> Iterator[World]:
     with database(server_dsn) as dsn:
         complete(dsn, 2)
         tenant = "login in role memoir_tenant"
-        with roles(dsn, ann=tenant, bob=tenant, app="login in role memoir_app", jobs="login in role memoir_jobs") as logins:
+        with roles(
+            dsn, ann=tenant, bob=tenant, app="login in role memoir_app", jobs="login in role memoir_jobs"
+        ) as logins:
             with connect(dsn) as db:
                 for login in ("ann", "bob"):
                     db.execute("select memoir.bind_login(%s, %s, 'person')", [logins[login], [login]])
@@ -41,34 +51,49 @@ def world(server_dsn: str) -> Iterator[World]:
 def hold_all_that_can_be(world: World, ann: psycopg.Connection) -> int:
     """In one open transaction: every call for ann, every lock on a relation, and the advisory locks of anything with a name."""
     with world.login("app") as app:
-        calls = [(r, values_for(r, app, "ann", login=world.logins["ann"]))
-                 for r in all_routines(world.db).values() if "tenant" in r.roles and r.kind == "f" and r.name != "erase_user"]        # which ends the login's binding
+        calls = [
+            (r, values_for(r, app, "ann", login=world.logins["ann"]))
+            for r in all_routines(world.db).values()
+            if "tenant" in r.roles and r.kind == "f" and r.name != "erase_user"
+        ]  # which ends the login's binding
     ann.execute("begin")
-    calls.sort(key=lambda call: call[0].name.startswith("erase"))         # what takes everything away comes last
+    calls.sort(key=lambda call: call[0].name.startswith("erase"))  # what takes everything away comes last
     done = 0
     for routine, values in calls:
+
         def call(routine=routine, values=values) -> None:
             with ann.transaction():
                 routine.call(ann, values)
+
         done += code(call) is None
     ann.execute("select memoir.open_session('ann', %s, p_system_prompt => %s)", [unique("s"), PROMPT])
     ann.execute("select memoir.persist_turn('ann', %s, %s)", [unique("s"), Jsonb(MESSAGES)])
-    relations = [name for (name,) in world.db.execute("""
+    relations = [
+        name
+        for (name,) in world.db.execute("""
         select c.oid::regclass::text from pg_class c where c.relnamespace in ('memoir'::regnamespace, '_memoir'::regnamespace)
-          and c.relkind in ('r', 'p', 'v') and not c.relispartition""")]
+          and c.relkind in ('r', 'p', 'v') and not c.relispartition""")
+    ]
     for name in relations:
         for mode in MODES:
+
             def lock(name=name, mode=mode) -> None:
                 with ann.transaction():
                     ann.execute(f"lock table {name} in {mode} mode nowait")
+
             assert code(lock) == "42501", (name, mode)
-    names = [name for (name,) in world.db.execute("""
+    names = [
+        name
+        for (name,) in world.db.execute("""
         select user_id::text from _memoir.users union select session_id::text from _memoir.sessions
-        union select job from memoir.list_jobs() union select 'memoir.install'""")]
+        union select job from memoir.list_jobs() union select 'memoir.install'""")
+    ]
     for key in (1835888489, 1835888490):
         ann.execute("select pg_advisory_lock(%s, hashtext(n)) from unnest(%s::text[]) n", [key, names])
-    ann.execute("select pg_advisory_lock(hashtext(n)), pg_advisory_lock(hashtextextended(n, 7306)) from unnest(%s::text[]) n",
-                [names])
+    ann.execute(
+        "select pg_advisory_lock(hashtext(n)), pg_advisory_lock(hashtextextended(n, 7306)) from unnest(%s::text[]) n",
+        [names],
+    )
     return done
 
 
@@ -84,17 +109,26 @@ def test_another_tenant_and_all_jobs_go_on(world: World) -> None:
         routines = [r for r in all_routines(world.db).values() if "tenant" in r.roles and r.kind == "f"]
         theirs = [(r, values_for(r, app, "bob", login=world.logins["bob"])) for r in routines]
     theirs.sort(key=lambda call: call[0].name.startswith("erase"))
-    with world.login("ann") as ann, world.login("bob", options="-c lock_timeout=4s") as bob, world.login("jobs") as jobs:
+    with (
+        world.login("ann") as ann,
+        world.login("bob", options="-c lock_timeout=4s") as bob,
+        world.login("jobs") as jobs,
+    ):
         assert hold_all_that_can_be(world, ann) > 40
         bob.execute("select memoir.open_session('bob', 'shop', p_system_prompt => %s)", [PROMPT])
         bob.execute("select memoir.persist_turn('bob', 'shop', %s)", [Jsonb(MESSAGES)])
-        assert "Ximena" in str(bob.execute("select memoir.compile_context('bob', 'new', 'What is my cat called?')").fetchone())
+        assert "Ximena" in str(
+            bob.execute("select memoir.compile_context('bob', 'new', 'What is my cat called?')").fetchone()
+        )
         for routine, values in theirs:
             assert code(lambda: routine.call(bob, values)) != "55P03", routine.signature
-        for (job,) in world.db.execute("select job from memoir.list_jobs() where job not in ('embed', 'model')").fetchall():
+        for (job,) in world.db.execute(
+            "select job from memoir.list_jobs() where job not in ('embed', 'model')"
+        ).fetchall():
             jobs.execute("call memoir.run_job(%s)", [job])
-            outcome, error = world.db.execute("select outcome, error from _memoir.job_runs where job = %s order by run_id desc limit 1",
-                                              [job]).fetchone()
+            outcome, error = world.db.execute(
+                "select outcome, error from _memoir.job_runs where job = %s order by run_id desc limit 1", [job]
+            ).fetchone()
             # Leaves that somebody has rows locked in are written anew with the next run.
             assert (outcome, error) == ("done", None) or job == "erase" and "lock timeout" in error, job
         ann.execute("rollback")

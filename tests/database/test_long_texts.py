@@ -28,7 +28,9 @@ def test_no_function_that_reads_a_text_is_superlinear(db: psycopg.Connection) ->
         for shape in SHAPES:
             try:
                 twice = seconds(db, query, text_of(shape, 200_000), 1)
-                if twice > 0.3 and (once := seconds(db, query, text_of(shape, 100_000))) * 2.5 < (twice := seconds(db, query, text_of(shape, 200_000))):
+                if twice > 0.3 and (once := seconds(db, query, text_of(shape, 100_000))) * 2.5 < (
+                    twice := seconds(db, query, text_of(shape, 200_000))
+                ):
                     slow.append((name, shape, round(once, 2), round(twice, 2)))
             except psycopg.errors.QueryCanceled:
                 slow.append((name, shape, 60.0, 60.0))

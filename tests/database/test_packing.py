@@ -13,15 +13,29 @@ import pytest
 FENCE = 22
 
 
-def choose(db: psycopg.Connection, lines: list[tuple[int, float, int]], openings: dict[int, int], budget: int) -> tuple[list[int], int]:
+def choose(
+    db: psycopg.Connection, lines: list[tuple[int, float, int]], openings: dict[int, int], budget: int
+) -> tuple[list[int], int]:
     """What is chosen of lines (cost, worth, group), by place in the list, and how many tokens it thinks they take."""
     chosen, used, _ = stepped(db, [(place, 1, *line) for place, line in enumerate(lines)], openings, budget)
     return chosen, used
 
 
-def stepped(db: psycopg.Connection, steps: list[tuple[int, int, int, float, int]], openings: dict[int, int], budget: int) -> tuple[list[int], int, bool]:
+def stepped(
+    db: psycopg.Connection, steps: list[tuple[int, int, int, float, int]], openings: dict[int, int], budget: int
+) -> tuple[list[int], int, bool]:
     """The same for steps (item, which step up, cost and worth that it adds, group), and whether there was nothing more to choose."""
-    lines = [{"candidate_no": item + 1, "step": step, "cost": cost, "worth": worth, "group_no": group, "opening": openings[group]} for item, step, cost, worth, group in steps]
+    lines = [
+        {
+            "candidate_no": item + 1,
+            "step": step,
+            "cost": cost,
+            "worth": worth,
+            "group_no": group,
+            "opening": openings[group],
+        }
+        for item, step, cost, worth, group in steps
+    ]
     row = db.execute(
         "select chosen, used, everything from _memoir.choose(array(select l from jsonb_populate_recordset(null::_memoir.recall_line, %s) l), %s)",
         [psycopg.types.json.Jsonb(lines), budget],
@@ -45,8 +59,12 @@ def test_choice_is_near_the_best_there_is(db: psycopg.Connection) -> None:
         assert (chosen, used) == choose(db, lines, openings, budget)
         assert len(set(chosen)) == len(chosen)
         assert spent(lines, openings, chosen) <= max(used, FENCE) <= max(budget, FENCE)
-        best = max(sum(lines[i][1] for i in some) for size in range(len(lines) + 1) for some in itertools.combinations(range(len(lines)), size)
-                   if spent(lines, openings, some) <= budget)
+        best = max(
+            sum(lines[i][1] for i in some)
+            for size in range(len(lines) + 1)
+            for some in itertools.combinations(range(len(lines)), size)
+            if spent(lines, openings, some) <= budget
+        )
         if best:
             shares.append(sum(lines[i][1] for i in chosen) / best)
     assert sorted(shares)[len(shares) // 2] >= 0.99
@@ -81,11 +99,19 @@ def test_choice_of_fidelities_is_near_the_best_there_is(db: psycopg.Connection) 
             return sum(levels[step - 1][which] for step, (_, levels) in zip(choice, items, strict=True) if step)
 
         def takes(choice: tuple[int, ...], items: list[Any] = items, openings: dict[int, int] = openings) -> float:
-            return FENCE + total(choice, 0) + sum(openings[g] for g in {g for step, (g, _) in zip(choice, items, strict=True) if step})
+            return (
+                FENCE
+                + total(choice, 0)
+                + sum(openings[g] for g in {g for step, (g, _) in zip(choice, items, strict=True) if step})
+            )
 
         mine = tuple(at.get(item, 0) for item in range(len(items)))
         assert takes(mine) <= max(used, FENCE) <= max(budget, FENCE)
-        best = max(total(choice, 1) for choice in itertools.product(*(range(len(levels) + 1) for _, levels in items)) if takes(choice) <= budget)
+        best = max(
+            total(choice, 1)
+            for choice in itertools.product(*(range(len(levels) + 1) for _, levels in items))
+            if takes(choice) <= budget
+        )
         if best:
             shares.append(total(mine, 1) / best)
     assert sorted(shares)[len(shares) // 2] >= 0.99
@@ -110,21 +136,32 @@ def test_a_long_line_worth_more_takes_the_place_of_short_ones(db: psycopg.Connec
 
 
 def test_worth_follows_the_score(db: psycopg.Connection) -> None:
-    worths = [row[0] for row in db.execute("select _memoir.worth(s::real) from unnest('{-1,0,0.05,0.3,0.5,0.9,1,7}'::float8[]) s")]
+    worths = [
+        row[0]
+        for row in db.execute("select _memoir.worth(s::real) from unnest('{-1,0,0.05,0.3,0.5,0.9,1,7}'::float8[]) s")
+    ]
     assert worths == sorted(worths) and 0 < worths[0] and worths[-1] <= 1
     assert worths[4] == 0.5 and worths[3] < 0.3 < 0.9 < worths[5]
 
 
 def test_budgets_as_large_as_there_are(db: psycopg.Connection, user: str) -> None:
     largest = 2**31 - 1
-    db.execute("select memoir.persist_turn(%s, 'old', %s)", [user, psycopg.types.json.Jsonb([{"role": "user", "content": "I moved to Lisbon in May."}])])
+    db.execute(
+        "select memoir.persist_turn(%s, 'old', %s)",
+        [user, psycopg.types.json.Jsonb([{"role": "user", "content": "I moved to Lisbon in May."}])],
+    )
     for budget, memory_budget in ((largest, largest), (largest, None), (None, largest)):
-        (messages,) = db.execute("select memoir.compile_context(%s, 'new', 'Where in Lisbon did I move?', p_budget => %s, p_memory_budget => %s)", [user, budget, memory_budget]).fetchone()
+        (messages,) = db.execute(
+            "select memoir.compile_context(%s, 'new', 'Where in Lisbon did I move?', p_budget => %s, p_memory_budget => %s)",
+            [user, budget, memory_budget],
+        ).fetchone()
         assert "I moved to Lisbon" in messages[-1]["content"]
     db.execute("select memoir.compile_context(%s, 'old', 'And then?', p_budget => %s)", [user, largest])
 
 
-def shown(db: psycopg.Connection, user: str, query: str, budget: int, session: str = "new") -> tuple[str, list[dict[str, Any]]]:
+def shown(
+    db: psycopg.Connection, user: str, query: str, budget: int, session: str = "new"
+) -> tuple[str, list[dict[str, Any]]]:
     """The recall of a compile, after checking that two are alike and within the budget; and what explains it."""
     arguments = {"user": user, "session": session, "query": query, "budget": budget}
     call = "(p_user => %(user)s, p_session => %(session)s, p_query => %(query)s, p_memory_budget => %(budget)s)"
@@ -145,14 +182,21 @@ PARAGRAPH = ("The kiln in the garden shed needs new bricks before the winter set
 
 def test_a_long_turn_is_shown_as_an_excerpt_where_it_does_not_fit(db: psycopg.Connection, user: str) -> None:
     facts = [f"My neighbour number {n} keeps {n + 3} tortoises in a bathtub." for n in range(6)]
-    turns = [{"role": role, "content": text} for fact in facts for role, text in (("user", PARAGRAPH.format(fact=fact)), ("assistant", "I see."))]
+    turns = [
+        {"role": role, "content": text}
+        for fact in facts
+        for role, text in (("user", PARAGRAPH.format(fact=fact)), ("assistant", "I see."))
+    ]
     db.execute("select memoir.persist_turn(%s, 'old', %s)", [user, psycopg.types.json.Jsonb(turns)])
     fidelities = set()
     for budget in (40, 70, 100, 140, 200, 300, 450, 800):
         recall, rows = shown(db, user, "How many tortoises does a neighbour keep in the bathtub?", budget)
         for row in (row for row in rows if row["fidelity"] and row["kind"] == "turn"):
             fidelities.add((budget, row["fidelity"]))
-            (whole,) = db.execute("select h ->> 'content' from memoir.history(%s, 'old', %s, %s) h", [user, row["turn_index"], row["turn_index"]]).fetchone()
+            (whole,) = db.execute(
+                "select h ->> 'content' from memoir.history(%s, 'old', %s, %s) h",
+                [user, row["turn_index"], row["turn_index"]],
+            ).fetchone()
             if row["fidelity"] == "excerpt":
                 # What the model is shown says where the rest is.
                 assert f"… {facts[row['turn_index'] // 2]} … #{row['turn_index']}" in recall
@@ -161,20 +205,41 @@ def test_a_long_turn_is_shown_as_an_excerpt_where_it_does_not_fit(db: psycopg.Co
                 assert row["fidelity"] == "full" and whole in recall
     assert "excerpt" in {fidelity for budget, fidelity in fidelities if budget <= 200}
     assert {fidelity for budget, fidelity in fidelities if budget == 800} == {"full"}
-    db.execute("select memoir.set_user_settings(%s, %s)", [user, psycopg.types.json.Jsonb({"fidelity_worth": {"excerpt": 0}})])
-    assert "excerpt" not in {row["fidelity"] for budget in (70, 140, 200) for row in shown(db, user, "How many tortoises does a neighbour keep in the bathtub?", budget)[1]}
+    db.execute(
+        "select memoir.set_user_settings(%s, %s)", [user, psycopg.types.json.Jsonb({"fidelity_worth": {"excerpt": 0}})]
+    )
+    assert "excerpt" not in {
+        row["fidelity"]
+        for budget in (70, 140, 200)
+        for row in shown(db, user, "How many tortoises does a neighbour keep in the bathtub?", budget)[1]
+    }
 
 
 @pytest.mark.parametrize("ceiling", [0, 1, 2, 3, 4])
 def test_a_memory_is_shown_as_its_session_allows(db: psycopg.Connection, user: str, ceiling: int) -> None:
-    content = " ".join(f"The harbour plan of step {n} moves the crane by {n} metres towards the old lighthouse." for n in range(4))
+    content = " ".join(
+        f"The harbour plan of step {n} moves the crane by {n} metres towards the old lighthouse." for n in range(4)
+    )
     (memory,) = db.execute("select (memoir.remember(%s, %s) ->> 'memory_id')::uuid", [user, content]).fetchone()
     db.execute("select memoir.open_session(%s, 'new')", [user])
-    user_id, session_id = db.execute("select user_id, session_id from _memoir.sessions where user_id = (select user_id from _memoir.users where external_id = %s)", [user]).fetchone()
-    texts = {1: "The harbour plan moves the crane in four steps towards the lighthouse.", 2: "Harbour plan: crane to lighthouse.", 3: "a plan about the harbour"}
+    user_id, session_id = db.execute(
+        "select user_id, session_id from _memoir.sessions where user_id = (select user_id from _memoir.users where external_id = %s)",
+        [user],
+    ).fetchone()
+    texts = {
+        1: "The harbour plan moves the crane in four steps towards the lighthouse.",
+        2: "Harbour plan: crane to lighthouse.",
+        3: "a plan about the harbour",
+    }
     for fidelity, text in texts.items():
-        db.execute("insert into _memoir.memory_renditions values (%s, %s, %s, %s, %s, 'estimate', '[]', '[]', '[]', '[]', 'test', now())", [user_id, memory, fidelity, text, 4 + len(text) // 4])
-    db.execute("insert into _memoir.session_objects (user_id, session_id, memory_id, fidelity_ceiling) values (%s, %s, %s, %s)", [user_id, session_id, memory, ceiling])
+        db.execute(
+            "insert into _memoir.memory_renditions values (%s, %s, %s, %s, %s, 'estimate', '[]', '[]', '[]', '[]', 'test', now())",
+            [user_id, memory, fidelity, text, 4 + len(text) // 4],
+        )
+    db.execute(
+        "insert into _memoir.session_objects (user_id, session_id, memory_id, fidelity_ceiling) values (%s, %s, %s, %s)",
+        [user_id, session_id, memory, ceiling],
+    )
     query = "Where does the harbour plan move the crane?"
     names = ["full", "detailed", "compact", "stub"]
     seen = set()
@@ -185,17 +250,27 @@ def test_a_memory_is_shown_as_its_session_allows(db: psycopg.Connection, user: s
         if row["fidelity"] == "full":
             assert content in recall and str(memory) not in recall
         elif row["fidelity"]:
-            assert texts[names.index(row["fidelity"])] in recall and f"{row['fidelity']} of memory {memory}" in recall and content not in recall
+            assert (
+                texts[names.index(row["fidelity"])] in recall
+                and f"{row['fidelity']} of memory {memory}" in recall
+                and content not in recall
+            )
         elif ceiling == 4:
             assert row["reason"] == "evicted from the session"
     assert seen - {None} <= set(names[ceiling:])
-    assert (row["fidelity"] == names[ceiling]) if ceiling < 4 else seen == {None}, "with room enough it is the highest that is allowed"
+    assert (row["fidelity"] == names[ceiling]) if ceiling < 4 else seen == {None}, (
+        "with room enough it is the highest that is allowed"
+    )
     assert [row["fidelity"] for row in shown(db, user, query, 400, "another")[1]] == ["full"]
     if ceiling == 3:
         # Without a rendition there is still its beginning; what is pinned is shown whole.
         db.execute("delete from _memoir.memory_renditions where user_id = %s", [user_id])
         recall, rows = shown(db, user, query, 400)
-        assert [row["fidelity"] for row in rows] == ["stub"] and "The harbour plan of step 0" in recall and "step 3" not in recall
+        assert (
+            [row["fidelity"] for row in rows] == ["stub"]
+            and "The harbour plan of step 0" in recall
+            and "step 3" not in recall
+        )
         db.execute("update _memoir.session_objects set pinned_until_turn = 100 where user_id = %s", [user_id])
         assert content in shown(db, user, query, 400)[0]
 
@@ -221,19 +296,39 @@ def test_the_rest_of_a_short_turn_gains_from_its_best_part(db: psycopg.Connectio
 def test_what_is_said_twice_is_shown_once(db: psycopg.Connection, user: str) -> None:
     said = "My tortoise Agatha sleeps in the bathtub"
     for session in ("one", "two", "three"):
-        db.execute("select memoir.persist_turn(%s, %s, %s)", [user, session, psycopg.types.json.Jsonb([{"role": "user", "content": said + ("." if session == "two" else "!")}])])
+        db.execute(
+            "select memoir.persist_turn(%s, %s, %s)",
+            [
+                user,
+                session,
+                psycopg.types.json.Jsonb([{"role": "user", "content": said + ("." if session == "two" else "!")}]),
+            ],
+        )
     db.execute("select memoir.remember(%s, %s)", [user, said.upper()])
     recall, rows = shown(db, user, "Where does Agatha the tortoise sleep?", 500)
     assert recall.lower().count(said.lower()) == 1
-    assert {row["reason"] for row in rows if row["position"] is None} <= {"a copy of another candidate"} and len(rows) >= 3
+    assert {row["reason"] for row in rows if row["position"] is None} <= {"a copy of another candidate"} and len(
+        rows
+    ) >= 3
 
 
 def test_a_short_tool_result_is_not_made_longer_to_fit(db: psycopg.Connection, user: str) -> None:
     """What is said to be needed is enough, and a token less is not."""
     calls = [{"id": f"call_{n}", "type": "function", "function": {"name": "look", "arguments": "{}"}} for n in (1, 2)]
-    db.execute("select memoir.append_messages(%s, 's', %s)", [user, psycopg.types.json.Jsonb([
-        {"role": "user", "content": "Look."}, {"role": "assistant", "content": None, "tool_calls": calls},
-        {"role": "tool", "tool_call_id": "call_1", "content": "three mugs"}, {"role": "tool", "tool_call_id": "call_2", "content": ""}])])
+    db.execute(
+        "select memoir.append_messages(%s, 's', %s)",
+        [
+            user,
+            psycopg.types.json.Jsonb(
+                [
+                    {"role": "user", "content": "Look."},
+                    {"role": "assistant", "content": None, "tool_calls": calls},
+                    {"role": "tool", "tool_call_id": "call_1", "content": "three mugs"},
+                    {"role": "tool", "tool_call_id": "call_2", "content": ""},
+                ]
+            ),
+        ],
+    )
     compiled = "select memoir.context(%s, 's', p_budget => %s, p_memory_budget => 0)"
     with pytest.raises(psycopg.Error) as caught:
         db.execute(compiled, [user, 25])
@@ -246,8 +341,16 @@ def test_a_short_tool_result_is_not_made_longer_to_fit(db: psycopg.Connection, u
 
 def test_more_of_long_turns_are_considered(db: psycopg.Connection) -> None:
     """Words, items, memories: as many as set for short texts and for memories, up to twice as many for long turns."""
-    found = [db.execute("select _memoir.widened(240, jsonb_populate_record(null::_memoir.user_counters, jsonb_build_object('total_words', %s, 'items', %s, 'memories', %s)))",
-                        counts).fetchone()[0] for counts in ((0, 0, 0), (1500, 100, 0), (2700, 100, 0), (9000, 100, 0), (2700, 100, 100), (2700, 100, 50))]
+    found = [
+        db.execute(
+            "select _memoir.widened(240, jsonb_populate_record(null::_memoir.user_counters, jsonb_build_object('total_words', %s, 'items', %s, 'memories', %s)))",
+            counts,
+        ).fetchone()[0]
+        for counts in ((0, 0, 0), (1500, 100, 0), (2700, 100, 0), (9000, 100, 0), (2700, 100, 100), (2700, 100, 50))
+    ]
     assert found == [240, 240, 360, 480, 240, 300]
     assert db.execute("select _memoir.widened(240, null)").fetchone()[0] == 240
-    assert [db.execute("select _memoir.candidate_limit(%s, %s)", pair).fetchone()[0] for pair in ((240, 2000), (240, 1000), (240, 16), (500, 9000), (40, 2000))] == [240, 150, 61, 500, 40]
+    assert [
+        db.execute("select _memoir.candidate_limit(%s, %s)", pair).fetchone()[0]
+        for pair in ((240, 2000), (240, 1000), (240, 16), (500, 9000), (40, 2000))
+    ] == [240, 150, 61, 500, 40]

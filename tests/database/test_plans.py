@@ -14,9 +14,11 @@ from psycopg.conninfo import conninfo_to_dict
 from psycopg.types.json import Jsonb
 from servers import apply, connect, database, roles
 
-BIG = 300                                                 # rows above which a leaf must not be read from end to end
-WORDS = ("cat dog house river bridge weather invoice March Oslo Bergen guitar piano train ticket doctor garden bread recipe school teacher "
-         "mountain island harbour letter window engine battery password allergy hospital").split()
+BIG = 300  # rows above which a leaf must not be read from end to end
+WORDS = (
+    "cat dog house river bridge weather invoice March Oslo Bergen guitar piano train ticket doctor garden bread recipe school teacher "
+    "mountain island harbour letter window engine battery password allergy hospital"
+).split()
 VECTOR = [0.05 * (n % 7) for n in range(384)]
 CALLS = {
     "compile by words": "select memoir.compile_context('alice', 'new', 'Which doctor treats my allergy in Bergen?')",
@@ -29,14 +31,24 @@ CALLS = {
     "match": "select * from memoir.match_memories('alice', %(vector)s::real[], 0.1)",
     "history": "select * from memoir.history('alice', 'long', 100, 120)",
     "session": "select memoir.session_info('alice', 'long')",
-    "persist": "select memoir.persist_turn('alice', 'long', '[{\"role\": \"user\", \"content\": \"Which doctor?\"}, {\"role\": \"assistant\", \"content\": \"This one.\"}]')",
+    "persist": 'select memoir.persist_turn(\'alice\', \'long\', \'[{"role": "user", "content": "Which doctor?"}, {"role": "assistant", "content": "This one."}]\')',
     "remember": "select memoir.remember('alice', 'The doctor is in Bergen', p_embedding => %(vector)s::real[])",
     "forget": "select memoir.forget('alice', (select id from memoir.recall('alice', 'fact', p_kinds => '{memory}', p_limit => 1)))",
 }
 # What the arms read: a compile that leaves one of them out proves nothing.
 MEASURED = ["compile", "compile in a long session", "explain", "recall"]
-ALONE: dict[str, tuple[int, int]] = {}                    # what they cost before there was anybody else
-ARMS = {"search_postings", "search_tail", "embeddings", "search_items", "conversation_history", "memory_store", "memory_stats", "sessions", "user_counters"}
+ALONE: dict[str, tuple[int, int]] = {}  # what they cost before there was anybody else
+ARMS = {
+    "search_postings",
+    "search_tail",
+    "embeddings",
+    "search_items",
+    "conversation_history",
+    "memory_store",
+    "memory_stats",
+    "sessions",
+    "user_counters",
+}
 
 
 def sentence(n: int) -> str:
@@ -48,13 +60,22 @@ def fill(db: psycopg.Connection, turns: int, memories: int) -> None:
     for month in range(1, 7):
         db.execute("select memoir.set_clock(%s)", [f"2026-{month:02}-10T00:00:00Z"])
         for session in (f"s{month}", "long"):
-            messages = [{"role": "user" if n % 2 == 0 else "assistant", "content": sentence(n + month * 1000)} for n in range(turns // 12 // 2 * 2)]
+            messages = [
+                {"role": "user" if n % 2 == 0 else "assistant", "content": sentence(n + month * 1000)}
+                for n in range(turns // 12 // 2 * 2)
+            ]
             db.execute("select memoir.persist_turn('alice', %s, %s)", [session, Jsonb(messages)])
         if month == 5:
             db.execute("select _memoir.merge_tail(user_id) from _memoir.users")
-    db.execute("select memoir.remember('alice', 'fact: ' || (%s::text[])[1 + n %% 20] || ' ' || n) from generate_series(1, %s) n", [WORDS, memories])
+    db.execute(
+        "select memoir.remember('alice', 'fact: ' || (%s::text[])[1 + n %% 20] || ' ' || n) from generate_series(1, %s) n",
+        [WORDS, memories],
+    )
     # The same ones in every database: what is used weighs, and what is found decides which months are read.
-    db.execute("update _memoir.memory_stats set access_count = 3 where memory_id in (select memory_id from _memoir.memory_store order by content limit %s)", [memories // 10])
+    db.execute(
+        "update _memoir.memory_stats set access_count = 3 where memory_id in (select memory_id from _memoir.memory_store order by content limit %s)",
+        [memories // 10],
+    )
     db.execute("""insert into _memoir.embeddings (user_id, item_no, model_id, embedding)
         select i.user_id, i.item_no, m.model_id, (select array_agg(sin(i.item_no * k)) from generate_series(1, 384) k)::real[]::memoir_extensions.halfvec
         from _memoir.search_items i, _memoir.embedding_models m where m.status = 'active' on conflict do nothing""")
@@ -63,8 +84,10 @@ def fill(db: psycopg.Connection, turns: int, memories: int) -> None:
 def crowd(db: psycopg.Connection, users: int) -> None:
     """Copies of her rows for that many users of her part, so that reading a leaf from end to end never pays."""
     for (table,) in db.execute("select table_name::text from _memoir.partitioned_tables where not unlogged").fetchall():
-        (columns,) = db.execute("select string_agg(attname, ', ') from pg_attribute where attrelid = ('_memoir.' || %s)::regclass and attnum > 0 and attgenerated = ''",
-                                [table]).fetchone()
+        (columns,) = db.execute(
+            "select string_agg(attname, ', ') from pg_attribute where attrelid = ('_memoir.' || %s)::regclass and attnum > 0 and attgenerated = ''",
+            [table],
+        ).fetchone()
         db.execute(f"create temp table copy as select {columns} from _memoir.{table}")
         for n in range(users):
             db.execute("update copy set user_id = (select id from neighbours where n = %s)", [n])
@@ -84,7 +107,7 @@ def crowded(server_dsn: str) -> Iterator[str]:
             db.execute("""create temp table neighbours as select row_number() over () - 1 as n, id from (
                 select gen_random_uuid() as id from generate_series(1, 200)) x where _memoir.part_of(id) = memoir.part_of('alice') limit 24""")
             crowd(db, 24)
-            db.execute("vacuum analyze")                  # so that no autovacuum changes plans meanwhile
+            db.execute("vacuum analyze")  # so that no autovacuum changes plans meanwhile
             with roles(dsn, tenant="login in role memoir_tenant") as names:
                 db.execute("select memoir.bind_login(%s, array['alice'])", [names["tenant"]])
                 db.execute(f"alter database {conninfo_to_dict(dsn)['dbname']} set test.tenant = '{names['tenant']}'")
@@ -94,12 +117,13 @@ def crowded(server_dsn: str) -> Iterator[str]:
 @dataclass
 class Seen:
     """What the statements of a call did, from auto_explain."""
+
     plans: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
 
     def note(self, notice: psycopg.errors.Diagnostic) -> None:
         text = notice.message_primary or ""
         if "plan:" in text:
-            plan = json.loads(text[text.index("{"):])
+            plan = json.loads(text[text.index("{") :])
             self.plans.append((" ".join(plan["Query Text"].split())[:200], plan["Plan"]))
 
     def scans(self) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -107,6 +131,7 @@ class Seen:
             yield node
             for child in node.get("Plans", []):
                 yield from walk(child)
+
         for statement, plan in self.plans:
             for node in walk(plan):
                 if "Scan" in node["Node Type"] and ("Relation Name" in node or "Index Name" in node):
@@ -117,8 +142,14 @@ def watch(dsn: str, query: str) -> Seen:
     seen = Seen()
     with connect(dsn) as db:
         db.execute("load 'auto_explain'")
-        for name, value in {"log_min_duration": "0", "log_nested_statements": "on", "log_analyze": "on", "log_timing": "off", "log_format": "json",
-                            "log_level": "notice"}.items():
+        for name, value in {
+            "log_min_duration": "0",
+            "log_nested_statements": "on",
+            "log_analyze": "on",
+            "log_timing": "off",
+            "log_format": "json",
+            "log_level": "notice",
+        }.items():
             db.execute(f"set auto_explain.{name} = '{value}'")
         db.execute("set jit = off")
         # Asked by a tenant, whose rows the policies would filter if the plans were its own.
@@ -134,34 +165,51 @@ def watch(dsn: str, query: str) -> Seen:
 def test_plans_stay_in_the_users_part_and_use_indexes(crowded: str, name: str) -> None:
     with connect(crowded) as db:
         part = db.execute("select memoir.part_of('alice')").fetchone()[0]
-        sizes = dict(db.execute("select relname, reltuples from pg_class where relnamespace = '_memoir'::regnamespace and relkind = 'r'").fetchall())
+        sizes = dict(
+            db.execute(
+                "select relname, reltuples from pg_class where relnamespace = '_memoir'::regnamespace and relkind = 'r'"
+            ).fetchall()
+        )
         tables = {name for (name,) in db.execute("select table_name::text from _memoir.partitioned_tables")}
-        index_of = dict(db.execute("select x.relname, c.relname from pg_index i join pg_class x on x.oid = i.indexrelid join pg_class c on c.oid = i.indrelid "
-                               "where c.relnamespace = '_memoir'::regnamespace").fetchall())
+        index_of = dict(
+            db.execute(
+                "select x.relname, c.relname from pg_index i join pg_class x on x.oid = i.indexrelid join pg_class c on c.oid = i.indrelid "
+                "where c.relnamespace = '_memoir'::regnamespace"
+            ).fetchall()
+        )
     assert sum(size > BIG for size in sizes.values()) > 10
     seen = watch(crowded, CALLS[name])
     assert len(seen.plans) >= 5
     problems, read = set(), set()
     # No trace of a policy: neither its functions nor a filter that would have to come first.
-    assert not re.search("_visible_users|_bound_projects|_own_clearance|One-Time Filter.{1,40}current_user", json.dumps(seen.plans))
+    assert not re.search(
+        "_visible_users|_bound_projects|_own_clearance|One-Time Filter.{1,40}current_user", json.dumps(seen.plans)
+    )
     for statement, node in seen.scans():
         relation = node.get("Relation Name") or index_of.get(node["Index Name"], "")
         table, _, of_part = relation.rpartition("_p")
-        if table not in tables:                           # a registry or the buffer: small, or only written to
+        if table not in tables:  # a registry or the buffer: small, or only written to
             continue
         read.add(table)
         if not re.fullmatch(rf"{part}(_y\d{{4}}m\d\d)?", of_part):
             problems.add(f"{relation}, of another part: {statement}")
         if node["Node Type"] == "Seq Scan" and sizes[relation] > BIG:
             problems.add(f"{relation} from end to end, {sizes[relation]:.0f} rows: {statement}")
-        if "Index Name" in node and node["Node Type"] != "Bitmap Heap Scan" and "user_id" not in node.get("Index Cond", ""):
+        if (
+            "Index Name" in node
+            and node["Node Type"] != "Bitmap Heap Scan"
+            and "user_id" not in node.get("Index Cond", "")
+        ):
             problems.add(f"{node['Index Name']} without the user: {statement}")
     assert sorted(problems) == []
     if name.startswith(("compile", "context", "explain")):
-        assert ARMS - read <= ({"search_tail"} if "as of" in name else {"embeddings"} if "words" in name else set()), ARMS - read
+        assert ARMS - read <= ({"search_tail"} if "as of" in name else {"embeddings"} if "words" in name else set()), (
+            ARMS - read
+        )
 
 
 # Growth ---------------------------------------------------------------------------------------------------------------
+
 
 @pytest.mark.parametrize("name", MEASURED)
 def test_other_users_cost_a_compile_nothing(crowded: str, name: str) -> None:
@@ -170,7 +218,7 @@ def test_other_users_cost_a_compile_nothing(crowded: str, name: str) -> None:
     with connect(crowded) as db:
         most = 96 if db.info.server_version < 160000 else 130
     assert locks == locks_alone <= most
-    assert pages <= pages_alone * 1.5, (pages, pages_alone)   # sixteen times the rows: some indexes are a level deeper
+    assert pages <= pages_alone * 1.5, (pages, pages_alone)  # sixteen times the rows: some indexes are a level deeper
     # A user of some 500 items: all vectors, a few words, what is shown.
     assert pages <= 1200
 
@@ -179,10 +227,14 @@ def cost(dsn: str, query: str) -> tuple[int, int]:
     """Relations locked by a call in a fresh backend, and pages it touches once that has warmed up."""
     with psycopg.connect(dsn) as fresh:
         fresh.execute(query, {"vector": VECTOR})
-        locked = fresh.execute("select count(*) from pg_locks where pid = pg_backend_pid() and locktype = 'relation' and relation >= 16384").fetchone()[0]
+        locked = fresh.execute(
+            "select count(*) from pg_locks where pid = pg_backend_pid() and locktype = 'relation' and relation >= 16384"
+        ).fetchone()[0]
         for _ in range(3):
             fresh.rollback()
-            [plan] = fresh.execute(f"explain (analyze, buffers, timing off, format json) {query}", {"vector": VECTOR}).fetchone()[0]
+            [plan] = fresh.execute(
+                f"explain (analyze, buffers, timing off, format json) {query}", {"vector": VECTOR}
+            ).fetchone()[0]
         fresh.rollback()
     return locked, plan["Plan"]["Shared Hit Blocks"] + plan["Plan"]["Shared Read Blocks"]
 
@@ -193,7 +245,10 @@ def test_months_kept_cost_a_compile_nothing(crowded: str, name: str) -> None:
     with connect(crowded) as db:
         part = db.execute("select memoir.part_of('alice')").fetchone()[0]
         for month in range(24):
-            db.execute("select _memoir.make_leaf('conversation_history', %s, %s)", [part, f"{2023 + month // 12}-{month % 12 + 1:02}-01"])
+            db.execute(
+                "select _memoir.make_leaf('conversation_history', %s, %s)",
+                [part, f"{2023 + month // 12}-{month % 12 + 1:02}-01"],
+            )
     many = cost(crowded, CALLS[name])
     assert few[0] == many[0]
     assert abs(few[1] - many[1]) <= few[1] * 0.02, (few, many)
@@ -207,11 +262,15 @@ def test_the_modulus_costs_a_compile_nothing(server_dsn: str) -> None:
             with connect(dsn) as db:
                 db.execute("select memoir.set_clock('2026-01-10T00:00:00Z')")
                 modulus = db.execute("select modulus from _memoir.installation").fetchone()[0]
-                db.execute("select _memoir.make_leaf(t, p) from unnest(%s::text[]) t, generate_series(0, %s - 1) p",
-                           [[*sorted(ARMS), "users", "session_counters", "kept_recalls"], modulus])
+                db.execute(
+                    "select _memoir.make_leaf(t, p) from unnest(%s::text[]) t, generate_series(0, %s - 1) p",
+                    [[*sorted(ARMS), "users", "session_counters", "kept_recalls"], modulus],
+                )
                 fill(db, 48, 10)
                 db.execute("analyze")
             costs[modulus] = {name: cost(dsn, CALLS[name]) for name in MEASURED}
-    assert {name: locked for name, (locked, _) in costs[2].items()} == {name: locked for name, (locked, _) in costs[8].items()}
+    assert {name: locked for name, (locked, _) in costs[2].items()} == {
+        name: locked for name, (locked, _) in costs[8].items()
+    }
     for name, (_, pages) in costs[2].items():
         assert abs(pages - costs[8][name][1]) <= pages * 0.05, (name, costs)

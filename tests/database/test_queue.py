@@ -41,19 +41,23 @@ def complete(db: psycopg.Connection, work: int, lease: uuid.UUID) -> bool:
     return db.execute(COMPLETE, [work, lease]).fetchone() is not None
 
 
-def fail(db: psycopg.Connection, work: int, lease: uuid.UUID, error: str, seconds: float | None = None, final: bool = False) -> str:
+def fail(
+    db: psycopg.Connection, work: int, lease: uuid.UUID, error: str, seconds: float | None = None, final: bool = False
+) -> str:
     found = db.execute(FAIL, [error, seconds, final, work, lease]).fetchone()
     return found[0] if found else "lost"
 
 
 def state(db: psycopg.Connection) -> list[tuple]:
-    return db.execute("select state, attempts, last_error from _memoir.work_items where kind = 'judge' order by work_id").fetchall()
+    return db.execute(
+        "select state, attempts, last_error from _memoir.work_items where kind = 'judge' order by work_id"
+    ).fetchall()
 
 
 def test_claim_complete(db: psycopg.Connection) -> None:
     one, two = uuid.uuid4(), uuid.uuid4()
     ask(db, one)
-    ask(db, one)                                           # waits once
+    ask(db, one)  # waits once
     ask(db, two, priority=1)
     claims = claim(db)
     assert [(c[2], c[3], c[4], c[5]) for c in claims] == [(two, "k", {"id": 1}, 1), (one, "k", {"id": 1}, 1)]
@@ -62,7 +66,9 @@ def test_claim_complete(db: psycopg.Connection) -> None:
         assert not complete(db, work, uuid.uuid4())
         assert db.execute("select memoir.heartbeat(%s, %s)", [work, lease]).fetchone() == (True,)
         assert complete(db, work, lease)
-        assert db.execute("select memoir.heartbeat(%s, %s), memoir.release_work(%s, %s)", [work, lease] * 2).fetchone() == (False, False)
+        assert db.execute(
+            "select memoir.heartbeat(%s, %s), memoir.release_work(%s, %s)", [work, lease] * 2
+        ).fetchone() == (False, False)
         assert fail(db, work, lease, "x") == "lost"
     assert state(db) == []
 
@@ -71,7 +77,7 @@ def test_the_same_work_is_done_by_one(db: psycopg.Connection) -> None:
     user = uuid.uuid4()
     ask(db, user)
     [(work, lease, *_)] = claim(db)
-    ask(db, user)                                          # asked for again while it is out
+    ask(db, user)  # asked for again while it is out
     assert claim(db) == []
     assert complete(db, work, lease)
     assert [c[2] for c in claim(db)] == [user]
@@ -80,10 +86,15 @@ def test_the_same_work_is_done_by_one(db: psycopg.Connection) -> None:
 def test_a_lease_passes_on(db: psycopg.Connection) -> None:
     ask(db, uuid.uuid4())
     [(work, old, *_)] = claim(db)
-    db.execute("update _memoir.work_items set leased_until = clock_timestamp() - interval '1 s' where work_id = %s", [work])
+    db.execute(
+        "update _memoir.work_items set leased_until = clock_timestamp() - interval '1 s' where work_id = %s", [work]
+    )
     [(again, new, *_, attempts)] = claim(db)
     assert (again, attempts) == (work, 2) and new != old
-    assert db.execute("select memoir.heartbeat(%s, %s), memoir.release_work(%s, %s)", [work, old] * 2).fetchone() == (False, False)
+    assert db.execute("select memoir.heartbeat(%s, %s), memoir.release_work(%s, %s)", [work, old] * 2).fetchone() == (
+        False,
+        False,
+    )
     assert not complete(db, work, old) and complete(db, work, new)
 
 
@@ -94,7 +105,7 @@ def test_what_was_not_begun_goes_back_as_it_was(db: psycopg.Connection) -> None:
     assert db.execute("select memoir.release_work(%s, %s)", [work, lease]).fetchone() == (True,)
     assert state(db) == [("ready", 0, None)]
     [(work, lease, *_)] = claim(db)
-    ask(db, user)                                          # asked for anew meanwhile: one row goes on
+    ask(db, user)  # asked for anew meanwhile: one row goes on
     assert db.execute("select memoir.release_work(%s, %s)", [work, lease]).fetchone() == (True,)
     assert state(db) == [("ready", 0, None)]
 
@@ -108,16 +119,21 @@ def test_backoff_and_dead_letters(db: psycopg.Connection) -> None:
         assert user == poisoned
         now = "dead" if attempt == 8 else "ready"
         assert fail(db, work, lease, f"bad {attempt}") == now
-        waits.append(db.execute("select extract(epoch from run_after - clock_timestamp()) from _memoir.work_items where work_id = %s", [work]).fetchone()[0])
+        waits.append(
+            db.execute(
+                "select extract(epoch from run_after - clock_timestamp()) from _memoir.work_items where work_id = %s",
+                [work],
+            ).fetchone()[0]
+        )
         if attempt == 3:
             ask(db, well)
-            [(other, own, user, *_)] = claim(db, 5)        # the bad one waits, others pass
+            [(other, own, user, *_)] = claim(db, 5)  # the bad one waits, others pass
             assert user == well and complete(db, other, own)
         db.execute("update _memoir.work_items set run_after = now() where work_id = %s", [work])
-    assert all(2 ** n - 1 < wait <= 2 ** (n + 1) for n, wait in enumerate(waits[:7], 1))
+    assert all(2**n - 1 < wait <= 2 ** (n + 1) for n, wait in enumerate(waits[:7], 1))
     assert state(db) == [("dead", 8, "bad 8")] and claim(db) == []
     ask(db, poisoned)
-    assert len(claim(db)) == 1                             # a dead letter is no reason to refuse new work
+    assert len(claim(db)) == 1  # a dead letter is no reason to refuse new work
     assert db.execute("select memoir.retry_work(%s)", [work]).fetchone() == (True,)
     assert db.execute("select memoir.retry_work(%s)", [work]).fetchone() == (False,)
     assert [row[:2] for row in state(db)] == [("ready", 0), ("leased", 1)]
@@ -128,7 +144,10 @@ def test_a_server_that_says_when(db: psycopg.Connection) -> None:
     ask(db, uuid.uuid4())
     [(work, lease, *_)] = claim(db)
     assert fail(db, work, lease, "busy", 3600) == "ready"
-    assert db.execute("select run_after - clock_timestamp() between '59 min' and '61 min' from _memoir.work_items where work_id = %s", [work]).fetchone() == (True,)
+    assert db.execute(
+        "select run_after - clock_timestamp() between '59 min' and '61 min' from _memoir.work_items where work_id = %s",
+        [work],
+    ).fetchone() == (True,)
     db.execute("update _memoir.work_items set run_after = now()")
     [(work, lease, *_)] = claim(db)
     assert fail(db, work, lease, "never", final=True) == "dead"
@@ -138,7 +157,9 @@ def test_leases_that_run_out_end_too(db: psycopg.Connection) -> None:
     ask(db, uuid.uuid4())
     for _ in range(8):
         [(work, *_)] = claim(db)
-        db.execute("update _memoir.work_items set leased_until = clock_timestamp() - interval '1 s' where work_id = %s", [work])
+        db.execute(
+            "update _memoir.work_items set leased_until = clock_timestamp() - interval '1 s' where work_id = %s", [work]
+        )
     assert claim(db) == [] and state(db) == [("dead", 8, "leases ran out")]
 
 
@@ -152,7 +173,9 @@ def test_giving_back_beside_a_writer(db: psycopg.Connection, memoir_dsn: str) ->
         result: list = []
         thread = threading.Thread(target=lambda: result.append(fail(worker, work, lease, "no")))
         thread.start()
-        while not db.execute("select 1 from pg_stat_activity where pid = %s and wait_event_type = 'Lock'", [worker.info.backend_pid]).fetchone():
+        while not db.execute(
+            "select 1 from pg_stat_activity where pid = %s and wait_event_type = 'Lock'", [worker.info.backend_pid]
+        ).fetchone():
             assert thread.is_alive()
         writer.commit()
         thread.join(30)

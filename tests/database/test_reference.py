@@ -11,7 +11,9 @@ from servers import has_plpython
 def test_the_reference_is_current(db: psycopg.Connection, memoir_dsn: str) -> None:
     if not has_plpython(memoir_dsn):
         pytest.skip("no PL/Python: what needs it is in the reference and not installed")
-    assert build_reference.REFERENCE.read_text() == build_reference.build(db), "make reference, and commit docs/reference.md"
+    assert build_reference.REFERENCE.read_text() == build_reference.build(db), (
+        "make reference, and commit docs/reference.md"
+    )
 
 
 def test_everything_public_is_commented(db: psycopg.Connection) -> None:
@@ -27,6 +29,9 @@ def test_everything_public_is_commented(db: psycopg.Connection) -> None:
 
 def test_a_signature_says_what_may_be_left_out() -> None:
     arguments = [["p_user", "text", ""], ["p_key", "text", "NULL::text"], ["p_limit", "integer", "10"]]
-    assert build_reference.signature("f", False, "jsonb", arguments) == "memoir.f(p_user text, p_key text default null, p_limit integer default 10) returns jsonb"
+    assert (
+        build_reference.signature("f", False, "jsonb", arguments)
+        == "memoir.f(p_user text, p_key text default null, p_limit integer default 10) returns jsonb"
+    )
     assert build_reference.signature("f", True, None, []) == "call memoir.f()"
     assert build_reference.escaped("a <b> of 2 * 3") == r"a \<b> of 2 \* 3"

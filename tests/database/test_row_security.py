@@ -16,8 +16,23 @@ from servers import PGBIN, complete, connect, database, roles, unique, user_of
 
 NO_RIGHT = "42501"
 # Tables without a user's rows, by what they hold: registries, settings, and what maintenance says of itself.
-NOBODYS = {"archives", "embedding_models", "erase_queue", "installation", "job_cursors", "job_leases", "job_runs", "models", "partitioned_tables", "ranking_profiles", "schedules", "schema_migrations", "setting_definitions", "settings",
-           "settings_merged"}
+NOBODYS = {
+    "archives",
+    "embedding_models",
+    "erase_queue",
+    "installation",
+    "job_cursors",
+    "job_leases",
+    "job_runs",
+    "models",
+    "partitioned_tables",
+    "ranking_profiles",
+    "schedules",
+    "schema_migrations",
+    "setting_definitions",
+    "settings",
+    "settings_merged",
+}
 # Of logins and applications rather than of users.
 OTHERS = {"logins", "login_users", "system_prompts"}
 
@@ -26,8 +41,8 @@ OTHERS = {"logins", "login_users", "system_prompts"}
 class Rows:
     dsn: str
     logins: dict[str, str]
-    users: dict[str, str]                                 # name: id
-    db: psycopg.Connection                                # a superuser's, who becomes all the others
+    users: dict[str, str]  # name: id
+    db: psycopg.Connection  # a superuser's, who becomes all the others
 
     @contextmanager
     def granted(self, login: str, relation: str, rights: str = "all") -> Iterator[psycopg.Connection]:
@@ -46,7 +61,11 @@ class Rows:
         """Of whom there are rows to see; other users than ours by their id."""
         names = {uuid: name for name, uuid in self.users.items()}
         with self.granted(login, relation) as db:
-            return {names.get(uuid, uuid) for (uuid,) in db.execute(f"select distinct {column}::text from {relation}") if uuid}
+            return {
+                names.get(uuid, uuid)
+                for (uuid,) in db.execute(f"select distinct {column}::text from {relation}")
+                if uuid
+            }
 
 
 @pytest.fixture(scope="module")
@@ -54,24 +73,46 @@ def rows(server_dsn: str) -> Iterator[Rows]:
     """Ann and Bob have a row in every table, Ann also in project red; Eve lives in another namespace."""
     with database(server_dsn) as dsn:
         complete(dsn, 2)
-        with roles(dsn, ann="login in role memoir_tenant", bob="login in role memoir_tenant", red="login in role memoir_tenant",
-                   normal="login in role memoir_tenant", app="login in role memoir_app", reader="login in role memoir_reader",
-                   elsewhere="login in role memoir_app", admin="login in role memoir_admin", jobs="login in role memoir_jobs", stranger="login",
-                   unbound="login in role memoir_tenant") as logins, connect(dsn) as db:
+        with (
+            roles(
+                dsn,
+                ann="login in role memoir_tenant",
+                bob="login in role memoir_tenant",
+                red="login in role memoir_tenant",
+                normal="login in role memoir_tenant",
+                app="login in role memoir_app",
+                reader="login in role memoir_reader",
+                elsewhere="login in role memoir_app",
+                admin="login in role memoir_admin",
+                jobs="login in role memoir_jobs",
+                stranger="login",
+                unbound="login in role memoir_tenant",
+            ) as logins,
+            connect(dsn) as db,
+        ):
             bind = "select memoir.bind_login(%s, %s, %s, %s, p_clearance => %s, p_namespace => %s)"
             for login, users, projects, clearance, namespace in (
-                    ("ann", ["ann"], None, "private", "default"), ("bob", ["bob"], None, "private", "default"), ("red", ["ann"], ["red"], "private", "default"),
-                    ("normal", ["ann"], None, "normal", "default"), ("elsewhere", None, None, "private", "elsewhere")):
+                ("ann", ["ann"], None, "private", "default"),
+                ("bob", ["bob"], None, "private", "default"),
+                ("red", ["ann"], ["red"], "private", "default"),
+                ("normal", ["ann"], None, "normal", "default"),
+                ("elsewhere", None, None, "private", "elsewhere"),
+            ):
                 db.execute(bind, [logins[login], users, "agent", projects, clearance, namespace])
             with connect(user_of(dsn, logins["elsewhere"])) as elsewhere:
                 elsewhere.execute("select memoir.persist_turn('eve', 's', %s)", [Jsonb(MESSAGES)])
             for user in ("ann", "bob"):
                 db.execute("select memoir.persist_turn(%s, 's', %s)", [user, Jsonb(MESSAGES)])
             users = {name: str(uuid) for name, uuid in db.execute("select external_id, user_id from _memoir.users")}
-            sessions = {name: db.execute("select session_id from _memoir.sessions where user_id = %s", [uuid]).fetchone()[0] for name, uuid in users.items()}
+            sessions = {
+                name: db.execute("select session_id from _memoir.sessions where user_id = %s", [uuid]).fetchone()[0]
+                for name, uuid in users.items()
+            }
             for table in tables_with_users(db):
                 for user in ("ann", "bob", "eve"):
-                    if not db.execute(f"select exists (select from _memoir.{table} where user_id = %s)", [users[user]]).fetchone()[0]:
+                    if not db.execute(
+                        f"select exists (select from _memoir.{table} where user_id = %s)", [users[user]]
+                    ).fetchone()[0]:
                         if table == "login_users":
                             continue
                         given = {"user_id": users[user], "session_id": sessions[user]}
@@ -80,12 +121,15 @@ def rows(server_dsn: str) -> Iterator[Rows]:
             # Of Ann: things of two projects, and one that is private.
             db.execute("select memoir.persist_turn('ann', 'crimson', %s)", [Jsonb(MESSAGES)])
             db.execute("select memoir.open_session('ann', 'crimson', p_project => 'red')")
-            db.execute("select memoir.remember('ann', 'red fact', p_project => 'red'), memoir.remember('ann', 'blue fact', p_project => 'blue'), "
-                       "memoir.remember('ann', 'private fact', p_sensitivity => 'private'), memoir.remember('ann', 'secret fact', p_sensitivity => 'secret')")
+            db.execute(
+                "select memoir.remember('ann', 'red fact', p_project => 'red'), memoir.remember('ann', 'blue fact', p_project => 'blue'), "
+                "memoir.remember('ann', 'private fact', p_sensitivity => 'private'), memoir.remember('ann', 'secret fact', p_sensitivity => 'secret')"
+            )
             yield Rows(dsn, logins, users, db)
 
 
 # What is secured ------------------------------------------------------------------------------------------------------
+
 
 def test_every_table_is_secured_or_nobodys(rows: Rows) -> None:
     """Parents, intermediate partitions and leaves, unlogged ones and those made just now; a new table must be one or the other."""
@@ -100,9 +144,15 @@ def test_every_table_is_secured_or_nobodys(rows: Rows) -> None:
         tables = {root for _, root, *_ in found}
         assert tables >= NOBODYS | OTHERS | set(tables_with_users(db))
         assert tables - NOBODYS == OTHERS | set(tables_with_users(db))
-        bare = [name for name, root, enabled, forced, _, _, policies in found if root not in NOBODYS and (not enabled or not forced or policies != ["every_row", "own_rows"])]
+        bare = [
+            name
+            for name, root, enabled, forced, _, _, policies in found
+            if root not in NOBODYS and (not enabled or not forced or policies != ["every_row", "own_rows"])
+        ]
         assert bare == []
-        assert any("_y2033m03" in name for name, *_ in found) and {"u"} <= {persistence for *_, persistence, _, _ in found}
+        assert any("_y2033m03" in name for name, *_ in found) and {"u"} <= {
+            persistence for *_, persistence, _, _ in found
+        }
         assert any(kind == "p" and name != root for name, root, _, _, _, kind, _ in found)
         # The same rule on a leaf as on its parent, and to the owner every row, by a constant.
         rules = db.execute("""select coalesce((select relname from pg_class where oid = pg_partition_root(polrelid)), polrelid::regclass::text), polname,
@@ -125,22 +175,31 @@ def test_views_answer_for_their_reader(rows: Rows) -> None:
         if user:
             seen.append(view)
             try:
-                assert rows.seen("ann", f"memoir.{view}") <= {"ann"} and rows.seen("elsewhere", f"memoir.{view}") <= {"eve"}, view
+                assert rows.seen("ann", f"memoir.{view}") <= {"ann"} and rows.seen("elsewhere", f"memoir.{view}") <= {
+                    "eve"
+                }, view
                 assert rows.seen("red", f"memoir.{view}") == rows.seen("unbound", f"memoir.{view}") == set(), view
                 assert code(lambda: rows.seen("stranger", f"memoir.{view}")) == NO_RIGHT, view
             except psycopg.errors.InsufficientPrivilege:
-                pass                                      # security_invoker, and the reader lacks the tables beneath
+                pass  # security_invoker, and the reader lacks the tables beneath
             assert rows.seen("admin", f"memoir.{view}") >= {"ann", "bob", "eve"} or view == "dead_letters", view
     assert len(seen) > 3
 
 
 # Reading --------------------------------------------------------------------------------------------------------------
 
+
 def relations(db: psycopg.Connection, table: str) -> list[str]:
     """The table, and of each level below what holds the rows of Ann or Bob."""
-    return [name for (name,) in db.execute("""
+    return [
+        name
+        for (name,) in db.execute(
+            """
         select format('_memoir.%%I', relname) from pg_partition_tree(('_memoir.' || %s)::regclass) join pg_class c on c.oid = relid where level < 2 or not isleaf
-          or (xpath('/row/n/text()', query_to_xml(format('select count(*) as n from %%s', relid::regclass), false, true, '')))[1]::text <> '0'""", [table])] or [f"_memoir.{table}"]
+          or (xpath('/row/n/text()', query_to_xml(format('select count(*) as n from %%s', relid::regclass), false, true, '')))[1]::text <> '0'""",
+            [table],
+        )
+    ] or [f"_memoir.{table}"]
 
 
 def test_a_granted_table_shows_own_rows(rows: Rows) -> None:
@@ -151,14 +210,24 @@ def test_a_granted_table_shows_own_rows(rows: Rows) -> None:
         for name in names:
             with rows.granted("ann", f"_memoir.{table}", "references") as db:
                 assert code(lambda: db.execute(f"select * from {name} limit 1")) == NO_RIGHT, name
-        assert [rows.seen(login, f"_memoir.{table}") for login in ("ann", "bob", "stranger", "unbound")] == [{"ann"}, {"bob"}, set(), set()], table
+        assert [rows.seen(login, f"_memoir.{table}") for login in ("ann", "bob", "stranger", "unbound")] == [
+            {"ann"},
+            {"bob"},
+            set(),
+            set(),
+        ], table
         for login in ("app", "reader"):
             assert rows.seen(login, f"_memoir.{table}") == {"ann", "bob"}, table
         assert rows.seen("elsewhere", f"_memoir.{table}") == {"eve"}, table
         for login in ("admin", "jobs", "memoir_owner"):
             assert rows.seen(login, f"_memoir.{table}") >= {"ann", "bob", "eve"}, (table, login)
         # Read by their own names, the partitions together show the same, and each of them no more.
-        for login, theirs in (("ann", {"ann"}), ("bob", {"bob"}), ("stranger", set()), ("memoir_owner", {"ann", "bob", "eve"})):
+        for login, theirs in (
+            ("ann", {"ann"}),
+            ("bob", {"bob"}),
+            ("stranger", set()),
+            ("memoir_owner", {"ann", "bob", "eve"}),
+        ):
             parts = [rows.seen(login, name) for name in names if name != f"_memoir.{table}"]
             assert all(part <= theirs for part in parts), (table, login)
             assert not parts or set().union(*parts) == theirs, (table, login)
@@ -176,10 +245,13 @@ def test_projects_and_clearance_bound_rows(rows: Rows) -> None:
     assert read("admin", contents, "memory_store") >= {"red fact", "secret fact"}
     for table in ("sessions", "session_counters", "conversation_history", "search_items"):
         assert read("ann", f"select session_id from _memoir.{table} where session_id is not null", table) >= read(
-            "red", f"select session_id from _memoir.{table} where session_id is not null", table)
+            "red", f"select session_id from _memoir.{table} where session_id is not null", table
+        )
         with connect(rows.dsn) as db:
             [crimson] = db.execute("select session_id from _memoir.sessions where external_id = 'crimson'").fetchone()
-        assert read("red", f"select session_id from _memoir.{table} where session_id is not null", table) == {crimson}, table
+        assert read("red", f"select session_id from _memoir.{table} where session_id is not null", table) == {
+            crimson
+        }, table
     # What can't be told to be of a project is not shown to who is bound to one.
     with connect(rows.dsn) as db:
         for table in set(tables_with_users(db)) - OTHERS:
@@ -207,7 +279,9 @@ def test_statistics_and_plans_tell_nothing(rows: Rows) -> None:
     with rows.granted("bob", "_memoir.memory_store", "select") as db:
         db.add_notice_handler(note := lambda notice: leaked.append(notice.message_primary or ""))
         assert db.execute("select count(*) from pg_stats where schemaname = '_memoir'").fetchone() == (0,)
-        db.execute("""create function pg_temp.look(text) returns boolean language plpgsql cost 0.0000001 as $$ begin raise notice '%', $1; return true; end $$""")
+        db.execute(
+            """create function pg_temp.look(text) returns boolean language plpgsql cost 0.0000001 as $$ begin raise notice '%', $1; return true; end $$"""
+        )
         db.execute("select count(*) from _memoir.memory_store where pg_temp.look(content)")
         db.remove_notice_handler(note)
         db.execute("set local row_security = off")
@@ -219,7 +293,9 @@ def test_a_view_of_an_operator(rows: Rows) -> None:
     """security_invoker makes a view ask as its reader; without it, a view of a superuser's shows everything to whom it is granted."""
     with connect(rows.dsn) as db:
         db.execute("create schema reports; grant usage on schema reports to public")
-        db.execute("create view reports.memories with (security_invoker = true) as select user_id, content from _memoir.memory_store")
+        db.execute(
+            "create view reports.memories with (security_invoker = true) as select user_id, content from _memoir.memory_store"
+        )
     with rows.granted("ann", "reports.memories", "select") as db:
         assert code(lambda: db.execute("select * from reports.memories")) == NO_RIGHT
     with connect(rows.dsn) as db:
@@ -230,26 +306,44 @@ def test_a_view_of_an_operator(rows: Rows) -> None:
 
 # Writing --------------------------------------------------------------------------------------------------------------
 
+
 def test_a_granted_table_takes_own_rows(rows: Rows) -> None:
     with connect(rows.dsn) as db:
         tables = [table for table in tables_with_users(db) if table not in OTHERS]
         needed = {table: [name for name, _, is_needed, _ in columns(db, table) if is_needed] for table in tables}
-        sizes = {table: dict(db.execute(f"select user_id::text, count(*) from _memoir.{table} group by 1").fetchall()) for table in tables}
+        sizes = {
+            table: dict(db.execute(f"select user_id::text, count(*) from _memoir.{table} group by 1").fetchall())
+            for table in tables
+        }
     for table in tables:
         with rows.granted("bob", f"_memoir.{table}") as db:
-            if table != "conversation_history":           # append-only, whoever asks
-                assert db.execute(f"update _memoir.{table} set user_id = user_id").rowcount == sizes[table][rows.users["bob"]], table
+            if table != "conversation_history":  # append-only, whoever asks
+                assert (
+                    db.execute(f"update _memoir.{table} set user_id = user_id").rowcount
+                    == sizes[table][rows.users["bob"]]
+                ), table
                 with db.transaction(force_rollback=True):
-                    assert code(lambda: db.execute(f"update _memoir.{table} set user_id = '{rows.users['ann']}'")) == NO_RIGHT, table
+                    assert (
+                        code(lambda: db.execute(f"update _memoir.{table} set user_id = '{rows.users['ann']}'"))
+                        == NO_RIGHT
+                    ), table
                 with db.transaction(force_rollback=True):
                     assert db.execute(f"delete from _memoir.{table}").rowcount == sizes[table][rows.users["bob"]], table
             listed = ", ".join(f'"{name}"' for name in needed[table])
             mine = ", ".join(f"'{rows.users['ann']}'" if name == "user_id" else f'"{name}"' for name in needed[table])
             with db.transaction(force_rollback=True):
-                assert code(lambda: db.execute(f"insert into _memoir.{table} ({listed}) select {mine} from _memoir.{table} limit 1")) == NO_RIGHT, table
+                assert (
+                    code(
+                        lambda: db.execute(
+                            f"insert into _memoir.{table} ({listed}) select {mine} from _memoir.{table} limit 1"
+                        )
+                    )
+                    == NO_RIGHT
+                ), table
 
 
 # The owner, and who dumps ---------------------------------------------------------------------------------------------
+
 
 def test_the_owner_loses_no_rows(rows: Rows) -> None:
     """With FORCE and no policy for it, an owner that is no superuser would delete, copy and dump zero rows."""
@@ -270,12 +364,36 @@ def test_dumps(rows: Rows, tmp_path) -> None:
     """A superuser's is whole; one of a member of the owner says that it isn't allowed, unless asked for what the policies show: all."""
     with roles(rows.dsn, keeper="login in role memoir_owner") as names:
         as_keeper = user_of(rows.dsn, names["keeper"])
-        refused = subprocess.run([PGBIN / "pg_dump", "-n", "memoir", "-n", "_memoir", as_keeper], capture_output=True, text=True, check=False)
+        refused = subprocess.run(
+            [PGBIN / "pg_dump", "-n", "memoir", "-n", "_memoir", as_keeper], capture_output=True, text=True, check=False
+        )
         assert refused.returncode != 0 and "row-level security" in refused.stderr
+
         def data(text: str) -> list[str]:
             return sorted(line for line in text.splitlines() if "INSERT INTO" in line)
-        whole = subprocess.run([PGBIN / "pg_dump", "-n", "memoir", "-n", "_memoir", "--data-only", "--inserts", rows.dsn], capture_output=True, text=True, check=True).stdout
-        shown = subprocess.run([PGBIN / "pg_dump", "-n", "memoir", "-n", "_memoir", "--data-only", "--inserts", "--enable-row-security", as_keeper], capture_output=True, text=True, check=True).stdout
+
+        whole = subprocess.run(
+            [PGBIN / "pg_dump", "-n", "memoir", "-n", "_memoir", "--data-only", "--inserts", rows.dsn],
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        shown = subprocess.run(
+            [
+                PGBIN / "pg_dump",
+                "-n",
+                "memoir",
+                "-n",
+                "_memoir",
+                "--data-only",
+                "--inserts",
+                "--enable-row-security",
+                as_keeper,
+            ],
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
         assert len(data(whole)) > 100 and data(whole) == data(shown)
 
 

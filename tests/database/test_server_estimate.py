@@ -18,7 +18,10 @@ SAMPLES: list[tuple[str, str]] = runpy.run_path(str(ROOT / "bench" / "token_samp
 
 
 def estimates(db, texts: list[str]) -> list[int]:
-    return db.execute("select array(select memoir.estimate_tokens(t) from unnest(%s::text[]) with ordinality x(t, n) order by n)", [texts]).fetchone()[0]
+    return db.execute(
+        "select array(select memoir.estimate_tokens(t) from unnest(%s::text[]) with ordinality x(t, n) order by n)",
+        [texts],
+    ).fetchone()[0]
 
 
 def exact(texts: list[str]) -> list[int]:
@@ -36,7 +39,12 @@ def test_never_below_the_exact_count_on_texts_people_write(db):
 
 def test_parts_of_texts(db):
     """Sentences and halves of the samples: what a message or a chunk may be."""
-    parts = [part for _, text in SAMPLES for part in [*text.split(". "), text[: len(text) // 2], text[len(text) // 2 :]] if part.strip()]
+    parts = [
+        part
+        for _, text in SAMPLES
+        for part in [*text.split(". "), text[: len(text) // 2], text[len(text) // 2 :]]
+        if part.strip()
+    ]
     ratios = [estimate / count for estimate, count in zip(estimates(db, parts), exact(parts))]
     assert sum(ratio < 1 for ratio in ratios) <= len(ratios) * 0.03 and min(ratios) >= 0.85
 
@@ -65,7 +73,9 @@ def test_hostile_texts_are_not_grossly_under_estimated(db):
     ratios = sorted((estimate / count, text[:40]) for estimate, count, text in zip(estimates(db, texts), counts, texts))
     assert ratios[0][0] >= 0.4, ratios[:5]
     assert ratios[len(ratios) // 20][0] >= 0.7
-    bounds = db.execute("select array(select memoir.max_tokens(t) from unnest(%s::text[]) with ordinality x(t, n) order by n)", [texts]).fetchone()[0]
+    bounds = db.execute(
+        "select array(select memoir.max_tokens(t) from unnest(%s::text[]) with ordinality x(t, n) order by n)", [texts]
+    ).fetchone()[0]
     assert all(bound >= count for bound, count in zip(bounds, counts))
 
 
@@ -73,7 +83,9 @@ def test_sum_over_parts_is_never_below_the_whole(db):
     dice = random.Random(13)
     wholes, cuts = [], []
     for _ in range(3000):
-        text = dice.choice([lambda: dice.choice(SAMPLES)[1], lambda: noise(dice), lambda: noise(dice) + dice.choice(SAMPLES)[1][:50]])()
+        text = dice.choice(
+            [lambda: dice.choice(SAMPLES)[1], lambda: noise(dice), lambda: noise(dice) + dice.choice(SAMPLES)[1][:50]]
+        )()
         wholes.append(text)
         cuts.append(dice.randint(0, len(text)))
     whole = estimates(db, wholes)
@@ -83,16 +95,22 @@ def test_sum_over_parts_is_never_below_the_whole(db):
 
 
 def test_ends(db):
-    assert db.execute("select memoir.estimate_tokens(null), memoir.estimate_tokens(''), memoir.max_tokens(null), memoir.max_tokens('é')").fetchone() == (0, 0, 0, 2)
+    assert db.execute(
+        "select memoir.estimate_tokens(null), memoir.estimate_tokens(''), memoir.max_tokens(null), memoir.max_tokens('é')"
+    ).fetchone() == (0, 0, 0, 2)
     long = db.execute("select memoir.estimate_tokens(repeat('好', 1000000))").fetchone()[0]
     assert 1_000_000 <= long <= 2_000_000
 
 
 def test_counting_falls_back_to_the_estimate_and_says_so(db):
-    used = db.execute("select _memoir.tokenizer_used('estimate'), _memoir.tokenizer_used('hf:/no/such/file'), _memoir.tokenizer_used(null)").fetchone()
+    used = db.execute(
+        "select _memoir.tokenizer_used('estimate'), _memoir.tokenizer_used('hf:/no/such/file'), _memoir.tokenizer_used(null)"
+    ).fetchone()
     assert used == ("estimate", "estimate", "estimate")
     texts = ["The invoice was wrong.", "", None]
-    counts, none = db.execute("select _memoir.count_tokens(%s::text[], 'estimate'), _memoir.count_tokens(null, 'estimate')", [texts]).fetchone()
+    counts, none = db.execute(
+        "select _memoir.count_tokens(%s::text[], 'estimate'), _memoir.count_tokens(null, 'estimate')", [texts]
+    ).fetchone()
     assert counts == [*estimates(db, texts[:2]), 0] and none == []
 
 
@@ -102,7 +120,9 @@ def test_counting_is_exact_with_plpython(db):
     texts = [text for _, text in SAMPLES] + ["", "<|endoftext|>"]
     for name in tokens.ENCODINGS:
         assert db.execute("select _memoir.tokenizer_used(%s)", [name]).fetchone()[0] == name
-        assert db.execute("select _memoir.count_tokens(%s::text[], %s)", [texts, name]).fetchone()[0] == tokens.count(texts, name)
+        assert db.execute("select _memoir.count_tokens(%s::text[], %s)", [texts, name]).fetchone()[0] == tokens.count(
+            texts, name
+        )
 
 
 # Images ---------------------------------------------------------------------------------------------------------------
@@ -131,7 +151,14 @@ def webp(kind, w, h):
     return b"RIFF" + struct.pack("<I", 30) + b"WEBP" + kind + struct.pack("<I", len(body)) + body + bytes(4)
 
 
-FORMATS = [png, gif, jpeg, lambda w, h: webp(b"VP8 ", w, h), lambda w, h: webp(b"VP8L", w, h), lambda w, h: webp(b"VP8X", w, h)]
+FORMATS = [
+    png,
+    gif,
+    jpeg,
+    lambda w, h: webp(b"VP8 ", w, h),
+    lambda w, h: webp(b"VP8L", w, h),
+    lambda w, h: webp(b"VP8X", w, h),
+]
 
 
 def image_tokens(db, part: dict, provider: str) -> int:
@@ -140,7 +167,10 @@ def image_tokens(db, part: dict, provider: str) -> int:
 
 
 def as_part(data: bytes, **more) -> dict:
-    return {"type": "image_url", "image_url": {"url": "data:image/png;base64," + base64.b64encode(data).decode(), **more}}
+    return {
+        "type": "image_url",
+        "image_url": {"url": "data:image/png;base64," + base64.b64encode(data).decode(), **more},
+    }
 
 
 @pytest.mark.parametrize("size", [(1, 1), (640, 480), (4000, 3000), (16383, 20)])
@@ -150,10 +180,21 @@ def test_sizes_are_read_from_the_header(db, size):
 
 
 # Figures of the providers' own examples where they give any: docs/tokens.md.
-@pytest.mark.parametrize(("size", "openai", "anthropic"), [
-    ((150, 150), 255, 36), ((512, 512), 255, 361), ((513, 513), 765, 361), ((1024, 1024), 765, 1399), ((2048, 4096), 1105, 1600), ((8000, 100), 765, 56),
-    ((200, 200), 255, 64), ((1000, 1000), 765, 1334), ((1092, 1092), 765, 1590), ((10, 10), 255, 1),
-])
+@pytest.mark.parametrize(
+    ("size", "openai", "anthropic"),
+    [
+        ((150, 150), 255, 36),
+        ((512, 512), 255, 361),
+        ((513, 513), 765, 361),
+        ((1024, 1024), 765, 1399),
+        ((2048, 4096), 1105, 1600),
+        ((8000, 100), 765, 56),
+        ((200, 200), 255, 64),
+        ((1000, 1000), 765, 1334),
+        ((1092, 1092), 765, 1590),
+        ((10, 10), 255, 1),
+    ],
+)
 def test_rules(db, size, openai, anthropic):
     assert image_tokens(db, as_part(png(*size)), "openai") == openai
     assert image_tokens(db, as_part(png(*size)), "anthropic") == anthropic
@@ -161,20 +202,52 @@ def test_rules(db, size, openai, anthropic):
 
 def test_unknown_sizes_count_the_maximum(db):
     link = {"type": "image_url", "image_url": {"url": "https://example.com/a.png"}}
-    broken = [as_part(b""), as_part(b"\x89PNG"), as_part(jpeg(0, 0)), as_part(b"\xff\xd8" + b"\xff\xe0\x00\x02" * 2000), as_part(png(2**31, 5)), {"image_url": {"url": "data:image/png;base64,!!!"}}, {"image_url": 7}, {}]
+    broken = [
+        as_part(b""),
+        as_part(b"\x89PNG"),
+        as_part(jpeg(0, 0)),
+        as_part(b"\xff\xd8" + b"\xff\xe0\x00\x02" * 2000),
+        as_part(png(2**31, 5)),
+        {"image_url": {"url": "data:image/png;base64,!!!"}},
+        {"image_url": 7},
+        {},
+    ]
     for part in [link, *broken]:
         assert image_tokens(db, part, "openai") == 1445 and image_tokens(db, part, "anthropic") == 1600
     assert image_tokens(db, as_part(b"", detail="low"), "openai") == 85
     sizes = [(w, h) for w in (1, 300, 800, 2100, 9000) for h in (1, 300, 800, 2100, 9000)]
     assert max(image_tokens(db, as_part(png(*size)), "openai") for size in sizes) <= 1445
     assert max(image_tokens(db, as_part(png(*size)), "anthropic") for size in sizes) <= 1600
-    assert image_tokens(db, {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": base64.b64encode(png(1000, 1000)).decode()}}, "anthropic") == 1334
+    assert (
+        image_tokens(
+            db,
+            {
+                "type": "image",
+                "source": {
+                    "type": "base64",
+                    "media_type": "image/png",
+                    "data": base64.b64encode(png(1000, 1000)).decode(),
+                },
+            },
+            "anthropic",
+        )
+        == 1334
+    )
 
 
-@pytest.mark.parametrize(("rule", "size", "tokens"), [
-    ("tiles:33.336", (512, 512), 8501), ("tiles:33.336", None, 48171), ("patches:1.62", (1024, 1024), 1659), ("patches:2.46", (1, 1), 3), ("patches:2.46", None, 3779),
-    ("area:2576:4784", (2576, 1449), 4784), ("area:2576:4784", (1000, 1000), 1334), ("area:2576:4784", None, 4784),
-])
+@pytest.mark.parametrize(
+    ("rule", "size", "tokens"),
+    [
+        ("tiles:33.336", (512, 512), 8501),
+        ("tiles:33.336", None, 48171),
+        ("patches:1.62", (1024, 1024), 1659),
+        ("patches:2.46", (1, 1), 3),
+        ("patches:2.46", None, 3779),
+        ("area:2576:4784", (2576, 1449), 4784),
+        ("area:2576:4784", (1000, 1000), 1334),
+        ("area:2576:4784", None, 4784),
+    ],
+)
 def test_rules_of_other_models(db, rule, size, tokens):
     part = as_part(png(*size)) if size else {"type": "image_url", "image_url": {"url": "https://example.com/a.png"}}
     assert image_tokens(db, part, rule) == tokens

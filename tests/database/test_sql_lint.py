@@ -11,15 +11,19 @@ from pgspot.state import Counter, State
 from pgspot.visitors import visit_sql
 from servers import ARTIFACT, BUILD, complete, connect, database
 
-PATH = "set search_path = pg_catalog, memoir_extensions, pg_temp"      # what "from current" means in an install; test_access.py compares
+PATH = "set search_path = pg_catalog, memoir_extensions, pg_temp"  # what "from current" means in an install; test_access.py compares
 SCHEMAS = "create schema memoir;\ncreate schema _memoir;\ncreate schema memoir_extensions;\n"
-HEADER = re.compile(r"create or replace (function|procedure) _?memoir\.(\w+)\((?:[^$;]|';')*?as (\$\w*\$)", re.IGNORECASE)
+HEADER = re.compile(
+    r"create or replace (function|procedure) _?memoir\.(\w+)\((?:[^$;]|';')*?as (\$\w*\$)", re.IGNORECASE
+)
 # What pgspot would have to know, and how it is known instead.
 EXCEPTIONS = {
     # A procedure that commits can't pin a path. It is looked at name by name: nothing else of it may be found.
-    "PS005": re.compile(r"memoir\.(enable_jobs|disable_jobs|ensure_partitions|merge_search|flush_statistics|run_job)\("
-                        # Raises with what it is given; granted to admins for those procedures.
-                        r"|_memoir\.fail\("),
+    "PS005": re.compile(
+        r"memoir\.(enable_jobs|disable_jobs|ensure_partitions|merge_search|flush_statistics|run_job)\("
+        # Raises with what it is given; granted to admins for those procedures.
+        r"|_memoir\.fail\("
+    ),
     # The preamble refuses a schema that is not its own: test_a_schema_of_somebody_else_is_refused.
     "PS010": re.compile(r"^(_?memoir|memoir_extensions)$"),
 }
@@ -33,10 +37,13 @@ def internal(server_dsn: str) -> Iterator[set[str]]:
     with database(server_dsn) as dsn:
         complete(dsn)
         with connect(dsn) as db:
-            yield {name for (name,) in db.execute("""
+            yield {
+                name
+                for (name,) in db.execute("""
                 select p.proname from pg_proc p where p.pronamespace in ('memoir'::regnamespace, '_memoir'::regnamespace) and p.prokind = 'f' and not p.prosecdef
                   and not exists (select from aclexplode(coalesce(p.proacl, acldefault('f', p.proowner))) a where a.grantee <> p.proowner)
-                  and p.prorettype <> 'trigger'::regtype and not exists (select from pg_depend d where d.deptype = 'e' and d.objid = p.oid)""")}
+                  and p.prorettype <> 'trigger'::regtype and not exists (select from pg_depend d where d.deptype = 'e' and d.objid = p.oid)""")
+            }
 
 
 def prepared(text: str, internal: set[str]) -> str:
@@ -45,8 +52,8 @@ def prepared(text: str, internal: set[str]) -> str:
     text = re.sub(r"^\\(set|if|elif|else|endif)\b.*$", "", text, flags=re.MULTILINE).replace("(:modulus)", "(8)")
     # Bodies that "return" bound their names when they were created, under the path of the install.
     text = re.sub(r"create or replace function [^$;]*\nreturn [^$;]*;", "", text)
-    text = text.replace('"position"', '"place"')           # printed back without its quotes, it would be another word
-    text = re.sub(r"\breturn next ([^;]+);", r"return query select \1;", text)     # which pgspot does not know
+    text = text.replace('"position"', '"place"')  # printed back without its quotes, it would be another word
+    text = re.sub(r"\breturn next ([^;]+);", r"return query select \1;", text)  # which pgspot does not know
     # Without a catalogue the parser takes a variable of a composite type for a scalar.
     text = re.sub(r"(\bv\w* )_?memoir\.\w+\b(?!\[)(?= *(:=|;))", r"\1record", text)
 
@@ -55,12 +62,22 @@ def prepared(text: str, internal: set[str]) -> str:
         if "set search_path from current" in header:
             return header.replace("set search_path from current", PATH)
         return f"{header.removesuffix(f'as {mark}')} {PATH} as {mark}" if match.group(2) in internal else header
+
     return HEADER.sub(pinned, text)
 
 
 class Issues(Counter):
     def __init__(self) -> None:
-        super().__init__(Namespace(ignore=[], ignore_lang=["plpython3u"], plpgsql=True, proc_without_search_path=[], sql_fn=[], summary_only=True))
+        super().__init__(
+            Namespace(
+                ignore=[],
+                ignore_lang=["plpython3u"],
+                plpgsql=True,
+                proc_without_search_path=[],
+                sql_fn=[],
+                summary_only=True,
+            )
+        )
         self.found: list[str] = []
 
     def print_issue(self, code: str, context: str) -> None:
@@ -86,17 +103,20 @@ def test_pgspot_finds_nothing(internal: set[str]) -> None:
     assert issues_of(SCHEMAS + prepared(python.read_text(), internal)) == []
 
 
-@pytest.mark.parametrize(("good", "bad", "code"), [
-    ("j.database operator(pg_catalog.=) pg_catalog.current_database()", "j.database = current_database()", "PS001"),
-    ("::pg_catalog.text, 'memoir_jobs'", "::text, 'memoir_jobs'", "PS017"),
-    ("perform pg_catalog.pg_sleep(0.5)", "perform pg_sleep(0.5)", "PS016"),
-    ("security definer set search_path from current as", "security definer as", "PS003"),
-    ("returns trigger language plpgsql set search_path from current", "returns trigger language plpgsql", "PS016"),
-])
+@pytest.mark.parametrize(
+    ("good", "bad", "code"),
+    [
+        ("j.database operator(pg_catalog.=) pg_catalog.current_database()", "j.database = current_database()", "PS001"),
+        ("::pg_catalog.text, 'memoir_jobs'", "::text, 'memoir_jobs'", "PS017"),
+        ("perform pg_catalog.pg_sleep(0.5)", "perform pg_sleep(0.5)", "PS016"),
+        ("security definer set search_path from current as", "security definer as", "PS003"),
+        ("returns trigger language plpgsql set search_path from current", "returns trigger language plpgsql", "PS016"),
+    ],
+)
 def test_pgspot_would_find_it(internal: set[str], good: str, bad: str, code: str) -> None:
     text = ARTIFACT.read_text()
     start = text.rindex("\ncreate or replace", 0, text.index(good))
-    statement = SCHEMAS + text[start: text.index("\nend $$;", start) + 8]
+    statement = SCHEMAS + text[start : text.index("\nend $$;", start) + 8]
     assert not any(issue.startswith(code) for issue in issues_of(prepared(statement, internal)))
     assert any(issue.startswith(code) for issue in issues_of(prepared(statement.replace(good, bad, 1), internal)))
 
@@ -104,11 +124,15 @@ def test_pgspot_would_find_it(internal: set[str], good: str, bad: str, code: str
 def test_what_commits_names_its_types_in_full() -> None:
     """A variable's type is looked up on the caller's path too, and a domain of somebody else's runs its checks."""
     seen = 0
-    for match in re.finditer(r"create or replace procedure (.*?)as (\$\w*\$)(.*?)\2;", ARTIFACT.read_text(), flags=re.DOTALL | re.IGNORECASE):
+    for match in re.finditer(
+        r"create or replace procedure (.*?)as (\$\w*\$)(.*?)\2;", ARTIFACT.read_text(), flags=re.DOTALL | re.IGNORECASE
+    ):
         if "set search_path" in match.group(1):
             continue
         seen += 1
         declared = re.search(r"^\s*declare\b(.*?)^begin\b", match.group(3), flags=re.DOTALL | re.MULTILINE)
         types = [kind for kind in re.findall(r"\bv_\w+ ([\w.\"]+)", declared.group(1))] if declared else []
-        assert [kind for kind in types if kind not in KEYWORDS and not kind.startswith(("pg_catalog.", "memoir."))] == [], match.group(1).split("(")[0]
+        assert [
+            kind for kind in types if kind not in KEYWORDS and not kind.startswith(("pg_catalog.", "memoir."))
+        ] == [], match.group(1).split("(")[0]
     assert seen >= 5

@@ -41,7 +41,20 @@ def test_a_part_of_a_sentence_finds_it(db: psycopg.Connection, user: str, name: 
 
 def random_text(rng: random.Random, length: int) -> str:
     """Stretches of all kinds: prose, no spaces at all, only spaces, scripts, long runs of one character."""
-    alphabets = ["abcdefghij  .", "ab.\n", " ", "x", "我们今天讨论。了预算", "กขคงจฉชซ", "😀👍🏽", "е\u0301ё\u0308", "0123456789abcdef", "\u0000"[:0] + "\t\r\n ", "word word. Word? ", '{"a": [1, 2]}']
+    alphabets = [
+        "abcdefghij  .",
+        "ab.\n",
+        " ",
+        "x",
+        "我们今天讨论。了预算",
+        "กขคงจฉชซ",
+        "😀👍🏽",
+        "е\u0301ё\u0308",
+        "0123456789abcdef",
+        "\u0000"[:0] + "\t\r\n ",
+        "word word. Word? ",
+        '{"a": [1, 2]}',
+    ]
     out = ""
     while len(out) < length:
         alphabet = rng.choice(alphabets)
@@ -54,9 +67,16 @@ def test_chunks_cover_a_text_without_gap_or_overlap(db: psycopg.Connection) -> N
     rng = random.Random(11)
     many = 0
     for number in range(120):
-        text = random_text(rng, rng.choice([0, 1, 63, 64, 65, 500, 2000, 5000, 16383, 16385, 40000, 70000, 140000 if number % 6 == 0 else 900]))
+        text = random_text(
+            rng,
+            rng.choice(
+                [0, 1, 63, 64, 65, 500, 2000, 5000, 16383, 16385, 40000, 70000, 140000 if number % 6 == 0 else 900]
+            ),
+        )
         size = rng.choice([32, 120, 200, 2000])
-        spans = db.execute("select span_start, span_length, piece, tokens from _memoir.chunks(%s, %s)", [text, size]).fetchall()
+        spans = db.execute(
+            "select span_start, span_length, piece, tokens from _memoir.chunks(%s, %s)", [text, size]
+        ).fetchall()
         many += len(spans) > 1
         assert "".join(piece for _, _, piece, _ in spans) == text
         end = 1
@@ -70,26 +90,57 @@ def test_chunks_cover_a_text_without_gap_or_overlap(db: psycopg.Connection) -> N
 def test_chunks_have_about_the_wanted_size(db: psycopg.Connection, size: int) -> None:
     """In every script, and where a text goes from a cheap one to a dear one; not less than 64 characters, though."""
     prose, chinese = "The kiln was hot. It cooled at night, " * 300, "我们昨天在会议上讨论了明年的预算，" * 300
-    for text in (prose, chinese, " " * 9000, "😀👍🏽" * 900, "Rf2LYYQcrIevuP6n/i6R" * 500, prose + chinese, chinese + prose):
+    for text in (
+        prose,
+        chinese,
+        " " * 9000,
+        "😀👍🏽" * 900,
+        "Rf2LYYQcrIevuP6n/i6R" * 500,
+        prose + chinese,
+        chinese + prose,
+    ):
         pieces = [piece for (piece,) in db.execute("select piece from _memoir.chunks(%s, %s)", [text, size])]
         costs = [db.execute("select memoir.estimate_tokens(%s)", [piece]).fetchone()[0] for piece in pieces]
         # Only in the block where they meet is the dear script cut by the measure of the cheap one.
-        assert len([1 for piece, cost in zip(pieces, costs) if len(piece) > 64 and cost > 1.5 * size]) <= (12 if "h" in text and "我" in text else 0), (text[:20], costs)
+        assert len([1 for piece, cost in zip(pieces, costs) if len(piece) > 64 and cost > 1.5 * size]) <= (
+            12 if "h" in text and "我" in text else 0
+        ), (text[:20], costs)
         assert sum(costs) / len(costs) > size / 3
 
 
 def test_chunks_end_with_sentences(db: psycopg.Connection) -> None:
-    for text, ends in (("The kiln was hot. It cooled at night! Was it? ", (". ", "! ", "? ")), ("茶が好きです。本も好きです！", ("。", "！")), ("key: value\n", ("\n",))):
+    for text, ends in (
+        ("The kiln was hot. It cooled at night! Was it? ", (". ", "! ", "? ")),
+        ("茶が好きです。本も好きです！", ("。", "！")),
+        ("key: value\n", ("\n",)),
+    ):
         pieces = [piece for (piece,) in db.execute("select piece from _memoir.chunks(%s, 100)", [text * 200])]
         assert len(pieces) > 5 and all(piece.endswith(ends) for piece in pieces)
 
 
-@pytest.mark.parametrize(("name", "unit"), [("prose", "The kiln was hot on day 17 and cooled at night. "), ("japanese", "来週の会議は横浜で行われる予定です。"), ("base64", "Rf2LYYQcrIevuP6n/i6R6ycicuI7Rr+cbCE1PnLBzg")])
+@pytest.mark.parametrize(
+    ("name", "unit"),
+    [
+        ("prose", "The kiln was hot on day 17 and cooled at night. "),
+        ("japanese", "来週の会議は横浜で行われる予定です。"),
+        ("base64", "Rf2LYYQcrIevuP6n/i6R6ycicuI7Rr+cbCE1PnLBzg"),
+    ],
+)
 def test_megabytes_are_stored_and_found(db: psycopg.Connection, user: str, name: str, unit: str) -> None:
     needle = "Der Schlüssel liegt unter dem blauen Blumentopf."
     text = unit * (600_000 // len(unit.encode()))
-    text = text[: len(text) * 2 // 3] + " " + needle + " " + text[len(text) * 2 // 3:]
-    store(db, user, "s", [USER, {"role": "assistant", "content": None, "tool_calls": [CALL]}, {"role": "tool", "tool_call_id": "call_1", "content": text}, ANSWER])
+    text = text[: len(text) * 2 // 3] + " " + needle + " " + text[len(text) * 2 // 3 :]
+    store(
+        db,
+        user,
+        "s",
+        [
+            USER,
+            {"role": "assistant", "content": None, "tool_calls": [CALL]},
+            {"role": "tool", "tool_call_id": "call_1", "content": text},
+            ANSWER,
+        ],
+    )
     assert history(db, user, "s")[2]["content"] == text
     call(db, "remember", p_user=user, p_content=text, p_type="document_chunk")
     # The best part of each is the one that says it; what lies beside it in the same text comes after.

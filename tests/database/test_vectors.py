@@ -21,18 +21,27 @@ def filled(memoir_dsn: str) -> Iterator[psycopg.Connection]:
     with psycopg.connect(memoir_dsn, autocommit=True) as db:
         db.execute("set search_path = memoir, _memoir, memoir_extensions, public")
         db.execute("select setseed(0.5)")
-        db.execute("create temp table topics as select n, array(select random() + random() + random() - 1.5 + 0 * n from generate_series(1, %s))::real[]::halfvec as v "
-                   "from generate_series(0, 63) n", [DIMENSION])
+        db.execute(
+            "create temp table topics as select n, array(select random() + random() + random() - 1.5 + 0 * n from generate_series(1, %s))::real[]::halfvec as v "
+            "from generate_series(0, 63) n",
+            [DIMENSION],
+        )
         for user, items in ITEMS.items():
-            db.execute("select persist_turn(%s, 's', '[{\"role\": \"user\", \"content\": \"Hello\"}]')", [user])
+            db.execute('select persist_turn(%s, \'s\', \'[{"role": "user", "content": "Hello"}]\')', [user])
             db.execute(
                 f"""insert into embeddings (user_id, item_no, model_id, embedding)
                     select _memoir.user_id('default', %s), i.item, m.model_id, {ABOUT} from generate_series(1, %s) i(item)
-                    join embedding_models m on m.status = 'active' {JOINS.replace("%", "%%")} order by i.item""", [user, items])
-            db.execute("update user_counters set items = %s where user_id = _memoir.user_id('default', %s)", [items, user])
-        for _ in range(20):                               # again if somebody's snapshot held it up
+                    join embedding_models m on m.status = 'active' {JOINS.replace("%", "%%")} order by i.item""",
+                [user, items],
+            )
+            db.execute(
+                "update user_counters set items = %s where user_id = _memoir.user_id('default', %s)", [items, user]
+            )
+        for _ in range(20):  # again if somebody's snapshot held it up
             db.execute("vacuum analyze embeddings")
-            if db.execute("select sum(relallvisible) = sum(relpages) from pg_class where relname like 'embeddings\\_p%' and relkind = 'r'").fetchone()[0]:
+            if db.execute(
+                "select sum(relallvisible) = sum(relpages) from pg_class where relname like 'embeddings\\_p%' and relkind = 'r'"
+            ).fetchone()[0]:
                 break
         yield db
 
@@ -43,13 +52,28 @@ select (_memoir.vector_scores(c.user_id, c, config || jsonb_build_object('exact_
 from user_counters c, settings_merged where c.user_id = _memoir.user_id('default', %(user)s)"""
 
 
-def nearest(db: psycopg.Connection, user: str, vector: str, exact: int, items: list[int] | None = None, hidden: list[int] | None = None) -> list[int]:
-    found = db.execute(NEAREST, {"user": user, "exact": exact, "vector": vector, "items": items, "hidden": hidden or [], "wanted": WANTED}).fetchone()
+def nearest(
+    db: psycopg.Connection,
+    user: str,
+    vector: str,
+    exact: int,
+    items: list[int] | None = None,
+    hidden: list[int] | None = None,
+) -> list[int]:
+    found = db.execute(
+        NEAREST,
+        {"user": user, "exact": exact, "vector": vector, "items": items, "hidden": hidden or [], "wanted": WANTED},
+    ).fetchone()
     return list(found[0])
 
 
 def queries(db: psycopg.Connection, count: int) -> list[str]:
-    return [v for (v,) in db.execute(f"select ({ABOUT})::text from generate_series(1000001, 1000000 + {count}) i(item) {JOINS} order by i.item")]
+    return [
+        v
+        for (v,) in db.execute(
+            f"select ({ABOUT})::text from generate_series(1000001, 1000000 + {count}) i(item) {JOINS} order by i.item"
+        )
+    ]
 
 
 @pytest.mark.parametrize("user", ITEMS)
@@ -58,14 +82,17 @@ def test_signs_find_what_comparing_all_finds(filled: psycopg.Connection, user: s
     for vector in queries(filled, 40):
         exact, by_signs = nearest(filled, user, vector, 1_000_000), nearest(filled, user, vector, 0)
         assert len(by_signs) == len(exact) == WANTED
-        assert [i for i in exact if i in set(by_signs)] == [i for i in by_signs if i in set(exact)]   # in the same order
+        assert [i for i in exact if i in set(by_signs)] == [i for i in by_signs if i in set(exact)]  # in the same order
         recalls.append(len(set(exact[:50]) & set(by_signs)) / 50)
     assert sum(recalls) / len(recalls) >= 0.98, recalls
 
 
 def test_what_matched_by_words_is_compared_whatever_its_signs(filled: psycopg.Connection) -> None:
     [vector] = queries(filled, 1)
-    ranked = filled.execute("select array_agg(item_no order by embedding <=> %s::halfvec desc) from embeddings where user_id = _memoir.user_id('default', 'large')", [vector]).fetchone()[0]
+    ranked = filled.execute(
+        "select array_agg(item_no order by embedding <=> %s::halfvec desc) from embeddings where user_id = _memoir.user_id('default', 'large')",
+        [vector],
+    ).fetchone()[0]
     far = sorted(ranked[:5])
     for exact in (0, 1_000_000):
         found = nearest(filled, "large", vector, exact, far)
@@ -93,11 +120,18 @@ def scans(db: psycopg.Connection, call: str, values: dict[str, Any]) -> tuple[in
     def note(notice: psycopg.errors.Diagnostic) -> None:
         text = notice.message_primary or ""
         if "plan:" in text:
-            plans.extend(walk(json.loads(text[text.index("{"):])["Plan"]))
+            plans.extend(walk(json.loads(text[text.index("{") :])["Plan"]))
 
     db.execute("load 'auto_explain'")
-    for name, value in {"log_min_duration": "0", "log_nested_statements": "on", "log_analyze": "on", "log_buffers": "on", "log_timing": "off",
-                        "log_format": "json", "log_level": "notice"}.items():
+    for name, value in {
+        "log_min_duration": "0",
+        "log_nested_statements": "on",
+        "log_analyze": "on",
+        "log_buffers": "on",
+        "log_timing": "off",
+        "log_format": "json",
+        "log_level": "notice",
+    }.items():
         db.execute(f"set auto_explain.{name} = '{value}'")
     db.add_notice_handler(note)
     db.execute(call, values)

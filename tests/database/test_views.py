@@ -19,7 +19,10 @@ VIEWS = "select relname from pg_class where relnamespace = 'memoir'::regnamespac
 
 @pytest.fixture(scope="module")
 def admin(memoir_dsn: str, server_dsn: str) -> Iterator[psycopg.Connection]:
-    with roles(server_dsn, boss="login in role memoir_admin") as names, connect(user_of(memoir_dsn, names["boss"])) as db:
+    with (
+        roles(server_dsn, boss="login in role memoir_admin") as names,
+        connect(user_of(memoir_dsn, names["boss"])) as db,
+    ):
         yield db
 
 
@@ -27,46 +30,105 @@ def problems(db: psycopg.Connection) -> dict[str, str]:
     return {problem: severity for severity, problem, _ in db.execute("select * from memoir.health_problems()")}
 
 
-def test_every_view_answers_an_admin_only(db: psycopg.Connection, admin: psycopg.Connection, memoir_dsn: str, server_dsn: str, user: str) -> None:
+def test_every_view_answers_an_admin_only(
+    db: psycopg.Connection, admin: psycopg.Connection, memoir_dsn: str, server_dsn: str, user: str
+) -> None:
     db.execute("select memoir.open_session(%s, 's', p_system_prompt => 'x')", [user])
     for n in range(12):
-        db.execute("select memoir.persist_turn(%s, 's', %s, p_usage => %s)", [user, Jsonb([{"role": "user", "content": f"My boat number {n} is blue. " * 30},
-                   {"role": "assistant", "content": "Noted. " * 40}]), Jsonb({"model": "gpt-4o-mini", "prompt_tokens": 1000, "completion_tokens": 100})])
+        db.execute(
+            "select memoir.persist_turn(%s, 's', %s, p_usage => %s)",
+            [
+                user,
+                Jsonb(
+                    [
+                        {"role": "user", "content": f"My boat number {n} is blue. " * 30},
+                        {"role": "assistant", "content": "Noted. " * 40},
+                    ]
+                ),
+                Jsonb({"model": "gpt-4o-mini", "prompt_tokens": 1000, "completion_tokens": 100}),
+            ],
+        )
     db.execute("select memoir.remember(%s, 'has a blue boat')", [user])
     db.execute("select memoir.compile_context(%s, 's', 'What colour is boat number 3?')", [user])
     db.execute("select memoir.compact_session(%s, 's', 300)", [user])
     for job in ("flush", "hygiene", "promotion"):
         db.execute("call memoir.run_job(%s)", [job])
     rows = {view: admin.execute(f"select * from memoir.{view}").fetchall() for (view,) in db.execute(VIEWS).fetchall()}
-    assert set(rows) >= {"health", "queue_depth", "job_status", "tiers", "compaction_ratios", "context_utilisation", "costs_by_user", "costs_by_session",
-                         "session_pressure", "partition_status", "embedding_coverage", "hygiene", "slow_functions", "dead_letters"}
-    assert [view for view, found in rows.items() if not found and view not in ("slow_functions", "dead_letters", "tier_flow")] == []
+    assert set(rows) >= {
+        "health",
+        "queue_depth",
+        "job_status",
+        "tiers",
+        "compaction_ratios",
+        "context_utilisation",
+        "costs_by_user",
+        "costs_by_session",
+        "session_pressure",
+        "partition_status",
+        "embedding_coverage",
+        "hygiene",
+        "slow_functions",
+        "dead_letters",
+    }
+    assert [
+        view
+        for view, found in rows.items()
+        if not found and view not in ("slow_functions", "dead_letters", "tier_flow")
+    ] == []
     (ratio,) = admin.execute("select min(ratio) from memoir.compaction_ratios").fetchone()
     assert ratio > 1
     eta, fill = admin.execute("select eta, fill from memoir.context_utilisation").fetchone()
     assert 0 < eta <= 1.0001 and 0 < fill <= 1
     cost = 12 * (1000 * 15000 + 100 * 60000) // 1000
-    assert admin.execute("select cost_microcents, sessions, turns from memoir.costs_by_user where user_name = %s", [user]).fetchone() == (cost, 1, 24)
-    assert admin.execute("select cost_microcents, cost_per_turn from memoir.costs_by_session where user_name = %s", [user]).fetchone() == (cost, cost / 24)
+    assert admin.execute(
+        "select cost_microcents, sessions, turns from memoir.costs_by_user where user_name = %s", [user]
+    ).fetchone() == (cost, 1, 24)
+    assert admin.execute(
+        "select cost_microcents, cost_per_turn from memoir.costs_by_session where user_name = %s", [user]
+    ).fetchone() == (cost, cost / 24)
     tokens, active, compacted, pressure, window = admin.execute(
-        "select tokens, active_tokens, compacted_tokens, pressure, context_window from memoir.session_pressure where user_name = %s", [user]).fetchone()
+        "select tokens, active_tokens, compacted_tokens, pressure, context_window from memoir.session_pressure where user_name = %s",
+        [user],
+    ).fetchone()
     assert compacted > 0 and tokens == active + compacted and pressure == pytest.approx(active / window)
-    assert admin.execute("select sum(items) >= sum(reached) and min(coverage) >= 0 and max(coverage) <= 1 from memoir.embedding_coverage").fetchone() == (True,)
-    with roles(server_dsn, app="login in role memoir_app", tenant="login in role memoir_tenant", reader="login in role memoir_reader", jobs="login in role memoir_jobs") as names:
+    assert admin.execute(
+        "select sum(items) >= sum(reached) and min(coverage) >= 0 and max(coverage) <= 1 from memoir.embedding_coverage"
+    ).fetchone() == (True,)
+    with roles(
+        server_dsn,
+        app="login in role memoir_app",
+        tenant="login in role memoir_tenant",
+        reader="login in role memoir_reader",
+        jobs="login in role memoir_jobs",
+    ) as names:
         for name in names.values():
             with connect(user_of(memoir_dsn, name)) as other:
-                assert {code(lambda view=view: other.execute(f"select * from memoir.{view}")) for view in rows} == {"42501"}
+                assert {code(lambda view=view: other.execute(f"select * from memoir.{view}")) for view in rows} == {
+                    "42501"
+                }
 
 
 def test_health(db: psycopg.Connection, admin: psycopg.Connection) -> None:
     for (job,) in db.execute("select job from memoir.list_jobs()").fetchall():
-        db.execute("insert into _memoir.job_runs (job, started_at, finished_at, outcome) values (%s, now(), now(), 'done')", [job])
-    assert problems(admin) == {} and admin.execute("select status, why from memoir.health").fetchone() == ("green", "all is well")
+        db.execute(
+            "insert into _memoir.job_runs (job, started_at, finished_at, outcome) values (%s, now(), now(), 'done')",
+            [job],
+        )
+    assert problems(admin) == {} and admin.execute("select status, why from memoir.health").fetchone() == (
+        "green",
+        "all is well",
+    )
 
-    db.execute("insert into _memoir.job_runs (job, started_at, finished_at, outcome, error) values ('merge', now(), now(), 'failed', 'disk')")
+    db.execute(
+        "insert into _memoir.job_runs (job, started_at, finished_at, outcome, error) values ('merge', now(), now(), 'failed', 'disk')"
+    )
     assert problems(admin) == {"job merge failed: disk": "yellow"}
-    db.execute("insert into _memoir.job_runs (job, started_at, finished_at, outcome, error) select 'merge', now(), now(), 'failed', 'disk' from generate_series(1, 2)")
-    assert problems(admin)["job merge has failed 3 times in a row"] == "red" and admin.execute("select status from memoir.health").fetchone() == ("red",)
+    db.execute(
+        "insert into _memoir.job_runs (job, started_at, finished_at, outcome, error) select 'merge', now(), now(), 'failed', 'disk' from generate_series(1, 2)"
+    )
+    assert problems(admin)["job merge has failed 3 times in a row"] == "red" and admin.execute(
+        "select status from memoir.health"
+    ).fetchone() == ("red",)
     db.execute("delete from _memoir.job_runs where error = 'disk'")
 
     db.execute("update _memoir.job_runs set started_at = now() - interval '20 minutes' where job in ('flush', 'sweep')")
@@ -74,16 +136,23 @@ def test_health(db: psycopg.Connection, admin: psycopg.Connection) -> None:
     assert re.match(r"job flush has not run for 00:20:", problem) and severity == "red"
     db.execute("update _memoir.job_runs set started_at = now() where job in ('flush', 'sweep')")
 
-    db.execute("insert into _memoir.work_items (kind, user_id, state, run_after, created_at) values "
-               "('judge', gen_random_uuid(), 'dead', now(), now()), ('judge', gen_random_uuid(), 'ready', now() - interval '2 h', now())")
+    db.execute(
+        "insert into _memoir.work_items (kind, user_id, state, run_after, created_at) values "
+        "('judge', gen_random_uuid(), 'dead', now(), now()), ('judge', gen_random_uuid(), 'ready', now() - interval '2 h', now())"
+    )
     found = problems(admin)
     assert found.pop("1 dead letters of kind judge") == "yellow"
-    assert [re.match("1 work items of kind judge wait, the oldest for 02:00:0", p) is not None and s == "yellow" for p, s in found.items()] == [True]
+    assert [
+        re.match("1 work items of kind judge wait, the oldest for 02:00:0", p) is not None and s == "yellow"
+        for p, s in found.items()
+    ] == [True]
     db.execute("delete from _memoir.work_items where kind = 'judge'")
 
     db.execute("select memoir.set_clock('2029-05-06T00:00:00Z')")
     found = problems(admin)
-    assert any("partitions lack" in p and s == "red" for p, s in found.items()) and any("clock is set by hand" in p for p in found)
+    assert any("partitions lack" in p and s == "red" for p, s in found.items()) and any(
+        "clock is set by hand" in p for p in found
+    )
     db.execute("call memoir.run_job('partitions')")
     assert [p for p in problems(admin) if "partitions" in p] == []
     db.execute("select memoir.set_clock(null)")
@@ -102,7 +171,12 @@ def test_the_dashboard_runs(admin: psycopg.Connection) -> None:
         admin.execute(statement)
         used |= set(re.findall(r"memoir\.(\w+)", query))
     assert {view for (view,) in admin.execute(VIEWS)} <= used
-    spots = [(p["gridPos"]["x"] + dx, p["gridPos"]["y"] + dy) for p in dashboard["panels"] for dx in range(p["gridPos"]["w"]) for dy in range(p["gridPos"]["h"])]
+    spots = [
+        (p["gridPos"]["x"] + dx, p["gridPos"]["y"] + dy)
+        for p in dashboard["panels"]
+        for dx in range(p["gridPos"]["w"])
+        for dy in range(p["gridPos"]["h"])
+    ]
     assert len(spots) == len(set(spots)) and max(x for x, _ in spots) < 24
 
 

@@ -32,7 +32,11 @@ def memoir(memoir_dsn):
 
 def store(memoir, user, count=3):
     for number in range(count):
-        memoir.persist_turn(user, "s1", [{"role": "user", "content": f"bicycle {number}"}, {"role": "assistant", "content": f"blue {number}"}])
+        memoir.persist_turn(
+            user,
+            "s1",
+            [{"role": "user", "content": f"bicycle {number}"}, {"role": "assistant", "content": f"blue {number}"}],
+        )
 
 
 def test_backlog(memoir, memoir_dsn, user):
@@ -80,7 +84,9 @@ def test_async_with_both_kinds_of_embedder(memoir_dsn, user):
         async with AsyncMemoir(memoir_dsn) as client:
             counts = []
             for function in (slow, embed):
-                await client.persist_turn(f"{user}-{function.__name__}", "s1", [{"role": "user", "content": "one text"}])
+                await client.persist_turn(
+                    f"{user}-{function.__name__}", "s1", [{"role": "user", "content": "one text"}]
+                )
                 counts.append(await client.embed_backlog(function))
             return counts
 
@@ -95,9 +101,16 @@ def test_leases_outlive_a_slow_model(memoir, memoir_dsn, user, monkeypatch):
         """Busy until its lease, which is about to end, has been renewed."""
         with psycopg.connect(memoir_dsn, autocommit=True) as connection:
             ours = f"kind = 'embed' and state = 'leased' and user_id = (select user_id from _memoir.users where external_id = '{user}')"
-            assert connection.execute(f"update _memoir.work_items set leased_until = clock_timestamp() + interval '30 s' where {ours}").rowcount == 1
+            assert (
+                connection.execute(
+                    f"update _memoir.work_items set leased_until = clock_timestamp() + interval '30 s' where {ours}"
+                ).rowcount
+                == 1
+            )
             deadline = time.monotonic() + 20
-            while connection.execute(f"select leased_until < clock_timestamp() + interval '290 s' from _memoir.work_items where {ours}").fetchone()[0]:
+            while connection.execute(
+                f"select leased_until < clock_timestamp() + interval '290 s' from _memoir.work_items where {ours}"
+            ).fetchone()[0]:
                 assert time.monotonic() < deadline
         return embed(texts)
 
@@ -124,19 +137,35 @@ def test_a_judge_keeps_its_leases(memoir, memoir_dsn, user, monkeypatch):
                 name = "slow"
 
                 def __call__(self, pairs):
-                    [(job, lease)] = connection.execute("select work_id, lease_id from _memoir.work_items where kind = 'nli' and state = 'leased'").fetchall()
-                    connection.execute("update _memoir.work_items set leased_until = clock_timestamp() + interval '30 s' where work_id = %s", [job])
+                    [(job, lease)] = connection.execute(
+                        "select work_id, lease_id from _memoir.work_items where kind = 'nli' and state = 'leased'"
+                    ).fetchall()
+                    connection.execute(
+                        "update _memoir.work_items set leased_until = clock_timestamp() + interval '30 s' where work_id = %s",
+                        [job],
+                    )
                     deadline = time.monotonic() + 20
-                    while connection.execute("select leased_until < clock_timestamp() + interval '290 s' from _memoir.work_items where work_id = %s", [job]).fetchone()[0]:
+                    while connection.execute(
+                        "select leased_until < clock_timestamp() + interval '290 s' from _memoir.work_items where work_id = %s",
+                        [job],
+                    ).fetchone()[0]:
                         assert time.monotonic() < deadline
                     # One who lost the lease stores first: a pair is judged once.
-                    [(owner, memory)] = connection.execute("select user_id, dedup_key::uuid from _memoir.work_items where work_id = %s", [job]).fetchall()
-                    [other] = connection.execute("select (payload -> 'others' ->> 0)::uuid from _memoir.work_items where work_id = %s", [job]).fetchone()
-                    assert connection.execute("select memoir.store_judgements(%s, %s, %s, '{0.1}', 'other')", [[owner], [memory], [other]]).fetchone() == (1,)
+                    [(owner, memory)] = connection.execute(
+                        "select user_id, dedup_key::uuid from _memoir.work_items where work_id = %s", [job]
+                    ).fetchall()
+                    [other] = connection.execute(
+                        "select (payload -> 'others' ->> 0)::uuid from _memoir.work_items where work_id = %s", [job]
+                    ).fetchone()
+                    assert connection.execute(
+                        "select memoir.store_judgements(%s, %s, %s, '{0.1}', 'other')", [[owner], [memory], [other]]
+                    ).fetchone() == (1,)
                     return [0.2 for _ in pairs]
 
             assert worker.run_judge(memoir, Slow(), once=True) == 0
-            assert [row[0] for row in connection.execute("select judge from memoir.list_judgements(%s)", [user])] == ["other"]
+            assert [row[0] for row in connection.execute("select judge from memoir.list_judgements(%s)", [user])] == [
+                "other"
+            ]
             assert connection.execute("select count(*) from _memoir.work_items where kind = 'nli'").fetchone() == (0,)
     finally:
         memoir.reset_setting("judge")
@@ -172,7 +201,18 @@ def test_worker_goes_on_after_failures(memoir, user, caplog):
 def test_worker_process_with_an_endpoint(memoir, memoir_dsn, user):
     store(memoir, user)
     with ChatCompletionsStub() as stub:
-        command = [sys.executable, "-m", "pg_memoir_cli", "worker", "--dsn", memoir_dsn, "--endpoint", stub.url, "--interval", "0.05"]
+        command = [
+            sys.executable,
+            "-m",
+            "pg_memoir_cli",
+            "worker",
+            "--dsn",
+            memoir_dsn,
+            "--endpoint",
+            stub.url,
+            "--interval",
+            "0.05",
+        ]
         done = subprocess.run([*command, "--once"], capture_output=True, text=True, timeout=60, env=os.environ)
         assert done.returncode == 0, done.stderr
         assert stub.requests and stub.requests[0]["model"] == "all-MiniLM-L6-v2"
@@ -184,10 +224,14 @@ def test_worker_process_with_an_endpoint(memoir, memoir_dsn, user):
         process.send_signal(signal.SIGTERM)
         _, said = process.communicate(timeout=30)
         assert process.returncode == 0 and "stopped after 6" in said
-    assert all(hit.vector_score > 0 for hit in memoir.recall(user, "bicycle 2", query_embedding=fake_vector("bicycle 2"), limit=3))
+    assert all(
+        hit.vector_score > 0
+        for hit in memoir.recall(user, "bicycle 2", query_embedding=fake_vector("bicycle 2"), limit=3)
+    )
 
 
 # Jobs from outside ----------------------------------------------------------------------------------------------------
+
 
 def schedule(dsn, job, when):
     with psycopg.connect(dsn, autocommit=True) as db:
@@ -205,7 +249,11 @@ def test_jobs_on_their_schedules(memoir, memoir_dsn):
     assert before["flush"].due is None and before["merge"].due is not None
     first = run_jobs(memoir_dsn, once=True)
     after = jobs_of(memoir)
-    assert first >= 1 and after["merge"].last_outcome == after["partitions"].last_outcome == "done" and after["sweep"].last_started is None
+    assert (
+        first >= 1
+        and after["merge"].last_outcome == after["partitions"].last_outcome == "done"
+        and after["sweep"].last_started is None
+    )
     # Not again before its next time: the minute may have changed in between, hence "at most".
     assert run_jobs(memoir_dsn, once=True) <= 2
     for job in before:
@@ -234,7 +282,9 @@ def test_a_failed_job_ends_no_worker(memoir, memoir_dsn, caplog):
     with psycopg.connect(memoir_dsn, autocommit=True) as db:
         db.execute("delete from _memoir.job_runs")
         old = db.execute("select pg_get_functiondef('_memoir.step_flush(integer)'::regprocedure)").fetchone()[0]
-        db.execute("create or replace function _memoir.step_flush(p_limit integer) returns jsonb language plpgsql as $$ begin raise 'broken'; end $$")
+        db.execute(
+            "create or replace function _memoir.step_flush(p_limit integer) returns jsonb language plpgsql as $$ begin raise 'broken'; end $$"
+        )
         with caplog.at_level(logging.WARNING):
             run_jobs(memoir_dsn, once=True)
         db.execute(old)
@@ -248,21 +298,40 @@ def test_a_worker_ended_in_the_middle_of_a_job(memoir, memoir_dsn, how):
     """Its batch is undone, what it had committed stays, and the next run goes on."""
     for job in jobs_of(memoir):
         schedule(memoir_dsn, job, "* * * * *" if job == "flush" else "off")
-    command = [sys.executable, "-m", "pg_memoir_cli", "worker", "--dsn", memoir_dsn, "--jobs", "--no-embed", "--interval", "0.1"]
+    command = [
+        sys.executable,
+        "-m",
+        "pg_memoir_cli",
+        "worker",
+        "--dsn",
+        memoir_dsn,
+        "--jobs",
+        "--no-embed",
+        "--interval",
+        "0.1",
+    ]
     with psycopg.connect(memoir_dsn, autocommit=True) as db:
         db.execute("delete from _memoir.job_runs")
-        db.execute("create table if not exists public.done (n integer); truncate public.done; grant all on public.done to public")
+        db.execute(
+            "create table if not exists public.done (n integer); truncate public.done; grant all on public.done to public"
+        )
         old = db.execute("select pg_get_functiondef('_memoir.step_flush(integer)'::regprocedure)").fetchone()[0]
-        db.execute("create or replace function _memoir.step_flush(p_limit integer) returns jsonb language plpgsql as $$ declare n integer := (select count(*) from public.done); "
-                   "begin insert into public.done values (n); if n = 3 then perform pg_advisory_xact_lock(4712); end if; "
-                   "return jsonb_build_object('more', n < 5, 'rows', 1); end $$")
+        db.execute(
+            "create or replace function _memoir.step_flush(p_limit integer) returns jsonb language plpgsql as $$ declare n integer := (select count(*) from public.done); "
+            "begin insert into public.done values (n); if n = 3 then perform pg_advisory_xact_lock(4712); end if; "
+            "return jsonb_build_object('more', n < 5, 'rows', 1); end $$"
+        )
         db.execute("select pg_advisory_lock(4712)")
         process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
-        while not db.execute("select 1 from pg_locks where locktype = 'advisory' and not granted and objid = 4712").fetchone():
+        while not db.execute(
+            "select 1 from pg_locks where locktype = 'advisory' and not granted and objid = 4712"
+        ).fetchone():
             assert process.poll() is None, process.communicate()
             assert db.execute("select count(*) from _memoir.job_runs where outcome is not null").fetchone() == (0,)
             time.sleep(0.02)
-        [backend] = db.execute("select pid from pg_locks where locktype = 'advisory' and not granted and objid = 4712").fetchone()
+        [backend] = db.execute(
+            "select pid from pg_locks where locktype = 'advisory' and not granted and objid = 4712"
+        ).fetchone()
         process.send_signal(how)
         process.communicate(timeout=30)
         assert (process.returncode == 0) == (how == signal.SIGTERM)
@@ -276,7 +345,9 @@ def test_a_worker_ended_in_the_middle_of_a_job(memoir, memoir_dsn, how):
         if jobs_of(memoir)["flush"].last_outcome != "done":  # still the same minute
             memoir.run_job("flush")
         assert [row[0] for row in db.execute("select n from public.done order by n")] == [0, 1, 2, 3, 4, 5]
-        outcomes = db.execute("select outcome, counts ->> 'rows' from _memoir.job_runs where counts <> '{}' order by run_id").fetchall()
+        outcomes = db.execute(
+            "select outcome, counts ->> 'rows' from _memoir.job_runs where counts <> '{}' order by run_id"
+        ).fetchall()
         assert outcomes == [("cancelled" if how == signal.SIGTERM else "lost", "3"), ("done", "3")]
         db.execute(old)
     for job in jobs_of(memoir):
@@ -286,14 +357,18 @@ def test_a_worker_ended_in_the_middle_of_a_job(memoir, memoir_dsn, how):
 def test_bare_statements(memoir, memoir_dsn):
     assert memoir.bare_statements() == []
     with psycopg.connect(memoir_dsn, autocommit=True) as db:
-        db.execute("create table _memoir.bloated (n integer) with (autovacuum_enabled = false); alter table _memoir.bloated owner to memoir_owner")
+        db.execute(
+            "create table _memoir.bloated (n integer) with (autovacuum_enabled = false); alter table _memoir.bloated owner to memoir_owner"
+        )
         db.execute("insert into _memoir.bloated select generate_series(1, 20001); delete from _memoir.bloated")
         db.execute("select pg_stat_force_next_flush()")
     statements = []
     deadline = time.monotonic() + 30
     while not statements and time.monotonic() < deadline:
         statements = memoir.bare_statements()
-    assert [row["statement"] for row in statements] == ["vacuum (analyze) _memoir.bloated"] and "dead" in statements[0]["reason"]
+    assert [row["statement"] for row in statements] == ["vacuum (analyze) _memoir.bloated"] and "dead" in statements[0][
+        "reason"
+    ]
     send_bare(memoir)
     with psycopg.connect(memoir_dsn, autocommit=True) as db:
         assert db.execute("select pg_relation_size('_memoir.bloated')").fetchone() == (0,)
@@ -304,17 +379,28 @@ def test_model_calls_from_outside(memoir, memoir_dsn, user, monkeypatch):
     from stubs import Answer
 
     monkeypatch.setenv("PG_MEMOIR_LLM_API_KEY", "sk-x")
-    with ChatCompletionsStub(Answer(text='{"summary": "- user: rode a bicycle"}', prompt_tokens=500, completion_tokens=20)) as stub:
+    with ChatCompletionsStub(
+        Answer(text='{"summary": "- user: rode a bicycle"}', prompt_tokens=500, completion_tokens=20)
+    ) as stub:
         for key, value in {"provider": "openai", "model": "gpt-4o-mini", "endpoint": stub.url, "retries": 0}.items():
             memoir.set_setting(f"llm_{key}", value)
         for n in range(20):
-            memoir.persist_turn(user, "s1", [{"role": "user", "content": f"In week {n} I rode the bicycle to place {n}. " * 8}, {"role": "assistant", "content": "Noted. " * 20}])
+            memoir.persist_turn(
+                user,
+                "s1",
+                [
+                    {"role": "user", "content": f"In week {n} I rode the bicycle to place {n}. " * 8},
+                    {"role": "assistant", "content": "Noted. " * 20},
+                ],
+            )
         with psycopg.connect(memoir_dsn, autocommit=True) as db:
             db.execute("select memoir.compact_session(%s, 's1', 300)", [user])
             waiting = db.execute("select count(*) from _memoir.work_items where kind = 'summarise'").fetchone()[0]
         assert waiting >= 1 and worker.run_models(memoir, once=True) == waiting == len(stub.requests)
         with psycopg.connect(memoir_dsn, autocommit=True) as db:
-            assert db.execute("select count(*) from _memoir.compactions where made_by = 'gpt-4o-mini summarise.v1'").fetchone() == (waiting,)
+            assert db.execute(
+                "select count(*) from _memoir.compactions where made_by = 'gpt-4o-mini summarise.v1'"
+            ).fetchone() == (waiting,)
             assert db.execute("select count(*) from _memoir.work_items where kind = 'summarise'").fetchone() == (0,)
         for key in ("provider", "model", "endpoint", "retries"):
             memoir.reset_setting(f"llm_{key}")

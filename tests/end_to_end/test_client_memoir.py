@@ -84,7 +84,11 @@ def test_how_the_model_is_called_comes_back(memoir, user):
 
 def test_context_and_explain(memoir, user):
     memoir.persist_turn(user, "old", [USER, MODEL])
-    memoir.persist_turn(user, "old", [{"role": "user", "content": "My cat is called Ximena."}, {"role": "assistant", "content": "Noted."}])
+    memoir.persist_turn(
+        user,
+        "old",
+        [{"role": "user", "content": "My cat is called Ximena."}, {"role": "assistant", "content": "Noted."}],
+    )
     session = memoir.session(user, "new")
     compiled = session.context("What is my cat called?")
     assert compiled["messages"] == session.compile_context("What is my cat called?")
@@ -92,7 +96,13 @@ def test_context_and_explain(memoir, user):
     assert 0 < compiled["tokens"] <= compiled["budget"] and compiled["prefix_hash"]
     items = session.explain("What is my cat called?")
     found = [item for item in items if "Ximena" in (item.content or "")]
-    assert found and found[0].included and found[0].session == "old" and found[0].turn_index == 2 and found[0].words_rank == 1
+    assert (
+        found
+        and found[0].included
+        and found[0].session == "old"
+        and found[0].turn_index == 2
+        and found[0].words_rank == 1
+    )
     request = session.compile_anthropic("What is my cat called?")
     assert set(request) <= {"system", "messages"} and request["messages"][-1]["role"] == "user"
     assert session.context("What is my cat called?", format="anthropic")["format"] == "anthropic"
@@ -143,7 +153,14 @@ def test_idempotency(memoir, user):
 def test_captured_calls_come_back_byte_for_byte(memoir, user):
     request, response, events = b'{ "b":1,"a":2}\xff\x00', b"", [b"data: 1\n\n", b"data: [DONE]\n\n"]
     call = memoir.session(user, "s1").capture_call(
-        request, response=response, events=events, provider="openai", model="gpt-4o", status=200, latency_ms=5, request_headers={"a": "b"}
+        request,
+        response=response,
+        events=events,
+        provider="openai",
+        model="gpt-4o",
+        status=200,
+        latency_ms=5,
+        request_headers={"a": "b"},
     )
     parts = memoir.read_call(user, call)
     assert [p.body for p in parts if p.kind == "request"] == [request]
@@ -168,7 +185,10 @@ def test_refusals_say_what_and_why(memoir, user):
 
 
 def test_any_text_survives(memoir, user):
-    text = "".join(chr(c) for c in (1, 9, 0x85, 0x2028, 0x202E, 0xFFFE, 0xFFFF, 0x10FFFF, 0x1F9A9)) + "שלום 日本 \"quoted\" \\u0000 'x' %s {}"
+    text = (
+        "".join(chr(c) for c in (1, 9, 0x85, 0x2028, 0x202E, 0xFFFE, 0xFFFF, 0x10FFFF, 0x1F9A9))
+        + "שלום 日本 \"quoted\" \\u0000 'x' %s {}"
+    )
     memoir.persist_turn(user, "s1", [{"role": "user", "content": text}, MODEL])
     assert memoir.history(user, "s1")[0]["content"] == text
     assert memoir.count_tokens(text) > 0
@@ -214,7 +234,9 @@ async def _async_embedders(dsn):
 
 def test_nothing_depends_on_the_connection(memoir_dsn):
     """What PgBouncer in transaction mode needs: no prepared statements, no transaction left open, nothing SET."""
-    with ConnectionPool(memoir_dsn, min_size=1, max_size=1, open=True, kwargs={"autocommit": True, "prepare_threshold": None}) as pool:
+    with ConnectionPool(
+        memoir_dsn, min_size=1, max_size=1, open=True, kwargs={"autocommit": True, "prepare_threshold": None}
+    ) as pool:
         memoir = Memoir(pool)
         for _ in range(12):
             memoir.compile_context("pool", "s1", "Hi")
@@ -223,7 +245,9 @@ def test_nothing_depends_on_the_connection(memoir_dsn):
             assert connection.execute("select count(*) from pg_prepared_statements").fetchone() == (0,)
             assert connection.info.transaction_status == psycopg.pq.TransactionStatus.IDLE
             # Set for the session by somebody: nothing of ours may.
-            changed = connection.execute("select name from pg_settings where source = 'session' and name <> 'application_name'").fetchall()
+            changed = connection.execute(
+                "select name from pg_settings where source = 'session' and name <> 'application_name'"
+            ).fetchall()
             assert changed == []
 
 
@@ -239,7 +263,10 @@ def test_tasks_may_race_for_the_first_call(memoir_dsn):
 
 
 def test_no_server_is_said_with_the_reason(tmp_path):
-    with Memoir(f"host={tmp_path} dbname=x", timeout=0.5) as memoir, pytest.raises(psycopg.OperationalError, match="No such file"):
+    with (
+        Memoir(f"host={tmp_path} dbname=x", timeout=0.5) as memoir,
+        pytest.raises(psycopg.OperationalError, match="No such file"),
+    ):
         memoir.count_tokens("x")
 
 
@@ -275,7 +302,10 @@ def test_calls_fit_the_database(memoir_dsn):
     and none is missing here."""
     with psycopg.connect(memoir_dsn) as connection:
         known = {
-            name: ({argument.removeprefix("p_"): kind for argument, kind in zip(names or [], types)}, len(types) - defaults)
+            name: (
+                {argument.removeprefix("p_"): kind for argument, kind in zip(names or [], types)},
+                len(types) - defaults,
+            )
             for name, names, types, defaults in connection.execute(
                 "select proname, proargnames, array(select format_type(t, null) from unnest(proargtypes) with ordinality u(t, o) order by o), "
                 "pronargdefaults from pg_proc where pronamespace = 'memoir'::regnamespace"
@@ -286,9 +316,14 @@ def test_calls_fit_the_database(memoir_dsn):
                "timestamptz[]": "timestamp with time zone[]", "text[]::jsonb[]": "jsonb[]"}  # fmt: skip
     for name, method in METHODS.items():
         theirs, required = known[method.function]
-        sent = {argument: spelled.get(kind, kind) for argument, kind in types_sent(getattr(calls, name)(**arguments(name))).items()}
+        sent = {
+            argument: spelled.get(kind, kind)
+            for argument, kind in types_sent(getattr(calls, name)(**arguments(name))).items()
+        }
         assert sent.items() <= theirs.items(), name
-        if not getattr(calls, name)(**arguments(name)).sql.startswith("call"):  # procedures have arguments for jobs only
+        if not getattr(calls, name)(**arguments(name)).sql.startswith(
+            "call"
+        ):  # procedures have arguments for jobs only
             assert set(theirs) - set(sent) <= {"format"}, name
         fewest = types_sent(getattr(calls, name)(**arguments(name, only_required=True)))
         assert set(list(theirs)[:required]) <= set(fewest), name
@@ -340,7 +375,9 @@ else:
 
 @pytest.mark.parametrize("kind", ["sync", "async"])
 def test_what_is_not_closed_closes_at_exit(memoir_dsn, kind):
-    done = subprocess.run([sys.executable, "-W", "error", "-c", FORGETFUL, kind, memoir_dsn], capture_output=True, text=True, timeout=60)
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", FORGETFUL, kind, memoir_dsn], capture_output=True, text=True, timeout=60
+    )
     assert (done.returncode, done.stdout, done.stderr) == (0, "closed\n", "")
 
 
@@ -362,6 +399,10 @@ def test_a_fork_leaves_its_parents_connections_alone(memoir_dsn):
         "child = os.fork()\nif not child: sys.exit()\nos.waitpid(child, 0)\n"
         "with memoir._pool.connection() as connection: connection.execute('select 1')"
     )
-    done = subprocess.run([sys.executable, "-W", "ignore::DeprecationWarning", "-c", code, memoir_dsn], capture_output=True, text=True,
-                          timeout=60)  # Python warns of forks beside threads from 3.12 on
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore::DeprecationWarning", "-c", code, memoir_dsn],
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )  # Python warns of forks beside threads from 3.12 on
     assert (done.returncode, done.stderr) == (0, "")

@@ -21,9 +21,25 @@ from routines import code
 from servers import PGBIN, as_server_user, complete, connect, running, server_folder
 
 # In the order in which they run without a crash: the batch that each is killed in, after its work and before its commit.
-JOBS = {"flush": 2, "consolidation": 2, "extract": 2, "merge": 2, "promotion": 2, "demotion": 2, "expiry": 2, "compaction": 2, "summaries": 2,
-        "profiles": 2, "archive": 2, "partitions": 2, "backfill": 2, "sweep": 2, "hygiene": 2, "erase": 2,
-        "embedder": 1}  # it writes no table
+JOBS = {
+    "flush": 2,
+    "consolidation": 2,
+    "extract": 2,
+    "merge": 2,
+    "promotion": 2,
+    "demotion": 2,
+    "expiry": 2,
+    "compaction": 2,
+    "summaries": 2,
+    "profiles": 2,
+    "archive": 2,
+    "partitions": 2,
+    "backfill": 2,
+    "sweep": 2,
+    "hygiene": 2,
+    "erase": 2,
+    "embedder": 1,
+}  # it writes no table
 # These loop in Python and claim what they work on, as a worker outside does: test_a_killed_worker.
 CLAIMING = {"embed", "model"}
 WAITING = "select count(*) from pg_locks l join pg_database d on d.oid = l.database where d.datname = current_database() and locktype = 'advisory' and not granted and objid = 4713"
@@ -42,15 +58,30 @@ NOW, LONG_AGO = "2026-03-10T12:00:00Z", "2026-01-10T12:00:00Z"
 @pytest.fixture
 def folder() -> Iterator[Path]:
     with server_folder() as made:
-        as_server_user(PGBIN / "initdb", "-D", made / "data", "-U", "postgres", "--auth=trust", "--encoding=UTF8", "--locale=C.UTF-8", "--no-instructions", "--no-sync")
+        as_server_user(
+            PGBIN / "initdb",
+            "-D",
+            made / "data",
+            "-U",
+            "postgres",
+            "--auth=trust",
+            "--encoding=UTF8",
+            "--locale=C.UTF-8",
+            "--no-instructions",
+            "--no-sync",
+        )
         yield made
 
 
 def kill(folder: Path) -> None:
     """The postmaster and its children at once, as a crash of the machine would; none tidies up after another."""
     postmaster = int((folder / "data" / "postmaster.pid").read_text().split()[0])
-    os.kill(postmaster, signal.SIGSTOP)                    # no new children from here on
-    children = [int(path.name) for path in Path("/proc").iterdir() if path.name.isdigit() and _status(int(path.name))[1] == postmaster]
+    os.kill(postmaster, signal.SIGSTOP)  # no new children from here on
+    children = [
+        int(path.name)
+        for path in Path("/proc").iterdir()
+        if path.name.isdigit() and _status(int(path.name))[1] == postmaster
+    ]
     for pid in [*children, postmaster]:
         os.kill(pid, signal.SIGKILL)
     while any(_status(pid)[0] not in ("", "Z") for pid in [*children, postmaster]):
@@ -72,7 +103,13 @@ def _status(pid: int) -> tuple[str, int]:
 
 def fill(db: psycopg.Connection) -> None:
     """Work for every job, at least three batches of two."""
-    for key, value in {"tail_items_max": 16, "compaction_tokens": 256, "history_days": 30, "archive_destination": "drop", "partition_months_ahead": 5}.items():
+    for key, value in {
+        "tail_items_max": 16,
+        "compaction_tokens": 256,
+        "history_days": 30,
+        "archive_destination": "drop",
+        "partition_months_ahead": 5,
+    }.items():
         db.execute("select memoir.set_setting(%s, %s)", [key, Jsonb(value)])
     db.execute("select memoir.register_embedding_model('little', 'none', 4)")
     db.execute("select memoir.switch_embedding_model('little')")
@@ -86,18 +123,38 @@ def fill(db: psycopg.Connection) -> None:
     for user in users:
         db.execute("select memoir.open_session(%s, 's', 'small')", [user])
         for n in range(10):
-            say(db, user, "s", f"I own boat number {n} and paint it on day {n}.", answer=f"Boat {n} it is: the brush is dry, so the second coat can wait until the evening, or the day after.", key=f"k{n}")
-        for text, vector in (("Hikes in the Alps each summer", "{1,0.1,0,0}"), ("Hikes with Brigida.", "{1,0.3,0,0}"), ("Hiked 40 km around Zermatt", "{1,0,0.3,0}")):
+            say(
+                db,
+                user,
+                "s",
+                f"I own boat number {n} and paint it on day {n}.",
+                answer=f"Boat {n} it is: the brush is dry, so the second coat can wait until the evening, or the day after.",
+                key=f"k{n}",
+            )
+        for text, vector in (
+            ("Hikes in the Alps each summer", "{1,0.1,0,0}"),
+            ("Hikes with Brigida.", "{1,0.3,0,0}"),
+            ("Hiked 40 km around Zermatt", "{1,0,0.3,0}"),
+        ):
             db.execute("select memoir.remember(%s, %s, p_embedding => %s)", [user, text, vector])
-        db.execute("select memoir.remember(%s, 'Owns boat number 3', p_session => 's', p_actor => 'agent', p_provenance => 'user_stated', p_source_turns => '{6}')", [user])
+        db.execute(
+            "select memoir.remember(%s, 'Owns boat number 3', p_session => 's', p_actor => 'agent', p_provenance => 'user_stated', p_source_turns => '{6}')",
+            [user],
+        )
         db.execute("select memoir.remember(%s, 'Seems to be idle', p_session => 's', p_actor => 'agent')", [user])
         db.execute("select memoir.remember(%s, 'Fades away', p_session => 's', p_actor => 'agent')", [user])
         db.execute("select memoir.compile_context(%s, 'q', 'Who hikes in the Alps each summer?')", [user])
-    db.execute("update _memoir.memory_stats s set access_count = 20, relevance_sum = 18 from _memoir.memory_store m where m.memory_id = s.memory_id and m.content like 'Owns%'")
+    db.execute(
+        "update _memoir.memory_stats s set access_count = 20, relevance_sum = 18 from _memoir.memory_store m where m.memory_id = s.memory_id and m.content like 'Owns%'"
+    )
     db.execute("select _memoir.enqueue('promote', user_id, '') from _memoir.users")
-    db.execute("update _memoir.memory_store set recorded_at = recorded_at - interval '100 days' where content like 'Seems%'")
+    db.execute(
+        "update _memoir.memory_store set recorded_at = recorded_at - interval '100 days' where content like 'Seems%'"
+    )
     db.execute("update _memoir.memory_store set expires_at = recorded_at where content like 'Fades%'")
-    db.execute("update _memoir.receipts set recorded_at = recorded_at - interval '30 days' where idempotency_key < 'k5'")
+    db.execute(
+        "update _memoir.receipts set recorded_at = recorded_at - interval '30 days' where idempotency_key < 'k5'"
+    )
     for user in range(2):
         db.execute("select memoir.remember(%s, 'Bathes in Lake Baikal.')", [f"gone{user}"])
         db.execute("select memoir.erase_user(%s)", [f"gone{user}"])
@@ -106,11 +163,21 @@ def fill(db: psycopg.Connection) -> None:
 
 def facts(db: psycopg.Connection) -> dict[str, Any]:
     """What there is, in all tables, and what it says; not what is lost in any crash (unlogged tables), nor the runs themselves."""
-    tables = [name for name, in db.execute("""select relname from pg_class c where relnamespace = '_memoir'::regnamespace and relkind in ('r', 'p') and not relispartition
-        and relname not in ('job_runs', 'compile_buffer', 'kept_recalls', 'memory_store_working') order by 1""")]
-    found = dict(db.execute(" union all ".join(f"select '{name}', count(*) from _memoir.{name}" for name in tables)).fetchall())
+    tables = [
+        name
+        for (
+            name,
+        ) in db.execute("""select relname from pg_class c where relnamespace = '_memoir'::regnamespace and relkind in ('r', 'p') and not relispartition
+        and relname not in ('job_runs', 'compile_buffer', 'kept_recalls', 'memory_store_working') order by 1""")
+    ]
+    found = dict(
+        db.execute(" union all ".join(f"select '{name}', count(*) from _memoir.{name}" for name in tables)).fetchall()
+    )
     names = ("memories", "accesses", "words", "compacted", "cursors", "leaves", "profile")
-    return found | dict(zip(names, db.execute("""
+    return found | dict(
+        zip(
+            names,
+            db.execute("""
         select (select array_agg((u.external_id, m.content, m.state, m.tier)::text order by u.external_id, m.content, m.state) from _memoir.memory_store m join _memoir.users u using (user_id)),
           (select sum(access_count) from _memoir.memory_stats),
           (select sum(f) from (select unnest(postings) & 255 as f from _memoir.search_postings union all
@@ -118,7 +185,9 @@ def facts(db: psycopg.Connection) -> dict[str, Any]:
           (select array_agg((level, from_turn, to_turn)::text order by level, from_turn, to_turn) from _memoir.compactions),
           (select array_agg((job, after_user, state - 'at')::text order by job) from _memoir.job_cursors),
           (select count(*) from pg_class where relnamespace = '_memoir'::regnamespace and relispartition and relkind = 'r'),
-          (select array_agg(content order by content) from _memoir.profiles)""").fetchone()))
+          (select array_agg(content order by content) from _memoir.profiles)""").fetchone(),
+        )
+    )
 
 
 def test_the_server_dies_in_every_job_at_once(folder: Path) -> None:
@@ -132,8 +201,12 @@ def test_the_server_dies_in_every_job_at_once(folder: Path) -> None:
         complete(named("whole"))
         with connect(named("whole")) as db:
             fill(db)
-            assert {job for job, in db.execute("select job from _memoir.job_list() where not in_python")} == set(JOBS), "a job without a crash test"
-            assert {job for job, in db.execute("select job from _memoir.job_list() where in_python")} == CLAIMING, "a job without a crash test"
+            assert {job for (job,) in db.execute("select job from _memoir.job_list() where not in_python")} == set(
+                JOBS
+            ), "a job without a crash test"
+            assert {job for (job,) in db.execute("select job from _memoir.job_list() where in_python")} == CLAIMING, (
+                "a job without a crash test"
+            )
         before: dict[str, Any] = {}
         for job in JOBS:
             if job == "backfill":  # the jobs before it have asked for vectors of what they made
@@ -149,15 +222,24 @@ def test_the_server_dies_in_every_job_at_once(folder: Path) -> None:
         errors: dict[str, str | None] = {}
         threads = []
         for job, batch in JOBS.items():
-            db, runner = open_ones.enter_context(connect(named(f"in_{job}"))), open_ones.enter_context(connect(named(f"in_{job}")))
+            db, runner = (
+                open_ones.enter_context(connect(named(f"in_{job}"))),
+                open_ones.enter_context(connect(named(f"in_{job}"))),
+            )
             db.execute(HOLD.format(batch=batch))
             db.execute("select pg_advisory_lock(4713)")
-            thread = threading.Thread(target=lambda job=job, runner=runner: errors.update({job: code(lambda: runner.execute("call memoir.run_job(%s)", [job]))}))
+            thread = threading.Thread(
+                target=lambda job=job, runner=runner: errors.update(
+                    {job: code(lambda: runner.execute("call memoir.run_job(%s)", [job]))}
+                )
+            )
             thread.start()
             while db.execute(WAITING).fetchone() == (0,):
                 assert thread.is_alive(), (job, errors)
-            db.execute("call memoir.run_job(%s)", [job])   # a second runner says so and leaves
-            assert db.execute("select array_agg(outcome order by run_id) from _memoir.job_runs where job = %s", [job]).fetchone()[0][-2:] == [None, "still running"], job
+            db.execute("call memoir.run_job(%s)", [job])  # a second runner says so and leaves
+            assert db.execute(
+                "select array_agg(outcome order by run_id) from _memoir.job_runs where job = %s", [job]
+            ).fetchone()[0][-2:] == [None, "still running"], job
             threads.append(thread)
         kill(folder)
         for thread in threads:
@@ -167,19 +249,30 @@ def test_the_server_dies_in_every_job_at_once(folder: Path) -> None:
         for job, batch in JOBS.items():
             with connect(server.replace("dbname=postgres", f"dbname=in_{job}")) as db:
                 assert db.execute("select count(*) from public.batches").fetchone() == (batch - 1,), job
-                [(outcome, counts)] = db.execute("select outcome, counts from _memoir.job_runs where job = %s and finished_at is null", [job]).fetchall()
-                assert outcome is None and (counts != {}) == (batch > 1), (job, counts)   # the committed batches and their counts, no more
+                [(outcome, counts)] = db.execute(
+                    "select outcome, counts from _memoir.job_runs where job = %s and finished_at is null", [job]
+                ).fetchall()
+                assert outcome is None and (counts != {}) == (batch > 1), (
+                    job,
+                    counts,
+                )  # the committed batches and their counts, no more
                 db.execute(RELEASE)
                 run_job(db, job)
                 if job == "flush":
                     # What was committed is counted once, what was not is lost as it may be.
                     shown = "select count(distinct i.ref_id) as n from _memoir.compile_ledger l, unnest(l.items, l.positions) x(item, position) join _memoir.search_items i on i.item_no = x.item and i.kind = 'm' where i.user_id = l.user_id and x.position is not null group by l.compile_id"
-                    assert db.execute(f"select (select count(*) from _memoir.compile_ledger), (select sum(access_count) from _memoir.memory_stats) - 20 * 6 = (select sum(n) from ({shown}) s where n > 0)").fetchone() == (2, True)
+                    assert db.execute(
+                        f"select (select count(*) from _memoir.compile_ledger), (select sum(access_count) from _memoir.memory_stats) - 20 * 6 = (select sum(n) from ({shown}) s where n > 0)"
+                    ).fetchone() == (2, True)
                 else:
                     found = facts(db)
-                    assert {key: (found[key], value) for key, value in expected[job].items() if found[key] != value} == {}, job
-                assert db.execute("select array_agg(outcome order by run_id) from (select * from _memoir.job_runs where job = %s order by run_id desc limit 3) r", [job]).fetchone() == (
-                    ["lost", "still running", "done"],), job
+                    assert {
+                        key: (found[key], value) for key, value in expected[job].items() if found[key] != value
+                    } == {}, job
+                assert db.execute(
+                    "select array_agg(outcome order by run_id) from (select * from _memoir.job_runs where job = %s order by run_id desc limit 3) r",
+                    [job],
+                ).fetchone() == (["lost", "still running", "done"],), job
                 assert db.execute("select count(*) from _memoir.job_runs where finished_at is null").fetchone() == (0,)
 
 
@@ -212,7 +305,12 @@ def test_a_killed_worker(memoir_dsn: str, user: str, monkeypatch: pytest.MonkeyP
     monkeypatch.setenv("PG_MEMOIR_LLM_API_KEY", "sk-x")
     with ExitStack() as stack:
         memoir, db = stack.enter_context(Memoir(memoir_dsn)), stack.enter_context(connect(memoir_dsn))
-        stub = stack.enter_context(ChatCompletionsStub(Answer(delay=600), Answer(text='{"summary": "- user: rode a bicycle"}', prompt_tokens=500, completion_tokens=20)))
+        stub = stack.enter_context(
+            ChatCompletionsStub(
+                Answer(delay=600),
+                Answer(text='{"summary": "- user: rode a bicycle"}', prompt_tokens=500, completion_tokens=20),
+            )
+        )
         db.execute("delete from _memoir.work_items")
         if kind == "nli":
             memoir.set_setting("judge", "nli")
@@ -220,13 +318,27 @@ def test_a_killed_worker(memoir_dsn: str, user: str, monkeypatch: pytest.MonkeyP
             memoir.remember(user, "Cycles to work every day.", embedding=[0.99, 0.14] + [0.0] * 382)
         else:
             for n in range(12):
-                memoir.persist_turn(user, "s", [{"role": "user", "content": f"In week {n} I rode the bicycle to place {n}. " * 8}, {"role": "assistant", "content": "Noted. " * 20}])
+                memoir.persist_turn(
+                    user,
+                    "s",
+                    [
+                        {"role": "user", "content": f"In week {n} I rode the bicycle to place {n}. " * 8},
+                        {"role": "assistant", "content": "Noted. " * 20},
+                    ],
+                )
         if kind == "summarise":
-            for key, value in {"provider": "openai", "model": "gpt-4o-mini", "endpoint": stub.url, "retries": 0}.items():
+            for key, value in {
+                "provider": "openai",
+                "model": "gpt-4o-mini",
+                "endpoint": stub.url,
+                "retries": 0,
+            }.items():
                 memoir.set_setting(f"llm_{key}", value)
             db.execute("select memoir.compact_session(%s, 's', 300)", [user])
             db.execute("delete from _memoir.work_items where kind not in ('summarise')")
-        process = stack.enter_context(subprocess.Popen([sys.executable, "-c", STUCK, kind, memoir_dsn], stdout=subprocess.PIPE, text=True))
+        process = stack.enter_context(
+            subprocess.Popen([sys.executable, "-c", STUCK, kind, memoir_dsn], stdout=subprocess.PIPE, text=True)
+        )
         if kind == "summarise":
             while not stub.requests:
                 assert process.poll() is None
@@ -235,11 +347,19 @@ def test_a_killed_worker(memoir_dsn: str, user: str, monkeypatch: pytest.MonkeyP
             assert process.stdout and process.stdout.readline() == "at it\n"
         process.kill()
         process.wait(30)
-        claimed = db.execute("select count(*) from _memoir.work_items where kind = %s and state = 'leased'", [kind]).fetchone()[0]
-        work: Callable[[], int] = {"embed": lambda: memoir.embed_backlog(lambda texts: [fake_vector(text) for text in texts]),
-                                   "nli": lambda: worker.run_judge(memoir, Compatible(), once=True), "summarise": lambda: worker.run_models(memoir, once=True)}[kind]
-        assert claimed >= 1 and work() == 0                # nobody else has it before its time is over
-        db.execute("update _memoir.work_items set leased_until = clock_timestamp() - interval '1 s' where kind = %s and state = 'leased'", [kind])
+        claimed = db.execute(
+            "select count(*) from _memoir.work_items where kind = %s and state = 'leased'", [kind]
+        ).fetchone()[0]
+        work: Callable[[], int] = {
+            "embed": lambda: memoir.embed_backlog(lambda texts: [fake_vector(text) for text in texts]),
+            "nli": lambda: worker.run_judge(memoir, Compatible(), once=True),
+            "summarise": lambda: worker.run_models(memoir, once=True),
+        }[kind]
+        assert claimed >= 1 and work() == 0  # nobody else has it before its time is over
+        db.execute(
+            "update _memoir.work_items set leased_until = clock_timestamp() - interval '1 s' where kind = %s and state = 'leased'",
+            [kind],
+        )
         assert work() >= claimed
         assert db.execute("select count(*) from _memoir.work_items where kind = %s", [kind]).fetchone() == (0,)
         if kind == "embed":

@@ -46,26 +46,36 @@ def use(db: psycopg.Connection) -> None:
         db.execute("select memoir.set_clock(%s)", [month])
         db.execute("select memoir.persist_turn(%s, %s, %s)", [USER, f"s-{month[:7]}", Jsonb(MESSAGES)])
         db.execute("select memoir.persist_turn(%s, 'long', %s)", [USER, Jsonb(MESSAGES)])
-    db.execute("select memoir.remember(%s, 'Lives in Oslo', p_slot => 'home city', p_slot_value => 'Oslo', p_embedding => %s::real[])", [USER, [0.1] * 384])
-    db.execute("select memoir.open_session(%s, 'prompted', p_system_prompt => 'Be kind.', p_settings => '{\"recall_tokens_max\": 900}')", [USER])
+    db.execute(
+        "select memoir.remember(%s, 'Lives in Oslo', p_slot => 'home city', p_slot_value => 'Oslo', p_embedding => %s::real[])",
+        [USER, [0.1] * 384],
+    )
+    db.execute(
+        "select memoir.open_session(%s, 'prompted', p_system_prompt => 'Be kind.', p_settings => '{\"recall_tokens_max\": 900}')",
+        [USER],
+    )
     db.execute("select memoir.capture_call(%s, 'long', '\\x00ff'::bytea, p_events => array['\\x01'::bytea])", [USER])
     db.execute("select memoir.set_setting('recall_tokens_max', '1234')")
     db.execute("select memoir.set_setting('partition_months_ahead', '1')")
     db.execute("select memoir.set_user_settings(%s, '{\"frequent_memories\": 2}')", [USER])
     db.execute("select memoir.register_model('house-model', 'openai', 16000, 2000, 'estimate')")
-    db.execute("select memoir.register_model('gpt-4o', 'openai', 99000, 2000, 'estimate')")        # over a built-in one
+    db.execute("select memoir.register_model('gpt-4o', 'openai', 99000, 2000, 'estimate')")  # over a built-in one
     db.execute("select memoir.register_embedding_model('other', 'none', 8)")
     db.execute("select memoir.compile_context(%s, 'new', 'What is my cat called?')", [USER])
 
 
 def question(db: psycopg.Connection) -> tuple[str, ...]:
     """What a user would see of it: lists and explanation, as text."""
-    return tuple(str(db.execute(query, [USER]).fetchall()) for query in (
-        "select memoir.compile_context(%s, 'new', 'What is my cat called, and where do I live?')::text",
-        "select memoir.compile_context(%s, 'long', 'And now?', p_format => 'anthropic')::text",
-        "select memoir.compile_context(%s, 'prompted', 'And now?')::text",
-        "select e::text from memoir.explain_context(%s, 'new', 'What is my cat called?') e",
-        "select memoir.session_info(%s, 'long')::text"))
+    return tuple(
+        str(db.execute(query, [USER]).fetchall())
+        for query in (
+            "select memoir.compile_context(%s, 'new', 'What is my cat called, and where do I live?')::text",
+            "select memoir.compile_context(%s, 'long', 'And now?', p_format => 'anthropic')::text",
+            "select memoir.compile_context(%s, 'prompted', 'And now?')::text",
+            "select e::text from memoir.explain_context(%s, 'new', 'What is my cat called?') e",
+            "select memoir.session_info(%s, 'long')::text",
+        )
+    )
 
 
 # Fresh and upgraded ---------------------------------------------------------------------------------------------------
@@ -119,15 +129,21 @@ def test_upgraded_equals_fresh(scratch: str, empty: str) -> None:
             db.execute(EARLIER_RELEASE)
             db.execute("reset role")
             assert len(differences(describe(fresh), describe(db))) > 15
-            install(other, modulus=16)                       # the modulus is fixed for life: the option no longer counts
+            install(other, modulus=16)  # the modulus is fixed for life: the option no longer counts
             wanted, got = describe(fresh), describe(db)
-            made_by_writes = {key for key in got if key not in untouched and any(month in key for month in ("2026m05", "2026m06", "2027m0"))}
+            made_by_writes = {
+                key
+                for key in got
+                if key not in untouched and any(month in key for month in ("2026m05", "2026m06", "2027m0"))
+            }
             assert len(made_by_writes) > 50
             assert not differences(wanted, {key: value for key, value in got.items() if key not in made_by_writes})
             assert not differences(before, contents(db))
             assert question(db)[:3] == answers[:3]
             after = contents(db)
-            assert db.execute("select value from memoir.list_settings() where key = 'recall_tokens_max'").fetchone() == (1234,)
+            assert db.execute(
+                "select value from memoir.list_settings() where key = 'recall_tokens_max'"
+            ).fetchone() == (1234,)
             # Once more, and the core alone: nothing changes, not even what the core does not make.
             for again in (install, apply):
                 again(other)
@@ -143,14 +159,20 @@ def test_built_in_models_are_as_the_release_says(empty: str) -> None:
         [window] = db.execute("select context_window from _memoir.models where model = 'gpt-4o-mini'").fetchone()
         db.execute("update _memoir.models set context_window = 1000, max_output = 1 where model = 'gpt-4o-mini'")
         assert apply(empty) == ""
-        assert dict(db.execute("select model, context_window from _memoir.models where model in ('gpt-4o', 'gpt-4o-mini')").fetchall()) == {
-            "gpt-4o": 99000, "gpt-4o-mini": window}
+        assert dict(
+            db.execute(
+                "select model, context_window from _memoir.models where model in ('gpt-4o', 'gpt-4o-mini')"
+            ).fetchall()
+        ) == {"gpt-4o": 99000, "gpt-4o-mini": window}
 
 
 def test_upgrade_takes_no_lock_per_partition(scratch: str, empty: str, tmp_path: Path) -> None:
     """Thousands of partitions must not run an upgrade out of locks, nor make it wait for each of their users."""
     counting = tmp_path / "counting.sql"
-    counting.write_text(ARTIFACT.read_text() + "\ncreate table public.held as select count(*) as n from pg_locks where pid = pg_backend_pid();\n")
+    counting.write_text(
+        ARTIFACT.read_text()
+        + "\ncreate table public.held as select count(*) as n from pg_locks where pid = pg_backend_pid();\n"
+    )
     held = []
     with database(scratch) as wide:
         for dsn, modulus in ((empty, 1), (wide, 4)):
@@ -174,6 +196,7 @@ def test_a_running_writer_does_not_stop_an_upgrade(empty: str) -> None:
 
 # Refusals -------------------------------------------------------------------------------------------------------------
 
+
 def build_from(source: Path, out: Path) -> Path:
     subprocess.run([source / "scripts" / "build_sql.sh", out], check=True, capture_output=True)
     return out / "pg_memoir.sql"
@@ -190,7 +213,9 @@ def sources(tmp_path: Path) -> Path:
 
 
 def test_migrations_run_once_and_are_frozen(empty: str, sources: Path) -> None:
-    (sources / "migrations" / "9998_more.sql").write_text("create table memoir.more (n integer primary key);\ninsert into memoir.more values (1);\n")
+    (sources / "migrations" / "9998_more.sql").write_text(
+        "create table memoir.more (n integer primary key);\ninsert into memoir.more values (1);\n"
+    )
     more = build_from(sources, sources / "out")
     with connect(empty) as db:
         complete(empty)
@@ -207,7 +232,9 @@ def test_migrations_run_once_and_are_frozen(empty: str, sources: Path) -> None:
         assert "migration 0002_conversations was applied with another text" in complaint
 
         shutil.copy(ROOT / "migrations" / changed.name, changed)
-        (sources / "migrations" / "9999_broken.sql").write_text("create table memoir.half (n integer);\nselect 1 / 0;\n")
+        (sources / "migrations" / "9999_broken.sql").write_text(
+            "create table memoir.half (n integer);\nselect 1 / 0;\n"
+        )
         assert "division by zero" in apply(empty, artifact=build_from(sources, sources / "out"))
         assert not differences(before, describe(db))
 
@@ -226,11 +253,14 @@ def test_outside_one_transaction_is_refused(empty: str) -> None:
         assert db.execute("select to_regnamespace('memoir')").fetchone() == (None,)
 
 
-@pytest.mark.parametrize(("options", "wrong"), [
-    ("encoding 'LATIN1' lc_collate 'C' lc_ctype 'C'", "encoding LATIN1"),
-    ("encoding 'SQL_ASCII' lc_collate 'C' lc_ctype 'C'", "encoding SQL_ASCII"),
-    ("encoding 'UTF8' lc_collate 'C' lc_ctype 'C'", "LC_CTYPE C"),
-])
+@pytest.mark.parametrize(
+    ("options", "wrong"),
+    [
+        ("encoding 'LATIN1' lc_collate 'C' lc_ctype 'C'", "encoding LATIN1"),
+        ("encoding 'SQL_ASCII' lc_collate 'C' lc_ctype 'C'", "encoding SQL_ASCII"),
+        ("encoding 'UTF8' lc_collate 'C' lc_ctype 'C'", "LC_CTYPE C"),
+    ],
+)
 def test_unfit_databases_are_refused(scratch: str, options: str, wrong: str) -> None:
     with database(scratch, f"template template0 {options}") as dsn:
         complaint = apply(dsn)
@@ -251,6 +281,7 @@ def test_a_modulus_is_a_power_of_two(empty: str) -> None:
 
 # Extensions and roles -------------------------------------------------------------------------------------------------
 
+
 def path_of(db: psycopg.Connection) -> str:
     found = db.execute("""select distinct substr(c, 13) from pg_proc, unnest(proconfig) c
                           where pronamespace in ('memoir'::regnamespace, '_memoir'::regnamespace) and c like 'search_path=%'""").fetchall()
@@ -265,7 +296,7 @@ def test_extensions_in_public(empty: str) -> None:
         db.execute("grant create on schema public to public")
         complaint = apply(empty)
         assert "extension vector lies in schema public, where everybody may create objects" in complaint
-        assert "revoke create on schema public from public" in complaint                             # the hint
+        assert "revoke create on schema public from public" in complaint  # the hint
         db.execute("revoke create on schema public from public")
         complete(empty)
         assert path_of(db) == "pg_catalog, public, pg_temp"
@@ -298,16 +329,18 @@ def test_fresh_extensions_are_ours_alone(empty: str) -> None:
         assert members == []
         assert db.execute("""
             select count(*) from pg_depend where deptype = 'e' and classid = 'pg_class'::regclass
-              and objid in (select oid from pg_class where relnamespace = '_memoir'::regnamespace)""").fetchone() == (0,)
+              and objid in (select oid from pg_class where relnamespace = '_memoir'::regnamespace)""").fetchone() == (
+            0,
+        )
         assert describe(db)["database setting search_path"] == ('search_path="$user", public, memoir',)
-    with connect(empty) as later:                            # the search_path of new connections
+    with connect(empty) as later:  # the search_path of new connections
         assert "Oslo" in later.execute("select compile_context('bob', 's', 'Oslo?')::text").fetchone()[0]
 
 
 def test_setup_respects_the_search_path_it_finds(empty: str) -> None:
     name = conninfo_to_dict(empty)["dbname"]
     with connect(empty) as db:
-        db.execute(f"alter database {name} set search_path = app, \"Odd, one\"")
+        db.execute(f'alter database {name} set search_path = app, "Odd, one"')
         complete(empty)
         for _ in range(2):
             assert describe(db)["database setting search_path"] == ('search_path=app, "Odd, one", memoir',)
@@ -336,11 +369,15 @@ def test_managed_server_without_superuser() -> None:
                 assert apply(installers[0]) == ""
             db.execute("create role service login")
             db.execute("grant memoir_app to service")
-            assert db.execute("select distinct nspowner::regrole::text, relowner::regrole::text from pg_class c join pg_namespace n on n.oid = relnamespace"
-                              " where nspname = 'memoir'").fetchall() == [("memoir_owner", "memoir_owner")]
+            assert db.execute(
+                "select distinct nspowner::regrole::text, relowner::regrole::text from pg_class c join pg_namespace n on n.oid = relnamespace"
+                " where nspname = 'memoir'"
+            ).fetchall() == [("memoir_owner", "memoir_owner")]
         with connect(user_of(installers[0], "service")) as db:
             db.execute("select persist_turn(%s, 's', %s)", [USER, Jsonb(MESSAGES)])
-            assert "Ximena" in str(db.execute("select compile_context(%s, 'new', 'What is my cat called?')", [USER]).fetchone())
+            assert "Ximena" in str(
+                db.execute("select compile_context(%s, 'new', 'What is my cat called?')", [USER]).fetchone()
+            )
             assert "Ximena" in str(db.execute("select * from recall(%s, 'cat')", [USER]).fetchall())
 
 
@@ -356,6 +393,7 @@ def test_an_install_needs_the_right_to_make_roles(scratch: str) -> None:
 
 
 # Dump and restore -----------------------------------------------------------------------------------------------------
+
 
 def test_dump_and_restore(scratch: str, empty: str) -> None:
     install(empty, modulus=1)
@@ -373,7 +411,7 @@ def test_dump_and_restore(scratch: str, empty: str) -> None:
             db.execute("call memoir.ensure_partitions()")
             assert not differences(describe(db), describe(restored))
             assert question(restored) == question(db)
-            for each in (db, restored):                      # it goes on as the original does: counters, sequences, months
+            for each in (db, restored):  # it goes on as the original does: counters, sequences, months
                 each.execute("select memoir.set_clock('2031-01-01T00:00:00Z')")
                 each.execute("select memoir.persist_turn(%s, 'long', %s)", [USER, Jsonb(MESSAGES)])
             assert question(restored)[:3] == question(db)[:3]
@@ -397,4 +435,6 @@ def test_restore_on_a_server_without_the_roles(scratch: str, empty: str) -> None
         assert apply(fresh) == ""
         with connect(user_of(fresh, "service")) as service:
             service.execute("select persist_turn(%s, 's', %s)", [USER, Jsonb(MESSAGES)])
-            assert "Ximena" in str(service.execute("select compile_context(%s, 'new', 'What is my cat called?')", [USER]).fetchone())
+            assert "Ximena" in str(
+                service.execute("select compile_context(%s, 'new', 'What is my cat called?')", [USER]).fetchone()
+            )

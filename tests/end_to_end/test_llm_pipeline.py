@@ -16,8 +16,8 @@ from stubs import Answer, ChatCompletionsStub, MessagesStub
 
 STUBS = {"openai": ChatCompletionsStub, "anthropic": MessagesStub}
 PRICE = {"prompt_tokens": 1000, "completion_tokens": 100}
-TOKENS, COST = 1100, 1000 * 100 + 100 * 500               # of one call at the prices below
-NEAR, CLOSE = "{1,0.1,0,0}", "{1,0.3,0.1,0}"              # cosine .97
+TOKENS, COST = 1100, 1000 * 100 + 100 * 500  # of one call at the prices below
+NEAR, CLOSE = "{1,0.1,0,0}", "{1,0.3,0.1,0}"  # cosine .97
 
 Step = Callable[[], None]
 
@@ -33,7 +33,9 @@ def models(memoir_dsn: str) -> None:
     with psycopg.connect(memoir_dsn, autocommit=True) as db:
         db.execute("select memoir.register_embedding_model('little', 'none', 4)")
         db.execute("select memoir.switch_embedding_model('little')")
-        db.execute("select memoir.register_model('priced', 'openai', 128000, 4096, p_prompt_microcents_per_1k => 100000, p_completion_microcents_per_1k => 500000)")
+        db.execute(
+            "select memoir.register_model('priced', 'openai', 128000, 4096, p_prompt_microcents_per_1k => 100000, p_completion_microcents_per_1k => 500000)"
+        )
 
 
 # One test goes all three ways, the others go one; `make acceptance` goes the rest.
@@ -41,14 +43,24 @@ WAYS = [("openai", "inside"), ("openai", "outside"), ("anthropic", "outside")]
 
 
 @pytest.fixture(params=[WAYS[0], *(pytest.param(way, marks=pytest.mark.acceptance) for way in WAYS[1:])], ids="-".join)
-def way(request: pytest.FixtureRequest, db: psycopg.Connection, memoir: Memoir, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[str, Step]]:
+def way(
+    request: pytest.FixtureRequest, db: psycopg.Connection, memoir: Memoir, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[tuple[str, Step]]:
     """(provider, what has the queued calls made): job `model` in the server, whose environment has no key, or the worker's loop."""
     provider, place = request.param
-    if place == "inside" and not db.execute("select to_regprocedure('_memoir.run_in_python(text,bigint)') is not null").fetchone()[0]:
+    if (
+        place == "inside"
+        and not db.execute("select to_regprocedure('_memoir.run_in_python(text,bigint)') is not null").fetchone()[0]
+    ):
         pytest.skip("no PL/Python")
     monkeypatch.setenv("PG_MEMOIR_LLM_API_KEY", "sk-x")
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
-    yield provider, (lambda: db.execute("call memoir.run_job('model')")) if place == "inside" else (lambda: worker.run_models(memoir, once=True, interval=0))
+    yield (
+        provider,
+        (lambda: db.execute("call memoir.run_job('model')"))
+        if place == "inside"
+        else (lambda: worker.run_models(memoir, once=True, interval=0)),
+    )
     for key in ("llm_provider", "llm_model", "llm_endpoint", "llm_timeout", "llm_retries", "judge"):
         db.execute("select memoir.reset_setting(%s)", [key])
     db.execute("delete from _memoir.work_items where kind <> 'embed'")
@@ -64,14 +76,24 @@ def says(**output: Any) -> Answer:
 
 
 def candidate(turn: int, quote: str, content: str, **more: Any) -> dict[str, Any]:
-    return {"turn": turn, "quote": quote, "content": content, "type": "fact", "provenance": "user_stated", "importance": 0.9} | more
+    return {
+        "turn": turn,
+        "quote": quote,
+        "content": content,
+        "type": "fact",
+        "provenance": "user_stated",
+        "importance": 0.9,
+    } | more
 
 
 GOOD = says(memories=[candidate(0, "We keep the boat Brisa in Harstad", "The user keeps the boat Brisa in Harstad.")])
 
 
 def kept(db: psycopg.Connection, user: str, columns: str) -> list[tuple]:
-    return db.execute(f"select {columns} from _memoir.memory_store m join _memoir.users u using (user_id) where external_id = %s and m.state = 'active' order by content", [user]).fetchall()
+    return db.execute(
+        f"select {columns} from _memoir.memory_store m join _memoir.users u using (user_id) where external_id = %s and m.state = 'active' order by content",
+        [user],
+    ).fetchall()
 
 
 def waiting(db: psycopg.Connection, kind: str) -> list[tuple]:
@@ -81,7 +103,10 @@ def waiting(db: psycopg.Connection, kind: str) -> list[tuple]:
 def costs(db: psycopg.Connection, user: str) -> list[tuple]:
     """Of the user and of each session: helpers' tokens, what they cost, and all costs."""
     of = "select c.helper_tokens, c.helper_microcents, c.cost_microcents from _memoir.{}_counters c join _memoir.users u using (user_id) where external_id = %s"
-    return [*db.execute(of.format("user"), [user]), *db.execute(of.format("session") + " order by c.helper_tokens desc", [user])]
+    return [
+        *db.execute(of.format("user"), [user]),
+        *db.execute(of.format("session") + " order by c.helper_tokens desc", [user]),
+    ]
 
 
 @pytest.mark.parametrize("way", WAYS, indirect=True, ids="-".join)
@@ -90,16 +115,34 @@ def test_candidates_become_memories(db: psycopg.Connection, user: str, way: tupl
     persist(db, user, "before", "I live in Bergen.")
     db.execute("call memoir.run_job('extract')")
     db.execute("select memoir.forget(%s, %s)", [user, kept(db, user, "memory_id")[0][0]])
-    found = says(memories=[
-        candidate(0, "We keep the boat Brisa in Harstad", "The user keeps the boat Brisa in Harstad.", valid_from="2020-05-01"),
-        candidate(2, "in the drawer with Tom", "Tom has the key to the drawer."),                                       # a private turn
-        candidate(9, "We keep the boat", "The user keeps a boat elsewhere."),                                           # no such turn
-        candidate(0, "I own three yachts", "The user owns three yachts."),                                              # no such words
-        candidate(1, "You want a bigger boat", "The user wants a bigger boat.", provenance="correction", importance=1),  # the assistant's word
-        candidate(0, "I live in Bergen", "User lives in Bergen.")])                                                     # forgotten for good
+    found = says(
+        memories=[
+            candidate(
+                0,
+                "We keep the boat Brisa in Harstad",
+                "The user keeps the boat Brisa in Harstad.",
+                valid_from="2020-05-01",
+            ),
+            candidate(2, "in the drawer with Tom", "Tom has the key to the drawer."),  # a private turn
+            candidate(9, "We keep the boat", "The user keeps a boat elsewhere."),  # no such turn
+            candidate(0, "I own three yachts", "The user owns three yachts."),  # no such words
+            candidate(
+                1, "You want a bigger boat", "The user wants a bigger boat.", provenance="correction", importance=1
+            ),  # the assistant's word
+            candidate(0, "I live in Bergen", "User lives in Bergen."),
+        ]
+    )  # forgotten for good
     with STUBS[provider](found) as stub:
         use(db, provider, stub.url)
-        persist(db, user, "s", "We keep the boat Brisa in Harstad. I live in Bergen.", "You want a bigger boat.", "The spare key is in the drawer with Tom.", "Noted.")
+        persist(
+            db,
+            user,
+            "s",
+            "We keep the boat Brisa in Harstad. I live in Bergen.",
+            "You want a bigger boat.",
+            "The spare key is in the drawer with Tom.",
+            "Noted.",
+        )
         db.execute("select memoir.mark_turn(%s, 's', 2, 'private')", [user])
         db.execute("call memoir.run_job('extract')")
         by_rules = set(kept(db, user, "m.content"))
@@ -109,27 +152,68 @@ def test_candidates_become_memories(db: psycopg.Connection, user: str, way: tupl
     sent = json.dumps(request)
     assert request["model"] == "priced" and "Harstad" in sent and "drawer" not in sent
     assert waiting(db, "extract") == []
-    made = kept(db, user, "m.content, m.provenance::text, m.scope::text, m.tier, m.metadata ->> 'extracted_by', m.valid_from::date::text, m.category")
+    made = kept(
+        db,
+        user,
+        "m.content, m.provenance::text, m.scope::text, m.tier, m.metadata ->> 'extracted_by', m.valid_from::date::text, m.category",
+    )
     assert [row for row in made if row[4] == "priced extract.v1"] == [
-        ("The user keeps the boat Brisa in Harstad.", "user_stated", "global", 2, "priced extract.v1", "2020-05-01", "fact"),
-        ("The user wants a bigger boat.", "system_inferred", "local", 1, "priced extract.v1", made[-1][5], "correction")]
-    assert all("Bergen" not in row[0] and "drawer" not in row[0] for row in made) and {row[:1] for row in made if row[4] == "rules 1"} <= by_rules
-    sources = db.execute("""
+        (
+            "The user keeps the boat Brisa in Harstad.",
+            "user_stated",
+            "global",
+            2,
+            "priced extract.v1",
+            "2020-05-01",
+            "fact",
+        ),
+        (
+            "The user wants a bigger boat.",
+            "system_inferred",
+            "local",
+            1,
+            "priced extract.v1",
+            made[-1][5],
+            "correction",
+        ),
+    ]
+    assert (
+        all("Bergen" not in row[0] and "drawer" not in row[0] for row in made)
+        and {row[:1] for row in made if row[4] == "rules 1"} <= by_rules
+    )
+    sources = db.execute(
+        """
         select m.content, t.turn_index, substr(t.content, s.span_start, s.span_length) from _memoir.memory_store m join _memoir.users u using (user_id)
         join _memoir.memory_sources s on s.user_id = m.user_id and s.item_id = m.memory_id and s.source_kind = 'turn'
         join _memoir.conversation_history t on t.user_id = m.user_id and t.message_id = s.source_id
-        where external_id = %s and m.metadata ->> 'rule' = 'model' order by 1""", [user]).fetchall()
-    assert sources == [("The user keeps the boat Brisa in Harstad.", 0, "We keep the boat Brisa in Harstad"), ("The user wants a bigger boat.", 1, "You want a bigger boat")]
+        where external_id = %s and m.metadata ->> 'rule' = 'model' order by 1""",
+        [user],
+    ).fetchall()
+    assert sources == [
+        ("The user keeps the boat Brisa in Harstad.", 0, "We keep the boat Brisa in Harstad"),
+        ("The user wants a bigger boat.", 1, "You want a bigger boat"),
+    ]
     assert costs(db, user) == [(TOKENS, COST, COST), (TOKENS, COST, COST), (0, 0, 0)]
-    recalled = [row[0] for row in db.execute("select content from memoir.recall(%s, 'Where is the boat Brisa?')", [user])]
+    recalled = [
+        row[0] for row in db.execute("select content from memoir.recall(%s, 'Where is the boat Brisa?')", [user])
+    ]
     assert "The user keeps the boat Brisa in Harstad." in recalled
 
 
 def test_bad_answers_and_busy_servers(db: psycopg.Connection, user: str, way: tuple[str, Step]) -> None:
     provider, model = way
-    answers = {"repaired": [Answer(text="Sure!", **PRICE), GOOD], "busy": [Answer(status=429, headers={"retry-after": "0"}), GOOD],
-               "useless": [Answer(text="Sure!", **PRICE)] * 2, "later": [Answer(status=429, headers={"retry-after": "900"})]}
-    expected = {"repaired": ([], 2, 2), "busy": ([], 2, 1), "useless": ([("dead", "bad answer, twice")], 2, 2), "later": ([("ready", "429")], 1, 0)}
+    answers = {
+        "repaired": [Answer(text="Sure!", **PRICE), GOOD],
+        "busy": [Answer(status=429, headers={"retry-after": "0"}), GOOD],
+        "useless": [Answer(text="Sure!", **PRICE)] * 2,
+        "later": [Answer(status=429, headers={"retry-after": "900"})],
+    }
+    expected = {
+        "repaired": ([], 2, 2),
+        "busy": ([], 2, 1),
+        "useless": ([("dead", "bad answer, twice")], 2, 2),
+        "later": ([("ready", "429")], 1, 0),
+    }
     for name, script in answers.items():
         with STUBS[provider](*script) as stub:
             use(db, provider, stub.url)
@@ -138,26 +222,38 @@ def test_bad_answers_and_busy_servers(db: psycopg.Connection, user: str, way: tu
             model()
             left, requests, paid = expected[name]
             rows = waiting(db, "extract")
-            assert [row[0] for row in rows] == [state for state, _ in left] and all(error in row[2] for row, (_, error) in zip(rows, left)), rows
+            assert [row[0] for row in rows] == [state for state, _ in left] and all(
+                error in row[2] for row, (_, error) in zip(rows, left)
+            ), rows
             assert len(stub.requests) == requests, name
         assert costs(db, f"{user}-{name}") == [(paid * TOKENS, paid * COST, paid * COST)] * 2
-        by_model = [row for row in kept(db, f"{user}-{name}", "m.metadata ->> 'extracted_by'") if row == ("priced extract.v1",)]
+        by_model = [
+            row for row in kept(db, f"{user}-{name}", "m.metadata ->> 'extracted_by'") if row == ("priced extract.v1",)
+        ]
         assert len(by_model) == (not left), name
         if left:
             with STUBS[provider](GOOD) as stub:
                 use(db, provider, stub.url)
                 model()
-                assert stub.requests == []                  # not before the server's Retry-After; a dead letter not at all
+                assert stub.requests == []  # not before the server's Retry-After; a dead letter not at all
                 if name == "later":
-                    assert db.execute("select run_after > now() + interval '14 min' from _memoir.work_items where kind = 'extract'").fetchone() == (True,)
+                    assert db.execute(
+                        "select run_after > now() + interval '14 min' from _memoir.work_items where kind = 'extract'"
+                    ).fetchone() == (True,)
                     db.execute("update _memoir.work_items set run_after = now() where kind = 'extract'")
                 else:
-                    assert db.execute("select bool_and(memoir.retry_work(work_id)) from memoir.dead_letters where kind = 'extract'").fetchone() == (True,)
+                    assert db.execute(
+                        "select bool_and(memoir.retry_work(work_id)) from memoir.dead_letters where kind = 'extract'"
+                    ).fetchone() == (True,)
                 model()
-            assert waiting(db, "extract") == [] and ("The user keeps the boat Brisa in Harstad.",) in kept(db, f"{user}-{name}", "m.content")
+            assert waiting(db, "extract") == [] and ("The user keeps the boat Brisa in Harstad.",) in kept(
+                db, f"{user}-{name}", "m.content"
+            )
 
 
-def test_a_provider_that_is_down_takes_nothing_with_it(db: psycopg.Connection, user: str, way: tuple[str, Step]) -> None:
+def test_a_provider_that_is_down_takes_nothing_with_it(
+    db: psycopg.Connection, user: str, way: tuple[str, Step]
+) -> None:
     provider, model = way
     with STUBS[provider]() as stub:
         gone = stub.url
@@ -174,7 +270,10 @@ def test_a_provider_that_is_down_takes_nothing_with_it(db: psycopg.Connection, u
         use(db, provider, stub.url)
         db.execute("update _memoir.work_items set run_after = now() where kind = 'extract'")
         model()
-    assert waiting(db, "extract") == [] and {("User is allergic to peanuts.",), ("The user keeps the boat Brisa in Harstad.",)} <= set(kept(db, user, "m.content"))
+    assert waiting(db, "extract") == [] and {
+        ("User is allergic to peanuts.",),
+        ("The user keeps the boat Brisa in Harstad.",),
+    } <= set(kept(db, user, "m.content"))
 
 
 def test_a_model_judges_what_rules_leave_open(db: psycopg.Connection, user: str, way: tuple[str, Step]) -> None:
@@ -182,51 +281,85 @@ def test_a_model_judges_what_rules_leave_open(db: psycopg.Connection, user: str,
 
     def remember(content: str, vector: str, **named: Any) -> str:
         more = "".join(f", p_{name} => %s" for name in named)
-        done = db.execute(f"select memoir.remember(%s, %s, p_embedding => %s{more})", [user, content, vector, *named.values()]).fetchone()[0]
-        assert done["superseded"] == done["contradicts"] == []          # rules saw nothing
+        done = db.execute(
+            f"select memoir.remember(%s, %s, p_embedding => %s{more})", [user, content, vector, *named.values()]
+        ).fetchone()[0]
+        assert done["superseded"] == done["contradicts"] == []  # rules saw nothing
         return done["memory_id"]
 
     persist(db, user, "s", "Hello.", "Hi.")
-    with STUBS[provider](says(judgements=[{"n": 0, "contradiction": 0.97}]), says(judgements=[{"n": 0, "contradiction": 0.97}]),
-                         says(judgements=[{"n": n, "contradiction": 0.2} for n in range(2)])) as stub:
+    with STUBS[provider](
+        says(judgements=[{"n": 0, "contradiction": 0.97}]),
+        says(judgements=[{"n": 0, "contradiction": 0.97}]),
+        says(judgements=[{"n": n, "contradiction": 0.2} for n in range(2)]),
+    ) as stub:
         use(db, provider, stub.url)
         db.execute("select memoir.set_setting('judge', '\"llm\"')")
         first = remember("Takes the train to work.", NEAR)
         second = remember("Cycles to work every day.", CLOSE)
         model()
         # Of equal authority: what was said later stands.
-        assert db.execute("select state::text, superseded_by::text, state_reason from _memoir.memory_store where memory_id = %s", [first]).fetchone() == (
-            "superseded", second, "priced judge.v1")
+        assert db.execute(
+            "select state::text, superseded_by::text, state_reason from _memoir.memory_store where memory_id = %s",
+            [first],
+        ).fetchone() == ("superseded", second, "priced judge.v1")
         # An agent's guess, local to its session, does not take the person's word away.
         guess = remember("Walks to the office.", CLOSE, session="s", actor="agent")
         model()
         compatible = remember("Owns a red bicycle.", CLOSE)
         model()
     assert "train" in json.dumps(stub.requests[0]) and len(stub.requests) == 3 and waiting(db, "judge") == []
-    decisions = {tuple(map(str, row)) for row in db.execute("select memory_id, other_id, judge, verdict, decision, winner_id from memoir.list_judgements(%s)", [user])}
-    assert {(second, first, "priced judge.v1", "contradiction", "superseded", second), (guess, second, "priced judge.v1", "contradiction", "contradicts", "None"),
-            (compatible, second, "priced judge.v1", "compatible", "none", "None")} <= decisions, decisions
-    edges = {(str(a), r, str(b)) for a, r, b in db.execute("select source_id, relation::text, target_id from _memoir.memory_relationships r join _memoir.users u using (user_id) where external_id = %s", [user])}
+    decisions = {
+        tuple(map(str, row))
+        for row in db.execute(
+            "select memory_id, other_id, judge, verdict, decision, winner_id from memoir.list_judgements(%s)", [user]
+        )
+    }
+    assert {
+        (second, first, "priced judge.v1", "contradiction", "superseded", second),
+        (guess, second, "priced judge.v1", "contradiction", "contradicts", "None"),
+        (compatible, second, "priced judge.v1", "compatible", "none", "None"),
+    } <= decisions, decisions
+    edges = {
+        (str(a), r, str(b))
+        for a, r, b in db.execute(
+            "select source_id, relation::text, target_id from _memoir.memory_relationships r join _memoir.users u using (user_id) where external_id = %s",
+            [user],
+        )
+    }
     assert {(second, "supersedes", first), (guess, "contradicts", second)} <= edges
     assert {row[0] for row in kept(db, user, "m.memory_id::text")} == {second, guess, compatible}
     assert costs(db, user)[0] == (3 * TOKENS, 3 * COST, 3 * COST)
 
 
 # Alike, and no duplicates: names and numbers differ.
-HIKES = {"Hikes in the Alps each summer": "{1,0.1,0,0}", "Hikes with Brigida.": "{1,0.3,0,0}", "Hiked 40 km around Zermatt": "{1,0,0.3,0}"}
+HIKES = {
+    "Hikes in the Alps each summer": "{1,0.1,0,0}",
+    "Hikes with Brigida.": "{1,0.3,0,0}",
+    "Hiked 40 km around Zermatt": "{1,0,0.3,0}",
+}
 MERGED = "Hikes in the Alps each summer with Brigida, once 40 km around Zermatt."
 
 
 def hikes(db: psycopg.Connection, user: str) -> list[str]:
     """Three memories that rules have put together; their ids."""
-    ids = [db.execute("select memoir.remember(%s, %s, p_embedding => %s)", [user, text, vector]).fetchone()[0]["memory_id"] for text, vector in HIKES.items()]
+    ids = [
+        db.execute("select memoir.remember(%s, %s, p_embedding => %s)", [user, text, vector]).fetchone()[0]["memory_id"]
+        for text, vector in HIKES.items()
+    ]
     db.execute("call memoir.run_job('consolidation')")
     return ids
 
 
 def history(db: psycopg.Connection, user: str) -> dict[str, tuple]:
-    return {row[0]: row[1:] for row in db.execute("""select content, state::text, state_reason, superseded_by::text, memory_id::text, metadata ->> 'by'
-        from _memoir.memory_store m join _memoir.users u using (user_id) where external_id = %s""", [user])}
+    return {
+        row[0]: row[1:]
+        for row in db.execute(
+            """select content, state::text, state_reason, superseded_by::text, memory_id::text, metadata ->> 'by'
+        from _memoir.memory_store m join _memoir.users u using (user_id) where external_id = %s""",
+            [user],
+        )
+    }
 
 
 def test_a_model_merges_what_rules_put_together(db: psycopg.Connection, user: str, way: tuple[str, Step]) -> None:
@@ -235,8 +368,12 @@ def test_a_model_merges_what_rules_put_together(db: psycopg.Connection, user: st
         use(db, provider, stub.url)
         members = hikes(db, user)
         [(by_rules,)] = kept(db, user, "content")
-        assert waiting(db, "consolidate") == [("ready", 0, None)] and all(text.rstrip(".") in by_rules for text in HIKES)
-        assert "Alps" not in json.dumps(db.execute("select payload from _memoir.work_items where kind = 'consolidate'").fetchone()[0])
+        assert waiting(db, "consolidate") == [("ready", 0, None)] and all(
+            text.rstrip(".") in by_rules for text in HIKES
+        )
+        assert "Alps" not in json.dumps(
+            db.execute("select payload from _memoir.work_items where kind = 'consolidate'").fetchone()[0]
+        )
         model()
     [request] = stub.requests
     assert all(text in json.dumps(request) for text in HIKES) and by_rules not in json.dumps(request)
@@ -246,10 +383,24 @@ def test_a_model_merges_what_rules_put_together(db: psycopg.Connection, user: st
     assert was[MERGED] == ("active", None, None, whole, "priced consolidate.v1")
     assert was[by_rules][:3] == ("superseded", "reworded", whole)
     assert {was[text][:3] for text in HIKES} == {("superseded", "consolidated", whole)}
-    sources = {row[0] for row in db.execute("select source_id::text from _memoir.memory_sources where item_id = %s and source_kind = 'memory'", [whole])}
-    edges = {tuple(row) for row in db.execute("select relation::text, target_id::text from _memoir.memory_relationships where source_id = %s", [whole])}
-    assert sources == set(members) and edges == {("elaborates", m) for m in members} | {("supersedes", m) for m in [*members, was[by_rules][3]]}
-    assert [row[0] for row in db.execute("select content from memoir.recall(%s, 'hikes Brigida Zermatt')", [user])] == [MERGED]
+    sources = {
+        row[0]
+        for row in db.execute(
+            "select source_id::text from _memoir.memory_sources where item_id = %s and source_kind = 'memory'", [whole]
+        )
+    }
+    edges = {
+        tuple(row)
+        for row in db.execute(
+            "select relation::text, target_id::text from _memoir.memory_relationships where source_id = %s", [whole]
+        )
+    }
+    assert sources == set(members) and edges == {("elaborates", m) for m in members} | {
+        ("supersedes", m) for m in [*members, was[by_rules][3]]
+    }
+    assert [row[0] for row in db.execute("select content from memoir.recall(%s, 'hikes Brigida Zermatt')", [user])] == [
+        MERGED
+    ]
     # And back: each says what it said, and they stay apart.
     undone = db.execute("select memoir.undo_consolidation(%s, %s)", [user, whole]).fetchone()[0]
     assert set(undone["restored"]) == set(members) and {row[0] for row in kept(db, user, "content")} == set(HIKES)
@@ -260,28 +411,53 @@ def test_a_model_merges_what_rules_put_together(db: psycopg.Connection, user: st
 @pytest.mark.parametrize("way", [("openai", "inside")], indirect=True, ids="-".join)
 def test_what_a_model_leaves_out_stands_by_itself(db: psycopg.Connection, user: str, way: tuple[str, Step]) -> None:
     provider, model = way
-    with STUBS[provider](says(content="Hikes in the Alps each summer, with Brigida.", covers=[0, 1]), says(content="", covers=[])) as stub:
+    with STUBS[provider](
+        says(content="Hikes in the Alps each summer, with Brigida.", covers=[0, 1]), says(content="", covers=[])
+    ) as stub:
         use(db, provider, stub.url)
-        for name, expected in (("some", {"Hikes in the Alps each summer, with Brigida.", "Hiked 40 km around Zermatt"}), ("none", set(HIKES))):
+        for name, expected in (
+            ("some", {"Hikes in the Alps each summer, with Brigida.", "Hiked 40 km around Zermatt"}),
+            ("none", set(HIKES)),
+        ):
             hikes(db, f"{user}-{name}")
             model()
             db.execute("call memoir.run_job('consolidation')")
-            assert {row[0] for row in kept(db, f"{user}-{name}", "content")} == expected and waiting(db, "consolidate") == []
+            assert {row[0] for row in kept(db, f"{user}-{name}", "content")} == expected and waiting(
+                db, "consolidate"
+            ) == []
     assert len(stub.requests) == 2
 
 
-@pytest.mark.parametrize(("text", "covers", "problem"), [
-    (MERGED, [0, 1, 2], None), ("Hikes in the Alps each summer; Brigida comes along.", [0, 1], None),
-    ("Hikes in the Alps each summer with Brigida.", [0, 1, 2], '"40"'), ("Hikes in the Alps each summer with Brigida and Tom.", [0, 1], '"tom"'),
-    ("Hikes in the Alps each summer with Brigida for 7 days.", [0, 1], '"7"'), ("Never hikes in the Alps each summer with Brigida.", [0, 1], '"not"'),
-    ("Hikes in the Alps each summer with Brigida because mountains make people calm, happy, strong, kind and wise.", [0, 1], "says more")])
+@pytest.mark.parametrize(
+    ("text", "covers", "problem"),
+    [
+        (MERGED, [0, 1, 2], None),
+        ("Hikes in the Alps each summer; Brigida comes along.", [0, 1], None),
+        ("Hikes in the Alps each summer with Brigida.", [0, 1, 2], '"40"'),
+        ("Hikes in the Alps each summer with Brigida and Tom.", [0, 1], '"tom"'),
+        ("Hikes in the Alps each summer with Brigida for 7 days.", [0, 1], '"7"'),
+        ("Never hikes in the Alps each summer with Brigida.", [0, 1], '"not"'),
+        (
+            "Hikes in the Alps each summer with Brigida because mountains make people calm, happy, strong, kind and wise.",
+            [0, 1],
+            "says more",
+        ),
+    ],
+)
 def test_a_merged_text_says_the_same(db: psycopg.Connection, text: str, covers: list[int], problem: str | None) -> None:
     given = list(HIKES)
-    found = db.execute("select _memoir.merge_problem(%s, %s, %s)", [text, [given[n] for n in covers], given]).fetchone()[0]
+    found = db.execute(
+        "select _memoir.merge_problem(%s, %s, %s)", [text, [given[n] for n in covers], given]
+    ).fetchone()[0]
     assert found is None if problem is None else problem in found, found
 
 
-@pytest.mark.parametrize("way", [("openai", "inside"), pytest.param(("anthropic", "outside"), marks=pytest.mark.acceptance)], indirect=True, ids="-".join)
+@pytest.mark.parametrize(
+    "way",
+    [("openai", "inside"), pytest.param(("anthropic", "outside"), marks=pytest.mark.acceptance)],
+    indirect=True,
+    ids="-".join,
+)
 def test_a_refused_merge_is_asked_for_once_more(db: psycopg.Connection, user: str, way: tuple[str, Step]) -> None:
     provider, model = way
     with STUBS[provider](says(content="Hikes in the Alps each summer with Brigida.", covers=[0, 1, 2])) as stub:
@@ -301,10 +477,17 @@ def test_a_refused_merge_is_asked_for_once_more(db: psycopg.Connection, user: st
 
 
 @pytest.mark.parametrize("way", [("openai", "outside")], indirect=True, ids="-".join)
-def test_what_is_gone_meanwhile_is_not_merged(db: psycopg.Connection, user: str, memoir_dsn: str, way: tuple[str, Step]) -> None:
+def test_what_is_gone_meanwhile_is_not_merged(
+    db: psycopg.Connection, user: str, memoir_dsn: str, way: tuple[str, Step]
+) -> None:
     provider, model = way
-    changes = {"forgotten": ("select memoir.forget(%s, %s)", {"Hikes in the Alps each summer", "Hiked 40 km around Zermatt"}),
-               "tombstone": ("select memoir.forget(%s, memory_id) from (select (memoir.remember(%s, %s) ->> 'memory_id')::uuid as memory_id) x", None)}
+    changes = {
+        "forgotten": ("select memoir.forget(%s, %s)", {"Hikes in the Alps each summer", "Hiked 40 km around Zermatt"}),
+        "tombstone": (
+            "select memoir.forget(%s, memory_id) from (select (memoir.remember(%s, %s) ->> 'memory_id')::uuid as memory_id) x",
+            None,
+        ),
+    }
     for name, (statement, left) in changes.items():
         who = f"{user}-{name}"
 
@@ -320,7 +503,9 @@ def test_what_is_gone_meanwhile_is_not_merged(db: psycopg.Connection, user: str,
             model()
             assert len(stub.requests) == 1
         contents = {row[0] for row in kept(db, who, "content")}
-        assert waiting(db, "consolidate") == [] and MERGED not in contents and (left is None or contents == left), contents
+        assert waiting(db, "consolidate") == [] and MERGED not in contents and (left is None or contents == left), (
+            contents
+        )
     # After it was merged, forgetting a part takes the part out of all that says it.
     with STUBS[provider](says(content=MERGED, covers=[0, 1, 2])) as stub:
         use(db, provider, stub.url)
@@ -337,7 +522,10 @@ def test_what_is_not_for_everybody_is_not_sent(db: psycopg.Connection, user: str
     with STUBS[provider](says(content=MERGED, covers=[0, 1, 2])) as stub:
         use(db, provider, stub.url)
         hikes(db, user)
-        db.execute("update _memoir.memory_store m set sensitivity = 'private' from _memoir.users u where u.user_id = m.user_id and external_id = %s and content like '%%Brigida.'", [user])
+        db.execute(
+            "update _memoir.memory_store m set sensitivity = 'private' from _memoir.users u where u.user_id = m.user_id and external_id = %s and content like '%%Brigida.'",
+            [user],
+        )
         model()
     assert stub.requests == [] and waiting(db, "consolidate") == []
 
@@ -359,7 +547,11 @@ def answer_to(body: dict[str, Any]) -> Answer:
         return says(judgements=[{"n": n, "contradiction": 0} for n in range(asked.count('\\"n\\":'))])
     if '\\"memories\\": [' in asked:
         return says(content=MERGED, covers=[0, 1, 2])
-    return says(memories=json.loads(GOOD.text.partition("\n")[2])["memories"]) if '\\"turns\\"' in asked else says(summary="- user: the boat Brisa is kept in Harstad")
+    return (
+        says(memories=json.loads(GOOD.text.partition("\n")[2])["memories"])
+        if '\\"turns\\"' in asked
+        else says(summary="- user: the boat Brisa is kept in Harstad")
+    )
 
 
 @pytest.mark.acceptance
@@ -368,10 +560,17 @@ def test_every_kind_gets_through_every_failure(db: psycopg.Connection, user: str
     """Whatever the provider does, work of each kind is retried later or a dead letter, what rules made stands, and in the end all is done."""
     provider, model = way
     kinds = set(db.execute("select _memoir.llm_kinds()").fetchone()[0])
-    failures = {"cut off": (Answer(text='{"summary": "- us', stop={"openai": "length", "anthropic": "max_tokens"}[provider], **PRICE), "dead"),
-                "bad answer, twice": (Answer(text='{"nothing": 1}', **PRICE), "dead"), "no usable answer": (Answer(raw=b"<html>502</html>"), "ready"),
-                "answered 429": (Answer(status=429, headers={"retry-after": "900"}), "ready"), "answered 529": (Answer(status=529, headers={"retry-after": "900"}), "ready"),
-                "no answer": (Answer(delay=60), "ready")}
+    failures = {
+        "cut off": (
+            Answer(text='{"summary": "- us', stop={"openai": "length", "anthropic": "max_tokens"}[provider], **PRICE),
+            "dead",
+        ),
+        "bad answer, twice": (Answer(text='{"nothing": 1}', **PRICE), "dead"),
+        "no usable answer": (Answer(raw=b"<html>502</html>"), "ready"),
+        "answered 429": (Answer(status=429, headers={"retry-after": "900"}), "ready"),
+        "answered 529": (Answer(status=529, headers={"retry-after": "900"}), "ready"),
+        "no answer": (Answer(delay=60), "ready"),
+    }
     with STUBS[provider]() as stub:
         use(db, provider, stub.url)
         queue_every_kind(db, user)
@@ -384,11 +583,23 @@ def test_every_kind_gets_through_every_failure(db: psycopg.Connection, user: str
             for key, value in (("llm_timeout", 1), ("llm_retries", 0)):
                 db.execute("select memoir.set_setting(%s, %s)", [key, Jsonb(value)])
             model()
-        rows = db.execute(own.format("kind, state, last_error, run_after > now() + interval '14 min'"), [list(kinds)]).fetchall()
-        assert {row[0] for row in rows} == kinds and {row[1] for row in rows} == {state} and all(error in row[2] for row in rows), (error, rows)
+        rows = db.execute(
+            own.format("kind, state, last_error, run_after > now() + interval '14 min'"), [list(kinds)]
+        ).fetchall()
+        assert (
+            {row[0] for row in rows} == kinds
+            and {row[1] for row in rows} == {state}
+            and all(error in row[2] for row in rows)
+        ), (error, rows)
         assert all(row[3] for row in rows) or not answer.headers
-        db.execute("update _memoir.work_items set state = 'ready', attempts = 0, run_after = now() where kind = any (%s)", [list(kinds)])
-    assert history(db, user) == before and db.execute("select memoir.summarize_session(%s, 's')", [user]).fetchone()[0] == summary
+        db.execute(
+            "update _memoir.work_items set state = 'ready', attempts = 0, run_after = now() where kind = any (%s)",
+            [list(kinds)],
+        )
+    assert (
+        history(db, user) == before
+        and db.execute("select memoir.summarize_session(%s, 's')", [user]).fetchone()[0] == summary
+    )
 
     class ByKind(STUBS[provider]):  # type: ignore[misc]
         def next_answer(self, body: dict[str, Any]) -> Answer:
@@ -402,25 +613,48 @@ def test_every_kind_gets_through_every_failure(db: psycopg.Connection, user: str
         use(db, provider, stub.url)
         model()
     assert db.execute(own.format("kind, state, last_error"), [list(kinds)]).fetchall() == []
-    assert history(db, user)[MERGED][0] == "active" and ("The user keeps the boat Brisa in Harstad.",) in kept(db, user, "m.content")
+    assert history(db, user)[MERGED][0] == "active" and ("The user keeps the boat Brisa in Harstad.",) in kept(
+        db, user, "m.content"
+    )
     whole = db.execute("select memoir.summarize_session(%s, 's')", [user]).fetchone()[0]
-    assert whole["made_by"] == "priced summarise.v1" and whole["summary"].endswith("- user: the boat Brisa is kept in Harstad")
-    assert [row[0] for row in db.execute("select content from memoir.recall(%s, 'boat Brisa', p_kinds => '{summary}')", [user])] == [whole["summary"]]
+    assert whole["made_by"] == "priced summarise.v1" and whole["summary"].endswith(
+        "- user: the boat Brisa is kept in Harstad"
+    )
+    assert [
+        row[0]
+        for row in db.execute("select content from memoir.recall(%s, 'boat Brisa', p_kinds => '{summary}')", [user])
+    ] == [whole["summary"]]
 
 
 @pytest.mark.parametrize("way", [("openai", "inside")], indirect=True, ids="-".join)
 def test_a_model_words_summaries_of_every_level(db: psycopg.Connection, user: str, way: tuple[str, Step]) -> None:
     provider, model = way
-    db.execute("select memoir.open_session(%s, 's', p_settings => '{\"summary_tokens\": 120, \"compaction_tokens\": 600}')", [user])
+    db.execute(
+        "select memoir.open_session(%s, 's', p_settings => '{\"summary_tokens\": 120, \"compaction_tokens\": 600}')",
+        [user],
+    )
     with STUBS[provider](says(summary="- user: we sailed on")) as stub:
         use(db, provider, stub.url)
         for n in range(24):
-            persist(db, user, "s", f"In week {n} we sailed to harbour {n} and it took {n + 3} hours. " * 4, f"Week {n} is noted, harbour {n} as well. " * 4)
+            persist(
+                db,
+                user,
+                "s",
+                f"In week {n} we sailed to harbour {n} and it took {n + 3} hours. " * 4,
+                f"Week {n} is noted, harbour {n} as well. " * 4,
+            )
         db.execute("select memoir.compact_session(%s, 's', 0)", [user])
         db.execute("select memoir.summarize_session(%s, 's')", [user])
         model()
         assert waiting(db, "summarise") == []
-    rows = db.execute("select level, made_by, counts from memoir.list_compactions(%s, 's') where counts or level = 0 and undone_at is null", [user]).fetchall()
-    assert min(row[0] for row in rows) == 0 and max(row[0] for row in rows) > 1 and {row[1] for row in rows} == {"priced summarise.v1"}, rows
+    rows = db.execute(
+        "select level, made_by, counts from memoir.list_compactions(%s, 's') where counts or level = 0 and undone_at is null",
+        [user],
+    ).fetchall()
+    assert (
+        min(row[0] for row in rows) == 0
+        and max(row[0] for row in rows) > 1
+        and {row[1] for row in rows} == {"priced summarise.v1"}
+    ), rows
     # What is summed up already is given as it was summed up.
     assert any('\\"who\\": \\"summary\\"' in json.dumps(request) for request in stub.requests)

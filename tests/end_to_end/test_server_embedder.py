@@ -148,7 +148,10 @@ def test_limits(shared):
 
 
 def test_bad_clients_disturb_nobody(shared):
-    frame = protocol.pack({"op": "embed", "kind": "backlog", "model": MODEL, "timeout_ms": 60000}, json.dumps(["long " * 300] * 20).encode())
+    frame = protocol.pack(
+        {"op": "embed", "kind": "backlog", "model": MODEL, "timeout_ms": 60000},
+        json.dumps(["long " * 300] * 20).encode(),
+    )
     garbage, huge, half, silent, deaf, gone = (connect(shared) for _ in range(6))
     garbage.sendall(b"GET / HTTP/1.1\r\n\r\n")
     huge.sendall(protocol.PRELUDE.pack(protocol.MAGIC, 10, protocol.MAX_BODY + 1))
@@ -319,11 +322,18 @@ def test_sigterm_finishes_what_was_begun(place):
     process = launch(place)
     until(lambda: ready(place))
     raw = connect(place)
-    raw.sendall(protocol.pack({"op": "embed", "kind": "backlog", "model": MODEL, "timeout_ms": 60000}, json.dumps(["long " * 200] * 8).encode()))
+    raw.sendall(
+        protocol.pack(
+            {"op": "embed", "kind": "backlog", "model": MODEL, "timeout_ms": 60000},
+            json.dumps(["long " * 200] * 8).encode(),
+        )
+    )
     until(lambda: embed_client.stats(place)["inflight_bytes"] > 1000)
     process.terminate()
     head, size = protocol.unpack_prelude(raw.recv(protocol.PRELUDE.size, socket.MSG_WAITALL))
-    assert json.loads(raw.recv(head, socket.MSG_WAITALL))["rows"] == 8 and len(raw.recv(size, socket.MSG_WAITALL)) == size
+    assert (
+        json.loads(raw.recv(head, socket.MSG_WAITALL))["rows"] == 8 and len(raw.recv(size, socket.MSG_WAITALL)) == size
+    )
     assert process.wait(15) == 0 and not os.path.exists(place)
 
 
@@ -352,7 +362,10 @@ except embed_client.EmbedderUnavailable:
     folder.parent.chmod(0o755)
     os.chmod(shared, 0o666)  # the file's mode is not what keeps them out
     try:
-        assert subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout == "refused\n"
+        assert (
+            subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout
+            == "refused\n"
+        )
     finally:
         os.chmod(shared, 0o600)
         folder.chmod(0o700)
@@ -362,5 +375,7 @@ except embed_client.EmbedderUnavailable:
 def test_the_client_is_light():
     script = "import sys; from pg_memoir_server import embed_client; print(*[m for m in ('numpy', 'torch', 'asyncio', 'onnxruntime', 'typing') if m in sys.modules])"
     environment = os.environ | {"PYTHONPATH": str(Path(embed_client.__file__).parents[1])}
-    loaded = subprocess.run([sys.executable, "-S", "-c", script], env=environment, capture_output=True, text=True, check=True)
+    loaded = subprocess.run(
+        [sys.executable, "-S", "-c", script], env=environment, capture_output=True, text=True, check=True
+    )
     assert loaded.stdout.strip() == ""

@@ -28,13 +28,20 @@ class Model:
 
     def predict(self, pairs: list[tuple[str, str]], apply_softmax: bool, show_progress_bar: bool) -> list[list[float]]:
         assert apply_softmax
-        return [[0.02, 0.03, 0.95] if ("not" in a) != ("not" in b) else [0.1, 0.2, 0.7] if len(a) < len(b) else [0.8, 0.1, 0.1] for a, b in pairs]
+        return [
+            [0.02, 0.03, 0.95]
+            if ("not" in a) != ("not" in b)
+            else [0.1, 0.2, 0.7]
+            if len(a) < len(b)
+            else [0.8, 0.1, 0.1]
+            for a, b in pairs
+        ]
 
 
 def test_scores_are_of_contradiction_both_ways() -> None:
     Model.loaded.clear()
     judge = NliJudge("/models/nli-tiny/", Model)
-    assert judge([]) == [] and Model.loaded == []                                # loaded only when needed
+    assert judge([]) == [] and Model.loaded == []  # loaded only when needed
     assert judge([("likes tea", "does not like tea"), ("likes tea", "likes green tea")]) == [0.95, 0.1]
     assert judge([("a", "not a")]) == [0.95] and Model.loaded == ["/models/nli-tiny/"] and judge.name == "nli nli-tiny"
 
@@ -51,8 +58,15 @@ def tiny_model(folder: Path) -> None:
     transformers = pytest.importorskip("transformers")
     words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "likes", "not", "tea", "coffee"]
     (folder / "vocab.txt").write_text("\n".join(words))
-    config = transformers.BertConfig(vocab_size=len(words), hidden_size=8, num_hidden_layers=1, num_attention_heads=2, intermediate_size=8,
-                                     id2label={0: "contradiction", 1: "entailment", 2: "neutral"}, label2id={"contradiction": 0, "entailment": 1, "neutral": 2})
+    config = transformers.BertConfig(
+        vocab_size=len(words),
+        hidden_size=8,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        intermediate_size=8,
+        id2label={0: "contradiction", 1: "entailment", 2: "neutral"},
+        label2id={"contradiction": 0, "entailment": 1, "neutral": 2},
+    )
     transformers.BertForSequenceClassification(config).save_pretrained(folder)
     transformers.BertTokenizerFast(vocab_file=str(folder / "vocab.txt")).save_pretrained(folder)
 
@@ -71,12 +85,19 @@ def test_a_real_cross_encoder_from_a_folder(tmp_path: Path) -> None:
 
 def doubtful(db: psycopg.Connection, user: str, *contents: str) -> list[str]:
     """Memories so alike that rules leave open whether they contradict each other."""
-    return [db.execute("select memoir.remember(%s, %s, p_embedding => %s)", [user, content, f"{{1,{0.1 * n},0,0}}"]).fetchone()[0]["memory_id"]
-            for n, content in enumerate(contents)]
+    return [
+        db.execute(
+            "select memoir.remember(%s, %s, p_embedding => %s)", [user, content, f"{{1,{0.1 * n},0,0}}"]
+        ).fetchone()[0]["memory_id"]
+        for n, content in enumerate(contents)
+    ]
 
 
 def verdicts(db: psycopg.Connection, user: str) -> list[tuple]:
-    return db.execute("select memory_id::text, other_id::text, judge, verdict, decision from memoir.list_judgements(%s) order by recorded_at", [user]).fetchall()
+    return db.execute(
+        "select memory_id::text, other_id::text, judge, verdict, decision from memoir.list_judgements(%s) order by recorded_at",
+        [user],
+    ).fetchall()
 
 
 @pytest.fixture
@@ -94,12 +115,16 @@ def test_a_worker_judges(db: psycopg.Connection, memoir_dsn: str, user: str, jud
     seen: list[tuple[str, str]] = []
 
     class Watched(Model):
-        def predict(self, pairs: list[tuple[str, str]], apply_softmax: bool, show_progress_bar: bool) -> list[list[float]]:
+        def predict(
+            self, pairs: list[tuple[str, str]], apply_softmax: bool, show_progress_bar: bool
+        ) -> list[list[float]]:
             if any("poison" in text for pair in pairs for text in pair):
                 raise ValueError("the model can't read it")
             seen.extend(pairs)
-            assert db.execute("select count(*) from pg_stat_activity where datname = current_database() and xact_start is not null and pid <> pg_backend_pid() "
-                              "and backend_type = 'client backend'").fetchone() == (0,)
+            assert db.execute(
+                "select count(*) from pg_stat_activity where datname = current_database() and xact_start is not null and pid <> pg_backend_pid() "
+                "and backend_type = 'client backend'"
+            ).fetchone() == (0,)
             return [[0.01, 0.01, 0.98] if any("Cycles" in text for text in pair) else [0.8, 0.1, 0.1] for pair in pairs]
 
     first, second = doubtful(db, user, "Takes the train to work.", "Cycles to work every day.")
@@ -109,10 +134,14 @@ def test_a_worker_judges(db: psycopg.Connection, memoir_dsn: str, user: str, jud
         assert worker.run_judge(memoir, NliJudge("/models/nli-tiny", Watched), once=True) == 2
     assert ("Takes the train to work.", "Cycles to work every day.") in seen
     assert verdicts(db, user) == [(second, first, "nli nli-tiny", "contradiction", "superseded")]
-    assert db.execute("select state::text, superseded_by::text from _memoir.memory_store where memory_id = %s", [first]).fetchone() == ("superseded", second)
+    assert db.execute(
+        "select state::text, superseded_by::text from _memoir.memory_store where memory_id = %s", [first]
+    ).fetchone() == ("superseded", second)
     assert verdicts(db, f"{user}-more") == [(fourth, third, "nli nli-tiny", "compatible", "none")]
     # What the model fails on waits, and ends as a dead letter.
-    assert db.execute("select state, attempts, last_error from _memoir.work_items where kind = 'nli'").fetchall() == [("ready", 1, "ValueError: the model can't read it")]
+    assert db.execute("select state, attempts, last_error from _memoir.work_items where kind = 'nli'").fetchall() == [
+        ("ready", 1, "ValueError: the model can't read it")
+    ]
     db.execute("update _memoir.work_items set attempts = 100, run_after = '2000-01-01' where kind = 'nli'")
     with Memoir(memoir_dsn) as memoir:
         assert worker.run_judge(memoir, NliJudge("/models/nli-tiny", Watched), once=True) == 0
@@ -126,9 +155,17 @@ def test_the_command_judges(db: psycopg.Connection, memoir_dsn: str, user: str, 
     command = [sys.executable, "-m", "pg_memoir_cli", "worker", "--dsn", memoir_dsn, "--no-embed", "--once", "--nli"]
     wrong = subprocess.run([*command, str(tmp_path / "nothing")], capture_output=True, text=True, check=False)
     assert wrong.returncode == 1 and "there is no folder" in wrong.stderr
-    assert db.execute("select state, attempts from _memoir.work_items where kind = 'nli'").fetchall() == [("ready", 0)]      # no fault of the work
+    assert db.execute("select state, attempts from _memoir.work_items where kind = 'nli'").fetchall() == [
+        ("ready", 0)
+    ]  # no fault of the work
     tiny_model(tmp_path)
-    done = subprocess.run([*command, str(tmp_path)], capture_output=True, text=True, check=False, env=os.environ | {"OMP_NUM_THREADS": "1"})
+    done = subprocess.run(
+        [*command, str(tmp_path)],
+        capture_output=True,
+        text=True,
+        check=False,
+        env=os.environ | {"OMP_NUM_THREADS": "1"},
+    )
     assert done.returncode == 0, done.stderr
     assert [row[:3] for row in verdicts(db, user)] == [(second, first, f"nli {tmp_path.name}")]
     assert db.execute("select count(*) from _memoir.work_items where kind = 'nli'").fetchone() == (0,)

@@ -28,7 +28,7 @@ from servers import (
 
 CLOCK = "2026-06-15T12:00:00Z"
 VECTOR = [0.05 * (n % 7) for n in range(384)]
-CALL = {"id": "c1", "type": "function", "function": {"name": "weather", "arguments": "{\"city\": \"Oslo\"}"}}
+CALL = {"id": "c1", "type": "function", "function": {"name": "weather", "arguments": '{"city": "Oslo"}'}}
 QUERIES = {
     "words": "select memoir.compile_context('alice', 'new', 'What is my cat called?')",
     "vector": "select memoir.compile_context('alice', 'new', 'What is my cat called?', p_query_embedding => %(vector)s::real[])",
@@ -48,7 +48,7 @@ QUERIES = {
 
 @dataclass
 class Pair:
-    primary: str                                          # superusers of both
+    primary: str  # superusers of both
     standby: str
     login: str
 
@@ -58,7 +58,9 @@ class Pair:
     def caught_up(self) -> None:
         """Waits until the standby has replayed all that the primary has written."""
         with connect(self.primary) as primary, connect(self.standby) as standby:
-            [lsn] = primary.execute("select pg_current_wal_insert_lsn()").fetchone()  # what is committed may not be flushed yet
+            [lsn] = primary.execute(
+                "select pg_current_wal_insert_lsn()"
+            ).fetchone()  # what is committed may not be flushed yet
             deadline = time.monotonic() + 30
             while not standby.execute("select pg_last_wal_replay_lsn() >= %s", [lsn]).fetchone()[0]:
                 assert time.monotonic() < deadline, "the standby does not follow"
@@ -70,19 +72,41 @@ def fill(db: psycopg.Connection) -> None:
     for at, content in (("2026-05-30T10:00:00Z", "My cat is called Ximena."), (CLOCK, "We moved to Oslo last year.")):
         db.execute("select memoir.set_clock(%s)", [at])
         for n in range(6):
-            db.execute("select memoir.persist_turn('alice', 'chat', %s)",
-                       [Jsonb([{"role": "user", "content": f"{content} ({n})"}, {"role": "assistant", "content": f"I see, number {n}."}])])
+            db.execute(
+                "select memoir.persist_turn('alice', 'chat', %s)",
+                [
+                    Jsonb(
+                        [
+                            {"role": "user", "content": f"{content} ({n})"},
+                            {"role": "assistant", "content": f"I see, number {n}."},
+                        ]
+                    )
+                ],
+            )
         db.execute("select _memoir.merge_tail(user_id) from _memoir.users")
     for n, content in enumerate(("Lives in Oslo", "Has a cat", "Likes tea")):
-        db.execute("select memoir.remember('alice', %s, p_embedding => %s::real[])", [content, [x + n / 10 for x in VECTOR]])
+        db.execute(
+            "select memoir.remember('alice', %s, p_embedding => %s::real[])", [content, [x + n / 10 for x in VECTOR]]
+        )
     db.execute("""select memoir.store_embeddings(array_agg(user_id), array_agg(item_no), array_agg(vector), 'all-MiniLM-L6-v2')
         from (select user_id, item_no, (select array_agg(sin(item_no * k)) from generate_series(1, 384) k)::real[] as vector
               from _memoir.search_items where kind = 't' order by item_no) x""")
     for session in ("loop", "notes"):
-        db.execute("select memoir.append_messages('alice', %s, %s)", [session, Jsonb([{"role": "user", "content": "What is the weather where I live?"}])])
-        db.execute("select memoir.compile_context('alice', %s)", [session])          # keeps the recall of the exchange, unlogged
-        db.execute("select memoir.append_messages('alice', %s, %s)", [session, Jsonb([{"role": "assistant", "content": None, "tool_calls": [CALL]}])])
-        db.execute("select memoir.append_messages('alice', %s, %s)", [session, Jsonb([{"role": "tool", "tool_call_id": "c1", "content": "Rain, 4 degrees."}])])
+        db.execute(
+            "select memoir.append_messages('alice', %s, %s)",
+            [session, Jsonb([{"role": "user", "content": "What is the weather where I live?"}])],
+        )
+        db.execute(
+            "select memoir.compile_context('alice', %s)", [session]
+        )  # keeps the recall of the exchange, unlogged
+        db.execute(
+            "select memoir.append_messages('alice', %s, %s)",
+            [session, Jsonb([{"role": "assistant", "content": None, "tool_calls": [CALL]}])],
+        )
+        db.execute(
+            "select memoir.append_messages('alice', %s, %s)",
+            [session, Jsonb([{"role": "tool", "tool_call_id": "c1", "content": "Rain, 4 degrees."}])],
+        )
     db.execute("select memoir.set_working_memory('alice', 'notes', 'plan', 'look at the sky')")
 
 
@@ -100,11 +124,30 @@ def pair(scratch: str, memoir_dsn: str) -> Iterator[Pair]:
         with connect(memoir_dsn) as db:
             fill(db)
             # A standby refuses less room than its primary has, wherever that was set.
-            room = dict(db.execute("select name, setting from pg_settings where name in ('max_connections', 'max_locks_per_transaction', "
-                                   "'max_worker_processes', 'max_wal_senders', 'max_prepared_transactions')").fetchall())
+            room = dict(
+                db.execute(
+                    "select name, setting from pg_settings where name in ('max_connections', 'max_locks_per_transaction', "
+                    "'max_worker_processes', 'max_wal_senders', 'max_prepared_transactions')"
+                ).fetchall()
+            )
         primary = conninfo_to_dict(scratch)
-        as_server_user(PGBIN / "pg_basebackup", "-D", folder / "data", "-R", "-X", "stream", "-c", "fast", "--no-sync", "-h", primary["host"],
-                       "-p", primary["port"], "-U", primary["user"])
+        as_server_user(
+            PGBIN / "pg_basebackup",
+            "-D",
+            folder / "data",
+            "-R",
+            "-X",
+            "stream",
+            "-c",
+            "fast",
+            "--no-sync",
+            "-h",
+            primary["host"],
+            "-p",
+            primary["port"],
+            "-U",
+            primary["user"],
+        )
         with running(folder, environment_of(scratch), hot_standby="on", **room) as dsn:
             pair = Pair(memoir_dsn, in_database(dsn, conninfo_to_dict(memoir_dsn)["dbname"]), names["app"])
             pair.caught_up()
@@ -131,7 +174,10 @@ def test_it_writes_nothing(pair: Pair) -> None:
         assert standby.execute("select txid_current_if_assigned()").fetchone() == (None,)
         standby.rollback()
         assert contents(primary) == before
-        for write in ("select memoir.persist_turn('alice', 'chat', '[{\"role\": \"user\", \"content\": \"hi\"}]')", "select memoir.remember('alice', 'no')"):
+        for write in (
+            'select memoir.persist_turn(\'alice\', \'chat\', \'[{"role": "user", "content": "hi"}]\')',
+            "select memoir.remember('alice', 'no')",
+        ):
             with pytest.raises(psycopg.errors.ReadOnlySqlTransaction):
                 standby.execute(write)
             standby.rollback()
@@ -152,10 +198,18 @@ def test_it_says_what_it_has_not_got_yet(pair: Pair) -> None:
     with pair.app(pair.primary) as primary, pair.app(pair.standby) as standby, connect(pair.standby) as control:
         control.execute("select pg_wal_replay_pause()")
         try:
-            done = primary.execute("select memoir.persist_turn('alice', 'chat', %s)",
-                                   [Jsonb([{"role": "user", "content": "My dog is Bello."}, {"role": "assistant", "content": "Fine."}])]).fetchone()[0]
-            for query in (ask, ask.replace("compile_context", "context"), ask.replace("select memoir.compile_context", "select * from memoir.explain_context")):
-                with pytest.raises(psycopg.Error, match="this server has 24 turns of session \"chat\", not yet 26") as behind:
+            done = primary.execute(
+                "select memoir.persist_turn('alice', 'chat', %s)",
+                [Jsonb([{"role": "user", "content": "My dog is Bello."}, {"role": "assistant", "content": "Fine."}])],
+            ).fetchone()[0]
+            for query in (
+                ask,
+                ask.replace("compile_context", "context"),
+                ask.replace("select memoir.compile_context", "select * from memoir.explain_context"),
+            ):
+                with pytest.raises(
+                    psycopg.Error, match='this server has 24 turns of session "chat", not yet 26'
+                ) as behind:
                     standby.execute(query, [done["mark"]])
                 assert behind.value.sqlstate == "PM021"
             assert "Bello" not in str(standby.execute(ask, [None]).fetchone())
@@ -167,9 +221,13 @@ def test_it_says_what_it_has_not_got_yet(pair: Pair) -> None:
         # A session that has not arrived at all.
         control.execute("select pg_wal_replay_pause()")
         try:
-            fresh = primary.execute("select memoir.persist_turn('bob', 'first', '[{\"role\": \"user\", \"content\": \"hi\"}]')").fetchone()[0]
+            fresh = primary.execute(
+                'select memoir.persist_turn(\'bob\', \'first\', \'[{"role": "user", "content": "hi"}]\')'
+            ).fetchone()[0]
             with pytest.raises(psycopg.Error) as behind:
-                standby.execute("select memoir.compile_context('bob', 'first', 'hi?', p_after_turn => %s)", [fresh["mark"]])
+                standby.execute(
+                    "select memoir.compile_context('bob', 'first', 'hi?', p_after_turn => %s)", [fresh["mark"]]
+                )
             assert behind.value.sqlstate == "PM021"
         finally:
             control.execute("select pg_wal_replay_resume()")
@@ -179,13 +237,21 @@ def test_an_open_exchange_goes_on_with_a_warning(pair: Pair) -> None:
     with pair.app(pair.primary) as primary, pair.app(pair.standby) as standby:
         there = primary.execute("select memoir.context('alice', 'loop')").fetchone()[0]
         here = standby.execute("select memoir.context('alice', 'loop')").fetchone()[0]
-        assert here["messages"][-1] == there["messages"][-1] == {"role": "tool", "content": "Rain, 4 degrees.", "tool_call_id": "c1"}
+        assert (
+            here["messages"][-1]
+            == there["messages"][-1]
+            == {"role": "tool", "content": "Rain, 4 degrees.", "tool_call_id": "c1"}
+        )
         assert there["arms"]["recall"] == "kept" and not there["warnings"]
         assert any("not kept" in warning for warning in here["warnings"])
         assert "Oslo" in str(here["messages"])
         # Working notes are unlogged: the primary shows them, here they are missing.
-        assert "look at the sky" in str(primary.execute("select memoir.compile_context('alice', 'notes', 'What now?')").fetchone())
-        assert "look at the sky" not in str(standby.execute("select memoir.compile_context('alice', 'notes', 'What now?')").fetchone())
+        assert "look at the sky" in str(
+            primary.execute("select memoir.compile_context('alice', 'notes', 'What now?')").fetchone()
+        )
+        assert "look at the sky" not in str(
+            standby.execute("select memoir.compile_context('alice', 'notes', 'What now?')").fetchone()
+        )
 
 
 def test_what_a_standby_compiled_counts_on_the_primary(pair: Pair) -> None:
@@ -202,11 +268,21 @@ def test_what_a_standby_compiled_counts_on_the_primary(pair: Pair) -> None:
         assert primary.execute(report, [Jsonb(context["report"])]).fetchone() == (False,)
         control.execute("call memoir.flush_statistics()")
         assert primary.execute(report, [Jsonb(context["report"])]).fetchone() == (False,)
-        memories = control.execute("select count(*) from _memoir.memory_store where memory_id = any (%s)", [context["items"]]).fetchone()[0]
+        memories = control.execute(
+            "select count(*) from _memoir.memory_store where memory_id = any (%s)", [context["items"]]
+        ).fetchone()[0]
         assert control.execute(used, [context["items"]]).fetchone()[0] == before + memories and memories > 0
-        kept = control.execute("select tokens, budget from _memoir.compile_ledger where compile_id = %s", [context["compile_id"]]).fetchone()
+        kept = control.execute(
+            "select tokens, budget from _memoir.compile_ledger where compile_id = %s", [context["compile_id"]]
+        ).fetchone()
         assert kept == (context["tokens"], context["budget"])
-        for wrong in ({}, {"items": "x"}, context["report"] | {"items": []}, context["report"] | {"user_id": str(uuid.uuid4())}, context["report"] | {"recorded_at": "2001-01-01T00:00:00Z"}):
+        for wrong in (
+            {},
+            {"items": "x"},
+            context["report"] | {"items": []},
+            context["report"] | {"user_id": str(uuid.uuid4())},
+            context["report"] | {"recorded_at": "2001-01-01T00:00:00Z"},
+        ):
             with pytest.raises(psycopg.Error, match="report is not what context returned") as caught:
                 primary.execute(report, [Jsonb(wrong)])
             assert caught.value.sqlstate == "PM014"
@@ -218,7 +294,9 @@ def test_promoted_it_is_a_primary(pair: Pair) -> None:
     with connect(pair.standby) as control, pair.app(pair.standby) as db:
         assert control.execute("select pg_promote()").fetchone() == (True,)
         before = db.execute("select memoir.session_info('alice', 'chat') ->> 'turns'").fetchone()[0]
-        done = db.execute("select memoir.persist_turn('alice', 'chat', %s)", [Jsonb([{"role": "user", "content": "Are you there?"}])]).fetchone()[0]
+        done = db.execute(
+            "select memoir.persist_turn('alice', 'chat', %s)", [Jsonb([{"role": "user", "content": "Are you there?"}])]
+        ).fetchone()[0]
         assert done["turn_count"] == int(before) + 1
         assert "Ximena" in str(db.execute(QUERIES["words"]).fetchone())
         assert control.execute("select count(*) from _memoir.compile_buffer").fetchone() == (1,)

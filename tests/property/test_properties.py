@@ -21,7 +21,21 @@ CASES = 2000
 CASES_PER_WORLD = 20
 PROCESSES = 2
 # Worlds that broke a promise once.
-REGRESSIONS = ("1:2", "1:30", "1:64", "1:78", "s1:2", "s2:13", "x9:144", "x9:153", "x9:157", "x9:401", "y1:180", "y1:329", "soak:3114")
+REGRESSIONS = (
+    "1:2",
+    "1:30",
+    "1:64",
+    "1:78",
+    "s1:2",
+    "s2:13",
+    "x9:144",
+    "x9:153",
+    "x9:157",
+    "x9:401",
+    "y1:180",
+    "y1:329",
+    "soak:3114",
+)
 
 
 @pytest.fixture(scope="module")
@@ -30,7 +44,9 @@ def thousands(memoir_dsn: str) -> Tally:
     worlds = CASES // CASES_PER_WORLD // PROCESSES
     total = Tally()
     with ProcessPoolExecutor(PROCESSES, multiprocessing.get_context("spawn")) as pool:
-        shares = [pool.submit(run, memoir_dsn, SEED, share * worlds, worlds, CASES_PER_WORLD) for share in range(PROCESSES)]
+        shares = [
+            pool.submit(run, memoir_dsn, SEED, share * worlds, worlds, CASES_PER_WORLD) for share in range(PROCESSES)
+        ]
         for share in shares:
             total.add(share.result())
     return total
@@ -47,7 +63,9 @@ def test_no_generated_case_breaks_a_promise(thousands: Tally) -> None:
 
 
 def test_generated_cases_are_not_all_refused(thousands: Tally) -> None:
-    assert thousands.lists > thousands.cases / 2, f"{thousands.lists} lists of {thousands.cases}, refused: {thousands.refused}"
+    assert thousands.lists > thousands.cases / 2, (
+        f"{thousands.lists} lists of {thousands.cases}, refused: {thousands.refused}"
+    )
 
 
 @pytest.mark.parametrize("seed", REGRESSIONS)
@@ -64,7 +82,11 @@ def test_generator_is_reproducible() -> None:
 
 def test_failures_are_made_smaller(memoir_dsn: str) -> None:
     """Shrinking keeps what breaks the rule and drops the rest: here a budget that the checker is told wrongly."""
-    made = World("small", [Call("open_session", {"p_session": f"old-{n}"}) for n in range(6)], cases=[Case({"p_session": "fresh", "p_query": "x"})])
+    made = World(
+        "small",
+        [Call("open_session", {"p_session": f"old-{n}"}) for n in range(6)],
+        cases=[Case({"p_session": "fresh", "p_query": "x"})],
+    )
 
     class Suspicious(Built):
         def check(self, case: Case) -> tuple[list[str], str | None]:
@@ -77,7 +99,9 @@ def test_failures_are_made_smaller(memoir_dsn: str) -> None:
 
 def sent(message: dict[str, Any]) -> dict[str, Any]:
     """What must come back of a message as it was sent; a developer's role is kept beside."""
-    return {key: message[key] for key in ("content", "name", "tool_calls", "tool_call_id") if message.get(key) is not None}
+    return {
+        key: message[key] for key in ("content", "name", "tool_calls", "tool_call_id") if message.get(key) is not None
+    }
 
 
 def test_history_comes_back_as_it_was_sent(memoir_dsn: str) -> None:

@@ -9,16 +9,30 @@ from simulation import Simulation
 
 def test_weeks_of_life_keep_every_invariant(db: psycopg.Connection) -> None:
     simulation = Simulation(db, users=12, seed=3, archive_after=5)
-    db.execute("select memoir.set_setting('session_ttl_hours', '240')")   # so that a month is over soon
+    db.execute("select memoir.set_setting('session_ttl_hours', '240')")  # so that a month is over soon
     for _ in range(36):
         simulation.step()
     report = simulation.report()
     counts = simulation.counts
     # Enough happened for the checks to mean something.
-    assert counts["turns"] > 400 and counts["turns compacted"] > 50 and counts["forgotten"] > 0 and counts["closed"] > 2 and counts["archived"] > 20 and counts["memories archived"] > 0, report
-    assert counts["expiry: memories"] + counts["demotion: expired"] > 5 and counts["expiry: sessions"] > 0 and counts["profiles: changed"] > 5 and counts["summaries: summaries"] > 2, report
+    assert (
+        counts["turns"] > 400
+        and counts["turns compacted"] > 50
+        and counts["forgotten"] > 0
+        and counts["closed"] > 2
+        and counts["archived"] > 20
+        and counts["memories archived"] > 0
+    ), report
+    assert (
+        counts["expiry: memories"] + counts["demotion: expired"] > 5
+        and counts["expiry: sessions"] > 0
+        and counts["profiles: changed"] > 5
+        and counts["summaries: summaries"] > 2
+    ), report
     assert counts["promotion: to_tier_2"] + counts["promotion: to_tier_3"] + counts["promotion: waiting"] > 0, report
-    hot, updates = db.execute("select sum(n_tup_hot_upd), sum(n_tup_upd) from pg_stat_user_tables where relname like 'memory_stats_p%'").fetchone()
+    hot, updates = db.execute(
+        "select sum(n_tup_hot_upd), sum(n_tup_upd) from pg_stat_user_tables where relname like 'memory_stats_p%'"
+    ).fetchone()
     assert updates > 0 and hot >= 0.95 * float(updates), report
 
 

@@ -25,6 +25,7 @@ def one(db: Db, query: str, *values: object) -> Any:
 
 def _arguments(positional: tuple[Any, ...], named: dict[str, Any]) -> tuple[str, list[Any]]:
     """The text between a call's brackets, and its values: p_ may lack before a name, what must be JSON is made so."""
+
     def given(value: Any) -> Any:
         is_json = isinstance(value, dict) or isinstance(value, list) and any(isinstance(item, dict) for item in value)
         return Jsonb(value) if is_json else value
@@ -116,9 +117,15 @@ def near(cosine: float) -> list[float]:
 
 def active(db: Db, user: str) -> list[str]:
     """What is remembered of a user, and true today."""
-    return [content for (content,) in db.execute("""
+    return [
+        content
+        for (content,) in db.execute(
+            """
         select content from _memoir.memory_store m join _memoir.users u using (user_id)
-        where u.external_id = %s and m.state = 'active' and (m.valid_to is null or m.valid_to > memoir.now()) order by content""", [user])]
+        where u.external_id = %s and m.state = 'active' and (m.valid_to is null or m.valid_to > memoir.now()) order by content""",
+            [user],
+        )
+    ]
 
 
 def recalled(db: Db, user: str, query: str, **named: Any) -> list[str]:
@@ -146,7 +153,9 @@ def use_vectors(db: Db, dimension: int = 4, name: str = "little", **named: Any) 
 
 def last_run(db: Db, job: str) -> tuple[Any, ...]:
     """(outcome, counts, error) of a job's newest run."""
-    row = db.execute("select outcome, counts, error from _memoir.job_runs where job = %s order by run_id desc limit 1", [job]).fetchone()
+    row = db.execute(
+        "select outcome, counts, error from _memoir.job_runs where job = %s order by run_id desc limit 1", [job]
+    ).fetchone()
     assert row is not None, job
     return tuple(row)
 

@@ -12,7 +12,9 @@ import psycopg
 
 # Every query returns (key, value ...): the key names the object, the values are what must be equal.
 # Members of extensions are left out: they are not ours.
-_OURS = "not exists (select from pg_depend e where e.classid = {catalog}::regclass and e.objid = {oid} and e.deptype = 'e')"
+_OURS = (
+    "not exists (select from pg_depend e where e.classid = {catalog}::regclass and e.objid = {oid} and e.deptype = 'e')"
+)
 _ACL = """(select array_agg(format('%s=%s%s', coalesce(r.rolname, 'PUBLIC'), a.privilege_type, case when a.is_grantable then '*' end)
                             order by r.rolname, a.privilege_type)
            from aclexplode(coalesce({acl}, acldefault({kind}, {owner}))) a left join pg_roles r on r.oid = a.grantee)"""
@@ -20,14 +22,19 @@ _ACL = """(select array_agg(format('%s=%s%s', coalesce(r.rolname, 'PUBLIC'), a.p
 _QUERIES = {
     "schema": """
         select nspname, pg_get_userbyid(nspowner), obj_description(oid, 'pg_namespace'), {acl}
-        from pg_namespace where nspname in ('memoir', '_memoir', 'memoir_extensions')""".format(acl=_ACL.format(acl="nspacl", kind='\'n\'::"char"', owner="nspowner")),
+        from pg_namespace where nspname in ('memoir', '_memoir', 'memoir_extensions')""".format(
+        acl=_ACL.format(acl="nspacl", kind="'n'::\"char\"", owner="nspowner")
+    ),
     "relation": """
         select c.relname, c.relkind, c.relpersistence, pg_get_userbyid(c.relowner), c.reloptions, c.relrowsecurity, c.relforcerowsecurity,
           pg_get_partkeydef(c.oid), pg_get_expr(c.relpartbound, c.oid), (select inhparent::regclass::text from pg_inherits where inhrelid = c.oid),
           obj_description(c.oid, 'pg_class'), case when c.relkind in ('r', 'p', 'v', 'm', 'S') then {acl} end
         from pg_class c where c.relnamespace in ('memoir'::regnamespace, '_memoir'::regnamespace) and c.relkind not in ('i', 'I', 'c', 't') and {ours}""".format(
-            acl=_ACL.format(acl="c.relacl", kind="case c.relkind when 'S' then 's' else 'r' end::\"char\"", owner="c.relowner"),
-            ours=_OURS.format(catalog="'pg_class'", oid="c.oid")),
+        acl=_ACL.format(
+            acl="c.relacl", kind="case c.relkind when 'S' then 's' else 'r' end::\"char\"", owner="c.relowner"
+        ),
+        ours=_OURS.format(catalog="'pg_class'", oid="c.oid"),
+    ),
     "column": """
         select c.relname || '.' || a.attname, row_number() over (partition by c.oid order by a.attnum), format_type(a.atttypid, a.atttypmod),
           a.attnotnull, a.attidentity, a.attgenerated, a.attstorage, a.attcompression, a.attcollation::regcollation::text, a.attacl,
@@ -35,7 +42,8 @@ _QUERIES = {
         from pg_class c join pg_attribute a on a.attrelid = c.oid and a.attnum > 0 and not a.attisdropped
         left join pg_attrdef d on d.adrelid = c.oid and d.adnum = a.attnum
         where c.relnamespace in ('memoir'::regnamespace, '_memoir'::regnamespace) and c.relkind in ('r', 'p', 'v', 'm', 'c') and {ours}""".format(
-            ours=_OURS.format(catalog="'pg_class'", oid="c.oid")),
+        ours=_OURS.format(catalog="'pg_class'", oid="c.oid")
+    ),
     "constraint": """
         -- Without parentheses: a dump's text parses to fewer of them than "between" made.
         select conrelid::regclass || ' ' || conname, translate(pg_get_constraintdef(oid), '()', ''), convalidated, obj_description(oid, 'pg_constraint')
@@ -52,19 +60,23 @@ _QUERIES = {
         select p.oid::regprocedure::text, p.prokind, case when p.prokind <> 'a' then pg_get_functiondef(p.oid) end,
           pg_get_userbyid(p.proowner), obj_description(p.oid, 'pg_proc'), {acl}
         from pg_proc p where p.pronamespace in ('memoir'::regnamespace, '_memoir'::regnamespace) and {ours}""".format(
-            acl=_ACL.format(acl="p.proacl", kind='\'f\'::"char"', owner="p.proowner"), ours=_OURS.format(catalog="'pg_proc'", oid="p.oid")),
+        acl=_ACL.format(acl="p.proacl", kind="'f'::\"char\"", owner="p.proowner"),
+        ours=_OURS.format(catalog="'pg_proc'", oid="p.oid"),
+    ),
     "type": """
         select t.typname, t.typtype, pg_get_userbyid(t.typowner), (select array_agg(enumlabel order by enumsortorder) from pg_enum where enumtypid = t.oid),
           obj_description(t.oid, 'pg_type'), {acl}
         from pg_type t left join pg_class c on c.oid = t.typrelid
         where t.typnamespace in ('memoir'::regnamespace, '_memoir'::regnamespace) and t.typcategory <> 'A' and coalesce(c.relkind, 'c') = 'c' and {ours}""".format(
-            acl=_ACL.format(acl="t.typacl", kind='\'T\'::"char"', owner="t.typowner"), ours=_OURS.format(catalog="'pg_type'", oid="t.oid")),
+        acl=_ACL.format(acl="t.typacl", kind="'T'::\"char\"", owner="t.typowner"),
+        ours=_OURS.format(catalog="'pg_type'", oid="t.oid"),
+    ),
     "policy": "select tablename || ' ' || policyname, permissive, roles, cmd, qual, with_check from pg_policies where schemaname in ('memoir', '_memoir')",
     "rule": "select tablename || ' ' || rulename, definition from pg_rules where schemaname in ('memoir', '_memoir')",
     "default acl": "select defaclnamespace::regnamespace || ' ' || defaclobjtype::text, pg_get_userbyid(defaclrole), defaclacl::text from pg_default_acl",
     "extension": "select extname, extversion, extnamespace::regnamespace::text from pg_extension",
     "database setting": "select 'search_path', c from pg_db_role_setting join pg_database d on d.oid = setdatabase, unnest(setconfig) c"
-        " where datname = current_database() and c like 'search_path=%'",
+    " where datname = current_database() and c like 'search_path=%'",
 }
 
 # Objects that can live outside a schema, or in another one than ours.
@@ -90,15 +102,26 @@ def describe(connection: psycopg.Connection) -> dict[str, Any]:
     # Names as they are written elsewhere depend on the search_path.
     with connection.transaction():
         connection.execute("set local search_path = pg_catalog")
-        return {f"{kind} {key}": tuple(values) for kind, query in _QUERIES.items() for key, *values in connection.execute(query)}
+        return {
+            f"{kind} {key}": tuple(values)
+            for kind, query in _QUERIES.items()
+            for key, *values in connection.execute(query)
+        }
 
 
 def contents(connection: psycopg.Connection) -> dict[str, tuple[int, str | None]]:
     """{table: (rows, hash of all rows)} of every table, partitioned ones as a whole."""
-    tables = [name for (name,) in connection.execute("""
-        select relname from pg_class where relnamespace in ('memoir'::regnamespace, '_memoir'::regnamespace) and relkind in ('r', 'p') and not relispartition order by 1""")]
-    return {name: connection.execute(
-        f'select count(*), md5(string_agg(t::text, chr(10) order by t::text collate "C")) from _memoir.{name} t').fetchone() for name in tables}
+    tables = [
+        name
+        for (name,) in connection.execute("""
+        select relname from pg_class where relnamespace in ('memoir'::regnamespace, '_memoir'::regnamespace) and relkind in ('r', 'p') and not relispartition order by 1""")
+    ]
+    return {
+        name: connection.execute(
+            f'select count(*), md5(string_agg(t::text, chr(10) order by t::text collate "C")) from _memoir.{name} t'
+        ).fetchone()
+        for name in tables
+    }
 
 
 def outside(connection: psycopg.Connection) -> set[str]:
@@ -108,6 +131,7 @@ def outside(connection: psycopg.Connection) -> set[str]:
 
 def differences(one: dict[str, Any], other: dict[str, Any]) -> list[str]:
     """Readable differences, at most 40: an assert shows them."""
+
     def lines() -> Iterator[str]:
         for key in sorted(one.keys() | other.keys()):
             if key not in other:
@@ -116,4 +140,5 @@ def differences(one: dict[str, Any], other: dict[str, Any]) -> list[str]:
                 yield f"only in the second: {key}"
             elif one[key] != other[key]:
                 yield f"{key}:\n  {one[key]}\n  {other[key]}"
+
     return list(lines())[:40]

@@ -44,7 +44,9 @@ def simulate(connection: psycopg.Connection, seed: str, turns: int, budget: int,
     rng = random.Random(seed)
     user = f"p-{uuid.uuid4().hex[:16]}"
     out = Simulation()
-    connection.execute("select memoir.open_session(%s, 's', p_system_prompt => %s)", (user, "You are a careful assistant."))
+    connection.execute(
+        "select memoir.open_session(%s, 's', p_system_prompt => %s)", (user, "You are a careful assistant.")
+    )
     previous: dict[str, Any] | None = None
     tokens: list[int] = []
     for turn in range(turns):
@@ -56,7 +58,12 @@ def simulate(connection: psycopg.Connection, seed: str, turns: int, budget: int,
             tokens += _append(connection, user, messages)
             messages = []
             previous = _compile(connection, out, user, turn, previous, tokens, budget, None)
-        messages.append({"role": "assistant", "content": " ".join(sentence(rng, rng.randint(5, 25)) for _ in range(rng.randint(1, 4)))})
+        messages.append(
+            {
+                "role": "assistant",
+                "content": " ".join(sentence(rng, rng.randint(5, 25)) for _ in range(rng.randint(1, 4))),
+            }
+        )
         tokens += _append(connection, user, messages)
     return out
 
@@ -98,10 +105,14 @@ def _compile(
         if now["first"] > before["first"]:
             out.steps.append(turn)
         else:
-            out.unexplained.append(f"turn {turn}: the prefix of {before['prefix_messages']} messages changed, the first shown turn stayed {now['first']}")
+            out.unexplained.append(
+                f"turn {turn}: the prefix of {before['prefix_messages']} messages changed, the first shown turn stayed {now['first']}"
+            )
     own = _bytes(now["messages"][: now["prefix_messages"]])
     if (own == prefix) != (now["prefix_hash"] == before["prefix_hash"]):
-        out.wrong_hashes.append(f"turn {turn}: prefix {'same' if own == prefix else 'changed'}, hash {before['prefix_hash'][:8]} then {now['prefix_hash'][:8]}")
+        out.wrong_hashes.append(
+            f"turn {turn}: prefix {'same' if own == prefix else 'changed'}, hash {before['prefix_hash'][:8]} then {now['prefix_hash'][:8]}"
+        )
     return now
 
 

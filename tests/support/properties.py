@@ -20,9 +20,19 @@ from psycopg.types.json import Jsonb
 from validator import Expected, Message, tokens_of, validate
 
 # Registered models by name: tokens of overhead per message, provider, window less response reserve.
-MODELS = {"default": (4, "openai", 32768 - 4096), "gpt-4": (4, "openai", 8192 - 4096), "claude-sonnet": (8, "anthropic", 200000 - 8192)}
+MODELS = {
+    "default": (4, "openai", 32768 - 4096),
+    "gpt-4": (4, "openai", 8192 - 4096),
+    "claude-sonnet": (8, "anthropic", 200000 - 8192),
+}
 PRESENT = "2025-06"  # generated times are before or long after every run
-CASTS = {"p_query_embedding": "::real[]", "p_embedding": "::real[]", "p_as_of": "::timestamptz", "p_valid_at": "::timestamptz", "p_valid_from": "::timestamptz"}
+CASTS = {
+    "p_query_embedding": "::real[]",
+    "p_embedding": "::real[]",
+    "p_as_of": "::timestamptz",
+    "p_valid_at": "::timestamptz",
+    "p_valid_from": "::timestamptz",
+}
 
 
 @dataclass
@@ -77,7 +87,8 @@ class Tokens:
     def prefetch(self, texts: Sequence[str]) -> None:
         new = list({text for text in texts if text not in self._known})
         counts = self._connection.execute(
-            "select _memoir.count_tokens(%s::text[], tokenizer) from _memoir.models where model = %s", (new, self._model)
+            "select _memoir.count_tokens(%s::text[], tokenizer) from _memoir.models where model = %s",
+            (new, self._model),
         ).fetchone()[0]
         self._known.update(zip(new, counts, strict=True))
 
@@ -102,7 +113,9 @@ def image_tokens(provider: str, known: Sequence[Message]) -> Callable[[dict[str,
     """Tokens of an image part by the model's provider's published rule; a size that can't be told counts at the maximum.
     `known`: messages that say the detail of an image, which Anthropic's shape has no place for."""
     parts = [part for message in known if isinstance(message.get("content"), list) for part in message["content"]]
-    details = {part["image_url"]["url"]: part["image_url"].get("detail") for part in parts if part["type"] == "image_url"}
+    details = {
+        part["image_url"]["url"]: part["image_url"].get("detail") for part in parts if part["type"] == "image_url"
+    }
 
     def count(part: dict[str, Any]) -> int:
         source = part["image_url"]
@@ -159,7 +172,9 @@ class Built:
         names, values = zip(*given.items(), strict=True)
         listed = ", ".join(f"{name} => %s{CASTS.get(name, '')}" for name in names)
         try:
-            self.connection.execute(f"select memoir.{call.function}(p_user => %s, {listed})", (self.user, *map(_adapted, values)))
+            self.connection.execute(
+                f"select memoir.{call.function}(p_user => %s, {listed})", (self.user, *map(_adapted, values))
+            )
         except psycopg.Error as error:
             self.refusals.append(f"{call.function}: {error.sqlstate} {error.diag.message_primary}")
 
@@ -169,7 +184,12 @@ class Built:
         if claimed:
             self.connection.execute(
                 "select memoir.store_embeddings(%s::uuid[], %s::int[], %s::real[][], %s)",
-                ([row[0] for row in claimed], [row[1] for row in claimed], [vector(self.rng) for _ in claimed], claimed[0][2]),
+                (
+                    [row[0] for row in claimed],
+                    [row[1] for row in claimed],
+                    [vector(self.rng) for _ in claimed],
+                    claimed[0][2],
+                ),
             )
 
     def history(self, session: str) -> list[Message]:
@@ -193,8 +213,12 @@ class Built:
             with self.connection.transaction():
                 # One snapshot for both: another world's worker may be storing this user's vectors.
                 self.connection.execute("set transaction isolation level repeatable read")
-                context = self.connection.execute(f"select memoir.context(p_user => %s, {listed})", arguments).fetchone()[0]
-                again = self.connection.execute(f"select memoir.compile_context(p_user => %s, {listed})", arguments).fetchone()[0]
+                context = self.connection.execute(
+                    f"select memoir.context(p_user => %s, {listed})", arguments
+                ).fetchone()[0]
+                again = self.connection.execute(
+                    f"select memoir.compile_context(p_user => %s, {listed})", arguments
+                ).fetchone()[0]
         except psycopg.Error as error:
             return self._check_refusal(error, expected), error.sqlstate or "none"
         self.tokens[self._model_of(session)].prefetch(strings_of(context["messages"]))
@@ -258,9 +282,13 @@ class Built:
             return []
         if code in ("PM011", "PM022") and not asked and _unanswered(history):
             return []
-        return [f"refusal: {code} {error.diag.message_primary} (asked: {asked}, open from {open_from} of {len(history)})"]
+        return [
+            f"refusal: {code} {error.diag.message_primary} (asked: {asked}, open from {open_from} of {len(history)})"
+        ]
 
-    def _check_too_small(self, error: psycopg.Error, expected: Expected, history: list[Message], open_from: int | None) -> list[str]:
+    def _check_too_small(
+        self, error: psycopg.Error, expected: Expected, history: list[Message], open_from: int | None
+    ) -> list[str]:
         """PM020 must be true: the sizes in its DETAIL, and by our own count the newest message can't be sent."""
         sizes = json.loads(error.diag.message_detail or "{}")
         if not {"needed", "budget", "system", "message"} <= set(sizes):
@@ -274,7 +302,9 @@ class Built:
         if expected.query is not None or expected.query_parts is not None:
             content: Any = expected.query
             if expected.query_parts is not None:
-                content = ([{"type": "text", "text": expected.query}] if expected.query is not None else []) + list(expected.query_parts)
+                content = ([{"type": "text", "text": expected.query}] if expected.query is not None else []) + list(
+                    expected.query_parts
+                )
             least.append({"role": "user", "content": content})
         elif open_from is not None:
             least += [_as_counted(message) for message in history[open_from:]]
@@ -299,15 +329,25 @@ def _unanswered(history: list[Message]) -> bool:
 
 def _as_counted(message: Message) -> Message:
     """Arguments that are no object count as the costlier format sends them, wrapped into one (docs/tokens.md)."""
+
     def wrapped(call: Message) -> Message:
         given = call["function"]["arguments"]
         try:
             is_object = not isinstance(given, str) or isinstance(json.loads(given), dict)
         except ValueError:
             is_object = False
-        return call if is_object else call | {"function": call["function"] | {"arguments": json.dumps({"arguments": given}, ensure_ascii=False)}}
+        return (
+            call
+            if is_object
+            else call
+            | {"function": call["function"] | {"arguments": json.dumps({"arguments": given}, ensure_ascii=False)}}
+        )
 
-    return message | {"tool_calls": [wrapped(call) for call in message["tool_calls"]]} if message.get("tool_calls") else message
+    return (
+        message | {"tool_calls": [wrapped(call) for call in message["tool_calls"]]}
+        if message.get("tool_calls")
+        else message
+    )
 
 
 def _open_exchange(history: list[Message]) -> int | None:
@@ -353,7 +393,9 @@ def check_world(connection: psycopg.Connection, made: World) -> Tally:
     return tally
 
 
-def smaller(connection: psycopg.Connection, failure: Failure, attempts: int = 60, build: type[Built] = Built) -> Failure:
+def smaller(
+    connection: psycopg.Connection, failure: Failure, attempts: int = 60, build: type[Built] = Built
+) -> Failure:
     """The failure with as few calls as still show its first rule broken."""
     rule = failure.violations[0].split(":", 1)[0]
     best, size = failure, max(1, len(failure.world.calls) // 2)

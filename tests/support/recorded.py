@@ -179,12 +179,16 @@ def snapshot() -> dict[str, str]:
 
 def changes(before: dict[str, str], after: dict[str, str]) -> dict[str, str]:
     """{case: new, gone or changed}, of those that are not the same."""
-    return {case: "gone" if case not in after else "new" if case not in before else "changed"
-            for case in before | after if before.get(case) != after.get(case)}
+    return {
+        case: "gone" if case not in after else "new" if case not in before else "changed"
+        for case in before | after
+        if before.get(case) != after.get(case)
+    }
 
 
 def difference(before: str, after: str, most: int = 40) -> str:
     """How two results differ, as a diff of lines: those of texts, too."""
+
     def lines(text: str) -> list[str]:
         return json.dumps(json.loads(text), indent=1, ensure_ascii=False).replace("\\n", "\n").split("\n")
 

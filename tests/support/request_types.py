@@ -181,7 +181,11 @@ def _anthropic_blocks(blocks: list[tuple[str, Any]]) -> Iterator[str]:
                 yield f"{where}: id {block['id']!r}, only letters, digits, _ and - are allowed"
             if not _TOOL_NAME.fullmatch(block["name"]):
                 yield f"{where}: name {block['name']!r}"
-        if block["type"] == "image" and block["source"]["type"] == "base64" and block["source"]["media_type"] not in _IMAGE_TYPES:
+        if (
+            block["type"] == "image"
+            and block["source"]["type"] == "base64"
+            and block["source"]["media_type"] not in _IMAGE_TYPES
+        ):
             yield f"{where}: media type {block['source']['media_type']!r}"
     if marks > MAX_CACHE_MARKS:
         yield f"{marks} cache_control marks, at most {MAX_CACHE_MARKS} are allowed"

@@ -18,8 +18,8 @@ MESSAGES = [{"role": "user", "content": "My cat is called Ximena."}, {"role": "a
 class Routine:
     schema: str
     name: str
-    kind: str                                             # f or p
-    arguments: dict[str, str]                             # name: type
+    kind: str  # f or p
+    arguments: dict[str, str]  # name: type
     required: list[str]
     roles: set[str]
     signature: str
@@ -28,7 +28,9 @@ class Routine:
     def call(self, db: psycopg.Connection, values: dict[str, Any]) -> list[tuple]:
         given = {key: value for key, value in values.items() if key in self.arguments}
         text = ", ".join(f"{key} => %({key})s::{self.arguments[key]}" for key in given)
-        cursor = db.execute(f"{'call' if self.kind == 'p' else 'select * from'} {self.schema}.{self.name}({text})", given)
+        cursor = db.execute(
+            f"{'call' if self.kind == 'p' else 'select * from'} {self.schema}.{self.name}({text})", given
+        )
         return cursor.fetchall() if cursor.description else []
 
 
@@ -43,45 +45,130 @@ ROUTINES = """
 
 def all_routines(db: psycopg.Connection) -> dict[str, Routine]:
     """{signature: routine} of all that is ours."""
-    return {signature: Routine(schema, name, kind, dict(zip(names, types)), names[:required], set(granted), signature, definer)
-            for signature, schema, name, kind, names, types, required, granted, definer in db.execute(ROUTINES)}
+    return {
+        signature: Routine(
+            schema, name, kind, dict(zip(names, types)), names[:required], set(granted), signature, definer
+        )
+        for signature, schema, name, kind, names, types, required, granted, definer in db.execute(ROUTINES)
+    }
 
 
-def values_for(routine: Routine, db: psycopg.Connection, user: str, project: str = "global", login: str = "postgres") -> dict[str, Any]:
+def values_for(
+    routine: Routine, db: psycopg.Connection, user: str, project: str = "global", login: str = "postgres"
+) -> dict[str, Any]:
     """What the routine's required arguments take, with a session, a memory and a call of the user made for it by `db`."""
     session = unique("s")
     db.execute("select memoir.open_session(%s, %s, p_project => %s)", [user, session, project])
     db.execute("select memoir.persist_turn(%s, %s, %s)", [user, session, Jsonb(MESSAGES)])
-    wanted = [*routine.required, *(key for key in ("p_query", "p_memory") if key in routine.arguments and key not in routine.required)]
+    wanted = [
+        *routine.required,
+        *(key for key in ("p_query", "p_memory") if key in routine.arguments and key not in routine.required),
+    ]
     needed = set(wanted)
     made: dict[str, Any] = {}
     if "p_memory" in needed:
-        made["p_memory"] = db.execute("select memoir.remember(%s, %s, p_project => %s)", [user, unique("fact"), project]).fetchone()[0]["memory_id"]
+        made["p_memory"] = db.execute(
+            "select memoir.remember(%s, %s, p_project => %s)", [user, unique("fact"), project]
+        ).fetchone()[0]["memory_id"]
     if "p_other" in needed:
-        made["p_other"] = db.execute("select memoir.remember(%s, %s, p_project => %s)", [user, unique("fact"), project]).fetchone()[0]["memory_id"]
+        made["p_other"] = db.execute(
+            "select memoir.remember(%s, %s, p_project => %s)", [user, unique("fact"), project]
+        ).fetchone()[0]["memory_id"]
     if "p_call" in needed:
         made["p_call"] = db.execute("select memoir.capture_call(%s, %s, 'x')", [user, session]).fetchone()[0]
     if routine.name in ("heartbeat", "retry_work", "release_work", "store_model_result", "fail_model_call"):
         made |= {"p_work": 0, "p_lease": "00000000-0000-0000-0000-000000000000"}
     if "p_report" in needed:
         at, info = db.execute("select memoir.now(), memoir.session_info(%s, %s)", [user, session]).fetchone()
-        lists = ("items", "scores", "words", "vectors", "around", "session_scores", "item_tokens", "positions", "reasons", "facts", "warnings")
-        made["p_report"] = Jsonb({"user_id": str(uuid.uuid5(uuid.uuid5(uuid.NAMESPACE_URL, "pg_memoir:default"), user)), "compile_id": str(uuid.uuid4()), "recorded_at": at.isoformat(),
-                                  "session_id": info["session_id"], "budget": 9, "tokens": 9, "recall_tokens": 0, "prefix_hash": "\\x00"} | {key: [] for key in lists})
+        lists = (
+            "items",
+            "scores",
+            "words",
+            "vectors",
+            "around",
+            "session_scores",
+            "item_tokens",
+            "positions",
+            "reasons",
+            "facts",
+            "warnings",
+        )
+        made["p_report"] = Jsonb(
+            {
+                "user_id": str(uuid.uuid5(uuid.uuid5(uuid.NAMESPACE_URL, "pg_memoir:default"), user)),
+                "compile_id": str(uuid.uuid4()),
+                "recorded_at": at.isoformat(),
+                "session_id": info["session_id"],
+                "budget": 9,
+                "tokens": 9,
+                "recall_tokens": 0,
+                "prefix_hash": "\\x00",
+            }
+            | {key: [] for key in lists}
+        )
     if "p_compile" in needed:
-        made["p_compile"] = db.execute("select memoir.context(%s, %s, 'What is my cat called?')", [user, session]).fetchone()[0]["compile_id"]
+        made["p_compile"] = db.execute(
+            "select memoir.context(%s, %s, 'What is my cat called?')", [user, session]
+        ).fetchone()[0]["compile_id"]
     if "p_compaction" in needed:
-        made["p_compaction"] = db.execute("select memoir.summarize_session(%s, %s)", [user, session]).fetchone()[0]["compaction_id"]
+        made["p_compaction"] = db.execute("select memoir.summarize_session(%s, %s)", [user, session]).fetchone()[0][
+            "compaction_id"
+        ]
     known = {
-        "p_user": user, "p_session": session, "p_new_session": unique("s"), "p_messages": Jsonb(MESSAGES), "p_content": unique("fact"),
-        "p_query": "What is my cat called?", "p_embedding": [0.1] * 384, "p_request": b"x", "p_settings": Jsonb({"frequent_memories": 2}),
-        "p_key": "recall_tokens_max" if routine.name.endswith("_setting") else "note", "p_value": Jsonb(1000), "p_at": None, "p_limit": 1,
-        "p_login": login, "p_model": "all-MiniLM-L6-v2" if "embedding" in routine.name or "backfill" in routine.name else "m",
-        "p_provider": "none" if "embedding" in routine.name else "openai", "p_context_window": 9000, "p_max_output": 900,
-        "p_name": "other" if routine.name.startswith("register") else "all-MiniLM-L6-v2", "p_dimension": 384, "p_text": "text",
-        "p_user_ids": [], "p_item_nos": [], "p_embeddings": [], "p_error": "none", "p_part": 0, "p_turn": 0, "p_lines": [], "p_month": "2026-01-01", "p_code": "PM014",
-        "p_message": "no", "p_months_ahead": 0, "p_turns": None if routine.name.startswith("pin") else 0, "p_destination": "elsewhere", "p_user_id": "00000000-0000-0000-0000-000000000000", "p_job": "flush", "p_run": 0, "p_seconds": 5, "p_kind": "judge", "p_relation": "relates_to", "p_from_turn": 0,
-        "p_memory_ids": [], "p_other_ids": [], "p_scores": [], "p_judge": "nobody", "p_output": Jsonb({}), "p_made_by": "test", "p_used": [], "p_schedule": "17 * * * *", "p_weights": Jsonb({"weight_access": 0.03}), "p_source": "by hand", "p_result": Jsonb({}), **made}
+        "p_user": user,
+        "p_session": session,
+        "p_new_session": unique("s"),
+        "p_messages": Jsonb(MESSAGES),
+        "p_content": unique("fact"),
+        "p_query": "What is my cat called?",
+        "p_embedding": [0.1] * 384,
+        "p_request": b"x",
+        "p_settings": Jsonb({"frequent_memories": 2}),
+        "p_key": "recall_tokens_max" if routine.name.endswith("_setting") else "note",
+        "p_value": Jsonb(1000),
+        "p_at": None,
+        "p_limit": 1,
+        "p_login": login,
+        "p_model": "all-MiniLM-L6-v2" if "embedding" in routine.name or "backfill" in routine.name else "m",
+        "p_provider": "none" if "embedding" in routine.name else "openai",
+        "p_context_window": 9000,
+        "p_max_output": 900,
+        "p_name": "other" if routine.name.startswith("register") else "all-MiniLM-L6-v2",
+        "p_dimension": 384,
+        "p_text": "text",
+        "p_user_ids": [],
+        "p_item_nos": [],
+        "p_embeddings": [],
+        "p_error": "none",
+        "p_part": 0,
+        "p_turn": 0,
+        "p_lines": [],
+        "p_month": "2026-01-01",
+        "p_code": "PM014",
+        "p_message": "no",
+        "p_months_ahead": 0,
+        "p_turns": None if routine.name.startswith("pin") else 0,
+        "p_destination": "elsewhere",
+        "p_user_id": "00000000-0000-0000-0000-000000000000",
+        "p_job": "flush",
+        "p_run": 0,
+        "p_seconds": 5,
+        "p_kind": "judge",
+        "p_relation": "relates_to",
+        "p_from_turn": 0,
+        "p_memory_ids": [],
+        "p_other_ids": [],
+        "p_scores": [],
+        "p_judge": "nobody",
+        "p_output": Jsonb({}),
+        "p_made_by": "test",
+        "p_used": [],
+        "p_schedule": "17 * * * *",
+        "p_weights": Jsonb({"weight_access": 0.03}),
+        "p_source": "by hand",
+        "p_result": Jsonb({}),
+        **made,
+    }
     lacking = needed - known.keys()
     assert not lacking, f"tests/support/routines.py needs a value for {lacking} of {routine.signature}"
     return {key: known[key] for key in wanted}

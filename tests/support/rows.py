@@ -8,34 +8,61 @@ import psycopg
 
 # What checks demand beyond one of the values they list.
 SPECIAL: dict[tuple[str, str], str] = {("memory_store", "scope"): "'global'"}
-BY_TYPE = {"uuid": "gen_random_uuid()", "text": "'planted'", "name": "'planted'", "integer": "1", "smallint": "1", "bigint": "1", "real": "0.5", "double precision": "0.5",
-           "numeric": "1", "boolean": "false", "jsonb": "'{}'", "bytea": "'\\x01'", "timestamp with time zone": "memoir.now()", "date": "'2026-01-01'", "tsvector": "'planted'",
-           "memoir_extensions.halfvec": "'[1,0]'", '"char"': "'m'", "xid8": "'1'", "interval": "'1 day'"}
+BY_TYPE = {
+    "uuid": "gen_random_uuid()",
+    "text": "'planted'",
+    "name": "'planted'",
+    "integer": "1",
+    "smallint": "1",
+    "bigint": "1",
+    "real": "0.5",
+    "double precision": "0.5",
+    "numeric": "1",
+    "boolean": "false",
+    "jsonb": "'{}'",
+    "bytea": "'\\x01'",
+    "timestamp with time zone": "memoir.now()",
+    "date": "'2026-01-01'",
+    "tsvector": "'planted'",
+    "memoir_extensions.halfvec": "'[1,0]'",
+    '"char"': "'m'",
+    "xid8": "'1'",
+    "interval": "'1 day'",
+}
 
 
 def tables_with_users(db: psycopg.Connection) -> list[str]:
     """All tables, partitioned ones as a whole, that have a user's rows."""
-    return [name for (name,) in db.execute("""
+    return [
+        name
+        for (name,) in db.execute("""
         select c.relname from pg_class c join pg_attribute a on a.attrelid = c.oid and a.attname = 'user_id' and not a.attisdropped
-        where c.relnamespace = '_memoir'::regnamespace and c.relkind in ('r', 'p') and not c.relispartition order by 1""")]
+        where c.relnamespace = '_memoir'::regnamespace and c.relkind in ('r', 'p') and not c.relispartition order by 1""")
+    ]
 
 
 def columns(db: psycopg.Connection, table: str) -> list[tuple[str, str, bool, str]]:
     """Name, type, whether a value must be given, and type category."""
     with db.transaction():
         db.execute("set local search_path = pg_catalog")
-        return db.execute("""
+        return db.execute(
+            """
             select a.attname, format_type(a.atttypid, null), a.attnotnull and not a.atthasdef and a.attidentity = '', t.typtype::text || t.typcategory::text
             from pg_attribute a join pg_type t on t.oid = a.atttypid where a.attrelid = coalesce(to_regclass('_memoir.' || quote_ident(%s)), to_regclass('memoir.' || quote_ident(%s))) and a.attnum > 0 and not a.attisdropped
-              and a.attgenerated = '' order by a.attnum""", [table, table]).fetchall()
+              and a.attgenerated = '' order by a.attnum""",
+            [table, table],
+        ).fetchall()
 
 
 def listed(db: psycopg.Connection, table: str) -> dict[str, str]:
     """Of columns that may only hold some values: one of those."""
-    found = db.execute(r"""
+    found = db.execute(
+        r"""
         select a.attname, substring(pg_get_constraintdef(c.oid) from $$ARRAY\[('(?:[^']|'')*'::[a-z "]+)$$) from pg_constraint c
         join pg_attribute a on a.attrelid = c.conrelid and a.attnum = c.conkey[1]
-        where c.conrelid = ('_memoir.' || quote_ident(%s))::regclass and c.contype = 'c' and cardinality(c.conkey) = 1""", [table])
+        where c.conrelid = ('_memoir.' || quote_ident(%s))::regclass and c.contype = 'c' and cardinality(c.conkey) = 1""",
+        [table],
+    )
     return {name: value for name, value in found if value}
 
 

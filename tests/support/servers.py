@@ -72,8 +72,14 @@ def roles(server_dsn: str, **options: str) -> Iterator[dict[str, str]]:
 
 def psql(dsn: str, *args: str, stdin: str | None = None) -> subprocess.CompletedProcess[str]:
     """psql without start-up file; the caller looks at the return code."""
-    return subprocess.run([PGBIN / "psql", "-X", "-q", "-o", os.devnull, *args, dsn], input=stdin, capture_output=True, text=True, check=False,
-                          env=os.environ | {"PGOPTIONS": "-c client_min_messages=warning"})
+    return subprocess.run(
+        [PGBIN / "psql", "-X", "-q", "-o", os.devnull, *args, dsn],
+        input=stdin,
+        capture_output=True,
+        text=True,
+        check=False,
+        env=os.environ | {"PGOPTIONS": "-c client_min_messages=warning"},
+    )
 
 
 def run_psql(dsn: str, *args: str) -> None:
@@ -100,7 +106,9 @@ def has_plpython(dsn: str) -> bool:
 
 def apply(dsn: str, modulus: int | None = 1, artifact: Path = ARTIFACT, one: bool = True) -> str:
     """Installs or upgrades the SQL core alone; returns what psql complained about, empty when all went well."""
-    done = psql(dsn, *([] if modulus is None else [f"-vmodulus={modulus}"]), *(["-1"] if one else []), "-f", str(artifact))
+    done = psql(
+        dsn, *([] if modulus is None else [f"-vmodulus={modulus}"]), *(["-1"] if one else []), "-f", str(artifact)
+    )
     assert (done.returncode == 0) == (done.stderr == ""), done.stderr
     return done.stderr
 
@@ -139,23 +147,45 @@ def environment_of(dsn: str) -> dict[str, str]:
     with connect(dsn) as db:
         pid = db.execute("select split_part(pg_read_file('postmaster.pid'), chr(10), 1)").fetchone()[0]
     pairs = (pair.partition("=") for pair in Path(f"/proc/{pid}/environ").read_text().split("\0"))
-    return {key: value for key, _, value in pairs if key.startswith(("PYTHON", "PG_MEMOIR", "OMP_", "HF_", "ORT_", "TOKENIZERS_"))}
+    return {
+        key: value
+        for key, _, value in pairs
+        if key.startswith(("PYTHON", "PG_MEMOIR", "OMP_", "HF_", "ORT_", "TOKENIZERS_"))
+    }
 
 
 @contextmanager
 def running(folder: Path, environment: dict[str, str] | None = None, **settings: str) -> Iterator[str]:
     """Starts the data directory folder/data on a socket in folder; yields a superuser's DSN. Stopped by its own pid file."""
-    settings = VOLATILE | {"listen_addresses": "", "unix_socket_directories": str(folder), "port": "5432", "jit": "off"} | settings
+    settings = (
+        VOLATILE
+        | {"listen_addresses": "", "unix_socket_directories": str(folder), "port": "5432", "jit": "off"}
+        | settings
+    )
     options = " ".join(f"-c {key}={shlex.quote(value)}" for key, value in settings.items())
     env = {"PATH": os.environ["PATH"], "LANG": "C.UTF-8", **(environment or {})}
     try:
-        as_server_user(PGBIN / "pg_ctl", "start", "-D", folder / "data", "-l", folder / "log", "-o", options, "-w", "-t", "60", "-s", env=env)
+        as_server_user(
+            PGBIN / "pg_ctl",
+            "start",
+            "-D",
+            folder / "data",
+            "-l",
+            folder / "log",
+            "-o",
+            options,
+            "-w",
+            "-t",
+            "60",
+            "-s",
+            env=env,
+        )
     except AssertionError as error:
         raise AssertionError(f"{error}\n{(folder / 'log').read_text()[-2000:]}") from None
     try:
         yield f"host={folder} port=5432 dbname=postgres user=postgres"
     finally:
-        if (folder / "killed").exists():                   # by the test, which says so with this file
+        if (folder / "killed").exists():  # by the test, which says so with this file
             (folder / "killed").unlink()
         else:
             as_server_user(PGBIN / "pg_ctl", "stop", "-D", folder / "data", "-m", "immediate", "-w", "-s")
@@ -169,7 +199,17 @@ ROOMY = {"timezone": "UTC", "max_locks_per_transaction": "256", "shared_buffers"
 def fresh_server(environment: dict[str, str] | None = None) -> Iterator[str]:
     """A server of its own that knows no role of ours; yields a superuser's DSN."""
     with server_folder() as folder:
-        as_server_user(PGBIN / "initdb", "-D", folder / "data", "-U", "postgres", "--auth=trust", "--encoding=UTF8", "--locale=C.UTF-8",
-                       "--no-instructions", "--no-sync")
+        as_server_user(
+            PGBIN / "initdb",
+            "-D",
+            folder / "data",
+            "-U",
+            "postgres",
+            "--auth=trust",
+            "--encoding=UTF8",
+            "--locale=C.UTF-8",
+            "--no-instructions",
+            "--no-sync",
+        )
         with running(folder, environment, **ROOMY) as dsn:
             yield dsn

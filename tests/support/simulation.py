@@ -18,12 +18,49 @@ import psycopg
 from psycopg.types.json import Jsonb
 
 START = datetime(2026, 1, 20, tzinfo=UTC)
-NOUNS = ["violin", "canoe", "telescope", "bakery", "vineyard", "greenhouse", "sailboat", "workshop", "orchard", "windmill", "lighthouse",
-         "observatory", "foundry", "ferry", "quarry", "apiary", "library", "tram", "kiln", "loom"]
+NOUNS = [
+    "violin",
+    "canoe",
+    "telescope",
+    "bakery",
+    "vineyard",
+    "greenhouse",
+    "sailboat",
+    "workshop",
+    "orchard",
+    "windmill",
+    "lighthouse",
+    "observatory",
+    "foundry",
+    "ferry",
+    "quarry",
+    "apiary",
+    "library",
+    "tram",
+    "kiln",
+    "loom",
+]
 VERBS = ["repaired", "painted", "sold", "visited", "measured", "borrowed", "cleaned", "photographed", "planned", "lost"]
 PLACES = ["Basel", "Ulm", "Graz", "Trier", "Kiel", "Lyon", "Porto", "Gent", "Bergen", "Turku"]
-SMALL = ["Hello again.", "Thanks a lot.", "The weather is grey today and I stay in.", "Let me think about that for a while.", "Sounds good to me."]
-JOBS = ["flush", "merge", "promotion", "demotion", "expiry", "compaction", "summaries", "profiles", "consolidation", "archive"]
+SMALL = [
+    "Hello again.",
+    "Thanks a lot.",
+    "The weather is grey today and I stay in.",
+    "Let me think about that for a while.",
+    "Sounds good to me.",
+]
+JOBS = [
+    "flush",
+    "merge",
+    "promotion",
+    "demotion",
+    "expiry",
+    "compaction",
+    "summaries",
+    "profiles",
+    "consolidation",
+    "archive",
+]
 
 # What must hold after every day: queries that return offenders.
 INVARIANTS = {
@@ -91,7 +128,7 @@ class Simulation:
     def __init__(self, db: psycopg.Connection, users: int = 200, seed: int = 1, archive_after: int | None = 60) -> None:
         self.db, self.random, self.day, self.counts = db, random.Random(seed), 0, Counter[str]()
         self.users = [f"user-{n:03}" for n in range(users)]
-        self.active: dict[str, tuple[str, int]] = {}              # user: newest session, its turns
+        self.active: dict[str, tuple[str, int]] = {}  # user: newest session, its turns
         self.memories: dict[str, list[str]] = {user: [] for user in self.users}
         self.forgotten: dict[str, list[str]] = {user: [] for user in self.users}
         self.totals: dict[tuple, tuple] = {}
@@ -100,8 +137,12 @@ class Simulation:
         self.outcomes = Counter[str]()
         db.execute("set synchronous_commit = off")
         db.execute("set search_path = memoir, _memoir, memoir_extensions, pg_catalog")
-        self.jobs = [job for job in JOBS if db.execute("select 1 from _memoir.job_list() where job = %s", [job]).fetchone()]
-        db.execute("select memoir.register_model('small', 'openai', 2000, 500, p_prompt_microcents_per_1k => 15000, p_completion_microcents_per_1k => 60000)")
+        self.jobs = [
+            job for job in JOBS if db.execute("select 1 from _memoir.job_list() where job = %s", [job]).fetchone()
+        ]
+        db.execute(
+            "select memoir.register_model('small', 'openai', 2000, 500, p_prompt_microcents_per_1k => 15000, p_completion_microcents_per_1k => 60000)"
+        )
         db.execute("select memoir.set_setting('compaction_tokens', '1500')")
         if archive_after and "archive" in self.jobs:
             db.execute("select memoir.set_setting('history_days', %s)", [Jsonb(archive_after)])
@@ -127,16 +168,32 @@ class Simulation:
         over = session and self.one("select memoir.session_info(%s, %s) ->> 'status'", user, session) == "expired"
         if not session or over or r.random() < 0.15:
             session, turns = f"s{self.day}", 0
-            self.db.execute("select memoir.open_session(%s, %s, 'small', 'You are a helpful assistant.')", [user, session])
+            self.db.execute(
+                "select memoir.open_session(%s, %s, 'small', 'You are a helpful assistant.')", [user, session]
+            )
             self.counts["sessions"] += 1
         for _ in range(r.randint(1, 4)):
             said = [r.choice(SMALL), self.sentence(user), r.choice(SMALL)]
             messages: list[dict] = [{"role": "user", "content": " ".join(said)}]
             if r.random() < 0.15:
-                messages += [{"role": "assistant", "content": None, "tool_calls": [{"id": "c", "type": "function", "function": {"name": "look", "arguments": "{}"}}]},
-                             {"role": "tool", "tool_call_id": "c", "content": f"{r.randint(1, 99)} pieces on the shelf"}]
+                messages += [
+                    {
+                        "role": "assistant",
+                        "content": None,
+                        "tool_calls": [
+                            {"id": "c", "type": "function", "function": {"name": "look", "arguments": "{}"}}
+                        ],
+                    },
+                    {"role": "tool", "tool_call_id": "c", "content": f"{r.randint(1, 99)} pieces on the shelf"},
+                ]
             messages.append({"role": "assistant", "content": f"{r.choice(SMALL)} You said: {said[1]}"})
-            done = self.one("select memoir.persist_turn(%s, %s, %s, %s)", user, session, Jsonb(messages), Jsonb({"prompt_tokens": r.randint(50, 900), "completion_tokens": r.randint(5, 200)}))
+            done = self.one(
+                "select memoir.persist_turn(%s, %s, %s, %s)",
+                user,
+                session,
+                Jsonb(messages),
+                Jsonb({"prompt_tokens": r.randint(50, 900), "completion_tokens": r.randint(5, 200)}),
+            )
             turns = done["turn_count"]
             self.counts["turns"] += len(messages)
             if r.random() < 0.25:
@@ -148,7 +205,10 @@ class Simulation:
         if r.random() < 0.1:
             self.remember(user, f"Prefers the {r.choice(NOUNS)} in {r.choice(PLACES)}", p_type="preference")
         if r.random() < 0.05:
-            self.db.execute("select memoir.set_working_memory(%s, %s, 'plan', %s)", [user, session, f"Look for the {r.choice(NOUNS)}"])
+            self.db.execute(
+                "select memoir.set_working_memory(%s, %s, 'plan', %s)",
+                [user, session, f"Look for the {r.choice(NOUNS)}"],
+            )
         if self.memories[user] and r.random() < 0.04:
             self.forget(user)
         # Asks for what is known, some of it again and again.
@@ -158,7 +218,7 @@ class Simulation:
             self.counts["compiles"] += 1
             assert got["tokens"] <= got["budget"], (user, session, got["tokens"], got["budget"])
             assert got["messages"][-1]["role"] == "user" and got["messages"][-1]["content"].endswith(query)
-            known = str(got["messages"][0]["content"]) + str(got["messages"][-1]["content"])   # profile, summary, recall
+            known = str(got["messages"][0]["content"]) + str(got["messages"][-1]["content"])  # profile, summary, recall
             for gone in self.forgotten[user]:
                 assert gone not in known, (user, gone, known)
         if r.random() < 0.12:
@@ -169,27 +229,38 @@ class Simulation:
     def note(self, user: str, session: str, turn: int, said: str) -> None:
         """What an extraction would store of a turn: the person's word, or a conclusion of the agent."""
         if self.random.random() < 0.6:
-            self.remember(user, said.replace("I ", "Has ", 1), p_session=session, p_actor="agent", p_provenance="user_stated", p_source_turns=[turn])
+            self.remember(
+                user,
+                said.replace("I ", "Has ", 1),
+                p_session=session,
+                p_actor="agent",
+                p_provenance="user_stated",
+                p_source_turns=[turn],
+            )
         else:
             self.remember(user, f"Seems to know about this: {said}", p_session=session, p_actor="agent")
 
     def remember(self, user: str, content: str, **more: Any) -> None:
         named = "".join(f", {name} => %({name})s" for name in more)
-        done = self.db.execute(f"select memoir.remember(%(user)s, %(content)s{named})", {"user": user, "content": content, **more}).fetchone()[0]
+        done = self.db.execute(
+            f"select memoir.remember(%(user)s, %(content)s{named})", {"user": user, "content": content, **more}
+        ).fetchone()[0]
         self.outcomes[done["outcome"]] += 1
         if done["outcome"] == "stored":
             self.memories[user].append(done["memory_id"])
 
     def forget(self, user: str) -> None:
         memory = self.memories[user].pop(self.random.randrange(len(self.memories[user])))
-        found = self.db.execute("select content from _memoir.memory_store where memory_id = %s and state = 'active'", [memory]).fetchone()
-        if not found:       # superseded, expired, or archived since
+        found = self.db.execute(
+            "select content from _memoir.memory_store where memory_id = %s and state = 'active'", [memory]
+        ).fetchone()
+        if not found:  # superseded, expired, or archived since
             return
         [content] = found
         self.db.execute("select memoir.forget(%s, %s)", [user, memory])
         self.counts["forgotten"] += 1
         self.forgotten[user].append(content)
-        if self.random.random() < 0.3:     # somebody says it again
+        if self.random.random() < 0.3:  # somebody says it again
             assert self.one("select memoir.remember(%s, %s)", user, content)["outcome"] == "refused_tombstone"
 
     # A day of everybody ----------------------------------------------------------------------------------------------
@@ -204,9 +275,11 @@ class Simulation:
         for job in self.jobs:
             begun = time.monotonic()
             outcome = "time over"
-            while outcome == "time over":                  # on a busy machine what is left goes to the next run
+            while outcome == "time over":  # on a busy machine what is left goes to the next run
                 self.db.execute("call memoir.run_job(%s)", [job])
-                outcome, error, counts = self.db.execute("select outcome, error, counts from _memoir.job_runs order by run_id desc limit 1").fetchone()
+                outcome, error, counts = self.db.execute(
+                    "select outcome, error, counts from _memoir.job_runs order by run_id desc limit 1"
+                ).fetchone()
                 self.counts.update({f"{job}: {key}": value for key, value in counts.items()})
             assert outcome == "done", (job, outcome, error)
             self.seconds[job] += time.monotonic() - begun
@@ -232,14 +305,27 @@ class Simulation:
               select exists (select from _memoir.compactions c where c.user_id = h.user_id and c.session_id = h.session_id and c.undone_at is null and c.level > 0
                 and h.turn_index between c.from_turn and c.to_turn) as covered from _memoir.conversation_history h) x""").fetchone()
         assert self.counts["turns"] == active + compacted + gone, (self.counts["turns"], active, compacted, gone)
-        self.counts.update({"turns active": active - self.counts["turns active"], "turns compacted": compacted - self.counts["turns compacted"]})
+        self.counts.update(
+            {
+                "turns active": active - self.counts["turns active"],
+                "turns compacted": compacted - self.counts["turns compacted"],
+            }
+        )
         states = dict(self.db.execute("select state::text, count(*) from _memoir.memory_store group by 1").fetchall())
         archived = self.one("select count(*) from _memoir.archived_memories")
-        assert sum(states.values()) + archived == self.outcomes["stored"] + self.counts["consolidation: made"], (states, archived, self.outcomes)
+        assert sum(states.values()) + archived == self.outcomes["stored"] + self.counts["consolidation: made"], (
+            states,
+            archived,
+            self.outcomes,
+        )
         self.counts["memories archived"] = archived
         # Costs and token totals only grow.
-        for key, *totals in self.db.execute("select session_id, turn_count, tokens, prompt_tokens, completion_tokens, cost_microcents from _memoir.session_counters"):
-            assert all(new >= old for new, old in zip(totals, self.totals.get(key, (0,) * 5))), f"day {self.day}: session {key} lost counts"
+        for key, *totals in self.db.execute(
+            "select session_id, turn_count, tokens, prompt_tokens, completion_tokens, cost_microcents from _memoir.session_counters"
+        ):
+            assert all(new >= old for new, old in zip(totals, self.totals.get(key, (0,) * 5))), (
+                f"day {self.day}: session {key} lost counts"
+            )
             self.totals[key] = tuple(totals)
 
     def report(self) -> str:
@@ -248,17 +334,36 @@ class Simulation:
         lines += [f"  {name}: {count}" for name, count in sorted(self.counts.items()) if ": " not in name]
         lines += ["jobs"] + [f"  {name}: {count}" for name, count in sorted(self.counts.items()) if ": " in name]
         lines += ["remember"] + [f"  {name}: {count}" for name, count in sorted(self.outcomes.items())]
-        lines += ["memories by tier and state"] + [f"  tier {tier} {state}: {count}" for tier, state, count in
-                                                   db.execute("select tier, state, count(*) from _memoir.memory_store group by 1, 2 order by 1, 2")]
+        lines += ["memories by tier and state"] + [
+            f"  tier {tier} {state}: {count}"
+            for tier, state, count in db.execute(
+                "select tier, state, count(*) from _memoir.memory_store group by 1, 2 order by 1, 2"
+            )
+        ]
         db.execute("select pg_stat_force_next_flush()") if db.info.server_version >= 150000 else None
-        hot, all_updates = db.execute("select coalesce(sum(n_tup_hot_upd), 0), coalesce(sum(n_tup_upd), 0) from pg_stat_user_tables where relname like 'memory_stats_p%'").fetchone()
-        lines.append(f"HOT share of memory_stats updates: {float(hot) / max(1, float(all_updates)):.3f} of {all_updates}")
+        hot, all_updates = db.execute(
+            "select coalesce(sum(n_tup_hot_upd), 0), coalesce(sum(n_tup_upd), 0) from pg_stat_user_tables where relname like 'memory_stats_p%'"
+        ).fetchone()
+        lines.append(
+            f"HOT share of memory_stats updates: {float(hot) / max(1, float(all_updates)):.3f} of {all_updates}"
+        )
         # What the moved clock itself rewrites, and what is emptied by design (buffers, queues, tails), is no user's data.
         bloat = """select coalesce(sum(n_dead_tup)::float8 / nullif(sum(n_dead_tup + n_live_tup), 0), 0) from pg_stat_user_tables where schemaname = '_memoir'
             and relname !~ '^(settings|settings_merged|work_items|job_runs|job_cursors|compile_buffer)$|^(search_tail|kept_recalls)_p' and relname ~ %s"""
-        for table in ("", "^conversation_history_p", "^memory_store_p", "^memory_stats_p", "^search_items_p", "^(user|session)_counters_p"):
-            lines.append(f"dead tuples {table.strip('^').removesuffix('_p') or 'of all'}: {db.execute(bloat, [table]).fetchone()[0]:.4f}")
-        ratio = db.execute("select sum((metadata ->> 'tokens')::numeric) / nullif(sum((metadata ->> 'summary_tokens')::numeric), 0) from _memoir.compactions where level = 1").fetchone()[0]
+        for table in (
+            "",
+            "^conversation_history_p",
+            "^memory_store_p",
+            "^memory_stats_p",
+            "^search_items_p",
+            "^(user|session)_counters_p",
+        ):
+            lines.append(
+                f"dead tuples {table.strip('^').removesuffix('_p') or 'of all'}: {db.execute(bloat, [table]).fetchone()[0]:.4f}"
+            )
+        ratio = db.execute(
+            "select sum((metadata ->> 'tokens')::numeric) / nullif(sum((metadata ->> 'summary_tokens')::numeric), 0) from _memoir.compactions where level = 1"
+        ).fetchone()[0]
         lines.append(f"compaction ratio: {float(ratio or 0):.1f}")
         return "\n".join(lines)
 
@@ -271,6 +376,7 @@ def main(users: int = 200, days: int = 180, seed: int = 1) -> None:
     import os
 
     from servers import connect, database, install
+
     with database(os.environ["PG_MEMOIR_DSN"]) as dsn:
         install(dsn)
         with connect(dsn) as db:
@@ -278,9 +384,16 @@ def main(users: int = 200, days: int = 180, seed: int = 1) -> None:
             for day in range(days):
                 simulation.step()
                 if day % 10 == 9:
-                    print(f"day {day + 1}: {simulation.counts['turns']} turns, {sum(simulation.outcomes.values())} memories", file=sys.stderr, flush=True)
+                    print(
+                        f"day {day + 1}: {simulation.counts['turns']} turns, {sum(simulation.outcomes.values())} memories",
+                        file=sys.stderr,
+                        flush=True,
+                    )
             print(simulation.report())
-            print(f"took {(time.monotonic() - begun) / 60:.1f} minutes: " + ", ".join(f"{name} {seconds / 60:.1f}" for name, seconds in simulation.seconds.most_common()))
+            print(
+                f"took {(time.monotonic() - begun) / 60:.1f} minutes: "
+                + ", ".join(f"{name} {seconds / 60:.1f}" for name, seconds in simulation.seconds.most_common())
+            )
 
 
 if __name__ == "__main__":

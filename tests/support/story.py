@@ -24,11 +24,29 @@ START = datetime(2031, 5, 5, 9, tzinfo=UTC)
 MODEL, DIMENSION = "recorded", 128
 LONGEST = 20_000
 ID = re.compile(r"\b[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}\b")
-SETS = {"explain_context", "export_user", "history", "list_aliases", "list_compactions", "list_tombstones",
-        "match_memories", "memory_history", "recall"}
-TYPES = {"embedding": "real[]", "query_embedding": "real[]", "confidence": "real", "threshold": "real",
-         "used": "uuid[]", "source_turns": "integer[]", "tags": "text[]", "types": "text[]", "kinds": "text[]",
-         "aliases": "text[]"}
+SETS = {
+    "explain_context",
+    "export_user",
+    "history",
+    "list_aliases",
+    "list_compactions",
+    "list_tombstones",
+    "match_memories",
+    "memory_history",
+    "recall",
+}
+TYPES = {
+    "embedding": "real[]",
+    "query_embedding": "real[]",
+    "confidence": "real",
+    "threshold": "real",
+    "used": "uuid[]",
+    "source_turns": "integer[]",
+    "tags": "text[]",
+    "types": "text[]",
+    "kinds": "text[]",
+    "aliases": "text[]",
+}
 
 
 @cache
@@ -52,8 +70,10 @@ def said(*texts: str) -> list[Message]:
 
 def calls(**named: str) -> Message:
     """An assistant's calls of tools: id=name."""
-    made = [{"id": key, "type": "function", "function": {"name": name, "arguments": json.dumps({"of": key})}}
-            for key, name in named.items()]
+    made = [
+        {"id": key, "type": "function", "function": {"name": name, "arguments": json.dumps({"of": key})}}
+        for key, name in named.items()
+    ]
     return {"role": "assistant", "content": None, "tool_calls": made}
 
 
@@ -70,8 +90,8 @@ class Story:
         self._login = db.info.user
         self._answers: dict[str, Any] = {}
         self._replies: list[Any] = []
-        self._names: dict[str, str] = {}   # of ids
-        self._unnamed: set[str] = set()    # sessions written to since their turns have names
+        self._names: dict[str, str] = {}  # of ids
+        self._unnamed: set[str] = set()  # sessions written to since their turns have names
 
     def cases(self) -> Iterator[tuple[str, Any]]:
         """Name and answer of everything asked, and all replies to what was written as one."""
@@ -103,8 +123,10 @@ class Story:
         while claimed := self.db.execute(claim, [MODEL]).fetchall():
             users, items, texts = zip(*claimed, strict=True)
             numbers = [number for text in texts for number in vector(text)]
-            self.db.execute("select memoir.store_embeddings(%s::uuid[], %s::int[], %s::real[], %s)",
-                            [list(users), list(items), numbers, MODEL])
+            self.db.execute(
+                "select memoir.store_embeddings(%s::uuid[], %s::int[], %s::real[], %s)",
+                [list(users), list(items), numbers, MODEL],
+            )
 
     # Writing
 
@@ -152,8 +174,9 @@ class Story:
         """A function's answer as it is: rows of those that return sets, {"error": …} where it fails."""
         listed = "".join(f", p_{key} => %s{_cast(key)}" for key in given)
         try:
-            cursor = self.db.execute(f"select * from memoir.{function}(p_user => %s{listed})",
-                                     [self.user, *map(_adapted, given.values())])
+            cursor = self.db.execute(
+                f"select * from memoir.{function}(p_user => %s{listed})", [self.user, *map(_adapted, given.values())]
+            )
         except psycopg.Error as error:
             return {"error": self._shown(error)}
         columns = [column.name for column in cursor.description or ()]
@@ -200,7 +223,7 @@ class Story:
         if len(text) <= LONGEST:
             return text
         middle = f"[{len(text)} characters, {sha256(text.encode()).hexdigest()[:16]}]"
-        return text[:LONGEST // 2] + middle + text[-LONGEST // 4:]
+        return text[: LONGEST // 2] + middle + text[-LONGEST // 4 :]
 
     def _called(self, key: str, new: dict[str, str] | None) -> str:
         if key in self._names:

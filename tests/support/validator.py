@@ -113,7 +113,11 @@ def _user_from_blocks(blocks: list[dict[str, Any]]) -> Iterable[dict[str, Any]]:
     rest = []
     for block in blocks:
         if block["type"] == "tool_result":
-            yield {"role": "tool", "tool_call_id": block["tool_use_id"], "content": _result_content(block.get("content"))}
+            yield {
+                "role": "tool",
+                "tool_call_id": block["tool_use_id"],
+                "content": _result_content(block.get("content")),
+            }
         else:
             rest.append(_part_from_block(block))
     if rest:
@@ -255,7 +259,10 @@ def _query(messages: list[dict[str, Any]], expected: Expected) -> Iterable[str]:
     if place is None:
         yield "query: there is no user message"
         return
-    asked = [*([{"type": "text", "text": expected.query}] if expected.query is not None else []), *(expected.query_parts or [])]
+    asked = [
+        *([{"type": "text", "text": expected.query}] if expected.query is not None else []),
+        *(expected.query_parts or []),
+    ]
     asked = parts_of({"content": asked})
     if expected.format == "anthropic":  # which refuses blocks of white space alone
         asked = [part for part in asked if part.get("type") != "text" or part["text"].strip()]
@@ -339,7 +346,11 @@ def _fences(messages: list[dict[str, Any]], expected: Expected) -> Iterable[str]
             said = _said(expected)
             if len(_WHOLE_BLOCK.findall(text)) > expected.recalled + len(_WHOLE_BLOCK.findall(said)):
                 yield f"fence: more than one block in the newest user message ({place})"
-        elif message["role"] == "user" and _WHOLE_BLOCK.search(text) and text.count("<memoir-") > _said(expected).count("<memoir-"):
+        elif (
+            message["role"] == "user"
+            and _WHOLE_BLOCK.search(text)
+            and text.count("<memoir-") > _said(expected).count("<memoir-")
+        ):
             # Tags that somebody wrote stay as they were persisted, even where a merge makes them a block.
             yield f"fence: a block of ours in the history, message {place}"
 
@@ -410,7 +421,11 @@ def _pieces_of_message(message: dict[str, Any], shape: str = "openai") -> list[P
         pieces.append(Piece(f"{role} {kind}", value))
     for call in message.get("tool_calls") or []:
         given = call["function"]["arguments"]
-        pieces.append(Piece("call", f"{_id(call['id'], claude)} {call['function']['name']} {_arguments(given) if claude else given}"))
+        pieces.append(
+            Piece(
+                "call", f"{_id(call['id'], claude)} {call['function']['name']} {_arguments(given) if claude else given}"
+            )
+        )
     return pieces
 
 
@@ -474,7 +489,9 @@ def _pieces_of_list(shown: list[dict[str, Any]], newest: int | None, expected: E
     return pieces
 
 
-def _is_suffix(pieces: list[Piece], wanted: list[list[Piece]], places: list[int], excerpts: frozenset[int]) -> str | None:
+def _is_suffix(
+    pieces: list[Piece], wanted: list[list[Piece]], places: list[int], excerpts: frozenset[int]
+) -> str | None:
     """None if `pieces` are the last messages of `wanted`, where texts may be merged with white space between; else the problem."""
     have = list(pieces)
     joined = False  # whether the last of `have` is what precedes a text already matched, separator included
@@ -486,11 +503,22 @@ def _is_suffix(pieces: list[Piece], wanted: list[list[Piece]], places: list[int]
         shortened = at < len(places) and places[at] in excerpts
         for piece in reversed(wanted[at]):
             found = have[-1] if have else None
-            if found is not None and piece.may_be_missing and found.kind == piece.kind and found.value in (piece.value, "(empty)"):
+            if (
+                found is not None
+                and piece.may_be_missing
+                and found.kind == piece.kind
+                and found.value in (piece.value, "(empty)")
+            ):
                 have.pop()
                 joined = False
                 continue
-            if found is not None and piece.may_be_missing and found.kind == piece.kind and not found.value.strip() and found.value.endswith("\n\n" + piece.value):
+            if (
+                found is not None
+                and piece.may_be_missing
+                and found.kind == piece.kind
+                and not found.value.strip()
+                and found.value.endswith("\n\n" + piece.value)
+            ):
                 have[-1] = Piece(piece.kind, found.value[: -len(piece.value) - 2])  # several blank texts merged
                 continue
             if piece.may_be_missing:
@@ -505,8 +533,12 @@ def _is_suffix(pieces: list[Piece], wanted: list[list[Piece]], places: list[int]
             if not piece.kind.endswith(" text"):
                 # Arguments that are no JSON object have no place in Anthropic's shape: any input stands for them.
                 free = piece.value.endswith(" no object")
-                if found.value != piece.value and not (free and found.value.startswith(piece.value[: -len("no object")])):
-                    return f"{piece.kind} of {turn} differs: persisted {piece.value[-60:]!r}, shown {found.value[-60:]!r}"
+                if found.value != piece.value and not (
+                    free and found.value.startswith(piece.value[: -len("no object")])
+                ):
+                    return (
+                        f"{piece.kind} of {turn} differs: persisted {piece.value[-60:]!r}, shown {found.value[-60:]!r}"
+                    )
                 continue
             if shortened and _EXCERPT.search(found.value):
                 if not _is_excerpt(found.value, [other.value for other in wanted[at] if other.kind == piece.kind]):

@@ -31,8 +31,16 @@ def test_openai_jsonl(tmp_path):
         tmp_path,
         {"messages": [{"role": "system", "content": "Be kind."}, USER, MODEL], "user": "ann", "session": "s1"},
         "",
-        [USER, {"role": "assistant", "content": None, "tool_calls": [tool_call]}, {"role": "tool", "tool_call_id": "c", "content": "1"}],
-        {"id": 7, "created_at": "2024-05-01T12:00:00", "messages": [USER, MODEL | {"created_at": 1714600000, "weight": 0}]},
+        [
+            USER,
+            {"role": "assistant", "content": None, "tool_calls": [tool_call]},
+            {"role": "tool", "tool_call_id": "c", "content": "1"},
+        ],
+        {
+            "id": 7,
+            "created_at": "2024-05-01T12:00:00",
+            "messages": [USER, MODEL | {"created_at": 1714600000, "weight": 0}],
+        },
     )
     assert total == 3
     assert [(c.user, c.session) for c in found] == [("ann", "s1"), ("chats", "conversation-2"), ("chats", "7")]
@@ -45,7 +53,9 @@ def test_openai_jsonl(tmp_path):
     assert str(found[2].where) == "chats.jsonl:4"
 
 
-@pytest.mark.parametrize("document", [[USER, MODEL], {"messages": [USER, MODEL]}, [[USER, MODEL]], [{"messages": [USER, MODEL]}]])
+@pytest.mark.parametrize(
+    "document", [[USER, MODEL], {"messages": [USER, MODEL]}, [[USER, MODEL]], [{"messages": [USER, MODEL]}]]
+)
 def test_openai_documents(tmp_path, document):
     for text in (json.dumps(document), json.dumps(document, indent=1), "\ufeff" + json.dumps(document)):
         total, [conversation] = read(tmp_path, text, user="ann")
@@ -87,10 +97,21 @@ def test_sharegpt_tool_results_get_the_calls_before_them(tmp_path):
         ),
     )
     messages = conversation.messages
-    assert [m["role"] for m in messages] == ["user", "assistant", "tool", "tool", "assistant", "tool", "assistant", "tool", "assistant"]
-    assert messages[1]["content"] == "Looking." and [c["function"] for c in messages[1]["tool_calls"]] == [
-        {"name": "f", "arguments": '{"a": 1}'}
-    ] * 2
+    assert [m["role"] for m in messages] == [
+        "user",
+        "assistant",
+        "tool",
+        "tool",
+        "assistant",
+        "tool",
+        "assistant",
+        "tool",
+        "assistant",
+    ]
+    assert (
+        messages[1]["content"] == "Looking."
+        and [c["function"] for c in messages[1]["tool_calls"]] == [{"name": "f", "arguments": '{"a": 1}'}] * 2
+    )
     assert [m["content"] for m in messages if m["role"] == "tool"] == ["1", "2", "3", "out of nowhere"]
     assert messages[4]["content"] is None and messages[4]["tool_calls"][0]["function"]["name"] == "g"
     assert messages[6]["content"] == "Done." and len(messages[6]["tool_calls"]) == 1
@@ -113,7 +134,13 @@ def locomo(**change):
         "session_2": [{"speaker": "Bo", "dia_id": "D2:1", "text": "Second"}],
         "session_1_date_time": "1:56 pm on 8 May, 2023",
         "session_1": [
-            {"speaker": "Zoë O'Neil", "dia_id": "D1:1", "text": "Look!", "blip_caption": "a red kite", "img_url": ["u"]},
+            {
+                "speaker": "Zoë O'Neil",
+                "dia_id": "D1:1",
+                "text": "Look!",
+                "blip_caption": "a red kite",
+                "img_url": ["u"],
+            },
             {"speaker": "Bo", "dia_id": "D1:2", "text": "Nice", "query": "kite"},
         ],
         "session_3_date_time": "12:05 am on 2 March, 2024",
@@ -123,7 +150,9 @@ def locomo(**change):
 
 def test_locomo(tmp_path):
     total, [first, second] = read(tmp_path, locomo())
-    assert total == 2 and first.user == "locomo:conv-1" and (first.session, second.session) == ("session_1", "session_2")
+    assert (
+        total == 2 and first.user == "locomo:conv-1" and (first.session, second.session) == ("session_1", "session_2")
+    )
     assert first.messages == [
         {
             "role": "user",
@@ -146,7 +175,13 @@ def test_locomo(tmp_path):
 
 
 def test_names_are_what_openai_allows():
-    assert [openai_name(n) for n in ("Ann", "Zoë O'Neil", "日本", "a" * 99, "_x_")] == ["Ann", "Zoe_O_Neil", "speaker", "a" * 64, "x"]
+    assert [openai_name(n) for n in ("Ann", "Zoë O'Neil", "日本", "a" * 99, "_x_")] == [
+        "Ann",
+        "Zoe_O_Neil",
+        "speaker",
+        "a" * 64,
+        "x",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -214,7 +249,9 @@ class Recorder:
 def test_an_import_makes_the_same_calls_every_time(tmp_path):
     """A re-run asks with the same keys and bodies, which is what makes it harmless."""
     path = tmp_path / "chats.jsonl"
-    path.write_text(json.dumps({"messages": [{"role": "system", "content": "P"}, *[USER, MODEL] * 50]}) + "\n" + json.dumps([USER]))
+    path.write_text(
+        json.dumps({"messages": [{"role": "system", "content": "P"}, *[USER, MODEL] * 50]}) + "\n" + json.dumps([USER])
+    )
     one, two = Recorder(), Recorder()
     done = import_conversations(one, path, user="ann", progress=False)
     assert done == import_conversations(two, path, user="ann", progress=False) and one.asked == two.asked

@@ -72,7 +72,11 @@ def test_a_wrong_argument_is_named(name, argument):
 
 
 def test_missing_and_unknown_arguments_are_pythons_own_errors():
-    for run in (lambda: calls.forget("ann"), lambda: calls.forget("ann", GOOD["uuid"], raison="x"), lambda: calls.forget("a", "b", "c")):
+    for run in (
+        lambda: calls.forget("ann"),
+        lambda: calls.forget("ann", GOOD["uuid"], raison="x"),
+        lambda: calls.forget("a", "b", "c"),
+    ):
         with pytest.raises(TypeError, match=r"^forget\(\) "):
             run()
 
@@ -112,7 +116,10 @@ def nested(depth):
 
 def test_other_arguments_than_those_of_calls():
     for make in (Memoir, AsyncMemoir):
-        with pytest.raises(errors.InvalidArgumentError, match="dsn is None, a connection string or an? (Async)?ConnectionPool is needed"):
+        with pytest.raises(
+            errors.InvalidArgumentError,
+            match="dsn is None, a connection string or an? (Async)?ConnectionPool is needed",
+        ):
             make(None)
     memoir = Memoir(Recorder())
     for run, message in (
@@ -147,19 +154,31 @@ def test_sql_is_a_call_with_named_arguments():
     assert calls.compile_context("ann", "s1", "Why?", query_embedding=[1.0]).embed is None
     assert calls.compile_anthropic("ann", "s1").params["format"] == "anthropic"
     memory = GOOD["uuid"]
-    assert calls.forget("ann", str(memory)).sql == "select memoir.forget(p_user => %(user)s::text, p_memory => %(memory)s::uuid) as result"
+    assert (
+        calls.forget("ann", str(memory)).sql
+        == "select memoir.forget(p_user => %(user)s::text, p_memory => %(memory)s::uuid) as result"
+    )
     assert calls.forget("ann", str(memory)).params["memory"] == memory
     assert calls.remember("ann", "x", confidence=1).sql.count("=>") == 3
     assert calls.merge_search().sql == "call memoir.merge_search()"
     # None is a value where the database has no default.
-    assert calls.set_working_memory("ann", "s1", "k", None).params == {"user": "ann", "session": "s1", "key": "k", "content": None}
+    assert calls.set_working_memory("ann", "s1", "k", None).params == {
+        "user": "ann",
+        "session": "s1",
+        "key": "k",
+        "content": None,
+    }
 
 
 def test_no_sql_but_calls():
     found = []
     for path in (ROOT / "client" / "pg_memoir").glob("*.py"):
-        found += re.findall(r"""["']((?:select|insert|update|delete|with|call|set|begin|from)\b [^"']*)["']""", path.read_text(), re.I)
-    assert found and all(re.match(r"(select (\* from )?|call )memoir\.\{function\}\(", statement) for statement in found), found
+        found += re.findall(
+            r"""["']((?:select|insert|update|delete|with|call|set|begin|from)\b [^"']*)["']""", path.read_text(), re.I
+        )
+    assert found and all(
+        re.match(r"(select (\* from )?|call )memoir\.\{function\}\(", statement) for statement in found
+    ), found
 
 
 def test_both_clients_have_every_call():
@@ -175,7 +194,9 @@ def test_both_clients_have_every_call():
             pair = [getattr(c, name) for c in (one, other)]
             assert [*inspect.signature(pair[0]).parameters] == [*inspect.signature(pair[1]).parameters], name
     assert list(inspect.signature(Session.compile_context).parameters)[:2] == ["self", "query"]
-    assert inspect.signature(Memoir.session).parameters.keys() == inspect.signature(Memoir.open_session).parameters.keys()
+    assert (
+        inspect.signature(Memoir.session).parameters.keys() == inspect.signature(Memoir.open_session).parameters.keys()
+    )
     assert "Annotated" not in str(inspect.signature(Memoir.remember)) and Session.pin.__doc__ == Memoir.pin.__doc__
 
 
@@ -206,13 +227,27 @@ def test_values_of_other_libraries():
         {"role": "assistant", "content": "Hi"},
     ]
     assert calls.append("a", "s", Message()).params["messages"].obj == [{"role": "assistant", "content": "Hi"}]
-    sent = calls.remember("a", "x", type=Kind.FACT, confidence=Decimal("0.5"), created_at="2024-01-01T00:00:00Z", embedding=iter([1, 1e-60])).params
-    assert type(sent["type"]) is str and (sent["type"], sent["confidence"], sent["created_at"], sent["embedding"]) == ("fact", 0.5, at, [1.0, 0.0])
+    sent = calls.remember(
+        "a",
+        "x",
+        type=Kind.FACT,
+        confidence=Decimal("0.5"),
+        created_at="2024-01-01T00:00:00Z",
+        embedding=iter([1, 1e-60]),
+    ).params
+    assert type(sent["type"]) is str and (sent["type"], sent["confidence"], sent["created_at"], sent["embedding"]) == (
+        "fact",
+        0.5,
+        at,
+        [1.0, 0.0],
+    )
 
 
 def test_one_exception_per_sqlstate():
     """The contract is the header of sql/base/errors.sql."""
-    contract = set(re.findall(r"\bPM\d{3}\b", (ROOT / "sql" / "base" / "errors.sql").read_text().split("create or replace")[0]))
+    contract = set(
+        re.findall(r"\bPM\d{3}\b", (ROOT / "sql" / "base" / "errors.sql").read_text().split("create or replace")[0])
+    )
     assert contract == set(errors.BY_SQLSTATE)
     assert len({kind.__name__ for kind in errors.BY_SQLSTATE.values()}) == len(contract)
 
@@ -226,7 +261,9 @@ def test_version_is_written_once():
 
 
 def test_budget_error_has_sizes():
-    error = errors.BudgetTooSmallError("too small", detail=json.loads('{"needed": 90, "budget": 50, "system": 20, "message": 70}'))
+    error = errors.BudgetTooSmallError(
+        "too small", detail=json.loads('{"needed": 90, "budget": 50, "system": 20, "message": 70}')
+    )
     assert (error.needed, error.budget, error.system_tokens, error.message_tokens) == (90, 50, 20, 70)
     assert errors.BudgetTooSmallError("too small").needed is None
 

@@ -18,7 +18,13 @@ ASK = [{"role": "user", "content": "Why?"}]
 
 
 def expected(answer: Answer, finish: str) -> tuple[str, list[ToolCall], dict]:
-    usage = {"model": "some-model", "prompt_tokens": 11, "completion_tokens": 7, "finish_reason": finish, "latency_ms": 120}
+    usage = {
+        "model": "some-model",
+        "prompt_tokens": 11,
+        "completion_tokens": 7,
+        "finish_reason": finish,
+        "latency_ms": 120,
+    }
     return answer.text or "", [ToolCall(*call) for call in answer.tool_calls], usage
 
 
@@ -102,7 +108,9 @@ def test_replies_continue_a_conversation():
 def test_stubs_refuse_what_the_providers_refuse():
     with ChatCompletionsStub() as stub, pytest.raises(openai.BadRequestError, match="must follow"):
         client = openai.OpenAI(base_url=stub.url, api_key="stub")
-        client.chat.completions.create(model="m", messages=[*ASK, {"role": "tool", "tool_call_id": "x", "content": "1"}])
+        client.chat.completions.create(
+            model="m", messages=[*ASK, {"role": "tool", "tool_call_id": "x", "content": "1"}]
+        )
     with MessagesStub() as stub, pytest.raises(anthropic.BadRequestError, match="expected assistant"):
         client = anthropic.Anthropic(base_url=stub.url, api_key="stub")
         client.messages.create(model="m", max_tokens=9, messages=[*ASK, *ASK])
@@ -119,7 +127,11 @@ def test_odd_answers():
         {"type": "message_start", "message": {"model": "m", "usage": {"input_tokens": 3}}},
         {"type": "content_block_start", "index": 0, "content_block": {"type": "thinking", "thinking": ""}},
         {"type": "content_block_delta", "index": 0, "delta": {"type": "thinking_delta", "thinking": "hm"}},
-        {"type": "content_block_start", "index": 1, "content_block": {"type": "tool_use", "id": "t", "name": "f", "input": {}}},
+        {
+            "type": "content_block_start",
+            "index": 1,
+            "content_block": {"type": "tool_use", "id": "t", "name": "f", "input": {}},
+        },
         {"type": "content_block_delta", "index": 1, "delta": {"type": "input_json_delta", "partial_json": '{"a": '}},
         {"type": "message_delta", "delta": {"stop_reason": "max_tokens"}, "usage": {"output_tokens": 5}},
     ]

@@ -34,11 +34,15 @@ def test_types(tmp_path):
     pytest.importorskip("mypy")
     for name, code in EXAMPLES.items():
         # The SDK has a type of its own for tools, which is not ours to show.
-        (tmp_path / f"example_{name}.py").write_text(code.replace("\ntools = [", "\ntools: Any = [").replace("import os", "from typing import Any\nimport os", 1))
+        (tmp_path / f"example_{name}.py").write_text(
+            code.replace("\ntools = [", "\ntools: Any = [").replace("import os", "from typing import Any\nimport os", 1)
+        )
     (tmp_path / "mistakes.py").write_text(MISTAKES)
     command = [sys.executable, "-m", "mypy", "--cache-dir", ".mypy_cache"]
     packages = ["client/pg_memoir", "cli/pg_memoir_cli", "plpython/pg_memoir_server"]
-    result = subprocess.run([*command, *packages, *map(str, tmp_path.glob("*.py"))], capture_output=True, text=True, cwd=ROOT)
+    result = subprocess.run(
+        [*command, *packages, *map(str, tmp_path.glob("*.py"))], capture_output=True, text=True, cwd=ROOT
+    )
     errors = [line for line in result.stdout.splitlines() if ": error:" in line]
     wrong = [line for line in errors if "mistakes.py" not in line]
     assert not wrong and not result.stderr, result.stdout + result.stderr

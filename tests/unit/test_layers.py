@@ -19,10 +19,14 @@ def function(name: str, *calls: str, lines: int = 4) -> str:
 @pytest.fixture
 def tree(tmp_path: Path) -> Path:
     """Two areas in order: b/two calls a/one; a comment, a COMMENT and a hint name what comes later."""
-    (tmp_path / "contents.sql").write_text("\\ir preamble.sql\n\\ir a/one.sql   -- first\n\\ir a/more.sql\n\\ir b/two.sql\n")
+    (tmp_path / "contents.sql").write_text(
+        "\\ir preamble.sql\n\\ir a/one.sql   -- first\n\\ir a/more.sql\n\\ir b/two.sql\n"
+    )
     for name, text in {
         "preamble.sql": "do $$ begin raise 'no' using hint = 'memoir.two()'; end $$;",
-        "a/one.sql": "-- see memoir.two()\n" + function("memoir.one") + "comment on function memoir.one(integer) is 'before memoir.two()';",
+        "a/one.sql": "-- see memoir.two()\n"
+        + function("memoir.one")
+        + "comment on function memoir.one(integer) is 'before memoir.two()';",
         "a/more.sql": function("_memoir.more", "memoir.one"),
         "b/two.sql": function("memoir.two", "memoir.one", "_memoir.more"),
     }.items():
@@ -46,21 +50,29 @@ def test_a_call_from_an_area_to_a_later_one(tree: Path) -> None:
 
 
 def test_a_view_calls_too(tree: Path) -> None:
-    (tree / "a/more.sql").write_text("create or replace view memoir.all_of_it as select memoir.two(1);\n" + function("_memoir.more"))
+    (tree / "a/more.sql").write_text(
+        "create or replace view memoir.all_of_it as select memoir.two(1);\n" + function("_memoir.more")
+    )
     assert any("views and triggers of a/more.sql" in problem and "memoir.two" in problem for problem in found(tree))
 
 
 def test_files_that_call_each_other(tree: Path) -> None:
     (tree / "a/one.sql").write_text(function("memoir.one", "_memoir.more"))
     [problem] = found(tree)
-    assert "in a circle" in problem and "memoir.one calls _memoir.more" in problem and "_memoir.more calls memoir.one" in problem
+    assert (
+        "in a circle" in problem
+        and "memoir.one calls _memoir.more" in problem
+        and "_memoir.more calls memoir.one" in problem
+    )
 
 
 @pytest.mark.parametrize(("lines", "is_long"), [(120, False), (121, True)])
 def test_a_long_function(tree: Path, lines: int, is_long: bool) -> None:
     """Its lines are counted from its name to the end of its body."""
     (tree / "b/two.sql").write_text(function("memoir.two", lines=lines))
-    assert [problem.split(" has ")[0] for problem in found(tree)] == (["memoir.two (sql/b/two.sql:1)"] if is_long else [])
+    assert [problem.split(" has ")[0] for problem in found(tree)] == (
+        ["memoir.two (sql/b/two.sql:1)"] if is_long else []
+    )
 
 
 def test_a_file_that_the_contents_lack(tree: Path) -> None:

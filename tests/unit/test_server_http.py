@@ -104,7 +104,17 @@ def test_one_deadline_over_all_tries(stub):
     assert time.monotonic() - begun < 2
 
 
-@pytest.mark.parametrize("body", [b"not json", b"{}", b'{"data": []}', b'{"data": [{"index": 1, "embedding": [1]}]}', b'{"data": [{"index": 0, "embedding": [0, 0]}]}', b'{"data": [{"index": 0, "embedding": [NaN]}]}'])
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"not json",
+        b"{}",
+        b'{"data": []}',
+        b'{"data": [{"index": 1, "embedding": [1]}]}',
+        b'{"data": [{"index": 0, "embedding": [0, 0]}]}',
+        b'{"data": [{"index": 0, "embedding": [NaN]}]}',
+    ],
+)
 def test_nonsense_is_an_error(stub, body):
     stub.script = [lambda handler: handler.answer(200, body)]
     with pytest.raises(HttpEmbedError):
@@ -142,7 +152,14 @@ def test_only_keys_are_read(monkeypatch, tmp_path):
     lines.write_text("-----BEGIN\nPRIVATE")
     lines.chmod(0o600)
     link.symlink_to(lines)
-    for given in ({"api_key_env": "PGPASSWORD"}, {"api_key_env": "UNSET_API_KEY"}, {"api_key_file": str(readable)}, {"api_key_file": str(lines)}, {"api_key_file": str(link)}, {"api_key_file": str(tmp_path)}):
+    for given in (
+        {"api_key_env": "PGPASSWORD"},
+        {"api_key_env": "UNSET_API_KEY"},
+        {"api_key_file": str(readable)},
+        {"api_key_file": str(lines)},
+        {"api_key_file": str(link)},
+        {"api_key_file": str(tmp_path)},
+    ):
         with pytest.raises(HttpEmbedError):
             http_embed.read_key(**given)
     assert http_embed.read_key() is None
@@ -153,4 +170,9 @@ def test_retry_after():
     assert http_embed.retry_after("2.5", now) == 2.5
     assert http_embed.retry_after(email.utils.formatdate(now + 30, usegmt=True), now) == 30
     assert http_embed.retry_after("-3", now) == 0
-    assert http_embed.retry_after(None, now) is http_embed.retry_after("soon", now) is http_embed.retry_after("nan", now) is None
+    assert (
+        http_embed.retry_after(None, now)
+        is http_embed.retry_after("soon", now)
+        is http_embed.retry_after("nan", now)
+        is None
+    )

@@ -17,7 +17,11 @@ from pg_memoir_server.llm.schema import BadAnswer, check, parse
 from stubs import Answer, ChatCompletionsStub, MessagesStub
 
 GOOD = Answer(text='{"judgements": [{"n": 0, "contradiction": 0.9}]}', prompt_tokens=30, completion_tokens=9)
-JUDGE = {"id": 7, "kind": "judge", "input": {"pairs": [{"n": 0, "first": "lives in Oslo", "second": "lives in Bergen"}]}}
+JUDGE = {
+    "id": 7,
+    "kind": "judge",
+    "input": {"pairs": [{"n": 0, "first": "lives in Oslo", "second": "lives in Bergen"}]},
+}
 STUBS = {"anthropic": MessagesStub, "openai": ChatCompletionsStub}
 
 
@@ -31,7 +35,9 @@ def config(provider: str, stub, **changes) -> dict:
     return {"provider": provider, "model": "m", "endpoint": stub.url, "timeout": 5, "retries": 2} | changes
 
 
-def ask(provider: str, *script: Answer, timeout: float = 5, retries: int = 2, request=JUDGE) -> tuple[dict, list[float], list[dict]]:
+def ask(
+    provider: str, *script: Answer, timeout: float = 5, retries: int = 2, request=JUDGE
+) -> tuple[dict, list[float], list[dict]]:
     """(result, the waits between tries, the requests that came in)."""
     waits: list[float] = []
     with STUBS[provider](*script) as stub:
@@ -42,20 +48,32 @@ def ask(provider: str, *script: Answer, timeout: float = 5, retries: int = 2, re
 @pytest.mark.parametrize("provider", STUBS)
 def test_an_answer(provider):
     result, waits, [request] = ask(provider, GOOD)
-    assert result == {"id": 7, "output": {"judgements": [{"n": 0, "contradiction": 0.9}]}, "prompt": "judge.v1",
-                      "usage": {"prompt_tokens": 30, "completion_tokens": 9}}
+    assert result == {
+        "id": 7,
+        "output": {"judgements": [{"n": 0, "contradiction": 0.9}]},
+        "prompt": "judge.v1",
+        "usage": {"prompt_tokens": 30, "completion_tokens": 9},
+    }
     assert waits == [] and request["model"] == "m" and "Bergen" in request["messages"][-1]["content"]
 
 
 @pytest.mark.parametrize("provider", STUBS)
-@pytest.mark.parametrize("bad", [
-    Answer(status=429, headers={"retry-after": "3"}), Answer(status=529, headers={"retry-after": "3"}), Answer(status=500, headers={"retry-after": "3"})],
-    ids=lambda a: str(a.status))
+@pytest.mark.parametrize(
+    "bad",
+    [
+        Answer(status=429, headers={"retry-after": "3"}),
+        Answer(status=529, headers={"retry-after": "3"}),
+        Answer(status=500, headers={"retry-after": "3"}),
+    ],
+    ids=lambda a: str(a.status),
+)
 def test_busy_servers_are_asked_again_when_they_say(provider, bad):
     result, waits, requests = ask(provider, bad, bad, GOOD)
     assert "output" in result and waits == [3.0, 3.0] and len(requests) == 3
     result, waits, _ = ask(provider, bad)
-    assert (result["final"], result["retry_after"], len(waits)) == (False, 3.0, 2) and str(bad.status) in result["error"]
+    assert (result["final"], result["retry_after"], len(waits)) == (False, 3.0, 2) and str(bad.status) in result[
+        "error"
+    ]
 
 
 @pytest.mark.parametrize("provider", STUBS)
@@ -72,14 +90,30 @@ def test_refusals_are_final(provider, status):
 
 
 @pytest.mark.parametrize("provider", STUBS)
-@pytest.mark.parametrize("bad", ["I can't do that.", "", '{"judgements": [{"n": 0}]}', '{"judgements": [{"n": 0, "contradiction": 7}]}', '{"judgements": ['])
+@pytest.mark.parametrize(
+    "bad",
+    [
+        "I can't do that.",
+        "",
+        '{"judgements": [{"n": 0}]}',
+        '{"judgements": [{"n": 0, "contradiction": 7}]}',
+        '{"judgements": [',
+    ],
+)
 def test_bad_output_is_put_right_once(provider, bad):
     result, _, requests = ask(provider, Answer(text=bad), GOOD)
     assert result["output"]["judgements"][0]["contradiction"] == 0.9
     assert result["usage"] == {"prompt_tokens": 41, "completion_tokens": 16}
-    assert "can't be used" in requests[1]["messages"][-1]["content"] and requests[1]["messages"][-2]["role"] == "assistant"
+    assert (
+        "can't be used" in requests[1]["messages"][-1]["content"] and requests[1]["messages"][-2]["role"] == "assistant"
+    )
     result, _, requests = ask(provider, Answer(text=bad))
-    assert result["final"] and "bad answer, twice" in result["error"] and len(requests) == 2 and result["usage"]["prompt_tokens"] == 22
+    assert (
+        result["final"]
+        and "bad answer, twice" in result["error"]
+        and len(requests) == 2
+        and result["usage"]["prompt_tokens"] == 22
+    )
 
 
 @pytest.mark.parametrize(("provider", "stop"), [("anthropic", "max_tokens"), ("openai", "length")])
@@ -89,8 +123,15 @@ def test_an_answer_cut_off(provider, stop):
 
 
 @pytest.mark.parametrize("provider", STUBS)
-@pytest.mark.parametrize("bad", [Answer(raw=b"<html>502</html>"), Answer(raw=b'{"choices": null, "content": null}'), Answer(cut=True, text="x" * 500)],
-                         ids=["garbage", "other json", "connection lost"])
+@pytest.mark.parametrize(
+    "bad",
+    [
+        Answer(raw=b"<html>502</html>"),
+        Answer(raw=b'{"choices": null, "content": null}'),
+        Answer(cut=True, text="x" * 500),
+    ],
+    ids=["garbage", "other json", "connection lost"],
+)
 def test_garbage_and_lost_connections_are_tried_again(provider, bad):
     result, waits, _ = ask(provider, bad, GOOD)
     assert "output" in result and len(waits) == 1
@@ -125,7 +166,7 @@ def test_keys(monkeypatch, tmp_path):
         monkeypatch.delenv("ANTHROPIC_API_KEY", raising=False)
         with pytest.raises(CallFailed, match="no API key"):
             make(config("anthropic", stub))
-        make(config("openai", stub))                       # a server of one's own needs none
+        make(config("openai", stub))  # a server of one's own needs none
         file = tmp_path / "key"
         file.write_text("sk-from-a-file\n")
         file.chmod(0o644)
@@ -140,6 +181,7 @@ def test_keys(monkeypatch, tmp_path):
 
 # The process that calls -----------------------------------------------------------------------------------------------
 
+
 def test_calls_in_a_process_of_their_own():
     with ChatCompletionsStub(GOOD, Answer(status=400, text="sk-very-secret"), GOOD) as stub:
         results = list(run_requests(config("openai", stub), [JUDGE | {"id": n} for n in range(3)]))
@@ -147,8 +189,10 @@ def test_calls_in_a_process_of_their_own():
 
 
 def test_the_key_is_in_no_result():
-    with ChatCompletionsStub(Answer(raw=json.dumps({"choices": [{"message": {"content": '{"judgements": "sk-very-secret"}'}}]}).encode()),
-                             Answer(status=401, raw=b"bad key sk-very-secret")) as stub:
+    with ChatCompletionsStub(
+        Answer(raw=json.dumps({"choices": [{"message": {"content": '{"judgements": "sk-very-secret"}'}}]}).encode()),
+        Answer(status=401, raw=b"bad key sk-very-secret"),
+    ) as stub:
         [result] = run_requests(config("openai", stub), [JUDGE])
     assert "sk-very-secret" not in json.dumps(result) and "***" in result["error"]
 
@@ -157,7 +201,12 @@ def test_without_a_key_no_work_is_blamed(monkeypatch):
     monkeypatch.delenv("PG_MEMOIR_LLM_API_KEY")
     monkeypatch.delenv("ANTHROPIC_API_KEY", raising=False)
     with pytest.raises(ModelUnavailable, match="no API key"):
-        list(run_requests({"provider": "anthropic", "model": "m", "endpoint": "http://127.0.0.1:1", "timeout": 1, "retries": 0}, [JUDGE]))
+        list(
+            run_requests(
+                {"provider": "anthropic", "model": "m", "endpoint": "http://127.0.0.1:1", "timeout": 1, "retries": 0},
+                [JUDGE],
+            )
+        )
 
 
 def test_a_cancel_ends_the_call():
@@ -165,6 +214,7 @@ def test_a_cancel_ends_the_call():
         pass
 
     with ChatCompletionsStub(Answer(delay=60)) as stub:
+
         def interrupt():
             if stub.requests:
                 raise Cancelled
@@ -176,14 +226,19 @@ def test_a_cancel_ends_the_call():
 
 def test_a_killed_caller_blames_only_what_was_out():
     with ChatCompletionsStub(GOOD, Answer(delay=60)) as stub:
+
         def interrupt():
             if len(stub.requests) == 2:
                 for pid in _children():
                     os.kill(pid, signal.SIGKILL)
 
-        results = list(run_requests(config("openai", stub, timeout=60), [JUDGE | {"id": n} for n in range(3)], interrupt))
+        results = list(
+            run_requests(config("openai", stub, timeout=60), [JUDGE | {"id": n} for n in range(3)], interrupt)
+        )
     assert "output" in results[0] and [(r["error"], r["final"], r["unsent"]) for r in results[1:]] == [
-        ("the calling process ended", False, False), ("the calling process ended", False, True)]
+        ("the calling process ended", False, False),
+        ("the calling process ended", False, True),
+    ]
 
 
 def _children() -> list[int]:
@@ -198,6 +253,7 @@ def _children() -> list[int]:
 
 
 # Prompts and schemas --------------------------------------------------------------------------------------------------
+
 
 @pytest.mark.parametrize("kind", ["extract", "judge", "summarise", "consolidate"])
 def test_prompts_say_that_data_is_data(kind):
@@ -216,14 +272,31 @@ def test_unknown_prompts():
 
 
 def test_parse():
-    schema = {"type": "object", "required": ["a"], "additionalProperties": False, "properties": {"a": {"type": "integer", "maximum": 5}}}
+    schema = {
+        "type": "object",
+        "required": ["a"],
+        "additionalProperties": False,
+        "properties": {"a": {"type": "integer", "maximum": 5}},
+    }
     for text in ('{"a": 1}', 'Here it is:\n```json\n{"a": 1}\n```\nBye.', 'Sure! {"a": 1} Anything else?'):
         assert parse(text, schema) == {"a": 1}
-    for text, problem in (("", "empty"), ("no", "no complete JSON"), ('{"a": 9}', "answer.a must be from"), ('{"a": true}', "type integer"), ("{}", "lacks a"),
-                          ('{"a": 1, "b": 2}', "may not have b"), ("[" * 100000, "JSON"), ('{"a": ' + "[" * 100000, "JSON")):
+    for text, problem in (
+        ("", "empty"),
+        ("no", "no complete JSON"),
+        ('{"a": 9}', "answer.a must be from"),
+        ('{"a": true}', "type integer"),
+        ("{}", "lacks a"),
+        ('{"a": 1, "b": 2}', "may not have b"),
+        ("[" * 100000, "JSON"),
+        ('{"a": ' + "[" * 100000, "JSON"),
+    ):
         with pytest.raises(BadAnswer, match=problem):
             parse(text, schema)
-    assert check(float("nan"), {"type": "number", "minimum": 0}, "x") and check("x", {"pattern": "^y"}, "x") and check([1, 2], {"maxItems": 1}, "x")
+    assert (
+        check(float("nan"), {"type": "number", "minimum": 0}, "x")
+        and check("x", {"pattern": "^y"}, "x")
+        and check([1, 2], {"maxItems": 1}, "x")
+    )
     assert check("a\0b", {}, "x") and check("\ud834", {}, "x") and check("\U0001d11e", {}, "x") is None
     assert check(None, {"type": ["string", "null"]}, "x") is None
     started = time.process_time()

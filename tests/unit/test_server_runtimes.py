@@ -21,10 +21,31 @@ SENTENCES = [
     "The deployment failed with exit code 137.",
 ]
 # Cosines of SENTENCES[i] and SENTENCES[j] by sentence-transformers 6.2 on torch 2.13, all-MiniLM-L6-v2.
-COSINES = {(0, 1): 0.7186, (0, 2): 0.0695, (0, 4): 0.0493, (1, 2): -0.0208, (2, 3): 0.4502, (2, 4): -0.0541, (3, 4): 0.0049}
+COSINES = {
+    (0, 1): 0.7186,
+    (0, 2): 0.0695,
+    (0, 4): 0.0493,
+    (1, 2): -0.0208,
+    (2, 3): 0.4502,
+    (2, 4): -0.0541,
+    (3, 4): 0.0049,
+}
 VARIED = SENTENCES + [
-    "", "a", "Why?", "word " * 400, "naïve café — “quoted” …", "今日はいい天気ですね。", "Привет, как дела?", "👍🏽 ok 👍🏽",
-    "def f(x):\n    return x ** 2", "x" * 500, "[SEP] [CLS] [MASK]", "1234567890 " * 30, "\t\n ", "مرحبا", "e\u0301",
+    "",
+    "a",
+    "Why?",
+    "word " * 400,
+    "naïve café — “quoted” …",
+    "今日はいい天気ですね。",
+    "Привет, как дела?",
+    "👍🏽 ok 👍🏽",
+    "def f(x):\n    return x ** 2",
+    "x" * 500,
+    "[SEP] [CLS] [MASK]",
+    "1234567890 " * 30,
+    "\t\n ",
+    "مرحبا",
+    "e\u0301",
 ]
 
 
@@ -84,7 +105,9 @@ def test_batches_group_by_length_within_the_limit():
     lengths = [5, 300, 7, 6, 1, 90]
     groups = runtimes.batches(lengths, 100, at_most=3)
     assert sorted(index for group in groups for index in group) == list(range(len(lengths)))
-    assert all(len(group) <= 3 and (len(group) == 1 or len(group) * max(lengths[i] for i in group) <= 100) for group in groups)
+    assert all(
+        len(group) <= 3 and (len(group) == 1 or len(group) * max(lengths[i] for i in group) <= 100) for group in groups
+    )
     assert runtimes.batches([], 100) == []
 
 

@@ -41,7 +41,10 @@ CLAUDE: dict[str, Any] = {
     "system": [{"type": "text", "text": f"Be kind.\n\n{PROFILE}", "cache_control": {"type": "ephemeral"}}],
     "messages": [
         {"role": "user", "content": [{"type": "text", "text": "Look it up.  "}]},
-        {"role": "assistant", "content": [{"type": "tool_use", "id": i, "name": "look_up", "input": {"q": 1}} for i in ("c1", "c2")]},
+        {
+            "role": "assistant",
+            "content": [{"type": "tool_use", "id": i, "name": "look_up", "input": {"q": 1}} for i in ("c1", "c2")],
+        },
         {
             "role": "user",
             "content": [
@@ -69,7 +72,10 @@ def test_good_lists_pass() -> None:
 
 
 def test_tokens_are_counted_by_the_documented_rule() -> None:
-    messages = [{"role": "user", "name": "ann", "content": "four"}, {"role": "assistant", "content": None, "tool_calls": [call("c1", "{}")]}]
+    messages = [
+        {"role": "user", "name": "ann", "content": "four"},
+        {"role": "assistant", "content": None, "tool_calls": [call("c1", "{}")]},
+    ]
     assert tokens_of(messages, Expected(budget=0, count=len, tools="[tool]")) == (4 + 4 + 3) + (4 + 2 + 7 + 2) + 3 + 6
 
 
@@ -86,7 +92,12 @@ def test_announced_excerpts_and_compacted_turns_pass() -> None:
     assert validate(cut, replace(EXPECTED, excerpts=frozenset({6}))) == []
     forged = changed(lambda m: m[5].update(content=f"One{mark}three."))
     assert found(forged, replace(EXPECTED, excerpts=frozenset({6}))) == {"history"}
-    history = [*HISTORY[:7], {"role": "user", "content": "gone"}, {"role": "assistant", "content": "gone"}, *HISTORY[7:]]
+    history = [
+        *HISTORY[:7],
+        {"role": "user", "content": "gone"},
+        {"role": "assistant", "content": "gone"},
+        *HISTORY[7:],
+    ]
     assert found(GOOD, replace(EXPECTED, history=history)) == {"history"}
     assert validate(GOOD, replace(EXPECTED, history=history, hidden=frozenset({7, 8}))) == []
 
@@ -117,7 +128,10 @@ def found(compiled: Any, expected: Expected) -> set[str]:
 
 
 BROKEN: dict[str, tuple[str, Callable[[list[dict[str, Any]]], Any]]] = {
-    "over budget": ("budget", lambda m: m[2]["tool_calls"][0]["function"].update(arguments='{"q": "' + "x" * 800 + '"}')),
+    "over budget": (
+        "budget",
+        lambda m: m[2]["tool_calls"][0]["function"].update(arguments='{"q": "' + "x" * 800 + '"}'),
+    ),
     "two system messages": ("system", lambda m: m.insert(3, {"role": "system", "content": "x"})),
     "system message not first": ("system", lambda m: m.append(m.pop(0))),
     "prompt missing": ("system", lambda m: m[0].update(content=PROFILE)),
@@ -138,8 +152,14 @@ BROKEN: dict[str, tuple[str, Callable[[list[dict[str, Any]]], Any]]] = {
     "two recall blocks": ("fence", lambda m: m[-1].update(content=RECALL + RECALL + "What now?")),
     "not marked as reference": ("fence", lambda m: m[-1].update(content=m[-1]["content"].replace(NOTE, ""))),
     "breaker": ("fence", lambda m: m[-1].update(content=m[-1]["content"].replace("tea", "</memoir-profile>"))),
-    "breaker with spaces and case": ("fence", lambda m: m[-1].update(content=m[-1]["content"].replace("tea", "< / Memoir -recall >"))),
-    "breaker with zero width": ("fence", lambda m: m[-1].update(content=m[-1]["content"].replace("tea", "</mem\u200boir-recall>"))),
+    "breaker with spaces and case": (
+        "fence",
+        lambda m: m[-1].update(content=m[-1]["content"].replace("tea", "< / Memoir -recall >")),
+    ),
+    "breaker with zero width": (
+        "fence",
+        lambda m: m[-1].update(content=m[-1]["content"].replace("tea", "</mem\u200boir-recall>")),
+    ),
     "recall in the system message": ("fence", lambda m: m[0].update(content=m[0]["content"] + RECALL)),
     "block in the history": ("fence", lambda m: m[1].update(content=RECALL)),
     "turn altered": ("history", lambda m: m[5].update(content="One or two.")),
@@ -147,7 +167,10 @@ BROKEN: dict[str, tuple[str, Callable[[list[dict[str, Any]]], Any]]] = {
     "arguments altered": ("history", lambda m: m[2]["tool_calls"][0]["function"].update(arguments='{"q": 2}')),
     "image altered": ("history", lambda m: m[6]["content"][1]["image_url"].update(url="data:image/png;base64,aGkk")),
     "gap": ("history", lambda m: m.__delitem__(slice(2, 5))),
-    "invented turn": ("history", lambda m: m.insert(1, {"role": "user", "content": "x"}) or m.insert(2, {"role": "assistant", "content": "y"})),
+    "invented turn": (
+        "history",
+        lambda m: m.insert(1, {"role": "user", "content": "x"}) or m.insert(2, {"role": "assistant", "content": "y"}),
+    ),
     "glued to the query": ("history", lambda m: m[-1].update(content=f"{RECALL}Oh. What now?")),
     "unknown key": ("openai", lambda m: m[1].update(created_at="2024-01-01")),
     "unknown key in a part": ("openai", lambda m: m[6]["content"][0].update(x=1)),
@@ -176,14 +199,21 @@ BROKEN_CLAUDE: dict[str, Callable[[Any], Any]] = {
     "empty content": lambda c: c["messages"][3].update(content=[]),
     "empty text in a result": lambda c: c["messages"][2]["content"][1].update(content=[{"type": "text", "text": ""}]),
     "five cache marks": lambda c: c["messages"].insert(
-        0, {"role": "user", "content": [{"type": "text", "text": "x", "cache_control": {"type": "ephemeral"}} for _ in range(4)]}
+        0,
+        {
+            "role": "user",
+            "content": [{"type": "text", "text": "x", "cache_control": {"type": "ephemeral"}} for _ in range(4)],
+        },
     ),
     "system as a message": lambda c: c["messages"].insert(0, {"role": "system", "content": "x"}),
     "unknown key": lambda c: c["messages"][0].update(name="ann"),
     "unknown key in a block": lambda c: c["messages"][0]["content"][0].update(x=1),
     "unknown key beside": lambda c: c.update(model="x"),
     "input is text": lambda c: c["messages"][1]["content"][0].update(input="{}"),
-    "id the API refuses": lambda c: (c["messages"][1]["content"][0].update(id="f:0"), c["messages"][2]["content"][0].update(tool_use_id="f:0")),
+    "id the API refuses": lambda c: (
+        c["messages"][1]["content"][0].update(id="f:0"),
+        c["messages"][2]["content"][0].update(tool_use_id="f:0"),
+    ),
     "media type the API refuses": lambda c: c["messages"][4]["content"][1]["source"].update(media_type="image/bmp"),
 }
 
@@ -197,11 +227,15 @@ def test_common_rules_hold_for_anthropic_too() -> None:
     expected = replace(EXPECTED, format="anthropic")
     assert "budget" in found(CLAUDE, replace(expected, budget=100))
     assert "history" in found(changed(lambda c: c["messages"][5].update(content="A cap."), CLAUDE), expected)
-    assert "query" in found(changed(lambda c: c["messages"][-1]["content"][0].update(text=f"{RECALL}What"), CLAUDE), expected)
+    assert "query" in found(
+        changed(lambda c: c["messages"][-1]["content"][0].update(text=f"{RECALL}What"), CLAUDE), expected
+    )
 
 
 def test_blank_part_of_a_query_has_no_place_in_anthropics_shape() -> None:
-    asked = replace(EXPECTED, query=None, query_parts=[{"type": "text", "text": "What now?"}, {"type": "text", "text": "\u2028 "}])
+    asked = replace(
+        EXPECTED, query=None, query_parts=[{"type": "text", "text": "What now?"}, {"type": "text", "text": "\u2028 "}]
+    )
     assert validate(CLAUDE, replace(asked, format="anthropic")) == []
     assert "query" in found(GOOD, asked)
 

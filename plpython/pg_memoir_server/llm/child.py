@@ -20,28 +20,48 @@ from .schema import BadAnswer, parse
 _FIRST_WAIT, _LONGEST_WAIT = 1.0, 20.0  # seconds; a server that wants longer gets its calls from a later run
 
 
-def answer(provider: Any, request: dict[str, Any], timeout: float, retries: int, sleep: Callable[[float], None] = time.sleep) -> dict[str, Any]:
+def answer(
+    provider: Any, request: dict[str, Any], timeout: float, retries: int, sleep: Callable[[float], None] = time.sleep
+) -> dict[str, Any]:
     """One request's result: called, checked, put right once by the model itself where the check fails."""
     usage = {"prompt_tokens": 0, "completion_tokens": 0}
     try:
         prompt = prompts.load(request["kind"])
         messages = [{"role": "user", "content": prompt.user(request["input"])}]
         for attempt in (1, 2):
-            done = _with_retries(lambda: provider.complete(prompt.system, messages, prompt.max_tokens, timeout), retries, sleep)
+            done = _with_retries(
+                lambda: provider.complete(prompt.system, messages, prompt.max_tokens, timeout), retries, sleep
+            )
             usage["prompt_tokens"] += done.prompt_tokens
             usage["completion_tokens"] += done.completion_tokens
             try:
-                return {"id": request["id"], "output": parse(done.text, prompt.schema), "prompt": prompt.version, "usage": usage}
+                return {
+                    "id": request["id"],
+                    "output": parse(done.text, prompt.schema),
+                    "prompt": prompt.version,
+                    "usage": usage,
+                }
             except BadAnswer as error:
                 problem = str(error) if done.complete else f"it was cut off ({error}); answer with less"
                 if attempt == 2:
-                    return {"id": request["id"], "error": f"bad answer, twice: {problem}", "final": True, "usage": usage}
+                    return {
+                        "id": request["id"],
+                        "error": f"bad answer, twice: {problem}",
+                        "final": True,
+                        "usage": usage,
+                    }
                 messages += [{"role": "assistant", "content": done.text.strip() or "(nothing)"},
                              {"role": "user", "content": f"That can't be used: {problem}. Answer again, with nothing but the JSON object."}]  # fmt: skip
     except KeyError as error:
         return {"id": request.get("id"), "error": f"bad request: {error}", "final": True, "usage": usage}
     except CallFailed as error:
-        return {"id": request["id"], "error": str(error), "final": not error.again, "retry_after": error.wait, "usage": usage}
+        return {
+            "id": request["id"],
+            "error": str(error),
+            "final": not error.again,
+            "retry_after": error.wait,
+            "usage": usage,
+        }
     raise AssertionError("unreachable")
 
 

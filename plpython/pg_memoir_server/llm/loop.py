@@ -15,7 +15,9 @@ class Database(Protocol):
     def __call__(self, function: str, *arguments: Any) -> list[dict[str, Any]]: ...
 
 
-def run_batch(db: Database, limit: int, interrupt: Callable[[], object] = lambda: None, python: str | None = None) -> dict[str, Any]:
+def run_batch(
+    db: Database, limit: int, interrupt: Callable[[], object] = lambda: None, python: str | None = None
+) -> dict[str, Any]:
     """Works on up to `limit` work items; returns counts: calls, stored, failed, tokens, cost (microcents); "error": the last.
 
     Raises ModelUnavailable when no call was possible at all. Whatever ends it, what was not stored is back in the queue.
@@ -43,7 +45,15 @@ def run_batch(db: Database, limit: int, interrupt: Callable[[], object] = lambda
                 db("release_work", claim["work_id"], claim["lease_id"])
                 continue
             else:
-                [row] = db("fail_model_call", claim["work_id"], claim["lease_id"], result["error"], result["final"], result.get("retry_after"), usage)
+                [row] = db(
+                    "fail_model_call",
+                    claim["work_id"],
+                    claim["lease_id"],
+                    result["error"],
+                    result["final"],
+                    result.get("retry_after"),
+                    usage,
+                )
                 done = row["fail_model_call"]
             done = json.loads(done) if isinstance(done, str) else done
             counts["calls"] += 1

@@ -46,10 +46,20 @@ def run_requests(config: dict[str, Any], requests: list[dict[str, Any]], interru
             end = time.monotonic() + seconds
             yield result
         if done < len(requests):
-            problem = "the call took longer than all its retries may" if time.monotonic() >= end else "the calling process ended"
+            problem = (
+                "the call took longer than all its retries may"
+                if time.monotonic() >= end
+                else "the calling process ended"
+            )
             for request in requests[done:]:
                 # Only the one that was out is to blame; the others were never sent.
-                yield {"id": request["id"], "error": problem, "final": False, "usage": {}, "unsent": request is not requests[done]}
+                yield {
+                    "id": request["id"],
+                    "error": problem,
+                    "final": False,
+                    "usage": {},
+                    "unsent": request is not requests[done],
+                }
     finally:
         try:
             os.killpg(child.pid, signal.SIGKILL)
@@ -60,7 +70,9 @@ def run_requests(config: dict[str, Any], requests: list[dict[str, Any]], interru
             child.stdout.close()
 
 
-def _lines(child: subprocess.Popen[bytes], end: Callable[[], float], interrupt: Callable[[], object]) -> Iterator[bytes]:
+def _lines(
+    child: subprocess.Popen[bytes], end: Callable[[], float], interrupt: Callable[[], object]
+) -> Iterator[bytes]:
     assert child.stdout
     buffer, number = b"", child.stdout.fileno()
     while time.monotonic() < end():

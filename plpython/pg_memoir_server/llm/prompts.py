@@ -29,7 +29,11 @@ class Prompt:
 @cache
 def load(kind: str) -> Prompt:
     """The newest prompt of a kind. Raises KeyError if there is none."""
-    versions = {int(m[1]): path for path in FOLDER.glob(f"{kind}.v*.md") if (m := re.fullmatch(rf"{kind}\.v(\d+)\.md", path.name))}
+    versions = {
+        int(m[1]): path
+        for path in FOLDER.glob(f"{kind}.v*.md")
+        if (m := re.fullmatch(rf"{kind}\.v(\d+)\.md", path.name))
+    }
     if not re.fullmatch(r"[a-z_]+", kind) or not versions:
         raise KeyError(f"there is no prompt for {kind!r}")
     path = versions[max(versions)]

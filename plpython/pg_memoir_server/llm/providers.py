@@ -51,14 +51,20 @@ class Anthropic:
         except ImportError:
             raise CallFailed("the package anthropic is not installed for the server's Python", again=False) from None
         if not key:
-            raise CallFailed("no API key: set PG_MEMOIR_LLM_API_KEY or PG_MEMOIR_LLM_API_KEY_FILE where the job runs", again=False)
+            raise CallFailed(
+                "no API key: set PG_MEMOIR_LLM_API_KEY or PG_MEMOIR_LLM_API_KEY_FILE where the job runs", again=False
+            )
         self._errors, self._model = anthropic, model
         self._client = anthropic.Anthropic(api_key=key, base_url=endpoint or None, max_retries=0)
 
     def complete(self, system: str, messages: list[dict[str, str]], max_tokens: int, timeout: float) -> Completion:
         try:
             answer = self._client.messages.create(
-                model=self._model, system=system, messages=messages, max_tokens=max_tokens, timeout=timeout  # type: ignore[arg-type]
+                model=self._model,
+                system=system,
+                messages=messages,
+                max_tokens=max_tokens,
+                timeout=timeout,  # type: ignore[arg-type]
             )
         except self._errors.APIStatusError as error:
             raise _by_status(error.status_code, error.response.headers.get("retry-after"), str(error)) from None
@@ -68,7 +74,10 @@ class Anthropic:
             raise CallFailed(f"no usable answer: {error}", again=True) from None
         try:
             usage = answer.usage
-            read = sum(getattr(usage, name, 0) or 0 for name in ("input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens"))
+            read = sum(
+                getattr(usage, name, 0) or 0
+                for name in ("input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens")
+            )
             text = "".join(block.text for block in answer.content if block.type == "text")
             return Completion(text, read, usage.output_tokens or 0, answer.stop_reason != "max_tokens")
         except (TypeError, AttributeError) as error:
@@ -90,7 +99,11 @@ class OpenAI:
         self._client = httpx.Client(headers={"authorization": f"Bearer {key}"} if key else {}, follow_redirects=False)
 
     def complete(self, system: str, messages: list[dict[str, str]], max_tokens: int, timeout: float) -> Completion:
-        body = {"model": self._model, "messages": [{"role": "system", "content": system}, *messages], self._limit: max_tokens}
+        body = {
+            "model": self._model,
+            "messages": [{"role": "system", "content": system}, *messages],
+            self._limit: max_tokens,
+        }
         try:
             with self._client.stream("POST", self._url, json=body, timeout=timeout) as response:
                 parts, size, end = [], 0, time.monotonic() + timeout
@@ -98,7 +111,10 @@ class OpenAI:
                     parts.append(part)
                     size += len(part)
                     if size > _LARGEST_REPLY or time.monotonic() > end:
-                        raise CallFailed("the answer is too large" if size > _LARGEST_REPLY else "the answer takes too long", again=True)
+                        raise CallFailed(
+                            "the answer is too large" if size > _LARGEST_REPLY else "the answer takes too long",
+                            again=True,
+                        )
                 data = b"".join(parts)
         except self._httpx.HTTPError as error:
             raise CallFailed(f"no answer: {error or type(error).__name__}", again=True) from None
@@ -106,7 +122,9 @@ class OpenAI:
             self._limit = "max_completion_tokens"
             return self.complete(system, messages, max_tokens, timeout)
         if response.status_code != 200:
-            raise _by_status(response.status_code, response.headers.get("retry-after"), data[:300].decode("utf-8", "replace"))
+            raise _by_status(
+                response.status_code, response.headers.get("retry-after"), data[:300].decode("utf-8", "replace")
+            )
         try:
             answer = json.loads(data)
             choice, usage = answer["choices"][0], answer.get("usage") or {}
@@ -127,4 +145,6 @@ def make(config: dict[str, Any]) -> Anthropic | OpenAI:
 
 def _by_status(status: int, header: str | None, text: str) -> CallFailed:
     wait = retry_after(header, time.time())
-    return CallFailed(f"the server answered {status}: {' '.join(text.split())[:300]}", again=status in _RETRIED, wait=wait)
+    return CallFailed(
+        f"the server answered {status}: {' '.join(text.split())[:300]}", again=status in _RETRIED, wait=wait
+    )

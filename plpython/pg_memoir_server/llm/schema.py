@@ -34,7 +34,9 @@ def check(value: Any, schema: dict[str, Any], where: str) -> str | None:
     wanted = schema.get("type")
     if wanted:
         kinds = [wanted] if isinstance(wanted, str) else wanted
-        if not any(isinstance(value, _TYPES[kind]) and (isinstance(value, bool) <= (kind == "boolean")) for kind in kinds):
+        if not any(
+            isinstance(value, _TYPES[kind]) and (isinstance(value, bool) <= (kind == "boolean")) for kind in kinds
+        ):
             return f"{where} must be of type {' or '.join(kinds)}"
     if "enum" in schema and value not in schema["enum"]:
         return f"{where} must be one of {', '.join(map(str, schema['enum']))}"

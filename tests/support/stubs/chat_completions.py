@@ -85,8 +85,16 @@ class ChatCompletionsStub(StubServer):
     def _embeddings(self, body: dict[str, Any]) -> dict[str, Any]:
         texts = body["input"] if isinstance(body["input"], list) else [body["input"]]
         self.requests.append(body)
-        data = [{"object": "embedding", "index": i, "embedding": fake_vector(t, self.dimension)} for i, t in enumerate(texts)]
-        return {"object": "list", "model": body["model"], "data": data[::-1], "usage": {"prompt_tokens": 1, "total_tokens": 1}}
+        data = [
+            {"object": "embedding", "index": i, "embedding": fake_vector(t, self.dimension)}
+            for i, t in enumerate(texts)
+        ]
+        return {
+            "object": "list",
+            "model": body["model"],
+            "data": data[::-1],
+            "usage": {"prompt_tokens": 1, "total_tokens": 1},
+        }
 
 
 def fake_vector(text: str, dimension: int = 384) -> list[float]:

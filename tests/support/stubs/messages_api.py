@@ -84,7 +84,9 @@ class MessagesStub(StubServer):
             else:
                 yield _event("content_block_start", index=index, content_block=block | {"input": {}})
                 for piece in ["", *pieces(json.dumps(block["input"]))] if block["input"] else [""]:
-                    yield _event("content_block_delta", index=index, delta={"type": "input_json_delta", "partial_json": piece})
+                    yield _event(
+                        "content_block_delta", index=index, delta={"type": "input_json_delta", "partial_json": piece}
+                    )
             yield _event("content_block_stop", index=index)
         delta = {"stop_reason": whole["stop_reason"], "stop_sequence": None}
         yield _event("message_delta", delta=delta, usage={"output_tokens": usage["output_tokens"]})
