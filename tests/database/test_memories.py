@@ -199,7 +199,7 @@ DIFFERENT = [
     ("Prefers running to swimming", "Prefers swimming to running"), ("The ferry goes from Turku to Kiel", "The ferry goes from Kiel to Turku"),
     ("Sara lent Ole money", "Ole lent Sara money"), ("My uncle is a baker", "My aunt is a baker"), ("Eats before training", "Eats after training"),
     ("Rent increased to 900", "Rent decreased to 900"), ("The backup is hourly", "The backup is nightly"), ("Wants the slides in Polish", "Wants the slides in Czech"),
-    ("Weighs 80 kg", "Weighs 80 lb"), ("y = p / q", "y = q / p"), ("y = p + q", "y = p - q"), ("Writes C", "Writes C++"), ("Uses vim, not emacs", "Uses emacs, not vim"),
+    ("Weighs 80 kg", "Weighs 80 lb"), ("y = p / q", "y = q / p"), ("y = p + q", "y = p - q"), ("d = a - c", "d = c - a"), ("Writes C", "Writes C++"), ("Uses vim, not emacs", "Uses emacs, not vim"),
     ("Goes to the gym", "Rarely goes to the gym"), ("Lives in the country", "Wants to live in the country"), ("The cap is $40", "The cap is €40"),
     ("Mein Bruder ist Arzt", "Meine Schwester ist Ärztin"), ("Der Hund jagt den Kater", "Den Hund jagt der Kater"), ("Prefiere té a café", "Prefiere café a té"),
     ("Préfère le train à la voiture", "Préfère la voiture au train"), ("我喜欢茶胜过咖啡", "我喜欢咖啡胜过茶"), ("我弟弟是医生", "我妹妹是医生"),
