@@ -203,11 +203,12 @@ begin
   v_text := regexp_replace(regexp_replace(v_text, '\mwon''t\M', 'will not', 'g'), 'n''t\M', ' not', 'g');
   v_text := regexp_replace(v_text,
     '([\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff])', ' \1 ', 'g');
+  signs := array(select m[1] from regexp_matches(v_text, '[^[:alnum:][:space:]_.,;:!?…。，、！？；：·"“”„«»''()–—]', 'g') m);
+  -- Beside signs an article may be a name: "x = a - b".
   words := array(
     select case when w = 'has' then 'have' else _memoir.singular(w) end
     from regexp_matches(v_text, '[[:alnum:]_]+(?:[.,:/''-][[:alnum:]_]+)*(?:[+#]+(?![[:alnum:]]))?', 'g') m, unnest(m) w
-    where w <> all (_memoir.word_list(null, 'helpers')));
-  signs := array(select m[1] from regexp_matches(v_text, '[^[:alnum:][:space:]_.,;:!?…。，、！？；：·"“”„«»''()–—]', 'g') m);
+    where signs <> '{}' or w <> all (_memoir.word_list(null, 'helpers')));
 end $$;
 
 -- "eats" as "eat", "dogs" as "dog".

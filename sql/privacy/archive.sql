@@ -352,8 +352,8 @@ where none is waiting
 for that. Admin only. Raises PM001, PM014.';
 
 create or replace function memoir.export_memories(p_limit integer default 1000)
-returns table (user_id uuid, memory_id uuid, memory jsonb) language plpgsql stable security definer set search_path
-  from current as $$
+returns table (user_id uuid, memory_id uuid, memory jsonb) language plpgsql stable security definer
+  set search_path from current as $$
 begin
   perform _memoir.authorise_admin();
   perform _memoir.check_count('limit', p_limit, 100000);

@@ -49,8 +49,8 @@ returns jsonb language sql immutable as $$
 $$;
 
 create or replace function memoir.export_user(p_user text, p_embeddings boolean default false)
-returns setof jsonb language plpgsql stable security definer set search_path
-  from current set timezone = 'UTC' set extra_float_digits = 1 set bytea_output = 'hex' as $$
+returns setof jsonb language plpgsql stable security definer
+  set search_path from current set timezone = 'UTC' set extra_float_digits = 1 set bytea_output = 'hex' as $$
 declare
   v_caller _memoir.caller := _memoir.authorise(p_user, 'read');
   v_user uuid := v_caller.user_id; v_names jsonb; v_table record; v_order text;

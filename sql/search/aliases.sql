@@ -48,8 +48,8 @@ returns text language sql immutable as $$ select btrim(regexp_replace(lower(norm
 -- What a text says about names: pairs that are two names of one thing (stated), and capitalised phrases by their
 -- initials.
 create or replace function _memoir.aliases_in(p_text text)
-returns table (name text, other text, stated boolean) language plpgsql immutable set plan_cache_mode =
-  force_generic_plan as $$
+returns table (name text, other text, stated boolean) language plpgsql immutable
+  set plan_cache_mode = force_generic_plan as $$
 declare
   v_text text := left(p_text, 20000); m text[]; v_long text; v_short text; v_inside text; v_before text; v_name text;
   v_pairs text[] := '{}';
@@ -132,8 +132,8 @@ end $$;
 -- What is given with a memory: its aliases are names of one thing, and so is what they stand beside: a long form in the
 -- content, the slot's value, or the content itself where it is but a name.
 create or replace function _memoir.given_aliases(p_content text, p_aliases text[], p_slot_value text)
-returns table (name text, other text, stated boolean) language plpgsql immutable set plan_cache_mode =
-  force_generic_plan as $$
+returns table (name text, other text, stated boolean) language plpgsql immutable
+  set plan_cache_mode = force_generic_plan as $$
 declare
   v_names text[] := array(select distinct _memoir.alias_key(a) from unnest(p_aliases) a); v_long text; a text; m text[];
 begin

@@ -5,8 +5,8 @@
 
 -- What is not as it should be. red: data may be lost or memory stands still; yellow: look at it today.
 create or replace function memoir.health_problems()
-returns table (severity text, problem text, remedy text) language plpgsql stable security definer set search_path
-  from current as $$
+returns table (severity text, problem text, remedy text) language plpgsql stable security definer
+  set search_path from current as $$
 declare
   v_now timestamptz := clock_timestamp(); v_missing integer; v_buffer bigint; v_socket text;
 begin

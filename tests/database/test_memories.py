@@ -257,6 +257,7 @@ DIFFERENT = [
     ("Weighs 80 kg", "Weighs 80 lb"),
     ("y = p / q", "y = q / p"),
     ("y = p + q", "y = p - q"),
+    ("d = a - c", "d = c - a"),
     ("Writes C", "Writes C++"),
     ("Uses vim, not emacs", "Uses emacs, not vim"),
     ("Goes to the gym", "Rarely goes to the gym"),

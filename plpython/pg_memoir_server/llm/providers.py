@@ -62,9 +62,9 @@ class Anthropic:
             answer = self._client.messages.create(
                 model=self._model,
                 system=system,
-                messages=messages,
+                messages=messages,  # type: ignore[arg-type]
                 max_tokens=max_tokens,
-                timeout=timeout,  # type: ignore[arg-type]
+                timeout=timeout,
             )
         except self._errors.APIStatusError as error:
             raise _by_status(error.status_code, error.response.headers.get("retry-after"), str(error)) from None
