@@ -39,11 +39,19 @@ end $$;
 -- of its words.
 create or replace function _memoir.is_backed(p_content text, p_said text)
 returns boolean language sql immutable as $$
-  select not exists (select from regexp_matches(p_content, '\d+', 'g') n where n[1] !~ '^((19|20)\d\d|[12]?\d|3[01])$'
-    and p_said !~ ('(^|\D)' || n[1] || '($|\D)'))
-    and (select coalesce(avg((w = any (tsvector_to_array(to_tsvector('english', p_said))))::integer), 0) >= 0.6
-         from unnest(tsvector_to_array(to_tsvector('english', p_content))) w where w !~ '^\d+$'
-           and w not in ('user', 'assist', 'tool'))
+  with said as materialized (
+    select array(select distinct m[1] from regexp_matches(p_said, '\d+', 'g') m) as numbers,
+      tsvector_to_array(to_tsvector('english', p_said)) as words
+  ), missing as (
+    select n[1] from regexp_matches(p_content, '\d+', 'g') n where n[1] !~ '^((19|20)\d\d|[12]?\d|3[01])$'
+    except
+    select unnest(numbers) from said
+  ), words as (
+    select w, w in (select unnest(words) from said) as stands
+    from unnest(tsvector_to_array(to_tsvector('english', p_content))) w
+    where w !~ '^\d+$' and w not in ('user', 'assist', 'tool')
+  )
+  select not exists (select from missing) and (select coalesce(avg(stands::integer), 0) >= 0.6 from words)
 $$;
 
 -- What a text that stands for another must hold of it: numbers, dates, names, and that something is denied. Number
