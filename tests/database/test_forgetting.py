@@ -225,10 +225,10 @@ APART = [
 TOGETHER = [
     ("Prefers tea.", "Prefers green tea."),
     ("The user likes hiking in the hills.", "User likes hiking in the hills very much."),
-    ("Has 2 cats named Tom and Kit.", "Has 2 cats, they are named Kit and Tom."),
+    ("Has 2 cats named Tom and Kit.", "Has 2 grey cats named Tom and Kit."),
     ("Is not fond of rain.", "Is really not fond of rain."),
-    ("Was born on 3 March 1990 in Ulm.", "Was born in Ulm, namely on 3 March 1990."),
-    ("My dog is old.", "The dog is very old."),
+    ("Was born on 3 March 1990 in Ulm.", "Was born on 3 March 1990 in Ulm, in a blue house."),
+    ("My dog is old.", "My dog is very old."),
     ("Doesn't eat meat.", "Doesn’t ever eat meat."),
     ("他很喜欢喝绿茶。", "他真的很喜欢喝绿茶。"),
 ]
@@ -391,7 +391,7 @@ def test_forgetting_a_fact_reaches_what_was_merged_with_it(db: psycopg.Connectio
     """Whichever of the ids an application holds, the fact goes in all its words, and none of them may come back."""
     for place, index in enumerate((0, 1, 2)):
         who = f"{user}-{place}"
-        texts = ["Likes hiking.", "Likes hiking at dawn.", "Likes to hike."]
+        texts = ["Likes hiking.", "Likes hiking at dawn.", "Likes the hiking."]
         ids = [
             remember(db, who, text, embedding=vector)["memory_id"] for text, vector in zip(texts, (NEAR, CLOSE, NEAR))
         ]

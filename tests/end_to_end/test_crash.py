@@ -24,7 +24,7 @@ from servers import PGBIN, as_server_user, complete, connect, running, server_fo
 JOBS = {
     "flush": 2,
     "consolidation": 2,
-    "extract": 2,
+    "extract": 3,  # the first leases a session, the second works on it
     "merge": 2,
     "promotion": 2,
     "demotion": 2,
