@@ -24,13 +24,13 @@ check: setup ## What needs no server: unit tests, types, lints, the order of sql
 	@exec scripts/check.sh $(ARGS)
 
 test: up ## All tests but the long ones, on two processes (ARGS="-k name" for some, N=1 for one process)
-	@$(ENV); exec $(PYTHON) -m pytest tests -m "not acceptance" -n $(N) --dist loadfile $(ARGS)
+	@$(ENV); exec $(PYTHON) -m pytest tests -m "not acceptance and not soak" -n $(N) --dist loadfile $(ARGS)
 
 acceptance: up ## The tests that take long: real models, every combination, soak, weeks of life
 	@$(ENV); exec $(PYTHON) -m pytest tests -m acceptance $(ARGS)
 
-soak: up ## Run the property tests with very many cases
-	@$(ENV); PG_MEMOIR_SOAK_CASES=100000 exec $(PYTHON) -m pytest tests/property -m acceptance -k soak $(ARGS)
+soak: up ## What takes hours: very many property cases, every function that reads a text at every shape of text
+	@$(ENV); PG_MEMOIR_SOAK_CASES=100000 exec $(PYTHON) -m pytest tests -m "soak or acceptance" -k "soak or superlinear" $(ARGS)
 
 simulate: up ## Live through 180 days of 200 users on a settable clock, checking every invariant every day (ARGS="20 60": fewer)
 	@$(ENV); exec $(PYTHON) tests/support/simulation.py $(ARGS)

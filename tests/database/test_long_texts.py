@@ -18,7 +18,7 @@ def test_three_megabytes_of_one_shape_are_stored_and_extracted(db: psycopg.Conne
         table(db, "recall", user, text)
 
 
-@pytest.mark.acceptance
+@pytest.mark.soak
 def test_no_function_that_reads_a_text_is_superlinear(db: psycopg.Connection) -> None:
     db.execute("set statement_timeout = '60s'")
     found = dict(readers(db))
