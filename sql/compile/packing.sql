@@ -280,7 +280,7 @@ language plpgsql immutable as $$
 declare
   n integer := coalesce(cardinality(p_lines), 0); v_opened boolean[] := array_fill(false, array[greatest(n, 1)]);
   v_line _memoir.recall_line; v_lines integer[] := '{}'; v_below integer[] := '{}';
-  v_cost integer; v_freed integer; v_lost float8; v_last integer; v_least integer; i integer;
+  v_cost integer; v_freed integer; v_lost float8; v_last integer; v_least integer; v_one integer;
 begin
   chosen := '{}';
   used := 22;  -- the fence
@@ -307,8 +307,8 @@ begin
     end if;
   end loop;
   everything := cardinality(chosen) = n;
-  foreach i in array chosen loop
-    if v_below[i] is not null then chosen := array_remove(chosen, v_below[i]); end if;
+  foreach v_one in array chosen loop
+    if v_below[v_one] is not null then chosen := array_remove(chosen, v_below[v_one]); end if;
   end loop;
 end $$;
 

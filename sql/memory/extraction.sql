@@ -10,7 +10,7 @@ declare
   v_text_nos integer[]; v_starts integer[]; v_lengths integer[]; v_said text[]; v_bare text[]; v_specifics integer[];
   v_stopped boolean[];
   v_hits integer[]; v_rules jsonb := '[]'; v_rule record; v_stop text; v_found integer[]; v_number integer := 0;
-  v_n integer; v_row _memoir.extracted;
+  v_hit integer; v_row _memoir.extracted;
 begin
   -- Nobody says so much at once as was pasted: of a long text its beginning and its end. A sentence about oneself is
   -- short, too.
@@ -59,7 +59,7 @@ begin
     if v_found <> '{}' and v_rule.not_if is not null then
       v_found := array(select n from unnest(v_found) n where v_bare[n] !~ v_rule.not_if);
     end if;
-    foreach v_n in array v_found loop v_hits[v_n] := v_number; end loop;
+    foreach v_hit in array v_found loop v_hits[v_hit] := v_number; end loop;
   end loop;
   for v_n in 1 .. cardinality(v_said) loop
     continue when v_hits[v_n] = 0;
