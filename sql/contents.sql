@@ -58,6 +58,7 @@
 \ir memory/tombstones.sql              -- what was rejected stays rejected, until a person lifts it
 \ir memory/profiles.sql                -- what is known about a user in any session
 \ir memory/states.sql                  -- the states of a memory, its history, bounded copies
+\ir memory/wording.sql                 -- two sentences compared: do they contradict each other, do they say the same
 \ir memory/conflicts.sql               -- contradictions and near duplicates: who prevails, and why
 \ir memory/judging.sql                 -- conflicts that a model judges: claim, store, fail
 \ir memory/memories.sql                -- remember: the single door
