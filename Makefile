@@ -24,10 +24,10 @@ check: setup ## What needs no server: unit tests, types, lints, the order of sql
 	@exec scripts/check.sh $(ARGS)
 
 test: up ## All tests but the long ones, on two processes (ARGS="-k name" for some, N=1 for one process)
-	@$(ENV); exec $(PYTHON) -m pytest tests -m "not acceptance and not soak" -n $(N) --dist loadfile $(ARGS)
+	@$(ENV); exec $(PYTHON) -m pytest tests -m "not acceptance and not soak" -n $(N) --dist worksteal $(ARGS)
 
 acceptance: up ## The tests that take long: real models, every combination, soak, weeks of life
-	@$(ENV); exec $(PYTHON) -m pytest tests -m acceptance $(ARGS)
+	@$(ENV); exec $(PYTHON) -m pytest tests -m acceptance -n $(N) --dist worksteal $(ARGS)
 
 soak: up ## What takes hours: very many property cases, every function that reads a text at every shape of text
 	@$(ENV); PG_MEMOIR_SOAK_CASES=100000 exec $(PYTHON) -m pytest tests -m "soak or acceptance" -k "soak or superlinear" $(ARGS)

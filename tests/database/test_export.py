@@ -287,6 +287,24 @@ def test_what_was_known_then_is_known_again(db: psycopg.Connection, other: psyco
         assert connection.execute(asked, [user, "2026-02-15T00:00:00Z"]).fetchall() == [("The home city is Bonn",)]
 
 
+def test_an_undone_merge_stays_undone(db: psycopg.Connection, other: psycopg.Connection, user: str) -> None:
+    """What was said to be two is two in the other database as well, where the rules would have made it one."""
+    direction = [1.0] + [0.0] * 383
+    short = remember(db, user, "enjoys fishing", embedding=direction)["memory_id"]
+    remember(db, user, "enjoys fishing for trout from a small boat", embedding=direction)
+    assert db.execute("select memoir.undo_merge(%s, %s) -> 'restored'", [user, short]).fetchone() == (True,)
+    restore(other, user, export(db, user, embeddings=True))
+    again = """select _memoir.reconcile_memory(m.user_id, m.memory_id, 'test') -> 'superseded'
+        from _memoir.memory_store m join _memoir.users u using (user_id) where u.external_id = %s"""
+    with other.transaction():
+        other.execute("set local search_path = memoir, memoir_extensions, public")
+        assert other.execute(again, [user]).fetchall() == [([],), ([],)]
+    states = (
+        "select m.state::text from _memoir.memory_store m join _memoir.users u using (user_id) where u.external_id = %s"
+    )
+    assert other.execute(states, [user]).fetchall() == [("active",), ("active",)]
+
+
 def test_a_session_goes_on_where_it_was(db: psycopg.Connection, other: psycopg.Connection, user: str) -> None:
     call = {
         "role": "assistant",

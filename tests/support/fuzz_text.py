@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import psycopg
 
@@ -102,15 +102,20 @@ def readers(db: psycopg.Connection) -> Iterator[tuple[str, str]]:
 
 
 def seconds(db: psycopg.Connection, query: str, text: str, tries: int = 3) -> float:
-    """The least of several tries; what the function refuses costs nothing."""
+    """Processor time of the server's process, the least of several tries; what the function refuses costs nothing."""
     least = float("inf")
     for _ in range(tries):
-        began = time.monotonic()
+        before = processor_time(db)
         try:
             db.execute(query, {"text": text})
         except psycopg.errors.QueryCanceled:
             raise
         except psycopg.Error:
             return 0.0
-        least = min(least, time.monotonic() - began)
+        least = min(least, processor_time(db) - before)
     return least
+
+
+def processor_time(db: psycopg.Connection) -> float:
+    """Seconds that the connection's process has had a processor: on a busy machine the clock on the wall says little."""
+    return int(Path(f"/proc/{db.info.backend_pid}/schedstat").read_text().split()[0]) / 1e9
