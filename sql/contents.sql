@@ -81,6 +81,7 @@
 \ir compile/compile.sql                -- compile_context, context: the stages in their order
 \ir compile/explain.sql                -- explain_context: why each item is in or out
 \ir compile/recall.sql                 -- recall, match_memories: the same ranking, as rows
+\ir compile/browse.sql                 -- lists; hits on one line, what stands around one, whole rows; relations of a memory
 \ir compile/learning.sql               -- what was used of a recall; the ranking's weights learnt from it
 
 -- privacy: who sees what; taking out, putting back

@@ -8,7 +8,7 @@ from uuid import UUID
 
 from .arguments import Id, List, Messages, Object, Vector, When
 from .call import Rows, calls, like, rows, value, values
-from .types import AnthropicRequest, CapturedPart, Considered, Context, Message, Persisted
+from .types import AnthropicRequest, CapturedPart, Considered, Context, Message, Persisted, SessionRow
 
 
 def _anthropic_request(found: Rows) -> AnthropicRequest:
@@ -72,6 +72,19 @@ class Conversations:
     def append(self) -> Persisted:
         """Like persist_turn, but tool calls may stay open: for the steps of an agent loop, followed by a compile
         without a query once their results are appended too."""
+
+    @rows
+    def list_sessions(
+        self,
+        user: str,
+        *,
+        project: str | None = None,
+        status: str | None = None,
+        after_session: str | None = None,
+        limit: int | None = None,
+    ) -> list[SessionRow]:
+        """A user's sessions, newest first, `limit` (100) a page; `after_session`: the last of the page before. Raises
+        UnknownSessionError."""
 
     @values
     def history(

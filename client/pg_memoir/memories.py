@@ -6,18 +6,22 @@ from collections.abc import Sequence
 from typing import Any, Literal
 
 from .arguments import Id, Object, Vector, When
-from .call import rows, value
+from .call import rows, value, values
 from .types import (
     Alias,
     Corrected,
+    Edge,
     Hit,
+    IndexHit,
     Judgement,
     Lifted,
     Match,
+    Memory,
     MemoryState,
     Relation,
     Remembered,
     Retracted,
+    TimelineLine,
     Tombstone,
     Validated,
 )
@@ -83,12 +87,67 @@ class Memories:
         query_embedding: Vector | None = None,
         as_of: When | None = None,
         valid_at: When | None = None,
+        category: str | None = None,
     ) -> list[Hit]:
         """Searches memories, old turns and summaries by words and vector, best first; at most `limit` (10).
 
-        `session`: only what belongs to it. `types`, `tags`, `project`: only such memories. `after`, `before`: when it
-        was said. `as_of`: what was known then; `valid_at`: what was true then.
+        `session`: only what belongs to it. `types`, `tags`, `category`, `project`: only such memories, all of them,
+        those that don't match the query last. `after`, `before`: when it was said. `as_of`: what was known then;
+        `valid_at`: what was true then.
         """
+
+    @rows
+    def memory_index(
+        self,
+        user: str,
+        query: str,
+        *,
+        session: str | None = None,
+        limit: int | None = None,
+        types: Sequence[str] | None = None,
+        tags: Sequence[str] | None = None,
+        category: str | None = None,
+        project: str | None = None,
+        kinds: Sequence[Literal["memory", "turn", "summary"]] | None = None,
+        after: When | None = None,
+        before: When | None = None,
+        query_embedding: Vector | None = None,
+    ) -> list[IndexHit]:
+        """What recall finds, each hit on one line of at most 120 characters; at most `limit` (20)."""
+
+    @rows
+    def memory_timeline(
+        self, user: str, id: Id, *, lines_before: int | None = None, lines_after: int | None = None
+    ) -> list[TimelineLine]:
+        """What stands around a memory, turn or summary: `lines_before` and `lines_after` (10) turns of its
+        session and the memories made of them, or the memories around it in time. Raises UnknownMemoryError."""
+
+    @values
+    def memory_get(self, user: str, ids: Sequence[Id]) -> list[dict[str, Any]]:
+        """1 to 100 memories, turns and summaries whole, each with `id` and `kind`; no row for what is unknown."""
+
+    @rows
+    def memory_graph(self, user: str, memory: Id, *, hops: int | None = None, limit: int | None = None) -> list[Edge]:
+        """The relations of a memory and, up to `hops` (2) steps away, of those it is tied to; at most `limit` (200).
+        Raises UnknownMemoryError."""
+
+    @rows
+    def list_memories(
+        self,
+        user: str,
+        *,
+        states: Sequence[str] | None = None,
+        types: Sequence[str] | None = None,
+        tags: Sequence[str] | None = None,
+        category: str | None = None,
+        project: str | None = None,
+        session: str | None = None,
+        after_memory: Id | None = None,
+        limit: int | None = None,
+    ) -> list[Memory]:
+        """What is known about a user, newest first, `limit` (100) a page; `after_memory`: the last id of the page
+        before.
+        `states`: ['active'] unless given, [] for all. Raises UnknownSessionError, UnknownMemoryError."""
 
     @rows
     def match_memories(

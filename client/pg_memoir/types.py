@@ -144,7 +144,7 @@ class Hit:
     """One result of recall, best first (rank 1). Scores in [0, 1]; None in an arm that did not find it.
 
     `kind`: 'memory', 'turn' or 'summary'; session, turn_index, role, name and said_at are set for turns,
-    type, tags and project for memories. `matched_by`: of 'words', 'vector', ….
+    type, tags and project for memories. `matched_by`: of 'words', 'vector', 'neighbour', 'filter'.
     """
 
     rank: int
@@ -299,6 +299,104 @@ class MemoryState:
     content: str | None
     valid_from: datetime | None
     valid_to: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class IndexHit:
+    """One result of recall on a line of at most 120 characters; `score` in [0, 1]."""
+
+    rank: int
+    kind: str
+    id: UUID
+    line: str
+    score: float
+    session: str | None
+    turn_index: int | None
+    said_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class TimelineLine:
+    """A turn or memory beside the one asked for (`is_anchor`), on a line of at most 120 characters."""
+
+    kind: str
+    id: UUID
+    session: str | None
+    turn_index: int | None
+    role: str | None
+    name: str | None
+    said_at: datetime
+    line: str | None
+    is_anchor: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Edge:
+    """A relation from one memory to another, `hop` steps from the one asked for. A forgotten text is None."""
+
+    hop: int
+    source_id: UUID
+    relation: str
+    target_id: UUID
+    weight: float
+    source_line: str | None
+    target_line: str | None
+    made_by: str
+    recorded_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """A memory as it stands. `content` is None once forgotten; `session`: where it was said; scope local: known there
+    only; trust and confidence in [0, 1]."""
+
+    memory_id: UUID
+    content: str | None
+    type: str
+    category: str | None
+    project: str
+    scope: str
+    session: str | None
+    tier: int
+    state: str
+    reason: str | None
+    superseded_by: UUID | None
+    importance: str
+    provenance: str
+    actor: str
+    trust: float
+    confidence: float
+    sensitivity: str
+    slot: str | None
+    slot_value: str | None
+    tags: list[str]
+    aliases: list[str]
+    tokens: int
+    said_at: datetime
+    valid_from: datetime | None
+    valid_to: datetime | None
+    expires_at: datetime | None
+    recorded_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class SessionRow:
+    """A session as it stands; tokens and turns are its own, without its parent's."""
+
+    session: str
+    status: str
+    project: str
+    model: str
+    task: str | None
+    parent: str | None
+    parent_turn: int | None
+    turns: int | None
+    tokens: int | None
+    cost_microcents: int | None
+    summary: str | None
+    created_at: datetime
+    last_recorded_at: datetime | None
+    closed_at: datetime | None
 
 
 @dataclass(frozen=True, slots=True)

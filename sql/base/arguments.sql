@@ -23,6 +23,12 @@ begin
   end if;
 end $$;
 
+create or replace function _memoir.check_choices(p_field text, p_values text[], p_choices text[])
+returns void language plpgsql immutable as $$
+begin
+  perform _memoir.check_choice(p_field, v, p_choices) from unnest(p_values) v;
+end $$;
+
 -- A JSON object, as it was given; null where there is none.
 create or replace function _memoir.check_object(p_field text, p_value jsonb)
 returns jsonb language plpgsql immutable as $$

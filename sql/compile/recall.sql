@@ -11,11 +11,44 @@ begin
   return array(select left(k, 1)::"char" from unnest(p_kinds) k);
 end $$;
 
+-- May the caller see it? Memories of all states.
+create or replace function _memoir.may_see(p_caller _memoir.caller, p_memory _memoir.memory_store)
+returns boolean language sql immutable as $$
+  select p_memory.sensitivity <= p_caller.clearance
+    and (p_caller.projects is null or p_memory.project = any (p_caller.projects))
+$$;
+
+-- Memories that the filters name, whatever the query: a tag is looked up, not ranked. None without a filter, and none of
+-- other times, whose states are for the ranking to know.
+create or replace function _memoir.filtered_memories(p_caller _memoir.caller, p_scope _memoir.search_scope,
+  p_types text[], p_tags text[], p_category text, p_project text, p_limit integer)
+returns setof _memoir.memory_store language plpgsql stable set plan_cache_mode = force_custom_plan as $$
+declare
+  v_now timestamptz := memoir.now();
+begin
+  if coalesce(p_types, p_tags) is null and coalesce(p_category, nullif(p_project, 'global')) is null
+    or p_scope.as_of is not null or p_scope.kinds is not null and 'm' <> all (p_scope.kinds) then
+    return;
+  end if;
+  return query
+  select m.* from _memoir.memory_store m
+  where m.user_id = p_caller.user_id and m.state = 'active' and (m.expires_at is null or m.expires_at > v_now)
+    and (m.local_to is null or m.local_to = any (p_scope.local_sessions))
+    and _memoir.may_see(p_caller, m)
+    and (p_types is null or m.type = any (p_types)) and (p_tags is null or m.tags && p_tags)
+    and (p_category is null or m.category = p_category) and (p_project is null or m.project = p_project)
+    and (p_scope.said_after is null or _memoir.said(m) >= p_scope.said_after)
+    and (p_scope.said_before is null or _memoir.said(m) < p_scope.said_before)
+    and coalesce(m.valid_from <= coalesce(p_scope.valid_at, v_now), true)
+    and coalesce(m.valid_to > coalesce(p_scope.valid_at, v_now), true)
+  order by m.recorded_at desc, m.memory_id limit p_limit;
+end $$;
+
 create or replace function memoir.recall(p_user text, p_query text, p_session text default null,
   p_limit integer default 10,
   p_types text[] default null, p_tags text[] default null, p_project text default null, p_kinds text[] default null,
   p_after timestamptz default null, p_before timestamptz default null, p_query_embedding real[] default null,
-  p_as_of timestamptz default null, p_valid_at timestamptz default null)
+  p_as_of timestamptz default null, p_valid_at timestamptz default null, p_category text default null)
 returns table (rank integer, kind text, id uuid, content text, score real, words_score real, vector_score real,
   matched_by text[],
   session text, turn_index integer, role text, name text, said_at timestamptz, type text, tags text[], project text)
@@ -31,10 +64,7 @@ begin
   if p_limit is null or p_limit not between 1 and 1000 then
     perform _memoir.fail('PM014', format('limit must be from 1 to 1000, not %s', coalesce(p_limit::text, 'null')));
   end if;
-  if p_types is not null and not p_types <@ _memoir.known_types() then
-    perform _memoir.fail('PM014', format('unknown type in %s', _memoir.shown(array_to_string(p_types, ', '))),
-      array_to_string(_memoir.known_types(), ', '));
-  end if;
+  perform _memoir.check_choices('types', p_types, _memoir.known_types());
   if p_session is not null then v_session := (_memoir.session(v_caller, p_session)).session_id; end if;
   v_config := _memoir.config(v_user, null);
   v_scope.kinds := _memoir.kinds(p_kinds);
@@ -58,31 +88,39 @@ begin
       and (p_project is null or c.project = p_project or c.project = 'global')
       and (p_types is null or c.type = any (p_types))
   ), memories as (
-    select m.memory_id, m.tags from _memoir.memory_store m
+    select m.memory_id, m.tags, m.category from _memoir.memory_store m
     where m.user_id = v_user and m.memory_id = any (array(select f.ref_id from found f where f.kind = 'm'))
   ), kept as (
     select f.*, m.tags as memory_tags from found f left join memories m on m.memory_id = f.ref_id
-    where p_tags is null or m.tags && p_tags order by f.o limit p_limit
+    where (p_tags is null or m.tags && p_tags) and (p_category is null or m.category = p_category)
+    order by f.o limit p_limit
+  ), shown as (
+    select k.o, case k.kind when 't' then 'turn' when 'm' then 'memory' else 'summary' end as kind, k.ref_id, t.body,
+      k.score, k.words, k.vector,
+      array_remove(array[case when k.words > 0 then 'words' end, case when k.vector is not null then 'vector' end,
+        case when k.words = 0 and k.vector is null then 'neighbour' end], null) as matched,
+      k.session_id, k.turn_index, k.role::text as role, t.name, k.said_at, k.type, k.memory_tags, k.project
+    from kept k
+    join _memoir.item_texts(v_user, array(select k2.item_no from kept k2), v_caller.clearance) t on t.item_no = k.item_no
+    union all
+    select 2147483647 + row_number() over (order by m.recorded_at desc, m.memory_id), 'memory', m.memory_id, m.content,
+      0::real, 0::real, null::real, array['filter'], m.local_to, null, null, null, _memoir.said(m), m.type, m.tags,
+      m.project
+    from _memoir.filtered_memories(v_caller, v_scope, p_types, p_tags, p_category, p_project, p_limit) m
+    where m.memory_id not in (select k.ref_id from kept k)
   )
-  select (row_number() over (order by k.o))::integer,
-    case k.kind when 't' then 'turn' when 'm' then 'memory' else 'summary' end, k.ref_id, t.body, k.score, k.words,
-      k.vector,
-    array_remove(array[case when k.words > 0 then 'words' end, case when k.vector is not null then 'vector' end,
-      case when k.words = 0 and k.vector is null then 'neighbour' end], null),
-    s.external_id, k.turn_index, k.role::text, t.name, k.said_at, k.type, k.memory_tags, k.project
-  from kept k
-  join _memoir.item_texts(v_user, array(select k2.item_no from kept k2), v_caller.clearance) t on t.item_no = k.item_no
-  left join _memoir.sessions s on s.user_id = v_user and s.session_id = k.session_id
-  order by k.o;
+  select (row_number() over (order by x.o))::integer, x.kind, x.ref_id, x.body, x.score, x.words, x.vector, x.matched,
+    s.external_id, x.turn_index, x.role, x.name, x.said_at, x.type, x.memory_tags, x.project
+  from shown x left join _memoir.sessions s on s.user_id = v_user and s.session_id = x.session_id
+  order by x.o limit p_limit;
 end $$;
 comment on function memoir.recall(text, text, text, integer, text[], text[], text, text[], timestamptz, timestamptz,
-  real[], timestamptz, timestamptz) is
+  real[], timestamptz, timestamptz, text) is
   'The best matches for a query among memories, turns and summaries of a user, ranked as compile ranks them. Filters:
-session, types
-and tags (memories), project (with global), kinds (memory, turn, summary), said between p_after and p_before; p_as_of
-and
-p_valid_at as in compile_context. matched_by: words, vector, neighbour (what stands beside a match). Writes nothing.
-Raises PM001, PM003, PM014, PM030.';
+session; types, tags and category (memories), project (with global); kinds (memory, turn, summary), said between p_after
+and p_before; p_as_of and p_valid_at as in compile_context. Memories that types, tags, category or project name come
+whatever their rank, after those that match the query as well. matched_by: words, vector, neighbour (what stands beside
+a match), filter. Writes nothing. Raises PM001, PM003, PM014, PM030.';
 
 create or replace function memoir.match_memories(p_user text, p_embedding real[], p_threshold real default 0.7,
   p_limit integer default 10,

@@ -27,15 +27,19 @@ NAMES_SOMETHING = {
     "p_compaction",
     "p_compile",
     "p_report",
+    "p_id",
+    "p_ids",
+    "p_after_memory",
+    "p_after_session",
 }
 # ... and those that name nothing, or something within what those name (a turn, a key of the user).
 NAMES_NOTHING = set(
     """
     p_actor p_after p_after_turn p_aliases p_as_of p_at_turn p_before p_budget p_category p_confidence p_content p_created_at p_embeddable p_embedding p_event_times p_events
-    p_format p_from_turn p_importance p_key p_kinds p_latency_ms p_limit p_memory_budget p_messages p_metadata p_minutes p_model p_project p_provenance p_provider p_query
-    p_lifted p_relation p_remainder p_temperature p_top_p p_turns p_weight
+    p_format p_from_turn p_hops p_importance p_key p_kinds p_latency_ms p_limit p_memory_budget p_messages p_metadata p_minutes p_model p_project p_provenance p_provider p_query
+    p_lifted p_lines_after p_lines_before p_relation p_remainder p_temperature p_top_p p_turns p_weight
     p_query_embedding p_query_parts p_reason p_request p_request_headers p_response p_response_headers p_sensitivity p_settings p_slot p_slot_value p_source_key p_source_tool
-    p_source_turns p_started_at p_status p_system_prompt p_tags p_target_tokens p_task p_text p_threshold p_to_turn p_tools p_turn p_type p_types p_usage p_used p_valid_at
+    p_source_turns p_started_at p_states p_status p_system_prompt p_tags p_target_tokens p_task p_text p_threshold p_to_turn p_tools p_turn p_type p_types p_usage p_used p_valid_at
     p_valid_from p_valid_to""".split()
 )
 UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
@@ -106,7 +110,9 @@ def test_no_id_reaches_somebody_else(world: World) -> None:
     assert not unknown, f"does {unknown} name something of a user? tests/database/test_tenancy.py needs to know"
     shown, controls = [], 0
     with world.login("ann") as ann, world.login("bob") as bob, world.login("app") as app:
-        app.execute("select memoir.remember('bob', 'The safe of Zanzibar opens with 4711.')")
+        bobs_memory = app.execute(
+            "select memoir.remember('bob', 'The safe of Zanzibar opens with 4711.') ->> 'memory_id'"
+        ).fetchone()[0]
         prepared = []
         for routine in world.routines:
             theirs = values_for(routine, app, "bob")
@@ -122,6 +128,11 @@ def test_no_id_reaches_somebody_else(world: World) -> None:
                 theirs["p_memory"] = app.execute("select memoir.remember('bob', %s)", [unique("Zanzibar")]).fetchone()[
                     0
                 ]["memory_id"]
+            if "p_id" in routine.arguments or "p_ids" in routine.arguments:
+                theirs["p_id"] = app.execute("select memoir.remember('bob', %s)", [unique("Zanzibar")]).fetchone()[0][
+                    "memory_id"
+                ]
+                theirs["p_ids"] = [theirs["p_id"]]
             if "p_other" in routine.arguments:
                 theirs["p_other"] = app.execute("select memoir.remember('bob', %s)", [unique("Zanzibar")]).fetchone()[
                     0
@@ -154,13 +165,25 @@ def test_no_id_reaches_somebody_else(world: World) -> None:
                     "p_compile": [theirs.get("p_compile")],
                     "p_other": [theirs.get("p_other")],
                     "p_report": [theirs.get("p_report")],
+                    "p_id": [theirs.get("p_id")],
+                    "p_ids": [theirs.get("p_ids")],
+                    "p_after_memory": [theirs.get("p_memory") or bobs_memory],
                 }
                 for value in foreign.get(name, [session, session_id]):
                     answer: list[Any] = []
                     failed = code(lambda: answer.append(routine.call(ann, {**own, name: value})))
                     if name == "p_user":
                         assert failed == "PM001", routine.signature
-                    elif name in ("p_memory", "p_other", "p_call", "p_compaction", "p_compile") and not (
+                    elif name in (
+                        "p_memory",
+                        "p_other",
+                        "p_call",
+                        "p_compaction",
+                        "p_compile",
+                        "p_id",
+                        "p_after_memory",
+                        "p_after_session",
+                    ) and not (  # fmt: skip
                         failed or ""
                     ).startswith("PM00"):
                         shown.append((routine.name, name, failed))

@@ -74,6 +74,11 @@ def values_for(
         made["p_other"] = db.execute(
             "select memoir.remember(%s, %s, p_project => %s)", [user, unique("fact"), project]
         ).fetchone()[0]["memory_id"]
+    if needed & {"p_id", "p_ids"}:
+        made["p_id"] = db.execute(
+            "select memoir.remember(%s, %s, p_project => %s)", [user, unique("fact"), project]
+        ).fetchone()[0]["memory_id"]
+        made["p_ids"] = [made["p_id"]]
     if "p_call" in needed:
         made["p_call"] = db.execute("select memoir.capture_call(%s, %s, 'x')", [user, session]).fetchone()[0]
     if routine.name in ("heartbeat", "retry_work", "release_work", "store_model_result", "fail_model_call"):
