@@ -2,8 +2,8 @@
 SHELL := /bin/bash
 PYTHON := .local/venv/bin/python
 CLUSTER := scripts/cluster.sh
-# Processes that run tests.
-N ?= 2
+# Processes that run tests: one more than there are processors, since some of the tests wait.
+N ?= $(shell echo $$(($$(getconf _NPROCESSORS_ONLN) + 1)))
 ENV = eval "$$($(CLUSTER) env)"
 
 .DEFAULT_GOAL := help
@@ -23,7 +23,7 @@ demo: up ## Store conversations, compile a context, explain it (DATA=chats.jsonl
 check: setup ## What needs no server: unit tests, types, lints, the order of sql/, the written pages
 	@exec scripts/check.sh $(ARGS)
 
-test: up ## All tests but the long ones, on two processes (ARGS="-k name" for some, N=1 for one process)
+test: up ## All tests but the long ones, on all processors (ARGS="-k name" for some, N=1 for one process)
 	@$(ENV); exec $(PYTHON) -m pytest tests -m "not acceptance and not soak" -n $(N) --dist worksteal $(ARGS)
 
 acceptance: up ## The tests that take long: real models, every combination, soak, weeks of life

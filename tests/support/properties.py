@@ -9,6 +9,7 @@ import random
 import struct
 import time
 import uuid
+import zlib
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
@@ -216,9 +217,11 @@ class Built:
                 context = self.connection.execute(
                     f"select memoir.context(p_user => %s, {listed})", arguments
                 ).fetchone()[0]
-                again = self.connection.execute(
-                    f"select memoir.compile_context(p_user => %s, {listed})", arguments
-                ).fetchone()[0]
+                again = context["messages"]
+                if is_compiled_twice(case):
+                    again = self.connection.execute(
+                        f"select memoir.compile_context(p_user => %s, {listed})", arguments
+                    ).fetchone()[0]
         except psycopg.Error as error:
             return self._check_refusal(error, expected), error.sqlstate or "none"
         self.tokens[self._model_of(session)].prefetch(strings_of(context["messages"]))
@@ -311,6 +314,11 @@ class Built:
         if (ours := tokens_of(least, expected)) <= expected.budget:
             found.append(f"refusal: PM020 {sizes}, but the least list has {ours} of {expected.budget} tokens")
         return found
+
+
+def is_compiled_twice(case: Case) -> bool:
+    """A quarter of the cases, the same ones in every run and when a world is made smaller."""
+    return zlib.crc32(json.dumps(case.arguments, sort_keys=True, default=str).encode()) % 4 == 0
 
 
 def _adapted(value: Any) -> Any:
