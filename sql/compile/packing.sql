@@ -212,8 +212,11 @@ begin
       case when c.kind = 't' then _memoir.day(c.said_at) || ', ' || coalesce(_memoir.one_line(s.name), 'session')
       else 'Memories' end as header,
       case when c.kind = 't' then _memoir.speaker_label(c.role::text, t.name) else '' end as label,
-      -- What the line adds: a date in brackets, or a colon and a role; a name is counted with its turn.
-      c.tokens + case when c.kind <> 't' then 8 when t.name is null then 2 else 1 end as cost,
+      -- What the line adds: a date in brackets, or a colon and a role; a name is counted with its turn. Lines that are
+      -- indented, and that it is the rest of a memory.
+      c.tokens + case when c.kind <> 't' then 8 when t.name is null then 2 else 1 end
+        + length(t.body) - length(replace(t.body, E'\n', ''))
+        + case when c.kind <> 't' and c.chunk > 0 then 3 else 0 end as cost,
       row_number() over (partition by lower(btrim(t.body, E' \n\t.!?…') collate "C")
         order by (c.memory_parts ? 'pinned') is true desc, (c.memory_parts ? 'ceiling') is true, c.ordinality) as copy
     from unnest(p_candidates) with ordinality c
