@@ -1,8 +1,10 @@
 #!/usr/bin/env bash
 # Builds what gets installed: OUT/pg_memoir.sql (installs and upgrades, needs no other file) from migrations/ and sql/, and
-# OUT/pg_memoir_plpython.sql. Files that would not change are not touched; the same sources give the same bytes.
+# OUT/pg_memoir_plpython.sql. Files that would not change are not touched; the same sources and the same Python give the
+# same bytes.
 #
-# What is data and not code, lists and tables of sql/data, becomes functions that return it (build_data.awk).
+# What is data and not code, lists and tables of sql/data, becomes functions that return it (build_data.awk); the list of
+# markers becomes patterns with all that looks like them (build_markers.py, which needs the package confusable-homoglyphs).
 #
 #   build_sql.sh [OUT]     OUT defaults to .local/build
 set -euo pipefail
@@ -35,6 +37,13 @@ if grep -nE '^[[:space:]]*\\(i|ir|include|include_relative)[[:space:]]' migratio
   die "only sql/contents.sql may include files"
 fi
 
+# A Python that has the package: asked for, of the checkout, of an image, of the system.
+python=
+for candidate in "${PG_MEMOIR_PYTHON:-}" .local/venv/bin/python "${PG_MEMOIR_STATE:-.local}/venv/bin/python" python3; do
+  if [ -n "$candidate" ] && "$candidate" -c 'import confusable_homoglyphs' 2>/dev/null; then python=$candidate; break; fi
+done
+[ -n "$python" ] || die "no Python here has the package confusable-homoglyphs: run scripts/setup.sh, or install it"
+
 version=$(sed -n "s/^__version__ *= *[\"']\([^\"']*\)[\"'].*/\1/p" client/pg_memoir/__init__.py 2>/dev/null || true)
 
 header() { printf '\n-- %s %s\n' "$1" "$(printf '%*s' $((115 - ${#1})) '' | tr ' ' -)"; }
@@ -65,11 +74,14 @@ SQL
 data() {
   local path
   for path in sql/data/*.csv; do
+    [ "$path" != sql/data/markers.csv ] || continue
     header "$path"
     awk -v table="$(basename "$path" .csv)" -f scripts/build_data.awk "$path"
   done
   header 'sql/data/*/extraction_rules.rules'
   awk -v table=extraction_rules -f scripts/build_data.awk sql/data/*/extraction_rules.rules
+  header sql/data/markers.csv
+  "$python" scripts/build_markers.py sql/data/markers.csv
   header 'sql/data/*/*.words, *.patterns'
   awk -v lists=1 -f scripts/build_data.awk sql/data/*/*.words sql/data/*/*.patterns
 }

@@ -26,14 +26,17 @@
 
 -- text: one text at a time: no user, no session
 \ir text/tokens.sql                    -- what a text costs: exact where possible, else the documented estimate
-\ir text/text.sql                      -- what may be stored, fences, chunks, words
+\ir text/text.sql                      -- what may be stored, chunks, words
+\ir text/fences.sql                    -- recalled text is data: fences, and nothing inside that passes for a mark
 \ir text/secrets.sql                   -- what looks like a key, a card, an account or a personal number
 \ir text/messages.sql                  -- checks and normal form of chat messages
+\ir text/claims.sql                    -- what a sentence claims: the same in whatever words
 \ir text/sentences.sql                 -- what a turn says in the speaker's own words; dates made absolute
 
 -- history: turns as they lie: read, withheld, never changed
 \ir history/guard.sql                  -- history is append-only
 \ir history/history.sql                -- lineage, single turns, marks, what is withheld from whom
+\ir history/tombstones.sql             -- what was rejected stays rejected, until a person lifts it
 
 -- search: one user's items, by words and vectors
 \ir search/aliases.sql                 -- other names of the same thing: learnt from what is said, given with remember
@@ -47,6 +50,7 @@
 -- sessions: conversations
 \ir sessions/active.sql                -- which compactions are live, and the summary they make
 \ir sessions/sessions.sql              -- open, branch, close, inspect
+\ir sessions/restated.sql              -- turns of a model or tool that say again what was rejected
 \ir sessions/turns.sql                 -- persist_turn, append_messages
 \ir sessions/pins.sql                  -- turns pinned in a session
 \ir sessions/working.sql               -- working notes of a session
@@ -55,7 +59,6 @@
 \ir sessions/summaries.sql             -- summaries of sessions that ended, or on request
 
 -- memory: what is known beyond the turns
-\ir memory/tombstones.sql              -- what was rejected stays rejected, until a person lifts it
 \ir memory/profiles.sql                -- what is known about a user in any session
 \ir memory/states.sql                  -- the states of a memory, its history, bounded copies
 \ir memory/wording.sql                 -- two sentences compared: do they contradict each other, do they say the same

@@ -31,9 +31,8 @@ _PAUSE_AFTER = 2  # time-outs in a row
 _PAUSE, _PAUSE_MAX = 1.0, 16.0  # seconds, doubled by each further time-out
 
 _connections: dict[str, tuple[int, socket.socket]] = {}  # path → (process that opened it, socket)
-_timeouts: dict[
-    str, tuple[int, float]
-] = {}  # path → (time-outs in a row, monotonic time until which to leave it alone)
+# path → (time-outs in a row, monotonic time until which to leave it alone, which socket that was)
+_timeouts: dict[str, tuple[int, float, object]] = {}
 
 
 class EmbedderError(RuntimeError):
@@ -92,7 +91,10 @@ def _embed(
 ) -> list[list[float]]:
     if len(texts) > protocol.MAX_TEXTS:
         raise EmbedderRefused(f"{len(texts)} texts in a request, at most {protocol.MAX_TEXTS}")
-    paused = _timeouts.get(path, (0, 0.0))[1] - time.monotonic()
+    if path in _timeouts and _timeouts[path][2] != _socket_there(path):
+        _timeouts.pop(path)  # another embedder has taken the place of the one that hung
+        _forget(path)
+    paused = _timeouts[path][1] - time.monotonic() if path in _timeouts else 0.0
     if paused > 0 and kind == "query":
         raise EmbedderTimeout(f"{path} timed out repeatedly, left alone for {paused:.1f} s more")
     body = json.dumps(list(texts), ensure_ascii=False).encode("utf-8", "surrogatepass")
@@ -115,9 +117,18 @@ def _embed(
 
 
 def _note_timeout(path: str) -> None:
-    count = _timeouts.get(path, (0, 0.0))[0] + 1
+    count = _timeouts[path][0] + 1 if path in _timeouts else 1
     pause = min(_PAUSE_MAX, _PAUSE * 2 ** (count - _PAUSE_AFTER)) if count >= _PAUSE_AFTER else 0.0
-    _timeouts[path] = count, time.monotonic() + pause
+    _timeouts[path] = count, time.monotonic() + pause, _socket_there(path)
+
+
+def _socket_there(path: str) -> object:
+    """Tells one embedder's socket from the next one's; None where there is none."""
+    try:
+        there = os.stat(path)
+    except OSError:
+        return None
+    return there.st_ino, there.st_ctime_ns
 
 
 def _exchange(

@@ -209,11 +209,14 @@ begin
       c.said_at, t.body, c.tokens,
       c.memory_parts ? 'ceiling' as reduced,
       case when c.memory_parts ? 'pinned' then 1000 else c.worth end as worth,  -- pinned: before all else
-      case when c.kind = 't' then _memoir.day(c.said_at) || ', ' || coalesce(s.name, 'session')
+      case when c.kind = 't' then _memoir.day(c.said_at) || ', ' || coalesce(_memoir.one_line(s.name), 'session')
       else 'Memories' end as header,
-      case when c.kind = 't' then coalesce(t.name, c.role::text) else '' end as label,
-      -- What the line adds: a date in brackets, or a colon and a role; a name is counted with its turn.
-      c.tokens + case when c.kind <> 't' then 8 when t.name is null then 2 else 1 end as cost,
+      case when c.kind = 't' then _memoir.speaker_label(c.role::text, t.name) else '' end as label,
+      -- What the line adds: a date in brackets, or a colon and a role; a name is counted with its turn. Lines that are
+      -- indented, and that it is the rest of a memory.
+      c.tokens + case when c.kind <> 't' then 8 when t.name is null then 2 else 1 end
+        + length(t.body) - length(replace(t.body, E'\n', ''))
+        + case when c.kind <> 't' and c.chunk > 0 then 3 else 0 end as cost,
       row_number() over (partition by lower(btrim(t.body, E' \n\t.!?…') collate "C")
         order by (c.memory_parts ? 'pinned') is true desc, (c.memory_parts ? 'ceiling') is true, c.ordinality) as copy
     from unnest(p_candidates) with ordinality c
@@ -321,7 +324,7 @@ begin
   return (
   with lines as (
     select l.candidate_no as rank, l.fidelity, l.is_turn, l.session_id, l.turn_index, l.chunk, l.ref_id, l.said_at,
-      l.header, l.label, btrim(l.body, E' \n\t') as body
+      l.header, l.label, _memoir.indented(l.body) as body
     from unnest(p_lines) with ordinality l where l.ordinality = any (p_chosen)
   ), ordered as (
     select *, min(said_at) over (partition by session_id, header) as opened,
@@ -330,9 +333,10 @@ begin
     from lines window o as (partition by is_turn, session_id, header order by turn_index, chunk, rank)
   ), groups as (
     select is_turn, opened, session_id, header, header || E':\n' || string_agg(
-      case when not is_turn then '- ' || body || ' (' || _memoir.day(said_at) || case
-      when fidelity <> 'full' then ', ' || fidelity || ' of memory ' || ref_id else '' end || ')'
-           else case when ref_id is distinct from before_ref then label || ': ' else '' end
+      case when not is_turn then '- ' || case when fidelity = 'full' and chunk > 0 then '… ' else '' end || body
+        || ' (' || _memoir.day(said_at) || case when fidelity <> 'full' then ', ' || fidelity || ' of memory ' || ref_id
+          else '' end || ')'
+           else case when ref_id is distinct from before_ref then label || ': ' else '  ' end
              || case when fidelity = 'full' and chunk > 0 and (ref_id = before_ref and chunk = before_chunk + 1
                and before_fidelity = 'full') is not true then '… ' else '' end
              || body end, E'\n' order by line_no) as text
@@ -340,7 +344,7 @@ begin
   )
   select _memoir.fence('recall', concat_ws(E'\n', case when p_weak and p_chosen <> '{}' then _memoir.weak_note() end,
     _memoir.neutralise(concat_ws(E'\n',
-    (select E'Working notes:\n' || string_agg('- ' || w, E'\n' order by o) from unnest(p_working) with ordinality t(w,
-      o)),
+    (select E'Working notes:\n' || string_agg('- ' || _memoir.indented(w), E'\n' order by o)
+     from unnest(p_working) with ordinality t(w, o)),
     (select string_agg(text, E'\n' order by is_turn, opened, session_id, header) from groups))))));
 end $$;

@@ -18,6 +18,8 @@ create or replace function _memoir.same_value(p_caller _memoir.caller, p_memory 
 returns uuid[] language plpgsql stable set plan_cache_mode = force_custom_plan as $$
 declare
   v_user uuid := p_caller.user_id; v_text text := _memoir.tombstone_text(p_memory.content); v_ids uuid[];
+  v_names text[] := _memoir.known_names(v_user); v_claim text := _memoir.claim(p_memory.content, v_names);
+  v_hint text := (_memoir.claim_hints(array[v_claim]))[1];
 begin
   with recursive same as (
     select p_memory.memory_id as id
@@ -35,8 +37,9 @@ begin
       and case when p_wide then p_caller.projects is null or m.project = any (p_caller.projects)
         else m.project = p_memory.project and (m.state = 'active' or m.state = 'superseded'
           and m.state_reason = 'consolidated') end
-      and (m.slot = p_memory.slot and m.slot_value = p_memory.slot_value or _memoir.tombstone_text(m.content) = v_text))
-        x;
+      and (m.slot = p_memory.slot and m.slot_value = p_memory.slot_value or _memoir.tombstone_text(m.content) = v_text
+        -- In other words, where all of it is to go.
+        or p_wide and strpos(lower(m.content), v_hint) > 0 and _memoir.claim(m.content, v_names) = v_claim)) x;
   return v_ids;
 end $$;
 

@@ -13,7 +13,7 @@ begin
   return query
   select m.memory_id, case when m.type = 'instruction' or m.provenance = 'instruction' then 'Instructions'
     when m.type = 'preference' or m.provenance = 'preference' then 'Preferences' else 'Facts' end,
-    regexp_replace(btrim(m.content), '\s+', ' ', 'g'), m.valid_to
+    _memoir.one_line(m.content), m.valid_to
   from _memoir.memory_store m
   where m.user_id = p_user_id and m.scope = 'global' and m.tier in (3, 4) and m.state = 'active'
     and m.validated_at is not null and m.project = 'global'

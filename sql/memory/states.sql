@@ -337,7 +337,10 @@ begin
   with sources as (
     select distinct s.source_id, s.session_id, s.turn_index, s.span_start, s.span_length from _memoir.memory_sources s
     where s.user_id = p_user_id and s.item_kind = 'memory' and s.item_id = any (p_ids) and s.source_kind = 'turn'
-      and s.source_id <> all (p_keep)),
+      and s.source_id <> all (p_keep)
+    union
+    select r.source_id, r.session_id, r.turn_index, r.span_start, r.span_length
+    from _memoir.restating_turns(p_user_id, case when p_forget then p_ids else '{}' end) r),
   excluded as (
     insert into _memoir.recall_exclusions (user_id, session_id, turn_index, exclusion_id, span_start, span_length,
       memory_id, reason, recorded_at)

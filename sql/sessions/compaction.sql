@@ -17,6 +17,7 @@ declare
   v_item _memoir.search_items; v_items _memoir.search_items[] := '{}'; v_texts text[] := '{}'; v_chunk record;
   v_count integer := 0;
 begin
+  p_row.summary_text := _memoir.as_summary(p_row.summary_text);
   insert into _memoir.compactions select p_row.*;
   v_item.ref_id := p_row.compaction_id; v_item.session_id := p_row.session_id; v_item.created_at := p_said_at;
   v_item.kind := 's';
@@ -221,7 +222,7 @@ declare
 begin
   loop
     v_chosen := _memoir.choose_sentences(p_lines, array(select _memoir.salience(regexp_replace(l, '^- [^:]*: ', ''),
-      case when l like '- assistant:%' then 'assistant' when l like '- tool:%' then 'tool'
+      case when l like '- assistant:%' then 'assistant' when l ~ '^- tool[: ]' then 'tool'
       else 'user' end::_memoir.turn_role, false)
       from unnest(p_lines) with ordinality x(l, o) order by o), v_budget - 8, p_config);
     select p_head || coalesce(E'\n' || string_agg(p_lines[c], E'\n' order by c), '') into v_text

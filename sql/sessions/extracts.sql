@@ -140,7 +140,7 @@ begin
     where c.user_id = v_user and c.session_id = v_part.session_id;
     v_marks := _memoir.marks(v_user, v_part.session_id);
     return query
-    select h.turn_index, h.role, coalesce(h.name, h.role::text),
+    select h.turn_index, h.role, _memoir.speaker_label(h.role::text, h.name),
       case when x.hidden or _memoir.sensitivity_now(h.sensitivity, h.turn_index, v_marks) > 'normal' then null
            when length(x.whole) > 6000 then left(x.whole, 4000) || E'\n' || right(x.whole, 1500)
            else x.whole end, h.token_count, h.created_at
@@ -188,7 +188,7 @@ begin
   into v_sentences, v_labels, v_days, v_salience
   from unnest(p_labels, p_roles, p_bodies, p_days) with ordinality t(label, role, body, said, o),
     lateral (select case when length(x) > 300 then left(x, 297) || '…' else x end as sentence, n as o
-             from unnest(_memoir.sentences(_memoir.prose(t.body))) with ordinality y(x, n)) s
+             from unnest(_memoir.sentences(_memoir.prose(_memoir.visible(t.body)))) with ordinality y(x, n)) s
   where s.o <= 200;
   if v_sentences is null then return p_head; end if;
   loop

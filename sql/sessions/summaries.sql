@@ -37,7 +37,7 @@ begin
       (p_config ->> 'text_search_config')::regconfig) order by t.turn_index, s.n), min(t.created_at), max(t.created_at)
   into v_more, v_first, v_until
   from _memoir.summary_turns(p_session, v_from, v_last) t,
-    unnest(_memoir.sentences(_memoir.prose(t.body))) with ordinality s(x, n) where s.n <= 200;
+    unnest(_memoir.sentences(_memoir.prose(_memoir.visible(t.body)))) with ordinality s(x, n) where s.n <= 200;
   v_lines := array(select l from regexp_split_to_table(p_session.summary_text, '\n') l where l like '- %')
     || coalesce(v_more, '{}');
   v_head := _memoir.summary_head(coalesce(v_first, p_session.created_at), coalesce(v_until, p_session.created_at));

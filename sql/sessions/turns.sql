@@ -331,6 +331,7 @@ begin
   end if;
   perform _memoir.index_turns(p_state.user_id, p_state.session, p_state.messages, p_state.message_ids,
     p_state.costs, p_state.first_turn, p_state.recorded_at, p_state.config);
+  perform _memoir.exclude_restated(p_state.user_id, p_state.session, p_state.message_ids, p_state.recorded_at);
 end $$;
 
 -- Accounted: the session's counters, the result, the receipt for a retry.

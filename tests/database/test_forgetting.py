@@ -373,7 +373,8 @@ def test_what_is_forgotten_stays_away(db: psycopg.Connection, user: str) -> None
     ).fetchall()
     assert [(kind, len(key), reason) for kind, key, reason in stones] == [
         ("slot_value", 32, "asked to"),
-        ("value", 32, "asked to"),
+        ("value", 32, "asked to"),  # its words
+        ("value", 32, "asked to"),  # what they claim
     ]
     # Forgetting twice changes nothing.
     before = db.execute("select count(*), count(*) filter (where lifted_at is null) from _memoir.tombstones").fetchone()

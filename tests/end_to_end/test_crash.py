@@ -9,7 +9,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,7 @@ import pytest
 from calls import run_job, say
 from psycopg.types.json import Jsonb
 from routines import code
-from servers import PGBIN, as_server_user, complete, connect, running, server_folder
+from servers import PGBIN, ROOT, as_server_user, complete, connect, running, server_folder
 
 # In the order in which they run without a crash: the batch that each is killed in, after its work and before its commit.
 JOBS = {
@@ -86,7 +86,11 @@ def kill(folder: Path) -> None:
         os.kill(pid, signal.SIGKILL)
     while any(_status(pid)[0] not in ("", "Z") for pid in [*children, postmaster]):
         time.sleep(0.02)
-    # A process that nobody has reaped yet still looks alive to the next postmaster.
+    unlock(folder)
+
+
+def unlock(folder: Path) -> None:
+    """A process that nobody has reaped yet still looks alive to the next postmaster."""
     for lock in (folder / "data" / "postmaster.pid", folder / ".s.PGSQL.5432.lock"):
         lock.unlink()
     (folder / "killed").touch()
@@ -274,6 +278,81 @@ def test_the_server_dies_in_every_job_at_once(folder: Path) -> None:
                     [job],
                 ).fetchone() == (["lost", "still running", "done"],), job
                 assert db.execute("select count(*) from _memoir.job_runs where finished_at is null").fetchone() == (0,)
+
+
+# The postmaster alone is killed ---------------------------------------------------------------------------------------
+
+
+def kill_postmaster(folder: Path, backend: int) -> None:
+    """It alone; what waits goes by itself, and the backend is left, which computes."""
+    postmaster = int((folder / "data" / "postmaster.pid").read_text().split()[0])
+    others = [
+        int(path.name)
+        for path in Path("/proc").iterdir()
+        if path.name.isdigit() and _status(int(path.name))[1] == postmaster and int(path.name) != backend
+    ]
+    os.kill(postmaster, signal.SIGKILL)
+    gone(postmaster, *others)
+    unlock(folder)
+
+
+def gone(*processes: int) -> None:
+    end = time.monotonic() + 30
+    while alive := [pid for pid in processes if _status(pid)[0] not in ("", "Z")]:
+        assert time.monotonic() < end, f"still there: {alive}"
+        time.sleep(0.02)
+
+
+@contextmanager
+def in_background(db: psycopg.Connection, dsn: str, statement: str) -> Iterator[int]:
+    """The backend that is at a statement which does not end."""
+    with subprocess.Popen([PGBIN / "psql", "-X", "-c", statement, dsn], stderr=subprocess.PIPE) as client:
+        at_it = "select pid from pg_stat_activity where state = 'active' and query = %s"
+        while not (found := db.execute(at_it, [statement]).fetchone()):
+            assert client.poll() is None, client.stderr and client.stderr.read()
+        try:
+            yield int(found[0])
+        finally:
+            client.kill()
+
+
+def test_the_server_starts_again_beside_a_backend_that_computes(folder: Path) -> None:
+    orphans = [ROOT / "scripts/end_orphans.sh", folder / "data"]
+    with running(folder) as server:
+        with (
+            connect(server) as db,
+            in_background(db, server, "do $$ begin loop perform 1; end loop; end $$") as backend,
+        ):
+            kill_postmaster(folder, backend)
+            assert _status(backend)[0] == "R", "it should know nothing yet"
+            with (
+                pytest.raises(AssertionError, match="pre-existing shared memory block .* is still in use"),
+                running(folder),
+            ):
+                pass
+            begun = time.monotonic()
+            done = subprocess.run(orphans, capture_output=True, text=True)
+            assert done.returncode == 0 and str(backend) in done.stderr, done.stderr
+            assert time.monotonic() - begun < 10
+    with running(folder) as server, connect(server) as db:
+        # A server that lives is let be, whoever asks.
+        done = subprocess.run(orphans, capture_output=True, text=True)
+        assert (done.returncode, done.stderr) == (0, "")
+        assert db.execute("select 1").fetchone() == (1,)
+
+
+def test_a_job_notices_that_the_postmaster_is_gone(folder: Path) -> None:
+    """Between two batches, however many there are."""
+    with running(folder, max_locks_per_transaction="256") as server:
+        complete(server)
+        with connect(server) as db:
+            db.execute(
+                "create or replace function _memoir.step(p_job text, p_limit integer) returns jsonb language sql as"
+                """ $$ select '{"more": true}'::jsonb from generate_series(1, 1000) limit 1 $$"""
+            )
+            with in_background(db, server, "call memoir.run_job('sweep')") as backend:
+                kill_postmaster(folder, backend)
+                gone(backend)
 
 
 # Workers outside ------------------------------------------------------------------------------------------------------

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
+import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -198,7 +200,8 @@ def test_a_running_writer_does_not_stop_an_upgrade(empty: str) -> None:
 
 
 def build_from(source: Path, out: Path) -> Path:
-    subprocess.run([source / "scripts" / "build_sql.sh", out], check=True, capture_output=True)
+    environment = {**os.environ, "PG_MEMOIR_PYTHON": sys.executable}
+    subprocess.run([source / "scripts" / "build_sql.sh", out], check=True, capture_output=True, env=environment)
     return out / "pg_memoir.sql"
 
 

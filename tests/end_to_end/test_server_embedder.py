@@ -262,6 +262,32 @@ def test_started_by_supervision_and_back_after_a_kill(place):
     assert supervise.stop(place) == "not running"
 
 
+def test_a_client_finds_the_next_embedder_by_itself(place):
+    """Its connection was to one that died; it had given up on one that hung."""
+    process = launch(place)
+    until(lambda: ready(place))
+    assert len(embed_client.embed_query(place, MODEL, "a", 5000)) == 384
+    for hung in (False, True):
+        if hung:
+            process.send_signal(signal.SIGSTOP)
+            embed_client._timeouts[place] = (8, time.monotonic() + 600, embed_client._socket_there(place))
+            with pytest.raises(embed_client.EmbedderTimeout):
+                embed_client.embed_query(place, MODEL, "a", 100)
+        process.kill()
+        process.wait(15)
+        process = launch(place)
+        until(lambda: served(place))
+        assert len(embed_client.embed_query(place, MODEL, "a", 5000)) == 384
+    process.terminate()
+    assert process.wait(15) == 0
+
+
+def served(path: str) -> bool:
+    """Whether the embedder is ready, asked over a connection of its own."""
+    script = f"from pg_memoir_server import embed_client as e; print(e.ping({path!r})['models'][0]['state'])"
+    return "ready" in subprocess.run([sys.executable, "-c", script], capture_output=True, text=True).stdout
+
+
 def test_other_models_restart_it(place):
     supervise.ensure_running(place, [MODEL])
     until(lambda: ready(place))

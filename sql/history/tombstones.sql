@@ -3,7 +3,8 @@
 --
 -- A text is reduced first, so that no disguise gets past: compatibility forms, case, white space, punctuation,
 -- invisible characters and letters that merely look alike count as the same. That folds together a few texts that
--- differ ("burn", "bum"): the price.
+-- differ ("burn", "bum"): the price. Beside the words stands the claim they make (text/claims.sql), so that no other wording
+-- gets past either.
 
 -- Letters of other scripts that look like a Latin letter or a digit become it, as the Unicode skeleton has it (UTS #39,
 -- single characters; a test compares with its data). Expects lower case.
@@ -110,20 +111,39 @@ create or replace function _memoir.tombstone_of(p_user_id uuid, p_content text, 
   p_slot_value text default null, p_project text default null)
 returns _memoir.tombstones language plpgsql stable set plan_cache_mode = force_custom_plan as $$
 declare
-  v_keys bytea[]; v_stone _memoir.tombstones; v_text text; v_slot text;
+  v_keys bytea[]; v_stone _memoir.tombstones; v_text text; v_slot text; v_texts text[];
 begin
   if not exists (select from _memoir.tombstones t where t.user_id = p_user_id and t.lifted_at is null) then return null;
   end if;
   v_text := _memoir.tombstone_text(p_content);
   v_slot := _memoir.slot_text(p_slot, coalesce(p_slot_value, p_content));
-  v_keys := _memoir.tombstone_keys(p_user_id, array[v_text, _memoir.in_project(p_project, v_text), v_slot,
-    _memoir.in_project(p_project, v_slot)]);
+  v_texts := v_text || _memoir.undisguised_claims(p_content, _memoir.known_names(p_user_id));
+  v_keys := _memoir.tombstone_keys(p_user_id, array[v_slot, _memoir.in_project(p_project, v_slot)] || v_texts
+    || array(select _memoir.in_project(p_project, t) from unnest(v_texts) t));
   select * into v_stone from _memoir.tombstones t
   where t.user_id = p_user_id and t.lifted_at is null
-    and (t.key_hash = any (v_keys[1:2]) and t.kind = 'value' or t.key_hash = any (v_keys[3:4])
+    and (t.key_hash = any (v_keys[3:]) and t.kind = 'value' or t.key_hash = any (v_keys[1:2])
     and t.kind = 'slot_value')
   order by t.recorded_at desc, t.kind limit 1;
   return v_stone;
+end $$;
+
+-- The claims of a text, and those it makes where letters that look alike are one.
+create or replace function _memoir.undisguised_claims(p_text text, p_names text[])
+returns text[] language plpgsql stable as $$
+begin
+  if octet_length(p_text) = length(p_text) then return _memoir.claims_in(p_text, p_names); end if;
+  return _memoir.claims_in(p_text, p_names)
+    || _memoir.claims_in(_memoir.look_alikes(translate(lower(left(p_text, 20000)), 'іıι', 'iii')), p_names);
+end $$;
+
+-- What the user is called: a claim about one of these is about the user.
+create or replace function _memoir.known_names(p_user_id uuid)
+returns text[] language plpgsql stable set plan_cache_mode = force_custom_plan as $$
+begin
+  return array(select u.external_id from _memoir.users u where u.user_id = p_user_id
+    union select m.slot_value from _memoir.memory_store m where m.user_id = p_user_id and m.slot = 'name'
+      and m.state = 'active' and m.slot_value is not null);
 end $$;
 
 create or replace function _memoir.in_project(p_project text, p_text text)
@@ -143,20 +163,21 @@ create or replace function _memoir.set_tombstones(p_user_id uuid, p_ids uuid[], 
   p_by text, p_at timestamptz, p_except uuid[] default '{}')
 returns integer language plpgsql set plan_cache_mode = force_custom_plan as $$
 declare
-  v_texts text[]; v_kinds text[]; v_count integer;
+  v_texts text[]; v_kinds text[]; v_count integer; v_names text[] := _memoir.known_names(p_user_id);
 begin
   with said as (
     select distinct m.memory_id = any (p_except) as is_right, k.kind, case when p_wide then k.text
       else _memoir.in_project(m.project, k.text) end as text
     from _memoir.memory_store m,
       lateral (values (_memoir.tombstone_text(m.content), 'value'), (_memoir.slot_text(m.slot, m.slot_value),
-        'slot_value')) k(text, kind)
+        'slot_value'), (_memoir.claim(m.content, v_names), 'claim'),
+        (case when p_slots then _memoir.claim(m.slot || ' ' || m.slot_value, v_names) end, 'claim')) k(text, kind)
     where m.user_id = p_user_id and m.memory_id = any (p_ids || p_except) and k.text is not null)
   select array_agg(s.text), array_agg(s.kind) into v_texts, v_kinds from said s
-  where not s.is_right and (p_slots or s.kind = 'value')
+  where not s.is_right and (p_slots or s.kind <> 'slot_value')
     and not exists (select from said r where r.is_right and r.kind = s.kind and r.text = s.text);
   insert into _memoir.tombstones (user_id, key_hash, kind, memory_id, reason, actor, set_by, recorded_at)
-  select p_user_id, k.key_hash, k.kind, p_memory, p_reason, p_actor, p_by, p_at
+  select p_user_id, k.key_hash, case k.kind when 'claim' then 'value' else k.kind end, p_memory, p_reason, p_actor, p_by, p_at
   from unnest(_memoir.tombstone_keys(p_user_id, v_texts), v_kinds) k(key_hash, kind)
   on conflict (user_id, key_hash, kind) do update set lifted_at = null, lifted_by = null,
     recorded_at = excluded.recorded_at,
@@ -174,7 +195,7 @@ declare
   v_caller _memoir.caller := _memoir.authorise(p_user, 'read');
 begin
   return query
-  select t.memory_id, array_agg(t.kind order by t.kind), t.reason, t.actor::text, t.set_by, t.recorded_at, t.lifted_at,
+  select t.memory_id, array_agg(distinct t.kind order by t.kind), t.reason, t.actor::text, t.set_by, t.recorded_at, t.lifted_at,
     t.lifted_by,
     m.type, m.project, m.slot, case when m.state not in ('forgotten', 'erased') then m.content end
   from _memoir.tombstones t left join _memoir.memory_store m on m.user_id = v_caller.user_id
