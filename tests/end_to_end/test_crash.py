@@ -314,6 +314,9 @@ def in_background(db: psycopg.Connection, dsn: str, statement: str) -> Iterator[
             yield int(found[0])
         finally:
             client.kill()
+            # Whatever the test came to: nothing ends what computes for ever once its postmaster is gone.
+            if _status(int(found[0]))[0] not in ("", "Z"):
+                os.kill(int(found[0]), signal.SIGKILL)
 
 
 def test_the_server_starts_again_beside_a_backend_that_computes(folder: Path) -> None:
