@@ -36,6 +36,8 @@ returns _memoir.ranked_item[] language plpgsql stable set plan_cache_mode = forc
 declare
   v_words _memoir.item_scores; v_vectors _memoir.item_scores; v_wanted integer[]; v_items _memoir.search_items[];
   v_hidden integer[] := '{}'; v_hidden_words bigint := 0; v_above integer := 0; v_further boolean := false;
+  v_terms text[] := p_question.terms
+    || _memoir.alias_terms(p_question.text_config, p_question.names, p_question.terms);
 begin
   -- What is above the caller's clearance is not there: it finds nothing, counts for nothing and moves nobody's score.
   if p_scope.clearance is distinct from 'secret' then
@@ -54,8 +56,8 @@ begin
     p_counters.total_words := p_counters.total_words - v_hidden_words;
   end if;
   if coalesce(p_counters.items, 0) <= 0 then return null; end if;
-  v_words := _memoir.word_scores(p_user_id, p_counters,
-    p_question.terms || _memoir.alias_terms(p_question.text_config, p_question.names, p_question.terms), v_hidden);
+  v_words := _memoir.word_scores(p_user_id, p_counters, v_terms,
+    _memoir.common_terms(p_question.text_config, v_terms), v_hidden);
   v_vectors := _memoir.vector_scores(p_user_id, p_counters, p_config, p_question.vector, p_question.model_id,
     v_words.items[1 : p_limit], v_hidden, p_limit);
   v_wanted := _memoir.wanted(v_words, v_vectors, p_limit);
