@@ -95,9 +95,10 @@ create type _memoir.search_scope as (
   valid_at timestamptz,          -- what was true then
   said_after timestamptz, said_before timestamptz);
 
--- What is asked, read once: its words, other names of what it names, its vector or why there is none.
+-- What is asked, read once: its words, other names of what it names (loose: of what it calls by common words), its
+-- vector or why there is none.
 create type _memoir.question as (
-  query text, text_config regconfig, terms text[], names text[], vector halfvec, model_id smallint, problem text);
+  query text, text_config regconfig, terms text[], names text[], loose text[], vector halfvec, model_id smallint, problem text);
 
 -- compile/candidates.sql
 -- What a session pins, memories and turns, and the fidelity ceilings of its memories.

@@ -147,14 +147,6 @@ begin
         where l.first_item + (p >> 8) <> all (p_hidden)))));
 end $$;
 
--- Of some words those that any conversation has: whatever the store, they tell little of what it is about.
-create or replace function _memoir.common_terms(p_config regconfig, p_terms text[])
-returns text[] language plpgsql stable set plan_cache_mode = force_generic_plan as $$
-begin
-  if p_config <> 'pg_catalog.english'::regconfig then return '{}'; end if;
-  return array(select t from unnest(p_terms) t where t = any (_memoir.word_list('english', 'common_stems')));
-end $$;
-
 -- BM25 of every item that holds one of the words, best first; which share of the p_words words that were asked it
 -- holds, each weighing as it is rare; and how rare the rarest of them is that is not common. df is what the lists hold.
 create or replace function _memoir.bm25(p_lists _memoir.posting_list[], p_counters _memoir.user_counters,
