@@ -169,8 +169,10 @@ begin
         where first_item + (x >> 8) <> all (p_hidden)) end)
         over (partition by term) as df from unnest(p_lists) l
   ), weighted as materialized (
-    select c.term, c.first_item, c.postings, c.lengths, ln(1 + (v_items - c.df + 0.5::float8) / (c.df + 0.5::float8))
-      * 1000000 as idf from counted c
+    select c.term, c.first_item, c.postings, c.lengths, i.idf,
+      case when c.term <> all (p_common) then i.idf::integer else 0 end as telling
+    from counted c,
+      lateral (select ln(1 + (v_items - c.df + 0.5::float8) / (c.df + 0.5::float8)) * 1000000 as idf) i
   ), asked as (
     -- A word that occurs nowhere is as rare as can be.
     select greatest(1, coalesce(sum(w.idf), 0) + greatest(0, p_words - count(*)) * ln(1 + (v_items + 0.5::float8) / 0.5)
@@ -181,7 +183,7 @@ begin
     select w.first_item + (u.posting >> 8) as item,
       (sum(((v_k1 + 1) * w.idf * (u.posting & 255)
         / ((u.posting & 255) + v_base + v_slope * u.length))::integer)::float8 / 1000000)::real as bm25,
-        sum(w.idf::integer) as matched, max(case when w.term <> all (p_common) then w.idf::integer else 0 end) as telling
+        sum(w.idf::integer) as matched, max(w.telling) as telling
     from weighted w, unnest(w.postings, w.lengths) u(posting, length)
     where p_hidden = '{}' or w.first_item + (u.posting >> 8) <> all (p_hidden) group by 1
   )
