@@ -235,6 +235,14 @@ def test_few_words_that_hit_something_rare_are_no_small_talk(db: psycopg.Connect
     assert context(db, user, "bicycle pump valve")["items"] == []
 
 
+def test_a_memory_with_new_names_keeps_its_vector(db: psycopg.Connection, user: str) -> None:
+    kitchen(db, user)
+    jam = remember(db, user, "Jam keeps for two years.", embedding=near(0.7))["memory_id"]
+    again = remember(db, user, "Jam keeps for two years.", aliases=["compote"])
+    assert (again["memory_id"], again["outcome"]) == (jam, "duplicate")
+    assert context(db, user, "How long can preserves be stored?")["items"] == [jam], "by its vector"
+
+
 def test_an_exchange_that_goes_on_keeps_its_mark(db: psycopg.Connection, user: str) -> None:
     for n in range(5):
         remember(db, user, f"Row {n} of an inventory of pots and pans.", embedding=near(0.1))
