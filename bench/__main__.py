@@ -1,6 +1,6 @@
 """All benchmarks, as `make bench` runs them: the machine, the settings, then tables in Markdown.
 
-    python -m bench [--data locomo.json] [--evidence path ...] [--only recall,evidence,latency,writes,...] [--write docs/benchmarks.md]
+    python -m bench [--data locomo.json] [--evidence path ...] [--precision path] [--only recall,evidence,latency,writes,...] [--write docs/benchmarks.md]
 
 Not among the usual parts, since they take long: sizes (of users, in a store of millions of items), vectors (of one user, exact or not),
 partitions, throughput (through PgBouncer), query-embedding, cron. Other memory stores: python -m research.peers. With --write each table also replaces the one of its name in that file, between its two marks.
@@ -13,12 +13,26 @@ import re
 import sys
 from pathlib import Path
 
-from . import cron, evidence, latency, partitions, query_embedding, recall, sizes, throughput, vectors, wal, writes
+from . import (
+    cron,
+    evidence,
+    latency,
+    partitions,
+    precision,
+    query_embedding,
+    recall,
+    sizes,
+    throughput,
+    vectors,
+    wal,
+    writes,
+)
 from .common import CannotRun, machine, report, server_dsn
 
 PARTS = {
     "recall": recall,
     "evidence": evidence,
+    "precision": precision,
     "latency": latency,
     "writes": writes,
     "wal": wal,
@@ -29,7 +43,7 @@ PARTS = {
     "query-embedding": query_embedding,
     "cron": cron,
 }
-USUAL = "recall,evidence,latency,writes,wal"
+USUAL = "recall,evidence,precision,latency,writes,wal"
 
 
 def replace_section(text: str, name: str, section: str) -> str:
@@ -63,6 +77,9 @@ def main() -> int:
                     "evidence is left out: make bench ARGS='--evidence locomo.json --evidence realmem/ --evidence beam/'\n",
                     flush=True,
                 )
+                continue
+            if name == "precision" and options.precision is None:
+                print("precision is left out: make bench ARGS='--precision precisionmembench/'\n", flush=True)
                 continue
             sections += PARTS[name].run(options)
         if options.write:

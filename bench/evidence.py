@@ -222,6 +222,8 @@ def run(options: argparse.Namespace) -> list[tuple[str, str]]:
         Memoir(dsn) as memoir,
         psycopg.connect(dsn, autocommit=True) as connection,
     ):
+        # What is asked goes to a function that only others call, which pin this themselves.
+        connection.execute("set search_path = pg_catalog, memoir_extensions, pg_temp")
         for setting in options.set:
             key, _, value = setting.partition("=")
             connection.execute("select memoir.set_setting(%s, %s::jsonb)", (key, value))

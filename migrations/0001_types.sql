@@ -61,7 +61,7 @@ create table _memoir.ranking_profiles (
   version integer not null,
   source text not null,           -- the command and the data that it was learnt from
   started_from integer not null,
-  weights jsonb not null,         -- rank_weights, strength_weights, weight_access, weight_authority
+  weights jsonb not null,         -- rank_weights, strength_weights, fit_weights, weight_access, weight_authority
   made_at timestamptz,
   made_by text
 );

@@ -61,7 +61,8 @@ create type _memoir.item_locator as (
     span_start integer, span_length integer);
 -- as in search_postings
 create type _memoir.posting_list as (term text, first_item integer, postings integer[], lengths smallint[]);
-create type _memoir.item_scores as (items integer[], scores real[], covers real[], best real);  -- parallel, best first
+-- Parallel, best first. tellings: how rare the rarest word hit is that tells something, 1: in no other item.
+create type _memoir.item_scores as (items integer[], scores real[], covers real[], tellings real[], best real);
 -- The signals of the ranking, as weights name them and in the order of their sum: scorer, learner and trainer
 -- (research/ranker) read this list.
 create type _memoir.signals as (
@@ -79,7 +80,7 @@ create type _memoir.ranked_item as (
   item_no integer, kind "char", ref_id uuid, session_id uuid, turn_index integer, chunk smallint, span_start integer,
     span_length integer, tokens integer,
   role _memoir.turn_role, said_at timestamptz, recorded_at timestamptz, project text,
-  score real, words real, vector real, around real, session_score real, facts smallint[]);
+  score real, words real, vector real, around real, session_score real, facts smallint[], telling real);
 -- Of some items: what precedes those that match in meaning and is not among them, and those that match in words and
 -- nothing follows.
 create type _memoir.item_ends as (before integer[], lasts integer[]);
@@ -94,13 +95,17 @@ create type _memoir.search_scope as (
   valid_at timestamptz,          -- what was true then
   said_after timestamptz, said_before timestamptz);
 
--- What is asked, read once: its words, other names of what it names, its vector or why there is none.
+-- What is asked, read once: its words, other names of what it names (loose: of what it calls by common words), its
+-- vector or why there is none.
 create type _memoir.question as (
-  query text, text_config regconfig, terms text[], names text[], vector halfvec, model_id smallint, problem text);
+  query text, text_config regconfig, terms text[], names text[], loose text[], vector halfvec, model_id smallint, problem text);
 
 -- compile/candidates.sql
 -- What a session pins, memories and turns, and the fidelity ceilings of its memories.
 create type _memoir.pins as (pinned uuid[], ceilings jsonb);
+-- Below which fit a candidate is left out: by class of items (turns and summaries, memories) the weights of constant,
+-- score, cosine and telling, and what a memory of another project than this one loses.
+create type _memoir.fit_floor as (turns float8[], memories float8[], project text, elsewhere float8);
 -- What a memory brings to its match: weight of its type and importance, freshness, authority, use.
 create type _memoir.memory_facts as (
   memory_id uuid, type text, sensitivity _memoir.sensitivity, active boolean, valid_from timestamptz,

@@ -103,7 +103,8 @@ def indexed(connection: psycopg.Connection, embed: CachedEmbedder, corpus: Corpu
         some = {"user": user_id, "items": numbers[at : at + 64]}
         rows += connection.execute(ITEMS, some).fetchall()
         texts |= dict(connection.execute("select * from _memoir.embedding_texts(%(user)s, %(items)s)", some).fetchall())
-    vectors = np.array(embed([texts[number] for number in numbers]), np.float32)
+    rows = [row for row in rows if row[0] in texts]  # what looks like a secret is not embedded
+    vectors = np.array(embed([texts[row[0]] for row in rows]), np.float32)
     # Units in the order of events: memories by their content, turns by session and place.
     order: dict[str, int] = {}
     for row in rows:

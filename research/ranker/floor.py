@@ -56,7 +56,7 @@ def shipped_weights() -> dict[str, float]:
     lines = [
         line for line in (ROOT / "sql" / "data" / "ranking.csv").read_text().splitlines() if not line.startswith("#")
     ]
-    rows = [row for row in csv.DictReader(lines) if row["part"] not in ("strength", "bonus")]
+    rows = [row for row in csv.DictReader(lines) if row["part"] not in ("strength", "fit", "memory_fit", "bonus")]
     return {
         row["signal"] if row["part"] == "all" else f"{row['part']}.{row['signal']}": float(row["weight"])
         for row in rows

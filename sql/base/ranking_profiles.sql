@@ -5,6 +5,7 @@
 --   rank_weights       by signal, for all items; "memory.", "named.", "unnamed.", "long." before it: on top of that,
 --                      for memories, turns of named and of unnamed speakers, long questions (search/ranking.sql)
 --   strength_weights   log odds that the store answers, by constant, score and cosine (search/floor.sql)
+--   fit_weights        log odds that a candidate fits the question at all; "memory." as above (search/floor.sql)
 --   weight_access, weight_authority
 --                      a memory's use, and confidence times authority, set by hand (compile/candidates.sql)
 --
@@ -19,8 +20,10 @@ begin
   select * into v_head from _memoir.data_ranking_head();
   select jsonb_build_object(
       'rank_weights', jsonb_object_agg(case part when 'all' then '' else part || '.' end || signal, weight::numeric)
-        filter (where part not in ('strength', 'bonus')),
-      'strength_weights', jsonb_object_agg(signal, weight::numeric) filter (where part = 'strength'))
+        filter (where part not in ('strength', 'fit', 'memory_fit', 'bonus')),
+      'strength_weights', jsonb_object_agg(signal, weight::numeric) filter (where part = 'strength'),
+      'fit_weights', jsonb_object_agg(case part when 'fit' then '' else 'memory.' end || signal, weight::numeric)
+        filter (where part in ('fit', 'memory_fit')))
     || jsonb_object_agg('weight_' || signal, weight::numeric) filter (where part = 'bonus')
   into v_weights from _memoir.data_ranking();
   insert into _memoir.ranking_profiles as p (profile, version, source, started_from, weights)
@@ -45,13 +48,14 @@ begin
   if jsonb_typeof(p_weights) is distinct from 'object' or p_weights = '{}' then
     perform _memoir.fail('PM015',
       format('a ranking profile must be a JSON object, not %s', _memoir.shown(p_weights::text)),
-      'rank_weights, strength_weights, weight_access, weight_authority, as list_ranking_profiles(null) shows them');
+      'rank_weights, strength_weights, fit_weights, weight_access, weight_authority, as list_ranking_profiles(null)'
+      || ' shows them');
   end if;
   for v_key, v_value in select * from jsonb_each(p_weights) loop
     if v_key in ('weight_access', 'weight_authority') then
       v_least := 0;
       v_value := jsonb_build_object('', v_value);
-    elsif v_key in ('rank_weights', 'strength_weights') then
+    elsif v_key in ('rank_weights', 'strength_weights', 'fit_weights') then
       v_least := -100;
     else
       perform _memoir.fail('PM015', format('a ranking profile has no %s', _memoir.shown(v_key)));
@@ -132,7 +136,8 @@ begin
 end $$;
 comment on function memoir.set_ranking_profile(text, jsonb, text) is
   'Ranks by weights of one''s own: a user''s, or with a p_user of null the install''s (admin only). p_weights:
-{"rank_weights", "strength_weights", "weight_access", "weight_authority"} or some of them, as list_ranking_profiles
+{"rank_weights", "strength_weights", "fit_weights", "weight_access", "weight_authority"} or some of them, as
+list_ranking_profiles
 shows the shipped ones; p_source: the command and the data they were learnt from. Returns the version. Writes
 ranking_profiles or users, and audit_log. Raises PM001, PM014, PM015.';
 

@@ -47,13 +47,15 @@ declare
   v_ranked _memoir.ranked_item[] := _memoir.rank(p_user_id, p_counters, p_config, p_question, p_project, p_scope,
     p_limit);
   v_memories uuid[] := _memoir.memories_of(v_ranked);
-  v_most integer; v_frequent uuid[] := '{}'; v_facts _memoir.memory_facts[];
+  v_most integer; v_frequent uuid[] := '{}'; v_facts _memoir.memory_facts[]; v_fit _memoir.fit_floor;
 begin
   if p_pins.pinned is null then
     p_config := p_config || '{"relevance_share": 0}';
   elsif _memoir.is_small_talk(p_config, p_question.query) or _memoir.is_far_from_all(p_config, p_question, v_ranked)
     then
     p_config := p_config || '{"relevance_floor": 10}';
+  else
+    v_fit := _memoir.fit_floor(p_config, p_counters.items, cardinality(p_question.terms), p_project);
   end if;
   if p_counters.memories > 0 then
     select max(s.access_count),
@@ -70,7 +72,7 @@ begin
     v_facts := _memoir.facts_of(p_user_id, v_memories, v_most, p_config, p_scope, v_now);
   end if;
   return _memoir.value_candidates(v_ranked, v_facts, v_frequent, v_pinned, coalesce(p_pins.ceilings, '{}'), p_config,
-    p_scope, v_now);
+    p_scope, v_now, v_fit);
 end $$;
 
 -- Much-used memories and what is pinned, as far as it is not among what was found.
@@ -85,7 +87,7 @@ begin
     select (i.item_no, i.kind, i.ref_id, i.session_id, i.turn_index, i.chunk, i.span_start, i.span_length,
       i.token_count, i.role, i.created_at,
       i.recorded_at, i.project, 0, 0, null, 0, 0,
-        array_fill(0, array[cardinality(_memoir.ledger_signals())]))::_memoir.ranked_item
+        array_fill(0, array[cardinality(_memoir.ledger_signals())]), 0)::_memoir.ranked_item
     from _memoir.search_items i
     where i.user_id = p_user_id and i.ref_id = any (v_ids) and not i.dead and i.sensitivity <= p_scope.clearance
       and (i.ref_id = any (p_pinned) and i.ref_id <> all (p_memories) and i.item_no <> all (p_turn_items)
@@ -157,7 +159,7 @@ end $$;
 -- part is worth more gains from it, the less the longer the turn: half of a question or a list is seldom enough.
 create or replace function _memoir.value_candidates(p_ranked _memoir.ranked_item[], p_facts _memoir.memory_facts[],
   p_frequent uuid[], p_pinned uuid[],
-  p_ceilings jsonb, p_config jsonb, p_scope _memoir.search_scope, p_now timestamptz)
+  p_ceilings jsonb, p_config jsonb, p_scope _memoir.search_scope, p_now timestamptz, p_fit _memoir.fit_floor)
 returns _memoir.candidate[] language plpgsql stable
 set plan_cache_mode = force_generic_plan set enable_nestloop = off set enable_mergejoin = off as $$
 declare
@@ -166,6 +168,8 @@ declare
   v_valid timestamptz := coalesce(p_scope.valid_at, p_scope.as_of, p_now);
   w_access real := (p_config ->> 'weight_access')::real; w_authority real := (p_config ->> 'weight_authority')::real;
   w_rest float8 := coalesce((p_config -> 'fidelity_worth' ->> 'rest')::float8, 0);
+  f_turns float8[] := p_fit.turns; f_memories float8[] := p_fit.memories; f_project text := p_fit.project;
+  f_elsewhere float8 := p_fit.elsewhere;
 begin
   return array(
   with scored as (
@@ -197,7 +201,11 @@ begin
   ), floored as (
     -- What is much used is there whatever the query.
     select j.*, (round(j.total * 100000) / 100000)::real as final, coalesce(j.reason, case when not j.is_pinned
-        and j.total < greatest(v_floor, case when not j.is_frequent then v_share * m.total end)
+        and (j.total < greatest(v_floor, case when not j.is_frequent then v_share * m.total end)
+          -- Without vectors it can't be told what fits.
+          or m.total is not null and not j.is_frequent
+            and not _memoir.fits(case when j.kind = 'm' then f_memories else f_turns end, j.score, j.vector, j.telling,
+              case when j.project not in ('global', f_project) then f_elsewhere else 0 end))
           then 'below the relevance floor' end) as why
     from scored j left join measure m on true
   ), valued as (

@@ -435,6 +435,32 @@ begin
   return v_first;
 end $$;
 
+-- A memory that was stated again takes on the names that were given then: it is indexed anew. Its vectors, of the content
+-- alone, stay.
+create or replace function _memoir.take_aliases(p_user_id uuid, p_memory_id uuid, p_aliases text[])
+returns void language plpgsql set plan_cache_mode = force_custom_plan as $$
+declare
+  v_memory _memoir.memory_store; v_old _memoir.search_items[]; v_vectors _memoir.embeddings[]; v_numbers integer[];
+  v_first integer;
+begin
+  update _memoir.memory_store m set aliases = m.aliases || array(select distinct a from unnest(p_aliases) a
+    where a <> all (m.aliases) order by a)
+  where m.user_id = p_user_id and m.memory_id = p_memory_id and not p_aliases <@ m.aliases returning * into v_memory;
+  if not found then return; end if;
+  select array_agg(i order by i.chunk), array_agg(i.item_no) into v_old, v_numbers from _memoir.search_items i
+  where i.user_id = p_user_id and i.ref_id = p_memory_id;
+  if v_old is null then return; end if;
+  select array_agg(e) into v_vectors from _memoir.embeddings e where e.user_id = p_user_id
+    and e.item_no = any (v_numbers);
+  perform _memoir.drop_items(p_user_id, v_numbers);
+  v_first := _memoir.index_memory(v_memory, v_old[1].created_at, _memoir.config(p_user_id, null));
+  update _memoir.search_items set dead = v_old[1].dead, echo = v_old[1].echo
+  where user_id = p_user_id and ref_id = p_memory_id;
+  insert into _memoir.embeddings (user_id, item_no, model_id, embedding)
+  select v.user_id, v_first + o.chunk, v.model_id, v.embedding from unnest(v_vectors) v
+  join unnest(v_old) o on o.item_no = v.item_no;
+end $$;
+
 -- Turns that are found no more leave what was extracted from them to speak for them.
 create or replace function _memoir.release_echoes(p_user_id uuid, p_turns uuid[])
 returns void language plpgsql set plan_cache_mode = force_custom_plan as $$

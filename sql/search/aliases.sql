@@ -185,18 +185,26 @@ begin
 end $$;
 
 -- The other names of what a query names, by how many items say so. Initials count where the query writes them in
--- capitals.
-create or replace function _memoir.other_names(p_user_id uuid, p_counters _memoir.user_counters, p_query text,
-  p_scope _memoir.search_scope)
-returns text[] language plpgsql stable set plan_cache_mode = force_custom_plan as $$
+-- capitals. loose: those of what the query calls by common words, which may mean something else.
+create or replace function _memoir.other_names(p_user_id uuid, p_counters _memoir.user_counters, p_config regconfig,
+  p_query text, p_scope _memoir.search_scope, out names text[], out loose text[])
+language plpgsql stable set plan_cache_mode = force_custom_plan as $$
 declare
   v_names text[]; v_initials text[];
 begin
-  if coalesce(p_counters.aliases, 0) = 0 then return '{}'; end if;
+  names := '{}';
+  loose := '{}';
+  if coalesce(p_counters.aliases, 0) = 0 then return; end if;
   v_names := _memoir.names_in(p_query);
   v_initials := array(select lower(x[1]) from regexp_matches(left(p_query, 2000), '\m([[:upper:]]{3,7})\M', 'g') x);
-  return array(
-    select o.other from (
+  select coalesce(array_agg(f.other order by f.said desc, f.other) filter (where not f.loose), '{}'),
+    coalesce(array_agg(f.other order by f.said desc, f.other) filter (where f.loose), '{}')
+  into names, loose
+  from (
+    select o.other, max(o.said) as said,
+      bool_and(_memoir.query_terms(p_config, o.name) <@ _memoir.common_terms(p_config, _memoir.query_terms(p_config,
+        o.name))) as loose
+    from (
       select a.name, a.other, count(*) as said, row_number() over (partition by a.name order by count(*) desc, a.other)
         as nth
       from _memoir.search_aliases a join _memoir.search_items i on i.user_id = p_user_id and i.item_no = a.item_no
@@ -208,7 +216,7 @@ begin
         and (p_scope.projects is null or i.project = any (p_scope.projects))
         and (i.kind <> 'm' or i.session_id is null or i.session_id = any (p_scope.local_sessions))
       group by a.name, a.other) o
-    where o.nth <= 3 group by o.other order by max(o.said) desc, o.other limit 8);
+    where o.nth <= 3 group by o.other order by max(o.said) desc, o.other limit 8) f;
 end $$;
 
 -- The words of other names that a query does not have itself.

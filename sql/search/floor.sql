@@ -36,8 +36,48 @@ begin
   return (p_config ->> 'small_talk_words')::integer >= greatest(1, cardinality(p_question.terms))
     and length(p_question.query) <= 200
     and not _memoir.is_question(p_question.query)
-    and coalesce((select max(r.vector) from unnest(p_ranked) r) < (p_config ->> 'small_talk_cosine')::real, false);
+    and coalesce((select max(r.vector) < (p_config ->> 'small_talk_cosine')::real and max(r.telling) < 0.5
+                  from unnest(p_ranked) r), false);
 end $$;
+
+-- The odds that a candidate fits the question at all: by its score, its cosine and how telling the words are that it has
+-- of the question, as weights of turns and summaries and of memories. In a long question more words hit by chance. In a
+-- small store the floor ends what the budget does not, in a large one answers lie scattered and the budget ends it.
+-- Null: everything fits, as among fewer than ten items.
+create or replace function _memoir.fit_floor(p_config jsonb, p_items integer, p_words integer, p_project text)
+returns _memoir.fit_floor language plpgsql stable set plan_cache_mode = force_generic_plan as $$
+declare
+  v_least float8 := p_config ->> 'relevance_fit'; v_weights jsonb := p_config -> 'fit_weights';
+  v_long float8 := ln(greatest(p_words, 1)::float8 / 6);
+  v_size float8 := ln(least(400, greatest(35, p_items))::float8 / 35);
+  v_floor _memoir.fit_floor;
+begin
+  if v_least <= 0 or v_least >= 1 or v_weights is null or coalesce(p_items, 0) < 10 then return null; end if;
+  v_floor.project := p_project;
+  v_floor.elsewhere := coalesce((v_weights ->> 'elsewhere')::float8, 0);
+  v_floor.turns := array(select coalesce((v_weights ->> s)::float8, 0)
+    from unnest('{constant,score,cosine,telling,long,telling_long,size}'::text[]) with ordinality t(s, o) order by o);
+  v_floor.memories := array(select v_floor.turns[o] + coalesce((v_weights ->> ('memory.' || s))::float8, 0)
+    from unnest('{constant,score,cosine,telling}'::text[]) with ordinality t(s, o) order by o);
+  v_floor.turns[1] := v_floor.turns[1] + v_floor.turns[5] * v_long + v_floor.turns[7] * v_size
+    - ln(v_least / (1 - v_least));
+  v_floor.memories[1] := v_floor.memories[1] + v_floor.turns[5] * v_long + v_floor.turns[7] * v_size
+    - ln(v_least / (1 - v_least));
+  v_floor.turns[4] := v_floor.turns[4] + v_floor.turns[6] * v_long;
+  v_floor.memories[4] := v_floor.memories[4] + v_floor.turns[6] * v_long;
+  return v_floor;
+end $$;
+
+-- Whether a candidate does: p_weights as fit_floor has them for its class, null: everything does. What has no vector yet
+-- is judged as if it lay at a middling distance. (No subquery, so that it becomes part of the query that calls it.)
+create or replace function _memoir.fits(p_weights float8[], p_score real, p_cosine real, p_telling real,
+  p_elsewhere float8)
+returns boolean language sql immutable as $$
+  select coalesce(p_weights[1]
+    + p_weights[2] * ln(greatest(0.0001, least(0.9999, p_score::float8))
+        / (1 - greatest(0.0001, least(0.9999, p_score::float8))))
+    + p_weights[3] * coalesce(p_cosine, 0.25) + p_weights[4] * p_telling + p_elsewhere >= 0, true)
+$$;
 
 -- How likely it is that anything in the store answers the question, by the best score and the closest vector; null
 -- where one is not known. Below setting weak_below a recall is weak: small, and marked.

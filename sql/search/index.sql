@@ -70,6 +70,59 @@ begin
   return v_first;
 end $$;
 
+-- Takes items out of all search structures, so that nothing of their words is left in a list.
+create or replace function _memoir.drop_items(p_user_id uuid, p_items integer[])
+returns void language plpgsql set plan_cache_mode = force_custom_plan as $$
+declare
+  v_items integer; v_words bigint; v_tail integer;
+begin
+  if coalesce(p_items, '{}') = '{}' then return; end if;
+  delete from _memoir.embeddings where user_id = p_user_id and item_no = any (p_items);
+  with touched as (
+    delete from _memoir.search_tail t where t.user_id = p_user_id
+      and exists (select from generate_subscripts(t.word_counts, 1) n where t.item_no + n - 1 = any (p_items))
+    returning t.item_no, t.word_counts, t.words
+  ), remaining as (
+    select h.item_no,
+      array(select case when h.item_no + n - 1 <> all (p_items) then h.word_counts[n] end
+        from generate_subscripts(h.word_counts, 1) n order by n) as word_counts,
+      (select _memoir.packed_words(array_agg(l.lexeme), array_agg((p >> 8)::integer), array_agg(p & 255))
+       from unnest(h.words) l, unnest(l.positions) p where h.item_no + (p >> 8) <> all (p_items)) as words
+    from touched h
+  ), put as (
+    insert into _memoir.search_tail (user_id, item_no, word_counts, words)
+    select p_user_id, item_no, word_counts, words from remaining where words is not null
+  )
+  select (select count(c) from touched, unnest(word_counts) c) - (select count(c) from remaining, unnest(word_counts) c
+  where words is not null) into v_tail;
+  delete from _memoir.search_aliases where user_id = p_user_id and item_no = any (p_items);
+  with touched as (
+    delete from _memoir.search_postings p where p.user_id = p_user_id and exists (select from unnest(p.postings) x
+    where p.first_item + (x >> 8) = any (p_items)) returning p.*
+  ), kept as (
+    select h.key, h.segment, h.first_item, h.words[width_bucket(u.nth - 1, h.ends) + 1] as word, u.posting, u.length,
+      u.nth
+    from touched h, unnest(h.postings, h.lengths) with ordinality u(posting, length, nth)
+    where h.first_item + (u.posting >> 8) <> all (p_items)
+  ), numbered as (
+    select k.*, (row_number() over w)::integer as entry_no, lead(k.word) over w is distinct from k.word as last
+    from kept k window w as (partition by k.key, k.segment order by k.nth)
+  )
+  insert into _memoir.search_postings (user_id, segment, first_item, key, words, ends, postings, lengths)
+  select p_user_id, segment, first_item, key, array_agg(word order by entry_no) filter (where last
+    and word is not null),
+    array_agg(entry_no order by entry_no) filter (where last and word is not null),
+      array_agg(posting order by entry_no), array_agg(length order by entry_no)
+  from numbered group by key, segment, first_item;
+  with gone as (delete from _memoir.search_items where user_id = p_user_id and item_no = any (p_items)
+    returning word_count)
+  select count(*), coalesce(sum(word_count), 0) into v_items, v_words from gone;
+  update _memoir.user_counters set items = items - v_items, total_words = total_words - v_words,
+    tail_items = greatest(0, tail_items - v_tail),
+    last_session = null
+  where user_id = p_user_id;
+end $$;
+
 -- The last item of what was said before a turn of a session: of the turn before it, or of the last before that which
 -- has any text.
 create or replace function _memoir.item_before(p_user_id uuid, p_session_id uuid, p_turn integer)

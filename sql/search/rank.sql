@@ -12,12 +12,13 @@ begin
   v_question.query := p_query;
   v_question.text_config := (p_config ->> 'text_search_config')::regconfig;
   v_question.terms := _memoir.query_terms(v_question.text_config, p_query);
-  v_question.names := _memoir.other_names(p_user_id, p_counters, p_query, p_scope);
+  select o.names, o.loose into v_question.names, v_question.loose
+  from _memoir.other_names(p_user_id, p_counters, v_question.text_config, p_query, p_scope) o;
   if p_given is null then
     v_sent := _memoir.redacted(p_query);
     v_names := v_question.names;
     if v_sent <> p_query then
-      v_names := _memoir.other_names(p_user_id, p_counters, v_sent, p_scope);
+      v_names := (_memoir.other_names(p_user_id, p_counters, v_question.text_config, v_sent, p_scope)).names;
     end if;
     if v_names <> '{}' then
       v_sent := v_sent || ' (' || array_to_string(v_names, ', ') || ')';
@@ -36,6 +37,9 @@ returns _memoir.ranked_item[] language plpgsql stable set plan_cache_mode = forc
 declare
   v_words _memoir.item_scores; v_vectors _memoir.item_scores; v_wanted integer[]; v_items _memoir.search_items[];
   v_hidden integer[] := '{}'; v_hidden_words bigint := 0; v_above integer := 0; v_further boolean := false;
+  v_terms text[] := p_question.terms
+    || _memoir.alias_terms(p_question.text_config, p_question.names, p_question.terms);
+  v_loose text[] := _memoir.alias_terms(p_question.text_config, p_question.loose, v_terms);
 begin
   -- What is above the caller's clearance is not there: it finds nothing, counts for nothing and moves nobody's score.
   if p_scope.clearance is distinct from 'secret' then
@@ -54,8 +58,8 @@ begin
     p_counters.total_words := p_counters.total_words - v_hidden_words;
   end if;
   if coalesce(p_counters.items, 0) <= 0 then return null; end if;
-  v_words := _memoir.word_scores(p_user_id, p_counters,
-    p_question.terms || _memoir.alias_terms(p_question.text_config, p_question.names, p_question.terms), v_hidden);
+  v_words := _memoir.word_scores(p_user_id, p_counters, v_terms || v_loose,
+    _memoir.common_terms(p_question.text_config, v_terms) || v_loose, v_hidden);
   v_vectors := _memoir.vector_scores(p_user_id, p_counters, p_config, p_question.vector, p_question.model_id,
     v_words.items[1 : p_limit], v_hidden, p_limit);
   v_wanted := _memoir.wanted(v_words, v_vectors, p_limit);

@@ -132,7 +132,8 @@ declare
 begin
   return (
   with words as materialized (
-    select * from unnest(p_words.items, p_words.scores, p_words.covers) with ordinality w(item, bm25, cover, rank)
+    select * from unnest(p_words.items, p_words.scores, p_words.covers, p_words.tellings) with ordinality
+      w(item, bm25, cover, telling, rank)
   ), cosines as materialized (
     select * from unnest(p_vectors.items, p_vectors.scores) with ordinality c(item, cosine, rank)
   ), followers as (
@@ -142,7 +143,7 @@ begin
     select i.item_no, i.kind, i.ref_id, i.session_id, i.turn_index, i.chunk, i.span_start, i.span_length, i.token_count,
       i.role, i.speaker,
       i.created_at, i.recorded_at, i.project, i.is_question, i.after_question,
-      coalesce(w.bm25, 0) / v_bm25 as words, coalesce(w.cover, 0) as cover,
+      coalesce(w.bm25, 0) / v_bm25 as words, coalesce(w.cover, 0) as cover, coalesce(w.telling, 0) as telling,
         coalesce(5.0::float8 / (4 + w.rank), 0) as words_rank,
       -- Without a vector, of the question or of the item, words stand in.
       c.cosine, coalesce(greatest(c.cosine, 0) / v_cosine, w.bm25 / v_bm25, 0) as vector,
@@ -202,7 +203,6 @@ begin
     array[(s.words_before * 1000)::smallint, (s.vector_after * 1000)::smallint, (s.cover * 1000)::smallint,
       (s.by_speaker * 1000)::smallint,
       (s.in_time * 1000)::smallint, (s.back * (0.45 * s.words + 0.55 * s.vector) * 1000)::smallint,
-        (1000 / (1 + s.later))::smallint]
-    )::_memoir.ranked_item)
+        (1000 / (1 + s.later))::smallint], s.telling)::_memoir.ranked_item)
   from (select * from totalled order by total desc, item_no limit p_limit) s);
 end $$;

@@ -54,7 +54,7 @@ end $$;
 
 -- BM25 of every item that holds one of the words, or what stands in for it.
 create or replace function _memoir.word_scores(p_user_id uuid, p_counters _memoir.user_counters, p_terms text[],
-  p_hidden integer[])
+  p_common text[], p_hidden integer[])
 returns _memoir.item_scores language plpgsql stable as $$
 declare
   v_lists _memoir.posting_list[]; v_unknown text[];
@@ -64,9 +64,13 @@ begin
   v_unknown := _memoir.unknown_terms(p_terms, v_lists, p_hidden);
   if v_unknown <> '{}' then
     v_unknown := _memoir.rescue_terms(p_user_id, p_terms, v_unknown, p_hidden);
-    if v_unknown <> '{}' then v_lists := v_lists || _memoir.posting_lists(p_user_id, p_counters, v_unknown); end if;
+    if v_unknown <> '{}' then
+      v_lists := v_lists || _memoir.posting_lists(p_user_id, p_counters, v_unknown);
+      -- Of short words something similar is always there.
+      p_common := p_common || array(select u from unnest(v_unknown) u where length(u) < 7);
+    end if;
   end if;
-  return _memoir.bm25(v_lists, p_counters, cardinality(p_terms), p_hidden);
+  return _memoir.bm25(v_lists, p_counters, cardinality(p_terms), p_common, p_hidden);
 end $$;
 
 -- The functions below touch no table: one generic plan serves every call.
@@ -143,10 +147,10 @@ begin
         where l.first_item + (p >> 8) <> all (p_hidden)))));
 end $$;
 
--- BM25 of every item that holds one of the words, best first, and which share of the p_words words that were asked it
--- holds, each weighing as it is rare; df is what the lists hold.
+-- BM25 of every item that holds one of the words, best first; which share of the p_words words that were asked it
+-- holds, each weighing as it is rare; and how rare the rarest of them is that is not common. df is what the lists hold.
 create or replace function _memoir.bm25(p_lists _memoir.posting_list[], p_counters _memoir.user_counters,
-  p_words integer, p_hidden integer[])
+  p_words integer, p_common text[], p_hidden integer[])
 returns _memoir.item_scores language plpgsql immutable set plan_cache_mode = force_generic_plan as $$
 declare
   v_out _memoir.item_scores;
@@ -156,6 +160,8 @@ declare
   -- k1 * (1 - b + b * length / average)
   v_base float8 := v_k1 * (1 - v_b);
   v_slope float8 := v_k1 * v_b / greatest(1, p_counters.total_words::float8 / greatest(v_items, 1));
+  -- What a word of one item only weighs.
+  v_rarest float8 := ln(1 + (v_items - 0.5::float8) / 1.5) * 1000000;
 begin
   with counted as materialized (
     select l.term, l.first_item, l.postings, l.lengths,
@@ -163,8 +169,10 @@ begin
         where first_item + (x >> 8) <> all (p_hidden)) end)
         over (partition by term) as df from unnest(p_lists) l
   ), weighted as materialized (
-    select c.term, c.first_item, c.postings, c.lengths, ln(1 + (v_items - c.df + 0.5::float8) / (c.df + 0.5::float8))
-      * 1000000 as idf from counted c
+    select c.term, c.first_item, c.postings, c.lengths, i.idf,
+      case when c.term <> all (p_common) then i.idf::integer else 0 end as telling
+    from counted c,
+      lateral (select ln(1 + (v_items - c.df + 0.5::float8) / (c.df + 0.5::float8)) * 1000000 as idf) i
   ), asked as (
     -- A word that occurs nowhere is as rare as can be.
     select greatest(1, coalesce(sum(w.idf), 0) + greatest(0, p_words - count(*)) * ln(1 + (v_items + 0.5::float8) / 0.5)
@@ -175,13 +183,14 @@ begin
     select w.first_item + (u.posting >> 8) as item,
       (sum(((v_k1 + 1) * w.idf * (u.posting & 255)
         / ((u.posting & 255) + v_base + v_slope * u.length))::integer)::float8 / 1000000)::real as bm25,
-        sum(w.idf::integer) as matched
+        sum(w.idf::integer) as matched, max(w.telling) as telling
     from weighted w, unnest(w.postings, w.lengths) u(posting, length)
     where p_hidden = '{}' or w.first_item + (u.posting >> 8) <> all (p_hidden) group by 1
   )
-  select array_agg(item), array_agg(bm25), array_agg((s.matched / s.total)::real), max(bm25) into v_out.items,
-    v_out.scores, v_out.covers, v_out.best
-  from (select w.item, w.bm25, w.matched, a.total from scored w, asked a order by (w.bm25 * 10000)::integer desc,
-    w.item) s;
+  select array_agg(item), array_agg(bm25), array_agg((s.matched / s.total)::real),
+    array_agg(least(1, s.telling / v_rarest)::real), max(bm25)
+  into v_out.items, v_out.scores, v_out.covers, v_out.tellings, v_out.best
+  from (select w.item, w.bm25, w.matched, w.telling, a.total from scored w, asked a
+        order by (w.bm25 * 10000)::integer desc, w.item) s;
   return v_out;
 end $$;

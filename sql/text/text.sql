@@ -140,6 +140,14 @@ returns text[] language sql stable as $$
   select coalesce(tsvector_to_array(_memoir.words(p_config, left(p_query, 20000), true)), '{}')
 $$;
 
+-- Of some words those that any conversation has: whatever the store, they tell little of what it is about.
+create or replace function _memoir.common_terms(p_config regconfig, p_terms text[])
+returns text[] language plpgsql stable set plan_cache_mode = force_generic_plan as $$
+begin
+  if p_config <> 'pg_catalog.english'::regconfig then return '{}'; end if;
+  return array(select t from unnest(p_terms) t where t = any (_memoir.word_list('english', 'common_stems')));
+end $$;
+
 -- How a day reads in a header: unambiguous in every country.
 create or replace function _memoir.day(p_at timestamptz)
 returns text language sql stable as $$ select to_char(p_at at time zone 'UTC', 'FMDD Mon YYYY') $$;

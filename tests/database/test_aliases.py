@@ -6,7 +6,7 @@ from typing import Any
 
 import psycopg
 import pytest
-from calls import persist, remembered
+from calls import call, memory_row, persist, remembered
 from psycopg.types.json import Jsonb
 
 SAID = [
@@ -87,6 +87,53 @@ def test_an_alias_given_with_remember_finds_what_the_name_says(db: psycopg.Conne
     remembered(db, user, "Kubernetes was chosen by Ines.", aliases=["k8s"])
     assert "Frankfurt" in compiled(db, user, "where is k8s hosted?")
     assert "Frankfurt" in compiled(db, user, "where is K8S hosted?")
+
+
+def test_a_memory_stated_again_takes_on_new_names(db: psycopg.Connection, user: str) -> None:
+    noise(db, user)
+    first = remembered(db, user, "Kubernetes was chosen by Ines.", aliases=["k8s"])
+    assert "Ines" not in compiled(db, user, "who picked kube?")
+    again = call(db, "remember", user, "Kubernetes was chosen by Ines.", aliases=["kube", "k8s"])
+    assert again["outcome"] == "duplicate" and again["memory_id"] == first
+    assert memory_row(db, first, "aliases") == (["k8s", "kube"],)
+    for name in ("k8s", "kube"):
+        assert "Ines" in compiled(db, user, f"who picked {name}?"), name
+    db.execute("call memoir.merge_search()")
+    assert compiled(db, user, "who picked kube?").count("Ines") == 1
+    db.execute("select memoir.forget(%s, %s)", [user, first])
+    assert "Ines" not in compiled(db, user, "who picked kube?")
+
+
+def test_new_names_leave_the_vector_and_what_is_searched_as_they_were(db: psycopg.Connection, user: str) -> None:
+    remembered(db, user, "Kubernetes was chosen by Ines.")
+    db.execute("call memoir.merge_search()")
+    counts = """select items, total_words, (select count(*) from _memoir.search_items i where i.user_id = c.user_id)
+                from _memoir.user_counters c join _memoir.users u using (user_id) where u.external_id = %s"""
+    [before] = db.execute(counts, [user]).fetchall()
+    remembered(db, user, "Kubernetes was chosen by Ines.", aliases=["kube"])
+    [after] = db.execute(counts, [user]).fetchall()
+    assert after == (before[0], before[1] + 1, before[2])
+
+
+def test_a_name_that_is_a_common_word_tells_nothing(db: psycopg.Connection, user: str) -> None:
+    remembered(db, user, "The Concourse pipeline belongs to Ines.", aliases=["set-up", "Concourse"])
+    rows = db.execute(
+        """select o.names, o.loose from _memoir.user_counters c join _memoir.users u using (user_id),
+             _memoir.other_names(u.user_id, c, 'english', 'our set up of the concourse', row('{}', '{}', 0,
+               array[_memoir.no_session()], null, 'normal', null, null, null, null)::_memoir.search_scope) o
+           where u.external_id = %s""",
+        [user],
+    ).fetchall()
+    assert rows == [([], [])], "both are named"
+    rows = db.execute(
+        """select o.names, o.loose from _memoir.user_counters c join _memoir.users u using (user_id),
+             unnest(array['our set up', 'our concourse']) with ordinality q(text, n),
+             _memoir.other_names(u.user_id, c, 'english', q.text, row('{}', '{}', 0,
+               array[_memoir.no_session()], null, 'normal', null, null, null, null)::_memoir.search_scope) o
+           where u.external_id = %s order by n""",
+        [user],
+    ).fetchall()
+    assert rows == [([], ["concourse"]), (["set up"], [])]
 
 
 def test_an_alias_said_in_a_turn_finds_both_ways(db: psycopg.Connection, user: str) -> None:

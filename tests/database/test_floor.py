@@ -106,11 +106,11 @@ def test_recall_ends_where_relevance_does(db: psycopg.Connection, user: str) -> 
             created_at="2024-03-01",
         )
     with_floor = context(db, user, "Who built the tiled stove in the hall?")
-    db.execute("select memoir.set_user_settings(%s, '{\"relevance_share\": 0}')", [user])
+    db.execute("select memoir.set_user_settings(%s, '{\"relevance_share\": 0, \"relevance_fit\": 0}')", [user])
     without = context(db, user, "Who built the tiled stove in the hall?")
     assert "Konrad" in with_floor["messages"][-1]["content"] and not with_floor["weak"]
     assert with_floor["recall_tokens"] < without["recall_tokens"] * 0.4
-    db.execute("select memoir.set_user_settings(%s, '{\"relevance_share\": null}')", [user])
+    db.execute("select memoir.set_user_settings(%s, '{\"relevance_share\": null, \"relevance_fit\": null}')", [user])
     reasons = db.execute(
         "select distinct reason from memoir.explain_context(%s, 'asking', 'Who built the tiled stove in the hall?', p_query_embedding => '{1,0,0,0}') where not included",
         [user],
@@ -124,12 +124,12 @@ def test_recall_ends_where_relevance_does(db: psycopg.Connection, user: str) -> 
 
 
 def test_a_weak_recall_is_small_and_says_so(db: psycopg.Connection, user: str) -> None:
-    for n in range(60):
+    for n in range(200):  # in a small store nothing at all would be shown
         remember(
             db,
             user,
             f"Row {n} of an inventory of pots, pans, plates and all other kitchenware that stands in the house of an aunt.",
-            embedding=near(0.1 + n / 1000),
+            embedding=near(0.2 + n / 10000),
         )
     asked = context(db, user, "What did the doctor say about my knee?")
     full = context(db, user, "What did the doctor say about my knee?", memory_budget=1000)
@@ -152,6 +152,95 @@ def test_a_weak_recall_is_small_and_says_so(db: psycopg.Connection, user: str) -
         and WEAK not in found["messages"][-1]["content"]
         and "three weeks" in found["messages"][-1]["content"]
     )
+
+
+KITCHEN = [
+    "Pots hang over the stove.",
+    "Plates stand in the cupboard on the left.",
+    "Marmalade is boiled every February.",
+    "Tea comes from a shop in Hamburg.",
+    "Bread is baked on Saturdays with rye flour.",
+    "The fridge was repaired in spring.",
+    "Guests get the blue cups.",
+    "Knives are sharpened by a neighbour.",
+    "The oven runs on gas.",
+    "Salt is kept in a clay jar.",
+    "Recipes are written into a red book.",
+    "Onions lie in the cellar.",
+]
+
+
+def kitchen(db: psycopg.Connection, user: str, number: int = len(KITCHEN), cosine: float = 0.12) -> list[str]:
+    """Ids of memories that all lie that close to the question."""
+    return [remember(db, user, text, embedding=near(cosine))["memory_id"] for text in KITCHEN[:number]]
+
+
+def test_a_small_store_shows_what_fits_and_no_more(db: psycopg.Connection, user: str) -> None:
+    ids = kitchen(db, user)
+    marmalade = ids[2]
+    assert context(db, user, "Which fruit does she use for her marmalade?")["items"] == [marmalade], "by a word that tells"
+    close = remember(db, user, "Jam keeps for two years.", embedding=near(0.62))["memory_id"]
+    assert context(db, user, "How long can preserves be stored?")["items"] == [close], "by its vector alone"
+
+
+def test_what_nothing_in_a_small_store_fits_recalls_nothing(db: psycopg.Connection, user: str) -> None:
+    kitchen(db, user)
+    asked = context(db, user, "What did the doctor say about my knee?")
+    assert asked["items"] == [] and asked["recall_tokens"] == 0 and not asked["weak"]
+    db.execute("select memoir.set_user_settings(%s, '{\"relevance_fit\": 0}')", [user])
+    assert context(db, user, "What did the doctor say about my knee?")["items"] != []
+
+
+def test_words_of_any_conversation_tell_nothing(db: psycopg.Connection, user: str) -> None:
+    kitchen(db, user)
+    remember(db, user, "They want to make a change to their usual way of working.", embedding=near(0.12))
+    assert context(db, user, "How do I make a usual change in the way people work?")["items"] == []
+    assert db.execute(
+        "select _memoir.common_terms('english', _memoir.query_terms('english', 'using preferred questions about Kubernetes'))"
+    ).fetchone() == (["prefer", "question", "use"],)
+    assert db.execute("select _memoir.common_terms('german', '{use}')").fetchone() == ([],)
+
+
+def test_among_fewer_than_ten_there_is_nothing_to_leave_out(db: psycopg.Connection, user: str) -> None:
+    kitchen(db, user, 9)
+    assert len(context(db, user, "Which fruit does she use for her marmalade?")["items"]) > 1
+
+
+def test_a_memory_of_another_project_needs_a_better_fit(db: psycopg.Connection, user: str) -> None:
+    kitchen(db, user)
+    there = remember(db, user, "Bicycles stand in the shed.", project="garden", embedding=near(0.2))["memory_id"]
+    for project, expected in (("garden", [there]), ("office", [])):
+        db.execute("select memoir.open_session(%s, %s, p_project => %s)", [user, project, project])
+        assert context(db, user, "Where do bicycles go?", session=project)["items"] == expected
+
+
+def test_in_a_large_store_less_fit_is_enough(db: psycopg.Connection) -> None:
+    def fits(items: int) -> bool:
+        [found] = db.execute(
+            """select _memoir.fits((f).memories, 0.3, 0.2, 0, 0) from _memoir.fit_floor(
+               (select config from _memoir.settings_merged), %s, 5, null) f""",
+            [items],
+        ).fetchone()
+        return found
+
+    assert [fits(n) for n in (9, 10, 35, 400)] == [True, False, False, True]
+
+
+def test_few_words_that_hit_something_rare_are_no_small_talk(db: psycopg.Connection, user: str) -> None:
+    kitchen(db, user, cosine=0.05)
+    found = remember(
+        db, user, "GHA reads its secrets from the vault of the platform team.", embedding=near(0.1)
+    )["memory_id"]
+    assert context(db, user, "GHA secrets config")["items"] == [found]
+    assert context(db, user, "bicycle pump valve")["items"] == []
+
+
+def test_a_memory_with_new_names_keeps_its_vector(db: psycopg.Connection, user: str) -> None:
+    kitchen(db, user)
+    jam = remember(db, user, "Jam keeps for two years.", embedding=near(0.7))["memory_id"]
+    again = remember(db, user, "Jam keeps for two years.", aliases=["compote"])
+    assert (again["memory_id"], again["outcome"]) == (jam, "duplicate")
+    assert context(db, user, "How long can preserves be stored?")["items"] == [jam], "by its vector"
 
 
 def test_an_exchange_that_goes_on_keeps_its_mark(db: psycopg.Connection, user: str) -> None:
