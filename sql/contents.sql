@@ -72,6 +72,7 @@
 \ir memory/consolidation_model.sql     -- the same in a language model's words
 \ir memory/extraction_rules.sql        -- what makes a sentence worth remembering: the rules of a language
 \ir memory/changes.sql                 -- what a turn changes of what was said before, and what it asks to forget
+\ir memory/exclusions.sql              -- spans taken out of recall, or marked there
 \ir memory/extraction.sql              -- from turns to memories: found, handed to the door
 \ir memory/change_effects.sql          -- what changes do: spans marked or taken out, memories that give way; undo_change, forget_about
 \ir memory/extraction_runs.sql         -- extraction of sessions: asked for, or as a job
