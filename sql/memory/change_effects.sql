@@ -80,32 +80,33 @@ create or replace function _memoir.units_named(p_turn _memoir.conversation_histo
 language plpgsql stable as $$
 declare
   v_named record := _memoir.values_of(_memoir.plain(p_names, p_language), p_language);
-  v_config regconfig := p_language::regconfig; v_terms text[]; v_best integer; v_unit _memoir.said_unit;
+  v_config regconfig := p_language::regconfig; v_terms text[]; v_topics text[]; v_best integer; v_unit _memoir.said_unit;
   v_things integer; v_own text := '\m(?:i|i''m|i''ve|my|our|we|mein\w*|ich|mi|mis|mon|ma|je|j''\w+|meu|minha|mio|mia)\M';
   v_noise text[] := tsvector_to_array(to_tsvector(v_config, array_to_string(_memoir.word_list('english',
     'forget_words'), ' ')));
 begin
   units := '{}';
   is_clear := false;
-  topics := array(select t from unnest(v_named.topics) t where t <> all (v_noise));
-  v_terms := topics || tsvector_to_array(to_tsvector(v_config, array_to_string(v_named.raws, ' ')));
+  v_topics := array(select t from unnest(v_named.topics) t where t <> all (v_noise));
+  topics := v_topics;
+  v_terms := v_topics || tsvector_to_array(to_tsvector(v_config, array_to_string(v_named.raws, ' ')));
   if v_terms = '{}' then return; end if;
   with matched as materialized (
-    select u, v.vals, v.kinds <> '{}' or v.names <> '{}' as has_value,
+    select u, u.said, v.vals, v.kinds <> '{}' or v.names <> '{}' as has_value,
       case when u.is_question then 0 when u.said ~* v_own then 3 when v.kinds <> '{}' then 2 else 1 end as rank
     from unnest(_memoir.units_before(p_turn, v_terms, '{user}', 0)) u,
       lateral _memoir.values_of(u.said, p_language) v
-    where topics <@ (v.topics || tsvector_to_array(to_tsvector(v_config, u.said))) and v_named.vals <@ v.vals
+    where v_topics <@ (v.topics || tsvector_to_array(to_tsvector(v_config, u.said))) and v_named.vals <@ v.vals
       and not exists (select from _memoir.forget_requests(u.said))),
   best as (select max(rank) as rank from matched)
   select array(select m.u from matched m, best b where p_is_all or m.rank = b.rank), b.rank,
-    (select count(distinct case when m.vals <> '{}' then m.vals::text else lower(m.u.said) end) from matched m
+    (select count(distinct case when m.vals <> '{}' then m.vals::text else lower(m.said) end) from matched m
      where m.rank = b.rank and (m.has_value or p_request !~* '^(?:just |now )*forget (?:about )?the '))
   into units, v_best, v_things from best b;
   -- "Meeting with Ines on the 9th, meeting with Raul on the 11th": two in one.
   is_clear := v_best > 0 and (p_is_all or v_things = 1 and not exists (
     select from unnest(units) u where p_language = 'english' and (select count(*) from regexp_matches(lower(u.said),
-      '\m' || regexp_replace((select t from unnest(topics) t order by length(t) limit 1), '[^[:alnum:]]', '.', 'g'), 'g')) > 1));
+      '\m' || regexp_replace((select t from unnest(v_topics) t order by length(t) limit 1), '[^[:alnum:]]', '.', 'g'), 'g')) > 1));
 end $$;
 
 -- Forgets what is named: the user's clauses, what repeats their values, and the memories made of them or saying the same.

@@ -11,7 +11,7 @@ language plpgsql immutable as $$
 declare
   v_sentence record; v_clause record; v_plain text; v_pattern text; v_idioms text;
 begin
-  if length(p_text) > 20000 then return; end if;
+  if length(p_text) > 20000 or p_text !~* ('(?:' || _memoir.any_word(null, 'forget_verbs') || ')') then return; end if;
   language := _memoir.spoken_language(p_text);
   v_idioms := nullif(_memoir.any_word('english', 'forget_idioms'), '');
   for v_sentence in select * from _memoir.own_sentences(p_text) s where s.span_length between 8 and 400 limit 40 loop

@@ -44,86 +44,133 @@ returns text language sql immutable as $$
   from (select btrim(regexp_replace(lower(p_slot), '\s+', ' ', 'g'))) x(s)
 $$;
 
--- The rule that a clause fits first, with its slot and value; null: none. p_plain: the clause in plain form; p_whole:
--- whether it is a whole sentence.
-create or replace function _memoir.statement_in(p_plain text, p_language text, p_whole boolean)
+-- Which of these plain clauses fit which rule, the first that fits each: its number in the list, and the rule with its
+-- slot and value. Each pattern goes over all clauses before the next one does, since the server keeps few compiled ones.
+-- p_wholes: which are whole sentences; p_slots: only rules that have a slot.
+create or replace function _memoir.statements_in(p_plains text[], p_wholes boolean[], p_language text,
+  p_slots boolean default false)
+returns table (clause_no integer, rule jsonb) language plpgsql immutable as $$
+declare
+  v_rule jsonb; v_pattern text; v_left integer[]; v_found integer[]; v_captured text[]; v_begins text;
+begin
+  v_left := array(select o::integer from unnest(p_plains) with ordinality x(t, o) where length(t) <= 400 order by o);
+  for v_rule in select r from _memoir.statement_rules(p_language) r where not p_slots or r ->> 'slot' is not null loop
+    exit when v_left = '{}';
+    v_pattern := v_rule ->> 'pattern';
+    -- What can't fit for its first word is not tried.
+    v_begins := case when v_pattern ~ '^\^(I |\(\?:I\|we\))' then '^(?:i|we) ' when v_pattern ~ '^\^\(\?:my\|our\)'
+      then '^(?:my|our) ' else '' end;
+    v_found := array(select n from unnest(v_left) n where p_wholes[n] = (coalesce(v_rule ->> 'whole', 'no') = 'yes')
+      and p_plains[n] ~* v_begins);
+    continue when v_found = '{}';
+    if v_rule ->> 'exact' = 'yes' then
+      v_pattern := regexp_replace(v_pattern, '^\^(I|\(\?:I\|we\))', '^(?:\1|i)');
+      v_found := array(select n from unnest(v_found) n where p_plains[n] ~ v_pattern);
+    else
+      v_found := array(select n from unnest(v_found) n where p_plains[n] ~* v_pattern);
+    end if;
+    if v_found <> '{}' and v_rule ->> 'not_if' is not null then
+      v_found := array(select n from unnest(v_found) n where p_plains[n] !~* (v_rule ->> 'not_if'));
+    end if;
+    foreach clause_no in array v_found loop
+      v_captured := regexp_match(p_plains[clause_no], v_pattern, case when v_rule ->> 'exact' = 'yes' then 'c' else 'i' end);
+      rule := _memoir.with_value(v_rule, p_plains[clause_no], v_captured, p_language);
+      v_left := array_remove(v_left, clause_no);
+      return next;
+    end loop;
+  end loop;
+end $$;
+
+-- A rule with the slot and value that it finds in a clause, without them where the clause has no value or denies it.
+create or replace function _memoir.with_value(p_rule jsonb, p_plain text, p_captured text[], p_language text)
 returns jsonb language plpgsql immutable as $$
 declare
-  v_rule jsonb; v_captured text[]; v_value text;
+  v_value text;
 begin
-  if length(p_plain) > 400 then return null; end if;
-  for v_rule in select r from _memoir.statement_rules(p_language) r
-    where coalesce(r ->> 'whole', 'no') = case when p_whole then 'yes' else 'no' end
-  loop
-    v_captured := case when v_rule ->> 'exact' = 'yes'
-      then regexp_match(p_plain, regexp_replace(v_rule ->> 'pattern', '^\^(I|\(\?:I\|we\))', '^(?:\1|i)'))
-      else regexp_match(p_plain, v_rule ->> 'pattern', 'i') end;
-    continue when v_captured is null or p_plain ~* (v_rule ->> 'not_if');
-    if v_rule ->> 'slot' is not null then
-      v_value := _memoir.value_cut(_memoir.filled(v_rule ->> 'value', v_captured), p_language);
-      if v_value is not null and split_part(p_plain, ',', 1) !~*
-        '\m(?:not|never|used to|part-time|temporarily|for (?:now|the summer|a (?:while|few|couple))|other|also|another|second)\M'
-      then
-        v_rule := v_rule || jsonb_build_object('slot', _memoir.slot_name(_memoir.filled(v_rule ->> 'slot', v_captured)),
-          'value', v_value);
-      else
-        v_rule := v_rule - 'slot' - 'value';
-      end if;
-    end if;
-    return v_rule;
-  end loop;
-  return null;
+  if p_rule ->> 'slot' is null then return p_rule; end if;
+  v_value := _memoir.value_cut(_memoir.filled(p_rule ->> 'value', p_captured), p_language);
+  if v_value is null or split_part(p_plain, ',', 1) ~*
+    '\m(?:not|never|used to|part-time|temporarily|for (?:now|the summer|a (?:while|few|couple))|other|also|another|second)\M'
+  then
+    return p_rule - 'slot' - 'value';
+  end if;
+  return p_rule || jsonb_build_object('slot', _memoir.slot_name(_memoir.filled(p_rule ->> 'slot', p_captured)), 'value',
+    v_value);
 end $$;
 
 -- Does a sentence, or what stands in it before a clause, only suppose or report?
 create or replace function _memoir.is_supposed(p_text text, p_language text)
 returns boolean language sql immutable as $$
-  select p_text ~* nullif(_memoir.any_word(p_language, 'supposed'), '')
+  select p_text <> '' and p_text ~* nullif(_memoir.any_word(p_language, 'supposed'), '')
 $$;
 
--- Statements in the texts of persons without a name, and which spans they take.
+-- Statements in the texts of persons without a name, clause by clause, with the spans they take.
 create or replace function _memoir.statements(p_texts text[], p_said timestamptz[])
 returns setof _memoir.extracted language plpgsql stable as $$
 declare
-  v_text_no integer; v_language text; v_sentence record; v_clause record; v_rule jsonb; v_before text; v_plain text;
+  v_language text; v_no integer; v_last integer; v_texts integer[]; v_starts integer[]; v_lengths integer[];
+  v_saids text[]; v_plains text[]; v_wholes boolean[]; v_hit record; v_taken int4range[]; v_out _memoir.extracted;
 begin
-  for v_text_no in select t.o from unnest(p_texts) with ordinality t(body, o) where t.body is not null order by 1 loop
-    v_language := _memoir.spoken_language(p_texts[v_text_no]);
-    -- Nobody says so much of themselves at once as was pasted.
-    for v_sentence in select * from _memoir.own_sentences(p_texts[v_text_no]) s where s.span_length between 4 and 600
-      limit 60
+  for v_language in select distinct _memoir.spoken_language(t) from unnest(p_texts) t where t is not null order by 1 loop
+    select array_agg(c.text_no), array_agg(c.span_start), array_agg(c.span_length), array_agg(c.said),
+      array_agg(c.plain), array_agg(c.is_whole)
+    into v_texts, v_starts, v_lengths, v_saids, v_plains, v_wholes
+    from unnest(p_texts) with ordinality t(body, text_no),
+      lateral _memoir.clauses_to_state(t.body, t.text_no::integer, v_language) c
+    where _memoir.spoken_language(t.body) = v_language;
+    continue when v_texts is null;
+    v_taken := '{}';
+    v_last := 0;
+    -- Whole sentences first: their clauses are theirs.
+    for v_hit in select h.* from _memoir.statements_in(v_plains, v_wholes, v_language) h
+      order by v_texts[h.clause_no], not v_wholes[h.clause_no], h.clause_no
     loop
-      v_plain := _memoir.plain(v_sentence.said, v_language);
-      if not v_sentence.said ~ '[?？]["”'')]*$' then
-        v_rule := _memoir.statement_in(v_plain, v_language, true);
-        if v_rule is not null and (v_rule ->> 'type' = 'instruction' or not coalesce(_memoir.is_supposed(v_plain,
-          v_language), false)) then
-          return next _memoir.stated(v_text_no, v_sentence.span_start, v_sentence.span_length, v_sentence.said, v_rule,
-            p_said[v_text_no], v_language);
-          continue;
-        end if;
+      v_no := v_hit.clause_no;
+      if v_texts[v_no] <> v_last then v_taken := '{}'; v_last := v_texts[v_no]; end if;
+      continue when exists (select from unnest(v_taken) t where t && int4range(v_starts[v_no], v_starts[v_no] + v_lengths[v_no]))
+        or v_hit.rule ->> 'category' not in ('instruction', 'identity') and (_memoir.is_supposed(v_plains[v_no],
+          v_language) or v_plains[v_no] ~* nullif(_memoir.any_word(v_language, 'conditions'), ''));
+      v_taken := v_taken || int4range(v_starts[v_no], v_starts[v_no] + v_lengths[v_no]);
+      v_out := _memoir.stated(v_texts[v_no], v_starts[v_no], v_lengths[v_no], v_saids[v_no], v_hit.rule,
+        p_said[v_texts[v_no]], v_language);
+      return next v_out;
+    end loop;
+  end loop;
+end $$;
+
+-- What of a text may be a statement: sentences, and clauses that neither ask nor stand behind "if" or "he said".
+create or replace function _memoir.clauses_to_state(p_text text, p_text_no integer, p_language text)
+returns table (text_no integer, span_start integer, span_length integer, said text, plain text, is_whole boolean)
+language plpgsql immutable as $$
+declare
+  v_sentence record; v_clause record; v_before text; v_asks boolean;
+begin
+  text_no := p_text_no;
+  -- Nobody says so much of themselves at once as was pasted.
+  for v_sentence in select * from _memoir.own_sentences(p_text) s where s.span_length between 4 and 600 limit 60 loop
+    v_asks := v_sentence.said ~ '[?？]["”'')]*$';
+    if not v_asks then
+      span_start := v_sentence.span_start; span_length := v_sentence.span_length; said := v_sentence.said;
+      plain := _memoir.plain(said, p_language);
+      is_whole := true;
+      return next;
+    end if;
+    v_before := '';
+    for v_clause in
+      select c.*, lead(c.span_start) over (order by c.span_start) is null as is_last
+      from _memoir.clauses(v_sentence.said, p_language) c order by c.span_start
+    loop
+      if not (v_clause.is_last and v_asks) and not coalesce(_memoir.is_supposed(v_before, p_language)
+        or v_before ~* nullif(_memoir.any_word(p_language, 'conditions'), ''), false)
+      then
+        span_start := v_sentence.span_start + v_clause.span_start - 1;
+        span_length := v_clause.span_length;
+        said := case when v_clause.inherits then 'I ' else '' end || v_clause.said;
+        plain := case when v_clause.inherits then 'I ' else '' end || _memoir.plain(v_clause.said, p_language);
+        is_whole := false;
+        return next;
       end if;
-      v_before := '';
-      for v_clause in
-        select c.*, lead(c.span_start) over (order by c.span_start) is null as is_last
-        from _memoir.clauses(v_sentence.said, v_language) c order by c.span_start
-      loop
-        v_plain := case when v_clause.inherits then 'I ' else '' end || _memoir.plain(v_clause.said, v_language);
-        -- The clause at the end of a question is what is asked; what comes after "if" or "he said" is not stated.
-        if not (v_clause.is_last and v_sentence.said ~ '[?？]["”'')]*$')
-          and not coalesce(_memoir.is_supposed(v_before, v_language), false)
-          and not coalesce(v_before ~* nullif(_memoir.any_word(v_language, 'conditions'), ''), false)
-        then
-          v_rule := _memoir.statement_in(v_plain, v_language, false);
-          if v_rule is not null and (v_rule ->> 'category' in ('instruction', 'identity')
-            or not coalesce(_memoir.is_supposed(v_plain, v_language), false)
-            and not coalesce(v_clause.said ~* nullif(_memoir.any_word(v_language, 'conditions'), ''), false)) then
-            return next _memoir.stated(v_text_no, v_sentence.span_start + v_clause.span_start - 1, v_clause.span_length,
-              case when v_clause.inherits then 'I ' else '' end || v_clause.said, v_rule, p_said[v_text_no], v_language);
-          end if;
-        end if;
-        v_before := v_before || ' ' || v_clause.said;
-      end loop;
+      v_before := v_before || ' ' || v_clause.said;
     end loop;
   end loop;
 end $$;
@@ -242,7 +289,8 @@ begin
   end if;
   select count(*) into v_clauses from _memoir.clauses(v_plain, v_language);
   if v_clauses > 1 or coalesce(_memoir.is_supposed(v_plain, v_language), false) then return; end if;
-  v_rule := _memoir.statement_in(v_plain, v_language, false);
+  if v_plain !~ '^(?:I|We|My|Our|i|we|my|our|Ich|Mein|Vivo|Mi|J|Mon|Ma|Moro|O meu|A minha|Abito|Il mio|La mia)' then return; end if;
+  v_rule := (select r.rule from _memoir.statements_in(array[v_plain], array[false], v_language, true) r limit 1);
   slot := v_rule ->> 'slot';
   slot_value := v_rule ->> 'value';
   standing := v_rule ->> 'standing' = 'yes';
