@@ -162,6 +162,41 @@ begin
   return p_candidates;
 end $$;
 
+-- Of turns that say the same the user's own statement stands for them, not what the assistant made of it: it takes the
+-- better place, and the echo falls behind. Told by their vectors: a statement said before, as close as a paraphrase is.
+create or replace function _memoir.own_words_first(p_user_id uuid, p_candidates _memoir.candidate[], p_model_id smallint)
+returns _memoir.candidate[] language plpgsql stable set plan_cache_mode = force_custom_plan as $$
+declare
+  v_pair record; v_alike constant float8 := 0.6; v_echo integer; v_own integer; v_items integer[];
+begin
+  if p_model_id is null or cardinality(p_candidates) = 0 then return p_candidates; end if;
+  v_items := array(select c.item_no from unnest(p_candidates[1:60]) c where c.kind = 't' and c.role in ('user',
+    'assistant'));
+  for v_pair in
+    with said as materialized (
+      select c.ordinality::integer as n, i.role, i.created_at, i.is_question, e.embedding
+      from unnest(p_candidates[1:60]) with ordinality c
+      join _memoir.search_items i on i.user_id = p_user_id and i.item_no = c.item_no and i.item_no = any (v_items)
+        and i.speaker is null
+      join _memoir.embeddings e on e.user_id = p_user_id and e.item_no = c.item_no and e.model_id = p_model_id)
+    select a.n as echo, u.n as own
+    from (select * from said where role = 'assistant' order by n limit 12) a
+    join said u on u.role = 'user' and not u.is_question and u.created_at < a.created_at
+    where 1 - (a.embedding <=> u.embedding) >= v_alike
+    order by a.n, u.n
+  loop
+    v_echo := v_pair.echo; v_own := v_pair.own;
+    if p_candidates[v_echo].reason is null and (p_candidates[v_own].reason is null
+      or p_candidates[v_own].reason = 'below the relevance floor') then
+      p_candidates[v_own].reason := null;
+      p_candidates[v_own].worth := greatest(p_candidates[v_own].worth, p_candidates[v_echo].worth);
+      p_candidates[v_own].score := greatest(p_candidates[v_own].score, p_candidates[v_echo].score);
+      p_candidates[v_echo].worth := p_candidates[v_echo].worth * 0.2;
+    end if;
+  end loop;
+  return p_candidates;
+end $$;
+
 -- Memories carry more than a match: half-life and weight of their type, importance, use, and authority ([PG] 6.2,
 -- [MS]). Tiers 3 and 4 do not fade; confidence does, until it is reinforced. p_most: how often the most used one was.
 create or replace function _memoir.facts_of(p_user_id uuid, p_memories uuid[], p_most integer, p_config jsonb,

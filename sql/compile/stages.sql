@@ -433,6 +433,7 @@ begin
       v.user_counters),
     (v.config ->> 'frequent_memories')::integer, v_pins, v_waiting);
   v_strength := _memoir.strength(v.config, v_candidates);
+  v_candidates := _memoir.own_words_first(v.user_id, v_candidates, v_question.model_id);
   v_candidates := _memoir.without_profile(v.user_id, v_candidates, v.profile);
   v_weak := coalesce(v_strength < v_below, false);
   if v_weak then

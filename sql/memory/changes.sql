@@ -21,7 +21,7 @@ begin
       foreach v_pattern in array _memoir.word_list(language, 'forget_requests') loop
         names := (regexp_match(v_plain, v_pattern, 'i'))[1];
         if names is not null then
-          names := btrim(split_part(split_part(names, ', ', 1), ' because ', 1));
+          names := regexp_replace(names, '(?:, | because | from (?:your |my |the )?(?:memory|notes|records?|mind|profile)).*$', '');
           is_all := v_plain ~* ('\m(?:' || _memoir.any_word(null, 'all_about') || ')\M');
           said := v_plain;
           span_start := v_sentence.span_start + v_clause.span_start - 1;
@@ -112,7 +112,8 @@ begin
       continue when v_clause.is_last and v_sentence.said ~ '[?？]["”'')]*$';
       v_plain := _memoir.plain(v_clause.said, v_language);
       continue when lower(v_clause.said) ~ ('\m(?:' || v_adding || ')\M');
-      v_cue := v_turn_cue or lower(v_clause.said) ~ ('\m(?:' || v_cues || ')');
+      v_cue := v_turn_cue or lower(v_clause.said) ~ ('\m(?:' || v_cues || ')')
+        or length(p_turn.content) < 80 and v_plain ~* ('^(?:oh |ah )*(?:' || _memoir.any_word('english', 'assent') || ')\M');
       v_values := _memoir.values_of(v_plain, v_language);
       continue when not v_cue and (v_values.kinds = '{}' or v_plain !~* '^(?:my|our|the|mein|meine|mi|mon|ma|meu|minha|il mio|la mia)\M');
       v_units := _memoir.units_before(p_turn, v_values.topics || v_context
