@@ -437,8 +437,9 @@ begin
   v_candidates := _memoir.without_profile(v.user_id, v_candidates, v.profile);
   v_weak := coalesce(v_strength < v_below, false);
   if v_weak then
-    v.recall_budget := least(v.recall_budget,
-      greatest((v.config ->> 'weak_recall_tokens')::integer, (v.recall_budget * v_strength / v_below)::integer));
+    -- The weaker, the less: a few lines where nothing fits.
+    v.recall_budget := least(v.recall_budget, greatest((v.config ->> 'weak_recall_tokens')::integer,
+      (v.recall_budget * power(v_strength / v_below, 3))::integer));
   end if;
   v_block := _memoir.recall_block(v.user_id, v_candidates, v_working, v.recall_budget, v.tokenizer, v_shown,
     v_scope.clearance,

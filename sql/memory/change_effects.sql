@@ -7,12 +7,20 @@ create or replace function _memoir.take_effect(p_session _memoir.sessions, p_tur
 returns jsonb language plpgsql set plan_cache_mode = force_custom_plan as $$
 declare
   v_user uuid := p_turn.user_id; v_request record; v_done jsonb; v_forgotten integer := 0; v_changed integer := 0;
-  v_unclear integer := 0; v_change _memoir.found_change; v_asked boolean := false;
+  v_unclear integer := 0; v_change _memoir.found_change; v_asked boolean := false; v_values text[];
 begin
   for v_request in select * from _memoir.forget_requests(p_turn.content) loop
     v_asked := true;
     v_done := _memoir.forget_named(p_turn, v_request.names, v_request.said, v_request.is_all, v_request.language, false,
       p_by);
+    -- "… what I said about my pay, I mean the 3,900": by its value.
+    if v_done ->> 'outcome' = 'nothing' then
+      v_values := array(select r from _memoir.values_of(p_turn.content, v_request.language) v,
+        unnest(v.kinds, v.raws) x(k, r) where k in ('email', 'code') or r ~ '\d.*\d.*\d');
+      if cardinality(v_values) = 1 then
+        v_done := _memoir.forget_named(p_turn, v_values[1], v_request.said, false, v_request.language, false, p_by);
+      end if;
+    end if;
     if v_done ->> 'outcome' = 'forgotten' then
       v_forgotten := v_forgotten + 1;
       perform _memoir.exclude_units(v_user, array[(p_turn.message_id, p_turn.session_id, p_turn.turn_index,

@@ -96,7 +96,7 @@ declare
   v_cues text := nullif(_memoir.any_word(v_language, 'change_cues'), ''); v_turn_cue boolean; v_cue boolean;
   v_adding text := nullif(_memoir.any_word(v_language, 'adding_words'), '');
   v_unsure text := nullif(_memoir.any_word(v_language, 'unsure'), '');
-  v_values record; v_olds text[]; v_units _memoir.said_unit[]; v_context text[];
+  v_values record; v_olds text[]; v_units _memoir.said_unit[]; v_context text[]; v_before text := '';
 begin
   if length(p_turn.content) > 4000 or v_cues is null then return; end if;
   v_turn_cue := length(p_turn.content) <= 600 and lower(p_turn.content) ~ ('\m(?:' || v_cues || ')');
@@ -114,6 +114,9 @@ begin
       continue when lower(v_clause.said) ~ ('\m(?:' || v_adding || ')\M');
       v_cue := v_turn_cue or lower(v_clause.said) ~ ('\m(?:' || v_cues || ')')
         or length(p_turn.content) < 80 and v_plain ~* ('^(?:oh |ah )*(?:' || _memoir.any_word('english', 'assent') || ')\M');
+      -- "Tadeo changed schools, he goes to …": who he is was said before.
+      if v_plain ~* '^(?:he|she|they|it) ' then v_plain := v_before || ' ' || v_plain; end if;
+      v_before := v_plain;
       v_values := _memoir.values_of(v_plain, v_language);
       continue when not v_cue and (v_values.kinds = '{}' or v_plain !~* '^(?:my|our|the|mein|meine|mi|mon|ma|meu|minha|il mio|la mia)\M');
       v_units := _memoir.units_before(p_turn, v_values.topics || v_context
@@ -220,7 +223,8 @@ begin
     continue when p_new.names <> '{}' and p_old.names <> '{}' and not p_new.names && p_old.names
       and not exists (select from unnest(p_names) s where s = any (p_old.topics || p_around));
     if v_shared <> '{}' and (p_cue and v_cover >= 0.6 or v_cover >= 0.95 and v_back >= 0.5)
-      or v_kind in ('date', 'time') and p_cue and v_cover >= 0.5 and p_new.topics <> '{}' then
+      or v_kind in ('date', 'time') and p_cue and v_cover >= 0.5 and p_new.topics <> '{}'
+      or v_kind = 'email' and p_cue and v_cover >= 0.4 and v_shared <> '{}' then
       p_found.kind := 'value';
       p_found.score := v_cover + 0.1 * v_back;
       p_found.olds := array(select r from unnest(p_old.kinds, p_old.raws) x(k, r) where k = v_kind);
@@ -231,7 +235,8 @@ begin
     and p_new.kinds = '{}' then
     v_cover := _memoir.coverage(array(select t from unnest(p_new.topics) t where t <> all (p_names)), '{}', p_old.topics,
       p_around);
-    if v_shared <> '{}' and v_cover >= 0.6 then
+    if v_shared <> '{}' and (v_cover >= 0.6 or v_cover >= 0.5 and exists (select from unnest(v_shared) s
+      where s = any (p_old.names) or strpos(p_plain, initcap(s)) > 0)) then
       p_found.kind := 'name';
       p_found.score := v_cover;
       p_found.olds := p_old.names;

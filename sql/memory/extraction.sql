@@ -28,6 +28,7 @@ begin
   -- A sentence broken by the end of a line goes on in the next, but rules see sentences: so be it.
   v_bare := array(select _memoir.bare(s) from unnest(v_said) with ordinality x(s, o) order by o);
   v_stopped := array(select s ~ '[?？]["”''\)\]]*$' or s !~ '[[:alpha:]].* .*[[:alpha:]]'
+    or lower(s) ~ _memoir.any_word('english', 'sarcasm')
     from unnest(v_said) with ordinality x(s, o) order by o);
   v_specifics := _memoir.specifics(v_said, v_bare);
   v_hits := array_fill(0, array[cardinality(v_said)]);

@@ -40,7 +40,7 @@ returns text language sql immutable as $$
     when s ~ '^name of (dad|father)$' then 'name of father'
     when s ~ '^number of (kids|children)$' then 'number of children'
     when s = 'mobile number' then 'phone number'
-    else regexp_replace(replace(s, 'favorite', 'favourite'), '^(name of|all-time) (?:new|little|old|dear) ', '\1 ') end
+    else regexp_replace(replace(replace(s, 'favorite', 'favourite'), 'color', 'colour'), '^(name of|all-time) (?:new|little|old|dear) ', '\1 ') end
   from (select btrim(regexp_replace(lower(p_slot), '\s+', ' ', 'g'))) x(s)
 $$;
 
@@ -101,7 +101,7 @@ end $$;
 -- Does a sentence, or what stands in it before a clause, only suppose or report?
 create or replace function _memoir.is_supposed(p_text text, p_language text)
 returns boolean language sql immutable as $$
-  select p_text <> '' and p_text ~* nullif(_memoir.any_word(p_language, 'supposed'), '')
+  select p_text <> '' and p_text ~* nullif(_memoir.any_word(p_language, 'supposed', 'sarcasm'), '')
 $$;
 
 -- Statements in the texts of persons without a name, clause by clause, with the spans they take.
@@ -148,7 +148,9 @@ begin
   text_no := p_text_no;
   -- Nobody says so much of themselves at once as was pasted.
   for v_sentence in select * from _memoir.own_sentences(p_text) s where s.span_length between 4 and 600 limit 60 loop
-    v_asks := v_sentence.said ~ '[?？]["”'')]*$';
+    -- "Can you always answer in Dutch?" asks for no answer.
+    v_asks := v_sentence.said ~ '[?？]["”'')]*$' and not (v_sentence.said ~* '^(?:can|could|would|will) you '
+      and v_sentence.said ~* '\m(?:always|never|ever|from now on|from here on|in future|going forward)\M');
     if not v_asks then
       span_start := v_sentence.span_start; span_length := v_sentence.span_length; said := v_sentence.said;
       plain := _memoir.plain(said, p_language);

@@ -54,6 +54,8 @@ returns real language sql immutable as $$
       else 0 end
     + case when p_sentence ~ '[?？؟]\W*$' then case when p_is_last then 0.6 when p_role = 'user' then -0.2 else -0.5 end
       else 0 end
+    - case when p_role = 'user' and not p_is_last and p_sentence ~* ('^\W*(' || _memoir.any_word('english',
+        'cue_request') || ')\M') then 0.9 else 0 end
     - case when p_sentence ~* ('^\W*(' || _memoir.any_word('english', 'cue_courtesy') || ')\M')
         and length(p_sentence) < 80
       or p_sentence ~* ('\m(' || _memoir.any_word('english', 'cue_pleasantry') || ')')
