@@ -169,7 +169,25 @@ returns _memoir.candidate[] language plpgsql stable set plan_cache_mode = force_
 declare
   v_pair record; v_alike constant float8 := 0.6; v_echo integer; v_own integer; v_items integer[];
 begin
-  if p_model_id is null or cardinality(p_candidates) = 0 then return p_candidates; end if;
+  if cardinality(p_candidates) = 0 then return p_candidates; end if;
+  -- A short question to the assistant says nothing by itself, however much it is like the query.
+  -- Its worth is its answer's.
+  for v_pair in
+    select c.ordinality as asks, (select a.ordinality from unnest(p_candidates) with ordinality a where a.kind = 't'
+      and a.session_id = c.session_id and a.turn_index = c.turn_index + 1 and a.role = 'assistant' and a.chunk = 0)
+      as answers
+    from unnest(p_candidates[1:60]) with ordinality c
+    join _memoir.search_items i on i.user_id = p_user_id and i.item_no = c.item_no
+    where c.kind = 't' and c.role = 'user' and i.is_question and i.speaker is null and i.word_count <= 6
+      and not coalesce(c.memory_parts ? 'pinned', false)
+  loop
+    v_own := v_pair.asks; v_echo := v_pair.answers;
+    if p_candidates[v_echo].reason is null and p_candidates[v_echo].worth < p_candidates[v_own].worth then
+      p_candidates[v_echo].worth := p_candidates[v_own].worth;
+    end if;
+    p_candidates[v_own].worth := p_candidates[v_own].worth * 0.3;
+  end loop;
+  if p_model_id is null then return p_candidates; end if;
   v_items := array(select c.item_no from unnest(p_candidates[1:60]) c where c.kind = 't' and c.role in ('user',
     'assistant'));
   for v_pair in

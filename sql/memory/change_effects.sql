@@ -199,8 +199,10 @@ begin
     join lateral (select i.ref_id as message_id from _memoir.search_items i where i.user_id = v_user
       and i.session_id = x.session_id and i.turn_index = x.turn_index and i.kind = 't' limit 1) s on true
     where x.user_id = v_user and x.change_id = p_change and x.lifted_at is null);
+  v_at := (select min(x.recorded_at) from _memoir.recall_exclusions x where x.user_id = v_user
+    and x.change_id = p_change and x.lifted_at is null);
   update _memoir.recall_exclusions set lifted_at = v_now where user_id = v_user and change_id = p_change
-    and lifted_at is null returning recorded_at into v_at;
+    and lifted_at is null;
   if v_at is null then
     perform _memoir.fail('PM004', format('unknown change %s', _memoir.shown(p_change::text)), 'list_changes names them');
   end if;

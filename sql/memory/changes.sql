@@ -224,7 +224,7 @@ begin
       and not exists (select from unnest(p_names) s where s = any (p_old.topics || p_around));
     if v_shared <> '{}' and (p_cue and v_cover >= 0.6 or v_cover >= 0.95 and v_back >= 0.5)
       or v_kind in ('date', 'time') and p_cue and v_cover >= 0.5 and p_new.topics <> '{}'
-      or v_kind = 'email' and p_cue and v_cover >= 0.4 and v_shared <> '{}' then
+      or v_kind in ('email', 'code') and p_cue and v_cover >= 0.4 and v_shared <> '{}' then
       p_found.kind := 'value';
       p_found.score := v_cover + 0.1 * v_back;
       p_found.olds := array(select r from unnest(p_old.kinds, p_old.raws) x(k, r) where k = v_kind);

@@ -251,11 +251,12 @@ begin
   v_memory.local_to := case when not v_global then coalesce(p_session.session_id, _memoir.no_session()) end;
   v_memory.scope := case when v_global then 'global' else 'local' end;
   -- What was remembered without a slot has the one that its words tell.
-  if v_memory.slot is null and v_global and v_memory.metadata ->> 'extracted_by' is null
+  if v_memory.slot is null and v_global and coalesce(v_memory.metadata ->> 'extracted_by', '') not like 'rules %'
     and v_memory.type in ('fact', 'preference', 'instruction', 'profile') then
     select * into v_slot from _memoir.slot_of(v_memory.content);
     v_memory.slot := v_slot.slot;
     v_memory.slot_value := v_slot.slot_value;
+    v_holds := v_holds or coalesce(v_slot.standing, false);
   end if;
   -- A person's direct word is validated by itself, and so is what they say of themselves that holds in every
   -- conversation: preferences and instructions are procedural, the rest semantic ([PG] 5.1).

@@ -14,7 +14,7 @@ begin
   if v_joints is not null and length(p_sentence) <= 600 then
     v_starts := _memoir.any_word(p_language, 'clause_starts');
     v_verbs := nullif(_memoir.any_word(p_language, 'clause_verbs'), '');
-    v_text := regexp_replace(v_text, '(, (?:(?:' || v_joints || ') )?|; | +[-–—]+ +| +\(| +(?:' || v_joints
+    v_text := regexp_replace(v_text, '(, (?:(?:' || v_joints || ') )?|[;:] | +[-–—]+ +| +\(| +(?:' || v_joints
       || ') +)(?=(?:' || v_starts || ')\M)', '\1' || chr(2), 'gi');
     if v_verbs is not null then
       v_text := regexp_replace(v_text, '(,? (?:' || v_joints || ') )(?=(?:' || v_verbs || ')\M)', '\1' || chr(2) || chr(3),

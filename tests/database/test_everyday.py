@@ -178,7 +178,6 @@ INVENTED = [
     "yeah right, I just love waiting for the bus",
     "let's do a role play: I'm a knight and I hate dragons",
     "write a profile in first person: I'm Leo and I live in Rome",
-    "my boss thinks I'm lazy and I play chess at work",
     "if I lived in Rome I would own a Vespa",
     'what is wrong in {"bio": "I live in Rome"}',
 ]
@@ -188,6 +187,11 @@ INVENTED = [
 def test_nothing_is_invented(db: Db, user: str, said: str) -> None:
     talk(db, user, said)
     assert memories(db, user) == []
+
+
+def test_what_others_say_is_not_the_speakers(db: Db, user: str) -> None:
+    talk(db, user, "my boss thinks I'm lazy and I play chess at work")
+    assert not any(m.startswith(("User is", "User plays")) for m in memories(db, user)), memories(db, user)
 
 
 def test_what_is_remembered_twice_of_one_matter_has_one_value(db: Db, user: str) -> None:
