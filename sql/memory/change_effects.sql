@@ -104,7 +104,8 @@ begin
       case when u.is_question then 0 when u.said ~* v_own then 3 when v.kinds <> '{}' then 2 else 1 end as rank
     from unnest(_memoir.units_before(p_turn, v_terms, '{user}', 0)) u,
       lateral _memoir.values_of(u.said, p_language) v
-    where v_topics <@ (v.topics || tsvector_to_array(to_tsvector(v_config, u.said))) and v_named.vals <@ v.vals
+    where _memoir.coverage(v_topics, '{}', v.topics || tsvector_to_array(to_tsvector(v_config, u.said)), '{}')
+        >= case when cardinality(v_topics) >= 3 then 0.66 when v_topics = '{}' then 0 else 1 end and v_named.vals <@ v.vals
       and not exists (select from _memoir.forget_requests(u.said))),
   best as (select max(rank) as rank from matched)
   select array(select m.u from matched m, best b where p_is_all or m.rank = b.rank), b.rank,

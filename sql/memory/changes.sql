@@ -117,6 +117,11 @@ begin
       -- "Tadeo changed schools, he goes to …": who he is was said before.
       if v_plain ~* '^(?:he|she|they|it) ' then v_plain := v_before || ' ' || v_plain; end if;
       v_before := v_plain;
+      -- "Ella turned 7, big party": what follows the comma is not what it is about.
+      if split_part(v_plain, ', ', 1) ~ '\d|[[:alpha:]] [[:upper:]][[:alpha:]]' or v_turn_cue
+        and split_part(v_plain, ', ', 1) ~ ' .* ' then
+        v_plain := split_part(v_plain, ', ', 1);
+      end if;
       v_values := _memoir.values_of(v_plain, v_language);
       continue when not v_cue and (v_values.kinds = '{}' or v_plain !~* '^(?:my|our|the|mein|meine|mi|mon|ma|meu|minha|il mio|la mia)\M');
       v_units := _memoir.units_before(p_turn, v_values.topics || v_context
@@ -231,6 +236,16 @@ begin
       return;
     end if;
   end loop;
+  -- "at the museum instead": another place.
+  if p_cue and v_shared <> '{}' and p_plain ~* '\m(?:instead|rather|moved|switched|changed)\M'
+    and (regexp_match(p_plain, '\m(?:at|in|to) (?:the|an?|my|our) ([[:alpha:]]+)', 'i'))[1]
+      <> (regexp_match((p_found.unit).said, '\m(?:at|in|to) (?:the|an?|my|our) ([[:alpha:]]+)', 'i'))[1] then
+    p_found.kind := 'name';
+    p_found.score := v_cover;
+    p_found.olds := regexp_match((p_found.unit).said, '\m(?:at|in|to) (?:the|an?|my|our) ([[:alpha:]]+)', 'i');
+    if v_cover < 0.5 then p_found.kind := null; end if;
+    return;
+  end if;
   if p_cue and p_new.names <> '{}' and p_old.names <> '{}' and not p_new.names && p_old.names
     and p_new.kinds = '{}' then
     v_cover := _memoir.coverage(array(select t from unnest(p_new.topics) t where t <> all (p_names)), '{}', p_old.topics,

@@ -17,7 +17,7 @@ begin
     v_text := regexp_replace(v_text, '(, (?:(?:' || v_joints || ') )?|[;:] | +[-–—]+ +| +\(| +(?:' || v_joints
       || ') +)(?=(?:' || v_starts || ')\M)', '\1' || chr(2), 'gi');
     if v_verbs is not null then
-      v_text := regexp_replace(v_text, '(,? (?:' || v_joints || ') )(?=(?:' || v_verbs || ')\M)', '\1' || chr(2) || chr(3),
+      v_text := regexp_replace(v_text, '(,? (?:' || v_joints || ') )(?=(?:(?:now|currently|also|still) )?(?:' || v_verbs || ')\M)', '\1' || chr(2) || chr(3),
         'gi');
     end if;
   end if;
