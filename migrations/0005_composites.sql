@@ -47,6 +47,10 @@ create type _memoir.correction as (
   content text, remainder text, valid_from timestamptz, valid_to timestamptz, has_slot boolean, slot_value text,
   session_name text, source_turns integer[], stated_actor text, embedding real[]);
 
+-- text/clauses.sql
+-- The values of a clause: of which kinds, in plain form and as written; names; the stems of what else it speaks of.
+create type _memoir.said_values as (kinds text[], vals text[], raws text[], names text[], topics text[]);
+
 -- memory/changes.sql
 -- A clause of an earlier turn: where it stands, and the whole that it stands in.
 create type _memoir.said_unit as (

@@ -98,8 +98,7 @@ begin
 end $$;
 
 -- The newest turns that wait for their vectors while the user's others have them: a new session knows the last one.
-create or replace function _memoir.waiting_turns(p_user_id uuid, p_counters _memoir.user_counters,
-  p_question _memoir.question, p_scope _memoir.search_scope)
+create or replace function _memoir.waiting_turns(p_user_id uuid, p_question _memoir.question, p_scope _memoir.search_scope)
 returns integer[] language plpgsql stable set plan_cache_mode = force_custom_plan as $$
 declare
   v_through integer; v_most constant integer := 12;

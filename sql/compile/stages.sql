@@ -422,7 +422,7 @@ begin
   if v_question.problem is not null then
     v.warnings := v.warnings || ('searched by words only: ' || v_question.problem);
   end if;
-  v_waiting := _memoir.waiting_turns(v.user_id, v.user_counters, v_question, v_scope);
+  v_waiting := _memoir.waiting_turns(v.user_id, v_question, v_scope);
   if v_waiting <> '{}' then
     v.warnings := v.warnings || format('%s new turns have no vectors yet and are found by words and by being recent',
       cardinality(v_waiting));

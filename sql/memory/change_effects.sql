@@ -46,8 +46,8 @@ create or replace function _memoir.change(p_session _memoir.sessions, p_turn _me
 returns boolean language plpgsql set plan_cache_mode = force_custom_plan as $$
 declare
   v_user uuid := p_turn.user_id; v_now timestamptz := memoir.now(); v_unit _memoir.said_unit := p_change.unit;
-  v_old uuid[] := _memoir.memories_from(v_user, array[v_unit]); v_new uuid; v_memory _memoir.memory_store;
-  v_found _memoir.extracted; v_result jsonb;
+  v_old uuid[] := _memoir.memories_from(v_user, array[v_unit]); v_new uuid;
+  v_found _memoir.extracted;
 begin
   if exists (select from _memoir.recall_exclusions x where x.user_id = v_user and x.session_id = v_unit.session_id
     and x.turn_index = v_unit.turn_index and x.lifted_at is null and x.span_start = v_unit.span_start) then
@@ -87,9 +87,9 @@ create or replace function _memoir.units_named(p_turn _memoir.conversation_histo
   p_is_all boolean, p_language text, out units _memoir.said_unit[], out topics text[], out is_clear boolean)
 language plpgsql stable as $$
 declare
-  v_named record := _memoir.values_of(_memoir.plain(p_names, p_language), p_language);
-  v_config regconfig := p_language::regconfig; v_terms text[]; v_topics text[]; v_best integer; v_unit _memoir.said_unit;
-  v_things integer; v_own text := '\m(?:i|i''m|i''ve|my|our|we|mein\w*|ich|mi|mis|mon|ma|je|j''\w+|meu|minha|mio|mia)\M';
+  v_named _memoir.said_values := _memoir.values_of(_memoir.plain(p_names, p_language), p_language);
+  v_config regconfig := p_language::regconfig; v_terms text[]; v_topics text[]; v_best integer;
+  v_units _memoir.said_unit[]; v_things integer; v_own text := '\m(?:i|i''m|i''ve|my|our|we|mein\w*|ich|mi|mis|mon|ma|je|j''\w+|meu|minha|mio|mia)\M';
   v_noise text[] := tsvector_to_array(to_tsvector(v_config, array_to_string(_memoir.word_list('english',
     'forget_words'), ' ')));
 begin
@@ -111,10 +111,11 @@ begin
   select array(select m.u from matched m, best b where p_is_all or m.rank = b.rank), b.rank,
     (select count(distinct case when m.vals <> '{}' then m.vals::text else lower(m.said) end) from matched m
      where m.rank = b.rank and (m.has_value or p_request !~* '^(?:just |now )*forget (?:about )?the '))
-  into units, v_best, v_things from best b;
+  into v_units, v_best, v_things from best b;
+  units := v_units;
   -- "Meeting with Ines on the 9th, meeting with Raul on the 11th": two in one.
   is_clear := v_best > 0 and (p_is_all or v_things = 1 and not exists (
-    select from unnest(units) u where p_language = 'english' and (select count(*) from regexp_matches(lower(u.said),
+    select from unnest(v_units) u where p_language = 'english' and (select count(*) from regexp_matches(lower(u.said),
       '\m' || regexp_replace((select t from unnest(v_topics) t order by length(t) limit 1), '[^[:alnum:]]', '.', 'g'), 'g')) > 1));
 end $$;
 
@@ -129,7 +130,7 @@ declare
   v_units _memoir.said_unit[] := v_named.units; v_values text[] := '{}'; v_memories uuid[]; v_unit _memoir.said_unit;
   v_shown jsonb; v_clear boolean := v_named.is_clear;
 begin
-  v_memories := _memoir.memories_named(v_user, v_named.topics, p_language, p_is_all);
+  v_memories := _memoir.memories_named(v_user, v_named.topics, p_language);
   if not coalesce(v_clear, false) then
     -- What was only ever remembered, in one memory.
     v_clear := cardinality(v_units) = 0 and cardinality(v_memories) = 1;
@@ -175,7 +176,7 @@ begin
 end $$;
 
 -- Active memories that speak of all these topics.
-create or replace function _memoir.memories_named(p_user_id uuid, p_topics text[], p_language text, p_is_all boolean)
+create or replace function _memoir.memories_named(p_user_id uuid, p_topics text[], p_language text)
 returns uuid[] language plpgsql stable set plan_cache_mode = force_custom_plan as $$
 begin
   if p_topics = '{}' then return '{}'; end if;
@@ -189,7 +190,7 @@ create or replace function memoir.undo_change(p_user text, p_change uuid)
 returns jsonb language plpgsql security definer set search_path from current set plan_cache_mode = force_custom_plan as $$
 declare
   v_caller _memoir.caller := _memoir.authorise(p_user, 'write'); v_user uuid := v_caller.user_id;
-  v_now timestamptz := memoir.now(); v_at timestamptz; v_memory uuid; v_units _memoir.said_unit[]; v_id uuid;
+  v_now timestamptz := memoir.now(); v_at timestamptz; v_units _memoir.said_unit[]; v_id uuid;
   v_back uuid[] := '{}'; v_turns integer;
 begin
   perform from _memoir.user_counters where user_id = v_user for update;
@@ -274,7 +275,6 @@ create or replace function memoir.forget_about(p_user text, p_query text, p_prev
 returns jsonb language plpgsql security definer set search_path from current set plan_cache_mode = force_custom_plan as $$
 declare
   v_caller _memoir.caller := _memoir.authorise(p_user, 'write'); v_turn _memoir.conversation_history;
-  v_actor _memoir.actor := _memoir.actor(v_caller, null, 'person');
 begin
   if _memoir.is_blank(p_query) then
     perform _memoir.fail('PM014', format('query must not be empty, it is %s', _memoir.shown(p_query)));

@@ -96,7 +96,7 @@ declare
   v_cues text := nullif(_memoir.any_word(v_language, 'change_cues'), ''); v_turn_cue boolean; v_cue boolean;
   v_adding text := nullif(_memoir.any_word(v_language, 'adding_words'), '');
   v_unsure text := nullif(_memoir.any_word(v_language, 'unsure'), '');
-  v_values record; v_olds text[]; v_units _memoir.said_unit[]; v_context text[]; v_before text := '';
+  v_values _memoir.said_values; v_olds text[]; v_units _memoir.said_unit[]; v_context text[]; v_before text := '';
 begin
   if length(p_turn.content) > 4000 or v_cues is null then return; end if;
   v_turn_cue := length(p_turn.content) <= 600 and lower(p_turn.content) ~ ('\m(?:' || v_cues || ')');
@@ -128,7 +128,7 @@ begin
         || _memoir.query_terms(v_language::regconfig, array_to_string(v_olds, ' ')), '{user}', 12);
       continue when v_units = '{}';
       return query select * from _memoir.changed_units(v_units, v_clause.said, v_plain, v_sentence.said, v_olds, v_cue,
-        v_context, v_language, p_turn, v_sentence.span_start + v_clause.span_start - 1, v_clause.span_length);
+        v_language, p_turn, v_sentence.span_start + v_clause.span_start - 1, v_clause.span_length);
     end loop;
   end loop;
 end $$;
@@ -151,11 +151,11 @@ end $$;
 
 -- Of earlier clauses those that a clause changes: the best, where its margin is clear, and what says the same as it.
 create or replace function _memoir.changed_units(p_units _memoir.said_unit[], p_said text, p_plain text,
-  p_sentence text, p_olds text[], p_cue boolean, p_context text[], p_language text,
+  p_sentence text, p_olds text[], p_cue boolean, p_language text,
   p_turn _memoir.conversation_history, p_start integer, p_length integer)
 returns setof _memoir.found_change language plpgsql stable as $$
 declare
-  v_new record := _memoir.values_of(p_plain, p_language); v_unit _memoir.said_unit; v_old record; v_around text[];
+  v_new _memoir.said_values := _memoir.values_of(p_plain, p_language); v_unit _memoir.said_unit; v_old _memoir.said_values; v_around text[];
   v_cover real; v_found _memoir.found_change; v_all _memoir.found_change[] := '{}'; v_best _memoir.found_change;
   v_over boolean := lower(p_sentence) ~ ('\m(?:' || nullif(_memoir.any_word(p_language, 'over_words'), '') || ')');
   v_names text[] := tsvector_to_array(to_tsvector(p_language::regconfig, array_to_string(v_new.names, ' ')));
@@ -211,7 +211,7 @@ begin
 end $$;
 
 -- Another value of the same kind said of the same thing: numbers, days, times, codes; else names.
-create or replace function _memoir.other_value(inout p_found _memoir.found_change, p_new record, p_old record,
+create or replace function _memoir.other_value(inout p_found _memoir.found_change, p_new _memoir.said_values, p_old _memoir.said_values,
   p_around text[], p_names text[], p_cue boolean, p_plain text)
 language plpgsql stable as $$
 declare

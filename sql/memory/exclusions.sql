@@ -137,7 +137,7 @@ create or replace function _memoir.mark_sources(p_user_id uuid, p_memories uuid[
   p_at timestamptz)
 returns void language plpgsql set plan_cache_mode = force_custom_plan as $$
 declare
-  v_units _memoir.said_unit[]; v_unit _memoir.said_unit; v_olds text[]; v_change uuid := gen_random_uuid();
+  v_units _memoir.said_unit[]; v_unit _memoir.said_unit; v_change uuid := gen_random_uuid();
 begin
   v_units := array(
     select (s.source_id, s.session_id, s.turn_index, null, i.created_at, i.role, coalesce(s.span_start, 1),

@@ -71,17 +71,16 @@ end $$;
 
 -- The values of a clause by kind, and what else it speaks of (topics: word stems; names among them count more). What was
 -- taken for a value is no topic.
-create or replace function _memoir.values_of(p_text text, p_language text, out kinds text[], out vals text[],
-  out raws text[], out names text[], out topics text[])
-language plpgsql stable as $$
+create or replace function _memoir.values_of(p_text text, p_language text)
+returns _memoir.said_values language plpgsql stable as $$
 declare
+  v_out _memoir.said_values := ('{}', '{}', '{}', '{}', '{}');
   c_months text := _memoir.any_word(null, 'months');
   c_days text := _memoir.any_word(null, 'days_of_week');
   c_numbers text := coalesce(nullif(_memoir.any_word(p_language, 'counted'), ''), '&');
   v_text text := translate(p_text, '’‘ʼ', ''''''''); v_rest text; v_kind text; v_pattern text; v_hit text;
   v_config regconfig := p_language::regconfig;
 begin
-  kinds := '{}'; vals := '{}'; raws := '{}'; names := '{}';
   foreach v_kind in array '{email,date,time,weekday,code,number}'::text[] loop
     v_pattern := case v_kind
       when 'email' then '[[:alnum:]._%+-]{1,64}@[[:alnum:].-]{1,100}'
@@ -93,9 +92,9 @@ begin
       when 'code' then '\m(?:\d[\d ()/+-]{6,}\d|[[:alpha:]]{1,4}-?\d{1,6}[[:alpha:]]?|\d{1,6}[[:alpha:]]{1,2})\M'
       else '[$€£]? ?\d[\d.,]*\d|\d|\m(?:' || c_numbers || ')\M' end;
     for v_hit in select m[1] from regexp_matches(v_text, '(' || v_pattern || ')', 'gi') m loop
-      kinds := kinds || v_kind;
-      raws := raws || btrim(v_hit);
-      vals := vals || case v_kind
+      v_out.kinds := v_out.kinds || v_kind;
+      v_out.raws := v_out.raws || btrim(v_hit);
+      v_out.vals := v_out.vals || case v_kind
         when 'date' then _memoir.day_key(v_hit)
         when 'number' then coalesce(array_position(string_to_array(c_numbers, '|'), lower(v_hit))::text,
           regexp_replace(v_hit, '[^0-9]', '', 'g'))
@@ -111,11 +110,12 @@ begin
   loop
     v_hit := btrim(v_hit);
     continue when lower(v_hit) = any (_memoir.word_list('english', 'sentence_starts')) or v_hit ~ '^I(''|$)';
-    names := names || lower(v_hit);
+    v_out.names := v_out.names || lower(v_hit);
   end loop;
   v_rest := regexp_replace(v_text, '\m(?:' || coalesce(nullif(_memoir.any_word(p_language, 'change_words'), ''), '&') || ')\M', ' ',
     'gi');
-  topics := array(select t from unnest(tsvector_to_array(_memoir.words(v_config, v_rest))) t where t ~ '[[:alpha:]]{2}');
+  v_out.topics := array(select t from unnest(tsvector_to_array(_memoir.words(v_config, v_rest))) t where t ~ '[[:alpha:]]{2}');
+  return v_out;
 end $$;
 
 -- "4th of May", "May 4", "4. Mai": its month and day.
