@@ -158,7 +158,8 @@ create table _memoir.compactions (
   primary key (user_id, session_id, compaction_id)
 ) partition by hash (user_id);
 
--- Turns and spans that a forget, correction or retraction took out of recall, extraction and summaries.
+-- Turns and spans that a forget, correction or retraction took out of recall, extraction and summaries; changed: a later
+-- turn (by_session, by_turn) says otherwise, so it is shown with a mark. change_id: what was excluded by one turn.
 create table _memoir.recall_exclusions (
   user_id uuid not null,
   session_id uuid not null,
@@ -170,6 +171,10 @@ create table _memoir.recall_exclusions (
   reason text not null,
   recorded_at timestamptz not null,
   lifted_at timestamptz,
+  changed boolean not null default false,
+  change_id uuid,
+  by_session uuid,
+  by_turn integer,
   primary key (user_id, session_id, turn_index, exclusion_id)
 ) partition by hash (user_id);
 

@@ -47,6 +47,19 @@ create type _memoir.correction as (
   content text, remainder text, valid_from timestamptz, valid_to timestamptz, has_slot boolean, slot_value text,
   session_name text, source_turns integer[], stated_actor text, embedding real[]);
 
+-- text/clauses.sql
+-- The values of a clause: of which kinds, in plain form and as written; names; the stems of what else it speaks of.
+create type _memoir.said_values as (kinds text[], vals text[], raws text[], names text[], topics text[]);
+
+-- memory/changes.sql
+-- A clause of an earlier turn: where it stands, and the whole that it stands in.
+create type _memoir.said_unit as (
+  message_id uuid, session_id uuid, turn_index integer, recorded_at timestamptz, created_at timestamptz,
+  role _memoir.turn_role, span_start integer, span_length integer, said text, context text, is_question boolean);
+-- What a clause of a turn changes: which clause, which earlier one, the values that are over, how sure that is.
+create type _memoir.found_change as (
+  span_start integer, span_length integer, said text, unit _memoir.said_unit, olds text[], kind text, score real);
+
 -- compile/window.sql
 create type _memoir.shown_turn as (
   turn_index integer, exchange_start integer, message_id uuid, role _memoir.turn_role, content text, parts jsonb,
@@ -163,6 +176,7 @@ create type _memoir.compile_state as (
   -- the list: messages, their tokens, together; recall_at: which one carries the recall
   messages jsonb[], costs integer[], total integer, recall_at integer,
   -- recall
+  profile uuid[],   -- memories that stand in the system message
   task _memoir.task_type, query_hash bytea, recall_budget integer, recall text, recall_tokens integer,
     candidates _memoir.candidate[], arms jsonb,
   -- what is said of the list; prefix: how many messages stand before the one that carries the recall
@@ -174,4 +188,4 @@ create type _memoir.extracted as (
   text_no integer, span_start integer, span_length integer, rule text, type text, provenance text, category text,
     importance text, utility real,
   content text, slot text, slot_value text, valid_from timestamptz, valid_to timestamptz, event_from date,
-    event_to date);
+    event_to date, standing boolean);

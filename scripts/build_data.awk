@@ -3,6 +3,7 @@
 #
 #   -v table=settings sql/data/settings.csv         a table: function _memoir.data_<table>(), every column a text
 #   -v table=extraction_rules sql/data/*/extraction_rules.rules            the same of stanzas, with their language
+#   -v table=statement_rules sql/data/*/statement_rules.rules
 #   -v lists=1 sql/data/*/*.words sql/data/*/*.patterns        functions _memoir.word_list and any_word(language, use)
 #
 # What has not the shape that is asked for ends the build, with file and line. The same files give the same bytes.
@@ -26,8 +27,10 @@ BEGIN {
   shape("extraction_rules", 2, "language " word, "rule " any, "roles ^((user|named|agent)( |$))+$", "pattern " any,
     "not_if ?" any, "at_least ^[0-4]$", "type " word, "provenance " word, "category " word, "importance " word,
     "utility " number, "slot ?" any, "value ?" any)
+  shape("statement_rules", 2, "language " word, "rule " any, "pattern " any, "not_if ?" any, "whole ?^yes$",
+    "exact ?^yes$", "type " word, "category " word, "importance " word, "slot ?" any, "value ?" any, "standing " yes_no)
   if (table != "" && !(table in columns)) stop_at("there is no data table " table)
-  stanzas = table == "extraction_rules"
+  stanzas = table == "extraction_rules" || table == "statement_rules"
 }
 
 function shape(name, unique, a, b, c, d, e, f, g, h, i, j, k, l, m,   all, n, at) {

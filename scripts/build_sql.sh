@@ -31,7 +31,7 @@ for path in sql/data/*; do
   esac
 done
 for path in sql/data/*/*; do
-  case $path in *.words | *.patterns | */extraction_rules.rules) ;; *) die "$path is no list of words or patterns" ;; esac
+  case $path in *.words | *.patterns | */extraction_rules.rules | */statement_rules.rules) ;; *) die "$path is no list of words or patterns" ;; esac
 done
 if grep -nE '^[[:space:]]*\\(i|ir|include|include_relative)[[:space:]]' migrations/*.sql sql/preamble.sql "${code[@]/#/sql/}"; then
   die "only sql/contents.sql may include files"
@@ -78,8 +78,10 @@ data() {
     header "$path"
     awk -v table="$(basename "$path" .csv)" -f scripts/build_data.awk "$path"
   done
-  header 'sql/data/*/extraction_rules.rules'
-  awk -v table=extraction_rules -f scripts/build_data.awk sql/data/*/extraction_rules.rules
+  for table in extraction_rules statement_rules; do
+    header "sql/data/*/$table.rules"
+    awk -v table=$table -f scripts/build_data.awk sql/data/*/$table.rules
+  done
   header sql/data/markers.csv
   "$python" scripts/build_markers.py sql/data/markers.csv
   header 'sql/data/*/*.words, *.patterns'

@@ -31,6 +31,8 @@
 \ir text/secrets.sql                   -- what looks like a key, a card, an account or a personal number
 \ir text/messages.sql                  -- checks and normal form of chat messages
 \ir text/claims.sql                    -- what a sentence claims: the same in whatever words
+\ir text/language.sql                  -- the language of a text
+\ir text/clauses.sql                   -- clauses of a sentence, in plain form; the values they hold
 \ir text/sentences.sql                 -- what a turn says in the speaker's own words; dates made absolute
 
 -- history: turns as they lie: read, withheld, never changed
@@ -64,6 +66,7 @@
 \ir memory/wording.sql                 -- two sentences compared: do they contradict each other, do they say the same
 \ir memory/conflicts.sql               -- contradictions and near duplicates: who prevails, and why
 \ir memory/judging.sql                 -- conflicts that a model judges: claim, store, fail
+\ir memory/statements.sql              -- what people say of themselves that holds: rules for clauses; slots of what is said
 \ir memory/memories.sql                -- remember: the single door
 \ir memory/relations.sql               -- relate, validate
 \ir memory/consolidation.sql           -- memories about one thing become one, and back
@@ -71,7 +74,11 @@
 \ir memory/pins.sql                    -- memories pinned in a session
 \ir memory/consolidation_model.sql     -- the same in a language model's words
 \ir memory/extraction_rules.sql        -- what makes a sentence worth remembering: the rules of a language
-\ir memory/extraction.sql              -- from turns to memories
+\ir memory/changes.sql                 -- what a turn changes of what was said before, and what it asks to forget
+\ir memory/exclusions.sql              -- spans taken out of recall, or marked there
+\ir memory/extraction.sql              -- from turns to memories: found, handed to the door
+\ir memory/change_effects.sql          -- what changes do: spans marked or taken out, memories that give way; undo_change, forget_about
+\ir memory/extraction_runs.sql         -- extraction of sessions: asked for, or as a job
 \ir memory/lifecycle.sql               -- promotion, demotion, expiry
 
 -- compile: the list to send to the model

@@ -40,7 +40,8 @@ end $$;
 -- is small talk; null: no compile.
 create or replace function _memoir.candidates(p_user_id uuid, p_counters _memoir.user_counters, p_config jsonb,
   p_question _memoir.question,
-  p_project text, p_scope _memoir.search_scope, p_limit integer, p_frequent integer, p_pins _memoir.pins)
+  p_project text, p_scope _memoir.search_scope, p_limit integer, p_frequent integer, p_pins _memoir.pins,
+  p_waiting integer[] default '{}')
 returns _memoir.candidate[] language plpgsql stable set plan_cache_mode = force_custom_plan as $$
 declare
   v_now timestamptz := memoir.now(); v_pinned uuid[] := coalesce(p_pins.pinned, '{}');
@@ -68,6 +69,7 @@ begin
       || _memoir.joining(p_user_id, v_frequent, v_pinned, v_memories, _memoir.turn_items_of(v_ranked), p_scope);
     v_memories := v_memories || v_frequent || v_pinned;
   end if;
+  v_ranked := _memoir.with_waiting(p_user_id, v_ranked, p_waiting);
   if v_memories <> '{}' then
     v_facts := _memoir.facts_of(p_user_id, v_memories, v_most, p_config, p_scope, v_now);
   end if;
@@ -95,6 +97,123 @@ begin
         or i.ref_id = any (p_frequent) and i.chunk = 0 and not i.echo and i.session_id is null)
       and (p_scope.kinds is null or i.kind = any (p_scope.kinds))
       and (p_scope.projects is null or i.project = any (p_scope.projects)) order by i.item_no);
+end $$;
+
+-- The newest turns that wait for their vectors while the user's others have them: a new session knows the last one.
+create or replace function _memoir.waiting_turns(p_user_id uuid, p_question _memoir.question, p_scope _memoir.search_scope)
+returns integer[] language plpgsql stable set plan_cache_mode = force_custom_plan as $$
+declare
+  v_through integer; v_most constant integer := 12;
+begin
+  if p_question.vector is null or p_scope.as_of is not null then return '{}'; end if;
+  select c.through_item into v_through from _memoir.embedding_cursors c where c.user_id = p_user_id
+    and c.model_id = p_question.model_id;
+  if coalesce(v_through, 0) <= 0 then return '{}'; end if;
+  return array(select i.item_no from _memoir.search_items i
+    where i.user_id = p_user_id and i.item_no > v_through and i.kind = 't' and not i.dead and i.role in ('user', 'assistant')
+      and (i.turn_index < p_scope.hidden_from or i.session_id <> all (p_scope.hidden_sessions))
+      and i.sensitivity <= p_scope.clearance and (p_scope.projects is null or i.project = any (p_scope.projects))
+    order by i.item_no desc limit v_most);
+end $$;
+
+-- They are candidates whatever the query: what the user said before what was answered.
+create or replace function _memoir.with_waiting(p_user_id uuid, p_ranked _memoir.ranked_item[], p_waiting integer[])
+returns _memoir.ranked_item[] language plpgsql stable set plan_cache_mode = force_custom_plan as $$
+declare
+  v_user_score constant real := 0.4; v_score constant real := 0.25; v_ranked _memoir.ranked_item[] := p_ranked;
+begin
+  if p_waiting = '{}' then return p_ranked; end if;
+  for i in 1 .. coalesce(cardinality(v_ranked), 0) loop
+    if v_ranked[i].item_no = any (p_waiting) then
+      v_ranked[i].score := greatest(v_ranked[i].score, case when v_ranked[i].role = 'user' then v_user_score
+        else v_score end);
+    end if;
+  end loop;
+  return coalesce(v_ranked, '{}') || array(
+    select (i.item_no, i.kind, i.ref_id, i.session_id, i.turn_index, i.chunk, i.span_start, i.span_length,
+      i.token_count, i.role, i.created_at, i.recorded_at, i.project, case when i.role = 'user' then v_user_score
+        else v_score end, 0, null, 0, 0,
+        array_fill(0, array[cardinality(_memoir.ledger_signals())]))::_memoir.ranked_item
+    from _memoir.search_items i where i.user_id = p_user_id and i.item_no = any (p_waiting)
+      and not exists (select from unnest(p_ranked) r where r.item_no = i.item_no) order by i.item_no);
+end $$;
+
+-- What stands in the profile is not said again: its memories, and turns that say little else.
+create or replace function _memoir.without_profile(p_user_id uuid, p_candidates _memoir.candidate[], p_profile uuid[])
+returns _memoir.candidate[] language plpgsql stable set plan_cache_mode = force_custom_plan as $$
+declare
+  v_refs uuid[]; v_from integer[]; v_to integer[];
+begin
+  if coalesce(p_profile, '{}') = '{}' then return p_candidates; end if;
+  select array_agg(s.source_id), array_agg(s.span_start), array_agg(s.span_start + s.span_length)
+  into v_refs, v_from, v_to from _memoir.memory_sources s
+  where s.user_id = p_user_id and s.item_kind = 'memory' and s.item_id = any (p_profile) and s.source_kind = 'turn';
+  for i in 1 .. coalesce(cardinality(p_candidates), 0) loop
+    if p_candidates[i].reason is null and not coalesce(p_candidates[i].memory_parts ? 'pinned', false)
+      and (p_candidates[i].kind = 'm' and p_candidates[i].ref_id = any (p_profile)
+        or p_candidates[i].kind = 't' and p_candidates[i].ref_id = any (v_refs)
+        and (select coalesce(sum(least(t, p_candidates[i].span_start + p_candidates[i].span_length)
+            - greatest(f, p_candidates[i].span_start)), 0)
+          from unnest(v_refs, v_from, v_to) x(r, f, t) where r = p_candidates[i].ref_id
+            and f < p_candidates[i].span_start + p_candidates[i].span_length and t > p_candidates[i].span_start)
+          >= 0.6 * p_candidates[i].span_length) then
+      p_candidates[i].reason := 'stands in the profile';
+    end if;
+  end loop;
+  return p_candidates;
+end $$;
+
+-- Of turns that say the same the user's own statement stands for them, not what the assistant made of it: it takes the
+-- better place, and the echo falls behind. Told by their vectors: a statement said before, as close as a paraphrase is.
+create or replace function _memoir.own_words_first(p_user_id uuid, p_candidates _memoir.candidate[], p_model_id smallint)
+returns _memoir.candidate[] language plpgsql stable set plan_cache_mode = force_custom_plan as $$
+declare
+  v_pair record; v_alike constant float8 := 0.6; v_echo integer; v_own integer; v_items integer[];
+begin
+  if cardinality(p_candidates) = 0 then return p_candidates; end if;
+  -- A short question to the assistant says nothing by itself, however much it is like the query.
+  -- Its worth is its answer's.
+  for v_pair in
+    select c.ordinality as asks, (select a.ordinality from unnest(p_candidates) with ordinality a where a.kind = 't'
+      and a.session_id = c.session_id and a.turn_index = c.turn_index + 1 and a.role = 'assistant' and a.chunk = 0)
+      as answers
+    from unnest(p_candidates[1:60]) with ordinality c
+    join _memoir.search_items i on i.user_id = p_user_id and i.item_no = c.item_no
+    where c.kind = 't' and c.role = 'user' and i.is_question and i.speaker is null and i.word_count <= 6
+      and not coalesce(c.memory_parts ? 'pinned', false)
+  loop
+    v_own := v_pair.asks; v_echo := v_pair.answers;
+    if p_candidates[v_echo].reason is null and p_candidates[v_echo].worth < p_candidates[v_own].worth then
+      p_candidates[v_echo].worth := p_candidates[v_own].worth;
+    end if;
+    p_candidates[v_own].worth := p_candidates[v_own].worth * 0.3;
+  end loop;
+  if p_model_id is null then return p_candidates; end if;
+  v_items := array(select c.item_no from unnest(p_candidates[1:60]) c where c.kind = 't' and c.role in ('user',
+    'assistant'));
+  for v_pair in
+    with said as materialized (
+      select c.ordinality::integer as n, i.role, i.created_at, i.is_question, e.embedding
+      from unnest(p_candidates[1:60]) with ordinality c
+      join _memoir.search_items i on i.user_id = p_user_id and i.item_no = c.item_no and i.item_no = any (v_items)
+        and i.speaker is null
+      join _memoir.embeddings e on e.user_id = p_user_id and e.item_no = c.item_no and e.model_id = p_model_id)
+    select a.n as echo, u.n as own
+    from (select * from said where role = 'assistant' order by n limit 12) a
+    join said u on u.role = 'user' and not u.is_question and u.created_at < a.created_at
+    where 1 - (a.embedding <=> u.embedding) >= v_alike
+    order by a.n, u.n
+  loop
+    v_echo := v_pair.echo; v_own := v_pair.own;
+    if p_candidates[v_echo].reason is null and (p_candidates[v_own].reason is null
+      or p_candidates[v_own].reason = 'below the relevance floor') then
+      p_candidates[v_own].reason := null;
+      p_candidates[v_own].worth := greatest(p_candidates[v_own].worth, p_candidates[v_echo].worth);
+      p_candidates[v_own].score := greatest(p_candidates[v_own].score, p_candidates[v_echo].score);
+      p_candidates[v_echo].worth := p_candidates[v_echo].worth * 0.2;
+    end if;
+  end loop;
+  return p_candidates;
 end $$;
 
 -- Memories carry more than a match: half-life and weight of their type, importance, use, and authority ([PG] 6.2,

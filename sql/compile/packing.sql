@@ -85,6 +85,7 @@ declare
 begin
   select array_agg(t.item_no), array_agg((t.item_no, t.name, t.body)::_memoir.item_text) into v_items, v_texts
   from _memoir.texts_at(p_user_id, v_reach.locators, p_clearance) t;
+  v_texts := _memoir.with_marks(p_user_id, v_texts, v_reach.locators);
   v_found := _memoir.reducible(p_candidates, v_items, v_reach.doubtful);
   if v_found.sessions is not null then
     select array_agg((s.session_id, s.external_id)::_memoir.session_name) into v_names
@@ -102,6 +103,44 @@ begin
   v_found := _memoir.recall_lines(p_candidates, v_texts, v_names, v_reduced);
   lines := v_found.lines;
   copies := v_found.copies;
+end $$;
+
+-- Texts of turns with a mark behind each clause that a later turn changed.
+create or replace function _memoir.with_marks(p_user_id uuid, p_texts _memoir.item_text[],
+  p_locators _memoir.item_locator[])
+returns _memoir.item_text[] language plpgsql stable set plan_cache_mode = force_custom_plan as $$
+declare
+  v_change record; v_texts _memoir.item_text[] := p_texts; v_place integer; v_body text;
+begin
+  if not exists (select from _memoir.recall_exclusions x where x.user_id = p_user_id and x.changed
+    and x.lifted_at is null) then
+    return p_texts;
+  end if;
+  for v_change in
+    select l.item_no, least(x.span_start + x.span_length, l.span_start + l.span_length) - l.span_start as at
+    from unnest(p_locators) l join _memoir.recall_exclusions x on x.user_id = p_user_id and x.session_id = l.session_id
+      and x.turn_index = l.turn_index
+    where l.kind = 't' and x.changed and x.lifted_at is null and x.span_start < l.span_start + l.span_length
+      and l.span_start < x.span_start + x.span_length
+    group by 1, 2 order by 1, 2 desc
+  loop
+    v_place := (select o from unnest(v_texts) with ordinality t(item_no, name, body, o)
+      where t.item_no = v_change.item_no);
+    continue when v_place is null;
+    v_body := rtrim(left(v_texts[v_place].body, v_change.at), E' .!?,;\n');
+    v_texts[v_place].body := v_body || ' (later changed)' || substr(v_texts[v_place].body, length(v_body) + 1);
+  end loop;
+  return v_texts;
+end $$;
+
+-- One such text.
+create or replace function _memoir.marked(p_user_id uuid, p_kind "char", p_session_id uuid, p_turn integer,
+  p_start integer, p_length integer, p_body text)
+returns text language plpgsql stable set plan_cache_mode = force_custom_plan as $$
+begin
+  if p_kind <> 't' then return p_body; end if;
+  return (_memoir.with_marks(p_user_id, array[(0, null, p_body)::_memoir.item_text], array[(0, 't', null, p_session_id,
+    p_turn, null, p_start, p_length)::_memoir.item_locator]))[1].body;
 end $$;
 
 -- The functions below touch no table: one generic plan serves every call.

@@ -139,7 +139,7 @@ begin
     from _memoir.system_prompts where prompt_hash = v_session.system_prompt_hash;
   end if;
   if v.as_of is null and (v.caller).projects is null and v_version > 0 then
-    select _memoir.fence('profile', _memoir.neutralise(p.content)) into v_profile
+    select _memoir.fence('profile', _memoir.neutralise(p.content)), p.memory_ids into v_profile, v.profile
     from _memoir.profiles p where p.user_id = v.user_id and p.version = v_version and p.content <> '';
   end if;
   if v_session.summary_text is not null then
@@ -158,6 +158,7 @@ begin
       v.warnings := v.warnings || 'the summary does not fit'::text;
     else
       v_profile := null;
+      v.profile := null;
       v.warnings := v.warnings || 'the profile does not fit'::text;
     end if;
   end loop;
@@ -404,7 +405,7 @@ declare
   v_here boolean := not pg_is_in_recovery();
   v_below real := v.config ->> 'weak_below';
   v_working text[] := '{}'; v_question _memoir.question; v_candidates _memoir.candidate[]; v_strength real;
-  v_weak boolean;
+  v_weak boolean; v_waiting integer[];
   v_block _memoir.recall_block;
 begin
   if (v.session).session_id is not null and v_here then
@@ -421,16 +422,24 @@ begin
   if v_question.problem is not null then
     v.warnings := v.warnings || ('searched by words only: ' || v_question.problem);
   end if;
+  v_waiting := _memoir.waiting_turns(v.user_id, v_question, v_scope);
+  if v_waiting <> '{}' then
+    v.warnings := v.warnings || format('%s new turns have no vectors yet and are found by words and by being recent',
+      cardinality(v_waiting));
+  end if;
   v_candidates := _memoir.candidates(v.user_id, v.user_counters, v.config,
     v_question, nullif((v.session).project, 'global'),
     v_scope, _memoir.widened(_memoir.candidate_limit((v.config ->> 'candidates')::integer, v.recall_budget),
       v.user_counters),
-    (v.config ->> 'frequent_memories')::integer, v_pins);
+    (v.config ->> 'frequent_memories')::integer, v_pins, v_waiting);
   v_strength := _memoir.strength(v.config, v_candidates);
+  v_candidates := _memoir.own_words_first(v.user_id, v_candidates, v_question.model_id);
+  v_candidates := _memoir.without_profile(v.user_id, v_candidates, v.profile);
   v_weak := coalesce(v_strength < v_below, false);
   if v_weak then
-    v.recall_budget := least(v.recall_budget,
-      greatest((v.config ->> 'weak_recall_tokens')::integer, (v.recall_budget * v_strength / v_below)::integer));
+    -- The weaker, the less: a few lines where nothing fits.
+    v.recall_budget := least(v.recall_budget, greatest((v.config ->> 'weak_recall_tokens')::integer,
+      (v.recall_budget * power(v_strength / v_below, 3))::integer));
   end if;
   v_block := _memoir.recall_block(v.user_id, v_candidates, v_working, v.recall_budget, v.tokenizer, v_shown,
     v_scope.clearance,

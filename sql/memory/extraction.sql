@@ -28,6 +28,7 @@ begin
   -- A sentence broken by the end of a line goes on in the next, but rules see sentences: so be it.
   v_bare := array(select _memoir.bare(s) from unnest(v_said) with ordinality x(s, o) order by o);
   v_stopped := array(select s ~ '[?？]["”''\)\]]*$' or s !~ '[[:alpha:]].* .*[[:alpha:]]'
+    or lower(s) ~ _memoir.any_word('english', 'sarcasm')
     from unnest(v_said) with ordinality x(s, o) order by o);
   v_specifics := _memoir.specifics(v_said, v_bare);
   v_hits := array_fill(0, array[cardinality(v_said)]);
@@ -80,66 +81,6 @@ returns integer[] language sql immutable as $$
     + (b ~ '^([^ ]+ ){7}')::integer
   from unnest(p_said, p_bare) with ordinality x(s, b, o) order by o)
 $$;
-
--- The memory a rule makes of a sentence.
-create or replace function _memoir.worded(p_text_no integer, p_start integer, p_length integer, p_said text,
-  p_bare text, p_specifics integer,
-  p_name text, p_is_named boolean, p_at timestamptz, p_rule jsonb)
-returns _memoir.extracted language plpgsql stable as $$
-declare
-  v_out _memoir.extracted; v_text text := _memoir.without_opening(regexp_replace(p_said, '^(no|nope)[,.!;]+ +', '',
-    'i')); v_until date; v_value text; v_first text;
-begin
-  v_out.text_no := p_text_no; v_out.span_start := p_start; v_out.span_length := p_length;
-  v_out.rule := p_rule ->> 'rule'; v_out.type := p_rule ->> 'type'; v_out.provenance := p_rule ->> 'provenance';
-  v_out.category := p_rule ->> 'category'; v_out.importance := p_rule ->> 'importance';
-  v_out.utility := least(1, (p_rule ->> 'utility')::real + 0.05 * p_specifics);
-  select r.resolved, r.event_from, r.event_to, r.valid_until into v_text, v_out.event_from, v_out.event_to, v_until
-  from _memoir.resolve_dates(v_text, (p_at at time zone 'UTC')::date, v_out.type <> 'plan'
-    and p_bare !~ '\m(will|going to|plan(ning)?|starting|am|are) ') r;
-  v_text := upper(left(v_text, 1)) || substr(v_text, 2);
-  -- "Went to Ulm": the speaker did.
-  if p_rule ->> 'rule' = 'did, without saying who' then
-    v_first := lower(split_part(v_text, ' ', 1));
-    v_text := case when v_first = 'been' then 'I have ' when v_first ~ 'ing$' or v_first = 'gonna' then 'I am '
-      else 'I ' end
-      || lower(left(v_text, 1)) || substr(v_text, 2);
-  elsif v_out.type in ('event', 'plan', 'fact') and v_out.provenance = 'user_stated'
-    and v_text ~ ('^(' || _memoir.any_word('english', 'past_verbs') || ')\M(?! by\M)') then
-    v_text := 'I ' || lower(left(v_text, 1)) || substr(v_text, 2);
-  end if;
-  -- What asks for an answer goes with the answer.
-  v_text := regexp_replace(regexp_replace(v_text, '(\*{1,3}|\m_)([^*_\s][^*_]*)\1|\*{2,}', '\2', 'g'),
-    '( -|,|;|\.) (so )?(can|could|would|will) you .*$', '.', 'i');
-  v_text := regexp_replace(v_text,
-    '( -|,|;)? (and|but|so) (I|we) (want|need|''d like|would like) to (make|be) (sure|certain) .*$', '.');
-  v_text := _memoir.named(v_text, p_name);
-  if strpos(v_text, p_name) = 0 then
-    v_text := p_name || case v_out.type when 'instruction' then ' asks: ' else case v_out.provenance
-      when 'correction' then ' corrects: ' else ': ' end end || v_text;
-  elsif starts_with(v_text, p_name) or v_out.type <> 'instruction' then
-    v_text := upper(left(v_text, 1)) || substr(v_text, 2);
-  else
-    v_text := p_name || ' asks: ' || v_text;
-  end if;
-  v_out.content := v_text || case when v_text ~ '[.!…。]["”'')]*$' then '' else '.' end;
-  if p_rule ->> 'slot' is not null and p_bare !~
-    '\m(not|never|used|was|were|no longer|part-time|temporarily|for (now|the summer|a (while|few|couple)))\M' then
-    v_value := (regexp_match(translate(p_said, '’', ''''), p_rule ->> 'value'))[1];
-    if v_value is not null and v_value !~* ('\m(' || _memoir.any_word('english', 'full_weekdays', 'sure_months')
-      || '|mom|dad)\M')
-       or v_value is not null and p_rule ->> 'slot' = 'birthday' then
-      v_out.slot := case when p_is_named then lower(p_name) || ': ' else '' end || (p_rule ->> 'slot');
-      v_out.slot_value := v_value;
-    end if;
-  end if;
-  -- What began is true from then; what is planned is known from when it was said, and stays worth knowing after its
-  -- day.
-  v_out.valid_from := least(p_at, v_out.event_from::timestamp at time zone 'UTC');
-  if v_until is not null and v_until::timestamp at time zone 'UTC' > v_out.valid_from
-    then v_out.valid_to := v_until::timestamp at time zone 'UTC'; end if;
-  return v_out;
-end $$;
 
 -- Of what tools returned, the little that is asked for again: errors, identifiers, totals. Content names the tool.
 create or replace function _memoir.extract_tool(p_text_no integer, p_text text, p_tool text, p_at timestamptz)
@@ -276,17 +217,28 @@ end $$;
 create or replace function _memoir.found_in(p_turns _memoir.conversation_history[], p_language text)
 returns _memoir.extracted[] language plpgsql stable set plan_cache_mode = force_custom_plan as $$
 declare
-  v_found _memoir.extracted[]; v_turn _memoir.conversation_history; v_tool text;
+  v_found _memoir.extracted[]; v_rest _memoir.extracted[]; v_turn _memoir.conversation_history; v_tool text;
+  v_texts text[]; v_own text[];
 begin
-  select array_agg(e) into v_found from _memoir.extract_texts(
-    array(select case when t.role <> 'tool' then t.content end from unnest(p_turns) with ordinality t
-      order by ordinality),
+  -- What persons say of themselves, clause by clause; the rest, sentence by sentence. A request to forget is no memory.
+  v_texts := array(select case when t.role <> 'tool' then t.content end from unnest(p_turns) with ordinality t
+    order by ordinality);
+  v_own := array(select case when t.role = 'user' and t.actor = 'person' and nullif(btrim(t.name), '') is null
+    then _memoir.without_spans(v_texts[ordinality], _memoir.forget_spans(v_texts[ordinality])) end
+    from unnest(p_turns) with ordinality t order by ordinality);
+  v_found := array(select e from _memoir.statements(v_own, array(select t.created_at
+    from unnest(p_turns) with ordinality t order by ordinality)) e);
+  select array_agg(e) into v_rest from _memoir.extract_texts(
+    array(select _memoir.without_spans(coalesce(v_own[n.o], n.body), array(select int4range(f.span_start,
+      f.span_start + f.span_length) from unnest(v_found) f where f.text_no = n.o))
+      from unnest(v_texts) with ordinality n(body, o) order by n.o),
     array(select nullif(btrim(t.name), '') from unnest(p_turns) with ordinality t order by ordinality),
     -- What an agent or a tool sends in the person's place is not the person's.
     array(select case when t.role = 'tool' then 'tool' when t.role = 'user' and t.actor = 'person' then 'user'
       else 'assistant' end
           from unnest(p_turns) with ordinality t order by ordinality),
     array(select t.created_at from unnest(p_turns) with ordinality t order by ordinality), p_language) e;
+  v_found := v_found || coalesce(v_rest, '{}');
   for i in 1 .. cardinality(p_turns) loop
     v_turn := p_turns[i];
     continue when v_turn.role <> 'tool' or not exists (select from _memoir.extraction_rules(p_language));
@@ -347,7 +299,7 @@ begin
     v_memory.written_by := p_by;
     v_memory.aliases := '{}'; v_memory.tags := '{}';
     v_memory.metadata := jsonb_strip_nulls(jsonb_build_object('extracted_by', p_made_by, 'rule', v_found.rule,
-      'utility', round(v_found.utility::numeric, 2),
+      'utility', round(v_found.utility::numeric, 2), 'standing', nullif(coalesce(v_found.standing, false), false),
       'said_at', v_turn.created_at, 'event_from', v_found.event_from, 'event_to', v_found.event_to));
     -- One who has left is nowhere: the slot is emptied only if it holds what is left.
     if v_found.rule = 'no longer' then
@@ -380,6 +332,10 @@ begin
       v_id := (v_result ->> 'memory_id')::uuid;
       if v_outcome = 'stored' then
         v_new := v_new || v_id;
+        if jsonb_array_length(v_result -> 'superseded') > 0 then
+          perform _memoir.mark_sources(v_turn.user_id, array(select x::uuid
+            from jsonb_array_elements_text(v_result -> 'superseded') x), v_turn, memoir.now());
+        end if;
         perform _memoir.merge_memory(v_turn.user_id, m.memory_id, v_id, p_by, m2.recorded_at)
           from _memoir.memory_store m
         join _memoir.memory_store m2 on m2.user_id = v_turn.user_id and m2.memory_id = v_id and m2.trust >= m.trust
@@ -395,156 +351,3 @@ begin
   end loop;
   return v_counts;
 end $$;
-
--- Extracts up to p_limit turns of a session. Found without a lock, since turns never change; stored under the locks, if
--- nobody else was first. {"turns", "left", and how many were stored, duplicate, ...}; null when another run or a writer
--- is at the session.
-create or replace function _memoir.extract_turns(p_user_id uuid, p_session_id uuid, p_limit integer, p_by text,
-  p_wait boolean)
-returns jsonb language plpgsql set plan_cache_mode = force_custom_plan as $$
-declare
-  v_session _memoir.sessions; v_counters _memoir.session_counters; v_locked _memoir.session_counters; v_config jsonb;
-  v_turns _memoir.conversation_history[];
-  v_found _memoir.extracted[] := '{}'; v_language text; v_through integer; v_counts jsonb := '{}';
-begin
-  select * into v_session from _memoir.sessions where user_id = p_user_id and session_id = p_session_id;
-  select * into v_counters from _memoir.session_counters where user_id = p_user_id and session_id = p_session_id;
-  if not found then return jsonb_build_object('turns', 0, 'left', 0); end if;
-  v_config := _memoir.config(p_user_id, v_session.settings);
-  v_language := v_config ->> 'text_search_config';
-  v_language := case when v_language in ('simple', 'english', 'pg_catalog.english') then 'english' else v_language end;
-  v_through := least(v_counters.turn_count, v_counters.extracted_through + p_limit);
-  if (v_config ->> 'extraction')::boolean then
-    v_turns := _memoir.turns_to_extract(v_counters, v_counters.extracted_through, p_limit);
-    v_found := _memoir.found_in(v_turns, v_language);
-  end if;
-  perform _memoir.ensure_month(p_user_id, memoir.now());
-  -- The session's counters, then the user's, as everywhere.
-  if p_wait then
-    select * into v_locked from _memoir.session_counters where user_id = p_user_id
-      and session_id = p_session_id for update;
-  else
-    select * into v_locked from _memoir.session_counters where user_id = p_user_id
-      and session_id = p_session_id for update skip locked;
-  end if;
-  if v_locked.session_id is null or v_locked.extracted_through <> v_counters.extracted_through then return null; end if;
-  if v_found <> '{}' then
-    if p_wait then
-      perform from _memoir.user_counters where user_id = p_user_id for update;
-    elsif not _memoir.try_lock(p_user_id) then
-      return null;
-    end if;
-    v_counts := _memoir.enter_found(v_session, v_turns, v_found, p_by, 'rules 1', false, v_config);
-  end if;
-  update _memoir.session_counters set extracted_through = v_through
-  where user_id = p_user_id and session_id = p_session_id and extracted_through <> v_through;
-  -- A model may find more, and say it better.
-  if v_config ->> 'llm_provider' <> 'none' and v_turns <> '{}' then
-    perform _memoir.enqueue('extract', p_user_id, format('%s:%s', p_session_id, v_counters.extracted_through),
-      jsonb_build_object('session_id', p_session_id, 'from', v_counters.extracted_through, 'to', v_through));
-  end if;
-  if v_through >= v_locked.turn_count then
-    -- Who is at a unit of it finds nothing left.
-    delete from _memoir.work_items where work_id in (select work_id from _memoir.work_items
-      where kind = 'turns' and user_id = p_user_id and dedup_key = p_session_id::text for update skip locked);
-  end if;
-  return v_counts || jsonb_build_object('turns', v_through - v_counters.extracted_through, 'left',
-    v_locked.turn_count - v_through);
-end $$;
-
--- A session that is being extracted, leased until job_unit_seconds from now, when cancel_overdue ends the run that is
--- at it. The lease is committed before the work begins, so that an attempt counts whatever becomes of its process.
-create or replace function _memoir.begin_unit(p_run text)
-returns boolean language plpgsql as $$
-declare
-  v_work _memoir.work_items := _memoir.take_work('turns'); v_seconds integer;
-begin
-  if v_work.work_id is null then return false; end if;
-  select (config ->> 'job_unit_seconds')::integer into v_seconds from _memoir.settings_merged;
-  perform _memoir.lease_work(v_work.work_id, v_seconds);
-  update _memoir.work_items set payload = payload || jsonb_build_object('run', p_run) where work_id = v_work.work_id;
-  return true;
-end $$;
-
--- What remains of a unit that went well goes back to its place in the queue; p_attempts: none where it got on.
-create or replace function _memoir.end_unit(p_work _memoir.work_items, p_is_done boolean, p_attempts integer,
-  p_after timestamptz)
-returns void language plpgsql as $$
-begin
-  if not p_is_done then
-    update _memoir.work_items set state = 'ready', leased_until = null, lease_id = null, attempts = p_attempts,
-      run_after = p_after
-    where work_id = p_work.work_id;
-    return;
-  end if;
-  delete from _memoir.work_items where work_id = p_work.work_id;
-exception when unique_violation then
-  delete from _memoir.work_items where work_id = p_work.work_id;  -- asked for anew since
-end $$;
-
--- A batch of the job begins a unit, the next one does it: p_limit turns of the session that waits longest, fewer with
--- each attempt, so that what can be extracted is.
-create or replace function _memoir.step_extract(p_limit integer)
-returns jsonb language plpgsql as $$
-declare
-  v_work _memoir.work_items; v_result jsonb; v_error text;
-  v_run text := coalesce((select run_id::text from _memoir.job_leases where job = 'extract'
-    and backend = pg_backend_pid()), 'none');
-begin
-  select * into v_work from _memoir.work_items where kind = 'turns' and state = 'leased' and payload ? 'run'
-  order by work_id limit 1 for update skip locked;
-  if not found then
-    return jsonb_build_object('more', _memoir.begin_unit(v_run), 'begun', true);
-  end if;
-  if v_work.payload ->> 'run' <> v_run then
-    v_error := 'the run that extracted it ended before it did';
-  else
-    begin
-      if _memoir.is_free(v_work.user_id, v_work.dedup_key::uuid) then
-        v_result := _memoir.extract_turns(v_work.user_id, v_work.dedup_key::uuid,
-          greatest(1, p_limit >> least(30, 2 * (v_work.attempts - 1))), _memoir.login(), false);
-      end if;
-    exception
-      when lock_not_available or deadlock_detected then v_result := null;
-      when query_canceled then
-        if clock_timestamp() < v_work.leased_until then raise; end if;
-        v_error := 'it took longer than job_unit_seconds';
-      when others then v_error := sqlstate || ' ' || sqlerrm;
-    end;
-  end if;
-  if v_error is not null then
-    perform _memoir.give_back(v_work, v_error);
-    return jsonb_build_object('more', true, 'failed', 1, 'error', format('session %s: %s', v_work.dedup_key, v_error));
-  end if;
-  -- Somebody is at it: later, and the next session first.
-  if v_result is null then
-    perform _memoir.end_unit(v_work, false, v_work.attempts - 1, greatest(memoir.now(), clock_timestamp()) +
-      interval '30 seconds');
-    return jsonb_build_object('more', true, 'busy', 1);
-  end if;
-  perform _memoir.end_unit(v_work, (v_result ->> 'left')::integer <= 0, 0, v_work.run_after);
-  return (v_result - 'left') || jsonb_build_object('more', true);
-end $$;
-
-create or replace function memoir.extract_session(p_user text, p_session text, p_limit integer default 1000)
-returns jsonb language plpgsql security definer set search_path from current as $$
-declare
-  v_caller _memoir.caller := _memoir.authorise(p_user, 'write');
-  v_session _memoir.sessions := _memoir.session(v_caller, p_session);
-  v_result jsonb;
-begin
-  if p_limit is null or p_limit not between 1 and 10000 then
-    perform _memoir.fail('PM014', format('limit must be from 1 to 10000, not %s', coalesce(p_limit::text, 'null')));
-  end if;
-  loop
-    v_result := _memoir.extract_turns(v_caller.user_id, v_session.session_id, p_limit, v_caller.login, true);
-    exit when v_result is not null;  -- another run was first: what it left
-  end loop;
-  return jsonb_build_object('stored', 0, 'duplicate', 0, 'refused_tombstone', 0, 'not_admitted', 0) || v_result;
-end $$;
-comment on function memoir.extract_session(text, text, integer) is
-  'Extracts memories from the session''s turns that no job has reached yet, at most p_limit of them, by rules, and
-returns {"turns",
-"left", "stored", "duplicate", "refused_tombstone", "not_admitted"}. The job extract does the same unasked. Writes
-memory_store and
-what belongs to it, admission_scores, session_counters. Raises PM001, PM003, PM014.';

@@ -236,7 +236,7 @@ create or replace function _memoir.admitted(p_memory _memoir.memory_store, p_ses
 returns _memoir.memory_store language plpgsql as $$
 declare
   v_memory _memoir.memory_store := p_memory; v_now timestamptz := p_memory.recorded_at; v_standing _memoir.standing;
-  v_global boolean;
+  v_global boolean; v_holds boolean := coalesce((p_memory.metadata ->> 'standing')::boolean, false); v_slot record;
 begin
   v_standing := _memoir.standing(v_memory.actor, v_memory.type, v_memory.provenance, p_sources);
   v_memory.provenance := v_standing.provenance;
@@ -250,12 +250,22 @@ begin
   v_memory.session_id := p_session.session_id;
   v_memory.local_to := case when not v_global then coalesce(p_session.session_id, _memoir.no_session()) end;
   v_memory.scope := case when v_global then 'global' else 'local' end;
-  -- A person's direct word is validated by itself: preferences and instructions are procedural, the rest semantic ([PG]
-  -- 5.1).
+  -- What was remembered without a slot has the one that its words tell.
+  if v_memory.slot is null and v_global and coalesce(v_memory.metadata ->> 'extracted_by', '') not like 'rules %'
+    and v_memory.type in ('fact', 'preference', 'instruction', 'profile') then
+    select * into v_slot from _memoir.slot_of(v_memory.content);
+    v_memory.slot := v_slot.slot;
+    v_memory.slot_value := v_slot.slot_value;
+    v_holds := v_holds or coalesce(v_slot.standing, false);
+  end if;
+  -- A person's direct word is validated by itself, and so is what they say of themselves that holds in every
+  -- conversation: preferences and instructions are procedural, the rest semantic ([PG] 5.1).
+  v_holds := v_holds and v_global and v_standing.by_person;
   v_memory.tier := case when not v_global or v_memory.provenance in ('system_inferred', 'tool_output') then 1
-    when v_memory.actor <> 'person' then 2 when v_memory.provenance in ('preference', 'instruction') then 4 else 3 end;
-  v_memory.validated_at := case when v_memory.actor = 'person' then v_now end;
-  v_memory.confidence := coalesce(v_memory.confidence, case when v_memory.actor = 'person' then 0.9 else 0.5 end);
+    when v_memory.actor <> 'person' and not v_holds then 2 when v_memory.provenance in ('preference', 'instruction') then 4 else 3 end;
+  v_memory.validated_at := case when v_memory.actor = 'person' or v_holds then v_now end;
+  v_memory.confidence := coalesce(v_memory.confidence, case when v_memory.actor = 'person' then 0.9
+    when v_holds then 0.8 else 0.5 end);
   -- As secret as the strictest of what is said of it, what it looks like, and what it comes from.
   v_memory.sensitivity := greatest(v_memory.sensitivity, _memoir.strictest_of(p_sources),
     case when _memoir.detected(p_config, v_memory.content, array_to_string(v_memory.aliases, ' '), v_memory.slot_value,

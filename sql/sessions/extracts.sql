@@ -54,6 +54,8 @@ returns real language sql immutable as $$
       else 0 end
     + case when p_sentence ~ '[?？؟]\W*$' then case when p_is_last then 0.6 when p_role = 'user' then -0.2 else -0.5 end
       else 0 end
+    - case when p_role = 'user' and not p_is_last and p_sentence ~* ('^\W*(' || _memoir.any_word('english',
+        'cue_request') || ')\M') then 0.9 else 0 end
     - case when p_sentence ~* ('^\W*(' || _memoir.any_word('english', 'cue_courtesy') || ')\M')
         and length(p_sentence) < 80
       or p_sentence ~* ('\m(' || _memoir.any_word('english', 'cue_pleasantry') || ')')
@@ -146,14 +148,18 @@ begin
            else x.whole end, h.token_count, h.created_at
     from _memoir.conversation_history h
     cross join lateral (
-      select coalesce(nullif(h.content, ''),
+      select coalesce(nullif(_memoir.without_spans(h.content, array(
+          select int4range(e.span_start, e.span_start + e.span_length) from _memoir.recall_exclusions e
+          where e.user_id = v_user and e.session_id = h.session_id and e.turn_index = h.turn_index
+            and e.lifted_at is null and e.changed)), ''),
         (select string_agg(format('calls %s(%s)', c #>> '{function,name}', left(c #>> '{function,arguments}', 200)),
         E'\n')
           from jsonb_array_elements(h.tool_calls) c)) as whole,
-        -- A span that must not be repeated takes its whole turn with it: its sentences lean on each other.
+        -- What was changed later is left out; a span that must not be repeated takes its whole turn with it: its sentences
+        -- lean on each other.
         exists (select from _memoir.recall_exclusions e where e.user_id = v_user and e.session_id = h.session_id
           and e.turn_index = h.turn_index
-                and e.lifted_at is null) as hidden) x
+                and e.lifted_at is null and not e.changed) as hidden) x
     where h.user_id = v_user and h.session_id = v_part.session_id and h.recorded_at between v_since and v_until
       and h.turn_index between greatest(p_from, v_part.from_turn) and least(p_to, v_part.to_turn)
     order by h.turn_index;

@@ -19,7 +19,9 @@ begin
     || _memoir.word_list(null, 'others_text') || array[
     -- lines that look like code, logs or tables
     '(?:(?:^|\n)[^\n]*(?:[;{}]|=>|\(\)|==|&&|\|\|)[ \t]*(?=\n|$))+',
-    '(?:(?:^|\n)[ \t]*(?:\$|#|>>>|import|def|class|function|select|insert|update|delete|traceback|\d{4}-\d\d-\d\d[ t]\d\d:\d\d)[ (:][^\n]*)+',
+    '(?:(?:^|\n)[ \t]*(?:\$|#|>>>|import|def|class|function|traceback|insert into|delete from|\d{4}-\d\d-\d\d[ t]\d\d:\d\d)[ (:][^\n]*)+',
+    '(?:(?:^|\n)[^\n]*(?:\d{4}-\d\d-\d\d[ t]\d\d:\d\d|[[:alnum:]_]\.[[:alnum:]_]+ ?= ?)[^\n]*)+',
+    '(?:(?:^|\n)[ \t]*(?:select [^\n]*\mfrom|update [[:alnum:]_."]+ set)\M[^\n]*)+',
     -- somebody else's words, where they are more than a title
     case when v_text ~ '["“”«»„]' then '["“„«](?:[^"“”«»„\n]*[ \t][^"“”«»„\n]*){4,}["”“»]' end]
   loop

@@ -173,7 +173,7 @@ def test_partial(db: psycopg.Connection, user: str) -> None:
         "user_stated",
         3,
     )
-    assert memory_row(db, new, "slot") == (None,) and memory_row(db, old, "superseded_by::text") == (new,)
+    assert memory_row(db, new, "slot") == ("number of cats",) and memory_row(db, old, "superseded_by::text") == (new,)
     assert edges(db, rest) == edges(db, new) == {("supersedes", old)}
     # What remains may be said again, the whole may not; with the slot's new value, the slot goes with that.
     assert not refused(db, user, "lives in ulm.") and refused(db, user, "Lives in Ulm, has two cats.")

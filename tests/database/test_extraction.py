@@ -499,8 +499,8 @@ def test_what_the_user_says_becomes_global_memories_with_their_source(db: psycop
     assert memories(
         db, user, "m.content", "provenance::text", "tier", "scope::text", "actor::text", "m.metadata ->> 'extracted_by'"
     ) == [
-        ("User asks: Please don't use emojis.", "instruction", 2, "global", "agent", "rules 1"),
-        ("User lives in Ulm.", "user_stated", 2, "global", "agent", "rules 1"),
+        ("User asks: Please don't use emojis.", "instruction", 4, "global", "agent", "rules 1"),
+        ("User lives in Ulm.", "user_stated", 3, "global", "agent", "rules 1"),
     ]
     sources = db.execute(
         "select s.source_id::text, s.turn_index, substr(h.content, s.span_start, s.span_length) from _memoir.memory_sources s "
@@ -957,8 +957,8 @@ def test_a_model_says_better_what_rules_found(db: psycopg.Connection, user: str,
     assert memories(
         db, user, "m.content", "m.state::text", "tier", "provenance::text", "m.metadata ->> 'extracted_by'"
     ) == [
-        ("User lives in Ulm, just by the minster.", "superseded", 2, "user_stated", "rules 1"),
-        ("The user lives in Ulm by the minster.", "active", 2, "user_stated", "m extract.v1"),
+        ("User lives in Ulm, just by the minster.", "superseded", 3, "user_stated", "rules 1"),
+        ("The user lives in Ulm by the minster.", "active", 3, "user_stated", "m extract.v1"),
     ]
     assert memories(db, user, "valid_from::date", "valid_to::date", where="m.state = 'active'") == [
         (date(2020, 1, 1), date(2100, 1, 1))

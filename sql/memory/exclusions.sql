@@ -1,0 +1,156 @@
+-- Spans of turns that are taken out of recall, or marked as changed there: with what repeats them, the summaries that hold
+-- them, and what is left of the turns.
+
+-- Summaries of sessions that have these turns: their own, and those of branches that share them.
+create or replace function _memoir.undo_summaries_of(p_user_id uuid, p_units _memoir.said_unit[], p_at timestamptz)
+returns void language plpgsql set plan_cache_mode = force_custom_plan as $$
+declare
+  v_summaries uuid[]; v_session uuid;
+begin
+  with recursive tree as (
+    select u.session_id, u.turn_index from unnest(p_units) u
+    union
+    select b.session_id, t.turn_index from tree t
+    join _memoir.sessions b on b.user_id = p_user_id and b.parent_session_id = t.session_id
+      and b.parent_turn > t.turn_index),
+  undone as (
+    update _memoir.compactions c set undone_at = p_at from tree h
+    where c.user_id = p_user_id and c.session_id = h.session_id and h.turn_index between c.from_turn and c.to_turn
+      and c.undone_at is null
+    returning c.compaction_id),
+  emptied as (
+    update _memoir.sessions x set summary_text = null, summary_through = null from tree h
+    where x.user_id = p_user_id and x.session_id = h.session_id and h.turn_index <= x.summary_through
+    returning x.session_id)
+  select array(select compaction_id from undone union select session_id from emptied) into v_summaries;
+  if v_summaries = '{}' then return; end if;
+  update _memoir.search_items set dead = true where user_id = p_user_id and ref_id = any (v_summaries) and kind = 's'
+    and not dead;
+  for v_session in select c.session_id from _memoir.compactions c where c.user_id = p_user_id
+    and c.compaction_id = any (v_summaries) union select unnest(v_summaries) order by 1 loop
+    perform _memoir.refresh_summary(p_user_id, v_session);
+  end loop;
+end $$;
+
+-- What is left of turns of which a part was taken out is found by itself.
+create or replace function _memoir.index_rest(p_user_id uuid, p_refs uuid[])
+returns void language plpgsql set plan_cache_mode = force_custom_plan as $$
+declare
+  v_item _memoir.search_items; v_turn _memoir.conversation_history; v_piece record; v_new _memoir.search_items[];
+  v_texts text[]; v_config jsonb := _memoir.config(p_user_id, null);
+begin
+  for v_item in
+    select i.* from _memoir.search_items i where i.user_id = p_user_id and i.ref_id = any (p_refs) and i.kind = 't'
+      and i.dead
+      and not exists (select from _memoir.search_items p where p.user_id = p_user_id and p.ref_id = i.ref_id
+        and p.item_no <> i.item_no and p.span_start <= i.span_start
+        and p.span_start + p.span_length >= i.span_start + i.span_length and p.span_length > i.span_length)
+    order by i.item_no
+  loop
+    select * into v_turn from _memoir.conversation_history h where h.user_id = p_user_id
+      and h.session_id = v_item.session_id and h.turn_index = v_item.turn_index and h.recorded_at = v_item.recorded_at;
+    -- Pieces that an earlier one left are made anew.
+    update _memoir.search_items p set dead = true where p.user_id = p_user_id and p.ref_id = v_item.ref_id and not p.dead
+      and p.item_no <> v_item.item_no and p.span_start >= v_item.span_start
+      and p.span_start + p.span_length <= v_item.span_start + v_item.span_length;
+    v_new := '{}'; v_texts := '{}';
+    for v_piece in
+      select lower(r)::integer as first, (upper(r) - lower(r))::integer as length
+      from unnest(int4multirange(int4range(v_item.span_start, v_item.span_start + v_item.span_length))
+        - (select coalesce(range_agg(int4range(x.span_start, x.span_start + x.span_length)), '{}')
+           from _memoir.recall_exclusions x where x.user_id = p_user_id and x.session_id = v_item.session_id
+             and x.turn_index = v_item.turn_index and x.lifted_at is null and not x.changed
+             and x.span_start is not null)) r
+      where not exists (select from _memoir.recall_exclusions x where x.user_id = p_user_id
+        and x.session_id = v_item.session_id and x.turn_index = v_item.turn_index and x.lifted_at is null
+        and not x.changed and x.span_start is null)
+    loop
+      continue when substr(v_turn.content, v_piece.first, v_piece.length) !~ '[[:alnum:]]+[^[:alnum:]]+[[:alnum:]]{2}';
+      v_item.span_start := v_piece.first;
+      v_item.span_length := v_piece.length;
+      v_item.dead := false;
+      v_item.token_count := memoir.estimate_tokens(substr(v_turn.content, v_piece.first, v_piece.length));
+      v_new := array_append(v_new, v_item);
+      v_texts := array_append(v_texts, substr(v_turn.content, v_piece.first, v_piece.length));
+    end loop;
+    if v_new <> '{}' then perform _memoir.add_items(p_user_id, v_new, v_texts, v_turn.recorded_at, v_config); end if;
+  end loop;
+end $$;
+
+-- Excludes spans of turns, or marks them as changed, by one turn. Summaries that hold them are undone; kept recalls too.
+create or replace function _memoir.exclude_units(p_user_id uuid, p_units _memoir.said_unit[], p_changed boolean,
+  p_change uuid, p_turn _memoir.conversation_history, p_reason text, p_at timestamptz)
+returns void language plpgsql set plan_cache_mode = force_custom_plan as $$
+declare
+  v_refs uuid[] := array(select u.message_id from unnest(p_units) u);
+begin
+  insert into _memoir.recall_exclusions (user_id, session_id, turn_index, exclusion_id, span_start, span_length, reason,
+    recorded_at, changed, change_id, by_session, by_turn)
+  select p_user_id, u.session_id, u.turn_index, gen_random_uuid(), u.span_start, u.span_length, p_reason, p_at, p_changed,
+    p_change, p_turn.session_id, p_turn.turn_index
+  from (select distinct session_id, turn_index, span_start, span_length from unnest(p_units)) u
+  where not exists (select from _memoir.recall_exclusions x where x.user_id = p_user_id and x.session_id = u.session_id
+    and x.turn_index = u.turn_index and x.lifted_at is null and x.changed = p_changed
+    and (x.span_start is null or x.span_start <= u.span_start
+      and x.span_start + x.span_length >= u.span_start + u.span_length));
+  if not p_changed then
+    update _memoir.search_items i set dead = true from unnest(p_units) u
+    where i.user_id = p_user_id and i.ref_id = u.message_id and not i.dead
+      and i.span_start < u.span_start + u.span_length and u.span_start < i.span_start + i.span_length;
+    perform _memoir.index_rest(p_user_id, v_refs);
+    perform _memoir.release_echoes(p_user_id, v_refs);
+  end if;
+  perform _memoir.undo_summaries_of(p_user_id, p_units, p_at);
+  delete from _memoir.kept_recalls where user_id = p_user_id and items ?| v_refs::text[];
+end $$;
+
+-- Memories made of these spans, active ones.
+create or replace function _memoir.memories_from(p_user_id uuid, p_units _memoir.said_unit[])
+returns uuid[] language plpgsql stable set plan_cache_mode = force_custom_plan as $$
+begin
+  return array(
+    select distinct m.memory_id from unnest(p_units) u
+    join _memoir.memory_sources s on s.user_id = p_user_id and s.source_kind = 'turn' and s.source_id = u.message_id
+      and s.item_kind = 'memory' and (s.span_start is null or s.span_start < u.span_start + u.span_length
+        and u.span_start < s.span_start + s.span_length)
+    join _memoir.memory_store m on m.user_id = p_user_id and m.memory_id = s.item_id and m.state = 'active');
+end $$;
+
+-- What others said of a value that is over, in the exchange of the clause that named it and since: the assistant's echo.
+create or replace function _memoir.echoes_of(p_unit _memoir.said_unit, p_olds text[],
+  p_turn _memoir.conversation_history)
+returns _memoir.said_unit[] language plpgsql stable set plan_cache_mode = force_custom_plan as $$
+declare
+  v_olds text[] := array(select o from unnest(p_olds) o where length(o) > 1 or o ~ '\d');
+  v_units _memoir.said_unit[];
+begin
+  if v_olds = '{}' then return '{}'; end if;
+  v_units := _memoir.units_before(p_turn, _memoir.query_terms('english', array_to_string(v_olds, ' ')), '{assistant}', 8);
+  return array(select u from unnest(v_units) u
+    where (u.session_id = p_unit.session_id and u.turn_index = p_unit.turn_index + 1
+        or exists (select from unnest(v_olds) o where o ~ '[[:upper:]]|\d\d') and u.created_at >= p_unit.created_at)
+      and exists (select from unnest(v_olds) o where _memoir.has_words(u.said, o)));
+end $$;
+
+-- The spans that memories came from are marked as changed: what stands instead was said later, in p_turn.
+create or replace function _memoir.mark_sources(p_user_id uuid, p_memories uuid[], p_turn _memoir.conversation_history,
+  p_at timestamptz)
+returns void language plpgsql set plan_cache_mode = force_custom_plan as $$
+declare
+  v_units _memoir.said_unit[]; v_unit _memoir.said_unit; v_change uuid := gen_random_uuid();
+begin
+  v_units := array(
+    select (s.source_id, s.session_id, s.turn_index, null, i.created_at, i.role, coalesce(s.span_start, 1),
+      coalesce(s.span_length, i.span_length), m.slot_value, null, false)::_memoir.said_unit
+    from _memoir.memory_sources s
+    join _memoir.memory_store m on m.user_id = p_user_id and m.memory_id = s.item_id
+    join _memoir.search_items i on i.user_id = p_user_id and i.ref_id = s.source_id and i.kind = 't'
+      and i.chunk = 0 and not i.dead
+    where s.user_id = p_user_id and s.item_kind = 'memory' and s.item_id = any (p_memories) and s.source_kind = 'turn'
+      and s.source_id is distinct from p_turn.message_id);
+  if v_units = '{}' then return; end if;
+  foreach v_unit in array v_units loop
+    v_units := v_units || _memoir.echoes_of(v_unit, array[initcap(v_unit.said)], p_turn);
+  end loop;
+  perform _memoir.exclude_units(p_user_id, v_units, true, v_change, p_turn, 'changed in conversation', p_at);
+end $$;

@@ -1,0 +1,160 @@
+-- Extraction of sessions: asked for, or as a job. What was said takes effect in the order of turns.
+
+-- Extracts up to p_limit turns of a session. Found without a lock, since turns never change; stored under the locks, if
+-- nobody else was first. {"turns", "left", and how many were stored, duplicate, ...}; null when another run or a writer
+-- is at the session.
+create or replace function _memoir.extract_turns(p_user_id uuid, p_session_id uuid, p_limit integer, p_by text,
+  p_wait boolean)
+returns jsonb language plpgsql set plan_cache_mode = force_custom_plan as $$
+declare
+  v_session _memoir.sessions; v_counters _memoir.session_counters; v_locked _memoir.session_counters; v_config jsonb;
+  v_turns _memoir.conversation_history[];
+  v_saying _memoir.conversation_history[] := '{}'; v_turn _memoir.conversation_history;
+  v_found _memoir.extracted[] := '{}'; v_language text; v_through integer; v_counts jsonb := '{}';
+begin
+  select * into v_session from _memoir.sessions where user_id = p_user_id and session_id = p_session_id;
+  select * into v_counters from _memoir.session_counters where user_id = p_user_id and session_id = p_session_id;
+  if not found then return jsonb_build_object('turns', 0, 'left', 0); end if;
+  v_config := _memoir.config(p_user_id, v_session.settings);
+  v_language := v_config ->> 'text_search_config';
+  v_language := case when v_language in ('simple', 'english', 'pg_catalog.english') then 'english' else v_language end;
+  v_through := least(v_counters.turn_count, v_counters.extracted_through + p_limit);
+  if (v_config ->> 'extraction')::boolean then
+    v_turns := _memoir.turns_to_extract(v_counters, v_counters.extracted_through, p_limit);
+    v_found := _memoir.found_in(v_turns, v_language);
+    v_saying := array(select t from unnest(v_turns) t where t.role = 'user' and t.actor = 'person'
+      and nullif(btrim(t.name), '') is null order by t.turn_index);
+  end if;
+  perform _memoir.ensure_month(p_user_id, memoir.now());
+  -- The session's counters, then the user's, as everywhere.
+  if p_wait then
+    select * into v_locked from _memoir.session_counters where user_id = p_user_id
+      and session_id = p_session_id for update;
+  else
+    select * into v_locked from _memoir.session_counters where user_id = p_user_id
+      and session_id = p_session_id for update skip locked;
+  end if;
+  if v_locked.session_id is null or v_locked.extracted_through <> v_counters.extracted_through then return null; end if;
+  if v_found <> '{}' or v_saying <> '{}' then
+    if p_wait then
+      perform from _memoir.user_counters where user_id = p_user_id for update;
+    elsif not _memoir.try_lock(p_user_id) then
+      return null;
+    end if;
+    v_counts := _memoir.enter_found(v_session, v_turns, v_found, p_by, 'rules 1', false, v_config);
+  end if;
+  foreach v_turn in array v_saying loop
+    v_counts := v_counts || _memoir.take_effect(v_session, v_turn, p_by, v_config);
+  end loop;
+  update _memoir.session_counters set extracted_through = v_through
+  where user_id = p_user_id and session_id = p_session_id and extracted_through <> v_through;
+  -- A model may find more, and say it better.
+  if v_config ->> 'llm_provider' <> 'none' and v_turns <> '{}' then
+    perform _memoir.enqueue('extract', p_user_id, format('%s:%s', p_session_id, v_counters.extracted_through),
+      jsonb_build_object('session_id', p_session_id, 'from', v_counters.extracted_through, 'to', v_through));
+  end if;
+  if v_through >= v_locked.turn_count then
+    -- Who is at a unit of it finds nothing left.
+    delete from _memoir.work_items where work_id in (select work_id from _memoir.work_items
+      where kind = 'turns' and user_id = p_user_id and dedup_key = p_session_id::text for update skip locked);
+  end if;
+  return v_counts || jsonb_build_object('turns', v_through - v_counters.extracted_through, 'left',
+    v_locked.turn_count - v_through);
+end $$;
+
+-- A session that is being extracted, leased until job_unit_seconds from now, when cancel_overdue ends the run that is
+-- at it. The lease is committed before the work begins, so that an attempt counts whatever becomes of its process.
+create or replace function _memoir.begin_unit(p_run text)
+returns boolean language plpgsql as $$
+declare
+  v_work _memoir.work_items := _memoir.take_work('turns'); v_seconds integer;
+begin
+  if v_work.work_id is null then return false; end if;
+  select (config ->> 'job_unit_seconds')::integer into v_seconds from _memoir.settings_merged;
+  perform _memoir.lease_work(v_work.work_id, v_seconds);
+  update _memoir.work_items set payload = payload || jsonb_build_object('run', p_run) where work_id = v_work.work_id;
+  return true;
+end $$;
+
+-- What remains of a unit that went well goes back to its place in the queue; p_attempts: none where it got on.
+create or replace function _memoir.end_unit(p_work _memoir.work_items, p_is_done boolean, p_attempts integer,
+  p_after timestamptz)
+returns void language plpgsql as $$
+begin
+  if not p_is_done then
+    update _memoir.work_items set state = 'ready', leased_until = null, lease_id = null, attempts = p_attempts,
+      run_after = p_after
+    where work_id = p_work.work_id;
+    return;
+  end if;
+  delete from _memoir.work_items where work_id = p_work.work_id;
+exception when unique_violation then
+  delete from _memoir.work_items where work_id = p_work.work_id;  -- asked for anew since
+end $$;
+
+-- A batch of the job begins a unit, the next one does it: p_limit turns of the session that waits longest, fewer with
+-- each attempt, so that what can be extracted is.
+create or replace function _memoir.step_extract(p_limit integer)
+returns jsonb language plpgsql as $$
+declare
+  v_work _memoir.work_items; v_result jsonb; v_error text;
+  v_run text := coalesce((select run_id::text from _memoir.job_leases where job = 'extract'
+    and backend = pg_backend_pid()), 'none');
+begin
+  select * into v_work from _memoir.work_items where kind = 'turns' and state = 'leased' and payload ? 'run'
+  order by work_id limit 1 for update skip locked;
+  if not found then
+    return jsonb_build_object('more', _memoir.begin_unit(v_run), 'begun', true);
+  end if;
+  if v_work.payload ->> 'run' <> v_run then
+    v_error := 'the run that extracted it ended before it did';
+  else
+    begin
+      if _memoir.is_free(v_work.user_id, v_work.dedup_key::uuid) then
+        v_result := _memoir.extract_turns(v_work.user_id, v_work.dedup_key::uuid,
+          greatest(1, p_limit >> least(30, 2 * (v_work.attempts - 1))), _memoir.login(), false);
+      end if;
+    exception
+      when lock_not_available or deadlock_detected then v_result := null;
+      when query_canceled then
+        if clock_timestamp() < v_work.leased_until then raise; end if;
+        v_error := 'it took longer than job_unit_seconds';
+      when others then v_error := sqlstate || ' ' || sqlerrm;
+    end;
+  end if;
+  if v_error is not null then
+    perform _memoir.give_back(v_work, v_error);
+    return jsonb_build_object('more', true, 'failed', 1, 'error', format('session %s: %s', v_work.dedup_key, v_error));
+  end if;
+  -- Somebody is at it: later, and the next session first.
+  if v_result is null then
+    perform _memoir.end_unit(v_work, false, v_work.attempts - 1, greatest(memoir.now(), clock_timestamp()) +
+      interval '30 seconds');
+    return jsonb_build_object('more', true, 'busy', 1);
+  end if;
+  perform _memoir.end_unit(v_work, (v_result ->> 'left')::integer <= 0, 0, v_work.run_after);
+  return (v_result - 'left') || jsonb_build_object('more', true);
+end $$;
+
+create or replace function memoir.extract_session(p_user text, p_session text, p_limit integer default 1000)
+returns jsonb language plpgsql security definer set search_path from current as $$
+declare
+  v_caller _memoir.caller := _memoir.authorise(p_user, 'write');
+  v_session _memoir.sessions := _memoir.session(v_caller, p_session);
+  v_result jsonb;
+begin
+  if p_limit is null or p_limit not between 1 and 10000 then
+    perform _memoir.fail('PM014', format('limit must be from 1 to 10000, not %s', coalesce(p_limit::text, 'null')));
+  end if;
+  loop
+    v_result := _memoir.extract_turns(v_caller.user_id, v_session.session_id, p_limit, v_caller.login, true);
+    exit when v_result is not null;  -- another run was first: what it left
+  end loop;
+  return jsonb_build_object('stored', 0, 'duplicate', 0, 'refused_tombstone', 0, 'not_admitted', 0) || v_result;
+end $$;
+comment on function memoir.extract_session(text, text, integer) is
+  'Extracts memories from the session''s turns that no job has reached yet, at most p_limit of them, by rules, and
+returns {"turns",
+"left", "stored", "duplicate", "refused_tombstone", "not_admitted"}. The job extract does the same unasked. Writes
+memory_store and
+what belongs to it, admission_scores, session_counters. Raises PM001, PM003, PM014.';
