@@ -8,21 +8,26 @@ returns text language sql immutable as $$
   from btrim(regexp_replace(left(p_text, 1000), '[[:space:]]+', ' ', 'g')) t
 $$;
 
--- A turn's text without the spans that are forgotten, corrected or retracted.
-create or replace function _memoir.without_excluded(p_user_id uuid, p_session_id uuid, p_turn integer, p_text text)
+-- A turn's text as it is known today: without the spans that are forgotten, corrected or retracted, and with a mark behind
+-- those that a later turn changed.
+create or replace function _memoir.as_known(p_user_id uuid, p_session_id uuid, p_turn integer, p_text text)
 returns text language plpgsql stable set plan_cache_mode = force_custom_plan as $$
 declare
-  v_span record; v_text text := p_text;
+  v_span record; v_text text := p_text; v_end integer;
 begin
   -- From the last on, so that the places of those before stay right.
   for v_span in
-    select coalesce(x.span_start, 1) as first, coalesce(x.span_length, length(p_text)) as many
+    select coalesce(x.span_start, 1) as first, coalesce(x.span_length, length(p_text)) as many, x.changed
     from _memoir.recall_exclusions x
     where x.user_id = p_user_id and x.session_id = p_session_id and x.turn_index = p_turn and x.lifted_at is null
-    order by x.span_start desc nulls first
+    order by x.span_start desc nulls first, x.changed
   loop
-    v_text := overlay(v_text placing '[…]' from v_span.first for greatest(least(v_span.many,
-      length(v_text) - v_span.first + 1), 0));
+    v_end := least(v_span.first + v_span.many, length(v_text) + 1);
+    if v_span.changed then
+      v_text := rtrim(left(v_text, v_end - 1), E' .!?,;\n') || ' (later changed)' || substr(v_text, v_end);
+    else
+      v_text := left(v_text, v_span.first - 1) || '[…]' || substr(v_text, v_end);
+    end if;
   end loop;
   return v_text;
 end $$;
@@ -165,7 +170,7 @@ begin
     where c.user_id = v_user and c.session_id = v_part.session_id;
     for kind, id, session, turn_index, role, name, said_at, line in
       select 'turn', h.message_id, v_session.external_id, h.turn_index, h.role::text, h.name, h.created_at,
-        _memoir.on_one_line(coalesce(_memoir.without_excluded(v_user, v_part.session_id, h.turn_index, h.content),
+        _memoir.on_one_line(coalesce(_memoir.as_known(v_user, v_part.session_id, h.turn_index, h.content),
           'calls ' || (select string_agg(c #>> '{function,name}', ', ') from jsonb_array_elements(h.tool_calls) c)))
       from _memoir.conversation_history h
       where h.user_id = v_user and h.session_id = v_part.session_id and h.recorded_at between v_since and v_until
@@ -286,7 +291,7 @@ begin
       <= p_caller.clearance;
   if not found then return null; end if;
   return _memoir.sent(v_turn) || jsonb_build_object('id', p_id, 'kind', 'turn', 'session', v_session, 'content',
-    _memoir.without_excluded(v_user, v_turn.session_id, v_turn.turn_index, v_turn.content));
+    _memoir.as_known(v_user, v_turn.session_id, v_turn.turn_index, v_turn.content));
 end $$;
 
 create or replace function memoir.memory_get(p_user text, p_ids uuid[])

@@ -48,7 +48,7 @@ declare
   v_locators _memoir.item_locator[];
 begin
   select * into v_counters from _memoir.user_counters where user_id = v_user;
-  v_scores := _memoir.word_scores(v_user, v_counters, p_terms, '{}');
+  v_scores := _memoir.word_scores(v_user, v_counters, p_terms, '{}', '{}');
   v_items := coalesce(v_scores.items[1:40], '{}') || array(select i.item_no from _memoir.search_items i
     where i.user_id = v_user and i.item_no > v_counters.next_item - p_newest * 4 and i.kind = 't'
     order by i.item_no desc limit p_newest)
