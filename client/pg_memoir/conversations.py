@@ -37,13 +37,16 @@ class Conversations:
         metadata: Object | None = None,
         temperature: float | None = None,
         top_p: float | None = None,
+        context_window: int | None = None,
+        response_tokens: int | None = None,
     ) -> UUID:
         """Opens a session, or updates what is given of an open one; returns its id.
 
-        `model`: a registered chat model, which decides window and tokenizer. `parent`: a session of the same user whose
-        local memories count here too. `temperature` (0 to 2), `top_p` (0 to 1): how to call the model; `context` and
-        `session_info` return them. Raises InvalidArgumentError, UnknownModelError, UnknownSessionError, SessionClosedError,
-        InvalidSettingError.
+        `model`: the chat model, which decides window, response reserve and tokenizer (one that is not registered has
+        those of "default", which `context` and `persist_turn` warn of); `context_window` and `response_tokens`: this
+        session's own. `parent`: a session of the same user whose local memories count here too. `temperature` (0 to 2),
+        `top_p` (0 to 1): how to call the model; `context` and `session_info` return them. Raises InvalidArgumentError,
+        UnknownSessionError, SessionClosedError, InvalidSettingError.
         """
 
     @value

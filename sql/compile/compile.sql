@@ -54,8 +54,8 @@ p_memory_budget:
 tokens of the recall block. p_query_embedding: vector of the active embedding model. p_query_parts: multimodal content.
 p_as_of: what was known then; p_valid_at: what was true then. p_after_turn: mark of persist_turn that this server must
 have
-reached. Never over the budget. Writes unlogged statistics only. Raises PM001, PM010, PM014, PM020 to PM022, PM030,
-PM031.';
+reached. Never over the budget. Writes unlogged statistics only. Raises PM001, PM010, PM014, PM020 to PM022,
+PM030.';
 
 create or replace function memoir.context(p_user text, p_session text, p_query text default null,
   p_budget integer default null,

@@ -32,8 +32,7 @@ it is new. p_usage: {"model", "prompt_tokens", "completion_tokens",
 "latency_ms", "finish_reason"}. p_key: idempotency key; a retry returns the first result. Returns {"session_id",
 "from_turn",
 "to_turn", "turn_count", "tokens", "tokenizer", "mark", "message_ids", "warnings"}. All or nothing.
-Writes conversation_history, counters, search items, work_items. Raises PM001, PM005, PM006, PM010 to PM014, PM023,
-PM031.';
+Writes conversation_history, counters, search items, work_items. Raises PM001, PM005, PM006, PM010 to PM014, PM023.';
 
 create or replace function memoir.append_messages(p_user text, p_session text, p_messages jsonb,
   p_usage jsonb default null,
@@ -154,6 +153,7 @@ begin
   end if;
   p_state.session := v_session;
   p_state.model := _memoir.model(v_session.model);
+  p_state.warnings := p_state.warnings || coalesce(to_jsonb(_memoir.model_warning(v_session.model)), '[]');
   p_state.config := _memoir.config(p_state.user_id, v_session.settings);
 end $$;
 
@@ -389,9 +389,8 @@ declare
   v_prices _memoir.models;
 begin
   if coalesce(p_prompt, 0) = 0 and coalesce(p_completion, 0) = 0 then return 0; end if;
-  select * into v_prices from _memoir.models m
-  where m.model = p_used_model or starts_with(p_used_model, m.model || '-') order by length(m.model) desc limit 1;
-  if not found then v_prices := p_model; end if;
+  v_prices := _memoir.registered_model(p_used_model);
+  if v_prices.model is null then v_prices := p_model; end if;
   return trunc((coalesce(p_prompt, 0)::numeric * v_prices.prompt_microcents_per_1k
     + coalesce(p_completion, 0)::numeric * v_prices.completion_microcents_per_1k) / 1000);
 end $$;
