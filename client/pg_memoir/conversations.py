@@ -65,8 +65,7 @@ class Conversations:
 
         `usage`: as Usage. `key`: idempotency key; the same key and messages return the first result. `actor`: who acts
         ('person', 'agent', 'tool'), for service logins. Raises InvalidMessageError, ToolCallMismatchError (a call is
-        left unanswered: use `append`), TextTooLargeError, InvalidTextError, KeyReusedError, SessionClosedError,
-        CostBudgetExceededError.
+        left unanswered: use `append`), TextTooLargeError, InvalidTextError, KeyReusedError, SessionClosedError.
         """
 
     @value
@@ -120,7 +119,7 @@ class Conversations:
         tokens of recall. `tools`: the definitions that go with the request, as they count too. `query_embedding`: the
         query's vector, if you have it. `query_parts`: multimodal content parts. `as_of`: what was known then;
         `valid_at`: what was true then. `after_turn`: a turn mark the server must have reached (replicas). Raises
-        BudgetTooSmallError, NothingToContinueError, ReplicaBehindError, InvalidArgumentError, DimensionMismatchError.
+        BudgetTooSmallError, CostBudgetExceededError, NothingToContinueError, ReplicaBehindError, InvalidArgumentError, DimensionMismatchError.
         """
 
     @value

@@ -32,7 +32,7 @@ it is new. p_usage: {"model", "prompt_tokens", "completion_tokens",
 "latency_ms", "finish_reason"}. p_key: idempotency key; a retry returns the first result. Returns {"session_id",
 "from_turn",
 "to_turn", "turn_count", "tokens", "tokenizer", "mark", "message_ids", "warnings"}. All or nothing.
-Writes conversation_history, counters, search items, work_items. Raises PM001, PM005, PM006, PM010 to PM014, PM023.';
+Writes conversation_history, counters, search items, work_items. Raises PM001, PM005, PM006, PM010 to PM014.';
 
 create or replace function memoir.append_messages(p_user text, p_session text, p_messages jsonb,
   p_usage jsonb default null,
@@ -231,12 +231,12 @@ begin
   p_state.recorded_at := greatest(memoir.now(), v_counters.last_recorded_at);
   -- Before the user's lock, since whoever makes partitions may need that next.
   perform _memoir.ensure_month(p_state.user_id, p_state.recorded_at);
-  p_state.warnings := p_state.warnings || _memoir.over_budget('session', p_state.session_name,
+  p_state.warnings := p_state.warnings || _memoir.over_budget('session',
     v_counters.cost_microcents + p_state.cost_microcents, p_state.config);
   if p_state.cost_microcents > 0 then
     update _memoir.user_counters set cost_microcents = cost_microcents + p_state.cost_microcents
     where user_id = p_state.user_id returning cost_microcents into v_spent;
-    p_state.warnings := p_state.warnings || _memoir.over_budget('user', p_state.user_name, v_spent, p_state.config);
+    p_state.warnings := p_state.warnings || _memoir.over_budget('user', v_spent, p_state.config);
   end if;
 end $$;
 
@@ -395,18 +395,13 @@ begin
     + coalesce(p_completion, 0)::numeric * v_prices.completion_microcents_per_1k) / 1000);
 end $$;
 
--- A warning in a list, or none; PM023 where the budget refuses.
-create or replace function _memoir.over_budget(p_what text, p_name text, p_cost bigint, p_config jsonb)
+-- A warning in a list, or none. What was answered is paid for and stays: it is compile that refuses the next call.
+create or replace function _memoir.over_budget(p_what text, p_cost bigint, p_config jsonb)
 returns jsonb language plpgsql stable as $$
 declare
   v_limit bigint := (p_config ->> ('budget_microcents_' || p_what))::bigint;
 begin
   if v_limit = 0 or p_cost <= v_limit then return '[]'; end if;
-  if p_config ->> 'budget_action' = 'refuse' then
-    perform _memoir.fail('PM023', format('%s %s would cost %s microcents, its budget is %s', p_what,
-      _memoir.shown(p_name), p_cost, v_limit),
-      format('raise budget_microcents_%s, or set budget_action to warn', p_what));
-  end if;
   return jsonb_build_array(format('%s costs %s microcents, its budget is %s', p_what, p_cost, v_limit));
 end $$;
 

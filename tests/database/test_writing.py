@@ -1144,35 +1144,28 @@ def test_budgets_warn_or_refuse(db: psycopg.Connection, user: str, what: str) ->
     assert store(db, user, "s", [USER], p_usage=usage)["warnings"] == [
         f"{what} costs 3000 microcents, its budget is 2500"
     ]
+    # Above the limit the next call is refused; what was answered is paid for and stored.
     call(db, "set_user_settings", p_user=user, p_settings=Jsonb({"budget_action": "refuse"}))
-    refused(
-        db,
-        "persist_turn",
-        "PM023",
-        f'{what} "{"s" if what == "session" else user}" would cost 4000 microcents, its budget is 2500',
-        p_user=user,
-        p_session="s",
-        p_messages=Jsonb([USER]),
-        p_usage=Jsonb(usage),
+    for name in ("compile_context", "context"):
+        refused(
+            db,
+            name,
+            "PM023",
+            f'{what} "{"s" if what == "session" else user}" has cost 3000 microcents, its budget is 2500',
+            p_user=user,
+            p_session="s",
+            p_query="More?",
+        )
+    db.execute("select * from memoir.explain_context(%s, 's', 'More?')", [user])  # looking is not calling
+    warned = store(db, user, "s", [USER], p_usage=usage)["warnings"]
+    assert warned == [f"{what} costs 4000 microcents, its budget is 2500"]
+    assert call(db, "session_info", p_user=user, p_session="s")["cost_microcents"] == (
+        4000 if what == "session" else 3000
     )
     # Other sessions have a budget of their own; a user's holds for all.
     if what == "session":
-        assert store(db, user, "t", [USER], p_usage=usage)["warnings"] == []
+        assert call(db, "context", p_user=user, p_session="t", p_query="More?")["warnings"] == []
     else:
-        refused(
-            db,
-            "persist_turn",
-            "PM023",
-            "its budget is 2500",
-            p_user=user,
-            p_session="t",
-            p_messages=Jsonb([USER]),
-            p_usage=Jsonb(usage),
-        )
-        assert (
-            db.execute(
-                "select cost_microcents from _memoir.user_counters join _memoir.users using (user_id) where external_id = %s",
-                [user],
-            ).fetchone()[0]
-            == 3000
-        )
+        refused(db, "context", "PM023", "its budget is 2500", p_user=user, p_session="t", p_query="More?")
+    call(db, "set_user_settings", p_user=user, p_settings=Jsonb({"budget_action": "warn"}))
+    assert call(db, "context", p_user=user, p_session="s", p_query="More?")["warnings"] == warned
