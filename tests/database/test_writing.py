@@ -1164,8 +1164,9 @@ def test_budgets_warn_or_refuse(db: psycopg.Connection, user: str, what: str) ->
     )
     # Other sessions have a budget of their own; a user's holds for all.
     if what == "session":
-        assert call(db, "context", p_user=user, p_session="t", p_query="More?")["warnings"] == []
+        found = call(db, "context", p_user=user, p_session="t", p_query="More?")["warnings"]
+        assert not any("budget" in warning for warning in found), found
     else:
         refused(db, "context", "PM023", "its budget is 2500", p_user=user, p_session="t", p_query="More?")
     call(db, "set_user_settings", p_user=user, p_settings=Jsonb({"budget_action": "warn"}))
-    assert call(db, "context", p_user=user, p_session="s", p_query="More?")["warnings"] == warned
+    assert warned[0] in call(db, "context", p_user=user, p_session="s", p_query="More?")["warnings"]
