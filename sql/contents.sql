@@ -26,6 +26,7 @@
 
 -- text: one text at a time: no user, no session
 \ir text/tokens.sql                    -- what a text costs: exact where possible, else the documented estimate
+\ir text/media.sql                     -- images, audio, files, thoughts: what they cost, how each format has them
 \ir text/text.sql                      -- what may be stored, fences, chunks, words
 \ir text/secrets.sql                   -- what looks like a key, a card, an account or a personal number
 \ir text/messages.sql                  -- checks and normal form of chat messages

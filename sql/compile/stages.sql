@@ -549,5 +549,5 @@ end $$;
 create or replace function _memoir.formatted(p_messages jsonb[], p_prefix integer, p_open boolean, p_format text)
 returns jsonb language sql immutable as $$
   select case p_format when 'anthropic' then _memoir.anthropic(to_jsonb(p_messages), p_prefix, p_open)
-    else to_jsonb(p_messages) end
+    else _memoir.openai_list(to_jsonb(p_messages)) end
 $$;
