@@ -43,7 +43,8 @@ begin
   if p_images !~
     '^(tiles:[0-9]{1,4}(\.[0-9]{1,4})?|patches:[0-9]{1,4}(\.[0-9]{1,4})?|area:[0-9]{2,5}:[0-9]{1,6}|flat:[0-9]{1,6})$'
   then
-    perform _memoir.fail('PM014', format('images must be like tiles:1, patches:1.62, area:1568:1600 or flat:1120, not %s',
+    perform _memoir.fail('PM014', format(
+      'images must be like tiles:1, patches:1.62, area:1568:1600 or flat:1120, not %s',
       _memoir.shown(p_images)));
   end if;
   insert into _memoir.models values (p_model, p_provider, p_context_window, p_max_output, p_tokenizer,
@@ -79,7 +80,7 @@ begin
   return v_model;
 end $$;
 
--- A session's model. One that nobody registered has the window and the prices of "default", and its tokens are estimated.
+-- A session's model. One that nobody registered has the window and the prices of "default"; its tokens are estimated.
 create or replace function _memoir.model(p_model text)
 returns _memoir.models language plpgsql stable as $$
 declare
@@ -98,7 +99,8 @@ end $$;
 create or replace function _memoir.model_warning(p_model text)
 returns text language plpgsql stable as $$
 declare
-  v_name text := regexp_replace(lower(p_model), '[^a-z0-9]', '', 'g'); v_pairs text[]; v_near text; v_default _memoir.models;
+  v_name text := regexp_replace(lower(p_model), '[^a-z0-9]', '', 'g'); v_pairs text[]; v_near text;
+  v_default _memoir.models;
 begin
   if (_memoir.registered_model(p_model)).model is not null then return null; end if;
   v_pairs := array(select distinct substr(v_name, n, 2) from generate_series(1, length(v_name) - 1) n);
@@ -111,7 +113,8 @@ begin
     where m.model <> 'default' group by m.model order by alike desc, m.model limit 3) x
   where x.alike >= 0.4;
   select * into v_default from _memoir.models m where m.model = 'default';
-  return format('model %s is not registered: it counts with a window of %s tokens, %s of them for the answer, and costs %s%s',
+  return format(
+    'model %s is not registered: it counts with a window of %s tokens, %s of them for the answer, and costs %s%s',
     _memoir.shown(p_model), v_default.context_window, v_default.max_output,
     case when v_default.prompt_microcents_per_1k + v_default.completion_microcents_per_1k = 0 then 'nothing'
     else 'what default costs' end,

@@ -1,7 +1,7 @@
 -- Consolidation: memories about one thing become one memory that holds what each of them says: a memory and the ones
--- most like it, of one type, project and authority, none contradicting another. Rules join their sentences where that is shorter; where a
--- language model is configured it is asked for better words (consolidation_model.sql). The members stay, superseded;
--- undoing brings them back.
+-- most like it, of one type, project and authority, none contradicting another. Rules join their sentences where that is
+-- shorter; where a language model is configured it is asked for better words (consolidation_model.sql). The members
+-- stay, superseded; undoing brings them back.
 
 -- What is to become one: seeds by weight, each with what is at least consolidation_similarity like it and in no other
 -- cluster.
@@ -95,7 +95,9 @@ declare
   v_one text[] := string_to_array(p_one, ' '); v_other text[] := string_to_array(p_other, ' '); n integer := 0;
 begin
   if p_one ~ '[!?！？;]' or p_other ~ '[!?！？;]' then return ''; end if;
-  while n + 1 < least(cardinality(v_one), cardinality(v_other)) and v_one[n + 1] = v_other[n + 1] loop n := n + 1; end loop;
+  while n + 1 < least(cardinality(v_one), cardinality(v_other)) and v_one[n + 1] = v_other[n + 1] loop
+    n := n + 1;
+  end loop;
   return case when n > 1 or v_one[1] in ('I', 'We', 'He', 'She', 'They', 'User') and n = 1
     then array_to_string(v_one[1 : n], ' ') else '' end;
 end $$;
