@@ -320,11 +320,12 @@ begin
       'cost_microcents', c.cost_microcents, 'open_calls', to_jsonb(c.open_calls), 'last_recorded_at',
         c.last_recorded_at,
       'settings', v_session.settings, 'metadata', v_session.metadata)
+      || jsonb_strip_nulls(jsonb_build_object('archived', _memoir.archived_ranges(v_session)))
     from _memoir.session_counters c where c.user_id = v_caller.user_id and c.session_id = v_session.session_id);
 end $$;
 comment on function memoir.session_info(text, text) is
-  'A session''s state: model and how it is called, window, turns, tokens, costs (microcents), tool calls still open.
-Raises PM001, PM003.';
+  'A session''s state: model and how it is called, window, turns, tokens, costs (microcents), tool calls still open,
+and in "archived" the turns that are in an archive. Raises PM001, PM003.';
 
 -- A session's end, at p_at: no more turns, its local memories live on for a while, its working notes and kept recall
 -- go, a summary of it is asked for. Takes the locks of writers, in their order: a turn is before the end or refused.

@@ -486,7 +486,12 @@ declare
   v_caller _memoir.caller := _memoir.authorise(p_user, 'read');
   v_session _memoir.sessions := _memoir.session(v_caller, p_session);
   v_part record; v_user uuid := v_caller.user_id; v_from timestamptz; v_to timestamptz; v_marks jsonb;
+  v_archived text := _memoir.archived_note(_memoir.archived_ranges(v_session), coalesce(p_from_turn, 0),
+    coalesce(p_to_turn, 2147483647));
 begin
+  if v_archived is not null then
+    raise warning 'session %: %', _memoir.shown(p_session), v_archived using hint = 'restore_month brings a month back';
+  end if;
   for v_part in select * from _memoir.lineage(v_session) order by from_turn loop
     v_marks := _memoir.marks(v_user, v_part.session_id);
     select first_recorded_at, last_recorded_at into v_from, v_to
@@ -508,7 +513,8 @@ comment on function memoir.history(text, text, integer, integer) is
 created_at, the
 model of an assistant message, metadata of its call, and its sensitivity where that is not normal; messages above the
 caller''s
-clearance are left out. Both ends are inclusive. Raises PM001, PM003.';
+clearance are left out. Both ends are inclusive. What is archived is not here, which a warning says (session_info lists
+it, restore_month brings it back). Raises PM001, PM003.';
 
 -- A message as it was sent, with what history() adds to it.
 create or replace function _memoir.sent(p_turn _memoir.conversation_history)
