@@ -219,6 +219,7 @@ create table _memoir.api_calls (
   response bytea,
   metadata jsonb not null default '{}',
   sensitivity _memoir.sensitivity not null default 'normal',
+  session_name text not null,     -- the session need not be there
   primary key (user_id, call_id, recorded_at)
 ) partition by hash (user_id);
 create index api_calls_by_session on _memoir.api_calls (user_id, session_id, recorded_at);

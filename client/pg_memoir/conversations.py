@@ -8,7 +8,7 @@ from uuid import UUID
 
 from .arguments import Id, List, Messages, Object, Vector, When
 from .call import Rows, calls, like, rows, value, values
-from .types import AnthropicRequest, CapturedPart, Considered, Context, Message, Persisted
+from .types import AnthropicRequest, CapturedCall, CapturedPart, Considered, Context, Message, Persisted
 
 
 def _anthropic_request(found: Rows) -> AnthropicRequest:
@@ -229,6 +229,13 @@ class Conversations:
     ) -> UUID:
         """Stores a provider call as it went over the wire, replayable byte for byte; returns its id. `events`: the
         stream's events in order, `event_times`: when each arrived."""
+
+    @rows
+    def list_calls(
+        self, user: str, session: str | None = None, *, limit: int | None = None, after: Id | None = None
+    ) -> list[CapturedCall]:
+        """Captured calls of a user or a session, the newest first, `limit` (100) at a time behind the call `after`.
+        Raises UnknownMemoryError, UnknownSessionError."""
 
     @rows
     def read_call(self, user: str, call: Id) -> list[CapturedPart]:
