@@ -222,7 +222,7 @@ begin
       (v.caller).clearance);
     v_shown := v_window.turns;
     v.warnings := v.warnings || v_window.warnings;
-    if v_counters.first_recorded_at < date_trunc('month', v.at at time zone 'UTC') at time zone 'UTC' then
+    if (v.user_counters).has_archive then
       v.warnings := array_remove(v.warnings
         || _memoir.archived_note(_memoir.archived_ranges(v_session), 0, 2147483647), null);
     end if;
