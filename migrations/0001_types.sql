@@ -82,7 +82,7 @@ create table _memoir.models (
   max_output integer not null check (max_output > 0),
   tokenizer text not null,
   message_overhead integer not null check (message_overhead >= 0),
-  images text not null check (images ~ '^(tiles:[0-9.]+|patches:[0-9.]+|area:[0-9]+:[0-9]+)$'),   -- see image_tokens
+  images text not null check (images ~ '^(tiles:[0-9.]+|patches:[0-9.]+|area:[0-9]+:[0-9]+|flat:[0-9]+)$'),   -- see image_tokens
   prompt_microcents_per_1k bigint not null default 0 check (prompt_microcents_per_1k >= 0),
   completion_microcents_per_1k bigint not null default 0 check (completion_microcents_per_1k >= 0),
   built_in boolean not null default false

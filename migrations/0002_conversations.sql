@@ -27,6 +27,7 @@ create table _memoir.user_counters (
   profile_stale boolean not null default false,
   helper_tokens bigint not null default 0,      -- of models that judge, extract, summarise: a part of the costs
   helper_microcents bigint not null default 0,
+  has_archive boolean not null default false,   -- turns of theirs were archived: what compile looks for then
   erasures integer not null default 0,    -- what was read before one leaves no trace after it
   last_session uuid,                      -- whose turn was indexed last, and whether it was a question
   last_question boolean not null default false,
@@ -224,6 +225,7 @@ create table _memoir.api_calls (
   response bytea,
   metadata jsonb not null default '{}',
   sensitivity _memoir.sensitivity not null default 'normal',
+  session_name text not null,     -- the session need not be there
   primary key (user_id, call_id, recorded_at)
 ) partition by hash (user_id);
 create index api_calls_by_session on _memoir.api_calls (user_id, session_id, recorded_at);

@@ -119,10 +119,11 @@ create table _memoir.archives (
   leaf name not null,
   part integer not null,
   month date not null,
-  state text not null check (state in ('ready', 'exported', 'detaching', 'kept', 'dropped')),
+  state text not null check (state in ('ready', 'exported', 'detaching', 'kept', 'dropped', 'restored')),
   destination text not null,
   turns bigint,
-  recorded_at timestamptz not null
+  recorded_at timestamptz not null,
+  restored_until timestamptz      -- brought back: it is not archived again before
 );
 create unique index archives_waiting on _memoir.archives (leaf) where state in ('ready', 'exported', 'detaching');
 

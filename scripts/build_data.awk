@@ -20,7 +20,7 @@ BEGIN {
     "description " any)
   shape("grants", 1, "function ^(_memoir[.])?[a-z][a-z0-9_]*$", "roles ^((reader|app|tenant|admin|jobs)( |$))+$")
   shape("chat_models", 1, "model " any, "provider ^(openai|anthropic)$", "context_window " number, "max_output " number,
-    "tokenizer " any, "message_overhead " number, "images ^(tiles|patches|area):", "prompt_microcents_per_1k " number,
+    "tokenizer " any, "message_overhead " number, "images ^(tiles|patches|area|flat):", "prompt_microcents_per_1k " number,
     "completion_microcents_per_1k " number)
   shape("embedding_models", 1, "name " any, "provider ^(embedder|openai|in_process|none)$", "dimension " number)
   shape("ranking", 2, "part ^(all|named|unnamed|memory|long|strength|fit|memory_fit|bonus)$", "signal " word, "weight " number)

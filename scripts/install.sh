@@ -11,8 +11,14 @@ run() { PGOPTIONS='-c client_min_messages=warning' psql -X -q -o /dev/null -v ON
 has() { [ "$(psql -X -Atqc "select 1 from pg_available_extensions where name = '$1'" "$dsn")" = 1 ]; }
 preloaded() { psql -X -Atqc 'show shared_preload_libraries' "$dsn" | grep -qw "$1"; }
 
+# pg_cron is made in one database, and works from there.
+cron_is_here() {
+  preloaded pg_cron &&
+    [ "$(psql -X -Atqc 'show cron.database_name' "$dsn")" = "$(psql -X -Atqc 'select current_database()' "$dsn")" ]
+}
+
 ! has pg_stat_statements || run -c 'create extension if not exists pg_stat_statements'
-! preloaded pg_cron || run -c 'create extension if not exists pg_cron'
+! cron_is_here || run -c 'create extension if not exists pg_cron'
 run -1 -f "$build/pg_memoir.sql"
 run -c 'call memoir.setup()' -c 'call memoir.ensure_partitions()'
 if [ -f "$build/pg_memoir_plpython.sql" ] && has plpython3u; then
@@ -24,6 +30,9 @@ from memoir.list_settings() where key = 'embedder_socket' and value = default_va
 select memoir.ensure_embedder();               -- not only when pg_cron's next minute comes
 SQL
 fi
-if preloaded pg_cron && [ "$(psql -X -Atqc 'show cron.database_name' "$dsn")" = "$(psql -X -Atqc 'select current_database()' "$dsn")" ]; then
+if cron_is_here; then
   run -c 'call memoir.enable_jobs()'
+elif preloaded pg_cron; then
+  echo "install.sh: pg_cron works from database $(psql -X -Atqc 'show cron.database_name' "$dsn"), so nothing is scheduled here:" \
+    "run pg-memoir worker --jobs, or set cron.database_name and install again" >&2
 fi

@@ -26,6 +26,7 @@
 
 -- text: one text at a time: no user, no session
 \ir text/tokens.sql                    -- what a text costs: exact where possible, else the documented estimate
+\ir text/media.sql                     -- images, audio, files, thoughts: what they cost, how each format has them
 \ir text/text.sql                      -- what may be stored, chunks, words
 \ir text/fences.sql                    -- recalled text is data: fences, and nothing inside that passes for a mark
 \ir text/secrets.sql                   -- what looks like a key, a card, an account or a personal number

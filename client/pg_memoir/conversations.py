@@ -8,7 +8,7 @@ from uuid import UUID
 
 from .arguments import Id, List, Messages, Object, Vector, When
 from .call import Rows, calls, like, rows, value, values
-from .types import AnthropicRequest, CapturedPart, Considered, Context, Message, Persisted, SessionRow
+from .types import AnthropicRequest, CapturedCall, CapturedPart, Considered, Context, Message, Persisted, SessionRow
 
 
 def _anthropic_request(found: Rows) -> AnthropicRequest:
@@ -37,13 +37,16 @@ class Conversations:
         metadata: Object | None = None,
         temperature: float | None = None,
         top_p: float | None = None,
+        context_window: int | None = None,
+        response_tokens: int | None = None,
     ) -> UUID:
         """Opens a session, or updates what is given of an open one; returns its id.
 
-        `model`: a registered chat model, which decides window and tokenizer. `parent`: a session of the same user whose
-        local memories count here too. `temperature` (0 to 2), `top_p` (0 to 1): how to call the model; `context` and
-        `session_info` return them. Raises InvalidArgumentError, UnknownModelError, UnknownSessionError, SessionClosedError,
-        InvalidSettingError.
+        `model`: the chat model, which decides window, response reserve and tokenizer (one that is not registered has
+        those of "default", which `context` and `persist_turn` warn of); `context_window` and `response_tokens`: this
+        session's own. `parent`: a session of the same user whose local memories count here too. `temperature` (0 to 2),
+        `top_p` (0 to 1): how to call the model; `context` and `session_info` return them. Raises InvalidArgumentError,
+        UnknownSessionError, SessionClosedError, InvalidSettingError.
         """
 
     @value
@@ -62,8 +65,7 @@ class Conversations:
 
         `usage`: as Usage. `key`: idempotency key; the same key and messages return the first result. `actor`: who acts
         ('person', 'agent', 'tool'), for service logins. Raises InvalidMessageError, ToolCallMismatchError (a call is
-        left unanswered: use `append`), TextTooLargeError, InvalidTextError, KeyReusedError, SessionClosedError,
-        CostBudgetExceededError.
+        left unanswered: use `append`), TextTooLargeError, InvalidTextError, KeyReusedError, SessionClosedError.
         """
 
     @value
@@ -130,7 +132,7 @@ class Conversations:
         tokens of recall. `tools`: the definitions that go with the request, as they count too. `query_embedding`: the
         query's vector, if you have it. `query_parts`: multimodal content parts. `as_of`: what was known then;
         `valid_at`: what was true then. `after_turn`: a turn mark the server must have reached (replicas). Raises
-        BudgetTooSmallError, NothingToContinueError, ReplicaBehindError, InvalidArgumentError, DimensionMismatchError.
+        BudgetTooSmallError, CostBudgetExceededError, NothingToContinueError, ReplicaBehindError, InvalidArgumentError, DimensionMismatchError.
         """
 
     @value
@@ -240,6 +242,13 @@ class Conversations:
     ) -> UUID:
         """Stores a provider call as it went over the wire, replayable byte for byte; returns its id. `events`: the
         stream's events in order, `event_times`: when each arrived."""
+
+    @rows
+    def list_calls(
+        self, user: str, session: str | None = None, *, limit: int | None = None, after: Id | None = None
+    ) -> list[CapturedCall]:
+        """Captured calls of a user or a session, the newest first, `limit` (100) at a time behind the call `after`.
+        Raises UnknownMemoryError, UnknownSessionError."""
 
     @rows
     def read_call(self, user: str, call: Id) -> list[CapturedPart]:

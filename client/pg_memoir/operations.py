@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any, Literal
 from uuid import UUID
 
-from .arguments import BigInt, Day, Id, Json, Numeric, Object, Vector, Vectors
+from .arguments import BigInt, Day, Id, Json, List, Numeric, Object, Vector, Vectors
 from .call import procedure, rows, value
 from .types import Claim, Job, ModelWork, PairClaim, RankingProfile
 
@@ -175,6 +175,13 @@ class Operations:
     def confirm_export(self, part: int, month: Day, turns: BigInt, destination: str) -> bool:
         """Says that all `turns` of a month and hash part are written away, and where; the job archive then drops them.
         False if none is waiting. Admin only. Raises InvalidArgumentError if there are not so many."""
+
+    @value
+    def restore_month(
+        self, part: int, month: Day, turns: List | None = None, *, days: int | None = None
+    ) -> dict[str, int]:
+        """Brings an archived month of a hash part back, from its own table or from `turns` of export_month, any number at
+        a time; it stays `days` (30) at least. Returns how many are restored and how many missing. Admin only."""
 
     @rows
     def export_memories(self, *, limit: int | None = None) -> list[dict[str, Any]]:

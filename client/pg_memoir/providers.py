@@ -42,8 +42,11 @@ class Reply:
 
     @property
     def text(self) -> str:
-        """The text, '' if there is none."""
-        return self.message.get("content") or ""
+        """The text, '' if there is none; what the model thought is no part of it."""
+        content = self.message.get("content") or ""
+        if isinstance(content, str):
+            return content
+        return "".join(part["text"] for part in content if part["type"] == "text")
 
     @property
     def tool_calls(self) -> list[ToolCall]:
@@ -94,24 +97,28 @@ def from_openai(response: Any, *, latency_ms: int | None = None) -> Reply:
 def from_anthropic(response: Any, *, latency_ms: int | None = None) -> Reply:
     """A message (object, dict, or stream of events) → Reply.
 
-    Text blocks are joined, tool_use blocks become tool calls. Thinking and server-side tool blocks are left out: they
-    are signed for, and usable in, that one conversation only; an agent loop with extended thinking sends its own
-    open exchange. Prompt tokens include those read from and written to the cache. `latency_ms`: milliseconds.
+    Text blocks are joined, tool_use blocks become tool calls. With thinking blocks the content is a list: these, whole
+    and signed, then the text; a compile for Anthropic sends them back. Server-side tool blocks are left out. Prompt tokens include those read from and written to the cache. `latency_ms`: milliseconds.
     """
     if _get(response, "content") is None:
         response = _joined_events(_stream(response))
     text: list[str] = []
+    thoughts: list[dict[str, Any]] = []
     tool_calls = []
     for block in _get(response, "content") or []:
         kind = _get(block, "type")
         if kind == "text":
             text.append(_get(block, "text"))
+        elif kind in ("thinking", "redacted_thinking"):
+            thoughts.append(dict(_plain(block)))
         elif kind == "tool_use":
             given = _plain(_get(block, "input"))
             arguments = given if isinstance(given, str) else json.dumps(given, ensure_ascii=False)
             function = {"name": _get(block, "name"), "arguments": arguments}
             tool_calls.append({"id": _get(block, "id"), "type": "function", "function": function})
     message: Message = {"role": "assistant", "content": "".join(text) or (None if tool_calls else "")}
+    if thoughts:
+        message["content"] = thoughts + ([{"type": "text", "text": "".join(text)}] if text else [])
     if tool_calls:
         message["tool_calls"] = tool_calls
     counts = _get(response, "usage")
@@ -214,6 +221,10 @@ def _joined_events(events: Iterable[Any]) -> dict[str, Any]:
             index, delta = _get(event, "index"), _get(event, "delta")
             if _get(delta, "type") == "text_delta":
                 blocks[index]["text"] = blocks[index].get("text", "") + _get(delta, "text")
+            elif _get(delta, "type") == "thinking_delta":
+                blocks[index]["thinking"] = blocks[index].get("thinking", "") + _get(delta, "thinking")
+            elif _get(delta, "type") == "signature_delta":
+                blocks[index]["signature"] = _get(delta, "signature")
             elif _get(delta, "type") == "input_json_delta":
                 json_parts.setdefault(index, []).append(_get(delta, "partial_json"))
         elif kind == "message_delta":

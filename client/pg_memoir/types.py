@@ -205,6 +205,26 @@ class Considered:
 
 
 @dataclass(frozen=True, slots=True)
+class CapturedCall:
+    """What was kept beside a provider call; `read_call` has its parts, whose sizes are in bytes. `events`: how many."""
+
+    call_id: UUID
+    session: str
+    recorded_at: datetime
+    started_at: datetime | None
+    provider: str | None
+    model: str | None
+    status: int | None
+    latency_ms: int | None
+    request_headers: dict[str, Any]
+    response_headers: dict[str, Any]
+    metadata: dict[str, Any]
+    request_bytes: int
+    response_bytes: int | None
+    events: int
+
+
+@dataclass(frozen=True, slots=True)
 class CapturedPart:
     """One stored piece of a provider call, byte for byte. `kind`: 'request', 'response' or 'event'."""
 

@@ -40,8 +40,11 @@ begin
       format('model %s: window, output and prices must be positive and the output smaller than the window (window %s, output %s)',
       _memoir.shown(p_model), p_context_window, p_max_output));
   end if;
-  if p_images !~ '^(tiles:[0-9]{1,4}(\.[0-9]{1,4})?|patches:[0-9]{1,4}(\.[0-9]{1,4})?|area:[0-9]{2,5}:[0-9]{1,6})$' then
-    perform _memoir.fail('PM014', format('images must be like tiles:1, patches:1.62 or area:1568:1600, not %s',
+  if p_images !~
+    '^(tiles:[0-9]{1,4}(\.[0-9]{1,4})?|patches:[0-9]{1,4}(\.[0-9]{1,4})?|area:[0-9]{2,5}:[0-9]{1,6}|flat:[0-9]{1,6})$'
+  then
+    perform _memoir.fail('PM014', format(
+      'images must be like tiles:1, patches:1.62, area:1568:1600 or flat:1120, not %s',
       _memoir.shown(p_images)));
   end if;
   insert into _memoir.models values (p_model, p_provider, p_context_window, p_max_output, p_tokenizer,
@@ -58,23 +61,64 @@ comment on function memoir.register_model(text, text, integer, integer, text, in
 microcents (1e-8 of the currency''s unit) per 1,000 tokens, the rule by which images count (docs/tokens.md). Admin only.
 Raises PM001, PM014.';
 
--- A session's model; unknown names fall back to a registered prefix ("gpt-4o-2024-11-20" is "gpt-4o").
-create or replace function _memoir.model(p_model text)
+-- What a name is registered as: itself, or the longest name it begins with ("gpt-4o-2024-11-20" is "gpt-4o"), whatever
+-- path, cloud or case it is written with. A row of nulls: nobody knows it.
+create or replace function _memoir.registered_model(p_model text)
 returns _memoir.models language plpgsql stable as $$
 declare
   v_model _memoir.models;
+  v_name text := regexp_replace(lower(split_part(p_model, '/', -1)),
+    '^([a-z]{2,6}\.)?(anthropic|amazon|deepseek|google|meta|mistral|openai|qwen)\.', '');
 begin
   select * into v_model from _memoir.models m where m.model = p_model;
-  if not found then
-    select * into v_model from _memoir.models m
-    where starts_with(p_model, m.model || '-') order by length(m.model) desc limit 1;
-  end if;
+  if found then return v_model; end if;
+  select * into v_model from _memoir.models m
+  where m.model = v_name
+    or starts_with(p_model, m.model) and substr(p_model, length(m.model) + 1, 1) in ('-', ':', '@')
+    or starts_with(v_name, m.model) and substr(v_name, length(m.model) + 1, 1) in ('-', ':', '@')
+  order by length(m.model) desc, m.model limit 1;
+  return v_model;
+end $$;
+
+-- A session's model. One that nobody registered has the window and the prices of "default"; its tokens are estimated.
+create or replace function _memoir.model(p_model text)
+returns _memoir.models language plpgsql stable as $$
+declare
+  v_model _memoir.models := _memoir.registered_model(p_model);
+begin
   if v_model.model is null then
-    perform _memoir.fail('PM031', format('unknown model %s', _memoir.shown(p_model)),
-      'an admin registers it with register_model');
+    select * into v_model from _memoir.models m where m.model = 'default';
+    v_model.tokenizer := 'estimate';
   end if;
   v_model.model := p_model;
   return v_model;
+end $$;
+
+-- What is to be said of a model that nobody registered, with the names most like it: by the pairs of characters they
+-- share. Null for one that is registered.
+create or replace function _memoir.model_warning(p_model text)
+returns text language plpgsql stable as $$
+declare
+  v_name text := regexp_replace(lower(p_model), '[^a-z0-9]', '', 'g'); v_pairs text[]; v_near text;
+  v_default _memoir.models;
+begin
+  if (_memoir.registered_model(p_model)).model is not null then return null; end if;
+  v_pairs := array(select distinct substr(v_name, n, 2) from generate_series(1, length(v_name) - 1) n);
+  select string_agg(x.model, ', ' order by x.alike desc, x.model) into v_near
+  from (
+    select m.model, 2.0 * count(*) filter (where p.pair = any (v_pairs)) / (count(*) + cardinality(v_pairs)) as alike
+    from _memoir.models m,
+      lateral (select regexp_replace(lower(m.model), '[^a-z0-9]', '', 'g') as said) r,
+      lateral (select distinct substr(r.said, n, 2) as pair from generate_series(1, length(r.said) - 1) n) p
+    where m.model <> 'default' group by m.model order by alike desc, m.model limit 3) x
+  where x.alike >= 0.4;
+  select * into v_default from _memoir.models m where m.model = 'default';
+  return format(
+    'model %s is not registered: it counts with a window of %s tokens, %s of them for the answer, and costs %s%s',
+    _memoir.shown(p_model), v_default.context_window, v_default.max_output,
+    case when v_default.prompt_microcents_per_1k + v_default.completion_microcents_per_1k = 0 then 'nothing'
+    else 'what default costs' end,
+    coalesce('; near it: ' || v_near, ''));
 end $$;
 
 create or replace function memoir.register_embedding_model(p_name text, p_provider text, p_dimension integer,

@@ -42,6 +42,7 @@ declare
   v _memoir.compile_state := _memoir.compile(p_user, p_session, p_query, p_budget, p_memory_budget, p_task, p_tools,
     p_query_embedding, p_query_parts, p_as_of, p_valid_at, p_format, p_after_turn);
 begin
+  v := _memoir.within_costs(v, p_user);
   perform _memoir.leave_traces(v);
   return _memoir.formatted(v.messages, v.prefix, v.is_open, p_format);
 end $$;
@@ -54,8 +55,8 @@ p_memory_budget:
 tokens of the recall block. p_query_embedding: vector of the active embedding model. p_query_parts: multimodal content.
 p_as_of: what was known then; p_valid_at: what was true then. p_after_turn: mark of persist_turn that this server must
 have
-reached. Never over the budget. Writes unlogged statistics only. Raises PM001, PM010, PM014, PM020 to PM022, PM030,
-PM031.';
+reached. Never over the budget. Where budget_action is refuse, a session or user that has reached its cost limit gets none.
+Writes unlogged statistics only. Raises PM001, PM010, PM014, PM020 to PM023, PM030.';
 
 create or replace function memoir.context(p_user text, p_session text, p_query text default null,
   p_budget integer default null,
@@ -68,8 +69,10 @@ declare
   v _memoir.compile_state := _memoir.compile(p_user, p_session, p_query, p_budget, p_memory_budget, p_task, p_tools,
     p_query_embedding,
     p_query_parts, p_as_of, p_valid_at, p_format, p_after_turn);
-  v_compile uuid := _memoir.leave_traces(v);
+  v_compile uuid;
 begin
+  v := _memoir.within_costs(v, p_user);
+  v_compile := _memoir.leave_traces(v);
   return jsonb_build_object('messages', _memoir.formatted(v.messages, v.prefix, v.is_open, p_format), 'compile_id',
     v_compile,
     'tokens', v.tokens, 'budget', v.budget, 'system_tokens', v.system_tokens, 'tools_tokens', v.tools_tokens,

@@ -264,11 +264,14 @@ begin
   ), full_lines as (
     select * from labelled where copy = 1
   ), levels as (
-    select l.candidate_no, r.fidelity, r.body, r.tokens + l.cost - l.tokens as cost, l.worth * r.share as worth
-    from unnest(p_reduced) r join full_lines l on l.item_no = r.item_no
-    union all
-    select l.candidate_no, 'full', l.body, l.cost, l.worth from full_lines l
-    where l.item_no in (select r.item_no from unnest(p_reduced) r) and not coalesce(l.reduced, false)
+    -- Of those that cost the same the one worth most: each would rule the other out.
+    select distinct on (candidate_no, cost) * from (
+      select l.candidate_no, r.fidelity, r.body, r.tokens + l.cost - l.tokens as cost, l.worth * r.share as worth
+      from unnest(p_reduced) r join full_lines l on l.item_no = r.item_no
+      union all
+      select l.candidate_no, 'full', l.body, l.cost, l.worth from full_lines l
+      where l.item_no in (select r.item_no from unnest(p_reduced) r) and not coalesce(l.reduced, false)) every
+    order by candidate_no, cost, worth desc, fidelity
   ), compared as (
     select *, lag(cost, 1, 0) over up as less_cost,
       coalesce(max(worth) over (up rows between unbounded preceding and 1 preceding), 0) as less_worth,

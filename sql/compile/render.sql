@@ -70,9 +70,8 @@ declare
   v_tokens integer := p_overhead + _memoir.sum_tokens(_memoir.message_texts(p_message), p_tokenizer);
 begin
   if jsonb_typeof(p_message -> 'content') = 'array' then
-    v_tokens := v_tokens + coalesce((select sum(_memoir.image_tokens(p, p_images))
-      from jsonb_array_elements(p_message -> 'content') p
-                                     where p ->> 'type' = 'image_url'), 0);
+    v_tokens := v_tokens + coalesce((select sum(_memoir.media_tokens(p, p_images))
+      from jsonb_array_elements(p_message -> 'content') p), 0);
   end if;
   return v_tokens;
 end $$;
@@ -91,7 +90,7 @@ returns jsonb language sql immutable as $$
           jsonb_build_object('type', 'base64', 'media_type', substring(p #>> '{image_url,url}' from '^data:([^;]+);'),
             'data', substring(p #>> '{image_url,url}' from ',(.*)$'))
         else jsonb_build_object('type', 'url', 'url', p #>> '{image_url,url}') end)
-      end as block
+      else _memoir.anthropic_media(p) end as block
     from jsonb_array_elements(case jsonb_typeof(p_content) when 'array' then p_content
       when 'string' then jsonb_build_array(jsonb_build_object('type', 'text', 'text', p_content #>> '{}'))
       else '[]' end) with ordinality t(p, o)) s
@@ -148,6 +147,8 @@ end $$;
 
 create or replace function _memoir.mark_cache(p_message jsonb)
 returns jsonb language sql immutable as $$
-  select jsonb_set(p_message, array['content', (jsonb_array_length(p_message -> 'content') - 1)::text, 'cache_control'],
-    '{"type": "ephemeral"}')
+  -- Thoughts take no mark.
+  select case when p_message -> 'content' -> -1 ->> 'type' ~ 'thinking$' then p_message else
+    jsonb_set(p_message, array['content', (jsonb_array_length(p_message -> 'content') - 1)::text, 'cache_control'],
+    '{"type": "ephemeral"}') end
 $$;

@@ -83,8 +83,28 @@ begin
   v.tokenizer := _memoir.tokenizer_used(coalesce(v_session.tokenizer, v_model.tokenizer));
   v.budget := coalesce(p_budget, coalesce(v_session.context_window, v_model.context_window)
     - coalesce(v_session.max_response_tokens, v_model.max_output));
+  v.warnings := array_remove(v.warnings || _memoir.model_warning(v_model.model), null);
   v.tools_tokens := case when jsonb_typeof(p_tools) = 'array' then _memoir.tokens_of(p_tools::text, v.tokenizer)
     else 0 end;
+end $$;
+
+-- The cost limits: above one a warning; where budget_action is refuse, nothing more is compiled once it is reached.
+create or replace function _memoir.within_costs(inout v _memoir.compile_state, p_user text)
+language plpgsql stable as $$
+declare
+  v_what text; v_spent bigint; v_limit bigint;
+begin
+  foreach v_what in array '{session,user}'::text[] loop
+    v_limit := (v.config ->> ('budget_microcents_' || v_what))::bigint;
+    v_spent := coalesce(case v_what when 'session' then (v.counters).cost_microcents
+      else (v.user_counters).cost_microcents end, 0);
+    if v_limit > 0 and v_spent >= v_limit and v.config ->> 'budget_action' = 'refuse' then
+      perform _memoir.fail('PM023', format('%s %s has cost %s microcents, its budget is %s', v_what,
+        _memoir.shown(case v_what when 'session' then v.session_name else p_user end), v_spent, v_limit),
+        format('raise budget_microcents_%s, or set budget_action to warn', v_what));
+    end if;
+    v.warnings := v.warnings || array(select jsonb_array_elements_text(_memoir.over_budget(v_what, v_spent, v.config)));
+  end loop;
 end $$;
 
 -- The newest message: the query, or what is open in the session.
@@ -203,6 +223,10 @@ begin
       (v.caller).clearance);
     v_shown := v_window.turns;
     v.warnings := v.warnings || v_window.warnings;
+    if (v.user_counters).has_archive then
+      v.warnings := array_remove(v.warnings
+        || _memoir.archived_note(_memoir.archived_ranges(v_session), 0, 2147483647), null);
+    end if;
   end if;
   if v.is_open then
     v.exchange_at := v_counters.exchange_start;
@@ -538,5 +562,5 @@ end $$;
 create or replace function _memoir.formatted(p_messages jsonb[], p_prefix integer, p_open boolean, p_format text)
 returns jsonb language sql immutable as $$
   select case p_format when 'anthropic' then _memoir.anthropic(to_jsonb(p_messages), p_prefix, p_open)
-    else to_jsonb(p_messages) end
+    else _memoir.openai_list(to_jsonb(p_messages)) end
 $$;

@@ -175,8 +175,8 @@ begin
       if v_withheld or v_row.tokenizer <> p_tokenizer then
         v_turn.cost := v_overhead + _memoir.sum_tokens(_memoir.token_texts(v_row.content, v_row.content_parts,
           v_row.name, v_row.tool_calls, v_row.tool_call_id), p_tokenizer)
-          + coalesce((select sum(_memoir.image_tokens(p, p_model.images))
-            from jsonb_array_elements(v_row.content_parts) p where p ->> 'type' = 'image_url'), 0);
+          + coalesce((select sum(_memoir.media_tokens(p, p_model.images))
+            from jsonb_array_elements(v_row.content_parts) p), 0);
       end if;
       if v_turn.role = 'tool' and v_turn.cost > p_cap + v_overhead then
         v_turn := _memoir.excerpt(v_turn, p_cap + v_overhead, p_tokenizer, v_overhead);

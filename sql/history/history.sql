@@ -21,6 +21,27 @@ begin
   end loop;
 end $$;
 
+-- Which turns of a session, and of those it branched from, are in an archive; null: none, which is the rule.
+create or replace function _memoir.archived_ranges(p_session _memoir.sessions)
+returns jsonb language plpgsql stable set plan_cache_mode = force_custom_plan as $$
+begin
+  return (select jsonb_agg(jsonb_build_object('from_turn', greatest(a.from_turn, l.from_turn),
+      'to_turn', least(a.to_turn, l.to_turn), 'month', to_char(r.month, 'YYYY-MM')) order by a.from_turn)
+    from _memoir.lineage(p_session) l
+    join _memoir.archived_turns a on a.user_id = p_session.user_id and a.session_id = l.session_id
+      and a.from_turn <= l.to_turn and a.to_turn >= l.from_turn
+    join _memoir.archives r on r.archive_id = a.archive_id);
+end $$;
+
+-- The same in words, of the turns from one to another.
+create or replace function _memoir.archived_note(p_ranges jsonb, p_from integer, p_to integer)
+returns text language sql immutable as $$
+  select 'archived: ' || string_agg(format('turns %s to %s (%s)', r ->> 'from_turn', r ->> 'to_turn', r ->> 'month'),
+    ', ' order by (r ->> 'from_turn')::integer)
+  from jsonb_array_elements(p_ranges) r
+  where (r ->> 'from_turn')::integer <= p_to and (r ->> 'to_turn')::integer >= p_from
+$$;
+
 create or replace function _memoir.turn(p_user_id uuid, p_session_id uuid, p_turn integer)
 returns _memoir.conversation_history language plpgsql stable
 set plan_cache_mode = force_custom_plan as $$

@@ -1,7 +1,7 @@
 -- Consolidation: memories about one thing become one memory that holds what each of them says: a memory and the ones
--- most like it, of one type, project and authority, none contradicting another. Rules join their sentences; where a
--- language model is configured it is asked for better words (consolidation_model.sql). The members stay, superseded;
--- undoing brings them back.
+-- most like it, of one type, project and authority, none contradicting another. Rules join their sentences where that is
+-- shorter; where a language model is configured it is asked for better words (consolidation_model.sql). The members
+-- stay, superseded; undoing brings them back.
 
 -- What is to become one: seeds by weight, each with what is at least consolidation_similarity like it and in no other
 -- cluster.
@@ -52,22 +52,73 @@ begin
   end loop;
 end $$;
 
--- What the members say, each sentence once: those of the longest text first, then what the others add.
-create or replace function _memoir.consolidated_text(p_texts text[], p_config regconfig)
+-- What the members say, each sentence once: one that another says is left out, and those that begin alike begin once
+-- ("Goes hiking in May; with Ida."). No word is lost that no other sentence has in its place.
+create or replace function _memoir.consolidated_text(p_texts text[])
 returns text language plpgsql stable as $$
 declare
-  v_text text; v_sentence text; v_words text[]; v_known text[] := '{}'; v_out text := '';
+  v_text text; v_sentence text; v_kept text[] := '{}'; v_at integer; v_groups text[] := '{}'; v_openings text[] := '{}';
+  v_opening text;
 begin
   foreach v_text in array array(select t from unnest(p_texts) with ordinality x(t, o) order by length(t) desc, o) loop
     foreach v_sentence in array _memoir.sentences(v_text) loop
-      v_words := tsvector_to_array(_memoir.words(p_config, v_sentence)) || _memoir.fixed_points(v_sentence);
-      continue when v_words <@ v_known;
-      v_known := v_known || v_words;
-      v_out := v_out || case when v_out = '' then '' else ' ' end || v_sentence || case
-        when v_sentence ~ '[.!?。！？…]$' then '' else '.' end;
+      v_at := (select n from unnest(v_kept) with ordinality k(said, n) where _memoir.says_same(said, v_sentence)
+        order by n limit 1);
+      if v_at is null then v_kept := v_kept || v_sentence;
+      elsif length(v_sentence) > length(v_kept[v_at]) then v_kept[v_at] := v_sentence;
+      end if;
     end loop;
   end loop;
-  return v_out;
+  foreach v_sentence in array v_kept loop
+    v_sentence := regexp_replace(btrim(v_sentence), '[.。…]+$', '');
+    v_at := null;
+    for i in 1 .. cardinality(v_groups) loop
+      v_opening := coalesce(v_openings[i], _memoir.shared_opening(v_groups[i], v_sentence));
+      if v_opening <> '' and starts_with(v_sentence, v_opening || ' ') then v_at := i; exit; end if;
+    end loop;
+    if v_at is null then
+      v_groups := v_groups || v_sentence;
+      v_openings := v_openings || null::text;
+    else
+      v_openings[v_at] := v_opening;
+      v_groups[v_at] := v_groups[v_at] || '; ' || substr(v_sentence, length(v_opening) + 2);
+    end if;
+  end loop;
+  return (select string_agg(g || case when g ~ '[!?！？]$' then '' else '.' end, ' ' order by n)
+    from unnest(v_groups) with ordinality t(g, n));
+end $$;
+
+-- The words with which two sentences begin alike, where each goes on: two at least, or who it is about. Empty: none.
+create or replace function _memoir.shared_opening(p_one text, p_other text)
+returns text language plpgsql immutable as $$
+declare
+  v_one text[] := string_to_array(p_one, ' '); v_other text[] := string_to_array(p_other, ' '); n integer := 0;
+begin
+  if p_one ~ '[!?！？;]' or p_other ~ '[!?！？;]' then return ''; end if;
+  while n + 1 < least(cardinality(v_one), cardinality(v_other)) and v_one[n + 1] = v_other[n + 1] loop
+    n := n + 1;
+  end loop;
+  return case when n > 1 or v_one[1] in ('I', 'We', 'He', 'She', 'They', 'User') and n = 1
+    then array_to_string(v_one[1 : n], ' ') else '' end;
+end $$;
+
+-- Of a cluster those that get shorter with the others: a member that gains less than a tenth is better found by itself.
+-- By characters, since estimates of tokens have something for each text. Empty where too few are left.
+create or replace function _memoir.condensable(p_user_id uuid, p_members uuid[], p_least integer)
+returns uuid[] language plpgsql stable set plan_cache_mode = force_custom_plan as $$
+declare
+  v_ids uuid[]; v_texts text[]; v_kept uuid[] := '{}'; v_all integer; v_without integer;
+begin
+  select array_agg(m.memory_id order by m.recorded_at, m.memory_id), array_agg(m.content order by m.recorded_at,
+    m.memory_id) into v_ids, v_texts
+  from _memoir.memory_store m where m.user_id = p_user_id and m.memory_id = any (p_members) and m.state = 'active';
+  if coalesce(cardinality(v_ids), 0) < p_least then return '{}'; end if;
+  v_all := length(_memoir.consolidated_text(v_texts));
+  for i in 1 .. cardinality(v_ids) loop
+    v_without := coalesce(length(_memoir.consolidated_text(v_texts[: i - 1] || v_texts[i + 1 :])), 0);
+    if (v_all - v_without) * 10 <= length(v_texts[i]) * 9 then v_kept := v_kept || v_ids[i]; end if;
+  end loop;
+  return case when cardinality(v_kept) >= p_least then v_kept else '{}' end;
 end $$;
 
 -- May a text stand for memories of a project? Not where a tombstone or a memory that says just this is in the way.
@@ -98,13 +149,16 @@ begin
   -- No more authority than any of them has: they are alike in trust and tier, the rest is the least.
   select m.* into v_new from _memoir.memory_store m where m.user_id = p_user_id and m.memory_id = any (v_ids)
   order by m.confidence, m.recorded_at desc, m.memory_id limit 1;
-  v_new.content := coalesce(p_text, _memoir.consolidated_text(v_texts, (p_config ->> 'text_search_config')::regconfig));
+  v_new.content := coalesce(p_text, _memoir.consolidated_text(v_texts));
   v_new.content_hash := sha256(convert_to(_memoir.normalise(v_new.content), 'UTF8'));
   if not _memoir.may_stand(p_user_id, v_new.content, v_new.project) then return null; end if;
   v_new.memory_id := p_id; v_new.recorded_at := v_now; v_new.state_at := v_now; v_new.written_by := p_by;
   v_new.session_id := null; v_new.source_tool := null; v_new.source_key := null; v_new.superseded_by := null;
   v_new.state_reason := null;
   v_new.token_count := (_memoir.count_tokens(array[v_new.content], v_new.tokenizer))[1];
+  -- Rules put together what gets shorter; a model is asked for words that do.
+  if p_made_by = 'rules' and p_config ->> 'llm_provider' = 'none' and length(v_new.content) * 10 > 9
+    * (select sum(length(t)) from unnest(v_texts) t) then return null; end if;
   v_new.metadata := jsonb_build_object('consolidated', cardinality(v_ids), 'by', p_made_by);
   select min(m.validated_at), case when bool_or(m.expires_at is null) then null else max(m.expires_at) end,
     (array_agg(m.importance order by array_position('{critical,important,normal,minor}'::text[], m.importance)))[1]
@@ -182,6 +236,10 @@ begin
       perform from _memoir.user_counters where user_id = v_user for update skip locked;
       continue when not found;
       for v_cluster in select * from _memoir.clusters(v_user, v_config) loop
+        if v_config ->> 'llm_provider' = 'none' then
+          v_cluster.members := _memoir.condensable(v_user, v_cluster.members,
+            (v_config ->> 'consolidation_members')::integer);
+        end if;
         v_whole := _memoir.consolidate(v_user, v_cluster.members, v_config, 'consolidation');
         if v_whole is not null then
           perform _memoir.ask_for_consolidation(v_user, v_whole, v_config);

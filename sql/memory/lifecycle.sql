@@ -56,16 +56,29 @@ begin
           from p_memory.slot_value and _memoir.overlap(o, p_memory)));
 end $$;
 
--- Sessions that back a memory: its own, and those of the turns it is drawn from.
-create or replace function _memoir.support(p_memory _memoir.memory_store)
-returns integer language plpgsql stable set plan_cache_mode = force_custom_plan as $$
+-- The same, concluded in other sessions, where it is local: what no person said stays in its session until it rises.
+create or replace function _memoir.twins(p_memory _memoir.memory_store)
+returns uuid[] language plpgsql stable set plan_cache_mode = force_custom_plan as $$
 declare
   v_user uuid := p_memory.user_id;
 begin
+  return array(select m.memory_id from _memoir.memory_store m
+    where m.user_id = v_user and m.content_hash = p_memory.content_hash and m.project = p_memory.project
+      and m.local_to is not null and m.state = 'active' and m.memory_id <> p_memory.memory_id
+    order by m.recorded_at, m.memory_id);
+end $$;
+
+-- Sessions that back a memory: its own, those of the turns it is drawn from, and the same of its twins.
+create or replace function _memoir.support(p_memory _memoir.memory_store)
+returns integer language plpgsql stable set plan_cache_mode = force_custom_plan as $$
+declare
+  v_user uuid := p_memory.user_id; v_ids uuid[] := p_memory.memory_id || _memoir.twins(p_memory);
+begin
   return (select count(distinct session_id) from (
     select s.session_id from _memoir.memory_sources s
-    where s.user_id = v_user and s.item_kind = 'memory' and s.item_id = p_memory.memory_id and s.session_id is not null
-    union all select p_memory.session_id where p_memory.session_id is not null) x);
+    where s.user_id = v_user and s.item_kind = 'memory' and s.item_id = any (v_ids) and s.session_id is not null
+    union all select m.session_id from _memoir.memory_store m
+    where m.user_id = v_user and m.memory_id = any (v_ids) and m.session_id is not null) x);
 end $$;
 
 -- Raises one memory by a tier and returns how it went: 2, 3, 4 (its new tier), waiting, merged, refused. Under the
@@ -76,6 +89,9 @@ returns text language plpgsql set plan_cache_mode = force_custom_plan as $$
 declare
   v_user uuid := p_memory.user_id; v_id uuid := p_memory.memory_id; v_tier smallint; v_twin uuid;
 begin
+  -- A twin that rose before it took it along.
+  if not exists (select from _memoir.memory_store m where m.user_id = v_user and m.memory_id = v_id
+    and m.state = 'active') then return 'merged'; end if;
   if _memoir.tombstoned(v_user, p_memory.content, p_memory.slot, p_memory.slot_value, p_memory.project) then
     perform _memoir.set_state(v_user, array[v_id], 'forgotten', p_by, 'tombstone', null, p_at);
     return 'refused';
@@ -102,7 +118,10 @@ begin
     confidence = greatest(confidence, 0.7::real),  -- the least of what promotion has validated
     expires_at = case when v_tier = 2 then p_at + make_interval(days => (p_config ->> 'episodic_days')::integer) end
   where user_id = v_user and memory_id = v_id;
-  if p_memory.scope = 'local' then perform _memoir.settle_slot(v_user, v_id, null, p_by); end if;
+  if p_memory.scope = 'local' then
+    perform _memoir.merge_memory(v_user, t, v_id, p_by, p_at) from unnest(_memoir.twins(p_memory)) t;
+    perform _memoir.settle_slot(v_user, v_id, null, p_by);
+  end if;
   if v_tier >= 3 then perform _memoir.stale_profile(v_user); end if;
   return v_tier::text;
 end $$;

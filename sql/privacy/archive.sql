@@ -21,6 +21,7 @@ returns table (leaf regclass, part integer, month date) language sql stable as $
   where p.inhparent = '_memoir.conversation_history'::regclass and (s.config ->> 'history_days')::integer > 0
     and to_date(right(c.relname, 7), 'YYYY"m"MM') + interval '1 month' <= (memoir.now() at time zone 'UTC')
       - make_interval(days => (s.config ->> 'history_days')::integer)
+    and not exists (select from _memoir.archives a where a.leaf = c.relname and a.restored_until > memoir.now())
   order by 3, 2
 $$;
 
@@ -99,6 +100,7 @@ begin
     perform _memoir.release_echoes(v_user, array(select distinct t.ref_id from _memoir.search_items t
       where t.user_id = v_user and t.kind = 't' and t.recorded_at >= v_from and t.recorded_at < v_to));
     delete from _memoir.kept_recalls where user_id = v_user;
+    update _memoir.user_counters set has_archive = true where user_id = v_user and not has_archive;
   end loop;
   return case when v_done > 0 then v_done else -cardinality(v_users) end;
 end $$;
@@ -350,6 +352,86 @@ comment on function memoir.confirm_export(integer, date, bigint, text) is
   'Says that a leaf''s turns are written away, all p_turns of them, and where; the archive job then drops it. False
 where none is waiting
 for that. Admin only. Raises PM001, PM014.';
+
+-- Puts archived turns back: of those that were given or are kept, the ones that nobody has erased since. Returns them.
+create or replace function _memoir.put_turns_back(p_archive _memoir.archives, p_turns jsonb)
+returns _memoir.conversation_history[] language plpgsql set plan_cache_mode = force_custom_plan as $$
+declare
+  v_kept regclass := to_regclass(format('_memoir.%I', 'archived_' || p_archive.leaf));
+  v_turns _memoir.conversation_history[];
+begin
+  if p_archive.state = 'kept' then
+    execute format('select array_agg(row(h.*)::_memoir.conversation_history) from %s h', v_kept) into v_turns;
+  else
+    v_turns := array(select h from jsonb_populate_recordset(null::_memoir.conversation_history, p_turns) h);
+  end if;
+  v_turns := array(select h from unnest(v_turns) h
+    join _memoir.archived_turns a on a.user_id = h.user_id and a.session_id = h.session_id
+      and h.turn_index between a.from_turn and a.to_turn and a.archive_id = p_archive.archive_id
+    where _memoir.month_of(h.recorded_at) = p_archive.month and _memoir.part_of(h.user_id) = p_archive.part
+      and not exists (select from _memoir.turn_marks m where m.user_id = h.user_id and m.session_id = h.session_id
+        and m.turn_index = h.turn_index and m.mark = 'erased')
+      and not exists (select from _memoir.conversation_history o where o.user_id = h.user_id
+        and o.session_id = h.session_id and o.turn_index = h.turn_index and o.recorded_at = h.recorded_at)
+    order by h.user_id, h.session_id, h.turn_index);
+  perform from _memoir.user_counters c where c.user_id in (select t.user_id from unnest(v_turns) t)
+    order by c.user_id for update;
+  insert into _memoir.conversation_history select t.* from unnest(v_turns) t;
+  if p_archive.state = 'kept' then execute format('drop table %s', v_kept); end if;
+  return v_turns;
+end $$;
+
+create or replace function memoir.restore_month(p_part integer, p_month date, p_turns jsonb default null,
+  p_days integer default 30)
+returns jsonb language plpgsql security definer set search_path from current set plan_cache_mode = force_custom_plan
+  as $$
+declare
+  v_admin name := _memoir.authorise_admin(); v_month date := date_trunc('month', p_month)::date;
+  v_archive _memoir.archives; v_turn _memoir.conversation_history; v_turns _memoir.conversation_history[];
+  v_restored bigint := 0; v_missing bigint; v_left bigint := 0; v_now timestamptz := memoir.now();
+begin
+  perform _memoir.check_count('days', p_days, 36500);
+  if coalesce(jsonb_typeof(p_turns), 'null') not in ('array', 'null') then
+    perform _memoir.fail('PM014', format('turns must be a list of what export_month gave, not %s',
+      _memoir.shown(p_turns::text)));
+  end if;
+  perform _memoir.make_part(p_part, v_month)
+  where exists (select from _memoir.archives a where a.part = p_part and a.month = v_month);
+  for v_archive in select * from _memoir.archives a where a.part = p_part and a.month = v_month
+    and a.state in ('kept', 'dropped') order by a.archive_id for update
+  loop
+    v_turns := _memoir.put_turns_back(v_archive, p_turns);
+    -- Found again, by words at once and by vectors when they are embedded.
+    foreach v_turn in array v_turns loop
+      perform _memoir.reindex_turn(v_turn, _memoir.sensitivity_now(v_turn.sensitivity, v_turn.turn_index,
+        _memoir.marks(v_turn.user_id, v_turn.session_id)));
+    end loop;
+    select coalesce(sum(a.turns - (select count(*) from _memoir.conversation_history h where h.user_id = a.user_id
+        and h.session_id = a.session_id and h.turn_index between a.from_turn and a.to_turn)
+      - (select count(*) from _memoir.turn_marks m where m.user_id = a.user_id and m.session_id = a.session_id
+        and m.turn_index between a.from_turn and a.to_turn and m.mark = 'erased')), 0) into v_missing
+    from _memoir.archived_turns a where a.archive_id = v_archive.archive_id;
+    if v_missing <= 0 or v_archive.state = 'kept' then
+      delete from _memoir.archived_turns where archive_id = v_archive.archive_id;
+      v_missing := 0;
+    end if;
+    update _memoir.archives set
+      restored_until = case when v_turns <> '{}' then v_now + make_interval(days => p_days) else restored_until end,
+      state = case when v_missing = 0 then 'restored' else state end
+    where archive_id = v_archive.archive_id;
+    v_restored := v_restored + cardinality(v_turns);
+    v_left := v_left + v_missing;
+  end loop;
+  insert into _memoir.audit_log (login, action, detail)
+  values (v_admin, 'restore', jsonb_build_object('part', p_part, 'month', v_month, 'turns', v_restored));
+  return jsonb_build_object('restored', v_restored, 'missing', v_left);
+end $$;
+comment on function memoir.restore_month(integer, date, jsonb, integer) is
+  'Brings an archived month of a hash part back: from its own table (archive_destination keep), else from p_turns, a list
+of what export_month gave ("turn"), any number at a time. What was erased since stays away. Its turns are read and found
+again; they are archived anew no earlier than p_days from now. Returns {"restored", "missing"}, 0 of both where nothing of
+that month is archived. Takes as long as storing them did. Writes conversation_history, search items, archives,
+archived_turns, audit_log. Admin only. Raises PM001, PM014.';
 
 create or replace function memoir.export_memories(p_limit integer default 1000)
 returns table (user_id uuid, memory_id uuid, memory jsonb) language plpgsql stable security definer

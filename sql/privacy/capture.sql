@@ -49,7 +49,7 @@ begin
       _memoir.without_credentials(p_response_headers),
     p_request, p_response, v_metadata, _memoir.bytes_sensitivity(v_caller.user_id,
       p_request || coalesce(p_response, '') || coalesce((select string_agg(e, '' order by o)
-      from unnest(p_events) with ordinality t(e, o)), '')));
+      from unnest(p_events) with ordinality t(e, o)), '')), p_session);
   insert into _memoir.stream_events (user_id, call_id, seq, recorded_at, received_at, event)
   select v_caller.user_id, v_call, o, v_now, p_event_times[o], e from unnest(p_events) with ordinality t(e, o);
   return v_call;
@@ -101,16 +101,11 @@ returns table (seq integer, kind text, body bytea, received_at timestamptz)
 language plpgsql stable security definer set search_path from current as $$
 declare
   v_caller _memoir.caller := _memoir.authorise(p_user, 'read');
-  v_call _memoir.api_calls; v_session _memoir.sessions;
+  v_call _memoir.api_calls;
 begin
   select * into v_call from _memoir.api_calls c where c.user_id = v_caller.user_id and c.call_id = p_call;
-  if not found then perform _memoir.fail('PM004', format('unknown call %s', _memoir.shown(p_call::text))); end if;
-  select * into v_session from _memoir.sessions s where s.user_id = v_caller.user_id
-    and s.session_id = v_call.session_id;
-  -- It carries the messages of its session. The call of one that was never opened belongs to no project.
-  if v_caller.projects is not null and coalesce(v_session.project <> all (v_caller.projects), true)
-     or v_call.sensitivity > v_caller.clearance or v_session.session_id is not null
-     and _memoir.has_above(v_session, v_caller.clearance) then
+  if not found or v_call.sensitivity > v_caller.clearance
+    or not _memoir.may_read_calls(v_caller, v_call.session_id) then
     perform _memoir.fail('PM004', format('unknown call %s', _memoir.shown(p_call::text)));
   end if;
   return query select c.* from (
@@ -125,3 +120,61 @@ comment on function memoir.read_call(text, uuid) is
   'A captured call for replay: its request (seq -1), response (0) and stream events (from 1), byte for byte.
 A call that holds a secret, or whose session does, is unknown to callers without clearance for it. Raises PM001,
 PM004.';
+
+-- A call carries the messages of its session. That of one that was never opened belongs to no project.
+create or replace function _memoir.may_read_calls(p_caller _memoir.caller, p_session_id uuid)
+returns boolean language plpgsql stable set plan_cache_mode = force_custom_plan as $$
+declare
+  v_session _memoir.sessions;
+begin
+  select * into v_session from _memoir.sessions s where s.user_id = p_caller.user_id and s.session_id = p_session_id;
+  if p_caller.projects is not null and coalesce(v_session.project <> all (p_caller.projects), true) then
+    return false;
+  end if;
+  return v_session.session_id is null or not _memoir.has_above(v_session, p_caller.clearance);
+end $$;
+
+create or replace function memoir.list_calls(p_user text, p_session text default null, p_limit integer default 100,
+  p_after uuid default null)
+returns table (call_id uuid, session text, recorded_at timestamptz, started_at timestamptz, provider text, model text,
+  status integer, latency_ms integer, request_headers jsonb, response_headers jsonb, metadata jsonb,
+  request_bytes integer, response_bytes integer, events integer)
+language plpgsql stable security definer set search_path from current set plan_cache_mode = force_custom_plan as $$
+declare
+  v_caller _memoir.caller := _memoir.authorise(p_user, 'read');
+  v_user uuid := v_caller.user_id; v_call record; v_at timestamptz; v_seen jsonb := '{}'; v_key text; v_rows integer := 0;
+begin
+  perform _memoir.check_count('limit', p_limit, 10000);
+  if p_session is not null then perform _memoir.check_session_project(v_caller, p_session); end if;
+  if p_after is not null then
+    select c.recorded_at into v_at from _memoir.api_calls c where c.user_id = v_user and c.call_id = p_after;
+    if not found then perform _memoir.fail('PM004', format('unknown call %s', _memoir.shown(p_after::text))); end if;
+  end if;
+  for v_call in
+    select c.*, octet_length(c.request) as sent, octet_length(c.response) as received from _memoir.api_calls c
+    where c.user_id = v_user and c.sensitivity <= v_caller.clearance
+      and (p_session is null or c.session_id = _memoir.session_id(v_user, p_session))
+      and (v_at is null or (c.recorded_at, c.call_id) < (v_at, p_after))
+    order by c.recorded_at desc, c.call_id desc
+  loop
+    v_key := v_call.session_id;
+    if not v_seen ? v_key then
+      v_seen := v_seen || jsonb_build_object(v_key, _memoir.may_read_calls(v_caller, v_call.session_id));
+    end if;
+    continue when not (v_seen ->> v_key)::boolean;
+    call_id := v_call.call_id; session := v_call.session_name; recorded_at := v_call.recorded_at;
+    started_at := v_call.started_at; provider := v_call.provider; model := v_call.model; status := v_call.status;
+    latency_ms := v_call.latency_ms; request_headers := v_call.request_headers;
+    response_headers := v_call.response_headers; metadata := v_call.metadata;
+    request_bytes := v_call.sent; response_bytes := v_call.received;
+    events := (select count(*) from _memoir.stream_events e where e.user_id = v_user and e.call_id = v_call.call_id
+      and e.recorded_at = v_call.recorded_at);
+    return next;
+    v_rows := v_rows + 1;
+    exit when v_rows = p_limit;
+  end loop;
+end $$;
+comment on function memoir.list_calls(text, text, integer, uuid) is
+  'Captured calls of a user, or of one session, the newest first, p_limit at a time behind the call p_after: what
+capture_call was given with each, and how long its parts are, which read_call has byte for byte. Calls above the
+caller''s clearance are left out, and those of sessions that hold something above it. Raises PM001, PM003, PM004, PM014.';

@@ -65,8 +65,9 @@ begin
   if not exists (select from _memoir.users where user_id = v_user) then
     perform _memoir.fail('PM002', format('unknown user %s', _memoir.shown(p_user)));
   end if;
-  select coalesce(jsonb_object_agg(session_id, external_id), '{}') into v_names from _memoir.sessions
-  where user_id = v_user;
+  select coalesce(jsonb_object_agg(n.session_id, n.name), '{}') into v_names
+  from (select session_id, session_name as name from _memoir.api_calls where user_id = v_user
+        union select session_id, external_id from _memoir.sessions where user_id = v_user) n;
   return next jsonb_build_object('kind', 'header', 'format', 'pg_memoir.export', 'version', 1, 'user', p_user,
     'namespace', v_caller.namespace, 'embeddings', p_embeddings);
   for v_table in select * from _memoir.export_tables() loop

@@ -3,21 +3,30 @@
 create or replace function memoir.open_session(p_user text, p_session text, p_model text default null,
   p_system_prompt text default null, p_project text default null, p_task text default null, p_parent text default null,
   p_settings jsonb default '{}', p_metadata jsonb default '{}', p_temperature real default null,
-    p_top_p real default null)
+    p_top_p real default null, p_context_window integer default null, p_response_tokens integer default null)
 returns uuid language plpgsql security definer set search_path from current as $$
 declare
   v_caller _memoir.caller := _memoir.authorise(p_user, 'write');
+  v_warning text := case when p_model is not null then _memoir.model_warning(p_model) end;
 begin
+  if v_warning is not null then
+    raise warning '%', v_warning
+      using hint = 'give p_context_window and p_response_tokens; an admin registers it with register_model';
+  end if;
   return _memoir.open_session(v_caller, p_user, p_session, p_model, p_system_prompt, p_project, p_task, p_parent,
-    p_settings, p_metadata, p_temperature, p_top_p);
+    p_settings, p_metadata, p_temperature, p_top_p, p_context_window, p_response_tokens);
 end $$;
-comment on function memoir.open_session(text, text, text, text, text, text, text, jsonb, jsonb, real, real) is
+comment on function memoir.open_session(text, text, text, text, text, text, text, jsonb, jsonb, real, real, integer,
+  integer) is
   'Opens a session, or changes what is given (not null) of one that exists, and returns its id. p_task: continuation,
 knowledge,
 new_session, tool_heavy. p_parent: the session this one continues. p_settings: overrides for this session. p_temperature
 (0 to
 2), p_top_p (0 to 1): how its model is to be called, kept for the caller: context and session_info return them.
-Writes users, sessions. Raises PM001, PM003 (parent), PM005, PM012, PM014, PM015, PM031.';
+p_context_window, p_response_tokens: tokens of this session''s window, and how many of them are set aside for the answer;
+by default the model''s, which a change of the model brings back. A model that nobody registered counts as "default" does,
+which a warning says, with the names near it. Writes users, sessions. Raises PM001, PM003 (parent), PM005, PM012, PM014,
+PM015.';
 
 create or replace function _memoir.check_session(p_session text)
 returns void language plpgsql immutable as $$
@@ -56,17 +65,19 @@ end $$;
 -- Opens a session, or changes what is given of one that exists.
 create or replace function _memoir.open_session(p_caller _memoir.caller, p_user text, p_session text, p_model text,
   p_system_prompt text, p_project text, p_task text, p_parent text, p_settings jsonb, p_metadata jsonb,
-  p_temperature real default null, p_top_p real default null)
+  p_temperature real default null, p_top_p real default null, p_context_window integer default null,
+  p_response_tokens integer default null)
 returns uuid language plpgsql as $$
 declare
   v_config jsonb := (select config from _memoir.settings_merged);
-  v_old _memoir.sessions; v_given _memoir.sessions; v_model _memoir.models; v_found boolean;
+  v_old _memoir.sessions; v_given _memoir.sessions; v_found boolean;
 begin
   perform _memoir.check_session(p_session);
   if p_project is not null then perform _memoir.check_project(p_caller, p_project); end if;
   if p_task is not null then
     perform _memoir.check_choice('task', p_task, enum_range(null::_memoir.task_type)::text[]);
   end if;
+  if p_model is not null then perform _memoir.check_name('model', p_model, 200); end if;
   perform _memoir.check_share('temperature', p_temperature, 2);
   perform _memoir.check_share('top_p', p_top_p, 1);
   v_given.metadata := coalesce(_memoir.check_object('metadata', p_metadata), '{}');
@@ -94,24 +105,43 @@ begin
   if p_parent is not null then
     v_given.parent_session_id := _memoir.parent_given(p_caller, v_given, v_old, p_parent);
   end if;
-  v_model := _memoir.model(coalesce(p_model, v_old.model, v_config ->> 'default_model'));
-  v_given.model := v_model.model;
-  v_given.context_window := v_model.context_window;
-  v_given.max_response_tokens := v_model.max_output;
-  v_given.tokenizer := v_model.tokenizer;
+  v_given := _memoir.with_window(v_given, v_old, p_model, p_context_window, p_response_tokens, v_config);
 
   if not v_found then
     v_given.project := coalesce(p_project, _memoir.default_project(p_caller));
     if not _memoir.new_session(v_given, p_system_prompt, v_config) then
       -- Somebody opened it at the same moment: what is given here changes it.
       return _memoir.open_session(p_caller, p_user, p_session, p_model, p_system_prompt, p_project, p_task, p_parent,
-        p_settings, p_metadata, p_temperature, p_top_p);
+        p_settings, p_metadata, p_temperature, p_top_p, p_context_window, p_response_tokens);
     end if;
-  elsif num_nonnulls(p_model, p_system_prompt, p_project, p_task, p_parent, p_temperature, p_top_p) > 0
-        or v_given.settings <> '{}' or v_given.metadata <> '{}' then
+  elsif num_nonnulls(p_model, p_system_prompt, p_project, p_task, p_parent, p_temperature, p_top_p, p_context_window,
+        p_response_tokens) > 0 or v_given.settings <> '{}' or v_given.metadata <> '{}' then
     perform _memoir.change_session(v_old, v_given, p_model is not null, p_system_prompt);
   end if;
   return v_given.session_id;
+end $$;
+
+-- The model of a session and its window: what is given, else what the session has, else what its model says.
+create or replace function _memoir.with_window(p_given _memoir.sessions, p_old _memoir.sessions, p_model text,
+  p_window integer, p_response integer, p_config jsonb)
+returns _memoir.sessions language plpgsql stable as $$
+declare
+  v_model _memoir.models := _memoir.model(coalesce(p_model, p_old.model, p_config ->> 'default_model'));
+  v_old _memoir.sessions := case when p_model is null then p_old end;
+begin
+  p_given.model := v_model.model;
+  p_given.tokenizer := coalesce(v_old.tokenizer, v_model.tokenizer);
+  p_given.context_window := coalesce(p_window, v_old.context_window, v_model.context_window);
+  -- An answer that was not given its share has a quarter of a smaller window at most.
+  p_given.max_response_tokens := coalesce(p_response, least(coalesce(v_old.max_response_tokens, v_model.max_output),
+    case when p_window is not null then greatest(1, p_window / 4) end));
+  if p_given.context_window < 2 or p_given.max_response_tokens < 1
+     or p_given.max_response_tokens >= p_given.context_window then
+    perform _memoir.fail('PM014', format('session %s can''t have a window of %s tokens, %s of them for the answer',
+      _memoir.shown(p_given.external_id), p_given.context_window, p_given.max_response_tokens),
+      'both must be positive, p_response_tokens less than p_context_window');
+  end if;
+  return p_given;
 end $$;
 
 -- The session that another one continues: one the caller may use, or PM003. A branch has its parent for good.
@@ -163,11 +193,7 @@ declare
   v_user uuid := p_old.user_id; v_id uuid := p_old.session_id;
   v_moves boolean := coalesce(p_given.project <> p_old.project, false);
 begin
-  if not p_new_model then
-    p_given.context_window := p_old.context_window;
-    p_given.max_response_tokens := p_old.max_response_tokens;
-    p_given.tokenizer := p_old.tokenizer;
-  elsif p_system_prompt is null and p_old.system_prompt_hash is not null then
+  if p_new_model and p_system_prompt is null and p_old.system_prompt_hash is not null then
     perform _memoir.store_prompt(content, p_given.tokenizer) from _memoir.system_prompts
       where prompt_hash = p_old.system_prompt_hash;
   end if;
@@ -285,7 +311,8 @@ declare
 begin
   return (select jsonb_build_object('session_id', v_session.session_id, 'session', v_session.external_id, 'status',
     v_session.status,
-      'model', v_session.model, 'context_window', v_session.context_window, 'tokenizer', v_session.tokenizer,
+      'model', v_session.model, 'context_window', v_session.context_window,
+      'response_tokens', v_session.max_response_tokens, 'tokenizer', v_session.tokenizer,
       'project', v_session.project, 'task', v_session.task_type, 'temperature', v_session.temperature,
       'top_p', v_session.top_p, 'created_at', v_session.created_at, 'closed_at', v_session.closed_at, 'turns',
         c.turn_count,
@@ -293,11 +320,12 @@ begin
       'cost_microcents', c.cost_microcents, 'open_calls', to_jsonb(c.open_calls), 'last_recorded_at',
         c.last_recorded_at,
       'settings', v_session.settings, 'metadata', v_session.metadata)
+      || jsonb_strip_nulls(jsonb_build_object('archived', _memoir.archived_ranges(v_session)))
     from _memoir.session_counters c where c.user_id = v_caller.user_id and c.session_id = v_session.session_id);
 end $$;
 comment on function memoir.session_info(text, text) is
-  'A session''s state: model and how it is called, window, turns, tokens, costs (microcents), tool calls still open.
-Raises PM001, PM003.';
+  'A session''s state: model and how it is called, window, turns, tokens, costs (microcents), tool calls still open,
+and in "archived" the turns that are in an archive. Raises PM001, PM003.';
 
 -- A session's end, at p_at: no more turns, its local memories live on for a while, its working notes and kept recall
 -- go, a summary of it is asked for. Takes the locks of writers, in their order: a turn is before the end or refused.

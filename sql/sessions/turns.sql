@@ -32,8 +32,7 @@ it is new. p_usage: {"model", "prompt_tokens", "completion_tokens",
 "latency_ms", "finish_reason"}. p_key: idempotency key; a retry returns the first result. Returns {"session_id",
 "from_turn",
 "to_turn", "turn_count", "tokens", "tokenizer", "mark", "message_ids", "warnings"}. All or nothing.
-Writes conversation_history, counters, search items, work_items. Raises PM001, PM005, PM006, PM010 to PM014, PM023,
-PM031.';
+Writes conversation_history, counters, search items, work_items. Raises PM001, PM005, PM006, PM010 to PM014.';
 
 create or replace function memoir.append_messages(p_user text, p_session text, p_messages jsonb,
   p_usage jsonb default null,
@@ -154,6 +153,7 @@ begin
   end if;
   p_state.session := v_session;
   p_state.model := _memoir.model(v_session.model);
+  p_state.warnings := p_state.warnings || coalesce(to_jsonb(_memoir.model_warning(v_session.model)), '[]');
   p_state.config := _memoir.config(p_state.user_id, v_session.settings);
 end $$;
 
@@ -231,12 +231,12 @@ begin
   p_state.recorded_at := greatest(memoir.now(), v_counters.last_recorded_at);
   -- Before the user's lock, since whoever makes partitions may need that next.
   perform _memoir.ensure_month(p_state.user_id, p_state.recorded_at);
-  p_state.warnings := p_state.warnings || _memoir.over_budget('session', p_state.session_name,
+  p_state.warnings := p_state.warnings || _memoir.over_budget('session',
     v_counters.cost_microcents + p_state.cost_microcents, p_state.config);
   if p_state.cost_microcents > 0 then
     update _memoir.user_counters set cost_microcents = cost_microcents + p_state.cost_microcents
     where user_id = p_state.user_id returning cost_microcents into v_spent;
-    p_state.warnings := p_state.warnings || _memoir.over_budget('user', p_state.user_name, v_spent, p_state.config);
+    p_state.warnings := p_state.warnings || _memoir.over_budget('user', v_spent, p_state.config);
   end if;
 end $$;
 
@@ -390,25 +390,19 @@ declare
   v_prices _memoir.models;
 begin
   if coalesce(p_prompt, 0) = 0 and coalesce(p_completion, 0) = 0 then return 0; end if;
-  select * into v_prices from _memoir.models m
-  where m.model = p_used_model or starts_with(p_used_model, m.model || '-') order by length(m.model) desc limit 1;
-  if not found then v_prices := p_model; end if;
+  v_prices := _memoir.registered_model(p_used_model);
+  if v_prices.model is null then v_prices := p_model; end if;
   return trunc((coalesce(p_prompt, 0)::numeric * v_prices.prompt_microcents_per_1k
     + coalesce(p_completion, 0)::numeric * v_prices.completion_microcents_per_1k) / 1000);
 end $$;
 
--- A warning in a list, or none; PM023 where the budget refuses.
-create or replace function _memoir.over_budget(p_what text, p_name text, p_cost bigint, p_config jsonb)
+-- A warning in a list, or none. What was answered is paid for and stays: it is compile that refuses the next call.
+create or replace function _memoir.over_budget(p_what text, p_cost bigint, p_config jsonb)
 returns jsonb language plpgsql stable as $$
 declare
   v_limit bigint := (p_config ->> ('budget_microcents_' || p_what))::bigint;
 begin
   if v_limit = 0 or p_cost <= v_limit then return '[]'; end if;
-  if p_config ->> 'budget_action' = 'refuse' then
-    perform _memoir.fail('PM023', format('%s %s would cost %s microcents, its budget is %s', p_what,
-      _memoir.shown(p_name), p_cost, v_limit),
-      format('raise budget_microcents_%s, or set budget_action to warn', p_what));
-  end if;
   return jsonb_build_array(format('%s costs %s microcents, its budget is %s', p_what, p_cost, v_limit));
 end $$;
 
@@ -493,7 +487,12 @@ declare
   v_caller _memoir.caller := _memoir.authorise(p_user, 'read');
   v_session _memoir.sessions := _memoir.session(v_caller, p_session);
   v_part record; v_user uuid := v_caller.user_id; v_from timestamptz; v_to timestamptz; v_marks jsonb;
+  v_archived text := _memoir.archived_note(_memoir.archived_ranges(v_session), coalesce(p_from_turn, 0),
+    coalesce(p_to_turn, 2147483647));
 begin
+  if v_archived is not null then
+    raise warning 'session %: %', _memoir.shown(p_session), v_archived using hint = 'restore_month brings a month back';
+  end if;
   for v_part in select * from _memoir.lineage(v_session) order by from_turn loop
     v_marks := _memoir.marks(v_user, v_part.session_id);
     select first_recorded_at, last_recorded_at into v_from, v_to
@@ -515,7 +514,8 @@ comment on function memoir.history(text, text, integer, integer) is
 created_at, the
 model of an assistant message, metadata of its call, and its sensitivity where that is not normal; messages above the
 caller''s
-clearance are left out. Both ends are inclusive. Raises PM001, PM003.';
+clearance are left out. Both ends are inclusive. What is archived is not here, which a warning says (session_info lists
+it, restore_month brings it back). Raises PM001, PM003.';
 
 -- A message as it was sent, with what history() adds to it.
 create or replace function _memoir.sent(p_turn _memoir.conversation_history)

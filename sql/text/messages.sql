@@ -38,10 +38,40 @@ begin
         _memoir.shown(p_part #>> '{image_url,detail}')));
     end if;
     return '';
+  elsif v_type in ('input_audio', 'file', 'document') and p_role = 'user'
+    or v_type in ('thinking', 'redacted_thinking') and p_role = 'assistant' then
+    perform _memoir.check_media(p_where, p_part, v_type);
+    return '';
   end if;
   perform _memoir.bad_message(p_where || '.type', format('%s can''t be stored in a message of role %s',
     _memoir.shown(v_type), p_role),
-    'text and, from users, image_url; refusal from assistants');
+    'text and, from users, image_url, input_audio, file, document; refusal, thinking, redacted_thinking from assistants');
+end $$;
+
+-- Audio, files and thoughts have what makes them that. What a model thought is not said, and a file is not the user's
+-- words: neither is searched, or learnt from.
+create or replace function _memoir.check_media(p_where text, p_part jsonb, p_type text)
+returns void language plpgsql immutable as $$
+declare
+  v_paths text[] := case p_type when 'input_audio' then '{"input_audio,data","input_audio,format"}'
+    when 'document' then '{"source,type"}' when 'thinking' then '{thinking}' when 'redacted_thinking' then '{data}'
+    else '{}' end;
+  v_path text;
+begin
+  if p_type = 'file' then
+    v_paths := array['file,' || case when p_part -> 'file' ? 'file_id' then 'file_id' else 'file_data' end];
+  elsif p_type = 'document' and p_part #>> '{source,type}' in ('base64', 'text') then
+    v_paths := v_paths || '{"source,data","source,media_type"}';
+  elsif p_type = 'document' and p_part #>> '{source,type}' not in ('url', 'file') then
+    perform _memoir.bad_message(p_where || '.source.type', format('must be base64, text, url or file, not %s',
+      _memoir.shown(p_part #>> '{source,type}')));
+  end if;
+  foreach v_path in array v_paths loop
+    if jsonb_typeof(p_part #> string_to_array(v_path, ',')) is distinct from 'string' then
+      perform _memoir.bad_message(p_where || '.' || replace(v_path, ',', '.'), format('must be a string, not %s',
+        _memoir.shown((p_part #> string_to_array(v_path, ','))::text)));
+    end if;
+  end loop;
 end $$;
 
 create or replace function _memoir.check_tool_calls(p_where text, p_calls jsonb)
@@ -170,9 +200,8 @@ begin
   v_message.media_tokens := 0;
   for v_part in select * from jsonb_array_elements(p_parts) loop
     v_text := _memoir.check_part(format('%s[%s]', p_where, v_index), v_part, p_role);
-    if v_part ->> 'type' = 'image_url' then
-      v_message.media_tokens := v_message.media_tokens + _memoir.image_tokens(v_part, p_images);
-    elsif v_index = 0 and p_role = 'user' then
+    v_message.media_tokens := v_message.media_tokens + _memoir.media_tokens(v_part, p_images);
+    if v_index = 0 and p_role = 'user' and v_part ->> 'type' = 'text' then
       v_text := _memoir.strip_recall(v_text);
       v_message.parts := jsonb_set(p_parts, '{0,text}', to_jsonb(v_text));
     end if;
@@ -276,7 +305,7 @@ declare
   v_texts text[] := array[coalesce(p_text, '')];
 begin
   if p_parts is not null then
-    v_texts := array(select coalesce(p ->> 'text', p ->> 'refusal', '')
+    v_texts := array(select coalesce(_memoir.part_text(p), '')
       from jsonb_array_elements(p_parts) with ordinality t(p, o) order by o);
   end if;
   v_texts := v_texts || coalesce(p_name, '') || coalesce(p_tool_call_id, '');

@@ -281,6 +281,8 @@ create or replace function _memoir.message_secrets(p_message _memoir.message, p_
 returns text[] language plpgsql stable as $$
 begin
   return _memoir.detected(p_config, p_message.text, p_message.name,
+    (select string_agg(_memoir.part_text(p), E'\n' order by o) filter (where p ->> 'type' not in ('text', 'refusal'))
+      from jsonb_array_elements(p_message.parts) with ordinality t(p, o)),
     (select string_agg(c #>> '{function,arguments}', E'\n' order by o)
       from jsonb_array_elements(p_message.tool_calls) with ordinality t(c, o)),
     p_message.extra::text, nullif(p_metadata, '{}')::text);

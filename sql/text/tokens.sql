@@ -4,12 +4,14 @@
 create or replace function memoir.count_tokens(p_text text, p_model text default null)
 returns integer language plpgsql stable security definer set search_path from current as $$
 begin
+  if p_model is not null then perform _memoir.check_name('model', p_model, 200); end if;
   return (_memoir.count_tokens(array[p_text],
     _memoir.tokenizer_used((_memoir.model(coalesce(p_model,
       (select config ->> 'default_model' from _memoir.settings_merged)))).tokenizer)))[1];
 end $$;
 comment on function memoir.count_tokens(text, text) is
-  'Tokens of a text for a chat model (default: the default model), exact or by the documented estimate. Raises PM031.';
+  'Tokens of a text for a chat model (default: the default model), exact or by the documented estimate, as for a model that
+nobody registered. Raises PM014.';
 
 -- Weights in hundredths of a token, calibrated with bench/tokens.py. Every term is a count of characters or of (cut)
 -- runs of a class, for which count(a || b) <= count(a) + count(b), save the discounts, counts of letter groups that
@@ -207,6 +209,7 @@ end $$;
 -- Tokens of an image part by the model's published rule, at the most it can cost where the size can't be told.
 --   tiles:F        scaled into 2048 × 2048, then to a short edge of 768; 85 and 170 for each tile of 512 × 512, times F
 --   patches:F      patches of 32 × 32, at most 1,536, times F
+--   flat:MAX       whatever its size
 --   area:EDGE:MAX  scaled to a long edge of EDGE; one token per 750 pixels, or per padded patch of 28 × 28; at most MAX
 create or replace function _memoir.image_tokens(p_part jsonb, p_images text)
 returns integer language plpgsql immutable parallel safe as $$
@@ -214,6 +217,7 @@ declare
   v_rule text := split_part(p_images, ':', 1); v_factor numeric := split_part(p_images, ':', 2)::numeric;
   v_size integer[]; v_long float8; v_short float8; v_scale float8; v_most integer;
 begin
+  if v_rule = 'flat' then return v_factor; end if;
   if v_rule = 'tiles' and p_part #>> '{image_url,detail}' = 'low' then return ceil(85 * v_factor); end if;
   v_size := _memoir.image_size(_memoir.image_data(p_part));
   v_long := greatest(v_size[1], v_size[2]);

@@ -75,21 +75,37 @@ create or replace procedure memoir.enable_jobs()
 language plpgsql as $$
 declare
   v_job record;
+  v_is_superuser boolean := pg_catalog.current_setting('is_superuser') operator(pg_catalog.=) 'on';
 begin
   perform _memoir.authorise_admin();
   if pg_catalog.to_regnamespace('cron') is null then
-    perform _memoir.fail('PM050', 'pg_cron is not installed in this database',
-      'create extension pg_cron, or run the jobs from outside: pg-memoir worker --jobs');
+    perform _memoir.fail('PM050', 'pg_cron is not installed in this database', pg_catalog.format(
+      'create extension pg_cron%s, or run the jobs from outside: pg-memoir worker --jobs',
+      ' (in the database that cron.database_name says: ' operator(pg_catalog.||)
+      pg_catalog.current_setting('cron.database_name', true) operator(pg_catalog.||) ')'));
+  end if;
+  -- pg_cron lets nobody but a superuser name another role: whoever else schedules runs the jobs.
+  if not v_is_superuser and not pg_catalog.pg_has_role(current_user, 'memoir_jobs', 'usage') then
+    perform _memoir.fail('PM050', pg_catalog.format('login %I may not run the jobs that it would schedule', current_user),
+      pg_catalog.format('grant memoir_jobs to %I, or call it as a superuser', current_user));
+  elsif not pg_catalog.has_schema_privilege(current_user, 'cron', 'usage') then
+    perform _memoir.fail('PM050', pg_catalog.format('login %I may not use pg_cron', current_user),
+      pg_catalog.format('grant usage on schema cron to %I', current_user));
   end if;
   call memoir.disable_jobs();
   for v_job in select cron_name, schedule, command from _memoir.cron_list() loop
-    perform cron.schedule_in_database(v_job.cron_name, v_job.schedule, v_job.command,
-      pg_catalog.current_database()::pg_catalog.text, 'memoir_jobs');
+    if v_is_superuser then
+      perform cron.schedule_in_database(v_job.cron_name, v_job.schedule, v_job.command,
+        pg_catalog.current_database()::pg_catalog.text, 'memoir_jobs');
+    else
+      perform cron.schedule(v_job.cron_name, v_job.schedule, v_job.command);
+    end if;
   end loop;
 end $$;
 comment on procedure memoir.enable_jobs() is
-  'Schedules all jobs (list_jobs) with pg_cron; they run as memoir_jobs. Call it again after set_schedule. Needs an
-admin who may schedule for another user. Raises PM001, PM050.';
+  'Schedules all jobs (list_jobs) with pg_cron: called by a superuser they run as memoir_jobs, by another admin, who needs
+memoir_jobs and usage on schema cron, as that admin. Call it again after set_schedule, as the same login: pg_cron shows
+others'' jobs to superusers only. Raises PM001, PM050.';
 
 -- A schedule as a version of pg_cron takes it: before 1.5 it knows nothing shorter than a minute.
 create or replace function _memoir.cron_schedule(p_schedule text, p_version text)

@@ -10,6 +10,7 @@ import psycopg
 import pytest
 from calls import one, run_job, say, set_clock, set_settings
 from pg_memoir import Memoir, errors
+from psycopg.types.json import Jsonb
 
 
 def archive(db: psycopg.Connection) -> dict[str, int]:
@@ -122,6 +123,73 @@ def test_a_kept_month_is_a_table_of_its_own(db: psycopg.Connection, user: str) -
     assert (
         one(db, f"select count(*) from _memoir.archived_{leaf} where user_id = %s", me) == 0
     )  # an erase reaches it there
+
+
+def texts(db: psycopg.Connection, user: str) -> list[str]:
+    return [row["content"] for (row,) in db.execute("select memoir.history(%s, 's')", [user])]
+
+
+def told(db: psycopg.Connection, user: str) -> list[str]:
+    """What history, session_info and a compile say of what is archived."""
+    said: list[str] = []
+    db.add_notice_handler(lambda notice: said.append(str(notice.message_primary)))
+    texts(db, user)
+    info = one(db, "select memoir.session_info(%s, 's')", user)
+    compiled = one(db, "select memoir.context(%s, 's', 'And what did I say?')", user)["warnings"]
+    return [*said, *(str(r) for r in info.get("archived", [])), *(w for w in compiled if "archived" in w)]
+
+
+def test_a_kept_month_comes_back(db: psycopg.Connection, user: str) -> None:
+    set_clock(db, "2032-01-31T12:00:00Z")
+    say(db, user, "s", "The lighthouse keeper feeds two ravens.")
+    set_clock(db, "2032-02-01T12:00:00Z")
+    say(db, user, "s", "And a heron.")
+    written = texts(db, user)
+    assert told(db, user) == []
+    set_clock(db, "2032-03-15T00:00:00Z")
+    set_settings(db, archive_destination="keep", archive_requires="nothing")
+    assert archive(db)["months"] >= 1 and accounted(db, user) == (4, 2, 2)
+    found = "select content from memoir.recall(%s, 'Who feeds ravens at the lighthouse?')"
+    assert texts(db, user) == written[2:] and "ravens" not in str(db.execute(found, [user]).fetchall())
+    says = told(db, user)
+    assert len(says) == 3 and all("archived" in line or "from_turn" in line for line in says), says
+    assert "turns 0 to 1 (2032-01)" in says[0] and "turns 0 to 1 (2032-01)" in says[2], says
+
+    part = one(db, "select memoir.part_of(%s)", user)
+    assert one(db, "select memoir.restore_month(%s, '2032-01-01')", part) == {"restored": 2, "missing": 0}
+    assert texts(db, user) == written and accounted(db, user) == (4, 4, 0) and told(db, user) == []
+    assert "ravens" in str(db.execute(found, [user]).fetchall())
+    # The job lets it be for as long as was said, then takes it again.
+    archive(db)
+    assert accounted(db, user) == (4, 4, 0)
+    set_clock(db, "2032-04-20T00:00:00Z")
+    while archive(db).get("months"):
+        pass
+    assert accounted(db, user) == (4, 0, 4)
+    assert one(db, "select memoir.restore_month(%s, '2031-01-01')", part) == {"restored": 0, "missing": 0}
+
+
+def test_an_exported_month_comes_back_but_for_what_was_erased(db: psycopg.Connection, user: str) -> None:
+    set_clock(db, "2033-07-07T00:00:00Z")
+    say(db, user, "s", *(f"Heron number {n}" for n in range(3)))
+    say(db, user, "gone", "A secret heron.")
+    set_clock(db, "2033-10-10T00:00:00Z")
+    set_settings(db, archive_destination="client", archive_requires="nothing")
+    archive(db)
+    part, written = one(db, "select memoir.part_of(%s)", user), texts(db, user)
+    month = date(2033, 7, 1)
+    file = [turn for (turn,) in db.execute("select turn from memoir.export_month(%s, %s)", [part, month])]
+    db.execute("select memoir.confirm_export(%s, %s, %s, 'a file')", [part, month, len(file)])
+    archive(db)
+    assert texts(db, user) == []
+    db.execute("select memoir.erase_session(%s, 'gone')", [user])
+    restore = "select memoir.restore_month(%s, %s, %s)"
+    assert one(db, restore, part, month, None) == {"restored": 0, "missing": 6}
+    assert one(db, restore, part, month, Jsonb(file[:3]))["restored"] <= 3  # a part at a time
+    assert one(db, restore, part, month, Jsonb(file))["missing"] == 0
+    assert texts(db, user) == written and accounted(db, user) == (6, 6, 0)
+    assert "secret" not in str(db.execute("select content from memoir.recall(%s, 'secret heron')", [user]).fetchall())
+    assert one(db, restore, part, month, Jsonb(file)) == {"restored": 0, "missing": 0}  # nothing is there twice
 
 
 def test_a_client_exports_before_the_drop(db: psycopg.Connection, user: str) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import psycopg
 import pytest
 from psycopg.types.json import Jsonb
-from servers import connect
+from servers import connect, roles
 
 START = datetime(2026, 3, 4, 5, 6, 7, 891011, tzinfo=UTC)
 BODIES = {
@@ -149,6 +149,69 @@ def test_credentials_are_dropped(db: psycopg.Connection, user: str, side: str) -
     found, row = db.execute(f"select {side}, c::text from _memoir.api_calls c where call_id = %s", [call]).fetchone()
     assert found == kept
     assert "sk-planted" not in row
+
+
+def listed(db: psycopg.Connection, user: str, *more: Any) -> list[dict[str, Any]]:
+    marks = ", %s" * len(more)
+    cursor = db.execute(f"select * from memoir.list_calls(%s{marks})", [user, *more])
+    return [dict(zip([c.name for c in cursor.description], row, strict=True)) for row in cursor.fetchall()]
+
+
+def test_calls_are_listed_with_what_was_said_of_them(db: psycopg.Connection, user: str) -> None:
+    said = {"provider": "openai", "model": "gpt-5", "status": 200, "latency_ms": 42, "started_at": START}
+    headers = {"request_headers": Jsonb({"Accept": "*/*"}), "response_headers": Jsonb({"X-Request-Id": "r"})}
+    first = capture(
+        db, user, b"abc", response=b"defgh", events=[b"1", b"2"], metadata=Jsonb({"n": 1}), **said, **headers
+    )
+    later = [capture(db, user, b"x", session=f"t{n % 2}") for n in range(5)]
+    (row,) = listed(db, user, "s")
+    assert row.pop("recorded_at") is not None
+    assert row == said | {
+        "call_id": first,
+        "session": "s",
+        "request_headers": {"Accept": "*/*"},
+        "response_headers": {"X-Request-Id": "r"},
+        "metadata": {"n": 1},
+        "request_bytes": 3,
+        "response_bytes": 5,
+        "events": 2,
+    }
+    assert len(listed(db, user, "t0")) == 3 and listed(db, user + "-other") == []
+    # Page by page, the newest first, each once.
+    page, found = listed(db, user, None, 4), []
+    while page:
+        found += [row["call_id"] for row in page]
+        page = listed(db, user, None, 4, found[-1])
+    assert sorted(found) == sorted([first, *later]) and found[-1] == first
+    assert [row["recorded_at"] for row in listed(db, user)] == sorted(
+        (row["recorded_at"] for row in listed(db, user)), reverse=True
+    )
+
+
+def test_what_is_captured_comes_back_from_an_export(db: psycopg.Connection, user: str) -> None:
+    db.execute("select memoir.open_session(%s, 'open')", [user])
+    calls = {}
+    for number, body in enumerate(BODIES.values()):
+        session = "open" if number % 2 else "never opened"
+        calls[capture(db, user, body, session=session, response=body[::-1], events=[body, b""], status=201)] = body
+    lines = [Jsonb(line) for (line,) in db.execute("select memoir.export_user(%s)", [user])]
+    db.execute("select memoir.import_user(%s, %s)", [user + "-copy", lines])
+    assert listed(db, user + "-copy") == listed(db, user)
+    for session in ("open", "never opened"):
+        assert listed(db, user + "-copy", session) == listed(db, user, session) != []
+    for call in calls:
+        assert read(db, user + "-copy", call) == read(db, user, call)
+
+
+def test_a_listed_call_is_one_that_may_be_read(memoir_dsn: str, db: psycopg.Connection, user: str) -> None:
+    open_call = capture(db, user, b"plain")
+    hidden = capture(db, user, b"the key is sk-proj-" + b"a1B2c3D4" * 6, session="t")
+    assert [row["call_id"] for row in listed(db, user)] == [open_call]
+    assert state(db, lambda d: read(d, user, hidden))[0] == "PM004"
+    with roles(memoir_dsn, service="login in role memoir_app") as names:
+        db.execute("select memoir.bind_login(%s, p_clearance => 'secret')", [names["service"]])
+        with connect(memoir_dsn, user=names["service"]) as app:
+            assert {row["call_id"] for row in listed(app, user)} == {open_call, hidden}
 
 
 # Refusals -------------------------------------------------------------------------------------------------------------

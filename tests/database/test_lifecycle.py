@@ -9,7 +9,7 @@ from typing import Any
 
 import psycopg
 import pytest
-from calls import last_run, one, remembered, run_job, say
+from calls import call, last_run, one, remembered, run_job, say
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -111,18 +111,27 @@ def test_how_to_act_becomes_procedural(
 def test_inference_and_conflicts_wait_for_support(db: psycopg.Connection, user: str, clock: Any) -> None:
     say(db, user, "s", "My bike again.")
     guess = remembered(db, user, "Probably owns a bike", session="s", actor="agent")
-    used(db, guess, 5)
-    assert run_job(db, "promotion")["waiting"] == 1 and memory(db, guess)["tier"] == 1
-    # The same is concluded from a second session's turns.
-    turn = say(db, user, "t", "I rode my bike.")["from_turn"]
-    db.execute(
-        """insert into _memoir.memory_sources (user_id, item_kind, item_id, source_kind, source_id, session_id, turn_index)
-      select h.user_id, 'memory', %s, 'turn', h.message_id, h.session_id, h.turn_index from _memoir.conversation_history h
-      join _memoir.users u using (user_id) join _memoir.sessions s using (user_id, session_id) where u.external_id = %s and s.external_id = 't' and h.turn_index = %s""",
-        [guess, user, turn],
-    )
-    used(db, guess, 5)
-    assert run_job(db, "promotion")["to_tier_2"] == 1 and memory(db, guess)["validated_at"] is not None
+
+    def recalled_and_promoted() -> dict[str, Any]:
+        for _ in range(3):
+            assert "Probably owns a bike" in str(
+                call(db, "compile_context", user, "s", "Do they own a bike, probably?")
+            )
+        run_job(db, "flush")
+        return run_job(db, "promotion")
+
+    assert recalled_and_promoted()["waiting"] == 1 and memory(db, guess)["tier"] == 1
+    # The same is concluded in a second session, and again in the first, which adds nothing.
+    assert remembered(db, user, "Probably owns a bike", session="s", actor="agent") == guess
+    assert recalled_and_promoted()["waiting"] == 1
+    say(db, user, "t", "I rode my bike.")
+    again = remembered(db, user, "probably owns a BIKE", session="t", actor="agent")
+    assert again != guess
+    found = str(call(db, "compile_context", user, "u", "Do they own a bike, probably?"))
+    assert "Probably owns" not in found, found
+    assert recalled_and_promoted()["to_tier_2"] == 1 and memory(db, guess)["validated_at"] is not None
+    assert (memory(db, again)["state"], str(memory(db, again)["superseded_by"])) == ("superseded", str(guess))
+    assert "Probably owns a bike" in str(call(db, "compile_context", user, "u", "Do they own a bike, probably?"))
     # Contested: another value of the slot stands.
     remembered(db, user, "Lives in Kiel", slot="city", slot_value="Kiel")
     rumour = remembered(db, user, "Lives in Bremen", session="s", actor="agent", slot="city", slot_value="Bremen")

@@ -9,6 +9,7 @@ from typing import Any
 
 import psycopg
 import pytest
+from psycopg.types.json import Jsonb
 
 FENCE = 22
 
@@ -273,6 +274,28 @@ def test_a_memory_is_shown_as_its_session_allows(db: psycopg.Connection, user: s
         )
         db.execute("update _memoir.session_objects set pinned_until_turn = 100 where user_id = %s", [user_id])
         assert content in shown(db, user, query, 400)[0]
+
+
+@pytest.mark.parametrize("costs", [(40, 40), (40, 40, 40), (30, 40, 40), (40, 40, 60), (90, 90), (90, 90, 90)])
+def test_renditions_that_cost_the_same_do_not_rule_each_other_out(
+    db: psycopg.Connection, costs: tuple[int, ...]
+) -> None:
+    names = ["stub", "compact", "detailed"][: len(costs)]
+    reduced = [
+        {"item_no": 1, "fidelity": name, "body": name, "tokens": cost, "share": 0.1 + 0.2 * n}
+        for n, (name, cost) in enumerate(zip(names, costs))
+    ]
+    candidate = {"item_no": 1, "kind": "m", "tokens": 90, "worth": 0.8, "said_at": "2026-01-01", "memory_parts": {}}
+    lines = db.execute(
+        """select array(select l.fidelity from unnest(r.lines) l order by l.step) from (select (_memoir.recall_lines(
+          array[jsonb_populate_record(null::_memoir.candidate, %s)], array[(1, null, 'whole')::_memoir.item_text], null,
+          array(select jsonb_populate_recordset(null::_memoir.reduced_text, %s)))).lines) r""",
+        [Jsonb(candidate), Jsonb(reduced)],
+    ).fetchone()[0]
+    assert lines, "the memory has no line at all"
+    # Of those that cost the same, none but the one worth most; and the whole where it costs no more.
+    kept = {cost: name for name, cost in zip(names, costs)} | {90: "full"}
+    assert set(lines) <= set(kept.values()) and lines[-1] == "full"
 
 
 def test_the_rest_of_a_short_turn_gains_from_its_best_part(db: psycopg.Connection) -> None:

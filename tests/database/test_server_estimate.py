@@ -246,6 +246,8 @@ def test_unknown_sizes_count_the_maximum(db):
         ("area:2576:4784", (2576, 1449), 4784),
         ("area:2576:4784", (1000, 1000), 1334),
         ("area:2576:4784", None, 4784),
+        ("flat:1120", (1000, 1000), 1120),
+        ("flat:1120", None, 1120),
     ],
 )
 def test_rules_of_other_models(db, rule, size, tokens):
@@ -253,7 +255,7 @@ def test_rules_of_other_models(db, rule, size, tokens):
     assert image_tokens(db, part, rule) == tokens
 
 
-@pytest.mark.parametrize("rule", ["tiles", "tiles:", "squares:1", "area:1568", "area:x:1", "patches:1e9", ""])
+@pytest.mark.parametrize("rule", ["tiles", "tiles:", "squares:1", "area:1568", "area:x:1", "patches:1e9", "flat:x", ""])
 def test_unknown_image_rules_are_refused(db, rule):
     with pytest.raises(psycopg.Error, match="images must be like") as caught:
         db.execute("select memoir.register_model('m', 'openai', 1000, 100, p_images => %s)", [rule])

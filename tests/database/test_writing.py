@@ -306,17 +306,20 @@ def calls_of(user: str) -> list[tuple[str, str, str, dict[str, Any]]]:
         ],
         ("persist_turn", "PM014", "session must be", turn | {"p_session": None}),
         (
-            "persist_turn",
-            "PM031",
-            'unknown model "hal-9000"',
-            turn | {"p_session": "new", "p_usage": Jsonb({"model": "hal-9000"})},
-        ),
-        (
             "open_session",
-            "PM031",
-            'unknown model "hal-9000"',
-            {"p_user": user, "p_session": "new", "p_model": "hal-9000"},
+            "PM014",
+            "model must be a text of 1 to 200 characters",
+            {"p_user": user, "p_session": "new", "p_model": "x" * 201},
         ),
+        *[
+            (
+                "open_session",
+                "PM014",
+                'session "new" can\'t have a window of',
+                {"p_user": user, "p_session": "new"} | dict(zip(("p_context_window", "p_response_tokens"), sizes)),
+            )
+            for sizes in ((0, None), (-5, 1), (100, 100), (100, 0), (None, 32768))
+        ],
         (
             "open_session",
             "PM014",
@@ -800,6 +803,77 @@ def test_open_session_defaults_and_changes(db: psycopg.Connection, user: str) ->
     assert call(db, "session_info", p_user=user, p_session="t")["context_window"] == 128000
 
 
+def test_a_model_that_is_not_registered_counts_as_the_default_and_says_so(db: psycopg.Connection, user: str) -> None:
+    notices: list[str] = []
+    db.add_notice_handler(lambda notice: notices.append(notice.message_primary or ""))
+    call(db, "open_session", p_user=user, p_session="s", p_model="gpt5-mini")
+    assert len(notices) == 1 and 'model "gpt5-mini" is not registered' in notices[0], notices
+    assert "near it: " in notices[0] and "gpt-5-mini" in notices[0].split("near it: ")[1], notices
+    info = call(db, "session_info", p_user=user, p_session="s")
+    assert (info["context_window"], info["response_tokens"], info["tokenizer"]) == (32768, 4096, "estimate")
+    context = call(db, "context", p_user=user, p_session="s", p_query="Hi")
+    assert context["warnings"] == notices and context["model"] == "gpt5-mini"
+    # The first turn of a session opens it with whatever model answered.
+    assert "is not registered" in store(db, user, "t", [USER, ANSWER], p_usage={"model": "hal-9000"})["warnings"][0]
+    assert "near it" not in call(db, "context", p_user=user, p_session="t", p_query="Hi")["warnings"][0]
+    assert call(db, "count_tokens", p_text="Hello there", p_model="hal-9000") == call(
+        db, "estimate_tokens", p_text="Hello there"
+    )
+    # Registered, and the session opened with it again: no more to say.
+    call(db, "register_model", p_model="gpt5-mini", p_provider="openai", p_context_window=64000, p_max_output=4000)
+    call(db, "open_session", p_user=user, p_session="s", p_model="gpt5-mini")
+    context = call(db, "context", p_user=user, p_session="s", p_query="Hi")
+    assert (context["warnings"], context["budget"]) == ([], 60000)
+
+
+@pytest.mark.parametrize(
+    ("name", "window"),
+    [
+        ("gpt-5", 400000),
+        ("gpt-5-mini-2025-08-07", 400000),
+        ("openai/gpt-5.2", 400000),
+        ("o3", 200000),
+        ("o4-mini", 200000),
+        ("models/gemini-2.5-flash", 1048576),
+        ("claude-3-7-sonnet-20250219", 200000),
+        ("us.anthropic.claude-opus-4-6-20260205-v1:0", 1000000),
+        ("claude-opus-4-1", 200000),
+        ("meta-llama/Llama-3.3-70B-Instruct", 131072),
+        ("meta.llama3-1-70b-instruct-v1:0", 131072),
+        ("llama3.1:8b", 131072),
+        ("Qwen/Qwen3-32B", 32768),
+        ("mistral-large-latest", 262144),
+        ("deepseek-chat", 131072),
+    ],
+)
+def test_models_of_today_are_known_by_the_names_they_go_by(
+    db: psycopg.Connection, user: str, name: str, window: int
+) -> None:
+    call(db, "open_session", p_user=user, p_session="s", p_model=name)
+    context = call(db, "context", p_user=user, p_session="s", p_query="Hi")
+    info = call(db, "session_info", p_user=user, p_session="s")
+    assert (info["context_window"], info["model"], context["warnings"]) == (window, name, [])
+    assert 0 < context["budget"] == window - info["response_tokens"]
+
+
+def test_a_session_has_its_own_window_and_room_for_the_answer(db: psycopg.Connection, user: str) -> None:
+    def sizes() -> tuple[int, int, int]:
+        info = call(db, "session_info", p_user=user, p_session="s")
+        budget = call(db, "context", p_user=user, p_session="s", p_query="Hi")["budget"]
+        return info["context_window"], info["response_tokens"], budget
+
+    call(db, "open_session", p_user=user, p_session="s", p_model="gpt-4o", p_response_tokens=1000)
+    assert sizes() == (128000, 1000, 127000)
+    call(db, "open_session", p_user=user, p_session="s", p_context_window=2000)
+    assert sizes() == (2000, 500, 1500)
+    call(db, "open_session", p_user=user, p_session="s", p_context_window=3000, p_response_tokens=100)
+    assert sizes() == (3000, 100, 2900)
+    call(db, "open_session", p_user=user, p_session="s", p_task="knowledge")
+    assert sizes() == (3000, 100, 2900)
+    call(db, "open_session", p_user=user, p_session="s", p_model="gpt-4o")
+    assert sizes() == (128000, 16384, 111616)
+
+
 def test_how_the_model_is_called_is_kept_and_returned(db: psycopg.Connection, user: str) -> None:
     def asked(session: str) -> tuple[Any, ...]:
         context = call(db, "context", p_user=user, p_session=session, p_query="Hi")
@@ -1070,35 +1144,29 @@ def test_budgets_warn_or_refuse(db: psycopg.Connection, user: str, what: str) ->
     assert store(db, user, "s", [USER], p_usage=usage)["warnings"] == [
         f"{what} costs 3000 microcents, its budget is 2500"
     ]
+    # Above the limit the next call is refused; what was answered is paid for and stored.
     call(db, "set_user_settings", p_user=user, p_settings=Jsonb({"budget_action": "refuse"}))
-    refused(
-        db,
-        "persist_turn",
-        "PM023",
-        f'{what} "{"s" if what == "session" else user}" would cost 4000 microcents, its budget is 2500',
-        p_user=user,
-        p_session="s",
-        p_messages=Jsonb([USER]),
-        p_usage=Jsonb(usage),
+    for name in ("compile_context", "context"):
+        refused(
+            db,
+            name,
+            "PM023",
+            f'{what} "{"s" if what == "session" else user}" has cost 3000 microcents, its budget is 2500',
+            p_user=user,
+            p_session="s",
+            p_query="More?",
+        )
+    db.execute("select * from memoir.explain_context(%s, 's', 'More?')", [user])  # looking is not calling
+    warned = store(db, user, "s", [USER], p_usage=usage)["warnings"]
+    assert warned == [f"{what} costs 4000 microcents, its budget is 2500"]
+    assert call(db, "session_info", p_user=user, p_session="s")["cost_microcents"] == (
+        4000 if what == "session" else 3000
     )
     # Other sessions have a budget of their own; a user's holds for all.
     if what == "session":
-        assert store(db, user, "t", [USER], p_usage=usage)["warnings"] == []
+        found = call(db, "context", p_user=user, p_session="t", p_query="More?")["warnings"]
+        assert not any("budget" in warning for warning in found), found
     else:
-        refused(
-            db,
-            "persist_turn",
-            "PM023",
-            "its budget is 2500",
-            p_user=user,
-            p_session="t",
-            p_messages=Jsonb([USER]),
-            p_usage=Jsonb(usage),
-        )
-        assert (
-            db.execute(
-                "select cost_microcents from _memoir.user_counters join _memoir.users using (user_id) where external_id = %s",
-                [user],
-            ).fetchone()[0]
-            == 3000
-        )
+        refused(db, "context", "PM023", "its budget is 2500", p_user=user, p_session="t", p_query="More?")
+    call(db, "set_user_settings", p_user=user, p_settings=Jsonb({"budget_action": "warn"}))
+    assert warned[0] in call(db, "context", p_user=user, p_session="s", p_query="More?")["warnings"]

@@ -25,6 +25,7 @@ from servers import (
     database,
     environment_of,
     fresh_server,
+    in_database,
     install,
     psql,
     roles,
@@ -441,3 +442,51 @@ def test_restore_on_a_server_without_the_roles(scratch: str, empty: str) -> None
             assert "Ximena" in str(
                 service.execute("select compile_context(%s, 'new', 'What is my cat called?')", [USER]).fetchone()
             )
+
+
+# pg_cron --------------------------------------------------------------------------------------------------------------
+
+PKGLIBDIR = Path(subprocess.run([PGBIN / "pg_config", "--pkglibdir"], capture_output=True, text=True).stdout.strip())
+
+
+@pytest.mark.skipif(not (PKGLIBDIR / "pg_cron.so").exists(), reason="pg_cron is not installed")
+def test_pg_cron_works_from_one_database_and_names_roles_for_superusers_only(scratch: str) -> None:
+    def installed(name: str) -> str:
+        with connect(dsn) as admin:
+            admin.execute(f"create database {name}")
+        command = [str(ROOT / "scripts" / "install.sh"), str(ARTIFACT.parent), in_database(dsn, name)]
+        path = os.environ | {"PATH": f"{PGBIN}:{os.environ['PATH']}"}
+        done = subprocess.run(command, capture_output=True, text=True, env=path)
+        assert done.returncode == 0, done.stderr
+        return done.stderr
+
+    def scheduled() -> dict[str, int]:
+        with connect(in_database(dsn, "house")) as db:
+            return dict(db.execute("select username, count(*) from cron.job group by 1").fetchall())
+
+    cron = {"shared_preload_libraries": "pg_cron", "cron.database_name": "house", "cron.use_background_workers": "on"}
+    with fresh_server(environment_of(scratch), **cron) as dsn:
+        assert "pg_cron" not in installed("house")
+        jobs = scheduled()["memoir_jobs"]
+        assert jobs > 5 and scheduled() == {"memoir_jobs": jobs}
+        # Any other database is installed too, and says who is to run its jobs.
+        assert "pg_cron works from database house" in installed("shed")
+        with connect(in_database(dsn, "shed")) as db, pytest.raises(psycopg.Error) as caught:
+            db.execute("call memoir.enable_jobs()")
+        assert caught.value.sqlstate == "PM050" and "house" in str(caught.value.diag.message_hint)
+        # An admin who is no superuser schedules what he may run himself.
+        with connect(in_database(dsn, "house")) as db:
+            db.execute("create role keeper login in role memoir_admin")
+            for needed in ("memoir_jobs", "usage on schema cron"):
+                with connect(in_database(dsn, "house"), user="keeper") as keeper:
+                    with pytest.raises(psycopg.Error) as caught:
+                        keeper.execute("call memoir.enable_jobs()")
+                assert caught.value.sqlstate == "PM050" and needed in str(caught.value.diag.message_hint)
+                db.execute(f"grant {needed} to keeper")
+            with connect(in_database(dsn, "house"), user="keeper") as keeper:
+                keeper.execute("call memoir.enable_jobs()")
+                assert scheduled() == {"memoir_jobs": jobs, "keeper": jobs}
+                keeper.execute("call memoir.enable_jobs()")  # again: anew, not twice
+                assert scheduled() == {"memoir_jobs": jobs, "keeper": jobs}
+                keeper.execute("call memoir.disable_jobs()")
+            assert scheduled() == {"memoir_jobs": jobs}

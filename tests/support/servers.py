@@ -196,7 +196,7 @@ ROOMY = {"timezone": "UTC", "max_locks_per_transaction": "256", "shared_buffers"
 
 
 @contextmanager
-def fresh_server(environment: dict[str, str] | None = None) -> Iterator[str]:
+def fresh_server(environment: dict[str, str] | None = None, **settings: str) -> Iterator[str]:
     """A server of its own that knows no role of ours; yields a superuser's DSN."""
     with server_folder() as folder:
         as_server_user(
@@ -211,5 +211,5 @@ def fresh_server(environment: dict[str, str] | None = None) -> Iterator[str]:
             "--no-instructions",
             "--no-sync",
         )
-        with running(folder, environment, **ROOMY) as dsn:
+        with running(folder, environment, **(ROOMY | settings)) as dsn:
             yield dsn

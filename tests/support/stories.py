@@ -297,7 +297,7 @@ LIKE = {
     "birthday": "When is her birthday?",
     "k8s": "What runs on k8s?",
 }
-HIKES = ("Hikes in the Alps each summer", "Hikes with Brigida in the Alps", "Hikes in the Alps around Zermatt")
+HIKES = ("Hikes in the Alps each summer", "Hikes in the Alps with Brigida", "Hikes in the Alps around Zermatt")
 
 
 def likeness(story: Story) -> None:

@@ -137,6 +137,10 @@ def test_odd_answers():
     ]
     reply = from_anthropic(cut)
     assert reply.message["tool_calls"][0]["function"]["arguments"] == '{"a": '
+    assert reply.message["content"] == [{"type": "thinking", "thinking": "hm"}] and reply.text == ""
+    signed = {"type": "thinking", "thinking": "hm", "signature": "s"}
+    thought = from_anthropic({"content": [signed, {"type": "text", "text": "Yes."}]})
+    assert thought.message["content"] == [signed, {"type": "text", "text": "Yes."}] and thought.text == "Yes."
     assert reply.usage == {"model": "m", "prompt_tokens": 3, "completion_tokens": 5, "finish_reason": "length"}
     for empty in ({}, []):
         with pytest.raises((ValueError, TypeError)):

@@ -1,0 +1,158 @@
+-- Parts of a message that are no text: images, audio, files, and what a model thought. What they cost at most
+-- (docs/tokens.md), and their shape in the format that did not send them.
+
+-- The bytes that base64 says, as far as it is any.
+create or replace function _memoir.from_base64(p_text text)
+returns bytea language plpgsql immutable parallel safe as $$
+declare
+  v_data text := rtrim(translate(p_text, E' \t\r\n', ''), '=');
+begin
+  if v_data ~ '[^A-Za-z0-9+/]' then v_data := substring(v_data from '^[A-Za-z0-9+/]*'); end if;
+  return decode(substr(v_data, 1, length(v_data) / 4 * 4), 'base64');
+end $$;
+
+-- The document of a part in either provider's shape: what kind of thing it is, and its base64, if that came along.
+create or replace function _memoir.document_of(p_part jsonb, out media_type text, out data text)
+language plpgsql immutable parallel safe as $$
+declare
+  v_uri text := p_part #>> '{file,file_data}';
+begin
+  if p_part ->> 'type' = 'document' and p_part #>> '{source,type}' = 'base64' then
+    media_type := p_part #>> '{source,media_type}';
+    data := p_part #>> '{source,data}';
+  elsif left(v_uri, 200) ~ '^data:[^;,]{1,100};base64,' then
+    media_type := substring(left(v_uri, 200) from '^data:([^;,]{1,100});');
+    data := substr(v_uri, strpos(left(v_uri, 200), ',') + 1);
+  elsif v_uri is not null then
+    media_type := 'application/pdf';
+    data := v_uri;
+  end if;
+end $$;
+
+-- Tokens of a part beyond its texts (token_texts), the most it can cost where its size can't be told.
+create or replace function _memoir.media_tokens(p_part jsonb, p_images text)
+returns integer language plpgsql immutable parallel safe as $$
+declare
+  v_document record; v_bytes bytea; v_rate integer; v_seconds float8; v_pages integer;
+  v_unknown constant integer := 20000;   -- a document or a recording of which nothing but a name is here
+  v_page constant integer := 3000;       -- text of a page; its picture is counted as an image of unknown size
+begin
+  case p_part ->> 'type'
+  when 'image_url' then return _memoir.image_tokens(p_part, p_images);
+  when 'input_audio' then
+    v_bytes := _memoir.from_base64(p_part #>> '{input_audio,data}');
+    -- 32 tokens a second. WAV says how many bytes that are; what is compressed has 4,000 (32 kbit/s) or more.
+    v_rate := case when substr(v_bytes, 1, 4) = 'RIFF' and octet_length(v_bytes) >= 32
+      then nullif(_memoir.bytes_le(v_bytes, 28, 3), 0) end;
+    v_seconds := octet_length(v_bytes)::float8 / coalesce(v_rate, 4000);
+    return least(ceil(32 * v_seconds), 1000000000);
+  when 'file', 'document' then
+    if p_part #>> '{source,type}' = 'text' then return 0; end if;
+    v_document := _memoir.document_of(p_part);
+    if v_document.data is null then return v_unknown; end if;
+    if v_document.media_type like 'text/%' then return octet_length(v_document.data) / 4 * 3; end if;
+    -- Pages are objects of a PDF; where these are packed, nothing is seen of them.
+    v_pages := regexp_count(encode(_memoir.from_base64(v_document.data), 'escape'),
+      '/Type[ \r\n]{0,4}/Page[^A-Za-z]');
+    return case when v_pages = 0 then greatest(v_unknown, octet_length(v_document.data) / 16)
+      else least(v_pages::bigint * (v_page + _memoir.image_tokens('{}', p_images)), 1000000000) end;
+  when 'redacted_thinking' then return octet_length(p_part ->> 'data') / 4 * 3;
+  else return 0;
+  end case;
+end $$;
+
+-- The texts of a part that cost tokens, as one.
+create or replace function _memoir.part_text(p_part jsonb)
+returns text language sql immutable as $$
+  select case p_part ->> 'type'
+    when 'text' then p_part ->> 'text'
+    when 'refusal' then p_part ->> 'refusal'
+    when 'thinking' then p_part ->> 'thinking'
+    when 'file' then p_part #>> '{file,filename}'
+    when 'document' then nullif(concat_ws(E'\n', p_part ->> 'title', p_part ->> 'context',
+      case when p_part #>> '{source,type}' = 'text' then p_part #>> '{source,data}' else p_part #>> '{source,url}' end),
+      '')
+    end
+$$;
+
+-- What stands for a part that a format has no place for.
+create or replace function _memoir.named_part(p_what text, p_name text)
+returns jsonb language sql immutable as $$
+  select jsonb_build_object('type', 'text', 'text', format('[%s: %s]', p_what, coalesce(p_name, 'not shown')))
+$$;
+
+-- A part as a block of Anthropic's, or null: thoughts that are not signed.
+create or replace function _memoir.anthropic_media(p_part jsonb)
+returns jsonb language plpgsql immutable as $$
+declare
+  v_document record;
+begin
+  case p_part ->> 'type'
+  when 'thinking' then
+    return case when p_part ->> 'signature' <> '' then jsonb_build_object('type', 'thinking',
+      'thinking', p_part -> 'thinking', 'signature', p_part -> 'signature') end;
+  when 'redacted_thinking' then return jsonb_build_object('type', 'redacted_thinking', 'data', p_part -> 'data');
+  when 'document' then return p_part;
+  when 'file' then
+    v_document := _memoir.document_of(p_part);
+    if v_document.media_type = 'application/pdf' then
+      return jsonb_strip_nulls(jsonb_build_object('type', 'document', 'title', p_part #> '{file,filename}', 'source',
+        jsonb_build_object('type', 'base64', 'media_type', 'application/pdf', 'data', v_document.data)));
+    elsif v_document.media_type like 'text/%' then
+      return jsonb_strip_nulls(jsonb_build_object('type', 'document', 'title', p_part #> '{file,filename}', 'source',
+        jsonb_build_object('type', 'text', 'media_type', 'text/plain', 'data',
+          _memoir.plain_text(_memoir.from_base64(v_document.data)))));
+    end if;
+    return _memoir.named_part('file', coalesce(p_part #>> '{file,filename}', p_part #>> '{file,file_id}'));
+  when 'input_audio' then return _memoir.named_part('audio', p_part #>> '{input_audio,format}');
+  else return null;
+  end case;
+end $$;
+
+-- Bytes as UTF-8, or as what is left of it.
+create or replace function _memoir.plain_text(p_bytes bytea)
+returns text language plpgsql immutable as $$
+begin
+  return convert_from(p_bytes, 'UTF8');
+exception when others then return encode(p_bytes, 'escape');
+end $$;
+
+-- A part as OpenAI takes it, or null: what a model thought.
+create or replace function _memoir.openai_media(p_part jsonb)
+returns jsonb language plpgsql immutable as $$
+declare
+  v_document record;
+begin
+  if p_part ->> 'type' in ('thinking', 'redacted_thinking') then return null; end if;
+  if p_part ->> 'type' <> 'document' then return p_part; end if;
+  v_document := _memoir.document_of(p_part);
+  if v_document.data is not null then
+    return jsonb_build_object('type', 'file', 'file', jsonb_build_object('filename',
+      coalesce(p_part ->> 'title', 'document'), 'file_data',
+      format('data:%s;base64,%s', v_document.media_type, v_document.data)));
+  elsif p_part #>> '{source,type}' = 'text' then
+    return jsonb_build_object('type', 'text', 'text', _memoir.part_text(p_part));
+  end if;
+  return _memoir.named_part('document', coalesce(p_part #>> '{source,url}', p_part ->> 'title'));
+end $$;
+
+-- A list of messages as OpenAI takes it. What a content has left when thoughts go may be nothing.
+create or replace function _memoir.openai_list(p_messages jsonb)
+returns jsonb language plpgsql immutable as $$
+declare
+  v_message jsonb; v_parts jsonb; v_out jsonb[] := '{}';
+begin
+  if not p_messages @? '$[*].content[*].type ? (@ == "thinking" || @ == "redacted_thinking" || @ == "document")' then
+    return p_messages;
+  end if;
+  for v_message in select * from jsonb_array_elements(p_messages) loop
+    if jsonb_typeof(v_message -> 'content') = 'array' then
+      v_parts := (select jsonb_agg(m order by o) filter (where m is not null)
+        from jsonb_array_elements(v_message -> 'content') with ordinality t(p, o), _memoir.openai_media(p) m);
+      v_message := jsonb_set(v_message, '{content}', coalesce(v_parts,
+        case when v_message ? 'tool_calls' then 'null' else '""' end::jsonb));
+    end if;
+    v_out := v_out || v_message;
+  end loop;
+  return to_jsonb(v_out);
+end $$;

@@ -1,0 +1,149 @@
+"""Audio, files and what a model thought: kept as sent, counted at a maximum, sent in both formats."""
+
+from __future__ import annotations
+
+import base64
+import struct
+from typing import Any
+
+import psycopg
+import pytest
+from calls import call, history, store, table
+from psycopg.types.json import Jsonb
+
+Db = psycopg.Connection[Any]
+
+
+def b64(data: bytes) -> str:
+    return base64.b64encode(data).decode()
+
+
+def wav(seconds: int, rate: int = 8000) -> bytes:
+    body = bytes(seconds * rate)
+    head = struct.pack("<4sI4s4sIHHIIHH4sI", b"RIFF", 36 + len(body), b"WAVE", b"fmt ", 16, 1, 1, rate, rate, 1, 8,
+                       b"data", len(body))  # fmt: skip
+    return head + body
+
+
+PDF = b"%PDF-1.4\n1 0 obj <</Type /Pages /Count 2>>\n2 0 obj <</Type /Page /X 1>>\n3 0 obj <</Type/Page\n>>\n%%EOF"
+AUDIO = {"type": "input_audio", "input_audio": {"data": b64(wav(3)), "format": "wav"}}
+FILE = {"type": "file", "file": {"filename": "lease.pdf", "file_data": "data:application/pdf;base64," + b64(PDF)}}
+DOCUMENT = {
+    "type": "document",
+    "title": "House rules",
+    "source": {"type": "text", "media_type": "text/plain", "data": "Quiet after ten."},
+}
+SCAN = {"type": "document", "source": {"type": "base64", "media_type": "application/pdf", "data": b64(PDF)}}
+THOUGHT = {"type": "thinking", "thinking": "They ask about the walrus clause.", "signature": "c2lnbmVk"}
+UNSIGNED = {"type": "thinking", "thinking": "A hunch about the otter clause."}
+HIDDEN = {"type": "redacted_thinking", "data": b64(bytes(300))}
+
+
+def said(text: str) -> dict[str, Any]:
+    return {"type": "text", "text": text}
+
+
+EXCHANGE = [
+    {"role": "user", "content": [said("Please listen, and read the lease."), AUDIO, FILE, DOCUMENT, SCAN]},
+    {"role": "assistant", "content": [THOUGHT, HIDDEN, UNSIGNED, said("The lease ends in May.")]},
+]
+
+
+def contents(messages: list[dict[str, Any]]) -> list[Any]:
+    return [message["content"] for message in messages]
+
+
+def test_they_are_kept_as_they_were_sent(db: Db, user: str) -> None:
+    store(db, user, "s", EXCHANGE)
+    assert contents(history(db, user, "s")) == contents(EXCHANGE)
+    store(db, user, "again", history(db, user, "s"))
+    assert contents(history(db, user, "again")) == contents(EXCHANGE)
+    # And in a file and back, for another user.
+    lines = [Jsonb(line) for (line,) in table(db, "export_user", user)]
+    call(db, "import_user", f"{user}-copy", lines)
+    assert contents(history(db, f"{user}-copy", "s")) == contents(EXCHANGE)
+
+
+def test_openai_gets_them_in_its_shape(db: Db, user: str) -> None:
+    store(db, user, "s", EXCHANGE)
+    asked, answered, _ = call(db, "compile_context", user, "s", "And then?")
+    assert asked["content"][:3] == EXCHANGE[0]["content"][:3]
+    assert asked["content"][3] == said("House rules\nQuiet after ten.")
+    assert asked["content"][4]["file"]["file_data"] == FILE["file"]["file_data"]
+    assert answered["content"] == [said("The lease ends in May.")], "thoughts have no place there"
+    store(db, user, "t", [{"role": "user", "content": "Hm?"}, {"role": "assistant", "content": [UNSIGNED]}])
+    assert contents(call(db, "compile_context", user, "t", "So?"))[:2] == ["Hm?", ""]
+
+
+def test_anthropic_gets_them_in_its_shape(db: Db, user: str) -> None:
+    store(db, user, "s", EXCHANGE)
+    asked, answered, _ = call(db, "compile_context", user, "s", "And then?", p_format="anthropic")["messages"]
+    assert asked["content"][1] == said("[audio: wav]")
+    assert asked["content"][2] == SCAN | {"title": "lease.pdf"}
+    assert asked["content"][3:] == [DOCUMENT, SCAN]
+    assert answered["content"][:2] == [THOUGHT, HIDDEN], "signed thoughts go back whole, before the text"
+    assert [block["type"] for block in answered["content"][2:]] == ["text"]
+    # A mark of the cache can't stand on a thought.
+    store(db, user, "t", [{"role": "user", "content": "Hm?"}, {"role": "assistant", "content": [THOUGHT]}])
+    _, thought, _ = call(db, "compile_context", user, "t", "So?", p_format="anthropic")["messages"]
+    assert thought["content"] == [THOUGHT]
+
+
+@pytest.mark.parametrize(
+    ("part", "tokens"),
+    [
+        (AUDIO, 97),  # three seconds, and the header's 44 bytes
+        ({"type": "input_audio", "input_audio": {"data": b64(bytes(40_000)), "format": "mp3"}}, 320),
+        ({"type": "input_audio", "input_audio": {"data": "", "format": "mp3"}}, 0),
+        (SCAN, 2 * (3000 + 1445)),
+        (FILE, 2 * (3000 + 1445)),
+        ({"type": "file", "file": {"file_id": "file-1"}}, 20_000),
+        ({"type": "document", "source": {"type": "url", "url": "https://example.org/a.pdf"}}, 20_000),
+        ({"type": "file", "file": {"file_data": "data:application/pdf;base64," + b64(b"%PDF packed")}}, 20_000),
+        ({"type": "file", "file": {"file_data": "data:text/plain;base64," + b64(b"x" * 300)}}, 300),
+    ],
+)
+def test_they_count_at_the_stated_maximum(db: Db, user: str, part: dict[str, Any], tokens: int) -> None:
+    bare = store(db, user, "bare", [{"role": "user", "content": [said("Look.")]}])["tokens"]
+    counted = store(db, user, "s", [{"role": "user", "content": [said("Look."), part]}])["tokens"]
+    name = part.get("file", {}).get("filename") or part.get("source", {}).get("url") or ""
+    assert counted - bare == tokens + (call(db, "count_tokens", name) if name else 0)
+    # The budget knows of it, also when the query brings it along.
+    context = call(db, "context", user, "t", "Look.", p_query_parts=[part])
+    assert context["tokens"] >= tokens
+
+
+def test_thoughts_count_and_are_neither_found_nor_learnt_from(db: Db, user: str) -> None:
+    plain = store(db, user, "plain", [{"role": "assistant", "content": [said("Yes.")]}])["tokens"]
+    done = store(db, user, "s", [{"role": "assistant", "content": [THOUGHT, said("Yes.")]}])
+    assert done["tokens"] == plain + call(db, "count_tokens", THOUGHT["thinking"])
+    store(db, user, "s", EXCHANGE)
+    for hidden in ("walrus clause", "otter clause", "quiet after ten"):
+        assert table(db, "recall", user, hidden, columns="content") == [], hidden
+    secret = {"type": "thinking", "thinking": "Their key is sk-proj-" + "a1B2c3D4" * 6}
+    assert store(db, user, "s", [{"role": "assistant", "content": [secret, said("Done.")]}])["warnings"]
+
+
+@pytest.mark.parametrize(
+    ("role", "part", "says"),
+    [
+        ("assistant", AUDIO, 'type "input_audio" can\'t be stored'),
+        ("user", THOUGHT, 'type "thinking" can\'t be stored'),
+        (
+            "user",
+            {"type": "input_audio", "input_audio": {"data": 5, "format": "wav"}},
+            "input_audio.data must be a string",
+        ),
+        ("user", {"type": "file", "file": {}}, "file.file_data must be a string"),
+        ("user", {"type": "file"}, "file.file_data must be a string"),
+        ("user", {"type": "document", "source": {"type": "carrier pigeon"}}, "source.type must be"),
+        ("user", {"type": "document"}, "source.type must be a string"),
+        ("user", {"type": "document", "source": {"type": "text"}}, "source.data must be a string"),
+        ("assistant", {"type": "thinking", "thinking": None}, "thinking must be a string"),
+        ("assistant", {"type": "redacted_thinking"}, "data must be a string"),
+    ],
+)
+def test_what_is_none_is_refused_by_name(db: Db, user: str, role: str, part: dict[str, Any], says: str) -> None:
+    with pytest.raises(psycopg.Error, match=says) as caught:
+        store(db, user, "s", [{"role": role, "content": [said("Look."), part]}])
+    assert caught.value.sqlstate == "PM010"
