@@ -66,7 +66,7 @@ begin
   )
   select (row_number() over (order by k.o))::integer,
     case k.kind when 't' then 'turn' when 'm' then 'memory' else 'summary' end, k.ref_id, _memoir.marked(v_user, k.kind, k.session_id, k.turn_index,
-      k.span_start, k.span_length, t.body), k.score, k.words,
+      k.span_start, k.span_length, t.body, p_as_of), k.score, k.words,
       k.vector,
     array_remove(array[case when k.words > 0 then 'words' end, case when k.vector is not null then 'vector' end,
       case when k.words = 0 and k.vector is null then 'neighbour' end], null),
