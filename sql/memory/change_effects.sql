@@ -19,6 +19,9 @@ begin
         unnest(v.kinds, v.raws) x(k, r) where k in ('email', 'code') or r ~ '\d.*\d.*\d');
       if cardinality(v_values) = 1 then
         v_done := _memoir.forget_named(p_turn, v_values[1], v_request.said, false, v_request.language, false, p_by);
+        -- The turn says the value itself.
+        v_request.span_start := 1;
+        v_request.span_length := length(p_turn.content);
       end if;
     end if;
     if v_done ->> 'outcome' = 'forgotten' then
