@@ -127,13 +127,14 @@ begin
     if v_ranked[i].item_no = any (p_waiting) then
       v_ranked[i].score := greatest(v_ranked[i].score, case when v_ranked[i].role = 'user' then v_user_score
         else v_score end);
+      v_ranked[i].telling := 1;  -- whether it fits, nobody can say yet
     end if;
   end loop;
   return coalesce(v_ranked, '{}') || array(
     select (i.item_no, i.kind, i.ref_id, i.session_id, i.turn_index, i.chunk, i.span_start, i.span_length,
       i.token_count, i.role, i.created_at, i.recorded_at, i.project, case when i.role = 'user' then v_user_score
         else v_score end, 0, null, 0, 0,
-        array_fill(0, array[cardinality(_memoir.ledger_signals())]))::_memoir.ranked_item
+        array_fill(0, array[cardinality(_memoir.ledger_signals())]), 1)::_memoir.ranked_item
     from _memoir.search_items i where i.user_id = p_user_id and i.item_no = any (p_waiting)
       and not exists (select from unnest(p_ranked) r where r.item_no = i.item_no) order by i.item_no);
 end $$;

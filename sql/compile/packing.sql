@@ -6,7 +6,7 @@
 create or replace function _memoir.recall_block(p_user_id uuid, p_candidates _memoir.candidate[], p_working text[],
   p_budget integer,
   p_tokenizer text, p_hidden uuid[], p_clearance _memoir.sensitivity, p_config jsonb, p_terms text[],
-    p_weak boolean default false)
+    p_weak boolean default false, p_as_of timestamptz default null)
 returns _memoir.recall_block language plpgsql stable set plan_cache_mode = force_custom_plan as $$
 declare
   v_block _memoir.recall_block; v_lines _memoir.recall_line[]; v_copies integer[]; v_all boolean;
@@ -20,7 +20,7 @@ begin
     return v_block;
   end if;
   select l.lines, l.copies into v_lines, v_copies
-  from _memoir.lines_of(p_user_id, p_candidates, p_budget, p_hidden, p_clearance, p_config, p_terms) l;
+  from _memoir.lines_of(p_user_id, p_candidates, p_budget, p_hidden, p_clearance, p_config, p_terms, p_as_of) l;
 
   -- First with stored counts, then once more with the budget corrected by what the text really costs.
   loop
@@ -74,7 +74,7 @@ end $$;
 -- another says. Texts are read of what is worth most up to half again the budget.
 create or replace function _memoir.lines_of(p_user_id uuid, p_candidates _memoir.candidate[], p_budget integer,
   p_hidden uuid[],
-  p_clearance _memoir.sensitivity, p_config jsonb, p_terms text[], out lines _memoir.recall_line[],
+  p_clearance _memoir.sensitivity, p_config jsonb, p_terms text[], p_as_of timestamptz, out lines _memoir.recall_line[],
     out copies integer[])
 language plpgsql stable set plan_cache_mode = force_custom_plan as $$
 declare
@@ -85,7 +85,7 @@ declare
 begin
   select array_agg(t.item_no), array_agg((t.item_no, t.name, t.body)::_memoir.item_text) into v_items, v_texts
   from _memoir.texts_at(p_user_id, v_reach.locators, p_clearance) t;
-  v_texts := _memoir.with_marks(p_user_id, v_texts, v_reach.locators);
+  v_texts := _memoir.with_marks(p_user_id, v_texts, v_reach.locators, p_as_of);
   v_found := _memoir.reducible(p_candidates, v_items, v_reach.doubtful);
   if v_found.sessions is not null then
     select array_agg((s.session_id, s.external_id)::_memoir.session_name) into v_names
@@ -107,7 +107,7 @@ end $$;
 
 -- Texts of turns with a mark behind each clause that a later turn changed.
 create or replace function _memoir.with_marks(p_user_id uuid, p_texts _memoir.item_text[],
-  p_locators _memoir.item_locator[])
+  p_locators _memoir.item_locator[], p_as_of timestamptz)
 returns _memoir.item_text[] language plpgsql stable set plan_cache_mode = force_custom_plan as $$
 declare
   v_change record; v_texts _memoir.item_text[] := p_texts; v_place integer; v_body text;
@@ -120,7 +120,8 @@ begin
     select l.item_no, least(x.span_start + x.span_length, l.span_start + l.span_length) - l.span_start as at
     from unnest(p_locators) l join _memoir.recall_exclusions x on x.user_id = p_user_id and x.session_id = l.session_id
       and x.turn_index = l.turn_index
-    where l.kind = 't' and x.changed and x.lifted_at is null and x.span_start < l.span_start + l.span_length
+    where l.kind = 't' and x.changed and x.lifted_at is null and (p_as_of is null or x.recorded_at <= p_as_of)
+      and x.span_start < l.span_start + l.span_length
       and l.span_start < x.span_start + x.span_length
     group by 1, 2 order by 1, 2 desc
   loop
@@ -135,12 +136,12 @@ end $$;
 
 -- One such text.
 create or replace function _memoir.marked(p_user_id uuid, p_kind "char", p_session_id uuid, p_turn integer,
-  p_start integer, p_length integer, p_body text)
+  p_start integer, p_length integer, p_body text, p_as_of timestamptz)
 returns text language plpgsql stable set plan_cache_mode = force_custom_plan as $$
 begin
   if p_kind <> 't' then return p_body; end if;
   return (_memoir.with_marks(p_user_id, array[(0, null, p_body)::_memoir.item_text], array[(0, 't', null, p_session_id,
-    p_turn, null, p_start, p_length)::_memoir.item_locator]))[1].body;
+    p_turn, null, p_start, p_length)::_memoir.item_locator], p_as_of))[1].body;
 end $$;
 
 -- The functions below touch no table: one generic plan serves every call.

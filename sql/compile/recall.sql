@@ -96,7 +96,7 @@ begin
     order by f.o limit p_limit
   ), shown as (
     select k.o, case k.kind when 't' then 'turn' when 'm' then 'memory' else 'summary' end as kind, k.ref_id,
-      _memoir.marked(v_user, k.kind, k.session_id, k.turn_index, k.span_start, k.span_length, t.body) as body, k.score, k.words, k.vector,
+      _memoir.marked(v_user, k.kind, k.session_id, k.turn_index, k.span_start, k.span_length, t.body, p_as_of) as body, k.score, k.words, k.vector,
       array_remove(array[case when k.words > 0 then 'words' end, case when k.vector is not null then 'vector' end,
         case when k.words = 0 and k.vector is null then 'neighbour' end], null) as matched,
       k.session_id, k.turn_index, k.role::text as role, t.name, k.said_at, k.type, k.memory_tags, k.project

@@ -467,7 +467,7 @@ begin
   end if;
   v_block := _memoir.recall_block(v.user_id, v_candidates, v_working, v.recall_budget, v.tokenizer, v_shown,
     v_scope.clearance,
-    v.config, v_question.terms, v_weak);
+    v.config, v_question.terms, v_weak, v.as_of);
   v.recall := v_block.text;
   v.recall_tokens := v_block.tokens;
   v.arms := jsonb_build_object('recall', 'searched', 'vector', v_question.vector is not null, 'words', true,

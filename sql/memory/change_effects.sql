@@ -19,6 +19,9 @@ begin
         unnest(v.kinds, v.raws) x(k, r) where k in ('email', 'code') or r ~ '\d.*\d.*\d');
       if cardinality(v_values) = 1 then
         v_done := _memoir.forget_named(p_turn, v_values[1], v_request.said, false, v_request.language, false, p_by);
+        -- The turn says the value itself.
+        v_request.span_start := 1;
+        v_request.span_length := length(p_turn.content);
       end if;
     end if;
     if v_done ->> 'outcome' = 'forgotten' then
@@ -122,15 +125,16 @@ end $$;
 -- Forgets what is named: the user's clauses, what repeats their values, and the memories made of them or saying the same.
 -- Nothing where it is not clear what is meant. p_preview: only says what it would be. Under the user's lock.
 create or replace function _memoir.forget_named(p_turn _memoir.conversation_history, p_names text, p_request text,
-  p_is_all boolean, p_language text, p_preview boolean, p_by text)
+  p_is_all boolean, p_language text, p_preview boolean, p_by text, p_projects text[] default null,
+  p_clearance _memoir.sensitivity default 'secret')
 returns jsonb language plpgsql set plan_cache_mode = force_custom_plan as $$
 declare
   v_user uuid := p_turn.user_id; v_now timestamptz := memoir.now(); v_change uuid := gen_random_uuid();
   v_named record := _memoir.units_named(p_turn, p_names, p_request, p_is_all, p_language);
-  v_units _memoir.said_unit[] := v_named.units; v_values text[] := '{}'; v_memories uuid[]; v_unit _memoir.said_unit;
+  v_units _memoir.said_unit[] := _memoir.units_within(v_user, v_named.units, p_projects, p_clearance); v_values text[] := '{}'; v_memories uuid[]; v_unit _memoir.said_unit;
   v_shown jsonb; v_clear boolean := v_named.is_clear;
 begin
-  v_memories := _memoir.memories_named(v_user, v_named.topics, p_language);
+  v_memories := _memoir.memories_named(v_user, v_named.topics, p_language, p_projects, p_clearance);
   if not coalesce(v_clear, false) then
     -- What was only ever remembered, in one memory.
     v_clear := cardinality(v_units) = 0 and cardinality(v_memories) = 1;
@@ -148,6 +152,7 @@ begin
         || _memoir.query_terms('english', array_to_string(v_values, ' ')), '{user,assistant}', 4)) u
       where exists (select from unnest(v_values) x where _memoir.has_words(u.said, x))
         or p_is_all and v_named.topics <@ tsvector_to_array(to_tsvector(p_language::regconfig, u.said)));
+    v_units := _memoir.units_within(v_user, v_units, p_projects, p_clearance);
   end if;
   v_memories := array(select distinct m from unnest(_memoir.memories_from(v_user, v_units) || case when p_is_all
     or cardinality(v_memories) = 1 then v_memories else array(select m.memory_id from _memoir.memory_store m
@@ -175,13 +180,26 @@ begin
   return v_shown || jsonb_build_object('outcome', 'forgotten', 'change_id', v_change);
 end $$;
 
--- Active memories that speak of all these topics.
-create or replace function _memoir.memories_named(p_user_id uuid, p_topics text[], p_language text)
+-- Of clauses those that a caller may see.
+create or replace function _memoir.units_within(p_user_id uuid, p_units _memoir.said_unit[], p_projects text[],
+  p_clearance _memoir.sensitivity)
+returns _memoir.said_unit[] language plpgsql stable set plan_cache_mode = force_custom_plan as $$
+begin
+  if p_projects is null and p_clearance = 'secret' then return p_units; end if;
+  return array(select u from unnest(p_units) u where exists (select from _memoir.search_items i
+    where i.user_id = p_user_id and i.ref_id = u.message_id and i.sensitivity <= p_clearance
+      and (p_projects is null or i.project = any (p_projects))));
+end $$;
+
+-- Active memories that speak of all these topics, those that a caller may see.
+create or replace function _memoir.memories_named(p_user_id uuid, p_topics text[], p_language text, p_projects text[],
+  p_clearance _memoir.sensitivity)
 returns uuid[] language plpgsql stable set plan_cache_mode = force_custom_plan as $$
 begin
   if p_topics = '{}' then return '{}'; end if;
   return array(select m.memory_id from _memoir.memory_store m
-    where m.user_id = p_user_id and m.state = 'active'
+    where m.user_id = p_user_id and m.state = 'active' and m.sensitivity <= p_clearance
+      and (p_projects is null or m.project = any (p_projects))
       and p_topics <@ tsvector_to_array(to_tsvector(p_language::regconfig, left(m.content, 2000)))
     order by m.recorded_at desc limit 200);
 end $$;
@@ -205,7 +223,9 @@ begin
     and x.change_id = p_change and x.lifted_at is null);
   update _memoir.recall_exclusions set lifted_at = v_now where user_id = v_user and change_id = p_change
     and lifted_at is null;
-  if v_at is null then
+  if v_at is null or exists (select from _memoir.recall_exclusions x
+    join _memoir.sessions s on s.user_id = v_user and s.session_id = x.session_id
+    where x.user_id = v_user and x.change_id = p_change and s.project <> all (v_caller.projects)) then
     perform _memoir.fail('PM004', format('unknown change %s', _memoir.shown(p_change::text)), 'list_changes names them');
   end if;
   update _memoir.tombstones set lifted_at = v_now, lifted_by = v_caller.login
@@ -280,17 +300,14 @@ begin
     perform _memoir.fail('PM014', format('query must not be empty, it is %s', _memoir.shown(p_query)));
   end if;
   perform _memoir.check_size('query', p_query, 10000);
-  if v_caller.projects is not null then
-    perform _memoir.fail('PM001', format('login %s is limited to projects and may not forget across them',
-      quote_ident(v_caller.login)));
-  end if;
   perform from _memoir.user_counters where user_id = v_caller.user_id for update;
   v_turn.user_id := v_caller.user_id;
   v_turn.session_id := _memoir.no_session();
   v_turn.turn_index := 0;
   v_turn.created_at := 'infinity';
   return _memoir.forget_named(v_turn, p_query, 'forget my ' || p_query, p_query ~* ('\m(?:'
-    || _memoir.any_word(null, 'all_about') || ')\M'), _memoir.spoken_language(p_query), p_preview, v_caller.login);
+    || _memoir.any_word(null, 'all_about') || ')\M'), _memoir.spoken_language(p_query), p_preview, v_caller.login,
+    v_caller.projects, v_caller.clearance);
 end $$;
 comment on function memoir.forget_about(text, text, boolean) is
   'Forgets what a few words name ("my locker code", "everything about Dominik"): the clauses in which the user said it,

@@ -23,7 +23,7 @@ begin
   end if;
   foreach v_piece in array string_to_array(v_text, chr(2)) loop
     -- "Ida and I live together": two words are no clause.
-    if v_held || v_piece ~* '^[[:alpha:]''-]+(?: [[:alpha:]''-]+)? and $' then
+    if v_held || v_piece ~* '^(?:(?:my|our) )?[[:alpha:]''-]+(?: [[:alpha:]''-]+)? and $' then
       v_held := v_held || v_piece;
       continue;
     end if;

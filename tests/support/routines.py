@@ -79,6 +79,14 @@ def values_for(
             "select memoir.remember(%s, %s, p_project => %s)", [user, unique("fact"), project]
         ).fetchone()[0]["memory_id"]
         made["p_ids"] = [made["p_id"]]
+    if "p_change" in needed:
+        code_word = unique("vault")
+        for said in (f"my {code_word} code is 4711", f"please forget my {code_word} code"):
+            db.execute(
+                "select memoir.persist_turn(%s, %s, %s)", [user, session, Jsonb([{"role": "user", "content": said}])]
+            )
+            db.execute("select memoir.extract_session(%s, %s)", [user, session])
+        made["p_change"] = db.execute("select change_id from memoir.list_changes(%s)", [user]).fetchone()[0]
     if "p_call" in needed:
         made["p_call"] = db.execute("select memoir.capture_call(%s, %s, 'x')", [user, session]).fetchone()[0]
     if routine.name in ("heartbeat", "retry_work", "release_work", "store_model_result", "fail_model_call"):
