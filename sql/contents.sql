@@ -27,7 +27,8 @@
 -- text: one text at a time: no user, no session
 \ir text/tokens.sql                    -- what a text costs: exact where possible, else the documented estimate
 \ir text/text.sql                      -- what may be stored, fences, chunks, words
-\ir text/secrets.sql                   -- what looks like a key, a card, an account or a personal number
+\ir text/numbers.sql                   -- cards, accounts, personal numbers: shapes and check digits
+\ir text/secrets.sql                   -- what looks like a key, a password, or a number that is secret
 \ir text/messages.sql                  -- checks and normal form of chat messages
 \ir text/sentences.sql                 -- what a turn says in the speaker's own words; dates made absolute
 
