@@ -94,6 +94,7 @@
 \ir compile/explain.sql                -- explain_context: why each item is in or out
 \ir compile/recall.sql                 -- recall, match_memories: the same ranking, as rows
 \ir compile/browse.sql                 -- lists; hits on one line, what stands around one, whole rows; relations of a memory
+\ir compile/tools.sql                  -- the model keeps its own memory: definitions of tools, and what runs a call
 \ir compile/learning.sql               -- what was used of a recall; the ranking's weights learnt from it
 
 -- privacy: who sees what; taking out, putting back

@@ -7,7 +7,7 @@ import inspect
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager
 from types import TracebackType
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 from weakref import WeakSet, finalize
 
 import psycopg
@@ -21,8 +21,9 @@ from .calls import AllCalls, calls
 from .client import CONNECT, log
 from .errors import InvalidArgumentError, MemoirError, refused
 from .plans import Leases, Plan, Restored, Wanted
+from .providers import ToolCall, tool_result
 from .sessions import SessionCalls
-from .types import AsyncEmbed
+from .types import AsyncEmbed, Message
 
 T = TypeVar("T")
 
@@ -267,3 +268,14 @@ class AsyncSession(SessionCalls, AsyncClient):
         answer = await self._memoir.run(call)
         self._noted(call, answer)
         return answer
+
+    async def tools(
+        self, format: Literal["openai", "responses", "anthropic", "mcp"] | None = None
+    ) -> list[dict[str, Any]]:
+        """AsyncMemoir.memory_tools: definitions to send with a request, besides the application's own."""
+        return await self._memoir.memory_tools(format)
+
+    async def run_tool(self, call: ToolCall) -> Message:
+        """Runs a model's call of one of `tools` and returns the message that answers it. The user's message must be
+        appended before: what the model quotes of it carries the user's word."""
+        return tool_result(call, await self.call_memory_tool(call.name, call.arguments))

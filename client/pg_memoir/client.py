@@ -9,7 +9,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from types import TracebackType
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 from weakref import WeakKeyDictionary
 
 import psycopg
@@ -22,8 +22,9 @@ from .call import Call, Client, opened_by
 from .calls import AllCalls, calls
 from .errors import InvalidArgumentError, MemoirError, refused
 from .plans import Leases, Plan, Restored, Wanted
+from .providers import ToolCall, tool_result
 from .sessions import SessionCalls
-from .types import Embed
+from .types import Embed, Message
 
 T = TypeVar("T")
 
@@ -228,3 +229,14 @@ class Session(SessionCalls, Client):
         answer = self._memoir.run(call)
         self._noted(call, answer)
         return answer
+
+    def tools(
+        self, format: Literal["openai", "responses", "anthropic", "mcp"] | None = None
+    ) -> list[dict[str, Any]]:
+        """Memoir.memory_tools: definitions to send with a request, besides the application's own."""
+        return self._memoir.memory_tools(format)
+
+    def run_tool(self, call: ToolCall) -> Message:
+        """Runs a model's call of one of `tools` and returns the message that answers it. The user's message must be
+        appended before: what the model quotes of it carries the user's word."""
+        return tool_result(call, self.call_memory_tool(call.name, call.arguments))

@@ -163,6 +163,19 @@ class Memories:
         Raises DimensionMismatchError."""
 
     @value
+    def memory_tools(
+        self, format: Literal["openai", "responses", "anthropic", "mcp"] | None = None
+    ) -> list[dict[str, Any]]:
+        """Definitions of the tools by which a model keeps its own memory, to send with a request; `format` is 'openai'
+        (chat completions) unless given."""
+
+    @value
+    def call_memory_tool(self, user: str, session: str, name: str, arguments: Object) -> str:
+        """Runs a model's call of one of `memory_tools` and returns text for the model; what the model can mend is
+        answered as 'Error: …'. What it writes is the agent's word, unless it quotes the user's own turn of this session.
+        Raises UnknownSessionError, NotAuthorizedError."""
+
+    @value
     def correct(
         self,
         user: str,

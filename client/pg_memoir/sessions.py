@@ -42,6 +42,7 @@ class SessionCalls:
     undo_compaction = in_session(Conversations.undo_compaction)
     list_compactions = in_session(Conversations.list_compactions)
     set_working_memory = in_session(Conversations.set_working_memory)
+    call_memory_tool = in_session(Memories.call_memory_tool)
     pin = in_session(Memories.pin)
     unpin = in_session(Memories.unpin)
     pin_turns = in_session(Conversations.pin_turns)
