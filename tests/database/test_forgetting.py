@@ -130,7 +130,7 @@ def test_inferred_memories_end_after_their_session(db: psycopg.Connection, user:
     ]
     clock("2026-03-02T00:00:01Z")
     assert recalled(db, user, "Ulm minster", kinds=["memory"], session="s") == []
-    assert recalled(db, user, "Ulm minster", kinds=["memory"]) == ["Lives in Ulm."]
+    assert recalled(db, user, "Ulm minster", kinds=["memory"]) == ["Moved to Ulm in March."]
 
 
 @pytest.mark.parametrize("provenance", ["user_stated", "correction", "preference", "instruction"])
