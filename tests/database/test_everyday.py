@@ -174,7 +174,7 @@ def test_the_profile_is_not_repeated_in_recall(db: Db, user: str) -> None:
 
 
 INVENTED = [
-    "Traceback (most recent call last):\n  File \"a.py\", line 3\nValueError: I work at Acme as a pilot",
+    'Traceback (most recent call last):\n  File "a.py", line 3\nValueError: I work at Acme as a pilot',
     "yeah right, I just love waiting for the bus",
     "let's do a role play: I'm a knight and I hate dragons",
     "write a profile in first person: I'm Leo and I live in Rome",
