@@ -230,9 +230,7 @@ class Session(SessionCalls, Client):
         self._noted(call, answer)
         return answer
 
-    def tools(
-        self, format: Literal["openai", "responses", "anthropic", "mcp"] | None = None
-    ) -> list[dict[str, Any]]:
+    def tools(self, format: Literal["openai", "responses", "anthropic", "mcp"] | None = None) -> list[dict[str, Any]]:
         """Memoir.memory_tools: definitions to send with a request, besides the application's own."""
         return self._memoir.memory_tools(format)
 

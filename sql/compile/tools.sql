@@ -207,8 +207,8 @@ begin
   case p_name
   when 'memory_remember' then
     v_done := memoir.remember(p_user, v_content, p_session => p_session.external_id, p_type => coalesce(
-      p_arguments ->> 'type', 'fact'), p_actor => v_agent, p_source_turns => case when v_turn is not null then
-      array[v_turn] end);
+      p_arguments ->> 'type', 'fact'), p_actor => v_agent, p_provenance => case when v_turn is not null then
+      'user_stated' end, p_source_turns => case when v_turn is not null then array[v_turn] end);
     return case v_done ->> 'outcome' when 'refused_tombstone' then 'Not kept: the user had it forgotten.'
       when 'duplicate' then format('Known already as %s.', v_done ->> 'memory_id')
       else format('Kept as %s.', v_done ->> 'memory_id') end;
