@@ -34,7 +34,7 @@ returns table (name text, description text, parameters jsonb) language sql immut
 $$;
 
 create or replace function memoir.memory_tools(p_format text default 'openai')
-returns jsonb language plpgsql immutable set search_path from current as $$
+returns jsonb language plpgsql immutable security definer set search_path from current as $$
 begin
   perform _memoir.check_choice('format', p_format, '{openai,responses,anthropic,mcp}');
   return (select jsonb_agg(case p_format

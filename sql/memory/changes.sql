@@ -45,7 +45,8 @@ create or replace function _memoir.units_before(p_turn _memoir.conversation_hist
 returns _memoir.said_unit[] language plpgsql stable set plan_cache_mode = force_custom_plan as $$
 declare
   v_user uuid := p_turn.user_id; v_counters _memoir.user_counters; v_scores _memoir.item_scores; v_items integer[];
-  v_locators _memoir.item_locator[];
+  v_locators _memoir.item_locator[]; v_bodies text[]; v_languages text[]; v_of bigint[]; v_said text[];
+  v_starts integer[];
 begin
   select * into v_counters from _memoir.user_counters where user_id = v_user;
   v_scores := _memoir.word_scores(v_user, v_counters, p_terms, '{}', '{}');
@@ -63,16 +64,22 @@ begin
       and i.ref_id is distinct from p_turn.message_id
       and (i.session_id <> p_turn.session_id or i.turn_index < p_turn.turn_index)
       and i.created_at <= p_turn.created_at);
+  -- One step for all texts, then the next: the server keeps few compiled patterns, and each step has its own.
+  select array_agg(t.item_no), array_agg(t.body) into v_items, v_bodies
+  from _memoir.texts_at(v_user, v_locators, 'secret') t;
+  v_languages := array(select _memoir.spoken_language(b) from unnest(v_bodies) with ordinality x(b, o) order by o);
+  select array_agg(b.o), array_agg(s.said), array_agg(s.span_start) into v_of, v_said, v_starts
+  from unnest(v_bodies) with ordinality b(body, o)
+  cross join lateral (select * from _memoir.own_sentences(b.body) s where s.span_length <= 600 limit 20) s;
   return array(
     select (l.ref_id, l.session_id, l.turn_index, l.recorded_at, i.created_at, i.role,
-      l.span_start + s.span_start + c.span_start - 2, c.span_length, c.said, left(t.body, 1000),
+      l.span_start + s.span_start + c.span_start - 2, c.span_length, c.said, left(v_bodies[s.text_no], 1000),
       s.said ~ '[?？]["”'')]*$' and lead(c.span_start) over (partition by l.item_no, s.span_start
         order by c.span_start) is null)::_memoir.said_unit
-    from unnest(v_locators) l
+    from unnest(v_of, v_said, v_starts) s(text_no, said, span_start)
+    join unnest(v_locators) l on l.item_no = v_items[s.text_no]
     join _memoir.search_items i on i.user_id = v_user and i.item_no = l.item_no
-    join _memoir.texts_at(v_user, v_locators, 'secret') t on t.item_no = l.item_no
-    cross join lateral (select * from _memoir.own_sentences(t.body) s where s.span_length <= 600 limit 20) s
-    cross join lateral _memoir.clauses(s.said, _memoir.spoken_language(t.body)) c
+    cross join lateral _memoir.clauses(s.said, v_languages[s.text_no]) c
     where not exists (select from _memoir.recall_exclusions x where x.user_id = v_user and x.session_id = l.session_id
       and x.turn_index = l.turn_index and x.lifted_at is null and (x.span_start is null
         or x.span_start < l.span_start + s.span_start + c.span_start - 2 + c.span_length

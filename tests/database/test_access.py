@@ -233,6 +233,7 @@ def test_a_tenant_reaches_its_own_users_only(world: World) -> None:
             "estimate_tokens",
             "list_settings",
             "max_tokens",
+            "memory_tools",
             "now",
             "version",
         }  # of nobody in particular
