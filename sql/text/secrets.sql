@@ -20,7 +20,7 @@ returns text language sql immutable as $$
   select '(?:((?<![A-Za-z0-9-])--?[A-Za-z-]*)?(' || p_names || ')(?:[_-](?:base|prod|production|dev|development|stag(?:e|ing)|test|live|local|main|primary|secondary|old|new'
     || '|current|next|backup|value|string|plain|raw|default|v?[0-9]{1,2})(?![A-Za-z0-9]))?["''`»“”*_\\\])}>」』]{0,4}'
     || '(?:(?:[ \t]+?\([^()\n]{1,40}\)|(?:[ \t]+?|(?<=[^ -~]))(?:' || p_of || ')(?![a-z])[^\n.:;!?="]{0,50}?)??)'
-    || '([ \t]*(?:(?<![A-Za-z])(?:' || p_says || ')(?:(?![A-Za-z])|(?<=[^ -~]))(?:[ \t]+(?:now|still|just|currently|actually|simply|ahora|jetzt|nun|maintenant))?'
+    || '([ \t]*(?:(?:(?<![A-Za-z])|(?=[,.;’'']))(?:' || p_says || ')(?:(?![A-Za-z])|(?<=[^ -~]))(?:[ \t]+(?:now|still|just|currently|actually|simply|ahora|jetzt|nun|maintenant))?'
     || '[ \t]*(?:[:：][ \t]*)?|(?::=|=>|->|→|[=＝](?![=~])|[:：](?![:=]))[ \t*_]*\n?[ \t]*|[ \t]+(?=[^\s]*[0-9@#$%^&*!=+~"''`]|[a-z]+(?:-[a-z]+){3})|(?<![ -~])))'
     || '(' || _memoir.value_pattern() || ')(\s*(?:[.,;!?)\n]|\Z)|[ \t]+(?:and|but|so|und|y|et|e|en)(?![a-z]))?){1,1}'
 $$;
@@ -51,7 +51,7 @@ begin
       or v_plain ~ '^[0-9]{1,4}[-/.:][0-9]{1,2}(?:[-/.:T][0-9:.TZ+-]*)?$|^v?[0-9]+(?:\.[0-9]+)+$|^[0-9]{1,3}$|^[0-9]+(?:[.,][0-9]+)+$'
       or v_plain ~* '^[0-9.,]+-?(?:px|m?s|[kmgt]i?b|[kmgt]|days?|chars?|characters?|digits?|bits?|bytes?|st|nd|rd|th|x|%|h|hours?|min|mins|minutes?|years?|times|eur|usd|€|am|pm|ft|cm|mm|km|w|v)$'
     then return 0;
-    when v_plain ~* '^(?:sha[-_]?[0-9]+|md[45]|utf-?(?:8|16)|base-?(?:16|32|58|64)|o?auth-?[12](?:\.[01])?|argon2(?:id|i|d)?|pbkdf2\S*|rsa-?[0-9]*|aes-?[0-9]\S*|ed25519|x509|x25519|hmac\S*|[rhep]s(?:256|384|512)|[2u]fa?2?|fido2?|web[1-4]|python[23]|ipv[46]|k8s|s3|ec2|win(?:dows)?[0-9]+|wpa[23]?|http/?[123]|bcrypt2?|scrypt|pkcs#?[0-9]+|[0-9]+-?(?:factor|step)|step[0-9]+|v[0-9]+|p[0-9]|q[1-4])$'
+    when v_plain ~* '^(?:sha[-_]?[0-9]+|md[45]|utf-?(?:8|16)|base-?(?:16|32|58|64)|o?auth-?[12](?:\.[01])?|argon2(?:id|i|d)?|pbkdf2\S*|rsa-?[0-9]*|aes-?[0-9]\S*|ed25519|x509|x25519|hmac\S*|[rhep]s(?:256|384|512)|[2u]fa?2?|fido2?|web[1-4]|python[23]|ipv[46]|k8s|s3|ec2|win(?:dows)?[0-9]+|wpa[23]?|http/?[123]|bcrypt2?|scrypt|pkcs#?[0-9]+|[0-9]+-?(?:factor|step|char(?:acter)?s?|digits?|bits?|days?|months?|minutes?|hours?|words?|letters?)|step[0-9]+|v[0-9]+|p[0-9]|q[1-4])$'
     then return 0;
     -- Code: calls, attributes, names.
     when not p_quoted and (p_value ~ '^[A-Za-z_][A-Za-z0-9_.:>$-]*\(|^[A-Za-z_.]+\[[A-Za-z_., |]*\]*$' or v_plain ~ '^[A-Za-z_$][A-Za-z_]*(?:(?:\.|->|::)[A-Za-z_][A-Za-z0-9_]*)+$'
@@ -61,7 +61,7 @@ begin
       or v_plain ~ '^[A-Za-z+/_-]{20,}={0,2}$' and v_plain ~ '(?:[a-z]+[A-Z]+){5}' then return 3;
     when v_plain ~ '[0-9]' and v_plain ~* '[[:alpha:]]' or v_plain ~ '[[:alnum:]][]@#$%^&*+=~!|?\\[{}]+[[:alnum:]]'
       or v_plain ~ '^[a-z]+(?:[-_.][a-z]+){3,}$' or v_plain ~ '[0-9][@#$%^&*!?_-]' or v_plain ~ '^[@#$%^&*!?]+[[:alnum:]]{4}'
-      or v_plain ~ '[a-z][A-Z]' and v_plain ~ '^[A-Za-z]{8,}$' and p_quoted then return 2;
+      or v_plain ~ '^[A-Z][a-z]+_[A-Z][a-z]+' or v_plain ~ '[a-z][A-Z]' and v_plain ~ '^[A-Za-z]{8,}$' and p_quoted then return 2;
     else return 1;
   end case;
 end $$;
@@ -227,10 +227,10 @@ returns table (kind text, marks text[], strength integer, flags text, pattern te
       '(?:mysqli?_connect|new (?:mysqli|PDO)|getConnection|createConnection|\.login|(?:ftp|imap)_(?:login|open)|\mauth ?= ?|BasicAuth|BasicCredentials)\('
       || '[^\n()]{0,200}?,\s*r?["'']([^\s"''/:]{4,})["'']\s*[,)]'),
     ('password', '{creds,credential,login,log in,logon,sign in,zugangsdaten,identifiants,credenciales,credenziali}', 2, 'gi',
-      '(?:creds|credentials?|log-?in|log in|logon|sign in|zugangsdaten|identifiants|credenciales|credenziali)(?![a-z])[^\n]{0,25}?[\s:(=]["''`]?[a-z][a-z0-9_.@+-]{1,40}["''`]?\s?(?:[/:|,]|and|und|y|et|pw|\s-\s)\s?["''`]?([^\s"''`/,]{6,})'),
+      '(?:creds|credentials?|log-?in|log in|logon|sign in|zugangsdaten|identifiants|credenciales|credenziali)(?![a-z])[^\n]{0,25}?[\s:(=]["''`]?[a-z][a-z0-9_.@+-]{1,40}["''`]?\s?(?:[/:|,]|and|und|y|et|pw|\s-\s)\s?(?:(?:the\s+)?(?:pass(?:word|code|phrase)?|pw)(?:\s+is|:)?\s+)?["''`]?([^\s"''`/,]{6,})'),
     ('password', '{password,passwort,kennwort}', null, 'gi', '(?:^|\n)[^\n]*(?:user|login|e-?mail)[^\n]{0,40}[,;\t]"?pass(?:word|wort)"?(?:[,;\t][^\n]*)?\n([^\n]+[,;\t][^\n]+)'),
     ('password', '{pass,pw,kennwort,contrase,senha,wachtwoord}', 2, 'gi',
-      '(?<!\S)["''`“„]?([^\s"''`]{5,60})["''`”“]?\s+(?:is|was|as|als|ist|como|es|comme|est|come|è|é|is now)\s+(?:(?:my|the|your|our|his|her|their|its|a|an|new|old|current|wifi|wi-fi|router|email|laptop|mein|das|dein|unser|neue?s?|nuestra|mi|la|ma|mon|le|minha|a|il|mijn|het)\s+){0,4}(?:password|passphrase|passcode|pw|passwort|kennwort|contraseña|senha|mot de passe|wachtwoord)(?![a-z]|[ -](?:hash|field|manager|policy|encod|for[a-z]))'),
+      '(?<!\S)["''`“„]?([^\s"''`]{5,60})["''`”“]?\s+(?:is|was|as|als|ist|como|es|comme|est|come|è|é|is now)\s+(?:(?:my|the|your|our|his|her|their|its|a|an|new|old|current|wifi|wi-fi|router|email|laptop|mein|das|dein|unser|neue?s?|nuestra|mi|la|ma|mon|le|minha|a|il|mijn|het)\s+(?:[A-Za-z-]{2,15}\s+){0,2}?){0,3}(?:password|passphrase|passcode|pw|passwort|kennwort|contraseña|senha|mot de passe|wachtwoord)(?![a-z]|[ -](?:hash|field|manager|policy|encod|for[a-z]))'),
     ('password', '{pass,pw}', 2, 'gi', '(?:pass(?:word|phrase|code)?|pw)\s+from\s+\S{3,60}\s+to\s+["''`]?([^\s"''`]{4,})'),
     ('token', '{"\"auth\"",_auth}', 9, 'g', '"?_?auth"?\s*[:=]\s*"?((?=[A-Za-z0-9+/=]*[a-z])(?=[A-Za-z0-9+/=]*[A-Z])[A-Za-z0-9+/]{12,}={0,2})'),
     ('token', '{kind: secret,"kind\":\"secret","kind\": \"secret"}', 9, 'gn',
