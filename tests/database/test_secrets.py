@@ -11,6 +11,7 @@ import psycopg
 import pytest
 from calls import persist
 from psycopg.types.json import Jsonb
+from secret_texts import texts
 from servers import ROOT, connect, roles, user_of
 
 VECTOR = [0.1] * 384
@@ -108,6 +109,18 @@ def test_each_kind_is_found_and_what_nearly_looks_like_it_is_not(
         assert kinds(db, redacted) == [] and redacted != around
     assert kinds(db, near) == []
     assert db.execute("select _memoir.redacted(%s)", [near]).fetchone()[0] == near
+
+
+@pytest.mark.parametrize("name", ["first", "second"])
+def test_recall_and_false_alarms(db: psycopg.Connection, name: str) -> None:
+    secret, harmless = (
+        texts((ROOT / f"tests/support/secrets/{name}_{sort}.txt").read_text()) for sort in ("secret", "harmless")
+    )
+    missed = [text for text in secret if kinds(db, text) == []]
+    alarms = [(text, kinds(db, text)) for text in harmless if kinds(db, text) != []]
+    print(f"{name}: found {len(secret) - len(missed)} of {len(secret)}, false alarms {len(alarms)} of {len(harmless)}")
+    assert len(missed) <= 0.1 * len(secret), missed
+    assert len(alarms) <= 0.03 * len(harmless), alarms
 
 
 def test_the_sample_holds_no_secret(db: psycopg.Connection) -> None:
