@@ -17,11 +17,10 @@ $$;
 -- match as long as it gets, though what is between name and link is as short as possible.
 create or replace function _memoir.named_value(p_names text, p_of text, p_says text)
 returns text language sql immutable as $$
-  select '(?:((?<![A-Za-z0-9-])--?[A-Za-z-]*)?(' || p_names || ')(?:[_-](?:base|prod|production|dev|development|stag(?:e|ing)|test|live|local|main|primary|secondary|old|new'
-    || '|current|next|backup|value|string|plain|raw|default|v?[0-9]{1,2})(?![A-Za-z0-9]))?["''`»“”*_\\\])}>」』]{0,4}'
-    || '(?:(?:[ \t]+?\([^()\n]{1,40}\)|(?:[ \t]+?|(?<=[^ -~]))(?:' || p_of || ')(?![a-z])[^\n.:;!?="]{0,50}?)??)'
-    || '([ \t]*(?:(?:(?<![A-Za-z])|(?=[,.;’'']))(?:' || p_says || ')(?:(?![A-Za-z])|(?<=[^ -~]))(?:[ \t]+(?:now|still|just|currently|actually|simply|ahora|jetzt|nun|maintenant))?'
-    || '[ \t]*(?:[:：][ \t]*)?|(?::=|=>|->|→|[=＝](?![=~])|[:：](?![:=]))[ \t*_]*\n?[ \t]*|[ \t]+(?=[^\s]*[0-9@#$%^&*!=+~"''`]|[a-z]+(?:-[a-z]+){3})|(?<![ -~])))'
+  select '(?:((?<![A-Za-z0-9-])--?[A-Za-z-]*)?(' || p_names || ')["''`»“”*_\\\])}>」』]{0,4}'
+    || '(?:(?:[ \t]+?\([^()\n]{1,40}\)|[ \t]+?(?:' || p_of || ')(?![a-z])[^\n.:;!?="]{0,50}?)??)'
+    || '([ \t]*(?:(?<![A-Za-z])(?:' || p_says || ')(?:(?![A-Za-z])|(?<=[^ -~]))(?:[ \t]+(?:now|still|just|currently|actually|simply|ahora|jetzt|nun|maintenant))?'
+    || '[ \t]*(?:[:：][ \t]*)?|(?::=|=>|->|→|[=＝](?![=~])|[:：](?![:=]))[ \t*_]*\n?[ \t]*|[ \t]+(?=[^\s]*[0-9@#$%^&*!=+~"''`])|(?<![ -~])))'
     || '(' || _memoir.value_pattern() || ')(\s*(?:[.,;!?)\n]|\Z)|[ \t]+(?:and|but|so|und|y|et|e|en)(?![a-z]))?){1,1}'
 $$;
 
@@ -51,17 +50,17 @@ begin
       or v_plain ~ '^[0-9]{1,4}[-/.:][0-9]{1,2}(?:[-/.:T][0-9:.TZ+-]*)?$|^v?[0-9]+(?:\.[0-9]+)+$|^[0-9]{1,3}$|^[0-9]+(?:[.,][0-9]+)+$'
       or v_plain ~* '^[0-9.,]+-?(?:px|m?s|[kmgt]i?b|[kmgt]|days?|chars?|characters?|digits?|bits?|bytes?|st|nd|rd|th|x|%|h|hours?|min|mins|minutes?|years?|times|eur|usd|€|am|pm|ft|cm|mm|km|w|v)$'
     then return 0;
-    when v_plain ~* '^(?:sha[-_]?[0-9]+|md[45]|utf-?(?:8|16)|base-?(?:16|32|58|64)|o?auth-?[12](?:\.[01])?|argon2(?:id|i|d)?|pbkdf2\S*|rsa-?[0-9]*|aes-?[0-9]\S*|ed25519|x509|x25519|hmac\S*|[rhep]s(?:256|384|512)|[2u]fa?2?|fido2?|web[1-4]|python[23]|ipv[46]|k8s|s3|ec2|win(?:dows)?[0-9]+|wpa[23]?|http/?[123]|bcrypt2?|scrypt|pkcs#?[0-9]+|[0-9]+-?(?:factor|step|char(?:acter)?s?|digits?|bits?|days?|months?|minutes?|hours?|words?|letters?)|step[0-9]+|v[0-9]+|p[0-9]|q[1-4])$'
+    when v_plain ~* '^(?:sha[-_]?[0-9]+|md[45]|utf-?(?:8|16)|base-?(?:16|32|58|64)|o?auth-?[12](?:\.[01])?|argon2(?:id|i|d)?|pbkdf2\S*|rsa-?[0-9]*|aes-?[0-9]\S*|ed25519|x509|x25519|hmac\S*|[rhep]s(?:256|384|512)|[2u]fa?2?|fido2?|web[1-4]|python[23]|ipv[46]|k8s|s3|ec2|win(?:dows)?[0-9]+|wpa[23]?|http/?[123]|bcrypt2?|scrypt|pkcs#?[0-9]+|[0-9]+-?(?:factor|step)|step[0-9]+|v[0-9]+|p[0-9]|q[1-4])$'
     then return 0;
     -- Code: calls, attributes, names.
-    when not p_quoted and (p_value ~ '^[A-Za-z_][A-Za-z0-9_.:>$-]*\(|^[A-Za-z_.]+\[[A-Za-z_., |]*\]*$' or v_plain ~ '^[A-Za-z_$][A-Za-z_]*(?:(?:\.|->|::)[A-Za-z_][A-Za-z0-9_]*)+$'
+    when not p_quoted and (p_value ~ '^[A-Za-z_][A-Za-z0-9_.:>$-]*\(' or v_plain ~ '^[A-Za-z_$][A-Za-z_]*(?:(?:\.|->|::)[A-Za-z_][A-Za-z0-9_]*)+$'
       or v_plain ~ '^(?:self|this|os|process|env|config|req|request|params|args|opts)[.\[]') then return 0;
     when v_plain ~ '^[A-Za-z0-9_+/=.~:%-]{16,}$' and v_plain ~ '[0-9]' and v_plain ~ '[A-Za-z]'
       and v_plain !~ '^[a-z]+(?:[._/-][a-z]+)*(?:[._-]?v?[0-9]{1,4})?$' and v_plain !~ '^[A-Za-z]+(?:[ _/.-][A-Za-z]+)+[0-9]{0,4}$'
       or v_plain ~ '^[A-Za-z+/_-]{20,}={0,2}$' and v_plain ~ '(?:[a-z]+[A-Z]+){5}' then return 3;
     when v_plain ~ '[0-9]' and v_plain ~* '[[:alpha:]]' or v_plain ~ '[[:alnum:]][]@#$%^&*+=~!|?\\[{}]+[[:alnum:]]'
       or v_plain ~ '^[a-z]+(?:[-_.][a-z]+){3,}$' or v_plain ~ '[0-9][@#$%^&*!?_-]' or v_plain ~ '^[@#$%^&*!?]+[[:alnum:]]{4}'
-      or v_plain ~ '^[A-Z][a-z]+_[A-Z][a-z]+' or v_plain ~ '[a-z][A-Z]' and v_plain ~ '^[A-Za-z]{8,}$' and p_quoted then return 2;
+      or v_plain ~ '[a-z][A-Z]' and v_plain ~ '^[A-Za-z]{8,}$' and p_quoted then return 2;
     else return 1;
   end case;
 end $$;
@@ -195,12 +194,11 @@ returns table (kind text, marks text[], strength integer, flags text, pattern te
     ('connection string', '{://}', 3, 'gi', '://([A-Za-z0-9_-]{20,})(?::x-oauth-basic)?@[A-Za-z0-9]'),
     ('password', '{pass,secret}', 9, 'gi',
       '(?:login|username|user|uid|account)\s+["'']?[^\s"'':]+["'']?\s+(?:password|passwd|pass|secret)\s+(?:[0-9]\s+)?["'']?([^\s"'']{3,})'),
-    ('password', '{:}', 9, 'g',
-      '(?<![^\s"''`])(?:[A-Za-z*][A-Za-z0-9.-]*|[0-9.]{7,15}):(?:[0-9]{4,5}|\*):[A-Za-z_*][A-Za-z0-9_-]*:[A-Za-z_*][A-Za-z0-9_.-]*:([^\s:"''`]{4,})(?!:)'),
+    ('password', '{:}', 9, 'gn', '^(?:[A-Za-z*][A-Za-z0-9.-]*|\*):(?:[0-9]{4,5}|\*):[A-Za-z_*][A-Za-z0-9_-]*:[A-Za-z_*][A-Za-z0-9_.-]*:([^\s:]{4,})$'),
     ('password', '{:$,":{ss"}', null, 'gn',
       '^[A-Za-z0-9._@-]+:(\$(?:1|2[abxy]?|5|6|7|y|gy|apr1|argon2[id]*|sha1|scrypt)\$[^\s:]{8,}|\{SS?HA[0-9]*\}[A-Za-z0-9+/=]{16,})'),
     ('password', '{curl,wget,http}', 9, 'gi',
-      '(?<![a-z])(?:curl|wget|https?|xh)(?:[ \t][^\n]{0,200}?)?[ \t](?:-u|--user|--proxy-user|-a|--auth)[ =]?["'']?[^\s:"''$<]*:([^\s"'']{2,})'),
+      '(?<![a-z])(?:curl|wget|https?|xh)[ \t][^\n]{0,200}?[ \t](?:-u|--user|--proxy-user|-a|--auth)[ =]?["'']?[^\s:"''$<]*:([^\s"'']{2,})'),
     ('password', '{mysql,mariadb,7z}', 9, 'g', '(?<![A-Za-z])(?:mysql|mariadb|7z)[a-z-]*[ \t](?:[^\n]{0,200}[ \t])?-p["'']?([^\s"''-][^\s"'']+)'),
     ('password', '{sshpass}', 9, 'g', 'sshpass[ \t]+-p[ \t]*["'']?([^\s"'']{2,})'),
     ('password', '{login,mongo,rdesktop}', 9, 'g',
@@ -223,14 +221,11 @@ returns table (kind text, marks text[], strength integer, flags text, pattern te
       '["''][A-Za-z0-9_.-]*(?:password|passwd|secret|api_?key|token|pass)["''],\s*["'']([^\s"'']{5,})["'']'),
     ('password', '{identified by,securestring,setpassword,withpassword,set_password,set-password}', 9, 'gi',
       '(?:identified by|convertto-securestring(?: -string)?|(?:set|with)[_-]?password\()\s*["'']([^\s"'']{3,})["'']'),
-    ('password', '{connect,login,pdo,auth,transport}', 9, 'g',
-      '(?:mysqli?_connect|new (?:mysqli|PDO)|getConnection|createConnection|\.login|(?:ftp|imap)_(?:login|open)|\mauth ?= ?|BasicAuth|BasicCredentials)\('
-      || '[^\n()]{0,200}?,\s*r?["'']([^\s"''/:]{4,})["'']\s*[,)]'),
     ('password', '{creds,credential,login,log in,logon,sign in,zugangsdaten,identifiants,credenciales,credenziali}', 2, 'gi',
-      '(?:creds|credentials?|log-?in|log in|logon|sign in|zugangsdaten|identifiants|credenciales|credenziali)(?![a-z])[^\n]{0,25}?[\s:(=]["''`]?[a-z][a-z0-9_.@+-]{1,40}["''`]?\s?(?:[/:|,]|and|und|y|et|pw|\s-\s)\s?(?:(?:the\s+)?(?:pass(?:word|code|phrase)?|pw)(?:\s+is|:)?\s+)?["''`]?([^\s"''`/,]{6,})'),
+      '(?:creds|credentials?|log-?in|log in|logon|sign in|zugangsdaten|identifiants|credenciales|credenziali)(?![a-z])[^\n]{0,25}?[\s:(=]["''`]?[a-z][a-z0-9_.@+-]{1,40}["''`]?\s?(?:[/:|,]|and|und|y|et|pw|\s-\s)\s?["''`]?([^\s"''`/,]{6,})'),
     ('password', '{password,passwort,kennwort}', null, 'gi', '(?:^|\n)[^\n]*(?:user|login|e-?mail)[^\n]{0,40}[,;\t]"?pass(?:word|wort)"?(?:[,;\t][^\n]*)?\n([^\n]+[,;\t][^\n]+)'),
     ('password', '{pass,pw,kennwort,contrase,senha,wachtwoord}', 2, 'gi',
-      '(?<!\S)["''`“„]?([^\s"''`]{5,60})["''`”“]?\s+(?:is|was|as|als|ist|como|es|comme|est|come|è|é|is now)\s+(?:(?:my|the|your|our|his|her|their|its|a|an|new|old|current|wifi|wi-fi|router|email|laptop|mein|das|dein|unser|neue?s?|nuestra|mi|la|ma|mon|le|minha|a|il|mijn|het)\s+(?:[A-Za-z-]{2,15}\s+){0,2}?){0,3}(?:password|passphrase|passcode|pw|passwort|kennwort|contraseña|senha|mot de passe|wachtwoord)(?![a-z]|[ -](?:hash|field|manager|policy|encod|for[a-z]))'),
+      '(?<!\S)["''`“„]?([^\s"''`]{5,60})["''`”“]?\s+(?:is|was|as|als|ist|como|es|comme|est|come|è|é|is now)\s+(?:(?:my|the|your|our|his|her|their|a|an|new|old|current|wifi|wi-fi|router|email|laptop|mein|das|dein|unser|neue?s?|nuestra|mi|la|ma|mon|le|minha|a|il|mijn|het)\s+){1,4}(?:password|passphrase|passcode|pw|passwort|kennwort|contraseña|senha|mot de passe|wachtwoord)(?![a-z]|[ -](?:hash|field|manager|policy|encod|for[a-z]))'),
     ('password', '{pass,pw}', 2, 'gi', '(?:pass(?:word|phrase|code)?|pw)\s+from\s+\S{3,60}\s+to\s+["''`]?([^\s"''`]{4,})'),
     ('token', '{"\"auth\"",_auth}', 9, 'g', '"?_?auth"?\s*[:=]\s*"?((?=[A-Za-z0-9+/=]*[a-z])(?=[A-Za-z0-9+/=]*[A-Z])[A-Za-z0-9+/]{12,}={0,2})'),
     ('token', '{kind: secret,"kind\":\"secret","kind\": \"secret"}', 9, 'gn',
@@ -363,10 +358,9 @@ begin
     exit when v_tries > 1000;
     v_words := regexp_split_to_array(btrim(regexp_replace(v_found[1], '[^a-z]+', ' ', 'g')), ' ');
     continue when not v_named and cardinality(v_words) not in (12, 15, 18, 21, 24) or cardinality(v_words) > 60
-      or array_to_string(v_words, ' ') ~ ('\m(?:the|and|for|are|was|his|her|had|has|not|from|have|been|were|which|their|would'
-        || '|could|our|please' || case when v_named then '' else '|but|should|may|per|via|its|them|with' end || ')\M')
-      -- A few words of the list look inflected (canvas, seed, swing); sentences and lists of things hold more.
-      or not v_named and 12 * regexp_count(array_to_string(v_words, ' '), '(?:ing|ed|[^siu]s)\M') > cardinality(v_words);
+      or ' ' || array_to_string(v_words, ' ') || ' ' ~ (' (?:the|and|for|are|was|but|his|her|had|has|not|from|have|been|were|which|their|would|could|should|our|may|per|via|its|them|please|with) '
+        || '|[a-z](?:ing|ed|[^siu]s) ') and (not v_named or ' ' || array_to_string(v_words, ' ') || ' '
+        ~ ' (?:the|and|for|are|was|his|her|had|has|not|from|have|been|were|which|their|would|could|our|please) ');
     kind := 'seed phrase';
     value := v_found[1];
     return next;
@@ -395,10 +389,7 @@ declare
     else regexp_replace(normalize(p_text, nfkc), '[\u00ad\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufeff]', '', 'g') end;
 begin
   if v_text is null then return '{}'; end if;
-  -- A value is of the kind that knows most about it: the one that was looked for first.
-  return array(select s.kind from (select distinct on (f.value) f.kind
-      from _memoir.secrets_in(v_text, false) with ordinality f(kind, value, place) order by f.value, f.place) s
-    group by s.kind order by s.kind);
+  return array(select s.kind from _memoir.secrets_in(v_text, false) s group by s.kind order by s.kind);
 end $$;
 
 -- The same text with what was found blotted out: for what has to go to a model before it is stored, like a query's
