@@ -27,6 +27,7 @@ NAMES_SOMETHING = {
     "p_compaction",
     "p_compile",
     "p_report",
+    "p_change",
     "p_id",
     "p_ids",
     "p_after_memory",
@@ -35,9 +36,9 @@ NAMES_SOMETHING = {
 # ... and those that name nothing, or something within what those name (a turn, a key of the user).
 NAMES_NOTHING = set(
     """
-    p_actor p_after p_after_turn p_aliases p_as_of p_at_turn p_before p_budget p_category p_confidence p_content p_created_at p_embeddable p_embedding p_event_times p_events
-    p_format p_from_turn p_hops p_importance p_key p_kinds p_latency_ms p_limit p_memory_budget p_messages p_metadata p_minutes p_model p_project p_provenance p_provider p_query
-    p_lifted p_lines_after p_lines_before p_relation p_remainder p_temperature p_top_p p_context_window p_response_tokens p_turns p_weight
+    p_actor p_after p_after_turn p_aliases p_arguments p_as_of p_at_turn p_before p_budget p_category p_confidence p_content p_created_at p_embeddable p_embedding p_event_times p_events
+    p_format p_from_turn p_hops p_importance p_key p_kinds p_latency_ms p_limit p_memory_budget p_messages p_metadata p_minutes p_model p_name p_preview p_project p_provenance p_provider p_query
+    p_lifted p_lines_after p_lines_before p_relation p_remainder p_temperature p_top_p p_context_window p_response_tokens p_turns p_undone p_weight
     p_query_embedding p_query_parts p_reason p_request p_request_headers p_response p_response_headers p_sensitivity p_settings p_slot p_slot_value p_source_key p_source_tool
     p_source_turns p_started_at p_states p_status p_system_prompt p_tags p_target_tokens p_task p_text p_threshold p_to_turn p_tools p_turn p_type p_types p_usage p_used p_valid_at
     p_valid_from p_valid_to""".split()
@@ -167,6 +168,7 @@ def test_no_id_reaches_somebody_else(world: World) -> None:
                     "p_report": [theirs.get("p_report")],
                     "p_id": [theirs.get("p_id")],
                     "p_ids": [theirs.get("p_ids")],
+                    "p_change": [theirs.get("p_change")],
                     "p_after_memory": [theirs.get("p_memory") or bobs_memory],
                 }
                 for value in foreign.get(name, [session, session_id]):
