@@ -97,7 +97,7 @@ declare
   v_adding text := nullif(_memoir.any_word(v_language, 'adding_words'), '');
   v_unsure text := nullif(_memoir.any_word(v_language, 'unsure'), '');
   v_values _memoir.said_values; v_olds text[]; v_units _memoir.said_unit[]; v_context text[]; v_before text := '';
-  v_retracted text; v_is_sure boolean; v_is_taken_back boolean := false;
+  v_retracted text; v_is_sure boolean; v_is_taken_back boolean := false; v_is_open boolean;
 begin
   if length(p_turn.content) > 4000 or v_cues is null then return; end if;
   v_turn_cue := length(p_turn.content) <= 600 and lower(p_turn.content) ~ ('\m(?:' || v_cues || ')');
@@ -127,12 +127,14 @@ begin
         || nullif(_memoir.any_word(v_language, 'sure_cues'), '') || ')\M');
       v_cue := v_cue or v_is_taken_back;
       -- "Tadeo changed schools, he goes to …": who he is was said before.
+      v_is_open := v_before = '' and not v_is_taken_back and v_plain ~* '^(?:it|he|she|they) ';
+      if v_is_open then v_plain := _memoir.plain(v_sentence.said, v_language); end if;
       if v_is_taken_back or v_before <> '' and v_plain ~* '^(?:he|she|they|it) ' then
         v_plain := v_before || ' ' || v_plain;
       end if;
       v_is_taken_back := false;
       -- "Ella turned 7, big party": what follows the comma is not what it is about; "it's spelled Ina, my boss" is.
-      if (v_before <> '' or v_plain !~* '^(?:he|she|they|it) ') and (split_part(v_plain, ', ', 1) ~ '\d|[[:alpha:]] [[:upper:]][[:alpha:]]' or v_turn_cue
+      if not v_is_open and (split_part(v_plain, ', ', 1) ~ '\d|[[:alpha:]] [[:upper:]][[:alpha:]]' or v_turn_cue
         and split_part(v_plain, ', ', 1) ~ ' .* ') then
         v_before := v_plain;
         v_plain := split_part(v_plain, ', ', 1);
@@ -145,7 +147,8 @@ begin
         || _memoir.query_terms(v_language::regconfig, array_to_string(v_olds, ' ')), '{user}', 12);
       continue when v_units = '{}';
       return query select * from _memoir.changed_units(v_units, v_clause.said, v_plain, v_sentence.said, v_olds, v_cue,
-        coalesce(v_is_sure, false), v_language, p_turn, v_sentence.span_start + v_clause.span_start - 1, v_clause.span_length);
+        coalesce(v_is_sure, false), v_language, p_turn,
+        v_sentence.span_start + v_clause.span_start - 1, v_clause.span_length);
     end loop;
   end loop;
 end $$;
@@ -164,7 +167,7 @@ begin
   return v_stated is null or lower(v_stated) ~ p_unsure or lower(_memoir.plain(v_stated, p_language)) ~ p_unsure;
 end $$;
 
--- What a plain clause takes back without saying what holds instead: "I mixed up the platforms", "ignore what I said about …".
+-- What a plain clause takes back without saying what holds instead: "I mixed up the platforms".
 create or replace function _memoir.retracted(p_plain text, p_language text)
 returns text language plpgsql immutable as $$
 declare
@@ -181,11 +184,11 @@ end $$;
 create or replace function _memoir.gives_way(p_plain text, p_said text)
 returns boolean language plpgsql immutable as $$
 declare
-  v_thing text := lower((regexp_match(p_plain, '^(?:(?:I|we|have|just|finally|now) ){0,4}(?:got|bought|have|picked up|ordered'
-    || '|getting|upgraded to|am getting) (?:myself |ourselves )?(?:an? )(?:brand[ -])?new ([[:alpha:]]+)', 'i'))[1]);
+  v_thing text := lower((regexp_match(p_plain, '^(?:(?:I|we|have|just|finally|now) ){0,4}(?:got|bought|have|picked up'
+    || '|ordered|getting|upgraded to|am getting) (?:myself |ourselves )?(?:an? )(?:brand[ -])?new ([[:alpha:]]+)', 'i'))[1]);
 begin
-  return coalesce(v_thing = any (_memoir.word_list('english', 'replaced_things')) and p_said ~* ('^(?:(?:my|our) (?:old |current )?'
-    || v_thing || ' (?:is|was)|(?:I|we) (?:have|use|own|drive) .*\m' || v_thing || ')\M'), false);
+  return coalesce(v_thing = any (_memoir.word_list('english', 'replaced_things'))
+    and p_said ~* ('^(?:(?:my|our) (?:old |current )?' || v_thing || ' (?:is|was)|(?:I|we) (?:have|use|own|drive) .*\m' || v_thing || ')\M'), false);
 end $$;
 
 -- The values that a sentence says are over: "not Pepper but Pippa", "instead of six".
