@@ -74,7 +74,7 @@ TRAPS = [
     ("I live in Vejle", "When I was a student I lived in Aalborg"),
     ("My bus to Bonn leaves at 7:10", "what if my bus to Bonn left at 8:10 instead?"),
     ("my phone is a Jolla C2", "my aunt got a new phone, a Doro 8"),
-    ("The plumber comes on Friday at ten", "I was wrong about the film, it starts at nine"),
+    ("I drive a Lada Niva", "I was wrong about the film, it starts at nine"),
     ("My cat is called Zorro", "I thought the train was late but it was on time"),
     ("Choir practice is at 19:00", "The book club is at 20:00"),
 ]
