@@ -62,7 +62,8 @@ begin
       and m.memory_id <> all (v_old)
     order by (s.span_start < p_change.span_start + p_change.span_length
       and p_change.span_start < s.span_start + s.span_length) desc nulls last, m.recorded_at desc, m.memory_id limit 1);
-  if v_new is null then
+  -- What only takes back says nothing that were to be kept.
+  if v_new is null and _memoir.retracted(_memoir.plain(p_change.said, 'english'), 'english') is null then
     v_found := _memoir.worded(1, p_change.span_start, p_change.span_length, _memoir.without_preamble(p_change.said,
       'english'), _memoir.bare(p_change.said), 1, 'User', false, p_turn.created_at, jsonb_build_object('rule',
       'changed', 'type', 'fact', 'provenance', 'user_stated', 'category', 'change', 'importance', 'normal',

@@ -104,13 +104,14 @@ declare
   v_adding text := nullif(_memoir.any_word(v_language, 'adding_words'), '');
   v_unsure text := nullif(_memoir.any_word(v_language, 'unsure'), '');
   v_values _memoir.said_values; v_olds text[]; v_units _memoir.said_unit[]; v_context text[]; v_before text := '';
+  v_retracted text; v_is_sure boolean; v_is_taken_back boolean := false; v_is_open boolean;
 begin
   if length(p_turn.content) > 4000 or v_cues is null then return; end if;
   v_turn_cue := length(p_turn.content) <= 600 and lower(p_turn.content) ~ ('\m(?:' || v_cues || ')');
   v_context := (_memoir.values_of(left(p_turn.content, 1000), v_language)).topics;
   for v_sentence in select * from _memoir.own_sentences(p_turn.content) s where s.span_length between 3 and 400 limit 12
   loop
-    continue when lower(v_sentence.said) ~ v_unsure or lower(_memoir.plain(v_sentence.said, v_language)) ~ v_unsure;
+    continue when _memoir.is_unsure(v_sentence.said, v_language, v_unsure);
     v_olds := _memoir.values_replaced(v_sentence.said, v_language);
     for v_clause in
       select c.*, lead(c.span_start) over (order by c.span_start) is null as is_last
@@ -121,13 +122,31 @@ begin
       continue when lower(v_clause.said) ~ ('\m(?:' || v_adding || ')\M');
       v_cue := v_turn_cue or lower(v_clause.said) ~ ('\m(?:' || v_cues || ')')
         or length(p_turn.content) < 80 and v_plain ~* ('^(?:oh |ah )*(?:' || _memoir.any_word('english', 'assent') || ')\M');
+      -- "I was wrong about the ferry, it leaves at …": what it is about, and nothing else yet.
+      v_retracted := _memoir.retracted(v_plain, v_language);
+      if v_retracted is not null and (not v_clause.is_last or v_sentence.said ~* 'wrong|mixed|confused|mis') then
+        v_before := v_retracted;
+        v_is_taken_back := true;
+        continue;
+      end if;
+      v_plain := coalesce(v_retracted, v_plain);
+      v_is_sure := v_is_taken_back or lower(v_sentence.said) ~ ('\m(?:'
+        || nullif(_memoir.any_word(v_language, 'sure_cues'), '') || ')\M');
+      v_cue := v_cue or v_is_taken_back;
       -- "Tadeo changed schools, he goes to …": who he is was said before.
-      if v_plain ~* '^(?:he|she|they|it) ' then v_plain := v_before || ' ' || v_plain; end if;
-      v_before := v_plain;
-      -- "Ella turned 7, big party": what follows the comma is not what it is about.
-      if split_part(v_plain, ', ', 1) ~ '\d|[[:alpha:]] [[:upper:]][[:alpha:]]' or v_turn_cue
-        and split_part(v_plain, ', ', 1) ~ ' .* ' then
+      v_is_open := v_before = '' and not v_is_taken_back and v_plain ~* '^(?:it|he|she|they) ';
+      if v_is_open then v_plain := _memoir.plain(v_sentence.said, v_language); end if;
+      if v_is_taken_back or v_before <> '' and v_plain ~* '^(?:he|she|they|it) ' then
+        v_plain := v_before || ' ' || v_plain;
+      end if;
+      v_is_taken_back := false;
+      -- "Ella turned 7, big party": what follows the comma is not what it is about; "it's spelled Ina, my boss" is.
+      if not v_is_open and (split_part(v_plain, ', ', 1) ~ '\d|[[:alpha:]] [[:upper:]][[:alpha:]]' or v_turn_cue
+        and split_part(v_plain, ', ', 1) ~ ' .* ') then
+        v_before := v_plain;
         v_plain := split_part(v_plain, ', ', 1);
+      else
+        v_before := v_plain;
       end if;
       v_values := _memoir.values_of(v_plain, v_language);
       continue when not v_cue and (v_values.kinds = '{}' or v_plain !~* '^(?:my|our|the|mein|meine|mi|mon|ma|meu|minha|il mio|la mia)\M');
@@ -135,9 +154,48 @@ begin
         || _memoir.query_terms(v_language::regconfig, array_to_string(v_olds, ' ')), '{user}', 12);
       continue when v_units = '{}';
       return query select * from _memoir.changed_units(v_units, v_clause.said, v_plain, v_sentence.said, v_olds, v_cue,
-        v_language, p_turn, v_sentence.span_start + v_clause.span_start - 1, v_clause.span_length);
+        coalesce(v_is_sure, false), v_language, p_turn,
+        v_sentence.span_start + v_clause.span_start - 1, v_clause.span_length);
     end loop;
   end loop;
+end $$;
+
+-- Whether a sentence only supposes, what it asks of its reader apart ("Ida moved out, could you check my letter?").
+create or replace function _memoir.is_unsure(p_said text, p_language text, p_unsure text)
+returns boolean language plpgsql immutable as $$
+declare
+  v_requests text := nullif(_memoir.any_word(p_language, 'requests_of_you'), ''); v_stated text := p_said;
+begin
+  if lower(p_said) !~ p_unsure and lower(_memoir.plain(p_said, p_language)) !~ p_unsure then return false; end if;
+  if v_requests is not null then
+    v_stated := (select string_agg(c.said, ', ' order by c.span_start) from _memoir.clauses(p_said, p_language) c
+      where c.said !~* ('^(?:' || v_requests || ')\M'));
+  end if;
+  return v_stated is null or lower(v_stated) ~ p_unsure or lower(_memoir.plain(v_stated, p_language)) ~ p_unsure;
+end $$;
+
+-- What a plain clause takes back without saying what holds instead: "I mixed up the platforms".
+create or replace function _memoir.retracted(p_plain text, p_language text)
+returns text language plpgsql immutable as $$
+declare
+  v_pattern text; v_hit text;
+begin
+  foreach v_pattern in array _memoir.word_list(p_language, 'retractions') loop
+    v_hit := (regexp_match(p_plain, v_pattern, 'i'))[1];
+    if v_hit is not null then return v_hit; end if;
+  end loop;
+  return null;
+end $$;
+
+-- "Got a new phone": of things of which people have one at a time the new one takes the place of what the clause says.
+create or replace function _memoir.gives_way(p_plain text, p_said text)
+returns boolean language plpgsql immutable as $$
+declare
+  v_thing text := lower((regexp_match(p_plain, '^(?:(?:I|we|have|just|finally|now) ){0,4}(?:got|bought|have|picked up'
+    || '|ordered|getting|upgraded to|am getting) (?:myself |ourselves )?(?:an? )(?:brand[ -])?new ([[:alpha:]]+)', 'i'))[1]);
+begin
+  return coalesce(v_thing = any (_memoir.word_list('english', 'replaced_things'))
+    and p_said ~* ('^(?:(?:my|our) (?:old |current )?' || v_thing || ' (?:is|was)|(?:I|we) (?:have|use|own|drive) .*\m' || v_thing || ')\M'), false);
 end $$;
 
 -- The values that a sentence says are over: "not Pepper but Pippa", "instead of six".
@@ -158,7 +216,7 @@ end $$;
 
 -- Of earlier clauses those that a clause changes: the best, where its margin is clear, and what says the same as it.
 create or replace function _memoir.changed_units(p_units _memoir.said_unit[], p_said text, p_plain text,
-  p_sentence text, p_olds text[], p_cue boolean, p_language text,
+  p_sentence text, p_olds text[], p_cue boolean, p_is_sure boolean, p_language text,
   p_turn _memoir.conversation_history, p_start integer, p_length integer)
 returns setof _memoir.found_change language plpgsql stable as $$
 declare
@@ -178,14 +236,22 @@ begin
     v_found := (p_start, p_length, p_said, v_unit, '{}', null, 0)::_memoir.found_change;
     -- The value is named that is over.
     foreach v_hit in array p_olds loop
-      if _memoir.has_words(v_unit.said, v_hit) and (v_hit ~ '[[:upper:]]|\d' or v_over)
-        and not _memoir.covers(v_old.raws || v_old.names, v_new.raws || v_new.names) then
+      v_cover := _memoir.coverage(v_new.topics, v_names, v_old.topics, v_around);
+      if _memoir.has_words(v_unit.said, v_hit) and (v_hit ~ '[[:upper:]]|\d' and not _memoir.covers(v_old.raws
+          || v_old.names, array(select x from unnest(v_new.raws || v_new.names) x where lower(x) <> lower(v_hit)))
+        or v_hit !~ '[[:upper:]]|\d' and (v_over and not _memoir.covers(v_old.raws || v_old.names, v_new.raws
+          || v_new.names) or p_is_sure and v_cover >= 0.3)) then
         v_found.kind := 'named'; v_found.olds := array[v_hit];
-        v_found.score := 1 + _memoir.coverage(v_new.topics, v_names, v_old.topics, v_around);
+        v_found.score := 1 + v_cover;
       end if;
     end loop;
     if v_found.kind is null then
-      v_found := _memoir.other_value(v_found, v_new, v_old, v_around, v_names, p_cue, p_plain);
+      v_found := _memoir.other_value(v_found, v_new, v_old, v_around, v_names, p_cue,
+        case when p_is_sure then 0.5 else 0.6 end::real, p_plain);
+    end if;
+    if v_found.kind is null and p_language = 'english' and not v_unit.is_question
+      and _memoir.gives_way(p_plain, _memoir.plain(v_unit.said, p_language)) then
+      v_found.kind := 'over'; v_found.score := 1;
     end if;
     if v_found.kind is null and v_over and not v_unit.is_question and cardinality(v_new.topics) > 0
       and lower(v_unit.said) !~ '\m(?:not|never|no|n''t|nicht|kein\w*)\M' then
@@ -219,7 +285,7 @@ end $$;
 
 -- Another value of the same kind said of the same thing: numbers, days, times, codes; else names.
 create or replace function _memoir.other_value(inout p_found _memoir.found_change, p_new _memoir.said_values, p_old _memoir.said_values,
-  p_around text[], p_names text[], p_cue boolean, p_plain text)
+  p_around text[], p_names text[], p_cue boolean, p_floor real, p_plain text)
 language plpgsql stable as $$
 declare
   v_kind text; v_cover real; v_back real; v_shared text[];
@@ -234,7 +300,7 @@ begin
     -- Two flights to two towns are two.
     continue when p_new.names <> '{}' and p_old.names <> '{}' and not p_new.names && p_old.names
       and not exists (select from unnest(p_names) s where s = any (p_old.topics || p_around));
-    if v_shared <> '{}' and (p_cue and v_cover >= 0.6 or v_cover >= 0.95 and v_back >= 0.5)
+    if v_shared <> '{}' and (p_cue and v_cover >= p_floor or v_cover >= 0.95 and v_back >= 0.5)
       or v_kind in ('date', 'time') and p_cue and v_cover >= 0.5 and p_new.topics <> '{}'
       or v_kind in ('email', 'code') and p_cue and v_cover >= 0.4 and v_shared <> '{}' then
       p_found.kind := 'value';
@@ -257,7 +323,7 @@ begin
     and p_new.kinds = '{}' then
     v_cover := _memoir.coverage(array(select t from unnest(p_new.topics) t where t <> all (p_names)), '{}', p_old.topics,
       p_around);
-    if v_shared <> '{}' and (v_cover >= 0.6 or v_cover >= 0.5 and exists (select from unnest(v_shared) s
+    if v_shared <> '{}' and (v_cover >= p_floor or v_cover >= 0.5 and exists (select from unnest(v_shared) s
       where s = any (p_old.names) or strpos(p_plain, initcap(s)) > 0)) then
       p_found.kind := 'name';
       p_found.score := v_cover;

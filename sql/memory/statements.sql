@@ -151,7 +151,8 @@ begin
   for v_sentence in select * from _memoir.own_sentences(p_text) s where s.span_length between 4 and 600 limit 60 loop
     -- "Can you always answer in Dutch?" asks for no answer.
     v_asks := v_sentence.said ~ '[?？]["”'')]*$' and not (v_sentence.said ~* '^(?:can|could|would|will) you '
-      and v_sentence.said ~* '\m(?:always|never|ever|from now on|from here on|in future|going forward)\M');
+      and v_sentence.said ~* ('\m(?:always|never|ever|from now on|from here on|in future|going forward)\M|'
+        || '^[[:alpha:]]+ you (?:please )?(?:stop|not|avoid) '));
     if not v_asks then
       span_start := v_sentence.span_start; span_length := v_sentence.span_length; said := v_sentence.said;
       plain := _memoir.plain(said, p_language);

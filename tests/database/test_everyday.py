@@ -45,6 +45,15 @@ CORRECTIONS = [
     ("I'm vegan", "I'm not vegan anymore, I eat cheese again", "not vegan", "is vegan"),
     ("We have two goats", "We have four goats now", "four goats", "two goats"),
     ("My number is 0171 22 33 445", "new phone: my number is 0160 99 88 776", "0160 99 88 776", "0171"),
+    ("I use Trello for my lists", "switched from Trello to Todoist, so much calmer", "Todoist", "uses Trello"),
+    ("I'm a member at the Ironbox gym", "I'm no longer at Ironbox, too loud", "no longer", "is a member"),
+    ("my laptop is a Framework 13", "got a new laptop, a Zenbook 14. how do I clone my disk?", "Zenbook", "Framework"),
+    ("My budget for the tent is 400 dollars", "ignore what I said about the tent budget, it is 250", "250", "400"),
+    ("the bus to Leuven leaves at 7:12", "I was wrong about the bus to Leuven, it leaves at 7:42", "7:42", "7:12"),
+    ("I share a flat with Hanneke", "so I share the flat with Bo now, could you check my CV?", "Bo", "Hanneke"),
+    ("My landlord charges me 610 a month for the loft", "turns out the rent for the loft is 655 a month", "655", "610"),
+    ("we adopted a whippet, Olive", "I said Olive was a whippet but she's a greyhound", "greyhound", "a whippet"),
+    ("the party is planned for 60 guests", "we cut the party down to 45 guests", "45", "60"),
     ("Ich wohne in Jena", "Nein, ich wohne jetzt in Gera", "Gera", "Jena"),
 ]
 
@@ -64,6 +73,9 @@ TRAPS = [
     ("I live in Vejle", "my cousin moved to Odense"),
     ("I live in Vejle", "When I was a student I lived in Aalborg"),
     ("My bus to Bonn leaves at 7:10", "what if my bus to Bonn left at 8:10 instead?"),
+    ("my phone is a Jolla C2", "my aunt got a new phone, a Doro 8"),
+    ("I drive a Lada Niva", "I was wrong about the film, it starts at nine"),
+    ("My cat is called Zorro", "I thought the train was late but it was on time"),
     ("Choir practice is at 19:00", "The book club is at 20:00"),
 ]
 
@@ -98,6 +110,7 @@ FORGETS = [
     ("I'm allergic to kiwis and I take zinc tablets", "forget that I'm allergic to kiwis", "kiwis"),
     ("my cousin Ottmar owes me money", "Can you forget everything I told you about Ottmar?", "Ottmar"),
     ("My address is 7 Rope Walk", "Delete my address from your memory please.", "Rope Walk"),
+    ("I earn 2,870 net a month", "I'd rather you didn't keep that. forget what I earn", "2,870"),
     ("Mein Tresorcode ist 7714", "Vergiss bitte meinen Tresorcode", "7714"),
     ("Minha senha do cofre é 7714", "Por favor, esquece a minha senha do cofre", "7714"),
 ]
