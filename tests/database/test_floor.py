@@ -106,11 +106,11 @@ def test_recall_ends_where_relevance_does(db: psycopg.Connection, user: str) -> 
             created_at="2024-03-01",
         )
     with_floor = context(db, user, "Who built the tiled stove in the hall?")
-    db.execute("select memoir.set_user_settings(%s, '{\"relevance_share\": 0, \"relevance_fit\": 0}')", [user])
+    db.execute('select memoir.set_user_settings(%s, \'{"relevance_share": 0, "relevance_fit": 0}\')', [user])
     without = context(db, user, "Who built the tiled stove in the hall?")
     assert "Konrad" in with_floor["messages"][-1]["content"] and not with_floor["weak"]
     assert with_floor["recall_tokens"] < without["recall_tokens"] * 0.4
-    db.execute("select memoir.set_user_settings(%s, '{\"relevance_share\": null, \"relevance_fit\": null}')", [user])
+    db.execute('select memoir.set_user_settings(%s, \'{"relevance_share": null, "relevance_fit": null}\')', [user])
     reasons = db.execute(
         "select distinct reason from memoir.explain_context(%s, 'asking', 'Who built the tiled stove in the hall?', p_query_embedding => '{1,0,0,0}') where not included",
         [user],
@@ -178,7 +178,9 @@ def kitchen(db: psycopg.Connection, user: str, number: int = len(KITCHEN), cosin
 def test_a_small_store_shows_what_fits_and_no_more(db: psycopg.Connection, user: str) -> None:
     ids = kitchen(db, user)
     marmalade = ids[2]
-    assert context(db, user, "Which fruit does she use for her marmalade?")["items"] == [marmalade], "by a word that tells"
+    assert context(db, user, "Which fruit does she use for her marmalade?")["items"] == [marmalade], (
+        "by a word that tells"
+    )
     close = remember(db, user, "Jam keeps for two years.", embedding=near(0.62))["memory_id"]
     assert context(db, user, "How long can preserves be stored?")["items"] == [close], "by its vector alone"
 
@@ -228,9 +230,9 @@ def test_in_a_large_store_less_fit_is_enough(db: psycopg.Connection) -> None:
 
 def test_few_words_that_hit_something_rare_are_no_small_talk(db: psycopg.Connection, user: str) -> None:
     kitchen(db, user, cosine=0.05)
-    found = remember(
-        db, user, "GHA reads its secrets from the vault of the platform team.", embedding=near(0.1)
-    )["memory_id"]
+    found = remember(db, user, "GHA reads its secrets from the vault of the platform team.", embedding=near(0.1))[
+        "memory_id"
+    ]
     assert context(db, user, "GHA secrets config")["items"] == [found]
     assert context(db, user, "bicycle pump valve")["items"] == []
 

@@ -89,7 +89,9 @@ def test_the_users_own_name_is_the_user(db: psycopg.Connection, user: str) -> No
 def test_lifting_lets_every_wording_back(db: psycopg.Connection, user: str) -> None:
     memory = remembered(db, user, "I live in Lindau.")
     call(db, "forget", user, memory)
-    assert [kinds for (kinds,) in db.execute("select kinds from memoir.list_tombstones(%s)", [user])] == [["slot_value", "value"]]
+    assert [kinds for (kinds,) in db.execute("select kinds from memoir.list_tombstones(%s)", [user])] == [
+        ["slot_value", "value"]
+    ]
     assert remember(db, user, "The home town is Lindau")["outcome"] == "refused_tombstone"
     assert call(db, "lift_tombstone", user, content="The home town is Lindau")["memory_id"] == memory
     assert remember(db, user, "Note that the home town is Lindau")["outcome"] != "refused_tombstone"
