@@ -63,7 +63,9 @@ class Answers:
 
     def recall(self) -> float:
         pairs = zip(self.recalled, self.expected, strict=True)
-        return float(np.mean([len(expected & set(recalled)) / len(expected) for recalled, expected in pairs if expected]))
+        return float(
+            np.mean([len(expected & set(recalled)) / len(expected) for recalled, expected in pairs if expected])
+        )
 
 
 def project(scopes: Sequence[str]) -> str:
@@ -142,7 +144,12 @@ def cases(folder: Path) -> dict[str, list[Query]]:
     turns = []
     for session in json.loads((folder / "session-retrieval.cases.json").read_text()):
         for turn in session["turns"]:
-            query = Query(f"{session['caseId']}: {turn['turnIndex']}", turn["userMessage"], turn["scope"], expected_of(turn["expect"]))
+            query = Query(
+                f"{session['caseId']}: {turn['turnIndex']}",
+                turn["userMessage"],
+                turn["scope"],
+                expected_of(turn["expect"]),
+            )
             query.made = turn.get("createBeliefAtTurn")
             if update := turn.get("updateBeliefAtTurn"):
                 query.added = (update["beliefId"], update.get("addAliases", []))
@@ -157,12 +164,15 @@ def ask(connection: psycopg.Connection, embed: CachedEmbedder, query: Query, num
     session = f"asking {number}"
     connection.execute("select memoir.open_session(%s, %s, p_project => %s)", (USER, session, project(query.scope)))
     context = connection.execute(
-        "select memoir.context(%s, %s, %s, p_query_embedding => %s::real[])", (USER, session, query.text, embed([query.text])[0])
+        "select memoir.context(%s, %s, %s, p_query_embedding => %s::real[])",
+        (USER, session, query.text, embed([query.text])[0]),
     ).fetchone()[0]
     return list(context["items"])
 
 
-def measure(memoir: Memoir, connection: psycopg.Connection, folder: Path, verbose: bool) -> tuple[dict[str, Answers], set[str]]:
+def measure(
+    memoir: Memoir, connection: psycopg.Connection, folder: Path, verbose: bool
+) -> tuple[dict[str, Answers], set[str]]:
     beliefs: list[Belief] = json.loads((folder / "beliefs.seed.json").read_text())
     embed, found, number = CachedEmbedder(), {}, 0
     stored = store(memoir, beliefs)
@@ -179,7 +189,10 @@ def measure(memoir: Memoir, connection: psycopg.Connection, folder: Path, verbos
             answers.shown.append(set(shown))
             answers.expected.append(query.expected)
             if verbose:
-                print(f"{query.name}: {query.text[:90]!r}\n    recalled {recalled}\n    lacks {sorted(query.expected - set(recalled))}", file=sys.stderr)
+                print(
+                    f"{query.name}: {query.text[:90]!r}\n    recalled {recalled}\n    lacks {sorted(query.expected - set(recalled))}",
+                    file=sys.stderr,
+                )
             if query.made:
                 beliefs.append(query.made)
                 stored |= store(memoir, [query.made])
@@ -192,7 +205,16 @@ def measure(memoir: Memoir, connection: psycopg.Connection, folder: Path, verbos
 
 
 def tables(found: dict[str, Answers], superseded: set[str]) -> list[tuple[str, str]]:
-    head = ["queries", "number", "must include, found", "precision", "recall", "noise queries empty", "superseded shown", "recalled, mean"]
+    head = [
+        "queries",
+        "number",
+        "must include, found",
+        "precision",
+        "recall",
+        "noise queries empty",
+        "superseded shown",
+        "recalled, mean",
+    ]
     rows = []
     for kind, answers in found.items():
         pairs = list(zip(answers.recalled, answers.expected, strict=True))

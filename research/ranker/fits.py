@@ -189,9 +189,7 @@ def table(found: Sequence[Asked], weights: np.ndarray) -> str:
         for category in ("of others", "far"):
             some = [not kept(each, weights).any() for each in of if each.category == category]
             empty.append(f"{100 * np.mean(some):.0f}" if some else "–")
-        lines.append(
-            f"{kind}, {size or 'all'}: {100 * share:.1f}; {recall:.2f}, {precision:.2f}; {' / '.join(empty)}"
-        )
+        lines.append(f"{kind}, {size or 'all'}: {100 * share:.1f}; {recall:.2f}, {precision:.2f}; {' / '.join(empty)}")
     return "\n".join(lines)
 
 

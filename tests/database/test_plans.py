@@ -216,7 +216,7 @@ def test_other_users_cost_a_compile_nothing(crowded: str, name: str) -> None:
     (locks, pages), (locks_alone, pages_alone) = cost(crowded, CALLS[name]), ALONE[name]
     # Tables and indexes of one part, and the tables' parents; from PostgreSQL 16 on the planner opens the parents' indexes, too.
     with connect(crowded) as db:
-        most = 96 if db.info.server_version < 160000 else 130
+        most = 99 if db.info.server_version < 160000 else 134  # three of them ask what later turns changed
     assert locks == locks_alone <= most
     assert pages <= pages_alone * 1.5, (pages, pages_alone)  # sixteen times the rows: some indexes are a level deeper
     # A user of some 500 items: all vectors, a few words, what is shown.
