@@ -9,6 +9,7 @@ from .arguments import Id, Object, Vector, When
 from .call import rows, value, values
 from .types import (
     Alias,
+    Change,
     Corrected,
     Edge,
     Hit,
@@ -161,6 +162,22 @@ class Memories:
     ) -> list[Match]:
         """Memories whose cosine with `embedding` is at least `threshold` (0.7), nearest first; at most `limit` (10).
         Raises DimensionMismatchError."""
+
+    @value
+    def forget_about(self, user: str, query: str, *, preview: bool | None = None) -> dict[str, Any]:
+        """Forgets what a few words name ("my locker code"): the clauses that say it and the memories made of them.
+        'outcome': forgotten, preview, unclear or nothing; 'turns', 'memories', 'change_id'. With `preview` it only tells
+        what that would be. Raises InvalidArgumentError."""
+
+    @rows
+    def list_changes(self, user: str, *, undone: bool | None = None) -> list[Change]:
+        """What turns changed of what was said before, or asked to forget, newest first; with `undone` those taken back
+        as well."""
+
+    @value
+    def undo_change(self, user: str, change: Id) -> dict[str, Any]:
+        """Takes back one of `list_changes`: 'change_id', 'restored' (memories), 'returned_turns'. Raises
+        UnknownMemoryError."""
 
     @value
     def memory_tools(

@@ -420,6 +420,19 @@ class SessionRow:
 
 
 @dataclass(frozen=True, slots=True)
+class Change:
+    """What a turn (`by_turn` of `by_session`) changed or had forgotten (`kind`): which spans of which turns."""
+
+    change_id: UUID
+    kind: str
+    recorded_at: datetime
+    by_session: str | None
+    by_turn: int | None
+    turns: list[dict[str, Any]]
+    undone_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
 class Alias:
     """Another name, lower case. `stated`: a memory or turn says so, or it was given; else `other` is a phrase with
     these initials."""
