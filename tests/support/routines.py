@@ -80,8 +80,8 @@ def values_for(
         ).fetchone()[0]["memory_id"]
         made["p_ids"] = [made["p_id"]]
     if "p_change" in needed:
-        code_word = unique("vault")
-        for said in (f"my {code_word} code is 4711", f"please forget my {code_word} code"):
+        thing = unique("cupboard")
+        for said in (f"my {thing} number is 9315", f"please forget my {thing} number"):
             db.execute(
                 "select memoir.persist_turn(%s, %s, %s)", [user, session, Jsonb([{"role": "user", "content": said}])]
             )
