@@ -2,67 +2,68 @@
 -- innocently are believed only when their check digits agree, or beside their name.
 -- Formats: ISO 13616 (IBAN), ISO/IEC 7812 (cards), the issuers' documentation.
 
--- Each kind with its pattern, the first captured group being what the check sees. names: what must stand in the text,
--- as a pattern, before the other one is tried; in_lists: whether what stands before it ("order no.") can deny it.
+-- Each kind with its pattern, the first captured group being what the check sees. marks: one of these must stand in the
+-- text, in small letters, or in its outline, where every digit is a 9 and every letter an A: a backend keeps but 32
+-- patterns compiled, so few are tried. deniable: whether what stands before it ("order no.") can say otherwise.
 -- Letters of other scripts may stand next to a number, so boundaries are said by what a number can't go on with.
 create or replace function _memoir.number_patterns()
-returns table (kind text, names text, deniable boolean, flags text, pattern text) language sql immutable as $$
+returns table (kind text, marks text[], deniable boolean, flags text, pattern text) language sql immutable as $$
   values
-    ('IBAN', null, false, 'gi', '(?<![A-Za-z0-9])([a-z]{2}[0-9]{2}(?:[ -]?[a-z0-9]{4}){2,7}(?:[ -]?[a-z0-9]{1,3})?)(?![A-Za-z0-9])'),
-    ('UK national insurance number', null, false, 'g',
+    ('IBAN', '{AA99}'::text[], false, 'gi', '(?<![A-Za-z0-9])([a-z]{2}[0-9]{2}(?:[ -]?[a-z0-9]{4}){2,7}(?:[ -]?[a-z0-9]{1,3})?)(?![A-Za-z0-9])'),
+    ('UK national insurance number', '{AA999999,AA 99 99,AA 999999,AA99 99 99}', false, 'g',
       '(?<![A-Za-z0-9])((?!BG|GB|NK|KN|TN|NT|ZZ)[A-CEGHJ-PR-TW-Z][A-CEGHJ-NPR-TW-Z] ?[0-9]{2} ?[0-9]{2} ?[0-9]{2} ?[A-D])(?![A-Za-z0-9])'),
-    ('ES id', null, true, 'g', '(?<![A-Za-z0-9-])([0-9XYZ][0-9]{7}-?[A-Z])(?![A-Za-z0-9-])'),
-    ('IT id', null, false, 'gi', '(?<![a-z0-9])([a-z]{6}[0-9]{2}[abcdehlmprst][0-9]{2}[a-z][0-9]{3}[a-z])(?![a-z0-9])'),
-    ('card number', null, true, 'g',
-      '(?<![0-9A-Za-z/_+-]|[0-9][.,]|[+0-9] |[+]\()([2-6][0-9]{3}(?:[ .-]{0,2}[0-9]{4}){2}[ .-]{0,2}[0-9]{4}(?:[ -]?[0-9]{3})?'
+    ('ES id', '{9999999A,9999999-A}', true, 'g', '(?<![A-Za-z0-9-])([0-9XYZ][0-9]{7}-?[A-Z])(?![A-Za-z0-9-])'),
+    ('IT id', '{AAAAAA99A99A999A}', false, 'gi', '(?<![a-z0-9])([a-z]{6}[0-9]{2}[abcdehlmprst][0-9]{2}[a-z][0-9]{3}[a-z])(?![a-z0-9])'),
+    ('card number', '{9999 9999 99,9999-9999-99,9999.9999.99,9999  9999,9999999999999,9999 999999 9,9999-999999-9}', true, 'g',
+      '(?<![0-9A-Za-z/_+-])([2-6][0-9]{3}(?:[ .-]{0,2}[0-9]{4}){2}[ .-]{0,2}[0-9]{4}(?:[ -]?[0-9]{3})?'
       || '|3[0-9]{3}[ .-]{0,2}[0-9]{6}[ .-]{0,2}[0-9]{4,5})(?![0-9A-Za-z/_-]|[ .,-][0-9])'),
-    ('card number', '(?:cards?|visa|maestro|karten?|tarjeta|carte|cart[aã]o|carta|karty?|карт|卡|カード|카드)(?![a-z])', true, 'g',
+    ('card number', '{card,visa,maestro,karte,tarjeta,carte,cartão,cartao,carta,karty,карт,卡,カード,카드}', true, 'g',
       '(?<![0-9A-Za-z/_+.-])([4-6][0-9](?:[ .-]?[0-9]){11,17})(?![0-9A-Za-z/_-]|[ .,-][0-9])'),
-    ('US social security number', null, true, 'g',
-      '(?<![0-9A-Za-z/.+-]|[0-9] )([0-9]{3}[-\u2010-\u2015][0-9]{2}[-\u2010-\u2015][0-9]{4})(?![0-9A-Za-z]|-[0-9])'),
-    ('US social security number', '(?:ssn|itin|social)(?![a-z])', false, 'gi',
+    ('US social security number', '{999-99-9999,999‐99‐9999,999‑99‑9999,999–99–9999}', true, 'g',
+      '(?<![0-9A-Za-z/.+-])([0-9]{3}[-\u2010-\u2015][0-9]{2}[-\u2010-\u2015][0-9]{4})(?![0-9A-Za-z]|-[0-9])'),
+    ('US social security number', '{ssn,itin,social}', false, 'gi',
       '(?<![a-z])(?:ssn|itin|social(?:[ -]?security)?(?:[ -]?(?:number|no\.?|num|#))?)(?![a-z])[^0-9\n]{0,30}([0-9]{3}[ .-]?[0-9]{2}[ .-]?[0-9]{4})(?![0-9])'),
-    ('FR id', null, false, 'gi',
+    ('FR id', '{9999999999999,9 99 99 ,99A,9A ,9 999 999 99}', false, 'gi',
       '(?<![A-Za-z0-9])([12] ?[0-9]{2} ?(?:0[1-9]|1[0-2]) ?(?:[0-9]{2}|2[ab]) ?[0-9]{3} ?[0-9]{3} ?[0-9]{2})(?![A-Za-z0-9])'),
-    ('BR id', null, false, 'g', '(?<![0-9.])([0-9]{3}\.[0-9]{3}\.[0-9]{3}-[0-9]{2})(?![0-9])'),
-    ('IN id', null, true, 'g',
-      '(?<![0-9A-Za-z+/-]|[0-9+] |\) )([2-9][0-9]{3}[ -][0-9]{4}[ -][0-9]{4})(?![0-9A-Za-z]|[ -][0-9])'),
-    ('CN id', null, false, 'gi',
+    ('BR id', '{999.999.999-99}', false, 'g', '(?<![0-9.])([0-9]{3}\.[0-9]{3}\.[0-9]{3}-[0-9]{2})(?![0-9])'),
+    ('IN id', '{9999 9999 9999,9999-9999-9999}', true, 'g',
+      '(?<![0-9A-Za-z+/-])([2-9][0-9]{3}[ -][0-9]{4}[ -][0-9]{4})(?![0-9A-Za-z]|[ -][0-9])'),
+    ('CN id', '{99999999999999999}', false, 'gi',
       '(?<![a-z0-9])([1-9][0-9]{5}(?:19|20)[0-9]{2}(?:0[1-9]|1[0-2])(?:0[1-9]|[12][0-9]|3[01])[0-9]{3}[0-9x])(?![a-z0-9])'),
-    ('CH id', null, false, 'g', '(?<![0-9.])(756\.[0-9]{4}\.[0-9]{4}\.[0-9]{2})(?![0-9])'),
-    ('SE id', null, true, 'g',
-      '(?<![A-Za-z0-9/+-]|[0-9] )((?:19|20)?[0-9]{2}(?:0[1-9]|1[0-2])(?:0[1-9]|[12][0-9]|3[01])[-+][0-9]{4})(?![A-Za-z0-9-])'),
-    ('FI id', null, false, 'g',
+    ('CH id', '{999.9999.9999.99}', false, 'g', '(?<![0-9.])(756\.[0-9]{4}\.[0-9]{4}\.[0-9]{2})(?![0-9])'),
+    ('SE id', '{999999-9999,999999+9999}', true, 'g',
+      '(?<![A-Za-z0-9/+-])((?:19|20)?[0-9]{2}(?:0[1-9]|1[0-2])(?:0[1-9]|[12][0-9]|3[01])[-+][0-9]{4})(?![A-Za-z0-9-])'),
+    ('FI id', '{999999-999,999999A999,999999+999}', false, 'g',
       '(?<![A-Za-z0-9])((?:0[1-9]|[12][0-9]|3[01])(?:0[1-9]|1[0-2])[0-9]{2}[-+A][0-9]{3}[0-9A-FHJ-NPR-Y])(?![A-Za-z0-9])'),
-    ('KR id', null, false, 'g',
+    ('KR id', '{999999-9999999}', false, 'g',
       '(?<![A-Za-z0-9-])([0-9]{2}(?:0[1-9]|1[0-2])(?:0[1-9]|[12][0-9]|3[01])-[1-8][0-9]{6})(?![A-Za-z0-9-])'),
-    ('MX id', null, false, 'g', '(?<![A-Z0-9])([A-Z]{4}[0-9]{6}[HMX][A-Z]{5}[A-Z0-9][0-9])(?![A-Z0-9])'),
-    ('CL id', null, true, 'gi', '(?<![0-9.])([0-9]{1,2}\.[0-9]{3}\.[0-9]{3}-[0-9k])(?![0-9a-z])'),
-    ('BE id', null, false, 'g', '(?<![0-9.])([0-9]{2}\.[01][0-9]\.[0-3][0-9]-[0-9]{3}\.[0-9]{2})(?![0-9])'),
-    ('RU id', null, true, 'g', '(?<![0-9-])([0-9]{3}-[0-9]{3}-[0-9]{3} [0-9]{2})(?![0-9])'),
-    ('SG id', null, true, 'g', '(?<![A-Za-z0-9])([STFG][0-9]{7}[A-Z])(?![A-Za-z0-9])'),
-    ('TW id', null, true, 'g', '(?<![A-Za-z0-9])([A-Z][12][0-9]{8})(?![A-Za-z0-9])'),
+    ('MX id', '{AAAA999999AAAAAA}', false, 'g', '(?<![A-Z0-9])([A-Z]{4}[0-9]{6}[HMX][A-Z]{5}[A-Z0-9][0-9])(?![A-Z0-9])'),
+    ('CL id', '{9.999.999-}', true, 'gi', '(?<![0-9.])([0-9]{1,2}\.[0-9]{3}\.[0-9]{3}-[0-9k])(?![0-9a-z])'),
+    ('BE id', '{99.99.99-999.99}', false, 'g', '(?<![0-9.])([0-9]{2}\.[01][0-9]\.[0-3][0-9]-[0-9]{3}\.[0-9]{2})(?![0-9])'),
+    ('RU id', '{999-999-999 99}', true, 'g', '(?<![0-9-])([0-9]{3}-[0-9]{3}-[0-9]{3} [0-9]{2})(?![0-9])'),
+    ('SG id', '{A9999999A}', true, 'g', '(?<![A-Za-z0-9])([STFG][0-9]{7}[A-Z])(?![A-Za-z0-9])'),
+    ('TW id', '{A999999999}', true, 'g', '(?<![A-Za-z0-9])([A-Z][12][0-9]{8})(?![A-Za-z0-9])'),
     -- Bare digits say nothing without their name.
-    ('NL id', 'bsn|burgerservice', false, 'gi', '(?:bsn|burgerservicenummer)[^0-9\n]{0,20}([0-9]{9})(?![0-9])'),
-    ('DE id', 'steuer|idnr', false, 'gi',
+    ('NL id', '{bsn,burgerservice}', false, 'gi', '(?:bsn|burgerservicenummer)[^0-9\n]{0,20}([0-9]{9})(?![0-9])'),
+    ('DE id', '{steuer,idnr}', false, 'gi',
       '(?:steuer-?id(?:nr)?|steueridentifikationsnummer|idnr)[^0-9\n]{0,20}([1-9][0-9] ?[0-9]{3} ?[0-9]{3} ?[0-9]{3})(?![0-9])'),
-    ('PL id', 'pesel', false, 'gi', 'pesel[^0-9\n]{0,20}([0-9]{11})(?![0-9])'),
-    ('CA id', '(?<![a-z])sin(?![a-z])|social insurance', false, 'gi',
+    ('PL id', '{pesel}', false, 'gi', 'pesel[^0-9\n]{0,20}([0-9]{11})(?![0-9])'),
+    ('CA id', '{sin ,sin:,social insurance}', false, 'gi',
       '(?<![a-z])(?:sin|social insurance (?:number|no))(?![a-z])[^0-9\n]{0,20}([0-9]{3}[ -]?[0-9]{3}[ -]?[0-9]{3})(?![0-9])'),
-    ('TR id', 'kimlik|(?<![a-z])tckn', false, 'gi', '(?:kimlik|tckn)[^0-9\n]{0,30}([1-9][0-9]{10})(?![0-9])'),
-    ('AU id', '(?<![a-z])tfn|tax file', false, 'gi', '(?:tfn|tax file number)[^0-9\n]{0,20}([0-9]{3} ?[0-9]{3} ?[0-9]{2,3})(?![0-9])'),
-    ('UK health number', '(?<![a-z])nhs', false, 'gi', '(?<![a-z])nhs[^0-9\n]{0,25}([0-9]{3}[ -]?[0-9]{3}[ -]?[0-9]{4})(?![0-9])'),
-    ('JP id', 'マイナンバー|個人番号|my ?number', false, 'gi',
+    ('TR id', '{kimlik,tckn}', false, 'gi', '(?:kimlik|tckn)[^0-9\n]{0,30}([1-9][0-9]{10})(?![0-9])'),
+    ('AU id', '{tfn,tax file}', false, 'gi', '(?:tfn|tax file number)[^0-9\n]{0,20}([0-9]{3} ?[0-9]{3} ?[0-9]{2,3})(?![0-9])'),
+    ('UK health number', '{nhs}', false, 'gi', '(?<![a-z])nhs[^0-9\n]{0,25}([0-9]{3}[ -]?[0-9]{3}[ -]?[0-9]{4})(?![0-9])'),
+    ('JP id', '{マイナンバー,個人番号,my number,mynumber}', false, 'gi',
       '(?:マイナンバー|個人番号|my ?number)[^0-9\n]{0,15}([0-9]{4}[ -]?[0-9]{4}[ -]?[0-9]{4})(?![0-9])'),
-    ('IN id', 'aadhaar|aadhar', false, 'gi', 'aadhaa?r[^0-9\n]{0,25}([2-9][0-9]{3}[ -]?[0-9]{4}[ -]?[0-9]{4})(?![0-9])'),
-    ('personal number', '(?:passport|license|licence|permit|id)(?![a-z])|reisepass|personalausweis|pasaporte|passeport|passaporto|passaporte|paspoort|паспорт|护照|護照|旅券|여권',
+    ('IN id', '{aadhaar,aadhar}', false, 'gi', 'aadhaa?r[^0-9\n]{0,25}([2-9][0-9]{3}[ -]?[0-9]{4}[ -]?[0-9]{4})(?![0-9])'),
+    ('personal number', '{passport,licen,residence permit,national id,tax id,government id,identity id,reisepass,personalausweis,pasaporte,passeport,passaport,paspoort,паспорт,护照,護照,旅券,여권}',
       false, 'gi',
       '(?:passport|driv(?:er|ing)[’''s]{0,3} licen[sc]e|(?<![a-z])residence permit|(?<![a-z])(?:national|tax|government|identity) id|reisepass|personalausweis|pasaporte|passeport|passaporto|passaporte'
       || '|paspoort|паспорт[а-я]?|护照|護照|旅券|여권)[ -]?(?:numbers?|no\.?|num\.?|nummer|nr\.?|#|id|número|numéro|numero|号码?|番号|번호|номер)?[ \t]*(?:is|:|=|：|ist|es|est|是|は|는|#|lautet)?[ \t]*'
       || '((?:[A-Z]{0,4}[0-9]|[0-9]{2} ?[0-9]{2} )[A-Z0-9 -]{4,14}[0-9A-Z])(?![A-Z0-9])'),
-    ('bank account', '(?:account|acct|konto|cuenta|compte|conta)', false, 'gi',
+    ('bank account', '{routing,sort code,checking,savings,bank,blz}', false, 'gi',
       '(?:routing|sort code|checking|savings|bank|aba|blz|ach|wire)[^\n]{0,60}?(?:account|acct|a/c|konto|kto|cuenta|compte|conta)[^0-9\n]{0,25}([0-9][0-9 -]{5,18}[0-9])(?![0-9])'),
-    ('bank account', 'routing|sort code|(?<![a-z])aba(?![a-z])', false, 'gi',
+    ('bank account', '{routing,sort code,aba}', false, 'gi',
       '(?:account|acct|a/c)[^0-9\n]{0,25}([0-9][0-9 -]{5,18}[0-9])(?![0-9])[^\n]{0,40}(?:routing|sort code|(?<![a-z])aba(?![a-z]))')
 $$;
 
@@ -226,7 +227,7 @@ begin
       or _memoir.weighted(v_digits, 1, 4, 3, 7, 5, 8, 6, 9, 10) % 11 = 0;
     when 'RU id' then
       return _memoir.weighted(left(v_digits, 9), 9, 8, 7, 6, 5, 4, 3, 2, 1) % 101 % 100 = right(v_digits, 2)::integer;
-    when 'personal number' then return length(v_digits) >= 5;
+    when 'personal number' then return length(v_digits) >= 4;
     when 'bank account' then return length(v_digits) between 6 and 17;
     when 'FR id', 'BR id', 'CN id', 'DE id', 'FI id', 'CL id', 'BE id', 'SG id', 'TW id', 'TR id', 'JP id',
         'UK health number' then
@@ -235,10 +236,11 @@ begin
   end case;
 end $$;
 
--- Whether the words before a number say that it is of another kind: a phone, an order, a serial number.
+-- Whether what stands before a number says that it is of another kind: a phone, an order, a serial number, a part of a
+-- longer one.
 create or replace function _memoir.is_denied(p_before text)
 returns boolean language sql immutable as $$
-  select p_before ~* ('(?:phone|mobile|tele?fon|tel|cell|call|fax|sms|whatsapp|handy|m[oó]vil|номер телефона|电话|手机|電話|전화'
+  select p_before ~ '[0-9][.,]$|[+0-9)] $|[+]\($' or p_before ~* ('(?:phone|mobile|tele?fon|tel|cell|call|fax|sms|whatsapp|handy|m[oó]vil|номер телефона|电话|手机|電話|전화'
     || '|order|invoice|tracking|parcel|shipment|shipping|ticket|booking|reservation|imei|serial|isbn|ean|upc|gtin|sku|part'
     || '|article|item|model|ref|reference|case|bestell|auftrags|rechnungs|sendungs|artikel|kunden|pedido|factura|commande'
     || '|facture|suivi|encomenda|ordine|fattura|zam[oó]wieni|заказ|трек|订单|単号|快递|注文|주문|송장|timestamp|version|commit|id)'
@@ -250,16 +252,19 @@ $$;
 create or replace function _memoir.secret_numbers(p_text text, p_all boolean)
 returns table (kind text, value text) language plpgsql immutable as $$
 declare
-  v_pattern record; v_found text[]; v_tries integer; v_denied integer := 0; v_at integer;
+  v_pattern record; v_found text[]; v_tries integer; v_denied integer := 0; v_at integer; v_lower text; v_outline text;
 begin
-  -- Eight digits in a row but for separators, or what has letters in it: ES id, IBAN, UK number, codice fiscale, born on
-  -- Corsica, MX, SG, FI id. A date is none of these.
-  if p_text !~ ('(?:[0-9][ .+-]{0,2}){7}[0-9]|[0-9]{7}-?[A-Za-z]|[A-Za-z]{2}[0-9]{2}[ -]?[A-Za-z0-9]{4}[ -]?[A-Za-z0-9]{4}'
+  -- Nine digits in a row but for separators, or what has letters in it, or a word of a number's name with six digits. A
+  -- date is none of these.
+  if p_text !~ ('(?:[0-9][ .+-]{0,2}){8}[0-9]|[0-9]{7}-?[A-Za-z]|[A-Za-z]{2}[0-9]{2}[ -]?[A-Za-z0-9]{4}[ -]?[A-Za-z0-9]{4}'
     || '|[A-Z]{2} ?(?:[0-9]{2} ?){3}[A-D]|[A-Za-z][0-9]{2}[A-Za-z][0-9]{3}|2[AaBb] ?[0-9]{3} ?[0-9]{3}|[A-Z][0-9]{6}'
-    || '|[0-9]{6}[A+-][0-9]{3}|[0-9]{2} ?[A-Z]{2} ?[0-9]{5}')
+    || '|[0-9]{6}[A+-][0-9]{3}|[0-9]{2} ?[A-Z]{2} ?[0-9]{5}|[0-9]{2}\.[0-9]{2}\.[0-9]{2}-[0-9]{3}|[0-9][A-Z][0-9]'
+    || '|(?:account|acct|passport|pass)[^0-9\n]{0,20}[0-9]{6}')
   then return; end if;
-  for v_pattern in select * from _memoir.number_patterns() loop
-    continue when v_pattern.names is not null and p_text !~* v_pattern.names;
+  v_lower := lower(p_text);
+  v_outline := translate(upper(p_text), '012345678BCDEFGHIJKLMNOPQRSTUVWXYZ', '999999999' || repeat('A', 25));
+  for v_pattern in select * from _memoir.number_patterns() p
+    where exists (select from unnest(p.marks) m where strpos(v_outline, m) > 0 or strpos(v_lower, m) > 0) loop
     v_tries := 0;
     for v_found in select regexp_matches(p_text, v_pattern.pattern, v_pattern.flags) loop
       v_tries := v_tries + 1;
