@@ -27,7 +27,7 @@ returns table (kind text, marks text[], deniable boolean, flags text, pattern te
       '(?<![A-Za-z0-9])([12] ?[0-9]{2} ?(?:0[1-9]|1[0-2]) ?(?:[0-9]{2}|2[ab]) ?[0-9]{3} ?[0-9]{3} ?[0-9]{2})(?![A-Za-z0-9])'),
     ('BR id', '{999.999.999-99}', false, 'g', '(?<![0-9.])([0-9]{3}\.[0-9]{3}\.[0-9]{3}-[0-9]{2})(?![0-9])'),
     ('IN id', '{9999 9999 9999,9999-9999-9999}', true, 'g',
-      '(?<![0-9A-Za-z+/-])([2-9][0-9]{3}[ -][0-9]{4}[ -][0-9]{4})(?![0-9A-Za-z]|[ -][0-9])'),
+      '(?:^|[^0-9A-Za-z+/ -]|[^0-9+)] )([2-9][0-9]{3}[ -][0-9]{4}[ -][0-9]{4})(?![0-9A-Za-z]|[ -][0-9])'),
     ('CN id', '{99999999999999999}', false, 'gi',
       '(?<![a-z0-9])([1-9][0-9]{5}(?:19|20)[0-9]{2}(?:0[1-9]|1[0-2])(?:0[1-9]|[12][0-9]|3[01])[0-9]{3}[0-9x])(?![a-z0-9])'),
     ('CH id', '{999.9999.9999.99}', false, 'g', '(?<![0-9.])(756\.[0-9]{4}\.[0-9]{4}\.[0-9]{2})(?![0-9])'),
@@ -240,7 +240,7 @@ end $$;
 -- longer one.
 create or replace function _memoir.is_denied(p_before text)
 returns boolean language sql immutable as $$
-  select p_before ~ '[0-9][.,]$|[+0-9)] $|[+]\($' or p_before ~* ('(?:phone|mobile|tele?fon|tel|cell|call|fax|sms|whatsapp|handy|m[oó]vil|номер телефона|电话|手机|電話|전화'
+  select p_before ~ '[0-9][.,]$|[+][0-9() -]*$|(?:^|[^0-9\\])0[0-9]+ $' or p_before ~* ('(?:phone|mobile|tele?fon|tel|cell|call|fax|sms|whatsapp|handy|m[oó]vil|номер телефона|电话|手机|電話|전화'
     || '|order|invoice|tracking|parcel|shipment|shipping|ticket|booking|reservation|imei|serial|isbn|ean|upc|gtin|sku|part'
     || '|article|item|model|ref|reference|case|bestell|auftrags|rechnungs|sendungs|artikel|kunden|pedido|factura|commande'
     || '|facture|suivi|encomenda|ordine|fattura|zam[oó]wieni|заказ|трек|订单|単号|快递|注文|주문|송장|timestamp|version|commit|id)'

@@ -126,7 +126,7 @@ begin
     when v_name in ('code', 'salt', 'nonce', 'auth') then v_strength = 3 and length(v_value) >= 20 and v_assigned
       and v_value !~ '^[0-9a-f]+$' and lower(v_value) <> v_value
     when v_name = 'secret' then v_strength >= 2 and v_assigned or v_strength = 3
-    when v_name in ('token', 'key', 'jwt', 'bearer', 'credential', 'credentials', 'creds', 'sid', 'sig', 'signature', 'hmac',
+    when v_name in ('token', 'key', 'jwt', 'credential', 'credentials', 'creds', 'sid', 'sig', 'signature', 'hmac',
         'assertion', 'sessionid', 'session_id', 'session id', 'session-id', 'sessid') then
       v_strength = 3 and v_value !~ '/.*[.]|^[a-z]+(?:[._:/-][a-z0-9]+)+$|^[A-Za-z]+-[A-Za-z]+-'
     when v_strength = 3 then true
@@ -228,7 +228,7 @@ begin
       'english', p_all);
   end if;
   -- With a harmless word before it a name begins with that: is_key() sees it.
-  if p_text ~* ('key|token|secret|jwt|bearer|cred|sid[^a-z]|sig[^a-z]|signature|hmac|salt|auth|code|assertion|nonce|session.?id'
+  if p_text ~* ('key|token|secret|jwt|cred|sid[^a-z]|sig[^a-z]|signature|hmac|salt|auth|code|assertion|nonce|session.?id'
       || '|connection.?string') and (translate(p_text, '0123456789', '') <> p_text or strpos(lower(p_text), 'secret') > 0) then
     return query select * from _memoir.values_named(p_text, '(?:' || _memoir.any_word('english', 'harmless_keys')
       || ')[ _.-]?(?:key|token)|' || _memoir.any_word('english', 'key_names'), 'token', 'english', p_all);

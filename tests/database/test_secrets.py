@@ -29,7 +29,7 @@ KINDS = [
     ("connection string", "postgres://bob:hunter22@db.example.com/x", "postgres://bob:${PASSWORD}@db.example.com/x"),
     ("password", "password=hunter2x", "password: reset it"),
     ("password", "My password is Tr0ub4dor&3", "the password is wrong"),
-    ("password", 'API_KEY: "a8f5f167f44f4964e6c9"', 'api_key = os.environ["KEY1"]'),
+    ("token", 'API_KEY: "a8f5f167f44f4964e6c9"', 'api_key = os.environ["KEY1"]'),
     ("password", "Das Passwort ist geheim42x", "Das Passwort ist falsch"),
     ("token", "token=9f86d081884c7d659a2feaa0c55ad015", "token: of our appreciation"),
     ("PIN", "my pin is 4711", "The gate code is 4711."),
