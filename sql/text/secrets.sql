@@ -98,6 +98,7 @@ begin
   if lower(v_value) = lower(p_found[2]) or not v_quoted and not v_option and v_value ~* 'passw|pwd|_' then
     return false;
   end if;
+  if lower(p_found[2]) = 'pass' and not v_assigned and not v_option then return false; end if;
   -- A plain word: where a value must stand, or the sentence ends with it.
   return case
     when v_option or v_quoted then true
@@ -432,14 +433,16 @@ end $$;
 create or replace function _memoir.seed_phrases(p_text text)
 returns table (kind text, value text) language plpgsql immutable as $$
 declare
-  v_found text[]; v_words text[]; v_named boolean; v_inflected integer; v_tries integer := 0;
+  v_found text[]; v_words text[]; v_named boolean; v_inflected integer; v_phrase text; v_lines text; v_tries integer := 0;
 begin
   if p_text !~ '(?:[a-z]{3,8}[\s,0-9.):]{1,6}){11}[a-z]{3,8}' then return; end if;
   v_named := p_text ~* ('(?:seed|recovery|mnemonic|backup|secret|wallet|wiederherstellungs|semilla|recuperación|récupération)[ -]?(?:phrase|words?|wörter|phrasen|frase)'
     || '|mnemonic|bip-?39|metamask|phantom|ledger|trezor|助记词|助記詞|ニーモニック|シードフレーズ|시드|니모닉|сид[- ]?фраз|мнемоник|frase semilla|phrase (?:de récupération|secrète)');
-  for v_found in select regexp_matches(p_text, '(?:^|[\n"''`:(“「]|[:：] |\A)[ \t]*((?:[0-9]{1,2}[.):]?[ \t]*)?[a-z]{3,8}'
-      || '(?:[ \t]*(?:,|\n)?[ \t]*(?:[ \t]|,|\n)(?:[0-9]{1,2}[.):]?[ \t]*)?[a-z]{3,8}){11,})(?![A-Za-z''’-])', 'g')
-    union all select regexp_matches(p_text, '(?<![A-Za-z''’-])((?:[0-9]{1,2}[.):]?[ \t]*)?[a-z]{3,8}(?:[\s,]{1,3}(?:[0-9]{1,2}[.):]?[ \t]*)?[a-z]{3,8}){11,})(?![A-Za-z''’-])', 'g') loop
+  v_phrase := '((?:[0-9]{1,2}[.):]?[ \t]*)?[a-z]{3,8}(?:[ \t,]{1,3}(?:\n[ \t]*)?(?:[0-9]{1,2}[.):]?[ \t]*)?[a-z]{3,8}){11,})';
+  v_lines := '((?:[0-9]{1,2}[.):]?[ \t]*)?[a-z]{3,8}(?:\s{1,3}(?:[0-9]{1,2}[.):]?[ \t]*)?[a-z]{3,8}){11,})';
+  for v_found in select regexp_matches(p_text, '(?:^|[\n"`“「][ \t]*)' || v_lines || '[ \t]*(?=["`”」.]?[ \t]*(?:\n|$))', 'g')
+    union all select regexp_matches(p_text, '(?<![A-Za-z''’-])' || v_phrase || '(?![A-Za-z''’-])', 'g') where v_named
+    union all select regexp_matches(p_text, '(?<![A-Za-z''’-])' || v_lines || '(?![A-Za-z''’-])', 'g') where v_named loop
     v_tries := v_tries + 1;
     exit when v_tries > 1000;
     v_words := regexp_split_to_array(btrim(regexp_replace(v_found[1], '[^a-z]+', ' ', 'g')), ' ');
