@@ -11,13 +11,6 @@ begin
   return array(select left(k, 1)::"char" from unnest(p_kinds) k);
 end $$;
 
--- May the caller see it? Memories of all states.
-create or replace function _memoir.may_see(p_caller _memoir.caller, p_memory _memoir.memory_store)
-returns boolean language sql immutable as $$
-  select p_memory.sensitivity <= p_caller.clearance
-    and (p_caller.projects is null or p_memory.project = any (p_caller.projects))
-$$;
-
 -- Memories that the filters name, whatever the query: a tag is looked up, not ranked. None without a filter, and none of
 -- other times, whose states are for the ranking to know.
 create or replace function _memoir.filtered_memories(p_caller _memoir.caller, p_scope _memoir.search_scope,

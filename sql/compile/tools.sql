@@ -50,7 +50,7 @@ comment on function memoir.memory_tools(text) is
   'Definitions of the tools by which a model keeps its own memory, to be sent with a request: p_format openai (chat
 completions), responses, anthropic or mcp. call_memory_tool runs what the model calls. Raises PM014.';
 
--- An argument of a call, as text; null where it lacks.
+-- An argument that is an id, and one that is a list of them; null where it lacks.
 create or replace function _memoir.tool_id(p_arguments jsonb, p_name text)
 returns uuid language plpgsql immutable as $$
 begin
@@ -60,7 +60,15 @@ exception when invalid_text_representation then
     _memoir.shown(p_arguments ->> p_name)));
 end $$;
 
--- Names of arguments that lack or that the tool does not have; types are checked where they are read.
+create or replace function _memoir.tool_ids(p_ids jsonb)
+returns uuid[] language plpgsql immutable as $$
+begin
+  return array(select x::uuid from jsonb_array_elements_text(p_ids) x);
+exception when invalid_text_representation then
+  perform _memoir.fail('PM014', format('ids must be ids as memory_search gives them, not %s', _memoir.shown(p_ids::text)));
+end $$;
+
+-- Refuses a tool that there is not, an argument that lacks, one that the tool does not have, one of another type.
 create or replace function _memoir.check_tool_call(p_name text, p_arguments jsonb)
 returns void language plpgsql stable as $$
 declare
@@ -115,6 +123,7 @@ begin
   return null;
 end $$;
 
+-- A text as quotations are compared.
 create or replace function _memoir.quotable(p_text text)
 returns text language sql immutable as $$
   select btrim(regexp_replace(translate(lower(normalize(left(p_text, 100000), nfkc)), '’‘“”„«»"''', ''), '\s+', ' ', 'g'),
@@ -182,14 +191,6 @@ begin
     end loop;
     return coalesce(v_out, 'Nothing found.');
   end case;
-end $$;
-
-create or replace function _memoir.tool_ids(p_ids jsonb)
-returns uuid[] language plpgsql immutable as $$
-begin
-  return array(select x::uuid from jsonb_array_elements_text(p_ids) x);
-exception when invalid_text_representation then
-  perform _memoir.fail('PM014', format('ids must be ids as memory_search gives them, not %s', _memoir.shown(p_ids::text)));
 end $$;
 
 -- The tools that write. What cites the user carries the user's word; what does not is the agent's own.

@@ -1,6 +1,13 @@
 -- States of memories: active, superseded, invalidated, expired, forgotten, erased. Every change is a row: who, when,
 -- why, by what.
 
+-- May the caller see it? Memories of all states.
+create or replace function _memoir.may_see(p_caller _memoir.caller, p_memory _memoir.memory_store)
+returns boolean language sql immutable as $$
+  select p_memory.sensitivity <= p_caller.clearance
+    and (p_caller.projects is null or p_memory.project = any (p_caller.projects))
+$$;
+
 -- A memory the caller may see, or PM004.
 create or replace function _memoir.memory(p_caller _memoir.caller, p_memory uuid)
 returns _memoir.memory_store language plpgsql stable as $$
@@ -8,8 +15,7 @@ declare
   v_memory _memoir.memory_store;
 begin
   select * into v_memory from _memoir.memory_store m
-  where m.user_id = p_caller.user_id and m.memory_id = p_memory and m.sensitivity <= p_caller.clearance
-    and (p_caller.projects is null or m.project = any (p_caller.projects));
+  where m.user_id = p_caller.user_id and m.memory_id = p_memory and _memoir.may_see(p_caller, m);
   if not found then perform _memoir.fail('PM004', format('unknown memory %s', _memoir.shown(p_memory::text))); end if;
   return v_memory;
 end $$;
