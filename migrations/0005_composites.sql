@@ -51,7 +51,22 @@ create type _memoir.correction as (
 -- The values of a clause: of which kinds, in plain form and as written; names; the stems of what else it speaks of.
 create type _memoir.said_values as (kinds text[], vals text[], raws text[], names text[], topics text[]);
 
+-- A clause of one of several texts; clause 0 is the whole sentence, sentence_start and span_start count characters of the
+-- text. inherits: it takes over the subject. is_last: of its sentence. asks: the sentence does.
+create type _memoir.said_clause as (
+  text_no integer, sentence_start integer, clause_no integer, span_start integer, span_length integer, said text,
+  sentence text, plain text, inherits boolean, is_last boolean, asks boolean);
+
 -- memory/changes.sql
+-- A clause that asks to forget something, and what it names; is_all: everything about it.
+create type _memoir.forget_request as (
+  text_no integer, span_start integer, span_length integer, names text, is_all boolean, language text, said text);
+-- A clause that may change what was said before: in plain form with what it refers to, what it says is over, whether it
+-- sounds like a correction, and a sure one; whether it says that something is over, or only answers; the thing of which
+-- it says there is a new one.
+create type _memoir.change_candidate as (
+  clause _memoir.said_clause, plain text, olds text[], cue boolean, is_sure boolean, new _memoir.said_values,
+  context text[], is_over boolean, is_answer boolean, thing text);
 -- A clause of an earlier turn: where it stands, and the whole that it stands in.
 create type _memoir.said_unit as (
   message_id uuid, session_id uuid, turn_index integer, recorded_at timestamptz, created_at timestamptz,

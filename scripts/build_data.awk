@@ -214,9 +214,14 @@ stanzas {
   next
 }
 
-# Lists: words apart by spaces, or patterns, one a line, which four spaces continue.
+# Lists: words apart by spaces; phrases, one a line; or patterns, one a line, which four spaces continue.
 lists && FILENAME ~ /[.]words$/ {
   for (i = 1; i <= NF; i++) add_entry($i)
+  next
+}
+lists && FILENAME ~ /[.]phrases$/ {
+  if (/[][\\(){}?*+|.^$]/) stop_at("a phrase is no pattern")
+  add_entry($0)
   next
 }
 lists && /^    / {
@@ -272,26 +277,31 @@ function print_lists(   n, i) {
   print "create or replace function _memoir.word_list(p_language text, p_use text)"
   print "returns text[] language plpgsql immutable parallel safe as $data$"
   print "begin"
-  print "  case concat(p_language, '/', p_use)"
-  for (n = 1; n <= list_count; n++) {
-    print "    when '" list_language[n] "/" list_use[n] "' then return '{"
-    print_entries(n)
-    print "    }';"
+  print "  case p_language"
+  for (n = 1; n <= list_count; n++) if (!(list_language[n] in seen)) {
+    seen[list_language[n]] = 1
+    print "  when '" list_language[n] "' then case p_use"
+    for (i = n; i <= list_count; i++) if (list_language[i] == list_language[n]) {
+      print "    when '" list_use[i] "' then return '{"
+      print_entries(i)
+      print "    }'::text[];"
+    }
+    print "    else null; end case;"
   }
   # In all languages, in the order of files; in a language that has none: none.
+  print "  else if p_language is null then case p_use"
   for (n = 1; n <= list_count; n++) if (!(list_use[n] in done)) {
     done[list_use[n]] = 1
-    printf "    when '/%s' then return ", list_use[n]
+    printf "    when '%s' then return ", list_use[n]
     for (i = n; i <= list_count; i++)
       if (list_use[i] == list_use[n])
         printf "%s_memoir.word_list('%s', '%s')", (i > n ? " || " : ""), list_language[i], list_use[i]
     print ";"
   }
-  print "    else"
-  print "      perform _memoir.word_list(null, p_use) where p_language is not null;"
-  print "      if p_language is null then raise exception 'no word list %', p_use; end if;"
-  print "      return '{}';"
+  print "    else raise exception 'no word list %', p_use; end case; end if;"
   print "  end case;"
+  print "  perform _memoir.word_list(null, p_use);"
+  print "  return '{}';"
   print "end $data$;"
   print ""
   print "-- The same of some uses as one pattern: any of them."

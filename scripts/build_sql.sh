@@ -31,7 +31,7 @@ for path in sql/data/*; do
   esac
 done
 for path in sql/data/*/*; do
-  case $path in *.words | *.patterns | */extraction_rules.rules | */statement_rules.rules) ;; *) die "$path is no list of words or patterns" ;; esac
+  case $path in *.words | *.phrases | *.patterns | */extraction_rules.rules | */statement_rules.rules) ;; *) die "$path is no list of words or patterns" ;; esac
 done
 if grep -nE '^[[:space:]]*\\(i|ir|include|include_relative)[[:space:]]' migrations/*.sql sql/preamble.sql "${code[@]/#/sql/}"; then
   die "only sql/contents.sql may include files"
@@ -84,8 +84,8 @@ data() {
   done
   header sql/data/markers.csv
   "$python" scripts/build_markers.py sql/data/markers.csv
-  header 'sql/data/*/*.words, *.patterns'
-  awk -v lists=1 -f scripts/build_data.awk sql/data/*/*.words sql/data/*/*.patterns
+  header 'sql/data/*/*.words, *.phrases, *.patterns'
+  awk -v lists=1 -f scripts/build_data.awk sql/data/*/*.words sql/data/*/*.phrases sql/data/*/*.patterns
 }
 
 build() {

@@ -1,16 +1,14 @@
 -- What changes do (changes.sql finds them): spans marked or taken out, memories that give way, requests to forget;
 -- undo_change, forget_about.
 
--- A turn's requests to forget and what it changes take effect. Under the user's lock. Returns counts.
-create or replace function _memoir.take_effect(p_session _memoir.sessions, p_turn _memoir.conversation_history,
-  p_by text, p_config jsonb)
+-- A turn's requests to forget are carried out. Under the user's lock. Returns counts.
+create or replace function _memoir.carry_out(p_turn _memoir.conversation_history,
+  p_requests _memoir.forget_request[], p_by text)
 returns jsonb language plpgsql set plan_cache_mode = force_custom_plan as $$
 declare
-  v_user uuid := p_turn.user_id; v_request record; v_done jsonb; v_forgotten integer := 0; v_changed integer := 0;
-  v_unclear integer := 0; v_change _memoir.found_change; v_asked boolean := false; v_values text[];
+  v_request _memoir.forget_request; v_done jsonb; v_forgotten integer := 0; v_unclear integer := 0; v_values text[];
 begin
-  for v_request in select * from _memoir.forget_requests(p_turn.content) loop
-    v_asked := true;
+  foreach v_request in array p_requests loop
     v_done := _memoir.forget_named(p_turn, v_request.names, v_request.said, v_request.is_all, v_request.language, false,
       p_by);
     -- "… what I said about my pay, I mean the 3,900": by its value.
@@ -26,20 +24,29 @@ begin
     end if;
     if v_done ->> 'outcome' = 'forgotten' then
       v_forgotten := v_forgotten + 1;
-      perform _memoir.exclude_units(v_user, array[(p_turn.message_id, p_turn.session_id, p_turn.turn_index,
+      perform _memoir.exclude_units(p_turn.user_id, array[(p_turn.message_id, p_turn.session_id, p_turn.turn_index,
         p_turn.recorded_at, p_turn.created_at, p_turn.role, v_request.span_start, v_request.span_length, null, null,
         false)::_memoir.said_unit], false, (v_done ->> 'change_id')::uuid, p_turn, 'asked to forget', memoir.now());
     else
       v_unclear := v_unclear + 1;
     end if;
   end loop;
-  if not v_asked then
-    for v_change in select * from _memoir.changes_in(p_turn) loop
+  return jsonb_strip_nulls(jsonb_build_object('forgotten', nullif(v_forgotten, 0), 'unclear', nullif(v_unclear, 0)));
+end $$;
+
+-- What a turn changes takes effect. Under the user's lock. Returns counts.
+create or replace function _memoir.take_effect(p_session _memoir.sessions, p_turn _memoir.conversation_history,
+  p_candidates _memoir.change_candidate[], p_language text, p_by text, p_config jsonb)
+returns jsonb language plpgsql set plan_cache_mode = force_custom_plan as $$
+declare
+  v_one _memoir.change_candidate; v_change _memoir.found_change; v_changed integer := 0;
+begin
+  foreach v_one in array p_candidates loop
+    for v_change in select * from _memoir.changes_by(v_one, p_turn, p_language) loop
       v_changed := v_changed + _memoir.change(p_session, p_turn, v_change, p_by, p_config)::integer;
     end loop;
-  end if;
-  return jsonb_strip_nulls(jsonb_build_object('forgotten', nullif(v_forgotten, 0), 'changed', nullif(v_changed, 0),
-    'unclear', nullif(v_unclear, 0)));
+  end loop;
+  return jsonb_strip_nulls(jsonb_build_object('changed', nullif(v_changed, 0)));
 end $$;
 
 -- One change: the older span is marked, and what was made of it gives way to what was said now. False where another

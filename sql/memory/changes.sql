@@ -4,39 +4,39 @@
 -- changed" in what is recalled (or taken out, where it is to be forgotten), whether or not it ever became a memory; what
 -- memories were made of it give way. undo_change takes it back.
 
--- Where a text asks to forget something, and what that names; is_all: everything about it.
-create or replace function _memoir.forget_requests(p_text text)
-returns table (span_start integer, span_length integer, names text, is_all boolean, language text, said text)
-language plpgsql immutable as $$
+-- Where clauses ask to forget something, and what that names; is_all: everything about it.
+create or replace function _memoir.forget_requests_in(p_clauses _memoir.said_clause[], p_languages text[])
+returns setof _memoir.forget_request language plpgsql immutable as $$
 declare
-  v_sentence record; v_clause record; v_plain text; v_pattern text; v_idioms text;
+  v_clause _memoir.said_clause; v_bare text; v_pattern text; v_out _memoir.forget_request;
 begin
-  if length(p_text) > 20000 or p_text !~* ('(?:' || _memoir.any_word(null, 'forget_verbs') || ')') then return; end if;
-  language := _memoir.spoken_language(p_text);
-  v_idioms := nullif(_memoir.any_word('english', 'forget_idioms'), '');
-  for v_sentence in select * from _memoir.own_sentences(p_text) s where s.span_length between 8 and 400 limit 40 loop
-    for v_clause in select * from _memoir.clauses(v_sentence.said, language) loop
-      v_plain := _memoir.plain(v_clause.said, language);
-      continue when language = 'english' and v_plain ~* v_idioms;
-      foreach v_pattern in array _memoir.word_list(language, 'forget_requests') loop
-        names := (regexp_match(v_plain, v_pattern, 'i'))[1];
-        if names is not null then
-          names := regexp_replace(names, '(?:, | because | from (?:your |my |the )?(?:memory|notes|records?|mind|profile)).*$', '');
-          is_all := v_plain ~* ('\m(?:' || _memoir.any_word(null, 'all_about') || ')\M');
-          said := v_plain;
-          span_start := v_sentence.span_start + v_clause.span_start - 1;
-          span_length := v_clause.span_length;
-          return next;
-          exit;
-        end if;
-      end loop;
+  foreach v_clause in array array(select c from unnest(p_clauses) c
+    where c.clause_no > 0 and length(c.sentence) between 8 and 400 and exists (
+      select from unnest(_memoir.word_list(null, 'forget_verbs')) v where strpos(lower(c.said), v) > 0))
+  loop
+    v_out := (v_clause.text_no, v_clause.span_start, v_clause.span_length, null, false,
+      p_languages[v_clause.text_no], v_clause.plain);
+    continue when v_out.said ~* nullif(_memoir.any_word(v_out.language, 'forget_idioms'), '');
+    v_bare := coalesce(regexp_replace(v_out.said, '^(?:' || nullif(_memoir.any_word(v_out.language, 'forget_openers'),
+      '') || ')+', '', 'i'), v_out.said);
+    foreach v_pattern in array _memoir.word_list(v_out.language, 'forget_requests') loop
+      v_out.names := (regexp_match(v_bare, v_pattern, 'i'))[1];
+      if length(v_out.names) between 2 and 160 then
+        v_out.names := regexp_replace(v_out.names, _memoir.any_word(null, 'forget_tails'), '');
+        v_out.is_all := v_out.said ~* ('\m(?:' || _memoir.any_word(null, 'all_about') || ')\M');
+        return next v_out;
+        exit;
+      end if;
     end loop;
   end loop;
 end $$;
 
-create or replace function _memoir.forget_spans(p_text text)
-returns int4range[] language sql immutable as $$
-  select array(select int4range(r.span_start, r.span_start + r.span_length) from _memoir.forget_requests(p_text) r)
+-- The same of one text.
+create or replace function _memoir.forget_requests(p_text text)
+returns setof _memoir.forget_request language sql immutable as $$
+  select r.* from (select array[_memoir.spoken_language(p_text)]) l(languages),
+    _memoir.forget_requests_in(_memoir.said_clauses(array[p_text], l.languages), l.languages) r
+  where length(p_text) <= 20000
 $$;
 
 -- The user's turns that speak of something, and the newest ones, clause by clause: what was said before p_turn.
@@ -87,91 +87,174 @@ begin
 end $$;
 
 -- Of whom a clause speaks: self, somebody near by their word ("my sister"), null where it does not say.
-create or replace function _memoir.subject_of(p_plain text)
+create or replace function _memoir.subject_of(p_plain text, p_language text)
 returns text language sql immutable as $$
-  select case when p_plain ~* '^(?:i|we) ' then 'self'
-    else (regexp_match(p_plain, '^(?:my|our|his|her|their) (?:[[:alpha:]-]+ )?('
-      || _memoir.any_word('english', 'persons') || ')\M', 'i'))[1] end
+  select case when p_plain ~* '^(?:i|we) ' then 'self' else (regexp_match(p_plain,
+    '^(?:my|our|his|her|their) (?:[[:alpha:]-]+ )?(' || _memoir.any_word(p_language, 'persons') || ')\M', 'i'))[1] end
+  where p_language = 'english'
 $$;
 
--- What the clauses of a person's turn change, the surest first: at most one earlier clause for each, with those that say
--- the same.
-create or replace function _memoir.changes_in(p_turn _memoir.conversation_history)
-returns setof _memoir.found_change language plpgsql stable as $$
+-- The clauses of persons' texts that may change something, step by step over all of them: the server keeps few compiled
+-- patterns. Of texts up to 4,000 characters the first twelve sentences.
+create or replace function _memoir.change_candidates(p_texts text[], p_clauses _memoir.said_clause[],
+  p_languages text[])
+returns _memoir.change_candidate[] language plpgsql stable as $$
 declare
-  v_language text := _memoir.spoken_language(p_turn.content); v_sentence record; v_clause record; v_plain text;
-  v_cues text := nullif(_memoir.any_word(v_language, 'change_cues'), ''); v_turn_cue boolean; v_cue boolean;
-  v_adding text := nullif(_memoir.any_word(v_language, 'adding_words'), '');
-  v_unsure text := nullif(_memoir.any_word(v_language, 'unsure'), '');
-  v_values _memoir.said_values; v_olds text[]; v_units _memoir.said_unit[]; v_context text[]; v_before text := '';
-  v_retracted text; v_is_sure boolean; v_is_taken_back boolean := false; v_is_open boolean;
+  v_language text; v_found _memoir.change_candidate[]; v_all _memoir.change_candidate[] := '{}';
+  v_one _memoir.change_candidate; v_values _memoir.said_values[]; v_own text; v_context text[]; v_text_no integer;
 begin
-  if length(p_turn.content) > 4000 or v_cues is null then return; end if;
-  v_turn_cue := length(p_turn.content) <= 600 and lower(p_turn.content) ~ ('\m(?:' || v_cues || ')');
-  v_context := (_memoir.values_of(left(p_turn.content, 1000), v_language)).topics;
-  for v_sentence in select * from _memoir.own_sentences(p_turn.content) s where s.span_length between 3 and 400 limit 12
-  loop
-    continue when _memoir.is_unsure(v_sentence.said, v_language, v_unsure);
-    v_olds := _memoir.values_replaced(v_sentence.said, v_language);
-    for v_clause in
-      select c.*, lead(c.span_start) over (order by c.span_start) is null as is_last
-      from _memoir.clauses(v_sentence.said, v_language) c order by c.span_start
-    loop
-      continue when v_clause.is_last and v_sentence.said ~ '[?？]["”'')]*$';
-      v_plain := _memoir.plain(v_clause.said, v_language);
-      continue when lower(v_clause.said) ~ ('\m(?:' || v_adding || ')\M');
-      v_cue := v_turn_cue or lower(v_clause.said) ~ ('\m(?:' || v_cues || ')')
-        or length(p_turn.content) < 80 and v_plain ~* ('^(?:oh |ah )*(?:' || _memoir.any_word('english', 'assent') || ')\M');
-      -- "I was wrong about the ferry, it leaves at …": what it is about, and nothing else yet.
-      v_retracted := _memoir.retracted(v_plain, v_language);
-      if v_retracted is not null and (not v_clause.is_last or v_sentence.said ~* 'wrong|mixed|confused|mis') then
-        v_before := v_retracted;
-        v_is_taken_back := true;
-        continue;
+  for v_language in select distinct p_languages[c.text_no] from unnest(p_clauses) c order by 1 loop
+    v_own := '^(?:' || nullif(_memoir.any_word(v_language, 'own_starts'), '') || ')\M';
+    continue when v_own is null;
+    v_found := _memoir.with_referents(_memoir.cued_clauses(p_texts, array(
+      select x.c from (
+        select c, dense_rank() over (partition by c.text_no order by c.sentence_start) as nth from unnest(p_clauses) c
+        where p_languages[c.text_no] = v_language and length(p_texts[c.text_no]) <= 4000) x
+      where x.nth <= 12 and length((x.c).sentence) <= 400
+      order by (x.c).text_no, (x.c).sentence_start, (x.c).clause_no), v_language, v_own), v_language);
+    v_values := _memoir.values_in(array(select f.plain from unnest(v_found) with ordinality f order by ordinality),
+      v_language);
+    for i in 1 .. cardinality(v_found) loop
+      v_one := v_found[i];
+      v_one.new := v_values[i];
+      -- Without one of these nothing can be changed.
+      continue when not v_one.cue and ((v_one.new).kinds = '{}' or v_one.plain !~* v_own)
+        or (v_one.new).kinds = '{}' and (v_one.new).names = '{}' and v_one.olds = '{}' and not v_one.is_over
+          and v_one.thing is null and _memoir.new_place(v_one.plain, v_language) is null;
+      if (v_one.clause).text_no is distinct from v_text_no then
+        v_text_no := (v_one.clause).text_no;
+        v_context := _memoir.topics(left(p_texts[v_text_no], 1000), v_language,
+          _memoir.word_list(v_language, 'change_words'));
       end if;
-      v_plain := coalesce(v_retracted, v_plain);
-      v_is_sure := v_is_taken_back or lower(v_sentence.said) ~ ('\m(?:'
-        || nullif(_memoir.any_word(v_language, 'sure_cues'), '') || ')\M');
-      v_cue := v_cue or v_is_taken_back;
-      -- "Tadeo changed schools, he goes to …": who he is was said before.
-      v_is_open := v_before = '' and not v_is_taken_back and v_plain ~* '^(?:it|he|she|they) ';
-      if v_is_open then v_plain := _memoir.plain(v_sentence.said, v_language); end if;
-      if v_is_taken_back or v_before <> '' and v_plain ~* '^(?:he|she|they|it) ' then
-        v_plain := v_before || ' ' || v_plain;
-      end if;
-      v_is_taken_back := false;
-      -- "Ella turned 7, big party": what follows the comma is not what it is about; "it's spelled Ina, my boss" is.
-      if not v_is_open and (split_part(v_plain, ', ', 1) ~ '\d|[[:alpha:]] [[:upper:]][[:alpha:]]' or v_turn_cue
-        and split_part(v_plain, ', ', 1) ~ ' .* ') then
-        v_before := v_plain;
-        v_plain := split_part(v_plain, ', ', 1);
-      else
-        v_before := v_plain;
-      end if;
-      v_values := _memoir.values_of(v_plain, v_language);
-      continue when not v_cue and (v_values.kinds = '{}' or v_plain !~* '^(?:my|our|the|mein|meine|mi|mon|ma|meu|minha|il mio|la mia)\M');
-      v_units := _memoir.units_before(p_turn, v_values.topics || v_context
-        || _memoir.query_terms(v_language::regconfig, array_to_string(v_olds, ' ')), '{user}', 12);
-      continue when v_units = '{}';
-      return query select * from _memoir.changed_units(v_units, v_clause.said, v_plain, v_sentence.said, v_olds, v_cue,
-        coalesce(v_is_sure, false), v_language, p_turn,
-        v_sentence.span_start + v_clause.span_start - 1, v_clause.span_length);
+      v_one.context := v_context;
+      v_all := v_all || v_one;
     end loop;
   end loop;
+  return v_all;
 end $$;
 
+-- Of clauses in one language those of sentences that sound like a change or say something of one's own things, but for
+-- sentences that only suppose; with what they say is over.
+create or replace function _memoir.cued_clauses(p_texts text[], p_clauses _memoir.said_clause[], p_language text,
+  p_own text)
+returns _memoir.change_candidate[] language plpgsql immutable as $$
+declare
+  v_cues text[] := _memoir.word_list(p_language, 'change_cues'); v_found _memoir.change_candidate[];
+  v_forms text := nullif(_memoir.any_word(p_language, 'change_cue_forms'), ''); v_texts integer[]; v_olds text[];
+  v_assent text := '^(?:oh |ah )*(?:' || _memoir.any_word(null, 'assent') || ')\M';
+  v_unsure text := nullif(_memoir.any_word(p_language, 'unsure'), '');
+  v_one _memoir.change_candidate; v_out _memoir.change_candidate[] := '{}';
+begin
+  v_texts := array(select x.t from (select distinct c.text_no as t from unnest(p_clauses) c) x
+    where length(p_texts[x.t]) <= 600 and _memoir.has_cue(p_texts[x.t], v_cues, v_forms));
+  v_found := array(
+    select (k.c, (k.c).plain, '{}', k.cue, false, null, null, false, false, null)::_memoir.change_candidate
+    from (
+      select c, x.cue, bool_or(x.cue or c.plain ~* p_own) over (partition by c.text_no, c.sentence_start) as meant
+      from unnest(p_clauses) c, lateral (select c.text_no = any (v_texts) or _memoir.has_cue(c.said, v_cues, v_forms)
+        or length(p_texts[c.text_no]) < 80 and c.plain ~* v_assent as cue) x) k
+    where k.meant order by (k.c).text_no, (k.c).sentence_start, (k.c).clause_no);
+  v_found := array(
+    select k.f from (
+      select f, bool_or((f.clause).clause_no = 0 and _memoir.is_unsure((f.clause).said, f.plain, p_language, v_unsure))
+        over (partition by (f.clause).text_no, (f.clause).sentence_start) as unsure
+      from unnest(v_found) f) k
+    where not k.unsure order by ((k.f).clause).text_no, ((k.f).clause).sentence_start, ((k.f).clause).clause_no);
+  foreach v_one in array v_found loop
+    if (v_one.clause).clause_no = 0 then
+      v_olds := _memoir.values_replaced((v_one.clause).said, p_language);
+    end if;
+    v_one.olds := v_olds;
+    v_out := v_out || v_one;
+  end loop;
+  return v_out;
+end $$;
+
+-- Clauses with what they refer to said in them: "it leaves at nine" after "I was wrong about the ferry".
+create or replace function _memoir.with_referents(p_found _memoir.change_candidate[], p_language text)
+returns _memoir.change_candidate[] language plpgsql immutable as $$
+declare
+  v_one _memoir.change_candidate; v_clause _memoir.said_clause; v_out _memoir.change_candidate[] := '{}';
+  v_text_no integer; v_before text; v_retracted text; v_is_taken_back boolean; v_is_open boolean; v_sentence text;
+  v_text_cue boolean; v_pronoun text := '^(?:' || nullif(_memoir.any_word(p_language, 'pronouns'), '') || ') ';
+  v_adding text := '\m(?:' || nullif(_memoir.any_word(p_language, 'adding_words'), '') || ')\M';
+  v_sure text := '\m(?:' || nullif(_memoir.any_word(p_language, 'sure_cues'), '') || ')\M';
+  v_taking text := nullif(_memoir.any_word(p_language, 'taking_back'), '');
+  v_over text := '\m(?:' || nullif(_memoir.any_word(p_language, 'over_words'), '') || ')';
+  v_answers text := '^(?:' || _memoir.any_word(null, 'assent') || ')\M';
+  v_answer_cues text := '\m(?:' || nullif(_memoir.any_word(p_language, 'answer_cues'), '') || ')\M';
+begin
+  foreach v_one in array p_found loop
+    v_clause := v_one.clause;
+    if v_clause.text_no is distinct from v_text_no then
+      v_text_no := v_clause.text_no; v_before := ''; v_is_taken_back := false;
+    end if;
+    if v_clause.clause_no = 0 then v_sentence := v_one.plain; v_text_cue := v_one.cue; continue; end if;
+    continue when v_clause.is_last and v_clause.asks or lower(v_clause.said) ~ v_adding;
+    -- What it is about, and nothing else yet.
+    v_retracted := _memoir.retracted(v_one.plain, p_language);
+    if v_retracted is not null and (not v_clause.is_last or v_clause.sentence ~* v_taking) then
+      v_before := v_retracted;
+      v_is_taken_back := true;
+      continue;
+    end if;
+    v_one.plain := coalesce(v_retracted, v_one.plain);
+    v_one.is_sure := v_is_taken_back or coalesce(lower(v_clause.sentence) ~ v_sure, false);
+    v_one.cue := v_one.cue or v_is_taken_back;
+    -- "Tadeo changed schools, he goes to …": who he is was said before.
+    v_is_open := v_before = '' and not v_is_taken_back and coalesce(v_one.plain ~* v_pronoun, false);
+    if v_is_open then v_one.plain := v_sentence; end if;
+    if v_is_taken_back or v_before <> '' and v_one.plain ~* v_pronoun then
+      v_one.plain := v_before || ' ' || v_one.plain;
+    end if;
+    v_is_taken_back := false;
+    v_before := v_one.plain;
+    -- "Ella turned 7, big party": what follows the comma is not what it is about; "it's spelled Ina, my boss" is.
+    if not v_is_open and (split_part(v_one.plain, ', ', 1) ~ '\d|[[:alpha:]] [[:upper:]][[:alpha:]]'
+      or v_text_cue and strpos(ltrim(split_part(v_one.plain, ', ', 1)), ' ') > 0) then
+      v_one.plain := split_part(v_one.plain, ', ', 1);
+    end if;
+    v_one.is_over := coalesce(lower(v_clause.sentence) ~ v_over, false);
+    v_one.is_answer := length(v_one.plain) < 60 and coalesce(v_one.plain ~* v_answers
+      or lower(v_clause.sentence) ~ v_answer_cues, false);
+    v_one.thing := _memoir.new_thing(v_one.plain, p_language);
+    v_out := v_out || v_one;
+  end loop;
+  return v_out;
+end $$;
+
+-- Whether a text sounds like a correction: a phrase, or what only a pattern tells.
+create or replace function _memoir.has_cue(p_text text, p_phrases text[], p_forms text)
+returns boolean language sql immutable as $$
+  select _memoir.has_phrase(_memoir.padded(p_text), p_phrases) or coalesce(lower(p_text) ~ p_forms, false)
+$$;
+
 -- Whether a sentence only supposes, what it asks of its reader apart ("Ida moved out, could you check my letter?").
-create or replace function _memoir.is_unsure(p_said text, p_language text, p_unsure text)
+create or replace function _memoir.is_unsure(p_said text, p_plain text, p_language text, p_unsure text)
 returns boolean language plpgsql immutable as $$
 declare
   v_requests text := nullif(_memoir.any_word(p_language, 'requests_of_you'), ''); v_stated text := p_said;
 begin
-  if lower(p_said) !~ p_unsure and lower(_memoir.plain(p_said, p_language)) !~ p_unsure then return false; end if;
+  if lower(p_said) !~ p_unsure and lower(p_plain) !~ p_unsure then return false; end if;
   if v_requests is not null then
     v_stated := (select string_agg(c.said, ', ' order by c.span_start) from _memoir.clauses(p_said, p_language) c
       where c.said !~* ('^(?:' || v_requests || ')\M'));
   end if;
   return v_stated is null or lower(v_stated) ~ p_unsure or lower(_memoir.plain(v_stated, p_language)) ~ p_unsure;
+end $$;
+
+-- What a candidate changes of what was said before its turn: one earlier clause, with those that say the same.
+create or replace function _memoir.changes_by(p_one _memoir.change_candidate, p_turn _memoir.conversation_history,
+  p_language text)
+returns setof _memoir.found_change language plpgsql stable as $$
+declare
+  v_units _memoir.said_unit[];
+begin
+  v_units := _memoir.units_before(p_turn, (p_one.new).topics || p_one.context
+    || _memoir.query_terms(p_language::regconfig, array_to_string(p_one.olds, ' ')), '{user}', 12);
+  if v_units <> '{}' then
+    return query select * from _memoir.changed_units(v_units, p_one, p_language, p_turn);
+  end if;
 end $$;
 
 -- What a plain clause takes back without saying what holds instead: "I mixed up the platforms".
@@ -187,16 +270,12 @@ begin
   return null;
 end $$;
 
--- "Got a new phone": of things of which people have one at a time the new one takes the place of what the clause says.
-create or replace function _memoir.gives_way(p_plain text, p_said text)
-returns boolean language plpgsql immutable as $$
-declare
-  v_thing text := lower((regexp_match(p_plain, '^(?:(?:I|we|have|just|finally|now) ){0,4}(?:got|bought|have|picked up'
-    || '|ordered|getting|upgraded to|am getting) (?:myself |ourselves )?(?:an? )(?:brand[ -])?new ([[:alpha:]]+)', 'i'))[1]);
-begin
-  return coalesce(v_thing = any (_memoir.word_list('english', 'replaced_things'))
-    and p_said ~* ('^(?:(?:my|our) (?:old |current )?' || v_thing || ' (?:is|was)|(?:I|we) (?:have|use|own|drive) .*\m' || v_thing || ')\M'), false);
-end $$;
+-- "Got a new phone": the thing, where people have one at a time; what was said of the old one gives way.
+create or replace function _memoir.new_thing(p_plain text, p_language text)
+returns text language sql immutable as $$
+  select t from (select lower((regexp_match(p_plain, nullif(_memoir.any_word(p_language, 'got_new'), ''), 'i'))[1])) x(t)
+  where t = any (_memoir.word_list(p_language, 'replaced_things'))
+$$;
 
 -- The values that a sentence says are over: "not Pepper but Pippa", "instead of six".
 create or replace function _memoir.values_replaced(p_said text, p_language text)
@@ -214,68 +293,35 @@ begin
   return v_out;
 end $$;
 
--- Of earlier clauses those that a clause changes: the best, where its margin is clear, and what says the same as it.
-create or replace function _memoir.changed_units(p_units _memoir.said_unit[], p_said text, p_plain text,
-  p_sentence text, p_olds text[], p_cue boolean, p_is_sure boolean, p_language text,
-  p_turn _memoir.conversation_history, p_start integer, p_length integer)
+-- Of earlier clauses those that a clause changes: the best, where its margin is clear, and what says the same as it. Each
+-- step goes over all of them before the next.
+create or replace function _memoir.changed_units(p_units _memoir.said_unit[], p_one _memoir.change_candidate,
+  p_language text, p_turn _memoir.conversation_history)
 returns setof _memoir.found_change language plpgsql stable as $$
 declare
-  v_new _memoir.said_values := _memoir.values_of(p_plain, p_language); v_unit _memoir.said_unit; v_old _memoir.said_values; v_around text[];
-  v_cover real; v_found _memoir.found_change; v_all _memoir.found_change[] := '{}'; v_best _memoir.found_change;
-  v_over boolean := lower(p_sentence) ~ ('\m(?:' || nullif(_memoir.any_word(p_language, 'over_words'), '') || ')');
-  v_names text[] := tsvector_to_array(to_tsvector(p_language::regconfig, array_to_string(v_new.names, ' ')));
-  v_subject text := case when p_language = 'english' then _memoir.subject_of(p_plain) end; v_theirs text;
-  v_answers boolean := length(p_plain) < 60 and (p_plain ~* ('^(?:' || _memoir.any_word('english', 'assent') || ')\M')
-    or lower(p_sentence) ~ '\m(?:meant|sorry|oops|ups|typo)\M'); v_hit text;
+  v_plains text[]; v_olds _memoir.said_values[]; v_found _memoir.found_change; v_all _memoir.found_change[] := '{}';
+  v_best _memoir.found_change; v_subject text := _memoir.subject_of(p_one.plain, p_language); v_theirs text[];
+  v_names text[] := tsvector_to_array(to_tsvector(p_language::regconfig, array_to_string((p_one.new).names, ' ')));
+  v_context text; v_around text[]; v_changing text[] := _memoir.word_list(p_language, 'change_words');
 begin
-  foreach v_unit in array p_units loop
-    v_theirs := case when p_language = 'english' then _memoir.subject_of(_memoir.plain(v_unit.said, p_language)) end;
-    continue when v_subject is distinct from v_theirs and v_subject is not null and v_theirs is not null;
-    v_old := _memoir.values_of(v_unit.said, p_language);
-    v_around := (_memoir.values_of(v_unit.context, p_language)).topics;
-    v_found := (p_start, p_length, p_said, v_unit, '{}', null, 0)::_memoir.found_change;
-    -- The value is named that is over.
-    foreach v_hit in array p_olds loop
-      v_cover := _memoir.coverage(v_new.topics, v_names, v_old.topics, v_around);
-      if _memoir.has_words(v_unit.said, v_hit) and (v_hit ~ '[[:upper:]]|\d' and not _memoir.covers(v_old.raws
-          || v_old.names, array(select x from unnest(v_new.raws || v_new.names) x where lower(x) <> lower(v_hit)))
-        or v_hit !~ '[[:upper:]]|\d' and (v_over and not _memoir.covers(v_old.raws || v_old.names, v_new.raws
-          || v_new.names) or p_is_sure and v_cover >= 0.3)) then
-        v_found.kind := 'named'; v_found.olds := array[v_hit];
-        v_found.score := 1 + v_cover;
-      end if;
-    end loop;
-    if v_found.kind is null then
-      v_found := _memoir.other_value(v_found, v_new, v_old, v_around, v_names, p_cue,
-        case when p_is_sure then 0.5 else 0.6 end::real, p_plain);
+  v_plains := array(select _memoir.plain(u.said, p_language) from unnest(p_units) with ordinality u order by ordinality);
+  v_olds := _memoir.values_in(array(select u.said from unnest(p_units) with ordinality u order by ordinality), p_language);
+  v_theirs := array(select _memoir.subject_of(p, p_language) from unnest(v_plains) with ordinality x(p, o) order by o);
+  for i in 1 .. cardinality(p_units) loop
+    continue when v_subject <> v_theirs[i];
+    if p_units[i].context is distinct from v_context then
+      v_context := p_units[i].context;
+      v_around := _memoir.topics(v_context, p_language, v_changing);
     end if;
-    if v_found.kind is null and p_language = 'english' and not v_unit.is_question
-      and _memoir.gives_way(p_plain, _memoir.plain(v_unit.said, p_language)) then
-      v_found.kind := 'over'; v_found.score := 1;
-    end if;
-    if v_found.kind is null and v_over and not v_unit.is_question and cardinality(v_new.topics) > 0
-      and lower(v_unit.said) !~ '\m(?:not|never|no|n''t|nicht|kein\w*)\M' then
-      v_cover := _memoir.coverage(v_new.topics, v_names, v_old.topics, '{}');
-      if v_cover >= 0.6 then v_found.kind := 'over'; v_found.score := v_cover; end if;
-    end if;
-    -- An answer names the value alone.
-    if v_found.kind is null and v_answers and v_unit.session_id = p_turn.session_id
-      and v_unit.turn_index >= p_turn.turn_index - 6 and cardinality(v_new.topics) <= 2 then
-      v_hit := (select v_old.raws[o] from unnest(v_old.kinds, v_old.vals) with ordinality x(k, v, o)
-        where k = any (v_new.kinds) and v <> all (v_new.vals) order by o limit 1);
-      if v_hit is not null then
-        v_found.kind := 'answer'; v_found.olds := array[v_hit];
-        v_found.score := 0.7 + 0.01 * (v_unit.turn_index - p_turn.turn_index);
-      end if;
-    end if;
+    v_found := _memoir.change_of(p_units[i], v_plains[i], v_olds[i], v_around, p_one, v_names, p_language, p_turn);
     if v_found.kind is not null then v_all := v_all || v_found; end if;
   end loop;
-  select * into v_best from unnest(v_all) f order by f.score desc, (f.unit).created_at desc, (f.unit).turn_index desc limit 1;
-  if v_best.kind is null then return; end if;
+  select * into v_best from unnest(v_all) f
+  order by f.score desc, (f.unit).created_at desc, (f.unit).turn_index desc limit 1;
   -- Another one as near with another value: it is not clear which is meant.
-  if v_best.kind in ('value', 'name') and exists (select from unnest(v_all) f where f.kind = v_best.kind
-    and f.score > 0.85 * v_best.score and (f.unit).message_id <> (v_best.unit).message_id
-    and not f.olds && v_best.olds) then
+  if v_best.kind is null or v_best.kind in ('value', 'name') and exists (select from unnest(v_all) f
+    where f.kind = v_best.kind and f.score > 0.85 * v_best.score
+      and (f.unit).message_id <> (v_best.unit).message_id and not f.olds && v_best.olds) then
     return;
   end if;
   return query select * from unnest(v_all) f where f.kind = v_best.kind and f.score >= 0.75 * v_best.score
@@ -283,12 +329,58 @@ begin
       or (f.unit).message_id = (v_best.unit).message_id and (f.unit).span_start = (v_best.unit).span_start);
 end $$;
 
+-- What a clause changes of an earlier one, and how sure that is; kind is null where it changes nothing.
+create or replace function _memoir.change_of(p_unit _memoir.said_unit, p_unit_plain text, p_old _memoir.said_values,
+  p_around text[], p_one _memoir.change_candidate, p_names text[], p_language text,
+  p_turn _memoir.conversation_history)
+returns _memoir.found_change language plpgsql stable as $$
+declare
+  v_clause _memoir.said_clause := p_one.clause; v_new _memoir.said_values := p_one.new; v_hit text; v_cover real;
+  v_found _memoir.found_change := (v_clause.span_start, v_clause.span_length, v_clause.said, p_unit, '{}', null, 0);
+begin
+  -- The value is named that is over.
+  foreach v_hit in array p_one.olds loop
+    v_cover := _memoir.coverage(v_new.topics, p_names, p_old.topics, p_around);
+    if _memoir.has_words(p_unit.said, v_hit) and (v_hit ~ '[[:upper:]]|\d' and not _memoir.covers(p_old.raws
+        || p_old.names, array(select x from unnest(v_new.raws || v_new.names) x where lower(x) <> lower(v_hit)))
+      or v_hit !~ '[[:upper:]]|\d' and (p_one.is_over and not _memoir.covers(p_old.raws || p_old.names, v_new.raws
+        || v_new.names) or p_one.is_sure and v_cover >= 0.3)) then
+      v_found.kind := 'named'; v_found.olds := array[v_hit];
+      v_found.score := 1 + v_cover;
+    end if;
+  end loop;
+  if v_found.kind is null then
+    v_found := _memoir.other_value(v_found, v_new, p_old, p_around, p_names, p_one.cue,
+      case when p_one.is_sure then 0.5 else 0.6 end::real, p_one.plain, p_language);
+  end if;
+  if v_found.kind is not null or p_unit.is_question and not p_one.is_answer then return v_found; end if;
+  if not p_unit.is_question and p_one.thing is not null and p_unit_plain ~*
+    replace(_memoir.any_word(p_language, 'had_thing'), '{1}', p_one.thing) then
+    v_found.kind := 'over'; v_found.score := 1;
+  elsif p_one.is_over and not p_unit.is_question and cardinality(v_new.topics) > 0 and p_unit_plain !~*
+    ('\m(?:' || _memoir.any_word(p_language, 'negations') || ')\M') then
+    v_cover := _memoir.coverage(v_new.topics, p_names, p_old.topics, '{}');
+    if v_cover >= 0.6 then v_found.kind := 'over'; v_found.score := v_cover; end if;
+  end if;
+  -- An answer names the value alone.
+  if v_found.kind is null and p_one.is_answer and p_unit.session_id = p_turn.session_id
+    and p_unit.turn_index >= p_turn.turn_index - 6 and cardinality(v_new.topics) <= 2 then
+    v_hit := (select p_old.raws[o] from unnest(p_old.kinds, p_old.vals) with ordinality x(k, v, o)
+      where k = any (v_new.kinds) and v <> all (v_new.vals) order by o limit 1);
+    if v_hit is not null then
+      v_found.kind := 'answer'; v_found.olds := array[v_hit];
+      v_found.score := 0.7 + 0.01 * (p_unit.turn_index - p_turn.turn_index);
+    end if;
+  end if;
+  return v_found;
+end $$;
+
 -- Another value of the same kind said of the same thing: numbers, days, times, codes; else names.
 create or replace function _memoir.other_value(inout p_found _memoir.found_change, p_new _memoir.said_values, p_old _memoir.said_values,
-  p_around text[], p_names text[], p_cue boolean, p_floor real, p_plain text)
+  p_around text[], p_names text[], p_cue boolean, p_floor real, p_plain text, p_language text)
 language plpgsql stable as $$
 declare
-  v_kind text; v_cover real; v_back real; v_shared text[];
+  v_kind text; v_cover real; v_back real; v_shared text[]; v_place text;
 begin
   v_shared := array(select t from unnest(p_new.topics) t where t = any (p_old.topics));
   v_cover := _memoir.coverage(p_new.topics, p_names, p_old.topics, p_around);
@@ -310,14 +402,15 @@ begin
     end if;
   end loop;
   -- "at the museum instead": another place.
-  if p_cue and v_shared <> '{}' and p_plain ~* '\m(?:instead|rather|moved|switched|changed)\M'
-    and (regexp_match(p_plain, '\m(?:at|in|to) (?:the|an?|my|our) ([[:alpha:]]+)', 'i'))[1]
-      <> (regexp_match((p_found.unit).said, '\m(?:at|in|to) (?:the|an?|my|our) ([[:alpha:]]+)', 'i'))[1] then
-    p_found.kind := 'name';
-    p_found.score := v_cover;
-    p_found.olds := regexp_match((p_found.unit).said, '\m(?:at|in|to) (?:the|an?|my|our) ([[:alpha:]]+)', 'i');
-    if v_cover < 0.5 then p_found.kind := null; end if;
-    return;
+  v_place := _memoir.new_place(p_plain, p_language);
+  if p_cue and v_shared <> '{}' and v_place is not null then
+    p_found.olds := regexp_match((p_found.unit).said, _memoir.any_word(p_language, 'places'), 'i');
+    if v_place <> lower(p_found.olds[1]) then
+      p_found.score := v_cover;
+      if v_cover >= 0.5 then p_found.kind := 'name'; end if;
+      return;
+    end if;
+    p_found.olds := '{}';
   end if;
   if p_cue and p_new.names <> '{}' and p_old.names <> '{}' and not p_new.names && p_old.names
     and p_new.kinds = '{}' then
@@ -331,6 +424,14 @@ begin
     end if;
   end if;
 end $$;
+
+-- The place that a clause says something is at instead.
+create or replace function _memoir.new_place(p_plain text, p_language text)
+returns text language sql immutable as $$
+  select lower((regexp_match(p_plain, _memoir.any_word(p_language, 'places'), 'i'))[1])
+  where regexp_split_to_array(lower(p_plain), '[^[:alpha:]]+') && _memoir.word_list(p_language, 'elsewhere')
+    and _memoir.word_list(p_language, 'places') <> '{}'
+$$;
 
 -- The share of topics that others speak of too, names counting half again as much, what only stands around them half.
 create or replace function _memoir.coverage(p_topics text[], p_names text[], p_others text[], p_around text[])

@@ -213,25 +213,31 @@ begin
   return coalesce(v_turns, '{}');
 end $$;
 
--- What rules find in turns; text_no counts turns from 1.
-create or replace function _memoir.found_in(p_turns _memoir.conversation_history[], p_language text)
+-- What persons without a name said in turns; null for every other turn.
+create or replace function _memoir.own_texts(p_turns _memoir.conversation_history[])
+returns text[] language sql immutable as $$
+  select array(select case when t.role = 'user' and t.actor = 'person' and nullif(btrim(t.name), '') is null
+    then t.content end from unnest(p_turns) with ordinality t order by ordinality)
+$$;
+
+-- What rules find in turns; text_no counts turns from 1. p_clauses: of what persons without a name said.
+create or replace function _memoir.found_in(p_turns _memoir.conversation_history[], p_clauses _memoir.said_clause[],
+  p_languages text[], p_requests _memoir.forget_request[], p_language text)
 returns _memoir.extracted[] language plpgsql stable set plan_cache_mode = force_custom_plan as $$
 declare
   v_found _memoir.extracted[]; v_rest _memoir.extracted[]; v_turn _memoir.conversation_history; v_tool text;
-  v_texts text[]; v_own text[];
 begin
   -- What persons say of themselves, clause by clause; the rest, sentence by sentence. A request to forget is no memory.
-  v_texts := array(select case when t.role <> 'tool' then t.content end from unnest(p_turns) with ordinality t
-    order by ordinality);
-  v_own := array(select case when t.role = 'user' and t.actor = 'person' and nullif(btrim(t.name), '') is null
-    then _memoir.without_spans(v_texts[ordinality], _memoir.forget_spans(v_texts[ordinality])) end
-    from unnest(p_turns) with ordinality t order by ordinality);
-  v_found := array(select e from _memoir.statements(v_own, array(select t.created_at
-    from unnest(p_turns) with ordinality t order by ordinality)) e);
+  v_found := array(select e from _memoir.statements(array(select c from unnest(p_clauses) c
+      where not exists (select from unnest(p_requests) r where r.text_no = c.text_no
+        and r.span_start < c.span_start + c.span_length and c.span_start < r.span_start + r.span_length)), p_languages,
+    array(select t.created_at from unnest(p_turns) with ordinality t order by ordinality)) e);
   select array_agg(e) into v_rest from _memoir.extract_texts(
-    array(select _memoir.without_spans(coalesce(v_own[n.o], n.body), array(select int4range(f.span_start,
-      f.span_start + f.span_length) from unnest(v_found) f where f.text_no = n.o))
-      from unnest(v_texts) with ordinality n(body, o) order by n.o),
+    array(select case when t.role <> 'tool' then _memoir.without_spans(t.content, array(
+        select int4range(f.span_start, f.span_start + f.span_length) from unnest(v_found) f where f.text_no = ordinality
+        union all select int4range(r.span_start, r.span_start + r.span_length) from unnest(p_requests) r
+        where r.text_no = ordinality)) end
+      from unnest(p_turns) with ordinality t order by ordinality),
     array(select nullif(btrim(t.name), '') from unnest(p_turns) with ordinality t order by ordinality),
     -- What an agent or a tool sends in the person's place is not the person's.
     array(select case when t.role = 'tool' then 'tool' when t.role = 'user' and t.actor = 'person' then 'user'

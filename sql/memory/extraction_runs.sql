@@ -1,5 +1,12 @@
 -- Extraction of sessions: asked for, or as a job. What was said takes effect in the order of turns.
 
+-- Objects of counts added up.
+create or replace function _memoir.summed(variadic p_counts jsonb[])
+returns jsonb language sql immutable as $$
+  select coalesce(jsonb_object_agg(x.key, x.total), '{}')
+  from (select e.key, sum(e.value::bigint) as total from unnest(p_counts) c, jsonb_each_text(c) e group by e.key) x
+$$;
+
 -- Extracts up to p_limit turns of a session. Found without a lock, since turns never change; stored under the locks, if
 -- nobody else was first. {"turns", "left", and how many were stored, duplicate, ...}; null when another run or a writer
 -- is at the session.
@@ -8,8 +15,8 @@ create or replace function _memoir.extract_turns(p_user_id uuid, p_session_id uu
 returns jsonb language plpgsql set plan_cache_mode = force_custom_plan as $$
 declare
   v_session _memoir.sessions; v_counters _memoir.session_counters; v_locked _memoir.session_counters; v_config jsonb;
-  v_turns _memoir.conversation_history[];
-  v_saying _memoir.conversation_history[] := '{}'; v_turn _memoir.conversation_history;
+  v_turns _memoir.conversation_history[] := '{}'; v_texts text[]; v_languages text[]; v_clauses _memoir.said_clause[];
+  v_requests _memoir.forget_request[] := '{}'; v_candidates _memoir.change_candidate[] := '{}';
   v_found _memoir.extracted[] := '{}'; v_language text; v_through integer; v_counts jsonb := '{}';
 begin
   select * into v_session from _memoir.sessions where user_id = p_user_id and session_id = p_session_id;
@@ -21,9 +28,14 @@ begin
   v_through := least(v_counters.turn_count, v_counters.extracted_through + p_limit);
   if (v_config ->> 'extraction')::boolean then
     v_turns := _memoir.turns_to_extract(v_counters, v_counters.extracted_through, p_limit);
-    v_found := _memoir.found_in(v_turns, v_language);
-    v_saying := array(select t from unnest(v_turns) t where t.role = 'user' and t.actor = 'person'
-      and nullif(btrim(t.name), '') is null order by t.turn_index);
+    v_texts := _memoir.own_texts(v_turns);
+    v_languages := array(select _memoir.spoken_language(t) from unnest(v_texts) with ordinality x(t, o) order by o);
+    v_clauses := _memoir.said_clauses(v_texts, v_languages);
+    v_requests := array(select r from _memoir.forget_requests_in(v_clauses, v_languages) r
+      where length(v_texts[r.text_no]) <= 20000);
+    v_found := _memoir.found_in(v_turns, v_clauses, v_languages, v_requests, v_language);
+    v_candidates := _memoir.change_candidates(v_texts, array(select c from unnest(v_clauses) c
+      where not exists (select from unnest(v_requests) r where r.text_no = c.text_no)), v_languages);
   end if;
   perform _memoir.ensure_month(p_user_id, memoir.now());
   -- The session's counters, then the user's, as everywhere.
@@ -35,7 +47,7 @@ begin
       and session_id = p_session_id for update skip locked;
   end if;
   if v_locked.session_id is null or v_locked.extracted_through <> v_counters.extracted_through then return null; end if;
-  if v_found <> '{}' or v_saying <> '{}' then
+  if v_found <> '{}' or v_requests <> '{}' or v_candidates <> '{}' then
     if p_wait then
       perform from _memoir.user_counters where user_id = p_user_id for update;
     elsif not _memoir.try_lock(p_user_id) then
@@ -43,8 +55,11 @@ begin
     end if;
     v_counts := _memoir.enter_found(v_session, v_turns, v_found, p_by, 'rules 1', false, v_config);
   end if;
-  foreach v_turn in array v_saying loop
-    v_counts := v_counts || _memoir.take_effect(v_session, v_turn, p_by, v_config);
+  for i in 1 .. cardinality(v_turns) loop
+    v_counts := _memoir.summed(v_counts,
+      _memoir.carry_out(v_turns[i], array(select r from unnest(v_requests) r where r.text_no = i), p_by),
+      _memoir.take_effect(v_session, v_turns[i], array(select c from unnest(v_candidates) c
+        where (c.clause).text_no = i), v_languages[i], p_by, v_config));
   end loop;
   update _memoir.session_counters set extracted_through = v_through
   where user_id = p_user_id and session_id = p_session_id and extracted_through <> v_through;

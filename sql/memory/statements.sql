@@ -51,17 +51,17 @@ create or replace function _memoir.statements_in(p_plains text[], p_wholes boole
   p_slots boolean default false)
 returns table (clause_no integer, rule jsonb) language plpgsql immutable as $$
 declare
-  v_rule jsonb; v_pattern text; v_left integer[]; v_found integer[]; v_captured text[]; v_begins text;
+  v_rule jsonb; v_pattern text; v_left integer[]; v_found integer[]; v_captured text[]; v_begins text[];
 begin
   v_left := array(select o::integer from unnest(p_plains) with ordinality x(t, o) where length(t) <= 400 order by o);
   for v_rule in select r from _memoir.statement_rules(p_language) r where not p_slots or r ->> 'slot' is not null loop
     exit when v_left = '{}';
     v_pattern := v_rule ->> 'pattern';
     -- What can't fit for its first word is not tried.
-    v_begins := case when v_pattern ~ '^\^(I |\(\?:I\|we\))' then '^(?:i|we) ' when v_pattern ~ '^\^\(\?:my\|our\)'
-      then '^(?:my|our) ' else '' end;
+    v_begins := case when v_pattern like '^I %' or v_pattern like '^(?:I|we)%' then '{i,we}'
+      when v_pattern like '^(?:my|our)%' then '{my,our}' else '{}' end::text[];
     v_found := array(select n from unnest(v_left) n where p_wholes[n] = (coalesce(v_rule ->> 'whole', 'no') = 'yes')
-      and p_plains[n] ~* v_begins);
+      and (v_begins = '{}' or lower(split_part(p_plains[n], ' ', 1)) = any (v_begins)));
     continue when v_found = '{}';
     if v_rule ->> 'exact' = 'yes' then
       v_pattern := regexp_replace(v_pattern, '^\^(I|\(\?:I\|we\))', '^(?:\1|i)');
@@ -105,78 +105,57 @@ returns boolean language sql immutable as $$
   select p_text <> '' and p_text ~* nullif(_memoir.any_word(p_language, 'supposed', 'sarcasm'), '')
 $$;
 
--- Statements in the texts of persons without a name, clause by clause, with the spans they take.
-create or replace function _memoir.statements(p_texts text[], p_said timestamptz[])
+-- Statements among the clauses of persons without a name, with the spans they take.
+create or replace function _memoir.statements(p_clauses _memoir.said_clause[], p_languages text[], p_said timestamptz[])
 returns setof _memoir.extracted language plpgsql stable as $$
 declare
-  v_language text; v_no integer; v_last integer; v_texts integer[]; v_starts integer[]; v_lengths integer[];
-  v_saids text[]; v_plains text[]; v_wholes boolean[]; v_hit record; v_taken int4range[]; v_out _memoir.extracted;
+  v_language text; v_rows _memoir.said_clause[]; v_row _memoir.said_clause; v_plains text[]; v_hit record;
+  v_taken int4range[]; v_last integer;
 begin
-  for v_language in select distinct _memoir.spoken_language(t) from unnest(p_texts) t where t is not null order by 1 loop
-    select array_agg(c.text_no), array_agg(c.span_start), array_agg(c.span_length), array_agg(c.said),
-      array_agg(c.plain), array_agg(c.is_whole)
-    into v_texts, v_starts, v_lengths, v_saids, v_plains, v_wholes
-    from unnest(p_texts) with ordinality t(body, text_no),
-      lateral _memoir.clauses_to_state(t.body, t.text_no::integer, v_language) c
-    where _memoir.spoken_language(t.body) = v_language;
-    continue when v_texts is null;
+  for v_language in select distinct p_languages[c.text_no] from unnest(p_clauses) c order by 1 loop
+    v_rows := _memoir.clauses_to_state(array(select c from unnest(p_clauses) c
+      where p_languages[c.text_no] = v_language), v_language);
+    v_plains := array(select case when r.inherits then 'I ' else '' end || r.plain
+      from unnest(v_rows) with ordinality r order by ordinality);
     v_taken := '{}';
     v_last := 0;
     -- Whole sentences first: their clauses are theirs.
-    for v_hit in select h.* from _memoir.statements_in(v_plains, v_wholes, v_language) h
-      order by v_texts[h.clause_no], not v_wholes[h.clause_no], h.clause_no
+    for v_hit in
+      select h.* from _memoir.statements_in(v_plains, array(select r.clause_no = 0
+        from unnest(v_rows) with ordinality r order by ordinality), v_language) h
+      order by v_rows[h.clause_no].text_no, v_rows[h.clause_no].clause_no > 0, h.clause_no
     loop
-      v_no := v_hit.clause_no;
-      if v_texts[v_no] <> v_last then v_taken := '{}'; v_last := v_texts[v_no]; end if;
-      continue when exists (select from unnest(v_taken) t where t && int4range(v_starts[v_no], v_starts[v_no] + v_lengths[v_no]))
-        or v_hit.rule ->> 'category' not in ('instruction', 'identity') and (_memoir.is_supposed(v_plains[v_no],
-          v_language) or v_plains[v_no] ~* nullif(_memoir.any_word(v_language, 'conditions'), ''));
-      v_taken := v_taken || int4range(v_starts[v_no], v_starts[v_no] + v_lengths[v_no]);
-      v_out := _memoir.stated(v_texts[v_no], v_starts[v_no], v_lengths[v_no], v_saids[v_no], v_hit.rule,
-        p_said[v_texts[v_no]], v_language);
-      return next v_out;
+      v_row := v_rows[v_hit.clause_no];
+      if v_row.text_no <> v_last then v_taken := '{}'; v_last := v_row.text_no; end if;
+      continue when int4range(v_row.span_start, v_row.span_start + v_row.span_length) && any (v_taken)
+        or v_hit.rule ->> 'category' not in ('instruction', 'identity') and (_memoir.is_supposed(v_row.plain, v_language)
+          or v_row.plain ~* nullif(_memoir.any_word(v_language, 'conditions'), ''));
+      v_taken := v_taken || int4range(v_row.span_start, v_row.span_start + v_row.span_length);
+      return next _memoir.stated(v_row.text_no, v_row.span_start, v_row.span_length,
+        case when v_row.inherits then 'I ' else '' end || v_row.said, v_hit.rule, p_said[v_row.text_no], v_language);
     end loop;
   end loop;
 end $$;
 
--- What of a text may be a statement: sentences, and clauses that neither ask nor stand behind "if" or "he said".
-create or replace function _memoir.clauses_to_state(p_text text, p_text_no integer, p_language text)
-returns table (text_no integer, span_start integer, span_length integer, said text, plain text, is_whole boolean)
-language plpgsql immutable as $$
+-- What may be a statement: sentences, and clauses that neither ask nor stand behind "if" or "he said".
+create or replace function _memoir.clauses_to_state(p_clauses _memoir.said_clause[], p_language text)
+returns _memoir.said_clause[] language plpgsql immutable as $$
 declare
-  v_sentence record; v_clause record; v_before text; v_asks boolean;
+  v_rows _memoir.said_clause[] := p_clauses; v_asks boolean[]; v_before text[];
 begin
-  text_no := p_text_no;
-  -- Nobody says so much of themselves at once as was pasted.
-  for v_sentence in select * from _memoir.own_sentences(p_text) s where s.span_length between 4 and 600 limit 60 loop
-    -- "Can you always answer in Dutch?" asks for no answer.
-    v_asks := v_sentence.said ~ '[?？]["”'')]*$' and not (v_sentence.said ~* '^(?:can|could|would|will) you '
-      and v_sentence.said ~* ('\m(?:always|never|ever|from now on|from here on|in future|going forward)\M|'
-        || '^[[:alpha:]]+ you (?:please )?(?:stop|not|avoid) '));
-    if not v_asks then
-      span_start := v_sentence.span_start; span_length := v_sentence.span_length; said := v_sentence.said;
-      plain := _memoir.plain(said, p_language);
-      is_whole := true;
-      return next;
-    end if;
-    v_before := '';
-    for v_clause in
-      select c.*, lead(c.span_start) over (order by c.span_start) is null as is_last
-      from _memoir.clauses(v_sentence.said, p_language) c order by c.span_start
-    loop
-      if not (v_clause.is_last and v_asks) and not coalesce(_memoir.is_supposed(v_before, p_language)
-        or v_before ~* nullif(_memoir.any_word(p_language, 'conditions'), ''), false)
-      then
-        span_start := v_sentence.span_start + v_clause.span_start - 1;
-        span_length := v_clause.span_length;
-        said := case when v_clause.inherits then 'I ' else '' end || v_clause.said;
-        plain := case when v_clause.inherits then 'I ' else '' end || _memoir.plain(v_clause.said, p_language);
-        is_whole := false;
-        return next;
-      end if;
-      v_before := v_before || ' ' || v_clause.said;
-    end loop;
-  end loop;
+  -- "Can you always answer in Dutch?" asks for no answer.
+  v_asks := array(select c.asks and not coalesce(c.sentence ~* nullif(_memoir.any_word(p_language, 'asked_wishes'), ''), false)
+    from unnest(v_rows) with ordinality c order by ordinality);
+  v_before := array(select coalesce(string_agg(case when c.clause_no > 0 then c.said end, ' ') over (
+      partition by c.text_no, c.sentence_start order by c.clause_no
+      rows between unbounded preceding and 1 preceding), '')
+    from unnest(v_rows) with ordinality c order by ordinality);
+  return array(select v_rows[o] from unnest(v_rows) with ordinality c(text_no, sentence_start, clause_no, span_start,
+      span_length, said, sentence, plain, inherits, is_last, asks, o)
+    where case when c.clause_no = 0 then not v_asks[o]
+      else not (c.is_last and v_asks[o]) and not coalesce(_memoir.is_supposed(v_before[o], p_language)
+        or v_before[o] ~* nullif(_memoir.any_word(p_language, 'conditions'), ''), false) end
+    order by o);
 end $$;
 
 -- The memory a rule makes of a sentence.

@@ -41,6 +41,44 @@ begin
   end loop;
 end $$;
 
+-- Sentences of texts and their clauses (a sentence itself is clause 0), each step over all of them before the next: the
+-- server keeps few compiled patterns. Nobody says so much at once as was pasted: at most sixty sentences of a text. A text
+-- of null has none.
+create or replace function _memoir.said_clauses(p_texts text[], p_languages text[])
+returns _memoir.said_clause[] language plpgsql immutable as $$
+declare
+  v_sentences _memoir.said_clause[]; v_clauses _memoir.said_clause[];
+begin
+  v_sentences := array(
+    select (t.o, s.span_start, 0, s.span_start, s.span_length, s.said, s.said, null, false, false,
+      s.said ~ '[?？]["”'')]*$')::_memoir.said_clause
+    from unnest(p_texts) with ordinality t(body, o),
+      lateral (select * from _memoir.own_sentences(t.body) s where s.span_length between 3 and 600 limit 60) s
+    order by t.o, s.span_start);
+  v_clauses := array(
+    select (s.text_no, s.sentence_start, c.o, s.span_start + c.span_start - 1, c.span_length, c.said, s.sentence, null,
+      c.inherits, c.o = count(*) over (partition by s.text_no, s.sentence_start), s.asks)::_memoir.said_clause
+    from unnest(v_sentences) s,
+      lateral _memoir.clauses(s.said, p_languages[s.text_no]) with ordinality c(span_start, span_length, said, inherits, o)
+    order by s.text_no, s.span_start, c.o);
+  return array(
+    select (c.text_no, c.sentence_start, c.clause_no, c.span_start, c.span_length, c.said, c.sentence,
+      _memoir.plain(c.said, p_languages[c.text_no]), c.inherits, c.is_last, c.asks)::_memoir.said_clause
+    from unnest(v_sentences || v_clauses) c
+    order by c.text_no, c.sentence_start, c.clause_no);
+end $$;
+
+-- Whether lower-case words hold one of some phrases, which may go on where it ends. Cheaper than a pattern of a hundred
+-- words; p_padded is the text as padded() makes it.
+create or replace function _memoir.has_phrase(p_padded text, p_phrases text[])
+returns boolean language sql immutable as $$
+  select exists (select from unnest(p_phrases) x(phrase) where strpos(p_padded, ' ' || phrase) > 0)
+$$;
+create or replace function _memoir.padded(p_text text)
+returns text language sql immutable as $$
+  select ' ' || translate(lower(p_text), E'’‘ʼ\t\r\n"“”„«»()[]{}/–—-*_', '''''''                     ')
+$$;
+
 -- A clause as rules read it: contractions written out, case kept, without what merely opens or colours it.
 create or replace function _memoir.plain(p_text text, p_language text)
 returns text language plpgsql immutable as $$
@@ -72,54 +110,87 @@ begin
   return regexp_replace(v_text, '[\s.!;,:…]+$', '');
 end $$;
 
--- The values of a clause by kind, and what else it speaks of (topics: word stems; names among them count more). What was
--- taken for a value is no topic.
-create or replace function _memoir.values_of(p_text text, p_language text)
-returns _memoir.said_values language plpgsql stable as $$
+-- The values of clauses by kind, and what else they speak of (topics: word stems; names among them count more). What was
+-- taken for a value is no topic. Kind by kind over all clauses, and only where one can be: the server keeps few compiled
+-- patterns.
+create or replace function _memoir.values_in(p_texts text[], p_language text)
+returns _memoir.said_values[] language plpgsql stable as $$
 declare
-  v_out _memoir.said_values := ('{}', '{}', '{}', '{}', '{}');
-  c_months text := _memoir.any_word(null, 'months');
-  c_days text := _memoir.any_word(null, 'days_of_week');
-  c_numbers text := coalesce(nullif(_memoir.any_word(p_language, 'counted'), ''), '&');
-  v_text text := translate(p_text, '’‘ʼ', ''''''''); v_rest text; v_kind text; v_pattern text; v_hit text;
-  v_config regconfig := p_language::regconfig;
+  c_counted text[] := _memoir.word_list(p_language, 'counted'); v_rests text[]; v_kind text; v_pattern text;
+  v_hits text[]; v_names text[]; v_out _memoir.said_values[]; v_value _memoir.said_values; v_no integer;
+  v_changing text[] := _memoir.word_list(p_language, 'change_words');
 begin
+  v_rests := array(select translate(t, '’‘ʼ', '''''''') from unnest(p_texts) with ordinality x(t, o) order by o);
+  v_out := array_fill(('{}', '{}', '{}', '{}', '{}')::_memoir.said_values, array[cardinality(p_texts)]);
   foreach v_kind in array '{email,date,time,weekday,code,number}'::text[] loop
-    v_pattern := case v_kind
-      when 'email' then '[[:alnum:]._%+-]{1,64}@[[:alnum:].-]{1,100}'
-      when 'date' then '\m(?:\d{1,2}(?:st|nd|rd|th|\.|º)?(?: of| de)? (?:' || c_months || ')\M(?:,? (?:de )?\d{4})?|(?:'
-        || c_months || ') \d{1,2}(?:st|nd|rd|th)?\M(?:,? \d{4})?|\d{4}-\d\d-\d\d\M|\d{1,2}[./]\d{1,2}[./](?:\d{4}\M)?'
-        || '|\d{1,2}(?:st|nd|rd|th)\M)'
-      when 'time' then '\m(?:\d{1,2}[:.h]\d\d(?: ?[ap]m)?\M|\d{1,2} ?(?:am|pm|uhr)\M|noon\M|midnight\M)'
-      when 'weekday' then '\m(?:' || c_days || ')\M'
-      when 'code' then '\m(?:\d[\d ()/+-]{6,}\d|[[:alpha:]]{1,4}-?\d{1,6}[[:alpha:]]?|\d{1,6}[[:alpha:]]{1,2})\M'
-      else '[$€£]? ?\d[\d.,]*\d|\d|\m(?:' || c_numbers || ')\M' end;
-    -- No group of its own: the server keeps few compiled patterns, and this one serves twice.
-    for v_hit in select m[1] from regexp_matches(v_text, v_pattern, 'gi') m loop
-      v_out.kinds := v_out.kinds || v_kind;
-      v_out.raws := v_out.raws || btrim(v_hit);
-      v_out.vals := v_out.vals || case v_kind
-        when 'date' then _memoir.day_key(v_hit)
-        when 'number' then coalesce(array_position(string_to_array(c_numbers, '|'), lower(v_hit))::text,
-          regexp_replace(v_hit, '[^0-9]', '', 'g'))
-        when 'time' then regexp_replace(regexp_replace(lower(v_hit), '[.h]', ':'), ' ', '', 'g')
-        when 'code' then regexp_replace(lower(v_hit), '[^[:alnum:]]', '', 'g')
-        when 'weekday' then left(lower(v_hit), 3)
-        else lower(v_hit) end;
+    v_pattern := _memoir.value_pattern(v_kind, p_language);
+    for v_no in
+      select o from unnest(v_rests) with ordinality x(t, o)
+      where t is not null and _memoir.may_hold(t, v_kind, c_counted) and t ~* v_pattern
+    loop
+      -- No group of its own: the server keeps few compiled patterns, and this one serves three times.
+      v_hits := array(select m[1] from regexp_matches(v_rests[v_no], v_pattern, 'gi') m);
+      v_value := v_out[v_no];
+      v_value.kinds := v_value.kinds || array_fill(v_kind, array[cardinality(v_hits)]);
+      v_value.raws := v_value.raws || array(select btrim(h) from unnest(v_hits) with ordinality x(h, o) order by o);
+      v_value.vals := v_value.vals || array(select _memoir.value_key(h, v_kind, c_counted)
+        from unnest(v_hits) with ordinality x(h, o) order by o);
+      v_out[v_no] := v_value;
+      v_rests[v_no] := regexp_replace(v_rests[v_no], v_pattern, ' # ', 'gi');
     end loop;
-    v_text := regexp_replace(v_text, v_pattern, ' # ', 'gi');
   end loop;
   -- Names: capitals that no sentence begins with.
-  for v_hit in select m[1] from regexp_matches(v_text, '(?:[[:alnum:],;:''"(] +|["(])((?:[[:upper:]][[:alnum:]''-]+ ?)+)', 'g') m
-  loop
-    v_hit := btrim(v_hit);
-    continue when lower(v_hit) = any (_memoir.word_list('english', 'sentence_starts')) or v_hit ~ '^I(''|$)';
-    v_out.names := v_out.names || lower(v_hit);
+  v_names := array(select (select string_agg(lower(btrim(m[1])), chr(1)) from regexp_matches(t,
+        '(?:[[:alnum:],;:''"(] +|["(])((?:[[:upper:]][[:alnum:]''-]+ ?)+)', 'g') m
+      where lower(btrim(m[1])) <> all (_memoir.word_list('english', 'sentence_starts'))
+        and not starts_with(m[1], 'I''') and btrim(m[1]) <> 'I')
+    from unnest(v_rests) with ordinality x(t, o) order by o);
+  for v_no in 1 .. cardinality(v_rests) loop
+    v_value := v_out[v_no];
+    v_value.names := coalesce(string_to_array(v_names[v_no], chr(1)), '{}');
+    v_value.topics := _memoir.topics(v_rests[v_no], p_language, v_changing);
+    v_out[v_no] := v_value;
   end loop;
-  v_rest := regexp_replace(v_text, '\m(?:' || coalesce(nullif(_memoir.any_word(p_language, 'change_words'), ''), '&') || ')\M', ' ',
-    'gi');
-  v_out.topics := array(select t from unnest(tsvector_to_array(_memoir.words(v_config, v_rest))) t where t ~ '[[:alpha:]]{2}');
   return v_out;
+end $$;
+create or replace function _memoir.values_of(p_text text, p_language text)
+returns _memoir.said_values language sql stable as $$
+  select (_memoir.values_in(array[p_text], p_language))[1]
+$$;
+
+-- Stems of what a text speaks of, but for words that only tell that something changed.
+create or replace function _memoir.topics(p_text text, p_language text, p_without text[])
+returns text[] language sql stable as $$
+  select array(select t from unnest(tsvector_to_array(_memoir.words(p_language::regconfig, (
+      select string_agg(w, ' ' order by o) from regexp_split_to_table(lower(p_text), '[^[:alnum:]''-]+') with ordinality x(w, o)
+      where w <> all (p_without))))) t
+    where t ~ '[[:alpha:]]{2}')
+$$;
+
+-- Whether it is worth looking for a kind of value.
+create or replace function _memoir.may_hold(p_text text, p_kind text, p_counted text[])
+returns boolean language sql immutable as $$
+  select case p_kind when 'email' then strpos(p_text, '@') > 0 when 'weekday' then true
+    else translate(p_text, '0123456789', '') <> p_text
+      or p_kind = 'number' and string_to_array(translate(lower(p_text), ',;.!?', ''), ' ') && p_counted
+      or p_kind = 'time' and (strpos(lower(p_text), 'noon') > 0 or strpos(lower(p_text), 'midnight') > 0) end
+$$;
+
+-- What a kind of value looks like; it captures nothing.
+create or replace function _memoir.value_pattern(p_kind text, p_language text)
+returns text language plpgsql immutable as $$
+declare
+  c_months text := _memoir.any_word(null, 'months');
+begin
+  return case p_kind
+    when 'email' then '[[:alnum:]._%+-]{1,64}@[[:alnum:].-]{1,100}'
+    when 'date' then '\m(?:\d{1,2}(?:st|nd|rd|th|\.|º)?(?: of| de)? (?:' || c_months || ')\M(?:,? (?:de )?\d{4})?|(?:'
+      || c_months || ') \d{1,2}(?:st|nd|rd|th)?\M(?:,? \d{4})?|\d{4}-\d\d-\d\d\M|\d{1,2}[./]\d{1,2}[./](?:\d{4}\M)?'
+      || '|\d{1,2}(?:st|nd|rd|th)\M)'
+    when 'time' then '\m(?:\d{1,2}[:.h]\d\d(?: ?[ap]m)?\M|\d{1,2} ?(?:am|pm|uhr)\M|noon\M|midnight\M)'
+    when 'weekday' then '\m(?:' || _memoir.any_word(null, 'days_of_week') || ')\M'
+    when 'code' then '\m(?:\d[\d ()/+-]{6,}\d|[[:alpha:]]{1,4}-?\d{1,6}[[:alpha:]]?|\d{1,6}[[:alpha:]]{1,2})\M'
+    else '[$€£]? ?\d[\d.,]*\d|\d|\m(?:' || coalesce(nullif(_memoir.any_word(p_language, 'counted'), ''), '&') || ')\M' end;
 end $$;
 
 -- "4th of May", "May 4", "4. Mai": its month and day.
@@ -128,6 +199,18 @@ returns text language sql immutable as $$
   select case when p_text ~ '^\d{4}-' then p_text
     else coalesce(left(lower((regexp_match(p_text, '\m(' || _memoir.any_word(null, 'months') || ')\M', 'i'))[1]), 3), '')
       || (regexp_match(p_text, '\d{1,2}'))[1] end
+$$;
+
+-- A value as it is compared, however it is written.
+create or replace function _memoir.value_key(p_hit text, p_kind text, p_counted text[])
+returns text language sql immutable as $$
+  select case p_kind
+    when 'date' then _memoir.day_key(p_hit)
+    when 'number' then coalesce(array_position(p_counted, lower(p_hit))::text, regexp_replace(p_hit, '[^0-9]', '', 'g'))
+    when 'time' then translate(lower(p_hit), '.h ', '::')
+    when 'code' then regexp_replace(lower(p_hit), '[^[:alnum:]]', '', 'g')
+    when 'weekday' then left(lower(p_hit), 3)
+    else lower(p_hit) end
 $$;
 
 -- A text with spans (1-based, end excluded) blanked out: positions stay, and no sentence goes over what is gone.

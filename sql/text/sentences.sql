@@ -25,9 +25,10 @@ begin
     -- somebody else's words, where they are more than a title
     case when v_text ~ '["“”«»„]' then '["“„«](?:[^"“”«»„\n]*[ \t][^"“”«»„\n]*){4,}["”“»]' end]
   loop
-    -- What is in quotation marks is not sought where there are none: the server keeps 32 compiled patterns, and these are
-    -- the dearest.
-    continue when strpos(v_pattern, ')"(') > 0 and strpos(v_text, '"') = 0
+    -- What is in quotation marks, or after a colon, is not sought where there is none: the server keeps 32 compiled
+    -- patterns, and these are the dearest.
+    continue when v_pattern like '%:.*$' and strpos(v_text, ':') = 0
+      or strpos(v_pattern, ')"(') > 0 and strpos(v_text, '"') = 0
       or strpos(v_pattern, ')''(') > 0 and strpos(v_text, ' ''') = 0 and not starts_with(v_text, '''');
     if v_text ~* v_pattern then v_text := _memoir.blanked(v_text, v_pattern); end if;
   end loop;

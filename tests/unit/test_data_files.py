@@ -128,7 +128,7 @@ def test_every_list_is_asked_for() -> None:
     asked = set()
     for call in re.findall(r"(?:word_list|any_word)\(([^()]*)\)", code()):
         asked |= set(re.findall(r"'(\w+)'", call))
-    uses = {path.stem for pattern in ("*/*.words", "*/*.patterns") for path in DATA.glob(pattern)}
+    uses = {path.stem for pattern in ("*/*.words", "*/*.phrases", "*/*.patterns") for path in DATA.glob(pattern)}
     assert uses - asked == set()
     languages = {path.name for path in DATA.iterdir() if path.is_dir()}
     assert {word for word in asked if word not in uses | languages} == set()
