@@ -185,6 +185,11 @@ begin
       v_item.body := _memoir.tool_line(v_item.kind, v_item.id, v_item.session, v_item.said_at,
         _memoir.indented(v_item.body));
       v_cost := memoir.count_tokens(v_item.body) + 1;
+      -- The best passage is cut to what there is room for; memory_get has the whole.
+      while v_out is null and v_cost > v_left and length(v_item.body) > 100 loop
+        v_item.body := left(v_item.body, greatest(100, length(v_item.body) * v_left / v_cost - 10)) || '…';
+        v_cost := memoir.count_tokens(v_item.body) + 1;
+      end loop;
       continue when v_cost > v_left;
       v_left := v_left - v_cost;
       v_out := concat_ws(E'\n', v_out, v_item.body);

@@ -50,9 +50,11 @@ def test_from_a_search_to_the_whole_text(db: psycopg.Connection, user: str) -> N
 def test_an_answer_keeps_to_its_tokens(db: psycopg.Connection, user: str) -> None:
     for number in range(12):
         persist(db, user, "s", f"Shelf {number} holds glaze number {number * 3} and a jar of brushes.", "Right.")
-    for most in (50, 150, 600):
-        answer = run(db, user, "memory_query", question="Which glaze stands on which shelf?", max_tokens=most)
-        assert 20 < call(db, "count_tokens", answer) <= most
+    persist(db, user, "s", "The kiln log: " + "fired at cone six, cooled over night. " * 40, "Right.")
+    for question in ("Which glaze stands on which shelf?", "What does the kiln log say?"):
+        for most in (50, 150, 600):
+            answer = run(db, user, "memory_query", question=question, max_tokens=most)
+            assert 20 < call(db, "count_tokens", answer) <= most
 
 
 def test_what_the_agent_keeps_is_the_agents(db: psycopg.Connection, user: str) -> None:
