@@ -50,6 +50,7 @@ create table _memoir.profiles (
   recorded_at timestamptz not null,
   fresh_until timestamptz,                -- when time alone changes what belongs in it
   memory_ids uuid[] not null default '{}',
+  left_out uuid[] not null default '{}',  -- wishes and health for which it had no room
   primary key (user_id, version)
 ) partition by hash (user_id);
 

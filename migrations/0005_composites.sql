@@ -191,7 +191,7 @@ create type _memoir.compile_state as (
   -- the list: messages, their tokens, together; recall_at: which one carries the recall
   messages jsonb[], costs integer[], total integer, recall_at integer,
   -- recall
-  profile uuid[],   -- memories that stand in the system message
+  profile uuid[], left_out uuid[],   -- memories that stand in the profile, and for which it had no room
   task _memoir.task_type, query_hash bytea, recall_budget integer, recall text, recall_tokens integer,
     candidates _memoir.candidate[], arms jsonb,
   -- what is said of the list; prefix: how many messages stand before the one that carries the recall

@@ -139,6 +139,19 @@ begin
       and not exists (select from unnest(p_ranked) r where r.item_no = i.item_no) order by i.item_no);
 end $$;
 
+-- What leads the recall since the profile has no room for it is not called pinned.
+create or replace function _memoir.standing_ones(p_candidates _memoir.candidate[], p_standing uuid[])
+returns _memoir.candidate[] language plpgsql immutable as $$
+begin
+  if coalesce(p_standing, '{}') = '{}' then return p_candidates; end if;
+  for i in 1 .. coalesce(cardinality(p_candidates), 0) loop
+    if p_candidates[i].ref_id = any (p_standing) then
+      p_candidates[i].memory_parts := p_candidates[i].memory_parts - 'pinned' || '{"standing": true}';
+    end if;
+  end loop;
+  return p_candidates;
+end $$;
+
 -- What stands in the profile is not said again: its memories, and turns that say little else.
 create or replace function _memoir.without_profile(p_user_id uuid, p_candidates _memoir.candidate[], p_profile uuid[])
 returns _memoir.candidate[] language plpgsql stable set plan_cache_mode = force_custom_plan as $$

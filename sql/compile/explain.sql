@@ -33,7 +33,8 @@ begin
   select i.position, case i.kind when 't' then 'turn' when 'm' then 'memory' else 'summary' end, i.ref_id,
     s.external_id, i.turn_index, i.chunk::integer,
     array_remove(array[case when i.words > 0 then 'words' end, case when i.vector is not null then 'vector' end, case
-      when i.memory_parts ? 'pinned' then 'pinned' when i.is_frequent then 'frequent' when i.words = 0
+      when i.memory_parts ? 'pinned' then 'pinned' when i.memory_parts ? 'standing'
+      then 'standing' when i.is_frequent then 'frequent' when i.words = 0
       and i.vector is null then 'neighbour' end], null),
     i.score, coalesce(i.memory_parts, '{}') || jsonb_build_object('words', i.words, 'vector', i.vector, 'around',
       i.around, 'session', i.session_score,

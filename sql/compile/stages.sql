@@ -159,7 +159,8 @@ begin
     from _memoir.system_prompts where prompt_hash = v_session.system_prompt_hash;
   end if;
   if v.as_of is null and (v.caller).projects is null and v_version > 0 then
-    select _memoir.fence('profile', _memoir.neutralise(p.content)), p.memory_ids into v_profile, v.profile
+    select _memoir.fence('profile', _memoir.neutralise(p.content)), p.memory_ids, p.left_out
+    into v_profile, v.profile, v.left_out
     from _memoir.profiles p where p.user_id = v.user_id and p.version = v_version and p.content <> '';
   end if;
   if v_session.summary_text is not null then
@@ -178,6 +179,7 @@ begin
       v.warnings := v.warnings || 'the summary does not fit'::text;
     else
       v_profile := null;
+      v.left_out := v.profile || v.left_out;
       v.profile := null;
       v.warnings := v.warnings || 'the profile does not fit'::text;
     end if;
@@ -437,6 +439,12 @@ begin
       where user_id = v.user_id and session_id = v.session_id and (expires_at is null or expires_at > v.at)
         and sensitivity <= v_scope.clearance order by recorded_at, key);
   end if;
+  -- Standing statements are in every prompt.
+  v_pins.pinned := v_pins.pinned || coalesce(v.left_out, '{}');
+  if v.left_out <> '{}' then
+    v.warnings := v.warnings || format('%s standing statements have no room in the profile (profile_tokens) and lead the '
+      'recall', cardinality(v.left_out));
+  end if;
   -- Small talk recalls what is there whatever is said; where nothing is, nothing is searched.
   if v_pins.pinned = '{}' and v_working = '{}' and _memoir.is_small_talk(v.config, v.query) then
     v.arms := jsonb_build_object('recall', 'small talk');
@@ -459,6 +467,7 @@ begin
   v_strength := _memoir.strength(v.config, v_candidates);
   v_candidates := _memoir.own_words_first(v.user_id, v_candidates, v_question.model_id);
   v_candidates := _memoir.without_profile(v.user_id, v_candidates, v.profile);
+  v_candidates := _memoir.standing_ones(v_candidates, v.left_out);
   v_weak := coalesce(v_strength < v_below, false);
   if v_weak then
     -- The weaker, the less: a few lines where nothing fits.

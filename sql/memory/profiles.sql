@@ -5,7 +5,7 @@
 -- What belongs in it, the weightiest first: validated, global in scope and project, tiers 3 and 4, in force, open to
 -- every clearance.
 create or replace function _memoir.profile_memories(p_user_id uuid)
-returns table (memory_id uuid, heading text, content text, until timestamptz)
+returns table (memory_id uuid, heading text, content text, until timestamptz, is_health boolean)
   language plpgsql stable set plan_cache_mode = force_custom_plan as $$
 declare
   v_now timestamptz := memoir.now();
@@ -13,7 +13,7 @@ begin
   return query
   select m.memory_id, case when m.type = 'instruction' or m.provenance = 'instruction' then 'Instructions'
     when m.type = 'preference' or m.provenance = 'preference' then 'Preferences' else 'Facts' end,
-    _memoir.one_line(m.content), m.valid_to
+    _memoir.one_line(m.content), m.valid_to, (m.category = 'health') is true
   from _memoir.memory_store m
   where m.user_id = p_user_id and m.scope = 'global' and m.tier in (3, 4) and m.state = 'active'
     and m.validated_at is not null and m.project = 'global'
@@ -36,7 +36,7 @@ create or replace function _memoir.build_profile(p_user_id uuid)
 returns integer language plpgsql set plan_cache_mode = force_custom_plan as $$
 declare
   v_config jsonb := _memoir.config(p_user_id, null); v_budget integer := (v_config ->> 'profile_tokens')::integer;
-  v_memory record; v_ids uuid[] := '{}';
+  v_memory record; v_ids uuid[] := '{}'; v_left uuid[] := '{}'; v_left_used integer := 0;
   v_headings text[] := '{}'; v_texts text[] := '{}'; v_used integer := 0; v_cost integer; v_text text := '';
   v_version integer; v_old _memoir.profiles; v_now timestamptz := memoir.now();
   v_fresh timestamptz; v_tokenizer text := _memoir.tokenizer_used((_memoir.model(v_config
@@ -45,7 +45,14 @@ begin
   for v_memory in select * from _memoir.profile_memories(p_user_id) loop
     v_cost := _memoir.tokens_of('- ' || v_memory.content || E'\n', v_tokenizer) + case
       when v_memory.heading = any (v_headings) then 0 else 4 end;
-    continue when v_used + v_cost > v_budget;
+    if v_used + v_cost > v_budget then
+      -- Wishes and health lead every recall instead, up to as much again.
+      if (v_memory.heading <> 'Facts' or v_memory.is_health) and v_left_used + v_cost <= v_budget then
+        v_left := v_left || v_memory.memory_id;
+        v_left_used := v_left_used + v_cost;
+      end if;
+      continue;
+    end if;
     v_used := v_used + v_cost; v_ids := v_ids || v_memory.memory_id; v_headings := v_headings || v_memory.heading;
     v_texts := v_texts || v_memory.content;
   end loop;
@@ -64,15 +71,15 @@ begin
   update _memoir.user_counters set profile_stale = false where user_id = p_user_id and profile_stale;
   select * into v_old from _memoir.profiles p where p.user_id = p_user_id and p.version = v_version;
   if coalesce(v_old.content, '') = v_text then
-    update _memoir.profiles p set fresh_until = v_fresh, memory_ids = v_ids where p.user_id = p_user_id
-      and p.version = v_version
-      and (p.fresh_until is distinct from v_fresh or p.memory_ids is distinct from v_ids);
+    update _memoir.profiles p set fresh_until = v_fresh, memory_ids = v_ids, left_out = v_left
+    where p.user_id = p_user_id and p.version = v_version and (p.fresh_until, p.memory_ids, p.left_out)
+      is distinct from (v_fresh, v_ids, v_left);
     return coalesce(v_old.version, 0);
   end if;
   v_version := 1 + greatest(v_version, (select max(p.version) from _memoir.profiles p where p.user_id = p_user_id));
-  insert into _memoir.profiles (user_id, version, content, tokens, made_by, recorded_at, memory_ids, fresh_until)
+  insert into _memoir.profiles (user_id, version, content, tokens, made_by, recorded_at, memory_ids, left_out, fresh_until)
   values (p_user_id, v_version, v_text, jsonb_build_object(v_tokenizer, _memoir.tokens_of(v_text, v_tokenizer)),
-    'rules', v_now, v_ids, v_fresh);
+    'rules', v_now, v_ids, v_left, v_fresh);
   update _memoir.users set profile_version = v_version where user_id = p_user_id;
   delete from _memoir.profiles where user_id = p_user_id
     and version <= v_version - (v_config ->> 'profile_versions')::integer;
@@ -117,12 +124,12 @@ begin
   if v_caller.projects is not null and 'global' <> all (v_caller.projects) then return jsonb_build_object('version', 0,
     'content', ''); end if;
   return coalesce((select jsonb_build_object('version', p.version, 'content', p.content, 'tokens', p.tokens,
-    'memory_ids', p.memory_ids, 'made_by', p.made_by, 'recorded_at', p.recorded_at)
+    'memory_ids', p.memory_ids, 'left_out', p.left_out, 'made_by', p.made_by, 'recorded_at', p.recorded_at)
     from _memoir.users u join _memoir.profiles p on p.user_id = u.user_id and p.version = u.profile_version
     where u.user_id = v_caller.user_id),
     jsonb_build_object('version', 0, 'content', ''));
 end $$;
 comment on function memoir.profile(text) is
-  'The profile in force: {"version", "content", "tokens", "memory_ids", "made_by", "recorded_at"}; version 0 while there
-is none. What
-compile shows of it is fenced. Raises PM001.';
+  'The profile in force: {"version", "content", "tokens", "memory_ids", "left_out", "made_by", "recorded_at"}; version 0
+while there is none. What compile shows of it is fenced. left_out: wishes and health for which profile_tokens had no room;
+they lead every recall, and the context warns. Raises PM001.';

@@ -180,6 +180,22 @@ def test_standing_statements_reach_the_profile_at_once(db: Db, user: str, said: 
     assert call(db, "profile", user)["content"] != ""
 
 
+def test_what_has_no_room_in_the_profile_leads_the_recall(db: Db, user: str) -> None:
+    wishes = ("always answer in bullet points", "never recommend wine", "always give prices in euros")
+    talk(db, user, *(f"Please {wish}." for wish in wishes))
+    db.execute("select memoir.set_user_settings(%s, '{\"profile_tokens\": 30}')", [user])
+    db.execute("call memoir.run_job('profiles')")
+    profile = call(db, "profile", user)
+    assert len(profile["memory_ids"]) + len(profile["left_out"]) == 3 and profile["left_out"]
+    for question in ("What is the tallest mountain?", "Thanks!"):
+        prompt = shown(db, user, question)
+        assert all(wish in prompt.lower() for wish in wishes), question
+    warnings = call(db, "context", user, "new", "Where to?")["warnings"]
+    assert any("have no room in the profile" in warning for warning in warnings)
+    rows = table(db, "explain_context", user, "new", "Where to?", columns="arms, included")
+    assert any("standing" in arms for arms, included in rows if included)
+
+
 def test_the_profile_is_not_repeated_in_recall(db: Db, user: str) -> None:
     talk(db, user, "I'm vegetarian.")
     db.execute("call memoir.run_job('profiles')")
