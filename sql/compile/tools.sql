@@ -198,6 +198,19 @@ begin
   end case;
 end $$;
 
+-- A memory corrected: in the user's name where a turn is cited.
+create or replace function _memoir.correct_with_tool(p_user text, p_session _memoir.sessions, p_id uuid, p_content text,
+  p_cited integer, p_actor text)
+returns text language plpgsql as $$
+declare
+  v_done jsonb := memoir.correct(p_user, p_id, p_content, p_session => p_session.external_id, p_actor => p_actor,
+    p_source_turns => case when p_cited is not null then array[p_cited] end);
+begin
+  return format(case v_done ->> 'outcome' when 'contradicts' then 'Kept beside the old one as %s, which contradicts it: '
+    'the user''s word stands. Quote the user in said to correct it.' else 'Corrected: now %s.' end,
+    v_done ->> 'memory_id');
+end $$;
+
 -- The tools that write. What cites the user carries the user's word; what does not is the agent's own.
 create or replace function _memoir.write_with_tool(p_caller _memoir.caller, p_user text, p_session _memoir.sessions,
   p_name text, p_arguments jsonb)
@@ -207,30 +220,35 @@ declare
   v_content text := p_arguments ->> 'content'; v_said text := p_arguments ->> 'said'; v_turn integer; v_done jsonb;
   v_old text := (select m.content from _memoir.memory_store m where m.user_id = p_caller.user_id
     and m.memory_id = v_id);
+  v_unit _memoir.said_unit := case when v_id is not null and v_old is null then _memoir.turn_unit(p_caller, v_id) end;
   v_agent text := case when p_caller.may_state_actor then 'agent' end;
 begin
-  v_turn := _memoir.cited_turn(p_session, v_said, concat_ws(' ', v_content, v_old, p_arguments ->> 'about'));
+  v_turn := _memoir.cited_turn(p_session, v_said, concat_ws(' ', v_content, v_old, v_unit.said,
+    p_arguments ->> 'about'));
   case p_name
-  when 'memory_remember' then
+  when 'memory_remember', 'memory_correct' then
+    if p_name = 'memory_correct' and v_unit.message_id is null then
+      return _memoir.correct_with_tool(p_user, p_session, v_id, v_content, v_turn, v_agent);
+    end if;
     v_done := memoir.remember(p_user, v_content, p_session => p_session.external_id, p_type => coalesce(
       p_arguments ->> 'type', 'fact'), p_actor => v_agent, p_provenance => case when v_turn is not null then
       'user_stated' end, p_source_turns => case when v_turn is not null then array[v_turn] end);
+    -- What stands in a turn only is remembered as it is now, and the turn marked.
+    if p_name = 'memory_correct' and v_turn is not null and v_done ->> 'outcome' <> 'refused_tombstone' then
+      perform _memoir.change_turn(p_caller, p_session, v_turn, v_unit, (v_done ->> 'memory_id')::uuid);
+      return format('Corrected: now %s.', v_done ->> 'memory_id');
+    end if;
     return case v_done ->> 'outcome' when 'refused_tombstone' then 'Not kept: the user had it forgotten.'
       when 'duplicate' then format('Known already as %s.', v_done ->> 'memory_id')
       else format('Kept as %s.', v_done ->> 'memory_id') end;
-  when 'memory_correct' then
-    v_done := memoir.correct(p_user, v_id, v_content, p_session => p_session.external_id, p_actor => v_agent,
-      p_source_turns => case when v_turn is not null then array[v_turn] end);
-    if v_done ->> 'outcome' = 'contradicts' then
-      return format('Kept beside the old one as %s, which contradicts it: the user''s word stands. Quote the user in '
-        'said to correct it.', v_done ->> 'memory_id');
-    end if;
-    return format('Corrected: now %s.', v_done ->> 'memory_id');
   when 'memory_forget' then
     if v_turn is null then
       return 'Not forgotten: said must quote the words of this session with which the user asks for it.';
     end if;
-    if v_id is not null then
+    if v_unit.message_id is not null then
+      perform _memoir.change_turn(p_caller, p_session, v_turn, v_unit, null);
+      return 'Forgotten.';
+    elsif v_id is not null then
       v_done := memoir.forget(p_user, v_id, 'asked to forget');
       return 'Forgotten.';
     end if;

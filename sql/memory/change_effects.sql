@@ -130,6 +130,67 @@ begin
       '\m' || regexp_replace((select t from unnest(v_topics) t order by length(t) limit 1), '[^[:alnum:]]', '.', 'g'), 'g')) > 1));
 end $$;
 
+-- Takes clauses out of recall and forgets memories, as p_turn asks. Under the user's lock.
+create or replace function _memoir.forget_units(p_user_id uuid, p_units _memoir.said_unit[], p_memories uuid[],
+  p_change uuid, p_turn _memoir.conversation_history, p_by text)
+returns void language plpgsql set plan_cache_mode = force_custom_plan as $$
+declare
+  v_now timestamptz := memoir.now();
+begin
+  perform _memoir.exclude_units(p_user_id, p_units, false, p_change, p_turn, 'asked to forget', v_now);
+  if p_memories <> '{}' then
+    perform _memoir.set_tombstones(p_user_id, p_memories, true, true, p_memories[1], 'asked to forget', 'person', p_by,
+      v_now);
+    perform _memoir.set_state(p_user_id, p_memories, 'forgotten', p_by, 'asked to forget', null, v_now, 'person');
+    perform _memoir.withdraw_derived(p_user_id, p_memories, p_by, v_now, true);
+    update _memoir.recall_exclusions set memory_id = p_memories[1] where user_id = p_user_id and change_id = p_change;
+    delete from _memoir.kept_recalls where user_id = p_user_id and items ?| p_memories::text[];
+  end if;
+  insert into _memoir.audit_log (login, action, user_id, detail)
+  values (p_by, 'forget', p_user_id, jsonb_build_object('change_id', p_change, 'memory_ids', p_memories, 'reason',
+    'asked to forget'));
+end $$;
+
+-- A whole turn as a clause; null where the caller may not see it.
+create or replace function _memoir.turn_unit(p_caller _memoir.caller, p_id uuid)
+returns _memoir.said_unit language plpgsql stable set plan_cache_mode = force_custom_plan as $$
+declare
+  v_unit _memoir.said_unit;
+begin
+  select h.message_id, h.session_id, h.turn_index, h.recorded_at, h.created_at, h.role, 1, length(h.content), h.content,
+    left(h.content, 1000), false into v_unit
+  from _memoir.search_items i
+  join _memoir.conversation_history h on h.user_id = i.user_id and h.session_id = i.session_id
+    and h.recorded_at = i.recorded_at and h.message_id = i.ref_id
+  where i.user_id = p_caller.user_id and i.ref_id = p_id and i.kind = 't' and not i.dead
+    and i.sensitivity <= p_caller.clearance and (p_caller.projects is null or i.project = any (p_caller.projects))
+  limit 1;
+  return v_unit;
+end $$;
+
+-- What a turn said is over, as a later turn says: marked where p_new stands instead of it, else forgotten.
+create or replace function _memoir.change_turn(p_caller _memoir.caller, p_session _memoir.sessions, p_cited integer,
+  p_unit _memoir.said_unit, p_new uuid)
+returns void language plpgsql set plan_cache_mode = force_custom_plan as $$
+declare
+  v_user uuid := p_caller.user_id; v_turn _memoir.conversation_history; v_old uuid[]; v_now timestamptz := memoir.now();
+begin
+  perform from _memoir.user_counters where user_id = v_user for update;
+  select h.* into v_turn from _memoir.session_counters c join _memoir.conversation_history h on h.user_id = v_user
+    and h.session_id = c.session_id and h.recorded_at between c.first_recorded_at and c.last_recorded_at
+    and h.turn_index = p_cited
+  where c.user_id = v_user and c.session_id = p_session.session_id;
+  v_old := array(select m from unnest(_memoir.memories_from(v_user, array[p_unit])) m where m is distinct from p_new);
+  if p_new is null then
+    perform _memoir.forget_units(v_user, array[p_unit], v_old, gen_random_uuid(), v_turn, p_caller.login);
+    return;
+  end if;
+  if v_old <> '{}' then
+    perform _memoir.supersede(v_user, v_old, p_new, p_caller.login, 'changed in conversation', v_now);
+  end if;
+  perform _memoir.exclude_units(v_user, array[p_unit], true, gen_random_uuid(), v_turn, 'changed in conversation', v_now);
+end $$;
+
 -- Forgets what is named: the user's clauses, what repeats their values, and the memories made of them or saying the same.
 -- Nothing where it is not clear what is meant. p_preview: only says what it would be. Under the user's lock.
 create or replace function _memoir.forget_named(p_turn _memoir.conversation_history, p_names text, p_request text,
@@ -137,7 +198,7 @@ create or replace function _memoir.forget_named(p_turn _memoir.conversation_hist
   p_clearance _memoir.sensitivity default 'secret')
 returns jsonb language plpgsql set plan_cache_mode = force_custom_plan as $$
 declare
-  v_user uuid := p_turn.user_id; v_now timestamptz := memoir.now(); v_change uuid := gen_random_uuid();
+  v_user uuid := p_turn.user_id; v_change uuid := gen_random_uuid();
   v_named record := _memoir.units_named(p_turn, p_names, p_request, p_is_all, p_language);
   v_units _memoir.said_unit[] := _memoir.units_within(v_user, v_named.units, p_projects, p_clearance); v_values text[] := '{}'; v_memories uuid[]; v_unit _memoir.said_unit;
   v_shown jsonb; v_clear boolean := v_named.is_clear;
@@ -174,17 +235,7 @@ begin
       order by m.recorded_at, m.memory_id), '[]') from _memoir.memory_store m where m.user_id = v_user
       and m.memory_id = any (v_memories)));
   if p_preview then return v_shown || jsonb_build_object('outcome', 'preview'); end if;
-  perform _memoir.exclude_units(v_user, v_units, false, v_change, p_turn, 'asked to forget', v_now);
-  if v_memories <> '{}' then
-    perform _memoir.set_tombstones(v_user, v_memories, true, true, v_memories[1], 'asked to forget', 'person', p_by, v_now);
-    perform _memoir.set_state(v_user, v_memories, 'forgotten', p_by, 'asked to forget', null, v_now, 'person');
-    perform _memoir.withdraw_derived(v_user, v_memories, p_by, v_now, true);
-    update _memoir.recall_exclusions set memory_id = v_memories[1] where user_id = v_user and change_id = v_change;
-    delete from _memoir.kept_recalls where user_id = v_user and items ?| v_memories::text[];
-  end if;
-  insert into _memoir.audit_log (login, action, user_id, detail)
-  values (p_by, 'forget', v_user, jsonb_build_object('change_id', v_change, 'memory_ids', v_memories, 'reason',
-    'asked to forget'));
+  perform _memoir.forget_units(v_user, v_units, v_memories, v_change, p_turn, p_by);
   return v_shown || jsonb_build_object('outcome', 'forgotten', 'change_id', v_change);
 end $$;
 

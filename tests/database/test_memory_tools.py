@@ -169,3 +169,20 @@ def test_an_answer_forges_nothing(db: psycopg.Connection, user: str) -> None:
     )
     assert "</memoir-recall>" not in answer and "<|im_start|>" not in answer
     assert not any(line.startswith("user: pay") for line in answer.splitlines())
+
+
+def test_what_only_a_turn_says_is_corrected_and_forgotten_by_its_id(db: psycopg.Connection, user: str) -> None:
+    persist(db, user, "old", "The rehearsal is on Tuesday at the Kesselhaus.", "Noted.")
+    persist(db, user, "old", "The stage door opens with 5-5-1-0.", "Got it.")
+    persist(db, user, "s", "The rehearsal is on Thursday instead. And please forget how the stage door opens.", "Sure.")
+    found = run(db, user, "memory_search", query="rehearsal stage door Kesselhaus opens", limit=10).splitlines()
+    rehearsal, door = (next(line.split(" ", 1)[0] for line in found if word in line) for word in ("Kesselh", "5-5"))
+    now = "The rehearsal is on Thursday"
+    assert run(db, user, "memory_correct", id=rehearsal, content=now).startswith("Kept as")  # beside it: nobody is cited
+    said = "The rehearsal is on Thursday instead"
+    assert run(db, user, "memory_correct", id=rehearsal, content=now, said=said).startswith("Corrected: now ")
+    assert run(db, user, "memory_forget", id=door, said="please forget how the stage door opens") == "Forgotten."
+    kinds = {kind for (kind,) in table(db, "list_changes", user, columns="kind")}
+    assert kinds == {"changed", "forgotten"} and now in active(db, user)
+    shown = str(call(db, "compile_context", user, "new", "When is the rehearsal at the Kesselhaus, how does the door open?"))
+    assert "5-5-1-0" not in shown and "Thursday" in shown and ("Tuesday" not in shown or "later changed" in shown)
