@@ -137,6 +137,19 @@ returns text language sql stable as $$
     _memoir.one_line(left(p_session, 60)) end, to_char(p_at, 'YYYY-MM-DD'), _memoir.neutralise(p_line))
 $$;
 
+-- The beginning of a text that costs at most so many tokens.
+create or replace function _memoir.cut_to(p_text text, p_tokens integer)
+returns text language plpgsql stable as $$
+declare
+  v_low integer := 0; v_high integer := least(length(p_text), 8 * p_tokens); v_middle integer;
+begin
+  while v_high - v_low > 4 loop
+    v_middle := (v_low + v_high) / 2;
+    if memoir.count_tokens(left(p_text, v_middle) || '…') <= p_tokens then v_low := v_middle; else v_high := v_middle; end if;
+  end loop;
+  return left(p_text, v_low) || '…';
+end $$;
+
 -- What a model may read whatever its login's clearance: nothing secret goes to a model.
 create or replace function _memoir.is_secret(p_user_id uuid, p_id uuid)
 returns boolean language plpgsql stable set plan_cache_mode = force_custom_plan as $$
@@ -186,10 +199,10 @@ begin
         _memoir.indented(v_item.body));
       v_cost := memoir.count_tokens(v_item.body) + 1;
       -- The best passage is cut to what there is room for; memory_get has the whole.
-      while v_out is null and v_cost > v_left and length(v_item.body) > 100 loop
-        v_item.body := left(v_item.body, greatest(100, length(v_item.body) * v_left / v_cost - 10)) || '…';
+      if v_out is null and v_cost > v_left then
+        v_item.body := _memoir.cut_to(v_item.body, v_left - 1);
         v_cost := memoir.count_tokens(v_item.body) + 1;
-      end loop;
+      end if;
       continue when v_cost > v_left;
       v_left := v_left - v_cost;
       v_out := concat_ws(E'\n', v_out, v_item.body);
@@ -246,13 +259,18 @@ begin
       return 'Not forgotten: said must quote the words of this session with which the user asks for it.';
     end if;
     if v_unit.message_id is not null then
-      perform _memoir.change_turn(p_caller, p_session, v_turn, v_unit, null);
-      return 'Forgotten.';
+      v_done := jsonb_build_object('outcome', 'forgotten', 'change_id', _memoir.change_turn(p_caller, p_session, v_turn,
+        v_unit, null));
     elsif v_id is not null then
-      v_done := memoir.forget(p_user, v_id, 'asked to forget');
-      return 'Forgotten.';
+      perform memoir.forget(p_user, v_id, 'asked to forget');
+      v_done := jsonb_build_object('outcome', 'forgotten', 'change_id', gen_random_uuid());
+    else
+      v_done := memoir.forget_about(p_user, coalesce(p_arguments ->> 'about', v_said));
     end if;
-    v_done := memoir.forget_about(p_user, coalesce(p_arguments ->> 'about', v_said));
+    -- The request names it once more.
+    if v_done ->> 'outcome' = 'forgotten' then
+      perform _memoir.exclude_request(p_caller, p_session, v_turn, v_said, (v_done ->> 'change_id')::uuid);
+    end if;
     return case v_done ->> 'outcome' when 'forgotten' then 'Forgotten.'
       when 'unclear' then 'Not forgotten: it is not clear what is meant. memory_search finds it; forget it by id.'
       else 'Nothing is known of it.' end;

@@ -253,6 +253,7 @@ begin
     where h.user_id = v_turn.user_id and h.session_id = v_turn.session_id and h.recorded_at <= v_turn.recorded_at
       and h.turn_index between v_turn.exchange_start and v_turn.turn_index and h.tool_calls is not null
       and c ->> 'id' = v_turn.tool_call_id limit 1;
+    continue when _memoir.is_memory_tool(v_tool);
     v_found := v_found || array(select e from _memoir.extract_tool(i, v_turn.content, coalesce(v_tool, v_turn.name),
       v_turn.created_at) e);
   end loop;

@@ -191,7 +191,8 @@ begin
       _memoir.sensitivity_now(v_turn.sensitivity, v_turn.turn_index, v_marks), null)::_memoir.message;
     v_message.embeddable := v_message.sensitivity <> 'secret' and (v_turn.embeddable or v_turn.sensitivity = 'secret');
     perform _memoir.index_turns(p_user_id, v_session, array[v_message], array[v_turn.message_id],
-      array[v_turn.token_count], v_turn.turn_index, v_turn.recorded_at, v_config);
+      array[v_turn.token_count], v_turn.turn_index, v_turn.recorded_at, v_config,
+      v_turn.exchange_start);
     update _memoir.search_items i set dead = true where i.user_id = p_user_id and i.ref_id = v_turn.message_id
       and exists (select from _memoir.recall_exclusions x where x.user_id = p_user_id
       and x.session_id = v_turn.session_id and x.turn_index = v_turn.turn_index

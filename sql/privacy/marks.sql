@@ -85,12 +85,13 @@ begin
   perform _memoir.drop_items(v_user, v_old);
   v_message.role := p_turn.role; v_message.text := p_turn.content; v_message.parts := p_turn.content_parts;
   v_message.name := p_turn.name;
-  v_message.tool_calls := p_turn.tool_calls; v_message.created_at := p_turn.created_at;
+  v_message.tool_calls := p_turn.tool_calls; v_message.tool_call_id := p_turn.tool_call_id;
+  v_message.created_at := p_turn.created_at;
   v_message.sensitivity := p_sensitivity;
   v_message.embeddable := p_sensitivity <> 'secret' and (p_turn.embeddable or p_turn.sensitivity = 'secret');
   perform _memoir.index_turns(v_user, v_session, array[v_message], array[p_turn.message_id], array[p_turn.token_count],
     p_turn.turn_index, p_turn.recorded_at,
-    _memoir.config(v_user, v_session.settings));
+    _memoir.config(v_user, v_session.settings), p_turn.exchange_start);
   update _memoir.search_items i set dead = true where i.user_id = v_user and i.ref_id = p_turn.message_id
     and exists (select from _memoir.recall_exclusions x where x.user_id = v_user and x.session_id = p_turn.session_id
     and x.turn_index = p_turn.turn_index

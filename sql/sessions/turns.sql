@@ -330,7 +330,8 @@ begin
     perform _memoir.queue_extraction(p_state.user_id, p_state.session_id, p_state.recorded_at);
   end if;
   perform _memoir.index_turns(p_state.user_id, p_state.session, p_state.messages, p_state.message_ids,
-    p_state.costs, p_state.first_turn, p_state.recorded_at, p_state.config);
+    p_state.costs, p_state.first_turn, p_state.recorded_at, p_state.config,
+    p_state.exchange_starts[1]);
   perform _memoir.exclude_restated(p_state.user_id, p_state.session, p_state.message_ids, p_state.recorded_at);
 end $$;
 
@@ -436,19 +437,48 @@ end $$;
 create or replace function _memoir.turn_mark(p_session_id uuid, p_turns integer)
 returns text language sql immutable as $$ select left(p_session_id::text, 8) || ':' || p_turns $$;
 
--- Makes items of turns (in chunks where long) and puts their words into the user's tail.
+-- What a tool is called that reads or writes this memory, whatever a client puts before its name.
+create or replace function _memoir.is_memory_tool(p_name text)
+returns boolean language sql immutable as $$
+  select p_name ~ '(?:^|__|[.])memory_(?:search|timeline|get|query|remember|correct|forget|pin|restore|release)$'
+$$;
+
+-- Calls of memory's own tools to which messages may be the results: among them, or in turns p_from to p_to before.
+create or replace function _memoir.memory_calls(p_user_id uuid, p_session_id uuid, p_messages _memoir.message[],
+  p_from integer, p_to integer)
+returns text[] language plpgsql stable set plan_cache_mode = force_custom_plan as $$
+declare
+  v_since timestamptz; v_until timestamptz; v_calls text[];
+begin
+  if not exists (select from unnest(p_messages) m where m.role = 'tool') then return '{}'; end if;
+  v_calls := array(select c ->> 'id' from unnest(p_messages) m, jsonb_array_elements(m.tool_calls) c
+    where _memoir.is_memory_tool(c -> 'function' ->> 'name'));
+  if p_from <= p_to then
+    select first_recorded_at, last_recorded_at into v_since, v_until from _memoir.session_counters
+    where user_id = p_user_id and session_id = p_session_id;
+    v_calls := v_calls || array(select c ->> 'id' from _memoir.conversation_history h, jsonb_array_elements(h.tool_calls) c
+      where h.user_id = p_user_id and h.session_id = p_session_id and h.recorded_at between v_since and v_until
+        and h.turn_index between p_from and p_to and _memoir.is_memory_tool(c -> 'function' ->> 'name'));
+  end if;
+  return v_calls;
+end $$;
+
+-- Makes items of turns of one exchange or several, of which the first began at p_exchange (in chunks where long) and puts their words into the user's tail.
 create or replace function _memoir.index_turns(p_user_id uuid, p_session _memoir.sessions, p_messages _memoir.message[],
   p_ids uuid[],
-  p_costs integer[], p_first_turn integer, p_at timestamptz, p_config jsonb)
+  p_costs integer[], p_first_turn integer, p_at timestamptz, p_config jsonb, p_exchange integer)
 returns void language plpgsql as $$
 declare
   v_items _memoir.search_items[] := '{}'; v_texts text[] := '{}'; v_item _memoir.search_items;
   v_message _memoir.message;
   v_chunk record; v_count integer;
+  v_calls text[] := _memoir.memory_calls(p_user_id, p_session.session_id, p_messages, p_exchange, p_first_turn - 1);
 begin
   for i in 1 .. cardinality(p_messages) loop
     v_message := p_messages[i];
-    continue when v_message.role = 'system' or coalesce(v_message.text, '') !~ '[[:alnum:]]';
+    -- What this memory answered to the model is no second saying of it.
+    continue when v_message.role = 'system' or coalesce(v_message.text, '') !~ '[[:alnum:]]'
+      or v_message.tool_call_id = any (v_calls);
     v_item.ref_id := p_ids[i];
     v_item.session_id := p_session.session_id;
     v_item.created_at := coalesce(v_message.created_at, p_at);

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -31,12 +31,13 @@ class Refused(Exception):
 
 
 class StubServer:
-    """Answers POSTs with the script's answers in order, the last one again and again. Use as a context manager.
+    """Answers POSTs with the script's answers in order, the last one again and again. Use as a context manager. A
+    function among them makes the answer from the request's body.
 
     `requests`: the JSON bodies received. A request that breaks the protocol gets 400 and is not recorded.
     """
 
-    def __init__(self, *script: Answer) -> None:
+    def __init__(self, *script: Answer | Callable[[dict[str, Any]], Answer]) -> None:
         self.requests: list[dict[str, Any]] = []
         self._script = list(script) or [Answer(text="All right.")]
         self._lock = threading.Lock()
@@ -106,8 +107,9 @@ class StubServer:
         """Records a request and takes the answer for it."""
         with self._lock:
             self.requests.append(body)
-            self._local.answer = self._script.pop(0) if len(self._script) > 1 else self._script[0]
-            return self._local.answer
+            answer = self._script.pop(0) if len(self._script) > 1 else self._script[0]
+        self._local.answer = answer if isinstance(answer, Answer) else answer(body)
+        return self._local.answer
 
     @property
     def current(self) -> Answer | None:
