@@ -21,8 +21,8 @@ begin
     and (m.valid_from is null or m.valid_from <= v_now) and (m.valid_to is null or m.valid_to > v_now)
     and (m.expires_at is null or m.expires_at > v_now)
     -- Standing statements, not everything that was said.
-    and (m.actor = 'person' or m.type in ('instruction', 'preference', 'profile') or m.provenance in ('instruction',
-      'preference') or m.metadata ? 'standing' or m.slot is not null)
+    and (m.actor = 'person' or m.metadata ? 'standing' or m.slot is not null or not m.metadata ? 'extracted_by'
+      and (m.type in ('instruction', 'preference', 'profile') or m.provenance in ('instruction', 'preference')))
   order by (m.type = 'instruction' or m.provenance = 'instruction') desc, (m.category = 'health') is true desc,
     m.trust * m.confidence * case m.importance when 'critical' then 2 when 'important' then 1.3
     when 'minor' then 0.6 else 1 end

@@ -232,7 +232,8 @@ begin
   if p_language <> 'english' then v_out.content := 'User: ' || btrim(p_said, ' .') || '.'; end if;
   v_out.slot := p_rule ->> 'slot';
   v_out.slot_value := p_rule ->> 'value';
-  v_out.standing := p_rule ->> 'standing' = 'yes';
+  v_out.standing := p_rule ->> 'standing' = 'yes'
+    and not coalesce(p_said ~* nullif(_memoir.any_word(p_language, 'no_standing'), ''), false);
   return v_out;
 end $$;
 
