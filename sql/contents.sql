@@ -29,7 +29,8 @@
 \ir text/media.sql                     -- images, audio, files, thoughts: what they cost, how each format has them
 \ir text/text.sql                      -- what may be stored, chunks, words
 \ir text/fences.sql                    -- recalled text is data: fences, and nothing inside that passes for a mark
-\ir text/secrets.sql                   -- what looks like a key, a card, an account or a personal number
+\ir text/numbers.sql                   -- cards, accounts, personal numbers: shapes and check digits
+\ir text/secrets.sql                   -- what looks like a key, a password, or a number that is secret
 \ir text/messages.sql                  -- checks and normal form of chat messages
 \ir text/claims.sql                    -- what a sentence claims: the same in whatever words
 \ir text/language.sql                  -- the language of a text

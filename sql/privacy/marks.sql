@@ -11,7 +11,7 @@ begin
   begin
     v_text := convert_from(p_bytes, 'UTF8');
   exception when others then
-    v_text := encode(p_bytes, 'escape');
+    v_text := regexp_replace(encode(p_bytes, 'escape'), '\\[0-3][0-7]{2}', ' ', 'g');
   end;
   -- JSON's escapes stand between words like the characters they are for.
   return case when _memoir.detected(_memoir.config(p_user_id, null), regexp_replace(v_text, '\\+["\\/bfnrt]', ' ', 'g'))
