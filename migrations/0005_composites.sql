@@ -111,7 +111,7 @@ create type _memoir.search_scope as (
 -- What is asked, read once: its words, other names of what it names (loose: of what it calls by common words), its
 -- vector or why there is none.
 create type _memoir.question as (
-  query text, language smallint, text_config regconfig, terms text[],
+  query text, language smallint, text_config regconfig, terms text[], common text[],
   forms text[], of text[],                  -- forms of terms in the user's other languages; of: of which
   names text[], loose text[], vector halfvec, model_id smallint, problem text);
 

@@ -10,7 +10,8 @@ declare
   v_question _memoir.question; v_sent text; v_names text[];
 begin
   v_question.query := p_query;
-  select q.* into v_question.language, v_question.text_config, v_question.terms, v_question.forms, v_question.of
+  select q.* into v_question.language, v_question.text_config, v_question.terms, v_question.common,
+    v_question.forms, v_question.of
   from _memoir.question_words(p_query, (p_config ->> 'text_search_config')::regconfig,
     coalesce(p_counters.languages, 0)) q;
   select o.names, o.loose into v_question.names, v_question.loose
@@ -60,7 +61,8 @@ begin
   end if;
   if coalesce(p_counters.items, 0) <= 0 then return null; end if;
   v_words := _memoir.word_scores(p_user_id, p_counters, v_terms || v_loose,
-    _memoir.common_terms(p_question.text_config, v_terms) || v_loose, v_hidden, p_question.forms, p_question.of);
+    p_question.common || _memoir.common_terms(p_question.text_config, v_terms) || v_loose, v_hidden, p_question.forms,
+    p_question.of);
   v_vectors := _memoir.vector_scores(p_user_id, p_counters, p_config, p_question.vector, p_question.model_id,
     v_words.items[1 : p_limit], v_hidden, p_limit);
   v_wanted := _memoir.wanted(v_words, v_vectors, p_limit);

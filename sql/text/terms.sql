@@ -39,8 +39,7 @@ begin
       from unnest(string_to_array(lower(v_wholes), ' ')) w where w <> ''));
   end if;
   if p_language > 0 and (_memoir.language_configs())[p_language]::regconfig <> p_config then
-    v_words := v_words || strip(ts_delete(_memoir.words('simple', p_text),
-      tsvector_to_array(v_words) || _memoir.word_list((_memoir.language_names())[p_language], 'common_words')));
+    v_words := v_words || strip(ts_delete(to_tsvector('simple', v_text), tsvector_to_array(v_words)));
   end if;
   return v_words;
 end $$;
@@ -48,7 +47,7 @@ end $$;
 -- A question's words, and the forms that each (of) has in the other languages of its user: their bits, the last one being 0,
 -- the setting's. A user of one language has none.
 create or replace function _memoir.question_words(p_query text, p_config regconfig, p_languages bigint,
-  out language smallint, out config regconfig, out terms text[], out forms text[], out of text[])
+  out language smallint, out config regconfig, out terms text[], out common text[], out forms text[], out of text[])
 language plpgsql stable as $$
 declare
   v_query text := left(p_query, 20000); v_other smallint; v_own tsvector; v_forms tsvector; v_parts text; v_wholes text;
@@ -63,14 +62,22 @@ begin
     end if;
   end if;
   config := _memoir.language_config(language, p_config);
-  v_own := _memoir.words(config, _memoir.stemmed(v_query, language), true);
+  v_own := _memoir.words(config, _memoir.stemmed(v_query, language));
   select i.parts, i.wholes into v_parts, v_wholes from _memoir.identifiers(v_query) i;
   terms := coalesce(tsvector_to_array(v_own || to_tsvector(config, coalesce(v_parts, ''))), '{}')
     || coalesce(string_to_array(lower(v_wholes), ' '), '{}');
+  common := '{}';
   forms := '{}';
   of := '{}';
   if p_languages & ~(1::bigint << language) = 0 and language = v_default then return; end if;
   v_own := to_tsvector(config, _memoir.stemmed(_memoir.readable(v_query), language));
+  if language <> v_default then
+    -- Of another language stop words count, too.
+    select coalesce(array_agg(f.lexeme), '{}') into common
+    from unnest(to_tsvector('simple', _memoir.readable(v_query))) f
+    where not exists (select from unnest(v_own) o where o.positions && f.positions) and f.lexeme <> all (terms);
+    terms := terms || common;
+  end if;
   for v_other in select n from generate_series(-1, 62) n where n = -1 or n <> language and p_languages >> n & 1 = 1 loop
     v_forms := to_tsvector(case v_other when -1 then 'simple' else _memoir.language_config(v_other, p_config) end,
       _memoir.stemmed(_memoir.readable(v_query), greatest(v_other, 0::smallint)));

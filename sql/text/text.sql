@@ -89,9 +89,8 @@ returns text language sql immutable as $$
 $$;
 
 -- Words of a text as lexemes with positions. Scripts written without spaces add character pairs, so that a part of a
--- sentence finds the sentence, and Han its single characters, which can be words; a query asks for one only where it
--- stands alone. Where only spaces are lacking (not in Korean), a whole run is no word.
-create or replace function _memoir.words(p_config regconfig, p_text text, p_is_query boolean default false)
+-- sentence finds the sentence, and Han its single characters, which can be words. Where only spaces are lacking (not in Korean), a whole run is no word.
+create or replace function _memoir.words(p_config regconfig, p_text text)
 returns tsvector language plpgsql stable strict as $$
 declare
   v_text text := _memoir.readable(p_text); v_words tsvector := to_tsvector(p_config, v_text); v_pairs text;
@@ -110,11 +109,10 @@ begin
         unnest(string_to_array(r.run, null)) with ordinality u(c, i)) pairs;
     v_words := ts_delete(v_words, array(select r from unnest(v_runs) r where r !~ '[\uac00-\ud7af]'))
       || to_tsvector('simple', v_pairs);
-    if not p_is_query then
-      select string_agg(han[1], ' ') into v_pairs
-      from regexp_matches(v_text, '[\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]', 'g') han;
-      v_words := v_words || to_tsvector('simple', coalesce(v_pairs, ''));
-    end if;
+    -- A single character is a word of its own in Han, and part of many.
+    select string_agg(han[1], ' ') into v_pairs
+    from regexp_matches(v_text, '[\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]', 'g') han;
+    v_words := v_words || to_tsvector('simple', coalesce(v_pairs, ''));
   end if;
   return v_words;
 end $$;
@@ -145,7 +143,7 @@ $$;
 
 create or replace function _memoir.query_terms(p_config regconfig, p_query text)
 returns text[] language sql stable as $$
-  select coalesce(tsvector_to_array(_memoir.words(p_config, left(p_query, 20000), true)), '{}')
+  select coalesce(tsvector_to_array(_memoir.words(p_config, left(p_query, 20000))), '{}')
 $$;
 
 -- Of some words those that any conversation has: whatever the store, they tell little of what it is about.
