@@ -17,12 +17,22 @@ returns text[] language sql immutable as $$
   select array_agg(stem order by number::integer) from _memoir.data_languages()
 $$;
 
--- Each frequent word, with the languages that have it as bits.
-create or replace function _memoir.language_marks()
-returns jsonb language sql immutable as $$
-  select jsonb_object_agg(word, marks)
-  from (select w as word, bit_or(1::bigint << number::integer) as marks
-        from _memoir.data_languages() l, unnest(_memoir.word_list(l.name, 'common_words')) w group by w) x
+-- By number: what it is written in, the letters that tell it, its frequent words.
+create or replace function _memoir.language_scripts()
+returns text[] language sql immutable as $$
+  select array_agg(script order by number::integer) from _memoir.data_languages()
+$$;
+
+create or replace function _memoir.language_letters()
+returns text[] language sql immutable as $$
+  select array_agg(letters order by number::integer) from _memoir.data_languages()
+$$;
+
+create or replace function _memoir.language_words()
+returns tsvector[] language sql immutable as $$
+  select array_agg(strip(to_tsvector('simple', array_to_string(_memoir.word_list(name, 'common_words'), ' ')))
+    order by number::integer)
+  from _memoir.data_languages()
 $$;
 
 -- What a text is written in. A third of the letters is enough for another script than Latin, which takes more of them to
@@ -51,19 +61,29 @@ end $$;
 create or replace function _memoir.text_language(p_text text)
 returns smallint language plpgsql immutable set plan_cache_mode = force_generic_plan as $$
 declare
-  v_text text := lower(translate(left(p_text, 1000), '’', '''')); v_script text := _memoir.script(v_text);
+  v_text text := lower(left(p_text, 1000)); v_words text[] := tsvector_to_array(to_tsvector('simple', v_text));
+  v_hits integer; v_script text; v_letters integer[];
 begin
+  -- What is left of a list without the text's words tells how many it has: no look at each. Much English is plain at once.
+  v_hits := length((_memoir.language_words())[1]) - length(ts_delete((_memoir.language_words())[1], v_words));
+  if v_hits >= 5 and v_hits * 5 >= cardinality(v_words) * 2 then return 1; end if;
+  if octet_length(v_text) > length(v_text) then
+    v_script := _memoir.script(v_text);
+    v_letters := array(select length(v_text) - length(translate(v_text, l, ''))
+      from unnest(_memoir.language_letters()) with ordinality u(l, n) order by n);
+    if v_script <> 'latin' then
+      return coalesce((
+        select n from unnest(_memoir.language_scripts(), _memoir.language_words(), v_letters)
+          with ordinality u(script, words, letters, n)
+        where u.script = v_script
+        order by length(u.words) - length(ts_delete(u.words, v_words)) + coalesce(u.letters, 0) desc, n limit 1), 0);
+    end if;
+  end if;
   return coalesce((
-    with hits as materialized (
-      select (_memoir.language_marks() ->> w)::bigint as marks, count(*) as count
-      from regexp_split_to_table(v_text, '[^[:alpha:]'']+') w where _memoir.language_marks() ? w group by 1
-    )
-    select l.number::smallint
-    from _memoir.data_languages() l, lateral (
-      select coalesce((select sum(h.count) from hits h where h.marks >> l.number::integer & 1 = 1), 0)
-        + coalesce(length(v_text) - length(translate(v_text, l.letters, '')), 0) as count) c
-    where l.script = v_script and (v_script <> 'latin' or c.count > (l.number::integer > 6)::integer)
-    order by c.count desc, l.number::integer limit 1), 0);
+    select c.n from (
+      select n, length(u.words) - length(ts_delete(u.words, v_words)) + coalesce(v_letters[n], 0) as count
+      from unnest((_memoir.language_words())[1 : 18]) with ordinality u(words, n)) c
+    where c.count > (c.n > 6)::integer order by c.count desc, c.n limit 1), 0);
 end $$;
 
 -- One of the languages that rules are written for, as PostgreSQL names its text-search configuration; English where a text
