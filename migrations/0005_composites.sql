@@ -113,7 +113,9 @@ create type _memoir.search_scope as (
 create type _memoir.question as (
   query text, language smallint, text_config regconfig, terms text[], common text[],
   forms text[], of text[],                  -- forms of terms in the user's other languages; of: of which
-  names text[], loose text[], vector halfvec, model_id smallint, problem text);
+  names text[], loose text[],
+  -- unread: in a language that the model is not made for
+  vector halfvec, model_id smallint, unread boolean, problem text);
 
 -- compile/candidates.sql
 -- What a session pins, memories and turns, and the fidelity ceilings of its memories.

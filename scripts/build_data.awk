@@ -26,7 +26,7 @@ BEGIN {
     "languages " any)
   shape("languages", 1, "number " number, "name " word, "iso ^[a-z][a-z]$", "script " word, "config ?" word,
     "letters ?" any, "stem ?" any)
-  shape("ranking", 2, "part ^(all|named|unnamed|memory|long|strength|fit|memory_fit|bonus)$", "signal " word, "weight " number)
+  shape("ranking", 2, "part ^(all|named|unnamed|memory|long|unread|strength|fit|memory_fit|bonus)$", "signal " word, "weight " number)
   shape("extraction_rules", 2, "language " word, "rule " any, "roles ^((user|named|agent)( |$))+$", "pattern " any,
     "not_if ?" any, "at_least ^[0-4]$", "type " word, "provenance " word, "category " word, "importance " word,
     "utility " number, "slot ?" any, "value ?" any)

@@ -28,6 +28,7 @@ begin
   end if;
   select q.vector, q.model_id, q.problem into v_question.vector, v_question.model_id, v_question.problem
   from _memoir.query_vector(p_config, v_sent, p_given) q;
+  v_question.unread := _memoir.is_unread(v_question.language, v_question.model_id);
   return v_question;
 end $$;
 
@@ -88,7 +89,7 @@ begin
   end loop;
   return _memoir.score(v_items, v_words, v_vectors, p_config, p_question.query, cardinality(p_question.terms),
     p_project,
-    coalesce(p_scope.as_of, memoir.now()), p_limit);
+    coalesce(p_scope.as_of, memoir.now()), p_limit, p_question.unread);
 end $$;
 
 -- Neighbours that do not lie beside their items, since something else was indexed in between; within 128 numbers after,

@@ -84,6 +84,14 @@ begin
   end;
 end $$;
 
+-- Whether a model is not made for a language (text/language.sql): what its vectors say of texts in it is worth less.
+create or replace function _memoir.is_unread(p_language smallint, p_model_id smallint)
+returns boolean language plpgsql stable as $$
+begin
+  return p_language > 0 and exists (select from _memoir.embedding_models m where m.model_id = p_model_id
+    and (_memoir.language_codes())[p_language] <> all (m.languages));
+end $$;
+
 -- Cosines of the closest p_limit items and of those that matched by words (p_items), best first. All of it in one scan,
 -- sorted by one integer (distance in millionths, then the item): what matched by words is moved before all others, so
 -- that it stays. For a user of more than exact_vectors_max items the signs of the vectors, an index of their own,

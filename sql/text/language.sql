@@ -6,6 +6,11 @@ returns text[] language sql immutable as $$
   select array_agg(name order by number::integer) from _memoir.data_languages()
 $$;
 
+create or replace function _memoir.language_codes()
+returns text[] language sql immutable as $$
+  select array_agg(iso order by number::integer) from _memoir.data_languages()
+$$;
+
 -- By number: PostgreSQL's configuration, as it is written where pg_catalog is on the path.
 create or replace function _memoir.language_configs()
 returns text[] language sql immutable as $$
