@@ -1,5 +1,24 @@
 -- Extraction of sessions: asked for, or as a job. What was said takes effect in the order of turns.
 
+-- What the rules of each turn's own language find in turns; text_no counts all turns from 1.
+create or replace function _memoir.found_by_language(p_turns _memoir.conversation_history[])
+returns _memoir.extracted[] language plpgsql stable as $$
+declare
+  v_languages text[] := array(select _memoir.spoken_language(t.content) from unnest(p_turns) with ordinality t
+    order by ordinality);
+  v_language text; v_places integer[]; v_one _memoir.extracted; v_found _memoir.extracted[] := '{}';
+begin
+  for v_language in select distinct l from unnest(v_languages) l order by l loop
+    v_places := array_positions(v_languages, v_language);
+    for v_one in select * from unnest(_memoir.found_in(array(select p_turns[n] from unnest(v_places) with ordinality p(n, o)
+      order by o), v_language)) loop
+      v_one.text_no := v_places[v_one.text_no];
+      v_found := v_found || v_one;
+    end loop;
+  end loop;
+  return v_found;
+end $$;
+
 -- Extracts up to p_limit turns of a session. Found without a lock, since turns never change; stored under the locks, if
 -- nobody else was first. {"turns", "left", and how many were stored, duplicate, ...}; null when another run or a writer
 -- is at the session.
@@ -10,18 +29,16 @@ declare
   v_session _memoir.sessions; v_counters _memoir.session_counters; v_locked _memoir.session_counters; v_config jsonb;
   v_turns _memoir.conversation_history[];
   v_saying _memoir.conversation_history[] := '{}'; v_turn _memoir.conversation_history;
-  v_found _memoir.extracted[] := '{}'; v_language text; v_through integer; v_counts jsonb := '{}';
+  v_found _memoir.extracted[] := '{}'; v_through integer; v_counts jsonb := '{}';
 begin
   select * into v_session from _memoir.sessions where user_id = p_user_id and session_id = p_session_id;
   select * into v_counters from _memoir.session_counters where user_id = p_user_id and session_id = p_session_id;
   if not found then return jsonb_build_object('turns', 0, 'left', 0); end if;
   v_config := _memoir.config(p_user_id, v_session.settings);
-  v_language := v_config ->> 'text_search_config';
-  v_language := case when v_language in ('simple', 'english', 'pg_catalog.english') then 'english' else v_language end;
   v_through := least(v_counters.turn_count, v_counters.extracted_through + p_limit);
   if (v_config ->> 'extraction')::boolean then
     v_turns := _memoir.turns_to_extract(v_counters, v_counters.extracted_through, p_limit);
-    v_found := _memoir.found_in(v_turns, v_language);
+    v_found := _memoir.found_by_language(v_turns);
     v_saying := array(select t from unnest(v_turns) t where t.role = 'user' and t.actor = 'person'
       and nullif(btrim(t.name), '') is null order by t.turn_index);
   end if;

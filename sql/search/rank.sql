@@ -7,7 +7,7 @@ create or replace function _memoir.question(p_user_id uuid, p_counters _memoir.u
   p_scope _memoir.search_scope, p_given real[])
 returns _memoir.question language plpgsql stable as $$
 declare
-  v_question _memoir.question; v_sent text; v_names text[];
+  v_question _memoir.question; v_sent text; v_names text[]; v_reads text[];
 begin
   v_question.query := p_query;
   select q.* into v_question.language, v_question.text_config, v_question.terms, v_question.common,
@@ -26,9 +26,10 @@ begin
       v_sent := v_sent || ' (' || array_to_string(v_names, ', ') || ')';
     end if;
   end if;
-  select q.vector, q.model_id, q.problem into v_question.vector, v_question.model_id, v_question.problem
+  select q.vector, q.model_id, q.problem, q.languages
+  into v_question.vector, v_question.model_id, v_question.problem, v_reads
   from _memoir.query_vector(p_config, v_sent, p_given) q;
-  v_question.unread := _memoir.is_unread(v_question.language, v_question.model_id);
+  v_question.unread := v_question.language > 0 and (_memoir.language_codes())[v_question.language] <> all (v_reads);
   return v_question;
 end $$;
 

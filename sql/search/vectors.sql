@@ -47,7 +47,7 @@ end $$;
 
 -- The query's vector: given, or asked of the embedder with a time-out. A miss is no error: the word arms carry on.
 create or replace function _memoir.query_vector(p_config jsonb, p_query text, p_given real[], out vector halfvec,
-  out model_id smallint, out problem text)
+  out model_id smallint, out problem text, out languages text[])
 language plpgsql stable as $$
 declare
   v_model _memoir.embedding_models; v_real real[];
@@ -55,6 +55,7 @@ begin
   select * into v_model from _memoir.embedding_models where status = 'active';
   if not found then problem := 'no embedding model is active'; return; end if;
   model_id := v_model.model_id;
+  languages := v_model.languages;
   if p_given is not null then
     vector := _memoir.to_vector(p_given, v_model);
     return;
@@ -82,14 +83,6 @@ begin
   exception when sqlstate 'PM014' or sqlstate 'PM030' then
     problem := 'the answer for it was no usable vector: ' || sqlerrm;
   end;
-end $$;
-
--- Whether a model is not made for a language (text/language.sql): what its vectors say of texts in it is worth less.
-create or replace function _memoir.is_unread(p_language smallint, p_model_id smallint)
-returns boolean language plpgsql stable as $$
-begin
-  return p_language > 0 and exists (select from _memoir.embedding_models m where m.model_id = p_model_id
-    and (_memoir.language_codes())[p_language] <> all (m.languages));
 end $$;
 
 -- Cosines of the closest p_limit items and of those that matched by words (p_items), best first. All of it in one scan,

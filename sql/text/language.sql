@@ -62,16 +62,19 @@ begin
 end $$;
 
 -- The number of a text's language, 0 where it says too little. What is long is judged by its beginning. Of two that are as
--- likely it is the one that stands first, and a Latin one that no rules are written for needs two words.
+-- likely it is the one that stands first; a single word is too little for a long text, and for a Latin one that no rules
+-- are written for.
 create or replace function _memoir.text_language(p_text text)
 returns smallint language plpgsql immutable set plan_cache_mode = force_generic_plan as $$
 declare
-  v_text text := lower(left(p_text, 1000)); v_words text[] := tsvector_to_array(to_tsvector('simple', v_text));
+  v_text text := lower(left(p_text, 500));
+  v_words text[] := array_remove(string_to_array(translate(v_text, E'.,;:!?()[]"''’“”„«»…¿¡-–—/\n\t،؟؛।',
+    repeat(' ', 31)), ' '), '');
   v_hits integer; v_script text; v_letters integer[];
 begin
   -- What is left of a list without the text's words tells how many it has: no look at each. Much English is plain at once.
   v_hits := length((_memoir.language_words())[1]) - length(ts_delete((_memoir.language_words())[1], v_words));
-  if v_hits >= 5 and v_hits * 5 >= cardinality(v_words) * 2 then return 1; end if;
+  if v_hits >= 5 and v_hits * 4 >= cardinality(v_words) then return 1; end if;
   if octet_length(v_text) > length(v_text) then
     v_script := _memoir.script(v_text);
     v_letters := array(select length(v_text) - length(translate(v_text, l, ''))
@@ -88,7 +91,7 @@ begin
     select c.n from (
       select n, length(u.words) - length(ts_delete(u.words, v_words)) + coalesce(v_letters[n], 0) as count
       from unnest((_memoir.language_words())[1 : 18]) with ordinality u(words, n)) c
-    where c.count > (c.n > 6)::integer order by c.count desc, c.n limit 1), 0);
+    where c.count > (c.n > 6 or cardinality(v_words) > 12)::integer order by c.count desc, c.n limit 1), 0);
 end $$;
 
 -- One of the languages that rules are written for, as PostgreSQL names its text-search configuration; English where a text
@@ -101,21 +104,30 @@ begin
   return case when v_language between 1 and 6 then (_memoir.language_names())[v_language] else 'english' end;
 end $$;
 
+-- The language of a configuration, 0: of none of the list.
+create or replace function _memoir.config_language(p_config regconfig)
+returns smallint language plpgsql stable as $$
+begin
+  if p_config = 'pg_catalog.english'::regconfig then return 1; end if;
+  return coalesce(array_position(_memoir.language_configs(), nullif(p_config::text, 'simple')), 0);
+end $$;
+
 -- The language that search has a text in. The setting's is that of texts that say too little; 0: the setting names no
 -- language of the list (simple, a configuration of one's own), so it is meant for all texts.
 create or replace function _memoir.item_language(p_text text, p_config regconfig)
-returns smallint language plpgsql stable set plan_cache_mode = force_generic_plan as $$
+returns smallint language plpgsql stable as $$
 declare
-  v_own smallint := array_position(_memoir.language_configs(), nullif(p_config::text, 'simple'));
+  v_own smallint := _memoir.config_language(p_config);
 begin
-  if v_own is null then return 0; end if;
+  if v_own = 0 then return 0; end if;
   return coalesce(nullif(_memoir.text_language(p_text), 0), v_own);
 end $$;
 
 -- The configuration that a language is stemmed by; p_config: the setting's.
 create or replace function _memoir.language_config(p_language smallint, p_config regconfig)
-returns regconfig language plpgsql stable set plan_cache_mode = force_generic_plan as $$
+returns regconfig language plpgsql stable as $$
 begin
   if p_language = 0 then return p_config; end if;
+  if p_language = 1 then return 'pg_catalog.english'; end if;
   return (_memoir.language_configs())[p_language]::regconfig;
 end $$;

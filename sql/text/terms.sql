@@ -1,11 +1,15 @@
 -- The words that search keeps of a text, and those that it looks for: by the text's own language.
 
+create or replace function _memoir.has_identifiers(p_text text)
+returns boolean language sql immutable as $$
+  select p_text ~ '[[:lower:]][[:upper:]]|[[:alnum:]][_/\\.][[:alpha:]]'
+$$;
+
 -- The parts of identifiers, which a person says apart: parseInvoiceHeader, src/parser/header.py; and TOKEN_EXPIRED whole.
 -- Null: there are none.
 create or replace function _memoir.identifiers(p_text text, out parts text, out wholes text)
-language plpgsql immutable set plan_cache_mode = force_generic_plan as $$
+language plpgsql immutable as $$
 begin
-  if p_text !~ '[[:lower:]][[:upper:]]|[[:alnum:]][_/\\.][[:alpha:]]' then return; end if;
   select string_agg(regexp_replace(regexp_replace(m[1], '([[:lower:]\d])([[:upper:]])|([[:upper:]])([[:upper:]][[:lower:]])',
       '\1\3 \2\4', 'g'), '[^[:alnum:]]+', ' ', 'g'), ' ')
       filter (where m[1] ~ '[[:lower:]][[:upper:]]|[/\\.]' and m[1] !~ '@'),
@@ -16,9 +20,9 @@ end $$;
 
 -- A text of a language without a stemmer, its words cut to what they have in common in most of their forms.
 create or replace function _memoir.stemmed(p_text text, p_language smallint)
-returns text language plpgsql immutable set plan_cache_mode = force_generic_plan as $$
+returns text language plpgsql immutable as $$
 begin
-  if p_language = 0 or (_memoir.language_stems())[p_language] is null then return p_text; end if;
+  if p_language <= 1 or (_memoir.language_stems())[p_language] is null then return p_text; end if;
   return regexp_replace(_memoir.readable(p_text), (_memoir.language_stems())[p_language], '\1\2', 'g');
 end $$;
 
@@ -29,17 +33,16 @@ create or replace function _memoir.item_words(p_text text, p_language smallint, 
 returns tsvector language plpgsql stable as $$
 declare
   v_config regconfig := _memoir.language_config(p_language, p_config); v_parts text; v_wholes text;
-  v_text text := _memoir.readable(p_text); v_words tsvector := _memoir.words(v_config,
-    _memoir.stemmed(p_text, p_language));
+  v_words tsvector := _memoir.words(v_config, _memoir.stemmed(p_text, p_language));
 begin
-  select i.parts, i.wholes into v_parts, v_wholes from _memoir.identifiers(p_text) i;
-  if v_parts is not null then v_words := v_words || strip(to_tsvector(v_config, v_parts)); end if;
-  if v_wholes is not null then
-    v_words := v_words || array_to_tsvector(array(select distinct left(w, 200)
-      from unnest(string_to_array(lower(v_wholes), ' ')) w where w <> ''));
+  if _memoir.has_identifiers(p_text) then
+    select i.parts, i.wholes into v_parts, v_wholes from _memoir.identifiers(p_text) i;
+    v_words := v_words || strip(to_tsvector(v_config, coalesce(v_parts, '')))
+      || array_to_tsvector(array(select distinct left(w, 200)
+        from unnest(string_to_array(lower(coalesce(v_wholes, '')), ' ')) w where w <> ''));
   end if;
-  if p_language > 0 and (_memoir.language_configs())[p_language]::regconfig <> p_config then
-    v_words := v_words || strip(ts_delete(to_tsvector('simple', v_text), tsvector_to_array(v_words)));
+  if v_config <> p_config then
+    v_words := v_words || strip(ts_delete(to_tsvector('simple', _memoir.readable(p_text)), tsvector_to_array(v_words)));
   end if;
   return v_words;
 end $$;
@@ -51,21 +54,24 @@ create or replace function _memoir.question_words(p_query text, p_config regconf
 language plpgsql stable as $$
 declare
   v_query text := left(p_query, 20000); v_other smallint; v_own tsvector; v_forms tsvector; v_parts text; v_wholes text;
-  v_default smallint := _memoir.item_language('', p_config);
+  v_default smallint := _memoir.config_language(p_config);
 begin
-  language := _memoir.item_language(v_query, p_config);
+  language := v_default;
   -- In a language that the user never wrote in nothing would be found.
-  if p_languages >> language & 1 = 0 then
-    language := v_default;
-    if p_languages <> 0 and p_languages >> language & 1 = 0 then
-      language := (select n from generate_series(0, 62) n where p_languages >> n & 1 = 1 order by n limit 1);
+  if p_languages <> 0 and p_languages <> 1::bigint << v_default then
+    language := _memoir.item_language(v_query, p_config);
+    if p_languages >> language & 1 = 0 then
+      language := case when p_languages >> v_default & 1 = 1 then v_default
+        else (select n from generate_series(0, 62) n where p_languages >> n & 1 = 1 order by n limit 1) end;
     end if;
   end if;
   config := _memoir.language_config(language, p_config);
   v_own := _memoir.words(config, _memoir.stemmed(v_query, language));
-  select i.parts, i.wholes into v_parts, v_wholes from _memoir.identifiers(v_query) i;
-  terms := coalesce(tsvector_to_array(v_own || to_tsvector(config, coalesce(v_parts, ''))), '{}')
-    || coalesce(string_to_array(lower(v_wholes), ' '), '{}');
+  if _memoir.has_identifiers(v_query) then
+    select i.parts, i.wholes into v_parts, v_wholes from _memoir.identifiers(v_query) i;
+    v_own := v_own || to_tsvector(config, coalesce(v_parts, ''));
+  end if;
+  terms := coalesce(tsvector_to_array(v_own), '{}') || coalesce(string_to_array(lower(v_wholes), ' '), '{}');
   common := '{}';
   forms := '{}';
   of := '{}';

@@ -160,9 +160,13 @@ def test_another_configuration_finds_what_was_said_before(db: psycopg.Connection
 
 
 def test_a_model_says_what_it_reads(db: psycopg.Connection) -> None:
-    shipped = "select _memoir.is_unread(%s::smallint, model_id) from _memoir.embedding_models where name = %s"
-    assert [one(db, shipped, n, "all-MiniLM-L6-v2") for n in (0, 1, 2, 29)] == [False, False, True, True]
+    unread = """select (_memoir.question(gen_random_uuid(), null, config || jsonb_build_object('text_search_config', %s::text), %s,
+        null, null)).unread from _memoir.settings_merged"""
+    asked = (("english", "How are you?"), ("german", "Wie geht es dir?"), ("spanish", "¿Cómo estás?"), ("simple", "Hm?"))
+    assert [one(db, unread, *q) for q in asked] == [False, True, True, False]
     call(db, "register_embedding_model", "both", "none", 4, p_languages=["en", "de"])
-    assert [one(db, shipped, n, "both") for n in (1, 2, 3)] == [False, False, True]
+    call(db, "switch_embedding_model", "both")
+    assert [one(db, unread, *q) for q in asked] == [False, False, True, False]
     call(db, "register_embedding_model", "all of them", "none", 4)
-    assert [one(db, shipped, n, "all of them") for n in (1, 2, 29)] == [False, False, False]
+    call(db, "switch_embedding_model", "all of them")
+    assert not any(one(db, unread, *q) for q in asked)
