@@ -96,6 +96,7 @@ create table _memoir.embedding_models (
   query_prefix text not null default '',
   document_prefix text not null default '',
   endpoint text,
+  languages text[],                      -- that it reads (ISO 639-1); null: any
   status text not null default 'backfilling' check (status in ('active', 'backfilling', 'retired'))
 );
 create unique index embedding_models_one_active on _memoir.embedding_models ((true)) where status = 'active';

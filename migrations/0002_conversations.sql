@@ -31,6 +31,7 @@ create table _memoir.user_counters (
   erasures integer not null default 0,    -- what was read before one leaves no trace after it
   last_session uuid,                      -- whose turn was indexed last, and whether it was a question
   last_question boolean not null default false,
+  languages bigint not null default 0,    -- ever written in: bits by the numbers of search_items.language
   primary key (user_id)
 ) partition by hash (user_id);
 

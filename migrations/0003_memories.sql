@@ -200,6 +200,7 @@ create table _memoir.search_items (
   span_length integer not null,
   token_count integer not null,
   word_count smallint not null,
+  language smallint not null default 0,   -- of text/language.sql, decided when it was indexed
   chunk smallint not null default 0,
   kind "char" not null check (kind in ('t', 'm', 's')),
   role _memoir.turn_role,

@@ -126,7 +126,11 @@ create type _memoir.search_scope as (
 -- What is asked, read once: its words, other names of what it names (loose: of what it calls by common words), its
 -- vector or why there is none.
 create type _memoir.question as (
-  query text, text_config regconfig, terms text[], names text[], loose text[], vector halfvec, model_id smallint, problem text);
+  query text, language smallint, text_config regconfig, terms text[], common text[],
+  forms text[], of text[],                  -- forms of terms in the user's other languages; of: of which
+  names text[], loose text[],
+  -- unread: in a language that the model is not made for
+  vector halfvec, model_id smallint, unread boolean, problem text);
 
 -- compile/candidates.sql
 -- What a session pins, memories and turns, and the fidelity ceilings of its memories.

@@ -22,8 +22,11 @@ BEGIN {
   shape("chat_models", 1, "model " any, "provider ^(openai|anthropic)$", "context_window " number, "max_output " number,
     "tokenizer " any, "message_overhead " number, "images ^(tiles|patches|area|flat):", "prompt_microcents_per_1k " number,
     "completion_microcents_per_1k " number)
-  shape("embedding_models", 1, "name " any, "provider ^(embedder|openai|in_process|none)$", "dimension " number)
-  shape("ranking", 2, "part ^(all|named|unnamed|memory|long|strength|fit|memory_fit|bonus)$", "signal " word, "weight " number)
+  shape("embedding_models", 1, "name " any, "provider ^(embedder|openai|in_process|none)$", "dimension " number,
+    "languages " any)
+  shape("languages", 1, "number " number, "name " word, "iso ^[a-z][a-z]$", "script " word, "config ?" word,
+    "letters ?" any, "stem ?" any)
+  shape("ranking", 2, "part ^(all|named|unnamed|memory|long|unread|strength|fit|memory_fit|bonus)$", "signal " word, "weight " number)
   shape("token_shapes", 1, "issuer " any, "kind ^(access|model|private) key$|^web token$", "marks ?" any, "pattern " any)
   shape("extraction_rules", 2, "language " word, "rule " any, "roles ^((user|named|agent)( |$))+$", "pattern " any,
     "not_if ?" any, "at_least ^[0-4]$", "type " word, "provenance " word, "category " word, "importance " word,

@@ -34,6 +34,7 @@
 \ir text/messages.sql                  -- checks and normal form of chat messages
 \ir text/claims.sql                    -- what a sentence claims: the same in whatever words
 \ir text/language.sql                  -- the language of a text
+\ir text/terms.sql                     -- the words that search keeps of a text, in its language
 \ir text/clauses.sql                   -- clauses of a sentence, in plain form; the values they hold
 \ir text/sentences.sql                 -- what a turn says in the speaker's own words; dates made absolute
 

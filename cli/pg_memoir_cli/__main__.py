@@ -1,4 +1,4 @@
-"""Command line: `pg-memoir import FILE`, `export USER`, `worker`."""
+"""Command line: `pg-memoir import FILE`, `export USER`, `worker`, `embedding-model MODEL`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import psycopg
 from pg_memoir import Memoir, MemoirError, __version__
 from pg_memoir.plans import is_export
 
-from . import worker
+from . import embedding_model, worker
 from .formats import ConversationError
 from .importing import import_conversations
 
@@ -49,6 +49,11 @@ def main(arguments: list[str] | None = None) -> int:
     embedding = commands.add_parser("worker", help="embed the backlog, run jobs", description=what)
     worker.add_arguments(embedding)
     embedding.set_defaults(run=worker.main)
+
+    what = (embedding_model.__doc__ or "").splitlines()[0]
+    other = commands.add_parser("embedding-model", help="go over to another embedding model", description=what)
+    embedding_model.add_arguments(other)
+    other.set_defaults(run=embedding_model.main)
 
     options = parser.parse_args(arguments)
     return int(options.run(options))

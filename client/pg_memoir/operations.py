@@ -60,9 +60,10 @@ class Operations:
         query_prefix: str | None = None,
         document_prefix: str | None = None,
         endpoint: str | None = None,
+        languages: Sequence[str] | None = None,
     ) -> int:
         """Registers an embedding model beside the present one; the backlog is then embedded with both until
-        switch_embedding_model. Returns its number."""
+        switch_embedding_model. `languages`: those that it reads, as two letters; None: any. Returns its number."""
 
     @value
     def switch_embedding_model(self, name: str) -> None:

@@ -122,7 +122,8 @@ begin
 end $$;
 
 create or replace function memoir.register_embedding_model(p_name text, p_provider text, p_dimension integer,
-  p_query_prefix text default '', p_document_prefix text default '', p_endpoint text default null)
+  p_query_prefix text default '', p_document_prefix text default '', p_endpoint text default null,
+  p_languages text[] default null)
 returns smallint language plpgsql security definer set search_path from current as $$
 declare
   v_id smallint;
@@ -144,18 +145,20 @@ begin
       _memoir.shown(p_name)),
       'register it under a new name');
   end if;
-  insert into _memoir.embedding_models (name, provider, dimension, query_prefix, document_prefix, endpoint)
-  values (p_name, p_provider, p_dimension, p_query_prefix, p_document_prefix, p_endpoint)
+  insert into _memoir.embedding_models (name, provider, dimension, query_prefix, document_prefix, endpoint,
+    languages)
+  values (p_name, p_provider, p_dimension, p_query_prefix, p_document_prefix, p_endpoint, p_languages)
   on conflict (name) do update set provider = excluded.provider, endpoint = excluded.endpoint,
-    status = case when embedding_models.status = 'retired' then 'backfilling' else embedding_models.status end
+    languages = coalesce(excluded.languages, embedding_models.languages), status = case when embedding_models.status = 'retired' then 'backfilling' else embedding_models.status end
   returning model_id into v_id;
   return v_id;
 end $$;
-comment on function memoir.register_embedding_model(text, text, integer, text, text, text) is
+comment on function memoir.register_embedding_model(text, text, integer, text, text, text, text[]) is
   'Registers an embedding model; its vectors are backfilled beside the active one until switch_embedding_model. Prefixes
 go
 before queries and documents. provider: embedder (the shared process), openai (endpoint of /v1/embeddings), in_process
-(jobs only), none (the client supplies vectors). Admin only. Raises PM001, PM014, PM030.';
+(jobs only), none (the client supplies vectors). languages: those that it reads, as two letters (''en''); null: any.
+Admin only. Raises PM001, PM014, PM030.';
 
 create or replace function memoir.switch_embedding_model(p_name text)
 returns void language plpgsql security definer set search_path from current as $$
@@ -179,8 +182,9 @@ PM031.';
 
 create or replace function _memoir.define_embedding_models()
 returns void language sql as $$
-  insert into _memoir.embedding_models (name, provider, dimension, status)
-  select name, provider, dimension::integer, case nth when 1 then 'active' else 'backfilling' end
+  insert into _memoir.embedding_models (name, provider, dimension, languages, status)
+  select name, provider, dimension::integer, string_to_array(nullif(languages, 'any'), ' '),
+    case nth when 1 then 'active' else 'backfilling' end
   from _memoir.data_embedding_models()
   where not exists (select from _memoir.embedding_models)
 $$;

@@ -2,8 +2,9 @@
 -- install), an install's own and users' own, which stay, with the command and data they were learnt from and the
 -- shipped version they began with. The weights:
 --
---   rank_weights       by signal, for all items; "memory.", "named.", "unnamed.", "long." before it: on top of that,
---                      for memories, turns of named and of unnamed speakers, long questions (search/ranking.sql)
+--   rank_weights       by signal, for all items; "memory.", "named.", "unnamed.", "long.", "unread." before it: on top
+--                      of that, for memories, turns of named and of unnamed speakers, long questions, questions in a
+--                      language that the embedding model does not read (search/ranking.sql)
 --   strength_weights   log odds that the store answers, by constant, score and cosine (search/floor.sql)
 --   fit_weights        log odds that a candidate fits the question at all; "memory." as above (search/floor.sql)
 --   weight_access, weight_authority

@@ -222,32 +222,34 @@ $$;
 
 -- What rules find in turns; text_no counts turns from 1. p_clauses: of what persons without a name said.
 create or replace function _memoir.found_in(p_turns _memoir.conversation_history[], p_clauses _memoir.said_clause[],
-  p_languages text[], p_requests _memoir.forget_request[], p_language text)
+  p_languages text[], p_requests _memoir.forget_request[])
 returns _memoir.extracted[] language plpgsql stable set plan_cache_mode = force_custom_plan as $$
 declare
-  v_found _memoir.extracted[]; v_rest _memoir.extracted[]; v_turn _memoir.conversation_history; v_tool text;
+  v_found _memoir.extracted[]; v_turn _memoir.conversation_history; v_tool text; v_language text;
 begin
   -- What persons say of themselves, clause by clause; the rest, sentence by sentence. A request to forget is no memory.
   v_found := array(select e from _memoir.statements(array(select c from unnest(p_clauses) c
       where not exists (select from unnest(p_requests) r where r.text_no = c.text_no
         and r.span_start < c.span_start + c.span_length and c.span_start < r.span_start + r.span_length)), p_languages,
     array(select t.created_at from unnest(p_turns) with ordinality t order by ordinality)) e);
-  select array_agg(e) into v_rest from _memoir.extract_texts(
-    array(select case when t.role <> 'tool' then _memoir.without_spans(t.content, array(
-        select int4range(f.span_start, f.span_start + f.span_length) from unnest(v_found) f where f.text_no = ordinality
-        union all select int4range(r.span_start, r.span_start + r.span_length) from unnest(p_requests) r
-        where r.text_no = ordinality)) end
-      from unnest(p_turns) with ordinality t order by ordinality),
-    array(select nullif(btrim(t.name), '') from unnest(p_turns) with ordinality t order by ordinality),
-    -- What an agent or a tool sends in the person's place is not the person's.
-    array(select case when t.role = 'tool' then 'tool' when t.role = 'user' and t.actor = 'person' then 'user'
-      else 'assistant' end
-          from unnest(p_turns) with ordinality t order by ordinality),
-    array(select t.created_at from unnest(p_turns) with ordinality t order by ordinality), p_language) e;
-  v_found := v_found || coalesce(v_rest, '{}');
+  foreach v_language in array array(select distinct l from unnest(p_languages) l order by l) loop
+    v_found := v_found || array(select e from _memoir.extract_texts(
+      array(select case when t.role <> 'tool' and p_languages[ordinality] = v_language
+          then _memoir.without_spans(t.content, array(
+            select int4range(f.span_start, f.span_start + f.span_length) from unnest(v_found) f
+            where f.text_no = ordinality
+            union all select int4range(r.span_start, r.span_start + r.span_length) from unnest(p_requests) r
+            where r.text_no = ordinality)) end
+        from unnest(p_turns) with ordinality t order by ordinality),
+      array(select nullif(btrim(t.name), '') from unnest(p_turns) with ordinality t order by ordinality),
+      -- What an agent or a tool sends in the person's place is not the person's.
+      array(select case when t.role = 'tool' then 'tool' when t.role = 'user' and t.actor = 'person' then 'user'
+        else 'assistant' end from unnest(p_turns) with ordinality t order by ordinality),
+      array(select t.created_at from unnest(p_turns) with ordinality t order by ordinality), v_language) e);
+  end loop;
   for i in 1 .. cardinality(p_turns) loop
     v_turn := p_turns[i];
-    continue when v_turn.role <> 'tool' or not exists (select from _memoir.extraction_rules(p_language));
+    continue when v_turn.role <> 'tool' or not exists (select from _memoir.extraction_rules(p_languages[i]));
     select c -> 'function' ->> 'name' into v_tool from _memoir.conversation_history h,
       jsonb_array_elements(h.tool_calls) c
     where h.user_id = v_turn.user_id and h.session_id = v_turn.session_id and h.recorded_at <= v_turn.recorded_at

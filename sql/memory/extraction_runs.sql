@@ -17,23 +17,21 @@ declare
   v_session _memoir.sessions; v_counters _memoir.session_counters; v_locked _memoir.session_counters; v_config jsonb;
   v_turns _memoir.conversation_history[] := '{}'; v_texts text[]; v_languages text[]; v_clauses _memoir.said_clause[];
   v_requests _memoir.forget_request[] := '{}'; v_candidates _memoir.change_candidate[] := '{}';
-  v_found _memoir.extracted[] := '{}'; v_language text; v_through integer; v_counts jsonb := '{}';
+  v_found _memoir.extracted[] := '{}'; v_through integer; v_counts jsonb := '{}';
 begin
   select * into v_session from _memoir.sessions where user_id = p_user_id and session_id = p_session_id;
   select * into v_counters from _memoir.session_counters where user_id = p_user_id and session_id = p_session_id;
   if not found then return jsonb_build_object('turns', 0, 'left', 0); end if;
   v_config := _memoir.config(p_user_id, v_session.settings);
-  v_language := v_config ->> 'text_search_config';
-  v_language := case when v_language in ('simple', 'english', 'pg_catalog.english') then 'english' else v_language end;
   v_through := least(v_counters.turn_count, v_counters.extracted_through + p_limit);
   if (v_config ->> 'extraction')::boolean then
     v_turns := _memoir.turns_to_extract(v_counters, v_counters.extracted_through, p_limit);
     v_texts := _memoir.own_texts(v_turns);
-    v_languages := array(select _memoir.spoken_language(t) from unnest(v_texts) with ordinality x(t, o) order by o);
+    v_languages := array(select _memoir.spoken_language(t.content) from unnest(v_turns) with ordinality t order by ordinality);
     v_clauses := _memoir.said_clauses(v_texts, v_languages);
     v_requests := array(select r from _memoir.forget_requests_in(v_clauses, v_languages) r
       where length(v_texts[r.text_no]) <= 20000);
-    v_found := _memoir.found_in(v_turns, v_clauses, v_languages, v_requests, v_language);
+    v_found := _memoir.found_in(v_turns, v_clauses, v_languages, v_requests);
     v_candidates := _memoir.change_candidates(v_texts, array(select c from unnest(v_clauses) c
       where not exists (select from unnest(v_requests) r where r.text_no = c.text_no)), v_languages);
   end if;

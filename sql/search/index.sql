@@ -22,14 +22,15 @@ begin
     v_previous := _memoir.item_before(p_user_id, p_items[1].session_id, p_items[1].turn_index);
   end if;
   with prepared as materialized (
-    select u.*, _memoir.words(v_config, u.body) as words
-    from rows from (unnest(p_texts), unnest(p_items)) with ordinality as u(body)),
+    select u.*, l.decided, _memoir.item_words(u.body, l.decided, v_config) as words
+    from rows from (unnest(p_texts), unnest(p_items)) with ordinality as u(body),
+      lateral (select _memoir.item_language(u.body, v_config) as decided offset 0) l),
   counted as materialized (
-    select (v_first + p.ordinality - 1)::integer as number, p.words,
+    select (v_first + p.ordinality - 1)::integer as number, p.words, p.decided,
       -- what fits a tsvector
       ((p.ordinality - 1) / 60)::text || '.' || sum(length(p.body)) over (order by p.ordinality) / 20000 as part,
-      least(32767, coalesce((select sum(greatest(1, coalesce(cardinality(w.positions), 1))) from unnest(p.words) w),
-        0))::smallint as total,
+      -- What has no position was added to what the text says.
+      least(32767, coalesce((select sum(cardinality(w.positions)) from unnest(p.words) w), 0))::smallint as total,
       p.ref_id, p.session_id, p.created_at, p.turn_index, p.span_start, p.span_length, p.token_count, p.chunk, p.kind,
         p.role, p.speaker,
       p.is_question, p.embeddable, p.echo, p.sensitivity, p.project
@@ -46,10 +47,10 @@ begin
   items as (
     insert into _memoir.search_items (user_id, ref_id, session_id, recorded_at, created_at, item_no, turn_index,
       span_start, span_length,
-      token_count, word_count, chunk, kind, role, speaker, is_question, after_question, last_chunk, embeddable, echo,
+      token_count, word_count, language, chunk, kind, role, speaker, is_question, after_question, last_chunk, embeddable, echo,
         sensitivity, project, previous_item)
     select p_user_id, c.ref_id, c.session_id, p_at, c.created_at, c.number, c.turn_index, c.span_start, c.span_length,
-      c.token_count, c.total, c.chunk, c.kind, c.role, c.speaker, c.is_question,
+      c.token_count, c.total, c.decided, c.chunk, c.kind, c.role, c.speaker, c.is_question,
       c.kind = 't' and c.chunk = 0 and coalesce(lag(c.is_question) over o, v_previous.is_question, false),
       lead(c.ref_id) over o is distinct from c.ref_id, c.embeddable, coalesce(c.echo, false),
         coalesce(c.sensitivity, 'normal'), c.project,
@@ -59,7 +60,8 @@ begin
     tail_items = tail_items + v_count,
     last_session = case when p_items[v_count].kind = 't' then p_items[v_count].session_id end,
       last_question = p_items[v_count].is_question,
-    total_words = total_words + (select sum(total) from counted)
+    total_words = total_words + (select sum(total) from counted),
+    languages = languages | (select bit_or(1::bigint << decided) from counted)
   where user_id = p_user_id;
   perform _memoir.note_aliases(p_user_id, v_first, p_items, p_texts);
   -- Locks a waiting work item too: claim_embeddings then can't take it before these items are there to see.

@@ -7,11 +7,13 @@ create or replace function _memoir.question(p_user_id uuid, p_counters _memoir.u
   p_scope _memoir.search_scope, p_given real[])
 returns _memoir.question language plpgsql stable as $$
 declare
-  v_question _memoir.question; v_sent text; v_names text[];
+  v_question _memoir.question; v_sent text; v_names text[]; v_reads text[];
 begin
   v_question.query := p_query;
-  v_question.text_config := (p_config ->> 'text_search_config')::regconfig;
-  v_question.terms := _memoir.query_terms(v_question.text_config, p_query);
+  select q.* into v_question.language, v_question.text_config, v_question.terms, v_question.common,
+    v_question.forms, v_question.of
+  from _memoir.question_words(p_query, (p_config ->> 'text_search_config')::regconfig,
+    coalesce(p_counters.languages, 0)) q;
   select o.names, o.loose into v_question.names, v_question.loose
   from _memoir.other_names(p_user_id, p_counters, v_question.text_config, p_query, p_scope) o;
   if p_given is null then
@@ -24,8 +26,10 @@ begin
       v_sent := v_sent || ' (' || array_to_string(v_names, ', ') || ')';
     end if;
   end if;
-  select q.vector, q.model_id, q.problem into v_question.vector, v_question.model_id, v_question.problem
+  select q.vector, q.model_id, q.problem, q.languages
+  into v_question.vector, v_question.model_id, v_question.problem, v_reads
   from _memoir.query_vector(p_config, v_sent, p_given) q;
+  v_question.unread := v_question.language > 0 and (_memoir.language_codes())[v_question.language] <> all (v_reads);
   return v_question;
 end $$;
 
@@ -59,7 +63,8 @@ begin
   end if;
   if coalesce(p_counters.items, 0) <= 0 then return null; end if;
   v_words := _memoir.word_scores(p_user_id, p_counters, v_terms || v_loose,
-    _memoir.common_terms(p_question.text_config, v_terms) || v_loose, v_hidden);
+    p_question.common || _memoir.common_terms(p_question.text_config, v_terms) || v_loose, v_hidden, p_question.forms,
+    p_question.of);
   v_vectors := _memoir.vector_scores(p_user_id, p_counters, p_config, p_question.vector, p_question.model_id,
     v_words.items[1 : p_limit], v_hidden, p_limit);
   v_wanted := _memoir.wanted(v_words, v_vectors, p_limit);
@@ -85,7 +90,7 @@ begin
   end loop;
   return _memoir.score(v_items, v_words, v_vectors, p_config, p_question.query, cardinality(p_question.terms),
     p_project,
-    coalesce(p_scope.as_of, memoir.now()), p_limit);
+    coalesce(p_scope.as_of, memoir.now()), p_limit, p_question.unread);
 end $$;
 
 -- Neighbours that do not lie beside their items, since something else was indexed in between; within 128 numbers after,

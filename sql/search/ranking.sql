@@ -18,8 +18,9 @@ returns text[] language sql immutable as $$
 $$;
 
 -- The weights of the classes of items: named speakers, others, memories. Each is that of all, plus that of the class,
--- plus that of long questions by the logarithm of the question's words over six.
-create or replace function _memoir.rank_weights(p_weights jsonb, p_words integer)
+-- plus that of long questions by the logarithm of the question's words over six, plus that of questions in a language
+-- that the embedding model does not read.
+create or replace function _memoir.rank_weights(p_weights jsonb, p_words integer, p_unread boolean default false)
 returns _memoir.signals[] language plpgsql stable set plan_cache_mode = force_generic_plan as $$
 declare
   v_long float8 := ln(greatest(p_words, 1)::float8 / 6); v_weights _memoir.signals[];
@@ -33,7 +34,7 @@ begin
         || ')')::_memoir.signals]
   into v_weights
   from (select n, o, coalesce((p_weights -> n)::float8, 0) + coalesce((p_weights -> ('long.' || n))::float8, 0) * v_long
-    as w
+      + case when p_unread then coalesce((p_weights -> ('unread.' || n))::float8, 0) else 0 end as w
         from unnest(_memoir.signal_names()) with ordinality t(n, o)) each;
   return v_weights;
 end $$;
@@ -117,11 +118,13 @@ end $$;
 -- common with the question are there for their neighbours.
 create or replace function _memoir.score(p_items _memoir.search_items[], p_words _memoir.item_scores,
   p_vectors _memoir.item_scores,
-  p_config jsonb, p_query text, p_asked integer, p_project text, p_now timestamptz, p_limit integer)
+  p_config jsonb, p_query text, p_asked integer, p_project text, p_now timestamptz, p_limit integer,
+  p_unread boolean default false)
 returns _memoir.ranked_item[] language plpgsql stable
 set plan_cache_mode = force_generic_plan set enable_nestloop = off set enable_mergejoin = off as $$
 declare
-  v_weights _memoir.signals[] := _memoir.rank_weights(p_config -> 'rank_weights', p_asked);
+  v_weights _memoir.signals[] := _memoir.rank_weights(p_config -> 'rank_weights', p_asked,
+    p_unread);
   v_around record := _memoir.surroundings(p_items, p_query, p_now);
   f_global real := (p_config ->> 'project_global')::real; f_same real := (p_config ->> 'project_same')::real;
   f_other real := (p_config ->> 'project_other')::real;

@@ -47,7 +47,7 @@ end $$;
 
 -- The query's vector: given, or asked of the embedder with a time-out. A miss is no error: the word arms carry on.
 create or replace function _memoir.query_vector(p_config jsonb, p_query text, p_given real[], out vector halfvec,
-  out model_id smallint, out problem text)
+  out model_id smallint, out problem text, out languages text[])
 language plpgsql stable as $$
 declare
   v_model _memoir.embedding_models; v_real real[];
@@ -55,6 +55,7 @@ begin
   select * into v_model from _memoir.embedding_models where status = 'active';
   if not found then problem := 'no embedding model is active'; return; end if;
   model_id := v_model.model_id;
+  languages := v_model.languages;
   if p_given is not null then
     vector := _memoir.to_vector(p_given, v_model);
     return;

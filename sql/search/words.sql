@@ -52,15 +52,16 @@ begin
   return array(select distinct w from unnest(v_found) w where w <> all (p_terms));
 end $$;
 
--- BM25 of every item that holds one of the words, or what stands in for it.
+-- BM25 of every item that holds one of the words, a form of it, or what stands in for it.
 create or replace function _memoir.word_scores(p_user_id uuid, p_counters _memoir.user_counters, p_terms text[],
-  p_common text[], p_hidden integer[])
+  p_common text[], p_hidden integer[], p_forms text[] default '{}', p_of text[] default '{}')
 returns _memoir.item_scores language plpgsql stable as $$
 declare
   v_lists _memoir.posting_list[]; v_unknown text[];
 begin
   if p_terms = '{}' then return null; end if;
-  v_lists := _memoir.posting_lists(p_user_id, p_counters, p_terms);
+  v_lists := _memoir.posting_lists(p_user_id, p_counters, p_terms || p_forms);
+  if p_forms <> '{}' then v_lists := _memoir.joined_forms(v_lists, p_forms, p_of); end if;
   v_unknown := _memoir.unknown_terms(p_terms, v_lists, p_hidden);
   if v_unknown <> '{}' then
     v_unknown := _memoir.rescue_terms(p_user_id, p_terms, v_unknown, p_hidden);
@@ -135,6 +136,30 @@ create or replace function _memoir.any_of(p_terms text[])
 returns tsquery language plpgsql immutable set plan_cache_mode = force_generic_plan as $$
 begin
   return (select string_agg(quote_literal(t), ' | ') from unnest(p_terms) t)::tsquery;
+end $$;
+
+-- The lists of a word and of its forms become one: an item that holds several holds the word, as often as the most
+-- frequent.
+create or replace function _memoir.joined_forms(p_lists _memoir.posting_list[], p_forms text[], p_of text[])
+returns _memoir.posting_list[] language plpgsql immutable set plan_cache_mode = force_generic_plan as $$
+declare
+  v_lists _memoir.posting_list[];
+begin
+  with forms as materialized (
+    select f.form, f.own from unnest(p_forms, p_of) f(form, own)
+    union select distinct own, own from unnest(p_of) own
+  ), held as (
+    select f.own, l.first_item + (u.posting >> 8) as item, max(u.posting & 255) as times, max(u.length) as length
+    from unnest(p_lists) l join forms f on f.form = l.term, unnest(l.postings, l.lengths) u(posting, length)
+    group by 1, 2
+  ), joined as (
+    select own, min(item) as first, array_agg(item order by item) as items, array_agg(times order by item) as times,
+      array_agg(length order by item) as lengths from held group by own
+  )
+  select array_agg((j.own, j.first, array(select (u.item - j.first << 8) + u.times
+    from unnest(j.items, j.times) with ordinality u(item, times, n) order by u.n), j.lengths)::_memoir.posting_list)
+  into v_lists from joined j;
+  return v_lists || array(select l from unnest(p_lists) l where l.term <> all (p_of) and l.term <> all (p_forms));
 end $$;
 
 -- Words of five letters and more that no list holds.

@@ -1,16 +1,133 @@
--- The language of a text, by its frequent words.
+-- The language of a text, decided here alone: by its script, its frequent words, and letters that only one language has.
+-- sql/data/languages.csv has the languages; search keeps an item's by its number there, and those of a user as bits.
+
+create or replace function _memoir.language_names()
+returns text[] language sql immutable as $$
+  select array_agg(name order by number::integer) from _memoir.data_languages()
+$$;
+
+create or replace function _memoir.language_codes()
+returns text[] language sql immutable as $$
+  select array_agg(iso order by number::integer) from _memoir.data_languages()
+$$;
+
+-- By number: PostgreSQL's configuration, as it is written where pg_catalog is on the path.
+create or replace function _memoir.language_configs()
+returns text[] language sql immutable as $$
+  select array_agg(coalesce(config, 'simple') order by number::integer) from _memoir.data_languages()
+$$;
+
+create or replace function _memoir.language_stems()
+returns text[] language sql immutable as $$
+  select array_agg(stem order by number::integer) from _memoir.data_languages()
+$$;
+
+-- By number: what it is written in, the letters that tell it, its frequent words.
+create or replace function _memoir.language_scripts()
+returns text[] language sql immutable as $$
+  select array_agg(script order by number::integer) from _memoir.data_languages()
+$$;
+
+create or replace function _memoir.language_letters()
+returns text[] language sql immutable as $$
+  select array_agg(letters order by number::integer) from _memoir.data_languages()
+$$;
+
+create or replace function _memoir.language_words()
+returns tsvector[] language sql immutable as $$
+  select array_agg(strip(to_tsvector('simple', array_to_string(_memoir.word_list(name, 'common_words'), ' ')))
+    order by number::integer)
+  from _memoir.data_languages()
+$$;
+
+-- What a text is written in. A third of the letters is enough for another script than Latin, which takes more of them to
+-- say the same.
+create or replace function _memoir.script(p_text text)
+returns text language plpgsql immutable as $$
+declare
+  v_other text;
+begin
+  if octet_length(p_text) = length(p_text) then return 'latin'; end if;
+  v_other := regexp_replace(p_text,
+    '[\u0001-\u036f\u1e00-\u1eff\u2000-\u2bff\u3000-\u303f\ufe00-\ufe0f\uff00-\uff20\U0001f000-\U0001ffff]+', '', 'g');
+  if v_other = '' or length(v_other) * 3 < length(regexp_replace(p_text, '[^a-zA-Z\u00c0-\u024f\u1e00-\u1eff]+', '', 'g'))
+    then return 'latin'; end if;
+  return case when v_other ~ '[\u3040-\u30ff]' then 'kana' when v_other ~ '[\uac00-\ud7af]' then 'hangul'
+    when v_other ~ '[\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff]' then 'han' when v_other ~ '[\u0400-\u052f]' then 'cyrillic'
+    when v_other ~ '[\u0600-\u06ff\u0750-\u077f]' then 'arabic' when v_other ~ '[\u0900-\u097f]' then 'devanagari'
+    when v_other ~ '[\u0e00-\u0e7f]' then 'thai' when v_other ~ '[\u0370-\u03ff\u1f00-\u1fff]' then 'greek'
+    when v_other ~ '[\u0590-\u05ff]' then 'hebrew' when v_other ~ '[\u0b80-\u0bff]' then 'tamil'
+    when v_other ~ '[\u0e80-\u0eff]' then 'lao' when v_other ~ '[\u1780-\u17ff]' then 'khmer'
+    when v_other ~ '[\u1000-\u109f]' then 'burmese' else 'other' end;
+end $$;
+
+-- The number of a text's language, 0 where it says too little. What is long is judged by its beginning. Of two that are as
+-- likely it is the one that stands first; a single word is too little for a long text, and for a Latin one that no rules
+-- are written for.
+create or replace function _memoir.text_language(p_text text)
+returns smallint language plpgsql immutable set plan_cache_mode = force_generic_plan as $$
+declare
+  v_text text := lower(left(p_text, 500));
+  v_words text[] := array_remove(string_to_array(translate(v_text, E'.,;:!?()[]"''’“”„«»…¿¡-–—/\n\t،؟؛।',
+    repeat(' ', 31)), ' '), '');
+  v_hits integer; v_script text; v_letters integer[];
+begin
+  -- What is left of a list without the text's words tells how many it has: no look at each. Much English is plain at once.
+  v_hits := length((_memoir.language_words())[1]) - length(ts_delete((_memoir.language_words())[1], v_words));
+  if v_hits >= 5 and v_hits * 4 >= cardinality(v_words) then return 1; end if;
+  if octet_length(v_text) > length(v_text) then
+    v_script := _memoir.script(v_text);
+    v_letters := array(select length(v_text) - length(translate(v_text, l, ''))
+      from unnest(_memoir.language_letters()) with ordinality u(l, n) order by n);
+    if v_script <> 'latin' then
+      return coalesce((
+        select n from unnest(_memoir.language_scripts(), _memoir.language_words(), v_letters)
+          with ordinality u(script, words, letters, n)
+        where u.script = v_script
+        order by length(u.words) - length(ts_delete(u.words, v_words)) + coalesce(u.letters, 0) desc, n limit 1), 0);
+    end if;
+  end if;
+  return coalesce((
+    select c.n from (
+      select n, length(u.words) - length(ts_delete(u.words, v_words)) + coalesce(v_letters[n], 0) as count
+      from unnest((_memoir.language_words())[1 : 18]) with ordinality u(words, n)) c
+    where c.count > (c.n > 6 or cardinality(v_words) > 12)::integer order by c.count desc, c.n limit 1), 0);
+end $$;
 
 -- One of the languages that rules are written for, as PostgreSQL names its text-search configuration; English where a text
--- says too little. What is long is judged by its beginning.
+-- says too little, or is in another.
 create or replace function _memoir.spoken_language(p_text text)
-returns text language sql immutable as $$
-  select coalesce((
-    select l.language
-    from (values (1, 'english'), (2, 'german'), (3, 'spanish'), (4, 'french'), (5, 'portuguese'), (6, 'italian'))
-        l(n, language),
-      lateral (select count(*) as hits
-        from regexp_split_to_table(lower(translate(left(p_text, 1000), '’', '''')), '[^[:alpha:]'']+') w
-        where w = any (_memoir.word_list(l.language, 'common_words'))) c
-    where c.hits > 0
-    order by c.hits desc, l.n limit 1), 'english')
-$$;
+returns text language plpgsql immutable set plan_cache_mode = force_generic_plan as $$
+declare
+  v_language smallint := _memoir.text_language(p_text);
+begin
+  return case when v_language between 1 and 6 then (_memoir.language_names())[v_language] else 'english' end;
+end $$;
+
+-- The language of a configuration, 0: of none of the list.
+create or replace function _memoir.config_language(p_config regconfig)
+returns smallint language plpgsql stable as $$
+begin
+  if p_config = 'pg_catalog.english'::regconfig then return 1; end if;
+  return coalesce(array_position(_memoir.language_configs(), nullif(p_config::text, 'simple')), 0);
+end $$;
+
+-- The language that search has a text in. The setting's is that of texts that say too little; 0: the setting names no
+-- language of the list (simple, a configuration of one's own), so it is meant for all texts.
+create or replace function _memoir.item_language(p_text text, p_config regconfig)
+returns smallint language plpgsql stable as $$
+declare
+  v_own smallint := _memoir.config_language(p_config);
+begin
+  if v_own = 0 then return 0; end if;
+  return coalesce(nullif(_memoir.text_language(p_text), 0), v_own);
+end $$;
+
+-- The configuration that a language is stemmed by; p_config: the setting's.
+create or replace function _memoir.language_config(p_language smallint, p_config regconfig)
+returns regconfig language plpgsql stable as $$
+begin
+  if p_language = 0 then return p_config; end if;
+  if p_language = 1 then return 'pg_catalog.english'; end if;
+  return (_memoir.language_configs())[p_language]::regconfig;
+end $$;

@@ -79,34 +79,40 @@ begin
   end loop;
 end $$;
 
+-- A text as its words are read: composed, decomposed and full-width forms of a word are one, and invisible marks are no
+-- part of a word, whatever the C library of the server thinks.
+create or replace function _memoir.readable(p_text text)
+returns text language sql immutable as $$
+  select case when octet_length(p_text) = length(p_text) then p_text
+    else regexp_replace(normalize(p_text, nfkc), '[\u00ad\u061c\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufeff]', '',
+      'g') end
+$$;
+
 -- Words of a text as lexemes with positions. Scripts written without spaces add character pairs, so that a part of a
--- sentence finds the sentence, and Han its single characters, which can be words; a query asks for one only where it
--- stands alone. Composed, decomposed and full-width forms of a word are one.
-create or replace function _memoir.words(p_config regconfig, p_text text, p_is_query boolean default false)
+-- sentence finds the sentence, and Han its single characters, which can be words. Where only spaces are lacking (not in Korean), a whole run is no word.
+create or replace function _memoir.words(p_config regconfig, p_text text)
 returns tsvector language plpgsql stable strict as $$
 declare
-  -- Invisible marks are no part of a word, whatever the C library of the server thinks.
-  v_text text := case when octet_length(p_text) = length(p_text) then p_text
-    else regexp_replace(normalize(p_text, nfkc), '[\u00ad\u061c\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufeff]', '',
-      'g') end;
-  v_words tsvector := to_tsvector(p_config, v_text);
-  v_pairs text;
+  v_text text := _memoir.readable(p_text); v_words tsvector := to_tsvector(p_config, v_text); v_pairs text;
+  v_runs text[];
 begin
   if v_text ~ '[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff\U00020000-\U0003ffff]' then
+    v_runs := array(select r[1] from regexp_matches(v_text,
+      '[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff\U00020000-\U0003ffff]+',
+      'g') r);
     -- By their characters: substr() would count from the start of the run every time.
     select string_agg(c || coalesce(next, ''), ' ' order by nth, i) filter (where next is not null or i = 1)
       into v_pairs
     from (
       select r.nth, u.i, u.c, lead(u.c) over (partition by r.nth order by u.i) as next
-      from regexp_matches(v_text,
-        '[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff\U00020000-\U0003ffff]+', 'g')
-        with ordinality r(run, nth), unnest(string_to_array(r.run[1], null)) with ordinality u(c, i)) pairs;
-    v_words := v_words || to_tsvector('simple', v_pairs);
-    if not p_is_query then
-      select string_agg(han[1], ' ') into v_pairs
-      from regexp_matches(v_text, '[\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]', 'g') han;
-      v_words := v_words || to_tsvector('simple', coalesce(v_pairs, ''));
-    end if;
+      from unnest(v_runs) with ordinality r(run, nth),
+        unnest(string_to_array(r.run, null)) with ordinality u(c, i)) pairs;
+    v_words := ts_delete(v_words, array(select r from unnest(v_runs) r where r !~ '[\uac00-\ud7af]'))
+      || to_tsvector('simple', v_pairs);
+    -- A single character is a word of its own in Han, and part of many.
+    select string_agg(han[1], ' ') into v_pairs
+    from regexp_matches(v_text, '[\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]', 'g') han;
+    v_words := v_words || to_tsvector('simple', coalesce(v_pairs, ''));
   end if;
   return v_words;
 end $$;
@@ -137,7 +143,7 @@ $$;
 
 create or replace function _memoir.query_terms(p_config regconfig, p_query text)
 returns text[] language sql stable as $$
-  select coalesce(tsvector_to_array(_memoir.words(p_config, left(p_query, 20000), true)), '{}')
+  select coalesce(tsvector_to_array(_memoir.words(p_config, left(p_query, 20000))), '{}')
 $$;
 
 -- Of some words those that any conversation has: whatever the store, they tell little of what it is about.

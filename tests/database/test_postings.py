@@ -17,7 +17,7 @@ STORED = """select w.word, p.first_item + (x.posting >> 8), x.posting & 255, x.l
     from _memoir.search_tail t, unnest(t.words) l, unnest(l.positions) p where t.user_id = %(user)s"""
 SAID = """select l.lexeme, t.item_no, coalesce(cardinality(l.positions), 1), i.word_count::integer
     from _memoir.search_items i join _memoir.item_texts(%(user)s, array(select item_no from _memoir.search_items where user_id = %(user)s)) t on t.item_no = i.item_no,
-      unnest(_memoir.words('english', t.body)) l where i.user_id = %(user)s"""
+      unnest(_memoir.item_words(t.body, i.language, 'english')) l where i.user_id = %(user)s"""
 FOUND = """select l.term, l.first_item + (x.posting >> 8), x.posting & 255, x.length::integer
     from _memoir.user_counters c, unnest(_memoir.posting_lists(%(user)s, c, %(words)s)) l, unnest(l.postings, l.lengths) x(posting, length)
     where c.user_id = %(user)s"""

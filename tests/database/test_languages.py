@@ -1,0 +1,172 @@
+"""A text's language is decided once; its words are found in whatever languages the user writes."""
+
+from __future__ import annotations
+
+import psycopg
+import pytest
+from calls import call, one, persist, recalled, remember, run_job, say, set_settings, table
+from psycopg.types.json import Jsonb
+
+SAID = {
+    "english": "We were told that the boat needs a new engine before May.",
+    "german": "Wir haben gestern mit dem Vermieter über die Heizung gesprochen.",
+    "spanish": "Mi hermana vive en Sevilla y trabaja de enfermera.",
+    "french": "Nous avons réservé une maison près de la mer pour les vacances.",
+    "portuguese": "O meu irmão não come carne e mora em Coimbra.",
+    "italian": "Mia figlia suona il violino e studia anche il pianoforte.",
+    "dutch": "Mijn broer heeft een winkel waar hij fietsen verkoopt.",
+    "swedish": "Jag bor inte här längre, men min bror har ett hus.",
+    "turkish": "Kardeşim çok güzel resim yapıyor ve bir galeri açtı.",
+    "polish": "Moja siostra mieszka w Gdańsku i pracuje jako lekarka.",
+    "vietnamese": "Em gái tôi đang học đại học ở Đà Nẵng.",
+    "russian": "Мой брат живёт в Туле и работает врачом.",
+    "ukrainian": "Мій брат живе у Львові і працює лікарем.",
+    "greek": "Ο αδερφός μου μένει στην Πάτρα.",
+    "arabic": "أخي يعمل طبيبا في بيروت",
+    "persian": "برادر من در شیراز زندگی می‌کند",
+    "hebrew": "אחי גר בחיפה ועובד כרופא",
+    "hindi": "मेरा भाई पटना में डॉक्टर है।",
+    "japanese": "弟は京都で医者をしています。",
+    "chinese": "我弟弟在西安当医生。",
+    "korean": "제 동생은 대구에서 의사로 일해요.",
+    "thai": "น้องชายของฉันเป็นหมอที่ขอนแก่น",
+}
+
+
+def language(db: psycopg.Connection, text: str) -> str | None:
+    return one(db, "select (_memoir.language_names())[nullif(_memoir.text_language(%s), 0)]", text)
+
+
+@pytest.mark.parametrize("name", SAID)
+def test_a_text_tells_its_language(db: psycopg.Connection, name: str) -> None:
+    assert language(db, SAID[name]) == name
+    assert language(db, SAID[name] + " `parseInvoiceHeader`") == name
+    rules = ("english", "german", "spanish", "french", "portuguese", "italian")
+    assert one(db, "select _memoir.spoken_language(%s)", SAID[name]) == (name if name in rules else "english")
+
+
+def test_what_says_too_little_has_the_settings_language(db: psycopg.Connection, user: str) -> None:
+    assert language(db, "Rocky!") is None and language(db, "") is None and language(db, "12:30") is None
+    decided = "select _memoir.item_language(%s, %s::regconfig)"
+    assert one(db, decided, "Rocky!", "english") == 1 and one(db, decided, "Rocky!", "german") == 2
+    # A configuration that is none of a language's is meant for all texts.
+    assert one(db, decided, SAID["german"], "simple") == 0 and one(db, decided, SAID["german"], "english") == 2
+
+
+def test_the_decision_is_stored_with_each_text(db: psycopg.Connection, user: str) -> None:
+    for number, text in enumerate(SAID.values()):
+        persist(db, user, f"s{number}", text)
+    remember(db, user, SAID["german"] + " Wir warten noch.")
+    stored = db.execute(
+        """select (_memoir.language_names())[i.language] from _memoir.search_items i join _memoir.users u using (user_id)
+           where u.external_id = %s order by item_no""",
+        [user],
+    ).fetchall()
+    assert [name for (name,) in stored] == [*SAID, "german"]
+
+
+@pytest.mark.parametrize(
+    ("said", "asked"),
+    [
+        ("Unsere Nachbarn verkaufen ihre alten Häuser in Kassel", "Wer verkauft ein Haus?"),
+        ("Mes cousins habitent maintenant à Lyon, ils adorent", "Où habite ma cousine ?"),
+        ("Мы посадили яблони за домом", "Что посадил я, яблоню?"),
+        ("Moja sąsiadka hoduje kanarki", "Kto hoduje kanarka?"),
+        ("Ihre alte Mühle brennt", "Wann brannten die Mühlen?"),
+        ("Komşum kanaryaları çok seviyor", "Kim kanarya seviyor?"),
+        ("השכנה שלי מגדלת תוכים", "מי מגדל את התוכים?"),
+    ],
+)
+def test_inflected_words_are_found(db: psycopg.Connection, user: str, said: str, asked: str) -> None:
+    say(db, user, "s", SAID["english"], said, SAID["spanish"], SAID["japanese"], answer="👍")
+    assert recalled(db, user, asked, p_limit=1) == [said]
+
+
+def test_a_question_is_asked_in_the_languages_that_its_user_writes(db: psycopg.Connection, user: str) -> None:
+    """English and German stem these words otherwise, and the question says nothing of its language."""
+    said = "Ich habe noch keine Wanderungen und Radtouren geplant"
+    say(db, user, "s", SAID["english"], said, "The weather is nice today, is it not?", answer="👍")
+    assert recalled(db, user, "Wanderung?", p_limit=1) == [said]
+    assert recalled(db, user, "Radtour Wanderungen", p_limit=1) == [said]
+    # Whoever writes one language is asked in that one alone.
+    terms = """select q.terms, q.forms from _memoir.question_words(%s, 'english', %s) q"""
+    assert db.execute(terms, ["Planned wanderings?", 2]).fetchone() == (["plan", "wander"], [])
+    [found, forms] = db.execute(terms, ["Planned wanderings?", 6]).fetchone()
+    assert found == ["plan", "wander"] and {"planned", "wanderings"} <= set(forms)
+
+
+def test_a_word_counts_once_however_many_forms_of_it_an_item_has(db: psycopg.Connection, user: str) -> None:
+    joined = one(
+        db,
+        """select jsonb_agg(to_jsonb(l) order by l.term) from unnest(_memoir.joined_forms(array[
+             ('go', 10, '{258,513}', '{5,6}')::_memoir.posting_list, ('gone', 11, '{3,259}', '{5,7}')::_memoir.posting_list,
+             ('other', 1, '{257}', '{9}')::_memoir.posting_list], '{gone}', '{go}')) l""",
+    )
+    # Items 11 (twice, three times), 12 (once, three times).
+    assert joined == [
+        {"term": "go", "first_item": 11, "postings": [3, 259], "lengths": [5, 7]},
+        {"term": "other", "first_item": 1, "postings": [257], "lengths": [9]},
+    ]
+
+
+@pytest.mark.parametrize(
+    ("asked", "found"),
+    [
+        ("where is the invoice header parsed?", "It fails in parseInvoiceHeader, line three"),
+        ("parseInvoiceHeader", "It fails in parseInvoiceHeader, line three"),
+        ("the token had expired", "Then TOKEN_EXPIRED came back"),
+        ("TOKEN_EXPIRED", "Then TOKEN_EXPIRED came back"),
+        ("which renderer file?", "Look at src/widgets/canvas_renderer.py first"),
+        ("HTTPServerError", "We saw an HTTPServerError at noon"),
+        ("error of the server", "We saw an HTTPServerError at noon"),
+    ],
+)
+def test_identifiers_are_found_whole_and_by_their_parts(
+    db: psycopg.Connection, user: str, asked: str, found: str
+) -> None:
+    texts = (
+        "It fails in parseInvoiceHeader, line three",
+        "Then TOKEN_EXPIRED came back",
+        "Look at src/widgets/canvas_renderer.py first",
+        "We saw an HTTPServerError at noon",
+        "The weather is fine and nobody works",
+    )
+    say(db, user, "s", *texts, answer="👍")
+    assert recalled(db, user, asked, p_limit=1) == [found]
+
+
+def test_export_import_and_merge_keep_languages(db: psycopg.Connection, user: str) -> None:
+    said = "Unsere Nachbarn verkaufen ihre alten Häuser in Kassel"
+    say(db, user, "s", *SAID.values(), said, answer="👍")
+    set_settings(db, tail_items_max=16)
+    run_job(db, "merge")
+    assert recalled(db, user, "Wer verkauft ein Haus?", p_limit=1) == [said]
+    lines = [Jsonb(line) for (line,) in table(db, "export_user", user)]
+    other = user + "-again"
+    db.execute("select memoir.import_user(%s, %s)", [other, lines])
+    assert recalled(db, other, "Wer verkauft ein Haus?", p_limit=1) == [said]
+    call(db, "erase_user", user)
+    assert one(db, "select count(*) from _memoir.user_counters c where languages & 4 <> 0") >= 1
+    set_settings(db, tail_items_max=500)
+
+
+def test_another_configuration_finds_what_was_said_before(db: psycopg.Connection, user: str) -> None:
+    said = "Unsere Nachbarn verkaufen ihre alten Häuser in Kassel"
+    say(db, user, "s", SAID["english"], said, answer="👍")
+    for config in ("german", "french", "simple", "english"):
+        call(db, "set_user_settings", user, Jsonb({"text_search_config": config}))
+        assert recalled(db, user, "Wer verkauft ein Haus?", p_limit=1) == [said], config
+        assert recalled(db, user, "engines of boats?", p_limit=1) == [SAID["english"]], config
+
+
+def test_a_model_says_what_it_reads(db: psycopg.Connection) -> None:
+    unread = """select (_memoir.question(gen_random_uuid(), null, config || jsonb_build_object('text_search_config', %s::text), %s,
+        null, null)).unread from _memoir.settings_merged"""
+    asked = (("english", "How are you?"), ("german", "Wie geht es dir?"), ("spanish", "¿Cómo estás?"), ("simple", "Hm?"))
+    assert [one(db, unread, *q) for q in asked] == [False, True, True, False]
+    call(db, "register_embedding_model", "both", "none", 4, p_languages=["en", "de"])
+    call(db, "switch_embedding_model", "both")
+    assert [one(db, unread, *q) for q in asked] == [False, False, True, False]
+    call(db, "register_embedding_model", "all of them", "none", 4)
+    call(db, "switch_embedding_model", "all of them")
+    assert not any(one(db, unread, *q) for q in asked)
