@@ -1,15 +1,17 @@
 -- Breadth: what happened in which order, a summary, how many, all of. The evidence of such a question lies in many
--- places, so its recall has more and shorter lines, spread over the sessions that match. Other questions never come here.
+-- places, so its recall has more and shorter lines, spread over the sessions that match. Where no question says so but
+-- scores fall evenly, only what is beyond half the budget is shortened.
 
--- What shape of answer a question asks for: order of events, summary, several things; null: one place has it. own: of
--- what the speaker himself said. A long message is about itself. bench/evidence.py shows what the numbers bring.
-create or replace function _memoir.breadth(p_query text)
+-- What shape of answer a question asks for, if none is told: order of events, summary, several things; null: one place
+-- has it. own: of what the speaker himself said. A long message is about itself. bench/evidence.py shows what the
+-- numbers bring.
+create or replace function _memoir.breadth(p_query text, p_shape text default null)
 returns _memoir.breadth language plpgsql immutable set plan_cache_mode = force_generic_plan as $$
 declare
   v_breadth _memoir.breadth; v_query text := lower(p_query);
 begin
   if length(p_query) > 600 then return null; end if;
-  v_breadth.shape := case
+  v_breadth.shape := case when p_shape is not null then p_shape
     when v_query ~ ('\m(' || _memoir.any_word(null, 'asks_order') || ')') then 'order'
     when v_query ~ ('\m(' || _memoir.any_word(null, 'asks_summary') || ')') then 'summary'
     when v_query ~ ('\m(' || _memoir.any_word(null, 'asks_several') || ')\M') then 'several' end;
@@ -18,9 +20,17 @@ begin
   select p.power, p.fall, case when v_breadth.own then 0 else p.answer end, p.stub, p.excerpt, p.longest
   into v_breadth.power, v_breadth.fall, v_breadth.answer, v_breadth.stub, v_breadth.excerpt, v_breadth.longest
   from (values ('order', 1.5, 0.6, 0.7, 0.6, 0.8, 240), ('summary', 1.5, 0, 0.7, 0.5, 0.8, 300),
-    ('several', 3, 0.4, 0, 0.4, 0.7, 240)) p(shape, power, fall, answer, stub, excerpt, longest)
+    ('several', 3, 0.4, 0, 0.4, 0.7, 240),
+    ('even', 4, 0, 0, 0.3, 0.75, 240)) p(shape, power, fall, answer, stub, excerpt, longest)
   where p.shape = v_breadth.shape;
   return v_breadth;
+end $$;
+
+-- How many candidates share the worth: one where the best has it all, as many as there are where scores fall evenly.
+create or replace function _memoir.sharing(p_candidates _memoir.candidate[])
+returns float8 language plpgsql immutable set plan_cache_mode = force_generic_plan as $$
+begin
+  return (select power(sum(c.worth), 2) / nullif(sum(c.worth * c.worth), 0) from unnest(p_candidates) c);
 end $$;
 
 -- Candidates by what a line of each is worth among many, in that order. The odds of a score count less than where one
@@ -36,7 +46,9 @@ begin
   with valued as materialized (
     select c.ordinality as o, c.kind, c.session_id, c.turn_index, c.role,
       case when c.worth <= 0 then 0
-        else 1 / (1 + power(1 / greatest(0.0001, least(0.9999, c.score::float8)) - 1, v_power)) end
+        -- What has lost worth before, as an echo has, stays behind.
+        else least(1, c.worth / _memoir.worth(c.score))
+          / (1 + power(1 / greatest(0.0001, least(0.9999, c.score::float8)) - 1, v_power)) end
         * case when c.kind = 't' and c.role = 'assistant' then v_echo else 1 end as worth,
       row_number() over (partition by c.kind, c.ref_id order by c.worth desc, c.ordinality) as part
     from unnest(p_candidates) with ordinality c

@@ -88,7 +88,8 @@ begin
   select array_agg(t.item_no), array_agg((t.item_no, t.name, t.body)::_memoir.item_text) into v_items, v_texts
   from _memoir.texts_at(p_user_id, v_reach.locators, p_clearance) t;
   v_texts := _memoir.with_marks(p_user_id, v_texts, v_reach.locators, p_as_of);
-  v_found := _memoir.reducible(p_candidates, v_items, v_reach.doubtful, case when v_broad then 16 else 60 end);
+  v_found := _memoir.reducible(p_candidates, v_items, case when p_breadth.shape = 'even' or not v_broad
+    then v_reach.doubtful else v_items end, case when v_broad then 16 else 60 end);
   if v_found.sessions is not null then
     select array_agg((s.session_id, s.external_id)::_memoir.session_name) into v_names
     from _memoir.sessions s where s.user_id = p_user_id and s.session_id = any (v_found.sessions);

@@ -431,6 +431,7 @@ declare
   v_working text[] := '{}'; v_question _memoir.question; v_candidates _memoir.candidate[]; v_strength real;
   v_weak boolean; v_waiting integer[];
   v_block _memoir.recall_block; v_breadth _memoir.breadth := _memoir.breadth(v.query);
+  v_even constant float8 := 20;  -- so many candidates must share the worth
 begin
   if (v.session).session_id is not null and v_here then
     v_working := array(select content from _memoir.memory_store_working
@@ -459,7 +460,11 @@ begin
   v_strength := _memoir.strength(v.config, v_candidates);
   v_candidates := _memoir.own_words_first(v.user_id, v_candidates, v_question.model_id);
   v_candidates := _memoir.without_profile(v.user_id, v_candidates, v.profile);
-  if v_breadth.shape is not null then v_candidates := _memoir.spread(v_candidates, v_breadth); end if;
+  if v_breadth.shape is not null then
+    v_candidates := _memoir.spread(v_candidates, v_breadth);
+  elsif _memoir.sharing(v_candidates) >= v_even then
+    v_breadth := _memoir.breadth(v.query, 'even');
+  end if;
   v_weak := coalesce(v_strength < v_below, false);
   if v_weak then
     -- The weaker, the less: a few lines where nothing fits.
