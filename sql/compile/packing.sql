@@ -101,7 +101,8 @@ begin
     v_reduced := _memoir.reduced_memories(v_found.memories, v_texts, v_renditions, v_shares);
   end if;
   if v_found.turns is not null then
-    v_reduced := v_reduced || case when v_broad then _memoir.short_turns(v_found.turns, v_texts, p_terms, p_breadth)
+    v_reduced := v_reduced || case when v_broad and (v_shares ->> 'excerpt')::float8 > 0
+      then _memoir.short_turns(v_found.turns, v_texts, p_terms, p_breadth)
       else _memoir.reduced_turns(v_found.turns, v_texts, (v_shares ->> 'excerpt')::float8, p_terms) end;
   end if;
   v_found := _memoir.recall_lines(p_candidates, v_texts, v_names, v_reduced);
