@@ -10,11 +10,12 @@ returns _memoir.breadth language plpgsql immutable set plan_cache_mode = force_g
 declare
   v_breadth _memoir.breadth; v_query text := lower(p_query);
 begin
-  if length(p_query) > 600 then return null; end if;
+  if length(p_query) > 400 and p_shape is null then return null; end if;
   v_breadth.shape := case when p_shape is not null then p_shape
     when v_query ~ ('\m(' || _memoir.any_word(null, 'asks_order') || ')') then 'order'
     when v_query ~ ('\m(' || _memoir.any_word(null, 'asks_summary') || ')') then 'summary'
-    when v_query ~ ('\m(' || _memoir.any_word(null, 'asks_several') || ')\M') then 'several' end;
+    when length(p_query) <= 200 and v_query ~ ('\m(' || _memoir.any_word(null, 'asks_several') || ')\M')
+      then 'several' end;
   if v_breadth.shape is null then return null; end if;
   v_breadth.own := v_query ~ ('\m(' || _memoir.any_word(null, 'asks_own') || ')\M');
   select p.power, p.fall, case when v_breadth.own then 0 else p.answer end, p.stub, p.excerpt, p.longest
@@ -26,8 +27,8 @@ begin
   return v_breadth;
 end $$;
 
--- How many candidates share the worth: one where the best has it all, as many as there are where scores fall evenly.
-create or replace function _memoir.sharing(p_candidates _memoir.candidate[])
+-- Among how many candidates the worth is shared: one where the best has it all, as many as there are where scores fall evenly.
+create or replace function _memoir.evenness(p_candidates _memoir.candidate[])
 returns float8 language plpgsql immutable set plan_cache_mode = force_generic_plan as $$
 begin
   return (select power(sum(c.worth), 2) / nullif(sum(c.worth * c.worth), 0) from unnest(p_candidates) c);

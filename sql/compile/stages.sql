@@ -462,7 +462,7 @@ begin
   v_candidates := _memoir.without_profile(v.user_id, v_candidates, v.profile);
   if v_breadth.shape is not null then
     v_candidates := _memoir.spread(v_candidates, v_breadth);
-  elsif _memoir.sharing(v_candidates) >= v_even then
+  elsif _memoir.evenness(v_candidates) >= v_even then
     v_breadth := _memoir.breadth(v.query, 'even');
   end if;
   v_weak := coalesce(v_strength < v_below, false);
