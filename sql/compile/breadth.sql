@@ -8,16 +8,24 @@
 create or replace function _memoir.breadth(p_query text, p_shape text default null)
 returns _memoir.breadth language plpgsql immutable set plan_cache_mode = force_generic_plan as $$
 declare
-  v_breadth _memoir.breadth; v_query text := lower(p_query);
+  v_breadth _memoir.breadth; v_query text := lower(p_query); v_language text;
+  v_words text[] := string_to_array(translate(v_query, '?!.,;:¿¡’''()', '             '), ' ');
 begin
   if length(p_query) > 400 and p_shape is null then return null; end if;
-  v_breadth.shape := case when p_shape is not null then p_shape
-    when v_query ~ ('\m(' || _memoir.any_word(null, 'asks_order') || ')') then 'order'
-    when v_query ~ ('\m(' || _memoir.any_word(null, 'asks_summary') || ')') then 'summary'
-    when length(p_query) <= 200 and v_query ~ ('\m(' || _memoir.any_word(null, 'asks_several') || ')\M')
-      then 'several' end;
+  v_breadth.shape := p_shape;
+  -- A language whose words are not there is not asked: patterns of all at once would cost more than the search.
+  foreach v_language in array '{english,german,spanish,french,portuguese,italian}'::text[] loop
+    exit when v_breadth.shape is not null;
+    continue when not v_words && _memoir.word_list(v_language, 'asks_words');
+    v_breadth.shape := case
+      when v_query ~ ('\m(' || _memoir.any_word(v_language, 'asks_order') || ')') then 'order'
+      when v_query ~ ('\m(' || _memoir.any_word(v_language, 'asks_summary') || ')') then 'summary'
+      when length(p_query) <= 200 and v_query ~ ('\m(' || _memoir.any_word(v_language, 'asks_several') || ')\M')
+        then 'several' end;
+    v_breadth.own := v_breadth.shape is not null
+      and v_query ~ ('\m(' || _memoir.any_word(v_language, 'asks_own') || ')\M');
+  end loop;
   if v_breadth.shape is null then return null; end if;
-  v_breadth.own := v_query ~ ('\m(' || _memoir.any_word(null, 'asks_own') || ')\M');
   select p.power, p.fall, case when v_breadth.own then 0 else p.answer end, p.stub, p.excerpt, p.longest
   into v_breadth.power, v_breadth.fall, v_breadth.answer, v_breadth.stub, v_breadth.excerpt, v_breadth.longest
   from (values ('order', 1.5, 0.6, 0.7, 0.6, 0.8, 240), ('summary', 1.5, 0, 0.7, 0.5, 0.8, 300),
