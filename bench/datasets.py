@@ -132,7 +132,10 @@ def realmem(folder: Path) -> list[Corpus]:
                 if turn.get("is_query"):
                     answers = session["dialogue_turns"][place + 1 : place + 2]
                     used = [
-                        (m.get("session_uuid"), _content(m)) for a in answers for m in a.get("memory_used") or [] if isinstance(m, dict)
+                        (m.get("session_uuid"), _content(m))
+                        for a in answers
+                        for m in a.get("memory_used") or []
+                        if isinstance(m, dict)
                     ]
                     used = [key for key in used if key in sources and key[0] != uuid]
                     if used and not _blank(turn):

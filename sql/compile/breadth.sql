@@ -35,7 +35,7 @@ begin
   return v_breadth;
 end $$;
 
--- Among how many candidates the worth is shared: one where the best has it all, as many as there are where scores fall evenly.
+-- Among how many candidates the worth is shared: one where the best has it all, all where scores fall evenly.
 create or replace function _memoir.evenness(p_candidates _memoir.candidate[])
 returns float8 language plpgsql immutable set plan_cache_mode = force_generic_plan as $$
 begin
@@ -94,7 +94,7 @@ begin
       (select count(*)::float8 as n from turns) n,
       lateral (select count(*)::float8 as df from (select lower(body) as low from turns offset 0) l
         where strpos(l.low, t.term) > 0) d
-    where p_breadth.shape <> 'order'
+    where p_breadth.shape <> 'order'  -- whose sentences are the first
   ), sentences as (
     -- Cut at the ends of sentences and lines: quick and rough.
     select item_no, btrim(unnest(parts), ' -*#=_|~') as said, generate_subscripts(parts, 1) as o
@@ -109,7 +109,8 @@ begin
     select t.*, l.fidelity, l.share, case when length(b.said) <= l.longest then b.said
       else regexp_replace(left(b.said, l.longest), '\s+\S*$', '') end as said
     from best b join turns t on t.item_no = b.item_no,
-      (values ('stub', 90, p_breadth.stub), ('excerpt', p_breadth.longest, p_breadth.excerpt)) l(fidelity, longest, share)
+      (values ('stub', 90, p_breadth.stub), ('excerpt', p_breadth.longest, p_breadth.excerpt))
+        l(fidelity, longest, share)
   )
   -- Without the line breaks, which are counted with the whole.
   select (item_no, fidelity, case when chunk = 0 and starts_with(body, said) then '' else '… ' end || said || ' … #'

@@ -9,7 +9,15 @@ import psycopg
 import pytest
 from calls import call, one, persist, set_clock, table
 
-JOBS = ["the foundation", "the timber frame", "the roof slates", "the wiring", "the oak floor", "the paint", "the stairs"]
+JOBS = [
+    "the foundation",
+    "the timber frame",
+    "the roof slates",
+    "the wiring",
+    "the oak floor",
+    "the paint",
+    "the stairs",
+]
 DETAIL = (
     " I measured it twice and wrote the figures into the blue book. The merchant in town wants the order by letter,"
     " and the lorry only comes up the lane when it has not rained for a week. My brother lends me his tools for it."
@@ -69,7 +77,13 @@ def built(db: psycopg.Connection, user: str) -> str:
         for place, job in enumerate(JOBS):
             set_clock(db, f"2026-0{week + 1}-03 1{place}:00:00+00")
             said = f"I'm working on {job} of garden house number {week + 1} and want to plan it."
-            persist(db, user, f"week {week + 1}", said + DETAIL, {"role": "assistant", "content": f"For {job} of garden house number {week + 1}: {ADVICE}"})
+            persist(
+                db,
+                user,
+                f"week {week + 1}",
+                said + DETAIL,
+                {"role": "assistant", "content": f"For {job} of garden house number {week + 1}: {ADVICE}"},
+            )
     set_clock(db, None)
     db.execute("call memoir.merge_search()")
     return user
@@ -100,7 +114,10 @@ def test_what_is_broad(db: psycopg.Connection, shape: str, query: str) -> None:
 @pytest.mark.parametrize("query", NARROW)
 def test_what_is_not(db: psycopg.Connection, query: str) -> None:
     assert one(db, "select (_memoir.breadth(%s)).shape", query) is None
-    assert one(db, "select (_memoir.breadth(%s)).shape", "In which order? " + "A long message is about itself. " * 20) is None
+    assert (
+        one(db, "select (_memoir.breadth(%s)).shape", "In which order? " + "A long message is about itself. " * 20)
+        is None
+    )
 
 
 def test_an_order_of_events_gets_a_line_per_event_in_order_of_time(db: psycopg.Connection, built: str) -> None:
@@ -122,7 +139,9 @@ def test_other_questions_are_answered_as_before(db: psycopg.Connection, built: s
     block = got["messages"][-1]["content"]
     assert "breadth" not in got["arms"]
     assert "My brother lends me his tools for it." in block, "the best is whole"
-    assert len(re.findall("I'm working on", block)) < len(re.findall("I'm working on", asked(db, built, ORDER)["messages"][-1]["content"]))
+    assert len(re.findall("I'm working on", block)) < len(
+        re.findall("I'm working on", asked(db, built, ORDER)["messages"][-1]["content"])
+    )
 
 
 def test_a_summary_has_questions_and_answers(db: psycopg.Connection, built: str) -> None:
