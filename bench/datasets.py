@@ -122,40 +122,61 @@ def realmem(folder: Path) -> list[Corpus]:
     for file in sorted(folder.glob("*_dialogues_*.json")):
         sessions = json.loads(file.read_text())["dialogues"]
         name = file.name.split("_dialogues_")[0]
-        sources = {(s["session_uuid"], m["content"]): _source(s, m) for s in sessions for m in s["extracted_memory"]}
+        sources = {(s["session_uuid"], _content(m)): _source(s, m) for s in sessions for m in _memories(s)}
         turns, memories = Corpus("RealMem turns", name), Corpus("RealMem memories", name)
         for session in sessions:
             start = datetime.strptime(session["current_time"][:10], "%Y-%m-%d").replace(hour=9, tzinfo=UTC)
             uuid = session["session_uuid"]
             for place, turn in enumerate(session["dialogue_turns"]):
                 at = start + place * TURN
-                if turn["is_query"]:
+                if turn.get("is_query"):
+                    answers = session["dialogue_turns"][place + 1 : place + 2]
                     used = [
-                        (m["session_uuid"], m["content"])
-                        for m in session["dialogue_turns"][place + 1].get("memory_used") or []
+                        (m.get("session_uuid"), _content(m))
+                        for a in answers
+                        for m in a.get("memory_used") or []
+                        if isinstance(m, dict)
                     ]
                     used = [key for key in used if key in sources and key[0] != uuid]
-                    if used:
+                    if used and not _blank(turn):
                         category = str(turn.get("category_name"))
                         turns.events.append(
-                            Asked(turn["content"], _unique(sources[key] for key in used), category, uuid, at)
+                            Asked(_content(turn), _unique(sources[key] for key in used), category, uuid, at)
                         )
                         memories.events.append(
-                            Asked(turn["content"], _unique(_memory_key(*key) for key in used), category, None, at)
+                            Asked(_content(turn), _unique(_memory_key(*key) for key in used), category, None, at)
                         )
-                message = {"role": turn["speaker"].lower(), "content": turn["content"], "created_at": at.isoformat()}
-                turns.events.append(Said(f"{uuid}:{place}", uuid, message))
-            for memory in session["extracted_memory"]:
-                memories.events.append(Remembered(_memory_key(uuid, memory["content"]), memory["content"], start))
+                if not _blank(turn):
+                    role = "assistant" if str(turn.get("speaker")).lower() == "assistant" else "user"
+                    message = {"role": role, "content": _content(turn), "created_at": at.isoformat()}
+                    turns.events.append(Said(f"{uuid}:{place}", uuid, message))
+            for content in map(_content, _memories(session)):
+                memories.events.append(Remembered(_memory_key(uuid, content), content, start))
         found += [memories, turns]
     return found
 
 
-def _source(session: dict[str, Any], memory: dict[str, Any]) -> str:
-    """The turn whose words the memory quotes, else the one it names, counted from one."""
-    texts = [turn["content"] for turn in session["dialogue_turns"]]
-    quoted = memory.get("source_content_snapshot")
-    place = texts.index(quoted) if quoted in texts else min(max(int(memory["source_turn"]) - 1, 0), len(texts) - 1)
+def _content(entry: Any) -> str:
+    """The text of a turn or a memory; where that is no text but an object, the object as JSON."""
+    content = entry.get("content") if isinstance(entry, dict) else entry
+    return content if isinstance(content, str) else "" if content is None else json.dumps(content, ensure_ascii=False)
+
+
+def _blank(entry: Any) -> bool:
+    return not _content(entry).strip()
+
+
+def _memories(session: dict[str, Any]) -> list[Any]:
+    return [memory for memory in session.get("extracted_memory") or [] if not _blank(memory)]
+
+
+def _source(session: dict[str, Any], memory: Any) -> str:
+    """The turn whose words the memory quotes, else the one it names, counted from one; else the first."""
+    texts = [_content(turn) for turn in session["dialogue_turns"]]
+    told = memory if isinstance(memory, dict) else {}
+    quoted, number = told.get("source_content_snapshot"), str(told.get("source_turn"))
+    place = int(number) - 1 if number.isdigit() else 0
+    place = texts.index(quoted) if quoted in texts else min(max(place, 0), len(texts) - 1)
     return f"{session['session_uuid']}:{place}"
 
 
@@ -176,7 +197,9 @@ def beam(folder: Path) -> list[Corpus]:
             for message in (message for exchange in batch["turns"] for message in exchange):
                 if message.get("time_anchor"):
                     at = datetime.strptime(message["time_anchor"], "%B-%d-%Y").replace(hour=9, tzinfo=UTC)
-                said = {"role": message["role"], "content": message["content"]}
+                if _blank(message):
+                    continue
+                said = {"role": message["role"], "content": _content(message)}
                 if at:
                     said["created_at"] = at.isoformat()
                     at += TURN
@@ -187,7 +210,7 @@ def beam(folder: Path) -> list[Corpus]:
                 gold = _unique(
                     str(number) for number in _leaves(question.get("source_chat_ids")) if str(number) in known
                 )
-                if gold or category == "abstention":
+                if question.get("question") and (gold or category == "abstention"):
                     corpus.events.append(Asked(question["question"], gold, category.replace("_", " ")))
         found.append(corpus)
     return found

@@ -40,6 +40,25 @@ class Found:
     nothing: dict[int, list[int]] = field(default_factory=dict)  # tokens of questions without evidence
     categories: list[str] = field(default_factory=list)
 
+    def add(self, other: Found) -> None:
+        """What was found in another corpus of the kind."""
+        self.ranked += other.ranked
+        self.categories += other.categories
+        for mine, others in zip(
+            (self.listed, self.text, self.tokens, self.nothing),
+            (other.listed, other.text, other.tokens, other.nothing),
+            strict=True,
+        ):
+            for budget, values in others.items():
+                mine.setdefault(budget, []).extend(values)  # type: ignore[arg-type]
+
+    def line(self) -> str:
+        """The shares in one line."""
+        if not self.ranked:
+            return "no question with evidence"
+        within = "".join(f", within {budget:,} {_percent(values)}" for budget, values in self.listed.items())
+        return f"{len(self.ranked)} questions, R@10 {_percent(self.ranked)}{within}"
+
 
 @dataclass
 class Stored:
@@ -130,7 +149,7 @@ def measure(
             if len(stored) > analysed * 1.2:
                 connection.execute("analyze _memoir.search_items, _memoir.embeddings, _memoir.search_postings")
                 analysed = len(stored)
-        gold = {stored[key].id: stored[key].length for key in event.evidence}
+        gold = {stored[key].id: stored[key].length for key in event.evidence if key in stored}
         for budget in budgets:
             ranked, shown, tokens = ask(connection, user, event, vectors[id(event)], budget)
             if not gold:
@@ -232,22 +251,12 @@ def run(options: argparse.Namespace) -> list[tuple[str, str]]:
                 continue
             count = len(corpus.questions())
             asked = set(rng.sample(range(count), min(options.questions, count)) if options.questions else range(count))
-            started = time.process_time()
-            measure(
-                memoir,
-                connection,
-                embed,
-                corpus,
-                asked,
-                budgets,
-                found.setdefault(corpus.kind, Found()),
-                options.extract,
-            )
+            started, here = time.process_time(), Found()
+            measure(memoir, connection, embed, corpus, asked, budgets, here, options.extract)
+            found.setdefault(corpus.kind, Found()).add(here)
             progress("")
-            print(
-                f"{corpus.kind}: {corpus.name}: {len(asked)} questions, {time.process_time() - started:.0f} s of the client's CPU",
-                file=sys.stderr,
-            )
+            spent = time.process_time() - started
+            print(f"{corpus.kind}: {corpus.name}: {here.line()}; {spent:.0f} s of the client's CPU", flush=True)
     return tables(found, budgets)
 
 

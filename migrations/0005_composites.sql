@@ -157,6 +157,13 @@ create type _memoir.candidate as (
   fidelity text,         -- as what it is shown
   shown text);           -- what stands for it, where that is not all of it
 
+-- compile/breadth.sql
+-- What a question with many answers asks for (order, summary, several), whether it is what the speaker said, and its
+-- numbers: the power of the odds, how worth falls within a session, an answer's share of its question's worth, the
+-- shares of a stub and an excerpt, and the longest excerpt.
+create type _memoir.breadth as (shape text, own boolean, power float8, fall float8, answer float8, stub float8,
+  excerpt float8, longest integer);
+
 -- compile/packing.sql
 create type _memoir.item_text as (item_no integer, name text, body text);
 create type _memoir.session_name as (session_id uuid, name text);

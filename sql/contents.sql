@@ -87,6 +87,7 @@
 -- compile: the list to send to the model
 \ir compile/window.sql                 -- which turns of the session are shown, and from where the prefix is stable
 \ir compile/candidates.sql             -- candidates of all arms, and what each is worth
+\ir compile/breadth.sql                -- questions whose answer lies in many places: more and shorter lines
 \ir compile/packing.sql                -- the recall block: what is chosen, in what order, within its budget
 \ir compile/render.sql                 -- messages as the API wants them: OpenAI and Anthropic
 \ir compile/stages.sql                 -- the stages of a compile, from who asks to the list; where the budget is kept

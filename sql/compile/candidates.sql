@@ -368,21 +368,24 @@ $$;
 
 -- Where the candidates are whose running total, what is worth most per token first, stays within one and a half
 -- budgets: counts are on the high side. doubtful: the items that may not fit as they are, those beyond half of it.
+-- p_short: they are shown as short lines, so more are within reach.
 create or replace function _memoir.within_reach(p_candidates _memoir.candidate[], p_budget integer, p_hidden uuid[],
-  out locators _memoir.item_locator[], out doubtful integer[])
+  p_short boolean, out locators _memoir.item_locator[], out doubtful integer[])
 language plpgsql stable set plan_cache_mode = force_generic_plan as $$
 declare
   v_reach record;
 begin
   select array_agg((r.item_no, r.kind, r.ref_id, r.session_id, r.turn_index, r.recorded_at, r.span_start,
     r.span_length)::_memoir.item_locator) as locators,
-    array_agg(r.item_no) filter (where r.before >= p_budget / 2) as doubtful into v_reach
+    array_agg(r.item_no) filter (where r.whole >= p_budget / 2) as doubtful into v_reach
   from (select c.item_no, c.kind, c.ref_id, c.session_id, c.turn_index, c.recorded_at, c.span_start, c.span_length,
-          sum(c.tokens) over (order by (c.memory_parts ? 'pinned') is true desc, c.worth / (c.tokens + 8) desc,
-            c.item_no rows unbounded preceding) - c.tokens as before
-        from unnest(p_candidates) c
+          sum(n.cost) over best - n.cost as before, sum(c.tokens) over best - c.tokens as whole
+        from unnest(p_candidates) c, lateral (select case when p_short then least(c.tokens, 30)
+          else c.tokens end as cost) n
         -- what is too long may fit as an excerpt
-        where c.reason is null and c.tokens <= p_budget::bigint * 3 and c.ref_id <> all (p_hidden)) r
+        where c.reason is null and c.tokens <= p_budget::bigint * 3 and c.ref_id <> all (p_hidden)
+        window best as (order by (c.memory_parts ? 'pinned') is true desc, c.worth / (n.cost + 8) desc, c.item_no
+          rows unbounded preceding)) r
   where r.before <= p_budget::bigint * 3 / 2 + 200;
   locators := v_reach.locators;
   doubtful := v_reach.doubtful;

@@ -97,5 +97,5 @@ the recall), "tokenizer", "model", "format", "task", "items" (ids of what was re
 (nothing
 matches well), "arms" ("recall": searched, kept since the exchange began, or small talk, for which nothing is searched;
 "working"
-is null on a standby, which has no working memory), "warnings", "statistics_version"}, "temperature" and "top_p" where
+is null on a standby, which has no working memory; "breadth" of a broad question: order, summary, several, even), "warnings", "statistics_version"}, "temperature" and "top_p" where
 open_session was given them, and on a standby "report": what report_context on the primary makes the ledger and the statistics of.';

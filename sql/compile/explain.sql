@@ -38,7 +38,8 @@ begin
       and i.vector is null then 'neighbour' end], null),
     i.score, coalesce(i.memory_parts, '{}') || jsonb_build_object('words', i.words, 'vector', i.vector, 'around',
       i.around, 'session', i.session_score,
-      'worth', i.worth, 'strength', v.arms -> 'strength'),
+      'worth', i.worth, 'strength', v.arms -> 'strength')
+      || case when v.arms ? 'breadth' then jsonb_build_object('breadth', v.arms -> 'breadth') else '{}' end,
     case when i.words > 0 then (rank() over (order by i.words desc))::integer end,
     case when i.vector is not null then (rank() over (order by i.vector desc nulls last))::integer end,
     case when i.shown is null then i.tokens else _memoir.tokens_of(i.shown, v.tokenizer) end, case
@@ -52,7 +53,7 @@ comment on function memoir.explain_context(text, text, text, integer, integer, t
   timestamptz, text, text) is
   'One row per considered item of the same compile: recent turns, then candidates with their arms, score parts, rank by
 words and
-by vector, tokens, fidelity (full or excerpt; of memories also detailed, compact, stub), position in the recall (in
+by vector, tokens, fidelity (full, excerpt or stub; of memories also detailed, compact), position in the recall (in
 order of choice) or
-the reason for being left out, and the beginning of what is shown.
+the reason for being left out, and the beginning of what is shown. parts.breadth: of which shape a broad question is.
 Writes nothing.';

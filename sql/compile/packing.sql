@@ -6,7 +6,7 @@
 create or replace function _memoir.recall_block(p_user_id uuid, p_candidates _memoir.candidate[], p_working text[],
   p_budget integer,
   p_tokenizer text, p_hidden uuid[], p_clearance _memoir.sensitivity, p_config jsonb, p_terms text[],
-    p_weak boolean default false, p_as_of timestamptz default null)
+    p_weak boolean default false, p_as_of timestamptz default null, p_breadth _memoir.breadth default null)
 returns _memoir.recall_block language plpgsql stable set plan_cache_mode = force_custom_plan as $$
 declare
   v_block _memoir.recall_block; v_lines _memoir.recall_line[]; v_copies integer[]; v_all boolean;
@@ -20,7 +20,8 @@ begin
     return v_block;
   end if;
   select l.lines, l.copies into v_lines, v_copies
-  from _memoir.lines_of(p_user_id, p_candidates, p_budget, p_hidden, p_clearance, p_config, p_terms, p_as_of) l;
+  from _memoir.lines_of(p_user_id, p_candidates, p_budget, p_hidden, p_clearance, p_config, p_terms, p_as_of,
+    p_breadth) l;
 
   -- First with stored counts, then once more with the budget corrected by what the text really costs.
   loop
@@ -74,11 +75,12 @@ end $$;
 -- another says. Texts are read of what is worth most up to half again the budget.
 create or replace function _memoir.lines_of(p_user_id uuid, p_candidates _memoir.candidate[], p_budget integer,
   p_hidden uuid[],
-  p_clearance _memoir.sensitivity, p_config jsonb, p_terms text[], p_as_of timestamptz, out lines _memoir.recall_line[],
-    out copies integer[])
+  p_clearance _memoir.sensitivity, p_config jsonb, p_terms text[], p_as_of timestamptz, p_breadth _memoir.breadth,
+    out lines _memoir.recall_line[], out copies integer[])
 language plpgsql stable set plan_cache_mode = force_custom_plan as $$
 declare
-  v_reach record := _memoir.within_reach(p_candidates, p_budget, p_hidden);
+  v_broad boolean := p_breadth.shape is not null;
+  v_reach record := _memoir.within_reach(p_candidates, p_budget, p_hidden, v_broad);
   v_items integer[]; v_texts _memoir.item_text[]; v_names _memoir.session_name[];
   v_renditions _memoir.memory_renditions[]; v_reduced _memoir.reduced_text[];
   v_found record; v_shares jsonb := p_config -> 'fidelity_worth';
@@ -86,7 +88,8 @@ begin
   select array_agg(t.item_no), array_agg((t.item_no, t.name, t.body)::_memoir.item_text) into v_items, v_texts
   from _memoir.texts_at(p_user_id, v_reach.locators, p_clearance) t;
   v_texts := _memoir.with_marks(p_user_id, v_texts, v_reach.locators, p_as_of);
-  v_found := _memoir.reducible(p_candidates, v_items, v_reach.doubtful);
+  v_found := _memoir.reducible(p_candidates, v_items, case when p_breadth.shape = 'even' or not v_broad
+    then v_reach.doubtful else v_items end, case when v_broad then 16 else 60 end);
   if v_found.sessions is not null then
     select array_agg((s.session_id, s.external_id)::_memoir.session_name) into v_names
     from _memoir.sessions s where s.user_id = p_user_id and s.session_id = any (v_found.sessions);
@@ -98,7 +101,9 @@ begin
     v_reduced := _memoir.reduced_memories(v_found.memories, v_texts, v_renditions, v_shares);
   end if;
   if v_found.turns is not null then
-    v_reduced := v_reduced || _memoir.reduced_turns(v_found.turns, v_texts, (v_shares ->> 'excerpt')::float8, p_terms);
+    v_reduced := v_reduced || case when v_broad and (v_shares ->> 'excerpt')::float8 > 0
+      then _memoir.short_turns(v_found.turns, v_texts, p_terms, p_breadth)
+      else _memoir.reduced_turns(v_found.turns, v_texts, (v_shares ->> 'excerpt')::float8, p_terms) end;
   end if;
   v_found := _memoir.recall_lines(p_candidates, v_texts, v_names, v_reduced);
   lines := v_found.lines;
@@ -149,13 +154,13 @@ end $$;
 -- Of the candidates whose texts were read: the sessions of turns, and what is not short (short texts are shown as they
 -- are or not at all).
 create or replace function _memoir.reducible(p_candidates _memoir.candidate[], p_items integer[], p_doubtful integer[],
-  out sessions uuid[], out turns _memoir.candidate[], out memories _memoir.candidate[], out refs uuid[])
+  p_least integer, out sessions uuid[], out turns _memoir.candidate[], out memories _memoir.candidate[], out refs uuid[])
 language plpgsql immutable set plan_cache_mode = force_generic_plan as $$
 declare
   v_found record;
 begin
   select array_agg(distinct c.session_id) filter (where c.kind = 't') as sessions,
-    array_agg(c) filter (where c.kind = 't' and c.tokens >= 60 and c.item_no = any (p_doubtful)) as turns,
+    array_agg(c) filter (where c.kind = 't' and c.tokens >= p_least and c.item_no = any (p_doubtful)) as turns,
     array_agg(c order by c.score desc, c.item_no) filter (where c.kind = 'm'
       and (c.tokens >= 60 or c.chunk > 0 or c.memory_parts ? 'ceiling')) as memories,
     array_agg(c.ref_id) filter (where c.kind = 'm' and (c.tokens >= 60 or c.chunk > 0 or c.memory_parts ? 'ceiling'))

@@ -432,7 +432,8 @@ declare
   v_below real := v.config ->> 'weak_below';
   v_working text[] := '{}'; v_question _memoir.question; v_candidates _memoir.candidate[]; v_strength real;
   v_weak boolean; v_waiting integer[];
-  v_block _memoir.recall_block;
+  v_block _memoir.recall_block; v_breadth _memoir.breadth := _memoir.breadth(v.query);
+  v_even constant float8 := 20;  -- so many candidates must share the worth
 begin
   if (v.session).session_id is not null and v_here then
     v_working := array(select content from _memoir.memory_store_working
@@ -468,6 +469,11 @@ begin
   v_candidates := _memoir.own_words_first(v.user_id, v_candidates, v_question.model_id);
   v_candidates := _memoir.without_profile(v.user_id, v_candidates, v.profile);
   v_candidates := _memoir.standing_ones(v_candidates, v.left_out);
+  if v_breadth.shape is not null then
+    v_candidates := _memoir.spread(v_candidates, v_breadth);
+  elsif _memoir.evenness(v_candidates) >= v_even then
+    v_breadth := _memoir.breadth(v.query, 'even');
+  end if;
   v_weak := coalesce(v_strength < v_below, false);
   if v_weak then
     -- The weaker, the less: a few lines where nothing fits.
@@ -476,12 +482,13 @@ begin
   end if;
   v_block := _memoir.recall_block(v.user_id, v_candidates, v_working, v.recall_budget, v.tokenizer, v_shown,
     v_scope.clearance,
-    v.config, v_question.terms, v_weak, v.as_of);
+    v.config, v_question.terms, v_weak, v.as_of, v_breadth);
   v.recall := v_block.text;
   v.recall_tokens := v_block.tokens;
   v.arms := jsonb_build_object('recall', 'searched', 'vector', v_question.vector is not null, 'words', true,
     'candidates', cardinality(v_candidates), 'working', case when v_here then cardinality(v_working) end,
-    'strength', v_strength, 'weak', v_weak and coalesce(v.recall, '') <> '');
+    'strength', v_strength, 'weak', v_weak and coalesce(v.recall, '') <> '')
+    || case when v_breadth.shape is null then '{}' else jsonb_build_object('breadth', v_breadth.shape) end;
   v.candidates := v_block.candidates;
 end $$;
 

@@ -1,0 +1,120 @@
+-- Breadth: what happened in which order, a summary, how many, all of. The evidence of such a question lies in many
+-- places, so its recall has more and shorter lines, spread over the sessions that match. Where no question says so but
+-- scores fall evenly, only what is beyond half the budget is shortened.
+
+-- What shape of answer a question asks for, if none is told: order of events, summary, several things; null: one place
+-- has it. own: of what the speaker himself said. A long message is about itself. bench/evidence.py shows what the
+-- numbers bring.
+create or replace function _memoir.breadth(p_query text, p_shape text default null)
+returns _memoir.breadth language plpgsql immutable set plan_cache_mode = force_generic_plan as $$
+declare
+  v_breadth _memoir.breadth; v_query text := lower(p_query); v_language text;
+  v_words text[] := string_to_array(translate(v_query, '?!.,;:¿¡’''()', '             '), ' ');
+begin
+  if length(p_query) > 400 and p_shape is null then return null; end if;
+  v_breadth.shape := p_shape;
+  -- A language whose words are not there is not asked: patterns of all at once would cost more than the search.
+  foreach v_language in array '{english,german,spanish,french,portuguese,italian}'::text[] loop
+    exit when v_breadth.shape is not null;
+    continue when not v_words && _memoir.word_list(v_language, 'asks_words');
+    v_breadth.shape := case
+      when v_query ~ ('\m(' || _memoir.any_word(v_language, 'asks_order') || ')') then 'order'
+      when v_query ~ ('\m(' || _memoir.any_word(v_language, 'asks_summary') || ')') then 'summary'
+      when length(p_query) <= 200 and v_query ~ ('\m(' || _memoir.any_word(v_language, 'asks_several') || ')\M')
+        then 'several' end;
+    v_breadth.own := v_breadth.shape is not null
+      and v_query ~ ('\m(' || _memoir.any_word(v_language, 'asks_own') || ')\M');
+  end loop;
+  if v_breadth.shape is null then return null; end if;
+  select p.power, p.fall, case when v_breadth.own then 0 else p.answer end, p.stub, p.excerpt, p.longest
+  into v_breadth.power, v_breadth.fall, v_breadth.answer, v_breadth.stub, v_breadth.excerpt, v_breadth.longest
+  from (values ('order', 1.5, 0.6, 0.7, 0.6, 0.8, 240), ('summary', 1.5, 0, 0.7, 0.5, 0.8, 300),
+    ('several', 3, 0.4, 0, 0.4, 0.7, 240),
+    ('even', 4, 0, 0, 0.3, 0.75, 240)) p(shape, power, fall, answer, stub, excerpt, longest)
+  where p.shape = v_breadth.shape;
+  return v_breadth;
+end $$;
+
+-- Among how many candidates the worth is shared: one where the best has it all, all where scores fall evenly.
+create or replace function _memoir.evenness(p_candidates _memoir.candidate[])
+returns float8 language plpgsql immutable set plan_cache_mode = force_generic_plan as $$
+begin
+  return (select power(sum(c.worth), 2) / nullif(sum(c.worth * c.worth), 0) from unnest(p_candidates) c);
+end $$;
+
+-- Candidates by what a line of each is worth among many, in that order. The odds of a score count less than where one
+-- place answers; of a turn one part counts; an answer is worth a share of what it answers, little where only the
+-- speaker's own words are asked for; each further turn of a session is worth less than the one before it.
+create or replace function _memoir.spread(p_candidates _memoir.candidate[], p_breadth _memoir.breadth)
+returns _memoir.candidate[] language plpgsql stable
+set plan_cache_mode = force_generic_plan set enable_nestloop = off set enable_mergejoin = off as $$
+declare
+  v_candidates _memoir.candidate[] := p_candidates; v_worth float8[]; v_power float8 := p_breadth.power;
+  v_echo float8 := case when p_breadth.own then 0.2 else 1 end; v_fall float8 := p_breadth.fall;
+begin
+  with valued as materialized (
+    select c.ordinality as o, c.kind, c.session_id, c.turn_index, c.role,
+      case when c.worth <= 0 then 0
+        -- What has lost worth before, as an echo has, stays behind.
+        else least(1, c.worth / _memoir.worth(c.score))
+          / (1 + power(1 / greatest(0.0001, least(0.9999, c.score::float8)) - 1, v_power)) end
+        * case when c.kind = 't' and c.role = 'assistant' then v_echo else 1 end as worth,
+      row_number() over (partition by c.kind, c.ref_id order by c.worth desc, c.ordinality) as part
+    from unnest(p_candidates) with ordinality c
+  ), answered as (
+    select v.o, v.kind, v.session_id, v.part, greatest(v.worth, p_breadth.answer * a.worth) as worth
+    from valued v left join valued a on a.session_id = v.session_id and a.turn_index = v.turn_index - 1
+      and a.kind = 't' and a.role = 'user' and a.part = 1 and v.kind = 't' and v.role = 'assistant' and v.part = 1
+  ), placed as (
+    select a.o, a.part, a.worth / (1 + case when a.kind = 't' then v_fall * (row_number() over (
+      partition by a.kind, a.session_id, a.part order by a.worth desc, a.o) - 1) else 0 end) as worth
+    from answered a
+  )
+  select array_agg(p.worth * case when p.part > 1 then 0.1 else 1 end order by p.o) into v_worth from placed p;
+  for i in 1 .. coalesce(cardinality(v_candidates), 0) loop
+    v_candidates[i].worth := v_worth[i];
+  end loop;
+  return array(select v_candidates[w.o] from unnest(v_worth) with ordinality w(worth, o)
+    order by (v_candidates[w.o].memory_parts ? 'pinned') is true desc, (w.worth * 1000000)::integer desc, w.o);
+end $$;
+
+-- Turns as short lines: of each the sentence with most of the question's words, rare ones above all, else its first;
+-- for an order of events the first, which says what it is about. As far as the longest excerpt, and cut to a stub.
+create or replace function _memoir.short_turns(p_turns _memoir.candidate[], p_texts _memoir.item_text[],
+  p_terms text[], p_breadth _memoir.breadth)
+returns _memoir.reduced_text[] language plpgsql immutable set plan_cache_mode = force_generic_plan as $$
+begin
+  return array(
+  with turns as materialized (
+    select c.item_no, c.turn_index, c.chunk, c.tokens, btrim(t.body, E' \n\t') as body
+    from unnest(p_turns) c join unnest(p_texts) t on t.item_no = c.item_no
+  ), terms as materialized (
+    select t.term, (1000 * ln(1 + (n.n - d.df + 0.5) / (d.df + 0.5)) + 50)::integer as weight
+    from (select distinct case when length(w) > 4 then rtrim(w, 'iy') else w end as term from unnest(p_terms) w) t,
+      (select count(*)::float8 as n from turns) n,
+      lateral (select count(*)::float8 as df from (select lower(body) as low from turns offset 0) l
+        where strpos(l.low, t.term) > 0) d
+    where p_breadth.shape <> 'order'  -- whose sentences are the first
+  ), sentences as (
+    -- Cut at the ends of sentences and lines: quick and rough.
+    select item_no, btrim(unnest(parts), ' -*#=_|~') as said, generate_subscripts(parts, 1) as o
+    from (select item_no, string_to_array(replace(replace(replace(replace(replace(body, '. ', E'.\x02'), '? ',
+      E'?\x02'), '! ', E'!\x02'), '。', E'。\x02'), E'\n', E'\x02'), E'\x02') as parts from turns) l
+  ), lowered as (
+    select *, lower(said) as low from sentences where length(said) >= 20 offset 0
+  ), best as (
+    select distinct on (item_no) item_no, said from lowered
+    order by item_no, (select coalesce(sum(t.weight), 0) from terms t where strpos(low, t.term) > 0) desc, o
+  ), shortened as (
+    select t.*, l.fidelity, l.share, case when length(b.said) <= l.longest then b.said
+      else regexp_replace(left(b.said, l.longest), '\s+\S*$', '') end as said
+    from best b join turns t on t.item_no = b.item_no,
+      (values ('stub', 90, p_breadth.stub), ('excerpt', p_breadth.longest, p_breadth.excerpt))
+        l(fidelity, longest, share)
+  )
+  -- Without the line breaks, which are counted with the whole.
+  select (item_no, fidelity, case when chunk = 0 and starts_with(body, said) then '' else '… ' end || said || ' … #'
+      || turn_index, greatest(1, tokens * length(said) / length(body) + 6 - length(body)
+      + length(replace(body, E'\n', '')))::integer, share)::_memoir.reduced_text
+  from shortened where length(said) < length(body) * 9 / 10);
+end $$;
