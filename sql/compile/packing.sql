@@ -245,7 +245,7 @@ end $$;
 create or replace function _memoir.recall_lines(p_candidates _memoir.candidate[], p_texts _memoir.item_text[],
   p_names _memoir.session_name[],
   p_reduced _memoir.reduced_text[], out lines _memoir.recall_line[], out copies integer[])
-language plpgsql stable set plan_cache_mode = force_generic_plan as $$
+language plpgsql stable set plan_cache_mode = force_generic_plan set enable_nestloop = off as $$
 declare
   v_found record;
 begin
@@ -290,7 +290,7 @@ begin
     where worth > less_worth and cost > less_cost and (more_cost is null or more_cost > cost
       and (worth - less_worth) * (more_cost - cost) > (more_worth - worth) * (cost - less_cost))
     window up as (partition by candidate_no order by cost, worth desc, fidelity)
-  ), ascending as (
+  ), ascending as materialized (
     -- No step is taken before the one it stands on.
     select *, min(worth / cost) over (partition by candidate_no order by step) as own from steps
   ), grouped as (
