@@ -123,7 +123,7 @@ begin
   v_rests := array(select translate(t, '’‘ʼ', '''''''') from unnest(p_texts) with ordinality x(t, o) order by o);
   v_out := array_fill(('{}', '{}', '{}', '{}', '{}')::_memoir.said_values, array[cardinality(p_texts)]);
   foreach v_kind in array '{email,date,time,weekday,code,number}'::text[] loop
-    v_pattern := _memoir.value_pattern(v_kind, p_language);
+    v_pattern := _memoir.value_shape(v_kind, p_language);
     for v_no in
       select o from unnest(v_rests) with ordinality x(t, o)
       where t is not null and _memoir.may_hold(t, v_kind, c_counted) and t ~* v_pattern
@@ -177,7 +177,7 @@ returns boolean language sql immutable as $$
 $$;
 
 -- What a kind of value looks like; it captures nothing.
-create or replace function _memoir.value_pattern(p_kind text, p_language text)
+create or replace function _memoir.value_shape(p_kind text, p_language text)
 returns text language plpgsql immutable as $$
 declare
   c_months text := _memoir.any_word(null, 'months');

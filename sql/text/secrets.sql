@@ -94,7 +94,7 @@ begin
   end if;
   v_strength := _memoir.value_strength(v_value, v_quoted);
   -- In code the password of an example or a test says what it is.
-  if v_strength = 0 or _memoir.is_about(v_value) or (v_quoted or strpos(v_link, '=') > 0) and v_value ~* _memoir.sample_password() then return false; end if;
+  if v_strength = 0 or _memoir.is_about(rtrim(v_value, '.,:;!?')) or (v_quoted or strpos(v_link, '=') > 0) and v_value ~* _memoir.sample_password() then return false; end if;
   -- A sentence in quotes is a message to people.
   if v_quoted and strpos(v_value, ' ') > 0 then
     return _memoir.is_passphrase(v_value, v_assigned, v_strength) or v_assigned and lower(p_found[2]) = 'psk';

@@ -232,19 +232,19 @@ def test_a_reader_in_the_way_only_delays_it(memoir_dsn: str, db: psycopg.Connect
 
 
 def test_nobody_waits_for_a_detach_from_outside(memoir_dsn: str, db: psycopg.Connection, user: str) -> None:
-    set_clock(db, "2033-07-07T00:00:00Z")
+    set_clock(db, "2036-07-07T00:00:00Z")
     say(db, user, "s", "The kiln in Delft is number 77.")
     db.execute("select memoir.close_session(%s, 's')", [user])
-    set_clock(db, "2033-10-10T00:00:00Z")
+    set_clock(db, "2036-10-10T00:00:00Z")
     set_settings(db, archive_destination="drop", archive_detach="concurrently")
     part = one(db, "select memoir.part_of(%s)", user)
     with psycopg.connect(memoir_dsn) as reader, psycopg.connect(memoir_dsn, autocommit=True) as sender:
         reader.execute("select count(*) from _memoir.conversation_history")  # stays in its transaction
         counts = archive(db)
-        assert counts.get("detaching", 0) >= 1, (counts, db.execute("select * from memoir.archive_plan()").fetchall())
+        assert counts["detaching"] >= 1, counts
         assert accounted(db, user) == (2, 2, 0)
         assert "detaching" in [
-            state for (state,) in db.execute("select export from memoir.archive_plan() where month = '2033-07-01'")
+            state for (state,) in db.execute("select export from memoir.archive_plan() where month = '2036-07-01'")
         ]
         asked = [
             s
@@ -252,7 +252,7 @@ def test_nobody_waits_for_a_detach_from_outside(memoir_dsn: str, db: psycopg.Con
                 "select statement from memoir.bare_statements() where reason = 'a month is to be archived'"
             )
         ]
-        [mine] = [s for s in asked if s.endswith(f"conversation_history_p{part}_y2033m07 concurrently")]
+        [mine] = [s for s in asked if s.endswith(f"conversation_history_p{part}_y2036m07 concurrently")]
         waiting = threading.Thread(target=lambda: sender.execute(mine))
         waiting.start()
         while not one(
@@ -266,12 +266,12 @@ def test_nobody_waits_for_a_detach_from_outside(memoir_dsn: str, db: psycopg.Con
         assert "number 77" in str(one(db, "select memoir.compile_context(%s, 'other', 'Where is number 77?')", user))
         say(db, user, "other", "And on we go.")
         db.execute("reset lock_timeout")
-        set_clock(db, "2033-10-13T00:00:00Z")
+        set_clock(db, "2036-10-13T00:00:00Z")
         assert any(
             "wait to be detached" in problem
             for (problem,) in db.execute("select problem from memoir.health_problems()")
         )
-        set_clock(db, "2033-10-10T00:00:00Z")
+        set_clock(db, "2036-10-10T00:00:00Z")
         reader.commit()
         waiting.join(30)
         assert not waiting.is_alive()
@@ -283,7 +283,7 @@ def test_nobody_waits_for_a_detach_from_outside(memoir_dsn: str, db: psycopg.Con
         accounted(db, user) == (4, 2, 0)
         and one(
             db,
-            f"select count(*) from _memoir.conversation_history_p{part}_y2033m07 where user_id = (select user_id from _memoir.users where external_id = %s)",
+            f"select count(*) from _memoir.conversation_history_p{part}_y2036m07 where user_id = (select user_id from _memoir.users where external_id = %s)",
             user,
         )
         == 2

@@ -26,7 +26,7 @@ CORRECTIONS = [
     ("سيارتي لونها أحمر", "أصبحت سيارتي زرقاء", "سيارته زرقاء"),
 ]
 FORGOTTEN = [
-    ("The alarm code of the studio is 90417.", "Please forget the alarm code of the studio", "90417"),
+    ("My locker at the studio is number 90417.", "Please forget my locker at the studio", "90417"),
     ("My sister Runa is in rehab since May.", "You should not keep what I said about Runa and rehab", "rehab"),
     ("Mein Gehalt liegt bei 4.150 Euro.", "Vergiss bitte mein Gehalt", "4.150"),
     ("我的密码提示是外婆的名字", "请忘记我的密码提示", "外婆"),

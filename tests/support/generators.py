@@ -67,7 +67,7 @@ class World:
 WORDS = (
     "invoice march april kiln glaze celadon budget flight Lisbon Berlin allergic peanuts doctor appointment garden tomato piano "
     "lesson daughter Mia brother Teo deadline contract server port database migration error timeout deploy meeting Friday tea "
-    "coffee vegetarian hike lake mountain camera lens novel chapter violin match team train ticket hotel refund password letter"
+    "coffee vegetarian hike lake mountain camera lens novel chapter violin match team train ticket hotel refund passport letter"
 ).split()
 SMALL = "the a is was did we my your on in at with for and or not never how when where why what who".split()
 NO_SPACES = {
