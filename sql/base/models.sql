@@ -149,7 +149,8 @@ begin
     languages)
   values (p_name, p_provider, p_dimension, p_query_prefix, p_document_prefix, p_endpoint, p_languages)
   on conflict (name) do update set provider = excluded.provider, endpoint = excluded.endpoint,
-    languages = coalesce(excluded.languages, embedding_models.languages), status = case when embedding_models.status = 'retired' then 'backfilling' else embedding_models.status end
+    languages = coalesce(excluded.languages, embedding_models.languages), status = case
+      when embedding_models.status = 'retired' then 'backfilling' else embedding_models.status end
   returning model_id into v_id;
   return v_id;
 end $$;

@@ -156,7 +156,8 @@ begin
 end $$;
 
 -- The turns of a session from one to another that the caller may see, and what was made of them.
-create or replace function _memoir.turns_around(p_caller _memoir.caller, p_session_id uuid, p_from integer, p_to integer)
+create or replace function _memoir.turns_around(p_caller _memoir.caller, p_session_id uuid, p_from integer,
+  p_to integer)
 returns table (kind text, id uuid, session text, turn_index integer, role text, name text, said_at timestamptz,
   line text) language plpgsql stable set plan_cache_mode = force_custom_plan as $$
 declare
@@ -248,7 +249,8 @@ begin
     'session', (select s.external_id from _memoir.sessions s where s.user_id = v_user
       and s.session_id = p_memory.session_id),
     'sources', (select coalesce(jsonb_agg(jsonb_strip_nulls(jsonb_build_object('kind', s.source_kind, 'id', s.source_id,
-        'session', x.external_id, 'turn_index', s.turn_index, 'link', s.link)) order by s.turn_index, s.source_id), '[]')
+        'session', x.external_id, 'turn_index', s.turn_index, 'link', s.link))
+          order by s.turn_index, s.source_id), '[]')
       from _memoir.memory_sources s
       left join _memoir.sessions x on x.user_id = v_user and x.session_id = s.session_id
       where s.user_id = v_user and s.item_kind = 'memory' and s.item_id = p_memory.memory_id

@@ -100,7 +100,8 @@ begin
 end $$;
 
 -- The newest turns that wait for their vectors while the user's others have them: a new session knows the last one.
-create or replace function _memoir.waiting_turns(p_user_id uuid, p_question _memoir.question, p_scope _memoir.search_scope)
+create or replace function _memoir.waiting_turns(p_user_id uuid, p_question _memoir.question,
+  p_scope _memoir.search_scope)
 returns integer[] language plpgsql stable set plan_cache_mode = force_custom_plan as $$
 declare
   v_through integer; v_most constant integer := 12;
@@ -110,7 +111,8 @@ begin
     and c.model_id = p_question.model_id;
   if coalesce(v_through, 0) <= 0 then return '{}'; end if;
   return array(select i.item_no from _memoir.search_items i
-    where i.user_id = p_user_id and i.item_no > v_through and i.kind = 't' and not i.dead and i.role in ('user', 'assistant')
+    where i.user_id = p_user_id and i.item_no > v_through and i.kind = 't' and not i.dead and i.role
+      in ('user', 'assistant')
       and (i.turn_index < p_scope.hidden_from or i.session_id <> all (p_scope.hidden_sessions))
       and i.sensitivity <= p_scope.clearance and (p_scope.projects is null or i.project = any (p_scope.projects))
     order by i.item_no desc limit v_most);
@@ -179,7 +181,8 @@ end $$;
 
 -- Of turns that say the same the user's own statement stands for them, not what the assistant made of it: it takes the
 -- better place, and the echo falls behind. Told by their vectors: a statement said before, as close as a paraphrase is.
-create or replace function _memoir.own_words_first(p_user_id uuid, p_candidates _memoir.candidate[], p_model_id smallint)
+create or replace function _memoir.own_words_first(p_user_id uuid, p_candidates _memoir.candidate[],
+  p_model_id smallint)
 returns _memoir.candidate[] language plpgsql stable set plan_cache_mode = force_custom_plan as $$
 declare
   v_pair record; v_alike constant float8 := 0.6; v_echo integer; v_own integer; v_items integer[];

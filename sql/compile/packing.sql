@@ -154,7 +154,8 @@ end $$;
 -- Of the candidates whose texts were read: the sessions of turns, and what is not short (short texts are shown as they
 -- are or not at all).
 create or replace function _memoir.reducible(p_candidates _memoir.candidate[], p_items integer[], p_doubtful integer[],
-  p_least integer, out sessions uuid[], out turns _memoir.candidate[], out memories _memoir.candidate[], out refs uuid[])
+  p_least integer, out sessions uuid[], out turns _memoir.candidate[], out memories _memoir.candidate[],
+    out refs uuid[])
 language plpgsql immutable set plan_cache_mode = force_generic_plan as $$
 declare
   v_found record;

@@ -89,12 +89,14 @@ begin
     order by f.o limit p_limit
   ), shown as (
     select k.o, case k.kind when 't' then 'turn' when 'm' then 'memory' else 'summary' end as kind, k.ref_id,
-      _memoir.marked(v_user, k.kind, k.session_id, k.turn_index, k.span_start, k.span_length, t.body, p_as_of) as body, k.score, k.words, k.vector,
+      _memoir.marked(v_user, k.kind, k.session_id, k.turn_index, k.span_start, k.span_length, t.body, p_as_of) as body,
+        k.score, k.words, k.vector,
       array_remove(array[case when k.words > 0 then 'words' end, case when k.vector is not null then 'vector' end,
         case when k.words = 0 and k.vector is null then 'neighbour' end], null) as matched,
       k.session_id, k.turn_index, k.role::text as role, t.name, k.said_at, k.type, k.memory_tags, k.project
     from kept k
-    join _memoir.item_texts(v_user, array(select k2.item_no from kept k2), v_caller.clearance) t on t.item_no = k.item_no
+    join _memoir.item_texts(v_user, array(select k2.item_no from kept k2),
+      v_caller.clearance) t on t.item_no = k.item_no
     union all
     select 2147483647 + row_number() over (order by m.recorded_at desc, m.memory_id), 'memory', m.memory_id, m.content,
       0::real, 0::real, null::real, array['filter'], m.local_to, null, null, null, _memoir.said(m), m.type, m.tags,

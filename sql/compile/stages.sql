@@ -443,7 +443,8 @@ begin
   -- Standing statements are in every prompt.
   v_pins.pinned := v_pins.pinned || coalesce(v.left_out, '{}');
   if v.left_out <> '{}' then
-    v.warnings := v.warnings || format('%s standing statements have no room in the profile (profile_tokens) and lead the '
+    v.warnings := v.warnings
+      || format('%s standing statements have no room in the profile (profile_tokens) and lead the '
       'recall', cardinality(v.left_out));
   end if;
   -- Small talk recalls what is there whatever is said; where nothing is, nothing is searched.

@@ -22,7 +22,8 @@ returns table (name text, description text, parameters jsonb) language sql immut
      || 'quoted from this session.',
      '{"content": {"type": "string"}, "type": {"type": "string", "enum": ["fact", "preference", "instruction"]},
        "said": {"type": "string"}}', '["content"]'),
-    (6, 'memory_correct', 'Replace what a memory says, or a part of it. said: the user''s words that say so, quoted from '
+    (6, 'memory_correct',
+      'Replace what a memory says, or a part of it. said: the user''s words that say so, quoted from '
      || 'this session.',
      '{"id": {"type": "string"}, "content": {"type": "string"}, "said": {"type": "string"}}', '["id", "content"]'),
     (7, 'memory_forget', 'Forget what the user asks to forget: a memory by id, or about a thing. said: that request, '
@@ -42,7 +43,8 @@ begin
         'description', t.description, 'parameters', t.parameters))
       when 'responses' then jsonb_build_object('type', 'function', 'name', t.name, 'description', t.description,
         'parameters', t.parameters, 'strict', false)
-      when 'anthropic' then jsonb_build_object('name', t.name, 'description', t.description, 'input_schema', t.parameters)
+      when 'anthropic' then jsonb_build_object('name', t.name, 'description', t.description, 'input_schema',
+        t.parameters)
       else jsonb_build_object('name', t.name, 'description', t.description, 'inputSchema', t.parameters) end)
     from _memoir.memory_tool_list() t);
 end $$;
@@ -65,7 +67,8 @@ returns uuid[] language plpgsql immutable as $$
 begin
   return array(select x::uuid from jsonb_array_elements_text(p_ids) x);
 exception when invalid_text_representation then
-  perform _memoir.fail('PM014', format('ids must be ids as memory_search gives them, not %s', _memoir.shown(p_ids::text)));
+  perform _memoir.fail('PM014', format('ids must be ids as memory_search gives them, not %s',
+    _memoir.shown(p_ids::text)));
 end $$;
 
 -- Refuses a tool that there is not, an argument that lacks, one that the tool does not have, one of another type.
@@ -126,7 +129,8 @@ end $$;
 -- A text as quotations are compared.
 create or replace function _memoir.quotable(p_text text)
 returns text language sql immutable as $$
-  select btrim(regexp_replace(translate(lower(normalize(left(p_text, 100000), nfkc)), '’‘“”„«»"''', ''), '\s+', ' ', 'g'),
+  select btrim(regexp_replace(translate(lower(normalize(left(p_text, 100000), nfkc)), '’‘“”„«»"''', ''), '\s+', ' ',
+    'g'),
     ' .,;:!?…')
 $$;
 
@@ -145,7 +149,8 @@ declare
 begin
   while v_high - v_low > 4 loop
     v_middle := (v_low + v_high) / 2;
-    if memoir.count_tokens(left(p_text, v_middle) || '…') <= p_tokens then v_low := v_middle; else v_high := v_middle; end if;
+    if memoir.count_tokens(left(p_text, v_middle) || '…') <= p_tokens then v_low := v_middle;
+      else v_high := v_middle; end if;
   end loop;
   return left(p_text, v_low) || '…';
 end $$;
@@ -190,7 +195,8 @@ begin
     return coalesce(v_out, 'No such ids. memory_search gives ids.');
   else  -- memory_query
     v_left := coalesce((p_arguments ->> 'max_tokens')::integer, 1000);
-    for v_item in select r.kind, r.id, r.session, r.said_at, case when r.kind = 'turn' then coalesce(r.name, r.role) || ': '
+    for v_item in select r.kind, r.id, r.session, r.said_at, case when r.kind = 'turn'
+      then coalesce(r.name, r.role) || ': '
         else '' end || r.content as body
       from memoir.recall(p_user, p_arguments ->> 'question', p_limit => 50) r
       where not _memoir.is_secret(v_user, r.id) order by r.rank
@@ -219,7 +225,8 @@ declare
   v_done jsonb := memoir.correct(p_user, p_id, p_content, p_session => p_session.external_id, p_actor => p_actor,
     p_source_turns => case when p_cited is not null then array[p_cited] end);
 begin
-  return format(case v_done ->> 'outcome' when 'contradicts' then 'Kept beside the old one as %s, which contradicts it: '
+  return format(case v_done ->> 'outcome' when 'contradicts'
+    then 'Kept beside the old one as %s, which contradicts it: '
     'the user''s word stands. Quote the user in said to correct it.' else 'Corrected: now %s.' end,
     v_done ->> 'memory_id');
 end $$;
@@ -279,20 +286,23 @@ begin
       perform memoir.pin(p_user, p_session.external_id, v_id, p_reason => 'by the model');
       return 'Pinned.';
     end if;
-    return case when memoir.unpin(p_user, p_session.external_id, v_id) then 'No longer pinned.' else 'It was not pinned.' end;
+    return case when memoir.unpin(p_user, p_session.external_id, v_id) then 'No longer pinned.'
+      else 'It was not pinned.' end;
   end case;
 end $$;
 
 create or replace function memoir.call_memory_tool(p_user text, p_session text, p_name text,
   p_arguments jsonb default '{}')
-returns text language plpgsql security definer set search_path from current set plan_cache_mode = force_custom_plan as $$
+returns text language plpgsql security definer set search_path
+  from current set plan_cache_mode = force_custom_plan as $$
 declare
   v_caller _memoir.caller := _memoir.authorise(p_user, 'write');
   v_session _memoir.sessions := _memoir.session(v_caller, p_session); v_message text; v_hint text; v_state text;
 begin
   begin
     if jsonb_typeof(coalesce(p_arguments, 'null')) <> 'object' then
-      perform _memoir.fail('PM014', format('arguments must be a JSON object, not %s', _memoir.shown(p_arguments::text)));
+      perform _memoir.fail('PM014', format('arguments must be a JSON object, not %s',
+        _memoir.shown(p_arguments::text)));
     end if;
     perform _memoir.check_tool_call(p_name, p_arguments);
     if p_name in ('memory_search', 'memory_timeline', 'memory_get', 'memory_query') then

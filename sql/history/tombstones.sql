@@ -177,7 +177,8 @@ begin
   where not s.is_right and (p_slots or s.kind <> 'slot_value')
     and not exists (select from said r where r.is_right and r.kind = s.kind and r.text = s.text);
   insert into _memoir.tombstones (user_id, key_hash, kind, memory_id, reason, actor, set_by, recorded_at)
-  select p_user_id, k.key_hash, case k.kind when 'claim' then 'value' else k.kind end, p_memory, p_reason, p_actor, p_by, p_at
+  select p_user_id, k.key_hash, case k.kind when 'claim' then 'value'
+    else k.kind end, p_memory, p_reason, p_actor, p_by, p_at
   from unnest(_memoir.tombstone_keys(p_user_id, v_texts), v_kinds) k(key_hash, kind)
   on conflict (user_id, key_hash, kind) do update set lifted_at = null, lifted_by = null,
     recorded_at = excluded.recorded_at,
@@ -195,7 +196,8 @@ declare
   v_caller _memoir.caller := _memoir.authorise(p_user, 'read');
 begin
   return query
-  select t.memory_id, array_agg(distinct t.kind order by t.kind), t.reason, t.actor::text, t.set_by, t.recorded_at, t.lifted_at,
+  select t.memory_id, array_agg(distinct t.kind order by t.kind), t.reason, t.actor::text, t.set_by, t.recorded_at,
+    t.lifted_at,
     t.lifted_by,
     m.type, m.project, m.slot, case when m.state not in ('forgotten', 'erased') then m.content end
   from _memoir.tombstones t left join _memoir.memory_store m on m.user_id = v_caller.user_id

@@ -116,7 +116,8 @@ begin
     from unnest(_memoir.units_before(p_turn, v_terms, '{user}', 0)) u,
       lateral _memoir.values_of(u.said, p_language) v
     where _memoir.coverage(v_topics, '{}', v.topics || tsvector_to_array(to_tsvector(v_config, u.said)), '{}')
-        >= case when cardinality(v_topics) >= 3 then 0.66 when v_topics = '{}' then 0 else 1 end and v_named.vals <@ v.vals
+        >= case when cardinality(v_topics) >= 3 then 0.66 when v_topics = '{}' then 0 else 1 end
+          and v_named.vals <@ v.vals
       and not exists (select from _memoir.forget_requests(u.said))),
   best as (select max(rank) as rank from matched)
   select array(select m.u from matched m, best b where p_is_all or m.rank = b.rank), b.rank,
@@ -127,7 +128,8 @@ begin
   -- "Meeting with Ines on the 9th, meeting with Raul on the 11th": two in one.
   is_clear := v_best > 0 and (p_is_all or v_things = 1 and not exists (
     select from unnest(v_units) u where p_language = 'english' and (select count(*) from regexp_matches(lower(u.said),
-      '\m' || regexp_replace((select t from unnest(v_topics) t order by length(t) limit 1), '[^[:alnum:]]', '.', 'g'), 'g')) > 1));
+      '\m' || regexp_replace((select t from unnest(v_topics) t order by length(t) limit 1), '[^[:alnum:]]', '.', 'g'),
+        'g')) > 1));
 end $$;
 
 -- Takes clauses out of recall and forgets memories, as p_turn asks. Under the user's lock.
@@ -223,7 +225,8 @@ returns jsonb language plpgsql set plan_cache_mode = force_custom_plan as $$
 declare
   v_user uuid := p_turn.user_id; v_change uuid := gen_random_uuid();
   v_named record := _memoir.units_named(p_turn, p_names, p_request, p_is_all, p_language);
-  v_units _memoir.said_unit[] := _memoir.units_within(v_user, v_named.units, p_projects, p_clearance); v_values text[] := '{}'; v_memories uuid[]; v_unit _memoir.said_unit;
+  v_units _memoir.said_unit[] := _memoir.units_within(v_user, v_named.units, p_projects,
+    p_clearance); v_values text[] := '{}'; v_memories uuid[]; v_unit _memoir.said_unit;
   v_shown jsonb; v_clear boolean := v_named.is_clear;
 begin
   v_memories := _memoir.memories_named(v_user, v_named.topics, p_language, p_projects, p_clearance);
@@ -236,7 +239,8 @@ begin
     end if;
   end if;
   foreach v_unit in array v_units loop
-    v_values := v_values || array(select r from _memoir.values_of(v_unit.said, p_language) v, unnest(v.kinds, v.raws) x(k, r)
+    v_values := v_values || array(select r from _memoir.values_of(v_unit.said, p_language) v, unnest(v.kinds,
+      v.raws) x(k, r)
       where k in ('email', 'code') or k in ('number', 'date', 'time') and r ~ '\d\d');
   end loop;
   if v_values <> '{}' or p_is_all then
@@ -287,7 +291,8 @@ begin
 end $$;
 
 create or replace function memoir.undo_change(p_user text, p_change uuid)
-returns jsonb language plpgsql security definer set search_path from current set plan_cache_mode = force_custom_plan as $$
+returns jsonb language plpgsql security definer set search_path
+  from current set plan_cache_mode = force_custom_plan as $$
 declare
   v_caller _memoir.caller := _memoir.authorise(p_user, 'write'); v_user uuid := v_caller.user_id;
   v_now timestamptz := memoir.now(); v_at timestamptz; v_units _memoir.said_unit[]; v_id uuid;
@@ -308,7 +313,8 @@ begin
   if v_at is null or exists (select from _memoir.recall_exclusions x
     join _memoir.sessions s on s.user_id = v_user and s.session_id = x.session_id
     where x.user_id = v_user and x.change_id = p_change and s.project <> all (v_caller.projects)) then
-    perform _memoir.fail('PM004', format('unknown change %s', _memoir.shown(p_change::text)), 'list_changes names them');
+    perform _memoir.fail('PM004', format('unknown change %s', _memoir.shown(p_change::text)),
+      'list_changes names them');
   end if;
   update _memoir.tombstones set lifted_at = v_now, lifted_by = v_caller.login
   where user_id = v_user and recorded_at = v_at and lifted_at is null and reason = 'asked to forget';
@@ -374,7 +380,8 @@ which turn said so, and which spans of which turns it concerns; with p_undone th
 undo_change takes one back. Raises PM001.';
 
 create or replace function memoir.forget_about(p_user text, p_query text, p_preview boolean default false)
-returns jsonb language plpgsql security definer set search_path from current set plan_cache_mode = force_custom_plan as $$
+returns jsonb language plpgsql security definer set search_path
+  from current set plan_cache_mode = force_custom_plan as $$
 declare
   v_caller _memoir.caller := _memoir.authorise(p_user, 'write'); v_turn _memoir.conversation_history;
 begin

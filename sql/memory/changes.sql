@@ -273,7 +273,8 @@ end $$;
 -- "Got a new phone": the thing, where people have one at a time; what was said of the old one gives way.
 create or replace function _memoir.new_thing(p_plain text, p_language text)
 returns text language sql immutable as $$
-  select t from (select lower((regexp_match(p_plain, nullif(_memoir.any_word(p_language, 'got_new'), ''), 'i'))[1])) x(t)
+  select t from (select lower((regexp_match(p_plain, nullif(_memoir.any_word(p_language, 'got_new'), ''),
+    'i'))[1])) x(t)
   where t = any (_memoir.word_list(p_language, 'replaced_things'))
 $$;
 
@@ -304,8 +305,10 @@ declare
   v_names text[] := tsvector_to_array(to_tsvector(p_language::regconfig, array_to_string((p_one.new).names, ' ')));
   v_context text; v_around text[]; v_changing text[] := _memoir.word_list(p_language, 'change_words');
 begin
-  v_plains := array(select _memoir.plain(u.said, p_language) from unnest(p_units) with ordinality u order by ordinality);
-  v_olds := _memoir.values_in(array(select u.said from unnest(p_units) with ordinality u order by ordinality), p_language);
+  v_plains := array(select _memoir.plain(u.said, p_language) from unnest(p_units) with ordinality u
+    order by ordinality);
+  v_olds := _memoir.values_in(array(select u.said from unnest(p_units) with ordinality u
+    order by ordinality), p_language);
   v_theirs := array(select _memoir.subject_of(p, p_language) from unnest(v_plains) with ordinality x(p, o) order by o);
   for i in 1 .. cardinality(p_units) loop
     continue when v_subject <> v_theirs[i];
@@ -376,7 +379,8 @@ begin
 end $$;
 
 -- Another value of the same kind said of the same thing: numbers, days, times, codes; else names.
-create or replace function _memoir.other_value(inout p_found _memoir.found_change, p_new _memoir.said_values, p_old _memoir.said_values,
+create or replace function _memoir.other_value(inout p_found _memoir.found_change, p_new _memoir.said_values,
+  p_old _memoir.said_values,
   p_around text[], p_names text[], p_cue boolean, p_floor real, p_plain text, p_language text)
 language plpgsql stable as $$
 declare
@@ -414,7 +418,8 @@ begin
   end if;
   if p_cue and p_new.names <> '{}' and p_old.names <> '{}' and not p_new.names && p_old.names
     and p_new.kinds = '{}' then
-    v_cover := _memoir.coverage(array(select t from unnest(p_new.topics) t where t <> all (p_names)), '{}', p_old.topics,
+    v_cover := _memoir.coverage(array(select t from unnest(p_new.topics) t
+      where t <> all (p_names)), '{}', p_old.topics,
       p_around);
     if v_shared <> '{}' and (v_cover >= p_floor or v_cover >= 0.5 and exists (select from unnest(v_shared) s
       where s = any (p_old.names) or strpos(p_plain, initcap(s)) > 0)) then
@@ -449,5 +454,6 @@ returns boolean language sql immutable as $$
 $$;
 create or replace function _memoir.covers(p_one text[], p_other text[])
 returns boolean language sql immutable as $$
-  select p_other <> '{}' and array(select lower(o) from unnest(p_other) o) <@ array(select lower(o) from unnest(p_one) o)
+  select p_other <> '{}' and array(select lower(o) from unnest(p_other) o) <@ array(select lower(o)
+    from unnest(p_one) o)
 $$;

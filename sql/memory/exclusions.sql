@@ -50,7 +50,8 @@ begin
     select * into v_turn from _memoir.conversation_history h where h.user_id = p_user_id
       and h.session_id = v_item.session_id and h.turn_index = v_item.turn_index and h.recorded_at = v_item.recorded_at;
     -- Pieces that an earlier one left are made anew.
-    update _memoir.search_items p set dead = true where p.user_id = p_user_id and p.ref_id = v_item.ref_id and not p.dead
+    update _memoir.search_items p set dead = true where p.user_id = p_user_id and p.ref_id = v_item.ref_id
+      and not p.dead
       and p.item_no <> v_item.item_no and p.span_start >= v_item.span_start
       and p.span_start + p.span_length <= v_item.span_start + v_item.span_length;
     v_new := '{}'; v_texts := '{}';
@@ -86,7 +87,8 @@ declare
 begin
   insert into _memoir.recall_exclusions (user_id, session_id, turn_index, exclusion_id, span_start, span_length, reason,
     recorded_at, changed, change_id, by_session, by_turn)
-  select p_user_id, u.session_id, u.turn_index, gen_random_uuid(), u.span_start, u.span_length, p_reason, p_at, p_changed,
+  select p_user_id, u.session_id, u.turn_index, gen_random_uuid(), u.span_start, u.span_length, p_reason, p_at,
+    p_changed,
     p_change, p_turn.session_id, p_turn.turn_index
   from (select distinct session_id, turn_index, span_start, span_length from unnest(p_units)) u
   where not exists (select from _memoir.recall_exclusions x where x.user_id = p_user_id and x.session_id = u.session_id
@@ -125,7 +127,8 @@ declare
   v_units _memoir.said_unit[];
 begin
   if v_olds = '{}' then return '{}'; end if;
-  v_units := _memoir.units_before(p_turn, _memoir.query_terms('english', array_to_string(v_olds, ' ')), '{assistant}', 8);
+  v_units := _memoir.units_before(p_turn, _memoir.query_terms('english', array_to_string(v_olds, ' ')), '{assistant}',
+    8);
   return array(select u from unnest(v_units) u
     where (u.session_id = p_unit.session_id and u.turn_index = p_unit.turn_index + 1
         or exists (select from unnest(v_olds) o where o ~ '[[:upper:]]|\d\d') and u.created_at >= p_unit.created_at)

@@ -27,7 +27,8 @@ begin
   if (v_config ->> 'extraction')::boolean then
     v_turns := _memoir.turns_to_extract(v_counters, v_counters.extracted_through, p_limit);
     v_texts := _memoir.own_texts(v_turns);
-    v_languages := array(select _memoir.spoken_language(t.content) from unnest(v_turns) with ordinality t order by ordinality);
+    v_languages := array(select _memoir.spoken_language(t.content) from unnest(v_turns) with ordinality t
+      order by ordinality);
     v_clauses := _memoir.said_clauses(v_texts, v_languages);
     v_requests := array(select r from _memoir.forget_requests_in(v_clauses, v_languages) r
       where length(v_texts[r.text_no]) <= 20000);

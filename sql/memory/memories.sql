@@ -262,7 +262,8 @@ begin
   -- conversation: preferences and instructions are procedural, the rest semantic ([PG] 5.1).
   v_holds := v_holds and v_global and v_standing.by_person;
   v_memory.tier := case when not v_global or v_memory.provenance in ('system_inferred', 'tool_output') then 1
-    when v_memory.actor <> 'person' and not v_holds then 2 when v_memory.provenance in ('preference', 'instruction') then 4 else 3 end;
+    when v_memory.actor <> 'person' and not v_holds then 2 when v_memory.provenance in ('preference', 'instruction')
+      then 4 else 3 end;
   v_memory.validated_at := case when v_memory.actor = 'person' or v_holds then v_now end;
   v_memory.confidence := coalesce(v_memory.confidence, case when v_memory.actor = 'person' then 0.9
     when v_holds then 0.8 else 0.5 end);

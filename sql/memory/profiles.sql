@@ -77,7 +77,8 @@ begin
     return coalesce(v_old.version, 0);
   end if;
   v_version := 1 + greatest(v_version, (select max(p.version) from _memoir.profiles p where p.user_id = p_user_id));
-  insert into _memoir.profiles (user_id, version, content, tokens, made_by, recorded_at, memory_ids, left_out, fresh_until)
+  insert into _memoir.profiles (user_id, version, content, tokens, made_by, recorded_at, memory_ids, left_out,
+    fresh_until)
   values (p_user_id, v_version, v_text, jsonb_build_object(v_tokenizer, _memoir.tokens_of(v_text, v_tokenizer)),
     'rules', v_now, v_ids, v_left, v_fresh);
   update _memoir.users set profile_version = v_version where user_id = p_user_id;

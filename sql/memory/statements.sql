@@ -40,7 +40,8 @@ returns text language sql immutable as $$
     when s ~ '^name of (dad|father)$' then 'name of father'
     when s ~ '^number of (kids|children)$' then 'number of children'
     when s = 'mobile number' then 'phone number'
-    else regexp_replace(replace(replace(s, 'favorite', 'favourite'), 'color', 'colour'), '^(name of|all-time) (?:new|little|old|dear) ', '\1 ') end
+    else regexp_replace(replace(replace(s, 'favorite', 'favourite'), 'color', 'colour'),
+      '^(name of|all-time) (?:new|little|old|dear) ', '\1 ') end
   from (select btrim(regexp_replace(lower(p_slot), '\s+', ' ', 'g'))) x(s)
 $$;
 
@@ -73,7 +74,8 @@ begin
       v_found := array(select n from unnest(v_found) n where p_plains[n] !~* (v_rule ->> 'not_if'));
     end if;
     foreach clause_no in array v_found loop
-      v_captured := regexp_match(p_plains[clause_no], v_pattern, case when v_rule ->> 'exact' = 'yes' then 'c' else 'i' end);
+      v_captured := regexp_match(p_plains[clause_no], v_pattern, case when v_rule ->> 'exact' = 'yes' then 'c'
+        else 'i' end);
       rule := _memoir.with_value(v_rule, p_plains[clause_no], v_captured, p_language);
       v_left := array_remove(v_left, clause_no);
       return next;
@@ -128,7 +130,8 @@ begin
       v_row := v_rows[v_hit.clause_no];
       if v_row.text_no <> v_last then v_taken := '{}'; v_last := v_row.text_no; end if;
       continue when int4range(v_row.span_start, v_row.span_start + v_row.span_length) && any (v_taken)
-        or v_hit.rule ->> 'category' not in ('instruction', 'identity') and (_memoir.is_supposed(v_row.plain, v_language)
+        or v_hit.rule ->> 'category' not in ('instruction', 'identity')
+          and (_memoir.is_supposed(v_row.plain, v_language)
           or v_row.plain ~* nullif(_memoir.any_word(v_language, 'conditions'), ''));
       v_taken := v_taken || int4range(v_row.span_start, v_row.span_start + v_row.span_length);
       return next _memoir.stated(v_row.text_no, v_row.span_start, v_row.span_length,
@@ -144,7 +147,8 @@ declare
   v_rows _memoir.said_clause[] := p_clauses; v_asks boolean[]; v_before text[];
 begin
   -- "Can you always answer in Dutch?" asks for no answer.
-  v_asks := array(select c.asks and not coalesce(c.sentence ~* nullif(_memoir.any_word(p_language, 'asked_wishes'), ''), false)
+  v_asks := array(select c.asks and not coalesce(c.sentence ~* nullif(_memoir.any_word(p_language, 'asked_wishes'),
+    ''), false)
     from unnest(v_rows) with ordinality c order by ordinality);
   v_before := array(select coalesce(string_agg(case when c.clause_no > 0 then c.said end, ' ') over (
       partition by c.text_no, c.sentence_start order by c.clause_no
@@ -273,7 +277,8 @@ begin
   end if;
   select count(*) into v_clauses from _memoir.clauses(v_plain, v_language);
   if v_clauses > 1 or coalesce(_memoir.is_supposed(v_plain, v_language), false) then return; end if;
-  if v_plain !~ '^(?:I|We|My|Our|i|we|my|our|Ich|Mein|Vivo|Mi|J|Mon|Ma|Moro|O meu|A minha|Abito|Il mio|La mia)' then return; end if;
+  if v_plain !~ '^(?:I|We|My|Our|i|we|my|our|Ich|Mein|Vivo|Mi|J|Mon|Ma|Moro|O meu|A minha|Abito|Il mio|La mia)'
+    then return; end if;
   v_rule := (select r.rule from _memoir.statements_in(array[v_plain], array[false], v_language, true) r limit 1);
   slot := v_rule ->> 'slot';
   slot_value := v_rule ->> 'value';

@@ -318,9 +318,12 @@ begin
   v_session := coalesce(split_part(p_after, '/', 2), '00000000-0000-0000-0000-000000000000')::uuid;
   v_turn := coalesce(split_part(p_after, '/', 3), '-1')::integer;
   return query execute format($q$
-    select format('%%s/%%s/%%s', h.user_id, h.session_id, h.turn_index), to_jsonb(h) || jsonb_build_object('user', u.external_id, 'session', s.external_id)
-    from (select * from %s where (user_id, session_id, turn_index) > ($1, $2, $3) order by user_id, session_id, turn_index limit $4) h
-    join _memoir.users u on u.user_id = h.user_id join _memoir.sessions s on s.user_id = h.user_id and s.session_id = h.session_id
+    select format('%%s/%%s/%%s', h.user_id, h.session_id, h.turn_index), to_jsonb(h) || jsonb_build_object('user',
+      u.external_id, 'session', s.external_id)
+    from (select * from %s where (user_id, session_id, turn_index) > ($1, $2, $3)
+      order by user_id, session_id, turn_index limit $4) h
+    join _memoir.users u on u.user_id = h.user_id join _memoir.sessions s on s.user_id = h.user_id
+      and s.session_id = h.session_id
     order by h.user_id, h.session_id, h.turn_index $q$, v_leaf) using v_user, v_session, v_turn, p_limit;
 end $$;
 comment on function memoir.export_month(integer, date, text, integer) is

@@ -19,7 +19,8 @@ begin
   execute format('with given as materialized (select t.* from jsonb_array_elements($2) r, jsonb_populate_record(null::_memoir.%1$I, _memoir.import_row($1, r, $3)) t),
       kept as materialized (select t.* from given t where %2$s),
       put as (insert into _memoir.%1$I select * from kept on conflict do nothing returning 1)
-    select array[(select count(*) from put), (select count(*) from given) - (select count(*) from kept)]::integer[]', p_table, p_keep)
+    select array[(select count(*) from put), (select count(*) from given) - (select count(*) from kept)]::integer[]',
+      p_table, p_keep)
   into v_counts using p_user_id, p_rows, _memoir.uuid_columns(p_table);
   return v_counts;
 end $$;

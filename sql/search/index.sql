@@ -47,7 +47,8 @@ begin
   items as (
     insert into _memoir.search_items (user_id, ref_id, session_id, recorded_at, created_at, item_no, turn_index,
       span_start, span_length,
-      token_count, word_count, language, chunk, kind, role, speaker, is_question, after_question, last_chunk, embeddable, echo,
+      token_count, word_count, language, chunk, kind, role, speaker, is_question, after_question, last_chunk,
+        embeddable, echo,
         sensitivity, project, previous_item)
     select p_user_id, c.ref_id, c.session_id, p_at, c.created_at, c.number, c.turn_index, c.span_start, c.span_length,
       c.token_count, c.total, c.decided, c.chunk, c.kind, c.role, c.speaker, c.is_question,

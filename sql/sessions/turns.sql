@@ -456,7 +456,8 @@ begin
   if p_from <= p_to then
     select first_recorded_at, last_recorded_at into v_since, v_until from _memoir.session_counters
     where user_id = p_user_id and session_id = p_session_id;
-    v_calls := v_calls || array(select c ->> 'id' from _memoir.conversation_history h, jsonb_array_elements(h.tool_calls) c
+    v_calls := v_calls || array(select c ->> 'id' from _memoir.conversation_history h,
+      jsonb_array_elements(h.tool_calls) c
       where h.user_id = p_user_id and h.session_id = p_session_id and h.recorded_at between v_since and v_until
         and h.turn_index between p_from and p_to and _memoir.is_memory_tool(c -> 'function' ->> 'name'));
   end if;

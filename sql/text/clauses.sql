@@ -17,7 +17,8 @@ begin
     v_text := regexp_replace(v_text, '(, (?:(?:' || v_joints || ') )?|[;:] | +[-–—]+ +| +\(| +(?:' || v_joints
       || ') +)(?=(?:' || v_starts || ')\M)', '\1' || chr(2), 'gi');
     if v_verbs is not null then
-      v_text := regexp_replace(v_text, '(,? (?:' || v_joints || ') )(?=(?:(?:now|currently|also|still) )?(?:' || v_verbs || ')\M)', '\1' || chr(2) || chr(3),
+      v_text := regexp_replace(v_text, '(,? (?:' || v_joints || ') )(?=(?:(?:now|currently|also|still) )?(?:'
+        || v_verbs || ')\M)', '\1' || chr(2) || chr(3),
         'gi');
     end if;
   end if;
@@ -59,7 +60,8 @@ begin
     select (s.text_no, s.sentence_start, c.o, s.span_start + c.span_start - 1, c.span_length, c.said, s.sentence, null,
       c.inherits, c.o = count(*) over (partition by s.text_no, s.sentence_start), s.asks)::_memoir.said_clause
     from unnest(v_sentences) s,
-      lateral _memoir.clauses(s.said, p_languages[s.text_no]) with ordinality c(span_start, span_length, said, inherits, o)
+      lateral _memoir.clauses(s.said, p_languages[s.text_no]) with ordinality c(span_start, span_length, said,
+        inherits, o)
     order by s.text_no, s.span_start, c.o);
   return array(
     select (c.text_no, c.sentence_start, c.clause_no, c.span_start, c.span_length, c.said, c.sentence,
@@ -86,7 +88,8 @@ declare
   v_text text := ' ' || translate(p_text, E'’‘ʼ\t\r\n', '''''''   ') || ' '; v_before text;
 begin
   -- One look for all: the server keeps few compiled patterns.
-  if p_language = 'english' and v_text ~* '\m(?:[[:alpha:]]+''[[:alpha:]]|im\M|[[:alpha:]]+ve\M|thats|whats|cant|wont|[[:alpha:]]*nnot\M|[[:alpha:]]+nt\M)' then
+  if p_language = 'english'
+    and v_text ~* '\m(?:[[:alpha:]]+''[[:alpha:]]|im\M|[[:alpha:]]+ve\M|thats|whats|cant|wont|[[:alpha:]]*nnot\M|[[:alpha:]]+nt\M)' then
     v_text := regexp_replace(v_text, '\mi''?m\M', 'I am', 'gi');
     v_text := regexp_replace(v_text, '\m(I|we|they|you)''?ve\M', '\1 have', 'gi');
     v_text := regexp_replace(v_text, '\m(I|we|they|you|it|he|she|that)''ll\M', '\1 will', 'gi');
@@ -162,7 +165,8 @@ $$;
 create or replace function _memoir.topics(p_text text, p_language text, p_without text[])
 returns text[] language sql stable as $$
   select array(select t from unnest(tsvector_to_array(_memoir.words(p_language::regconfig, (
-      select string_agg(w, ' ' order by o) from regexp_split_to_table(lower(p_text), '[^[:alnum:]''-]+') with ordinality x(w, o)
+      select string_agg(w, ' ' order by o) from regexp_split_to_table(lower(p_text),
+        '[^[:alnum:]''-]+') with ordinality x(w, o)
       where w <> all (p_without))))) t
     where t ~ '[[:alpha:]]{2}')
 $$;
@@ -190,14 +194,16 @@ begin
     when 'time' then '\m(?:\d{1,2}[:.h]\d\d(?: ?[ap]m)?\M|\d{1,2} ?(?:am|pm|uhr)\M|noon\M|midnight\M)'
     when 'weekday' then '\m(?:' || _memoir.any_word(null, 'days_of_week') || ')\M'
     when 'code' then '\m(?:\d[\d ()/+-]{6,}\d|[[:alpha:]]{1,4}-?\d{1,6}[[:alpha:]]?|\d{1,6}[[:alpha:]]{1,2})\M'
-    else '[$€£]? ?\d[\d.,]*\d|\d|\m(?:' || coalesce(nullif(_memoir.any_word(p_language, 'counted'), ''), '&') || ')\M' end;
+    else '[$€£]? ?\d[\d.,]*\d|\d|\m(?:' || coalesce(nullif(_memoir.any_word(p_language, 'counted'), ''), '&')
+      || ')\M' end;
 end $$;
 
 -- "4th of May", "May 4", "4. Mai": its month and day.
 create or replace function _memoir.day_key(p_text text)
 returns text language sql immutable as $$
   select case when p_text ~ '^\d{4}-' then p_text
-    else coalesce(left(lower((regexp_match(p_text, '\m(' || _memoir.any_word(null, 'months') || ')\M', 'i'))[1]), 3), '')
+    else coalesce(left(lower((regexp_match(p_text, '\m(' || _memoir.any_word(null, 'months') || ')\M', 'i'))[1]), 3),
+      '')
       || (regexp_match(p_text, '\d{1,2}'))[1] end
 $$;
 

@@ -50,10 +50,12 @@ begin
   if octet_length(p_text) = length(p_text) then return 'latin'; end if;
   v_other := regexp_replace(p_text,
     '[\u0001-\u036f\u1e00-\u1eff\u2000-\u2bff\u3000-\u303f\ufe00-\ufe0f\uff00-\uff20\U0001f000-\U0001ffff]+', '', 'g');
-  if v_other = '' or length(v_other) * 3 < length(regexp_replace(p_text, '[^a-zA-Z\u00c0-\u024f\u1e00-\u1eff]+', '', 'g'))
+  if v_other = '' or length(v_other) * 3 < length(regexp_replace(p_text, '[^a-zA-Z\u00c0-\u024f\u1e00-\u1eff]+', '',
+    'g'))
     then return 'latin'; end if;
   return case when v_other ~ '[\u3040-\u30ff]' then 'kana' when v_other ~ '[\uac00-\ud7af]' then 'hangul'
-    when v_other ~ '[\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff]' then 'han' when v_other ~ '[\u0400-\u052f]' then 'cyrillic'
+    when v_other ~ '[\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff]' then 'han' when v_other ~ '[\u0400-\u052f]'
+      then 'cyrillic'
     when v_other ~ '[\u0600-\u06ff\u0750-\u077f]' then 'arabic' when v_other ~ '[\u0900-\u097f]' then 'devanagari'
     when v_other ~ '[\u0e00-\u0e7f]' then 'thai' when v_other ~ '[\u0370-\u03ff\u1f00-\u1fff]' then 'greek'
     when v_other ~ '[\u0590-\u05ff]' then 'hebrew' when v_other ~ '[\u0b80-\u0bff]' then 'tamil'

@@ -9,12 +9,15 @@
 create or replace function _memoir.number_patterns()
 returns table (kind text, marks text[], deniable boolean, flags text, pattern text) language sql immutable as $$
   values
-    ('IBAN', '{AA99}'::text[], false, 'gi', '(?<![A-Za-z0-9])([a-z]{2}[0-9]{2}(?:[ -]?[a-z0-9]{4}){2,7}(?:[ -]?[a-z0-9]{1,3})?)(?![A-Za-z0-9])'),
+    ('IBAN', '{AA99}'::text[], false, 'gi',
+      '(?<![A-Za-z0-9])([a-z]{2}[0-9]{2}(?:[ -]?[a-z0-9]{4}){2,7}(?:[ -]?[a-z0-9]{1,3})?)(?![A-Za-z0-9])'),
     ('UK national insurance number', '{AA999999,AA 99 99,AA 999999,AA99 99 99}', false, 'g',
       '(?<![A-Za-z0-9])((?!BG|GB|NK|KN|TN|NT|ZZ)[A-CEGHJ-PR-TW-Z][A-CEGHJ-NPR-TW-Z] ?[0-9]{2} ?[0-9]{2} ?[0-9]{2} ?[A-D])(?![A-Za-z0-9])'),
     ('ES id', '{9999999A,9999999-A}', true, 'g', '(?<![A-Za-z0-9-])([0-9XYZ][0-9]{7}-?[A-Z])(?![A-Za-z0-9-])'),
-    ('IT id', '{AAAAAA99A99A999A}', false, 'gi', '(?<![a-z0-9])([a-z]{6}[0-9]{2}[abcdehlmprst][0-9]{2}[a-z][0-9]{3}[a-z])(?![a-z0-9])'),
-    ('card number', '{9999 9999 99,9999-9999-99,9999.9999.99,9999  9999,9999999999999,9999 999999 9,9999-999999-9}', true, 'g',
+    ('IT id', '{AAAAAA99A99A999A}', false, 'gi',
+      '(?<![a-z0-9])([a-z]{6}[0-9]{2}[abcdehlmprst][0-9]{2}[a-z][0-9]{3}[a-z])(?![a-z0-9])'),
+    ('card number', '{9999 9999 99,9999-9999-99,9999.9999.99,9999  9999,9999999999999,9999 999999 9,9999-999999-9}',
+      true, 'g',
       '(?<![0-9A-Za-z/_+-])([2-6][0-9]{3}(?:[ .-]{0,2}[0-9]{4}){2}[ .-]{0,2}[0-9]{4}(?:[ -]?[0-9]{3})?'
       || '|3[0-9]{3}[ .-]{0,2}[0-9]{6}[ .-]{0,2}[0-9]{4,5})(?![0-9A-Za-z/_-]|[ .,-][0-9])'),
     ('card number', '{card,visa,maestro,karte,tarjeta,carte,cartão,cartao,carta,karty,карт,卡,カード,카드}', true, 'g',
@@ -37,9 +40,11 @@ returns table (kind text, marks text[], deniable boolean, flags text, pattern te
       '(?<![A-Za-z0-9])((?:0[1-9]|[12][0-9]|3[01])(?:0[1-9]|1[0-2])[0-9]{2}[-+A][0-9]{3}[0-9A-FHJ-NPR-Y])(?![A-Za-z0-9])'),
     ('KR id', '{999999-9999999}', false, 'g',
       '(?<![A-Za-z0-9-])([0-9]{2}(?:0[1-9]|1[0-2])(?:0[1-9]|[12][0-9]|3[01])-[1-8][0-9]{6})(?![A-Za-z0-9-])'),
-    ('MX id', '{AAAA999999AAAAAA}', false, 'g', '(?<![A-Z0-9])([A-Z]{4}[0-9]{6}[HMX][A-Z]{5}[A-Z0-9][0-9])(?![A-Z0-9])'),
+    ('MX id', '{AAAA999999AAAAAA}', false, 'g',
+      '(?<![A-Z0-9])([A-Z]{4}[0-9]{6}[HMX][A-Z]{5}[A-Z0-9][0-9])(?![A-Z0-9])'),
     ('CL id', '{9.999.999-}', true, 'gi', '(?<![0-9.])([0-9]{1,2}\.[0-9]{3}\.[0-9]{3}-[0-9k])(?![0-9a-z])'),
-    ('BE id', '{99.99.99-999.99}', false, 'g', '(?<![0-9.])([0-9]{2}\.[01][0-9]\.[0-3][0-9]-[0-9]{3}\.[0-9]{2})(?![0-9])'),
+    ('BE id', '{99.99.99-999.99}', false, 'g',
+      '(?<![0-9.])([0-9]{2}\.[01][0-9]\.[0-3][0-9]-[0-9]{3}\.[0-9]{2})(?![0-9])'),
     ('RU id', '{999-999-999 99}', true, 'g', '(?<![0-9-])([0-9]{3}-[0-9]{3}-[0-9]{3} [0-9]{2})(?![0-9])'),
     ('SG id', '{A9999999A}', true, 'g', '(?<![A-Za-z0-9])([STFG][0-9]{7}[A-Z])(?![A-Za-z0-9])'),
     ('TW id', '{A999999999}', true, 'g', '(?<![A-Za-z0-9])([A-Z][12][0-9]{8})(?![A-Za-z0-9])'),
@@ -51,11 +56,14 @@ returns table (kind text, marks text[], deniable boolean, flags text, pattern te
     ('CA id', '{sin ,sin:,social insurance}', false, 'gi',
       '(?<![a-z])(?:sin|social insurance (?:number|no))(?![a-z])[^0-9\n]{0,20}([0-9]{3}[ -]?[0-9]{3}[ -]?[0-9]{3})(?![0-9])'),
     ('TR id', '{kimlik,tckn}', false, 'gi', '(?:kimlik|tckn)[^0-9\n]{0,30}([1-9][0-9]{10})(?![0-9])'),
-    ('AU id', '{tfn,tax file}', false, 'gi', '(?:tfn|tax file number)[^0-9\n]{0,20}([0-9]{3} ?[0-9]{3} ?[0-9]{2,3})(?![0-9])'),
-    ('UK health number', '{nhs}', false, 'gi', '(?<![a-z])nhs[^0-9\n]{0,25}([0-9]{3}[ -]?[0-9]{3}[ -]?[0-9]{4})(?![0-9])'),
+    ('AU id', '{tfn,tax file}', false, 'gi',
+      '(?:tfn|tax file number)[^0-9\n]{0,20}([0-9]{3} ?[0-9]{3} ?[0-9]{2,3})(?![0-9])'),
+    ('UK health number', '{nhs}', false, 'gi',
+      '(?<![a-z])nhs[^0-9\n]{0,25}([0-9]{3}[ -]?[0-9]{3}[ -]?[0-9]{4})(?![0-9])'),
     ('JP id', '{マイナンバー,個人番号,my number,mynumber}', false, 'gi',
       '(?:マイナンバー|個人番号|my ?number)[^0-9\n]{0,15}([0-9]{4}[ -]?[0-9]{4}[ -]?[0-9]{4})(?![0-9])'),
-    ('IN id', '{aadhaar,aadhar}', false, 'gi', 'aadhaa?r[^0-9\n]{0,25}([2-9][0-9]{3}[ -]?[0-9]{4}[ -]?[0-9]{4})(?![0-9])'),
+    ('IN id', '{aadhaar,aadhar}', false, 'gi',
+      'aadhaa?r[^0-9\n]{0,25}([2-9][0-9]{3}[ -]?[0-9]{4}[ -]?[0-9]{4})(?![0-9])'),
     ('personal number', '{passport,licen,residence permit,national id,tax id,government id,identity id,reisepass,personalausweis,pasaporte,passeport,passaport,paspoort,паспорт,护照,護照,旅券,여권}',
       false, 'gi',
       '(?:passport|driv(?:er|ing)[’''s]{0,3} licen[sc]e|(?<![a-z])residence permit|(?<![a-z])(?:national|tax|government|identity) id|reisepass|personalausweis|pasaporte|passeport|passaporto|passaporte'
@@ -240,7 +248,8 @@ end $$;
 -- longer one.
 create or replace function _memoir.is_denied(p_before text)
 returns boolean language sql immutable as $$
-  select p_before ~ '[0-9][.,]$|[+][0-9() -]*$|(?:^|[^0-9\\])0[0-9]+ $' or p_before ~* ('(?:phone|mobile|tele?fon|tel|cell|call|fax|sms|whatsapp|handy|m[oó]vil|номер телефона|电话|手机|電話|전화'
+  select p_before ~ '[0-9][.,]$|[+][0-9() -]*$|(?:^|[^0-9\\])0[0-9]+ $'
+    or p_before ~* ('(?:phone|mobile|tele?fon|tel|cell|call|fax|sms|whatsapp|handy|m[oó]vil|номер телефона|电话|手机|電話|전화'
     || '|order|invoice|tracking|parcel|shipment|shipping|ticket|booking|reservation|imei|serial|isbn|ean|upc|gtin|sku|part'
     || '|article|item|model|ref|reference|case|bestell|auftrags|rechnungs|sendungs|artikel|kunden|pedido|factura|commande'
     || '|facture|suivi|encomenda|ordine|fattura|zam[oó]wieni|заказ|трек|订单|単号|快递|注文|주문|송장|timestamp|version|commit|id)'
@@ -257,9 +266,11 @@ $$;
 -- What of a text may be a number with check digits, its digits written 9 and its letters A.
 create or replace function _memoir.number_outlines(p_text text)
 returns text language sql immutable as $$
-  select translate(upper(string_agg(distinct m[1], '|')), '012345678BCDEFGHIJKLMNOPQRSTUVWXYZ', '999999999' || repeat('A', 25))
+  select translate(upper(string_agg(distinct m[1], '|')), '012345678BCDEFGHIJKLMNOPQRSTUVWXYZ', '999999999'
+    || repeat('A', 25))
   from regexp_matches(p_text, '(?<![A-Za-z0-9])((?:[A-Za-z]{2} )?[A-Za-z]{0,6}[0-9][A-Za-z0-9]{0,32}'
-    || '(?:[ .+\u2010-\u2015-]{1,2}(?:[A-Za-z0-9]{0,3}[0-9][A-Za-z0-9]{0,18}|[A-Z]{4}))*(?: ?[A-Z])?)(?![A-Za-z0-9])', 'g') m
+    || '(?:[ .+\u2010-\u2015-]{1,2}(?:[A-Za-z0-9]{0,3}[0-9][A-Za-z0-9]{0,18}|[A-Z]{4}))*(?: ?[A-Z])?)(?![A-Za-z0-9])',
+      'g') m
   where length(m[1]) >= 8
 $$;
 
@@ -280,7 +291,8 @@ begin
     v_lowers := array(select lower(p) from unnest(p_pieces) p);
     v_likes := array(select '%' || m || '%' from unnest(v_names) m);
   end if;
-  select array_agg(p), array_agg(l), array_agg(case when fits then _memoir.number_outlines(p) else '' end) into v_pieces, v_lowers, v_outlines
+  select array_agg(p), array_agg(l), array_agg(case when fits then _memoir.number_outlines(p)
+    else '' end) into v_pieces, v_lowers, v_outlines
   from (select p, coalesce(l, '') as l, p ~ v_gate as fits from unnest(p_pieces, v_lowers) t(p, l)) s
   where fits or l like any (v_likes);
   if v_pieces is null then return; end if;
@@ -289,7 +301,8 @@ begin
     for v_piece, v_found in
       select distinct p, f
       from unnest(v_pieces, v_lowers, v_outlines) t(p, l, o), regexp_matches(p, v_pattern.pattern, v_pattern.flags) f
-      where exists (select from unnest(v_pattern.marks) m where strpos(o, m) > 0 or m = any (v_names) and strpos(l, m) > 0)
+      where exists (select from unnest(v_pattern.marks) m where strpos(o, m) > 0 or m = any (v_names)
+        and strpos(l, m) > 0)
     loop
       continue when not _memoir.is_number_of(v_pattern.kind, v_found[1]);
       if v_pattern.deniable then

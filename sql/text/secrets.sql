@@ -43,7 +43,8 @@ declare
 begin
   if v_plain = '' or v_plain ~* _memoir.no_value() then return 0; end if;
   -- Code: calls, attributes.
-  if not p_quoted and p_value ~ ('^[A-Za-z_][A-Za-z0-9_.:>$-]*\(|^[A-Za-z_$][A-Za-z_]*(?:(?:\.|->|::)[A-Za-z_][A-Za-z0-9_]*)+[;,]?$'
+  if not p_quoted and p_value
+    ~ ('^[A-Za-z_][A-Za-z0-9_.:>$-]*\(|^[A-Za-z_$][A-Za-z_]*(?:(?:\.|->|::)[A-Za-z_][A-Za-z0-9_]*)+[;,]?$'
     || '|^(?:self|this|os|process|env|config|req|request|params|args|opts)[.\[]') then return 0; end if;
   v_digits := translate(v_plain, '0123456789', '') <> v_plain;
   v_letters := lower(v_plain) <> upper(v_plain);
@@ -52,7 +53,8 @@ begin
       else length(v_plain) >= 20 and v_plain ~ '(?:[a-z]+[A-Z]+){5}' end) then
     return 3;
   end if;
-  return case when v_digits and v_letters or v_plain ~ ('[[:alnum:]][]@#$%^&*+=~!|?\\[{}]+[[:alnum:]]|[0-9][@#$%^&*!?_-]|^[@#$%^&*!?]+[[:alnum:]]{4}'
+  return case when v_digits and v_letters
+    or v_plain ~ ('[[:alnum:]][]@#$%^&*+=~!|?\\[{}]+[[:alnum:]]|[0-9][@#$%^&*!?_-]|^[@#$%^&*!?]+[[:alnum:]]{4}'
       || '|^[a-z]+[-_.][a-z]+[-_.][a-z]+[-_.][a-z._-]+$')
     or p_quoted and length(v_plain) >= 8 and v_plain ~ '^[A-Za-z]*[a-z][A-Z][A-Za-z]*$' then 2 else 1 end;
 end $$;
@@ -86,15 +88,19 @@ declare
   v_option boolean := p_found[1] is not null; v_link text := p_found[3]; v_value text := _memoir.bare_value(p_found[4]);
   v_quoted boolean := ltrim(p_found[4], '\') <> ltrim(p_found[4], '\"''`「『„“«');
   v_assigned boolean := translate(v_link, '=:：＝→>', '') <> v_link; v_linked boolean := btrim(v_link, E' \t\n*_') <> '';
-  v_follows text := ltrim(coalesce(p_found[5], '')); v_ends boolean; v_length integer := length(v_value); v_strength integer;
+  v_follows text := ltrim(coalesce(p_found[5],
+    '')); v_ends boolean; v_length integer := length(v_value); v_strength integer;
 begin
   -- A name and its value touch only where words do.
-  if v_value is null or v_length < 4 or left(v_value, 1) in ('=', '~', ':', '>', '?') or strpos(v_link, E'\n') > 0 and (v_value ~ '^[A-Za-z_]+=' or strpos(v_value, '(') > 0) or v_link = '' and octet_length(p_found[2]) = length(p_found[2]) then
+  if v_value is null or v_length < 4 or left(v_value, 1) in ('=', '~', ':', '>', '?') or strpos(v_link, E'\n') > 0
+    and (v_value ~ '^[A-Za-z_]+=' or strpos(v_value, '(') > 0) or v_link = ''
+    and octet_length(p_found[2]) = length(p_found[2]) then
     return false;
   end if;
   v_strength := _memoir.value_strength(v_value, v_quoted);
   -- In code the password of an example or a test says what it is.
-  if v_strength = 0 or _memoir.is_about(rtrim(v_value, '.,:;!?')) or (v_quoted or strpos(v_link, '=') > 0) and v_value ~* _memoir.sample_password() then return false; end if;
+  if v_strength = 0 or _memoir.is_about(rtrim(v_value, '.,:;!?')) or (v_quoted or strpos(v_link, '=') > 0)
+    and v_value ~* _memoir.sample_password() then return false; end if;
   -- A sentence in quotes is a message to people.
   if v_quoted and strpos(v_value, ' ') > 0 then
     return _memoir.is_passphrase(v_value, v_assigned, v_strength) or v_assigned and lower(p_found[2]) = 'psk';
@@ -114,11 +120,13 @@ begin
   -- A plain word: where a value must stand, or the sentence ends with it.
   return case
     when v_option and translate(v_link, ' =', '') = '' or v_quoted and v_linked then true
-    when v_assigned and (right(p_found[4], 1) in (')', ']', ';', ',') or left(v_follows, 1) in (')', ',', ';')) then false
+    when v_assigned and (right(p_found[4], 1) in (')', ']', ';', ',') or left(v_follows, 1) in (')', ',', ';'))
+      then false
     when left(v_link, 1) = '=' then true
     when v_assigned then v_ends and lower(p_found[2]) <> 'pass' and v_follows not in ('and', 'or', 'but')
       and strpos(v_link, E'\n') = 0
-    else v_ends and p_language = 'english' and btrim(v_link) in ('is', 'to', 'was') and v_value ~ '^[A-Za-z]{5,}[.!]*$|^[A-Za-z]{4,}(?:[-_][A-Za-z]{4,})+$'
+    else v_ends and p_language = 'english' and btrim(v_link) in ('is', 'to', 'was')
+      and v_value ~ '^[A-Za-z]{5,}[.!]*$|^[A-Za-z]{4,}(?:[-_][A-Za-z]{4,})+$'
   end;
 end $$;
 
@@ -126,26 +134,32 @@ end $$;
 create or replace function _memoir.is_key(p_found text[])
 returns boolean language plpgsql immutable as $$
 declare
-  v_before text := rtrim(split_part(lower(p_found[2]), '/', 1), ' _.-'); v_stem text := split_part(lower(p_found[2]), '/', 2);
+  v_before text := rtrim(split_part(lower(p_found[2]), '/', 1), ' _.-'); v_stem text := split_part(lower(p_found[2]),
+    '/', 2);
   v_value text := _memoir.bare_value(p_found[4]); v_link text := p_found[3];
   v_quoted boolean := ltrim(p_found[4], '\') <> ltrim(p_found[4], '\"''`');
   v_assigned boolean := translate(v_link, '=:：＝→>', '') <> v_link or p_found[1] is not null;
   v_strength integer;
 begin
-  if v_value is null or length(v_value) < 8 or left(v_value, 1) in ('=', '~', ':', '>') or v_link = '' or strpos(v_value, ' ') > 0
+  if v_value is null or length(v_value) < 8 or left(v_value, 1) in ('=', '~', ':', '>') or v_link = ''
+    or strpos(v_value, ' ') > 0
     or v_before = any (_memoir.word_list('english', 'harmless_keys')) then return false; end if;
   v_strength := _memoir.value_strength(v_value, v_quoted);
   return case
-    when v_strength = 0 or v_value ~* _memoir.sample_password() or v_value ~* '^(?:my|your|test|dev|dummy|fake)[-_]?.*[-_]?(?:secret|key|token)s?$' or left(v_value, 4) = 'ssh-' or left(v_value, 3) = 'pk_' or v_value ~ '^sha[0-9]+[-:]' then false
+    when v_strength = 0 or v_value ~* _memoir.sample_password()
+      or v_value ~* '^(?:my|your|test|dev|dummy|fake)[-_]?.*[-_]?(?:secret|key|token)s?$' or left(v_value, 4) = 'ssh-'
+      or left(v_value, 3) = 'pk_' or v_value ~ '^sha[0-9]+[-:]' then false
     when v_stem in ('code', 'salt', 'nonce', 'auth') then v_strength = 3 and length(v_value) >= 20 and v_assigned
       and v_value !~ '^[0-9a-f]+$' and lower(v_value) <> v_value
-    when v_strength = 3 and v_stem <> 'secret' and not v_before = any (_memoir.word_list('english', 'machine_keys')) then
+    when v_strength = 3 and v_stem <> 'secret' and not v_before = any (_memoir.word_list('english', 'machine_keys'))
+      then
       v_value !~ '/.*[.]|^[a-z]+(?:[._:/-][a-z0-9]+)+$|^[A-Za-z]+-[A-Za-z]+-'
     when v_strength = 3 then true
     when v_stem not in ('key', 'token', 'secret') then v_strength = 2 and left(v_stem, 10) = 'connection' and v_assigned
     when v_strength = 2 and (v_stem = 'secret' or v_before = any (_memoir.word_list('english', 'machine_keys'))) then
       v_assigned or v_before <> '' and length(v_value) >= 10
-    else v_strength = 1 and v_assigned and strpos(p_found[2], 'ecret') + strpos(p_found[2], 'SECRET') > 0 and not _memoir.is_about(v_value) and (v_quoted or v_link = '=')
+    else v_strength = 1 and v_assigned and strpos(p_found[2], 'ecret') + strpos(p_found[2], 'SECRET') > 0
+      and not _memoir.is_about(v_value) and (v_quoted or v_link = '=')
       and strpos(v_value, '_') = 0 and right(p_found[4], 1) not in (')', ']', ';', ',')
       and left(ltrim(coalesce(p_found[5], '')), 1) not in (')', ',', ';')
   end;
@@ -157,9 +171,11 @@ create or replace function _memoir.link_pattern(p_of text, p_says text, p_spaced
 returns text language sql immutable as $$
   select '^(?:((?:[_-](?:base|prod|production|dev|development|stag(?:e|ing)|test|live|local|main|primary|secondary|old|new|current|next|backup'
     || '|value|string|plain|raw|default|v?[0-9]{1,2})(?![A-Za-z0-9]))??["''`»“”*_\\\])}>」』]{0,8}?'
-    || case when p_spaced then '(?:[ \t]+\([^()\n]{1,60}\)|[ \t]+(?:' || p_of || ')(?:[ \t][^\n.:;!?="]{0,60}?)?)??' else '[ \t]{0,4}?(?:' || p_of || ')??' end || ')'
+    || case when p_spaced then '(?:[ \t]+\([^()\n]{1,60}\)|[ \t]+(?:' || p_of || ')(?:[ \t][^\n.:;!?="]{0,60}?)?)??'
+      else '[ \t]{0,4}?(?:' || p_of || ')??' end || ')'
     || '([ \t]*(?:(?:[?:+]{0,3}=>?|->|[→＝])[ \t*_]*|[:：][ \t*_]*\n?[ \t]*)'
-    || case when p_spaced then '|(?:[ \t]+|(?=[,.;’'']))(?:' || p_says || ')(?:[ \t]*[:：][ \t]*|[ \t]+(?:(?:now|still|just|currently|actually|simply|ahora|jetzt|nun|maintenant)[ \t]+)?(?:[:：][ \t]*)?)'
+    || case when p_spaced then '|(?:[ \t]+|(?=[,.;’'']))(?:' || p_says
+      || ')(?:[ \t]*[:：][ \t]*|[ \t]+(?:(?:now|still|just|currently|actually|simply|ahora|jetzt|nun|maintenant)[ \t]+)?(?:[:：][ \t]*)?)'
       || '|[ \t]+(?=\S*[0-9@#$%^&*!=+~"''`]|[a-z]+(?:-[a-z]+){3})'
       else '|[ \t]*(?:' || p_says || ')[ \t]*(?:[:：][ \t]*)?|[ \t]+(?=\S*[0-9@#$%^&*!=+~"''`])|' end || ')){1,1}'
 $$;
@@ -181,19 +197,23 @@ end $$;
 -- Values behind names of one kind. The pieces are cut at the stems of names first: a pattern for names and all that may
 -- follow takes a hundred times as long. What is said twice is judged once; of more than five hundred different ones, those
 -- beyond are secret if they are letters with digits behind a sign.
-create or replace function _memoir.values_named(p_text text, p_stems text[], p_kind text, p_language text, p_all boolean)
+create or replace function _memoir.values_named(p_text text, p_stems text[], p_kind text, p_language text,
+  p_all boolean)
 returns table (kind text, value text) language plpgsql immutable as $$
 declare
   -- Of other languages the stem may stand within the name.
   v_back integer := case when p_language = 'english' then 0 else 10 end;
-  v_names text := case v_back when 0 then '(?i)^()(' else '(?i)^(?:(.{0,10}?)(' end || case p_kind when 'key' then _memoir.any_word(p_language, 'key_names')
+  v_names text := case v_back when 0 then '(?i)^()(' else '(?i)^(?:(.{0,10}?)(' end || case p_kind when 'key'
+    then _memoir.any_word(p_language, 'key_names')
     else _memoir.any_word(p_language, 'password_names') end || case v_back when 0 then ')' else ')){1,1}' end;
-  v_link text := _memoir.link_pattern(coalesce(nullif(_memoir.any_word(p_language, 'password_of'), ''), 'for|of|to|on|at|in|from'),
+  v_link text := _memoir.link_pattern(coalesce(nullif(_memoir.any_word(p_language, 'password_of'), ''),
+    'for|of|to|on|at|in|from'),
     _memoir.any_word(p_language, 'password_says'), p_language not in ('chinese', 'japanese', 'korean', 'thai'));
   v_text text := p_text; v_stem text;
   v_before text; v_rest text; v_name text; v_found text[]; v_tries integer := 0;
 begin
-  for v_stem in select distinct unnest(array[t, upper(left(t, 1)) || substr(t, 2), upper(t)]) from unnest(p_stems) t loop
+  for v_stem in select distinct unnest(array[t, upper(left(t, 1)) || substr(t, 2), upper(t)])
+    from unnest(p_stems) t loop
     v_text := replace(v_text, v_stem, E'\x01' || v_stem);
   end loop;
   for v_before, v_rest in
@@ -205,7 +225,8 @@ begin
     ), named as (
       -- A value may hold a name. It stands in the same line, or in the next if that ends with the name.
       select case when v_back > 0 then '' else before end as before,
-        case when v_back > 0 then right(before, v_back) else '' end || case when long >= 220 then begins else left(concat(begins, second, third), 220) end as rest
+        case when v_back > 0 then right(before, v_back) else '' end || case when long >= 220 then begins
+          else left(concat(begins, second, third), 220) end as rest
       from cut where n > 1 and long + length(concat(second, third)) >= case p_kind when 'key' then 12 else 6 end
     )
     select distinct before, case when strpos(rest, E'\n') > 16 then split_part(rest, E'\n', 1) else rest end from named
@@ -216,7 +237,8 @@ begin
     v_tries := v_tries + 1;
     if v_tries > 500 then
       value := substring(v_rest from '^[^\s=:：]{2,16}[ \t]*[=:：][ \t]*["''`]?([^\s"''`,;(){}<>]{8,})');
-      continue when value is null or length(value) < 16 and p_kind = 'key' or value !~ '[A-Za-z]' or translate(value, '0123456789', '') = value;
+      continue when value is null or length(value) < 16 and p_kind = 'key' or value !~ '[A-Za-z]'
+        or translate(value, '0123456789', '') = value;
       kind := case p_kind when 'key' then 'token' else p_kind end;
       return next;
       exit when not p_all;
@@ -231,9 +253,12 @@ begin
     continue when p_kind = 'password' and p_language = 'english' and length(v_name) <= 4 and v_before ~ '[A-Za-z]$'
       and not (lower(v_name) = 'pwd' or v_before ~ '[a-z]$' and ascii(v_name) < 96
         or lower(v_name) = 'pass' and v_before ~* '(?:db|user|admin|root|smtp|mail|ftp|ssh|sudo|login|store|key)$');
-    v_found := array[case when strpos(v_before, '-') > 0 then substring(v_before from '(?:^|[^A-Za-z0-9-])(--?[A-Za-z-]*)$') end,
-      case p_kind when 'key' then substring(v_before from '[A-Za-z]*[ _.-]?$') || '/' || v_name else v_name end] || v_found;
-    continue when not (case p_kind when 'key' then _memoir.is_key(v_found) else _memoir.is_password(v_found, p_language) end);
+    v_found := array[case when strpos(v_before, '-') > 0 then substring(v_before
+      from '(?:^|[^A-Za-z0-9-])(--?[A-Za-z-]*)$') end,
+      case p_kind when 'key' then substring(v_before from '[A-Za-z]*[ _.-]?$') || '/' || v_name
+        else v_name end] || v_found;
+    continue when not (case p_kind when 'key' then _memoir.is_key(v_found)
+      else _memoir.is_password(v_found, p_language) end);
     kind := case p_kind when 'key' then 'token' else p_kind end;
     value := _memoir.bare_value(v_found[4]);
     return next;
@@ -276,7 +301,8 @@ create or replace function _memoir.languages_of(p_marks text[])
 returns text[] language plpgsql immutable as $$
 begin
   if not p_marks && _memoir.marks_of('foreign') then return '{}'; end if;
-  return array(select distinct split_part(m, '/', 1) from unnest(_memoir.foreign_marks()) m where split_part(m, '/', 2) = any (p_marks));
+  return array(select distinct split_part(m, '/', 1) from unnest(_memoir.foreign_marks()) m
+    where split_part(m, '/', 2) = any (p_marks));
 end $$;
 
 -- Values of passwords, keys and tokens behind their names.
@@ -285,7 +311,8 @@ returns table (kind text, value text) language plpgsql immutable as $$
 declare
   v_language text; v_stems text[]; v_text text;
 begin
-  if not p_marks && (_memoir.marks_of('passwords') || _memoir.marks_of('keys') || _memoir.marks_of('foreign')) then return; end if;
+  if not p_marks && (_memoir.marks_of('passwords') || _memoir.marks_of('keys') || _memoir.marks_of('foreign'))
+    then return; end if;
   v_text := replace(array_to_string(p_pieces, E'\n\n'), E'\x01', ' ');
   if p_marks && _memoir.marks_of('passwords') then
     v_stems := array(select m from unnest(_memoir.marks_of('passwords')) m where m = any (p_marks));
@@ -297,7 +324,8 @@ begin
     return query select * from _memoir.values_named(v_text, v_stems, 'key', 'english', p_all);
   end if;
   foreach v_language in array _memoir.languages_of(p_marks) loop
-    v_stems := array(select split_part(m, '/', 2) from unnest(_memoir.foreign_marks()) m where split_part(m, '/', 1) = v_language
+    v_stems := array(select split_part(m, '/', 2) from unnest(_memoir.foreign_marks()) m
+      where split_part(m, '/', 1) = v_language
       and split_part(m, '/', 2) = any (p_marks));
     return query select * from _memoir.values_named(v_text, v_stems, 'password', v_language, p_all);
   end loop;
@@ -316,34 +344,42 @@ returns table (kind text, marks text[], strength integer, flags text, pattern te
     ('private key', '{kty}', 3, 'g', '"d"\s*:\s*"([A-Za-z0-9_-]{40,})"'),
     ('authorization', '{authorization}', 9, 'gi',
       'authorization["''\\]*\s*[:=,]\s*["''\\]*(?:basic|bearer|token|digest|api-?key|negotiate|ssws|bot|key|oauth)\s+([A-Za-z0-9._~+/=:|-]{8,})'),
-    ('authorization', '{authorization}', 3, 'gi', 'authorization["''\\]*\s*[:=,]\s*["''\\]*([A-Za-z0-9._~+/=:|-]{16,})'),
+    ('authorization', '{authorization}', 3, 'gi',
+      'authorization["''\\]*\s*[:=,]\s*["''\\]*([A-Za-z0-9._~+/=:|-]{16,})'),
     ('authorization', '{"bearer ","basic "}', 3, 'gi', '(?<![A-Za-z])(?:bearer|basic)\s+([a-z0-9._~+/=-]{20,})'),
     ('cookie', '{cookie}', 2, 'gi',
       'cookie["''\\]*\s*[:=][^\n]*?(?:sess|sid|auth|token|jwt|login|remember|clearance|identity|__secure|__host)[A-Za-z0-9_.-]*=["'']?([^\s;,"'']{8,})'),
-    ('cookie', '{cookie}', 3, 'gi', 'cookies?["''\\]*(?:\s*[:=]|\s+(?:value\s+)?is)[^\n]*?[= :]["'']?([^\s;,"''=]{16,})'),
+    ('cookie', '{cookie}', 3, 'gi',
+      'cookies?["''\\]*(?:\s*[:=]|\s+(?:value\s+)?is)[^\n]*?[= :]["'']?([^\s;,"''=]{16,})'),
     ('connection string', '{://&@}', 9, 'gi',
       '(?<![A-Za-z])[a-z][a-z0-9+.-]{1,20}://[^\s:/@"''<>]*:([^\s/"''<>]{3,})@[^\s/@"''<>]+'),
     ('connection string', '{://&@}', 3, 'gi', '://([A-Za-z0-9_-]{20,})(?::x-oauth-basic)?@[A-Za-z0-9]'),
     ('password', '{machine&login}', 9, 'gi', 'machine\s+\S+\s+login\s+\S+\s+password\s+(\S+)'),
     ('password', '{login&pass,user&pass,uid&pass,account&pass,user&secret}', 2, 'gi',
       '(?:login|username|user|uid|account)\s+["'']?[^\s"'':]+["'']?\s+(?:password|passwd|pass|secret)\s+(?:[0-9]\s+)?["'']?([^\s"'']{3,})'),
-    ('password', '{:*:,:5432:,:5433:,:6432:,:3306:,:1433:}', 9, 'gn', '^(?:[A-Za-z*][A-Za-z0-9.-]*|\*):(?:[0-9]{4,5}|\*):[A-Za-z_*][A-Za-z0-9_-]*:[A-Za-z_*][A-Za-z0-9_.-]*:([^\s:]{4,})$'),
+    ('password', '{:*:,:5432:,:5433:,:6432:,:3306:,:1433:}', 9, 'gn',
+      '^(?:[A-Za-z*][A-Za-z0-9.-]*|\*):(?:[0-9]{4,5}|\*):[A-Za-z_*][A-Za-z0-9_-]*:[A-Za-z_*][A-Za-z0-9_.-]*:([^\s:]{4,})$'),
     ('password', '{:$,":{ss"}', null, 'gn',
       '^[A-Za-z0-9._@-]+:(\$(?:1|2[abxy]?|5|6|7|y|gy|apr1|argon2[id]*|sha1|scrypt)\$[^\s:]{8,}|\{SS?HA[0-9]*\}[A-Za-z0-9+/=]{16,})'),
-    ('password', '{curl& -u,curl&--user,curl&--proxy-user,wget& -u,wget&--user,http& -a ,http&--auth,xh & -a }', 9, 'gi',
+    ('password', '{curl& -u,curl&--user,curl&--proxy-user,wget& -u,wget&--user,http& -a ,http&--auth,xh & -a }', 9,
+      'gi',
       '(?<![a-z])(?:curl|wget|https?|xh)(?:[ \t](?:[^\n]|\\\n)*?)?[ \t](?:-u|--user|--proxy-user|-a|--auth)[ =]*["'']?[^\s:"''$<]*:([^\s"'']{2,})'),
-    ('password', '{auth=(,"auth = (",auth(,"auth (","auth=  ("}', 9, 'gi', 'auth\s*=?\s*\(\s*["''][^"''\n]+["'']\s*,\s*["'']([^"''\n]{3,})["'']'),
-    ('password', '{mysql,mariadb,7z}', 9, 'g', '(?<![A-Za-z])(?:mysql|mariadb|7z)[a-z-]*[ \t](?:[^\n]*[ \t])?-p["'']?([^\s"''-][^\s"'']+)'),
+    ('password', '{auth=(,"auth = (",auth(,"auth (","auth=  ("}', 9, 'gi',
+      'auth\s*=?\s*\(\s*["''][^"''\n]+["'']\s*,\s*["'']([^"''\n]{3,})["'']'),
+    ('password', '{mysql,mariadb,7z}', 9, 'g',
+      '(?<![A-Za-z])(?:mysql|mariadb|7z)[a-z-]*[ \t](?:[^\n]*[ \t])?-p["'']?([^\s"''-][^\s"'']+)'),
     ('password', '{sshpass}', 9, 'g', 'sshpass[ \t]+-p[ \t]*["'']?([^\s"'']{2,})'),
     ('password', '{docker&login,podman&login,helm&login,"az &login","oc &login",nerdctl&login,skopeo&login,buildah&login,crane&login,mongo& -p,rdesktop}', 9, 'g',
       '(?<![A-Za-z])(?:(?:docker|podman|helm|az|oc|nerdctl|skopeo|buildah|crane)[ \t][^\n]{0,60}?login|mongo[a-z]*|rdesktop)[ \t][^\n]*?-p[ =]["'']?([^\s"''-][^\s"'']+)'),
     ('password', '{redis-cli,ldap,sqlcmd,bcp,zip,winrm,freerdp}', 9, 'g',
       '(?<![A-Za-z])(?:redis-cli[ \t][^\n]*?-a|ldap[a-z]+[ \t][^\n]*?-w|(?:sqlcmd|bcp|(?:un)?zip)[ \t][^\n]*?-P|evil-winrm[ \t][^\n]*?-p|xfreerdp[ \t][^\n]*?/p:)[ \t]*["'']?([^\s"''-][^\s"'']+)'),
-    ('password', '{smb,rpcclient,cifs}', 9, 'g', '(?:smb[a-z]+|rpcclient|cifs)[^\n]*?-U[ =]?["'']?[^\s%"'']+%([^\s"'']{2,})'),
+    ('password', '{smb,rpcclient,cifs}', 9, 'g',
+      '(?:smb[a-z]+|rpcclient|cifs)[^\n]*?-U[ =]?["'']?[^\s%"'']+%([^\s"'']{2,})'),
     ('password', '{sudo -s,chpasswd,--password-stdin,--with-token,passwd --stdin}', 9, 'g',
       '(?:echo|printf)[ \t]+(?:-n[ \t]+)?["'']?([^\s"''|]{3,})["'']?[ \t]*\|[^\n|]{0,40}(?:sudo (?:-[a-z]+ )?-S|chpasswd|--password-stdin|--with-token|passwd --stdin)'),
     ('password', '{pass:}', 9, 'g', '-pass(?:in|out)?[ \t]+["'']?pass:([^\s"'']{2,})'),
-    ('password', '{sqlplus,lftp,expdp,impdp}', 9, 'g', '(?:sqlplus|lftp|expdp|impdp)[ \t][^\n]{0,60}?[A-Za-z0-9_]+[/,]([^\s/@"'']{3,})'),
+    ('password', '{sqlplus,lftp,expdp,impdp}', 9, 'g',
+      '(?:sqlplus|lftp|expdp|impdp)[ \t][^\n]{0,60}?[A-Za-z0-9_]+[/,]([^\s/@"'']{3,})'),
     ('password', '{net user,add_user,change_password,htpasswd,wpa_passphrase}', 9, 'g',
       '(?:net user[ \t]+\S+|(?:add_user|change_password)[ \t]+\S+|htpasswd[ \t]+-[a-zA-Z]*b[a-zA-Z]*[ \t]+\S+[ \t]+\S+|wpa_passphrase[ \t]+\S+)[ \t]+["'']?([^\s"''/][^\s"'']{2,})'),
     ('password', '{wifi:}', 9, 'gi', 'WIFI:[^\n]*?P:([^;\n]{3,});'),
@@ -357,14 +393,18 @@ returns table (kind text, marks text[], strength integer, flags text, pattern te
       '(?:identified by|convertto-securestring(?: -string)?|(?:set|with)[_-]?password\()\s*["'']([^\s"'']{3,})["'']'),
     ('password', '{mysqli_connect,"new mysqli","new pdo",getconnection,createconnection,.login(,ftp_login,imap_open,basicauth,basiccredentials,jwt.sign}', 2, 'gi',
       '(?:mysqli?_connect|new (?:mysqli|PDO)|getConnection|createConnection|\.login|ftp_login|imap_open|BasicAuth|BasicCredentials|jwt\.sign)\([^\n()]*?,\s*r?["'']([^\s"''/:]{4,})["'']\s*[,)]'),
-    ('password', '{name=&pass,key=&pass}', 9, 'gi', '(?:name|key)="[^"\n]*(?:password|passwd|pwd|secret|token)"[^<>\n]*>\s*([^<>\s]{4,})\s*</'),
+    ('password', '{name=&pass,key=&pass}', 9, 'gi',
+      '(?:name|key)="[^"\n]*(?:password|passwd|pwd|secret|token)"[^<>\n]*>\s*([^<>\s]{4,})\s*</'),
     ('password', '{creds,credential,login,"log in",logon,"sign in",zugangsdaten,identifiants,credenciales,credenziali}', 2, 'gi',
       '(?:creds|credentials?|log-?in|log in|logon|sign in|zugangsdaten|identifiants|credenciales|credenziali)(?![a-z])[^\n]{0,25}?[\s:(=]["''`]?[a-z][a-z0-9_.@+-]{1,40}["''`]?\s?(?:[/|,]\s?|:|(?:and|und|y|et|pw|-)\s)(?:(?:the\s+)?(?:pass(?:word|code|phrase)?|pw)(?:\s+is|:)?\s+)?["''`]?([^\s"''`/,=]{6,})'),
-    ('password', '{",password",";password","	password",",\"password",",passwort",";passwort"}', null, 'gi', '(?:^|\n)[^\n]*(?:user|login|e-?mail)[^\n]{0,40}[,;\t]"?pass(?:word|wort)"?(?:[,;\t][^\n]*)?\n([^\n]+[,;\t][^\n]+)'),
+    ('password', '{",password",";password","	password",",\"password",",passwort",";passwort"}', null, 'gi',
+      '(?:^|\n)[^\n]*(?:user|login|e-?mail)[^\n]{0,40}[,;\t]"?pass(?:word|wort)"?(?:[,;\t][^\n]*)?\n([^\n]+[,;\t][^\n]+)'),
     ('password', '{"is my&pass","is the&pass","was my&pass","was the&pass","as my&pass","as the&pass","s my&pass","is our&pass","is her&pass","is his&pass","as pass","as pw","is my&pw","ist mein&wort","ist das&wort","als &wachtwoord","is mijn&wachtwoord","es mi&contrase","es la&contrase","é minha&senha","é a&senha","est mon&passe","est le&passe","è la&password"}', 2, 'gi',
       '([^\s"''`“„]+)["''`”“]?,?\s+(?:(?:is|was|as|als|ist|como|es|comme|est|come|è|é)(?:\s+now)?|that[’'']s)\s+(?:(?:my|the|your|our|his|her|their|its|an?|mein|das|dein|unser|nuestra|mi|la|ma|mon|le|minha|il|mijn|het)\s+(?:[^\s.,;:]+\s+){0,2})?(?:password|passphrase|passcode|pw|passwort|kennwort|contraseña|senha|mot de passe|wachtwoord)(?![a-z]|[ -](?:hash|field|manager|policy|encod|for[a-z]))'),
-    ('password', '{password from,passphrase from,passcode from,pass from,pw from}', 2, 'gi', '(?:pass(?:word|phrase|code)?|pw)\s+from\s+\S{3,60}\s+to\s+["''`]?([^\s"''`]{4,})'),
-    ('token', '{"\"auth\"",_auth}', 9, 'g', '"?_?auth"?\s*[:=]\s*"?((?=[A-Za-z0-9+/=]*[a-z])(?=[A-Za-z0-9+/=]*[A-Z])[A-Za-z0-9+/]{12,}={0,2})'),
+    ('password', '{password from,passphrase from,passcode from,pass from,pw from}', 2, 'gi',
+      '(?:pass(?:word|phrase|code)?|pw)\s+from\s+\S{3,60}\s+to\s+["''`]?([^\s"''`]{4,})'),
+    ('token', '{"\"auth\"",_auth}', 9, 'g',
+      '"?_?auth"?\s*[:=]\s*"?((?=[A-Za-z0-9+/=]*[a-z])(?=[A-Za-z0-9+/=]*[A-Z])[A-Za-z0-9+/]{12,}={0,2})'),
     ('token', '{kind: secret,"kind\":\"secret","kind\": \"secret"}', 9, 'gn',
       '^\s+"?(?!name|namespace|type|kind|uid|resource)[A-Za-z0-9_.-]+"?:\s*"?((?=[A-Za-z0-9+/=]*[a-z])(?=[A-Za-z0-9+/=]*[A-Z0-9])[A-Za-z0-9+/]{8,}={0,2})"?,?$'),
     ('token', '{recovery,backup,scratch,rescue,emergency,wiederherstellung,récupération,recuperación}', null, 'gi',
@@ -383,7 +423,8 @@ create or replace function _memoir.token_marks()
 returns text language sql immutable as $$
   select '(?:(?<![A-Za-z0-9])(?:' || string_agg(distinct regexp_replace(m, '([^A-Za-z0-9_])', '\\\1', 'g'), '|')
       filter (where m !~ '^\*')
-    || ')|' || string_agg(distinct regexp_replace(substr(m, 2), '([^A-Za-z0-9_])', '\\\1', 'g'), '|') filter (where m ~ '^\*')
+    || ')|' || string_agg(distinct regexp_replace(substr(m, 2), '([^A-Za-z0-9_])', '\\\1', 'g'),
+      '|') filter (where m ~ '^\*')
     || ')[A-Za-z0-9_./+=:~%!$-]{8}'
   from _memoir.data_token_shapes() t, string_to_table(t.marks, ' ') m
 $$;
@@ -406,7 +447,8 @@ begin
   for v_shape in select * from _memoir.data_token_shapes() t where case when t.marks is null then v_long
       else exists (select from string_to_table(t.marks, ' ') m where strpos(v_runs, ltrim(m, '*')) > 0) end loop
     for v_found in select distinct regexp_matches(v_runs, '(?<![A-Za-z0-9+])(' || v_shape.pattern || ')', 'g') loop
-      continue when v_found[1] !~ '[0-9]|[a-z][A-Z].*[a-z][A-Z]' or v_found[1] ~* '(?:x{6}|0{12}|your|example-|[-_]here$|placeholder|[.]{3})';
+      continue when v_found[1] !~ '[0-9]|[a-z][A-Z].*[a-z][A-Z]'
+        or v_found[1] ~* '(?:x{6}|0{12}|your|example-|[-_]here$|placeholder|[.]{3})';
       kind := v_shape.kind;
       value := v_found[1];
       return next;
@@ -423,7 +465,8 @@ begin
   if not p_marks && _memoir.marks_of('places') then return; end if;
   if cardinality(p_pieces) > 1 then v_lowers := array(select lower(p) from unnest(p_pieces) p); end if;
   for v_place in select * from _memoir.secret_places() p where p.marks && p_marks loop
-    v_likes := array(select '%' || replace(replace(m, '_', '\_'), '&', '%') || '%' from unnest(v_place.marks) m where m = any (p_marks));
+    v_likes := array(select '%' || replace(replace(m, '_', '\_'), '&', '%') || '%' from unnest(v_place.marks) m
+      where m = any (p_marks));
     for v_found in
       select distinct f
       from unnest(p_pieces, v_lowers) t(p, l), regexp_matches(p, v_place.pattern, v_place.flags) f
@@ -431,7 +474,8 @@ begin
     loop
       value := case when v_place.strength is null then v_found[1] else _memoir.bare_value(v_found[1]) end;
       continue when value is null or v_place.strength is not null and (_memoir.value_strength(value, true)
-        < case v_place.strength when 9 then 1 else v_place.strength end or v_place.strength = 9 and _memoir.is_about(value)
+        < case v_place.strength when 9 then 1 else v_place.strength end or v_place.strength = 9
+          and _memoir.is_about(value)
         or v_place.kind = 'password' and value ~* _memoir.sample_password());
       kind := v_place.kind;
       return next;
@@ -454,20 +498,24 @@ create or replace function _memoir.secret_codes(p_pieces text[], p_marks text[],
 returns table (kind text, value text) language plpgsql immutable as $$
 declare
   v_before text; v_number text; v_name text;
-  v_names constant text := '^.*(?<![A-Za-z])(' || _memoir.any_word(null, 'pin_names', 'code_names') || ')(?![A-Za-z])(.*)$';
+  v_names constant text := '^.*(?<![A-Za-z])(' || _memoir.any_word(null, 'pin_names', 'code_names')
+    || ')(?![A-Za-z])(.*)$';
   v_codes constant text := '^(?:' || _memoir.any_word(null, 'code_names') || ')$';
 begin
   if not p_marks && _memoir.marks_of('codes') then return; end if;
   -- Digits first, with what stands before them in the sentence; then their name, in that alone.
   for v_before, v_number in
     select distinct right(m[1], 90), m[2]
-    from unnest(p_pieces) p, regexp_matches(p, '([^0-9\n.;!?]*(?:2[Ff][Aa][^0-9\n.;!?]+)?)(?<![0-9])((?:[A-Z]{1,3}-)?[0-9]{3,8}(?:[ -][0-9]{2,4})?)(?![0-9A-Za-z]|[-./][0-9])', 'g') m
+    from unnest(p_pieces) p, regexp_matches(p,
+      '([^0-9\n.;!?]*(?:2[Ff][Aa][^0-9\n.;!?]+)?)(?<![0-9])((?:[A-Z]{1,3}-)?[0-9]{3,8}(?:[ -][0-9]{2,4})?)(?![0-9A-Za-z]|[-./][0-9])', 'g') m
     where lower(right(m[1], 90)) ~ 'p[iu][nk]|cod|tan|otp|cv[vcn]|[^ -~]|geheim|num|kod|zahl|crypt|segret|secret'
   loop
-    v_name := (select m[1] from regexp_match(v_before, v_names, 'i') m where length(m[2]) <= 60 and _memoir.links_number(m[2]));
+    v_name := (select m[1] from regexp_match(v_before, v_names, 'i') m where length(m[2]) <= 60
+      and _memoir.links_number(m[2]));
     v_number := case when length(v_number) > 9 then split_part(v_number, ' ', 1) else v_number end;
     -- Three digits stand on cards only; six behind "PIN code" are a place in India.
-    continue when v_name is null or length(v_number) = 3 and v_name !~* '^c|sicherheit|segur|sicurezza|beveilig|安全|セキュ|prüf|krypto'
+    continue when v_name is null or length(v_number) = 3 and v_name
+      !~* '^c|sicherheit|segur|sicurezza|beveilig|安全|セキュ|prüf|krypto'
       or length(v_number) = 6 and v_name ~* '^pin[ -]?code$'
         and v_before !~* '(?:card|bank|sim|phone|atm|unlock|account|my|new) pin|pin (?:code )?(?:for|of) (?:my|the)';
     kind := case when v_name ~* v_codes then 'one-time code' else 'PIN' end;
@@ -477,7 +525,8 @@ begin
   end loop;
   kind := 'one-time code';
   for value in
-    select distinct m[1] from unnest(p_pieces) p, regexp_matches(p, '(?<![0-9A-Za-z.-])((?:[A-Z]-)?[0-9]{4,8})\s+(?:is|ist|es|est|è|é)\s+'
+    select distinct m[1] from unnest(p_pieces) p, regexp_matches(p,
+      '(?<![0-9A-Za-z.-])((?:[A-Z]-)?[0-9]{4,8})\s+(?:is|ist|es|est|è|é)\s+'
       || '(?:your|the|my|ihr|dein|mein|tu|su|votre|seu|il tuo)\s[^\n.0-9]*?(?:code|otp|tan|c[oó]digo|codice|pin)(?![a-z])', 'gi') m
     where p ~ '[0-9]{4}\s+(?:is|ist|es|est|è|é)\s'
   loop
@@ -493,18 +542,23 @@ returns table (kind text, value text) language plpgsql immutable as $$
 declare
   v_found text[]; v_words text[]; v_named boolean; v_word text;
 begin
-  v_named := p_marks && _memoir.marks_of('seeds') and p_text ~* ('(?:seed|recovery|mnemonic|backup|secret|wallet|wiederherstellungs|semilla|recuperación|récupération)[ -]?(?:phrase|words?|wörter|phrasen|frase)'
+  v_named := p_marks && _memoir.marks_of('seeds')
+    and p_text ~* ('(?:seed|recovery|mnemonic|backup|secret|wallet|wiederherstellungs|semilla|recuperación|récupération)[ -]?(?:phrase|words?|wörter|phrasen|frase)'
           || '|mnemonic|bip-?39|metamask|phantom|ledger|trezor|助记词|助記詞|ニーモニック|シードフレーズ|시드|니모닉|сид[- ]?фраз|мнемоник|frase semilla|phrase (?:de récupération|secrète)');
   -- Twelve words alone on a line; beside a name, anywhere.
-  if not v_named and p_text !~ '(?:^|\n)[^A-Za-z\n]{0,8}[a-z]{3,8}[ \t,]{1,3}[^A-Za-z\n]{0,5}[a-z]{3,8}[ \t,]' then return; end if;
+  if not v_named and p_text !~ '(?:^|\n)[^A-Za-z\n]{0,8}[a-z]{3,8}[ \t,]{1,3}[^A-Za-z\n]{0,5}[a-z]{3,8}[ \t,]'
+    then return; end if;
   v_word := '(?:[0-9]{1,2}[.):]?[ \t]*)?[a-z]{3,8}';
   for v_found in select distinct array[btrim(l, E' \t\r"`“”「」.')] from string_to_table(p_text, E'\n') l
-      where length(l) between 46 and 300 and btrim(l, E' \t\r"`“”「」.') ~ ('^' || v_word || '(?:[ \t,]{1,3}' || v_word || '){11,23}$')
-    union select f from unnest(p_pieces) p, regexp_matches(p, '(?<![A-Za-z''’-])(' || v_word || '(?:[\s,]{1,3}' || v_word || '){11,})(?![A-Za-z''’-])', 'g') f where v_named
+      where length(l) between 46 and 300 and btrim(l, E' \t\r"`“”「」.') ~ ('^' || v_word || '(?:[ \t,]{1,3}' || v_word
+        || '){11,23}$')
+    union select f from unnest(p_pieces) p, regexp_matches(p, '(?<![A-Za-z''’-])(' || v_word || '(?:[\s,]{1,3}'
+      || v_word || '){11,})(?![A-Za-z''’-])', 'g') f where v_named
   loop
     v_words := regexp_split_to_array(btrim(regexp_replace(v_found[1], '[^a-z]+', ' ', 'g')), ' ');
     continue when cardinality(v_words) > 60
-      or 6 * cardinality(array(select w from unnest(v_words) w where w ~ '[a-z](?:ing|ed|[^siu]s)$')) > cardinality(v_words)
+      or 6 * cardinality(array(select w from unnest(v_words) w where w
+        ~ '[a-z](?:ing|ed|[^siu]s)$')) > cardinality(v_words)
       or not v_named and cardinality(v_words) not in (12, 15, 18, 21, 24) or v_words
         && string_to_array('the,and,for,are,was,but,his,her,had,has,not,from,have,been,were,which,their,would,could,our,its,them,please,with', ',');
     kind := 'seed phrase';
@@ -534,7 +588,8 @@ begin
     end if;
     v_pieces := v_pieces || v_piece;
     exit when v_end > v_length;
-    v_at := v_at + octet_length(v_piece) - octet_length(coalesce(substring(right(v_piece, 300) from '[\s,;&](.*)$'), right(v_piece, 100)));
+    v_at := v_at + octet_length(v_piece) - octet_length(coalesce(substring(right(v_piece, 300)
+      from '[\s,;&](.*)$'), right(v_piece, 100)));
   end loop;
   return array(select distinct p from unnest(v_pieces) p);
 end $$;
@@ -593,7 +648,8 @@ $$;
 -- Those that do hold another.
 create or replace function _memoir.further_marks(p_digits boolean)
 returns text[] language sql immutable as $$
-  select array(select distinct w from unnest(case when p_digits then '{numbers,codes}' else '{passwords,keys,seeds,places,foreign}'::text[] end) stage,
+  select array(select distinct w from unnest(case when p_digits then '{numbers,codes}'
+    else '{passwords,keys,seeds,places,foreign}'::text[] end) stage,
     unnest(_memoir.marks_of(stage)) m, string_to_table(m, '&') w where w <> all (_memoir.base_marks(p_digits)))
 $$;
 
@@ -605,7 +661,8 @@ declare
   v_found text[] := '{}'; v_some text[];
 begin
   if length(p_lower) < 20000 then return array(select m from unnest(p_marks) m where strpos(p_lower, m) > 0); end if;
-  for v_some in select array_agg(m) from (select m, row_number() over (order by length(m), m) / 24 as n from unnest(p_marks) m) s group by n loop
+  for v_some in select array_agg(m) from (select m, row_number() over (order by length(m), m) / 24 as n
+    from unnest(p_marks) m) s group by n loop
     if p_lower ~ regexp_replace(array_to_string(v_some, '|'), '([^[:alnum:] _|])', '\\\1', 'g') then
       v_found := v_found || array(select m from unnest(v_some) m where strpos(p_lower, m) > 0);
     end if;
@@ -620,7 +677,8 @@ declare
 begin
   if v_found <> '{}' then
     v_found := v_found || array(
-      select m from (select distinct m from unnest(v_found) f, unnest(_memoir.further_marks(false)) m where strpos(m, f) > 0) s
+      select m from (select distinct m from unnest(v_found) f, unnest(_memoir.further_marks(false)) m
+        where strpos(m, f) > 0) s
       where strpos(p_lower, m) > 0);
     v_found := v_found || array(
       select m from unnest(_memoir.marks_of('places')) m
@@ -630,7 +688,8 @@ begin
   if p_digits then
     v_more := _memoir.base_marks_in(p_lower, _memoir.base_marks(true));
     v_found := v_found || v_more || array(
-      select m from (select distinct m from unnest(v_more) f, unnest(_memoir.further_marks(true)) m where strpos(m, f) > 0) s
+      select m from (select distinct m from unnest(v_more) f, unnest(_memoir.further_marks(true)) m
+        where strpos(m, f) > 0) s
       where strpos(p_lower, m) > 0);
   end if;
   return v_found;
@@ -668,14 +727,16 @@ begin
     v_text := regexp_replace(v_text, '[\u00ad\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufe00-\ufe0f\ufeff]+', '', 'g');
   end if;
   -- Full-width signs are known to the patterns.
-  return case when v_text ~ '[\u00b2\u00b3\u00b9\u2000-\u200a\u2070-\u209f\u2460-\u24ff\uff10-\uff19\uff20-\uff3a\uff3f\uff41-\uff5a\U0001d400-\U0001d7ff]'
+  return case when v_text
+    ~ '[\u00b2\u00b3\u00b9\u2000-\u200a\u2070-\u209f\u2460-\u24ff\uff10-\uff19\uff20-\uff3a\uff3f\uff41-\uff5a\U0001d400-\U0001d7ff]'
     then normalize(v_text, nfkc) else v_text end;
 end $$;
 
 -- The kinds of secrets in a text: none for nearly every text.
 create or replace function _memoir.secret_kinds(p_text text)
 returns text[] language sql immutable as $$
-  select array(select s.kind from _memoir.secrets_in(_memoir.undisguised(p_text), false) s group by s.kind order by s.kind)
+  select array(select s.kind from _memoir.secrets_in(_memoir.undisguised(p_text), false) s group by s.kind
+    order by s.kind)
 $$;
 
 -- The same text with what was found blotted out: for what has to go to a model before it is stored, like a query's
@@ -686,7 +747,8 @@ declare
   v_text text := p_text; v_values text[]; v_value text;
 begin
   if _memoir.secret_kinds(p_text) = '{}' then return p_text; end if;
-  v_values := array(select s.value from _memoir.secrets_in(p_text, true) s group by s.value order by length(s.value) desc);
+  v_values := array(select s.value from _memoir.secrets_in(p_text, true) s group by s.value
+    order by length(s.value) desc);
   -- Each is looked for in the whole text: a list of a thousand secrets is withheld whole.
   if cardinality(v_values) > 1000 then return ''; end if;
   foreach v_value in array v_values loop

@@ -10,12 +10,14 @@ $$;
 create or replace function _memoir.identifiers(p_text text, out parts text, out wholes text)
 language plpgsql immutable as $$
 begin
-  select string_agg(regexp_replace(regexp_replace(m[1], '([[:lower:]\d])([[:upper:]])|([[:upper:]])([[:upper:]][[:lower:]])',
+  select string_agg(regexp_replace(regexp_replace(m[1],
+    '([[:lower:]\d])([[:upper:]])|([[:upper:]])([[:upper:]][[:lower:]])',
       '\1\3 \2\4', 'g'), '[^[:alnum:]]+', ' ', 'g'), ' ')
       filter (where m[1] ~ '[[:lower:]][[:upper:]]|[/\\.]' and m[1] !~ '@'),
     string_agg(m[1], ' ') filter (where m[1] ~ '^\w+$' and m[1] ~ '_')
   into parts, wholes
-  from regexp_matches(p_text, '([[:alnum:]]*(?:[[:lower:]][[:upper:]]|[[:alnum:]][_/\\.][[:alpha:]])[\w/\\.@-]*)', 'g') m;
+  from regexp_matches(p_text, '([[:alnum:]]*(?:[[:lower:]][[:upper:]]|[[:alnum:]][_/\\.][[:alpha:]])[\w/\\.@-]*)',
+    'g') m;
 end $$;
 
 -- A text of a language without a stemmer, its words cut to what they have in common in most of their forms.

@@ -86,7 +86,8 @@ begin
   end if;
   -- pg_cron lets nobody but a superuser name another role: whoever else schedules runs the jobs.
   if not v_is_superuser and not pg_catalog.pg_has_role(current_user, 'memoir_jobs', 'usage') then
-    perform _memoir.fail('PM050', pg_catalog.format('login %I may not run the jobs that it would schedule', current_user),
+    perform _memoir.fail('PM050', pg_catalog.format('login %I may not run the jobs that it would schedule',
+      current_user),
       pg_catalog.format('grant memoir_jobs to %I, or call it as a superuser', current_user));
   elsif not pg_catalog.has_schema_privilege(current_user, 'cron', 'usage') then
     perform _memoir.fail('PM050', pg_catalog.format('login %I may not use pg_cron', current_user),
