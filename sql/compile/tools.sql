@@ -293,8 +293,8 @@ end $$;
 
 create or replace function memoir.call_memory_tool(p_user text, p_session text, p_name text,
   p_arguments jsonb default '{}')
-returns text language plpgsql security definer set search_path
-  from current set plan_cache_mode = force_custom_plan as $$
+returns text language plpgsql security definer
+  set search_path from current set plan_cache_mode = force_custom_plan as $$
 declare
   v_caller _memoir.caller := _memoir.authorise(p_user, 'write');
   v_session _memoir.sessions := _memoir.session(v_caller, p_session); v_message text; v_hint text; v_state text;

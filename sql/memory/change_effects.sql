@@ -291,8 +291,8 @@ begin
 end $$;
 
 create or replace function memoir.undo_change(p_user text, p_change uuid)
-returns jsonb language plpgsql security definer set search_path
-  from current set plan_cache_mode = force_custom_plan as $$
+returns jsonb language plpgsql security definer
+  set search_path from current set plan_cache_mode = force_custom_plan as $$
 declare
   v_caller _memoir.caller := _memoir.authorise(p_user, 'write'); v_user uuid := v_caller.user_id;
   v_now timestamptz := memoir.now(); v_at timestamptz; v_units _memoir.said_unit[]; v_id uuid;
@@ -380,8 +380,8 @@ which turn said so, and which spans of which turns it concerns; with p_undone th
 undo_change takes one back. Raises PM001.';
 
 create or replace function memoir.forget_about(p_user text, p_query text, p_preview boolean default false)
-returns jsonb language plpgsql security definer set search_path
-  from current set plan_cache_mode = force_custom_plan as $$
+returns jsonb language plpgsql security definer
+  set search_path from current set plan_cache_mode = force_custom_plan as $$
 declare
   v_caller _memoir.caller := _memoir.authorise(p_user, 'write'); v_turn _memoir.conversation_history;
 begin

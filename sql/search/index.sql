@@ -21,10 +21,16 @@ begin
   elsif p_items[1].turn_index > 0 then
     v_previous := _memoir.item_before(p_user_id, p_items[1].session_id, p_items[1].turn_index);
   end if;
-  with prepared as materialized (
+  with languages as materialized (
+    -- Of a long text its beginning decides.
+    select f.ref_id, _memoir.item_language(f.body, v_config) as decided
+    from (select distinct on (u.ref_id) u.ref_id, u.body
+      from rows from (unnest(p_texts), unnest(p_items)) with ordinality as u(body)
+      order by u.ref_id, u.ordinality offset 0) f
+  ), prepared as materialized (
     select u.*, l.decided, _memoir.item_words(u.body, l.decided, v_config) as words
-    from rows from (unnest(p_texts), unnest(p_items)) with ordinality as u(body),
-      lateral (select _memoir.item_language(u.body, v_config) as decided offset 0) l),
+    from rows from (unnest(p_texts), unnest(p_items)) with ordinality as u(body)
+    join languages l on l.ref_id = u.ref_id),
   counted as materialized (
     select (v_first + p.ordinality - 1)::integer as number, p.words, p.decided,
       -- what fits a tsvector

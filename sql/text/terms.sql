@@ -43,7 +43,9 @@ begin
       || array_to_tsvector(array(select distinct left(w, 200)
         from unnest(string_to_array(lower(coalesce(v_wholes, '')), ' ')) w where w <> ''));
   end if;
-  if v_config <> p_config then
+  -- Without a stemmer they are plain already.
+  if v_config <> p_config and (v_config <> 'pg_catalog.simple'::regconfig
+    or (_memoir.language_stems())[p_language] is not null) then
     v_words := v_words || strip(ts_delete(to_tsvector('simple', _memoir.readable(p_text)), tsvector_to_array(v_words)));
   end if;
   return v_words;
