@@ -148,11 +148,11 @@ begin
       where lower(btrim(m[1])) <> all (_memoir.word_list('english', 'sentence_starts'))
         and not starts_with(m[1], 'I''') and btrim(m[1]) <> 'I')
     from unnest(v_rests) with ordinality x(t, o) order by o);
-  for v_no in 1 .. cardinality(v_rests) loop
-    v_value := v_out[v_no];
-    v_value.names := coalesce(string_to_array(v_names[v_no], chr(1)), '{}');
-    v_value.topics := _memoir.topics(v_rests[v_no], p_language, v_changing);
-    v_out[v_no] := v_value;
+  for i in 1 .. cardinality(v_rests) loop
+    v_value := v_out[i];
+    v_value.names := coalesce(string_to_array(v_names[i], chr(1)), '{}');
+    v_value.topics := _memoir.topics(v_rests[i], p_language, v_changing);
+    v_out[i] := v_value;
   end loop;
   return v_out;
 end $$;
