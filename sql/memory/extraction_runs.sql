@@ -17,7 +17,7 @@ declare
   v_session _memoir.sessions; v_counters _memoir.session_counters; v_locked _memoir.session_counters; v_config jsonb;
   v_turns _memoir.conversation_history[] := '{}'; v_texts text[]; v_languages text[]; v_clauses _memoir.said_clause[];
   v_requests _memoir.forget_request[] := '{}'; v_candidates _memoir.change_candidate[] := '{}';
-  v_found _memoir.extracted[] := '{}'; v_through integer; v_counts jsonb := '{}';
+  v_found _memoir.extracted[] := '{}'; v_through integer; v_counts jsonb := '{}'; i integer;
 begin
   select * into v_session from _memoir.sessions where user_id = p_user_id and session_id = p_session_id;
   select * into v_counters from _memoir.session_counters where user_id = p_user_id and session_id = p_session_id;
@@ -54,7 +54,9 @@ begin
     end if;
     v_counts := _memoir.enter_found(v_session, v_turns, v_found, p_by, 'rules 1', false, v_config);
   end if;
-  for i in 1 .. cardinality(v_turns) loop
+  -- Few turns ask for anything or change anything.
+  for i in select r.text_no from unnest(v_requests) r union select (c.clause).text_no from unnest(v_candidates) c
+    order by 1 loop
     v_counts := _memoir.summed(v_counts,
       _memoir.carry_out(v_turns[i], array(select r from unnest(v_requests) r where r.text_no = i), p_by),
       _memoir.take_effect(v_session, v_turns[i], array(select c from unnest(v_candidates) c

@@ -274,8 +274,6 @@ returns text[] language sql immutable as $$
     russian,ukrainian,turkish,greek,arabic,persian,hebrew,hindi,chinese,japanese,korean,vietnamese,indonesian,thai}'::text[]
 $$;
 
-
-
 -- Each with letters that every one of its names of passwords has. Written out, as what base_marks() returns is: to find them
 -- takes a new connection half a second. A test says that none lacks.
 create or replace function _memoir.foreign_marks()
@@ -417,8 +415,6 @@ returns table (kind text, marks text[], strength integer, flags text, pattern te
       || '[^\n]{0,40}?(?:\s+is|\s+was|:|=)\s*["'']?[^\s"''.,;]{3,}')
 $$;
 
-
-
 create or replace function _memoir.token_marks()
 returns text language sql immutable as $$
   select '(?:(?<![A-Za-z0-9])(?:' || string_agg(distinct regexp_replace(m, '([^A-Za-z0-9_])', '\\\1', 'g'), '|')
@@ -492,8 +488,6 @@ returns boolean language sql immutable as $$
     or lower(substring(p_between from '([^\s:"''*]+)[\s:"''*「]*$')) = any (_memoir.word_list(null, 'password_says'))
 $$;
 
-
-
 create or replace function _memoir.secret_codes(p_pieces text[], p_marks text[], p_all boolean)
 returns table (kind text, value text) language plpgsql immutable as $$
 declare
@@ -534,8 +528,6 @@ begin
     exit when not p_all;
   end loop;
 end $$;
-
-
 
 create or replace function _memoir.seed_phrases(p_pieces text[], p_text text, p_marks text[])
 returns table (kind text, value text) language plpgsql immutable as $$
