@@ -30,7 +30,7 @@ create table _memoir.partitioned_tables (
 
 create table _memoir.setting_definitions (
   key text primary key,
-  kind text not null check (kind in ('number', 'integer', 'boolean', 'text', 'time', 'weights')),
+  kind text not null check (kind in ('number', 'integer', 'boolean', 'text', 'time', 'weights', 'tools')),
   default_value jsonb not null,
   min_value numeric,
   max_value numeric,
@@ -97,6 +97,7 @@ create table _memoir.embedding_models (
   document_prefix text not null default '',
   endpoint text,
   languages text[],                      -- that it reads (ISO 639-1); null: any
+  microcents_per_1k bigint not null default 0 check (microcents_per_1k >= 0),
   status text not null default 'backfilling' check (status in ('active', 'backfilling', 'retired'))
 );
 create unique index embedding_models_one_active on _memoir.embedding_models ((true)) where status = 'active';

@@ -22,6 +22,7 @@ create table _memoir.user_counters (
   letter_rows integer not null default 0,
   memories integer not null default 0,
   aliases integer not null default 0,     -- ever noted: none means none to look up
+  related boolean not null default false, -- memories of theirs were ever related, as recall follows it
   total_words bigint not null default 0,
   cost_microcents bigint not null default 0,
   profile_stale boolean not null default false,
@@ -99,6 +100,7 @@ create table _memoir.session_counters (
   open_calls text[] not null default '{}',
   extracted_through integer not null default 0,
   compact_after bigint not null default 0,  -- tokens at which compaction looks at the session next
+  has_objects boolean not null default false,  -- whether its window may be managed, shared turns included
   first_recorded_at timestamptz not null,
   last_recorded_at timestamptz not null,
   primary key (user_id, session_id)
@@ -182,13 +184,14 @@ create table _memoir.recall_exclusions (
 ) partition by hash (user_id);
 
 -- How secret a turn is now, where that is not what it was stored with: history is never updated, so it is said beside
--- the turn, and the newest mark counts. An erased turn leaves the mark that it was there.
+-- the turn, and the newest mark counts. An erased turn leaves the mark that it was there, one that was taken back
+-- is marked so.
 create table _memoir.turn_marks (
   user_id uuid not null,
   session_id uuid not null,
   turn_index integer not null,
   recorded_at timestamptz not null,
-  mark text not null check (mark in ('normal', 'private', 'secret', 'erased')),
+  mark text not null check (mark in ('normal', 'private', 'secret', 'erased', 'retracted')),
   actor _memoir.actor not null,
   reason text,
   set_by text not null,
@@ -242,18 +245,32 @@ create table _memoir.stream_events (
   primary key (user_id, call_id, seq, recorded_at)
 ) partition by hash (user_id);
 
--- The recall an open exchange was started with, kept so that a continued compile repeats it byte for byte. May be lost
--- in a crash (it is then made anew), hence unlogged.
+-- The recall an open exchange was started with, kept so that a continued compile repeats it byte for byte, and in a managed
+-- window those of its exchanges since the last moment. May be lost in a crash (it is then made anew), hence unlogged.
 create table _memoir.kept_recalls (
   user_id uuid not null,
   session_id uuid not null,
   at_turn integer not null,
   query_hash bytea not null,
   recall text not null,
+  tokens integer not null,
   items jsonb not null,
   clearance _memoir.sensitivity not null default 'private',   -- of whom it was made for: others don't go on with it
   projects text[],
-  primary key (user_id, session_id)
+  primary key (user_id, session_id, at_turn)
+) partition by hash (user_id);
+
+-- Messages of a list that somebody else keeps (an agent's own), known again by a hash over all up to each: which session's
+-- turns they are, and what was sent with them that is not in that list (added, jsonb whose texts are sent byte for byte).
+create table _memoir.client_messages (
+  user_id uuid not null,
+  chain text not null,
+  session_id uuid not null,
+  turn_count integer not null,          -- of the session, up to and with this message
+  added jsonb,
+  items jsonb,                          -- ids of what a recall in it shows
+  recorded_at timestamptz not null,
+  primary key (user_id, chain, session_id)
 ) partition by hash (user_id);
 
 insert into _memoir.partitioned_tables (table_name, by_month, unlogged) values
@@ -262,6 +279,6 @@ insert into _memoir.partitioned_tables (table_name, by_month, unlogged) values
   ('conversation_history', true, false), ('compactions', false, false), ('recall_exclusions', false, false),
     ('turn_marks', false, false),
   ('turn_pins', false, false),
-  ('api_calls', true, false), ('stream_events', true, false), ('kept_recalls', false, true);
+  ('api_calls', true, false), ('stream_events', true, false), ('kept_recalls', false, true), ('client_messages', false, false);
 update _memoir.partitioned_tables set options = 'fillfactor = 60, autovacuum_vacuum_scale_factor = 0.05'
 where table_name in ('user_counters', 'session_counters', 'kept_recalls');

@@ -22,6 +22,7 @@ create table _memoir.memory_store (
   actor _memoir.actor not null,
   sensitivity _memoir.sensitivity not null default 'normal',
   embeddable boolean not null default true,
+  is_object boolean not null default false,       -- it stands for text of turns, which is where that lies (objects/)
   importance text not null default 'normal' check (importance in ('critical', 'important', 'normal', 'minor')),
   type text not null,
   project text not null default 'global',
@@ -129,6 +130,8 @@ create table _memoir.memory_sources (
 ) partition by hash (user_id);
 create index memory_sources_by_source on _memoir.memory_sources (user_id, source_kind, source_id);
 
+-- Shorter forms of a memory. Of those recorded by a moment the newest counts, so that what is shown changes when that is
+-- announced and not when something better was made.
 create table _memoir.memory_renditions (
   user_id uuid not null,
   memory_id uuid not null,
@@ -142,18 +145,115 @@ create table _memoir.memory_renditions (
   key_entities jsonb not null default '[]',
   made_by text not null,
   recorded_at timestamptz not null,
-  primary key (user_id, memory_id, fidelity)
+  primary key (user_id, memory_id, fidelity, recorded_at)
 ) partition by hash (user_id);
 
+-- What a session has of memories: what it pins, and its objects: their tokens in full, since which turn they are stale
+-- (a file that was edited).
 create table _memoir.session_objects (
   user_id uuid not null,
   session_id uuid not null,
   memory_id uuid not null,
+  tokens integer not null default 0,
+  stale_turn integer,
   fidelity_ceiling smallint not null default 0 check (fidelity_ceiling between 0 and 4),
   pinned_until_turn integer,
   pin_reason text,
   primary key (user_id, session_id, memory_id)
 ) partition by hash (user_id);
+
+-- Where the text of an object stands: in the content of a turn (call_no 0), or in an argument (a path of names and
+-- numbers) of one of its tool calls. The same text may have been read more than once (reading), and neighbours may make
+-- one object together (part_no).
+create table _memoir.object_places (
+  user_id uuid not null,
+  session_id uuid not null,
+  turn_index integer not null,
+  call_no smallint not null default 0,
+  argument text[] not null default '{}',
+  memory_id uuid not null,
+  reading smallint not null default 0,
+  part_no smallint not null default 0,
+  tokens integer not null,
+  primary key (user_id, session_id, turn_index, call_no, argument)
+) partition by hash (user_id);
+create index object_places_by_memory on _memoir.object_places (user_id, memory_id);
+
+-- How the list shows a session's past, since the last moment at which that changed: the moment (how manieth, why, at
+-- which turn, for what budget, in which zone), from which turn on turns are shown at all (opening: the exchange
+-- it belongs to, whose question stays), through which turn steps are lines, and through which nothing has changed since. lines:
+-- {"exchange": their text}, null: to be made anew.
+create table _memoir.session_windows (
+  user_id uuid not null,
+  session_id uuid not null,
+  moments integer not null default 0,
+  kind text not null,
+  at_turn integer not null,
+  moved_at timestamptz not null,
+  budget integer not null,
+  zone smallint not null,
+  first_turn integer not null,
+  opening integer not null default 0,
+  lines_through integer not null default -1,
+  frozen_through integer not null default -1,
+  summary_through integer not null default -1,
+  task text,
+  line_tokens integer not null default 0,
+  lines jsonb,
+  primary key (user_id, session_id)
+) partition by hash (user_id);
+
+-- What is shown shorter than it is: an object at a place of it (object_places), as what and why.
+create table _memoir.shown_forms (
+  user_id uuid not null,
+  session_id uuid not null,
+  turn_index integer not null,
+  call_no smallint not null,
+  argument text[] not null,
+  memory_id uuid not null,
+  fidelity smallint not null check (fidelity between 1 and 4),
+  tokens integer not null,
+  reason text not null,
+  shown_at timestamptz not null,
+  primary key (user_id, session_id, turn_index, call_no, argument)
+) partition by hash (user_id);
+
+-- Every change of what is shown of an object.
+create table _memoir.fidelity_transitions (
+  user_id uuid not null,
+  transition_id uuid not null,
+  recorded_at timestamptz not null,
+  session_id uuid not null,
+  memory_id uuid not null,
+  from_fidelity smallint not null,
+  to_fidelity smallint not null,
+  trigger text not null check (trigger in ('pressure', 'access', 'fault', 'cooperative', 'goal_change')),
+  turn_number integer not null,
+  pressure_zone text not null,
+  token_count integer not null,
+  primary key (user_id, transition_id, recorded_at)
+) partition by hash (user_id);
+
+-- Every time a model needed what it was not shown. The answer's text is in the turn that it was given in.
+create table _memoir.fault_history (
+  user_id uuid not null,
+  fault_id uuid not null,
+  recorded_at timestamptz not null,
+  session_id uuid not null,
+  memory_id uuid,
+  type text,                               -- of the object
+  fault_type text not null check (fault_type in ('full_restore', 'micro_fault', 'page_fault', 'entropy_triggered')),
+  turn_number integer not null,
+  fidelity smallint not null,              -- at which it was shown
+  content_hash bytea,
+  question text,
+  answer_tokens integer,
+  avoided_tokens integer,
+  latency_ms integer,
+  primary key (user_id, fault_id, recorded_at)
+) partition by hash (user_id);
+create index fault_history_by_session on _memoir.fault_history (user_id, session_id);
+create index fidelity_transitions_by_session on _memoir.fidelity_transitions (user_id, session_id);
 
 create table _memoir.memory_relationships (
   user_id uuid not null,
@@ -213,10 +313,12 @@ create table _memoir.search_items (
   echo boolean not null default false,    -- a memory in the words of a turn that is found by itself
   sensitivity _memoir.sensitivity not null default 'normal',
   project text not null default 'global',
+  tags text[],                            -- of a turn; a memory has its own
   primary key (user_id, item_no)
 ) partition by hash (user_id);
 create index search_items_by_sensitivity on _memoir.search_items (user_id, sensitivity, item_no)
   where sensitivity <> 'normal';
+create index search_items_of_tags on _memoir.search_items (user_id, item_no) where tags is not null;
 create index search_items_of_echoes on _memoir.search_items (user_id, item_no) include (word_count) where echo;
 create index search_items_by_ref on _memoir.search_items (user_id, ref_id, chunk);
 
@@ -287,7 +389,9 @@ insert into _memoir.partitioned_tables (table_name, by_month, unlogged) values
   ('memory_store', false, false), ('memory_store_working', false, true), ('memory_stats', false, false),
   ('memory_states', false, false), ('memory_judgements', false, false), ('memory_sources', false, false),
     ('memory_renditions', false, false),
-  ('session_objects', false, false), ('memory_relationships', false, false), ('tombstones', false, false),
+  ('session_objects', false, false), ('object_places', false, false), ('session_windows', false, false),
+    ('shown_forms', false, false), ('fidelity_transitions', true, false), ('fault_history', true, false),
+  ('memory_relationships', false, false), ('tombstones', false, false),
   ('search_items', false, false), ('search_tail', false, false), ('search_postings', false, false),
     ('search_aliases', false, false),
   ('embeddings', false, false), ('embedding_cursors', false, false);

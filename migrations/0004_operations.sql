@@ -56,6 +56,10 @@ create table _memoir.compile_ledger (
   budget integer not null,
   tokens integer not null,
   recall_tokens integer not null,
+  system_tokens integer not null,
+  tools_tokens integer not null,
+  turn_tokens integer[] not null,         -- of shown turns, by fidelity 0 to 3
+  first_turn integer,                     -- the first that was shown; null: none was
   prefix_hash bytea not null,
   warnings text[] not null,
   items integer[] not null,
@@ -66,6 +70,7 @@ create table _memoir.compile_ledger (
   session_scores real[] not null,
   item_tokens integer[] not null,
   positions integer[] not null,
+  forms text[] not null,                  -- the fidelity at which an item was shown
   reasons text[] not null,
   -- per item the signals that nothing else here tells (ledger_signals), in thousandths
   facts smallint[] not null,

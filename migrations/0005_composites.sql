@@ -2,7 +2,7 @@
 
 -- base/identity.sql
 create type _memoir.caller as (
-  login name, user_id uuid, namespace text, actor _memoir.actor, may_state_actor boolean,
+  login text, user_id uuid, namespace text, actor _memoir.actor, may_state_actor boolean,
   projects text[], clearance _memoir.sensitivity);
 
 -- text/messages.sql
@@ -11,6 +11,13 @@ create type _memoir.message as (
   role _memoir.turn_role, text text, parts jsonb, name text, tool_calls jsonb, tool_call_id text,
   created_at timestamptz, media_tokens integer, extra jsonb,
   sensitivity _memoir.sensitivity, embeddable boolean);
+
+-- text/tool_calls.sql
+-- What a call of a tool does, and to what. keys: the files that it changes; lines: of the file that it reads, null: all
+-- of it; texts: which of its arguments are texts of that file.
+create type _memoir.tool_use as (
+  tool text, does text, type text, key text, keys text[], first_line integer, last_line integer, texts text[],
+  arguments jsonb);
 
 -- sessions/turns.sql
 -- One append, stage by stage: what was asked, what was read once, what was counted, what is written.
@@ -75,13 +82,36 @@ create type _memoir.said_unit as (
 create type _memoir.found_change as (
   span_start integer, span_length integer, said text, unit _memoir.said_unit, olds text[], kind text, score real);
 
+-- objects/objects.sql
+-- A text that may be an object: where it stands, what call it came with (call_turn, call_message: of a result), and how
+-- secret either is.
+create type _memoir.found_object as (
+  turn_index integer, message_id uuid, call_no smallint, argument text[], body text, tokens integer,
+  sensitivity _memoir.sensitivity, call_turn integer, call_message uuid, use _memoir.tool_use);
+
 -- compile/window.sql
 create type _memoir.shown_turn as (
   turn_index integer, exchange_start integer, message_id uuid, role _memoir.turn_role, content text, parts jsonb,
     name text,
-  tool_calls jsonb, tool_call_id text, tokens_before bigint, cost integer, excerpt boolean, withheld boolean);
+  tool_calls jsonb, tool_call_id text, tokens_before bigint, cost integer, excerpt boolean, withheld boolean,
+  fidelity smallint, why text);            -- of what is shown shorter: the least of its objects', and why
+-- moment: why what is shown of the past should change now, null: it should not. note: what is said of turns that are not
+-- shown, where no message of theirs is there to say it.
 create type _memoir.shown_window as (
-  turns _memoir.shown_turn[], tokens integer, warnings text[]);
+  turns _memoir.shown_turn[], tokens integer, warnings text[], moment text, note text, first_turn integer);
+
+-- compile/moments.sql
+-- A turn as the ladder weighs it: what it costs whole, what its forms save.
+create type _memoir.past_turn as (turn_index integer, role _memoir.turn_role, exchange_start integer,
+  recorded_at timestamptz, cost integer, calls boolean, saved integer);
+-- A place of an object, as what it is shown (form: tokens of that), what speaks for showing it, and as what it should be
+-- shown. over: why it is no longer of use.
+create type _memoir.past_place as (turn_index integer, call_no smallint, argument text[], memory_id uuid,
+  tokens integer, part_no smallint, type text, about text, recorded_at timestamptz, over text, pinned boolean,
+  asked boolean, fidelity smallint, form integer, why text, value float8, target smallint);
+-- The past of a session: shown: tokens of all that is shown; from fresh_from on nothing is touched.
+create type _memoir.past as (turns _memoir.past_turn[], places _memoir.past_place[], shown integer,
+  fresh_from integer, budget integer, overhead integer, recalls integer);
 
 -- search/
 create type _memoir.item_locator as (
@@ -128,6 +158,7 @@ create type _memoir.search_scope as (
 create type _memoir.question as (
   query text, language smallint, text_config regconfig, terms text[], common text[],
   forms text[], of text[],                  -- forms of terms in the user's other languages; of: of which
+  kindred text[], kindred_of text[],        -- what else is said of the same topics: lexemes apart by blanks
   names text[], loose text[],
   -- unread: in a language that the model is not made for
   vector halfvec, model_id smallint, unread boolean, problem text);
@@ -199,6 +230,9 @@ create type _memoir.compile_state as (
   budget integer, tools_tokens integer, system text, system_tokens integer, room integer,
   -- turns that the list shows; unanswered: those that became part of the newest message
   shown _memoir.shown_turn[], unanswered _memoir.shown_turn[], exchange_at integer,
+  said text,  -- what a list that somebody else keeps says beside these
+  -- how the past is shown, since when; moment, note: as in shown_window; frozen: messages that the last moment left alone
+  frame _memoir.session_windows, history_budget integer, moment text, note text, frozen integer,
   -- the list: messages, their tokens, together; recall_at: which one carries the recall
   messages jsonb[], costs integer[], total integer, recall_at integer,
   -- recall

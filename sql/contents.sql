@@ -18,6 +18,7 @@
 \ir base/row_security.sql              -- whoever is granted a table sees the rows of its users only
 \ir base/partitions.sql                -- leaves made ahead and on demand
 \ir base/users.sql                     -- a user's own rows, and the part they lie in
+\ir base/features.sql                 -- what a user ever used: a compile looks for nothing else
 \ir base/settings.sql                  -- what an operator may turn: typed, range-checked, overridable
 \ir base/ranking_profiles.sql          -- learnt weights of the ranking: shipped, the install's, users'
 \ir base/models.sql                    -- chat models, embedding models
@@ -30,8 +31,16 @@
 \ir text/text.sql                      -- what may be stored, chunks, words
 \ir text/fences.sql                    -- recalled text is data: fences, and nothing inside that passes for a mark
 \ir text/numbers.sql                   -- cards, accounts, personal numbers: shapes and check digits
+\ir text/secret_values.sql             -- what may be the value of a secret
+\ir text/secret_marks.sql              -- where a secret may stand: marks that a text with one holds
+\ir text/secret_names.sql              -- secrets by the name before them, in sentences and code
+\ir text/secret_places.sql             -- secrets by where they stand, and by their shape
 \ir text/secrets.sql                   -- what looks like a key, a password, or a number that is secret
+\ir text/logprobs.sql                  -- how sure a model was: the entropy of its tokens
 \ir text/messages.sql                  -- checks and normal form of chat messages
+\ir text/tool_calls.sql                -- what a call of a tool does, and to what
+\ir text/large.sql                     -- large outputs: their ends, their parts, passages that answer
+\ir text/forms.sql                     -- shorter forms of a text: its kind, its lines by what they tell, its entities
 \ir text/claims.sql                    -- what a sentence claims: the same in whatever words
 \ir text/language.sql                  -- the language of a text
 \ir text/terms.sql                     -- the words that search keeps of a text, in its language
@@ -56,7 +65,8 @@
 \ir sessions/active.sql                -- which compactions are live, and the summary they make
 \ir sessions/sessions.sql              -- open, branch, close, inspect
 \ir sessions/restated.sql              -- turns of a model or tool that say again what was rejected
-\ir sessions/turns.sql                 -- persist_turn, append_messages
+\ir sessions/indexed.sql               -- what of a turn is searched, and when
+\ir sessions/turns.sql                 -- turns appended: the stages, from what was asked to the receipt; history
 \ir sessions/pins.sql                  -- turns pinned in a session
 \ir sessions/working.sql               -- working notes of a session
 \ir sessions/extracts.sql              -- which sentences of a stretch of conversation say most
@@ -77,6 +87,7 @@
 \ir memory/pins.sql                    -- memories pinned in a session
 \ir memory/consolidation_model.sql     -- the same in a language model's words
 \ir memory/extraction_rules.sql        -- what makes a sentence worth remembering: the rules of a language
+\ir memory/changed.sql                 -- what a change has to do with an earlier statement: another value, another sort, other words
 \ir memory/changes.sql                 -- what a turn changes of what was said before, and what it asks to forget
 \ir memory/exclusions.sql              -- spans taken out of recall, or marked there
 \ir memory/extraction.sql              -- from turns to memories: found, handed to the door
@@ -84,8 +95,22 @@
 \ir memory/extraction_runs.sql         -- extraction of sessions: asked for, or as a job
 \ir memory/lifecycle.sql               -- promotion, demotion, expiry
 
+-- objects: what a session was shown, as memories whose text stays in the turns
+\ir objects/objects.sql                -- which results, files, plans are objects; read again, edited, related
+\ir objects/phases.sql                 -- plans and decisions in an assistant's words; phases of conversation
+\ir objects/renditions.sql             -- their shorter forms, with what each lacks
+\ir objects/render.sql                 -- the same in a language model's words; declared losses checked on samples
+\ir objects/passages.sql               -- what a question finds in large outputs: the stored texts are read
+\ir objects/faults.sql                 -- what a model needed and was not shown: written down, pinned
+\ir objects/directives.sql            -- what a model says of its own window: drop, anchor, summarize, collapse, declare_losses
+\ir objects/doubts.sql                 -- what a model was unsure of, and may have lacked
+\ir objects/append.sql                 -- persist_turn, append_messages: turns, and the objects that come with them
+
 -- compile: the list to send to the model
 \ir compile/window.sql                 -- which turns of the session are shown, and from where the prefix is stable
+\ir compile/lines.sql                  -- steps of agents as lines, and what left the list
+\ir compile/moments.sql                -- the ladder: when the list shows less of the past, and of what
+\ir compile/managed.sql                -- the window of a session with objects: forms, lines, whole steps
 \ir compile/candidates.sql             -- candidates of all arms, and what each is worth
 \ir compile/breadth.sql                -- questions whose answer lies in many places: more and shorter lines
 \ir compile/packing.sql                -- the recall block: what is chosen, in what order, within its budget
@@ -93,19 +118,27 @@
 \ir compile/stages.sql                 -- the stages of a compile, from who asks to the list; where the budget is kept
 \ir compile/traces.sql                 -- what a compile leaves behind: its exchange's recall, a row for the ledger
 \ir compile/compile.sql                -- compile_context, context: the stages in their order
+\ir compile/beside.sql                 -- recall for a list that somebody else keeps, and its messages known again
 \ir compile/explain.sql                -- explain_context: why each item is in or out
 \ir compile/recall.sql                 -- recall, match_memories: the same ranking, as rows
+\ir compile/pressure.sql               -- session_pressure, window_forms, list_objects: how full it is, what stands for what
+\ir compile/faults.sql                 -- memory_query, memory_restore, memory_release, list_faults
 \ir compile/browse.sql                 -- lists; hits on one line, what stands around one, whole rows; relations of a memory
-\ir compile/tools.sql                  -- the model keeps its own memory: definitions of tools, and what runs a call
+\ir compile/inspect.sql                 -- who there is; a user in numbers; compiles that were made: a window over time, one taken apart
 \ir compile/learning.sql               -- what was used of a recall; the ranking's weights learnt from it
 
 -- privacy: who sees what; taking out, putting back
-\ir privacy/marks.sql                  -- turns marked, and what was made of them; mark_turn
+\ir privacy/marks.sql                  -- turns marked or taken back, and what was made of them; mark_turn, retract_turns
+\ir privacy/scans.sql                  -- the middles of large outputs: looked through, indexed
 \ir privacy/erasure.sql                -- erase_user, erase_session, erase_turn, and the job that takes the bytes out of the files
 \ir privacy/capture.sql                -- upstream calls, byte for byte
 \ir privacy/archive.sql                -- months of turns past retention: compacted, exported, taken out
 \ir privacy/export.sql                 -- export_user: everything of a user, as JSON lines
 \ir privacy/import.sql                 -- import_user: puts it back, but for what may not come back
+
+-- stores: what frameworks keep beside turns
+\ir stores/documents.sql               -- JSON under namespaces and keys, searched by words and vectors, ending by itself
+\ir stores/items.sql                   -- a framework's items as they came, with the turns that tell them; taken back
 
 -- work: what runs unattended
 \ir work/embedding.sql                 -- items without a vector: claim, store, fail; backfill; the shared embedder
@@ -117,6 +150,9 @@
 \ir work/runs.sql                      -- run_job: a job's lease and batches, where each begins and ends, one row per run
 \ir work/jobs.sql                      -- what pg_cron runs
 \ir work/views.sql                     -- one view per question of whoever runs this
+
+-- tools: what models are offered
+\ir tools/tools.sql                    -- the model keeps its own memory: definitions of tools, and what runs a call
 
 -- install: last
 \ir install/setup.sql                  -- what a dump does not carry: search_path, roles

@@ -108,6 +108,11 @@ begin
       end if;
       if not has_schema_privilege('memoir_owner', v_schema, 'usage') then
         execute format('grant usage on schema %I to memoir_owner', v_schema);
+        -- Who may not grant is only warned.
+        if not has_schema_privilege('memoir_owner', v_schema, 'usage') then
+          raise exception 'extension % lies in schema %, which role memoir_owner may not use', v_extension, v_schema
+            using hint = format('have the owner of the schema say: grant usage on schema %I to memoir_owner', v_schema);
+        end if;
       end if;
       v_path := v_path || ', ' || quote_ident(v_schema);
     end if;

@@ -3,10 +3,11 @@
 -- Inside a SECURITY DEFINER function current_user is the owner, so the caller is the role set with SET ROLE, else the
 -- login.
 
--- Its names are bound here, since policies call it under their caller's search_path.
+-- Its names are bound here, since policies call it under their caller's search_path. A text: functions take over the
+-- collation of their arguments, and under that of a name patterns know the letters of ASCII only.
 create or replace function _memoir.login()
-returns name language sql stable
-return case when current_setting('role') in ('', 'none') then session_user else current_setting('role')::name end;
+returns text language sql stable
+return case when current_setting('role') in ('', 'none') then session_user::text else current_setting('role') end;
 
 -- What an admin has bound the caller to. A role without a binding does not free a login from its own: whoever is a
 -- member of memoir_app may SET ROLE to it.
@@ -30,7 +31,7 @@ return uuid_generate_v5(p_user_id, p_session);
 -- nobody. To the end of the transaction. A row and no advisory lock, since any login could take one of those; volatile,
 -- since a lock is taken.
 create or replace function _memoir.lock_user(p_user_id uuid, p_need text)
-returns void language plpgsql as $$
+returns void language plpgsql set plan_cache_mode = force_custom_plan as $$
 begin
   if p_need = 'write' then perform from _memoir.users where user_id = p_user_id for key share;
   elsif p_need = 'erase' then perform from _memoir.users where user_id = p_user_id for update; end if;
@@ -116,9 +117,9 @@ end $$;
 
 -- A definer of its own, since procedures that run as their caller ask it too.
 create or replace function _memoir.authorise_admin()
-returns name language plpgsql stable security definer set search_path from current as $$
+returns text language plpgsql stable security definer set search_path from current as $$
 declare
-  v_login name := _memoir.login();
+  v_login text := _memoir.login();
 begin
   if not pg_has_role(v_login, 'memoir_admin', 'usage') then
     perform _memoir.fail('PM001', format('login %s is not an admin', quote_ident(v_login)), 'grant memoir_admin to it');

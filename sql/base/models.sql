@@ -123,7 +123,7 @@ end $$;
 
 create or replace function memoir.register_embedding_model(p_name text, p_provider text, p_dimension integer,
   p_query_prefix text default '', p_document_prefix text default '', p_endpoint text default null,
-  p_languages text[] default null)
+  p_languages text[] default null, p_microcents_per_1k bigint default 0)
 returns smallint language plpgsql security definer set search_path from current as $$
 declare
   v_id smallint;
@@ -140,26 +140,32 @@ begin
   if (p_provider = 'openai') <> (p_endpoint is not null) then
     perform _memoir.fail('PM014', 'an endpoint goes with provider openai and with no other');
   end if;
+  if coalesce(p_microcents_per_1k, -1) < 0 then
+    perform _memoir.fail('PM014', format('microcents_per_1k must be from 0, not %s',
+      coalesce(p_microcents_per_1k::text, 'null')));
+  end if;
   if exists (select from _memoir.embedding_models where name = p_name and dimension <> p_dimension) then
     perform _memoir.fail('PM030', format('embedding model %s is registered with another dimension',
       _memoir.shown(p_name)),
       'register it under a new name');
   end if;
   insert into _memoir.embedding_models (name, provider, dimension, query_prefix, document_prefix, endpoint,
-    languages)
-  values (p_name, p_provider, p_dimension, p_query_prefix, p_document_prefix, p_endpoint, p_languages)
+    languages, microcents_per_1k)
+  values (p_name, p_provider, p_dimension, p_query_prefix, p_document_prefix, p_endpoint, p_languages,
+    p_microcents_per_1k)
   on conflict (name) do update set provider = excluded.provider, endpoint = excluded.endpoint,
-    languages = coalesce(excluded.languages, embedding_models.languages), status = case
+    languages = coalesce(excluded.languages, embedding_models.languages),
+    microcents_per_1k = excluded.microcents_per_1k, status = case
       when embedding_models.status = 'retired' then 'backfilling' else embedding_models.status end
   returning model_id into v_id;
   return v_id;
 end $$;
-comment on function memoir.register_embedding_model(text, text, integer, text, text, text, text[]) is
+comment on function memoir.register_embedding_model(text, text, integer, text, text, text, text[], bigint) is
   'Registers an embedding model; its vectors are backfilled beside the active one until switch_embedding_model. Prefixes
 go
 before queries and documents. provider: embedder (the shared process), openai (endpoint of /v1/embeddings), in_process
 (jobs only), none (the client supplies vectors). languages: those that it reads, as two letters (''en''); null: any.
-Admin only. Raises PM001, PM014, PM030.';
+microcents_per_1k: what 1,000 tokens cost (1e-8 of the currency''s unit). Admin only. Raises PM001, PM014, PM030.';
 
 create or replace function memoir.switch_embedding_model(p_name text)
 returns void language plpgsql security definer set search_path from current as $$

@@ -2,22 +2,24 @@
 -- Leaves are built apart and attached, since CREATE ... PARTITION OF waits behind every open reader of the parent.
 
 create or replace function _memoir.part_of(p_user_id uuid)
-returns integer language sql stable strict as $$
+returns integer language plpgsql stable strict set plan_cache_mode = force_generic_plan as $$
+begin
   -- PostgreSQL's own remainder: uuid hash with the partitioning seed, combined with an empty hash. With a power of two
   -- only the low bits count, so no unsigned arithmetic is needed.
-  select ((((uuid_hash_extended(p_user_id, 8816678312871386365) & (modulus - 1))
-    + (5305509591434766563 & (modulus - 1)))
-           & (modulus - 1)))::integer
-  from _memoir.installation
-$$;
+  return (select ((((uuid_hash_extended(p_user_id, 8816678312871386365) & (modulus - 1))
+      + (5305509591434766563 & (modulus - 1)))
+             & (modulus - 1)))::integer
+    from _memoir.installation);
+end $$;
 
 create or replace function _memoir.month_of(p_at timestamptz)
 returns date language sql immutable as $$ select date_trunc('month', p_at at time zone 'UTC')::date $$;
 
 create or replace function _memoir.leaf_name(p_table name, p_part integer, p_month date default null)
-returns text language sql immutable as $$
-  select p_table || '_p' || p_part || coalesce(to_char(p_month, '"_y"YYYY"m"MM'), '')
-$$;
+returns text language plpgsql immutable as $$
+begin
+  return p_table || '_p' || p_part || coalesce(to_char(p_month, '"_y"YYYY"m"MM'), '');
+end $$;
 
 -- The only dynamic SQL of the product, with what it calls for. Idempotent; takes no lock that stops readers or writers
 -- of the parent.
@@ -39,7 +41,7 @@ begin
   select * into strict v_info from _memoir.partitioned_tables where table_name = p_table;
   v_is_leaf := p_month is not null or not v_info.by_month;
 
-  execute format('create %s table _memoir.%I (like _memoir.%I including defaults including constraints including generated including storage) %s %s',
+  execute format('create %s table _memoir.%I (like _memoir.%I including defaults including constraints including generated including storage including compression) %s %s',
     case when v_is_leaf and v_info.unlogged then 'unlogged' else '' end, v_leaf, p_table,
     case when v_is_leaf then '' else 'partition by range (recorded_at)' end,
     case when v_is_leaf and v_info.options <> '' then format('with (%s)', v_info.options) else '' end);
@@ -86,14 +88,15 @@ end $$;
 -- Called by every write: a month that nobody has prepared must not make it fail, nor a table that an upgrade has just
 -- added.
 create or replace function _memoir.ensure_month(p_user_id uuid, p_at timestamptz)
-returns void language plpgsql as $$
+returns void language plpgsql set plan_cache_mode = force_generic_plan as $$
 declare
   v_part integer := _memoir.part_of(p_user_id);
   v_month date := _memoir.month_of(p_at);
+  v_plain text := _memoir.leaf_name('', v_part); v_monthly text := _memoir.leaf_name('', v_part, v_month);
 begin
   if exists (select from _memoir.partitioned_tables t
-             where to_regclass('_memoir.' || _memoir.leaf_name(t.table_name, v_part, case
-               when t.by_month then v_month end)) is null) then
+             where to_regclass('_memoir.' || t.table_name || case when t.by_month then v_monthly else v_plain end)
+               is null) then
     perform _memoir.make_part(v_part, v_month);
   end if;
 end $$;

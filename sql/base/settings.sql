@@ -62,6 +62,13 @@ begin
     when 'weights' then jsonb_typeof(p_value) = 'object'
       and not exists (select from jsonb_each(case when jsonb_typeof(p_value) = 'object' then p_value else '{}' end)
         where jsonb_typeof(value) <> 'number')
+    -- {"my_tool": {"does": "read", "key": "path"}}: columns of sql/data/tools.csv, and the type of what it returns.
+    when 'tools' then jsonb_typeof(p_value) = 'object'
+      and not exists (select from jsonb_each(case when jsonb_typeof(p_value) = 'object' then p_value else '{}' end) t
+        where jsonb_typeof(t.value) <> 'object' or t.value ->> 'does' is null
+          or t.value ->> 'does' <> all ('{read,write,edit,patch,run,search,list,fetch,plan,other}')
+          or exists (select from jsonb_each(case when jsonb_typeof(t.value) = 'object' then t.value else '{}' end) f
+            where jsonb_typeof(f.value) <> 'string' or f.key <> all ('{does,key,lines,texts,type}')))
   end;
   if v_ok and v_def.kind in ('number', 'integer') then
     v_ok := (p_value #>> '{}')::numeric between coalesce(v_def.min_value, '-infinity')

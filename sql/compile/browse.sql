@@ -58,7 +58,7 @@ begin
   left join _memoir.sessions s on s.user_id = v_user and s.session_id = m.session_id
   where m.user_id = v_user and _memoir.may_see(v_caller, m)
     and (coalesce(p_states, '{}') = '{}' or m.state::text = any (p_states))
-    and (p_types is null or m.type = any (p_types)) and (p_tags is null or m.tags && p_tags)
+    and (p_types is null and not m.is_object or m.type = any (p_types)) and (p_tags is null or m.tags && p_tags)
     and (p_category is null or m.category = p_category) and (p_project is null or m.project = p_project)
     and (v_session is null or m.session_id = v_session)
     and (p_after_memory is null or (m.recorded_at, m.memory_id) < (v_last.recorded_at, v_last.memory_id))
@@ -66,7 +66,8 @@ begin
 end $$;
 comment on function memoir.list_memories(text, text[], text[], text[], text, text, text, uuid, integer) is
   'What is known about a user, newest first, at most p_limit (1000) a page: p_after_memory is the last memory_id of
-the page before. Filters: states (active; {} for all: superseded, invalidated, expired, forgotten, …), types, tags (any of
+the page before. Objects (tool results, files …), which say where a text stands in the turns, only where p_types names
+theirs. Filters: states (active; {} for all: superseded, invalidated, expired, forgotten, …), types, tags (any of
 them), category, project, the session it was said in. session: where it was said; scope local: known there only. tokens
 as counted when stored; trust and confidence from 0 to 1. A forgotten text is not shown. Raises PM001, PM003, PM004,
 PM014.';
@@ -102,6 +103,28 @@ comment on function memoir.list_sessions(text, text, text, text, integer) is
   'The sessions of a user, newest first, at most p_limit (1000) a page: p_after_session is the last of the page before.
 Filters: project, status. tokens and turns are its own, without its parent''s; cost in microcents; summary on one line of
 at most 120 characters. Raises PM001, PM003, PM014.';
+
+create or replace function memoir.list_speakers(p_user text, p_session text default null)
+returns table (speaker text, role text, sessions bigint, turns bigint, first_said_at timestamptz,
+  last_said_at timestamptz)
+language plpgsql stable security definer set search_path from current set plan_cache_mode = force_custom_plan as $$
+declare
+  v_caller _memoir.caller := _memoir.authorise(p_user, 'read');
+  v_user uuid := v_caller.user_id; v_session uuid;
+begin
+  if p_session is not null then v_session := (_memoir.session(v_caller, p_session)).session_id; end if;
+  return query
+  select coalesce(i.speaker, i.role::text), i.role::text, count(distinct i.session_id), count(distinct i.ref_id),
+    min(i.created_at), max(i.created_at)
+  from _memoir.search_items i
+  where i.user_id = v_user and i.kind = 't' and i.sensitivity <= v_caller.clearance
+    and (v_session is null or i.session_id = v_session)
+    and (v_caller.projects is null or i.project = any (v_caller.projects))
+  group by 1, 2 order by 4 desc, 1, 2;
+end $$;
+comment on function memoir.list_speakers(text, text) is
+  'Who spoke in a user''s sessions (or in one): the name of the messages, or the role where they have none, with how
+many sessions and turns that say anything, the first and the last. Those who said most come first. Raises PM001, PM003.';
 
 create or replace function memoir.memory_index(p_user text, p_query text, p_session text default null,
   p_limit integer default 20, p_types text[] default null, p_tags text[] default null, p_category text default null,
@@ -187,6 +210,7 @@ begin
     _memoir.said(m), _memoir.on_one_line(m.content)
   from _memoir.memory_sources s
   join _memoir.memory_store m on m.user_id = v_user and m.memory_id = s.item_id and m.state = 'active'
+    and not m.is_object
   where s.user_id = v_user and s.item_kind = 'memory' and s.source_kind = 'turn' and s.source_id = any (v_ids)
     and _memoir.may_see(p_caller, m)
   order by m.memory_id, s.turn_index;
@@ -219,7 +243,7 @@ begin
   return query
   with seen as (
     select m.memory_id, _memoir.said(m) as said, m.content from _memoir.memory_store m
-    where m.user_id = v_caller.user_id and (m.state = 'active' or m.memory_id = p_id) and m.state not in
+    where m.user_id = v_caller.user_id and (m.state = 'active' and not m.is_object or m.memory_id = p_id) and m.state not in
       ('forgotten', 'erased') and _memoir.may_see(v_caller, m)),
   near as (
     (select * from seen s where (s.said, s.memory_id) < (_memoir.said(v_memory), p_id)
@@ -293,7 +317,10 @@ begin
       <= p_caller.clearance;
   if not found then return null; end if;
   return _memoir.sent(v_turn) || jsonb_build_object('id', p_id, 'kind', 'turn', 'session', v_session, 'content',
-    _memoir.as_known(v_user, v_turn.session_id, v_turn.turn_index, v_turn.content));
+    -- Whoever asks may be in another session than the turn.
+    _memoir.as_known(v_user, v_turn.session_id, v_turn.turn_index, case
+      when _memoir.awaits_scan(v_user, v_turn.message_id) then _memoir.ends_of(v_turn.role, v_turn.content)
+      else v_turn.content end));
 end $$;
 
 create or replace function memoir.memory_get(p_user text, p_ids uuid[])

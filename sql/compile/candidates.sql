@@ -19,8 +19,10 @@ begin
   v_pins.pinned := '{}';
   v_pins.ceilings := '{}';
   if p_scope.as_of is not null then return v_pins; end if;
-  v_pins.pinned := _memoir.pinned_messages(p_user_id, p_scope.hidden_sessions);
-  if p_counters.memories > 0 then
+  if 'pins' = any (p_counters.features) then
+    v_pins.pinned := _memoir.pinned_messages(p_user_id, p_scope.hidden_sessions);
+  end if;
+  if p_counters.memories > 0 and 'ceilings' = any (p_counters.features) then
     select v_pins.pinned || coalesce(array_agg(o.memory_id order by o.memory_id) filter (where o.pinned), '{}'),
       coalesce(jsonb_object_agg(o.memory_id, o.ceiling) filter (where o.ceiling > 0 and not o.pinned), '{}')
     into v_pins.pinned, v_pins.ceilings
@@ -49,6 +51,7 @@ declare
     p_limit);
   v_memories uuid[] := _memoir.memories_of(v_ranked);
   v_most integer; v_frequent uuid[] := '{}'; v_facts _memoir.memory_facts[]; v_fit _memoir.fit_floor;
+  v_related uuid[] := '{}'; v_candidates _memoir.candidate[];
 begin
   if p_pins.pinned is null then
     p_config := p_config || '{"relevance_share": 0}';
@@ -70,11 +73,55 @@ begin
     v_memories := v_memories || v_frequent || v_pinned;
   end if;
   v_ranked := _memoir.with_waiting(p_user_id, v_ranked, p_waiting);
+  if p_counters.related and v_memories <> '{}' then
+    select r.ranked, r.related into v_ranked, v_related
+    from _memoir.with_related(p_user_id, v_ranked, (p_config ->> 'related_hops')::integer, p_scope) r;
+    v_memories := v_memories || v_related;
+  end if;
   if v_memories <> '{}' then
     v_facts := _memoir.facts_of(p_user_id, v_memories, v_most, p_config, p_scope, v_now);
   end if;
-  return _memoir.value_candidates(v_ranked, v_facts, v_frequent, v_pinned, coalesce(p_pins.ceilings, '{}'), p_config,
-    p_scope, v_now, v_fit);
+  v_candidates := _memoir.value_candidates(v_ranked, v_facts, v_frequent, v_pinned, v_related, coalesce(p_pins.ceilings,
+    '{}'), p_config, p_scope, v_now, v_fit);
+  if v_fit.turns is null or 'changes' <> all (p_counters.features) then return v_candidates; end if;
+  return _memoir.with_changes(p_user_id, v_candidates, p_scope.as_of);
+end $$;
+
+-- What a later turn changed and what changes another pass the floor where nothing fits twice as well; and what changes
+-- a line that is shown comes along with it.
+create or replace function _memoir.with_changes(p_user_id uuid, p_candidates _memoir.candidate[], p_as_of timestamptz)
+returns _memoir.candidate[] language plpgsql stable set plan_cache_mode = force_custom_plan as $$
+declare
+  v_least constant real := 0.2; v_best real; v_pair record; v_no integer;
+begin
+  if not exists (select from _memoir.recall_exclusions x where x.user_id = p_user_id and x.changed
+    and x.lifted_at is null) then
+    return p_candidates;
+  end if;
+  v_best := (select max(c.score) from unnest(p_candidates) c where c.reason is null
+    or c.reason = 'below the relevance floor');
+  for v_pair in
+    with c as materialized (select c.ordinality::integer as n, c.session_id, c.turn_index
+      from unnest(p_candidates) with ordinality c where c.kind = 't')
+    select o.n as old, n.n as new
+    from (select distinct x.session_id, x.turn_index, x.by_session, x.by_turn from _memoir.recall_exclusions x
+      where x.user_id = p_user_id and x.changed and x.lifted_at is null
+        and (p_as_of is null or x.recorded_at <= p_as_of)) x
+    left join c o on o.session_id = x.session_id and o.turn_index = x.turn_index
+    left join c n on n.session_id = x.by_session and n.turn_index = x.by_turn
+    where o.n is not null or n.n is not null
+  loop
+    foreach v_no in array array[v_pair.old, v_pair.new] loop
+      continue when p_candidates[v_no].reason is distinct from 'below the relevance floor'
+        or p_candidates[v_no].score < greatest(v_least, 0.5 * v_best)
+        and not (v_no is not distinct from v_pair.new and p_candidates[v_pair.old].reason is null
+          and v_pair.old is not null);
+      p_candidates[v_no].reason := null;
+      p_candidates[v_no].worth := greatest(_memoir.worth(p_candidates[v_no].score),
+        case when v_no = v_pair.new then p_candidates[v_pair.old].worth end);
+    end loop;
+  end loop;
+  return p_candidates;
 end $$;
 
 -- Much-used memories and what is pinned, as far as it is not among what was found.
@@ -100,8 +147,8 @@ begin
 end $$;
 
 -- The newest turns that wait for their vectors while the user's others have them: a new session knows the last one.
-create or replace function _memoir.waiting_turns(p_user_id uuid, p_question _memoir.question,
-  p_scope _memoir.search_scope)
+create or replace function _memoir.waiting_turns(p_user_id uuid, p_counters _memoir.user_counters,
+  p_question _memoir.question, p_scope _memoir.search_scope)
 returns integer[] language plpgsql stable set plan_cache_mode = force_custom_plan as $$
 declare
   v_through integer; v_most constant integer := 12;
@@ -109,7 +156,7 @@ begin
   if p_question.vector is null or p_scope.as_of is not null then return '{}'; end if;
   select c.through_item into v_through from _memoir.embedding_cursors c where c.user_id = p_user_id
     and c.model_id = p_question.model_id;
-  if coalesce(v_through, 0) <= 0 then return '{}'; end if;
+  if coalesce(v_through, 0) <= 0 or v_through >= p_counters.next_item - 1 then return '{}'; end if;
   return array(select i.item_no from _memoir.search_items i
     where i.user_id = p_user_id and i.item_no > v_through and i.kind = 't' and not i.dead and i.role
       in ('user', 'assistant')
@@ -154,6 +201,62 @@ begin
   return p_candidates;
 end $$;
 
+-- What the best memories found depend on, refer to, come from, elaborate or are related to, by edges in either
+-- direction: a step away it is as relevant as six tenths of what led to it, times the weight of the edge.
+create or replace function _memoir.with_related(p_user_id uuid, p_ranked _memoir.ranked_item[], p_hops integer,
+  p_scope _memoir.search_scope, out ranked _memoir.ranked_item[], out related uuid[])
+language plpgsql stable set plan_cache_mode = force_custom_plan as $$
+declare
+  v_step constant float8 := 0.6; v_best constant integer := 8; v_most constant integer := 16;
+  v_ids uuid[]; v_scores float8[]; v_related_scores float8[] := '{}'; n integer;
+begin
+  ranked := p_ranked;
+  related := '{}';
+  select array_agg(b.ref_id), array_agg(b.score) into v_ids, v_scores
+  from (select r.ref_id, max(r.score) as score from unnest(p_ranked) r where r.kind = 'm' and r.score > 0
+    group by r.ref_id order by 2 desc, 1 limit v_best) b;
+  for v_hop in 1 .. p_hops loop
+    select array_agg(x.other), array_agg(x.score) into v_ids, v_scores
+    from (select e.other, max(b.score * v_step * e.weight) as score
+      from unnest(v_ids, v_scores) b(id, score) cross join lateral (
+        select r.target_id as other, r.weight, r.recorded_at from _memoir.memory_relationships r
+        where r.user_id = p_user_id and r.source_id = b.id and r.relation = any (_memoir.followed_relations())
+        union all
+        select r.source_id, r.weight, r.recorded_at from _memoir.memory_relationships r
+        where r.user_id = p_user_id and r.target_id = b.id and r.relation = any (_memoir.followed_relations())) e
+      where e.recorded_at <= coalesce(p_scope.as_of, 'infinity')
+      group by e.other order by 2 desc, 1 limit v_most) x;
+    exit when v_ids is null;
+    related := related || v_ids;
+    v_related_scores := v_related_scores || v_scores;
+  end loop;
+  if related = '{}' then return; end if;
+  -- What was found gains where its neighbours say more for it than the query does.
+  for i in 1 .. cardinality(ranked) loop
+    n := case when ranked[i].kind = 'm' then array_position(related, ranked[i].ref_id) end;
+    if n is not null and ranked[i].score >= v_related_scores[n] then
+      related[n] := null;
+    elsif n is not null then
+      ranked[i].score := v_related_scores[n];
+      ranked[i].telling := 1;
+    end if;
+  end loop;
+  ranked := ranked || array(
+    select (i.item_no, i.kind, i.ref_id, i.session_id, i.turn_index, i.chunk, i.span_start, i.span_length,
+      i.token_count, i.role, i.created_at, i.recorded_at, i.project, r.score, 0, null, 0, 0,
+      array_fill(0, array[cardinality(_memoir.ledger_signals())]), 1)::_memoir.ranked_item
+    from (select u.id, max(u.score)::real as score from unnest(related, v_related_scores) u(id, score)
+      where u.id is not null group by u.id) r
+    join _memoir.search_items i on i.user_id = p_user_id and i.ref_id = r.id and i.kind = 'm' and i.chunk = 0
+    where not i.dead and not i.echo and i.sensitivity <= p_scope.clearance
+      and (i.session_id is null or i.session_id = any (p_scope.local_sessions))
+      and (p_scope.kinds is null or i.kind = any (p_scope.kinds))
+      and (p_scope.projects is null or i.project = any (p_scope.projects))
+      and not exists (select from unnest(p_ranked) f where f.kind = 'm' and f.ref_id = r.id)
+    order by i.item_no);
+  related := array_remove(related, null);
+end $$;
+
 -- What stands in the profile is not said again: its memories, and turns that say little else.
 create or replace function _memoir.without_profile(p_user_id uuid, p_candidates _memoir.candidate[], p_profile uuid[])
 returns _memoir.candidate[] language plpgsql stable set plan_cache_mode = force_custom_plan as $$
@@ -175,6 +278,26 @@ begin
           >= 0.6 * p_candidates[i].span_length) then
       p_candidates[i].reason := 'stands in the profile';
     end if;
+  end loop;
+  return p_candidates;
+end $$;
+
+-- What the list says in the same words already is not said again.
+create or replace function _memoir.without_said(p_user_id uuid, p_candidates _memoir.candidate[], p_said text,
+  p_clearance _memoir.sensitivity)
+returns _memoir.candidate[] language plpgsql stable set plan_cache_mode = force_custom_plan as $$
+declare
+  v_most constant integer := 100; v_said text := lower(regexp_replace(p_said, '\s+', ' ', 'g')); v_items integer[];
+begin
+  if v_said is null or cardinality(p_candidates) = 0 then return p_candidates; end if;
+  v_items := array(select t.item_no from _memoir.texts_at(p_user_id, array(
+      select (c.item_no, c.kind, c.ref_id, c.session_id, c.turn_index, c.recorded_at, c.span_start,
+        c.span_length)::_memoir.item_locator
+      from unnest(p_candidates) with ordinality c where c.reason is null order by c.ordinality limit v_most),
+      p_clearance) t
+    where strpos(v_said, btrim(lower(regexp_replace(t.body, '\s+', ' ', 'g')), ' .!?…')) > 0);
+  for i in 1 .. cardinality(p_candidates) loop
+    if p_candidates[i].item_no = any (v_items) then p_candidates[i].reason := 'stands in the list'; end if;
   end loop;
   return p_candidates;
 end $$;
@@ -294,7 +417,7 @@ end $$;
 -- Ranked items as candidates: what memories add, the floor, what each is worth. The rest of a turn of which another
 -- part is worth more gains from it, the less the longer the turn: half of a question or a list is seldom enough.
 create or replace function _memoir.value_candidates(p_ranked _memoir.ranked_item[], p_facts _memoir.memory_facts[],
-  p_frequent uuid[], p_pinned uuid[],
+  p_frequent uuid[], p_pinned uuid[], p_related uuid[],
   p_ceilings jsonb, p_config jsonb, p_scope _memoir.search_scope, p_now timestamptz, p_fit _memoir.fit_floor)
 returns _memoir.candidate[] language plpgsql stable
 set plan_cache_mode = force_generic_plan set enable_nestloop = off set enable_mergejoin = off as $$
@@ -306,11 +429,12 @@ declare
   w_rest float8 := coalesce((p_config -> 'fidelity_worth' ->> 'rest')::float8, 0);
   f_turns float8[] := p_fit.turns; f_memories float8[] := p_fit.memories; f_project text := p_fit.project;
   f_elsewhere float8 := p_fit.elsewhere;
+  v_parted uuid[] := array(select r.ref_id from unnest(p_ranked) r where r.kind = 't' and r.chunk > 0);
 begin
   return array(
   with scored as (
     select r.*, m.type, r.ref_id = any (p_pinned) as is_pinned, coalesce(r.ref_id = any (p_frequent), false) as
-      is_frequent,
+      is_frequent, r.kind = 'm' and r.ref_id = any (p_related) as is_related,
       case when r.ref_id = any (p_pinned) then 1
            when r.kind = 'm' then r.score * m.weight * (0.5 + 0.5 * greatest(0, least(1, m.freshness)))
              + w_access * m.access + w_authority * m.authority
@@ -318,6 +442,7 @@ begin
       case when r.kind = 'm' then jsonb_build_object('match', r.score, 'weight', m.weight, 'freshness', m.freshness,
           'authority', m.authority, 'access', m.access)
         || case when r.ref_id = any (p_pinned) then '{"pinned": true}' else '{}'::jsonb end
+        || case when r.ref_id = any (p_related) then '{"related": true}' else '{}'::jsonb end
         || case when p_ceilings ? r.ref_id::text then jsonb_build_object('ceiling', p_ceilings -> r.ref_id::text)
           else '{}'::jsonb end
         when r.ref_id = any (p_pinned) then '{"pinned": true}' end as parts,
@@ -337,25 +462,26 @@ begin
   ), floored as (
     -- What is much used is there whatever the query.
     select j.*, (round(j.total * 100000) / 100000)::real as final, coalesce(j.reason, case when not j.is_pinned
-        and (j.total < greatest(v_floor, case when not j.is_frequent then v_share * m.total end)
+        and (j.total < greatest(v_floor, case when not j.is_frequent and not j.is_related then v_share * m.total end)
           -- Without vectors it can't be told what fits.
-          or m.total is not null and not j.is_frequent
+          or m.total is not null and not j.is_frequent and not j.is_related
             and not _memoir.fits(case when j.kind = 'm' then f_memories else f_turns end, j.score, j.vector, j.telling,
               case when j.project not in ('global', f_project) then f_elsewhere else 0 end))
           then 'below the relevance floor' end) as why
     from scored j left join measure m on true
-  ), valued as (
+  ), valued as not materialized (
     select f.*, case when f.why is null then _memoir.worth(f.final) else 0 end as own from floored f
+  ), parted as (
+    select v.ref_id, max(v.own) as best, max(v.span_start + v.span_length) as length
+    from valued v where v.kind = 't' and v.ref_id = any (v_parted) group by v.ref_id
   )
   select (v.item_no, v.kind, v.ref_id, v.session_id, v.turn_index, v.chunk, v.span_start, v.span_length, v.tokens,
     v.role,
     v.said_at, v.recorded_at, v.project, v.final, v.words, v.vector, v.around, v.session_score, v.facts, v.type,
       v.parts, v.is_frequent,
-    greatest(v.own, case when v.kind = 't' and max(v.chunk) over turn > 0
-      then w_rest * max(v.own) over turn * power(least(1, 1000.0::float8 / max(v.span_start + v.span_length) over turn),
-        2) end),
+    greatest(v.own, w_rest * p.best * power(least(1, 1000.0::float8 / p.length), 2)),
     v.why, null, null, null)::_memoir.candidate
-  from valued v window turn as (partition by v.kind, v.ref_id)
+  from valued v left join parted p on p.ref_id = v.ref_id and v.kind = 't'
   order by (v.total * 100000)::integer desc, v.item_no);
 end $$;
 

@@ -31,6 +31,19 @@ begin
   return _memoir.assembled(v);
 end $$;
 
+-- The same, where the session's past may be shown otherwise from now on: that is written first.
+create or replace function _memoir.compile_at_moment(v _memoir.compile_state)
+returns boolean language plpgsql as $$
+begin
+  if v.moment is null or pg_is_in_recovery() or current_setting('transaction_read_only')::boolean then
+    return false;
+  end if;
+  perform from _memoir.session_counters where user_id = v.user_id and session_id = v.session_id for update;
+  perform _memoir.move_window(v.session, v.counters, v.config, v.frame, _memoir.session_past(v.session, v.counters,
+    v.frame, v.config, v.history_budget, (v.model).message_overhead), v.moment, v.at, v.tokenizer);
+  return true;
+end $$;
+
 create or replace function memoir.compile_context(p_user text, p_session text, p_query text default null,
   p_budget integer default null,
   p_memory_budget integer default null, p_task text default null, p_tools jsonb default null,
@@ -42,9 +55,13 @@ declare
   v _memoir.compile_state := _memoir.compile(p_user, p_session, p_query, p_budget, p_memory_budget, p_task, p_tools,
     p_query_embedding, p_query_parts, p_as_of, p_valid_at, p_format, p_after_turn);
 begin
+  if v.moment is not null and _memoir.compile_at_moment(v) then
+    v := _memoir.compile(p_user, p_session, p_query, p_budget, p_memory_budget, p_task, p_tools,
+      p_query_embedding, p_query_parts, p_as_of, p_valid_at, p_format, p_after_turn);
+  end if;
   v := _memoir.within_costs(v, p_user);
   perform _memoir.leave_traces(v);
-  return _memoir.formatted(v.messages, v.prefix, v.is_open, p_format);
+  return _memoir.formatted(v.messages, v.prefix, v.is_open, p_format, v.frozen);
 end $$;
 comment on function memoir.compile_context(text, text, text, integer, integer, text, jsonb, real[], jsonb, timestamptz,
   timestamptz, text, text) is
@@ -71,9 +88,13 @@ declare
     p_query_parts, p_as_of, p_valid_at, p_format, p_after_turn);
   v_compile uuid;
 begin
+  if v.moment is not null and _memoir.compile_at_moment(v) then
+    v := _memoir.compile(p_user, p_session, p_query, p_budget, p_memory_budget, p_task, p_tools,
+      p_query_embedding, p_query_parts, p_as_of, p_valid_at, p_format, p_after_turn);
+  end if;
   v := _memoir.within_costs(v, p_user);
   v_compile := _memoir.leave_traces(v);
-  return jsonb_build_object('messages', _memoir.formatted(v.messages, v.prefix, v.is_open, p_format), 'compile_id',
+  return jsonb_build_object('messages', _memoir.formatted(v.messages, v.prefix, v.is_open, p_format, v.frozen), 'compile_id',
     v_compile,
     'tokens', v.tokens, 'budget', v.budget, 'system_tokens', v.system_tokens, 'tools_tokens', v.tools_tokens,
     'recall_tokens', v.recall_tokens, 'recall_budget', v.recall_budget,

@@ -2,6 +2,19 @@
 -- was not. Nothing here happens by itself: credit_recall says what was used, learn_weights is asked for and changes
 -- nothing unless told to.
 
+-- Objects that a recall showed and the answer used are raised at the next moment of their session.
+create or replace function _memoir.note_use(p_caller _memoir.caller, p_used uuid[])
+returns void language plpgsql set plan_cache_mode = force_custom_plan as $$
+begin
+  update _memoir.session_objects o set is_used = true
+  from _memoir.search_items i
+  join _memoir.object_places p on p.user_id = i.user_id and p.session_id = i.session_id and p.turn_index = i.turn_index
+    and p.call_no = 0
+  where i.user_id = p_caller.user_id and i.ref_id = any (p_used) and i.sensitivity <= p_caller.clearance
+    and (p_caller.projects is null or i.project = any (p_caller.projects))
+    and o.user_id = p_caller.user_id and o.session_id = p.session_id and o.memory_id = p.memory_id and not o.is_used;
+end $$;
+
 create or replace function memoir.credit_recall(p_user text, p_compile uuid, p_used uuid[])
 returns integer language plpgsql security definer set search_path from current set plan_cache_mode = force_custom_plan
   as $$
@@ -36,12 +49,14 @@ begin
     update _memoir.compile_ledger set used = v_used where user_id = v_caller.user_id and compile_id = p_compile
       and recorded_at >= v_from;
   end if;
+  perform _memoir.note_use(v_caller, p_used);
   return v_count;
 end $$;
 comment on function memoir.credit_recall(text, uuid, uuid[]) is
   'Says which items of a recall the answer used, by compile_id and ids of what context returned; an empty list: none of
 them. Said again, it
-replaces what was said. Returns how many of them the compile had considered. Writes the ledger, for learn_weights.
+replaces what was said. Returns how many of them the compile had considered. Writes the ledger, for learn_weights; used
+objects that a window shows shorter are raised at its next moment.
 Raises PM001, PM004,
 PM014.';
 

@@ -6,7 +6,8 @@
 create or replace function _memoir.recall_block(p_user_id uuid, p_candidates _memoir.candidate[], p_working text[],
   p_budget integer,
   p_tokenizer text, p_hidden uuid[], p_clearance _memoir.sensitivity, p_config jsonb, p_terms text[],
-    p_weak boolean default false, p_as_of timestamptz default null, p_breadth _memoir.breadth default null)
+    p_weak boolean default false, p_as_of timestamptz default null, p_breadth _memoir.breadth default null,
+    p_changes boolean default true)
 returns _memoir.recall_block language plpgsql stable set plan_cache_mode = force_custom_plan as $$
 declare
   v_block _memoir.recall_block; v_lines _memoir.recall_line[]; v_copies integer[]; v_all boolean;
@@ -21,7 +22,7 @@ begin
   end if;
   select l.lines, l.copies into v_lines, v_copies
   from _memoir.lines_of(p_user_id, p_candidates, p_budget, p_hidden, p_clearance, p_config, p_terms, p_as_of,
-    p_breadth) l;
+    p_breadth, p_changes) l;
 
   -- First with stored counts, then once more with the budget corrected by what the text really costs.
   loop
@@ -76,7 +77,7 @@ end $$;
 create or replace function _memoir.lines_of(p_user_id uuid, p_candidates _memoir.candidate[], p_budget integer,
   p_hidden uuid[],
   p_clearance _memoir.sensitivity, p_config jsonb, p_terms text[], p_as_of timestamptz, p_breadth _memoir.breadth,
-    out lines _memoir.recall_line[], out copies integer[])
+    p_changes boolean, out lines _memoir.recall_line[], out copies integer[])
 language plpgsql stable set plan_cache_mode = force_custom_plan as $$
 declare
   v_broad boolean := p_breadth.shape is not null;
@@ -87,7 +88,7 @@ declare
 begin
   select array_agg(t.item_no), array_agg((t.item_no, t.name, t.body)::_memoir.item_text) into v_items, v_texts
   from _memoir.texts_at(p_user_id, v_reach.locators, p_clearance) t;
-  v_texts := _memoir.with_marks(p_user_id, v_texts, v_reach.locators, p_as_of);
+  if p_changes then v_texts := _memoir.with_marks(p_user_id, v_texts, v_reach.locators, p_as_of); end if;
   v_found := _memoir.reducible(p_candidates, v_items, case when p_breadth.shape = 'even' or not v_broad
     then v_reach.doubtful else v_items end, case when v_broad then 16 else 60 end);
   if v_found.sessions is not null then

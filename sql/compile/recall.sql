@@ -25,7 +25,8 @@ begin
   end if;
   return query
   select m.* from _memoir.memory_store m
-  where m.user_id = p_caller.user_id and m.state = 'active' and (m.expires_at is null or m.expires_at > v_now)
+  where m.user_id = p_caller.user_id and m.state = 'active' and not m.is_object
+    and (m.expires_at is null or m.expires_at > v_now)
     and (m.local_to is null or m.local_to = any (p_scope.local_sessions))
     and _memoir.may_see(p_caller, m)
     and (p_types is null or m.type = any (p_types)) and (p_tags is null or m.tags && p_tags)
@@ -35,6 +36,24 @@ begin
     and coalesce(m.valid_from <= coalesce(p_scope.valid_at, v_now), true)
     and coalesce(m.valid_to > coalesce(p_scope.valid_at, v_now), true)
   order by m.recorded_at desc, m.memory_id limit p_limit;
+end $$;
+
+-- Turns with one of these tags, likewise: each by its first item.
+create or replace function _memoir.filtered_turns(p_caller _memoir.caller, p_scope _memoir.search_scope,
+  p_tags text[], p_project text, p_limit integer)
+returns setof _memoir.search_items language plpgsql stable set plan_cache_mode = force_custom_plan as $$
+begin
+  if p_tags is null or p_scope.as_of is not null or p_scope.kinds is not null and 't' <> all (p_scope.kinds) then
+    return;
+  end if;
+  return query
+  select i.* from _memoir.search_items i
+  where i.user_id = p_caller.user_id and i.tags && p_tags and i.kind = 't' and i.chunk = 0 and not i.dead
+    and i.sensitivity <= p_caller.clearance and (p_caller.projects is null or i.project = any (p_caller.projects))
+    and (p_project is null or i.project = p_project)
+    and (p_scope.said_after is null or i.created_at >= p_scope.said_after)
+    and (p_scope.said_before is null or i.created_at < p_scope.said_before)
+  order by i.created_at desc, i.item_no desc limit p_limit;
 end $$;
 
 create or replace function memoir.recall(p_user text, p_query text, p_session text default null,
@@ -83,17 +102,27 @@ begin
   ), memories as (
     select m.memory_id, m.tags, m.category from _memoir.memory_store m
     where m.user_id = v_user and m.memory_id = any (array(select f.ref_id from found f where f.kind = 'm'))
+  ), labels as (
+    select i.item_no, i.tags from _memoir.search_items i
+    where i.user_id = v_user and i.tags is not null
+      and i.item_no = any (array(select f.item_no from found f where f.kind = 't'))
   ), kept as (
-    select f.*, m.tags as memory_tags from found f left join memories m on m.memory_id = f.ref_id
-    where (p_tags is null or m.tags && p_tags) and (p_category is null or m.category = p_category)
+    select f.*, coalesce(m.tags, l.tags) as own_tags
+    from found f left join memories m on m.memory_id = f.ref_id left join labels l on l.item_no = f.item_no
+    where (p_tags is null or coalesce(m.tags, l.tags) && p_tags) and (p_category is null or m.category = p_category)
     order by f.o limit p_limit
+  ), tagged as (
+    select i.* from _memoir.filtered_turns(v_caller, v_scope, p_tags, p_project, p_limit) i
+    where p_types is null and p_category is null and (p_session is null or i.session_id = v_session)
+      and i.ref_id not in (select k.ref_id from kept k)
   ), shown as (
     select k.o, case k.kind when 't' then 'turn' when 'm' then 'memory' else 'summary' end as kind, k.ref_id,
       _memoir.marked(v_user, k.kind, k.session_id, k.turn_index, k.span_start, k.span_length, t.body, p_as_of) as body,
         k.score, k.words, k.vector,
       array_remove(array[case when k.words > 0 then 'words' end, case when k.vector is not null then 'vector' end,
-        case when k.words = 0 and k.vector is null then 'neighbour' end], null) as matched,
-      k.session_id, k.turn_index, k.role::text as role, t.name, k.said_at, k.type, k.memory_tags, k.project
+        case when k.memory_parts ? 'related' then 'related'
+          when k.words = 0 and k.vector is null then 'neighbour' end], null) as matched,
+      k.session_id, k.turn_index, k.role::text as role, t.name, k.said_at, k.type, k.own_tags, k.project
     from kept k
     join _memoir.item_texts(v_user, array(select k2.item_no from kept k2),
       v_caller.clearance) t on t.item_no = k.item_no
@@ -103,19 +132,27 @@ begin
       m.project
     from _memoir.filtered_memories(v_caller, v_scope, p_types, p_tags, p_category, p_project, p_limit) m
     where m.memory_id not in (select k.ref_id from kept k)
+    union all
+    select 4294967294 + row_number() over (order by i.created_at desc, i.item_no desc), 'turn', i.ref_id,
+      _memoir.marked(v_user, i.kind, i.session_id, i.turn_index, i.span_start, i.span_length, t.body, p_as_of), 0::real,
+      0::real, null::real, array['filter'], i.session_id, i.turn_index, i.role::text, t.name, i.created_at, null,
+      i.tags, i.project
+    from tagged i join _memoir.item_texts(v_user, array(select g.item_no from tagged g), v_caller.clearance) t
+      on t.item_no = i.item_no
   )
   select (row_number() over (order by x.o))::integer, x.kind, x.ref_id, x.body, x.score, x.words, x.vector, x.matched,
-    s.external_id, x.turn_index, x.role, x.name, x.said_at, x.type, x.memory_tags, x.project
+    s.external_id, x.turn_index, x.role, x.name, x.said_at, x.type, x.own_tags, x.project
   from shown x left join _memoir.sessions s on s.user_id = v_user and s.session_id = x.session_id
   order by x.o limit p_limit;
 end $$;
 comment on function memoir.recall(text, text, text, integer, text[], text[], text, text[], timestamptz, timestamptz,
   real[], timestamptz, timestamptz, text) is
   'The best matches for a query among memories, turns and summaries of a user, ranked as compile ranks them. Filters:
-session; types, tags and category (memories), project (with global); kinds (memory, turn, summary), said between p_after
-and p_before; p_as_of and p_valid_at as in compile_context. Memories that types, tags, category or project name come
-whatever their rank, after those that match the query as well. matched_by: words, vector, neighbour (what stands beside
-a match), filter. Writes nothing. Raises PM001, PM003, PM014, PM030.';
+session; tags (of memories and turns), types and category (of memories), project (with global); kinds (memory, turn,
+summary), said between p_after and p_before; p_as_of and p_valid_at as in compile_context. Memories that types, tags, category or project name come
+whatever their rank, as do turns with such a tag, after those that match the query as well. matched_by: words, vector,
+neighbour (what stands beside a match), related (by edges to a match), filter. Writes nothing. Raises PM001, PM003,
+PM014, PM030.';
 
 create or replace function memoir.match_memories(p_user text, p_embedding real[], p_threshold real default 0.7,
   p_limit integer default 10,

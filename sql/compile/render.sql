@@ -27,7 +27,7 @@ returns jsonb[] language plpgsql immutable set plan_cache_mode = force_generic_p
 begin
   return array(
     select jsonb_build_object('role', case when t.role = 'system' then 'user' else t.role::text end)
-      || case when t.name is not null and t.role in ('user', 'assistant') then jsonb_build_object('name', t.name)
+      || case when t.name is not null and t.role <> 'system' then jsonb_build_object('name', t.name)
         else '{}' end
       || case when t.tool_call_id is not null then jsonb_build_object('tool_call_id', t.tool_call_id) else '{}' end
       || case when t.tool_calls is not null then jsonb_build_object('tool_calls', (
@@ -97,12 +97,13 @@ returns jsonb language sql immutable as $$
 $$;
 
 -- {"system": [...], "messages": [...]}; cache_control marks stand where the stable prefix ends: behind the system
--- blocks, behind the last message before the recall, and behind the last message of an open exchange.
-create or replace function _memoir.anthropic(p_messages jsonb, p_prefix integer, p_open boolean)
+-- blocks, behind the last message before the recall, behind what the last moment left as it was (p_frozen messages), and
+-- behind the last message of an open exchange.
+create or replace function _memoir.anthropic(p_messages jsonb, p_prefix integer, p_open boolean, p_frozen integer)
 returns jsonb language plpgsql immutable as $$
 declare
   v_message jsonb; v_out jsonb[] := '{}'; v_system jsonb := '[]'; v_blocks jsonb; v_index integer := 0; v_mark integer;
-  v_n integer;
+  v_frozen integer; v_n integer;
   v_input jsonb; v_call jsonb; v_role text;
 begin
   for v_message in select * from jsonb_array_elements(p_messages) loop
@@ -138,8 +139,12 @@ begin
     end if;
     v_index := v_index + 1;
     if v_index = p_prefix then v_mark := cardinality(v_out); end if;
+    if v_index = p_frozen then v_frozen := cardinality(v_out); end if;
   end loop;
   if v_mark > 0 then v_out[v_mark] := _memoir.mark_cache(v_out[v_mark]); end if;
+  if v_frozen > coalesce(v_mark, 0) and v_frozen < cardinality(v_out) then
+    v_out[v_frozen] := _memoir.mark_cache(v_out[v_frozen]);
+  end if;
   if p_open and cardinality(v_out) > coalesce(v_mark, 0)
     then v_out[cardinality(v_out)] := _memoir.mark_cache(v_out[cardinality(v_out)]); end if;
   return jsonb_build_object('system', v_system, 'messages', to_jsonb(v_out));

@@ -90,7 +90,7 @@ end $$;
 
 -- The cost limits: above one a warning; where budget_action is refuse, nothing more is compiled once it is reached.
 create or replace function _memoir.within_costs(inout v _memoir.compile_state, p_user text)
-language plpgsql stable as $$
+language plpgsql stable set plan_cache_mode = force_generic_plan as $$
 declare
   v_what text; v_spent bigint; v_limit bigint;
 begin
@@ -221,8 +221,20 @@ begin
     v_history := greatest(0, v_history - ((v_history - v_limit + v_history / 4) / v_step) * v_step);
   end if;
   if v_counters.turn_count > 0 then
-    v_window := _memoir.window(v_session, v_counters, v.config, v.model, v.tokenizer, v_history, v_limit, v.is_open,
-      (v.caller).clearance);
+    -- What was known then is shown as it was.
+    if v.as_of is null then
+      v.history_budget := greatest(1, v.room - _memoir.recall_share(v.config, v_session.task_type, v.room));
+      v.frame := _memoir.session_frame(v_session, v_counters, v.history_budget, v.at);
+    end if;
+    if (v.frame).user_id is null then
+      v_window := _memoir.window(v_session, v_counters, v.config, v.model, v.tokenizer, v_history, v_limit, v.is_open,
+        (v.caller).clearance);
+    else
+      v_window := _memoir.managed_window(v_session, v_counters, v.config, v.model, v.tokenizer, v.frame,
+        v.history_budget, v_limit, v.is_open, v.caller, v.at);
+      v.moment := v_window.moment;
+      v.note := v_window.note;
+    end if;
     v_shown := v_window.turns;
     v.warnings := v.warnings || v_window.warnings;
     if (v.user_counters).has_archive then
@@ -254,22 +266,14 @@ begin
     n := n + 1;
   end loop;
   v.shown := v_shown[n :];
+  v.reduced := array(select s.turn_index from unnest(v.shown) s where s.role = 'tool'
+    and _memoir.is_shorter(s.fidelity, s.why));
   v.unanswered := v_unanswered;
-end $$;
-
--- What the user asks in the exchange that began at a turn: all up to the first answer.
-create or replace function _memoir.asked_in(p_turns _memoir.shown_turn[], p_from integer)
-returns text language plpgsql immutable set plan_cache_mode = force_generic_plan as $$
-begin
-  return (select string_agg(t.content, E'\n' order by t.turn_index) from unnest(p_turns) t
-    where t.turn_index >= p_from and t.role = 'user' and not t.withheld
-      and t.turn_index < coalesce((select min(a.turn_index) from unnest(p_turns) a
-        where a.turn_index >= p_from and a.role not in ('user', 'system')), 2147483647));
 end $$;
 
 -- Turns as messages, neighbours merged where the API wants that, and the newest message after them.
 create or replace function _memoir.with_messages(inout v _memoir.compile_state)
-language plpgsql stable as $$
+language plpgsql stable set plan_cache_mode = force_generic_plan as $$
 declare
   v_overhead integer := (v.model).message_overhead; v_images text := (v.model).images; v_turn _memoir.shown_turn;
   v_shown _memoir.shown_turn[] := v.shown; v_rendered jsonb[] := _memoir.openai_messages(v_shown);
@@ -289,11 +293,17 @@ begin
         v.recall_at := n + 1;
       end if;
     end if;
+    if v_turn.turn_index <= (v.frame).frozen_through then v.frozen := cardinality(v_messages); end if;
   end loop;
   v.messages := v_messages;
   v.costs := v_costs;
   if not v.is_open then
     v := _memoir.with_unanswered(v);
+  end if;
+  if v.note is not null then
+    v.messages[1] := jsonb_set(v.messages[1], '{content}',
+      _memoir.join_content(to_jsonb(v.note), v.messages[1] -> 'content'));
+    v.costs[1] := _memoir.message_tokens(v.messages[1], v.tokenizer, v_overhead, v_images);
   end if;
   v.recall_at := coalesce(v.recall_at, cardinality(v.messages));
   v.total := (select coalesce(sum(c), 0) from unnest(v.costs) c);
@@ -304,6 +314,7 @@ begin
       v.messages := v.messages[2 :];
       v.costs := v.costs[2 :];
       v.recall_at := v.recall_at - 1;
+      v.frozen := nullif(greatest(v.frozen - 1, 0), 0);
       exit when v.recall_at = 1 or v.messages[1] ->> 'role' = 'user';
     end loop;
     v.warnings := v.warnings || 'the window gave way to the newest message'::text;
@@ -314,7 +325,7 @@ end $$;
 -- The newest message, after those that nobody answered: one message. These are dropped, oldest first, rather than the
 -- query.
 create or replace function _memoir.with_unanswered(inout v _memoir.compile_state)
-language plpgsql stable as $$
+language plpgsql stable set plan_cache_mode = force_generic_plan as $$
 declare
   v_rendered jsonb[] := _memoir.openai_messages(v.unanswered);
   v_rest integer := (select coalesce(sum(c), 0) from unnest(v.costs) c);
@@ -368,7 +379,8 @@ begin
     when coalesce(v_counters.turn_count, 0) = 0 then 'new_session'
     when _memoir.is_question(v.query) then 'knowledge'
     when v.tools_tokens > 0 and v.is_open then 'tool_heavy' else 'continuation' end::_memoir.task_type);
-  v.recall_budget := least(coalesce(p_memory_budget, _memoir.recall_cap(v.config, v.task)), v.room - v.total - 4);
+  v.recall_budget := least(coalesce(p_memory_budget, _memoir.recall_cap(v.config, v.task, v.room)),
+    v.room - v.total - 4);
   -- What the exchange asks, so that a continued compile knows its recall again.
   v.query_hash := _memoir.query_hash(v.unanswered, v.query);
   if v.is_open and not pg_is_in_recovery() then
@@ -386,22 +398,23 @@ begin
   end if;
 end $$;
 
--- How many tokens a recall may have at most: less where its task leaves it a smaller share than knowledge has.
-create or replace function _memoir.recall_cap(p_config jsonb, p_task _memoir.task_type)
+-- How many tokens a recall may have at most, a number or a share of the list: less where its task leaves it a smaller
+-- share than knowledge has.
+create or replace function _memoir.recall_cap(p_config jsonb, p_task _memoir.task_type, p_room integer)
 returns integer language plpgsql immutable as $$
 begin
-  return ((p_config ->> 'recall_tokens_max')::integer
+  return (coalesce(nullif((p_config ->> 'recall_share_max')::float8, 0) * p_room,
+      (p_config ->> 'recall_tokens_max')::float8)
     * least(1, (1 - _memoir.history_share(p_config, p_task))
       / greatest(0.01, 1 - _memoir.history_share(p_config, 'knowledge'))))::integer;
 end $$;
 
-create or replace function _memoir.query_hash(p_unanswered _memoir.shown_turn[], p_query text)
-returns bytea language plpgsql stable set plan_cache_mode = force_generic_plan as $$
-begin
-  return sha256(convert_to(concat_ws(E'\n',
-    (select string_agg(t.content, E'\n' order by t.turn_index) from unnest(p_unanswered) t where t.role = 'user'),
-    coalesce(p_query, '')), 'UTF8'));
-end $$;
+-- What recall may take of the room, so that a managed history need not make way for it.
+create or replace function _memoir.recall_share(p_config jsonb, p_task _memoir.task_type, p_room integer)
+returns integer language sql immutable as $$
+  select least(_memoir.recall_cap(p_config, coalesce(p_task, 'continuation'), p_room),
+    ((1 - _memoir.history_share(p_config, p_task)) * p_room)::integer)
+$$;
 
 -- The recall that the exchange began with.
 create or replace function _memoir.with_kept_recall(inout v _memoir.compile_state, p_recall text)
@@ -425,9 +438,9 @@ language plpgsql stable set plan_cache_mode = force_custom_plan as $$
 declare
   v_scope _memoir.search_scope := _memoir.recall_scope(v.caller, v.session, v.session_id, v.clearance, v.as_of,
     v.valid_at,
-    _memoir.shown_from(v.shown, v.exchange_at));
+    _memoir.shown_from(v.shown, v.exchange_at), v.reduced);
   v_pins _memoir.pins := _memoir.pins(v.user_id, v.user_counters, v_scope);
-  v_shown uuid[] := _memoir.message_ids(v.shown || v.unanswered);
+  v_shown uuid[] := _memoir.message_ids(v.shown || v.unanswered, v.reduced);
   v_here boolean := not pg_is_in_recovery();
   v_below real := v.config ->> 'weak_below';
   v_working text[] := '{}'; v_question _memoir.question; v_candidates _memoir.candidate[]; v_strength real;
@@ -435,7 +448,7 @@ declare
   v_block _memoir.recall_block; v_breadth _memoir.breadth := _memoir.breadth(v.query);
   v_even constant float8 := 20;  -- so many candidates must share the worth
 begin
-  if (v.session).session_id is not null and v_here then
+  if (v.session).session_id is not null and v_here and 'working' = any ((v.user_counters).features) then
     v_working := array(select content from _memoir.memory_store_working
       where user_id = v.user_id and session_id = v.session_id and (expires_at is null or expires_at > v.at)
         and sensitivity <= v_scope.clearance order by recorded_at, key);
@@ -456,7 +469,8 @@ begin
   if v_question.problem is not null then
     v.warnings := v.warnings || ('searched by words only: ' || v_question.problem);
   end if;
-  v_waiting := _memoir.waiting_turns(v.user_id, v_question, v_scope);
+  v_waiting := case when v.said is null
+    then _memoir.waiting_turns(v.user_id, v.user_counters, v_question, v_scope) else '{}' end;
   if v_waiting <> '{}' then
     v.warnings := v.warnings || format('%s new turns have no vectors yet and are found by words and by being recent',
       cardinality(v_waiting));
@@ -470,6 +484,7 @@ begin
   v_candidates := _memoir.own_words_first(v.user_id, v_candidates, v_question.model_id);
   v_candidates := _memoir.without_profile(v.user_id, v_candidates, v.profile);
   v_candidates := _memoir.standing_ones(v_candidates, v.left_out);
+  v_candidates := _memoir.without_said(v.user_id, v_candidates, v.said, v_scope.clearance);
   if v_breadth.shape is not null then
     v_candidates := _memoir.spread(v_candidates, v_breadth);
   elsif _memoir.evenness(v_candidates) >= v_even then
@@ -483,7 +498,7 @@ begin
   end if;
   v_block := _memoir.recall_block(v.user_id, v_candidates, v_working, v.recall_budget, v.tokenizer, v_shown,
     v_scope.clearance,
-    v.config, v_question.terms, v_weak, v.as_of, v_breadth);
+    v.config, v_question.terms, v_weak, v.as_of, v_breadth, 'changes' = any ((v.user_counters).features));
   v.recall := v_block.text;
   v.recall_tokens := v_block.tokens;
   v.arms := jsonb_build_object('recall', 'searched', 'vector', v_question.vector is not null, 'words', true,
@@ -495,7 +510,8 @@ end $$;
 
 -- Where a compile looks: not in what the list shows, nor above its caller.
 create or replace function _memoir.recall_scope(p_caller _memoir.caller, p_session _memoir.sessions, p_session_id uuid,
-  p_clearance _memoir.sensitivity, p_as_of timestamptz, p_valid_at timestamptz, p_shown_from integer)
+  p_clearance _memoir.sensitivity, p_as_of timestamptz, p_valid_at timestamptz, p_shown_from integer,
+  p_reduced integer[])
 returns _memoir.search_scope language plpgsql stable set plan_cache_mode = force_custom_plan as $$
 declare
   v_scope _memoir.search_scope; v_lineage uuid[] := '{}';
@@ -507,6 +523,7 @@ begin
   end if;
   v_scope.hidden_sessions := v_lineage;
   v_scope.hidden_from := p_shown_from;
+  v_scope.reduced := p_reduced;
   v_scope.local_sessions := v_lineage || coalesce(p_session.parent_session_id, p_session_id);
   v_scope.projects := p_caller.projects;
   v_scope.clearance := p_clearance;
@@ -514,6 +531,14 @@ begin
   v_scope.valid_at := p_valid_at;
   return v_scope;
 end $$;
+
+-- Whether the list shows less of a result than there is, so that what else it says may be recalled. Of what is no longer
+-- so, or of no use, nothing is.
+create or replace function _memoir.is_shorter(p_fidelity smallint, p_why text)
+returns boolean language sql immutable as $$
+  select p_fidelity between 1 and 3
+    and coalesce(p_why, '') <> all ('{read again,superseded,edited since,released}')
+$$;
 
 -- From which turn on the list shows all.
 create or replace function _memoir.shown_from(p_shown _memoir.shown_turn[], p_exchange_at integer)
@@ -524,10 +549,10 @@ begin
     where t.run = (select max(s.turn_index) - count(*) from unnest(p_shown) s)), p_exchange_at, 0);
 end $$;
 
-create or replace function _memoir.message_ids(p_turns _memoir.shown_turn[])
+create or replace function _memoir.message_ids(p_turns _memoir.shown_turn[], p_reduced integer[])
 returns uuid[] language plpgsql immutable set plan_cache_mode = force_generic_plan as $$
 begin
-  return array(select t.message_id from unnest(p_turns) t);
+  return array(select t.message_id from unnest(p_turns) t where t.turn_index <> all (coalesce(p_reduced, '{}')));
 end $$;
 
 -- The list: recall before the message that asks for it, the system message before all, and what is said of it.
@@ -562,6 +587,7 @@ begin
   if v.system is not null then
     v.messages := jsonb_build_object('role', 'system', 'content', v.system) || v.messages;
     v.prefix := v_at;
+    v.frozen := v.frozen + 1;
   end if;
   v.tokens := v.total + v.system_tokens + v.tools_tokens + 3;
   v.statistics_version := coalesce((v.user_counters).next_item, 0);
@@ -576,8 +602,9 @@ begin
   return sha256(convert_to(case when p_prefix > 0 then to_jsonb(p_messages[1 : p_prefix])::text else '' end, 'UTF8'));
 end $$;
 
-create or replace function _memoir.formatted(p_messages jsonb[], p_prefix integer, p_open boolean, p_format text)
-returns jsonb language sql immutable as $$
-  select case p_format when 'anthropic' then _memoir.anthropic(to_jsonb(p_messages), p_prefix, p_open)
+create or replace function _memoir.formatted(p_messages jsonb[], p_prefix integer, p_open boolean, p_format text,
+  p_frozen integer)
+returns jsonb language sql stable as $$
+  select case p_format when 'anthropic' then _memoir.anthropic(to_jsonb(p_messages), p_prefix, p_open, p_frozen)
     else _memoir.openai_list(to_jsonb(p_messages)) end
 $$;

@@ -17,28 +17,40 @@ begin
       (select c.erasures from _memoir.user_counters c where c.user_id = v.user_id) then
     return v_compile;
   end if;
-  if v.arms ->> 'recall' <> 'kept' or not v.is_open then
-    insert into _memoir.kept_recalls (user_id, session_id, at_turn, query_hash, recall, items, clearance, projects)
-    values (v.user_id, v.session_id, v.exchange_at, v.query_hash, coalesce(v.recall, ''),
-      (select coalesce(jsonb_agg(distinct c.ref_id), '[]') from unnest(v.candidates) c where c.position is not null),
-      v.clearance, (v.caller).projects)
-    on conflict (user_id, session_id) do update set at_turn = excluded.at_turn, query_hash = excluded.query_hash,
-      recall = excluded.recall, items = excluded.items, clearance = excluded.clearance, projects = excluded.projects
-    -- Somebody of lower clearance or fewer projects who looks in does not take it from whom it was made for.
-    where (kept_recalls.at_turn, kept_recalls.query_hash) <> (excluded.at_turn, excluded.query_hash)
-      or kept_recalls.clearance <= excluded.clearance
-      and (excluded.projects is null or kept_recalls.projects <@ excluded.projects);
-  end if;
+  if v.arms ->> 'recall' <> 'kept' or not v.is_open then perform _memoir.keep_recall(v); end if;
   if v_sample < 1 and random() >= v_sample then return v_compile; end if;
   perform _memoir.buffer_trace(_memoir.trace(v, v_compile));
   return v_compile;
+end $$;
+
+-- The recall that a continued compile of the exchange shows again. Who has its row in an open transaction is not waited
+-- for: then it is made anew.
+create or replace function _memoir.keep_recall(v _memoir.compile_state)
+returns void language plpgsql set plan_cache_mode = force_custom_plan set lock_timeout = '10ms' as $$
+begin
+  -- Only a managed window goes on showing those of earlier exchanges.
+  if (v.frame).user_id is null and v.as_of is null then
+    delete from _memoir.kept_recalls where user_id = v.user_id and session_id = v.session_id
+      and at_turn <> v.exchange_at;
+  end if;
+  insert into _memoir.kept_recalls (user_id, session_id, at_turn, query_hash, recall, tokens, items, clearance, projects)
+  values (v.user_id, v.session_id, v.exchange_at, v.query_hash, coalesce(v.recall, ''), coalesce(v.recall_tokens, 0),
+    (select coalesce(jsonb_agg(distinct c.ref_id), '[]') from unnest(v.candidates) c where c.position is not null),
+    v.clearance, (v.caller).projects)
+  on conflict (user_id, session_id, at_turn) do update set query_hash = excluded.query_hash, recall = excluded.recall,
+    tokens = excluded.tokens, items = excluded.items, clearance = excluded.clearance, projects = excluded.projects
+  -- Somebody of lower clearance or fewer projects who looks in does not take it from whom it was made for.
+  where kept_recalls.query_hash <> excluded.query_hash
+    or kept_recalls.clearance <= excluded.clearance
+    and (excluded.projects is null or kept_recalls.projects <@ excluded.projects);
+exception when lock_not_available then null;
 end $$;
 
 -- What the ledger keeps of a compile.
 create or replace function _memoir.trace(v _memoir.compile_state, p_compile uuid)
 returns _memoir.compile_ledger language plpgsql stable set plan_cache_mode = force_generic_plan as $$
 declare
-  v_trace _memoir.compile_ledger; v_shown uuid[] := _memoir.message_ids(v.shown);
+  v_trace _memoir.compile_ledger; v_shown uuid[] := _memoir.message_ids(v.shown, v.reduced);
 begin
   v_trace.user_id := v.user_id;
   v_trace.compile_id := p_compile;
@@ -47,16 +59,22 @@ begin
   v_trace.budget := v.budget;
   v_trace.tokens := v.tokens;
   v_trace.recall_tokens := v.recall_tokens;
+  v_trace.system_tokens := v.system_tokens;
+  v_trace.tools_tokens := v.tools_tokens;
+  v_trace.turn_tokens := array(select coalesce(sum(t.cost) filter (where case when t.excerpt then 2 else 0 end = f), 0)
+    from generate_series(0, 3) f left join unnest(v.shown) t on true group by f order by f);
+  v_trace.first_turn := (select min(t.turn_index) from unnest(v.shown) t);
   v_trace.prefix_hash := _memoir.prefix_hash(v.messages, v.prefix);
   v_trace.warnings := v.warnings;
   select coalesce(array_agg(c.item_no), '{}'), coalesce(array_agg(c.score), '{}'), coalesce(array_agg(c.words), '{}'),
     coalesce(array_agg(c.vector), '{}'), coalesce(array_agg(c.around), '{}'),
       coalesce(array_agg(c.session_score), '{}'),
     coalesce(array_agg(c.tokens), '{}'), coalesce(array_agg(c.position), '{}'),
+    coalesce(array_agg(case when c.position is not null then c.fidelity end), '{}'),
     coalesce(array_agg(case when c.position is null then _memoir.left_out(c, v.recall_budget, v_shown) end), '{}'),
     coalesce(array_agg(c.facts), '{}')
   into v_trace.items, v_trace.scores, v_trace.words, v_trace.vectors, v_trace.around, v_trace.session_scores,
-    v_trace.item_tokens, v_trace.positions, v_trace.reasons, v_trace.facts
+    v_trace.item_tokens, v_trace.positions, v_trace.forms, v_trace.reasons, v_trace.facts
   from unnest(v.candidates) c;
   return v_trace;
 end $$;
@@ -65,8 +83,8 @@ create or replace function _memoir.buffer_trace(p_trace _memoir.compile_ledger)
 returns void language plpgsql set plan_cache_mode = force_generic_plan as $$
 begin
   insert into _memoir.compile_buffer (user_id, compile_id, recorded_at, session_id, budget, tokens, recall_tokens,
-    prefix_hash,
-    warnings, items, scores, words, vectors, around, session_scores, item_tokens, positions, reasons, facts, used)
+    system_tokens, tools_tokens, turn_tokens, first_turn, prefix_hash, warnings, items, scores, words, vectors, around,
+    session_scores, item_tokens, positions, forms, reasons, facts, used)
   select (p_trace).*;
 end $$;
 
@@ -87,11 +105,11 @@ begin
     or v_trace.recorded_at not between memoir.now() - interval '7 days' and memoir.now() + interval '1 minute'
      or array[cardinality(v_trace.scores), cardinality(v_trace.words), cardinality(v_trace.vectors),
        cardinality(v_trace.around), cardinality(v_trace.session_scores),
-              cardinality(v_trace.item_tokens), cardinality(v_trace.positions), cardinality(v_trace.reasons)]
-                is distinct from array_fill(v_count, array[8])
+              cardinality(v_trace.item_tokens), cardinality(v_trace.positions), cardinality(v_trace.forms),
+              cardinality(v_trace.reasons)] is distinct from array_fill(v_count, array[9])
      or cardinality(v_trace.facts) is distinct from v_count * cardinality(_memoir.ledger_signals())
      or num_nulls(v_trace.compile_id, v_trace.session_id, v_trace.budget, v_trace.tokens, v_trace.recall_tokens,
-       v_trace.prefix_hash, v_trace.warnings) > 0 then
+       v_trace.system_tokens, v_trace.tools_tokens, v_trace.turn_tokens, v_trace.prefix_hash, v_trace.warnings) > 0 then
     perform _memoir.fail('PM014', format('report is not what context returned for user %s within the last 7 days: %s',
       _memoir.shown(p_user), _memoir.shown(p_report::text)));
   end if;

@@ -132,6 +132,35 @@ begin
   return v_window;
 end $$;
 
+-- A turn as the list shows it whole, or that it is withheld from callers of this clearance; what it costs.
+create or replace function _memoir.as_shown(p_row _memoir.conversation_history, p_marks jsonb,
+  p_clearance _memoir.sensitivity, p_model _memoir.models, p_tokenizer text)
+returns _memoir.shown_turn language plpgsql stable as $$
+declare
+  v_row _memoir.conversation_history := p_row; v_turn _memoir.shown_turn; v_directed boolean;
+  v_withheld boolean := case when p_marks is null then v_row.sensitivity else _memoir.sensitivity_now(v_row.sensitivity,
+    v_row.turn_index, p_marks) end > p_clearance;
+begin
+  if v_withheld then v_row := _memoir.withheld(v_row); end if;
+  v_directed := v_row.role = 'assistant' and strpos(v_row.content, '<memory-window>') > 0;
+  if v_directed then v_row.content := coalesce(nullif(_memoir.without_directives(v_row.content), ''), '…'); end if;
+  v_turn := (v_row.turn_index, v_row.exchange_start, v_row.message_id, v_row.role, v_row.content,
+    v_row.content_parts, v_row.name, v_row.tool_calls, v_row.tool_call_id, v_row.tokens_before,
+    v_row.token_count + p_model.message_overhead, false, v_withheld, 0, null);
+  if v_withheld or v_directed or v_row.tokenizer <> p_tokenizer then
+    v_turn.cost := _memoir.cost_shown(v_turn, p_model, p_tokenizer);
+  end if;
+  return v_turn;
+end $$;
+
+create or replace function _memoir.cost_shown(p_turn _memoir.shown_turn, p_model _memoir.models, p_tokenizer text)
+returns integer language plpgsql stable as $$
+begin
+  return p_model.message_overhead + _memoir.sum_tokens(_memoir.token_texts(p_turn.content, p_turn.parts, p_turn.name,
+      p_turn.tool_calls, p_turn.tool_call_id), p_tokenizer)
+    + coalesce((select sum(_memoir.media_tokens(p, p_model.images)) from jsonb_array_elements(p_turn.parts) p), 0);
+end $$;
+
 -- The turns from a running total of tokens on, oldest first, and the last exchange whatever its length: of one that
 -- began before it, the opening words are kept and the middle is not. Read newest first, and only as far back as the
 -- window reaches.
@@ -142,7 +171,7 @@ returns _memoir.shown_turn[] language plpgsql stable set plan_cache_mode = force
 declare
   v_turns _memoir.shown_turn[] := '{}'; v_turn _memoir.shown_turn; v_row _memoir.conversation_history; v_part record;
   v_last _memoir.turn_role;
-  v_user uuid := p_session.user_id; v_from timestamptz; v_to timestamptz; v_marks jsonb; v_withheld boolean;
+  v_user uuid := p_session.user_id; v_from timestamptz; v_to timestamptz; v_marks jsonb;
   v_overhead integer := p_model.message_overhead;
 begin
   <<parts>>
@@ -164,20 +193,10 @@ begin
       exit parts when v_row.tokens_before < p_threshold and v_row.turn_index < p_counters.exchange_start;
       continue when v_row.tokens_before < p_threshold and v_row.role not in ('user', 'system')
         and not (p_open and (v_last is null or v_row.role in ('assistant', 'tool') and v_last = 'tool'));
+      continue when v_marks is not null and _memoir.is_retracted(v_row.turn_index, v_marks);
       continue when v_row.role = 'system' and p_session.system_prompt_hash is not null
         and sha256(convert_to(v_row.content, 'UTF8')) = p_session.system_prompt_hash;
-      v_withheld := case when v_marks is null then v_row.sensitivity else _memoir.sensitivity_now(v_row.sensitivity,
-        v_row.turn_index, v_marks) end > p_clearance;
-      if v_withheld then v_row := _memoir.withheld(v_row); end if;
-      v_turn := (v_row.turn_index, v_row.exchange_start, v_row.message_id, v_row.role, v_row.content,
-        v_row.content_parts, v_row.name,
-        v_row.tool_calls, v_row.tool_call_id, v_row.tokens_before, v_row.token_count + v_overhead, false, v_withheld);
-      if v_withheld or v_row.tokenizer <> p_tokenizer then
-        v_turn.cost := v_overhead + _memoir.sum_tokens(_memoir.token_texts(v_row.content, v_row.content_parts,
-          v_row.name, v_row.tool_calls, v_row.tool_call_id), p_tokenizer)
-          + coalesce((select sum(_memoir.media_tokens(p, p_model.images))
-            from jsonb_array_elements(v_row.content_parts) p), 0);
-      end if;
+      v_turn := _memoir.as_shown(v_row, v_marks, p_clearance, p_model, p_tokenizer);
       if v_turn.role = 'tool' and v_turn.cost > p_cap + v_overhead then
         v_turn := _memoir.excerpt(v_turn, p_cap + v_overhead, p_tokenizer, v_overhead);
       end if;
@@ -264,4 +283,24 @@ begin
     end if;
   end loop;
   return p_turns;
+end $$;
+
+-- What the user asks in the exchange that began at a turn: all up to the first answer, without the lines behind it.
+create or replace function _memoir.asked_in(p_turns _memoir.shown_turn[], p_from integer)
+returns text language plpgsql immutable set plan_cache_mode = force_generic_plan as $$
+begin
+  return (select string_agg(split_part(t.content, E'\n\n' || _memoir.fence_note('steps'), 1), E'\n'
+      order by t.turn_index) from unnest(p_turns) t
+    where t.turn_index >= p_from and t.role = 'user' and not t.withheld
+      and t.turn_index < coalesce((select min(a.turn_index) from unnest(p_turns) a
+        where a.turn_index >= p_from and a.role not in ('user', 'system')), 2147483647));
+end $$;
+
+-- By which a recall is known again.
+create or replace function _memoir.query_hash(p_unanswered _memoir.shown_turn[], p_query text)
+returns bytea language plpgsql stable set plan_cache_mode = force_generic_plan as $$
+begin
+  return sha256(convert_to(concat_ws(E'\n',
+    (select string_agg(t.content, E'\n' order by t.turn_index) from unnest(p_unanswered) t where t.role = 'user'),
+    coalesce(p_query, '')), 'UTF8'));
 end $$;

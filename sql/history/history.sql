@@ -83,13 +83,33 @@ begin
   return v_tokens;
 end $$;
 
--- The marks of a session's turns, {"turn": "sensitivity"}; null where there are none, which is the rule.
+-- The marks of a session's turns, {"turn": "sensitivity", "retracted": [turns]}; null where there are none, which is the
+-- rule.
 create or replace function _memoir.marks(p_user_id uuid, p_session_id uuid)
 returns jsonb language plpgsql stable set plan_cache_mode = force_custom_plan as $$
 begin
-  return (select jsonb_object_agg(m.turn_index, m.mark order by m.recorded_at) from _memoir.turn_marks m
-          where m.user_id = p_user_id and m.session_id = p_session_id and m.mark <> 'erased');
+  return (select nullif(jsonb_strip_nulls(
+      coalesce(jsonb_object_agg(m.turn_index, m.mark order by m.recorded_at) filter (where m.mark <> 'retracted'), '{}')
+      || jsonb_build_object('retracted', jsonb_agg(m.turn_index) filter (where m.mark = 'retracted'))), '{}')
+    from _memoir.turn_marks m
+    where m.user_id = p_user_id and m.session_id = p_session_id and m.mark not in ('erased', 'annotated'));
 end $$;
+
+-- What was said about a session's turns after they were written, {"turn": {key: value}}; null where nothing was.
+create or replace function _memoir.annotations(p_user_id uuid, p_session_id uuid)
+returns jsonb language plpgsql stable set plan_cache_mode = force_custom_plan as $$
+begin
+  return (select jsonb_object_agg(a.turn_index, a.annotations)
+    from (select n.turn_index, jsonb_object_agg(n.key, n.value) as annotations
+      from (select distinct on (m.turn_index, e.key) m.turn_index, e.key, e.value
+        from _memoir.turn_marks m, jsonb_each(m.annotations) e
+        where m.user_id = p_user_id and m.session_id = p_session_id and m.mark = 'annotated'
+        order by m.turn_index, e.key, m.recorded_at desc) n
+      where n.value <> 'null' group by n.turn_index) a);
+end $$;
+
+create or replace function _memoir.is_retracted(p_turn integer, p_marks jsonb)
+returns boolean language sql immutable as $$ select coalesce(p_marks -> 'retracted' @> to_jsonb(p_turn), false) $$;
 
 create or replace function _memoir.sensitivity_now(p_stored _memoir.sensitivity, p_turn integer, p_marks jsonb)
 returns _memoir.sensitivity language sql immutable as $$

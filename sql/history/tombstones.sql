@@ -111,13 +111,12 @@ create or replace function _memoir.tombstone_of(p_user_id uuid, p_content text, 
   p_slot_value text default null, p_project text default null)
 returns _memoir.tombstones language plpgsql stable set plan_cache_mode = force_custom_plan as $$
 declare
-  v_keys bytea[]; v_stone _memoir.tombstones; v_text text; v_slot text; v_texts text[];
+  v_keys bytea[]; v_stone _memoir.tombstones; v_slot text; v_texts text[];
 begin
   if not exists (select from _memoir.tombstones t where t.user_id = p_user_id and t.lifted_at is null) then return null;
   end if;
-  v_text := _memoir.tombstone_text(p_content);
   v_slot := _memoir.slot_text(p_slot, coalesce(p_slot_value, p_content));
-  v_texts := v_text || _memoir.undisguised_claims(p_content, _memoir.known_names(p_user_id));
+  v_texts := array(select t.text from _memoir.tombstone_texts(array[p_content], _memoir.known_names(p_user_id)) t);
   v_keys := _memoir.tombstone_keys(p_user_id, array[v_slot, _memoir.in_project(p_project, v_slot)] || v_texts
     || array(select _memoir.in_project(p_project, t) from unnest(v_texts) t));
   select * into v_stone from _memoir.tombstones t
@@ -128,13 +127,36 @@ begin
   return v_stone;
 end $$;
 
--- The claims of a text, and those it makes where letters that look alike are one.
-create or replace function _memoir.undisguised_claims(p_text text, p_names text[])
-returns text[] language plpgsql stable as $$
+-- What the tombstones of contents are keyed by: their text, and their claims, also where letters that look alike are one.
+create or replace function _memoir.tombstone_texts(p_contents text[], p_names text[])
+returns table (n bigint, text text) language plpgsql stable set plan_cache_mode = force_custom_plan as $$
+declare
+  v_of bigint[]; v_pieces text[];
 begin
-  if octet_length(p_text) = length(p_text) then return _memoir.claims_in(p_text, p_names); end if;
-  return _memoir.claims_in(p_text, p_names)
-    || _memoir.claims_in(_memoir.look_alikes(translate(lower(left(p_text, 20000)), 'іıι', 'iii')), p_names);
+  select array_agg(c.o), array_agg(piece) into v_of, v_pieces
+  from unnest(p_contents) with ordinality c(content, o)
+  cross join lateral (select unnest(_memoir.claim_pieces(c.content))
+    union select unnest(_memoir.claim_pieces(_memoir.look_alikes(translate(lower(left(c.content, 20000)), 'іıι', 'iii'))))
+      where octet_length(c.content) <> length(c.content)) p(piece);
+  return query select c.o, _memoir.tombstone_text(c.content) from unnest(p_contents) with ordinality c(content, o)
+    union select p.n, p.claim from unnest(v_of, _memoir.claims_of(v_pieces, p_names)) p(n, claim)
+      where p.claim is not null;
+end $$;
+
+-- Of contents, by their place, what tombstones refuse in this project.
+create or replace function _memoir.tombstones_of(p_user_id uuid, p_contents text[], p_project text)
+returns table (n bigint, memory_id uuid) language plpgsql stable set plan_cache_mode = force_custom_plan as $$
+declare
+  v_of bigint[]; v_texts text[];
+begin
+  select array_agg(t.n), array_agg(k.text) into v_of, v_texts
+  from _memoir.tombstone_texts(p_contents, _memoir.known_names(p_user_id)) t
+  cross join lateral (values (t.text), (_memoir.in_project(p_project, t.text))) k(text);
+  return query select distinct on (k.n) k.n, t.memory_id
+    from unnest(v_of, _memoir.tombstone_keys(p_user_id, v_texts)) k(n, key)
+    join _memoir.tombstones t on t.user_id = p_user_id and t.key_hash = k.key and t.kind = 'value'
+      and t.lifted_at is null
+    order by k.n, t.recorded_at desc;
 end $$;
 
 -- What the user is called: a claim about one of these is about the user.

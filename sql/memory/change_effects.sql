@@ -39,10 +39,12 @@ create or replace function _memoir.take_effect(p_session _memoir.sessions, p_tur
   p_candidates _memoir.change_candidate[], p_language text, p_by text, p_config jsonb)
 returns jsonb language plpgsql set plan_cache_mode = force_custom_plan as $$
 declare
-  v_one _memoir.change_candidate; v_change _memoir.found_change; v_changed integer := 0;
+  v_one _memoir.change_candidate; v_change _memoir.found_change; v_changed integer := 0; v_earlier record;
 begin
+  if p_candidates <> '{}' then v_earlier := _memoir.earlier_units(p_turn, p_candidates, p_language); end if;
   foreach v_one in array p_candidates loop
-    for v_change in select * from _memoir.changes_by(v_one, p_turn, p_language) loop
+    for v_change in select * from _memoir.changed_units(v_earlier.units, v_earlier.plains, v_earlier.said, v_one,
+      p_language, p_turn) loop
       v_changed := v_changed + _memoir.change(p_session, p_turn, v_change, p_by, p_config)::integer;
     end loop;
   end loop;
@@ -92,6 +94,14 @@ begin
   return true;
 end $$;
 
+-- What values tell without its name being said, as word stems: "my ex is called Dorian" tells a name.
+create or replace function _memoir.told_by(p_values _memoir.said_values)
+returns text[] language sql immutable as $$
+  select case when (p_values).names <> '{}' then array['name'] else '{}' end
+    || case when (p_values).kinds && '{number,code}' then '{number,code,much,mani}' else '{}' end::text[]
+    || case when (p_values).kinds && '{date,time,weekday}' then '{date,day,time}' else '{}' end::text[]
+$$;
+
 -- The user's earlier clauses that a request to forget names. They are clear where all is asked for, or where only one
 -- thing is meant: of a question and a statement the statement, of several statements none.
 create or replace function _memoir.units_named(p_turn _memoir.conversation_history, p_names text, p_request text,
@@ -107,6 +117,10 @@ begin
   units := '{}';
   is_clear := false;
   v_topics := array(select t from unnest(v_named.topics) t where t <> all (v_noise));
+  -- "How much I make": what it is about else only tells a change.
+  if v_topics <@ '{much,mani,number,code,date,day,time}' then
+    v_topics := array(select t from unnest(_memoir.topics(p_names, p_language, '{}')) t where t <> all (v_noise));
+  end if;
   topics := v_topics;
   v_terms := v_topics || tsvector_to_array(to_tsvector(v_config, array_to_string(v_named.raws, ' ')));
   if v_terms = '{}' then return; end if;
@@ -115,7 +129,8 @@ begin
       case when u.is_question then 0 when u.said ~* v_own then 3 when v.kinds <> '{}' then 2 else 1 end as rank
     from unnest(_memoir.units_before(p_turn, v_terms, '{user}', 0)) u,
       lateral _memoir.values_of(u.said, p_language) v
-    where _memoir.coverage(v_topics, '{}', v.topics || tsvector_to_array(to_tsvector(v_config, u.said)), '{}')
+    where _memoir.coverage(v_topics, '{}', v.topics || _memoir.told_by(v) || tsvector_to_array(to_tsvector(v_config, u.said)),
+          '{}')
         >= case when cardinality(v_topics) >= 3 then 0.66 when v_topics = '{}' then 0 else 1 end
           and v_named.vals <@ v.vals
       and not exists (select from _memoir.forget_requests(u.said))),
@@ -247,7 +262,7 @@ begin
     v_units := v_units || array(select u from unnest(_memoir.units_before(p_turn, v_named.topics
         || _memoir.query_terms('english', array_to_string(v_values, ' ')), '{user,assistant}', 4)) u
       where exists (select from unnest(v_values) x where _memoir.has_words(u.said, x))
-        or p_is_all and v_named.topics <@ tsvector_to_array(to_tsvector(p_language::regconfig, u.said)));
+        or p_is_all and v_named.topics <@ _memoir.topics(u.said, p_language, '{}'));
     v_units := _memoir.units_within(v_user, v_units, p_projects, p_clearance);
   end if;
   v_memories := array(select distinct m from unnest(_memoir.memories_from(v_user, v_units) || case when p_is_all
@@ -284,9 +299,9 @@ returns uuid[] language plpgsql stable set plan_cache_mode = force_custom_plan a
 begin
   if p_topics = '{}' then return '{}'; end if;
   return array(select m.memory_id from _memoir.memory_store m
-    where m.user_id = p_user_id and m.state = 'active' and m.sensitivity <= p_clearance
+    where m.user_id = p_user_id and m.state = 'active' and not m.is_object and m.sensitivity <= p_clearance
       and (p_projects is null or m.project = any (p_projects))
-      and p_topics <@ tsvector_to_array(to_tsvector(p_language::regconfig, left(m.content, 2000)))
+      and p_topics <@ _memoir.topics(left(m.content, 2000), p_language, '{}')
     order by m.recorded_at desc limit 200);
 end $$;
 

@@ -104,6 +104,8 @@ begin
   end if;
   perform _memoir.undo_summaries_of(p_user_id, p_units, p_at);
   delete from _memoir.kept_recalls where user_id = p_user_id and items ?| v_refs::text[];
+  -- Lines of steps may name it; they are made anew.
+  update _memoir.session_windows set lines = null where user_id = p_user_id and lines <> '{}';
 end $$;
 
 -- Memories made of these spans, active ones.
@@ -115,7 +117,8 @@ begin
     join _memoir.memory_sources s on s.user_id = p_user_id and s.source_kind = 'turn' and s.source_id = u.message_id
       and s.item_kind = 'memory' and (s.span_start is null or s.span_start < u.span_start + u.span_length
         and u.span_start < s.span_start + s.span_length)
-    join _memoir.memory_store m on m.user_id = p_user_id and m.memory_id = s.item_id and m.state = 'active');
+    join _memoir.memory_store m on m.user_id = p_user_id and m.memory_id = s.item_id and m.state = 'active'
+      and not m.is_object);
 end $$;
 
 -- What others said of a value that is over, in the exchange of the clause that named it and since: the assistant's echo.

@@ -5,7 +5,7 @@
 -- server keeps few compiled patterns. p_names: null where the speaker has none. p_roles: user, assistant, tool.
 create or replace function _memoir.extract_texts(p_texts text[], p_names text[], p_roles text[], p_said timestamptz[],
   p_language text default 'english')
-returns setof _memoir.extracted language plpgsql stable as $$
+returns setof _memoir.extracted language plpgsql stable set plan_cache_mode = force_generic_plan as $$
 declare
   v_text_nos integer[]; v_starts integer[]; v_lengths integer[]; v_said text[]; v_bare text[]; v_specifics integer[];
   v_stopped boolean[];

@@ -141,7 +141,7 @@ begin
   for v_memory in
     select m.* from _memoir.memory_store m join _memoir.memory_stats s on s.user_id = p_user_id
       and s.memory_id = m.memory_id
-    where m.user_id = p_user_id and m.state = 'active' and m.tier in (1, 2)
+    where m.user_id = p_user_id and m.state = 'active' and m.tier in (1, 2) and not m.is_object
       and (m.expires_at is null or m.expires_at > v_now)
       and s.access_count >= case m.tier when 1 then v_accesses_1 else v_accesses_2 end
       and _memoir.utility(s.relevance_sum, s.access_count, extract(epoch from v_now - m.recorded_at)::float8 / 3600,
@@ -195,7 +195,8 @@ begin
     select m.memory_id, m.tier from _memoir.memory_store m
     left join _memoir.memory_stats s on s.user_id = p_user_id and s.memory_id = m.memory_id
     cross join lateral (select greatest(m.recorded_at, s.last_accessed_at, s.reinforced_at) as used_at) u
-    where m.user_id = p_user_id and m.state = 'active' and m.tier in (1, 2) and m.importance <> 'critical'
+    where m.user_id = p_user_id and m.state = 'active' and m.tier in (1, 2) and not m.is_object
+      and m.importance <> 'critical'
       and u.used_at < v_now - v_grace
       and _memoir.activity(coalesce(s.access_count, 0) + coalesce(s.restatements, 0),
         extract(epoch from v_now - u.used_at)::float8 / 3600)
@@ -323,6 +324,6 @@ declare
 begin
   return exists (select from _memoir.memory_store m join _memoir.memory_stats s on s.user_id = p_user_id
     and s.memory_id = m.memory_id
-    where m.user_id = p_user_id and m.state = 'active' and m.tier in (1, 2) and s.access_count >= case m.tier
+    where m.user_id = p_user_id and m.state = 'active' and m.tier in (1, 2) and not m.is_object and s.access_count >= case m.tier
       when 1 then v_accesses_1 else v_accesses_2 end);
 end $$;

@@ -245,6 +245,7 @@ begin
     'instruction');
 
   v_memory.memory_id := gen_random_uuid();
+  v_memory.is_object := false;
   v_memory.state := 'active';
   v_memory.state_at := v_now;
   v_memory.session_id := p_session.session_id;

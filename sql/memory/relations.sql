@@ -1,5 +1,11 @@
 -- What memories are to each other, and which of them a person stands by.
 
+-- Edges along which recall takes what is at the other end with a match.
+create or replace function _memoir.followed_relations()
+returns _memoir.relation[] language sql immutable parallel safe as $$
+  select '{depends_on,references,caused_by,elaborates,relates_to}'::_memoir.relation[]
+$$;
+
 create or replace function memoir.relate(p_user text, p_memory uuid, p_relation text, p_other uuid,
   p_weight real default 1, p_metadata jsonb default '{}')
 returns boolean language plpgsql security definer set search_path from current as $$
@@ -47,7 +53,11 @@ begin
   values (v_caller.user_id, p_memory, p_relation::_memoir.relation, p_other, p_weight, v_caller.login, p_metadata,
     v_now)
   on conflict (user_id, source_id, relation, target_id) do nothing;
-  if found then return true; end if;
+  if found then
+    update _memoir.user_counters set related = true where user_id = v_caller.user_id and not related
+      and p_relation::_memoir.relation = any (_memoir.followed_relations());
+    return true;
+  end if;
   update _memoir.memory_relationships set weight = p_weight, metadata = p_metadata
   where user_id = v_caller.user_id and source_id = p_memory and relation = p_relation::_memoir.relation
     and target_id = p_other;
@@ -58,7 +68,7 @@ comment on function memoir.relate(text, uuid, text, uuid, real, jsonb) is
 elaborates,
 caused_by, parent_of, references, depends_on; weight from 0 to 1. True if the edge is new, else its weight and metadata
 are replaced.
-Who does not act as a person supersedes nothing of higher authority. Writes memory_relationships, memory_store. Raises
+Who does not act as a person supersedes nothing of higher authority. Writes memory_relationships, memory_store, user_counters. Raises
 PM001, PM004, PM014.';
 
 create or replace function memoir.validate(p_user text, p_memory uuid, p_confidence real default null,

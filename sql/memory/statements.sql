@@ -50,19 +50,28 @@ $$;
 -- p_wholes: which are whole sentences; p_slots: only rules that have a slot.
 create or replace function _memoir.statements_in(p_plains text[], p_wholes boolean[], p_language text,
   p_slots boolean default false)
-returns table (clause_no integer, rule jsonb) language plpgsql immutable as $$
+returns table (clause_no integer, rule jsonb) language plpgsql immutable set plan_cache_mode = force_generic_plan as $$
 declare
   v_rule jsonb; v_pattern text; v_left integer[]; v_found integer[]; v_captured text[]; v_begins text[];
+  v_padded text[] := array(select _memoir.padded(t) from unnest(p_plains) with ordinality x(t, o) order by o);
+  v_all text := array_to_string(v_padded, ' '); v_needs text[];
 begin
   v_left := array(select o::integer from unnest(p_plains) with ordinality x(t, o) where length(t) <= 400 order by o);
   for v_rule in select r from _memoir.statement_rules(p_language) r where not p_slots or r ->> 'slot' is not null loop
     exit when v_left = '{}';
     v_pattern := v_rule ->> 'pattern';
-    -- What can't fit for its first word is not tried.
+    -- What needs words of which no clause has one is not tried.
+    v_needs := string_to_array(v_rule ->> 'needs', ' ');
+    continue when v_needs is not null and not _memoir.has_phrase(v_all, v_needs);
+    -- Nor what can't fit for its first word.
     v_begins := case when v_pattern like '^I %' or v_pattern like '^(?:I|we)%' then '{i,we}'
       when v_pattern like '^(?:my|our)%' then '{my,our}' else '{}' end::text[];
     v_found := array(select n from unnest(v_left) n where p_wholes[n] = (coalesce(v_rule ->> 'whole', 'no') = 'yes')
       and (v_begins = '{}' or lower(split_part(p_plains[n], ' ', 1)) = any (v_begins)));
+    -- Nor what has none of the words that it needs.
+    if v_needs is not null and v_found <> '{}' then
+      v_found := array(select n from unnest(v_found) n where _memoir.has_phrase(v_padded[n], v_needs));
+    end if;
     continue when v_found = '{}';
     if v_rule ->> 'exact' = 'yes' then
       v_pattern := regexp_replace(v_pattern, '^\^(I|\(\?:I\|we\))', '^(?:\1|i)');
@@ -109,15 +118,16 @@ $$;
 
 -- Statements among the clauses of persons without a name, with the spans they take.
 create or replace function _memoir.statements(p_clauses _memoir.said_clause[], p_languages text[], p_said timestamptz[])
-returns setof _memoir.extracted language plpgsql stable as $$
+returns setof _memoir.extracted language plpgsql stable set plan_cache_mode = force_generic_plan as $$
 declare
   v_language text; v_rows _memoir.said_clause[]; v_row _memoir.said_clause; v_plains text[]; v_hit record;
-  v_taken int4range[]; v_last integer;
+  v_taken int4range[]; v_last integer; v_self text;
 begin
   for v_language in select distinct p_languages[c.text_no] from unnest(p_clauses) c order by 1 loop
     v_rows := _memoir.clauses_to_state(array(select c from unnest(p_clauses) c
       where p_languages[c.text_no] = v_language), v_language);
-    v_plains := array(select case when r.inherits then 'I ' else '' end || r.plain
+    v_self := nullif(_memoir.any_word(v_language, 'first_person'), '') || ' ';
+    v_plains := array(select case when r.inherits then v_self else '' end || r.plain
       from unnest(v_rows) with ordinality r order by ordinality);
     v_taken := '{}';
     v_last := 0;
@@ -135,14 +145,14 @@ begin
           or v_row.plain ~* nullif(_memoir.any_word(v_language, 'conditions'), ''));
       v_taken := v_taken || int4range(v_row.span_start, v_row.span_start + v_row.span_length);
       return next _memoir.stated(v_row.text_no, v_row.span_start, v_row.span_length,
-        case when v_row.inherits then 'I ' else '' end || v_row.said, v_hit.rule, p_said[v_row.text_no], v_language);
+        case when v_row.inherits then v_self else '' end || v_row.said, v_hit.rule, p_said[v_row.text_no], v_language);
     end loop;
   end loop;
 end $$;
 
 -- What may be a statement: sentences, and clauses that neither ask nor stand behind "if" or "he said".
 create or replace function _memoir.clauses_to_state(p_clauses _memoir.said_clause[], p_language text)
-returns _memoir.said_clause[] language plpgsql immutable as $$
+returns _memoir.said_clause[] language plpgsql immutable set plan_cache_mode = force_generic_plan as $$
 declare
   v_rows _memoir.said_clause[] := p_clauses; v_asks boolean[]; v_before text[];
 begin
@@ -166,7 +176,7 @@ end $$;
 create or replace function _memoir.worded(p_text_no integer, p_start integer, p_length integer, p_said text,
   p_bare text, p_specifics integer,
   p_name text, p_is_named boolean, p_at timestamptz, p_rule jsonb)
-returns _memoir.extracted language plpgsql stable as $$
+returns _memoir.extracted language plpgsql stable set plan_cache_mode = force_generic_plan as $$
 declare
   v_out _memoir.extracted; v_text text := _memoir.without_opening(regexp_replace(p_said, '^(no|nope)[,.!;]+ +', '',
     'i')); v_until date; v_value text; v_first text;

@@ -394,6 +394,8 @@ begin
     union select unnest(v_summaries) order by 1) h;
   delete from _memoir.kept_recalls where user_id = p_user_id
     and items ?| (p_ids || v_derived || v_refs || v_summaries)::text[];
+  -- Lines of steps may name it; they are made anew.
+  update _memoir.session_windows set lines = null where user_id = p_user_id and lines <> '{}';
 end $$;
 
 -- Makes the items of a memory and returns the number of the first, null when it has no words at all.

@@ -100,6 +100,7 @@ begin
     perform _memoir.release_echoes(v_user, array(select distinct t.ref_id from _memoir.search_items t
       where t.user_id = v_user and t.kind = 't' and t.recorded_at >= v_from and t.recorded_at < v_to));
     delete from _memoir.kept_recalls where user_id = v_user;
+    update _memoir.session_windows set lines = null where user_id = v_user and lines <> '{}';
     update _memoir.user_counters set has_archive = true where user_id = v_user and not has_archive;
   end loop;
   return case when v_done > 0 then v_done else -cardinality(v_users) end;
@@ -199,12 +200,14 @@ begin
     delete from _memoir.memory_states where user_id = v_hit.user_id and memory_id = any (v_ids);
     delete from _memoir.memory_renditions where user_id = v_hit.user_id and memory_id = any (v_ids);
     delete from _memoir.session_objects where user_id = v_hit.user_id and memory_id = any (v_ids);
+    delete from _memoir.object_places where user_id = v_hit.user_id and memory_id = any (v_ids);
     delete from _memoir.memory_judgements where user_id = v_hit.user_id
       and (memory_id = any (v_ids) or other_id = any (v_ids));
     delete from _memoir.memory_relationships where user_id = v_hit.user_id
       and (source_id = any (v_ids) or target_id = any (v_ids));
-    delete from _memoir.memory_store where user_id = v_hit.user_id and memory_id = any (v_ids);
-    update _memoir.user_counters set memories = greatest(0, memories - cardinality(v_ids))
+    with gone as (delete from _memoir.memory_store where user_id = v_hit.user_id and memory_id = any (v_ids)
+      returning is_object)
+    update _memoir.user_counters set memories = greatest(0, memories - (select count(*) from gone where not is_object))
     where user_id = v_hit.user_id;
     v_count := v_count + cardinality(v_ids);
   end loop;

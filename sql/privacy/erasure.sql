@@ -264,6 +264,9 @@ begin
   v_all := p_ids || v_summaries || v_emptied || v_gone;
   v_items := array(select item_no from _memoir.search_items where user_id = v_user and ref_id = any (v_all));
 
+  update _memoir.client_messages set added = _memoir.without_texts(added)
+  where user_id = v_user and items ?| v_all::text[];
+  perform _memoir.queue_leaves(v_user, 'client_messages');
   v_rows := _memoir.erase_items(v_user, v_items, p_ids);
   v_rows := v_rows || _memoir.erase_memories(p_caller, v_gone);
   perform _memoir.erase_reasons(v_user, v_gone, v_all);
@@ -281,6 +284,10 @@ begin
       'memory_relationships', _memoir.erase_from('memory_relationships', v_user,
         'source_id = any ($2) or target_id = any ($2)', v_gone),
       'kept_recalls', _memoir.erase_from('kept_recalls', v_user),
+      'session_windows', _memoir.erase_from('session_windows', v_user, 'session_id = any ($2)', v_sharing),
+      'shown_forms', _memoir.erase_from('shown_forms', v_user, 'session_id = any ($2)', v_sharing),
+      'fault_history', _memoir.erase_from('fault_history', v_user, 'session_id = any ($2)', v_sharing),
+      'fidelity_transitions', _memoir.erase_from('fidelity_transitions', v_user, 'memory_id = any ($2)', v_gone),
       'receipts', _memoir.erase_from('receipts', v_user,
         'result -> ''message_ids'' ?| $2::text[] or result ->> ''memory_id'' = any ($2::text[])', p_ids || v_gone),
       'work_items', _memoir.erase_from('work_items', v_user,
@@ -313,6 +320,7 @@ create or replace function _memoir.erase_memories(p_caller _memoir.caller, p_ids
 returns jsonb language plpgsql set plan_cache_mode = force_custom_plan as $$
 declare
   v_user uuid := p_caller.user_id; v_now timestamptz := memoir.now(); v_rows jsonb; v_table name;
+  v_counted integer;
 begin
   with erased as (
     update _memoir.memory_store m set state = 'erased', state_at = v_now, state_reason = null, content = '',
@@ -321,17 +329,17 @@ begin
       aliases = '{}', tags = '{}', metadata = '{}', project = 'global', session_id = null, local_to = null,
         scope = 'global',
       valid_from = null, valid_to = null, expires_at = null, token_count = 0, embeddable = false
-    where m.user_id = v_user and m.memory_id = any (p_ids) and m.state <> 'erased' returning memory_id),
+    where m.user_id = v_user and m.memory_id = any (p_ids) and m.state <> 'erased' returning memory_id, is_object),
   forgotten as (delete from _memoir.memory_states s using erased e where s.user_id = v_user
     and s.memory_id = e.memory_id returning 1)
   select jsonb_build_object('memory_store', (select count(*) from erased), 'memory_states',
-    (select count(*) from forgotten)) into v_rows;
+    (select count(*) from forgotten)), (select count(*) from erased where not is_object) into v_rows, v_counted;
   perform _memoir.note_state(v_user, array(select memory_id from _memoir.memory_store where user_id = v_user
     and memory_id = any (p_ids)
       and not exists (select from _memoir.memory_states s where s.user_id = v_user
       and s.memory_id = memory_store.memory_id)),
     'erased', p_caller.login, null, null, v_now, null);
-  update _memoir.user_counters set memories = greatest(0, memories - (v_rows ->> 'memory_store')::integer)
+  update _memoir.user_counters set memories = greatest(0, memories - v_counted)
   where user_id = v_user;
   for v_table in select t from _memoir.user_tables() t
     where _memoir.has_column(t, 'memory_id') and t not in ('memory_store', 'memory_states', 'recall_exclusions',

@@ -188,7 +188,7 @@ begin
     insert into _memoir.conversation_history select v_turn.*;
     v_imported := v_imported + 1;
     v_message := row(v_turn.role, v_turn.content, v_turn.content_parts, v_turn.name, v_turn.tool_calls,
-      v_turn.tool_call_id, v_turn.created_at, 0, null,
+      v_turn.tool_call_id, v_turn.created_at, 0, v_turn.metadata -> 'sent',
       _memoir.sensitivity_now(v_turn.sensitivity, v_turn.turn_index, v_marks), null)::_memoir.message;
     v_message.embeddable := v_message.sensitivity <> 'secret' and (v_turn.embeddable or v_turn.sensitivity = 'secret');
     perform _memoir.index_turns(p_user_id, v_session, array[v_message], array[v_turn.message_id],
@@ -240,6 +240,8 @@ begin
     insert into _memoir.session_counters select v_row.*;
     v_imported := v_imported + 1;
   end loop;
+  update _memoir.session_counters c set has_objects = true from unnest(v_counters) r where c.user_id = p_user_id
+    and c.session_id = r.session_id and r.has_objects and not c.has_objects;
   return array[v_imported, 0];
 end $$;
 
@@ -308,7 +310,7 @@ begin
     insert into _memoir.memory_store select v_row.* on conflict do nothing;
     continue when not found;  -- the same text is active under another id
     v_imported := v_imported + 1;
-    continue when v_row.state = 'erased';
+    continue when v_row.state = 'erased' or v_row.is_object;
     update _memoir.user_counters set memories = memories + 1 where user_id = p_user_id;
     if v_row.state <> 'forgotten' then
       perform _memoir.index_memory(v_row, coalesce((v_row.metadata ->> 'said_at')::timestamptz, v_row.recorded_at),
@@ -348,6 +350,8 @@ $$;
 create or replace function _memoir.import_costs(p_user_id uuid, p_row jsonb)
 returns integer[] language plpgsql as $$
 begin
+  update _memoir.user_counters set related = true
+  where user_id = p_user_id and not related and (p_row ->> 'related')::boolean;
   update _memoir.user_counters set cost_microcents = (p_row ->> 'cost_microcents')::bigint
   where user_id = p_user_id and cost_microcents < (p_row ->> 'cost_microcents')::bigint;
   return array[found::integer, 0];

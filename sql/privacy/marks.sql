@@ -86,12 +86,12 @@ begin
   v_message.role := p_turn.role; v_message.text := p_turn.content; v_message.parts := p_turn.content_parts;
   v_message.name := p_turn.name;
   v_message.tool_calls := p_turn.tool_calls; v_message.tool_call_id := p_turn.tool_call_id;
-  v_message.created_at := p_turn.created_at;
+  v_message.created_at := p_turn.created_at; v_message.extra := p_turn.metadata -> 'sent';
   v_message.sensitivity := p_sensitivity;
   v_message.embeddable := p_sensitivity <> 'secret' and (p_turn.embeddable or p_turn.sensitivity = 'secret');
   perform _memoir.index_turns(v_user, v_session, array[v_message], array[p_turn.message_id], array[p_turn.token_count],
     p_turn.turn_index, p_turn.recorded_at,
-    _memoir.config(v_user, v_session.settings), p_turn.exchange_start);
+    _memoir.config(v_user, v_session.settings), p_turn.exchange_start, false);
   update _memoir.search_items i set dead = true where i.user_id = v_user and i.ref_id = p_turn.message_id
     and exists (select from _memoir.recall_exclusions x where x.user_id = v_user and x.session_id = p_turn.session_id
     and x.turn_index = p_turn.turn_index
@@ -117,39 +117,20 @@ begin
   end loop;
 end $$;
 
-create or replace function memoir.mark_turn(p_user text, p_session text, p_turn integer,
-  p_sensitivity text default 'secret', p_reason text default null)
-returns jsonb language plpgsql security definer set search_path from current as $$
+-- A turn counts as v_to from now on, and with it what came of it: which memories, and summaries that were undone. Under
+-- the user's lock.
+create or replace function _memoir.set_mark(p_turn _memoir.conversation_history, p_was _memoir.sensitivity,
+  p_to _memoir.sensitivity, p_actor _memoir.actor, p_reason text, p_by text, out memories uuid[], out undone uuid[])
+language plpgsql set plan_cache_mode = force_custom_plan as $$
 declare
-  v_caller _memoir.caller := _memoir.authorise(p_user, 'write');
-  v_user uuid := v_caller.user_id; v_session _memoir.sessions := _memoir.session(v_caller, p_session);
-  v_turn _memoir.conversation_history; v_was _memoir.sensitivity; v_to _memoir.sensitivity; v_now timestamptz;
-  v_items integer[]; v_memories uuid[] := '{}';
-  v_sharing uuid[]; v_undone uuid[] := '{}'; v_actor _memoir.actor := _memoir.actor(v_caller, null, 'person');
+  v_turn _memoir.conversation_history := p_turn; v_user uuid := p_turn.user_id; v_to _memoir.sensitivity := p_to;
+  v_was _memoir.sensitivity := p_was; v_now timestamptz; v_items integer[]; v_memories uuid[] := '{}';
+  v_sharing uuid[]; v_undone uuid[] := '{}';
 begin
-  perform _memoir.check_choice('sensitivity', p_sensitivity, enum_range(null::_memoir.sensitivity)::text[]);
-  perform _memoir.check_size('reason', p_reason, 10000);
-  v_to := p_sensitivity;
-  v_turn := _memoir.turn_seen(v_session, p_turn);
-  if v_turn.message_id is null then
-    perform _memoir.fail('PM014', format('turn %s does not exist in session %s', coalesce(p_turn::text, 'null'),
-      _memoir.shown(p_session)));
-  end if;
-  perform from _memoir.user_counters where user_id = v_user for update;
-  v_was := _memoir.sensitivity_now(v_turn.sensitivity, v_turn.turn_index, _memoir.marks(v_user, v_turn.session_id));
-  if v_was > v_to and (v_was > v_caller.clearance or v_actor <> 'person') then
-    perform _memoir.fail('PM001', format('login %s may not lower a turn from %s to %s', quote_ident(v_caller.login),
-      v_was, v_to),
-      'that takes the clearance to see it, and a person');
-  end if;
-  if v_was = v_to then
-    return jsonb_build_object('turn_index', p_turn, 'sensitivity', v_to, 'memories', '[]'::jsonb,
-      'invalidated_summaries', 0);
-  end if;
   select greatest(memoir.now(), max(recorded_at) + interval '1 microsecond') into v_now
   from _memoir.turn_marks where user_id = v_user and session_id = v_turn.session_id and turn_index = v_turn.turn_index;
   insert into _memoir.turn_marks (user_id, session_id, turn_index, recorded_at, mark, actor, reason, set_by)
-  values (v_user, v_turn.session_id, v_turn.turn_index, v_now, v_to::text, v_actor, p_reason, v_caller.login);
+  values (v_user, v_turn.session_id, v_turn.turn_index, v_now, v_to::text, p_actor, p_reason, p_by);
   v_items := array(select item_no from _memoir.search_items where user_id = v_user and ref_id = v_turn.message_id);
   if v_to < v_was then
     perform _memoir.reindex_turn(v_turn, v_to);
@@ -165,6 +146,7 @@ begin
       and v_to <> 'secret'
     where user_id = v_user and ref_id = any (v_memories);
     if v_to = 'secret' then
+      delete from _memoir.memory_renditions where user_id = v_user and memory_id = any (v_memories);
       delete from _memoir.embeddings where user_id = v_user and item_no = any (v_items || array(
         select item_no from _memoir.search_items where user_id = v_user and ref_id = any (v_memories)));
       perform _memoir.reindex_after(v_user, v_items);
@@ -192,11 +174,45 @@ begin
       and sensitivity < v_to;
   end if;
   delete from _memoir.kept_recalls where user_id = v_user;
+  update _memoir.session_windows set lines = null where user_id = v_user and lines <> '{}';
   insert into _memoir.audit_log (login, action, user_id, detail)
-  values (v_caller.login, 'mark_turn', v_user, jsonb_build_object('session_id', v_turn.session_id, 'turn',
+  values (p_by, 'mark_turn', v_user, jsonb_build_object('session_id', v_turn.session_id, 'turn',
     v_turn.turn_index, 'from', v_was, 'to', v_to));
-  return jsonb_build_object('turn_index', p_turn, 'sensitivity', v_to, 'memories', to_jsonb(v_memories),
-    'invalidated_summaries', cardinality(v_undone));
+  memories := v_memories;
+  undone := v_undone;
+end $$;
+
+create or replace function memoir.mark_turn(p_user text, p_session text, p_turn integer,
+  p_sensitivity text default 'secret', p_reason text default null)
+returns jsonb language plpgsql security definer set search_path from current as $$
+declare
+  v_caller _memoir.caller := _memoir.authorise(p_user, 'write');
+  v_user uuid := v_caller.user_id; v_session _memoir.sessions := _memoir.session(v_caller, p_session);
+  v_turn _memoir.conversation_history; v_was _memoir.sensitivity; v_to _memoir.sensitivity; v_done record;
+  v_actor _memoir.actor := _memoir.actor(v_caller, null, 'person');
+begin
+  perform _memoir.check_choice('sensitivity', p_sensitivity, enum_range(null::_memoir.sensitivity)::text[]);
+  perform _memoir.check_size('reason', p_reason, 10000);
+  v_to := p_sensitivity;
+  v_turn := _memoir.turn_seen(v_session, p_turn);
+  if v_turn.message_id is null then
+    perform _memoir.fail('PM014', format('turn %s does not exist in session %s', coalesce(p_turn::text, 'null'),
+      _memoir.shown(p_session)));
+  end if;
+  perform from _memoir.user_counters where user_id = v_user for update;
+  v_was := _memoir.sensitivity_now(v_turn.sensitivity, v_turn.turn_index, _memoir.marks(v_user, v_turn.session_id));
+  if v_was > v_to and (v_was > v_caller.clearance or v_actor <> 'person') then
+    perform _memoir.fail('PM001', format('login %s may not lower a turn from %s to %s', quote_ident(v_caller.login),
+      v_was, v_to),
+      'that takes the clearance to see it, and a person');
+  end if;
+  if v_was = v_to then
+    return jsonb_build_object('turn_index', p_turn, 'sensitivity', v_to, 'memories', '[]'::jsonb,
+      'invalidated_summaries', 0);
+  end if;
+  v_done := _memoir.set_mark(v_turn, v_was, v_to, v_actor, p_reason, v_caller.login);
+  return jsonb_build_object('turn_index', p_turn, 'sensitivity', v_to, 'memories', to_jsonb(v_done.memories),
+    'invalidated_summaries', cardinality(v_done.undone));
 end $$;
 comment on function memoir.mark_turn(text, text, integer, text, text) is
   'Says how secret a stored turn is from now on: normal, private or secret. Beside the turn, which stays as it is. Made
@@ -205,3 +221,101 @@ the memories that came of it and the calls that may carry it; secret also takes 
 and kept recalls that may hold it. Lowering
 takes a person and the clearance to see it. Returns {"turn_index", "sensitivity", "memories", "invalidated_summaries"}.
 Writes turn_marks and what is named above. Raises PM001, PM003, PM014.';
+
+-- Takes turns back: they are neither shown nor recalled, learnt from or summarised; history has them, marked.
+create or replace function _memoir.retract_turns(p_caller _memoir.caller, p_session _memoir.sessions, p_from integer,
+  p_to integer, p_reason text)
+returns jsonb language plpgsql set plan_cache_mode = force_custom_plan as $$
+declare
+  v_user uuid := p_caller.user_id; v_now timestamptz := memoir.now(); v_turns _memoir.conversation_history[];
+  v_units _memoir.said_unit[]; v_memories uuid[]; v_marks jsonb;
+  v_from integer; v_to integer; v_last integer;
+begin
+  v_marks := _memoir.marks(v_user, p_session.session_id);
+  select turn_count - 1 into v_last from _memoir.session_counters where user_id = v_user
+    and session_id = p_session.session_id;
+  -- A tool call and its results go together.
+  v_from := greatest(p_from, 0);
+  v_to := least(p_to, v_last);
+  while (_memoir.turn(v_user, p_session.session_id, v_from)).role = 'tool' loop v_from := v_from - 1; end loop;
+  while (_memoir.turn(v_user, p_session.session_id, v_to + 1)).role = 'tool' loop v_to := v_to + 1; end loop;
+  v_turns := array(select h from generate_series(v_from, v_to) t, lateral _memoir.turn(v_user, p_session.session_id, t) h
+    where h.message_id is not null and not _memoir.is_retracted(t, v_marks) order by t);
+  if v_turns = '{}' then return jsonb_build_object('turns', '[]'::jsonb, 'memories', '[]'::jsonb); end if;
+  perform from _memoir.user_counters where user_id = v_user for update;
+  insert into _memoir.turn_marks (user_id, session_id, turn_index, recorded_at, mark, actor, reason, set_by)
+  select v_user, h.session_id, h.turn_index, v_now, 'retracted', coalesce(p_caller.actor, 'person'), p_reason,
+    p_caller.login from unnest(v_turns) h;
+  v_units := array(select (h.message_id, h.session_id, h.turn_index, h.recorded_at, h.created_at, h.role, 1,
+      greatest(length(h.content), 1), h.content, null, false)::_memoir.said_unit from unnest(v_turns) h);
+  v_memories := array(select m from unnest(_memoir.memories_from(v_user, v_units)) m
+    where not exists (select from _memoir.memory_sources s where s.user_id = v_user and s.item_kind = 'memory'
+      and s.item_id = m and s.source_id not in (select u.message_id from unnest(v_units) u)));
+  perform _memoir.exclude_units(v_user, v_units, false, gen_random_uuid(), v_turns[cardinality(v_turns)], 'retracted',
+    v_now);
+  perform _memoir.set_state(v_user, v_memories, 'invalidated', p_caller.login, 'retracted', null, v_now);
+  if (v_turns[cardinality(v_turns)]).turn_index = v_last then
+    v_marks := _memoir.marks(v_user, p_session.session_id);
+    update _memoir.session_counters set open_calls = '{}', last_role = coalesce((
+      select case when h.tool_calls is null then h.role end from generate_series(v_last, 0, -1) t,
+        lateral _memoir.turn(v_user, p_session.session_id, t) h
+      where h.message_id is not null and not _memoir.is_retracted(t, v_marks) order by t desc limit 1), 'assistant')
+    where user_id = v_user and session_id = p_session.session_id;
+  end if;
+  return jsonb_build_object('turns', (select jsonb_agg(h.turn_index) from unnest(v_turns) h),
+    'memories', to_jsonb(v_memories));
+end $$;
+
+create or replace function memoir.retract_turns(p_user text, p_session text, p_from_turn integer,
+  p_to_turn integer default null, p_reason text default null)
+returns jsonb language plpgsql security definer set search_path from current as $$
+declare
+  v_caller _memoir.caller := _memoir.authorise(p_user, 'write');
+  v_session _memoir.sessions := _memoir.session(v_caller, p_session);
+begin
+  perform _memoir.check_size('reason', p_reason, 10000);
+  if p_from_turn is null or p_from_turn < 0 or p_to_turn < p_from_turn then
+    perform _memoir.fail('PM014', format('turns must be a range from 0 on, not %s to %s', coalesce(p_from_turn::text,
+      'null'), coalesce(p_to_turn::text, 'null')));
+  end if;
+  return _memoir.retract_turns(v_caller, v_session, p_from_turn, coalesce(p_to_turn, p_from_turn), p_reason);
+end $$;
+comment on function memoir.retract_turns(text, text, integer, integer, text) is
+  'Takes turns of a session back, with a tool call its results: they are neither shown nor recalled, learnt from or
+summarised any more, and memories that stem from them alone are invalidated. History has them still, marked "retracted".
+Turns that a branch shares are taken back where they are. Returns {"turns", "memories"}. Writes turn_marks,
+recall_exclusions, memory_store, compactions. Raises PM001, PM003, PM014.';
+
+create or replace function memoir.annotate_turn(p_user text, p_session text, p_turn integer, p_annotations jsonb)
+returns jsonb language plpgsql security definer set search_path from current as $$
+declare
+  v_caller _memoir.caller := _memoir.authorise(p_user, 'write'); v_user uuid := v_caller.user_id;
+  v_session _memoir.sessions := _memoir.session(v_caller, p_session); v_turn _memoir.conversation_history;
+begin
+  if p_annotations is null or jsonb_typeof(p_annotations) <> 'object' then
+    perform _memoir.fail('PM014', format('annotations must be an object, not %s', _memoir.shown(p_annotations::text)),
+      'a key with null is taken away');
+  end if;
+  perform _memoir.check_size('annotations', p_annotations::text, 10000);
+  v_turn := _memoir.turn_seen(v_session, p_turn);
+  -- Who may not see a turn does not say anything about it either.
+  if v_turn.message_id is null or v_caller.clearance < _memoir.sensitivity_now(v_turn.sensitivity, v_turn.turn_index,
+      _memoir.marks(v_user, v_turn.session_id)) then
+    perform _memoir.fail('PM014', format('turn %s does not exist in session %s', coalesce(p_turn::text, 'null'),
+      _memoir.shown(p_session)));
+  end if;
+  perform from _memoir.user_counters where user_id = v_user for update;
+  insert into _memoir.turn_marks (user_id, session_id, turn_index, recorded_at, mark, annotations, actor, set_by)
+  select v_user, v_turn.session_id, v_turn.turn_index,
+    greatest(memoir.now(), max(m.recorded_at) + interval '1 microsecond'), 'annotated', p_annotations,
+    _memoir.actor(v_caller, null, 'person'), v_caller.login
+  from _memoir.turn_marks m
+  where m.user_id = v_user and m.session_id = v_turn.session_id and m.turn_index = v_turn.turn_index;
+  return jsonb_build_object('turn_index', p_turn, 'annotations',
+    coalesce(_memoir.annotations(v_user, v_turn.session_id) -> v_turn.turn_index::text, '{}'));
+end $$;
+comment on function memoir.annotate_turn(text, text, integer, jsonb) is
+  'Says something about a stored turn: feedback, a flag, whatever the application keeps of it, as an object; a key with
+null is taken away, others stay. Beside the turn, which stays as it is: history() returns it as "annotations", nothing is
+recalled, learnt or sent to a model because of it. Exported and erased with its turn. Returns {"turn_index",
+"annotations"}. Writes turn_marks. Raises PM001, PM003, PM014.';

@@ -167,13 +167,14 @@ create or replace function _memoir.note_aliases(p_user_id uuid, p_first integer,
   p_texts text[])
 returns void language plpgsql set plan_cache_mode = force_custom_plan as $$
 declare
-  v_count integer;
+  v_count integer; v_text text; v_tells boolean;
 begin
   -- Most texts say nothing of the kind.
-  if not exists (select from unnest(p_texts) t
-    where t ~ '[[:alnum:]] ?\(.{2,}\)| or (simply |just )?["“]?[[:upper:]].?[[:upper:][:digit:]]|\m(aka|a\.k\.a|known as|short for|stands for|for short)\M|[[:upper:]][[:alnum:]]*[[:lower:]][[:alnum:]]* (of |the )?[[:upper:]]') then
-    return;
-  end if;
+  foreach v_text in array p_texts loop
+    v_tells := v_text ~ '[[:alnum:]] ?\(.{2,}\)| or (simply |just )?["“]?[[:upper:]].?[[:upper:][:digit:]]|\m(aka|a\.k\.a|known as|short for|stands for|for short)\M|[[:upper:]][[:alnum:]]*[[:lower:]][[:alnum:]]* (of |the )?[[:upper:]]';
+    exit when v_tells;
+  end loop;
+  if v_tells is not true then return; end if;
   insert into _memoir.search_aliases (user_id, item_no, name, other, stated)
   select p_user_id, (p_first + i.ordinality - 1)::integer, a.name, a.other, bool_or(a.stated)
   from rows from (unnest(p_texts), unnest(p_items)) with ordinality as i(body)

@@ -8,7 +8,8 @@ returns integer language plpgsql set plan_cache_mode = force_custom_plan as $$
 declare
   v_count integer := cardinality(p_items);
   v_first integer; v_config regconfig := (p_config ->> 'text_search_config')::regconfig; v_old _memoir.user_counters;
-  v_continues boolean;
+  v_written record;
+  v_continues boolean; v_session uuid; v_question boolean;
   v_previous _memoir.search_items;
 begin
   if v_count = 0 then return null; end if;
@@ -21,62 +22,97 @@ begin
   elsif p_items[1].turn_index > 0 then
     v_previous := _memoir.item_before(p_user_id, p_items[1].session_id, p_items[1].turn_index);
   end if;
-  with languages as materialized (
-    -- Of a long text its beginning decides.
-    select f.ref_id, _memoir.item_language(f.body, v_config) as decided
-    from (select distinct on (u.ref_id) u.ref_id, u.body
-      from rows from (unnest(p_texts), unnest(p_items)) with ordinality as u(body)
-      order by u.ref_id, u.ordinality offset 0) f
-  ), prepared as materialized (
-    select u.*, l.decided, _memoir.item_words(u.body, l.decided, v_config) as words
-    from rows from (unnest(p_texts), unnest(p_items)) with ordinality as u(body)
-    join languages l on l.ref_id = u.ref_id),
-  counted as materialized (
-    select (v_first + p.ordinality - 1)::integer as number, p.words, p.decided,
-      -- what fits a tsvector
-      ((p.ordinality - 1) / 60)::text || '.' || sum(length(p.body)) over (order by p.ordinality) / 20000 as part,
-      -- What has no position was added to what the text says.
-      least(32767, coalesce((select sum(cardinality(w.positions)) from unnest(p.words) w), 0))::smallint as total,
-      p.ref_id, p.session_id, p.created_at, p.turn_index, p.span_start, p.span_length, p.token_count, p.chunk, p.kind,
-        p.role, p.speaker,
-      p.is_question, p.embeddable, p.echo, p.sensitivity, p.project
-    from prepared p),
-  tail as (
-    insert into _memoir.search_tail (user_id, item_no, word_counts, words)
-    select p_user_id, g.first, g.totals, w.words
-    from (select c.part, min(c.number) as first, array_agg(c.total order by c.number) as totals from counted c
-    group by c.part) g,
-      lateral (select _memoir.packed_words(array_agg(l.lexeme), array_agg(c.number - g.first),
-        array_agg(coalesce(cardinality(l.positions), 1))) as words
-               from counted c, unnest(c.words) l where c.part = g.part) w
-    where w.words is not null),
-  items as (
-    insert into _memoir.search_items (user_id, ref_id, session_id, recorded_at, created_at, item_no, turn_index,
-      span_start, span_length,
-      token_count, word_count, language, chunk, kind, role, speaker, is_question, after_question, last_chunk,
-        embeddable, echo,
-        sensitivity, project, previous_item)
-    select p_user_id, c.ref_id, c.session_id, p_at, c.created_at, c.number, c.turn_index, c.span_start, c.span_length,
-      c.token_count, c.total, c.decided, c.chunk, c.kind, c.role, c.speaker, c.is_question,
-      c.kind = 't' and c.chunk = 0 and coalesce(lag(c.is_question) over o, v_previous.is_question, false),
-      lead(c.ref_id) over o is distinct from c.ref_id, c.embeddable, coalesce(c.echo, false),
-        coalesce(c.sensitivity, 'normal'), c.project,
-      case when c.kind = 't' then coalesce(lag(c.number) over o, v_previous.item_no) end
-    from counted c window o as (order by c.number))
+  v_written := _memoir.write_items(p_user_id, p_items, p_texts, v_first, v_previous, p_at, v_config);
+  v_session := case when p_items[v_count].kind = 't' then p_items[v_count].session_id end;
+  v_question := p_items[v_count].is_question;
   update _memoir.user_counters set next_item = v_first + v_count, items = items + v_count,
-    tail_items = tail_items + v_count,
-    last_session = case when p_items[v_count].kind = 't' then p_items[v_count].session_id end,
-      last_question = p_items[v_count].is_question,
-    total_words = total_words + (select sum(total) from counted),
-    languages = languages | (select bit_or(1::bigint << decided) from counted)
+    tail_items = tail_items + v_count, last_session = v_session, last_question = v_question,
+    total_words = total_words + v_written.total_words, languages = languages | v_written.written_in,
+    features = features
+      || case when v_written.has_echo and 'echoes' <> all (features) then '{echoes}'::text[] else '{}' end
+      || case when v_written.has_sensitive and 'sensitive' <> all (features) then '{sensitive}'::text[] else '{}' end
   where user_id = p_user_id;
   perform _memoir.note_aliases(p_user_id, v_first, p_items, p_texts);
-  -- Locks a waiting work item too: claim_embeddings then can't take it before these items are there to see.
+  perform _memoir.ask_for_vectors(p_user_id, p_at);
+  return v_first;
+end $$;
+
+-- Locks a waiting work item too: claim_embeddings then can't take it before new items are there to see.
+create or replace function _memoir.ask_for_vectors(p_user_id uuid, p_at timestamptz)
+returns void language plpgsql set plan_cache_mode = force_generic_plan as $$
+begin
   insert into _memoir.work_items (kind, user_id, dedup_key, run_after, created_at)
   select 'embed', p_user_id, model_id::text, p_at, p_at from _memoir.embedding_models where status <> 'retired'
   order by model_id
   on conflict (kind, user_id, dedup_key) where state = 'ready' do update set priority = work_items.priority where false;
-  return v_first;
+end $$;
+
+-- The rows of new items: numbered from p_first, p_previous being what was said before them. How many words they have,
+-- and in which languages.
+create or replace function _memoir.write_items(p_user_id uuid, p_items _memoir.search_items[], p_texts text[],
+  p_first integer, p_previous _memoir.search_items, p_at timestamptz, p_config regconfig,
+  out total_words bigint, out written_in bigint, out has_echo boolean, out has_sensitive boolean)
+language plpgsql set plan_cache_mode = force_generic_plan as $$
+declare
+  v_count integer := cardinality(p_items); v_item _memoir.search_items; v_next _memoir.search_items := p_items[1];
+  v_rows _memoir.search_items[] := '{}'; v_language smallint; v_question boolean; v_text text; v_words tsvector;
+  v_part integer[]; v_last_part integer[]; v_length bigint := 0; v_tail tsvector[] := '{}'; v_totals smallint[] := '{}';
+begin
+  total_words := 0;
+  written_in := 0;
+  for i in 1 .. v_count loop
+    v_text := p_texts[i];
+    -- Of a long text its beginning decides.
+    if v_item.ref_id is distinct from v_next.ref_id then v_language := _memoir.item_language(v_text, p_config); end if;
+    v_question := coalesce(v_item.is_question, p_previous.is_question, false);
+    v_item := v_next;
+    v_next := p_items[i + 1];
+    v_words := _memoir.item_words(v_text, v_language, p_config);
+    v_item.user_id := p_user_id;
+    v_item.recorded_at := p_at;
+    v_item.item_no := p_first + i - 1;
+    v_item.language := v_language;
+    -- What has no position was added to what the text says.
+    v_item.word_count := least(32767,
+      coalesce((select sum(cardinality(w.positions)) from unnest(v_words) w), 0))::smallint;
+    v_item.after_question := v_item.kind = 't' and v_item.chunk = 0 and v_question;
+    v_item.last_chunk := v_next.ref_id is distinct from v_item.ref_id;
+    v_item.previous_item := case when v_item.kind = 't' then case i when 1 then p_previous.item_no
+      else v_item.item_no - 1 end end;
+    v_item.dead := false;
+    v_item.echo := coalesce(v_item.echo, false);
+    v_item.sensitivity := coalesce(v_item.sensitivity, 'normal');
+    v_rows := array_append(v_rows, v_item);
+    -- Words of some items together, as many as fit a tsvector.
+    v_length := v_length + length(v_text);
+    v_part := array[(i - 1) / 60, v_length / 20000];
+    if v_part <> v_last_part then
+      perform _memoir.write_tail(p_user_id, v_item.item_no - cardinality(v_tail), v_totals, v_tail);
+      v_tail := '{}';
+      v_totals := '{}';
+    end if;
+    v_last_part := v_part;
+    v_tail := array_append(v_tail, v_words);
+    v_totals := array_append(v_totals, v_item.word_count);
+    total_words := total_words + v_item.word_count;
+    written_in := written_in | (1::bigint << v_language);
+    has_echo := has_echo is true or v_item.echo;
+    has_sensitive := has_sensitive is true or v_item.sensitivity <> 'normal';
+  end loop;
+  perform _memoir.write_tail(p_user_id, p_first + v_count - cardinality(v_tail), v_totals, v_tail);
+  insert into _memoir.search_items select r.* from unnest(v_rows) r;
+end $$;
+
+-- Words of items from p_first on, to be merged into the lists of each word.
+create or replace function _memoir.write_tail(p_user_id uuid, p_first integer, p_totals smallint[], p_words tsvector[])
+returns void language plpgsql set plan_cache_mode = force_generic_plan as $$
+begin
+  insert into _memoir.search_tail (user_id, item_no, word_counts, words)
+  select p_user_id, p_first, p_totals, w.words
+  from (select _memoir.packed_words(array_agg(l.lexeme), array_agg((c.n - 1)::integer),
+      array_agg(coalesce(cardinality(l.positions), 1))) as words
+    from unnest(p_words) with ordinality c(words, n), unnest(c.words) l offset 0) w
+  where w.words is not null;
 end $$;
 
 -- Takes items out of all search structures, so that nothing of their words is left in a list.

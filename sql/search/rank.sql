@@ -14,6 +14,8 @@ begin
     v_question.forms, v_question.of
   from _memoir.question_words(p_query, (p_config ->> 'text_search_config')::regconfig,
     coalesce(p_counters.languages, 0)) q;
+  select k.kindred, k.kindred_of into v_question.kindred, v_question.kindred_of
+  from _memoir.kindred_words(p_query, v_question.language, v_question.text_config, v_question.terms) k;
   select o.names, o.loose into v_question.names, v_question.loose
   from _memoir.other_names(p_user_id, p_counters, v_question.text_config, p_query, p_scope) o;
   if p_given is null then
@@ -46,7 +48,7 @@ declare
   v_loose text[] := _memoir.alias_terms(p_question.text_config, p_question.loose, v_terms);
 begin
   -- What is above the caller's clearance is not there: it finds nothing, counts for nothing and moves nobody's score.
-  if p_scope.clearance is distinct from 'secret' then
+  if p_scope.clearance is distinct from 'secret' and 'sensitive' = any (p_counters.features) then
     select coalesce(array_agg(i.item_no), '{}'), coalesce(sum(i.word_count), 0) into v_hidden, v_hidden_words
     from _memoir.search_items i where i.user_id = p_user_id and i.sensitivity > coalesce(p_scope.clearance, 'normal')
       and i.sensitivity <> 'normal';
@@ -54,7 +56,7 @@ begin
     p_counters.items := p_counters.items - v_above; p_counters.total_words := p_counters.total_words - v_hidden_words;
   end if;
   -- A memory that repeats a turn finds nothing that the turn does not: it would only push others out.
-  if p_scope.kinds is null or 't' = any (p_scope.kinds) then
+  if 'echoes' = any (p_counters.features) and (p_scope.kinds is null or 't' = any (p_scope.kinds)) then
     select v_hidden || coalesce(array_agg(i.item_no), '{}'), coalesce(sum(i.word_count), 0) into v_hidden,
       v_hidden_words
     from _memoir.search_items i where i.user_id = p_user_id and i.echo and i.item_no <> all (v_hidden);
@@ -64,7 +66,7 @@ begin
   if coalesce(p_counters.items, 0) <= 0 then return null; end if;
   v_words := _memoir.word_scores(p_user_id, p_counters, v_terms || v_loose,
     p_question.common || _memoir.common_terms(p_question.text_config, v_terms) || v_loose, v_hidden, p_question.forms,
-    p_question.of);
+    p_question.of, p_question.kindred, p_question.kindred_of, p_question.text_config, p_question.query);
   v_vectors := _memoir.vector_scores(p_user_id, p_counters, p_config, p_question.vector, p_question.model_id,
     v_words.items[1 : p_limit], v_hidden, p_limit);
   v_wanted := _memoir.wanted(v_words, v_vectors, p_limit);
@@ -75,7 +77,8 @@ begin
       and (not i.dead or (p_scope.as_of is not null and i.kind = 'm'))  -- excluded turns stay excluded at any time
       and (p_scope.as_of is null or i.recorded_at <= p_scope.as_of)
       and (p_scope.kinds is null or i.kind = any (p_scope.kinds))
-      and (i.kind <> 't' or i.turn_index < p_scope.hidden_from or i.session_id <> all (p_scope.hidden_sessions))
+      and (i.kind <> 't' or i.turn_index < p_scope.hidden_from or i.session_id <> all (p_scope.hidden_sessions)
+        or i.turn_index = any (p_scope.reduced))
       -- a session's own summary stands in its system message
       and (i.kind <> 's' or i.session_id <> all (p_scope.hidden_sessions))
       and (p_scope.projects is null or i.project = any (p_scope.projects))

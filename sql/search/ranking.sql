@@ -25,17 +25,18 @@ returns _memoir.signals[] language plpgsql stable set plan_cache_mode = force_ge
 declare
   v_long float8 := ln(greatest(p_words, 1)::float8 / 6); v_weights _memoir.signals[];
 begin
+  -- Each weight is looked up once, and put into its place by the order of the names.
   select array[
-      ('(' || string_agg((w + coalesce((p_weights -> ('named.' || n))::float8, 0))::real::text, ',' order by o)
-        || ')')::_memoir.signals,
-      ('(' || string_agg((w + coalesce((p_weights -> ('unnamed.' || n))::float8, 0))::real::text, ',' order by o)
-        || ')')::_memoir.signals,
-      ('(' || string_agg((w + coalesce((p_weights -> ('memory.' || n))::float8, 0))::real::text, ',' order by o)
-        || ')')::_memoir.signals]
+      ('(' || string_agg((w + named)::real::text, ',') || ')')::_memoir.signals,
+      ('(' || string_agg((w + unnamed)::real::text, ',') || ')')::_memoir.signals,
+      ('(' || string_agg((w + memory)::real::text, ',') || ')')::_memoir.signals]
   into v_weights
-  from (select n, o, coalesce((p_weights -> n)::float8, 0) + coalesce((p_weights -> ('long.' || n))::float8, 0) * v_long
-      + case when p_unread then coalesce((p_weights -> ('unread.' || n))::float8, 0) else 0 end as w
-        from unnest(_memoir.signal_names()) with ordinality t(n, o)) each;
+  from (select coalesce((p_weights -> n)::float8, 0) + coalesce((p_weights -> ('long.' || n))::float8, 0) * v_long
+      + case when p_unread then coalesce((p_weights -> ('unread.' || n))::float8, 0) else 0 end as w,
+      coalesce((p_weights -> ('named.' || n))::float8, 0) as named,
+      coalesce((p_weights -> ('unnamed.' || n))::float8, 0) as unnamed,
+      coalesce((p_weights -> ('memory.' || n))::float8, 0) as memory
+        from unnest(_memoir.signal_names()) with ordinality t(n, o) order by o offset 0) each;
   return v_weights;
 end $$;
 

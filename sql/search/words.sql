@@ -25,44 +25,59 @@ begin
 end $$;
 
 -- Words that occur nowhere may be misspelt: the user's most similar ones stand in (trigrams, same first letter, which
--- keeps it to a slice of the vocabulary).
+-- keeps it to a slice of the vocabulary; a pattern of a word's inner trigrams rules out most of that).
 create or replace function _memoir.rescue_terms(p_user_id uuid, p_terms text[], p_unknown text[], p_hidden integer[])
 returns text[] language plpgsql stable set plan_cache_mode = force_custom_plan as $$
-declare
-  v_term text; v_found text[] := '{}'; v_like text[];
 begin
-  foreach v_term in array p_unknown loop
-    v_like := array(
-      select word from (
-        select w.word from _memoir.search_postings p, unnest(coalesce(p.words, array[p.key])) with ordinality w(word, n)
-        where p.user_id = p_user_id and p.key >= left(v_term, 1) and p.key < chr(ascii(v_term) + 1)
-          and abs(length(w.word) - length(v_term)) <= 3 and similarity(w.word, v_term) >= 0.45
-          and (p_hidden = '{}' or exists (select
-            from unnest(p.postings[coalesce(p.ends[w.n - 1], 0) + 1 : coalesce(p.ends[w.n], cardinality(p.postings))]) x
-            where p.first_item + (x >> 8) <> all (p_hidden)))
-        union
-        select w.word from _memoir.search_tail t, unnest(tsvector_to_array(t.words)) w(word)
-        where t.user_id = p_user_id and starts_with(w.word, left(v_term, 1)) and abs(length(w.word) - length(v_term))
-          <= 3 and similarity(w.word, v_term) >= 0.45
-          and (p_hidden = '{}' or exists (select from unnest(t.words) l, unnest(l.positions) x where l.lexeme = w.word
-          and t.item_no + (x >> 8) <> all (p_hidden)))) w
-      order by similarity(word, v_term) desc, word collate "C" limit 2);
-    v_found := v_found || v_like;
-  end loop;
-  return array(select distinct w from unnest(v_found) w where w <> all (p_terms));
+  return array(
+    with unknown as materialized (
+      select t.term, left(t.term, 1) as low, chr(ascii(t.term) + 1) as high, length(t.term) as length,
+        (select string_agg(regexp_replace(substr(t.term, n, 3), '(\W)', '\\\1', 'g'), '|')
+          from generate_series(1, length(t.term) - 2) n) as inner_trigrams
+      from unnest(p_unknown) t(term)
+    ), near as (
+      select u.term, w.word
+      from unknown u, _memoir.search_postings p,
+        unnest(coalesce(p.words, array[p.key])) with ordinality w(word, n)
+      where p.user_id = p_user_id and p.key >= u.low and p.key < u.high and abs(length(w.word) - u.length) <= 3
+        and w.word ~ u.inner_trigrams and similarity(w.word, u.term) >= 0.45
+        and (p_hidden = '{}' or exists (select
+          from unnest(p.postings[coalesce(p.ends[w.n - 1], 0) + 1 : coalesce(p.ends[w.n], cardinality(p.postings))]) x
+          where p.first_item + (x >> 8) <> all (p_hidden)))
+      union
+      select u.term, w.word
+      from _memoir.search_tail t, unnest(tsvector_to_array(t.words)) w(word), unknown u
+      where t.user_id = p_user_id and starts_with(w.word, u.low) and abs(length(w.word) - u.length) <= 3
+        and w.word ~ u.inner_trigrams and similarity(w.word, u.term) >= 0.45
+        and (p_hidden = '{}' or exists (select from unnest(t.words) l, unnest(l.positions) x where l.lexeme = w.word
+          and t.item_no + (x >> 8) <> all (p_hidden)))
+    )
+    select distinct r.word from (select n.word, row_number() over (partition by n.term
+        order by similarity(n.word, n.term) desc, n.word collate "C") as nth from near n) r
+    where r.nth <= 2 and r.word <> all (p_terms));
 end $$;
 
--- BM25 of every item that holds one of the words, a form of it, or what stands in for it.
+-- BM25 of every item that holds one of the words, a form of it, a word of the same topic, or what stands in for it.
 create or replace function _memoir.word_scores(p_user_id uuid, p_counters _memoir.user_counters, p_terms text[],
-  p_common text[], p_hidden integer[], p_forms text[] default '{}', p_of text[] default '{}')
+  p_common text[], p_hidden integer[], p_forms text[] default '{}', p_of text[] default '{}',
+  p_kindred text[] default '{}', p_kindred_of text[] default '{}', p_config regconfig default null,
+  p_query text default null)
 returns _memoir.item_scores language plpgsql stable as $$
 declare
-  v_lists _memoir.posting_list[]; v_unknown text[];
+  v_found _memoir.posting_list[]; v_lists _memoir.posting_list[]; v_unknown text[];
 begin
   if p_terms = '{}' then return null; end if;
-  v_lists := _memoir.posting_lists(p_user_id, p_counters, p_terms || p_forms);
+  v_found := _memoir.posting_lists(p_user_id, p_counters, p_terms || p_forms
+    || array(select distinct unnest(string_to_array(k, ' ')) from unnest(p_kindred) k));
+  v_lists := v_found;
   if p_forms <> '{}' then v_lists := _memoir.joined_forms(v_lists, p_forms, p_of); end if;
+  if p_kindred <> '{}' then
+    v_lists := _memoir.joined_kindred(v_lists, v_found, p_terms, p_kindred, p_kindred_of);
+  end if;
   v_unknown := _memoir.unknown_terms(p_terms, v_lists, p_hidden);
+  if v_unknown <> '{}' and p_query is not null then
+    v_unknown := _memoir.misspelt(v_unknown, v_lists, p_common, p_hidden, p_config, p_query);
+  end if;
   if v_unknown <> '{}' then
     v_unknown := _memoir.rescue_terms(p_user_id, p_terms, v_unknown, p_hidden);
     if v_unknown <> '{}' then
@@ -105,7 +120,7 @@ end $$;
 -- A word's key where the words of its first letter share p_rows rows, a power of two. No word holds the separator.
 create or replace function _memoir.shared_key(p_term text, p_rows integer)
 returns text language sql immutable as $$
-  select left(p_term, 1) || chr(1) || (p_rows + (hashtext(p_term) & (p_rows - 1)))
+  select left(p_term, 1) || chr(1) || (p_rows + (hashtext(p_term) & (p_rows - 1)))::text  -- immutable, so it is inlined
 $$;
 
 -- The lists of some words out of the rows found under their keys.
@@ -162,6 +177,40 @@ begin
   return v_lists || array(select l from unnest(p_lists) l where l.term <> all (p_of) and l.term <> all (p_forms));
 end $$;
 
+-- The lists of a word and of the words of its topic (p_found) become one: an item that holds only such a one holds the
+-- word once, as in a text of twice its length, so that the very word counts more. Of several lexemes it must hold all.
+create or replace function _memoir.joined_kindred(p_lists _memoir.posting_list[], p_found _memoir.posting_list[],
+  p_terms text[], p_kindred text[], p_of text[])
+returns _memoir.posting_list[] language plpgsql immutable set plan_cache_mode = force_generic_plan
+set enable_nestloop = off set enable_mergejoin = off as $$
+declare
+  v_lists _memoir.posting_list[];
+begin
+  with words as (
+    select k.word, lexeme, count(*) over (partition by k.word) as lexemes
+    from (select distinct k as word from unnest(p_kindred) k) k, unnest(string_to_array(k.word, ' ')) lexeme
+  ), found as (
+    select w.word, l.first_item + (u.posting >> 8) as item, max(u.length) as length
+    from words w join unnest(p_found) l on l.term = w.lexeme, unnest(l.postings, l.lengths) u(posting, length)
+    group by 1, 2 having count(distinct l.term) = max(w.lexemes)
+  ), held as (
+    select own, item, max(times) as times, min(length) as length
+    from (select k.own, f.item, 1 as times, 2 * f.length + 3 as length
+          from unnest(p_kindred, p_of) k(word, own) join found f using (word)
+          union all
+          select l.term, l.first_item + (u.posting >> 8), u.posting & 255, u.length
+          from unnest(p_lists) l, unnest(l.postings, l.lengths) u(posting, length) where l.term = any (p_of)) h
+    group by 1, 2
+  ), joined as (
+    select own, min(item) as first, array_agg(item order by item) as items, array_agg(times order by item) as times,
+      array_agg(least(length, 32767)::smallint order by item) as lengths from held group by own
+  )
+  select array_agg((j.own, j.first, array(select (u.item - j.first << 8) + u.times
+    from unnest(j.items, j.times) with ordinality u(item, times, n) order by u.n), j.lengths)::_memoir.posting_list)
+  into v_lists from joined j;
+  return v_lists || array(select l from unnest(p_lists) l where l.term <> all (p_of) and l.term = any (p_terms));
+end $$;
+
 -- Words of five letters and more that no list holds.
 create or replace function _memoir.unknown_terms(p_terms text[], p_lists _memoir.posting_list[], p_hidden integer[])
 returns text[] language plpgsql immutable set plan_cache_mode = force_generic_plan as $$
@@ -170,6 +219,23 @@ begin
     and not exists (select from unnest(p_lists) l where l.term = t
       and (p_hidden = '{}' or exists (select from unnest(l.postings) p
         where l.first_item + (p >> 8) <> all (p_hidden)))));
+end $$;
+
+-- Of these what may be meant otherwise: beside words that are found only what looks like a name or an identifier.
+create or replace function _memoir.misspelt(p_unknown text[], p_lists _memoir.posting_list[], p_common text[],
+  p_hidden integer[], p_config regconfig, p_query text)
+returns text[] language plpgsql stable set plan_cache_mode = force_generic_plan as $$
+declare
+  v_names text[];
+begin
+  if not exists (select from unnest(p_lists) l where l.term <> all (p_common)
+    and (p_hidden = '{}' or exists (select from unnest(l.postings) p
+      where l.first_item + (p >> 8) <> all (p_hidden)))) then
+    return p_unknown;
+  end if;
+  v_names := _memoir.query_terms(p_config,
+    (select string_agg(m[1], ' ') from regexp_matches(p_query, '(\S*[[:upper:][:digit:]_/]\S*)', 'g') m));
+  return array(select u from unnest(p_unknown) u where u = any (v_names));
 end $$;
 
 -- BM25 of every item that holds one of the words, best first; which share of the p_words words that were asked it

@@ -118,7 +118,7 @@ begin
       where e.user_id = v_user and e.session_id = any (v_sessions) and e.turn_index between p_from and p_to
         and e.lifted_at is null)
     + (select count(*) from _memoir.turn_marks m where m.user_id = v_user and m.session_id = any (v_sessions)
-      and m.turn_index between p_from and p_to);
+      and m.turn_index between p_from and p_to and m.mark <> 'annotated');
 end $$;
 
 -- Summarises a stretch into one row of level 1; null when somebody changed what it is made from meanwhile.

@@ -6,30 +6,37 @@ create or replace function _memoir.restated_in(p_user_id uuid, p_text text, p_pr
 returns table (span_start integer, span_length integer, memory_id uuid)
 language plpgsql stable set plan_cache_mode = force_custom_plan as $$
 declare
-  v_text text := left(p_text, 20000); v_sentence text; v_at integer; v_from integer := 1; v_stone _memoir.tombstones;
+  v_text text := left(p_text, 20000); v_at integer; v_from integer := 1; v_row record;
+  v_sentences text[] := _memoir.sentences(v_text);
 begin
-  foreach v_sentence in array _memoir.sentences(v_text) loop
-    v_at := strpos(substr(v_text, v_from), v_sentence);
+  for v_row in
+    select s.sentence, t.n is not null as refused, t.memory_id
+    from unnest(v_sentences) with ordinality s(sentence, n)
+    left join _memoir.tombstones_of(p_user_id, v_sentences, p_project) t on t.n = s.n order by s.n
+  loop
+    v_at := strpos(substr(v_text, v_from), v_row.sentence);
     continue when v_at = 0;
     v_from := v_from + v_at - 1;
-    v_stone := _memoir.tombstone_of(p_user_id, v_sentence, null, null, p_project);
-    if v_stone.user_id is not null then
-      span_start := v_from; span_length := length(v_sentence); memory_id := v_stone.memory_id;
+    if v_row.refused then
+      span_start := v_from; span_length := length(v_row.sentence); memory_id := v_row.memory_id;
       return next;
     end if;
-    v_from := v_from + length(v_sentence);
+    v_from := v_from + length(v_row.sentence);
   end loop;
 end $$;
 
--- Excludes such sentences of turns just stored; a person's own words stay as they are. Costs a look where nothing was
--- rejected.
+-- Whether anything is rejected.
+create or replace function _memoir.rejects_any(p_user_id uuid)
+returns boolean language plpgsql stable set plan_cache_mode = force_custom_plan as $$
+begin
+  return exists (select from _memoir.tombstones t where t.user_id = p_user_id and t.lifted_at is null);
+end $$;
+
+-- Excludes such sentences of turns just stored; a person's own words stay as they are.
 create or replace function _memoir.exclude_restated(p_user_id uuid, p_session _memoir.sessions, p_ids uuid[],
   p_at timestamptz)
 returns void language plpgsql set plan_cache_mode = force_custom_plan as $$
 begin
-  if not exists (select from _memoir.tombstones t where t.user_id = p_user_id and t.lifted_at is null) then
-    return;
-  end if;
   with said as materialized (
     select h.message_id, h.turn_index, r.span_start, r.span_length, r.memory_id
     from _memoir.conversation_history h

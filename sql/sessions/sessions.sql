@@ -292,9 +292,9 @@ begin
   end if;
   -- It goes on where the shared turns end, inside an exchange too.
   insert into _memoir.session_counters (user_id, session_id, turn_count, extracted_through, tokens, exchange_start,
-    last_role, first_recorded_at, last_recorded_at)
+    last_role, has_objects, first_recorded_at, last_recorded_at)
   values (v_caller.user_id, v_new, v_at, v_at, v_counters.tokens, coalesce(v_last.exchange_start, v_at), v_last.role,
-    v_now, v_now);
+    v_counters.has_objects, v_now, v_now);
   perform _memoir.refresh_summary(v_caller.user_id, v_new);
   return v_new;
 end $$;
@@ -345,6 +345,7 @@ begin
   where user_id = v_user and local_to = v_id and state = 'active' and expires_at is null;
   delete from _memoir.memory_store_working where user_id = v_user and session_id = v_id;
   delete from _memoir.kept_recalls where user_id = v_user and session_id = v_id;
+  update _memoir.session_windows set lines = null where user_id = v_user and session_id = v_id and lines <> '{}';
   if p_session.status not in ('closed', 'expired')
      and exists (select from _memoir.session_counters where user_id = v_user and session_id = v_id and turn_count > 0)
        then

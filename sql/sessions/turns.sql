@@ -1,6 +1,4 @@
--- Turns. persist_turn and append_messages are one short transaction without a model call:
---   requested → opened → checked → counted → locked → placed → written → indexed → accounted
--- over one row of state (_memoir.append_state).
+-- Turns: the stages of an append (objects/append.sql calls them) over one row of state (_memoir.append_state).
 
 -- Made once: an upgrade that replaced them would wait for every writer.
 do $$
@@ -13,38 +11,6 @@ begin
       for each statement execute function _memoir.guard_history();
   end if;
 end $$;
-
-create or replace function memoir.persist_turn(p_user text, p_session text, p_messages jsonb,
-  p_usage jsonb default null,
-  p_key text default null, p_actor text default null, p_metadata jsonb default '{}')
-returns jsonb language plpgsql security definer set search_path from current as $$
-begin
-  return _memoir.append(_memoir.authorise(p_user, 'write'), p_user, p_session, p_messages, p_usage, p_key, p_actor,
-    p_metadata, false);
-end $$;
-comment on function memoir.persist_turn(text, text, jsonb, jsonb, text, text, jsonb) is
-  'Appends the messages of an exchange, an array of OpenAI chat messages, each with an optional created_at; every tool
-call must
-be answered at the end. A message may state "sensitivity" (normal, private, secret) and "embeddable"; what looks like a
-key, a card,
-an account or a personal number is marked secret (setting detect_secrets), which a warning says. Opens the session when
-it is new. p_usage: {"model", "prompt_tokens", "completion_tokens",
-"latency_ms", "finish_reason"}. p_key: idempotency key; a retry returns the first result. Returns {"session_id",
-"from_turn",
-"to_turn", "turn_count", "tokens", "tokenizer", "mark", "message_ids", "warnings"}. All or nothing.
-Writes conversation_history, counters, search items, work_items. Raises PM001, PM005, PM006, PM010 to PM014.';
-
-create or replace function memoir.append_messages(p_user text, p_session text, p_messages jsonb,
-  p_usage jsonb default null,
-  p_key text default null, p_actor text default null, p_metadata jsonb default '{}')
-returns jsonb language plpgsql security definer set search_path from current as $$
-begin
-  return _memoir.append(_memoir.authorise(p_user, 'write'), p_user, p_session, p_messages, p_usage, p_key, p_actor,
-    p_metadata, true);
-end $$;
-comment on function memoir.append_messages(text, text, jsonb, jsonb, text, text, jsonb) is
-  'As persist_turn, for a part of an exchange: tool calls may stay open until their results are appended (agent
-loops).';
 
 create or replace function _memoir.usage_number(p_usage jsonb, p_field text)
 returns integer language plpgsql immutable as $$
@@ -70,29 +36,9 @@ begin
   return p_usage ->> p_field;
 end $$;
 
--- Each stage takes the state and hands it on. What reads partitioned tables plans for its values; the others keep
--- their plans. The state is copied with every call, messages and all: so once a stage, never once a message, and not
--- in a statement, whose custom plan would copy it again.
-create or replace function _memoir.append(p_caller _memoir.caller, p_user text, p_session text, p_messages jsonb,
-  p_usage jsonb,
-  p_key text, p_actor text, p_metadata jsonb, p_may_stay_open boolean)
-returns jsonb language plpgsql as $$
-declare
-  v_state _memoir.append_state;
-begin
-  v_state := _memoir.append_requested(p_caller, p_user, p_session, p_messages, p_usage, p_key, p_actor, p_metadata,
-    p_may_stay_open);
-  v_state := _memoir.append_opened(v_state, p_messages);
-  -- Everything is checked and counted before the locks are taken, so that they are held briefly.
-  v_state := _memoir.append_checked(v_state, p_messages);
-  v_state := _memoir.append_counted(v_state);
-  v_state := _memoir.append_locked(v_state);
-  if v_state.result is not null then return v_state.result; end if;
-  v_state := _memoir.append_placed(v_state);
-  v_state := _memoir.append_written(v_state);
-  v_state := _memoir.append_indexed(v_state);
-  return _memoir.append_accounted(v_state);
-end $$;
+-- Each stage takes the state and hands it on. What reads or changes a user's rows plans for its values; what
+-- only inserts, and the others, keep their plans. The state is copied with every call, messages and all: so once a stage,
+-- never once a message, and not in a statement, whose custom plan would copy it again.
 
 -- Requested: what was asked, as far as that can be checked by itself.
 create or replace function _memoir.append_requested(p_caller _memoir.caller, p_user text, p_session text,
@@ -279,7 +225,7 @@ end $$;
 
 -- Written: the turns. What the call tells of the answer stands with its last message.
 create or replace function _memoir.append_written(inout p_state _memoir.append_state)
-language plpgsql set plan_cache_mode = force_custom_plan as $$
+language plpgsql set plan_cache_mode = force_generic_plan as $$
 declare
   v_message _memoir.message; v_place integer := 0; v_count integer := cardinality(p_state.messages); v_is_last boolean;
   v_turn integer; v_exchange integer; v_before bigint; v_cost integer; v_id uuid; v_ids uuid[] := '{}';
@@ -291,7 +237,7 @@ declare
   v_model text := coalesce(p_state.used_model, (p_state.session).model);
   v_call jsonb := case when p_state.metadata = '{}' then '{}' else jsonb_build_object('call', p_state.metadata) end;
 begin
-  -- No array in the statement below: a custom plan copies its parameters, and the messages may be megabytes.
+  -- It only inserts: a kept plan locks no leaf but the one.
   foreach v_message in array p_state.messages loop
     v_place := v_place + 1;
     v_is_last := v_place = v_count;
@@ -323,7 +269,7 @@ end $$;
 
 -- Indexed: extraction is told, and the words are searchable at once.
 create or replace function _memoir.append_indexed(inout p_state _memoir.append_state)
-language plpgsql set plan_cache_mode = force_custom_plan as $$
+language plpgsql set plan_cache_mode = force_generic_plan as $$
 begin
   -- The queue is told once, not with every turn: while the cursor lags, the session waits there already.
   if (p_state.counters).extracted_through >= p_state.first_turn then
@@ -332,14 +278,16 @@ begin
   perform _memoir.index_turns(p_state.user_id, p_state.session, p_state.messages, p_state.message_ids,
     p_state.costs, p_state.first_turn, p_state.recorded_at, p_state.config,
     p_state.exchange_starts[1]);
-  perform _memoir.exclude_restated(p_state.user_id, p_state.session, p_state.message_ids, p_state.recorded_at);
+  if _memoir.rejects_any(p_state.user_id) then
+    perform _memoir.exclude_restated(p_state.user_id, p_state.session, p_state.message_ids, p_state.recorded_at);
+  end if;
 end $$;
 
 -- Accounted: the session's counters, the result, the receipt for a retry.
 create or replace function _memoir.append_accounted(p_state _memoir.append_state)
 returns jsonb language plpgsql set plan_cache_mode = force_custom_plan as $$
 declare
-  v_next _memoir.session_counters := p_state.counters; v_result jsonb;
+  v_next _memoir.session_counters := p_state.counters; v_result jsonb; v_cost integer; v_tokens bigint := 0;
 begin
   update _memoir.session_counters set turn_count = v_next.turn_count, tokens = v_next.tokens,
     exchange_start = v_next.exchange_start, last_role = v_next.last_role, open_calls = v_next.open_calls,
@@ -347,9 +295,10 @@ begin
     completion_tokens = completion_tokens + coalesce(p_state.completion_tokens, 0),
     cost_microcents = cost_microcents + p_state.cost_microcents
   where user_id = p_state.user_id and session_id = p_state.session_id;
+  foreach v_cost in array p_state.costs loop v_tokens := v_tokens + v_cost; end loop;
   v_result := jsonb_build_object('session_id', p_state.session_id, 'from_turn', p_state.first_turn,
     'to_turn', v_next.turn_count - 1, 'turn_count', v_next.turn_count,
-    'tokens', (select sum(c) from unnest(p_state.costs) c), 'tokenizer', p_state.tokenizer,
+    'tokens', v_tokens, 'tokenizer', p_state.tokenizer,
     'mark', _memoir.turn_mark(p_state.session_id, v_next.turn_count), 'message_ids', to_jsonb(p_state.message_ids),
     'warnings', p_state.warnings);
   if p_state.idempotency_key is not null then
@@ -435,80 +384,7 @@ end $$;
 
 -- A turn mark says "this session had that many turns": what a replica must have reached before it may answer.
 create or replace function _memoir.turn_mark(p_session_id uuid, p_turns integer)
-returns text language sql immutable as $$ select left(p_session_id::text, 8) || ':' || p_turns $$;
-
--- What a tool is called that reads or writes this memory, whatever a client puts before its name.
-create or replace function _memoir.is_memory_tool(p_name text)
-returns boolean language sql immutable as $$
-  select p_name ~ '(?:^|__|[.])memory_(?:search|timeline|get|query|remember|correct|forget|pin|restore|release)$'
-$$;
-
--- Calls of memory's own tools to which messages may be the results: among them, or in turns p_from to p_to before.
-create or replace function _memoir.memory_calls(p_user_id uuid, p_session_id uuid, p_messages _memoir.message[],
-  p_from integer, p_to integer)
-returns text[] language plpgsql stable set plan_cache_mode = force_custom_plan as $$
-declare
-  v_since timestamptz; v_until timestamptz; v_calls text[];
-begin
-  if not exists (select from unnest(p_messages) m where m.role = 'tool') then return '{}'; end if;
-  v_calls := array(select c ->> 'id' from unnest(p_messages) m, jsonb_array_elements(m.tool_calls) c
-    where _memoir.is_memory_tool(c -> 'function' ->> 'name'));
-  if p_from <= p_to then
-    select first_recorded_at, last_recorded_at into v_since, v_until from _memoir.session_counters
-    where user_id = p_user_id and session_id = p_session_id;
-    v_calls := v_calls || array(select c ->> 'id' from _memoir.conversation_history h,
-      jsonb_array_elements(h.tool_calls) c
-      where h.user_id = p_user_id and h.session_id = p_session_id and h.recorded_at between v_since and v_until
-        and h.turn_index between p_from and p_to and _memoir.is_memory_tool(c -> 'function' ->> 'name'));
-  end if;
-  return v_calls;
-end $$;
-
--- Makes items of turns of one exchange or several, of which the first began at p_exchange (in chunks where long) and puts their words into the user's tail.
-create or replace function _memoir.index_turns(p_user_id uuid, p_session _memoir.sessions, p_messages _memoir.message[],
-  p_ids uuid[],
-  p_costs integer[], p_first_turn integer, p_at timestamptz, p_config jsonb, p_exchange integer)
-returns void language plpgsql as $$
-declare
-  v_items _memoir.search_items[] := '{}'; v_texts text[] := '{}'; v_item _memoir.search_items;
-  v_message _memoir.message;
-  v_chunk record; v_count integer;
-  v_calls text[] := _memoir.memory_calls(p_user_id, p_session.session_id, p_messages, p_exchange, p_first_turn - 1);
-begin
-  for i in 1 .. cardinality(p_messages) loop
-    v_message := p_messages[i];
-    -- What this memory answered to the model is no second saying of it.
-    continue when v_message.role = 'system' or coalesce(v_message.text, '') !~ '[[:alnum:]]'
-      or v_message.tool_call_id = any (v_calls);
-    v_item.ref_id := p_ids[i];
-    v_item.session_id := p_session.session_id;
-    v_item.created_at := coalesce(v_message.created_at, p_at);
-    v_item.turn_index := p_first_turn + i - 1;
-    v_item.kind := 't';
-    v_item.role := v_message.role;
-    v_item.speaker := v_message.name;
-    v_item.is_question := _memoir.is_question(v_message.text);
-    v_item.project := p_session.project;
-    v_item.sensitivity := v_message.sensitivity;
-    v_count := 0;
-    for v_chunk in select * from _memoir.chunks(v_message.text, (p_config ->> 'chunk_tokens')::integer) loop
-      v_item.span_start := v_chunk.span_start;
-      v_item.span_length := v_chunk.span_length;
-      v_item.chunk := v_count;
-      v_item.embeddable := v_message.embeddable and v_count < (p_config ->> 'embed_chunks_max')::integer;
-      v_item.token_count := v_chunk.tokens;
-      v_items := array_append(v_items, v_item);
-      v_texts := array_append(v_texts, coalesce(v_message.name || ': ', '') || v_chunk.piece);
-      v_count := v_count + 1;
-    end loop;
-    -- What recall shows is the text alone, without tool calls or images: where that is all, its count is known exactly.
-    if v_count = 1 and v_message.tool_calls is null and v_message.parts is null then
-      v_item.token_count := p_costs[i];
-      v_items[cardinality(v_items)] := v_item;
-    end if;
-  end loop;
-  perform _memoir.add_items(p_user_id, v_items, v_texts, p_at, p_config);
-end $$;
+returns text language sql immutable as $$ select left(p_session_id::text, 8) || ':' || p_turns::text $$;
 
 create or replace function memoir.history(p_user text, p_session text, p_from_turn integer default 0,
   p_to_turn integer default null)
@@ -518,6 +394,7 @@ declare
   v_caller _memoir.caller := _memoir.authorise(p_user, 'read');
   v_session _memoir.sessions := _memoir.session(v_caller, p_session);
   v_part record; v_user uuid := v_caller.user_id; v_from timestamptz; v_to timestamptz; v_marks jsonb;
+  v_annotations jsonb;
   v_archived text := _memoir.archived_note(_memoir.archived_ranges(v_session), coalesce(p_from_turn, 0),
     coalesce(p_to_turn, 2147483647));
 begin
@@ -526,12 +403,16 @@ begin
   end if;
   for v_part in select * from _memoir.lineage(v_session) order by from_turn loop
     v_marks := _memoir.marks(v_user, v_part.session_id);
+    v_annotations := _memoir.annotations(v_user, v_part.session_id);
     select first_recorded_at, last_recorded_at into v_from, v_to
     from _memoir.session_counters where user_id = v_user and session_id = v_part.session_id;
     return query select _memoir.sent(h)
       || case when _memoir.sensitivity_now(h.sensitivity, h.turn_index, v_marks) = 'normal' then '{}'
               else jsonb_build_object('sensitivity', _memoir.sensitivity_now(h.sensitivity, h.turn_index, v_marks)) end
       || case when h.embeddable or h.sensitivity = 'secret' then '{}' else '{"embeddable": false}'::jsonb end
+      || case when _memoir.is_retracted(h.turn_index, v_marks) then '{"retracted": true}'::jsonb else '{}' end
+      || case when v_annotations ? h.turn_index::text
+              then jsonb_build_object('annotations', v_annotations -> h.turn_index::text) else '{}' end
     from _memoir.conversation_history h
     where h.user_id = v_user and h.session_id = v_part.session_id and h.recorded_at between v_from and v_to
       and h.turn_index between greatest(v_part.from_turn, coalesce(p_from_turn, 0))
@@ -543,8 +424,8 @@ end $$;
 comment on function memoir.history(text, text, integer, integer) is
   'The messages of a session as they were sent, oldest first, each with turn_index, message_id, tokens, tokenizer,
 created_at, the
-model of an assistant message, metadata of its call, and its sensitivity where that is not normal; messages above the
-caller''s
+model of an assistant message, metadata of its call, its sensitivity where that is not normal, and "retracted" where it
+was taken back, its annotations; messages above the caller''s
 clearance are left out. Both ends are inclusive. What is archived is not here, which a warning says (session_info lists
 it, restore_month brings it back). Raises PM001, PM003.';
 

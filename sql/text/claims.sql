@@ -2,34 +2,43 @@
 -- home town is Ulm", "User: I live in Ulm" and "He lived in Ulm" claim the same; "My sister lives in Ulm" and "I don't live
 -- in Ulm" something else. Words decide, in any order but where order tells ("tea over coffee"); nothing is understood.
 
--- The claim of a text, as a text of its own; null where it has no two words that could be relation and value. p_names: of
--- the person.
-create or replace function _memoir.claim(p_text text, p_names text[] default '{}')
-returns text language plpgsql stable as $$
+-- The claims of texts, in their order, each a text of its own; null where it has no two words that could be relation and
+-- value. p_names: of the person.
+create or replace function _memoir.claims_of(p_texts text[], p_names text[] default '{}')
+returns text[] language plpgsql stable set plan_cache_mode = force_custom_plan as $$
 declare
-  v_text text := replace(_memoir.normalise(left(p_text, 2000)), '’', ''''); v_words text[];
   v_names text[] := regexp_split_to_array(_memoir.normalise(array_to_string(p_names, ' ')), '[^[:alnum:]]+');
 begin
-  v_text := regexp_replace(regexp_replace(v_text, '\m(can)(?:not|''t)\M', '\1 not'), 'n''t\M', ' not', 'g');
-  select array_agg(coalesce(s.same, case when w.word ~ '^[a-z]{3,}$' then (ts_lexize('english_stem', w.word))[1] end,
-    w.word) order by w.o)
-  into v_words
-  from (
-    select case when m[1] = any (_memoir.word_list(null, 'negations')) then 'not' else m[1] end as word, o
-    from regexp_matches(v_text, '([[:alnum:]]+(?:[.,:/@+-][[:alnum:]]+)*)', 'g') with ordinality x(m, o)
-  ) w
-  left join (select split_part(p, '>', 1) as word, split_part(p, '>', 2) as same
-             from unnest(_memoir.word_list('english', 'claim_same')) p) s on s.word = w.word
-  where w.word <> all (_memoir.word_list('english', 'claim_frames')) and w.word <> all (v_names);
-  if v_words && '{over,than,instead,versus,before,after}' or v_words @> '{from,to}' then
-    null;  -- who comes first says it all
-  else
-    v_words := array(select distinct w from unnest(v_words) w order by w);
-  end if;
-  if cardinality(v_words) < 2 or cardinality(v_words) > 40 then return null; end if;
-  return chr(29) || (select string_agg(_memoir.plain_word(w), ' ' order by o)
-    from unnest(v_words) with ordinality x(w, o));
+  return array(
+    with same as materialized (
+      select split_part(p, '>', 1) as word, split_part(p, '>', 2) as same
+      from unnest(_memoir.word_list('english', 'claim_same')) p
+    ), said as materialized (
+      select n, replace(_memoir.normalise(left(t, 2000)), '’', '''') as text
+      from unnest(p_texts) with ordinality x(t, n)
+    ), words as (
+      select s.n, x.at, case when m[1] = any (_memoir.word_list(null, 'negations')) then 'not' else m[1] end as word
+      from said s, regexp_matches(regexp_replace(regexp_replace(s.text, '\m(can)(?:not|''t)\M', '\1 not'),
+        'n''t\M', ' not', 'g'), '([[:alnum:]]+(?:[.,:/@+-][[:alnum:]]+)*)', 'g') with ordinality x(m, at)
+    ), stems as (
+      select w.n, w.at, coalesce(s.same, case when w.word ~ '^[a-z]{3,}$' then (ts_lexize('english_stem', w.word))[1]
+        end, w.word) as stem
+      from words w left join same s on s.word = w.word
+      where w.word <> all (_memoir.word_list('english', 'claim_frames')) and w.word <> all (v_names)
+    ), claims as (
+      -- Who comes first says it all in "tea over coffee" and "from Ulm to Bonn".
+      select n, case when array_agg(stem) && '{over,than,instead,versus,before,after}'
+          or array_agg(stem) @> '{from,to}' then array_agg(stem order by at)
+        else array_agg(distinct stem order by stem) end as stems
+      from stems group by n
+    )
+    select case when cardinality(c.stems) between 2 and 40 then chr(29) || (
+        select string_agg(_memoir.plain_word(w), ' ' order by o) from unnest(c.stems) with ordinality x(w, o)) end
+    from said s left join claims c on c.n = s.n order by s.n);
 end $$;
+
+create or replace function _memoir.claim(p_text text, p_names text[] default '{}')
+returns text language sql stable as $$ select (_memoir.claims_of(array[p_text], p_names))[1] $$;
 
 -- A word without what can disguise it: compatibility forms and marks apart.
 create or replace function _memoir.plain_word(p_word text)
@@ -47,16 +56,22 @@ returns text[] language sql stable as $$
     order by length(w) desc, w limit 1) from unnest(p_claims) c where c is not null)
 $$;
 
--- All claims of a text: as a whole, of its sentences and of their parts between commas.
-create or replace function _memoir.claims_in(p_text text, p_names text[] default '{}')
-returns text[] language plpgsql stable as $$
+-- What of a text may claim something by itself: the whole, its sentences and their parts between commas.
+create or replace function _memoir.claim_pieces(p_text text)
+returns text[] language plpgsql immutable as $$
 declare
   v_text text := left(p_text, 20000);
 begin
-  return array(select distinct c from (
-    select _memoir.claim(piece, p_names) as c from (
-      select v_text as piece where length(v_text) <= 2000
-      union select x from regexp_split_to_table(v_text, '[.!?]+\s+|[\n。！？]+') x
-      union select x from regexp_split_to_table(v_text, '[.!?]+\s+|[\n。！？]+|[,;()–—]+\s*|\s+-\s+') x) pieces
-    where piece ~ '[[:alnum:]]') claims where c is not null);
+  return array(select piece from (
+    select v_text as piece where length(v_text) <= 2000
+    union select x from regexp_split_to_table(v_text, '[.!?]+\s+|[\n。！？]+') x
+    union select x from regexp_split_to_table(v_text, '[.!?]+\s+|[\n。！？]+|[,;()–—]+\s*|\s+-\s+') x) pieces
+    where piece ~ '[[:alnum:]]');
 end $$;
+
+-- All claims of a text.
+create or replace function _memoir.claims_in(p_text text, p_names text[] default '{}')
+returns text[] language sql stable as $$
+  select array(select distinct c from unnest(_memoir.claims_of(_memoir.claim_pieces(p_text), p_names)) c
+    where c is not null)
+$$;

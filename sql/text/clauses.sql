@@ -5,7 +5,7 @@
 -- the verb is new ("and have two sons"), it takes over the subject (inherits).
 create or replace function _memoir.clauses(p_sentence text, p_language text)
 returns table (span_start integer, span_length integer, said text, inherits boolean)
-language plpgsql immutable as $$
+language plpgsql immutable set plan_cache_mode = force_generic_plan as $$
 declare
   v_joints text := nullif(_memoir.any_word(p_language, 'clause_joints'), ''); v_starts text; v_verbs text; v_text text;
   v_piece text; v_at integer := 1; v_trimmed text; v_held text := '';
@@ -73,9 +73,15 @@ end $$;
 -- Whether lower-case words hold one of some phrases, which may go on where it ends. Cheaper than a pattern of a hundred
 -- words; p_padded is the text as padded() makes it.
 create or replace function _memoir.has_phrase(p_padded text, p_phrases text[])
-returns boolean language sql immutable as $$
-  select exists (select from unnest(p_phrases) x(phrase) where strpos(p_padded, ' ' || phrase) > 0)
-$$;
+returns boolean language plpgsql immutable as $$
+declare
+  v_phrase text;
+begin
+  foreach v_phrase in array coalesce(p_phrases, '{}') loop
+    if strpos(p_padded, ' ' || v_phrase) > 0 then return true; end if;
+  end loop;
+  return false;
+end $$;
 create or replace function _memoir.padded(p_text text)
 returns text language sql immutable as $$
   select ' ' || translate(lower(p_text), E'’‘ʼ\t\r\n"“”„«»()[]{}/–—-*_', '''''''                     ')
@@ -97,7 +103,7 @@ begin
     v_text := regexp_replace(v_text, '\mI''d\M', 'I would', 'gi');
     v_text := regexp_replace(v_text, '\m(it|that|he|she|there|what|who|here|where|how|name)''s\M', '\1 is', 'gi');
     v_text := regexp_replace(v_text, '\m(thats|whats)\M', 'that is', 'gi');
-    v_text := regexp_replace(v_text, '\m(can|wo)(n''t|nt|nnot)\M', 'will not', 'gi');
+    v_text := regexp_replace(v_text, '\m(?:can''t|cant|cannot|won''t|wont)\M', 'will not', 'gi');
     v_text := regexp_replace(v_text, '\m(do|does|did|is|are|was|were|has|have|had)n(''t|t)\M', '\1 not', 'gi');
   end if;
   if p_language = 'english' then
@@ -106,6 +112,7 @@ begin
   v_text := btrim(regexp_replace(v_text, ' +', ' ', 'g'));
   while length(v_text) <= 600 loop
     v_before := v_text;
+    exit when lower(left(v_text, 3)) = 'no ' and v_text ~* nullif(_memoir.any_word(p_language, 'meant_openings'), '');
     v_text := regexp_replace(v_text, '^(?:' || coalesce(nullif(_memoir.any_word(p_language, 'preambles'), ''), '&')
       || ')(?:[,.:;!…]+ *| *[–—-]+ +| +)(?=[^ ])', '', 'i');
     exit when v_text = v_before;
@@ -117,7 +124,7 @@ end $$;
 -- taken for a value is no topic. Kind by kind over all clauses, and only where one can be: the server keeps few compiled
 -- patterns.
 create or replace function _memoir.values_in(p_texts text[], p_language text)
-returns _memoir.said_values[] language plpgsql stable as $$
+returns _memoir.said_values[] language plpgsql stable set plan_cache_mode = force_generic_plan as $$
 declare
   c_counted text[] := _memoir.word_list(p_language, 'counted'); v_rests text[]; v_kind text; v_pattern text;
   v_hits text[]; v_names text[]; v_out _memoir.said_values[]; v_value _memoir.said_values; v_no integer;
@@ -125,7 +132,7 @@ declare
 begin
   v_rests := array(select translate(t, '’‘ʼ', '''''''') from unnest(p_texts) with ordinality x(t, o) order by o);
   v_out := array_fill(('{}', '{}', '{}', '{}', '{}')::_memoir.said_values, array[cardinality(p_texts)]);
-  foreach v_kind in array '{email,date,time,weekday,code,number}'::text[] loop
+  foreach v_kind in array _memoir.value_kinds() loop
     v_pattern := _memoir.value_shape(v_kind, p_language);
     for v_no in
       select o from unnest(v_rests) with ordinality x(t, o)
@@ -152,6 +159,10 @@ begin
     v_value := v_out[i];
     v_value.names := coalesce(string_to_array(v_names[i], chr(1)), '{}');
     v_value.topics := _memoir.topics(v_rests[i], p_language, v_changing);
+    -- "The move is on the 7th": it is about what else only tells a change.
+    if v_value.topics = '{}' and v_value.kinds <> '{}' then
+      v_value.topics := _memoir.topics(v_rests[i], p_language, '{}');
+    end if;
     v_out[i] := v_value;
   end loop;
   return v_out;
@@ -161,23 +172,57 @@ returns _memoir.said_values language sql stable as $$
   select (_memoir.values_in(array[p_text], p_language))[1]
 $$;
 
+-- The kinds of values in the order in which they are looked for. Of one another the last three take the place only where
+-- something else says so, too.
+create or replace function _memoir.value_kinds()
+returns text[] language sql immutable as $$
+  select '{email,date,time,weekday,how often,rank,code,number,colour,month,part of day}'::text[]
+$$;
+create or replace function _memoir.soft_kinds()
+returns text[] language sql immutable as $$ select '{how often,rank,colour,month,part of day}'::text[] $$;
+
+-- The stem that stands for all of the same matter ("weigh" for "weight"), and all of them beside what they stand for.
+create or replace function _memoir.matter_of(p_stem text)
+returns text language plpgsql immutable as $$
+declare
+  v_all text := '|' || _memoir.any_word('english', 'same_matter') || '|'; v_at integer := strpos(v_all, '|' || p_stem
+    || '>');
+begin
+  return case when v_at = 0 then p_stem else split_part(split_part(substr(v_all, v_at + 1), '|', 1), '>', 2) end;
+end $$;
+create or replace function _memoir.with_matters(p_stems text[])
+returns text[] language sql immutable as $$
+  select p_stems || array(select split_part(w, '>', 1) from unnest(_memoir.word_list('english', 'same_matter')) w
+    where split_part(w, '>', 2) = any (p_stems))
+$$;
+
 -- Stems of what a text speaks of, but for words that only tell that something changed.
 create or replace function _memoir.topics(p_text text, p_language text, p_without text[])
 returns text[] language sql stable as $$
-  select array(select t from unnest(tsvector_to_array(_memoir.words(p_language::regconfig, (
+  select array(select distinct _memoir.matter_of(t) from unnest(tsvector_to_array(_memoir.words(p_language::regconfig, (
       select string_agg(w, ' ' order by o) from regexp_split_to_table(lower(p_text),
         '[^[:alnum:]''-]+') with ordinality x(w, o)
       where w <> all (p_without))))) t
-    where t ~ '[[:alpha:]]{2}')
+    where t ~ '[[:alpha:]]{2}' and t <> all ('{re,ve,ll}'))
+$$;
+
+-- Whether one of some words stands in a text.
+create or replace function _memoir.has_word_of(p_text text, p_words text[])
+returns boolean language sql immutable as $$
+  select string_to_array(translate(lower(p_text), ',;.!?()', '       '), ' ') && p_words
 $$;
 
 -- Whether it is worth looking for a kind of value.
 create or replace function _memoir.may_hold(p_text text, p_kind text, p_counted text[])
 returns boolean language sql immutable as $$
-  select case p_kind when 'email' then strpos(p_text, '@') > 0 when 'weekday' then true
+  select case p_kind when 'email' then strpos(p_text, '@') > 0 when 'weekday' then true when 'month' then true
+    when 'colour' then _memoir.has_word_of(p_text, _memoir.word_list('english', 'colours'))
+    when 'rank' then _memoir.has_word_of(p_text, _memoir.word_list('english', 'ranked'))
+    when 'how often' then lower(p_text) ~ 'every |daily|(?:week|month|year|fortnight)ly|(?:once|twice|times) (?:a|per)'
+    when 'part of day' then strpos(p_text, 'bedtime') > 0 or strpos(p_text, 'ning') > 0 or strpos(p_text, 'noon') > 0 or strpos(p_text, 'lunch') > 0
     else translate(p_text, '0123456789', '') <> p_text
       or p_kind = 'number' and string_to_array(translate(lower(p_text), ',;.!?', ''), ' ') && p_counted
-      or p_kind = 'time' and (strpos(lower(p_text), 'noon') > 0 or strpos(lower(p_text), 'midnight') > 0) end
+      or p_kind = 'time' and lower(p_text) ~ 'noon|midnight|o''clock|sharp|half past|quarter (?:past|to)' end
 $$;
 
 -- What a kind of value looks like; it captures nothing.
@@ -191,9 +236,20 @@ begin
     when 'date' then '\m(?:\d{1,2}(?:st|nd|rd|th|\.|º)?(?: of| de)? (?:' || c_months || ')\M(?:,? (?:de )?\d{4})?|(?:'
       || c_months || ') \d{1,2}(?:st|nd|rd|th)?\M(?:,? \d{4})?|\d{4}-\d\d-\d\d\M|\d{1,2}[./]\d{1,2}[./](?:\d{4}\M)?'
       || '|\d{1,2}(?:st|nd|rd|th)\M)'
-    when 'time' then '\m(?:\d{1,2}[:.h]\d\d(?: ?[ap]m)?\M|\d{1,2} ?(?:am|pm|uhr)\M|noon\M|midnight\M)'
+    when 'time' then '\m(?:\d{1,2}[:.h]\d\d(?: ?[ap]m)?\M|\d{1,2} ?(?:am|pm|uhr|h|heures?|horas?)\M|noon\M|midnight\M'
+      || '|(?:half|quarter) (?:past|to) [[:alnum:]]+|(?:\d+|' || coalesce(nullif(_memoir.any_word(p_language,
+        'counted'), ''), '&') || ') (?:sharp\M|o''clock))'
     when 'weekday' then '\m(?:' || _memoir.any_word(null, 'days_of_week') || ')\M'
     when 'code' then '\m(?:\d[\d ()/+-]{6,}\d|[[:alpha:]]{1,4}-?\d{1,6}[[:alpha:]]?|\d{1,6}[[:alpha:]]{1,2})\M'
+    when 'colour' then '\m(?:(?:light|dark|pale|bright|deep|soft|navy|petrol|sky|royal|bottle|forest) )?(?:' || _memoir.any_word('english', 'colours') || ')\M'
+    when 'part of day' then '\m(?:' || _memoir.any_word('english', 'day_parts') || ')\M'
+    when 'how often' then '\m(?:every (?:other |second |third |\d+ |' || coalesce(nullif(_memoir.any_word(p_language, 'counted'), ''), '&')
+      || ' )?(?:day|week|month|year|hour|night|morning|evening)s?\M|(?:dai|week|month|year|fortnight|biweek)ly\M'
+      || '|(?:once|twice|\d+ times|[[:alpha:]]+ times) (?:an?|per) (?:day|week|month|year)\M)'
+    when 'rank' then '\m(?:' || _memoir.any_word('english', 'ranks') || ')(?= (?:' || _memoir.any_word('english',
+      'ranked') || ')\M)'
+    when 'month' then '\m(?:(?:(?:in|of|early|mid|late|until|till|to|by|next|this|from) (?:march|may)|'
+      || _memoir.any_word('english', 'sure_months') || ')\M)'
     else '[$€£]? ?\d[\d.,]*\d|\d|\m(?:' || coalesce(nullif(_memoir.any_word(p_language, 'counted'), ''), '&')
       || ')\M' end;
 end $$;
@@ -216,6 +272,8 @@ returns text language sql immutable as $$
     when 'time' then translate(lower(p_hit), '.h ', '::')
     when 'code' then regexp_replace(lower(p_hit), '[^[:alnum:]]', '', 'g')
     when 'weekday' then left(lower(p_hit), 3)
+    when 'month' then left(regexp_replace(lower(p_hit), '^.* ', ''), 3)
+    when 'part of day' then left(lower(p_hit), 5)
     else lower(p_hit) end
 $$;
 

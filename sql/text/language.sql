@@ -72,7 +72,8 @@ declare
   v_text text := lower(left(p_text, 500));
   v_words text[] := array_remove(string_to_array(translate(v_text, E'.,;:!?()[]"''’“”„«»…¿¡-–—/\n\t،؟؛।',
     repeat(' ', 31)), ' '), '');
-  v_hits integer; v_script text; v_letters integer[];
+  v_hits integer; v_script text; v_letters integer[]; v_last smallint := 0; v_common tsvector; v_nth integer := 0;
+  v_found smallint := 0; v_most integer := 0;
 begin
   -- What is left of a list without the text's words tells how many it has: no look at each. Much English is plain at once.
   v_hits := length((_memoir.language_words())[1]) - length(ts_delete((_memoir.language_words())[1], v_words));
@@ -88,12 +89,34 @@ begin
         where u.script = v_script
         order by length(u.words) - length(ts_delete(u.words, v_words)) + coalesce(u.letters, 0) desc, n limit 1), 0);
     end if;
+    -- Of two as likely hardly the one without accents.
+    if v_text ~ '[\u00c0-\u024f]' then v_last := 1; end if;
   end if;
-  return coalesce((
-    select c.n from (
-      select n, length(u.words) - length(ts_delete(u.words, v_words)) + coalesce(v_letters[n], 0) as count
-      from unnest((_memoir.language_words())[1 : 18]) with ordinality u(words, n)) c
-    where c.count > (c.n > 6 or cardinality(v_words) > 12)::integer order by c.count desc, c.n limit 1), 0);
+  foreach v_common in array _memoir.language_words() loop
+    v_nth := v_nth + 1;
+    exit when v_nth > 18;
+    v_hits := length(v_common) - length(ts_delete(v_common, v_words)) + coalesce(v_letters[v_nth], 0);
+    if v_hits > (v_nth > 6 or cardinality(v_words) > 12)::integer
+      and (v_hits > v_most or v_hits = v_most and v_found = v_last) then
+      v_found := v_nth;
+      v_most := v_hits;
+    end if;
+  end loop;
+  return v_found;
+end $$;
+
+-- Of some languages (bits by number) the one that has most of a text's words among its frequent ones; null: none has any.
+-- Whoever writes them already says more with one word than text_language asks for.
+create or replace function _memoir.written_language(p_text text, p_languages bigint)
+returns smallint language plpgsql immutable set plan_cache_mode = force_generic_plan as $$
+declare
+  v_words text[] := tsvector_to_array(to_tsvector('simple', left(p_text, 500)));
+begin
+  return (
+    select n from (
+      select n, length(u.words) - length(ts_delete(u.words, v_words)) as count
+      from unnest(_memoir.language_words()) with ordinality u(words, n) where p_languages >> n::integer & 1 = 1) c
+    where c.count > 0 order by c.count desc, c.n limit 1);
 end $$;
 
 -- One of the languages that rules are written for, as PostgreSQL names its text-search configuration; English where a text

@@ -116,7 +116,7 @@ end $$;
 
 -- Parses one message or raises PM010, PM012 with the field's path.
 create or replace function _memoir.parse_message(p_where text, p_json jsonb, p_config jsonb, p_images text)
-returns _memoir.message language plpgsql stable as $$
+returns _memoir.message language plpgsql stable set plan_cache_mode = force_generic_plan as $$
 declare
   v_message _memoir.message; v_role text := p_json ->> 'role';
   v_limit integer := (p_config ->> 'text_bytes_max')::integer; v_rebuilt jsonb;
@@ -153,15 +153,44 @@ begin
       format('must be true or false, not %s', _memoir.shown((p_json -> 'embeddable')::text)));
   end if;
   v_message.embeddable := coalesce((p_json ->> 'embeddable')::boolean, true);
+  perform _memoir.check_labels(p_where, p_json, v_message.text);
   -- What the columns do not say: unknown keys, the role developer, an explicit null. Names that history() itself adds
   -- are not kept.
   v_rebuilt := _memoir.rebuilt(v_message.role, v_message.text, v_message.parts, v_message.name, v_message.tool_calls,
     v_message.tool_call_id);
   select jsonb_object_agg(key, value) into v_message.extra from jsonb_each(p_json)
-  where key not in ('created_at', 'turn_index', 'message_id', 'tokens', 'tokenizer', 'sensitivity', 'embeddable')
+  where key not in ('created_at', 'turn_index', 'message_id', 'tokens', 'tokenizer', 'sensitivity', 'embeddable',
+      'logprobs')
     and value is distinct from v_rebuilt -> key
     and not (key = 'content' and v_message.role = 'user');
+  -- Log probabilities are many times the text: what they tell is kept.
+  if p_json ? 'logprobs' then
+    v_message.extra := nullif(coalesce(v_message.extra, '{}') || _memoir.noted_entropy(p_where || '.logprobs',
+      v_role, p_json -> 'logprobs'), '{}');
+  end if;
   return v_message;
+end $$;
+
+-- Tags by which a turn is found; a reference to what it only summarises (a file, a screenshot, a page), which stays
+-- with the turn while the summary, its content, is what is embedded.
+create or replace function _memoir.check_labels(p_where text, p_json jsonb, p_text text)
+returns void language plpgsql immutable as $$
+declare
+  v_tags jsonb := nullif(p_json -> 'tags', 'null'); v_ref jsonb := nullif(p_json -> 'snapshot_ref', 'null');
+begin
+  if jsonb_typeof(v_tags) <> 'array' or jsonb_array_length(v_tags) > 32 or exists (select from
+    jsonb_array_elements(v_tags) t where jsonb_typeof(t) <> 'string' or length(t #>> '{}') not between 1 and 100) then
+    perform _memoir.bad_message(p_where || '.tags',
+      format('must be at most 32 texts of 1 to 100 characters, not %s', _memoir.shown(v_tags::text)));
+  end if;
+  if jsonb_typeof(v_ref) <> 'string' or length(v_ref #>> '{}') not between 1 and 4000 then
+    perform _memoir.bad_message(p_where || '.snapshot_ref',
+      format('must be a text of 1 to 4000 characters, not %s', _memoir.shown(v_ref::text)));
+  end if;
+  if v_ref is not null and coalesce(p_text, '') !~ '[[:alnum:]]' then
+    perform _memoir.bad_message(p_where || '.snapshot_ref', 'stands beside no text',
+      'content says in words what the snapshot shows');
+  end if;
 end $$;
 
 -- A message with its role and what it says: text, list of parts, or nothing where it calls tools or refuses.

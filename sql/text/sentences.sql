@@ -7,21 +7,26 @@
 create or replace function _memoir.own_words(p_text text)
 returns text language plpgsql immutable strict as $$
 declare
-  v_text text := translate(p_text, '’‘ʼ', ''''''''); v_pattern text;
+  v_text text := translate(p_text, '’‘ʼ', ''''''''); v_pattern text; v_low text := lower(v_text); v_heads text;
+  v_is_plain boolean := translate(v_text, ';{}=(&|>$#', '') = v_text;  -- nothing in it that code has
 begin
   foreach v_pattern in array array[
     -- code, whether fenced or not closed; markup
     case when strpos(v_text, '```') > 0 then '(?:```(?:[^`]|`[^`]|``[^`])*(?:```|$)\s*)+' end,
+    case when strpos(v_text, '</') > 0 then '<[[:alpha:]][[:alnum:]]*(?: [^<>]*)?>.*</[[:alpha:]][[:alnum:]]*>' end,
     case when strpos(v_text, '<') > 0 then '(?:<(?:/?[[:alpha:]][^<>]*|!--[^<>]*--)>\s*)+' end,
     -- quoted mail
-    '(?:(?:^|\n)[ \t]*(?:>|\|)[^\n]*)+']
+    case when not v_is_plain then '(?:(?:^|\n)[ \t]*(?:>|\|)[^\n]*)+' end]
     -- everything below its header; what is announced as somebody else's text
     || _memoir.word_list(null, 'others_text') || array[
+    '\m(?:' || _memoir.any_word(null, 'text_commands') || ')\M[^\n:]{0,80}:.*$',
     -- lines that look like code, logs or tables
-    '(?:(?:^|\n)[^\n]*(?:[;{}]|=>|\(\)|==|&&|\|\|)[ \t]*(?=\n|$))+',
+    case when not v_is_plain then '(?:(?:^|\n)[^\n]*(?:[;{}]|=>|\(\)|==|&&|\|\|)[ \t]*(?=\n|$))+' end,
     '(?:(?:^|\n)[ \t]*(?:\$|#|>>>|import|def|class|function|traceback|insert into|delete from|\d{4}-\d\d-\d\d[ t]\d\d:\d\d)[ (:][^\n]*)+',
-    '(?:(?:^|\n)[^\n]*(?:\d{4}-\d\d-\d\d[ t]\d\d:\d\d|[[:alnum:]_]\.[[:alnum:]_]+ ?= ?)[^\n]*)+',
-    '(?:(?:^|\n)[ \t]*(?:select [^\n]*\mfrom|update [[:alnum:]_."]+ set)\M[^\n]*)+',
+    case when not v_is_plain or strpos(v_text, ':') > 0
+      then '(?:(?:^|\n)[^\n]*(?:\d{4}-\d\d-\d\d[ t]\d\d:\d\d|[[:alnum:]_]\.[[:alnum:]_]+ ?= ?)[^\n]*)+' end,
+    case when strpos(v_low, 'select ') > 0 or strpos(v_low, 'update ') > 0
+      then '(?:(?:^|\n)[ \t]*(?:select [^\n]*\mfrom|update [[:alnum:]_."]+ set)\M[^\n]*)+' end,
     -- somebody else's words, where they are more than a title
     case when v_text ~ '["“”«»„]' then '["“„«](?:[^"“”«»„\n]*[ \t][^"“”«»„\n]*){4,}["”“»]' end]
   loop
@@ -30,9 +35,24 @@ begin
     continue when v_pattern like '%:.*$' and strpos(v_text, ':') = 0
       or strpos(v_pattern, ')"(') > 0 and strpos(v_text, '"') = 0
       or strpos(v_pattern, ')''(') > 0 and strpos(v_text, ' ''') = 0 and not starts_with(v_text, '''');
+    -- Nor what begins with words of which the text has none.
+    v_heads := substring(v_pattern from '^\\m\(\?:([[:alpha:] |]+)\)');
+    continue when not _memoir.holds_any(v_low, string_to_array(lower(v_heads), '|'));
     if v_text ~* v_pattern then v_text := _memoir.blanked(v_text, v_pattern); end if;
   end loop;
   return v_text;
+end $$;
+
+-- Whether a text holds one of these; null where there are none to look for.
+create or replace function _memoir.holds_any(p_text text, p_parts text[])
+returns boolean language plpgsql immutable strict as $$
+declare
+  v_part text;
+begin
+  foreach v_part in array p_parts loop
+    if strpos(p_text, v_part) > 0 then return true; end if;
+  end loop;
+  return false;
 end $$;
 
 -- Every match of a pattern, which captures nothing, as so many ends of lines.
@@ -46,7 +66,8 @@ $$;
 
 -- Sentences of a text with their positions: substr(p_text, span_start, span_length) is the sentence as it was written.
 create or replace function _memoir.own_sentences(p_text text)
-returns table (span_start integer, span_length integer, said text) language plpgsql immutable strict as $$
+returns table (span_start integer, span_length integer, said text) language plpgsql immutable strict
+set plan_cache_mode = force_generic_plan as $$
 declare
   v_text text := _memoir.own_words(p_text); v_piece text; v_at integer := 1; v_trimmed text;
 begin

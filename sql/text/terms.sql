@@ -55,7 +55,7 @@ end $$;
 -- the setting's. A user of one language has none.
 create or replace function _memoir.question_words(p_query text, p_config regconfig, p_languages bigint,
   out language smallint, out config regconfig, out terms text[], out common text[], out forms text[], out of text[])
-language plpgsql stable as $$
+language plpgsql stable set plan_cache_mode = force_generic_plan as $$
 declare
   v_query text := left(p_query, 20000); v_other smallint; v_own tsvector; v_forms tsvector; v_parts text; v_wholes text;
   v_default smallint := _memoir.config_language(p_config);
@@ -63,10 +63,11 @@ begin
   language := v_default;
   -- In a language that the user never wrote in nothing would be found.
   if p_languages <> 0 and p_languages <> 1::bigint << v_default then
-    language := _memoir.item_language(v_query, p_config);
-    if p_languages >> language & 1 = 0 then
-      language := case when p_languages >> v_default & 1 = 1 then v_default
-        else (select n from generate_series(0, 62) n where p_languages >> n & 1 = 1 order by n limit 1) end;
+    language := case when v_default = 0 then 0 else nullif(_memoir.text_language(v_query), 0) end;
+    if language is null or p_languages >> language & 1 = 0 then
+      language := coalesce(_memoir.written_language(v_query, p_languages),
+        case when p_languages >> v_default & 1 = 1 then v_default
+          else (select n from generate_series(0, 62) n where p_languages >> n & 1 = 1 order by n limit 1) end);
     end if;
   end if;
   config := _memoir.language_config(language, p_config);
@@ -98,4 +99,79 @@ begin
           join (select u.lexeme, p from unnest(v_own) u, unnest(u.positions) p) o on o.p = fp
           where f.lexeme <> o.lexeme and o.lexeme = any (terms)) x;
   end loop;
+end $$;
+
+-- What else is said of the topics that a question's words belong to (lists topics), as lexemes apart by blanks, and
+-- of which of its words (kindred_of): of what a topic goes by all others, of the others what it goes by. So a question
+-- finds what shares no word with it in languages that an embedding model may not read.
+create or replace function _memoir.kindred_words(p_query text, p_language smallint, p_config regconfig, p_terms text[],
+  out kindred text[], out kindred_of text[])
+language plpgsql stable set plan_cache_mode = force_generic_plan as $$
+declare
+  v_name text := (_memoir.language_names())[p_language];
+  v_lines text[] := case when p_language > 1 then _memoir.word_list(v_name, 'topics') else '{}' end;
+begin
+  if v_lines = '{}' then
+    kindred := '{}'; kindred_of := '{}';
+  elsif (_memoir.language_scripts())[p_language] in ('kana', 'han', 'hangul', 'thai') then
+    select * into kindred, kindred_of from _memoir.kindred_pairs(left(p_query, 1000), v_lines);
+  else
+    select * into kindred, kindred_of from _memoir.kindred_stems(v_lines, p_language, p_config, p_terms);
+  end if;
+end $$;
+
+-- Where words have stems. Of lines that have the beginning of one, the place of a word in a tsvector tells the line.
+create or replace function _memoir.kindred_stems(p_lines text[], p_language smallint, p_config regconfig,
+  p_terms text[], out kindred text[], out kindred_of text[])
+language plpgsql stable set plan_cache_mode = force_generic_plan as $$
+declare
+  v_near text[] := array(select l from unnest(p_lines) l
+    where exists (select from unnest(p_terms) t where strpos(l, left(t, 5)) > 0));
+  v_places integer[]; v_lines text[];
+begin
+  v_places := array(select p from unnest(to_tsvector(p_config, _memoir.stemmed(_memoir.readable(array_to_string(v_near,
+    ' ')), p_language))) v, unnest(v.positions) p where v.lexeme = any (p_terms));
+  v_lines := array(
+    select l from (select l, n, sum(cardinality(string_to_array(l, ' '))) over (order by n) as last,
+      cardinality(string_to_array(l, ' ')) as words from unnest(v_near) with ordinality u(l, n)) u
+    where exists (select from unnest(v_places) p where p between last - words + 1 and last) order by n);
+  with words as materialized (
+    select n, word <= cardinality(string_to_array(split_part(l, ':', 1), ',')) as general,
+      tsvector_to_array(to_tsvector(p_config, _memoir.stemmed(_memoir.readable(w), p_language))) as lexemes,
+      -- A cut that is none ("the" of a word that begins so): items have the plain words, too.
+      case when (_memoir.language_stems())[p_language] is not null then btrim(lower(_memoir.readable(w))) end as plain
+    from unnest(v_lines) with ordinality u(l, n), unnest(string_to_array(replace(l, ':', ','), ',')) with ordinality
+      t(w, word)
+  )
+  select coalesce(array_agg(k.found), '{}'), coalesce(array_agg(k.own), '{}') into kindred, kindred_of
+  from (select distinct f.found, own
+        from words a join words w on w.n = a.n and (w.general or a.general) and w.lexemes <> a.lexemes
+          and w.lexemes <> '{}', unnest(array[array_to_string(w.lexemes, ' '), w.plain]) f(found), unnest(a.lexemes) own
+        where a.lexemes <@ p_terms and f.found is not null) k;
+end $$;
+
+-- The same where words are pairs of characters: a topic's word is asked for if it stands in the question.
+create or replace function _memoir.kindred_pairs(p_query text, p_lines text[], out kindred text[],
+  out kindred_of text[])
+language plpgsql stable set plan_cache_mode = force_generic_plan as $$
+declare
+  v_query text := lower(_memoir.readable(p_query));
+begin
+  with words as materialized (
+    select n, word <= cardinality(string_to_array(split_part(l, ':', 1), ',')) as general, btrim(w) as word
+    from unnest(p_lines) with ordinality u(l, n), unnest(string_to_array(replace(l, ':', ','), ',')) with ordinality
+      t(w, word)
+  ), found as materialized (
+    select distinct a.word as own, w.word
+    from words a join words w on w.n = a.n and (w.general or a.general) and w.word <> a.word
+    where strpos(v_query, a.word) > 0
+  ), pairs as materialized (
+    select u.word, tsvector_to_array(to_tsvector('simple', string_agg(substr(u.word, i, 2), ' '))) as lexemes
+    from (select word from found union select own from found) u, generate_series(1, greatest(1, length(u.word) - 1)) i
+    group by u.word
+  )
+  select coalesce(array_agg(k.found), '{}'), coalesce(array_agg(k.own), '{}') into kindred, kindred_of
+  from (select distinct array_to_string(w.lexemes, ' ') as found, o as own
+        from found f join pairs w using (word) join pairs p on p.word = f.own, unnest(p.lexemes) o
+        where w.lexemes <> '{}') k;
 end $$;

@@ -128,8 +128,31 @@ begin
     from unnest(p_words, p_offsets, p_counts) u(word, item_offset, count) group by u.word) w)::tsvector;
 end $$;
 
+-- The last characters of a text, as right() has them, which counts those of all of it.
+create or replace function _memoir.tail(p_text text, p_count integer)
+returns text language plpgsql immutable as $$
+declare
+  v_bytes bytea; v_from integer := octet_length(p_text) - 4 * p_count;
+begin
+  if coalesce(v_from, 0) < 4 * p_count then return right(p_text, p_count); end if;
+  v_bytes := substr(convert_to(p_text, 'UTF8'), v_from);
+  v_from := 1;
+  while get_byte(v_bytes, v_from - 1) & 192 = 128 loop v_from := v_from + 1; end loop;
+  return right(convert_from(substr(v_bytes, v_from), 'UTF8'), p_count);
+end $$;
+
 create or replace function _memoir.is_question(p_text text)
-returns boolean language sql immutable as $$ select coalesce(p_text ~ '[?？؟]\s*$', false) $$;
+returns boolean language plpgsql immutable as $$
+declare
+  v_end text := p_text;
+begin
+  -- Of a long text all is looked through only where its end is blank.
+  if octet_length(p_text) > 2000 then
+    v_end := _memoir.tail(p_text, 200);
+    if v_end !~ '\S' then v_end := p_text; end if;
+  end if;
+  return coalesce(v_end ~ '[?？؟]\s*$', false);
+end $$;
 
 -- What duplicates and tombstones compare: compatibility forms folded, case, white space, invisible and control
 -- characters ignored.

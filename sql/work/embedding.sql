@@ -22,6 +22,14 @@ begin
     on b.item_no = n.before;
 end $$;
 
+-- A memory past its time, which the job expiry has not got to yet.
+create or replace function _memoir.is_expired(p_item _memoir.search_items)
+returns boolean language plpgsql stable as $$
+begin
+  return p_item.kind = 'm' and exists (select from _memoir.memory_store m where m.user_id = p_item.user_id
+    and m.memory_id = p_item.ref_id and m.expires_at <= memoir.now());
+end $$;
+
 create or replace function memoir.claim_embeddings(p_limit integer default 64, p_model text default null)
 returns table (user_id uuid, item_no integer, model text, text text, work_id bigint, lease_id uuid)
 language plpgsql security definer set search_path from current set plan_cache_mode = force_custom_plan as $$
@@ -56,6 +64,7 @@ begin
       where i.user_id = v_work.user_id and i.item_no > v_through and i.embeddable and not i.dead
         and not exists (select from _memoir.embeddings e where e.user_id = v_work.user_id
         and e.model_id = v_model.model_id and e.item_no = i.item_no)
+        and not _memoir.is_expired(i)
       order by i.item_no limit v_left) x;
     if v_items is null then
       -- The cursor moves under the user's lock only: items of a writer that has not committed would be skipped for
@@ -105,7 +114,7 @@ returns integer language plpgsql security definer set search_path from current s
 declare
   v_model _memoir.embedding_models;
   v_count integer := coalesce(cardinality(p_item_nos), 0);
-  v_user uuid; v_stored integer := 0; v_added integer; v_memory uuid; v_done boolean;
+  v_user uuid; v_stored integer := 0; v_added integer; v_memory uuid; v_done boolean; v_asked jsonb;
 begin
   perform _memoir.authorise_worker();
   v_model := _memoir.embedding_model(p_model);
@@ -144,11 +153,16 @@ begin
     get diagnostics v_added = row_count;
     v_stored := v_stored + v_added;
     v_done := _memoir.advance_cursor(v_user, v_model.model_id);
-    delete from _memoir.work_items j where j.kind = 'embed' and j.user_id = v_user
-      and j.dedup_key = v_model.model_id::text and j.state = 'leased';
+    with done as (
+      delete from _memoir.work_items j where j.kind = 'embed' and j.user_id = v_user
+        and j.dedup_key = v_model.model_id::text and j.state = 'leased' returning j.payload)
+    select d.payload into v_asked from done d order by d.payload ? 'sync' desc limit 1;
+    if v_asked ? 'sync' then
+      perform _memoir.note_sync(v_user, v_model, v_asked, v_added, p_item_nos, p_user_ids);
+    end if;
     if not v_done then
-      insert into _memoir.work_items (kind, user_id, dedup_key, run_after, created_at)
-      values ('embed', v_user, v_model.model_id::text, memoir.now(), memoir.now())
+      insert into _memoir.work_items (kind, user_id, dedup_key, payload, run_after, created_at)
+      values ('embed', v_user, v_model.model_id::text, coalesce(v_asked, '{}'), memoir.now(), memoir.now())
       on conflict (kind, user_id, dedup_key) where state = 'ready' do nothing;
     end if;
     if v_model.status = 'active' then
@@ -168,6 +182,96 @@ comment on function memoir.store_embeddings(uuid[], integer[], real[], text) is
 another
 (or as a two-dimensional array). Then reconciles memories: conflicts and near duplicates. Returns how many were new.
 Service, jobs and admin logins only. Raises PM001, PM014, PM030, PM031.';
+
+-- The row that each batch of a sync leaves: which sync, how many texts, how far the cursor is.
+create or replace function _memoir.note_sync(p_user_id uuid, p_model _memoir.embedding_models, p_asked jsonb,
+  p_stored integer, p_items integer[], p_users uuid[])
+returns void language plpgsql set plan_cache_mode = force_custom_plan as $$
+declare
+  v_items integer[] := array(select i from unnest(p_items, p_users) x(i, u) where u = p_user_id);
+begin
+  insert into _memoir.audit_log (login, action, user_id, detail)
+  select _memoir.login(), 'sync_batch', p_user_id, jsonb_build_object('sync', p_asked -> 'sync', 'model', p_model.name,
+    'texts', p_stored, 'tokens', (select coalesce(sum(i.token_count), 0) from _memoir.search_items i
+      where i.user_id = p_user_id and i.item_no = any (v_items)),
+    'cursor', (select c.through_item from _memoir.embedding_cursors c where c.user_id = p_user_id
+      and c.model_id = p_model.model_id));
+end $$;
+
+-- What of a user an embedding model lacks, and what it is not given.
+create or replace function _memoir.sync_state(p_user_id uuid, p_model _memoir.embedding_models, p_projects text[],
+  out items integer, out cursor integer, out texts bigint, out tokens bigint, out secret bigint, out expired bigint,
+  out not_embeddable bigint, out snapshots bigint, out last_batch_at timestamptz, out last_error text)
+language plpgsql stable set plan_cache_mode = force_custom_plan as $$
+begin
+  items := coalesce((select c.next_item - 1 from _memoir.user_counters c where c.user_id = p_user_id), 0);
+  cursor := least(items, coalesce((select c.through_item from _memoir.embedding_cursors c
+    where c.user_id = p_user_id and c.model_id = p_model.model_id), 0));
+  select count(*) filter (where s.sensitivity = 'secret'), count(*) filter (where s.sensitivity <> 'secret'
+    and s.is_over), count(*) filter (where s.sensitivity <> 'secret' and not s.is_over and not s.embeddable),
+    count(*) filter (where s.lacks),
+    -- What is embedded begins with the end of what was said before: fifty tokens at most.
+    coalesce(sum(s.token_count + case when s.previous_item is null then 0 else 50 end) filter (where s.lacks), 0)
+  into secret, expired, not_embeddable, texts, tokens
+  from (
+    select i.*, o.is_over, i.embeddable and not o.is_over and i.item_no > cursor and not exists (
+      select from _memoir.embeddings e where e.user_id = p_user_id and e.model_id = p_model.model_id
+        and e.item_no = i.item_no) as lacks
+    from _memoir.search_items i cross join lateral (select _memoir.is_expired(i) as is_over) o
+    where i.user_id = p_user_id and not i.dead and (p_projects is null or i.project = any (p_projects))) s;
+  select count(*) into snapshots from _memoir.search_items i
+  join _memoir.conversation_history h on h.user_id = p_user_id and h.session_id = i.session_id
+    and h.turn_index = i.turn_index and h.recorded_at = i.recorded_at and h.metadata -> 'sent' ? 'snapshot_ref'
+  where i.user_id = p_user_id and i.kind = 't' and i.chunk = 0 and i.embeddable and not i.dead and i.item_no > cursor
+    and (p_projects is null or i.project = any (p_projects))
+    and not exists (select from _memoir.embeddings e where e.user_id = p_user_id and e.model_id = p_model.model_id
+      and e.item_no = i.item_no);
+  last_batch_at := (select max(a.recorded_at) from _memoir.audit_log a where a.user_id = p_user_id
+    and a.action = 'sync_batch' and a.detail ->> 'model' = p_model.name);
+  last_error := (select j.last_error from _memoir.work_items j where j.kind = 'embed' and j.user_id = p_user_id
+    and j.dedup_key = p_model.model_id::text and j.last_error is not null order by j.work_id desc limit 1);
+end $$;
+
+create or replace function memoir.sync_semantic(p_user text, p_dry_run boolean default false,
+  p_model text default null)
+returns table (model text, status text, items integer, cursor integer, texts bigint, tokens bigint, microcents bigint,
+  secret bigint, expired bigint, not_embeddable bigint, snapshots bigint, queued boolean, last_batch_at timestamptz,
+  last_error text)
+language plpgsql security definer set search_path from current set plan_cache_mode = force_custom_plan as $$
+declare
+  v_caller _memoir.caller := _memoir.authorise(p_user, case when p_dry_run then 'read' else 'write' end);
+  v_user uuid := v_caller.user_id; v_model _memoir.embedding_models; v_state record; v_sync bigint;
+begin
+  if p_dry_run is null then perform _memoir.fail('PM014', 'dry_run must be true or false, not null'); end if;
+  if p_model is not null then perform _memoir.embedding_model(p_model); end if;
+  for v_model in select * from _memoir.embedding_models m where m.status <> 'retired'
+    and (p_model is null or m.name = p_model) order by m.model_id
+  loop
+    v_state := _memoir.sync_state(v_user, v_model, v_caller.projects);
+    model := v_model.name; status := v_model.status; items := v_state.items; cursor := v_state.cursor;
+    texts := v_state.texts; tokens := v_state.tokens;
+    microcents := ceil(v_state.tokens * v_model.microcents_per_1k / 1000.0);
+    secret := v_state.secret; expired := v_state.expired; not_embeddable := v_state.not_embeddable;
+    snapshots := v_state.snapshots; last_batch_at := v_state.last_batch_at; last_error := v_state.last_error;
+    queued := not p_dry_run and v_state.texts > 0;
+    if queued then
+      insert into _memoir.audit_log (login, action, user_id, detail)
+      values (v_caller.login, 'sync_semantic', v_user, jsonb_build_object('model', v_model.name, 'texts', texts,
+        'tokens', tokens, 'microcents', microcents, 'cursor', cursor)) returning audit_id into v_sync;
+      insert into _memoir.work_items (kind, user_id, dedup_key, payload, run_after, created_at)
+      values ('embed', v_user, v_model.model_id::text, jsonb_build_object('sync', v_sync), memoir.now(), memoir.now())
+      on conflict (kind, user_id, dedup_key) where state = 'ready' do update
+        set payload = excluded.payload, run_after = least(work_items.run_after, excluded.run_after);
+    end if;
+    return next;
+  end loop;
+end $$;
+comment on function memoir.sync_semantic(text, boolean, text) is
+  'Queues whatever of a user has no vector yet, per embedding model (or of p_model), and says what that is: texts,
+tokens (an upper estimate), microcents by the model''s price; items there are, and the cursor, how far the model has come. Left
+out and counted: secret, expired, not_embeddable. snapshots: texts that stand for something referred to. Each batch
+then stored leaves a row ''sync_batch'' in audit_log: last_batch_at; last_error is the queue''s. p_dry_run: only says.
+Writes work_items, audit_log. Raises PM001, PM014, PM031.';
 
 create or replace function memoir.fail_embeddings(p_user_ids uuid[], p_model text, p_error text)
 returns void language plpgsql security definer set search_path from current as $$

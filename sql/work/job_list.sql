@@ -15,6 +15,7 @@ begin
     when 'embedder' then _memoir.step_embedder(p_limit)
     when 'extract' then _memoir.step_extract(p_limit)
     when 'merge' then _memoir.step_merge(p_limit)
+    when 'scan' then _memoir.step_scan(p_limit)
     when 'flush' then _memoir.step_flush(p_limit)
     when 'partitions' then _memoir.step_partitions(p_limit)
     when 'backfill' then _memoir.step_backfill(p_limit)
@@ -28,6 +29,8 @@ begin
     when 'compaction' then _memoir.step_compaction(p_limit)
     when 'summaries' then _memoir.step_summaries(p_limit)
     when 'consolidation' then _memoir.step_consolidation(p_limit)
+    when 'renditions' then _memoir.step_renditions(p_limit)
+    when 'phases' then _memoir.step_phases(p_limit)
     when 'archive' then _memoir.step_archive(p_limit)
   end;
 end $$;

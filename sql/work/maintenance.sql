@@ -149,10 +149,9 @@ begin
       delete from _memoir.compile_buffer where buffer_id = any (v_ids) and user_id = v_user returning *
     ), noted as (
       insert into _memoir.compile_ledger
-      select m.user_id, m.compile_id, m.recorded_at, m.session_id, m.budget, m.tokens, m.recall_tokens, m.prefix_hash,
-        m.warnings,
-        m.items, m.scores, m.words, m.vectors, m.around, m.session_scores, m.item_tokens, m.positions, m.reasons,
-          m.facts, m.used
+      select m.user_id, m.compile_id, m.recorded_at, m.session_id, m.budget, m.tokens, m.recall_tokens,
+        m.system_tokens, m.tools_tokens, m.turn_tokens, m.first_turn, m.prefix_hash, m.warnings, m.items, m.scores,
+        m.words, m.vectors, m.around, m.session_scores, m.item_tokens, m.positions, m.forms, m.reasons, m.facts, m.used
       from moved m on conflict do nothing
     ), shown as (
       -- Relevance is a share of the best candidate's score: whatever the ranking's scale, the best has 1.

@@ -26,7 +26,7 @@ declare
   v_config jsonb := (select config from _memoir.settings_merged); v_now timestamptz := clock_timestamp();
   v_after uuid := _memoir.job_cursor('sweep'); v_users uuid[]; v_prompts bytea[]; v_log name; v_dropped boolean;
   v_leaves integer := 0; v_locked integer := 0; v_receipts integer; v_vectors integer := 0; v_runs integer := 0;
-  v_dead integer := 0; v_gone integer := 0;
+  v_dead integer := 0; v_gone integer := 0; v_documents integer;
 begin
   if v_after is null then  -- once a round: what is of no user
     foreach v_log in array '{compile_ledger,admission_scores}'::name[] loop
@@ -62,8 +62,10 @@ begin
   delete from _memoir.receipts where user_id = any (v_users)
     and recorded_at < memoir.now() - make_interval(hours => (v_config ->> 'idempotency_hours')::integer);
   get diagnostics v_receipts = row_count;
+  delete from _memoir.documents where user_id = any (v_users) and expires_at <= memoir.now();
+  get diagnostics v_documents = row_count;
   perform _memoir.put_job_cursor('sweep', case when cardinality(v_users) = p_limit then v_users[p_limit] end);
-  return jsonb_build_object('more', cardinality(v_users) = p_limit, 'receipts', v_receipts, 'log months', v_leaves,
+  return jsonb_build_object('more', cardinality(v_users) = p_limit, 'receipts', v_receipts, 'documents', v_documents, 'log months', v_leaves,
     'locked', v_locked,
     'prompts', v_gone, 'runs', v_runs, 'dead letters', v_dead, 'vectors', v_vectors);
 end $$;
@@ -114,7 +116,7 @@ begin
       where x.user_id = m.user_id and x.item_kind = 'memory' and x.item_id = m.memory_id)))
   into v_found
   from _memoir.memory_store m left join _memoir.memory_stats s on s.user_id = m.user_id and s.memory_id = m.memory_id
-  where m.user_id = any (v_users);
+  where m.user_id = any (v_users) and not m.is_object;
   v_found := _memoir.add_counts(coalesce(v_cursor.state -> 'sum', '{}'), v_found);
   v_more := cardinality(v_users) = p_limit;
   insert into _memoir.job_cursors as c (job, after_user, state)

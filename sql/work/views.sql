@@ -4,7 +4,7 @@
 -- only.
 
 -- What is not as it should be. red: data may be lost or memory stands still; yellow: look at it today.
-create or replace function memoir.health_problems()
+create or replace function _memoir.stored_problems()
 returns table (severity text, problem text, remedy text) language plpgsql stable security definer
   set search_path from current as $$
 declare
@@ -75,8 +75,60 @@ begin
   return query select 'yellow', 'the clock is set by hand to ' || (config ->> 'clock'), 'select memoir.set_clock(null)'
   from _memoir.settings_merged where config ->> 'clock' is not null;
 end $$;
+
+-- The server around the database, as the caller may see it: lag per standby takes pg_read_all_stats (or superuser).
+create or replace function _memoir.server_load_now()
+returns table (connections bigint, connections_max integer, connections_share float8, standbys bigint,
+  replay_lag_seconds float8, slot_lag_bytes bigint, is_standby boolean)
+language plpgsql stable set search_path from current as $$
+declare
+  v_at pg_lsn;
+begin
+  is_standby := pg_is_in_recovery();
+  v_at := case when is_standby then pg_last_wal_replay_lsn() else pg_current_wal_lsn() end;
+  connections := (select coalesce(sum(d.numbackends), 0) from pg_stat_database d);
+  connections_max := current_setting('max_connections')::integer
+    - current_setting('superuser_reserved_connections')::integer;
+  connections_share := connections::float8 / greatest(1, connections_max);
+  select count(*), max(extract(epoch from r.replay_lag)) into standbys, replay_lag_seconds from pg_stat_replication r;
+  -- A standby that has replayed all it received is not behind, however quiet its primary is.
+  if is_standby and pg_last_wal_receive_lsn() is distinct from pg_last_wal_replay_lsn() then
+    replay_lag_seconds := extract(epoch from clock_timestamp() - pg_last_xact_replay_timestamp());
+  end if;
+  slot_lag_bytes := (select max(pg_wal_lsn_diff(v_at, s.restart_lsn))::bigint from pg_replication_slots s);
+  return next;
+end $$;
+
+create or replace function _memoir.server_problems()
+returns table (severity text, problem text, remedy text) language plpgsql stable set search_path from current as $$
+declare
+  v_load record;
+begin
+  select * into v_load from _memoir.server_load_now();
+  return query
+  select case when v_load.connections_share > 0.95 then 'red' else 'yellow' end,
+    format('%s of %s connections are taken', v_load.connections, v_load.connections_max),
+    'put PgBouncer in front (docs/operations.md), lower max_size of the clients'' pools, or raise max_connections'
+  where v_load.connections_share > 0.8
+  union all
+  select case when v_load.replay_lag_seconds > 300 then 'red' else 'yellow' end,
+    format('a standby is %s seconds behind', round(v_load.replay_lag_seconds)),
+    'select * from pg_stat_replication; compiles there lack the newest turns (after_turn tells)'
+  where v_load.replay_lag_seconds > 30
+  union all
+  select 'yellow', format('replication slot %s is not in use and holds %s of write-ahead log', s.slot_name,
+    pg_size_pretty(pg_wal_lsn_diff(case when v_load.is_standby then pg_last_wal_replay_lsn()
+      else pg_current_wal_lsn() end, s.restart_lsn))), 'start its standby, or pg_drop_replication_slot'
+  from pg_replication_slots s where not s.active and v_load.slot_lag_bytes > 1073741824;
+end $$;
+
+create or replace function memoir.health_problems()
+returns table (severity text, problem text, remedy text) language sql stable set search_path from current as $$
+  select * from _memoir.stored_problems() union all select * from _memoir.server_problems()
+$$;
 comment on function memoir.health_problems() is
-  'What is not as it should be, with its severity (red, yellow) and what to do about it. Admin only. Raises PM001.';
+  'What is not as it should be, with its severity (red, yellow) and what to do about it: jobs, queue, embedder, and as
+far as the caller may see it connections and replication. Admin only. Raises PM001.';
 
 create view memoir.health as
 select coalesce(case when bool_or(severity = 'red') then 'red' when bool_or(severity = 'yellow') then 'yellow' end,
@@ -85,6 +137,11 @@ select coalesce(case when bool_or(severity = 'red') then 'red' when bool_or(seve
   count(*) filter (where severity is not null) as problems
 from memoir.health_problems();
 comment on view memoir.health is 'Is all well? One row: green, yellow or red, and why. Details: health_problems().';
+
+create view memoir.server_load as select * from _memoir.server_load_now();
+comment on view memoir.server_load is
+  'Connections of the server, of how many; standbys, how far they are behind (with pg_read_all_stats), and the bytes of
+write-ahead log that the slowest replication slot holds.';
 
 create view memoir.queue_depth as
 select kind, count(*) filter (where state = 'ready' and run_after <= clock_timestamp()) as ready,
@@ -188,6 +245,25 @@ where ((select _memoir.sees_all()) or u.user_id in (select _memoir.visible_users
   and (select _memoir.bound_projects()) is null);
 comment on view memoir.costs_by_user
   is 'Tokens and costs per user (microcents); helper: what judging, extraction and summaries took of it.';
+
+create or replace function memoir.list_namespaces()
+returns table (namespace text, users bigint, sessions bigint, turns bigint, memories bigint, tokens bigint,
+  cost_microcents bigint, last_turn_at timestamptz)
+language plpgsql stable security definer set search_path from current as $$
+begin
+  perform _memoir.authorise_admin();
+  return query
+  select u.namespace, count(*), coalesce(sum(s.sessions), 0)::bigint, coalesce(sum(s.turns), 0)::bigint,
+    coalesce(sum(c.memories), 0)::bigint, coalesce(sum(s.tokens), 0)::bigint,
+    coalesce(sum(c.cost_microcents), 0)::bigint, max(s.last_at)
+  from _memoir.users u join _memoir.user_counters c on c.user_id = u.user_id
+  left join (select x.user_id, count(*) as sessions, sum(x.turn_count) as turns, sum(x.tokens) as tokens,
+    max(x.last_recorded_at) as last_at from _memoir.session_counters x group by x.user_id) s on s.user_id = u.user_id
+  group by u.namespace order by u.namespace;
+end $$;
+comment on function memoir.list_namespaces() is
+  'What each namespace holds: users, sessions, turns, memories, tokens, costs, and when the last turn came. Reads the
+counters of all users. Admin only. Raises PM001.';
 
 create view memoir.costs_by_session as
 select u.namespace, u.external_id as user_name, s.external_id as session_name, s.user_id, s.session_id, s.model,

@@ -1,0 +1,144 @@
+-- Agents keep their own list of messages. What is recalled for them stands beside that list, and their messages are known
+-- again by a chain of hashes, so that a list that comes once more is appended to and not stored anew.
+
+create or replace function memoir.recall_beside(p_user text, p_session text, p_query text,
+  p_memory_budget integer default null, p_shown_from integer default 0, p_profile_version integer default null,
+  p_query_embedding real[] default null, p_said text default null)
+returns jsonb language plpgsql security definer set search_path from current set plan_cache_mode = force_custom_plan
+  as $$
+declare
+  v _memoir.compile_state; v_profile text; v_version integer; v_compile uuid; v_items jsonb;
+begin
+  v.caller := _memoir.authorise(p_user, 'read');
+  perform _memoir.check_asked(null, p_memory_budget, null, null, 'openai');
+  v.at := memoir.now();
+  v.warnings := '{}';
+  v := _memoir.with_session(v, p_session, null);
+  v := _memoir.with_budget(v, null, null);
+  v := _memoir.with_newest_message(v, p_query, null);
+  v_version := coalesce((v.config ->> 'profile_version')::integer, 0);
+  if (v.caller).projects is null and v_version > 0 then
+    select _memoir.fence('profile', _memoir.neutralise(p.content)), p.memory_ids, p.left_out
+    into v_profile, v.profile, v.left_out
+    from _memoir.profiles p where p.user_id = v.user_id and p.version = v_version and p.content <> '';
+  end if;
+  -- The list shows the session from this turn on; all before it may be recalled.
+  v.exchange_at := coalesce(p_shown_from, 0);
+  v.shown := '{}';
+  v.reduced := array(select distinct f.turn_index from _memoir.shown_forms f where f.user_id = v.user_id
+    and f.session_id = v.session_id and f.call_no = 0 and _memoir.is_shorter(f.fidelity, f.reason));
+  v.unanswered := '{}';
+  -- Such a list is paid for with every step: it has no room for what is hardly an answer, or only new.
+  v.said := coalesce(p_said, '');
+  v.config := v.config || jsonb_build_object(
+    'relevance_floor', greatest((v.config ->> 'relevance_floor')::float8, (v.config ->> 'beside_floor')::float8),
+    'relevance_share', greatest((v.config ->> 'relevance_share')::float8, (v.config ->> 'beside_share')::float8));
+  v.total := 0;
+  v.prefix := 0;
+  v.room := v.budget;
+  v := _memoir.with_recall(v, null, p_memory_budget, p_query_embedding);
+  v.messages := '{}';
+  v.tokens := coalesce(v.recall_tokens, 0);
+  v.system_tokens := 0;
+  v_compile := _memoir.leave_traces(v);
+  -- What fits weakly is a few lines of a list made for one question. In one that is paid for with every step it is none.
+  if (v.arms ->> 'weak')::boolean then
+    v.recall := null;
+    v.candidates := '{}';
+  end if;
+  v_items := (select coalesce(jsonb_agg(distinct c.ref_id), '[]') from unnest(v.candidates) c
+    where c.position is not null);
+  if v_version is distinct from p_profile_version and v_profile is not null then
+    v_items := v_items || to_jsonb(v.profile);
+  else
+    v_profile := null;
+  end if;
+  return jsonb_build_object('text', concat_ws(E'\n\n', v_profile, nullif(v.recall, '')), 'items', v_items,
+    'profile_version', v_version, 'tokens', case when v.recall is null then 0 else v.recall_tokens end, 'compile_id', v_compile, 'warnings', to_jsonb(v.warnings),
+    'weak', coalesce((v.arms ->> 'weak')::boolean, false));
+end $$;
+comment on function memoir.recall_beside(text, text, text, integer, integer, integer, real[], text) is
+  'What to set beside the newest message of a list that the application keeps itself: {"text": profile and recall, fenced,
+or empty; "items": ids of what it shows, "profile_version", "tokens" of the recall, "compile_id", "warnings", "weak"}.
+p_shown_from: the first turn of the session that the list still shows, null or 0: all of them. p_said: what the list says
+beside these; what stands there word by word is not recalled. p_profile_version: the profile
+that the list shows already; that version is not repeated. Where nothing matches well ("weak") there is no recall. The session need not be there yet.
+Writes unlogged statistics only. Raises PM001, PM010, PM014, PM030.';
+
+-- Is anything of what a message shows forgotten, retracted, erased or secret by now?
+create or replace function _memoir.is_withdrawn(p_user_id uuid, p_items jsonb)
+returns boolean language plpgsql stable set plan_cache_mode = force_custom_plan as $$
+declare
+  v_ids uuid[] := array(select x::uuid from jsonb_array_elements_text(coalesce(p_items, '[]')) x
+    where x ~ '^[0-9a-f]{8}-[0-9a-f-]{27}$');
+begin
+  return v_ids <> '{}' and (
+    exists (select from _memoir.memory_store m where m.user_id = p_user_id and m.memory_id = any (v_ids)
+      and (m.state in ('forgotten', 'erased') or m.sensitivity = 'secret'))
+    or exists (select from _memoir.search_items i where i.user_id = p_user_id and i.ref_id = any (v_ids)
+      and (i.sensitivity = 'secret' or exists (select from _memoir.recall_exclusions x where x.user_id = p_user_id
+        and x.session_id = i.session_id and x.turn_index = i.turn_index and x.lifted_at is null and not x.changed))));
+end $$;
+
+-- What was sent beside a message, without its texts: others stand where these stood. told: pairs of JSON, what a call or its
+-- answer said and what says nothing in its place.
+create or replace function _memoir.without_texts(p_added jsonb)
+returns jsonb language plpgsql immutable as $$
+declare
+  v_text text := (case when p_added ? 'tail' then jsonb_set(p_added, '{tail}', '"[withdrawn]"') - 'profile'
+    else p_added end)::text;
+  v_pair jsonb;
+begin
+  -- Within a JSON text they are escaped once more.
+  for v_pair in select * from jsonb_array_elements(p_added -> 'told') loop
+    v_text := replace(v_text, regexp_replace((v_pair -> 0)::text, '^"|"$', '', 'g'),
+      regexp_replace((v_pair -> 1)::text, '^"|"$', '', 'g'));
+  end loop;
+  return v_text::jsonb;
+end $$;
+
+create or replace function memoir.known_messages(p_user text, p_chains text[])
+returns table (chain text, session text, turn_count integer, added jsonb)
+language plpgsql stable security definer set search_path from current set plan_cache_mode = force_custom_plan as $$
+declare
+  v_caller _memoir.caller := _memoir.authorise(p_user, 'read');
+begin
+  return query
+  select m.chain, s.external_id, m.turn_count, case when _memoir.is_withdrawn(m.user_id, m.items)
+    then _memoir.without_texts(m.added) else m.added end from _memoir.client_messages m
+  join _memoir.sessions s on s.user_id = m.user_id and s.session_id = m.session_id
+  where m.user_id = v_caller.user_id and m.chain = any (p_chains)
+    and (v_caller.projects is null or s.project = any (v_caller.projects))
+  order by m.recorded_at, m.chain;
+end $$;
+comment on function memoir.known_messages(text, text[]) is
+  'Which of these messages, each named by a hash over it and all before it, were noted: their session, its turns up to
+them, and what was added to them: without its texts where something that it shows (items) was forgotten since, retracted,
+erased or made secret. Raises PM001.';
+
+create or replace function memoir.note_messages(p_user text, p_session text, p_messages jsonb)
+returns integer language plpgsql security definer set search_path from current
+  set plan_cache_mode = force_custom_plan as $$
+declare
+  v_caller _memoir.caller := _memoir.authorise(p_user, 'write');
+  v_session _memoir.sessions := _memoir.session(v_caller, p_session); v_count integer;
+begin
+  if jsonb_typeof(p_messages) is distinct from 'array' or jsonb_path_exists(p_messages,
+    '$[*] ? (!(@.chain.type() == "string") || !(@.turns.type() == "number"))') then
+    perform _memoir.fail('PM014', format('messages must be a list of objects with chain and turns, not %s',
+      _memoir.shown(p_messages::text)));
+  end if;
+  insert into _memoir.client_messages (user_id, chain, session_id, turn_count, added, items, recorded_at)
+  select v_caller.user_id, m ->> 'chain', v_session.session_id, max((m ->> 'turns')::integer),
+    (array_agg(nullif(m -> 'added', 'null')))[1], (array_agg(nullif(m -> 'items', 'null')))[1], memoir.now()
+  from jsonb_array_elements(p_messages) m group by 2
+  on conflict (user_id, chain, session_id) do update set added = coalesce(excluded.added, client_messages.added),
+    items = coalesce(excluded.items, client_messages.items)
+  where excluded.added is not null;
+  get diagnostics v_count = row_count;
+  return v_count;
+end $$;
+comment on function memoir.note_messages(text, text, jsonb) is
+  'Notes messages of a list that the application keeps, so that known_messages knows them: [{"chain": a hash over the
+message and all before it, "turns": turns of the session up to it, "added": what was sent with it (its texts in "tail", or as
+pairs in "told" of what stands in it and what takes its place where it is withdrawn), "items": ids of what that shows}]. Returns how many were new or changed. Raises PM001, PM003, PM014.';

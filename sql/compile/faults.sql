@@ -1,0 +1,204 @@
+-- Asking what is not shown: memory_query answers from it, memory_restore shows it whole, memory_release lets it go.
+
+-- One line of an answer: id, when, where, what.
+create or replace function _memoir.tool_line(p_kind text, p_id uuid, p_session text, p_at timestamptz, p_line text)
+returns text language sql stable as $$
+  select format('%s (%s%s, %s) %s', p_id, p_kind, case when p_session is null then '' else ' of ' ||
+    _memoir.one_line(left(p_session, 60)) end, to_char(p_at, 'YYYY-MM-DD'), _memoir.neutralise(p_line))
+$$;
+
+-- The beginning of a text that costs at most so many tokens.
+create or replace function _memoir.cut_to(p_text text, p_tokens integer)
+returns text language plpgsql stable as $$
+declare
+  v_low integer := 0; v_high integer := least(length(p_text), 8 * p_tokens); v_middle integer;
+begin
+  while v_high - v_low > 4 loop
+    v_middle := (v_low + v_high) / 2;
+    if memoir.count_tokens(left(p_text, v_middle) || '…') <= p_tokens then v_low := v_middle;
+      else v_high := v_middle; end if;
+  end loop;
+  return left(p_text, v_low) || '…';
+end $$;
+
+-- What a model may read whatever its login's clearance: nothing secret goes to a model.
+create or replace function _memoir.is_secret(p_user_id uuid, p_id uuid)
+returns boolean language plpgsql stable set plan_cache_mode = force_custom_plan as $$
+begin
+  return exists (select from _memoir.search_items i where i.user_id = p_user_id and i.ref_id = p_id
+      and i.sensitivity = 'secret')
+    or exists (select from _memoir.memory_store m where m.user_id = p_user_id and m.memory_id = p_id
+      and m.sensitivity = 'secret');
+end $$;
+
+-- The best passages for a question, as many as fit: each with its object or id, and where it stands.
+create or replace function _memoir.query_passages(p_caller _memoir.caller, p_user text, p_session text,
+  p_question text, p_tokens integer, p_whole_user boolean)
+returns table (o integer, id uuid, kind text, session text, turn_index integer, object uuid, line text, tokens integer)
+language plpgsql stable set plan_cache_mode = force_custom_plan as $$
+declare
+  v_row record; v_left integer := p_tokens; v_cost integer; v_n integer := 0; v_line text;
+  v_user uuid := p_caller.user_id;
+begin
+  -- Of large outputs the index knows parts only: what holds most of the question's words comes first.
+  for v_row in
+    select l.* from _memoir.large_passages(v_user, _memoir.session_id(v_user, p_session), p_question, 2,
+      least(p_caller.clearance, 'private'::_memoir.sensitivity)) l where l.score >= 0.6 limit 2
+  loop
+    v_line := format('[object %s, turn %s, lines %s–%s] %s', _memoir.object_name(v_row.memory_id), v_row.turn_index,
+      v_row.first_line, v_row.last_line, _memoir.neutralise(_memoir.indented(v_row.body)));
+    v_cost := memoir.count_tokens(v_line) + 1;
+    continue when v_cost > v_left;
+    v_left := v_left - v_cost;
+    v_n := v_n + 1;
+    o := v_n; id := v_row.memory_id; kind := 'object'; session := p_session; turn_index := v_row.turn_index;
+    object := v_row.memory_id; line := v_line; tokens := v_cost;
+    return next;
+  end loop;
+  for v_row in
+    select r.*, (select p.memory_id from _memoir.object_places p join _memoir.sessions s on s.user_id = v_user
+        and s.external_id = r.session and p.session_id = s.session_id
+        where p.user_id = v_user and p.turn_index = r.turn_index and p.call_no = 0 and r.kind = 'turn') as object
+    from memoir.recall(p_user, p_question, p_session => case when p_whole_user then null else p_session end,
+      p_limit => 50) r
+    where not _memoir.is_secret(v_user, r.id) order by r.rank
+  loop
+    v_line := format('%s%s', case when v_row.object is null then '' else format('[object %s, turn %s] ',
+        _memoir.object_name(v_row.object), v_row.turn_index) end,
+      _memoir.tool_line(v_row.kind, v_row.id, v_row.session, v_row.said_at, case when v_row.kind = 'turn'
+        then coalesce(v_row.name, v_row.role) || ': ' else '' end || _memoir.indented(v_row.content)));
+    v_cost := memoir.count_tokens(v_line) + 1;
+    -- The best passage is cut to what there is room for.
+    if v_n = 0 and v_cost > v_left then
+      v_line := _memoir.cut_to(v_line, v_left - 1);
+      v_cost := memoir.count_tokens(v_line) + 1;
+    end if;
+    continue when v_cost > v_left;
+    v_left := v_left - v_cost;
+    v_n := v_n + 1;
+    o := v_n; id := v_row.id; kind := v_row.kind; session := v_row.session; turn_index := v_row.turn_index;
+    object := v_row.object; line := v_line; tokens := v_cost;
+    return next;
+  end loop;
+end $$;
+
+create or replace function memoir.memory_query(p_user text, p_session text, p_question text,
+  p_max_tokens integer default 600, p_scope text default 'session')
+returns jsonb language plpgsql security definer set search_path from current as $$
+declare
+  v_caller _memoir.caller := _memoir.authorise(p_user, 'write');
+  v_session _memoir.sessions := _memoir.session(v_caller, p_session);
+  v_started timestamptz := clock_timestamp(); v_answer jsonb; v_text text; v_tokens integer; v_memory uuid;
+begin
+  perform _memoir.check_choice('scope', p_scope, '{session,user}');
+  if _memoir.is_blank(p_question) then
+    perform _memoir.fail('PM014', format('question must not be empty, it is %s', _memoir.shown(p_question)));
+  end if;
+  if p_max_tokens is null or p_max_tokens not between 50 and 16000 then
+    perform _memoir.fail('PM014', format('max_tokens must be from 50 to 16000, not %s',
+      coalesce(p_max_tokens::text, 'null')));
+  end if;
+  select string_agg(q.line, E'\n' order by q.o), coalesce(sum(q.tokens), 0), coalesce(jsonb_agg(jsonb_build_object(
+      'id', q.id, 'kind', q.kind, 'session', q.session, 'turn_index', q.turn_index,
+      'object', _memoir.object_name(q.object)) order by q.o), '[]'),
+    (array_agg(q.object order by q.o) filter (where q.object is not null))[1]
+  into v_text, v_tokens, v_answer, v_memory
+  from _memoir.query_passages(v_caller, p_user, p_session, p_question, p_max_tokens, p_scope = 'user') q;
+  if v_memory is not null then
+    perform _memoir.note_fault(v_caller.user_id, v_session.session_id, m, 'micro_fault', c.turn_count, 0, p_question,
+      v_tokens, v_started)
+    from _memoir.memory_store m, _memoir.session_counters c
+    where m.user_id = v_caller.user_id and m.memory_id = v_memory and c.user_id = v_caller.user_id
+      and c.session_id = v_session.session_id;
+  end if;
+  return jsonb_build_object('text', coalesce(v_text, 'Nothing found.'), 'tokens', v_tokens, 'passages', v_answer);
+end $$;
+comment on function memoir.memory_query(text, text, text, integer, text) is
+  'The passages that best answer a question from all that a session has, whatever of it is shown (p_scope user: from all
+that is known of the user), at most p_max_tokens: {"text" (for a model), "tokens", "passages": [{"id", "kind", "session",
+"turn_index", "object"}]}. What is shown stays as it is. Writes fault_history. Raises PM001, PM003, PM014.';
+
+create or replace function memoir.memory_restore(p_user text, p_session text, p_object text, p_lines text default null,
+  p_reason text default null)
+returns text language plpgsql security definer set search_path from current as $$
+declare
+  v_caller _memoir.caller := _memoir.authorise(p_user, 'write');
+  v_session _memoir.sessions := _memoir.session(v_caller, p_session);
+  v_memory _memoir.memory_store := _memoir.named_object(v_caller, v_session, p_object);
+  v_text text := _memoir.object_text(v_caller.user_id, v_memory.memory_id); v_range integer[];
+  v_config jsonb := _memoir.config(v_caller.user_id, v_session.settings); v_turns integer;
+begin
+  perform _memoir.check_size('reason', p_reason, 10000);
+  if v_text is null then
+    perform _memoir.fail('PM004', format('the turns of object %s are archived', _memoir.shown(p_object)),
+      'restore_month brings them back');
+  end if;
+  if p_lines is not null then
+    v_range := regexp_match(p_lines, '^\s*(\d{1,7})\s*(?:[-–]\s*(\d{1,7})\s*)?$')::integer[];
+    if v_range is null or v_range[1] < 1 or v_range[2] < v_range[1] then
+      perform _memoir.fail('PM014', format('lines must be like 40 or 40-80, not %s', _memoir.shown(p_lines)));
+    end if;
+    v_text := array_to_string((string_to_array(v_text, E'\n'))[v_range[1] : coalesce(v_range[2], v_range[1])], E'\n');
+  end if;
+  select c.turn_count into v_turns from _memoir.session_counters c where c.user_id = v_caller.user_id
+    and c.session_id = v_session.session_id for update;
+  perform _memoir.note_fault(v_caller.user_id, v_session.session_id, v_memory, 'full_restore', v_turns,
+    (v_config ->> 'fault_pin_turns')::integer, p_reason);
+  return v_text;
+end $$;
+comment on function memoir.memory_restore(text, text, text, text, text) is
+  'The full text of an object of the session, byte for byte as it was (p_lines, such as 40-80: those lines of it), to be
+appended as the result of the call. p_object: its name as its shown forms say it, or its id. The object is pinned for
+fault_pin_turns turns, twice as long from the second time on. Writes fault_history, session_objects. Raises PM001,
+PM003, PM004, PM014.';
+
+create or replace function memoir.memory_release(p_user text, p_session text, p_objects text[],
+  p_reason text default null)
+returns integer language plpgsql security definer set search_path from current as $$
+declare
+  v_caller _memoir.caller := _memoir.authorise(p_user, 'write');
+  v_session _memoir.sessions := _memoir.session(v_caller, p_session); v_name text; v_memory _memoir.memory_store;
+begin
+  perform _memoir.check_size('reason', p_reason, 10000);
+  if coalesce(cardinality(p_objects), 0) not between 1 and 100 then
+    perform _memoir.fail('PM014', format('objects must be 1 to 100 names of objects, not %s',
+      coalesce(cardinality(p_objects), 0)));
+  end if;
+  perform from _memoir.session_counters c where c.user_id = v_caller.user_id
+    and c.session_id = v_session.session_id for update;
+  foreach v_name in array p_objects loop
+    v_memory := _memoir.named_object(v_caller, v_session, v_name);
+    perform _memoir.release_object(v_caller.user_id, v_session.session_id, v_memory, p_reason);
+  end loop;
+  return cardinality(p_objects);
+end $$;
+comment on function memoir.memory_release(text, text, text[], text) is
+  'Objects of the session that need not be shown any more: stubs from the next moment on. memory_query still answers from
+them, memory_restore brings them back. Returns how many. Writes session_objects. Raises PM001, PM003, PM004, PM014.';
+
+create or replace function memoir.list_faults(p_user text, p_session text default null, p_limit integer default 100)
+returns table (recorded_at timestamptz, session text, turn_index integer, fault text, object text, type text,
+  content text, fidelity text, answer_tokens integer, avoided_tokens integer, latency_ms integer)
+language plpgsql stable security definer set search_path from current set plan_cache_mode = force_custom_plan as $$
+declare
+  v_caller _memoir.caller := _memoir.authorise(p_user, 'read'); v_session uuid;
+begin
+  perform _memoir.check_count('limit', p_limit, 10000);
+  if p_session is not null then v_session := (_memoir.session(v_caller, p_session)).session_id; end if;
+  return query
+  select f.recorded_at, s.external_id, f.turn_number, f.fault_type, _memoir.object_name(f.memory_id), f.type, m.content,
+    (array['full', 'detailed', 'compact', 'stub', 'not shown'])[f.fidelity + 1], f.answer_tokens, f.avoided_tokens,
+    f.latency_ms
+  from _memoir.fault_history f
+  join _memoir.sessions s on s.user_id = f.user_id and s.session_id = f.session_id
+  left join _memoir.memory_store m on m.user_id = f.user_id and m.memory_id = f.memory_id
+    and m.sensitivity <= v_caller.clearance and m.state in ('active', 'superseded')
+  where f.user_id = v_caller.user_id and (v_session is null or f.session_id = v_session)
+    and (v_caller.projects is null or s.project = any (v_caller.projects))
+  order by f.recorded_at desc, f.fault_id limit p_limit;
+end $$;
+comment on function memoir.list_faults(text, text, integer) is
+  'What models needed of objects and were not shown, newest first, of one session or of all: when, session, turn_index,
+fault (micro_fault: a question answered from it, full_restore, page_fault: fetched again, entropy_triggered), object, type
+and content (its line), the fidelity at which it was shown, tokens of the answer, tokens that it avoided, latency_ms.
+Raises PM001, PM003, PM014.';

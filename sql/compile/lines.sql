@@ -1,0 +1,173 @@
+-- Steps as lines: what a call was and what came of it, where the call itself is no longer shown. They stand, fenced, behind
+-- the question of their exchange; before the first of them, how many steps left the list altogether.
+
+-- What is shown once places are shown as they should be, in tokens.
+create or replace function _memoir.shown_after(p_past _memoir.past, p_places _memoir.past_place[])
+returns bigint language sql immutable as $$
+  select p_past.shown - coalesce(sum(case when p.target = 0 then 0 else p.tokens - p.form end
+    - case when p.fidelity = 0 then 0 else p.tokens - o.form end), 0)
+  from unnest(p_places) with ordinality p(turn_index, call_no, argument, memory_id, tokens, part_no, type, about,
+    recorded_at, over, pinned, asked, fidelity, form, why, value, target, n)
+  join unnest(p_past.places) with ordinality o(turn_index, call_no, argument, memory_id, tokens, part_no, type, about,
+    recorded_at, over, pinned, asked, fidelity, form, why, value, target, n) on o.n = p.n
+$$;
+
+-- Which steps become lines, oldest first, until so many tokens are shown; which leave, where that is not enough.
+create or replace function _memoir.with_lines(p_session _memoir.sessions, p_config jsonb, inout p_frame _memoir.session_windows, p_past _memoir.past, p_places _memoir.past_place[],
+  p_low bigint, p_tokenizer text, out shown bigint)
+language plpgsql as $$
+declare
+  v_frame _memoir.session_windows := p_frame; v_turns _memoir.past_turn[]; v_turn _memoir.past_turn;
+  v_per_line constant integer := 45;
+  v_shown bigint := _memoir.shown_after(p_past, p_places); v_through integer;
+begin
+  -- Turns with what their forms save now.
+  v_turns := array(select (t.turn_index, t.role, t.exchange_start, t.recorded_at, t.cost, t.calls,
+      coalesce(s.saved, 0))::_memoir.past_turn
+    from unnest(p_past.turns) t left join (select p.turn_index, sum(p.tokens - p.form)::integer as saved
+      from unnest(p_places) p where p.target > 0 group by 1) s on s.turn_index = t.turn_index order by t.turn_index);
+  for i in 1 .. cardinality(v_turns) loop
+    v_turn := v_turns[i];
+    continue when v_turn.turn_index <= v_frame.lines_through;
+    -- A step ends where another message begins.
+    if v_turn.role <> 'tool' then
+      if v_through is not null then v_frame.lines_through := v_through; end if;
+      exit when v_shown <= p_low or v_turn.turn_index >= p_past.fresh_from;
+    end if;
+    if v_turn.role = 'tool' or v_turn.calls then
+      v_shown := v_shown - (v_turn.cost - v_turn.saved) + case when v_turn.role = 'tool' then v_per_line else 0 end;
+    end if;
+    v_through := v_turn.turn_index;
+  end loop;
+  if v_shown > 0.9 * p_past.budget then
+    v_frame := _memoir.with_leaving(p_session, v_frame, v_turns, v_shown - greatest(p_low, p_past.budget / 2));
+    v_shown := greatest(p_low, p_past.budget / 2);
+  end if;
+  v_frame.lines := _memoir.step_lines(p_session, p_config, v_frame);
+  v_frame.line_tokens := coalesce((select sum(x) from unnest(_memoir.count_tokens(
+    array(select value from jsonb_each_text(v_frame.lines)), p_tokenizer)) x), 0);
+  p_frame := v_frame;
+  shown := v_shown;
+end $$;
+
+-- From which turn on anything is shown, so that so many tokens leave: of what is lines already, oldest first.
+create or replace function _memoir.with_leaving(p_session _memoir.sessions, p_frame _memoir.session_windows,
+  p_turns _memoir.past_turn[], p_tokens bigint)
+returns _memoir.session_windows language plpgsql stable as $$
+declare
+  v_frame _memoir.session_windows := p_frame; v_left bigint := p_tokens; v_row record;
+begin
+  for v_row in
+    select t.turn_index, t.role, t.exchange_start, case when t.role in ('user', 'system') then 0 when t.role = 'tool'
+      then 45 when t.calls then 0 else t.cost end as cost,
+      lead(t.exchange_start) over w as next_exchange, lead(t.role) over w as next_role,
+      sum(t.cost) filter (where t.role in ('user', 'system')) over (partition by t.exchange_start) as question
+    from (select u.* from unnest(p_turns) u
+      union all
+      -- Lines that are there already: what they were is no longer among the turns.
+      select h.turn_index, h.role, h.exchange_start, h.recorded_at, h.cost, true, 0
+      from _memoir.lined_turns(p_session, p_frame, p_turns) h) t
+    where t.turn_index between p_frame.first_turn and p_frame.lines_through
+    window w as (order by t.turn_index) order by t.turn_index
+  loop
+    v_left := v_left - v_row.cost;
+    if v_row.next_exchange is distinct from v_row.exchange_start then v_left := v_left - v_row.question; end if;
+    -- Steps go whole, and so does what ends an exchange.
+    if v_row.next_role is distinct from 'tool' then
+      v_frame.first_turn := v_row.turn_index + 1;
+      v_frame.opening := coalesce(v_row.next_exchange, v_row.exchange_start);
+      exit when v_left <= 0;
+    end if;
+  end loop;
+  v_frame.opening := coalesce((_memoir.turn_seen(p_session, v_frame.first_turn)).exchange_start, v_frame.first_turn);
+  return v_frame;
+end $$;
+
+-- Turns that are lines since an earlier moment.
+create or replace function _memoir.lined_turns(p_session _memoir.sessions, p_frame _memoir.session_windows,
+  p_turns _memoir.past_turn[])
+returns table (turn_index integer, role _memoir.turn_role, exchange_start integer, recorded_at timestamptz, cost integer)
+language plpgsql stable set plan_cache_mode = force_custom_plan as $$
+begin
+  return query
+  select h.turn_index, h.role, h.exchange_start, h.recorded_at, h.token_count
+  from _memoir.lineage(p_session) l
+  join _memoir.session_counters c on c.user_id = p_session.user_id and c.session_id = l.session_id
+  join _memoir.conversation_history h on h.user_id = p_session.user_id and h.session_id = l.session_id
+    and h.recorded_at between c.first_recorded_at and c.last_recorded_at
+    and h.turn_index between greatest(l.from_turn, p_frame.first_turn) and least(l.to_turn, p_frame.lines_through)
+  where (h.role = 'tool' or h.role = 'assistant' and h.tool_calls is not null)
+    and not exists (select from unnest(p_turns) t where t.turn_index = h.turn_index);
+end $$;
+
+-- {"exchange": its fenced lines} of the steps that a frame shows as lines, and in the first of them what left. What is not
+-- for everybody, or was taken out of recall, is not said here.
+create or replace function _memoir.step_lines(p_session _memoir.sessions, p_config jsonb,
+  p_frame _memoir.session_windows)
+returns jsonb language plpgsql stable set plan_cache_mode = force_custom_plan as $$
+declare
+  v_row record; v_calls jsonb := '{}'; v_call jsonb; v_lines jsonb := '{}'; v_line text; v_key text;
+  v_note text := _memoir.left_note(p_session, p_frame);
+begin
+  for v_row in
+    select h.turn_index, h.role, h.exchange_start, h.tool_calls, h.tool_call_id, left(h.content, 400) as content,
+      _memoir.sensitivity_now(h.sensitivity, h.turn_index, _memoir.marks(h.user_id, h.session_id)) > 'normal' as hidden,
+      p.memory_id, h.token_count, exists (select from _memoir.recall_exclusions x where x.user_id = p_session.user_id
+        and x.session_id = l.session_id and x.turn_index = h.turn_index and x.lifted_at is null
+        and not x.changed) as excluded
+    from _memoir.lineage(p_session) l
+    join _memoir.session_counters c on c.user_id = p_session.user_id and c.session_id = l.session_id
+    join _memoir.conversation_history h on h.user_id = p_session.user_id and h.session_id = l.session_id
+      and h.recorded_at between c.first_recorded_at and c.last_recorded_at
+      and h.turn_index between greatest(l.from_turn, p_frame.first_turn) and least(l.to_turn, p_frame.lines_through)
+    left join _memoir.object_places p on p.user_id = p_session.user_id and p.session_id = l.session_id
+      and p.turn_index = h.turn_index and p.call_no = 0
+    where h.role = 'tool' or h.tool_calls is not null order by h.turn_index
+  loop
+    if v_row.role = 'assistant' then
+      v_calls := case when v_row.excluded then '{}'
+        else _memoir.placed_calls(v_row.tool_calls, v_row.turn_index, null, 'normal') end;
+      v_line := case when v_row.content <> '' and not v_row.hidden and not v_row.excluded then format('- turn %s, said: %s', v_row.turn_index,
+        _memoir.one_line(v_row.content)) end;
+    else
+      v_call := v_calls -> v_row.tool_call_id;
+      v_key := case when not v_row.hidden then (_memoir.tool_use(p_config, v_call ->> 'name',
+        v_call ->> 'arguments')).key end;
+      v_line := format('- turn %s: %s → %s', v_row.turn_index,
+        concat_ws(' ', _memoir.one_line(left(coalesce(v_call ->> 'name', 'a tool'), 60)), _memoir.one_line(left(v_key, 100))),
+        case when v_row.hidden then 'withheld' when v_row.excluded then 'taken out of recall' when v_row.memory_id is not null
+          then format('object %s, %s tokens', _memoir.object_name(v_row.memory_id), v_row.token_count)
+          else coalesce(nullif(_memoir.one_line(left(v_row.content, 80)), ''), 'nothing') end);
+    end if;
+    continue when v_line is null;
+    v_lines := jsonb_set(v_lines, array[v_row.exchange_start::text],
+      to_jsonb(concat_ws(E'\n', v_lines ->> v_row.exchange_start::text, _memoir.neutralise(v_line))));
+  end loop;
+  -- What left is said where the list begins, if anything of the past is left in it.
+  if v_note is not null and p_frame.opening is not null then
+    v_key := p_frame.opening::text;
+    v_lines := jsonb_set(v_lines, array[v_key], to_jsonb(concat_ws(E'\n', v_note, v_lines ->> v_key)));
+  end if;
+  return (select coalesce(jsonb_object_agg(key, _memoir.fence('steps', value)), '{}') from jsonb_each_text(v_lines));
+end $$;
+
+-- What is said of the turns that left the list; null where none did, or the summary has them.
+create or replace function _memoir.left_note(p_session _memoir.sessions, p_frame _memoir.session_windows)
+returns text language plpgsql stable set plan_cache_mode = force_custom_plan as $$
+declare
+  v_from integer := p_frame.summary_through + 1; v_steps bigint; v_turns bigint;
+begin
+  if p_frame.first_turn <= v_from then return null; end if;
+  select count(*) filter (where h.role = 'assistant' and h.tool_calls is not null), count(*) into v_steps, v_turns
+  from _memoir.lineage(p_session) l
+  join _memoir.session_counters c on c.user_id = p_session.user_id and c.session_id = l.session_id
+  join _memoir.conversation_history h on h.user_id = p_session.user_id and h.session_id = l.session_id
+    and h.recorded_at between c.first_recorded_at and c.last_recorded_at
+    and h.turn_index between greatest(l.from_turn, v_from) and least(l.to_turn, p_frame.first_turn - 1)
+  -- The question of the exchange that the list begins in stays.
+  where h.role not in ('user', 'system') or h.turn_index < p_frame.opening;
+  if v_turns = 0 then return null; end if;
+  return format('%s (turns %s to %s) are kept and not shown: memory_query or memory_timeline has them.',
+    case when v_steps > 0 then v_steps || ' earlier steps' else v_turns || ' earlier turns' end, v_from,
+    p_frame.first_turn - 1);
+end $$;

@@ -1,0 +1,543 @@
+-- When the list shows less of a session's past, and of what. Between two moments a list begins with the same bytes; at
+-- one, all that is due moves in one batch. This is the one list of moments, for compiles and for window_forms:
+--   zone        the shown tokens crossed a zone of the budget upward     room        they no longer fit
+--   pays        what could be shorter has cost as much as rewriting it   cold        the prompt cache is cold anyway
+--   compaction  the summary reaches further                              task        the session's task changed
+--   goal        the user turned to something else, under pressure        budget      the budget grew
+--   changed     the application or client changed the past itself (window_forms says so)
+-- What is large at birth is born reduced: it stands at the end of the list, so nothing before it changes.
+
+-- Zones: normal 0, caution 1, warning 2, critical 3, emergency 4.
+create or replace function _memoir.zone_of(p_shown bigint, p_budget bigint)
+returns smallint language sql immutable as $$
+  select (case when p_shown >= 0.95 * p_budget then 4 when p_shown >= 0.85 * p_budget then 3
+    when p_shown >= 0.7 * p_budget then 2 when p_shown >= 0.5 * p_budget then 1 else 0 end)::smallint
+$$;
+
+create or replace function _memoir.zone_name(p_zone integer)
+returns text language sql immutable as $$
+  select (array['normal', 'caution', 'warning', 'critical', 'emergency'])[p_zone + 1]
+$$;
+
+-- How a session's past is shown before its first moment: all of it.
+create or replace function _memoir.first_frame(p_session _memoir.sessions, p_counters _memoir.session_counters,
+  p_budget integer, p_at timestamptz)
+returns _memoir.session_windows language plpgsql stable as $$
+declare
+  v_frame _memoir.session_windows;
+begin
+  v_frame.user_id := p_session.user_id;
+  v_frame.session_id := p_session.session_id;
+  v_frame.moments := 0;
+  v_frame.kind := 'none';
+  v_frame.at_turn := p_counters.turn_count;
+  v_frame.moved_at := p_at;
+  v_frame.budget := p_budget;
+  v_frame.zone := 0;
+  v_frame.summary_through := coalesce(p_session.summary_through, -1);
+  v_frame.first_turn := v_frame.summary_through + 1;
+  v_frame.opening := v_frame.first_turn;
+  v_frame.lines_through := v_frame.first_turn - 1;
+  v_frame.frozen_through := -1;
+  v_frame.task := (p_session).task_type;
+  v_frame.line_tokens := 0;
+  v_frame.lines := '{}';
+  return v_frame;
+end $$;
+
+-- The frame of a session that has objects; null for all others.
+create or replace function _memoir.session_frame(p_session _memoir.sessions, p_counters _memoir.session_counters,
+  p_budget integer, p_at timestamptz)
+returns _memoir.session_windows language plpgsql stable set plan_cache_mode = force_custom_plan as $$
+declare
+  v_frame _memoir.session_windows; v_part record;
+begin
+  if p_counters.has_objects is not true then return null; end if;
+  select * into v_frame from _memoir.session_windows w where w.user_id = p_session.user_id
+    and w.session_id = p_session.session_id;
+  if not found then
+    for v_part in select * from _memoir.lineage(p_session) loop
+      perform from _memoir.object_places p
+      join _memoir.memory_store m on m.user_id = p.user_id and m.memory_id = p.memory_id and m.source_tool is not null
+      where p.user_id = p_session.user_id and p.session_id = v_part.session_id and p.turn_index <= v_part.to_turn
+      limit 1;
+      if found then return _memoir.first_frame(p_session, p_counters, p_budget, p_at); end if;
+    end loop;
+    return null;
+  end if;
+  return v_frame;
+end $$;
+
+-- From which exchange on a recall is not of the past yet.
+create or replace function _memoir.recalls_until(p_counters _memoir.session_counters)
+returns integer language plpgsql immutable as $$
+begin
+  return case when p_counters.last_role = 'assistant' then p_counters.turn_count else p_counters.exchange_start end;
+end $$;
+
+-- What was asked for, or recalled and used, since the last moment, and what it depends on.
+create or replace function _memoir.asked_objects(p_user_id uuid, p_session_id uuid, p_since timestamptz)
+returns uuid[] language plpgsql stable set plan_cache_mode = force_custom_plan as $$
+begin
+  return _memoir.with_dependencies(p_user_id, array(
+    select f.memory_id from _memoir.fault_history f where f.user_id = p_user_id and f.session_id = p_session_id
+      and f.recorded_at > p_since and f.memory_id is not null
+    union select o.memory_id from _memoir.session_objects o where o.user_id = p_user_id and o.session_id = p_session_id
+      and o.is_used));
+end $$;
+
+-- Objects and what they depend on, two hops.
+create or replace function _memoir.with_dependencies(p_user_id uuid, p_objects uuid[])
+returns uuid[] language plpgsql stable set plan_cache_mode = force_custom_plan as $$
+declare
+  v_next uuid[] := p_objects;
+begin
+  for hop in 1 .. 2 loop
+    exit when v_next = '{}';
+    v_next := array(select distinct r.target_id from _memoir.memory_relationships r where r.user_id = p_user_id
+      and r.source_id = any (v_next) and r.relation = 'depends_on' and r.target_id <> all (p_objects));
+    p_objects := p_objects || v_next;
+  end loop;
+  return p_objects;
+end $$;
+
+-- The past as the ladder weighs it: turns from the frame's first on, and the objects of those that are not lines.
+create or replace function _memoir.session_past(p_session _memoir.sessions, p_counters _memoir.session_counters,
+  p_frame _memoir.session_windows, p_config jsonb, p_budget integer, p_overhead integer)
+returns _memoir.past language plpgsql stable set plan_cache_mode = force_custom_plan as $$
+declare
+  v_past _memoir.past; v_part record; v_turns _memoir.past_turn[]; v_places _memoir.past_place[];
+  v_user uuid := p_session.user_id; v_own uuid := p_session.session_id; v_from timestamptz; v_to timestamptz;
+  v_last integer := p_counters.turn_count - 1; v_asked uuid[];
+begin
+  v_past.turns := '{}';
+  v_past.places := '{}';
+  v_past.budget := p_budget;
+  v_past.overhead := p_overhead;
+  v_asked := _memoir.asked_objects(v_user, v_own, p_frame.moved_at);
+  for v_part in select * from _memoir.lineage(p_session) l where l.to_turn >= p_frame.opening order by l.from_turn loop
+    select c.first_recorded_at, c.last_recorded_at into v_from, v_to from _memoir.session_counters c
+    where c.user_id = v_user and c.session_id = v_part.session_id;
+    select array_agg((o.turn_index, o.call_no, o.argument, o.memory_id, o.tokens, o.part_no,
+        -- What a model summed up is shown as that.
+        case when coalesce(s.fidelity_ceiling, o.fidelity_ceiling) = 2 then 'summary' else o.type end,
+        concat_ws(' ', o.source_tool, o.source_key), o.recorded_at,
+        case when o.reading < o.last_reading then 'read again' when o.state = 'superseded' then 'superseded'
+          when o.stale_turn is not null then 'edited since'
+          when coalesce(s.fidelity_ceiling, o.fidelity_ceiling) >= 3 then 'released' end,
+        coalesce(s.pinned_until_turn, o.pinned_until_turn, 0) > v_last + 1 and o.reading = o.last_reading,
+        o.memory_id = any (v_asked), coalesce(f.fidelity, 0), coalesce(f.tokens, 0), f.reason, 0,
+        null)::_memoir.past_place order by o.turn_index, o.call_no, o.argument) into v_places
+    from _memoir.objects_at(v_user, v_part.session_id, greatest(v_part.from_turn, p_frame.lines_through + 1),
+      least(v_part.to_turn, v_last)) o
+    left join _memoir.shown_forms f on f.user_id = v_user and f.session_id = v_own and f.turn_index = o.turn_index
+      and f.call_no = o.call_no and f.argument = o.argument
+    left join _memoir.session_objects s on s.user_id = v_user and s.session_id = v_own and s.memory_id = o.memory_id
+    -- What people and assistants say is never touched.
+    where o.source_tool is not null;
+    v_past.places := v_past.places || coalesce(v_places, '{}');
+    select array_agg((h.turn_index, h.role, h.exchange_start, h.recorded_at, h.token_count + p_overhead,
+      h.tool_calls is not null, 0)::_memoir.past_turn order by h.turn_index) into v_turns
+    from _memoir.conversation_history h
+    where h.user_id = v_user and h.session_id = v_part.session_id and h.recorded_at between v_from and v_to
+      and h.turn_index between greatest(v_part.from_turn, p_frame.opening) and least(v_part.to_turn, v_last)
+      and (h.turn_index > p_frame.lines_through or h.role in ('user', 'system')
+        or h.turn_index >= p_frame.first_turn and h.role = 'assistant' and h.tool_calls is null);
+    v_past.turns := v_past.turns || coalesce(v_turns, '{}');
+  end loop;
+  v_past.recalls := 0;
+  if not pg_is_in_recovery() then
+    select coalesce(sum(k.tokens), 0)::integer into v_past.recalls from _memoir.kept_recalls k where k.user_id = v_user
+      and k.session_id = v_own and k.at_turn between p_frame.opening and _memoir.recalls_until(p_counters) - 1;
+  end if;
+  return _memoir.weighed(v_past, p_frame, (p_config ->> 'window_fresh_steps')::integer);
+end $$;
+
+-- What is shown, in tokens, and from where on nothing is touched: the newest steps, as many as fit half the budget.
+create or replace function _memoir.weighed(inout p_past _memoir.past, p_frame _memoir.session_windows, p_fresh integer)
+language plpgsql immutable set plan_cache_mode = force_generic_plan as $$
+declare
+  v_turns _memoir.past_turn[]; v_turn _memoir.past_turn; v_used bigint := 0; v_steps integer := 0;
+begin
+  select coalesce(array_agg((t.turn_index, t.role, t.exchange_start, t.recorded_at, t.cost, t.calls,
+    coalesce(s.saved, 0))::_memoir.past_turn order by t.turn_index), '{}') into v_turns
+  from unnest(p_past.turns) t
+  left join (select p.turn_index, sum(p.tokens - p.form)::integer as saved from unnest(p_past.places) p
+    where p.fidelity > 0 group by 1) s on s.turn_index = t.turn_index;
+  p_past.turns := v_turns;
+  p_past.shown := p_frame.line_tokens + p_past.recalls + (select coalesce(sum(t.cost - t.saved), 0) from unnest(v_turns) t);
+  p_past.fresh_from := coalesce((v_turns[cardinality(v_turns)]).turn_index, -1) + 1;
+  for i in reverse cardinality(v_turns) .. 1 loop
+    v_turn := v_turns[i];
+    v_used := v_used + v_turn.cost - v_turn.saved;
+    if v_turn.calls then
+      v_steps := v_steps + 1;
+      exit when v_steps > p_fresh or v_steps > 1 and v_used > p_past.budget / 2;
+      p_past.fresh_from := v_turn.turn_index;
+    end if;
+  end loop;
+end $$;
+
+-- Where a move pays best, and what it is worth there, in tokens at the price of plain input. From each place on that could
+-- be shorter: what is saved each call; carried: what not having moved has cost, a read of that for each call since it could
+-- be shorter; rewritten: all that follows, written instead of read. spent: what the turns have cost so far.
+-- docs/window.md has it.
+create or replace function _memoir.move_pays(p_past _memoir.past, p_config jsonb, p_is_cold boolean,
+  out saved bigint, out carried float8, out rewritten float8, out spent float8)
+language plpgsql immutable set plan_cache_mode = force_generic_plan as $$
+declare
+  v_read float8 := p_config ->> 'cache_read_share'; v_write float8 := p_config ->> 'cache_write_share';
+  v_fresh integer := p_config ->> 'window_fresh_steps';
+begin
+  with turns as materialized (
+    select t.turn_index, t.cost - t.saved as cost, sum(t.cost - t.saved) over w as behind,
+      count(*) filter (where t.role = 'assistant') over w as later
+    from unnest(p_past.turns) t window w as (order by t.turn_index desc)
+  ), gains as (
+    select p.turn_index, sum(p.tokens - greatest(case when p.over is null then 90 else 60 end, p.tokens * 6 / 100))
+      filter (where p.tokens - greatest(case when p.over is null then 90 else 60 end, p.tokens * 6 / 100) >= 100) as gain
+    from unnest(p_past.places) p where p.turn_index < p_past.fresh_from and p.fidelity = 0 and not p.pinned group by 1
+  ), cuts as (
+    select sum(g.gain) over w as saved, sum(g.gain * greatest(0, t.later - v_fresh + 1)) over w * v_read as carried,
+      case when p_is_cold then 0 else (v_write - v_read) * greatest(0, t.behind - sum(g.gain) over w) end as rewritten,
+      g.turn_index
+    from gains g join turns t on t.turn_index = g.turn_index where g.gain > 0 window w as (order by g.turn_index desc)
+  )
+  select coalesce(c.saved, 0), coalesce(c.carried, 0), coalesce(c.rewritten, 0), x.spent
+  into saved, carried, rewritten, spent
+  from (select coalesce(sum(t.cost * (v_write + v_read * t.later)), 0) as spent from turns t) x
+  left join (select * from cuts order by cuts.carried - cuts.rewritten desc, cuts.turn_index limit 1) c on true;
+end $$;
+
+-- Which moment it is; null: none. p_kept: the list is somebody else's, so that nothing can leave it; once all is short that
+-- can be, it need not be said again that there is no room.
+create or replace function _memoir.moment_due(p_past _memoir.past, p_frame _memoir.session_windows,
+  p_session _memoir.sessions, p_config jsonb, p_at timestamptz, p_kept boolean default false)
+returns text language plpgsql stable as $$
+declare
+  v_pays record; v_newest timestamptz; v_cold boolean;
+  v_life interval := make_interval(secs => (p_config ->> 'cache_ttl_seconds')::float8);
+begin
+  if p_past.shown > p_past.budget and not (p_kept and p_frame.zone = 4) then return 'room'; end if;
+  if _memoir.zone_of(p_past.shown, p_past.budget) > p_frame.zone then return 'zone'; end if;
+  if coalesce(p_session.summary_through, -1) > p_frame.summary_through then return 'compaction'; end if;
+  if p_session.task_type::text is distinct from p_frame.task then return 'task'; end if;
+  if p_past.budget > p_frame.budget * 1.25 and p_frame.lines_through >= p_frame.first_turn then return 'budget'; end if;
+  v_newest := (select max(t.recorded_at) from unnest(p_past.turns) t where t.role = 'assistant');
+  v_cold := p_at > v_newest + v_life and (p_frame.moments = 0 or p_frame.moved_at < v_newest + v_life);
+  select * into v_pays from _memoir.move_pays(p_past, p_config, v_cold);
+  -- Below warning it may pay twice over first: half as many moments, for a few percent of the cost. Nothing has been saved
+  -- yet that could pay for the first of an agent that keeps its list, and many of its sessions end before it would.
+  if v_pays.saved > 0 and v_pays.carried > 0
+    and v_pays.carried >= v_pays.rewritten * (case when p_past.shown < 0.7 * p_past.budget then 2 else 1 end)
+    and (not p_kept or p_frame.moments > 0 or v_pays.rewritten <= v_pays.spent * (p_config ->> 'window_first_share')::float8) then
+    return case when v_cold then 'cold' else 'pays' end;
+  end if;
+  if p_frame.zone >= 1 and _memoir.goal_changed(p_session, p_past, p_frame) then return 'goal'; end if;
+  if exists (select from unnest(p_past.places) p where p.fidelity = 0 and not p.pinned
+    and p.turn_index >= _memoir.newest_step(p_past) and p.tokens > p_past.budget / 10) then
+    return 'born';
+  end if;
+  return null;
+end $$;
+
+-- Where the newest step begins: what came before it has been shown.
+create or replace function _memoir.newest_step(p_past _memoir.past)
+returns integer language sql immutable as $$
+  select coalesce(max(t.turn_index), 0) from unnest(p_past.turns) t where t.role <> 'tool'
+$$;
+
+-- Whether the newest message of the user came since the last moment and turns to something else than the one before it:
+-- the cosine of their vectors. Unknown while there are none.
+create or replace function _memoir.goal_changed(p_session _memoir.sessions, p_past _memoir.past,
+  p_frame _memoir.session_windows)
+returns boolean language plpgsql stable set plan_cache_mode = force_custom_plan as $$
+declare
+  v_turns integer[] := array(select t.turn_index from unnest(p_past.turns) t where t.role = 'user'
+    order by t.turn_index desc limit 2);
+  v_cosine float8;
+begin
+  if cardinality(v_turns) < 2 or v_turns[1] < p_frame.at_turn then return false; end if;
+  select 1 - (a.embedding <=> b.embedding) into v_cosine
+  from _memoir.search_items i
+  join _memoir.embeddings a on a.user_id = i.user_id and a.item_no = i.item_no
+  join _memoir.search_items j on j.user_id = i.user_id and j.chunk = 0
+    and j.ref_id = (_memoir.turn_seen(p_session, v_turns[2])).message_id
+  join _memoir.embeddings b on b.user_id = j.user_id and b.item_no = j.item_no and b.model_id = a.model_id
+  where i.user_id = p_session.user_id and i.chunk = 0
+    and i.ref_id = (_memoir.turn_seen(p_session, v_turns[1])).message_id limit 1;
+  return coalesce(v_cosine < 0.5, false);
+end $$;
+
+-- What each place should be shown as at this moment: no longer of use as a stub, the others compact, in detail where a
+-- model asked for it since, or where objects of its type were needed again as a rule. Never raised but where it was asked
+-- for, or is pinned, and the list is short.
+create or replace function _memoir.targets(p_past _memoir.past, p_learnt text[], p_message text)
+returns _memoir.past_place[] language plpgsql stable set plan_cache_mode = force_generic_plan as $$
+declare
+  v_words text[] := _memoir.query_terms('simple', p_message);
+  v_newest timestamptz := (select max(p.recorded_at) from unnest(p_past.places) p);
+  v_roomy boolean := p_past.shown < p_past.budget / 2;
+begin
+  return array(
+    select (p.turn_index, p.call_no, p.argument, p.memory_id, p.tokens, p.part_no, p.type, p.about, p.recorded_at,
+      p.over, p.pinned, p.asked, p.fidelity, p.form, p.why,
+      -- relevance to what the user said last × importance × recency × faults, per token
+      (0.5 + coalesce((select count(*) from unnest(_memoir.query_terms('simple', p.about)) w
+          where w = any (v_words))::float8 / nullif(cardinality(v_words), 0), 0))
+        * case p.type when 'plan' then 3 when 'error_context' then 1.5 when 'file_context' then 1.2 else 1 end
+        * power(0.5, extract(epoch from v_newest - p.recorded_at) / 3600.0)
+        * case when p.asked or p.type = any (p_learnt) then 2 else 1 end / greatest(p.tokens, 1),
+      case when p.turn_index >= p_past.fresh_from
+          then case when p.fidelity = 0 and not p.pinned and p.tokens > p_past.budget / 10 then 1 else p.fidelity end
+        when p.pinned then case when v_roomy then 0 else p.fidelity end
+        when p.over is not null then greatest(p.fidelity, 3)
+        when p.type = 'summary' then 2
+        when p.asked and v_roomy then least(greatest(p.fidelity, 1), 1)
+        when p.type = any (p_learnt) and p.fidelity <= 1 then 1
+        -- Of a short file a few lines tell nothing; it is read again, or asked.
+        when p.type = 'file_context' and p.tokens < 3000 then 3
+        else greatest(p.fidelity, 2) end)::_memoir.past_place
+    from unnest(p_past.places) p order by p.turn_index, p.call_no, p.argument);
+end $$;
+
+-- Where the user turns to something else, what the plan and the newest steps depend on comes along.
+create or replace function _memoir.along(p_user_id uuid, p_past _memoir.past)
+returns _memoir.past_place[] language plpgsql stable as $$
+declare
+  v_needed uuid[] := _memoir.with_dependencies(p_user_id, array(select distinct p.memory_id from unnest(p_past.places) p
+    where p.type = 'plan' or p.turn_index >= p_past.fresh_from));
+begin
+  for i in 1 .. cardinality(p_past.places) loop
+    p_past.places[i].asked := (p_past.places[i]).asked or (p_past.places[i]).memory_id = any (v_needed);
+  end loop;
+  return p_past.places;
+end $$;
+
+-- What lies so deep that rewriting all behind it costs more than its being shorter saves stays as it is: the calls to come
+-- are guessed to be half as many as those so far.
+create or replace function _memoir.held_back(p_past _memoir.past, p_places _memoir.past_place[], p_config jsonb)
+returns _memoir.past_place[] language plpgsql immutable set plan_cache_mode = force_generic_plan as $$
+declare
+  v_read float8 := p_config ->> 'cache_read_share'; v_write float8 := p_config ->> 'cache_write_share';
+  v_calls float8 := (select count(*) / 2.0 from unnest(p_past.turns) t where t.role = 'assistant'); v_from integer;
+begin
+  with turns as (
+    select t.turn_index, sum(t.cost - t.saved) over (order by t.turn_index desc) as behind from unnest(p_past.turns) t
+  ), gains as (
+    select p.turn_index, sum(case p.fidelity when 0 then p.tokens else p.form end
+      - case p.target when 0 then p.tokens when 1 then p.tokens * 3 / 10 when 2 then greatest(90, p.tokens * 6 / 100)
+        when 3 then least(90, case p.fidelity when 0 then p.tokens else p.form end) else 24 end) as gain
+    from unnest(p_places) p where p.target <> p.fidelity group by 1
+  ), cuts as (
+    select g.turn_index, sum(g.gain) over w * v_read * v_calls
+      - (v_write - v_read) * greatest(0, t.behind - sum(g.gain) over w) as worth
+    from gains g join turns t on t.turn_index = g.turn_index window w as (order by g.turn_index desc)
+  )
+  -- What was asked for is shown, whatever it costs.
+  select least((select c.turn_index from cuts c order by c.worth desc, c.turn_index limit 1),
+    (select min(p.turn_index) from unnest(p_places) p where p.target < p.fidelity)) into v_from;
+  for i in 1 .. cardinality(p_places) loop
+    if p_places[i].turn_index < v_from then p_places[i].target := p_places[i].fidelity; end if;
+  end loop;
+  return p_places;
+end $$;
+
+-- Stores the forms that places shall be shown as and notes their tokens; what would hardly be shorter stays whole. Other
+-- parts of an object, and older readings of it, need a word only.
+create or replace function _memoir.with_forms(p_user_id uuid, p_places _memoir.past_place[], p_at timestamptz)
+returns _memoir.past_place[] language plpgsql as $$
+declare
+  v_place _memoir.past_place; v_tokens integer[]; v_ids uuid[] := '{}'; v_to smallint[] := '{}'; n integer := 0;
+begin
+  foreach v_place in array p_places loop
+    if v_place.target between 1 and 3 and v_place.target <> v_place.fidelity and v_place.part_no = 0 then
+      v_ids := v_ids || v_place.memory_id;
+      v_to := v_to || v_place.target;
+    end if;
+  end loop;
+  v_tokens := _memoir.keep_forms(p_user_id, v_ids, v_to, p_at);
+  for i in 1 .. cardinality(p_places) loop
+    v_place := p_places[i];
+    if v_place.target = 0 then
+      v_place.form := 0;
+    elsif v_place.target = 4 or v_place.target between 1 and 3 and v_place.part_no > 0 then
+      v_place.form := 24;
+    elsif v_place.target <> v_place.fidelity then
+      n := n + 1;
+      v_place.form := v_tokens[n];
+      if v_place.form is null or v_place.form > 0.8 * v_place.tokens then
+        v_place.target := v_place.fidelity;
+        v_place.form := (p_places[i]).form;
+      end if;
+    end if;
+    p_places[i] := v_place;
+  end loop;
+  return p_places;
+end $$;
+
+-- What is large at birth shows in detail, or compact where that is still more than a tenth of the budget; where the
+-- newest step alone takes more than half of it, its largest results are compact.
+create or replace function _memoir.born_small(p_user_id uuid, p_past _memoir.past, p_places _memoir.past_place[],
+  p_at timestamptz)
+returns _memoir.past_place[] language plpgsql as $$
+declare
+  v_over bigint; v_place record; v_changed boolean := false;
+begin
+  for v_place in
+    select p.n, p.target, p.form, case when p.target = 0 then p.tokens else p.form end as shown, p.pinned
+    from unnest(p_places) with ordinality p(turn_index, call_no, argument, memory_id, tokens, part_no, type, about,
+      recorded_at, over, pinned, asked, fidelity, form, why, value, target, n)
+    where p.turn_index >= p_past.fresh_from and not p.pinned and p.target <= 1 order by shown desc, p.n
+  loop
+    v_over := coalesce(v_over, (select sum(t.cost - t.saved) from unnest(p_past.turns) t
+      where t.turn_index >= p_past.fresh_from)::bigint - p_past.budget / 2);
+    exit when v_place.shown <= p_past.budget / 10 and v_over <= 0 or v_place.shown < 400;
+    if v_place.shown > p_past.budget / 10 and v_place.target = 1 or v_over > 0 then
+      p_places[v_place.n].target := 2;
+      v_changed := true;
+      v_over := v_over - v_place.shown * 9 / 10;
+    end if;
+  end loop;
+  return case when v_changed then _memoir.with_forms(p_user_id, p_places, p_at) else p_places end;
+end $$;
+
+-- Which places, those that are worth least first, become stubs so that so many tokens are saved.
+create or replace function _memoir.least_worth(p_places _memoir.past_place[], p_fresh_from integer, p_tokens float8)
+returns integer[] language sql immutable as $$
+  select coalesce(array_agg(x.n), '{}') from (
+    select p.n, sum(p.form - 60) over (order by p.value, p.n) - (p.form - 60) as before
+    from unnest(p_places) with ordinality p(turn_index, call_no, argument, memory_id, tokens, part_no, type, about,
+      recorded_at, over, pinned, asked, fidelity, form, why, value, target, n)
+    where p.turn_index < p_fresh_from and p.target in (1, 2) and p.form > 90 and p.part_no = 0 and not p.pinned) x
+  where x.before < p_tokens
+$$;
+
+-- The batch: forms first; from warning on stubs, what is worth least first, then steps as lines, oldest first, down to
+-- the low-water mark; what does not fit even so leaves, once nine tenths are full, and the lines say that it did.
+create or replace function _memoir.move_window(p_session _memoir.sessions, p_counters _memoir.session_counters,
+  p_config jsonb, p_frame _memoir.session_windows, p_past _memoir.past, p_kind text, p_at timestamptz,
+  p_tokenizer text, p_kept boolean default false)
+returns _memoir.session_windows language plpgsql as $$
+declare
+  v_frame _memoir.session_windows; v_past _memoir.past := p_past; v_user uuid := p_session.user_id;
+  v_low bigint := (p_config ->> 'window_low_water')::float8 * p_past.budget;
+  v_zone smallint := _memoir.zone_of(p_past.shown, p_past.budget); v_shown bigint; v_stubs integer[]; v_lined record;
+  v_places _memoir.past_place[];
+  -- Where the prefix is lost anyway, or room is scarce, all moves that is due; else what pays for what is rewritten.
+  v_deep constant boolean := v_zone >= 2 or p_kind in ('room', 'cold', 'compaction', 'changed', 'born');
+  v_message text := (_memoir.turn_seen(p_session, (select max(t.turn_index) from unnest(p_past.turns) t
+    where t.role = 'user'))).content;
+begin
+  v_frame := _memoir.next_frame(p_session, p_counters, p_frame, p_past.budget, p_kind, p_at);
+  if p_kind = 'born' then
+    v_past.places := array(select p from unnest(p_past.places) p
+      where p.turn_index >= _memoir.newest_step(p_past) order by p.turn_index, p.call_no, p.argument);
+  end if;
+  if p_kind = 'goal' then v_past.places := _memoir.along(v_user, v_past); end if;
+  v_places := _memoir.targets(v_past, _memoir.learnt_types(v_user, p_session.session_id), left(v_message, 4000));
+  if not v_deep then v_places := _memoir.held_back(v_past, v_places, p_config); end if;
+  v_places := _memoir.with_forms(v_user, v_places, v_frame.moved_at);
+  v_places := _memoir.born_small(v_user, v_past, v_places, v_frame.moved_at);
+  v_shown := _memoir.shown_after(v_past, v_places);
+  if p_kind <> 'born' and v_deep and v_zone >= 2 and v_shown > v_low then
+    v_stubs := _memoir.least_worth(v_places, v_past.fresh_from, v_shown - v_low);
+    for i in 1 .. cardinality(v_stubs) loop
+      v_places[v_stubs[i]].target := 3;
+    end loop;
+    v_places := _memoir.with_forms(v_user, v_places, v_frame.moved_at);
+    v_shown := _memoir.shown_after(v_past, v_places);
+    if not p_kept then
+      v_lined := _memoir.with_lines(p_session, p_config, v_frame, v_past, v_places, v_low, p_tokenizer);
+      v_frame := v_lined.p_frame;
+      v_shown := v_lined.shown;
+    end if;
+  end if;
+  if p_kind <> 'born' then
+    v_frame.frozen_through := v_past.fresh_from - 1;
+    -- A zone that was just left is not crossed again at once.
+    v_frame.zone := least(_memoir.zone_of(v_shown + v_past.budget * 15 / 100, v_past.budget), greatest(v_zone, 1));
+  end if;
+  perform _memoir.store_frame(v_frame, v_places, p_kind, p_counters.turn_count, _memoir.zone_name(v_zone),
+    p_past.shown, p_at);
+  if p_kind <> 'born' then
+    delete from _memoir.kept_recalls k where k.user_id = v_user and k.session_id = p_session.session_id
+      and k.at_turn < _memoir.recalls_until(p_counters);
+  end if;
+  return v_frame;
+end $$;
+
+-- The frame of a new moment, before anything has moved in it; what is born reduced belongs to the last one.
+create or replace function _memoir.next_frame(p_session _memoir.sessions, p_counters _memoir.session_counters,
+  p_frame _memoir.session_windows, p_budget integer, p_kind text, p_at timestamptz)
+returns _memoir.session_windows language plpgsql stable as $$
+declare
+  v_frame _memoir.session_windows := p_frame; v_through integer := coalesce(p_session.summary_through, -1);
+begin
+  if p_kind = 'born' then return v_frame; end if;
+  v_frame.moments := v_frame.moments + 1;
+  v_frame.kind := p_kind;
+  v_frame.moved_at := greatest(p_at, p_frame.moved_at);
+  v_frame.at_turn := p_counters.turn_count;
+  v_frame.budget := p_budget;
+  v_frame.task := p_session.task_type;
+  v_frame.summary_through := v_through;
+  if v_through >= v_frame.first_turn then
+    v_frame.first_turn := v_through + 1;
+    v_frame.lines_through := greatest(v_frame.lines_through, v_through);
+    v_frame.opening := coalesce((_memoir.turn_seen(p_session, v_frame.first_turn)).exchange_start, v_frame.first_turn);
+  end if;
+  return v_frame;
+end $$;
+
+-- Types of objects that were needed again and again after they had been made shorter, three times and each tenth time: they
+-- are made shorter later.
+create or replace function _memoir.learnt_types(p_user_id uuid, p_session_id uuid)
+returns text[] language plpgsql stable set plan_cache_mode = force_custom_plan as $$
+begin
+  return array(select f.type from _memoir.fault_history f where f.user_id = p_user_id and f.session_id = p_session_id
+    and f.fault_type in ('full_restore', 'page_fault') and f.type is not null group by f.type
+    having count(*) >= greatest(3, (select count(*) / 10 from _memoir.fidelity_transitions t
+      join _memoir.memory_store m on m.user_id = p_user_id and m.memory_id = t.memory_id
+      where t.user_id = p_user_id and t.session_id = p_session_id and t.to_fidelity > t.from_fidelity
+        and m.type = f.type)));
+end $$;
+
+-- Stores the frame and what changed: forms, and a row for each change.
+create or replace function _memoir.store_frame(p_frame _memoir.session_windows, p_places _memoir.past_place[],
+  p_kind text, p_turn integer, p_zone text, p_shown integer, p_at timestamptz)
+returns void language plpgsql set plan_cache_mode = force_custom_plan as $$
+declare
+  v_user uuid := p_frame.user_id; v_session uuid := p_frame.session_id;
+  v_used uuid[] := array(select o.memory_id from _memoir.session_objects o where o.user_id = v_user
+    and o.session_id = v_session and o.is_used);
+begin
+  delete from _memoir.session_windows where user_id = v_user and session_id = v_session;
+  insert into _memoir.session_windows select p_frame.*;
+  -- What is part of a line is not shown itself.
+  for i in 1 .. cardinality(p_places) loop
+    if p_places[i].turn_index <= p_frame.lines_through then p_places[i].target := 4; end if;
+  end loop;
+  perform _memoir.ensure_month(v_user, p_at);
+  insert into _memoir.fidelity_transitions (user_id, transition_id, recorded_at, session_id, memory_id, from_fidelity,
+    to_fidelity, trigger, turn_number, pressure_zone, token_count)
+  select v_user, gen_random_uuid(), p_at, v_session, p.memory_id, max(p.fidelity), max(p.target),
+    case when p_kind = 'goal' then 'goal_change' when bool_or(p.over = 'released') then 'cooperative'
+      when max(p.target) < max(p.fidelity) and bool_or(p.memory_id = any (v_used)) then 'access'
+      when bool_or(p.asked or p.pinned) and max(p.target) < max(p.fidelity) then 'fault' else 'pressure' end,
+    p_turn, p_zone, p_shown
+  from unnest(p_places) p where p.target <> p.fidelity group by p.memory_id having max(p.fidelity) <> max(p.target);
+  delete from _memoir.shown_forms f using unnest(p_places) p
+  where f.user_id = v_user and f.session_id = v_session and f.turn_index = p.turn_index and f.call_no = p.call_no
+    and f.argument = p.argument and p.target in (0, 4);
+  insert into _memoir.shown_forms (user_id, session_id, turn_index, call_no, argument, memory_id, fidelity, tokens,
+    reason, shown_at)
+  select v_user, v_session, p.turn_index, p.call_no, p.argument, p.memory_id, p.target, p.form,
+    coalesce(p.over, case when p.asked then 'asked for' end, p_kind), p_frame.moved_at
+  from unnest(p_places) p where p.target between 1 and 3 and p.target <> p.fidelity
+  on conflict (user_id, session_id, turn_index, call_no, argument) do update set fidelity = excluded.fidelity,
+    tokens = excluded.tokens, reason = excluded.reason, shown_at = excluded.shown_at;
+  if p_kind <> 'born' and v_used <> '{}' then
+    update _memoir.session_objects set is_used = false where user_id = v_user and session_id = v_session and is_used;
+  end if;
+end $$;

@@ -1,0 +1,190 @@
+-- What of a turn is searched: its items, chunk by chunk; of large outputs the ends at once and the middle by a job.
+
+-- What a tool is called that reads or writes this memory, whatever a client puts before its name.
+create or replace function _memoir.is_memory_tool(p_name text)
+returns boolean language sql immutable as $$
+  select p_name ~ '(?:^|__|[.])memory_(?:search|timeline|get|query|remember|correct|forget|update|pin|restore|release)$'
+$$;
+
+-- Whether results of tools are among them.
+create or replace function _memoir.has_result(p_messages _memoir.message[])
+returns boolean language plpgsql immutable as $$
+declare
+  v_message _memoir.message;
+begin
+  foreach v_message in array p_messages loop
+    if v_message.role = 'tool' then return true; end if;
+  end loop;
+  return false;
+end $$;
+
+-- Calls of memory's own tools to which messages may be the results: among them, or in turns p_from to p_to before.
+create or replace function _memoir.memory_calls(p_user_id uuid, p_session_id uuid, p_messages _memoir.message[],
+  p_from integer, p_to integer)
+returns text[] language plpgsql stable set plan_cache_mode = force_custom_plan as $$
+declare
+  v_since timestamptz; v_until timestamptz; v_calls text[];
+begin
+  if not _memoir.has_result(p_messages) then return '{}'; end if;
+  v_calls := array(select c ->> 'id' from unnest(p_messages) m, jsonb_array_elements(m.tool_calls) c
+    where _memoir.is_memory_tool(c -> 'function' ->> 'name'));
+  if p_from <= p_to then
+    select first_recorded_at, last_recorded_at into v_since, v_until from _memoir.session_counters
+    where user_id = p_user_id and session_id = p_session_id;
+    v_calls := v_calls || array(select c ->> 'id' from _memoir.conversation_history h,
+      jsonb_array_elements(h.tool_calls) c
+      where h.user_id = p_user_id and h.session_id = p_session_id and h.recorded_at between v_since and v_until
+        and h.turn_index between p_from and p_to and _memoir.is_memory_tool(c -> 'function' ->> 'name'));
+  end if;
+  return v_calls;
+end $$;
+
+-- Makes items of turns of one exchange or several, of which the first began at p_exchange (in chunks where long) and
+-- puts their words into the user's tail. p_scan: nobody has looked for secrets in the middle of a large output yet.
+create or replace function _memoir.index_turns(p_user_id uuid, p_session _memoir.sessions, p_messages _memoir.message[],
+  p_ids uuid[],
+  p_costs integer[], p_first_turn integer, p_at timestamptz, p_config jsonb, p_exchange integer,
+  p_scan boolean default true)
+returns void language plpgsql set plan_cache_mode = force_generic_plan as $$
+declare
+  v_items _memoir.search_items[] := '{}'; v_texts text[] := '{}'; v_item _memoir.search_items;
+  v_message _memoir.message;
+  v_chunk record; v_count integer;
+  v_calls text[] := _memoir.memory_calls(p_user_id, p_session.session_id, p_messages, p_exchange, p_first_turn - 1);
+  v_thin boolean; v_embedded integer; v_stretch integer;
+  v_chunk_tokens integer := (p_config ->> 'chunk_tokens')::integer;
+begin
+  for i in 1 .. cardinality(p_messages) loop
+    v_message := p_messages[i];
+    -- What this memory answered to the model is no second saying of it.
+    continue when v_message.role = 'system' or coalesce(left(v_message.text, 1000), '') !~ '[[:alnum:]]'
+        and coalesce(v_message.text, '') !~ '[[:alnum:]]'
+      or v_message.tool_call_id = any (v_calls);
+    v_item.ref_id := p_ids[i];
+    v_item.session_id := p_session.session_id;
+    v_item.created_at := coalesce(v_message.created_at, p_at);
+    v_item.turn_index := p_first_turn + i - 1;
+    v_item.kind := 't';
+    v_item.role := v_message.role;
+    v_item.speaker := v_message.name;
+    v_item.is_question := _memoir.is_question(v_message.text);
+    v_item.project := p_session.project;
+    v_item.sensitivity := v_message.sensitivity;
+    v_item.tags := case when jsonb_typeof(v_message.extra -> 'tags') = 'array' and v_message.extra -> 'tags' <> '[]'
+      then array(select distinct jsonb_array_elements_text(v_message.extra -> 'tags') order by 1) end;
+    v_count := 0;
+    v_thin := v_message.role = 'tool' and p_costs[i] > (p_config ->> 'index_tokens_max')::integer;
+    v_embedded := 0;
+    for v_chunk in select * from _memoir.indexed_chunks(v_message.role, v_message.text, p_costs[i],
+      v_chunk_tokens) loop
+      v_item.span_start := v_chunk.span_start;
+      v_item.span_length := v_chunk.span_length;
+      v_item.chunk := v_count;
+      v_item.embeddable := v_message.embeddable and v_embedded < (p_config ->> 'embed_chunks_max')::integer
+        and (not v_thin or v_count = 0 or v_chunk.span_start / _memoir.embedded_span() > v_stretch)
+        -- Of what stands for a snapshot the beginning says what it is; the rest is found by its words.
+        and (v_count = 0 or coalesce(v_message.extra -> 'snapshot_ref', 'null') = 'null');
+      if v_item.embeddable then v_embedded := v_embedded + 1; end if;
+      v_stretch := v_chunk.span_start / _memoir.embedded_span();
+      v_item.token_count := coalesce(v_chunk.tokens, case when v_message.tool_calls is null and v_message.parts is null
+        then p_costs[i] else _memoir.estimate_tokens(v_chunk.piece) end);
+      v_items := array_append(v_items, v_item);
+      v_texts := array_append(v_texts, coalesce(v_message.name || ': ', '') || v_chunk.piece);
+      v_count := v_count + 1;
+    end loop;
+    if _memoir.is_large(v_message.role, v_message.text) then
+      perform _memoir.queue_scan(p_user_id, p_session.session_id, p_ids[i], v_item.turn_index, p_scan, p_at);
+    end if;
+    -- What recall shows is the text alone, without tool calls or images: where that is all, its count is known exactly.
+    if v_count = 1 and v_message.tool_calls is null and v_message.parts is null then
+      v_item.token_count := p_costs[i];
+      v_items[cardinality(v_items)] := v_item;
+    end if;
+  end loop;
+  perform _memoir.add_items(p_user_id, v_items, v_texts, p_at, p_config);
+end $$;
+
+-- The pieces of a text that are indexed when it comes: of a large output those of its two ends, cut at lines where that
+-- goes (their tokens in proportion to p_tokens, which the whole has); of another text all.
+create or replace function _memoir.indexed_chunks(p_role _memoir.turn_role, p_text text, p_tokens integer,
+  p_chunk_tokens integer)
+returns table (span_start integer, span_length integer, piece text, tokens integer) language plpgsql immutable as $$
+declare
+  v_length integer := length(p_text); v_size integer := _memoir.indexed_end(octet_length(p_text), v_length);
+  v_piece constant integer := 1500;
+  v_end text; v_at integer; v_offset integer; v_cut integer;
+begin
+  -- What is short whatever its estimate has none made.
+  if octet_length(p_text) = v_length and v_length * 1.7 + 3 <= p_chunk_tokens then
+    span_start := 1;
+    span_length := v_length;
+    piece := p_text;
+    return next;
+    return;
+  end if;
+  if not _memoir.is_large(p_role, p_text) then
+    return query select * from _memoir.chunks(p_text, p_chunk_tokens);
+    return;
+  end if;
+  foreach v_offset in array array[0, v_length - v_size] loop
+    v_end := case v_offset when 0 then left(p_text, v_size) else _memoir.tail(p_text, v_size) end;
+    v_at := 1;
+    while v_at <= v_size loop
+      piece := substr(v_end, v_at, v_piece);
+      v_cut := case when v_at + v_piece <= v_size then strpos(reverse(right(piece, v_piece / 2)), E'\n') - 1 else 0 end;
+      if v_cut > 0 then piece := left(piece, - v_cut); end if;
+      span_start := v_offset + v_at;
+      span_length := length(piece);
+      tokens := ceil(span_length * p_tokens::float8 / v_length);
+      return next;
+      v_at := v_at + span_length;
+    end loop;
+  end loop;
+end $$;
+
+-- The middle of a large output: its most distinctive parts become items behind those of its ends. p_config: of the
+-- session.
+create or replace function _memoir.index_middle(p_turn _memoir.conversation_history, p_sensitivity _memoir.sensitivity,
+  p_config jsonb)
+returns integer language plpgsql set plan_cache_mode = force_custom_plan as $$
+declare
+  v_user uuid := p_turn.user_id; v_item _memoir.search_items; v_items _memoir.search_items[] := '{}';
+  v_texts text[] := '{}'; v_part record;
+  v_end integer := _memoir.indexed_end(octet_length(p_turn.content), length(p_turn.content));
+  v_from integer := v_end + 1;
+  v_text text := substr(p_turn.content, v_from, length(p_turn.content) - 2 * v_end);
+begin
+  select * into v_item from _memoir.search_items i where i.user_id = v_user and i.ref_id = p_turn.message_id
+  order by i.chunk desc limit 1;
+  if not found then return 0; end if;
+  for v_part in select * from _memoir.distinctive_parts(v_text, least(60, 4 + length(v_text) / 8000)) loop
+    v_item.span_start := v_from + v_part.span_start - 1;
+    v_item.span_length := v_part.span_length;
+    v_item.chunk := v_item.chunk + 2;
+    v_item.sensitivity := p_sensitivity;
+    v_item.dead := false;
+    v_item.embeddable := p_turn.embeddable and p_sensitivity <> 'secret' and cardinality(v_items) % 3 = 0;
+    v_texts := v_texts || substr(v_text, v_part.span_start, v_part.span_length);
+    v_item.token_count := _memoir.estimate_tokens(v_texts[cardinality(v_texts)]);
+    v_items := array_append(v_items, v_item);
+  end loop;
+  perform _memoir.add_items(v_user, v_items, v_texts, p_turn.recorded_at, p_config);
+  return cardinality(v_items);
+end $$;
+
+-- Asks for the middle of a large output to be looked through (p_scan: for secrets, too) and indexed.
+create or replace function _memoir.queue_scan(p_user_id uuid, p_session_id uuid, p_message uuid, p_turn integer,
+  p_scan boolean, p_at timestamptz)
+returns void language sql as $$
+  insert into _memoir.work_items (kind, user_id, dedup_key, payload, run_after, created_at)
+  values ('scan', p_user_id, p_message::text, jsonb_build_object('session_id', p_session_id, 'turn', p_turn, 'scan',
+    p_scan), p_at, p_at)
+  on conflict (kind, user_id, dedup_key) where state = 'ready' do nothing
+$$;
+
+-- Whether nobody has looked for secrets in the middle of a turn yet.
+create or replace function _memoir.awaits_scan(p_user_id uuid, p_message uuid)
+returns boolean language sql stable as $$
+  select exists (select from _memoir.work_items w where w.kind = 'scan' and w.user_id = p_user_id
+    and w.dedup_key = p_message::text and w.state = 'ready' and (w.payload ->> 'scan')::boolean)
+$$;

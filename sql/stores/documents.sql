@@ -1,0 +1,319 @@
+-- Documents: JSON under a namespace (a path of labels) and a key, as stores of frameworks have them; each may end by
+-- itself. They are the application's: no recall shows them, nothing is learnt from them. What of one is searched is its
+-- text, by words as search keeps them and by the vector that the application gave with it.
+
+create or replace function _memoir.check_namespace(p_field text, p_namespace text[])
+returns text[] language plpgsql immutable as $$
+begin
+  if array_ndims(p_namespace) > 1 or array_position(p_namespace, null) is not null or '' = any (p_namespace)
+    or octet_length(array_to_string(p_namespace, '')) > 1000 then
+    perform _memoir.fail('PM014', format('%s must be labels that are not empty, of 1000 bytes in all, not %s', p_field,
+      _memoir.shown(p_namespace::text)));
+  end if;
+  return coalesce(p_namespace, '{}');
+end $$;
+
+create or replace function _memoir.check_document_key(p_field text, p_key text)
+returns text language plpgsql immutable as $$
+begin
+  if p_key is null or octet_length(p_key) not between 1 and 1000 then
+    perform _memoir.fail('PM014', format('%s must be a text of 1 to 1000 bytes, not %s', p_field,
+      _memoir.shown(p_key)));
+  end if;
+  return p_key;
+end $$;
+
+-- Strings of a JSON value, one a line: what is searched unless a text is given.
+create or replace function _memoir.strings_of(p_value jsonb)
+returns text language sql immutable as $$
+  select string_agg(x #>> '{}', E'\n') from jsonb_path_query(p_value, 'strict $.** ? (@.type() == "string")') x
+$$;
+
+-- Whether a value is what a filter asks: {"field": value}, {"field": {"$gt": 5}}, fields within fields.
+create or replace function _memoir.document_fits(p_value jsonb, p_filter jsonb)
+returns boolean language plpgsql immutable as $$
+declare
+  v_key text; v_wanted jsonb; v_order integer;
+begin
+  if jsonb_typeof(p_filter) is distinct from 'object' then return p_value is not distinct from p_filter; end if;
+  for v_key, v_wanted in select * from jsonb_each(p_filter) loop
+    if v_key not like '$%' then
+      if jsonb_typeof(p_value) is distinct from 'object'
+        or not _memoir.document_fits(p_value -> v_key, v_wanted) then return false; end if;
+      continue;
+    end if;
+    if v_key in ('$eq', '$ne') then
+      if (coalesce(p_value, 'null') = v_wanted) <> (v_key = '$eq') then return false; end if;
+      continue;
+    end if;
+    if v_key not in ('$gt', '$gte', '$lt', '$lte') then
+      perform _memoir.fail('PM014', format('filter: unknown operator %s', _memoir.shown(v_key)),
+        '$eq, $ne, $gt, $gte, $lt, $lte');
+    end if;
+    if jsonb_typeof(p_value) is distinct from jsonb_typeof(v_wanted) then return false; end if;
+    v_order := case when jsonb_typeof(v_wanted) = 'string'
+      then case when (p_value #>> '{}') collate "C" < (v_wanted #>> '{}') then -1
+        when p_value = v_wanted then 0 else 1 end
+      when p_value < v_wanted then -1 when p_value = v_wanted then 0 else 1 end;
+    if not (case v_key when '$gt' then v_order > 0 when '$gte' then v_order >= 0 when '$lt' then v_order < 0
+      else v_order <= 0 end) then return false; end if;
+  end loop;
+  return true;
+end $$;
+
+-- One entry of put_documents as the row it becomes; without a value it is to be deleted.
+create or replace function _memoir.document(p_caller _memoir.caller, p_entry jsonb, p_where text, p_config jsonb)
+returns _memoir.documents language plpgsql stable as $$
+declare
+  v_document _memoir.documents; v_text text; v_limit integer := p_config ->> 'text_bytes_max';
+  v_regconfig regconfig := (p_config ->> 'text_search_config')::regconfig;
+begin
+  if jsonb_typeof(p_entry) is distinct from 'object' or jsonb_typeof(p_entry -> 'namespace') is distinct from 'array'
+  then
+    perform _memoir.fail('PM014', format('%s must be an object with namespace (a list), key and value, not %s', p_where,
+      _memoir.shown(p_entry::text)));
+  end if;
+  v_document.user_id := p_caller.user_id;
+  v_document.project := _memoir.default_project(p_caller);
+  v_document.namespace := _memoir.check_namespace(p_where || '.namespace',
+    array(select x #>> '{}' from jsonb_array_elements(p_entry -> 'namespace') x));
+  v_document.key := _memoir.check_document_key(p_where || '.key', p_entry ->> 'key');
+  v_document.value := nullif(p_entry -> 'value', 'null');
+  if v_document.value is null then return v_document; end if;
+  perform _memoir.check_size(p_where || '.value', v_document.value::text, v_limit);
+  if coalesce(jsonb_typeof(p_entry -> 'minutes'), 'null') not in ('null', 'number')
+    or (p_entry ->> 'minutes')::real not between 0 and 1e8 then
+    perform _memoir.fail('PM014', format('%s.minutes must be from 0 to 100000000, not %s', p_where,
+      _memoir.shown(p_entry ->> 'minutes')));
+  end if;
+  v_document.minutes := (p_entry ->> 'minutes')::real;
+  v_document.updated_at := memoir.now();
+  v_document.created_at := v_document.updated_at;
+  v_document.expires_at := v_document.updated_at + v_document.minutes * interval '1 minute';
+  v_document.written_by := p_caller.login;
+  v_text := left(case when p_entry ? 'text' then p_entry ->> 'text' else _memoir.strings_of(v_document.value) end,
+    100000);
+  v_document.sensitivity := case when _memoir.detected(p_config, v_document.value::text, v_text) = '{}' then 'normal'
+    else 'secret' end;
+  v_document.language := 0;
+  v_document.word_count := 0;
+  if v_text ~ '[[:alnum:]]' then
+    v_document.language := _memoir.item_language(v_text, v_regconfig);
+    v_document.words := _memoir.item_words(v_text, v_document.language, v_regconfig);
+    v_document.word_count := (select coalesce(sum(cardinality(w.positions)), 0) from unnest(v_document.words) w);
+  end if;
+  if coalesce(jsonb_typeof(p_entry -> 'embeddings'), 'null') not in ('null', 'array') then
+    perform _memoir.fail('PM014', format('%s.embeddings must be a list of vectors, not %s', p_where,
+      _memoir.shown(p_entry ->> 'embeddings')));
+  end if;
+  v_document.vectors := array(select _memoir.own_vector(array(select x::text::real from jsonb_array_elements(e) x))
+    from jsonb_array_elements(nullif(p_entry -> 'embeddings', 'null')) e);
+  return v_document;
+end $$;
+
+-- A vector of whatever dimension.
+create or replace function _memoir.own_vector(p_embedding real[])
+returns halfvec language plpgsql immutable as $$
+declare
+  v_model _memoir.embedding_models;
+begin
+  v_model.name := 'of the application';
+  v_model.dimension := cardinality(p_embedding);
+  return _memoir.to_vector(p_embedding, v_model);
+end $$;
+
+create or replace function memoir.put_documents(p_user text, p_documents jsonb)
+returns jsonb language plpgsql security definer set search_path from current set plan_cache_mode = force_custom_plan
+  as $$
+declare
+  v_caller _memoir.caller := _memoir.authorise(p_user, 'write');
+  v_document _memoir.documents; v_config jsonb; v_entry record; v_stored integer := 0; v_deleted integer := 0;
+  v_found integer; v_secret jsonb := '[]';
+begin
+  if jsonb_typeof(p_documents) is distinct from 'array' then
+    perform _memoir.fail('PM014', format('documents must be a list, not %s', _memoir.shown(p_documents::text)));
+  end if;
+  perform _memoir.touch_user(v_caller, p_user);
+  v_config := _memoir.config(v_caller.user_id, null);
+  -- One writer of a user at a time: what two of them put in different orders would wait for each other.
+  perform from _memoir.user_counters where user_id = v_caller.user_id for update;
+  for v_entry in select d as document, o - 1 as place from jsonb_array_elements(p_documents) with ordinality x(d, o)
+    order by o loop
+    v_document := _memoir.document(v_caller, v_entry.document, format('documents[%s]', v_entry.place), v_config);
+    if v_document.value is null then
+      delete from _memoir.documents d where d.user_id = v_document.user_id and d.project = v_document.project
+        and d.namespace = v_document.namespace and d.key = v_document.key;
+      get diagnostics v_found = row_count;
+      v_deleted := v_deleted + v_found;
+      continue;
+    end if;
+    insert into _memoir.documents as d select v_document.*
+    on conflict (user_id, project, namespace, key) do update set value = excluded.value, words = excluded.words,
+      word_count = excluded.word_count, language = excluded.language, vectors = excluded.vectors,
+      sensitivity = excluded.sensitivity, minutes = excluded.minutes, expires_at = excluded.expires_at,
+      updated_at = excluded.updated_at, written_by = excluded.written_by,
+      created_at = case when d.expires_at <= excluded.updated_at then excluded.created_at else d.created_at end;
+    v_stored := v_stored + 1;
+    if v_document.sensitivity = 'secret' then v_secret := v_secret || to_jsonb(v_document.key); end if;
+  end loop;
+  return jsonb_build_object('stored', v_stored, 'deleted', v_deleted, 'secret', v_secret);
+end $$;
+comment on function memoir.put_documents(text, jsonb) is
+  'Stores JSON documents of a user, or without a value deletes them: [{"namespace": ["notes", "work"], "key", "value",
+"text", "embeddings", "minutes"}], all or nothing, in order. "text": what of it is searched (default: every string in it;
+null: nothing); "embeddings": vectors of it, of any dimension; "minutes": how long it lives. What holds a key, a card or an
+account is secret and read with that clearance alone. A login bound to projects has the documents of its own. Returns
+{"stored", "deleted", "secret": keys}. Writes documents. Raises PM001, PM012, PM014.';
+
+-- The documents of a namespace and those below it that the caller may see.
+create or replace function _memoir.documents_under(p_caller _memoir.caller, p_namespace text[], p_filter jsonb)
+returns setof _memoir.documents language plpgsql stable set plan_cache_mode = force_custom_plan as $$
+declare
+  v_project text := _memoir.default_project(p_caller); v_now timestamptz := memoir.now();
+begin
+  return query select d.* from _memoir.documents d
+  where d.user_id = p_caller.user_id and d.project = v_project and d.namespace >= p_namespace
+    and d.namespace[1 : cardinality(p_namespace)] = p_namespace
+    and (d.expires_at is null or d.expires_at > v_now) and d.sensitivity <= p_caller.clearance
+    and (p_filter is null or _memoir.document_fits(d.value, p_filter));
+end $$;
+
+-- Lets documents live on from now, as they were put with.
+create or replace function _memoir.refresh_documents(p_caller _memoir.caller, p_namespace text[], p_keys text[])
+returns void language plpgsql set plan_cache_mode = force_custom_plan as $$
+declare
+  v_project text := _memoir.default_project(p_caller); v_now timestamptz := memoir.now();
+begin
+  if current_setting('transaction_read_only')::boolean then return; end if;
+  update _memoir.documents d set expires_at = v_now + d.minutes * interval '1 minute'
+  where d.user_id = p_caller.user_id and d.project = v_project and d.namespace = p_namespace and d.key = any (p_keys)
+    and d.expires_at > v_now;
+end $$;
+
+create or replace function memoir.get_documents(p_user text, p_namespace text[], p_keys text[],
+  p_refresh boolean default true)
+returns table (namespace text[], key text, value jsonb, created_at timestamptz, updated_at timestamptz,
+  expires_at timestamptz)
+language plpgsql security definer set search_path from current set plan_cache_mode = force_custom_plan as $$
+declare
+  v_caller _memoir.caller := _memoir.authorise(p_user, 'read');
+  v_project text := _memoir.default_project(v_caller);
+begin
+  perform _memoir.check_namespace('namespace', p_namespace);
+  if p_refresh then perform _memoir.refresh_documents(v_caller, p_namespace, p_keys); end if;
+  return query select d.namespace, d.key, d.value, d.created_at, d.updated_at, d.expires_at from _memoir.documents d
+  where d.user_id = v_caller.user_id and d.project = v_project and d.namespace = p_namespace and d.key = any (p_keys)
+    and (d.expires_at is null or d.expires_at > memoir.now()) and d.sensitivity <= v_caller.clearance
+  order by d.key;
+end $$;
+comment on function memoir.get_documents(text, text[], text[], boolean) is
+  'Documents of one namespace by their keys; no row for what is not there. p_refresh: those that end by themselves live on
+from now. Writes documents then. Raises PM001, PM014.';
+
+-- How well documents fit a question: BM25 over those it is asked among, as a share of the best, and the best cosine, half
+-- and half where both are asked.
+create or replace function _memoir.documents_ranked(p_documents _memoir.documents[], p_query text, p_vector halfvec,
+  p_config regconfig)
+returns table (namespace text[], key text, score real) language plpgsql stable
+set plan_cache_mode = force_custom_plan as $$
+declare
+  v_languages bigint := (select bit_or(1::bigint << d.language) from unnest(p_documents) d where d.words is not null);
+  v_terms text[] := (select q.terms || q.forms
+    from _memoir.question_words(p_query, p_config, coalesce(v_languages, 0)) q);
+begin
+  return query
+  with found as materialized (select d.namespace, d.key, d.words, d.word_count, d.vectors from unnest(p_documents) d),
+  sizes as (select count(*)::float8 as n, greatest(avg(f.word_count), 1)::float8 as length from found f
+    where f.words is not null),
+  hits as materialized (
+    select f.namespace, f.key, f.word_count, greatest(cardinality(w.positions), 1) as times,
+      count(*) over (partition by w.lexeme) as documents
+    from found f, unnest(f.words) w where w.lexeme = any (v_terms)),
+  words as (
+    select h.namespace, h.key, sum(ln(1 + (s.n - h.documents + 0.5) / (h.documents + 0.5)) * h.times * 2.2
+      / (h.times + 1.2 * (0.25 + 0.75 * h.word_count / s.length))) as weight
+    from hits h, sizes s group by h.namespace, h.key),
+  scored as (
+    select f.namespace, f.key, coalesce(w.weight / max(w.weight) over (), 0) as words_score,
+      (select 1 - min(v <=> p_vector) from unnest(f.vectors) v where vector_dims(v) = vector_dims(p_vector))
+        as vector_score
+    from found f left join words w on w.namespace = f.namespace and w.key = f.key)
+  select s.namespace, s.key, (case when p_vector is null then s.words_score when p_query = '' then s.vector_score
+    else (s.words_score + coalesce(s.vector_score, 0)) / 2 end)::real
+  from scored s;
+end $$;
+
+create or replace function memoir.search_documents(p_user text, p_namespace text[] default '{}',
+  p_query text default null, p_filter jsonb default null, p_limit integer default 10, p_offset integer default 0,
+  p_refresh boolean default true, p_query_embedding real[] default null)
+returns table (namespace text[], key text, value jsonb, created_at timestamptz, updated_at timestamptz,
+  expires_at timestamptz, score real)
+language plpgsql security definer set search_path from current set plan_cache_mode = force_custom_plan as $$
+declare
+  v_caller _memoir.caller := _memoir.authorise(p_user, 'read'); v_found _memoir.documents[]; v_vector halfvec;
+  v_asked boolean := coalesce(p_query, '') ~ '[^[:space:]]' or p_query_embedding is not null; v_group record;
+begin
+  perform _memoir.check_namespace('namespace', p_namespace), _memoir.check_object('filter', p_filter);
+  if p_limit is null or p_limit not between 0 and 10000 or p_offset is null or p_offset < 0 then
+    perform _memoir.fail('PM014', format('limit must be from 0 to 10000 and offset not below 0, not %s and %s', p_limit,
+      p_offset));
+  end if;
+  if p_query_embedding is not null then v_vector := _memoir.own_vector(p_query_embedding); end if;
+  v_found := array(select d from _memoir.documents_under(v_caller, p_namespace, nullif(p_filter, 'null')) d);
+  return query
+  select d.namespace, d.key, d.value, d.created_at, d.updated_at, d.expires_at, r.score from unnest(v_found) d
+  left join _memoir.documents_ranked(case when v_asked then v_found end, coalesce(p_query, ''), v_vector,
+    (_memoir.config(v_caller.user_id, null) ->> 'text_search_config')::regconfig) r
+    on r.namespace = d.namespace and r.key = d.key
+  order by r.score desc nulls last, d.updated_at desc, d.namespace, d.key limit p_limit offset p_offset;
+  if p_refresh and exists (select from unnest(v_found) d where d.expires_at is not null) then
+    for v_group in
+      select d.namespace as labels, array_agg(d.key) as keys from unnest(v_found) d group by d.namespace order by 1
+    loop
+      perform _memoir.refresh_documents(v_caller, v_group.labels, v_group.keys);
+    end loop;
+  end if;
+end $$;
+comment on function memoir.search_documents(text, text[], text, jsonb, integer, integer, boolean, real[]) is
+  'Documents of a namespace and those below it ({}: all). p_query, p_query_embedding: the best first, with
+score, by words, by vector (the cosine), or with both half and half; without, those written last first. p_filter: {"field": value}, {"field": {"$gt": 5}} ($eq, $ne,
+$gt, $gte, $lt, $lte), fields within fields. p_refresh: those found that end by themselves live on from now. Writes
+documents then. Raises PM001, PM014.';
+
+-- Whether a namespace is what conditions ask, "*" being any one label.
+create or replace function _memoir.namespace_fits(p_namespace text[], p_conditions jsonb)
+returns boolean language sql immutable as $$
+  select not exists (
+    select from jsonb_array_elements(p_conditions) c, lateral (
+      select count(*) as n, coalesce(bool_and(x = '*' or x is not distinct from p_namespace[o
+        + case when c ->> 'match' = 'suffix' then cardinality(p_namespace) - jsonb_array_length(c -> 'path') else 0
+          end]), true) as fits
+      from jsonb_array_elements_text(c -> 'path') with ordinality p(x, o)) f
+    where f.n > cardinality(p_namespace) or not f.fits)
+$$;
+
+create or replace function memoir.list_document_namespaces(p_user text, p_conditions jsonb default '[]',
+  p_depth integer default null, p_limit integer default 100, p_offset integer default 0)
+returns setof text[] language plpgsql stable security definer set search_path from current
+set plan_cache_mode = force_custom_plan as $$
+declare
+  v_caller _memoir.caller := _memoir.authorise(p_user, 'read');
+begin
+  if jsonb_typeof(p_conditions) is distinct from 'array' or exists (select from jsonb_array_elements(p_conditions) c
+    where jsonb_typeof(c -> 'path') is distinct from 'array' or coalesce(c ->> 'match', '') not in ('prefix', 'suffix'))
+  then
+    perform _memoir.fail('PM014', format('conditions must be a list of {"match": "prefix" or "suffix", "path": [...]}, '
+      'not %s', _memoir.shown(p_conditions::text)));
+  end if;
+  if p_limit is null or p_limit not between 0 and 10000 or p_offset is null or p_offset < 0 or p_depth < 1 then
+    perform _memoir.fail('PM014', format(
+      'limit must be from 0 to 10000, offset not below 0 and depth not below 1, not %s, %s and %s', p_limit, p_offset,
+      coalesce(p_depth::text, 'null')));
+  end if;
+  return query select distinct d.namespace[1 : coalesce(p_depth, cardinality(d.namespace))] as labels
+  from _memoir.documents_under(v_caller, '{}', null) d where _memoir.namespace_fits(d.namespace, p_conditions)
+  order by labels limit p_limit offset p_offset;
+end $$;
+comment on function memoir.list_document_namespaces(text, jsonb, integer, integer, integer) is
+  'The namespaces that hold documents, in order. p_conditions, all of which must hold: {"match": "prefix" or "suffix",
+"path": [...]}, "*" being any one label. p_depth: cut to so many labels. Raises PM001, PM014.';

@@ -1,0 +1,134 @@
+-- Items: what a framework puts into a session, kept as it came (calls, results, reasoning, events). What an item says is
+-- told by turns as well, so that it is compiled, recalled and learnt from. What is taken back (pop, clear) is said beside
+-- both: nothing of a session's past is ever changed.
+
+-- The session, opened where it is new, and its counters locked: one writer of a session at a time.
+create or replace function _memoir.items_of(p_caller _memoir.caller, p_user text, p_session text)
+returns _memoir.sessions language plpgsql set plan_cache_mode = force_custom_plan as $$
+declare
+  v_id uuid := _memoir.session_id(p_caller.user_id, p_session); v_session _memoir.sessions;
+begin
+  perform _memoir.check_session(p_session);
+  if not exists (select from _memoir.sessions s where s.user_id = p_caller.user_id and s.session_id = v_id) then
+    perform _memoir.open_session(p_caller, p_user, p_session, null, null, null, null, null, '{}', '{}');
+  end if;
+  v_session := _memoir.session(p_caller, p_session);
+  perform from _memoir.session_counters c where c.user_id = p_caller.user_id and c.session_id = v_id for update;
+  return v_session;
+end $$;
+
+create or replace function memoir.append_items(p_user text, p_session text, p_items jsonb)
+returns jsonb language plpgsql security definer set search_path from current set plan_cache_mode = force_custom_plan
+  as $$
+declare
+  v_caller _memoir.caller := _memoir.authorise(p_user, 'write'); v_session _memoir.sessions; v_config jsonb;
+  v_entry record; v_first integer; v_messages jsonb; v_turn integer; v_at timestamptz := memoir.now(); v_where text;
+begin
+  if jsonb_typeof(p_items) is distinct from 'array' or jsonb_array_length(p_items) = 0 then
+    perform _memoir.fail('PM014', format('items must be a list of at least one item, not %s',
+      _memoir.shown(p_items::text)));
+  end if;
+  v_session := _memoir.items_of(v_caller, p_user, p_session);
+  v_config := _memoir.config(v_caller.user_id, v_session.settings);
+  v_messages := (select coalesce(jsonb_agg(m order by o, n), '[]') from jsonb_array_elements(p_items) with ordinality x(e, o),
+    jsonb_array_elements(case when jsonb_typeof(e -> 'messages') = 'array' then e -> 'messages' else '[]' end)
+      with ordinality y(m, n));
+  if v_messages <> '[]' then
+    v_turn := (_memoir.append(v_caller, p_user, p_session, v_messages, null, null, null, '{}', false)
+      ->> 'from_turn')::integer;
+  end if;
+  v_first := (select coalesce(max(i.item_no), -1) + 1 from _memoir.session_items i where i.user_id = v_caller.user_id
+    and i.session_id = v_session.session_id);
+  for v_entry in
+    select e -> 'item' as item, e ->> 'part_of' as part_of, o - 1 as place,
+      case when jsonb_typeof(e -> 'messages') = 'array' then jsonb_array_length(e -> 'messages') else 0 end as turns
+    from jsonb_array_elements(p_items) with ordinality x(e, o) order by o
+  loop
+    v_where := format('items[%s].item', v_entry.place);
+    if coalesce(jsonb_typeof(v_entry.item), 'null') <> 'object' then
+      perform _memoir.fail('PM014', format('%s must be a JSON object, not %s', v_where,
+        _memoir.shown(v_entry.item::text)));
+    end if;
+    perform _memoir.check_size(v_where, v_entry.item::text, (v_config ->> 'text_bytes_max')::integer),
+      _memoir.check_short('part_of', v_entry.part_of, 200);
+    insert into _memoir.session_items (user_id, session_id, item_no, item, part_of, turn_index, turns, sensitivity,
+      recorded_at)
+    values (v_caller.user_id, v_session.session_id, v_first + v_entry.place, v_entry.item, v_entry.part_of,
+      case when v_entry.turns > 0 then v_turn end, v_entry.turns,
+      case when _memoir.detected(v_config, v_entry.item::text) = '{}' then 'normal'
+        else 'secret' end::_memoir.sensitivity, v_at);
+    if v_entry.turns > 0 then  -- what waited for it is told by its turns
+      update _memoir.session_items i set turn_index = v_turn, turns = v_entry.turns
+      where i.user_id = v_caller.user_id and i.session_id = v_session.session_id and i.part_of = v_entry.part_of
+        and i.turn_index is null and i.retracted_at is null;
+      v_turn := v_turn + v_entry.turns;
+    end if;
+  end loop;
+  return jsonb_build_object('from_item', v_first, 'items', jsonb_array_length(p_items),
+    'turns', jsonb_array_length(v_messages));
+end $$;
+comment on function memoir.append_items(text, text, jsonb) is
+  'Appends to a session items of a framework as they came, all or nothing: [{"item": {...}, "messages": [...], "part_of":
+"call_1"}]. "messages": what the item says, as chat messages for persist_turn, [] for what says nothing; those of a tool call
+come with its last result, and "part_of" ties what they are made of. Opens the session when it is new. Returns
+{"from_item", "items", "turns"}. Writes session_items and what persist_turn writes. Raises PM001, PM005, PM010 to PM014.';
+
+create or replace function memoir.list_items(p_user text, p_session text, p_limit integer default null,
+  p_with_retracted boolean default false)
+returns table (item_no integer, item jsonb, part_of text, turn_index integer, recorded_at timestamptz,
+  retracted_at timestamptz)
+language plpgsql stable security definer set search_path from current set plan_cache_mode = force_custom_plan as $$
+declare
+  v_caller _memoir.caller := _memoir.authorise(p_user, 'read');
+  v_id uuid := _memoir.session_id(v_caller.user_id, p_session); v_marks jsonb;
+begin
+  perform _memoir.check_session(p_session);
+  if p_limit < 0 then perform _memoir.fail('PM014', format('limit must not be below 0, it is %s', p_limit)); end if;
+  if not exists (select from _memoir.sessions s where s.user_id = v_caller.user_id and s.session_id = v_id) then
+    return;
+  end if;
+  perform _memoir.session(v_caller, p_session);
+  v_marks := _memoir.marks(v_caller.user_id, v_id);
+  return query select x.* from (
+    select i.item_no, i.item, i.part_of, i.turn_index, i.recorded_at, i.retracted_at from _memoir.session_items i
+    where i.user_id = v_caller.user_id and i.session_id = v_id and (p_with_retracted or i.retracted_at is null)
+      and greatest(i.sensitivity, _memoir.sensitivity_now('normal', i.turn_index, v_marks)) <= v_caller.clearance
+    order by i.item_no desc limit p_limit) x
+  order by 1;
+end $$;
+comment on function memoir.list_items(text, text, integer, boolean) is
+  'The items of a session as they came, oldest first, without those that were taken back unless asked for; p_limit: the
+newest so many. "turn_index": the first of the turns that tell the same. What is above the caller''s clearance is left out.
+None for a session that is not there. Raises PM001, PM014.';
+
+create or replace function memoir.retract_items(p_user text, p_session text, p_count integer default null)
+returns setof jsonb language plpgsql security definer set search_path from current
+set plan_cache_mode = force_custom_plan as $$
+declare
+  v_caller _memoir.caller := _memoir.authorise(p_user, 'write'); v_session _memoir.sessions; v_items integer[];
+  v_turns integer[]; v_id uuid := _memoir.session_id(v_caller.user_id, p_session);
+begin
+  perform _memoir.check_session(p_session);
+  if p_count < 0 then perform _memoir.fail('PM014', format('count must not be below 0, it is %s', p_count)); end if;
+  if not exists (select from _memoir.sessions s where s.user_id = v_caller.user_id and s.session_id = v_id) then
+    return;
+  end if;
+  v_session := _memoir.items_of(v_caller, p_user, p_session);
+  v_items := array(select i.item_no from _memoir.session_items i where i.user_id = v_caller.user_id
+    and i.session_id = v_id and i.retracted_at is null order by i.item_no desc limit p_count);
+  v_turns := array(select distinct t from _memoir.session_items i, generate_series(i.turn_index, i.turn_index + i.turns
+      - 1) t where i.user_id = v_caller.user_id and i.session_id = v_id and i.item_no = any (v_items) order by t);
+  return query select i.item from _memoir.session_items i where i.user_id = v_caller.user_id and i.session_id = v_id
+    and i.item_no = any (v_items) and i.sensitivity <= v_caller.clearance order by i.item_no;
+  update _memoir.session_items i set retracted_at = memoir.now() where i.user_id = v_caller.user_id
+    and i.session_id = v_id and i.item_no = any (v_items);
+  -- A call whose result was taken back waits again.
+  update _memoir.session_items i set turn_index = null, turns = 0 where i.user_id = v_caller.user_id
+    and i.session_id = v_id and i.turn_index = any (v_turns) and i.retracted_at is null;
+  perform _memoir.retract_turns(v_caller, v_session, lower(r), upper(r) - 1, 'taken back by the application')
+  from unnest(coalesce((select range_agg(int4range(t, t + 1)) from unnest(v_turns) t), '{}'::int4multirange)) r;
+end $$;
+comment on function memoir.retract_items(text, text, integer) is
+  'Takes back the newest p_count items of a session (null: all) and returns them, oldest first; their turns as retract_turns
+does. They stay stored and are in list_items if asked for. Nothing for a session that is not there. Raises PM001, PM005,
+PM014.';

@@ -1,0 +1,132 @@
+-- Large outputs of tools. What a large one says is read at its two ends when it comes; what stands between them is a
+-- job's (objects/scans.sql), and until that has looked for secrets it is shown in its own session and nowhere else.
+
+-- Characters of an end, and from how many on an output is large.
+create or replace function _memoir.end_size() returns integer language sql immutable as $$ select 16000 $$;
+-- Of what is long but not large every so many characters a chunk gets a vector; all are found by words.
+create or replace function _memoir.embedded_span() returns integer language sql immutable as $$ select 12000 $$;
+create or replace function _memoir.is_large(p_role _memoir.turn_role, p_text text)
+returns boolean language sql immutable as $$
+  -- Where bytes decide it, characters are not counted.
+  select p_role = 'tool' and octet_length(p_text) > 4 * 16000
+    and (octet_length(p_text) > 16 * 16000 or length(p_text) > 4 * 16000)
+$$;
+
+-- Of how much of an end the words are kept: a character of Han says what three of a Latin word do, and is indexed three
+-- times, too.
+create or replace function _memoir.indexed_end(p_bytes integer, p_length integer)
+returns integer language sql immutable as $$
+  select case when p_bytes > 2 * p_length then 5000 else _memoir.end_size() end
+$$;
+
+-- A text without what stands between its ends, if it is large.
+create or replace function _memoir.ends_of(p_role _memoir.turn_role, p_text text)
+returns text language plpgsql immutable as $$
+begin
+  return case when _memoir.is_large(p_role, p_text)
+    then left(p_text, _memoir.end_size()) || E'\n…\n' || _memoir.tail(p_text, _memoir.end_size())
+    else p_text end;
+end $$;
+
+-- A text as pieces: its lines, and of long lines stretches of 200 characters. Lines count from 1.
+create or replace function _memoir.text_lines(p_text text)
+returns table (nth integer, line_no integer, span_start integer, body text) language sql immutable as $$
+  with lines as (
+    select l.body, l.line_no,
+      (1 + sum(length(l.body) + 1) over (order by l.line_no) - length(l.body) - 1)::integer as span_start
+    from string_to_table(p_text, E'\n') with ordinality l(body, line_no))
+  select (row_number() over (order by p.line_no, p.o))::integer, p.line_no::integer, p.span_start, p.body from (
+    select l.line_no, 1::bigint as o, l.span_start, l.body from lines l where length(l.body) <= 400
+    union all
+    select l.line_no, x.o, l.span_start + (x.o - 1)::integer * 200, x.m[1] from lines l,
+      regexp_matches(l.body, '.{1,200}', 'g') with ordinality x(m, o) where length(l.body) > 400) p
+$$;
+
+-- A line without its numbers: lines of a log that differ in nothing else have one shape.
+create or replace function _memoir.line_shape(p_line text)
+returns text language sql immutable as $$
+  select regexp_replace(left(p_line, 300), '[0-9a-fA-F]{6,}|\d+', '#', 'g')
+$$;
+
+-- The parts of a text that tell most of it: lines of a shape that few others have, and those that speak of errors; at
+-- most p_most of them, each a line with those beside it, in their order. Of a text whose lines are all alike or all
+-- different some that lie evenly.
+create or replace function _memoir.distinctive_parts(p_text text, p_most integer)
+returns table (span_start integer, span_length integer) language sql immutable as $$
+  with lines as materialized (
+    select l.*, _memoir.line_shape(l.body) as shape from _memoir.text_lines(p_text) l),
+  shapes as materialized (select shape, count(*) as n from lines group by shape),
+  scored as materialized (
+    select l.nth, l.span_start, length(l.body) as size,
+      case when (select count(*) from shapes) > 0.5 * (select count(*) from lines) then 0
+        when s.n = 1 then 2 when s.n <= 3 then 1 else 0 end
+      + (l.body ~* _memoir.any_word(null, 'telling_lines'))::integer * 1.5
+      -- Among equals those that lie evenly.
+      + (l.nth % greatest(1, (select count(*) from lines) / p_most) = 0)::integer * 0.5 as score
+    from lines l join shapes s using (shape) where l.body ~ '[[:alnum:]]{2}'),
+  best as (select * from scored order by score desc, md5(nth::text) limit p_most),
+  spans as (
+    select range_agg(int4range(greatest(1, b.span_start - 1), b.span_start + b.size + 1)) as r from best b)
+  select lower(u.p), upper(u.p) - lower(u.p) from spans, unnest(spans.r) u(p)
+$$;
+
+-- What to look for in stored text, of a question: its words but the commonest, cut so that their forms are found too.
+create or replace function _memoir.passage_terms(p_question text)
+returns text[] language sql immutable as $$
+  select coalesce(array_agg(distinct term), '{}') from (
+    select case when w ~ '^[a-z]{7,}$' then left(w, greatest(5, length(w) - 3))
+      when w ~ '^[a-z]{4,6}s$' then left(w, -1) else w end as term
+    from regexp_split_to_table(lower(left(p_question, 4000)), '[^[:alnum:]_./:@+-]+') x,
+      lateral (select btrim(x, './:@+-') as w) y
+    where w <> '' and w not in (select unnest(_memoir.word_list('english', 'passage_stops')))
+      and (length(w) > 2 or w ~ '\d' or w ~ '[^\u0001-\u007f]')) t
+$$;
+
+-- Where a text says most of p_terms: passages of some lines, the best first, at most p_most, with the lines they are.
+-- A term counts by how few lines have it. What has none of them gives no row.
+create or replace function _memoir.passages_in(p_text text, p_terms text[], p_most integer default 5,
+  p_around integer default 2)
+returns table (first_line integer, last_line integer, span_start integer, span_length integer, score float8, body text)
+language plpgsql immutable as $$
+declare
+  v_terms text[] := p_terms[: 24];
+begin
+  if p_text is null or v_terms = '{}' then return; end if;
+  return query
+  with lines as materialized (select l.nth, l.line_no, l.span_start, length(l.body) as size, lower(l.body) as low
+    from _memoir.text_lines(p_text) l),
+  hits as materialized (
+    select l.nth, t.term from lines l, unnest(v_terms) t(term) where strpos(l.low, t.term) > 0),
+  weights as (
+    select h.term, ln(1 + (select count(*) from lines)::float8 / count(*)) as weight from hits h group by h.term),
+  -- What a passage with all of them would have.
+  most as (select (select coalesce(sum(w.weight), 0) from weights w)
+    + (select count(*) from unnest(v_terms) t where t not in (select w.term from weights w))
+      * ln(1 + (select count(*) from lines)::float8) as weight),
+  own as (select h.nth, sum(w.weight) as weight from hits h join weights w using (term) group by h.nth
+    order by 2 desc, 1 limit 200),
+  -- With what its neighbours say of the others.
+  near as (
+    select n.nth, sum(n.weight * case when n.far = 0 then 1 else 0.5 end) as score from (
+      select o.nth, w.term, w.weight, min(abs(d)) as far from own o cross join generate_series(-p_around, p_around) d
+      join hits h on h.nth = o.nth + d join weights w on w.term = h.term group by o.nth, w.term, w.weight) n
+    group by n.nth),
+  best as (select n.nth, n.score, row_number() over (order by n.score desc, n.nth) as place from near n),
+  taken as materialized (
+    select b.* from best b where b.place <= 4 * p_most),
+  -- What lies together is one passage.
+  runs as (
+    select t.*, sum(case when t.nth - coalesce(t.before, -100000) > p_around then 1 else 0 end)
+      over (order by t.nth) as run
+    from (select x.*, lag(x.nth) over (order by x.nth) as before from taken x) t),
+  passages as (
+    select min(r.nth) - p_around as first, max(r.nth) + p_around as last, max(r.score) as score from runs r
+    group by r.run order by max(r.score) desc, min(r.nth) limit p_most)
+  select min(l.line_no), max(l.line_no), min(l.span_start), (max(l.span_start + l.size) - min(l.span_start))::integer,
+    p.score / (select m.weight from most m), substr(p_text, min(l.span_start), (max(l.span_start + l.size) - min(l.span_start))::integer)
+  from passages p join lines l on l.nth between p.first and p.last
+  group by p.first, p.last, p.score order by p.score desc, p.first;
+end $$;
+comment on function _memoir.passages_in(text, text[], integer, integer) is
+  'Passages of a text that hold most of p_terms (passage_terms of a question): line numbers from 1, the span in
+characters, the text; score: the share of the terms that it holds, from 0 to 1, each counting by how few lines have it. Reads the text once: of a megabyte in some tens of milliseconds.';

@@ -1,0 +1,206 @@
+-- What a call of a tool does, and to what: read, write, edit or patch files, run a command, search, list, fetch, plan.
+-- By the setting object_tools, then by sql/data/tools.csv; what a shell is told to do by sql/data/commands.csv.
+
+-- The last name of a tool as its row has it: mcp__files__readFile is read_file.
+create or replace function _memoir.tool_name(p_name text)
+returns text language sql immutable as $$
+  select lower(regexp_replace(regexp_replace(regexp_replace(left(p_name, 200), '^.*(?:__|[.:/])', ''),
+    '([[:lower:]\d])([[:upper:]])', '\1_\2', 'g'), '[^[:alnum:]]+', '_', 'g'))
+$$;
+
+-- The type of object that comes of it.
+create or replace function _memoir.tool_type(p_does text)
+returns text language sql immutable as $$
+  select case when p_does in ('read', 'write') then 'file_context' when p_does in ('edit', 'patch') then 'code_context'
+    when p_does = 'fetch' then 'external_reference' when p_does = 'plan' then 'plan' else 'tool_result' end
+$$;
+
+-- A path without what says nothing: ./ and doubled slashes, a/.. inside; p_folder: where it begins.
+create or replace function _memoir.plain_path(p_path text, p_folder text default null)
+returns text language plpgsql immutable as $$
+declare
+  v_path text := replace(btrim(left(p_path, 2000)), '\', '/'); v_parts text[] := '{}'; v_part text;
+begin
+  if p_path is null or v_path ~ '^[a-z][a-z0-9+.-]*://' then return v_path; end if;
+  if p_folder is not null and v_path !~ '^(?:/|~|[A-Za-z]:)' then v_path := p_folder || '/' || v_path; end if;
+  foreach v_part in array string_to_array(v_path, '/') loop
+    if v_part = '..' and v_parts[cardinality(v_parts)] not in ('', '..') then
+      v_parts := v_parts[: cardinality(v_parts) - 1];
+    elsif v_part not in ('', '.') or v_parts = '{}' and v_part = '' then
+      v_parts := v_parts || v_part;
+    end if;
+  end loop;
+  return coalesce(nullif(array_to_string(v_parts, '/'), ''), v_path);
+end $$;
+
+-- Whether two paths may be of one file: one is the end of the other.
+create or replace function _memoir.same_path(p_one text, p_other text)
+returns boolean language sql immutable as $$
+  select p_one = p_other or right(p_one, length(p_other) + 1) = '/' || p_other
+    or right(p_other, length(p_one) + 1) = '/' || p_one
+$$;
+
+-- A command without what stands around it: the shell that is given it, a change of folder (which is kept), limits.
+create or replace function _memoir.plain_command(inout p_command text, inout p_folder text)
+language plpgsql immutable as $$
+declare
+  v_found text[];
+begin
+  p_command := btrim(p_command, E' \t\r\n');
+  for v_step in 1 .. 6 loop
+    v_found := regexp_match(left(p_command, 20000), '^(?:\S*/)?(?:bash|sh|zsh) -[lic]+ +(["''])(.*)\1$');
+    if v_found is not null then p_command := btrim(v_found[2]); continue; end if;
+    v_found := regexp_match(p_command, '^cd +(["'']?)([^\s"''|;&]+)\1 *(?:&&|;|\n) *(.*)$');
+    if v_found is not null then
+      p_folder := _memoir.plain_path(v_found[2], p_folder);
+      p_command := v_found[3];
+      continue;
+    end if;
+    v_found := regexp_match(p_command,
+      '^(?:sudo|time|command|timeout(?: -\S+)* \S+|env|[A-Z_][A-Z0-9_]*=\S*) +(\S.*)$');
+    exit when v_found is null;
+    p_command := v_found[1];
+  end loop;
+end $$;
+
+-- What a command does. What no row of commands.csv knows is run.
+create or replace function _memoir.command_use(p_command text, p_folder text)
+returns _memoir.tool_use language plpgsql immutable as $$
+declare
+  v_use _memoir.tool_use; v_plain record := _memoir.plain_command(p_command, p_folder); v_row record; v_found text[];
+  v_line text := left(v_plain.p_command, 2000);
+begin
+  v_use.does := 'run';
+  for v_row in select * from _memoir.data_commands() c order by c.nth loop
+    v_found := regexp_match(v_line, v_row.pattern);
+    continue when v_found is null;
+    v_use.does := v_row.does;
+    if v_row.does = 'fetch' then
+      v_use.key := v_found[v_row.key::integer];
+    elsif v_row.key is not null then
+      v_use.key := _memoir.plain_path(v_found[v_row.key::integer], v_plain.p_folder);
+    end if;
+    v_use.first_line := case when v_row.first ~ '^[+]' then v_row.first::integer
+      else v_found[v_row.first::integer]::integer end;
+    v_use.last_line := coalesce(case when v_row.last ~ '^[+]' then v_row.last::integer
+      else left(v_found[v_row.last::integer], 9)::integer end, v_use.first_line);
+    exit;
+  end loop;
+  if v_use.does = 'patch' then v_use.keys := _memoir.patched_paths(v_plain.p_command, v_plain.p_folder); end if;
+  v_use.key := coalesce(v_use.key, concat_ws(': ', v_plain.p_folder, v_plain.p_command));
+  return v_use;
+end $$;
+
+-- The files that a patch changes.
+create or replace function _memoir.patched_paths(p_patch text, p_folder text)
+returns text[] language sql immutable as $$
+  select coalesce(array_agg(distinct _memoir.plain_path(m[1], p_folder)), '{}')
+  from regexp_matches(p_patch,
+    '(?:^|\n)(?:\*\*\* (?:Add|Update|Delete) File: |\*\*\* Move to: |\+\+\+ b/)([^\s][^\n\t]*)', 'g') m
+$$;
+
+-- An argument as a text: the words of a command apart by blanks, but the last of a shell's.
+create or replace function _memoir.argument_text(p_value jsonb)
+returns text language sql immutable as $$
+  select case jsonb_typeof(p_value)
+    when 'string' then nullif(p_value #>> '{}', '')
+    when 'number' then p_value #>> '{}'
+    when 'array' then case when p_value ->> 0 ~ '^(?:\S*/)?(?:bash|sh|zsh)$' and p_value ->> 1 ~ '^-' then p_value ->> 2
+      else (select nullif(string_agg(x, ' ' order by o), '')
+        from jsonb_array_elements_text(p_value) with ordinality a(x, o) where o <= 1000) end end
+$$;
+
+-- The lines that arguments ask for, as a row of tools.csv says where.
+create or replace function _memoir.asked_lines(p_arguments jsonb, p_lines text, out first integer, out last integer)
+language plpgsql immutable as $$
+declare
+  v_way text; v_names text[]; v_one text; v_other text;
+begin
+  foreach v_way in array string_to_array(coalesce(p_lines, ''), ' ') loop
+    v_names := regexp_split_to_array(v_way, '[+-]');
+    if cardinality(v_names) = 1 then
+      v_one := p_arguments -> v_way ->> 0;
+      v_other := p_arguments -> v_way ->> 1;
+    else
+      v_one := p_arguments ->> v_names[1];
+      v_other := p_arguments ->> v_names[2];
+    end if;
+    v_one := case when v_one ~ '^\d{1,9}$' then v_one end;
+    v_other := case when v_other ~ '^\d{1,9}$' then v_other end;
+    continue when v_one is null and v_other is null;
+    first := greatest(coalesce(v_one::integer, 1), 1);
+    last := case when strpos(v_way, '+') > 0 then first - 1 + v_other::integer else v_other::integer end;
+    exit;
+  end loop;
+end $$;
+
+-- What a call does (p_arguments: its JSON text). A tool that nobody described is other: what it is about is told by the
+-- usual names of arguments.
+create or replace function _memoir.tool_use(p_config jsonb, p_name text, p_arguments text)
+returns _memoir.tool_use language plpgsql immutable as $$
+declare
+  v_tool text := _memoir.tool_name(p_name); v_arguments jsonb := _memoir.try_json(p_arguments);
+  v_use _memoir.tool_use; v_own jsonb := coalesce(p_config -> 'object_tools' -> p_name,
+    p_config -> 'object_tools' -> _memoir.tool_name(p_name)); v_key text; v_folder text; v_command _memoir.tool_use;
+begin
+  if jsonb_typeof(v_arguments) is distinct from 'object' then
+    v_arguments := jsonb_build_object('input', p_arguments);
+  end if;
+  if v_own is null then
+    select to_jsonb(t) into v_own from _memoir.data_tools() t where t.tool = v_tool
+      and (t.condition is null or v_arguments ->> split_part(t.condition, '=', 1) = split_part(t.condition, '=', 2))
+    order by t.condition nulls last limit 1;
+  end if;
+  v_use.tool := left(p_name, 200);
+  v_use.arguments := v_arguments;
+  v_use.does := coalesce(v_own ->> 'does', 'other');
+  v_use.texts := coalesce(string_to_array(nullif(v_own ->> 'texts', ''), ' '), '{}');
+  foreach v_key in array string_to_array(coalesce(v_own ->> 'key',
+    'file_path path filename url uri query command name id'), ' ') loop
+    v_use.key := _memoir.argument_text(v_arguments -> v_key);
+    exit when v_use.key is not null;
+  end loop;
+  v_folder := coalesce(v_arguments ->> 'workdir', v_arguments ->> 'cwd');
+  if v_use.does = 'run' then
+    v_command := _memoir.command_use(v_use.key, v_folder);
+    v_use.does := v_command.does;
+    v_use.key := v_command.key;
+    v_use.keys := v_command.keys;
+    v_use.first_line := v_command.first_line;
+    v_use.last_line := v_command.last_line;
+  elsif v_use.does = 'patch' then
+    v_use.keys := _memoir.patched_paths(v_use.key, v_folder);
+    v_use.key := v_use.keys[1];
+  elsif v_use.does in ('read', 'write', 'edit') then
+    v_use.key := _memoir.plain_path(v_use.key, v_folder);
+    select l.first, l.last into v_use.first_line, v_use.last_line
+    from _memoir.asked_lines(v_arguments, v_own ->> 'lines') l;
+  elsif v_use.does in ('search', 'list') and v_arguments ? 'path'
+    and v_use.key is distinct from v_arguments ->> 'path' then
+    v_use.key := concat_ws(' in ', v_use.key, _memoir.argument_text(v_arguments -> 'path'));
+  end if;
+  if v_use.does in ('write', 'edit') and v_use.keys is null then
+    v_use.keys := array_remove(array[v_use.key], null);
+  end if;
+  v_use.key := case when length(v_use.key) > 400 then left(v_use.key, 380) || ' … ' || left(md5(v_use.key), 8)
+    else nullif(v_use.key, '') end;
+  v_use.type := coalesce(v_own ->> 'type', _memoir.tool_type(v_use.does));
+  return v_use;
+end $$;
+
+-- The texts among arguments, wherever they stand in them, as paths of names and numbers; those of at least p_bytes.
+create or replace function _memoir.argument_texts(p_arguments jsonb, p_bytes integer)
+returns table (argument text[], body text) language sql immutable as $$
+  with recursive walked as (
+    select '{}'::text[] as at, p_arguments as value
+    union all
+    select w.at || c.name, c.value from walked w, lateral (
+      select e.key as name, e.value
+      from jsonb_each(case jsonb_typeof(w.value) when 'object' then w.value else '{}' end) e
+      union all
+      select (o - 1)::text, a
+      from jsonb_array_elements(case jsonb_typeof(w.value) when 'array' then w.value else '[]' end)
+        with ordinality x(a, o)) c
+    where cardinality(w.at) < 6 and jsonb_typeof(c.value) in ('object', 'array', 'string'))
+  select at, value #>> '{}' from walked where jsonb_typeof(value) = 'string' and octet_length(value #>> '{}') >= p_bytes
+$$;

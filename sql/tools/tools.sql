@@ -1,0 +1,486 @@
+-- The model keeps its own memory: definitions of tools for OpenAI, Anthropic and MCP, and the one function that runs a
+-- call and answers with text for a model. Everything goes through the functions that applications use, as an agent's: a
+-- person's word outranks it, unless it cites what the user said in this session.
+
+-- What narrows a search, as memory_index has it.
+create or replace function _memoir.tool_filters()
+returns jsonb language sql immutable
+return jsonb '{"kind": {"type": "string", "enum": ["memory", "turn", "summary"]}, "type": {"type": "string"},
+  "tags": {"type": "array", "items": {"type": "string"}, "minItems": 1, "maxItems": 20}, "project": {"type": "string"},
+  "session": {"type": "string"}, "after": {"type": "string", "format": "date-time"},
+  "before": {"type": "string", "format": "date-time"}, "limit": {"type": "integer", "minimum": 1, "maximum": 50}}';
+
+-- name, description, JSON schemas of the arguments, whether it only reads, and where it is offered: to models, whose tools
+-- are paid for with every request and so are few and short, by MCP, by both (null), or only where it is named. offered:
+-- without what few calls need, for models. Every tool takes all of its parameters whoever calls it.
+create or replace function _memoir.memory_tool_list()
+returns table (name text, description text, parameters jsonb, offered jsonb, reads boolean, door text)
+language sql immutable as $$
+  select t.name, t.description, jsonb_build_object('type', 'object', 'properties', t.properties || t.more, 'required',
+      t.required, 'additionalProperties', false),
+    jsonb_strip_nulls(jsonb_build_object('type', 'object', 'properties', t.properties, 'required',
+      nullif(t.required, '[]'))), t.reads, t.door
+  from (values
+    (1, 'memory_search', 'Search what is known about the user and what was said before: ids and short lines.',
+     '{"query": {"type": "string"}}'::jsonb, '{"kind": {"type": "string", "enum": ["memory", "turn", "summary"]},
+       "limit": {"type": "integer", "minimum": 1, "maximum": 50}}'::jsonb, '["query"]'::jsonb, true, 'model'),
+    (2, 'memory_index', 'Search what is known about the user and what was said before: ids and short lines, the cheap '
+     || 'first look. Then memory_timeline for what stands around a hit, memory_get for the whole text.',
+     '{"query": {"type": "string"}}', _memoir.tool_filters(), '["query"]', true, 'mcp'),
+    (3, 'memory_recall', 'The passages that fit a query best, whole, up to max_tokens of them.',
+     '{"query": {"type": "string"}}', '{"max_tokens": {"type": "integer", "minimum": 50, "maximum": 16000}}'::jsonb
+       || _memoir.tool_filters(), '["query"]', true, 'mcp'),
+    (4, 'memory_timeline', 'What was said around the id of a hit.',
+     '{"id": {"type": "string"}}', '{}', '["id"]', true, null),
+    (5, 'memory_get', 'The whole text behind ids.',
+     '{"ids": {"type": "array", "items": {"type": "string"}, "minItems": 1, "maxItems": 20}}', '{}', '["ids"]', true,
+     null),
+    (6, 'memory_query', 'Find what was said or shown, in earlier sessions too',
+     '{"question": {"type": "string"}}', '{"max_tokens": {"type": "integer", "minimum": 50, "maximum": 4000},
+       "scope": {"type": "string", "enum": ["session", "user"]}}', '["question"]', true, null),
+    (7, 'memory_remember', 'Keep a lasting fact, preference or instruction, as one sentence; said: the user''s words, '
+     || 'quoted', '{"content": {"type": "string"}, "said": {"type": "string"}}',
+     '{"type": {"type": "string", "enum": ["fact", "preference", "instruction"]}}', '["content"]', false, null),
+    (8, 'memory_correct', 'Replace what a memory says, or a part of it; said: the user''s words, quoted',
+     '{"id": {"type": "string"}, "content": {"type": "string"}, "said": {"type": "string"}}', '{}',
+     '["id", "content"]', false, null),
+    (9, 'memory_forget', 'Forget what the user asks to, by id or about a thing; said: that request, quoted',
+     '{"id": {"type": "string"}, "about": {"type": "string"}, "said": {"type": "string"}}', '{}', '["said"]', false,
+     null),
+    (10, 'memory_pin', 'Keep a memory in view in this session, or no longer.',
+     '{"id": {"type": "string"}, "pinned": {"type": "boolean"}}', '{}', '["id"]', false, null),
+    (11, 'memory_stats', 'How much is known about the user, in numbers: sessions, turns, memories by state and type.',
+     '{}', '{}', '[]', true, 'mcp'),
+    (12, 'memory_objects', 'The objects of this session, newest first: tool results, files, plans; the name of each, how '
+     || 'it is shown, what it is. query: those whose line has it.', '{}', '{"query": {"type": "string"},
+       "limit": {"type": "integer", "minimum": 1, "maximum": 200}}', '[]', true, 'mcp'),
+    (13, 'memory_sync', 'Have vectors made for what has none yet, so that it is found by meaning. dry_run: only say how '
+     || 'much that is and what it costs.', '{}', '{"dry_run": {"type": "boolean"}}', '[]', false, 'mcp'),
+    (14, 'memory_restore', 'The full text of an object that is shown shortened, by its name, or only lines of it (40-80).',
+     '{"id": {"type": "string"}, "lines": {"type": "string"}}', '{"reason": {"type": "string"}}', '["id"]', false,
+     null),
+    (15, 'memory_release', 'Objects that need not be shown any more, by their names.',
+     '{"ids": {"type": "array", "items": {"type": "string"}, "minItems": 1, "maxItems": 100}}',
+     '{"reason": {"type": "string"}}', '["ids"]', false, null),
+    (16, 'memory_update', 'Keep content, a lasting statement; with id it corrects that memory; id or about alone '
+     || 'forgets. said: the user''s words, quoted', '{"content": {"type": "string"}, "id": {"type": "string"},
+       "about": {"type": "string"}, "said": {"type": "string"}}', '{}', '[]', false, 'named')
+  ) t (no, name, description, properties, more, required, reads, door) order by t.no
+$$;
+
+create or replace function memoir.memory_tools(p_format text default 'openai', p_names text[] default null)
+returns jsonb language plpgsql immutable security definer set search_path from current as $$
+declare
+  v_door text := case p_format when 'mcp' then 'mcp' else 'model' end;
+begin
+  perform _memoir.check_choice('format', p_format, '{openai,responses,anthropic,mcp}');
+  return (select jsonb_agg(case p_format
+      when 'openai' then jsonb_build_object('type', 'function', 'function', jsonb_build_object('name', t.name,
+        'description', t.description, 'parameters', t.offered))
+      when 'responses' then jsonb_build_object('type', 'function', 'name', t.name, 'description', t.description,
+        'parameters', t.offered, 'strict', false)
+      when 'anthropic' then jsonb_build_object('name', t.name, 'description', t.description, 'input_schema', t.offered)
+      else jsonb_build_object('name', t.name, 'description', t.description, 'inputSchema', t.parameters,
+        'annotations', jsonb_build_object('readOnlyHint', t.reads, 'destructiveHint', t.name = 'memory_forget',
+          'openWorldHint', false), '_meta', '{"anthropic/alwaysLoad": true}'::jsonb) end)
+    from _memoir.memory_tool_list() t
+    where case when p_names is null then coalesce(t.door, v_door) = v_door else t.name = any (p_names) end);
+end $$;
+comment on function memoir.memory_tools(text, text[]) is
+  'Definitions of the tools by which a model keeps its own memory, to be sent with a request: p_format openai (chat
+completions), responses, anthropic or mcp. They are paid for with every request, so models get the arguments that most calls
+need. By MCP there are more tools, with all arguments: memory_index and memory_recall in place of memory_search,
+memory_stats, memory_objects, memory_sync. p_names: only these; memory_query and memory_update are the fewest that do everything.
+call_memory_tool runs what the model calls, with any of these arguments. Raises PM014.';
+
+-- What there is to read by MCP: what was said, what is known, and the job between them. Fields are those of the rows as
+-- history, memory_get and sync_semantic give them.
+create or replace function memoir.memory_resources()
+returns jsonb language sql immutable security definer set search_path from current as $$
+  select jsonb_agg(jsonb_strip_nulls(jsonb_build_object('uri', 'memoir://' || r.name, 'template', r.template, 'name',
+    r.name, 'title', r.title, 'description', r.description, 'fields', r.fields, 'tools', (
+      select jsonb_agg(t order by t ->> 'name') from jsonb_array_elements(memoir.memory_tools('mcp')) t
+      where t ->> 'name' = any (r.tools)))) order by r.no)
+  from (values
+    (1, 'episodic', 'memoir://episodic/{session}', 'What was said',
+     'Turns as they were said, session by session, never changed. The template reads those of one session.',
+     jsonb '{"namespace": "whose users are apart: of the login", "thread_id": "the session",
+       "speaker": "role, and name where given",
+       "content": "the text; what was forgotten of it is left out", 
+       "sensitivity": "normal, private or secret: above the clearance of the login it is not shown",
+       "tags": "of the memories made of it", "created_at": "when it was said"}',
+     '{memory_index,memory_timeline,memory_recall,memory_query,memory_get}'::text[]),
+    (2, 'semantic', 'memoir://semantic/{id}', 'What is known',
+     'Memories: statements with their sources, states and relations. The template reads one.',
+     '{"id": "of the memory", "episodic_id": "sources: the turns it came from", 
+       "chunk_id": "the span of the text that a vector stands for",
+       "model": "the embedding model", "dim": "dimension of its vectors",
+       "vector_ref": "(user, model, item, chunk): vectors stay in the database"}',
+     '{memory_index,memory_recall,memory_get,memory_remember,memory_correct,memory_forget,memory_pin,memory_stats}'),
+    (3, 'jobs/semantic_sync', null, 'From what was said to what is known',
+     'What was said gets vectors, so that it is found by meaning. Keeps a cursor per model and a row per batch; what is '
+     || 'expired, secret or marked as not to be embedded is left out. memory_sync with dry_run says how it stands.',
+     '{"model": "the embedding model", "cursor": "how far it has come, of items", "texts": "what has no vector yet",
+       "tokens": "of those",
+       "microcents": "what that costs", "secret": "left out", "expired": "left out", "not_embeddable": "left out",
+       "snapshots": "texts that stand for something referred to",
+       "queued": "whether work waits", "last_batch_at": "of the batches, each a row of the audit",
+       "last_error": "of the last batch that failed"}', '{memory_sync,memory_stats}')
+  ) r (no, name, template, title, description, fields, tools)
+$$;
+comment on function memoir.memory_resources() is
+  'What there is to read by MCP, as descriptors: uri, template of the single ones, name, title, description, fields, and the
+tools that reach it as memory_tools defines them.';
+
+-- An argument that is an id, and one that is a list of them; null where it lacks.
+create or replace function _memoir.tool_id(p_arguments jsonb, p_name text)
+returns uuid language plpgsql immutable as $$
+begin
+  return (p_arguments ->> p_name)::uuid;
+exception when invalid_text_representation then
+  perform _memoir.fail('PM014', format('%s must be an id as a search gives it, not %s', p_name,
+    _memoir.shown(p_arguments ->> p_name)));
+end $$;
+
+create or replace function _memoir.tool_ids(p_ids jsonb)
+returns uuid[] language plpgsql immutable as $$
+begin
+  return array(select x::uuid from jsonb_array_elements_text(p_ids) x);
+exception when invalid_text_representation then
+  perform _memoir.fail('PM014', format('ids must be ids as a search gives them, not %s',
+    _memoir.shown(p_ids::text)));
+end $$;
+
+-- Refuses a tool that there is not, an argument that lacks, one that the tool does not have, one of another type.
+create or replace function _memoir.check_tool_call(p_name text, p_arguments jsonb)
+returns void language plpgsql stable as $$
+declare
+  v_schema jsonb := (select t.parameters from _memoir.memory_tool_list() t where t.name = p_name); v_key text;
+  v_type text;
+begin
+  if v_schema is null then
+    perform _memoir.fail('PM014', format('unknown tool %s', _memoir.shown(p_name)),
+      (select string_agg(t.name, ', ') from _memoir.memory_tool_list() t));
+  end if;
+  for v_key in select jsonb_array_elements_text(v_schema -> 'required') loop
+    if coalesce(p_arguments -> v_key, 'null') = 'null' or _memoir.is_blank(p_arguments ->> v_key) then
+      perform _memoir.fail('PM014', format('%s needs the argument %s', p_name, v_key));
+    end if;
+  end loop;
+  for v_key, v_type in select key, jsonb_typeof(value) from jsonb_each(p_arguments) where value <> 'null' loop
+    if not v_schema -> 'properties' ? v_key then
+      perform _memoir.fail('PM014', format('%s has no argument %s', p_name, _memoir.shown(v_key)),
+        (select string_agg(k, ', ') from jsonb_object_keys(v_schema -> 'properties') k));
+    end if;
+    if v_type <> replace(v_schema #>> array['properties', v_key, 'type'], 'integer', 'number')
+      or v_schema #>> array['properties', v_key, 'type'] = 'integer' and p_arguments ->> v_key !~ '^[0-9]{1,6}$' then
+      perform _memoir.fail('PM014', format('%s of %s must be a %s, not %s', v_key, p_name,
+        v_schema #>> array['properties', v_key, 'type'], _memoir.shown((p_arguments -> v_key)::text)));
+    end if;
+  end loop;
+end $$;
+
+-- The newest of the user's own turns of a session in which these words stand, spaces, case and quotation marks apart, and
+-- that has to do with p_about; null where there is none. Only such a quotation lends the agent the user's authority.
+create or replace function _memoir.cited_turn(p_session _memoir.sessions, p_said text, p_about text)
+returns integer language plpgsql stable set plan_cache_mode = force_custom_plan as $$
+declare
+  v_said text := _memoir.quotable(p_said); v_since timestamptz; v_until timestamptz; v_turn record;
+  v_about text[] := _memoir.query_terms('simple', p_about);
+begin
+  if length(v_said) < 4 then return null; end if;
+  select c.first_recorded_at, c.last_recorded_at into v_since, v_until from _memoir.session_counters c
+  where c.user_id = p_session.user_id and c.session_id = p_session.session_id;
+  for v_turn in
+    select h.turn_index, h.content from _memoir.conversation_history h
+    where h.user_id = p_session.user_id and h.session_id = p_session.session_id
+      and h.recorded_at between v_since and v_until and h.role = 'user' and h.actor = 'person'
+    order by h.turn_index desc limit 200
+  loop
+    if strpos(_memoir.quotable(v_turn.content), v_said) > 0
+      and (_memoir.query_terms('simple', v_turn.content) && v_about
+        or exists (select from _memoir.forget_requests(v_turn.content))) then
+      return v_turn.turn_index;
+    end if;
+  end loop;
+  return null;
+end $$;
+
+-- A text as quotations are compared.
+create or replace function _memoir.quotable(p_text text)
+returns text language sql immutable as $$
+  select btrim(regexp_replace(translate(lower(normalize(left(p_text, 100000), nfkc)), '’‘“”„«»"''', ''), '\s+', ' ',
+    'g'),
+    ' .,;:!?…')
+$$;
+
+-- An argument that is a time; null where it lacks.
+create or replace function _memoir.tool_time(p_arguments jsonb, p_name text)
+returns timestamptz language plpgsql stable as $$
+begin
+  return (p_arguments ->> p_name)::timestamptz;
+exception when data_exception then
+  perform _memoir.fail('PM014', format('%s must be a time as 2026-03-31T18:00:00Z, not %s', p_name,
+    _memoir.shown(p_arguments ->> p_name)));
+end $$;
+
+-- What a search by a tool finds, its filters applied, without what no model may read.
+create or replace function _memoir.tool_hits(p_caller _memoir.caller, p_user text, p_query text, p_arguments jsonb,
+  p_limit integer)
+returns table (rank integer, kind text, id uuid, session text, said_at timestamptz, said_by text, content text)
+language plpgsql stable as $$
+begin
+  return query
+  select r.rank, r.kind, r.id, r.session, r.said_at, case when r.kind = 'turn' then coalesce(r.name, r.role) || ': '
+    else '' end, r.content
+  from memoir.recall(p_user, p_query, p_session => p_arguments ->> 'session', p_limit => p_limit,
+    p_types => case when p_arguments ? 'type' then array[p_arguments ->> 'type'] end,
+    p_tags => case when p_arguments ? 'tags' then array(select jsonb_array_elements_text(p_arguments -> 'tags')) end,
+    p_project => p_arguments ->> 'project',
+    p_kinds => case when p_arguments ? 'kind' then array[p_arguments ->> 'kind'] end,
+    p_after => _memoir.tool_time(p_arguments, 'after'), p_before => _memoir.tool_time(p_arguments, 'before')) r
+  where not _memoir.is_secret(p_caller.user_id, r.id);
+end $$;
+
+-- The best passages for a question, in at most so many tokens.
+create or replace function _memoir.passages(p_caller _memoir.caller, p_user text, p_question text, p_arguments jsonb,
+  p_tokens integer)
+returns text language plpgsql stable as $$
+declare
+  v_left integer := p_tokens; v_out text; v_item record; v_line text; v_cost integer;
+begin
+  for v_item in select * from _memoir.tool_hits(p_caller, p_user, p_question, p_arguments,
+    coalesce((p_arguments ->> 'limit')::integer, 50)) h order by h.rank
+  loop
+    v_line := _memoir.tool_line(v_item.kind, v_item.id, v_item.session, v_item.said_at,
+      _memoir.indented(v_item.said_by || v_item.content));
+    v_cost := memoir.count_tokens(v_line) + 1;
+    -- The best passage is cut to what there is room for; memory_get has the whole.
+    if v_out is null and v_cost > v_left then
+      v_line := _memoir.cut_to(v_line, v_left - 1);
+      v_cost := memoir.count_tokens(v_line) + 1;
+    end if;
+    continue when v_cost > v_left;
+    v_left := v_left - v_cost;
+    v_out := concat_ws(E'\n', v_out, v_line);
+  end loop;
+  return v_out;
+end $$;
+
+-- The tools that read.
+create or replace function _memoir.read_with_tool(p_caller _memoir.caller, p_user text, p_name text, p_arguments jsonb)
+returns text language plpgsql stable as $$
+declare
+  v_user uuid := p_caller.user_id; v_out text;
+begin
+  case p_name
+  when 'memory_search', 'memory_index' then
+    select string_agg(_memoir.tool_line(h.kind, h.id, h.session, h.said_at,
+      _memoir.on_one_line(h.said_by || h.content)), E'\n' order by h.rank) into v_out
+    from _memoir.tool_hits(p_caller, p_user, p_arguments ->> 'query', p_arguments,
+      coalesce((p_arguments ->> 'limit')::integer, 10)) h;
+  when 'memory_recall' then
+    v_out := _memoir.passages(p_caller, p_user, p_arguments ->> 'query', p_arguments - 'max_tokens',
+      coalesce((p_arguments ->> 'max_tokens')::integer, 2000));
+  when 'memory_timeline' then
+    select string_agg(case when t.is_anchor then '> ' else '  ' end || _memoir.tool_line(t.kind, t.id, t.session,
+      t.said_at, case when t.kind = 'turn' then coalesce(t.name, t.role) || ': ' else '' end || coalesce(t.line, '')),
+      E'\n' order by t.o) into v_out
+    from memoir.memory_timeline(p_user, _memoir.tool_id(p_arguments, 'id')) with ordinality t(kind, id, session,
+      turn_index, role, name, said_at, line, is_anchor, o)
+    where not _memoir.is_secret(v_user, t.id);
+  when 'memory_get' then
+    select string_agg(format('%s (%s%s)%s', g ->> 'id', g ->> 'kind', coalesce(', ' || nullif(g ->> 'state',
+      'active'), ''), E'\n  ' || _memoir.indented(_memoir.neutralise(coalesce(g ->> 'content', '[no text]')))), E'\n'
+      order by o) into v_out
+    from memoir.memory_get(p_user, _memoir.tool_ids(p_arguments -> 'ids')) with ordinality x(g, o)
+    where not _memoir.is_secret(v_user, (g ->> 'id')::uuid);
+    return coalesce(v_out, 'No such ids. A search gives ids.');
+  else  -- memory_stats
+    return memoir.memory_stats(p_user);
+  end case;
+  return coalesce(v_out, 'Nothing found.');
+end $$;
+
+-- The objects of a session, a line each.
+create or replace function _memoir.objects_told(p_caller _memoir.caller, p_user text, p_session text, p_arguments jsonb)
+returns text language plpgsql stable as $$
+declare
+  v_out text;
+begin
+  if p_session is null then return 'Error: objects are of a session, and there is none here.'; end if;
+  select string_agg(format('%s (%s, turn %s, %s%s) %s', o.object, o.fidelity, o.turn_index, o.state,
+    case when o.pinned then ', pinned' else '' end, _memoir.on_one_line(o.content)), E'\n' order by o.turn_index desc,
+    o.memory_id) into v_out
+  from memoir.list_objects(p_user, p_session, p_arguments ->> 'query',
+    coalesce((p_arguments ->> 'limit')::integer, 50)) o
+  where not _memoir.is_secret(p_caller.user_id, o.memory_id);
+  return coalesce(v_out, 'Nothing found.');
+end $$;
+
+-- The tools for what is shown shortened. A question may be the name of an object: that asks for its text.
+create or replace function _memoir.ask_with_tool(p_user text, p_session text, p_name text, p_arguments jsonb)
+returns text language plpgsql as $$
+declare
+  v_named text[] := case when p_name = 'memory_query' then _memoir.object_asked(p_arguments ->> 'question') end;
+begin
+  if v_named is not null then
+    begin
+      return memoir.memory_restore(p_user, p_session, v_named[1], v_named[2]);
+    exception when sqlstate 'PM004' then null;  -- no name after all
+    end;
+  end if;
+  case p_name
+  when 'memory_query' then
+    return memoir.memory_query(p_user, p_session, p_arguments ->> 'question',
+      coalesce((p_arguments ->> 'max_tokens')::integer, 1000), coalesce(p_arguments ->> 'scope', 'user')) ->> 'text';
+  when 'memory_restore' then
+    return memoir.memory_restore(p_user, p_session, p_arguments ->> 'id', p_arguments ->> 'lines',
+      p_arguments ->> 'reason');
+  else  -- memory_release
+    return format('Released: %s.', memoir.memory_release(p_user, p_session,
+      array(select jsonb_array_elements_text(p_arguments -> 'ids')), p_arguments ->> 'reason'));
+  end case;
+end $$;
+
+-- A memory corrected: in the user's name where a turn is cited.
+create or replace function _memoir.correct_with_tool(p_user text, p_session _memoir.sessions, p_id uuid, p_content text,
+  p_cited integer, p_actor text)
+returns text language plpgsql as $$
+declare
+  v_done jsonb := memoir.correct(p_user, p_id, p_content, p_session => p_session.external_id, p_actor => p_actor,
+    p_source_turns => case when p_cited is not null then array[p_cited] end);
+begin
+  return format(case v_done ->> 'outcome' when 'contradicts'
+    then 'Kept beside the old one as %s, which contradicts it: '
+    'the user''s word stands. Quote the user in said to correct it.' else 'Corrected: now %s.' end,
+    v_done ->> 'memory_id');
+end $$;
+
+-- Is that a memory which an agent inferred, and nobody has stood by since?
+create or replace function _memoir.is_agents_own(p_caller _memoir.caller, p_id uuid)
+returns boolean language plpgsql stable as $$
+begin
+  return exists (select from _memoir.memory_store m where m.user_id = p_caller.user_id and m.memory_id = p_id
+    and m.actor = 'agent' and m.provenance = 'system_inferred' and m.state = 'active' and m.validated_at is null
+    and _memoir.may_see(p_caller, m));
+end $$;
+
+-- The tools that write. What cites the user carries the user's word; what does not is the agent's own.
+create or replace function _memoir.write_with_tool(p_caller _memoir.caller, p_user text, p_session _memoir.sessions,
+  p_name text, p_arguments jsonb)
+returns text language plpgsql as $$
+declare
+  v_id uuid := case when p_arguments ? 'id' then _memoir.tool_id(p_arguments, 'id') end;
+  v_content text := p_arguments ->> 'content'; v_said text := p_arguments ->> 'said'; v_turn integer; v_done jsonb;
+  v_old text := (select m.content from _memoir.memory_store m where m.user_id = p_caller.user_id
+    and m.memory_id = v_id);
+  v_unit _memoir.said_unit := case when v_id is not null and v_old is null then _memoir.turn_unit(p_caller, v_id) end;
+  v_agent text := case when p_caller.may_state_actor then 'agent' end;
+begin
+  if p_name = 'memory_update' then
+    if coalesce(v_content, p_arguments ->> 'id', p_arguments ->> 'about') is null then
+      perform _memoir.fail('PM014', 'memory_update needs content, id or about');
+    end if;
+    p_name := case when v_content is null then 'memory_forget' when v_id is null then 'memory_remember' else
+      'memory_correct' end;
+  end if;
+  v_turn := _memoir.cited_turn(p_session, v_said, concat_ws(' ', v_content, v_old, v_unit.said,
+    p_arguments ->> 'about'));
+  case p_name
+  when 'memory_remember', 'memory_correct' then
+    if p_name = 'memory_correct' and v_unit.message_id is null then
+      return _memoir.correct_with_tool(p_user, p_session, v_id, v_content, v_turn, v_agent);
+    end if;
+    v_done := memoir.remember(p_user, v_content, p_session => p_session.external_id, p_type => coalesce(
+      p_arguments ->> 'type', 'fact'), p_actor => v_agent, p_provenance => case when v_turn is not null then
+      'user_stated' end, p_source_turns => case when v_turn is not null then array[v_turn] end);
+    -- What stands in a turn only is remembered as it is now, and the turn marked.
+    if p_name = 'memory_correct' and v_turn is not null and v_done ->> 'outcome' <> 'refused_tombstone' then
+      perform _memoir.change_turn(p_caller, p_session, v_turn, v_unit, (v_done ->> 'memory_id')::uuid);
+      return format('Corrected: now %s.', v_done ->> 'memory_id');
+    end if;
+    return case v_done ->> 'outcome' when 'refused_tombstone' then 'Not kept: the user had it forgotten.'
+      when 'duplicate' then format('Known already as %s.', v_done ->> 'memory_id')
+      else format('Kept as %s.', v_done ->> 'memory_id') end;
+  when 'memory_forget' then
+    if v_turn is null and p_caller.actor is distinct from 'person' then
+      if _memoir.is_agents_own(p_caller, v_id) then
+        perform memoir.retract(p_user, v_id, 'taken back by the agent', p_actor => v_agent);
+        return 'Taken back.';
+      end if;
+      return 'Not forgotten: said must quote the words of this session with which the user asks for it.';
+    end if;
+    if v_unit.message_id is not null and v_turn is null then
+      return 'Not forgotten: what only a turn says is forgotten by quoting the user, or by about.';
+    elsif v_unit.message_id is not null then
+      v_done := jsonb_build_object('outcome', 'forgotten', 'change_id', _memoir.change_turn(p_caller, p_session, v_turn,
+        v_unit, null));
+    elsif v_id is not null then
+      perform memoir.forget(p_user, v_id, 'asked to forget');
+      v_done := jsonb_build_object('outcome', 'forgotten', 'change_id', gen_random_uuid());
+    else
+      v_done := memoir.forget_about(p_user, coalesce(p_arguments ->> 'about', v_said));
+    end if;
+    -- The request names it once more.
+    if v_done ->> 'outcome' = 'forgotten' and v_turn is not null then
+      perform _memoir.exclude_request(p_caller, p_session, v_turn, v_said, (v_done ->> 'change_id')::uuid);
+    end if;
+    return case v_done ->> 'outcome' when 'forgotten' then 'Forgotten.'
+      when 'unclear' then 'Not forgotten: it is not clear what is meant. Search for it, and forget it by id.'
+      else 'Nothing is known of it.' end;
+  when 'memory_sync' then
+    return (select coalesce(jsonb_agg(to_jsonb(s)), '[]') from memoir.sync_semantic(p_user,
+      coalesce((p_arguments ->> 'dry_run')::boolean, false)) s);
+  else  -- memory_pin
+    if p_session.session_id is null then return 'Error: a pin is of a session, and there is none here.'; end if;
+    if coalesce((p_arguments ->> 'pinned')::boolean, true) then
+      perform memoir.pin(p_user, p_session.external_id, v_id, p_reason => 'by the model');
+      return 'Pinned.';
+    end if;
+    return case when memoir.unpin(p_user, p_session.external_id, v_id) then 'No longer pinned.'
+      else 'It was not pinned.' end;
+  end case;
+end $$;
+
+create or replace function memoir.call_memory_tool(p_user text, p_session text, p_name text,
+  p_arguments jsonb default '{}')
+returns text language plpgsql security definer
+  set search_path from current set plan_cache_mode = force_custom_plan as $$
+declare
+  v_caller _memoir.caller := _memoir.authorise(p_user, 'write');
+  v_session _memoir.sessions; v_message text; v_hint text; v_state text;
+begin
+  if p_session is not null then v_session := _memoir.session(v_caller, p_session); end if;
+  begin
+    if jsonb_typeof(coalesce(p_arguments, 'null')) <> 'object' then
+      perform _memoir.fail('PM014', format('arguments must be a JSON object, not %s',
+        _memoir.shown(p_arguments::text)));
+    end if;
+    perform _memoir.check_tool_call(p_name, p_arguments);
+    if p_name in ('memory_query', 'memory_restore', 'memory_release') then
+      return _memoir.ask_with_tool(p_user, p_session, p_name, p_arguments);
+    end if;
+    if p_name = 'memory_objects' then
+      return _memoir.objects_told(v_caller, p_user, p_session, p_arguments);
+    end if;
+    if (select t.reads from _memoir.memory_tool_list() t where t.name = p_name) then
+      return _memoir.read_with_tool(v_caller, p_user, p_name, p_arguments);
+    end if;
+    return _memoir.write_with_tool(v_caller, p_user, v_session, p_name, p_arguments);
+  exception when others then
+    get stacked diagnostics v_message = message_text, v_hint = pg_exception_hint, v_state = returned_sqlstate;
+    -- What a model can mend is told to it; what it can't is the application's to know.
+    if v_state not like 'PM0%' or v_state in ('PM001', 'PM030') then raise; end if;
+    return 'Error: ' || _memoir.neutralise(v_message) || coalesce('. ' || nullif(v_hint, ''), '');
+  end;
+end $$;
+comment on function memoir.call_memory_tool(text, text, text, jsonb) is
+  'Runs a tool call of a model (memory_tools) in a session and answers with text for the model; what it can mend, a wrong
+argument, an unknown id, is answered as "Error: …". p_session null: outside of sessions, where there is nobody to quote; what
+the agent keeps there is found by recalls outside of sessions. A login bound as a person needs to quote nobody; an agent
+may take back what it kept itself. Writes go through remember, correct, forget and pin as the agent''s.
+memory_correct and memory_forget that quote the user''s own turn of this session (said) carry the user''s word; a
+correction without stands beside the old one and contradicts it, a request without is not followed. Nothing secret is
+shown. memory_query answers the name of an object with its text; memory_update is memory_remember, memory_correct (content
+and id) or memory_forget (no content). Raises PM001, PM003, PM030.';
