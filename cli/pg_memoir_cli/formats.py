@@ -1,22 +1,25 @@
-"""Files of conversations → Conversation objects: OpenAI-style JSON and JSONL, ShareGPT, LoCoMo.
+"""Files of conversations → Conversation objects: OpenAI-style JSON and JSONL, ShareGPT, LoCoMo, exports of ChatGPT and
+Claude, transcripts of Claude Code.
 
 The format is told from each record's content, never from the file's name.
 """
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 import unicodedata
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+import zipfile
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 from pg_memoir.types import Message
 
-from . import sharegpt
+from . import chat_exports, claude_code, sharegpt
 
 # Imported turns without a time of their own follow the conversation's at this distance.
 TURN_SECONDS = 10
@@ -90,9 +93,14 @@ def read_conversations(
     path = Path(path)
     options = _Options(path.name, path.stem, user, user_prefix)
     try:
+        if zipfile.is_zipfile(path):
+            return _from_archive(path, options)
         if _is_lines(path):
             with path.open(encoding="utf-8-sig") as file:
-                total = sum(1 for line in file if line.strip())
+                lines = [line for line in file if line.strip()]
+                total = len(lines)
+            if _is_transcript(lines):
+                return ConversationFile(1, iter([_transcript(lines, options)]))
             return ConversationFile(total, _from_lines(path, options))
         return _from_document(path, options)
     except UnicodeDecodeError as error:
@@ -127,6 +135,32 @@ def _is_lines(path: Path) -> bool:
         return next(filled, None) is not None
 
 
+def _is_transcript(lines: list[str]) -> bool:
+    try:
+        return claude_code.is_entry(json.loads(lines[0]))
+    except ValueError:
+        return False
+
+
+def _transcript(lines: list[str], options: _Options) -> Conversation | ConversationError:
+    """A file of Claude Code is one session; a line that a crash cut off at its end is left out."""
+    entries = []
+    for number, line in enumerate(lines, 1):
+        try:
+            entries.append(json.loads(line))
+        except ValueError as error:
+            if number < len(lines):
+                return Where(options.file, line=number).fail(None, f"not JSON: {error}")
+    where = Where(options.file, line=1)
+    entries = [entry for entry in entries if claude_code.is_entry(entry)]
+    messages = claude_code.messages(entries)
+    if not messages:
+        return where.fail(None, "the transcript holds no message")
+    for place, message in enumerate(messages):
+        _stamp(message, _time(message.get("created_at"), where, f"messages[{place}].created_at"))
+    return Conversation(options.name(None, options.stem), str(entries[0]["sessionId"]), messages, where)
+
+
 def _from_lines(path: Path, options: _Options) -> Iterator[Conversation | ConversationError]:
     number = 0
     with path.open(encoding="utf-8-sig") as file:
@@ -144,8 +178,25 @@ def _from_lines(path: Path, options: _Options) -> Iterator[Conversation | Conver
 
 
 def _from_document(path: Path, options: _Options) -> ConversationFile:
+    return _of_document(path.read_text(encoding="utf-8-sig"), options)
+
+
+def _from_archive(path: Path, options: _Options) -> ConversationFile:
+    """An export as it is mailed: its conversations*.json, one after another."""
+    with zipfile.ZipFile(path) as archive:
+        names = sorted(name for name in archive.namelist() if re.fullmatch(r"(.*/)?conversations[^/]*\.json", name))
+        if not names:
+            raise Where(path.name).fail(None, "the archive has no conversations.json")
+        files = [
+            _of_document(archive.read(name).decode("utf-8-sig"), replace(options, file=f"{path.name}/{name}"))
+            for name in names
+        ]
+    return ConversationFile(sum(f.total or 0 for f in files), itertools.chain(*(f.conversations for f in files)))
+
+
+def _of_document(text: str, options: _Options) -> ConversationFile:
     try:
-        document = json.loads(path.read_text(encoding="utf-8-sig"))
+        document = json.loads(text)
     except json.JSONDecodeError as error:
         where = Where(options.file, line=error.lineno)
         raise where.fail(None, f"not JSON: {error.msg} (column {error.colno})") from None
@@ -165,13 +216,20 @@ def _record(record: Any, number: int, where: Where, options: _Options) -> Iterat
     try:
         if _is_locomo(record):
             yield from _locomo(record, where, options)
+        elif chat_exports.is_chatgpt(record):
+            yield from _exported(record, chat_exports.chatgpt_messages, "title", number, where, options)
+        elif chat_exports.is_claude(record):
+            yield from _exported(record, chat_exports.claude_messages, "name", number, where, options)
         elif isinstance(record, dict) and "conversations" in record:
             yield _sharegpt(record, number, where, options)
         elif isinstance(record, list) or (isinstance(record, dict) and "messages" in record):
             yield _openai(record, number, where, options)
         else:
             keys = ", ".join(sorted(record)[:8]) if isinstance(record, dict) else type(record).__name__
-            needed = "needs 'messages' (OpenAI), 'conversations' (ShareGPT) or 'conversation' (LoCoMo)"
+            needed = (
+                "needs 'messages' (OpenAI), 'conversations' (ShareGPT), 'conversation' (LoCoMo), 'mapping' (ChatGPT) or "
+                "'chat_messages' (Claude)"
+            )
             raise where.fail(None, f"no known format: {needed}, has {keys}")
     except ConversationError as error:
         yield error
@@ -267,6 +325,33 @@ def _sharegpt(record: dict[str, Any], number: int, where: Where, options: _Optio
         where,
         own_prompt or prompt,
     )
+
+
+# --- Exports of ChatGPT: {"title", "mapping": {…}, "current_node"}, of Claude: {"uuid", "name", "chat_messages": […]} ---
+
+
+def _exported(
+    record: dict[str, Any],
+    read: Callable[[dict[str, Any]], list[tuple[Message, Any]]],
+    titled: str,
+    number: int,
+    where: Where,
+    options: _Options,
+) -> Iterator[Conversation]:
+    """One with nothing said in it is passed over: exports hold chats that were opened and left."""
+    try:
+        found = read(record)
+    except sharegpt.FieldError as error:
+        raise where.fail(error.field, error.problem) from None
+    messages = []
+    for place, (message, at) in enumerate(found):
+        _stamp(message, _time(at, where, f"messages[{place}]"))
+        messages.append(message)
+    names = [record[key] for key in ("conversation_id", "id", "uuid") if record.get(key)]
+    metadata = {"title": record[titled]} if isinstance(record.get(titled), str) and record[titled] else {}
+    if messages:
+        session = str(names[0]) if names else f"conversation-{number}"
+        yield Conversation(options.name(None, options.stem), session, messages, where, metadata=metadata)
 
 
 # --- LoCoMo: {"sample_id", "conversation": {"speaker_a", "speaker_b", "session_1_date_time", "session_1": [...], …}} --

@@ -11,7 +11,8 @@ from typing import Any
 from pg_memoir import Memoir, MemoirError
 from pg_memoir.errors import KeyReusedError, SessionClosedError
 from pg_memoir.types import Message
-from tqdm import tqdm
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from .formats import Conversation, ConversationError, read_conversations
 
@@ -40,7 +41,7 @@ def import_conversations(
     skip_bad: bool = False,
     progress: bool | Callable[[int, int | None], None] | None = None,
 ) -> Imported:
-    """Imports OpenAI-style JSON or JSONL, ShareGPT or LoCoMo (told from the content) and shows a progress bar.
+    """Imports a file of any format that read_conversations knows, and shows a progress bar.
 
     `user`: whose all conversations are; else the record's own, or the file's name, after `user_prefix` (see
     read_conversations). `model`: chat model of the sessions. `skip_bad`: go on after a conversation that can't be read
@@ -51,8 +52,11 @@ def import_conversations(
     file = read_conversations(path, user=user, user_prefix=user_prefix)
     done = Imported()
     told = progress if callable(progress) else None
-    disable = True if told else None if progress is None else not progress
-    with tqdm(total=file.total, unit=" conversations", desc=Path(path).name, disable=disable) as bar:
+    console = Console(stderr=True)
+    shown = not told and (console.is_terminal if progress is None else bool(progress))
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=console, transient=True, disable=not shown) as bar:
+        task = bar.add_task(Path(path).name.replace("[", r"\["), total=file.total)
         for conversation in file.conversations:
             try:
                 if isinstance(conversation, ConversationError):
@@ -69,7 +73,7 @@ def import_conversations(
                     done.users.append(conversation.user)
             if told:
                 told(done.conversations + len(done.refused), file.total)
-            bar.update()
+            bar.advance(task)
     return done
 
 
@@ -89,14 +93,30 @@ def _import(memoir: Memoir, conversation: Conversation, model: str | None) -> No
             except SessionClosedError:
                 pass  # closed since it was imported: the receipts below decide
         for run in runs(conversation.messages):
-            memoir.persist_turn(user, session, run, key=_key(session, first))
+            try:
+                memoir.persist_turn(user, session, run, key=_key(session, first))
+            except KeyReusedError as error:
+                _append_new(memoir, conversation, first, error)
+                return
             first += len(run)
-    except KeyReusedError as error:
-        raise conversation.where.fail(
-            f"messages[{first}]", f"session {session!r} of user {user!r} was imported before with other messages"
-        ) from error
     except MemoirError as error:
         raise conversation.where.fail(f"session {session!r}, messages from {first}", error.message) from error
+
+
+def _append_new(memoir: Memoir, conversation: Conversation, first: int, error: KeyReusedError) -> None:
+    """The conversation has grown since it was imported: what is stored from message `first` on must be what the file
+    has there; the rest is added."""
+    user, session = conversation.user, conversation.session
+    stored = memoir.session_info(user, session)["turns"]
+    for turn in memoir.history(user, session, from_turn=first):
+        place = turn["turn_index"]
+        given = conversation.messages[place] if place < len(conversation.messages) else {}
+        if any(turn.get(key) != given.get(key) for key in ("role", "content", "tool_call_id")):
+            problem = f"session {session!r} of user {user!r} was imported before with other messages"
+            raise conversation.where.fail(f"messages[{place}]", problem) from error
+    for run in runs(conversation.messages[stored:]):
+        memoir.persist_turn(user, session, run, key=_key(session, stored))
+        stored += len(run)
 
 
 def runs(messages: list[Message]) -> Iterator[list[Message]]:

@@ -7,25 +7,24 @@ batch at hand; a job that runs is cancelled, which loses no more than its batch.
 
 from __future__ import annotations
 
-import argparse
 import logging
 import os
 import signal
 import sys
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from typing import Any, Protocol
 
 from pg_memoir import Memoir
 from pg_memoir.plans import leases_of
 from pg_memoir.types import Embed, PairClaim
 from pg_memoir_server.llm.loop import run_batch
-from pg_memoir_server.nli import NliJudge, NoSuchModel
+from pg_memoir_server.nli import NliJudge
 
 from .embedder import DEFAULT_MODEL, load_embedder
 from .jobs import run_jobs
-from .repeat import PASSING, Step, log, repeat
+from .repeat import Step, log, repeat
 
 
 def run(
@@ -138,65 +137,55 @@ def _judge_claims(memoir: Memoir, judge: Judge, claims: list[PairClaim]) -> tupl
     return sum(stored for stored, _ in parts), sum(failed for _, failed in parts)
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Describes the worker's options to `parser`."""
-    add = parser.add_argument
-    add("--dsn", default=os.environ.get("PG_MEMOIR_DSN", ""), help="connection string (default: $PG_MEMOIR_DSN)")
-    add("--provider", default="auto", help="auto, onnx, sentence-transformers or openai")
-    add("--model", default=DEFAULT_MODEL, help="the model's name for the provider, or a folder (%(default)s)")
-    add("--registered-as", help="embedding model of the database to work for (default: --model's name)")
-    add("--endpoint", help="base of an OpenAI-compatible API, such as http://localhost:11434/v1")
-    add("--api-key-env", help="variable that holds the endpoint's key (…_API_KEY)")
-    add("--limit", type=int, default=64, help="texts a batch (%(default)s)")
-    add("--interval", type=float, default=5.0, help="seconds between looks at an empty backlog (%(default)s)")
-    add("--threads", type=int, default=1, help="CPU threads of the model (%(default)s)")
-    add("--jobs", action="store_true", help="also run the database's jobs on their schedules, where pg_cron is missing")
-    add("--llm", action="store_true", help="also ask the language model (settings llm_*) what is queued for it")
-    add(
-        "--nli",
-        metavar="FOLDER",
-        default=os.environ.get("PG_MEMOIR_NLI_MODEL"),
-        help="also judge contradictions (setting judge: nli) with that cross-encoder (default: $PG_MEMOIR_NLI_MODEL)",
-    )
-    add("--no-embed", action="store_true", help="embed nothing")
-    add("--once", action="store_true", help="stop when the backlog is empty")
+@dataclass(frozen=True)
+class Options:
+    """What a worker does; see the command."""
+
+    provider: str = "auto"
+    model: str = DEFAULT_MODEL
+    registered_as: str | None = None
+    endpoint: str | None = None
+    api_key_env: str | None = None
+    limit: int = 64
+    interval: float = 5.0
+    threads: int = 1
+    jobs: bool = False
+    llm: bool = False
+    nli: str | None = None
+    embed: bool = True
+    once: bool = False
 
 
-def main(options: argparse.Namespace) -> int:
-    """Runs the worker; returns the exit code."""
+def work(dsn: str, options: Options) -> None:
+    """Runs until a signal, or with `once` until nothing is left. Raises what does not pass."""
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s")
     stop = threading.Event()
-    for name in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(name, lambda *_: stop.set())
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stop.set())
     again: dict[str, Any] = {"interval": options.interval, "once": options.once, "stop": stop}
     kinds: list[Callable[[], int]] = []
-    try:
-        with Memoir(options.dsn, max_size=2) as memoir:
-            if options.jobs:
-                kinds.append(lambda: run_jobs(options.dsn, **again))
-            if not options.no_embed:
-                embed = load_embedder(
-                    options.provider,
-                    options.model,
-                    endpoint=options.endpoint,
-                    api_key_env=options.api_key_env,
-                    threads=options.threads,
-                )
-                # Never vectors of this model for another that is being backfilled too.
-                name = options.registered_as or os.path.basename(options.model.rstrip("/"))
-                kinds.append(lambda: run(memoir, embed, limit=options.limit, model=name, **again))
-            if options.llm:
-                kinds.append(lambda: run_models(memoir, **again))
-            if options.nli:
-                judge = NliJudge(options.nli)
-                judge.load()  # before anything is claimed, so that a wrong folder is no fault of the work
-                kinds.append(lambda: run_judge(memoir, judge, **again))
-            total = sum(kind() for kind in kinds) if options.once else _side_by_side(kinds, stop)
-    except (*PASSING, NoSuchModel) as error:
-        print(f"pg-memoir worker: {error}", file=sys.stderr)
-        return 1
+    with Memoir(dsn, max_size=2) as memoir:
+        if options.jobs:
+            kinds.append(lambda: run_jobs(dsn, **again))
+        if options.embed:
+            embed = load_embedder(
+                options.provider,
+                options.model,
+                endpoint=options.endpoint,
+                api_key_env=options.api_key_env,
+                threads=options.threads,
+            )
+            # Never vectors of this model for another that is being backfilled too.
+            name = options.registered_as or os.path.basename(options.model.rstrip("/"))
+            kinds.append(lambda: run(memoir, embed, limit=options.limit, model=name, **again))
+        if options.llm:
+            kinds.append(lambda: run_models(memoir, **again))
+        if options.nli:
+            judge = NliJudge(options.nli)
+            judge.load()  # before anything is claimed, so that a wrong folder is no fault of the work
+            kinds.append(lambda: run_judge(memoir, judge, **again))
+        total = sum(kind() for kind in kinds) if options.once else _side_by_side(kinds, stop)
     log.info("stopped after %d", total)
-    return 0
 
 
 def _side_by_side(kinds: list[Callable[[], int]], stop: threading.Event) -> int:

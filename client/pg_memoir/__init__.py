@@ -1,15 +1,16 @@
 """pg_memoir: memory for AI agents that lives in PostgreSQL. This package only calls its functions.
 
-`Memoir` (sync) and `AsyncMemoir` (async) are the client; `from_openai`, `from_anthropic` and `tool_result` turn what a
-model's SDK answers into messages to persist. The command `pg-memoir` is another package, pg_memoir_cli.
+`Memoir` (sync) and `AsyncMemoir` (async) are the client; `from_openai`, `from_responses`, `from_anthropic` and
+`tool_result` turn what a model's SDK answers into messages to persist; `Memoir.wrap` does it for a whole client. The command `pg-memoir` is another package, pg_memoir_cli.
 """
 
 from .aio import AsyncMemoir, AsyncSession
 from .client import Memoir, Session
 from .errors import MemoirError
 from .plans import Restored
-from .providers import Reply, ToolCall, from_anthropic, from_openai, tool_result
-from .types import AnthropicRequest, Considered, Context, Hit, Match, Message, Persisted, Remembered, Usage
+from .providers import Reply, ToolCall, from_anthropic, from_openai, from_responses, tool_result
+from .shapes import from_anthropic_messages, from_input_items, to_input_items
+from .types import AnthropicRequest, Considered, Context, Hit, Match, Message, Persisted, PoolLoad, Remembered, Usage
 
 __version__ = "0.1.0"
 
@@ -25,6 +26,7 @@ __all__ = [
     "MemoirError",
     "Message",
     "Persisted",
+    "PoolLoad",
     "Remembered",
     "Reply",
     "Restored",
@@ -32,6 +34,10 @@ __all__ = [
     "ToolCall",
     "Usage",
     "from_anthropic",
+    "from_anthropic_messages",
+    "from_input_items",
     "from_openai",
+    "from_responses",
+    "to_input_items",
     "tool_result",
 ]

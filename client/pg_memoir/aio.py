@@ -23,9 +23,11 @@ from .errors import InvalidArgumentError, MemoirError, refused
 from .plans import Leases, Plan, Restored, Wanted
 from .providers import ToolCall, tool_result
 from .sessions import SessionCalls
-from .types import AsyncEmbed, Message
+from .types import AsyncEmbed, Message, PoolLoad
+from .wrapping import Talk, new_session, wrapped
 
 T = TypeVar("T")
+C = TypeVar("C")
 
 
 async def _embedded(embed: AsyncEmbed, texts: list[str]) -> list[list[float]]:
@@ -145,6 +147,10 @@ class AsyncMemoir(AllCalls, AsyncClient):
             await self._pool.close()
             self._over.set()
 
+    def pool_load(self) -> PoolLoad:
+        """How full the pool is: when callers wait, raise max_size, or put PgBouncer in front of the server."""
+        return PoolLoad.of(self._pool.get_stats())
+
     async def run(self, call: Call[T]) -> T:
         """Runs a call of pg_memoir.calls in a transaction of its own."""
         await self.open()
@@ -159,7 +165,7 @@ class AsyncMemoir(AllCalls, AsyncClient):
         except PoolTimeout:
             if self._dsn and self._pool.get_stats().get("connections_errors"):
                 # Says what the pool does not: why.
-                direct = await psycopg.AsyncConnection.connect(self._dsn, connect_timeout=5, **self._connect)
+                direct = await psycopg.AsyncConnection.connect(self._dsn, **{"connect_timeout": 5} | self._connect)
                 await direct.close()
             raise
 
@@ -222,6 +228,20 @@ class AsyncMemoir(AllCalls, AsyncClient):
     def session(self, user: str, session: str, opening: Call[Any] | None) -> AsyncSession:
         """A user's session, by the application's own names; see Memoir.session. Not awaited: it calls nothing yet."""
         return AsyncSession(self, user, session, opening)
+
+    def wrap(
+        self,
+        client: C,
+        *,
+        user: str,
+        session: str | None = None,
+        memory_tools: bool = False,
+        strict: bool = False,
+        **opening: Any,
+    ) -> C:
+        """A copy of an async client of an SDK that remembers; see Memoir.wrap. Not awaited: it calls nothing yet."""
+        copy: C = wrapped(self, True, client, Talk(user, session or new_session(), opening, memory_tools, strict))
+        return copy
 
     async def embed_backlog(
         self,

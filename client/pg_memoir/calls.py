@@ -2,12 +2,13 @@
 
 from .call import Describer
 from .conversations import Conversations
+from .documents import Documents
 from .memories import Memories
 from .operations import Operations
 from .privacy import Privacy
 
 
-class AllCalls(Conversations, Memories, Privacy, Operations):
+class AllCalls(Conversations, Memories, Documents, Privacy, Operations):
     """What Memoir and AsyncMemoir have in common."""
 
 

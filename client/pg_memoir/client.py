@@ -24,9 +24,11 @@ from .errors import InvalidArgumentError, MemoirError, refused
 from .plans import Leases, Plan, Restored, Wanted
 from .providers import ToolCall, tool_result
 from .sessions import SessionCalls
-from .types import Embed, Message
+from .types import Embed, Message, PoolLoad
+from .wrapping import Talk, new_session, wrapped
 
 T = TypeVar("T")
+C = TypeVar("C")
 
 log = logging.getLogger("pg_memoir")
 
@@ -104,6 +106,10 @@ class Memoir(AllCalls, Client):
         if self._dsn is not None:
             self._pool.close()
 
+    def pool_load(self) -> PoolLoad:
+        """How full the pool is: when callers wait, raise max_size, or put PgBouncer in front of the server."""
+        return PoolLoad.of(self._pool.get_stats())
+
     def run(self, call: Call[T]) -> T:
         """Runs a call of pg_memoir.calls in a transaction of its own."""
         params = call.params
@@ -116,7 +122,7 @@ class Memoir(AllCalls, Client):
         except PoolTimeout:
             if self._dsn and self._pool.get_stats().get("connections_errors"):
                 # Says what the pool does not: why.
-                psycopg.connect(self._dsn, connect_timeout=5, **self._connect).close()
+                psycopg.connect(self._dsn, **{"connect_timeout": 5} | self._connect).close()
             raise
 
     def _query_vector(self, text: str) -> list[float] | None:
@@ -183,6 +189,30 @@ class Memoir(AllCalls, Client):
         defaults when the first turn is persisted, and compiling writes nothing.
         """
         return Session(self, user, session, opening)
+
+    def wrap(
+        self,
+        client: C,
+        *,
+        user: str,
+        session: str | None = None,
+        memory_tools: bool = False,
+        strict: bool = False,
+        **opening: Any,
+    ) -> C:
+        """A copy of an SDK's client (openai or anthropic) that remembers: its chat completions, responses or messages
+        are stored with what was asked, and the list that goes out is the session's compiled one.
+
+            client = memoir.wrap(openai.OpenAI(), user="alice", session="support-42")
+
+        The application goes on sending its messages, all or the new ones alone; streams, tools and async clients work
+        as before. `session`: one of its own per wrap unless named. `memory_tools`: the model gets memory's tools as
+        well, and their calls are answered here, unseen by the application. Where memory fails the request goes out as
+        it came, with a warning in the log; `strict` raises instead. Further options as open_session. Wrapping costs no
+        connection: do it per request where there are many users. Raises InvalidArgumentError.
+        """
+        copy: C = wrapped(self, False, client, Talk(user, session or new_session(), opening, memory_tools, strict))
+        return copy
 
     def embed_backlog(
         self, embed: Embed | None = None, *, limit: int = 64, model: str | None = None, max_items: int | None = None

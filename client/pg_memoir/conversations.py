@@ -8,7 +8,20 @@ from uuid import UUID
 
 from .arguments import Id, List, Messages, Object, Vector, When
 from .call import Rows, calls, like, rows, value, values
-from .types import AnthropicRequest, CapturedCall, CapturedPart, Considered, Context, Message, Persisted, SessionRow
+from .types import (
+    AnthropicRequest,
+    CapturedCall,
+    CapturedPart,
+    Compiled,
+    CompiledItem,
+    Considered,
+    Context,
+    Item,
+    Message,
+    Persisted,
+    SessionRow,
+    Speaker,
+)
 
 
 def _anthropic_request(found: Rows) -> AnthropicRequest:
@@ -87,6 +100,10 @@ class Conversations:
     ) -> list[SessionRow]:
         """A user's sessions, newest first, `limit` (100) a page; `after_session`: the last of the page before. Raises
         UnknownSessionError."""
+
+    @rows
+    def list_speakers(self, user: str, *, session: str | None = None) -> list[Speaker]:
+        """Who spoke in a user's sessions, or in one, those who said most first. Raises UnknownSessionError."""
 
     @values
     def history(
@@ -169,10 +186,48 @@ class Conversations:
     def explain(self) -> list[Considered]:
         """Every item a compile with these arguments considers: score parts, ranks, tokens, position or reason left out."""
 
+    @rows
+    def list_compiles(self, user: str, session: str, *, limit: int | None = None) -> list[Compiled]:
+        """A session's window over time: its compiles, newest first, at most `limit` (100), with the tokens of the parts
+        of each. Raises UnknownSessionError."""
+
+    @rows
+    def explain_compile(self, user: str, compile: Id) -> list[CompiledItem]:
+        """A compile that was made, taken apart: what its recall considered, and what it says today. Raises
+        UnknownMemoryError."""
+
     @value
     def report_context(self, user: str, report: Object) -> bool:
         """Tells the primary of a compile that a standby made, so that its statistics count: `report` is "report" of
         what context returned there. False when it is known already. Raises InvalidArgumentError."""
+
+    @value
+    def recall_beside(
+        self,
+        user: str,
+        session: str,
+        query: str,
+        *,
+        memory_budget: int | None = None,
+        shown_from: int | None = None,
+        profile_version: int | None = None,
+        query_embedding: Vector | None = None,
+        said: str | None = None,
+    ) -> dict[str, Any]:
+        """What to set beside the newest message of a list that the application keeps itself: `text` (profile and recall,
+        fenced, or empty), `items`, `profile_version`, `tokens`, `compile_id`, `warnings`, `weak`. `shown_from`: the first
+        turn of the session that the list still shows. `said`: what it says beside these, which is not repeated, nor is
+        `profile_version`, the one it shows already. Raises InvalidArgumentError, DimensionMismatchError."""
+
+    @rows
+    def known_messages(self, user: str, chains: Sequence[str]) -> list[dict[str, Any]]:
+        """Which of these messages, each named by a hash over it and all before it, were noted: `chain`, `session`,
+        `turn_count`, `added`."""
+
+    @value
+    def note_messages(self, user: str, session: str, messages: List) -> int:
+        """Notes messages of a list that the application keeps, for known_messages: objects with `chain`, `turns` and,
+        where anything was sent with them, `added` and `items`. Raises UnknownSessionError, InvalidArgumentError."""
 
     @value
     def set_working_memory(
@@ -216,6 +271,30 @@ class Conversations:
     @value
     def unpin_turns(self, user: str, session: str, from_turn: int | None = None, to_turn: int | None = None) -> int:
         """Ends the pins that touch these turns (None: all); returns how many. Raises UnknownSessionError."""
+
+    @value
+    def retract_turns(
+        self, user: str, session: str, from_turn: int, to_turn: int | None = None, *, reason: str | None = None
+    ) -> dict[str, Any]:
+        """Takes turns back (None: that one), tool calls with their results: they are no longer shown, recalled or learnt
+        from; `history` has them, marked. Returns `turns`, `memories` (invalidated). Raises UnknownSessionError,
+        InvalidArgumentError."""
+
+    @value
+    def append_items(self, user: str, session: str, items: List) -> dict[str, Any]:
+        """Appends a framework's items as they came, all or nothing: dicts with `item`, `messages` (what it says, as for
+        persist_turn) and `part_of` (what ties calls to their results). Returns `from_item`, `items`, `turns`. Raises
+        what persist_turn raises."""
+
+    @rows
+    def list_items(
+        self, user: str, session: str, *, limit: int | None = None, with_retracted: bool | None = None
+    ) -> list[Item]:
+        """A session's items as they came, oldest first; `limit`: the newest so many."""
+
+    @values
+    def retract_items(self, user: str, session: str, count: int | None = None) -> list[dict[str, Any]]:
+        """Takes back the newest `count` items (None: all), with the turns that tell them, and returns them."""
 
     @value
     def count_tokens(self, text: str, *, model: str | None = None) -> int:

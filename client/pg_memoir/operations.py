@@ -9,7 +9,7 @@ from uuid import UUID
 
 from .arguments import BigInt, Day, Id, Json, List, Numeric, Object, Vector, Vectors
 from .call import procedure, rows, value
-from .types import Claim, Job, ModelWork, PairClaim, RankingProfile
+from .types import Claim, Job, ModelWork, PairClaim, RankingProfile, SyncState, UserRow
 
 
 class Operations:
@@ -27,6 +27,15 @@ class Operations:
     def set_user_settings(self, user: str, settings: Object) -> dict[str, Any]:
         """Overrides settings for one user, None removes an override; returns all overrides. Those of a session are
         given when it is opened. Raises InvalidSettingError."""
+
+    @rows
+    def list_users(self, *, after_user: str | None = None, limit: int | None = None) -> list[UserRow]:
+        """The users that the login may read, by name, at most `limit` (100) behind `after_user`."""
+
+    @rows
+    def health_problems(self) -> list[dict[str, Any]]:
+        """What is not as it should be: severity (red, yellow), problem, remedy. Admin only. Raises
+        NotAuthorizedError."""
 
     @rows
     def list_settings(self) -> list[dict[str, Any]]:
@@ -61,13 +70,26 @@ class Operations:
         document_prefix: str | None = None,
         endpoint: str | None = None,
         languages: Sequence[str] | None = None,
+        microcents_per_1k: BigInt | None = None,
     ) -> int:
         """Registers an embedding model beside the present one; the backlog is then embedded with both until
-        switch_embedding_model. `languages`: those that it reads, as two letters; None: any. Returns its number."""
+        switch_embedding_model. `languages`: those that it reads, as two letters; None: any. `microcents_per_1k`:
+        what 1,000 tokens cost, in 1e-8 of the currency's unit. Returns its number."""
 
     @value
     def switch_embedding_model(self, name: str) -> None:
         """Makes a registered embedding model the one that queries use, in one transaction. Raises UnknownModelError."""
+
+    @rows
+    def sync_semantic(self, user: str, *, dry_run: bool | None = None, model: str | None = None) -> list[SyncState]:
+        """Queues whatever of a user has no vector yet, one row for each embedding model (or of `model`): how many texts and
+        tokens, what that costs, how far the model has come, what is left out. With `dry_run` it only says. Raises
+        UnknownModelError."""
+
+    @rows
+    def list_namespaces(self) -> list[dict[str, Any]]:
+        """What each namespace holds: namespace, users, sessions, turns, memories, tokens, cost_microcents, last_turn_at.
+        Admin only."""
 
     @rows
     def embedding_progress(self) -> list[dict[str, Any]]:

@@ -5,7 +5,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from .arguments import Lines, Name
+from .arguments import Lines, Name, Object
 from .call import calls, value, values
 
 
@@ -19,6 +19,12 @@ class Privacy:
         """Says how secret a stored turn is from now on: 'normal', 'private' or 'secret' (default). Made stricter, so do
         the memories that came of it; lowering takes a person with the clearance to see it. Raises UnknownSessionError,
         InvalidArgumentError, NotAuthorizedError."""
+
+    @value
+    def annotate_turn(self, user: str, session: str, turn: int, annotations: Object) -> dict[str, Any]:
+        """Says something about a stored turn (feedback, a flag): keys of an object, None takes one away. history returns
+        it as "annotations"; nothing is recalled or sent because of it. Returns {"turn_index", "annotations"}. Raises
+        UnknownSessionError, InvalidArgumentError."""
 
     @value
     def erase_turn(self, user: str, session: str, turn: int) -> dict[str, Any]:

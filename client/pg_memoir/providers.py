@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from math import isfinite
 from typing import Any
 
 from .types import Message, Usage
@@ -18,6 +19,7 @@ _FINISH = {
     "end_turn": "stop",
     "stop_sequence": "stop",
     "max_tokens": "length",
+    "max_output_tokens": "length",
     "model_context_window_exceeded": "length",
     "tool_use": "tool_calls",
     "refusal": "content_filter",
@@ -67,7 +69,8 @@ def tool_result(call: ToolCall | str, content: Any) -> Message:
 def from_openai(response: Any, *, latency_ms: int | None = None) -> Reply:
     """A chat completion (object, dict, or stream of chunks; first choice) → Reply.
 
-    Also what OpenAI-compatible servers answer. A refusal becomes the content. `latency_ms`: of the call, milliseconds.
+    Also what OpenAI-compatible servers answer. A refusal becomes the content. Where log probabilities were asked for, the
+    message has them ("logprobs"), to be persisted and not to be sent back. `latency_ms`: of the call, milliseconds.
     """
     if _get(response, "choices") is None:
         response = _joined_chunks(_stream(response))
@@ -76,11 +79,12 @@ def from_openai(response: Any, *, latency_ms: int | None = None) -> Reply:
         raise ValueError("the response has no choices")
     answer = _get(choices[0], "message")
     message: Message = {"role": "assistant", "content": _get(answer, "content") or _get(answer, "refusal")}
-    tool_calls = [_plain(call) for call in _get(answer, "tool_calls") or []]
+    tool_calls = [plain(call) for call in _get(answer, "tool_calls") or []]
     if tool_calls:
         message["tool_calls"] = tool_calls
     elif message["content"] is None:
         message["content"] = ""
+    _with_logprobs(message, _get(_get(choices[0], "logprobs"), "content"))
     counts = _get(response, "usage")
     return Reply(
         message,
@@ -110,9 +114,9 @@ def from_anthropic(response: Any, *, latency_ms: int | None = None) -> Reply:
         if kind == "text":
             text.append(_get(block, "text"))
         elif kind in ("thinking", "redacted_thinking"):
-            thoughts.append(dict(_plain(block)))
+            thoughts.append(dict(plain(block)))
         elif kind == "tool_use":
-            given = _plain(_get(block, "input"))
+            given = plain(_get(block, "input"))
             arguments = given if isinstance(given, str) else json.dumps(given, ensure_ascii=False)
             function = {"name": _get(block, "name"), "arguments": arguments}
             tool_calls.append({"id": _get(block, "id"), "type": "function", "function": function})
@@ -129,6 +133,55 @@ def from_anthropic(response: Any, *, latency_ms: int | None = None) -> Reply:
     return Reply(message, _usage(_get(response, "model"), prompt_tokens, completion, finish, latency_ms))
 
 
+def from_responses(response: Any, *, latency_ms: int | None = None) -> Reply:
+    """An answer of OpenAI's Responses API (object, dict, or stream of events) → Reply.
+
+    Its messages are joined, function calls become tool calls; reasoning and the provider's own tools are left out.
+    `latency_ms`: of the call, milliseconds.
+    """
+    if _get(response, "output") is None:
+        response = _last_response(_stream(response))
+    text: list[str] = []
+    logprobs: list[Any] = []
+    tool_calls = []
+    for item in _get(response, "output") or []:
+        kind = _get(item, "type")
+        if kind == "message":
+            logprobs += [token for part in _get(item, "content") for token in _get(part, "logprobs") or []]
+            text += [_get(part, "text") or _get(part, "refusal") or "" for part in _get(item, "content")]
+        elif kind == "function_call":
+            function = {"name": _get(item, "name"), "arguments": _get(item, "arguments")}
+            tool_calls.append({"id": _get(item, "call_id"), "type": "function", "function": function})
+    message: Message = {"role": "assistant", "content": "".join(text) or (None if tool_calls else "")}
+    if tool_calls:
+        message["tool_calls"] = tool_calls
+    _with_logprobs(message, logprobs)
+    reason = _get(_get(response, "incomplete_details"), "reason")
+    finish = _FINISH.get(reason, reason) if reason else "tool_calls" if tool_calls else "stop"
+    counts = _get(response, "usage")
+    read = _get(counts, "input_tokens"), _get(counts, "output_tokens")
+    return Reply(message, _usage(_get(response, "model"), *read, finish, latency_ms))
+
+
+def _with_logprobs(message: Message, tokens: Iterable[Any] | None) -> None:
+    def told(tokens: Iterable[Any]) -> list[tuple[Any, dict[str, Any]]]:
+        each = [(token, {name: _get(token, name) for name in ("token", "logprob")}) for token in tokens]
+        # Some compatible servers leave numbers out, or say that one is infinite.
+        return [(token, d) for token, d in each if isinstance(d["logprob"], (int, float)) and isfinite(d["logprob"])]
+
+    if tokens:
+        content = [d | {"top_logprobs": [x for _, x in told(_get(t, "top_logprobs") or [])]} for t, d in told(tokens)]
+        message["logprobs"] = {"content": content}
+
+
+def _last_response(events: Iterable[Any]) -> Any:
+    """The response that the last event of a stream holds; what an interrupted one lacks is not made up."""
+    for event in events:
+        if _get(event, "type") in ("response.completed", "response.incomplete", "response.failed"):
+            return _get(event, "response")
+    raise ValueError("the stream held no whole response")
+
+
 def _stream(response: Any) -> Iterable[Any]:
     if isinstance(response, Iterable) and not isinstance(response, (str, bytes, Mapping)):
         return response
@@ -140,7 +193,7 @@ def _get(thing: Any, name: str) -> Any:
     return thing.get(name) if isinstance(thing, Mapping) else getattr(thing, name, None)
 
 
-def _plain(value: Any) -> Any:
+def plain(value: Any) -> Any:
     """SDK objects as plain data, absent fields left out."""
     return value.model_dump(mode="json", exclude_none=True) if hasattr(value, "model_dump") else value
 
@@ -168,6 +221,7 @@ def _joined_chunks(chunks: Iterable[Any]) -> dict[str, Any]:
     """The completion that a stream of chunks spells."""
     content: list[str] = []
     refusal: list[str] = []
+    logprobs: list[Any] = []
     calls: dict[int, dict[str, Any]] = {}
     model = finish = usage = None
     seen = False
@@ -182,6 +236,7 @@ def _joined_chunks(chunks: Iterable[Any]) -> dict[str, Any]:
             delta = _get(choice, "delta")
             content.append(_get(delta, "content") or "")
             refusal.append(_get(delta, "refusal") or "")
+            logprobs += _get(_get(choice, "logprobs"), "content") or []
             for part in _get(delta, "tool_calls") or []:
                 # Some compatible servers send whole calls without an index.
                 index = _get(part, "index")
@@ -200,7 +255,8 @@ def _joined_chunks(chunks: Iterable[Any]) -> dict[str, Any]:
         "refusal": "".join(refusal) or None,
         "tool_calls": [calls[index] for index in sorted(calls)],
     }
-    return {"model": model, "usage": usage, "choices": [{"message": message, "finish_reason": finish}]}
+    choice = {"message": message, "logprobs": {"content": logprobs}, "finish_reason": finish}
+    return {"model": model, "usage": usage, "choices": [choice]}
 
 
 def _joined_events(events: Iterable[Any]) -> dict[str, Any]:
@@ -214,9 +270,9 @@ def _joined_events(events: Iterable[Any]) -> dict[str, Any]:
         if kind == "message_start":
             start = _get(event, "message")
             message["model"] = _get(start, "model")
-            usage.update(_plain(_get(start, "usage")) or {})
+            usage.update(plain(_get(start, "usage")) or {})
         elif kind == "content_block_start":
-            blocks[_get(event, "index")] = dict(_plain(_get(event, "content_block")))
+            blocks[_get(event, "index")] = dict(plain(_get(event, "content_block")))
         elif kind == "content_block_delta":
             index, delta = _get(event, "index"), _get(event, "delta")
             if _get(delta, "type") == "text_delta":
@@ -229,7 +285,7 @@ def _joined_events(events: Iterable[Any]) -> dict[str, Any]:
                 json_parts.setdefault(index, []).append(_get(delta, "partial_json"))
         elif kind == "message_delta":
             message["stop_reason"] = _get(_get(event, "delta"), "stop_reason")
-            counts = _plain(_get(event, "usage")) or {}
+            counts = plain(_get(event, "usage")) or {}
             usage.update({name: count for name, count in counts.items() if count is not None})
     if not message:
         raise ValueError("the stream held no message_start")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Literal, TypedDict
@@ -205,6 +205,62 @@ class Considered:
 
 
 @dataclass(frozen=True, slots=True)
+class Compiled:
+    """A compile that was made. Tokens of the list and of its parts; `turn_tokens`: of the shown turns, by fidelity (full,
+    detailed, compact, stub). `first_turn`: the first that was shown; `moved`: not the one of the compile before.
+    `considered`, `recalled`, `used`: items of the recall; None where nobody said what was used."""
+
+    compile_id: UUID
+    recorded_at: datetime
+    budget: int
+    tokens: int
+    system_tokens: int
+    tools_tokens: int
+    turn_tokens: list[int]
+    recall_tokens: int
+    first_turn: int | None
+    moved: bool
+    considered: int
+    recalled: int
+    used: int | None
+    warnings: list[str]
+
+
+@dataclass(frozen=True, slots=True)
+class CompiledItem:
+    """One item that a compile considered: its scores, where and at which fidelity it was shown, or the reason why not.
+    `line`: what it says today; `kind` is 'gone' where it is known no more."""
+
+    position: int | None
+    kind: str
+    id: UUID | None
+    session: str | None
+    turn_index: int | None
+    score: float | None
+    words: float | None
+    vector: float | None
+    around: float | None
+    session_score: float | None
+    tokens: int | None
+    fidelity: str | None
+    used: bool | None
+    reason: str | None
+    line: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class UserRow:
+    """A user that the login may read. Cost in microcents."""
+
+    user_name: str
+    created_at: datetime
+    sessions: int
+    memories: int
+    cost_microcents: int
+    last_recorded_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
 class CapturedCall:
     """What was kept beside a provider call; `read_call` has its parts, whose sizes are in bytes. `events`: how many."""
 
@@ -232,6 +288,37 @@ class CapturedPart:
     kind: str
     body: bytes
     received_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """A framework's item as it came. `turn_index`: the first of the turns that tell the same."""
+
+    item_no: int
+    item: dict[str, Any]
+    part_of: str | None
+    turn_index: int | None
+    recorded_at: datetime
+    retracted_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """A JSON document under a namespace and a key."""
+
+    namespace: list[str]
+    key: str
+    value: Any
+    created_at: datetime
+    updated_at: datetime
+    expires_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class FoundDocument(Document):
+    """A document that was searched for. `score`: a share of the best, a cosine, or half of each; None without a query."""
+
+    score: float | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -420,6 +507,40 @@ class SessionRow:
 
 
 @dataclass(frozen=True, slots=True)
+class Speaker:
+    """Who spoke, by the `name` of the messages, or the role where they have none; turns that say anything."""
+
+    speaker: str
+    role: str
+    sessions: int
+    turns: int
+    first_said_at: datetime
+    last_said_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class SyncState:
+    """What of a user an embedding model lacks: `texts`, with so many `tokens` (an upper estimate), for `microcents`.
+    `cursor` of `items`: how far it has come. Left out: `secret`, `expired`, `not_embeddable`. `snapshots`: texts that
+    stand for something referred to."""
+
+    model: str
+    status: str
+    items: int
+    cursor: int
+    texts: int
+    tokens: int
+    microcents: int
+    secret: int
+    expired: int
+    not_embeddable: int
+    snapshots: int
+    queued: bool
+    last_batch_at: datetime | None
+    last_error: str | None
+
+
+@dataclass(frozen=True, slots=True)
 class Change:
     """What a turn (`by_turn` of `by_session`) changed or had forgotten (`kind`): which spans of which turns."""
 
@@ -480,3 +601,27 @@ class Judgement:
     decision: str
     winner_id: UUID | None
     reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class PoolLoad:
+    """How full a client's pool of connections is: `size` connections are open, of them `idle`, at most `max_size`;
+    `waiting` callers have none yet. `waited_ms`: milliseconds that callers waited since it opened, all together.
+    """
+
+    size: int
+    idle: int
+    max_size: int
+    waiting: int
+    waited_ms: int
+
+    @classmethod
+    def of(cls, stats: Mapping[str, int]) -> PoolLoad:
+        """Of what psycopg_pool counts (`get_stats`)."""
+        return cls(
+            stats.get("pool_size", 0),
+            stats.get("pool_available", 0),
+            stats.get("pool_max", 0),
+            stats.get("requests_waiting", 0),
+            stats.get("requests_wait_ms", 0),
+        )

@@ -1,0 +1,77 @@
+"""Transcripts of Claude Code (one JSON object a line, one file a session) → OpenAI messages.
+
+Blocks of one answer stand on lines of their own, with results of parallel calls between them: they are put together by
+the answer's id. What sub-agents said, notes of the program and thinking are left out.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from typing import Any
+
+from pg_memoir.types import Message
+
+_NO_RESULT = "[no result was recorded]"
+
+
+def is_entry(record: Any) -> bool:
+    """Whether a line is one of a transcript."""
+    return isinstance(record, dict) and "sessionId" in record and isinstance(record.get("type"), str)
+
+
+def messages(entries: Iterable[dict[str, Any]]) -> list[Message]:
+    """The messages of a transcript, each call followed by its result."""
+    said: list[Message] = []
+    answers: dict[str, Message] = {}
+    results: dict[str, str] = {}
+    for entry in entries:
+        message = entry.get("message")
+        if not isinstance(message, dict) or entry.get("isSidechain") or entry.get("isMeta"):
+            continue
+        content = message.get("content")
+        blocks = [{"type": "text", "text": content}] if isinstance(content, str) else content
+        blocks = [block for block in blocks if isinstance(block, dict)] if isinstance(blocks, list) else []
+        if entry["type"] == "assistant":
+            key = str(message.get("id") or entry.get("uuid") or len(said))
+            if key not in answers:
+                answers[key] = {"role": "assistant", "content": None, "created_at": entry.get("timestamp")}
+                said.append(answers[key])
+            _add_answer(answers[key], blocks)
+        elif entry["type"] == "user":
+            for block in blocks:
+                if block.get("type") == "tool_result":
+                    results[str(block.get("tool_use_id"))] = _text(block.get("content"))
+            text = _text([block for block in blocks if block.get("type") in ("text", "image")])
+            if text.strip():
+                said.append({"role": "user", "content": text, "created_at": entry.get("timestamp")})
+    out: list[Message] = []
+    for message in said:
+        if message["role"] == "assistant" and not message["content"] and not message.get("tool_calls"):
+            continue  # thinking alone
+        out.append({name: value for name, value in message.items() if value is not None or name == "content"})
+        out += [
+            {"role": "tool", "tool_call_id": call["id"], "content": results.get(call["id"], _NO_RESULT)}
+            for call in message.get("tool_calls", [])
+        ]
+    return out
+
+
+def _add_answer(answer: Message, blocks: list[dict[str, Any]]) -> None:
+    for block in blocks:
+        if block.get("type") == "text" and str(block.get("text", "")).strip():
+            answer["content"] = "\n\n".join(filter(None, (answer["content"], str(block["text"]).strip())))
+        elif block.get("type") == "tool_use":
+            arguments = json.dumps(block.get("input", {}), ensure_ascii=False)
+            function = {"name": str(block.get("name")), "arguments": arguments}
+            calls = answer.setdefault("tool_calls", [])
+            calls.append({"id": str(block.get("id")), "type": "function", "function": function})
+
+
+def _text(content: Any) -> str:
+    if isinstance(content, str):
+        return content
+    parts = content if isinstance(content, list) else []
+    return "\n".join(
+        str(part.get("text", "")) if part.get("type") == "text" else f"[{part.get('type')}]" for part in parts
+    )

@@ -1,0 +1,9 @@
+"""The commands, in the order of the list that `pg-memoir --help` shows."""
+
+from . import server  # isort: skip
+from . import transfer  # isort: skip
+from . import look  # isort: skip
+from . import change  # isort: skip
+from . import work  # isort: skip
+
+__all__ = ["change", "look", "server", "transfer", "work"]
