@@ -1,0 +1,28 @@
+"""Who asks: by key, by a header of the operator's own front end, or the one user of a gateway that only this machine
+reaches. Never by what a request says of itself."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from collections.abc import Mapping
+
+from .config import Config, Mode, User
+
+
+def owner_of(config: Config, key: str) -> User | None:
+    """The user who is listed with this key."""
+    found = hashlib.sha256(key.encode()).hexdigest()
+    return next((user for user in config.users if key and hmac.compare_digest(user.key_sha256, found)), None)
+
+
+def user_of(config: Config, headers: Mapping[str, str]) -> tuple[str, Mode] | None:
+    """Whose request this is, and the mode for it; None where that is not known. A listed key comes first, as Anthropic's
+    clients send it or as a bearer token; then the header."""
+    kind, _, token = headers.get("authorization", "").partition(" ")
+    for key in (headers.get("x-api-key", ""), token.strip() if kind.lower() == "bearer" else ""):
+        if found := owner_of(config, key):
+            return found.name, found.mode or config.mode
+    if config.user_header and (name := headers.get(config.user_header.lower())):
+        return name, config.mode
+    return None if config.users or config.user_header else (config.user, config.mode)

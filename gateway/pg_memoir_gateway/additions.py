@@ -1,0 +1,177 @@
+"""What goes upstream beside the client's own list: recall, tools, and calls of these that were answered here.
+
+Everything is set into the client's JSON text at its place, and stays there byte for byte on later calls: a change in the
+middle of a list makes prompt caches miss from there on. What was added to a message is kept with its link of the chain:
+
+    tail      a text behind the last block of a user's message: the recall made when it was the newest
+    woven     [{"at": n, "text": JSON}]: what stood before the nth block of an assistant's message and was held back
+    results   JSON of blocks that lead the message after it: results of calls that stood beside the client's own
+    before    (chat) JSON of messages ahead of an assistant's message; `rest` is then its content, `beside` calls behind
+              its own, `results` messages behind it
+    between   (Responses) [{"at": n, "text": JSON}]: items before the nth of the answer that follows this item
+    items     ids of what these texts show; where one is forgotten, the database gives the texts back withdrawn
+    told      [[JSON, JSON]]: what a call or its result says in the above, and what stands there where it is withdrawn
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from .dialect import Item
+from .spans import Body, Edit, Node, elements, member, quoted
+from .talk import Talk
+
+Added = dict[str, Any]
+
+ID = re.compile(r"\b[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b")
+WITHDRAWN = "[withdrawn]"
+"""Stands where a text stood of which something was forgotten; as the database says it of recalls."""
+
+
+def told_of(arguments: list[str], results: list[str]) -> Added:
+    """What calls and their results say, for the day when it is forgotten. `arguments` are JSON, an object or a text."""
+    told = [[given, quoted("{}") if given.startswith('"') else "{}"] for given in arguments]
+    told += [[quoted(result), quoted(WITHDRAWN)] for result in results]
+    return {"told": told, "items": sorted({found for result in results for found in ID.findall(result)})}
+
+
+def joined(one: Added | None, other: Added) -> Added:
+    """Both additions to a message."""
+    both = (one or {}) | other
+    for name in ("items", "told"):
+        both[name] = [*(one or {}).get(name, []), *other.get(name, [])]
+    return both
+
+
+def as_known(old: Added, new: Added) -> Added:
+    """What is sent with a message as the database has it now; it may not have all yet."""
+    told = {"told": [*new["told"], *old["told"][len(new["told"]) :]]} if "told" in new and "told" in old else {}
+    return old | {name: new[name] for name in new if name in old and name != "items"} | told
+
+
+def withdrawn(old: Added, new: Added) -> list[tuple[str, str]]:
+    """The JSON texts that another knows as withdrawn, each with what takes its place."""
+    pairs = [(quoted(old["tail"])[1:-1], quoted(new["tail"])[1:-1])] if "tail" in old and "tail" in new else []
+    return pairs + [(a, c) for (a, _), (c, _) in zip(old.get("told", []), new.get("told", [])) if a != c]
+
+
+def edits_of(talk: Talk, added: list[Added | None]) -> list[Edit]:
+    """The edits that put back, or in, what was added to the messages of a list."""
+    nodes = talk.body.lists.get(talk.dialect.key)
+    if nodes is None:
+        return []
+    found: list[Edit] = []
+    for at, one in enumerate(added):
+        if one:
+            found += _of_message(talk, nodes, at, one)
+    return found
+
+
+def _of_message(talk: Talk, nodes: list[Node], at: int, added: Added) -> list[Edit]:
+    text, after = talk.body.text, nodes[at + 1] if at + 1 < len(nodes) else None
+    found = _between(nodes, at, added) if "between" in added else []
+    content = member(text, nodes[at], "content")
+    if "tail" in added and content is not None:
+        found.append(_tail(talk, content, added["tail"]))
+    if after is None or content is None:
+        return found  # what was held back has no meaning without what follows it
+    if "rest" in added:
+        return found + _ahead(text, nodes[at], content, after, added)
+    if "woven" in added and isinstance(content.value, list):
+        found += woven(text, content, added["woven"], added.get("blocks"))
+        following = member(text, after, "content")
+        if added.get("results") and following is not None:
+            found.append(_lead(following, text, added["results"]))
+    return found
+
+
+def _between(nodes: list[Node], at: int, added: Added) -> list[Edit]:
+    """Items among those of the answer behind an item. Clients that leave some out leave out thoughts."""
+    answer = 0
+    while at + 1 + answer < len(nodes) and answer < added["count"] and _is_answer(nodes[at + 1 + answer].value):
+        answer += 1
+    missing = added["count"] - answer
+    places = [(max(0, one["at"] - missing), one["text"]) for one in added["between"]]
+    if at + 1 + answer >= len(nodes):
+        return []
+    return [Edit(nodes[at + 1 + k].start, nodes[at + 1 + k].start, told + ",") for k, told in places]
+
+
+def _is_answer(item: Any) -> bool:
+    kind = item.get("type", "message")
+    return item.get("role") == "assistant" if kind == "message" else not str(kind).endswith("_output")
+
+
+def _ahead(text: str, node: Node, content: Node, after: Node, added: Added) -> list[Edit]:
+    """Messages ahead of one in a chat, its content, calls beside its own."""
+    found = []
+    if added.get("before"):
+        found.append(Edit(node.start, node.start, added["before"] + ","))
+        if isinstance(content.value, str) and content.value.endswith(added["rest"]):
+            calls = member(text, node, "tool_calls")
+            empty = "null" if calls and not added["rest"] else quoted(added["rest"])
+            found.append(Edit(content.start, content.end, empty if added["rest"] or calls else quoted(content.value)))
+    if added.get("beside") and (calls := member(text, node, "tool_calls")):
+        found.append(Edit(calls.end - 1, calls.end - 1, "," + added["beside"]))
+        found.append(Edit(after.start, after.start, added["results"] + ","))
+    return found
+
+
+def _tail(talk: Talk, content: Node, told: str) -> Edit:
+    """A text behind the last block. A content that is one text stays one where the API has no blocks of its own kind."""
+    text = talk.body.text
+    if isinstance(content.value, str):
+        raw = text[content.start : content.end]
+        if talk.dialect.name == "anthropic":
+            return Edit(content.start, content.end, f'[{{"type":"text","text":{raw}}},{_block(talk, told)}]')
+        return Edit(content.end - 1, content.end - 1, quoted("\n\n" + told)[1:-1])
+    parts, _ = elements(text, content.start)
+    end = parts[-1].end if parts else content.start + 1
+    return Edit(end, end, ("," if parts else "") + _block(talk, told))
+
+
+def _block(talk: Talk, told: str) -> str:
+    return quoted({"type": "input_text" if talk.dialect.key == "input" else "text", "text": told})
+
+
+def woven(text: str, content: Node, kept: list[Added], blocks: int | None) -> list[Edit]:
+    """Texts between the blocks of a message. `blocks`: how many it had when it was sent; a client that leaves some out
+    leaves out thoughts, which come first."""
+    parts, _ = elements(text, content.start)
+    found = []
+    for one in kept:
+        at = max(0, one["at"] - ((blocks or len(parts)) - len(parts)))
+        if not parts or at > len(parts):
+            continue
+        if at == 0:
+            found.append(Edit(parts[0].start, parts[0].start, one["text"] + ("" if one["splits"] else ",")))
+        elif one["splits"] and at < len(parts):
+            found.append(Edit(parts[at - 1].end, parts[at].start, "," + one["text"]))
+        elif not one["splits"]:
+            found.append(Edit(parts[at - 1].end, parts[at - 1].end, "," + one["text"]))
+    return found
+
+
+def _lead(content: Node, text: str, results: str) -> Edit:
+    """Blocks before the first of a message."""
+    if isinstance(content.value, str):
+        raw = text[content.start : content.end]
+        return Edit(content.start, content.end, f'[{results},{{"type":"text","text":{raw}}}]')
+    return Edit(content.start + 1, content.start + 1, results + ("," if content.value else ""))
+
+
+def tools_edit(body: Body, definitions: list[Item], names: set[str]) -> list[Edit]:
+    """Our tools behind the client's own, but for those whose name is taken."""
+    tools = body.lists.get("tools")
+    ours = [tool for tool in definitions if name_of(tool) not in names]
+    if not tools or not ours:
+        return []
+    end = tools[-1].end
+    return [Edit(end, end, "".join("," + quoted(tool) for tool in ours))]
+
+
+def name_of(tool: Any) -> str:
+    """A tool's name in any API."""
+    inner = tool.get("function") if isinstance(tool.get("function"), dict) else tool
+    return str(inner.get("name"))

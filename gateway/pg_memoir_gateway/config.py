@@ -1,0 +1,162 @@
+"""The gateway's settings: defaults, then one TOML file, then the environment, then the command line. Checked at once."""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, replace
+from pathlib import Path
+from typing import Any, Literal, get_args
+from urllib.parse import urlsplit
+
+Mode = Literal["observe", "recall", "manage"]
+MODES: tuple[str, ...] = get_args(Mode)
+
+ENVIRONMENT = {
+    "PG_MEMOIR_DSN": "dsn",
+    "UPSTREAM_ANTHROPIC": "upstream_anthropic",
+    "UPSTREAM_OPENAI": "upstream_openai",
+    "PG_MEMOIR_GATEWAY_HOST": "host",
+    "PG_MEMOIR_GATEWAY_PORT": "port",
+    "PG_MEMOIR_GATEWAY_MODE": "mode",
+    "PG_MEMOIR_GATEWAY_USER": "user",
+    "PG_MEMOIR_GATEWAY_INSPECT_TOKEN": "inspect_token",
+}
+"""Variables of the environment, and what they set. PG_MEMOIR_GATEWAY_CONFIG names the file."""
+
+
+class ConfigError(ValueError):
+    """A setting that can't be; the message names it and its value."""
+
+
+@dataclass(frozen=True)
+class User:
+    """Whose requests carry a key with this hash: `printf %s "$KEY" | sha256sum`."""
+
+    name: str
+    key_sha256: str
+    mode: Mode | None = None
+
+
+@dataclass(frozen=True)
+class Config:
+    """All settings. `user`: whose requests they are where no users are listed and no header says so."""
+
+    dsn: str = ""
+    host: str = "127.0.0.1"
+    port: int = 8787
+    upstream_anthropic: str = "https://api.anthropic.com"
+    upstream_openai: str = "https://api.openai.com"
+    mode: Mode = "manage"
+    user: str = "local"
+    user_header: str = ""
+    session_header: str = ""
+    project: str = ""
+    inspect_token: str = ""
+    tools: tuple[str, ...] = ("memory_query", "memory_update")
+    fault_rounds: int = 4
+    recall_tokens: int = 1500
+    window: int = 200_000
+    database_ms: int = 300
+    capture: bool = True
+    connect_seconds: float = 30.0
+    hang_seconds: float = 900.0
+    users: tuple[User, ...] = field(default=())
+
+    @property
+    def is_local(self) -> bool:
+        """Does it listen on this machine only?"""
+        return self.host == "localhost" or _is_loopback(self.host)
+
+    def shown(self) -> dict[str, Any]:
+        """Every setting as it may be printed: no passwords."""
+        values = {f.name: getattr(self, f.name) for f in fields(self)}
+        values["dsn"] = re.sub(r"(password=)\S+|(://[^:/@\s]*:)[^@\s]+(?=@)", r"\1\2***", self.dsn)
+        values["inspect_token"] = "***" if self.inspect_token else ""
+        values["users"] = [{"name": u.name, "mode": u.mode or self.mode} for u in self.users]
+        return values
+
+
+def load(
+    environment: Mapping[str, str], file: str | Path | None = None, given: Mapping[str, Any] | None = None
+) -> Config:
+    """The settings of a process. Raises ConfigError."""
+    file = file or environment.get("PG_MEMOIR_GATEWAY_CONFIG") or None
+    values = _of_file(Path(file)) if file else {}
+    values |= {name: environment[variable] for variable, name in ENVIRONMENT.items() if environment.get(variable)}
+    values |= {name: value for name, value in (given or {}).items() if value is not None}
+    known = {f.name: f for f in fields(Config)}
+    if unknown := sorted(set(values) - set(known)):
+        raise ConfigError(f"unknown setting {unknown[0]}; there are {', '.join(known)}")
+    users = tuple(_user(entry) for entry in values.pop("users", []))
+    plain = {name: _typed(name, value, getattr(Config, name)) for name, value in values.items()}
+    return checked(replace(Config(), users=users, **plain))
+
+
+def checked(config: Config) -> Config:
+    """The settings, if they go together."""
+    if config.mode not in MODES:
+        raise ConfigError(f"mode is {config.mode!r}, not one of {', '.join(MODES)}")
+    for name, least, most in (
+        ("port", 0, 65535),
+        ("fault_rounds", 0, 32),
+        ("recall_tokens", 0, 100_000),
+        ("window", 4_000, 10_000_000),
+        ("database_ms", 1, 60_000),
+    ):
+        if not least <= getattr(config, name) <= most:
+            raise ConfigError(f"{name} is {getattr(config, name)}, not from {least} to {most}")
+    for name in ("upstream_anthropic", "upstream_openai"):
+        address = urlsplit(getattr(config, name))
+        if address.scheme not in ("http", "https") or not address.hostname or address.query:
+            raise ConfigError(f"{name} is {getattr(config, name)!r}, not an http or https address")
+    if not config.dsn:
+        raise ConfigError("dsn is empty: set PG_MEMOIR_DSN, or dsn in the file")
+    if not config.is_local and not config.users and not config.user_header:
+        raise ConfigError(f"host is {config.host}, which others can reach: list users, or name a user_header")
+    return config
+
+
+def _of_file(path: Path) -> dict[str, Any]:
+    try:
+        with path.open("rb") as file:
+            return tomllib.load(file)
+    except (OSError, tomllib.TOMLDecodeError) as error:
+        raise ConfigError(f"configuration {path}: {error}") from error
+
+
+def _user(entry: Any) -> User:
+    if not isinstance(entry, dict) or not entry.get("name") or set(entry) - {"name", "key_sha256", "mode"}:
+        raise ConfigError(f"users has {entry!r}, not a table of name, key_sha256 and mode")
+    if not re.fullmatch(r"[0-9a-f]{64}", str(entry.get("key_sha256"))):
+        raise ConfigError(f"users: key_sha256 of {entry['name']} is not 64 hexadecimal digits")
+    if entry.get("mode") not in (None, *MODES):
+        raise ConfigError(f"users: mode of {entry['name']} is {entry['mode']!r}, not one of {', '.join(MODES)}")
+    return User(**entry)
+
+
+def _typed(name: str, value: Any, default: Any) -> Any:
+    """The value in the type of the setting: what the environment says is text."""
+    wanted = type(default)
+    if wanted is tuple and isinstance(value, list) and all(isinstance(one, str) for one in value):
+        return tuple(value)
+    if wanted is bool and isinstance(value, str) and value.lower() in ("true", "false", "1", "0"):
+        return value.lower() in ("true", "1")
+    try:
+        if wanted in (int, float) and not isinstance(value, bool):
+            return wanted(value)
+    except (TypeError, ValueError):
+        pass
+    if not isinstance(value, wanted):
+        kind = "list of texts" if wanted is tuple else wanted.__name__
+        raise ConfigError(f"{name} is {value!r}, not of type {kind}")
+    return value.rstrip("/") if name.startswith("upstream_") else value
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False

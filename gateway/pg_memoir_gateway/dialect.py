@@ -1,0 +1,111 @@
+"""What the three APIs have in common, as far as the gateway needs it: a list of items, and an answer that adds to it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from .spans import Body
+from .sse import Event
+
+Item = dict[str, Any]
+
+
+@dataclass
+class Answer:
+    """What came back: items to follow those of the request, and what it cost."""
+
+    items: list[Item] = field(default_factory=list)
+    model: str | None = None
+    usage: dict[str, Any] = field(default_factory=dict)
+    finish: str | None = None
+    id: str | None = None
+
+    def counts(self, latency_ms: int) -> dict[str, Any]:
+        """As persist_turn takes its usage."""
+        read = [self.usage.get(name) for name in PROMPT]
+        prompt = sum(count for count in read if isinstance(count, int))
+        completion = self.usage.get("output_tokens", self.usage.get("completion_tokens"))
+        values = {
+            "model": self.model,
+            "prompt_tokens": prompt or None,
+            "completion_tokens": completion if isinstance(completion, int) else None,
+            "finish_reason": self.finish,
+            "latency_ms": latency_ms,
+        }
+        return {name: value for name, value in values.items() if value is not None}
+
+
+PROMPT = ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens", "prompt_tokens")
+
+
+class Dialect(Protocol):
+    """One of the APIs."""
+
+    name: str
+    key: str  # of the list of items
+
+    def items(self, body: Body) -> list[Item]:
+        """The items of a request."""
+
+    def loose(self, item: Item) -> Any:
+        """An item as far as clients send it back unchanged, None for one that they may leave out."""
+
+    def answer(self, events: list[Event]) -> Answer | None:
+        """What a stream says, None if it is not whole."""
+
+    def whole(self, answer: Any) -> Answer | None:
+        """What an answer in one piece says."""
+
+    def opening(self, body: Body) -> str:
+        """The system prompt."""
+
+    def messages(self, items: list[Item]) -> list[Message]:
+        """Items as messages to store."""
+
+
+@dataclass
+class Message:
+    """A message in OpenAI's shape; how many of the items given it takes the list up to."""
+
+    message: dict[str, Any]
+    through: int
+
+
+def chain(dialect: Dialect, items: list[Item], before: str = "") -> list[str]:
+    """A hash for each item over it and all before it."""
+    hashes = []
+    for item in items:
+        loose = dialect.loose(item)
+        if loose is not None:
+            told = json.dumps(loose, ensure_ascii=True, sort_keys=True, separators=(",", ":"))
+            before = hashlib.blake2b((before + told).encode(), digest_size=16).hexdigest()
+        hashes.append(before)
+    return hashes
+
+
+def plain(value: Any) -> Any:
+    """A value without cache marks, which clients move about."""
+    if isinstance(value, dict):
+        return {key: plain(inner) for key, inner in value.items() if key != "cache_control"}
+    return [plain(inner) for inner in value] if isinstance(value, list) else value
+
+
+def storable(value: Any) -> Any:
+    """A value as a database takes it: its texts without NUL and halves of characters."""
+    if isinstance(value, str):
+        return value.replace("\0", "").encode("utf-8", "replace").decode()
+    if isinstance(value, dict):
+        return {key: storable(inner) for key, inner in value.items()}
+    return [storable(inner) for inner in value] if isinstance(value, list) else value
+
+
+def text_of(content: Any) -> str:
+    """The texts of a content, joined."""
+    if isinstance(content, str):
+        return content
+    if not isinstance(content, list):
+        return ""
+    return "\n".join(part["text"] for part in content if isinstance(part, dict) and isinstance(part.get("text"), str))

@@ -1,0 +1,156 @@
+"""What a process of the gateway has: settings, the database's client, the connections upstream, counts."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+import time
+from collections import defaultdict
+from collections.abc import AsyncIterator, Awaitable, Coroutine
+from contextlib import asynccontextmanager
+from typing import Any, Literal, TypeVar
+
+import httpx
+import psycopg
+from pg_memoir import AsyncMemoir
+from pg_memoir.errors import MemoirError
+from psycopg_pool import PoolTimeout
+
+from .config import Config
+
+T = TypeVar("T")
+log = logging.getLogger("pg_memoir_gateway")
+
+Sort = Literal["anthropic", "openai", "responses"]
+SORTS: tuple[Sort, ...] = ("anthropic", "openai", "responses")
+"""Of definitions of tools."""
+
+WARM = 2
+"""Connections that are opened at the start."""
+
+AWAY_SECONDS = 1.0
+"""So long nobody waits for a database that did not answer."""
+
+
+BOUNDS = (0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.5, 1.0)
+"""Upper ends of the classes of times, in seconds."""
+
+
+class Counts:
+    """Counters of this process by name and labels, and times by class. Read by /metrics."""
+
+    def __init__(self) -> None:
+        self._times: dict[str, list[float]] = defaultdict(list)
+        self._values: dict[tuple[str, tuple[tuple[str, str], ...]], float] = defaultdict(float)
+        self._lock = threading.Lock()
+
+    def add(self, name: str, amount: float = 1, **labels: str) -> None:
+        """Adds to a counter."""
+        with self._lock:
+            self._values[name, tuple(sorted(labels.items()))] += amount
+
+    def took(self, name: str, seconds: float) -> None:
+        """Counts a time in its class."""
+        with self._lock:
+            counted = self._times[name] or [0.0] * (len(BOUNDS) + 2)
+            counted[sum(seconds > bound for bound in BOUNDS)] += 1
+            counted[-1] += seconds
+            self._times[name] = counted
+
+    def times(self) -> list[tuple[str, list[float]]]:
+        """By name: how many in each class of BOUNDS and beyond, and the sum of seconds."""
+        with self._lock:
+            return [(name, list(counted)) for name, counted in sorted(self._times.items())]
+
+    def items(self) -> list[tuple[str, dict[str, str], float]]:
+        """Name, labels and value of each."""
+        with self._lock:
+            return [(name, dict(labels), value) for (name, labels), value in sorted(self._values.items())]
+
+    def of(self, name: str, **labels: str) -> float:
+        """The value of one, 0 where nothing was counted."""
+        return self._values.get((name, tuple(sorted(labels.items()))), 0)
+
+
+class Gateway:
+    """Shared by all routes. Parts of the gateway get it as their argument."""
+
+    def __init__(self, config: Config) -> None:
+        self.config = config
+        self.counts = Counts()
+        self.open_requests = 0
+        self.pending_bytes = 0
+        self.tools: dict[str, list[dict[str, Any]]] = {}
+        self._warming: asyncio.Task[None] | None = None
+        self._away_until = 0.0
+        self.memoir = AsyncMemoir(config.dsn, min_size=WARM, max_size=8, timeout=2.0, connect_timeout=3)
+        self.http = httpx.AsyncClient(
+            timeout=httpx.Timeout(config.hang_seconds, connect=config.connect_seconds),
+            limits=httpx.Limits(max_connections=None, max_keepalive_connections=64, keepalive_expiry=30),
+            follow_redirects=False,
+        )
+        self._tasks: set[asyncio.Task[Any]] = set()
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """From the first request to the last: ends background work and connections."""
+        self.loop = asyncio.get_running_loop()
+        await self._warm()
+        try:
+            yield
+        finally:
+            if self._warming:
+                self._warming.cancel()
+            if self._tasks:
+                await asyncio.wait(self._tasks, timeout=10)
+            await self.http.aclose()
+            await self.memoir.close()
+
+    def in_background(self, work: Coroutine[Any, Any, None]) -> None:
+        """Runs it beside the requests; what it raises is logged."""
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._done)
+
+    def _done(self, task: asyncio.Task[Any]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()):
+            self.counts.add("background_errors")
+            log.warning("in the background: %s: %s", type(error).__name__, error)
+
+    async def idle(self) -> None:
+        """Waits until nobody is answered and nothing runs in the background."""
+        while self.open_requests or self._tasks:
+            await asyncio.sleep(0.01)
+
+    async def in_time(self, call: Awaitable[T]) -> T:
+        """A call of the database that a request waits for. Raises TimeoutError after database_ms, and for a second after
+        that at once: what is away keeps one request waiting, not all."""
+        if time.monotonic() < self._away_until:
+            if asyncio.iscoroutine(call):
+                call.close()
+            raise TimeoutError("the database did not answer a moment ago")
+        try:
+            async with asyncio.timeout(self.config.database_ms / 1000):
+                return await call
+        except (TimeoutError, psycopg.OperationalError, PoolTimeout):
+            self._away_until = time.monotonic() + AWAY_SECONDS
+            raise
+
+    async def _warm(self) -> None:
+        """The first calls of a connection plan and load; no request should wait for that."""
+        try:
+            async with asyncio.timeout(10):
+                for sort in SORTS:
+                    self.tools[sort] = await self.memoir.memory_tools(sort, names=list(self.config.tools)) or []
+                for _ in range(2):
+                    calls = (self.memoir.recall_beside(self.config.user, "warm", "Where was it?") for _ in range(WARM))
+                    await asyncio.gather(*calls)
+        except (TimeoutError, psycopg.Error, MemoirError, OSError) as error:
+            log.warning("the database does not answer yet: %s: %s", type(error).__name__, error)
+            self._warming = asyncio.create_task(self._tried_again())
+
+    async def _tried_again(self) -> None:
+        await asyncio.sleep(5)
+        await self._warm()

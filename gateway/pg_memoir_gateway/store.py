@@ -1,0 +1,454 @@
+"""What passed is kept, in the background: turns, usage, the call itself. A list that comes again is appended to."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+import time
+from collections import Counter, OrderedDict
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import Any
+from weakref import WeakValueDictionary
+
+import psycopg
+from pg_memoir.errors import (
+    KeyReusedError,
+    MemoirError,
+    NotAuthorizedError,
+    SessionClosedError,
+    UnknownSessionError,
+)
+from psycopg.errors import ReadOnlySqlTransaction
+
+from . import words
+from .additions import as_known, withdrawn
+from .captures import Bases
+from .costs import cost_of, without
+from .dialect import Answer, Item, Message, chain, storable, text_of
+from .exchange import Exchange
+from .gateway import Gateway, log
+from .spans import NotPlain
+from .sse import Splitter
+from .talk import Talk
+
+REMEMBERED = 20_000
+"""So many messages are known without asking the database."""
+
+PENDING_BYTES = 64 << 20
+"""What may wait to be stored. Beyond it calls are not captured; turns come again with the next request."""
+
+TRIED_AGAIN = (0.5, 1, 2, 4, 8, 15, 30, 60, 60, 60, 60)
+"""Seconds before each further try to store while the database is away: a failover or a restart loses nothing."""
+
+AWAY = (psycopg.OperationalError, psycopg.InterfaceError, ReadOnlySqlTransaction, TimeoutError, OSError)
+
+BEHIND = 2
+"""Exchanges of a conversation that need not be stored when its next request goes out."""
+
+STORING = 4
+"""So many are stored at once: of the connections some stay free for those who wait for an answer."""
+
+Then = Callable[[Talk, str, Exchange], Awaitable[None]]
+
+
+@dataclass
+class Known:
+    """A message that is stored: in which session, as which of its turns."""
+
+    session: str
+    turns: int
+
+
+class Store:
+    """Of one process; any number of them may store the same conversation."""
+
+    def __init__(self, gateway: Gateway) -> None:
+        self.gateway = gateway
+        self.memoir = gateway.memoir
+        self._known: OrderedDict[tuple[str, str, str], Known] = OrderedDict()
+        self._added: OrderedDict[tuple[str, str, str], dict[str, Any]] = OrderedDict()
+        self._locks: WeakValueDictionary[tuple[str, str], asyncio.Lock] = WeakValueDictionary()
+        self._turn = asyncio.Semaphore(STORING)
+        self._bases = Bases()
+        self._behind: Counter[tuple[str, str]] = Counter()
+
+    # What is known -------------------------------------------------------------------------------------------------
+
+    def recalled(self, talk: Talk, at: int) -> Known | None:
+        """What this process knows of a message, without asking anybody."""
+        return self._known.get((talk.user, talk.session, talk.chain[at]))
+
+    def remember(self, talk: Talk, link: str, known: Known) -> None:
+        """Keeps it in mind, and lets the oldest go."""
+        _keep(self._known, (talk.user, talk.session, link), known)
+
+    def add(self, talk: Talk, link: str, added: dict[str, Any]) -> None:
+        """Keeps what is sent with a message, for all later calls."""
+        _keep(self._added, (talk.user, talk.session, link), added)
+
+    def added(self, talk: Talk, at: int) -> dict[str, Any] | None:
+        """What is sent with a message; None where nothing was decided."""
+        return self._added.get((talk.user, talk.session, talk.chain[at]))
+
+    def additions(self, talk: Talk) -> list[dict[str, Any] | None]:
+        """What is sent with each message of a list."""
+        links = ["", *talk.chain]
+        return [self.added(talk, at) if links[at] != links[at + 1] else None for at in range(len(talk.chain))]
+
+    async def look_up(self, talk: Talk) -> int:
+        """How many messages of the list are known, asking the database where this process has not seen enough."""
+        through = self._through(talk)
+        answered = any(item.get("role") == "assistant" for item in talk.items[through:])
+        unknown = set(talk.chain[through:]) if answered else set()
+        added = {link for at, link in enumerate(talk.chain) if self.added(talk, at)}  # it may be withdrawn by now
+        if unknown | added:
+            rows = await self.memoir.known_messages(talk.user, sorted(unknown | added))
+            for row in sorted(rows, key=lambda r: r["session"].split("~")[0] == talk.session):
+                own = row["session"].split("~")[0] == talk.session
+                if row["chain"] in unknown and (own or not self._known.get((talk.user, talk.session, row["chain"]))):
+                    self.remember(talk, row["chain"], Known(row["session"], row["turn_count"]))
+                if row["added"]:
+                    old = self._added.get((talk.user, talk.session, row["chain"]))
+                    self.add(talk, row["chain"], as_known(old, row["added"]) if old else row["added"])
+            through = self._through(talk)
+        return through
+
+    async def withdrawn(self, talk: Talk) -> list[tuple[str, str]]:
+        """What was sent with the list and is withdrawn since, as the texts in its JSON and what takes their place."""
+        before = [one for one in self.additions(talk) if one]
+        await self.look_up(talk)
+        after = [one for one in self.additions(talk) if one]
+        return [pair for old, new in zip(before, after) for pair in withdrawn(old, new)]
+
+    def _through(self, talk: Talk) -> int:
+        """The items of another session count only with an answer among them: many lists begin alike."""
+        answered = next((i for i, item in enumerate(talk.items) if item.get("role") == "assistant"), None)
+        for at in range(len(talk.chain) - 1, -1, -1):
+            known = self.recalled(talk, at)
+            if known and (known.session.split("~")[0] == talk.session or answered is not None and at >= answered):
+                return at + 1
+        return 0
+
+    # After an answer -----------------------------------------------------------------------------------------------
+
+    def keep(self, exchange: Exchange, read: Callable[[], Talk], then: Then) -> None:
+        """Stores an exchange in the background, if there is room for it to wait; `then` gets the session. It is taken apart
+        (`read`) when its turn comes, since it waits in less memory as it came."""
+        size = len(exchange.body) + sum(len(chunk) for _, chunk in exchange.chunks)
+        if self.gateway.pending_bytes + size > PENDING_BYTES:
+            self.gateway.counts.add("stores_dropped")
+            return
+        self.gateway.pending_bytes += size
+        if exchange.conversation:
+            self._behind[exchange.conversation] += 1
+        self.gateway.in_background(self._kept(exchange, read, size, then))
+
+    async def _kept(self, exchange: Exchange, read: Callable[[], Talk], size: int, then: Then) -> None:
+        try:
+            for wait in TRIED_AGAIN:
+                try:
+                    async with self._turn:
+                        return await self._stored(exchange, read(), then)
+                except AWAY as error:
+                    self._settled(exchange)
+                    self.gateway.counts.add("stores_postponed")
+                    log.info("not stored yet: %s: %s", type(error).__name__, error)
+                await asyncio.sleep(wait)
+            async with self._turn:
+                await self._stored(exchange, read(), then)
+        except NotPlain:
+            pass
+        except (psycopg.Error, TimeoutError, OSError) as error:
+            self.gateway.counts.add("stores_failed")
+            log.warning("not stored: %s: %s", type(error).__name__, error)
+        except MemoirError as error:
+            self.gateway.counts.add("stores_refused")
+            log.warning("not stored: %s", error)
+        finally:
+            self._settled(exchange)
+            self.gateway.pending_bytes -= size
+
+    def _settled(self, exchange: Exchange) -> None:
+        """Nobody need wait for it any more."""
+        key, exchange.conversation = exchange.conversation, None
+        if key:
+            self._behind[key] -= 1
+            self._behind += Counter()  # keeps what is above 0
+
+    async def caught_up(self, talk: Talk) -> None:
+        """Waits, not for long, while storing lags behind a conversation: what the database does not know yet it cannot lower."""
+        until = time.monotonic() + self.gateway.config.database_ms / 1000
+        while self._behind[talk.user, talk.session] > BEHIND and time.monotonic() < until:
+            await asyncio.sleep(0.01)
+
+    async def _stored(self, exchange: Exchange, talk: Talk, then: Then) -> None:
+        if talk.previous:
+            talk = await self._linked(talk)
+        if talk.kind in ("main", "agent"):
+            async with self._lock(talk):
+                session = await self._aligned(exchange, talk)
+            await then(talk, session, exchange)
+        self._settled(exchange)
+        if self.gateway.config.capture:
+            for call in (*exchange.earlier, exchange):
+                await self._captured(call, talk)
+
+    async def _linked(self, talk: Talk) -> Talk:
+        """A request that goes on from an answer which the provider keeps, as if that stood in its list. Where it is not known,
+        an aside."""
+        for wait in (0, 0.1, 0.5, 2):  # that may be under way, here or in another process
+            await asyncio.sleep(wait)
+            if rows := await self.memoir.known_messages(talk.user, [f"answer {talk.previous}"]):
+                break
+        else:
+            return replace(talk, kind="aside")
+        link, session = rows[0]["added"]["link"], rows[0]["session"]
+        items: list[Item] = [{"role": "assistant", "content": ""}, *talk.items]
+        hashes = [link, *chain(talk.dialect, talk.items, link)]
+        talk = replace(talk, session=session.split("~")[0], items=items, chain=hashes)
+        self.remember(talk, link, Known(session, rows[0]["turn_count"]))
+        return talk
+
+    async def catch_up(self, talk: Talk) -> str:
+        """Stores a request's list now; returns its session."""
+        async with self._lock(talk):
+            return (await self._listed(talk))[0]
+
+    def _lock(self, talk: Talk) -> asyncio.Lock:
+        return self._locks.setdefault((talk.user, talk.session), asyncio.Lock())
+
+    async def _listed(self, talk: Talk) -> tuple[str, int]:
+        """Appends what is new of the list; returns its session and its turns."""
+        session, turns, through = await self._place(talk, await self.look_up(talk))
+        return session, await self._append(talk, session, turns, talk.items[through:], talk.chain[through:], None)
+
+    async def _aligned(self, exchange: Exchange, talk: Talk) -> str:
+        """Appends what is new of the list, and the answer; returns the session."""
+        session, turns = await self._listed(talk)
+        latency = int((exchange.chunks[-1][0] - exchange.began) * 1000) if exchange.chunks else 0
+        if exchange.earlier and (added := self.added(talk, -1)):  # it has got more since it was noted
+            notes = [{"chain": talk.chain[-1], "turns": turns, "added": added, "items": added.get("items")}]
+            await self.memoir.note_messages(talk.user, session, notes)
+        answer = exchange.told or answered(exchange, talk)
+        if answer and answer.items:
+            links = chain(talk.dialect, answer.items, talk.chain[-1])
+            turns = await self._append(talk, session, turns, answer.items, links, answer.counts(latency))
+            if talk.kept and answer.id:
+                note = {"chain": f"answer {answer.id}", "turns": turns, "added": {"link": links[-1]}}
+                await self.memoir.note_messages(talk.user, session, [note])
+        return session
+
+    async def _place(self, talk: Talk, through: int) -> tuple[str, int, int]:
+        """The session that goes on with what is known of the list, its turns, and how much of the list these are. A list
+        that goes another way than before becomes a session of its own, which shares the turns up to there."""
+        known = self.recalled(talk, through - 1) if through else None
+        if known is None:
+            await self._open(talk, talk.session)
+            known = Known(talk.session, 0)
+        elif known.session.split("~")[0] != talk.session:
+            return await self._branched(talk, talk.session, known, through)
+        if through == len(talk.items):
+            return known.session, known.turns, through
+        # Turns beyond what is known: another way, or ours that were stored and not noted.
+        there = await self.memoir.history(talk.user, known.session, from_turn=known.turns)
+        if not there:
+            return known.session, known.turns, through
+        coming = [told for m in talk.dialect.messages(talk.items[through:]) for _, told, _ in _runs(m, talk)]
+        if all(_same(old, new) for old, new in zip(there, coming)) and len(there) <= len(coming):
+            return known.session, known.turns, through
+        return await self._branched(talk, f"{talk.session}~{talk.chain[through][:8]}", known, through)
+
+    async def _open(self, talk: Talk, name: str, parent: str | None = None) -> None:
+        model, project = talk.body.get("model"), talk.project or None
+        await self.memoir.open_session(talk.user, name, model=model, project=project, parent=parent)
+
+    async def _branched(self, talk: Talk, name: str, known: Known, through: int) -> tuple[str, int, int]:
+        """A session of this name from what is known on; where calls would be cut from their results, from the start."""
+        self.gateway.counts.add("branches")
+        try:
+            if known.turns:
+                await self.memoir.branch_session(talk.user, known.session, name, at_turn=known.turns)
+            else:
+                await self._open(talk, name, known.session)
+            return name, known.turns, through
+        except MemoirError as error:  # another process was first, or it can't be divided there
+            log.info("no branch %s: %s", name, error)
+        try:
+            return name, int((await self.memoir.session_info(talk.user, name))["turns"]), through
+        except UnknownSessionError:
+            await self._open(talk, name, known.session)
+            return name, 0, 0
+
+    async def _append(
+        self, talk: Talk, session: str, turns: int, items: list[Item], links: list[str], usage: dict[str, Any] | None
+    ) -> int:
+        """Appends items; returns the session's turns after them. Each message has an idempotency key of its own, so that
+        two processes that store the same do it once."""
+        messages = talk.dialect.messages(items)
+        notes: list[dict[str, Any]] = []
+        done = 0
+        for at, message in enumerate(messages):
+            for part, told, actor in _runs(message, talk):
+                named = f"{session}\n{links[message.through - 1]}\n{part}\n{told.get('tool_call_id')}"
+                key = "gateway " + hashlib.blake2b(named.encode(), digest_size=20).hexdigest()
+                turns = await self._appended(talk, session, turns, told, key, actor, usage)
+            if at + 1 == len(messages) or messages[at + 1].through > message.through:
+                notes += self._noted(talk, session, links[done : message.through], turns)
+                done = message.through
+        notes += self._noted(talk, session, links[done:], turns)
+        if notes:
+            await self.memoir.note_messages(talk.user, session, notes)
+        return turns
+
+    def _noted(self, talk: Talk, session: str, links: list[str], turns: int) -> list[dict[str, Any]]:
+        notes = []
+        for link in filter(None, links):
+            added = self._added.get((talk.user, talk.session, link))
+            self.remember(talk, link, Known(session, turns))
+            shown = {"added": added, "items": added.get("items")} if added else {}
+            notes.append({"chain": link, "turns": turns} | shown)
+        return notes
+
+    async def _appended(
+        self,
+        talk: Talk,
+        session: str,
+        turns: int,
+        told: dict[str, Any],
+        key: str,
+        actor: str | None,
+        usage: dict[str, Any] | None,
+    ) -> int:
+        """Appends one message; returns the turns after it."""
+        try:
+            done = await self.memoir.append(talk.user, session, [storable(told)], key=key, actor=actor, usage=usage)
+            return int(done["turn_count"])
+        except KeyReusedError:
+            return turns + 1  # another process stored it, told a little differently
+        except NotAuthorizedError:
+            if actor is None:
+                raise
+            return turns  # a login that may not say whose word it is does not store what is nobody's
+        except (SessionClosedError, UnknownSessionError):
+            raise
+        except MemoirError as error:
+            self.gateway.counts.add("messages_refused")
+            log.info("a message was not stored: %s", error)
+            return turns
+
+    async def _captured(self, exchange: Exchange, talk: Talk) -> None:
+        """The call as it went over the wire."""
+        pieces = exchange.answer()
+        events: list[bytes] = []
+        times: list[datetime] = []
+        if exchange.streams:
+            splitter = Splitter()
+            for at, piece in pieces:
+                found = [event.raw for event in splitter.feed(piece)]
+                events += found
+                times += [datetime.fromtimestamp(at, UTC)] * len(found)
+            if rest := splitter.rest():
+                events.append(rest)
+                times.append(datetime.fromtimestamp(pieces[-1][0], UTC))
+        model = talk.body.get("model")
+        reply = answered(exchange, talk)
+        cost = cost_of(reply.usage) if reply else 0.0
+        left_out = sum(end - start - length for start, end, length in exchange.changes)
+        self.gateway.counts.add("input_cost_tokens", cost, list="sent")
+        self.gateway.counts.add("input_cost_tokens", without(cost, left_out, exchange.rewritten), list="client")
+        usage = {name: count for name, count in (reply.usage if reply else {}).items() if isinstance(count, int)}
+        for name, count in usage.items():
+            self.gateway.counts.add("tokens", count, kind=name)
+        sent = exchange.sent or exchange.body
+        key = (talk.user, talk.session, exchange.path + talk.kind)
+        request, base = self._bases.shortened(key, sent)
+        call = await self.memoir.capture_call(
+            talk.user,
+            talk.session,
+            request,
+            response=None if exchange.streams else b"".join(piece for _, piece in pieces),
+            provider=talk.dialect.name,
+            model=model if isinstance(model, str) else None,
+            status=exchange.status,
+            latency_ms=int((exchange.chunks[-1][0] - exchange.began) * 1000) if exchange.chunks else None,
+            started_at=datetime.fromtimestamp(exchange.began, UTC),
+            request_headers=_shown(exchange.headers),
+            response_headers=_shown(exchange.answer_headers),
+            events=events,
+            event_times=times,
+            metadata={
+                "kind": talk.kind,
+                "client": talk.client,
+                "path": exchange.path,
+                "usage": usage,
+                "changes": exchange.changes,
+            }
+            | base,
+        )
+        self._bases.keep(key, str(call), sent)
+
+
+def _keep(kept: OrderedDict[tuple[str, str, str], Any], key: tuple[str, str, str], value: Any) -> None:
+    """Sets it, and lets the oldest go."""
+    kept[key] = value
+    kept.move_to_end(key)
+    while len(kept) > REMEMBERED:
+        kept.popitem(last=False)
+
+
+def answered(exchange: Exchange, talk: Talk) -> Answer | None:
+    """The answer, if it is whole and no error."""
+    if exchange.status != 200 or not exchange.complete:
+        return None
+    pieces = [piece for _, piece in exchange.answer()]
+    if exchange.streams:
+        splitter = Splitter()
+        return talk.dialect.answer([event for piece in pieces for event in splitter.feed(piece)])
+    try:
+        return talk.dialect.whole(json.loads(b"".join(pieces)))
+    except ValueError:
+        return None
+
+
+def _same(stored: Any, told: dict[str, Any]) -> bool:
+    """Is that turn this message?"""
+    ids = [[call.get("id") for call in one.get("tool_calls") or []] for one in (stored, told)]
+    if stored["role"] != told["role"] or ids[0] != ids[1] or stored.get("tool_call_id") != told.get("tool_call_id"):
+        return False
+    return bool(ids[0]) or told["role"] == "tool" or text_of(stored.get("content")) == text_of(told.get("content"))
+
+
+def _runs(message: Message, talk: Talk) -> list[tuple[int, dict[str, Any], str | None]]:
+    """A message as those to store: what is the person's apart from what a client wrapped around it."""
+    told = message.message
+    if told["role"] == "system":
+        return []
+    if told["role"] != "user":
+        return [(0, told, None)]
+    runs: list[tuple[list[Any], str | None]] = []
+    content = told["content"]
+    for part in content if isinstance(content, list) else [{"type": "text", "text": content}]:
+        whose = [("person", part)]
+        if part.get("type") == "text":
+            found = words.pieces(part["text"], talk.client)
+            whose = [(piece.whose, {"type": "text", "text": piece.text.strip("\n")}) for piece in found]
+        for who, piece in whose:
+            if who == "context":
+                continue
+            actor = None if who == "person" and talk.kind == "main" else "tool"
+            if runs and runs[-1][1] == actor:
+                runs[-1][0].append(piece)
+            else:
+                runs.append(([piece], actor))
+    return [(at, told | {"content": _simple(parts)}, actor) for at, (parts, actor) in enumerate(runs)]
+
+
+def _simple(parts: list[Any]) -> Any:
+    return parts[0]["text"] if len(parts) == 1 and parts[0].get("type") == "text" else parts
+
+
+def _shown(headers: list[tuple[bytes, bytes]]) -> dict[str, str]:
+    return {key.decode("latin-1").lower(): value.decode("latin-1") for key, value in headers}
