@@ -14,7 +14,7 @@ BEGIN {
   number = "^-?[0-9]+[.]?[0-9]*$"
   yes_no = "^(yes|no)$"
   # Columns of each table, and what each must look like; "?" before it: it may be empty. The first so many are the key.
-  shape("settings", 1, "key " word, "kind ^(number|integer|boolean|text|time|weights)$", "default_value ?" any,
+  shape("settings", 1, "key " word, "kind ^(number|integer|boolean|text|time|weights|tools)$", "default_value ?" any,
     "min_value ?" number, "max_value ?" number, "allowed ?" any, "overridable " yes_no, "description " any)
   shape("jobs", 1, "job " word, "schedule " any, "batch_least " number, "batch " number, "in_python " yes_no,
     "description " any)
@@ -27,11 +27,15 @@ BEGIN {
   shape("languages", 1, "number " number, "name " word, "iso ^[a-z][a-z]$", "script " word, "config ?" word,
     "letters ?" any, "stem ?" any)
   shape("ranking", 2, "part ^(all|named|unnamed|memory|long|unread|strength|fit|memory_fit|bonus)$", "signal " word, "weight " number)
+  shape("tools", 2, "tool " word, "condition ?^[a-zA-Z_]+=.", "does ^(read|write|edit|patch|run|search|list|fetch|plan)$", "key ?" any,
+    "lines ?" any, "texts ?" any)
+  shape("commands", 1, "pattern " any, "does ^(read|write|edit|patch|routine|search|fetch)$", "key ?^[1-9]$",
+    "first ?^[+]?[1-9]$", "last ?^[+]?[0-9]+$")
   shape("token_shapes", 1, "issuer " any, "kind ^(access|model|private) key$|^web token$", "marks ?" any, "pattern " any)
   shape("extraction_rules", 2, "language " word, "rule " any, "roles ^((user|named|agent)( |$))+$", "pattern " any,
     "not_if ?" any, "at_least ^[0-4]$", "type " word, "provenance " word, "category " word, "importance " word,
     "utility " number, "slot ?" any, "value ?" any)
-  shape("statement_rules", 2, "language " word, "rule " any, "pattern " any, "not_if ?" any, "whole ?^yes$",
+  shape("statement_rules", 2, "language " word, "rule " any, "needs ?" any, "pattern " any, "not_if ?" any, "whole ?^yes$",
     "exact ?^yes$", "type " word, "category " word, "importance " word, "slot ?" any, "value ?" any, "standing " yes_no)
   if (table != "" && !(table in columns)) stop_at("there is no data table " table)
   stanzas = table == "extraction_rules" || table == "statement_rules"
@@ -134,7 +138,7 @@ function check_setting(   kind, value, n, parts, found) {
     stop_at("kind " kind " and the range don't fit")
   if (kind == "number" && value !~ number || kind == "integer" && value !~ /^-?[0-9]+$/ ||
       kind == "boolean" && value !~ /^(true|false)$/ ||
-      kind == "time" && value != "" || kind == "weights" && value !~ /^[{].*[}]$/)
+      kind == "time" && value != "" || (kind == "weights" || kind == "tools") && value !~ /^[{].*[}]$/)
     stop_at("default \"" value "\" is no " kind)
   if ((kind == "number" || kind == "integer") && (value + 0 < field[4] + 0 || value + 0 > field[5] + 0))
     stop_at("default " value " is out of range")

@@ -26,8 +26,8 @@ ITEM = re.compile(r"^\s*([-*+]|\d+\.)\s+")
 LINK = re.compile(r"\]\(([^)\s]+)\)")
 SPAN = re.compile(r"`([^`]+)`")
 NAMED_FILE = re.compile(
-    r"^(?:sql|migrations|plpython|client|cli|bench|research|scripts|tests|docs)/[\w./-]*\w/?$|^test_\w+\.py$"
-    r"|^(?:base|text|history|search|sessions|memory|compile|privacy|work|install)/\w+\.sql$")  # fmt: skip
+    r"^(?:sql|migrations|plpython|client|cli|gateway|bench|research|scripts|tests|docs)/[\w./-]*\w/?$|^test_\w+\.py$"
+    r"|^(?:base|text|history|search|sessions|memory|compile|privacy|work|tools|install)/\w+\.sql$")  # fmt: skip
 QUALIFIED = re.compile(r"(?<![\w./-])(_?memoir)\.([a-z]\w*)\b(?![*@_<])")
 MACHINE = re.compile(r"(?<![\w.])/(?:work|root|home|Users|tmp)/\w+")
 DEFINED = re.compile(

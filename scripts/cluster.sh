@@ -107,7 +107,7 @@ start_server() {
     stop_server
   fi
   step 6 "starting the server"
-  "$ROOT/scripts/end_orphans.sh" "$STATE/pgdata" || die "what a killed server left behind does not end"
+  bash "$ROOT/scripts/end_orphans.sh" "$STATE/pgdata" || die "what a killed server left behind does not end"
   make_private_dir "$STATE/home"
   server_config | as_server sh -c 'cat >"$0"' "$STATE/pgdata/conf.d/00-pg_memoir.conf"
   local vars; mapfile -t vars < <(server_env)
@@ -122,8 +122,8 @@ start_server() {
 
 install_product() {
   local want build=$STATE/build
-  if [ ! -f "$ROOT/sql/contents.sql" ]; then warn "no sql/contents.sql: nothing to install"; return; fi
-  "$ROOT/scripts/build_sql.sh" "$build" || die "the SQL could not be built"
+  if [ -f "$ROOT/build/pg_memoir.sql" ]; then build=$ROOT/build       # built beforehand, in a wheel
+  else "$ROOT/scripts/build_sql.sh" "$build" || die "the SQL could not be built"; fi
   want=$(cat "$build"/*.sql | sha256sum | cut -c1-16)
   if stamped installed "$want" && [ "$(run_sql -At -c "select to_regnamespace('memoir') is not null" "$DSN" 2>/dev/null)" = t ]; then return; fi
 
@@ -131,7 +131,7 @@ install_product() {
   [ "$(run_sql -At -c "select count(*) from pg_database where datname = '$DATABASE'" "$admin")" = 1 ] ||
     run_sql -c "create database $DATABASE" "$admin"
   step 7 "installing pg_memoir into database $DATABASE"
-  PATH="$PGBIN:$PATH" "$ROOT/scripts/install.sh" "$build" "$DSN" "$EMBEDDER_SOCKET" || die "the install failed"
+  PATH="$PGBIN:$PATH" bash "$ROOT/scripts/install.sh" "$build" "$DSN" "$EMBEDDER_SOCKET" || die "the install failed"
   stamp installed "$want"
 }
 
@@ -139,7 +139,8 @@ install_product() {
 
 prepare_up() {
   take_lock
-  PG_MEMOIR_LOCKED=1 "$ROOT/scripts/setup.sh"
+  local only=(); [ -d "$ROOT/client" ] || only=(--server)   # what a wheel brought along needs no tests
+  PG_MEMOIR_LOCKED=1 bash "$ROOT/scripts/setup.sh" "${only[@]+"${only[@]}"}"
   prepare_state
   set_paths "$(pick_major)"
   init_cluster

@@ -5,7 +5,7 @@ umask 022
 unset CDPATH
 
 ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd -P)
-KEY=$(printf %s "$ROOT" | sha256sum | cut -c1-8)     # tells checkouts on one machine apart
+KEY=$(printf %s "${PG_MEMOIR_STATE:-$ROOT}" | sha256sum | cut -c1-8)   # tells checkouts on one machine apart
 MIN_PG=15                                            # least PostgreSQL major
 MIN_PGVECTOR=0.7.0                                   # halfvec
 

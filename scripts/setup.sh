@@ -5,16 +5,18 @@
 #
 #   setup.sh             everything that make demo, test and bench need
 #   setup.sh --server    the server's side only, without client, tests and torch (container images)
+#   setup.sh --acceptance  what make acceptance needs beside that: a browser, programs of npm
 #
 # PG_MAJOR picks the PostgreSQL version; otherwise the newest installed one, else the distribution's.
 . "$(dirname "$0")/common.sh"
 . "$ROOT/scripts/setup_python.sh"
 
-server_only=
+server_only= acceptance=
 case ${1:-} in
   '') ;;
   --server) server_only=1 ;;
-  *) die "usage: setup.sh [--server]" ;;
+  --acceptance) acceptance=1 ;;
+  *) die "usage: setup.sh [--server | --acceptance]" ;;
 esac
 
 log=$(mktemp "${TMPDIR:-/tmp}/pg_memoir-setup.XXXXXX")
@@ -89,7 +91,7 @@ if [ "$1" = on ]; then
     cat >"$policy" <<'POLICY'
 #!/bin/sh
 # pg_memoir set-up: leaves clusters of the system alone while packages are installed; removed afterwards
-case "$1" in postgresql*) exit 101 ;; esac
+case "$1" in postgresql*|pgbouncer*) exit 101 ;; esac
 [ ! -x "$0.pg_memoir-saved" ] || exec "$0.pg_memoir-saved" "$@"
 exit 0
 POLICY
@@ -116,6 +118,8 @@ lacks() {
     plpython) [ ! -f "$PGLIB/plpython3.so" ] && ! given_up "$1" ;;
     pg_cron) [ ! -f "$PGLIB/pg_cron.so" ] && ! given_up "$1" ;;
     plpgsql_check) [ -z "$server_only" ] && [ ! -f "$PGSHARE/extension/plpgsql_check.control" ] && ! given_up "$1" ;;
+    pgbouncer) [ -z "$server_only" ] && [ ! -x /usr/sbin/pgbouncer ] && ! given_up "$1" ;;
+    plproxy) [ -z "$server_only" ] && [ ! -f "$PGSHARE/extension/plproxy.control" ] && ! given_up "$1" ;;
     pgvector) ! at_least "$(pgvector_version)" "$MIN_PGVECTOR" ;;
     python) [ ! -x "$STATE/venv/bin/python" ] && ! python_ready ;;
   esac
@@ -171,6 +175,20 @@ install_packages() {
       warn "can't install postgresql-$PG-plpgsql-check: the test that looks for dead code is skipped"
     fi
   fi
+  if lacks pgbouncer; then                                # for the tests
+    if available pgbouncer && can_root; then packages+=(pgbouncer)
+    else
+      give_up pgbouncer
+      warn "can't install pgbouncer: the tests behind it are skipped"
+    fi
+  fi
+  if lacks plproxy; then                                  # for the tests
+    if available "postgresql-$PG-plproxy" && can_root; then packages+=("postgresql-$PG-plproxy")
+    else
+      give_up plproxy
+      warn "can't install postgresql-$PG-plproxy: the test of several servers is skipped"
+    fi
+  fi
   if lacks pgvector; then
     [ -z "$(pgvector_version)" ] ||
       die "pgvector $(pgvector_version) is installed for PostgreSQL $PG, $MIN_PGVECTOR or later is needed: upgrade or remove it"
@@ -188,6 +206,8 @@ install_packages() {
   before=$(dpkg-query -W -f='${Version}' "postgresql-$PG" 2>/dev/null || true)
   guard on
   apt_install "${packages[@]}"
+  # Not as a service: each test starts its own.
+  case " ${packages[*]} " in *" pgbouncer "*) ! command -v systemctl >/dev/null || as_root systemctl disable -q pgbouncer || true ;; esac
   guard off
   after=$(dpkg-query -W -f='${Version}' "postgresql-$PG" 2>/dev/null || true)
   if [ -n "$before" ] && [ "$before" != "$after" ]; then
@@ -208,6 +228,26 @@ check() {
   python_ready || [ -x "$STATE/venv/bin/python" ] || die "/usr/bin/$(pl_python) with venv is not there"
 }
 
+# A browser of the distribution, and what tests/node/package.json pins.
+install_acceptance() {
+  local packages=() want
+  command -v chromedriver >/dev/null || packages+=(chromium chromium-driver fonts-dejavu-core)
+  command -v npm >/dev/null || packages+=(npm)
+  if [ ${#packages[@]} -gt 0 ]; then
+    can_root || die "these packages lack, and installing them needs root or sudo: ${packages[*]}"
+    update_lists
+    apt_install "${packages[@]}"
+  fi
+  want=$(fingerprint "$ROOT/tests/node/package.json")
+  if same node "$want"; then return; fi
+  step 4 "installing programs of npm"
+  mkdir -p "$STATE/node"
+  cp "$ROOT/tests/node/package.json" "$STATE/node/"
+  (cd "$STATE/node" && npm install --no-audit --no-fund --no-package-lock) >>"$log" 2>&1 || {
+    tail -n15 "$log" >&2; die "npm could not install what tests/node/package.json names"; }
+  echo "$want" >"$STATE/stamp/node"
+}
+
 [ -n "${PG_MEMOIR_LOCKED:-}" ] || take_lock
 choose_version
 install_packages
@@ -216,3 +256,4 @@ check
 prepare_state
 for part in "${refused[@]+"${refused[@]}"}"; do echo "$part" >>"$gave_up"; done
 setup_python "$server_only"
+[ -z "$acceptance" ] || install_acceptance

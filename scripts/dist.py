@@ -1,0 +1,87 @@
+"""Builds a wheel and an sdist of each package: make dist, or `python scripts/dist.py FOLDER`.
+
+Packages are staged side by side with the one version written in, so that an sdist builds without the checkout. The wheel of
+each is built from its sdist. That of the command line brings along what `pg-memoir up` needs: the set-up scripts, the
+built SQL, the server's Python code.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import sys
+import tarfile
+import tempfile
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+PACKAGES = ("client", "plpython", "cli", "gateway", "integrations")
+OURS = ("pg_memoir", "pg-memoir-server", "pg-memoir-cli", "pg-memoir-gateway", "pg-memoir-integrations")
+SCRIPTS = ("common", "cluster", "setup", "setup_python", "install", "build_pgvector", "end_orphans")
+LEFT_OUT = shutil.ignore_patterns("__pycache__", "*.egg-info", "build", ".*")
+
+
+def version() -> str:
+    """As the client says it."""
+    found = re.search(r'^__version__ = "([^"]+)"', (ROOT / "client/pg_memoir/__init__.py").read_text("utf-8"), re.M)
+    if found is None:
+        raise SystemExit("client/pg_memoir/__init__.py says no __version__")
+    return found[1]
+
+
+def stage(package: str, folder: Path) -> Path:
+    """A copy that depends on nothing around it."""
+    made = folder / package
+    shutil.copytree(ROOT / package, made, ignore=LEFT_OUT)
+    shutil.copy(ROOT / "LICENSE", made)
+    (made / "setup.py").unlink(missing_ok=True)
+    project = made / "pyproject.toml"
+    text = project.read_text("utf-8").replace('dynamic = ["version"]', f'version = "{version()}"')
+    text = re.sub(r"\n\[tool\.setuptools\.dynamic\]\n[^\[]*", "\n", text)
+    ours, tools = text.split("[tool.", 1)
+    for name in OURS:  # those of one build go together
+        ours = re.sub(rf'(?<!name = )"{re.escape(name)}(\[[a-z,]+\])?"', rf'"{name}\1=={version()}"', ours)
+    project.write_text(f"{ours}[tool.{tools}", "utf-8")
+    if package == "cli":
+        _bundle(made / "pg_memoir_cli" / "bundle")
+    return made
+
+
+def _bundle(folder: Path) -> None:
+    (folder / "scripts").mkdir(parents=True)
+    for script in (*(f"{name}.sh" for name in SCRIPTS), "requirements-server.txt", "constraints.txt"):
+        shutil.copy(ROOT / "scripts" / script, folder / "scripts")
+    shutil.copytree(ROOT / "plpython" / "pg_memoir_server", folder / "plpython" / "pg_memoir_server", ignore=LEFT_OUT)
+    subprocess.run(["bash", ROOT / "scripts" / "build_sql.sh", folder / "build"], check=True)
+
+
+def build(source: Path, what: str, out: Path) -> Path:
+    """One of setuptools' hooks, in a process of its own since it changes folders; the file it made."""
+    hook = f"import setuptools.build_meta as b, sys; print(b.build_{what}(sys.argv[1]))"
+    done = subprocess.run([sys.executable, "-c", hook, out], cwd=source, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise SystemExit(f"{source.name}: no {what}\n{done.stdout}{done.stderr}")
+    return out / done.stdout.split()[-1]
+
+
+def main(out: Path) -> list[Path]:
+    """Builds everything into a folder, which is emptied first."""
+    shutil.rmtree(out, ignore_errors=True)
+    out.mkdir(parents=True)
+    made: list[Path] = []
+    with tempfile.TemporaryDirectory() as folder:
+        for package in PACKAGES:
+            if not (ROOT / package / "pyproject.toml").is_file():
+                continue
+            sdist = build(stage(package, Path(folder) / "staged"), "sdist", out)
+            with tarfile.open(sdist) as archive:
+                archive.extractall(Path(folder) / "unpacked")
+            [source] = (Path(folder) / "unpacked").glob(f"{sdist.name.removesuffix('.tar.gz')}")
+            made += [sdist, build(source, "wheel", out)]
+    return made
+
+
+if __name__ == "__main__":
+    for file in main(Path(sys.argv[1] if len(sys.argv) > 1 else ROOT / ".local" / "dist").resolve()):
+        print(f"{file}  {file.stat().st_size // 1024} kB")
