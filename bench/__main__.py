@@ -3,7 +3,7 @@
     python -m bench [--data locomo.json] [--evidence path ...] [--precision path] [--only recall,evidence,latency,writes,...] [--write docs/benchmarks.md]
 
 Not among the usual parts, since they take long: sizes (of users, in a store of millions of items), vectors (of one user, exact or not),
-partitions, throughput (through PgBouncer), query-embedding, cron. Other memory stores: python -m research.peers. With --write each table also replaces the one of its name in that file, between its two marks.
+partitions, throughput (through PgBouncer), query-embedding, cron, gateway. Other memory stores: python -m research.peers. With --write each table also replaces the one of its name in that file, between its two marks.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from pathlib import Path
 from . import (
     cron,
     evidence,
+    gateway,
     latency,
     partitions,
     precision,
@@ -42,6 +43,7 @@ PARTS = {
     "throughput": throughput,
     "query-embedding": query_embedding,
     "cron": cron,
+    "gateway": gateway,
 }
 USUAL = "recall,evidence,precision,latency,writes,wal"
 

@@ -69,7 +69,8 @@ class Topics:
         self._base = [[rng.gauss(0, 1) for _ in range(DIMENSION)] for _ in range(TOPICS)]
 
     def put(self, connection: psycopg.Connection) -> None:
-        """A temporary table of them, which `embed` reads."""
+        """A temporary table of them, which make_user reads; pgvector's operators are found from here on."""
+        connection.execute("set search_path = pg_catalog, memoir_extensions, pg_temp")
         connection.execute("create temp table topics (n integer primary key, v memoir_extensions.halfvec not null)")
         with connection.cursor().copy("copy topics from stdin") as copy:
             for n, base in enumerate(self._base):

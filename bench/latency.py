@@ -32,7 +32,7 @@ COMPILE_TEXT = "select memoir.compile_context(p_user => %s, p_session => %s, p_q
 FLOOR = """
 select (select count(*) from (
           select item_no from _memoir.embeddings where user_id = %(user)s and model_id = %(model)s
-          order by embedding <=> %(vector)s::real[]::halfvec limit 50) nearest),
+          order by embedding operator(memoir_extensions.<=>) %(vector)s::real[]::memoir_extensions.halfvec limit 50) nearest),
        (select sum(f & 255) from _memoir.search_postings p, unnest(case when words is null then p.postings else p.postings[1 : 1] end) f
         where user_id = %(user)s and key = any (%(keys)s)),  -- of rows that rare words share, one posting
        (select count(content) from (

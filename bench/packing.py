@@ -92,7 +92,7 @@ begin
   v_reduced := _memoir.reduced_turns(array(select c from unnest(v_clean) c where c.kind = 't' and c.tokens >= 60), v_texts,
     (v.config -> 'fidelity_worth' ->> 'excerpt')::float8, v_terms);
   for i in 1 .. p_repeats loop
-    select l.lines into v_lines from _memoir.lines_of(v.user_id, v_clean, v.recall_budget, v_hidden, v.clearance, v.config, v_terms, v.as_of) l;
+    select l.lines into v_lines from _memoir.lines_of(v.user_id, v_clean, v.recall_budget, v_hidden, v.clearance, v.config, v_terms, v.as_of, null, true) l;
     v_started := clock_timestamp();
     perform _memoir.choose(v_lines, v.recall_budget);
     v_choosing := least(v_choosing, date_part('epoch', clock_timestamp() - v_started) * 1e6);

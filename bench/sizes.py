@@ -27,11 +27,11 @@ from .population import Words
 
 WARM_UP = 8
 NEAREST = """select item_no from _memoir.embeddings where user_id = %(user)s and model_id = %(model)s
-          order by embedding <=> %(vector)s::real[]::halfvec limit 50"""
+          order by embedding operator(memoir_extensions.<=>) %(vector)s::real[]::memoir_extensions.halfvec limit 50"""
 NEAREST_BY_SIGNS = """select item_no from _memoir.embeddings where user_id = %(user)s and model_id = %(model)s and item_no = any (array(
             select item_no from _memoir.embeddings where user_id = %(user)s and model_id = %(model)s
-            order by (signs <~> binary_quantize(%(vector)s::real[]::halfvec))::bigint limit %(compared)s))
-          order by embedding <=> %(vector)s::real[]::halfvec limit 50"""
+            order by (signs operator(memoir_extensions.<~>) memoir_extensions.binary_quantize(%(vector)s::real[]::memoir_extensions.halfvec))::bigint limit %(compared)s))
+          order by embedding operator(memoir_extensions.<=>) %(vector)s::real[]::memoir_extensions.halfvec limit 50"""
 COMPARED = 960
 BUFFERED = 10
 
@@ -69,6 +69,7 @@ def measure(dsn: str, user: str, size: int, words: Words, topics: Topics, count:
     """Compiles and floors by turns, in one backend."""
     found = Measured(user, size)
     with psycopg.connect(dsn, autocommit=True) as connection:
+        connection.execute("set search_path = pg_catalog, memoir_extensions, pg_temp")  # where the types of vectors are
         asked = questions(connection, user, size, words, topics, count + WARM_UP)
         exact = int(
             connection.execute("select config ->> 'exact_vectors_max' from _memoir.settings_merged").fetchone()[0]

@@ -43,7 +43,7 @@ RECORDS = """select xid::text, coalesce(block_ref, ''), lower(resource_manager |
 NAMES = """select pg_relation_filenode(c.oid)::bigint, regexp_replace(coalesce(o.relname, t.relname, c.relname), '_p[0-9]+(_y[0-9]+m[0-9]+)?(_.*)?$', '')
     from pg_class c left join pg_index i on i.indexrelid = c.oid left join pg_class t on t.oid = i.indrelid
     left join pg_class o on o.reltoastrelid = coalesce(i.indrelid, c.oid)
-    where pg_relation_filenode(c.oid) is not null and coalesce(o.relnamespace, t.relnamespace, c.relnamespace) = 'memoir'::regnamespace"""
+    where pg_relation_filenode(c.oid) is not null and coalesce(o.relnamespace, t.relnamespace, c.relnamespace) = '_memoir'::regnamespace"""
 
 
 @dataclass

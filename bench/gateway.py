@@ -1,0 +1,238 @@
+"""Time that the gateway adds to a request, beside the same request sent to the upstream itself.
+
+    python -m bench.gateway [--requests 100] [--steps 40] [--streams 200] [--flat 10000]
+
+An upstream on this machine answers at once, so what is measured is the gateway alone. A conversation of an agent grows by a step with
+every request; direct and through the gateway take turns. Time is to the first byte of the answer. Then so many streams at once, each of
+which lasts two seconds, in modes observe and manage of a process of its own, and the memory of one over very many requests.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import re
+import socket
+import sys
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+import uvicorn
+from pg_memoir_gateway import create_app, load
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import StreamingResponse
+from starlette.routing import Route
+
+from .common import fresh_database, percentile, report, run_alone, table
+
+TOOLS = [{"name": "read", "description": "Reads a file", "input_schema": {"type": "object", "properties": {}}}]
+HEADERS = {"content-type": "application/json", "x-api-key": "k"}
+WORDS = "def frobnicate(x, y): return x * 41 + y  # naïve façade\n"
+
+
+async def answered(request: Request, last: float = 0) -> StreamingResponse:
+    """A short answer, streamed; in so many seconds."""
+    said = json.loads(await request.body())["messages"][0]["content"]
+    usage = {"input_tokens": 1, "output_tokens": 1}
+    message = {"id": "m", "type": "message", "role": "assistant", "model": "m", "content": [], "usage": usage}
+    told: list[dict[str, Any]] = [
+        {"type": "message_start", "message": message},
+        {"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}},
+        {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": f"Done: {said}"}},
+        {"type": "content_block_stop", "index": 0},
+        {"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "usage": usage},
+        {"type": "message_stop"},
+    ]
+
+    async def stream() -> AsyncIterator[str]:
+        for one in told:
+            yield f"event: {one['type']}\ndata: {json.dumps(one)}\n\n"
+            await asyncio.sleep(last / len(told))
+
+    return StreamingResponse(stream(), media_type="text/event-stream")
+
+
+@asynccontextmanager
+async def serving(app: Any) -> AsyncIterator[str]:
+    """An application on a port of its own."""
+    listener = socket.create_server(("127.0.0.1", 0))
+    server = uvicorn.Server(uvicorn.Config(app, log_level="critical", access_log=False))
+    task = asyncio.create_task(server.serve([listener]))
+    while not server.started:
+        await asyncio.sleep(0.01)
+    try:
+        yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+    finally:
+        server.should_exit = True
+        await task
+
+
+def body(session: str, step: int, kilobytes: int) -> bytes:
+    """The request of a step: one question, then calls and results of so many kilobytes in all at the last step."""
+    messages: list[dict[str, Any]] = [{"role": "user", "content": f"Walk through {session}, where does it frobnicate?"}]
+    for at in range(step):
+        call = {"type": "tool_use", "id": f"{session}{at}", "name": "read", "input": {"path": f"src/f{at}.py"}}
+        messages.append({"role": "assistant", "content": [{"type": "text", "text": f"Step {at}."}, call]})
+        told = (WORDS * (1 + kilobytes * 1024 // len(WORDS)))[: kilobytes * 1024]
+        messages.append(
+            {"role": "user", "content": [{"type": "tool_result", "tool_use_id": call["id"], "content": told}]}
+        )
+    return json.dumps({"model": "m", "max_tokens": 9, "stream": True, "tools": TOOLS, "messages": messages}).encode()
+
+
+async def first_byte(client: httpx.AsyncClient, url: str, session: str, raw: bytes) -> float:
+    """Seconds until the answer begins."""
+    headers = HEADERS | {"x-claude-code-session-id": session}
+    begun = time.perf_counter()
+    async with client.stream("POST", url + "/v1/messages", content=raw, headers=headers) as answer:
+        async for _ in answer.aiter_raw():
+            took = time.perf_counter() - begun
+            break
+    return took
+
+
+async def measured(dsn: str, mode: str, kilobytes: int, steps: int, requests: int) -> list[str]:
+    """A row: direct, through the gateway, the difference, in milliseconds."""
+    direct, through = [], []
+    upstream = Starlette(routes=[Route("/{path:path}", answered, methods=["POST"])])
+    async with serving(upstream) as there, httpx.AsyncClient(timeout=60) as client:
+        app = create_app(
+            load({}, given={"dsn": dsn, "mode": mode, "upstream_anthropic": there, "user": f"u{mode}{kilobytes}"})
+        )
+        async with serving(app) as here:
+            for at in range(requests):
+                session = f"{mode}{kilobytes}-{at // steps}"
+                raw = body(session, at % steps, kilobytes)
+                direct.append(await first_byte(client, there, session, raw))
+                through.append(await first_byte(client, here, session, raw))
+                await app.state.gateway.idle()
+            bypassed = sum(value for name, _, value in app.state.gateway.counts.items() if name == "bypasses")
+    ms = [[1000 * percentile(times, share) for share in (0.5, 0.95)] for times in (direct, through)]
+    added = [ms[1][0] - ms[0][0], ms[1][1] - ms[0][1]]
+    shown = [f"{a:.1f} / {b:.1f}" for a, b in (*ms, added)]
+    return [mode, f"{kilobytes * steps} kB", *shown, f"{ms[1][0] / ms[0][0]:.1f}", f"{bypassed:.0f} of {requests}"]
+
+
+@asynccontextmanager
+async def gateway(dsn: str, upstream: str, user: str, mode: str = "manage") -> AsyncIterator[tuple[str, int]]:
+    """A gateway in a process of its own: its address and process id."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    given = {"PG_MEMOIR_DSN": dsn, "UPSTREAM_ANTHROPIC": upstream, "PG_MEMOIR_GATEWAY_USER": user}
+    command = (sys.executable, "-m", "pg_memoir_gateway", "--port", str(port), "--mode", mode)
+    process = await asyncio.create_subprocess_exec(*command, env=os.environ | given, stdout=asyncio.subprocess.DEVNULL)
+    url = f"http://127.0.0.1:{port}"
+    try:
+        await _until(url, "pg_memoir_database_up 1")
+        yield url, process.pid
+    finally:
+        process.terminate()
+        await process.wait()
+
+
+async def streamed(dsn: str, streams: int, last: float = 2) -> dict[str, tuple[list[float], int]]:
+    """Of so many answers at once, to each its own, direct and by mode: seconds to their first bytes, and how many are the
+    upstream's very bytes."""
+
+    async def slowly(request: Request) -> StreamingResponse:
+        return await answered(request, last)
+
+    async def one(client: httpx.AsyncClient, url: str, at: int) -> tuple[float, bytes]:
+        raw, begun, came, first = body(f"stream {at}", 0, 1), time.perf_counter(), b"", 0.0
+        async with client.stream("POST", f"{url}/v1/messages", content=raw, headers=HEADERS) as answer:
+            async for chunk in answer.aiter_raw():
+                first = first or time.perf_counter() - begun
+                came += chunk
+        return first, came
+
+    async def all_of(url: str) -> list[tuple[float, bytes]]:
+        limits = httpx.Limits(max_connections=None)
+        async with httpx.AsyncClient(timeout=120, limits=limits) as client:
+            return await asyncio.gather(*(one(client, url, at) for at in range(streams)))
+
+    async with serving(Starlette(routes=[Route("/{path:path}", slowly, methods=["POST"])])) as there:
+        direct = await all_of(there)
+        done = {"direct": ([first for first, _ in direct], len({came for _, came in direct}))}
+        for mode in ("observe", "manage"):
+            async with gateway(dsn, there, "streams", mode) as (url, _):
+                came = await all_of(url)
+                done[mode] = [first for first, _ in came], sum(a == b for (_, a), (_, b) in zip(direct, came))
+    return done
+
+
+async def remembered(dsn: str, requests: int, steps: int, at_once: int = 8) -> list[tuple[int, float]]:
+    """Megabytes that a process holds after each fifth of so many requests: conversations of so many steps."""
+    upstream = Starlette(routes=[Route("/{path:path}", answered, methods=["POST"])])
+    held, numbers = [], iter(range(requests))
+    async with (
+        serving(upstream) as there,
+        gateway(dsn, there, "flat") as (url, pid),
+        httpx.AsyncClient(timeout=120) as client,
+    ):
+
+        async def work(last: int) -> None:
+            while (at := next(numbers, requests)) < last:
+                await first_byte(client, url, f"flat {at // steps}", body(f"flat {at // steps}", at % steps, 1))
+
+        for last in range(requests // 5, requests + 1, requests // 5):
+            await asyncio.gather(*(work(last) for _ in range(at_once)))
+            await _until(url, "pg_memoir_gateway_pending_bytes 0")
+            held.append((last, _megabytes(pid)))
+    return held
+
+
+async def _until(url: str, line: str) -> None:
+    """Waits until the gateway's metrics say so."""
+    async with httpx.AsyncClient(timeout=60) as client:
+        while True:
+            try:
+                if line in (await client.get(f"{url}/metrics")).text.splitlines():
+                    return
+            except httpx.TransportError:  # it is not there yet
+                pass
+            await asyncio.sleep(0.1)
+
+
+def _megabytes(pid: int) -> float:
+    """Memory that a process has to itself."""
+    rollup = Path(f"/proc/{pid}/smaps_rollup").read_text()
+    return sum(int(count) for count in re.findall(r"^Private_\w+:\s+(\d+) kB", rollup, re.M)) / 1024
+
+
+def run(options: argparse.Namespace) -> list[tuple[str, str]]:
+    """Measures all modes, at lists of two sizes, then many streams and very many requests, in a database of its own."""
+    rows, more, done = [], [], []
+    heads = ["mode", "list grows to", "direct p50 / p95 ms", "gateway", "added", "ratio p50", "bypassed"]
+    with fresh_database("gateway") as dsn:
+        for mode in ("observe", "recall", "manage") if options.requests else ():
+            for kilobytes in (1, 8):
+                rows.append(asyncio.run(measured(dsn, mode, kilobytes, options.steps, options.requests)))
+        if rows:
+            done.append(report("gateway", table(heads, rows)))
+        for mode, (firsts, same) in asyncio.run(streamed(dsn, options.streams)).items():
+            shown = [f"{1000 * percentile(firsts, share):.0f} ms" for share in (0.5, 0.95)]
+            told = f"{same} come as the upstream sends them, first byte p50 {shown[0]}, p95 {shown[1]}"
+            more.append([f"{options.streams} streams at once, {mode}", told])
+        for count, megabytes in asyncio.run(remembered(dsn, options.flat, options.steps)):
+            more.append([f"private memory after {count:,} requests", f"{megabytes:.0f} MB"])
+    return [*done, report("gateway_load", table(["what", "measured"], more))]
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--requests", type=int, default=100, help="of each measurement, 0: none (%(default)s)")
+    parser.add_argument("--steps", type=int, default=40, help="requests of one conversation (%(default)s)")
+    parser.add_argument("--streams", type=int, default=200, help="streams at once (%(default)s)")
+    parser.add_argument(
+        "--flat", type=int, default=10_000, help="requests to one process, for its memory (%(default)s)"
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(run_alone("bench.gateway", __doc__, add_arguments, run))

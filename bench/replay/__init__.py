@@ -1,0 +1,1 @@
+"""Sessions of coding agents, replayed call by call (python -m bench.replay)."""

@@ -1,0 +1,130 @@
+"""What calls cost, by a model of prompt caching as providers document it.
+
+With marks (Anthropic): at each mark a prefix is written; a call finds the longest written prefix that ends at one of its own
+marks or at most 20 blocks before one; what it found costs the price of a read and lives on, from there to the last mark it is
+written, behind that it is plain input. Prefixes below the minimum are not kept. Without marks (OpenAI): every prefix is kept
+in steps of 128 tokens from 1,024 on, and writing costs nothing extra.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any
+
+import bpe_openai
+
+LOOK_BACK = 20  # blocks
+MINIMUM = 1024  # tokens
+
+
+@dataclass(frozen=True)
+class Prices:
+    """Dollars per million tokens; write: of a life of five minutes, of an hour. None: no marks, writing is free."""
+
+    model: str
+    input: float
+    read: float
+    write: tuple[float, float] | None
+    output: float
+
+
+PRICES = (
+    Prices("claude-sonnet-4.5", 3.0, 0.30, (3.75, 6.0), 15.0),
+    Prices("claude-haiku-4.5", 1.0, 0.10, (1.25, 2.0), 5.0),
+    Prices("gpt-5", 1.25, 0.125, None, 10.0),
+)
+_ENCODING = bpe_openai.get_encoding("o200k_base")
+
+
+@lru_cache(maxsize=200_000)
+def tokens(text: str) -> int:
+    return len(_ENCODING.encode_ordinary(text))
+
+
+@dataclass(frozen=True)
+class Request:
+    """A call as it goes out: its blocks in order (tools, system, content), which of them carry a mark, tokens of each."""
+
+    blocks: tuple[str, ...]
+    sizes: tuple[int, ...]
+    marks: tuple[int, ...]
+
+    @property
+    def total(self) -> int:
+        return sum(self.sizes)
+
+
+def request(body: dict[str, Any], tools: str) -> Request:
+    """Of a body in the Anthropic shape."""
+    blocks, marks = [tools], []
+    for role, content in [("system", body["system"]), *((m["role"], m["content"]) for m in body["messages"])]:
+        for block in content:
+            if "cache_control" in block:
+                marks.append(len(blocks))
+            blocks.append(
+                role
+                + json.dumps({key: value for key, value in block.items() if key != "cache_control"}, ensure_ascii=False)
+            )
+    return Request(tuple(blocks), tuple(tokens(block) for block in blocks), tuple(marks[-4:]))
+
+
+@dataclass
+class Cache:
+    """The cache of one model at one life, and what went through it: tokens read, written, plain."""
+
+    life: float = 300.0
+    marked: bool = True
+    written: dict[bytes, float] = field(default_factory=dict)
+    read: int = 0
+    wrote: int = 0
+    plain: int = 0
+
+    def call(self, sent: Request, at: float) -> None:
+        ends, hashed, total = [], hashlib.sha256(), 0
+        for block, size in zip(sent.blocks, sent.sizes, strict=True):
+            hashed.update(b"\0" + block.encode())
+            total += size
+            ends.append((hashed.digest(), total))
+        found, last = 0, 0
+        if self.marked:
+            for mark in sent.marks:
+                for block in range(mark, max(-1, mark - LOOK_BACK - 1), -1):
+                    if self.written.get(ends[block][0], 0) > at:
+                        found = max(found, ends[block][1])
+                        self.written[ends[block][0]] = at + self.life
+                        break
+                if ends[mark][1] >= MINIMUM:
+                    self.written[ends[mark][0]] = at + self.life
+                    last = max(last, ends[mark][1])
+        else:
+            for key, size in ends:
+                if self.written.get(key, 0) > at:
+                    found = size
+                self.written[key] = at + self.life
+            found = found // 128 * 128 if found >= MINIMUM else 0
+        last = max(last, found)
+        self.read += found
+        self.wrote += last - found
+        self.plain += sent.total - last
+
+    def cost(self, prices: Prices, output: int) -> float:
+        """In dollars."""
+        write = prices.input if prices.write is None else prices.write[self.life > 300]
+        return (
+            self.read * prices.read + self.wrote * write + self.plain * prices.input + output * prices.output
+        ) / 1_000_000
+
+
+def kept(before: Request | None, now: Request) -> tuple[int, int]:
+    """Tokens of the list before that this one begins with, and that it could have: all of it."""
+    if before is None:
+        return 0, 0
+    same = 0
+    for old, new, size in zip(before.blocks, now.blocks, before.sizes, strict=False):
+        if old != new:
+            break
+        same += size
+    return same, before.total
