@@ -7,7 +7,7 @@ N ?= $(shell echo $$(($$(getconf _NPROCESSORS_ONLN) + 1)))
 ENV = eval "$$($(CLUSTER) env)"
 
 .DEFAULT_GOAL := help
-.PHONY: help demo check test acceptance soak simulate bench reference format setup up dsn psql reset down clean
+.PHONY: help demo gateway check test acceptance soak simulate bench dist reference format setup up dsn psql reset down clean
 
 help: ## This list
 	@echo "pg_memoir: memory for AI agents that lives in PostgreSQL"; echo
@@ -20,13 +20,17 @@ demo: export PG_MEMOIR_DEMO_DATA := $(value DATA)
 demo: up ## Store conversations, compile a context, explain it (DATA=chats.jsonl for your own, ASK="a question")
 	@$(ENV); exec $(PYTHON) scripts/demo.py
 
+gateway: up ## Run the gateway in the foreground: agents get memory by one variable of their environment (ARGS="--port 9001")
+	@$(ENV); exec $(PYTHON) -m pg_memoir_gateway $(ARGS)
+
 check: setup ## What needs no server: unit tests, types, lints, the order of sql/, the written pages
 	@exec scripts/check.sh $(ARGS)
 
 test: up ## All tests but the long ones, on all processors (ARGS="-k name" for some, N=1 for one process)
 	@$(ENV); exec $(PYTHON) -m pytest tests -m "not acceptance and not soak" -n $(N) --dist worksteal $(ARGS)
 
-acceptance: up ## The tests that take long: real models, every combination, soak, weeks of life
+acceptance: up ## The tests that take long: real models and clients, a browser, every combination, soak, weeks of life
+	@scripts/setup.sh --acceptance
 	@$(ENV); exec $(PYTHON) -m pytest tests -m acceptance -n $(N) --dist worksteal $(ARGS)
 
 soak: up ## What takes hours: very many property cases, every function that reads a text at every shape of text
@@ -37,6 +41,9 @@ simulate: up ## Live through 180 days of 200 users on a settable clock, checking
 
 bench: up ## Measure recall and speed (DATA=file.json for the conversations)
 	@$(ENV); exec $(PYTHON) -m bench $(if $(DATA),--data $(DATA)) $(ARGS)
+
+dist: setup ## Build wheels and sdists of all packages into .local/dist
+	@exec $(PYTHON) scripts/dist.py
 
 reference: up ## Write docs/reference.md anew, from the comments of what is installed
 	@$(ENV); exec $(PYTHON) scripts/build_reference.py

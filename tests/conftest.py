@@ -10,10 +10,12 @@ from __future__ import annotations
 import os
 import uuid
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import psycopg
 import pytest
 from calls import set_clock, use_vectors
+from psycopg.types.json import Jsonb
 from servers import connect, environment_of, fresh_server, in_database, install, unique
 
 
@@ -60,11 +62,29 @@ def memoir_dsn(server_dsn: str, template: str) -> Iterator[str]:
         admin.execute(f"drop database {name} with (force)")
 
 
+@pytest.fixture(scope="module")
+def warm(memoir_dsn: str) -> Iterator[list[psycopg.Connection]]:
+    """Connections that tests left in order: a new one compiles every function again, a third of a second each time."""
+    kept: list[psycopg.Connection] = []
+    yield kept
+    for connection in kept:
+        connection.close()
+
+
 @pytest.fixture
-def db(memoir_dsn: str) -> Iterator[psycopg.Connection]:
-    """An autocommit connection to the module's database."""
-    with connect(memoir_dsn) as connection:
-        yield connection
+def db(memoir_dsn: str, warm: list[psycopg.Connection]) -> Iterator[psycopg.Connection]:
+    """An autocommit connection to the module's database, as if it were new."""
+    connection = warm.pop() if warm else connect(memoir_dsn)
+    connection.prepare_threshold = None
+    yield connection
+    try:
+        for reset in ("reset session authorization", "reset role", "reset all", "discard temp", "unlisten *"):
+            connection.execute(reset)
+        assert connection.autocommit and not connection._notice_handlers
+        connection.execute("select pg_advisory_unlock_all()")
+        warm.append(connection)
+    except (psycopg.Error, AssertionError):
+        connection.close()
 
 
 @pytest.fixture(scope="module")
@@ -72,6 +92,20 @@ def little_vectors(memoir_dsn: str) -> None:
     """In this module vectors have four dimensions and are given by the tests."""
     with connect(memoir_dsn) as connection:
         use_vectors(connection)
+
+
+@pytest.fixture
+def setting(db: psycopg.Connection) -> Iterator[Any]:
+    """setting(key, value): set for one test."""
+    changed = []
+
+    def change(key: str, value: Any) -> None:
+        changed.append(key)
+        db.execute("select memoir.set_setting(%s, %s)", [key, Jsonb(value)])
+
+    yield change
+    for key in changed:
+        db.execute("select memoir.reset_setting(%s)", [key])
 
 
 @pytest.fixture

@@ -120,7 +120,7 @@ def test_a_name_that_is_a_common_word_tells_nothing(db: psycopg.Connection, user
     rows = db.execute(
         """select o.names, o.loose from _memoir.user_counters c join _memoir.users u using (user_id),
              _memoir.other_names(u.user_id, c, 'english', 'our set up of the concourse', row('{}', '{}', 0,
-               array[_memoir.no_session()], null, 'normal', null, null, null, null)::_memoir.search_scope) o
+               array[_memoir.no_session()], null, 'normal', null, null, null, null, null)::_memoir.search_scope) o
            where u.external_id = %s""",
         [user],
     ).fetchall()
@@ -129,7 +129,7 @@ def test_a_name_that_is_a_common_word_tells_nothing(db: psycopg.Connection, user
         """select o.names, o.loose from _memoir.user_counters c join _memoir.users u using (user_id),
              unnest(array['our set up', 'our concourse']) with ordinality q(text, n),
              _memoir.other_names(u.user_id, c, 'english', q.text, row('{}', '{}', 0,
-               array[_memoir.no_session()], null, 'normal', null, null, null, null)::_memoir.search_scope) o
+               array[_memoir.no_session()], null, 'normal', null, null, null, null, null)::_memoir.search_scope) o
            where u.external_id = %s order by n""",
         [user],
     ).fetchall()

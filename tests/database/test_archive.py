@@ -8,7 +8,8 @@ from typing import Any
 
 import psycopg
 import pytest
-from calls import one, run_job, say, set_clock, set_settings
+from calls import call, one, run_job, say, set_clock, set_settings, table
+from loops import append, code, read
 from pg_memoir import Memoir, errors
 from psycopg.types.json import Jsonb
 
@@ -317,8 +318,8 @@ def test_expired_memories_go(db: psycopg.Connection, user: str) -> None:
         "active",
         "expired",
     ]
-    for table in ("memory_stats", "memory_states"):
-        assert one(db, f"select count(*) from _memoir.{table} where memory_id = %s", gone) == 0
+    for kept in ("memory_stats", "memory_states"):
+        assert one(db, f"select count(*) from _memoir.{kept} where memory_id = %s", gone) == 0
     assert one(db, "select count(*) from _memoir.search_items where ref_id = %s", gone) == 0
     assert one(db, "select count(*) from memoir.recall(%s, 'xylophone Trondheim')", user) == 0
     # Who asks for it by its id can still have it forgotten; the job leaves it be then.
@@ -379,3 +380,32 @@ def test_a_client_writes_expired_memories_away(memoir_dsn: str, db: psycopg.Conn
                 plan["part"], plan["month"], len(turns), "a file"
             )
         assert waiting and not memoir.confirm_export(0, date(1999, 1, 1), 0, "a file")
+
+
+def test_an_agents_month_is_archived_and_comes_back_with_its_objects(db: psycopg.Connection, user: str) -> None:
+    set_clock(db, "2034-05-05T12:00:00Z")
+    call(db, "open_session", user, "s", p_context_window=64_000, p_response_tokens=4_000)
+    append(db, user, [{"role": "user", "content": "Read all parts."}])
+    for n in range(14):
+        append(db, user, read(n, f"src/part_{n}.py", code(n, 9_000)))
+        call(db, "context", user, "s")
+    columns = "turn_index, object, fidelity, content"
+    forms = table(db, "window_forms", user, "s", columns=columns)
+    name = next(name for turn, name, _, _ in forms if turn == 2)
+    set_clock(db, "2034-07-20T12:00:00Z")
+    append(db, user, [{"role": "assistant", "content": "All read."}, {"role": "user", "content": "And now?"}])
+    set_settings(db, archive_destination="keep", archive_requires="nothing")
+    while archive(db).get("months"):
+        pass
+    assert accounted(db, user)[2] == 29
+    made = call(db, "context", user, "s")
+    assert "And now?" in str(made["messages"]) and any("archived" in warning for warning in made["warnings"])
+    assert "split_794772" not in call(db, "memory_query", user, "s", "What does split_794772 return?")["text"]
+    with pytest.raises(psycopg.Error) as caught:
+        call(db, "memory_restore", user, "s", name)
+    assert caught.value.sqlstate == "PM004" and "archived" in str(caught.value), caught.value
+
+    part = one(db, "select memoir.part_of(%s)", user)
+    assert one(db, "select memoir.restore_month(%s, '2034-05-01')", part)["restored"] == 29
+    assert call(db, "memory_restore", user, "s", name) == code(0, 9_000), "byte for byte"
+    assert "split_794772" in call(db, "memory_query", user, "s", "What does split_794772 return?")["text"]

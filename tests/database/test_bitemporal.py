@@ -174,6 +174,7 @@ def life(db: psycopg.Connection, user: str) -> Iterator[Any]:
     db.execute("select memoir.set_clock(null)")
 
 
+@pytest.mark.acceptance
 @pytest.mark.parametrize("seed", range(8))
 def test_what_we_knew_then_is_what_we_knew_then(life: Any, seed: int) -> None:
     lived = life(seed)

@@ -133,6 +133,7 @@ def sweep(db: psycopg.Connection, job: str = "compaction") -> dict[str, int]:
     return counts
 
 
+@pytest.mark.acceptance
 def test_evidence_for_twenty_facts_stays_reachable(db: psycopg.Connection, user: str) -> None:
     facts = {
         3 + 4 * i: f"{name} keeps a {thing} and pays {31 + i} euros a month for it."
@@ -186,6 +187,7 @@ def test_evidence_for_twenty_facts_stays_reachable(db: psycopg.Connection, user:
     assert sum(name in summary for name in NAMES) >= 3 and "Sounds good" not in summary and "Hello again" not in summary
 
 
+@pytest.mark.acceptance
 def test_summaries_pile_up_into_higher_levels(db: psycopg.Connection, user: str) -> None:
     facts = {n: f"Decision {n}: we will use the {THINGS[n % 20]} in room {n}." for n in range(0, 300, 2)}
     db.execute("select memoir.open_session(%s, 'pile', 'small', p_settings => '{\"summary_tokens\": 200}')", [user])
@@ -438,6 +440,7 @@ def test_a_session_summary_hides_nothing_and_is_found(db: psycopg.Connection, us
     )
 
 
+@pytest.mark.acceptance
 def test_compiles_beside_compaction_never_tear(memoir_dsn: str, db: psycopg.Connection, user: str) -> None:
     """Every turn of the middle of the session is either shown, summarised or recalled in each single compile: none sees half a compaction."""
     session = unique("torn")

@@ -71,6 +71,7 @@ def test_writers_of_one_session_neither_lose_nor_mix(memoir_dsn: str, db: psycop
     assert before[0] == 0 and len(set(steps)) == 1 and steps[0] >= 0
 
 
+@pytest.mark.acceptance
 def test_sessions_and_memories_of_a_user_do_not_deadlock(memoir_dsn: str, db: psycopg.Connection, user: str) -> None:
     # Costs make a turn change the user's counters, closing takes both locks, remember decides under the user's.
     usage = {"model": "gpt-4o", "prompt_tokens": 1000, "completion_tokens": 1000}
@@ -146,6 +147,17 @@ def whole(tag: str) -> list[dict]:
     ]
 
 
+def test_a_compile_waits_for_no_open_transaction(memoir_dsn: str, db: psycopg.Connection, user: str) -> None:
+    persist(db, user, "s", *pair("said"))
+    compile_now = "select memoir.compile_context(%s, 's', 'What did I say?')"
+    with connect(memoir_dsn) as own, own.transaction():
+        first = one(own, compile_now, user)
+        db.execute("set statement_timeout = '20s'")
+        assert one(db, compile_now, user) == first
+    db.execute("reset statement_timeout")
+
+
+@pytest.mark.acceptance
 def test_compile_shows_whole_exchanges_only(memoir_dsn: str, db: psycopg.Connection, user: str) -> None:
     writers, rounds = 4, 15
     persist(db, user, "s", *whole("w9x0"))
@@ -170,6 +182,7 @@ def test_compile_shows_whole_exchanges_only(memoir_dsn: str, db: psycopg.Connect
     assert len(set(sizes)) > 2  # it did look meanwhile
 
 
+@pytest.mark.acceptance
 def test_merging_while_writing_loses_no_word(memoir_dsn: str, db: psycopg.Connection, user: str) -> None:
     writers, rounds = 4, 18
     db.execute("select memoir.set_setting('tail_items_max', '16')")

@@ -222,6 +222,7 @@ def test_at_once(db: psycopg.Connection, user: str, agent: bool) -> None:
     hold(db, user, known)
 
 
+@pytest.mark.acceptance
 @pytest.mark.parametrize("agent", [False, True])
 def test_vectors_of_another_model(db: psycopg.Connection, user: str, agent: bool) -> None:
     known = say(db, user)
@@ -239,6 +240,7 @@ def test_vectors_of_another_model(db: psycopg.Connection, user: str, agent: bool
         db.execute("select memoir.switch_embedding_model('first')")
 
 
+@pytest.mark.acceptance
 def test_promotion_demotion_expiry(db: psycopg.Connection, user: str) -> None:
     known = say(db, user)
     # An agent said the same beside, in its session.
@@ -465,6 +467,7 @@ def test_the_same_turns_extracted_again(db: psycopg.Connection, user: str, agent
     hold(db, user, known)
 
 
+@pytest.mark.acceptance
 @pytest.mark.parametrize("elsewhere", [False, True])
 def test_an_import_of_what_was_before(db: psycopg.Connection, memoir_dsn: str, user: str, elsewhere: bool) -> None:
     """Into the same database, and over what another one was given afterwards: first the newer export, then the older."""
@@ -504,6 +507,7 @@ def test_a_whole_made_elsewhere_of_what_was_rejected_here(db: psycopg.Connection
     assert not any("Brigida" in text for text in [*active(db, here), *texts(db, here, "hiking with Brigida")])
 
 
+@pytest.mark.acceptance
 def test_dump_and_restore(db: psycopg.Connection, memoir_dsn: str, user: str) -> None:
     known = say(db, user)
     change(db, user, known)

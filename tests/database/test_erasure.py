@@ -110,6 +110,8 @@ _CHECKED = {
     ("turn_marks", "mark"): "'secret'",
     ("memory_sources", "link"): "'origin'",
     ("memory_store", "importance"): "'normal'",
+    ("fidelity_transitions", "trigger"): "'pressure'",
+    ("fault_history", "fault_type"): "'micro_fault'",
     ("tombstones", "kind"): "'value'",
     ("login_users", "login"): "(select min(login) from _memoir.logins)",
 }

@@ -12,7 +12,8 @@ from typing import Any
 
 import psycopg
 import pytest
-from calls import persist, remember
+from calls import call, persist, remember, table
+from loops import append, code, compiled, read
 from pg_memoir import AsyncMemoir, Memoir, MemoirError
 from pg_memoir_cli import import_conversations
 from pg_memoir_cli.__main__ import main
@@ -208,6 +209,7 @@ def test_the_sample_comes_back_line_by_line(db: psycopg.Connection, other: psyco
         other.execute("select memoir.erase_user(%s)", [ines])
 
 
+@pytest.mark.acceptance
 def test_a_locomo_conversation_comes_back(
     db: psycopg.Connection, other: psycopg.Connection, memoir_dsn: str, tmp_path: Path
 ) -> None:
@@ -233,6 +235,7 @@ def test_a_locomo_conversation_comes_back(
     same(export(other, user), lines)
 
 
+@pytest.mark.acceptance
 def test_a_conversation_of_many_sessions_comes_back(
     db: psycopg.Connection, other: psycopg.Connection, user: str
 ) -> None:
@@ -328,6 +331,30 @@ def test_a_session_goes_on_where_it_was(db: psycopg.Connection, other: psycopg.C
         "select turn_count from _memoir.session_counters c join _memoir.users u using (user_id) where u.external_id = %s",
         [user],
     ).fetchone() == (3,)
+
+
+def test_objects_come_back_and_go_with_their_session(
+    db: psycopg.Connection, other: psycopg.Connection, user: str
+) -> None:
+    """A managed window goes on elsewhere with the same objects, and an erased session leaves none."""
+    call(db, "open_session", user, "s", p_context_window=32_000)
+    append(db, user, [{"role": "user", "content": "Find out why the import is slow."}])
+    for n in range(12):
+        append(db, user, read(n, f"src/part_{n}.py", code(n, 6_000)))
+    compiled(db, user)
+    [name] = {row[0] for row in table(db, "window_forms", user, "s", columns="object, turn_index") if row[1] == 2}
+    restore(other, user, export(db, user))
+    assert call(other, "memory_restore", user, "s", name) == code(0, 6_000)
+    append(other, user, read(12, "src/part_12.py", code(12, 6_000)))
+    compiled(other, user)
+    assert name in {row[0] for row in table(other, "window_forms", user, "s", columns="object")}
+    types = ["file_context"]
+    assert len(table(other, "list_memories", user, p_types=types, columns="memory_id")) == 13
+    call(other, "erase_session", user, "s")
+    assert (
+        table(other, "list_memories", user, p_types=types, p_states=[], columns="content, state")
+        == [(None, "erased")] * 13
+    )
 
 
 def test_copy_and_psql_carry_the_lines(db: psycopg.Connection, other: psycopg.Connection, ines: str) -> None:

@@ -123,8 +123,9 @@ def test_recall_ends_where_relevance_does(db: psycopg.Connection, user: str) -> 
     ).fetchone() == (20,)
 
 
+@pytest.mark.acceptance
 def test_a_weak_recall_is_small_and_says_so(db: psycopg.Connection, user: str) -> None:
-    for n in range(200):  # in a small store nothing at all would be shown
+    for n in range(120):  # in a small store nothing at all would be shown
         remember(
             db,
             user,

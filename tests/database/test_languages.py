@@ -82,6 +82,60 @@ def test_inflected_words_are_found(db: psycopg.Connection, user: str, said: str,
     assert recalled(db, user, asked, p_limit=1) == [said]
 
 
+@pytest.mark.parametrize(
+    ("said", "asked"),
+    [
+        ("Unser Wellensittich frisst nur Hirse", "Welches Haustier haben wir?"),
+        ("Soy fontanera desde hace once años", "¿Cuál es mi oficio?"),
+        ("Les arachides me donnent des plaques", "Quels aliments dois-je éviter ?"),
+        ("Mamy w domu dwa króliki", "Jakie mamy zwierzęta?"),
+        ("Жена играет на виолончели", "Какой дома музыкальный инструмент?"),
+        ("شقيقي يلعب التنس كل مساء", "ما الرياضة التي نمارسها؟"),
+        ("מבוטנים הגרון שלי נסגר", "איזה אוכל אסור לי?"),
+        ("हमने एक खरगोश रखा है", "घर में कौन सा जानवर है?"),
+        ("娘がハムスターをもらってきた", "どんなペットがいますか？"),
+        ("我在北京做会计", "我的职业是什么？"),
+        ("여동생이 첼로를 켜요", "무슨 악기예요?"),
+        ("ผมเป็นเภสัชกร", "อาชีพของผมคืออะไร"),
+    ],
+)
+def test_a_topic_finds_what_shares_no_word(db: psycopg.Connection, user: str, said: str, asked: str) -> None:
+    others = [text for text in SAID.values() if language(db, text) != language(db, said)]
+    say(db, user, "s", *others[:6], said, *others[6:12], answer="👍")
+    assert recalled(db, user, asked, p_limit=1) == [said]
+
+
+def test_the_very_word_counts_more_than_its_topic(db: psycopg.Connection, user: str) -> None:
+    say(
+        db,
+        user,
+        "s",
+        "Das Haustier schläft auf dem Sofa",
+        "Der Hund schläft auf dem Sofa",
+        SAID["english"],
+        answer="👍",
+    )
+    [first, second] = recalled(db, user, "Welches Haustier?", p_limit=2)
+    assert (first, second) == ("Das Haustier schläft auf dem Sofa", "Der Hund schläft auf dem Sofa")
+    # Of a topic its members find what it goes by, not each other.
+    found = one(db, "select kindred from _memoir.kindred_words('', 2::smallint, 'german', '{hund}')")
+    assert "hausti" in found and "katz" not in found
+    assert one(db, "select kindred from _memoir.kindred_words('Which pet?', 1::smallint, 'english', '{pet}')") == []
+
+
+def test_words_of_topics_are_words(db: psycopg.Connection) -> None:
+    """Their places in a tsvector tell their lines: each is one token, to the parser as well."""
+    odd = """select n.name, w.w, count(*)
+        from unnest(_memoir.language_names()) with ordinality n(name, nth), unnest(_memoir.word_list(n.name, 'topics')) line,
+          unnest(string_to_array(line, ' ')) with ordinality w(w, place),
+          ts_parse('default', _memoir.stemmed(_memoir.readable(w.w), n.nth::smallint)) p
+        where (_memoir.language_scripts())[n.nth] not in ('kana', 'han', 'hangul', 'thai') and p.tokid not in (12, 13)
+        group by 1, 2, line, place having count(*) <> 1"""
+    assert db.execute(odd).fetchall() == []
+    shape = "select line from unnest(_memoir.word_list(null, 'topics')) line where line !~ '^[^:,]+(, [^:,]+)*: [^:,]+(, [^:,]+)*$'"
+    assert db.execute(shape).fetchall() == []
+
+
 def test_a_question_is_asked_in_the_languages_that_its_user_writes(db: psycopg.Connection, user: str) -> None:
     """English and German stem these words otherwise, and the question says nothing of its language."""
     said = "Ich habe noch keine Wanderungen und Radtouren geplant"
@@ -162,7 +216,12 @@ def test_another_configuration_finds_what_was_said_before(db: psycopg.Connection
 def test_a_model_says_what_it_reads(db: psycopg.Connection) -> None:
     unread = """select (_memoir.question(gen_random_uuid(), null, config || jsonb_build_object('text_search_config', %s::text), %s,
         null, null)).unread from _memoir.settings_merged"""
-    asked = (("english", "How are you?"), ("german", "Wie geht es dir?"), ("spanish", "¿Cómo estás?"), ("simple", "Hm?"))
+    asked = (
+        ("english", "How are you?"),
+        ("german", "Wie geht es dir?"),
+        ("spanish", "¿Cómo estás?"),
+        ("simple", "Hm?"),
+    )
     assert [one(db, unread, *q) for q in asked] == [False, True, True, False]
     call(db, "register_embedding_model", "both", "none", 4, p_languages=["en", "de"])
     call(db, "switch_embedding_model", "both")

@@ -38,7 +38,7 @@ def filled(db: psycopg.Connection, user: str, compiles: int, noise: float = 0.0,
         used = [max(zip(by, items))[1]] if rng.random() >= noise else [rng.choice(items)]
         db.execute("select _memoir.ensure_month(%s, memoir.now())", [user_id])
         db.execute(
-            """insert into _memoir.compile_ledger values (%s, %s, memoir.now() - %s * interval '1 minute', %s, 1000, 500, 300, '\\x00', '{}', %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)""",
+            """insert into _memoir.compile_ledger values (%s, %s, memoir.now() - %s * interval '1 minute', %s, 1000, 500, 300, 0, 0, '{}', null, '\\x00', '{}', %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)""",
             [
                 user_id,
                 uuid.uuid4(),
@@ -52,6 +52,7 @@ def filled(db: psycopg.Connection, user: str, compiles: int, noise: float = 0.0,
                 words,
                 [20] * 12,
                 list(range(1, 13)),
+                [None] * 12,
                 [None] * 12,
                 facts,
                 used,

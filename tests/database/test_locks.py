@@ -101,6 +101,7 @@ def test_nothing_is_guarded_by_an_advisory_lock() -> None:
     assert "advisory_lock" not in ARTIFACT.read_text() and "advisory_xact" not in ARTIFACT.read_text()
 
 
+@pytest.mark.acceptance
 def test_another_tenant_and_all_jobs_go_on(world: World) -> None:
     with world.login("app") as app:
         for user in ("ann", "bob"):

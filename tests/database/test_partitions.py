@@ -247,6 +247,7 @@ def test_two_writers_make_one_month(memoir_dsn: str, db: psycopg.Connection, end
         assert said(db, first, second, since=at) == (4 if ends == "commit" else 2)
 
 
+@pytest.mark.acceptance
 def test_many_writers_at_the_turn_of_a_month(memoir_dsn: str, db: psycopg.Connection) -> None:
     """Users of both parts, old and new, while ensure_partitions runs: no failure, no deadlock, nothing lost."""
     users = [f"many-{n}" for n in range(8)]
@@ -267,6 +268,7 @@ def test_many_writers_at_the_turn_of_a_month(memoir_dsn: str, db: psycopg.Connec
     assert complete_leaves(db) == []
 
 
+@pytest.mark.acceptance
 def test_a_table_added_by_an_upgrade_gets_its_leaves(server_dsn: str) -> None:
     """Between the upgrade and ensure_partitions, and in months that are prepared for all other tables, writes go on."""
     with database(server_dsn) as dsn, connect(dsn) as db:
@@ -465,6 +467,7 @@ def parted(server_dsn: str) -> Iterator[str]:
         yield dsn
 
 
+@pytest.mark.acceptance
 def test_a_call_locks_its_users_parts_and_months_only(parted: str) -> None:
     """Every function that takes a user, in a backend that has planned nothing before, and in one where plans may have become generic."""
     reached: dict[str, set[str]] = {}
@@ -493,6 +496,7 @@ def test_a_call_locks_its_users_parts_and_months_only(parted: str) -> None:
     assert not reached, "\n".join(f"{name}: {', '.join(sorted(tables))}" for name, tables in reached.items())
 
 
+@pytest.mark.acceptance
 def test_a_writes_locks_do_not_grow(server_dsn: str) -> None:
     """Counted: with the modulus and with the months kept."""
     counted = []

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 
 import psycopg
+from calls import persist, table
 from psycopg.types.json import Jsonb
 
 # What is stored, however it is packed, and what the texts say.
@@ -89,3 +90,19 @@ def test_lists_and_tail_hold_each_word_of_each_item_once(db: psycopg.Connection,
         "select (select count(*) from _memoir.search_postings where user_id = %(user)s) + (select count(*) from _memoir.search_tail where user_id = %(user)s)",
         {"user": me},
     ).fetchone() == (0,)
+
+
+def test_a_misspelt_name_is_found_and_other_unknown_words_only_where_nothing_else_is(
+    db: psycopg.Connection, user: str
+) -> None:
+    cluster = "Our Kubernetes cluster moved to the new building."
+    persist(db, user, "s", cluster, "Noted.", "The garden needs water.", "I see.")
+    for merged in (False, True):
+        if merged:
+            db.execute("select _memoir.merge_tail(user_id) from _memoir.users where external_id = %s", [user])
+
+        def by_words(query: str) -> list[str]:
+            return [text for text, words in table(db, "recall", user, query, columns="content, words_score") if words]
+
+        assert by_words("kubarnetes") == [cluster]
+        assert cluster in by_words("garden Kubarnetes") and cluster not in by_words("garden kubarnetes")

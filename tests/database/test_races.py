@@ -49,6 +49,7 @@ def together(dsn: str, *works: Callable[[psycopg.Connection], Any]) -> list[Any]
         return [future.result() for future in [pool.submit(run, work) for work in works]]
 
 
+@pytest.mark.acceptance
 def test_equal_memories_arrive_once(memoir_dsn: str, db: psycopg.Connection, user: str) -> None:
     results = together(
         memoir_dsn,
@@ -82,6 +83,7 @@ def test_equal_memories_arrive_once(memoir_dsn: str, db: psycopg.Connection, use
     ).fetchone() == (1, 20)
 
 
+@pytest.mark.acceptance
 def test_corrections_race_cleanly(memoir_dsn: str, db: psycopg.Connection, user: str) -> None:
     """Correct, retract, forget, lift, validate and restate one slot's value from all sides: no deadlock, at most one active value."""
     db.execute(SAY, [user, "s", pair("0")])
@@ -221,6 +223,7 @@ def embed_once(c: psycopg.Connection, limit: int = 20) -> int:
     return len(claims)
 
 
+@pytest.mark.acceptance
 def test_all_that_writes_runs_beside_all_else(
     memoir_dsn: str, db: psycopg.Connection, user: str, little_model: str
 ) -> None:
@@ -319,6 +322,7 @@ def test_all_that_writes_runs_beside_all_else(
     ).fetchone() == (0,)
 
 
+@pytest.mark.acceptance
 def test_a_new_month_under_way(memoir_dsn: str, db: psycopg.Connection, user: str) -> None:
     """The first writes of a month nobody prepared, from all sides at once, some with costs (the user's lock is taken early then)."""
     names = [f"{user}-{n}" for n in range(4)]

@@ -202,6 +202,7 @@ def relations(db: psycopg.Connection, table: str) -> list[str]:
     ] or [f"_memoir.{table}"]
 
 
+@pytest.mark.acceptance
 def test_a_granted_table_shows_own_rows(rows: Rows) -> None:
     with connect(rows.dsn) as db:
         tables = {table: relations(db, table) for table in tables_with_users(db) if table not in OTHERS}

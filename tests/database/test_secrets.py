@@ -111,6 +111,7 @@ def test_each_kind_is_found_and_what_nearly_looks_like_it_is_not(
     assert db.execute("select _memoir.redacted(%s)", [near]).fetchone()[0] == near
 
 
+@pytest.mark.acceptance
 @pytest.mark.parametrize("texts_of", [f"held_out_{n}" for n in range(1, 7)])
 def test_what_people_and_machines_write(db: psycopg.Connection, texts_of: str) -> None:
     """Recall of at least nine in ten and at most three false alarms in a hundred, which `docs/security.md` promises."""
@@ -291,6 +292,7 @@ def everything_read(db: psycopg.Connection, user: str, sessions: list[str], call
     return str(out)
 
 
+@pytest.mark.acceptance
 def test_each_clearance_reads_its_own_level_and_no_other(
     db: psycopg.Connection, user: str, logins: dict[str, psycopg.Connection]
 ) -> None:

@@ -94,6 +94,26 @@ def test_sum_over_parts_is_never_below_the_whole(db):
     assert all(w <= a + b for w, a, b in zip(whole, left, right))
 
 
+def test_a_text_of_ascii_has_a_bound_by_its_length(db):
+    """By which a short one is indexed without an estimate (sql/sessions/turns.sql)."""
+    rng = random.Random(6)
+    alphabets = [
+        string.printable,
+        "5a",
+        "Z1",
+        "\t1",
+        "x\t",
+        ".5",
+        "zq",
+        string.ascii_uppercase + string.digits,
+        "\x01a",
+    ]
+    texts = ["".join(rng.choices(rng.choice(alphabets), k=rng.randrange(1, 120))) for _ in range(2000)]
+    texts += ["5a" * 50, "Z1" * 50, "5\ta" * 40, "5 z" * 40]
+    over = [text for text, estimate in zip(texts, estimates(db, texts), strict=True) if estimate > 1.7 * len(text) + 4]
+    assert not over, over[:3]
+
+
 def test_ends(db):
     assert db.execute(
         "select memoir.estimate_tokens(null), memoir.estimate_tokens(''), memoir.max_tokens(null), memoir.max_tokens('é')"

@@ -94,6 +94,7 @@ def issues_of(text: str) -> list[str]:
     return issues.found
 
 
+@pytest.mark.acceptance
 def test_pgspot_finds_nothing(internal: set[str]) -> None:
     assert len(internal) > 100
     text = prepared(ARTIFACT.read_text(), internal)

@@ -30,18 +30,22 @@ NAMES_SOMETHING = {
     "p_change",
     "p_id",
     "p_ids",
+    "p_object",
+    "p_objects",
     "p_after_memory",
     "p_after_session",
 }
 # ... and those that name nothing, or something within what those name (a turn, a key of the user).
 NAMES_NOTHING = set(
     """
-    p_actor p_after p_after_turn p_aliases p_arguments p_as_of p_at_turn p_before p_budget p_category p_confidence p_content p_created_at p_embeddable p_embedding p_event_times p_events
+    p_actor p_after p_after_turn p_after_user p_aliases p_arguments p_as_of p_at_turn p_before p_budget p_category p_confidence p_content p_created_at p_embeddable p_embedding p_event_times p_events
     p_format p_from_turn p_hops p_importance p_key p_kinds p_latency_ms p_limit p_memory_budget p_messages p_metadata p_minutes p_model p_name p_preview p_project p_provenance p_provider p_query
-    p_lifted p_lines_after p_lines_before p_relation p_remainder p_temperature p_top_p p_context_window p_response_tokens p_turns p_undone p_weight
-    p_query_embedding p_query_parts p_reason p_request p_request_headers p_response p_response_headers p_sensitivity p_settings p_slot p_slot_value p_source_key p_source_tool
+    p_lifted p_lines_after p_lines_before p_names p_relation p_remainder p_temperature p_top_p p_context_window p_dry_run p_response_tokens p_turns p_undone p_weight
+    p_annotations p_query_embedding p_query_parts p_reason p_request p_request_headers p_response p_response_headers p_sensitivity p_settings p_slot p_slot_value p_source_key p_source_tool
     p_source_turns p_started_at p_states p_status p_system_prompt p_tags p_target_tokens p_task p_text p_threshold p_to_turn p_tools p_turn p_type p_types p_usage p_used p_valid_at
-    p_valid_from p_valid_to""".split()
+    p_valid_from p_valid_to p_chains p_profile_version p_shown_from
+    p_conditions p_count p_depth p_documents p_filter p_items p_keys p_namespace p_offset p_refresh p_with_retracted
+    p_question p_max_tokens p_scope p_changed p_lines p_said""".split()
 )
 UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 
@@ -168,6 +172,8 @@ def test_no_id_reaches_somebody_else(world: World) -> None:
                     "p_report": [theirs.get("p_report")],
                     "p_id": [theirs.get("p_id")],
                     "p_ids": [theirs.get("p_ids")],
+                    "p_object": [theirs.get("p_object")],
+                    "p_objects": [theirs.get("p_objects")],
                     "p_change": [theirs.get("p_change")],
                     "p_after_memory": [theirs.get("p_memory") or bobs_memory],
                 }

@@ -84,6 +84,7 @@ def disguises(draw: Any, text: str = VALUE) -> str:
     return draw(st.sampled_from(("", "\u201c", "  "))) + out + draw(st.sampled_from(("", ".", "!", "\u201d", " \n")))
 
 
+@pytest.mark.acceptance
 @settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(disguise=disguises())
 def test_no_disguise_gets_past(db: psycopg.Connection, disguise: str) -> None:

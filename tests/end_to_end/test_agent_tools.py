@@ -18,7 +18,11 @@ Ask = Callable[[Session], Reply]
 
 # What was said in an earlier session, what the user says now, the model's call, what a later question shows and what not.
 CORRECTIONS = [
-    ("My violin teacher is Mr. Halloran.", "Mr. Halloran retired, Ms. Quist teaches me now", "Ms. Quist is the violin teacher"),
+    (
+        "My violin teacher is Mr. Halloran.",
+        "Mr. Halloran retired, Ms. Quist teaches me now",
+        "Ms. Quist is the violin teacher",
+    ),
     ("We fly to Madeira on 9 April.", "The Madeira flight was moved to the 12th", "Flies to Madeira on 12 April"),
     ("Unsere Katze heißt Mokka.", "Die Katze heißt nicht Mokka sondern Mokkina", "Die Katze heißt Mokkina"),
     ("J'habite à Nantes depuis 2019.", "J'habite à Rennes maintenant", "Habite à Rennes"),
@@ -109,7 +113,9 @@ def test_a_correction_has_effect(
     stub_of, asker = provider
     script = model(before, lambda hit: ("memory_correct", {"id": hit, "content": now, "said": said}))
     with Memoir(memoir_dsn) as memoir, stub_of(script) as stub:
-        memoir.persist_turn(user, "first", [{"role": "user", "content": before}, {"role": "assistant", "content": "Ok."}])
+        memoir.persist_turn(
+            user, "first", [{"role": "user", "content": before}, {"role": "assistant", "content": "Ok."}]
+        )
         assert converse(memoir.session(user, "second"), asker(stub), said) == "Done."
         assert now in [memory.content for memory in memoir.list_memories(user)]
         shown = prompt(memoir, user, before)
@@ -124,7 +130,9 @@ def test_a_request_to_forget_has_effect(
     stub_of, asker = provider
     script = model(before, lambda hit: ("memory_forget", {"id": hit, "said": said}))
     with Memoir(memoir_dsn) as memoir, stub_of(script) as stub:
-        memoir.persist_turn(user, "first", [{"role": "user", "content": before}, {"role": "assistant", "content": "Ok."}])
+        memoir.persist_turn(
+            user, "first", [{"role": "user", "content": before}, {"role": "assistant", "content": "Ok."}]
+        )
         assert secret in prompt(memoir, user, before)
         assert converse(memoir.session(user, "second"), asker(stub), said) == "Done."
         assert prompt(memoir, user, before).count(secret) == 1, "in the question alone"

@@ -50,7 +50,7 @@ def test_one_command_goes_over_to_a_multilingual_model(
 ) -> None:
     say(db, user, "s", *SAID, answer="👍")
     command = ["embedding-model", "tiny", "--endpoint", endpoint.url, "--dsn", memoir_dsn]
-    options = ["--languages", "en", "es", "--document-prefix", "passage: ", "--query-prefix", "query: "]
+    options = ["--languages", "en,es", "--document-prefix", "passage: ", "--query-prefix", "query: "]
     assert main([*command, *options]) == 0
     assert "3 texts embedded; questions use it now" in capsys.readouterr().out
     assert all(t.startswith("passage: ") for body in endpoint.requests for t in body["input"] if "gato" in t)
@@ -68,6 +68,7 @@ def test_one_command_goes_over_to_a_multilingual_model(
     assert main(command) == 0 and "0 texts embedded" in capsys.readouterr().out
 
 
+@pytest.mark.acceptance
 def test_a_model_that_is_not_there_changes_nothing(
     db: psycopg.Connection, memoir_dsn: str, capsys: pytest.CaptureFixture[str]
 ) -> None:

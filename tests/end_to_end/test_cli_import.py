@@ -91,6 +91,6 @@ def test_command_line(memoir, memoir_dsn, tmp_path, capsys):
     path = write(tmp_path, {"user": "cli", "session": "s1", "messages": [USER, MODEL]}, {"messages": 5})
     assert main(["import", str(path), "--dsn", memoir_dsn]) == 1
     assert "chats.jsonl:2: messages" in capsys.readouterr().err
-    assert main(["import", str(path), "--dsn", memoir_dsn, "--skip-bad", "--user-prefix", "x:"]) == 2
+    assert main(["import", str(path), "--dsn", memoir_dsn, "--skip-bad", "--user-prefix", "x:"]) == 3
     assert "1 conversations, 2 messages, x:cli" in capsys.readouterr().out
     assert len(memoir.history("x:cli", "s1")) == 2

@@ -24,10 +24,16 @@ def embed(texts):
 
 
 @pytest.fixture(scope="module")
-def memoir(memoir_dsn):
+def client(memoir_dsn):
     with Memoir(memoir_dsn) as client:
-        client.embed_backlog(embed)
         yield client
+
+
+@pytest.fixture
+def memoir(client):
+    """Without a backlog: tests run in any order, and some leave work."""
+    client.embed_backlog(embed)
+    return client
 
 
 def store(memoir, user, count=3):
@@ -64,15 +70,19 @@ def test_backlog(memoir, memoir_dsn, user):
 
 def test_limits_and_errors(memoir, user):
     store(memoir, user)
+    users = [user, user + "-2"]
     assert memoir.embed_backlog(embed, max_items=2) == 2
     with pytest.raises(MemoirError, match="embed is None"):
         memoir.embed_backlog()
     # The failed claim's lease is still held, so this one is another user's.
     store(memoir, user + "-2")
     for wrong in ([[0.0] * 384], [[1.0], [1.0]], [[float("nan")] * 384] * 2):
-        store(memoir, f"{user}-{wrong[0][0]}-{len(wrong)}", count=1)
+        users.append(f"{user}-{wrong[0][0]}-{len(wrong)}")
+        store(memoir, users[-1], count=1)
         with pytest.raises(Exception, match="vectors of lengths|is nan|make vectors|384"):
             memoir.embed_backlog(lambda texts, wrong=wrong: wrong, max_items=2)
+    for one in users:  # their leases would end while another test counts
+        memoir.erase_user(one)
 
 
 def test_async_with_both_kinds_of_embedder(memoir_dsn, user):

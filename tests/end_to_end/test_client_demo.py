@@ -71,7 +71,12 @@ def test_demo(memoir_dsn, tmp_path):
     assert "blue pot" in demo(memoir_dsn, str(own), "--ask", "Where is the spare key?").split("The list to send")[1]
 
 
-@pytest.mark.parametrize("name", FORMATS)
+QUICK = ("openai.jsonl", "locomo.json")
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=() if name in QUICK else pytest.mark.acceptance) for name in FORMATS]
+)
 def test_every_format_with_and_without_a_question(memoir_dsn, tmp_path, name):
     own = tmp_path / name.replace(".", "-own.")
     own.write_text(FORMATS[name])
@@ -83,6 +88,7 @@ def test_every_format_with_and_without_a_question(memoir_dsn, tmp_path, name):
     assert "asks: Where do we keep the key?" in printed and "blue pot" in printed.split("The list to send")[1]
 
 
+@pytest.mark.acceptance
 def test_make_hands_the_question_over_as_it_is(memoir_dsn, tmp_path):
     own = tmp_path / "my chats.jsonl"
     own.write_text(FORMATS["openai.jsonl"])

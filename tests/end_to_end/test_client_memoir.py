@@ -4,6 +4,8 @@ import asyncio
 import inspect
 import subprocess
 import sys
+import threading
+import time
 from datetime import UTC, datetime
 from uuid import UUID
 
@@ -289,12 +291,29 @@ NO_METHOD = {
     "setup": "set-up, from psql",
     "set_clock": "for tests",
     "now": "the clock that tests set",
-    "health_problems": "for monitoring, by SQL",
     "part_of": "for tools that spread users over servers, by SQL",
     "estimate_tokens": "what count_tokens falls back to",
     "max_tokens": "a bound that SQL needs",
     "version": "asked by installs",
 }
+
+
+def test_how_full_the_pool_is(memoir_dsn):
+    with Memoir(memoir_dsn, min_size=1, max_size=2) as memoir:
+        memoir.count_tokens("one")
+        idle = memoir.pool_load()
+        assert 1 <= idle.size == idle.idle <= idle.max_size == 2 and idle.waiting == 0
+        with memoir._pool.connection(), memoir._pool.connection():
+            waiting = threading.Thread(target=memoir.count_tokens, args=("one",))
+            waiting.start()
+            deadline = time.monotonic() + 10
+            while not memoir.pool_load().waiting:
+                assert time.monotonic() < deadline
+                time.sleep(0.01)
+            full = memoir.pool_load()
+            assert (full.size, full.idle, full.waiting) == (2, 0, 1)
+        waiting.join(10)
+        assert memoir.pool_load().waiting == 0 and memoir.pool_load().waited_ms > 0
 
 
 def test_calls_fit_the_database(memoir_dsn):

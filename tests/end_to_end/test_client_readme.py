@@ -23,8 +23,8 @@ def run_example(name, dsn, stub, monkeypatch):
 
 
 def test_every_example_is_tested_and_short():
-    assert set(EXAMPLES) == {"openai", "anthropic", "tools"}
-    assert README.read_text().count("```python") == 3
+    assert set(EXAMPLES) == {"openai", "anthropic", "wrap", "tools"}
+    assert README.read_text().count("```python") == 4
     assert all(len([line for line in code.splitlines() if line.strip()]) <= 18 for code in EXAMPLES.values())
     assert len([line for line in EXAMPLES["openai"].splitlines() if line.strip()]) <= 15
 
@@ -64,3 +64,10 @@ def test_tools(memoir_dsn, monkeypatch):
     assert [m["role"] for m in sent[2]] == ["user", "assistant", "tool", "tool", "assistant", "tool"]
     with Memoir(memoir_dsn) as memoir:
         assert len(memoir.history("alice", "support-44")) == 7
+
+
+def test_wrapped(memoir_dsn, monkeypatch):
+    with ChatCompletionsStub(Answer(text="Two issues were billed twice.")) as stub:
+        assert run_example("wrap", memoir_dsn, stub, monkeypatch) == "Two issues were billed twice.\n"
+    with Memoir(memoir_dsn) as memoir:
+        assert [turn["role"] for turn in memoir.history("alice", "support-45")] == ["user", "assistant"]

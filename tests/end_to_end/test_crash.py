@@ -15,6 +15,7 @@ from typing import Any
 
 import psycopg
 import pytest
+from agents import Agent
 from calls import run_job, say
 from psycopg.types.json import Jsonb
 from routines import code
@@ -22,6 +23,7 @@ from servers import PGBIN, ROOT, as_server_user, complete, connect, running, ser
 
 # In the order in which they run without a crash: the batch that each is killed in, after its work and before its commit.
 JOBS = {
+    "scan": 2,
     "flush": 2,
     "consolidation": 2,
     "extract": 3,  # the first leases a session, the second works on it
@@ -37,6 +39,8 @@ JOBS = {
     "backfill": 2,
     "sweep": 2,
     "hygiene": 2,
+    "renditions": 2,
+    "phases": 2,
     "erase": 2,
     "embedder": 1,
 }  # it writes no table
@@ -125,6 +129,8 @@ def fill(db: psycopg.Connection) -> None:
         db.execute("select memoir.close_session(%s, 'old')", [user])
     db.execute("select memoir.set_clock(%s)", [NOW])
     for user in users:
+        output = "\n".join(f"{n} of many lines of a long output" for n in range(2000))
+        Agent(db, user, "agent").calls("Bash", {"command": "make"}, output)
         db.execute("select memoir.open_session(%s, 's', 'small')", [user])
         for n in range(10):
             say(
@@ -163,6 +169,7 @@ def fill(db: psycopg.Connection) -> None:
         db.execute("select memoir.remember(%s, 'Bathes in Lake Baikal.')", [f"gone{user}"])
         db.execute("select memoir.erase_user(%s)", [f"gone{user}"])
     db.execute("delete from _memoir.work_items where kind = 'embed'")
+    db.execute("update _memoir.work_items set run_after = created_at - interval '1 hour' where kind = 'phases'")
 
 
 def facts(db: psycopg.Connection) -> dict[str, Any]:
@@ -194,6 +201,7 @@ def facts(db: psycopg.Connection) -> dict[str, Any]:
     )
 
 
+@pytest.mark.acceptance
 def test_the_server_dies_in_every_job_at_once(folder: Path) -> None:
     """Each job in a database of its own, as all jobs before it have left it; all held in the middle of a batch, then kill -9."""
     expected: dict[str, dict[str, Any]] = {}
@@ -319,6 +327,7 @@ def in_background(db: psycopg.Connection, dsn: str, statement: str) -> Iterator[
                 os.kill(int(found[0]), signal.SIGKILL)
 
 
+@pytest.mark.acceptance
 def test_the_server_starts_again_beside_a_backend_that_computes(folder: Path) -> None:
     orphans = [ROOT / "scripts/end_orphans.sh", folder / "data"]
     with running(folder) as server:
@@ -344,6 +353,7 @@ def test_the_server_starts_again_beside_a_backend_that_computes(folder: Path) ->
         assert db.execute("select 1").fetchone() == (1,)
 
 
+@pytest.mark.acceptance
 def test_a_job_notices_that_the_postmaster_is_gone(folder: Path) -> None:
     """Between two batches, however many there are."""
     with running(folder, max_locks_per_transaction="256") as server:

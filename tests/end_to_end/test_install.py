@@ -117,6 +117,7 @@ EARLIER_RELEASE = """
       from memoir_app;"""
 
 
+@pytest.mark.acceptance
 def test_upgraded_equals_fresh(scratch: str, empty: str) -> None:
     with database(scratch) as other:
         install(empty, modulus=1)
@@ -169,6 +170,7 @@ def test_built_in_models_are_as_the_release_says(empty: str) -> None:
         ) == {"gpt-4o": 99000, "gpt-4o-mini": window}
 
 
+@pytest.mark.acceptance
 def test_upgrade_takes_no_lock_per_partition(scratch: str, empty: str, tmp_path: Path) -> None:
     """Thousands of partitions must not run an upgrade out of locks, nor make it wait for each of their users."""
     counting = tmp_path / "counting.sql"
@@ -216,6 +218,7 @@ def sources(tmp_path: Path) -> Path:
     return tmp_path
 
 
+@pytest.mark.acceptance
 def test_migrations_run_once_and_are_frozen(empty: str, sources: Path) -> None:
     (sources / "migrations" / "9998_more.sql").write_text(
         "create table memoir.more (n integer primary key);\ninsert into memoir.more values (1);\n"
@@ -308,6 +311,7 @@ def test_extensions_in_public(empty: str) -> None:
         assert "Ximena" in question(db)[0]
 
 
+@pytest.mark.acceptance
 @pytest.mark.parametrize(("schema", "found"), [('"Ext, ra"', 2), ("extensions", 4), ("extensions", 1)])
 def test_extensions_in_a_closed_schema(empty: str, schema: str, found: int) -> None:
     """Some are there already, as providers have them; the rest get a schema of ours."""
@@ -351,6 +355,7 @@ def test_setup_respects_the_search_path_it_finds(empty: str) -> None:
             db.execute("call memoir.setup()")
 
 
+@pytest.mark.acceptance
 def test_managed_server_without_superuser() -> None:
     """Managed PostgreSQL: extensions from the provider, everything else by a role that may only create roles and owns its
     database. On a server of its own, since the roles must be new; two such databases install at once."""
@@ -399,6 +404,7 @@ def test_an_install_needs_the_right_to_make_roles(scratch: str) -> None:
 # Dump and restore -----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.acceptance
 def test_dump_and_restore(scratch: str, empty: str) -> None:
     install(empty, modulus=1)
     with connect(empty) as db, database(scratch) as target:
@@ -423,6 +429,7 @@ def test_dump_and_restore(scratch: str, empty: str) -> None:
         assert apply(target) == ""
 
 
+@pytest.mark.acceptance
 def test_restore_on_a_server_without_the_roles(scratch: str, empty: str) -> None:
     """The restore itself complains about each missing role; setup() makes them and gives them what they own and may do."""
     install(empty, modulus=1)

@@ -8,6 +8,7 @@ from typing import Any
 
 import psycopg
 import pytest
+from agents import Agent
 from calls import persist
 from pg_memoir import Memoir
 from pg_memoir_cli import worker
@@ -200,6 +201,7 @@ def test_candidates_become_memories(db: psycopg.Connection, user: str, way: tupl
     assert "The user keeps the boat Brisa in Harstad." in recalled
 
 
+@pytest.mark.acceptance
 def test_bad_answers_and_busy_servers(db: psycopg.Connection, user: str, way: tuple[str, Step]) -> None:
     provider, model = way
     answers = {
@@ -535,6 +537,7 @@ def queue_every_kind(db: psycopg.Connection, user: str) -> None:
     persist(db, user, "s", "We keep the boat Brisa in Harstad. " * 8, "Noted, the boat Brisa is in Harstad. " * 8)
     db.execute("call memoir.run_job('extract')")
     db.execute("select memoir.summarize_session(%s, 's')", [user])
+    deployed(db, f"{user}-agent")
     hikes(db, user)
     for content, vector in (("Takes the train to work.", "{0,0,1,0.1}"), ("Cycles to work every day.", "{0,0,1,0.3}")):
         db.execute("select memoir.remember(%s, %s, p_embedding => %s)", [user, content, vector])
@@ -547,6 +550,8 @@ def answer_to(body: dict[str, Any]) -> Answer:
         return says(judgements=[{"n": n, "contradiction": 0} for n in range(asked.count('\\"n\\":'))])
     if '\\"memories\\": [' in asked:
         return says(content=MERGED, covers=[0, 1, 2])
+    if '\\"detailed\\": ' in asked:
+        return says(**SHORT)
     return (
         says(memories=json.loads(GOOD.text.partition("\n")[2])["memories"])
         if '\\"turns\\"' in asked
@@ -658,3 +663,97 @@ def test_a_model_words_summaries_of_every_level(db: psycopg.Connection, user: st
     ), rows
     # What is summed up already is given as it was summed up.
     assert any('\\"who\\": \\"summary\\"' in json.dumps(request) for request in stub.requests)
+
+
+# Forms of objects -----------------------------------------------------------------------------------------------------
+
+OUTPUT = "\n".join(f"Step {n} of deploy to host web-{n}.example.org took {n * 31} seconds" for n in range(80))
+SHORT = {"detailed": "Deployed to web-0.example.org first; 80 hosts.", "compact": "Deployed to 80 hosts."}
+
+
+def deployed(db: psycopg.Connection, user: str) -> list[tuple[str, str]]:
+    """An object whose forms were needed: by whom each was made, and what is shown now."""
+    Agent(db, user).calls("Bash", {"command": "deploy"}, OUTPUT)
+    return shown_forms(db, user)
+
+
+def shown_forms(db: psycopg.Connection, user: str) -> list[tuple[str, str]]:
+    """As at a moment of compile."""
+    rows = db.execute(
+        """select f.made_by, f.content from _memoir.users u join _memoir.memory_store m using (user_id),
+          lateral (select _memoir.keep_forms(m.user_id, array[m.memory_id, m.memory_id], '{1,2}')) k(kept),
+          lateral (select * from _memoir.object_forms(m.user_id, array[m.memory_id, m.memory_id], case when kept is null then null else '{1,2}'::smallint[] end)) f
+        where m.is_object and u.external_id = %s""",
+        [user],
+    ).fetchall()
+    return [tuple(row) for row in rows]
+
+
+def test_a_model_renders_what_rules_cut(db: psycopg.Connection, user: str, way: tuple[str, Step]) -> None:
+    provider, model = way
+    with STUBS[provider](says(**SHORT)) as stub:
+        use(db, provider, stub.url)
+        by_rules = deployed(db, user)
+        assert {made_by for made_by, _ in by_rules} == {"rules"} and [row[0] for row in waiting(db, "render")] == [
+            "ready"
+        ]
+        model()
+    [request] = stub.requests
+    assert "web-7.example.org" in json.dumps(request) and waiting(db, "render") == []
+    assert (TOKENS, COST, COST) in costs(db, user)
+    forms = shown_forms(db, user)
+    assert [made_by for made_by, _ in forms] == ["priced render.v1"] * 2
+    assert SHORT["detailed"] in forms[0][1] and SHORT["compact"] in forms[1][1]
+    assert all("Left out: " in text and "memory_query(" in text for _, text in forms)
+    # And it is not asked for again.
+    assert shown_forms(db, user) == forms and waiting(db, "render") == []
+
+
+@pytest.mark.parametrize("way", [("openai", "inside")], indirect=True, ids="-".join)
+@pytest.mark.parametrize(
+    ("answer", "problem"),
+    [
+        ({**SHORT, "compact": "Deployed to db-9.example.org."}, "the text does not say"),
+        ({**SHORT, "compact": "Deployed. " * 500}, "tokens"),
+        ({**SHORT, "detailed": " "}, "it is empty"),
+        ({"detailed": "x"}, "lacks compact"),
+    ],
+)
+def test_a_form_that_can_not_stand_is_refused(
+    db: psycopg.Connection, user: str, way: tuple[str, Step], answer: dict[str, str], problem: str
+) -> None:
+    provider, model = way
+    with STUBS[provider](says(**answer)) as stub:
+        use(db, provider, stub.url)
+        by_rules = deployed(db, user)
+        model()
+        [(state, _, error)] = waiting(db, "render")
+        assert state in ("ready", "dead") and problem in error
+    assert shown_forms(db, user) == by_rules
+
+
+@pytest.mark.parametrize("way", [("openai", "outside")], indirect=True, ids="-".join)
+@pytest.mark.parametrize("event", ["secret", "erased", "forgotten"])
+def test_what_is_gone_meanwhile_is_not_rendered(
+    db: psycopg.Connection, user: str, memoir_dsn: str, way: tuple[str, Step], event: str
+) -> None:
+    provider, model = way
+    statement = {
+        "secret": "select memoir.mark_turn(%s, 's', 2, 'secret')",
+        "erased": "select memoir.erase_turn(%s, 's', 2)",
+        "forgotten": """select memoir.forget(name, (memoir.remember(name, 'Step 7 took 217 seconds', p_session => 's',
+            p_source_turns => '{2}') ->> 'memory_id')::uuid) from (select %s as name) x""",
+    }[event]
+
+    class Meanwhile(STUBS[provider]):  # type: ignore[misc]
+        def handle(self, path: str, body: dict[str, Any]) -> Any:
+            with psycopg.connect(memoir_dsn, autocommit=True) as other:
+                other.execute(statement, [user])
+            return super().handle(path, body)
+
+    with Meanwhile(says(**SHORT)) as stub:
+        use(db, provider, stub.url)
+        deployed(db, user)
+        model()
+        assert len(stub.requests) == 1
+    assert all(SHORT["compact"] not in text for _, text in shown_forms(db, user))

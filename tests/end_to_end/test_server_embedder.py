@@ -262,6 +262,7 @@ def test_started_by_supervision_and_back_after_a_kill(place):
     assert supervise.stop(place) == "not running"
 
 
+@pytest.mark.acceptance
 def test_a_client_finds_the_next_embedder_by_itself(place):
     """Its connection was to one that died; it had given up on one that hung."""
     process = launch(place)

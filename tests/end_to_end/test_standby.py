@@ -26,6 +26,7 @@ from servers import (
     user_of,
 )
 
+pytestmark = pytest.mark.acceptance
 CLOCK = "2026-06-15T12:00:00Z"
 VECTOR = [0.05 * (n % 7) for n in range(384)]
 CALL = {"id": "c1", "type": "function", "function": {"name": "weather", "arguments": '{"city": "Oslo"}'}}

@@ -7,6 +7,7 @@ import pytest
 from simulation import Simulation
 
 
+@pytest.mark.acceptance
 def test_weeks_of_life_keep_every_invariant(db: psycopg.Connection) -> None:
     simulation = Simulation(db, users=12, seed=3, archive_after=5)
     db.execute("select memoir.set_setting('session_ttl_hours', '240')")  # so that a month is over soon

@@ -160,9 +160,9 @@ def last_run(db: Db, job: str) -> tuple[Any, ...]:
     return tuple(row)
 
 
-def run_job(db: Db, job: str) -> Counter[str]:
+def run_job(db: Db, job: str, seconds: int | None = None) -> Counter[str]:
     """Runs it to its end; what it counted."""
-    db.execute("call memoir.run_job(%s)", [job])
+    db.execute("call memoir.run_job(%s, %s)", [job, seconds])
     outcome, counts, error = last_run(db, job)
     assert outcome == "done", (job, outcome, error)
     return Counter(counts)

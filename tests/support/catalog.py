@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import psycopg
+from psycopg import sql
 
 # Every query returns (key, value ...): the key names the object, the values are what must be equal.
 # Members of extensions are left out: they are not ours.
@@ -109,19 +110,27 @@ def describe(connection: psycopg.Connection) -> dict[str, Any]:
         }
 
 
-def contents(connection: psycopg.Connection) -> dict[str, tuple[int, str | None]]:
-    """{table: (rows, hash of all rows)} of every table, partitioned ones as a whole."""
-    tables = [
-        name
-        for (name,) in connection.execute("""
-        select relname from pg_class where relnamespace in ('memoir'::regnamespace, '_memoir'::regnamespace) and relkind in ('r', 'p') and not relispartition order by 1""")
-    ]
-    return {
-        name: connection.execute(
-            f'select count(*), md5(string_agg(t::text, chr(10) order by t::text collate "C")) from _memoir.{name} t'
-        ).fetchone()
-        for name in tables
-    }
+def columns(connection: psycopg.Connection) -> dict[str, list[str]]:
+    """{table: its columns} of every table, partitioned ones as a whole."""
+    return dict(
+        connection.execute("""
+        select relname, array_agg(attname::text order by attnum)
+        from pg_class join pg_attribute on attrelid = pg_class.oid and attnum > 0 and not attisdropped
+        where relnamespace in ('memoir'::regnamespace, '_memoir'::regnamespace) and relkind in ('r', 'p')
+          and not relispartition group by relname order by relname""").fetchall()
+    )
+
+
+def contents(
+    connection: psycopg.Connection, of: dict[str, list[str]] | None = None
+) -> dict[str, tuple[int, str | None]]:
+    """{table: (rows, hash of all rows)} of every table, or of these columns of these tables."""
+    found = {}
+    for name, names in (of or columns(connection)).items():
+        values = sql.SQL("row({})::text").format(sql.SQL(", ").join(map(sql.Identifier, names)))
+        rows = sql.SQL('select count(*), md5(string_agg({0}, chr(10) order by {0} collate "C")) from {1}')
+        found[name] = connection.execute(rows.format(values, sql.Identifier("_memoir", name))).fetchone()
+    return found
 
 
 def outside(connection: psycopg.Connection) -> set[str]:

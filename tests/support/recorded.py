@@ -12,7 +12,7 @@ write the snapshot.
 The cases are the stories of stories.py and worlds of generators.py, told in a database of its own, on the SQL core
 alone: token counts and rankings depend on no library there. Texts keep to characters that all versions of Unicode in
 use know alike, and of PostgreSQL's own errors only the codes are kept. Not there: what depends on chance (an order by
-random ids, as of memories made in one transaction), standbys, exact token counts, embedders, language models, archives.
+random ids, as of memories made in one transaction, and objects, whose names are parts of theirs), standbys, exact token counts, embedders, language models, archives.
 """
 
 from __future__ import annotations
@@ -128,19 +128,24 @@ def ask(story: Story, made: World, index: int, case: Case, middle: datetime) -> 
 # --- Recording --------------------------------------------------------------------------------------------------------
 
 
-def told(db: psycopg.Connection) -> Iterator[Story]:
-    """All stories, one after another, in a database where nothing has happened yet."""
+def told(db: psycopg.Connection, every: int = 1) -> Iterator[Story]:
+    """All stories and every so manieth world, one after another, in a database where nothing has happened yet."""
     db.execute("select memoir.register_embedding_model(%s, 'none', %s)", [MODEL, DIMENSION])
     db.execute("select memoir.switch_embedding_model(%s)", [MODEL])
     db.execute("select memoir.register_model('small', 'openai', 2500, 500)")
-    for setting, value in {"compaction_tokens": "1500", "tail_items_max": "16", "job_seconds_max": "3600"}.items():
+    for setting, value in {
+        "compaction_tokens": "1500",
+        "tail_items_max": "16",
+        "job_seconds_max": "3600",
+        "object_tokens_min": "100000",
+    }.items():
         db.execute("select memoir.set_setting(%s, %s)", [setting, value])
     for tell in STORIES:
         story = Story(db, tell.__name__)
         story.later(minutes=0)
         tell(story)
         yield story
-    for number in range(WORLDS):
+    for number in range(0, WORLDS, every):
         made = world(f"1:{number}", CASES)
         size = sum(len(str(call.arguments)) for call in made.calls)
         if size > (LARGE if number % 5 else LARGEST):
@@ -156,12 +161,12 @@ def canonical(result: Any) -> str:
     return json.dumps(result, sort_keys=True, separators=(",", ":"))
 
 
-def record(server_dsn: str) -> list[Recorded]:
-    """All cases, told in a new database of the server."""
+def record(server_dsn: str, every: int = 1) -> list[Recorded]:
+    """All cases (of worlds: of every so manieth), told in a new database of the server."""
     with database(server_dsn) as dsn:
         complete(dsn)
         with connect(dsn, options=OPTIONS) as db:
-            return [Recorded(case, canonical(result)) for story in told(db) for case, result in story.cases()]
+            return [Recorded(case, canonical(result)) for story in told(db, every) for case, result in story.cases()]
 
 
 # --- Comparing --------------------------------------------------------------------------------------------------------

@@ -13,6 +13,19 @@ from servers import unique
 
 MESSAGES = [{"role": "user", "content": "My cat is called Ximena."}, {"role": "assistant", "content": "Noted."}]
 
+CALL = {"id": "c1", "type": "function", "function": {"name": "Read", "arguments": '{"file_path": "a.py"}'}}
+STEP = [
+    {"role": "user", "content": "Read it."},
+    {"role": "assistant", "content": None, "tool_calls": [CALL]},
+    {
+        "role": "tool",
+        "tool_call_id": "c1",
+        "content": "\n".join(f"def part_{n}(source): return {n}" for n in range(300)),
+    },
+]
+
+PERSONS = {"lift_tombstone", "validate", "retract"}  # only a person does that to what a person said
+
 
 @dataclass
 class Routine:
@@ -79,6 +92,12 @@ def values_for(
             "select memoir.remember(%s, %s, p_project => %s)", [user, unique("fact"), project]
         ).fetchone()[0]["memory_id"]
         made["p_ids"] = [made["p_id"]]
+    if needed & {"p_object", "p_objects"}:
+        db.execute("select memoir.append_messages(%s, %s, %s)", [user, session, Jsonb(STEP)])
+        made["p_object"] = db.execute(
+            "select object from memoir.window_forms(%s, %s, 2000, true) limit 1", [user, session]
+        ).fetchone()[0]
+        made["p_objects"] = [made["p_object"]]
     if "p_change" in needed:
         thing = unique("cupboard")
         for said in (f"my {thing} number is 9315", f"please forget my {thing} number"):
@@ -102,9 +121,11 @@ def values_for(
             "session_scores",
             "item_tokens",
             "positions",
+            "forms",
             "reasons",
             "facts",
             "warnings",
+            "turn_tokens",
         )
         made["p_report"] = Jsonb(
             {
@@ -115,6 +136,8 @@ def values_for(
                 "budget": 9,
                 "tokens": 9,
                 "recall_tokens": 0,
+                "system_tokens": 0,
+                "tools_tokens": 0,
                 "prefix_hash": "\\x00",
             }
             | {key: [] for key in lists}
@@ -131,16 +154,23 @@ def values_for(
         "p_user": user,
         "p_session": session,
         "p_new_session": unique("s"),
-        "p_messages": Jsonb(MESSAGES),
+        "p_messages": Jsonb([{"chain": "x", "turns": 2}] if routine.name == "note_messages" else MESSAGES),
+        "p_chains": ["x"],
+        "p_items": Jsonb([{"item": message, "messages": [message]} for message in MESSAGES]),
+        "p_documents": Jsonb([{"namespace": ["notes"], "key": "cat", "value": {"text": "The cat is called Ximena."}}]),
+        "p_namespace": ["notes"],
+        "p_keys": ["cat"],
         "p_content": unique("fact"),
         "p_query": "What is my cat called?",
         "p_embedding": [0.1] * 384,
         "p_request": b"x",
         "p_settings": Jsonb({"frequent_memories": 2}),
+        "p_annotations": Jsonb({"feedback": "up"}),
         "p_key": "recall_tokens_max" if routine.name.endswith("_setting") else "note",
         "p_value": Jsonb(1000),
         "p_at": None,
         "p_limit": 1,
+        "p_question": "What is my cat called?",
         "p_login": login,
         "p_model": "all-MiniLM-L6-v2" if "embedding" in routine.name or "backfill" in routine.name else "m",
         "p_provider": "none" if "embedding" in routine.name else "openai",

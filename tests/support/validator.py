@@ -24,7 +24,12 @@ _OPEN_OR_CLOSE = re.compile(r"<(/?)(memoir-[a-z]+)>")
 _BREAKER = re.compile(r"</?memoir-")
 _RECALL = re.compile(r"<memoir-recall>.*?</memoir-recall>", re.DOTALL)
 _EXCERPT = re.compile(r"\n?\[excerpt: \d+ of \d+ characters left out, turn \d+\]\n?")
-_WHOLE_BLOCK = re.compile(r"<(memoir-(?:recall|profile|summary))>.*?</\1>", re.DOTALL)
+_STEPS = re.compile(r"<memoir-steps>.*?</memoir-steps>\s*", re.DOTALL)
+# What stands for an object of a managed window: a shorter form with its header, or the line that names it.
+_FORM = re.compile(
+    r"\[(?:detailed|compact|stub|not shown|with the result above)\b[^\]]*object|\bmemory_(?:query|restore)\("
+)
+_WHOLE_BLOCK = re.compile(r"<(memoir-(?:recall|profile|summary|steps))>.*?</\1>", re.DOTALL)
 
 
 @dataclass
@@ -333,6 +338,10 @@ def _fences(messages: list[dict[str, Any]], expected: Expected) -> Iterable[str]
     newest = _newest_user(messages)
     for place, message in enumerate(messages):
         text = text_of(message)
+        if message["role"] == "user":
+            for steps in _STEPS.findall(text) if "<memoir-steps>" not in _said(expected) else ():
+                yield from fence_problems(steps, ("memoir-steps",))
+                text = text.replace(steps, "", 1)
         if message["role"] in ("system", "developer"):
             prompt = expected.system_prompt or ""
             yield from fence_problems(text.removeprefix(prompt), ("memoir-profile", "memoir-summary"))
@@ -363,9 +372,17 @@ def _said(expected: Expected) -> str:
 # --- History -----------------------------------------------------------------------------------------------------------
 
 
+def _is_managed(messages: list[dict[str, Any]], expected: Expected) -> bool:
+    """Does the list show objects by their forms, or steps as lines? What such lists must hold is told by the worlds of agent
+    loops (tests/property/test_agent_loops.py): what is shown of each step, and what is named instead."""
+    written = "".join(text_of(message) for message in expected.history or ()) + _said(expected)
+    marks = [mark for text in map(str, messages) for pattern in (_STEPS, _FORM) for mark in pattern.findall(text)]
+    return any(mark not in written for mark in marks)
+
+
 def _history(messages: list[dict[str, Any]], expected: Expected) -> Iterable[str]:
     """The shown turns are a run of the persisted ones, without gaps, up to the newest, each as it was persisted."""
-    if expected.history is None:
+    if expected.history is None or _is_managed(messages, expected):
         return
     shown = [message for message in messages if message["role"] not in ("system", "developer")]
     pieces = _pieces_of_list(shown, _newest_user(shown), expected)

@@ -284,3 +284,126 @@ def test_the_sample_holds_what_it_should():
     assert any(isinstance(message["content"], list) for message in messages)
     words = json.dumps(records)
     assert "please correct that" in words.lower() and "always metric" in words
+
+
+def _node(parent, role, text, at=None, **message):
+    content = {"content_type": "text", "parts": [text]} if isinstance(text, str) else text
+    return {
+        "parent": parent,
+        "children": [],
+        "message": {"author": {"role": role}, "content": content, "create_time": at, **message},
+    }
+
+
+def _chatgpt(**nodes):
+    return {
+        "title": "T",
+        "id": "c",
+        "current_node": list(nodes)[-1],
+        "mapping": {"root": {"parent": None, "message": None}, **nodes},
+    }
+
+
+def test_chatgpt_export(tmp_path):
+    record = _chatgpt(
+        system=_node("root", "system", "You are ChatGPT", metadata={"is_visually_hidden_from_conversation": True}),
+        ask=_node(
+            "system",
+            "user",
+            {"content_type": "multimodal_text", "parts": [{"content_type": "image_asset_pointer"}, "What is it?"]},
+            1.7e9,
+        ),
+        think=_node("ask", "assistant", {"content_type": "thoughts", "thoughts": []}),
+        call=_node("think", "assistant", {"content_type": "code", "text": "1 + 1"}, recipient="python.run"),
+        other=_node("call", "assistant", "an answer that was made anew"),
+        result={**_node("call", "tool", {"content_type": "execution_output", "text": "2"}), "parent": "call"},
+        lone=_node("result", "tool", "weather: fair"),
+        answer=_node("lone", "assistant", "Two."),
+    )
+    path = tmp_path / "conversations.json"
+    path.write_text(json.dumps([record, _chatgpt(only=_node("root", "system", "hidden"))]))
+    [conversation] = read_conversations(path, user="me").conversations
+    assert (conversation.user, conversation.session, conversation.metadata) == ("me", "c", {"title": "T"})
+    roles = [(m["role"], m.get("content")) for m in conversation.messages]
+    assert roles == [
+        ("user", "[image]\nWhat is it?"), ("assistant", None), ("tool", "2"), ("assistant", None),
+        ("tool", "weather: fair"), ("assistant", "Two."),
+    ]  # fmt: skip
+    call = conversation.messages[1]["tool_calls"][0]
+    assert call["function"] == {"name": "python_run", "arguments": '{"input": "1 + 1"}'}
+    assert call["id"] == conversation.messages[2]["tool_call_id"]
+    assert conversation.messages[0]["created_at"] == "2023-11-14T22:13:20+00:00"
+
+
+@pytest.mark.parametrize(
+    ("record", "problem"),
+    [
+        (_chatgpt(a=_node("gone", "user", "hi")), "mapping.gone: is named as a parent and is not there"),
+        (_chatgpt(a=_node("b", "user", "x"), b=_node("a", "user", "y")), "mapping: the parents form a circle"),
+        (_chatgpt(a=_node("root", "narrator", "hi")), "mapping.a.message.author.role: 'narrator' is none of"),
+        ({"uuid": "u", "chat_messages": [{"sender": "dog"}]}, r"chat_messages\[0\].sender: 'dog' is neither"),
+    ],
+)
+def test_broken_exports_name_the_place(tmp_path, record, problem):
+    path = tmp_path / "conversations.json"
+    path.write_text(json.dumps([record]))
+    [error] = read_conversations(path).conversations
+    with pytest.raises(ConversationError, match=problem):
+        raise error
+
+
+def test_claude_export(tmp_path):
+    message = {"uuid": "m", "sender": "human", "created_at": "2024-05-01T10:00:00.5Z", "text": "old field"}
+    block = [{"type": "text", "text": "Read this"}, {"type": "tool_use", "name": "x"}]
+    attached = {
+        "attachments": [{"file_name": "a.txt", "extracted_content": "inside"}],
+        "files": [{"file_name": "b.png"}],
+    }
+    answer = {"sender": "assistant", "text": "Done.", "content": []}
+    chats = [message | {"content": block} | attached, answer, {"sender": "human", "text": ""}]
+    path = tmp_path / "conversations.json"
+    path.write_text(
+        json.dumps([{"uuid": "u-1", "name": "Plans", "chat_messages": chats}, {"uuid": "u-2", "chat_messages": []}])
+    )
+    [conversation] = read_conversations(path).conversations
+    assert (conversation.session, conversation.metadata) == ("u-1", {"title": "Plans"})
+    assert [m["content"] for m in conversation.messages] == ["Read this\n\n[a.txt]\ninside\n\n[file: b.png]", "Done."]
+    assert conversation.messages[0]["created_at"] == "2024-05-01T10:00:00.500000+00:00"
+
+
+def test_transcripts_of_claude_code(tmp_path):
+    def entry(kind, content, **more):
+        message = {"role": kind, "content": content, **({"id": more.pop("id")} if "id" in more else {})}
+        return {"type": kind, "sessionId": "s-1", "timestamp": "2026-03-02T02:45:53Z", "message": message, **more}
+
+    def use(number):
+        return [{"type": "tool_use", "id": f"t{number}", "name": "Read", "input": {"file_path": f"{number}.py"}}]
+
+    def result(number, text):
+        return [{"type": "tool_result", "tool_use_id": f"t{number}", "content": text}]
+
+    total, found = read_lines(
+        tmp_path,
+        {"type": "queue-operation", "sessionId": "s-1", "operation": "enqueue"},
+        entry("user", "Look at both"),
+        entry("user", "a reminder", isMeta=True),
+        entry("user", "a helper's task", isSidechain=True),
+        entry("assistant", [{"type": "thinking", "thinking": "hm"}], id="m1"),
+        entry("assistant", [{"type": "text", "text": "I look."}], id="m1"),
+        entry("assistant", use(1), id="m1"),
+        entry("user", result(1, [{"type": "text", "text": "one"}])),
+        entry("assistant", use(2), id="m1"),
+        entry("user", result(2, "two")),
+        entry("assistant", use(3), id="m2"),
+        '{"type": "user", "sessionId": "s-',
+    )
+    assert total == 1 and found[0].session == "s-1"
+    roles = [(m["role"], m["content"], [c["id"] for c in m.get("tool_calls", [])]) for m in found[0].messages]
+    assert roles == [
+        ("user", "Look at both", []),
+        ("assistant", "I look.", ["t1", "t2"]),
+        ("tool", "one", []),
+        ("tool", "two", []),
+        ("assistant", None, ["t3"]),
+        ("tool", "[no result was recorded]", []),
+    ]

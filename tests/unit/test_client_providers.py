@@ -4,6 +4,7 @@ import asyncio
 
 import anthropic
 import openai
+import pg_memoir
 import pytest
 from pg_memoir import Reply, ToolCall, from_anthropic, from_openai, tool_result
 from stubs import Answer, ChatCompletionsStub, MessagesStub
@@ -50,6 +51,18 @@ def test_openai(answer, how):
             )
             response = list(response) if how == "list" else response
         check(from_openai(response, latency_ms=120), answer)
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_openai_says_how_sure_it_was(stream):
+    with ChatCompletionsStub(ANSWERS[0]) as stub:
+        client = openai.OpenAI(base_url=stub.url, api_key="stub")
+        asked = {"model": "some-model", "messages": ASK, "stream": stream}
+        told = from_openai(client.chat.completions.create(**asked, logprobs=True)).message["logprobs"]["content"]
+        assert "".join(token["token"] for token in told) == ANSWERS[0].text
+        assert told[0] | {"token": ""} == {"token": "", "logprob": -0.5, "top_logprobs": told[0]["top_logprobs"]}
+        assert told[0]["top_logprobs"] == [{"token": told[0]["token"], "logprob": -0.5}]
+        assert "logprobs" not in from_openai(client.chat.completions.create(**asked)).message
 
 
 @pytest.mark.parametrize("answer", ANSWERS, ids=["text", "text and calls", "calls"])
@@ -147,3 +160,62 @@ def test_odd_answers():
             from_openai(empty)
         with pytest.raises((ValueError, TypeError)):
             from_anthropic(empty)
+
+
+def test_the_answers_of_responses():
+    output = [
+        {"type": "reasoning", "id": "r1", "summary": []},
+        {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "Let me see."}]},
+        {"type": "function_call", "call_id": "c1", "name": "f", "arguments": '{"x": 1}'},
+    ]
+    response = {"model": "gpt-4o", "output": output, "usage": {"input_tokens": 5, "output_tokens": 3}}
+    call = {"id": "c1", "type": "function", "function": {"name": "f", "arguments": '{"x": 1}'}}
+    for given in (response, [{"type": "response.created"}, {"type": "response.completed", "response": response}]):
+        reply = pg_memoir.from_responses(given)
+        assert reply.message == {"role": "assistant", "content": "Let me see.", "tool_calls": [call]}
+        assert reply.usage == {
+            "model": "gpt-4o",
+            "prompt_tokens": 5,
+            "completion_tokens": 3,
+            "finish_reason": "tool_calls",
+        }
+    cut = response | {"output": output[1:2], "incomplete_details": {"reason": "max_output_tokens"}}
+    assert pg_memoir.from_responses(cut).usage["finish_reason"] == "length"
+    with pytest.raises(ValueError, match="no whole response"):
+        pg_memoir.from_responses([{"type": "response.created"}])
+
+
+def test_input_items_and_back():
+    call = {"id": "c1", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+    messages = [
+        {"role": "system", "content": "Be kind."},
+        {"role": "user", "content": [{"type": "text", "text": "Look:"}, {"type": "image_url", "image_url": {"url": "https://x/a.png", "detail": "auto"}}]},
+        {"role": "assistant", "content": "One moment.", "tool_calls": [call, call | {"id": "c2"}]},
+        {"role": "tool", "tool_call_id": "c1", "content": "1"},
+        {"role": "tool", "tool_call_id": "c2", "content": "2"},
+        {"role": "assistant", "content": "Done."},
+    ]  # fmt: skip
+    assert pg_memoir.from_input_items(pg_memoir.to_input_items(messages)) == messages
+    assert pg_memoir.from_input_items("Hello") == [{"role": "user", "content": "Hello"}]
+    opaque = [{"type": "reasoning", "summary": []}, {"type": "compaction", "encrypted_content": "x"}]
+    assert pg_memoir.from_input_items(opaque) == []
+
+
+def test_anthropics_messages():
+    messages = [
+        {"role": "user", "content": "Hello"},
+        {"role": "assistant", "content": [{"type": "text", "text": "Hm."}, {"type": "tool_use", "id": "t1", "name": "f", "input": {"x": 1}}]},
+        {"role": "user", "content": [
+            {"type": "tool_result", "tool_use_id": "t1", "content": [{"type": "text", "text": "one"}]},
+            {"type": "text", "text": "And this?"},
+            {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "AAAA"}},
+        ]},
+    ]  # fmt: skip
+    call = {"id": "t1", "type": "function", "function": {"name": "f", "arguments": '{"x": 1}'}}
+    image = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}}
+    assert pg_memoir.from_anthropic_messages(messages) == [
+        {"role": "user", "content": "Hello"},
+        {"role": "assistant", "content": "Hm.", "tool_calls": [call]},
+        {"role": "tool", "tool_call_id": "t1", "content": "one"},
+        {"role": "user", "content": [{"type": "text", "text": "And this?"}, image]},
+    ]

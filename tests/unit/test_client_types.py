@@ -39,7 +39,7 @@ def test_types(tmp_path):
         )
     (tmp_path / "mistakes.py").write_text(MISTAKES)
     command = [sys.executable, "-m", "mypy", "--cache-dir", ".mypy_cache"]
-    packages = ["client/pg_memoir", "cli/pg_memoir_cli", "plpython/pg_memoir_server"]
+    packages = ["client/pg_memoir", "cli/pg_memoir_cli", "gateway/pg_memoir_gateway", "plpython/pg_memoir_server"]
     result = subprocess.run(
         [*command, *packages, *map(str, tmp_path.glob("*.py"))], capture_output=True, text=True, cwd=ROOT
     )

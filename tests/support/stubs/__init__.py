@@ -2,6 +2,7 @@
 
 from .chat_completions import ChatCompletionsStub
 from .messages_api import MessagesStub
+from .responses_api import ResponsesStub
 from .server import Answer
 
-__all__ = ["Answer", "ChatCompletionsStub", "MessagesStub"]
+__all__ = ["Answer", "ChatCompletionsStub", "MessagesStub", "ResponsesStub"]

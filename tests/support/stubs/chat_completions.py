@@ -59,14 +59,16 @@ class ChatCompletionsStub(StubServer):
         message: dict[str, Any] = {"role": "assistant", "content": answer.text, "refusal": None}
         if answer.tool_calls:
             message["tool_calls"] = [_call(*call) for call in answer.tool_calls]
-        choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": _reason(answer)}
+        told = _logprobs([answer.text]) if answer.text and body.get("logprobs") else None
+        choice = {"index": 0, "message": message, "logprobs": told, "finish_reason": _reason(answer)}
         return _head(body, "chat.completion") | {"choices": [choice], "usage": _usage(answer)}
 
     def _chunks(self, answer: Answer, body: dict[str, Any]) -> Iterator[str]:
         head = _head(body, "chat.completion.chunk")
 
         def chunk(delta: dict[str, Any], reason: str | None = None) -> str:
-            return _event(head | {"choices": [{"index": 0, "delta": delta, "finish_reason": reason}]})
+            told = _logprobs([delta["content"]]) if delta.get("content") and body.get("logprobs") else None
+            return _event(head | {"choices": [{"index": 0, "delta": delta, "logprobs": told, "finish_reason": reason}]})
 
         yield chunk({"role": "assistant", "content": "" if answer.text else None})
         for piece in pieces(answer.text) if answer.text else []:
@@ -108,6 +110,14 @@ def fake_vector(text: str, dimension: int = 384) -> list[float]:
 
 def _call(call_id: str, name: str, arguments: dict[str, Any]) -> dict[str, Any]:
     return {"id": call_id, "type": "function", "function": {"name": name, "arguments": json.dumps(arguments)}}
+
+
+def _logprobs(tokens: list[str]) -> dict[str, Any]:
+    among = {"logprob": -0.5, "bytes": None}
+    return {
+        "content": [among | {"token": t, "top_logprobs": [among | {"token": t}]} for t in tokens],
+        "refusal": None,
+    }
 
 
 def _reason(answer: Answer) -> str:

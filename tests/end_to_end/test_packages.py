@@ -1,0 +1,149 @@
+"""The packages as people get them: built by scripts/dist.py, installed into fresh environments, tried from there."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import stat
+import subprocess
+import sys
+import tempfile
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.acceptance
+
+ROOT = Path(__file__).resolve().parents[2]
+CONSTRAINTS = ROOT / "scripts" / "constraints.txt"
+VERSIONS = ("3.11", "3.12", "3.13", "3.14")
+
+
+def interpreter(version: str) -> str | None:
+    """That Python, of the system or of pyenv."""
+    found = shutil.which(f"python{version}")
+    if found and not re.search(r"/\.pyenv/shims/", found):
+        return found
+    installed = sorted(Path.home().glob(f".pyenv/versions/{version}.*/bin/python"))
+    return str(installed[-1]) if installed else None
+
+
+@pytest.fixture(scope="module")
+def dist(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("dist")
+    subprocess.run([sys.executable, ROOT / "scripts" / "dist.py", out], check=True)
+    return out
+
+
+def outside() -> dict[str, str]:
+    """The environment of somebody who has no checkout."""
+    kept = {
+        name: value for name, value in os.environ.items() if not name.startswith(("PG_MEMOIR", "PYTHON", "VIRTUAL"))
+    }
+    return kept | {"COLUMNS": "100"}
+
+
+def run(command: list[str | Path], folder: Path, **environment: str) -> str:
+    done = subprocess.run(
+        command, cwd=folder, env=outside() | environment, capture_output=True, text=True, timeout=1200, check=False
+    )
+    assert done.returncode == 0, f"{command}\n{done.stdout}\n{done.stderr}"
+    return done.stdout
+
+
+def installed(version: str, folder: Path, dist: Path, *packages: str) -> Path:
+    """The folder of the commands of a fresh environment."""
+    python = interpreter(version)
+    if python is None:
+        pytest.skip(f"no Python {version} here")
+    run([python, "-m", "venv", folder / "venv"], folder)
+    commands = folder / "venv" / "bin"
+    pip = [commands / "python", "-m", "pip", "install", "-q", "--disable-pip-version-check", "--find-links", dist]
+    run([*pip, "-c", CONSTRAINTS, *packages], folder)
+    return commands
+
+
+def test_what_is_built(dist: Path) -> None:
+    names = sorted(file.name for file in dist.iterdir())
+    there = [
+        p for p in ("client", "plpython", "cli", "gateway", "integrations") if (ROOT / p / "pyproject.toml").is_file()
+    ]
+    assert len(names) == 2 * len(there)
+    for wheel in dist.glob("*.whl"):
+        with zipfile.ZipFile(wheel) as archive:
+            held = archive.namelist()
+            assert any(name.endswith("py.typed") or "pg_memoir_server" in name for name in held)
+            metadata = archive.read(next(name for name in held if name.endswith("METADATA"))).decode()
+        assert "Version: 0.0.0" not in metadata and not any("__pycache__" in name for name in held)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_installed_and_tried(version: str, dist: Path, memoir_dsn: str, tmp_path: Path) -> None:
+    commands = installed(version, tmp_path, dist, "pg-memoir-cli")
+    user = f"packages-{version}"
+    chats = tmp_path / "chats.json"
+    chats.write_text(
+        json.dumps([{"user": user, "session": "s", "messages": [{"role": "user", "content": "A red kite."}]}])
+    )
+    command = commands / "pg-memoir"
+    assert "1 conversations" in run([command, "import", chats], tmp_path, PG_MEMOIR_DSN=memoir_dsn)
+    [hit] = json.loads(run([command, "search", user, "kite", "--json"], tmp_path, PG_MEMOIR_DSN=memoir_dsn))
+    assert hit["content"] == "A red kite."
+    assert "pg-memoir-gateway" in subprocess.run(
+        [command, "gateway"], cwd=tmp_path, env=outside(), capture_output=True, text=True, check=False
+    ).stderr  # fmt: skip
+    said = "from pg_memoir.testing import Memoir; m = Memoir(); m.remember('a', 'x'); print(len(m.list_memories('a')))"
+    assert run([commands / "python", "-c", said], tmp_path) == "1\n"
+
+
+@pytest.mark.parametrize("extra", ["pg-memoir-cli[worker]", "pg-memoir-gateway", "pg-memoir-integrations"])
+def test_what_goes_beside_it(extra: str, dist: Path, tmp_path: Path) -> None:
+    name = extra.split("[")[0].replace("-", "_")
+    if not list(dist.glob(f"{name}-*.whl")):
+        pytest.skip(f"{name} is not part of this checkout")
+    commands = installed("3.11", tmp_path, dist, extra, "pg-memoir-cli")
+    module = "pg_memoir_cli.worker" if "cli" in name else name
+    run([commands / "python", "-c", f"import {module}"], tmp_path)
+    if "gateway" in name:
+        assert "usage: pg-memoir gateway" in run([commands / "pg-memoir", "gateway", "--help"], tmp_path)
+
+
+def test_an_sdist_builds_by_itself(dist: Path, tmp_path: Path) -> None:
+    [client], [cli] = dist.glob("pg_memoir-*.tar.gz"), dist.glob("pg_memoir_cli-*.tar.gz")
+    commands = installed("3.11", tmp_path, dist, str(client), str(cli))
+    assert run([commands / "pg-memoir", "--version"], tmp_path).strip() == client.name.split("-")[1].removesuffix(
+        ".tar.gz"
+    )
+
+
+@pytest.fixture
+def state() -> Iterator[Path]:
+    """A folder that the server's user can enter, too."""
+    folder = Path(tempfile.mkdtemp(prefix="pg-memoir-up-"))
+    folder.chmod(folder.stat().st_mode | stat.S_IRGRP | stat.S_IXGRP | stat.S_IROTH | stat.S_IXOTH)
+    yield folder
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def test_up_from_the_wheel_alone(dist: Path, tmp_path: Path, state: Path) -> None:
+    """A person without a PostgreSQL of their own: one command, and memory."""
+    commands = installed("3.11", tmp_path, dist, "pg-memoir-cli")
+    command, where = commands / "pg-memoir", {"PG_MEMOIR_STATE": str(state / "server")}
+    chats = tmp_path / "chats.json"
+    chats.write_text(
+        json.dumps([{"user": "me", "session": "s", "messages": [{"role": "user", "content": "A red kite."}]}])
+    )
+    try:
+        dsn = run([command, "up"], tmp_path, **where)
+        assert dsn.startswith("host=")
+        run([command, "import", chats], tmp_path, **where)
+        [hit] = json.loads(run([command, "search", "me", "kite", "--json"], tmp_path, **where))
+        assert hit["content"] == "A red kite."
+        assert run([command, "up"], tmp_path, **where) == dsn  # again: it is there
+    finally:
+        run([command, "down", "--delete", "--yes"], tmp_path, **where)
+    assert not (state / "server" / "pgdata").exists()

@@ -1,0 +1,168 @@
+"""Managed PostgreSQL: roles as the large providers have them, made by hand; install, the demo's calls, jobs from outside."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import psycopg
+import pytest
+from calls import call, table
+from pg_memoir_cli.jobs import run_jobs
+from routines import code
+from servers import apply, connect, fresh_server, in_database, user_of
+
+pytestmark = pytest.mark.acceptance
+
+
+@dataclass(frozen=True)
+class Provider:
+    """What its superuser prepares, `admin` being who customers log in as; {database} is the customer's."""
+
+    server: str
+    database: str
+    admin: str
+    schema: str
+
+
+# The customer is no superuser anywhere; what else a provider's role may, and where extensions lie, differs.
+PROVIDERS = {
+    "amazon": Provider(
+        """create role rdsadmin superuser;
+        create role rds_superuser nologin;
+        grant pg_monitor, pg_signal_backend to rds_superuser with admin option;
+        create role customer login createdb createrole;
+        grant rds_superuser to customer""",
+        """create extension vector; create extension pg_trgm; create extension pgcrypto; create extension "uuid-ossp" """,
+        "customer",
+        "public",
+    ),
+    "google": Provider(
+        """create role cloudsqladmin superuser;
+        create role cloudsqlsuperuser nologin createdb createrole;
+        grant pg_read_all_settings, pg_monitor to cloudsqlsuperuser;
+        create role customer login createdb createrole;
+        grant cloudsqlsuperuser to customer""",
+        """create extension vector; create extension pg_trgm; create extension pgcrypto; create extension "uuid-ossp" """,
+        "customer",
+        "public",
+    ),
+    "supabase": Provider(
+        """create role supabase_admin superuser;
+        create role anon nologin; create role authenticated nologin; create role service_role nologin bypassrls;
+        create role customer login createdb createrole replication bypassrls;
+        grant anon, authenticated, service_role to customer with admin option;
+        grant pg_monitor, pg_read_all_data, pg_signal_backend to customer""",
+        """create schema extensions;
+        create extension vector schema extensions; create extension pg_trgm schema extensions;
+        create extension pgcrypto schema extensions; create extension "uuid-ossp" schema extensions;
+        grant usage on schema extensions to anon, authenticated, service_role;
+        grant usage on schema extensions to customer with grant option;
+        alter default privileges for role customer in schema public grant all on functions to anon, authenticated;
+        alter default privileges for role customer in schema public grant all on tables to anon, authenticated;
+        alter database {database} set search_path = "$user", public, extensions""",
+        "customer",
+        "extensions",
+    ),
+}
+
+
+@pytest.fixture(scope="module", params=PROVIDERS)
+def installed(request: pytest.FixtureRequest) -> Iterator[str]:
+    """The customer's DSN, pg_memoir installed as docs/installation.md says for managed servers."""
+    provider = PROVIDERS[request.param]
+    with fresh_server() as server:
+        with connect(server) as superuser:
+            for statement in provider.server.split(";"):
+                superuser.execute(statement)
+            superuser.execute(f"create database app owner {provider.admin}")
+        dsn = in_database(server, "app")
+        with connect(dsn) as superuser:
+            for statement in provider.database.format(database="app").split(";"):
+                superuser.execute(statement)
+        customer = user_of(dsn, provider.admin)
+        assert apply(customer, 4) == ""
+        with connect(customer) as db:
+            db.execute("call memoir.setup()")
+            db.execute("call memoir.ensure_partitions()")
+            db.execute(f"grant memoir_admin to {provider.admin}")
+            [(path,)] = db.execute(
+                "select distinct substr(c, 13) from pg_proc, unnest(proconfig) c"
+                " where pronamespace = 'memoir'::regnamespace and c like 'search_path=%'"
+            ).fetchall()
+            assert path == f"pg_catalog, {provider.schema}, pg_temp"
+        yield customer
+
+
+def login(installed: str, name: str, role: str) -> str:
+    with connect(installed) as db:
+        db.execute(f"create role {name} login in role {role}")
+    return user_of(installed, name)
+
+
+def test_the_demos_calls(installed: str) -> None:
+    with connect(login(installed, "service", "memoir_app")) as db:
+        said = [
+            {"role": "user", "content": "I live in Lisbon, and I never eat meat."},
+            {"role": "assistant", "content": "Noted."},
+        ]
+        call(db, "persist_turn", "alice", "march", said)
+        listed = call(db, "compile_context", "alice", "today", "Where do I live?")
+        assert "Lisbon" in str(listed) and listed[-1]["role"] == "user"
+        assert any(
+            "Lisbon" in row[0]
+            for row in table(db, "explain_context", "alice", "today", "Where do I live?", columns="content")
+        )
+        call(db, "remember", "alice", "Plays the viola")
+        assert "viola" in str(table(db, "recall", "alice", "viola"))
+        with pytest.raises(psycopg.errors.InsufficientPrivilege):
+            db.execute("select * from _memoir.users")
+
+
+def test_jobs_run_from_outside(installed: str) -> None:
+    with connect(login(installed, "writer", "memoir_app")) as db:
+        call(
+            db,
+            "persist_turn",
+            "bob",
+            "s",
+            [{"role": "user", "content": "My daughter Ida plays chess."}, {"role": "assistant", "content": "Nice."}],
+        )
+    with connect(installed) as db:
+        db.execute(
+            "select memoir.set_schedule(job, '* * * * *') from memoir.list_jobs() where job in ('extract', 'merge', 'flush', 'expiry')"
+        )
+    assert run_jobs(login(installed, "worker", "memoir_jobs"), once=True) >= 4
+    with connect(installed) as db:
+        outcomes = dict(db.execute("select job, last_outcome from memoir.list_jobs()").fetchall())
+        assert {outcomes[job] for job in ("extract", "merge", "flush", "expiry")} == {"done"}
+        assert "Ida" in str(table(db, "list_memories", "bob"))
+
+
+def test_nobody_else_gets_in(installed: str) -> None:
+    """Not by a provider's default privileges, nor as a login without a role of ours."""
+    with connect(installed) as db:
+        db.execute("create role stranger login")
+        db.execute(
+            "do $$ begin if to_regrole('anon') is not null then grant anon, authenticated to stranger; end if; end $$"
+        )
+    with connect(user_of(installed, "stranger")) as db:
+        for query in (
+            "select memoir.compile_context('alice', 'today', 'Where do I live?')",
+            "select * from _memoir.conversation_history",
+            "select memoir.set_setting('recall_tokens_max', '1')",
+        ):
+            assert code(lambda: db.execute(query)) == "42501", query
+
+
+def test_a_schema_that_can_not_be_used_is_named() -> None:
+    with fresh_server() as server:
+        with connect(server) as superuser:
+            superuser.execute("create role customer login createrole")
+            superuser.execute("create database app owner customer")
+        with connect(in_database(server, "app")) as superuser:
+            superuser.execute("create schema extensions; create extension vector schema extensions")
+            superuser.execute("grant usage on schema extensions to customer")
+        complaint = apply(user_of(in_database(server, "app"), "customer"))
+        assert "extension vector lies in schema extensions, which role memoir_owner may not use" in complaint
+        assert "grant usage on schema extensions to memoir_owner" in complaint  # the hint

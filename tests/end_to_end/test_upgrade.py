@@ -1,0 +1,134 @@
+"""Upgrades with data: what an earlier version stored is answered as before, in a schema that is as if fresh."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+from calls import call, one, run_job, set_clock, set_settings, table
+from catalog import columns, contents, describe, differences
+from psycopg.types.json import Jsonb
+from servers import ROOT, connect, database, install, psql
+
+pytestmark = pytest.mark.acceptance
+# The version whose data all later ones take over. Until the first release it moves on when the baseline is rewritten.
+BASE = "2f12ca3"
+USER = "ada"
+# What an upgrade writes itself, and what asking does. All else is kept in the columns that it had.
+MAY_CHANGE = {"schema_migrations", "compile_buffer", "kept_recalls", "setting_definitions", "settings_merged"}
+SETTINGS = "select config from _memoir.settings_merged"
+STEP: list[dict[str, Any]] = [
+    {"role": "user", "content": "Read the notes on the kiln."},
+    {
+        "role": "assistant",
+        "content": None,
+        "tool_calls": [
+            {"id": "c1", "type": "function", "function": {"name": "Read", "arguments": '{"file_path": "kiln.md"}'}}
+        ],
+    },
+    {"role": "tool", "tool_call_id": "c1", "content": "\n".join(f"Firing {n}: cone {n % 10}." for n in range(600))},
+    {"role": "assistant", "content": "Firing 599 used cone 9."},
+]
+ASKED = (
+    "select memoir.compile_context('ada', 'new', 'What is my cat called, and where do I live?')",
+    "select memoir.compile_context('ada', 'agent', 'Is there more to read?', p_budget => 1500)",
+    "select memoir.compile_context('ada', 'agent', 'And now?', p_format => 'anthropic')",
+    "select memoir.compile_context('ada', 'chat', 'And now?', p_query_embedding => array_fill(0.1::real, '{384}'))",
+    "select memoir.history('ada', 'chat')",
+    "select m::text from memoir.list_memories('ada') m",
+    "select r::text from memoir.recall('ada', 'Where do I live?') r",
+    "select t::text from memoir.list_tombstones('ada') t",
+    "select p.weights::text from memoir.list_ranking_profiles('ada') p where profile = 'user'",
+    "select memoir.session_info('ada', 'chat')",
+)
+
+
+@pytest.fixture(scope="module")
+def earlier(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The built file of the earlier version."""
+    sources, out = tmp_path_factory.mktemp("earlier"), tmp_path_factory.mktemp("built")
+    archive = subprocess.run(
+        ["git", "-C", str(ROOT), "archive", BASE, "sql", "migrations", "scripts", "plpython", "client"],
+        capture_output=True,
+    )
+    if archive.returncode:
+        pytest.skip(f"this checkout has no commit {BASE}: {archive.stderr.decode()[-200:]}")
+    subprocess.run(["tar", "-x", "-C", str(sources)], input=archive.stdout, check=True)
+    surroundings = os.environ | {"PG_MEMOIR_PYTHON": sys.executable}
+    subprocess.run([str(sources / "scripts/build_sql.sh"), str(out)], check=True, env=surroundings, capture_output=True)
+    return out / "pg_memoir.sql"
+
+
+def live(db: psycopg.Connection) -> None:
+    """What a user may have after three months: turns, memories, an archived month, erasures, weights of one's own."""
+    set_clock(db, "2031-01-20T10:00:00Z")
+    say = "select memoir.persist_turn('ada', %s, %s)"
+    for session, text in (("old", "The lighthouse keeper feeds two ravens."), ("gone", "My locker code is 4711.")):
+        db.execute(
+            say, [session, Jsonb([{"role": "user", "content": text}, {"role": "assistant", "content": "Noted."}])]
+        )
+        call(db, "close_session", USER, session)
+    set_clock(db, "2031-03-15T10:00:00Z")
+    set_settings(db, archive_destination="keep", archive_requires="nothing", history_days=30)
+    run_job(db, "archive")
+    assert one(db, "select count(*) from _memoir.archived_turns") > 0
+    for text in ("I live in Oslo and my cat is called Ximena.", "I moved to Bergen.", "Please forget my shoe size."):
+        db.execute(
+            say, ["chat", Jsonb([{"role": "user", "content": text}, {"role": "assistant", "content": "Noted."}])]
+        )
+    call(db, "extract_session", USER, "chat")
+    call(db, "append_messages", USER, "agent", STEP)
+    kept = call(db, "remember", USER, "Ada's boat is called Runa.", embedding=[0.1] * 384)["memory_id"]
+    call(db, "pin", USER, "chat", kept)
+    lost = call(db, "remember", USER, "Ada is allergic to peanuts.")["memory_id"]
+    call(db, "forget", USER, lost)
+    call(db, "erase_session", USER, "gone")
+    db.execute(say.replace("ada", "bob"), ["s", Jsonb([{"role": "user", "content": "Bob was here."}])])
+    db.execute("select memoir.erase_user('bob')")
+    weights = one(db, "select weights from memoir.list_ranking_profiles(null) limit 1")
+    call(db, "set_ranking_profile", USER, weights, "learnt elsewhere")
+    for query in ASKED:  # first asked, frames and kept recalls are made
+        db.execute(query)
+    run_job(db, "flush")
+
+
+def months_apart(described: dict[str, Any]) -> dict[str, Any]:
+    """But for tables of months, which are those in which something was said."""
+    return {key: value for key, value in described.items() if not re.search(r"_y[0-9]{4}m[0-9]{2}|archived_.*_p0", key)}
+
+
+def answers(db: psycopg.Connection) -> list[str]:
+    return [str(db.execute(query).fetchall()) for query in ASKED]
+
+
+def test_what_an_earlier_version_stored_is_answered_as_before(scratch: str, earlier: Path) -> None:
+    with database(scratch) as dsn, database(scratch) as other:
+        done = psql(dsn, "-v", "modulus=1", "-1", "-f", str(earlier))
+        assert done.returncode == 0, done.stderr
+        with connect(dsn) as db:
+            for statement in ("call memoir.setup()", "call memoir.ensure_partitions()"):
+                db.execute(statement)
+            live(db)
+            before, there = answers(db), columns(db)
+            stored, (settings,) = contents(db, there), db.execute(SETTINGS).fetchone()
+        install(dsn, modulus=1)
+        install(other, modulus=1)
+        with connect(dsn) as db, connect(other) as fresh:
+            assert answers(db) == before
+            changed = {name for name, rows in contents(db, there).items() if rows != stored[name]}
+            assert changed <= MAY_CHANGE, changed
+            # A later version brings settings and turns none.
+            assert one(db, f"select ({SETTINGS}) @> %s", Jsonb(settings))
+            assert not differences(*(months_apart(describe(one)) for one in (fresh, db)))
+            # What was rejected stays away, and what was archived comes back.
+            again = call(db, "remember", USER, "Ada is allergic to peanuts.", actor="agent")
+            assert again["outcome"] == "refused_tombstone", again
+            part = one(db, "select memoir.part_of('ada')")
+            assert one(db, "select memoir.restore_month(%s, '2031-01-01')", part)["restored"] == 2
+            assert "ravens" in str(table(db, "recall", USER, "Who feeds ravens at the lighthouse?"))

@@ -1,0 +1,74 @@
+"""What the MCP conformance suite asks a server under test to have, beside what it offers anyway: tools that answer with each
+kind of content, resources of each kind. For the tests alone."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import mcp_types as types
+from pg_memoir_gateway.mcp_server import Handlers, Who
+
+PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNkYPhfDwAChwGA60e6kgAAAABJRU5ErkJggg=="
+SOUND = "UklGRiQAAABXQVZFZm10IBAAAAABAAEARKwAAIhYAQACABAAZGF0YQAAAAA="
+NO_ARGUMENTS = {"type": "object", "properties": {}, "additionalProperties": False}
+
+
+def _embedded(uri: str, kind: str, text: str) -> types.EmbeddedResource:
+    return types.EmbeddedResource(
+        type="resource", resource=types.TextResourceContents(uri=uri, mime_type=kind, text=text)
+    )
+
+
+IMAGE = types.ImageContent(type="image", data=PIXEL, mime_type="image/png")
+CONTENT: dict[str, list[Any]] = {
+    "test_image_content": [IMAGE],
+    "test_audio_content": [types.AudioContent(type="audio", data=SOUND, mime_type="audio/wav")],
+    "test_embedded_resource": [_embedded("test://embedded-resource", "text/plain", "This is an embedded resource.")],
+    "test_multiple_content_types": [
+        types.TextContent(type="text", text="Multiple content types test:"),
+        IMAGE,
+        _embedded("test://mixed-content-resource", "application/json", '{"test": "data"}'),
+    ],
+}
+SCHEMA = {
+    "$schema": "https://json-schema.org/draft/2020-12/schema",
+    "type": "object",
+    "$defs": {"address": {"type": "object", "properties": {"street": {"type": "string"}, "city": {"type": "string"}}}},
+    "properties": {"name": {"type": "string"}, "address": {"$ref": "#/$defs/address"}},
+    "additionalProperties": False,
+}
+
+
+class Fixtures(Handlers):
+    """The server's handlers, with those tools and resources."""
+
+    async def _tools(self) -> list[dict[str, Any]]:
+        names = ["test_simple_text", "test_error_handling", *CONTENT]
+        made = [{"name": name, "description": "For the suite.", "inputSchema": NO_ARGUMENTS} for name in names]
+        schema = {"name": "json_schema_2020_12_tool", "description": "For the suite.", "inputSchema": SCHEMA}
+        return [*await super()._tools(), *made, schema]
+
+    async def _called(self, who: Who, name: str, arguments: dict[str, Any]) -> str:
+        if name == "test_simple_text":
+            return "This is a simple text response for testing."
+        if name == "test_error_handling":
+            return "Error: This tool intentionally returns an error for testing"
+        return await super()._called(who, name, arguments)
+
+    async def call_tool(self, context: Any, params: types.CallToolRequestParams) -> types.CallToolResult:
+        if params.name in CONTENT:
+            return types.CallToolResult(content=CONTENT[params.name])
+        return await super().call_tool(context, params)
+
+    async def read_resource(self, context: Any, params: types.ReadResourceRequestParams) -> types.ReadResourceResult:
+        uri = str(params.uri)
+        found: Any = None
+        if uri == "test://static-text":
+            found = types.TextResourceContents(uri=uri, mime_type="text/plain", text="This is a static text resource.")
+        elif uri == "test://static-binary":
+            found = types.BlobResourceContents(uri=uri, mime_type="image/png", blob=PIXEL)
+        elif uri.startswith("test://template/"):
+            text = json.dumps({"id": uri.split("/")[3], "templateTest": True})
+            found = types.TextResourceContents(uri=uri, mime_type="application/json", text=text)
+        return types.ReadResourceResult(contents=[found]) if found else await super().read_resource(context, params)

@@ -1,0 +1,119 @@
+"""What the providers' APIs demand of a request: written from their documentation, apart from the gateway, to judge it."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+MARKS = 4
+"""Cache marks in one request."""
+
+
+def problems(path: str, raw: bytes) -> list[str]:
+    """What an API would answer with 400, in words; [] for a valid request."""
+    try:
+        body = json.loads(raw)
+    except ValueError as error:
+        return [f"no JSON: {error}"]
+    if path.startswith("/v1/messages"):
+        return _anthropic(body)
+    return _chat(body) if path.startswith("/v1/chat") else _responses(body)
+
+
+def _anthropic(body: dict[str, Any]) -> list[str]:
+    found = [f"{name} lacks" for name in ("model", "messages") if name not in body]
+    if found:
+        return found
+    messages = body["messages"]
+    names = [tool.get("name") for tool in body.get("tools") or []]
+    if len(set(names)) != len(names):
+        found.append(f"tools: names are not unique: {names}")
+    found += _marks(body)
+    if not messages or messages[0]["role"] != "user":
+        found.append("the first message is not the user's")
+    open_calls: list[str] = []
+    seen: set[str] = set()
+    for at, message in enumerate(messages):
+        content = message["content"]
+        blocks = [{"type": "text", "text": content}] if isinstance(content, str) else content
+        if not blocks and message["role"] != "system":
+            found.append(f"messages.{at}: empty")
+        found += [f"messages.{at}: empty text" for b in blocks if b["type"] == "text" and not b["text"].strip()]
+        results = [b["tool_use_id"] for b in blocks if b["type"] == "tool_result"]
+        if sorted(results) != sorted(open_calls) or any(b["type"] == "tool_result" for b in blocks[len(results) :]):
+            found.append(f"messages.{at}: results {results}, calls {open_calls}")
+        calls = [b["id"] for b in blocks if b["type"] == "tool_use"]
+        if seen & set(calls) or len(set(calls)) < len(calls):
+            found.append(f"messages.{at}: ids of calls are not unique")
+        if (calls or any("thinking" in b["type"] for b in blocks)) and message["role"] != "assistant":
+            found.append(f"messages.{at}: what only an assistant says")
+        found += [
+            f"messages.{at}: a thought without its signature"
+            for b in blocks
+            if b["type"] == "thinking" and not b.get("signature")
+        ]
+        found += [
+            f"messages.{at}: input is no object"
+            for b in blocks
+            if b["type"] == "tool_use" and not isinstance(b["input"], dict)
+        ]
+        seen |= set(calls)
+        open_calls = calls
+    return found + ([f"calls without results: {open_calls}"] if open_calls else [])
+
+
+def _marks(body: dict[str, Any]) -> list[str]:
+    places = [*(body.get("tools") or []), *(body["system"] if isinstance(body.get("system"), list) else [])]
+    for message in body["messages"]:
+        places += message["content"] if isinstance(message["content"], list) else []
+    marked = [place for place in places if place.get("cache_control")]
+    lives = [place["cache_control"].get("ttl", "5m") for place in marked]
+    found = [f"{len(marked)} cache marks"] if len(marked) > MARKS else []
+    found += (
+        ["a mark of an hour after one of five minutes"] if "5m" in lives and "1h" in lives[lives.index("5m") :] else []
+    )
+    return found + [
+        "a mark on a thought or an empty text" for p in marked if "thinking" in p.get("type", "") or p.get("text") == ""
+    ]
+
+
+def _chat(body: dict[str, Any]) -> list[str]:
+    found, open_calls = [], list[str]()
+    names = [(tool.get("function") or tool).get("name") for tool in body.get("tools") or []]
+    if len(set(names)) != len(names) or body.get("tools") == []:
+        found.append(f"tools: {names}")
+    for at, message in enumerate(body["messages"]):
+        if message["role"] == "tool":
+            if message["tool_call_id"] not in open_calls:
+                found.append(f"messages.{at}: answers no call")
+            else:
+                open_calls.remove(message["tool_call_id"])
+            continue
+        if open_calls:
+            found.append(f"messages.{at}: calls without results: {open_calls}")
+        open_calls = [call["id"] for call in message.get("tool_calls") or []]
+        if message.get("content") is None and not open_calls:
+            found.append(f"messages.{at}: nothing said")
+        found += [
+            f"messages.{at}: arguments are no text"
+            for c in message.get("tool_calls") or []
+            if not isinstance(c["function"]["arguments"], str)
+        ]
+    return found + ([f"calls without results: {open_calls}"] if open_calls else [])
+
+
+def _responses(body: dict[str, Any]) -> list[str]:
+    items = body["input"] if isinstance(body.get("input"), list) else []
+    names = [tool.get("name") for tool in body.get("tools") or [] if tool.get("name")]
+    found = [f"tools: names are not unique: {names}"] if len(set(names)) != len(names) else []
+    calls: list[str] = []
+    for at, item in enumerate(items):
+        kind = item.get("type", "message")
+        if kind.endswith("_call"):
+            calls.append(item["call_id"])
+        elif kind.endswith("_call_output"):
+            if item["call_id"] not in calls:
+                found.append(f"input.{at}: answers no call")
+            else:
+                calls.remove(item["call_id"])
+    return found + ([f"calls without results: {calls}"] if calls else [])

@@ -1,0 +1,28 @@
+"""What requests cost beside the client's own lists."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from pg_memoir_gateway.costs import cost_of, without
+
+
+@pytest.mark.parametrize(
+    ("usage", "cost"),
+    [
+        ({"input_tokens": 10, "cache_creation_input_tokens": 100, "cache_read_input_tokens": 1000}, 235),
+        ({"prompt_tokens": 1000, "prompt_tokens_details": {"cached_tokens": 900}}, 190),
+        ({"input_tokens": 1000, "input_tokens_details": {"cached_tokens": 900}, "output_tokens": 7}, 190),
+        ({"input_tokens": 10, "cache_creation_input_tokens": None}, 10),
+        ({}, 0),
+    ],
+)
+def test_usage_in_any_words(usage: dict[str, Any], cost: float) -> None:
+    assert cost_of(usage) == pytest.approx(cost)
+
+
+def test_what_is_left_out_would_have_been_read_and_what_was_rewritten_too() -> None:
+    assert without(100, 4_000, 0) == pytest.approx(200)
+    assert without(1_300, 0, 4_000) == pytest.approx(150)
+    assert without(100, -4_000, 0) == 0

@@ -1,0 +1,44 @@
+"""What waits to be stored, and who waits for it."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Coroutine
+from types import SimpleNamespace
+from typing import Any, cast
+
+from pg_memoir_gateway.exchange import Exchange
+from pg_memoir_gateway.spans import NotPlain
+from pg_memoir_gateway.store import BEHIND, Store
+
+
+def test_a_request_waits_a_little_while_storing_lags_behind_its_conversation() -> None:
+    work: list[Coroutine[Any, Any, None]] = []
+    config = SimpleNamespace(database_ms=100, capture=False)
+    gateway = SimpleNamespace(config=config, memoir=None, pending_bytes=0, in_background=work.append)
+    store = Store(cast(Any, gateway))
+
+    def unread() -> Any:
+        raise NotPlain("no conversation after all")
+
+    async def nothing(*_: object) -> None:
+        pass
+
+    async def waited(session: str) -> float:
+        begun = time.monotonic()
+        await store.caught_up(cast(Any, SimpleNamespace(user="u", session=session)))
+        return time.monotonic() - begun
+
+    async def run() -> None:
+        for _ in range(BEHIND):
+            store.keep(Exchange("POST", "/", b"/", [], b"{}", conversation=("u", "s")), unread, nothing)
+        assert await waited("s") < 0.05, "so many need not be there yet"
+        store.keep(Exchange("POST", "/", b"/", [], b"{}", conversation=("u", "s")), unread, nothing)
+        assert await waited("s") >= 0.1 > 0.05 > await waited("another")
+        await work.pop()
+        assert await waited("s") < 0.05
+        await asyncio.gather(*work)
+        assert gateway.pending_bytes == 0
+
+    asyncio.run(run())
