@@ -73,6 +73,9 @@ begin
     v_memories := v_memories || v_frequent || v_pinned;
   end if;
   v_ranked := _memoir.with_waiting(p_user_id, v_ranked, p_waiting);
+  if p_pins.pinned is not null and 'changes' = any (p_counters.features) then
+    v_ranked := _memoir.with_changing(p_user_id, v_ranked, p_scope);
+  end if;
   if p_counters.related and v_memories <> '{}' then
     select r.ranked, r.related into v_ranked, v_related
     from _memoir.with_related(p_user_id, v_ranked, (p_config ->> 'related_hops')::integer, p_scope) r;
@@ -110,6 +113,8 @@ begin
     left join c o on o.session_id = x.session_id and o.turn_index = x.turn_index
     left join c n on n.session_id = x.by_session and n.turn_index = x.by_turn
     where o.n is not null or n.n is not null
+    -- What changed a change comes after it.
+    order by p_candidates[o.n].said_at nulls last, o.n, n.n
   loop
     foreach v_no in array array[v_pair.old, v_pair.new] loop
       continue when p_candidates[v_no].reason is distinct from 'below the relevance floor'
@@ -122,6 +127,38 @@ begin
     end loop;
   end loop;
   return p_candidates;
+end $$;
+
+-- The turns that change what the best candidates say, and what changes those, as far as they are not among what was found.
+create or replace function _memoir.with_changing(p_user_id uuid, p_ranked _memoir.ranked_item[],
+  p_scope _memoir.search_scope)
+returns _memoir.ranked_item[] language plpgsql stable set plan_cache_mode = force_custom_plan as $$
+declare
+  v_best constant integer := 40; v_most constant integer := 12;
+begin
+  return coalesce(p_ranked, '{}') || array(
+    with recursive changed as materialized (
+      select distinct x.session_id, x.turn_index, x.by_session, x.by_turn from _memoir.recall_exclusions x
+      where x.user_id = p_user_id and x.changed and x.lifted_at is null and x.by_session is not null
+        and (p_scope.as_of is null or x.recorded_at <= p_scope.as_of)),
+    changing as (
+      select x.by_session, x.by_turn, 1 as depth from changed x
+      join (select r.session_id, r.turn_index from unnest(p_ranked) r where r.kind = 't'
+        order by r.score desc, r.item_no limit v_best) r on r.session_id = x.session_id and r.turn_index = x.turn_index
+      union
+      select x.by_session, x.by_turn, c.depth + 1 from changing c
+      join changed x on x.session_id = c.by_session and x.turn_index = c.by_turn where c.depth < 4)
+    select (i.item_no, i.kind, i.ref_id, i.session_id, i.turn_index, i.chunk, i.span_start, i.span_length,
+      i.token_count, i.role, i.created_at, i.recorded_at, i.project, 0, 0, null, 0, 0,
+        array_fill(0, array[cardinality(_memoir.ledger_signals())]), 0)::_memoir.ranked_item
+    from (select distinct c.by_session, c.by_turn from changing c) c
+    join _memoir.search_items i on i.user_id = p_user_id and i.session_id = c.by_session and i.turn_index = c.by_turn
+    where i.kind = 't' and not i.dead and not i.echo and i.sensitivity <= p_scope.clearance
+      and (i.turn_index < p_scope.hidden_from or i.session_id <> all (p_scope.hidden_sessions))
+      and (p_scope.kinds is null or i.kind = any (p_scope.kinds))
+      and (p_scope.projects is null or i.project = any (p_scope.projects))
+      and not exists (select from unnest(p_ranked) r where r.item_no = i.item_no)
+    order by i.item_no desc limit v_most);
 end $$;
 
 -- Much-used memories and what is pinned, as far as it is not among what was found.

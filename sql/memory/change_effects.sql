@@ -1,6 +1,20 @@
 -- What changes do (changes.sql finds them): spans marked or taken out, memories that give way, requests to forget;
 -- undo_change, forget_about.
 
+-- Forgets what is known of the matter that a request names by another word than it was told with; null where nothing is.
+create or replace function _memoir.forget_slot(p_turn _memoir.conversation_history,
+  p_request _memoir.forget_request, p_by text)
+returns jsonb language plpgsql set plan_cache_mode = force_custom_plan as $$
+declare
+  v_slot text := (select s.slot from _memoir.slot_of(upper(left(p_request.names, 1)) || substr(p_request.names, 2)
+    || ' is 1000') s); v_values text[];
+begin
+  v_values := array(select distinct m.slot_value from _memoir.memory_store m where m.user_id = p_turn.user_id
+    and m.state = 'active' and m.slot = v_slot and length(m.slot_value) between 2 and 80 limit 2);
+  if cardinality(v_values) <> 1 then return null; end if;
+  return _memoir.forget_named(p_turn, v_values[1], p_request.said, false, p_request.language, false, p_by);
+end $$;
+
 -- A turn's requests to forget are carried out. Under the user's lock. Returns counts.
 create or replace function _memoir.carry_out(p_turn _memoir.conversation_history,
   p_requests _memoir.forget_request[], p_by text)
@@ -11,6 +25,10 @@ begin
   foreach v_request in array p_requests loop
     v_done := _memoir.forget_named(p_turn, v_request.names, v_request.said, v_request.is_all, v_request.language, false,
       p_by);
+    -- "My pay", who takes home 3,850: what has its slot.
+    if v_done ->> 'outcome' = 'nothing' and not v_request.is_all then
+      v_done := coalesce(_memoir.forget_slot(p_turn, v_request, p_by), v_done);
+    end if;
     -- "… what I said about my pay, I mean the 3,900": by its value.
     if v_done ->> 'outcome' = 'nothing' then
       v_values := array(select r from _memoir.values_of(p_turn.content, v_request.language) v,
@@ -42,7 +60,10 @@ declare
   v_one _memoir.change_candidate; v_change _memoir.found_change; v_changed integer := 0; v_earlier record;
 begin
   if p_candidates <> '{}' then v_earlier := _memoir.earlier_units(p_turn, p_candidates, p_language); end if;
-  foreach v_one in array p_candidates loop
+  -- "Hit a wall, they wrote the Jazz off": what names the old value or a new one tells the change.
+  foreach v_one in array array(select c from unnest(p_candidates) with ordinality c
+    order by c.olds <> '{}' and (c.new).kinds = '{}' and (c.new).names = '{}' and not exists (
+      select from unnest(c.olds) o where _memoir.has_words((c.clause).said, o)), ordinality) loop
     for v_change in select * from _memoir.changed_units(v_earlier.units, v_earlier.plains, v_earlier.said, v_one,
       p_language, p_turn) loop
       v_changed := v_changed + _memoir.change(p_session, p_turn, v_change, p_by, p_config)::integer;
@@ -98,7 +119,8 @@ end $$;
 create or replace function _memoir.told_by(p_values _memoir.said_values)
 returns text[] language sql immutable as $$
   select case when (p_values).names <> '{}' then array['name'] else '{}' end
-    || case when (p_values).kinds && '{number,code}' then '{number,code,much,mani}' else '{}' end::text[]
+    || case when (p_values).kinds && '{number,code}' then '{number,code,much,mani,digit,combin}' else '{}' end::text[]
+    || case when (p_values).kinds && '{email}' then '{email,mail,address}' else '{}' end::text[]
     || case when (p_values).kinds && '{date,time,weekday}' then '{date,day,time}' else '{}' end::text[]
 $$;
 

@@ -20,38 +20,56 @@ create or replace function _memoir.changed_units(p_units _memoir.said_unit[], p_
 returns setof _memoir.found_change language plpgsql stable set plan_cache_mode = force_generic_plan as $$
 declare
   v_found _memoir.found_change; v_all _memoir.found_change[] := '{}';
-  v_best _memoir.found_change; v_subject text := _memoir.subject_of(p_one.plain, p_language); v_theirs text[];
+  v_best _memoir.found_change; v_at integer[] := '{}'; v_best_at integer; v_same boolean[]; v_subject text := _memoir.subject_of(p_one.plain, p_language); v_theirs text[];
   v_names text[] := tsvector_to_array(to_tsvector(p_language::regconfig, array_to_string((p_one.new).names, ' ')));
   v_context text; v_around text[]; v_changing text[] := _memoir.word_list(p_language, 'change_words');
   -- "Lena's flight" is not mine.
   v_owner text := (regexp_match(p_one.plain, '^([[:upper:]][[:alpha:]]+)''s '))[1];
+  -- Nor is what "she" does.
+  v_of_another boolean := p_language = 'english' and p_one.plain ~* '^(?:she|he|they|her|his|their)\M';
   v_self text := '^(?:' || nullif(_memoir.any_word(p_language, 'first_person'), '') || '|we|my|our)\M';
 begin
   v_theirs := array(select _memoir.subject_of(p, p_language) from unnest(p_plains) with ordinality x(p, o) order by o);
   for i in 1 .. cardinality(p_units) loop
     -- "Thanks, Gina!" says nothing that could change.
     continue when (p_said[i]).kinds = '{}' and p_plains[i] !~ ' .* ' and p_plains[i] !~* v_self;
-    continue when v_subject <> v_theirs[i] or not _memoir.has_words(p_units[i].context, v_owner)
+    continue when v_subject <> v_theirs[i] or v_of_another and v_theirs[i] = 'self' or not _memoir.has_words(p_units[i].context, v_owner)
       and p_plains[i] ~* v_self;
     if p_units[i].context is distinct from v_context then
       v_context := p_units[i].context;
       v_around := _memoir.topics(v_context, p_language, v_changing);
     end if;
     v_found := _memoir.change_of(p_units[i], p_plains[i], p_said[i], v_around, p_one, v_names, p_language, p_turn);
-    if v_found.kind is not null then v_all := v_all || v_found; end if;
+    if v_found.kind is not null then v_all := v_all || v_found; v_at := v_at || i; end if;
   end loop;
-  select * into v_best from unnest(v_all) f
+  select o into v_best_at from unnest(v_all) with ordinality f(span_start, span_length, said, unit, olds, kind, score, o)
   order by f.score desc, (f.unit).created_at desc, (f.unit).turn_index desc limit 1;
+  if v_best_at is null then return; end if;
+  v_best := v_all[v_best_at];
+  -- What was said of the very same thing, whatever its value: each earlier word on it is over.
+  v_same := array(select v_best.kind = 'value' and _memoir.same_thing(p_said[a], p_said[v_at[v_best_at]])
+    from unnest(v_at) with ordinality x(a, o) order by o);
   -- Another one as near with another value: it is not clear which is meant.
-  if v_best.kind is null or v_best.kind in ('value', 'name') and exists (select from unnest(v_all) f
-    where f.kind = v_best.kind and f.score > 0.85 * v_best.score
-      and (f.unit).message_id <> (v_best.unit).message_id and not f.olds && v_best.olds) then
+  if v_best.kind in ('value', 'name') and exists (select from unnest(v_same) with ordinality x(same, o)
+    where not same and (v_all[o]).kind = v_best.kind and (v_all[o]).score > 0.85 * v_best.score
+      and ((v_all[o]).unit).message_id <> (v_best.unit).message_id and not (v_all[o]).olds && v_best.olds) then
     return;
   end if;
-  return query select * from unnest(v_all) f where f.kind = v_best.kind and f.score >= 0.75 * v_best.score
-    and (f.olds && v_best.olds or f.kind = 'over'
+  return query select f.* from unnest(v_same) with ordinality x(same, o), lateral (select (v_all[o]).*) f
+  where f.kind = v_best.kind and f.score >= 0.75 * v_best.score and (same or f.olds && v_best.olds or f.kind = 'over'
       or (f.unit).message_id = (v_best.unit).message_id and (f.unit).span_start = (v_best.unit).span_start);
 end $$;
+
+-- Whether two clauses say values of the same kinds of the same thing: what the one is about the other is, too, and where
+-- they differ nobody is named.
+create or replace function _memoir.same_thing(p_one _memoir.said_values, p_other _memoir.said_values)
+returns boolean language sql immutable as $$
+  select p_one.topics <> '{}' and p_other.topics <> '{}' and p_one.kinds && p_other.kinds
+    and (p_one.topics <@ p_other.topics or p_other.topics <@ p_one.topics)
+    and (select count(*) from unnest(p_one.topics || p_other.topics) t
+      where not (t = any (p_one.topics) and t = any (p_other.topics))) <= 2
+    and p_one.names <@ p_other.names and p_other.names <@ p_one.names
+$$;
 
 -- What a clause changes of an earlier one, and how sure that is; kind is null where it changes nothing.
 create or replace function _memoir.change_of(p_unit _memoir.said_unit, p_unit_plain text, p_old _memoir.said_values,
@@ -234,6 +252,13 @@ begin
     p_found.kind := 'over'; p_found.score := 0.8;
     return;
   end if;
+  -- "Penicillin is fine for me", who could not have it.
+  if array(select t from unnest(v_topics) t where t <> all (_memoir.word_list(p_language, 'health_matters')))
+      && p_old.topics and p_one.plain ~* ('\m(?:' || nullif(_memoir.any_word(p_language, 'health_fine'), '')
+      || ')\M') and p_unit_plain ~* ('\m(?:' || nullif(_memoir.any_word(p_language, 'health_kept'), '') || ')\M') then
+    p_found.kind := 'over'; p_found.score := 0.8;
+    return;
+  end if;
   -- "I'm not lactose intolerant": the same, and denied.
   if v_topics <> '{}' and v_topics @> p_old.topics and p_old.topics <> '{}' and cardinality(v_topics)
       <= cardinality(p_old.topics) + 1 and p_one.plain ~* v_denies and p_unit_plain !~* v_denies
@@ -288,7 +313,8 @@ begin
   if v_new[1] in ('i', 'we') and v_new[2] = any (v_verbs) and v_others !~ v_with
     and v_olds !~ v_place
     or v_tail >= 2 and v_new[2] = any (v_verbs || '{have,has,is,am,are}'::text[])
-    or v_new[1] <> all ('{i,we}') and v_new[1:v_head] && '{is,are,be}' and v_others ~ v_place and v_olds ~ v_place
+    or v_new[1] <> all ('{i,we}') and v_new[1:v_head] && '{is,are,be}' and (v_others ~ v_place and v_olds ~ v_place
+      or array_to_string(v_new[1:v_head], ' ') ~ ' (?:is|are|be) (?:in|at|on)(?: the| an?| my| our)?$')
     or v_new[1:2] in ('{i,am}', '{we,are}') and p_new ~ ' (?:in|at) [[:upper:]]' and p_old ~ ' (?:in|at) [[:upper:]]' then
     return coalesce(_memoir.value_cut(v_olds, p_language), v_olds);
   end if;

@@ -119,7 +119,9 @@ begin
   return array(
     select (l.ref_id, l.session_id, l.turn_index, l.recorded_at, i.created_at, i.role,
       l.span_start + s.span_start + c.span_start - 2, c.span_length, c.said, left(v_bodies[s.text_no], 1000),
-      s.said ~ '[?？]["”'')]*$' and lead(c.span_start) over (partition by l.item_no, s.span_start
+      s.said ~ '[?？]["”'')]*$' and not coalesce(lower(s.said) ~ nullif(_memoir.any_word(v_languages[s.text_no],
+        'tag_questions'), ''), false) and s.said !~* ', (?:right|correct|yes|no|oder|ja|no|verdad|non|vero|né)\?$'
+        and lead(c.span_start) over (partition by l.item_no, s.span_start
         order by c.span_start) is null)::_memoir.said_unit
     from unnest(v_of, v_said, v_starts) s(text_no, said, span_start)
     join unnest(v_locators) l on l.item_no = v_items[s.text_no]
@@ -173,6 +175,42 @@ begin
     end loop;
   end loop;
   return v_all;
+end $$;
+
+-- Short answers to what the assistant just asked ("33 already"): what they give is said of what the question is about.
+create or replace function _memoir.answers_given(p_turns _memoir.conversation_history[], p_texts text[],
+  p_clauses _memoir.said_clause[], p_languages text[])
+returns _memoir.change_candidate[] language plpgsql stable set plan_cache_mode = force_custom_plan as $$
+declare
+  v_clause _memoir.said_clause; v_asked text; v_turn _memoir.conversation_history; v_one _memoir.change_candidate;
+  v_language text; v_out _memoir.change_candidate[] := '{}';
+begin
+  -- What a text begins with, where it says a value.
+  for v_clause in
+    select distinct on (c.text_no) c.* from unnest(p_clauses) c
+    where c.clause_no > 0 and not c.asks and length(p_texts[c.text_no]) <= 160
+    order by c.text_no, c.sentence_start, c.clause_no
+  loop
+    v_turn := p_turns[v_clause.text_no];
+    continue when v_clause.span_start > 20 or v_clause.plain !~ '\d' or v_turn.turn_index = 0;
+    select (regexp_match(right(h.content, 400), '([^.!?\n]{4,200})[?？]["”'')]*\s*$'))[1] into v_asked
+    from _memoir.conversation_history h
+    where h.user_id = v_turn.user_id and h.session_id = v_turn.session_id and h.turn_index = v_turn.turn_index - 1
+      and h.recorded_at between v_turn.recorded_at - interval '1 day' and v_turn.recorded_at and h.role = 'assistant';
+    continue when v_asked is null;
+    v_language := p_languages[v_clause.text_no];
+    v_one := (v_clause, case when v_language <> 'english' then '' when v_asked ~* '\myou(?:r|rs)?\M' then 'I say '
+      when v_asked ~* '\m(?:she|he|they|her|his|their)\M' then 'she says ' else '' end || v_clause.plain, '{}', true,
+      false, null, null, false, false, null)::_memoir.change_candidate;
+    -- The memory of it says what was asked.
+    v_one.clause.said := v_clause.said || ' (asked "' || btrim(v_asked) || '?")';
+    v_one.new := _memoir.values_of(v_clause.plain, v_language);
+    v_one.new.topics := _memoir.topics(v_asked, v_language, _memoir.word_list(v_language, 'change_words'));
+    v_one.context := (v_one.new).topics;
+    continue when (v_one.new).kinds <@ _memoir.soft_kinds() or (v_one.new).topics = '{}';
+    v_out := v_out || v_one;
+  end loop;
+  return v_out;
 end $$;
 
 -- Of clauses in one language those of sentences that sound like a change or say something of one's own things, but for
@@ -248,17 +286,23 @@ begin
       continue;
     end if;
     v_one.plain := coalesce(v_retracted, v_one.plain);
+    -- "My solicitor says completion will be 26 November": completion will be.
+    if p_language = 'english' then
+      v_one.plain := regexp_replace(v_one.plain, '^(?:(?:my|the|our) )?[[:alpha:]]+ (?:says|said|told (?:me|us)|tells (?:me|us)|rang|confirmed|texted|wrote)(?: that|:| to say)? (?=[[:alpha:]]+ .*\d)', '');
+    end if;
     v_one.is_sure := v_is_taken_back or coalesce(lower(v_clause.sentence) ~ v_sure, false);
     v_one.cue := v_one.cue or v_is_taken_back;
     -- "Tadeo changed schools, he goes to …": who he is was said before.
     v_is_open := v_before = '' and not v_is_taken_back and coalesce(v_one.plain ~* v_pronoun, false);
     if v_is_open then v_one.plain := v_sentence; end if;
-    if v_is_taken_back or v_before <> '' and v_one.plain ~* v_pronoun then
+    if v_is_taken_back or v_before <> '' and (v_one.plain ~* v_pronoun or v_one.plain ~ '^[$€£]?\d'
+        or p_language = 'english' and v_one.plain ~* '^(?:we|they|it) (?:are|is) (?:now )?(?:called|named) ') then
       v_one.plain := v_before || ' ' || v_one.plain;
     end if;
     v_is_taken_back := false;
     -- "Stepped on the scale: 79 kilos": what stands after the colon says it.
-    if v_text_cue and v_one.plain ~ '^[^:]{4,40}: [^:]*\d[^:]* [[:alpha:]]{3}' and v_one.plain !~* v_own then
+    if v_text_cue and (v_one.plain !~* v_own and v_one.plain ~ '^[^:]{4,40}: [^:]*\d[^:]* [[:alpha:]]{3}'
+        or v_one.plain ~* ('^[^:]{4,80}: [^:]{3,40}\m(?:' || _memoir.any_word(null, 'days_of_week') || ')$')) then
       v_one.plain := regexp_replace(v_one.plain, '^[^:]*: ', '');
     end if;
     v_before := v_one.plain;
@@ -269,7 +313,7 @@ begin
       v_one.plain := split_part(v_one.plain, ', ', 1);
     end if;
     v_one.is_over := coalesce(lower(v_clause.sentence) ~ v_over, false);
-    v_one.is_answer := length(v_one.plain) < 60 and coalesce(v_one.plain ~* v_answers
+    v_one.is_answer := length(v_one.plain) < 60 and coalesce(v_one.plain ~* v_answers or v_clause.said ~* v_answers
       or lower(v_clause.sentence) ~ v_answer_cues, false);
     v_one.thing := _memoir.new_thing(v_one.plain, p_language);
     v_out := v_out || v_one;
@@ -345,6 +389,10 @@ begin
     || case when p_is_brief then _memoir.word_list(p_language, 'replaced_briefly') else '{}' end loop
     for v_hit in select m[1] from regexp_matches(v_said, v_pattern, 'g') m loop
       v_hit := _memoir.value_cut(v_hit, p_language);
+      if p_language = 'english' then
+        v_hit := regexp_replace(v_hit, ' (?:sorry|oops|lol|haha|btw|my bad|pls|please|though|actually|ok|okay|duh|silly me)$',
+          '', 'i');
+      end if;
       continue when v_hit is null or length(v_hit) < 2 or cardinality(string_to_array(v_hit, ' ')) > 4;
       v_out := v_out || v_hit;
     end loop;

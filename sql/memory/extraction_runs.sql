@@ -33,8 +33,10 @@ begin
     v_requests := array(select r from _memoir.forget_requests_in(v_clauses, v_languages) r
       where length(v_texts[r.text_no]) <= 20000);
     v_found := _memoir.found_in(v_turns, v_clauses, v_languages, v_requests);
-    v_candidates := _memoir.change_candidates(v_texts, array(select c from unnest(v_clauses) c
-      where not exists (select from unnest(v_requests) r where r.text_no = c.text_no)), v_languages);
+    v_clauses := array(select c from unnest(v_clauses) c
+      where not exists (select from unnest(v_requests) r where r.text_no = c.text_no));
+    v_candidates := _memoir.change_candidates(v_texts, v_clauses, v_languages)
+      || _memoir.answers_given(v_turns, v_texts, v_clauses, v_languages);
   end if;
   perform _memoir.ensure_month(p_user_id, memoir.now());
   -- The session's counters, then the user's, as everywhere.

@@ -8,7 +8,7 @@ returns table (span_start integer, span_length integer, said text, inherits bool
 language plpgsql immutable set plan_cache_mode = force_generic_plan as $$
 declare
   v_joints text := nullif(_memoir.any_word(p_language, 'clause_joints'), ''); v_starts text; v_verbs text; v_text text;
-  v_piece text; v_at integer := 1; v_trimmed text; v_held text := '';
+  v_piece text; v_at integer := 1; v_trimmed text; v_held text := ''; v_pieces text[];
 begin
   v_text := translate(p_sentence, '’‘ʼ' || chr(2) || chr(3), '''''''');
   if v_joints is not null and length(p_sentence) <= 600 then
@@ -22,9 +22,14 @@ begin
         'gi');
     end if;
   end if;
-  foreach v_piece in array string_to_array(v_text, chr(2)) loop
-    -- "Ida and I live together": two words are no clause.
-    if v_held || v_piece ~* '^(?:(?:my|our) )?[[:alpha:]''-]+(?: [[:alpha:]''-]+)? and $' then
+  v_pieces := string_to_array(v_text, chr(2));
+  for v_no in 1 .. cardinality(v_pieces) loop
+    v_piece := v_pieces[v_no];
+    -- "Ida and I live together": two words are no clause, nor is "Tariq, my son, is nine" three.
+    if v_held || v_piece ~* '^(?:(?:my|our) )?[[:alpha:]''-]+(?: [[:alpha:]''-]+)? and $'
+      or v_no < cardinality(v_pieces) and v_piece ~ '^[[:upper:]][[:alpha:]''-]+(?:,| \() ?$'
+        and v_pieces[v_no + 1] ~ '^(?:my|our|the) [[:alpha:]-]+(?: [[:alpha:]-]+)?[,)] '
+      or v_held ~ ', $' and v_piece ~ '^(?:my|our) [[:alpha:]-]+(?: [[:alpha:]-]+)?, $' then
       v_held := v_held || v_piece;
       continue;
     end if;
@@ -52,7 +57,8 @@ declare
 begin
   v_sentences := array(
     select (t.o, s.span_start, 0, s.span_start, s.span_length, s.said, s.said, null, false, false,
-      s.said ~ '[?？]["”'')]*$')::_memoir.said_clause
+      s.said ~ '[?？]["”'')]*$' and not coalesce(lower(s.said) ~ nullif(_memoir.any_word(p_languages[t.o],
+        'tag_questions'), ''), false))::_memoir.said_clause
     from unnest(p_texts) with ordinality t(body, o),
       lateral (select * from _memoir.own_sentences(t.body) s where s.span_length between 3 and 600 limit 60) s
     order by t.o, s.span_start);
@@ -110,6 +116,11 @@ begin
     v_text := regexp_replace(v_text, '\m(' || _memoir.any_word('english', 'intensifiers') || ') ', '', 'gi');
   end if;
   v_text := btrim(regexp_replace(v_text, ' +', ' ', 'g'));
+  -- "Tariq, my son, is nine", "Anneke (my wife) is ill": my son Tariq is.
+  if p_language = 'english' and v_text ~ '^[[:upper:]][[:alpha:]''-]+,? \(?(?:my|our|the) ' then
+    v_text := regexp_replace(v_text, '^([[:upper:]][[:alpha:]''-]+)(?:, (my|our) ([[:alpha:]-]+(?: [[:alpha:]-]+)?),'
+      || '| \((?:my|our|the) ([[:alpha:]-]+(?: [[:alpha:]-]+)?)\)) ', 'my \3\4 \1 ');
+  end if;
   while length(v_text) <= 600 loop
     v_before := v_text;
     exit when lower(left(v_text, 3)) = 'no ' and v_text ~* nullif(_memoir.any_word(p_language, 'meant_openings'), '');

@@ -73,8 +73,12 @@ declare
 begin
   v_text := regexp_replace(v_text, '\m(' || _memoir.any_word('english', 'abbreviations') || ')\.(?= ?[[:alnum:],])',
     '\1' || chr(1), 'g');
+  -- "am 12. März": no sentence ends there.
+  if v_text ~ '\d\. [[:alpha:]]' then
+    v_text := regexp_replace(v_text, '(\d)\.(?= (?:' || _memoir.any_word(null, 'months') || ')\M)', '\1' || chr(1), 'gi');
+  end if;
   v_text := regexp_replace(v_text,
-    '([.!?…。！？]+["”''\)\]]*[ \t]+|\n+|[\u2600-\u27bf\U0001f300-\U0001faff]\ufe0f?[ \t]*)', '\1' || chr(2), 'g');
+    '([.!?…。！？]+["”''\)\]]*[ \t]+|\n+|[ \t]+[:;]-?[()DPp](?=[ \t\n]|$)[ \t]*|[\u2600-\u27bf\U0001f300-\U0001faff]\ufe0f?[ \t]*)', '\1' || chr(2), 'g');
   foreach v_piece in array string_to_array(v_text, chr(2)) loop
     v_trimmed := ltrim(v_piece, E' \t\n\r-*•–—');
     span_start := v_at + length(v_piece) - length(v_trimmed);
@@ -341,7 +345,9 @@ begin
     v_at := regexp_instr(v_rest, v_pattern, 1, 1, 0, 'i');
     exit when v_at = 0;
     v_hit := regexp_substr(v_rest, v_pattern, v_at, 1, 'i');
-    select * into v from _memoir.resolve_date(v_hit, v_rest, p_said, p_is_past);
+    -- "The last week of August" is none of the days around.
+    select d.* into v from (select 1) x left join _memoir.resolve_date(v_hit, v_rest, p_said, p_is_past) d
+      on not (v_hit ~* '^(?:the )?(?:last|next) ' and substr(v_rest, v_at + length(v_hit)) ~* '^ of ');
     if v.from_day is not null then
       v.to_day := coalesce(v.to_day, v.from_day + 1);
       v.said := coalesce(v.said, case when v.first_word in ('until', 'till', 'by', 'since') then v.first_word

@@ -109,6 +109,36 @@ CORRECTIONS = [
     ("I study geology", "I switched my major to maths", "maths", "geology"),
     ("my pension is with Aldera", "I've changed pension, I'm with Borvita", "Borvita", "Aldera"),
     ("I play squash every week", "had to give up squash because of my knee", "give up", "plays squash"),
+    ("I have the Premium plan on Fotolux", "as of Monday I'm on the free tier of Fotolux", "free tier", "Premium plan"),
+    (
+        "drum lessons are on Mondays",
+        "the studio has answered: drum lessons = Fridays, final version",
+        "Fridays",
+        "Mondays",
+    ),
+    ("we booked a caravan for the first week of June", "so the caravan company went bust", "bust", "booked a caravan"),
+    (
+        "I switched my phone to Telvia last week",
+        "cancelled Telvia after ten days, what a mess",
+        "ancelled",
+        "to Telvia",
+    ),
+    ("my tutor is called Brida", "it says on the door it's Berit um not Brida", "Berit", "called Brida"),
+    ("I can't have mussels, allergic since school", "it turns out mussels are fine for me", "fine", "can't have"),
+    ("the handover of the boat is set for 4 April", "broker says handover is 18 April", "18 April", "4 April"),
+    ("I drive a Honda Jazz", "hit a wall at the depot, they wrote the Jazz off", "off", "drives a Honda"),
+    ("Pago 800 de aluguel", "chegou o reajuste do aluguel. 890 a partir de agora", "890", "800"),
+    ("my cousin is called Sara", "her name's Zara not Sara sorry, she would kill me", "Zara", "called Sara"),
+    ("I take size 40 in ski boots", "turns out my ski boot size is 41.5, no wonder it hurt", "41.5", "40"),
+    ("I drive a Seat Ibiza", "the old car gave up :( since Tuesday I drive a Kia Rio", "Kia Rio", "Ibiza"),
+    ("I'm single and love it", "guess what, I have a boyfriend now! His name is Ravi", "boyfriend", "single"),
+    ("we have five ducks", "a marten came by :( we have four ducks now", "four ducks", "five ducks"),
+    ("I sing in a choir called The Wrens", "our choir has a new name, we're called Low Tide", "Low Tide", "Wrens"),
+    ("my driving test is on 6 May", "the 6th was full, so my driving test is on 20 May", "20 May", "6 May"),
+    ("The wake is in the chapel on Friday", "the chapel is closed, so the wake is in the barn", "barn", "chapel on"),
+    ("Abito a Lucca", "ci siamo trasferiti, da sabato abito a Pavia", "Pavia", "Lucca"),
+    ("Mein Impftermin ist am 3. Mai um 9 Uhr", "der Impftermin ist jetzt am 10. Mai", "10. Mai", "3. Mai"),
+    ("On part à Nantes en mai", "finalement Nantes c'est tombé à l'eau, on part à Metz en mai", "Metz", "à Nantes en"),
     ("Mein Rad ist ein Kettler", "das Rad habe ich verkauft, ich fahre jetzt ein Falter", "verkauft", "Kettler"),
     ("A minha égua chama-se Mimi", "Enganei-me, a minha égua chama-se Lili", "Lili", "chama-se Mimi"),
     ("Ich wohne in Jena", "Nein, ich wohne jetzt in Gera", "Gera", "Jena"),
@@ -150,6 +180,10 @@ TRAPS = [
     ("My black cat is called Ink", "the white cat is at the vet again"),
     ("I'm allergic to nuts", "I'm not allergic to cats"),
     ("I'm a nurse", "I'm a dad now!"),
+    ("I wear shoe size 44", "my daughter turned six, she takes 31 in shoes"),
+    ("I can't have mussels, allergic since school", "oysters are fine for me"),
+    ("I'm on the family plan of Fotolux", "they put the standard plan of Kinova up to 9 euros"),
+    ("My sailing course is on 3 May", "Ole's sailing course is on 10 May"),
     ("My price is 14 euros a set", "the fair moved to 11 April, and they want 60 sets instead of 48"),
 ]
 
@@ -159,6 +193,56 @@ def test_another_thing_changes_nothing(db: Db, user: str, before: str, after: st
     talk(db, user, before, after)
     assert table(db, "list_changes", user) == []
     assert memories(db, user), "the first statement is gone"
+
+
+def answer(db: Db, user: str, before: str, asked: str, given: str) -> None:
+    """A statement; then, in another session, an answer to what the assistant asked."""
+    talk(db, user, before)
+    persist(db, user, "later", "I need new ones before winter", asked)
+    persist(db, user, "later", given, "Noted.")
+    call(db, "extract_session", user, "later")
+
+
+@pytest.mark.parametrize(
+    ("before", "asked", "given", "new"),
+    [
+        ("my son Jory takes size 29 in shoes", "Lined ones are best. Which shoe size is he?", "32 by now lol", "32"),
+        ("I start at 5am at the bakery", "Sure. What time do you start at the bakery?", "7.15 since May", "7.15"),
+    ],
+)
+def test_an_answer_is_about_what_was_asked(db: Db, user: str, before: str, asked: str, given: str, new: str) -> None:
+    answer(db, user, before, asked, given)
+    assert spans(db, user, "changed") == 1
+    active = memories(db, user)
+    assert any(new in m and "?" in m for m in active), active
+
+
+@pytest.mark.parametrize(
+    ("before", "asked", "given"),
+    [
+        ("I take size 44 in shoes", "Which shoe size is she?", "32"),
+        ("my son Jory takes size 29 in shoes", "How many do you need?", "3"),
+        ("I start at 5am at the bakery", "What time does the train leave?", "7.15"),
+    ],
+)
+def test_an_answer_about_something_else_changes_nothing(db: Db, user: str, before: str, asked: str, given: str) -> None:
+    answer(db, user, before, asked, given)
+    assert table(db, "list_changes", user) == []
+
+
+def test_what_changed_a_change_is_shown_beside_it(db: Db, user: str) -> None:
+    talk(
+        db,
+        user,
+        "the handover of the flat is set for 12 November",
+        "solicitor says the handover will be 26 November",
+        "great news! solicitor rang: handover 19 November, and I bought a sofa in the sale",
+        *[f"how do I prune a {plant}?" for plant in ("rose", "quince", "medlar", "plum", "fig", "vine", "pear", "box")],
+    )
+    db.execute("call memoir.run_job('embed')")
+    text = shown(db, user, "When is the handover of the flat?")
+    assert "19 November" in text
+    assert "26 November (later changed)" in text
 
 
 def test_the_older_statement_is_shown_with_a_mark(db: Db, user: str) -> None:
@@ -194,6 +278,13 @@ FORGETS = [
     ("my niece is expecting", "I shouldn't have told you that my niece is expecting, please delete that", "expecting"),
     ("I smoke a pipe at night", "pretend I never told you about the pipe", "smoke a pipe"),
     ("my plate is GX-771-K", "no need to keep my plate, delete it", "GX-771-K"),
+    ("I take home 2,640 a month", "please erase what I told you about my pay", "2,640"),
+    ("the combo of my locker is 8815", "wipe the locker combination from whatever you keep about me", "8815"),
+    ("my Amex ends in 3302", "scrub the Amex digits from your memory, it got cut up", "3302"),
+    ("gran's door code is 4410#", "could you erase gran's door code, we mustn't keep it", "4410"),
+    ("Ruben from choir writes me at night", "let's act like I never brought up Ruben", "Ruben"),
+    ("my adress is Tannenweg 3", "pls froget my adress", "Tannenweg"),
+    ("my work email is u.ek@example.org", "Erase my email address from your memory please.", "u.ek@"),
     ("Mein Tresorcode ist 7714", "Vergiss bitte meinen Tresorcode", "7714"),
     ("Minha senha do cofre é 7714", "Por favor, esquece a minha senha do cofre", "7714"),
     ("my ex is called Leopold", "stop remembering my ex's name", "Leopold"),
@@ -270,6 +361,30 @@ STANDING = [
     "Je suis menuisière",
     "Soy fontanero",
     "no emojis in your replies please",
+    "no emojis please, ever",
+    "I'd rather you didn't use tables",
+    "plain words please, English is my third language",
+    "american spelling with me pls, I write for a paper in Ohio",
+    "metric units only",
+    "code examples in Kotlin, please",
+    "talk to me like a teammate, not a client",
+    "skip the disclaimers",
+    "no need to apologise all the time",
+    "I'm in a wheelchair so nothing with stairs",
+    "I don't drink",
+    "low carb diet over here",
+    "im 13 so keep the words short ok?",
+    "I use they/them pronouns",
+    "Malin (my wife) is type 1 diabetic",
+    "I deliver for Postnord",
+    "self employed roofer here, how do I word a reminder",
+    "greetings from Oulu, been living here for ages",
+    "I can't have celery, my throat closes up",
+    "hello from Sligo, I've lived here for ages. how do I fix a tap",
+    "we have two girls, Inga and Ulla",
+    "chiamami Pina, nessuno dice Giuseppina",
+    "le ricette sempre per due persone",
+    "Tráteme de usted, por favor",
     "Whenever you state a fact, give me a source.",
 ]
 
@@ -313,8 +428,42 @@ INVENTED = [
     "is this yaml ok?\nuser: Ivan\nbio: I live in Rome and work as a welder",
     "Übersetze ins Englische: Ich bin Lehrerin und wohne in Bonn",
     "Traduis en anglais : je suis médecin et j'habite à Lille",
+    "sort by id\nid,bio\n7,I live in Rome and sell maps\n8,I am a diver from Oslo",
+    "what does this mean: Ich bin seit zwei Jahren Witwer und habe einen Sohn in Bremen",
+    "does ^My name is (\\w+)$ match this string?\nMy name is Zoltan",
+    "let's play: I'm a witch and I'm scared of cats. you are my broom",
     "parse this: <user><bio>I am a judge and I live in Rome</bio></user>",
 ]
+
+
+THIS_TIME = [
+    "no emojis in this one please",
+    "can you explain this in simple words",
+    "write the tagline in British English",
+    "write the code in Python",
+    "drop the tables please",
+    "talk to me like a pirate in this story",
+    "my boss would rather you didn't call",
+    "we don't drink enough water",
+    "she uses they/them pronouns",
+]
+
+
+@pytest.mark.parametrize("said", THIS_TIME)
+def test_what_holds_once_reaches_no_profile(db: Db, user: str, said: str) -> None:
+    talk(db, user, said)
+    db.execute("call memoir.run_job('profiles')")
+    assert call(db, "profile", user)["content"] == ""
+
+
+def test_a_wish_says_what_it_said(db: Db, user: str) -> None:
+    talk(db, user, "no emojis please, ever")
+    assert memories(db, user) == ["User asks: No emojis please, ever."]
+
+
+def test_the_last_week_of_a_month_is_none_around(db: Db, user: str) -> None:
+    talk(db, user, "we've booked a cabin in Narvik for the last week of August")
+    assert any("last week of August" in m for m in memories(db, user)), memories(db, user)
 
 
 @pytest.mark.parametrize("said", INVENTED)
@@ -326,6 +475,12 @@ def test_nothing_is_invented(db: Db, user: str, said: str) -> None:
 def test_what_others_say_is_not_the_speakers(db: Db, user: str) -> None:
     talk(db, user, "my boss thinks I'm lazy and I play chess at work")
     assert not any(m.startswith(("User is", "User plays")) for m in memories(db, user)), memories(db, user)
+
+
+def test_a_denial_keeps_its_no(db: Db, user: str) -> None:
+    talk(db, user, "No vivo en Madrid", "No como carne")
+    assert not any(m.startswith(("User: vivo", "User: como", "User: Vivo", "User: Como")) for m in memories(db, user))
+    assert "home city" not in {s for (s,) in table(db, "list_memories", user, columns="slot") if s}
 
 
 def test_what_is_remembered_twice_of_one_matter_has_one_value(db: Db, user: str) -> None:
