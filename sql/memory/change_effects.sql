@@ -61,9 +61,10 @@ declare
 begin
   if p_candidates <> '{}' then v_earlier := _memoir.earlier_units(p_turn, p_candidates, p_language); end if;
   -- "Hit a wall, they wrote the Jazz off": what names the old value or a new one tells the change.
-  foreach v_one in array array(select c from unnest(p_candidates) with ordinality c
+  foreach v_one in array array(
+    select p_candidates[n] from generate_subscripts(p_candidates, 1) n, lateral (select (p_candidates[n]).*) c
     order by c.olds <> '{}' and (c.new).kinds = '{}' and (c.new).names = '{}' and not exists (
-      select from unnest(c.olds) o where _memoir.has_words((c.clause).said, o)), ordinality) loop
+      select from unnest(c.olds) o where _memoir.has_words((c.clause).said, o)), n) loop
     for v_change in select * from _memoir.changed_units(v_earlier.units, v_earlier.plains, v_earlier.said, v_one,
       p_language, p_turn) loop
       v_changed := v_changed + _memoir.change(p_session, p_turn, v_change, p_by, p_config)::integer;
