@@ -20,7 +20,8 @@ create or replace function _memoir.changed_units(p_units _memoir.said_unit[], p_
 returns setof _memoir.found_change language plpgsql stable set plan_cache_mode = force_generic_plan as $$
 declare
   v_found _memoir.found_change; v_all _memoir.found_change[] := '{}';
-  v_best _memoir.found_change; v_at integer[] := '{}'; v_best_at integer; v_same boolean[]; v_subject text := _memoir.subject_of(p_one.plain, p_language); v_theirs text[];
+  v_best _memoir.found_change; v_at integer[] := '{}'; v_best_at integer; v_same boolean[];
+  v_subject text := _memoir.subject_of(p_one.plain, p_language); v_theirs text[];
   v_names text[] := tsvector_to_array(to_tsvector(p_language::regconfig, array_to_string((p_one.new).names, ' ')));
   v_context text; v_around text[]; v_changing text[] := _memoir.word_list(p_language, 'change_words');
   -- "Lena's flight" is not mine.
@@ -33,7 +34,8 @@ begin
   for i in 1 .. cardinality(p_units) loop
     -- "Thanks, Gina!" says nothing that could change.
     continue when (p_said[i]).kinds = '{}' and p_plains[i] !~ ' .* ' and p_plains[i] !~* v_self;
-    continue when v_subject <> v_theirs[i] or v_of_another and v_theirs[i] = 'self' or not _memoir.has_words(p_units[i].context, v_owner)
+    continue when v_subject <> v_theirs[i] or v_of_another and v_theirs[i] = 'self'
+      or not _memoir.has_words(p_units[i].context, v_owner)
       and p_plains[i] ~* v_self;
     if p_units[i].context is distinct from v_context then
       v_context := p_units[i].context;

@@ -120,7 +120,7 @@ begin
     select (l.ref_id, l.session_id, l.turn_index, l.recorded_at, i.created_at, i.role,
       l.span_start + s.span_start + c.span_start - 2, c.span_length, c.said, left(v_bodies[s.text_no], 1000),
       s.said ~ '[?？]["”'')]*$' and not coalesce(lower(s.said) ~ nullif(_memoir.any_word(v_languages[s.text_no],
-        'tag_questions'), ''), false) and s.said !~* ', (?:right|correct|yes|no|oder|ja|no|verdad|non|vero|né)\?$'
+        'tag_questions'), ''), false) and s.said !~* ', (?:right|correct|yes|no|oder|ja|verdad|non|vero|né)\?$'
         and lead(c.span_start) over (partition by l.item_no, s.span_start
         order by c.span_start) is null)::_memoir.said_unit
     from unnest(v_of, v_said, v_starts) s(text_no, said, span_start)
@@ -288,7 +288,8 @@ begin
     v_one.plain := coalesce(v_retracted, v_one.plain);
     -- "My solicitor says completion will be 26 November": completion will be.
     if p_language = 'english' then
-      v_one.plain := regexp_replace(v_one.plain, '^(?:(?:my|the|our) )?[[:alpha:]]+ (?:says|said|told (?:me|us)|tells (?:me|us)|rang|confirmed|texted|wrote)(?: that|:| to say)? (?=[[:alpha:]]+ .*\d)', '');
+      v_one.plain := regexp_replace(v_one.plain, '^(?:(?:my|the|our) )?[[:alpha:]]+ (?:'
+        || _memoir.any_word(p_language, 'reports') || ')(?: that|:| to say)? (?=[[:alpha:]]+ .*\d)', '');
     end if;
     v_one.is_sure := v_is_taken_back or coalesce(lower(v_clause.sentence) ~ v_sure, false);
     v_one.cue := v_one.cue or v_is_taken_back;
