@@ -50,7 +50,9 @@ begin
     array_remove(array[case when i.words > 0 then 'words' end, case when i.vector is not null then 'vector' end, case
       when i.memory_parts ? 'pinned' then 'pinned' when i.memory_parts ? 'standing'
       then 'standing' when i.is_frequent then 'frequent'
-      when i.memory_parts ? 'related' then 'related' when i.words = 0 and i.vector is null then 'neighbour' end], null),
+      when i.memory_parts ? 'related' then 'related'
+      when i.kind = 't' and i.score = 0 and i.around = 0 and i.words = 0 and i.vector is null then 'change'
+      when i.words = 0 and i.vector is null then 'neighbour' end], null),
     i.score, coalesce(i.memory_parts, '{}') || jsonb_build_object('words', i.words, 'vector', i.vector, 'around',
       i.around, 'session', i.session_score,
       'worth', i.worth, 'strength', v.arms -> 'strength')

@@ -49,7 +49,7 @@ begin
   if v_best_at is null then return; end if;
   v_best := v_all[v_best_at];
   -- What was said of the very same thing, whatever its value: each earlier word on it is over.
-  v_same := array(select v_best.kind = 'value' and _memoir.same_thing(p_said[a], p_said[v_at[v_best_at]])
+  v_same := array(select v_best.kind = 'value' and _memoir.is_one_matter(p_said[a], p_said[v_at[v_best_at]])
     from unnest(v_at) with ordinality x(a, o) order by o);
   -- Another one as near with another value: it is not clear which is meant.
   if v_best.kind in ('value', 'name') and exists (select from unnest(v_same) with ordinality x(same, o)
@@ -64,7 +64,7 @@ end $$;
 
 -- Whether two clauses say values of the same kinds of the same thing: what the one is about the other is, too, and where
 -- they differ nobody is named.
-create or replace function _memoir.same_thing(p_one _memoir.said_values, p_other _memoir.said_values)
+create or replace function _memoir.is_one_matter(p_one _memoir.said_values, p_other _memoir.said_values)
 returns boolean language sql immutable as $$
   select p_one.topics <> '{}' and p_other.topics <> '{}' and p_one.kinds && p_other.kinds
     and (p_one.topics <@ p_other.topics or p_other.topics <@ p_one.topics)
