@@ -42,6 +42,7 @@ max_sync_workers_per_subscription = 4
 """
 ROUTER = "router"
 TRIES = 20
+QUEUED = ["embedder", "embed", "extract", "model", "scan"]  # jobs that do what is queued, which is handed over last
 
 
 class Behind(Exception):
@@ -151,6 +152,7 @@ class Shards(Nodes):
         source, target = names[row[0]], names[to]
         name = f"move_part_{part}"
         with self.connect(source) as old, self.connect(target) as new, self.connect(ROUTER) as router:
+            self.hold_jobs(new)
             old.execute("call memoir.run_job('flush')")  # what compiles left behind is unlogged
             leaves = self.leaves(old, part)
             self.make_leaves(new, part, leaves)
@@ -179,6 +181,7 @@ class Shards(Nodes):
             finally:
                 new.execute(sql.SQL("drop subscription if exists {}").format(sql.Identifier(name)))
                 old.execute(sql.SQL("drop publication if exists {}").format(sql.Identifier(name)))
+                new.execute("delete from _memoir.job_leases where backend = pg_backend_pid()")
 
     def cut_over(
         self, router: psycopg.Connection, old: psycopg.Connection, new: psycopg.Connection, part: int, to: int, name: str,
@@ -211,6 +214,24 @@ class Shards(Nodes):
             waited = time.monotonic() - started
             old.execute(sql.SQL("truncate {}").format(tables))
         return waited
+
+    def hold_jobs(self, new: psycopg.Connection) -> None:
+        """Takes the leases of the new server's jobs that go through all users: what they did to half a part would be in
+        the way of what arrives. They pass on with this connection."""
+        take = """
+            insert into _memoir.job_leases as l (job, run_id, backend, leased_until)
+            select job, 0, pg_backend_pid(), 'infinity' from memoir.list_jobs() where job <> all (%s)
+            on conflict (job) do update set run_id = 0, backend = excluded.backend, leased_until = excluded.leased_until
+            where not exists (select from pg_stat_activity a where a.pid = l.backend)"""
+        lacking = """
+            select count(*) from memoir.list_jobs() j where job <> all (%s) and not exists (
+              select from _memoir.job_leases l where l.job = j.job and l.backend = pg_backend_pid())"""
+
+        def held() -> bool:
+            new.execute(take, [QUEUED])
+            return new.execute(lacking, [QUEUED]).fetchone()[0] == 0
+
+        self.wait(held, "jobs at the new server to end")
 
     def behind(self, old: psycopg.Connection, name: str) -> int:
         """Bytes of the log that the new server has not confirmed yet."""

@@ -60,6 +60,25 @@ class Load(threading.Thread):
                     self.failed.append(str(error))
 
 
+class Moving(Shards):
+    """Whose new server's jobs are due when the first copy is there, and then the old one's, as in a move that takes minutes."""
+
+    def copied(self, db: psycopg.Connection, name: str) -> bool:
+        if super().copied(db, name):
+            self.run_jobs(db)
+            return True
+        return False
+
+    def behind(self, old: psycopg.Connection, name: str) -> int:
+        self.run_jobs(old)
+        return super().behind(old, name)
+
+    def run_jobs(self, db: psycopg.Connection) -> None:
+        with connect(db.info.dsn) as worker:
+            for job in ("merge", "profiles", "promotion", "phases"):
+                worker.execute("call memoir.run_job(%s)", [job])
+
+
 def part_of(shards: Shards, user: str) -> int:
     with connect(shards.router("app")) as db:
         return int(call(db, "part_of", user))
@@ -108,7 +127,11 @@ def tenant(shards: Shards) -> str:
 def test_every_call_of_a_tenant_stays_with_its_own(shards: Shards, tenant: str) -> None:
     """The calls of tests/database/test_access.py, made through the router: strangers of this server and of another."""
     with connect(shards.dsn(ROUTER)) as db:
-        taking = [r for r in all_routines(db).values() if "tenant" in r.roles and "p_user" in r.arguments]
+        taking = [
+            r
+            for r in all_routines(db).values()
+            if "tenant" in r.roles and "p_user" in r.arguments and r.name != "query_answer"  # needs a language model
+        ]
     assert len(taking) > 50
     reached, failed = [], []
     with connect(tenant) as db, connect(shards.router("app")) as app:
@@ -145,17 +168,18 @@ def test_a_tenant_reaches_its_own_through_the_router(shards: Shards, tenant: str
 
 def test_parts_move_under_load(shards: Shards) -> None:
     loads = [Load(shards, USERS[n::3]) for n in range(3)]
+    shards.sql("select memoir.set_setting('tail_items_max', '16')")
     for load in loads:
         load.start()
     waited = []
     try:
-        while min(len(load.said) for load in loads) < 10:
+        while min(len(load.said) for load in loads) < 150:
             time.sleep(0.1)
         for user in ("user-0", "user-7"):
             part = part_of(shards, user)
             with connect(shards.dsn(ROUTER)) as db:
                 [shard] = db.execute("select shard from routing.parts where part = %s", [part]).fetchone()
-            waited.append(shards.move(part, (shard + 1) % 4))
+            waited.append(Moving(shards.folder).move(part, (shard + 1) % 4))
         after = [len(load.said) for load in loads]
         while any(len(load.said) < count + 10 for load, count in zip(loads, after, strict=True)):
             time.sleep(0.1)
