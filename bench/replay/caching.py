@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import json
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any
 
 import bpe_openai
@@ -52,6 +52,16 @@ class Request:
     sizes: tuple[int, ...]
     marks: tuple[int, ...]
 
+    @cached_property
+    def ends(self) -> list[tuple[bytes, int]]:
+        """Of each block: hash and tokens of all up to its end."""
+        out, hashed, total = [], hashlib.sha256(), 0
+        for block, size in zip(self.blocks, self.sizes, strict=True):
+            hashed.update(b"\0" + block.encode())
+            total += size
+            out.append((hashed.digest(), total))
+        return out
+
     @property
     def total(self) -> int:
         return sum(self.sizes)
@@ -83,12 +93,7 @@ class Cache:
     plain: int = 0
 
     def call(self, sent: Request, at: float) -> None:
-        ends, hashed, total = [], hashlib.sha256(), 0
-        for block, size in zip(sent.blocks, sent.sizes, strict=True):
-            hashed.update(b"\0" + block.encode())
-            total += size
-            ends.append((hashed.digest(), total))
-        found, last = 0, 0
+        ends, found, last = sent.ends, 0, 0
         if self.marked:
             for mark in sent.marks:
                 for block in range(mark, max(-1, mark - LOOK_BACK - 1), -1):

@@ -126,11 +126,12 @@ class Dropped(AsIs):
             self.cleared.update(fresh)
             self.moved += len(fresh)
             messages = self.shown(session, at)
-        while size(messages) > self.window * 0.95:
+        left, start = size(messages), 1
+        while left > self.window * 0.95:
             # What still does not fit goes by whole steps, behind the first message.
-            end = next((n for n in range(2, len(messages)) if messages[n]["role"] != "tool"), len(messages))
-            messages = messages[:1] + messages[end:]
-        return Sent(body(messages))
+            end = next((n for n in range(start + 1, len(messages)) if messages[n]["role"] != "tool"), len(messages))
+            left, start = left - size(messages[start:end]), end
+        return Sent(body(messages[:1] + messages[start:]))
 
     def shown(self, session: Session, at: int) -> list[Message]:
         return [
