@@ -62,6 +62,7 @@
 \ir search/floor.sql                   -- what is recalled for nothing, where recall ends, when it is weak
 
 -- sessions: conversations
+\ir sessions/kept.sql                 -- what was recalled and is kept for a while, gone with what it shows
 \ir sessions/active.sql                -- which compactions are live, and the summary they make
 \ir sessions/sessions.sql              -- open, branch, close, inspect
 \ir sessions/restated.sql              -- turns of a model or tool that say again what was rejected
@@ -122,6 +123,7 @@
 \ir compile/explain.sql                -- explain_context: why each item is in or out
 \ir compile/recall.sql                 -- recall, match_memories: the same ranking, as rows
 \ir compile/pressure.sql               -- session_pressure, window_forms, list_objects: how full it is, what stands for what
+\ir compile/answers.sql                -- questions that a language model answers: asked, stored, query_answer
 \ir compile/faults.sql                 -- memory_query, memory_restore, memory_release, list_faults
 \ir compile/browse.sql                 -- lists; hits on one line, what stands around one, whole rows; relations of a memory
 \ir compile/inspect.sql                 -- who there is; a user in numbers; compiles that were made: a window over time, one taken apart

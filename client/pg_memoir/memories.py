@@ -214,10 +214,18 @@ class Memories:
         *,
         max_tokens: int | None = None,
         scope: Literal["session", "user"] | None = None,
+        answer: bool | None = None,
     ) -> dict[str, Any]:
         """The passages that best answer a question from all that a session has, whatever of it is shown (scope 'user':
         from all that is known of the user): 'text' for a model, 'tokens', 'passages'. `max_tokens` is 600 unless given.
-        Raises UnknownSessionError, InvalidArgumentError."""
+        Where a language model is configured for jobs it is asked too unless `answer` is False: 'answer' then has the
+        'id' for query_answer. Raises UnknownSessionError, InvalidArgumentError."""
+
+    @value
+    def query_answer(self, user: str, session: str, query_id: Id) -> dict[str, Any]:
+        """What the language model answered to a question of memory_query: 'state' is 'waiting', 'answered',
+        'unanswered' (the passages don't say) or 'failed'; then 'text', 'tokens', 'made_by'. Raises UnknownMemoryError
+        once the question is gone: after a day, or with what its passages show."""
 
     @value
     def memory_restore(

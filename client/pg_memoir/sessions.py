@@ -48,6 +48,7 @@ class SessionCalls:
     set_working_memory = in_session(Conversations.set_working_memory)
     call_memory_tool = in_session(Memories.call_memory_tool)
     query = in_session(Memories.memory_query)
+    query_answer = in_session(Memories.query_answer)
     restore = in_session(Memories.memory_restore)
     release = in_session(Memories.memory_release)
     pressure = in_session(Memories.session_pressure)

@@ -83,12 +83,13 @@ begin
 end $$;
 
 create or replace function memoir.memory_query(p_user text, p_session text, p_question text,
-  p_max_tokens integer default 600, p_scope text default 'session')
+  p_max_tokens integer default 600, p_scope text default 'session', p_answer boolean default true)
 returns jsonb language plpgsql security definer set search_path from current as $$
 declare
   v_caller _memoir.caller := _memoir.authorise(p_user, 'write');
   v_session _memoir.sessions := _memoir.session(v_caller, p_session);
-  v_started timestamptz := clock_timestamp(); v_answer jsonb; v_text text; v_tokens integer; v_memory uuid;
+  v_started timestamptz := clock_timestamp(); v_passages jsonb; v_text text; v_tokens integer; v_memory uuid;
+  v_sent text; v_items uuid[]; v_asks boolean;
 begin
   perform _memoir.check_choice('scope', p_scope, '{session,user}');
   if _memoir.is_blank(p_question) then
@@ -98,12 +99,15 @@ begin
     perform _memoir.fail('PM014', format('max_tokens must be from 50 to 16000, not %s',
       coalesce(p_max_tokens::text, 'null')));
   end if;
+  v_asks := p_answer and _memoir.begin_answer(v_caller.user_id);
   select string_agg(q.line, E'\n' order by q.o), coalesce(sum(q.tokens), 0), coalesce(jsonb_agg(jsonb_build_object(
       'id', q.id, 'kind', q.kind, 'session', q.session, 'turn_index', q.turn_index,
       'object', _memoir.object_name(q.object)) order by q.o), '[]'),
-    (array_agg(q.object order by q.o) filter (where q.object is not null))[1]
-  into v_text, v_tokens, v_answer, v_memory
-  from _memoir.query_passages(v_caller, p_user, p_session, p_question, p_max_tokens, p_scope = 'user') q;
+    (array_agg(q.object order by q.o) filter (where q.object is not null))[1],
+    string_agg(q.line, E'\n' order by q.o) filter (where q.is_sent), array_agg(q.id) filter (where q.is_sent)
+  into v_text, v_tokens, v_passages, v_memory, v_sent, v_items
+  from (select p.*, v_asks and _memoir.may_be_sent(v_caller.user_id, p.id) as is_sent
+    from _memoir.query_passages(v_caller, p_user, p_session, p_question, p_max_tokens, p_scope = 'user') p) q;
   if v_memory is not null then
     perform _memoir.note_fault(v_caller.user_id, v_session.session_id, m, 'micro_fault', c.turn_count, 0, p_question,
       v_tokens, v_started)
@@ -111,12 +115,16 @@ begin
     where m.user_id = v_caller.user_id and m.memory_id = v_memory and c.user_id = v_caller.user_id
       and c.session_id = v_session.session_id;
   end if;
-  return jsonb_build_object('text', coalesce(v_text, 'Nothing found.'), 'tokens', v_tokens, 'passages', v_answer);
+  return jsonb_strip_nulls(jsonb_build_object('answer', _memoir.ask_for_answer(v_caller, v_session.session_id,
+      p_question, p_max_tokens, v_sent, v_items)))
+    || jsonb_build_object('text', coalesce(v_text, 'Nothing found.'), 'tokens', v_tokens, 'passages', v_passages);
 end $$;
-comment on function memoir.memory_query(text, text, text, integer, text) is
+comment on function memoir.memory_query(text, text, text, integer, text, boolean) is
   'The passages that best answer a question from all that a session has, whatever of it is shown (p_scope user: from all
 that is known of the user), at most p_max_tokens: {"text" (for a model), "tokens", "passages": [{"id", "kind", "session",
-"turn_index", "object"}]}. What is shown stays as it is. Writes fault_history. Raises PM001, PM003, PM014.';
+"turn_index", "object"}]}. What is shown stays as it is. Where a language model is configured it is asked too, unless
+p_answer is false: of what is neither private nor secret, by job model; then "answer": {"id", "state": waiting}, for
+query_answer. Writes fault_history. Raises PM001, PM003, PM014.';
 
 create or replace function memoir.memory_restore(p_user text, p_session text, p_object text, p_lines text default null,
   p_reason text default null)

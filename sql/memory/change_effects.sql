@@ -184,7 +184,7 @@ begin
     perform _memoir.set_state(p_user_id, p_memories, 'forgotten', p_by, 'asked to forget', null, v_now, 'person');
     perform _memoir.withdraw_derived(p_user_id, p_memories, p_by, v_now, true);
     update _memoir.recall_exclusions set memory_id = p_memories[1] where user_id = p_user_id and change_id = p_change;
-    delete from _memoir.kept_recalls where user_id = p_user_id and items ?| p_memories::text[];
+    perform _memoir.drop_recalled(p_user_id, p_memories::text[]);
   end if;
   insert into _memoir.audit_log (login, action, user_id, detail)
   values (p_by, 'forget', p_user_id, jsonb_build_object('change_id', p_change, 'memory_ids', p_memories, 'reason',

@@ -103,7 +103,7 @@ begin
     perform _memoir.release_echoes(p_user_id, v_refs);
   end if;
   perform _memoir.undo_summaries_of(p_user_id, p_units, p_at);
-  delete from _memoir.kept_recalls where user_id = p_user_id and items ?| v_refs::text[];
+  perform _memoir.drop_recalled(p_user_id, v_refs::text[]);
   -- Lines of steps may name it; they are made anew.
   update _memoir.session_windows set lines = null where user_id = p_user_id and lines <> '{}';
 end $$;

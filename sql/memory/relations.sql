@@ -45,7 +45,7 @@ begin
         format('related by %s', v_caller.login), v_now);
       perform _memoir.set_state(v_caller.user_id, array[p_other], 'superseded', v_caller.login, 'related', p_memory,
         v_now, v_actor);
-      delete from _memoir.kept_recalls where user_id = v_caller.user_id and items ? p_other::text;
+      perform _memoir.drop_recalled(v_caller.user_id, array[p_other::text]);
     end if;
   end if;
   insert into _memoir.memory_relationships (user_id, source_id, relation, target_id, weight, made_by, metadata,

@@ -392,8 +392,7 @@ begin
   perform _memoir.refresh_summary(p_user_id, h.session_id) from (
     select c.session_id from _memoir.compactions c where c.user_id = p_user_id and c.compaction_id = any (v_summaries)
     union select unnest(v_summaries) order by 1) h;
-  delete from _memoir.kept_recalls where user_id = p_user_id
-    and items ?| (p_ids || v_derived || v_refs || v_summaries)::text[];
+  perform _memoir.drop_recalled(p_user_id, (p_ids || v_derived || v_refs || v_summaries)::text[]);
   -- Lines of steps may name it; they are made anew.
   update _memoir.session_windows set lines = null where user_id = p_user_id and lines <> '{}';
 end $$;

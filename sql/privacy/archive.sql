@@ -99,7 +99,7 @@ begin
       and recorded_at < v_to and not dead;
     perform _memoir.release_echoes(v_user, array(select distinct t.ref_id from _memoir.search_items t
       where t.user_id = v_user and t.kind = 't' and t.recorded_at >= v_from and t.recorded_at < v_to));
-    delete from _memoir.kept_recalls where user_id = v_user;
+    perform _memoir.drop_recalled(v_user, null);
     update _memoir.session_windows set lines = null where user_id = v_user and lines <> '{}';
     update _memoir.user_counters set has_archive = true where user_id = v_user and not has_archive;
   end loop;

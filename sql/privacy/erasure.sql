@@ -284,6 +284,7 @@ begin
       'memory_relationships', _memoir.erase_from('memory_relationships', v_user,
         'source_id = any ($2) or target_id = any ($2)', v_gone),
       'kept_recalls', _memoir.erase_from('kept_recalls', v_user),
+      'query_answers', _memoir.erase_from('query_answers', v_user),
       'session_windows', _memoir.erase_from('session_windows', v_user, 'session_id = any ($2)', v_sharing),
       'shown_forms', _memoir.erase_from('shown_forms', v_user, 'session_id = any ($2)', v_sharing),
       'fault_history', _memoir.erase_from('fault_history', v_user, 'session_id = any ($2)', v_sharing),

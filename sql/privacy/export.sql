@@ -23,8 +23,8 @@ returns table (name name, ordering integer, how text) language sql immutable as 
          ('embeddings',          91, 'own'),
          ('search_items',         0, 'made anew'), ('search_tail', 0, 'made anew'), ('search_postings', 0, 'made anew'),
            ('search_aliases', 0, 'made anew'), ('embedding_cursors', 0, 'made anew'),
-         ('kept_recalls',         0, 'left'), ('client_messages', 0, 'left'), ('session_windows', 0, 'left'),
-           ('shown_forms', 0, 'left'), ('compile_ledger', 0, 'left'), ('compile_buffer', 0, 'left'),
+         ('kept_recalls',         0, 'left'), ('query_answers', 0, 'left'), ('client_messages', 0, 'left'),
+           ('session_windows', 0, 'left'), ('shown_forms', 0, 'left'), ('compile_ledger', 0, 'left'), ('compile_buffer', 0, 'left'),
          ('work_items', 0, 'left'), ('audit_log', 0, 'left'), ('login_users', 0, 'left')
 $$;
 

@@ -173,7 +173,7 @@ begin
     where user_id = v_user and (recorded_at >= v_turn.recorded_at or session_id = any (v_sharing))
       and sensitivity < v_to;
   end if;
-  delete from _memoir.kept_recalls where user_id = v_user;
+  perform _memoir.drop_recalled(v_user, null);
   update _memoir.session_windows set lines = null where user_id = v_user and lines <> '{}';
   insert into _memoir.audit_log (login, action, user_id, detail)
   values (p_by, 'mark_turn', v_user, jsonb_build_object('session_id', v_turn.session_id, 'turn',

@@ -345,6 +345,7 @@ begin
   where user_id = v_user and local_to = v_id and state = 'active' and expires_at is null;
   delete from _memoir.memory_store_working where user_id = v_user and session_id = v_id;
   delete from _memoir.kept_recalls where user_id = v_user and session_id = v_id;
+  delete from _memoir.query_answers where user_id = v_user and session_id = v_id;
   update _memoir.session_windows set lines = null where user_id = v_user and session_id = v_id and lines <> '{}';
   if p_session.status not in ('closed', 'expired')
      and exists (select from _memoir.session_counters where user_id = v_user and session_id = v_id and turn_count > 0)

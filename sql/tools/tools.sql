@@ -333,7 +333,8 @@ begin
   case p_name
   when 'memory_query' then
     return memoir.memory_query(p_user, p_session, p_arguments ->> 'question',
-      coalesce((p_arguments ->> 'max_tokens')::integer, 1000), coalesce(p_arguments ->> 'scope', 'user')) ->> 'text';
+      coalesce((p_arguments ->> 'max_tokens')::integer, 1000), coalesce(p_arguments ->> 'scope', 'user'), false)
+      ->> 'text';
   when 'memory_restore' then
     return memoir.memory_restore(p_user, p_session, p_arguments ->> 'id', p_arguments ->> 'lines',
       p_arguments ->> 'reason');

@@ -3,7 +3,7 @@
 -- has stored what rules could make before: the model only makes it better.
 
 create or replace function _memoir.llm_kinds()
-returns text[] language sql immutable as $$ select '{extract,judge,consolidate,summarise,render}'::text[] $$;
+returns text[] language sql immutable as $$ select '{answer,extract,judge,consolidate,summarise,render}'::text[] $$;
 
 -- The input of the kind's prompt; null: nothing is left to ask.
 create or replace function _memoir.llm_input(p_work _memoir.work_items)
@@ -12,7 +12,7 @@ begin
   return case p_work.kind when 'summarise' then _memoir.summarise_input(p_work)
     when 'extract' then _memoir.extract_input(p_work)
     when 'judge' then _memoir.judge_input(p_work) when 'consolidate' then _memoir.consolidate_input(p_work)
-    when 'render' then _memoir.render_input(p_work) end;
+    when 'render' then _memoir.render_input(p_work) when 'answer' then _memoir.answer_input(p_work) end;
 end $$;
 
 -- Stores what was answered; how many rows came of it.
@@ -23,7 +23,8 @@ begin
     when 'extract' then _memoir.extract_store(p_work, p_output, p_made_by) when 'judge' then _memoir.judge_store(p_work,
       p_output, p_made_by)
     when 'consolidate' then _memoir.consolidate_store(p_work, p_output, p_made_by)
-    when 'render' then _memoir.render_store(p_work, p_output, p_made_by) end;
+    when 'render' then _memoir.render_store(p_work, p_output, p_made_by)
+    when 'answer' then _memoir.answer_store(p_work, p_output, p_made_by) end;
 end $$;
 
 -- summarise: a compaction that was made by extraction gets a row of the same range and level in the model's words,

@@ -416,6 +416,7 @@ def test_leaves_are_as_their_parents(db: psycopg.Connection, user: str) -> None:
     assert {table for _, persistence, table, _, _, _ in leaves if persistence == "u"} == {
         "memory_store_working",
         "kept_recalls",
+        "query_answers",
     }
     unlogged = {
         name

@@ -31,6 +31,7 @@ NAMES_SOMETHING = {
     "p_id",
     "p_ids",
     "p_object",
+    "p_query_id",
     "p_objects",
     "p_after_memory",
     "p_after_session",
@@ -45,7 +46,7 @@ NAMES_NOTHING = set(
     p_source_turns p_started_at p_states p_status p_system_prompt p_tags p_target_tokens p_task p_text p_threshold p_to_turn p_tools p_turn p_type p_types p_usage p_used p_valid_at
     p_valid_from p_valid_to p_chains p_profile_version p_shown_from
     p_conditions p_count p_depth p_documents p_filter p_items p_keys p_namespace p_offset p_refresh p_with_retracted
-    p_question p_max_tokens p_scope p_changed p_lines p_said""".split()
+    p_answer p_question p_max_tokens p_scope p_changed p_lines p_said""".split()
 )
 UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 

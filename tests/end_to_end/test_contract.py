@@ -368,6 +368,7 @@ def test_every_method_is_there_and_says_so_if_it_needs_a_database() -> None:
 # Of what sessions call, frameworks' items and what only a real window shows.
 NEEDS_A_DATABASE = {
     *("compact", "undo_compaction", "list_compactions", "pin_turns", "unpin_turns"),
+    "query_answer",  # no language model
     *("append_items", "list_items", "retract_items", "retract_turns"),
 }
 

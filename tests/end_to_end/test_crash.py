@@ -179,7 +179,7 @@ def facts(db: psycopg.Connection) -> dict[str, Any]:
         for (
             name,
         ) in db.execute("""select relname from pg_class c where relnamespace = '_memoir'::regnamespace and relkind in ('r', 'p') and not relispartition
-        and relname not in ('job_runs', 'compile_buffer', 'kept_recalls', 'memory_store_working') order by 1""")
+        and relname not in ('job_runs', 'compile_buffer', 'kept_recalls', 'query_answers', 'memory_store_working') order by 1""")
     ]
     found = dict(
         db.execute(" union all ".join(f"select '{name}', count(*) from _memoir.{name}" for name in tables)).fetchall()

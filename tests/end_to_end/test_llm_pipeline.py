@@ -538,6 +538,7 @@ def queue_every_kind(db: psycopg.Connection, user: str) -> None:
     db.execute("call memoir.run_job('extract')")
     db.execute("select memoir.summarize_session(%s, 's')", [user])
     deployed(db, f"{user}-agent")
+    db.execute("select memoir.memory_query(%s, 's', %s)", [user, WHERE])
     hikes(db, user)
     for content, vector in (("Takes the train to work.", "{0,0,1,0.1}"), ("Cycles to work every day.", "{0,0,1,0.3}")):
         db.execute("select memoir.remember(%s, %s, p_embedding => %s)", [user, content, vector])
@@ -552,6 +553,8 @@ def answer_to(body: dict[str, Any]) -> Answer:
         return says(content=MERGED, covers=[0, 1, 2])
     if '\\"detailed\\": ' in asked:
         return says(**SHORT)
+    if '\\"passages\\"' in asked:
+        return says(answer="In Harstad.")
     return (
         says(memories=json.loads(GOOD.text.partition("\n")[2])["memories"])
         if '\\"turns\\"' in asked
@@ -757,3 +760,133 @@ def test_what_is_gone_meanwhile_is_not_rendered(
         model()
         assert len(stub.requests) == 1
     assert all(SHORT["compact"] not in text for _, text in shown_forms(db, user))
+
+
+# Questions to memory_query --------------------------------------------------------------------------------------------
+
+WHERE = "Where is the boat Brisa kept?"
+
+
+def ask(db: psycopg.Connection, user: str, *more: Any) -> dict[str, Any]:
+    places = "".join(", %s" for _ in more)
+    return db.execute(f"select memoir.memory_query(%s, 's', %s{places})", [user, WHERE, *more]).fetchone()[0]
+
+
+def answer_of(db: psycopg.Connection, user: str, asked: dict[str, Any]) -> dict[str, Any]:
+    return db.execute("select memoir.query_answer(%s, 's', %s)", [user, asked["answer"]["id"]]).fetchone()[0]
+
+
+@pytest.mark.parametrize("way", WAYS, indirect=True, ids="-".join)
+def test_passages_come_at_once_and_an_answer_later(db: psycopg.Connection, user: str, way: tuple[str, Step]) -> None:
+    provider, model = way
+    persist(db, user, "s", "We keep the boat Brisa in Harstad.", "Noted.")
+    with STUBS[provider](says(answer="In Harstad."), says(answer=None)) as stub:
+        use(db, provider, stub.url)
+        asked = ask(db, user)
+        assert "boat Brisa in Harstad" in asked["text"] and asked["answer"]["state"] == "waiting"
+        assert answer_of(db, user, asked) == asked["answer"]
+        assert "answer" not in ask(db, user, 600, "session", False)
+        # A model that asks with the tool reads passages itself.
+        tool = "select memoir.call_memory_tool(%s, 's', 'memory_query', %s)"
+        assert "Harstad" in db.execute(tool, [user, Jsonb({"question": WHERE})]).fetchone()[0]
+        model()
+        [request] = stub.requests
+        assert WHERE in json.dumps(request) and "boat Brisa in Harstad" in json.dumps(request)
+        assert answer_of(db, user, asked) == asked["answer"] | {
+            "state": "answered",
+            "text": "In Harstad.",
+            "tokens": 4,
+            "made_by": "priced answer.v1",
+        }
+        assert waiting(db, "answer") == [] and (TOKENS, COST, COST) in costs(db, user)
+        again = ask(db, user)
+        model()
+        assert answer_of(db, user, again)["state"] == "unanswered"
+    with Memoir(db.info.dsn + f" password={db.info.password}") as client:
+        assert client.session(user, "s").query_answer(asked["answer"]["id"])["text"] == "In Harstad."
+    db.execute("select memoir.reset_setting('llm_provider')")
+    assert "answer" not in ask(db, user)
+
+
+@pytest.mark.parametrize("way", [("openai", "inside")], indirect=True, ids="-".join)
+@pytest.mark.parametrize(
+    ("answer", "problem"),
+    [
+        ({"answer": "In Harstad, at pier-12.example.org."}, "the text does not say"),
+        ({"answer": "In Harstad. " * 900}, "tokens"),
+        ({"found": True}, "lacks answer"),
+        ({"answer": 7}, "must be of type string or null"),
+    ],
+)
+def test_an_answer_that_passages_do_not_bear_is_refused(
+    db: psycopg.Connection, user: str, way: tuple[str, Step], answer: dict[str, Any], problem: str
+) -> None:
+    provider, model = way
+    persist(db, user, "s", "We keep the boat Brisa in Harstad.", "Noted.")
+    with STUBS[provider](*[says(**answer)] * 4) as stub:
+        use(db, provider, stub.url)
+        asked = ask(db, user)
+        model()
+        [(_, _, error)] = waiting(db, "answer")
+        assert problem in error
+        db.execute("update _memoir.work_items set run_after = now() where kind = 'answer'")
+        model()
+    assert [state for state, _, _ in waiting(db, "answer")] == ["dead"]
+    assert answer_of(db, user, asked)["state"] == "failed"
+
+
+@pytest.mark.parametrize("way", [("openai", "outside")], indirect=True, ids="-".join)
+@pytest.mark.parametrize("when", ["waiting", "asked", "answered"])
+@pytest.mark.parametrize("event", ["secret", "erased", "forgotten", "closed"])
+def test_an_answer_goes_with_what_it_was_made_of(
+    db: psycopg.Connection, user: str, memoir_dsn: str, way: tuple[str, Step], event: str, when: str
+) -> None:
+    provider, model = way
+    statement = {
+        "secret": "select memoir.mark_turn(%s, 's', 0, 'secret')",
+        "erased": "select memoir.erase_turn(%s, 's', 0)",
+        "forgotten": "select memoir.forget_about(%s, 'boat Brisa')",
+        "closed": "select memoir.close_session(%s, 's')",
+    }[event]
+
+    def happens() -> None:
+        with psycopg.connect(memoir_dsn, autocommit=True) as other:
+            other.execute(statement, [user])
+
+    class Meanwhile(STUBS[provider]):  # type: ignore[misc]
+        def handle(self, path: str, body: dict[str, Any]) -> Any:
+            if when == "asked":
+                happens()
+            return super().handle(path, body)
+
+    persist(db, user, "s", "We keep the boat Brisa in Harstad.", "Noted.")
+    with Meanwhile(says(answer="In Harstad.")) as stub:
+        use(db, provider, stub.url)
+        asked = ask(db, user)
+        if when == "waiting":
+            happens()
+        model()
+        assert len(stub.requests) == (when != "waiting") and waiting(db, "answer") == []
+    if when == "answered":
+        assert answer_of(db, user, asked)["text"] == "In Harstad."
+        happens()
+    with pytest.raises(psycopg.Error, match="has no question"):
+        answer_of(db, user, asked)
+    assert db.execute(
+        "select count(*) from _memoir.query_answers join _memoir.users u using (user_id) where external_id = %s", [user]
+    ).fetchone() == (0,)
+
+
+@pytest.mark.parametrize("way", [("openai", "outside")], indirect=True, ids="-".join)
+def test_a_question_is_not_answered_from_what_is_private(
+    db: psycopg.Connection, user: str, way: tuple[str, Step]
+) -> None:
+    provider, model = way
+    persist(db, user, "s", "We keep the boat Brisa in Harstad.", "Noted.")
+    db.execute("select memoir.mark_turn(%s, 's', 0, 'private')", [user])
+    with STUBS[provider](says(answer="In Harstad.")) as stub:
+        use(db, provider, stub.url)
+        asked = ask(db, user)
+        assert "Harstad" in asked["text"] and "answer" not in asked
+        model()
+        assert stub.requests == []

@@ -106,6 +106,11 @@ def values_for(
             )
             db.execute("select memoir.extract_session(%s, %s)", [user, session])
         made["p_change"] = db.execute("select change_id from memoir.list_changes(%s)", [user]).fetchone()[0]
+    if "p_query_id" in needed:
+        db.execute("select memoir.set_setting('llm_provider', '\"openai\"')")
+        asked = db.execute("select memoir.memory_query(%s, %s, 'What is my cat called?')", [user, session]).fetchone()[0]
+        made["p_query_id"] = asked["answer"]["id"]
+        db.execute("select memoir.reset_setting('llm_provider')")
     if "p_call" in needed:
         made["p_call"] = db.execute("select memoir.capture_call(%s, %s, 'x')", [user, session]).fetchone()[0]
     if routine.name in ("heartbeat", "retry_work", "release_work", "store_model_result", "fail_model_call"):
