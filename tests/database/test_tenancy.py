@@ -176,6 +176,7 @@ def test_no_id_reaches_somebody_else(world: World) -> None:
                     "p_object": [theirs.get("p_object")],
                     "p_objects": [theirs.get("p_objects")],
                     "p_change": [theirs.get("p_change")],
+                    "p_query_id": [theirs.get("p_query_id")],
                     "p_after_memory": [theirs.get("p_memory") or bobs_memory],
                 }
                 for value in foreign.get(name, [session, session_id]):
@@ -190,6 +191,7 @@ def test_no_id_reaches_somebody_else(world: World) -> None:
                         "p_compaction",
                         "p_compile",
                         "p_id",
+                        "p_query_id",
                         "p_after_memory",
                         "p_after_session",
                     ) and not (  # fmt: skip

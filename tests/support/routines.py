@@ -9,7 +9,7 @@ from typing import Any
 
 import psycopg
 from psycopg.types.json import Jsonb
-from servers import unique
+from servers import connect, unique, user_of
 
 MESSAGES = [{"role": "user", "content": "My cat is called Ximena."}, {"role": "assistant", "content": "Noted."}]
 
@@ -107,10 +107,13 @@ def values_for(
             db.execute("select memoir.extract_session(%s, %s)", [user, session])
         made["p_change"] = db.execute("select change_id from memoir.list_changes(%s)", [user]).fetchone()[0]
     if "p_query_id" in needed:
-        db.execute("select memoir.set_setting('llm_provider', '\"openai\"')")
-        asked = db.execute("select memoir.memory_query(%s, %s, 'What is my cat called?')", [user, session]).fetchone()[0]
-        made["p_query_id"] = asked["answer"]["id"]
-        db.execute("select memoir.reset_setting('llm_provider')")
+        with connect(user_of(db.info.dsn, "postgres")) as admin:
+            admin.execute("select memoir.set_setting('llm_provider', '\"openai\"')")
+            said = [{"role": "user", "content": f"The key of {unique('cabin')} hangs in the hall."}]
+            db.execute("select memoir.persist_turn(%s, %s, %s)", [user, session, Jsonb(said)])
+            asked = db.execute("select memoir.memory_query(%s, %s, %s)", [user, session, said[0]["content"]])
+            made["p_query_id"] = asked.fetchone()[0]["answer"]["id"]
+            admin.execute("select memoir.reset_setting('llm_provider')")
     if "p_call" in needed:
         made["p_call"] = db.execute("select memoir.capture_call(%s, %s, 'x')", [user, session]).fetchone()[0]
     if routine.name in ("heartbeat", "retry_work", "release_work", "store_model_result", "fail_model_call"):
