@@ -99,8 +99,9 @@ def values_for(
         ).fetchone()[0]
         made["p_objects"] = [made["p_object"]]
     if "p_change" in needed:
-        thing = unique("cupboard")
-        for said in (f"my {thing} number is 9315", f"please forget my {thing} number"):
+        # A thing of its own: what says the same elsewhere would go with it.
+        thing = "".join(chr(97 + int(letter, 16)) for letter in uuid.uuid4().hex[:10])
+        for said in (f"my {thing} number is {uuid.uuid4().int % 10**6}", f"please forget my {thing} number"):
             db.execute(
                 "select memoir.persist_turn(%s, %s, %s)", [user, session, Jsonb([{"role": "user", "content": said}])]
             )
@@ -109,7 +110,7 @@ def values_for(
     if "p_query_id" in needed:
         with connect(user_of(db.info.dsn, "postgres")) as admin:
             admin.execute("select memoir.set_setting('llm_provider', '\"openai\"')")
-            said = [{"role": "user", "content": f"The key of {unique('cabin')} hangs in the hall."}]
+            said = [{"role": "user", "content": f"Where does the {unique('ferry')} go from?"}]
             db.execute("select memoir.persist_turn(%s, %s, %s)", [user, session, Jsonb(said)])
             asked = db.execute("select memoir.memory_query(%s, %s, %s)", [user, session, said[0]["content"]])
             made["p_query_id"] = asked.fetchone()[0]["answer"]["id"]
