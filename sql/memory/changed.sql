@@ -134,7 +134,13 @@ declare
   v_kind text; v_cover real; v_back real; v_shared text[]; v_place text;
 begin
   v_shared := array(select t from unnest(p_new.topics) t where t = any (p_old.topics));
+  if _memoir.are_two(p_plain, (p_found.unit).said, (p_found.unit).context, v_shared, p_language) then return; end if;
   v_cover := _memoir.coverage(p_new.topics, p_names, p_old.topics, p_around);
+  -- "My classroom is room 31": whatever else is said of it.
+  if p_cue and v_shared <> '{}' and _memoir.subject_phrase(p_plain, p_language)
+      = _memoir.subject_phrase((p_found.unit).said, p_language) then
+    v_cover := greatest(v_cover, 0.9);
+  end if;
   v_back := _memoir.coverage(p_old.topics, '{}', p_new.topics, '{}');
   foreach v_kind in array '{date,time,email,code,number,weekday,how often,rank,colour,month,part of day}'::text[] loop
     continue when v_kind <> all (p_new.kinds) or v_kind <> all (p_old.kinds);
@@ -192,6 +198,29 @@ begin
   end if;
 end $$;
 
+-- What a clause speaks of, up to its verb: "classroom" of "my classroom is room 31".
+create or replace function _memoir.subject_phrase(p_said text, p_language text)
+returns text language sql immutable as $$
+  select lower((regexp_match(p_said, '^(?:(?:o|a|il|la) )?(?:my|our|the'
+    || coalesce('|' || nullif(_memoir.any_word(p_language, 'possessives'), ''), '') || '|[[:upper:]][[:alpha:]]+''s) '
+    || '((?:[[:alpha:]-]+ ){0,3}?[[:alpha:]-]+) (?:' || nullif(_memoir.any_word(p_language, 'subject_verbs'), '')
+    || ')(?![[:alpha:]])', 'i'))[1])
+$$;
+
+-- Two things of one sort: "my hairdresser appointment", "the vet appointment".
+create or replace function _memoir.are_two(p_plain text, p_old text, p_context text, p_shared text[], p_language text)
+returns boolean language plpgsql immutable as $$
+declare
+  v_new text[] := string_to_array(_memoir.subject_phrase(p_plain, p_language), ' '); v_head text; v_of text;
+begin
+  if p_language <> 'english' or coalesce(cardinality(v_new), 0) <> 2 then return false; end if;
+  v_head := v_new[2];
+  v_of := lower((regexp_match(p_old, '^(?:my|our|the|[[:upper:]][[:alpha:]]+''s) ([[:alpha:]-]+) ' || v_head || '\M', 'i'))[1]);
+  return v_of <> v_new[1] and not (array[v_of, v_new[1]] && '{new,old,last,next,first,same,current,former,previous}')
+    and _memoir.topics(v_head, p_language, '{}') && p_shared
+    and not _memoir.has_words(p_context, v_new[1]) and not _memoir.has_words(p_plain, v_of);
+end $$;
+
 -- The same noun with another word before it, where a clause says it of its subject: "night shifts", "day shifts". At a
 -- clause's beginning the word tells which one is meant, and changes nothing.
 create or replace function _memoir.other_sort(inout p_found _memoir.found_change, p_plain text, p_shared text[],
@@ -213,14 +242,15 @@ begin
     'i'))[1]];
 end $$;
 
--- Pairs of words in a clause ("night shift") of which the latter, as its stem, is one of some topics; but for its beginning.
+-- Pairs of words in a clause ("night shift") of which the latter, as its stem, is one of some topics; but for its
+-- beginning, unless it says nothing else ("no, south entrance").
 create or replace function _memoir.sorts_in(p_said text, p_topics text[], p_language text)
 returns text[] language sql stable as $$
   select coalesce(array_agg(lower(w) || ' ' || stem), '{}')
   from (select w, lead(w) over (order by o) as head, o
     from unnest(regexp_split_to_array(p_said, '[^[:alpha:]''-]+')) with ordinality x(w, o)) x,
     lateral (select (tsvector_to_array(_memoir.words(p_language::regconfig, lower(head))))[1]) s(stem)
-  where o > 2 and stem = any (p_topics) and length(w) > 2
+  where (o > 2 or p_said ~ '^(?:the )?[[:lower:]-]+ [[:lower:]-]+$') and stem = any (p_topics) and length(w) > 2
     and tsvector_to_array(_memoir.words(p_language::regconfig, lower(w))) <> '{}'
     and lower(w) <> all ('{new,old,last,next,first,same,current,former,previous}')
 $$;
@@ -266,6 +296,13 @@ begin
       <= cardinality(p_old.topics) + 1 and p_one.plain ~* v_denies and p_unit_plain !~* v_denies
     and split_part(lower(p_one.plain), ' ', 1) = split_part(lower(p_unit_plain), ' ', 1) then
     p_found.kind := 'over'; p_found.score := 0.9;
+    return;
+  end if;
+  -- "I have my driving licence", who had said that he did not have one.
+  v_spelt := lower((regexp_match(p_unit_plain, nullif(_memoir.any_word(p_language, 'denied_verb'), ''), 'i'))[1]);
+  if p_one.plain ~* ('^(?:I|we) ' || v_spelt || '\M') and v_topics <> '{}' and v_topics <@ p_old.topics
+    and (cardinality(v_topics) > 1 or cardinality(p_old.topics) <= 2) then
+    p_found.kind := 'over'; p_found.score := 0.8;
     return;
   end if;
   v_spelt := (regexp_match(p_one.plain, nullif(_memoir.any_word(p_language, 'switched_matters'), ''), 'i'))[1];
@@ -345,6 +382,11 @@ begin
   for i in 1 .. cardinality(v_new) loop
     continue when v_new[i] = v_old[i];
     v_length := greatest(length(v_new[i]), length(v_old[i]));
+    if v_length >= 6 and length(v_new[i]) = length(v_old[i]) and (select count(*) from generate_series(1, v_length) n
+        where substr(v_new[i], n, 1) <> substr(v_old[i], n, 1)) <= 3 and right(v_new[i], 1) = right(v_old[i], 1) then
+      v_others := v_others + 1;
+      continue;
+    end if;
     v_head := 0; v_tail := 0;
     while v_head < v_length and substr(v_new[i], v_head + 1, 1) = substr(v_old[i], v_head + 1, 1) loop
       v_head := v_head + 1;

@@ -141,10 +141,12 @@ returns _memoir.change_candidate[] language plpgsql stable as $$
 declare
   v_language text; v_found _memoir.change_candidate[]; v_all _memoir.change_candidate[] := '{}';
   v_one _memoir.change_candidate; v_values _memoir.said_values[]; v_own text; v_said text; v_context text[]; v_text_no integer;
+  v_greeting text;
 begin
   for v_language in select distinct p_languages[c.text_no] from unnest(p_clauses) c order by 1 loop
     v_own := '^(?:' || nullif(_memoir.any_word(v_language, 'own_starts'), '') || ')\M';
     continue when v_own is null;
+    v_greeting := '^(?:' || nullif(_memoir.any_word(v_language, 'small_talk'), '') || '),? [[:alpha:]]+$';
     v_said := '^(?:' || coalesce(nullif(_memoir.any_word(v_language, 'first_person'), '') || '|', '')
       || _memoir.any_word(v_language, 'own_starts') || ')\M';
     v_found := _memoir.with_referents(_memoir.cued_clauses(p_texts, array(
@@ -158,11 +160,13 @@ begin
     for i in 1 .. cardinality(v_found) loop
       v_one := v_found[i];
       v_one.new := v_values[i];
+      -- "Hey Gina" is about nobody.
+      continue when (v_one.new).kinds = '{}' and btrim((v_one.clause).said, ' ,.!') ~* v_greeting;
       -- Without one of these nothing can be changed.
       continue when not v_one.cue and ((v_one.new).kinds <@ _memoir.soft_kinds() or v_one.plain !~* v_own)
         or (v_one.new).kinds = '{}' and (v_one.new).names = '{}' and v_one.olds = '{}' and not v_one.is_over
           and v_one.thing is null and not v_one.is_sure and _memoir.new_place(v_one.plain, v_language) is null
-          and _memoir.liking(v_one.plain, v_language) is null
+          and _memoir.liking(v_one.plain, v_language) is null and not (v_one.is_answer and (v_one.new).topics <> '{}')
           and not ((v_one.new).topics <> '{}' and v_one.plain ~* v_said and length(v_one.plain) <= 80
             and length(p_texts[(v_one.clause).text_no]) <= 160);
       if (v_one.clause).text_no is distinct from v_text_no then
@@ -267,8 +271,11 @@ declare
   v_sure text := '\m(?:' || nullif(_memoir.any_word(p_language, 'sure_cues'), '') || ')\M';
   v_taking text := nullif(_memoir.any_word(p_language, 'taking_back'), '');
   v_over text := '\m(?:' || nullif(_memoir.any_word(p_language, 'over_words'), '') || ')';
+  v_goes_on text := '\m(?:' || nullif(_memoir.any_word(p_language, 'negations'), '') || ') (?:[[:alpha:]]+ )?(?:'
+    || nullif(_memoir.any_word(p_language, 'over_words'), '') || ')';  -- "never quit"
   v_answers text := '^(?:' || _memoir.any_word(null, 'assent') || ')\M';
   v_own text := '^(?:new |' || replace(nullif(_memoir.any_word(p_language, 'own_starts'), ''), '|', ' |') || ' )';
+  v_bare text := '^(?:' || nullif(_memoir.any_word(p_language, 'bare_past'), '') || ')\M'; v_last text;
   v_answer_cues text := '\m(?:' || nullif(_memoir.any_word(p_language, 'answer_cues'), '') || ')\M';
 begin
   foreach v_one in array p_found loop
@@ -306,6 +313,13 @@ begin
         or v_one.plain ~* ('^[^:]{4,80}: [^:]{3,40}\m(?:' || _memoir.any_word(null, 'days_of_week') || ')$')) then
       v_one.plain := regexp_replace(v_one.plain, '^[^:]*: ', '');
     end if;
+    -- "Container stuck, sofa comes on 19 March", "enganei-me no nome, a minha chefe …": what says it stands last.
+    v_last := (regexp_match(v_one.plain, ', ([^,]+)$'))[1];
+    if v_text_cue and v_last is not null and v_one.plain !~* v_own and v_one.plain !~ '\d.*,'
+      and (v_last ~* v_own or v_last ~ '^(?!an? )[[:alpha:]]+ [[:alpha:]]+ [[:alpha:]]+ .*\d') then
+      v_one.plain := v_last;
+    end if;
+    if p_language = 'english' and v_one.plain ~* v_bare then v_one.plain := 'I ' || v_one.plain; end if;
     v_before := v_one.plain;
     -- "Ella turned 7, big party": what follows the comma is not what it is about; "it's spelled Ina, my boss" is.
     if not v_is_open and (split_part(v_one.plain, ', ', 1) ~ '\d|[[:alpha:]] [[:upper:]][[:alpha:]]'
@@ -313,7 +327,8 @@ begin
         and v_one.plain !~ '^[^\d]*, .*\d') then
       v_one.plain := split_part(v_one.plain, ', ', 1);
     end if;
-    v_one.is_over := coalesce(lower(v_clause.sentence) ~ v_over, false);
+    v_one.is_over := coalesce(lower(v_clause.sentence) ~ v_over, false)
+      and not coalesce(lower(v_clause.sentence) ~ v_goes_on, false);
     v_one.is_answer := length(v_one.plain) < 60 and coalesce(v_one.plain ~* v_answers or v_clause.said ~* v_answers
       or lower(v_clause.sentence) ~ v_answer_cues, false);
     v_one.thing := _memoir.new_thing(v_one.plain, p_language);
@@ -348,11 +363,22 @@ create or replace function _memoir.earlier_units(p_turn _memoir.conversation_his
   p_candidates _memoir.change_candidate[], p_language text, out units _memoir.said_unit[], out plains text[],
   out said _memoir.said_values[])
 language plpgsql stable as $$
+declare
+  v_what text;
 begin
   units := (_memoir.units_before(p_turn, array(
     select distinct t from unnest(p_candidates) c, unnest((c.new).topics || c.context || _memoir.query_terms(
       p_language::regconfig, array_to_string(c.olds, ' '))) t order by t), '{user}', 12))[1:600];
   plains := array(select _memoir.plain(u.said, p_language) from unnest(units) with ordinality u order by ordinality);
+  -- "Is 540 ok for a room? That's my rent": what a value was stands behind it.
+  for i in 2 .. cardinality(units) loop
+    v_what := (regexp_match(plains[i], nullif(_memoir.any_word(p_language, 'thats_what'), ''), 'i'))[1];
+    if v_what is not null and units[i].message_id = units[i - 1].message_id then
+      plains[i - 1] := v_what || ' is ' || plains[i - 1];
+      units[i - 1].said := v_what || ' is ' || units[i - 1].said;
+      units[i - 1].is_question := false;
+    end if;
+  end loop;
   said := _memoir.values_in(array(select u.said from unnest(units) with ordinality u order by ordinality), p_language);
 end $$;
 

@@ -15,7 +15,7 @@ begin
     v_starts := _memoir.any_word(p_language, 'clause_starts');
     v_verbs := nullif(_memoir.any_word(p_language, 'clause_verbs'), '');
     v_text := regexp_replace(v_text, '(, (?:(?:' || v_joints || ') )?|[;:] | +[-–—]+ +| +\(| +(?:' || v_joints
-      || ') +)(?=(?:' || v_starts || ')\M)', '\1' || chr(2), 'gi');
+      || ') +)(?=(?:now )?(?:' || v_starts || ')\M)', '\1' || chr(2), 'gi');
     if v_verbs is not null then
       v_text := regexp_replace(v_text, '(,? (?:' || v_joints || ') )(?=(?:(?:now|currently|also|still) )?(?:'
         || v_verbs || ')\M)', '\1' || chr(2) || chr(3),
@@ -116,6 +116,10 @@ begin
     v_text := regexp_replace(v_text, '\m(' || _memoir.any_word('english', 'intensifiers') || ') ', '', 'gi');
   end if;
   v_text := btrim(regexp_replace(v_text, ' +', ' ', 'g'));
+  if p_language = 'english' and v_text ~* '^(?:my|our) ' then
+    v_text := regexp_replace(v_text, '^((?:my|our) [[:alpha:] -]{3,40}?) (?:' || _memoir.any_word('english',
+      'subject_times') || ') (is|are)\M', '\1 \2', 'i');
+  end if;
   -- "Tariq, my son, is nine", "Anneke (my wife) is ill": my son Tariq is.
   if p_language = 'english' and v_text ~ '^[[:upper:]][[:alpha:]''-]+,? \(?(?:my|our|the) ' then
     v_text := regexp_replace(v_text, '^([[:upper:]][[:alpha:]''-]+)(?:, (my|our) ([[:alpha:]-]+(?: [[:alpha:]-]+)?),'
@@ -162,7 +166,7 @@ begin
   end loop;
   -- Names: capitals that no sentence begins with.
   v_names := array(select (select string_agg(lower(btrim(m[1])), chr(1)) from regexp_matches(t,
-        '(?:[[:alnum:],;:''"(] +|["(])((?:[[:upper:]][[:alnum:]''-]+ ?)+)', 'g') m
+        '(?:[[:alnum:],;:''"(#] +|["(])((?:[[:upper:]][[:alnum:]''-]+ ?)+)', 'g') m
       where lower(btrim(m[1])) <> all (_memoir.word_list('english', 'sentence_starts'))
         and not starts_with(m[1], 'I''') and btrim(m[1]) <> 'I')
     from unnest(v_rests) with ordinality x(t, o) order by o);
