@@ -89,6 +89,9 @@ begin
         || p_old.names, array(select x from unnest(v_new.raws || v_new.names) x where lower(x) <> lower(v_hit)))
       or v_hit !~ '[[:upper:]]|\d' and (p_one.is_over and not _memoir.covers(p_old.raws || p_old.names, v_new.raws
         || v_new.names) or (p_one.is_sure or p_one.is_over and v_new.raws = '{}') and v_cover >= 0.3
+        -- "No, not teal, mint!", shortly after.
+        or p_one.cue and p_unit.session_id = p_turn.session_id and p_unit.turn_index >= p_turn.turn_index - 6
+          and length(p_one.plain) <= 40
         -- "vegetarian rather than vegan": the old clause says little else.
         or p_old.topics <> '{}' and p_old.topics <@ _memoir.topics(v_hit, p_language, '{}'))) then
       v_found.kind := 'named'; v_found.olds := array[v_hit];
@@ -131,7 +134,7 @@ create or replace function _memoir.other_value(inout p_found _memoir.found_chang
   p_around text[], p_names text[], p_cue boolean, p_floor real, p_plain text, p_olds text[], p_language text)
 language plpgsql stable as $$
 declare
-  v_kind text; v_cover real; v_back real; v_shared text[]; v_place text;
+  v_kind text; v_cover real; v_back real; v_shared text[]; v_place text; v_same boolean; v_two boolean;
 begin
   v_shared := array(select t from unnest(p_new.topics) t where t = any (p_old.topics));
   if _memoir.are_two(p_plain, (p_found.unit).said, (p_found.unit).context, v_shared, p_language) then return; end if;
@@ -142,6 +145,11 @@ begin
     v_cover := greatest(v_cover, 0.9);
   end if;
   v_back := _memoir.coverage(p_old.topics, '{}', p_new.topics, '{}');
+  -- "The 10k in 51:15", in 52:40 before.
+  v_same := p_cue and exists (select from unnest(p_new.kinds, p_new.vals) n(k, v), unnest(p_old.kinds, p_old.vals) o(k, v)
+    where n.k = 'code' and o.k = 'code' and n.v = o.v);
+  v_two := v_shared <> '{}' and _memoir.sorts_differ(p_plain, (p_found.unit).said, (p_found.unit).context, v_shared,
+    p_new.raws || p_old.raws, p_language);
   foreach v_kind in array '{date,time,email,code,number,weekday,how often,rank,colour,month,part of day}'::text[] loop
     continue when v_kind <> all (p_new.kinds) or v_kind <> all (p_old.kinds);
     continue when v_kind = any (_memoir.soft_kinds()) and not p_cue;
@@ -150,10 +158,13 @@ begin
     -- "60 sets instead of 48": no other number.
     continue when v_kind = 'number' and not p_old.raws && p_olds
       and exists (select from unnest(p_olds) o where o ~ '^[\d.,]*\d$');
+    -- "At the eye doctor on the 17th", "at the skin doctor on the 3rd".
+    continue when v_two;
     -- Two flights to two towns are two.
     continue when p_new.names <> '{}' and p_old.names <> '{}' and not p_new.names && p_old.names
       and not exists (select from unnest(p_names) s where s = any (p_old.topics || p_around));
     if v_shared <> '{}' and (p_cue and v_cover >= p_floor or v_cover >= 0.95 and v_back >= 0.5)
+      or v_same
       or v_kind in ('date', 'time', 'weekday') and p_cue and v_cover >= 0.5 and p_new.topics <> '{}'
       or p_cue and v_shared <> '{}' and v_cover >= 0.3 and lower(p_plain) ~ ('\m(?:' || nullif(_memoir.any_word(
         p_language, 'shifted'), '') || ')\M')
@@ -278,7 +289,8 @@ begin
     p_found.kind := 'name'; p_found.score := 0.8; p_found.olds := array[v_spelt];
     return;
   end if;
-  if _memoir.subject_of(p_one.plain, p_language) = _memoir.subject_of(p_unit_plain, p_language)
+  if (_memoir.subject_of(p_one.plain, p_language) = _memoir.subject_of(p_unit_plain, p_language)
+      or lower(split_part(p_one.plain, ' ', 1)) = any (p_old.names) and p_one.plain ~ '^[[:upper:]]')
     and p_one.plain ~* ('\m(?:' || nullif(_memoir.any_word(p_language, 'job_over'), '') || ')\M')
     and p_unit_plain ~* ('\m(?:' || nullif(_memoir.any_word(p_language, 'job_says'), '') || ')\M') then
     p_found.kind := 'over'; p_found.score := 0.8;
@@ -428,4 +440,18 @@ create or replace function _memoir.covers(p_one text[], p_other text[])
 returns boolean language sql immutable as $$
   select p_other <> '{}' and array(select lower(o) from unnest(p_other) o) <@ array(select lower(o)
     from unnest(p_one) o)
+$$;
+
+-- Whether two clauses have another word before the same noun, which the other does not have.
+create or replace function _memoir.sorts_differ(p_plain text, p_old text, p_context text, p_shared text[],
+  p_values text[], p_language text)
+returns boolean language sql stable as $$
+  select exists (select from unnest(_memoir.sorts_in(p_plain, p_shared, p_language)) n,
+      unnest(_memoir.sorts_in(p_old, p_shared, p_language)) o
+    where split_part(n, ' ', 2) = split_part(o, ' ', 2) and split_part(n, ' ', 1) <> split_part(o, ' ', 1)
+      and not _memoir.has_words(p_context, split_part(n, ' ', 1))
+      and not _memoir.has_words(p_plain, split_part(o, ' ', 1))
+      -- "Four ducks", "five ducks": values of one thing.
+      and not _memoir.has_words(array_to_string(p_values, ' '), split_part(n, ' ', 1))
+      and not _memoir.has_words(array_to_string(p_values, ' '), split_part(o, ' ', 1)))
 $$;

@@ -228,7 +228,8 @@ declare
   v_weak text := nullif(_memoir.any_word(p_language, 'weak_cue_forms'), '');
   v_assent text := '^(?:oh |ah )*(?:' || _memoir.any_word(null, 'assent') || ')\M';
   v_unsure text := nullif(_memoir.any_word(p_language, 'unsure'), ''); v_text_no integer;
-  v_one _memoir.change_candidate; v_out _memoir.change_candidate[] := '{}';
+  v_one _memoir.change_candidate; v_out _memoir.change_candidate[] := '{}'; v_carried boolean := false;
+  v_over text := '\m(?:' || nullif(_memoir.any_word(p_language, 'over_words'), '') || ')';
 begin
   v_texts := array(select x.t from (select distinct c.text_no as t from unnest(p_clauses) c) x
     where length(p_texts[x.t]) <= 600 and _memoir.has_cue(p_texts[x.t], v_cues, v_forms)
@@ -252,13 +253,25 @@ begin
       v_olds := coalesce(nullif(_memoir.values_replaced((v_one.clause).said, p_language,
         length(p_texts[(v_one.clause).text_no]) <= 160), '{}'), case
         when (v_one.clause).text_no = v_text_no and length(p_texts[v_text_no]) <= 160 then v_olds end, '{}');
+      if _memoir.goes_on((v_one.clause).said, p_language) then v_olds := '{}'; end if;
       v_text_no := (v_one.clause).text_no;
+      -- "Guess who quit the brewpub?": the sentence after it goes on from there.
+      v_carried := v_olds <> '{}' and lower((v_one.clause).said) !~ v_over;
     end if;
     v_one.olds := v_olds;
+    v_one.is_over := v_carried;
     v_out := v_out || v_one;
   end loop;
   return v_out;
 end $$;
+
+-- Whether what sounds like an end is denied: "never quit".
+create or replace function _memoir.goes_on(p_said text, p_language text)
+returns boolean language sql immutable as $$
+  select coalesce(lower(p_said) ~ ('\m(?:' || nullif(_memoir.any_word(p_language, 'negations'), '')
+    || ') (?:[[:alpha:]]+ )?(?:' || nullif(_memoir.any_word(p_language, 'over_words'), '') || ')|\m(?:'
+    || nullif(_memoir.any_word(p_language, 'goes_on'), '') || ')\M'), false)
+$$;
 
 -- Clauses with what they refer to said in them: "it leaves at nine" after "I was wrong about the ferry".
 create or replace function _memoir.with_referents(p_found _memoir.change_candidate[], p_language text)
@@ -271,8 +284,6 @@ declare
   v_sure text := '\m(?:' || nullif(_memoir.any_word(p_language, 'sure_cues'), '') || ')\M';
   v_taking text := nullif(_memoir.any_word(p_language, 'taking_back'), '');
   v_over text := '\m(?:' || nullif(_memoir.any_word(p_language, 'over_words'), '') || ')';
-  v_goes_on text := '\m(?:' || nullif(_memoir.any_word(p_language, 'negations'), '') || ') (?:[[:alpha:]]+ )?(?:'
-    || nullif(_memoir.any_word(p_language, 'over_words'), '') || ')';  -- "never quit"
   v_answers text := '^(?:' || _memoir.any_word(null, 'assent') || ')\M';
   v_own text := '^(?:new |' || replace(nullif(_memoir.any_word(p_language, 'own_starts'), ''), '|', ' |') || ' )';
   v_bare text := '^(?:' || nullif(_memoir.any_word(p_language, 'bare_past'), '') || ')\M'; v_last text;
@@ -314,9 +325,13 @@ begin
       v_one.plain := regexp_replace(v_one.plain, '^[^:]*: ', '');
     end if;
     -- "Container stuck, sofa comes on 19 March", "enganei-me no nome, a minha chefe …": what says it stands last.
+    v_one.plain := regexp_replace(v_one.plain, ', (?:and )?(?:still|(?:the )?same)\M.*$', '', 'i');
     v_last := (regexp_match(v_one.plain, ', ([^,]+)$'))[1];
-    if v_text_cue and v_last is not null and v_one.plain !~* v_own and v_one.plain !~ '\d.*,'
-      and (v_last ~* v_own or v_last ~ '^(?!an? )[[:alpha:]]+ [[:alpha:]]+ [[:alpha:]]+ .*\d') then
+    -- "Nobody has time for 900 pages, so book club is reading …".
+    if v_text_cue and p_language = 'english' and v_last ~ '^so (?:now )?[[:alpha:] ]+ (?:is|are|will)\M' then
+      v_one.plain := regexp_replace(v_last, '^so (?:now )?', '');
+    elsif v_text_cue and v_last is not null and v_one.plain !~* v_own and v_one.plain !~ '\d.*,'
+      and (v_last ~* v_own or v_last ~ '^(?!an? |it |its |that )[[:alpha:]]+ [[:alpha:]]+ [[:alpha:]]+ .*\d') then
       v_one.plain := v_last;
     end if;
     if p_language = 'english' and v_one.plain ~* v_bare then v_one.plain := 'I ' || v_one.plain; end if;
@@ -327,8 +342,8 @@ begin
         and v_one.plain !~ '^[^\d]*, .*\d') then
       v_one.plain := split_part(v_one.plain, ', ', 1);
     end if;
-    v_one.is_over := coalesce(lower(v_clause.sentence) ~ v_over, false)
-      and not coalesce(lower(v_clause.sentence) ~ v_goes_on, false);
+    v_one.is_over := coalesce(v_one.is_over or lower(v_clause.sentence) ~ v_over, false)
+      and not _memoir.goes_on(v_clause.sentence, p_language);
     v_one.is_answer := length(v_one.plain) < 60 and coalesce(v_one.plain ~* v_answers or v_clause.said ~* v_answers
       or lower(v_clause.sentence) ~ v_answer_cues, false);
     v_one.thing := _memoir.new_thing(v_one.plain, p_language);

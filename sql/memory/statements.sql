@@ -187,7 +187,7 @@ begin
   v_out.utility := least(1, (p_rule ->> 'utility')::real + 0.05 * p_specifics);
   select r.resolved, r.event_from, r.event_to, r.valid_until into v_text, v_out.event_from, v_out.event_to, v_until
   from _memoir.resolve_dates(v_text, (p_at at time zone 'UTC')::date, v_out.type <> 'plan'
-    and p_bare !~ '\m(will|going to|plan(ning)?|starting|am|are) ') r;
+    and p_bare !~ '\m(will|going to|plan(ning)?|starting|am|are|is(?= (?:on|at|due|from|by|now|\d))|due|comes|leaves|starts|begins|opens|ends|expires|gets) ') r;
   v_text := upper(left(v_text, 1)) || substr(v_text, 2);
   -- "Went to Ulm": the speaker did.
   if p_rule ->> 'rule' = 'did, without saying who' then

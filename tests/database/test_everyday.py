@@ -6,7 +6,7 @@ from typing import Any
 
 import psycopg
 import pytest
-from calls import Db, call, persist, table
+from calls import Db, call, persist, set_clock, table
 
 pytestmark = pytest.mark.usefixtures("little_vectors")
 
@@ -148,6 +148,11 @@ CORRECTIONS = [
     ("our parrot Kiki talks all night", "Kiki died in her sleep on Monday", "died", "talks"),
     ("The farewell dinner is booked at Osteria Nuvola", "Nuvola is shut so the farewell dinner is at the Red Crane instead", "Red Crane", "Nuvola"),
     ("we meet Pavel at the west gate of the fair", "wait no, east gate", "East", "west gate"),
+    ("physio on Monday the 13th at 9:20, ugh", "physios office rang, its Friday the 17th now, same time", "17", "13"),
+    ("I'm a grill cook at a taqueria", "guess who left the taqueria? I pack boxes for a brewery now", "pack", "grill"),
+    ("my seminar paper is due on 20 June", "prof said yes to the extension!! paper is due 3 July", "3 July", "20 June"),
+    ("My wife Efua is a midwife in Tema", "Efua left the ambulance, she paints boats these days", "left", "midwife"),
+    ("my best time over 5k is 24:10", "NEW BEST TIME! ran the 5k in 23:40 this morning", "23:40", "24:10"),
     ("o meu chefe chama-se Nuno", "enganei-me no nome, o meu chefe chama-se Rui", "Rui", "Nuno"),
     ("Mein Impftermin ist am 3. Mai um 9 Uhr", "der Impftermin ist jetzt am 10. Mai", "10. Mai", "3. Mai"),
     ("On part à Nantes en mai", "finalement Nantes c'est tombé à l'eau, on part à Metz en mai", "Metz", "à Nantes en"),
@@ -194,6 +199,8 @@ TRAPS = [
     ("I'm a nurse", "I'm a dad now!"),
     ("I wear shoe size 44", "my daughter turned six, she takes 31 in shoes"),
     ("the dentist appointment for the twins is on 4 May", "my passport appointment is on 9 May, finally"),
+    ("I'm at the foot clinic on 3 May", "I'm at the eye clinic on 17 May, new lenses"),
+    ("My car is a Lancia Delta, which tyres?", "My neighbour's car is a Tesla now"),
     ("I keep goats on the hill", "thanks! I'm gonna keep on going and never quit"),
     ("Thanks for the help, Nils! I live in Arendal", "Hey Nils, I had to shut down my bakery"),
     ("I can't have mussels, allergic since school", "oysters are fine for me"),
@@ -245,6 +252,22 @@ def test_an_answer_about_something_else_changes_nothing(db: Db, user: str, befor
     assert table(db, "list_changes", user) == []
 
 
+def test_what_it_is_not_is_over_at_once(db: Db, user: str) -> None:
+    persist(db, user, "s", "we'll paint the hall beige. how much do I need?", "Six litres.")
+    persist(db, user, "s", "wait, not beige, sand! I always mix them up", "Sand it is.")
+    call(db, "extract_session", user, "s")
+    assert spans(db, user, "changed") == 1
+
+
+def test_a_day_ahead_is_in_the_year_to_come(db: Db, user: str) -> None:
+    set_clock(db, "2026-11-20T12:00:00Z")
+    try:
+        talk(db, user, "my thesis is due on 15 January")
+    finally:
+        set_clock(db, None)
+    assert any("15 January 2027" in m for m in memories(db, user)), memories(db, user)
+
+
 def test_what_changed_a_change_is_shown_beside_it(db: Db, user: str) -> None:
     talk(
         db,
@@ -284,6 +307,8 @@ FORGETS = [
     ("my cousin Ottmar owes me money", "Can you forget everything I told you about Ottmar?", "Ottmar"),
     ("My address is 7 Rope Walk", "Delete my address from your memory please.", "Rope Walk"),
     ("I weigh 93 kilos", "please don't remember my weight", "93"),
+    ("my rent deposit is 1,310", "hm can you forget my rent deposit please", "1,310"),
+    ("I'm going to propose to Ylva in the sauna", "delete that I'm going to propose to Ylva", "propose"),
     ("my dad has gout", "remove from memory that my dad has gout", "gout"),
     ("my lawsuit is in room 414", "I'd rather you erased everything about my lawsuit", "414"),
     ("I earn 2,870 net a month", "I'd rather you didn't keep that. forget what I earn", "2,870"),
@@ -401,6 +426,8 @@ STANDING = [
     "le ricette sempre per due persone",
     "Tráteme de usted, por favor",
     "Whenever you state a fact, give me a source.",
+    "I use a wheelchair, so always tell me whether a place has steps",
+    "I have a stepdaughter, Abena",
     "never spoil how a series ends for me",
 ]
 
