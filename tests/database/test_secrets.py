@@ -605,3 +605,20 @@ def test_a_found_secret_can_be_released(
         logins["private"].execute("select * from memoir.recall(%s, 'sample card manual')", [user]).fetchall()
     )
     assert CARD in str(compiled(logins["normal"], user, "s"))
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "06421896-ae49-4d59-bd8b-71b6471b0f71",
+        "ba65a204-3303-4cdd-b7b5-d61457320267",
+        "be1194ff-0098-400b-aebe-787dc14b7dda",
+        "BE1194FF-0098-400B-AEBE-787DC14B7DDA",
+    ],
+)
+def test_an_id_is_no_account(db: psycopg.Connection, name: str) -> None:
+    """Their digits check as those of an IBAN, as one in five thousand ids' do."""
+    kinds = "select _memoir.secret_kinds(%s)"
+    for text in (f'{{"id": "{name}"}}', f"{name} (turn of first) user: hello", f"see /runs/{name}/log"):
+        assert db.execute(kinds, [text]).fetchone() == ([],), text
+    assert db.execute(kinds, [f"run {name}: pay to DE89 3704 0044 0532 0130 00"]).fetchone() == (["IBAN"],)
