@@ -229,7 +229,7 @@ declare
   v_assent text := '^(?:oh |ah )*(?:' || _memoir.any_word(null, 'assent') || ')\M';
   v_unsure text := nullif(_memoir.any_word(p_language, 'unsure'), ''); v_text_no integer;
   v_one _memoir.change_candidate; v_out _memoir.change_candidate[] := '{}'; v_carried boolean := false;
-  v_over text := '\m(?:' || nullif(_memoir.any_word(p_language, 'over_words'), '') || ')';
+  v_before text[];
 begin
   v_texts := array(select x.t from (select distinct c.text_no as t from unnest(p_clauses) c) x
     where length(p_texts[x.t]) <= 600 and _memoir.has_cue(p_texts[x.t], v_cues, v_forms)
@@ -250,13 +250,13 @@ begin
   foreach v_one in array v_found loop
     if (v_one.clause).clause_no = 0 then
       -- "They cut the 7:42. I have to take the 7:12": the sentence before may name what is over.
-      v_olds := coalesce(nullif(_memoir.values_replaced((v_one.clause).said, p_language,
-        length(p_texts[(v_one.clause).text_no]) <= 160), '{}'), case
-        when (v_one.clause).text_no = v_text_no and length(p_texts[v_text_no]) <= 160 then v_olds end, '{}');
-      if _memoir.goes_on((v_one.clause).said, p_language) then v_olds := '{}'; end if;
+      v_before := case when (v_one.clause).text_no = v_text_no and length(p_texts[v_text_no]) <= 160 then v_olds end;
       v_text_no := (v_one.clause).text_no;
-      -- "Guess who quit the brewpub?": the sentence after it goes on from there.
-      v_carried := v_olds <> '{}' and lower((v_one.clause).said) !~ v_over;
+      v_olds := case when not _memoir.goes_on((v_one.clause).said, p_language)
+        then _memoir.values_replaced((v_one.clause).said, p_language, length(p_texts[v_text_no]) <= 160) else '{}' end;
+      -- "Guess who quit the brewpub? I drive a van now": what the sentence before says is over is so here, too.
+      v_carried := v_olds = '{}' and v_before <> '{}';
+      v_olds := case when v_carried then v_before else v_olds end;
     end if;
     v_one.olds := v_olds;
     v_one.is_over := v_carried;
