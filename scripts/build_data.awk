@@ -29,7 +29,7 @@ BEGIN {
   shape("ranking", 2, "part ^(all|named|unnamed|memory|long|unread|strength|fit|memory_fit|bonus)$", "signal " word, "weight " number)
   shape("tools", 2, "tool " word, "condition ?^[a-zA-Z_]+=.", "does ^(read|write|edit|patch|run|search|list|fetch|plan)$", "key ?" any,
     "lines ?" any, "texts ?" any)
-  shape("commands", 1, "pattern " any, "does ^(read|write|edit|patch|routine|search|fetch)$", "key ?^[1-9]$",
+  shape("commands", 1, "pattern " any, "words " any, "does ^(read|write|edit|patch|routine|search|fetch)$", "key ?^[1-9]$",
     "first ?^[+]?[1-9]$", "last ?^[+]?[0-9]+$")
   shape("token_shapes", 1, "issuer " any, "kind ^(access|model|private) key$|^web token$", "marks ?" any, "pattern " any)
   shape("extraction_rules", 2, "language " word, "rule " any, "roles ^((user|named|agent)( |$))+$", "pattern " any,

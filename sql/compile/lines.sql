@@ -43,7 +43,7 @@ begin
     v_frame := _memoir.with_leaving(p_session, v_frame, v_turns, v_shown - greatest(p_low, p_past.budget / 2));
     v_shown := greatest(p_low, p_past.budget / 2);
   end if;
-  v_frame.lines := _memoir.step_lines(p_session, p_config, v_frame);
+  v_frame.lines := _memoir.step_lines(p_session, p_config, v_frame, p_frame);
   v_frame.line_tokens := coalesce((select sum(x) from unnest(_memoir.count_tokens(
     array(select value from jsonb_each_text(v_frame.lines)), p_tokenizer)) x), 0);
   p_frame := v_frame;
@@ -101,27 +101,38 @@ begin
 end $$;
 
 -- {"exchange": its fenced lines} of the steps that a frame shows as lines, and in the first of them what left. What is not
--- for everybody, or was taken out of recall, is not said here.
+-- for everybody, or was taken out of recall, is not said here. p_known: an earlier frame, whose lines stay as they are.
 create or replace function _memoir.step_lines(p_session _memoir.sessions, p_config jsonb,
-  p_frame _memoir.session_windows)
+  p_frame _memoir.session_windows, p_known _memoir.session_windows default null)
 returns jsonb language plpgsql stable set plan_cache_mode = force_custom_plan as $$
 declare
-  v_row record; v_calls jsonb := '{}'; v_call jsonb; v_lines jsonb := '{}'; v_line text; v_key text;
-  v_note text := _memoir.left_note(p_session, p_frame);
+  v_row record; v_calls jsonb := '{}'; v_call jsonb; v_lines text[] := '{}'; v_of integer[] := '{}'; v_line text;
+  v_key text; v_note text := _memoir.left_note(p_session, p_frame); v_from integer := p_frame.first_turn;
 begin
+  if p_known.lines is not null then
+    select coalesce(array_agg(k.exchange order by k.turn, k.o), '{}'), coalesce(array_agg(k.line order by k.turn, k.o), '{}')
+    into v_of, v_lines from _memoir.known_lines(p_known.lines) k
+    where k.turn between p_frame.first_turn and p_frame.lines_through;
+    v_from := greatest(v_from, p_known.lines_through + 1);
+  end if;
   for v_row in
+    with parts as materialized (
+      select l.session_id, l.from_turn, l.to_turn, _memoir.marks(p_session.user_id, l.session_id) as marks
+      from _memoir.lineage(p_session) l where l.to_turn >= v_from
+    )
     select h.turn_index, h.role, h.exchange_start, h.tool_calls, h.tool_call_id, left(h.content, 400) as content,
-      _memoir.sensitivity_now(h.sensitivity, h.turn_index, _memoir.marks(h.user_id, h.session_id)) > 'normal' as hidden,
-      p.memory_id, h.token_count, exists (select from _memoir.recall_exclusions x where x.user_id = p_session.user_id
-        and x.session_id = l.session_id and x.turn_index = h.turn_index and x.lifted_at is null
-        and not x.changed) as excluded
-    from _memoir.lineage(p_session) l
+      _memoir.sensitivity_now(h.sensitivity, h.turn_index, l.marks) > 'normal' as hidden,
+      p.memory_id, o.source_key, h.token_count, exists (select from _memoir.recall_exclusions x
+        where x.user_id = p_session.user_id and x.session_id = l.session_id and x.turn_index = h.turn_index
+          and x.lifted_at is null and not x.changed) as excluded
+    from parts l
     join _memoir.session_counters c on c.user_id = p_session.user_id and c.session_id = l.session_id
     join _memoir.conversation_history h on h.user_id = p_session.user_id and h.session_id = l.session_id
       and h.recorded_at between c.first_recorded_at and c.last_recorded_at
-      and h.turn_index between greatest(l.from_turn, p_frame.first_turn) and least(l.to_turn, p_frame.lines_through)
+      and h.turn_index between greatest(l.from_turn, v_from) and least(l.to_turn, p_frame.lines_through)
     left join _memoir.object_places p on p.user_id = p_session.user_id and p.session_id = l.session_id
       and p.turn_index = h.turn_index and p.call_no = 0
+    left join _memoir.memory_store o on o.user_id = p_session.user_id and o.memory_id = p.memory_id
     where h.role = 'tool' or h.tool_calls is not null order by h.turn_index
   loop
     if v_row.role = 'assistant' then
@@ -131,8 +142,9 @@ begin
         _memoir.one_line(v_row.content)) end;
     else
       v_call := v_calls -> v_row.tool_call_id;
-      v_key := case when not v_row.hidden then (_memoir.tool_use(p_config, v_call ->> 'name',
-        v_call ->> 'arguments')).key end;
+      -- What became an object has the key already.
+      v_key := case when v_call is not null and not v_row.hidden then coalesce(v_row.source_key,
+        (_memoir.tool_use(p_config, v_call ->> 'name', v_call ->> 'arguments')).key) end;
       v_line := format('- turn %s: %s → %s', v_row.turn_index,
         concat_ws(' ', _memoir.one_line(left(coalesce(v_call ->> 'name', 'a tool'), 60)), _memoir.one_line(left(v_key, 100))),
         case when v_row.hidden then 'withheld' when v_row.excluded then 'taken out of recall' when v_row.memory_id is not null
@@ -140,16 +152,26 @@ begin
           else coalesce(nullif(_memoir.one_line(left(v_row.content, 80)), ''), 'nothing') end);
     end if;
     continue when v_line is null;
-    v_lines := jsonb_set(v_lines, array[v_row.exchange_start::text],
-      to_jsonb(concat_ws(E'\n', v_lines ->> v_row.exchange_start::text, _memoir.neutralise(v_line))));
+    v_of := v_of || v_row.exchange_start;
+    v_lines := v_lines || _memoir.neutralise(v_line);
   end loop;
   -- What left is said where the list begins, if anything of the past is left in it.
   if v_note is not null and p_frame.opening is not null then
-    v_key := p_frame.opening::text;
-    v_lines := jsonb_set(v_lines, array[v_key], to_jsonb(concat_ws(E'\n', v_note, v_lines ->> v_key)));
+    v_of := p_frame.opening || v_of;
+    v_lines := v_note || v_lines;
   end if;
-  return (select coalesce(jsonb_object_agg(key, _memoir.fence('steps', value)), '{}') from jsonb_each_text(v_lines));
+  return (select coalesce(jsonb_object_agg(e.exchange, _memoir.fence('steps', e.lines)), '{}')
+    from (select l.exchange, string_agg(l.line, E'\n' order by l.o) as lines
+      from unnest(v_of, v_lines) with ordinality l(exchange, line, o) group by 1) e);
 end $$;
+
+-- The lines of steps that a frame has: each begins with its turn.
+create or replace function _memoir.known_lines(p_lines jsonb)
+returns table (exchange integer, turn integer, line text, o bigint) language sql immutable as $$
+  select e.key::integer, substring(l.line from '^- turn (\d{1,9})')::integer, l.line, l.o
+  from jsonb_each_text(p_lines) e, string_to_table(e.value, E'\n') with ordinality l(line, o)
+  where l.line ~ '^- turn \d'
+$$;
 
 -- What is said of the turns that left the list; null where none did, or the summary has them.
 create or replace function _memoir.left_note(p_session _memoir.sessions, p_frame _memoir.session_windows)

@@ -40,7 +40,7 @@ begin
     v_frame.lines_through := v_left - 1;
     v_frame.opening := (v_turns[1]).exchange_start;
     v_window := _memoir.with_line_blocks(v_window, v_turns,
-      _memoir.step_lines(p_session, p_config, v_frame), v_recalls, p_tokenizer);
+      _memoir.step_lines(p_session, p_config, v_frame, p_frame), v_recalls, p_tokenizer);
   end loop;
   if v_window.tokens > p_limit and v_frame.lines_through < (v_turns[1]).exchange_start then
     -- The newest exchange alone, too large for the lines of those before it.

@@ -1,25 +1,54 @@
 -- Secrets by the name before them: "password" and its like in code, on a command line or in a sentence of any language.
 
+-- What closes around a name, with a suffix of the name before it.
+create or replace function _memoir.link_closing()
+returns text language sql immutable as $$
+  select '(?:[_-](?:base|prod|production|dev|development|stag(?:e|ing)|test|live|local|main|primary|secondary|old|new|current|next|backup'
+    || '|value|string|plain|raw|default|v?[0-9]{1,2})(?![A-Za-z0-9]))??["''`»“”*_\\\])}>」』]{0,8}?'
+$$;
+
+-- A sign between a name and its value.
+create or replace function _memoir.link_sign()
+returns text language sql immutable as $$
+  select '[ \t]*(?:(?:[?:+]{0,3}=>?|->|[→＝])[ \t*_]*|[:：][ \t*_]*\n?[ \t]*)'
+$$;
+
 -- What may link a name with its value: a suffix of the name, what closes around it, words that say whose it is; then a sign,
 -- a word for "is" (p_says), or a blank before what no word is.
 create or replace function _memoir.link_pattern(p_of text, p_says text, p_spaced boolean)
 returns text language sql immutable as $$
-  select '^(?:((?:[_-](?:base|prod|production|dev|development|stag(?:e|ing)|test|live|local|main|primary|secondary|old|new|current|next|backup'
-    || '|value|string|plain|raw|default|v?[0-9]{1,2})(?![A-Za-z0-9]))??["''`»“”*_\\\])}>」』]{0,8}?'
+  select '^(?:(' || _memoir.link_closing()
     || case when p_spaced then '(?:[ \t]+\([^()\n]{1,60}\)|[ \t]+(?:' || p_of || ')(?:[ \t][^\n.:;!?="]{0,60}?)?)??'
       else '[ \t]{0,4}?(?:' || p_of || ')??' end || ')'
-    || '([ \t]*(?:(?:[?:+]{0,3}=>?|->|[→＝])[ \t*_]*|[:：][ \t*_]*\n?[ \t]*)'
+    || '(' || _memoir.link_sign()
     || case when p_spaced then '|(?:[ \t]+|(?=[,.;’'']))(?:' || p_says
       || ')(?:[ \t]*[:：][ \t]*|[ \t]+(?:(?:now|still|just|currently|actually|simply|ahora|jetzt|nun|maintenant)[ \t]+)?(?:[:：][ \t]*)?)'
       || '|[ \t]+(?=\S*[0-9@#$%^&*!=+~"''`]|[a-z]+(?:-[a-z]+){3})'
       else '|[ \t]*(?:' || p_says || ')[ \t]*(?:[:：][ \t]*)?|[ \t]+(?=\S*[0-9@#$%^&*!=+~"''`])|' end || ')){1,1}'
 $$;
 
--- The link behind a name, the value, and the end of the sentence if it ends there.
-create or replace function _memoir.linked_value(p_rest text, p_link text)
+-- The link behind a name by that pattern: what closes around the name, and the link. Compiling the pattern takes a hundred
+-- times as long as its match, and PostgreSQL keeps 32 patterns: where a sign follows, or nothing that could link, as nearly
+-- everywhere in code, a small one tells the same.
+create or replace function _memoir.link_behind(p_rest text, p_link text, p_spaced boolean)
 returns text[] language plpgsql immutable as $$
 declare
-  v_link text[] := regexp_match(p_rest, p_link, 'i'); v_rest text; v_value text;
+  v_link text[]; v_closed constant text := '^(?:[_-][A-Za-z0-9]{1,11})?["''`»“”*_\\\])}>」』]{0,8}';
+begin
+  if p_spaced then
+    if p_rest ~ (v_closed || '[ \t]*[?:+=→＝：-]') then
+      v_link := regexp_match(p_rest, '^(?:(' || _memoir.link_closing() || ')(' || _memoir.link_sign() || ')){1,1}', 'i');
+    end if;
+    if v_link is not null or p_rest !~* (v_closed || '(?:[ \t]|[,.;] ?(?:it|that)|[’'']s)') then return v_link; end if;
+  end if;
+  return regexp_match(p_rest, p_link, 'i');
+end $$;
+
+-- The link behind a name, the value, and the end of the sentence if it ends there.
+create or replace function _memoir.linked_value(p_rest text, p_link text, p_spaced boolean)
+returns text[] language plpgsql immutable as $$
+declare
+  v_link text[] := _memoir.link_behind(p_rest, p_link, p_spaced); v_rest text; v_value text;
 begin
   if v_link is null then return null; end if;
   v_rest := substr(p_rest, length(v_link[1]) + length(v_link[2]) + 1);
@@ -41,9 +70,9 @@ declare
   v_names text := case v_back when 0 then '(?i)^()(' else '(?i)^(?:(.{0,10}?)(' end || case p_kind when 'key'
     then _memoir.any_word(p_language, 'key_names')
     else _memoir.any_word(p_language, 'password_names') end || case v_back when 0 then ')' else ')){1,1}' end;
+  v_spaced boolean := p_language not in ('chinese', 'japanese', 'korean', 'thai');
   v_link text := _memoir.link_pattern(coalesce(nullif(_memoir.any_word(p_language, 'password_of'), ''),
-    'for|of|to|on|at|in|from'),
-    _memoir.any_word(p_language, 'password_says'), p_language not in ('chinese', 'japanese', 'korean', 'thai'));
+    'for|of|to|on|at|in|from'), _memoir.any_word(p_language, 'password_says'), v_spaced);
   v_text text := p_text; v_stem text;
   v_before text; v_rest text; v_name text; v_found text[]; v_tries integer := 0;
 begin
@@ -82,7 +111,8 @@ begin
     v_found := regexp_match(v_rest, v_names);
     continue when v_found is null;
     v_name := v_found[2];
-    v_found := _memoir.linked_value(substr(v_rest, length(v_found[1]) + length(v_name) + 1), v_link);
+    v_found := _memoir.linked_value(substr(v_rest, length(v_found[1]) + length(v_name) + 1), v_link,
+      v_spaced);
     continue when v_found is null;
     -- "pass" and what is shorter are names where no letter is before them, but that of a machine's user.
     continue when p_kind = 'password' and p_language = 'english' and length(v_name) <= 4 and v_before ~ '[A-Za-z]$'

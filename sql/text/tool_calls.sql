@@ -4,8 +4,11 @@
 -- The last name of a tool as its row has it: mcp__files__readFile is read_file.
 create or replace function _memoir.tool_name(p_name text)
 returns text language sql immutable as $$
-  select lower(regexp_replace(regexp_replace(regexp_replace(left(p_name, 200), '^.*(?:__|[.:/])', ''),
-    '([[:lower:]\d])([[:upper:]])', '\1_\2', 'g'), '[^[:alnum:]]+', '_', 'g'))
+  -- Most are so already, but for a capital at the beginning.
+  select case when length(p_name) <= 200 and translate(lower(p_name), 'abcdefghijklmnopqrstuvwxyz0123456789_', '') = ''
+      and substr(p_name, 2) = lower(substr(p_name, 2)) and strpos(p_name, '__') = 0 then lower(p_name)
+    else lower(regexp_replace(regexp_replace(regexp_replace(left(p_name, 200), '^.*(?:__|[.:/])', ''),
+      '([[:lower:]\d])([[:upper:]])', '\1_\2', 'g'), '[^[:alnum:]]+', '_', 'g')) end
 $$;
 
 -- The type of object that comes of it.
@@ -21,7 +24,7 @@ returns text language plpgsql immutable as $$
 declare
   v_path text := replace(btrim(left(p_path, 2000)), '\', '/'); v_parts text[] := '{}'; v_part text;
 begin
-  if p_path is null or v_path ~ '^[a-z][a-z0-9+.-]*://' then return v_path; end if;
+  if p_path is null or strpos(v_path, '://') > 0 and v_path ~ '^[a-z][a-z0-9+.-]*://' then return v_path; end if;
   if p_folder is not null and v_path !~ '^(?:/|~|[A-Za-z]:)' then v_path := p_folder || '/' || v_path; end if;
   foreach v_part in array string_to_array(v_path, '/') loop
     if v_part = '..' and v_parts[cardinality(v_parts)] not in ('', '..') then
@@ -48,9 +51,11 @@ declare
 begin
   p_command := btrim(p_command, E' \t\r\n');
   for v_step in 1 .. 6 loop
-    v_found := regexp_match(left(p_command, 20000), '^(?:\S*/)?(?:bash|sh|zsh) -[lic]+ +(["''])(.*)\1$');
+    v_found := case when split_part(p_command, ' ', 1) ~ '(?:bash|sh|zsh)$' then regexp_match(left(p_command, 20000),
+      '^(?:\S*/)?(?:bash|sh|zsh) -[lic]+ +(["''])(.*)\1$') end;
     if v_found is not null then p_command := btrim(v_found[2]); continue; end if;
-    v_found := regexp_match(p_command, '^cd +(["'']?)([^\s"''|;&]+)\1 *(?:&&|;|\n) *(.*)$');
+    v_found := case when starts_with(p_command, 'cd ') then regexp_match(p_command,
+      '^cd +(["'']?)([^\s"''|;&]+)\1 *(?:&&|;|\n) *(.*)$') end;
     if v_found is not null then
       p_folder := _memoir.plain_path(v_found[2], p_folder);
       p_command := v_found[3];
@@ -69,9 +74,12 @@ returns _memoir.tool_use language plpgsql immutable as $$
 declare
   v_use _memoir.tool_use; v_plain record := _memoir.plain_command(p_command, p_folder); v_row record; v_found text[];
   v_line text := left(v_plain.p_command, 2000);
+  v_word text := split_part(translate(left(v_line, 40), E'<>|&;\n\t', '       '), ' ', 1);
 begin
   v_use.does := 'run';
-  for v_row in select * from _memoir.data_commands() c order by c.nth loop
+  for v_row in select * from _memoir.data_commands() c
+    where v_word = any (string_to_array(c.words, ' ')) order by c.nth
+  loop
     v_found := regexp_match(v_line, v_row.pattern);
     continue when v_found is null;
     v_use.does := v_row.does;

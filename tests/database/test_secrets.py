@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
+from random import Random
 from typing import Any
 
 import psycopg
@@ -622,3 +623,28 @@ def test_an_id_is_no_account(db: psycopg.Connection, name: str) -> None:
     for text in (f'{{"id": "{name}"}}', f"{name} (turn of first) user: hello", f"see /runs/{name}/log"):
         assert db.execute(kinds, [text]).fetchone() == ([],), text
     assert db.execute(kinds, [f"run {name}: pay to DE89 3704 0044 0532 0130 00"]).fetchone() == (["IBAN"],)
+
+
+def test_a_link_is_found_by_the_small_pattern_as_by_the_whole(db: psycopg.Connection) -> None:
+    """What may stand behind a name, put together at random, in each language."""
+    pieces = [*"=:+?-_.,;'\"`*)]}> \t\n(", "’", "：", "→", "->", "=>", " = ", ": ", ":=", " is ", "'s ", ", it is ", " it's", " that was "]
+    pieces += ["_value", "-prod", "_base", "2", "v3", " for ", " of my ", " (old)", " to", "x", "abc", "a1", "correct-horse-battery-staple"]
+    pieces += ["hunter22", " ist ", " es ", " est ", " é ", " är ", " — ", " - ", "\\", "token", "_hash", "\n\n", " now ", " c’est "]
+    random = Random(5)
+    rests = ["".join(random.choices(pieces, k=random.randint(1, 7))) for _ in range(4000)]
+    differ = db.execute(
+        """
+        with links as (select l.name, _memoir.link_pattern(
+            coalesce(nullif(_memoir.any_word(l.name, 'password_of'), ''), 'for|of|to|on|at|in|from'),
+            _memoir.any_word(l.name, 'password_says'), l.name not in ('chinese', 'japanese', 'korean', 'thai')) as link,
+            l.name not in ('chinese', 'japanese', 'korean', 'thai') as spaced
+          from _memoir.data_languages() l where _memoir.any_word(l.name, 'password_says') <> ''),
+        found as (select l.name, r.rest, _memoir.link_behind(r.rest, l.link, l.spaced) as small,
+            regexp_match(r.rest, l.link, 'i') as whole from links l, unnest(%s::text[]) r(rest))
+        select (select count(*) from found where whole is not null),
+          array(select jsonb_build_array(name, rest, small, whole) from found where small is distinct from whole limit 5)
+        """,
+        (rests,),
+    ).fetchone()
+    assert differ[0] > 20000
+    assert differ[1] == []
