@@ -54,7 +54,8 @@ end $$;
 
 -- What a turn changes takes effect. Under the user's lock. Returns counts.
 create or replace function _memoir.take_effect(p_session _memoir.sessions, p_turn _memoir.conversation_history,
-  p_candidates _memoir.change_candidate[], p_language text, p_by text, p_config jsonb)
+  p_candidates _memoir.change_candidate[], p_text text, p_clauses _memoir.said_clause[], p_language text, p_by text,
+  p_config jsonb)
 returns jsonb language plpgsql set plan_cache_mode = force_custom_plan as $$
 declare
   v_one _memoir.change_candidate; v_change _memoir.found_change; v_changed integer := 0; v_earlier record;
@@ -70,6 +71,12 @@ begin
       v_changed := v_changed + _memoir.change(p_session, p_turn, v_change, p_by, p_config)::integer;
     end loop;
   end loop;
+  -- What no rule knows.
+  if v_changed = 0 and p_clauses <> '{}' then
+    for v_change in select * from _memoir.learnt_changes(p_turn, p_text, p_clauses, p_language) loop
+      v_changed := v_changed + _memoir.change(p_session, p_turn, v_change, p_by, p_config)::integer;
+    end loop;
+  end if;
   return jsonb_strip_nulls(jsonb_build_object('changed', nullif(v_changed, 0)));
 end $$;
 

@@ -17,7 +17,7 @@ declare
   v_session _memoir.sessions; v_counters _memoir.session_counters; v_locked _memoir.session_counters; v_config jsonb;
   v_turns _memoir.conversation_history[] := '{}'; v_texts text[]; v_languages text[]; v_clauses _memoir.said_clause[];
   v_requests _memoir.forget_request[] := '{}'; v_candidates _memoir.change_candidate[] := '{}';
-  v_found _memoir.extracted[] := '{}'; v_through integer; v_counts jsonb := '{}'; i integer;
+  v_found _memoir.extracted[] := '{}'; v_stating integer[] := '{}'; v_through integer; v_counts jsonb := '{}'; i integer;
 begin
   select * into v_session from _memoir.sessions where user_id = p_user_id and session_id = p_session_id;
   select * into v_counters from _memoir.session_counters where user_id = p_user_id and session_id = p_session_id;
@@ -37,6 +37,7 @@ begin
       where not exists (select from unnest(v_requests) r where r.text_no = c.text_no));
     v_candidates := _memoir.change_candidates(v_texts, v_clauses, v_languages)
       || _memoir.answers_given(v_turns, v_texts, v_clauses, v_languages);
+    v_stating := _memoir.stating_texts(v_texts, v_clauses, v_languages);
   end if;
   perform _memoir.ensure_month(p_user_id, memoir.now());
   -- The session's counters, then the user's, as everywhere.
@@ -48,7 +49,7 @@ begin
       and session_id = p_session_id for update skip locked;
   end if;
   if v_locked.session_id is null or v_locked.extracted_through <> v_counters.extracted_through then return null; end if;
-  if v_found <> '{}' or v_requests <> '{}' or v_candidates <> '{}' then
+  if v_found <> '{}' or v_requests <> '{}' or v_candidates <> '{}' or v_stating <> '{}' then
     if p_wait then
       perform from _memoir.user_counters where user_id = p_user_id for update;
     elsif not _memoir.try_lock(p_user_id) then
@@ -58,11 +59,12 @@ begin
   end if;
   -- Few turns ask for anything or change anything.
   for i in select r.text_no from unnest(v_requests) r union select (c.clause).text_no from unnest(v_candidates) c
-    order by 1 loop
+    union select s from unnest(v_stating) s order by 1 loop
     v_counts := _memoir.summed(v_counts,
       _memoir.carry_out(v_turns[i], array(select r from unnest(v_requests) r where r.text_no = i), p_by),
       _memoir.take_effect(v_session, v_turns[i], array(select c from unnest(v_candidates) c
-        where (c.clause).text_no = i), v_languages[i], p_by, v_config));
+        where (c.clause).text_no = i), v_texts[i], array(select c from unnest(v_clauses) c where c.text_no = i
+          and i = any (v_stating)), v_languages[i], p_by, v_config));
   end loop;
   update _memoir.session_counters set extracted_through = v_through
   where user_id = p_user_id and session_id = p_session_id and extracted_through <> v_through;

@@ -1,0 +1,179 @@
+-- Whether a message makes an earlier clause untrue that no rule of changes.sql knows: told by signals, each a number, and trees
+-- that research/statements/changes.py learnt from sentences written for it (sql/data/change_trees.csv). English only; the
+-- signals of other languages were not learnt.
+
+-- Words beside numbers, as what is counted: "27" in "size 27 shoes" is of size and of shoes; years and turning are of age.
+create or replace function _memoir.beside_values(p_said text, p_raws text[])
+returns text[] language plpgsql immutable set plan_cache_mode = force_generic_plan as $$
+declare
+  v_words text[] := regexp_split_to_array(lower(translate(left(p_said, 600), '’', '''')), '[^[:alnum:].%€$£°@-]+');
+begin
+  if p_raws = '{}' then return '{}'; end if;
+  return array(
+    select distinct case when w in ('year', 'years', 'yo', 'turning', 'turns', 'turned', 'turn', 'aged', 'month', 'months') then 'age'
+      when w in ('people', 'guests', 'guest', 'persons', 'folks', 'us', 'heads') then 'people' else rtrim(w, 's') end
+    from unnest(p_raws) r, lateral (select split_part(lower(r), ' ', 1) as first) f,
+      generate_subscripts(v_words, 1) i, lateral (values (v_words[i - 1]), (v_words[i + 1])) b(w)
+    where rtrim(v_words[i], '.') in (f.first, lower(r)) and w ~ '^[[:alpha:]€$£%°]' and w <> all ('{the,a,an,at,on,in,is,to,and,of,for,my,our,i,by,from,it,are,with}'));
+end $$;
+
+-- The signals of a message (its clauses, p_here: which units are of its session) and each of some earlier clauses, in the
+-- order in which the trees count them; clause_no: the clause of the message that has most to do with the unit.
+create or replace function _memoir.change_signals(p_text text, p_clauses _memoir.said_clause[], p_units _memoir.said_unit[],
+  p_here boolean[], p_language text)
+returns table (unit_no integer, clause_no integer, signals real[]) language plpgsql stable
+set plan_cache_mode = force_generic_plan set enable_nestloop = on set enable_mergejoin = off as $$
+declare
+  v_text text := left(p_text, 1000); v_low text := lower(translate(v_text, '’', ''''));
+  v_values _memoir.said_values[] := _memoir.values_in(array(select c.plain from unnest(p_clauses) with ordinality c
+    order by ordinality), p_language);
+  v_olds _memoir.said_values[] := _memoir.values_in(array(select u.said from unnest(p_units) with ordinality u
+    order by ordinality), p_language);
+  v_cues text[] := _memoir.word_list(p_language, 'change_cues');
+  v_forms text := nullif(_memoir.any_word(p_language, 'change_cue_forms'), '');
+  v_own text := '^(?:i|we|' || _memoir.any_word(p_language, 'own_starts') || ')\M';
+  v_refers text := '^(?:' || _memoir.any_word(p_language, 'pronouns') || ')\M';
+  v_persons text := '\m(?:' || _memoir.any_word(p_language, 'persons') || '|he|she|they|his|her|their)\M';
+  v_denies text := '\m(?:' || _memoir.any_word(p_language, 'negations') || ')\M|n''t\M';
+  v_replaced text[] := _memoir.values_replaced(v_text, p_language, length(v_text) <= 160);
+  v_changing text[] := _memoir.word_list(p_language, 'change_words');
+  v_message real[]; v_stems text[]; v_names text[]; v_denied boolean := v_low ~ v_denies;
+begin
+  v_stems := _memoir.topics(v_text, p_language, '{}');
+  v_names := array(select distinct x from unnest(v_values) v, unnest(v.names) x);
+  v_message := array[_memoir.has_cue(v_text, v_cues, v_forms)::integer,
+    (v_low ~ ('\m(?:' || _memoir.any_word(p_language, 'adding_words') || ')\M'))::integer,
+    (v_low ~ nullif(_memoir.any_word(p_language, 'unsure'), ''))::integer,
+    (v_low ~ ('\m(?:' || _memoir.any_word(p_language, 'over_words') || ')'))::integer,
+    (v_low ~ v_persons)::integer, v_denied::integer, (v_text ~ '[?？][[:space:]"”'')]*$')::integer,
+    least(6, (select count(*) from regexp_split_to_table(v_low, '[^[:alnum:]''-]+') w where w = any (v_changing))),
+    least(6, (select count(*) from regexp_matches(v_low, '\m[[:alpha:]]{3,}ed\M|\m(?:was|were|had|got|went|came|took|gave|said|told|did|made|found|sold|bought|left)\M', 'g'))),
+    (v_low ~ '\m(?:now|these days|from now on|as of|anymore|any more|no longer|instead|turns out|after all|finally|since)\M')::integer,
+    (v_low ~ '^(?:no|nope|oh|oops|wait|sorry|correction|scratch|ugh|hm+|ok so|right so|so)\M')::integer,
+    ln(greatest(length(v_text), 1)), cardinality(p_clauses),
+    (v_low ~ '\m(?:was|were|wasn''t|had been|used to|meant|thought)\M')::integer];
+  return query
+  with n as materialized (
+    select c.ordinality::integer as no, c.asks, t.stems, v.kinds, v.vals, v.raws, v.names, _memoir.has_cue(c.said, v_cues, v_forms) as cue,
+      c.plain ~* v_own as own, c.plain ~* v_refers as refers, _memoir.subject_of(c.plain, p_language) as subject,
+      _memoir.subject_phrase(c.plain, p_language) as phrase, _memoir.beside_values(c.said, v.raws) as beside,
+      _memoir.liking(c.plain, p_language) as liking
+    from unnest(p_clauses) with ordinality c,
+      lateral (select (v_values[c.ordinality]).*) v, lateral (select _memoir.topics(c.plain, p_language, '{}') as stems) t
+  ), u as materialized (
+    select u.ordinality::integer as no, u.said, u.is_question, t.stems, v.kinds, v.vals, v.raws, v.names, p.plain,
+      _memoir.subject_of(p.plain, p_language) as subject, _memoir.subject_phrase(p.plain, p_language) as phrase,
+      _memoir.beside_values(u.said, v.raws) as beside, _memoir.liking(p.plain, p_language) as liking
+    from unnest(p_units) with ordinality u, lateral (select (v_olds[u.ordinality]).*) v,
+      lateral (select _memoir.plain(u.said, p_language) as plain) p,
+      lateral (select _memoir.topics(p.plain, p_language, '{}') as stems) t
+  ), paired as (
+    select u.no as unit, n.no as clause, s.shared::real, s.shared::real / greatest(1, cardinality(n.stems)) as covers,
+      s.shared::real / greatest(1, cardinality(u.stems)) as covered,
+      exists (select from unnest(n.kinds) k where k = any (u.kinds) and k <> all (_memoir.soft_kinds()) and k <> 'number' and not same.any_of) as hard,
+      'number' = any (n.kinds) and 'number' = any (u.kinds) and not same.any_of as number,
+      exists (select from unnest(n.kinds) k where k = any (u.kinds) and k = any (_memoir.soft_kinds()) and not same.any_of) as soft,
+      same.any_of as same, n.beside && u.beside as counted, n.cue, n.own, n.refers, n.asks, cardinality(n.stems) as length,
+      n.kinds <> '{}' as valued, coalesce(n.subject = u.subject, false) as subject, coalesce(n.phrase = u.phrase, false) as phrase,
+      coalesce(n.liking = - u.liking, false) as opposite
+    from u cross join n,
+      lateral (select count(*) as shared from unnest(n.stems) x where x = any (u.stems)) s,
+      lateral (select exists (select from unnest(n.kinds, n.vals) a(k, v), unnest(u.kinds, u.vals) b(k, v)
+        where a.k = b.k and a.v = b.v) as any_of) same
+  ), best as (
+    select distinct on (p.unit) p.* from paired p
+    order by p.unit, p.covers + p.covered + p.hard::integer + 0.7 * p.number::integer + 0.5 * p.counted::integer
+      + 0.5 * p.phrase::integer - p.asks::integer desc, p.clause
+  ), together as (
+    select p.unit, max(p.covers) as covers, max(p.covered) as covered, bool_or(p.hard) as hard, bool_or(p.number) as number,
+      bool_or(p.soft) as soft, bool_or(p.same) as same, bool_or(p.counted) as counted, bool_or(p.own) as own,
+      bool_or(p.refers) as refers, bool_or(p.subject) as subject, bool_or(p.phrase) as phrase, bool_or(p.opposite) as opposite,
+      bool_or(p.cue) as cue, bool_or(p.valued) as valued
+    from paired p group by 1
+  )
+  select b.unit, b.clause, v_message || array[m.shared, t.covers, t.covered, b.covers, b.covered,
+    cardinality(u.stems), t.hard::integer, t.number::integer, t.soft::integer, t.same::integer, t.counted::integer,
+    t.own::integer, t.refers::integer, t.subject::integer, t.phrase::integer, t.opposite::integer, t.cue::integer, t.valued::integer,
+    b.asks::integer, b.cue::integer, b.own::integer, b.refers::integer, b.length, (u.kinds <> '{}')::integer, u.is_question::integer,
+    (u.plain ~* v_own)::integer, (u.plain ~* v_persons)::integer, p_here[u.no]::integer, ln(greatest(length(u.said), 1)),
+    ((lower(translate(u.said, '’', '''')) ~ v_denies) <> v_denied)::integer,
+    (v_names && u.names)::integer, (exists (select from unnest(v_names) x where x <> all (u.names)))::integer, (u.names <> '{}')::integer,
+    (exists (select from unnest(u.names) x where _memoir.has_words(v_text, x)))::integer,
+    (exists (select from unnest(u.raws) r where _memoir.has_words(v_text, r)))::integer,
+    (exists (select from unnest(v_replaced) r where _memoir.has_words(u.said, r)))::integer,
+    coalesce((select max(length(x)) from unnest(u.stems) x where x = any (v_stems)), 0),
+    m.shared::real / greatest(1, cardinality(u.stems)), m.shared::real / greatest(1, cardinality(v_stems))]::real[]
+  from best b join together t on t.unit = b.unit join u on u.no = b.unit,
+    lateral (select count(*) as shared from unnest(u.stems) x where x = any (v_stems)) m
+  order by b.unit;
+end $$;
+
+-- The chance that something is untrue since, of each row of signals.
+create or replace function _memoir.change_chances(p_rows jsonb)
+returns real[] language plpgsql immutable set plan_cache_mode = force_generic_plan as $$
+declare
+  v_a integer[]; v_b integer[]; v_c integer[]; v_x real[]; v_y real[]; v_z real[]; v_leaves real[];
+begin
+  select array_agg(t.a::integer order by t.nth), array_agg(t.b::integer order by t.nth), array_agg(t.c::integer order by t.nth),
+    array_agg(t.x::real order by t.nth), array_agg(t.y::real order by t.nth), array_agg(t.z::real order by t.nth),
+    string_to_array(string_agg(t.leaves, ' ' order by t.nth), ' ')::real[]
+  into v_a, v_b, v_c, v_x, v_y, v_z, v_leaves from _memoir.data_change_trees() t;
+  return array(
+    select (1 / (1 + exp(- (select sum(v_leaves[8 * n - 7 + (f.f[v_a[n]] > v_x[n])::integer + 2 * (f.f[v_b[n]] > v_y[n])::integer
+        + 4 * (f.f[v_c[n]] > v_z[n])::integer]) from generate_subscripts(v_a, 1) n)::float8)))::real
+    from jsonb_array_elements_text(p_rows) with ordinality r(signals, o), lateral (select r.signals::real[] offset 0) f(f) order by r.o);
+end $$;
+
+-- The texts of which a clause may change something by what was learnt: English, not too long, a statement of somebody or
+-- something with a name or a value, or the speaker's own.
+create or replace function _memoir.stating_texts(p_texts text[], p_clauses _memoir.said_clause[], p_languages text[])
+returns integer[] language plpgsql immutable set plan_cache_mode = force_generic_plan as $$
+declare
+  v_own text := '\m(?:i|i''m|i''ve|im|ive|me|we|us|my|our|mine|ours)\M';
+begin
+  return array(select distinct c.text_no from unnest(p_clauses) c
+    where p_languages[c.text_no] = 'english' and c.clause_no > 0 and not (c.asks and c.is_last)
+      and length(p_texts[c.text_no]) <= 1000 and length(c.plain) >= 8
+      and (lower(c.plain) ~ v_own or c.plain ~ '\d' or c.plain ~ '[[:alnum:],] [[:upper:]][[:lower:]]'
+        or lower(c.plain) ~ '\m(?:now|is|are|was|has|new)\M')
+    order by 1);
+end $$;
+
+-- What a message makes untrue by what was learnt, likeliest first.
+create or replace function _memoir.learnt_changes(p_turn _memoir.conversation_history, p_text text, p_clauses _memoir.said_clause[],
+  p_language text)
+returns setof _memoir.found_change language plpgsql stable set plan_cache_mode = force_generic_plan as $$
+declare
+  v_sure constant real := 0.4;  -- docs/extraction.md has what other limits find
+  v_stems text[] := _memoir.topics(left(p_text, 1000), p_language, '{}'); v_units _memoir.said_unit[];
+  v_found _memoir.found_change; v_row record; v_clauses _memoir.said_clause[];
+begin
+  v_clauses := array(select c from unnest(p_clauses) c where c.clause_no > 0 order by c.sentence_start, c.clause_no);
+  v_units := array(
+    select u from unnest(_memoir.units_before(p_turn, v_stems, '{user}', 12)) u,
+      lateral (select count(*) as shared from unnest(v_stems) t where strpos(lower(u.said), t) > 0) s
+    where s.shared > 0 or u.session_id = p_turn.session_id and u.turn_index >= p_turn.turn_index - 6
+    order by s.shared desc, u.created_at desc, u.turn_index desc, u.span_start limit 60);
+  if v_units = '{}' or v_clauses = '{}' then return; end if;
+  for v_row in
+    with told as materialized (
+      select g.* from _memoir.change_signals(p_text, v_clauses, v_units, array(select u.session_id = p_turn.session_id
+        from unnest(v_units) with ordinality u order by ordinality), p_language) g
+    ), judged as (
+      select array(select t.unit_no from told t order by t.unit_no) as units, _memoir.change_chances((select jsonb_agg(t.signals::text
+        order by t.unit_no) from told t)) as chances
+    )
+    select t.unit_no, t.clause_no, x.chance from judged j, unnest(j.units, j.chances) x(unit, chance) join told t on t.unit_no = x.unit
+    where x.chance >= v_sure order by x.chance desc, t.unit_no limit 6
+  loop
+    v_found.span_start := v_clauses[v_row.clause_no].span_start;
+    v_found.span_length := v_clauses[v_row.clause_no].span_length;
+    v_found.said := v_clauses[v_row.clause_no].said;
+    v_found.unit := v_units[v_row.unit_no];
+    v_found.olds := (select array(select r from unnest(v.raws || v.names) r where not _memoir.has_words(p_text, r))
+      from _memoir.values_of((v_found.unit).said, p_language) v);
+    v_found.kind := 'learnt';
+    v_found.score := v_row.chance;
+    return next v_found;
+  end loop;
+end $$;
