@@ -108,6 +108,18 @@ def large_news(talk: Talk, through: int, budget: int) -> bool:
     return any(node.end - node.start > 4 * LARGE * budget for node in nodes[through:])
 
 
+def has_results(talk: Talk) -> bool:
+    """Is there a tool's result in the list? Without one there is nothing to lower."""
+    for item in talk.items:
+        content = item.get("content")
+        blocks = content if isinstance(content, list) else []
+        if item.get("role") == "tool" or str(item.get("type")).endswith("_output"):
+            return True
+        if any(isinstance(block, dict) and block.get("type") == "tool_result" for block in blocks):
+            return True
+    return False
+
+
 def edits(talk: Talk, forms: Forms) -> list[Edit]:
     """The edits that set a session's forms into its list."""
     found: list[Edit] = []

@@ -13,7 +13,7 @@ from pg_memoir.errors import MemoirError
 from .additions import Added, edits_of, name_of, tools_edit
 from .dialect import storable
 from .exchange import Exchange
-from .forms import Forms, Shown, budget_of, forms_of, large_news, mark
+from .forms import Forms, Shown, budget_of, forms_of, has_results, large_news, mark
 from .forms import edits as form_edits
 from .gateway import Gateway, Sort, log
 from .spans import Edit, NotPlain, edited, quoted
@@ -81,8 +81,8 @@ class Rewriter:
         plan = Plan(exchange.body)
         forms = self.shown.last(talk)
         try:
-            if talk.mode == "manage":
-                await self.store.caught_up(talk)
+            if talk.mode == "manage" and has_results(talk):
+                await self.store.caught_up(talk, bool(forms and (forms.results or forms.arguments)))
             through = await self.gateway.in_time(self.store.look_up(talk))
             if talk.mode == "manage":
                 forms = await self._forms(talk, through, exchange)

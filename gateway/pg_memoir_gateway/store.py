@@ -46,10 +46,14 @@ TRIED_AGAIN = (0.5, 1, 2, 4, 8, 15, 30, 60, 60, 60, 60)
 AWAY = (psycopg.OperationalError, psycopg.InterfaceError, ReadOnlySqlTransaction, TimeoutError, OSError)
 
 BEHIND = 2
-"""Exchanges of a conversation that need not be stored when its next request goes out."""
+"""Exchanges of a conversation that need not be stored when its next request goes out, while its list is whole."""
 
 STORING = 4
 """So many are stored at once: of the connections some stay free for those who wait for an answer."""
+
+OPENINGS = 500
+"""Sessions of which it is kept in mind how their system prompt reads, this many lines of it at most."""
+LINES = 100
 
 Then = Callable[[Talk, str, Exchange], Awaitable[None]]
 
@@ -73,6 +77,7 @@ class Store:
         self._locks: WeakValueDictionary[tuple[str, str], asyncio.Lock] = WeakValueDictionary()
         self._turn = asyncio.Semaphore(STORING)
         self._bases = Bases()
+        self._openings: OrderedDict[tuple[str, str], set[int]] = OrderedDict()
         self._behind: Counter[tuple[str, str]] = Counter()
 
     # What is known -------------------------------------------------------------------------------------------------
@@ -178,11 +183,16 @@ class Store:
             self._behind[key] -= 1
             self._behind += Counter()  # keeps what is above 0
 
-    async def caught_up(self, talk: Talk) -> None:
-        """Waits, not for long, while storing lags behind a conversation: what the database does not know yet it cannot lower."""
-        until = time.monotonic() + self.gateway.config.database_ms / 1000
-        while self._behind[talk.user, talk.session] > BEHIND and time.monotonic() < until:
-            await asyncio.sleep(0.01)
+    async def caught_up(self, talk: Talk, managed: bool = False) -> None:
+        """Waits, not for long, while storing lags behind a conversation: what the database does not know yet it cannot lower.
+        Where a list is lowered again and again (`managed`), a step that a moment misses is paid for with every request up to
+        the next one: there nothing should lag."""
+        begun, most = time.monotonic(), self.gateway.config.database_ms / 1000
+        while behind := self._behind[talk.user, talk.session]:
+            enough = most if behind > BEHIND else most / 2 if managed else 0
+            if time.monotonic() - begun >= enough:
+                break
+            await asyncio.sleep(0.005)
 
     async def _stored(self, exchange: Exchange, talk: Talk, then: Then) -> None:
         if talk.previous:
@@ -223,7 +233,19 @@ class Store:
     async def _listed(self, talk: Talk) -> tuple[str, int]:
         """Appends what is new of the list; returns its session and its turns."""
         session, turns, through = await self._place(talk, await self.look_up(talk))
-        return session, await self._append(talk, session, turns, talk.items[through:], talk.chain[through:], None)
+        delegated = self._is_delegated(talk) and not through
+        items, links = talk.items[through:], talk.chain[through:]
+        return session, await self._append(talk, session, turns, items, links, None, delegated)
+
+    def _is_delegated(self, talk: Talk) -> bool:
+        """Is that a list beside the session's first, under another system prompt? Then a model began it, not a person, also
+        where no header says so."""
+        lines = talk.dialect.opening(talk.body).splitlines()[:LINES]
+        told = {hash(line) for line in lines if line.strip()}
+        first = self._openings.setdefault((talk.user, talk.session), told)
+        while len(self._openings) > OPENINGS:
+            self._openings.popitem(last=False)
+        return 2 * len(told & first) < len(told)
 
     async def _aligned(self, exchange: Exchange, talk: Talk) -> str:
         """Appends what is new of the list, and the answer; returns the session."""
@@ -259,7 +281,7 @@ class Store:
         coming = [told for m in talk.dialect.messages(talk.items[through:]) for _, told, _ in _runs(m, talk)]
         if all(_same(old, new) for old, new in zip(there, coming)) and len(there) <= len(coming):
             return known.session, known.turns, through
-        return await self._branched(talk, f"{talk.session}~{talk.chain[through][:8]}", known, through)
+        return await self._branched(talk, f"{talk.session}~{_parting(talk, through)[:8]}", known, through)
 
     async def _open(self, talk: Talk, name: str, parent: str | None = None) -> None:
         model, project = talk.body.get("model"), talk.project or None
@@ -283,15 +305,23 @@ class Store:
             return name, 0, 0
 
     async def _append(
-        self, talk: Talk, session: str, turns: int, items: list[Item], links: list[str], usage: dict[str, Any] | None
+        self,
+        talk: Talk,
+        session: str,
+        turns: int,
+        items: list[Item],
+        links: list[str],
+        usage: dict[str, Any] | None,
+        delegated: bool = False,
     ) -> int:
         """Appends items; returns the session's turns after them. Each message has an idempotency key of its own, so that
-        two processes that store the same do it once."""
+        two processes that store the same do it once. `delegated`: up to the first answer they are a model's words."""
         messages = talk.dialect.messages(items)
         notes: list[dict[str, Any]] = []
         done = 0
         for at, message in enumerate(messages):
-            for part, told, actor in _runs(message, talk):
+            delegated = delegated and message.message["role"] in ("user", "system", "developer")
+            for part, told, actor in _runs(message, talk, delegated):
                 named = f"{session}\n{links[message.through - 1]}\n{part}\n{told.get('tool_call_id')}"
                 key = "gateway " + hashlib.blake2b(named.encode(), digest_size=20).hexdigest()
                 turns = await self._appended(talk, session, turns, told, key, actor, usage)
@@ -413,6 +443,12 @@ def answered(exchange: Exchange, talk: Talk) -> Answer | None:
         return None
 
 
+def _parting(talk: Talk, through: int) -> str:
+    """The link of the first message behind the known ones. A system message of a chat has none of its own."""
+    before = talk.chain[through - 1] if through else ""
+    return next((link for link in talk.chain[through:] if link != before), before)
+
+
 def _same(stored: Any, told: dict[str, Any]) -> bool:
     """Is that turn this message?"""
     ids = [[call.get("id") for call in one.get("tool_calls") or []] for one in (stored, told)]
@@ -421,7 +457,7 @@ def _same(stored: Any, told: dict[str, Any]) -> bool:
     return bool(ids[0]) or told["role"] == "tool" or text_of(stored.get("content")) == text_of(told.get("content"))
 
 
-def _runs(message: Message, talk: Talk) -> list[tuple[int, dict[str, Any], str | None]]:
+def _runs(message: Message, talk: Talk, delegated: bool = False) -> list[tuple[int, dict[str, Any], str | None]]:
     """A message as those to store: what is the person's apart from what a client wrapped around it."""
     told = message.message
     if told["role"] == "system":
@@ -438,7 +474,7 @@ def _runs(message: Message, talk: Talk) -> list[tuple[int, dict[str, Any], str |
         for who, piece in whose:
             if who == "context":
                 continue
-            actor = None if who == "person" and talk.kind == "main" else "tool"
+            actor = None if who == "person" and talk.kind == "main" and not delegated else "tool"
             if runs and runs[-1][1] == actor:
                 runs[-1][0].append(piece)
             else:

@@ -108,6 +108,19 @@ def test_a_shortened_request_is_made_whole_again(parts: list[bytes]) -> None:
         ("<local-command-stdout>I am Ann.</local-command-stdout>", "claude-code", ""),
         ("<anything-new>I am Ann.</anything-new>", "", ""),
         ("I use <b>bold</b> words.", "", "I use <b>bold</b> words."),
+        # Files that are wrapped may hold the wrapper's own tags.
+        ("<system-reminder>Hooks end in </system-reminder>. I am Ann.\n</system-reminder>\nHello.", "", "Hello."),
+        (
+            "<system-reminder>A <system-reminder>x</system-reminder>, I am Ann, <system-reminder>y</system-reminder>, "
+            "I am Bob.</system-reminder>\nHello.\n<system-reminder>z</system-reminder>",
+            "",
+            "Hello.",
+        ),
+        ("<system-reminder>\nWrite <system-reminder> first. I am Ann.\n</system-reminder>\nHello.", "", "Hello."),
+        ('<system-reminder source="x">I am Ann.</system-reminder>\nHello.', "claude-code", "Hello."),
+        ("<system-reminder>\nI am Ann.", "claude-code", ""),
+        ("Why do I see <system-reminder> in my logs?", "claude-code", "Why do I see <system-reminder> in my logs?"),
+        ("--- Context from: A.md ---\nI am Ann.\n--- End of Context from: A.md ---\nHello.", "", "Hello."),
     ],
 )
 def test_only_what_a_person_typed_is_the_persons(said: str, client: str, person: str) -> None:

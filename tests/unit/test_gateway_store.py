@@ -8,7 +8,9 @@ from collections.abc import Coroutine
 from types import SimpleNamespace
 from typing import Any, cast
 
+import pytest
 from pg_memoir_gateway.exchange import Exchange
+from pg_memoir_gateway.forms import has_results
 from pg_memoir_gateway.spans import NotPlain
 from pg_memoir_gateway.store import BEHIND, Store
 
@@ -25,15 +27,16 @@ def test_a_request_waits_a_little_while_storing_lags_behind_its_conversation() -
     async def nothing(*_: object) -> None:
         pass
 
-    async def waited(session: str) -> float:
+    async def waited(session: str, managed: bool = False) -> float:
         begun = time.monotonic()
-        await store.caught_up(cast(Any, SimpleNamespace(user="u", session=session)))
+        await store.caught_up(cast(Any, SimpleNamespace(user="u", session=session)), managed)
         return time.monotonic() - begun
 
     async def run() -> None:
         for _ in range(BEHIND):
             store.keep(Exchange("POST", "/", b"/", [], b"{}", conversation=("u", "s")), unread, nothing)
-        assert await waited("s") < 0.05, "so many need not be there yet"
+        assert await waited("s") < 0.04, "so many need not be there yet"
+        assert await waited("s", managed=True) >= 0.05, "where the list is lowered already, all should be"
         store.keep(Exchange("POST", "/", b"/", [], b"{}", conversation=("u", "s")), unread, nothing)
         assert await waited("s") >= 0.1 > 0.05 > await waited("another")
         await work.pop()
@@ -42,3 +45,18 @@ def test_a_request_waits_a_little_while_storing_lags_behind_its_conversation() -
         assert gateway.pending_bytes == 0
 
     asyncio.run(run())
+
+
+@pytest.mark.parametrize(
+    ("item", "has"),
+    [
+        ({"role": "user", "content": "Hello"}, False),
+        ({"role": "user", "content": [{"type": "text", "text": "Hello"}]}, False),
+        ({"type": "function_call", "call_id": "c", "name": "read", "arguments": "{}"}, False),
+        ({"role": "user", "content": [{"type": "tool_result", "tool_use_id": "t", "content": "x"}]}, True),
+        ({"role": "tool", "tool_call_id": "t", "content": "x"}, True),
+        ({"type": "function_call_output", "call_id": "c", "output": "x"}, True),
+    ],
+)
+def test_only_where_tools_answered_is_there_anything_to_lower(item: dict[str, Any], has: bool) -> None:
+    assert has_results(cast(Any, SimpleNamespace(items=[{"role": "user", "content": "Go"}, item]))) is has
