@@ -82,7 +82,7 @@ class Rewriter:
         forms = self.shown.last(talk)
         try:
             if talk.mode == "manage" and has_results(talk):
-                await self.store.caught_up(talk, bool(forms and (forms.results or forms.arguments)))
+                await self.store.caught_up(talk)
             through = await self.gateway.in_time(self.store.look_up(talk))
             if talk.mode == "manage":
                 forms = await self._forms(talk, through, exchange)

@@ -46,7 +46,7 @@ TRIED_AGAIN = (0.5, 1, 2, 4, 8, 15, 30, 60, 60, 60, 60)
 AWAY = (psycopg.OperationalError, psycopg.InterfaceError, ReadOnlySqlTransaction, TimeoutError, OSError)
 
 BEHIND = 2
-"""Exchanges of a conversation that need not be stored when its next request goes out, while its list is whole."""
+"""Exchanges of a conversation that need not be stored when its next request goes out."""
 
 STORING = 4
 """So many are stored at once: of the connections some stay free for those who wait for an answer."""
@@ -183,16 +183,11 @@ class Store:
             self._behind[key] -= 1
             self._behind += Counter()  # keeps what is above 0
 
-    async def caught_up(self, talk: Talk, managed: bool = False) -> None:
-        """Waits, not for long, while storing lags behind a conversation: what the database does not know yet it cannot lower.
-        Where a list is lowered again and again (`managed`), a step that a moment misses is paid for with every request up to
-        the next one: there nothing should lag."""
-        begun, most = time.monotonic(), self.gateway.config.database_ms / 1000
-        while behind := self._behind[talk.user, talk.session]:
-            enough = most if behind > BEHIND else most / 2 if managed else 0
-            if time.monotonic() - begun >= enough:
-                break
-            await asyncio.sleep(0.005)
+    async def caught_up(self, talk: Talk) -> None:
+        """Waits, not for long, while storing lags behind a conversation: what the database does not know yet it cannot lower."""
+        until = time.monotonic() + self.gateway.config.database_ms / 1000
+        while self._behind[talk.user, talk.session] > BEHIND and time.monotonic() < until:
+            await asyncio.sleep(0.01)
 
     async def _stored(self, exchange: Exchange, talk: Talk, then: Then) -> None:
         if talk.previous:

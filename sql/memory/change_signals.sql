@@ -59,14 +59,14 @@ begin
       _memoir.subject_phrase(c.plain, p_language) as phrase, _memoir.beside_values(c.said, v.raws) as beside,
       _memoir.liking(c.plain, p_language) as liking
     from unnest(p_clauses) with ordinality c,
-      lateral (select (v_values[c.ordinality]).*) v, lateral (select _memoir.topics(c.plain, p_language, '{}') as stems) t
+      lateral (select (v_values[c.ordinality]).* offset 0) v, lateral (select _memoir.topics(c.plain, p_language, '{}') as stems offset 0) t
   ), u as materialized (
     select u.ordinality::integer as no, u.said, u.is_question, t.stems, v.kinds, v.vals, v.raws, v.names, p.plain,
       _memoir.subject_of(p.plain, p_language) as subject, _memoir.subject_phrase(p.plain, p_language) as phrase,
       _memoir.beside_values(u.said, v.raws) as beside, _memoir.liking(p.plain, p_language) as liking
-    from unnest(p_units) with ordinality u, lateral (select (v_olds[u.ordinality]).*) v,
-      lateral (select _memoir.plain(u.said, p_language) as plain) p,
-      lateral (select _memoir.topics(p.plain, p_language, '{}') as stems) t
+    from unnest(p_units) with ordinality u, lateral (select (v_olds[u.ordinality]).* offset 0) v,
+      lateral (select _memoir.plain(u.said, p_language) as plain offset 0) p,
+      lateral (select _memoir.topics(p.plain, p_language, '{}') as stems offset 0) t
   ), paired as (
     select u.no as unit, n.no as clause, s.shared::real, s.shared::real / greatest(1, cardinality(n.stems)) as covers,
       s.shared::real / greatest(1, cardinality(u.stems)) as covered,
@@ -139,41 +139,86 @@ begin
     order by 1);
 end $$;
 
--- What a message makes untrue by what was learnt, likeliest first.
+-- Whether a clause speaks of somebody else, or of another thing of the same sort, than an earlier one, or does not ask for
+-- something where that did.
+create or replace function _memoir.is_of_another(p_plain text, p_unit _memoir.said_unit, p_language text)
+returns boolean language plpgsql stable as $$
+declare
+  v_old text := _memoir.plain(p_unit.said, p_language); v_subject text := _memoir.subject_of(p_plain, p_language);
+  v_theirs text := _memoir.subject_of(v_old, p_language); v_shared text[]; v_values text[];
+  v_wish constant text := '^(?:' || _memoir.any_word(p_language, 'wish_starts') || ')';
+  v_self constant text := '^(?:i|we|my|our)\M'; v_owner text := (regexp_match(p_plain, '^([[:upper:]][[:alpha:]]+)''s '))[1];
+begin
+  if v_subject <> v_theirs or v_old ~* v_self and (v_theirs is null and v_subject <> 'self'
+      or coalesce(v_theirs, 'self') = 'self' and p_plain ~* '^(?:she|he|they|her|his|their)\M'
+      or not _memoir.has_words(p_unit.context, v_owner)) then
+    return true;
+  end if;
+  -- A wish is changed by another one.
+  if v_old ~* ('^please\M|' || v_wish) and p_plain !~* v_wish then return true; end if;
+  v_shared := array(select t from unnest(_memoir.topics(p_plain, p_language, '{}')) t
+    where t = any (_memoir.topics(v_old, p_language, '{}')));
+  v_values := (_memoir.values_of(p_plain, p_language)).raws || (_memoir.values_of(p_unit.said, p_language)).raws;
+  return _memoir.are_two(p_plain, p_unit.said, p_unit.context, v_shared, p_language)
+    or _memoir.sorts_differ(p_plain, p_unit.said, p_unit.context, v_shared, v_values, p_language);
+end $$;
+
+-- What a message makes untrue by what was learnt: the likeliest clause, and what says the same as it. What seems to change
+-- several matters at once changes none that could be told.
 create or replace function _memoir.learnt_changes(p_turn _memoir.conversation_history, p_text text, p_clauses _memoir.said_clause[],
   p_language text)
 returns setof _memoir.found_change language plpgsql stable set plan_cache_mode = force_generic_plan as $$
 declare
   v_sure constant real := 0.4;  -- docs/extraction.md has what other limits find
-  v_stems text[] := _memoir.topics(left(p_text, 1000), p_language, '{}'); v_units _memoir.said_unit[];
-  v_found _memoir.found_change; v_row record; v_clauses _memoir.said_clause[];
+  v_stems text[] := _memoir.topics(left(p_text, 1000), p_language, '{}'); v_units _memoir.said_unit[]; v_row record;
+  v_clauses _memoir.said_clause[]; v_all _memoir.found_change[] := '{}';
+  v_hits _memoir.found_change[] := '{}'; v_found _memoir.found_change;
+  v_values _memoir.said_values[]; v_same boolean[];
+  v_replaced text[] := _memoir.values_replaced(p_text, p_language, length(p_text) <= 160);
 begin
   v_clauses := array(select c from unnest(p_clauses) c where c.clause_no > 0 order by c.sentence_start, c.clause_no);
   v_units := array(
     select u from unnest(_memoir.units_before(p_turn, v_stems, '{user}', 12)) u,
       lateral (select count(*) as shared from unnest(v_stems) t where strpos(lower(u.said), t) > 0) s
     where s.shared > 0 or u.session_id = p_turn.session_id and u.turn_index >= p_turn.turn_index - 6
-    order by s.shared desc, u.created_at desc, u.turn_index desc, u.span_start limit 60);
+    order by s.shared desc, u.created_at desc, u.turn_index desc, u.span_start limit 24);
   if v_units = '{}' or v_clauses = '{}' then return; end if;
   for v_row in
     with told as materialized (
       select g.* from _memoir.change_signals(p_text, v_clauses, v_units, array(select u.session_id = p_turn.session_id
         from unnest(v_units) with ordinality u order by ordinality), p_language) g
-    ), judged as (
-      select array(select t.unit_no from told t order by t.unit_no) as units, _memoir.change_chances((select jsonb_agg(t.signals::text
-        order by t.unit_no) from told t)) as chances
+    ), chances as (
+      select c.chance, c.o from unnest(_memoir.change_chances((select jsonb_agg(t.signals::text order by t.unit_no)
+        from told t))) with ordinality c(chance, o)
     )
-    select t.unit_no, t.clause_no, x.chance from judged j, unnest(j.units, j.chances) x(unit, chance) join told t on t.unit_no = x.unit
-    where x.chance >= v_sure order by x.chance desc, t.unit_no limit 6
+    select t.clause_no, t.unit_no, c.chance
+    from (select told.*, row_number() over (order by told.unit_no) as o from told) t join chances c on c.o = t.o
+    where c.chance >= v_sure order by c.chance desc, t.unit_no limit 12
   loop
     v_found.span_start := v_clauses[v_row.clause_no].span_start;
     v_found.span_length := v_clauses[v_row.clause_no].span_length;
     v_found.said := v_clauses[v_row.clause_no].said;
     v_found.unit := v_units[v_row.unit_no];
+    v_found.score := v_row.chance;
+    v_hits := v_hits || v_found;
+    continue when _memoir.is_of_another(v_clauses[v_row.clause_no].plain, v_found.unit, p_language)
+      -- "60 sets instead of 48": no other number.
+      or exists (select from unnest(v_replaced) r where r ~ '^[\d.,]*\d$') and not exists (
+        select from unnest(v_replaced) r where _memoir.has_words((v_found.unit).said, r));
     v_found.olds := (select array(select r from unnest(v.raws || v.names) r where not _memoir.has_words(p_text, r))
       from _memoir.values_of((v_found.unit).said, p_language) v);
     v_found.kind := 'learnt';
-    v_found.score := v_row.chance;
-    return next v_found;
+    v_all := v_all || v_found;
   end loop;
+  if v_all = '{}' then return; end if;
+  v_values := _memoir.values_in(array(select (f.unit).said from unnest(v_all || v_hits) with ordinality f
+    order by ordinality), p_language);
+  v_same := array(select o = 1 or _memoir.is_one_matter(y.v, v_values[1])
+    from generate_subscripts(v_values, 1) o, lateral (select v_values[o] as v) y order by o);
+  if (select count(distinct (f.unit).message_id) from unnest(v_hits) with ordinality f, lateral (select f.ordinality as o) n
+      where not v_same[cardinality(v_all) + n.o] and f.score >= 0.85 * v_all[1].score
+        and (f.unit).message_id <> (v_all[1].unit).message_id) >= 2 then
+    return;
+  end if;
+  return query select (v_all[o]).* from generate_subscripts(v_all, 1) o where v_same[o] order by o;
 end $$;
