@@ -204,6 +204,8 @@ begin
     '( -|,|;|\.) (so )?(can|could|would|will) you .*$', '.', 'i');
   v_text := regexp_replace(v_text,
     '( -|,|;)? (and|but|so) (I|we) (want|need|''d like|would like) to (make|be) (sure|certain) .*$', '.');
+  -- "…, ok?", "…, any tips?" ask for no more than assent, or for help.
+  v_text := regexp_replace(v_text, ',[^,.!?]{2,24}\?+$', '');
   v_text := _memoir.named(v_text, p_name);
   if strpos(v_text, p_name) = 0 then
     v_text := p_name || case v_out.type when 'instruction' then ' asks: ' else case v_out.provenance

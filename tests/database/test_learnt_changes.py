@@ -11,11 +11,13 @@ TOLD = [
     ("Milo is in size 27 shoes, do Superfit run small?", "measured Milo's feet for winter boots: size 29!! is that a normal jump"),
     ("i bank with rabobank, how do i get my transactions out as csv", "closed the rabobank account on friday, my salary goes to Triodos now"),
     ("Soraya's turning 9, loves insects", "my sister just laughed at me on the phone, Soraya's turning 10"),
-    ("I cycle to work, 11 km each way, mostly gravel", "ever since the knee op I go to work by tram, line 4, it takes 25 minutes"),
     ("my reading glasses are plus 1.5 and i keep leaving them on the ferry", "the optician says i need plus 2.25 for my reading glasses"),
 ]
 
 KEPT = [
+    (["The exam for algorithms is on 23 January"], "The exam for databases is on 30 January"),
+    (["I visited town 12 yesterday."], "I visited town 13 yesterday."),
+    (["We went to the zoo with 4 kids on Sunday"], "We went to the farm with 6 kids on Saturday"),
     (["I play the tuba in the town band"], "the band plays on the square on 3 May"),
     (["Please answer in three sentences at most"], "The fair is on 3 May, write three lines for the poster"),
     (["My brother Ole takes 20 mg of it"], "My neighbour takes 40 mg of it, is that a lot?"),
