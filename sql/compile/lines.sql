@@ -120,7 +120,7 @@ begin
       select l.session_id, l.from_turn, l.to_turn, _memoir.marks(p_session.user_id, l.session_id) as marks
       from _memoir.lineage(p_session) l where l.to_turn >= v_from
     )
-    select h.turn_index, h.role, h.exchange_start, h.tool_calls, h.tool_call_id, left(h.content, 400) as content,
+    select h.turn_index, h.role, h.exchange_start, h.tool_calls, h.tool_call_id, left(h.content, 20000) as content,
       _memoir.sensitivity_now(h.sensitivity, h.turn_index, l.marks) > 'normal' as hidden,
       p.memory_id, o.source_key, h.token_count, exists (select from _memoir.recall_exclusions x
         where x.user_id = p_session.user_id and x.session_id = l.session_id and x.turn_index = h.turn_index
@@ -139,7 +139,7 @@ begin
       v_calls := case when v_row.excluded then '{}'
         else _memoir.placed_calls(v_row.tool_calls, v_row.turn_index, null, 'normal') end;
       v_line := case when v_row.content <> '' and not v_row.hidden and not v_row.excluded then format('- turn %s, said: %s', v_row.turn_index,
-        _memoir.one_line(v_row.content)) end;
+        _memoir.one_line(left(v_row.content, 400))) end;
     else
       v_call := v_calls -> v_row.tool_call_id;
       -- What became an object has the key already.
@@ -148,8 +148,9 @@ begin
       v_line := format('- turn %s: %s → %s', v_row.turn_index,
         concat_ws(' ', _memoir.one_line(left(coalesce(v_call ->> 'name', 'a tool'), 60)), _memoir.one_line(left(v_key, 100))),
         case when v_row.hidden then 'withheld' when v_row.excluded then 'taken out of recall' when v_row.memory_id is not null
-          then format('object %s, %s tokens', _memoir.object_name(v_row.memory_id), v_row.token_count)
-          else coalesce(nullif(_memoir.one_line(left(v_row.content, 80)), ''), 'nothing') end);
+          then concat_ws('; ', _memoir.one_line(_memoir.files_line(v_row.content, 240)),
+            format('object %s, %s tokens', _memoir.object_name(v_row.memory_id), v_row.token_count))
+          else coalesce(_memoir.one_line(_memoir.files_line(v_row.content, 240)), nullif(_memoir.one_line(left(v_row.content, 80)), ''), 'nothing') end);
     end if;
     continue when v_line is null;
     v_of := v_of || v_row.exchange_start;

@@ -152,7 +152,8 @@ begin
       _memoir.stub_subject(p_memory.content)),
     nullif(p_body, ''),
     concat_ws(' ', _memoir.object_state(p_user_id, p_memory),
-      'Left out: ' || case when p_fidelity = 3 then 'all' else nullif(concat_ws(', ', v_said, v_lines), '') end || '.',
+      'Left out: ' || case when p_fidelity < 3 then nullif(concat_ws(', ', v_said, v_lines), '')
+        when p_body <> '' then 'all but these files' else 'all' end || '.',
       format('memory_query("…") answers from it, memory_query("%s") shows it whole.', v_name)));
   v_form.token_count := _memoir.tokens_of(v_form.content, p_memory.tokenizer);
   v_form.content := replace(v_form.content, ', 000 of ', format(', %s of ', v_form.token_count));
@@ -193,6 +194,9 @@ begin
     v_body := _memoir.reduced_body(v_text, v_kind, v_tokens, v_target,
       case when v_object.stale_turn is not null
         then _memoir.used_lines(p_user_id, p_memory, v_object.stale_turn) end, p_memory.tokenizer);
+  elsif p_memory.state = 'active' then
+    -- Where things are is used long after what stands there was read.
+    v_body := _memoir.files_line(v_text, 240);
   end if;
   return _memoir.finished_form(p_user_id, p_memory, p_fidelity, v_body, coalesce(v_text, ''), 'rules');
 end $$;

@@ -27,6 +27,11 @@ returns table (kind text, entity text) language sql immutable as $$
   select f.kind, f.w from found f where f.kind <> 'numbers' or length(f.w) > 2 order by f.o
 $$;
 
+-- A line of a search: path:line: text, as grep says it, or a path alone.
+create or replace function _memoir.found_file() returns text language sql immutable as $$
+  select '^([^\s:]*[^\s:/]+\.[A-Za-z][A-Za-z0-9]*)(?:[:-][0-9]+[:-]|$)'
+$$;
+
 -- code, log, search, table, json or prose.
 create or replace function _memoir.text_kind(p_text text, p_key text)
 returns text language plpgsql immutable as $$
@@ -38,8 +43,7 @@ begin
   if p_key ~* _memoir.any_word(null, 'code_files') then return 'code'; end if;
   v_count := (select count(*) from unnest(v_lines) l where l ~ '\S');
   if v_count < 2 then return 'prose'; end if;
-  -- path:line: text, as grep says it
-  v_hits := (select count(*) from unnest(v_lines) l where l ~ '^[^\s:]*[^\s:/]+\.[A-Za-z0-9]+[:-][0-9]+[:-]');
+  v_hits := (select count(*) from unnest(v_lines) l where l ~ _memoir.found_file());
   if v_hits > 0.6 * v_count then return 'search'; end if;
   v_hits := (select count(*) from unnest(v_lines) l where l ~ _memoir.any_word(null, 'log_lines'));
   if v_hits > 0.4 * v_count then return 'log'; end if;
@@ -115,10 +119,18 @@ returns text language sql immutable as $$
     select f.said, f.o, sum(length(f.said) + 1) over (order by f.o) as sum from (
       select m[1] || case when count(*) > 1 then format(' ×%s', count(*)) else '' end as said, min(o) as o
       from string_to_table(p_text, E'\n') with ordinality l(body, o),
-        regexp_match(l.body, '^([^\s:]*[^\s:/]+\.[A-Za-z0-9]+)[:-][0-9]+[:-]') m
+        regexp_match(l.body, _memoir.found_file()) m
       where m is not null group by m[1]) f) x
   where x.sum <= p_size
 $$;
+
+-- The same in one line, where a text is what a search found.
+create or replace function _memoir.files_line(p_text text, p_size integer)
+returns text language plpgsql immutable as $$
+begin
+  if left(p_text, 400) !~ ('(?n)' || _memoir.found_file()) or _memoir.text_kind(p_text, null) <> 'search' then return null; end if;
+  return replace(_memoir.files_found(left(p_text, 20000), p_size), E'\n', ', ');
+end $$;
 
 -- How many of each kind a form lacks, in words: "codes (7 of 9), numbers (3 of 40)".
 create or replace function _memoir.losses_said(p_kinds text[], p_lost boolean[])

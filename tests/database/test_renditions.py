@@ -91,8 +91,20 @@ def test_a_search_keeps_the_files_that_it_found(db: Db, user: str) -> None:
         for n in range(90)
     ]
     Agent(db, user).calls("Grep", {"pattern": "order", "path": "src"}, "\n".join(found))
-    [compact] = forms(db, user, 2)
+    compact, stub = forms(db, user, 2, 3)
     assert all(f"src/part_{n}/handler_{n}.py ×10" in compact["content"] for n in range(9))
+    assert "src/part_0/handler_0.py ×10, src/part_1/handler_1.py ×10" in stub["content"]
+    assert "Left out: all but these files." in stub["content"] and stub["token_count"] < 200
+
+
+def test_a_list_of_paths_is_a_search(db: Db, user: str) -> None:
+    found = [f"./src/area_{n // 9}/module_{n}.py" for n in range(400)]
+    Agent(db, user).calls("Glob", {"pattern": "**/*.py"}, "Found 400 files\n" + "\n".join(found))
+    compact, stub = forms(db, user, 2, 3)
+    assert compact["content"].count("./src/area_") > 8 and "./src/area_0/module_0.py, " in stub["content"]
+    one_of_many = "\n".join(f"{n}.{n * 7 % 13}" for n in range(600))
+    Agent(db, user).calls("Bash", {"command": "cat measured"}, one_of_many)
+    assert "but these files" not in forms(db, user, 3)[0]["content"]
 
 
 def test_what_was_edited_later_is_kept(db: Db, user: str) -> None:

@@ -160,6 +160,15 @@ def test_steps_become_lines_before_any_leaves_and_what_leaves_is_named(db, user)
     assert left is not None
 
 
+def test_the_line_of_a_search_names_its_files(db, user):
+    opened(db, user, 4_000)
+    found = "\n".join(f"src/part_{n % 3}.py:{n}:    if order_{n} > limit_{n}: raise Over(order_{n})" for n in range(60))
+    append(db, user, step(0, "Grep", {"pattern": "Over", "path": "src"}, found))
+    append(db, user, [m for n in range(1, 16) for m in read(n, f"lib/part_{n}.py", code(n, 900))])
+    line = r"- turn 2: Grep Over in src → src/part_0\.py ×20, src/part_1\.py ×20, src/part_2\.py ×20; object \w{8}, \d+ tokens"
+    assert re.search(line, everything(compiled(db, user)["messages"]))
+
+
 def test_what_is_forgotten_stands_in_no_line(db, user):
     opened(db, user, 4_000)
     append(db, user, step(0, "Bash", {"command": "make notes"}, "The gate code of Peter Brown is 4711."))
