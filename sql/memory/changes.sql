@@ -11,6 +11,7 @@ returns setof _memoir.forget_request language plpgsql immutable set plan_cache_m
 declare
   v_language text; v_rows _memoir.said_clause[]; v_row _memoir.said_clause; v_bares text[]; v_rests text[];
   v_names text[]; v_whole boolean[]; v_fronted boolean[]; v_pattern text; v_idioms text; v_openers text; v_hit text;
+  v_before record; v_it constant text := '^(?:it|that|this|them|those)(?: please)?$';
 begin
   for v_language in select distinct p_languages[c.text_no] from unnest(p_clauses) c order by 1 loop
     v_idioms := nullif(_memoir.any_word(v_language, 'forget_idioms'), '');
@@ -46,8 +47,15 @@ begin
       end loop;
     end loop;
     for i in 1 .. cardinality(v_rows) loop
-      continue when v_names[i] is null or length(v_names[i]) not between 2 and 160;
       v_row := v_rows[i];
+      if v_names[i] is null or v_names[i] ~* v_it then
+        v_before := _memoir.named_before(v_row, v_bares[i], v_names[i] is not null, v_language, p_clauses);
+        v_names[i] := v_before.named;
+        continue when v_names[i] is null;
+        v_row.span_start := v_before.said_from;
+        v_row.span_length := v_row.span_length + v_rows[i].span_start - v_before.said_from;
+      end if;
+      continue when v_names[i] is null or length(v_names[i]) not between 2 and 160;
       if v_fronted[i] then
         v_row.span_start := v_row.sentence_start;
         v_row.span_length := length(v_row.sentence);
@@ -74,6 +82,34 @@ begin
     if v_hit is not null then return v_hit; end if;
   end loop;
   return null;
+end $$;
+
+-- What "Please delete it." names: what the sentence before it says that is known ("… if you did not have my salary."), from
+-- where on. p_is_it: that the request names nothing else is known already.
+create or replace function _memoir.named_before(p_clause _memoir.said_clause, p_bare text, p_is_it boolean,
+  p_language text, p_clauses _memoir.said_clause[], out named text, out said_from integer)
+language plpgsql immutable as $$
+declare
+  v_before _memoir.said_clause; v_hit text[];
+begin
+  if p_language <> 'english' or not p_is_it and p_bare !~* nullif(_memoir.any_word(p_language, 'forget_it'), '') then
+    return;
+  end if;
+  for v_before in
+    select c.* from unnest(p_clauses) c where c.text_no = p_clause.text_no and c.clause_no > 0
+      and c.sentence_start = (select max(b.sentence_start) from unnest(p_clauses) b
+        where b.text_no = p_clause.text_no and b.sentence_start < p_clause.sentence_start)
+    order by c.span_start desc
+  loop
+    v_hit := (select m from regexp_matches(v_before.plain, _memoir.any_word(p_language, 'forget_before'), 'gi')
+      with ordinality x(m, o) order by o desc limit 1);
+    -- "There is a bug in my script. Remove it.": of neither is said that it is known.
+    if v_hit is not null and concat_ws(' ', v_before.said, v_before.plain, p_bare) ~* _memoir.any_word(p_language, 'known_of_me') then
+      named := v_hit[1];
+      said_from := v_before.span_start;
+      return;
+    end if;
+  end loop;
 end $$;
 
 -- The same of one text.
