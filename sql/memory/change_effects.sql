@@ -6,9 +6,12 @@ create or replace function _memoir.forget_slot(p_turn _memoir.conversation_histo
   p_request _memoir.forget_request, p_by text)
 returns jsonb language plpgsql set plan_cache_mode = force_custom_plan as $$
 declare
-  v_slot text := (select s.slot from _memoir.slot_of(upper(left(p_request.names, 1)) || substr(p_request.names, 2)
-    || ' is 1000') s); v_values text[];
+  v_slot text; v_values text[];
+  v_noise text := '\m(?:' || array_to_string(_memoir.word_list('english', 'forget_words'), '|') || ')\M';
 begin
+  -- "That salary figure", and "gran's age".
+  v_slot := (select s.slot from _memoir.slot_of('My ' || btrim(regexp_replace(regexp_replace(p_request.names,
+    '^(?:my|our|the|that|this|those) ', '', 'i'), v_noise, '', 'gi')) || ' is 1000') s);
   v_values := array(select distinct m.slot_value from _memoir.memory_store m where m.user_id = p_turn.user_id
     and m.state = 'active' and m.slot = v_slot and length(m.slot_value) between 2 and 80 limit 2);
   if cardinality(v_values) <> 1 then return null; end if;

@@ -329,6 +329,10 @@ FORGETS = [
     ("my bib number is 5528", "You still have my bib number right? get rid of that please", "5528"),
     ("I weigh 97 kilos", "Not comfortable with you knowing my weight. drop it from your notes", "97"),
     ("my valve code is 6617", "Actually about my valve code: can you forget that?", "6617"),
+    ("i make 51k before tax at the moment", "that salary figure I told you, wipe it please", "51k"),
+    ("I'm 9 weeks pregnant", "please remove from your memory what I said about the pregnancy", "pregnant"),
+    ("Bela, my daughter, was born 7 feb 2018", "I don't want you keeping my daughter's date of birth. delete it", "2018"),
+    ("im on 30 mg bisoprolol", "hey the bisoprolol stuff, strike that from what you know about me", "30 mg"),
     ("my nickname at school was Pudding", "take my nickname off your records", "Pudding"),
     ("Mein Tresorcode ist 7714", "Vergiss bitte meinen Tresorcode", "7714"),
     ("Minha senha do cofre é 7714", "Por favor, esquece a minha senha do cofre", "7714"),
@@ -360,6 +364,7 @@ KEPT = [
     ("Dinner with Kaja is on the 4th, dinner with Urs is on the 6th", "forget the dinner"),
     ("my shopping list has milk on it", "I wrote eggs on my shopping list too. Remove it please"),
     ("My boss is called Ottilie", "My boss said we should drop it"),
+    ("my intro is about moths", "the intro could you please delete that"),
     ("my flat has a green door", "My neighbour keeps storing his bike at my flat. I want it removed."),
     ("my essay is on moths", "you have my essay above, the second paragraph is weak. remove it"),
     ("My tent peg bag is under the bed", "Don't forget that the parcel comes at noon"),
@@ -438,6 +443,13 @@ STANDING = [
     "I use a wheelchair, so always tell me whether a place has steps",
     "I have a stepdaughter, Abena",
     "never spoil how a series ends for me",
+    "keep every answer below 90 words, i read these in the van",
+    "spell things the Canadian way with me pls (colour, tire), doesn't matter how I type",
+    "House rule for our chats: I never want to hear odds or percentages",
+    "whenever I send you one of my sketches I want criticism, no praise",
+    "leave mushrooms out of anything you suggest to me",
+    "12 hour clock with me pls, every time",
+    "coeliac here, so whenever you give me a recipe put a warning next to it",
 ]
 
 
@@ -446,6 +458,25 @@ def test_standing_statements_reach_the_profile_at_once(db: Db, user: str, said: 
     talk(db, user, said)
     db.execute("call memoir.run_job('profiles')")
     assert call(db, "profile", user)["content"] != ""
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "give me all the recipes for leek soup",
+        "use your recipes from yesterday",
+        "leave the keys with me please",
+        "talk with me about Kant",
+        "I never want to see him again",
+        "every time I ask the landlord he says no",
+        "whenever I talk to my boss I stutter",
+        "include everything you told me in the summary",
+    ],
+)
+def test_what_is_asked_once_is_no_wish_for_every_answer(db: Db, user: str, said: str) -> None:
+    talk(db, user, said)
+    db.execute("call memoir.run_job('profiles')")
+    assert call(db, "profile", user)["content"] == ""
 
 
 def test_what_has_no_room_in_the_profile_leads_the_recall(db: Db, user: str) -> None:
