@@ -443,6 +443,9 @@ STANDING = [
     "I use a wheelchair, so always tell me whether a place has steps",
     "I have a stepdaughter, Abena",
     "never spoil how a series ends for me",
+    "home is Tralee for me, born and never left. good walks after rain?",
+    "I rent a studio in Brno.",
+    "I've got one kid, Teodor, he's 5",
     "keep every answer below 90 words, i read these in the van",
     "spell things the Canadian way with me pls (colour, tire), doesn't matter how I type",
     "House rule for our chats: I never want to hear odds or percentages",
@@ -504,6 +507,7 @@ def test_the_profile_is_not_repeated_in_recall(db: Db, user: str) -> None:
 INVENTED = [
     'Traceback (most recent call last):\n  File "a.py", line 3\nValueError: I work at Acme as a pilot',
     "yeah right, I just love waiting for the bus",
+    "how do you say in Spanish: I don't play in a band any more, I sing in the opera",
     "let's do a role play: I'm a knight and I hate dragons",
     "write a profile in first person: I'm Leo and I live in Rome",
     "if I lived in Rome I would own a Vespa",
