@@ -32,7 +32,8 @@ begin
   v.said := coalesce(p_said, '');
   v.config := v.config || jsonb_build_object(
     'relevance_floor', greatest((v.config ->> 'relevance_floor')::float8, (v.config ->> 'beside_floor')::float8),
-    'relevance_share', greatest((v.config ->> 'relevance_share')::float8, (v.config ->> 'beside_share')::float8));
+    'relevance_share', greatest((v.config ->> 'relevance_share')::float8, (v.config ->> 'beside_share')::float8),
+    'own_question_turns', 0);
   v.total := 0;
   v.prefix := 0;
   v.room := v.budget;

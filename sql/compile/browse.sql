@@ -20,6 +20,7 @@ begin
     select coalesce(x.span_start, 1) as first, coalesce(x.span_length, length(p_text)) as many, x.changed
     from _memoir.recall_exclusions x
     where x.user_id = p_user_id and x.session_id = p_session_id and x.turn_index = p_turn and x.lifted_at is null
+      and not x.is_doubt
     order by x.span_start desc nulls first, x.changed
   loop
     v_end := least(v_span.first + v_span.many, length(v_text) + 1);

@@ -53,6 +53,7 @@ declare
   v_most integer; v_frequent uuid[] := '{}'; v_facts _memoir.memory_facts[]; v_fit _memoir.fit_floor;
   v_related uuid[] := '{}'; v_candidates _memoir.candidate[];
 begin
+  if not _memoir.asks_of_own(p_question.query) then p_config := p_config || '{"own_question_turns": 0}'; end if;
   if p_pins.pinned is null then
     p_config := p_config || '{"relevance_share": 0}';
   elsif _memoir.is_small_talk(p_config, p_question.query) or _memoir.is_far_from_all(p_config, p_question, v_ranked)
@@ -466,6 +467,10 @@ declare
   w_rest float8 := coalesce((p_config -> 'fidelity_worth' ->> 'rest')::float8, 0);
   f_turns float8[] := p_fit.turns; f_memories float8[] := p_fit.memories; f_project text := p_fit.project;
   f_elsewhere float8 := p_fit.elsewhere;
+  -- "Which laptop do I have?", "I have a ThinkPad": of those few a word or the topic alone is told in no number.
+  v_own integer[] := array(select r.item_no from unnest(p_ranked) r where (p_config ->> 'own_question_turns')::integer > 0
+    and r.kind = 't' and r.role = 'user' and r.tokens <= 100 and r.score >= 0.09 order by r.score desc, r.item_no
+    limit (p_config ->> 'own_question_turns')::integer);
   v_parted uuid[] := array(select r.ref_id from unnest(p_ranked) r where r.kind = 't' and r.chunk > 0);
 begin
   return array(
@@ -499,7 +504,7 @@ begin
   ), floored as (
     -- What is much used is there whatever the query.
     select j.*, (round(j.total * 100000) / 100000)::real as final, coalesce(j.reason, case when not j.is_pinned
-        and (j.total < greatest(v_floor, case when not j.is_frequent and not j.is_related then v_share * m.total end)
+        and j.item_no <> all (v_own) and (j.total < greatest(v_floor, case when not j.is_frequent and not j.is_related then v_share * m.total end)
           -- Without vectors it can't be told what fits.
           or m.total is not null and not j.is_frequent and not j.is_related
             and not _memoir.fits(case when j.kind = 'm' then f_memories else f_turns end, j.score, j.vector, j.telling,

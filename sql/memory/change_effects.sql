@@ -61,7 +61,8 @@ create or replace function _memoir.take_effect(p_session _memoir.sessions, p_tur
   p_config jsonb)
 returns jsonb language plpgsql set plan_cache_mode = force_custom_plan as $$
 declare
-  v_one _memoir.change_candidate; v_change _memoir.found_change; v_changed integer := 0; v_earlier record;
+  v_one _memoir.change_candidate; v_change _memoir.found_change; v_changed integer := 0;
+  v_doubted integer := 0; v_earlier record;
 begin
   if p_candidates <> '{}' then v_earlier := _memoir.earlier_units(p_turn, p_candidates, p_language); end if;
   -- "Hit a wall, they wrote the Jazz off": what names the old value or a new one tells the change.
@@ -77,10 +78,17 @@ begin
   -- What no rule knows.
   if v_changed = 0 and p_clauses <> '{}' then
     for v_change in select * from _memoir.learnt_changes(p_turn, p_text, p_clauses, p_language) loop
-      v_changed := v_changed + _memoir.change(p_session, p_turn, v_change, p_by, p_config)::integer;
+      if v_change.kind = 'doubt' then
+        perform _memoir.doubt_units(p_turn.user_id, array[v_change.unit]
+          || _memoir.echoes_of(v_change.unit, v_change.olds, p_turn), gen_random_uuid(), p_turn, v_change.span_start,
+          v_change.span_length, memoir.now());
+        v_doubted := v_doubted + 1;
+      else
+        v_changed := v_changed + _memoir.change(p_session, p_turn, v_change, p_by, p_config)::integer;
+      end if;
     end loop;
   end if;
-  return jsonb_strip_nulls(jsonb_build_object('changed', nullif(v_changed, 0)));
+  return jsonb_strip_nulls(jsonb_build_object('changed', nullif(v_changed, 0), 'doubted', nullif(v_doubted, 0)));
 end $$;
 
 -- One change: the older span is marked, and what was made of it gives way to what was said now. False where another
@@ -94,7 +102,7 @@ declare
   v_found _memoir.extracted;
 begin
   if exists (select from _memoir.recall_exclusions x where x.user_id = v_user and x.session_id = v_unit.session_id
-    and x.turn_index = v_unit.turn_index and x.lifted_at is null and x.span_start = v_unit.span_start) then
+    and x.turn_index = v_unit.turn_index and x.lifted_at is null and not x.is_doubt and x.span_start = v_unit.span_start) then
     return false;
   end if;
   v_new := (select m.memory_id from _memoir.memory_sources s join _memoir.memory_store m on m.user_id = v_user
@@ -411,7 +419,7 @@ declare
   v_caller _memoir.caller := _memoir.authorise(p_user, 'read');
 begin
   return query
-  select x.change_id, case when bool_and(x.changed) then 'changed' else 'forgotten' end, min(x.recorded_at),
+  select x.change_id, case when bool_and(x.is_doubt) then 'doubted' when bool_and(x.changed) then 'changed' else 'forgotten' end, min(x.recorded_at),
     min(b.external_id), min(x.by_turn),
     jsonb_agg(jsonb_build_object('session', s.external_id, 'turn', x.turn_index, 'from', x.span_start, 'length',
       x.span_length) order by s.external_id, x.turn_index, x.span_start), max(x.lifted_at)

@@ -182,16 +182,17 @@ begin
 end $$;
 
 -- What a message makes untrue by what was learnt: the likeliest clause, and what says the same as it. What seems to change
--- several matters at once changes none that could be told.
+-- several matters at once changes none that could be told. What is less likely, or of these the likeliest, is in doubt.
 create or replace function _memoir.learnt_changes(p_turn _memoir.conversation_history, p_text text, p_clauses _memoir.said_clause[],
   p_language text)
 returns setof _memoir.found_change language plpgsql stable set plan_cache_mode = force_generic_plan as $$
 declare
-  v_sure constant real := 0.5;  -- docs/extraction.md has what other limits find
+  v_sure constant real := 0.5; v_doubt constant real := 0.15;  -- docs/extraction.md has what other limits find
   v_stems text[] := _memoir.topics(left(p_text, 1000), p_language, '{}'); v_units _memoir.said_unit[]; v_row record;
   v_clauses _memoir.said_clause[]; v_all _memoir.found_change[] := '{}';
   v_hits _memoir.found_change[] := '{}'; v_found _memoir.found_change;
-  v_values _memoir.said_values[]; v_same boolean[];
+  v_values _memoir.said_values[]; v_same boolean[]; v_several boolean;
+  v_clause _memoir.said_clause;
   v_replaced text[] := _memoir.values_replaced(p_text, p_language, length(p_text) <= 160);
 begin
   v_clauses := array(select c from unnest(p_clauses) c where c.clause_no > 0 order by c.sentence_start, c.clause_no);
@@ -211,21 +212,31 @@ begin
     )
     select t.clause_no, t.unit_no, c.chance
     from (select told.*, row_number() over (order by told.unit_no) as o from told) t join chances c on c.o = t.o
-    where c.chance >= v_sure order by c.chance desc, t.unit_no limit 12
+    where c.chance >= v_doubt order by c.chance desc, t.unit_no limit 12
   loop
     v_found.span_start := v_clauses[v_row.clause_no].span_start;
     v_found.span_length := v_clauses[v_row.clause_no].span_length;
     v_found.said := v_clauses[v_row.clause_no].said;
     v_found.unit := v_units[v_row.unit_no];
     v_found.score := v_row.chance;
-    v_hits := v_hits || v_found;
-    continue when _memoir.is_of_another(v_clauses[v_row.clause_no].plain, v_found.said, v_found.unit, p_language)
+    if v_row.chance >= v_sure then v_hits := v_hits || v_found; end if;
+    continue when v_row.chance < v_sure and (v_found.unit).is_question
+      or _memoir.is_of_another(v_clauses[v_row.clause_no].plain, v_found.said, v_found.unit, p_language)
       -- "60 sets instead of 48": no other number.
       or exists (select from unnest(v_replaced) r where r ~ '^[\d.,]*\d$') and not exists (
         select from unnest(v_replaced) r where _memoir.has_words((v_found.unit).said, r));
     v_found.olds := (select array(select r from unnest(v.raws || v.names) r where not _memoir.has_words(p_text, r))
       from _memoir.values_of((v_found.unit).said, p_language) v);
-    v_found.kind := 'learnt';
+    v_found.kind := case when v_row.chance >= v_sure then 'learnt' else 'doubt' end;
+    -- Beside what is in doubt the whole message says it, or the sentence, unless they are long.
+    v_clause := v_clauses[v_row.clause_no];
+    if v_found.kind = 'doubt' and length(p_text) <= 200 then
+      v_found.span_start := 1;
+      v_found.span_length := length(p_text);
+    elsif v_found.kind = 'doubt' and length(v_clause.sentence) <= 200 then
+      v_found.span_start := v_clause.sentence_start;
+      v_found.span_length := length(v_clause.sentence);
+    end if;
     v_all := v_all || v_found;
   end loop;
   if v_all = '{}' then return; end if;
@@ -233,10 +244,14 @@ begin
     order by ordinality), p_language);
   v_same := array(select o = 1 or _memoir.is_one_matter(y.v, v_values[1])
     from generate_subscripts(v_values, 1) o, lateral (select v_values[o] as v) y order by o);
-  if (select count(distinct (f.unit).message_id) from unnest(v_hits) with ordinality f, lateral (select f.ordinality as o) n
-      where not v_same[cardinality(v_all) + n.o] and f.score >= 0.85 * v_all[1].score
-        and (f.unit).message_id <> (v_all[1].unit).message_id) >= 2 then
-    return;
-  end if;
-  return query select (v_all[o]).* from generate_subscripts(v_all, 1) o where v_same[o] order by o;
+  v_several := (select count(distinct (f.unit).message_id)
+    from unnest(v_hits) with ordinality f, lateral (select f.ordinality as o) n
+    where not v_same[cardinality(v_all) + n.o] and f.score >= 0.85 * v_all[1].score
+      and (f.unit).message_id <> (v_all[1].unit).message_id) >= 2;
+  for o in 1 .. cardinality(v_all) loop
+    continue when not v_same[o];
+    v_found := v_all[o];
+    if v_several then v_found.kind := 'doubt'; end if;
+    return next v_found;
+  end loop;
 end $$;

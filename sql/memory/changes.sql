@@ -164,7 +164,7 @@ begin
     join _memoir.search_items i on i.user_id = v_user and i.item_no = l.item_no
     cross join lateral _memoir.clauses(s.said, v_languages[s.text_no]) c
     where not exists (select from _memoir.recall_exclusions x where x.user_id = v_user and x.session_id = l.session_id
-      and x.turn_index = l.turn_index and x.lifted_at is null and (x.span_start is null
+      and x.turn_index = l.turn_index and x.lifted_at is null and not x.is_doubt and (x.span_start is null
         or x.span_start < l.span_start + s.span_start + c.span_start - 2 + c.span_length
         and l.span_start + s.span_start + c.span_start - 2 < x.span_start + x.span_length)));
 end $$;

@@ -488,6 +488,7 @@ begin
       select from _memoir.memory_sources s
       join _memoir.recall_exclusions x
         on x.user_id = p_user_id and x.session_id = s.session_id and x.turn_index = s.turn_index and x.lifted_at is null
+          and not x.is_doubt
       where s.user_id = p_user_id and s.source_kind = 'turn' and s.source_id = i.ref_id
         and (x.span_start is null or i.span_start < x.span_start + x.span_length
         and x.span_start < i.span_start + i.span_length))));

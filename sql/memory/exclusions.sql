@@ -85,6 +85,11 @@ returns void language plpgsql set plan_cache_mode = force_custom_plan as $$
 declare
   v_refs uuid[] := array(select u.message_id from unnest(p_units) u);
 begin
+  -- Where it is sure now, it is no longer in doubt.
+  update _memoir.recall_exclusions x set lifted_at = p_at from unnest(p_units) u
+  where x.user_id = p_user_id and x.session_id = u.session_id and x.turn_index = u.turn_index and x.is_doubt
+    and x.lifted_at is null and x.span_start < u.span_start + u.span_length
+    and u.span_start < x.span_start + x.span_length;
   insert into _memoir.recall_exclusions (user_id, session_id, turn_index, exclusion_id, span_start, span_length, reason,
     recorded_at, changed, change_id, by_session, by_turn)
   select p_user_id, u.session_id, u.turn_index, gen_random_uuid(), u.span_start, u.span_length, p_reason, p_at,
@@ -92,7 +97,7 @@ begin
     p_change, p_turn.session_id, p_turn.turn_index
   from (select distinct session_id, turn_index, span_start, span_length from unnest(p_units)) u
   where not exists (select from _memoir.recall_exclusions x where x.user_id = p_user_id and x.session_id = u.session_id
-    and x.turn_index = u.turn_index and x.lifted_at is null and x.changed = p_changed
+    and x.turn_index = u.turn_index and x.lifted_at is null and x.changed = p_changed and not x.is_doubt
     and (x.span_start is null or x.span_start <= u.span_start
       and x.span_start + x.span_length >= u.span_start + u.span_length));
   if not p_changed then
@@ -106,6 +111,23 @@ begin
   perform _memoir.drop_recalled(p_user_id, v_refs::text[]);
   -- Lines of steps may name it; they are made anew.
   update _memoir.session_windows set lines = null where user_id = p_user_id and lines <> '{}';
+end $$;
+
+-- What a turn says may have changed these spans: they stay as they were said, and where one is shown the turn's clause is
+-- said beside it. Nothing gives way.
+create or replace function _memoir.doubt_units(p_user_id uuid, p_units _memoir.said_unit[], p_change uuid,
+  p_turn _memoir.conversation_history, p_start integer, p_length integer, p_at timestamptz)
+returns void language plpgsql set plan_cache_mode = force_custom_plan as $$
+begin
+  insert into _memoir.recall_exclusions (user_id, session_id, turn_index, exclusion_id, span_start, span_length, reason,
+    recorded_at, changed, is_doubt, change_id, by_session, by_turn, by_start, by_length)
+  select p_user_id, u.session_id, u.turn_index, gen_random_uuid(), u.span_start, u.span_length,
+    'perhaps changed in conversation', p_at, true, true, p_change, p_turn.session_id, p_turn.turn_index, p_start, p_length
+  from (select distinct session_id, turn_index, span_start, span_length from unnest(p_units)) u
+  where not exists (select from _memoir.recall_exclusions x where x.user_id = p_user_id and x.session_id = u.session_id
+    and x.turn_index = u.turn_index and x.lifted_at is null and x.by_session = p_turn.session_id
+    and x.by_turn = p_turn.turn_index and x.span_start = u.span_start);
+  perform _memoir.drop_recalled(p_user_id, array(select u.message_id::text from unnest(p_units) u));
 end $$;
 
 -- Memories made of these spans, active ones.

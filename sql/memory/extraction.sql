@@ -289,7 +289,7 @@ begin
     continue when not v_replaceable
       or exists (select from _memoir.recall_exclusions x where x.user_id = v_turn.user_id
       and x.session_id = v_turn.session_id and x.turn_index = v_turn.turn_index
-                 and x.lifted_at is null and (x.span_start is null
+                 and x.lifted_at is null and not x.is_doubt and (x.span_start is null
                  or x.span_start < v_found.span_start + v_found.span_length
                                               and v_found.span_start < x.span_start + x.span_length));
     v_memory.user_id := v_turn.user_id;

@@ -197,7 +197,7 @@ begin
     update _memoir.search_items i set dead = true where i.user_id = p_user_id and i.ref_id = v_turn.message_id
       and exists (select from _memoir.recall_exclusions x where x.user_id = p_user_id
       and x.session_id = v_turn.session_id and x.turn_index = v_turn.turn_index
-                  and x.lifted_at is null and (x.span_start is null or i.span_start < x.span_start + x.span_length
+                  and x.lifted_at is null and not x.changed and (x.span_start is null or i.span_start < x.span_start + x.span_length
                   and x.span_start < i.span_start + i.span_length));
     select open_calls into v_open from _memoir.session_counters where user_id = p_user_id
       and session_id = v_turn.session_id;

@@ -95,7 +95,7 @@ begin
   update _memoir.search_items i set dead = true where i.user_id = v_user and i.ref_id = p_turn.message_id
     and exists (select from _memoir.recall_exclusions x where x.user_id = v_user and x.session_id = p_turn.session_id
     and x.turn_index = p_turn.turn_index
-                and x.lifted_at is null and (x.span_start is null or i.span_start < x.span_start + x.span_length
+                and x.lifted_at is null and not x.changed and (x.span_start is null or i.span_start < x.span_start + x.span_length
                 and x.span_start < i.span_start + i.span_length));
   -- What was said after it is still said after it.
   update _memoir.search_items set previous_item = (select max(i.item_no) from _memoir.search_items i

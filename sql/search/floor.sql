@@ -20,6 +20,20 @@ begin
     'small_talk');
 end $$;
 
+-- Whether a question is after something of the asker's own, which no other store has: "which laptop do I have?", and not
+-- "how do I rename a column?".
+create or replace function _memoir.asks_of_own(p_query text)
+returns boolean language plpgsql immutable set plan_cache_mode = force_generic_plan as $$
+declare
+  v_language text := _memoir.spoken_language(p_query); v_none constant boolean := _memoir.text_language(p_query) > 6; v_text text := lower(translate(p_query, '’', ''''));
+begin
+  if length(p_query) > 300 or not (_memoir.is_question(p_query)
+    or regexp_split_to_array(v_text, '[^[:alpha:]]+') && _memoir.word_list(v_language, 'asks_words')) then return false;
+  end if;
+  v_text := regexp_replace(v_text, '\m(' || nullif(_memoir.any_word(v_language, 'asks_anyhow'), '') || ')\M', ' ', 'g');
+  return coalesce(v_text, p_query) ~ ('\m(' || _memoir.any_word(case when not v_none then v_language end, 'own_matters') || ')\M');
+end $$;
+
 -- Small talk recalls nothing. Of phatic words alone that is known before anything is searched.
 create or replace function _memoir.is_small_talk(p_config jsonb, p_query text)
 returns boolean language plpgsql immutable as $$

@@ -116,7 +116,7 @@ declare
 begin
   return (select count(*) from _memoir.recall_exclusions e
       where e.user_id = v_user and e.session_id = any (v_sessions) and e.turn_index between p_from and p_to
-        and e.lifted_at is null)
+        and e.lifted_at is null and not e.is_doubt)
     + (select count(*) from _memoir.turn_marks m where m.user_id = v_user and m.session_id = any (v_sessions)
       and m.turn_index between p_from and p_to and m.mark <> 'annotated');
 end $$;

@@ -151,7 +151,7 @@ begin
       select coalesce(nullif(_memoir.without_spans(h.content, array(
           select int4range(e.span_start, e.span_start + e.span_length) from _memoir.recall_exclusions e
           where e.user_id = v_user and e.session_id = h.session_id and e.turn_index = h.turn_index
-            and e.lifted_at is null and e.changed)), ''),
+            and e.lifted_at is null and e.changed and not e.is_doubt)), ''),
         (select string_agg(format('calls %s(%s)', c #>> '{function,name}', left(c #>> '{function,arguments}', 200)),
         E'\n')
           from jsonb_array_elements(h.tool_calls) c)) as whole,

@@ -151,7 +151,7 @@ begin
     (p_work.payload ->> 'to')::integer - v_from)) t
     where _memoir.sensitivity_now(t.sensitivity, t.turn_index, v_marks) = 'normal'
       and not exists (select from _memoir.recall_exclusions x where x.user_id = v_user and x.session_id = v_session
-      and x.turn_index = t.turn_index and x.lifted_at is null)
+      and x.turn_index = t.turn_index and x.lifted_at is null and not x.is_doubt)
     order by t.turn_index);
 end $$;
 
