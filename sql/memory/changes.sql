@@ -9,14 +9,19 @@
 create or replace function _memoir.forget_requests_in(p_clauses _memoir.said_clause[], p_languages text[])
 returns setof _memoir.forget_request language plpgsql immutable set plan_cache_mode = force_generic_plan as $$
 declare
-  v_language text; v_rows _memoir.said_clause[]; v_row _memoir.said_clause; v_bares text[]; v_rests text[];
+  v_language text; v_cancelled text; v_rows _memoir.said_clause[]; v_row _memoir.said_clause; v_bares text[]; v_rests text[];
   v_names text[]; v_whole boolean[]; v_fronted boolean[]; v_pattern text; v_idioms text; v_openers text; v_hit text;
   v_before record; v_it constant text := '^(?:it|that|this|them|those)(?: please)?$';
 begin
   for v_language in select distinct p_languages[c.text_no] from unnest(p_clauses) c order by 1 loop
     v_idioms := nullif(_memoir.any_word(v_language, 'forget_idioms'), '');
+    v_cancelled := nullif(_memoir.any_word(v_language, 'forget_cancelled'), '');
     v_rows := array(select c from unnest(p_clauses) c
       where p_languages[c.text_no] = v_language and c.clause_no > 0 and length(c.sentence) between 8 and 400
+        -- "Forget my shoe size... no, hang on, keep it."
+        and not exists (select from (select string_agg(b.sentence, ' ' order by b.sentence_start) as said
+            from (select distinct s.sentence_start, s.sentence from unnest(p_clauses) s where s.text_no = c.text_no) b) w
+          where w.said ~* v_cancelled)
         and exists (select from unnest(_memoir.word_list(v_language, 'forget_verbs')) v
           where strpos(lower(c.said), v) > 0)
         and not coalesce(c.plain ~* v_idioms or v_language <> 'english' and c.said ~* v_idioms, false)

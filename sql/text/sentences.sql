@@ -173,7 +173,8 @@ begin
     || '|in (?:' || c_number || ') (?:days?|weeks?|months?|years?)'
     || '|(?:on )?(?:last|next|this|this past|this coming) (?:week(?:end)?|month|year|' || c_days || '|' || c_month
     || '|' || c_season || ')'
-    || '|(?:on|until|till|by|since) (?:' || c_days || ')'
+    -- "On Sunday mornings" is every one.
+    || '|(?:on|until|till|by|since) (?:' || c_days || ')(?! (?:mornings|afternoons|evenings|nights)\M)'
     || '|(?:on |until |till |by |since )?(?:' || c_month || ') \d{1,2}(?:st|nd|rd|th)?(?!\d)(?:,? \d{4})?'
     || '|(?:on |until |till |by |since )?(?:the )?\d{1,2}(?:st|nd|rd|th)?(?: of)? (?:' || c_month || ')(?:,? \d{4})?'
     || '|since (?:19|20)\d\d)\M(?!''s)';
