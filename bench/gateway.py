@@ -216,21 +216,23 @@ def run(options: argparse.Namespace) -> list[tuple[str, str]]:
                 rows.append(asyncio.run(measured(dsn, mode, kilobytes, options.steps, options.requests)))
         if rows:
             done.append(report("gateway", table(heads, rows)))
-        for mode, (firsts, same) in asyncio.run(streamed(dsn, options.streams)).items():
+        streams = asyncio.run(streamed(dsn, options.streams)) if options.streams else {}
+        for mode, (firsts, same) in streams.items():
             shown = [f"{1000 * percentile(firsts, share):.0f} ms" for share in (0.5, 0.95)]
             told = f"{same} come as the upstream sends them, first byte p50 {shown[0]}, p95 {shown[1]}"
             more.append([f"{options.streams} streams at once, {mode}", told])
-        for count, megabytes in asyncio.run(remembered(dsn, options.flat, options.steps)):
+        memory = asyncio.run(remembered(dsn, options.flat, options.steps)) if options.flat else []
+        for count, megabytes in memory:
             more.append([f"private memory after {count:,} requests", f"{megabytes:.0f} MB"])
-    return [*done, report("gateway_load", table(["what", "measured"], more))]
+    return [*done, report("gateway_load", table(["what", "measured"], more))] if more else done
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--requests", type=int, default=100, help="of each measurement, 0: none (%(default)s)")
     parser.add_argument("--steps", type=int, default=40, help="requests of one conversation (%(default)s)")
-    parser.add_argument("--streams", type=int, default=200, help="streams at once (%(default)s)")
+    parser.add_argument("--streams", type=int, default=200, help="streams at once, 0: none (%(default)s)")
     parser.add_argument(
-        "--flat", type=int, default=10_000, help="requests to one process, for its memory (%(default)s)"
+        "--flat", type=int, default=10_000, help="requests to one process, for its memory, 0: none (%(default)s)"
     )
 
 

@@ -21,6 +21,20 @@ except embed_client.EmbedderError as error:
     return [(None, str(error))]
 $$;
 
+-- Several texts asked of the shared embedder, behind all queries, in order. At most p_timeout_ms.
+create or replace function _memoir.py_embed_texts(p_socket text, p_model text, p_texts text[], p_timeout_ms integer)
+returns table (nth integer, vec real[], problem text) language plpython3u volatile as $$
+try:
+    from pg_memoir_server import embed_client, shim
+except ImportError as error:
+    return [(0, None, f"the server's Python finds no pg_memoir_server: {error}")]
+try:
+    vectors = embed_client.embed_batch(p_socket, p_model, p_texts, p_timeout_ms, shim.interrupts(plpy))
+except embed_client.EmbedderError as error:
+    return [(0, None, str(error))]
+return [(nth, vector, None) for nth, vector in enumerate(vectors, 1)]
+$$;
+
 -- One text asked of an OpenAI-compatible endpoint, once, without retries: for backends that reach no embedder. The key,
 -- if any, comes from the server's environment: PG_MEMOIR_EMBEDDING_API_KEY, or a file named by
 -- PG_MEMOIR_EMBEDDING_API_KEY_FILE.

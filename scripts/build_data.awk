@@ -32,6 +32,7 @@ BEGIN {
   shape("commands", 1, "pattern " any, "words " any, "does ^(read|write|edit|patch|routine|search|fetch)$", "key ?^[1-9]$",
     "first ?^[+]?[1-9]$", "last ?^[+]?[0-9]+$")
   shape("change_trees", 7, "a " number, "x " number, "b " number, "y " number, "c " number, "z " number, "leaves " any)
+  shape("doubt_trees", 7, "a " number, "x " number, "b " number, "y " number, "c " number, "z " number, "leaves " any)
   shape("token_shapes", 1, "issuer " any, "kind ^(access|model|private) key$|^web token$", "marks ?" any, "pattern " any)
   shape("extraction_rules", 2, "language " word, "rule " any, "roles ^((user|named|agent)( |$))+$", "pattern " any,
     "not_if ?" any, "at_least ^[0-4]$", "type " word, "provenance " word, "category " word, "importance " word,

@@ -1,4 +1,5 @@
-"""The trees that tell whether a message makes something untrue that was said earlier (sql/data/change_trees.csv).
+"""The trees that tell whether a message makes something untrue that was said earlier (sql/data/change_trees.csv), and those that know
+besides how alike the two are, which tell what is in doubt (doubt_trees.csv; _memoir.likeness, the cosine of their vectors).
 
     .local/venv/bin/python -m research.statements.changes [FILE…] [--calm locomo.json] [--write]
 
@@ -19,17 +20,18 @@ import json
 import random
 import re
 import sys
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import psycopg
 
-from bench.common import fresh_database, table
+from bench.common import CachedEmbedder, fresh_database, table
 
 HERE = Path(__file__).parent
-TREES = Path("sql/data/change_trees.csv")
-THRESHOLDS = (0.2, 0.3, 0.35, 0.4, 0.5)
+TREES, DOUBTS = Path("sql/data/change_trees.csv"), Path("sql/data/doubt_trees.csv")
+THRESHOLDS = (0.15, 0.2, 0.3, 0.4, 0.5)
 DISTRACTORS = 3  # earlier messages of others beside a case's own
 CALM_WEIGHT = 0.5
 SIGNALS = """
@@ -42,7 +44,7 @@ said as (
   cross join lateral _memoir.clauses(s.said, 'english') c),
 units as (select array_agg((null, null, null, null, null, 'user', 1, 1, said, left(body, 1000), asks)::_memoir.said_unit order by nth, said) as units,
     array_agg(same order by nth, said) as same, array_agg(nth - 1 order by nth, said) as nth from said)
-select units.nth[g.unit_no], g.signals from message, units,
+select units.nth[g.unit_no], g.signals, (units.units[g.unit_no]).said from message, units,
   lateral _memoir.change_signals(%(new)s, message.clauses, units.units, units.same, 'english') g
 """
 
@@ -115,7 +117,14 @@ def fitted(x: np.ndarray, y: np.ndarray, weight: np.ndarray, trees: int, depth: 
     return out
 
 
-def read(paths: list[Path], db: psycopg.Connection) -> list[Case]:
+def signals_of(found: list[Any], new: str, embed: CachedEmbedder) -> np.ndarray:
+    """A row for each earlier clause: its signals and, last, the cosine to the message."""
+    vectors = np.array(embed([new[:1000], *(clause for _, _, clause in found)]), dtype=np.float32)
+    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+    return np.column_stack([np.array([f[1] for f in found], dtype=np.float32), vectors[1:] @ vectors[0]])
+
+
+def read(paths: list[Path], db: psycopg.Connection, embed: CachedEmbedder) -> list[Case]:
     """Cases with their signals; each gets some earlier messages of others, which are never over."""
     rows = [(path.stem, json.loads(line)) for path in paths for line in path.read_text().splitlines() if line.strip()]
     chance, cases = random.Random(3), []
@@ -125,12 +134,12 @@ def read(paths: list[Path], db: psycopg.Connection) -> list[Case]:
         same = [bool(row.get("same"))] * len(row["old"]) + [False] * (len(olds) - len(row["old"]))
         found = db.execute(SIGNALS, {"new": row["new"], "old": olds, "same": same}).fetchall()
         if found:
-            signals = np.array([f[1] for f in found], dtype=np.float32)
-            cases.append(Case(group, frozenset(row["over"]), signals, np.array([f[0] for f in found])))
+            of = np.array([f[0] for f in found])
+            cases.append(Case(group, frozenset(row["over"]), signals_of(found, row["new"], embed), of))
     return cases
 
 
-def calm(path: Path, db: psycopg.Connection, every: int) -> list[Case]:
+def calm(path: Path, db: psycopg.Connection, embed: CachedEmbedder, every: int) -> list[Case]:
     """Every so manyeth message of each conversation, with the earlier ones of its speaker that share most words, and the last two."""
     cases = []
     for number, item in enumerate(json.loads(path.read_text())):
@@ -148,8 +157,8 @@ def calm(path: Path, db: psycopg.Connection, every: int) -> list[Case]:
                     same = [False] * len(alike) + [True] * len(before[-2:])
                     found = db.execute(SIGNALS, {"new": text, "old": olds, "same": same}).fetchall()
                     if found:
-                        signals = np.array([f[1] for f in found], dtype=np.float32)
-                        cases.append(Case(f"calm {number}", frozenset(), signals, np.array([f[0] for f in found])))
+                        of = np.array([f[0] for f in found])
+                        cases.append(Case(f"calm {number}", frozenset(), signals_of(found, text, embed), of))
                 before.append(text)
     return cases
 
@@ -210,15 +219,31 @@ def main() -> None:
     parser.add_argument("--trees", type=int, default=150)
     parser.add_argument("--rate", type=float, default=0.1)
     parser.add_argument("--decay", type=float, default=5.0)
-    parser.add_argument("--write", action="store_true", help=f"write {TREES}")
+    parser.add_argument("--write", action="store_true", help=f"write {TREES} and {DOUBTS}")
     given = parser.parse_args()
     paths = given.files or sorted(HERE.glob("*.jsonl"))
     if not paths:
         sys.exit("no files")
+    embed = CachedEmbedder()
     with fresh_database("changes") as dsn, psycopg.connect(dsn, autocommit=True) as db:
-        cases = read(paths, db)
-        talks = calm(given.calm, db, 4) if given.calm else []
+        cases = read(paths, db, embed)
+        talks = calm(given.calm, db, embed, 4) if given.calm else []
     settings = (given.trees, 3, given.rate, given.decay)
+    # What only its meaning tells (meaning-*.jsonl) would make trees that do not know it guess.
+    told = [without_likeness(c) for c in cases if not c.group.startswith("meaning")]
+    for path, mine, calmly in ((TREES, told, [without_likeness(c) for c in talks]), (DOUBTS, cases, talks)):
+        print(f"\n{path}\n")
+        report(mine, calmly, settings)
+        if given.write:
+            path.write_text(written(learnt(mine + calmly, *settings)))
+
+
+def without_likeness(case: Case) -> Case:
+    return replace(case, signals=case.signals[:, :-1])
+
+
+def report(cases: list[Case], talks: list[Case], settings: tuple[int, int, float, float]) -> None:
+    """Prints what is right of what is left out."""
     order = list(range(len(cases)))
     random.Random(5).shuffle(order)
     scores: list[np.ndarray] = [np.zeros(0)] * len(cases)
@@ -239,8 +264,6 @@ def main() -> None:
         most = [float(model.scores(c.signals).max()) for c in talks if c.group in left]
         taken = [f"{1000 * np.mean([m >= threshold for m in most]):.0f}" for threshold in THRESHOLDS]
         print(table([f"of 1,000 messages of friends ({len(most)} left out)", *map(str, THRESHOLDS)], [["taken for a change", *taken]]))
-    if given.write:
-        TREES.write_text(written(learnt(cases + talks, *settings)))
 
 
 if __name__ == "__main__":

@@ -107,8 +107,8 @@ begin
   for v_pair in
     with c as materialized (select c.ordinality::integer as n, c.session_id, c.turn_index
       from unnest(p_candidates) with ordinality c where c.kind = 't')
-    select o.n as old, n.n as new
-    from (select distinct x.session_id, x.turn_index, x.by_session, x.by_turn from _memoir.recall_exclusions x
+    select o.n as old, n.n as new, x.is_doubt
+    from (select distinct x.session_id, x.turn_index, x.by_session, x.by_turn, x.is_doubt from _memoir.recall_exclusions x
       where x.user_id = p_user_id and x.changed and x.lifted_at is null
         and (p_as_of is null or x.recorded_at <= p_as_of)) x
     left join c o on o.session_id = x.session_id and o.turn_index = x.turn_index
@@ -118,6 +118,9 @@ begin
     order by p_candidates[o.n].said_at nulls last, o.n, n.n
   loop
     foreach v_no in array array[v_pair.old, v_pair.new] loop
+      -- What is only in doubt brings what was said since, where it is shown itself.
+      continue when v_pair.is_doubt and (v_no is distinct from v_pair.new or v_pair.old is null
+        or p_candidates[v_pair.old].reason is not null);
       continue when p_candidates[v_no].reason is distinct from 'below the relevance floor'
         or p_candidates[v_no].score < greatest(v_least, 0.5 * v_best)
         and not (v_no is not distinct from v_pair.new and p_candidates[v_pair.old].reason is null

@@ -77,7 +77,7 @@ begin
   end loop;
   -- What no rule knows.
   if v_changed = 0 and p_clauses <> '{}' then
-    for v_change in select * from _memoir.learnt_changes(p_turn, p_text, p_clauses, p_language) loop
+    for v_change in select * from _memoir.learnt_changes(p_turn, p_text, p_clauses, p_language, p_config) loop
       if v_change.kind = 'doubt' then
         perform _memoir.doubt_units(p_turn.user_id, array[v_change.unit]
           || _memoir.echoes_of(v_change.unit, v_change.olds, p_turn), gen_random_uuid(), p_turn, v_change.span_start,
@@ -431,7 +431,8 @@ begin
   group by x.change_id order by 3 desc, 1;
 end $$;
 comment on function memoir.list_changes(text, boolean) is
-  'What turns changed of what was said before (changed: shown with a mark) or asked to forget (forgotten), newest first:
+  'What turns changed of what was said before (changed: shown with a mark), perhaps changed (doubted: shown with what was
+said since) or asked to forget (forgotten), newest first:
 which turn said so, and which spans of which turns it concerns; with p_undone those that were taken back as well.
 undo_change takes one back. Raises PM001.';
 

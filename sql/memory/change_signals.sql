@@ -108,8 +108,25 @@ begin
   order by b.unit;
 end $$;
 
--- The chance that something is untrue since, of each row of signals.
-create or replace function _memoir.change_chances(p_rows jsonb)
+-- How alike a text is to each of some clauses: cosines of the shared embedder's vectors; null where there is none (texts are
+-- not sent elsewhere for this), or it does not answer.
+create or replace function _memoir.likeness(p_config jsonb, p_model _memoir.embedding_models, p_vector halfvec, p_texts text[])
+returns real[] language plpgsql stable as $$
+declare
+  v_vectors halfvec[]; v_wait constant integer := 3000;
+begin
+  if p_vector is null or p_texts = '{}' then return null; end if;
+  select array_agg(_memoir.to_vector(r.vec, p_model) order by r.nth) into v_vectors
+  from _memoir.py_embed_texts(p_config ->> 'embedder_socket', p_model.name, p_texts, v_wait) r where r.vec is not null;
+  if cardinality(v_vectors) is distinct from cardinality(p_texts) then return null; end if;
+  return array(select (1 - (v <=> p_vector))::real from unnest(v_vectors) with ordinality x(v, o) order by o);
+exception when sqlstate 'PM014' or sqlstate 'PM030' then
+  return null;
+end $$;
+
+-- The chance that something is untrue since, of each row of signals; p_alike: by the trees that know the likeness too, a
+-- row's last.
+create or replace function _memoir.change_chances(p_rows jsonb, p_alike boolean default false)
 returns real[] language plpgsql immutable set plan_cache_mode = force_generic_plan as $$
 declare
   v_a integer[]; v_b integer[]; v_c integer[]; v_x real[]; v_y real[]; v_z real[]; v_leaves real[];
@@ -117,7 +134,8 @@ begin
   select array_agg(t.a::integer order by t.nth), array_agg(t.b::integer order by t.nth), array_agg(t.c::integer order by t.nth),
     array_agg(t.x::real order by t.nth), array_agg(t.y::real order by t.nth), array_agg(t.z::real order by t.nth),
     string_to_array(string_agg(t.leaves, ' ' order by t.nth), ' ')::real[]
-  into v_a, v_b, v_c, v_x, v_y, v_z, v_leaves from _memoir.data_change_trees() t;
+  into v_a, v_b, v_c, v_x, v_y, v_z, v_leaves from (select * from _memoir.data_change_trees() where not p_alike
+    union all select * from _memoir.data_doubt_trees() where p_alike) t;
   return array(
     select (1 / (1 + exp(- (select sum(v_leaves[8 * n - 7 + (f.f[v_a[n]] > v_x[n])::integer + 2 * (f.f[v_b[n]] > v_y[n])::integer
         + 4 * (f.f[v_c[n]] > v_z[n])::integer]) from generate_subscripts(v_a, 1) n)::float8)))::real
@@ -184,44 +202,73 @@ end $$;
 -- What a message makes untrue by what was learnt: the likeliest clause, and what says the same as it. What seems to change
 -- several matters at once changes none that could be told. What is less likely, or of these the likeliest, is in doubt.
 create or replace function _memoir.learnt_changes(p_turn _memoir.conversation_history, p_text text, p_clauses _memoir.said_clause[],
-  p_language text)
+  p_language text, p_config jsonb)
 returns setof _memoir.found_change language plpgsql stable set plan_cache_mode = force_generic_plan as $$
 declare
-  v_sure constant real := 0.5; v_doubt constant real := 0.15;  -- docs/extraction.md has what other limits find
+  v_sure constant real := 0.5; v_doubt real := 0.15;  -- docs/extraction.md has what other limits find
   v_stems text[] := _memoir.topics(left(p_text, 1000), p_language, '{}'); v_units _memoir.said_unit[]; v_row record;
   v_clauses _memoir.said_clause[]; v_all _memoir.found_change[] := '{}';
   v_hits _memoir.found_change[] := '{}'; v_found _memoir.found_change;
   v_values _memoir.said_values[]; v_same boolean[]; v_several boolean;
+  v_model _memoir.embedding_models; v_counters _memoir.user_counters; v_vector halfvec; v_near integer[]; v_likeness real[];
   v_clause _memoir.said_clause;
   v_replaced text[] := _memoir.values_replaced(p_text, p_language, length(p_text) <= 160);
+  v_compared constant integer := 8;
+  v_deletes constant text := '\m(?:' || _memoir.any_word(p_language, 'deleting') || ')\M';
+  v_asks constant text := '^(?:' || _memoir.any_word(p_language, 'asking_starts') || ')\M';
 begin
   v_clauses := array(select c from unnest(p_clauses) c where c.clause_no > 0 order by c.sentence_start, c.clause_no);
+  select * into v_model from _memoir.embedding_models where status = 'active' and provider = 'embedder';
+  if found then
+    v_vector := (_memoir.query_vector(p_config, left(p_text, 1000), null)).vector;
+    if v_vector is not null then
+      select * into v_counters from _memoir.user_counters where user_id = p_turn.user_id;
+      v_near := (_memoir.vector_scores(p_turn.user_id, v_counters, p_config, v_vector, v_model.model_id, '{}', '{}', 16)).items;
+    end if;
+  end if;
   v_units := array(
-    select u from unnest(_memoir.units_before(p_turn, v_stems, '{user}', 12)) u,
-      lateral (select count(*) as shared from unnest(v_stems) t where strpos(lower(u.said), t) > 0) s
+    select u from unnest(_memoir.units_before(p_turn, v_stems, '{user}', 12, coalesce(v_near, '{}'))) u
+    left join (select distinct i.ref_id from _memoir.search_items i where i.user_id = p_turn.user_id
+      and i.item_no = any (v_near)) n on n.ref_id = u.message_id,
+      lateral (select count(*) + case when n.ref_id is not null then 2 else 0 end as shared from unnest(v_stems) t
+        where strpos(lower(u.said), t) > 0) s
     where s.shared > 0 or u.session_id = p_turn.session_id and u.turn_index >= p_turn.turn_index - 6
     order by s.shared desc, u.created_at desc, u.turn_index desc, u.span_start limit 24);
   if v_units = '{}' or v_clauses = '{}' then return; end if;
+  -- Of the first few: each is a text to embed.
+  v_likeness := _memoir.likeness(p_config, v_model, v_vector, array(select u.said from unnest(v_units[1:v_compared])
+    with ordinality u order by ordinality));
+  if v_likeness is null then v_doubt := 0.25; end if;  -- words alone tell less
   for v_row in
     with told as materialized (
-      select g.* from _memoir.change_signals(p_text, v_clauses, v_units, array(select u.session_id = p_turn.session_id
+      select g.*, g.signals || v_likeness[g.unit_no] as alike
+      from _memoir.change_signals(p_text, v_clauses, v_units, array(select u.session_id = p_turn.session_id
         from unnest(v_units) with ordinality u order by ordinality), p_language) g
     ), chances as (
       select c.chance, c.o from unnest(_memoir.change_chances((select jsonb_agg(t.signals::text order by t.unit_no)
         from told t))) with ordinality c(chance, o)
+    ), doubts as (
+      select c.chance, c.o from unnest(_memoir.change_chances((select jsonb_agg(t.alike::text order by t.unit_no)
+        from told t where t.unit_no <= cardinality(v_likeness)), true)) with ordinality c(chance, o)
     )
-    select t.clause_no, t.unit_no, c.chance
+    select t.clause_no, t.unit_no, c.chance, greatest(c.chance, coalesce(d.chance, c.chance)) as doubt
     from (select told.*, row_number() over (order by told.unit_no) as o from told) t join chances c on c.o = t.o
-    where c.chance >= v_doubt order by c.chance desc, t.unit_no limit 12
+    left join doubts d on d.o = t.o
+    where greatest(c.chance, coalesce(d.chance, c.chance)) >= v_doubt
+    order by c.chance >= v_sure desc, case when c.chance >= v_sure then c.chance else coalesce(d.chance, c.chance) end desc,
+      t.unit_no limit 12
   loop
     v_found.span_start := v_clauses[v_row.clause_no].span_start;
     v_found.span_length := v_clauses[v_row.clause_no].span_length;
     v_found.said := v_clauses[v_row.clause_no].said;
     v_found.unit := v_units[v_row.unit_no];
-    v_found.score := v_row.chance;
+    v_found.score := case when v_row.chance >= v_sure then v_row.chance else v_row.doubt end;
     if v_row.chance >= v_sure then v_hits := v_hits || v_found; end if;
-    continue when v_row.chance < v_sure and (v_found.unit).is_question
-      or _memoir.is_of_another(v_clauses[v_row.clause_no].plain, v_found.said, v_found.unit, p_language)
+    -- Nothing but a question says nothing; what is in doubt by its meaning may be said of another in other words.
+    continue when v_row.chance < v_sure and (p_text ~* v_deletes or (v_found.unit).is_question
+        and (v_found.unit).said ~* v_asks)
+      or (v_row.chance >= v_sure or v_likeness is null)
+        and _memoir.is_of_another(v_clauses[v_row.clause_no].plain, v_found.said, v_found.unit, p_language)
       -- "60 sets instead of 48": no other number.
       or exists (select from unnest(v_replaced) r where r ~ '^[\d.,]*\d$') and not exists (
         select from unnest(v_replaced) r where _memoir.has_words((v_found.unit).said, r));
@@ -230,7 +277,7 @@ begin
     v_found.kind := case when v_row.chance >= v_sure then 'learnt' else 'doubt' end;
     -- Beside what is in doubt the whole message says it, or the sentence, unless they are long.
     v_clause := v_clauses[v_row.clause_no];
-    if v_found.kind = 'doubt' and length(p_text) <= 200 then
+    if v_found.kind = 'doubt' and length(p_text) <= 280 then
       v_found.span_start := 1;
       v_found.span_length := length(p_text);
     elsif v_found.kind = 'doubt' and length(v_clause.sentence) <= 200 then

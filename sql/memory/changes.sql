@@ -110,7 +110,7 @@ begin
       with ordinality x(m, o) order by o desc limit 1);
     -- "There is a bug in my script. Remove it.": of neither is said that it is known.
     if v_hit is not null and concat_ws(' ', v_before.said, v_before.plain, p_bare) ~* _memoir.any_word(p_language, 'known_of_me') then
-      named := v_hit[1];
+      named := (array_remove(v_hit, null))[1];
       said_from := v_before.span_start;
       return;
     end if;
@@ -125,9 +125,10 @@ returns setof _memoir.forget_request language sql immutable as $$
   where length(p_text) <= 20000
 $$;
 
--- The user's turns that speak of something, and the newest ones, clause by clause: what was said before p_turn.
+-- The user's turns that speak of something, the newest ones, and those of some items, clause by clause: what was said before
+-- p_turn.
 create or replace function _memoir.units_before(p_turn _memoir.conversation_history, p_terms text[],
-  p_roles _memoir.turn_role[], p_newest integer)
+  p_roles _memoir.turn_role[], p_newest integer, p_items integer[] default '{}')
 returns _memoir.said_unit[] language plpgsql stable set plan_cache_mode = force_custom_plan as $$
 declare
   v_user uuid := p_turn.user_id; v_counters _memoir.user_counters; v_scores _memoir.item_scores; v_items integer[];
@@ -136,7 +137,7 @@ declare
 begin
   select * into v_counters from _memoir.user_counters where user_id = v_user;
   v_scores := _memoir.word_scores(v_user, v_counters, _memoir.with_matters(p_terms), '{}', '{}');
-  v_items := coalesce(v_scores.items[1:40], '{}') || array(select i.item_no from _memoir.search_items i
+  v_items := coalesce(v_scores.items[1:40], '{}') || p_items || array(select i.item_no from _memoir.search_items i
     where i.user_id = v_user and i.item_no > v_counters.next_item - p_newest * 4 and i.kind = 't'
     order by i.item_no desc limit p_newest)
     || array(select i.item_no from _memoir.search_items i

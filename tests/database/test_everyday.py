@@ -19,6 +19,11 @@ def talk(db: Db, user: str, *sessions: list[str] | str) -> None:
         call(db, "extract_session", user, f"s{n}")
 
 
+def changes(db: Db, user: str) -> list[Any]:
+    """But for doubts, which change nothing."""
+    return [change for change, kind in table(db, "list_changes", user, columns="change_id, kind") if kind != "doubted"]
+
+
 def memories(db: Db, user: str) -> list[str]:
     """The active ones."""
     rows = db.execute("select memoir.export_user(%s)", [user]).fetchall()
@@ -213,7 +218,7 @@ TRAPS = [
 @pytest.mark.parametrize(("before", "after"), TRAPS)
 def test_another_thing_changes_nothing(db: Db, user: str, before: str, after: str) -> None:
     talk(db, user, before, after)
-    assert table(db, "list_changes", user) == []
+    assert changes(db, user) == []
     assert memories(db, user), "the first statement is gone"
 
 
@@ -249,7 +254,7 @@ def test_an_answer_is_about_what_was_asked(db: Db, user: str, before: str, asked
 )
 def test_an_answer_about_something_else_changes_nothing(db: Db, user: str, before: str, asked: str, given: str) -> None:
     answer(db, user, before, asked, given)
-    assert table(db, "list_changes", user) == []
+    assert changes(db, user) == []
 
 
 def test_what_it_is_not_is_over_at_once(db: Db, user: str) -> None:
@@ -293,12 +298,12 @@ def test_the_older_statement_is_shown_with_a_mark(db: Db, user: str) -> None:
 
 def test_a_change_can_be_undone(db: Db, user: str) -> None:
     talk(db, user, "We have two goats", "We have four goats now")
-    changes = table(db, "list_changes", user, columns="change_id")
-    for (change,) in changes:
+    made = table(db, "list_changes", user, columns="change_id")
+    for (change,) in made:
         call(db, "undo_change", user, change)
-    assert table(db, "list_changes", user) == []
+    assert changes(db, user) == []
     with pytest.raises(psycopg.Error, match="unknown change"):
-        call(db, "undo_change", user, changes[0][0])
+        call(db, "undo_change", user, made[0][0])
 
 
 FORGETS = [
@@ -332,6 +337,12 @@ FORGETS = [
     ("i make 51k before tax at the moment", "that salary figure I told you, wipe it please", "51k"),
     ("I'm 9 weeks pregnant", "please remove from your memory what I said about the pregnancy", "pregnant"),
     ("Bela, my daughter, was born 7 feb 2018", "I don't want you keeping my daughter's date of birth. delete it", "2018"),
+    ("Matteo went into hospital on Sunday", "I feel bad for having told you about Matteo. Remove that", "hospital"),
+    ("they want me at Pellman Logistics on the 17th", "you can forget the whole Pellman business, scrub all of it", "Pellman"),
+    ("I weigh 99 kilos", "I don't want you to keep my weight anywhere. get rid of it", "99"),
+    ("the boathouse code is 2291", "delete the boathouse code please", "2291"),
+    ("theres this girl in payroll, Odile, i keep blushing", "omg delete all that about odile pls", "Odile"),
+    ("my cousin Ruben was in the Ostwald Clinic", "um that stuff I said about Ruben please delete it he'd hate it", "Ostwald"),
     ("im on 30 mg bisoprolol", "hey the bisoprolol stuff, strike that from what you know about me", "30 mg"),
     ("my nickname at school was Pudding", "take my nickname off your records", "Pudding"),
     ("Mein Tresorcode ist 7714", "Vergiss bitte meinen Tresorcode", "7714"),
@@ -364,6 +375,8 @@ KEPT = [
     ("Dinner with Kaja is on the 4th, dinner with Urs is on the 6th", "forget the dinner"),
     ("my shopping list has milk on it", "I wrote eggs on my shopping list too. Remove it please"),
     ("My boss is called Ottilie", "My boss said we should drop it"),
+    ("my hat size is 58", "forget my hat size... no hang on, keep it, I need it for the shop"),
+    ("my locker is number 31", "Delete my locker number. Wait, actually leave it, I still go there"),
     ("my intro is about moths", "the intro could you please delete that"),
     ("my flat has a green door", "My neighbour keeps storing his bike at my flat. I want it removed."),
     ("my essay is on moths", "you have my essay above, the second paragraph is weak. remove it"),
@@ -378,7 +391,7 @@ KEPT = [
 @pytest.mark.parametrize(("said", "request_"), KEPT)
 def test_what_is_no_clear_request_loses_nothing(db: Db, user: str, said: str, request_: str) -> None:
     talk(db, user, said, request_)
-    assert table(db, "list_changes", user) == []
+    assert changes(db, user) == []
 
 
 def test_forgetting_can_be_undone(db: Db, user: str) -> None:
@@ -396,7 +409,7 @@ def test_forget_about_says_what_it_would_forget(db: Db, user: str) -> None:
     seen = call(db, "forget_about", user, "my bike lock", preview=True)
     assert seen["outcome"] == "preview"
     assert [t["text"] for t in seen["turns"]] == ["my bike lock opens with 5512"]
-    assert table(db, "list_changes", user) == []
+    assert changes(db, user) == []
     assert call(db, "forget_about", user, "my bike lock")["outcome"] == "forgotten"
     assert call(db, "forget_about", user, "my unicycle")["outcome"] == "nothing"
 
@@ -452,6 +465,15 @@ STANDING = [
     "whenever I send you one of my sketches I want criticism, no praise",
     "leave mushrooms out of anything you suggest to me",
     "12 hour clock with me pls, every time",
+    "Please, no slang with me. How do I make the letters bigger?",
+    "I read you on my watch while I drive a tram, so never more than two sentences.",
+    "how do i dye a shirt? i'm colour blind, so say the names and not what it looks like",
+    "Canadian spelling with me always please, my editor is strict",
+    "i read you on a tiny screen so three lines max, every time, thx",
+    "house rules for Python code: no globals, type hints everywhere",
+    "answers in Dutch pls and then explain one hard word at the end",
+    "I sing at church on Sunday mornings so please never plan anything for me before noon then",
+    "tram driver here, Graz, dad of Mimi (6). what gets chain oil out of cuffs?",
     "coeliac here, so whenever you give me a recipe put a warning next to it",
 ]
 
@@ -467,6 +489,10 @@ def test_standing_statements_reach_the_profile_at_once(db: Db, user: str, said: 
     "said",
     [
         "give me all the recipes for leek soup",
+        "two sentences max for the bio, every time I try it gets longer",
+        "rules for chess: how does castling work?",
+        "so never plan a wedding in August lol",
+        "what are the house rules for guests in a hostel?",
         "use your recipes from yesterday",
         "leave the keys with me please",
         "talk with me about Kant",

@@ -274,3 +274,63 @@ def test_without_a_vector_nothing_is_called_weak(db: psycopg.Connection, user: s
     db.execute("select memoir.remember(%s, 'Row of an inventory of pots and pans.', p_embeddable => false)", [user])
     asked = db.execute("select memoir.context(%s, 'asking', 'pots for the doctor')", [user]).fetchone()[0]
     assert asked["recall_tokens"] > 0 and not asked["weak"] and asked["arms"]["strength"] is None
+
+
+# Questions about oneself ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        "Which laptop do I have?",
+        "what car do i drive",
+        "Can I take amoxicillin?",
+        "What's our wifi password?",
+        "Wie heißt mein Hund?",
+        "Où est-ce que j'habite ?",
+        "Где я живу?",
+        "我的血型是什么?",
+        "Mijn hond heet hoe?",
+    ],
+)
+def test_these_ask_of_ones_own(db: psycopg.Connection, asked: str) -> None:
+    assert db.execute("select _memoir.asks_of_own(%s)", [asked]).fetchone() == (True,)
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        "How do I rename a column in SQLite?",
+        "Can you give me a recipe for leek soup?",
+        "Plan a three-course dinner for six guests.",
+        "I need a synonym for 'leverage'",
+        "Who invented the zipper?",
+        "what did Ben say?",
+        "Wie kann ich das machen?",
+        "Does it block on I/O?",
+        "I moved to Basel",
+    ],
+)
+def test_these_do_not(db: psycopg.Connection, asked: str) -> None:
+    assert db.execute("select _memoir.asks_of_own(%s)", [asked]).fetchone() == (False,)
+
+
+def test_a_question_about_oneself_recalls_ones_own_turns(db: psycopg.Connection, user: str) -> None:
+    """Though no word is shared, and nothing says that they fit."""
+    said = [("user", "I've got a Zenbook, how do I clean the keys?"), ("assistant", "A Zenbook wants a soft brush.")]
+    said += [(("user", "assistant")[n % 2], f"King number {n} of Norway had {n} horses") for n in range(24)]
+    for n in range(0, len(said), 2):
+        turns = [{"role": role, "content": text} for role, text in said[n : n + 2]]
+        db.execute("select memoir.persist_turn(%s, %s, %s)", [user, f"s{n}", Jsonb(turns)])
+    while claimed := db.execute("select user_id, item_no, text from memoir.claim_embeddings(200, 'little')").fetchall():
+        vectors = [near(0.45 if "Zenbook" in text else 0.05) for _, _, text in claimed]
+        db.execute(
+            "select memoir.store_embeddings(%s::uuid[], %s::int[], %s::real[], 'little')",
+            [[c[0] for c in claimed], [c[1] for c in claimed], vectors],
+        )
+    own = context(db, user, "Which laptop do I have?")["messages"][-1]["content"]
+    assert "user: I've got a Zenbook" in own
+    db.execute("select memoir.set_user_settings(%s, '{\"own_question_turns\": 0}')", [user])
+    assert "Zenbook" not in context(db, user, "Which laptop do I have?")["messages"][-1]["content"]
+    db.execute("select memoir.set_user_settings(%s, '{\"own_question_turns\": null}')", [user])
+    assert "Zenbook" not in context(db, user, "Which laptop does Elon have?")["messages"][-1]["content"]
