@@ -124,6 +124,19 @@ exception when sqlstate 'PM014' or sqlstate 'PM030' then
   return null;
 end $$;
 
+-- The items nearest in meaning to a vector, and the messages that they are of.
+create or replace function _memoir.near_turns(p_user_id uuid, p_config jsonb, p_vector halfvec, p_model_id smallint,
+  out items integer[], out messages uuid[])
+language plpgsql stable set plan_cache_mode = force_custom_plan as $$
+declare
+  v_counters _memoir.user_counters; v_most constant integer := 16;
+begin
+  select * into v_counters from _memoir.user_counters where user_id = p_user_id;
+  items := (_memoir.vector_scores(p_user_id, v_counters, p_config, p_vector, p_model_id, '{}', '{}', v_most)).items;
+  messages := array(select distinct i.ref_id from _memoir.search_items i where i.user_id = p_user_id
+    and i.item_no = any (items));
+end $$;
+
 -- The chance that something is untrue since, of each row of signals; p_alike: by the trees that know the likeness too, a
 -- row's last.
 create or replace function _memoir.change_chances(p_rows jsonb, p_alike boolean default false)
@@ -210,7 +223,7 @@ declare
   v_clauses _memoir.said_clause[]; v_all _memoir.found_change[] := '{}';
   v_hits _memoir.found_change[] := '{}'; v_found _memoir.found_change;
   v_values _memoir.said_values[]; v_same boolean[]; v_several boolean;
-  v_model _memoir.embedding_models; v_counters _memoir.user_counters; v_vector halfvec; v_near integer[]; v_likeness real[];
+  v_model _memoir.embedding_models; v_vector halfvec; v_near integer[]; v_messages uuid[]; v_likeness real[];
   v_clause _memoir.said_clause;
   v_replaced text[] := _memoir.values_replaced(p_text, p_language, length(p_text) <= 160);
   v_compared constant integer := 8;
@@ -222,16 +235,14 @@ begin
   if found then
     v_vector := (_memoir.query_vector(p_config, left(p_text, 1000), null)).vector;
     if v_vector is not null then
-      select * into v_counters from _memoir.user_counters where user_id = p_turn.user_id;
-      v_near := (_memoir.vector_scores(p_turn.user_id, v_counters, p_config, v_vector, v_model.model_id, '{}', '{}', 16)).items;
+      select n.items, n.messages into v_near, v_messages
+      from _memoir.near_turns(p_turn.user_id, p_config, v_vector, v_model.model_id) n;
     end if;
   end if;
   v_units := array(
-    select u from unnest(_memoir.units_before(p_turn, v_stems, '{user}', 12, coalesce(v_near, '{}'))) u
-    left join (select distinct i.ref_id from _memoir.search_items i where i.user_id = p_turn.user_id
-      and i.item_no = any (v_near)) n on n.ref_id = u.message_id,
-      lateral (select count(*) + case when n.ref_id is not null then 2 else 0 end as shared from unnest(v_stems) t
-        where strpos(lower(u.said), t) > 0) s
+    select u from unnest(_memoir.units_before(p_turn, v_stems, '{user}', 12, coalesce(v_near, '{}'))) u,
+      lateral (select count(*) + case when u.message_id = any (v_messages) then 2 else 0 end as shared
+        from unnest(v_stems) t where strpos(lower(u.said), t) > 0) s
     where s.shared > 0 or u.session_id = p_turn.session_id and u.turn_index >= p_turn.turn_index - 6
     order by s.shared desc, u.created_at desc, u.turn_index desc, u.span_start limit 24);
   if v_units = '{}' or v_clauses = '{}' then return; end if;
