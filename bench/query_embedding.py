@@ -6,6 +6,7 @@ One at a time: the call that a compile makes, from the backend over the socket, 
 turns. Sixteen at a time: pgbench's connections to the shared embedder, beside processes of their own with sentence-transformers, as
 an application or backend without it would load it; more such processes than cores only share the cores. Processor time is that of
 the embedder (one at a time: and of the backend), or of those processes. The cosine is to sentence-transformers' vector of the same text.
+Last what a core embeds of a backlog, by both runtimes in turn, each on one thread.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import tempfile
 import time
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
+from pydoc_data.topics import topics
 
 import numpy as np
 import psycopg
@@ -151,6 +153,29 @@ def at_once(
     return rows, parts[0][3]
 
 
+def a_core(questions: list[str]) -> list[list[str]]:
+    """Texts a minute of processor time, of one thread: questions, and pages of Python's help of about as many tokens as the model reads."""
+    from pg_memoir_server.runtimes import load
+
+    words = " ".join(topics[name] for name in sorted(topics)).split()
+    pages = [" ".join(words[180 * n : 180 * n + 180]) for n in range(24)]
+    names = ("onnx", "sentence-transformers")
+    models = [load(EMBEDDING_MODEL, name) for name in names]
+    rows = [[name] for name in (*names, "ratio")]
+    for texts in (questions, pages):
+        spent = [0.0, 0.0]
+        for turn in range(4):  # the first warms up
+            for number, model in enumerate(models):
+                ran = time.process_time()
+                model.embed(texts)
+                spent[number] += (time.process_time() - ran) * (turn > 0)
+        rates = [60 * 3 * len(texts) / seconds for seconds in spent]
+        for row, rate in zip(rows, rates, strict=False):
+            row.append(f"{rate:,.0f}")
+        rows[-1].append(f"{rates[0] / rates[1]:.2f}")
+    return rows
+
+
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--embeddings", type=int, default=400, help="texts embedded one at a time (%(default)s)")
     parser.add_argument("--separate", type=int, default=4, help="processes with a model of their own (%(default)s)")
@@ -174,6 +199,7 @@ def run(options: argparse.Namespace) -> list[tuple[str, str]]:
     cosines = [
         float(np.dot(a, b) / np.linalg.norm(a) / np.linalg.norm(b)) for a, b in zip(vectors, expected, strict=False)
     ]
+    backlog = a_core(texts[:256])
     progress("")
     lengths = [len(text.split()) for text in texts]
     text = "\n\n".join(
@@ -182,6 +208,7 @@ def run(options: argparse.Namespace) -> list[tuple[str, str]]:
             f"lowest cosine to the reference of {len(cosines)}: {min(cosines):.6f}.",
             table(["one at a time, ms", "p50", "p95", "processor time"], single),
             table([f"{CONCURRENT} at a time, ms", "a second", "p50", "p99", "processor time of the models"], many),
+            table(["texts a minute of a core", "questions", "of 180 words"], backlog),
         ]
     )
     return [report("query-embedding", text)]

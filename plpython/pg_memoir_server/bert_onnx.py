@@ -1,8 +1,9 @@
 """Builds a sentence-embedding ONNX graph from the files of a BERT model, without torch.
 
 The graph takes `input_ids` and `attention_mask` (int64, n × length) and returns `embedding` (float32, n × dimension):
-the encoder, the pooling the model asks for (mean or first token) and L2 normalisation, in standard operators only.
-Built files are kept in a private cache, keyed by the hash of the weights; building takes about a second.
+the encoder, the pooling the model asks for (mean or first token) and L2 normalisation. Attention, its queries, keys and
+values in one product, additions before a norm and before Gelu are onnxruntime's own joined operators
+(domain com.microsoft): a text of 250 tokens takes a third less than in standard ones, a question a tenth. Built files are kept in a private cache, keyed by the hash of the weights; building takes about a second.
 """
 
 from __future__ import annotations
@@ -18,8 +19,9 @@ from typing import Any
 from .private import private_dir
 
 # Part of the cache key: raise it whenever the graph built from the same weights changes.
-GRAPH_VERSION = 1
-OPSET = 20  # the first with Gelu
+GRAPH_VERSION = 2
+OPSET = 20
+RUNTIME = "com.microsoft"  # the domain of onnxruntime's operators
 _SKIPPED = ("pooler.", "position_ids")  # weights of the checkpoint that the graph doesn't use
 
 
@@ -112,39 +114,46 @@ class _Graph:
         self.nodes.append(self._helper.make_node(kind, list(inputs), [out], **attributes))
         return out
 
+    def joined(self, kind: str, *inputs: str, **attributes: Any) -> str:
+        return self.op(kind, *inputs, domain=RUNTIME, **attributes)
+
     def constant(self, name: str, array: Any) -> str:
         if name not in self.constants:
             self.constants[name] = self._numpy.from_array(array, name)
         return name
 
-    def weight(self, name: str, transpose: bool = False) -> str:
+    def weight(self, name: str) -> str:
+        return self.constant(name, self._array(name))
+
+    def beside(self, *names: str) -> str:
+        """Weights side by side: vectors one after another, matrices (as stored, output × input) turned and joined."""
         import numpy
 
-        array = self.weights[name].astype(numpy.float32)
-        return self.constant(name, numpy.ascontiguousarray(array.T) if transpose else array)
+        return self.constant("+".join(names), numpy.concatenate([self._array(name).T for name in names], axis=-1))
 
-    def linear(self, x: str, prefix: str) -> str:
-        return self.op(
-            "Add", self.op("MatMul", x, self.weight(f"{prefix}.weight", True)), self.weight(f"{prefix}.bias")
-        )
+    def _array(self, name: str) -> Any:
+        import numpy
+
+        return self.weights[name].astype(numpy.float32)
+
+    def product(self, x: str, prefix: str) -> str:
+        """Without the bias, which the operator after it adds."""
+        return self.op("MatMul", x, self.beside(f"{prefix}.weight"))
 
     def norm(self, x: str, prefix: str, epsilon: float) -> str:
-        return self.op(
-            "LayerNormalization",
-            x,
-            self.weight(f"{prefix}.weight"),
-            self.weight(f"{prefix}.bias"),
-            axis=-1,
-            epsilon=epsilon,
-        )
+        return self.op("LayerNormalization", x, *self._norm(prefix), axis=-1, epsilon=epsilon)
+
+    def norm_of_sum(self, x: str, y: str, bias: str, prefix: str, epsilon: float) -> str:
+        return self.joined("SkipLayerNormalization", x, y, *self._norm(prefix), self.weight(bias), epsilon=epsilon)
+
+    def _norm(self, prefix: str) -> tuple[str, str]:
+        return self.weight(f"{prefix}.weight"), self.weight(f"{prefix}.bias")
 
 
 def _encoder(g: _Graph, shape: BertShape) -> str:
     """Token ids → hidden states (n × length × hidden)."""
     import numpy as np
-
-    def integers(name: str, *values: int) -> str:
-        return g.constant(name, np.array(values, np.int64))
+    from onnx import TensorProto
 
     words = g.op("Gather", g.weight("embeddings.word_embeddings.weight"), "input_ids")
     length = g.op("Gather", g.op("Shape", "input_ids"), g.constant("one_index", np.array(1, np.int64)), axis=0)
@@ -153,34 +162,20 @@ def _encoder(g: _Graph, shape: BertShape) -> str:
     segment = g.constant("segment", g.weights["embeddings.token_type_embeddings.weight"][0].astype(np.float32))
     x = g.norm(g.op("Add", words, g.op("Add", positions, segment)), "embeddings.LayerNorm", shape.epsilon)
 
-    mask = g.op("Cast", "attention_mask", to=1)
-    away = g.op(
-        "Mul",
-        g.op("Sub", g.constant("one", np.array(1, np.float32)), mask),
-        g.constant("minus", np.array(-1e9, np.float32)),
-    )
-    away = g.op("Unsqueeze", away, integers("axes_12", 1, 2))
-    split, merge = (
-        integers("split", 0, 0, shape.heads, shape.hidden // shape.heads),
-        integers("merge", 0, 0, shape.hidden),
-    )
-    scale = g.constant("scale", np.array((shape.hidden // shape.heads) ** -0.5, np.float32))
+    mask = g.op("Cast", "attention_mask", to=TensorProto.INT32)
     for number in range(shape.layers):
         layer = f"encoder.layer.{number}"
-        q, k, v = (
-            g.op("Reshape", g.linear(x, f"{layer}.attention.self.{part}"), split) for part in ("query", "key", "value")
+        attention, parts = f"{layer}.attention.output", ("query", "key", "value")
+        weights, biases = (
+            g.beside(*(f"{layer}.attention.self.{part}.{kind}" for part in parts)) for kind in ("weight", "bias")
         )
-        q, v = g.op("Transpose", q, perm=[0, 2, 1, 3]), g.op("Transpose", v, perm=[0, 2, 1, 3])
-        scores = g.op("MatMul", g.op("Mul", q, scale), g.op("Transpose", k, perm=[0, 2, 3, 1]))
-        seen = g.op("MatMul", g.op("Softmax", g.op("Add", scores, away), axis=-1), v)
-        seen = g.op("Reshape", g.op("Transpose", seen, perm=[0, 2, 1, 3]), merge)
-        x = g.norm(
-            g.op("Add", g.linear(seen, f"{layer}.attention.output.dense"), x),
-            f"{layer}.attention.output.LayerNorm",
-            shape.epsilon,
-        )
-        inner = g.op("Gelu", g.linear(x, f"{layer}.intermediate.dense"))
-        x = g.norm(g.op("Add", g.linear(inner, f"{layer}.output.dense"), x), f"{layer}.output.LayerNorm", shape.epsilon)
+        seen = g.joined("Attention", x, weights, biases, mask, num_heads=shape.heads)
+        seen = g.product(seen, f"{attention}.dense")
+        x = g.norm_of_sum(seen, x, f"{attention}.dense.bias", f"{attention}.LayerNorm", shape.epsilon)
+        inner = g.product(x, f"{layer}.intermediate.dense")
+        inner = g.joined("BiasGelu", inner, g.weight(f"{layer}.intermediate.dense.bias"))
+        outer = g.product(inner, f"{layer}.output.dense")
+        x = g.norm_of_sum(outer, x, f"{layer}.output.dense.bias", f"{layer}.output.LayerNorm", shape.epsilon)
     return x
 
 
@@ -220,7 +215,7 @@ def build(folder: Path, target: Path) -> None:
     output = helper.make_tensor_value_info("embedding", TensorProto.FLOAT, ["n", shape.hidden])
     model = helper.make_model(
         helper.make_graph(graph.nodes, "sentence", inputs, [output], list(graph.constants.values())),
-        opset_imports=[helper.make_opsetid("", OPSET)],
+        opset_imports=[helper.make_opsetid("", OPSET), helper.make_opsetid(RUNTIME, 1)],
         producer_name="pg_memoir",
     )
     model.ir_version = 9  # what opset 20 came with; a newer default would shut out older runtimes
