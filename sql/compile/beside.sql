@@ -20,7 +20,7 @@ begin
   if (v.caller).projects is null and v_version > 0 then
     select _memoir.fence('profile', _memoir.neutralise(p.content)), p.memory_ids, p.left_out
     into v_profile, v.profile, v.left_out
-    from _memoir.profiles p where p.user_id = v.user_id and p.version = v_version and p.content <> '';
+    from _memoir.profile_shown(v.user_id, v.user_counters, v_version) p;
   end if;
   -- The list shows the session from this turn on; all before it may be recalled.
   v.exchange_at := coalesce(p_shown_from, 0);

@@ -111,6 +111,44 @@ begin
   copies := v_found.copies;
 end $$;
 
+-- What stands as said later, without the end of its sentence.
+create or replace function _memoir.said_since(p_body text, p_start integer, p_length integer)
+returns text language sql immutable as $$ select rtrim(substr(p_body, p_start, p_length), E' .!?,;\n') $$;
+
+-- The profile that is shown: behind a line that is in doubt stands what was said since, as far as every clearance and
+-- project may see it.
+create or replace function _memoir.profile_shown(p_user_id uuid, p_counters _memoir.user_counters, p_version integer,
+  out content text, out memory_ids uuid[], out left_out uuid[])
+language plpgsql stable set plan_cache_mode = force_custom_plan as $$
+declare
+  v_places _memoir.item_locator[]; v_line record;
+begin
+  select p.content, p.memory_ids, p.left_out into content, memory_ids, left_out
+  from _memoir.profiles p where p.user_id = p_user_id and p.version = p_version and p.content <> '';
+  if not found or 'changes' <> all (p_counters.features) then return; end if;
+  v_places := array(
+    select distinct (i.item_no, i.kind, i.ref_id, i.session_id, i.turn_index, i.recorded_at, i.span_start,
+      i.span_length)::_memoir.item_locator
+    from _memoir.memory_doubts(p_user_id, memory_ids) d
+    join _memoir.search_items i on i.user_id = p_user_id and i.session_id = d.by_session and i.turn_index = d.by_turn
+    where i.kind = 't' and not i.dead and i.sensitivity = 'normal' and i.project = 'global');
+  if v_places = '{}' then return; end if;
+  content := E'\n' || content || E'\n';
+  for v_line in
+    select E'\n- ' || _memoir.one_line(m.content) as line, (array_agg(_memoir.one_line(_memoir.said_since(t.body,
+      d.by_start - i.span_start + 1, d.by_length)) order by d.recorded_at desc, t.item_no))[1] as said
+    from _memoir.memory_doubts(p_user_id, memory_ids) d
+    join unnest(v_places) i on i.session_id = d.by_session and i.turn_index = d.by_turn and i.span_start <= d.by_start
+      and i.span_start + i.span_length >= d.by_start + d.by_length
+    join _memoir.texts_at(p_user_id, v_places, 'normal') t on t.item_no = i.item_no
+    join _memoir.memory_store m on m.user_id = p_user_id and m.memory_id = d.memory_id
+    group by 1
+  loop
+    content := replace(content, v_line.line || E'\n', v_line.line || ' (said later: ' || v_line.said || E')\n');
+  end loop;
+  content := btrim(content, E'\n');
+end $$;
+
 -- Texts with a mark behind each clause that a later turn changed; behind one that it perhaps changed, what that turn says.
 create or replace function _memoir.with_marks(p_user_id uuid, p_texts _memoir.item_text[],
   p_locators _memoir.item_locator[], p_as_of timestamptz)
@@ -132,19 +170,15 @@ begin
         and l.span_start < x.span_start + x.span_length
       union
       -- A memory that was made of what is in doubt.
-      select l.item_no, null, true, x.recorded_at, x.by_session, x.by_turn, x.by_start, x.by_length
-      from unnest(p_locators) l join _memoir.memory_sources s on s.user_id = p_user_id and s.item_kind = 'memory'
-        and s.item_id = l.ref_id and s.source_kind = 'turn'
-      join _memoir.recall_exclusions x on x.user_id = p_user_id and x.session_id = s.session_id
-        and x.turn_index = s.turn_index and x.span_start < s.span_start + s.span_length
-        and s.span_start < x.span_start + x.span_length
-      where l.kind = 'm' and x.is_doubt and x.lifted_at is null
+      select l.item_no, null, true, d.recorded_at, d.by_session, d.by_turn, d.by_start, d.by_length
+      from _memoir.memory_doubts(p_user_id, array(select m.ref_id from unnest(p_locators) m where m.kind = 'm')) d
+      join unnest(p_locators) l on l.kind = 'm' and l.ref_id = d.memory_id
     )
     select m.item_no, m.at, case when bool_or(not m.is_doubt) then 'later changed' else 'said later: '
       || (array_agg(s.said order by m.recorded_at desc, s.said))[1] end as mark
     from marked m
     -- As far as it may be shown here itself.
-    left join lateral (select rtrim(substr(t.body, m.by_start - n.span_start + 1, m.by_length), E' .!?,;\n') as said
+    left join lateral (select _memoir.said_since(t.body, m.by_start - n.span_start + 1, m.by_length) as said
       from unnest(p_locators) n join unnest(p_texts) t on t.item_no = n.item_no
       where n.kind = 't' and n.session_id = m.by_session and n.turn_index = m.by_turn and n.span_start <= m.by_start
         and n.span_start + n.span_length >= m.by_start + m.by_length order by n.item_no limit 1) s on m.is_doubt

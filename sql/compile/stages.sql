@@ -161,7 +161,7 @@ begin
   if v.as_of is null and (v.caller).projects is null and v_version > 0 then
     select _memoir.fence('profile', _memoir.neutralise(p.content)), p.memory_ids, p.left_out
     into v_profile, v.profile, v.left_out
-    from _memoir.profiles p where p.user_id = v.user_id and p.version = v_version and p.content <> '';
+    from _memoir.profile_shown(v.user_id, v.user_counters, v_version) p;
   end if;
   if v_session.summary_text is not null then
     v_summary := _memoir.fence('summary', _memoir.neutralise(v_session.summary_text));

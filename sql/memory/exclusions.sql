@@ -130,6 +130,21 @@ begin
   perform _memoir.drop_recalled(p_user_id, array(select u.message_id::text from unnest(p_units) u));
 end $$;
 
+-- Which of these memories were made of what is in doubt, and where what was said since stands.
+create or replace function _memoir.memory_doubts(p_user_id uuid, p_memories uuid[])
+returns table (memory_id uuid, recorded_at timestamptz, by_session uuid, by_turn integer, by_start integer,
+  by_length integer) language plpgsql stable set plan_cache_mode = force_custom_plan as $$
+begin
+  return query
+  select distinct s.item_id, x.recorded_at, x.by_session, x.by_turn, x.by_start, x.by_length
+  from _memoir.memory_sources s
+  join _memoir.recall_exclusions x on x.user_id = p_user_id and x.session_id = s.session_id
+    and x.turn_index = s.turn_index and x.span_start < s.span_start + s.span_length
+    and s.span_start < x.span_start + x.span_length
+  where s.user_id = p_user_id and s.item_kind = 'memory' and s.item_id = any (p_memories) and s.source_kind = 'turn'
+    and x.is_doubt and x.lifted_at is null;
+end $$;
+
 -- Memories made of these spans, active ones.
 create or replace function _memoir.memories_from(p_user_id uuid, p_units _memoir.said_unit[])
 returns uuid[] language plpgsql stable set plan_cache_mode = force_custom_plan as $$

@@ -42,12 +42,12 @@ def test_what_may_be_untrue_is_shown_with_what_was_said_since(db: Db, user: str)
 
 
 def test_a_memory_of_it_is_shown_so_too_and_stays(db: Db, user: str) -> None:
-    told(db, user, OLD, NEW)
-    memories = [content for (content,) in table(db, "list_memories", user, columns="content") if "telescope" in content]
-    for line in shown(db, user).splitlines():
-        if "telescope" in line:
-            assert NOTE in line
-    assert all(content in shown(db, user).replace(f" {NOTE}", "") for content in memories)
+    told(db, user, "My sister Ana lives in Bergen.", "Ana found a flat in Oslo and moves her piano there.")
+    ((memory, state),) = table(db, "list_memories", user, columns="memory_id, state")
+    assert state == "active"
+    call(db, "open_session", user, "asks")
+    call(db, "pin", user, "asks", str(memory))  # else the turn that says it is shown in its place
+    assert "User's sister Ana lives in Bergen (said later: Ana found a flat in Oslo" in shown(db, user, "Where is Ana?")
 
 
 @pytest.mark.parametrize("hidden", ["forgotten", "secret"])
@@ -86,3 +86,36 @@ def test_summaries_keep_what_is_in_doubt(db: Db, user: str) -> None:
     assert doubts(db, user)
     summary = call(db, "summarize_session", user, "s0")
     assert "telescope" in str(summary)
+
+
+ALLERGY = "I'm allergic to peanuts."
+TESTED = "Had peanuts again, the new doctor says it was never an allergy."
+
+
+def standing(db: Db, user: str) -> str:
+    """The line of the profile that every list begins with."""
+    db.execute("call memoir.run_job('profiles')")
+    system = call(db, "compile_context", user, "asks", "Good morning, what do I react to?")[0]
+    assert system["role"] == "system"
+    (line,) = [line for line in system["content"].splitlines() if "allergic" in line]
+    return str(line)
+
+
+@pytest.mark.parametrize("hidden", [None, "forgotten", "secret"])
+def test_a_line_of_the_profile_is_shown_so_too(db: Db, user: str, hidden: str | None) -> None:
+    told(db, user, ALLERGY, TESTED)
+    assert standing(db, user).endswith(f"allergic to peanuts. (said later: {TESTED.rstrip('.')})")
+    if hidden == "forgotten":
+        assert call(db, "forget_about", user, "the new doctor")["outcome"] == "forgotten"
+    elif hidden:
+        call(db, "mark_turn", user, "s1", 0, "secret")
+    else:
+        call(db, "undo_change", user, str(doubts(db, user)[0]))
+    line = standing(db, user)
+    assert "peanuts" in line and "said later" not in line and "doctor" not in line
+
+
+def test_a_list_kept_elsewhere_gets_it_with_the_profile(db: Db, user: str) -> None:
+    told(db, user, ALLERGY, TESTED)
+    db.execute("call memoir.run_job('profiles')")
+    assert "peanuts. (said later: Had peanuts again" in call(db, "recall_beside", user, "agent", "What do I react to?")["text"]
