@@ -25,35 +25,39 @@ begin
 end $$;
 
 -- Words that occur nowhere may be misspelt: the user's most similar ones stand in (trigrams, same first letter, which
--- keeps it to a slice of the vocabulary; a pattern of a word's inner trigrams rules out most of that).
+-- keeps it to a slice of the vocabulary; one pattern of a word's trigrams goes over the slice as one text).
 create or replace function _memoir.rescue_terms(p_user_id uuid, p_terms text[], p_unknown text[], p_hidden integer[])
 returns text[] language plpgsql stable set plan_cache_mode = force_custom_plan as $$
 begin
   return array(
     with unknown as materialized (
       select t.term, left(t.term, 1) as low, chr(ascii(t.term) + 1) as high, length(t.term) as length,
-        (select string_agg(regexp_replace(substr(t.term, n, 3), '(\W)', '\\\1', 'g'), '|')
-          from generate_series(1, length(t.term) - 2) n) as inner_trigrams
+        (select '[^ ]*(?:' || string_agg(regexp_replace(substr(t.term, n, 3), '(\W)', '\\\1', 'g'), '|')
+          || ')[^ ]*' from generate_series(1, length(t.term) - 2) n) as holds_trigram
       from unnest(p_unknown) t(term)
-    ), near as (
-      select u.term, w.word
-      from unknown u, _memoir.search_postings p,
-        unnest(coalesce(p.words, array[p.key])) with ordinality w(word, n)
-      where p.user_id = p_user_id and p.key >= u.low and p.key < u.high and abs(length(w.word) - u.length) <= 3
-        and w.word ~ u.inner_trigrams and similarity(w.word, u.term) >= 0.45
-        and (p_hidden = '{}' or exists (select
-          from unnest(p.postings[coalesce(p.ends[w.n - 1], 0) + 1 : coalesce(p.ends[w.n], cardinality(p.postings))]) x
-          where p.first_item + (x >> 8) <> all (p_hidden)))
-      union
-      select u.term, w.word
-      from _memoir.search_tail t, unnest(tsvector_to_array(t.words)) w(word), unknown u
-      where t.user_id = p_user_id and starts_with(w.word, u.low) and abs(length(w.word) - u.length) <= 3
-        and w.word ~ u.inner_trigrams and similarity(w.word, u.term) >= 0.45
-        and (p_hidden = '{}' or exists (select from unnest(t.words) l, unnest(l.positions) x where l.lexeme = w.word
-          and t.item_no + (x >> 8) <> all (p_hidden)))
+    ), vocabulary as materialized (
+      select u.term, string_agg(array_to_string(coalesce(p.words, array[p.key]), ' '), ' ') as words
+      from unknown u join _memoir.search_postings p on p.user_id = p_user_id and p.key >= u.low and p.key < u.high
+      group by u.term
+      union all
+      select u.term, t.words
+      from unknown u, (select string_agg(array_to_string(tsvector_to_array(t.words), ' '), ' ') as words
+        from _memoir.search_tail t where t.user_id = p_user_id) t
+    ), near as materialized (
+      select distinct u.term, u.low, u.high, m[1] as word
+      from vocabulary v join unknown u using (term), regexp_matches(v.words, u.holds_trigram, 'g') m
+      where starts_with(m[1], u.low) and abs(length(m[1]) - u.length) <= 3 and similarity(m[1], u.term) >= 0.45
     )
     select distinct r.word from (select n.word, row_number() over (partition by n.term
-        order by similarity(n.word, n.term) desc, n.word collate "C") as nth from near n) r
+        order by similarity(n.word, n.term) desc, n.word collate "C") as nth from near n
+      where p_hidden = '{}'
+        or exists (select from _memoir.search_postings p,
+          unnest(coalesce(p.words, array[p.key])) with ordinality w(word, n),
+          unnest(p.postings[coalesce(p.ends[w.n - 1], 0) + 1 : coalesce(p.ends[w.n], cardinality(p.postings))]) x
+          where p.user_id = p_user_id and p.key >= n.low and p.key < n.high and w.word = n.word
+            and p.first_item + (x >> 8) <> all (p_hidden))
+        or exists (select from _memoir.search_tail t, unnest(t.words) l, unnest(l.positions) x
+          where t.user_id = p_user_id and l.lexeme = n.word and t.item_no + (x >> 8) <> all (p_hidden))) r
     where r.nth <= 2 and r.word <> all (p_terms));
 end $$;
 
