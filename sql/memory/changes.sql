@@ -268,7 +268,7 @@ declare
   v_cues text[] := _memoir.word_list(p_language, 'change_cues'); v_found _memoir.change_candidate[];
   v_forms text := nullif(_memoir.any_word(p_language, 'change_cue_forms'), ''); v_texts integer[]; v_olds text[];
   v_weak text := nullif(_memoir.any_word(p_language, 'weak_cue_forms'), '');
-  v_assent text := '^(?:oh |ah )*(?:' || _memoir.any_word(null, 'assent') || ')\M';
+  v_assent text := '^(?:(?:oh|ah|oops|ups|whoops),? )*(?:' || _memoir.any_word(null, 'assent') || ')\M';
   v_unsure text := nullif(_memoir.any_word(p_language, 'unsure'), ''); v_text_no integer;
   v_one _memoir.change_candidate; v_out _memoir.change_candidate[] := '{}'; v_carried boolean := false;
   v_before text[];
@@ -326,7 +326,7 @@ declare
   v_sure text := '\m(?:' || nullif(_memoir.any_word(p_language, 'sure_cues'), '') || ')\M';
   v_taking text := nullif(_memoir.any_word(p_language, 'taking_back'), '');
   v_over text := '\m(?:' || nullif(_memoir.any_word(p_language, 'over_words'), '') || ')';
-  v_answers text := '^(?:' || _memoir.any_word(null, 'assent') || ')\M';
+  v_answers text := '^(?:(?:oops|ups|whoops),? )*(?:' || _memoir.any_word(null, 'assent') || ')\M';
   v_own text := '^(?:new |' || replace(nullif(_memoir.any_word(p_language, 'own_starts'), ''), '|', ' |') || ' )';
   v_bare text := '^(?:' || nullif(_memoir.any_word(p_language, 'bare_past'), '') || ')\M'; v_last text;
   v_answer_cues text := '\m(?:' || nullif(_memoir.any_word(p_language, 'answer_cues'), '') || ')\M';

@@ -57,6 +57,9 @@ CORRECTIONS = [
     ("the bus to Leuven leaves at 7:12", "I was wrong about the bus to Leuven, it leaves at 7:42", "7:42", "7:12"),
     ("I share a flat with Hanneke", "so I share the flat with Bo now, could you check my CV?", "Bo", "Hanneke"),
     ("My landlord charges me 610 a month for the loft", "turns out the rent for the loft is 655 a month", "655", "610"),
+    ("We're going to foster a donkey from the sanctuary", "the donkey thing is off, the vet said no", "is off", "going to foster"),
+    ("My dissertation is about salt roads", "my tutor hated it, the dissertation will be about lighthouses", "lighthouses", "salt"),
+    ("my address is Lerchenweg 4", "Lerchenweg 4 is history! my address is Am Wehr 9 now", "Am Wehr 9", "my address is Lerchenweg"),
     ("we adopted a whippet, Olive", "I said Olive was a whippet but she's a greyhound", "greyhound", "a whippet"),
     ("the party is planned for 60 guests", "we cut the party down to 45 guests", "45", "60"),
     ("I can't stand olives", "I actually love olives now", "love", "can't stand"),
@@ -341,6 +344,8 @@ FORGETS = [
     ("they want me at Pellman Logistics on the 17th", "you can forget the whole Pellman business, scrub all of it", "Pellman"),
     ("I weigh 99 kilos", "I don't want you to keep my weight anywhere. get rid of it", "99"),
     ("the boathouse code is 2291", "delete the boathouse code please", "2291"),
+    ("the side gate at my allotment opens with 3380", "erase the side gate code of my allotment, please", "3380"),
+    ("I'm thinking of leaving Ilse", "Ilse uses this laptop too, so delete what I told you about leaving her", "leaving Ilse"),
     ("theres this girl in payroll, Odile, i keep blushing", "omg delete all that about odile pls", "Odile"),
     ("my cousin Ruben was in the Ostwald Clinic", "um that stuff I said about Ruben please delete it he'd hate it", "Ostwald"),
     ("im on 30 mg bisoprolol", "hey the bisoprolol stuff, strike that from what you know about me", "30 mg"),
@@ -475,6 +480,16 @@ STANDING = [
     "I sing at church on Sunday mornings so please never plan anything for me before noon then",
     "tram driver here, Graz, dad of Mimi (6). what gets chain oil out of cuffs?",
     "coeliac here, so whenever you give me a recipe put a warning next to it",
+    "I only eat kosher, just saying. what can I fry quickly?",
+    "one paragraph max when you answer me please, I read this on the tram",
+    "My pronouns are he/them, please stick to that",
+    "give me dates and times on the 24 hour clock, noon confuses me",
+    "I get paid in zloty so always convert amounts to that for me",
+    "Commit messages for me go like this: present tense, no full stop. always",
+    "hello from Tartu, nine years here and still cold. how do you bleed a radiator",
+    "please never describe needles to me, not even in jokes",
+    "my German is rusty, use short sentences with me, every time",
+    "I want American spelling in everything you write for me, colour hurts my eyes",
 ]
 
 
@@ -500,6 +515,11 @@ def test_standing_statements_reach_the_profile_at_once(db: Db, user: str, said: 
         "every time I ask the landlord he says no",
         "whenever I talk to my boss I stutter",
         "include everything you told me in the summary",
+        "there are two mistakes in all you write",
+        "the choir meets at the Anchor from now on",
+        "the song goes like this: la la la",
+        "it happened like this: I fell",
+        "sure, nothing makes me happier than an inbox with 900 mails",
     ],
 )
 def test_what_is_asked_once_is_no_wish_for_every_answer(db: Db, user: str, said: str) -> None:
