@@ -3,7 +3,8 @@
 The graph takes `input_ids` and `attention_mask` (int64, n × length) and returns `embedding` (float32, n × dimension):
 the encoder, the pooling the model asks for (mean or first token) and L2 normalisation. Attention, its queries, keys and
 values in one product, additions before a norm and before Gelu are onnxruntime's own joined operators (domain
-com.microsoft): the same vectors as of standard ones, sooner. Built files are kept in a private cache, keyed by the hash of the weights; building takes about a second.
+com.microsoft): the same vectors as of standard ones, sooner. Built files are kept in a private cache, keyed by the hash
+of the weights; building takes about a second.
 """
 
 from __future__ import annotations
