@@ -52,8 +52,9 @@ begin
         order by similarity(n.word, n.term) desc, n.word collate "C") as nth from near n
       where p_hidden = '{}'
         or exists (select from _memoir.search_postings p,
-          unnest(coalesce(p.words, array[p.key])) with ordinality w(word, n),
-          unnest(p.postings[coalesce(p.ends[w.n - 1], 0) + 1 : coalesce(p.ends[w.n], cardinality(p.postings))]) x
+          unnest(coalesce(p.words, array[p.key])) with ordinality w(word, place),
+          unnest(p.postings[coalesce(p.ends[w.place - 1], 0) + 1 : coalesce(p.ends[w.place],
+            cardinality(p.postings))]) x
           where p.user_id = p_user_id and p.key >= n.low and p.key < n.high and w.word = n.word
             and p.first_item + (x >> 8) <> all (p_hidden))
         or exists (select from _memoir.search_tail t, unnest(t.words) l, unnest(l.positions) x
