@@ -349,36 +349,43 @@ create or replace function _memoir.own_words_first(p_user_id uuid, p_candidates 
   p_model_id smallint)
 returns _memoir.candidate[] language plpgsql stable set plan_cache_mode = force_custom_plan as $$
 declare
-  v_alike constant float8 := 0.6; v_asks integer[]; v_echoes integer[]; v_owns integer[]; v_echo integer; v_own integer;
-  v_items integer[] := _memoir.best_turn_items(p_candidates, 60);
+  v_pair record; v_alike constant float8 := 0.6; v_echo integer; v_own integer; v_items integer[];
 begin
-  if v_items = '{}' then return p_candidates; end if;
-  with said as materialized (
-    select c.ordinality::integer as n, i.role, i.created_at, i.is_question, i.word_count, e.embedding
-    from unnest(p_candidates[1 : 60]) with ordinality c
-    join _memoir.search_items i on i.user_id = p_user_id and i.item_no = c.item_no and i.item_no = any (v_items)
-      and i.speaker is null
-    left join _memoir.embeddings e on e.user_id = p_user_id and e.item_no = c.item_no and e.model_id = p_model_id
-  ), alike as (
-    select a.n as echo, u.n as own
-    from (select * from said where role = 'assistant' and embedding is not null order by n limit 12) a
-    join said u on u.role = 'user' and not u.is_question and u.created_at < a.created_at
-    where 1 - (a.embedding <=> u.embedding) >= v_alike
-  )
-  select array(select n from said where role = 'user' and is_question and word_count <= 6 order by n),
-    array_agg(echo order by echo, own), array_agg(own order by echo, own) into v_asks, v_echoes, v_owns from alike;
+  if cardinality(p_candidates) = 0 then return p_candidates; end if;
   -- A short question to the assistant says nothing by itself, however much it is like the query.
   -- Its worth is its answer's.
-  foreach v_own in array v_asks loop
-    continue when coalesce(p_candidates[v_own].memory_parts ? 'pinned', false);
-    v_echo := _memoir.answer_to(p_candidates, v_own);
+  for v_pair in
+    select c.ordinality as asks, (select a.ordinality from unnest(p_candidates) with ordinality a where a.kind = 't'
+      and a.session_id = c.session_id and a.turn_index = c.turn_index + 1 and a.role = 'assistant' and a.chunk = 0)
+      as answers
+    from unnest(p_candidates[1:60]) with ordinality c
+    join _memoir.search_items i on i.user_id = p_user_id and i.item_no = c.item_no
+    where c.kind = 't' and c.role = 'user' and i.is_question and i.speaker is null and i.word_count <= 6
+      and not coalesce(c.memory_parts ? 'pinned', false)
+  loop
+    v_own := v_pair.asks; v_echo := v_pair.answers;
     if p_candidates[v_echo].reason is null and p_candidates[v_echo].worth < p_candidates[v_own].worth then
       p_candidates[v_echo].worth := p_candidates[v_own].worth;
     end if;
     p_candidates[v_own].worth := p_candidates[v_own].worth * 0.3;
   end loop;
-  for i in 1 .. coalesce(cardinality(v_echoes), 0) loop
-    v_echo := v_echoes[i]; v_own := v_owns[i];
+  if p_model_id is null then return p_candidates; end if;
+  v_items := array(select c.item_no from unnest(p_candidates[1:60]) c where c.kind = 't' and c.role in ('user',
+    'assistant'));
+  for v_pair in
+    with said as materialized (
+      select c.ordinality::integer as n, i.role, i.created_at, i.is_question, e.embedding
+      from unnest(p_candidates[1:60]) with ordinality c
+      join _memoir.search_items i on i.user_id = p_user_id and i.item_no = c.item_no and i.item_no = any (v_items)
+        and i.speaker is null
+      join _memoir.embeddings e on e.user_id = p_user_id and e.item_no = c.item_no and e.model_id = p_model_id)
+    select a.n as echo, u.n as own
+    from (select * from said where role = 'assistant' order by n limit 12) a
+    join said u on u.role = 'user' and not u.is_question and u.created_at < a.created_at
+    where 1 - (a.embedding <=> u.embedding) >= v_alike
+    order by a.n, u.n
+  loop
+    v_echo := v_pair.echo; v_own := v_pair.own;
     if p_candidates[v_echo].reason is null and (p_candidates[v_own].reason is null
       or p_candidates[v_own].reason = 'below the relevance floor') then
       p_candidates[v_own].reason := null;
@@ -388,23 +395,6 @@ begin
     end if;
   end loop;
   return p_candidates;
-end $$;
-
--- Those of the first candidates that are turns of people and assistants.
-create or replace function _memoir.best_turn_items(p_candidates _memoir.candidate[], p_most integer)
-returns integer[] language plpgsql immutable set plan_cache_mode = force_generic_plan as $$
-begin
-  return array(select c.item_no from unnest(p_candidates[1 : p_most]) c
-    where c.kind = 't' and c.role in ('user', 'assistant'));
-end $$;
-
--- The assistant's answer among the candidates, the first part of it.
-create or replace function _memoir.answer_to(p_candidates _memoir.candidate[], p_asks integer)
-returns integer language plpgsql immutable set plan_cache_mode = force_generic_plan as $$
-begin
-  return (select a.ordinality from unnest(p_candidates) with ordinality a where a.kind = 't'
-    and a.session_id = p_candidates[p_asks].session_id and a.turn_index = p_candidates[p_asks].turn_index + 1
-    and a.role = 'assistant' and a.chunk = 0);
 end $$;
 
 -- Memories carry more than a match: half-life and weight of their type, importance, use, and authority ([PG] 6.2,
