@@ -380,6 +380,7 @@ KEPT = [
     ("Dinner with Kaja is on the 4th, dinner with Urs is on the 6th", "forget the dinner"),
     ("my shopping list has milk on it", "I wrote eggs on my shopping list too. Remove it please"),
     ("My boss is called Ottilie", "My boss said we should drop it"),
+    ("I eat 1,900 calories a day", "forget calories for tonight, it's my birthday"),
     ("my hat size is 58", "forget my hat size... no hang on, keep it, I need it for the shop"),
     ("my locker is number 31", "Delete my locker number. Wait, actually leave it, I still go there"),
     ("my intro is about moths", "the intro could you please delete that"),
@@ -490,6 +491,13 @@ STANDING = [
     "please never describe needles to me, not even in jokes",
     "my German is rusty, use short sentences with me, every time",
     "I want American spelling in everything you write for me, colour hurts my eyes",
+    "put the verdict first and the doubts below it, in every reply",
+    "type 2 diabetic here, since I was forty. is mango ok?",
+    "we don't fly at all, so what is there to see by train?",
+    "I'm allergic to hazel by the way, in case food ever comes up. how do I wax skis?",
+    "our son Jonas mustn't eat nuts, his throat swells",
+    "write dates month first for me, I mix them up",
+    "I'm in seventh grade so explain things slowly ok?",
 ]
 
 
@@ -516,6 +524,9 @@ def test_standing_statements_reach_the_profile_at_once(db: Db, user: str, said: 
         "whenever I talk to my boss I stutter",
         "include everything you told me in the summary",
         "there are two mistakes in all you write",
+        "our son can't have the car tonight",
+        "I don't drive today",
+        "I would be allergic to hazel in case I ate one",
         "the choir meets at the Anchor from now on",
         "the song goes like this: la la la",
         "it happened like this: I fell",
