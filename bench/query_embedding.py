@@ -170,7 +170,7 @@ def a_core(questions: list[str]) -> list[list[str]]:
                 model.embed(texts)
                 spent[number] += (time.process_time() - ran) * (turn > 0)
         rates = [60 * 3 * len(texts) / seconds for seconds in spent]
-        for row, rate in zip(rows, rates, strict=False):
+        for row, rate in zip(rows[:2], rates, strict=True):
             row.append(f"{rate:,.0f}")
         rows[-1].append(f"{rates[0] / rates[1]:.2f}")
     return rows

@@ -91,7 +91,7 @@
 \ir memory/changed.sql                 -- what a change has to do with an earlier statement: another value, another sort, other words
 \ir memory/changes.sql                 -- what a turn changes of what was said before, and what it asks to forget
 \ir memory/change_signals.sql           -- changes that no rule knows: signals of a message and an earlier clause, and what was learnt of them
-\ir memory/exclusions.sql              -- spans taken out of recall, or marked there
+\ir memory/exclusions.sql               -- spans taken out of recall, or marked there; the profile with what is in doubt
 \ir memory/extraction.sql              -- from turns to memories: found, handed to the door
 \ir memory/change_effects.sql          -- what changes do: spans marked or taken out, memories that give way; undo_change, forget_about
 \ir memory/extraction_runs.sql         -- extraction of sessions: asked for, or as a job

@@ -21,7 +21,7 @@ from .private import private_dir
 
 # Part of the cache key: raise it whenever the graph built from the same weights changes.
 GRAPH_VERSION = 2
-OPSET = 20
+OPSET = 20  # LayerNormalization came with 17
 RUNTIME = "com.microsoft"  # the domain of onnxruntime's operators
 _SKIPPED = ("pooler.", "position_ids")  # weights of the checkpoint that the graph doesn't use
 

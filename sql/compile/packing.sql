@@ -111,44 +111,6 @@ begin
   copies := v_found.copies;
 end $$;
 
--- What stands as said later, without the end of its sentence.
-create or replace function _memoir.said_since(p_body text, p_start integer, p_length integer)
-returns text language sql immutable as $$ select rtrim(substr(p_body, p_start, p_length), E' .!?,;\n') $$;
-
--- The profile that is shown: behind a line that is in doubt stands what was said since, as far as every clearance and
--- project may see it.
-create or replace function _memoir.profile_shown(p_user_id uuid, p_counters _memoir.user_counters, p_version integer,
-  out content text, out memory_ids uuid[], out left_out uuid[])
-language plpgsql stable set plan_cache_mode = force_custom_plan as $$
-declare
-  v_places _memoir.item_locator[]; v_line record;
-begin
-  select p.content, p.memory_ids, p.left_out into content, memory_ids, left_out
-  from _memoir.profiles p where p.user_id = p_user_id and p.version = p_version and p.content <> '';
-  if not found or 'changes' <> all (p_counters.features) then return; end if;
-  v_places := array(
-    select distinct (i.item_no, i.kind, i.ref_id, i.session_id, i.turn_index, i.recorded_at, i.span_start,
-      i.span_length)::_memoir.item_locator
-    from _memoir.memory_doubts(p_user_id, memory_ids) d
-    join _memoir.search_items i on i.user_id = p_user_id and i.session_id = d.by_session and i.turn_index = d.by_turn
-    where i.kind = 't' and not i.dead and i.sensitivity = 'normal' and i.project = 'global');
-  if v_places = '{}' then return; end if;
-  content := E'\n' || content || E'\n';
-  for v_line in
-    select E'\n- ' || _memoir.one_line(m.content) as line, (array_agg(_memoir.one_line(_memoir.said_since(t.body,
-      d.by_start - i.span_start + 1, d.by_length)) order by d.recorded_at desc, t.item_no))[1] as said
-    from _memoir.memory_doubts(p_user_id, memory_ids) d
-    join unnest(v_places) i on i.session_id = d.by_session and i.turn_index = d.by_turn and i.span_start <= d.by_start
-      and i.span_start + i.span_length >= d.by_start + d.by_length
-    join _memoir.texts_at(p_user_id, v_places, 'normal') t on t.item_no = i.item_no
-    join _memoir.memory_store m on m.user_id = p_user_id and m.memory_id = d.memory_id
-    group by 1
-  loop
-    content := replace(content, v_line.line || E'\n', v_line.line || ' (said later: ' || v_line.said || E')\n');
-  end loop;
-  content := btrim(content, E'\n');
-end $$;
-
 -- Texts with a mark behind each clause that a later turn changed; behind one that it perhaps changed, what that turn says.
 create or replace function _memoir.with_marks(p_user_id uuid, p_texts _memoir.item_text[],
   p_locators _memoir.item_locator[], p_as_of timestamptz)
