@@ -127,7 +127,8 @@ begin
     v_rows := _memoir.clauses_to_state(array(select c from unnest(p_clauses) c
       where p_languages[c.text_no] = v_language), v_language);
     v_self := nullif(_memoir.any_word(v_language, 'first_person'), '') || ' ';
-    v_plains := array(select case when r.inherits then v_self else '' end || r.plain
+    v_plains := array(select _memoir.without_reasons(case when r.inherits then v_self else '' end || r.plain,
+        v_language)
       from unnest(v_rows) with ordinality r order by ordinality);
     v_taken := '{}';
     v_last := 0;
@@ -142,7 +143,7 @@ begin
       continue when int4range(v_row.span_start, v_row.span_start + v_row.span_length) && any (v_taken)
         or v_hit.rule ->> 'category' not in ('instruction', 'identity')
           and (_memoir.is_supposed(v_row.plain, v_language)
-          or v_row.plain ~* nullif(_memoir.any_word(v_language, 'conditions'), ''));
+          or v_plains[v_hit.clause_no] ~* nullif(_memoir.any_word(v_language, 'conditions'), ''));
       v_taken := v_taken || int4range(v_row.span_start, v_row.span_start + v_row.span_length);
       return next _memoir.stated(v_row.text_no, v_row.span_start, v_row.span_length,
         case when v_row.inherits then v_self else '' end || v_row.said, v_hit.rule, p_said[v_row.text_no], v_language);
@@ -150,7 +151,26 @@ begin
   end loop;
 end $$;
 
--- What may be a statement: sentences, and clauses that neither ask nor stand behind "if" or "he said".
+-- "Since I'm deaf", "(I indent with tabs", "I live in Ulm if that matters": without what only says why it is said.
+create or replace function _memoir.without_reasons(p_text text, p_language text)
+returns text language plpgsql immutable as $$
+declare
+  v_opening text := nullif(_memoir.any_word(p_language, 'reason_openings'), '');
+  v_end text := nullif(_memoir.any_word(p_language, 'aside_ends'), '');
+begin
+  p_text := ltrim(p_text, '(');
+  if p_text !~* '^(?:please )?(?:can|could|will|would) ' then p_text := rtrim(p_text, '?'); end if;
+  if strpos(p_text, '(') = 0 then p_text := rtrim(p_text, ')'); end if;
+  if v_opening is not null then
+    p_text := regexp_replace(p_text, '^(?:' || v_opening || ')\s*(?=(?:i|we|my|our|the only|all my)\M)', '',
+      'i');
+  end if;
+  if v_end is not null then p_text := regexp_replace(p_text, ',? (?:' || v_end || ')[).]*$', '', 'i'); end if;
+  return p_text;
+end $$;
+
+-- What may be a statement: sentences, and clauses that neither ask nor stand behind "if" or "he said". A reason at the end
+-- of a question ("…, given I live on a boat?") asks nothing.
 create or replace function _memoir.clauses_to_state(p_clauses _memoir.said_clause[], p_language text)
 returns _memoir.said_clause[] language plpgsql immutable set plan_cache_mode = force_generic_plan as $$
 declare
@@ -167,7 +187,9 @@ begin
   return array(select v_rows[o] from unnest(v_rows) with ordinality c(text_no, sentence_start, clause_no, span_start,
       span_length, said, sentence, plain, inherits, is_last, asks, o)
     where case when c.clause_no = 0 then not v_asks[o]
-      else not (c.is_last and v_asks[o]) and not coalesce(_memoir.is_supposed(v_before[o], p_language)
+      else not (c.is_last and v_asks[o] and not coalesce(left(c.sentence, c.span_start - c.sentence_start)
+          ~* ('\m(?:' || nullif(_memoir.any_word(p_language, 'reasons_given'), '') || ')$'), false))
+        and not coalesce(_memoir.is_supposed(v_before[o], p_language)
         or v_before[o] ~* nullif(_memoir.any_word(p_language, 'conditions'), ''), false) end
     order by o);
 end $$;
@@ -240,7 +262,8 @@ create or replace function _memoir.stated(p_text_no integer, p_start integer, p_
 returns _memoir.extracted language plpgsql stable as $$
 declare
   v_out _memoir.extracted; v_type text := p_rule ->> 'type'; v_bare text := _memoir.bare(p_said);
-  v_said text := case when p_language = 'english' then _memoir.without_preamble(p_said, p_language) else p_said end;
+  v_said text := case when p_language = 'english' then _memoir.without_reasons(_memoir.without_preamble(p_said,
+    p_language), p_language) else p_said end;
 begin
   v_out := _memoir.worded(p_text_no, p_start, p_length, v_said, v_bare, 0, 'User', false, p_at,
     p_rule - 'slot' - 'value' || jsonb_build_object('utility', 0.9, 'provenance', case

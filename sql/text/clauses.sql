@@ -108,7 +108,7 @@ begin
     v_text := regexp_replace(v_text, '\m(we|they|you)''re\M', '\1 are', 'gi');
     v_text := regexp_replace(v_text, '\mI''d\M', 'I would', 'gi');
     v_text := regexp_replace(v_text, '\m(it|that|he|she|there|what|who|here|where|how|name)''s\M', '\1 is', 'gi');
-    v_text := regexp_replace(v_text, '\m(thats|whats)\M', 'that is', 'gi');
+    v_text := regexp_replace(v_text, '\m(that|what)s\M', '\1 is', 'gi');
     v_text := regexp_replace(v_text, '\m(?:can''t|cant|cannot|won''t|wont)\M', 'will not', 'gi');
     v_text := regexp_replace(v_text, '\m(do|does|did|is|are|was|were|has|have|had)n(''t|t)\M', '\1 not', 'gi');
   end if;
