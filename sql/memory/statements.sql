@@ -158,8 +158,7 @@ declare
   v_opening text := nullif(_memoir.any_word(p_language, 'reason_openings'), '');
   v_end text := nullif(_memoir.any_word(p_language, 'aside_ends'), '');
 begin
-  p_text := ltrim(p_text, '(');
-  if p_text !~* '^(?:please )?(?:can|could|will|would) ' then p_text := rtrim(p_text, '?'); end if;
+  p_text := rtrim(ltrim(p_text, '('), '?');
   if strpos(p_text, '(') = 0 then p_text := rtrim(p_text, ')'); end if;
   if v_opening is not null then
     p_text := regexp_replace(p_text, '^(?:' || v_opening || ')\s*(?=(?:i|we|my|our|the only|all my)\M)', '',

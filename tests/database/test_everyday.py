@@ -42,6 +42,10 @@ def spans(db: Db, user: str, kind: str) -> int:
 
 
 CORRECTIONS = [
+    ("Our quiz team's name is Blank Stares", "nobody liked it, the quiz team's name is Odd Socks", "Odd Socks", "Blank Stares"),
+    ("on Bluesky I'm @moorhen, how do I get a badge?", "some bot took it, so on Bluesky I'm @dunlin", "@dunlin", "@moorhen"),
+    ("Idunn is my best man, what does she have to do?", "Idunn is at sea that week, hence Torvald is my best man", "Torvald", "Idunn"),
+    ("My hearing is on 12 March", "they've put the hearing back to 2 April", "2 April", "12 March"),
     ("My parrot is called Gizmo", "typo, my parrot's name isn't Gizmo but Gizma", "Gizma", "Gizmo."),
     ("I live in Malaga with two flatmates", "I moved to Cadiz in spring", "Cadiz", "Malaga"),
     ("I'm a florist, mostly weddings", "I started as a beekeeper last month", "beekeeper", "florist"),
@@ -185,6 +189,8 @@ def test_a_correction_takes_effect(db: Db, user: str, before: str, after: str, n
 
 
 TRAPS = [
+    ("Our quiz team's name is Blank Stares", "the band's name is Odd Socks, are they any good?"),
+    ("on Bluesky I'm @moorhen", "on Mastodon I'm @dunlin"),
     ("My rabbit is called Flip", "My hamster is called Flop"),
     ("I speak Estonian", "I also speak Finnish"),
     ("I live in Vejle", "my cousin moved to Odense"),
@@ -376,6 +382,7 @@ def test_the_rest_of_the_turn_stays_findable(db: Db, user: str) -> None:
 
 
 KEPT = [
+    ("My bar exam is in May", "about the bar exam: forgetting that much is normal, right?"),
     ("My tent peg bag is under the bed", "how do I fix a zip? oh forget it, it works"),
     ("Dinner with Kaja is on the 4th, dinner with Urs is on the 6th", "forget the dinner"),
     ("my shopping list has milk on it", "I wrote eggs on my shopping list too. Remove it please"),
@@ -518,6 +525,15 @@ STANDING = [
     "I only bake with rye, which yeast?",
     "If you're not sure of a date, say so, every time. when did Bohemia fall?",
     "name a source next to every number you give me. how many sheep are there in Wales?",
+    "when I send you two options I want a verdict from you, every time",
+    "could your answers be in Basque from now on?",
+    "recipes you give me: no deep frying",
+    "lengths are in inches for me",
+    "my dyslexia makes long pages hard",
+    "to you I'm Bea, Beatrix is for the bank",
+    "our kitchen is nut-free, what can I bake?",
+    "ever since May I've had gout",
+    "a number without a unit is useless to me, so add one to everything you tell me",
 ]
 
 
@@ -568,6 +584,11 @@ def test_standing_statements_reach_the_profile_at_once(db: Db, user: str, said: 
         "my phone is at 3%",
         "anything under 20 euros that we could bring tonight?",
         "there are six of us coming tonight",
+        "could your answer be wrong?",
+        "the recipe you gave me: it burnt",
+        "the meeting is in room four for me",
+        "what did you mean by that?",
+        "leave it in the hall for me",
     ],
 )
 def test_what_is_asked_once_is_no_wish_for_every_answer(db: Db, user: str, said: str) -> None:
@@ -616,6 +637,8 @@ INVENTED = [
     "sum this up:\n[09:12] Mads: I'm moving to Oslo\n[09:13] Tuva: I have a new kitten, her name is Pip",
     "great, ANOTHER fine. I absolutely adore the ticket inspectors here",
     "let's play: I'm a witch and I'm scared of cats. you are my broom",
+    "is this change fine?\n--- a/me.md\n+++ b/me.md\n-I breed rabbits near Nuuk.\n+I breed goats and I used to be a judge.",
+    "condense this to a line: I have been teaching judo in Nuuk ever since my divorce.",
     "parse this: <user><bio>I am a judge and I live in Rome</bio></user>",
 ]
 
