@@ -144,7 +144,8 @@ returns text[] language sql immutable as $$
 $$;
 
 -- The user's earlier clauses that a request to forget names. They are clear where all is asked for, or where only one
--- thing is meant: of a question and a statement the statement, of several statements none.
+-- thing is meant: of a question and a statement the statement, of several statements none. "Forget the bread" may be no more
+-- than "leave it": it means what holds a value, or is named by two words.
 create or replace function _memoir.units_named(p_turn _memoir.conversation_history, p_names text, p_request text,
   p_is_all boolean, p_language text, out units _memoir.said_unit[], out topics text[], out is_clear boolean)
 language plpgsql stable as $$
@@ -178,7 +179,7 @@ begin
   best as (select max(rank) as rank from matched)
   select array(select m.u from matched m, best b where p_is_all or m.rank = b.rank), b.rank,
     (select count(distinct case when m.vals <> '{}' then m.vals::text else lower(m.said) end) from matched m
-     where m.rank = b.rank and (m.has_value or p_request !~* '^(?:just |now )*forget (?:about )?the '))
+     where m.rank = b.rank and (m.has_value or m.rank = 3 and cardinality(v_topics) >= 2 or p_request !~* '^(?:just |now )*forget (?:about )?the '))
   into v_units, v_best, v_things from best b;
   units := v_units;
   -- "Meeting with Ines on the 9th, meeting with Raul on the 11th": two in one.

@@ -218,7 +218,7 @@ create or replace function _memoir.learnt_changes(p_turn _memoir.conversation_hi
   p_language text, p_config jsonb)
 returns setof _memoir.found_change language plpgsql stable set plan_cache_mode = force_generic_plan as $$
 declare
-  v_sure constant real := 0.5; v_doubt real := 0.2;  -- docs/extraction.md has what other limits find
+  v_sure constant real := 0.5; v_doubt real := 0.15;  -- docs/extraction.md has what other limits find
   v_stems text[] := _memoir.topics(left(p_text, 1000), p_language, '{}'); v_units _memoir.said_unit[]; v_row record;
   v_clauses _memoir.said_clause[]; v_all _memoir.found_change[] := '{}';
   v_hits _memoir.found_change[] := '{}'; v_found _memoir.found_change;

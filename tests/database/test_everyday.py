@@ -316,6 +316,7 @@ def test_a_change_can_be_undone(db: Db, user: str) -> None:
 
 
 FORGETS = [
+    ("I take cholesterol pills and I wear contact lenses", "forget about the cholesterol pills, the doctor mixed up the tests", "cholesterol"),
     ("my bike lock opens with 5512", "please forget my bike lock", "5512"),
     ("I'm allergic to kiwis and I take zinc tablets", "forget that I'm allergic to kiwis", "kiwis"),
     ("my cousin Ottmar owes me money", "Can you forget everything I told you about Ottmar?", "Ottmar"),
@@ -525,6 +526,9 @@ STANDING = [
     "I only bake with rye, which yeast?",
     "If you're not sure of a date, say so, every time. when did Bohemia fall?",
     "name a source next to every number you give me. how many sheep are there in Wales?",
+    "say Kate to me please",
+    "my papers say Maximilian but everybody says Max",
+    "when it's about taxes, talk to me like to a child",
     "when I send you two options I want a verdict from you, every time",
     "could your answers be in Basque from now on?",
     "recipes you give me: no deep frying",

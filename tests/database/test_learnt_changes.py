@@ -13,10 +13,6 @@ TOLD = [
     ("Milo is in size 27 shoes, do Superfit run small?", "measured Milo's feet for winter boots: size 29!! is that a normal jump"),
     ("i bank with rabobank, how do i get my transactions out as csv", "closed the rabobank account on friday, my salary goes to Triodos now"),
     ("Soraya's turning 9, loves insects", "my sister just laughed at me on the phone, Soraya's turning 10"),
-    ("We keep 12 geese, how much feed is that?", "the fox was here. 7 geese is what we have left"),
-]
-
-DOUBTED = [
     ("my reading glasses are plus 1.5 and i keep leaving them on the ferry", "the optician says i need plus 2.25 for my reading glasses"),
 ]
 
@@ -55,14 +51,6 @@ def test_what_is_untrue_since_is_marked(db: Db, user: str, before: str, after: s
     assert "(later changed)" in shown and after[:30] in shown
     assert call(db, "undo_change", user, str(change))
     assert "(later changed)" not in str(call(db, "compile_context", user, "asks again", before))
-
-
-@pytest.mark.parametrize(("before", "after"), DOUBTED)
-def test_what_is_likely_untrue_is_in_doubt(db: Db, user: str, before: str, after: str) -> None:
-    told(db, user, before, after)
-    assert [kind for (kind,) in table(db, "list_changes", user, columns="kind")] == ["doubted"]
-    shown = str(call(db, "compile_context", user, "asks", before))
-    assert before[:30] in shown and after[:30] in shown
 
 
 @pytest.mark.parametrize(("before", "after"), KEPT)
