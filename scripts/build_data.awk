@@ -161,15 +161,22 @@ function folder_of_file(   n, parts) {
   if (language !~ word || use !~ word) stop_at("folder and file must be named with a-z, 0-9 and _")
 }
 
+# A value with the pieces that its file named before: {{name}}.
+function pieced(text,   name) {
+  for (name in piece) text = replaced(text, "{{" name "}}", piece[name])
+  if (text ~ /[{][{]/) stop_at("no piece of that name: " text)
+  return text
+}
+
 function end_stanza(   n) {
   if (!open) return
   for (n = 1; n <= columns[table]; n++) if (!(column[table, n] in given)) given[column[table, n]] = ""
-  for (n = 1; n <= columns[table]; n++) field[n] = given[column[table, n]]
+  for (n = 1; n <= columns[table]; n++) field[n] = pieced(given[column[table, n]])
   add_row()
   open = 0
 }
 
-FNR == 1 && (stanzas || lists) { end_stanza(); folder_of_file(); last = "" }
+FNR == 1 && (stanzas || lists) { end_stanza(); folder_of_file(); last = ""; split("", piece) }
 /\r$/ { stop_at("lines end with a line feed alone") }
 /[ \t]$/ { stop_at("a blank at the end of the line: write [ ]") }
 /^#/ {
@@ -206,6 +213,15 @@ stanzas && /^\[.*\]$/ {
   given["language"] = language
   given["rule"] = substr($0, 2, length($0) - 2)
   open = 1
+  next
+}
+# Before the first rule: let name: a piece of a pattern, which later lines hold as {{name}}.
+stanzas && !open && /^let [a-z_]+: / {
+  at = index($0, ": ")
+  name = substr($0, 5, at - 5)
+  if (name in piece) stop_at("twice: " name)
+  piece[name] = pieced(substr($0, at + 2))
+  last = ""
   next
 }
 stanzas && /^    / {

@@ -179,7 +179,8 @@ begin
   best as (select max(rank) as rank from matched)
   select array(select m.u from matched m, best b where p_is_all or m.rank = b.rank), b.rank,
     (select count(distinct case when m.vals <> '{}' then m.vals::text else lower(m.said) end) from matched m
-     where m.rank = b.rank and (m.has_value or m.rank = 3 and cardinality(v_topics) >= 2 or p_request !~* '^(?:just |now )*forget (?:about )?the '))
+     where m.rank = b.rank and (m.has_value or m.rank = 3 and cardinality(v_topics) >= 2
+       or p_request !~* '^(?:just |now )*forget (?:about )?the '))
   into v_units, v_best, v_things from best b;
   units := v_units;
   -- "Meeting with Ines on the 9th, meeting with Raul on the 11th": two in one.

@@ -92,6 +92,9 @@ RULE = "[a]\nroles: user\npattern: x\nat_least: 0\ntype: fact\nprovenance: user_
         (RULE + "utility: 1\n", "no column, or twice: utility"),
         ("roles: user\n", "a rule is [its name]"),
         ("[a]\n    x\n", "nothing to continue"),
+        ("let one: x\n" + RULE.replace("pattern: x", "pattern: {{one}}|y"), None),
+        (RULE.replace("pattern: x", "pattern: {{one}}"), "no piece of that name: {{one}}"),
+        ("let one: x\nlet one: y\n" + RULE, "twice: one"),
     ],
 )
 def test_a_rule_of_the_wrong_shape_ends_the_build(tmp_path: Path, text: str, wrong: str | None) -> None:
@@ -108,6 +111,9 @@ def test_what_is_continued_and_quoted_arrives_letter_by_letter(tmp_path: Path) -
     path.write_text('# Comment\n\\m(it\'s|"a"\n    |b c)\\M\nsecond\n', encoding="utf-8")
     made = build(path, "lists=1").stdout
     assert '''"\\\\m(it''s|\\"a\\"|b c)\\\\M","second"''' in made
+    rules = tmp_path / "english" / "extraction_rules.rules"
+    rules.write_text("let one: p|q\nlet two: (?:{{one}}|r)\n" + RULE.replace("pattern: x", "pattern: {{two}} {{one}}"))
+    assert "'(?:p|q|r) p|q'" in build(rules, "table=extraction_rules").stdout
     path.write_text("same\nsame\n")
     assert "twice: same" in build(path, "lists=1").stderr
 
