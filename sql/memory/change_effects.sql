@@ -143,6 +143,19 @@ returns text[] language sql immutable as $$
     || case when (p_values).kinds && '{date,time,weekday}' then '{date,day,time}' else '{}' end::text[]
 $$;
 
+-- What clauses of a sentence go on to tell of the same: "…, it's at the corner bank".
+create or replace function _memoir.told_on(p_units _memoir.said_unit[], p_all _memoir.said_unit[])
+returns _memoir.said_unit[] language sql immutable as $$
+  with recursive told as (
+    select u.message_id, u.span_start + u.span_length as ends, u.said, null::_memoir.said_unit as unit from unnest(p_units) u
+    union all
+    select a.message_id, a.span_start + a.span_length, a.said, a from told t
+    join unnest(p_all) a on a.message_id = t.message_id and a.span_start between t.ends and t.ends + 6
+    where t.said !~ '[.!?…]$'
+      and a.said ~* ('^(?:and |but )?(?:(?:' || _memoir.any_word('english', 'pronouns') || ')(?:''s|''re)?|her|his|its|their)\M'))
+  select coalesce(array_agg(unit), '{}') from told where unit is not null
+$$;
+
 -- The user's earlier clauses that a request to forget names. They are clear where all is asked for, or where only one
 -- thing is meant: of a question and a statement the statement, of several statements none. "Forget the bread" may be no more
 -- than "leave it": it means what holds a value, or is named by two words.
@@ -152,7 +165,7 @@ language plpgsql stable as $$
 declare
   v_named _memoir.said_values := _memoir.values_of(_memoir.plain(p_names, p_language), p_language);
   v_config regconfig := p_language::regconfig; v_terms text[]; v_topics text[]; v_best integer;
-  v_units _memoir.said_unit[]; v_things integer; v_own text := '\m(?:i|i''m|i''ve|my|our|we|mein\w*|ich|mi|mis|mon|ma|je|j''\w+|meu|minha|mio|mia)\M';
+  v_units _memoir.said_unit[]; v_all _memoir.said_unit[]; v_things integer; v_own text := '\m(?:i|i''m|i''ve|my|our|we|mein\w*|ich|mi|mis|mon|ma|je|j''\w+|meu|minha|mio|mia)\M';
   v_noise text[] := tsvector_to_array(to_tsvector(v_config, array_to_string(_memoir.word_list('english',
     'forget_words'), ' ')));
 begin
@@ -166,11 +179,11 @@ begin
   topics := v_topics;
   v_terms := v_topics || tsvector_to_array(to_tsvector(v_config, array_to_string(v_named.raws, ' ')));
   if v_terms = '{}' then return; end if;
+  v_all := _memoir.units_before(p_turn, v_terms, '{user}', 0);
   with matched as materialized (
     select u, u.said, v.vals, v.kinds <> '{}' or v.names <> '{}' as has_value,
       case when u.is_question then 0 when u.said ~* v_own then 3 when v.kinds <> '{}' then 2 else 1 end as rank
-    from unnest(_memoir.units_before(p_turn, v_terms, '{user}', 0)) u,
-      lateral _memoir.values_of(u.said, p_language) v
+    from unnest(v_all) u, lateral _memoir.values_of(u.said, p_language) v
     where _memoir.coverage(v_topics, '{}', v.topics || _memoir.told_by(v) || tsvector_to_array(to_tsvector(v_config, u.said)),
           '{}')
         >= case when cardinality(v_topics) >= 3 then 0.66 when v_topics = '{}' then 0 else 1 end
@@ -182,12 +195,15 @@ begin
      where m.rank = b.rank and (m.has_value or m.rank = 3 and cardinality(v_topics) >= 2
        or p_request !~* '^(?:just |now )*forget (?:about )?the '))
   into v_units, v_best, v_things from best b;
-  units := v_units;
+  units := v_units || _memoir.told_on(v_units, v_all);
   -- "Meeting with Ines on the 9th, meeting with Raul on the 11th": two in one.
   is_clear := v_best > 0 and (p_is_all or v_things = 1 and not exists (
     select from unnest(v_units) u where p_language = 'english' and (select count(*) from regexp_matches(lower(u.said),
       '\m' || regexp_replace((select t from unnest(v_topics) t order by length(t) limit 1), '[^[:alnum:]]', '.', 'g'),
-        'g')) > 1));
+        'g')) > 1
+      -- "Two driving lessons: …", and one is to be forgotten.
+      or exists (select from unnest(v_topics) t where t ~ '^[[:alnum:]]+$' and p_names !~* (t || '[[:alpha:]]*s\M')
+        and u.said ~* ('\m(?:two|three|four|five|both|several) (?:[[:alpha:]-]+ ){0,2}' || t || '[[:alpha:]]*s\M'))));
 end $$;
 
 -- Takes clauses out of recall and forgets memories, as p_turn asks. Under the user's lock.

@@ -218,7 +218,7 @@ create or replace function _memoir.learnt_changes(p_turn _memoir.conversation_hi
   p_language text, p_config jsonb)
 returns setof _memoir.found_change language plpgsql stable set plan_cache_mode = force_generic_plan as $$
 declare
-  v_sure constant real := 0.5; v_doubt real := 0.15;  -- docs/extraction.md has what other limits find
+  v_sure real := 0.42; v_doubt real := 0.15;  -- docs/extraction.md has what other limits find
   v_stems text[] := _memoir.topics(left(p_text, 1000), p_language, '{}'); v_units _memoir.said_unit[]; v_row record;
   v_clauses _memoir.said_clause[]; v_all _memoir.found_change[] := '{}';
   v_hits _memoir.found_change[] := '{}'; v_found _memoir.found_change;
@@ -249,7 +249,7 @@ begin
   -- Of the first few: each is a text to embed.
   v_likeness := _memoir.likeness(p_config, v_model, v_vector, array(select u.said from unnest(v_units[1:v_compared])
     with ordinality u order by ordinality));
-  if v_likeness is null then v_doubt := 0.25; end if;  -- words alone tell less
+  if v_likeness is null then v_sure := 0.5; v_doubt := 0.25; end if;  -- words alone tell less
   for v_row in
     with told as materialized (
       select g.*, g.signals || v_likeness[g.unit_no] as alike
@@ -262,11 +262,13 @@ begin
       select c.chance, c.o from unnest(_memoir.change_chances((select jsonb_agg(t.alike::text order by t.unit_no)
         from told t where t.unit_no <= cardinality(v_likeness)), true)) with ordinality c(chance, o)
     )
-    select t.clause_no, t.unit_no, c.chance, greatest(c.chance, coalesce(d.chance, c.chance)) as doubt
+    select t.clause_no, t.unit_no, s.chance, greatest(c.chance, d.chance) as doubt
     from (select told.*, row_number() over (order by told.unit_no) as o from told) t join chances c on c.o = t.o
-    left join doubts d on d.o = t.o
-    where greatest(c.chance, coalesce(d.chance, c.chance)) >= v_doubt
-    order by c.chance >= v_sure desc, case when c.chance >= v_sure then c.chance else coalesce(d.chance, c.chance) end desc,
+    left join doubts d on d.o = t.o,
+      -- The mean of both log odds is surer than either.
+      lateral (select coalesce(1 / (1 + sqrt((1 - c.chance) * (1 - d.chance) / (c.chance * d.chance))), c.chance)) s(chance)
+    where greatest(c.chance, d.chance) >= v_doubt
+    order by s.chance >= v_sure desc, case when s.chance >= v_sure then s.chance else coalesce(d.chance, c.chance) end desc,
       t.unit_no limit 12
   loop
     v_found.span_start := v_clauses[v_row.clause_no].span_start;

@@ -290,7 +290,9 @@ begin
     return;
   end if;
   if (_memoir.subject_of(p_one.plain, p_language) = _memoir.subject_of(p_unit_plain, p_language)
-      or lower(split_part(p_one.plain, ' ', 1)) = any (p_old.names) and p_one.plain ~ '^[[:upper:]]')
+      or lower(split_part(p_one.plain, ' ', 1)) = any (p_old.names) and p_one.plain ~ '^[[:upper:]]'
+      -- "The hotel let me go."
+      or p_one.plain ~* ' me\M' and _memoir.subject_of(p_unit_plain, p_language) = 'self')
     and p_one.plain ~* ('\m(?:' || nullif(_memoir.any_word(p_language, 'job_over'), '') || ')\M')
     and p_unit_plain ~* ('\m(?:' || nullif(_memoir.any_word(p_language, 'job_says'), '') || ')\M') then
     p_found.kind := 'over'; p_found.score := 0.8;

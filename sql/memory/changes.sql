@@ -11,7 +11,7 @@ returns setof _memoir.forget_request language plpgsql immutable set plan_cache_m
 declare
   v_language text; v_cancelled text; v_rows _memoir.said_clause[]; v_row _memoir.said_clause; v_bares text[]; v_rests text[];
   v_names text[]; v_whole boolean[]; v_fronted boolean[]; v_pattern text; v_idioms text; v_openers text; v_hit text;
-  v_before record; v_it constant text := '^(?:it|that|this|them|those)(?: please)?$';
+  v_before record; v_it constant text := '^(?:it|that|this|them|those|him|her)(?: please)?$';
 begin
   for v_language in select distinct p_languages[c.text_no] from unnest(p_clauses) c order by 1 loop
     v_idioms := nullif(_memoir.any_word(v_language, 'forget_idioms'), '');
@@ -96,6 +96,7 @@ create or replace function _memoir.named_before(p_clause _memoir.said_clause, p_
 language plpgsql immutable as $$
 declare
   v_before _memoir.said_clause; v_hit text[];
+  v_is_person boolean := p_bare ~* '\m(?:him|her)\M[^[:alpha:]]*(?:please|pls|now)?[^[:alpha:]]*$';
 begin
   if p_language <> 'english' or not p_is_it and p_bare !~* nullif(_memoir.any_word(p_language, 'forget_it'), '') then
     return;
@@ -106,6 +107,13 @@ begin
         where b.text_no = p_clause.text_no and b.sentence_start < p_clause.sentence_start)
     order by c.span_start desc
   loop
+    -- "It's over with Jasper. Forget everything I said about him."
+    if v_is_person then
+      named := (select n from _memoir.values_of(v_before.plain, p_language) v, unnest(v.names) with ordinality x(n, o)
+        order by o desc limit 1);
+      said_from := v_before.span_start;
+      if named is not null then return; end if;
+    end if;
     v_hit := (select m from regexp_matches(v_before.plain, _memoir.any_word(p_language, 'forget_before'), 'gi')
       with ordinality x(m, o) order by o desc limit 1);
     -- "There is a bug in my script. Remove it.": of neither is said that it is known.

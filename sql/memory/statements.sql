@@ -38,7 +38,8 @@ returns text language sql immutable as $$
     when s ~ '^name of .*(boss|manager|supervisor|team lead)$' then 'name of boss'
     when s ~ '^name of (mum|mom|mother)$' then 'name of mother'
     when s ~ '^name of (dad|father)$' then 'name of father'
-    when s ~ '^number of (kids|children)$' then 'number of children'
+    when s ~ '^number of (kids?|child|children)$' then 'number of children'
+    when s ~ '^number of (grandchild|grandchildren|grandkids)$' then 'number of grandchildren'
     when s = 'mobile number' then 'phone number'
     else regexp_replace(replace(replace(s, 'favorite', 'favourite'), 'color', 'colour'),
       '^(name of|all-time) (?:new|little|old|dear) ', '\1 ') end
@@ -121,7 +122,7 @@ create or replace function _memoir.statements(p_clauses _memoir.said_clause[], p
 returns setof _memoir.extracted language plpgsql stable set plan_cache_mode = force_generic_plan as $$
 declare
   v_language text; v_rows _memoir.said_clause[]; v_row _memoir.said_clause; v_plains text[]; v_hit record;
-  v_taken int4range[]; v_last integer; v_self text;
+  v_taken int4range[]; v_last integer; v_self text; v_count integer;
 begin
   for v_language in select distinct p_languages[c.text_no] from unnest(p_clauses) c order by 1 loop
     v_rows := _memoir.clauses_to_state(array(select c from unnest(p_clauses) c
@@ -130,13 +131,19 @@ begin
     v_plains := array(select _memoir.without_reasons(case when r.inherits then v_self else '' end || r.plain,
         v_language)
       from unnest(v_rows) with ordinality r order by ordinality);
+    -- At last as they were said: "keep in mind that I'm in Hobart" is known by how it begins.
+    v_count := cardinality(v_rows);
+    v_plains := v_plains || array(select r.plain from unnest(v_rows) with ordinality r
+      where ltrim(r.plain, '(') <> v_plains[r.ordinality] and not r.inherits order by ordinality);
+    v_rows := v_rows || array(select v_rows[r.ordinality] from unnest(v_rows) with ordinality r
+      where ltrim(r.plain, '(') <> v_plains[r.ordinality] and not r.inherits order by ordinality);
     v_taken := '{}';
     v_last := 0;
     -- Whole sentences first: their clauses are theirs.
     for v_hit in
       select h.* from _memoir.statements_in(v_plains, array(select r.clause_no = 0
         from unnest(v_rows) with ordinality r order by ordinality), v_language) h
-      order by v_rows[h.clause_no].text_no, v_rows[h.clause_no].clause_no > 0, h.clause_no
+      order by v_rows[h.clause_no].text_no, h.clause_no > v_count, v_rows[h.clause_no].clause_no > 0, h.clause_no
     loop
       v_row := v_rows[v_hit.clause_no];
       if v_row.text_no <> v_last then v_taken := '{}'; v_last := v_row.text_no; end if;
