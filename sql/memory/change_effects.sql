@@ -143,17 +143,23 @@ returns text[] language sql immutable as $$
     || case when (p_values).kinds && '{date,time,weekday}' then '{date,day,time}' else '{}' end::text[]
 $$;
 
--- What clauses of a sentence go on to tell of the same: "…, it's at the corner bank".
+-- What clauses of a sentence tell of the same: "…, it's at the corner bank", "I see Dr. Amsel, she's a therapist".
 create or replace function _memoir.told_on(p_units _memoir.said_unit[], p_all _memoir.said_unit[])
 returns _memoir.said_unit[] language sql immutable as $$
   with recursive told as (
-    select u.message_id, u.span_start + u.span_length as ends, u.said, null::_memoir.said_unit as unit from unnest(p_units) u
-    union all
-    select a.message_id, a.span_start + a.span_length, a.said, a from told t
-    join unnest(p_all) a on a.message_id = t.message_id and a.span_start between t.ends and t.ends + 6
-    where t.said !~ '[.!?…]$'
-      and a.said ~* ('^(?:and |but )?(?:(?:' || _memoir.any_word('english', 'pronouns') || ')(?:''s|''re)?|her|his|its|their)\M'))
-  select coalesce(array_agg(unit), '{}') from told where unit is not null
+    select u as unit from unnest(p_units) u
+    union
+    select a from told t
+    join unnest(p_all) a on a.message_id = (t.unit).message_id
+      and (a.span_start between (t.unit).span_start + (t.unit).span_length
+            and (t.unit).span_start + (t.unit).span_length + 6
+          and (t.unit).said !~ '[.!?…]$'
+          and a.said ~* ('^(?:and |but )?(?:(?:' || _memoir.any_word('english', 'pronouns')
+            || ')(?:''s|''re)?|her|his|its|their)\M')
+        -- Who or what was meant.
+        or (t.unit).span_start between a.span_start + a.span_length and a.span_start + a.span_length + 6
+          and a.said !~ '[.!?…]$' and (t.unit).said ~* '^(?:he|she|it|they)(?:''s|''re| is| are) (?:an?|the|my|our)\M'))
+  select coalesce(array_agg(t.unit), '{}') from told t where t.unit <> all (p_units)
 $$;
 
 -- The user's earlier clauses that a request to forget names. They are clear where all is asked for, or where only one
