@@ -102,7 +102,8 @@ begin
   if p_rule ->> 'slot' is null then return p_rule; end if;
   v_value := _memoir.value_cut(_memoir.filled(p_rule ->> 'value', p_captured), p_language);
   if v_value is null or p_rule ->> 'slot' like 'name of%'
-    and p_captured[1] ~* ('\m(?:' || _memoir.any_word('english', 'several') || ')$') or split_part(p_plain, ',', 1) ~*
+    and p_captured[1] ~* ('\m(?:' || _memoir.any_word('english', 'several') || ')$')
+    or p_rule ->> 'value' not like 'not %' and split_part(p_plain, ',', 1) ~*
     '\m(?:not|never|used to|part-time|temporarily|for (?:now|the summer|a (?:while|few|couple))|other|also|another|second)\M'
   then
     return p_rule - 'slot' - 'value';

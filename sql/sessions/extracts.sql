@@ -36,7 +36,7 @@ begin
 end $$;
 
 -- What must survive: decisions, numbers, names, instructions, corrections, errors, what people say about themselves.
--- Small talk not, nor what only leads to something else, nor fragments.
+-- Small talk not, nor what only leads to something else, nor fragments, nor answers that need their question.
 create or replace function _memoir.salience(p_sentence text, p_role _memoir.turn_role, p_is_last boolean)
 returns real language sql immutable as $$
   select case when p_sentence ~ ':\W*$' or octet_length(p_sentence) < 2 * length(p_sentence)
@@ -60,6 +60,8 @@ returns real language sql immutable as $$
         and length(p_sentence) < 80
       or p_sentence ~* ('\m(' || _memoir.any_word('english', 'cue_pleasantry') || ')')
         and length(p_sentence) < 100 and p_sentence !~ '\d' then 0.9 else 0 end
+    - case when p_role = 'assistant' and length(p_sentence) < 60
+      and p_sentence ~* ('^\W*(' || _memoir.any_word('english', 'cue_elliptical') || ')\M') then 0.5 else 0 end
     - case when length(p_sentence) < 16 and p_sentence !~ '\d' then 0.5 else 0 end)
     * case p_role when 'user' then 1.2 when 'tool' then 0.6 else 1 end)::real end
 $$;

@@ -1,0 +1,37 @@
+"""What a user says in sessions, and what is known of it afterwards."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from calls import Db, call, persist, table
+
+
+def talk(db: Db, user: str, *sessions: list[str] | str) -> None:
+    """Sessions one after the other: what the user says, each answered, then extracted."""
+    for n, said in enumerate(sessions):
+        for text in [said] if isinstance(said, str) else said:
+            persist(db, user, f"s{n}", text, "I see.")
+        call(db, "extract_session", user, f"s{n}")
+
+
+def changes(db: Db, user: str) -> list[Any]:
+    """But for doubts, which change nothing."""
+    return [change for change, kind in table(db, "list_changes", user, columns="change_id, kind") if kind != "doubted"]
+
+
+def memories(db: Db, user: str) -> list[str]:
+    """The active ones."""
+    rows = db.execute("select memoir.export_user(%s)", [user]).fetchall()
+    found: list[dict[str, Any]] = [r["row"] for (r,) in rows if r.get("kind") == "memory_store"]
+    return [m["content"] for m in found if m["state"] == "active"]
+
+
+def shown(db: Db, user: str, question: str) -> str:
+    """All of a new session's list."""
+    compiled = call(db, "compile_context", user, "asks", question)
+    return "\n".join(str(m["content"]) for m in compiled)
+
+
+def spans(db: Db, user: str, kind: str) -> int:
+    return sum(len(turns) for turns, k in table(db, "list_changes", user, columns="turns, kind") if k == kind)
