@@ -95,6 +95,18 @@ def little_vectors(memoir_dsn: str) -> None:
 
 
 @pytest.fixture
+def embedding_dsn(private_dsn: str, memoir_dsn: str) -> str:
+    """The module's database, with the embedder of the checkout's private server."""
+    with connect(private_dsn) as private:
+        row = private.execute("select value from memoir.list_settings() where key = 'embedder_socket'").fetchone()
+        private.execute("select memoir.ensure_embedder()")
+    with connect(memoir_dsn) as db:
+        db.execute("call memoir.setup()")  # the search_path of a copied database
+        db.execute("select memoir.set_setting('embedder_socket', to_jsonb(%s::text))", row)
+    return memoir_dsn
+
+
+@pytest.fixture
 def setting(db: psycopg.Connection) -> Iterator[Any]:
     """setting(key, value): set for one test."""
     changed = []

@@ -11,17 +11,6 @@ from servers import connect
 PAGES = ["README.md", "docs/tutorial.md", "docs/recipes.md", "docs/compile.md"]
 
 
-@pytest.fixture
-def embedding_dsn(private_dsn, memoir_dsn):
-    with connect(private_dsn) as private:
-        socket = private.execute("select value from memoir.list_settings() where key = 'embedder_socket'").fetchone()[0]
-        private.execute("select memoir.ensure_embedder()")
-    with connect(memoir_dsn) as db:
-        db.execute("call memoir.setup()")  # the search_path of a copied database
-        db.execute("select memoir.set_setting('embedder_socket', to_jsonb(%s::text))", [socket])
-    return memoir_dsn
-
-
 @pytest.mark.parametrize("page", PAGES)
 def test_page(embedding_dsn, page, monkeypatch, tmp_path):
     with connect(embedding_dsn) as db:  # each page begins with nothing
