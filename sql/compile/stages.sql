@@ -447,7 +447,9 @@ declare
   v_weak boolean; v_waiting integer[];
   v_block _memoir.recall_block; v_breadth _memoir.breadth := _memoir.breadth(v.query);
   v_even constant float8 := 20;  -- so many candidates must share the worth
+  v_goes_on boolean := coalesce(cardinality(v.shown), 0) = 0 and v.said is null and _memoir.refers_back(v.query);
 begin
+  if v_goes_on then v.config := v.config || '{"relevance_fit": 0}'; end if;
   if (v.session).session_id is not null and v_here and 'working' = any ((v.user_counters).features) then
     v_working := array(select content from _memoir.memory_store_working
       where user_id = v.user_id and session_id = v.session_id and (expires_at is null or expires_at > v.at)
@@ -491,7 +493,7 @@ begin
     v_breadth := _memoir.breadth(v.query, 'even');
   end if;
   v_weak := coalesce(v_strength < v_below, false);
-  if v_weak then
+  if v_weak and not v_goes_on then
     -- The weaker, the less: a few lines where nothing fits.
     v.recall_budget := least(v.recall_budget, greatest((v.config ->> 'weak_recall_tokens')::integer,
       (v.recall_budget * power(v_strength / v_below, 3))::integer));

@@ -34,6 +34,15 @@ begin
   return coalesce(v_text, p_query) ~ ('\m(' || _memoir.any_word(case when not v_none then v_language end, 'own_matters') || ')\M');
 end $$;
 
+-- Whether a message goes on with what was begun together ("what's the next step?", "the list you suggested"). In a new
+-- session what it is about stands in the store alone: by the message's own words and meaning nothing is left out.
+create or replace function _memoir.refers_back(p_query text)
+returns boolean language plpgsql immutable set plan_cache_mode = force_generic_plan as $$
+begin
+  return length(p_query) <= 1000 and coalesce(lower(translate(p_query, '’', ''''))
+    ~ ('\m(' || nullif(_memoir.any_word(_memoir.spoken_language(p_query), 'refers_back'), '') || ')\M'), false);
+end $$;
+
 -- Small talk recalls nothing. Of phatic words alone that is known before anything is searched.
 create or replace function _memoir.is_small_talk(p_config jsonb, p_query text)
 returns boolean language plpgsql immutable as $$

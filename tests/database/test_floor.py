@@ -334,3 +334,39 @@ def test_a_question_about_oneself_recalls_ones_own_turns(db: psycopg.Connection,
     assert "Zenbook" not in context(db, user, "Which laptop do I have?")["messages"][-1]["content"]
     db.execute("select memoir.set_user_settings(%s, '{\"own_question_turns\": null}')", [user])
     assert "Zenbook" not in context(db, user, "Which laptop does Elon have?")["messages"][-1]["content"]
+
+
+@pytest.mark.parametrize(
+    ("asked", "refers"),
+    [
+        ("I've set up the accounts. What's next for us?", True),
+        ("What should we focus on next?", True),
+        ("Let's resume the paused analysis", True),
+        ("Can we push that to tomorrow?", True),
+        ("I downloaded the app you suggested", True),
+        ("Yes, please guide me, and tell me exactly where to go", True),
+        ("Was ist der nächste Schritt?", True),
+        ("On en était où ?", True),
+        ("¿Dónde lo dejamos?", True),
+        ("Qual é o próximo passo?", True),
+        ("Da dove eravamo rimasti, riprendiamo", True),
+        ("When is the next train to Basel?", False),
+        ("What are we using Redis for?", False),
+        ("What is the next leap year?", False),
+        ("Yes Minister is on tonight", False),
+        ("Who invented the zipper?", False),
+        ("Wann fährt der nächste Zug?", False),
+    ],
+)
+def test_these_go_on_with_something(db: psycopg.Connection, asked: str, refers: bool) -> None:
+    assert db.execute("select _memoir.refers_back(%s)", [asked]).fetchone() == (refers,)
+
+
+def test_what_a_new_session_goes_on_with_need_not_fit(db: psycopg.Connection, user: str) -> None:
+    """Its words say nothing of the matter; in a session under way the list says it."""
+    ids = kitchen(db, user)
+    assert set(context(db, user, "I'm done with that. What is the next step?")["items"]) == set(ids)
+    assert context(db, user, "What did the doctor say about my knee?")["items"] == []
+    turns = [{"role": "user", "content": "Who built the stove?"}, {"role": "assistant", "content": "A Mr Konrad."}]
+    db.execute("select memoir.persist_turn(%s, 'under way', %s)", [user, Jsonb(turns)])
+    assert context(db, user, "I'm done with that. What is the next step?", session="under way")["items"] == []
