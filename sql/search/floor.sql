@@ -38,9 +38,11 @@ end $$;
 -- session what it is about stands in the store alone: by the message's own words and meaning nothing is left out.
 create or replace function _memoir.refers_back(p_query text)
 returns boolean language plpgsql immutable set plan_cache_mode = force_generic_plan as $$
+declare
+  v_language text := _memoir.spoken_language(p_query);
 begin
   return length(p_query) <= 1000 and coalesce(lower(translate(p_query, '’', ''''))
-    ~ ('\m(' || nullif(_memoir.any_word(_memoir.spoken_language(p_query), 'refers_back'), '') || ')\M'), false);
+    ~ ('\m(' || nullif(_memoir.any_word(v_language, 'refers_back'), '') || ')\M'), false);
 end $$;
 
 -- Small talk recalls nothing. Of phatic words alone that is known before anything is searched.
