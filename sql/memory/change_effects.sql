@@ -156,9 +156,10 @@ returns _memoir.said_unit[] language sql immutable as $$
           and (t.unit).said !~ '[.!?…]$'
           and a.said ~* ('^(?:and |but )?(?:(?:' || _memoir.any_word('english', 'pronouns')
             || ')(?:''s|''re)?|her|his|its|their)\M')
-        -- Who or what was meant.
+        -- Who was meant, in a clause that says no more than that: "I see Dr. Amsel", not "I work at Siemens with Karl".
         or (t.unit).span_start between a.span_start + a.span_length and a.span_start + a.span_length + 6
-          and a.said !~ '[.!?…]$' and (t.unit).said ~* '^(?:he|she|it|they)(?:''s|''re| is| are) (?:an?|the|my|our)\M'))
+          and a.said ~ '^(?:[Ii]|[Ww]e)(?:''m|''re| am| are|''ve|'' have| have)? [[:lower:]]+(?: [[:lower:]]+)?(?: Dr\.?| Mr\.?| Mrs\.?| Ms\.?)? [[:upper:]][[:alpha:]''-]+(?: [[:upper:]][[:alpha:]''-]+)?$'
+          and (t.unit).said ~* '^(?:he|she|it|they)(?:''s|''re| is| are) (?:an?|the|my|our)\M'))
   select coalesce(array_agg(t.unit), '{}') from told t where t.unit <> all (p_units)
 $$;
 

@@ -218,7 +218,6 @@ create or replace function _memoir.learnt_changes(p_turn _memoir.conversation_hi
   p_language text, p_config jsonb)
 returns setof _memoir.found_change language plpgsql stable set plan_cache_mode = force_generic_plan as $$
 declare
-  v_sure real := 0.42; v_doubt real := 0.15;  -- docs/extraction.md has what other limits find
   v_stems text[] := _memoir.topics(left(p_text, 1000), p_language, '{}'); v_units _memoir.said_unit[]; v_row record;
   v_clauses _memoir.said_clause[]; v_all _memoir.found_change[] := '{}';
   v_hits _memoir.found_change[] := '{}'; v_found _memoir.found_change;
@@ -249,7 +248,6 @@ begin
   -- Of the first few: each is a text to embed.
   v_likeness := _memoir.likeness(p_config, v_model, v_vector, array(select u.said from unnest(v_units[1:v_compared])
     with ordinality u order by ordinality));
-  if v_likeness is null then v_sure := 0.5; v_doubt := 0.25; end if;  -- words alone tell less
   for v_row in
     with told as materialized (
       select g.*, g.signals || v_likeness[g.unit_no] as alike
@@ -262,32 +260,33 @@ begin
       select c.chance, c.o from unnest(_memoir.change_chances((select jsonb_agg(t.alike::text order by t.unit_no)
         from told t where t.unit_no <= cardinality(v_likeness)), true)) with ordinality c(chance, o)
     )
-    select t.clause_no, t.unit_no, s.chance, greatest(c.chance, d.chance) as doubt
+    select t.clause_no, t.unit_no, s.chance, greatest(c.chance, d.chance) as doubt, s.sure
     from (select told.*, row_number() over (order by told.unit_no) as o from told) t join chances c on c.o = t.o
     left join doubts d on d.o = t.o,
-      -- The mean of both log odds is surer than either.
-      lateral (select coalesce(1 / (1 + sqrt((1 - c.chance) * (1 - d.chance) / (c.chance * d.chance))), c.chance)) s(chance)
-    where greatest(c.chance, d.chance) >= v_doubt
-    order by s.chance >= v_sure desc, case when s.chance >= v_sure then s.chance else coalesce(d.chance, c.chance) end desc,
+      -- The mean of both log odds is surer than either; words alone tell less. docs/extraction.md has what other limits find.
+      lateral (select coalesce(1 / (1 + sqrt((1 - c.chance) * (1 - d.chance) / (c.chance * d.chance))), c.chance),
+        coalesce(1 / (1 + sqrt((1 - c.chance) * (1 - d.chance) / (c.chance * d.chance))) >= 0.42, c.chance >= 0.5)) s(chance, sure)
+    where greatest(c.chance, d.chance) >= case when d.chance is null then 0.25 else 0.15 end
+    order by s.sure desc, case when s.sure then s.chance else coalesce(d.chance, c.chance) end desc,
       t.unit_no limit 12
   loop
     v_found.span_start := v_clauses[v_row.clause_no].span_start;
     v_found.span_length := v_clauses[v_row.clause_no].span_length;
     v_found.said := v_clauses[v_row.clause_no].said;
     v_found.unit := v_units[v_row.unit_no];
-    v_found.score := case when v_row.chance >= v_sure then v_row.chance else v_row.doubt end;
-    if v_row.chance >= v_sure then v_hits := v_hits || v_found; end if;
+    v_found.score := case when v_row.sure then v_row.chance else v_row.doubt end;
+    if v_row.sure then v_hits := v_hits || v_found; end if;
     -- Nothing but a question says nothing; what is in doubt by its meaning may be said of another in other words.
-    continue when v_row.chance < v_sure and (p_text ~* v_deletes or (v_found.unit).is_question
+    continue when not v_row.sure and (p_text ~* v_deletes or (v_found.unit).is_question
         and (v_found.unit).said ~* v_asks)
-      or (v_row.chance >= v_sure or v_likeness is null)
+      or (v_row.sure or v_likeness is null)
         and _memoir.is_of_another(v_clauses[v_row.clause_no].plain, v_found.said, v_found.unit, p_language)
       -- "60 sets instead of 48": no other number.
       or exists (select from unnest(v_replaced) r where r ~ '^[\d.,]*\d$') and not exists (
         select from unnest(v_replaced) r where _memoir.has_words((v_found.unit).said, r));
     v_found.olds := (select array(select r from unnest(v.raws || v.names) r where not _memoir.has_words(p_text, r))
       from _memoir.values_of((v_found.unit).said, p_language) v);
-    v_found.kind := case when v_row.chance >= v_sure then 'learnt' else 'doubt' end;
+    v_found.kind := case when v_row.sure then 'learnt' else 'doubt' end;
     -- Beside what is in doubt the whole message says it, or the sentence, unless they are long.
     v_clause := v_clauses[v_row.clause_no];
     if v_found.kind = 'doubt' and length(p_text) <= 280 then

@@ -371,6 +371,7 @@ def test_the_rest_of_the_turn_stays_findable(db: Db, user: str) -> None:
 
 
 KEPT = [
+    ("my insulin pen is in the glovebox", "the car gets hot, so don't keep the insulin pen there, right?"),
     ("Two driving lessons: Monday at 8 and Friday at 9", "forget the driving lesson"),
     ("Nele goes to the Birkenhof school, she collects stamps", "don't forget which school Nele goes to"),
     ("My bar exam is in May", "about the bar exam: forgetting that much is normal, right?"),
@@ -396,6 +397,11 @@ KEPT = [
 def test_what_is_no_clear_request_loses_nothing(db: Db, user: str, said: str, request_: str) -> None:
     talk(db, user, said, request_)
     assert changes(db, user) == []
+
+
+def test_who_is_forgotten_takes_nothing_else_along(db: Db, user: str) -> None:
+    talk(db, user, "I work at Siemens with Karl, he's my brother", "please forget what I said about my brother")
+    assert any("Siemens" in m for m in memories(db, user)), memories(db, user)
 
 
 def test_forgetting_can_be_undone(db: Db, user: str) -> None:

@@ -259,6 +259,12 @@ THIS_TIME = [
     "my boss would rather you didn't call",
     "we don't drink enough water",
     "she uses they/them pronouns",
+    "please be patient with me, first time here",
+    "Be brutally honest with me: is my cover letter any good?",
+    "I only have eggs and rice at home, what can I cook?",
+    "I look after my sister's cats next week",
+    "examples for me are always confusing",
+    "I've switched to Apple Music",
 ]
 
 
@@ -300,3 +306,25 @@ def test_what_is_remembered_twice_of_one_matter_has_one_value(db: Db, user: str)
     call(db, "remember", user, "Lives in Bergen.")
     call(db, "remember", user, "Lives in Oslo.")
     assert memories(db, user) == ["Lives in Oslo."]
+
+
+def test_an_assumption_to_be_avoided_hides_nothing_behind_it(db: Db, user: str) -> None:
+    talk(db, user, "Don't assume I'm a beginner. I work as a nurse in Bergen and I'm allergic to latex.")
+    known = " ".join(memories(db, user))
+    assert "nurse in Bergen" in known and "latex" in known
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("I'm writing my thesis about moths", "I'm writing my thesis on my iPad, which app for citations?"),
+        ("I'm married to Lena", "I'm not single, so no dating tips"),
+        ("we're engaged", "we're not married, so two tax forms"),
+        ("I'm studying linguistics", "I've switched to classical music in the car"),
+    ],
+)
+def test_what_says_nothing_of_a_matter_leaves_its_value(db: Db, user: str, before: str, after: str) -> None:
+    talk(db, user, before)
+    first = memories(db, user)
+    talk(db, user, before, after)
+    assert first and set(first) <= set(memories(db, user))
