@@ -296,6 +296,7 @@ def test_a_change_can_be_undone(db: Db, user: str) -> None:
 
 
 FORGETS = [
+    ("I have a hearing at the labour court against Brightline Ltd", "Erase everything I've said about Brightline.", "Brightline"),
     ("I see Dr. Amsel every Friday, she's a therapist", "please erase what I told you about my therapist", "Amsel"),
     ("Levin goes to the Birkenhof school", "you don't need that, so don't remember which school Levin goes to", "Birkenhof"),
     ("I live at 8 Harbour Row, top bell", "please forget my address", "Harbour"),
@@ -402,6 +403,12 @@ def test_what_is_no_clear_request_loses_nothing(db: Db, user: str, said: str, re
 def test_who_is_forgotten_takes_nothing_else_along(db: Db, user: str) -> None:
     talk(db, user, "I work at Siemens with Karl, he's my brother", "please forget what I said about my brother")
     assert any("Siemens" in m for m in memories(db, user)), memories(db, user)
+
+
+def test_what_is_scratched_is_over(db: Db, user: str) -> None:
+    talk(db, user, "in October we're off to Madeira for ten days!", "scratch Madeira, flights were insane. we're doing Slovenia in October")
+    assert spans(db, user, "changed") == 1
+    assert "Madeira for ten days (later changed)" in shown(db, user, "Where are we going in October?")
 
 
 def test_forgetting_can_be_undone(db: Db, user: str) -> None:

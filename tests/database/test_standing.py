@@ -10,6 +10,8 @@ pytestmark = pytest.mark.usefixtures("little_vectors")
 
 
 STANDING = [
+    "lactose intolerant here, so skip the cream. how do I thicken a soup",
+    "whenever you state a number I want a source with it, otherwise I can't use it",
     "Code for me is always TypeScript, with vitest for the tests",
     "I'm raising my nephews, Timo and Jannik, on my own since last year. what do they eat at twelve?",
     "I only have Debian at home, which tool makes screenshots?",
