@@ -218,6 +218,9 @@ create or replace function _memoir.learnt_changes(p_turn _memoir.conversation_hi
   p_language text, p_config jsonb)
 returns setof _memoir.found_change language plpgsql stable set plan_cache_mode = force_generic_plan as $$
 declare
+  -- docs/extraction.md has what other limits find; words alone tell less.
+  v_sure constant real := 0.42; v_doubt constant real := 0.15;
+  v_sure_by_words constant real := 0.5; v_doubt_by_words constant real := 0.25;
   v_stems text[] := _memoir.topics(left(p_text, 1000), p_language, '{}'); v_units _memoir.said_unit[]; v_row record;
   v_clauses _memoir.said_clause[]; v_all _memoir.found_change[] := '{}';
   v_hits _memoir.found_change[] := '{}'; v_found _memoir.found_change;
@@ -263,10 +266,11 @@ begin
     select t.clause_no, t.unit_no, s.chance, greatest(c.chance, d.chance) as doubt, s.sure
     from (select told.*, row_number() over (order by told.unit_no) as o from told) t join chances c on c.o = t.o
     left join doubts d on d.o = t.o,
-      -- The mean of both log odds is surer than either; words alone tell less. docs/extraction.md has what other limits find.
-      lateral (select coalesce(1 / (1 + sqrt((1 - c.chance) * (1 - d.chance) / (c.chance * d.chance))), c.chance),
-        coalesce(1 / (1 + sqrt((1 - c.chance) * (1 - d.chance) / (c.chance * d.chance))) >= 0.42, c.chance >= 0.5)) s(chance, sure)
-    where greatest(c.chance, d.chance) >= case when d.chance is null then 0.25 else 0.15 end
+      -- The mean of both log odds is surer than either.
+      lateral (select 1 / (1 + sqrt((1 - c.chance) * (1 - d.chance) / (c.chance * d.chance))) as mean) m,
+      lateral (select coalesce(m.mean, c.chance) as chance,
+        coalesce(m.mean >= v_sure, c.chance >= v_sure_by_words) as sure) s
+    where greatest(c.chance, d.chance) >= case when d.chance is null then v_doubt_by_words else v_doubt end
     order by s.sure desc, case when s.sure then s.chance else coalesce(d.chance, c.chance) end desc,
       t.unit_no limit 12
   loop
