@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -12,8 +12,20 @@ _SPACE = re.compile(r"[ \t\n\r]*")
 _scan = json.JSONDecoder().raw_decode
 
 
+MOST_BYTES = 16 << 20
+MOST_VALUES = 50_000
+"""Larger requests pass untouched: reading them would keep other clients waiting. The second number counts opening braces, and
+the elements of a list."""
+
+_SURROGATE = re.compile("[\ud800-\udfff]")
+
+
 class NotPlain(ValueError):
     """No JSON object of the shape that is understood here: it is left alone."""
+
+
+class TooLarge(NotPlain):
+    """More than is read here."""
 
 
 class Node(NamedTuple):
@@ -65,6 +77,8 @@ def elements(text: str, at: int) -> tuple[list[Node], int]:
         return found, at + 1
     while True:
         found.append(value_at(text, at))
+        if len(found) > MOST_VALUES:
+            raise TooLarge(f"a list of over {MOST_VALUES} elements")
         at = _skip(text, found[-1].end)
         if text[at : at + 1] == "]":
             return found, at + 1
@@ -73,15 +87,17 @@ def elements(text: str, at: int) -> tuple[list[Node], int]:
         at = _skip(text, at + 1)
 
 
-def members(text: str, at: int) -> Iterator[tuple[str, Node]]:
-    """The members of the object that begins there."""
+def members(
+    text: str, at: int, parse: Callable[[str, int, str], Node] = lambda text, at, key: value_at(text, at)
+) -> Iterator[tuple[str, Node]]:
+    """The members of the object that begins there. `parse` reads the value at a place, given its key."""
     at = _skip(text, at + 1)
     while text[at : at + 1] == '"':
         key, _, at = value_at(text, at)
         at = _skip(text, at)
         if text[at : at + 1] != ":":
             raise NotPlain(f"no colon at {at}")
-        node = value_at(text, _skip(text, at + 1))
+        node = parse(text, _skip(text, at + 1), key)
         yield key, node
         at = _skip(text, node.end)
         if text[at : at + 1] == ",":
@@ -116,7 +132,10 @@ LISTS = ("messages", "input", "tools")
 
 
 def body_of(raw: bytes) -> Body:
-    """A request's body. Raises NotPlain where it is no JSON object, or says a thing twice."""
+    """Parses a request's body, each element of its lists once. Raises NotPlain if it is no JSON object or has a key twice, and
+    TooLarge."""
+    if len(raw) > MOST_BYTES or raw.count(b"{") > MOST_VALUES:
+        raise TooLarge(f"{len(raw)} bytes")
     try:
         text = raw.decode("utf-8")
     except UnicodeDecodeError as error:
@@ -126,15 +145,21 @@ def body_of(raw: bytes) -> Body:
         raise NotPlain("no object")
     fields: dict[str, Node] = {}
     lists: dict[str, list[Node]] = {}
-    for key, node in members(text, start):
+
+    def parse(text: str, at: int, key: str) -> Node:
+        if key not in LISTS or text[at : at + 1] != "[":
+            return value_at(text, at)
+        lists[key], end = elements(text, at)
+        return Node([node.value for node in lists[key]], at, end)
+
+    for key, node in members(text, start, parse):
         if key in fields:
             raise NotPlain(f"{key} occurs twice")
         fields[key] = node
-        if key in LISTS and isinstance(node.value, list):
-            lists[key], _ = elements(text, node.start)
     return Body(text, fields, lists)
 
 
 def quoted(value: Any) -> str:
-    """A value of ours as JSON: always the same text."""
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    """Writes a value as JSON, always the same text. Lone surrogates are escaped, so the text can be encoded."""
+    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    return _SURROGATE.sub(lambda half: f"\\u{ord(half[0]):04x}", text)

@@ -25,27 +25,32 @@ class Event(NamedTuple):
 
 
 class Splitter:
-    """Takes pieces of a stream, gives the events that are whole."""
+    """Takes the pieces of a stream and gives its whole events. Each byte is looked at once, however long an event is."""
 
     def __init__(self) -> None:
-        self._rest = b""
+        self._rest = bytearray()
+        self._seen = 0
 
     def feed(self, piece: bytes) -> list[Event]:
-        """The events that a piece completes."""
+        """Returns the events that a piece completes."""
         self._rest += piece
         events, at = [], 0
-        for end in _END.finditer(self._rest):
+        # An end takes at most four bytes, so the last three seen may be the beginning of one.
+        for end in _END.finditer(self._rest, max(0, self._seen - 3)):
             # "\r\n\r\n" in two pieces: what has come of it could be taken for less than it is.
             if end.end() == len(self._rest) and end[0] == b"\r\r":
                 break
-            events.append(event_of(self._rest[at : end.end()]))
+            events.append(event_of(bytes(self._rest[at : end.end()])))
             at = end.end()
-        self._rest = self._rest[at:]
+        del self._rest[:at]
+        self._seen = len(self._rest)
         return events
 
     def rest(self) -> bytes:
-        """What is left of a stream that was cut."""
-        left, self._rest = self._rest, b""
+        """Returns what is left of a stream that was cut."""
+        left = bytes(self._rest)
+        self._rest.clear()
+        self._seen = 0
         return left
 
 
