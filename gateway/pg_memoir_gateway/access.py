@@ -16,11 +16,16 @@ def owner_of(config: Config, key: str) -> User | None:
     return next((user for user in config.users if key and hmac.compare_digest(user.key_sha256, found)), None)
 
 
+def keys_of(headers: Mapping[str, str]) -> list[str]:
+    """Returns the keys that a request carries, as clients of Anthropic and of OpenAI send them."""
+    kind, _, token = headers.get("authorization", "").partition(" ")
+    return [headers.get("x-api-key", ""), token.strip() if kind.lower() == "bearer" else ""]
+
+
 def user_of(config: Config, headers: Mapping[str, str]) -> tuple[str, Mode] | None:
     """Whose request this is, and the mode for it; None where that is not known. A listed key comes first, as Anthropic's
     clients send it or as a bearer token; then the header."""
-    kind, _, token = headers.get("authorization", "").partition(" ")
-    for key in (headers.get("x-api-key", ""), token.strip() if kind.lower() == "bearer" else ""):
+    for key in keys_of(headers):
         if found := owner_of(config, key):
             return found.name, found.mode or config.mode
     if config.user_header and (name := headers.get(config.user_header.lower())):

@@ -23,8 +23,12 @@ ENVIRONMENT = {
     "PG_MEMOIR_GATEWAY_MODE": "mode",
     "PG_MEMOIR_GATEWAY_USER": "user",
     "PG_MEMOIR_GATEWAY_INSPECT_TOKEN": "inspect_token",
+    "PG_MEMOIR_GATEWAY_ALLOWED_HOSTS": "allowed_hosts",
+    "PG_MEMOIR_GATEWAY_JOURNAL": "journal",
 }
 """Variables of the environment, and what they set. PG_MEMOIR_GATEWAY_CONFIG names the file."""
+
+HOST = re.compile(r"\*|null|([a-z][a-z0-9+.-]*://)?(\*\.)?(\[[0-9a-f:]+\]|[\w.-]+)(:\d{1,5})?", re.IGNORECASE)
 
 
 class ConfigError(ValueError):
@@ -42,7 +46,9 @@ class User:
 
 @dataclass(frozen=True)
 class Config:
-    """All settings. `user`: whose requests they are where no users are listed and no header says so."""
+    """All settings. `user`: whose requests they are where no users are listed and no header says so. `allowed_hosts`: names
+    under which the gateway may be reached, and origins of web pages that may call it. `journal`: the folder for exchanges
+    that are not stored yet, "off" for none."""
 
     dsn: str = ""
     host: str = "127.0.0.1"
@@ -61,6 +67,8 @@ class Config:
     window: int = 200_000
     database_ms: int = 300
     capture: bool = True
+    journal: str = ""
+    allowed_hosts: tuple[str, ...] = ()
     connect_seconds: float = 30.0
     hang_seconds: float = 900.0
     users: tuple[User, ...] = field(default=())
@@ -68,7 +76,7 @@ class Config:
     @property
     def is_local(self) -> bool:
         """Does it listen on this machine only?"""
-        return self.host == "localhost" or _is_loopback(self.host)
+        return is_loopback(self.host)
 
     def shown(self) -> dict[str, Any]:
         """Every setting as it may be printed: no passwords."""
@@ -112,6 +120,12 @@ def checked(config: Config) -> Config:
         address = urlsplit(getattr(config, name))
         if address.scheme not in ("http", "https") or not address.hostname or address.query:
             raise ConfigError(f"{name} is {getattr(config, name)!r}, not an http or https address")
+    for host in config.allowed_hosts:
+        if not HOST.fullmatch(host):
+            raise ConfigError(
+                f"allowed_hosts has {host!r}, not a host (memory.example.com, *.example.com, memory.example.com:8443) "
+                "or an origin (https://chat.example.com)"
+            )
     if not config.dsn:
         raise ConfigError("dsn is empty: set PG_MEMOIR_DSN, or dsn in the file")
     if not config.is_local and not config.users and not config.user_header:
@@ -142,6 +156,8 @@ def _typed(name: str, value: Any, default: Any) -> Any:
     wanted = type(default)
     if wanted is tuple and isinstance(value, list) and all(isinstance(one, str) for one in value):
         return tuple(value)
+    if wanted is tuple and isinstance(value, str):
+        return tuple(value.replace(",", " ").split())
     if wanted is bool and isinstance(value, str) and value.lower() in ("true", "false", "1", "0"):
         return value.lower() in ("true", "1")
     try:
@@ -155,8 +171,11 @@ def _typed(name: str, value: Any, default: Any) -> Any:
     return value.rstrip("/") if name.startswith("upstream_") else value
 
 
-def _is_loopback(host: str) -> bool:
+def is_loopback(host: str) -> bool:
+    """Does this host name mean the machine itself?"""
+    if host == "localhost" or host.endswith(".localhost"):
+        return True
     try:
-        return ipaddress.ip_address(host).is_loopback
+        return ipaddress.ip_address(host.strip("[]")).is_loopback
     except ValueError:
         return False

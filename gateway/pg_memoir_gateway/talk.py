@@ -70,6 +70,11 @@ def texts(item: Item) -> list[str]:
     return [b["text"] for b in blocks if isinstance(b, dict) and isinstance(b.get("text"), str)]
 
 
+def is_conversation_path(path: str) -> bool:
+    """Does a request to this path hold a conversation?"""
+    return path in DIALECTS or path in ASIDES
+
+
 def dialect_of(exchange: Exchange) -> Dialect | None:
     """The API of a request that may be part of a conversation."""
     path = exchange.path.rpartition("/")[0] if exchange.path in ASIDES else exchange.path
