@@ -42,11 +42,10 @@ begin
     where not exists (select from _memoir.sessions where user_id = v_caller.user_id
       and session_id = _memoir.session_id(v_caller.user_id, p_session));
   end if;
-  -- Credentials are no part of what has to be replayed.
   insert into _memoir.api_calls values (v_caller.user_id, v_call, v_now,
     _memoir.session_id(v_caller.user_id, p_session), p_provider, p_model,
-    p_status, p_latency_ms, p_started_at, _memoir.without_credentials(p_request_headers),
-      _memoir.without_credentials(p_response_headers),
+    p_status, p_latency_ms, p_started_at, _memoir.harmless_headers(p_request_headers),
+      _memoir.harmless_headers(p_response_headers),
     p_request, p_response, v_metadata, _memoir.bytes_sensitivity(v_caller.user_id,
       p_request || coalesce(p_response, '') || coalesce((select string_agg(e, '' order by o)
       from unnest(p_events) with ordinality t(e, o)), '')), p_session);
@@ -56,8 +55,8 @@ begin
 end $$;
 comment on function memoir.capture_call(text, text, bytea, bytea, text, text, integer, integer, timestamptz, jsonb,
   jsonb, bytea[], timestamptz[], jsonb) is
-  'Keeps an upstream call as it was sent and answered, with the events of a stream in order. Credential headers are
-dropped.
+  'Keeps an upstream call as it was sent and answered, with the events of a stream in order. Of the headers those
+are kept that are known to hold no credentials, such as user-agent and content-type.
 Returns the call''s id. Writes api_calls, stream_events. Raises PM001, PM012, PM014.';
 
 create or replace function _memoir.check_headers(p_field text, p_headers jsonb)
@@ -86,13 +85,17 @@ begin
   where s.user_id = p_caller.user_id and s.session_id = _memoir.session_id(p_caller.user_id, p_session);
 end $$;
 
--- Rate-limit headers that count tokens are no credentials, nor is an idempotency key.
-create or replace function _memoir.without_credentials(p_headers jsonb)
+-- Returns the headers that hold no credentials. It lists the harmless ones, because nobody knows every name of a secret.
+-- The gateway has the same list (exchange.py), so it sends no others.
+create or replace function _memoir.harmless_headers(p_headers jsonb)
 returns jsonb language sql immutable as $$
-  select coalesce(jsonb_object_agg(key, value) filter (
-    where lower(key) !~
-      '(authorization|api[-_]?key|cookie|secret|password|credential|signature|(^|[-_])(token|key|auth)$)'
-      or lower(key) ~ '(^|[-_])idempotency[-_]key$'), '{}')
+  select coalesce(jsonb_object_agg(key, value) filter (where lower(key) ~ (
+      '^(accept(-encoding|-language)?|anthropic-(version|beta|ratelimit-[a-z-]+)|cf-ray|content-(encoding|length|type)|date'
+      '|(x-)?idempotency-key|openai-(beta|model|processing-ms|version)|(x-|x-client-)?request-id|retry-after(-ms)?|server'
+      '|(x-)?session[-_]id|user-agent|via|x-app|x-claude-code-(agent-id|request-class|session-id)|x-openai-subagent'
+      '|x-opencode-(client|project|request|session)|x-ratelimit-[a-z-]+|x-should-retry'
+      '|x-stainless-(arch|async|helper|helper-method|lang|os|package-version|read-timeout|retry-count|runtime|runtime-version'
+      '|timeout))$')), '{}')
   from jsonb_each(case when jsonb_typeof(p_headers) = 'object' then p_headers else '{}' end)
 $$;
 
