@@ -21,7 +21,10 @@ DSN="host=$SOCKET_DIR port=$PORT dbname=$DATABASE user=postgres"
 run_sql() { PGOPTIONS='-c client_min_messages=warning' "$PGBIN/psql" -X -q -v ON_ERROR_STOP=1 "$@"; }
 
 # Also tells a server that is up but has no such database yet from one that is down.
-server_is_up() { as_server "$PGBIN/pg_ctl" status -D "$STATE/pgdata" >/dev/null 2>&1; }
+server_is_up() { as_server "$PGBIN/pg_ctl" status -D "$STATE/pgdata" >/dev/null 2>&1 && ! is_zombie; }
+
+# A killed server stays a zombie where process 1 does not reap, as in many containers. PostgreSQL takes it for running.
+is_zombie() { grep -qs '^State:[[:space:]]*Z' "/proc/$(sed -n 1p "$STATE/pgdata/postmaster.pid" 2>/dev/null)/status"; }
 
 stamped() { [ "$(cat "$STATE/stamp/$1" 2>/dev/null)" = "$2" ]; }
 stamp() { printf '%s\n' "$2" >"$STATE/stamp/$1"; }
@@ -107,6 +110,7 @@ start_server() {
     stop_server
   fi
   step 6 "starting the server"
+  ! is_zombie || rm -f "$STATE/pgdata/postmaster.pid"
   bash "$ROOT/scripts/end_orphans.sh" "$STATE/pgdata" || die "what a killed server left behind does not end"
   make_private_dir "$STATE/home"
   server_config | as_server sh -c 'cat >"$0"' "$STATE/pgdata/conf.d/00-pg_memoir.conf"
