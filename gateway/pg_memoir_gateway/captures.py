@@ -34,9 +34,8 @@ class Bases:
         tail = _shared(before[::-1][:most], request[::-1][:most])
         return request[head : len(request) - tail], {"base": call, "head": head, "tail": tail}
 
-    def keep(self, key: tuple[str, str, str], call: str, request: bytes) -> None:
-        """Remembers a request as its conversation's last, and lets the oldest go."""
-        packed = zlib.compress(request, 1)
+    def keep(self, key: tuple[str, str, str], call: str, packed: bytes) -> None:
+        """Remembers a request, zlib's bytes of it, as its conversation's last, and lets the oldest go."""
         self._size += len(packed) - len(self._last.pop(key, ("", b""))[1])
         self._last[key] = (call, packed)
         while self._size > KEPT_BYTES and len(self._last) > 1:

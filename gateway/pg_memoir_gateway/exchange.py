@@ -2,21 +2,39 @@
 
 from __future__ import annotations
 
+import re
 import time
 import zlib
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
+import zstandard
+
 from .dialect import Answer
+from .spans import MOST_BYTES, NotPlain, TooLarge
 
 Headers = list[tuple[bytes, bytes]]
+
+HARMLESS = re.compile(
+    r"accept(-encoding|-language)?|anthropic-(version|beta|ratelimit-[a-z-]+)|cf-ray|content-(encoding|length|type)|date"
+    r"|(x-)?idempotency-key|openai-(beta|model|processing-ms|version)|(x-|x-client-)?request-id|retry-after(-ms)?|server"
+    r"|(x-)?session[-_]id|user-agent|via|x-app|x-claude-code-(agent-id|request-class|session-id)|x-openai-subagent"
+    r"|x-opencode-(client|project|request|session)|x-ratelimit-[a-z-]+|x-should-retry"
+    r"|x-stainless-(arch|async|helper|helper-method|lang|os|package-version|read-timeout|retry-count|runtime|runtime-version|timeout)"
+)
+"""Headers that hold no credentials, so they may be stored. All others are left out: nobody knows every name of a secret."""
+
+_EVENT = re.compile(rb"\s*(data|event|id|retry)?:")
+"""How a stream of events begins, whatever its content type says."""
 
 
 @dataclass
 class Exchange:
-    """`body` is what the client sent, `sent` what went upstream. `chunks` are those of the upstream's answer. Where the
-    model was asked again within the client's message, `earlier` are the calls before, and `told` is the whole message. `changes` is the
+    """`body` is what the client sent, without compression, and `raw` the same as it came. `sent` is what went upstream.
+    `chunks` are those of the upstream's answer. Where the model was asked again within the client's message, `earlier` are the calls before, and `told` is the whole message. `changes` is the
     log of what differs: start and end in the text of the body, and the length of what stands there; `rewritten`: characters
-    behind what differs from the request before. `conversation`: of whom and which, until it is stored."""
+    behind what differs from the request before. `conversation`: of whom and which, until it is stored. `bypassed`: why it
+    passes as it came, if it does. `unread`: request or answer can't be read. `started`: the client has the head of a stream."""
 
     method: str
     path: str
@@ -34,6 +52,10 @@ class Exchange:
     changes: list[list[int]] = field(default_factory=list)
     rewritten: int = 0
     conversation: tuple[str, str] | None = None
+    raw: bytes = b""
+    bypassed: str = ""
+    unread: bool = False
+    started: bool = False
 
     def header(self, name: str) -> str:
         """A header of the request, "" if there is none."""
@@ -45,15 +67,65 @@ class Exchange:
 
     @property
     def streams(self) -> bool:
-        """Is the answer a stream of events?"""
-        return self.answer_header("content-type").startswith("text/event-stream")
+        """Is the answer a stream of events? Some servers send one under another content type."""
+        if "event-stream" in self.answer_header("content-type").lower():
+            return True
+        begun = next((piece for _, piece in self.chunks if piece), b"")[:512]
+        if self.answer_header("content-encoding") == "gzip":
+            begun = zlib.decompressobj(31).decompress(begun)
+        return bool(_EVENT.match(begun))
+
+    @property
+    def succeeded(self) -> bool:
+        """Did the upstream accept the request?"""
+        return 200 <= self.status < 300
 
     def answer(self) -> list[tuple[float, bytes]]:
-        """The chunks of the answer as they are without compression, each with its time."""
-        if self.answer_header("content-encoding") != "gzip":
+        """Returns the chunks of the answer without compression, each with its time. Raises NotPlain for an unknown one."""
+        encoding = self.answer_header("content-encoding")
+        if encoding not in ("", "identity", "gzip"):
+            raise NotPlain(f"an answer in {encoding}")
+        if encoding != "gzip":
             return self.chunks
         unzip = zlib.decompressobj(31)
         return [(at, piece) for at, chunk in self.chunks if (piece := unzip.decompress(chunk))]
+
+    @property
+    def size(self) -> int:
+        """Bytes of the request and of the answer."""
+        return len(self.body) + sum(len(chunk) for _, chunk in self.chunks)
+
+    def decompress(self) -> None:
+        """Sets `body` to what a compressed request holds. Raises NotPlain if it can't be decompressed, and TooLarge."""
+        encoding = self.header("content-encoding").strip().lower()
+        if encoding in ("", "identity"):
+            return
+        try:
+            body = _DECOMPRESS[encoding](self.raw)
+        except KeyError as error:
+            raise NotPlain(f"a request in {encoding}") from error
+        except (zlib.error, zstandard.ZstdError) as error:
+            raise NotPlain(f"no {encoding}: {error}") from error
+        if len(body) > MOST_BYTES:
+            raise TooLarge(f"over {MOST_BYTES} bytes in {encoding}")
+        self.body = self.sent = body
+
+    def harmless_headers(self) -> Headers:
+        """Returns the request's headers that may be stored."""
+        return harmless(self.headers)
+
+
+def harmless(headers: Headers) -> Headers:
+    """Returns those headers that may be stored."""
+    return [(key, value) for key, value in headers if HARMLESS.fullmatch(key.decode("latin-1").lower())]
+
+
+_DECOMPRESS: dict[str, Callable[[bytes], bytes]] = {
+    "gzip": lambda raw: zlib.decompressobj(31).decompress(raw, MOST_BYTES + 1),
+    "deflate": lambda raw: zlib.decompressobj().decompress(raw, MOST_BYTES + 1),
+    "zstd": lambda raw: zstandard.ZstdDecompressor().stream_reader(raw).read(MOST_BYTES + 1),
+}
+"""By content encoding. Each gives at most a byte more than is read."""
 
 
 def _value(headers: Headers, name: str) -> str:

@@ -7,7 +7,7 @@ import logging
 import threading
 import time
 from collections import defaultdict
-from collections.abc import AsyncIterator, Awaitable, Coroutine
+from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager
 from typing import Any, Literal, TypeVar
 
@@ -31,6 +31,9 @@ WARM = 2
 
 AWAY_SECONDS = 1.0
 """So long nobody waits for a database that did not answer."""
+
+LEFT_SECONDS = 30.0
+"""A call of the database that a request no longer waits for is cancelled after this time."""
 
 
 BOUNDS = (0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.5, 1.0)
@@ -91,6 +94,7 @@ class Gateway:
             follow_redirects=False,
         )
         self._tasks: set[asyncio.Task[Any]] = set()
+        self._left: set[asyncio.Task[Any]] = set()
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
@@ -104,6 +108,8 @@ class Gateway:
                 self._warming.cancel()
             if self._tasks:
                 await asyncio.wait(self._tasks, timeout=10)
+            for task in (*self._tasks, *self._left):
+                task.cancel()
             await self.http.aclose()
             await self.memoir.close()
 
@@ -124,29 +130,59 @@ class Gateway:
         while self.open_requests or self._tasks:
             await asyncio.sleep(0.01)
 
-    async def in_time(self, call: Awaitable[T]) -> T:
-        """A call of the database that a request waits for. Raises TimeoutError after database_ms, and for a second after
-        that at once: what is away keeps one request waiting, not all."""
-        if time.monotonic() < self._away_until:
-            if asyncio.iscoroutine(call):
-                call.close()
+    async def in_time(self, call: Coroutine[Any, Any, T], until: float | None = None) -> T:
+        """Waits for a call of the database on behalf of a request, until `until` (time.monotonic()) or for database_ms.
+        Raises TimeoutError after that, and for the next second at once: a database that is away keeps one request waiting,
+        not all."""
+        now = time.monotonic()
+        if now < self._away_until:
+            call.close()
             raise TimeoutError("the database did not answer a moment ago")
+        wait = self.config.database_ms / 1000 if until is None else max(0.0, until - now)
         try:
-            async with asyncio.timeout(self.config.database_ms / 1000):
-                return await call
+            return await self.within(wait, call)
         except (TimeoutError, psycopg.OperationalError, PoolTimeout):
             self._away_until = time.monotonic() + AWAY_SECONDS
             raise
 
+    async def within(self, seconds: float, call: Coroutine[Any, Any, T]) -> T:
+        """Waits so long for a call, then raises TimeoutError and leaves the call behind. Cancelling it would wait as well:
+        psycopg first asks the server to stop, and a server that hangs does not answer that either."""
+        task = asyncio.create_task(call)
+        try:
+            await asyncio.wait({task}, timeout=seconds)
+        finally:
+            if not task.done():
+                self._leave(task)
+        if not task.done():
+            raise TimeoutError(f"no answer within {seconds:.1f} s")
+        return task.result()
+
+    def _leave(self, task: asyncio.Task[Any]) -> None:
+        """Lets a call end by itself, and cancels it in the background if it does not."""
+        cancel = asyncio.get_running_loop().call_later(LEFT_SECONDS, task.cancel)
+        self._left.add(task)
+
+        def ended(task: asyncio.Task[Any]) -> None:
+            cancel.cancel()
+            self._left.discard(task)
+            if not task.cancelled():
+                task.exception()
+
+        task.add_done_callback(ended)
+
     async def _warm(self) -> None:
         """The first calls of a connection plan and load; no request should wait for that."""
+
+        async def call() -> None:
+            for sort in SORTS:
+                self.tools[sort] = await self.memoir.memory_tools(sort, names=list(self.config.tools)) or []
+            for _ in range(2):
+                calls = (self.memoir.recall_beside(self.config.user, "warm", "Where was it?") for _ in range(WARM))
+                await asyncio.gather(*calls)
+
         try:
-            async with asyncio.timeout(10):
-                for sort in SORTS:
-                    self.tools[sort] = await self.memoir.memory_tools(sort, names=list(self.config.tools)) or []
-                for _ in range(2):
-                    calls = (self.memoir.recall_beside(self.config.user, "warm", "Where was it?") for _ in range(WARM))
-                    await asyncio.gather(*calls)
+            await self.within(10, call())
         except (TimeoutError, psycopg.Error, MemoirError, OSError) as error:
             log.warning("the database does not answer yet: %s: %s", type(error).__name__, error)
             self._warming = asyncio.create_task(self._tried_again())

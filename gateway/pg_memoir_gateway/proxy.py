@@ -3,31 +3,36 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
 import re
 import time
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
+from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 from typing import Any
 
 import httpx
 from starlette.datastructures import Headers
-from starlette.types import Receive, Scope, Send
+from starlette.responses import Response
+from starlette.types import Message, Receive, Scope, Send
 
 from .access import user_of
 from .additions import Added, joined, told_of
 from .anthropic_rounds import Rounds
 from .chat_rounds import ChatRounds
+from .config import Mode
 from .dialect import Answer, chain
 from .exchange import Exchange
-from .gateway import Gateway
+from .gateway import Gateway, log
+from .guard import error_response
+from .journal import Entry
 from .responses_rounds import ResponsesRounds
 from .rewriting import Plan, Rewriter
-from .spans import NotPlain, body_of, quoted
-from .sse import Splitter
-from .store import Store
+from .spans import MOST_BYTES, NotPlain, TooLarge, body_of, quoted
+from .sse import Event, Splitter, event_of
+from .store import Store, in_thread
 from .talk import Talk, dialect_of, talk_of
+from .upstreams import NoUpstream, upstream_of
 
 HOP = {b"connection", b"keep-alive", b"proxy-connection", b"te", b"trailer", b"transfer-encoding", b"upgrade"}
 """Headers of one connection, not of the message (RFC 9110, 7.6.1)."""
@@ -44,8 +49,56 @@ OURS = HOP | {b"host", b"content-length"}
 """What is said anew to the upstream."""
 
 
+REFUSED = (400, 404, 409, 413, 422)
+"""Statuses by which a provider says that it can't take a request. What the gateway added can be why."""
+
+DECODED = ("gzip", "deflate", "zstd")
+"""Encodings of answers that are read here."""
+
+ENDS = re.compile(rb"message_stop|\[DONE\]|response\.(completed|incomplete)")
+"""The last piece of a stream holds one of these."""
+
+BODY_SECONDS = 60.0
+"""A client that sends nothing more of its request for so long is given up."""
+
+
 class ClientGone(Exception):
     """The client left before it had sent its request."""
+
+
+class Record:
+    """Has an exchange written to the journal while it goes on, so that a kill of the process loses nothing that was
+    answered."""
+
+    def __init__(self, store: Store, exchange: Exchange, whose: tuple[str, Mode] | None) -> None:
+        self.store = store
+        self.exchange = exchange
+        self.whose = whose
+        self.entry: Entry | None = None
+        self._begun: asyncio.Task[None] | None = None
+        self._written = 0
+
+    def begin(self) -> None:
+        """Begins to write the request of a conversation, once the provider has accepted it."""
+        known = self.whose and dialect_of(self.exchange) and not self.exchange.unread
+        if known and self.entry is None and (entry := self.store.journal.entry()):
+            self.entry = entry
+            assert self.whose
+            self._begun = asyncio.create_task(self._write(entry.write_request, self.exchange, *self.whose))
+
+    async def finish(self) -> None:
+        """Returns when the answer so far is on the disk."""
+        if self.entry and self._begun and self._written < len(self.exchange.chunks):
+            self._written = len(self.exchange.chunks)
+            await self._begun
+            await self._write(self.entry.write_answer, replace(self.exchange, complete=True))
+
+    async def _write(self, write: Callable[..., None], *values: Any) -> None:
+        try:
+            await asyncio.to_thread(write, *values)
+        except OSError as error:
+            self.store.gateway.counts.add("journal_errors")
+            log.warning("the journal: %s", error)
 
 
 class Proxy:
@@ -62,191 +115,326 @@ class Proxy:
         self.gateway.open_requests += 1
         try:
             exchange = await _received(scope, receive)
+            record = Record(self.store, exchange, user_of(self.gateway.config, Headers(raw=exchange.headers)))
             try:
-                await _while_there(receive, self._forward(exchange, send))
+                await _while_there(receive, self._forward(exchange, record, send))
             finally:
-                self._keep(exchange)
+                self._keep(exchange, record)
         except ClientGone:
             pass
+        except TimeoutError:
+            answer = error_response(408, "timeout", f"Nothing came of the request's body for {BODY_SECONDS:.0f} s.")
+            await answer(scope, receive, send)
         finally:
             self.gateway.open_requests -= 1
 
-    async def _forward(self, exchange: Exchange, send: Send) -> None:
-        """Sends it on as it came, or as the mode has it; the answer back, or what is made of it."""
-        exchange.sent = exchange.body
-        dialect, whose = dialect_of(exchange), user_of(self.gateway.config, Headers(raw=exchange.headers))
-        plan, begun = Plan(exchange.body), time.perf_counter()
-        if dialect and whose and whose[1] != "observe":
-            with contextlib.suppress(NotPlain):
-                talk = talk_of(exchange, dialect, body_of(exchange.body), *whose, self.gateway.config)
-                exchange.conversation = (talk.user, talk.session)
-                plan = await self.rewriter.plan(exchange, talk)
+    def running(self) -> AbstractAsyncContextManager[None]:
+        """While requests are answered."""
+        return self.store.running(self.read, self.rewriter.refreshed)
+
+    def read(self, exchange: Exchange, whose: tuple[str, Mode]) -> Talk:
+        """Reads a request as a part of its conversation. Raises NotPlain."""
+        dialect = dialect_of(exchange)
+        if dialect is None:
+            raise NotPlain("no conversation")
+        return talk_of(exchange, dialect, body_of(exchange.body), *whose, self.gateway.config)
+
+    async def _forward(self, exchange: Exchange, record: Record, send: Send) -> None:
+        """Sends a request on as it came, or as the mode has it. Sends the answer back, or what is made of it."""
+        try:
+            upstream_of(exchange, self.gateway.config)
+        except NoUpstream as error:
+            self.gateway.counts.add("requests_refused", reason="path")
+            return await _send(send, error_response(404, "not_found_error", str(error)))
+        begun = time.perf_counter()
+        plan, talk = await self._plan(exchange, record.whose)
         exchange.sent, exchange.changes, exchange.rewritten = plan.sent, plan.changes, plan.rewritten
         self.gateway.counts.took("added_seconds", time.perf_counter() - begun)
-        self.gateway.counts.add("requests", mode=whose[1] if whose else "none")
+        self.gateway.counts.add("requests", mode=record.whose[1] if record.whose else "none")
         if plan.bypassed:
-            self.gateway.counts.add("bypasses", reason=plan.bypassed)
-        if plan.tools and dialect and exchange.path in ROUNDS:
-            return await self._conversed(exchange, talk, plan, send)
+            self._bypass(exchange, plan.bypassed)
         try:
-            answer = await self._asked(exchange)
+            if talk and plan.tools and exchange.path in ROUNDS:
+                return await self._converse(exchange, talk, plan, record, send)
+            answer = await self._ask(exchange, plan, talk)
         except httpx.HTTPError as error:
             return await _unreachable(error, send)
-        await self._passed(exchange, answer, plan, send)
+        await self._pass(exchange, answer, record, send)
 
-    async def _asked(self, exchange: Exchange) -> httpx.Response:
+    async def _plan(self, exchange: Exchange, whose: tuple[str, Mode] | None) -> tuple[Plan, Talk | None]:
+        """Returns what to send, and the conversation where it was read. Whatever goes wrong, the client's bytes are sent."""
+        untouched = Plan(exchange.body)
+        if not (whose and dialect_of(exchange)):
+            return untouched, None
+        try:
+            exchange.decompress()
+            untouched = Plan(exchange.body)
+            if len(exchange.body) > MOST_BYTES:
+                raise TooLarge(f"{len(exchange.body)} bytes")
+            if whose[1] == "observe":
+                return untouched, None
+            talk = await in_thread(len(exchange.body), lambda: self.read(exchange, whose))
+            exchange.conversation = (talk.user, talk.session)
+            return await self.rewriter.plan(exchange, talk), talk
+        except NotPlain as error:
+            exchange.unread = True
+            untouched.bypassed = type(error).__name__
+            log.info("bypassed: %s: %s", untouched.bypassed, error)
+        except Exception as error:  # whatever it is: a request must not fail because of us
+            untouched.bypassed = type(error).__name__
+            log.warning("bypassed: %s: %s", untouched.bypassed, error, exc_info=True)
+        return untouched, None
+
+    def _bypass(self, exchange: Exchange, reason: str) -> None:
+        """Counts what passes as it came."""
+        exchange.bypassed = exchange.bypassed or reason
+        self.gateway.counts.add("bypasses", reason=reason)
+
+    async def _ask(self, exchange: Exchange, plan: Plan, talk: Talk | None) -> httpx.Response:
+        """Asks the provider. If it refuses what the gateway made of the request, asks again with the client's own bytes."""
+        answer = await self._request(exchange)
+        if exchange.status not in REFUSED or exchange.sent == exchange.body:
+            if talk and exchange.status in REFUSED:
+                self.rewriter.untouched.pop((talk.user, talk.session), None)
+            return answer
+        reason = f"status {exchange.status}"
+        await answer.aclose()
+        plan.tools, exchange.sent, exchange.changes, exchange.rewritten = set(), exchange.body, [], 0
+        answer = await self._request(exchange)
+        if talk and exchange.succeeded:  # so it was ours: leave the conversation alone for a while
+            self._bypass(exchange, reason)
+            self.rewriter.leave_alone(talk)
+        return answer
+
+    async def _request(self, exchange: Exchange) -> httpx.Response:
         answer = await self.gateway.http.send(self._upstream(exchange), stream=True)
         exchange.status = answer.status_code
         exchange.answer_headers = [(k, v) for k, v in answer.headers.raw if k.lower() not in HOP]
         return answer
 
-    async def _passed(self, exchange: Exchange, answer: httpx.Response, plan: Plan, send: Send) -> None:
-        """The answer as it comes."""
+    async def _pass(self, exchange: Exchange, answer: httpx.Response, record: Record, send: Send) -> None:
+        """Sends the answer on as it comes."""
+        if exchange.succeeded:
+            record.begin()
+        length, came = exchange.answer_header("content-length"), 0
         try:
-            await _start(send, exchange, plan)
+            await _start(send, exchange)
             async for chunk in answer.aiter_raw():
                 exchange.chunks.append((time.time(), chunk))
+                came += len(chunk)
+                if ENDS.search(chunk) or length == str(came):  # the client may take it for the end
+                    await record.finish()
                 await send({"type": "http.response.body", "body": chunk, "more_body": True})
             exchange.complete = True
+            await record.finish()
             await send({"type": "http.response.body"})
         except httpx.HTTPError as error:  # cut upstream: so it is cut here, too
             raise ConnectionAbortedError(f"upstream: {error}") from error
         finally:
             await answer.aclose()
 
-    async def _conversed(self, exchange: Exchange, talk: Talk, plan: Plan, send: Send) -> None:
-        """An answer in which calls of our tools are held back and answered; the model is asked again where it called
-        nothing else."""
+    async def _converse(self, exchange: Exchange, talk: Talk, plan: Plan, record: Record, send: Send) -> None:
+        """Sends an answer on in which calls of our tools are held back and answered. The model is asked again where it
+        called nothing else."""
         exchange.headers = [(k, b"identity" if k.lower() == b"accept-encoding" else v) for k, v in exchange.headers]
         rounds = ROUNDS[exchange.path](plan.tools)
         results: list[list[str]] = []
-        told: Added = {}
+        announced: Added = {}
+        plainly = False  # has the client's own request been tried after a round of ours?
         while True:
             try:
-                answer = await self._asked(exchange)
+                answer = await (self._request(exchange) if rounds.rounds else self._ask(exchange, plan, talk))
             except httpx.HTTPError as error:
                 if rounds.rounds:
                     raise ConnectionAbortedError(f"upstream: {error}") from error
-                return await _unreachable(error, send)
-            if exchange.status != 200 or exchange.answer_header("content-encoding"):
+                raise
+            if exchange.status != 200 or not plan.tools or not _decodes(exchange, answer):
                 if not rounds.rounds:
-                    return await self._passed(exchange, answer, plan, send)
-                return await self._failed(exchange, answer, rounds, send)
+                    return await self._pass(exchange, answer, record, send)
+                if plainly:
+                    return await self._fail(exchange, answer, rounds, send)
+                await answer.aclose()
+                self._bypass(exchange, f"round {exchange.status}")
+                plainly, exchange.sent = True, exchange.body
+                continue
+            record.begin()
             rounds.begin()
             try:
-                whole = await self._round(exchange, answer, rounds, plan, send)
+                whole = await self._round(exchange, answer, rounds, send)
             finally:
                 await answer.aclose()
-            if rounds.finished() and rounds.done:
-                results.append(await self.rewriter.answered(talk, rounds.finished()))
-                told = joined(told, told_of(rounds.arguments(), results[-1]))
-                exchange.sent = await self.rewriter.without_withdrawn(talk, exchange.sent)
-            if not (rounds.done and rounds.again(self.gateway.config.fault_rounds)):
+            if exchange.unread:
+                return await self._close(exchange, rounds, whole, record, send)
+            try:
+                if rounds.finished() and rounds.done:
+                    results.append(await self.rewriter.answered(talk, rounds.finished()))
+                    announced = joined(announced, told_of(rounds.arguments(), results[-1]))
+                    exchange.sent = await self.rewriter.without_withdrawn(talk, exchange.sent)
+                if not (rounds.done and rounds.again(self.gateway.config.fault_rounds)):
+                    break
+                following = rounds.next(exchange.sent, results[-1])
+            except Exception as error:  # the answer ends here then
+                self._give_up(exchange, error)
                 break
             rounds.spent()
             exchange.earlier.append(replace(exchange, earlier=[], complete=True))
-            exchange.sent, exchange.chunks, exchange.rewritten = rounds.next(exchange.sent, results[-1]), [], 0
-        if rounds.done and any(results):
-            added = joined(told, rounds.added(results))
-            links = chain(talk.dialect, rounds.items(), talk.chain[-1])
-            link = talk.chain[-1] if talk.dialect.key == "input" else links[-1]
-            self.store.add(talk, link, joined(self.store.added(talk, -1), added) if link == talk.chain[-1] else added)
-            exchange.told = Answer(rounds.items(), talk.body.get("model"), rounds.total())
-        await self._closed(exchange, rounds, whole, plan, send)
-
-    async def _round(
-        self, exchange: Exchange, answer: httpx.Response, rounds: AnyRounds, plan: Plan, send: Send
-    ) -> bytes | None:
-        """One answer of the upstream: what the client may see of it goes out as it comes. An answer in one piece is
-        returned."""
+            exchange.sent, exchange.chunks, exchange.rewritten = following, [], 0
         try:
-            if not exchange.streams:
-                async for chunk in answer.aiter_raw():
-                    exchange.chunks.append((time.time(), chunk))
-                raw = b"".join(chunk for _, chunk in exchange.chunks)
+            if rounds.done and any(results):
+                self._note(exchange, talk, rounds, joined(announced, rounds.added(results)))
+        except Exception as error:
+            self._give_up(exchange, error)
+        await self._close(exchange, rounds, whole, record, send)
+
+    def _note(self, exchange: Exchange, talk: Talk, rounds: AnyRounds, added: Added) -> None:
+        """Keeps what was held back for later requests, and the answer as the client knows it."""
+        links = chain(talk.dialect, rounds.items(), talk.chain[-1])
+        link = talk.chain[-1] if talk.dialect.key == "input" else links[-1]
+        self.store.add(talk, link, joined(self.store.added(talk, -1), added) if link == talk.chain[-1] else added)
+        exchange.told = Answer(rounds.items(), talk.body.get("model"), rounds.total())
+
+    def _give_up(self, exchange: Exchange, error: Exception) -> None:
+        """Passes the provider's bytes from here on: they can't be read."""
+        exchange.unread = True
+        self._bypass(exchange, type(error).__name__)
+        log.warning("an answer can't be read: %s: %s", type(error).__name__, error, exc_info=error)
+
+    async def _round(self, exchange: Exchange, answer: httpx.Response, rounds: AnyRounds, send: Send) -> bytes | None:
+        """Reads one answer of the upstream. What the client may see of it goes out as it comes. Returns an answer in one
+        piece."""
+        splitter = Splitter()
+        try:
+            async for chunk in answer.aiter_bytes():
+                exchange.chunks.append((time.time(), chunk))
+                if not exchange.streams:
+                    continue
+                await self._begin_stream(exchange, send)
+                await _send_piece(send, self._feed(exchange, rounds, splitter.feed(chunk), splitter))
+            if exchange.streams:
+                await self._begin_stream(exchange, send)
+                if rest := splitter.rest():  # some servers leave out the last empty line
+                    await _send_piece(send, self._feed(exchange, rounds, [event_of(rest)], splitter))
+                return None
+            raw = b"".join(chunk for _, chunk in exchange.chunks)
+            try:
                 for event in rounds.events_of_whole(raw):
                     rounds.feed(event)
-                return raw
-            if len(rounds.rounds) == 1:
-                await _start(send, exchange, plan, changed=True)
-            splitter = Splitter()
-            async for chunk in answer.aiter_raw():
-                exchange.chunks.append((time.time(), chunk))
-                if out := b"".join(rounds.feed(event) for event in splitter.feed(chunk)):
-                    await send({"type": "http.response.body", "body": out, "more_body": True})
-            if rest := splitter.rest():
-                await send({"type": "http.response.body", "body": rest, "more_body": True})
-            return None
+            except Exception as error:
+                self._give_up(exchange, error)
+            return raw
         except httpx.HTTPError as error:
-            if exchange.streams and (rest := splitter.rest()):
-                await send({"type": "http.response.body", "body": rest, "more_body": True})
+            if exchange.started:
+                await _send_piece(send, splitter.rest())
             raise ConnectionAbortedError(f"upstream: {error}") from error
 
-    async def _closed(self, exchange: Exchange, rounds: AnyRounds, whole: bytes | None, plan: Plan, send: Send) -> None:
-        """The end of the answer."""
+    async def _begin_stream(self, exchange: Exchange, send: Send) -> None:
+        if not exchange.started:
+            exchange.started = True
+            await _start(send, exchange, changed=True)
+
+    def _feed(self, exchange: Exchange, rounds: AnyRounds, events: list[Event], splitter: Splitter) -> bytes:
+        """Returns what the client gets of these events."""
+        if exchange.unread:
+            return b"".join(event.raw for event in events) + splitter.rest()
+        out = []
+        for at, event in enumerate(events):
+            try:
+                out.append(rounds.feed(event))
+            except Exception as error:
+                self._give_up(exchange, error)
+                return b"".join([*out, rounds.release(), *(event.raw for event in events[at:]), splitter.rest()])
+        return b"".join(out)
+
+    async def _close(
+        self, exchange: Exchange, rounds: AnyRounds, whole: bytes | None, record: Record, send: Send
+    ) -> None:
+        """Ends the answer."""
+        end, body = b"", whole or b""
+        try:
+            if exchange.started:
+                end = b"" if exchange.unread else rounds.ended()
+            elif whole and not exchange.unread and (len(rounds.rounds) > 1 or rounds.finished()):
+                body = quoted(rounds.whole(json.loads(whole))).encode()
+        except Exception as error:
+            self._give_up(exchange, error)
+            end = rounds.release()
         exchange.complete = True
-        if whole is None:
-            return await send({"type": "http.response.body", "body": rounds.ended()})
-        touched = len(rounds.rounds) > 1 or rounds.finished()
-        body = quoted(rounds.whole(json.loads(whole))).encode() if touched else whole
-        await _start(send, exchange, plan, changed=True, length=len(body))
+        await record.finish()
+        if exchange.started:
+            return await send({"type": "http.response.body", "body": end})
+        await _start(send, exchange, changed=True, length=len(body))
         await send({"type": "http.response.body", "body": body})
 
-    async def _failed(self, exchange: Exchange, answer: httpx.Response, rounds: AnyRounds, send: Send) -> None:
+    async def _fail(self, exchange: Exchange, answer: httpx.Response, rounds: AnyRounds, send: Send) -> None:
         """The upstream refuses to go on with a message that the client has a part of: it gets the refusal's words."""
         body = await answer.aread()
         await answer.aclose()
         exchange.chunks.append((time.time(), body))
-        if rounds.streamed:
+        if exchange.started:
             await send({"type": "http.response.body", "body": rounds.error(body)})
         else:
-            await _start(send, exchange, Plan(b""), changed=True, length=len(body))
+            await _start(send, exchange, changed=True, length=len(body))
             await send({"type": "http.response.body", "body": body})
 
-    def _keep(self, exchange: Exchange) -> None:
-        """Has an exchange stored that is part of a conversation."""
-        dialect, whose = dialect_of(exchange), user_of(self.gateway.config, Headers(raw=exchange.headers))
-        if dialect and whose and exchange.status:
-            config = self.gateway.config
-            self.store.keep(
-                exchange,
-                lambda: talk_of(exchange, dialect, body_of(exchange.body), *whose, config),
-                self.rewriter.refreshed,
-            )
+    def _keep(self, exchange: Exchange, record: Record) -> None:
+        """Has an exchange stored that is part of a conversation, if the provider accepted it: else anybody who reaches the
+        gateway could have their words stored."""
+        whose = record.whose
+        if not (whose and exchange.succeeded and dialect_of(exchange)):
+            return
+        self.store.keep(exchange, lambda: self.read(exchange, whose), self.rewriter.refreshed, record.entry)
 
     def _upstream(self, exchange: Exchange) -> httpx.Request:
         """The request as it goes out: the client's, to another host."""
-        base = httpx.URL(upstream_of(exchange, self.gateway))
+        base = httpx.URL(upstream_of(exchange, self.gateway.config))
         url = base.copy_with(raw_path=base.raw_path.rstrip(b"/") + exchange.target)
         headers = [(k, v) for k, v in exchange.headers if k.lower() not in OURS]
         if dialect_of(exchange):  # of the compressions that can be read here
             headers = [(k, _readable(v) if k.lower() == b"accept-encoding" else v) for k, v in headers]
-        if exchange.sent or exchange.method == "POST":
-            headers.append((b"content-length", b"%d" % len(exchange.sent)))
-        return httpx.Request(exchange.method, url, headers=headers, content=exchange.sent or None)
+        sent = exchange.sent
+        if sent == exchange.body:
+            sent = exchange.raw
+        else:
+            headers = [(k, v) for k, v in headers if k.lower() != b"content-encoding"]
+        if sent or exchange.method == "POST":
+            headers.append((b"content-length", b"%d" % len(sent)))
+        return httpx.Request(exchange.method, url, headers=headers, content=sent or None)
 
 
 def _readable(accepted: bytes) -> bytes:
     return b"gzip" if b"gzip" in accepted else b"identity"
 
 
-def upstream_of(exchange: Exchange, gateway: Gateway) -> str:
-    """Whose API a request means: by its path, else by what only one of them sends."""
-    if re.match(r"/v1/(chat/|responses|completions|embeddings|realtime)", exchange.path):
-        return gateway.config.upstream_openai
-    anthropic = exchange.header("anthropic-version") or exchange.header("x-api-key")
-    if anthropic or not exchange.path.startswith("/v1/") or exchange.path.startswith("/v1/messages"):
-        return gateway.config.upstream_anthropic
-    return gateway.config.upstream_openai
+def _decodes(exchange: Exchange, answer: httpx.Response) -> bool:
+    """Can the answer's encoding be read? Some servers compress though nobody asked for it. The client gets it as it is then."""
+    encoding = exchange.answer_header("content-encoding").lower()
+    if encoding in DECODED:
+        changed = (b"content-encoding", b"content-length")
+        exchange.answer_headers = [(k, v) for k, v in exchange.answer_headers if k.lower() not in changed]
+    return encoding in ("", "identity", *DECODED)
 
 
-async def _start(send: Send, exchange: Exchange, plan: Plan, changed: bool = False, length: int | None = None) -> None:
-    """The head of an answer. Where its body is not the upstream's own, its length is not either."""
+async def _send(send: Send, answer: Response) -> None:
+    """Sends a whole answer of ours."""
+    await answer({"type": "http"}, _nothing, send)
+
+
+async def _nothing() -> Message:
+    return {"type": "http.disconnect"}
+
+
+async def _send_piece(send: Send, piece: bytes) -> None:
+    if piece:
+        await send({"type": "http.response.body", "body": piece, "more_body": True})
+
+
+async def _start(send: Send, exchange: Exchange, changed: bool = False, length: int | None = None) -> None:
+    """Sends the head of an answer. Where its body is not the upstream's own, its length is not either."""
     headers = exchange.answer_headers
     if changed:
         headers = [(k, v) for k, v in headers if k.lower() != b"content-length"]
         headers += [(b"content-length", b"%d" % length)] if length is not None else []
-    if plan.bypassed:
+    if exchange.bypassed:
         headers = [*headers, (b"x-pg-memoir", b"bypassed")]
     await send({"type": "http.response.start", "status": exchange.status, "headers": headers})
 
@@ -254,14 +442,16 @@ async def _start(send: Send, exchange: Exchange, plan: Plan, changed: bool = Fal
 async def _received(scope: Scope, receive: Receive) -> Exchange:
     parts = []
     while True:
-        message = await receive()
+        async with asyncio.timeout(BODY_SECONDS):
+            message = await receive()
         if message["type"] == "http.disconnect":
             raise ClientGone
         parts.append(message.get("body", b""))
         if not message.get("more_body"):
             break
     target = scope["raw_path"] + (b"?" + scope["query_string"] if scope["query_string"] else b"")
-    return Exchange(scope["method"], scope["path"], target, list(scope["headers"]), b"".join(parts))
+    body = b"".join(parts)
+    return Exchange(scope["method"], scope["path"], target, list(scope["headers"]), body, sent=body, raw=body)
 
 
 async def _while_there(receive: Receive, work: Coroutine[Any, Any, None]) -> None:
@@ -284,8 +474,4 @@ async def _while_there(receive: Receive, work: Coroutine[Any, Any, None]) -> Non
 
 async def _unreachable(error: Exception, send: Send) -> None:
     """What a client gets where there is nobody to ask."""
-    what = {"type": "api_error", "message": f"upstream: {type(error).__name__}: {error}"}
-    body = json.dumps({"type": "error", "error": what}).encode()
-    headers = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(body))]
-    await send({"type": "http.response.start", "status": 502, "headers": headers})
-    await send({"type": "http.response.body", "body": body})
+    await _send(send, error_response(502, "api_error", f"upstream: {type(error).__name__}: {error}"))

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 import re
+import time
+from collections import OrderedDict
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -39,6 +40,12 @@ NAME = re.compile(r"\s*(object\s+)?\"?[0-9a-f]{8}\b[^a-z?]*(lines?[^a-z?]*)?$")
 OFFERS = 5_000
 """Sessions of which it is kept in mind whether our tools were offered."""
 
+UNTOUCHED_SECONDS = 600.0
+"""After this time a conversation whose changes a provider refused is changed again."""
+
+TOOLS_SECONDS = 20.0
+"""Calls of our tools are given up after this time."""
+
 SAID = 50_000
 """So much of what the list says, from its end, is compared with what is found."""
 
@@ -70,7 +77,14 @@ class Rewriter:
         self.gateway = gateway
         self.store = store
         self.shown = Shown()
+        self.untouched: OrderedDict[tuple[str, str], float] = OrderedDict()
         self._offers = Offers()
+
+    def leave_alone(self, talk: Talk) -> None:
+        """Lets the requests of a conversation pass untouched for a while: the provider has refused what we made of one."""
+        self.untouched[talk.user, talk.session] = time.monotonic() + UNTOUCHED_SECONDS
+        while len(self.untouched) > OFFERS:
+            self.untouched.popitem(last=False)
 
     async def plan(self, exchange: Exchange, talk: Talk) -> Plan:
         """What to send. Where the database is away or slow, what this process knows still applies."""
@@ -78,16 +92,19 @@ class Rewriter:
             return Plan(exchange.body)
         if talk.previous or talk.body.get("thread"):
             return Plan(exchange.body)  # what is set into a list that the provider keeps can't be taken back
+        if self.untouched.get((talk.user, talk.session), 0) > time.monotonic():
+            return Plan(exchange.body, bypassed="refused before")
         plan = Plan(exchange.body)
         forms = self.shown.last(talk)
+        until = time.monotonic() + self.gateway.config.database_ms / 1000
         try:
             if talk.mode == "manage" and has_results(talk):
-                await self.store.caught_up(talk)
-            through = await self.gateway.in_time(self.store.look_up(talk))
+                await self.store.caught_up(talk, until)
+            through = await self.gateway.in_time(self.store.look_up(talk), until)
             if talk.mode == "manage":
-                forms = await self._forms(talk, through, exchange)
+                forms = await self._forms(talk, through, exchange, until)
             if talk.kind == "main":
-                await self._recall(talk, through)
+                await self._recall(talk, through, until)
         except (TimeoutError, psycopg.Error, MemoirError, OSError) as error:
             plan.bypassed = type(error).__name__
             log.info("bypassed: %s: %s", type(error).__name__, error)
@@ -106,7 +123,7 @@ class Rewriter:
             return Plan(exchange.body, bypassed="NotPlain")
         return plan
 
-    async def _recall(self, talk: Talk, through: int) -> None:
+    async def _recall(self, talk: Talk, through: int, until: float) -> None:
         """Finds what belongs beside the newest message of a person's, once."""
         said = storable("\n".join(piece.text for piece in talk.newest() if piece.whose == "person")).strip()
         if not re.search(r"\w\w", COMMANDS.sub(" ", said)) or self.store.added(talk, len(talk.chain) - 1) is not None:
@@ -122,7 +139,8 @@ class Rewriter:
                 shown_from=0 if known else ALL,
                 said=storable("\n".join(t for item in talk.items[through:] for t in texts(item))[-SAID:]),
                 profile_version=shown[-1] if shown else None,
-            )
+            ),
+            until,
         )
         added: Added = {"items": found["items"], "profile": found["profile_version"]}
         if found["text"]:
@@ -130,17 +148,18 @@ class Rewriter:
             self.gateway.counts.add("recalls")
         self.store.add(talk, talk.chain[-1], added)
 
-    async def _forms(self, talk: Talk, through: int, exchange: Exchange) -> Forms | None:
+    async def _forms(self, talk: Talk, through: int, exchange: Exchange, until: float) -> Forms | None:
         """The forms in force: as they were after the last answer, unless something has changed since."""
         budget = budget_of(talk, self._window(exchange))
         known = self.store.recalled(talk, through - 1) if through else None
-        if large_news(talk, through, budget):
-            session = await self.gateway.in_time(self.store.catch_up(talk))
+        # Of a conversation that no provider has accepted yet nothing is stored.
+        if known and large_news(talk, through, budget):
+            session = await self.gateway.in_time(self.store.catch_up(talk), until)
         elif known is None or (forms := self.shown.of(talk)):
             return forms if known else None
         else:
             session = known.session
-        return await self.gateway.in_time(self._asked(talk, session, budget))
+        return await self.gateway.in_time(self._asked(talk, session, budget), until)
 
     def _window(self, exchange: Exchange) -> int:
         return 1_000_000 if "context-1m" in exchange.header("anthropic-beta") else self.gateway.config.window
@@ -178,11 +197,14 @@ class Rewriter:
     async def answered(self, talk: Talk, calls: list[tuple[str, str, Any]]) -> list[str]:
         """What the calls of our tools (id, name, arguments) answer. The user's message is stored first: what a call quotes
         of it carries the user's word."""
+
+        async def answers() -> list[str]:
+            session = await self.store.catch_up(talk)
+            return [await self._one(talk, session, name, arguments) for _, name, arguments in calls]
+
         try:
-            async with asyncio.timeout(20):
-                session = await self.store.catch_up(talk)
-                return [await self._one(talk, session, name, arguments) for _, name, arguments in calls]
-        except (TimeoutError, psycopg.Error, MemoirError, OSError) as error:
+            return await self.gateway.within(TOOLS_SECONDS, answers())
+        except Exception as error:  # whatever it is: the model goes on without
             self.gateway.counts.add("tool_calls_failed")
             log.warning("tools: %s: %s", type(error).__name__, error)
             return ["Error: memory is out of reach at the moment. Go on without it."] * len(calls)

@@ -6,11 +6,13 @@ import asyncio
 import hashlib
 import json
 import time
-from collections import Counter, OrderedDict
-from collections.abc import Awaitable, Callable
+import zlib
+from collections import Counter, OrderedDict, deque
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, TypeVar
 from weakref import WeakValueDictionary
 
 import psycopg
@@ -26,19 +28,25 @@ from psycopg.errors import ReadOnlySqlTransaction
 from . import words
 from .additions import as_known, withdrawn
 from .captures import Bases
+from .config import Mode
 from .costs import cost_of, without
 from .dialect import Answer, Item, Message, chain, storable, text_of
-from .exchange import Exchange
+from .exchange import Exchange, Headers, harmless
 from .gateway import Gateway, log
+from .journal import Entry, Journal
 from .spans import NotPlain
-from .sse import Splitter
+from .sse import Splitter, events_of
 from .talk import Talk
 
 REMEMBERED = 20_000
 """So many messages are known without asking the database."""
 
 PENDING_BYTES = 64 << 20
-"""What may wait to be stored. Beyond it calls are not captured; turns come again with the next request."""
+"""What may wait in memory to be stored. Beyond it exchanges wait in the journal. Without one they are dropped: their turns
+come again with the next request."""
+
+WAITING_SECONDS = 15.0
+"""Between looks at what waits in the journal."""
 
 TRIED_AGAIN = (0.5, 1, 2, 4, 8, 15, 30, 60, 60, 60, 60)
 """Seconds before each further try to store while the database is away: a failover or a restart loses nothing."""
@@ -55,7 +63,20 @@ OPENINGS = 500
 """Sessions of which it is kept in mind how their system prompt reads, this many lines of it at most."""
 LINES = 100
 
+ONCE: tuple[float, ...] = ()
+"""No wait: what comes from the journal is tried at the next look again."""
+
+LARGE_BYTES = 256 << 10
+"""Larger texts are read and compressed in a thread, beside the other requests."""
+
 Then = Callable[[Talk, str, Exchange], Awaitable[None]]
+Read = Callable[[Exchange, tuple[str, Mode]], Talk]
+T = TypeVar("T")
+
+
+async def in_thread(size: int, work: Callable[[], T]) -> T:
+    """Does work over so many bytes: in a thread where that would keep other requests waiting."""
+    return await asyncio.to_thread(work) if size > LARGE_BYTES else work()
 
 
 @dataclass
@@ -79,6 +100,8 @@ class Store:
         self._bases = Bases()
         self._openings: OrderedDict[tuple[str, str], set[int]] = OrderedDict()
         self._behind: Counter[tuple[str, str]] = Counter()
+        self.journal = Journal(gateway.config)
+        self._waiting: deque[Entry] = deque()
 
     # What is known -------------------------------------------------------------------------------------------------
 
@@ -139,42 +162,93 @@ class Store:
 
     # After an answer -----------------------------------------------------------------------------------------------
 
-    def keep(self, exchange: Exchange, read: Callable[[], Talk], then: Then) -> None:
+    @asynccontextmanager
+    async def running(self, read: Read, then: Then) -> AsyncIterator[None]:
+        """While requests are answered: stores what waits in the journal, from ended processes too."""
+        self._waiting.extend(await asyncio.to_thread(self.journal.open))
+        task = asyncio.create_task(self._store_waiting(read, then))
+        try:
+            yield
+        finally:
+            task.cancel()
+            await asyncio.wait({task})
+            await asyncio.to_thread(self.journal.close)
+
+    async def _store_waiting(self, read: Read, then: Then) -> None:
+        while True:
+            for _ in range(len(self._waiting)):
+                if self.gateway.pending_bytes > PENDING_BYTES // 2:
+                    break
+                entry = self._waiting.popleft()
+                try:
+                    exchange, user, mode = await asyncio.to_thread(entry.read)
+                except (OSError, ValueError, KeyError, TypeError) as error:
+                    self.gateway.counts.add("journal_errors")
+                    log.warning("an entry of the journal can't be read: %s: %s", type(error).__name__, error)
+                    continue
+                self.gateway.counts.add("journal_replayed")
+                self.gateway.pending_bytes += exchange.size
+                await self._kept(exchange, lambda: read(exchange, (user, mode)), then, entry, ONCE)
+            await asyncio.sleep(WAITING_SECONDS)
+
+    def keep(self, exchange: Exchange, read: Callable[[], Talk], then: Then, entry: Entry | None = None) -> None:
         """Stores an exchange in the background, if there is room for it to wait; `then` gets the session. It is taken apart
-        (`read`) when its turn comes, since it waits in less memory as it came."""
-        size = len(exchange.body) + sum(len(chunk) for _, chunk in exchange.chunks)
-        if self.gateway.pending_bytes + size > PENDING_BYTES:
-            self.gateway.counts.add("stores_dropped")
+        (`read`) when its turn comes, since it waits in less memory as it came. `entry`: its place in the journal."""
+        if self.gateway.pending_bytes + exchange.size > PENDING_BYTES:
+            self.gateway.counts.add("stores_postponed" if entry else "stores_dropped")
+            if entry:
+                self._waiting.append(entry)
             return
-        self.gateway.pending_bytes += size
+        self.gateway.pending_bytes += exchange.size
         if exchange.conversation:
             self._behind[exchange.conversation] += 1
-        self.gateway.in_background(self._kept(exchange, read, size, then))
+        self.gateway.in_background(self._kept(exchange, read, then, entry))
 
-    async def _kept(self, exchange: Exchange, read: Callable[[], Talk], size: int, then: Then) -> None:
+    async def _kept(
+        self,
+        exchange: Exchange,
+        read: Callable[[], Talk],
+        then: Then,
+        entry: Entry | None,
+        waits: tuple[float, ...] = TRIED_AGAIN,
+    ) -> None:
+        """Stores an exchange, and tries again while the database is away. What could not be stored by then stays in the
+        journal."""
+        size, done = exchange.size, False
         try:
-            for wait in TRIED_AGAIN:
+            for wait in (*waits, None):
                 try:
                     async with self._turn:
-                        return await self._stored(exchange, read(), then)
+                        await self._stored(exchange, await in_thread(len(exchange.body), read), then)
+                    done = True
+                    return
                 except AWAY as error:
                     self._settled(exchange)
                     self.gateway.counts.add("stores_postponed")
                     log.info("not stored yet: %s: %s", type(error).__name__, error)
+                    if wait is None:
+                        raise
                 await asyncio.sleep(wait)
-            async with self._turn:
-                await self._stored(exchange, read(), then)
         except NotPlain:
-            pass
-        except (psycopg.Error, TimeoutError, OSError) as error:
+            done = True
+        except AWAY as error:
             self.gateway.counts.add("stores_failed")
             log.warning("not stored: %s: %s", type(error).__name__, error)
         except MemoirError as error:
+            done = True
             self.gateway.counts.add("stores_refused")
             log.warning("not stored: %s", error)
+        except Exception as error:  # whatever it is: only this exchange is lost
+            done = True
+            self.gateway.counts.add("stores_failed")
+            log.warning("not stored: %s: %s", type(error).__name__, error)
         finally:
             self._settled(exchange)
             self.gateway.pending_bytes -= size
+            if entry and done:
+                await asyncio.to_thread(entry.remove)
+            elif entry:
+                self._waiting.append(entry)
 
     def _settled(self, exchange: Exchange) -> None:
         """Nobody need wait for it any more."""
@@ -183,9 +257,9 @@ class Store:
             self._behind[key] -= 1
             self._behind += Counter()  # keeps what is above 0
 
-    async def caught_up(self, talk: Talk) -> None:
-        """Waits, not for long, while storing lags behind a conversation: what the database does not know yet it cannot lower."""
-        until = time.monotonic() + self.gateway.config.database_ms / 1000
+    async def caught_up(self, talk: Talk, until: float) -> None:
+        """Waits until then at most while storing lags behind a conversation: what the database does not know yet it cannot
+        lower."""
         while self._behind[talk.user, talk.session] > BEHIND and time.monotonic() < until:
             await asyncio.sleep(0.01)
 
@@ -389,7 +463,7 @@ class Store:
             self.gateway.counts.add("tokens", count, kind=name)
         sent = exchange.sent or exchange.body
         key = (talk.user, talk.session, exchange.path + talk.kind)
-        request, base = self._bases.shortened(key, sent)
+        request, base = await in_thread(len(sent), lambda: self._bases.shortened(key, sent))
         call = await self.memoir.capture_call(
             talk.user,
             talk.session,
@@ -413,7 +487,7 @@ class Store:
             }
             | base,
         )
-        self._bases.keep(key, str(call), sent)
+        self._bases.keep(key, str(call), await in_thread(len(sent), lambda: zlib.compress(sent, 1)))
 
 
 def _keep(kept: OrderedDict[tuple[str, str, str], Any], key: tuple[str, str, str], value: Any) -> None:
@@ -425,16 +499,16 @@ def _keep(kept: OrderedDict[tuple[str, str, str], Any], key: tuple[str, str, str
 
 
 def answered(exchange: Exchange, talk: Talk) -> Answer | None:
-    """The answer, if it is whole and no error."""
-    if exchange.status != 200 or not exchange.complete:
+    """Returns the answer, None where it is not whole or can't be read."""
+    if not exchange.succeeded or not exchange.complete:
         return None
-    pieces = [piece for _, piece in exchange.answer()]
-    if exchange.streams:
-        splitter = Splitter()
-        return talk.dialect.answer([event for piece in pieces for event in splitter.feed(piece)])
     try:
+        pieces = [piece for _, piece in exchange.answer()]
+        if exchange.streams:
+            return talk.dialect.answer(events_of(pieces))
         return talk.dialect.whole(json.loads(b"".join(pieces)))
-    except ValueError:
+    except Exception as error:  # a server may send anything; what was asked is stored all the same
+        log.info("an answer can't be read: %s: %s", type(error).__name__, error)
         return None
 
 
@@ -481,5 +555,5 @@ def _simple(parts: list[Any]) -> Any:
     return parts[0]["text"] if len(parts) == 1 and parts[0].get("type") == "text" else parts
 
 
-def _shown(headers: list[tuple[bytes, bytes]]) -> dict[str, str]:
-    return {key.decode("latin-1").lower(): value.decode("latin-1") for key, value in headers}
+def _shown(headers: Headers) -> dict[str, str]:
+    return {key.decode("latin-1").lower(): value.decode("latin-1") for key, value in harmless(headers)}

@@ -17,7 +17,7 @@ from pg_memoir_gateway.store import BEHIND, Store
 
 def test_a_request_waits_a_little_while_storing_lags_behind_its_conversation() -> None:
     work: list[Coroutine[Any, Any, None]] = []
-    config = SimpleNamespace(database_ms=100, capture=False)
+    config = SimpleNamespace(database_ms=100, capture=False, session_header="")
     gateway = SimpleNamespace(config=config, memoir=None, pending_bytes=0, in_background=work.append)
     store = Store(cast(Any, gateway))
 
@@ -29,7 +29,7 @@ def test_a_request_waits_a_little_while_storing_lags_behind_its_conversation() -
 
     async def waited(session: str) -> float:
         begun = time.monotonic()
-        await store.caught_up(cast(Any, SimpleNamespace(user="u", session=session)))
+        await store.caught_up(cast(Any, SimpleNamespace(user="u", session=session)), begun + 0.1)
         return time.monotonic() - begun
 
     async def run() -> None:
