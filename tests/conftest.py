@@ -19,6 +19,12 @@ from psycopg.types.json import Jsonb
 from servers import connect, environment_of, fresh_server, in_database, install, unique
 
 
+@pytest.fixture(scope="session", autouse=True)
+def state_home(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """A folder for the journals of gateways, in the place of the user's own."""
+    os.environ["XDG_STATE_HOME"] = str(tmp_path_factory.mktemp("state"))
+
+
 @pytest.fixture(scope="session")
 def private_dsn() -> str:
     """The checkout's private database; nothing is written there."""

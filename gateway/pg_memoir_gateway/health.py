@@ -5,13 +5,14 @@ from __future__ import annotations
 import re
 from uuid import UUID
 
+import psycopg
 from pg_memoir import MemoirError
 from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, RedirectResponse, Response
 from starlette.routing import BaseRoute, Route
 
 from .access import user_of
-from .gateway import BOUNDS, Gateway
+from .gateway import BOUNDS, Gateway, log
 
 OPENMETRICS = "application/openmetrics-text; version=1.0.0; charset=utf-8"
 
@@ -58,9 +59,12 @@ async def _observation(gateway: Gateway, request: Request) -> Response:
     if request.headers.get("accept", "").startswith("text/html"):  # a person follows a citation
         return RedirectResponse(f"/inspect/memory?id={wanted}", 303)
     try:
-        found = await gateway.memoir.memory_get(whose[0], [wanted])
+        found = await gateway.within(10, gateway.memoir.memory_get(whose[0], [wanted]))
     except MemoirError as error:
         return JSONResponse({"error": error.message}, 403)
+    except (psycopg.Error, TimeoutError, OSError) as error:
+        log.info("no answer to a citation: %s: %s", type(error).__name__, error)
+        return JSONResponse({"error": "the database does not answer. Try again in a moment."}, 503)
     return JSONResponse(found[0]) if found else JSONResponse({"error": f"no such id: {wanted}"}, 404)
 
 

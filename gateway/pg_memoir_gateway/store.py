@@ -232,8 +232,9 @@ class Store:
         except NotPlain:
             done = True
         except AWAY as error:
-            self.gateway.counts.add("stores_failed")
-            log.warning("not stored: %s: %s", type(error).__name__, error)
+            if entry is None:
+                self.gateway.counts.add("stores_failed")
+                log.warning("not stored: %s: %s", type(error).__name__, error)
         except MemoirError as error:
             done = True
             self.gateway.counts.add("stores_refused")

@@ -138,6 +138,9 @@ def test_our_call_beside_the_clients_is_woven_in_when_it_returns(recaller: Runni
         {k: v for k, v in block.items()} for block in sent[2]["content"]]}]  # fmt: skip
 
 
+OVER = Response('{"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}}', 529)
+
+
 def test_no_more_rounds_than_the_setting_says(memoir_dsn: str, model: Upstream, user: str) -> None:
     model.answer = lambda body: [text("Again."), call("memory_query", f"toolu_{len(model.asked)}", question="q")]
     with gateway(memoir_dsn, model, user, mode="recall", fault_rounds=2, database_ms=20_000) as running:
@@ -150,10 +153,47 @@ def test_no_more_rounds_than_the_setting_says(memoir_dsn: str, model: Upstream, 
 
 
 def test_an_error_within_the_message_is_the_upstreams(recaller: Running, model: Upstream) -> None:
-    over = Response('{"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}}', 529)
-    script(model, [text("Hm."), call("memory_query", "toolu_m", question="q")], over)
+    script(model, [text("Hm."), call("memory_query", "toolu_m", question="q")], OVER, OVER)
     with pytest.raises(Exception, match="Overloaded"):
         say(recaller.anthropic("s", **CLAUDE), [user_says("Go.")])
+
+
+def test_error_in_a_later_round_is_mended(recaller: Running, model: Upstream) -> None:
+    """The client's own request is asked then, and its answer goes on where the first ended."""
+    script(model, [text("Hm."), call("memory_query", "toolu_m", question="q")], OVER, [text("It is blue.")])
+    told = say(recaller.anthropic("s", **CLAUDE), [user_says("Go.")])
+    assert [block.text for block in told.content] == ["Hm.", "It is blue."]
+    assert b"memory_query" not in model.asked[-1].raw and b"memory_query" in model.asked[-2].raw
+
+
+def test_refused_additions_are_left_out(recaller: Running, model: Upstream, memoir: Memoir, user: str) -> None:
+    """A window that is nearly full: what fits without us passes, and the conversation is left alone from then on."""
+    memoir.remember(user, "The harbour crane in Visby is a Liebherr K7.")
+    full = Response('{"error":{"message":"maximum context length","type":"invalid_request_error"}}', 400)
+    script(model, full, [text("Fine.")], [text("Fine again.")])
+    listed, client = [user_says("Which crane does the harbour in Visby have?")], recaller.anthropic("s", **CLAUDE)
+    assert say(client, listed).content[0].text == "Fine."
+    first, second = model.asked[-2:]
+    assert b"Liebherr" in first.raw and b"Liebherr" not in second.raw and b"memory_query" not in second.raw
+    listed.append(user_says("And the other crane?"))
+    assert say(client, listed).content[0].text == "Fine again."
+    assert len(model.asked) == 3 and b"memory_query" not in model.asked[-1].raw
+    assert (
+        recaller.counts.of("bypasses", reason="status 400")
+        == recaller.counts.of("bypasses", reason="refused before")
+        == 1
+    )
+
+
+def test_refusal_of_the_clients_own_request(recaller: Running, model: Upstream) -> None:
+    """The client gets the answer to its own bytes, and is managed again with the next request."""
+    wrong = [Response(f'{{"error":{{"message":"wrong {n}"}}}}', 400) for n in (1, 2)]
+    script(model, *wrong, [text("Fine.")])
+    client = recaller.anthropic("s", **CLAUDE)
+    with pytest.raises(Exception, match="wrong 2"):
+        say(client, [user_says("Go on.")])
+    say(client, [user_says("Go on.")])
+    assert len(model.asked) == 3 and b"memory_query" in model.asked[-1].raw
 
 
 def test_what_the_user_asks_through_a_tool_is_done(

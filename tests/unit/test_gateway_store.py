@@ -9,8 +9,10 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
+from pg_memoir_gateway.config import Config
 from pg_memoir_gateway.exchange import Exchange
 from pg_memoir_gateway.forms import has_results
+from pg_memoir_gateway.gateway import Gateway
 from pg_memoir_gateway.spans import NotPlain
 from pg_memoir_gateway.store import BEHIND, Store
 
@@ -59,3 +61,29 @@ def test_a_request_waits_a_little_while_storing_lags_behind_its_conversation() -
 )
 def test_only_where_tools_answered_is_there_anything_to_lower(item: dict[str, Any], has: bool) -> None:
     assert has_results(cast(Any, SimpleNamespace(items=[{"role": "user", "content": "Go"}, item]))) is has
+
+
+def test_calls_that_can_not_be_cancelled_are_left() -> None:
+    """psycopg asks the server to stop before it gives a cancelled call back, and a frozen server answers neither."""
+    left = asyncio.Event()
+
+    async def stubborn() -> None:
+        try:
+            await asyncio.sleep(60)
+        finally:
+            await left.wait()
+
+    async def run() -> None:
+        gateway = Gateway(Config(dsn="dbname=none", database_ms=20))
+        with pytest.raises(TimeoutError, match="no answer within"):
+            await gateway.in_time(stubborn())
+        with pytest.raises(TimeoutError, match="a moment ago"):
+            await gateway.in_time(stubborn())
+        assert not left.is_set() and len(gateway._left) == 1
+        left.set()
+        for task in list(gateway._left):
+            task.cancel()
+            await asyncio.wait({task})
+        assert not gateway._left
+
+    asyncio.run(run())
