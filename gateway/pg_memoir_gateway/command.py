@@ -17,6 +17,7 @@ from pg_memoir import AsyncMemoir
 
 from .app import create_app
 from .config import MODES, Config, ConfigError, load
+from .protocol import BoundedProtocol
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -57,6 +58,7 @@ def main(options: argparse.Namespace) -> int:
         server_header=False,
         date_header=False,
         timeout_graceful_shutdown=5,
+        http=BoundedProtocol,
     )
     return 0
 
