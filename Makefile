@@ -4,6 +4,8 @@ PYTHON := .local/venv/bin/python
 CLUSTER := scripts/cluster.sh
 # Processes that run tests: one more than there are processors, since some of the tests wait.
 N ?= $(shell echo $$(($$(getconf _NPROCESSORS_ONLN) + 1)))
+# Files named in ARGS are run alone.
+TESTS = $(if $(filter tests/%,$(ARGS)),,tests)
 ENV = eval "$$($(CLUSTER) env)"
 
 .DEFAULT_GOAL := help
@@ -26,12 +28,12 @@ gateway: up ## Run the gateway in the foreground: agents get memory by one varia
 check: setup ## What needs no server: unit tests, types, lints, the order of sql/, the written pages
 	@exec scripts/check.sh $(ARGS)
 
-test: up ## All tests but the long ones, on all processors (ARGS="-k name" for some, N=1 for one process)
-	@$(ENV); exec $(PYTHON) -m pytest tests -m "not acceptance and not soak" -n $(N) --dist worksteal $(ARGS)
+test: up ## All tests but the long ones, on all processors (ARGS="-k name" or ARGS=tests/FILE for some, N=1 for one process)
+	@$(ENV); exec $(PYTHON) -m pytest $(TESTS) -m "not acceptance and not soak" -n $(N) --dist worksteal $(ARGS)
 
 acceptance: up ## The tests that take long: real models and clients, a browser, every combination, soak, weeks of life
 	@scripts/setup.sh --acceptance
-	@$(ENV); exec $(PYTHON) -m pytest tests -m acceptance -n $(N) --dist worksteal $(ARGS)
+	@$(ENV); exec $(PYTHON) -m pytest $(TESTS) -m acceptance -n $(N) --dist worksteal $(ARGS)
 
 soak: up ## What takes hours: very many property cases, every function that reads a text at every shape of text
 	@$(ENV); PG_MEMOIR_SOAK_CASES=100000 exec $(PYTHON) -m pytest tests -m "soak or acceptance" -k "soak or superlinear" $(ARGS)

@@ -1,10 +1,13 @@
 """Time that the gateway adds to a request, beside the same request sent to the upstream itself.
 
-    python -m bench.gateway [--requests 100] [--steps 40] [--streams 200] [--flat 10000]
+    python -m bench.gateway [--requests 100] [--steps 40] [--streams 200] [--flat 10000] [--beside 5]
 
 An upstream on this machine answers at once, so what is measured is the gateway alone. A conversation of an agent grows by a step with
 every request; direct and through the gateway take turns. Time is to the first byte of the answer. Then so many streams at once, each of
 which lasts two seconds, in modes observe and manage of a process of its own, and the memory of one over very many requests.
+
+Last, what another client waits while one sends or gets something large. Gateway, upstream, both clients are processes of their own, so what
+is measured is how long the gateway keeps others waiting.
 """
 
 from __future__ import annotations
@@ -12,12 +15,13 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import multiprocessing
 import os
 import re
 import socket
 import sys
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -188,6 +192,116 @@ async def remembered(dsn: str, requests: int, steps: int, at_once: int = 8) -> l
     return held
 
 
+def _event(size: int) -> bytes:
+    """A stream of Responses with one event of so many bytes."""
+    told: list[dict[str, Any]] = [
+        {
+            "type": "response.created",
+            "response": {"id": "r", "object": "response", "status": "in_progress", "output": []},
+        },
+        {"type": "response.image_generation_call.partial_image", "output_index": 0, "partial_image_b64": "A" * size},
+        {
+            "type": "response.completed",
+            "response": {"id": "r", "object": "response", "status": "completed", "output": []},
+        },
+    ]
+    return "".join(f"event: {one['type']}\ndata: {json.dumps(one)}\n\n" for one in told).encode()
+
+
+def _list(messages: list[Any]) -> bytes:
+    return json.dumps({"model": "m", "max_tokens": 9, "messages": messages}).encode()
+
+
+def _turns(count: int) -> list[dict[str, str]]:
+    return [{"role": ("user", "assistant")[at % 2], "content": f"Number {at} is green."} for at in range(count)]
+
+
+LARGE: dict[str, Callable[[], bytes]] = {
+    "an event of 4 MB, in pieces of 8 kB": lambda: (
+        b'{"model":"m","store":false,"tools":[{"type":"function","name":"read"}],"input":"Draw."}'
+    ),
+    "a message of 1,000,000 blocks": lambda: _list(
+        [{"role": "user", "content": [{"type": "text", "text": "a"}] * 1_000_000}]
+    ),
+    "100,000 messages": lambda: _list(_turns(100_001)),
+    "4,000 messages": lambda: _list(_turns(4_001)),
+    "a text of 15 MB": lambda: _list([{"role": "user", "content": "lorem ipsum " * 1_300_000}]),
+    "a text of 100 MB": lambda: _list([{"role": "user", "content": "lorem ipsum " * 8_700_000}]),
+}
+"""What is sent to a gateway that others use."""
+
+
+def serve_blindly(port: int) -> None:
+    """An upstream that reads no request, so that it does not wait for itself."""
+    short, large = b"".join(_short()), _event(4 << 20)
+
+    async def handle(request: Request) -> StreamingResponse:
+        async for _ in request.stream():
+            pass
+
+        async def stream() -> AsyncIterator[bytes]:
+            told = large if request.url.path == "/v1/responses" else short
+            for at in range(0, len(told), 8192):
+                yield told[at : at + 8192]
+
+        return StreamingResponse(stream(), media_type="text/event-stream")
+
+    app = Starlette(routes=[Route("/{path:path}", handle, methods=["POST"])])
+    uvicorn.run(app, host="127.0.0.1", port=port, log_level="critical", access_log=False)
+
+
+def _short() -> list[bytes]:
+    message = {"id": "m", "type": "message", "role": "assistant", "model": "m", "content": [], "usage": {}}
+    told = [{"type": "message_start", "message": message}, {"type": "message_stop"}]
+    return [f"event: {one['type']}\ndata: {json.dumps(one)}\n\n".encode() for one in told]
+
+
+def send_large(url: str, name: str, times: int) -> None:
+    """A client that sends one of LARGE so many times."""
+    raw, path = LARGE[name](), "/v1/responses" if name.startswith("an event") else "/v1/messages"
+    with httpx.Client(timeout=300) as client:
+        for at in range(times):
+            headers = HEADERS | {"x-session-id": f"{name} {at}"}
+            client.post(url + path, content=raw, headers=headers).raise_for_status()
+
+
+async def beside(dsn: str, times: int) -> dict[str, list[float]]:
+    """Seconds of each small request that one client sends, alone and while another sends something large."""
+    spawn = multiprocessing.get_context("spawn")
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    upstream = spawn.Process(target=serve_blindly, args=(port,), daemon=True)
+    upstream.start()
+    took: dict[str, list[float]] = {}
+    try:
+        async with (
+            gateway(dsn, f"http://127.0.0.1:{port}", "beside") as (url, _),
+            httpx.AsyncClient(timeout=300) as client,
+        ):
+
+            async def measure(while_true: Callable[[], bool]) -> list[float]:
+                seconds = []
+                while while_true():
+                    begun = time.perf_counter()
+                    raw, headers = body(f"beside {len(seconds)}", 0, 1), HEADERS | {"x-session-id": f"small {begun}"}
+                    (await client.post(f"{url}/v1/messages", content=raw, headers=headers)).raise_for_status()
+                    seconds.append(time.perf_counter() - begun)
+                    await asyncio.sleep(0.01)
+                return seconds
+
+            end = time.monotonic() + 5
+            took["nothing"] = await measure(lambda: time.monotonic() < end)
+            for name in LARGE:
+                other = spawn.Process(target=send_large, args=(url, name, times), daemon=True)
+                other.start()
+                took[name] = await measure(other.is_alive)
+                await _until(url, "pg_memoir_gateway_pending_bytes 0")
+    finally:
+        upstream.terminate()
+        upstream.join()
+    return took
+
+
 async def _until(url: str, line: str) -> None:
     """Waits until the gateway's metrics say so."""
     async with httpx.AsyncClient(timeout=60) as client:
@@ -224,7 +338,18 @@ def run(options: argparse.Namespace) -> list[tuple[str, str]]:
         memory = asyncio.run(remembered(dsn, options.flat, options.steps)) if options.flat else []
         for count, megabytes in memory:
             more.append([f"private memory after {count:,} requests", f"{megabytes:.0f} MB"])
-    return [*done, report("gateway_load", table(["what", "measured"], more))] if more else done
+        near = asyncio.run(beside(dsn, options.beside)) if options.beside else {}
+    done += [report("gateway_load", table(["what", "measured"], more))] if more else []
+    if near:
+        alone = percentile(near["nothing"], 0.99)
+        heads = ["beside", "requests", "p50 ms", "p99 ms", "ratio p99"]
+        shares = {name: [percentile(seconds, share) for share in (0.5, 0.99)] for name, seconds in near.items()}
+        rows = [
+            [name, str(len(near[name])), f"{1000 * half:.0f}", f"{1000 * most:.0f}", f"{most / alone:.1f}"]
+            for name, (half, most) in shares.items()
+        ]
+        done.append(report("gateway_beside", table(heads, rows)))
+    return done
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -233,6 +358,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--streams", type=int, default=200, help="streams at once, 0: none (%(default)s)")
     parser.add_argument(
         "--flat", type=int, default=10_000, help="requests to one process, for its memory, 0: none (%(default)s)"
+    )
+    parser.add_argument(
+        "--beside", type=int, default=5, help="times that something large is sent, 0: never (%(default)s)"
     )
 
 
