@@ -72,6 +72,12 @@ class KeyReusedError(MemoirError):
     sqlstate = "PM006"
 
 
+class ChangedElsewhereError(MemoirError):
+    """Another writer changed what this call was to build on. Read it again and repeat the call."""
+
+    sqlstate = "PM007"
+
+
 class InvalidMessageError(MemoirError):
     """A message has a wrong shape, role or type."""
 
@@ -91,7 +97,7 @@ class TextTooLargeError(MemoirError):
 
 
 class InvalidTextError(MemoirError):
-    """A text that can't be stored: NUL or a lone surrogate."""
+    """A name or a key that can't be stored: NUL or a lone surrogate."""
 
     sqlstate = "PM013"
 

@@ -6,6 +6,7 @@
 --   PM004 unknown memory or call              PM023 cost budget exceeded
 --   PM005 session is closed                   PM024 history is append-only
 --   PM006 idempotency key reused              PM025 too little evidence to learn from
+--   PM007 changed by another writer
 --   PM010 invalid message                     PM030 embedding of the wrong dimension
 --   PM011 tool result without its call        PM031 unknown model
 --         or the reverse

@@ -23,10 +23,12 @@ begin
   return p_key;
 end $$;
 
--- Strings of a JSON value, one a line: what is searched unless a text is given.
+-- Returns the strings of a JSON value, one a line: what is searched unless a text is given. The client writes what jsonb
+-- can't hold as U+FDD0 and its name (NUL as U+FDD0 and 0000). Searched is U+FFFD in its place.
 create or replace function _memoir.strings_of(p_value jsonb)
 returns text language sql immutable as $$
-  select string_agg(x #>> '{}', E'\n') from jsonb_path_query(p_value, 'strict $.** ? (@.type() == "string")') x
+  select regexp_replace(string_agg(x #>> '{}', E'\n'), U&'\FDD0([0-9A-F]{4}|NaN|-?Infinity)', U&'\FFFD', 'g')
+  from jsonb_path_query(p_value, 'strict $.** ? (@.type() == "string")') x
 $$;
 
 -- Whether a value is what a filter asks: {"field": value}, {"field": {"$gt": 5}}, fields within fields.
@@ -61,24 +63,97 @@ begin
   return true;
 end $$;
 
--- One entry of put_documents as the row it becomes; without a value it is to be deleted.
-create or replace function _memoir.document(p_caller _memoir.caller, p_entry jsonb, p_where text, p_config jsonb)
-returns _memoir.documents language plpgsql stable as $$
+-- Returns where an entry of put_documents stands: user, project, namespace and key. An append gets the key that follows the
+-- namespace's last number, so its caller holds the user's lock.
+create or replace function _memoir.document_place(p_caller _memoir.caller, p_entry jsonb, p_where text)
+returns _memoir.documents language plpgsql stable set plan_cache_mode = force_custom_plan as $$
 declare
-  v_document _memoir.documents; v_text text; v_limit integer := p_config ->> 'text_bytes_max';
-  v_regconfig regconfig := (p_config ->> 'text_search_config')::regconfig;
+  v_document _memoir.documents;
 begin
   if jsonb_typeof(p_entry) is distinct from 'object' or jsonb_typeof(p_entry -> 'namespace') is distinct from 'array'
   then
     perform _memoir.fail('PM014', format('%s must be an object with namespace (a list), key and value, not %s', p_where,
       _memoir.shown(p_entry::text)));
   end if;
+  perform _memoir.check_flag(p_where || '.append', p_entry -> 'append'),
+    _memoir.check_flag(p_where || '.exists', p_entry -> 'exists');
   v_document.user_id := p_caller.user_id;
   v_document.project := _memoir.default_project(p_caller);
   v_document.namespace := _memoir.check_namespace(p_where || '.namespace',
     array(select x #>> '{}' from jsonb_array_elements(p_entry -> 'namespace') x));
-  v_document.key := _memoir.check_document_key(p_where || '.key', p_entry ->> 'key');
-  v_document.value := nullif(p_entry -> 'value', 'null');
+  if p_entry -> 'append' = 'true' then
+    if p_entry ->> 'key' is not null then
+      perform _memoir.fail('PM014', format('%s.key must not be given, append makes one', p_where));
+    end if;
+    v_document.key := lpad((coalesce((select d.key::bigint from _memoir.documents d
+      where d.user_id = v_document.user_id and d.project = v_document.project and d.namespace = v_document.namespace
+        and d.key ~ '^[0-9]{12}$' order by d.key desc limit 1), -1) + 1)::text, 12, '0');
+  elsif not p_entry ? 'where' then
+    v_document.key := _memoir.check_document_key(p_where || '.key', p_entry ->> 'key');
+  end if;
+  return v_document;
+end $$;
+
+-- Deletes the documents of an entry's namespace that fit its "where"; returns how many.
+create or replace function _memoir.delete_fitting(p_caller _memoir.caller, p_entry jsonb, p_where text)
+returns integer language plpgsql set plan_cache_mode = force_custom_plan as $$
+declare
+  v_place _memoir.documents := _memoir.document_place(p_caller, p_entry, p_where); v_found integer;
+begin
+  perform _memoir.check_object(p_where || '.where', p_entry -> 'where');
+  delete from _memoir.documents d where d.user_id = v_place.user_id and d.project = v_place.project
+    and d.namespace = v_place.namespace and _memoir.document_fits(d.value, p_entry -> 'where');
+  get diagnostics v_found = row_count;
+  return v_found;
+end $$;
+
+create or replace function _memoir.check_flag(p_field text, p_value jsonb)
+returns void language plpgsql immutable as $$
+begin
+  if coalesce(jsonb_typeof(p_value), 'null') not in ('null', 'boolean') then
+    perform _memoir.fail('PM014', format('%s must be true or false, not %s', p_field, _memoir.shown(p_value::text)));
+  end if;
+end $$;
+
+-- Returns the value that an entry gives its document, null where it deletes it. Checks what the entry says of the document
+-- as it is ("exists", "was") and merges into it. The caller holds the user's lock.
+create or replace function _memoir.document_value(p_caller _memoir.caller, p_place _memoir.documents, p_entry jsonb,
+  p_where text)
+returns jsonb language plpgsql stable set plan_cache_mode = force_custom_plan as $$
+declare
+  v_merge jsonb := nullif(p_entry -> 'merge', 'null'); v_was jsonb := nullif(p_entry -> 'was', 'null');
+  v_at text := p_entry ->> 'at'; v_now _memoir.documents; v_into jsonb;
+begin
+  if not p_entry ?| '{merge,exists,was}' then return nullif(p_entry -> 'value', 'null'); end if;
+  select * into v_now from _memoir.documents d where d.user_id = p_place.user_id and d.project = p_place.project
+    and d.namespace = p_place.namespace and d.key = p_place.key
+    and (d.expires_at is null or d.expires_at > memoir.now());
+  if (v_now.value is not null) <> (p_entry ->> 'exists')::boolean
+    or v_was is not null and (v_now.value is distinct from v_was or v_now.sensitivity > p_caller.clearance) then
+    perform _memoir.fail('PM007', format('%s: document %s was changed by another writer', p_where,
+      _memoir.shown(p_place.key)), 'read it again');
+  end if;
+  if v_merge is null then return nullif(p_entry -> 'value', 'null'); end if;
+  v_into := coalesce(case when v_at is null then v_now.value else v_now.value -> v_at end, '{}');
+  if p_entry ->> 'value' is not null or jsonb_typeof(v_merge) <> 'object' or jsonb_typeof(v_into) <> 'object'
+    or jsonb_typeof(v_now.value) <> 'object' then
+    perform _memoir.fail('PM014', format('%s.merge must be an object, beside no value, to be merged into an object',
+      p_where));
+  end if;
+  v_into := v_into || v_merge;
+  return case when v_at is null then v_into
+    else coalesce(v_now.value, '{}') || jsonb_build_object(v_at, v_into) end;
+end $$;
+
+-- Returns an entry of put_documents as the row it becomes; without a value it is to be deleted.
+create or replace function _memoir.document(p_caller _memoir.caller, p_entry jsonb, p_where text, p_config jsonb)
+returns _memoir.documents language plpgsql stable as $$
+declare
+  v_document _memoir.documents := _memoir.document_place(p_caller, p_entry, p_where); v_text text;
+  v_limit integer := p_config ->> 'text_bytes_max';
+  v_regconfig regconfig := (p_config ->> 'text_search_config')::regconfig;
+begin
+  v_document.value := _memoir.document_value(p_caller, v_document, p_entry, p_where);
   if v_document.value is null then return v_document; end if;
   perform _memoir.check_size(p_where || '.value', v_document.value::text, v_limit);
   if coalesce(jsonb_typeof(p_entry -> 'minutes'), 'null') not in ('null', 'number')
@@ -122,24 +197,26 @@ begin
   return _memoir.to_vector(p_embedding, v_model);
 end $$;
 
-create or replace function memoir.put_documents(p_user text, p_documents jsonb)
-returns jsonb language plpgsql security definer set search_path from current set plan_cache_mode = force_custom_plan
-  as $$
+-- Writes the entries of put_documents, in order, for put_documents and append_items.
+create or replace function _memoir.write_documents(p_caller _memoir.caller, p_documents jsonb)
+returns jsonb language plpgsql set plan_cache_mode = force_custom_plan as $$
 declare
-  v_caller _memoir.caller := _memoir.authorise(p_user, 'write');
-  v_document _memoir.documents; v_config jsonb; v_entry record; v_stored integer := 0; v_deleted integer := 0;
-  v_found integer; v_secret jsonb := '[]';
+  v_document _memoir.documents; v_config jsonb := _memoir.config(p_caller.user_id, null); v_entry record;
+  v_stored integer := 0; v_deleted integer := 0; v_found integer; v_secret jsonb := '[]'; v_appended jsonb := '[]';
 begin
   if jsonb_typeof(p_documents) is distinct from 'array' then
     perform _memoir.fail('PM014', format('documents must be a list, not %s', _memoir.shown(p_documents::text)));
   end if;
-  perform _memoir.touch_user(v_caller, p_user);
-  v_config := _memoir.config(v_caller.user_id, null);
-  -- One writer of a user at a time: what two of them put in different orders would wait for each other.
-  perform from _memoir.user_counters where user_id = v_caller.user_id for update;
+  -- One writer of a user at a time: appends and merges read what they change, and two writers of several documents would
+  -- wait for each other.
+  perform from _memoir.user_counters where user_id = p_caller.user_id for update;
   for v_entry in select d as document, o - 1 as place from jsonb_array_elements(p_documents) with ordinality x(d, o)
     order by o loop
-    v_document := _memoir.document(v_caller, v_entry.document, format('documents[%s]', v_entry.place), v_config);
+    if v_entry.document ? 'where' then
+      v_deleted := v_deleted + _memoir.delete_fitting(p_caller, v_entry.document, format('documents[%s]', v_entry.place));
+      continue;
+    end if;
+    v_document := _memoir.document(p_caller, v_entry.document, format('documents[%s]', v_entry.place), v_config);
     if v_document.value is null then
       delete from _memoir.documents d where d.user_id = v_document.user_id and d.project = v_document.project
         and d.namespace = v_document.namespace and d.key = v_document.key;
@@ -155,15 +232,30 @@ begin
       created_at = case when d.expires_at <= excluded.updated_at then excluded.created_at else d.created_at end;
     v_stored := v_stored + 1;
     if v_document.sensitivity = 'secret' then v_secret := v_secret || to_jsonb(v_document.key); end if;
+    if v_entry.document -> 'append' = 'true' then v_appended := v_appended || to_jsonb(v_document.key); end if;
   end loop;
-  return jsonb_build_object('stored', v_stored, 'deleted', v_deleted, 'secret', v_secret);
+  return jsonb_build_object('stored', v_stored, 'deleted', v_deleted, 'secret', v_secret, 'appended', v_appended);
+end $$;
+
+create or replace function memoir.put_documents(p_user text, p_documents jsonb)
+returns jsonb language plpgsql security definer set search_path from current as $$
+declare
+  v_caller _memoir.caller := _memoir.authorise(p_user, 'write');
+begin
+  perform _memoir.touch_user(v_caller, p_user);
+  return _memoir.write_documents(v_caller, p_documents);
 end $$;
 comment on function memoir.put_documents(text, jsonb) is
   'Stores JSON documents of a user, or without a value deletes them: [{"namespace": ["notes", "work"], "key", "value",
 "text", "embeddings", "minutes"}], all or nothing, in order. "text": what of it is searched (default: every string in it;
 null: nothing); "embeddings": vectors of it, of any dimension; "minutes": how long it lives. What holds a key, a card or an
-account is secret and read with that clearance alone. A login bound to projects has the documents of its own. Returns
-{"stored", "deleted", "secret": keys}. Writes documents. Raises PM001, PM012, PM014.';
+account is secret and read with that clearance alone. A login bound to projects has the documents of its own.
+Several writers lose nothing by "append": true in the place of a key (the document follows the last that was appended to
+its namespace, as "000000000007"), and by "merge" in the place of a value (an object whose fields are set in the document as
+it is, or in its field "at"). "exists" (true or false) and "was" (the value that you read) say what must still hold, else
+nothing is written and PM007 raised. {"namespace", "where"} deletes those of a namespace that fit a filter of
+search_documents. Returns {"stored", "deleted", "secret": keys, "appended": keys}. Writes documents.
+Raises PM001, PM007, PM012, PM014.';
 
 -- The documents of a namespace and those below it that the caller may see.
 create or replace function _memoir.documents_under(p_caller _memoir.caller, p_namespace text[], p_filter jsonb)

@@ -17,7 +17,8 @@ begin
   return v_session;
 end $$;
 
-create or replace function memoir.append_items(p_user text, p_session text, p_items jsonb)
+create or replace function memoir.append_items(p_user text, p_session text, p_items jsonb,
+  p_documents jsonb default null, p_after_item integer default null)
 returns jsonb language plpgsql security definer set search_path from current set plan_cache_mode = force_custom_plan
   as $$
 declare
@@ -30,6 +31,10 @@ begin
   end if;
   v_session := _memoir.items_of(v_caller, p_user, p_session);
   v_config := _memoir.config(v_caller.user_id, v_session.settings);
+  if p_after_item < (select l.item_no from memoir.list_items(p_user, p_session, 1) l) then
+    perform _memoir.fail('PM007', format('session %s has items after %s by another writer',
+      _memoir.shown(p_session), p_after_item), 'read them again');
+  end if;
   v_messages := (select coalesce(jsonb_agg(m order by o, n), '[]') from jsonb_array_elements(p_items) with ordinality x(e, o),
     jsonb_array_elements(case when jsonb_typeof(e -> 'messages') = 'array' then e -> 'messages' else '[]' end)
       with ordinality y(m, n));
@@ -64,14 +69,17 @@ begin
       v_turn := v_turn + v_entry.turns;
     end if;
   end loop;
+  if p_documents is not null then perform _memoir.write_documents(v_caller, p_documents); end if;
   return jsonb_build_object('from_item', v_first, 'items', jsonb_array_length(p_items),
     'turns', jsonb_array_length(v_messages));
 end $$;
-comment on function memoir.append_items(text, text, jsonb) is
+comment on function memoir.append_items(text, text, jsonb, jsonb, integer) is
   'Appends to a session items of a framework as they came, all or nothing: [{"item": {...}, "messages": [...], "part_of":
 "call_1"}]. "messages": what the item says, as chat messages for persist_turn, [] for what says nothing; those of a tool call
-come with its last result, and "part_of" ties what they are made of. Opens the session when it is new. Returns
-{"from_item", "items", "turns"}. Writes session_items and what persist_turn writes. Raises PM001, PM005, PM010 to PM014.';
+come with its last result, and "part_of" ties what they are made of. p_documents: documents of the user that go with them,
+as put_documents takes them. p_after_item: the last item_no of list_items when you read it, -1 for none; if there are later
+ones by now, nothing is written and PM007 raised. Opens the session when it is new. Returns {"from_item", "items", "turns"}. Writes
+session_items, documents and what persist_turn writes. Raises PM001, PM005, PM007, PM010 to PM014.';
 
 create or replace function memoir.list_items(p_user text, p_session text, p_limit integer default null,
   p_with_retracted boolean default false)
