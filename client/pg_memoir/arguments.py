@@ -2,8 +2,9 @@
 
 An annotation says both. `str`, `int`, `float`, `bool`, `bytes` and `UUID` stand for text, int, real, boolean, bytea and
 uuid; `Sequence[...]` for an array of them; whatever differs has a name below. A wrong value raises InvalidArgumentError
-(in messages InvalidMessageError, for a text that can't be stored InvalidTextError) with the argument's name as Python
-knows it.
+(in messages InvalidMessageError, for a name that can't be stored InvalidTextError) with the argument's name as Python
+knows it. Names and keys must be what they are. `Text` and all JSON come from models and tools, so texts.py makes
+storable what PostgreSQL can't hold.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from uuid import UUID
 from psycopg.types.json import Jsonb
 
 from .errors import InvalidArgumentError, InvalidMessageError, InvalidTextError, MemoirError
+from .texts import escape, escape_number, replace_unstorable
 
 _LARGEST_REAL = 3.4028235e38
 _SMALLEST_REAL = 1.4e-45  # what is nearer to 0 is 0, as PostgreSQL refuses to round it
@@ -43,8 +45,23 @@ def wrong(value: Any, path: str, needed: str) -> InvalidArgumentError:
     return InvalidArgumentError(f"{path} is {given}, {needed} is needed")
 
 
+def content(value: Any, path: str) -> str:
+    """Checks a text that is read or searched; what can't be stored in it is replaced."""
+    if not isinstance(value, str):
+        raise wrong(value, path, "a str")
+    return str(replace_unstorable(value))
+
+
+def label(value: Any, path: str) -> str:
+    """Checks a name in a framework's store, which comes back equal whatever stands in it."""
+    if not isinstance(value, str):
+        raise wrong(value, path, "a str")
+    return str(escape(value))
+
+
 def text(value: Any, path: str) -> str:
-    """PostgreSQL stores neither NUL nor half a surrogate pair; its own error would not say where they stand."""
+    """Checks a name. Replacing a part of it could make it somebody else's, so what can't be stored raises: PostgreSQL's own
+    error would not say where it stands."""
     if not isinstance(value, str):
         raise wrong(value, path, "a str")
     nul = value.find("\0")
@@ -157,10 +174,10 @@ def vectors(value: Any, path: str) -> list[list[float]]:
     return rows
 
 
-def mapping(value: Any, path: str) -> Jsonb:
+def mapping(value: Any, path: str, write: Callable[[Any, str], Jsonb] | None = None) -> Jsonb:
     if not isinstance(value, Mapping):
         raise wrong(value, path, "a dict")
-    return any_json(value, path)
+    return (write or any_json)(value, path)
 
 
 def json_list(value: Any, path: str) -> Jsonb:
@@ -173,20 +190,53 @@ def messages(value: Any, path: str) -> Jsonb:
     return any_json([value] if one else items(value, path, "a list of messages"), path, InvalidMessageError)
 
 
+def documents(value: Any, path: str) -> Jsonb:
+    """Entries of put_documents: all but what is searched comes back equal."""
+    return _entries(value, path, ("namespace", "key", "value", "merge", "at", "was", "where"))
+
+
+def session_items(value: Any, path: str) -> Jsonb:
+    """Entries of append_items: an item comes back equal, its messages are read."""
+    return _entries(value, path, ("item", "part_of"))
+
+
+def _entries(value: Any, path: str, exact: Sequence[str]) -> Jsonb:
+    def entry(given: Any, where: str) -> Any:
+        if not isinstance(given, Mapping):
+            return _plain(given, where, InvalidArgumentError)
+        read = {name: part for name, part in given.items() if name not in exact}
+        return _plain(read, where, InvalidArgumentError) | {
+            name: _plain(part, f"{where}.{name}", InvalidArgumentError, True)
+            for name, part in given.items()
+            if name in exact
+        }
+
+    return _json(lambda: list_of(entry)(value, path), path, InvalidArgumentError)
+
+
+def exact_json(value: Any, path: str) -> Jsonb:
+    """A JSON value that is compared with documents."""
+    return _json(lambda: _plain(value, path, InvalidArgumentError, True), path, InvalidArgumentError)
+
+
 def any_json(value: Any, path: str, error: type[MemoirError] = InvalidArgumentError) -> Jsonb:
     if value is None:
         raise wrong(value, path, "a value that JSON has")
+    return _json(lambda: _plain(value, path, error), path, error)
+
+
+def _json(make: Callable[[], Any], path: str, error: type[MemoirError]) -> Jsonb:
     try:
-        plain = _plain(value, path, error)
+        plain = make()
     except RecursionError:
         raise error(f"{path} is nested too deeply") from None
     return Jsonb(plain, dumps=lambda item: json.dumps(item, ensure_ascii=False))
 
 
-def _plain(value: Any, path: str, error: type[MemoirError]) -> Any:
-    """A copy that json can write; datetimes become ISO 8601."""
+def _plain(value: Any, path: str, error: type[MemoirError], exact: bool = False) -> Any:
+    """A copy that json can write; datetimes become ISO 8601. `exact`: one that unescape makes equal again."""
     if isinstance(value, str):
-        return text(value, path)
+        return escape(value) if exact else replace_unstorable(value)
     if value is None or isinstance(value, bool):
         return value
     if isinstance(value, int):
@@ -194,6 +244,8 @@ def _plain(value: Any, path: str, error: type[MemoirError]) -> Any:
             raise error(f"{path} is a number of too many digits")
         return int(value)
     if isinstance(value, float):
+        if exact:
+            return escape_number(value)
         if not math.isfinite(value):
             raise error(f"{path} is {value}, which JSON has not")
         return value
@@ -204,12 +256,12 @@ def _plain(value: Any, path: str, error: type[MemoirError]) -> Any:
         for key, item in value.items():
             if not isinstance(key, str):
                 raise error(f"{path} has a key that is not text: {key!r}")
-            copy[text(key, f"a key of {path}")] = _plain(item, f"{path}.{key}", error)
+            copy[escape(key) if exact else replace_unstorable(key)] = _plain(item, f"{path}.{key}", error, exact)
         return copy
     if isinstance(value, (list, tuple)):
-        return [_plain(item, f"{path}[{place}]", error) for place, item in enumerate(value)]
+        return [_plain(item, f"{path}[{place}]", error, exact) for place, item in enumerate(value)]
     if hasattr(value, "model_dump"):  # a pydantic object of an SDK
-        return _plain(value.model_dump(mode="json", exclude_none=True), path, error)
+        return _plain(value.model_dump(mode="json", exclude_none=True), path, error, exact)
     raise error(f"{path} is a {type(value).__name__}, which JSON has not")
 
 
@@ -228,6 +280,12 @@ BigInt = Annotated[int, Sql("bigint", whole(64))]
 Numeric = Annotated[float, Sql("numeric", number)]
 Name = Annotated[str, Sql("name", text)]
 
+Text = Annotated[str, Sql("text", content)]
+"""A text that a model or a tool may have written: U+FFFD stands for NUL and lone surrogates in it."""
+
+Label = Annotated[str, Sql("text", label)]
+"""A name in a framework's store."""
+
 Vector = Annotated[Sequence[float], Sql("real[]", vector)]
 """One embedding; its length is the model's dimension."""
 
@@ -240,6 +298,10 @@ Messages = Annotated[Iterable[Any], Sql("jsonb", messages)]
 Object = Annotated[Mapping[str, Any], Sql("jsonb", mapping)]
 List = Annotated[Sequence[Any], Sql("jsonb", json_list)]
 Json = Annotated[Any, Sql("jsonb", any_json)]
+Entries = Annotated[Sequence[Any], Sql("jsonb", documents)]
+Items = Annotated[Sequence[Any], Sql("jsonb", session_items)]
+Filter = Annotated[Mapping[str, Any], Sql("jsonb", lambda value, path: mapping(value, path, exact_json))]
+Conditions = Annotated[Sequence[Any], Sql("jsonb", lambda value, path: exact_json(items(value, path), path))]
 Lines = Annotated[Sequence[str], Sql("text[]::jsonb[]", list_of(text))]
 """JSON texts, one a line."""
 

@@ -17,12 +17,13 @@ the arguments of another call. An optional argument left at None is not sent, so
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass
 from types import MethodType
 from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, get_args, get_type_hints, overload
 
 from .arguments import Sql, sql_of
+from .texts import unescape
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -78,6 +79,7 @@ class _Options:
     function: str
     read: Callable[[Rows], Any] | None = None
     cast: str = ""
+    exact: Sequence[str] = ()
     fixed: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -98,7 +100,8 @@ class Method(Generic[P, T]):
             if name != "self"
         }
         hints = get_type_hints(function)  # for help(): without what only we read
-        self._read = options.read or _reader(kind, hints["return"])
+        read = options.read or _reader(kind, hints["return"])
+        self._read = _unescaping(options.exact, read) if options.exact else read
         shown = [p.replace(annotation=hints.get(name, p.annotation)) for name, p in self.definition.parameters.items()]
         self.__signature__ = self.definition.replace(parameters=shown, return_annotation=hints["return"])
 
@@ -200,13 +203,19 @@ def procedure(function: Callable[Concatenate[Any, P], None]) -> Method[P, None]:
 
 
 def calls(
-    function: str, *, read: Callable[[Rows], Any] | None = None, cast: str = "", **fixed: str
+    function: str,
+    *,
+    read: Callable[[Rows], Any] | None = None,
+    cast: str = "",
+    exact: Sequence[str] = (),
+    **fixed: str,
 ) -> Callable[[F], F]:
     """The function of schema memoir, where it has another name than the method. `read`: what makes the answer of its
-    rows; `cast`: of its value; `fixed`: arguments that are always the same."""
+    rows; `cast`: of its value; `exact`: columns that were escaped when they were sent; `fixed`: arguments that are always
+    the same."""
 
     def noted(definition: F) -> F:
-        definition.options = _Options(function, read, cast, fixed)  # type: ignore[attr-defined]
+        definition.options = _Options(function, read, cast, exact, fixed)  # type: ignore[attr-defined]
         return definition
 
     return noted
@@ -222,6 +231,10 @@ def like(other: Method[P, Any]) -> Callable[[Callable[[Any], T]], Callable[Conca
         return definition  # type: ignore[return-value]
 
     return signed
+
+
+def _unescaping(columns: Sequence[str], read: Callable[[Rows], Any]) -> Callable[[Rows], Any]:
+    return lambda found: read([row | {name: unescape(row[name]) for name in columns} for row in found])
 
 
 def _reader(kind: str, answer: Any) -> Callable[[Rows], Any]:

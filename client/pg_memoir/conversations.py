@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any, Literal
 from uuid import UUID
 
-from .arguments import Id, List, Messages, Object, Vector, When
+from .arguments import Entries, Id, Items, List, Messages, Object, Text, Vector, When
 from .call import Rows, calls, like, rows, value, values
 from .types import (
     AnthropicRequest,
@@ -42,7 +42,7 @@ class Conversations:
         session: str,
         *,
         model: str | None = None,
-        system_prompt: str | None = None,
+        system_prompt: Text | None = None,
         project: str | None = None,
         task: str | None = None,
         parent: str | None = None,
@@ -129,7 +129,7 @@ class Conversations:
         self,
         user: str,
         session: str,
-        query: str | None = None,
+        query: Text | None = None,
         *,
         budget: int | None = None,
         memory_budget: int | None = None,
@@ -164,7 +164,7 @@ class Conversations:
         self,
         user: str,
         session: str,
-        query: str | None = None,
+        query: Text | None = None,
         *,
         budget: int | None = None,
         memory_budget: int | None = None,
@@ -206,13 +206,13 @@ class Conversations:
         self,
         user: str,
         session: str,
-        query: str,
+        query: Text,
         *,
         memory_budget: int | None = None,
         shown_from: int | None = None,
         profile_version: int | None = None,
         query_embedding: Vector | None = None,
-        said: str | None = None,
+        said: Text | None = None,
     ) -> dict[str, Any]:
         """What to set beside the newest message of a list that the application keeps itself: `text` (profile and recall,
         fenced, or empty), `items`, `profile_version`, `tokens`, `compile_id`, `warnings`, `weak`. `shown_from`: the first
@@ -231,7 +231,7 @@ class Conversations:
 
     @value
     def set_working_memory(
-        self, user: str, session: str, key: str, content: str | None, *, minutes: int | None = None
+        self, user: str, session: str, key: str, content: Text | None, *, minutes: int | None = None
     ) -> None:
         """Keeps a note of the session's present state under `key` for `minutes`; None deletes it."""
 
@@ -263,7 +263,7 @@ class Conversations:
         to_turn: int | None = None,
         *,
         turns: int | None = None,
-        reason: str | None = None,
+        reason: Text | None = None,
     ) -> dict[str, Any]:
         """Keeps turns `from_turn` to `to_turn` (None: that one) out of compaction, for the session's next `turns` turns
         or, None, until unpin_turns. Raises UnknownSessionError, InvalidArgumentError."""
@@ -274,30 +274,41 @@ class Conversations:
 
     @value
     def retract_turns(
-        self, user: str, session: str, from_turn: int, to_turn: int | None = None, *, reason: str | None = None
+        self, user: str, session: str, from_turn: int, to_turn: int | None = None, *, reason: Text | None = None
     ) -> dict[str, Any]:
         """Takes turns back (None: that one), tool calls with their results: they are no longer shown, recalled or learnt
         from; `history` has them, marked. Returns `turns`, `memories` (invalidated). Raises UnknownSessionError,
         InvalidArgumentError."""
 
     @value
-    def append_items(self, user: str, session: str, items: List) -> dict[str, Any]:
+    def append_items(
+        self,
+        user: str,
+        session: str,
+        items: Items,
+        *,
+        documents: Entries | None = None,
+        after_item: int | None = None,
+    ) -> dict[str, Any]:
         """Appends a framework's items as they came, all or nothing: dicts with `item`, `messages` (what it says, as for
-        persist_turn) and `part_of` (what ties calls to their results). Returns `from_item`, `items`, `turns`. Raises
-        what persist_turn raises."""
+        persist_turn) and `part_of` (what ties calls to their results). `documents`: those that go with them, as
+        put_documents takes them. `after_item`: the last `item_no` that you know (-1: none); if there are later ones,
+        ChangedElsewhereError is raised. Returns `from_item`, `items`, `turns`. Raises what persist_turn raises."""
 
     @rows
+    @calls("list_items", exact=["item", "part_of"])
     def list_items(
         self, user: str, session: str, *, limit: int | None = None, with_retracted: bool | None = None
     ) -> list[Item]:
         """A session's items as they came, oldest first; `limit`: the newest so many."""
 
     @values
+    @calls("retract_items", exact=["result"])
     def retract_items(self, user: str, session: str, count: int | None = None) -> list[dict[str, Any]]:
         """Takes back the newest `count` items (None: all), with the turns that tell them, and returns them."""
 
     @value
-    def count_tokens(self, text: str, *, model: str | None = None) -> int:
+    def count_tokens(self, text: Text, *, model: str | None = None) -> int:
         """Tokens of `text` for a chat model (the default model's, if None), as compile counts them."""
 
     @value

@@ -5,7 +5,7 @@
 from collections.abc import Sequence
 from typing import Any, Literal
 
-from .arguments import Id, Object, Vector, When
+from .arguments import Id, Object, Text, Vector, When
 from .call import rows, value, values
 from .types import (
     Alias,
@@ -35,11 +35,11 @@ class Memories:
     def remember(
         self,
         user: str,
-        content: str,
+        content: Text,
         *,
         session: str | None = None,
         type: str | None = None,
-        category: str | None = None,
+        category: Text | None = None,
         importance: str | None = None,
         project: str | None = None,
         actor: str | None = None,
@@ -47,14 +47,14 @@ class Memories:
         confidence: float | None = None,
         valid_from: When | None = None,
         valid_to: When | None = None,
-        tags: Sequence[str] | None = None,
-        slot: str | None = None,
-        slot_value: str | None = None,
-        aliases: Sequence[str] | None = None,
+        tags: Sequence[Text] | None = None,
+        slot: Text | None = None,
+        slot_value: Text | None = None,
+        aliases: Sequence[Text] | None = None,
         sensitivity: str | None = None,
         source_turns: Sequence[int] | None = None,
-        source_tool: str | None = None,
-        source_key: str | None = None,
+        source_tool: Text | None = None,
+        source_key: Text | None = None,
         metadata: Object | None = None,
         embedding: Vector | None = None,
         key: str | None = None,
@@ -75,12 +75,12 @@ class Memories:
     def recall(
         self,
         user: str,
-        query: str,
+        query: Text,
         *,
         session: str | None = None,
         limit: int | None = None,
         types: Sequence[str] | None = None,
-        tags: Sequence[str] | None = None,
+        tags: Sequence[Text] | None = None,
         project: str | None = None,
         kinds: Sequence[Literal["memory", "turn", "summary"]] | None = None,
         after: When | None = None,
@@ -88,7 +88,7 @@ class Memories:
         query_embedding: Vector | None = None,
         as_of: When | None = None,
         valid_at: When | None = None,
-        category: str | None = None,
+        category: Text | None = None,
     ) -> list[Hit]:
         """Searches memories, old turns and summaries by words and vector, best first; at most `limit` (10).
 
@@ -101,13 +101,13 @@ class Memories:
     def memory_index(
         self,
         user: str,
-        query: str,
+        query: Text,
         *,
         session: str | None = None,
         limit: int | None = None,
         types: Sequence[str] | None = None,
-        tags: Sequence[str] | None = None,
-        category: str | None = None,
+        tags: Sequence[Text] | None = None,
+        category: Text | None = None,
         project: str | None = None,
         kinds: Sequence[Literal["memory", "turn", "summary"]] | None = None,
         after: When | None = None,
@@ -143,8 +143,8 @@ class Memories:
         *,
         states: Sequence[str] | None = None,
         types: Sequence[str] | None = None,
-        tags: Sequence[str] | None = None,
-        category: str | None = None,
+        tags: Sequence[Text] | None = None,
+        category: Text | None = None,
         project: str | None = None,
         session: str | None = None,
         after_memory: Id | None = None,
@@ -168,7 +168,7 @@ class Memories:
         Raises DimensionMismatchError."""
 
     @value
-    def forget_about(self, user: str, query: str, *, preview: bool | None = None) -> dict[str, Any]:
+    def forget_about(self, user: str, query: Text, *, preview: bool | None = None) -> dict[str, Any]:
         """Forgets what a few words name ("my locker code"): the clauses that say it and the memories made of them.
         'outcome': forgotten, preview, unclear or nothing; 'turns', 'memories', 'change_id'. With `preview` it only tells
         what that would be. Raises InvalidArgumentError."""
@@ -200,7 +200,7 @@ class Memories:
         `tools`."""
 
     @value
-    def call_memory_tool(self, user: str, session: str | None, name: str, arguments: Object) -> str:
+    def call_memory_tool(self, user: str, session: str | None, name: Text, arguments: Object) -> str:
         """Runs a model's call of one of `memory_tools` and returns text for the model; what the model can mend is
         answered as 'Error: …'. Without a session there is nobody to quote. What it writes is the agent's word, unless it quotes the user's own turn of this session.
         Raises UnknownSessionError, NotAuthorizedError."""
@@ -210,7 +210,7 @@ class Memories:
         self,
         user: str,
         session: str,
-        question: str,
+        question: Text,
         *,
         max_tokens: int | None = None,
         scope: Literal["session", "user"] | None = None,
@@ -229,14 +229,14 @@ class Memories:
 
     @value
     def memory_restore(
-        self, user: str, session: str, object: str, *, lines: str | None = None, reason: str | None = None
+        self, user: str, session: str, object: str, *, lines: str | None = None, reason: Text | None = None
     ) -> str:
         """The full text of an object that is shown shortened, byte for byte, or `lines` of it ('40-80'); it is pinned for
         a while. `object`: its name as its form says it. Raises UnknownMemoryError, UnknownSessionError,
         InvalidArgumentError."""
 
     @value
-    def memory_release(self, user: str, session: str, objects: Sequence[str], *, reason: str | None = None) -> int:
+    def memory_release(self, user: str, session: str, objects: Sequence[str], *, reason: Text | None = None) -> int:
         """Objects that need not be shown any more, from the next moment on; returns how many. Raises UnknownMemoryError,
         UnknownSessionError, InvalidArgumentError."""
 
@@ -247,7 +247,7 @@ class Memories:
 
     @rows
     def list_objects(
-        self, user: str, session: str, *, query: str | None = None, limit: int | None = None
+        self, user: str, session: str, *, query: Text | None = None, limit: int | None = None
     ) -> list[dict[str, Any]]:
         """The objects of a session, newest first: name, line, how each is shown. `query`: those whose line has it. Raises
         UnknownSessionError."""
@@ -269,13 +269,13 @@ class Memories:
         self,
         user: str,
         memory: Id,
-        content: str,
+        content: Text,
         *,
-        reason: str | None = None,
-        remainder: str | None = None,
+        reason: Text | None = None,
+        remainder: Text | None = None,
         valid_from: When | None = None,
         valid_to: When | None = None,
-        slot_value: str | None = None,
+        slot_value: Text | None = None,
         session: str | None = None,
         source_turns: Sequence[int] | None = None,
         actor: str | None = None,
@@ -297,7 +297,7 @@ class Memories:
         user: str,
         memory: Id,
         *,
-        reason: str | None = None,
+        reason: Text | None = None,
         valid_to: When | None = None,
         session: str | None = None,
         source_turns: Sequence[int] | None = None,
@@ -308,7 +308,7 @@ class Memories:
         the memory's authority is higher."""
 
     @value
-    def forget(self, user: str, memory: Id, *, reason: str | None = None) -> dict[str, Any]:
+    def forget(self, user: str, memory: Id, *, reason: Text | None = None) -> dict[str, Any]:
         """Takes a memory and what it came from out of recall and leaves a tombstone, so that it does not come back.
         Raises UnknownMemoryError."""
 
@@ -318,16 +318,16 @@ class Memories:
         user: str,
         memory: Id | None = None,
         *,
-        content: str | None = None,
-        slot: str | None = None,
-        reason: str | None = None,
+        content: Text | None = None,
+        slot: Text | None = None,
+        reason: Text | None = None,
     ) -> Lifted:
         """Lets back what was rejected: by its memory, or by what it says (`content`, `slot`). Only for logins acting as
         a person. Raises UnknownMemoryError, NotAuthorizedError, InvalidArgumentError."""
 
     @value
     def validate(
-        self, user: str, memory: Id, *, confidence: float | None = None, reason: str | None = None
+        self, user: str, memory: Id, *, confidence: float | None = None, reason: Text | None = None
     ) -> Validated:
         """A person stands by a memory: it becomes their word and prevails over what it contradicts. Only for logins
         acting as a person. Raises UnknownMemoryError, NotAuthorizedError, InvalidArgumentError."""
@@ -348,7 +348,7 @@ class Memories:
 
     @value
     def pin(
-        self, user: str, session: str, memory: Id, *, turns: int | None = None, reason: str | None = None
+        self, user: str, session: str, memory: Id, *, turns: int | None = None, reason: Text | None = None
     ) -> dict[str, Any]:
         """Pins a memory in a session, for its next `turns` turns or, None, until unpin. Raises UnknownMemoryError,
         UnknownSessionError, InvalidArgumentError."""

@@ -5,7 +5,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from .arguments import Lines, Name, Object
+from .arguments import Lines, Name, Object, Text
 from .call import calls, value, values
 
 
@@ -14,7 +14,7 @@ class Privacy:
 
     @value
     def mark_turn(
-        self, user: str, session: str, turn: int, *, sensitivity: str | None = None, reason: str | None = None
+        self, user: str, session: str, turn: int, *, sensitivity: str | None = None, reason: Text | None = None
     ) -> dict[str, Any]:
         """Says how secret a stored turn is from now on: 'normal', 'private' or 'secret' (default). Made stricter, so do
         the memories that came of it; lowering takes a person with the clearance to see it. Raises UnknownSessionError,

@@ -7,6 +7,8 @@ import json
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from pg_memoir.texts import replace_unstorable
+
 from .spans import Body
 from .sse import Event
 
@@ -94,12 +96,8 @@ def plain(value: Any) -> Any:
 
 
 def storable(value: Any) -> Any:
-    """A value as a database takes it: its texts without NUL and halves of characters."""
-    if isinstance(value, str):
-        return value.replace("\0", "").encode("utf-8", "replace").decode()
-    if isinstance(value, dict):
-        return {key: storable(inner) for key, inner in value.items()}
-    return [storable(inner) for inner in value] if isinstance(value, list) else value
+    """A value as a database takes it: U+FFFD stands for NUL and lone surrogates in its texts."""
+    return replace_unstorable(value)
 
 
 def text_of(content: Any) -> str:

@@ -22,7 +22,9 @@ def found(memoir, user, *namespace, query=None, **more):
 
 
 def test_documents_are_put_read_replaced_and_deleted(memoir, user):
-    assert put(memoir, user, "a", {"n": 1.50, "deep": [None, {"x": "é"}]}) == {"stored": 1, "deleted": 0, "secret": []}
+    assert put(memoir, user, "a", {"n": 1.50, "deep": [None, {"x": "é"}]}) == {
+        "stored": 1, "deleted": 0, "secret": [], "appended": [],
+    }  # fmt: skip
     [first] = memoir.get_documents(user, ["notes"], ["a", "none"])
     assert first.value == {"n": 1.50, "deep": [None, {"x": "é"}]} and first.expires_at is None
     put(memoir, user, "a", [1, 2])
@@ -96,6 +98,87 @@ def test_secret_documents_and_bad_ones(memoir, user):
             memoir.put_documents(user, [entry])
     with pytest.raises(errors.InvalidArgumentError, match="unknown operator"):
         found(memoir, user, filter={"text": {"$near": 1}})
+
+
+def entry(key="k", namespace="s", **more):
+    return {"namespace": [namespace], "key": key, **more}
+
+
+def value_of(memoir, user, key="k", namespace="s"):
+    found = memoir.get_documents(user, [namespace], [key])
+    return found[0].value if found else None
+
+
+def test_documents_append(memoir, user):
+    done = memoir.put_documents(user, [{"namespace": ["q"], "append": True, "value": n} for n in "ab"])
+    assert done["appended"] == ["000000000000", "000000000001"] and done["stored"] == 2
+    memoir.put_documents(
+        user, [entry("other", "q", value=1), {"namespace": ["q", "deeper"], "append": True, "value": "x"}]
+    )
+    assert memoir.put_documents(user, [{"namespace": ["q"], "append": True, "value": "c"}])["appended"] == [
+        "000000000002"
+    ]
+    done = memoir.put_documents(
+        user, [{"namespace": ["q"], "where": {}}, {"namespace": ["q"], "append": True, "value": "d"}]
+    )
+    assert done["deleted"] == 4 and [d.value for d in memoir.search_documents(user, ["q"])] == ["d", "x"]
+    for wrong in ({"append": True, "key": "k"}, {"append": 1}, {"where": 1}, {"exists": "x", "key": "k"}):
+        with pytest.raises(errors.InvalidArgumentError, match=r"documents\[0\]"):
+            memoir.put_documents(user, [{"namespace": ["q"], "value": 1} | wrong])
+
+
+def test_documents_merge(memoir, user):
+    memoir.put_documents(
+        user, [entry(merge={"a": 1, "b": {"x": 1}}), entry(merge={"b": None}), entry(at="in", merge={"c": 1})]
+    )
+    memoir.put_documents(user, [entry(at="in", merge={"d": [2]}, exists=True, text="a heron")])
+    assert value_of(memoir, user) == {"a": 1, "b": None, "in": {"c": 1, "d": [2]}}
+    assert found(memoir, user, "s", query="herons") == ["k"]
+    for wrong in ({"at": "a", "merge": {"x": 1}}, {"merge": [1]}, {"merge": {"x": 1}, "value": {}}):
+        with pytest.raises(errors.InvalidArgumentError, match="merge must be an object"):
+            memoir.put_documents(user, [entry(**wrong)])
+
+
+def test_documents_change_only_what_was_read(memoir, user):
+    memoir.put_documents(user, [entry(value={"n": 1}, exists=False)])
+    for stale in (
+        {"exists": False, "value": 0},
+        {"was": {"n": 2}, "value": 0},
+        {"was": {"n": 2}},
+        {"exists": False, "merge": {}},
+    ):
+        with pytest.raises(errors.ChangedElsewhereError, match='document "k"'):
+            memoir.put_documents(user, [entry("first", value=1), entry(**stale)])
+    assert value_of(memoir, user, "first") is None, "nothing of the call is written"
+    with pytest.raises(errors.ChangedElsewhereError):
+        memoir.put_documents(user, [entry("none", merge={"x": 1}, exists=True)])
+    memoir.put_documents(user, [entry(was={"n": 1.0}, value={"n": 2}), entry(was={"n": 2})])
+    assert value_of(memoir, user) is None
+
+
+def test_documents_that_ended_are_not_there(memoir, db, user, clock):
+    clock("2026-05-01 12:00Z")
+    memoir.put_documents(user, [entry(value={"a": 1}, minutes=10)])
+    set_clock(db, "2026-05-01 12:12Z")
+    memoir.put_documents(user, [entry(merge={"b": 1}, exists=False)])
+    assert value_of(memoir, user) == {"b": 1}
+
+
+def test_documents_search_reads_replacements(memoir, user):
+    put(memoir, user, "k", {"text": "pelican\0 harbour"})
+    scores = {word: memoir.search_documents(user, query=word)[0].score for word in ("pelican", "harbour", "0000")}
+    assert scores == {"pelican": 1, "harbour": 1, "0000": 0}
+
+
+def test_items_with_documents_are_all_or_nothing(memoir, user):
+    memoir.append_items(user, "s", [{"item": {"n": 1}}], documents=[entry(merge={"a": 1})], after_item=-1)
+    for stale in ({"after_item": -1}, {"documents": [entry(value=1, exists=False)]}):
+        with pytest.raises(errors.ChangedElsewhereError):
+            memoir.append_items(user, "s", [{"item": {"n": 2}}], **{"documents": [entry(merge={"b": 1})]} | stale)
+    assert [each.item for each in memoir.list_items(user, "s")] == [{"n": 1}] and value_of(memoir, user) == {"a": 1}
+    memoir.append_items(user, "s", [{"item": {"n": 2}}], after_item=0)
+    memoir.retract_items(user, "s", 1)
+    memoir.append_items(user, "s", [{"item": {"n": 3}}], after_item=0)  # the last that list_items has
 
 
 def conversation(memoir, user):
