@@ -136,9 +136,6 @@ begin
          when p_query is null then p_parts
          else jsonb_build_array(jsonb_build_object('type', 'text', 'text', p_query)) || p_parts end), v.config,
            (v.model).images);
-  if v_newest.parts is null and _memoir.is_blank(v_newest.text) then
-    perform _memoir.fail('PM014', format('query must not be empty, it is %s', _memoir.shown(p_query)));
-  end if;
   v.newest := v_newest;
   v.query := v_newest.text;
   v.newest_tokens := (v.model).message_overhead + coalesce(v_newest.media_tokens, 0)

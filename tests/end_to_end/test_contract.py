@@ -78,7 +78,6 @@ def test_what_is_wrong_with_messages(memoir: pg_memoir.Memoir, user: str) -> Non
         ([RESULT], errors.ToolCallMismatchError),
         ([CALLING], errors.ToolCallMismatchError),
         ([CALLING, USER], errors.ToolCallMismatchError),
-        ([{"role": "user", "content": "\0"}], errors.InvalidTextError),
     ):
         with pytest.raises(error):
             memoir.persist_turn(user, "s", messages)
@@ -86,6 +85,42 @@ def test_what_is_wrong_with_messages(memoir: pg_memoir.Memoir, user: str) -> Non
         memoir.history(user, "s")  # all or nothing
     with pytest.raises(errors.InvalidArgumentError):
         memoir.persist_turn(user, "", [USER])
+
+
+def test_text_that_can_t_be_stored_is_replaced(memoir: pg_memoir.Memoir, user: str) -> None:
+    call = CALL | {"function": {"name": "look", "arguments": '{"at": "\0"}'}}
+    result = RESULT | {"content": "half \ud83d, cut \ud83d\ude00, nul\0"}
+    memoir.persist_turn(user, "s", [USER, CALLING | {"tool_calls": [call]}, result, ANSWER])
+    _, called, answered, _ = memoir.history(user, "s")
+    assert called["tool_calls"][0]["function"]["arguments"] == '{"at": "\ufffd"}'
+    assert answered["content"] == "half \ufffd, cut 😀, nul\ufffd"
+    assert memoir.compile_context(user, "s", "What\0?")[-1]["content"].endswith("What\ufffd?")
+    memoir.remember(user, "Likes\0 tea", tags=["\udfff"])
+    [memory] = memoir.list_memories(user)
+    assert (memory.content, memory.tags) == ("Likes\ufffd tea", ["\ufffd"])
+    assert memoir.call_memory_tool(user, "s", "no\0ne", {}).startswith("Error")
+    memoir.call_memory_tool(user, "s", "memory_search", {"query": "tea \ud83d"})
+    with pytest.raises(errors.InvalidTextError, match="session holds a NUL"):
+        memoir.persist_turn(user, "s\0", [USER])
+
+
+def test_an_empty_user_message(memoir: pg_memoir.Memoir, user: str) -> None:
+    empty = {"role": "user", "content": ""}
+    memoir.persist_turn(user, "s", [empty, ANSWER])
+    memoir.append(user, "s", empty)
+    assert [turn["content"] for turn in memoir.history(user, "s")] == ["", ANSWER["content"], ""]
+    for messages in (memoir.compile_context(user, "s"), memoir.compile_context(user, "s", "")):
+        assert [(m["role"], m["content"]) for m in messages] == [
+            ("user", ""),
+            ("assistant", ANSWER["content"]),
+            ("user", ""),
+        ]
+    request = memoir.compile_anthropic(user, "s", " ")
+    assert [m["role"] for m in request["messages"]] == ["user", "assistant", "user"]
+    assert [m["content"][0]["text"] for m in request["messages"]] == ["(empty)", ANSWER["content"], "(empty)"]
+    assert memoir.context(user, "other", "")["messages"][-1] == empty
+    memoir.append(user, "s", [ANSWER, USER, ANSWER])
+    assert "Brompton" in str(memoir.compile_context(user, "s", "What do I keep?"))
 
 
 def test_an_agent_s_steps(memoir: pg_memoir.Memoir, user: str) -> None:

@@ -111,7 +111,7 @@ def anthropic(messages: list[Message]) -> dict[str, Any]:
         if message["role"] == "system":
             request["system"] = [{"type": "text", "text": text_of(message), "cache_control": {"type": "ephemeral"}}]
             continue
-        blocks: list[dict[str, Any]] = [{"type": "text", "text": text_of(message)}] if text_of(message) else []
+        blocks: list[dict[str, Any]] = [{"type": "text", "text": text_of(message)}] if text_of(message).strip() else []
         if message["role"] == "tool":
             blocks = [{"type": "tool_result", "tool_use_id": message["tool_call_id"], "content": text_of(message)}]
         for call in message.get("tool_calls") or []:
@@ -119,6 +119,7 @@ def anthropic(messages: list[Message]) -> dict[str, Any]:
             blocks.append(
                 {"type": "tool_use", "id": call["id"], "name": made["name"], "input": _parsed(made["arguments"])}
             )
+        blocks = blocks or [{"type": "text", "text": "(empty)"}]  # it takes neither no block nor an empty one
         role = "assistant" if message["role"] == "assistant" else "user"
         if request["messages"] and request["messages"][-1]["role"] == role:
             request["messages"][-1]["content"] += blocks

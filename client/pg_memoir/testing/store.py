@@ -233,8 +233,6 @@ class Store(Kept):
                     f'session "{session}" has nothing to continue: {what}', hint="give p_query"
                 )
             return turns[:start], turns[start:]
-        if query is not None and not query.strip() and parts is None:
-            raise InvalidArgumentError("query must not be empty")
         content: Any = query
         if parts is not None:
             content = ([{"type": "text", "text": query}] if query else []) + parts
