@@ -26,6 +26,7 @@ from .calls import calls
 from .errors import InvalidArgumentError, MemoirError
 from .providers import Reply, ToolCall, from_anthropic, from_openai, from_responses, plain, tool_result
 from .shapes import from_anthropic_messages, from_input_items, text_of, to_input_items
+from .texts import replace_unstorable
 from .types import Message
 
 log = logging.getLogger("pg_memoir")
@@ -215,6 +216,7 @@ class Talk:
     _opened: tuple[Any, Any] | None = None
     _seen: set[Any] | None = None  # marks of what is stored
     _is_new: bool = False
+    _turns: int = 0  # those before are known
     _tools: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
 
     def answered(self, api: Api, request: dict[str, Any]) -> Work:
@@ -274,6 +276,7 @@ class Talk:
 
     def _prepared(self, api: Api, asked: Asked, request: dict[str, Any]) -> Work:
         """Opens the session, finds what is new, appends what is not the question itself; None: not to be managed."""
+        asked.messages = replace_unstorable(asked.messages)  # as they are stored, so that they are known again
         opening = (asked.system, request.get("model"))
         if not asked.messages or asked.messages[-1]["role"] == "assistant":
             return None
@@ -283,9 +286,12 @@ class Talk:
             self._opened = opening
         if self._seen is None:
             info = yield calls.session_info(self.user, self.session)
-            recent = yield calls.history(self.user, self.session, from_turn=max(0, info["turns"] - _RECENT))
-            self._seen = set().union(*map(_marks, recent))
-            self._is_new = not recent
+            self._turns, self._is_new, self._seen = max(0, info["turns"] - _RECENT), not info["turns"], set()
+        # Another process may have stored what this one has not seen.
+        stored = yield calls.history(self.user, self.session, from_turn=self._turns)
+        if stored:
+            self._turns, self._is_new = stored[-1]["turn_index"] + 1, False
+            self._seen = self._seen.union(*map(_marks, stored))
         new = self._new(asked.messages)
         question = new[-1:] if new and new[-1]["role"] == "user" else []
         yield from self._appended(new[: len(new) - len(question)])
@@ -362,9 +368,12 @@ class Talk:
 
     def _appended(self, messages: list[Message], usage: Any = None) -> Work:
         if messages:
-            yield calls.append(self.user, self.session, messages, usage=usage)
+            messages = replace_unstorable(messages)
+            done = yield calls.append(self.user, self.session, messages, usage=usage)
             self._seen = (self._seen or set()).union(*map(_marks, messages))
             self._is_new = False
+            if done["from_turn"] == self._turns:
+                self._turns = done["turn_count"]
 
 
 def new_session() -> str:

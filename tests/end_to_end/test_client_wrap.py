@@ -171,6 +171,33 @@ def test_tools_of_the_application(door, user, stream):
     assert [role for role, _ in door.history(user)] == ["user", "assistant", "tool", "assistant"]
 
 
+def test_a_tool_s_text_that_can_t_be_stored(door, user):
+    with door.stub_type(Answer(tool_calls=[("c1", "weather", {})]), Answer(text="Rain."), Answer(text="Yes.")) as stub:
+        client = door.client(stub, user=user, session="s", strict=True)
+        messages = [said("How is the weather?")]
+        door.ask(client, messages, False, tools=[door.tool])
+        messages += door.result("c1", "rain\0 half \ud83d emoji")
+        assert door.ask(client, messages, False, tools=[door.tool]) == ("Rain.", [])
+        messages += [{"role": "assistant", "content": "Rain."}, said("Is it\0 sure?")]
+        assert door.ask(client, messages, False, tools=[door.tool]) == ("Yes.", [])
+    history = door.history(user)
+    assert [role for role, _ in history] == ["user", "assistant", "tool", "assistant", "user", "assistant"]
+    assert (history[2][1], history[4][1]) == ("rain\ufffd half \ufffd emoji", "Is it\ufffd sure?")
+
+
+def test_two_clients_in_one_session(door, user):
+    """Requests of one conversation may reach one process and then another."""
+    with door.stub_type(*[Answer(text=f"Answer {n}.") for n in range(4)]) as stub:
+        clients = [door.client(stub, user=user, session="s", strict=True) for _ in range(2)]
+        messages = []
+        for n in range(4):
+            messages.append(said(f"Question {n}?"))
+            text, _ = door.ask(clients[n % 2], messages, False)
+            messages.append({"role": "assistant", "content": text})
+    told = [text for n in range(4) for text in (f"Question {n}?", f"Answer {n}.")]
+    assert [text for _, text in door.history(user)] == told
+
+
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
 def test_memory_tools_are_answered_unseen(door, user, stream):
     """A call of memory's own, then one mixed with the application's: it sees its own alone."""
