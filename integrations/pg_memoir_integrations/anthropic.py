@@ -8,7 +8,7 @@ What the tool answers is what models were trained on, word for word.
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from typing import Any
 
 from anthropic.lib.tools import ToolError
@@ -16,10 +16,15 @@ from anthropic.lib.tools._beta_builtin_memory_tool import BetaAbstractMemoryTool
 from pg_memoir import AsyncMemoir, Memoir
 from pg_memoir.call import Call
 from pg_memoir.calls import calls
+from pg_memoir.errors import ChangedElsewhereError
+from pg_memoir.texts import replace_unstorable
+
+from .running import ATTEMPTS
 
 ROOT = "memories"
 _LINES = 999_999
 _FILES = 10_000
+_BUSY = "Other processes keep changing this file. Please try again."
 
 Work = Generator[Call[Any], Any, str]
 Path = tuple[str, ...]
@@ -27,7 +32,7 @@ Path = tuple[str, ...]
 
 class _Files:
     """The commands, over documents: a file's folders are its namespace, its name the key. A folder is there while a file
-    is in it."""
+    is in it. A command whose file another process changed meanwhile is run again from its start."""
 
     def __init__(self, user: str) -> None:
         self.user = user
@@ -71,7 +76,7 @@ class _Files:
         path = _path(command.path)
         if (yield from self._read(path)) is not None or (yield from self._below(path)) or path == (ROOT,):
             raise ToolError(f"File {command.path} already exists")
-        yield from self._write({path: command.file_text})
+        yield from self._write([_entry(path, command.file_text, exists=False)])
         return f"File created successfully at: {command.path}"
 
     def str_replace(self, command: Any) -> Work:
@@ -91,8 +96,8 @@ class _Files:
                 f"{', '.join(map(str, places))}. Please ensure it is unique"
             )
         at = text.count("\n", 0, text.find(command.old_str))
-        text = text.replace(command.old_str, command.new_str or "")
-        yield from self._write({path: text})
+        before, text = text, text.replace(command.old_str, command.new_str or "")
+        yield from self._write([_entry(path, text, was=before)])
         first = max(0, at - 2)
         shown = "\n".join(_numbered(text.split("\n")[first : at + 3], first + 1))
         return f"The memory file has been edited. Here is the snippet showing the change (with line numbers):\n{shown}"
@@ -106,8 +111,8 @@ class _Files:
                 f"It should be within the range [0, {len(lines)}]."
             )
         lines.insert(command.insert_line, command.insert_text.rstrip("\n"))
-        text = "\n".join(lines)
-        yield from self._write({path: text if text.endswith("\n") else text + "\n"})
+        before, text = text, "\n".join(lines)
+        yield from self._write([_entry(path, text if text.endswith("\n") else text + "\n", was=before)])
         return f"The file {command.path} has been edited."
 
     def delete(self, command: Any) -> Work:
@@ -117,7 +122,7 @@ class _Files:
         gone = yield from self._at(path)
         if not gone:
             raise ToolError(f"The path {command.path} does not exist")
-        yield from self._write(dict.fromkeys(gone))
+        yield from self._write([_entry(file, None) for file in gone])
         return f"Successfully deleted {command.path}"
 
     def rename(self, command: Any) -> Work:
@@ -129,12 +134,14 @@ class _Files:
             raise ToolError(f"The path {command.old_path} does not exist")
         if new[: len(old)] == old:
             raise ToolError(f"Cannot move {command.old_path} into itself")
-        there = {new + file[len(old) :]: text for file, text in moved.items()}
-        yield from self._write(dict.fromkeys(moved) | there)
+        yield from self._write(
+            [_entry(file, None, was=text) for file, text in moved.items()]
+            + [_entry(new + file[len(old) :], text, exists=False) for file, text in moved.items()]
+        )
         return f"Successfully renamed {command.old_path} to {command.new_path}"
 
     def clear_all_memory(self) -> Work:
-        yield from self._write(dict.fromkeys((yield from self._below((ROOT,)))))
+        yield from self._write([_entry(file, None) for file in (yield from self._below((ROOT,)))])
         return "All memory cleared"
 
     def _file(self, shown: str) -> Generator[Call[Any], Any, tuple[Path, str]]:
@@ -164,14 +171,16 @@ class _Files:
             return {path: text}
         return (yield from self._below(path))
 
-    def _write(self, files: dict[Path, str | None]) -> Generator[Call[Any], Any, None]:
-        """Writes files, or deletes those without a text, all at once."""
-        documents = [
-            {"namespace": list(path[:-1]), "key": path[-1], "value": None if text is None else {"text": text}}
-            for path, text in files.items()
-        ]
-        if documents:
-            yield calls.put_documents(self.user, documents)
+    def _write(self, entries: list[dict[str, Any]]) -> Generator[Call[Any], Any, None]:
+        """Writes all entries or none."""
+        if entries:
+            yield calls.put_documents(self.user, entries)
+
+
+def _entry(path: Path, text: str | None, *, was: str | None = None, exists: bool | None = None) -> dict[str, Any]:
+    """An entry that writes a file, or deletes it without a text. `was`: the text that it must still have."""
+    entry = {"namespace": list(path[:-1]), "key": path[-1], "value": None if text is None else {"text": text}}
+    return entry | {"was": None if was is None else {"text": was}, "exists": exists}
 
 
 def _path(shown: str) -> Path:
@@ -187,6 +196,11 @@ def _path(shown: str) -> Path:
         elif label not in ("", "."):
             labels.append(label)
     return (ROOT, *labels)
+
+
+def _storable(command: Any) -> Any:
+    """A command whose texts can be stored, and sent to the model again."""
+    return command and command.model_copy(update=replace_unstorable(command.model_dump()))
 
 
 def _numbered(lines: list[str], first: int) -> list[str]:
@@ -209,34 +223,40 @@ class MemoirMemoryTool(BetaAbstractMemoryTool):
         super().__init__(**options)
         self.memoir, self.files = memoir, _Files(user)
 
-    def _done(self, work: Work) -> str:
-        answer: Any = None
-        try:
-            while True:
-                answer = self.memoir.run(work.send(answer))
-        except StopIteration as end:
-            return str(end.value)
+    def _done(self, method: Callable[[Any], Work], command: Any) -> str:
+        command = _storable(command)
+        for _ in range(ATTEMPTS):
+            work = method(command)
+            answer: Any = None
+            try:
+                while True:
+                    answer = self.memoir.run(work.send(answer))
+            except StopIteration as end:
+                return str(end.value)
+            except ChangedElsewhereError:
+                continue
+        raise ToolError(_BUSY)
 
     def view(self, command: Any) -> str:
-        return self._done(self.files.view(command))
+        return self._done(self.files.view, command)
 
     def create(self, command: Any) -> str:
-        return self._done(self.files.create(command))
+        return self._done(self.files.create, command)
 
     def str_replace(self, command: Any) -> str:
-        return self._done(self.files.str_replace(command))
+        return self._done(self.files.str_replace, command)
 
     def insert(self, command: Any) -> str:
-        return self._done(self.files.insert(command))
+        return self._done(self.files.insert, command)
 
     def delete(self, command: Any) -> str:
-        return self._done(self.files.delete(command))
+        return self._done(self.files.delete, command)
 
     def rename(self, command: Any) -> str:
-        return self._done(self.files.rename(command))
+        return self._done(self.files.rename, command)
 
     def clear_all_memory(self) -> str:
-        return self._done(self.files.clear_all_memory())
+        return self._done(lambda _: self.files.clear_all_memory(), None)
 
 
 class AsyncMemoirMemoryTool(BetaAsyncAbstractMemoryTool):
@@ -246,31 +266,37 @@ class AsyncMemoirMemoryTool(BetaAsyncAbstractMemoryTool):
         super().__init__(**options)
         self.memoir, self.files = memoir, _Files(user)
 
-    async def _done(self, work: Work) -> str:
-        answer: Any = None
-        try:
-            while True:
-                answer = await self.memoir.run(work.send(answer))
-        except StopIteration as end:
-            return str(end.value)
+    async def _done(self, method: Callable[[Any], Work], command: Any) -> str:
+        command = _storable(command)
+        for _ in range(ATTEMPTS):
+            work = method(command)
+            answer: Any = None
+            try:
+                while True:
+                    answer = await self.memoir.run(work.send(answer))
+            except StopIteration as end:
+                return str(end.value)
+            except ChangedElsewhereError:
+                continue
+        raise ToolError(_BUSY)
 
     async def view(self, command: Any) -> str:
-        return await self._done(self.files.view(command))
+        return await self._done(self.files.view, command)
 
     async def create(self, command: Any) -> str:
-        return await self._done(self.files.create(command))
+        return await self._done(self.files.create, command)
 
     async def str_replace(self, command: Any) -> str:
-        return await self._done(self.files.str_replace(command))
+        return await self._done(self.files.str_replace, command)
 
     async def insert(self, command: Any) -> str:
-        return await self._done(self.files.insert(command))
+        return await self._done(self.files.insert, command)
 
     async def delete(self, command: Any) -> str:
-        return await self._done(self.files.delete(command))
+        return await self._done(self.files.delete, command)
 
     async def rename(self, command: Any) -> str:
-        return await self._done(self.files.rename(command))
+        return await self._done(self.files.rename, command)
 
     async def clear_all_memory(self) -> str:
-        return await self._done(self.files.clear_all_memory())
+        return await self._done(lambda _: self.files.clear_all_memory(), None)

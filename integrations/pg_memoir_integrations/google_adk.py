@@ -6,7 +6,6 @@ runner = Runner(agent=agent, app_name="desk", session_service=MemoirSessionServi
 
 from __future__ import annotations
 
-import asyncio
 import time
 import uuid
 from collections.abc import Sequence
@@ -23,9 +22,11 @@ from google.adk.sessions.state import State
 from google.genai import types
 from pg_memoir import Message
 from pg_memoir.calls import calls
+from pg_memoir.errors import ChangedElsewhereError
+from pg_memoir.texts import escape, unescape
 from pydantic_core import to_jsonable_python
 
-from .running import AnyMemoir, arun
+from .running import AnyMemoir, arun, dumped, repeated
 
 _ROOT = "google_adk"
 _MOST = 10_000
@@ -37,19 +38,20 @@ class MemoirSessionService(BaseSessionService):
 
     def __init__(self, memoir: AnyMemoir, *, registry: str = _ROOT) -> None:
         self.memoir, self.registry = memoir, registry
-        self._locks: dict[tuple[str, str, str], asyncio.Lock] = {}
 
     async def create_session(
         self, *, app_name: str, user_id: str, state: dict[str, Any] | None = None, session_id: str | None = None
     ) -> Session:
         session_id = (session_id or "").strip() or str(uuid.uuid4())
-        if await self._head(app_name, user_id, session_id):
-            raise AlreadyExistsError(f"Session with id {session_id} already exists.")
-        now = time.time()
-        await self._merge(app_name, user_id, state or {})
-        own = _of_session(state or {})
-        await self._put(user_id, [_ROOT, app_name, "sessions"], session_id, {"state": own, "updated": now})
-        await self._put(self.registry, [_ROOT, app_name, "users"], user_id, {})
+        state, now = state or {}, time.time()
+        own = _of_session(state)
+        head = {"key": session_id, "value": {"state": own, "updated": now}, "exists": False}
+        try:
+            await self._put(user_id, [_sessions(app_name, head), *_merged(app_name, "user", state)])
+        except ChangedElsewhereError:
+            raise AlreadyExistsError(f"Session with id {session_id} already exists.") from None
+        known = {"namespace": [_ROOT, app_name, "users"], "key": user_id, "value": {}}
+        await self._put(self.registry, [known, *_merged(app_name, "app", state)])
         return await self._made(app_name, user_id, session_id, own, now, [])
 
     async def get_session(
@@ -90,7 +92,7 @@ class MemoirSessionService(BaseSessionService):
     async def delete_session(self, *, app_name: str, user_id: str, session_id: str) -> None:
         session_id = session_id.strip()
         if await self._head(app_name, user_id, session_id) is not None:
-            await self._put(user_id, [_ROOT, app_name, "sessions"], session_id, None)
+            await self._put(user_id, [_sessions(app_name, {"key": session_id, "value": None})])
             await arun(self.memoir, calls.retract_items(user_id, _session(app_name, session_id)))
 
     async def get_user_state(self, *, app_name: str, user_id: str) -> dict[str, Any]:
@@ -100,19 +102,24 @@ class MemoirSessionService(BaseSessionService):
         if event.partial:
             return event
         app_name, user_id, name = session.app_name, session.user_id, session.id
-        async with self._locks.setdefault((app_name, user_id, name), asyncio.Lock()):
-            head = await self._head(app_name, user_id, name)
-            if head is None:
-                raise ValueError(f"Session {name} not found.")
-            event = await super().append_event(session=session, event=event)
-            session.last_update_time = event.timestamp
-            delta = (event.actions and event.actions.state_delta) or {}
-            item = event.model_dump(mode="json", by_alias=True, exclude_none=True)
-            told = {"item": item, "messages": [turn] if (turn := _turn(event)) else []}
-            await arun(self.memoir, calls.append_items(user_id, _session(app_name, name), [told]))
-            await self._merge(app_name, user_id, delta)
-            state = head["state"] | _of_session(delta)
-            await self._put(user_id, [_ROOT, app_name, "sessions"], name, {"state": state, "updated": event.timestamp})
+        if await self._head(app_name, user_id, name) is None:
+            raise ValueError(f"Session {name} not found.")
+        event = await super().append_event(session=session, event=event)
+        session.last_update_time = event.timestamp
+        delta = (event.actions and event.actions.state_delta) or {}
+        head = {"key": name, "merge": {"updated": event.timestamp}, "exists": True}
+        state = {"key": name, "at": "state", "merge": _of_session(delta)}
+        entries = [_sessions(app_name, head), _sessions(app_name, state), *_merged(app_name, "user", delta)]
+        told = {
+            "item": dumped(event, by_alias=True, exclude_none=True),
+            "messages": [turn] if (turn := _turn(event)) else [],
+        }
+        call = calls.append_items(user_id, _session(app_name, name), [told], documents=_documents(entries))
+        try:
+            await arun(self.memoir, call)
+        except ChangedElsewhereError:
+            raise ValueError(f"Session {name} not found.") from None
+        await self._put(self.registry, _merged(app_name, "app", delta))
         return event
 
     async def _head(self, app_name: str, user_id: str, session_id: str) -> Any:
@@ -123,16 +130,9 @@ class MemoirSessionService(BaseSessionService):
         found = await arun(self.memoir, calls.get_documents(user, [_ROOT, app_name], [scope]))
         return dict(found[0].value) if found else {}
 
-    async def _merge(self, app_name: str, user_id: str, delta: dict[str, Any]) -> None:
-        """Puts what is of the app or the user where all sessions have it."""
-        for scope, prefix, user in (("app", State.APP_PREFIX, self.registry), ("user", State.USER_PREFIX, user_id)):
-            own = {key.removeprefix(prefix): value for key, value in delta.items() if key.startswith(prefix)}
-            if own:
-                await self._put(user, [_ROOT, app_name], scope, await self._state(user, app_name, scope) | own)
-
-    async def _put(self, user: str, namespace: list[str], key: str, value: Any) -> None:
-        document = {"namespace": namespace, "key": key, "value": to_jsonable_python(value), "text": None}
-        await arun(self.memoir, calls.put_documents(user, [document]))
+    async def _put(self, user: str, entries: list[dict[str, Any]]) -> None:
+        if entries:
+            await arun(self.memoir, calls.put_documents(user, _documents(entries)))
 
     async def _made(
         self, app_name: str, user_id: str, session_id: str, state: dict[str, Any], updated: float, events: list[Event]
@@ -169,14 +169,20 @@ class MemoirMemoryService(BaseMemoryService):
 
     async def _add(self, app_name: str, user_id: str, session_id: str, events: Sequence[Event]) -> None:
         name = _session(app_name, session_id)
-        known = {each.item.get("id") for each in await arun(self.memoir, calls.list_items(user_id, name))}
-        new = [
-            {"item": event.model_dump(mode="json", by_alias=True, exclude_none=True), "messages": [turn]}
-            for event in events
-            if event.id not in known and (turn := _turn(event))
-        ]
-        if new:
-            await arun(self.memoir, calls.append_items(user_id, name, new))
+
+        async def change() -> None:
+            items = await arun(self.memoir, calls.list_items(user_id, name))
+            known = {each.item.get("id") for each in items}
+            new = [
+                {"item": dumped(event, by_alias=True, exclude_none=True), "messages": [turn]}
+                for event in events
+                if event.id not in known and (turn := _turn(event))
+            ]
+            if new:
+                last = items[-1].item_no if items else -1
+                await arun(self.memoir, calls.append_items(user_id, name, new, after_item=last))
+
+        await repeated(change)
 
     async def search_memory(self, *, app_name: str, user_id: str, query: str) -> SearchMemoryResponse:
         if not query.strip():
@@ -199,6 +205,23 @@ def _session(app_name: str, session_id: str) -> str:
     return f"{app_name}/{session_id}"
 
 
+def _sessions(app_name: str, entry: dict[str, Any]) -> dict[str, Any]:
+    """An entry for the document that says a session's state and its last change."""
+    return {"namespace": [_ROOT, app_name, "sessions"]} | entry
+
+
+def _merged(app_name: str, scope: str, delta: dict[str, Any]) -> list[dict[str, Any]]:
+    """An entry that puts what is of the app or the user where all sessions have it."""
+    prefix = {"app": State.APP_PREFIX, "user": State.USER_PREFIX}[scope]
+    own = {key.removeprefix(prefix): value for key, value in delta.items() if key.startswith(prefix)}
+    return [{"namespace": [_ROOT, app_name], "key": scope, "merge": own}] if own else []
+
+
+def _documents(entries: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    plain = unescape(to_jsonable_python(escape(entries)))  # which writes no lone surrogate itself
+    return [{"text": None} | entry for entry in plain]
+
+
 def _of_session(delta: dict[str, Any]) -> dict[str, Any]:
     shared = (State.APP_PREFIX, State.USER_PREFIX, State.TEMP_PREFIX)
     return {key: value for key, value in delta.items() if not key.startswith(shared)}
@@ -207,8 +230,8 @@ def _of_session(delta: dict[str, Any]) -> dict[str, Any]:
 def _turn(event: Event) -> Message | None:
     """What an event says; thoughts, calls and their results are kept with the event alone."""
     parts = (event.content and event.content.parts) or []
-    text = "".join(part.text for part in parts if part.text and not part.thought)
-    if not text.strip():
+    texts = [part.text for part in parts if part.text is not None and not part.thought]
+    text, role = "".join(texts), "user" if event.author == "user" else "assistant"
+    if not text.strip() and not (texts and role == "user"):
         return None
-    role = "user" if event.author == "user" else "assistant"
     return {"role": role, "content": text, "created_at": datetime.fromtimestamp(event.timestamp, UTC).isoformat()}

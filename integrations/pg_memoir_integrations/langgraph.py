@@ -28,8 +28,11 @@ from langgraph.store.base import (
     ensure_embeddings,
     get_text_at_path,
 )
+from pg_memoir import MemoirError
 from pg_memoir.call import Call
 from pg_memoir.calls import calls
+from pg_memoir.errors import NothingToContinueError
+from pg_memoir.texts import replace_unstorable
 from pg_memoir.types import Document, FoundDocument
 
 from .running import AnyMemoir, arun, run
@@ -80,7 +83,7 @@ class MemoirStore(BaseStore):
         """What vectors are needed of."""
         if not self.embeddings:
             return []
-        found = [self._indexed(op) if isinstance(op, PutOp) else [getattr(op, "query", None)] for op in ops]
+        found = [self._indexed(op) if isinstance(op, PutOp) else [_query(op)] for op in ops]
         return list(dict.fromkeys(text for texts in found for text in texts if text))
 
     def _indexed(self, op: PutOp) -> list[str]:
@@ -88,7 +91,7 @@ class MemoirStore(BaseStore):
         if op.value is None or op.index is False:
             return []
         paths = op.index or (self.index_config or {}).get("fields") or ["$"]
-        return [text for path in paths for text in get_text_at_path(op.value, path)]
+        return [replace_unstorable(text) for path in paths for text in get_text_at_path(op.value, path)]
 
     def _calls(
         self, ops: list[Op], texts: list[str], vectors: list[list[float]]
@@ -113,7 +116,7 @@ class MemoirStore(BaseStore):
                         limit=op.limit,
                         offset=op.offset,
                         refresh=self._refresh(op.refresh_ttl),
-                        query_embedding=vector(op.query) if op.query else None,
+                        query_embedding=vector(query) if (query := _query(op)) else None,
                     ),
                 )
             elif isinstance(op, ListNamespacesOp):
@@ -162,6 +165,10 @@ class MemoirStore(BaseStore):
         return results
 
 
+def _query(op: Op) -> str | None:
+    return replace_unstorable(getattr(op, "query", None))  # type: ignore[no-any-return]
+
+
 def _item(found: Document) -> Item:
     return Item(
         value=found.value,
@@ -189,39 +196,62 @@ class _Talk:
     def __init__(self, memoir: AnyMemoir, user: str, session: str, opening: dict[str, Any]) -> None:
         self.user, self.session, self.opening = user, session, opening
         self.known: set[str] | None = None
+        self.read_turns = 0
 
     def work(self, state: Any, budget: int | None, compiled: bool) -> Generator[Call[Any], Any, Any]:
         """Opens the session, appends what is new of the state's messages, and compiles the list."""
         if self.known is None:
             yield calls.open_session(self.user, self.session, **self.opening)
-            stored = yield calls.history(self.user, self.session)
-            self.known = {str(turn["id"]) for turn in stored if "id" in turn}
+            self.known = set()
+        # Another process may have stored what this one has not seen.
+        stored = yield calls.history(self.user, self.session, from_turn=self.read_turns)
+        self.known |= {str(turn["id"]) for turn in stored if "id" in turn}
+        self.read_turns = stored[-1]["turn_index"] + 1 if stored else self.read_turns
         messages = convert_to_messages(state["messages"] if isinstance(state, Mapping) else state.messages)
         shown = convert_to_openai_messages(messages, include_id=True)
-        new = [m for m in shown if m["role"] not in ("system", "developer") and m.get("id") not in self.known]
+        new = [
+            m
+            for m in replace_unstorable(shown)
+            if m["role"] not in ("system", "developer") and m.get("id") not in self.known
+        ]
         if new:
             yield calls.append(self.user, self.session, new)
             self.known |= {message["id"] for message in new if message.get("id")}
         if not compiled:
             return {}
-        found = yield calls.compile_context(self.user, self.session, budget=budget)
+        try:
+            found = yield calls.compile_context(self.user, self.session, budget=budget)
+        except NothingToContinueError:  # another process answered in this session meanwhile
+            found = messages
         return {"llm_input_messages": convert_to_messages(found)}
 
 
 def _node(memoir: AnyMemoir, work: Callable[[Any], Generator[Call[Any], Any, Any]], name: str) -> Runnable[Any, Any]:
     def sync(state: Any) -> Any:
-        steps, answer = work(state), None
+        steps = work(state)
+        step: Callable[[Any], Call[Any]] = steps.send
+        answer: Any = None
         try:
             while True:
-                answer = run(memoir, steps.send(answer))
+                call = step(answer)
+                try:
+                    step, answer = steps.send, run(memoir, call)
+                except MemoirError as error:  # the work knows what it means where it stands
+                    step, answer = steps.throw, error
         except StopIteration as end:
             return end.value
 
     async def awaited(state: Any) -> Any:
-        steps, answer = work(state), None
+        steps = work(state)
+        step: Callable[[Any], Call[Any]] = steps.send
+        answer: Any = None
         try:
             while True:
-                answer = await arun(memoir, steps.send(answer))
+                call = step(answer)
+                try:
+                    step, answer = steps.send, await arun(memoir, call)
+                except MemoirError as error:
+                    step, answer = steps.throw, error
         except StopIteration as end:
             return end.value
 

@@ -7,41 +7,39 @@ memory = Memory.from_defaults(
 
 from __future__ import annotations
 
-import asyncio
 from typing import Any
 
 from llama_index.core.base.llms.types import ChatMessage, TextBlock
-from llama_index.core.bridge.pydantic import ConfigDict, Field, PrivateAttr
+from llama_index.core.bridge.pydantic import ConfigDict, Field
 from llama_index.core.memory import BaseMemoryBlock
 from llama_index.core.storage.chat_store.base_db import AsyncDBChatStore, MessageStatus
 from pg_memoir import Message
 from pg_memoir.calls import calls
 
-from .running import arun
+from .running import arun, dumped, repeated
 
 _ROOT = "llama_index"
 _MOST = 10_000
 
 
 class MemoirChatStore(AsyncDBChatStore):
-    """Messages as they came, a document each, in order; those of a key are active or archived."""
+    """Messages as they came, a document each, in order; those of a key are active or archived. Several processes may use
+    one user's store at once."""
 
     model_config = ConfigDict(arbitrary_types_allowed=True)
 
     memoir: Any = Field(exclude=True)
     user: str
-    _lock: asyncio.Lock = PrivateAttr(default_factory=asyncio.Lock)
 
     async def _rows(self, key: str, status: MessageStatus | None) -> list[tuple[str, Any]]:
         """Keys and values of a queue's documents, oldest first."""
-        wanted = {} if status is None else {"status": MessageStatus(status).value}
-        found = await arun(self.memoir, calls.search_documents(self.user, [_ROOT, key], filter=wanted, limit=_MOST))
+        found = await arun(
+            self.memoir, calls.search_documents(self.user, [_ROOT, key], filter=_of(status), limit=_MOST)
+        )
         return sorted((each.key, each.value) for each in found)
 
-    async def _put(self, key: str, values: dict[str, Any]) -> None:
-        documents = [
-            {"namespace": [_ROOT, key], "key": name, "value": value, "text": None} for name, value in values.items()
-        ]
+    async def _put(self, key: str, entries: list[dict[str, Any]]) -> None:
+        documents = [{"namespace": [_ROOT, key], "text": None} | entry for entry in entries]
         if documents:
             await arun(self.memoir, calls.put_documents(self.user, documents))
 
@@ -64,45 +62,48 @@ class MemoirChatStore(AsyncDBChatStore):
     async def add_messages(
         self, key: str, messages: list[ChatMessage], status: MessageStatus = MessageStatus.ACTIVE
     ) -> None:
-        async with self._lock:
-            await self._put(key, await self._numbered(key, messages, status))
-
-    async def _numbered(self, key: str, messages: list[ChatMessage], status: MessageStatus) -> dict[str, Any]:
-        rows = await self._rows(key, None)
-        first = int(rows[-1][0]) + 1 if rows else 0
-        return {
-            f"{number:012}": {"message": message.model_dump(mode="json"), "status": MessageStatus(status).value}
-            for number, message in enumerate(messages, first)
-        }
+        await self._put(key, _appended(messages, status))
 
     async def set_messages(
         self, key: str, messages: list[ChatMessage], status: MessageStatus = MessageStatus.ACTIVE
     ) -> None:
-        async with self._lock:
-            gone = dict.fromkeys(name for name, _ in await self._rows(key, status))
-            await self._put(key, gone | await self._numbered(key, messages, status))
+        await self._put(key, [{"where": _of(status)}, *_appended(messages, status)])
 
     async def delete_message(self, key: str, idx: int) -> ChatMessage | None:
-        rows = await self._rows(key, MessageStatus.ACTIVE)
-        if not -len(rows) <= idx < len(rows):
-            return None
-        await self._put(key, {rows[idx][0]: None})
-        return _message(rows[idx][1])
+        async def change() -> ChatMessage | None:
+            rows = await self._rows(key, MessageStatus.ACTIVE)
+            if not -len(rows) <= idx < len(rows):
+                return None
+            name, value = rows[idx]
+            await self._put(key, [{"key": name, "was": value}])
+            return _message(value)
+
+        return await repeated(change)
 
     async def delete_messages(self, key: str, status: MessageStatus | None = None) -> None:
-        await self._put(key, dict.fromkeys(name for name, _ in await self._rows(key, status)))
+        await self._put(key, [{"where": _of(status)}])
 
     async def delete_oldest_messages(self, key: str, n: int) -> list[ChatMessage]:
-        async with self._lock:
-            rows = (await self._rows(key, MessageStatus.ACTIVE))[:n]
-            await self._put(key, dict.fromkeys(name for name, _ in rows))
-        return [_message(value) for _, value in rows]
+        return await self._taken(key, n, None)
 
     async def archive_oldest_messages(self, key: str, n: int) -> list[ChatMessage]:
-        async with self._lock:
+        return await self._taken(key, n, MessageStatus.ARCHIVED)
+
+    async def _taken(self, key: str, n: int, status: MessageStatus | None) -> list[ChatMessage]:
+        """Takes the oldest messages out of the active ones; no other process gets the same."""
+
+        async def change() -> list[ChatMessage]:
             rows = (await self._rows(key, MessageStatus.ACTIVE))[:n]
-            await self._put(key, {name: value | {"status": "archived"} for name, value in rows})
-        return [_message(value) for _, value in rows]
+            await self._put(
+                key,
+                [
+                    {"key": name, "was": value, "value": value | {"status": status.value} if status else None}
+                    for name, value in rows
+                ],
+            )
+            return [_message(value) for _, value in rows]
+
+        return await repeated(change)
 
     async def get_keys(self) -> list[str]:
         conditions = [{"match": "prefix", "path": [_ROOT]}]
@@ -112,6 +113,17 @@ class MemoirChatStore(AsyncDBChatStore):
     @classmethod
     def class_name(cls) -> str:
         return "MemoirChatStore"
+
+
+def _of(status: MessageStatus | None) -> dict[str, Any]:
+    return {} if status is None else {"status": MessageStatus(status).value}
+
+
+def _appended(messages: list[ChatMessage], status: MessageStatus) -> list[dict[str, Any]]:
+    return [
+        {"append": True, "value": {"message": dumped(message), "status": MessageStatus(status).value}}
+        for message in messages
+    ]
 
 
 def _message(value: Any) -> ChatMessage:
@@ -148,4 +160,4 @@ def _turn(message: ChatMessage) -> Message | None:
     """What a message says, as a turn; what tools were asked and said is left out."""
     text = "\n".join(block.text for block in message.blocks if isinstance(block, TextBlock) and block.text)
     role = getattr(message.role, "value", str(message.role))
-    return {"role": role, "content": text} if text and role in ("user", "assistant") else None
+    return {"role": role, "content": text} if role == "user" or role == "assistant" and text else None

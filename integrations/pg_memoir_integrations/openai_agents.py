@@ -14,7 +14,7 @@ from agents.memory.session_settings import coerce_session_settings, resolve_sess
 from pg_memoir import Message, from_input_items
 from pg_memoir.calls import calls
 
-from .running import AnyMemoir, arun, plain
+from .running import AnyMemoir, arun, plain, repeated
 
 
 class MemoirSession:
@@ -53,11 +53,20 @@ class MemoirSession:
             await arun(self.memoir, calls.open_session(self.user, self.session_id, **self._opening))
             self._opening = {}
         given = [dict(plain(item)) for item in items]
-        waiting: list[tuple[dict[str, Any], str | None]] = []
-        if any(item.get("type") == "function_call_output" for item in given):
+        asked = {item.get("call_id") for item in given if item.get("type") == "function_call"}
+        answered = {item.get("call_id") for item in given if item.get("type") == "function_call_output"}
+        if answered <= asked:
+            await arun(self.memoir, calls.append_items(self.user, self.session_id, told(given)))
+            return
+
+        async def change() -> None:
             standing = await arun(self.memoir, calls.list_items(self.user, self.session_id))
             waiting = [(each.item, each.part_of) for each in standing if each.turn_index is None]
-        await arun(self.memoir, calls.append_items(self.user, self.session_id, told(given, waiting)))
+            last = standing[-1].item_no if standing else -1
+            entries = told(given, waiting)
+            await arun(self.memoir, calls.append_items(self.user, self.session_id, entries, after_item=last))
+
+        await repeated(change)
 
     async def pop_item(self) -> TResponseInputItem | None:
         found = await arun(self.memoir, calls.retract_items(self.user, self.session_id, 1))
@@ -104,10 +113,10 @@ def told(
 
 
 def storable(messages: list[Message]) -> list[Message]:
-    """Without what no turn can hold: a message that says nothing, a role that there is not."""
+    """Without what no turn can hold: an answer that says nothing, a role that there is not."""
     return [
         message
         for message in messages
         if message.get("role") in ("user", "assistant", "system", "tool")
-        and (message.get("content") or message.get("tool_calls") or message["role"] == "tool")
+        and (message.get("content") or message.get("tool_calls") or message["role"] in ("user", "tool"))
     ]

@@ -11,6 +11,7 @@ from typing import Any
 
 from pg_memoir import Message
 from pg_memoir.calls import calls
+from pg_memoir.errors import NothingToContinueError
 from pydantic_ai import RunContext
 from pydantic_ai.capabilities import AbstractCapability
 from pydantic_ai.messages import (
@@ -45,7 +46,10 @@ class MemoirMemory(AbstractCapability[Any]):
 
     async def before_model_request(self, ctx: RunContext[Any], request_context: Any) -> Any:
         await self._store(ctx, request_context.messages)
-        compiled = await arun(self.memoir, calls.compile_context(self.user, self.session, budget=self.budget))
+        try:
+            compiled = await arun(self.memoir, calls.compile_context(self.user, self.session, budget=self.budget))
+        except NothingToContinueError:  # another process answered in this session meanwhile
+            return request_context
         request_context.messages = to_model_messages(compiled)
         return request_context
 
@@ -135,7 +139,7 @@ def _content(content: Any) -> Any:
             parts.append({"type": "image_url", "image_url": {"url": each.url}})
         else:
             parts.append({"type": "text", "text": f"[{type(each).__name__}]"})
-    return parts
+    return parts or ""
 
 
 def _shown(part: dict[str, Any]) -> Any:

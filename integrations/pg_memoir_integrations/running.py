@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
 from pg_memoir import AsyncMemoir, Memoir
 from pg_memoir.call import Call
+from pg_memoir.errors import ChangedElsewhereError
+from pg_memoir.texts import escape, unescape
 
 T = TypeVar("T")
 AnyMemoir = Memoir | AsyncMemoir
+ATTEMPTS = 100
+"""Of a change that builds on what was read. Each failure means that another writer got on."""
 
 
 async def arun(memoir: AnyMemoir, call: Call[T]) -> T:
@@ -26,6 +31,24 @@ def run(memoir: AnyMemoir, call: Call[T]) -> T:
     return memoir.run(call)
 
 
+def dumped(value: Any, **how: Any) -> Any:
+    """A pydantic object as JSON has it. pydantic itself writes lone surrogates wrongly or not at all."""
+    held = value.model_dump(**how)
+    if (escaped := escape(held)) == held:
+        return value.model_dump(mode="json", **how)
+    return unescape(type(value).model_validate(escaped).model_dump(mode="json", **how))
+
+
 def plain(value: Any) -> Any:
     """A framework's object as JSON has it."""
-    return value.model_dump(mode="json", exclude_none=True) if hasattr(value, "model_dump") else value
+    return dumped(value, exclude_none=True) if hasattr(value, "model_dump") else value
+
+
+async def repeated(change: Callable[[], Awaitable[T]]) -> T:
+    """Reads and changes again while other writers are faster."""
+    for _ in range(ATTEMPTS - 1):
+        try:
+            return await change()
+        except ChangedElsewhereError:
+            continue
+    return await change()

@@ -2,20 +2,13 @@
 
 from __future__ import annotations
 
-import csv
-import os
 import subprocess
-import sys
-from pathlib import Path
 
 import pytest
+from frameworks import FRAMEWORKS, ROOT, python_of, surroundings
 from servers import connect
 from stubs import Answer, ChatCompletionsStub, MessagesStub, ResponsesStub
 
-ROOT = Path(__file__).resolve().parents[2]
-PACKAGES = dict(
-    csv.reader(line for line in (ROOT / "integrations/frameworks.csv").read_text().splitlines() if line[0] != "#")
-)
 NOTE = ("t1", "memory", {"command": "create", "path": "/memories/edition.md", "file_text": "paper"})
 SAID = Answer(text="Two issues were billed twice.")
 STUBS = {
@@ -33,36 +26,20 @@ PRINTED = {
 }  # fmt: skip
 
 
-def python_of(framework: str) -> str:
-    """An environment with the framework, made when it is not there."""
-    folder = ROOT / ".local" / "frameworks" / framework
-    python = str(folder / "bin" / "python")
-    if not (folder / "done").exists():
-        subprocess.run([sys.executable, "-m", "venv", "--clear", str(folder)], check=True)
-        install = [python, "-m", "pip", "install", "-q", "psycopg[binary]>=3.1.18", "psycopg-pool>=3.2"]
-        subprocess.run([*install, *PACKAGES[framework].split()], check=True, timeout=900)
-        (folder / "done").touch()
-    return python
-
-
 @pytest.mark.acceptance
-@pytest.mark.parametrize("framework", sorted(set(PACKAGES) - {"framework"}))
+@pytest.mark.parametrize("framework", FRAMEWORKS)
 def test_an_example_prints_what_it_should(framework, memoir_dsn):
     python = python_of(framework)
     with connect(memoir_dsn) as admin:  # every example is about alice
         admin.execute("select memoir.erase_user('alice')")
     kind, script = STUBS.get(framework, (ChatCompletionsStub, [SAID]))
     with kind(*script) as stub:
-        surroundings = os.environ | {
-            "PYTHONPATH": f"{ROOT / 'client'}:{ROOT / 'integrations'}",
-            "PG_MEMOIR_DSN": memoir_dsn,
-            "OPENAI_API_KEY": "stub", "OPENAI_BASE_URL": stub.url, "OPENAI_AGENTS_DISABLE_TRACING": "1",
-            "ANTHROPIC_API_KEY": "stub", "ANTHROPIC_BASE_URL": stub.url,
-        }  # fmt: skip
+        env = surroundings(
+            PG_MEMOIR_DSN=memoir_dsn, OPENAI_API_KEY="stub", OPENAI_BASE_URL=stub.url, OPENAI_AGENTS_DISABLE_TRACING="1",
+            ANTHROPIC_API_KEY="stub", ANTHROPIC_BASE_URL=stub.url,
+        )  # fmt: skip
         example = str(ROOT / "integrations" / "examples" / f"{framework}.py")
-        done = subprocess.run(
-            [python, "-W", "ignore", example], capture_output=True, text=True, env=surroundings, timeout=300
-        )
+        done = subprocess.run([python, "-W", "ignore", example], capture_output=True, text=True, env=env, timeout=300)
         assert done.returncode == 0, done.stderr
         if framework == "llama_index_memory":
             assert PRINTED[framework] in done.stdout
