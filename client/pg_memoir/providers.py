@@ -109,7 +109,7 @@ def from_anthropic(response: Any, *, latency_ms: int | None = None) -> Reply:
     text: list[str] = []
     thoughts: list[dict[str, Any]] = []
     tool_calls = []
-    for block in _get(response, "content") or []:
+    for block in _blocks(_get(response, "content")):
         kind = _get(block, "type")
         if kind == "text":
             text.append(_get(block, "text"))
@@ -147,8 +147,9 @@ def from_responses(response: Any, *, latency_ms: int | None = None) -> Reply:
     for item in _get(response, "output") or []:
         kind = _get(item, "type")
         if kind == "message":
-            logprobs += [token for part in _get(item, "content") for token in _get(part, "logprobs") or []]
-            text += [_get(part, "text") or _get(part, "refusal") or "" for part in _get(item, "content")]
+            parts = _blocks(_get(item, "content"))
+            logprobs += [token for part in parts for token in _get(part, "logprobs") or []]
+            text += [_get(part, "text") or _get(part, "refusal") or "" for part in parts]
         elif kind == "function_call":
             function = {"name": _get(item, "name"), "arguments": _get(item, "arguments")}
             tool_calls.append({"id": _get(item, "call_id"), "type": "function", "function": function})
@@ -191,6 +192,11 @@ def _stream(response: Any) -> Iterable[Any]:
 
 def _get(thing: Any, name: str) -> Any:
     return thing.get(name) if isinstance(thing, Mapping) else getattr(thing, name, None)
+
+
+def _blocks(content: Any) -> list[Any]:
+    """Returns a content's blocks. A content may be one text."""
+    return [{"type": "text", "text": content}] if isinstance(content, str) else list(content or [])
 
 
 def plain(value: Any) -> Any:

@@ -45,8 +45,8 @@ class Anthropic:
     def answer(self, events: list[Event]) -> Answer | None:
         told = [event.json() for event in events]
         told = [data for data in told if isinstance(data, dict)]
-        if not told or not any(data.get("type") == "message_stop" for data in told):
-            return None
+        if not any(data.get("type") == "message_stop" or (data.get("delta") or {}).get("stop_reason") for data in told):
+            return None  # some servers leave out the last event
         start = next((d["message"] for d in told if d.get("type") == "message_start"), None)
         if not isinstance(start, dict):
             return None

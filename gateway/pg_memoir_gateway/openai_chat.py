@@ -38,7 +38,12 @@ class Chat:
 
     def answer(self, events: list[Event]) -> Answer | None:
         told = [data for event in events if event.data != "[DONE]" and isinstance(data := event.json(), dict)]
-        if not told or not any(event.data == "[DONE]" for event in events):
+        is_done = any(event.data == "[DONE]" for event in events)  # some servers leave it out
+        if (
+            not told
+            or not is_done
+            and not any(c.get("finish_reason") for data in told for c in data.get("choices") or [])
+        ):
             return None
         try:
             reply = from_openai(told)
@@ -63,7 +68,15 @@ class Chat:
                 message = {key: item[key] for key in kept if item.get(key) is not None}
                 if message["role"] == "tool":
                     message["content"] = text_of(message.get("content"))
-                elif message["role"] == "assistant" and "tool_calls" not in message:
-                    message.setdefault("content", "")
+                elif message["role"] == "assistant":
+                    message |= {"content": _joined(message["content"])} if "content" in message else {}
+                    if "tool_calls" not in message:
+                        message.setdefault("content", "")
                 found.append(Message(message, at))
         return found
+
+
+def _joined(content: Any) -> Any:
+    """Returns a content of texts alone as one text, as most clients send it."""
+    is_text = isinstance(content, list) and all(isinstance(p, dict) and isinstance(p.get("text"), str) for p in content)
+    return "".join(part["text"] for part in content) if is_text else content
