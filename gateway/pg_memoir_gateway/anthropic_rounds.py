@@ -7,12 +7,12 @@ import re
 from dataclasses import dataclass, field
 from typing import Any
 
+from . import rounds
 from .additions import Added
 from .dialect import Item
-from .spans import Edit, body_of, edited, quoted
+from .rounds import NO_ANSWER, BaseRounds, encode, mend, parse, quote
+from .spans import Body, Edit, quoted
 from .sse import Event
-
-COUNTS = ("input_tokens", "output_tokens", "cache_creation_input_tokens", "cache_read_input_tokens")
 
 
 @dataclass
@@ -27,56 +27,91 @@ class Call:
 
     @property
     def input(self) -> Any:
-        """Its arguments, None where the model did not finish them."""
-        told = "".join(self.parts)
-        try:
-            return json.loads(told) if told else self.block.get("input") or {}
-        except ValueError:
-            return None
+        """Its arguments, None where they are no JSON."""
+        given = "".join(self.parts) or self.block.get("input") or {}
+        return parse(given) if isinstance(given, str) else given
+
+    @property
+    def arguments(self) -> str:
+        """Its arguments as they are sent back: the API takes an object only."""
+        return quote(self.input if isinstance(self.input, dict) else {})
 
     def json(self) -> str:
         """The call as a block of a message."""
-        return quoted({"type": "tool_use", "id": self.id, "name": self.name, "input": self.input})
+        head = quote({"type": "tool_use", "id": self.id, "name": self.name})
+        return f'{head[:-1]},"input":{self.arguments}}}'
 
 
 @dataclass
-class Round:
-    """One answer of the upstream within the client's message."""
+class Block:
+    """A block as the client sees it: how it began, and the texts that came for its members since."""
 
-    calls: list[Call] = field(default_factory=list)
-    closing: list[Event] = field(default_factory=list)
-    usage: Item = field(default_factory=dict)
+    begun: Item
+    parts: dict[str, list[str]] = field(default_factory=dict)
+
+    def add(self, delta: Item) -> bool:
+        """Adds a delta. Returns False where the block can't be told again: the delta is of a kind that is not known here,
+        and neither sets what was empty nor adds to a text."""
+        kind, told = delta.get("type"), {k: v for k, v in delta.items() if k != "type" and v is not None}
+        if kind == "citations_delta":
+            self.begun["citations"] = [*(self.begun.get("citations") or []), delta.get("citation")]
+        elif kind in ("signature_delta", "compaction_delta"):
+            self.begun |= told
+        elif any(
+            self.begun.get(k) and not (isinstance(v, str) and isinstance(self.begun[k], str)) for k, v in told.items()
+        ):
+            return False
+        else:
+            for name, value in told.items():
+                if isinstance(value, str):
+                    self.parts.setdefault(name, []).append(value)
+                else:
+                    self.begun[name] = value
+        return True
+
+    def told(self) -> Item:
+        """Returns the block as it is sent back to the API."""
+        parts = {name: "".join(texts) for name, texts in self.parts.items()}
+        given = parts.pop("partial_json", "")
+        item = self.begun | {name: str(self.begun.get(name) or "") + text for name, text in parts.items()}
+        return item | {"input": parse(given) or {}} if given else item
+
+    def is_shown(self) -> bool:
+        """Does it say something, or ask the client for something?"""
+        return self.begun.get("type") == "tool_use" or bool(str(self.told().get("text") or "").strip())
+
+
+@dataclass
+class Round(rounds.Round[Call]):
+    """One answer. `others`: it calls tools of the client. `opaque`: it has a block that can't be told again.
+    `first`: how many blocks the client had before it."""
+
     others: bool = False
+    opaque: bool = False
     first: int = 0
 
-    @property
-    def finished(self) -> list[Call]:
-        """Calls that can be answered."""
-        return [call for call in self.calls if call.input is not None]
 
+class Rounds(BaseRounds[Round]):
+    """Blocks are numbered as the client sees them."""
 
-class Rounds:
-    """Reads an answer event by event and says what the client gets. Blocks are numbered as the client sees them."""
+    counts = ("input_tokens", "output_tokens", "cache_creation_input_tokens", "cache_read_input_tokens")
 
     def __init__(self, tools: set[str]) -> None:
-        self.tools = tools
-        self.rounds: list[Round] = []
-        self.visible: list[Item] = []
-        self.usage: dict[str, int] = {}
-        self.streamed = True
-        self._now = Round()
-        self._place: dict[int, int | Call] = {}
+        super().__init__(tools)
+        self.visible: list[Block] = []
+        self._note = b""
+        self._place: dict[Any, int | Call] = {}
 
-    def finished(self) -> list[tuple[str, str, Any]]:
-        """The calls of ours that this answer makes: id, name, arguments."""
-        return [(call.id, call.name, call.input) for call in self._now.finished]
+    def _new_round(self) -> Round:
+        self._place = {}
+        return Round(first=len(self.visible))
 
     def arguments(self) -> list[str]:
-        """Their arguments, in JSON."""
-        return [quoted(call.input) for call in self._now.finished]
+        """Returns the arguments of our calls as the JSON in which they are sent back."""
+        return [call.arguments for call in self._now.calls]
 
     def events_of_whole(self, raw: bytes) -> list[Event]:
-        """An answer in one piece as the events that would have told it."""
+        """Returns an answer in one piece as the events that would have told it."""
         answer = json.loads(raw)
         told: list[Item] = [{"type": "message_start", "message": answer | {"content": []}}]
         for at, block in enumerate(answer.get("content") or []):
@@ -88,162 +123,145 @@ class Rounds:
             {"type": "message_stop"},
         ]
         self.streamed = False
-        return [Event(f"data: {quoted(t)}\n\n".encode(), quoted(t)) for t in told]
+        return [Event(b"", quoted(t)) for t in told]
 
     def error(self, body: bytes) -> bytes:
-        """An error in the midst of a stream."""
+        """Returns an error in the midst of a stream."""
         return b"event: error\ndata: " + b" ".join(body.splitlines()) + b"\n\n"
-
-    def begin(self) -> None:
-        """A new answer of the upstream."""
-        self._now = Round(first=len(self.visible))
-        self._place = {}
-        self.rounds.append(self._now)
 
     @property
     def done(self) -> bool:
-        """Has the answer come to its end?"""
-        return any('"message_stop"' in event.data for event in self._now.closing)
+        """Has the answer come to its end? Some servers leave out the last event."""
+        return any(
+            data.get("type") == "message_stop" or (data.get("delta") or {}).get("stop_reason")
+            for data in (event.json() for event in self._now.closing)
+        )
 
-    def feed(self, event: Event) -> bytes:
-        """An event; what of it goes to the client at once."""
+    def _read(self, event: Event) -> bytes:
         data = event.json()
         kind = data.get("type") if isinstance(data, dict) else None
         if kind == "message_start":
             self._now.usage = dict((data.get("message") or {}).get("usage") or {})
             return event.raw if len(self.rounds) == 1 else b""
         if kind in ("message_delta", "message_stop"):
+            self._now.usage |= data.get("usage") or {}
             self._now.closing.append(event)
-            return b""
+            return self._hold(event)
         if kind == "content_block_start":
-            return self._started(event, data)
+            return self._start_block(event, data)
         if kind in ("content_block_delta", "content_block_stop"):
-            place = self._place.get(data.get("index"))
+            place, delta = self._place.get(data.get("index")), data.get("delta") or {}
             if isinstance(place, Call):
-                place.parts.append(str((data.get("delta") or {}).get("partial_json", "")))
-                return b""
+                place.parts.append(str(delta.get("partial_json") or ""))
+                return self._hold(event)
             if place is None:
                 return event.raw
-            _grow(self.visible[place], data)
-            return renumbered(event, data["index"], place)
+            self._now.opaque |= not self.visible[place].add(delta)
+            return renumbered(event, data, place)
         return event.raw
 
-    def _started(self, event: Event, data: Item) -> bytes:
+    def _hold(self, event: Event) -> bytes:
+        self._withheld.append(event.raw)
+        return b""
+
+    def _start_block(self, event: Event, data: Item) -> bytes:
         block = data.get("content_block") or {}
         if block.get("type") == "tool_use" and block.get("name") in self.tools:
-            call = Call(str(block.get("id")), block["name"], len(self.visible), block)
-            self._place[data["index"]] = call
+            call = Call(self._unique(block.get("id")), block["name"], len(self.visible), block)
+            self._place[data.get("index")] = call
             self._now.calls.append(call)
-            return b""
+            return self._hold(event)
         self._now.others |= block.get("type") == "tool_use"
-        self._place[data["index"]] = len(self.visible)
-        self.visible.append(dict(block))
-        return renumbered(event, data["index"], len(self.visible) - 1)
+        self._place[data.get("index")] = len(self.visible)
+        self.visible.append(Block(dict(block)))
+        return renumbered(event, data, len(self.visible) - 1)
 
-    def again(self, limit: int) -> bool:
-        """Is the model to be asked again: did it call our tools and nothing else, and may it?"""
-        return bool(self._now.finished) and not self._now.others and len(self.rounds) <= limit
+    def _can_go_on(self) -> bool:
+        return not self._now.others and not self._now.opaque
 
-    def next(self, sent: bytes, results: list[str]) -> bytes:
-        """The request that goes on with the answers of our tools."""
-        body = body_of(sent)
-        last = body.lists["messages"][-1]
-        now = self._now
-        said = [quoted(_whole(block)) for block in self.visible[now.first :]]
-        said += [call.json() for call in now.finished]
-        more = f',{{"role":"assistant","content":[{",".join(said)}]}},{{"role":"user","content":[{answers(now, results)}]}}'
-        return edited(body.text, [Edit(last.end, last.end, more)]).encode()
+    def _continue(self, body: Body, results: list[str]) -> list[Edit]:
+        now, end = self._now, body.lists["messages"][-1].end
+        blocks = [block.told() for block in self.visible[now.first :]]
+        # An empty text, which a model may well say before a call, is refused in a request.
+        said = [quote(block) for block in blocks if block.get("type") != "text" or str(block.get("text")).strip()]
+        said += [call.json() for call in now.calls]
+        more = f',{{"role":"assistant","content":[{",".join(said)}]}}'
+        return [Edit(end, end, more + f',{{"role":"user","content":[{answers(now, results)}]}}')]
 
     def ended(self) -> bytes:
-        """The end of the message as the client gets it: what was held back of it, usage of all rounds summed."""
-        out = []
-        only = bool(self._now.calls) and not self._now.others
+        """Returns the end of the message as the client gets it: what was held back of it, usage of all rounds summed."""
+        self._fill()
+        out, note = [], self._note
         for event in self._now.closing:
             data = event.json()
-            if data.get("type") == "message_delta" and (len(self.rounds) > 1 or only):
-                for name in COUNTS:
-                    if isinstance((data.get("usage") or {}).get(name), int):
-                        data["usage"][name] += self.usage.get(name, 0)
-                if only and (data.get("delta") or {}).get("stop_reason") == "tool_use":
+            if data.get("type") == "message_delta" and self.touched:
+                out.append(note)
+                note = b""
+                usage = data.get("usage") or {}
+                data["usage"] = usage | {k: v for k, v in self.total().items() if isinstance(usage.get(k), int)}
+                if (
+                    self._now.calls
+                    and not self._now.others
+                    and (data.get("delta") or {}).get("stop_reason") == "tool_use"
+                ):
                     data["delta"]["stop_reason"] = "end_turn"
-                out.append(f"event: message_delta\ndata: {quoted(data)}\n\n".encode())
+                out.append(_event(data))
             else:
                 out.append(event.raw)
         return b"".join(out)
 
-    def _cost(self) -> dict[str, int]:
-        """What the answer at hand cost."""
-        told = dict(self._now.usage)
-        for event in self._now.closing:
-            told |= (event.json() or {}).get("usage") or {}
-        return {name: told[name] for name in COUNTS if isinstance(told.get(name), int)}
-
-    def spent(self) -> None:
-        """Adds what a round cost that the client does not see the end of."""
-        for name, count in self._cost().items():
-            self.usage[name] = self.usage.get(name, 0) + count
+    def _fill(self) -> None:
+        """Gives a message that would be empty a block that says so."""
+        if not self.touched or not self.done or any(block.is_shown() for block in self.visible):
+            return
+        at = len(self.visible)
+        self.visible.append(Block({"type": "text", "text": NO_ANSWER}))
+        told: list[Item] = [
+            {"type": "content_block_start", "index": at, "content_block": {"type": "text", "text": ""}},
+            {"type": "content_block_delta", "index": at, "delta": {"type": "text_delta", "text": NO_ANSWER}},
+            {"type": "content_block_stop", "index": at},
+        ]
+        self._note = b"".join(map(_event, told))
 
     def items(self) -> list[Item]:
-        """The message as the client knows it."""
-        return [{"role": "assistant", "content": [_whole(block) for block in self.visible]}]
-
-    def total(self) -> dict[str, int]:
-        """What all rounds cost."""
-        return {name: count + self.usage.get(name, 0) for name, count in self._cost().items()}
+        """Returns the message as the client knows it."""
+        self._fill()
+        return [{"role": "assistant", "content": [mend(block.told()) for block in self.visible]}]
 
     def whole(self, answer: Item) -> Item:
-        """The last answer, in one piece, as the client gets it."""
+        """Returns the last answer, in one piece, as the client gets it."""
         only = bool(self._now.calls) and not self._now.others
         stop = "end_turn" if only and answer.get("stop_reason") == "tool_use" else answer.get("stop_reason")
         usage = (answer.get("usage") or {}) | self.total()
         return answer | {"content": self.items()[0]["content"], "stop_reason": stop, "usage": usage}
 
-    def added(self, results: list[list[str]]) -> Added:
-        """What the client does not know of it, to be put back: see additions.py."""
+    def _added(self, results: list[list[str]]) -> Added:
         kept, last = [], ""
-        for now, told in zip(self.rounds, results):
-            if not now.finished:
-                continue
-            calls = ",".join(call.json() for call in now.finished)
+        for at, (now, told) in enumerate(zip(self.rounds, results), 1):
+            calls = ",".join(call.json() for call in now.calls)
             if now is self.rounds[-1]:
-                kept.append({"at": now.finished[0].at, "text": calls, "splits": False})
+                kept.append({"at": now.calls[0].at, "text": calls, "splits": False})
                 last = answers(now, told)
             else:
                 text = f'{calls}]}},{{"role":"user","content":[{answers(now, told)}]}},{{"role":"assistant","content":['
-                kept.append({"at": now.finished[-1].at, "text": text, "splits": True})
+                kept.append({"at": self.rounds[at].first, "text": text, "splits": True})
         return {"woven": kept, "blocks": len(self.visible)} | ({"results": last} if last else {})
 
 
 def answers(now: Round, results: list[str]) -> str:
-    """Results of a round's calls, as blocks."""
-    told = zip(now.finished, results)
-    return ",".join(quoted({"type": "tool_result", "tool_use_id": call.id, "content": text}) for call, text in told)
+    """Returns the results of a round's calls, as blocks."""
+    told = zip(now.calls, results)
+    return ",".join(quote({"type": "tool_result", "tool_use_id": call.id, "content": text}) for call, text in told)
 
 
-def renumbered(event: Event, old: int, new: int) -> bytes:
-    """An event with another index, everything else as it came."""
-    if old == new:
+def renumbered(event: Event, data: Item, new: int) -> bytes:
+    """Returns an event with another index, everything else as it came."""
+    old = data.get("index")
+    if old == new or not isinstance(old, int):
         return event.raw
-    return re.sub(rb'("index"\s*:\s*)%d(?=\s*[,}])' % old, rb"\g<1>%d" % new, event.raw, count=1)
+    raw, count = re.subn(rb'("index"\s*:\s*)%d(?=\s*[,}])' % old, rb"\g<1>%d" % new, event.raw)
+    return raw if count == 1 else _event(data | {"index": new})
 
 
-def _grow(block: Item, data: Item) -> None:
-    delta = data.get("delta") or {}
-    for name in ("text", "thinking", "signature"):
-        if name in delta and delta.get("type") == {"signature": "signature_delta"}.get(name, f"{name}_delta"):
-            block[name] = delta[name] if name == "signature" else str(block.get(name, "")) + delta[name]
-    if delta.get("type") == "input_json_delta":
-        block["_input"] = block.get("_input", "") + str(delta.get("partial_json", ""))
-    elif delta.get("type") == "citations_delta":
-        block["citations"] = [*(block.get("citations") or []), delta.get("citation")]
-
-
-def _whole(block: Item) -> Item:
-    """A block as it is sent back to the API."""
-    told = {key: value for key, value in block.items() if key != "_input"}
-    if "_input" in block:
-        try:
-            told["input"] = json.loads(block["_input"] or "{}")
-        except ValueError:
-            told["input"] = {}
-    return told
+def _event(data: Item) -> bytes:
+    return b"event: " + str(data["type"]).encode() + b"\ndata: " + encode(data) + b"\n\n"
