@@ -19,7 +19,7 @@ import re
 from typing import Any
 
 from .dialect import Item
-from .spans import Body, Edit, Node, elements, member, quoted
+from .spans import Body, Edit, Node, edited, elements, member, quoted
 from .talk import Talk
 
 Added = dict[str, Any]
@@ -69,21 +69,32 @@ def edits_of(talk: Talk, added: list[Added | None]) -> list[Edit]:
 
 
 def _of_message(talk: Talk, nodes: list[Node], at: int, added: Added) -> list[Edit]:
-    text, after = talk.body.text, nodes[at + 1] if at + 1 < len(nodes) else None
-    found = _between(nodes, at, added) if "between" in added else []
-    content = member(text, nodes[at], "content")
-    if "tail" in added and content is not None:
-        found.append(_tail(talk, content, added["tail"]))
-    if after is None or content is None:
-        return found  # what was held back has no meaning without what follows it
+    text, content = talk.body.text, member(talk.body.text, nodes[at], "content")
+    found = [_tail(talk, content, added["tail"])] if "tail" in added and content is not None else []
+    # A list with calls is refused where the request has no tools, as when a client asks for a summary. What was held back
+    # has no meaning without what follows it.
+    if not talk.body.lists.get("tools") or at + 1 >= len(nodes):
+        return found
+    after = nodes[at + 1]
+    if "between" in added:
+        found += _between(nodes, at, added)
     if "rest" in added:
-        return found + _ahead(text, nodes[at], content, after, added)
-    if "woven" in added and isinstance(content.value, list):
-        found += woven(text, content, added["woven"], added.get("blocks"))
+        found += _ahead(text, nodes[at], content, after, added)
+    elif "woven" in added and content is not None:
+        found += _weave(text, content, added)
         following = member(text, after, "content")
         if added.get("results") and following is not None:
             found.append(_lead(following, text, added["results"]))
     return found
+
+
+def _weave(text: str, content: Node, added: Added) -> list[Edit]:
+    """Calls between the blocks of a message. A content that is one text is one block."""
+    if isinstance(content.value, str):
+        told = f'[{{"type":"text","text":{text[content.start : content.end]}}}]'
+        edits = woven(told, Node(None, 0, len(told)), added["woven"], added.get("blocks"))
+        return [Edit(content.start, content.end, edited(told, edits))] if edits else []
+    return woven(text, content, added["woven"], added.get("blocks")) if isinstance(content.value, list) else []
 
 
 def _between(nodes: list[Node], at: int, added: Added) -> list[Edit]:
@@ -103,12 +114,12 @@ def _is_answer(item: Any) -> bool:
     return item.get("role") == "assistant" if kind == "message" else not str(kind).endswith("_output")
 
 
-def _ahead(text: str, node: Node, content: Node, after: Node, added: Added) -> list[Edit]:
+def _ahead(text: str, node: Node, content: Node | None, after: Node, added: Added) -> list[Edit]:
     """Messages ahead of one in a chat, its content, calls beside its own."""
     found = []
     if added.get("before"):
         found.append(Edit(node.start, node.start, added["before"] + ","))
-        if isinstance(content.value, str) and content.value.endswith(added["rest"]):
+        if content is not None and isinstance(content.value, str) and content.value.endswith(added["rest"]):
             calls = member(text, node, "tool_calls")
             empty = "null" if calls and not added["rest"] else quoted(added["rest"])
             found.append(Edit(content.start, content.end, empty if added["rest"] or calls else quoted(content.value)))

@@ -59,6 +59,8 @@ def _anthropic(body: dict[str, Any]) -> list[str]:
         ]
         seen |= set(calls)
         open_calls = calls
+    if seen and not names:
+        found.append("calls, and no tools")
     return found + ([f"calls without results: {open_calls}"] if open_calls else [])
 
 
@@ -109,6 +111,8 @@ def _responses(body: dict[str, Any]) -> list[str]:
     calls: list[str] = []
     for at, item in enumerate(items):
         kind = item.get("type", "message")
+        if kind == "reasoning" and body.get("store") is False and not item.get("encrypted_content"):
+            found.append(f"input.{at}: {item['id']} is not found, since nothing is stored")
         if kind.endswith("_call"):
             calls.append(item["call_id"])
         elif kind.endswith("_call_output"):
