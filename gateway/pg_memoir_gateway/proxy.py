@@ -45,6 +45,9 @@ ROUNDS: dict[str, type[AnyRounds]] = {
 }
 """By path: what reads an answer in which our tools may be called."""
 
+REFUSED = (400, 404, 413, 422)
+"""Statuses by which an upstream refuses a request for its contents."""
+
 OURS = HOP | {b"host", b"content-length"}
 """What is said anew to the upstream."""
 
@@ -255,6 +258,7 @@ class Proxy:
                     return await self._fail(exchange, answer, rounds, send)
                 await answer.aclose()
                 self._bypass(exchange, f"round {exchange.status}")
+                rounds.abandon()
                 plainly, exchange.sent = True, exchange.body
                 continue
             record.begin()
@@ -353,7 +357,7 @@ class Proxy:
         try:
             if exchange.started:
                 end = b"" if exchange.unread else rounds.ended()
-            elif whole and not exchange.unread and (len(rounds.rounds) > 1 or rounds.finished()):
+            elif whole and not exchange.unread and rounds.touched:
                 body = quoted(rounds.whole(json.loads(whole))).encode()
         except Exception as error:
             self._give_up(exchange, error)

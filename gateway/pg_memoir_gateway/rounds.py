@@ -206,7 +206,7 @@ def parse(text: str) -> Any:
 def quote(value: Any) -> str:
     """Returns a value as JSON for a request. A character whose halves came in two pieces is whole again; a lone half, which
     no API takes, is replaced."""
-    text = quoted(value)
+    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
     return text if text.isascii() else text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
@@ -217,10 +217,7 @@ def mend(value: Any) -> Any:
 
 def encode(value: Any) -> bytes:
     """Returns a value as JSON for the client. Half a character stays the escape that it came as."""
-    try:
-        return quoted(value).encode()
-    except UnicodeEncodeError:
-        return json.dumps(value, separators=(",", ":")).encode()
+    return quoted(value).encode()
 
 
 def remove_tools(body: Body, names: set[str]) -> list[Edit]:

@@ -270,3 +270,46 @@ def test_what_a_call_forgets_leaves_the_request_that_goes_on(
     say(client, listed)
     before, after = (asked.body["messages"] for asked in model.asked[-2:])
     assert after[: len(before)] == before
+
+
+def test_spent_rounds_end_with_an_answer(memoir_dsn: str, model: Upstream, user: str) -> None:
+    """The last request has none of our tools."""
+
+    def answer(body: Any) -> Any:
+        offered = any(tool["name"] == "memory_query" for tool in body["tools"])
+        return [call("memory_query", f"toolu_{len(model.asked)}", question="q") if offered else text("Done.")]
+
+    model.answer = answer
+    with gateway(memoir_dsn, model, user, mode="recall", fault_rounds=2, database_ms=20_000) as running:
+        told = say(running.anthropic("s", **CLAUDE), [user_says("Go.")])
+    assert [block.text for block in told.content] == ["Done."] and len(model.asked) == 3
+
+
+@pytest.mark.parametrize("stream", [True, False])
+def test_refused_round_falls_back_to_the_client(recaller: Running, model: Upstream, stream: bool) -> None:
+    """Where the upstream refuses what our calls add, the client's own request is answered, and later ones are its own."""
+    full = Response('{"type":"error","error":{"type":"invalid_request_error","message":"prompt is too long"}}', 400)
+    asked = [text("I look. "), call("memory_query", "toolu_m", question="q")]
+    script(model, asked, full, [text("Here.")], [text("Bye.")])
+    listed, client = [user_says("Go.")], recaller.anthropic("s", **CLAUDE)
+    told = say(client, listed, stream)
+    assert [block.text for block in told.content] == ["I look. ", "Here."] and told.stop_reason == "end_turn"
+    assert [tool["name"] for tool in model.asked[-1].body["tools"]] == ["read"]
+    listed.append(user_says("Thanks."))
+    say(client, listed, stream)
+    assert "toolu_m" not in str(model.asked[-1].body["messages"])
+
+
+@pytest.mark.parametrize("as_text", [True, False])
+def test_request_without_tools_has_no_calls(recaller: Running, model: Upstream, as_text: bool) -> None:
+    """With tools again, the calls are back, also where the client sends the answer as one text."""
+    script(model, [call("memory_query", "toolu_m", question="q")], [text("Told.")], [text("So.")], [text("Bye.")])
+    listed, client = [user_says("Go.")], recaller.anthropic("s")
+    say(client, listed)
+    if as_text:
+        listed[-1]["content"] = "Told."
+    listed.append(user_says("Sum up."))
+    client.messages.create(model="m", max_tokens=99, messages=listed)
+    assert "toolu_m" not in model.asked[-1].raw.decode()
+    say(client, listed)
+    assert model.asked[-1].raw.decode().count("toolu_m") == 2
