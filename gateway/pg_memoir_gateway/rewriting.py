@@ -179,6 +179,8 @@ class Rewriter:
         """Our tools, where the client brings tools of its own."""
         if not self.gateway.config.tools or not talk.body.lists.get("tools"):
             return []
+        if talk.body.get("n") not in (None, 1):
+            return []  # each choice would need an answer of its own
         if talk.dialect.key == "input" and talk.body.get("store") is not False:
             return []  # the provider keeps the list, and would wait for results of calls that the client never saw
         sort: Sort = "anthropic"

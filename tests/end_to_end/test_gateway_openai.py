@@ -166,3 +166,10 @@ def test_any_split_of_the_stream_gives_the_same_message(
         [text("Done."), call("read", "r", path="é")],
     )
     assert api(recaller, f"x-{size}").say("Go.", True) == ("naïve 😀 Done.", ["read"])
+
+
+def test_several_choices_are_offered_no_tools(recaller: Running, model: Upstream) -> None:
+    client = Chat(recaller, "n")
+    asked: Any = {"model": "m", "messages": [{"role": "user", "content": "Go."}], "tools": client.tools}
+    client.client.chat.completions.create(**asked, n=2)
+    assert [tool["function"]["name"] for tool in model.asked[-1].body["tools"]] == ["read"]
