@@ -45,9 +45,6 @@ ROUNDS: dict[str, type[AnyRounds]] = {
 }
 """By path: what reads an answer in which our tools may be called."""
 
-REFUSED = (400, 404, 413, 422)
-"""Statuses by which an upstream refuses a request for its contents."""
-
 OURS = HOP | {b"host", b"content-length"}
 """What is said anew to the upstream."""
 
