@@ -75,8 +75,9 @@ begin
     v_count := 0;
     v_thin := v_message.role = 'tool' and p_costs[i] > (p_config ->> 'index_tokens_max')::integer;
     v_embedded := 0;
+    -- The number of a chunk is a smallint, so those of a text of many megabytes are longer.
     for v_chunk in select * from _memoir.indexed_chunks(v_message.role, v_message.text, p_costs[i],
-      v_chunk_tokens) loop
+      greatest(v_chunk_tokens, p_costs[i] / 8000)) loop
       v_item.span_start := v_chunk.span_start;
       v_item.span_length := v_chunk.span_length;
       v_item.chunk := v_count;
