@@ -14,6 +14,10 @@ from urllib.parse import urlsplit
 Mode = Literal["observe", "recall", "manage"]
 MODES: tuple[str, ...] = get_args(Mode)
 
+UserRole = Literal["person", "mixed", "material"]
+"""Whose words the messages of a client's user are: a person's, a person's and programs', or only programs'."""
+USER_ROLES: tuple[str, ...] = get_args(UserRole)
+
 ENVIRONMENT = {
     "PG_MEMOIR_DSN": "dsn",
     "UPSTREAM_ANTHROPIC": "upstream_anthropic",
@@ -72,6 +76,7 @@ class Config:
     connect_seconds: float = 30.0
     hang_seconds: float = 900.0
     users: tuple[User, ...] = field(default=())
+    clients: Mapping[str, UserRole] = field(default_factory=dict)
 
     @property
     def is_local(self) -> bool:
@@ -99,8 +104,9 @@ def load(
     if unknown := sorted(set(values) - set(known)):
         raise ConfigError(f"unknown setting {unknown[0]}; there are {', '.join(known)}")
     users = tuple(_user(entry) for entry in values.pop("users", []))
+    clients = _clients(values.pop("clients", {}))
     plain = {name: _typed(name, value, getattr(Config, name)) for name, value in values.items()}
-    return checked(replace(Config(), users=users, **plain))
+    return checked(replace(Config(), users=users, clients=clients, **plain))
 
 
 def checked(config: Config) -> Config:
@@ -149,6 +155,17 @@ def _user(entry: Any) -> User:
     if entry.get("mode") not in (None, *MODES):
         raise ConfigError(f"users: mode of {entry['name']} is {entry['mode']!r}, not one of {', '.join(MODES)}")
     return User(**entry)
+
+
+def _clients(table: Any) -> dict[str, UserRole]:
+    if not isinstance(table, dict):
+        raise ConfigError(
+            f"clients is {table!r}, not a table of parts of a User-Agent or X-Title and whose words they send"
+        )
+    for sign, role in table.items():
+        if not sign.strip() or role not in USER_ROLES:
+            raise ConfigError(f"clients: {sign!r} is {role!r}, not one of {', '.join(USER_ROLES)}")
+    return table
 
 
 def _typed(name: str, value: Any, default: Any) -> Any:

@@ -18,7 +18,7 @@ from .forms import Forms, Shown, budget_of, forms_of, has_results, large_news, m
 from .forms import edits as form_edits
 from .gateway import Gateway, Sort, log
 from .spans import Edit, NotPlain, edited, quoted
-from .store import Store
+from .store import Store, in_thread
 from .talk import Talk, texts
 
 COMMAND = re.compile(r"\[\[(?=\w)")
@@ -124,8 +124,9 @@ class Rewriter:
         return plan
 
     async def _recall(self, talk: Talk, through: int, until: float) -> None:
-        """Finds what belongs beside the newest message of a person's, once."""
-        said = storable("\n".join(piece.text for piece in talk.newest() if piece.whose == "person")).strip()
+        """Finds what belongs beside the newest message of a person, or beside what may be a person's question in it, once."""
+        newest = await in_thread(len(talk.body.text), talk.newest)
+        said = storable("\n".join(piece.text for piece in newest if piece.whose in ("person", "question"))).strip()
         if not re.search(r"\w\w", COMMANDS.sub(" ", said)) or self.store.added(talk, len(talk.chain) - 1) is not None:
             return
         known = self.store.recalled(talk, through - 1) if through else None

@@ -535,12 +535,17 @@ def _runs(message: Message, talk: Talk, delegated: bool = False) -> list[tuple[i
     if told["role"] != "user":
         return [(0, told, None)]
     runs: list[tuple[list[Any], str | None]] = []
-    content = told["content"]
-    for part in content if isinstance(content, list) else [{"type": "text", "text": content}]:
-        whose = [("person", part)]
-        if part.get("type") == "text":
-            found = words.pieces(part["text"], talk.client)
-            whose = [(piece.whose, {"type": "text", "text": piece.text.strip("\n")}) for piece in found]
+    content = told.get("content")
+    parts = content if isinstance(content, list) else [{"type": "text", "text": content}]
+    given = [part["text"] for part in parts if _is_text(part)]
+    read = talk.pieces(given, told.get("name"))
+    found = [piece.whose for pieces in read for piece in pieces]
+    other: words.Whose = "output" if found and "person" not in found else "person"
+    texts = iter(read)
+    for part in parts:
+        whose: list[tuple[words.Whose, Any]] = [(other, part)]
+        if _is_text(part):
+            whose = [(piece.whose, {"type": "text", "text": piece.text.strip("\n")}) for piece in next(texts)]
         for who, piece in whose:
             if who == "context":
                 continue
@@ -550,6 +555,10 @@ def _runs(message: Message, talk: Talk, delegated: bool = False) -> list[tuple[i
             else:
                 runs.append(([piece], actor))
     return [(at, told | {"content": _simple(parts)}, actor) for at, (parts, actor) in enumerate(runs)]
+
+
+def _is_text(part: Any) -> bool:
+    return isinstance(part, dict) and part.get("type") == "text" and isinstance(part.get("text"), str)
 
 
 def _simple(parts: list[Any]) -> Any:

@@ -6,18 +6,23 @@ import hashlib
 import json
 import re
 from dataclasses import dataclass
-from typing import Any, Literal
+from functools import cached_property
+from typing import Any, Literal, get_args
 
-from . import words
-from .anthropic import Anthropic
-from .config import Config, Mode
+from . import material, words
+from .anthropic import Anthropic, blocks_of
+from .config import Config, Mode, UserRole
 from .dialect import Dialect, Item, chain, text_of
 from .exchange import Exchange
 from .openai_chat import Chat
-from .openai_responses import Responses
+from .openai_responses import CALLS, RESULTS, Responses
 from .spans import Body
 
 Kind = Literal["main", "agent", "compaction", "aside"]
+
+Before = Literal["answer", "result", "call"]
+"""What comes before a message of the user: nothing or an answer in prose, the result of a tool, a call in the answer's text."""
+BEFORE: tuple[Before, ...] = get_args(Before)
 
 DIALECTS: dict[str, Dialect] = {
     "/v1/messages": Anthropic(),
@@ -28,6 +33,15 @@ ASIDES = ("/v1/messages/count_tokens", "/v1/responses/input_tokens")
 """Paths that ask about a conversation and are no part of it."""
 
 CLIENTS = (("claude-cli", "claude-code"), ("opencode", "opencode"), ("codex", "codex"))
+RUN = 20
+"""So many messages of the user in a row are read together."""
+
+PROGRAMS = re.compile(
+    r"(?:^|[_\W\d])(?:agents?|(?:chat)?bot|assistant|tools?|functions?|system|planner|critic|manager|orchestrator|supervisor|"
+    r"executor|proxy|worker|coordinator)(?:[_\W\d]|$)|Agent|Bot\b",
+)
+"""Names that programs have in a chat."""
+
 SESSION_HEADERS = ("x-claude-code-session-id", "session-id", "session_id", "x-session-id", "x-opencode-session")
 
 
@@ -35,7 +49,8 @@ SESSION_HEADERS = ("x-claude-code-session-id", "session-id", "session_id", "x-se
 class Talk:
     """A request as a part of a conversation. `main` is answered to a person, `agent` to another agent, `compaction` asks
     for a summary of it all, `aside` is no conversation (titles, searches, counts). `kept`: the provider keeps the list;
-    `previous` is then the answer of his that this goes on from, and items are the new ones alone."""
+    `previous` is then the answer of his that this goes on from, and items are the new ones alone. `role`: whose words
+    the messages of the user are."""
 
     user: str
     mode: Mode
@@ -48,12 +63,58 @@ class Talk:
     chain: list[str]
     kept: bool = False
     previous: str = ""
+    role: UserRole = "person"
 
     def newest(self) -> list[words.Piece]:
-        """What stands in the newest item of the user's, taken apart; none where that answers tools."""
+        """The text of the newest item taken apart, if it is the user's. None of it is a person's where it answers tools."""
         if not self.items or self.items[-1].get("role") != "user":
             return []
-        return [piece for text in texts(self.items[-1]) for piece in words.pieces(text, self.client)]
+        found = self.pieces(texts(self.items[-1]), self.items[-1].get("name"))
+        return [piece for pieces in found for piece in pieces]
+
+    def pieces(self, told: list[str], name: Any = None) -> list[list[words.Piece]]:
+        """Takes the texts of a message of the user apart. `name` is the message's, in a chat."""
+        found = words.pieces(told, self.client, self.role)
+        before = "answer" if self.role == "person" else self._before(told)
+        lowered: dict[words.Whose, words.Whose] = {}
+        if not self._is_own(name) or before == "call":
+            lowered = {"person": "output", "question": "output"}
+        elif before == "result":
+            lowered = {"person": "question"}
+        return [[words.Piece(p.text, lowered.get(p.whose, p.whose)) for p in pieces] for pieces in found]
+
+    def _before(self, told: list[str]) -> Before:
+        """What comes before the message of the user that has these texts."""
+        before, at = self._places.get("\n".join(told), ("answer", 0))
+        for item in reversed(self.items[max(at - RUN, 0) : at]):
+            if before != "answer" or item.get("role") != "user":
+                break
+            if material.is_open("\n".join(texts(item))):
+                return "result"
+        return before
+
+    @cached_property
+    def _places(self) -> dict[str, tuple[Before, int]]:
+        """What comes before each message of the user, and its place, by its text. Of equal texts the one that is least a
+        person's counts."""
+        found: dict[str, tuple[Before, int]] = {}
+        before: Before = "answer"
+        for at, item in enumerate(self.items):
+            before = _after(item, before)
+            if item.get("role") == "user":
+                text = "\n".join(texts(item))
+                found[text] = max(found.get(text, (before, at)), (before, at), key=lambda place: BEFORE.index(place[0]))
+        return found
+
+    def _is_own(self, name: Any) -> bool:
+        """Is that the name of the user in this chat? A chat that does not have the user's begins with the user."""
+        own = str(name or "") == self._own_name
+        return own and (self.role == "person" or name == self.user or not PROGRAMS.search(self._own_name))
+
+    @cached_property
+    def _own_name(self) -> str:
+        names = [str(item.get("name") or "") for item in self.items if item.get("role") == "user"]
+        return self.user if self.user in names else next(iter(names), "")
 
     @property
     def project(self) -> str:
@@ -75,6 +136,20 @@ def is_conversation_path(path: str) -> bool:
     return path in DIALECTS or path in ASIDES
 
 
+def _after(item: Item, before: Before) -> Before:
+    """What comes before the user's next message once this item has come; for a message of the user, before that itself."""
+    role, kind = item.get("role"), item.get("type")
+    if role in ("tool", "function") or item.get("tool_calls") or kind in (*CALLS, *RESULTS):
+        return "result"
+    if role not in ("user", "assistant"):
+        return before
+    if any(block.get("type") in ("tool_use", "tool_result") for block in blocks_of(item)):
+        return "result"
+    if role == "user":
+        return before
+    return "call" if material.calls_tool("\n".join(texts(item))) else "answer"
+
+
 def dialect_of(exchange: Exchange) -> Dialect | None:
     """The API of a request that may be part of a conversation."""
     path = exchange.path.rpartition("/")[0] if exchange.path in ASIDES else exchange.path
@@ -89,7 +164,8 @@ def talk_of(exchange: Exchange, dialect: Dialect, body: Body, user: str, mode: M
     hashes = chain(dialect, items)
     told = _session_told(exchange, body, config)
     session = f"{client or 'session'} {told}" if told else _session_guessed(client, dialect, body, items)
-    kind = _kind(exchange, client, body, items, bool(told))
+    role = _role(exchange, client, config)
+    kind = _kind(exchange, client, body, items, role)
     if kind == "agent":
         session += " " + (exchange.header("x-claude-code-agent-id") or exchange.header("x-openai-subagent"))
     thread = body.get("thread")
@@ -98,7 +174,7 @@ def talk_of(exchange: Exchange, dialect: Dialect, body: Body, user: str, mode: M
     )
     kept = bool(thread) or dialect.key == "input" and body.get("store") is not False
     return Talk(
-        user, mode, client, kind, session[:180].strip(), dialect, body, items, hashes, kept, str(previous or "")
+        user, mode, client, kind, session[:180].strip(), dialect, body, items, hashes, kept, str(previous or ""), role
     )
 
 
@@ -126,7 +202,7 @@ def _session_guessed(client: str, dialect: Dialect, body: Body, items: list[Item
     return f"{client or 'chat'} {hashlib.blake2b(begun.encode(), digest_size=10).hexdigest()}"
 
 
-def _kind(exchange: Exchange, client: str, body: Body, items: list[Item], told: bool) -> Kind:
+def _kind(exchange: Exchange, client: str, body: Body, items: list[Item], role: UserRole) -> Kind:
     if body.get("conversation") or not items or exchange.path in ASIDES:
         return "aside"  # where the list begins, nobody can tell
     sort = exchange.header("x-claude-code-request-class") or exchange.header("x-openai-subagent")
@@ -140,7 +216,16 @@ def _kind(exchange: Exchange, client: str, body: Body, items: list[Item], told: 
     tools = body.lists.get("tools", [])
     if client and (not tools or all(_is_hosted(node.value) for node in tools)):
         return "aside"  # agents always bring tools of their own to a conversation
-    return "main"
+    begun = next((said(item) for item in items if item.get("role") == "user"), "")
+    is_whole = not (body.get("previous_response_id") or body.get("thread"))
+    return "agent" if role == "mixed" and is_whole and material.is_delegated(begun) else "main"
+
+
+def _role(exchange: Exchange, client: str, config: Config) -> UserRole:
+    """Whose words the client's messages of the user are. Of settings that name it the longest counts."""
+    agent = f"{exchange.header('user-agent')}\n{exchange.header('x-title')}".lower()
+    named = [sign for sign in config.clients if sign.lower() in agent]
+    return config.clients[max(named, key=len)] if named else "person" if client else "mixed"
 
 
 def _is_hosted(tool: Any) -> bool:

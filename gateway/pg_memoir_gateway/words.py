@@ -1,4 +1,5 @@
-"""Whose words: what a person typed, and what clients wrap around it. The forms are in wrappers.toml."""
+"""Whose words: what a person typed, and what clients wrap around it. The forms are in wrappers.toml. Of a client that is
+not known, material.py tells a person's words from what a program wrote."""
 
 from __future__ import annotations
 
@@ -6,13 +7,23 @@ import re
 import tomllib
 from functools import cache
 from importlib.resources import files
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
-Whose = Literal["person", "output", "context"]
+from . import material
+from .config import UserRole
+from .material import Whose
+
+Wrapper = tuple[re.Pattern[str], Whose, str]
+"""A pattern, whose words it matches, and the name of the element where it is that of a tag."""
+
+BETWEEN = "\n\n"
+"""Between the texts of a message that are read as one."""
+
+ELEMENT = re.compile(r"<([A-Za-z][\w-]*)(?:\s[^<>]*)?>")
 
 
 class Piece(NamedTuple):
-    """A part of a text, and whose it is."""
+    """A part of a text, and whose it is. A question may be a person's: it is recalled for, and states nothing."""
 
     text: str
     whose: Whose
@@ -24,31 +35,67 @@ def _forms() -> dict[str, Any]:
 
 
 @cache
-def _wrappers(client: str) -> list[tuple[re.Pattern[str], Whose, bool]]:
+def _scenery() -> list[Wrapper]:
+    return [(_tag(name), "context", name) for name in material.scenery()]
+
+
+@cache
+def _wrappers(client: str) -> list[Wrapper]:
     """Of a client first, then of all others: a pasted wrapper is no person's word either. Those that take a text from its
-    beginning come before those that cut it up. The last value: is it the tag of an element?"""
+    beginning come before those that cut it up."""
     entries = sorted(_forms()["wrapper"], key=lambda w: (w["client"] == "", w["client"] != client))
-    found = [(re.compile(p), entry["kind"], False) for entry in entries for p in entry.get("patterns", [])]
-    found += [(_tag(name), entry["kind"], True) for entry in entries for name in entry.get("elements", [])]
-    return sorted(found, key=lambda f: (f[0].pattern.startswith(r"^\s*<"), not f[0].pattern.startswith("^")))
+    found = [(re.compile(p), entry["kind"], "") for entry in entries for p in entry.get("patterns", [])]
+    found += [(_tag(name), entry["kind"], name) for entry in entries for name in entry.get("elements", [])]
+    return sorted(found, key=lambda f: not f[0].pattern.startswith("^"))
 
 
 def _tag(name: str) -> re.Pattern[str]:
     return re.compile(rf"<(/?){re.escape(name)}(?:\s[^<>]*)?>")
 
 
-def pieces(text: str, client: str) -> list[Piece]:
-    """A text of the user's role, taken apart; no piece is blank."""
+def pieces(texts: list[str], client: str, role: UserRole = "person") -> list[list[Piece]]:
+    """The texts of a message of the user, each taken apart. No piece is blank."""
+    return (
+        [_unwrapped(text, _wrappers(client)) for text in texts] if role == "person" else _divided(texts, client, role)
+    )
+
+
+def _unwrapped(text: str, wrappers: list[Wrapper]) -> list[Piece]:
     found = [Piece(text, "person")]
-    for pattern, whose, is_tag in _wrappers(client):
-        found = [part for piece in found for part in _apart(piece, pattern, whose, is_tag)]
-    return [piece for piece in found if piece.text.strip()]
+    for wrapper in wrappers:
+        found = [part for piece in found for part in _apart(piece, *wrapper)]
+    return [_whole(piece) for piece in found if piece.text.strip()]
 
 
-def _apart(piece: Piece, pattern: re.Pattern[str], whose: Whose, is_tag: bool) -> list[Piece]:
-    if piece.whose != "person":
+def _whole(piece: Piece) -> Piece:
+    """A piece that is one element from its first character to its last is an output."""
+    text = piece.text.strip()
+    opening = ELEMENT.match(text)
+    is_output = piece.whose == "person" and opening and text.endswith(f"</{opening[1]}>")
+    return Piece(piece.text, "output") if is_output else piece
+
+
+def _divided(texts: list[str], client: str, role: UserRole) -> list[list[Piece]]:
+    """The texts are read as one, since programs spread material over several. Wrappers are looked for last: a file that is
+    wrapped can hold the end of its wrapper."""
+    spans = material.divide(BETWEEN.join(texts))
+    found, start = [], 0
+    for text in texts:
+        parts: list[Piece] = []
+        for span in spans:
+            cut = text[max(span.start - start, 0) : max(span.end - start, 0)]
+            whose: Whose = "question" if span.whose == "person" and role == "material" else span.whose
+            wrappers = _wrappers(client) + ([] if whose == "person" else _scenery())
+            parts += [Piece(p.text, whose if p.whose == "person" else p.whose) for p in _unwrapped(cut, wrappers)]
+        found.append(parts)
+        start += len(text) + len(BETWEEN)
+    return found
+
+
+def _apart(piece: Piece, pattern: re.Pattern[str], whose: Whose, element: str) -> list[Piece]:
+    if piece.whose != "person" or (element and f"<{element}" not in piece.text):
         return [piece]
-    if is_tag:
+    if element:
         spans = _elements(piece.text, pattern, whose)
     else:
         spans = [(match.start(), match.end(), whose) for match in pattern.finditer(piece.text)]

@@ -1,4 +1,4 @@
-"""The gateway's parts that handle bytes: events at any split, edits that leave every other byte, whose words."""
+"""The gateway's parts that handle bytes: events at any split, edits that leave every other byte."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ from pg_memoir_gateway.chat_rounds import ChatRounds
 from pg_memoir_gateway.responses_rounds import ResponsesRounds
 from pg_memoir_gateway.spans import Edit, NotPlain, body_of, edited, elements, member
 from pg_memoir_gateway.sse import Splitter
-from pg_memoir_gateway.words import pieces
 from upstream import MAKERS, call, text, thought
 
 FEW = settings(max_examples=60, deadline=None)
@@ -97,32 +96,3 @@ def test_a_shortened_request_is_made_whole_again(parts: list[bytes]) -> None:
         assert kept == request
         bases.keep(("u", "s", "p"), str(at), zlib.compress(request))
         before = request
-
-
-@pytest.mark.parametrize(
-    ("said", "client", "person"),
-    [
-        ("<system-reminder>\nCLAUDE.md: I never eat meat.\n</system-reminder>\nHello.", "claude-code", "Hello."),
-        ("<environment_context>\n  <cwd>/x</cwd>\n</environment_context>", "codex", ""),
-        ("# AGENTS.md instructions for /x\n\n<INSTRUCTIONS>\nI live in Rome.\n</INSTRUCTIONS>", "codex", ""),
-        ("This session is being continued from a previous conversation. I said I live in Rome.", "claude-code", ""),
-        ("<local-command-stdout>I am Ann.</local-command-stdout>", "claude-code", ""),
-        ("<anything-new>I am Ann.</anything-new>", "", ""),
-        ("I use <b>bold</b> words.", "", "I use <b>bold</b> words."),
-        # Files that are wrapped may hold the wrapper's own tags.
-        ("<system-reminder>Hooks end in </system-reminder>. I am Ann.\n</system-reminder>\nHello.", "", "Hello."),
-        (
-            "<system-reminder>A <system-reminder>x</system-reminder>, I am Ann, <system-reminder>y</system-reminder>, "
-            "I am Bob.</system-reminder>\nHello.\n<system-reminder>z</system-reminder>",
-            "",
-            "Hello.",
-        ),
-        ("<system-reminder>\nWrite <system-reminder> first. I am Ann.\n</system-reminder>\nHello.", "", "Hello."),
-        ('<system-reminder source="x">I am Ann.</system-reminder>\nHello.', "claude-code", "Hello."),
-        ("<system-reminder>\nI am Ann.", "claude-code", ""),
-        ("Why do I see <system-reminder> in my logs?", "claude-code", "Why do I see <system-reminder> in my logs?"),
-        ("--- Context from: A.md ---\nI am Ann.\n--- End of Context from: A.md ---\nHello.", "", "Hello."),
-    ],
-)
-def test_only_what_a_person_typed_is_the_persons(said: str, client: str, person: str) -> None:
-    assert "".join(piece.text for piece in pieces(said, client) if piece.whose == "person").strip() == person
