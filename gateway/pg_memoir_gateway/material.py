@@ -6,7 +6,7 @@ import re
 import tomllib
 from functools import cache
 from importlib.resources import files
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 Whose = Literal["person", "question", "output", "context"]
 
@@ -187,7 +187,7 @@ def _tags(text: str) -> tuple[tuple[int, int] | None, bool]:
     ours = [(match, name) for match, name in found if name in closed & opened and name not in _data()["inline"]]
     if not ours:
         return None, False
-    (first, _), (last, name) = ours[0], ours[-1]
+    (first, _), (last, _name) = ours[0], ours[-1]
     web = _data()["web"]
     return (first.start(), last.end()), not first[1] and bool(last[1]) and not any(
         n in web for _, n in (ours[0], ours[-1])

@@ -25,7 +25,6 @@ from pg_memoir.errors import (
 )
 from psycopg.errors import ReadOnlySqlTransaction
 
-from . import words
 from .additions import as_known, withdrawn
 from .captures import Bases
 from .config import Mode
@@ -34,6 +33,7 @@ from .dialect import Answer, Item, Message, chain, storable, text_of
 from .exchange import Exchange, Headers, harmless
 from .gateway import Gateway, log
 from .journal import Entry, Journal
+from .material import Whose
 from .spans import NotPlain
 from .sse import Splitter, events_of
 from .talk import Talk
@@ -537,13 +537,13 @@ def _runs(message: Message, talk: Talk, delegated: bool = False) -> list[tuple[i
     runs: list[tuple[list[Any], str | None]] = []
     content = told.get("content")
     parts = content if isinstance(content, list) else [{"type": "text", "text": content}]
-    given = [part["text"] for part in parts if _is_text(part)]
+    given = [str(part["text"]) for part in parts if _is_text(part)]
     read = talk.pieces(given, told.get("name"))
     found = [piece.whose for pieces in read for piece in pieces]
-    other: words.Whose = "output" if found and "person" not in found else "person"
+    other: Whose = "output" if found and "person" not in found else "person"
     texts = iter(read)
     for part in parts:
-        whose: list[tuple[words.Whose, Any]] = [(other, part)]
+        whose: list[tuple[Whose, Any]] = [(other, part)]
         if _is_text(part):
             whose = [(piece.whose, {"type": "text", "text": piece.text.strip("\n")}) for piece in next(texts)]
         for who, piece in whose:

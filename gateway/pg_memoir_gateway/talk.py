@@ -76,7 +76,7 @@ class Talk:
         """Takes the texts of a message of the user apart. `name` is the message's, in a chat."""
         found = words.pieces(told, self.client, self.role)
         before = "answer" if self.role == "person" else self._before(told)
-        lowered: dict[words.Whose, words.Whose] = {}
+        lowered: dict[material.Whose, material.Whose] = {}
         if not self._is_own(name) or before == "call":
             lowered = {"person": "output", "question": "output"}
         elif before == "result":

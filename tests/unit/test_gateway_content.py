@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pg_memoir import from_anthropic, from_responses
+from pg_memoir_gateway.spans import Body
 from pg_memoir_gateway.store import _runs
-from pg_memoir_gateway.talk import DIALECTS
+from pg_memoir_gateway.talk import DIALECTS, Talk
 
 SAID = st.text(st.characters(exclude_categories=["Cs"]), max_size=30)
 KINDS = {
@@ -27,7 +27,7 @@ def stored(path: str, role: str, content: Any) -> list[Any]:
         {"role": role, "content": content},
         {"role": "user", "content": "Last."},
     ]
-    talk: Any = SimpleNamespace(client="", kind="main")
+    talk = Talk("ann", "observe", "", "main", "s", DIALECTS[path], Body("", {}, {}), items, [], role="mixed")
     return [run for message in DIALECTS[path].messages(items) for run in _runs(message, talk)]
 
 

@@ -90,21 +90,21 @@ DELEGATED = [
 
 CALLS = [
     "I look.\n<read_file>\n<path>a.md</path>\n</read_file>",
-    "<function_calls><invoke name=\"search\"/></function_calls>",
+    '<function_calls><invoke name="search"/></function_calls>',
     "<function=bash>\n<parameter=command>ls</parameter>\n</function>",
     "<use_mcp_tool>\n<server_name>x</server_name>\n</use_mcp_tool>",
-    "<tool_call>{\"name\": \"search\"}</tool_call>",
+    '<tool_call>{"name": "search"}</tool_call>',
     "Thought: I search.\nAction: search[price]",
     "Thought: I search.\nAction: search\nAction Input: price",
     "calling search",
     "I will call the search tool.",
-    "Calling `search` with {\"q\": 1}",
+    'Calling `search` with {"q": 1}',
     '{"tool": "search", "arguments": {"q": "x"}}',
     '```json\n{"action": "search", "action_input": "x"}\n```',
     "Thought: print it.\nCode:\n```py\nprint(visit('x'))\n```<end_code>",
     "THOUGHT: list the files\n\n```bash\nls\n```",
     "```tool_code\nsearch('x')\n```",
-    "[TOOL_CALLS][{\"name\": \"x\"}]",
+    '[TOOL_CALLS][{"name": "x"}]',
     "Tool call: search(x)",
     "functions.search({})",
     "<execute_bash>\nls\n</execute_bash>",
@@ -251,7 +251,9 @@ def test_text_beside_a_result_states_nothing() -> None:
         user("I moved to Oslo."),
     ]
     assert [piece.whose for piece in talk(items, "/v1/responses").newest()] == ["question"]
-    assert person_of(talk([*items[:3], assistant("It is x."), items[3]], "/v1/responses").newest()) == "I moved to Oslo."
+    assert (
+        person_of(talk([*items[:3], assistant("It is x."), items[3]], "/v1/responses").newest()) == "I moved to Oslo."
+    )
 
 
 def test_message_behind_open_material_states_nothing() -> None:
