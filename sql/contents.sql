@@ -155,6 +155,7 @@
 \ir work/views.sql                     -- one view per question of whoever runs this
 
 -- tools: what models are offered
+\ir tools/quotations.sql               -- what a quotation of the user gives authority for
 \ir tools/tools.sql                    -- the model keeps its own memory: definitions of tools, and what runs a call
 
 -- install: last

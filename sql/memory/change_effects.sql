@@ -260,41 +260,41 @@ returns _memoir.conversation_history language sql stable as $$
   where c.user_id = p_session.user_id and c.session_id = p_session.session_id
 $$;
 
--- What a turn said is over, as a later turn says: marked where p_new stands instead of it, else forgotten. Returns the
--- change.
+-- Marks parts of a turn as over where p_new stands instead of them, as a later turn says, else forgets them. Returns the change.
 create or replace function _memoir.change_turn(p_caller _memoir.caller, p_session _memoir.sessions, p_cited integer,
-  p_unit _memoir.said_unit, p_new uuid)
+  p_units _memoir.said_unit[], p_new uuid)
 returns uuid language plpgsql set plan_cache_mode = force_custom_plan as $$
 declare
   v_user uuid := p_caller.user_id; v_old uuid[]; v_now timestamptz := memoir.now(); v_change uuid := gen_random_uuid();
   v_turn _memoir.conversation_history := _memoir.turn_at(p_session, p_cited);
 begin
   perform from _memoir.user_counters where user_id = v_user for update;
-  v_old := array(select m from unnest(_memoir.memories_from(v_user, array[p_unit])) m where m is distinct from p_new);
+  v_old := array(select m from unnest(_memoir.memories_from(v_user, p_units)) m where m is distinct from p_new);
   if p_new is null then
-    perform _memoir.forget_units(v_user, array[p_unit], v_old, v_change, v_turn, p_caller.login);
+    perform _memoir.forget_units(v_user, p_units, v_old, v_change, v_turn, p_caller.login);
     return v_change;
   end if;
   if v_old <> '{}' then
     perform _memoir.supersede(v_user, v_old, p_new, p_caller.login, 'changed in conversation', v_now);
   end if;
-  perform _memoir.exclude_units(v_user, array[p_unit], true, v_change, v_turn, 'changed in conversation', v_now);
+  perform _memoir.exclude_units(v_user, p_units, true, v_change, v_turn, 'changed in conversation', v_now);
   return v_change;
 end $$;
 
--- A request to forget leaves recall, too, with the change it asked for: what is quoted, or else the whole turn.
+-- Takes a request to forget out of recall, with the change that it asked for.
 create or replace function _memoir.exclude_request(p_caller _memoir.caller, p_session _memoir.sessions, p_cited integer,
-  p_said text, p_change uuid)
+  p_start integer, p_length integer, p_change uuid)
 returns void language plpgsql set plan_cache_mode = force_custom_plan as $$
 declare
   v_turn _memoir.conversation_history := _memoir.turn_at(p_session, p_cited);
-  v_start integer := strpos(v_turn.content, p_said);
+  -- Where normal form moves what follows, the whole turn.
+  v_is_exact boolean := v_turn.content is nfkc normalized;
 begin
   perform from _memoir.user_counters where user_id = p_caller.user_id for update;
   perform _memoir.exclude_units(p_caller.user_id, array[(v_turn.message_id, v_turn.session_id, v_turn.turn_index,
-    v_turn.recorded_at, v_turn.created_at, v_turn.role, greatest(1, v_start), case when v_start > 0 then length(p_said)
-    else length(v_turn.content) end, null, null, false)::_memoir.said_unit], false, p_change, v_turn, 'asked to forget',
-    memoir.now());
+    v_turn.recorded_at, v_turn.created_at, v_turn.role, case when v_is_exact then p_start else 1 end, case
+    when v_is_exact then p_length else length(v_turn.content) end, null, null, false)::_memoir.said_unit], false, p_change,
+    v_turn, 'asked to forget', memoir.now());
 end $$;
 
 -- Forgets what is named: the user's clauses, what repeats their values, and the memories made of them or saying the same.

@@ -2,6 +2,11 @@
 -- call and answers with text for a model. Everything goes through the functions that applications use, as an agent's: a
 -- person's word outranks it, unless it cites what the user said in this session.
 
+-- Tools that act in the session of the conversation. Outside of one they are not offered by MCP, and a call of one is an error.
+create or replace function _memoir.session_tools()
+returns text[] language sql immutable
+return '{memory_query,memory_pin,memory_objects,memory_restore,memory_release}'::text[];
+
 -- What narrows a search, as memory_index has it.
 create or replace function _memoir.tool_filters()
 returns jsonb language sql immutable
@@ -82,7 +87,8 @@ begin
       when 'anthropic' then jsonb_build_object('name', t.name, 'description', t.description, 'input_schema', t.offered)
       else jsonb_build_object('name', t.name, 'description', t.description, 'inputSchema', t.parameters,
         'annotations', jsonb_build_object('readOnlyHint', t.reads, 'destructiveHint', t.name = 'memory_forget',
-          'openWorldHint', false), '_meta', '{"anthropic/alwaysLoad": true}'::jsonb) end)
+          'openWorldHint', false), '_meta', jsonb_build_object('anthropic/alwaysLoad', true,
+          'pg_memoir/needsSession', t.name = any (_memoir.session_tools()))) end)
     from _memoir.memory_tool_list() t
     where case when p_names is null then coalesce(t.door, v_door) = v_door else t.name = any (p_names) end);
 end $$;
@@ -90,7 +96,7 @@ comment on function memoir.memory_tools(text, text[]) is
   'Definitions of the tools by which a model keeps its own memory, to be sent with a request: p_format openai (chat
 completions), responses, anthropic or mcp. They are paid for with every request, so models get the arguments that most calls
 need. By MCP there are more tools, with all arguments: memory_index and memory_recall in place of memory_search,
-memory_stats, memory_objects, memory_sync. p_names: only these; memory_query and memory_update are the fewest that do everything.
+memory_stats, memory_objects, memory_sync; _meta of each says whether it needs a session. p_names: only these; memory_query and memory_update are the fewest that do everything.
 call_memory_tool runs what the model calls, with any of these arguments. Raises PM014.';
 
 -- What there is to read by MCP: what was said, what is known, and the job between them. Fields are those of the rows as
@@ -179,40 +185,6 @@ begin
     end if;
   end loop;
 end $$;
-
--- The newest of the user's own turns of a session in which these words stand, spaces, case and quotation marks apart, and
--- that has to do with p_about; null where there is none. Only such a quotation lends the agent the user's authority.
-create or replace function _memoir.cited_turn(p_session _memoir.sessions, p_said text, p_about text)
-returns integer language plpgsql stable set plan_cache_mode = force_custom_plan as $$
-declare
-  v_said text := _memoir.quotable(p_said); v_since timestamptz; v_until timestamptz; v_turn record;
-  v_about text[] := _memoir.query_terms('simple', p_about);
-begin
-  if length(v_said) < 4 then return null; end if;
-  select c.first_recorded_at, c.last_recorded_at into v_since, v_until from _memoir.session_counters c
-  where c.user_id = p_session.user_id and c.session_id = p_session.session_id;
-  for v_turn in
-    select h.turn_index, h.content from _memoir.conversation_history h
-    where h.user_id = p_session.user_id and h.session_id = p_session.session_id
-      and h.recorded_at between v_since and v_until and h.role = 'user' and h.actor = 'person'
-    order by h.turn_index desc limit 200
-  loop
-    if strpos(_memoir.quotable(v_turn.content), v_said) > 0
-      and (_memoir.query_terms('simple', v_turn.content) && v_about
-        or exists (select from _memoir.forget_requests(v_turn.content))) then
-      return v_turn.turn_index;
-    end if;
-  end loop;
-  return null;
-end $$;
-
--- A text as quotations are compared.
-create or replace function _memoir.quotable(p_text text)
-returns text language sql immutable as $$
-  select btrim(regexp_replace(translate(lower(normalize(left(p_text, 100000), nfkc)), '’‘“”„«»"''', ''), '\s+', ' ',
-    'g'),
-    ' .,;:!?…')
-$$;
 
 -- An argument that is a time; null where it lacks.
 create or replace function _memoir.tool_time(p_arguments jsonb, p_name text)
@@ -308,7 +280,6 @@ returns text language plpgsql stable as $$
 declare
   v_out text;
 begin
-  if p_session is null then return 'Error: objects are of a session, and there is none here.'; end if;
   select string_agg(format('%s (%s, turn %s, %s%s) %s', o.object, o.fidelity, o.turn_index, o.state,
     case when o.pinned then ', pinned' else '' end, _memoir.on_one_line(o.content)), E'\n' order by o.turn_index desc,
     o.memory_id) into v_out
@@ -344,20 +315,6 @@ begin
   end case;
 end $$;
 
--- A memory corrected: in the user's name where a turn is cited.
-create or replace function _memoir.correct_with_tool(p_user text, p_session _memoir.sessions, p_id uuid, p_content text,
-  p_cited integer, p_actor text)
-returns text language plpgsql as $$
-declare
-  v_done jsonb := memoir.correct(p_user, p_id, p_content, p_session => p_session.external_id, p_actor => p_actor,
-    p_source_turns => case when p_cited is not null then array[p_cited] end);
-begin
-  return format(case v_done ->> 'outcome' when 'contradicts'
-    then 'Kept beside the old one as %s, which contradicts it: '
-    'the user''s word stands. Quote the user in said to correct it.' else 'Corrected: now %s.' end,
-    v_done ->> 'memory_id');
-end $$;
-
 -- Is that a memory which an agent inferred, and nobody has stood by since?
 create or replace function _memoir.is_agents_own(p_caller _memoir.caller, p_id uuid)
 returns boolean language plpgsql stable as $$
@@ -367,16 +324,106 @@ begin
     and _memoir.may_see(p_caller, m));
 end $$;
 
--- The tools that write. What cites the user carries the user's word; what does not is the agent's own.
+-- Keeps what a model was told. Where the user is not quoted as saying it, it is the agent's word.
+create or replace function _memoir.remember_with_tool(p_user text, p_session _memoir.sessions, p_content text,
+  p_type text, p_turn integer, p_said text, p_actor text, out answer text, out memory_id uuid)
+language plpgsql as $$
+declare
+  v_done jsonb := memoir.remember(p_user, p_content, p_session => p_session.external_id, p_type => coalesce(p_type, 'fact'),
+    p_actor => p_actor, p_provenance => case when p_turn is not null then 'user_stated' end,
+    p_source_turns => case when p_turn is not null then array[p_turn] end);
+begin
+  memory_id := v_done ->> 'memory_id';
+  answer := case v_done ->> 'outcome' when 'refused_tombstone' then 'Not kept: the user had it forgotten.'
+    when 'duplicate' then format('Known already as %s.', memory_id)
+    else format('Kept as %s.', memory_id) || case when p_turn is null and not _memoir.is_blank(p_said)
+      then ' As your own word: the user did not say it in what said quotes.' else '' end end;
+end $$;
+
+-- Corrects a memory, or what only a turn says. Where the user is not quoted as saying so, the new text stands beside the old.
+create or replace function _memoir.correct_with_tool(p_caller _memoir.caller, p_user text, p_session _memoir.sessions,
+  p_id uuid, p_unit _memoir.said_unit, p_arguments jsonb, p_actor text)
+returns text language plpgsql as $$
+declare
+  v_content text := p_arguments ->> 'content'; v_said text := p_arguments ->> 'said'; v_parts _memoir.said_unit[];
+  v_found record; v_made record; v_done jsonb;
+begin
+  if p_unit.message_id is null then
+    v_found := _memoir.quoted_statement(p_session, v_said, v_content, array(
+      select _memoir.memory_words(m) from _memoir.memory_store m
+      where m.user_id = p_caller.user_id and m.memory_id = p_id and _memoir.may_see(p_caller, m)), (select m.slot
+      from _memoir.memory_store m where m.user_id = p_caller.user_id and m.memory_id = p_id));
+    v_done := memoir.correct(p_user, p_id, v_content, p_session => p_session.external_id, p_actor => p_actor,
+      p_source_turns => case when v_found.turn_index is not null then array[v_found.turn_index] end);
+    return format(case v_done ->> 'outcome' when 'contradicts'
+      then 'Kept beside the old one as %s, which contradicts it: '
+      'the user''s word stands. Quote in said where the user says so to correct it.' else 'Corrected: now %s.' end,
+      v_done ->> 'memory_id');
+  end if;
+  v_parts := _memoir.parts_of(p_unit);
+  v_found := _memoir.quoted_statement(p_session, v_said, v_content, array(
+    select p.said from unnest(v_parts) with ordinality p order by ordinality), null);
+  v_made := _memoir.remember_with_tool(p_user, p_session, v_content, p_arguments ->> 'type', v_found.turn_index, v_said,
+    p_actor);
+  -- What only a turn says is remembered as it is now, and the turn marked.
+  if v_found.turn_index is null or v_made.memory_id is null then return v_made.answer; end if;
+  perform _memoir.change_turn(p_caller, p_session, v_found.turn_index, array[v_parts[v_found.matched[1]]], v_made.memory_id);
+  return format('Corrected: now %s.', v_made.memory_id);
+end $$;
+
+-- Forgets what the user is quoted as asking to forget, and no more than that. A login bound as a person needs to quote nobody,
+-- and an agent may take back what it kept itself.
+create or replace function _memoir.forget_with_tool(p_caller _memoir.caller, p_user text, p_session _memoir.sessions,
+  p_id uuid, p_unit _memoir.said_unit, p_arguments jsonb, p_actor text)
+returns text language plpgsql as $$
+declare
+  v_said text := p_arguments ->> 'said'; v_about text := coalesce(p_arguments ->> 'about', v_said); v_done jsonb;
+  v_parts _memoir.said_unit[] := case when p_unit.message_id is not null then _memoir.parts_of(p_unit) end;
+  v_memory _memoir.memory_store; v_found record;
+begin
+  select * into v_memory from _memoir.memory_store m
+  where m.user_id = p_caller.user_id and m.memory_id = p_id and _memoir.may_see(p_caller, m);
+  v_found := _memoir.quoted_request(p_session, v_said, case when v_parts is not null
+    then array(select p.said from unnest(v_parts) with ordinality p order by ordinality)
+    when p_id is not null then array[_memoir.memory_words(v_memory)] else array[v_about] end, v_memory.slot);
+  if v_found.turn_index is null or v_found.is_narrower and p_id is not null then
+    v_found.turn_index := null;
+    if p_caller.actor is distinct from 'person' or v_parts is not null then
+      if _memoir.is_agents_own(p_caller, p_id) then
+        perform memoir.retract(p_user, p_id, 'taken back by the agent', p_actor => p_actor);
+        return 'Taken back.';
+      end if;
+      return 'Not forgotten: said must quote the words of this session with which the user asks to forget it, by its name.';
+    end if;
+  end if;
+  if v_parts is not null then
+    v_done := jsonb_build_object('outcome', 'forgotten', 'change_id', _memoir.change_turn(p_caller, p_session,
+      v_found.turn_index, array(select v_parts[n] from unnest(v_found.matched) n), null));
+  elsif p_id is not null then
+    perform memoir.forget(p_user, p_id, 'asked to forget');
+    v_done := jsonb_build_object('outcome', 'forgotten', 'change_id', gen_random_uuid());
+  else
+    v_done := memoir.forget_about(p_user, case when v_found.is_narrower
+      or not v_found.is_all and v_about ~* ('\m(?:' || _memoir.any_word(null, 'all_about') || ')\M')
+      then v_found.names else v_about end);
+  end if;
+  -- The request names it once more.
+  if v_done ->> 'outcome' = 'forgotten' and v_found.turn_index is not null then
+    perform _memoir.exclude_request(p_caller, p_session, v_found.turn_index, v_found.span_start, v_found.span_length,
+      (v_done ->> 'change_id')::uuid);
+  end if;
+  return case v_done ->> 'outcome' when 'forgotten' then 'Forgotten.'
+    when 'unclear' then 'Not forgotten: it is not clear what is meant. Search for it, and forget it by id.'
+    else 'Nothing is known of it.' end;
+end $$;
+
+-- Runs the tools that write. What the user is quoted as saying carries the user's word, the rest is the agent's own.
 create or replace function _memoir.write_with_tool(p_caller _memoir.caller, p_user text, p_session _memoir.sessions,
   p_name text, p_arguments jsonb)
 returns text language plpgsql as $$
 declare
   v_id uuid := case when p_arguments ? 'id' then _memoir.tool_id(p_arguments, 'id') end;
-  v_content text := p_arguments ->> 'content'; v_said text := p_arguments ->> 'said'; v_turn integer; v_done jsonb;
-  v_old text := (select m.content from _memoir.memory_store m where m.user_id = p_caller.user_id
-    and m.memory_id = v_id);
-  v_unit _memoir.said_unit := case when v_id is not null and v_old is null then _memoir.turn_unit(p_caller, v_id) end;
+  v_content text := p_arguments ->> 'content'; v_said text := p_arguments ->> 'said'; v_unit _memoir.said_unit;
   v_agent text := case when p_caller.may_state_actor then 'agent' end;
 begin
   if p_name = 'memory_update' then
@@ -386,55 +433,22 @@ begin
     p_name := case when v_content is null then 'memory_forget' when v_id is null then 'memory_remember' else
       'memory_correct' end;
   end if;
-  v_turn := _memoir.cited_turn(p_session, v_said, concat_ws(' ', v_content, v_old, v_unit.said,
-    p_arguments ->> 'about'));
+  if v_id is not null and not exists (select from _memoir.memory_store m where m.user_id = p_caller.user_id
+    and m.memory_id = v_id) then
+    v_unit := _memoir.turn_unit(p_caller, v_id);
+  end if;
   case p_name
-  when 'memory_remember', 'memory_correct' then
-    if p_name = 'memory_correct' and v_unit.message_id is null then
-      return _memoir.correct_with_tool(p_user, p_session, v_id, v_content, v_turn, v_agent);
-    end if;
-    v_done := memoir.remember(p_user, v_content, p_session => p_session.external_id, p_type => coalesce(
-      p_arguments ->> 'type', 'fact'), p_actor => v_agent, p_provenance => case when v_turn is not null then
-      'user_stated' end, p_source_turns => case when v_turn is not null then array[v_turn] end);
-    -- What stands in a turn only is remembered as it is now, and the turn marked.
-    if p_name = 'memory_correct' and v_turn is not null and v_done ->> 'outcome' <> 'refused_tombstone' then
-      perform _memoir.change_turn(p_caller, p_session, v_turn, v_unit, (v_done ->> 'memory_id')::uuid);
-      return format('Corrected: now %s.', v_done ->> 'memory_id');
-    end if;
-    return case v_done ->> 'outcome' when 'refused_tombstone' then 'Not kept: the user had it forgotten.'
-      when 'duplicate' then format('Known already as %s.', v_done ->> 'memory_id')
-      else format('Kept as %s.', v_done ->> 'memory_id') end;
+  when 'memory_remember' then
+    return (_memoir.remember_with_tool(p_user, p_session, v_content, p_arguments ->> 'type',
+      (_memoir.quoted_statement(p_session, v_said, v_content, array[''], null)).turn_index, v_said, v_agent)).answer;
+  when 'memory_correct' then
+    return _memoir.correct_with_tool(p_caller, p_user, p_session, v_id, v_unit, p_arguments, v_agent);
   when 'memory_forget' then
-    if v_turn is null and p_caller.actor is distinct from 'person' then
-      if _memoir.is_agents_own(p_caller, v_id) then
-        perform memoir.retract(p_user, v_id, 'taken back by the agent', p_actor => v_agent);
-        return 'Taken back.';
-      end if;
-      return 'Not forgotten: said must quote the words of this session with which the user asks for it.';
-    end if;
-    if v_unit.message_id is not null and v_turn is null then
-      return 'Not forgotten: what only a turn says is forgotten by quoting the user, or by about.';
-    elsif v_unit.message_id is not null then
-      v_done := jsonb_build_object('outcome', 'forgotten', 'change_id', _memoir.change_turn(p_caller, p_session, v_turn,
-        v_unit, null));
-    elsif v_id is not null then
-      perform memoir.forget(p_user, v_id, 'asked to forget');
-      v_done := jsonb_build_object('outcome', 'forgotten', 'change_id', gen_random_uuid());
-    else
-      v_done := memoir.forget_about(p_user, coalesce(p_arguments ->> 'about', v_said));
-    end if;
-    -- The request names it once more.
-    if v_done ->> 'outcome' = 'forgotten' and v_turn is not null then
-      perform _memoir.exclude_request(p_caller, p_session, v_turn, v_said, (v_done ->> 'change_id')::uuid);
-    end if;
-    return case v_done ->> 'outcome' when 'forgotten' then 'Forgotten.'
-      when 'unclear' then 'Not forgotten: it is not clear what is meant. Search for it, and forget it by id.'
-      else 'Nothing is known of it.' end;
+    return _memoir.forget_with_tool(p_caller, p_user, p_session, v_id, v_unit, p_arguments, v_agent);
   when 'memory_sync' then
     return (select coalesce(jsonb_agg(to_jsonb(s)), '[]') from memoir.sync_semantic(p_user,
       coalesce((p_arguments ->> 'dry_run')::boolean, false)) s);
   else  -- memory_pin
-    if p_session.session_id is null then return 'Error: a pin is of a session, and there is none here.'; end if;
     if coalesce((p_arguments ->> 'pinned')::boolean, true) then
       perform memoir.pin(p_user, p_session.external_id, v_id, p_reason => 'by the model');
       return 'Pinned.';
@@ -459,6 +473,10 @@ begin
         _memoir.shown(p_arguments::text)));
     end if;
     perform _memoir.check_tool_call(p_name, p_arguments);
+    if p_session is null and p_name = any (_memoir.session_tools()) then
+      perform _memoir.fail('PM014', format('%s needs a session', p_name),
+        'give p_session; over MCP the header x-pg-memoir-session, or pg-memoir mcp --session NAME');
+    end if;
     if p_name in ('memory_query', 'memory_restore', 'memory_release') then
       return _memoir.ask_with_tool(p_user, p_session, p_name, p_arguments);
     end if;
@@ -478,10 +496,12 @@ begin
 end $$;
 comment on function memoir.call_memory_tool(text, text, text, jsonb) is
   'Runs a tool call of a model (memory_tools) in a session and answers with text for the model; what it can mend, a wrong
-argument, an unknown id, is answered as "Error: …". p_session null: outside of sessions, where there is nobody to quote; what
-the agent keeps there is found by recalls outside of sessions. A login bound as a person needs to quote nobody; an agent
+argument, an unknown id, is answered as "Error: …". p_session null: outside of sessions, where there is nobody to quote and
+no memory_query, memory_pin, memory_objects, memory_restore and memory_release; what the agent keeps there is found by recalls
+outside of sessions. A login bound as a person needs to quote nobody; an agent
 may take back what it kept itself. Writes go through remember, correct, forget and pin as the agent''s.
-memory_correct and memory_forget that quote the user''s own turn of this session (said) carry the user''s word; a
-correction without stands beside the old one and contradicts it, a request without is not followed. Nothing secret is
+What said quotes of the user''s own words in this session carries the user''s word for what the quoted clause says: a
+correction or statement whose words and values stand there, a request to forget that names the thing. Any other correction
+stands beside the old one and contradicts it, any other request is not followed. Nothing secret is
 shown. memory_query answers the name of an object with its text; memory_update is memory_remember, memory_correct (content
 and id) or memory_forget (no content). Raises PM001, PM003, PM030.';
