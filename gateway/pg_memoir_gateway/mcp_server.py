@@ -12,6 +12,7 @@ from urllib.parse import unquote
 from uuid import UUID
 
 import mcp_types as types
+import psycopg
 from mcp.server.lowlevel import Server
 from mcp.server.stdio import stdio_server
 from mcp.shared.exceptions import MCPError
@@ -41,8 +42,9 @@ class Handlers:
         self.who = who
 
     async def list_tools(self, context: Any, params: Any) -> types.ListToolsResult:
-        self.who(context)
-        return types.ListToolsResult(tools=[types.Tool.model_validate(tool) for tool in await self._tools()])
+        has_session = self.who(context).session is not None
+        offered = [tool for tool in await self._tools() if has_session or not tool["_meta"]["pg_memoir/needsSession"]]
+        return types.ListToolsResult(tools=[types.Tool.model_validate(tool) for tool in offered])
 
     async def call_tool(self, context: Any, params: types.CallToolRequestParams) -> types.CallToolResult:
         who = self.who(context)
@@ -52,6 +54,8 @@ class Handlers:
             answer = await self._called(who, params.name, dict(params.arguments or {}))
         except MemoirError as error:  # what the model can't mend, as an answer all the same: it can say so
             answer = f"Error: {error.message}"
+        except (psycopg.Error, TimeoutError, OSError):
+            answer = "Error: memory is out of reach at the moment. Go on without it."
         return types.CallToolResult(
             content=[types.TextContent(type="text", text=answer)], is_error=answer.startswith("Error: ")
         )

@@ -74,8 +74,16 @@ def test_the_same_by_both_transports(db: psycopg.Connection, memoir_dsn: str, ga
             by_http = await offers(session)
         async with over_stdio(memoir_dsn, "--user", "ann") as session:
             by_stdio = await offers(session)
+        async with over_http(gateway, KEYS["ann"], **{"x-pg-memoir-session": "talk"}) as session:
+            in_session = await offers(session)
+        async with over_stdio(memoir_dsn, "--user", "ann", "--session", "talk") as session:
+            assert await offers(session) == in_session
         assert by_http == by_stdio
-        assert by_http[0] == defined
+        assert in_session[0] == defined
+        assert by_http[0] == [tool for tool in defined if not tool["_meta"]["pg_memoir/needsSession"]]
+        assert {tool["name"] for tool in in_session[0] if tool not in by_http[0]} == {
+            *("memory_query", "memory_pin", "memory_objects", "memory_restore", "memory_release")
+        }
         assert by_http[1] == ["memoir://episodic", "memoir://semantic", "memoir://jobs/semantic_sync"]
         assert by_http[3] == call(db, "memory_resources")
         assert all(tool in defined for resource in by_http[3] for tool in resource["tools"])
@@ -118,7 +126,7 @@ def test_a_session_may_be_named(db: psycopg.Connection, gateway: str) -> None:
             await text_of(session, "memory_remember", content="The piano teacher is Mr. Osei", said=said)
         async with over_http(gateway, KEYS["ann"], **{"x-pg-memoir-session": "never seen"}) as session:
             assert "Osei" in await text_of(session, "memory_recall", query="Who is the piano teacher?")
-            assert "a pin is of a session" not in await text_of(
+            assert "needs a session" not in await text_of(
                 session, "memory_pin", id=str(remembered(db, "ann", "x y"))
             )
 
@@ -137,7 +145,7 @@ def test_a_session_may_be_named(db: psycopg.Connection, gateway: str) -> None:
         ("memory_timeline", {"id": "00000000-0000-0000-0000-000000000001"}, "unknown id"),
         ("memory_correct", {"id": "00000000-0000-0000-0000-000000000001", "content": "x"}, "unknown memory"),
         ("memory_forget", {"said": "all of it"}, "Not forgotten"),
-        ("memory_pin", {"id": "00000000-0000-0000-0000-000000000001"}, "a pin is of a session"),
+        ("memory_pin", {"id": "00000000-0000-0000-0000-000000000001"}, "memory_pin needs a session. give p_session; over MCP the header"),
     ],
 )
 def test_an_error_is_an_answer(gateway: str, name: str, arguments: dict[str, Any], says: str) -> None:
