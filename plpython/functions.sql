@@ -104,18 +104,5 @@ from pg_memoir_server import backlog
 backlog.run_job(plpy, p_job, p_run)
 $$;
 
--- As in sql/install/privileges.sql: nothing for PUBLIC; the definer functions reach the shims as the owner.
-do $$
-declare
-  v_shim record;
-begin
-  for v_shim in select p.oid::regprocedure as signature from pg_proc p
-    where p.pronamespace in ('memoir'::regnamespace, '_memoir'::regnamespace)
-      and (p.proname like 'py\_%' or p.proname in ('embed_backlog', 'run_in_python'))
-  loop
-    execute format('revoke all on routine %s from public', v_shim.signature);
-    execute format('grant execute on routine %s to memoir_owner', v_shim.signature);
-  end loop;
-  grant execute on procedure memoir.embed_backlog(integer, integer) to memoir_jobs, memoir_app, memoir_admin;
-  grant execute on procedure _memoir.run_in_python(text, bigint) to memoir_jobs, memoir_admin;
-end $$;
+-- Privileges (sql/install/privileges.sql): nothing for PUBLIC.
+select _memoir.grant_all();

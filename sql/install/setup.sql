@@ -20,9 +20,10 @@ begin
     end if;
     alter schema memoir owner to memoir_owner;
     alter schema _memoir owner to memoir_owner;
-    if to_regnamespace('memoir_extensions') is not null then alter schema memoir_extensions owner to memoir_owner;
-    end if;
     for v_statement in
+      select format('alter schema %I owner to memoir_owner', nspname) from pg_namespace
+      where nspname = 'memoir_extensions'
+      union all
       select format('alter table %s owner to memoir_owner', c.oid::regclass) from pg_class c
       where c.relnamespace in ('memoir'::regnamespace, '_memoir'::regnamespace) and c.relkind in ('r', 'p', 'v')
       union all
@@ -31,21 +32,33 @@ begin
       where t.typnamespace in ('memoir'::regnamespace, '_memoir'::regnamespace) and t.typtype in ('c', 'e')
         and coalesce(c.relkind, 'c') = 'c'
       union all
-      select case when l.lanname = 'plpython3u' then format('grant execute on routine %s to memoir_owner%s',
-        p.oid::regprocedure,
-               case p.proname when 'embed_backlog' then ', memoir_jobs, memoir_app, memoir_admin'
-               when 'run_in_python' then ', memoir_jobs, memoir_admin' end)
-             else format('alter routine %s owner to memoir_owner', p.oid::regprocedure) end
+      -- PL/Python's stay with the superuser who restored: nobody else may own one.
+      select format('alter routine %s owner to memoir_owner', p.oid::regprocedure)
       from pg_proc p join pg_language l on l.oid = p.prolang
       where p.pronamespace in ('memoir'::regnamespace, '_memoir'::regnamespace)
+        and l.lanname <> 'plpython3u'
         and not exists (select from pg_depend d where d.classid = 'pg_proc'::regclass and d.objid = p.oid
         and d.deptype = 'e')
     loop
       execute v_statement;
     end loop;
-    perform _memoir.grant_all();
     perform _memoir.secure_rows(c.oid) from pg_class c where c.relnamespace = '_memoir'::regnamespace
       and c.relkind in ('r', 'p');
+  end if;
+
+  -- A dump may hold no privileges (--no-acl): then PUBLIC may execute every routine, and nobody may use the schemas.
+  for v_statement in
+    select distinct format('grant usage on schema %I to memoir_owner', n.nspname)
+    from pg_extension e join pg_namespace n on n.oid = e.extnamespace
+    where e.extname in ('vector', 'pg_trgm', 'pgcrypto', 'uuid-ossp')
+      and not has_schema_privilege('memoir_owner', n.oid, 'usage')
+  loop
+    execute v_statement;
+  end loop;
+  perform _memoir.grant_all();
+  if exists (select from _memoir.open_routines()) then
+    raise warning 'PUBLIC may execute routines that only a superuser may change, such as %',
+      (select r from _memoir.open_routines() r limit 1) using hint = 'call memoir.setup() as a superuser';
   end if;
 
   select substr(c, 13) into v_path from pg_db_role_setting, unnest(setconfig) c
@@ -66,9 +79,9 @@ begin
   end;
 end $$;
 comment on procedure memoir.setup() is
-  'Reapplies what a dump does not carry: the database''s search_path, the timeouts of memoir_jobs and, on a server that
-had them not, the roles with all they own
-and may do. Call it after a restore, as the user who restored; then call ensure_partitions().';
+  'Reapplies what a dump may not carry: the roles and what they own, every privilege, the database''s search_path and the
+timeouts of memoir_jobs. Call it after a restore, as the user who restored; then call ensure_partitions(). Warns if
+PUBLIC may still execute a routine, which takes a superuser to revoke.';
 
 create or replace function memoir.version()
 returns text language sql immutable

@@ -3,6 +3,15 @@
 -- reads as the owner, so one with rows of users asks who reads it: to others that it was granted, it shows their users
 -- only.
 
+-- Returns the routines that PUBLIC may execute. There are some only after a restore without privileges, until setup().
+create or replace function _memoir.open_routines()
+returns setof regprocedure language sql stable as $$
+  select p.oid::regprocedure from pg_proc p, aclexplode(coalesce(p.proacl, acldefault('f', p.proowner))) a
+  where p.pronamespace in ('memoir'::regnamespace, '_memoir'::regnamespace) and a.grantee = 0
+    and not exists (select from pg_depend d where d.classid = 'pg_proc'::regclass and d.objid = p.oid
+    and d.deptype = 'e')
+$$;
+
 -- What is not as it should be. red: data may be lost or memory stands still; yellow: look at it today.
 create or replace function _memoir.stored_problems()
 returns table (severity text, problem text, remedy text) language plpgsql stable security definer
@@ -20,6 +29,9 @@ begin
       'call memoir.run_job(''partitions'')';
   end if;
   return query
+  select 'red', format('everybody may execute %s routines of ours, such as %s', count(*), min(r::text)),
+    'call setup() as a superuser' from _memoir.open_routines() r having count(*) > 0
+  union all
   select case when l.overdue > interval '6 hours' or l.job in ('flush', 'embed', 'extract', 'expiry') then 'red'
     else 'yellow' end,
     format('job %s has not run for %s', l.job, case when l.last_started is null then 'as long as it is scheduled'

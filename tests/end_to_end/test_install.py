@@ -451,6 +451,35 @@ def test_restore_on_a_server_without_the_roles(scratch: str, empty: str) -> None
             )
 
 
+@pytest.mark.parametrize("without", [["--no-acl"], ["--no-acl", "--no-owner"]])
+def test_restore_without_privileges(scratch: str, empty: str, tmp_path: Path, without: list[str]) -> None:
+    """Until setup() nobody gets in, and health says so. After it everybody may do what they could before."""
+    install(empty, modulus=1)
+    reachable = """select count(*) from pg_proc p, pg_namespace n where n.oid = p.pronamespace and n.nspname in ('memoir', '_memoir')
+                   and has_schema_privilege(%s, n.oid, 'usage') and has_function_privilege(%s, p.oid, 'execute')"""
+    members = {"tenant": "login in role memoir_tenant", "stranger": "login"}
+    with roles(scratch, **members) as names, connect(empty) as db, database(scratch) as target:
+        tenant, stranger = names["tenant"], names["stranger"]
+        dump = tmp_path / "dump"
+        subprocess.run([PGBIN / "pg_dump", "-Fc", "-f", dump, empty], check=True)
+        with connect(target) as restored:
+            # Privileges that everything gets which the restoring user makes.
+            kinds = ("functions", "tables", "sequences", "types", "schemas")
+            for kind in kinds:
+                restored.execute(f"alter default privileges grant all on {kind} to {stranger}")
+            subprocess.run([PGBIN / "pg_restore", *without, "-d", target, dump], check=True)
+            assert restored.execute(reachable, [tenant, tenant]).fetchone() == (0,)
+            status, why = restored.execute("select status, why from memoir.health").fetchone()
+            assert status == "red" and "everybody may execute" in why
+            restored.execute("call memoir.setup()")
+            for kind in kinds:
+                restored.execute(f"alter default privileges revoke all on {kind} from {stranger}")
+            assert not differences(describe(db), describe(restored))
+            assert restored.execute(reachable, [tenant, tenant]).fetchone() == db.execute(reachable, [tenant, tenant]).fetchone()
+            assert restored.execute(reachable, [stranger, stranger]).fetchone() == (0,)
+            assert "everybody may execute" not in restored.execute("select why from memoir.health").fetchone()[0]
+
+
 # pg_cron --------------------------------------------------------------------------------------------------------------
 
 PKGLIBDIR = Path(subprocess.run([PGBIN / "pg_config", "--pkglibdir"], capture_output=True, text=True).stdout.strip())
