@@ -7,7 +7,7 @@ from typing import Any
 
 from pg_memoir import from_anthropic
 
-from .dialect import Answer, Item, Message, plain, text_of
+from .dialect import Answer, Item, Message, plain, text_of, without_marks
 from .spans import Body
 from .sse import Event
 
@@ -141,5 +141,5 @@ def _part(block: Item) -> Item | None:
         url = source.get("url") or f"data:{source.get('media_type')};base64,{source.get('data')}"
         return {"type": "image_url", "image_url": {"url": url}}
     if kind == "document" and isinstance(source, dict) and source.get("type") in ("base64", "text", "url", "file"):
-        return plain(block)  # type: ignore[no-any-return]
+        return without_marks(block)  # type: ignore[no-any-return]
     return None

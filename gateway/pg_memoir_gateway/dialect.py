@@ -43,6 +43,10 @@ class Answer:
 PROMPT = ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens", "prompt_tokens")
 
 
+LONG = 65_536
+"""Longer texts within a value are hashed by themselves."""
+
+
 class Dialect(Protocol):
     """One of the APIs."""
 
@@ -88,8 +92,17 @@ def chain(dialect: Dialect, items: list[Item], before: str = "") -> list[str]:
     return hashes
 
 
+def without_marks(value: Any) -> Any:
+    """Returns a value without cache marks, which clients move about."""
+    if isinstance(value, dict):
+        return {key: without_marks(inner) for key, inner in value.items() if key != "cache_control"}
+    return [without_marks(inner) for inner in value] if isinstance(value, list) else value
+
+
 def plain(value: Any) -> Any:
-    """A value without cache marks, which clients move about."""
+    """Returns a value as it is compared: without cache marks, and with a hash for the bytes of an image or another long text."""
+    if isinstance(value, str) and len(value) > LONG:
+        return hashlib.blake2b(value.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
     if isinstance(value, dict):
         return {key: plain(inner) for key, inner in value.items() if key != "cache_control"}
     return [plain(inner) for inner in value] if isinstance(value, list) else value

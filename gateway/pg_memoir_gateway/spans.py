@@ -14,7 +14,7 @@ _scan = json.JSONDecoder().raw_decode
 
 MOST_BYTES = 16 << 20
 MOST_VALUES = 50_000
-"""Larger requests pass untouched: reading them would keep other clients waiting. The second number counts opening braces, and
+"""Larger requests pass untouched: reading them would keep other clients waiting. The second number counts objects, and
 the elements of a list."""
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
@@ -134,7 +134,7 @@ LISTS = ("messages", "input", "tools")
 def body_of(raw: bytes) -> Body:
     """Parses a request's body, each element of its lists once. Raises NotPlain if it is no JSON object or has a key twice, and
     TooLarge."""
-    if len(raw) > MOST_BYTES or raw.count(b"{") > MOST_VALUES:
+    if len(raw) > MOST_BYTES or raw.count(b'{"') > MOST_VALUES:
         raise TooLarge(f"{len(raw)} bytes")
     try:
         text = raw.decode("utf-8")

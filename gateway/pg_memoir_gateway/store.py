@@ -348,7 +348,10 @@ class Store:
         there = await self.memoir.history(talk.user, known.session, from_turn=known.turns)
         if not there:
             return known.session, known.turns, through
-        coming = [told for m in talk.dialect.messages(talk.items[through:]) for _, told, _ in _runs(m, talk)]
+        new = talk.items[through:]
+        coming = await in_thread(
+            len(talk.body.text), lambda: [told for m in talk.dialect.messages(new) for _, told, _ in _runs(m, talk)]
+        )
         if all(_same(old, new) for old, new in zip(there, coming)) and len(there) <= len(coming):
             return known.session, known.turns, through
         return await self._branched(talk, f"{talk.session}~{_parting(talk, through)[:8]}", known, through)
@@ -386,7 +389,7 @@ class Store:
     ) -> int:
         """Appends items; returns the session's turns after them. Each message has an idempotency key of its own, so that
         two processes that store the same do it once. `delegated`: up to the first answer they are a model's words."""
-        messages = talk.dialect.messages(items)
+        messages = await in_thread(len(talk.body.text), lambda: talk.dialect.messages(items))
         notes: list[dict[str, Any]] = []
         done = 0
         for at, message in enumerate(messages):
@@ -424,7 +427,8 @@ class Store:
     ) -> int:
         """Appends one message; returns the turns after it."""
         try:
-            done = await self.memoir.append(talk.user, session, [storable(told)], key=key, actor=actor, usage=usage)
+            message = await in_thread(len(talk.body.text), lambda: storable(told))
+            done = await self.memoir.append(talk.user, session, [message], key=key, actor=actor, usage=usage)
             return int(done["turn_count"])
         except KeyReusedError:
             return turns + 1  # another process stored it, told a little differently

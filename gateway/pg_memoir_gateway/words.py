@@ -16,6 +16,9 @@ from .material import Whose
 Wrapper = tuple[re.Pattern[str], Whose, str]
 """A pattern, whose words it matches, and the name of the element where it is that of a tag."""
 
+MOST_TEXTS, MOST_CHARACTERS = 500, 200_000
+"""A message of more texts, or of more characters, is an output as a whole: nobody typed it, and reading it takes long."""
+
 BETWEEN = "\n\n"
 """Between the texts of a message that are read as one."""
 
@@ -55,6 +58,8 @@ def _tag(name: str) -> re.Pattern[str]:
 
 def pieces(texts: list[str], client: str, role: UserRole = "person") -> list[list[Piece]]:
     """The texts of a message of the user, each taken apart. No piece is blank."""
+    if len(texts) > MOST_TEXTS or sum(map(len, texts)) > MOST_CHARACTERS:
+        return [[Piece(text, "output")] if text.strip() else [] for text in texts]
     return (
         [_unwrapped(text, _wrappers(client)) for text in texts] if role == "person" else _divided(texts, client, role)
     )

@@ -330,3 +330,12 @@ def test_readers_grow_linearly(name: str) -> None:
 
     for run in RUNS:
         assert seconds(64_000, run) < 24 * max(seconds(8_000, run), 0.01), run
+
+
+@pytest.mark.parametrize(
+    "texts", [["I live in Bern."] * 501, ["I live in Bern. " * 13_000], ["I live in Bern. " * 7_000] * 2]
+)
+@pytest.mark.parametrize("client", ["", "claude-code"])
+def test_long_message_is_an_output(texts: list[str], client: str) -> None:
+    for role in ("person", "mixed"):
+        assert {piece.whose for found in pieces(texts, client, role) for piece in found} == {"output"}  # type: ignore[arg-type]
