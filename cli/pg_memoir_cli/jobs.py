@@ -82,9 +82,9 @@ def _is_due(job: Job) -> bool:
 
 def _run(memoir: Memoir, job: str, seconds: int | None) -> None:
     try:
-        memoir.run_job(job, seconds=seconds)
+        memoir.run_job(job, seconds=seconds, wait=0)
         if job == "archive" and send_bare(memoir):  # what it asked for is done: it goes on
-            memoir.run_job(job, seconds=seconds)
+            memoir.run_job(job, seconds=seconds, wait=0)
         log.debug("job %s has run", job)
     except JobFailedError as error:
         log.warning("%s", error)

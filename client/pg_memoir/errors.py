@@ -204,6 +204,12 @@ class JobFailedError(MemoirError):
     sqlstate = "PM051"
 
 
+class JobRunningError(MemoirError):
+    """Another run of the job did not end in the time that the call waited for it."""
+
+    sqlstate = "PM052"
+
+
 BY_SQLSTATE: dict[str, type[MemoirError]] = {error.sqlstate: error for error in MemoirError.__subclasses__()}
 
 

@@ -140,9 +140,10 @@ class Operations:
         """Flushes the buffered access statistics and the ledger."""
 
     @procedure
-    def run_job(self, job: str, *, seconds: int | None = None) -> None:
+    def run_job(self, job: str, *, seconds: int | None = None, wait: int | None = None) -> None:
         """Runs a maintenance job until nothing is left to do, for at most `seconds`; the connection needs
-        statement_timeout 0. A job that runs already, and a standby, are left alone. Raises JobFailedError,
+        statement_timeout 0. If the job is already running, it waits up to `wait` seconds (120) for that run and then
+        does its own; with 0 it leaves that run alone. A standby does nothing. Raises JobFailedError, JobRunningError,
         InvalidArgumentError, NotAuthorizedError."""
 
     @value

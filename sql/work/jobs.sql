@@ -125,7 +125,7 @@ begin
   perform _memoir.authorise_admin();
   return query
   select 'memoir-' || l.job, _memoir.cron_schedule(coalesce(s.schedule, s.default_schedule), v_version),
-    format('call memoir.run_job(%L)', l.job)
+    format('call memoir.run_job(%L, p_wait => 0)', l.job)
   from _memoir.job_list() l join _memoir.schedules s on s.job = l.job
   where coalesce(s.schedule, s.default_schedule) <> 'off' and _memoir.job_runs_here(l.in_python);
 end $$;

@@ -24,8 +24,30 @@ end $$;
 create or replace function _memoir.run_lease()
 returns interval language sql immutable as $$ select interval '10 minutes' $$;
 
--- Begins a run: takes the lease, closes what a killed predecessor left open. Null where the job is already running.
-create or replace function _memoir.job_begin(p_job text, p_seconds integer)
+-- Describes the run that holds a job's lease, for messages. Null if a new run can take the lease.
+create or replace function _memoir.lease_holder(p_job text)
+returns text language sql as $$
+  select format('run %s (login %s, process %s), which began at %s', l.run_id, a.usename, l.backend,
+    date_trunc('second', r.started_at))
+  from _memoir.job_leases l join pg_stat_activity a on a.pid = l.backend
+  left join _memoir.job_runs r on r.run_id = l.run_id
+  where l.job = p_job and l.leased_until >= clock_timestamp() and l.backend <> pg_backend_pid()
+$$;
+
+-- Returns the time until which run_job waits for another run of its job.
+create or replace function _memoir.wait_end(p_wait integer)
+returns timestamptz language plpgsql security definer set search_path from current as $$
+begin
+  perform _memoir.authorise_jobs();
+  if p_wait is null or p_wait not between 0 and 3600 then
+    perform _memoir.fail('PM014', format('wait must be from 0 to 3600, not %s', coalesce(p_wait::text, 'null')));
+  end if;
+  return clock_timestamp() + make_interval(secs => p_wait);
+end $$;
+
+-- Begins a run: takes the lease, closes what a killed predecessor left open. Returns null while another run holds the
+-- lease. An attempt after p_until leaves a row in job_runs; one before it does not, because run_job tries again.
+create or replace function _memoir.job_begin(p_job text, p_seconds integer, p_until timestamptz)
 returns bigint language plpgsql security definer set search_path from current as $$
 declare
   v_run bigint; v_now timestamptz := clock_timestamp(); v_seconds integer := p_seconds;
@@ -40,6 +62,7 @@ begin
   if v_seconds not between 1 and 3600 then
     perform _memoir.fail('PM014', format('seconds must be from 1 to 3600, not %s', v_seconds));
   end if;
+  if clock_timestamp() < p_until and _memoir.lease_holder(p_job) is not null then return null; end if;
   insert into _memoir.job_runs (job, started_at, until, batch)
   select p_job, v_now, v_now + make_interval(secs => v_seconds),
     coalesce((select least(r.batch, l.batch) from _memoir.job_runs r
@@ -180,6 +203,21 @@ begin
   end if;
 end $$;
 
+-- Says who runs the job that run_job could not begin: a notice if it was not to wait, otherwise an error.
+create or replace function _memoir.report_busy(p_job text, p_wait integer)
+returns void language plpgsql security definer set search_path from current as $$
+declare
+  v_holder text := coalesce(_memoir.lease_holder(p_job), 'another run');
+begin
+  perform _memoir.authorise_jobs();
+  if p_wait = 0 then
+    raise notice 'job % is already running: %', p_job, v_holder;
+  else
+    perform _memoir.fail('PM052', format('job %s is still running after a wait of %s s: %s', p_job, p_wait, v_holder),
+      'call run_job again, wait longer (p_wait => 600), or end that run with pg_cancel_backend');
+  end if;
+end $$;
+
 create or replace function _memoir.job_in_python(p_job text)
 returns boolean language plpgsql stable security definer set search_path from current as $$
 begin
@@ -188,10 +226,10 @@ begin
 end $$;
 
 -- Runs under its caller's search_path, since what commits can't pin one: hence no operator and no unqualified name.
-create or replace procedure memoir.run_job(p_job text, p_seconds integer default null)
+create or replace procedure memoir.run_job(p_job text, p_seconds integer default null, p_wait integer default 120)
 language plpgsql as $$
 declare
-  v_run bigint;
+  v_run bigint; v_until pg_catalog.timestamptz;
 begin
   if pg_catalog.pg_is_in_recovery() then
     raise notice 'this is a standby: job % runs on the primary', p_job;
@@ -200,10 +238,15 @@ begin
   commit;  -- inside a transaction block this fails at once, before anything is locked
   perform memoir.cancel_overdue();
   commit;
-  v_run := _memoir.job_begin(p_job, p_seconds);
-  commit;
+  v_until := _memoir.wait_end(p_wait);
+  loop
+    v_run := _memoir.job_begin(p_job, p_seconds, v_until);
+    commit;  -- no transaction is open for longer than one pause
+    exit when v_run is not null or pg_catalog.clock_timestamp() operator(pg_catalog.>=) v_until;
+    perform pg_catalog.pg_sleep(0.2);
+  end loop;
   if v_run is null then
-    raise notice 'job % is already running', p_job;
+    perform _memoir.report_busy(p_job, p_wait);
     return;
   end if;
   if _memoir.job_in_python(p_job) then
@@ -220,13 +263,14 @@ begin
   commit;
   perform _memoir.job_report(v_run);
 end $$;
-comment on procedure memoir.run_job(text, integer) is
+comment on procedure memoir.run_job(text, integer, integer) is
   'Runs a job (select * from memoir.list_jobs()) until nothing is left to do, for at most p_seconds (setting
 job_seconds_max), with a
-commit per batch. Leaves a row in job_runs. A job that is already running is left alone; a standby skips it. Call
-outside a
-transaction, with statement_timeout 0. Jobs and admin logins only. Raises PM001, PM014, PM051 (the job failed), 57014
-(cancelled).';
+commit per batch. Leaves a row in job_runs. If the job is already running, it waits up to p_wait seconds (0 to 3600) for
+that run and then does its own. With p_wait => 0, as schedules call it, it returns at once with a notice. A standby
+skips it. Call outside a
+transaction, with statement_timeout 0. Jobs and admin logins only. Raises PM001, PM014, PM051 (the job failed), PM052
+(still running after the wait), 57014 (cancelled).';
 
 -- What a function can't do: statements that only somebody who owns the tables (an owner of the database, a superuser)
 -- can send, one by one. Nothing waits for them: they finish what was interrupted, and help where autovacuum does not

@@ -144,8 +144,8 @@ def test_one_run_at_a_time(db: psycopg.Connection, memoir_dsn: str, step: Callab
     with blocked_run(db, memoir_dsn, step) as (_, thread, result):
         said: list[str] = []
         db.add_notice_handler(lambda notice: said.append(notice.message_primary or ""))
-        db.execute("call memoir.run_job('flush')")
-        assert said == ["job flush is already running"] and last_run(db, "flush")[0] == "still running"
+        db.execute("call memoir.run_job('flush', p_wait => 0)")
+        assert said[0].startswith("job flush is already running: run ") and last_run(db, "flush")[0] == "still running"
         db.execute("call memoir.run_job('merge')")  # others go on
         assert last_run(db, "merge")[0] == "done"
         assert db.execute("select last_outcome from memoir.list_jobs() where job = 'flush'").fetchone() == (
@@ -153,6 +153,62 @@ def test_one_run_at_a_time(db: psycopg.Connection, memoir_dsn: str, step: Callab
         )
         step("begin return '{}'; end")
     assert result == [None]
+
+
+def test_run_job_waits_for_another_run(db: psycopg.Connection, memoir_dsn: str, step: Callable[[str], None]) -> None:
+    results: list = []
+    with connect(memoir_dsn) as waiting, blocked_run(db, memoir_dsn, step) as (_, other_run, _result):
+        waiter = threading.Thread(
+            target=lambda: results.append(code(lambda: waiting.execute("call memoir.run_job('flush')")))
+        )
+        waiter.start()
+        in_pause = "select xact_start from pg_stat_activity where pid = %s and wait_event = 'PgSleep'"
+        transactions: set[datetime] = set()
+        while len(transactions) < 3:  # none of its transactions stays open
+            assert waiter.is_alive() and other_run.is_alive(), results
+            transactions |= {start for (start,) in db.execute(in_pause, [waiting.info.backend_pid])}
+        assert db.execute("select count(*) from _memoir.job_runs where finished_at is null").fetchone() == (1,)
+        step("begin insert into public.did default values; return '{\"own\": 1}'; end")
+    waiter.join(30)
+    assert results == [None] and last_run(db, "flush") == ("done", {"own": 1}, None)
+
+
+def test_run_job_names_the_run_it_waited_for(
+    db: psycopg.Connection, memoir_dsn: str, step: Callable[[str], None]
+) -> None:
+    with blocked_run(db, memoir_dsn, step) as (other, _, _result):
+        with pytest.raises(psycopg.Error) as raised:
+            db.execute("call memoir.run_job('flush', p_wait => 1)")
+        assert raised.value.sqlstate == "PM052"
+        for part in ("after a wait of 1 s", f"process {other.info.backend_pid}", f"login {other.info.user}"):
+            assert part in str(raised.value)
+        step("begin return '{}'; end")
+
+
+def test_run_job_is_cancelled_while_it_waits(
+    db: psycopg.Connection, memoir_dsn: str, step: Callable[[str], None]
+) -> None:
+    results: list = []
+    with connect(memoir_dsn) as waiting, blocked_run(db, memoir_dsn, step) as (_, other_run, _result):
+        waiter = threading.Thread(
+            target=lambda: results.append(code(lambda: waiting.execute("call memoir.run_job('flush')")))
+        )
+        waiter.start()
+        while waiter.is_alive():
+            db.execute("select pg_cancel_backend(%s)", [waiting.info.backend_pid])
+            waiter.join(0.1)
+        assert results == ["57014"] and other_run.is_alive()
+        step("begin return '{}'; end")
+
+
+@pytest.mark.parametrize("wait", [-1, 3601, None])
+def test_run_job_refuses_a_wrong_wait(db: psycopg.Connection, wait: int | None) -> None:
+    assert code(lambda: db.execute("call memoir.run_job('flush', p_wait => %s)", [wait])) == "PM014"
+
+
+def test_schedules_do_not_wait(db: psycopg.Connection) -> None:
+    commands = [command for (command,) in db.execute("select command from _memoir.cron_list()")]
+    assert len(commands) > 20 and all(command.endswith("p_wait => 0)") for command in commands)
 
 
 def test_a_cancelled_run(db: psycopg.Connection, memoir_dsn: str, step: Callable[[str], None]) -> None:

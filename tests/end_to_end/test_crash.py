@@ -248,7 +248,7 @@ def test_the_server_dies_in_every_job_at_once(folder: Path) -> None:
             thread.start()
             while db.execute(WAITING).fetchone() == (0,):
                 assert thread.is_alive(), (job, errors)
-            db.execute("call memoir.run_job(%s)", [job])  # a second runner says so and leaves
+            db.execute("call memoir.run_job(%s, p_wait => 0)", [job])  # a second runner says so and leaves
             assert db.execute(
                 "select array_agg(outcome order by run_id) from _memoir.job_runs where job = %s", [job]
             ).fetchone()[0][-2:] == [None, "still running"], job

@@ -3,7 +3,9 @@
 PG_MEMOIR_UPDATE=1 writes what they print into the pages: read the difference."""
 
 import os
+import threading
 
+import psycopg
 import pytest
 from pages import outputs, settled, write_output
 from servers import connect
@@ -36,3 +38,36 @@ def test_page(embedding_dsn, page, monkeypatch, tmp_path):
         with connect(embedding_dsn) as db:  # README makes two logins, which are the server's
             db.execute("drop role if exists my_service, alice_agent")
     assert shown > 0
+
+
+def test_readme_waits_for_scheduled_jobs(embedding_dsn, monkeypatch):
+    """Its first example prints the same when schedules have started all its jobs a moment before."""
+    with connect(embedding_dsn) as db, connect(embedding_dsn) as schedules:
+        db.execute("select memoir.erase_user('alice')")
+        jobs = ["extract", "profiles", "embed"]
+        db.execute(
+            """insert into _memoir.job_leases (job, run_id, backend, leased_until)
+            select job, 0, %s, clock_timestamp() + interval '10 minutes' from unnest(%s::text[]) job""",
+            [schedules.info.backend_pid, jobs],
+        )
+        waited: list[str] = []
+        ending = threading.Thread(target=end_when_awaited, args=(schedules, jobs, waited))
+        ending.start()
+        example, printed = next(outputs("README.md", embedding_dsn, {}))
+        ending.join(60)
+        assert waited == jobs
+        assert settled(printed).endswith(settled(example.output))
+
+
+def end_when_awaited(schedules: psycopg.Connection, jobs: list[str], waited: list[str]) -> None:
+    """Ends the runs one after another, each when somebody waits for it."""
+    for job in jobs:
+        for _ in range(3000):
+            waiting = schedules.execute(
+                "select 1 from pg_stat_activity where wait_event = 'PgSleep' and query like %s", [f"%run_job('{job}')%"]
+            )
+            if waiting.fetchone():
+                waited.append(job)
+                break
+            schedules.execute("select pg_sleep(0.02)")
+        schedules.execute("delete from _memoir.job_leases where job = %s", [job])

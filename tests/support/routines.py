@@ -205,6 +205,8 @@ def values_for(
         "p_job": "flush",
         "p_run": 0,
         "p_seconds": 5,
+        "p_until": "2020-01-01",
+        "p_wait": 0,
         "p_kind": "judge",
         "p_relation": "relates_to",
         "p_from_turn": 0,

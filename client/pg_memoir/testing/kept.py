@@ -616,7 +616,7 @@ class Kept:
 
     # What an application's tests may run without effect here ---------------------------------------------------------------
 
-    def run_job(self, job: str, seconds: int | None = None) -> None:
+    def run_job(self, job: str, seconds: int | None = None, wait: int | None = None) -> None:
         pass
 
     merge_search = ensure_partitions = flush_statistics = lambda self: None
