@@ -73,7 +73,7 @@ begin
   -- Whoever may create schemas could have made one first, and its owner drops and replaces what others put there.
   for v_schema in
     select nspname, nspowner::regrole as owner from pg_namespace
-    where nspname in ('memoir', '_memoir', 'memoir_extensions') and nspowner <> 'memoir_owner'::regrole
+    where nspname in ('memoir', '_memoir', 'memoir_extensions', 'memoir_case') and nspowner <> 'memoir_owner'::regrole
   loop
     raise exception 'schema % belongs to %', v_schema.nspname, v_schema.owner
       using hint = 'after a restore: call memoir.setup(); otherwise drop or rename that schema';
@@ -122,6 +122,58 @@ begin
       using hint = 'alter extension vector update; 0.7 or later is needed';
   end if;
   perform set_config('search_path', v_path || ', pg_temp', false);
+end $$;
+
+-- Upper and lower case must not depend on the database's locale: under a Turkish one lower('I') is 'ı', so rules would
+-- miss words and hashes of the same text would differ. Where a locale changes case in its own way, schema memoir_case
+-- leads the path. It has the functions that change or ignore case, under a collation that treats each letter alone.
+do $$
+declare
+  v_upper text := 'ABCDEFGHIJKLMNOPQRSTUVWXYZÀÈÌÍĨĮÓÜÇŞĞΆΈЙ'; v_lower text := 'abcdefghijklmnopqrstuvwxyzàèìíĩįóüçşğάέй';
+  v_names name[] := '{pg_c_utf8,C.utf8,C.UTF-8,und-x-icu,en_US.utf8}';
+  v_collation text; v_is_plain boolean; v_function record;
+begin
+  if lower(v_upper) = v_lower and upper(v_lower) = v_upper and v_upper ~* v_lower then return; end if;
+  for v_collation in
+    select format('pg_catalog.%I', c.collname) from pg_collation c
+    where c.collnamespace = 'pg_catalog'::regnamespace and c.collencoding in (-1, pg_char_to_encoding('UTF8'))
+      and c.collname = any (v_names)
+    order by array_position(v_names, c.collname)
+  loop
+    execute format('select lower($1 collate %1$s) = $2 and upper($2 collate %1$s) = $1 and $1 collate %1$s ~* $2',
+      v_collation) into v_is_plain using v_upper, v_lower;
+    exit when v_is_plain;
+  end loop;
+  if v_is_plain is not true then
+    raise exception 'the locale of database % changes case in its own way, and the server has no collation to replace it',
+      current_database() using hint = 'create database ... template template0 locale ''C.UTF-8''';
+  end if;
+
+  create schema if not exists memoir_case authorization memoir_owner;
+  set role memoir_owner;
+  for v_function in
+    select p.proname as name, pg_get_function_identity_arguments(p.oid) as arguments,
+      pg_get_function_result(p.oid) as result, p.provolatile = 'i' as is_immutable,
+      (select string_agg(case when t.n <> t.first_text then format('$%s', t.n)
+        when p.proname in ('to_tsvector', 'ts_lexize') then format('pg_catalog.lower($%s collate %s)', t.n, v_collation)
+        else format('$%s collate %s', t.n, v_collation) end, ', ' order by t.n)
+       from (select a.n, min(a.n) filter (where a.type = 'text'::regtype) over () as first_text
+             from unnest(p.proargtypes) with ordinality a(type, n)) t) as passed
+    from pg_proc p
+    where p.pronamespace = 'pg_catalog'::regnamespace and 'text'::regtype = any (p.proargtypes)
+      and p.proname ~ '^(lower|upper|initcap|regexp_.*|text(ic)?regex(eq|ne)|to_tsvector|ts_lexize)$'
+  loop
+    execute format('create or replace function memoir_case.%1$I(%2$s) returns %3$s language sql %4$s strict '
+      'parallel safe begin atomic select pg_catalog.%1$I(%5$s); end', v_function.name, v_function.arguments,
+      v_function.result, case when v_function.is_immutable then 'immutable' else 'stable' end, v_function.passed);
+  end loop;
+  if to_regoperator('memoir_case.~(text,text)') is null then
+    create operator memoir_case.~ (function = memoir_case.textregexeq, leftarg = text, rightarg = text);
+    create operator memoir_case.!~ (function = memoir_case.textregexne, leftarg = text, rightarg = text);
+    create operator memoir_case.~* (function = memoir_case.texticregexeq, leftarg = text, rightarg = text);
+    create operator memoir_case.!~* (function = memoir_case.texticregexne, leftarg = text, rightarg = text);
+  end if;
+  perform set_config('search_path', 'memoir_case, ' || current_setting('search_path'), false);
 end $$;
 
 set role memoir_owner;

@@ -67,7 +67,7 @@ begin
 
   for v_object in  -- all that lead the functions' paths: whoever creates there could put a function before ours
     select nspname as name from pg_namespace where nspowner = 'memoir_owner'::regrole
-      and nspname in ('memoir', '_memoir', 'memoir_extensions')
+      and nspname in ('memoir', '_memoir', 'memoir_extensions', 'memoir_case')
   loop
     execute format('revoke all on schema %I from %s', v_object.name, v_revoked);
   end loop;

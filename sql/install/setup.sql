@@ -22,7 +22,7 @@ begin
     alter schema _memoir owner to memoir_owner;
     for v_statement in
       select format('alter schema %I owner to memoir_owner', nspname) from pg_namespace
-      where nspname = 'memoir_extensions'
+      where nspname in ('memoir_extensions', 'memoir_case')
       union all
       select format('alter table %s owner to memoir_owner', c.oid::regclass) from pg_class c
       where c.relnamespace in ('memoir'::regnamespace, '_memoir'::regnamespace) and c.relkind in ('r', 'p', 'v')
@@ -35,7 +35,7 @@ begin
       -- PL/Python's stay with the superuser who restored: nobody else may own one.
       select format('alter routine %s owner to memoir_owner', p.oid::regprocedure)
       from pg_proc p join pg_language l on l.oid = p.prolang
-      where p.pronamespace in ('memoir'::regnamespace, '_memoir'::regnamespace)
+      where p.pronamespace in (select oid from pg_namespace where nspname in ('memoir', '_memoir', 'memoir_case'))
         and l.lanname <> 'plpython3u'
         and not exists (select from pg_depend d where d.classid = 'pg_proc'::regclass and d.objid = p.oid
         and d.deptype = 'e')
@@ -101,7 +101,7 @@ begin
       and not exists (select from unnest(p.proconfig) c where starts_with(c, 'plan_cache_mode=')) as plans
     from pg_proc p where p.pronamespace in ('memoir'::regnamespace, '_memoir'::regnamespace) and p.prosecdef
   loop
-    execute format('alter routine %s set standard_conforming_strings = on', v_routine.signature);
+    execute format('alter routine %s set standard_conforming_strings = on set row_security = on set jit = off', v_routine.signature);
     if v_routine.plans then execute format('alter routine %s set plan_cache_mode = force_custom_plan',
       v_routine.signature); end if;
   end loop;
