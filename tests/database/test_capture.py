@@ -125,6 +125,11 @@ CREDENTIALS = [
     "X-Client-Secret",
     "X-Password",
     "X-Amz-Signature",
+    "X-JWT",
+    "X-GitHub-Pat",
+    "Authentication",
+    "X-Forwarded-User",
+    "X-Never-Heard-Of",
 ]
 HARMLESS = [
     "Idempotency-Key",
@@ -132,7 +137,6 @@ HARMLESS = [
     "Content-Type",
     "X-Request-Id",
     "anthropic-version",
-    "OpenAI-Organization",
     "Retry-After",
     "x-ratelimit-remaining-tokens",
     "x-ratelimit-limit-requests",

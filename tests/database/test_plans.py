@@ -120,12 +120,16 @@ class Seen:
     """What the statements of a call did, from auto_explain."""
 
     plans: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
+    compiled: list[str] = field(default_factory=list)
 
     def note(self, notice: psycopg.errors.Diagnostic) -> None:
         text = notice.message_primary or ""
         if "plan:" in text:
             plan = json.loads(text[text.index("{") :])
-            self.plans.append((" ".join(plan["Query Text"].split())[:200], plan["Plan"]))
+            statement = " ".join(plan["Query Text"].split())[:200]
+            self.plans.append((statement, plan["Plan"]))
+            if "JIT" in plan:
+                self.compiled.append(statement)
 
     def scans(self) -> Iterator[tuple[str, dict[str, Any]]]:
         def walk(node: dict[str, Any]) -> Iterator[dict[str, Any]]:
@@ -139,7 +143,13 @@ class Seen:
                     yield statement, node
 
 
-def watch(dsn: str, query: str) -> Seen:
+def can_compile(dsn: str) -> bool:
+    with connect(dsn) as db:
+        db.execute("set jit = on")
+        return bool(db.execute("select pg_jit_available()").fetchone()[0])
+
+
+def watch(dsn: str, query: str, jit: str = "off") -> Seen:
     seen = Seen()
     with connect(dsn) as db:
         db.execute("load 'auto_explain'")
@@ -152,7 +162,8 @@ def watch(dsn: str, query: str) -> Seen:
             "log_level": "notice",
         }.items():
             db.execute(f"set auto_explain.{name} = '{value}'")
-        db.execute("set jit = off")
+        db.execute(f"set jit = {jit}")
+        db.execute("set jit_above_cost = 0")
         # Asked by a tenant, whose rows the policies would filter if the plans were its own.
         db.execute(f"set session authorization {db.execute('show test.tenant').fetchone()[0]}")
         db.add_notice_handler(seen.note)
@@ -160,6 +171,16 @@ def watch(dsn: str, query: str) -> Seen:
             db.execute(query, {"vector": VECTOR})
             raise psycopg.Rollback()
     return seen
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_no_statement_is_compiled(crowded: str, name: str) -> None:
+    """With jit = on, PostgreSQL's default, compiling takes longer than any statement of ours."""
+    seen = watch(crowded, CALLS[name], jit="on")
+    # The caller's own statement is not ours, and shows that compiling works here.
+    assert {statement for statement in seen.compiled if "('alice'" not in statement} == set()
+    if can_compile(crowded):
+        assert seen.compiled
 
 
 @pytest.mark.parametrize("name", CALLS)

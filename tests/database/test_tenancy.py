@@ -44,7 +44,7 @@ NAMES_NOTHING = set(
     p_lifted p_lines_after p_lines_before p_names p_relation p_remainder p_temperature p_top_p p_context_window p_dry_run p_response_tokens p_turns p_undone p_weight
     p_annotations p_query_embedding p_query_parts p_reason p_request p_request_headers p_response p_response_headers p_sensitivity p_settings p_slot p_slot_value p_source_key p_source_tool
     p_source_turns p_started_at p_states p_status p_system_prompt p_tags p_target_tokens p_task p_text p_threshold p_to_turn p_tools p_turn p_type p_types p_usage p_used p_valid_at
-    p_valid_from p_valid_to p_chains p_profile_version p_shown_from
+    p_valid_from p_valid_to p_chains p_profile_version p_shown_from p_after_item
     p_conditions p_count p_depth p_documents p_filter p_items p_keys p_namespace p_offset p_refresh p_with_retracted
     p_answer p_question p_max_tokens p_scope p_changed p_lines p_said""".split()
 )
@@ -497,7 +497,8 @@ def test_settings_of_a_session_change_no_function(world: World) -> None:
     """What a backslash means decides what the patterns of a function match, from its first call in a session on."""
     with (
         world.login(
-            "ann", options="-cstandard_conforming_strings=off -cescape_string_warning=off -cbackslash_quote=on"
+            "ann",
+            options="-cstandard_conforming_strings=off -crow_security=off -cjit=on -cescape_string_warning=off -cbackslash_quote=on",
         ) as odd,
         world.login("app") as app,
     ):
@@ -531,8 +532,14 @@ def test_settings_of_a_session_change_no_function(world: World) -> None:
             == "PM001"
         )
     definers = world.db.execute("""select p.proname from pg_proc p where pronamespace in ('memoir'::regnamespace, '_memoir'::regnamespace) and prosecdef
-                                   and 'standard_conforming_strings=on' <> all (proconfig)""").fetchall()
+                                   and not proconfig @> '{standard_conforming_strings=on,row_security=on,jit=off}'""").fetchall()
     assert definers == []
+    # Without these settings runs only what reads no table by itself.
+    readers = world.db.execute(r"""
+        select p.proname, c.relname from pg_proc p join pg_class c on c.relkind in ('r', 'p') and not c.relispartition
+          and p.prosrc ~ ('\m(from|join|into|update|only)\s+_memoir\.' || c.relname || '\M')
+        where p.pronamespace = 'memoir'::regnamespace and not p.prosecdef and c.relnamespace = '_memoir'::regnamespace""")
+    assert readers.fetchall() == []
 
 
 def test_a_tenant_cannot_become_more(world: World) -> None:

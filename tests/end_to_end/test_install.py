@@ -475,7 +475,10 @@ def test_restore_without_privileges(scratch: str, empty: str, tmp_path: Path, wi
             for kind in kinds:
                 restored.execute(f"alter default privileges revoke all on {kind} from {stranger}")
             assert not differences(describe(db), describe(restored))
-            assert restored.execute(reachable, [tenant, tenant]).fetchone() == db.execute(reachable, [tenant, tenant]).fetchone()
+            assert (
+                restored.execute(reachable, [tenant, tenant]).fetchone()
+                == db.execute(reachable, [tenant, tenant]).fetchone()
+            )
             assert restored.execute(reachable, [stranger, stranger]).fetchone() == (0,)
             assert "everybody may execute" not in restored.execute("select why from memoir.health").fetchone()[0]
 
