@@ -102,7 +102,8 @@ declare
   v_name text := regexp_replace(lower(p_model), '[^a-z0-9]', '', 'g'); v_pairs text[]; v_near text;
   v_default _memoir.models;
 begin
-  if (_memoir.registered_model(p_model)).model is not null then return null; end if;
+  -- Whoever takes a longer name refuses it. Comparing it here would take time that grows with the square of its length.
+  if length(p_model) > 200 or (_memoir.registered_model(p_model)).model is not null then return null; end if;
   v_pairs := array(select distinct substr(v_name, n, 2) from generate_series(1, length(v_name) - 1) n);
   select string_agg(x.model, ', ' order by x.alike desc, x.model) into v_near
   from (

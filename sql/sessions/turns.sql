@@ -362,6 +362,7 @@ returns jsonb language plpgsql stable as $$
 declare
   v_receipt _memoir.receipts;
 begin
+  perform _memoir.check_short('key', p_key, 200);
   select * into v_receipt from _memoir.receipts where user_id = p_user_id and idempotency_key = p_key;
   if found and v_receipt.request_hash <> p_hash then
     perform _memoir.fail('PM006', format('idempotency key %s was used with another request', _memoir.shown(p_key)));
