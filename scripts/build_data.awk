@@ -21,7 +21,7 @@ BEGIN {
   shape("grants", 1, "function ^(_memoir[.])?[a-z][a-z0-9_]*$", "roles ^((reader|app|tenant|admin|jobs)( |$))+$")
   shape("chat_models", 1, "model " any, "provider ^(openai|anthropic)$", "context_window " number, "max_output " number,
     "tokenizer " any, "message_overhead " number, "images ^(tiles|patches|area|flat):", "prompt_microcents_per_1k " number,
-    "completion_microcents_per_1k " number)
+    "completion_microcents_per_1k " number, "cache_read_rate " number, "cache_write_rate " number, "cache_write_1h_rate " number)
   shape("embedding_models", 1, "name " any, "provider ^(embedder|openai|in_process|none)$", "dimension " number,
     "languages " any)
   shape("languages", 1, "number " number, "name " word, "iso ^[a-z][a-z]$", "script " word, "config ?" word,

@@ -54,10 +54,14 @@ class Operations:
         prompt_microcents_per_1k: BigInt | None = None,
         completion_microcents_per_1k: BigInt | None = None,
         images: str | None = None,
+        cache_read_rate: float | None = None,
+        cache_write_rate: float | None = None,
+        cache_write_1h_rate: float | None = None,
     ) -> None:
         """Registers or replaces a chat model; admin only. Window, output and overhead per message in tokens, prices in
         microcents (1e-8 of the currency's unit) per 1,000 tokens; `images`: the rule by which images count, such as
-        "tiles:1", "patches:1.62" or "area:1568:1600". Raises InvalidArgumentError, NotAuthorizedError."""
+        "tiles:1", "patches:1.62" or "area:1568:1600". Rates: what a token read from the prompt cache or written there costs,
+        as a share of a prompt token's price. Raises InvalidArgumentError, NotAuthorizedError."""
 
     @value
     def register_embedding_model(

@@ -94,6 +94,7 @@ def from_openai(response: Any, *, latency_ms: int | None = None) -> Reply:
             _get(counts, "completion_tokens"),
             _get(choices[0], "finish_reason"),
             latency_ms,
+            counts,
         ),
     )
 
@@ -130,7 +131,7 @@ def from_anthropic(response: Any, *, latency_ms: int | None = None) -> Reply:
     prompt_tokens = sum(count or 0 for count in read) if read[0] is not None else None
     reason = _get(response, "stop_reason")
     completion, finish = _get(counts, "output_tokens"), _FINISH.get(reason, reason)
-    return Reply(message, _usage(_get(response, "model"), prompt_tokens, completion, finish, latency_ms))
+    return Reply(message, _usage(_get(response, "model"), prompt_tokens, completion, finish, latency_ms, counts))
 
 
 def from_responses(response: Any, *, latency_ms: int | None = None) -> Reply:
@@ -161,7 +162,7 @@ def from_responses(response: Any, *, latency_ms: int | None = None) -> Reply:
     finish = _FINISH.get(reason, reason) if reason else "tool_calls" if tool_calls else "stop"
     counts = _get(response, "usage")
     read = _get(counts, "input_tokens"), _get(counts, "output_tokens")
-    return Reply(message, _usage(_get(response, "model"), *read, finish, latency_ms))
+    return Reply(message, _usage(_get(response, "model"), *read, finish, latency_ms, counts))
 
 
 def _with_logprobs(message: Message, tokens: Iterable[Any] | None) -> None:
@@ -212,8 +213,26 @@ def _object(text: str) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
-def _usage(model: Any, prompt: Any, completion: Any, finish: Any, latency_ms: int | None) -> Usage:
-    values = {
+def cache_counts(usage: Any) -> dict[str, int]:
+    """Returns the tokens of a prompt that were read from the provider's cache and written there, as persist_turn takes them.
+    `usage`: that of an answer of any API."""
+    details = _get(usage, "prompt_tokens_details") or _get(usage, "input_tokens_details")
+    written = _get(usage, "cache_creation")
+    long = _get(written, "ephemeral_1h_input_tokens")
+    counts = {
+        "cache_read_tokens": _get(usage, "cache_read_input_tokens") or _get(details, "cached_tokens"),
+        "cache_write_tokens": _get(usage, "cache_creation_input_tokens"),
+        "cache_write_1h_tokens": long,
+    }
+    found = {name: count for name, count in counts.items() if isinstance(count, int) and count > 0}
+    if "cache_write_1h_tokens" in found:
+        short = found.pop("cache_write_tokens", 0) - found["cache_write_1h_tokens"]
+        found |= {"cache_write_tokens": short} if short > 0 else {}
+    return found
+
+
+def _usage(model: Any, prompt: Any, completion: Any, finish: Any, latency_ms: int | None, counts: Any) -> Usage:
+    values = cache_counts(counts) | {
         "model": model,
         "prompt_tokens": prompt,
         "completion_tokens": completion,

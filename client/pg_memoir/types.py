@@ -28,10 +28,14 @@ Relation = Literal[
 
 
 class Usage(TypedDict, total=False):
-    """What a model call cost. Tokens as the provider counted them; latency in milliseconds."""
+    """What a model call cost. Tokens as the provider counted them; latency in milliseconds. Prompt tokens include those read
+    from the prompt cache and written there, for five minutes or for an hour."""
 
     model: str
     prompt_tokens: int
+    cache_read_tokens: int
+    cache_write_tokens: int
+    cache_write_1h_tokens: int
     completion_tokens: int
     latency_ms: int
     finish_reason: str | None

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from typing import Any
 
-READ, WRITE = 0.1, 1.25
-"""Prices of a token read from the prompt cache and of one written to it, to that of plain input."""
+from pg_memoir.providers import cache_counts
+
+READ, WRITE, WRITE_LONG = 0.1, 1.25, 2.0
+"""Prices of a token read from the prompt cache, and of one written to it for five minutes or an hour, to that of plain input."""
 
 CHARACTERS = 4
 """Of a token, about."""
@@ -17,11 +19,13 @@ CHARACTERS = 4
 
 def cost_of(usage: dict[str, Any]) -> float:
     """Of an answer's usage, in the words of any API."""
-    written, read = usage.get("cache_creation_input_tokens") or 0, usage.get("cache_read_input_tokens") or 0
+    cached = cache_counts(usage)
+    read, written = cached.get("cache_read_tokens", 0), cached.get("cache_write_tokens", 0)
+    long = cached.get("cache_write_1h_tokens", 0)
     plain = usage.get("input_tokens") or usage.get("prompt_tokens") or 0
-    details = usage.get("input_tokens_details") or usage.get("prompt_tokens_details") or {}
-    cached = details.get("cached_tokens") or 0  # counted among the others
-    return float(plain - cached + READ * (read + cached) + WRITE * written)
+    if "cache_read_input_tokens" not in usage:  # the others count it among the prompt's
+        plain -= read
+    return float(plain + READ * read + WRITE * written + WRITE_LONG * long)
 
 
 def without(cost: float, left_out: int, rewritten: int) -> float:

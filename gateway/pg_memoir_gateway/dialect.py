@@ -7,6 +7,7 @@ import json
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from pg_memoir.providers import cache_counts
 from pg_memoir.texts import replace_unstorable
 
 from .spans import Body
@@ -30,7 +31,7 @@ class Answer:
         read = [self.usage.get(name) for name in PROMPT]
         prompt = sum(count for count in read if isinstance(count, int))
         completion = self.usage.get("output_tokens", self.usage.get("completion_tokens"))
-        values = {
+        values = cache_counts(self.usage) | {
             "model": self.model,
             "prompt_tokens": prompt or None,
             "completion_tokens": completion if isinstance(completion, int) else None,

@@ -4,15 +4,17 @@
 create or replace function _memoir.define_models()
 returns void language sql as $$
   insert into _memoir.models (model, provider, context_window, max_output, tokenizer, message_overhead, images,
-    prompt_microcents_per_1k, completion_microcents_per_1k, built_in)
+    prompt_microcents_per_1k, completion_microcents_per_1k, built_in, cache_read_rate, cache_write_rate, cache_write_1h_rate)
   select model, provider, context_window::integer, max_output::integer, tokenizer, message_overhead::integer, images,
-    prompt_microcents_per_1k::bigint, completion_microcents_per_1k::bigint, true
+    prompt_microcents_per_1k::bigint, completion_microcents_per_1k::bigint, true, cache_read_rate::real,
+    cache_write_rate::real, cache_write_1h_rate::real
   from _memoir.data_chat_models()
   on conflict (model) do update set provider = excluded.provider, context_window = excluded.context_window,
     max_output = excluded.max_output,
     tokenizer = excluded.tokenizer, message_overhead = excluded.message_overhead, images = excluded.images,
     prompt_microcents_per_1k = excluded.prompt_microcents_per_1k,
-      completion_microcents_per_1k = excluded.completion_microcents_per_1k
+    completion_microcents_per_1k = excluded.completion_microcents_per_1k, cache_read_rate = excluded.cache_read_rate,
+    cache_write_rate = excluded.cache_write_rate, cache_write_1h_rate = excluded.cache_write_1h_rate
   where models.built_in  -- what an admin registered under the name stays
 $$;
 
@@ -20,7 +22,8 @@ create or replace function memoir.register_model(p_model text, p_provider text, 
   p_max_output integer,
   p_tokenizer text default 'estimate', p_message_overhead integer default 4,
   p_prompt_microcents_per_1k bigint default 0, p_completion_microcents_per_1k bigint default 0,
-    p_images text default null)
+  p_images text default null, p_cache_read_rate real default null, p_cache_write_rate real default null,
+  p_cache_write_1h_rate real default null)
 returns void language plpgsql security definer set search_path from current as $$
 begin
   perform _memoir.authorise_admin();
@@ -47,19 +50,29 @@ begin
       'images must be like tiles:1, patches:1.62, area:1568:1600 or flat:1120, not %s',
       _memoir.shown(p_images)));
   end if;
+  perform _memoir.check_share('cache_read_rate', p_cache_read_rate, 10),
+    _memoir.check_share('cache_write_rate', p_cache_write_rate, 10),
+    _memoir.check_share('cache_write_1h_rate', p_cache_write_1h_rate, 10);
   insert into _memoir.models values (p_model, p_provider, p_context_window, p_max_output, p_tokenizer,
     p_message_overhead,
     coalesce(p_images, case p_provider when 'anthropic' then 'area:1568:1600' else 'tiles:1' end),
-    p_prompt_microcents_per_1k, p_completion_microcents_per_1k, false)
+    p_prompt_microcents_per_1k, p_completion_microcents_per_1k, false,
+    coalesce(p_cache_read_rate, case p_provider when 'anthropic' then 0.1 else 1 end),
+    coalesce(p_cache_write_rate, case p_provider when 'anthropic' then 1.25 else 1 end),
+    coalesce(p_cache_write_1h_rate, case p_provider when 'anthropic' then 2 else 1 end))
   on conflict (model) do update set provider = excluded.provider, context_window = excluded.context_window,
     max_output = excluded.max_output, tokenizer = excluded.tokenizer, message_overhead = excluded.message_overhead,
     images = excluded.images, prompt_microcents_per_1k = excluded.prompt_microcents_per_1k,
-    completion_microcents_per_1k = excluded.completion_microcents_per_1k, built_in = false;
+    completion_microcents_per_1k = excluded.completion_microcents_per_1k, built_in = false,
+    cache_read_rate = excluded.cache_read_rate, cache_write_rate = excluded.cache_write_rate,
+    cache_write_1h_rate = excluded.cache_write_1h_rate;
 end $$;
-comment on function memoir.register_model(text, text, integer, integer, text, integer, bigint, bigint, text) is
+comment on function memoir.register_model(text, text, integer, integer, text, integer, bigint, bigint, text, real, real,
+  real) is
   'Registers or replaces a chat model: window and output in tokens, tokenizer, tokens of overhead per message, prices in
-microcents (1e-8 of the currency''s unit) per 1,000 tokens, the rule by which images count (docs/tokens.md). Admin only.
-Raises PM001, PM014.';
+microcents (1e-8 of the currency''s unit) per 1,000 tokens, the rule by which images count (docs/tokens.md). Rates, 0 to 10: what a
+token read from the prompt cache costs, one written for five minutes and one for an hour, as a share of a prompt token''s price. By
+default Anthropic''s 0.1, 1.25 and 2, else 1. Admin only. Raises PM001, PM014.';
 
 -- What a name is registered as: itself, or the longest name it begins with ("gpt-4o-2024-11-20" is "gpt-4o"), whatever
 -- path, cloud or case it is written with. A row of nulls: nobody knows it.

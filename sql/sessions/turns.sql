@@ -66,6 +66,9 @@ begin
     v_state.finish_reason := _memoir.usage_text(v_usage, 'finish_reason');
     v_state.prompt_tokens := _memoir.usage_number(v_usage, 'prompt_tokens');
     v_state.completion_tokens := _memoir.usage_number(v_usage, 'completion_tokens');
+    v_state.cache_read_tokens := _memoir.usage_number(v_usage, 'cache_read_tokens');
+    v_state.cache_write_tokens := _memoir.usage_number(v_usage, 'cache_write_tokens');
+    v_state.cache_write_1h_tokens := _memoir.usage_number(v_usage, 'cache_write_1h_tokens');
     v_state.latency_ms := _memoir.usage_number(v_usage, 'latency_ms');
   end if;
   v_state.caller := p_caller;
@@ -149,8 +152,7 @@ begin
     v_costs[v_owners[i]] := v_costs[v_owners[i]] + v_counts[i];
   end loop;
   p_state.costs := v_costs;
-  p_state.cost_microcents := _memoir.answer_cost(p_state.used_model, p_state.prompt_tokens, p_state.completion_tokens,
-    p_state.model);
+  p_state.cost_microcents := _memoir.answer_cost(p_state, p_state.model);
 end $$;
 
 -- Locked: the session's counters, the receipt of an earlier call, the session's state, the budgets. A result: it was
@@ -332,18 +334,21 @@ begin
   return array(select c ->> 'id' from jsonb_array_elements(p_tool_calls) with ordinality t(c, o) order by o);
 end $$;
 
--- What an answer cost, by the prices of the model that gave it, where it is registered, else of the session's.
-create or replace function _memoir.answer_cost(p_used_model text, p_prompt integer, p_completion integer,
-  p_model _memoir.models)
+-- Returns the cost of an answer in microcents, by the prices of the model that gave it, else of the session's. Cached tokens
+-- are counted among the prompt's; where a server reports more of them, the turn is stored all the same.
+create or replace function _memoir.answer_cost(p_state _memoir.append_state, p_model _memoir.models)
 returns bigint language plpgsql stable as $$
 declare
-  v_prices _memoir.models;
+  v_prices _memoir.models; v_prompt numeric := coalesce(p_state.prompt_tokens, 0);
 begin
-  if coalesce(p_prompt, 0) = 0 and coalesce(p_completion, 0) = 0 then return 0; end if;
-  v_prices := _memoir.registered_model(p_used_model);
+  if v_prompt = 0 and coalesce(p_state.completion_tokens, 0) = 0 then return 0; end if;
+  v_prices := _memoir.registered_model(p_state.used_model);
   if v_prices.model is null then v_prices := p_model; end if;
-  return trunc((coalesce(p_prompt, 0)::numeric * v_prices.prompt_microcents_per_1k
-    + coalesce(p_completion, 0)::numeric * v_prices.completion_microcents_per_1k) / 1000);
+  v_prompt := v_prompt + coalesce(p_state.cache_read_tokens, 0) * (v_prices.cache_read_rate::numeric - 1)
+    + coalesce(p_state.cache_write_tokens, 0) * (v_prices.cache_write_rate::numeric - 1)
+    + coalesce(p_state.cache_write_1h_tokens, 0) * (v_prices.cache_write_1h_rate::numeric - 1);
+  return trunc((greatest(v_prompt, 0) * v_prices.prompt_microcents_per_1k
+    + coalesce(p_state.completion_tokens, 0)::numeric * v_prices.completion_microcents_per_1k) / 1000);
 end $$;
 
 -- A warning in a list, or none. What was answered is paid for and stays: it is compile that refuses the next call.

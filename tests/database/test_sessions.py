@@ -7,7 +7,7 @@ from typing import Any
 
 import psycopg
 import pytest
-from calls import ANSWER, CALL, USER, call, history, messages, store
+from calls import ANSWER, CALL, USER, call, history, messages, raises, store
 from psycopg.types.json import Jsonb
 from refusals import refused, rows
 
@@ -444,3 +444,44 @@ def test_who_speaks_is_named_where_it_was_said(db: psycopg.Connection, user: str
     call(db, "persist_turn", p_user=user, p_session="s", p_messages=Jsonb(said))
     shown = call(db, "compile_context", p_user=user, p_session="s", p_query="And tomorrow?")
     assert [message.get("name") for message in shown] == ["Ann", None, CALL["function"]["name"], "bot", None]
+
+
+def test_cached_tokens_have_their_own_rates(db: psycopg.Connection, user: str) -> None:
+    """An agent of 200 steps reads nearly all of its list from the cache. Its provider bills a seventh of the plain price."""
+    steps, step, price = 200, 500, 500_000  # claude-opus-4-5: microcents per 1,000 tokens of a prompt
+    bill = plain = 0
+    for at in range(steps):
+        usage = {"prompt_tokens": (at + 1) * step, "cache_read_tokens": at * step, "cache_write_tokens": step}
+        store(db, user, "agent", [USER, ANSWER], p_usage=usage | {"model": "claude-opus-4-5", "completion_tokens": 0})
+        bill += (at * step // 10 + step * 5 // 4) * price // 1000
+        plain += (at + 1) * step * price // 1000
+    cost = call(db, "session_info", p_user=user, p_session="agent")["cost_microcents"]
+    assert cost == bill and 6 < plain / cost < 10
+
+
+@pytest.mark.parametrize(
+    ("model", "usage", "tokens"),
+    [
+        ("claude-opus-4-5", {"prompt_tokens": 1000, "cache_write_1h_tokens": 1000}, 2000),
+        ("gpt-4o", {"prompt_tokens": 1000, "cache_read_tokens": 1000}, 500),
+        ("gpt-4.1", {"prompt_tokens": 1000, "cache_read_tokens": 1000}, 250),
+        ("gpt-5", {"prompt_tokens": 1000, "cache_read_tokens": 1000}, 100),
+        ("gpt-4", {"prompt_tokens": 1000, "cache_read_tokens": 1000}, 1000),
+        ("gpt-5", {"prompt_tokens": 10, "cache_read_tokens": 1000}, 0),  # a server that counts wrongly loses no turn
+    ],
+)
+def test_cache_rates_by_model(
+    db: psycopg.Connection, user: str, model: str, usage: dict[str, int], tokens: int
+) -> None:
+    price = db.execute("select prompt_microcents_per_1k from _memoir.models where model = %s", [model]).fetchone()[0]
+    store(db, user, "s", [USER, ANSWER], p_usage=usage | {"model": model})
+    assert call(db, "session_info", p_user=user, p_session="s")["cost_microcents"] == tokens * price // 1000
+
+
+def test_cache_rates_are_registered(db: psycopg.Connection, user: str) -> None:
+    register = "select memoir.register_model('own', 'openai', 9000, 900, p_prompt_microcents_per_1k => 1000, "
+    db.execute(register + "p_cache_read_rate => 0.3)")
+    store(db, user, "s", [USER, ANSWER], p_usage={"model": "own", "prompt_tokens": 1000, "cache_read_tokens": 1000})
+    assert call(db, "session_info", p_user=user, p_session="s")["cost_microcents"] == 300
+    with raises("PM014"):
+        db.execute(register + "p_cache_write_rate => 11)")

@@ -29,9 +29,9 @@ def expected(answer: Answer, finish: str) -> tuple[str, list[ToolCall], dict]:
     return answer.text or "", [ToolCall(*call) for call in answer.tool_calls], usage
 
 
-def check(reply: Reply, answer: Answer) -> None:
+def check(reply: Reply, answer: Answer, **cached: int) -> None:
     text, calls, usage = expected(answer, "tool_calls" if answer.tool_calls else "stop")
-    assert (reply.text, reply.tool_calls, reply.usage) == (text, calls, usage)
+    assert (reply.text, reply.tool_calls, reply.usage) == (text, calls, usage | cached)
     assert reply.message["role"] == "assistant"
     assert ("tool_calls" in reply.message) == bool(calls)
     assert reply.message["content"] == (answer.text if answer.text else None)
@@ -79,7 +79,7 @@ def test_anthropic(answer, how):
         else:
             with client.messages.stream(**request) as stream:
                 reply = from_anthropic(stream if how == "helper" else stream.get_final_message(), latency_ms=120)
-        check(reply, answer)
+        check(reply, answer, cache_read_tokens=1)
 
 
 def test_async_streams_are_collected_first():

@@ -6,12 +6,22 @@ from typing import Any
 
 import pytest
 from pg_memoir_gateway.costs import cost_of, without
+from pg_memoir_gateway.dialect import Answer
 
 
 @pytest.mark.parametrize(
     ("usage", "cost"),
     [
         ({"input_tokens": 10, "cache_creation_input_tokens": 100, "cache_read_input_tokens": 1000}, 235),
+        (
+            {
+                "input_tokens": 10,
+                "cache_creation_input_tokens": 100,
+                "cache_read_input_tokens": 0,
+                "cache_creation": {"ephemeral_5m_input_tokens": 60, "ephemeral_1h_input_tokens": 40},
+            },
+            165,
+        ),
         ({"prompt_tokens": 1000, "prompt_tokens_details": {"cached_tokens": 900}}, 190),
         ({"input_tokens": 1000, "input_tokens_details": {"cached_tokens": 900}, "output_tokens": 7}, 190),
         ({"input_tokens": 10, "cache_creation_input_tokens": None}, 10),
@@ -26,3 +36,20 @@ def test_what_is_left_out_would_have_been_read_and_what_was_rewritten_too() -> N
     assert without(100, 4_000, 0) == pytest.approx(200)
     assert without(1_300, 0, 4_000) == pytest.approx(150)
     assert without(100, -4_000, 0) == 0
+
+
+def test_stored_usage_names_cached_tokens() -> None:
+    usage = {
+        "input_tokens": 10,
+        "cache_creation_input_tokens": 100,
+        "cache_read_input_tokens": 1000,
+        "output_tokens": 7,
+    }
+    assert Answer(usage=usage | {"cache_creation": {"ephemeral_1h_input_tokens": 40}}).counts(5) == {
+        "prompt_tokens": 1110,
+        "completion_tokens": 7,
+        "cache_read_tokens": 1000,
+        "cache_write_tokens": 60,
+        "cache_write_1h_tokens": 40,
+        "latency_ms": 5,
+    }
