@@ -523,3 +523,27 @@ def test_hygiene_counts_whole_rounds(db: psycopg.Connection, user: str) -> None:
     while db.execute("select _memoir.step_hygiene(2) -> 'more'").fetchone()[0]:
         pass
     assert db.execute("select state -> 'last' from _memoir.job_cursors where job = 'hygiene'").fetchone() == (found,)
+
+
+def test_sweep_deletes_old_records_of_pg_cron(db: psycopg.Connection) -> None:
+    """Of our own calls in this database, and no others. The table is pg_cron's where the server has it here."""
+    if db.execute("select to_regclass('cron.job_run_details')").fetchone()[0] is None:
+        db.execute("create schema cron")
+        db.execute(
+            """create table cron.job_run_details (jobid bigint, runid bigserial primary key, job_pid integer, database text,
+            username text, command text, status text, return_message text, start_time timestamptz, end_time timestamptz)"""
+        )
+    ours, theirs = "call memoir.run_job('flush', p_wait => 0)", "vacuum"
+    kept = [(ours, "1 day", True), (theirs, "8 days", True), (ours, "8 days", False)]
+    for command, age, is_here in [(ours, "8 days", True), *kept]:
+        db.execute(
+            """insert into cron.job_run_details (jobid, database, username, command, start_time, end_time)
+            select 1, case when %s then current_database() else 'other' end, 'memoir_jobs', %s, t, t
+            from (select now() - %s::interval) x(t)""",
+            [is_here, command, age],
+        )
+    db.execute("call memoir.run_job('sweep')")
+    query = (
+        "select command, end_time < now() - interval '2 days', database = current_database() from cron.job_run_details"
+    )
+    assert sorted(db.execute(query).fetchall()) == sorted((c, age != "1 day", here) for c, age, here in kept)
