@@ -25,7 +25,10 @@ class _Held:
     """A pool of one connection that can be cancelled from another thread."""
 
     def __init__(self, dsn: str) -> None:
-        self.held = psycopg.connect(dsn, **CONNECT | {"options": "-c statement_timeout=0"})
+        self.held = psycopg.connect(dsn, **CONNECT)
+        # Not as a startup option: that would replace those of the DSN, and PgBouncer refuses it.
+        if self.held.execute("select 1 where current_setting('statement_timeout') <> '0'").fetchone():
+            self.held.execute("set statement_timeout = 0")
 
     @contextmanager
     def connection(self) -> Iterator[psycopg.Connection[Any]]:

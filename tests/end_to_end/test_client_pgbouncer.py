@@ -13,6 +13,7 @@ from pathlib import Path
 import psycopg
 import pytest
 from pg_memoir import AsyncMemoir, Memoir
+from pg_memoir_cli.jobs import _Held, run_jobs
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 BINARY = shutil.which("pgbouncer") or shutil.which("pgbouncer", path="/usr/sbin:/usr/local/sbin")
@@ -74,3 +75,18 @@ def test_tasks(bouncer_dsn):
             return await asyncio.gather(*(work(memoir, number) for number in range(8)))
 
     assert asyncio.run(run()) == [16] * 8
+
+
+def test_worker_runs_jobs(bouncer_dsn):
+    run_jobs(bouncer_dsn, once=True)  # those that are due
+    pool = _Held(bouncer_dsn)
+    with pool.held, Memoir(pool) as memoir:
+        memoir.run_job("sweep", wait=0)
+        assert {job.last_outcome for job in memoir.list_jobs() if job.job == "sweep"} == {"done"}
+
+
+def test_worker_keeps_options_of_the_dsn(memoir_dsn):
+    dsn = make_conninfo(memoir_dsn, options="-c work_mem=5MB -c statement_timeout=5s")
+    with _Held(dsn).held as connection:
+        shown = [connection.execute(f"show {name}").fetchone() for name in ("work_mem", "statement_timeout")]
+    assert shown == [{"work_mem": "5MB"}, {"statement_timeout": "0"}]
