@@ -149,7 +149,7 @@ begin
       current_database() using hint = 'create database ... template template0 locale ''C.UTF-8''';
   end if;
 
-  create schema if not exists memoir_case authorization memoir_owner;
+  execute 'create schema if not exists memoir_case authorization memoir_owner';
   set role memoir_owner;
   for v_function in
     select p.proname as name, pg_get_function_identity_arguments(p.oid) as arguments,

@@ -43,7 +43,7 @@ class Handlers:
 
     async def list_tools(self, context: Any, params: Any) -> types.ListToolsResult:
         has_session = self.who(context).session is not None
-        offered = [tool for tool in await self._tools() if has_session or not tool["_meta"]["pg_memoir/needsSession"]]
+        offered = [tool for tool in await self._tools() if has_session or not _needs_session(tool)]
         return types.ListToolsResult(tools=[types.Tool.model_validate(tool) for tool in offered])
 
     async def call_tool(self, context: Any, params: types.CallToolRequestParams) -> types.CallToolResult:
@@ -124,6 +124,10 @@ class Handlers:
             except (ValueError, UnknownMemoryError):
                 return None
         return None
+
+
+def _needs_session(tool: dict[str, Any]) -> bool:
+    return bool(tool.get("_meta", {}).get("pg_memoir/needsSession"))
 
 
 def make_server(memoir: AsyncMemoir, who: Callable[[Any], Who]) -> Server[Any]:

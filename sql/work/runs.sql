@@ -27,8 +27,8 @@ returns interval language sql immutable as $$ select interval '10 minutes' $$;
 -- Describes the run that holds a job's lease, for messages. Null if a new run can take the lease.
 create or replace function _memoir.lease_holder(p_job text)
 returns text language sql as $$
-  select format('run %s (login %s, process %s), which began at %s', l.run_id, a.usename, l.backend,
-    date_trunc('second', r.started_at))
+  select format('run %s (login %s, process %s)', l.run_id, a.usename, l.backend)
+    || coalesce(format(', which began at %s', date_trunc('second', r.started_at)), '')
   from _memoir.job_leases l join pg_stat_activity a on a.pid = l.backend
   left join _memoir.job_runs r on r.run_id = l.run_id
   where l.job = p_job and l.leased_until >= clock_timestamp() and l.backend <> pg_backend_pid()

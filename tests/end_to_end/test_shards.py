@@ -76,7 +76,7 @@ class Moving(Shards):
     def run_jobs(self, db: psycopg.Connection) -> None:
         with connect(db.info.dsn) as worker:
             for job in ("merge", "profiles", "promotion", "phases"):
-                worker.execute("call memoir.run_job(%s)", [job])
+                worker.execute("call memoir.run_job(%s, p_wait => 0)", [job])
 
 
 def part_of(shards: Shards, user: str) -> int:
