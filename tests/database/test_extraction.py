@@ -361,7 +361,7 @@ def test_a_session_that_hangs_ends_as_a_dead_letter_and_the_others_are_extracted
 def test_an_attempt_whose_process_died_counts(db: psycopg.Connection, memoir_dsn: str, user: str) -> None:
     say(db, user, "I love Bach.")
     with connect(memoir_dsn) as other:
-        run = other.execute("select _memoir.job_begin('extract', 60)").fetchone()[0]
+        run = other.execute("select _memoir.job_begin('extract', 60, clock_timestamp())").fetchone()[0]
         assert other.execute("select _memoir.job_step(%s)", [run]).fetchone() == (True,)  # leased, and no more
         process = other.info.backend_pid
     while db.execute("select 1 from pg_stat_activity where pid = %s", [process]).fetchone():
