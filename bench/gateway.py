@@ -129,7 +129,8 @@ async def gateway(dsn: str, upstream: str, user: str, mode: str = "manage") -> A
     """A gateway in a process of its own: its address and process id."""
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
-    given = {"PG_MEMOIR_DSN": dsn, "UPSTREAM_ANTHROPIC": upstream, "PG_MEMOIR_GATEWAY_USER": user}
+    given = {"PG_MEMOIR_DSN": dsn, "PG_MEMOIR_GATEWAY_USER": user}
+    given |= {"UPSTREAM_ANTHROPIC": upstream, "UPSTREAM_OPENAI": upstream}
     command = (sys.executable, "-m", "pg_memoir_gateway", "--port", str(port), "--mode", mode)
     process = await asyncio.create_subprocess_exec(*command, env=os.environ | given, stdout=asyncio.subprocess.DEVNULL)
     url = f"http://127.0.0.1:{port}"
@@ -225,6 +226,7 @@ LARGE: dict[str, Callable[[], bytes]] = {
     ),
     "100,000 messages": lambda: _list(_turns(100_001)),
     "4,000 messages": lambda: _list(_turns(4_001)),
+    "a text of 4 MB": lambda: _list([{"role": "user", "content": "lorem ipsum " * 349_000}]),
     "a text of 15 MB": lambda: _list([{"role": "user", "content": "lorem ipsum " * 1_300_000}]),
     "a text of 100 MB": lambda: _list([{"role": "user", "content": "lorem ipsum " * 8_700_000}]),
 }
@@ -289,6 +291,8 @@ async def beside(dsn: str, times: int) -> dict[str, list[float]]:
                     await asyncio.sleep(0.01)
                 return seconds
 
+            for at in range(10):  # the first requests open connections and plan statements
+                await client.post(f"{url}/v1/messages", content=body(f"first {at}", 0, 1), headers=HEADERS)
             end = time.monotonic() + 5
             took["nothing"] = await measure(lambda: time.monotonic() < end)
             for name in LARGE:

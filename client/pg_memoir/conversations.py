@@ -230,6 +230,13 @@ class Conversations:
         where anything was sent with them, `added` and `items`. Raises UnknownSessionError, InvalidArgumentError."""
 
     @value
+    def record_exchange(self, user: str, session: str, messages: List, *, turns: int = 0) -> dict[str, Any]:
+        """Appends messages of a list that the application keeps, in one transaction, and notes them for known_messages.
+        An entry has `message`, `key`, `actor`, `usage` and `notes` (`chain`, `added`, `items`); `turns`: of the session
+        before. Returns `turns` (after each entry) and `refused` (`code` and `error` of each message that is not stored). Raises
+        UnknownSessionError, SessionClosedError, InvalidArgumentError."""
+
+    @value
     def set_working_memory(
         self, user: str, session: str, key: str, content: Text | None, *, minutes: int | None = None
     ) -> None:

@@ -192,7 +192,7 @@ def _stream(response: Any) -> Iterable[Any]:
 
 
 def _get(thing: Any, name: str) -> Any:
-    return thing.get(name) if isinstance(thing, Mapping) else getattr(thing, name, None)
+    return thing.get(name) if isinstance(thing, (dict, Mapping)) else getattr(thing, name, None)
 
 
 def _blocks(content: Any) -> list[Any]:

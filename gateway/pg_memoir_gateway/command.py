@@ -19,6 +19,9 @@ from .app import create_app
 from .config import MODES, Config, ConfigError, load
 from .protocol import BoundedProtocol
 
+SWITCH_SECONDS = 0.001
+"""So soon a thread that reads something large lets the event loop go on. Python's own 5 ms add up over a request."""
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """What the command line may say."""
@@ -48,6 +51,7 @@ def main(options: argparse.Namespace) -> int:
     print(f"  export ANTHROPIC_BASE_URL={address}")
     print(f"  export OPENAI_BASE_URL={address}/v1")
     print(f"What it remembers, to look at: {address}/inspect?token={config.inspect_token}", flush=True)
+    sys.setswitchinterval(SWITCH_SECONDS)
     logging.getLogger("uvicorn.error").addFilter(_is_news)
     uvicorn.run(
         create_app(config),

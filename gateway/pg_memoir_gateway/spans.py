@@ -14,8 +14,12 @@ _scan = json.JSONDecoder().raw_decode
 
 MOST_BYTES = 16 << 20
 MOST_VALUES = 50_000
-"""Larger requests pass untouched: reading them would keep other clients waiting. The second number counts objects, and
-the elements of a list."""
+MOST_TEXT = 4 << 20
+"""Larger requests pass untouched: reading them would keep other clients waiting. MOST_VALUES counts objects, and the
+elements of a list. MOST_TEXT counts the characters of one text, which no model reads; images may be larger."""
+
+TEXTS = frozenset(("text", "content", "output", "arguments", "instructions", "input", "system"))
+"""Keys under which messages have their texts."""
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
@@ -69,6 +73,19 @@ def value_at(text: str, at: int) -> Node:
     return Node(value, at, end)
 
 
+def _refuse_long(value: Any, key: str = "text") -> None:
+    """Raises TooLarge where a value has a text of over MOST_TEXT characters."""
+    if isinstance(value, str):
+        if key in TEXTS and len(value) > MOST_TEXT:
+            raise TooLarge(f"a text of {len(value)} characters")
+    elif isinstance(value, list):
+        for one in value:
+            _refuse_long(one, key)
+    elif isinstance(value, dict):
+        for name, one in value.items():
+            _refuse_long(one, name)
+
+
 def elements(text: str, at: int) -> tuple[list[Node], int]:
     """The elements of the array that begins there, and where it ends."""
     found: list[Node] = []
@@ -77,6 +94,8 @@ def elements(text: str, at: int) -> tuple[list[Node], int]:
         return found, at + 1
     while True:
         found.append(value_at(text, at))
+        if found[-1].end - found[-1].start > MOST_TEXT:
+            _refuse_long(found[-1].value)
         if len(found) > MOST_VALUES:
             raise TooLarge(f"a list of over {MOST_VALUES} elements")
         at = _skip(text, found[-1].end)
@@ -148,7 +167,10 @@ def body_of(raw: bytes) -> Body:
 
     def parse(text: str, at: int, key: str) -> Node:
         if key not in LISTS or text[at : at + 1] != "[":
-            return value_at(text, at)
+            node = value_at(text, at)
+            if node.end - node.start > MOST_TEXT:
+                _refuse_long(node.value, key)
+            return node
         lists[key], end = elements(text, at)
         return Node([node.value for node in lists[key]], at, end)
 

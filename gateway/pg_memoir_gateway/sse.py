@@ -33,7 +33,11 @@ class Splitter:
 
     def feed(self, piece: bytes) -> list[Event]:
         """Returns the events that a piece completes."""
+        held_back = self._rest.endswith(b"\r")
         self._rest += piece
+        if not held_back and b"\n" not in piece and b"\r" not in piece:  # a part of a long event
+            self._seen = len(self._rest)
+            return []
         events, at = [], 0
         # An end takes at most four bytes, so the last three seen may be the beginning of one.
         for end in _END.finditer(self._rest, max(0, self._seen - 3)):
@@ -57,7 +61,8 @@ class Splitter:
 def event_of(raw: bytes) -> Event:
     """An event of its lines."""
     # Not splitlines(): it also ends a line at U+0085 and U+2028, which may stand in a text.
-    lines = _LINE.split(raw.decode("utf-8", "replace"))
+    text = raw.decode("utf-8", "replace")
+    lines = _LINE.split(text) if "\r" in text else text.split("\n")
     data = [line[5:].removeprefix(" ") for line in lines if line.startswith("data:")]
     return Event(raw, "\n".join(data))
 

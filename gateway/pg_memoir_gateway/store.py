@@ -8,7 +8,7 @@ import json
 import time
 import zlib
 from collections import Counter, OrderedDict, deque
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -17,10 +17,10 @@ from weakref import WeakValueDictionary
 
 import psycopg
 from pg_memoir.errors import (
-    KeyReusedError,
+    InvalidArgumentError,
+    InvalidTextError,
     MemoirError,
-    NotAuthorizedError,
-    SessionClosedError,
+    TextTooLargeError,
     UnknownSessionError,
 )
 from psycopg.errors import ReadOnlySqlTransaction
@@ -66,8 +66,11 @@ LINES = 100
 ONCE: tuple[float, ...] = ()
 """No wait: what comes from the journal is tried at the next look again."""
 
-LARGE_BYTES = 256 << 10
+LARGE_BYTES = 64 << 10
 """Larger texts are read and compressed in a thread, beside the other requests."""
+
+BATCH = 50
+"""So many messages and notes are recorded with one statement."""
 
 Then = Callable[[Talk, str, Exchange], Awaitable[None]]
 Read = Callable[[Exchange, tuple[str, Mode]], Talk]
@@ -389,59 +392,62 @@ class Store:
     ) -> int:
         """Appends items; returns the session's turns after them. Each message has an idempotency key of its own, so that
         two processes that store the same do it once. `delegated`: up to the first answer they are a model's words."""
-        messages = await in_thread(len(talk.body.text), lambda: talk.dialect.messages(items))
-        notes: list[dict[str, Any]] = []
+        size = len(talk.body.text)
+        entries = await in_thread(size, lambda: self._entries(talk, session, items, links, usage, delegated))
+        for batch in _batches(entries):
+            turns = await self._recorded(talk, session, turns, batch)
+        return turns
+
+    async def _recorded(self, talk: Talk, session: str, turns: int, batch: list[dict[str, Any]]) -> int:
+        """Records a batch of entries; returns the session's turns after them."""
+        try:
+            done = await self.memoir.record_exchange(talk.user, session, batch, turns=turns)
+        except (InvalidArgumentError, InvalidTextError, TextTooLargeError) as error:
+            if len(batch) > 1:  # one of them can't be sent
+                for entry in batch:
+                    turns = await self._recorded(talk, session, turns, [entry])
+                return turns
+            done = {"turns": [turns], "refused": [{"error": str(error)}]}
+        for refused in done["refused"]:
+            self.gateway.counts.add("messages_refused")
+            log.info("a message was not stored: %s", refused["error"])
+        for entry, count in zip(batch, done["turns"]):
+            for note in entry["notes"]:
+                self.remember(talk, note["chain"], Known(session, count))
+        return int(done["turns"][-1])
+
+    def _entries(
+        self,
+        talk: Talk,
+        session: str,
+        items: list[Item],
+        links: list[str],
+        usage: dict[str, Any] | None,
+        delegated: bool,
+    ) -> list[dict[str, Any]]:
+        """Items as record_exchange takes them."""
+        messages = talk.dialect.messages(items)
+        entries: list[dict[str, Any]] = []
         done = 0
         for at, message in enumerate(messages):
             delegated = delegated and message.message["role"] in ("user", "system", "developer")
             for part, told, actor in _runs(message, talk, delegated):
                 named = f"{session}\n{links[message.through - 1]}\n{part}\n{told.get('tool_call_id')}"
                 key = "gateway " + hashlib.blake2b(named.encode(), digest_size=20).hexdigest()
-                turns = await self._appended(talk, session, turns, told, key, actor, usage)
+                entry = {"message": storable(told), "key": key, "actor": actor, "usage": usage, "notes": []}
+                entries.append(entry)
             if at + 1 == len(messages) or messages[at + 1].through > message.through:
-                notes += self._noted(talk, session, links[done : message.through], turns)
+                entries.append({"notes": self._notes(talk, links[done : message.through])})
                 done = message.through
-        notes += self._noted(talk, session, links[done:], turns)
-        if notes:
-            await self.memoir.note_messages(talk.user, session, notes)
-        return turns
+        entries.append({"notes": self._notes(talk, links[done:])})
+        return [entry for entry in entries if "message" in entry or entry["notes"]]
 
-    def _noted(self, talk: Talk, session: str, links: list[str], turns: int) -> list[dict[str, Any]]:
+    def _notes(self, talk: Talk, links: list[str]) -> list[dict[str, Any]]:
         notes = []
         for link in filter(None, links):
             added = self._added.get((talk.user, talk.session, link))
-            self.remember(talk, link, Known(session, turns))
-            shown = {"added": added, "items": added.get("items")} if added else {}
-            notes.append({"chain": link, "turns": turns} | shown)
+            notes.append({"chain": link} | ({"added": added, "items": added.get("items")} if added else {}))
         return notes
-
-    async def _appended(
-        self,
-        talk: Talk,
-        session: str,
-        turns: int,
-        told: dict[str, Any],
-        key: str,
-        actor: str | None,
-        usage: dict[str, Any] | None,
-    ) -> int:
-        """Appends one message; returns the turns after it."""
-        try:
-            message = await in_thread(len(talk.body.text), lambda: storable(told))
-            done = await self.memoir.append(talk.user, session, [message], key=key, actor=actor, usage=usage)
-            return int(done["turn_count"])
-        except KeyReusedError:
-            return turns + 1  # another process stored it, told a little differently
-        except NotAuthorizedError:
-            if actor is None:
-                raise
-            return turns  # a login that may not say whose word it is does not store what is nobody's
-        except (SessionClosedError, UnknownSessionError):
-            raise
-        except MemoirError as error:
-            self.gateway.counts.add("messages_refused")
-            log.info("a message was not stored: %s", error)
-            return turns
 
     async def _captured(self, exchange: Exchange, talk: Talk) -> None:
         """The call as it went over the wire."""
@@ -493,6 +499,28 @@ class Store:
             | base,
         )
         self._bases.keep(key, str(call), await in_thread(len(sent), lambda: zlib.compress(sent, 1)))
+
+
+def _batches(entries: list[dict[str, Any]]) -> Iterator[list[dict[str, Any]]]:
+    """Entries as so many statements: none holds the session for long."""
+    batch, size = list[dict[str, Any]](), 0
+    for entry in entries:
+        length = _length(entry.get("message"))
+        if batch and (len(batch) == BATCH or size + length > LARGE_BYTES):
+            yield batch
+            batch, size = [], 0
+        batch.append(entry)
+        size += length
+    if batch:
+        yield batch
+
+
+def _length(value: Any) -> int:
+    """Characters of all texts of a value."""
+    if isinstance(value, str):
+        return len(value)
+    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return sum(map(_length, inner))
 
 
 def _keep(kept: OrderedDict[tuple[str, str, str], Any], key: tuple[str, str, str], value: Any) -> None:

@@ -37,6 +37,10 @@ def _forms() -> dict[str, Any]:
     return tomllib.loads(files(__package__).joinpath("wrappers.toml").read_text("utf-8"))
 
 
+OPENING = 200_000
+"""A client says in which folder it works within so many characters."""
+
+
 @cache
 def _scenery() -> list[Wrapper]:
     return [(_tag(name), "context", name) for name in material.scenery()]
@@ -139,10 +143,10 @@ def purpose(text: str, client: str) -> str:
 
 
 def project(texts: list[str]) -> str:
-    """The folder that a client says it works in, "" if it does not."""
+    """The folder that a client says it works in at the beginning of a text, "" if it does not."""
     for entry in _forms()["project"]:
         for pattern in entry["patterns"]:
             for text in texts:
-                if match := re.search(pattern, text):
+                if match := re.search(pattern, text[:OPENING]):
                     return match["project"][:200]
     return ""

@@ -117,12 +117,10 @@ comment on function memoir.known_messages(text, text[]) is
 them, and what was added to them: without its texts where something that it shows (items) was forgotten since, retracted,
 erased or made secret. Raises PM001.';
 
-create or replace function memoir.note_messages(p_user text, p_session text, p_messages jsonb)
-returns integer language plpgsql security definer set search_path from current
-  set plan_cache_mode = force_custom_plan as $$
+create or replace function _memoir.note_messages(p_user_id uuid, p_session_id uuid, p_messages jsonb)
+returns integer language plpgsql set plan_cache_mode = force_custom_plan as $$
 declare
-  v_caller _memoir.caller := _memoir.authorise(p_user, 'write');
-  v_session _memoir.sessions := _memoir.session(v_caller, p_session); v_count integer;
+  v_count integer;
 begin
   if jsonb_typeof(p_messages) is distinct from 'array' or jsonb_path_exists(p_messages,
     '$[*] ? (!(@.chain.type() == "string") || !(@.turns.type() == "number"))') then
@@ -130,7 +128,7 @@ begin
       _memoir.shown(p_messages::text)));
   end if;
   insert into _memoir.client_messages (user_id, chain, session_id, turn_count, added, items, recorded_at)
-  select v_caller.user_id, m ->> 'chain', v_session.session_id, max((m ->> 'turns')::integer),
+  select p_user_id, m ->> 'chain', p_session_id, max((m ->> 'turns')::integer),
     (array_agg(nullif(m -> 'added', 'null')))[1], (array_agg(nullif(m -> 'items', 'null')))[1], memoir.now()
   from jsonb_array_elements(p_messages) m group by 2
   on conflict (user_id, chain, session_id) do update set added = coalesce(excluded.added, client_messages.added),
@@ -139,7 +137,76 @@ begin
   get diagnostics v_count = row_count;
   return v_count;
 end $$;
+
+create or replace function memoir.note_messages(p_user text, p_session text, p_messages jsonb)
+returns integer language plpgsql security definer set search_path from current as $$
+declare
+  v_caller _memoir.caller := _memoir.authorise(p_user, 'write');
+begin
+  return _memoir.note_messages(v_caller.user_id, (_memoir.session(v_caller, p_session)).session_id, p_messages);
+end $$;
 comment on function memoir.note_messages(text, text, jsonb) is
   'Notes messages of a list that the application keeps, so that known_messages knows them: [{"chain": a hash over the
 message and all before it, "turns": turns of the session up to it, "added": what was sent with it (its texts in "tail", or as
 pairs in "told" of what stands in it and what takes its place where it is withdrawn), "items": ids of what that shows}]. Returns how many were new or changed. Raises PM001, PM003, PM014.';
+
+-- Appends the message of one entry of record_exchange; returns the session's turns after it.
+create or replace function _memoir.record_message(p_caller _memoir.caller, p_user text, p_session text, p_turns integer,
+  p_entry jsonb, inout p_refused jsonb, out turn_count integer)
+language plpgsql as $$
+declare
+  v_error text; v_state text;
+begin
+  turn_count := (_memoir.append(p_caller, p_user, p_session, jsonb_build_array(p_entry -> 'message'),
+    nullif(p_entry -> 'usage', 'null'), p_entry ->> 'key', p_entry ->> 'actor', '{}', true) ->> 'turn_count')::integer;
+exception when others then
+  get stacked diagnostics v_error = message_text, v_state = returned_sqlstate;
+  turn_count := p_turns;
+  if v_state = 'PM006' then  -- another writer recorded it, told a little differently
+    turn_count := p_turns + 1;
+  elsif v_state = 'PM001' and p_entry ->> 'actor' is not null then  -- a login that may not say whose word it is
+    null;
+  elsif v_state in ('PM010', 'PM011', 'PM012', 'PM013', 'PM014', 'PM020', 'PM023', 'PM040') then
+    p_refused := p_refused || jsonb_build_array(jsonb_build_object('code', v_state, 'error', v_error));
+  else
+    raise;
+  end if;
+end $$;
+
+create or replace function memoir.record_exchange(p_user text, p_session text, p_messages jsonb,
+  p_turns integer default 0)
+returns jsonb language plpgsql security definer set search_path from current as $$
+declare
+  v_caller _memoir.caller := _memoir.authorise(p_user, 'write'); v_entry jsonb; v_note jsonb; v_notes jsonb := '[]';
+  v_turns integer := coalesce(p_turns, 0); v_counts integer[] := '{}'; v_refused jsonb := '[]';
+begin
+  if jsonb_typeof(p_messages) is distinct from 'array' then
+    perform _memoir.fail('PM014', format('messages must be a list of entries with message, key and notes, not %s',
+      _memoir.shown(p_messages::text)));
+  end if;
+  for v_entry in select * from jsonb_array_elements(p_messages) loop
+    if jsonb_typeof(v_entry) <> 'object' or jsonb_typeof(coalesce(v_entry -> 'notes', '[]')) <> 'array' then
+      perform _memoir.fail('PM014', format('an entry must be an object with message, key and notes, not %s',
+        _memoir.shown(v_entry::text)));
+    end if;
+    if jsonb_typeof(v_entry -> 'message') is distinct from 'null' and v_entry ? 'message' then
+      select r.p_refused, r.turn_count into v_refused, v_turns
+      from _memoir.record_message(v_caller, p_user, p_session, v_turns, v_entry, v_refused) r;
+    end if;
+    for v_note in select * from jsonb_array_elements(coalesce(v_entry -> 'notes', '[]')) loop
+      v_notes := v_notes || jsonb_build_array(v_note || jsonb_build_object('turns', v_turns));
+    end loop;
+    v_counts := array_append(v_counts, v_turns);
+  end loop;
+  if v_notes <> '[]' then
+    perform _memoir.note_messages(v_caller.user_id, (_memoir.session(v_caller, p_session)).session_id, v_notes);
+  end if;
+  return jsonb_build_object('turns', v_counts, 'refused', v_refused);
+end $$;
+comment on function memoir.record_exchange(text, text, jsonb, integer) is
+  'Appends messages of a list that the application keeps, in one transaction, and notes them for known_messages. p_messages:
+[{"message": as append_messages takes it, "key": its idempotency key, "actor": whose words it holds, "usage": of an
+answer, "notes": [{"chain", "added", "items"}] as note_messages takes them, without "turns"}]. An entry without a
+message is only noted. p_turns: turns of the session before. One invalid message does not stop the others. What
+another writer recorded under the same key counts as recorded. Returns {"turns": turns of the session after each entry,
+"refused": [{"code", "error"}] of the messages that are not stored}. Raises PM001, PM003, PM005, PM014.';

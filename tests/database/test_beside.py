@@ -5,6 +5,7 @@ from __future__ import annotations
 import psycopg
 import pytest
 from calls import call, persist
+from psycopg.types.json import Jsonb
 
 
 def test_recall_for_a_list_that_somebody_else_keeps(db: psycopg.Connection, user: str) -> None:
@@ -38,3 +39,50 @@ def test_messages_are_known_again(db: psycopg.Connection, user: str) -> None:
         call(db, "note_messages", user, "s", [{"chain": 1}])
     db.execute("select memoir.erase_session(%s, 's')", [user])
     assert not db.execute("select * from memoir.known_messages(%s, '{a,b}')", [user]).fetchall()
+
+
+def entry(text: str, key: str, **more: object) -> dict[str, object]:
+    return {"message": {"role": "user", "content": text}, "key": key} | more
+
+
+def test_an_exchange_is_recorded_with_one_call(db: psycopg.Connection, user: str) -> None:
+    answer = {"message": {"role": "assistant", "content": "Noted."}, "key": "k2", "usage": {"completion_tokens": 3}}
+    entries = [
+        entry("The gate code is 4711.", "k1"),
+        {"notes": [{"chain": "a"}]},
+        entry("Result of a tool.", "k3", actor="tool"),
+        answer | {"notes": [{"chain": "b", "added": {"tail": "x"}}]},
+    ]
+    done = call(db, "record_exchange", user, "s", entries)
+    assert done == {"turns": [1, 1, 2, 3], "refused": []}
+    known = db.execute("select * from memoir.known_messages(%s, '{a,b}')", [user]).fetchall()
+    assert sorted(known) == [("a", "s", 1, None), ("b", "s", 3, {"tail": "x"})]
+    # Again, told a little differently, and with something new: what is recorded stays as it is.
+    again = call(db, "record_exchange", user, "s", [entry("The gate code is 4712.", "k1"), *entries[1:]])
+    assert again["turns"] == [1, 1, 2, 3]
+    more = call(db, "record_exchange", user, "s", [entry("And the cellar?", "k4")], 3)
+    assert more["turns"] == [4]
+    told = [turn["content"] for (turn,) in db.execute("select memoir.history(%s, 's')", [user]).fetchall()]
+    assert told == ["The gate code is 4711.", "Result of a tool.", "Noted.", "And the cellar?"]
+
+
+def test_a_message_that_is_refused_stops_no_other(db: psycopg.Connection, user: str) -> None:
+    orphan = {"message": {"role": "tool", "tool_call_id": "none", "content": "x"}, "key": "k2"}
+    done = call(db, "record_exchange", user, "s", [entry("One.", "k1"), orphan, entry("Two.", "k3")])
+    assert done["turns"] == [1, 1, 2]
+    assert [(one["code"], "none" in one["error"]) for one in done["refused"]] == [("PM011", True)]
+
+
+@pytest.mark.parametrize("entries", [{"a": 1}, Jsonb([1]), [{"notes": 3}], [{"notes": [{"chain": 1}]}]])
+def test_entries_of_another_shape_are_named(db: psycopg.Connection, user: str, entries: object) -> None:
+    persist(db, user, "s", "One.")
+    with pytest.raises(psycopg.Error, match="must be a") as refused:
+        call(db, "record_exchange", user, "s", entries)
+    assert refused.value.sqlstate == "PM014"
+
+
+def test_nothing_is_recorded_in_a_closed_session(db: psycopg.Connection, user: str) -> None:
+    persist(db, user, "s", "One.")
+    db.execute("select memoir.close_session(%s, 's')", [user])
+    with pytest.raises(psycopg.Error, match="closed"):
+        call(db, "record_exchange", user, "s", [entry("Two.", "k1")])

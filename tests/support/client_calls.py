@@ -24,7 +24,7 @@ def parameters(method):
 
 def types_sent(call):
     """SQL type by argument."""
-    return dict(re.findall(r"p_(\w+) => %\(\w+\)s::([^,)]+)", call.sql))
+    return dict(re.findall(r"p_(\w+) => %\(\w+\)[sb]::([^,)]+)", call.sql))
 
 
 def arguments(name, values=GOOD, only_required=False):

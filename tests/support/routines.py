@@ -13,6 +13,12 @@ from servers import connect, unique, user_of
 
 MESSAGES = [{"role": "user", "content": "My cat is called Ximena."}, {"role": "assistant", "content": "Noted."}]
 
+LISTED = {
+    "note_messages": [{"chain": "x", "turns": 2}],
+    "record_exchange": [{"message": MESSAGES[0], "key": "first", "notes": [{"chain": "x"}]}],
+}
+"""What p_messages of a routine is instead."""
+
 CALL = {"id": "c1", "type": "function", "function": {"name": "Read", "arguments": '{"file_path": "a.py"}'}}
 STEP = [
     {"role": "user", "content": "Read it."},
@@ -163,7 +169,7 @@ def values_for(
         "p_user": user,
         "p_session": session,
         "p_new_session": unique("s"),
-        "p_messages": Jsonb([{"chain": "x", "turns": 2}] if routine.name == "note_messages" else MESSAGES),
+        "p_messages": Jsonb(LISTED.get(routine.name, MESSAGES)),
         "p_chains": ["x"],
         "p_items": Jsonb([{"item": message, "messages": [message]} for message in MESSAGES]),
         "p_documents": Jsonb([{"namespace": ["notes"], "key": "cat", "value": {"text": "The cat is called Ximena."}}]),

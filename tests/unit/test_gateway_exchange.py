@@ -11,7 +11,7 @@ import pytest
 import zstandard
 from pg_memoir_gateway import sse
 from pg_memoir_gateway.exchange import Exchange, harmless
-from pg_memoir_gateway.spans import MOST_BYTES, MOST_VALUES, NotPlain, TooLarge, body_of, quoted
+from pg_memoir_gateway.spans import MOST_BYTES, MOST_TEXT, MOST_VALUES, NotPlain, TooLarge, body_of, quoted
 from pg_memoir_gateway.sse import Splitter
 
 BODY = b'{"model":"m"}'
@@ -58,11 +58,21 @@ def test_compressed_bombs_are_not_read(compress: Any) -> None:
         b'{"messages":[' + b'{"role":"user","content":"a"},' * MOST_VALUES + b"{}]}",
         b'{"messages":[' + b"1," * MOST_VALUES + b"1]}",
         b'{"messages":"' + b"a" * MOST_BYTES + b'"}',
+        b'{"input":"' + b"a" * (MOST_TEXT + 1) + b'"}',
+        b'{"messages":[{"role":"user","content":"' + b"a" * (MOST_TEXT + 1) + b'"}]}',
+        b'{"messages":[{"role":"user","content":[{"type":"text","text":"' + b"a" * (MOST_TEXT + 1) + b'"}]}]}',
+        b'{"input":[{"type":"function_call_output","output":"' + b"a" * (MOST_TEXT + 1) + b'"}]}',
     ],
 )
 def test_large_requests_are_not_read(raw: bytes) -> None:
     with pytest.raises(TooLarge):
         body_of(raw)
+
+
+def test_large_images_are_read() -> None:
+    image = {"type": "base64", "media_type": "image/png", "data": "A" * (MOST_TEXT + 1)}
+    message = {"role": "user", "content": [{"type": "image", "source": image}]}
+    assert body_of(json.dumps({"messages": [message]}).encode()).get("messages") == [message]
 
 
 @pytest.mark.parametrize("opened", ["[", '{"a":'])
