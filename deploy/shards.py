@@ -173,7 +173,7 @@ class Shards(Nodes):
                     self.wait(lambda: self.behind(old, name) < 100_000, "what was written since")
                     try:
                         return self.cut_over(router, old, new, part, to, name, tables, min(30, 0.8 * 1.5**attempt))
-                    except (psycopg.errors.LockNotAvailable, Behind):
+                    except (psycopg.errors.LockNotAvailable, psycopg.errors.DeadlockDetected, Behind):
                         if attempt == TRIES - 1:
                             raise
                         time.sleep(0.5)  # a job is at work on the part, or the new server is behind
@@ -192,7 +192,8 @@ class Shards(Nodes):
         Where that takes longer than `patience` seconds nothing has happened, and they go on.
         """
         with old.transaction():
-            old.execute("set local lock_timeout = '500ms'")
+            old.execute("select set_config('lock_timeout', %s, true)", [f"{patience * 1000:.0f}ms"])
+            old.execute("set local deadlock_timeout = '100ms'")  # of two that wait for each other, the move gives way
             old.execute("set local session_replication_role = replica")  # history may not be truncated otherwise
             with router.transaction():
                 router.execute("set local lock_timeout = '5s'")

@@ -163,7 +163,9 @@ def _clients(table: Any) -> dict[str, UserRole]:
             f"clients is {table!r}, not a table of parts of a User-Agent or X-Title and whose words they send"
         )
     for sign, role in table.items():
-        if not sign.strip() or role not in USER_ROLES:
+        if not sign.strip():
+            raise ConfigError(f"clients: {sign!r} is empty, which every client has in its name")
+        if role not in USER_ROLES:
             raise ConfigError(f"clients: {sign!r} is {role!r}, not one of {', '.join(USER_ROLES)}")
     return table
 

@@ -15,7 +15,6 @@ import httpx
 import psycopg
 from pg_memoir import AsyncMemoir
 from pg_memoir.errors import MemoirError
-from psycopg_pool import PoolTimeout
 
 from .config import Config
 
@@ -132,17 +131,19 @@ class Gateway:
 
     async def in_time(self, call: Coroutine[Any, Any, T], until: float | None = None) -> T:
         """Waits for a call of the database on behalf of a request, until `until` (time.monotonic()) or for database_ms.
-        Raises TimeoutError after that, and for the next second at once: a database that is away keeps one request waiting,
-        not all."""
+        Raises TimeoutError after that. Where most of database_ms was left, it raises that for the next second at once: a
+        database that is away keeps one request waiting, not all."""
         now = time.monotonic()
-        if now < self._away_until:
+        patience = self.config.database_ms / 1000
+        wait = patience if until is None else max(0.0, until - now)
+        if now < self._away_until or not wait:
             call.close()
-            raise TimeoutError("the database did not answer a moment ago")
-        wait = self.config.database_ms / 1000 if until is None else max(0.0, until - now)
+            raise TimeoutError("the database did not answer a moment ago" if wait else "no time is left for the database")
         try:
             return await self.within(wait, call)
-        except (TimeoutError, psycopg.OperationalError, PoolTimeout):
-            self._away_until = time.monotonic() + AWAY_SECONDS
+        except (TimeoutError, psycopg.OperationalError) as error:
+            if wait > patience / 2 or not isinstance(error, TimeoutError):
+                self._away_until = time.monotonic() + AWAY_SECONDS
             raise
 
     async def within(self, seconds: float, call: Coroutine[Any, Any, T]) -> T:

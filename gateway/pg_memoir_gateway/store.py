@@ -129,11 +129,12 @@ class Store:
         links = ["", *talk.chain]
         return [self.added(talk, at) if links[at] != links[at + 1] else None for at in range(len(talk.chain))]
 
-    async def look_up(self, talk: Talk) -> int:
-        """How many messages of the list are known, asking the database where this process has not seen enough."""
+    async def look_up(self, talk: Talk, whole: bool = False) -> int:
+        """How many messages of the list are known, asking the database where this process has not seen enough. `whole`:
+        also about messages behind the last answer, which as a rule are new."""
         through = self._through(talk)
         answered = any(item.get("role") == "assistant" for item in talk.items[through:])
-        unknown = set(talk.chain[through:]) if answered else set()
+        unknown = set(talk.chain[through:]) if answered or whole else set()
         added = {link for at, link in enumerate(talk.chain) if self.added(talk, at)}  # it may be withdrawn by now
         if unknown | added:
             rows = await self.memoir.known_messages(talk.user, sorted(unknown | added))
@@ -351,6 +352,8 @@ class Store:
         there = await self.memoir.history(talk.user, known.session, from_turn=known.turns)
         if not there:
             return known.session, known.turns, through
+        if (found := await self.look_up(talk, whole=True)) > through:
+            return await self._place(talk, found)
         new = talk.items[through:]
         coming = await in_thread(
             len(talk.body.text), lambda: [told for m in talk.dialect.messages(new) for _, told, _ in _runs(m, talk)]

@@ -21,8 +21,7 @@ begin
   return p_table || '_p' || p_part || coalesce(to_char(p_month, '"_y"YYYY"m"MM'), '');
 end $$;
 
--- The only dynamic SQL of the product, with what it calls for. Idempotent; takes no lock that stops readers or writers
--- of the parent.
+-- Makes one leaf. Idempotent; takes no lock that stops readers or writers of the parent.
 create or replace function _memoir.make_leaf(p_table name, p_part integer, p_month date default null)
 returns boolean language plpgsql security definer set search_path from current as $$
 declare
@@ -36,35 +35,37 @@ declare
 begin
   if to_regclass('_memoir.' || quote_ident(v_leaf)) is not null then return false; end if;
   -- The lock that attaching needs anyway. Having waited for it, we also see what whoever had it has made.
-  execute format('lock table only _memoir.%I in share update exclusive mode', v_parent);
+  perform _memoir.run_ddl(format('lock table only _memoir.%I in share update exclusive mode', v_parent));
   if to_regclass('_memoir.' || quote_ident(v_leaf)) is not null then return false; end if;
   select * into strict v_info from _memoir.partitioned_tables where table_name = p_table;
   v_is_leaf := p_month is not null or not v_info.by_month;
 
-  execute format('create %s table _memoir.%I (like _memoir.%I including defaults including constraints including generated including storage including compression) %s %s',
+  perform _memoir.run_ddl(format('create %s table _memoir.%I (like _memoir.%I including defaults '
+    'including constraints including generated including storage including compression) %s %s',
     case when v_is_leaf and v_info.unlogged then 'unlogged' else '' end, v_leaf, p_table,
     case when v_is_leaf then '' else 'partition by range (recorded_at)' end,
-    case when v_is_leaf and v_info.options <> '' then format('with (%s)', v_info.options) else '' end);
+    case when v_is_leaf and v_info.options <> '' then format('with (%s)', v_info.options) else '' end));
   perform _memoir.secure_rows(format('_memoir.%I', v_leaf)::regclass),
     _memoir.without_statistics(format('_memoir.%I', v_leaf)::regclass);
   if p_month is null then
     v_bounds := format('with (modulus %s, remainder %s)', v_modulus, p_part);
   else
     v_bounds := format('from (%L) to (%L)', v_from, v_to);
-    execute format('alter table _memoir.%I add constraint month_bounds check (recorded_at >= %L and recorded_at < %L)',
-      v_leaf, v_from, v_to);
+    perform _memoir.run_ddl(format('alter table _memoir.%I add constraint month_bounds '
+      'check (recorded_at >= %L and recorded_at < %L)', v_leaf, v_from, v_to));
   end if;
-  execute format('alter table _memoir.%I attach partition _memoir.%I for values %s', v_parent, v_leaf, v_bounds);
+  perform _memoir.run_ddl(format('alter table _memoir.%I attach partition _memoir.%I for values %s', v_parent, v_leaf,
+    v_bounds));
   if p_month is not null then
-    execute format('alter table _memoir.%I drop constraint month_bounds', v_leaf);
+    perform _memoir.run_ddl(format('alter table _memoir.%I drop constraint month_bounds', v_leaf));
   end if;
   -- Attaching clones row triggers; one that watches TRUNCATE is a statement's and is not cloned.
   if v_is_leaf then
     for v_trigger in select t.tgname, t.tgfoid::regproc as guard from pg_trigger t
       where t.tgrelid = to_regclass('_memoir.' || quote_ident(p_table)) and not t.tgisinternal and t.tgtype & 32 <> 0
     loop
-      execute format('create trigger %I before truncate on _memoir.%I for each statement execute function %s()',
-        v_trigger.tgname, v_leaf, v_trigger.guard);
+      perform _memoir.run_ddl(format('create trigger %I before truncate on _memoir.%I for each statement '
+        'execute function %s()', v_trigger.tgname, v_leaf, v_trigger.guard));
     end loop;
   end if;
   return true;
@@ -193,6 +194,6 @@ begin
     where a.attrelid = p_table and a.attnum > 0 and not a.attisdropped and coalesce(a.attstattarget, -1) <> 0
       and (t.typcategory = 'A' or t.typname in ('text', 'jsonb', 'bytea', 'tsvector', 'halfvec'))
   loop
-    execute format('alter table only %s alter column %I set statistics 0', p_table, v_column);
+    perform _memoir.run_ddl(format('alter table only %s alter column %I set statistics 0', p_table, v_column));
   end loop;
 end $$;

@@ -56,6 +56,11 @@ begin
     execute v_statement;
   end loop;
   perform _memoir.grant_all();
+  begin
+    grant set on parameter pg_stat_statements.track_utility to memoir_owner;  -- see run_ddl
+  exception when insufficient_privilege then
+    null;
+  end;
   if exists (select from _memoir.open_routines()) then
     raise warning 'PUBLIC may execute routines that only a superuser may change, such as %',
       (select r from _memoir.open_routines() r limit 1) using hint = 'call memoir.setup() as a superuser';

@@ -115,7 +115,7 @@ declare
   v_now timestamptz := memoir.now();
 begin
   -- Nobody erases from it while it is counted; reading goes on.
-  execute format('lock table %s in share row exclusive mode', p_leaf);
+  perform _memoir.run_ddl(format('lock table %s in share row exclusive mode', p_leaf));
   -- What waited for a client goes as it is wanted now.
   update _memoir.archives a set destination = case when a.state = 'ready' then p_destination else a.destination end
   where a.leaf = v_name and a.state in ('ready', 'exported', 'detaching') returning a.archive_id into v_archive;
@@ -130,14 +130,15 @@ begin
   select coalesce(sum(turns), 0) into v_rows from _memoir.archived_turns where archive_id = v_archive;
   -- Only now the lock that readers wait behind, until this commits.
   if exists (select from pg_inherits where inhrelid = p_leaf) then
-    execute format('lock table _memoir.%I in access exclusive mode', _memoir.leaf_name('conversation_history', p_part));
-    execute format('alter table _memoir.%I detach partition %s', _memoir.leaf_name('conversation_history', p_part),
-      p_leaf);
+    perform _memoir.run_ddl(format('lock table _memoir.%I in access exclusive mode',
+      _memoir.leaf_name('conversation_history', p_part)));
+    perform _memoir.run_ddl(format('alter table _memoir.%I detach partition %s',
+      _memoir.leaf_name('conversation_history', p_part), p_leaf));
   end if;
   if p_destination = 'keep' then
-    execute format('alter table %s rename to %I', p_leaf, 'archived_' || v_name);
+    perform _memoir.run_ddl(format('alter table %s rename to %I', p_leaf, 'archived_' || v_name));
   else
-    execute format('drop table %s', p_leaf);
+    perform _memoir.run_ddl(format('drop table %s', p_leaf));
   end if;
   update _memoir.archives set state = case p_destination when 'keep' then 'kept' else 'dropped' end, turns = v_rows
   where archive_id = v_archive;
@@ -383,7 +384,7 @@ begin
   perform from _memoir.user_counters c where c.user_id in (select t.user_id from unnest(v_turns) t)
     order by c.user_id for update;
   insert into _memoir.conversation_history select t.* from unnest(v_turns) t;
-  if p_archive.state = 'kept' then execute format('drop table %s', v_kept); end if;
+  if p_archive.state = 'kept' then perform _memoir.run_ddl(format('drop table %s', v_kept)); end if;
   return v_turns;
 end $$;
 

@@ -403,9 +403,9 @@ returns void language plpgsql as $$
 declare
   v_key regclass := (select indexrelid::regclass from pg_index where indrelid = p_leaf and indisprimary);
 begin
-  execute format('cluster %s using %I', p_leaf, (select relname from pg_class where oid = v_key));
-  execute format('alter table %s set without cluster', p_leaf);
-  execute format('analyze %s', p_leaf);
+  perform _memoir.run_ddl(format('cluster %s using %I', p_leaf, (select relname from pg_class where oid = v_key)));
+  perform _memoir.run_ddl(format('alter table %s set without cluster', p_leaf));
+  perform _memoir.run_ddl(format('analyze %s', p_leaf));
 end $$;
 
 create or replace function _memoir.step_erase(p_limit integer)

@@ -14,7 +14,7 @@ begin
     and to_date(right(c.relname, 7), 'YYYY"m"MM') < _memoir.month_of(memoir.now() - make_interval(days => p_days))
   order by right(c.relname, 7), c.relname limit 1;
   if v_leaf is null then return null; end if;
-  execute format('drop table %s', v_leaf);
+  perform _memoir.run_ddl(format('drop table %s', v_leaf));
   return true;
 exception when lock_not_available then
   return false;

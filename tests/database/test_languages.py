@@ -6,6 +6,7 @@ import psycopg
 import pytest
 from calls import call, one, persist, recalled, remember, run_job, say, set_settings, table
 from psycopg.types.json import Jsonb
+from servers import complete, connect, database
 
 SAID = {
     "english": "We were told that the boat needs a new engine before May.",
@@ -229,3 +230,26 @@ def test_a_model_says_what_it_reads(db: psycopg.Connection) -> None:
     call(db, "register_embedding_model", "all of them", "none", 4)
     call(db, "switch_embedding_model", "all of them")
     assert not any(one(db, unread, *q) for q in asked)
+
+
+def test_turkish_database_answers_the_same(server_dsn: str, memoir_dsn: str) -> None:
+    """There lower('I') is not 'i', in the whole database."""
+    answers = []
+    with database(server_dsn, "template template0 locale_provider icu icu_locale 'tr-TR' locale 'C.UTF-8'") as turkish:
+        complete(turkish)
+        for dsn in (memoir_dsn, turkish):
+            with connect(dsn) as db:
+                say(db, "locale", "s", "I live in IZMIR. I AM ALLERGIC TO SHELLFISH. MY FAVOURITE CITY IS IRKUTSK.")
+                say(db, "locale", "s", "Sorry, I meant to say I live in ISTANBUL now, NOT IZMIR.")
+                run_job(db, "extract")
+                locker = [remember(db, "locale", said)["outcome"] for said in ("My locker is INDIGO.", "my locker is indigo.")]
+                found = [
+                    [content for (content,) in table(db, "recall", "locale", query, columns="content")]
+                    for query in ("where is izmir", "IRKUTSK", "Which shellfish?", "İstanbul")
+                ]
+                kept = table(db, "list_memories", "locale", columns="content, type, confidence")
+                call(db, "set_setting", "relevance_floor", Jsonb(0.2))
+                answers.append((locker, found, sorted(kept), one(db, "select lower('I')")))
+    plain, turkish_answers = answers
+    assert (plain[-1], turkish_answers[-1]) == ("i", "ı")
+    assert plain[:-1] == turkish_answers[:-1] and plain[1][1] and len(plain[2]) >= 3

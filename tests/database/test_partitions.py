@@ -15,7 +15,7 @@ from calls import set_clock
 from catalog import describe, differences
 from psycopg.types.json import Jsonb
 from routines import MESSAGES, all_routines, values_for
-from servers import apply, complete, connect, database
+from servers import apply, complete, connect, database, environment_of, fresh_server
 
 LEAVES = """
     select c.relname, c.relpersistence::text, t.table_name::text, t.by_month, t.unlogged, c.reloptions
@@ -106,6 +106,32 @@ def test_ensure_partitions_is_idempotent(db: psycopg.Connection) -> None:
     db.execute("call memoir.ensure_partitions(3)")
     db.execute("call memoir.ensure_partitions()")  # two months ahead, by the setting
     assert not differences(before, describe(db))
+
+
+def test_leaves_stay_out_of_pg_stat_statements(private_dsn: str) -> None:
+    """Even where it counts nested statements; and a caller's own DDL is still counted."""
+    seen = """
+        select count(*), count(*) filter (where query like '%y2061m%') from public.pg_stat_statements
+        where dbid = (select oid from pg_database where datname = current_database())"""
+    settings = {"shared_preload_libraries": "pg_stat_statements", "pg_stat_statements.track": "all"}
+    with fresh_server(environment_of(private_dsn), **settings) as server, database(server) as dsn:
+        complete(dsn, 2)
+        with connect(dsn) as db:
+            db.execute("create extension pg_stat_statements schema public")
+            counts = []
+            for month in ("03", "04"):
+                set_clock(db, f"2061-{month}-02T00:00:00Z")
+                db.execute("call memoir.ensure_partitions(0)")
+                counts.append(db.execute(seen).fetchone())
+            (first, _), (second, named) = counts
+            assert months(db) >= {"2061m03", "2061m04"}
+            assert named == 0 and second - first <= 2
+            with db.transaction():
+                set_clock(db, "2061-05-02T00:00:00Z")
+                persist(db, "counted")
+                db.execute("create temporary table own_ddl () on commit drop")
+            own = "select count(*) from public.pg_stat_statements where query like 'create temporary table own_ddl%'"
+            assert db.execute(own).fetchone() == (1,)
 
 
 @pytest.mark.parametrize(("zone", "year"), [("America/New_York", 2143), ("UTC", 2153), ("Asia/Tokyo", 2163)])

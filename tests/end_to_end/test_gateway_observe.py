@@ -92,6 +92,25 @@ def test_a_conversation_is_stored_once_however_often_its_list_comes(
         assert b"".join(bytes(part.body) for part in parts[1:]) == model.sent[0]
 
 
+def test_replayed_conversation_is_known(model: Upstream, memoir_dsn: str, user: str) -> None:
+    """A process that has not seen it finds all of it stored, and makes no session of its own."""
+    answers = [[call("read", f"toolu_{n}", path="a")] for n in range(4)] + [[text("Done.")]]
+    stored = []
+    for _ in range(2):
+        steps = iter(answers)
+        model.answer = lambda body, steps=steps: next(steps)  # type: ignore[misc]
+        with gateway(memoir_dsn, model, user, mode="observe") as running:
+            asked: list[dict[str, Any]] = [{"role": "user", "content": "Read it all."}]
+            for n, answer in enumerate(answers):
+                running.anthropic("s1").messages.create(model="m", max_tokens=9, tools=[TOOL], messages=asked)
+                running.settle()
+                result = {"type": "tool_result", "tool_use_id": f"toolu_{n}", "content": f"part {n}"}
+                asked += [{"role": "assistant", "content": answer}, {"role": "user", "content": [result]}]
+        with Memoir(memoir_dsn) as memoir:
+            stored.append([(row.session, row.turns) for row in memoir.list_sessions(user)])
+    assert stored[0] == stored[1] == [("session s1", 10)]
+
+
 def test_a_changed_past_is_a_branch(observer: Running, memoir_dsn: str, user: str) -> None:
     client = observer.anthropic("s1")
 

@@ -32,6 +32,10 @@ def test_the_command_line_prevails_over_the_environment_and_that_over_the_file(t
         ({"dsn": ""}, "dsn is empty"),
         ({"colour": "red"}, "unknown setting colour"),
         ({"users": [{"name": "a", "key_sha256": "x"}]}, "users: key_sha256 of a is not 64 hexadecimal digits"),
+        ({"clients": "cline"}, "clients is 'cline', not a table of parts of a User-Agent or X-Title"),
+        ({"clients": {"cline": "robot"}}, "clients: 'cline' is 'robot', not one of person, mixed, material"),
+        ({"clients": {"cline": 1}}, "clients: 'cline' is 1, not one of person, mixed, material"),
+        ({"clients": {" ": "person"}}, "clients: ' ' is empty, which every client has in its name"),
     ],
 )
 def test_what_can_not_be_is_refused_by_its_name_and_value(given: dict[str, object], problem: str) -> None:

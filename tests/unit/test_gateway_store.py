@@ -87,3 +87,22 @@ def test_calls_that_can_not_be_cancelled_are_left() -> None:
         assert not gateway._left
 
     asyncio.run(run())
+
+
+def test_short_wait_does_not_mean_away() -> None:
+    """A conversation whose storing lags has little time left for the database, which answers all others."""
+
+    async def answer() -> int:
+        return 5
+
+    async def run() -> None:
+        gateway = Gateway(Config(dsn="dbname=none", database_ms=1000))
+        for left, told in ((0.05, "no answer within"), (-1, "no time is left")):
+            with pytest.raises(TimeoutError, match=told):
+                await gateway.in_time(asyncio.sleep(60), time.monotonic() + left)
+        assert await gateway.in_time(answer()) == 5
+        for task in list(gateway._left):
+            task.cancel()
+            await asyncio.wait({task})
+
+    asyncio.run(run())
