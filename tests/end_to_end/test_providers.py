@@ -60,9 +60,23 @@ PROVIDERS = {
         grant usage on schema extensions to customer with grant option;
         alter default privileges for role customer in schema public grant all on functions to anon, authenticated;
         alter default privileges for role customer in schema public grant all on tables to anon, authenticated;
-        alter database {database} set search_path = "$user", public, extensions""",
+        alter database {database} set search_path = "$user", public, extensions;
+        alter database {database} set statement_timeout = '2min';
+        alter role anon set statement_timeout = '3s'; alter role authenticated set statement_timeout = '8s' """,
         "customer",
         "extensions",
+    ),
+    "neon": Provider(
+        """create role cloud_admin superuser;
+        create role neon_superuser nologin createdb createrole replication bypassrls;
+        grant pg_read_all_data, pg_write_all_data, pg_monitor to neon_superuser;
+        create role customer login createdb createrole replication bypassrls;
+        grant neon_superuser to customer""",
+        """create extension vector; create extension pg_trgm; create extension pgcrypto; create extension "uuid-ossp";
+        alter database {database} set jit = on; alter database {database} set jit_above_cost = 0;
+        alter database {database} set idle_in_transaction_session_timeout = '5min' """,
+        "customer",
+        "public",
     ),
 }
 
