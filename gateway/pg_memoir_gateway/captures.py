@@ -3,11 +3,20 @@ conversation's last one lacks is stored: `metadata.base` names that call, `head`
 
 from __future__ import annotations
 
+import json
 import zlib
 from collections import OrderedDict
+from datetime import UTC, datetime
 from typing import Any
 
 from pg_memoir import AsyncMemoir
+
+from .costs import cost_of, without
+from .dialect import Answer
+from .exchange import Exchange, Headers, harmless
+from .gateway import Gateway, in_thread, log
+from .sse import Event, Splitter, event_of
+from .talk import Talk
 
 KEPT_BYTES = 8 << 20
 """Requests kept in mind, compressed, to compare the next ones with."""
@@ -40,6 +49,88 @@ class Bases:
         self._last[key] = (call, packed)
         while self._size > KEPT_BYTES and len(self._last) > 1:
             self._size -= len(self._last.popitem(last=False)[1][1])
+
+
+class Captures:
+    """Of one process."""
+
+    def __init__(self, gateway: Gateway) -> None:
+        self.gateway = gateway
+        self._bases = Bases()
+
+    async def capture(self, exchange: Exchange, talk: Talk) -> None:
+        """Stores a call as it went over the wire."""
+        split = split_events(exchange) if exchange.streams else []
+        model = talk.body.get("model")
+        reply = read_answer(exchange, talk)
+        cost = cost_of(reply.usage) if reply else 0.0
+        left_out = sum(end - start - length for start, end, length in exchange.changes)
+        self.gateway.counts.add("input_cost_tokens", cost, list="sent")
+        self.gateway.counts.add("input_cost_tokens", without(cost, left_out, exchange.rewritten), list="client")
+        usage = {name: count for name, count in (reply.usage if reply else {}).items() if isinstance(count, int)}
+        for name, count in usage.items():
+            self.gateway.counts.add("tokens", count, kind=name)
+        sent = exchange.sent or exchange.body
+        key = (talk.user, talk.session, exchange.path + talk.kind)
+        request, base = await in_thread(len(sent), lambda: self._bases.shortened(key, sent))
+        call = await self.gateway.memoir.capture_call(
+            talk.user,
+            talk.session,
+            request,
+            response=None if exchange.streams else b"".join(piece for _, piece in exchange.answer()),
+            provider=talk.dialect.name,
+            model=model if isinstance(model, str) else None,
+            status=exchange.status,
+            latency_ms=int((exchange.chunks[-1][0] - exchange.began) * 1000) if exchange.chunks else None,
+            started_at=datetime.fromtimestamp(exchange.began, UTC),
+            request_headers=_shown(exchange.headers),
+            response_headers=_shown(exchange.answer_headers),
+            events=[event.raw for _, event in split],
+            event_times=[datetime.fromtimestamp(at, UTC) for at, _ in split],
+            metadata={
+                "kind": talk.kind,
+                "client": talk.client,
+                "path": exchange.path,
+                "usage": usage,
+                "changes": exchange.changes,
+            }
+            | base,
+        )
+        self._bases.keep(key, str(call), await in_thread(len(sent), lambda: zlib.compress(sent, 1)))
+
+
+def read_answer(exchange: Exchange, talk: Talk) -> Answer | None:
+    """Returns the answer to one call, None where it is not whole or can't be read. It is read once."""
+    if exchange.answers is None:
+        exchange.answers = []
+        try:
+            if exchange.succeeded and exchange.complete:
+                exchange.answers = [_parse(exchange, talk)]
+        except Exception as error:  # a server may send anything; what was asked is stored all the same
+            log.info("an answer can't be read: %s: %s", type(error).__name__, error)
+    return exchange.answers[0] if exchange.answers else None
+
+
+def _parse(exchange: Exchange, talk: Talk) -> Answer | None:
+    if exchange.streams:
+        return talk.dialect.answer([event for _, event in split_events(exchange)])
+    return talk.dialect.whole(json.loads(b"".join(piece for _, piece in exchange.answer())))
+
+
+def split_events(exchange: Exchange) -> list[tuple[float, Event]]:
+    """Returns the events of an answer, each with the time at which it was whole; last what is left of one that was cut.
+    The answer is split once."""
+    if exchange.events is None:
+        splitter = Splitter()
+        pieces = exchange.answer()
+        exchange.events = [(at, event) for at, piece in pieces for event in splitter.feed(piece)]
+        if rest := splitter.rest():
+            exchange.events.append((pieces[-1][0], event_of(rest)))
+    return exchange.events
+
+
+def _shown(headers: Headers) -> dict[str, str]:
+    return {key.decode("latin-1").lower(): value.decode("latin-1") for key, value in harmless(headers)}
 
 
 def _shared(one: bytes, other: bytes) -> int:

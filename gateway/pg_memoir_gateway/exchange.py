@@ -12,6 +12,7 @@ import zstandard
 
 from .dialect import Answer
 from .spans import MOST_BYTES, NotPlain, TooLarge
+from .sse import Event
 
 Headers = list[tuple[bytes, bytes]]
 
@@ -34,7 +35,8 @@ class Exchange:
     `chunks` are those of the upstream's answer. Where the model was asked again within the client's message, `earlier` are the calls before, and `told` is the whole message. `changes` is the
     log of what differs: start and end in the text of the body, and the length of what stands there; `rewritten`: characters
     behind what differs from the request before. `conversation`: of whom and which, until it is stored. `bypassed`: why it
-    passes as it came, if it does. `unread`: request or answer can't be read. `started`: the client has the head of a stream."""
+    passes as it came, if it does. `unread`: request or answer can't be read. `started`: the client has the head of a stream. `events` and
+    `answers`: what `split_events` and `read_answer` made of the answer."""
 
     method: str
     path: str
@@ -56,6 +58,8 @@ class Exchange:
     bypassed: str = ""
     unread: bool = False
     started: bool = False
+    events: list[tuple[float, Event]] | None = None
+    answers: list[Answer | None] | None = None
 
     def header(self, name: str) -> str:
         """A header of the request, "" if there is none."""

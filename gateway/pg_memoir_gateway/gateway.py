@@ -7,7 +7,7 @@ import logging
 import threading
 import time
 from collections import defaultdict
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from typing import Any, Literal, TypeVar
 
@@ -34,9 +34,16 @@ AWAY_SECONDS = 1.0
 LEFT_SECONDS = 30.0
 """A call of the database that a request no longer waits for is cancelled after this time."""
 
+LARGE_BYTES = 64 << 10
+"""Larger texts are read and compressed in a thread, beside the other requests."""
 
 BOUNDS = (0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.5, 1.0)
 """Upper ends of the classes of times, in seconds."""
+
+
+async def in_thread(size: int, work: Callable[[], T]) -> T:
+    """Does work over so many bytes, in a thread where it would keep other requests waiting."""
+    return await asyncio.to_thread(work) if size > LARGE_BYTES else work()
 
 
 class Counts:
@@ -138,7 +145,9 @@ class Gateway:
         wait = patience if until is None else max(0.0, until - now)
         if now < self._away_until or not wait:
             call.close()
-            raise TimeoutError("the database did not answer a moment ago" if wait else "no time is left for the database")
+            raise TimeoutError(
+                "the database did not answer a moment ago" if wait else "no time is left for the database"
+            )
         try:
             return await self.within(wait, call)
         except (TimeoutError, psycopg.OperationalError) as error:

@@ -23,14 +23,15 @@ from .chat_rounds import ChatRounds
 from .config import Mode
 from .dialect import Answer, chain
 from .exchange import Exchange
-from .gateway import Gateway, log
+from .gateway import Gateway, in_thread, log
 from .guard import error_response
 from .journal import Entry
+from .known import KnownMessages
+from .record import Recorder
 from .responses_rounds import ResponsesRounds
 from .rewriting import Plan, Rewriter
 from .spans import MOST_BYTES, NotPlain, TooLarge, body_of, quoted
 from .sse import Event, Splitter, event_of
-from .store import Store, in_thread
 from .talk import Talk, dialect_of, talk_of
 from .upstreams import NoUpstream, upstream_of
 
@@ -70,8 +71,8 @@ class Record:
     """Has an exchange written to the journal while it goes on, so that a kill of the process loses nothing that was
     answered."""
 
-    def __init__(self, store: Store, exchange: Exchange, whose: tuple[str, Mode] | None) -> None:
-        self.store = store
+    def __init__(self, recorder: Recorder, exchange: Exchange, whose: tuple[str, Mode] | None) -> None:
+        self.recorder = recorder
         self.exchange = exchange
         self.whose = whose
         self.entry: Entry | None = None
@@ -81,7 +82,7 @@ class Record:
     def begin(self) -> None:
         """Begins to write the request of a conversation, once the provider has accepted it."""
         known = self.whose and dialect_of(self.exchange) and not self.exchange.unread
-        if known and self.entry is None and (entry := self.store.journal.entry()):
+        if known and self.entry is None and (entry := self.recorder.journal.entry()):
             self.entry = entry
             assert self.whose
             self._begun = asyncio.create_task(self._write(entry.write_request, self.exchange, *self.whose))
@@ -97,7 +98,7 @@ class Record:
         try:
             await asyncio.to_thread(write, *values)
         except OSError as error:
-            self.store.gateway.counts.add("journal_errors")
+            self.recorder.gateway.counts.add("journal_errors")
             log.warning("the journal: %s", error)
 
 
@@ -106,8 +107,9 @@ class Proxy:
 
     def __init__(self, gateway: Gateway) -> None:
         self.gateway = gateway
-        self.store = Store(gateway)
-        self.rewriter = Rewriter(gateway, self.store)
+        self.known = KnownMessages(gateway.memoir)
+        self.recorder = Recorder(gateway, self.known)
+        self.rewriter = Rewriter(gateway, self.known, self.recorder)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -115,7 +117,7 @@ class Proxy:
         self.gateway.open_requests += 1
         try:
             exchange = await _received(scope, receive)
-            record = Record(self.store, exchange, user_of(self.gateway.config, Headers(raw=exchange.headers)))
+            record = Record(self.recorder, exchange, user_of(self.gateway.config, Headers(raw=exchange.headers)))
             try:
                 await _while_there(receive, self._forward(exchange, record, send))
             finally:
@@ -130,7 +132,7 @@ class Proxy:
 
     def running(self) -> AbstractAsyncContextManager[None]:
         """While requests are answered."""
-        return self.store.running(self.read, self.rewriter.refreshed)
+        return self.recorder.running(self.read, self.rewriter.refreshed)
 
     def read(self, exchange: Exchange, whose: tuple[str, Mode]) -> Talk:
         """Reads a request as a part of its conversation. Raises NotPlain."""
@@ -291,7 +293,7 @@ class Proxy:
         """Keeps what was held back for later requests, and the answer as the client knows it."""
         links = chain(talk.dialect, rounds.items(), talk.chain[-1])
         link = talk.chain[-1] if talk.dialect.key == "input" else links[-1]
-        self.store.add(talk, link, joined(self.store.added(talk, -1), added) if link == talk.chain[-1] else added)
+        self.known.add(talk, link, joined(self.known.added(talk, -1), added) if link == talk.chain[-1] else added)
         exchange.told = Answer(rounds.items(), talk.body.get("model"), rounds.total())
 
     def _give_up(self, exchange: Exchange, error: Exception) -> None:
@@ -383,7 +385,7 @@ class Proxy:
         whose = record.whose
         if not (whose and exchange.succeeded and dialect_of(exchange)):
             return
-        self.store.keep(exchange, lambda: self.read(exchange, whose), self.rewriter.refreshed, record.entry)
+        self.recorder.queue(exchange, lambda: self.read(exchange, whose), self.rewriter.refreshed, record.entry)
 
     def _upstream(self, exchange: Exchange) -> httpx.Request:
         """The request as it goes out: the client's, to another host."""

@@ -16,9 +16,10 @@ from .dialect import storable
 from .exchange import Exchange
 from .forms import Forms, Shown, budget_of, forms_of, has_results, large_news, mark
 from .forms import edits as form_edits
-from .gateway import Gateway, Sort, log
+from .gateway import Gateway, Sort, in_thread, log
+from .known import KnownMessages
+from .record import Recorder
 from .spans import Edit, NotPlain, edited, quoted
-from .store import Store, in_thread
 from .talk import Talk, texts
 
 COMMAND = re.compile(r"\[\[(?=\w)")
@@ -73,9 +74,10 @@ class Offers(dict[tuple[str, str], bool]):
 class Rewriter:
     """Of one process."""
 
-    def __init__(self, gateway: Gateway, store: Store) -> None:
+    def __init__(self, gateway: Gateway, known: KnownMessages, recorder: Recorder) -> None:
         self.gateway = gateway
-        self.store = store
+        self.known = known
+        self.recorder = recorder
         self.shown = Shown()
         self.untouched: OrderedDict[tuple[str, str], float] = OrderedDict()
         self._offers = Offers()
@@ -99,8 +101,8 @@ class Rewriter:
         until = time.monotonic() + self.gateway.config.database_ms / 1000
         try:
             if talk.mode == "manage" and has_results(talk):
-                await self.store.caught_up(talk, until)
-            through = await self.gateway.in_time(self.store.look_up(talk), until)
+                await self.recorder.wait_for(talk, until)
+            through = await self.gateway.in_time(self.known.look_up(talk), until)
             if talk.mode == "manage":
                 forms = await self._forms(talk, through, exchange, until)
             if talk.kind == "main":
@@ -109,7 +111,7 @@ class Rewriter:
             plan.bypassed = type(error).__name__
             log.info("bypassed: %s: %s", type(error).__name__, error)
         try:
-            edits = edits_of(talk, self.store.additions(talk))
+            edits = edits_of(talk, self.known.additions(talk))
             if forms and talk.mode == "manage":
                 changed = form_edits(talk, forms)
                 edits += changed + mark(talk, changed, self.shown)
@@ -127,10 +129,10 @@ class Rewriter:
         """Finds what belongs beside the newest message of a person, or beside what may be a person's question in it, once."""
         newest = await in_thread(len(talk.body.text), talk.newest)
         said = storable("\n".join(piece.text for piece in newest if piece.whose in ("person", "question"))).strip()
-        if not re.search(r"\w\w", COMMANDS.sub(" ", said)) or self.store.added(talk, len(talk.chain) - 1) is not None:
+        if not re.search(r"\w\w", COMMANDS.sub(" ", said)) or self.known.added(talk, len(talk.chain) - 1) is not None:
             return
-        known = self.store.recalled(talk, through - 1) if through else None
-        shown = [one["profile"] for one in self.store.additions(talk) if one and "profile" in one]
+        known = self.known.find(talk, through - 1) if through else None
+        shown = [one["profile"] for one in self.known.additions(talk) if one and "profile" in one]
         found = await self.gateway.in_time(
             self.gateway.memoir.recall_beside(
                 talk.user,
@@ -147,15 +149,15 @@ class Rewriter:
         if found["text"]:
             added["tail"] = COMMAND.sub("[ [", found["text"])
             self.gateway.counts.add("recalls")
-        self.store.add(talk, talk.chain[-1], added)
+        self.known.add(talk, talk.chain[-1], added)
 
     async def _forms(self, talk: Talk, through: int, exchange: Exchange, until: float) -> Forms | None:
         """The forms in force: as they were after the last answer, unless something has changed since."""
         budget = budget_of(talk, self._window(exchange))
-        known = self.store.recalled(talk, through - 1) if through else None
+        known = self.known.find(talk, through - 1) if through else None
         # Of a conversation that no provider has accepted yet nothing is stored.
         if known and large_news(talk, through, budget):
-            session = await self.gateway.in_time(self.store.catch_up(talk), until)
+            session = await self.gateway.in_time(self.recorder.catch_up(talk), until)
         elif known is None or (forms := self.shown.of(talk)):
             return forms if known else None
         else:
@@ -202,7 +204,7 @@ class Rewriter:
         of it carries the user's word."""
 
         async def answers() -> list[str]:
-            session = await self.store.catch_up(talk)
+            session = await self.recorder.catch_up(talk)
             return [await self._one(talk, session, name, arguments) for _, name, arguments in calls]
 
         try:
@@ -215,7 +217,7 @@ class Rewriter:
     async def without_withdrawn(self, talk: Talk, sent: bytes) -> bytes:
         """A request without what a call has just had forgotten."""
         try:
-            for text, instead in await self.gateway.in_time(self.store.withdrawn(talk)):
+            for text, instead in await self.gateway.in_time(self.known.find_withdrawn(talk)):
                 sent = sent.replace(text.encode(), instead.encode())
         except (TimeoutError, psycopg.Error, MemoirError, OSError) as error:
             log.warning("not withdrawn: %s: %s", type(error).__name__, error)

@@ -65,9 +65,3 @@ def event_of(raw: bytes) -> Event:
     lines = _LINE.split(text) if "\r" in text else text.split("\n")
     data = [line[5:].removeprefix(" ") for line in lines if line.startswith("data:")]
     return Event(raw, "\n".join(data))
-
-
-def events_of(pieces: list[bytes]) -> list[Event]:
-    """All events of a whole stream."""
-    splitter = Splitter()
-    return [event for piece in pieces for event in splitter.feed(piece)]

@@ -12,7 +12,7 @@ from typing import Any, Literal, get_args
 from . import material, words
 from .anthropic import Anthropic, blocks_of
 from .config import Config, Mode, UserRole
-from .dialect import Dialect, Item, chain, text_of
+from .dialect import Dialect, Item, Message, chain, text_of
 from .exchange import Exchange
 from .openai_chat import Chat
 from .openai_responses import CALLS, RESULTS, Responses
@@ -82,6 +82,36 @@ class Talk:
         elif before == "result":
             lowered = {"person": "question"}
         return [[words.Piece(p.text, lowered.get(p.whose, p.whose)) for p in pieces] for pieces in found]
+
+    def split(self, message: Message, delegated: bool = False) -> list[tuple[int, dict[str, Any], str | None]]:
+        """Returns a message as those to store, each with its place and its actor: what is the person's apart from what a
+        client wrapped around it. `delegated`: a model began the list."""
+        told = message.message
+        if told["role"] == "system":
+            return []
+        if told["role"] != "user":
+            return [(0, told, None)]
+        runs: list[tuple[list[Any], str | None]] = []
+        content = told.get("content")
+        parts = content if isinstance(content, list) else [{"type": "text", "text": content}]
+        given = [str(part["text"]) for part in parts if _is_text(part)]
+        read = self.pieces(given, told.get("name"))
+        found = [piece.whose for pieces in read for piece in pieces]
+        other: material.Whose = "output" if found and "person" not in found else "person"
+        texts = iter(read)
+        for part in parts:
+            whose: list[tuple[material.Whose, Any]] = [(other, part)]
+            if _is_text(part):
+                whose = [(piece.whose, {"type": "text", "text": piece.text.strip("\n")}) for piece in next(texts)]
+            for who, piece in whose:
+                if who == "context":
+                    continue
+                actor = None if who == "person" and self.kind == "main" and not delegated else "tool"
+                if runs and runs[-1][1] == actor:
+                    runs[-1][0].append(piece)
+                else:
+                    runs.append(([piece], actor))
+        return [(at, told | {"content": _simple(parts)}, actor) for at, (parts, actor) in enumerate(runs)]
 
     def _before(self, told: list[str]) -> Before:
         """What comes before the message of the user that has these texts."""
@@ -237,3 +267,11 @@ def _is_hosted(tool: Any) -> bool:
 def said(item: Item) -> str:
     """An item's text."""
     return text_of(item.get("content"))
+
+
+def _is_text(part: Any) -> bool:
+    return isinstance(part, dict) and part.get("type") == "text" and isinstance(part.get("text"), str)
+
+
+def _simple(parts: list[Any]) -> Any:
+    return parts[0]["text"] if len(parts) == 1 and parts[0].get("type") == "text" else parts

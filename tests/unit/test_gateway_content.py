@@ -9,7 +9,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pg_memoir import from_anthropic, from_responses
 from pg_memoir_gateway.spans import Body
-from pg_memoir_gateway.store import _runs
 from pg_memoir_gateway.talk import DIALECTS, Talk
 
 SAID = st.text(st.characters(exclude_categories=["Cs"]), max_size=30)
@@ -28,7 +27,7 @@ def stored(path: str, role: str, content: Any) -> list[Any]:
         {"role": "user", "content": "Last."},
     ]
     talk = Talk("ann", "observe", "", "main", "s", DIALECTS[path], Body("", {}, {}), items, [], role="mixed")
-    return [run for message in DIALECTS[path].messages(items) for run in _runs(message, talk)]
+    return [run for message in DIALECTS[path].messages(items) for run in talk.split(message)]
 
 
 @pytest.mark.parametrize("role", ["user", "assistant"])

@@ -13,15 +13,16 @@ from pg_memoir_gateway.config import Config
 from pg_memoir_gateway.exchange import Exchange
 from pg_memoir_gateway.forms import has_results
 from pg_memoir_gateway.gateway import Gateway
+from pg_memoir_gateway.known import KnownMessages
+from pg_memoir_gateway.record import BEHIND, Recorder
 from pg_memoir_gateway.spans import NotPlain
-from pg_memoir_gateway.store import BEHIND, Store
 
 
 def test_a_request_waits_a_little_while_storing_lags_behind_its_conversation() -> None:
     work: list[Coroutine[Any, Any, None]] = []
     config = SimpleNamespace(database_ms=100, capture=False, session_header="")
     gateway = SimpleNamespace(config=config, memoir=None, pending_bytes=0, in_background=work.append)
-    store = Store(cast(Any, gateway))
+    recorder = Recorder(cast(Any, gateway), KnownMessages(cast(Any, None)))
 
     def unread() -> Any:
         raise NotPlain("no conversation after all")
@@ -31,14 +32,14 @@ def test_a_request_waits_a_little_while_storing_lags_behind_its_conversation() -
 
     async def waited(session: str) -> float:
         begun = time.monotonic()
-        await store.caught_up(cast(Any, SimpleNamespace(user="u", session=session)), begun + 0.1)
+        await recorder.wait_for(cast(Any, SimpleNamespace(user="u", session=session)), begun + 0.1)
         return time.monotonic() - begun
 
     async def run() -> None:
         for _ in range(BEHIND):
-            store.keep(Exchange("POST", "/", b"/", [], b"{}", conversation=("u", "s")), unread, nothing)
+            recorder.queue(Exchange("POST", "/", b"/", [], b"{}", conversation=("u", "s")), unread, nothing)
         assert await waited("s") < 0.05, "so many need not be there yet"
-        store.keep(Exchange("POST", "/", b"/", [], b"{}", conversation=("u", "s")), unread, nothing)
+        recorder.queue(Exchange("POST", "/", b"/", [], b"{}", conversation=("u", "s")), unread, nothing)
         assert await waited("s") >= 0.1 > 0.05 > await waited("another")
         await work.pop()
         assert await waited("s") < 0.05

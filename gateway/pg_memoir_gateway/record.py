@@ -1,0 +1,290 @@
+"""Stores exchanges in the background: turns, usage, the call itself. A list that comes again is appended to."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import time
+from collections import Counter, deque
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager
+from typing import Any
+from weakref import WeakValueDictionary
+
+import psycopg
+from pg_memoir.errors import InvalidArgumentError, InvalidTextError, MemoirError, TextTooLargeError
+from psycopg.errors import ReadOnlySqlTransaction
+
+from .align import Aligner
+from .captures import Captures, read_answer
+from .config import Mode
+from .dialect import Item, chain, storable
+from .exchange import Exchange
+from .gateway import LARGE_BYTES, Gateway, in_thread, log
+from .journal import Entry, Journal
+from .known import Known, KnownMessages
+from .spans import NotPlain
+from .talk import Talk
+
+PENDING_BYTES = 64 << 20
+"""What may wait in memory to be stored. Beyond it exchanges wait in the journal. Without one they are dropped: their turns
+come again with the next request."""
+
+WAITING_SECONDS = 15.0
+"""Between looks at what waits in the journal."""
+
+TRIED_AGAIN = (0.5, 1, 2, 4, 8, 15, 30, 60, 60, 60, 60)
+"""Seconds before each further try to store while the database is away: a failover or a restart loses nothing."""
+
+AWAY = (psycopg.OperationalError, psycopg.InterfaceError, ReadOnlySqlTransaction, TimeoutError, OSError)
+
+BEHIND = 2
+"""Exchanges of a conversation that need not be stored when its next request goes out."""
+
+STORING = 4
+"""So many are stored at once: of the connections some stay free for those who wait for an answer."""
+
+ONCE: tuple[float, ...] = ()
+"""No wait: what comes from the journal is tried at the next look again."""
+
+BATCH = 50
+"""So many messages and notes are recorded with one statement."""
+
+Then = Callable[[Talk, str, Exchange], Awaitable[None]]
+Read = Callable[[Exchange, tuple[str, Mode]], Talk]
+Entries = list[dict[str, Any]]
+
+
+class Recorder:
+    """Of one process; any number of them may store the same conversation."""
+
+    def __init__(self, gateway: Gateway, known: KnownMessages) -> None:
+        self.gateway = gateway
+        self.memoir = gateway.memoir
+        self.known = known
+        self.aligner = Aligner(gateway, known)
+        self.captures = Captures(gateway)
+        self.journal = Journal(gateway.config)
+        self._locks: WeakValueDictionary[tuple[str, str], asyncio.Lock] = WeakValueDictionary()
+        self._turn = asyncio.Semaphore(STORING)
+        self._behind: Counter[tuple[str, str]] = Counter()
+        self._waiting: deque[Entry] = deque()
+
+    @asynccontextmanager
+    async def running(self, read: Read, then: Then) -> AsyncIterator[None]:
+        """While requests are answered: stores what waits in the journal, from ended processes too."""
+        self._waiting.extend(await asyncio.to_thread(self.journal.open))
+        task = asyncio.create_task(self._replay_journal(read, then))
+        try:
+            yield
+        finally:
+            task.cancel()
+            await asyncio.wait({task})
+            await asyncio.to_thread(self.journal.close)
+
+    async def _replay_journal(self, read: Read, then: Then) -> None:
+        while True:
+            for _ in range(len(self._waiting)):
+                if self.gateway.pending_bytes > PENDING_BYTES // 2:
+                    break
+                entry = self._waiting.popleft()
+                try:
+                    exchange, user, mode = await asyncio.to_thread(entry.read)
+                except (OSError, ValueError, KeyError, TypeError) as error:
+                    self.gateway.counts.add("journal_errors")
+                    log.warning("an entry of the journal can't be read: %s: %s", type(error).__name__, error)
+                    continue
+                self.gateway.counts.add("journal_replayed")
+                self.gateway.pending_bytes += exchange.size
+                await self._store_in_background(exchange, lambda: read(exchange, (user, mode)), then, entry, ONCE)
+            await asyncio.sleep(WAITING_SECONDS)
+
+    def queue(self, exchange: Exchange, read: Callable[[], Talk], then: Then, entry: Entry | None = None) -> None:
+        """Stores an exchange in the background, if there is room for it to wait; `then` gets the session. It is taken apart
+        (`read`) when its turn comes, since it waits in less memory as it came. `entry`: its place in the journal."""
+        if self.gateway.pending_bytes + exchange.size > PENDING_BYTES:
+            self.gateway.counts.add("stores_postponed" if entry else "stores_dropped")
+            if entry:
+                self._waiting.append(entry)
+            return
+        self.gateway.pending_bytes += exchange.size
+        if exchange.conversation:
+            self._behind[exchange.conversation] += 1
+        self.gateway.in_background(self._store_in_background(exchange, read, then, entry))
+
+    async def _store_in_background(
+        self,
+        exchange: Exchange,
+        read: Callable[[], Talk],
+        then: Then,
+        entry: Entry | None,
+        waits: tuple[float, ...] = TRIED_AGAIN,
+    ) -> None:
+        """Stores an exchange, and tries again while the database is away. What could not be stored by then stays in the
+        journal."""
+        size, done = exchange.size, False
+        try:
+            for wait in (*waits, None):
+                try:
+                    async with self._turn:
+                        await self._store(exchange, await in_thread(len(exchange.body), read), then)
+                    done = True
+                    return
+                except AWAY as error:
+                    self._settle(exchange)
+                    self.gateway.counts.add("stores_postponed")
+                    log.info("not stored yet: %s: %s", type(error).__name__, error)
+                    if wait is None:
+                        raise
+                await asyncio.sleep(wait)
+        except NotPlain:
+            done = True
+        except AWAY as error:
+            if entry is None:
+                self.gateway.counts.add("stores_failed")
+                log.warning("not stored: %s: %s", type(error).__name__, error)
+        except MemoirError as error:
+            done = True
+            self.gateway.counts.add("stores_refused")
+            log.warning("not stored: %s", error)
+        except Exception as error:  # whatever it is: only this exchange is lost
+            done = True
+            self.gateway.counts.add("stores_failed")
+            log.warning("not stored: %s: %s", type(error).__name__, error)
+        finally:
+            self._settle(exchange)
+            self.gateway.pending_bytes -= size
+            if entry and done:
+                await asyncio.to_thread(entry.remove)
+            elif entry:
+                self._waiting.append(entry)
+
+    def _settle(self, exchange: Exchange) -> None:
+        """Nobody need wait for it any more."""
+        key, exchange.conversation = exchange.conversation, None
+        if key:
+            self._behind[key] -= 1
+            self._behind += Counter()  # keeps what is above 0
+
+    async def wait_for(self, talk: Talk, until: float) -> None:
+        """Waits until then at most while storing lags behind a conversation: what the database does not know yet it cannot
+        lower."""
+        while self._behind[talk.user, talk.session] > BEHIND and time.monotonic() < until:
+            await asyncio.sleep(0.01)
+
+    async def _store(self, exchange: Exchange, talk: Talk, then: Then) -> None:
+        if talk.previous:
+            talk = await self.aligner.link_answer(talk)
+        if talk.kind in ("main", "agent"):
+            async with self._lock(talk):
+                session = await self._store_list(talk, exchange)
+            await then(talk, session, exchange)
+        self._settle(exchange)
+        if self.gateway.config.capture:
+            for call in (*exchange.earlier, exchange):
+                await self.captures.capture(call, talk)
+
+    async def catch_up(self, talk: Talk) -> str:
+        """Stores a request's list now; returns its session."""
+        async with self._lock(talk):
+            return await self._store_list(talk)
+
+    def _lock(self, talk: Talk) -> asyncio.Lock:
+        return self._locks.setdefault((talk.user, talk.session), asyncio.Lock())
+
+    async def _store_list(self, talk: Talk, exchange: Exchange | None = None) -> str:
+        """Appends what is new of a list and the answer of an exchange; returns the session."""
+        session, turns, through = await self.aligner.place(talk, await self.known.look_up(talk))
+        is_delegated = self.aligner.is_delegated(talk) and not through
+
+        def entries() -> Entries:
+            items, links = talk.items[through:], talk.chain[through:]
+            found = self._entries(talk, session, items, links, is_delegated=is_delegated)
+            if exchange and exchange.earlier and self.known.added(talk, -1) and not links:
+                found.append(
+                    {"notes": self.known.notes_of(talk, talk.chain[-1:])}
+                )  # it has got more since it was noted
+            return found + (self._answer_entries(exchange, talk, session) if exchange else [])
+
+        for batch in _batches(await in_thread(len(talk.body.text), entries)):
+            turns = await self._record(talk, session, turns, batch)
+        return session
+
+    def _answer_entries(self, exchange: Exchange, talk: Talk, session: str) -> Entries:
+        """Returns the answer of an exchange as record_exchange takes it."""
+        answer = exchange.told or read_answer(exchange, talk)
+        if not answer or not answer.items:
+            return []
+        latency = int((exchange.chunks[-1][0] - exchange.began) * 1000) if exchange.chunks else 0
+        links = chain(talk.dialect, answer.items, talk.chain[-1])
+        entries = self._entries(talk, session, answer.items, links, answer.counts(latency))
+        if talk.kept and answer.id:
+            entries.append({"notes": [{"chain": f"answer {answer.id}", "added": {"link": links[-1]}}]})
+        return entries
+
+    async def _record(self, talk: Talk, session: str, turns: int, batch: Entries) -> int:
+        """Records a batch of entries; returns the session's turns after them."""
+        try:
+            done = await self.memoir.record_exchange(talk.user, session, batch, turns=turns)
+        except (InvalidArgumentError, InvalidTextError, TextTooLargeError) as error:
+            if len(batch) > 1:  # one of them can't be sent
+                for entry in batch:
+                    turns = await self._record(talk, session, turns, [entry])
+                return turns
+            done = {"turns": [turns], "refused": [{"error": str(error)}]}
+        for refused in done["refused"]:
+            self.gateway.counts.add("messages_refused")
+            log.info("a message was not stored: %s", refused["error"])
+        for entry, count in zip(batch, done["turns"]):
+            for note in entry["notes"]:
+                self.known.keep(talk, note["chain"], Known(session, count))
+        return int(done["turns"][-1])
+
+    def _entries(
+        self,
+        talk: Talk,
+        session: str,
+        items: list[Item],
+        links: list[str],
+        usage: dict[str, Any] | None = None,
+        is_delegated: bool = False,
+    ) -> Entries:
+        """Returns items as record_exchange takes them. Each message has an idempotency key of its own, so that two
+        processes that store the same do it once. `is_delegated`: up to the first answer they are a model's words."""
+        messages = talk.dialect.messages(items)
+        entries: Entries = []
+        done = 0
+        for at, message in enumerate(messages):
+            is_delegated = is_delegated and message.message["role"] in ("user", "system", "developer")
+            for part, told, actor in talk.split(message, is_delegated):
+                named = f"{session}\n{links[message.through - 1]}\n{part}\n{told.get('tool_call_id')}"
+                key = "gateway " + hashlib.blake2b(named.encode(), digest_size=20).hexdigest()
+                entry = {"message": storable(told), "key": key, "actor": actor, "usage": usage, "notes": []}
+                entries.append(entry)
+            if at + 1 == len(messages) or messages[at + 1].through > message.through:
+                entries.append({"notes": self.known.notes_of(talk, links[done : message.through])})
+                done = message.through
+        entries.append({"notes": self.known.notes_of(talk, links[done:])})
+        return [entry for entry in entries if "message" in entry or entry["notes"]]
+
+
+def _batches(entries: Entries) -> Iterator[Entries]:
+    """Divides entries into statements, none of which holds the session for long."""
+    batch, size = Entries(), 0
+    for entry in entries:
+        length = _length(entry.get("message"))
+        if batch and (len(batch) == BATCH or size + length > LARGE_BYTES):
+            yield batch
+            batch, size = [], 0
+        batch.append(entry)
+        size += length
+    if batch:
+        yield batch
+
+
+def _length(value: Any) -> int:
+    """Returns the characters of all texts of a value."""
+    if isinstance(value, str):
+        return len(value)
+    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return sum(map(_length, inner))
