@@ -21,6 +21,7 @@ shell_scripts() { local file; for file in scripts/*.sh .ci/run; do bash -n "$fil
 step shell shell_scripts
 step layers "$python" scripts/check_layers.py
 step docs "$python" scripts/check_docs.py
+step words "$python" scripts/check_words.py
 step lint "$python" -m ruff check --output-format concise .
 step types "$python" -m mypy
 step unit "$python" -m pytest tests/unit -m "not acceptance" -q -n 2 "$@"

@@ -27,8 +27,8 @@ from .spans import NotPlain
 from .talk import Talk
 
 PENDING_BYTES = 64 << 20
-"""What may wait in memory to be stored. Beyond it exchanges wait in the journal. Without one they are dropped: their turns
-come again with the next request."""
+"""Bytes that may wait in memory to be stored. Beyond it exchanges wait in the journal. Without a journal they are dropped,
+and their turns come again with the next request."""
 
 WAITING_SECONDS = 15.0
 """Between looks at what waits in the journal."""
@@ -160,7 +160,7 @@ class Recorder:
                 self._waiting.append(entry)
 
     def _settle(self, exchange: Exchange) -> None:
-        """Nobody need wait for it any more."""
+        """Marks the exchange as stored."""
         key, exchange.conversation = exchange.conversation, None
         if key:
             self._behind[key] -= 1
