@@ -104,7 +104,7 @@ def test_a_memory_stated_again_takes_on_new_names(db: psycopg.Connection, user: 
     assert "Ines" not in compiled(db, user, "who picked kube?")
 
 
-def test_new_names_leave_the_vector_and_what_is_searched_as_they_were(db: psycopg.Connection, user: str) -> None:
+def test_aliases_keep_vector_and_words(db: psycopg.Connection, user: str) -> None:
     remembered(db, user, "Kubernetes was chosen by Ines.")
     db.execute("call memoir.merge_search()")
     counts = """select items, total_words, (select count(*) from _memoir.search_items i where i.user_id = c.user_id)

@@ -382,7 +382,7 @@ def test_a_client_writes_expired_memories_away(memoir_dsn: str, db: psycopg.Conn
         assert waiting and not memoir.confirm_export(0, date(1999, 1, 1), 0, "a file")
 
 
-def test_an_agents_month_is_archived_and_comes_back_with_its_objects(db: psycopg.Connection, user: str) -> None:
+def test_agent_month_is_archived_and_restored(db: psycopg.Connection, user: str) -> None:
     set_clock(db, "2034-05-05T12:00:00Z")
     call(db, "open_session", user, "s", p_context_window=64_000, p_response_tokens=4_000)
     append(db, user, [{"role": "user", "content": "Read all parts."}])

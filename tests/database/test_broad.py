@@ -120,7 +120,7 @@ def test_what_is_not(db: psycopg.Connection, query: str) -> None:
     )
 
 
-def test_an_order_of_events_gets_a_line_per_event_in_order_of_time(db: psycopg.Connection, built: str) -> None:
+def test_event_order_has_a_line_per_event(db: psycopg.Connection, built: str) -> None:
     got = asked(db, built, ORDER)
     block = got["messages"][-1]["content"]
     assert got["arms"]["breadth"] == "order" and got["recall_tokens"] <= 1200

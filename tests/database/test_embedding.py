@@ -277,9 +277,7 @@ def test_without_an_embedder_context_says_so_and_uses_words(
     assert (given["arms"]["vector"], given["warnings"]) == (True, [])
 
 
-def test_a_second_model_is_filled_beside_the_first_then_takes_over(
-    db: psycopg.Connection, memoir_dsn: str, user: str
-) -> None:
+def test_second_model_fills_then_takes_over(db: psycopg.Connection, memoir_dsn: str, user: str) -> None:
     boat, nuts = [0.0, 0.0, 1.0], [0.0, 1.0, 0.0]  # three dimensions, other directions
     remembered(db, user, "keeps a boat")
     remembered(db, user, "avoids nuts")

@@ -512,9 +512,7 @@ WRITES = [
     [w for w, _ in WRITES],
     ids=[w.split("memoir.")[1].split("(")[0] + str(n) for n, (w, _) in enumerate(WRITES)],
 )
-def test_a_writer_before_is_waited_for_and_a_writer_after_begins_anew(
-    db: psycopg.Connection, memoir_dsn: str, user: str, statement: str
-) -> None:
+def test_erasure_waits_for_earlier_writers(db: psycopg.Connection, memoir_dsn: str, user: str, statement: str) -> None:
     mine = user_id(db, user)
     remains = "select count(*) from _memoir.conversation_history where user_id = %s"
     persist(db, user, "s", "Hello", "Hi")

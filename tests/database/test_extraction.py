@@ -46,7 +46,7 @@ def again(db: psycopg.Connection, user: str) -> None:
     )
 
 
-def test_what_the_user_says_becomes_global_memories_with_their_source(db: psycopg.Connection, user: str) -> None:
+def test_statements_become_sourced_memories(db: psycopg.Connection, user: str) -> None:
     done = say(
         db,
         user,
@@ -161,7 +161,7 @@ def test_a_move_supersedes_and_an_older_statement_does_not(db: psycopg.Connectio
     assert [state for _, state in home()] == ["superseded", "superseded", "active"]
 
 
-def test_what_was_forgotten_excluded_or_is_secret_is_not_extracted(db: psycopg.Connection, user: str) -> None:
+def test_forgotten_and_secret_are_not_extracted(db: psycopg.Connection, user: str) -> None:
     say(db, user, "I live in Ulm. I love Bach.")
     extract(db, user)
     (memory,) = memories(db, user, "m.memory_id", where="m.content like '%%Ulm%%'")
@@ -195,7 +195,7 @@ def test_what_was_forgotten_excluded_or_is_secret_is_not_extracted(db: psycopg.C
     assert len(memories(db, user, where="m.type = 'event'")) == 3
 
 
-def test_private_turns_make_private_memories_and_secret_ones_none(db: psycopg.Connection, user: str) -> None:
+def test_extraction_keeps_the_sensitivity(db: psycopg.Connection, user: str) -> None:
     say(db, user, "I live in Ulm.", "I love Bach.")
     db.execute("set session_replication_role = replica")  # sensitivity is set on write; here the guard is passed over
     db.execute(
@@ -329,9 +329,7 @@ def test_one_session_that_fails_holds_nobody_up(db: psycopg.Connection, user: st
     db.execute("delete from _memoir.work_items where dedup_key = 'no uuid'")
 
 
-def test_a_session_that_hangs_ends_as_a_dead_letter_and_the_others_are_extracted(
-    db: psycopg.Connection, memoir_dsn: str, user: str, clock: Any
-) -> None:
+def test_hanging_session_becomes_a_dead_letter(db: psycopg.Connection, memoir_dsn: str, user: str, clock: Any) -> None:
     old = db.execute("select pg_get_functiondef('_memoir.bare(text)'::regprocedure)").fetchone()[0]
     for session in ("a", "hangs", "z"):
         say(db, user, "I love Hang Drums." if session == "hangs" else f"I love town {session}1.", session=session)
@@ -381,9 +379,7 @@ PASTED = ['<p class="x">', '"so it is ', "``` ", "x = f();\n", "> quoted\n"]
 
 @pytest.mark.acceptance
 @pytest.mark.parametrize("unit", PASTED)
-def test_a_pasted_page_costs_little_and_says_nothing_of_who_pasted_it(
-    db: psycopg.Connection, user: str, unit: str
-) -> None:
+def test_pasted_page_states_nothing(db: psycopg.Connection, user: str, unit: str) -> None:
     page = "I love Ulm.\n" + unit * (1_000_000 // len(unit))
     with db.transaction():
         db.execute("set local statement_timeout = '20s'")
@@ -570,9 +566,7 @@ def test_a_model_claims_no_more_than_its_turns_allow(db: psycopg.Connection, use
     assert len(got) == 3 and set(got.values()) == {("system_inferred", "local", 1)}
 
 
-def test_a_model_gets_nothing_private_and_nothing_forgotten_meanwhile(
-    db: psycopg.Connection, user: str, model: None
-) -> None:
+def test_model_gets_no_private_text(db: psycopg.Connection, user: str, model: None) -> None:
     say(db, user, "Tom waters my three plants.", "My cat Ivy hides in the cupboard.", "Ann feeds the fish.")
     db.execute("select memoir.mark_turn(%s, 's', 1, 'private')", [user])
     extract(db, user)

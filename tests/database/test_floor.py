@@ -65,7 +65,7 @@ def test_small_talk_recalls_nothing(db: psycopg.Connection, user: str, text: str
     assert context(db, user, text)["recall_tokens"] > 0
 
 
-def test_small_talk_is_not_searched_for_but_what_is_pinned_is_shown(db: psycopg.Connection, user: str) -> None:
+def test_small_talk_shows_pinned_items_only(db: psycopg.Connection, user: str) -> None:
     remember(db, user, "Thanks for the good morning, hello, see you tomorrow.", embedding=near(0.99))
     pinned = db.execute(
         "select memoir.remember(%s, 'The stove is cleaned on Mondays.') ->> 'memory_id'", [user]

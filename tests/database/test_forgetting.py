@@ -486,7 +486,7 @@ def test_forgetting_takes_the_source_turns_out(db: psycopg.Connection, user: str
     assert forget(db, user, memory)["excluded_turns"] == 0
 
 
-def test_a_forgotten_memory_that_comes_with_vectors_later_changes_nothing(db: psycopg.Connection, user: str) -> None:
+def test_late_vectors_of_a_forgotten_memory(db: psycopg.Connection, user: str) -> None:
     """It was claimed before it was forgotten: its vector must not merge anything into it."""
     kept = remember(db, user, "Likes hiking.", embedding=NEAR)["memory_id"]
     gone = remember(db, user, "Likes hiking at dawn.")["memory_id"]

@@ -409,7 +409,7 @@ def test_schedules_are_set_switched_off_and_go_back(db: psycopg.Connection) -> N
     assert told == ({"job": "sweep", "schedule": "23 2 * * *"},)
 
 
-def test_an_upgrade_keeps_what_was_scheduled_and_brings_new_defaults(db: psycopg.Connection, memoir_dsn: str) -> None:
+def test_upgrade_keeps_schedules(db: psycopg.Connection, memoir_dsn: str) -> None:
     db.execute("select memoir.set_schedule('merge', 'off'), memoir.set_schedule('archive', '5 5 * * *')")
     db.execute(
         "update _memoir.schedules set default_schedule = '0 0 1 1 *' where job in ('archive', 'expiry')"

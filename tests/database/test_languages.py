@@ -137,7 +137,7 @@ def test_words_of_topics_are_words(db: psycopg.Connection) -> None:
     assert db.execute(shape).fetchall() == []
 
 
-def test_a_question_is_asked_in_the_languages_that_its_user_writes(db: psycopg.Connection, user: str) -> None:
+def test_question_uses_the_users_languages(db: psycopg.Connection, user: str) -> None:
     """English and German stem these words otherwise, and the question says nothing of its language."""
     said = "Ich habe noch keine Wanderungen und Radtouren geplant"
     say(db, user, "s", SAID["english"], said, "The weather is nice today, is it not?", answer="👍")

@@ -277,9 +277,7 @@ def test_user_over_install_over_shipped(db: psycopg.Connection, user: str) -> No
     assert scores(db, user) == shipped
 
 
-def test_own_weights_stay_through_an_upgrade_that_ships_others_and_say_so(
-    db: psycopg.Connection, user: str, memoir_dsn: str
-) -> None:
+def test_own_weights_survive_an_upgrade(db: psycopg.Connection, user: str, memoir_dsn: str) -> None:
     db.execute("select memoir.remember(%s, 'The shed stands in the garden.')", [user])
     db.execute("select memoir.set_ranking_profile(%s, %s, 'by hand')", [user, flat(-1)])
     before = scores(db, user)

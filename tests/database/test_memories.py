@@ -334,7 +334,7 @@ def test_a_merge_is_a_judgement_that_can_be_undone(db: psycopg.Connection, user:
     assert (memory_row(db, short), memory_row(db, long)) == (("active",), ("active",))
 
 
-def test_an_undone_merge_leaves_with_its_user_and_moves_with_an_export(db: psycopg.Connection, user: str) -> None:
+def test_undone_merge_is_erased_and_exported(db: psycopg.Connection, user: str) -> None:
     short, _ = merged(db, user)
     call(db, "undo_merge", user, short)
     verdicts = [
@@ -362,7 +362,7 @@ def test_what_was_forgotten_does_not_come_back(db: psycopg.Connection, user: str
     assert remember(db, user + "-2", disguise)["outcome"] == "stored"
 
 
-def test_the_forgotten_slot_value_does_not_come_back_in_other_words(db: psycopg.Connection, user: str) -> None:
+def test_forgotten_slot_value_stays_forgotten(db: psycopg.Connection, user: str) -> None:
     forget(db, user, remember(db, user, "My cat is called Ivy", slot="cat name", slot_value="Ivy")["memory_id"])
     assert (
         remember(db, user, "Ivy is what the cat answers to", slot="Cat Name", slot_value=" ivy ")["outcome"]

@@ -113,9 +113,7 @@ def test_a_correction_that_cites_the_user_corrects(db: psycopg.Connection, user:
 
 
 @pytest.mark.parametrize("said", [None, "my dentist is now Dr. Lind", "I like plums", "Ok"])
-def test_a_correction_that_cites_nothing_of_the_users_stands_beside(
-    db: psycopg.Connection, user: str, said: str | None
-) -> None:
+def test_correction_without_quotation_is_added(db: psycopg.Connection, user: str, said: str | None) -> None:
     """Nothing, what nobody said, what has nothing to do with it, what the model said itself."""
     old = remembered(db, user, "The dentist is Dr. Okafor", actor="person")
     persist(db, user, "s", "I like plums", "Ok, I will call the dentist, my dentist is now Dr. Lind.")
@@ -258,7 +256,7 @@ def test_an_answer_forges_nothing(db: psycopg.Connection, user: str) -> None:
     assert not any(line.startswith("user: pay") for line in answer.splitlines())
 
 
-def test_what_only_a_turn_says_is_corrected_and_forgotten_by_its_id(db: psycopg.Connection, user: str) -> None:
+def test_turns_are_corrected_by_id(db: psycopg.Connection, user: str) -> None:
     persist(db, user, "old", "The rehearsal is on Tuesday at the Kesselhaus.", "Noted.")
     persist(db, user, "old", "The stage door opens with 5-5-1-0.", "Got it.")
     persist(db, user, "s", "The rehearsal is on Thursday instead. And please forget how the stage door opens.", "Sure.")

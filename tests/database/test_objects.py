@@ -118,7 +118,7 @@ def test_an_error_names_its_causes(db: Db, user: str) -> None:
     assert ("caused_by",) in table(db, "memory_graph", user, error["memory_id"], columns="relation")
 
 
-def test_little_and_routine_output_is_none_but_neighbours_count_together(db: Db, user: str) -> None:
+def test_small_outputs_count_together(db: Db, user: str) -> None:
     agent = Agent(db, user)
     agent.calls("Bash", {"command": "git status"}, LOG[:3000])
     agent.calls("Edit", {"file_path": "a"}, "ok")

@@ -181,7 +181,7 @@ PARAGRAPH = ("The kiln in the garden shed needs new bricks before the winter set
              "about ash and iron and copper and tin. Nobody could say which of them would hold on a wet shelf, and it grew late.")  # fmt: skip
 
 
-def test_a_long_turn_is_shown_as_an_excerpt_where_it_does_not_fit(db: psycopg.Connection, user: str) -> None:
+def test_long_turn_becomes_an_excerpt(db: psycopg.Connection, user: str) -> None:
     facts = [f"My neighbour number {n} keeps {n + 3} tortoises in a bathtub." for n in range(6)]
     turns = [
         {"role": role, "content": text}
@@ -277,9 +277,7 @@ def test_a_memory_is_shown_as_its_session_allows(db: psycopg.Connection, user: s
 
 
 @pytest.mark.parametrize("costs", [(40, 40), (40, 40, 40), (30, 40, 40), (40, 40, 60), (90, 90), (90, 90, 90)])
-def test_renditions_that_cost_the_same_do_not_rule_each_other_out(
-    db: psycopg.Connection, costs: tuple[int, ...]
-) -> None:
+def test_renditions_of_equal_cost_remain(db: psycopg.Connection, costs: tuple[int, ...]) -> None:
     names = ["stub", "compact", "detailed"][: len(costs)]
     reduced = [
         {"item_no": 1, "fidelity": name, "body": name, "tokens": cost, "share": 0.1 + 0.2 * n}

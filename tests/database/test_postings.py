@@ -92,9 +92,7 @@ def test_lists_and_tail_hold_each_word_of_each_item_once(db: psycopg.Connection,
     ).fetchone() == (0,)
 
 
-def test_a_misspelt_name_is_found_and_other_unknown_words_only_where_nothing_else_is(
-    db: psycopg.Connection, user: str
-) -> None:
+def test_misspelt_names_are_found(db: psycopg.Connection, user: str) -> None:
     cluster = "Our Kubernetes cluster moved to the new building."
     persist(db, user, "s", cluster, "Noted.", "The garden needs water.", "I see.")
     for merged in (False, True):

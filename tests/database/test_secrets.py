@@ -375,7 +375,7 @@ def test_what_is_hidden_moves_no_score(
         assert logins["secret"].execute(ranking, [user]).fetchall() != before
 
 
-def test_in_the_window_a_secret_is_a_placeholder_and_the_list_stays_whole(
+def test_window_shows_secrets_as_placeholders(
     db: psycopg.Connection, user: str, logins: dict[str, psycopg.Connection]
 ) -> None:
     call = {
@@ -474,9 +474,7 @@ def test_the_next_turns_vector_holds_no_secret(db: psycopg.Connection, user: str
     assert "Thank you for the number" in claimed and "Heard that" in claimed and "Quietly" not in str(claimed)
 
 
-def test_captured_calls_that_look_secret_are_known_to_the_cleared_only(
-    db: psycopg.Connection, user: str, logins: dict[str, psycopg.Connection]
-) -> None:
+def test_secret_calls_need_clearance(db: psycopg.Connection, user: str, logins: dict[str, psycopg.Connection]) -> None:
     made = [
         db.execute("select memoir.capture_call(%s, 'calls', %s, %s, p_events => %s)", [user, *parts]).fetchone()[0]
         for parts in (

@@ -64,7 +64,7 @@ def test_open_session_defaults_and_changes(db: psycopg.Connection, user: str) ->
     assert call(db, "session_info", p_user=user, p_session="t")["context_window"] == 128000
 
 
-def test_a_model_that_is_not_registered_counts_as_the_default_and_says_so(db: psycopg.Connection, user: str) -> None:
+def test_unregistered_model_counts_as_default(db: psycopg.Connection, user: str) -> None:
     notices: list[str] = []
     db.add_notice_handler(lambda notice: notices.append(notice.message_primary or ""))
     call(db, "open_session", p_user=user, p_session="s", p_model="gpt5-mini")

@@ -34,7 +34,7 @@ def test_documents_are_put_read_replaced_and_deleted(memoir, user):
     assert memoir.get_documents(user, ["notes"], ["a"]) == [] == found(memoir, user)
 
 
-def test_a_search_is_by_words_in_the_texts_language_or_by_vectors(memoir, user):
+def test_store_search_by_words_or_vectors(memoir, user):
     put(memoir, user, "en", {"text": "She was running along the river"})
     put(memoir, user, "de", {"text": "Die Häuser am Hafen werden gestrichen und der Hund schläft"})
     put(memoir, user, "off", {"text": "running running"}, text=None)
@@ -216,7 +216,7 @@ def test_items_come_back_as_they_came_and_are_told_by_turns(memoir, user):
     assert memoir.list_items(user, "another") == [] == memoir.retract_items(user, "another")
 
 
-def test_what_is_taken_back_is_neither_shown_nor_recalled_and_still_there(memoir, user):
+def test_retracted_turns_are_hidden_but_kept(memoir, user):
     session = conversation(memoir, user)
     assert [item["type"] for item in session.retract_items(1)] == ["function_call_output"]
     assert [item.turn_index for item in session.list_items()] == [0, None, None]  # the call waits again

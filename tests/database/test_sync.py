@@ -111,7 +111,7 @@ def test_turns_are_found_by_their_tags(db: psycopg.Connection, user: str) -> Non
     assert recalled(db, user, "zebra", p_tags=["home"]) == ["The boiler hums."]
 
 
-def test_a_snapshot_keeps_its_reference_and_its_summary_is_embedded(db: psycopg.Connection, user: str) -> None:
+def test_snapshot_keeps_its_reference(db: psycopg.Connection, user: str) -> None:
     while embed_batch(db):
         pass
     summary = "A screenshot of the login form. " + "Its red banner says that the session ended. " * 40

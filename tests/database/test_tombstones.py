@@ -202,7 +202,7 @@ def test_ways_back(db: psycopg.Connection, user: str) -> None:
     assert db.execute("select content from memoir.recall(%s, 'boat')", [user]).fetchall() == []
 
 
-def test_a_model_s_paraphrase_of_what_was_rejected_is_caught_by_its_vector(db: psycopg.Connection, user: str) -> None:
+def test_rejected_paraphrase_is_caught(db: psycopg.Connection, user: str) -> None:
     db.execute("select memoir.register_embedding_model('little', 'none', 4)")
     db.execute("select memoir.switch_embedding_model('little')")
     memory = remember(db, user, "Is fond of sailing.", embedding="{1,0,0,0}")["memory_id"]

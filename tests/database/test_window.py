@@ -99,7 +99,7 @@ def test_the_list_changes_only_at_announced_moments(db, user):
     assert 0 < moments < 12
 
 
-def test_the_recall_of_an_earlier_exchange_stays_until_the_next_moment(db, user):
+def test_earlier_recall_stays_until_a_rewrite(db, user):
     """It stands before all steps of that exchange: without it none of them would be in a provider's cache."""
     said = [
         {"role": "user", "content": "The importer lives in the quokka service."},
@@ -143,7 +143,7 @@ def test_a_zone_that_was_just_left_is_no_moment_again(db, user):
     assert 1 <= zones <= 3
 
 
-def test_steps_become_lines_before_any_leaves_and_what_leaves_is_named(db, user):
+def test_steps_become_lines_first(db, user):
     opened(db, user, 4_000)
     seen_lines, left = False, None
     for n in range(0, 160, 8):
@@ -361,7 +361,7 @@ def test_what_lies_deep_moves_only_where_that_pays(db, user):
     assert all(after[turn] == content for turn, content in before), "the prefix is what it was"
 
 
-def test_a_short_session_of_a_list_that_its_client_keeps_is_not_rewritten(db, user):
+def test_short_client_list_is_not_rewritten(db, user):
     """Before it has a history that could pay for it; from then on it is."""
     opened(db, user, 200_000)
     moved = []

@@ -153,7 +153,7 @@ def test_an_application_that_sends_all_its_messages(door, user, stream):
     ]  # fmt: skip
 
 
-def test_an_application_that_sends_the_newest_alone_and_starts_anew(door, user):
+def test_wrap_with_newest_message_only(door, user):
     with door.stub_type(Answer(text="Noted."), Answer(text="Done.")) as stub:
         door.ask(door.client(stub, user=user, session="s"), [said("Call me Vesper.")])
         door.ask(door.client(stub, user=user, session="s"), [said("Who am I?")])

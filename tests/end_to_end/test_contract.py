@@ -388,7 +388,7 @@ def test_awaited(kind: str, request: pytest.FixtureRequest, user: str) -> None:
 # The stand-in by itself -------------------------------------------------------------------------------------------------
 
 
-def test_every_method_is_there_and_says_so_if_it_needs_a_database() -> None:
+def test_stand_in_has_every_method() -> None:
     memoir, lacking = testing.Memoir(), set()
     for name, method in inspect.getmembers(AllCalls, lambda member: isinstance(member, Method)):
         assert callable(getattr(memoir, name)) and callable(getattr(testing.AsyncMemoir(), name))

@@ -62,9 +62,7 @@ def test_nobody_upstream_is_said(memoir_dsn: str, user: str) -> None:
     assert answer.status_code == 502 and "ConnectError" in answer.json()["error"]["message"]
 
 
-def test_a_conversation_is_stored_once_however_often_its_list_comes(
-    observer: Running, model: Upstream, memoir_dsn: str, user: str
-) -> None:
+def test_growing_list_is_stored_once(observer: Running, model: Upstream, memoir_dsn: str, user: str) -> None:
     """The list grows; thoughts, calls and their results are turns; marks of caching that move change nothing."""
     client = observer.anthropic("s1", **CLAUDE)
     reminder = text("<system-reminder>\nCLAUDE.md: I always deploy on Fridays.\n</system-reminder>")

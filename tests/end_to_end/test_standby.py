@@ -185,7 +185,7 @@ def test_it_writes_nothing(pair: Pair) -> None:
             standby.rollback()
 
 
-def test_a_read_only_transaction_on_the_primary_writes_nothing_either(pair: Pair) -> None:
+def test_read_only_transaction_writes_nothing(pair: Pair) -> None:
     with connect(pair.primary) as watching, psycopg.connect(user_of(pair.primary, pair.login)) as db:
         before = contents(watching)
         db.execute("set transaction read only")

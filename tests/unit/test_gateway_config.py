@@ -13,7 +13,7 @@ from pg_memoir_gateway.config import Config, ConfigError, User, load
 KEY = "0" * 64
 
 
-def test_the_command_line_prevails_over_the_environment_and_that_over_the_file(tmp_path: Path) -> None:
+def test_settings_precedence(tmp_path: Path) -> None:
     file = tmp_path / "gateway.toml"
     file.write_text(f'dsn = "a"\nport = 1\nmode = "recall"\n[[users]]\nname = "alice"\nkey_sha256 = "{KEY}"\n')
     environment = {"PG_MEMOIR_DSN": "b", "PG_MEMOIR_GATEWAY_PORT": "2", "PG_MEMOIR_GATEWAY_CONFIG": str(file)}

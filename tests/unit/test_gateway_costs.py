@@ -32,7 +32,7 @@ def test_usage_in_any_words(usage: dict[str, Any], cost: float) -> None:
     assert cost_of(usage) == pytest.approx(cost)
 
 
-def test_what_is_left_out_would_have_been_read_and_what_was_rewritten_too() -> None:
+def test_cost_of_what_was_left_out() -> None:
     assert without(100, 4_000, 0) == pytest.approx(200)
     assert without(1_300, 0, 4_000) == pytest.approx(150)
     assert without(100, -4_000, 0) == 0

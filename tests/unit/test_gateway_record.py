@@ -18,7 +18,7 @@ from pg_memoir_gateway.record import BEHIND, Recorder
 from pg_memoir_gateway.spans import NotPlain
 
 
-def test_a_request_waits_a_little_while_storing_lags_behind_its_conversation() -> None:
+def test_request_waits_for_lagging_storage() -> None:
     work: list[Coroutine[Any, Any, None]] = []
     config = SimpleNamespace(database_ms=100, capture=False, session_header="")
     gateway = SimpleNamespace(config=config, memoir=None, pending_bytes=0, in_background=work.append)
