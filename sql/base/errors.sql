@@ -13,8 +13,7 @@
 --   PM012 text too large                      PM040 refused by a tombstone
 --   PM013 text that can't be stored (client)  PM050 maintenance can't run here
 --   PM014 invalid argument                    PM051 a job failed
---   PM015 unknown setting or value out of      PM052 a job is still running elsewhere
---         range
+--   PM015 unknown setting, value out of range PM052 a job is still running elsewhere
 
 create or replace function _memoir.fail(p_code text, p_message text, p_hint text default null,
   p_detail text default null)

@@ -1,7 +1,7 @@
 -- Texts to ids, and who is calling.
 --
--- Inside a SECURITY DEFINER function current_user is the owner, so the caller is the role set with SET ROLE, else the
--- login.
+-- Inside a SECURITY DEFINER function current_user is the owner, so the caller is the role set with SET ROLE, else
+-- the login.
 
 -- Its names are bound here, since policies call it under their caller's search_path. A text: functions take over the
 -- collation of their arguments, and under that of a name patterns know the letters of ASCII only.
@@ -9,8 +9,8 @@ create or replace function _memoir.login()
 returns text language sql stable
 return case when current_setting('role') in ('', 'none') then session_user::text else current_setting('role') end;
 
--- What an admin has bound the caller to. A role without a binding does not free a login from its own: whoever is a
--- member of memoir_app may SET ROLE to it.
+-- Returns what an admin has bound the caller to. A role without a binding does not free a login from its own: whoever
+-- is a member of memoir_app may SET ROLE to it.
 create or replace function _memoir.binding(p_login name)
 returns _memoir.logins language plpgsql stable set plan_cache_mode = force_generic_plan as $$
 begin
@@ -37,8 +37,8 @@ begin
   elsif p_need = 'erase' then perform from _memoir.users where user_id = p_user_id for update; end if;
 end $$;
 
--- For jobs, which wait for nobody: the locks of a writer, the session's before the user's, unless somebody has one of
--- them.
+-- For jobs, which wait for nobody: the locks of a writer, the session's before the user's, unless somebody has one
+-- of them.
 create or replace function _memoir.try_lock(p_user_id uuid, p_session_id uuid default null)
 returns boolean language plpgsql as $$
 begin
@@ -60,7 +60,8 @@ begin
 exception when lock_not_available then return false;
 end $$;
 
--- Whether nobody has them now, or they are gone; it keeps none, since what it took ends with its subtransaction.
+-- Returns whether nobody has them now, or they are gone; it keeps none, since what it took ends with
+-- its subtransaction.
 create or replace function _memoir.is_free(p_user_id uuid, p_session_id uuid)
 returns boolean language plpgsql as $$
 begin
@@ -72,8 +73,8 @@ exception
   when sqlstate 'PM000' then return true;
 end $$;
 
--- May the caller read / write / erase for this user? Answers with the user's id and what the caller is, or raises
--- PM001.
+-- May the caller read / write / erase for this user? Answers with the user's id and what the caller is, or
+-- raises PM001.
 create or replace function _memoir.authorise(p_user text, p_need text)
 returns _memoir.caller language plpgsql stable as $$
 declare
@@ -134,9 +135,9 @@ returns boolean language sql stable as $$
     or pg_has_role(p_login, 'memoir_owner', 'usage')
 $$;
 
--- Workers act across users: they embed, merge and flush, and are handed texts. A service is one as long as all users
--- are its own: where logins of another namespace exist, or it is bound to projects or a low clearance, that takes
--- memoir_jobs.
+-- Workers act across users: they embed, merge and flush, and are handed texts. A service is one as long as all
+-- users are its own: where logins of another namespace exist, or it is bound to projects or a low clearance, that
+-- takes memoir_jobs.
 create or replace function _memoir.authorise_worker()
 returns void language plpgsql stable as $$
 declare
@@ -226,9 +227,8 @@ begin
 end $$;
 comment on function memoir.bind_login(name, text[], text, text[], text, text) is
   'Binds a login to users (null: none), an actor class (person, agent, tool), projects (null: all), a clearance and a
-namespace.
-Replaces the login''s former binding. The login also needs membership in memoir_tenant, memoir_app or memoir_reader.
-Admin only. Raises PM001, PM014.';
+namespace. Replaces the login''s former binding. The login also needs membership in memoir_tenant, memoir_app or
+memoir_reader. Admin only. Raises PM001, PM014.';
 
 create or replace function memoir.unbind_login(p_login name)
 returns void language plpgsql security definer set search_path from current as $$
@@ -241,9 +241,8 @@ begin
     values (v_admin, 'unbind_login', jsonb_build_object('login', p_login));
 end $$;
 comment on function memoir.unbind_login(name) is
-  'Removes a login''s binding: users, actor class, projects, clearance, namespace. Call it before the role is dropped or
-afterwards,
-since a role made later under the same name would be bound as well. Admin only. Raises PM001, PM014.';
+  'Removes a login''s binding: users, actor class, projects, clearance, namespace. Call it before the role is dropped
+or afterwards, since a role made later under the same name would be bound as well. Admin only. Raises PM001, PM014.';
 
 -- Running jobs is for the jobs role and admins: services call what they need directly.
 create or replace function _memoir.authorise_jobs()

@@ -67,15 +67,15 @@ begin
     cache_read_rate = excluded.cache_read_rate, cache_write_rate = excluded.cache_write_rate,
     cache_write_1h_rate = excluded.cache_write_1h_rate;
 end $$;
-comment on function memoir.register_model(text, text, integer, integer, text, integer, bigint, bigint, text, real, real,
-  real) is
-  'Registers or replaces a chat model: window and output in tokens, tokenizer, tokens of overhead per message, prices in
-microcents (1e-8 of the currency''s unit) per 1,000 tokens, the rule by which images count (docs/tokens.md). Rates, 0 to 10: what a
-token read from the prompt cache costs, one written for five minutes and one for an hour, as a share of a prompt token''s price. By
-default Anthropic''s 0.1, 1.25 and 2, else 1. Admin only. Raises PM001, PM014.';
+comment on function memoir.register_model(text, text, integer, integer, text, integer, bigint, bigint, text, real,
+  real, real) is
+  'Registers or replaces a chat model: window and output in tokens, tokenizer, tokens of overhead per message, prices
+in microcents (1e-8 of the currency''s unit) per 1,000 tokens, the rule by which images count (docs/tokens.md). Rates,
+0 to 10: what a token read from the prompt cache costs, one written for five minutes and one for an hour, as a share of
+a prompt token''s price. By default Anthropic''s 0.1, 1.25 and 2, else 1. Admin only. Raises PM001, PM014.';
 
--- What a name is registered as: itself, or the longest name it begins with ("gpt-4o-2024-11-20" is "gpt-4o"), whatever
--- path, cloud or case it is written with. A row of nulls: nobody knows it.
+-- Returns what a name is registered as: itself, or the longest name it begins with ("gpt-4o-2024-11-20" is "gpt-4o"),
+-- whatever path, cloud or case it is written with. A row of nulls: nobody knows it.
 create or replace function _memoir.registered_model(p_model text)
 returns _memoir.models language plpgsql stable as $$
 declare
@@ -107,8 +107,8 @@ begin
   return v_model;
 end $$;
 
--- What is to be said of a model that nobody registered, with the names most like it: by the pairs of characters they
--- share. Null for one that is registered.
+-- Returns what is to be said of a model that nobody registered, with the names most like it: by the pairs of characters
+-- they share. Null for one that is registered.
 create or replace function _memoir.model_warning(p_model text)
 returns text language plpgsql stable as $$
 declare
@@ -175,11 +175,11 @@ begin
   return v_id;
 end $$;
 comment on function memoir.register_embedding_model(text, text, integer, text, text, text, text[], bigint) is
-  'Registers an embedding model; its vectors are backfilled beside the active one until switch_embedding_model. Prefixes
-go
-before queries and documents. provider: embedder (the shared process), openai (endpoint of /v1/embeddings), in_process
-(jobs only), none (the client supplies vectors). languages: those that it reads, as two letters (''en''); null: any.
-microcents_per_1k: what 1,000 tokens cost (1e-8 of the currency''s unit). Admin only. Raises PM001, PM014, PM030.';
+  'Registers an embedding model; its vectors are backfilled beside the active one until switch_embedding_model.
+Prefixes go before queries and documents. provider: embedder (the shared process), openai (endpoint of /v1/embeddings),
+in_process (jobs only), none (the client supplies vectors). languages: those that it reads, as two letters (''en'');
+null: any. microcents_per_1k: what 1,000 tokens cost (1e-8 of the currency''s unit). Admin only. Raises PM001, PM014,
+PM030.';
 
 create or replace function memoir.switch_embedding_model(p_name text)
 returns void language plpgsql security definer set search_path from current as $$

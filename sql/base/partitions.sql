@@ -86,8 +86,8 @@ begin
   return v_made;
 end $$;
 
--- Called by every write: a month that nobody has prepared must not make it fail, nor a table that an upgrade has just
--- added.
+-- Called by every write: a month that nobody has prepared must not make it fail, nor a table that an upgrade has
+-- just added.
 create or replace function _memoir.ensure_month(p_user_id uuid, p_at timestamptz)
 returns void language plpgsql set plan_cache_mode = force_generic_plan as $$
 declare
@@ -102,7 +102,7 @@ begin
   end if;
 end $$;
 
--- What ensure_partitions is to make: this month in all parts first, then the next ones.
+-- Returns what ensure_partitions is to make: this month in all parts first, then the next ones.
 create or replace function _memoir.partition_plan(p_months_ahead integer)
 returns table (part integer, month date) language plpgsql stable security definer set search_path from current as $$
 begin
@@ -172,10 +172,9 @@ begin
   end loop;
 end $$;
 comment on procedure memoir.ensure_partitions(integer) is
-  'Makes the missing partitions: every hash part, this month and the next ones (setting partition_months_ahead). Commits
-per
-part and month, never waits long for a lock, can be repeated and interrupted. Call outside a transaction. Raises PM014,
-55P03.';
+  'Makes the missing partitions: every hash part, this month and the next ones (setting partition_months_ahead).
+Commits per part and month, never waits long for a lock, can be repeated and interrupted. Call outside a transaction.
+Raises PM014, 55P03.';
 
 create or replace function _memoir.has_column(p_table name, p_column name)
 returns boolean language sql stable as $$

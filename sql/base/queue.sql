@@ -14,8 +14,8 @@ returns void language sql as $$
   on conflict (kind, user_id, dedup_key) where state = 'ready' do update set priority = work_items.priority where false
 $$;
 
--- The same without waiting for whoever is at the row that waits: for writers that hold locks which a worker may want
--- next.
+-- The same without waiting for whoever is at the row that waits: for writers that hold locks which a worker may
+-- want next.
 create or replace function _memoir.enqueue_unlocked(p_kind text, p_user_id uuid, p_dedup text, p_run_after timestamptz)
 returns void language sql as $$
   insert into _memoir.work_items (kind, user_id, dedup_key, run_after, created_at)
@@ -107,8 +107,7 @@ begin
 end $$;
 comment on function memoir.heartbeat(bigint, uuid, integer) is
   'Keeps a lease for another p_seconds. False: it ran out and somebody else has the work; stop. Service, jobs and admin
-logins only.
-Raises PM001, PM014.';
+logins only. Raises PM001, PM014.';
 
 create or replace function memoir.release_work(p_work bigint, p_lease uuid)
 returns boolean language plpgsql security definer set search_path from current as $$
@@ -128,8 +127,7 @@ begin
 end $$;
 comment on function memoir.release_work(bigint, uuid) is
   'Gives work back that was not begun: no attempt, no waiting. False: the lease had run out. Service, jobs and admin
-logins only.
-Raises PM001.';
+logins only. Raises PM001.';
 
 create or replace function memoir.retry_work(p_work bigint)
 returns boolean language plpgsql security definer set search_path from current as $$

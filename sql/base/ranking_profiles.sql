@@ -138,9 +138,8 @@ end $$;
 comment on function memoir.set_ranking_profile(text, jsonb, text) is
   'Ranks by weights of one''s own: a user''s, or with a p_user of null the install''s (admin only). p_weights:
 {"rank_weights", "strength_weights", "fit_weights", "weight_access", "weight_authority"} or some of them, as
-list_ranking_profiles
-shows the shipped ones; p_source: the command and the data they were learnt from. Returns the version. Writes
-ranking_profiles or users, and audit_log. Raises PM001, PM014, PM015.';
+list_ranking_profiles shows the shipped ones; p_source: the command and the data they were learnt from. Returns the
+version. Writes ranking_profiles or users, and audit_log. Raises PM001, PM014, PM015.';
 
 create or replace function memoir.reset_ranking_profile(p_user text)
 returns boolean language plpgsql security definer set search_path from current as $$

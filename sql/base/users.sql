@@ -7,8 +7,7 @@ begin
 end $$;
 comment on function memoir.part_of(text) is
   'The hash part, 0 to modulus - 1, that holds all rows of a user; equals PostgreSQL''s partition remainder, so that a
-router
-can send the user''s calls to the server that owns it. Raises PM001.';
+router can send the user''s calls to the server that owns it. Raises PM001.';
 
 -- The row that makes a user exist; any write makes it.
 create or replace function _memoir.touch_user(p_caller _memoir.caller, p_user text)

@@ -1,8 +1,8 @@
 -- Questions that a language model answers from the passages that memory_query found. The caller has these at once; the model is
 -- asked by job `model`, with no transaction open, and what it says then stands in their place (query_answer).
 
--- Whether a model is asked: then the user's row is locked before passages are looked for, so that nothing that is forgotten
--- meanwhile is among them.
+-- Returns whether a model is asked: then the user's row is locked before passages are looked for, so that nothing that
+-- is forgotten meanwhile is among them.
 create or replace function _memoir.begin_answer(p_user_id uuid)
 returns boolean language plpgsql set plan_cache_mode = force_custom_plan as $$
 begin
@@ -11,7 +11,7 @@ begin
   return true;
 end $$;
 
--- What may be sent out of this user's: nothing private, nor what was not looked through for secrets.
+-- Returns what may be sent out of this user's: nothing private, nor what was not looked through for secrets.
 create or replace function _memoir.may_be_sent(p_user_id uuid, p_id uuid)
 returns boolean language plpgsql stable set plan_cache_mode = force_custom_plan as $$
 begin

@@ -2,9 +2,9 @@
 -- places, so its recall has more and shorter lines, spread over the sessions that match. Where no question says so but
 -- scores fall evenly, only what is beyond half the budget is shortened.
 
--- What shape of answer a question asks for, if none is told: order of events, summary, several things; null: one place
--- has it. own: of what the speaker himself said. A long message is about itself. bench/evidence.py shows what the
--- numbers bring.
+-- Returns what shape of answer a question asks for, if none is told: order of events, summary, several things; null:
+-- one place has it. own: of what the speaker himself said. A long message is about itself. bench/evidence.py shows what
+-- the numbers bring.
 create or replace function _memoir.breadth(p_query text, p_shape text default null)
 returns _memoir.breadth language plpgsql immutable set plan_cache_mode = force_generic_plan as $$
 declare

@@ -10,7 +10,7 @@ begin
     order by s.recorded_at desc, s.seq desc limit 1), false);
 end $$;
 
--- What a session pins and its branch points before it, and how much of its memories the ladder lets it show.
+-- Returns what a session pins and its branch points before it, and how much of its memories the ladder lets it show.
 create or replace function _memoir.pins(p_user_id uuid, p_counters _memoir.user_counters, p_scope _memoir.search_scope)
 returns _memoir.pins language plpgsql stable set plan_cache_mode = force_custom_plan as $$
 declare
@@ -242,7 +242,7 @@ begin
   return p_candidates;
 end $$;
 
--- What the best memories found depend on, refer to, come from, elaborate or are related to, by edges in either
+-- Returns what the best memories found depend on, refer to, come from, elaborate or are related to, by edges in either
 -- direction: a step away it is as relevant as six tenths of what led to it, times the weight of the edge.
 create or replace function _memoir.with_related(p_user_id uuid, p_ranked _memoir.ranked_item[], p_hops integer,
   p_scope _memoir.search_scope, out ranked _memoir.ranked_item[], out related uuid[])
@@ -530,10 +530,10 @@ begin
   order by (v.total * 100000)::integer desc, v.item_no);
 end $$;
 
--- What showing a line is worth: about the chance that it is evidence, whose odds are those of its score to the fourth
--- power. (Scores are chances spread over 0 to 1, SOFT in research/ranker/train.py. With a smaller power many short
--- lines of little relevance push the evidence out; bench/packing.py shows it.) context_utilisation has the same
--- formula.
+-- Returns what showing a line is worth: about the chance that it is evidence, whose odds are those of its score to
+-- the fourth power. (Scores are chances spread over 0 to 1, SOFT in research/ranker/train.py. With a smaller power
+-- many short lines of little relevance push the evidence out; bench/packing.py shows it.) context_utilisation has the
+-- same formula.
 create or replace function _memoir.worth(p_score real)
 returns float8 language sql immutable as $$
   -- Those of memories may pass 1.

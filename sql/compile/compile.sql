@@ -66,14 +66,12 @@ end $$;
 comment on function memoir.compile_context(text, text, text, integer, integer, text, jsonb, real[], jsonb, timestamptz,
   timestamptz, text, text) is
   'The list to send to the model: OpenAI chat messages as an array, or {"system", "messages"} with p_format =>
-''anthropic''.
-p_query null continues an open exchange. p_budget: tokens of the whole list (default: window less response).
-p_memory_budget:
-tokens of the recall block. p_query_embedding: vector of the active embedding model. p_query_parts: multimodal content.
-p_as_of: what was known then; p_valid_at: what was true then. p_after_turn: mark of persist_turn that this server must
-have
-reached. Never over the budget. Where budget_action is refuse, a session or user that has reached its cost limit gets none.
-Writes unlogged statistics only. Raises PM001, PM010, PM014, PM020 to PM023, PM030.';
+''anthropic''. p_query null continues an open exchange. p_budget: tokens of the whole list (default: window less
+response). p_memory_budget: tokens of the recall block. p_query_embedding: vector of the active embedding model.
+p_query_parts: multimodal content. p_as_of: what was known then; p_valid_at: what was true then. p_after_turn: mark of
+persist_turn that this server must have reached. Never over the budget. Where budget_action is refuse, a session or
+user that has reached its cost limit gets none. Writes unlogged statistics only. Raises PM001, PM010, PM014, PM020 to
+PM023, PM030.';
 
 create or replace function memoir.context(p_user text, p_session text, p_query text default null,
   p_budget integer default null,
@@ -113,10 +111,9 @@ comment on function memoir.context(text, text, text, integer, integer, text, jso
   timestamptz, text, text) is
   'As compile_context, with what is known about it: {"messages", "compile_id", "tokens", "budget", "system_tokens",
 "tools_tokens", "recall_tokens", "recall_budget", "prefix_messages", "prefix_hash" (of the messages before the one that
-carries
-the recall), "tokenizer", "model", "format", "task", "items" (ids of what was recalled), "turns" (indexes shown), "weak"
-(nothing
-matches well), "arms" ("recall": searched, kept since the exchange began, or small talk, for which nothing is searched;
+carries the recall), "tokenizer", "model", "format", "task", "items" (ids of what was recalled), "turns" (indexes
+shown), "weak" (nothing matches well), "arms" ("recall": searched, kept since the exchange began, or small talk, for
+which nothing is searched;
 "working"
 is null on a standby, which has no working memory; "breadth" of a broad question: order, summary, several, even), "warnings", "statistics_version"}, "temperature" and "top_p" where
 open_session was given them, and on a standby "report": what report_context on the primary makes the ledger and the statistics of.';

@@ -69,8 +69,6 @@ end $$;
 comment on function memoir.explain_context(text, text, text, integer, integer, text, jsonb, real[], jsonb, timestamptz,
   timestamptz, text, text) is
   'One row per considered item of the same compile: recent turns, then candidates with their arms, score parts, rank by
-words and
-by vector, tokens, fidelity (full, excerpt, detailed, compact, stub; of turns also line and not shown), position in the recall (in
-order of choice) or
-the reason for being left out, and the beginning of what is shown. parts.breadth: of which shape a broad question is.
-Writes nothing.';
+words and by vector, tokens, fidelity (full, excerpt, detailed, compact, stub; of turns also line and not shown),
+position in the recall (in order of choice) or the reason for being left out, and the beginning of what is shown.
+parts.breadth: of which shape a broad question is. Writes nothing.';

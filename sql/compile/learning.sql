@@ -69,9 +69,9 @@ begin
     order by o)::vector;
 end $$;
 
--- Pairs of a used item and one that was shown and not used, by the difference of their signals; a compile's pairs weigh
--- 1 together. Used: credited, or a memory that was validated within a day. The newest fifth of the compiles is held
--- out.
+-- Pairs of a used item and one that was shown and not used, by the difference of their signals; a compile's pairs
+-- weigh 1 together. Used: credited, or a memory that was validated within a day. The newest fifth of the compiles
+-- is held out.
 create or replace function _memoir.learning_pairs(p_user_id uuid, p_from timestamptz, p_compiles integer)
 returns _memoir.weight_pair[] language plpgsql stable set plan_cache_mode = force_custom_plan as $$
 begin

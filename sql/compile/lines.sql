@@ -1,7 +1,7 @@
 -- Steps as lines: what a call was and what came of it, where the call itself is no longer shown. They stand, fenced, behind
 -- the question of their exchange; before the first of them, how many steps left the list altogether.
 
--- What is shown once places are shown as they should be, in tokens.
+-- Returns what is shown once places are shown as they should be, in tokens.
 create or replace function _memoir.shown_after(p_past _memoir.past, p_places _memoir.past_place[])
 returns bigint language sql immutable as $$
   select p_past.shown - coalesce(sum(case when p.target = 0 then 0 else p.tokens - p.form end
@@ -174,7 +174,7 @@ returns table (exchange integer, turn integer, line text, o bigint) language sql
   where l.line ~ '^- turn \d'
 $$;
 
--- What is said of the turns that left the list; null where none did, or the summary has them.
+-- Returns what is said of the turns that left the list; null where none did, or the summary has them.
 create or replace function _memoir.left_note(p_session _memoir.sessions, p_frame _memoir.session_windows)
 returns text language plpgsql stable set plan_cache_mode = force_custom_plan as $$
 declare

@@ -75,7 +75,7 @@ begin
   return case when p_counters.last_role = 'assistant' then p_counters.turn_count else p_counters.exchange_start end;
 end $$;
 
--- What was asked for, or recalled and used, since the last moment, and what it depends on.
+-- Returns what was asked for, or recalled and used, since the last moment, and what it depends on.
 create or replace function _memoir.asked_objects(p_user_id uuid, p_session_id uuid, p_since timestamptz)
 returns uuid[] language plpgsql stable set plan_cache_mode = force_custom_plan as $$
 begin
@@ -247,8 +247,8 @@ returns integer language sql immutable as $$
   select coalesce(max(t.turn_index), 0) from unnest(p_past.turns) t where t.role <> 'tool'
 $$;
 
--- Whether the newest message of the user came since the last moment and turns to something else than the one before it:
--- the cosine of their vectors. Unknown while there are none.
+-- Returns whether the newest message of the user came since the last moment and turns to something else than the one
+-- before it: the cosine of their vectors. Unknown while there are none.
 create or replace function _memoir.goal_changed(p_session _memoir.sessions, p_past _memoir.past,
   p_frame _memoir.session_windows)
 returns boolean language plpgsql stable set plan_cache_mode = force_custom_plan as $$
@@ -269,9 +269,9 @@ begin
   return coalesce(v_cosine < 0.5, false);
 end $$;
 
--- What each place should be shown as at this moment: no longer of use as a stub, the others compact, in detail where a
--- model asked for it since, or where objects of its type were needed again as a rule. Never raised but where it was asked
--- for, or is pinned, and the list is short.
+-- Returns what each place should be shown as at this moment: no longer of use as a stub, the others compact, in detail
+-- where a model asked for it since, or where objects of its type were needed again as a rule. Never raised but where it
+-- was asked for, or is pinned, and the list is short.
 create or replace function _memoir.targets(p_past _memoir.past, p_learnt text[], p_message text)
 returns _memoir.past_place[] language plpgsql stable set plan_cache_mode = force_generic_plan as $$
 declare

@@ -72,8 +72,8 @@ begin
   return p_candidates;
 end $$;
 
--- What could be shown, at every fidelity there is, in the order in which to take it, and the candidates that say what
--- another says. Texts are read of what is worth most up to half again the budget.
+-- Returns what could be shown, at every fidelity there is, in the order in which to take it, and the candidates that
+-- say what another says. Texts are read of what is worth most up to half again the budget.
 create or replace function _memoir.lines_of(p_user_id uuid, p_candidates _memoir.candidate[], p_budget integer,
   p_hidden uuid[],
   p_clearance _memoir.sensitivity, p_config jsonb, p_terms text[], p_as_of timestamptz, p_breadth _memoir.breadth,
@@ -257,9 +257,9 @@ begin
     0))::_memoir.reduced_text from reduced);
 end $$;
 
--- What each item would look like at each fidelity, about cost and be worth, in the order in which to take them: what is
--- worth most per token first. A line of a higher fidelity is a step up from the one before it: it costs and is worth
--- what it adds, and takes its place. Fidelities that bring less for each token than the next one up are left out.
+-- Returns what each item would look like at each fidelity, about cost and be worth, in the order in which to take them:
+-- what is worth most per token first. A line of a higher fidelity is a step up from the one before it: it costs and is
+-- worth what it adds, and takes its place. Fidelities that bring less for each token than the next one up are left out.
 -- Near-identical items count once: copies are the others.
 create or replace function _memoir.recall_lines(p_candidates _memoir.candidate[], p_texts _memoir.item_text[],
   p_names _memoir.session_name[],
@@ -340,10 +340,10 @@ begin
   copies := v_found.copies;
 end $$;
 
--- Which lines to show within a budget of about so many tokens, and about how many they take: each that still fits, in
--- their order; one that does not fit takes the place of the last ones if it is worth more than these. A step up needs
--- the one before it, whose place it takes: of every item one line at most. everything: there was nothing more to
--- choose.
+-- Which lines to show within a budget of about so many tokens, and about how many they take: each that still fits,
+-- in their order; one that does not fit takes the place of the last ones if it is worth more than these. A step up
+-- needs the one before it, whose place it takes: of every item one line at most. everything: there was nothing
+-- more to choose.
 create or replace function _memoir.choose(p_lines _memoir.recall_line[], p_budget integer, out chosen integer[],
   out used integer, out everything boolean)
 language plpgsql immutable as $$

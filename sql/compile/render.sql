@@ -40,7 +40,8 @@ begin
     from unnest(p_turns) t);
 end $$;
 
--- Whether the second message must become part of the first: templates of many servers insist on alternating roles.
+-- Returns whether the second message must become part of the first: templates of many servers insist on
+-- alternating roles.
 create or replace function _memoir.mergeable(p_first jsonb, p_second jsonb)
 returns boolean language sql immutable as $$
   select p_first ->> 'role' = p_second ->> 'role' and p_first ->> 'role' in ('user', 'assistant')

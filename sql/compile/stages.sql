@@ -142,8 +142,8 @@ begin
     + _memoir.sum_tokens(_memoir.token_texts(v_newest.text, v_newest.parts, null, null, null), v.tokenizer);
 end $$;
 
--- The system message: prompt, then fenced profile and summary, frozen parts first. What it and the tools leave is the
--- room.
+-- The system message: prompt, then fenced profile and summary, frozen parts first. What it and the tools leave is
+-- the room.
 create or replace function _memoir.with_system_message(inout v _memoir.compile_state)
 language plpgsql stable set plan_cache_mode = force_custom_plan as $$
 declare
@@ -319,8 +319,8 @@ begin
   perform _memoir.check_room(v.total, v.budget, v.system_tokens, v.tools_tokens);
 end $$;
 
--- The newest message, after those that nobody answered: one message. These are dropped, oldest first, rather than the
--- query.
+-- The newest message, after those that nobody answered: one message. These are dropped, oldest first, rather than
+-- the query.
 create or replace function _memoir.with_unanswered(inout v _memoir.compile_state)
 language plpgsql stable set plan_cache_mode = force_generic_plan as $$
 declare
@@ -358,8 +358,8 @@ begin
   return v_merged;
 end $$;
 
--- Recall: kept since the exchange began, or searched. Its share follows the query's own task; it may use what history
--- leaves.
+-- Recall: kept since the exchange began, or searched. Its share follows the query's own task; it may use what
+-- history leaves.
 create or replace function _memoir.with_recall(inout v _memoir.compile_state, p_task text, p_memory_budget integer,
   p_query_embedding real[])
 language plpgsql stable set plan_cache_mode = force_custom_plan as $$
@@ -406,7 +406,7 @@ begin
       / greatest(0.01, 1 - _memoir.history_share(p_config, 'knowledge'))))::integer;
 end $$;
 
--- What recall may take of the room, so that a managed history need not make way for it.
+-- Returns what recall may take of the room, so that a managed history need not make way for it.
 create or replace function _memoir.recall_share(p_config jsonb, p_task _memoir.task_type, p_room integer)
 returns integer language sql immutable as $$
   select least(_memoir.recall_cap(p_config, coalesce(p_task, 'continuation'), p_room),
@@ -531,8 +531,8 @@ begin
   return v_scope;
 end $$;
 
--- Whether the list shows less of a result than there is, so that what else it says may be recalled. Of what is no longer
--- so, or of no use, nothing is.
+-- Returns whether the list shows less of a result than there is, so that what else it says may be recalled. Of what is
+-- no longer so, or of no use, nothing is.
 create or replace function _memoir.is_shorter(p_fidelity smallint, p_why text)
 returns boolean language sql immutable as $$
   select p_fidelity between 1 and 3

@@ -1,5 +1,5 @@
--- What a compile leaves behind: the recall that its exchange keeps, and one row for the ledger, through an unlogged
--- buffer.
+-- What a compile leaves behind: the recall that its exchange keeps, and one row for the ledger, through an
+-- unlogged buffer.
 
 -- What a compile leaves behind: the recall an exchange began with, and one buffered ledger row. Nothing on a standby,
 -- in a read-only transaction, or for a user who has written nothing.
@@ -46,7 +46,7 @@ begin
 exception when lock_not_available then null;
 end $$;
 
--- What the ledger keeps of a compile.
+-- Returns what the ledger keeps of a compile.
 create or replace function _memoir.trace(v _memoir.compile_state, p_compile uuid)
 returns _memoir.compile_ledger language plpgsql stable set plan_cache_mode = force_generic_plan as $$
 declare
@@ -130,6 +130,5 @@ begin
   return true;
 end $$;
 comment on function memoir.report_context(text, jsonb) is
-  'Tells the primary of a compile that a standby made: p_report is "report" of what context returned there. True when it
-was taken,
-false when it is known already. Writes the unlogged buffer of statistics. Raises PM001, PM014.';
+  'Tells the primary of a compile that a standby made: p_report is "report" of what context returned there. True when
+it was taken, false when it is known already. Writes the unlogged buffer of statistics. Raises PM001, PM014.';

@@ -3,7 +3,7 @@
 -- The first shown turn moves in steps of history budget / window_steps, derived from the turns' running totals: between
 -- two steps every compile of the session begins with the same bytes, and nothing has to be stored for it.
 
--- Whether the newest message is what that turn says already; a withheld one is compared as it was said.
+-- Returns whether the newest message is what that turn says already; a withheld one is compared as it was said.
 create or replace function _memoir.is_said(p_session _memoir.sessions, p_turn _memoir.shown_turn,
   p_message _memoir.message)
 returns boolean language plpgsql stable as $$
@@ -43,8 +43,8 @@ begin
   return v_counters;
 end $$;
 
--- What a tool result that is too long looks like: its head and tail, and a line that says what is missing and where it
--- is.
+-- Returns what a tool result that is too long looks like: its head and tail, and a line that says what is missing and
+-- where it is.
 create or replace function _memoir.excerpt(p_turn _memoir.shown_turn, p_tokens integer, p_tokenizer text,
   p_overhead integer)
 returns _memoir.shown_turn language plpgsql stable as $$
@@ -285,7 +285,8 @@ begin
   return p_turns;
 end $$;
 
--- What the user asks in the exchange that began at a turn: all up to the first answer, without the lines behind it.
+-- Returns what the user asks in the exchange that began at a turn: all up to the first answer, without the lines
+-- behind it.
 create or replace function _memoir.asked_in(p_turns _memoir.shown_turn[], p_from integer)
 returns text language plpgsql immutable set plan_cache_mode = force_generic_plan as $$
 begin

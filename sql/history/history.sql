@@ -83,8 +83,8 @@ begin
   return v_tokens;
 end $$;
 
--- The marks of a session's turns, {"turn": "sensitivity", "retracted": [turns]}; null where there are none, which is the
--- rule.
+-- The marks of a session's turns, {"turn": "sensitivity", "retracted": [turns]}; null where there are none, which is
+-- the rule.
 create or replace function _memoir.marks(p_user_id uuid, p_session_id uuid)
 returns jsonb language plpgsql stable set plan_cache_mode = force_custom_plan as $$
 begin
@@ -95,7 +95,8 @@ begin
     where m.user_id = p_user_id and m.session_id = p_session_id and m.mark not in ('erased', 'annotated'));
 end $$;
 
--- What was said about a session's turns after they were written, {"turn": {key: value}}; null where nothing was.
+-- Returns what was said about a session's turns after they were written, {"turn": {key: value}}; null where
+-- nothing was.
 create or replace function _memoir.annotations(p_user_id uuid, p_session_id uuid)
 returns jsonb language plpgsql stable set plan_cache_mode = force_custom_plan as $$
 begin
@@ -115,7 +116,8 @@ create or replace function _memoir.sensitivity_now(p_stored _memoir.sensitivity,
 returns _memoir.sensitivity language sql immutable as $$
   select coalesce((p_marks ->> p_turn::text)::_memoir.sensitivity, p_stored) $$;
 
--- What a caller without the clearance sees in a message's place: the list stays valid, a tool call keeps its result.
+-- Returns what a caller without the clearance sees in a message's place: the list stays valid, a tool call keeps
+-- its result.
 create or replace function _memoir.withheld(p_turn _memoir.conversation_history)
 returns _memoir.conversation_history language plpgsql immutable as $$
 begin

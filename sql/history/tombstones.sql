@@ -56,8 +56,8 @@ begin
       || repeat('z', 7));
 end $$;
 
--- What is left of a text to make a tombstone's key of: letters, digits and symbols in their plainest form, without
--- spaces. Digits count by their value; marks inside numbers ("5.50", "-5") stay.
+-- Returns what is left of a text to make a tombstone's key of: letters, digits and symbols in their plainest form,
+-- without spaces. Digits count by their value; marks inside numbers ("5.50", "-5") stay.
 create or replace function _memoir.tombstone_text(p_text text)
 returns text language plpgsql immutable strict parallel safe as $$
 declare
@@ -100,7 +100,7 @@ begin
   return array(select _memoir.keyed_hash(t, v_secret) from unnest(p_texts) with ordinality x(t, o) order by o);
 end $$;
 
--- What a slot and its value make a key of; null without either.
+-- Returns what a slot and its value make a key of; null without either.
 create or replace function _memoir.slot_text(p_slot text, p_value text)
 returns text language sql immutable parallel safe as $$ select _memoir.tombstone_text(p_slot) || chr(31)
   || _memoir.tombstone_text(p_value) $$;
@@ -127,7 +127,8 @@ begin
   return v_stone;
 end $$;
 
--- What the tombstones of contents are keyed by: their text, and their claims, also where letters that look alike are one.
+-- Returns what the tombstones of contents are keyed by: their text, and their claims, also where letters that look
+-- alike are one.
 create or replace function _memoir.tombstone_texts(p_contents text[], p_names text[])
 returns table (n bigint, text text) language plpgsql stable set plan_cache_mode = force_custom_plan as $$
 declare
@@ -159,7 +160,7 @@ begin
     order by k.n, t.recorded_at desc;
 end $$;
 
--- What the user is called: a claim about one of these is about the user.
+-- Returns what the user is called: a claim about one of these is about the user.
 create or replace function _memoir.known_names(p_user_id uuid)
 returns text[] language plpgsql stable set plan_cache_mode = force_custom_plan as $$
 begin

@@ -93,10 +93,10 @@ returns text language sql immutable
 return :'memoir_version';
 comment on function memoir.version() is 'The version of the installed pg_memoir.';
 
--- Stated here for all, so that none is forgotten. A call for a user plans for that user: a generic plan locks every
--- partition of the tables it names, for the rest of a connection's life. And what a backslash means in the text of a
--- function must not be the caller's choice: with the old meaning the patterns behind tombstones and checks would be
--- others.
+-- Stated here for all, so that none is forgotten. A call for a user plans for that user: a generic plan locks
+-- every partition of the tables it names, for the rest of a connection's life. And what a backslash means in the
+-- text of a function must not be the caller's choice: with the old meaning the patterns behind tombstones and
+-- checks would be others.
 do $$
 declare
   v_routine record;

@@ -134,7 +134,7 @@ begin
   return true;
 end $$;
 
--- What values tell without its name being said, as word stems: "my ex is called Dorian" tells a name.
+-- Returns what values tell without its name being said, as word stems: "my ex is called Dorian" tells a name.
 create or replace function _memoir.told_by(p_values _memoir.said_values)
 returns text[] language sql immutable as $$
   select case when (p_values).names <> '{}' then array['name'] else '{}' end
@@ -143,7 +143,8 @@ returns text[] language sql immutable as $$
     || case when (p_values).kinds && '{date,time,weekday}' then '{date,day,time}' else '{}' end::text[]
 $$;
 
--- What clauses of a sentence tell of the same: "…, it's at the corner bank", "I see Dr. Amsel, she's a therapist".
+-- Returns what clauses of a sentence tell of the same: "…, it's at the corner bank", "I see Dr. Amsel, she's
+-- a therapist".
 create or replace function _memoir.told_on(p_units _memoir.said_unit[], p_all _memoir.said_unit[])
 returns _memoir.said_unit[] language sql immutable as $$
   with recursive told as (

@@ -170,8 +170,8 @@ begin
     order by 1);
 end $$;
 
--- Whether a clause speaks of somebody else, or of another thing of the same sort, than an earlier one, does not ask for
--- something where that did, or that tells what was done once.
+-- Returns whether a clause speaks of somebody else, or of another thing of the same sort, than an earlier one, does not
+-- ask for something where that did, or that tells what was done once.
 create or replace function _memoir.is_of_another(p_plain text, p_said text, p_unit _memoir.said_unit, p_language text)
 returns boolean language plpgsql stable as $$
 declare
@@ -212,8 +212,9 @@ begin
     or _memoir.sorts_differ(p_plain, p_unit.said, p_unit.context, v_shared, v_values, p_language);
 end $$;
 
--- What a message makes untrue by what was learnt: the likeliest clause, and what says the same as it. What seems to change
--- several matters at once changes none that could be told. What is less likely, or of these the likeliest, is in doubt.
+-- Returns what a message makes untrue by what was learnt: the likeliest clause, and what says the same as it. What
+-- seems to change several matters at once changes none that could be told. What is less likely, or of these the
+-- likeliest, is in doubt.
 create or replace function _memoir.learnt_changes(p_turn _memoir.conversation_history, p_text text, p_clauses _memoir.said_clause[],
   p_language text, p_config jsonb)
 returns setof _memoir.found_change language plpgsql stable set plan_cache_mode = force_generic_plan as $$

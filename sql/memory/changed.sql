@@ -62,8 +62,8 @@ begin
       or (f.unit).message_id = (v_best.unit).message_id and (f.unit).span_start = (v_best.unit).span_start);
 end $$;
 
--- Whether two clauses say values of the same kinds of the same thing: what the one is about the other is, too, and where
--- they differ nobody is named.
+-- Returns whether two clauses say values of the same kinds of the same thing: what the one is about the other is, too,
+-- and where they differ nobody is named.
 create or replace function _memoir.is_one_matter(p_one _memoir.said_values, p_other _memoir.said_values)
 returns boolean language sql immutable as $$
   select p_one.topics <> '{}' and p_other.topics <> '{}' and p_one.kinds && p_other.kinds
@@ -73,7 +73,7 @@ returns boolean language sql immutable as $$
     and p_one.names <@ p_other.names and p_other.names <@ p_one.names
 $$;
 
--- What a clause changes of an earlier one, and how sure that is; kind is null where it changes nothing.
+-- Returns what a clause changes of an earlier one, and how sure that is; kind is null where it changes nothing.
 create or replace function _memoir.change_of(p_unit _memoir.said_unit, p_unit_plain text, p_old _memoir.said_values,
   p_around text[], p_one _memoir.change_candidate, p_names text[], p_language text,
   p_turn _memoir.conversation_history)
@@ -209,7 +209,7 @@ begin
   end if;
 end $$;
 
--- What a clause speaks of, up to its verb: "classroom" of "my classroom is room 31".
+-- Returns what a clause speaks of, up to its verb: "classroom" of "my classroom is room 31".
 create or replace function _memoir.subject_phrase(p_said text, p_language text)
 returns text language sql immutable as $$
   select lower((regexp_match(p_said, '^(?:(?:o|a|il|la) )?(?:my|our|the'
@@ -343,8 +343,9 @@ begin
   end if;
 end $$;
 
--- What an older clause says where a newer one, that begins alike, says something else: "I use Vim", "I use Helix". What
--- is alike must hold one value at a time: a verb of which that is so, the same words behind it, or where something is.
+-- Returns what an older clause says where a newer one, that begins alike, says something else: "I use Vim", "I use
+-- Helix". What is alike must hold one value at a time: a verb of which that is so, the same words behind it, or where
+-- something is.
 create or replace function _memoir.in_frame(p_new text, p_old text, p_language text)
 returns text language plpgsql immutable as $$
 declare
@@ -374,7 +375,7 @@ begin
   return null;
 end $$;
 
--- Whether a clause tells that its speaker likes (1) or dislikes (-1) something.
+-- Returns whether a clause tells that its speaker likes (1) or dislikes (-1) something.
 create or replace function _memoir.liking(p_plain text, p_language text)
 returns integer language sql immutable as $$
   select case when p_plain ~* ('^(?:i|we) (?:also )?(?:' || nullif(_memoir.any_word(p_language, 'disliking'), '')
@@ -431,7 +432,7 @@ returns real language sql immutable as $$
   from (select t, case when t = any (p_names) then 1.5 else 1 end as w from unnest(p_topics) t) x
 $$;
 
--- Whether a text has these words as they stand, and whether one of them is among others.
+-- Returns whether a text has these words as they stand, and whether one of them is among others.
 create or replace function _memoir.has_words(p_text text, p_words text)
 returns boolean language sql immutable as $$
   select strpos(' ' || regexp_replace(lower(translate(p_text, '’', '''')), '[^[:alnum:]'']+', ' ', 'g') || ' ',
@@ -444,7 +445,7 @@ returns boolean language sql immutable as $$
     from unnest(p_one) o)
 $$;
 
--- Whether two clauses have another word before the same noun, which the other does not have.
+-- Returns whether two clauses have another word before the same noun, which the other does not have.
 create or replace function _memoir.sorts_differ(p_plain text, p_old text, p_context text, p_shared text[],
   p_values text[], p_language text)
 returns boolean language sql stable as $$

@@ -73,7 +73,7 @@ begin
   end loop;
 end $$;
 
--- What "delete it" names: what its sentence says before ("the salary I mentioned, please forget that").
+-- Returns what "delete it" names: what its sentence says before ("the salary I mentioned, please forget that").
 create or replace function _memoir.fronted_name(p_clause _memoir.said_clause, p_bare text, p_language text)
 returns text language plpgsql immutable as $$
 declare
@@ -89,8 +89,8 @@ begin
   return null;
 end $$;
 
--- What "Please delete it." names: what the sentence before it says that is known ("… if you did not have my salary."), from
--- where on. p_is_it: that the request names nothing else is known already.
+-- Returns what "Please delete it." names: what the sentence before it says that is known ("… if you did not have my
+-- salary."), from where on. p_is_it: that the request names nothing else is known already.
 create or replace function _memoir.named_before(p_clause _memoir.said_clause, p_bare text, p_is_it boolean,
   p_language text, p_clauses _memoir.said_clause[], out named text, out said_from integer)
 language plpgsql immutable as $$
@@ -133,8 +133,8 @@ returns setof _memoir.forget_request language sql immutable as $$
   where length(p_text) <= 20000
 $$;
 
--- The user's turns that speak of something, the newest ones, and those of some items, clause by clause: what was said before
--- p_turn.
+-- The user's turns that speak of something, the newest ones, and those of some items, clause by clause: what was said
+-- before p_turn.
 create or replace function _memoir.units_before(p_turn _memoir.conversation_history, p_terms text[],
   p_roles _memoir.turn_role[], p_newest integer, p_items integer[] default '{}')
 returns _memoir.said_unit[] language plpgsql stable set plan_cache_mode = force_custom_plan as $$
@@ -315,7 +315,7 @@ begin
   return v_out;
 end $$;
 
--- Whether what sounds like an end is denied: "never quit".
+-- Returns whether what sounds like an end is denied: "never quit".
 create or replace function _memoir.goes_on(p_said text, p_language text)
 returns boolean language sql immutable as $$
   select coalesce(lower(p_said) ~ ('\m(?:' || nullif(_memoir.any_word(p_language, 'negations'), '')
@@ -402,13 +402,14 @@ begin
   return v_out;
 end $$;
 
--- Whether a text sounds like a correction: a phrase, or what only a pattern tells.
+-- Returns whether a text sounds like a correction: a phrase, or what only a pattern tells.
 create or replace function _memoir.has_cue(p_text text, p_phrases text[], p_forms text)
 returns boolean language sql immutable as $$
   select _memoir.has_phrase(_memoir.padded(p_text), p_phrases) or coalesce(lower(p_text) ~ p_forms, false)
 $$;
 
--- Whether a sentence only supposes, what it asks of its reader apart ("Ida moved out, could you check my letter?").
+-- Returns whether a sentence only supposes, what it asks of its reader apart ("Ida moved out, could you check
+-- my letter?").
 create or replace function _memoir.is_unsure(p_said text, p_plain text, p_language text, p_unsure text)
 returns boolean language plpgsql immutable as $$
 declare
@@ -422,8 +423,8 @@ begin
   return v_stated is null or lower(v_stated) ~ p_unsure or lower(_memoir.plain(v_stated, p_language)) ~ p_unsure;
 end $$;
 
--- What a turn's candidates may change of what was said before it: looked up once for all of them, in plain form and with
--- their values.
+-- Returns what a turn's candidates may change of what was said before it: looked up once for all of them, in plain form
+-- and with their values.
 create or replace function _memoir.earlier_units(p_turn _memoir.conversation_history,
   p_candidates _memoir.change_candidate[], p_language text, out units _memoir.said_unit[], out plains text[],
   out said _memoir.said_values[])
@@ -447,7 +448,7 @@ begin
   said := _memoir.values_in(array(select u.said from unnest(units) with ordinality u order by ordinality), p_language);
 end $$;
 
--- What a plain clause takes back without saying what holds instead: "I mixed up the platforms".
+-- Returns what a plain clause takes back without saying what holds instead: "I mixed up the platforms".
 create or replace function _memoir.retracted(p_plain text, p_language text)
 returns text language plpgsql immutable as $$
 declare

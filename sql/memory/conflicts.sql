@@ -12,8 +12,8 @@ returns real language sql immutable as $$
     'preference') then 1 else p_memory.trust end::real
 $$;
 
--- The authority with which a new word challenges: a person's correction ranks with their statements, whoever carries
--- it.
+-- The authority with which a new word challenges: a person's correction ranks with their statements, whoever
+-- carries it.
 create or replace function _memoir.word_authority(p_standing _memoir.standing)
 returns real language sql immutable as $$
   select case when p_standing.provenance = 'correction' or p_standing.actor = 'person'
@@ -21,7 +21,7 @@ returns real language sql immutable as $$
     then 1 else p_standing.trust end::real
 $$;
 
--- Who prevails: new, old, or open (both stand). Why, in words.
+-- Returns who prevails: new, old, or open (both stand). Why, in words.
 create or replace function _memoir.precedence(p_new _memoir.memory_store, p_old _memoir.memory_store, out prevails text,
   out reason text)
 language plpgsql stable as $$
@@ -388,15 +388,12 @@ begin
 end $$;
 comment on function memoir.undo_merge(text, uuid) is
   'Takes back that a memory was dropped as a near duplicate of another (list_judgements: verdict duplicate): it is
-active again, the other
-loses what it got from it (its sources, one restatement), and the two stay apart. Returns {"memory_id", "merged_into",
-"restored"}; restored
-is false where it was not merged so, or can''t come back (a tombstone, its end, another value in its slot). Writes
-memory_store and
-memory_judgements. Raises PM001, PM004.';
+active again, the other loses what it got from it (its sources, one restatement), and the two stay apart. Returns
+{"memory_id", "merged_into", "restored"}; restored is false where it was not merged so, or can''t come back (a
+tombstone, its end, another value in its slot). Writes memory_store and memory_judgements. Raises PM001, PM004.';
 
--- Kind nli for a cross-encoder (claim_judgements), judge for a language model (llm.sql). New pairs join those that
--- wait.
+-- Kind nli for a cross-encoder (claim_judgements), judge for a language model (llm.sql). New pairs join
+-- those that wait.
 create or replace function _memoir.queue_judgement(p_user_id uuid, p_memory_id uuid, p_others uuid[], p_at timestamptz)
 returns void language sql as $$
   insert into _memoir.work_items (kind, user_id, dedup_key, run_after, payload, created_at)

@@ -3,8 +3,8 @@
 -- shorter; where a language model is configured it is asked for better words (consolidation_model.sql). The members
 -- stay, superseded; undoing brings them back.
 
--- What is to become one: seeds by weight, each with what is at least consolidation_similarity like it and in no other
--- cluster.
+-- Returns what is to become one: seeds by weight, each with what is at least consolidation_similarity like it and in no
+-- other cluster.
 create or replace function _memoir.clusters(p_user_id uuid, p_config jsonb)
 returns table (members uuid[]) language plpgsql stable set plan_cache_mode = force_custom_plan as $$
 declare
@@ -52,8 +52,8 @@ begin
   end loop;
 end $$;
 
--- What the members say, each sentence once: one that another says is left out, and those that begin alike begin once
--- ("Goes hiking in May; with Ida."). No word is lost that no other sentence has in its place.
+-- Returns what the members say, each sentence once: one that another says is left out, and those that begin alike begin
+-- once ("Goes hiking in May; with Ida."). No word is lost that no other sentence has in its place.
 create or replace function _memoir.consolidated_text(p_texts text[])
 returns text language plpgsql stable as $$
 declare
@@ -214,8 +214,8 @@ begin
 end $$;
 comment on function memoir.undo_consolidation(text, uuid) is
   'Takes a consolidated memory back: it is invalidated, its members are active again and stay apart. Returns
-{"memory_id", "restored"},
-an empty list where the memory is not a consolidated one that stands. Writes memory_store. Raises PM001, PM004.';
+{"memory_id", "restored"}, an empty list where the memory is not a consolidated one that stands. Writes memory_store.
+Raises PM001, PM004.';
 
 create or replace function _memoir.step_consolidation(p_limit integer)
 returns jsonb language plpgsql set plan_cache_mode = force_custom_plan as $$

@@ -2,8 +2,8 @@
 -- members as they were said. It answers which of them belong together, and one text for those: they become one memory
 -- in its words, the others stand by themselves again. dedup_key is the memory that rules made.
 
--- The members of a memory that rules made, in order; none where it does not stand any more or a part of it is not for
--- everybody.
+-- The members of a memory that rules made, in order; none where it does not stand any more or a part of it is not
+-- for everybody.
 create or replace function _memoir.members_to_merge(p_work _memoir.work_items)
 returns setof _memoir.memory_store language plpgsql stable set plan_cache_mode = force_custom_plan as $$
 begin
@@ -54,8 +54,9 @@ returns boolean language sql immutable as $$
   select not exists (select from missing) and (select coalesce(avg(stands::integer), 0) >= 0.6 from words)
 $$;
 
--- What a text that stands for another must hold of it: numbers, dates, names, and that something is denied. Number
--- words count as numbers. What merely begins a sentence is no name: a verb or an adverb, or (p_lenient) any word.
+-- Returns what a text that stands for another must hold of it: numbers, dates, names, and that something is
+-- denied. Number words count as numbers. What merely begins a sentence is no name: a verb or an adverb, or
+-- (p_lenient) any word.
 create or replace function _memoir.hard_points(p_text text, p_lenient boolean)
 returns text[] language sql immutable as $$
   select array(select distinct case when d.denies then 'not'
@@ -75,7 +76,8 @@ returns boolean language sql immutable as $$
     when p_point ~ '^\d+$' then p_text ~ ('(^|\D)' || p_point || '($|\D)') else strpos(lower(p_text), p_point) > 0 end
 $$;
 
--- What is wrong with a text that shall stand for some (p_covered) of the texts that were given; null if nothing.
+-- Returns what is wrong with a text that shall stand for some (p_covered) of the texts that were given; null
+-- if nothing.
 create or replace function _memoir.merge_problem(p_text text, p_covered text[], p_given text[])
 returns text language plpgsql immutable as $$
 declare

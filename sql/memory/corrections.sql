@@ -1,15 +1,11 @@
 -- Corrections: correct, retract, forget. What was wrong leaves recall and compile, with what it came from and what was
 -- made of it, in one transaction; history keeps all of it.
 --
---   replacement, polarity   correct(user, memory, 'Lives in Ulm.')            the old is superseded, and may not come
---   back
---   partial                 correct(…, p_remainder => 'Has two cats.')        what is still true goes on as a memory of
---   its own
---   bounded                 correct(…, p_valid_from => '2026-03-01')          the old was true until then: a bounded
---   copy goes on
---   retraction              retract(user, memory)                             the old is invalidated, and may not come
---   back
---   bounded retraction      retract(…, p_valid_to => '2026-03-01')            it was true until then
+--   replacement, polarity   correct(user, memory, 'Lives in Ulm.')      the old is superseded, and may not come back
+--   partial                 correct(…, p_remainder => 'Has two cats.')  what is still true goes on as its own memory
+--   bounded                 correct(…, p_valid_from => '2026-03-01')    the old was true until then: a bounded copy goes on
+--   retraction              retract(user, memory)                       the old is invalidated, and may not come back
+--   bounded retraction      retract(…, p_valid_to => '2026-03-01')      it was true until then
 
 -- All memories that say the same as one: merged with it as near duplicates, the same text, or the same value in its
 -- slot. p_wide: in all projects that the caller may use and in all states; else what is active in its project, as a
@@ -314,8 +310,8 @@ begin
   return _memoir.source_turns(_memoir.session(p_caller, p_session), p_turns);
 end $$;
 
--- What remains true of a corrected memory, as a memory like the old one: no more trusted than that, nor than who says
--- so.
+-- What remains true of a corrected memory, as a memory like the old one: no more trusted than that, nor than who
+-- says so.
 create or replace function _memoir.remain(p_caller _memoir.caller, p_old _memoir.memory_store, p_content text,
   p_slotted boolean, p_standing _memoir.standing,
   p_reason text, p_at timestamptz)
@@ -406,13 +402,11 @@ begin
 end $$;
 comment on function memoir.retract(text, uuid, text, timestamptz, text, integer[], text) is
   'Takes back a memory without a replacement: it is invalidated, may not come back when a person says so, its source
-turns leave recall,
-summaries and memories made of them are invalidated. p_valid_to: it was true until then, and a copy with that bound goes
-on. p_session,
-p_source_turns, p_actor: whose word, as in remember; it needs the memory''s authority or a higher one. A superseded
-memory stands for
-its successor. Returns {"memory_id", "state", "retracted", "bounded", "excluded_turns", "invalidated_summaries"}.
-Writes memory_store, tombstones, recall_exclusions, audit_log. Raises PM001, PM003, PM004, PM014.';
+turns leave recall, summaries and memories made of them are invalidated. p_valid_to: it was true until then, and a copy
+with that bound goes on. p_session, p_source_turns, p_actor: whose word, as in remember; it needs the memory''s
+authority or a higher one. A superseded memory stands for its successor. Returns {"memory_id", "state", "retracted",
+"bounded", "excluded_turns", "invalidated_summaries"}. Writes memory_store, tombstones, recall_exclusions, audit_log.
+Raises PM001, PM003, PM004, PM014.';
 
 create or replace function memoir.lift_tombstone(p_user text, p_memory uuid default null, p_content text default null,
   p_slot text default null, p_reason text default null)
@@ -462,12 +456,10 @@ begin
 end $$;
 comment on function memoir.lift_tombstone(text, uuid, text, text, text) is
   'Lifts the tombstones that a rejected memory left (or, with p_content and p_slot, those which refuse that value): it
-may be said again, its
-turns are recalled again, and what was forgotten or retracted is active again unless something else has its place. The
-lift is recorded.
-Only a caller acting as a person. Returns {"memory_id", "lifted", "restored", "returned_turns"}; lifting twice changes
-nothing.
-Writes tombstones, recall_exclusions, memory_store, audit_log. Raises PM001, PM004, PM014.';
+may be said again, its turns are recalled again, and what was forgotten or retracted is active again unless something
+else has its place. The lift is recorded. Only a caller acting as a person. Returns {"memory_id", "lifted", "restored",
+"returned_turns"}; lifting twice changes nothing. Writes tombstones, recall_exclusions, memory_store, audit_log. Raises
+PM001, PM004, PM014.';
 
 -- The turns that a memory kept out of recall are found again, unless something else keeps them out: how many.
 create or replace function _memoir.reopen_turns(p_user_id uuid, p_memory uuid, p_at timestamptz)

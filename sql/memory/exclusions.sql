@@ -145,7 +145,7 @@ begin
     and x.is_doubt and x.lifted_at is null;
 end $$;
 
--- What stands as said later, without the end of its sentence.
+-- Returns what stands as said later, without the end of its sentence.
 create or replace function _memoir.said_since(p_body text, p_start integer, p_length integer)
 returns text language sql immutable as $$ select rtrim(substr(p_body, p_start, p_length), E' .!?,;\n') $$;
 
@@ -196,7 +196,8 @@ begin
       and not m.is_object);
 end $$;
 
--- What others said of a value that is over, in the exchange of the clause that named it and since: the assistant's echo.
+-- Returns what others said of a value that is over, in the exchange of the clause that named it and since: the
+-- assistant's echo.
 create or replace function _memoir.echoes_of(p_unit _memoir.said_unit, p_olds text[],
   p_turn _memoir.conversation_history)
 returns _memoir.said_unit[] language plpgsql stable set plan_cache_mode = force_custom_plan as $$

@@ -121,8 +121,7 @@ begin
   end loop;
 end $$;
 
--- Admission
--- -----------------------------------------------------------------------------------------------------------------
+-- Admission of memories
 
 -- S = 0.35 type's prior + 0.25 novelty + 0.25 utility + 0.15 recency ([MN] 9), logged with its parts. False: not worth
 -- keeping. What a person said and corrections (p_exempt) are scored but never rejected. p_memory_id: null for what did
@@ -184,7 +183,6 @@ begin
 end $$;
 
 -- From a session's new turns
--- --------------------------------------------------------------------------------------------------
 
 -- The turns of a session from the cursor on that may be extracted, at most p_limit indexes; none that is secret,
 -- without words, or out of recall altogether.
@@ -213,14 +211,14 @@ begin
   return coalesce(v_turns, '{}');
 end $$;
 
--- What persons without a name said in turns; null for every other turn.
+-- Returns what persons without a name said in turns; null for every other turn.
 create or replace function _memoir.own_texts(p_turns _memoir.conversation_history[])
 returns text[] language sql immutable as $$
   select array(select case when t.role = 'user' and t.actor = 'person' and nullif(btrim(t.name), '') is null
     then t.content end from unnest(p_turns) with ordinality t order by ordinality)
 $$;
 
--- What rules find in turns; text_no counts turns from 1. p_clauses: of what persons without a name said.
+-- Returns what rules find in turns; text_no counts turns from 1. p_clauses: of what persons without a name said.
 create or replace function _memoir.found_in(p_turns _memoir.conversation_history[], p_clauses _memoir.said_clause[],
   p_languages text[], p_requests _memoir.forget_request[])
 returns _memoir.extracted[] language plpgsql stable set plan_cache_mode = force_custom_plan as $$

@@ -1,8 +1,8 @@
--- Conflicts that rules can't tell: similar memories, judged by a model where the setting judge names one. A work item
--- names a memory and those it may contradict; a judge works as claim → commit → call → store, and no model call holds a
--- transaction.
+-- Conflicts that rules can't tell: similar memories, judged by a model where the setting judge names one. A work
+-- item names a memory and those it may contradict; a judge works as claim → commit → call → store, and no model
+-- call holds a transaction.
 
--- What of a work item is still to be judged: both active, of different values, the pair not judged before.
+-- Returns what of a work item is still to be judged: both active, of different values, the pair not judged before.
 create or replace function _memoir.open_pairs(p_work _memoir.work_items)
 returns setof _memoir.memory_store language plpgsql stable set plan_cache_mode = force_custom_plan as $$
 declare
@@ -48,9 +48,8 @@ begin
 end $$;
 comment on function memoir.claim_judgements(integer) is
   'Leases about p_limit pairs of similar memories that may contradict each other, for a judge: claim, commit, judge,
-store_judgements.
-Leases last 5 minutes; heartbeat(work_id, lease_id) keeps one. Service, jobs and admin logins only. Raises PM001,
-PM014.';
+store_judgements. Leases last 5 minutes; heartbeat(work_id, lease_id) keeps one. Service, jobs and admin logins only.
+Raises PM001, PM014.';
 
 -- One verdict, under the user's lock: as the memories are now. What was superseded or forgotten meanwhile is out of it,
 -- and what somebody else has judged since (a lease that ran out).
@@ -118,12 +117,9 @@ begin
 end $$;
 comment on function memoir.store_judgements(uuid[], uuid[], uuid[], real[], text) is
   'Stores what a judge (p_judge: its name) found for claimed pairs: parallel arrays of users, memories, others and how
-surely they contradict,
-0 to 1. From judge_threshold on, the conflict is decided: authority, recency, confidence; the loser is superseded, or an
-edge says that
-both stand. Each is a row of list_judgements. Returns how many were stored; pairs that have changed meanwhile are passed
-over.
-Service, jobs and admin logins only. Raises PM001, PM014.';
+surely they contradict, 0 to 1. From judge_threshold on, the conflict is decided: authority, recency, confidence; the
+loser is superseded, or an edge says that both stand. Each is a row of list_judgements. Returns how many were stored;
+pairs that have changed meanwhile are passed over. Service, jobs and admin logins only. Raises PM001, PM014.';
 
 create or replace function memoir.fail_judgements(p_user_ids uuid[], p_memory_ids uuid[], p_error text)
 returns void language plpgsql security definer set search_path from current as $$
@@ -206,7 +202,5 @@ begin
 end $$;
 comment on function memoir.list_judgements(text, uuid, integer) is
   'What was decided about conflicts and near duplicates among a user''s memories (or of one), newest first: who judged
-(slot,
-polarity, value, rules, person, or a model), the verdict (contradiction, compatible, duplicate: undo_merge takes it
-back), the
-decision (superseded, contradicts, none), who prevails, and why. Raises PM001, PM004, PM014.';
+(slot, polarity, value, rules, person, or a model), the verdict (contradiction, compatible, duplicate: undo_merge takes
+it back), the decision (superseded, contradicts, none), who prevails, and why. Raises PM001, PM004, PM014.';

@@ -32,8 +32,8 @@ returns boolean language sql immutable as $$
           '^\s*(please\s+)?(always|never|don''t|do not|make sure|be sure|remember to|use|avoid|answer|reply|respond|write|call me)\M'))
 $$;
 
--- Does something that stands contradict it? Edges either way, and another value of its slot where it would come to
--- stand.
+-- Does something that stands contradict it? Edges either way, and another value of its slot where it would
+-- come to stand.
 create or replace function _memoir.has_conflict(p_memory _memoir.memory_store)
 returns boolean language plpgsql stable set plan_cache_mode = force_custom_plan as $$
 declare

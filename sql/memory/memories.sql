@@ -1,5 +1,5 @@
--- Memories. remember is the single door: what people state, what is extracted, imported or written by tools passes
--- here.
+-- Memories. remember is the single door: what people state, what is extracted, imported or written by tools
+-- passes here.
 --   normalise → tombstone → exact duplicate → slot → insert, active; near duplicates once the vector is there.
 
 create or replace function _memoir.known_types()
@@ -72,8 +72,8 @@ begin
   perform _memoir.check_choice('sensitivity', p_sensitivity, enum_range(null::_memoir.sensitivity)::text[]);
 end $$;
 
--- The rest of what remember is given, as far as it can be checked by itself. p_lacks_session: it names turns of no
--- session.
+-- The rest of what remember is given, as far as it can be checked by itself. p_lacks_session: it names turns
+-- of no session.
 create or replace function _memoir.check_claim(p_memory _memoir.memory_store, p_lacks_session boolean, p_key text,
   p_created_at timestamptz, p_embedding real[])
 returns void language plpgsql stable as $$
@@ -169,28 +169,24 @@ begin
   return v_result;
 end $$;
 comment on function memoir.remember(text, text, text, text, text, text, text, text, text, real, timestamptz,
-  timestamptz, text[],
-  text, text, text[], text, integer[], text, text, jsonb, real[], text, timestamptz, boolean) is
+  timestamptz, text[], text, text, text[], text, integer[], text, text, jsonb, real[], text, timestamptz, boolean) is
   'Stores a memory and returns {"memory_id", "outcome", "superseded", "contradicts"}; outcome: stored, duplicate (exact
-or near),
-outdated (stored as superseded, since what is known was said later), refused_tombstone (with a "hint"). p_actor: person
-(default
-without a session), agent (default within one), tool; what an agent reports counts as the person''s word only with
-p_source_turns, turn indexes in p_session, that are all the person''s. A slot ("home city") holds one
-value (default: the content) at a time; a newer value of equal or higher authority supersedes, or with p_valid_from
-bounds the old one.
-Inferred and tool memories are local to their session (or to recalls outside of sessions) and end local_memory_hours
-after it. What looks
-like a key, a card, an account or a personal number, or comes from a secret turn, is secret whatever p_sensitivity says;
+or near), outdated (stored as superseded, since what is known was said later), refused_tombstone (with a "hint").
+p_actor: person (default without a session), agent (default within one), tool; what an agent reports counts as the
+person''s word only with p_source_turns, turn indexes in p_session, that are all the person''s. A slot ("home city")
+holds one value (default: the content) at a time; a newer value of equal or higher authority supersedes, or with
+p_valid_from bounds the old one. Inferred and tool memories are local to their session (or to recalls outside of
+sessions) and end local_memory_hours after it. What looks like a key, a card, an account or a personal number, or comes
+from a secret turn, is secret whatever p_sensitivity says;
 p_embeddable
 false keeps it from embedding models. A restated memory takes on the higher authority, sensitivity and later expiry.
 p_embedding: vector of the active embedding model. p_key: idempotency key.
 Writes memory_store and what belongs to it. Raises PM001, PM003, PM006, PM012, PM014, PM030.';
 
--- The door itself: everything that becomes a memory passes here, under the user's lock. p_memory: what is stated, from
--- content to metadata; where it enters, what it may count as and its trust are decided here. Source turns may come with
--- the span of each. p_from: it is known to be true from then on, so that another value of its slot keeps its time
--- before.
+-- The door itself: everything that becomes a memory passes here, under the user's lock. p_memory: what is stated,
+-- from content to metadata; where it enters, what it may count as and its trust are decided here. Source turns may
+-- come with the span of each. p_from: it is known to be true from then on, so that another value of its slot keeps
+-- its time before.
 create or replace function _memoir.enter(p_memory _memoir.memory_store, p_session _memoir.sessions,
   p_sources _memoir.conversation_history[],
   p_span_starts integer[], p_span_lengths integer[], p_said_at timestamptz, p_embedding real[], p_config jsonb,

@@ -31,9 +31,8 @@ begin
 end $$;
 comment on function memoir.pin(text, text, uuid, integer, text) is
   'Pins a memory in a session, for its next p_turns turns or, null, until unpin. Pinning again replaces the former end.
-A superseded
-memory stands for its successor. Returns {"memory_id", "session", "until_turn"}; until_turn null: for good.
-Writes session_objects. Raises PM001, PM003, PM004, PM014.';
+A superseded memory stands for its successor. Returns {"memory_id", "session", "until_turn"}; until_turn null: for
+good. Writes session_objects. Raises PM001, PM003, PM004, PM014.';
 
 create or replace function memoir.unpin(p_user text, p_session text, p_memory uuid)
 returns boolean language plpgsql security definer set search_path from current as $$

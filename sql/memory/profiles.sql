@@ -2,8 +2,8 @@
 -- follow each other when the text changes, so prompts stay the same byte for byte. A memory that is forgotten,
 -- corrected, superseded or made secret leaves it in the same transaction.
 
--- What belongs in it, the weightiest first: validated, global in scope and project, tiers 3 and 4, in force, open to
--- every clearance.
+-- Returns what belongs in it, the weightiest first: validated, global in scope and project, tiers 3 and 4, in force,
+-- open to every clearance.
 create or replace function _memoir.profile_memories(p_user_id uuid)
 returns table (memory_id uuid, heading text, content text, until timestamptz, is_health boolean)
   language plpgsql stable set plan_cache_mode = force_custom_plan as $$

@@ -64,12 +64,10 @@ begin
   return false;
 end $$;
 comment on function memoir.relate(text, uuid, text, uuid, real, jsonb) is
-  'Says what one memory is to another: supersedes (which makes it so: the other leaves recall), relates_to, contradicts,
-elaborates,
-caused_by, parent_of, references, depends_on; weight from 0 to 1. True if the edge is new, else its weight and metadata
-are replaced.
-Who does not act as a person supersedes nothing of higher authority. Writes memory_relationships, memory_store, user_counters. Raises
-PM001, PM004, PM014.';
+  'Says what one memory is to another: supersedes (which makes it so: the other leaves recall), relates_to,
+contradicts, elaborates, caused_by, parent_of, references, depends_on; weight from 0 to 1. True if the edge is new,
+else its weight and metadata are replaced. Who does not act as a person supersedes nothing of higher authority. Writes
+memory_relationships, memory_store, user_counters. Raises PM001, PM004, PM014.';
 
 create or replace function memoir.validate(p_user text, p_memory uuid, p_confidence real default null,
   p_reason text default null)
@@ -129,8 +127,6 @@ begin
   return jsonb_build_object('memory_id', v_id, 'superseded', to_jsonb(v_superseded || v_settled.superseded));
 end $$;
 comment on function memoir.validate(text, uuid, real, text) is
-  'A person stands by a memory: it becomes their word, global, at least semantic, without an end, and prevails over what
-it contradicts.
-Only a caller acting as a person. Returns {"memory_id", "superseded"}: the memory that stands for it, and what it
-superseded.
-Writes memory_store, memory_stats, audit_log. Raises PM001, PM004, PM014.';
+  'A person stands by a memory: it becomes their word, global, at least semantic, without an end, and prevails over
+what it contradicts. Only a caller acting as a person. Returns {"memory_id", "superseded"}: the memory that stands for
+it, and what it superseded. Writes memory_store, memory_stats, audit_log. Raises PM001, PM004, PM014.';

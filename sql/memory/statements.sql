@@ -176,8 +176,8 @@ begin
   return p_text;
 end $$;
 
--- What may be a statement: sentences, and clauses that neither ask nor stand behind "if" or "he said". A reason at the end
--- of a question ("…, given I live on a boat?") asks nothing.
+-- Returns what may be a statement: sentences, and clauses that neither ask nor stand behind "if" or "he said". A reason
+-- at the end of a question ("…, given I live on a boat?") asks nothing.
 create or replace function _memoir.clauses_to_state(p_clauses _memoir.said_clause[], p_language text)
 returns _memoir.said_clause[] language plpgsql immutable set plan_cache_mode = force_generic_plan as $$
 declare

@@ -20,7 +20,8 @@ begin
   return v_memory;
 end $$;
 
--- What stands for a memory today: it, or the last of its successors, or the one that was succeeded for a given reason.
+-- Returns what stands for a memory today: it, or the last of its successors, or the one that was succeeded for a
+-- given reason.
 create or replace function _memoir.current(p_memory _memoir.memory_store, p_unless text default null)
 returns _memoir.memory_store language plpgsql stable as $$
 declare
@@ -84,8 +85,8 @@ begin
     on conflict do nothing;
 end $$;
 
--- Makes a memory active again, and findable. False where that can't be: a tombstone, its end, or another memory in its
--- place.
+-- Makes a memory active again, and findable. False where that can't be: a tombstone, its end, or another memory in
+-- its place.
 create or replace function _memoir.restore(p_user_id uuid, p_id uuid, p_by text, p_reason text, p_at timestamptz,
   p_actor _memoir.actor)
 returns boolean language plpgsql set plan_cache_mode = force_custom_plan as $$
@@ -302,8 +303,8 @@ begin
   return v_restored;
 end $$;
 
--- What was made of memories is not true any more either: invalidated, or forgotten as they are. Returns which those
--- are.
+-- What was made of memories is not true any more either: invalidated, or forgotten as they are. Returns which
+-- those are.
 create or replace function _memoir.withdraw_derived(p_user_id uuid, p_ids uuid[], p_by text, p_at timestamptz,
   p_forget boolean)
 returns uuid[] language plpgsql set plan_cache_mode = force_custom_plan as $$

@@ -1,7 +1,7 @@
 -- What two sentences say to each other, word by word: what must agree before they count as one, whether one contradicts the
 -- other, whether one says what the other says. One text beside another: no user, no table.
 
--- What must agree before two similar texts may count as one: numbers, negation, dates and names. MiniLM gives
+-- Returns what must agree before two similar texts may count as one: numbers, negation, dates and names. MiniLM gives
 -- "allergic / not allergic" .97 and "3 March / 4 March" .99. Rather too many than too few: two memories too much are
 -- shown beside each other, one too few is lost.
 create or replace function _memoir.fixed_points(p_text text)
@@ -83,8 +83,8 @@ returns text language sql immutable as $$
 $$;
 
 -- Does one text say what the other says, and more at most? The words of one are in the other, in the same order:
--- nothing is swapped ("tea over coffee") or replaced ("my brother"). What is more must not turn it ("rarely", "wants
--- to").
+-- nothing is swapped ("tea over coffee") or replaced ("my brother"). What is more must not turn it ("rarely",
+-- "wants to").
 create or replace function _memoir.says_same(p_one text, p_other text)
 returns boolean language plpgsql stable as $$
 declare
@@ -109,7 +109,7 @@ begin
   return v_at > cardinality(v_short);
 end $$;
 
--- Whether a word is a number or a part of a date.
+-- Returns whether a word is a number or a part of a date.
 create or replace function _memoir.is_value(p_word text)
 returns boolean language sql immutable as $$
   select coalesce(p_word ~ ('^([0-9].*|noon|midnight|'

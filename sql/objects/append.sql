@@ -1,5 +1,5 @@
--- Turns and the objects that come with them. persist_turn and append_messages are one short transaction without a model
--- call:
+-- Turns and the objects that come with them. persist_turn and append_messages are one short transaction without a
+-- model call:
 --   requested → opened → checked → counted → locked → placed → written → indexed → objects → directed → doubted
 --   → accounted
 -- over one row of state (_memoir.append_state); the stages stand in sessions/turns.sql and objects/objects.sql.
@@ -14,20 +14,17 @@ begin
 end $$;
 comment on function memoir.persist_turn(text, text, jsonb, jsonb, text, text, jsonb) is
   'Appends the messages of an exchange, an array of OpenAI chat messages, each with an optional created_at; every tool
-call must
-be answered at the end. A message may state "sensitivity" (normal, private, secret) and "embeddable"; what looks like a
-key, a card,
-an account or a personal number is marked secret (setting detect_secrets), which a warning says. Opens the session when
-it is new. It may have "tags" (recall finds the turn by them) and "snapshot_ref" (a reference that stays with the turn,
-whose content is the summary). One of the assistant may have "logprobs", as chat completions return them: they are not kept,
-but where twenty
-tokens in a row had a mean entropy above 1.5 nats, the message has it as "entropy"; above 2.2 it is a fault of what was
-shown shorter (docs/window.md). p_usage: {"model", "prompt_tokens", "completion_tokens", of the prompt''s
-"cache_read_tokens", "cache_write_tokens" (kept for five minutes) and "cache_write_1h_tokens", which have rates of their own,
-"latency_ms", "finish_reason"}. p_key: idempotency key; a retry returns the first result. Returns {"session_id",
-"from_turn",
-"to_turn", "turn_count", "tokens", "tokenizer", "mark", "message_ids", "warnings"}. All or nothing.
-Writes conversation_history, counters, search items, work_items. Raises PM001, PM005, PM006, PM010 to PM014.';
+call must be answered at the end. A message may state "sensitivity" (normal, private, secret) and "embeddable"; what
+looks like a key, a card, an account or a personal number is marked secret (setting detect_secrets), which a warning
+says. Opens the session when it is new. It may have "tags" (recall finds the turn by them) and "snapshot_ref" (a
+reference that stays with the turn, whose content is the summary). One of the assistant may have "logprobs", as chat
+completions return them: they are not kept, but where twenty tokens in a row had a mean entropy above 1.5 nats, the
+message has it as "entropy"; above 2.2 it is a fault of what was shown shorter (docs/window.md). p_usage: {"model",
+"prompt_tokens", "completion_tokens", of the prompt''s "cache_read_tokens", "cache_write_tokens" (kept for five
+minutes) and "cache_write_1h_tokens", which have rates of their own, "latency_ms", "finish_reason"}. p_key: idempotency
+key; a retry returns the first result. Returns {"session_id", "from_turn", "to_turn", "turn_count", "tokens",
+"tokenizer", "mark", "message_ids", "warnings"}. All or nothing. Writes conversation_history, counters, search items,
+work_items. Raises PM001, PM005, PM006, PM010 to PM014.';
 
 create or replace function memoir.append_messages(p_user text, p_session text, p_messages jsonb,
   p_usage jsonb default null,

@@ -42,7 +42,7 @@ returns jsonb language sql immutable as $$
   from jsonb_array_elements(p_calls) with ordinality t(c, o)
 $$;
 
--- Whether a result says that its call failed. Its two ends tell.
+-- Returns whether a result says that its call failed. Its two ends tell.
 create or replace function _memoir.is_error_result(p_text text)
 returns boolean language sql immutable as $$
   select left(ltrim(p_text), 1000) || E'\n' || _memoir.tail(p_text, 3000) ~* _memoir.any_word(null, 'error_results')
@@ -103,7 +103,7 @@ begin
   end loop;
 end $$;
 
--- What of a text its stub says: how long it is.
+-- Returns what of a text its stub says: how long it is.
 create or replace function _memoir.size_said(p_text text, p_use _memoir.tool_use)
 returns text language sql immutable as $$
   select case when p_use.first_line is not null and p_use.last_line is null then format('lines %s on', p_use.first_line)
@@ -341,7 +341,7 @@ begin
   return v_memory.memory_id;
 end $$;
 
--- What tells nothing: the usual words of success, listings, states.
+-- Returns what tells nothing: the usual words of success, listings, states.
 create or replace function _memoir.is_routine(p_found _memoir.found_object)
 returns boolean language sql immutable as $$
   select (p_found.use).does in ('routine', 'list', 'plan') or coalesce(p_found.tokens, 0) < 20

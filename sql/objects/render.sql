@@ -41,8 +41,8 @@ begin
     'text', v_text);
 end $$;
 
--- What is wrong with a form in a model's words; null if nothing: it names nothing that the text does not name, and is
--- no longer than it may be.
+-- Returns what is wrong with a form in a model's words; null if nothing: it names nothing that the text does not name,
+-- and is no longer than it may be.
 create or replace function _memoir.form_problem(p_form text, p_text text, p_most integer, p_tokenizer text)
 returns text language plpgsql stable as $$
 declare

@@ -24,7 +24,7 @@ end $$;
 create or replace function _memoir.object_name(p_memory uuid)
 returns text language sql immutable as $$ select left(p_memory::text, 8) $$;
 
--- What is said with a form of an object that no longer is how things are.
+-- Returns what is said with a form of an object that no longer is how things are.
 create or replace function _memoir.object_state(p_user_id uuid, p_memory _memoir.memory_store)
 returns text language plpgsql stable set plan_cache_mode = force_custom_plan as $$
 declare
@@ -40,7 +40,7 @@ begin
   return format('edited since, in turn %s.', v_stale) where v_stale is not null;
 end $$;
 
--- What of an object was used since: lines of the call that edited it.
+-- Returns what of an object was used since: lines of the call that edited it.
 create or replace function _memoir.used_lines(p_user_id uuid, p_memory _memoir.memory_store, p_stale integer)
 returns text[] language plpgsql stable set plan_cache_mode = force_custom_plan as $$
 declare
@@ -164,7 +164,7 @@ begin
   return v_form;
 end $$;
 
--- What stands between the head of a form and what it says of itself.
+-- Returns what stands between the head of a form and what it says of itself.
 create or replace function _memoir.form_body(p_content text)
 returns text language sql immutable as $$
   select array_to_string((string_to_array(p_content, E'\n'))[2 : cardinality(string_to_array(p_content, E'\n')) - 1], E'\n')
@@ -244,11 +244,10 @@ begin
 end $$;
 comment on function _memoir.object_forms(uuid, uuid[], smallint[], timestamptz) is
   'Forms of objects, as rows of memory_renditions (content is the whole text to show, token_count in the tokenizer of
-the session): of each id the fidelity at the same place of p_fidelities (1 detailed, 2 compact, 3 stub; others give
-no row).
-The newest stored by p_at, the moment since which the list may not change; what is not stored is made, the same text
-every time as long as the object stays as it is: so a moment stores what it shows with keep_forms. Nothing for what is
-secret, archived or gone. Reads only.';
+the session): of each id the fidelity at the same place of p_fidelities (1 detailed, 2 compact, 3 stub; others give no
+row). The newest stored by p_at, the moment since which the list may not change; what is not stored is made, the same
+text every time as long as the object stays as it is: so a moment stores what it shows with keep_forms. Nothing for
+what is secret, archived or gone. Reads only.';
 
 -- Asks a language model for forms, where one is configured (objects/render.sql): of what may be sent out.
 create or replace function _memoir.ask_for_forms(p_user_id uuid, p_memory _memoir.memory_store)

@@ -4,12 +4,10 @@
 --
 --   history_days > 0   months that ended so long ago may go; 0: none
 --   archive_requires   compacted: only when a summary stands for every turn; nothing: whatever they hold
---   archive_destination   '' nothing goes; keep: the month becomes a table of its own, archived_...; drop: it is
---   dropped;
+--   archive_destination   '' nothing goes; keep: the month becomes a table, archived_...; drop: it is dropped;
 --                      client: a client reads it with export_month and confirms with confirm_export, then it is dropped
---   archive_detach     lock: the job detaches it itself, for which it locks its parent a moment; concurrently: whoever
---   sends
---                      bare_statements() does, and the job's next run goes on; nobody waits for that
+--   archive_detach     lock: the job detaches it, and locks its parent a moment for that; concurrently: the caller
+--                      of bare_statements() does, and the job's next run goes on; nobody waits for that
 --   expired_memory_days > 0   memories go to archived_memories: keep and client with all they were, drop without
 
 -- Leaves of turns whose month is past retention, the oldest first.
@@ -25,8 +23,8 @@ returns table (leaf regclass, part integer, month date) language sql stable as $
   order by 3, 2
 $$;
 
--- What a leaf holds of which sessions. Leaves are named, not searched for: reading the parent would open every hash
--- part.
+-- Returns what a leaf holds of which sessions. Leaves are named, not searched for: reading the parent would open every
+-- hash part.
 create or replace function _memoir.leaf_sessions(p_leaf regclass)
 returns table (user_id uuid, session_id uuid, from_turn integer, to_turn integer, turns bigint, tokens bigint)
   language plpgsql stable as $$
@@ -106,8 +104,8 @@ begin
   return case when v_done > 0 then v_done else -cardinality(v_users) end;
 end $$;
 
--- Takes one leaf out, or finishes it where it is detached. False: somebody has locked its parent, the next run tries
--- again.
+-- Takes one leaf out, or finishes it where it is detached. False: somebody has locked its parent, the next run
+-- tries again.
 create or replace function _memoir.archive_leaf(p_leaf regclass, p_part integer, p_month date, p_destination text)
 returns boolean language plpgsql set lock_timeout = '200ms' set plan_cache_mode = force_custom_plan as $$
 declare
@@ -299,11 +297,9 @@ begin
   order by l.month, l.part;
 end $$;
 comment on function memoir.archive_plan() is
-  'The leaves (hash part, month) of turns past history_days: how many turns, for how many of them no summary stands, how
-many sessions
-that still run keep them, and how far it is: ready (a client is to export it), exported, detaching (bare_statements has
-the statement).
-Admin only. Raises PM001.';
+  'The leaves (hash part, month) of turns past history_days: how many turns, for how many of them no summary stands,
+how many sessions that still run keep them, and how far it is: ready (a client is to export it), exported, detaching
+(bare_statements has the statement). Admin only. Raises PM001.';
 
 create or replace function memoir.export_month(p_part integer, p_month date, p_after text default null,
   p_limit integer default 1000)

@@ -386,9 +386,9 @@ begin
 end $$;
 
 -- The job
--- -----------------------------------------------------------------------------------------------------------------
 
--- Whether nobody can see any more what that transaction erased: only then does rewriting a leaf leave it behind.
+-- Returns whether nobody can see any more what that transaction erased: only then does rewriting a leaf leave
+-- it behind.
 create or replace function _memoir.is_past(p_xact xid8)
 returns boolean language sql stable as $$
   select p_xact < pg_snapshot_xmin(pg_current_snapshot())

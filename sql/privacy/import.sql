@@ -219,7 +219,7 @@ begin
   return array[v_imported, v_refused];
 end $$;
 
--- What the file says of a session that has not gone on since.
+-- Returns what the file says of a session that has not gone on since.
 create or replace function _memoir.import_counters(p_user_id uuid, p_rows jsonb)
 returns integer[] language plpgsql as $$
 declare

@@ -18,7 +18,7 @@ begin
     = '{}' then 'normal' else 'secret' end;
 end $$;
 
--- Whether a session, or what it branched from, holds a turn above the clearance.
+-- Returns whether a session, or what it branched from, holds a turn above the clearance.
 create or replace function _memoir.has_above(p_session _memoir.sessions, p_clearance _memoir.sensitivity)
 returns boolean language plpgsql stable set plan_cache_mode = force_custom_plan as $$
 declare

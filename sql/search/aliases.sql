@@ -3,7 +3,7 @@
 -- takes the item out of search takes the alias along: a forget, an erase, a clearance, a project, a time before it was
 -- known. Queries are widened by them.
 
--- Whether one is short for the other: capitals, initials, or the number of letters left out.
+-- Returns whether one is short for the other: capitals, initials, or the number of letters left out.
 create or replace function _memoir.is_short_for(p_short text, p_long text)
 returns boolean language plpgsql immutable as $$
 declare
@@ -45,8 +45,8 @@ create or replace function _memoir.alias_key(p_name text)
 returns text language sql immutable as $$ select btrim(regexp_replace(lower(normalize(p_name, nfkc)), '[^[:alnum:]]+',
   ' ', 'g')) $$;
 
--- What a text says about names: pairs that are two names of one thing (stated), and capitalised phrases by their
--- initials.
+-- Returns what a text says about names: pairs that are two names of one thing (stated), and capitalised phrases by
+-- their initials.
 create or replace function _memoir.aliases_in(p_text text)
 returns table (name text, other text, stated boolean) language plpgsql immutable
   set plan_cache_mode = force_generic_plan as $$
@@ -239,7 +239,7 @@ begin
     generate_series(i, least(cardinality(v_words), i + 4)) j);
 end $$;
 
--- Whether two values are names of one thing, as the user's own texts have it.
+-- Returns whether two values are names of one thing, as the user's own texts have it.
 create or replace function _memoir.same_thing(p_user_id uuid, p_one text, p_other text)
 returns boolean language plpgsql stable set plan_cache_mode = force_custom_plan as $$
 begin
@@ -264,7 +264,5 @@ begin
 end $$;
 comment on function memoir.list_aliases(text) is
   'What a user''s things are called, too: one row per name and other name, lower case. stated: a memory or a turn says
-so, or it was given
-with remember; else other is a phrase whose initials are name, which counts where a query has them in capitals. items:
-how many
-say so, since when. Raises PM001.';
+so, or it was given with remember; else other is a phrase whose initials are name, which counts where a query has them
+in capitals. items: how many say so, since when. Raises PM001.';

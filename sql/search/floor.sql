@@ -2,8 +2,8 @@
 -- research/ranker/floor.py learns the numbers and shows what they keep. The functions here touch no table: one generic
 -- plan serves every call.
 
--- Greetings, thanks, assent and leave-taking, by text-search configuration: of these words alone nothing can be looked
--- up.
+-- Greetings, thanks, assent and leave-taking, by text-search configuration: of these words alone nothing can be
+-- looked up.
 create or replace function _memoir.is_phatic(p_config text, p_query text)
 returns boolean language plpgsql immutable set plan_cache_mode = force_generic_plan as $$
 declare
@@ -20,8 +20,8 @@ begin
     'small_talk');
 end $$;
 
--- Whether a question is after something of the asker's own, which no other store has: "which laptop do I have?", and not
--- "how do I rename a column?".
+-- Returns whether a question is after something of the asker's own, which no other store has: "which laptop do I
+-- have?", and not "how do I rename a column?".
 create or replace function _memoir.asks_of_own(p_query text)
 returns boolean language plpgsql immutable set plan_cache_mode = force_generic_plan as $$
 declare
@@ -34,8 +34,9 @@ begin
   return coalesce(v_text, p_query) ~ ('\m(' || _memoir.any_word(case when not v_none then v_language end, 'own_matters') || ')\M');
 end $$;
 
--- Whether a message goes on with what was begun together ("what's the next step?", "the list you suggested"). In a new
--- session what it is about stands in the store alone: by the message's own words and meaning nothing is left out.
+-- Returns whether a message goes on with what was begun together ("what's the next step?", "the list you
+-- suggested"). In a new session what it is about stands in the store alone: by the message's own words and meaning
+-- nothing is left out.
 create or replace function _memoir.refers_back(p_query text)
 returns boolean language plpgsql immutable set plan_cache_mode = force_generic_plan as $$
 declare
@@ -93,8 +94,9 @@ begin
   return v_floor;
 end $$;
 
--- Whether a candidate does: p_weights as fit_floor has them for its class, null: everything does. What has no vector yet
--- is judged as if it lay at a middling distance. (No subquery, so that it becomes part of the query that calls it.)
+-- Returns whether a candidate does: p_weights as fit_floor has them for its class, null: everything does. What has no
+-- vector yet is judged as if it lay at a middling distance. (No subquery, so that it becomes part of the query that
+-- calls it.)
 create or replace function _memoir.fits(p_weights float8[], p_score real, p_cosine real, p_telling real,
   p_elsewhere float8)
 returns boolean language sql immutable as $$
@@ -119,6 +121,6 @@ begin
     + coalesce((v_weights ->> 'cosine')::float8, 0) * v_closest)))))::numeric, 4);
 end $$;
 
--- What a weak recall says of itself.
+-- Returns what a weak recall says of itself.
 create or replace function _memoir.weak_note()
 returns text language sql immutable as $$ select 'Weak matches: the answer may not be among them.' $$;

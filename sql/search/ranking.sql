@@ -97,7 +97,7 @@ begin
   return coalesce(v_out, '{}');
 end $$;
 
--- What the items of a question have around them: from when to when they are, which times and speakers it names,
+-- Returns what the items of a question have around them: from when to when they are, which times and speakers it names,
 -- sessions of people and assistants without names, the newest first.
 create or replace function _memoir.surroundings(p_items _memoir.search_items[], p_query text, p_now timestamptz,
   out oldest timestamptz, out newest timestamptz, out times tstzrange[], out speakers text[], out sessions uuid[])

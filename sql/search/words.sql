@@ -158,8 +158,8 @@ begin
   return (select string_agg(quote_literal(t), ' | ') from unnest(p_terms) t)::tsquery;
 end $$;
 
--- The lists of a word and of its forms become one: an item that holds several holds the word, as often as the most
--- frequent.
+-- The lists of a word and of its forms become one: an item that holds several holds the word, as often as
+-- the most frequent.
 create or replace function _memoir.joined_forms(p_lists _memoir.posting_list[], p_forms text[], p_of text[])
 returns _memoir.posting_list[] language plpgsql immutable set plan_cache_mode = force_generic_plan as $$
 declare

@@ -1,5 +1,5 @@
--- What is active of a session: which compactions are live, which exchanges stay beside them, the summary they make
--- together.
+-- What is active of a session: which compactions are live, which exchanges stay beside them, the summary
+-- they make together.
 
 -- The rows that count, in order: the session's own, and those of sessions it branched from as far as they share turns.
 create or replace function _memoir.live_compactions(p_session _memoir.sessions, p_as_of timestamptz default null)
@@ -44,7 +44,7 @@ begin
   return v_kept;
 end $$;
 
--- What counts, joined, and how far it reaches.
+-- Returns what counts, joined, and how far it reaches.
 create or replace function _memoir.summary_of(p_session _memoir.sessions, p_as_of timestamptz, out summary text,
   out through integer)
 language plpgsql stable as $$

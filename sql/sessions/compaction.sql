@@ -32,7 +32,7 @@ begin
   perform _memoir.ask_for_summary(p_row, p_config);
 end $$;
 
--- What history may take of this session's window, as compile shares it: the measure of both limits.
+-- Returns what history may take of this session's window, as compile shares it: the measure of both limits.
 create or replace function _memoir.history_room(p_session _memoir.sessions, p_config jsonb)
 returns integer language plpgsql stable as $$
 declare
@@ -350,12 +350,10 @@ begin
     v_session.summary_through, 'summary', v_session.summary_text);
 end $$;
 comment on function memoir.compact_session(text, text, integer) is
-  'Compacts a session now: its oldest whole exchanges become summaries until about p_target_tokens of turns remain shown
-(default: the
-share of the window in setting compaction_target). The running exchange and pinned turns stay. Turns are not touched and
-stay
-reachable by recall. Returns {"rows", "tokens", "summary_tokens", "through", "summary"}. Writes compactions. Raises
-PM001, PM003, PM014.';
+  'Compacts a session now: its oldest whole exchanges become summaries until about p_target_tokens of turns remain
+shown (default: the share of the window in setting compaction_target). The running exchange and pinned turns stay.
+Turns are not touched and stay reachable by recall. Returns {"rows", "tokens", "summary_tokens", "through", "summary"}.
+Writes compactions. Raises PM001, PM003, PM014.';
 
 create or replace function memoir.undo_compaction(p_user text, p_session text, p_compaction uuid)
 returns jsonb language plpgsql security definer set search_path from current set plan_cache_mode = force_custom_plan
@@ -412,8 +410,7 @@ begin
 end $$;
 comment on function memoir.list_compactions(text, text) is
   'All compactions of a session, undone ones too: range, level (0: a summary of the whole session that hides nothing),
-whether it
-counts now, its summary, tokens of the turns and of the summary. Raises PM001, PM003.';
+whether it counts now, its summary, tokens of the turns and of the summary. Raises PM001, PM003.';
 
 create or replace function _memoir.ask_for_summary(p_row _memoir.compactions, p_config jsonb)
 returns void language plpgsql as $$

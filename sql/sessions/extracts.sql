@@ -2,8 +2,7 @@
 -- a model.
 --
 --   turns → sentences → what each is about (tf-idf centroid) × what kind of thing it says (salience) → greedy choice of
---   what
---   is not said yet (maximal marginal relevance, Carbonell and Goldstein 1998) → in the order in which it was said
+--   what is not said yet (maximal marginal relevance, Carbonell and Goldstein 1998) → in the order in which it was said
 
 create or replace function _memoir.sentences(p_text text)
 returns text[] language sql immutable as $$
@@ -14,7 +13,7 @@ returns text[] language sql immutable as $$
     where s ~ '[[:alnum:]]' order by o)
 $$;
 
--- What of a turn is prose: without code, tables, headings and the marks of lists and emphasis.
+-- Returns what of a turn is prose: without code, tables, headings and the marks of lists and emphasis.
 create or replace function _memoir.prose(p_text text)
 returns text language plpgsql immutable strict as $$
 declare
@@ -129,8 +128,8 @@ begin
   return array(select c from unnest(v_chosen) c order by c);
 end $$;
 
--- What a summary may be made of: the turns of a stretch as texts, without what is excluded, secret or private (a
--- summary is read by whoever may read the session). Long texts are read by their beginning and end.
+-- Returns what a summary may be made of: the turns of a stretch as texts, without what is excluded, secret or private
+-- (a summary is read by whoever may read the session). Long texts are read by their beginning and end.
 create or replace function _memoir.summary_turns(p_session _memoir.sessions, p_from integer, p_to integer)
 returns table (turn_index integer, role _memoir.turn_role, label text, body text, token_count integer,
   created_at timestamptz)

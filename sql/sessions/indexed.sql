@@ -1,12 +1,12 @@
 -- What of a turn is searched: its items, chunk by chunk; of large outputs the ends at once and the middle by a job.
 
--- What a tool is called that reads or writes this memory, whatever a client puts before its name.
+-- Returns what a tool is called that reads or writes this memory, whatever a client puts before its name.
 create or replace function _memoir.is_memory_tool(p_name text)
 returns boolean language sql immutable as $$
   select p_name ~ '(?:^|__|[.])memory_(?:search|timeline|get|query|remember|correct|forget|update|pin|restore|release)$'
 $$;
 
--- Whether results of tools are among them.
+-- Returns whether results of tools are among them.
 create or replace function _memoir.has_result(p_messages _memoir.message[])
 returns boolean language plpgsql immutable as $$
 declare
@@ -143,8 +143,8 @@ begin
   end loop;
 end $$;
 
--- The middle of a large output: its most distinctive parts become items behind those of its ends. p_config: of the
--- session.
+-- The middle of a large output: its most distinctive parts become items behind those of its ends. p_config:
+-- of the session.
 create or replace function _memoir.index_middle(p_turn _memoir.conversation_history, p_sensitivity _memoir.sensitivity,
   p_config jsonb)
 returns integer language plpgsql set plan_cache_mode = force_custom_plan as $$
@@ -183,7 +183,7 @@ returns void language sql as $$
   on conflict (kind, user_id, dedup_key) where state = 'ready' do nothing
 $$;
 
--- Whether nobody has looked for secrets in the middle of a turn yet.
+-- Returns whether nobody has looked for secrets in the middle of a turn yet.
 create or replace function _memoir.awaits_scan(p_user_id uuid, p_message uuid)
 returns boolean language sql stable as $$
   select exists (select from _memoir.work_items w where w.kind = 'scan' and w.user_id = p_user_id

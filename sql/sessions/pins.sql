@@ -1,5 +1,5 @@
--- Turns pinned in a session: its compaction must not cover them, for good or for a number of turns. Memories:
--- memory/pins.sql.
+-- Turns pinned in a session: its compaction must not cover them, for good or for a number of turns.
+-- Memories: memory/pins.sql.
 
 create or replace function _memoir.check_pin_turns(p_turns integer)
 returns void language plpgsql immutable as $$
@@ -45,11 +45,9 @@ begin
 end $$;
 comment on function memoir.pin_turns(text, text, integer, integer, integer, text) is
   'Keeps turns p_from_turn to p_to_turn (default: that one) of a session out of its compaction and, once the window has
-left them behind,
-in its recall whatever the query, before all else that fits; for the next p_turns turns or, null, until
-unpin_turns. Branches of the session keep to it for the turns they share. Returns {"session", "from_turn", "to_turn",
-"until_turn"}.
-Writes turn_pins, sessions. Raises PM001, PM003, PM014.';
+left them behind, in its recall whatever the query, before all else that fits; for the next p_turns turns or, null,
+until unpin_turns. Branches of the session keep to it for the turns they share. Returns {"session", "from_turn",
+"to_turn", "until_turn"}. Writes turn_pins, sessions. Raises PM001, PM003, PM014.';
 
 create or replace function memoir.unpin_turns(p_user text, p_session text, p_from_turn integer default null,
   p_to_turn integer default null)
@@ -70,5 +68,4 @@ begin
 end $$;
 comment on function memoir.unpin_turns(text, text, integer, integer) is
   'Ends the pins that touch turns p_from_turn to p_to_turn of a session (default: all) and returns how many. Writes
-turn_pins.
-Raises PM001, PM003.';
+turn_pins. Raises PM001, PM003.';

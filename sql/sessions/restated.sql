@@ -25,7 +25,7 @@ begin
   end loop;
 end $$;
 
--- Whether anything is rejected.
+-- Returns whether anything is rejected.
 create or replace function _memoir.rejects_any(p_user_id uuid)
 returns boolean language plpgsql stable set plan_cache_mode = force_custom_plan as $$
 begin

@@ -16,14 +16,13 @@ begin
   return _memoir.open_session(v_caller, p_user, p_session, p_model, p_system_prompt, p_project, p_task, p_parent,
     p_settings, p_metadata, p_temperature, p_top_p, p_context_window, p_response_tokens);
 end $$;
-comment on function memoir.open_session(text, text, text, text, text, text, text, jsonb, jsonb, real, real, integer,
-  integer) is
+comment on function memoir.open_session(text, text, text, text, text, text, text, jsonb, jsonb, real, real,
+  integer, integer) is
   'Opens a session, or changes what is given (not null) of one that exists, and returns its id. p_task: continuation,
-knowledge,
-new_session, tool_heavy. p_parent: the session this one continues. p_settings: overrides for this session. p_temperature
-(0 to
-2), p_top_p (0 to 1): how its model is to be called, kept for the caller: context and session_info return them.
-p_context_window, p_response_tokens: tokens of this session''s window, and how many of them are set aside for the answer;
+knowledge, new_session, tool_heavy. p_parent: the session this one continues. p_settings: overrides for this session.
+p_temperature (0 to 2), p_top_p (0 to 1): how its model is to be called, kept for the caller: context and session_info
+return them. p_context_window, p_response_tokens: tokens of this session''s window, and how many of them are set aside
+for the answer;
 by default the model''s, which a change of the model brings back. A model that nobody registered counts as "default" does,
 which a warning says, with the names near it. Writes users, sessions. Raises PM001, PM003 (parent), PM005, PM012, PM014,
 PM015.';
@@ -245,8 +244,7 @@ begin
 end $$;
 comment on function memoir.close_session(text, text) is
   'Closes a session: no more turns; its working notes go, its local memories live on for local_memory_hours, a job
-summarises it.
-Closing twice is harmless. Writes sessions, memory_store, work_items. Raises PM001, PM003.';
+summarises it. Closing twice is harmless. Writes sessions, memory_store, work_items. Raises PM001, PM003.';
 
 create or replace function memoir.branch_session(p_user text, p_session text, p_new_session text,
   p_at_turn integer default null)
@@ -300,8 +298,7 @@ begin
 end $$;
 comment on function memoir.branch_session(text, text, text, integer) is
   'Starts a session that shares the first p_at_turn turns (default all) of another by reference and goes its own way
-from
-there. Writes sessions. Raises PM001, PM003, PM014.';
+from there. Writes sessions. Raises PM001, PM003, PM014.';
 
 create or replace function memoir.session_info(p_user text, p_session text)
 returns jsonb language plpgsql stable security definer set search_path from current as $$

@@ -84,11 +84,9 @@ begin
 end $$;
 comment on function memoir.summarize_session(text, text) is
   'A summary of all that was said in a session so far, made now unless nothing was said since the last one:
-{"compaction_id",
-"through", "summary", "tokens", "summary_tokens", "made_by"}, nulls for a session without turns. It is found by recall
-(kind
-summary); what compile shows of the session does not change. Closed sessions get one by a job. Writes compactions.
-Raises PM001, PM003.';
+{"compaction_id", "through", "summary", "tokens", "summary_tokens", "made_by"}, nulls for a session without turns. It
+is found by recall (kind summary); what compile shows of the session does not change. Closed sessions get one by a job.
+Writes compactions. Raises PM001, PM003.';
 
 create or replace function _memoir.step_summaries(p_limit integer)
 returns jsonb language plpgsql set plan_cache_mode = force_custom_plan as $$

@@ -310,8 +310,8 @@ begin
   return v_result;
 end $$;
 
--- Which tool calls are open after a message; PM011 for a result without its call, or anything else while calls are
--- open.
+-- Which tool calls are open after a message; PM011 for a result without its call, or anything else while
+-- calls are open.
 create or replace function _memoir.calls_open_after(p_where text, p_role _memoir.turn_role, p_tool_call_id text,
   p_tool_calls jsonb, p_open text[])
 returns text[] language plpgsql immutable as $$
@@ -361,7 +361,7 @@ begin
   return jsonb_build_array(format('%s costs %s microcents, its budget is %s', p_what, p_cost, v_limit));
 end $$;
 
--- What the same request with this idempotency key returned, or null; PM006 for another request.
+-- Returns what the same request with this idempotency key returned, or null; PM006 for another request.
 create or replace function _memoir.receipt(p_user_id uuid, p_key text, p_hash bytea)
 returns jsonb language plpgsql stable as $$
 declare
@@ -375,8 +375,8 @@ begin
   return v_receipt.result;
 end $$;
 
--- The same key may have come by another session, or through remember, at the same moment: there no common lock was
--- held.
+-- The same key may have come by another session, or through remember, at the same moment: there no common
+-- lock was held.
 create or replace function _memoir.keep_receipt(p_user_id uuid, p_key text, p_hash bytea, p_result jsonb,
   p_at timestamptz)
 returns void language plpgsql as $$
@@ -429,11 +429,10 @@ begin
 end $$;
 comment on function memoir.history(text, text, integer, integer) is
   'The messages of a session as they were sent, oldest first, each with turn_index, message_id, tokens, tokenizer,
-created_at, the
-model of an assistant message, metadata of its call, its sensitivity where that is not normal, and "retracted" where it
-was taken back, its annotations; messages above the caller''s
-clearance are left out. Both ends are inclusive. What is archived is not here, which a warning says (session_info lists
-it, restore_month brings it back). Raises PM001, PM003.';
+created_at, the model of an assistant message, metadata of its call, its sensitivity where that is not normal, and
+"retracted" where it was taken back, its annotations; messages above the caller''s clearance are left out. Both ends
+are inclusive. What is archived is not here, which a warning says (session_info lists it, restore_month brings it
+back). Raises PM001, PM003.';
 
 -- A message as it was sent, with what history() adds to it.
 create or replace function _memoir.sent(p_turn _memoir.conversation_history)

@@ -27,8 +27,6 @@ begin
     actor = excluded.actor, written_by = excluded.written_by;
 end $$;
 comment on function memoir.set_working_memory(text, text, text, text, integer) is
-  'Sets (or with null content removes) a working note of a session: short-lived state shown in its recall, for p_minutes
-or as
-long as the session is open. Writes memory_store_working, which is unlogged: a crash empties it. Raises PM001, PM003,
-PM012,
-PM014.';
+  'Sets (or with null content removes) a working note of a session: short-lived state shown in its recall, for
+p_minutes or as long as the session is open. Writes memory_store_working, which is unlogged: a crash empties it. Raises
+PM001, PM003, PM012, PM014.';

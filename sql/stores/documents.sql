@@ -31,7 +31,7 @@ returns text language sql immutable as $$
   from jsonb_path_query(p_value, 'strict $.** ? (@.type() == "string")') x
 $$;
 
--- Whether a value is what a filter asks: {"field": value}, {"field": {"$gt": 5}}, fields within fields.
+-- Returns whether a value is what a filter asks: {"field": value}, {"field": {"$gt": 5}}, fields within fields.
 create or replace function _memoir.document_fits(p_value jsonb, p_filter jsonb)
 returns boolean language plpgsql immutable as $$
 declare
@@ -372,7 +372,7 @@ score, by words, by vector (the cosine), or with both half and half; without, th
 $gt, $gte, $lt, $lte), fields within fields. p_refresh: those found that end by themselves live on from now. Writes
 documents then. Raises PM001, PM014.';
 
--- Whether a namespace is what conditions ask, "*" being any one label.
+-- Returns whether a namespace is what conditions ask, "*" being any one label.
 create or replace function _memoir.namespace_fits(p_namespace text[], p_conditions jsonb)
 returns boolean language sql immutable as $$
   select not exists (

@@ -56,7 +56,7 @@ returns text[] language sql stable as $$
     order by length(w) desc, w limit 1) from unnest(p_claims) c where c is not null)
 $$;
 
--- What of a text may claim something by itself: the whole, its sentences and their parts between commas.
+-- Returns what of a text may claim something by itself: the whole, its sentences and their parts between commas.
 create or replace function _memoir.claim_pieces(p_text text)
 returns text[] language plpgsql immutable as $$
 declare

@@ -76,8 +76,8 @@ begin
     order by c.text_no, c.sentence_start, c.clause_no);
 end $$;
 
--- Whether lower-case words hold one of some phrases, which may go on where it ends. Cheaper than a pattern of a hundred
--- words; p_padded is the text as padded() makes it.
+-- Returns whether lower-case words hold one of some phrases, which may go on where it ends. Cheaper than a pattern of a
+-- hundred words; p_padded is the text as padded() makes it.
 create or replace function _memoir.has_phrase(p_padded text, p_phrases text[])
 returns boolean language plpgsql immutable as $$
 declare
@@ -135,9 +135,9 @@ begin
   return regexp_replace(v_text, '[\s.!;,:…]+$', '');
 end $$;
 
--- The values of clauses by kind, and what else they speak of (topics: word stems; names among them count more). What was
--- taken for a value is no topic. Kind by kind over all clauses, and only where one can be: the server keeps few compiled
--- patterns.
+-- The values of clauses by kind, and what else they speak of (topics: word stems; names among them count more). What
+-- was taken for a value is no topic. Kind by kind over all clauses, and only where one can be: the server keeps few
+-- compiled patterns.
 create or replace function _memoir.values_in(p_texts text[], p_language text)
 returns _memoir.said_values[] language plpgsql stable set plan_cache_mode = force_generic_plan as $$
 declare
@@ -221,13 +221,13 @@ returns text[] language sql stable as $$
     where t ~ '[[:alpha:]]{2}' and t <> all ('{re,ve,ll}'))
 $$;
 
--- Whether one of some words stands in a text.
+-- Returns whether one of some words stands in a text.
 create or replace function _memoir.has_word_of(p_text text, p_words text[])
 returns boolean language sql immutable as $$
   select string_to_array(translate(lower(p_text), ',;.!?()', '       '), ' ') && p_words
 $$;
 
--- Whether it is worth looking for a kind of value.
+-- Returns whether it is worth looking for a kind of value.
 create or replace function _memoir.may_hold(p_text text, p_kind text, p_counted text[])
 returns boolean language sql immutable as $$
   select case p_kind when 'email' then strpos(p_text, '@') > 0 when 'weekday' then true when 'month' then true
@@ -240,7 +240,7 @@ returns boolean language sql immutable as $$
       or p_kind = 'time' and lower(p_text) ~ 'noon|midnight|o''clock|sharp|half past|quarter (?:past|to)' end
 $$;
 
--- What a kind of value looks like; it captures nothing.
+-- Returns what a kind of value looks like; it captures nothing.
 create or replace function _memoir.value_shape(p_kind text, p_language text)
 returns text language plpgsql immutable as $$
 declare

@@ -121,8 +121,8 @@ begin
   return btrim(regexp_replace(_memoir.visible(p_text), '\s+', ' ', 'g'), ' ');
 end $$;
 
--- Who speaks, as a line begins with it. A name that reads like another's role is shown behind the true one, and that of a
--- tool always is: tools are not people.
+-- Returns who speaks, as a line begins with it. A name that reads like another's role is shown behind the true one, and
+-- that of a tool always is: tools are not people.
 create or replace function _memoir.speaker_label(p_role text, p_name text)
 returns text language plpgsql immutable parallel safe as $$
 declare

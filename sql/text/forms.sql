@@ -3,8 +3,8 @@
 
 create or replace function _memoir.read_limit() returns integer language sql immutable as $$ select 400000 $$;
 
--- What can be asked for by name: URLs, paths, codes, numbers, identifiers, and what stands in quotes; each once, in the
--- order in which it comes.
+-- Returns what can be asked for by name: URLs, paths, codes, numbers, identifiers, and what stands in quotes; each
+-- once, in the order in which it comes.
 create or replace function _memoir.entities(p_text text)
 returns table (kind text, entity text) language sql immutable as $$
   with words as (
@@ -103,7 +103,7 @@ returns text language sql immutable as $$
     E'\n' order by t.nth) from taken t
 $$;
 
--- What a form says of the lines of a log: the shapes that make most of it, counted.
+-- Returns what a form says of the lines of a log: the shapes that make most of it, counted.
 create or replace function _memoir.log_counts(p_text text, p_most integer)
 returns text language sql immutable as $$
   select string_agg(format('×%s %s', n, left(example, 160)), E'\n' order by n desc, example) from (

@@ -40,8 +40,8 @@ returns tsvector[] language sql immutable as $$
   from _memoir.data_languages()
 $$;
 
--- What a text is written in. A third of the letters is enough for another script than Latin, which takes more of them to
--- say the same.
+-- Returns what a text is written in. A third of the letters is enough for another script than Latin, which takes more
+-- of them to say the same.
 create or replace function _memoir.script(p_text text)
 returns text language plpgsql immutable as $$
 declare

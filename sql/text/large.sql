@@ -70,7 +70,8 @@ returns table (span_start integer, span_length integer) language sql immutable a
   select lower(u.p), upper(u.p) - lower(u.p) from spans, unnest(spans.r) u(p)
 $$;
 
--- What to look for in stored text, of a question: its words but the commonest, cut so that their forms are found too.
+-- Returns what to look for in stored text, of a question: its words but the commonest, cut so that their forms are
+-- found too.
 create or replace function _memoir.passage_terms(p_question text)
 returns text[] language sql immutable as $$
   select coalesce(array_agg(distinct term), '{}') from (

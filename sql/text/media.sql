@@ -75,7 +75,7 @@ returns text language sql immutable as $$
     end
 $$;
 
--- What stands for a part that a format has no place for.
+-- Returns what stands for a part that a format has no place for.
 create or replace function _memoir.named_part(p_what text, p_name text)
 returns jsonb language sql immutable as $$
   select jsonb_build_object('type', 'text', 'text', format('[%s: %s]', p_what, coalesce(p_name, 'not shown')))

@@ -318,8 +318,8 @@ begin
 exception when others then return null;
 end $$;
 
--- A call's arguments as the costlier format sends them: Anthropic takes an object, so anything else is wrapped into
--- one.
+-- A call's arguments as the costlier format sends them: Anthropic takes an object, so anything else is wrapped
+-- into one.
 create or replace function _memoir.arguments_text(p_arguments text)
 returns text language sql immutable as $$
   select case when jsonb_typeof(_memoir.try_json(p_arguments)) = 'object' then p_arguments

@@ -205,7 +205,7 @@ begin
   end case;
 end $$;
 
--- Whether what a pattern found is the number it looks like.
+-- Returns whether what a pattern found is the number it looks like.
 create or replace function _memoir.is_number_of(p_kind text, p_found text)
 returns boolean language plpgsql immutable strict as $$
 declare
@@ -244,8 +244,8 @@ begin
   end case;
 end $$;
 
--- Whether what stands before a number says that it is of another kind: a phone, an order, a serial number, a part of a
--- longer one.
+-- Returns whether what stands before a number says that it is of another kind: a phone, an order, a serial number, a
+-- part of a longer one.
 create or replace function _memoir.is_denied(p_before text)
 returns boolean language sql immutable as $$
   select p_before ~ '[0-9][.,]$|[+][0-9() -]*$|(?:^|[^0-9\\])0[0-9]+ $'
@@ -263,7 +263,7 @@ returns text[] language sql immutable as $$
   select array_agg(distinct m) from _memoir.number_patterns() p, unnest(p.marks) m where m !~ '9'
 $$;
 
--- What of a text may be a number with check digits, its digits written 9 and its letters A.
+-- Returns what of a text may be a number with check digits, its digits written 9 and its letters A.
 create or replace function _memoir.number_outlines(p_text text)
 returns text language sql immutable as $$
   select translate(upper(string_agg(distinct m[1], '|')), '012345678BCDEFGHIJKLMNOPQRSTUVWXYZ', '999999999'

@@ -1,6 +1,6 @@
 -- Secrets by the name before them: "password" and its like in code, on a command line or in a sentence of any language.
 
--- What closes around a name, with a suffix of the name before it.
+-- Returns what closes around a name, with a suffix of the name before it.
 create or replace function _memoir.link_closing()
 returns text language sql immutable as $$
   select '(?:[_-](?:base|prod|production|dev|development|stag(?:e|ing)|test|live|local|main|primary|secondary|old|new|current|next|backup'
@@ -13,8 +13,8 @@ returns text language sql immutable as $$
   select '[ \t]*(?:(?:[?:+]{0,3}=>?|->|[→＝])[ \t*_]*|[:：][ \t*_]*\n?[ \t]*)'
 $$;
 
--- What may link a name with its value: a suffix of the name, what closes around it, words that say whose it is; then a sign,
--- a word for "is" (p_says), or a blank before what no word is.
+-- Returns what may link a name with its value: a suffix of the name, what closes around it, words that say whose it is;
+-- then a sign, a word for "is" (p_says), or a blank before what no word is.
 create or replace function _memoir.link_pattern(p_of text, p_says text, p_spaced boolean)
 returns text language sql immutable as $$
   select '^(?:(' || _memoir.link_closing()

@@ -1,6 +1,6 @@
 -- Secrets by where they stand or what they look like: headers, URLs, issuers' tokens, codes, seed phrases.
 
--- Whether anything is long enough for a token.
+-- Returns whether anything is long enough for a token.
 create or replace function _memoir.has_run(p_text text)
 returns boolean language plpgsql immutable as $$ begin return p_text ~ '[A-Za-z0-9_.:/+=~!%$@|-]{18}'; end $$;
 
@@ -58,8 +58,8 @@ begin
   end loop;
 end $$;
 
--- Whether what stands between the name of a number and the number links the two: nothing but signs, a colon at its end,
--- or a word for "is" there.
+-- Returns whether what stands between the name of a number and the number links the two: nothing but signs, a colon at
+-- its end, or a word for "is" there.
 create or replace function _memoir.links_number(p_between text)
 returns boolean language sql immutable as $$
   select lower(p_between) = upper(p_between) and length(p_between) <= 4 or p_between ~ '[:=：#][\s"''*「]*$'
@@ -107,7 +107,7 @@ begin
   end loop;
 end $$;
 
--- Whether a line begins with two short words in small letters.
+-- Returns whether a line begins with two short words in small letters.
 create or replace function _memoir.has_list_of_words(p_text text)
 returns boolean language plpgsql immutable as $$
 begin

@@ -1,6 +1,6 @@
 -- What may be the value of a secret, by itself: its alphabet, its strength, and what is no value but a name or a sample.
 
--- What a value may be written as: in quotes, or up to a blank or what ends a field.
+-- Returns what a value may be written as: in quotes, or up to a blank or what ends a field.
 create or replace function _memoir.value_pattern()
 returns text language sql immutable as $$
   select '\\*"[^"\n]+"|\\*''[^''\n]+''|`[^`\n]+`|「[^」\n]+」|『[^』\n]+』|[„“][^“”„\n]+[“”]|«[^»\n]+»'
@@ -15,8 +15,9 @@ returns text language sql immutable strict as $$
     else rtrim(p_value, '\.,:;)]}*') end
 $$;
 
--- What is no value by its looks: a placeholder, an expression, a path, an address, a date, a version, an amount, the
--- name of an algorithm. One pattern, since a backend keeps but 32 compiled and this is asked for each candidate.
+-- Returns what is no value by its looks: a placeholder, an expression, a path, an address, a date, a version, an
+-- amount, the name of an algorithm. One pattern, since a backend keeps but 32 compiled and this is asked for
+-- each candidate.
 create or replace function _memoir.no_value()
 returns text language sql immutable as $$
   select '^[<\[{(%!]|^\*\*|^\$[a-z_{(]|^@[a-z_.]+\(?$|^(?:list|dict|set|tuple|optional|array|string|map|union)\[|^:[a-z_]+$|^[*•●.x_?-]+$|[*•●]{3}|x{4}|\.{3}|…|0{8}'
@@ -31,7 +32,8 @@ returns text language sql immutable as $$
     || '|[2u]fa?2?|fido2?|web[1-4]|python[23]|ipv[46]|k8s|s3|ec2|win(?:dows)?[0-9]+|wpa[23]?|http/?[123]|bcrypt2?|scrypt|pkcs#?[0-9]+|[0-9]+-?(?:factor|step)|step[0-9]+|v[0-9]+|p[0-9]|q[1-4])$'
 $$;
 
--- What a value may be by its looks alone: 0 none, 1 a word or a plain number, 2 mixed as passwords are, 3 random.
+-- Returns what a value may be by its looks alone: 0 none, 1 a word or a plain number, 2 mixed as passwords are,
+-- 3 random.
 create or replace function _memoir.value_strength(p_value text, p_quoted boolean)
 returns integer language plpgsql immutable strict as $$
 declare
@@ -55,7 +57,7 @@ begin
     or p_quoted and length(v_plain) >= 8 and v_plain ~ '^[A-Za-z]*[a-z][A-Z][A-Za-z]*$' then 2 else 1 end;
 end $$;
 
--- Whether a word says something about a password rather than is one.
+-- Returns whether a word says something about a password rather than is one.
 create or replace function _memoir.is_about(p_word text)
 returns boolean language sql immutable strict as $$
   select lower(p_word) = any (_memoir.word_list('english', 'password_stops'))
@@ -76,8 +78,8 @@ returns text language sql immutable as $$
     || '(?:pass(?:word|wd|phrase)?|p[a@]ssw[o0]rd|pwd|secret|token|test|admin|user|key|changeme|qwerty|letmein|hunter2|hash)?(?:[-_]?(?:key|hash|value|here|string))?[-_!@#$]*(?:1|12|123|1234|12345|123456|[0-9])?[!@#$]*$'
 $$;
 
--- Whether a value is one: p_found has the dashes of an option before its name, the name, what linked_value() found
--- behind it; p_language is that of the name.
+-- Returns whether a value is one: p_found has the dashes of an option before its name, the name, what linked_value()
+-- found behind it; p_language is that of the name.
 create or replace function _memoir.is_password(p_found text[], p_language text)
 returns boolean language plpgsql immutable as $$
 declare

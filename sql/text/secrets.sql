@@ -53,8 +53,8 @@ begin
     order by s.kind);
 end $$;
 
--- The same text with what was found blotted out: for what has to go to a model before it is stored, like a query's
--- vector.
+-- The same text with what was found blotted out: for what has to go to a model before it is stored, like a
+-- query's vector.
 create or replace function _memoir.redacted(p_text text)
 returns text language plpgsql immutable as $$
 declare

@@ -43,7 +43,7 @@ begin
   return v_text;
 end $$;
 
--- Whether a text holds one of these; null where there are none to look for.
+-- Returns whether a text holds one of these; null where there are none to look for.
 create or replace function _memoir.holds_any(p_text text, p_parts text[])
 returns boolean language plpgsql immutable strict as $$
 declare
@@ -157,7 +157,7 @@ returns integer language sql immutable as $$
     else array_position(_memoir.word_list('english', 'numbers'), p_word) end
 $$;
 
--- What names a day, or days, in a sentence.
+-- Returns what names a day, or days, in a sentence.
 create or replace function _memoir.date_pattern()
 returns text language plpgsql immutable as $$
 declare

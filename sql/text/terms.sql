@@ -101,9 +101,9 @@ begin
   end loop;
 end $$;
 
--- What else is said of the topics that a question's words belong to (lists topics), as lexemes apart by blanks, and
--- of which of its words (kindred_of): of what a topic goes by all others, of the others what it goes by. So a question
--- finds what shares no word with it in languages that an embedding model may not read.
+-- Returns what else is said of the topics that a question's words belong to (lists topics), as lexemes apart by blanks,
+-- and of which of its words (kindred_of): of what a topic goes by all others, of the others what it goes by. So a
+-- question finds what shares no word with it in languages that an embedding model may not read.
 create or replace function _memoir.kindred_words(p_query text, p_language smallint, p_config regconfig, p_terms text[],
   out kindred text[], out kindred_of text[])
 language plpgsql stable set plan_cache_mode = force_generic_plan as $$

@@ -10,15 +10,15 @@ begin
   end if;
 end $$;
 
--- Whether a text holds anything but white space, of any script.
+-- Returns whether a text holds anything but white space, of any script.
 create or replace function _memoir.is_blank(p_text text)
 returns boolean language sql immutable as $$
   select coalesce(p_text, '') !~ '[^\s\u001c-\u001f\u0085\u00a0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000]'
 $$;
 
--- Cuts a text for search into pieces of about p_chunk_tokens (estimated), preferably after a sentence or line, else at
--- white space. Spans are 1-based characters and cover it all, without gap or overlap; tokens is the estimate of each
--- piece.
+-- Cuts a text for search into pieces of about p_chunk_tokens (estimated), preferably after a sentence or line,
+-- else at white space. Spans are 1-based characters and cover it all, without gap or overlap; tokens is the
+-- estimate of each piece.
 create or replace function _memoir.chunks(p_text text, p_chunk_tokens integer)
 returns table (span_start integer, span_length integer, piece text, tokens integer) language plpgsql immutable as $$
 declare
@@ -154,7 +154,7 @@ begin
   return coalesce(v_end ~ '[?？؟]\s*$', false);
 end $$;
 
--- What duplicates and tombstones compare: compatibility forms folded, case, white space, invisible and control
+-- Returns what duplicates and tombstones compare: compatibility forms folded, case, white space, invisible and control
 -- characters ignored.
 create or replace function _memoir.normalise(p_text text)
 returns text language sql immutable strict as $$

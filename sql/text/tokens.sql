@@ -114,19 +114,17 @@ end $$;
 comment on function memoir.estimate_tokens(text) is
   'Tokens of a text, estimated from its characters alone: meant to be at or above the exact count of o200k_base and
 cl100k_base in practically all texts people write, about a fifth above it in English prose. 0 for null and empty text.
-The sum
-over parts is never below the estimate of the whole. See docs/tokens.md.';
+The sum over parts is never below the estimate of the whole. See docs/tokens.md.';
 
 create or replace function memoir.max_tokens(p_text text)
 returns integer language sql immutable parallel safe
 return coalesce(octet_length(p_text), 0);
 comment on function memoir.max_tokens(text) is
   'An upper bound of the tokens of a text in any byte-level tokenizer: its bytes in UTF-8, since every token covers at
-least one.
-0 for null.';
+least one. 0 for null.';
 
--- Which tokenizer count_tokens() really uses: the one asked for, or 'estimate' where PL/Python or its tables are
--- missing.
+-- Which tokenizer count_tokens() really uses: the one asked for, or 'estimate' where PL/Python or its tables
+-- are missing.
 create or replace function _memoir.tokenizer_used(p_tokenizer text)
 returns text language plpgsql stable as $$
 declare
@@ -141,8 +139,8 @@ begin
   return case when v_available then p_tokenizer else 'estimate' end;
 end $$;
 
--- One count per text, in order; null counts 0. p_tokenizer: what tokenizer_used() answered, asked once per call of the
--- API.
+-- One count per text, in order; null counts 0. p_tokenizer: what tokenizer_used() answered, asked once per call of
+-- the API.
 create or replace function _memoir.count_tokens(p_texts text[], p_tokenizer text)
 returns integer[] language plpgsql stable as $$
 begin
@@ -151,8 +149,7 @@ begin
   return array(select _memoir.estimate_large(t) from unnest(p_texts) with ordinality as x(t, n) order by n);
 end $$;
 
--- Images
--- ---------------------------------------------------------------------------------------------------------------
+-- Sizes of images
 
 -- Width and height in pixels from the first bytes of an image (PNG, GIF, WebP, JPEG); null where they can't be told.
 create or replace function _memoir.image_size(p_data bytea)
@@ -201,8 +198,8 @@ returns integer language sql immutable parallel safe as $$
   select sum(get_byte(p_data, p_at + i) << (8 * i))::integer from generate_series(0, p_count - 1) i
 $$;
 
--- The base64 data of an image part, in either provider's shape; null for a link. 128 kB hold the header of any usual
--- file.
+-- The base64 data of an image part, in either provider's shape; null for a link. 128 kB hold the header of any
+-- usual file.
 create or replace function _memoir.image_data(p_part jsonb)
 returns bytea language plpgsql immutable parallel safe as $$
 declare

@@ -36,7 +36,7 @@ begin
   return coalesce(nullif(array_to_string(v_parts, '/'), ''), v_path);
 end $$;
 
--- Whether two paths may be of one file: one is the end of the other.
+-- Returns whether two paths may be of one file: one is the end of the other.
 create or replace function _memoir.same_path(p_one text, p_other text)
 returns boolean language sql immutable as $$
   select p_one = p_other or right(p_one, length(p_other) + 1) = '/' || p_other
@@ -68,7 +68,7 @@ begin
   end loop;
 end $$;
 
--- What a command does. What no row of commands.csv knows is run.
+-- Returns what a command does. What no row of commands.csv knows is run.
 create or replace function _memoir.command_use(p_command text, p_folder text)
 returns _memoir.tool_use language plpgsql immutable as $$
 declare
@@ -142,8 +142,8 @@ begin
   end loop;
 end $$;
 
--- What a call does (p_arguments: its JSON text). A tool that nobody described is other: what it is about is told by the
--- usual names of arguments.
+-- Returns what a call does (p_arguments: its JSON text). A tool that nobody described is other: what it is about is
+-- told by the usual names of arguments.
 create or replace function _memoir.tool_use(p_config jsonb, p_name text, p_arguments text)
 returns _memoir.tool_use language plpgsql immutable as $$
 declare

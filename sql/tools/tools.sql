@@ -7,7 +7,7 @@ create or replace function _memoir.session_tools()
 returns text[] language sql immutable
 return '{memory_query,memory_pin,memory_objects,memory_restore,memory_release}'::text[];
 
--- What narrows a search, as memory_index has it.
+-- Returns what narrows a search, as memory_index has it.
 create or replace function _memoir.tool_filters()
 returns jsonb language sql immutable
 return jsonb '{"kind": {"type": "string", "enum": ["memory", "turn", "summary"]}, "type": {"type": "string"},
@@ -99,8 +99,8 @@ need. By MCP there are more tools, with all arguments: memory_index and memory_r
 memory_stats, memory_objects, memory_sync; _meta of each says whether it needs a session. p_names: only these; memory_query and memory_update are the fewest that do everything.
 call_memory_tool runs what the model calls, with any of these arguments. Raises PM014.';
 
--- What there is to read by MCP: what was said, what is known, and the job between them. Fields are those of the rows as
--- history, memory_get and sync_semantic give them.
+-- Returns what there is to read by MCP: what was said, what is known, and the job between them. Fields are those of the
+-- rows as history, memory_get and sync_semantic give them.
 create or replace function memoir.memory_resources()
 returns jsonb language sql immutable security definer set search_path from current as $$
   select jsonb_agg(jsonb_strip_nulls(jsonb_build_object('uri', 'memoir://' || r.name, 'template', r.template, 'name',
@@ -196,7 +196,7 @@ exception when data_exception then
     _memoir.shown(p_arguments ->> p_name)));
 end $$;
 
--- What a search by a tool finds, its filters applied, without what no model may read.
+-- Returns what a search by a tool finds, its filters applied, without what no model may read.
 create or replace function _memoir.tool_hits(p_caller _memoir.caller, p_user text, p_query text, p_arguments jsonb,
   p_limit integer)
 returns table (rank integer, kind text, id uuid, session text, said_at timestamptz, said_by text, content text)

@@ -83,10 +83,9 @@ begin
 end $$;
 comment on function memoir.claim_embeddings(integer, text) is
   'Leases items that lack a vector, for a worker: claim, commit, embed, store_embeddings. Returns the texts with the
-model''s
-document prefix. p_model null: any model but those of provider none, whose vectors only the client can make. Leases last
-5
-minutes; heartbeat(work_id, lease_id) keeps one. Service, jobs and admin logins only. Raises PM001, PM014, PM031.';
+model''s document prefix. p_model null: any model but those of provider none, whose vectors only the client can make.
+Leases last 5 minutes; heartbeat(work_id, lease_id) keeps one. Service, jobs and admin logins only. Raises PM001,
+PM014, PM031.';
 
 -- Moves the cursor over everything that has its vector or needs none.
 create or replace function _memoir.advance_cursor(p_user_id uuid, p_model_id smallint)
@@ -179,9 +178,8 @@ begin
 end $$;
 comment on function memoir.store_embeddings(uuid[], integer[], real[], text) is
   'Stores vectors of claimed items: parallel arrays of users and item numbers, and all numbers of all vectors one after
-another
-(or as a two-dimensional array). Then reconciles memories: conflicts and near duplicates. Returns how many were new.
-Service, jobs and admin logins only. Raises PM001, PM014, PM030, PM031.';
+another (or as a two-dimensional array). Then reconciles memories: conflicts and near duplicates. Returns how many were
+new. Service, jobs and admin logins only. Raises PM001, PM014, PM030, PM031.';
 
 -- The row that each batch of a sync leaves: which sync, how many texts, how far the cursor is.
 create or replace function _memoir.note_sync(p_user_id uuid, p_model _memoir.embedding_models, p_asked jsonb,
@@ -198,7 +196,7 @@ begin
       and c.model_id = p_model.model_id));
 end $$;
 
--- What of a user an embedding model lacks, and what it is not given.
+-- Returns what of a user an embedding model lacks, and what it is not given.
 create or replace function _memoir.sync_state(p_user_id uuid, p_model _memoir.embedding_models, p_projects text[],
   out items integer, out cursor integer, out texts bigint, out tokens bigint, out secret bigint, out expired bigint,
   out not_embeddable bigint, out snapshots bigint, out last_batch_at timestamptz, out last_error text)
@@ -290,8 +288,7 @@ begin
 end $$;
 comment on function memoir.fail_embeddings(uuid[], text, text) is
   'Gives leased embedding work of these users back after an error: retried with exponential backoff and jitter, a dead
-letter
-with the error after work_attempts_max attempts. Service, jobs and admin logins only. Raises PM001, PM031.';
+letter with the error after work_attempts_max attempts. Service, jobs and admin logins only. Raises PM001, PM031.';
 
 -- A vector out of a one- or two-dimensional array.
 create or replace function _memoir.slice(p_numbers real[], p_from integer, p_to integer)
@@ -395,8 +392,7 @@ begin
 end $$;
 comment on function memoir.ensure_embedder() is
   'Starts the shared embedder (setting embedder_socket) unless it answers: running, started, starting, restarted,
-backing off,
-not configured. Writes no table. Service, jobs and admin logins only. Raises PM001, PM050.';
+backing off, not configured. Writes no table. Service, jobs and admin logins only. Raises PM001, PM050.';
 
 -- Where a backlog worker finds the model of a batch.
 create or replace function _memoir.embedding_endpoint(p_model text, out provider text, out address text,

@@ -16,8 +16,7 @@ begin
 end $$;
 comment on function memoir.llm_config() is
   'How a worker calls the language model: {"provider", "model", "endpoint", "timeout", "retries", "lease" (seconds),
-"cost_cap"}; null
-where none is configured. Service, jobs and admin logins only. Raises PM001.';
+"cost_cap"}; null where none is configured. Service, jobs and admin logins only. Raises PM001.';
 
 create or replace function memoir.claim_model_calls(p_limit integer default 4)
 returns table (work_id bigint, lease_id uuid, kind text, input jsonb)
@@ -52,10 +51,8 @@ begin
 end $$;
 comment on function memoir.claim_model_calls(integer) is
   'Leases up to p_limit pieces of work for a language model, with the input of their prompts; none where no model is
-configured
-(setting llm_provider). Commit, call, then store_model_result, fail_model_call or release_work. Service, jobs and admin
-logins only.
-Raises PM001, PM014.';
+configured (setting llm_provider). Commit, call, then store_model_result, fail_model_call or release_work. Service,
+jobs and admin logins only. Raises PM001, PM014.';
 
 -- Tokens and costs of a call, on the user and, where the work is about one, the session. What helpers cost is a part of
 -- all costs.
@@ -111,10 +108,9 @@ begin
 end $$;
 comment on function memoir.store_model_result(bigint, uuid, jsonb, text, jsonb) is
   'Stores what a model answered for a claimed piece of work, with who made it (model and prompt) and its tokens
-({"prompt_tokens",
-"completion_tokens"}), and ends the work. Returns {"stored", "tokens", "cost"}, {"failed", "error"} when it could not be
-stored, {"lost"}
-when the lease had run out. Service, jobs and admin logins only. Raises PM001, PM014.';
+({"prompt_tokens", "completion_tokens"}), and ends the work. Returns {"stored", "tokens", "cost"}, {"failed", "error"}
+when it could not be stored, {"lost"} when the lease had run out. Service, jobs and admin logins only. Raises PM001,
+PM014.';
 
 create or replace function memoir.fail_model_call(p_work bigint, p_lease uuid, p_error text,
   p_final boolean default false,

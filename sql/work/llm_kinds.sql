@@ -56,7 +56,7 @@ returns integer language sql immutable as $$
       else (p_config ->> 'summary_tokens')::integer / 2 end))::integer end
 $$;
 
--- What a summary was made of: [{"who", "date", "text"}].
+-- Returns what a summary was made of: [{"who", "date", "text"}].
 create or replace function _memoir.summary_lines(p_row _memoir.compactions, p_session _memoir.sessions, p_config jsonb)
 returns jsonb language plpgsql stable set plan_cache_mode = force_custom_plan as $$
 declare
@@ -134,8 +134,8 @@ begin
   return 1;
 end $$;
 
--- extract: turns that rules have been over already. dedup_key is session and first turn, payload {"session_id", "from",
--- "to"}.
+-- extract: turns that rules have been over already. dedup_key is session and first turn, payload {"session_id",
+-- "from", "to"}.
 
 create or replace function _memoir.turns_of_work(p_work _memoir.work_items)
 returns _memoir.conversation_history[] language plpgsql stable set plan_cache_mode = force_custom_plan as $$

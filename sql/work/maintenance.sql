@@ -205,5 +205,4 @@ begin
 end $$;
 comment on procedure memoir.flush_statistics(integer) is
   'Moves compile statistics from the unlogged buffer to compile_ledger and memory_stats, in committed batches. Call
-outside a
-transaction.';
+outside a transaction.';

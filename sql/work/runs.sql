@@ -283,9 +283,9 @@ skips it. Call outside a
 transaction, with statement_timeout 0. Jobs and admin logins only. Raises PM001, PM014, PM051 (the job failed), PM052
 (still running after the wait), 57014 (cancelled).';
 
--- What a function can't do: statements that only somebody who owns the tables (an owner of the database, a superuser)
--- can send, one by one. Nothing waits for them: they finish what was interrupted, and help where autovacuum does not
--- keep up.
+-- Returns what a function can't do: statements that only somebody who owns the tables (an owner of the database, a
+-- superuser) can send, one by one. Nothing waits for them: they finish what was interrupted, and help where autovacuum
+-- does not keep up.
 create or replace function memoir.bare_statements()
 returns table (statement text, reason text) language plpgsql stable security definer set search_path from current as $$
 begin

@@ -1,7 +1,7 @@
 -- Seen from outside: one view per question of whoever runs this, for memoir_admin (docs/operations.md,
--- docs/grafana.json). Numbers, ids and the applications' names of users and sessions; no text that anybody said. A view
--- reads as the owner, so one with rows of users asks who reads it: to others that it was granted, it shows their users
--- only.
+-- docs/grafana.json). Numbers, ids and the applications' names of users and sessions; no text that anybody said. A
+-- view reads as the owner, so one with rows of users asks who reads it: to others that it was granted, it shows
+-- their users only.
 
 -- Returns the routines that PUBLIC may execute. There are some only after a restore without privileges, until setup().
 create or replace function _memoir.open_routines()
@@ -12,7 +12,7 @@ returns setof regprocedure language sql stable as $$
     and d.deptype = 'e')
 $$;
 
--- What is not as it should be. red: data may be lost or memory stands still; yellow: look at it today.
+-- Returns what is not as it should be. red: data may be lost or memory stands still; yellow: look at it today.
 create or replace function _memoir.stored_problems()
 returns table (severity text, problem text, remedy text) language plpgsql stable security definer
   set search_path from current as $$
