@@ -13,7 +13,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 
-SINCE = "6c1d14e6358474b41b7bf0f44d669d19a4f72f4d"
+SINCE = "b4ecc4fec3f7fa002f0b4a3434f72c17b5f4396b"
 
 SUBJECT = re.compile(r"(?P<area>[a-z][a-z0-9, _-]*): (?P<verb>[a-z]+)\b[^;]*")
 MOST = 60
