@@ -137,7 +137,7 @@ def _by_argparse(name: str, module: Any) -> Callable[[typer.Context], int]:
     return run
 
 
-def _add_found(arguments: list[str]) -> None:
+def _add_commands(arguments: list[str]) -> None:
     """What is called is imported, and all for the list of commands, or to complete a word of it."""
     called = next((word for word in arguments if not word.startswith("-")), None)
     known = {command.name for command in app.registered_commands} | {group.name for group in app.registered_groups}
@@ -163,7 +163,7 @@ def main(arguments: list[str] | None = None) -> int:
     given = sys.argv[1:] if arguments is None else arguments
     name = "pg-memoir " + next((word for word in given if not word.startswith("-")), "")
     try:
-        _add_found(given)
+        _add_commands(given)
         answer = app(given, prog_name="pg-memoir", standalone_mode=False)
         return answer if isinstance(answer, int) else OK
     except typer.Exit as end:
@@ -172,14 +172,14 @@ def main(arguments: list[str] | None = None) -> int:
         print("Aborted.", file=sys.stderr)
         return FAILED
     except Stop as error:
-        return _failed(name, str(error), error.hint, error.code)
+        return _report_failure(name, str(error), error.hint, error.code)
     except MemoirError as error:
-        return _failed(name, error.message, error.hint)
+        return _report_failure(name, error.message, error.hint)
     except (ConversationError, EmbedderUnavailable, psycopg.Error, OSError) as error:
         if isinstance(error, BrokenPipeError):  # whoever reads has read enough
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             return OK
-        return _failed(name, str(error).strip(), None)
+        return _report_failure(name, str(error).strip(), None)
     except KeyboardInterrupt:
         return 130
     except Exception as error:
@@ -189,6 +189,6 @@ def main(arguments: list[str] | None = None) -> int:
         return int(error.exit_code)
 
 
-def _failed(name: str, message: str, hint: str | None, code: int = FAILED) -> int:
+def _report_failure(name: str, message: str, hint: str | None, code: int = FAILED) -> int:
     print(f"{name.strip()}: {message}" + (f"\nhint: {hint}" if hint else ""), file=sys.stderr)
     return code

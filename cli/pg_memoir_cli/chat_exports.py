@@ -47,7 +47,7 @@ def chatgpt_messages(record: dict[str, Any]) -> list[tuple[Message, Any]]:
             found.append(({"role": "call", "name": str(recipient), "content": text}, message.get("create_time")))
         else:
             found.append(({"role": role, "name": name, "content": text}, message.get("create_time")))
-    return _paired(found)
+    return _pair_results(found)
 
 
 def _branch(record: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
@@ -96,7 +96,7 @@ def _chatgpt_part(part: Any) -> str:
     return ""
 
 
-def _paired(found: list[tuple[Message, Any]]) -> list[tuple[Message, Any]]:
+def _pair_results(found: list[tuple[Message, Any]]) -> list[tuple[Message, Any]]:
     """Tools have no ids there: each result answers the call before it. A call without a result is left out, a result
     without a call gets one."""
     out: list[tuple[Message, Any]] = []

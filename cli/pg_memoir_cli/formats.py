@@ -217,9 +217,9 @@ def _record(record: Any, number: int, where: Where, options: _Options) -> Iterat
         if _is_locomo(record):
             yield from _locomo(record, where, options)
         elif chat_exports.is_chatgpt(record):
-            yield from _exported(record, chat_exports.chatgpt_messages, "title", number, where, options)
+            yield from _read_record(record, chat_exports.chatgpt_messages, "title", number, where, options)
         elif chat_exports.is_claude(record):
-            yield from _exported(record, chat_exports.claude_messages, "name", number, where, options)
+            yield from _read_record(record, chat_exports.claude_messages, "name", number, where, options)
         elif isinstance(record, dict) and "conversations" in record:
             yield _sharegpt(record, number, where, options)
         elif isinstance(record, list) or (isinstance(record, dict) and "messages" in record):
@@ -330,7 +330,7 @@ def _sharegpt(record: dict[str, Any], number: int, where: Where, options: _Optio
 # --- Exports of ChatGPT: {"title", "mapping": {…}, "current_node"}, of Claude: {"uuid", "name", "chat_messages": […]} ---
 
 
-def _exported(
+def _read_record(
     record: dict[str, Any],
     read: Callable[[dict[str, Any]], list[tuple[Message, Any]]],
     titled: str,

@@ -54,7 +54,7 @@ def run_jobs(
     while not stop.is_set():
         try:
             pool: Any = _Held(dsn)
-            with pool.held, Memoir(pool) as memoir, _cancelled_by(stop, pool.held), _overdue_cancelled(dsn):
+            with pool.held, Memoir(pool) as memoir, _cancel_when_set(stop, pool.held), _cancel_overdue(dsn):
                 while not stop.is_set():
                     for job in memoir.list_jobs():
                         if not stop.is_set() and _is_due(job):
@@ -109,7 +109,7 @@ def send_bare(memoir: Memoir) -> int:
 
 
 @contextmanager
-def _overdue_cancelled(dsn: str) -> Iterator[None]:
+def _cancel_overdue(dsn: str) -> Iterator[None]:
     """Cancels what a job is at for too long: here one job waits for the other, so none that begins would."""
     done = threading.Event()
 
@@ -134,7 +134,7 @@ def _overdue_cancelled(dsn: str) -> Iterator[None]:
 
 
 @contextmanager
-def _cancelled_by(stop: threading.Event, connection: psycopg.Connection[Any]) -> Iterator[None]:
+def _cancel_when_set(stop: threading.Event, connection: psycopg.Connection[Any]) -> Iterator[None]:
     """Cancels what runs on the connection when `stop` is set."""
     done = threading.Event()
 

@@ -75,7 +75,7 @@ def _exchange(role: str, text: str, results: list[str], serial: int) -> list[Mes
     """The assistant message with one call per result, and the results."""
     content: str | None = text if role == "assistant" else None
     written = _CALL.findall(text) if role == "assistant" else [text] if role == "call" else []
-    calls = [call for part in written for call in _parsed(part)]
+    calls = [call for part in written for call in _parse_turns(part)]
     if calls and len(calls) <= len(results) and content is not None:
         content = _CALL.sub("", content).strip() or None
     calls = (calls + [("tool", "{}")] * len(results))[: len(results)]
@@ -91,7 +91,7 @@ def _exchange(role: str, text: str, results: list[str], serial: int) -> list[Mes
     return [message, *({"role": "tool", "tool_call_id": i, "content": r} for i, r in zip(ids, results))]
 
 
-def _parsed(text: str) -> list[tuple[str, str]]:
+def _parse_turns(text: str) -> list[tuple[str, str]]:
     try:
         value = json.loads(text)
     except ValueError:

@@ -286,7 +286,7 @@ class AsyncSession(SessionCalls, AsyncClient):
             await self._memoir.run(self._opening)  # idempotent, so two tasks may both do it
             self._opening = None
         answer = await self._memoir.run(call)
-        self._noted(call, answer)
+        self._note_answer(call, answer)
         return answer
 
     async def tools(

@@ -123,7 +123,7 @@ def identifier(value: Any, path: str) -> UUID:
     try:
         return UUID(value)
     except ValueError:
-        raise InvalidArgumentError(f"{path} is {_quoted(value)}, which is no UUID") from None
+        raise InvalidArgumentError(f"{path} is {_quote(value)}, which is no UUID") from None
 
 
 def moment(value: Any, path: str) -> datetime:
@@ -132,7 +132,7 @@ def moment(value: Any, path: str) -> datetime:
             value = datetime.fromisoformat(value)
         except ValueError:
             raise InvalidArgumentError(
-                f"{path} is {_quoted(value)}, which is no date and time of ISO 8601",
+                f"{path} is {_quote(value)}, which is no date and time of ISO 8601",
                 hint="such as 2024-05-01T12:00:00Z",
             ) from None
     if not isinstance(value, datetime):
@@ -265,7 +265,7 @@ def _plain(value: Any, path: str, error: type[MemoirError], exact: bool = False)
     raise error(f"{path} is a {type(value).__name__}, which JSON has not")
 
 
-def _quoted(value: str) -> str:
+def _quote(value: str) -> str:
     return repr(value if len(value) <= 60 else value[:57] + "…")
 
 

@@ -257,7 +257,7 @@ class Session(SessionCalls, Client):
             self._memoir.run(self._opening)  # idempotent, so two threads may both do it
             self._opening = None
         answer = self._memoir.run(call)
-        self._noted(call, answer)
+        self._note_answer(call, answer)
         return answer
 
     def tools(self, format: Literal["openai", "responses", "anthropic", "mcp"] | None = None) -> list[dict[str, Any]]:

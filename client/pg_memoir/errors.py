@@ -234,10 +234,10 @@ def from_database(error: psycopg.Error) -> MemoirError | None:
     diag = error.diag
     message = diag.message_primary or str(error)
     kind = BY_SQLSTATE.get(code, MemoirError)
-    return kind(message, detail=_parsed(diag.message_detail), hint=diag.message_hint or None, sqlstate=code)
+    return kind(message, detail=_parse_detail(diag.message_detail), hint=diag.message_hint or None, sqlstate=code)
 
 
-def _parsed(detail: str | None) -> Any:
+def _parse_detail(detail: str | None) -> Any:
     if not detail:
         return None
     try:

@@ -73,7 +73,7 @@ def from_openai(response: Any, *, latency_ms: int | None = None) -> Reply:
     message has them ("logprobs"), to be persisted and not to be sent back. `latency_ms`: of the call, milliseconds.
     """
     if _get(response, "choices") is None:
-        response = _joined_chunks(_stream(response))
+        response = _join_chunks(_stream(response))
     choices = _get(response, "choices")
     if not choices:
         raise ValueError("the response has no choices")
@@ -106,7 +106,7 @@ def from_anthropic(response: Any, *, latency_ms: int | None = None) -> Reply:
     and signed, then the text; a compile for Anthropic sends them back. Server-side tool blocks are left out. Prompt tokens include those read from and written to the cache. `latency_ms`: milliseconds.
     """
     if _get(response, "content") is None:
-        response = _joined_events(_stream(response))
+        response = _join_events(_stream(response))
     text: list[str] = []
     thoughts: list[dict[str, Any]] = []
     tool_calls = []
@@ -242,7 +242,7 @@ def _usage(model: Any, prompt: Any, completion: Any, finish: Any, latency_ms: in
     return {name: value for name, value in values.items() if value is not None}  # type: ignore[return-value]
 
 
-def _joined_chunks(chunks: Iterable[Any]) -> dict[str, Any]:
+def _join_chunks(chunks: Iterable[Any]) -> dict[str, Any]:
     """The completion that a stream of chunks spells."""
     content: list[str] = []
     refusal: list[str] = []
@@ -284,7 +284,7 @@ def _joined_chunks(chunks: Iterable[Any]) -> dict[str, Any]:
     return {"model": model, "usage": usage, "choices": [choice]}
 
 
-def _joined_events(events: Iterable[Any]) -> dict[str, Any]:
+def _join_events(events: Iterable[Any]) -> dict[str, Any]:
     """The message that a stream of Messages API events spells; events the SDK adds of its own are passed over."""
     message: dict[str, Any] = {}
     usage: dict[str, Any] = {}

@@ -24,7 +24,7 @@ class SessionCalls:
         self.mark: str | None = None
         self._opening = opening
 
-    def _noted(self, call: Call[Any], answer: Any) -> None:
+    def _note_answer(self, call: Call[Any], answer: Any) -> None:
         if call.function in APPENDING:
             self.mark = answer["mark"]
 

@@ -224,24 +224,24 @@ class Talk:
         request = dict(request)
         try:
             asked = api.read(request)
-            new = yield from self._prepared(api, asked, request)
+            new = yield from self._prepare(api, asked, request)
         except _DATABASE as error:
             if self.strict:
                 raise
             log.warning("nothing was recalled or stored, the request goes out as it came: %s", error)
             new = None
         if new is None:
-            yield from self._unmanaged(_given(request))
+            yield from self._pass_on(_given(request))
             return
         own = {_name(tool) for tool in self._tools.get(api.tools_format, [])} if self._offers(api, request) else set()
         shown = rounds = 0
         while True:
-            filled = yield from self._compiled(api, request, new)
+            filled = yield from self._compile_list(api, request, new)
             answer = yield Ask(filled)
             if request.get("stream"):
                 if rounds == 0:
                     yield Out(answer)
-                reply, held, count = yield from self._streamed(api, answer, new, own, shown if rounds else None)
+                reply, held, count = yield from self._stream_on(api, answer, new, own, shown if rounds else None)
                 if reply is None:
                     return
                 shown += count
@@ -249,7 +249,7 @@ class Talk:
                 reply, held = api.reply(answer), []
             rounds += 1
             mine = [call for call in reply.tool_calls if call.name in own]
-            yield from self._stored(new, reply, mine)
+            yield from self._store_exchange(new, reply, mine)
             ids = {call.id for call in mine}
             if not mine or len(mine) < len(reply.tool_calls) or rounds == _ROUNDS:
                 if request.get("stream"):
@@ -262,7 +262,7 @@ class Talk:
                 return
             new = []
 
-    def _unmanaged(self, request: dict[str, Any]) -> Work:
+    def _pass_on(self, request: dict[str, Any]) -> Work:
         answer = yield Ask(request)
         yield Out(answer)
         while request.get("stream"):
@@ -274,7 +274,7 @@ class Talk:
     def _offers(self, api: Api, request: dict[str, Any]) -> bool:
         return self.memory_tools and not (isinstance(api, Responses) and request.get("stream"))
 
-    def _prepared(self, api: Api, asked: Asked, request: dict[str, Any]) -> Work:
+    def _prepare(self, api: Api, asked: Asked, request: dict[str, Any]) -> Work:
         """Opens the session, finds what is new, appends what is not the question itself; None: not to be managed."""
         asked.messages = replace_unstorable(asked.messages)  # as they are stored, so that they are known again
         opening = (asked.system, request.get("model"))
@@ -294,7 +294,7 @@ class Talk:
             self._seen = self._seen.union(*map(_marks, stored))
         new = self._new(asked.messages)
         question = new[-1:] if new and new[-1]["role"] == "user" else []
-        yield from self._appended(new[: len(new) - len(question)])
+        yield from self._append_messages(new[: len(new) - len(question)])
         if self._offers(api, request):
             if api.tools_format not in self._tools:
                 self._tools[api.tools_format] = yield calls.memory_tools(cast(Any, api.tools_format))
@@ -313,7 +313,7 @@ class Talk:
         asked = [place for place, message in enumerate(messages) if message["role"] == "user"]
         return messages[asked[-1] :] if asked else []
 
-    def _compiled(self, api: Api, request: dict[str, Any], new: list[Message]) -> Work:
+    def _compile_list(self, api: Api, request: dict[str, Any], new: list[Message]) -> Work:
         try:
             content = new[0]["content"] if new else None
             said: dict[str, Any] = {"query_parts" if isinstance(content, list) else "query": content}
@@ -325,7 +325,7 @@ class Talk:
             log.warning("nothing was recalled, the request goes out as it came: %s", error)
             return _given(request)
 
-    def _streamed(self, api: Api, stream: Any, new: list[Message], own: set[str], after: int | None) -> Work:
+    def _stream_on(self, api: Api, stream: Any, new: list[Message], own: set[str], after: int | None) -> Work:
         """Hands a stream on, holding back what follows the first call where calls may be memory's own. What the
         application left is stored as far as it came."""
         pieces: list[Any] = []
@@ -348,25 +348,25 @@ class Talk:
             except (ValueError, KeyError):  # not even begun
                 return None, [], 0
             if not reply.tool_calls:
-                yield from self._stored(new, reply, [])
+                yield from self._store_exchange(new, reply, [])
             return None, [], 0
         return api.reply(pieces), held, blocks
 
-    def _stored(self, new: list[Message], reply: Reply, mine: list[ToolCall]) -> Work:
+    def _store_exchange(self, new: list[Message], reply: Reply, mine: list[ToolCall]) -> Work:
         """Stores the question with its answer, and what memory's own tools say to the calls of them."""
         try:
-            yield from self._appended([*new, reply.message], reply.usage)
+            yield from self._append_messages([*new, reply.message], reply.usage)
             results = []
             for call in mine:
                 said = yield calls.call_memory_tool(self.user, self.session, call.name, call.arguments)
                 results.append(tool_result(call, said))
-            yield from self._appended(results)
+            yield from self._append_messages(results)
         except _DATABASE as error:
             if self.strict or mine:  # without their results the model can't go on
                 raise
             log.warning("the answer was not stored: %s", error)
 
-    def _appended(self, messages: list[Message], usage: Any = None) -> Work:
+    def _append_messages(self, messages: list[Message], usage: Any = None) -> Work:
         if messages:
             messages = replace_unstorable(messages)
             done = yield calls.append(self.user, self.session, messages, usage=usage)
@@ -548,19 +548,19 @@ class _Manager:
         self._create = partial(resource.create, stream=True, **request)
         self._prefix = "Beta" if "beta" in type(resource).__module__ else ""
 
-    def _made(self, name: str, raw: Any) -> Any:
+    def _make_reply(self, name: str, raw: Any) -> Any:
         package = import_module("anthropic")  # whoever has its client has it
         self._stream = getattr(import_module("anthropic.lib.streaming"), name)(raw, output_format=package.NOT_GIVEN)
         return self._stream
 
     def __enter__(self) -> Any:
-        return self._made(f"{self._prefix}MessageStream", self._create())
+        return self._make_reply(f"{self._prefix}MessageStream", self._create())
 
     def __exit__(self, *exception: Any) -> None:
         self._stream.close()
 
     async def __aenter__(self) -> Any:
-        return self._made(f"{self._prefix}AsyncMessageStream", await self._create())
+        return self._make_reply(f"{self._prefix}AsyncMessageStream", await self._create())
 
     async def __aexit__(self, *exception: Any) -> None:
         await self._stream.close()

@@ -29,7 +29,7 @@ WITHDRAWN = "[withdrawn]"
 """Stands where a text stood of which something was forgotten; as the database says it of recalls."""
 
 
-def told_of(arguments: list[str], results: list[str]) -> Added:
+def withdrawal_texts(arguments: list[str], results: list[str]) -> Added:
     """What calls and their results say, for the day when it is forgotten. `arguments` are JSON, an object or a text."""
     told = [[given, quoted("{}") if given.startswith('"') else "{}"] for given in arguments]
     told += [[quoted(result), quoted(WITHDRAWN)] for result in results]

@@ -63,7 +63,7 @@ class Anthropic:
                 finish = (data.get("delta") or {}).get("stop_reason")
                 usage |= {k: v for k, v in (data.get("usage") or {}).items() if v is not None}
         for at, text in parts.items():
-            blocks[at]["input"] = _parsed(text)
+            blocks[at]["input"] = _parse_json(text)
         return self.whole(
             start | {"content": [blocks[at] for at in sorted(blocks)], "usage": usage, "stop_reason": finish}
         )
@@ -83,7 +83,7 @@ class Anthropic:
                 continue
             for block in blocks_of(item):
                 if block.get("type") == "tool_result":
-                    told = {"role": "tool", "tool_call_id": block.get("tool_use_id"), "content": _told(block)}
+                    told = {"role": "tool", "tool_call_id": block.get("tool_use_id"), "content": _result_text(block)}
                     found.append(Message(told, at))
             parts = [part for block in blocks_of(item) if (part := _part(block)) is not None]
             if parts:
@@ -112,14 +112,14 @@ def _add(block: Item, delta: Item, parts: dict[int, str], at: int) -> None:
         block["signature"] = delta.get("signature")
 
 
-def _parsed(text: str) -> Any:
+def _parse_json(text: str) -> Any:
     try:
         return json.loads(text) if text else {}
     except ValueError:
         return text
 
 
-def _told(block: Item) -> str:
+def _result_text(block: Item) -> str:
     """A tool's result as text; what is none is named."""
     content = block.get("content")
     if isinstance(content, list):

@@ -235,7 +235,7 @@ class Rounds(BaseRounds[Round]):
         usage = (answer.get("usage") or {}) | self.total()
         return answer | {"content": self.items()[0]["content"], "stop_reason": stop, "usage": usage}
 
-    def _added(self, results: list[list[str]]) -> Added:
+    def _collect_additions(self, results: list[list[str]]) -> Added:
         kept, last = [], ""
         for at, (now, told) in enumerate(zip(self.rounds, results), 1):
             calls = ",".join(call.json() for call in now.calls)

@@ -32,15 +32,15 @@ class Bases:
         self._last: OrderedDict[tuple[str, str, str], tuple[str, bytes]] = OrderedDict()
         self._size = 0
 
-    def shortened(self, key: tuple[str, str, str], request: bytes) -> tuple[bytes, dict[str, Any]]:
+    def shorten(self, key: tuple[str, str, str], request: bytes) -> tuple[bytes, dict[str, Any]]:
         """What is stored of a request, and what says how to make it whole."""
         call, packed = self._last.get(key, ("", b""))
         if not call or len(request) < LEAST:
             return request, {}
         before = zlib.decompress(packed)
-        head = _shared(before, request)
+        head = _count_shared(before, request)
         most = min(len(before), len(request)) - head
-        tail = _shared(before[::-1][:most], request[::-1][:most])
+        tail = _count_shared(before[::-1][:most], request[::-1][:most])
         return request[head : len(request) - tail], {"base": call, "head": head, "tail": tail}
 
     def keep(self, key: tuple[str, str, str], call: str, packed: bytes) -> None:
@@ -72,7 +72,7 @@ class Captures:
             self.gateway.counts.add("tokens", count, kind=name)
         sent = exchange.sent or exchange.body
         key = (talk.user, talk.session, exchange.path + talk.kind)
-        request, base = await in_thread(len(sent), lambda: self._bases.shortened(key, sent))
+        request, base = await in_thread(len(sent), lambda: self._bases.shorten(key, sent))
         call = await self.gateway.memoir.capture_call(
             talk.user,
             talk.session,
@@ -83,8 +83,8 @@ class Captures:
             status=exchange.status,
             latency_ms=int((exchange.chunks[-1][0] - exchange.began) * 1000) if exchange.chunks else None,
             started_at=datetime.fromtimestamp(exchange.began, UTC),
-            request_headers=_shown(exchange.headers),
-            response_headers=_shown(exchange.answer_headers),
+            request_headers=_decode_headers(exchange.headers),
+            response_headers=_decode_headers(exchange.answer_headers),
             events=[event.raw for _, event in split],
             event_times=[datetime.fromtimestamp(at, UTC) for at, _ in split],
             metadata={
@@ -129,11 +129,11 @@ def split_events(exchange: Exchange) -> list[tuple[float, Event]]:
     return exchange.events
 
 
-def _shown(headers: Headers) -> dict[str, str]:
+def _decode_headers(headers: Headers) -> dict[str, str]:
     return {key.decode("latin-1").lower(): value.decode("latin-1") for key, value in harmless(headers)}
 
 
-def _shared(one: bytes, other: bytes) -> int:
+def _count_shared(one: bytes, other: bytes) -> int:
     """How many bytes two texts begin with alike."""
     low, high = 0, min(len(one), len(other))
     while low < high:

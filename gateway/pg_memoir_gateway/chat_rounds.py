@@ -106,7 +106,7 @@ class Chunk:
     @property
     def is_filled(self) -> bool:
         """Does it say or call something?"""
-        return any(_filled(choice.get("delta") or {}) for choice, _ in self.choices)
+        return any(_has_content(choice.get("delta") or {}) for choice, _ in self.choices)
 
 
 @dataclass
@@ -227,7 +227,7 @@ class ChatRounds(BaseRounds[Round]):
             ours = [part for part, call in parts if call.place is None]
             delta |= {"tool_calls": kept} if kept else {}
             # What only opens a message, the client has from the first round.
-            if delta if len(self.rounds) == 1 else _filled(delta):
+            if delta if len(self.rounds) == 1 else _has_content(delta):
                 shown.append(choice | {"delta": delta, "finish_reason": None})
             if ours:
                 held.append(choice | {"delta": {"tool_calls": ours}, "finish_reason": None})
@@ -277,7 +277,7 @@ class ChatRounds(BaseRounds[Round]):
             return b"".join(event.raw for event in closing)
         out = []
         for data in (event.json() for event in closing):
-            choices = [c | {"finish_reason": None} for c in _choices(data) if _filled(c.get("delta") or {})]
+            choices = [c | {"finish_reason": None} for c in _choices(data) if _has_content(c.get("delta") or {})]
             out += [self._chunk(data, choices)] if choices else []
         return b"".join(out)
 
@@ -308,18 +308,18 @@ class ChatRounds(BaseRounds[Round]):
 
     def _continue(self, body: Body, results: list[str]) -> list[Edit]:
         end = body.lists["messages"][-1].end
-        return [Edit(end, end, "," + _told(self._now, results))]
+        return [Edit(end, end, "," + _render_round(self._now, results))]
 
-    def _added(self, results: list[list[str]]) -> Added:
+    def _collect_additions(self, results: list[list[str]]) -> Added:
         """Rounds ahead of the client's message, calls beside its own."""
         last = self._now
-        before = [_told(now, told) for now, told in zip(self.rounds, results) if now is not last and now.calls]
+        before = [_render_round(now, told) for now, told in zip(self.rounds, results) if now is not last and now.calls]
         added: Added = {"before": ",".join(before), "rest": NO_ANSWER if self._is_noted else last.text}
         if last.calls and last.others:
             added["beside"] = ",".join(quote(call.told()) for call in last.calls)
             added["results"] = _results(last, results[-1])
         elif last.calls:
-            added["before"] = ",".join([*before, _told(last, results[-1])])
+            added["before"] = ",".join([*before, _render_round(last, results[-1])])
         return added
 
     # What the client gets -------------------------------------------------------------------------------------------
@@ -411,7 +411,7 @@ def _parts(choice: Item) -> list[Item]:
     return _calls(choice.get("delta") or {})
 
 
-def _filled(delta: Item) -> bool:
+def _has_content(delta: Item) -> bool:
     """Does a delta say something that its message did not begin with?"""
     return any(value for name, value in delta.items() if name != "role")
 
@@ -426,7 +426,7 @@ def _texts(content: Any) -> list[str]:
     ]
 
 
-def _told(now: Round, results: list[str]) -> str:
+def _render_round(now: Round, results: list[str]) -> str:
     """Returns a round as messages: what was said and called, what that answered."""
     return quote(now.told()) + "," + _results(now, results)
 

@@ -105,7 +105,7 @@ def load(
         raise ConfigError(f"unknown setting {unknown[0]}; there are {', '.join(known)}")
     users = tuple(_user(entry) for entry in values.pop("users", []))
     clients = _clients(values.pop("clients", {}))
-    plain = {name: _typed(name, value, getattr(Config, name)) for name, value in values.items()}
+    plain = {name: _convert(name, value, getattr(Config, name)) for name, value in values.items()}
     return checked(replace(Config(), users=users, clients=clients, **plain))
 
 
@@ -170,7 +170,7 @@ def _clients(table: Any) -> dict[str, UserRole]:
     return table
 
 
-def _typed(name: str, value: Any, default: Any) -> Any:
+def _convert(name: str, value: Any, default: Any) -> Any:
     """The value in the type of the setting: what the environment says is text."""
     wanted = type(default)
     if wanted is tuple and isinstance(value, list) and all(isinstance(one, str) for one in value):

@@ -195,8 +195,8 @@ class Gateway:
             await self.within(10, call())
         except (TimeoutError, psycopg.Error, MemoirError, OSError) as error:
             log.warning("the database does not answer yet: %s: %s", type(error).__name__, error)
-            self._warming = asyncio.create_task(self._tried_again())
+            self._warming = asyncio.create_task(self._retry_warming())
 
-    async def _tried_again(self) -> None:
+    async def _retry_warming(self) -> None:
         await asyncio.sleep(5)
         await self._warm()

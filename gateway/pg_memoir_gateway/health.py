@@ -88,7 +88,7 @@ def exposition(gateway: Gateway, up: bool) -> str:
         if full != named:
             lines.append(f"# TYPE {full} counter")
             named = full
-        shown = ",".join(f'{_plain(key)}="{_escaped(text)}"' for key, text in labels.items())
+        shown = ",".join(f'{_plain(key)}="{_escape(text)}"' for key, text in labels.items())
         lines.append(f"{full}_total{'{' + shown + '}' if shown else ''} {value:.15g}")
     for name, counted in gateway.counts.times():
         full, so_far = f"pg_memoir_gateway_{_plain(name)}", 0.0
@@ -104,5 +104,5 @@ def _plain(name: str) -> str:
     return re.sub(r"\W", "_", name)
 
 
-def _escaped(text: str) -> str:
+def _escape(text: str) -> str:
     return text.replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n")

@@ -54,7 +54,7 @@ class Journal:
             root.mkdir(mode=0o700, parents=True, exist_ok=True)
             folder = root / uuid4().hex
             folder.mkdir(mode=0o700)
-            self._lock = _locked(folder)
+            self._lock = _lock_folder(folder)
             self._folder = folder
             return self._take_over(root)
         except OSError as error:
@@ -66,7 +66,7 @@ class Journal:
         assert self._folder
         names = []
         for other in sorted(root.iterdir(), key=lambda path: path.stat().st_mtime):
-            if other == self._folder or not (lock := _locked(other)):
+            if other == self._folder or not (lock := _lock_folder(other)):
                 continue
             for file in sorted(other.iterdir()):
                 if file.suffix in (".request", ".answer"):
@@ -107,7 +107,7 @@ class Entry:
             "mode": mode,
             "method": exchange.method,
             "path": exchange.path,
-            "headers": _plain(self._kept(exchange.headers)),
+            "headers": _plain(self._select_headers(exchange.headers)),
             "began": exchange.began,
             "status": exchange.status,
             "changes": exchange.changes,
@@ -169,7 +169,7 @@ class Entry:
         self._journal.size -= self._size
         self._size = 0
 
-    def _kept(self, headers: Headers) -> Headers:
+    def _select_headers(self, headers: Headers) -> Headers:
         session = self._journal.config.session_header.lower().encode()
         return [*harmless(headers), *((k, v) for k, v in headers if session and k.lower() == session)]
 
@@ -195,7 +195,7 @@ def _root(config: Config) -> Path:
     return base / hashlib.sha256(shown.encode()).hexdigest()[:16]
 
 
-def _locked(folder: Path) -> IO[bytes] | None:
+def _lock_folder(folder: Path) -> IO[bytes] | None:
     """The lock of a folder, None while another process has it."""
     try:
         file = (folder / LOCK).open("ab")

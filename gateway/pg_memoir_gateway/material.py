@@ -93,12 +93,12 @@ def is_delegated(text: str) -> bool:
 def is_open(text: str) -> bool:
     """Returns whether a message has material without a sure end, so that the user's next message may go on with it."""
     begin, _, sure = _bounds(text)
-    return begin < len(text) and not sure and not _typed(text)
+    return begin < len(text) and not sure and not _find_typed(text)
 
 
 def divide(text: str) -> list[Span]:
     """Divides a message into spans without gaps: what a person surely typed, what may be a person's question, material."""
-    if found := _typed(text):
+    if found := _find_typed(text):
         return found
     begin, end, sure = _bounds(text)
     before = _plain(text, 0, begin)
@@ -116,7 +116,7 @@ def _plain(text: str, start: int, end: int) -> Span:
     return Span(start, end, "person" if len(text[start:end].strip()) <= TYPED else "output")
 
 
-def _typed(text: str) -> list[Span]:
+def _find_typed(text: str) -> list[Span]:
     """The spans of a message that begins with an element around typed text, or consists of elements that end with one.
     Elsewhere such an element may be part of a file."""
     begun = len(text) - len(text.lstrip())

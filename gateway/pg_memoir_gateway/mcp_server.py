@@ -51,7 +51,7 @@ class Handlers:
         if params.name not in {tool["name"] for tool in await self._tools()}:
             raise MCPError(types.INVALID_PARAMS, f"unknown tool {params.name!r}")
         try:
-            answer = await self._called(who, params.name, dict(params.arguments or {}))
+            answer = await self._call_tool(who, params.name, dict(params.arguments or {}))
         except MemoirError as error:  # what the model can't mend, as an answer all the same: it can say so
             answer = f"Error: {error.message}"
         except (psycopg.Error, TimeoutError, OSError):
@@ -100,7 +100,7 @@ class Handlers:
     async def _tools(self) -> list[dict[str, Any]]:
         return await self.memoir.memory_tools("mcp")
 
-    async def _called(self, who: Who, name: str, arguments: dict[str, Any]) -> str:
+    async def _call_tool(self, who: Who, name: str, arguments: dict[str, Any]) -> str:
         try:
             return await self.memoir.call_memory_tool(who.user, who.session, name, arguments)
         except UnknownSessionError:  # the first call of it

@@ -69,14 +69,14 @@ class Chat:
                 if message["role"] == "tool":
                     message["content"] = text_of(message.get("content"))
                 elif message["role"] == "assistant":
-                    message |= {"content": _joined(message["content"])} if "content" in message else {}
+                    message |= {"content": _join_texts(message["content"])} if "content" in message else {}
                     if "tool_calls" not in message:
                         message.setdefault("content", "")
                 found.append(Message(message, at))
         return found
 
 
-def _joined(content: Any) -> Any:
+def _join_texts(content: Any) -> Any:
     """Returns a content of texts alone as one text, as most clients send it."""
     is_text = isinstance(content, list) and all(isinstance(p, dict) and isinstance(p.get("text"), str) for p in content)
     return "".join(part["text"] for part in content) if is_text else content

@@ -17,7 +17,7 @@ from starlette.responses import Response
 from starlette.types import Message, Receive, Scope, Send
 
 from .access import user_of
-from .additions import Added, joined, told_of
+from .additions import Added, joined, withdrawal_texts
 from .anthropic_rounds import Rounds
 from .chat_rounds import ChatRounds
 from .config import Mode
@@ -116,7 +116,7 @@ class Proxy:
             return
         self.gateway.open_requests += 1
         try:
-            exchange = await _received(scope, receive)
+            exchange = await _receive_request(scope, receive)
             record = Record(self.recorder, exchange, user_of(self.gateway.config, Headers(raw=exchange.headers)))
             try:
                 await _while_there(receive, self._forward(exchange, record, send))
@@ -132,7 +132,7 @@ class Proxy:
 
     def running(self) -> AbstractAsyncContextManager[None]:
         """While requests are answered."""
-        return self.recorder.running(self.read, self.rewriter.refreshed)
+        return self.recorder.running(self.read, self.rewriter.refresh_forms)
 
     def read(self, exchange: Exchange, whose: tuple[str, Mode]) -> Talk:
         """Reads a request as a part of its conversation. Raises NotPlain."""
@@ -271,7 +271,7 @@ class Proxy:
             try:
                 if rounds.finished() and rounds.done:
                     results.append(await self.rewriter.answered(talk, rounds.finished()))
-                    announced = joined(announced, told_of(rounds.arguments(), results[-1]))
+                    announced = joined(announced, withdrawal_texts(rounds.arguments(), results[-1]))
                     exchange.sent = await self.rewriter.without_withdrawn(talk, exchange.sent)
                 if not (rounds.done and rounds.again(self.gateway.config.fault_rounds)):
                     break
@@ -385,7 +385,7 @@ class Proxy:
         whose = record.whose
         if not (whose and exchange.succeeded and dialect_of(exchange)):
             return
-        self.recorder.queue(exchange, lambda: self.read(exchange, whose), self.rewriter.refreshed, record.entry)
+        self.recorder.queue(exchange, lambda: self.read(exchange, whose), self.rewriter.refresh_forms, record.entry)
 
     def _upstream(self, exchange: Exchange) -> httpx.Request:
         """The request as it goes out: the client's, to another host."""
@@ -442,7 +442,7 @@ async def _start(send: Send, exchange: Exchange, changed: bool = False, length: 
     await send({"type": "http.response.start", "status": exchange.status, "headers": headers})
 
 
-async def _received(scope: Scope, receive: Receive) -> Exchange:
+async def _receive_request(scope: Scope, receive: Receive) -> Exchange:
     parts = []
     while True:
         async with asyncio.timeout(BODY_SECONDS):

@@ -114,7 +114,7 @@ class ResponsesRounds(BaseRounds[Round]):
         item = data.get("item") if isinstance(data.get("item"), dict) else {}
         at = self._place_of(kind, data, item)
         if at is None:
-            return self._numbered(event, data)
+            return self._renumber(event, data)
         is_begun, is_whole = kind == "response.output_item.added", kind == "response.output_item.done"
         if is_begun and item.get("type") == "function_call" and not item.get("name"):
             self._place.pop(at, None)
@@ -133,7 +133,7 @@ class ResponsesRounds(BaseRounds[Round]):
         told = [*self._unnamed.pop(at, []), (event, data)]
         for earlier, _ in told[:-1]:
             self._withheld.remove(earlier.raw)
-        return b"".join(self._numbered(*one, place) for one in told)
+        return b"".join(self._renumber(*one, place) for one in told)
 
     def _hold(self, event: Event) -> bytes:
         self._withheld.append(event.raw)
@@ -181,7 +181,7 @@ class ResponsesRounds(BaseRounds[Round]):
         now.closing.append(event)
         return self._hold(event)
 
-    def _numbered(self, event: Event, data: Item, place: int | None = None) -> bytes:
+    def _renumber(self, event: Event, data: Item, place: int | None = None) -> bytes:
         """Returns an event with the client's numbers, everything else as it came."""
         raw = event.raw
         if isinstance(data.get("sequence_number"), int):
@@ -242,12 +242,12 @@ class ResponsesRounds(BaseRounds[Round]):
         if not self.touched:
             return b"".join(event.raw for event in self._now.closing)
         self._fill()
-        out = [self._told(data) for data in self._note]
+        out = [self._write_event(data) for data in self._note]
         for data in (event.json() for event in self._now.closing):
-            out.append(self._told(data | {"response": self.whole(data.get("response") or {})}))
+            out.append(self._write_event(data | {"response": self.whole(data.get("response") or {})}))
         return b"".join(out)
 
-    def _told(self, data: Item) -> bytes:
+    def _write_event(self, data: Item) -> bytes:
         told = data | ({"sequence_number": self._sent} if self._is_numbered else {})
         self._sent += 1
         return f"event: {data['type']}\ndata: ".encode() + encode(told) + b"\n\n"
@@ -274,7 +274,7 @@ class ResponsesRounds(BaseRounds[Round]):
         what = {"type": "error", "sequence_number": self._sent, "param": None, "code": None, "message": ""} | told
         return f"event: error\ndata: {quoted(what | {'type': 'error'})}\n\n".encode()
 
-    def _added(self, results: list[list[str]]) -> Added:
+    def _collect_additions(self, results: list[list[str]]) -> Added:
         """Calls and their results stand between the client's items, by how many of those come before. A call stands right
         behind what was thought before it."""
         kept = []

@@ -118,7 +118,7 @@ class Rewriter:
                 moved = self.shown.moved(talk, changed)
                 self.gateway.counts.add("moves", len(moved))
                 plan.rewritten = len(talk.body.text) - min((edit.start for edit in moved), default=len(talk.body.text))
-            edits += await self._offered(talk, plan)
+            edits += await self._offer_tools(talk, plan)
             plan.sent = edited(talk.body.text, edits).encode() if edits else exchange.body
             plan.changes = [[edit.start, edit.end, len(edit.text)] for edit in edits]
         except NotPlain:
@@ -162,23 +162,23 @@ class Rewriter:
             return forms if known else None
         else:
             session = known.session
-        return await self.gateway.in_time(self._asked(talk, session, budget), until)
+        return await self.gateway.in_time(self._ask_forms(talk, session, budget), until)
 
     def _window(self, exchange: Exchange) -> int:
         return 1_000_000 if "context-1m" in exchange.header("anthropic-beta") else self.gateway.config.window
 
-    async def _asked(self, talk: Talk, session: str, budget: int) -> Forms:
+    async def _ask_forms(self, talk: Talk, session: str, budget: int) -> Forms:
         rows = await self.gateway.memoir.window_forms(talk.user, session, budget=budget)
         forms = forms_of(rows)
         self.shown.keep(talk, forms)
         return forms
 
-    async def refreshed(self, talk: Talk, session: str, exchange: Exchange) -> None:
+    async def refresh_forms(self, talk: Talk, session: str, exchange: Exchange) -> None:
         """After an answer: what the next request of the conversation shows."""
         if talk.mode == "manage" and talk.kind == "main":
-            await self._asked(talk, session, budget_of(talk, self._window(exchange)))
+            await self._ask_forms(talk, session, budget_of(talk, self._window(exchange)))
 
-    async def _offered(self, talk: Talk, plan: Plan) -> list[Edit]:
+    async def _offer_tools(self, talk: Talk, plan: Plan) -> list[Edit]:
         """Our tools, where the client brings tools of its own."""
         if not self.gateway.config.tools or not talk.body.lists.get("tools"):
             return []

@@ -174,10 +174,10 @@ class BaseRounds(ABC, Generic[R]):
 
     def added(self, results: list[list[str]]) -> Added:
         """Returns what the client does not know of the message, to be put back later: see additions.py."""
-        return {} if self._abandoned else self._added(results)
+        return {} if self._abandoned else self._collect_additions(results)
 
     @abstractmethod
-    def _added(self, results: list[list[str]]) -> Added: ...
+    def _collect_additions(self, results: list[list[str]]) -> Added: ...
 
     # Usage ----------------------------------------------------------------------------------------------------------
 

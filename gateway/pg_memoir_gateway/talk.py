@@ -192,8 +192,8 @@ def talk_of(exchange: Exchange, dialect: Dialect, body: Body, user: str, mode: M
     client = next((name for sign, name in CLIENTS if sign in agent), "")
     items = dialect.items(body)
     hashes = chain(dialect, items)
-    told = _session_told(exchange, body, config)
-    session = f"{client or 'session'} {told}" if told else _session_guessed(client, dialect, body, items)
+    told = _read_session(exchange, body, config)
+    session = f"{client or 'session'} {told}" if told else _guess_session(client, dialect, body, items)
     role = _role(exchange, client, config)
     kind = _kind(exchange, client, body, items, role)
     if kind == "agent":
@@ -208,7 +208,7 @@ def talk_of(exchange: Exchange, dialect: Dialect, body: Body, user: str, mode: M
     )
 
 
-def _session_told(exchange: Exchange, body: Body, config: Config) -> str:
+def _read_session(exchange: Exchange, body: Body, config: Config) -> str:
     """What the client calls its session, "" if it does not say."""
     for name in (config.session_header, *SESSION_HEADERS):
         if name and (value := exchange.header(name)):
@@ -225,7 +225,7 @@ def _session_told(exchange: Exchange, body: Body, config: Config) -> str:
     return key if isinstance(key, str) else ""
 
 
-def _session_guessed(client: str, dialect: Dialect, body: Body, items: list[Item]) -> str:
+def _guess_session(client: str, dialect: Dialect, body: Body, items: list[Item]) -> str:
     """A name by how it began: by the system prompt and the first item that is not one."""
     first = next((loose for item in items if (loose := dialect.loose(item)) is not None), None)
     begun = json.dumps([dialect.opening(body), first], sort_keys=True, default=str)

@@ -64,12 +64,10 @@ def pieces(texts: list[str], client: str, role: UserRole = "person") -> list[lis
     """The texts of a message of the user, each taken apart. No piece is blank."""
     if len(texts) > MOST_TEXTS or sum(map(len, texts)) > MOST_CHARACTERS:
         return [[Piece(text, "output")] if text.strip() else [] for text in texts]
-    return (
-        [_unwrapped(text, _wrappers(client)) for text in texts] if role == "person" else _divided(texts, client, role)
-    )
+    return [_unwrap(text, _wrappers(client)) for text in texts] if role == "person" else _divide(texts, client, role)
 
 
-def _unwrapped(text: str, wrappers: list[Wrapper]) -> list[Piece]:
+def _unwrap(text: str, wrappers: list[Wrapper]) -> list[Piece]:
     found = [Piece(text, "person")]
     for wrapper in wrappers:
         found = [part for piece in found for part in _apart(piece, *wrapper)]
@@ -84,7 +82,7 @@ def _whole(piece: Piece) -> Piece:
     return Piece(piece.text, "output") if is_output else piece
 
 
-def _divided(texts: list[str], client: str, role: UserRole) -> list[list[Piece]]:
+def _divide(texts: list[str], client: str, role: UserRole) -> list[list[Piece]]:
     """The texts are read as one, since programs spread material over several. Wrappers are looked for last: a file that is
     wrapped can hold the end of its wrapper."""
     spans = material.divide(BETWEEN.join(texts))
@@ -95,7 +93,7 @@ def _divided(texts: list[str], client: str, role: UserRole) -> list[list[Piece]]
             cut = text[max(span.start - start, 0) : max(span.end - start, 0)]
             whose: Whose = "question" if span.whose == "person" and role == "material" else span.whose
             wrappers = _wrappers(client) + ([] if whose == "person" else _scenery())
-            parts += [Piece(p.text, whose if p.whose == "person" else p.whose) for p in _unwrapped(cut, wrappers)]
+            parts += [Piece(p.text, whose if p.whose == "person" else p.whose) for p in _unwrap(cut, wrappers)]
         found.append(parts)
         start += len(text) + len(BETWEEN)
     return found

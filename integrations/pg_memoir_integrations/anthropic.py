@@ -41,7 +41,7 @@ class _Files:
         path = _path(command.path)
         text = yield from self._read(path)
         if text is None:
-            return (yield from self._listed(path, command.path))
+            return (yield from self._list_files(path, command.path))
         lines = text.split("\n")
         if len(lines) > _LINES:
             raise ToolError(f"File {command.path} exceeds maximum line limit of 999,999 lines.")
@@ -49,10 +49,10 @@ class _Files:
         if command.view_range and len(command.view_range) == 2:
             first, end = max(1, command.view_range[0]), command.view_range[1]
             last = last if end == -1 else end
-        shown = "\n".join(_numbered(lines[first - 1 : last], first))
+        shown = "\n".join(_number_lines(lines[first - 1 : last], first))
         return f"Here's the content of {command.path} with line numbers:\n{shown}"
 
-    def _listed(self, path: Path, shown: str) -> Generator[Call[Any], Any, str]:
+    def _list_files(self, path: Path, shown: str) -> Generator[Call[Any], Any, str]:
         files = yield from self._below(path)
         if not files and path != (ROOT,):
             raise ToolError(f"The path {shown} does not exist. Please provide a valid path.")
@@ -99,7 +99,7 @@ class _Files:
         before, text = text, text.replace(command.old_str, command.new_str or "")
         yield from self._write([_entry(path, text, was=before)])
         first = max(0, at - 2)
-        shown = "\n".join(_numbered(text.split("\n")[first : at + 3], first + 1))
+        shown = "\n".join(_number_lines(text.split("\n")[first : at + 3], first + 1))
         return f"The memory file has been edited. Here is the snippet showing the change (with line numbers):\n{shown}"
 
     def insert(self, command: Any) -> Work:
@@ -203,7 +203,7 @@ def _storable(command: Any) -> Any:
     return command and command.model_copy(update=replace_unstorable(command.model_dump()))
 
 
-def _numbered(lines: list[str], first: int) -> list[str]:
+def _number_lines(lines: list[str], first: int) -> list[str]:
     return [f"{number:6}\t{line}" for number, line in enumerate(lines, first)]
 
 

@@ -47,12 +47,12 @@ class MemoirSessionService(BaseSessionService):
         own = _of_session(state)
         head = {"key": session_id, "value": {"state": own, "updated": now}, "exists": False}
         try:
-            await self._put(user_id, [_sessions(app_name, head), *_merged(app_name, "user", state)])
+            await self._put(user_id, [_sessions(app_name, head), *_merge_state(app_name, "user", state)])
         except ChangedElsewhereError:
             raise AlreadyExistsError(f"Session with id {session_id} already exists.") from None
         known = {"namespace": [_ROOT, app_name, "users"], "key": user_id, "value": {}}
-        await self._put(self.registry, [known, *_merged(app_name, "app", state)])
-        return await self._made(app_name, user_id, session_id, own, now, [])
+        await self._put(self.registry, [known, *_merge_state(app_name, "app", state)])
+        return await self._make_session(app_name, user_id, session_id, own, now, [])
 
     async def get_session(
         self, *, app_name: str, user_id: str, session_id: str, config: GetSessionConfig | None = None
@@ -71,7 +71,7 @@ class MemoirSessionService(BaseSessionService):
             events = [event for event in events if event.timestamp >= since]
         if recent is not None:
             events = events[-recent:] if recent else []
-        return await self._made(app_name, user_id, session_id, head["state"], head["updated"], events)
+        return await self._make_session(app_name, user_id, session_id, head["state"], head["updated"], events)
 
     async def list_sessions(self, *, app_name: str, user_id: str | None = None) -> ListSessionsResponse:
         users = [user_id]
@@ -85,7 +85,9 @@ class MemoirSessionService(BaseSessionService):
             heads = await arun(self.memoir, calls.search_documents(user, [_ROOT, app_name, "sessions"], limit=_MOST))
             for head in heads:
                 value = head.value
-                sessions.append(await self._made(app_name, user, head.key, value["state"], value["updated"], []))
+                sessions.append(
+                    await self._make_session(app_name, user, head.key, value["state"], value["updated"], [])
+                )
         sessions.sort(key=lambda each: (each.last_update_time, each.user_id, each.id))
         return ListSessionsResponse(sessions=sessions)
 
@@ -109,7 +111,7 @@ class MemoirSessionService(BaseSessionService):
         delta = (event.actions and event.actions.state_delta) or {}
         head = {"key": name, "merge": {"updated": event.timestamp}, "exists": True}
         state = {"key": name, "at": "state", "merge": _of_session(delta)}
-        entries = [_sessions(app_name, head), _sessions(app_name, state), *_merged(app_name, "user", delta)]
+        entries = [_sessions(app_name, head), _sessions(app_name, state), *_merge_state(app_name, "user", delta)]
         told = {
             "item": dumped(event, by_alias=True, exclude_none=True),
             "messages": [turn] if (turn := _turn(event)) else [],
@@ -119,7 +121,7 @@ class MemoirSessionService(BaseSessionService):
             await arun(self.memoir, call)
         except ChangedElsewhereError:
             raise ValueError(f"Session {name} not found.") from None
-        await self._put(self.registry, _merged(app_name, "app", delta))
+        await self._put(self.registry, _merge_state(app_name, "app", delta))
         return event
 
     async def _head(self, app_name: str, user_id: str, session_id: str) -> Any:
@@ -134,7 +136,7 @@ class MemoirSessionService(BaseSessionService):
         if entries:
             await arun(self.memoir, calls.put_documents(user, _documents(entries)))
 
-    async def _made(
+    async def _make_session(
         self, app_name: str, user_id: str, session_id: str, state: dict[str, Any], updated: float, events: list[Event]
     ) -> Session:
         of_app = await self._state(self.registry, app_name, "app")
@@ -210,7 +212,7 @@ def _sessions(app_name: str, entry: dict[str, Any]) -> dict[str, Any]:
     return {"namespace": [_ROOT, app_name, "sessions"]} | entry
 
 
-def _merged(app_name: str, scope: str, delta: dict[str, Any]) -> list[dict[str, Any]]:
+def _merge_state(app_name: str, scope: str, delta: dict[str, Any]) -> list[dict[str, Any]]:
     """An entry that puts what is of the app or the user where all sessions have it."""
     prefix = {"app": State.APP_PREFIX, "user": State.USER_PREFIX}[scope]
     own = {key.removeprefix(prefix): value for key, value in delta.items() if key.startswith(prefix)}

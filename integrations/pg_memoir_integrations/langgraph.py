@@ -68,7 +68,7 @@ class MemoirStore(BaseStore):
         ops = list(ops)
         texts = self._texts(ops)
         vectors = self.embeddings.embed_documents(texts) if self.embeddings and texts else []
-        return self._ordered(
+        return self._order_results(
             ops, [(places, run(self.memoir, call)) for places, call in self._calls(ops, texts, vectors)]
         )
 
@@ -77,16 +77,16 @@ class MemoirStore(BaseStore):
         texts = self._texts(ops)
         vectors = await self.embeddings.aembed_documents(texts) if self.embeddings and texts else []
         done = [(places, await arun(self.memoir, call)) for places, call in self._calls(ops, texts, vectors)]
-        return self._ordered(ops, done)
+        return self._order_results(ops, done)
 
     def _texts(self, ops: list[Op]) -> list[str]:
         """What vectors are needed of."""
         if not self.embeddings:
             return []
-        found = [self._indexed(op) if isinstance(op, PutOp) else [_query(op)] for op in ops]
+        found = [self._index_texts(op) if isinstance(op, PutOp) else [_query(op)] for op in ops]
         return list(dict.fromkeys(text for texts in found for text in texts if text))
 
-    def _indexed(self, op: PutOp) -> list[str]:
+    def _index_texts(self, op: PutOp) -> list[str]:
         """What of a document is searched: the texts at the paths, all of it where none is named."""
         if op.value is None or op.index is False:
             return []
@@ -139,7 +139,7 @@ class MemoirStore(BaseStore):
         document: dict[str, Any] = {"namespace": list(op.namespace), "key": str(op.key), "value": op.value}
         if op.value is None:
             return document
-        texts = self._indexed(op)
+        texts = self._index_texts(op)
         if op.index is False:
             document["text"] = None
         elif op.index or (self.index_config or {}).get("fields"):
@@ -151,7 +151,7 @@ class MemoirStore(BaseStore):
     def _refresh(self, asked: bool | None) -> bool:
         return (self.ttl_config or {}).get("refresh_on_read", True) if asked is None else asked
 
-    def _ordered(self, ops: list[Op], done: list[tuple[list[int], Any]]) -> list[Result]:
+    def _order_results(self, ops: list[Op], done: list[tuple[list[int], Any]]) -> list[Result]:
         results: list[Result] = [None] * len(ops)
         for places, answer in done:
             for place in places:
@@ -159,7 +159,7 @@ class MemoirStore(BaseStore):
                 if isinstance(op, GetOp):
                     results[place] = next((_item(found) for found in answer if found.key == op.key), None)
                 elif isinstance(op, SearchOp):
-                    results[place] = [_found(found) for found in answer]
+                    results[place] = [_to_item(found) for found in answer]
                 else:
                     results[place] = [tuple(namespace) for namespace in answer]
         return results
@@ -179,7 +179,7 @@ def _item(found: Document) -> Item:
     )
 
 
-def _found(found: FoundDocument) -> SearchItem:
+def _to_item(found: FoundDocument) -> SearchItem:
     return SearchItem(
         namespace=tuple(found.namespace),
         key=found.key,

@@ -62,12 +62,12 @@ class MemoirChatStore(AsyncDBChatStore):
     async def add_messages(
         self, key: str, messages: list[ChatMessage], status: MessageStatus = MessageStatus.ACTIVE
     ) -> None:
-        await self._put(key, _appended(messages, status))
+        await self._put(key, _to_entries(messages, status))
 
     async def set_messages(
         self, key: str, messages: list[ChatMessage], status: MessageStatus = MessageStatus.ACTIVE
     ) -> None:
-        await self._put(key, [{"where": _of(status)}, *_appended(messages, status)])
+        await self._put(key, [{"where": _of(status)}, *_to_entries(messages, status)])
 
     async def delete_message(self, key: str, idx: int) -> ChatMessage | None:
         async def change() -> ChatMessage | None:
@@ -84,12 +84,12 @@ class MemoirChatStore(AsyncDBChatStore):
         await self._put(key, [{"where": _of(status)}])
 
     async def delete_oldest_messages(self, key: str, n: int) -> list[ChatMessage]:
-        return await self._taken(key, n, None)
+        return await self._take_oldest(key, n, None)
 
     async def archive_oldest_messages(self, key: str, n: int) -> list[ChatMessage]:
-        return await self._taken(key, n, MessageStatus.ARCHIVED)
+        return await self._take_oldest(key, n, MessageStatus.ARCHIVED)
 
-    async def _taken(self, key: str, n: int, status: MessageStatus | None) -> list[ChatMessage]:
+    async def _take_oldest(self, key: str, n: int, status: MessageStatus | None) -> list[ChatMessage]:
         """Takes the oldest messages out of the active ones; no other process gets the same."""
 
         async def change() -> list[ChatMessage]:
@@ -119,7 +119,7 @@ def _of(status: MessageStatus | None) -> dict[str, Any]:
     return {} if status is None else {"status": MessageStatus(status).value}
 
 
-def _appended(messages: list[ChatMessage], status: MessageStatus) -> list[dict[str, Any]]:
+def _to_entries(messages: list[ChatMessage], status: MessageStatus) -> list[dict[str, Any]]:
     return [
         {"append": True, "value": {"message": dumped(message), "status": MessageStatus(status).value}}
         for message in messages

@@ -117,7 +117,9 @@ def to_model_messages(messages: Iterable[Message]) -> list[ModelMessage]:
         if message["role"] == "tool":
             part: Any = ToolReturnPart(names[message["tool_call_id"]], content, message["tool_call_id"])
         elif message["role"] == "user":
-            part = UserPromptPart(content if isinstance(content, str) else [_shown(each) for each in content or []])
+            part = UserPromptPart(
+                content if isinstance(content, str) else [_render_part(each) for each in content or []]
+            )
         else:
             part = SystemPromptPart(str(content))
         if found and isinstance(found[-1], ModelRequest):
@@ -142,7 +144,7 @@ def _content(content: Any) -> Any:
     return parts or ""
 
 
-def _shown(part: dict[str, Any]) -> Any:
+def _render_part(part: dict[str, Any]) -> Any:
     if part["type"] == "text":
         return part["text"]
     if part["type"] == "image_url":

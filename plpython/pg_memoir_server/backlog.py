@@ -105,7 +105,7 @@ def step(plpy: Any, batch: int) -> int:
     rows = list(plpy.execute(claim, [batch]))
     plpy.commit()
     for model in sorted({row["model"] for row in rows}):
-        mine = _kept(plpy, [row for row in rows if row["model"] == model])
+        mine = _renew_leases(plpy, [row for row in rows if row["model"] == model])
         if not mine:
             continue
         try:
@@ -117,7 +117,7 @@ def step(plpy: Any, batch: int) -> int:
     return len(rows)
 
 
-def _kept(plpy: Any, rows: list[Any]) -> list[Any]:
+def _renew_leases(plpy: Any, rows: list[Any]) -> list[Any]:
     """Those whose lease still holds, and does for another while: the models of a batch are called one after another."""
     beat = plpy.prepare("select memoir.heartbeat($1, $2) as kept", ["pg_catalog.int8", "pg_catalog.uuid"])
     kept = {

@@ -180,7 +180,7 @@ def _encoder(g: _Graph, shape: BertShape) -> str:
     return x
 
 
-def _pooled(g: _Graph, hidden: str, pooling: str) -> None:
+def _pool(g: _Graph, hidden: str, pooling: str) -> None:
     """Hidden states → the output `embedding`, L2-normalised."""
     import numpy as np
 
@@ -206,7 +206,7 @@ def build(folder: Path, target: Path) -> None:
     }
     graph = _Graph(weights)
     try:
-        _pooled(graph, _encoder(graph, shape), shape.pooling)
+        _pool(graph, _encoder(graph, shape), shape.pooling)
     except KeyError as error:
         raise UnsupportedModel(f"{folder} has no weight {error}") from None
     inputs = [

@@ -150,10 +150,10 @@ class HttpEmbedder:
             or not vectors[0]
         ):
             raise HttpEmbedError(f"{self.url} answered {len(vectors)} vectors for {count} texts")
-        return [_normalised(vector, self.url) for vector in vectors]
+        return [_normalise(vector, self.url) for vector in vectors]
 
 
-def _normalised(vector: list[float], url: str) -> list[float]:
+def _normalise(vector: list[float], url: str) -> list[float]:
     length = math.sqrt(math.fsum(value * value for value in vector))
     if not math.isfinite(length) or length == 0:
         raise HttpEmbedError(f"{url} answered a vector of length {length}")

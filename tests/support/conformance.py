@@ -49,12 +49,12 @@ class Fixtures(Handlers):
         schema = {"name": "json_schema_2020_12_tool", "description": "For the suite.", "inputSchema": SCHEMA}
         return [*await super()._tools(), *made, schema]
 
-    async def _called(self, who: Who, name: str, arguments: dict[str, Any]) -> str:
+    async def _call_tool(self, who: Who, name: str, arguments: dict[str, Any]) -> str:
         if name == "test_simple_text":
             return "This is a simple text response for testing."
         if name == "test_error_handling":
             return "Error: This tool intentionally returns an error for testing"
-        return await super()._called(who, name, arguments)
+        return await super()._call_tool(who, name, arguments)
 
     async def call_tool(self, context: Any, params: types.CallToolRequestParams) -> types.CallToolResult:
         if params.name in CONTENT:

@@ -90,7 +90,7 @@ def test_a_shortened_request_is_made_whole_again(parts: list[bytes]) -> None:
     bases, before = Bases(), b""
     for at in range(1, len(parts) + 1):
         request = b"head" * 2000 + b"".join(parts[:at]) + b"tail" * 2000
-        kept, base = bases.shortened(("u", "s", "p"), request)
+        kept, base = bases.shorten(("u", "s", "p"), request)
         if base:
             kept = before[: base["head"]] + kept + before[len(before) - base["tail"] :]
         assert kept == request

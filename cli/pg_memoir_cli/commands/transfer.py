@@ -44,7 +44,7 @@ def import_(
     left_out = 0
     with connected(dsn) as memoir:
         for file in files:
-            if _restored(memoir, file, user, json):
+            if _restore_export(memoir, file, user, json):
                 continue
             done = import_conversations(
                 memoir, file, user=user, user_prefix=user_prefix, model=model, skip_bad=skip_bad
@@ -61,7 +61,7 @@ def import_(
     return ATTENTION if left_out else OK
 
 
-def _restored(memoir: Memoir, file: str, user: str | None, json: bool) -> bool:
+def _restore_export(memoir: Memoir, file: str, user: str | None, json: bool) -> bool:
     """Imports a file if it is an export of a user; False if it is anything else."""
     with open(file, encoding="utf-8-sig", errors="replace") as lines:
         first = lines.readline(100_000)

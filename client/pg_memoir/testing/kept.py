@@ -92,13 +92,13 @@ class Kept:
     def open_session(self, user: str, session: str, **given: Any) -> UUID:
         if given.get("parent") is not None:
             self.found(user, given["parent"])
-        opened = self._opened(user, session)
+        opened = self._open_session(user, session)
         if opened.row["status"] != "active":
             raise SessionClosedError(f'session "{session}" is {opened.row["status"]}')
         opened.row |= {name: value for name, value in given.items() if value is not None}
         return opened.session_id
 
-    def _opened(self, user: str, session: str) -> Session:
+    def _open_session(self, user: str, session: str) -> Session:
         if not session.strip():
             raise InvalidArgumentError("session must not be empty")
         owner = self.written(user)
@@ -132,7 +132,7 @@ class Kept:
         if known and known.row["status"] != "active":
             hint = "open one under another name, with p_parent => this one"
             raise SessionClosedError(f'session "{session}" is {known.row["status"]}', hint=hint)
-        opened, now, usage = self._opened(user, session), self.at(), given.get("usage") or {}
+        opened, now, usage = self._open_session(user, session), self.at(), given.get("usage") or {}
         first = _end(opened)
         for place, message in enumerate(messages):
             said = moment(message["created_at"], "created_at") if message.get("created_at") else now
@@ -176,7 +176,7 @@ class Kept:
             raise InvalidArgumentError(f"0 to {len(source.turns)} turns can be shared, not {shared}")
         if new_session in self.user(user).sessions:
             raise InvalidArgumentError(f'session "{new_session}" exists')
-        branch = self._opened(user, new_session)
+        branch = self._open_session(user, new_session)
         branch.row |= {"parent": session, "parent_turn": shared, "model": source.row["model"]}
         branch.turns = copied(source.turns[:shared])
         return branch.session_id
@@ -219,7 +219,7 @@ class Kept:
         yield from sorted(rows.values(), key=lambda row: (-row["turns"], row["speaker"]))
 
     def set_working_memory(self, user: str, session: str, key: str, content: str | None, minutes: int = 60) -> None:
-        notes = self._opened(user, session).pins.setdefault("working", {})
+        notes = self._open_session(user, session).pins.setdefault("working", {})
         notes.pop(key, None)
         if content is not None:
             notes[key] = content
@@ -238,7 +238,7 @@ class Kept:
         }
 
     def capture_call(self, user: str, session: str, request: bytes, **given: Any) -> UUID:
-        self._opened(user, session)
+        self._open_session(user, session)
         events, response = given.pop("events", None) or [], given.pop("response", None)
         times = given.pop("event_times", None) or [None] * len(events)
         call_id = uuid.uuid4()
@@ -288,12 +288,12 @@ class Kept:
         key, owner = given.pop("key", None), self.written(user)
         if key in owner.receipts:
             return self._again(owner, key, (content, given))
-        done = self._remembered(owner, content, given)
+        done = self._remember_new(owner, content, given)
         if key is not None:
             owner.receipts[key] = ((content, given), done)
         return done
 
-    def _remembered(self, owner: User, content: str, given: dict[str, Any]) -> dict[str, Any]:
+    def _remember_new(self, owner: User, content: str, given: dict[str, Any]) -> dict[str, Any]:
         answer: dict[str, Any] = {"outcome": "stored", "memory_id": None, "superseded": [], "contradicts": []}
         same = _same(content)
         for stone in owner.tombstones:
@@ -328,7 +328,7 @@ class Kept:
         row["said_at"] = given.get("created_at") or now
         if slot:
             row["slot_value"] = given.get("slot_value") or content
-        self._noted(row)
+        self._describe_memory(row)
         return row
 
     def active(self, owner: User) -> list[dict[str, Any]]:
@@ -338,9 +338,9 @@ class Kept:
 
     def _state(self, memory: dict[str, Any], state: str, reason: str | None, by: UUID | None = None) -> None:
         memory |= {"state": state, "reason": reason, "superseded_by": by}
-        self._noted(memory)
+        self._describe_memory(memory)
 
-    def _noted(self, memory: dict[str, Any]) -> None:
+    def _describe_memory(self, memory: dict[str, Any]) -> None:
         names = ("memory_id", "state", "reason", "superseded_by", "content", "valid_from", "valid_to", "actor")
         memory["states"].append({n: memory[n] for n in names} | {"recorded_at": self.at(), "set_by": "stand-in"})
 
@@ -441,7 +441,7 @@ class Kept:
         for _ in rows:  # what it replaced, and what replaced it, however often
             found |= {m["memory_id"] for m in rows if m["superseded_by"] in found}
             found |= {m["superseded_by"] for m in rows if m["memory_id"] in found and m["superseded_by"]}
-        yield from sorted((s for m in rows if m["memory_id"] in found for s in m["states"]), key=_recorded)
+        yield from sorted((s for m in rows if m["memory_id"] in found for s in m["states"]), key=_time_of)
 
     def list_memories(
         self, user: str, states: list[str] | None = None, types: list[str] | None = None,
@@ -675,7 +675,7 @@ def _same(content: str | None) -> str:
     return " ".join((content or "").lower().split()).rstrip(".!")
 
 
-def _recorded(state: dict[str, Any]) -> datetime:
+def _time_of(state: dict[str, Any]) -> datetime:
     at: datetime = state["recorded_at"]
     return at
 

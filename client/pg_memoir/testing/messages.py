@@ -117,7 +117,12 @@ def anthropic(messages: list[Message]) -> dict[str, Any]:
         for call in message.get("tool_calls") or []:
             made = call["function"]
             blocks.append(
-                {"type": "tool_use", "id": call["id"], "name": made["name"], "input": _parsed(made["arguments"])}
+                {
+                    "type": "tool_use",
+                    "id": call["id"],
+                    "name": made["name"],
+                    "input": _parse_arguments(made["arguments"]),
+                }
             )
         blocks = blocks or [{"type": "text", "text": "(empty)"}]  # it takes neither no block nor an empty one
         role = "assistant" if message["role"] == "assistant" else "user"
@@ -128,7 +133,7 @@ def anthropic(messages: list[Message]) -> dict[str, Any]:
     return request
 
 
-def _parsed(arguments: str) -> Any:
+def _parse_arguments(arguments: str) -> Any:
     import json
 
     try:

@@ -138,13 +138,13 @@ class Store(Kept):
 
     def compile_context(self, user: str, session: str, query: str | None = None, **given: Any) -> Any:
         shape = given.pop("format", "openai")
-        return self._compiled(user, session, query, **given)[shape]
+        return self._compile_list(user, session, query, **given)[shape]
 
     def context(
         self, user: str, session: str, query: str | None = None, format: str = "openai", **given: Any
     ) -> dict[str, Any]:
         one_of("format", format, ("openai", "anthropic"))
-        made = self._compiled(user, session, query, **given)
+        made = self._compile_list(user, session, query, **given)
         prefix = made["openai"][:-1]
         shown: dict[str, Any] = {
             "messages": made[format], "compile_id": str(uuid.uuid4()), "tokens": made["tokens"], "budget": made["budget"],
@@ -160,7 +160,7 @@ class Store(Kept):
     def explain_context(
         self, user: str, session: str, query: str | None = None, **given: Any
     ) -> Iterator[dict[str, Any]]:
-        made = self._compiled(user, session, query, **given)
+        made = self._compile_list(user, session, query, **given)
         nothing = dict.fromkeys(("parts", "words_rank", "vector_rank", "reason", "score"))
         for place, turn in enumerate(made["shown"], 1):
             row = {"position": place, "kind": "turn", "id": UUID(turn["message_id"]), "session": session, "chunk": 0}
@@ -177,7 +177,7 @@ class Store(Kept):
             }
             yield nothing | row | own | {"included": True, "content": hit["content"]}
 
-    def _compiled(
+    def _compile_list(
         self, user: str, session: str, query: str | None = None, budget: int | None = None,
         memory_budget: int | None = None, tools: list[Any] | None = None, query_parts: list[Any] | None = None, **_: Any,
     ) -> dict[str, Any]:  # fmt: skip
@@ -207,8 +207,8 @@ class Store(Kept):
         spent += sum(_cost(turn) for turn in shown)
         room = min(RECALL_TOKENS if memory_budget is None else memory_budget, budget - spent - OVERHEAD)
         asked = query or next((text_of(m) for m in reversed(newest) if m["role"] == "user"), "")
-        recalled, block = self._recalled(user, session, asked, shown, room)
-        messages = [_sent(turn) for turn in shown] + [_sent(message) for message in newest]
+        recalled, block = self._recall_within(user, session, asked, shown, room)
+        messages = [_strip_turn(turn) for turn in shown] + [_strip_turn(message) for message in newest]
         place = next((n for n in range(len(messages) - 1, -1, -1) if messages[n]["role"] == "user"), None)
         if block and place is not None:
             messages[place] = _with_block(messages[place], block)
@@ -248,7 +248,7 @@ class Store(Kept):
             parts.append(f"<memoir-profile>\n{head}\n{profile}\n</memoir-profile>")
         return [{"role": "system", "content": "\n\n".join(parts)}] if parts else []
 
-    def _recalled(
+    def _recall_within(
         self, user: str, session: str, asked: str, shown: list[Message], room: int
     ) -> tuple[list[dict[str, Any]], str]:
         """What is recalled within `room` tokens, and its fenced block."""
@@ -300,11 +300,11 @@ class Store(Kept):
         if lacks:
             return f"Error: {name} needs {', '.join(lacks)}"
         try:
-            return self._called(user, session, name, arguments)
+            return self._call_tool(user, session, name, arguments)
         except (MemoirError, ValueError) as error:
             return f"Error: {error}"
 
-    def _called(self, user: str, session: str | None, name: str, given: dict[str, Any]) -> str:
+    def _call_tool(self, user: str, session: str | None, name: str, given: dict[str, Any]) -> str:
         if name in ("memory_search", "memory_index"):
             hits = list(self.memory_index(user, str(given["query"])))
             return (
@@ -339,7 +339,7 @@ def _cost(message: Message) -> int:
     return tokens_of(message) + OVERHEAD
 
 
-def _sent(turn: Message) -> Message:
+def _strip_turn(turn: Message) -> Message:
     return {name: copied(turn[name]) for name in _KEPT if name in turn}
 
 

@@ -65,7 +65,7 @@ def chart_of(newest_first: Sequence[Compiled]) -> Chart:
     """The picture of a session's compiles."""
     compiles = list(reversed(newest_first))
     most = max((c.tokens for c in compiles), default=0)
-    top = _rounded(most)
+    top = _round_up(most)
     step = WIDTH / max(12, len(compiles))
     bars = []
     for n, made in enumerate(compiles):
@@ -81,7 +81,7 @@ def chart_of(newest_first: Sequence[Compiled]) -> Chart:
     return Chart(bars, ticks, used, sum(c.moved for c in compiles), most)
 
 
-def _rounded(most: int) -> int:
+def _round_up(most: int) -> int:
     """The next number with one digit that says something, in quarters."""
     unit = 4
     while unit * 10 < most:

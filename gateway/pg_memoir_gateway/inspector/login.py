@@ -54,7 +54,7 @@ def admitted(config: Config, token: str) -> tuple[bool, str | None]:
 def let_in(config: Config, response: Response, user: str | None) -> None:
     """Sets the cookie: who it is and until when, signed; nothing is kept here, so any process knows it."""
     said = base64.urlsafe_b64encode(f"{int(time.time()) + HOURS * 3600}|{user or ''}".encode()).decode()
-    value = f"{said}.{_signed(config, said)}"
+    value = f"{said}.{_sign(config, said)}"
     response.set_cookie(COOKIE, value, max_age=HOURS * 3600, path="/inspect", httponly=True, samesite="strict")
 
 
@@ -62,10 +62,10 @@ def viewer_of(config: Config, request: Request) -> Viewer | None:
     """Who looks; None where nobody is logged in."""
     value = request.cookies.get(COOKIE, "")
     said, _, signature = value.partition(".")
-    if not signature or not hmac.compare_digest(signature.encode(), _signed(config, said).encode()):
+    if not signature or not hmac.compare_digest(signature.encode(), _sign(config, said).encode()):
         return None
     until, _, user = base64.urlsafe_b64decode(said).decode().partition("|")
-    return Viewer(user or None, _signed(config, f"form {value}")) if int(until) > time.time() else None
+    return Viewer(user or None, _sign(config, f"form {value}")) if int(until) > time.time() else None
 
 
 def is_meant(request: Request, viewer: Viewer, form: dict[str, str]) -> bool:
@@ -74,6 +74,6 @@ def is_meant(request: Request, viewer: Viewer, form: dict[str, str]) -> bool:
     return site == "same-origin" and hmac.compare_digest(form.get("form", "").encode(), viewer.form.encode())
 
 
-def _signed(config: Config, text: str) -> str:
+def _sign(config: Config, text: str) -> str:
     key = hashlib.sha256((config.inspect_token or _PROCESS).encode()).digest()
     return hmac.new(key, text.encode(), hashlib.sha256).hexdigest()

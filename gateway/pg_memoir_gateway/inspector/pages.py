@@ -304,13 +304,13 @@ async def change(look: Look) -> Response:
         raise Refused(404, "There is nothing to change here")
     if look.request.method == "POST":
         form = await look.form()
-        to = await _changed(look, what, name, wanted, form)
+        to = await _apply_change(look, what, name, wanted, form)
         return RedirectResponse(link("/memory", user=name, id=to, done=what), 303)
     sessions = await look.memoir.list_sessions(name, status="active", limit=50) if what == "pin" else []
     return look.show("change.html", f"{what.title()}?", user=name, item=found[0], what=what, sessions=sessions)
 
 
-async def _changed(look: Look, what: str, user: str, memory: UUID, form: dict[str, str]) -> Any:
+async def _apply_change(look: Look, what: str, user: str, memory: UUID, form: dict[str, str]) -> Any:
     """Does it; returns the memory to look at then."""
     if what == "forget":
         await look.memoir.forget(user, memory, reason="by a person, in the inspector")
@@ -352,9 +352,7 @@ def guarded(gateway: Gateway, page: Page) -> Callable[[Request], Awaitable[Respo
         token = request.query_params.get("token")
         if token is not None or viewer is None:
             return (
-                _logged_in(gateway, request, token)
-                if token
-                else RedirectResponse(link("/login", to=_here(request)), 303)
+                _log_in(gateway, request, token) if token else RedirectResponse(link("/login", to=_here(request)), 303)
             )
         try:
             return await page(Look(gateway, request, viewer))
@@ -392,7 +390,7 @@ def entrance(gateway: Gateway) -> Callable[[Request], Awaitable[Response]]:
             response = _login_page(request)
         else:
             form = dict(parse_qsl((await request.body())[:10_000].decode("utf-8", "replace"), keep_blank_values=True))
-            response = _logged_in(gateway, request, form.get("token", ""), form.get("to", ""))
+            response = _log_in(gateway, request, form.get("token", ""), form.get("to", ""))
         response.headers.update(HEADERS)
         return response
 
@@ -406,7 +404,7 @@ async def leave(look: Look) -> Response:
     return response
 
 
-def _logged_in(gateway: Gateway, request: Request, token: str, to: str = "") -> Response:
+def _log_in(gateway: Gateway, request: Request, token: str, to: str = "") -> Response:
     known, user = login.admitted(gateway.config, token.strip())
     if not known:
         gateway.counts.add("inspect_refused")
