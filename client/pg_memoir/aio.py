@@ -19,7 +19,7 @@ from .arguments import finite_vectors, wrong
 from .call import AsyncClient, Call, opened_by
 from .calls import AllCalls, calls
 from .client import CONNECT, log
-from .errors import InvalidArgumentError, MemoirError, refused
+from .errors import InvalidArgumentError, MemoirError, raise_refusals
 from .plans import Leases, Plan, Restored, Wanted
 from .providers import ToolCall, tool_result
 from .sessions import SessionCalls
@@ -158,7 +158,7 @@ class AsyncMemoir(AllCalls, AsyncClient):
         if call.embed is not None and self.embed is not None:
             params = params | {"query_embedding": await self._query_vector(call.embed)}
         try:
-            with refused():
+            with raise_refusals():
                 async with self._pool.connection() as connection, connection.cursor(row_factory=dict_row) as cursor:
                     await cursor.execute(call.sql.encode(), params)
                     return call.read(await cursor.fetchall() if cursor.description else [])
@@ -258,7 +258,7 @@ class AsyncMemoir(AllCalls, AsyncClient):
         """The lines of export_user as they come. See Memoir.export_lines."""
         await self.open()
         call = calls.export_user(user, embeddings=embeddings)
-        with refused():
+        with raise_refusals():
             async with self._pool.connection() as connection, connection.transaction():
                 async with connection.cursor("memoir_export", row_factory=dict_row) as cursor:
                     await cursor.execute(call.sql.encode(), call.params)

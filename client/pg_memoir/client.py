@@ -20,7 +20,7 @@ from . import plans
 from .arguments import finite_vectors, wrong
 from .call import Call, Client, opened_by
 from .calls import AllCalls, calls
-from .errors import InvalidArgumentError, MemoirError, refused
+from .errors import InvalidArgumentError, MemoirError, raise_refusals
 from .plans import Leases, Plan, Restored, Wanted
 from .providers import ToolCall, tool_result
 from .sessions import SessionCalls
@@ -116,7 +116,7 @@ class Memoir(AllCalls, Client):
         if call.embed is not None and self.embed is not None:
             params = params | {"query_embedding": self._query_vector(call.embed)}
         try:
-            with refused(), self._pool.connection() as connection, connection.cursor(row_factory=dict_row) as cursor:
+            with raise_refusals(), self._pool.connection() as connection, connection.cursor(row_factory=dict_row) as cursor:
                 cursor.execute(call.sql.encode(), params)
                 return call.read(cursor.fetchall() if cursor.description else [])
         except PoolTimeout:
@@ -229,7 +229,7 @@ class Memoir(AllCalls, Client):
         """The lines of export_user as they come: read them to the end, or close the iterator. Raises UnknownUserError,
         NotAuthorizedError."""
         call = calls.export_user(user, embeddings=embeddings)
-        with refused(), self._pool.connection() as connection, connection.transaction():
+        with raise_refusals(), self._pool.connection() as connection, connection.transaction():
             with connection.cursor("memoir_export", row_factory=dict_row) as cursor:
                 cursor.execute(call.sql.encode(), call.params)
                 for row in cursor:

@@ -214,7 +214,7 @@ BY_SQLSTATE: dict[str, type[MemoirError]] = {error.sqlstate: error for error in 
 
 
 @contextmanager
-def refused() -> Iterator[None]:
+def raise_refusals() -> Iterator[None]:
     """Raises what the database refuses as its MemoirError."""
     try:
         yield

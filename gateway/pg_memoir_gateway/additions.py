@@ -19,7 +19,7 @@ import re
 from typing import Any
 
 from .dialect import Item
-from .spans import Body, Edit, Node, edited, elements, member, quoted
+from .spans import Body, Edit, Node, apply_edits, elements, member, quoted
 from .talk import Talk
 
 Added = dict[str, Any]
@@ -36,7 +36,7 @@ def withdrawal_texts(arguments: list[str], results: list[str]) -> Added:
     return {"told": told, "items": sorted({found for result in results for found in ID.findall(result)})}
 
 
-def joined(one: Added | None, other: Added) -> Added:
+def merge_additions(one: Added | None, other: Added) -> Added:
     """Both additions to a message."""
     both = (one or {}) | other
     for name in ("items", "told"):
@@ -44,7 +44,7 @@ def joined(one: Added | None, other: Added) -> Added:
     return both
 
 
-def as_known(old: Added, new: Added) -> Added:
+def refresh_additions(old: Added, new: Added) -> Added:
     """What is sent with a message as the database has it now; it may not have all yet."""
     told = {"told": [*new["told"], *old["told"][len(new["told"]) :]]} if "told" in new and "told" in old else {}
     return old | {name: new[name] for name in new if name in old and name != "items"} | told
@@ -93,7 +93,7 @@ def _weave(text: str, content: Node, added: Added) -> list[Edit]:
     if isinstance(content.value, str):
         told = f'[{{"type":"text","text":{text[content.start : content.end]}}}]'
         edits = woven(told, Node(None, 0, len(told)), added["woven"], added.get("blocks"))
-        return [Edit(content.start, content.end, edited(told, edits))] if edits else []
+        return [Edit(content.start, content.end, apply_edits(told, edits))] if edits else []
     return woven(text, content, added["woven"], added.get("blocks")) if isinstance(content.value, list) else []
 
 

@@ -157,7 +157,7 @@ class Rounds(BaseRounds[Round]):
             if place is None:
                 return event.raw
             self._now.opaque |= not self.visible[place].add(delta)
-            return renumbered(event, data, place)
+            return renumber(event, data, place)
         return event.raw
 
     def _hold(self, event: Event) -> bytes:
@@ -174,7 +174,7 @@ class Rounds(BaseRounds[Round]):
         self._now.others |= block.get("type") == "tool_use"
         self._place[data.get("index")] = len(self.visible)
         self.visible.append(Block(dict(block)))
-        return renumbered(event, data, len(self.visible) - 1)
+        return renumber(event, data, len(self.visible) - 1)
 
     def _can_go_on(self) -> bool:
         return not self._now.others and not self._now.opaque
@@ -188,13 +188,13 @@ class Rounds(BaseRounds[Round]):
         more = f',{{"role":"assistant","content":[{",".join(said)}]}}'
         return [Edit(end, end, more + f',{{"role":"user","content":[{answers(now, results)}]}}')]
 
-    def ended(self) -> bytes:
+    def finish(self) -> bytes:
         """Returns the end of the message as the client gets it: what was held back of it, usage of all rounds summed."""
         self._fill()
         out, note = [], self._note
         for event in self._now.closing:
             data = event.json()
-            if data.get("type") == "message_delta" and self.touched:
+            if data.get("type") == "message_delta" and self.is_touched:
                 out.append(note)
                 note = b""
                 usage = data.get("usage") or {}
@@ -212,7 +212,7 @@ class Rounds(BaseRounds[Round]):
 
     def _fill(self) -> None:
         """Gives a message that would be empty a block that says so."""
-        if not self.touched or not self.done or any(block.is_shown() for block in self.visible):
+        if not self.is_touched or not self.done or any(block.is_shown() for block in self.visible):
             return
         at = len(self.visible)
         self.visible.append(Block({"type": "text", "text": NO_ANSWER}))
@@ -254,7 +254,7 @@ def answers(now: Round, results: list[str]) -> str:
     return ",".join(quote({"type": "tool_result", "tool_use_id": call.id, "content": text}) for call, text in told)
 
 
-def renumbered(event: Event, data: Item, new: int) -> bytes:
+def renumber(event: Event, data: Item, new: int) -> bytes:
     """Returns an event with another index, everything else as it came."""
     old = data.get("index")
     if old == new or not isinstance(old, int):

@@ -150,7 +150,7 @@ class ChatRounds(BaseRounds[Round]):
         return Round()
 
     @property
-    def touched(self) -> bool:
+    def is_touched(self) -> bool:
         """Does the client get anything else than the bytes of the upstream?"""
         return len(self.rounds) > 1 or self._now.is_hidden
 
@@ -216,7 +216,7 @@ class ChatRounds(BaseRounds[Round]):
         for choice, parts in chunk.choices:
             self._take(choice, parts)
         out = self._reopen() if now.closing and chunk.is_filled else b""
-        if not self.touched:
+        if not self.is_touched:
             return out + (self._close(chunk.event) if now.closing or chunk.is_end else chunk.event.raw)
         if now.closing and not chunk.choices:
             return out + self._close(chunk.event)
@@ -273,7 +273,7 @@ class ChatRounds(BaseRounds[Round]):
         now, held = self._now, {event.raw for event in self._now.closing}
         closing, now.closing = now.closing, []
         self._withheld = [raw for raw in self._withheld if raw not in held]
-        if not self.touched:
+        if not self.is_touched:
             return b"".join(event.raw for event in closing)
         out = []
         for data in (event.json() for event in closing):
@@ -292,12 +292,12 @@ class ChatRounds(BaseRounds[Round]):
 
     # Calls of our tools ---------------------------------------------------------------------------------------------
 
-    def finished(self) -> list[tuple[str, str, Any]]:
+    def find_calls(self) -> list[tuple[str, str, Any]]:
         """Returns the calls of our tools in this answer: id, name, arguments."""
         for call in self._now.calls:
             if not call.is_settled:  # not before: the id may come in the last piece
                 call.id, call.is_settled = self._unique(call.id), True
-        return super().finished()
+        return super().find_calls()
 
     def arguments(self) -> list[str]:
         """Returns the arguments of our calls as the JSON in which they are sent back."""
@@ -324,12 +324,12 @@ class ChatRounds(BaseRounds[Round]):
 
     # What the client gets -------------------------------------------------------------------------------------------
 
-    def ended(self) -> bytes:
+    def finish(self) -> bytes:
         """Returns the end of the message as the client gets it."""
         self._decide()
         out = list(map(self._pass, self._waiting))
         self._waiting = []
-        if not self.touched:
+        if not self.is_touched:
             return b"".join([*out, *(event.raw for event in self._now.closing)])
         self._fill()
         told = [data for event in self._now.closing if isinstance(data := event.json(), dict)]
@@ -352,7 +352,7 @@ class ChatRounds(BaseRounds[Round]):
     def _fill(self) -> None:
         """Gives a message that would be empty a text that says so."""
         is_shown = any(now.is_shown or now.others or now.text.strip() for now in self.rounds)
-        self._is_noted = self.touched and self.done and not is_shown
+        self._is_noted = self.is_touched and self.done and not is_shown
 
     def items(self) -> list[Item]:
         """Returns the message as the client knows it."""

@@ -106,10 +106,10 @@ def load(
     users = tuple(_user(entry) for entry in values.pop("users", []))
     clients = _clients(values.pop("clients", {}))
     plain = {name: _convert(name, value, getattr(Config, name)) for name, value in values.items()}
-    return checked(replace(Config(), users=users, clients=clients, **plain))
+    return check_config(replace(Config(), users=users, clients=clients, **plain))
 
 
-def checked(config: Config) -> Config:
+def check_config(config: Config) -> Config:
     """The settings, if they go together."""
     if config.mode not in MODES:
         raise ConfigError(f"mode is {config.mode!r}, not one of {', '.join(MODES)}")

@@ -65,7 +65,7 @@ class Shown:
         """The last that were known: what applies while the database is away."""
         return self._forms.get((talk.user, talk.session))
 
-    def moved_on(self, talk: Talk, end: str) -> str:
+    def find_last_end(self, talk: Talk, end: str) -> str:
         """Where the changed part ended in the last request, "" if that is not known. `end`: where it ends in this one."""
         before = self._ends.pop((talk.user, talk.session), "")
         self._ends[talk.user, talk.session] = end
@@ -153,7 +153,7 @@ def mark(talk: Talk, changed: list[Edit], shown: Shown) -> list[Edit]:
         if content is not None and isinstance(content.value, list):
             found += elements(text, content.start)[0]
     ends = next((block for block in found if block.start < last < block.end), None)
-    before = shown.moved_on(talk, _name(ends) if ends else "")
+    before = shown.find_last_end(talk, _name(ends) if ends else "")
     here = next((block for block in found if before and _name(block) == before), ends)
     theirs = next((block for block in reversed(found) if "cache_control" in block.value), None)
     given = member(text, theirs, "cache_control") if theirs else None

@@ -8,7 +8,7 @@ from typing import Any
 
 from pg_memoir import AsyncMemoir
 
-from .additions import as_known, withdrawn
+from .additions import refresh_additions, withdrawn
 from .talk import Talk
 
 REMEMBERED = 20_000
@@ -67,7 +67,7 @@ class KnownMessages:
                     self.keep(talk, row["chain"], Known(row["session"], row["turn_count"]))
                 if row["added"]:
                     old = self._added.get((talk.user, talk.session, row["chain"]))
-                    self.add(talk, row["chain"], as_known(old, row["added"]) if old else row["added"])
+                    self.add(talk, row["chain"], refresh_additions(old, row["added"]) if old else row["added"])
             through = self._count(talk)
         return through
 

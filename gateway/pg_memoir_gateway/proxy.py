@@ -17,7 +17,7 @@ from starlette.responses import Response
 from starlette.types import Message, Receive, Scope, Send
 
 from .access import user_of
-from .additions import Added, joined, withdrawal_texts
+from .additions import Added, merge_additions, withdrawal_texts
 from .anthropic_rounds import Rounds
 from .chat_rounds import ChatRounds
 from .config import Mode
@@ -269,9 +269,9 @@ class Proxy:
             if exchange.unread:
                 return await self._close(exchange, rounds, whole, record, send)
             try:
-                if rounds.finished() and rounds.done:
-                    results.append(await self.rewriter.answered(talk, rounds.finished()))
-                    announced = joined(announced, withdrawal_texts(rounds.arguments(), results[-1]))
+                if rounds.find_calls() and rounds.done:
+                    results.append(await self.rewriter.answer_calls(talk, rounds.find_calls()))
+                    announced = merge_additions(announced, withdrawal_texts(rounds.arguments(), results[-1]))
                     exchange.sent = await self.rewriter.without_withdrawn(talk, exchange.sent)
                 if not (rounds.done and rounds.again(self.gateway.config.fault_rounds)):
                     break
@@ -284,7 +284,7 @@ class Proxy:
             exchange.sent, exchange.chunks, exchange.rewritten = following, [], 0
         try:
             if rounds.done and any(results):
-                self._note(exchange, talk, rounds, joined(announced, rounds.added(results)))
+                self._note(exchange, talk, rounds, merge_additions(announced, rounds.added(results)))
         except Exception as error:
             self._give_up(exchange, error)
         await self._close(exchange, rounds, whole, record, send)
@@ -293,7 +293,7 @@ class Proxy:
         """Keeps what was held back for later requests, and the answer as the client knows it."""
         links = chain(talk.dialect, rounds.items(), talk.chain[-1])
         link = talk.chain[-1] if talk.dialect.key == "input" else links[-1]
-        self.known.add(talk, link, joined(self.known.added(talk, -1), added) if link == talk.chain[-1] else added)
+        self.known.add(talk, link, merge_additions(self.known.added(talk, -1), added) if link == talk.chain[-1] else added)
         exchange.told = Answer(rounds.items(), talk.body.get("model"), rounds.total())
 
     def _give_up(self, exchange: Exchange, error: Exception) -> None:
@@ -355,8 +355,8 @@ class Proxy:
         end, body = b"", whole or b""
         try:
             if exchange.started:
-                end = b"" if exchange.unread else rounds.ended()
-            elif whole and not exchange.unread and rounds.touched:
+                end = b"" if exchange.unread else rounds.finish()
+            elif whole and not exchange.unread and rounds.is_touched:
                 body = quoted(rounds.whole(json.loads(whole))).encode()
         except Exception as error:
             self._give_up(exchange, error)

@@ -213,7 +213,7 @@ class ResponsesRounds(BaseRounds[Round]):
     def _fill(self) -> None:
         """Gives an answer that would be empty a message that says so."""
         said = any(item.get("type") not in ("reasoning", *HOSTED) for item in self.visible)
-        if said or not self.touched or not self.done:
+        if said or not self.is_touched or not self.done:
             return
         at, part = len(self.visible), {"type": "output_text", "text": NO_ANSWER, "annotations": []}
         ident = "msg_" + str(self.rounds[0].answer.get("id")).removeprefix("resp_")
@@ -237,9 +237,9 @@ class ResponsesRounds(BaseRounds[Round]):
         same = {name: first[name] for name in ("id", "created_at") if name in first}
         return answer | {"output": self.visible, "usage": usage} | same
 
-    def ended(self) -> bytes:
+    def finish(self) -> bytes:
         """Returns the end of the answer as the client gets it."""
-        if not self.touched:
+        if not self.is_touched:
             return b"".join(event.raw for event in self._now.closing)
         self._fill()
         out = [self._write_event(data) for data in self._note]

@@ -19,7 +19,7 @@ from .forms import edits as form_edits
 from .gateway import Gateway, Sort, in_thread, log
 from .known import KnownMessages
 from .record import Recorder
-from .spans import Edit, NotPlain, edited, quoted
+from .spans import Edit, NotPlain, apply_edits, quoted
 from .talk import Talk, texts
 
 COMMAND = re.compile(r"\[\[(?=\w)")
@@ -119,7 +119,7 @@ class Rewriter:
                 self.gateway.counts.add("moves", len(moved))
                 plan.rewritten = len(talk.body.text) - min((edit.start for edit in moved), default=len(talk.body.text))
             edits += await self._offer_tools(talk, plan)
-            plan.sent = edited(talk.body.text, edits).encode() if edits else exchange.body
+            plan.sent = apply_edits(talk.body.text, edits).encode() if edits else exchange.body
             plan.changes = [[edit.start, edit.end, len(edit.text)] for edit in edits]
         except NotPlain:
             return Plan(exchange.body, bypassed="NotPlain")
@@ -199,7 +199,7 @@ class Rewriter:
         plan.tools = {name_of(tool) for tool in tools} - taken
         return tools_edit(talk.body, tools, taken)
 
-    async def answered(self, talk: Talk, calls: list[tuple[str, str, Any]]) -> list[str]:
+    async def answer_calls(self, talk: Talk, calls: list[tuple[str, str, Any]]) -> list[str]:
         """What the calls of our tools (id, name, arguments) answer. The user's message is stored first: what a call quotes
         of it carries the user's word."""
 

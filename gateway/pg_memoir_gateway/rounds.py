@@ -11,7 +11,7 @@ from uuid import uuid4
 
 from .additions import Added, name_of
 from .dialect import Item
-from .spans import Body, Edit, body_of, edited, quoted
+from .spans import Body, Edit, apply_edits, body_of, quoted
 from .sse import Event
 
 NO_ANSWER = "[No answer: the model only called its memory tools.]"
@@ -91,7 +91,7 @@ class BaseRounds(ABC, Generic[R]):
         return self.rounds[-1]
 
     @property
-    def touched(self) -> bool:
+    def is_touched(self) -> bool:
         """Does the client get anything else than the bytes of the upstream?"""
         return len(self.rounds) > 1 or bool(self._now.calls)
 
@@ -112,7 +112,7 @@ class BaseRounds(ABC, Generic[R]):
 
     # Calls of our tools ---------------------------------------------------------------------------------------------
 
-    def finished(self) -> list[tuple[str, str, Any]]:
+    def find_calls(self) -> list[tuple[str, str, Any]]:
         """Returns the calls of our tools in this answer: id, name, arguments. Arguments that are no JSON are None; the
         model is told so and can try again."""
         return [(call.id, call.name, call.input) for call in self._now.calls]
@@ -137,7 +137,7 @@ class BaseRounds(ABC, Generic[R]):
         edits = self._continue(body, results)
         if self._limit and len(self.rounds) >= self._limit:
             edits += remove_tools(body, self.tools)
-        return edited(body.text, edits).encode()
+        return apply_edits(body.text, edits).encode()
 
     @abstractmethod
     def _continue(self, body: Body, results: list[str]) -> list[Edit]: ...
@@ -157,7 +157,7 @@ class BaseRounds(ABC, Generic[R]):
     # What the client gets -------------------------------------------------------------------------------------------
 
     @abstractmethod
-    def ended(self) -> bytes:
+    def finish(self) -> bytes:
         """Returns the end of the message as the client gets it, with the usage of all rounds."""
 
     @abstractmethod

@@ -48,7 +48,7 @@ class Edit(NamedTuple):
     text: str
 
 
-def edited(text: str, edits: list[Edit]) -> str:
+def apply_edits(text: str, edits: list[Edit]) -> str:
     """The text with all edits made. They must not overlap; at one place they stand in their order."""
     parts, at = [], 0
     for edit in sorted(edits, key=lambda e: e.start):

@@ -26,7 +26,7 @@ from pg_memoir.errors import ChangedElsewhereError
 from pg_memoir.texts import escape, unescape
 from pydantic_core import to_jsonable_python
 
-from .running import AnyMemoir, arun, dumped, repeated
+from .running import AnyMemoir, arun, dump_json, retry_change
 
 _ROOT = "google_adk"
 _MOST = 10_000
@@ -113,7 +113,7 @@ class MemoirSessionService(BaseSessionService):
         state = {"key": name, "at": "state", "merge": _of_session(delta)}
         entries = [_sessions(app_name, head), _sessions(app_name, state), *_merge_state(app_name, "user", delta)]
         told = {
-            "item": dumped(event, by_alias=True, exclude_none=True),
+            "item": dump_json(event, by_alias=True, exclude_none=True),
             "messages": [turn] if (turn := _turn(event)) else [],
         }
         call = calls.append_items(user_id, _session(app_name, name), [told], documents=_documents(entries))
@@ -176,7 +176,7 @@ class MemoirMemoryService(BaseMemoryService):
             items = await arun(self.memoir, calls.list_items(user_id, name))
             known = {each.item.get("id") for each in items}
             new = [
-                {"item": dumped(event, by_alias=True, exclude_none=True), "messages": [turn]}
+                {"item": dump_json(event, by_alias=True, exclude_none=True), "messages": [turn]}
                 for event in events
                 if event.id not in known and (turn := _turn(event))
             ]
@@ -184,7 +184,7 @@ class MemoirMemoryService(BaseMemoryService):
                 last = items[-1].item_no if items else -1
                 await arun(self.memoir, calls.append_items(user_id, name, new, after_item=last))
 
-        await repeated(change)
+        await retry_change(change)
 
     async def search_memory(self, *, app_name: str, user_id: str, query: str) -> SearchMemoryResponse:
         if not query.strip():

@@ -16,7 +16,7 @@ from llama_index.core.storage.chat_store.base_db import AsyncDBChatStore, Messag
 from pg_memoir import Message
 from pg_memoir.calls import calls
 
-from .running import arun, dumped, repeated
+from .running import arun, dump_json, retry_change
 
 _ROOT = "llama_index"
 _MOST = 10_000
@@ -78,7 +78,7 @@ class MemoirChatStore(AsyncDBChatStore):
             await self._put(key, [{"key": name, "was": value}])
             return _message(value)
 
-        return await repeated(change)
+        return await retry_change(change)
 
     async def delete_messages(self, key: str, status: MessageStatus | None = None) -> None:
         await self._put(key, [{"where": _of(status)}])
@@ -103,7 +103,7 @@ class MemoirChatStore(AsyncDBChatStore):
             )
             return [_message(value) for _, value in rows]
 
-        return await repeated(change)
+        return await retry_change(change)
 
     async def get_keys(self) -> list[str]:
         conditions = [{"match": "prefix", "path": [_ROOT]}]
@@ -121,7 +121,7 @@ def _of(status: MessageStatus | None) -> dict[str, Any]:
 
 def _to_entries(messages: list[ChatMessage], status: MessageStatus) -> list[dict[str, Any]]:
     return [
-        {"append": True, "value": {"message": dumped(message), "status": MessageStatus(status).value}}
+        {"append": True, "value": {"message": dump_json(message), "status": MessageStatus(status).value}}
         for message in messages
     ]
 

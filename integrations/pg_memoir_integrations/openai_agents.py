@@ -14,7 +14,7 @@ from agents.memory.session_settings import coerce_session_settings, resolve_sess
 from pg_memoir import Message, from_input_items
 from pg_memoir.calls import calls
 
-from .running import AnyMemoir, arun, plain, repeated
+from .running import AnyMemoir, arun, plain, retry_change
 
 
 class MemoirSession:
@@ -66,7 +66,7 @@ class MemoirSession:
             entries = told(given, waiting)
             await arun(self.memoir, calls.append_items(self.user, self.session_id, entries, after_item=last))
 
-        await repeated(change)
+        await retry_change(change)
 
     async def pop_item(self) -> TResponseInputItem | None:
         found = await arun(self.memoir, calls.retract_items(self.user, self.session_id, 1))

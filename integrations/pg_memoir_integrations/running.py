@@ -31,7 +31,7 @@ def run(memoir: AnyMemoir, call: Call[T]) -> T:
     return memoir.run(call)
 
 
-def dumped(value: Any, **how: Any) -> Any:
+def dump_json(value: Any, **how: Any) -> Any:
     """A pydantic object as JSON has it. pydantic itself writes lone surrogates wrongly or not at all."""
     held = value.model_dump(**how)
     if (escaped := escape(held)) == held:
@@ -41,10 +41,10 @@ def dumped(value: Any, **how: Any) -> Any:
 
 def plain(value: Any) -> Any:
     """A framework's object as JSON has it."""
-    return dumped(value, exclude_none=True) if hasattr(value, "model_dump") else value
+    return dump_json(value, exclude_none=True) if hasattr(value, "model_dump") else value
 
 
-async def repeated(change: Callable[[], Awaitable[T]]) -> T:
+async def retry_change(change: Callable[[], Awaitable[T]]) -> T:
     """Reads and changes again while other writers are faster."""
     for _ in range(ATTEMPTS - 1):
         try:

@@ -13,7 +13,7 @@ from pg_memoir_gateway.anthropic_rounds import Rounds
 from pg_memoir_gateway.captures import Bases
 from pg_memoir_gateway.chat_rounds import ChatRounds
 from pg_memoir_gateway.responses_rounds import ResponsesRounds
-from pg_memoir_gateway.spans import Edit, NotPlain, body_of, edited, elements, member
+from pg_memoir_gateway.spans import Edit, NotPlain, apply_edits, body_of, elements, member
 from pg_memoir_gateway.sse import Splitter
 from upstream import MAKERS, call, text, thought
 
@@ -41,9 +41,9 @@ def test_places_in_a_body_are_those_of_its_values(items: list[Any], indent: int 
     raw = json.dumps({"a": 1, "messages": items, "z": "é"}, indent=indent, ensure_ascii=ascii_only).encode()
     body = body_of(raw)
     assert [json.loads(body.text[node.start : node.end]) for node in body.lists["messages"]] == items
-    assert edited(body.text, []).encode() == raw
+    assert apply_edits(body.text, []).encode() == raw
     for node in body.lists["messages"]:
-        changed = edited(body.text, [Edit(node.start, node.end, '"x"')])
+        changed = apply_edits(body.text, [Edit(node.start, node.end, '"x"')])
         assert changed == body.text[: node.start] + '"x"' + body.text[node.end :]
 
 
@@ -76,7 +76,7 @@ def test_any_split_gives_the_same_events_and_the_same_bytes(path: str, blocks: l
         rounds.begin()
         out = b"".join(rounds.feed(event) for chunk in chunks for event in splitter.feed(chunk))
         assert splitter.rest() == b"" and rounds.done
-        told.append((out + rounds.ended(), rounds.items(), rounds.finished()))
+        told.append((out + rounds.finish(), rounds.items(), rounds.find_calls()))
     assert told[0] == told[1] == told[2]
     ours = [block for block in blocks if block.get("name") == "memory_query"]
     assert [ident for ident, _, _ in told[0][2]] == [block["id"] for block in ours]

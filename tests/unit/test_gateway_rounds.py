@@ -123,13 +123,13 @@ def test_chat_reads_a_servers_shape(shape: str, is_done: bool) -> None:
     told, said, others = SHAPES[shape]
     rounds = ChatRounds({OURS})
     out = read(rounds, *told, *(["[DONE]"] if is_done else []))
-    assert rounds.done and [(name, given) for _, name, given in rounds.finished()] == [(OURS, {"question": "where?"})]
+    assert rounds.done and [(name, given) for _, name, given in rounds.find_calls()] == [(OURS, {"question": "where?"})]
     assert rounds.again(4) == (not others)
     made = rounds.items()[0]
     assert len(made.get("tool_calls", [])) == others and (made["content"] or "") == (
         said or ("" if others else NO_ANSWER)
     )
-    out += rounds.ended()
+    out += rounds.finish()
     assert OURS.encode() not in out
     choices = [c for one in events_in(out) if one != "[DONE]" for c in one.get("choices") or []]
     finish = [c["finish_reason"] for c in choices if c.get("finish_reason")]
@@ -183,10 +183,10 @@ def test_chat_keeps_all_but_our_calls(steps: list[Any], style: dict[str, Any]) -
     told, rounds = stream_of(steps, style), ChatRounds({OURS})
     out = read(rounds, *told)
     ours = [given for name, given in steps if name == OURS]
-    assert rounds.done and [json.dumps(given) for _, _, given in rounds.finished()] == ours
-    assert len({ident for ident, _, _ in rounds.finished()}) == len(ours)
+    assert rounds.done and [json.dumps(given) for _, _, given in rounds.find_calls()] == ours
+    assert len({ident for ident, _, _ in rounds.find_calls()}) == len(ours)
     made = rounds.items()[0]
-    out += rounds.ended()
+    out += rounds.finish()
     assert OURS.encode() not in out
     if not ours:
         assert out == b"".join(event(one).raw for one in told)
@@ -209,7 +209,7 @@ def test_chat_sends_back_what_servers_ask_for() -> None:
         chunk(calls(part(OURS, '{"question": "\ud83d', ident="") | {"extra_content": signed})),
     ]
     read(rounds, *told, chunk(calls(part(None, '\ude00"}', ident=None)), "tool_calls"))
-    assert rounds.finished()[0][2] == {"question": "😀"} and rounds.again(4)
+    assert rounds.find_calls()[0][2] == {"question": "😀"} and rounds.again(4)
     sent = json.loads(rounds.next(b'{"messages":[{"role":"user","content":"x"}],"tools":[]}', ["Told."]))["messages"]
     assert sent[1]["reasoning_content"] == "Hmm." and sent[1]["content"] == "😀"
     assert (
@@ -224,7 +224,7 @@ def test_chat_ids_of_two_rounds_differ() -> None:
     rounds = ChatRounds({OURS})
     for _ in range(2):
         read(rounds, chunk(calls(part(OURS, ASKED, ident="call_1"), part(OURS, ASKED, 1, "call_1")), "tool_calls"))
-        rounds.finished()
+        rounds.find_calls()
     assert len({one.id for now in rounds.rounds for one in now.calls}) == 4
 
 
@@ -235,13 +235,13 @@ def test_chat_with_several_choices_is_not_gone_on_with() -> None:
     }
     out = read(rounds, both, "[DONE]")
     assert not rounds.again(4)
-    assert OURS.encode() not in out + rounds.ended()
+    assert OURS.encode() not in out + rounds.finish()
     answer = {"choices": [{"index": n, "message": calls(part(OURS, ASKED), content=None)} for n in range(2)]}
     rounds = ChatRounds({OURS})
     rounds.begin()
     for one in rounds.events_of_whole(json.dumps(answer).encode()):
         rounds.feed(one)
-    assert rounds.touched and OURS not in json.dumps(rounds.whole(answer))
+    assert rounds.is_touched and OURS not in json.dumps(rounds.whole(answer))
 
 
 # Messages -----------------------------------------------------------------------------------------------------------
@@ -264,7 +264,7 @@ def our_block(*pieces: str | None, ident: str = "t1") -> tuple[dict[str, Any], l
 
 def next_of(rounds: Any, key: str = "messages", tools: Any = (TOOL, OUR_TOOL)) -> Any:
     body = {key: [{"role": "user", "content": "x"}], "tools": list(tools)}
-    return json.loads(rounds.next(json.dumps(body).encode(), ["Told."] * len(rounds.finished())))
+    return json.loads(rounds.next(json.dumps(body).encode(), ["Told."] * len(rounds.find_calls())))
 
 
 @pytest.mark.parametrize(
@@ -285,7 +285,7 @@ def test_messages_sends_blocks_back_whole(begun: Any, deltas: Any, whole: Any) -
 def test_messages_stops_at_a_block_it_cannot_tell() -> None:
     rounds = Rounds({OURS})
     read(rounds, *message(({"type": "new", "map": {"a": 1}}, [{"type": "map_delta", "map": {"b": 2}}]), our_block()))
-    assert not rounds.again(4) and NO_ANSWER in rounds.ended().decode()
+    assert not rounds.again(4) and NO_ANSWER in rounds.finish().decode()
 
 
 @pytest.mark.parametrize("is_closed", [True, False])
@@ -293,7 +293,7 @@ def test_messages_goes_on_after_a_cut_call(is_closed: bool) -> None:
     """The model is told that its arguments are no JSON. An empty text before the call is left out, as the API wants."""
     rounds, empty = Rounds({OURS}), ({"type": "text", "text": ""}, [])
     read(rounds, *message(empty, our_block('{"quest', None), stop="max_tokens", is_closed=is_closed))
-    assert rounds.done and rounds.finished() == [("t1", OURS, None)] and rounds.again(4)
+    assert rounds.done and rounds.find_calls() == [("t1", OURS, None)] and rounds.again(4)
     assert next_of(rounds)["messages"][1]["content"] == [{"type": "tool_use", "id": "t1", "name": OURS, "input": {}}]
 
 
@@ -334,9 +334,9 @@ def response(*items: Any, has_index: bool = True, has_added: bool = True, has_ev
 def test_responses_reads_a_servers_shape(how: str) -> None:
     rounds, theirs = ResponsesRounds({OURS}), our_item(id="fc_2", call_id="c2", name="read")
     out = read(rounds, *response(said_item(), our_item(), theirs, **({how: False} if how else {})))
-    assert rounds.finished() == [("c1", OURS, {"question": "where?"})] and not rounds.again(4)
+    assert rounds.find_calls() == [("c1", OURS, {"question": "where?"})] and not rounds.again(4)
     assert rounds.items() == [said_item(), theirs]
-    out += rounds.ended()
+    out += rounds.finish()
     assert OURS.encode() not in out and b'"c2"' in out
     assert not {b'"fc_1"', b'"c1"'} & set(out.replace(b",", b" ").split())
 
@@ -349,9 +349,9 @@ def test_responses_waits_for_the_name_of_a_call(name: str) -> None:
     out = read(rounds, *told[:2])
     assert out == b"" and rounds.release() == b"".join(event(one).raw for one in told[:2])
     rounds = ResponsesRounds({OURS})
-    out = read(rounds, *told) + rounds.ended()
+    out = read(rounds, *told) + rounds.finish()
     assert (out == b"".join(event(one).raw for one in told)) == (name == "read")
-    assert len(rounds.finished()) == (name == OURS)
+    assert len(rounds.find_calls()) == (name == OURS)
 
 
 @pytest.mark.parametrize("sealed", [{"encrypted_content": "E"}, {}])
@@ -384,13 +384,13 @@ def test_rounds_end_with_an_answer(path: str) -> None:
         _, raw = MAKERS[path]([call(OURS, f"t{number}", question="q")], number, body)
         rounds.begin()
         out = b"".join(rounds.feed(one) for one in Splitter().feed(raw))
-        rounds.finished()
+        rounds.find_calls()
         if number < 2:
             assert rounds.again(2)
             names = [tool["name"] for tool in next_of(rounds, "input" if "responses" in path else "messages")["tools"]]
             assert names == (["read", OURS] if number == 0 else ["read"])
     assert not rounds.again(2)
-    made, told = json.dumps(rounds.items()), out + rounds.ended()
+    made, told = json.dumps(rounds.items()), out + rounds.finish()
     assert NO_ANSWER in made and NO_ANSWER.encode() in told and OURS.encode() not in told
     assert all(one for one in events_in(told))
 

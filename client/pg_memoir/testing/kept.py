@@ -22,7 +22,7 @@ from ..errors import (
     UnknownSessionError,
 )
 from ..types import Message
-from .messages import checked, count, one_of, text_of, tokens_of, words
+from .messages import check_messages, count, one_of, text_of, tokens_of, words
 
 TYPES = (
     "fact", "preference", "instruction", "decision", "bug_fix", "architecture", "code_context", "session_summary",
@@ -125,7 +125,7 @@ class Kept:
     ) -> dict[str, Any]:
         owner, key = self.user(user), given.pop("key", None)
         known = owner.sessions.get(session)
-        still_open = checked(messages, known.open_calls if known else [], may_stay_open)
+        still_open = check_messages(messages, known.open_calls if known else [], may_stay_open)
         request = (session, messages, given)
         if key in owner.receipts:
             return self._again(owner, key, request)
@@ -163,7 +163,7 @@ class Kept:
 
     def history(self, user: str, session: str, from_turn: int = 0, to_turn: int | None = None) -> Iterator[Message]:
         last = _end(self.found(user, session)) if to_turn is None else to_turn
-        yield from (copied(t) for t in self.found(user, session).turns if from_turn <= t["turn_index"] <= last)
+        yield from (copy_value(t) for t in self.found(user, session).turns if from_turn <= t["turn_index"] <= last)
 
     def close_session(self, user: str, session: str) -> None:
         row = self.found(user, session).row
@@ -178,7 +178,7 @@ class Kept:
             raise InvalidArgumentError(f'session "{new_session}" exists')
         branch = self._open_session(user, new_session)
         branch.row |= {"parent": session, "parent_turn": shared, "model": source.row["model"]}
-        branch.turns = copied(source.turns[:shared])
+        branch.turns = copy_value(source.turns[:shared])
         return branch.session_id
 
     def session_info(self, user: str, session: str) -> dict[str, Any]:
@@ -482,7 +482,7 @@ class Kept:
                 yield {"id": str(wanted), "kind": "memory", "sources": sources, "relations": []} | shown
             elif str(wanted) in turns:
                 session, turn = turns[str(wanted)]
-                yield {"id": str(wanted), "kind": "turn", "session": session} | copied(turn)
+                yield {"id": str(wanted), "kind": "turn", "session": session} | copy_value(turn)
 
     def list_tombstones(self, user: str, lifted: bool = False) -> Iterator[dict[str, Any]]:
         yield from (stone for stone in self.user(user).tombstones if lifted or stone["lifted_at"] is None)
@@ -663,11 +663,11 @@ def _end(session: Session) -> int:
     return int(session.turns[-1]["turn_index"]) + 1 if session.turns else 0
 
 
-def copied(value: Any) -> Any:
+def copy_value(value: Any) -> Any:
     """Lists and dicts that nobody else holds."""
     if isinstance(value, dict):
-        return {key: copied(item) for key, item in value.items()}
-    return [copied(item) for item in value] if isinstance(value, list) else value
+        return {key: copy_value(item) for key, item in value.items()}
+    return [copy_value(item) for item in value] if isinstance(value, list) else value
 
 
 def _same(content: str | None) -> str:

@@ -36,7 +36,7 @@ def words(text: str) -> set[str]:
     return {re.sub(r"s$", "", word) for word in re.findall(r"[^\W_]{3,}", text.lower())}
 
 
-def checked(messages: Any, open_calls: list[str], may_stay_open: bool) -> list[str]:
+def check_messages(messages: Any, open_calls: list[str], may_stay_open: bool) -> list[str]:
     """Raises what is wrong with messages to append; returns the tool calls that are open after them."""
     if not isinstance(messages, list) or not messages:
         raise InvalidMessageError(f"messages must be a list of at least one message, not {messages!r}")
@@ -90,7 +90,7 @@ def _check_parts(where: str, content: Any) -> None:
             raise InvalidMessageError(f"{where}.content[{place}].type is missing")
 
 
-def merged(messages: Iterable[Message]) -> list[Message]:
+def merge_roles(messages: Iterable[Message]) -> list[Message]:
     """Consecutive messages of a role as one, as many chat templates insist on."""
     out: list[Message] = []
     for message in messages:

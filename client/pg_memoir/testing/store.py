@@ -24,8 +24,8 @@ from ..errors import (
     UnknownMemoryError,
 )
 from ..types import Message
-from .kept import Kept, Session, User, copied
-from .messages import anthropic, count, merged, one_of, text_of, tokens_of, words
+from .kept import Kept, Session, User, copy_value
+from .messages import anthropic, count, merge_roles, one_of, text_of, tokens_of, words
 
 T = TypeVar("T")
 
@@ -56,7 +56,7 @@ class Store(Kept):
         known = inspect.signature(answers).parameters
         given = {name: value.obj if isinstance(value, Jsonb) else value for name, value in call.params.items()}
         # Copies, as a server would have: what the application does to its messages later does not reach the store.
-        given = {name: copied(value) for name, value in given.items() if name in known or "given" in known}
+        given = {name: copy_value(value) for name, value in given.items() if name in known or "given" in known}
         answer = answers(**given)
         if inspect.isgenerator(answer):
             found: list[Any] = list(answer)
@@ -212,7 +212,7 @@ class Store(Kept):
         place = next((n for n in range(len(messages) - 1, -1, -1) if messages[n]["role"] == "user"), None)
         if block and place is not None:
             messages[place] = _with_block(messages[place], block)
-        made = merged([*system, *messages])
+        made = merge_roles([*system, *messages])
         tokens = spent + count(block)
         return {
             "openai": made, "anthropic": anthropic(made), "tokens": tokens, "budget": budget, "recalled": recalled,
@@ -340,7 +340,7 @@ def _cost(message: Message) -> int:
 
 
 def _strip_turn(turn: Message) -> Message:
-    return {name: copied(turn[name]) for name in _KEPT if name in turn}
+    return {name: copy_value(turn[name]) for name in _KEPT if name in turn}
 
 
 def _share(query: str, text: str) -> float:

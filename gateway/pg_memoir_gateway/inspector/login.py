@@ -42,7 +42,7 @@ def is_near(request: Request) -> bool:
         return False
 
 
-def admitted(config: Config, token: str) -> tuple[bool, str | None]:
+def admit(config: Config, token: str) -> tuple[bool, str | None]:
     """Whether the token lets in, and as whom."""
     operator = config.inspect_token
     if operator and hmac.compare_digest(token.encode(), operator.encode()):

@@ -335,7 +335,7 @@ async def nowhere(look: Look) -> Response:
 # The way in ------------------------------------------------------------------------------------------------------------
 
 
-def guarded(gateway: Gateway, page: Page) -> Callable[[Request], Awaitable[Response]]:
+def guard(gateway: Gateway, page: Page) -> Callable[[Request], Awaitable[Response]]:
     """The page, for who is logged in and on this machine; errors as pages."""
 
     async def answer(request: Request) -> Response:
@@ -372,12 +372,12 @@ def guarded(gateway: Gateway, page: Page) -> Callable[[Request], Awaitable[Respo
                 viewer,
             )
 
-    async def secured(request: Request) -> Response:
+    async def secure(request: Request) -> Response:
         response = await answer(request)
         response.headers.update(HEADERS)
         return response
 
-    return secured
+    return secure
 
 
 def entrance(gateway: Gateway) -> Callable[[Request], Awaitable[Response]]:
@@ -405,7 +405,7 @@ async def leave(look: Look) -> Response:
 
 
 def _log_in(gateway: Gateway, request: Request, token: str, to: str = "") -> Response:
-    known, user = login.admitted(gateway.config, token.strip())
+    known, user = login.admit(gateway.config, token.strip())
     if not known:
         gateway.counts.add("inspect_refused")
         return _login_page(request, 403, "That is neither the inspector's token nor a user's key.")
@@ -448,15 +448,15 @@ def routes(gateway: Gateway) -> list[BaseRoute]:
         "/health": health,
     }
     return [
-        *(Route(f"/inspect{path}", guarded(gateway, page), methods=["GET"]) for path, page in pages.items()),
-        Route("/inspect/change/{what}", guarded(gateway, change), methods=["GET", "POST"]),
+        *(Route(f"/inspect{path}", guard(gateway, page), methods=["GET"]) for path, page in pages.items()),
+        Route("/inspect/change/{what}", guard(gateway, change), methods=["GET", "POST"]),
         Route("/inspect/login", entrance(gateway), methods=["GET", "POST"]),
-        Route("/inspect/logout", guarded(gateway, leave), methods=["POST"]),
+        Route("/inspect/logout", guard(gateway, leave), methods=["POST"]),
         Mount("/inspect/static", StaticFiles(directory=HERE / "static")),
         # Nothing below /inspect is anybody else's: neither the address nor the cookie goes upstream.
         Route(
             "/inspect{rest:path}",
-            guarded(gateway, nowhere),
+            guard(gateway, nowhere),
             methods=["GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"],
         ),
     ]
