@@ -1,9 +1,9 @@
 """All benchmarks, as `make bench` runs them: the machine, the settings, then tables in Markdown.
 
-    python -m bench [--data locomo.json] [--evidence path ...] [--precision path] [--only recall,evidence,latency,writes,...] [--write docs/benchmarks.md]
+    python -m bench [--data locomo.json] [--evidence path ...] [--precision path] [--only recall,evidence,latency,writes,...] [--write docs/benchmarks.md bench/RESULTS.md]
 
 Not among the usual parts, since they take long: sizes (of users, in a store of millions of items), vectors (of one user, exact or not),
-partitions, throughput (through PgBouncer), query-embedding, cron, gateway. Other memory stores: python -m research.peers. With --write each table also replaces the one of its name in that file, between its two marks.
+partitions, throughput (through PgBouncer), query-embedding, cron, gateway. Other memory stores: python -m research.peers. With --write each table also replaces the one of its name in the page that has it, between its two marks.
 """
 
 from __future__ import annotations
@@ -48,12 +48,18 @@ PARTS = {
 USUAL = "recall,evidence,precision,latency,writes,wal"
 
 
-def replace_section(text: str, name: str, section: str) -> str:
-    """The text of a file with the section between `<!-- name -->` and `<!-- /name -->` replaced. Raises CannotRun without them."""
-    marks = re.compile(rf"(<!-- {re.escape(name)} -->\n).*?(<!-- /{re.escape(name)} -->)", re.DOTALL)
-    if not marks.search(text):
-        raise CannotRun(f"no marks for {name}")
-    return marks.sub(lambda found: f"{found[1]}\n{section}\n\n{found[2]}", text)
+def replace_sections(pages: list[Path], sections: list[tuple[str, str]]) -> None:
+    """Replaces each section between its marks `<!-- name -->` and `<!-- /name -->`, in the page that has them. Raises
+    CannotRun if no page does."""
+    texts = {page: page.read_text() for page in pages}
+    for name, section in sections:
+        marks = re.compile(rf"(<!-- {re.escape(name)} -->\n).*?(<!-- /{re.escape(name)} -->)", re.DOTALL)
+        page = next((page for page, text in texts.items() if marks.search(text)), None)
+        if page is None:
+            raise CannotRun(f"no page has marks for {name}")
+        texts[page] = marks.sub(lambda found: f"{found[1]}\n{section}\n\n{found[2]}", texts[page])
+    for page, text in texts.items():
+        page.write_text(text)
 
 
 def main() -> int:
@@ -63,7 +69,13 @@ def main() -> int:
     for part in PARTS.values():
         part.add_arguments(parser)
     parser.add_argument("--only", default=USUAL, help=f"parts to run, with commas, of {', '.join(PARTS)} (%(default)s)")
-    parser.add_argument("--write", type=Path, help="a file whose marked tables are replaced")
+    parser.add_argument(
+        "--write",
+        type=Path,
+        nargs="+",
+        default=[],
+        help="files whose marked tables are replaced, each in the one that has it",
+    )
     options = parser.parse_args()
     wanted = options.only.split(",")
     if unknown := set(wanted) - set(PARTS):
@@ -85,10 +97,7 @@ def main() -> int:
                 continue
             sections += PARTS[name].run(options)
         if options.write:
-            text = options.write.read_text()
-            for name, section in sections:
-                text = replace_section(text, name, section)
-            options.write.write_text(text)
+            replace_sections(options.write, sections)
     except CannotRun as error:
         print(error, file=sys.stderr)
         return 2

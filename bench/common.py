@@ -152,7 +152,7 @@ def table(head: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
 
 
 def report(name: str, text: str) -> tuple[str, str]:
-    """Prints a section as it is ready and returns it for docs/benchmarks.md."""
+    """Prints a section as it is ready and returns it for bench/RESULTS.md."""
     print(text, end="\n\n", flush=True)
     return name, text
 

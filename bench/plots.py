@@ -1,6 +1,6 @@
-"""Plots of the tables in docs/benchmarks.md: evidence against tokens, latency against the size of the user.
+"""Plots of the benchmarks' tables: evidence against tokens, latency against the size of the user.
 
-    python -m bench.plots [--read docs/benchmarks.md] [--folder docs]
+    python -m bench.plots [--read docs/benchmarks.md bench/RESULTS.md] [--folder bench]
 
 They are drawn from what the page says, so they never show other figures than it does.
 """
@@ -20,6 +20,7 @@ from .common import ROOT, CannotRun
 
 WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 640, 380, 60, 170, 40, 50
 COLOURS = ("#1b6ca8", "#d1495b", "#3c896d", "#8d6a9f", "#b5850b", "#555555")
+PAGES = [ROOT / "docs" / "benchmarks.md", ROOT / "bench" / "RESULTS.md"]
 
 
 @dataclass(frozen=True)
@@ -151,11 +152,15 @@ def main() -> int:
         prog="python -m bench.plots", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument(
-        "--read", type=Path, default=ROOT / "docs" / "benchmarks.md", help="the page with the tables (%(default)s)"
+        "--read",
+        type=Path,
+        nargs="+",
+        default=PAGES,
+        help="the pages with the tables (docs/benchmarks.md, bench/RESULTS.md)",
     )
-    parser.add_argument("--folder", type=Path, default=ROOT / "docs", help="where the plots go (%(default)s)")
+    parser.add_argument("--folder", type=Path, default=ROOT / "bench", help="where the plots go (%(default)s)")
     options = parser.parse_args()
-    text, failed = options.read.read_text(), 0
+    text, failed = "".join(page.read_text() for page in options.read), 0
     for name, draw in (("evidence.svg", evidence_by_tokens), ("latency.svg", latency_by_size)):
         try:
             (options.folder / name).write_text(draw(text))

@@ -1,4 +1,4 @@
-"""The list of settings in docs/operations.md, made from sql/data/settings.csv.
+"""The list of settings in docs/reference/settings.md, made from sql/data/settings.csv.
 
 python scripts/docs_settings.py           # writes it
 python scripts/docs_settings.py --check   # fails where it differs
@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-DOCS = ROOT / "docs" / "operations.md"
+DOCS = ROOT / "docs" / "reference" / "settings.md"
 BEGIN, END = "<!-- settings: made by scripts/docs_settings.py -->\n", "<!-- end of settings -->\n"
 
 
@@ -48,7 +48,7 @@ def main() -> int:
         DOCS.write_text(wanted, encoding="utf-8")
     elif wanted != text:
         print(
-            "docs/operations.md lists other settings than sql/data/settings.csv: run scripts/docs_settings.py",
+            "docs/reference/settings.md lists other settings than sql/data/settings.csv: run scripts/docs_settings.py",
             file=sys.stderr,
         )
         return 1

@@ -181,7 +181,7 @@ end $$;
 -- Where a move pays best, and what it is worth there, in tokens at the price of plain input. From each place on that could
 -- be shorter: what is saved each call; carried: what not having moved has cost, a read of that for each call since it could
 -- be shorter; rewritten: all that follows, written instead of read. spent: what the turns have cost so far.
--- docs/window.md has it.
+-- docs/explain/window.md has it.
 create or replace function _memoir.move_pays(p_past _memoir.past, p_config jsonb, p_is_cold boolean,
   out saved bigint, out carried float8, out rewritten float8, out spent float8)
 language plpgsql immutable set plan_cache_mode = force_generic_plan as $$

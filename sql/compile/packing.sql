@@ -192,7 +192,7 @@ begin
 end $$;
 
 -- Of part of a long turn the sentence that holds most of the question's words, rare ones above all: it is worth three
--- quarters of the root of its share, as gold turns keep the words of answers (docs/benchmarks.md).
+-- quarters of the root of its share, as gold turns keep the words of answers (bench/RESULTS.md).
 create or replace function _memoir.reduced_turns(p_turns _memoir.candidate[], p_texts _memoir.item_text[],
   p_share float8, p_terms text[])
 returns _memoir.reduced_text[] language plpgsql immutable set plan_cache_mode = force_generic_plan as $$

@@ -58,7 +58,7 @@ comment on function memoir.session_pressure(text, text, integer) is
   'How full the window of a session is: {"shown_tokens", "budget" (p_budget, else that of the last moment, else of its
 model), "fill", "zone" (normal, caution, warning, critical, emergency), "due" (the moment that a compile would find now, or
 null), "moments", "last_moment": {"kind", "turn", "at"}, "saved", "carried", "rewriting" (what moving would save each call,
-what not moving has cost, what it would cost: docs/window.md), "first_turn", "lines_through", "objects", "by_fidelity",
+what not moving has cost, what it would cost: docs/explain/window.md), "first_turn", "lines_through", "objects", "by_fidelity",
 "pinned", "moves", "faults": by type}. Writes nothing. Raises PM001, PM003, PM014.';
 
 create or replace function memoir.window_forms(p_user text, p_session text, p_budget integer default null,

@@ -219,7 +219,7 @@ create or replace function _memoir.learnt_changes(p_turn _memoir.conversation_hi
   p_language text, p_config jsonb)
 returns setof _memoir.found_change language plpgsql stable set plan_cache_mode = force_generic_plan as $$
 declare
-  -- docs/extraction.md has what other limits find; words alone tell less.
+  -- docs/explain/extraction.md has what other limits find; words alone tell less.
   v_sure constant real := 0.42; v_doubt constant real := 0.15;
   v_sure_by_words constant real := 0.5; v_doubt_by_words constant real := 0.25;
   v_stems text[] := _memoir.topics(left(p_text, 1000), p_language, '{}'); v_units _memoir.said_unit[]; v_row record;

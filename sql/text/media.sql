@@ -1,5 +1,5 @@
 -- Parts of a message that are no text: images, audio, files, and what a model thought. What they cost at most
--- (docs/tokens.md), and their shape in the format that did not send them.
+-- (docs/explain/tokens.md), and their shape in the format that did not send them.
 
 -- The bytes that base64 says, as far as it is any.
 create or replace function _memoir.from_base64(p_text text)

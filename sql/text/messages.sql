@@ -326,7 +326,7 @@ returns text language sql immutable as $$
     else jsonb_build_object('arguments', p_arguments)::text end
 $$;
 
--- The strings of a message that cost tokens, in the order of the accounting rule (docs/tokens.md).
+-- The strings of a message that cost tokens, in the order of the accounting rule (docs/explain/tokens.md).
 create or replace function _memoir.token_texts(p_text text, p_parts jsonb, p_name text, p_tool_calls jsonb,
   p_tool_call_id text)
 returns text[] language plpgsql immutable as $$

@@ -1,5 +1,5 @@
 -- What a text costs. Exact counts come from PL/Python where it is installed; without it, and for models whose tokenizer
--- isn't public, an estimate calibrated to stay at or above o200k_base and cl100k_base. How: docs/tokens.md.
+-- isn't public, an estimate calibrated to stay at or above o200k_base and cl100k_base. How: docs/explain/tokens.md.
 
 create or replace function memoir.count_tokens(p_text text, p_model text default null)
 returns integer language plpgsql stable security definer set search_path from current as $$
@@ -114,7 +114,7 @@ end $$;
 comment on function memoir.estimate_tokens(text) is
   'Tokens of a text, estimated from its characters alone: meant to be at or above the exact count of o200k_base and
 cl100k_base in practically all texts people write, about a fifth above it in English prose. 0 for null and empty text.
-The sum over parts is never below the estimate of the whole. See docs/tokens.md.';
+The sum over parts is never below the estimate of the whole. See docs/explain/tokens.md.';
 
 create or replace function memoir.max_tokens(p_text text)
 returns integer language sql immutable parallel safe

@@ -1,5 +1,5 @@
--- Seen from outside: one view per question of whoever runs this, for memoir_admin (docs/operations.md,
--- docs/grafana.json). Numbers, ids and the applications' names of users and sessions; no text that anybody said. A
+-- Seen from outside: one view per question of whoever runs this, for memoir_admin (docs/guides/operations.md,
+-- docs/guides/grafana.json). Numbers, ids and the applications' names of users and sessions; no text that anybody said. A
 -- view reads as the owner, so one with rows of users asks who reads it: to others that it was granted, it shows
 -- their users only.
 
@@ -120,7 +120,7 @@ begin
   return query
   select case when v_load.connections_share > 0.95 then 'red' else 'yellow' end,
     format('%s of %s connections are taken', v_load.connections, v_load.connections_max),
-    'put PgBouncer in front (docs/operations.md), lower max_size of the clients'' pools, or raise max_connections'
+    'put PgBouncer in front (docs/guides/operations.md), lower max_size of the clients'' pools, or raise max_connections'
   where v_load.connections_share > 0.8
   union all
   select case when v_load.replay_lag_seconds > 300 then 'red' else 'yellow' end,

@@ -115,7 +115,7 @@ def test_each_kind_is_found_and_what_nearly_looks_like_it_is_not(
 @pytest.mark.acceptance
 @pytest.mark.parametrize("texts_of", [f"held_out_{n}" for n in range(1, 7)])
 def test_what_people_and_machines_write(db: psycopg.Connection, texts_of: str) -> None:
-    """Recall of at least nine in ten and at most three false alarms in a hundred, which `docs/security.md` promises."""
+    """Recall of at least nine in ten and at most three false alarms in a hundred, which `docs/guides/security.md` promises."""
     folder = ROOT / "tests/data/secrets"
     secret, plain = (texts((folder / f"{texts_of}_{kind}.txt").read_text()) for kind in ("secret", "plain"))
     missed = [t for t in secret if kinds(db, t) == []]

@@ -199,7 +199,7 @@ def test_sizes_are_read_from_the_header(db, size):
         assert db.execute("select _memoir.image_size(%s)", [make(*size)]).fetchone()[0] == list(size)
 
 
-# Figures of the providers' own examples where they give any: docs/tokens.md.
+# Figures of the providers' own examples where they give any: docs/explain/tokens.md.
 @pytest.mark.parametrize(
     ("size", "openai", "anthropic"),
     [

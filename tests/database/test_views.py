@@ -164,7 +164,7 @@ def test_health(db: psycopg.Connection, admin: psycopg.Connection) -> None:
 
 def test_the_dashboard_runs(admin: psycopg.Connection) -> None:
     """Grafana's macros stand for a condition on the time range."""
-    dashboard = json.loads((ROOT / "docs" / "grafana.json").read_text())
+    dashboard = json.loads((ROOT / "docs" / "guides" / "grafana.json").read_text())
     queries = [target["rawSql"] for panel in dashboard["panels"] for target in panel["targets"]]
     assert len(queries) >= 14
     used: set[str] = set()
@@ -184,7 +184,7 @@ def test_the_dashboard_runs(admin: psycopg.Connection) -> None:
 
 
 def test_docs_name_what_there_is(admin: psycopg.Connection) -> None:
-    text = (ROOT / "docs" / "operations.md").read_text()
+    text = "".join((ROOT / "docs" / "guides" / name).read_text() for name in ("operations.md", "monitoring.md"))
     views = {view for (view,) in admin.execute(VIEWS)}
     assert [view for view in sorted(views) if f"`{view}`" not in text] == []
     jobs = {job for (job,) in admin.execute("select job from memoir.list_jobs()")}

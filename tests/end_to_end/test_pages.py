@@ -10,7 +10,7 @@ import pytest
 from pages import outputs, settled, write_output
 from servers import connect
 
-PAGES = ["README.md", "docs/tutorial.md", "docs/recipes.md", "docs/compile.md"]
+PAGES = ["README.md", "docs/start/tutorial.md", "docs/guides/recipes.md", "docs/explain/compile.md"]
 
 
 @pytest.mark.parametrize("page", PAGES)

@@ -83,7 +83,7 @@ PROVIDERS = {
 
 @pytest.fixture(scope="module", params=PROVIDERS)
 def installed(request: pytest.FixtureRequest) -> Iterator[str]:
-    """The customer's DSN, pg_memoir installed as docs/installation.md says for managed servers."""
+    """The customer's DSN, pg_memoir installed as docs/start/installation.md says for managed servers."""
     provider = PROVIDERS[request.param]
     with fresh_server() as server:
         with connect(server) as superuser:

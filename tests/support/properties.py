@@ -336,7 +336,7 @@ def _unanswered(history: list[Message]) -> bool:
 
 
 def _as_counted(message: Message) -> Message:
-    """Arguments that are no object count as the costlier format sends them, wrapped into one (docs/tokens.md)."""
+    """Arguments that are no object count as the costlier format sends them, wrapped into one (docs/explain/tokens.md)."""
 
     def wrapped(call: Message) -> Message:
         given = call["function"]["arguments"]

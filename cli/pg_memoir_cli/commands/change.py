@@ -29,7 +29,7 @@ def forget(
     `pg-memoir forget alice "my locker code"`, or `pg-memoir forget alice 0198…` for one memory.
 
     What is forgotten leaves a tombstone, so that it does not come back. Words can be taken back for a while (`pg-memoir
-    list alice changes`, undo_change). To take bytes out of the files, erase (docs/security.md).
+    list alice changes`, undo_change). To take bytes out of the files, erase (docs/guides/privacy.md).
 
     Ends with 3 where words name nothing clearly; nothing is forgotten then. Without a terminal and --yes it only shows.
     """

@@ -33,7 +33,7 @@ def _cluster(*arguments: str, quiet: bool = False) -> str:
     if sys.platform != "linux" or shutil.which("bash") is None:
         raise Stop(
             "the private server needs Linux with bash and apt",
-            "elsewhere: docs/installation.md, Docker (Dockerfile.postgres), or any PostgreSQL with pgvector",
+            "elsewhere: docs/start/installation.md, Docker (Dockerfile.postgres), or any PostgreSQL with pgvector",
         )
     home, is_checkout = _home()
     environment = dict(os.environ)
