@@ -13,7 +13,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 
-SINCE = "b4ecc4fec3f7fa002f0b4a3434f72c17b5f4396b"
+SINCE = "c65727ddd1e6109bc75ee6a4993acb4681d4ccc3"
 
 SUBJECT = re.compile(r"(?P<area>[a-z][a-z0-9, _-]*): (?P<verb>[a-z]+)\b[^;]*")
 MOST = 60
