@@ -47,7 +47,7 @@ bench: up ## Measure recall and speed (DATA=file.json for the conversations)
 dist: setup ## Build wheels and sdists of all packages into .local/dist
 	@exec $(PYTHON) scripts/dist.py
 
-reference: up ## Write docs/reference/reference.md anew, from the comments of what is installed
+reference: up ## Write docs/reference.md anew, from the comments of what is installed
 	@$(ENV); exec $(PYTHON) scripts/build_reference.py
 
 format: setup ## Format the Python code

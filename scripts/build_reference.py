@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""docs/reference/reference.md from the comments of what is installed: every function and view of schema memoir, in the order of sql/.
+"""docs/reference.md from the comments of what is installed: every function and view of schema memoir, in the order of sql/.
 
 build_reference.py [DSN] [--out FILE]       DSN: else the environment's PG_MEMOIR_DSN
 """
@@ -20,7 +20,7 @@ import psycopg
 
 ROOT = Path(__file__).resolve().parents[1]
 PLPYTHON = "plpython/functions.sql"
-REFERENCE = ROOT / "docs" / "reference" / "reference.md"
+REFERENCE = ROOT / "docs" / "reference.md"
 HEAD = """# Reference
 
 Every function and view of schema `memoir`, in the order of [sql/contents.sql](../sql/contents.sql). Made by `make reference` from
@@ -147,7 +147,7 @@ def main() -> int:
         prog="build_reference.py", description=__doc__.splitlines()[0] if __doc__ else None
     )
     parser.add_argument("dsn", nargs="?", default=os.environ.get("PG_MEMOIR_DSN"), help="of a database with pg_memoir")
-    parser.add_argument("--out", type=Path, default=REFERENCE, help="where it goes (docs/reference/reference.md)")
+    parser.add_argument("--out", type=Path, default=REFERENCE, help="where it goes (docs/reference.md)")
     options = parser.parse_args()
     if not options.dsn:
         parser.error("no DSN: make reference")

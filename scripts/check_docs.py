@@ -18,7 +18,7 @@ PAGES = [
     "client/README.md",
     *sorted(str(p.relative_to(ROOT)) for p in (ROOT / "docs").rglob("*.md")),
 ]
-MADE = {"docs/reference/reference.md"}  # from the comments in sql/, which are not pages to read through
+MADE = {"docs/reference.md"}  # from the comments in sql/, which are not pages to read through
 WORDS = 80
 
 FENCE = re.compile(r"^\s*(```|~~~)\s*(\w*)")

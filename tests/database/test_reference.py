@@ -1,4 +1,4 @@
-"""docs/reference/reference.md says what is installed."""
+"""docs/reference.md says what is installed."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ def test_the_reference_is_current(db: psycopg.Connection, memoir_dsn: str) -> No
     if not has_plpython(memoir_dsn):
         pytest.skip("no PL/Python: what needs it is in the reference and not installed")
     assert build_reference.REFERENCE.read_text() == build_reference.build(db), (
-        "make reference, and commit docs/reference/reference.md"
+        "make reference, and commit docs/reference.md"
     )
 
 
