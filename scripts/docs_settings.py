@@ -1,7 +1,7 @@
-"""The list of settings in docs/reference/settings.md, made from sql/data/settings.csv.
+"""Writes the settings of sql/data/settings.csv into their two pages of docs/reference.
 
-python scripts/docs_settings.py           # writes it
-python scripts/docs_settings.py --check   # fails where it differs
+python scripts/docs_settings.py           # writes them
+python scripts/docs_settings.py --check   # fails if one differs
 """
 
 from __future__ import annotations
@@ -11,7 +11,10 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-DOCS = ROOT / "docs" / "reference" / "settings.md"
+DOCS = ROOT / "docs" / "reference"
+PAGES = {"settings.md": "", "settings-upkeep.md": "Memories"}
+"""Each page begins with the group whose heading begins so."""
+
 BEGIN, END = "<!-- settings: made by scripts/docs_settings.py -->\n", "<!-- end of settings -->\n"
 
 
@@ -23,35 +26,37 @@ def shown(row: dict[str, str]) -> tuple[str, str]:
     return default, f"{row['min_value']} to {row['max_value']}" if row["min_value"] else row["kind"]
 
 
-def table(lines: list[str]) -> str:
-    """One table a heading of the file; what can be overridden per user and session has a star."""
-    out, rows, heading = [], lines[1:], ""
+def tables(lines: list[str]) -> dict[str, str]:
+    """Returns for each page one table a group of settings. Those with a star can be overridden per user and session."""
+    pages, rows, page = dict.fromkeys(PAGES, ""), lines[1:], next(iter(PAGES))
     columns = next(csv.reader([rows[0]]))
     for line in rows[1:]:
         if line.startswith("#"):
             heading = line[1:].strip()
-            out.append(f"\n{heading}:\n\n| setting | default | may be | |\n|---|---|---|---|\n")
+            page = next((name for name, first in PAGES.items() if first and heading.startswith(first)), page)
+            pages[page] += f"\n{heading}:\n\n| setting | default | may be | |\n|---|---|---|---|\n"
             continue
         row = dict(zip(columns, next(csv.reader([line])), strict=True))
         default, may_be = shown(row)
         star = "*" if row["overridable"] == "yes" else ""
-        out.append(f"| `{row['key']}`{star} | {default} | {may_be} | {row['description']} |\n")
-    return "".join(out).lstrip("\n")
+        pages[page] += f"| `{row['key']}`{star} | {default} | {may_be} | {row['description']} |\n"
+    return {name: text.lstrip("\n") for name, text in pages.items()}
 
 
 def main() -> int:
-    text = DOCS.read_text(encoding="utf-8")
-    before, rest = text.split(BEGIN)
     lines = (ROOT / "sql" / "data" / "settings.csv").read_text(encoding="utf-8").splitlines()
-    wanted = before + BEGIN + table(lines) + END + rest.split(END)[1]
-    if "--check" not in sys.argv:
-        DOCS.write_text(wanted, encoding="utf-8")
-    elif wanted != text:
-        print(
-            "docs/reference/settings.md lists other settings than sql/data/settings.csv: run scripts/docs_settings.py",
-            file=sys.stderr,
-        )
-        return 1
+    for name, listed in tables(lines).items():
+        text = (DOCS / name).read_text(encoding="utf-8")
+        before, rest = text.split(BEGIN)
+        wanted = before + BEGIN + listed + END + rest.split(END)[1]
+        if "--check" not in sys.argv:
+            (DOCS / name).write_text(wanted, encoding="utf-8")
+        elif wanted != text:
+            print(
+                f"docs/reference/{name} lists other settings than sql/data/settings.csv: run scripts/docs_settings.py",
+                file=sys.stderr,
+            )
+            return 1
     return 0
 
 
