@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""A primary with two standbys, PgBouncer, the gateway and a worker on one machine: what a failover is, to try and to test.
+"""A primary with two standbys, PgBouncer, the gateway and a worker on one machine: what a failover is, to try and to
+test.
 
     make up                                               # once: PostgreSQL, the Python environment, the built SQL
     .local/venv/bin/python deploy/replicas.py up FOLDER        starts everything and prints the connection strings
@@ -8,10 +9,11 @@
     .local/venv/bin/python deploy/replicas.py rejoin FOLDER    makes standbys anew of nodes that are down
     .local/venv/bin/python deploy/replicas.py down FOLDER      stops everything; the data stay
 
-A commit waits for one standby (synchronous_standby_names = ANY 1), so what was acknowledged is on the one that is promoted: the one
-that received most. Applications write to database `memoir` of PgBouncer and read from `memoir_read`, which is the standbys, with
-`p_after_turn`; agents go through the gateway (--gateway-port), whose upstreams are set as ever (UPSTREAM_ANTHROPIC, UPSTREAM_OPENAI).
-One script that decides is no cluster manager: in production that is Patroni's part, or the provider's.
+A commit waits for one standby (synchronous_standby_names = ANY 1), so what was acknowledged is on the one that is
+promoted: the one that received most. Applications write to database `memoir` of PgBouncer and read from
+`memoir_read`, which is the standbys, with `p_after_turn`; agents go through the gateway (--gateway-port), whose
+upstreams are set as ever (UPSTREAM_ANTHROPIC, UPSTREAM_OPENAI). One script that decides is no cluster manager: in
+production that is Patroni's part, or the provider's.
 """
 
 from __future__ import annotations

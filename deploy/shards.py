@@ -9,8 +9,9 @@
     .local/venv/bin/python deploy/shards.py status FOLDER            parts, users, sizes and jobs of every server
     .local/venv/bin/python deploy/shards.py down FOLDER
 
-Every server is a plain pg_memoir of the same modulus, with a worker for its jobs; the router has no data. A part is moved by
-logical replication of its leaves; the last moment, in which its row at the router is locked, lasts as long as the last bytes need.
+Every server is a plain pg_memoir of the same modulus, with a worker for its jobs; the router has no data. A part is
+moved by logical replication of its leaves; the last moment, in which its row at the router is locked, lasts as long
+as the last bytes need.
 """
 
 from __future__ import annotations

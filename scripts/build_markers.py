@@ -3,8 +3,8 @@ sql/data/markers.csv, each character with all that Unicode calls confusable with
 
     build_markers.py sql/data/markers.csv      prints functions
 
-Confusables are those of the package confusable-homoglyphs (Unicode's confusables.txt), compatibility forms and properties
-those of Python's unicodedata: nobody keeps a list by hand.
+Confusables are those of the package confusable-homoglyphs (Unicode's confusables.txt), compatibility forms and
+properties those of Python's unicodedata: nobody keeps a list by hand.
 """
 
 from __future__ import annotations
@@ -75,8 +75,8 @@ def folds(char: str) -> bool:
 
 
 def dropped() -> set[str]:
-    """What a recalled text can do without: characters that show nothing, but for white space and for what words and emoji
-    are written with (joiners, variation selectors, signs of Arabic and its like)."""
+    """What a recalled text can do without: characters that show nothing, but for white space and for what words and
+    emoji are written with (joiners, variation selectors, signs of Arabic and its like)."""
     kinds, scripts = ("Cc", "Cf", "Zl", "Zp"), ("ARABIC", "SYRIAC", "KAITHI")
     found = {c for c in ALL if unicodedata.category(c) in kinds and not name(c).startswith(scripts)}
     found |= {chr(code) for code in (*range(1, 9), *range(14, 28), 127, *range(0xE0000, 0xE1000))}
@@ -123,8 +123,9 @@ class Patterns:
         return f"(?:{self.looks_like(char)}|{SPELT[char]}|{number})"
 
     def gap(self, opening: str, between: str) -> str:
-        """What may stand between two characters: white space and, since no list of what is invisible is complete, anything
-        beyond ASCII, but not another opening: so no text is read twice. anything: also what is no letter and no digit."""
+        """What may stand between two characters: white space and, since no list of what is invisible is complete,
+        anything beyond ASCII, but not another opening: so no text is read twice. anything: also what is no letter and
+        no digit."""
         stops = inside(self.characters(opening)) if opening else ""
         return f"[^{'0-9A-Za-z' if between == 'anything' else '!-~'}{stops}]*"
 

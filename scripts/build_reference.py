@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""docs/reference.md from the comments of what is installed: every function and view of schema memoir, in the order of sql/.
+"""docs/reference.md from the comments of what is installed: every function and view of schema memoir, in the order of
+sql/.
 
 build_reference.py [DSN] [--out FILE]       DSN: else the environment's PG_MEMOIR_DSN
 """

@@ -1,5 +1,5 @@
-"""What can be checked of the written pages: paragraphs of at most 80 words, links and anchors that lead somewhere, names of
-functions, settings' files and tests that exist, no path of anybody's machine.
+"""What can be checked of the written pages: paragraphs of at most 80 words, links and anchors that lead somewhere,
+names of functions, settings' files and tests that exist, no path of anybody's machine.
 
     python scripts/check_docs.py        # prints what is wrong, ends with 1 if anything is
 """

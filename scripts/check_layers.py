@@ -3,10 +3,10 @@
 
     check_layers.py [FOLDER]       FOLDER: sql/ by default
 
-An area is a folder of sql/. Found is: a file that the table of contents lacks, a call from an area to one below it, files
-that call each other in a circle, a function of more than 120 lines. Calls are found by their qualified name, `memoir.name(`
-or `_memoir.name(`, wherever it stands but in comments; a step that a job calls by a name in a table is no call. Exits with
-1 when there is anything to say.
+An area is a folder of sql/. Found is: a file that the table of contents lacks, a call from an area to one below it,
+files that call each other in a circle, a function of more than 120 lines. Calls are found by their qualified name,
+`memoir.name(` or `_memoir.name(`, wherever it stands but in comments; a step that a job calls by a name in a table is
+no call. Exits with 1 when there is anything to say.
 """
 
 from __future__ import annotations

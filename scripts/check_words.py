@@ -2,8 +2,8 @@
 
     check_words.py [SINCE]      SINCE: the commit whose text was there before the rules
 
-Reads git only. Prints each commit and line that breaks a rule, and ends with 1 if there is one. A clone without that commit
-has nothing to compare with, and passes.
+Reads git only. Prints each commit and line that breaks a rule, and ends with 1 if there is one. A clone without that
+commit has nothing to compare with, and passes.
 """
 
 from __future__ import annotations

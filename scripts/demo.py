@@ -5,7 +5,8 @@
     demo.py chats.jsonl         OpenAI-style JSON or JSONL, ShareGPT: asks what the file's first user asked first
     demo.py chats.jsonl --ask "What did I say about ...?"
 
-Safe to run again: what is stored already is recognised. make demo gives file and question as PG_MEMOIR_DEMO_DATA and _ASK.
+Safe to run again: what is stored already is recognised. make demo gives file and question as PG_MEMOIR_DEMO_DATA and
+_ASK.
 """
 
 from __future__ import annotations
@@ -109,7 +110,8 @@ def embed_backlog(memoir: Memoir) -> None:
 
 
 class Progress:
-    """How far something is: on a terminal a line that moves, in a log one every ten seconds. What is done at once says nothing."""
+    """How far something is: on a terminal a line that moves, in a log one every ten seconds. What is done at once
+    says nothing."""
 
     def __init__(self, doing: str, what: str) -> None:
         self.doing, self.what = doing, what

@@ -1,8 +1,8 @@
 """Builds a wheel and an sdist of each package: make dist, or `python scripts/dist.py FOLDER`.
 
-Packages are staged side by side with the one version written in, so that an sdist builds without the checkout. The wheel of
-each is built from its sdist. That of the command line brings along what `pg-memoir up` needs: the set-up scripts, the
-built SQL, the server's Python code.
+Packages are staged side by side with the one version written in, so that an sdist builds without the checkout. The
+wheel of each is built from its sdist. That of the command line brings along what `pg-memoir up` needs: the set-up
+scripts, the built SQL, the server's Python code.
 """
 
 from __future__ import annotations

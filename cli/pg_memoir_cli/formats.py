@@ -227,7 +227,8 @@ def _record(record: Any, number: int, where: Where, options: _Options) -> Iterat
         else:
             keys = ", ".join(sorted(record)[:8]) if isinstance(record, dict) else type(record).__name__
             needed = (
-                "needs 'messages' (OpenAI), 'conversations' (ShareGPT), 'conversation' (LoCoMo), 'mapping' (ChatGPT) or "
+                "needs 'messages' (OpenAI), 'conversations' (ShareGPT), 'conversation' (LoCoMo), 'mapping' (ChatGPT) "
+                "or "
                 "'chat_messages' (Claude)"
             )
             raise where.fail(None, f"no known format: {needed}, has {keys}")
@@ -304,7 +305,7 @@ def _stamp(message: Message, time: datetime | None) -> None:
         message["created_at"] = time.isoformat()
 
 
-# --- ShareGPT: {"id", "conversations": [{"from", "value"}]} -----------------------------------------------------------
+# --- ShareGPT: {"id", "conversations": [{"from", "value"}]} ---------------------------------------------------------
 
 
 def _sharegpt(record: dict[str, Any], number: int, where: Where, options: _Options) -> Conversation:
@@ -327,7 +328,7 @@ def _sharegpt(record: dict[str, Any], number: int, where: Where, options: _Optio
     )
 
 
-# --- Exports of ChatGPT: {"title", "mapping": {…}, "current_node"}, of Claude: {"uuid", "name", "chat_messages": […]} ---
+# --- Exports of ChatGPT: {"title", "mapping": {…}, "current_node"}, of Claude: {"uuid", "name", "chat_messages"} ---
 
 
 def _read_record(

@@ -1,7 +1,8 @@
 """pg_memoir: memory for AI agents that lives in PostgreSQL. This package only calls its functions.
 
 `Memoir` (sync) and `AsyncMemoir` (async) are the client; `from_openai`, `from_responses`, `from_anthropic` and
-`tool_result` turn what a model's SDK answers into messages to persist; `Memoir.wrap` does it for a whole client. The command `pg-memoir` is another package, pg_memoir_cli.
+`tool_result` turn what a model's SDK answers into messages to persist; `Memoir.wrap` does it for a whole client. The
+command `pg-memoir` is another package, pg_memoir_cli.
 """
 
 from .aio import AsyncMemoir, AsyncSession

@@ -201,7 +201,8 @@ class AsyncMemoir(AllCalls, AsyncClient):
 
     @asynccontextmanager
     async def keeping(self, leases: Leases) -> AsyncIterator[None]:
-        """Keeps leases alive from another task while the block works. One that is lost all the same is somebody else's."""
+        """Keeps leases alive from another task while the block works. One that is lost all the same is somebody
+        else's."""
         done = asyncio.Event()
 
         async def beat() -> None:

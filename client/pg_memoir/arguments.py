@@ -60,8 +60,8 @@ def label(value: Any, path: str) -> str:
 
 
 def text(value: Any, path: str) -> str:
-    """Checks a name. Replacing a part of it could make it somebody else's, so what can't be stored raises: PostgreSQL's own
-    error would not say where it stands."""
+    """Checks a name. Replacing a part of it could make it somebody else's, so what can't be stored raises:
+    PostgreSQL's own error would not say where it stands."""
     if not isinstance(value, str):
         raise wrong(value, path, "a str")
     nul = value.find("\0")

@@ -213,8 +213,8 @@ def calls(
     **fixed: str,
 ) -> Callable[[F], F]:
     """The function of schema memoir, where it has another name than the method. `read`: what makes the answer of its
-    rows; `cast`: of its value; `exact`: columns that were escaped when they were sent; `fixed`: arguments that are always
-    the same."""
+    rows; `cast`: of its value; `exact`: columns that were escaped when they were sent; `fixed`: arguments that are
+    always the same."""
 
     def noted(definition: F) -> F:
         definition.options = _Options(function, read, cast, exact, fixed)  # type: ignore[attr-defined]

@@ -116,7 +116,11 @@ class Memoir(AllCalls, Client):
         if call.embed is not None and self.embed is not None:
             params = params | {"query_embedding": self._query_vector(call.embed)}
         try:
-            with raise_refusals(), self._pool.connection() as connection, connection.cursor(row_factory=dict_row) as cursor:
+            with (
+                raise_refusals(),
+                self._pool.connection() as connection,
+                connection.cursor(row_factory=dict_row) as cursor,
+            ):
                 cursor.execute(call.sql.encode(), params)
                 return call.read(cursor.fetchall() if cursor.description else [])
         except PoolTimeout:

@@ -149,7 +149,8 @@ class Conversations:
         tokens of recall. `tools`: the definitions that go with the request, as they count too. `query_embedding`: the
         query's vector, if you have it. `query_parts`: multimodal content parts. `as_of`: what was known then;
         `valid_at`: what was true then. `after_turn`: a turn mark the server must have reached (replicas). Raises
-        BudgetTooSmallError, CostBudgetExceededError, NothingToContinueError, ReplicaBehindError, InvalidArgumentError, DimensionMismatchError.
+        BudgetTooSmallError, CostBudgetExceededError, NothingToContinueError, ReplicaBehindError,
+        InvalidArgumentError, DimensionMismatchError.
         """
 
     @value
@@ -184,7 +185,8 @@ class Conversations:
     @calls("explain_context")
     @like(compile_context)
     def explain(self) -> list[Considered]:
-        """Every item a compile with these arguments considers: score parts, ranks, tokens, position or reason left out."""
+        """Every item a compile with these arguments considers: score parts, ranks, tokens, position or reason left
+        out."""
 
     @rows
     def list_compiles(self, user: str, session: str, *, limit: int | None = None) -> list[Compiled]:
@@ -214,10 +216,11 @@ class Conversations:
         query_embedding: Vector | None = None,
         said: Text | None = None,
     ) -> dict[str, Any]:
-        """What to set beside the newest message of a list that the application keeps itself: `text` (profile and recall,
-        fenced, or empty), `items`, `profile_version`, `tokens`, `compile_id`, `warnings`, `weak`. `shown_from`: the first
-        turn of the session that the list still shows. `said`: what it says beside these, which is not repeated, nor is
-        `profile_version`, the one it shows already. Raises InvalidArgumentError, DimensionMismatchError."""
+        """What to set beside the newest message of a list that the application keeps itself: `text` (profile and
+        recall, fenced, or empty), `items`, `profile_version`, `tokens`, `compile_id`, `warnings`, `weak`.
+        `shown_from`: the first turn of the session that the list still shows. `said`: what it says beside these,
+        which is not repeated, nor is `profile_version`, the one it shows already. Raises InvalidArgumentError,
+        DimensionMismatchError."""
 
     @rows
     def known_messages(self, user: str, chains: Sequence[str]) -> list[dict[str, Any]]:
@@ -231,10 +234,10 @@ class Conversations:
 
     @value
     def record_exchange(self, user: str, session: str, messages: List, *, turns: int = 0) -> dict[str, Any]:
-        """Appends messages of a list that the application keeps, in one transaction, and notes them for known_messages.
-        An entry has `message`, `key`, `actor`, `usage` and `notes` (`chain`, `added`, `items`); `turns`: of the session
-        before. Returns `turns` (after each entry) and `refused` (`code` and `error` of each message that is not stored). Raises
-        UnknownSessionError, SessionClosedError, InvalidArgumentError."""
+        """Appends messages of a list that the application keeps, in one transaction, and notes them for
+        known_messages. An entry has `message`, `key`, `actor`, `usage` and `notes` (`chain`, `added`, `items`);
+        `turns`: of the session before. Returns `turns` (after each entry) and `refused` (`code` and `error` of each
+        message that is not stored). Raises UnknownSessionError, SessionClosedError, InvalidArgumentError."""
 
     @value
     def set_working_memory(
@@ -283,9 +286,9 @@ class Conversations:
     def retract_turns(
         self, user: str, session: str, from_turn: int, to_turn: int | None = None, *, reason: Text | None = None
     ) -> dict[str, Any]:
-        """Takes turns back (None: that one), tool calls with their results: they are no longer shown, recalled or learnt
-        from; `history` has them, marked. Returns `turns`, `memories` (invalidated). Raises UnknownSessionError,
-        InvalidArgumentError."""
+        """Takes turns back (None: that one), tool calls with their results: they are no longer shown, recalled or
+        learnt from; `history` has them, marked. Returns `turns`, `memories` (invalidated). Raises
+        UnknownSessionError, InvalidArgumentError."""
 
     @value
     def append_items(

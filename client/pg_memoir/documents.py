@@ -17,14 +17,15 @@ class Documents:
     @value
     @calls("put_documents", exact=["result"])
     def put_documents(self, user: str, documents: Entries) -> dict[str, Any]:
-        """Stores documents, all or nothing: dicts with `namespace` (a list), `key`, `value` (None deletes), `text` (what is
-        searched: every string in it unless given, None for nothing), `embeddings` (vectors, of any dimension), `minutes`
-        (how long it lives).
+        """Stores documents, all or nothing: dicts with `namespace` (a list), `key`, `value` (None deletes), `text`
+        (what is searched: every string in it unless given, None for nothing), `embeddings` (vectors, of any
+        dimension), `minutes` (how long it lives).
 
-        Several writers lose nothing by `append` (True instead of a key: after the last that was appended to the namespace)
-        and `merge` (instead of a value: fields to set in the document as it is, or in its field `at`). `exists` (a bool) and
-        `was` (the value that you read) say what must still hold, else ChangedElsewhereError is raised and nothing
-        written. `namespace` with `where` (a filter of search_documents) deletes those that fit. Returns `stored`, `deleted`, `secret` and `appended` (keys). Raises InvalidArgumentError, TextTooLargeError,
+        Several writers lose nothing by `append` (True instead of a key: after the last that was appended to the
+        namespace) and `merge` (instead of a value: fields to set in the document as it is, or in its field `at`).
+        `exists` (a bool) and `was` (the value that you read) say what must still hold, else ChangedElsewhereError is
+        raised and nothing written. `namespace` with `where` (a filter of search_documents) deletes those that fit.
+        Returns `stored`, `deleted`, `secret` and `appended` (keys). Raises InvalidArgumentError, TextTooLargeError,
         ChangedElsewhereError."""
 
     @rows
@@ -49,10 +50,9 @@ class Documents:
         refresh: bool | None = None,
         query_embedding: Vector | None = None,
     ) -> list[FoundDocument]:
-        """Documents of a namespace and those below it: with a query or its vector the best first, else those written last
-        (both: half and half).
-        `filter`: {"field": value} or {"field": {"$gt": 5}} ($eq, $ne, $gt, $gte, $lt, $lte). Raises
-        InvalidArgumentError."""
+        """Documents of a namespace and those below it: with a query or its vector the best first, else those written
+        last (both: half and half). `filter`: {"field": value} or {"field": {"$gt": 5}} ($eq, $ne, $gt, $gte, $lt,
+        $lte). Raises InvalidArgumentError."""
 
     @values
     @calls("list_document_namespaces", exact=["result"])
@@ -65,5 +65,5 @@ class Documents:
         limit: int | None = None,
         offset: int | None = None,
     ) -> list[list[str]]:
-        """Namespaces that hold documents, cut to `depth` labels. `conditions`: {"match": "prefix" or "suffix", "path": […]},
-        "*" being any one label. Raises InvalidArgumentError."""
+        """Namespaces that hold documents, cut to `depth` labels. `conditions`: {"match": "prefix" or "suffix",
+        "path": […]}, "*" being any one label. Raises InvalidArgumentError."""

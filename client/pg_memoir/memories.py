@@ -170,8 +170,8 @@ class Memories:
     @value
     def forget_about(self, user: str, query: Text, *, preview: bool | None = None) -> dict[str, Any]:
         """Forgets what a few words name ("my locker code"): the clauses that say it and the memories made of them.
-        'outcome': forgotten, preview, unclear or nothing; 'turns', 'memories', 'change_id'. With `preview` it only tells
-        what that would be. Raises InvalidArgumentError."""
+        'outcome': forgotten, preview, unclear or nothing; 'turns', 'memories', 'change_id'. With `preview` it only
+        tells what that would be. Raises InvalidArgumentError."""
 
     @rows
     def list_changes(self, user: str, *, undone: bool | None = None) -> list[Change]:
@@ -202,8 +202,8 @@ class Memories:
     @value
     def call_memory_tool(self, user: str, session: str | None, name: Text, arguments: Object) -> str:
         """Runs a model's call of one of `memory_tools` and returns text for the model; what the model can mend is
-        answered as 'Error: …'. Without a session there is nobody to quote. What it writes is the agent's word, unless it quotes the user's own turn of this session.
-        Raises UnknownSessionError, NotAuthorizedError."""
+        answered as 'Error: …'. Without a session there is nobody to quote. What it writes is the agent's word, unless
+        it quotes the user's own turn of this session. Raises UnknownSessionError, NotAuthorizedError."""
 
     @value
     def memory_query(
@@ -231,14 +231,14 @@ class Memories:
     def memory_restore(
         self, user: str, session: str, object: str, *, lines: str | None = None, reason: Text | None = None
     ) -> str:
-        """The full text of an object that is shown shortened, byte for byte, or `lines` of it ('40-80'); it is pinned for
-        a while. `object`: its name as its form says it. Raises UnknownMemoryError, UnknownSessionError,
+        """The full text of an object that is shown shortened, byte for byte, or `lines` of it ('40-80'); it is pinned
+        for a while. `object`: its name as its form says it. Raises UnknownMemoryError, UnknownSessionError,
         InvalidArgumentError."""
 
     @value
     def memory_release(self, user: str, session: str, objects: Sequence[str], *, reason: Text | None = None) -> int:
-        """Objects that need not be shown any more, from the next moment on; returns how many. Raises UnknownMemoryError,
-        UnknownSessionError, InvalidArgumentError."""
+        """Objects that need not be shown any more, from the next moment on; returns how many. Raises
+        UnknownMemoryError, UnknownSessionError, InvalidArgumentError."""
 
     @value
     def session_pressure(self, user: str, session: str, *, budget: int | None = None) -> dict[str, Any]:
@@ -249,8 +249,8 @@ class Memories:
     def list_objects(
         self, user: str, session: str, *, query: Text | None = None, limit: int | None = None
     ) -> list[dict[str, Any]]:
-        """The objects of a session, newest first: name, line, how each is shown. `query`: those whose line has it. Raises
-        UnknownSessionError."""
+        """The objects of a session, newest first: name, line, how each is shown. `query`: those whose line has it.
+        Raises UnknownSessionError."""
 
     @rows
     def list_faults(self, user: str, session: str | None = None, *, limit: int | None = None) -> list[dict[str, Any]]:
@@ -284,8 +284,8 @@ class Memories:
     ) -> Corrected:
         """Replaces a memory by what is right; the old text may not come back, and the turns it came from leave recall.
 
-        `remainder`: the part of the old one that is still true, in words. `valid_from`, `valid_to`: the new value is true
-        from or until then, the old one outside that time. `slot_value`: the new value of its slot. `session`,
+        `remainder`: the part of the old one that is still true, in words. `valid_from`, `valid_to`: the new value is
+        true from or until then, the old one outside that time. `slot_value`: the new value of its slot. `session`,
         `source_turns`, `actor`: whose correction, as in remember. `key`: idempotency key. Raises UnknownMemoryError,
         TombstoneError, UnknownSessionError, InvalidArgumentError, TextTooLargeError, DimensionMismatchError,
         KeyReusedError.

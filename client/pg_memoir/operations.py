@@ -58,10 +58,10 @@ class Operations:
         cache_write_rate: float | None = None,
         cache_write_1h_rate: float | None = None,
     ) -> None:
-        """Registers or replaces a chat model; admin only. Window, output and overhead per message in tokens, prices in
-        microcents (1e-8 of the currency's unit) per 1,000 tokens; `images`: the rule by which images count, such as
-        "tiles:1", "patches:1.62" or "area:1568:1600". Rates: what a token read from the prompt cache or written there costs,
-        as a share of a prompt token's price. Raises InvalidArgumentError, NotAuthorizedError."""
+        """Registers or replaces a chat model; admin only. Window, output and overhead per message in tokens, prices
+        in microcents (1e-8 of the currency's unit) per 1,000 tokens; `images`: the rule by which images count, such
+        as "tiles:1", "patches:1.62" or "area:1568:1600". Rates: what a token read from the prompt cache or written
+        there costs, as a share of a prompt token's price. Raises InvalidArgumentError, NotAuthorizedError."""
 
     @value
     def register_embedding_model(
@@ -86,14 +86,14 @@ class Operations:
 
     @rows
     def sync_semantic(self, user: str, *, dry_run: bool | None = None, model: str | None = None) -> list[SyncState]:
-        """Queues whatever of a user has no vector yet, one row for each embedding model (or of `model`): how many texts and
-        tokens, what that costs, how far the model has come, what is left out. With `dry_run` it only says. Raises
-        UnknownModelError."""
+        """Queues whatever of a user has no vector yet, one row for each embedding model (or of `model`): how many
+        texts and tokens, what that costs, how far the model has come, what is left out. With `dry_run` it only says.
+        Raises UnknownModelError."""
 
     @rows
     def list_namespaces(self) -> list[dict[str, Any]]:
-        """What each namespace holds: namespace, users, sessions, turns, memories, tokens, cost_microcents, last_turn_at.
-        Admin only."""
+        """What each namespace holds: namespace, users, sessions, turns, memories, tokens, cost_microcents,
+        last_turn_at. Admin only."""
 
     @rows
     def embedding_progress(self) -> list[dict[str, Any]]:
@@ -208,8 +208,9 @@ class Operations:
     def restore_month(
         self, part: int, month: Day, turns: List | None = None, *, days: int | None = None
     ) -> dict[str, int]:
-        """Brings an archived month of a hash part back, from its own table or from `turns` of export_month, any number at
-        a time; it stays `days` (30) at least. Returns how many are restored and how many missing. Admin only."""
+        """Brings an archived month of a hash part back, from its own table or from `turns` of export_month, any
+        number at a time; it stays `days` (30) at least. Returns how many are restored and how many missing. Admin
+        only."""
 
     @rows
     def export_memories(self, *, limit: int | None = None) -> list[dict[str, Any]]:

@@ -22,9 +22,9 @@ class Privacy:
 
     @value
     def annotate_turn(self, user: str, session: str, turn: int, annotations: Object) -> dict[str, Any]:
-        """Says something about a stored turn (feedback, a flag): keys of an object, None takes one away. history returns
-        it as "annotations"; nothing is recalled or sent because of it. Returns {"turn_index", "annotations"}. Raises
-        UnknownSessionError, InvalidArgumentError."""
+        """Says something about a stored turn (feedback, a flag): keys of an object, None takes one away. history
+        returns it as "annotations"; nothing is recalled or sent because of it. Returns {"turn_index", "annotations"}.
+        Raises UnknownSessionError, InvalidArgumentError."""
 
     @value
     def erase_turn(self, user: str, session: str, turn: int) -> dict[str, Any]:

@@ -69,8 +69,9 @@ def tool_result(call: ToolCall | str, content: Any) -> Message:
 def from_openai(response: Any, *, latency_ms: int | None = None) -> Reply:
     """A chat completion (object, dict, or stream of chunks; first choice) → Reply.
 
-    Also what OpenAI-compatible servers answer. A refusal becomes the content. Where log probabilities were asked for, the
-    message has them ("logprobs"), to be persisted and not to be sent back. `latency_ms`: of the call, milliseconds.
+    Also what OpenAI-compatible servers answer. A refusal becomes the content. Where log probabilities were asked for,
+    the message has them ("logprobs"), to be persisted and not to be sent back. `latency_ms`: of the call,
+    milliseconds.
     """
     if _get(response, "choices") is None:
         response = _join_chunks(_stream(response))
@@ -102,8 +103,9 @@ def from_openai(response: Any, *, latency_ms: int | None = None) -> Reply:
 def from_anthropic(response: Any, *, latency_ms: int | None = None) -> Reply:
     """A message (object, dict, or stream of events) → Reply.
 
-    Text blocks are joined, tool_use blocks become tool calls. With thinking blocks the content is a list: these, whole
-    and signed, then the text; a compile for Anthropic sends them back. Server-side tool blocks are left out. Prompt tokens include those read from and written to the cache. `latency_ms`: milliseconds.
+    Text blocks are joined, tool_use blocks become tool calls. With thinking blocks the content is a list: these,
+    whole and signed, then the text; a compile for Anthropic sends them back. Server-side tool blocks are left out.
+    Prompt tokens include those read from and written to the cache. `latency_ms`: milliseconds.
     """
     if _get(response, "content") is None:
         response = _join_events(_stream(response))
@@ -214,8 +216,8 @@ def _object(text: str) -> dict[str, Any]:
 
 
 def cache_counts(usage: Any) -> dict[str, int]:
-    """Returns the tokens of a prompt that were read from the provider's cache and written there, as persist_turn takes them.
-    `usage`: that of an answer of any API."""
+    """Returns the tokens of a prompt that were read from the provider's cache and written there, as persist_turn
+    takes them. `usage`: that of an answer of any API."""
     details = _get(usage, "prompt_tokens_details") or _get(usage, "input_tokens_details")
     written = _get(usage, "cache_creation")
     long = _get(written, "ephemeral_1h_input_tokens")

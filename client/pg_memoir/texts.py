@@ -1,9 +1,9 @@
 """Texts that PostgreSQL can't hold: NUL and lone surrogates.
 
 Models and tools write both, so text is never refused for them. What is searched and read gets U+FFFD in their place
-(`replace_unstorable`). Documents and items of frameworks must come back equal, so they are written as escapes that JSON
-holds (`escape`, `unescape`): U+FDD0 and four hex digits, and U+FDD0 with NaN, Infinity or -Infinity for numbers JSON does
-not have.
+(`replace_unstorable`). Documents and items of frameworks must come back equal, so they are written as escapes that
+JSON holds (`escape`, `unescape`): U+FDD0 and four hex digits, and U+FDD0 with NaN, Infinity or -Infinity for numbers
+JSON does not have.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ _NUMBERS = {f"{ESCAPE}{name}": float(name) for name in ("NaN", "Infinity", "-Inf
 
 
 def replace_unstorable(value: Any) -> Any:
-    """Returns a text, or a value with all texts in it, with U+FFFD for NUL and lone surrogates. Two halves of a character
-    that stand beside each other become that character, since streams may have cut it."""
+    """Returns a text, or a value with all texts in it, with U+FFFD for NUL and lone surrogates. Two halves of a
+    character that stand beside each other become that character, since streams may have cut it."""
     if isinstance(value, str):
         plain = str.__str__(value)  # psycopg would send an Enum's name
         if not plain.isascii():

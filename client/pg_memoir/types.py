@@ -28,8 +28,8 @@ Relation = Literal[
 
 
 class Usage(TypedDict, total=False):
-    """What a model call cost. Tokens as the provider counted them; latency in milliseconds. Prompt tokens include those read
-    from the prompt cache and written there, for five minutes or for an hour."""
+    """What a model call cost. Tokens as the provider counted them; latency in milliseconds. Prompt tokens include
+    those read from the prompt cache and written there, for five minutes or for an hour."""
 
     model: str
     prompt_tokens: int
@@ -210,9 +210,9 @@ class Considered:
 
 @dataclass(frozen=True, slots=True)
 class Compiled:
-    """A compile that was made. Tokens of the list and of its parts; `turn_tokens`: of the shown turns, by fidelity (full,
-    detailed, compact, stub). `first_turn`: the first that was shown; `moved`: not the one of the compile before.
-    `considered`, `recalled`, `used`: items of the recall; None where nobody said what was used."""
+    """A compile that was made. Tokens of the list and of its parts; `turn_tokens`: of the shown turns, by fidelity
+    (full, detailed, compact, stub). `first_turn`: the first that was shown; `moved`: not the one of the compile
+    before. `considered`, `recalled`, `used`: items of the recall; None where nobody said what was used."""
 
     compile_id: UUID
     recorded_at: datetime
@@ -320,7 +320,8 @@ class Document:
 
 @dataclass(frozen=True, slots=True)
 class FoundDocument(Document):
-    """A document that was searched for. `score`: a share of the best, a cosine, or half of each; None without a query."""
+    """A document that was searched for. `score`: a share of the best, a cosine, or half of each; None without a
+    query."""
 
     score: float | None
 

@@ -23,8 +23,8 @@ def keys_of(headers: Mapping[str, str]) -> list[str]:
 
 
 def user_of(config: Config, headers: Mapping[str, str]) -> tuple[str, Mode] | None:
-    """Whose request this is, and the mode for it; None where that is not known. A listed key comes first, as Anthropic's
-    clients send it or as a bearer token; then the header."""
+    """Whose request this is, and the mode for it; None where that is not known. A listed key comes first, as
+    Anthropic's clients send it or as a bearer token; then the header."""
     for key in keys_of(headers):
         if found := owner_of(config, key):
             return found.name, found.mode or config.mode

@@ -1,7 +1,8 @@
 """What goes upstream beside the client's own list: recall, tools, and calls of these that were answered here.
 
-Everything is set into the client's JSON text at its place, and stays there byte for byte on later calls: a change in the
-middle of a list makes prompt caches miss from there on. What was added to a message is kept with its link of the chain:
+Everything is set into the client's JSON text at its place, and stays there byte for byte on later calls: a change in
+the middle of a list makes prompt caches miss from there on. What was added to a message is kept with its link of the
+chain:
 
     tail      a text behind the last block of a user's message: the recall made when it was the newest
     woven     [{"at": n, "text": JSON}]: what stood before the nth block of an assistant's message and was held back
@@ -71,7 +72,8 @@ def edits_of(talk: Talk, added: list[Added | None]) -> list[Edit]:
 def _of_message(talk: Talk, nodes: list[Node], at: int, added: Added) -> list[Edit]:
     text, content = talk.body.text, member(talk.body.text, nodes[at], "content")
     found = [_tail(talk, content, added["tail"])] if "tail" in added and content is not None else []
-    # A list with calls is refused where the request has no tools, as when a client asks for a summary. What was held back
+    # Providers refuse a list with calls if the request has no tools, as when a client asks for a summary. Text held
+    # back
     # has no meaning without what follows it.
     if not talk.body.lists.get("tools") or at + 1 >= len(nodes):
         return found
@@ -130,7 +132,8 @@ def _ahead(text: str, node: Node, content: Node | None, after: Node, added: Adde
 
 
 def _tail(talk: Talk, content: Node, told: str) -> Edit:
-    """A text behind the last block. A content that is one text stays one where the API has no blocks of its own kind."""
+    """A text behind the last block. A content that is one text stays one where the API has no blocks of its own
+    kind."""
     text = talk.body.text
     if isinstance(content.value, str):
         raw = text[content.start : content.end]

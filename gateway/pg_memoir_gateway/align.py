@@ -29,8 +29,8 @@ class Aligner:
         self._openings: OrderedDict[tuple[str, str], set[int]] = OrderedDict()
 
     async def link_answer(self, talk: Talk) -> Talk:
-        """Returns a request that goes on from an answer which the provider keeps, as if that stood in its list. Where the
-        answer is not known, the request is an aside."""
+        """Returns a request that goes on from an answer which the provider keeps, as if that stood in its list. Where
+        the answer is not known, the request is an aside."""
         for wait in (0, 0.1, 0.5, 2):  # that may be under way, here or in another process
             await asyncio.sleep(wait)
             if rows := await self.memoir.known_messages(talk.user, [f"answer {talk.previous}"]):
@@ -75,8 +75,8 @@ class Aligner:
         await self.memoir.open_session(talk.user, name, model=model, project=project, parent=parent)
 
     async def _branch(self, talk: Talk, name: str, known: Known, through: int) -> tuple[str, int, int]:
-        """Makes a session of this name from what is known on. Where calls would be cut from their results, it begins at the
-        start."""
+        """Makes a session of this name from what is known on. Where calls would be cut from their results, it begins
+        at the start."""
         self.gateway.counts.add("branches")
         try:
             if known.turns:
@@ -93,8 +93,8 @@ class Aligner:
             return name, 0, 0
 
     def is_delegated(self, talk: Talk) -> bool:
-        """Is that a list beside the session's first, under another system prompt? Then a model began it, not a person, also
-        where no header says so."""
+        """Is that a list beside the session's first, under another system prompt? Then a model began it, not a
+        person, also where no header says so."""
         lines = talk.dialect.opening(talk.body).splitlines()[:LINES]
         told = {hash(line) for line in lines if line.strip()}
         first = self._openings.setdefault((talk.user, talk.session), told)

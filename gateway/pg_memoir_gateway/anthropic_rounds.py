@@ -50,8 +50,8 @@ class Block:
     parts: dict[str, list[str]] = field(default_factory=dict)
 
     def add(self, delta: Item) -> bool:
-        """Adds a delta. Returns False where the block can't be told again: the delta is of a kind that is not known here,
-        and neither sets what was empty nor adds to a text."""
+        """Adds a delta. Returns False where the block can't be told again: the delta is of a kind that is not known
+        here, and neither sets what was empty nor adds to a text."""
         kind, told = delta.get("type"), {k: v for k, v in delta.items() if k != "type" and v is not None}
         if kind == "citations_delta":
             self.begun["citations"] = [*(self.begun.get("citations") or []), delta.get("citation")]
@@ -189,7 +189,8 @@ class Rounds(BaseRounds[Round]):
         return [Edit(end, end, more + f',{{"role":"user","content":[{answers(now, results)}]}}')]
 
     def finish(self) -> bytes:
-        """Returns the end of the message as the client gets it: what was held back of it, usage of all rounds summed."""
+        """Returns the end of the message as the client gets it: what was held back of it, usage of all rounds
+        summed."""
         self._fill()
         out, note = [], self._note
         for event in self._now.closing:

@@ -1,5 +1,6 @@
 """Calls as they went over the wire. An agent sends its whole list with every step, so of a request only what its
-conversation's last one lacks is stored: `metadata.base` names that call, `head` and `tail` are the bytes shared with it."""
+conversation's last one lacks is stored: `metadata.base` names that call, `head` and `tail` are the bytes shared with
+it."""
 
 from __future__ import annotations
 

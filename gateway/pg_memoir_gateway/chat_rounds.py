@@ -1,10 +1,10 @@
 """Calls of our tools in chat completions: held back, answered, and the model asked again within the same message.
 
-A content is one text here, so what the model said before a call can't be told from what it said after it by its place. The
-rounds before are put back as messages ahead of the client's, whose content is then that of the last round.
+A content is one text here, so what the model said before a call can't be told from what it said after it by its
+place. The rounds before are put back as messages ahead of the client's, whose content is then that of the last round.
 
-Servers stream calls in many ways: whole or in pieces, with equal indexes or none, with ids that are empty, with a name that is
-repeated or split. A chunk waits while it is not clear whose call it begins.
+Servers stream calls in many ways: whole or in pieces, with equal indexes or none, with ids that are empty, with a
+name that is repeated or split. A chunk waits while it is not clear whose call it begins.
 """
 
 from __future__ import annotations
@@ -32,8 +32,9 @@ KNOWN = ("id", "index", "type", "function", "custom")
 
 @dataclass(eq=False)
 class Call:
-    """A call, of ours or the client's. `extra`: members that must come back with it, as Gemini's signatures. `is_decided`:
-    its name can't grow any more, so that it is clear whose it is. `place`: its index as the client sees it."""
+    """A call, of ours or the client's. `extra`: members that must come back with it, as Gemini's signatures.
+    `is_decided`: its name can't grow any more, so that it is clear whose it is. `place`: its index as the client sees
+    it."""
 
     id: str = ""
     index: Any = None
@@ -75,7 +76,8 @@ class Call:
         return not is_repeated and self.is_whole
 
     def add(self, part: Item, ident: str, name: str, given: str) -> None:
-        """Adds a piece. A name may come in pieces, or whole in each; some servers send the whole call again at the end."""
+        """Adds a piece. A name may come in pieces, or whole in each; some servers send the whole call again at the
+        end."""
         if name and name != self.name and not self.parts:
             self.name = name if name.startswith(self.name) else self.name + name
         if given and not (name and len(given) == self.size and given == self.text and self.is_whole):

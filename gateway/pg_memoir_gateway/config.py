@@ -1,4 +1,5 @@
-"""The gateway's settings: defaults, then one TOML file, then the environment, then the command line. Checked at once."""
+"""The gateway's settings: defaults, then one TOML file, then the environment, then the command line. Checked at
+once."""
 
 from __future__ import annotations
 
@@ -50,9 +51,9 @@ class User:
 
 @dataclass(frozen=True)
 class Config:
-    """All settings. `user`: whose requests they are where no users are listed and no header says so. `allowed_hosts`: names
-    under which the gateway may be reached, and origins of web pages that may call it. `journal`: the folder for exchanges
-    that are not stored yet, "off" for none."""
+    """All settings. `user`: whose requests they are where no users are listed and no header says so. `allowed_hosts`:
+    names under which the gateway may be reached, and origins of web pages that may call it. `journal`: the folder for
+    exchanges that are not stored yet, "off" for none."""
 
     dsn: str = ""
     host: str = "127.0.0.1"

@@ -1,7 +1,7 @@
 """What requests cost, and what the client's own lists would have: in tokens at the price of plain input.
 
-What was left out of a list would have been read from the prompt cache with every request, what was added was. Where more is
-left out than a request before, all behind it was written to the cache anew, and would have been read.
+What was left out of a list would have been read from the prompt cache with every request, what was added was. Where
+more is left out than a request before, all behind it was written to the cache anew, and would have been read.
 """
 
 from __future__ import annotations
@@ -11,7 +11,8 @@ from typing import Any
 from pg_memoir.providers import cache_counts
 
 READ, WRITE, WRITE_LONG = 0.1, 1.25, 2.0
-"""Prices of a token read from the prompt cache, and of one written to it for five minutes or an hour, to that of plain input."""
+"""Prices of a token read from the prompt cache, and of one written to it for five minutes or an hour, to that of
+plain input."""
 
 CHARACTERS = 4
 """Of a token, about."""

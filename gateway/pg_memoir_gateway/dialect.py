@@ -1,4 +1,5 @@
-"""What the three APIs have in common, as far as the gateway needs it: a list of items, and an answer that adds to it."""
+"""What the three APIs have in common, as far as the gateway needs it: a list of items, and an answer that adds to
+it."""
 
 from __future__ import annotations
 
@@ -101,7 +102,8 @@ def without_marks(value: Any) -> Any:
 
 
 def plain(value: Any) -> Any:
-    """Returns a value as it is compared: without cache marks, and with a hash for the bytes of an image or another long text."""
+    """Returns a value as it is compared: without cache marks, and with a hash for the bytes of an image or another
+    long text."""
     if isinstance(value, str) and len(value) > LONG:
         return hashlib.blake2b(value.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
     if isinstance(value, dict):

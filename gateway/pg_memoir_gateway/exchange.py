@@ -17,13 +17,16 @@ from .sse import Event
 Headers = list[tuple[bytes, bytes]]
 
 HARMLESS = re.compile(
-    r"accept(-encoding|-language)?|anthropic-(version|beta|ratelimit-[a-z-]+)|cf-ray|content-(encoding|length|type)|date"
-    r"|(x-)?idempotency-key|openai-(beta|model|processing-ms|version)|(x-|x-client-)?request-id|retry-after(-ms)?|server"
+    r"accept(-encoding|-language)?|anthropic-(version|beta|ratelimit-[a-z-]+)|cf-ray"
+    r"|content-(encoding|length|type)|date|(x-)?idempotency-key|openai-(beta|model|processing-ms|version)"
+    r"|(x-|x-client-)?request-id|retry-after(-ms)?|server"
     r"|(x-)?session[-_]id|user-agent|via|x-app|x-claude-code-(agent-id|request-class|session-id)|x-openai-subagent"
     r"|x-opencode-(client|project|request|session)|x-ratelimit-[a-z-]+|x-should-retry"
-    r"|x-stainless-(arch|async|helper|helper-method|lang|os|package-version|read-timeout|retry-count|runtime|runtime-version|timeout)"
+    r"|x-stainless-(arch|async|helper|helper-method|lang|os|package-version|read-timeout|retry-count"
+    r"|runtime|runtime-version|timeout)"
 )
-"""Headers that hold no credentials, so they may be stored. All others are left out: nobody knows every name of a secret."""
+"""Headers that hold no credentials, so they may be stored. All others are left out: nobody knows every name of a
+secret."""
 
 _EVENT = re.compile(rb"\s*(data|event|id|retry)?:")
 """How a stream of events begins, whatever its content type says."""
@@ -31,12 +34,13 @@ _EVENT = re.compile(rb"\s*(data|event|id|retry)?:")
 
 @dataclass
 class Exchange:
-    """`body` is what the client sent, without compression, and `raw` the same as it came. `sent` is what went upstream.
-    `chunks` are those of the upstream's answer. Where the model was asked again within the client's message, `earlier` are the calls before, and `told` is the whole message. `changes` is the
-    log of what differs: start and end in the text of the body, and the length of what stands there; `rewritten`: characters
-    behind what differs from the request before. `conversation`: of whom and which, until it is stored. `bypassed`: why it
-    passes as it came, if it does. `unread`: request or answer can't be read. `started`: the client has the head of a stream. `events` and
-    `answers`: what `split_events` and `read_answer` made of the answer."""
+    """`body` is what the client sent, without compression, and `raw` the same as it came. `sent` is what went
+    upstream. `chunks` are those of the upstream's answer. Where the model was asked again within the client's
+    message, `earlier` are the calls before, and `told` is the whole message. `changes` is the log of what differs:
+    start and end in the text of the body, and the length of what stands there; `rewritten`: characters behind what
+    differs from the request before. `conversation`: of whom and which, until it is stored. `bypassed`: why it passes
+    as it came, if it does. `unread`: request or answer can't be read. `started`: the client has the head of a stream.
+    `events` and `answers`: what `split_events` and `read_answer` made of the answer."""
 
     method: str
     path: str
@@ -85,7 +89,8 @@ class Exchange:
         return 200 <= self.status < 300
 
     def answer(self) -> list[tuple[float, bytes]]:
-        """Returns the chunks of the answer without compression, each with its time. Raises NotPlain for an unknown one."""
+        """Returns the chunks of the answer without compression, each with its time. Raises NotPlain for an unknown
+        one."""
         encoding = self.answer_header("content-encoding")
         if encoding not in ("", "identity", "gzip"):
             raise NotPlain(f"an answer in {encoding}")

@@ -66,7 +66,8 @@ class Shown:
         return self._forms.get((talk.user, talk.session))
 
     def find_last_end(self, talk: Talk, end: str) -> str:
-        """Where the changed part ended in the last request, "" if that is not known. `end`: where it ends in this one."""
+        """Where the changed part ended in the last request, "" if that is not known. `end`: where it ends in this
+        one."""
         before = self._ends.pop((talk.user, talk.session), "")
         self._ends[talk.user, talk.session] = end
         while len(self._ends) > SESSIONS:
@@ -91,7 +92,8 @@ class Shown:
 
 
 def budget_of(talk: Talk, window: int) -> int:
-    """Tokens that a conversation may take: the window less the answer, the system prompt and the tools, by their size."""
+    """Tokens that a conversation may take: the window less the answer, the system prompt and the tools, by their
+    size."""
     fixed = sum(
         talk.body.fields[name].end - talk.body.fields[name].start
         for name in ("system", "tools", "instructions")
@@ -140,9 +142,9 @@ def edits(talk: Talk, forms: Forms) -> list[Edit]:
 
 
 def mark(talk: Talk, changed: list[Edit], shown: Shown) -> list[Edit]:
-    """A cache mark at the end of the part that forms had changed by the last request, where the client leaves one of the
-    API's four: a move changes what lies behind it, and reads from the cache up to there. It is as the client's own last
-    one."""
+    """A cache mark at the end of the part that forms had changed by the last request, where the client leaves one of
+    the API's four: a move changes what lies behind it, and reads from the cache up to there. It is as the client's
+    own last one."""
     text = talk.body.text
     if talk.dialect.name != "anthropic" or not changed or text.count('"cache_control":') not in (1, 2, 3):
         return []

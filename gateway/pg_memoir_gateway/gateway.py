@@ -137,9 +137,9 @@ class Gateway:
             await asyncio.sleep(0.01)
 
     async def in_time(self, call: Coroutine[Any, Any, T], until: float | None = None) -> T:
-        """Waits for a call of the database on behalf of a request, until `until` (time.monotonic()) or for database_ms.
-        Raises TimeoutError after that. Where most of database_ms was left, it raises that for the next second at once: a
-        database that is away keeps one request waiting, not all."""
+        """Waits for a call of the database on behalf of a request, until `until` (time.monotonic()) or for
+        database_ms. Raises TimeoutError after that. Where most of database_ms was left, it raises that for the next
+        second at once: a database that is away keeps one request waiting, not all."""
         now = time.monotonic()
         patience = self.config.database_ms / 1000
         wait = patience if until is None else max(0.0, until - now)
@@ -156,8 +156,8 @@ class Gateway:
             raise
 
     async def within(self, seconds: float, call: Coroutine[Any, Any, T]) -> T:
-        """Waits so long for a call, then raises TimeoutError and leaves the call behind. Cancelling it would wait as well:
-        psycopg first asks the server to stop, and a server that hangs does not answer that either."""
+        """Waits so long for a call, then raises TimeoutError and leaves the call behind. Cancelling it would wait as
+        well: psycopg first asks the server to stop, and a server that hangs does not answer that either."""
         task = asyncio.create_task(call)
         try:
             await asyncio.wait({task}, timeout=seconds)

@@ -1,8 +1,9 @@
 """Stands in front of every route and turns away what a web page can make a browser send.
 
-A gateway on a person's machine is reachable for each page in their browser: by a request to 127.0.0.1, or by a name of the
-page's own that is made to point there (DNS rebinding). A browser tells who asks, in Host, Origin and Sec-Fetch-*.
-https://www.w3.org/TR/fetch-metadata/ · https://modelcontextprotocol.io/specification (transports, security warning)
+A gateway on a person's machine is reachable for each page in their browser: by a request to 127.0.0.1, or by a name
+of the page's own that is made to point there (DNS rebinding). A browser tells who asks, in Host, Origin and
+Sec-Fetch-*. https://www.w3.org/TR/fetch-metadata/ · https://modelcontextprotocol.io/specification (transports,
+security warning)
 """
 
 from __future__ import annotations
@@ -21,7 +22,8 @@ from .gateway import Gateway, log
 from .talk import is_conversation_path
 
 FORMS = ("text/plain", "application/x-www-form-urlencoded", "multipart/form-data")
-"""Content types that a page can send anywhere without asking (https://fetch.spec.whatwg.org/#cors-safelisted-request-header)."""
+"""Content types that a page can send anywhere without asking
+(https://fetch.spec.whatwg.org/#cors-safelisted-request-header)."""
 
 WARNED = 20
 """So many refusals of each reason are logged. The counter goes on."""
@@ -130,8 +132,8 @@ def _is_navigation(scope: Scope, headers: Headers) -> bool:
 
 
 def _may_hold(path: str, kind: str, from_page: bool) -> bool:
-    """May a body of this content type be sent to this path? The inspector's forms carry a secret of their own, and uploads to
-    the providers are no JSON."""
+    """May a body of this content type be sent to this path? The inspector's forms carry a secret of their own, and
+    uploads to the providers are no JSON."""
     if path.startswith("/inspect"):
         return True
     if path == "/mcp" or is_conversation_path(path):
@@ -140,7 +142,8 @@ def _may_hold(path: str, kind: str, from_page: bool) -> bool:
 
 
 def _with_cors(send: Send, origin: str, asked: Headers) -> Send:
-    """Sends an answer that pages of this origin may read, and no others: a provider's own headers allow every origin."""
+    """Sends an answer that pages of this origin may read, and no others: a provider's own headers allow every
+    origin."""
     own = [
         (b"access-control-allow-origin", origin.encode("latin-1")),
         (b"access-control-expose-headers", b"*"),

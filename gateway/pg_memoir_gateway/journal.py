@@ -1,8 +1,8 @@
 """Exchanges that are not stored yet, in files of this machine: a gateway that is killed loses none that it answered.
 
-Each process has a folder of its own, locked while it lives. One that starts takes over what folders of ended processes hold.
-An exchange is two files: NAME.request is written while the provider answers, NAME.answer before the client gets the end of
-the answer. Both are removed once the exchange is stored. They hold no credentials.
+Each process has a folder of its own, locked while it lives. One that starts takes over what folders of ended
+processes hold. An exchange is two files: NAME.request is written while the provider answers, NAME.answer before the
+client gets the end of the answer. Both are removed once the exchange is stored. They hold no credentials.
 
 A file is a line of JSON (its members, and `parts`: lengths in bytes) and then the parts.
 """
@@ -45,8 +45,8 @@ class Journal:
         self._numbers = itertools.count(1)
 
     def open(self) -> list[Entry]:
-        """Makes this process's folder. Returns the entries of ended processes, the oldest first. Where no folder can be made,
-        nothing is kept, and the log says so."""
+        """Makes this process's folder. Returns the entries of ended processes, the oldest first. Where no folder can
+        be made, nothing is kept, and the log says so."""
         if self.config.journal == "off":
             return []
         try:

@@ -53,8 +53,8 @@ class KnownMessages:
         return [self.added(talk, at) if links[at] != links[at + 1] else None for at in range(len(talk.chain))]
 
     async def look_up(self, talk: Talk, whole: bool = False) -> int:
-        """Returns how many messages of the list are known. Asks the database where this process has not seen enough, with
-        `whole` also about messages behind the last answer, which as a rule are new."""
+        """Returns how many messages of the list are known. Asks the database where this process has not seen enough,
+        with `whole` also about messages behind the last answer, which as a rule are new."""
         through = self._count(talk)
         answered = any(item.get("role") == "assistant" for item in talk.items[through:])
         unknown = set(talk.chain[through:]) if answered or whole else set()
@@ -72,7 +72,8 @@ class KnownMessages:
         return through
 
     async def find_withdrawn(self, talk: Talk) -> list[tuple[str, str]]:
-        """Returns what was sent with the list and is withdrawn since: texts in its JSON, each with what takes its place."""
+        """Returns what was sent with the list and is withdrawn since: texts in its JSON, each with what takes its
+        place."""
         before = [one for one in self.additions(talk) if one]
         await self.look_up(talk)
         after = [one for one in self.additions(talk) if one]

@@ -1,4 +1,5 @@
-"""Tells the words of a person from material in a message of a client that is not known. The patterns are in material.toml."""
+"""Tells the words of a person from material in a message of a client that is not known. The patterns are in
+material.toml."""
 
 from __future__ import annotations
 
@@ -97,7 +98,8 @@ def is_open(text: str) -> bool:
 
 
 def divide(text: str) -> list[Span]:
-    """Divides a message into spans without gaps: what a person surely typed, what may be a person's question, material."""
+    """Divides a message into spans without gaps: what a person surely typed, what may be a person's question,
+    material."""
     if found := _find_typed(text):
         return found
     begin, end, sure = _bounds(text)
@@ -179,8 +181,8 @@ def _outside(marks: list[Mark], regions: list[tuple[int, int]]) -> list[Mark]:
 
 
 def _tags(text: str) -> tuple[tuple[int, int] | None, bool]:
-    """From where to where elements reach, and whether they frame what they hold. Tags of prose and such as are not closed
-    do not count."""
+    """From where to where elements reach, and whether they frame what they hold. Tags of prose and such as are not
+    closed do not count."""
     found = [(match, match[2].lower()) for match in TAG.finditer(text)]
     closed = {name for match, name in found if match[1]}
     opened = {name for match, name in found if not match[1]}

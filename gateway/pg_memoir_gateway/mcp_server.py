@@ -28,7 +28,8 @@ INSTRUCTIONS = (
 
 @dataclass(frozen=True)
 class Who:
-    """Whose memory it is, and the session in which tools are called, None: outside of sessions. Decided by the login, never by a request."""
+    """Whose memory it is, and the session in which tools are called, None: outside of sessions. Decided by the login,
+    never by a request."""
 
     user: str
     session: str | None = None

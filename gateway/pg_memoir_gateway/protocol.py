@@ -1,5 +1,5 @@
-"""HTTP as uvicorn speaks it, with bounds for what comes before a request: uvicorn waits forever for the end of the headers, and
-takes headers of any size."""
+"""HTTP as uvicorn speaks it, with bounds for what comes before a request: uvicorn waits forever for the end of the
+headers, and takes headers of any size."""
 
 from __future__ import annotations
 

@@ -164,7 +164,8 @@ class Proxy:
         await self._pass(exchange, answer, record, send)
 
     async def _plan(self, exchange: Exchange, whose: tuple[str, Mode] | None) -> tuple[Plan, Talk | None]:
-        """Returns what to send, and the conversation where it was read. Whatever goes wrong, the client's bytes are sent."""
+        """Returns what to send, and the conversation where it was read. Whatever goes wrong, the client's bytes are
+        sent."""
         untouched = Plan(exchange.body)
         if not (whose and dialect_of(exchange)):
             return untouched, None
@@ -193,7 +194,8 @@ class Proxy:
         self.gateway.counts.add("bypasses", reason=reason)
 
     async def _ask(self, exchange: Exchange, plan: Plan, talk: Talk | None) -> httpx.Response:
-        """Asks the provider. If it refuses what the gateway made of the request, asks again with the client's own bytes."""
+        """Asks the provider. If it refuses what the gateway made of the request, asks again with the client's own
+        bytes."""
         answer = await self._request(exchange)
         if exchange.status not in REFUSED or exchange.sent == exchange.body:
             if talk and exchange.status in REFUSED:
@@ -293,7 +295,9 @@ class Proxy:
         """Keeps what was held back for later requests, and the answer as the client knows it."""
         links = chain(talk.dialect, rounds.items(), talk.chain[-1])
         link = talk.chain[-1] if talk.dialect.key == "input" else links[-1]
-        self.known.add(talk, link, merge_additions(self.known.added(talk, -1), added) if link == talk.chain[-1] else added)
+        self.known.add(
+            talk, link, merge_additions(self.known.added(talk, -1), added) if link == talk.chain[-1] else added
+        )
         exchange.told = Answer(rounds.items(), talk.body.get("model"), rounds.total())
 
     def _give_up(self, exchange: Exchange, error: Exception) -> None:
@@ -303,8 +307,8 @@ class Proxy:
         log.warning("an answer can't be read: %s: %s", type(error).__name__, error, exc_info=error)
 
     async def _round(self, exchange: Exchange, answer: httpx.Response, rounds: AnyRounds, send: Send) -> bytes | None:
-        """Reads one answer of the upstream. What the client may see of it goes out as it comes. Returns an answer in one
-        piece."""
+        """Reads one answer of the upstream. What the client may see of it goes out as it comes. Returns an answer in
+        one piece."""
         splitter = Splitter()
         try:
             async for chunk in answer.aiter_bytes():
@@ -380,8 +384,8 @@ class Proxy:
             await send({"type": "http.response.body", "body": body})
 
     def _keep(self, exchange: Exchange, record: Record) -> None:
-        """Has an exchange stored that is part of a conversation, if the provider accepted it: else anybody who reaches the
-        gateway could have their words stored."""
+        """Has an exchange stored that is part of a conversation, if the provider accepted it: else anybody who
+        reaches the gateway could have their words stored."""
         whose = record.whose
         if not (whose and exchange.succeeded and dialect_of(exchange)):
             return
@@ -409,7 +413,8 @@ def _readable(accepted: bytes) -> bytes:
 
 
 def _decodes(exchange: Exchange, answer: httpx.Response) -> bool:
-    """Can the answer's encoding be read? Some servers compress though nobody asked for it. The client gets it as it is then."""
+    """Can the answer's encoding be read? Some servers compress though nobody asked for it. The client gets it as it
+    is then."""
     encoding = exchange.answer_header("content-encoding").lower()
     if encoding in DECODED:
         changed = (b"content-encoding", b"content-length")

@@ -27,8 +27,8 @@ from .spans import NotPlain
 from .talk import Talk
 
 PENDING_BYTES = 64 << 20
-"""Bytes that may wait in memory to be stored. Beyond it exchanges wait in the journal. Without a journal they are dropped,
-and their turns come again with the next request."""
+"""Bytes that may wait in memory to be stored. Beyond it exchanges wait in the journal. Without a journal they are
+dropped, and their turns come again with the next request."""
 
 WAITING_SECONDS = 15.0
 """Between looks at what waits in the journal."""
@@ -100,8 +100,9 @@ class Recorder:
             await asyncio.sleep(WAITING_SECONDS)
 
     def queue(self, exchange: Exchange, read: Callable[[], Talk], then: Then, entry: Entry | None = None) -> None:
-        """Stores an exchange in the background, if there is room for it to wait; `then` gets the session. It is taken apart
-        (`read`) when its turn comes, since it waits in less memory as it came. `entry`: its place in the journal."""
+        """Stores an exchange in the background, if there is room for it to wait; `then` gets the session. It is taken
+        apart (`read`) when its turn comes, since it waits in less memory as it came. `entry`: its place in the
+        journal."""
         if self.gateway.pending_bytes + exchange.size > PENDING_BYTES:
             self.gateway.counts.add("stores_postponed" if entry else "stores_dropped")
             if entry:
@@ -167,8 +168,8 @@ class Recorder:
             self._behind += Counter()  # keeps what is above 0
 
     async def wait_for(self, talk: Talk, until: float) -> None:
-        """Waits until then at most while storing lags behind a conversation: what the database does not know yet it cannot
-        lower."""
+        """Waits until then at most while storing lags behind a conversation: what the database does not know yet it
+        cannot lower."""
         while self._behind[talk.user, talk.session] > BEHIND and time.monotonic() < until:
             await asyncio.sleep(0.01)
 

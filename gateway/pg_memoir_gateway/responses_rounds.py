@@ -45,7 +45,8 @@ class Call:
         return (given if isinstance(given, str) else quote(given)) if isinstance(self.input, dict) else "{}"
 
     def told(self) -> Item:
-        """Returns the call as it is sent back. It has no id of its own: with one, OpenAI asks for the thought before it."""
+        """Returns the call as it is sent back. It has no id of its own: with one, OpenAI asks for the thought before
+        it."""
         return {k: v for k, v in self.item.items() if k != "id"} | {"call_id": self.id, "arguments": self.arguments}
 
 
@@ -140,7 +141,8 @@ class ResponsesRounds(BaseRounds[Round]):
         return b""
 
     def _place_of(self, kind: str, data: Item, item: Item) -> int | None:
-        """Returns the upstream's number of the item that an event is about. Where the event has none, its id tells it."""
+        """Returns the upstream's number of the item that an event is about. Where the event has none, its id tells
+        it."""
         at, ident = data.get("output_index"), data.get("item_id") or item.get("id") or item.get("call_id")
         if kind.startswith("response.output_item."):
             if not isinstance(at, int):
@@ -275,8 +277,8 @@ class ResponsesRounds(BaseRounds[Round]):
         return f"event: error\ndata: {quoted(what | {'type': 'error'})}\n\n".encode()
 
     def _collect_additions(self, results: list[list[str]]) -> Added:
-        """Calls and their results stand between the client's items, by how many of those come before. A call stands right
-        behind what was thought before it."""
+        """Calls and their results stand between the client's items, by how many of those come before. A call stands
+        right behind what was thought before it."""
         kept = []
         for now, told in zip(self.rounds, results):
             at, answers = now.first, iter(told)

@@ -83,7 +83,8 @@ class Rewriter:
         self._offers = Offers()
 
     def leave_alone(self, talk: Talk) -> None:
-        """Lets the requests of a conversation pass untouched for a while: the provider has refused what we made of one."""
+        """Lets the requests of a conversation pass untouched for a while: the provider has refused what we made of
+        one."""
         self.untouched[talk.user, talk.session] = time.monotonic() + UNTOUCHED_SECONDS
         while len(self.untouched) > OFFERS:
             self.untouched.popitem(last=False)
@@ -126,7 +127,8 @@ class Rewriter:
         return plan
 
     async def _recall(self, talk: Talk, through: int, until: float) -> None:
-        """Finds what belongs beside the newest message of a person, or beside what may be a person's question in it, once."""
+        """Finds what belongs beside the newest message of a person, or beside what may be a person's question in it,
+        once."""
         newest = await in_thread(len(talk.body.text), talk.newest)
         said = storable("\n".join(piece.text for piece in newest if piece.whose in ("person", "question"))).strip()
         if not re.search(r"\w\w", COMMANDS.sub(" ", said)) or self.known.added(talk, len(talk.chain) - 1) is not None:
@@ -200,8 +202,8 @@ class Rewriter:
         return tools_edit(talk.body, tools, taken)
 
     async def answer_calls(self, talk: Talk, calls: list[tuple[str, str, Any]]) -> list[str]:
-        """What the calls of our tools (id, name, arguments) answer. The user's message is stored first: what a call quotes
-        of it carries the user's word."""
+        """What the calls of our tools (id, name, arguments) answer. The user's message is stored first: what a call
+        quotes of it carries the user's word."""
 
         async def answers() -> list[str]:
             session = await self.recorder.catch_up(talk)

@@ -1,5 +1,5 @@
-"""What the readers of the three APIs share. Within one message of the client the upstream may give several answers, the rounds:
-calls of our tools are held back and answered, and the model is asked again."""
+"""What the readers of the three APIs share. Within one message of the client the upstream may give several answers,
+the rounds: calls of our tools are held back and answered, and the model is asked again."""
 
 from __future__ import annotations
 
@@ -81,8 +81,8 @@ class BaseRounds(ABC, Generic[R]):
             raise
 
     def release(self) -> bytes:
-        """Returns what is held back of the answer at hand, in its order, and holds it no longer. The proxy sends it where
-        reading failed, and everything after it as it comes."""
+        """Returns what is held back of the answer at hand, in its order, and holds it no longer. The proxy sends it
+        where reading failed, and everything after it as it comes."""
         held, self._withheld = self._withheld, []
         return b"".join(held)
 
@@ -131,8 +131,8 @@ class BaseRounds(ABC, Generic[R]):
         """Can what the answer said be sent back without a result that only the client has?"""
 
     def next(self, sent: bytes, results: list[str]) -> bytes:
-        """Returns the request that goes on with what our tools answered. The last one is made without our tools, so that
-        the model answers."""
+        """Returns the request that goes on with what our tools answered. The last one is made without our tools, so
+        that the model answers."""
         body = body_of(sent)
         edits = self._continue(body, results)
         if self._limit and len(self.rounds) >= self._limit:
@@ -204,8 +204,8 @@ def parse(text: str) -> Any:
 
 
 def quote(value: Any) -> str:
-    """Returns a value as JSON for a request. A character whose halves came in two pieces is whole again; a lone half, which
-    no API takes, is replaced."""
+    """Returns a value as JSON for a request. A character whose halves came in two pieces is whole again; a lone half,
+    which no API takes, is replaced."""
     text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
     return text if text.isascii() else text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 

@@ -151,8 +151,8 @@ LISTS = ("messages", "input", "tools")
 
 
 def body_of(raw: bytes) -> Body:
-    """Parses a request's body, each element of its lists once. Raises NotPlain if it is no JSON object or has a key twice, and
-    TooLarge."""
+    """Parses a request's body, each element of its lists once. Raises NotPlain if it is no JSON object or has a key
+    twice, and TooLarge."""
     if len(raw) > MOST_BYTES or raw.count(b'{"') > MOST_VALUES:
         raise TooLarge(f"{len(raw)} bytes")
     try:

@@ -25,7 +25,8 @@ class Event(NamedTuple):
 
 
 class Splitter:
-    """Takes the pieces of a stream and gives its whole events. Each byte is looked at once, however long an event is."""
+    """Takes the pieces of a stream and gives its whole events. Each byte is looked at once, however long an event
+    is."""
 
     def __init__(self) -> None:
         self._rest = bytearray()

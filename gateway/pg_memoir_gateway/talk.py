@@ -21,7 +21,8 @@ from .spans import Body
 Kind = Literal["main", "agent", "compaction", "aside"]
 
 Before = Literal["answer", "result", "call"]
-"""What comes before a message of the user: nothing or an answer in prose, the result of a tool, a call in the answer's text."""
+"""What comes before a message of the user: nothing or an answer in prose, the result of a tool, a call in the
+answer's text."""
 BEFORE: tuple[Before, ...] = get_args(Before)
 
 DIALECTS: dict[str, Dialect] = {
@@ -37,7 +38,8 @@ RUN = 20
 """So many messages of the user in a row are read together."""
 
 PROGRAMS = re.compile(
-    r"(?:^|[_\W\d])(?:agents?|(?:chat)?bot|assistant|tools?|functions?|system|planner|critic|manager|orchestrator|supervisor|"
+    r"(?:^|[_\W\d])(?:agents?|(?:chat)?bot|assistant|tools?|functions?|system|planner|critic|manager|orchestrator|"
+    r"supervisor|"
     r"executor|proxy|worker|coordinator)(?:[_\W\d]|$)|Agent|Bot\b",
 )
 """Names that programs have in a chat."""
@@ -47,10 +49,10 @@ SESSION_HEADERS = ("x-claude-code-session-id", "session-id", "session_id", "x-se
 
 @dataclass
 class Talk:
-    """A request as a part of a conversation. `main` is answered to a person, `agent` to another agent, `compaction` asks
-    for a summary of it all, `aside` is no conversation (titles, searches, counts). `kept`: the provider keeps the list;
-    `previous` is then the answer of his that this goes on from, and items are the new ones alone. `role`: whose words
-    the messages of the user are."""
+    """A request as a part of a conversation. `main` is answered to a person, `agent` to another agent, `compaction`
+    asks for a summary of it all, `aside` is no conversation (titles, searches, counts). `kept`: the provider keeps
+    the list; `previous` is then the answer of his that this goes on from, and items are the new ones alone. `role`:
+    whose words the messages of the user are."""
 
     user: str
     mode: Mode
@@ -66,7 +68,8 @@ class Talk:
     role: UserRole = "person"
 
     def newest(self) -> list[words.Piece]:
-        """The text of the newest item taken apart, if it is the user's. None of it is a person's where it answers tools."""
+        """The text of the newest item taken apart, if it is the user's. None of it is a person's where it answers
+        tools."""
         if not self.items or self.items[-1].get("role") != "user":
             return []
         found = self.pieces(texts(self.items[-1]), self.items[-1].get("name"))
@@ -84,8 +87,8 @@ class Talk:
         return [[words.Piece(p.text, lowered.get(p.whose, p.whose)) for p in pieces] for pieces in found]
 
     def split(self, message: Message, delegated: bool = False) -> list[tuple[int, dict[str, Any], str | None]]:
-        """Returns a message as those to store, each with its place and its actor: what is the person's apart from what a
-        client wrapped around it. `delegated`: a model began the list."""
+        """Returns a message as those to store, each with its place and its actor: what is the person's apart from
+        what a client wrapped around it. `delegated`: a model began the list."""
         told = message.message
         if told["role"] == "system":
             return []
@@ -125,8 +128,8 @@ class Talk:
 
     @cached_property
     def _places(self) -> dict[str, tuple[Before, int]]:
-        """What comes before each message of the user, and its place, by its text. Of equal texts the one that is least a
-        person's counts."""
+        """What comes before each message of the user, and its place, by its text. Of equal texts the one that is
+        least a person's counts."""
         found: dict[str, tuple[Before, int]] = {}
         before: Before = "answer"
         for at, item in enumerate(self.items):
@@ -167,7 +170,8 @@ def is_conversation_path(path: str) -> bool:
 
 
 def _after(item: Item, before: Before) -> Before:
-    """What comes before the user's next message once this item has come; for a message of the user, before that itself."""
+    """What comes before the user's next message once this item has come; for a message of the user, before that
+    itself."""
     role, kind = item.get("role"), item.get("type")
     if role in ("tool", "function") or item.get("tool_calls") or kind in (*CALLS, *RESULTS):
         return "result"

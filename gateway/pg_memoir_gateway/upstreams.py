@@ -1,4 +1,5 @@
-"""Which provider a request goes to. A key must not reach a provider that it is not for, so what is not known goes nowhere."""
+"""Which provider a request goes to. A key must not reach a provider that it is not for, so what is not known goes
+nowhere."""
 
 from __future__ import annotations
 
@@ -9,7 +10,8 @@ from .config import Config
 from .exchange import Exchange
 
 OPENAI = re.compile(
-    r"/v1/(assistants|audio|batches|chat/completions|completions|containers|conversations|embeddings|evals|fine_tuning|images"
+    r"/v1/(assistants|audio|batches|chat/completions|completions|containers|conversations|embeddings|evals|fine_tuning"
+    r"|images"
     r"|moderations|realtime|responses|threads|uploads|vector_stores|videos)(/|$)"
 )
 """Paths that only OpenAI's API has."""
@@ -53,7 +55,8 @@ def _is_anthropic(exchange: Exchange) -> bool:
 def _advice(exchange: Exchange) -> str:
     host = exchange.header("host") or "127.0.0.1:8787"
     if "/deployments/" in exchange.path or exchange.header("api-key"):
-        return f"For Azure set upstream_openai to https://RESOURCE.openai.azure.com/openai, and OPENAI_BASE_URL to http://{host}/v1."
+        azure = "https://RESOURCE.openai.azure.com/openai"
+        return f"For Azure set upstream_openai to {azure}, and OPENAI_BASE_URL to http://{host}/v1."
     return (
         f"Set OPENAI_BASE_URL to http://{host}/v1 or ANTHROPIC_BASE_URL to http://{host}. For another provider set "
         "upstream_openai or upstream_anthropic to its address without /v1."

@@ -1,5 +1,5 @@
-"""Whose words: what a person typed, and what clients wrap around it. The forms are in wrappers.toml. Of a client that is
-not known, material.py tells a person's words from what a program wrote."""
+"""Whose words: what a person typed, and what clients wrap around it. The forms are in wrappers.toml. Of a client that
+is not known, material.py tells a person's words from what a program wrote."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ Wrapper = tuple[re.Pattern[str], Whose, str]
 """A pattern, whose words it matches, and the name of the element where it is that of a tag."""
 
 MOST_TEXTS, MOST_CHARACTERS = 500, 200_000
-"""A message of more texts, or of more characters, is an output as a whole: nobody typed it, and reading it takes long."""
+"""A message of more texts, or of more characters, is an output as a whole: nobody typed it, and reading it takes
+long."""
 
 BETWEEN = "\n\n"
 """Between the texts of a message that are read as one."""
@@ -48,8 +49,8 @@ def _scenery() -> list[Wrapper]:
 
 @cache
 def _wrappers(client: str) -> list[Wrapper]:
-    """Of a client first, then of all others: a pasted wrapper is no person's word either. Those that take a text from its
-    beginning come before those that cut it up."""
+    """Of a client first, then of all others: a pasted wrapper is no person's word either. Those that take a text from
+    its beginning come before those that cut it up."""
     entries = sorted(_forms()["wrapper"], key=lambda w: (w["client"] == "", w["client"] != client))
     found = [(re.compile(p), entry["kind"], "") for entry in entries for p in entry.get("patterns", [])]
     found += [(_tag(name), entry["kind"], name) for entry in entries for name in entry.get("elements", [])]
@@ -83,8 +84,8 @@ def _whole(piece: Piece) -> Piece:
 
 
 def _divide(texts: list[str], client: str, role: UserRole) -> list[list[Piece]]:
-    """The texts are read as one, since programs spread material over several. Wrappers are looked for last: a file that is
-    wrapped can hold the end of its wrapper."""
+    """The texts are read as one, since programs spread material over several. Wrappers are looked for last: a file
+    that is wrapped can hold the end of its wrapper."""
     spans = material.divide(BETWEEN.join(texts))
     found, start = [], 0
     for text in texts:
@@ -114,8 +115,8 @@ def _apart(piece: Piece, pattern: re.Pattern[str], whose: Whose, element: str) -
 
 
 def _elements(text: str, tag: re.Pattern[str], whose: Whose) -> list[tuple[int, int, Whose]]:
-    """The elements of a name, those within others with them. A wrapped file may hold such tags itself: where they do not go
-    together, nobody can tell whose words stand between them, so they are an output's."""
+    """The elements of a name, those within others with them. A wrapped file may hold such tags itself: where they do
+    not go together, nobody can tell whose words stand between them, so they are an output's."""
     found: list[tuple[int, int, Whose]] = []
     begun, depth, ended = 0, 0, 0
     for match in tag.finditer(text):

@@ -1,7 +1,9 @@
 """Anthropic's memory tool (memory_20250818): the model's files lie in PostgreSQL, as documents of a user.
 
     tool = MemoirMemoryTool(memoir, user="alice")
-    runner = client.beta.messages.tool_runner(model="claude-sonnet-4-6", max_tokens=1000, messages=messages, tools=[tool])
+    runner = client.beta.messages.tool_runner(
+        model="claude-sonnet-4-6", max_tokens=1000, messages=messages, tools=[tool]
+    )
 
 What the tool answers is what models were trained on, word for word.
 """
@@ -31,8 +33,8 @@ Path = tuple[str, ...]
 
 
 class _Files:
-    """The commands, over documents: a file's folders are its namespace, its name the key. A folder is there while a file
-    is in it. A command whose file another process changed meanwhile is run again from its start."""
+    """The commands, over documents: a file's folders are its namespace, its name the key. A folder is there while a
+    file is in it. A command whose file another process changed meanwhile is run again from its start."""
 
     def __init__(self, user: str) -> None:
         self.user = user

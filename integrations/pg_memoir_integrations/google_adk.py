@@ -33,8 +33,8 @@ _MOST = 10_000
 
 
 class MemoirSessionService(BaseSessionService):
-    """Sessions with their state as documents, events as items of a session. ADK's user is a user of pg_memoir; what is of
-    an app alone (its state, who its users are) is kept by `registry`, a user of that name."""
+    """Sessions with their state as documents, events as items of a session. ADK's user is a user of pg_memoir; what
+    is of an app alone (its state, who its users are) is kept by `registry`, a user of that name."""
 
     def __init__(self, memoir: AnyMemoir, *, registry: str = _ROOT) -> None:
         self.memoir, self.registry = memoir, registry

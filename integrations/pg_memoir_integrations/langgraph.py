@@ -41,9 +41,10 @@ Namespace = tuple[str, ...]
 
 
 class MemoirStore(BaseStore):
-    """A user's documents as a LangGraph store. `user`: whose, or what tells it from a namespace, which then has to name it
-    in searches and listings as well. `index`: as PostgresStore has it; without it documents are searched by words (BM25), with it
-    by the vectors of its `embed`, or with `hybrid` by both. `ttl`: as there; what has ended is never returned.
+    """A user's documents as a LangGraph store. `user`: whose, or what tells it from a namespace, which then has to
+    name it in searches and listings as well. `index`: as PostgresStore has it; without it documents are searched by
+    words (BM25), with it by the vectors of its `embed`, or with `hybrid` by both. `ttl`: as there; what has ended is
+    never returned.
     """
 
     supports_ttl = True
@@ -261,9 +262,9 @@ def _node(memoir: AnyMemoir, work: Callable[[Any], Generator[Call[Any], Any, Any
 def recalled(
     memoir: AnyMemoir, user: str, session: str, *, budget: int | None = None, **opening: Any
 ) -> Runnable[Any, Any]:
-    """What stands before the model, as a node or `pre_model_hook`: stores the new ones of the state's messages (known by
-    their ids) and gives the model the session's compiled list, in `llm_input_messages`. The graph's own messages stay as
-    they are; its system messages do not count, `opening` (as open_session) has a `system_prompt`.
+    """What stands before the model, as a node or `pre_model_hook`: stores the new ones of the state's messages (known
+    by their ids) and gives the model the session's compiled list, in `llm_input_messages`. The graph's own messages
+    stay as they are; its system messages do not count, `opening` (as open_session) has a `system_prompt`.
 
         agent = create_react_agent(model, tools, pre_model_hook=recalled(memoir, "alice", "support-42"),
                                    post_model_hook=remembered(memoir, "alice", "support-42"))

@@ -23,8 +23,8 @@ _MOST = 10_000
 
 
 class MemoirChatStore(AsyncDBChatStore):
-    """Messages as they came, a document each, in order; those of a key are active or archived. Several processes may use
-    one user's store at once."""
+    """Messages as they came, a document each, in order; those of a key are active or archived. Several processes may
+    use one user's store at once."""
 
     model_config = ConfigDict(arbitrary_types_allowed=True)
 
@@ -131,8 +131,8 @@ def _message(value: Any) -> ChatMessage:
 
 
 class MemoirMemoryBlock(BaseMemoryBlock[str]):
-    """What was said in any session and what is known, as far as it answers the newest message. It stores what it is given:
-    messages that leave the queue of a Memory become turns of `session`."""
+    """What was said in any session and what is known, as far as it answers the newest message. It stores what it is
+    given: messages that leave the queue of a Memory become turns of `session`."""
 
     name: str = Field(default="Recalled")
     memoir: Any = Field(exclude=True)

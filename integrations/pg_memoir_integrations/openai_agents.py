@@ -18,8 +18,8 @@ from .running import AnyMemoir, arun, plain, retry_change
 
 
 class MemoirSession:
-    """The SDK's Session. Items come back equal as JSON. What they say is told by turns too: compiled, recalled and learnt
-    from; `pop_item` and `clear_session` take both back, and nothing that was stored is changed.
+    """The SDK's Session. Items come back equal as JSON. What they say is told by turns too: compiled, recalled and
+    learnt from; `pop_item` and `clear_session` take both back, and nothing that was stored is changed.
 
     `limit`, `session_settings`: as the SDK's own sessions. Further options as open_session.
     """
@@ -79,8 +79,8 @@ class MemoirSession:
 def told(
     items: list[dict[str, Any]], waiting: Iterable[tuple[dict[str, Any], str | None]] = ()
 ) -> list[dict[str, Any]]:
-    """Items with what they say as turns, for append_items: messages by themselves, the calls of one answer with the last
-    of their results. `waiting`: earlier calls without a result, and what they are part of."""
+    """Items with what they say as turns, for append_items: messages by themselves, the calls of one answer with the
+    last of their results. `waiting`: earlier calls without a result, and what they are part of."""
     calls_of: dict[str, list[dict[str, Any]]] = {}
     part: dict[str, str] = {}
     results: dict[str, list[dict[str, Any]]] = {}

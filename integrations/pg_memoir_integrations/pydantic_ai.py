@@ -31,8 +31,9 @@ from .running import AnyMemoir, arun
 
 
 class MemoirMemory(AbstractCapability[Any]):
-    """Before each request of a model: what the run said anew is appended to the session, and the model gets the session's
-    compiled list (window, recall, summary). The run's own history stays as it is, so `message_history` need not be kept.
+    """Before each request of a model: what the run said anew is appended to the session, and the model gets the
+    session's compiled list (window, recall, summary). The run's own history stays as it is, so `message_history` need
+    not be kept.
 
     `opening`: as open_session. Instructions and tools stay the agent's.
     """

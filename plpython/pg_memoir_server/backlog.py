@@ -1,8 +1,8 @@
 """The embedding backlog inside the database: a loop of short transactions around calls of the model.
 
-Runs in a procedure, so that it can commit: claim → commit → call → store → commit. After a commit no snapshot is held,
-hence a slow model holds back neither vacuum nor any lock. What commits runs under its caller's search_path: types are named
-with their schema, and there are no operators.
+Runs in a procedure, so that it can commit: claim → commit → call → store → commit. After a commit no snapshot is
+held, hence a slow model holds back neither vacuum nor any lock. What commits runs under its caller's search_path:
+types are named with their schema, and there are no operators.
 """
 
 from __future__ import annotations

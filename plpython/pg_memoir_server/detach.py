@@ -11,7 +11,8 @@ _LOG_LIMIT = 4 << 20  # bytes; a longer log is moved aside at the next start
 
 
 def detach(log_path: str) -> None:
-    """Becomes a process of its own session, a child of nobody: whatever ends the backend that started it doesn't reach it.
+    """Becomes a process of its own session, a child of nobody: whatever ends the backend that started it doesn't
+    reach it.
 
     Returns in the background process only. Inherited descriptors are closed, so that no lock, pipe or socket of the
     starter is kept open; output goes to `log_path`.

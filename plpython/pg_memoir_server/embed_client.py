@@ -69,7 +69,8 @@ def embed_query(
 def embed_batch(
     path: str, model: str, texts: Sequence[str], timeout_ms: int, on_wait: Callable[[], object] | None = None
 ) -> list[list[float]]:
-    """n texts → n vectors, behind all queries. `on_wait` is called about every 100 ms (to notice a cancelled statement).
+    """n texts → n vectors, behind all queries. `on_wait` is called about every 100 ms (to notice a cancelled
+    statement).
 
     At most protocol.MAX_TEXTS texts and protocol.MAX_BODY bytes a call.
     """

@@ -1,8 +1,8 @@
 """The work of the shared embedder: each model has a lane for queries and a slower one for backlog.
 
-A lane embeds what has queued up, together, in small batches. Runtimes that threads may share get two lanes, one for queries
-with a thread for each processor, up to four, and one for backlog with a single thread at low priority; others get one lane of
-one thread that takes queries first, so that a query waits for one small batch at most.
+A lane embeds what has queued up, together, in small batches. Runtimes that threads may share get two lanes, one for
+queries with a thread for each processor, up to four, and one for backlog with a single thread at low priority; others
+get one lane of one thread that takes queries first, so that a query waits for one small batch at most.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """Contradictions judged by a cross-encoder for natural language inference, from a local folder.
 
-For a worker outside the database (pg-memoir worker --nli FOLDER). The model is loaded with the first pair, or by load().
+For a worker outside the database (pg-memoir worker --nli FOLDER). The model is loaded with the first pair, or by
+load().
 """
 
 from __future__ import annotations

@@ -51,8 +51,8 @@ def _encoding(name: str) -> Callable[[str], int]:
 
 
 def _bindings() -> Any:
-    """The compiled part of bpe-openai, loaded alone: its Python layer parses all tables into dictionaries when imported,
-    half a second and 65 MB in every backend that counts tokens."""
+    """The compiled part of bpe-openai, loaded alone: its Python layer parses all tables into dictionaries when
+    imported, half a second and 65 MB in every backend that counts tokens."""
     name = "bpe_openai._bindings"
     if name not in sys.modules:
         package = importlib.util.find_spec("bpe_openai")

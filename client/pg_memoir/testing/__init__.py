@@ -6,10 +6,10 @@
     memoir.persist_turn("alice", "s1", [{"role": "user", "content": "I live in Lisbon."}])
     messages = memoir.compile_context("alice", "s1", "Where do I live?")
 
-Same methods, arguments, types and errors as the database (one contract suite runs over both). It stores, lists, searches
-by common words, forgets, and compiles valid lists within their budget. It does not rank, extract, summarise well, embed or
-schedule as the database does: assert on what your application sends and stores, not on which memory comes first.
-`memoir.now` sets the time. What only a database can do raises MaintenanceUnavailableError.
+Same methods, arguments, types and errors as the database (one contract suite runs over both). It stores, lists,
+searches by common words, forgets, and compiles valid lists within their budget. It does not rank, extract, summarise
+well, embed or schedule as the database does: assert on what your application sends and stores, not on which memory
+comes first. `memoir.now` sets the time. What only a database can do raises MaintenanceUnavailableError.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""What the stand-in keeps. A method is named as the function of schema memoir it stands for; its arguments are the call's.
-One that yields answers with rows or values, any other with one value."""
+"""What the stand-in keeps. A method is named as the function of schema memoir it stands for; its arguments are the
+call's. One that yields answers with rows or values, any other with one value."""
 
 from __future__ import annotations
 
@@ -26,7 +26,8 @@ from .messages import check_messages, count, one_of, text_of, tokens_of, words
 
 TYPES = (
     "fact", "preference", "instruction", "decision", "bug_fix", "architecture", "code_context", "session_summary",
-    "document_chunk", "conversation_phase", "design_decision", "debugging_session", "file_context", "tool_result", "plan",
+    "document_chunk", "conversation_phase", "design_decision", "debugging_session", "file_context", "tool_result",
+    "plan",
     "error_context", "external_reference", "event", "profile",
 )  # fmt: skip
 IMPORTANCE = ("critical", "important", "normal", "minor")
@@ -87,7 +88,7 @@ class Kept:
             raise UnknownSessionError(f'unknown session "{session}"')
         return known
 
-    # Sessions and turns ------------------------------------------------------------------------------------------------
+    # Sessions and turns ---------------------------------------------------------------------------------------------
 
     def open_session(self, user: str, session: str, **given: Any) -> UUID:
         if given.get("parent") is not None:
@@ -269,7 +270,7 @@ class Kept:
             raise UnknownMemoryError(f'unknown call "{call}"')
         yield from parts
 
-    # Memories ----------------------------------------------------------------------------------------------------------
+    # Memories -------------------------------------------------------------------------------------------------------
 
     def memory(self, user: str, memory: UUID) -> dict[str, Any]:
         known = self.user(user).memories.get(memory)
@@ -319,7 +320,8 @@ class Kept:
         row: dict[str, Any] = {
             "memory_id": uuid.uuid4(), "content": content, "type": "fact", "category": None, "project": "global",
             "scope": "local" if given.get("session") else "global", "session": None, "tier": 2, "state": "active",
-            "reason": None, "superseded_by": None, "importance": "normal", "provenance": "user_stated", "actor": "person",
+            "reason": None, "superseded_by": None, "importance": "normal", "provenance": "user_stated",
+            "actor": "person",
             "trust": 1.0, "confidence": 0.9, "sensitivity": "normal", "slot": None, "slot_value": None, "tags": [],
             "aliases": [], "tokens": count(content), "said_at": now, "valid_from": None, "valid_to": None,
             "expires_at": None, "recorded_at": now, "metadata": {}, "source_turns": [], "states": [],
@@ -553,7 +555,7 @@ class Kept:
         back = [m for memory in known["memories"] for m in self.lift_tombstone(user, memory)["restored"]]
         return {"change_id": str(change), "restored": back, "returned_turns": len(known["turns"])}
 
-    # Privacy, settings ---------------------------------------------------------------------------------------------------
+    # Privacy, settings ----------------------------------------------------------------------------------------------
 
     def mark_turn(self, user: str, session: str, turn: int, sensitivity: str = "secret", **_: Any) -> dict[str, Any]:
         one_of("sensitivity", sensitivity, SENSITIVITY)
@@ -614,7 +616,7 @@ class Kept:
         self.found(user, session)
         return {"turns": 0, "left": 0, "stored": 0, "duplicate": 0, "refused_tombstone": 0, "not_admitted": 0}
 
-    # What an application's tests may run without effect here ---------------------------------------------------------------
+    # What an application's tests may run without effect here --------------------------------------------------------
 
     def run_job(self, job: str, seconds: int | None = None, wait: int | None = None) -> None:
         pass

@@ -63,7 +63,7 @@ class Store(Kept):
             return call.read(found if call.sql.startswith("select *") else [{"result": item} for item in found])
         return call.read([{"result": answer}])
 
-    # Searching ---------------------------------------------------------------------------------------------------------
+    # Searching ------------------------------------------------------------------------------------------------------
 
     def recall(
         self, user: str, query: str, session: str | None = None, limit: int = 10, types: list[str] | None = None,
@@ -134,7 +134,7 @@ class Store(Kept):
     def match_memories(self, user: str, embedding: list[float], **_: Any) -> Iterator[dict[str, Any]]:
         yield from ()  # there are no vectors here
 
-    # Compiling ---------------------------------------------------------------------------------------------------------
+    # Compiling ------------------------------------------------------------------------------------------------------
 
     def compile_context(self, user: str, session: str, query: str | None = None, **given: Any) -> Any:
         shape = given.pop("format", "openai")
@@ -147,11 +147,13 @@ class Store(Kept):
         made = self._compile_list(user, session, query, **given)
         prefix = made["openai"][:-1]
         shown: dict[str, Any] = {
-            "messages": made[format], "compile_id": str(uuid.uuid4()), "tokens": made["tokens"], "budget": made["budget"],
+            "messages": made[format], "compile_id": str(uuid.uuid4()), "tokens": made["tokens"],
+            "budget": made["budget"],
             "recall_tokens": made["recall_tokens"], "prefix_messages": len(prefix), "format": format,
             "prefix_hash": hashlib.sha256(json.dumps(prefix, default=str).encode()).hexdigest(),
             "tokenizer": "estimate", "items": [str(hit["id"]) for hit in made["recalled"]], "warnings": [],
-            "arms": {"words": True, "vector": False}, "weak": not made["recalled"], "task": given.get("task") or "knowledge",
+            "arms": {"words": True, "vector": False}, "weak": not made["recalled"],
+            "task": given.get("task") or "knowledge",
             "statistics_version": "0",
         }  # fmt: skip
         row = made["row"]
@@ -179,7 +181,8 @@ class Store(Kept):
 
     def _compile_list(
         self, user: str, session: str, query: str | None = None, budget: int | None = None,
-        memory_budget: int | None = None, tools: list[Any] | None = None, query_parts: list[Any] | None = None, **_: Any,
+        memory_budget: int | None = None, tools: list[Any] | None = None, query_parts: list[Any] | None = None,
+        **_: Any,
     ) -> dict[str, Any]:  # fmt: skip
         """The list in both formats, and what was counted on the way."""
         known = self.user(user).sessions.get(session)
@@ -270,7 +273,7 @@ class Store(Kept):
             kept.append(hit)
         return kept, head + "\n".join(lines) + "\n</memoir-recall>\n\n" if kept else ""
 
-    # The model's own tools -----------------------------------------------------------------------------------------------
+    # The model's own tools ------------------------------------------------------------------------------------------
 
     def memory_tools(self, format: str = "openai", names: list[str] | None = None) -> Any:
         one_of("format", format, ("openai", "responses", "anthropic", "mcp"))

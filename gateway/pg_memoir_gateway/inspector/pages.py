@@ -131,7 +131,7 @@ TEMPLATES.globals |= {"link": link}
 TEMPLATES.filters |= {"moment": moment, "number": number, "share": share}
 
 
-# Pages -----------------------------------------------------------------------------------------------------------------
+# Pages --------------------------------------------------------------------------------------------------------------
 
 
 async def home(look: Look) -> Response:
@@ -293,7 +293,7 @@ async def health(look: Look) -> Response:
     return look.show("health.html", "Health", problems=problems, jobs=jobs, counts=look.gateway.counts.items())
 
 
-# What changes something ------------------------------------------------------------------------------------------------
+# What changes something ---------------------------------------------------------------------------------------------
 
 
 async def change(look: Look) -> Response:
@@ -332,7 +332,7 @@ async def nowhere(look: Look) -> Response:
     raise Refused(404, "There is no such page", look.request.url.path)
 
 
-# The way in ------------------------------------------------------------------------------------------------------------
+# The way in ---------------------------------------------------------------------------------------------------------
 
 
 def guard(gateway: Gateway, page: Page) -> Callable[[Request], Awaitable[Response]]:

@@ -1,4 +1,5 @@
-"""The process that calls: `python -m pg_memoir_server.llm.child`. One JSON object in (config and requests), one line a result out.
+"""The process that calls: `python -m pg_memoir_server.llm.child`. One JSON object in (config and requests), one line
+a result out.
 
 A result: {"id", "output", "usage"} or {"id", "error", "usage", "final", "retry_after"}; usage is {"prompt_tokens",
 "completion_tokens"} of all tries, since a useless answer is paid for too.
@@ -50,8 +51,11 @@ def answer(
                         "final": True,
                         "usage": usage,
                     }
-                messages += [{"role": "assistant", "content": done.text.strip() or "(nothing)"},
-                             {"role": "user", "content": f"That can't be used: {problem}. Answer again, with nothing but the JSON object."}]  # fmt: skip
+                again = f"That can't be used: {problem}. Answer again, with nothing but the JSON object."
+                messages += [
+                    {"role": "assistant", "content": done.text.strip() or "(nothing)"},
+                    {"role": "user", "content": again},
+                ]
     except KeyError as error:
         return {"id": request.get("id"), "error": f"bad request: {error}", "final": True, "usage": usage}
     except CallFailed as error:

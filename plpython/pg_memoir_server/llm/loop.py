@@ -1,4 +1,5 @@
-"""One batch of queued model work: claim → commit → call → store, the same in a database backend and in a worker outside."""
+"""One batch of queued model work: claim → commit → call → store, the same in a database backend and in a worker
+outside."""
 
 from __future__ import annotations
 
@@ -18,9 +19,11 @@ class Database(Protocol):
 def run_batch(
     db: Database, limit: int, interrupt: Callable[[], object] = lambda: None, python: str | None = None
 ) -> dict[str, Any]:
-    """Works on up to `limit` work items; returns counts: calls, stored, failed, tokens, cost (microcents); "error": the last.
+    """Works on up to `limit` work items; returns counts: calls, stored, failed, tokens, cost (microcents); "error":
+    the last.
 
-    Raises ModelUnavailable when no call was possible at all. Whatever ends it, what was not stored is back in the queue.
+    Raises ModelUnavailable when no call was possible at all. Whatever ends it, what was not stored is back in the
+    queue.
     """
     [row] = db("llm_config")
     config = row["llm_config"]
@@ -29,7 +32,8 @@ def run_batch(
         return counts
     config = json.loads(config) if isinstance(config, str) else config
     claims = {row["work_id"]: row for row in db("claim_model_calls", limit)}
-    requests = [{"id": work, "kind": row["kind"], "input": json.loads(row["input"]) if isinstance(row["input"], str) else row["input"]}
+    requests = [{"id": work, "kind": row["kind"],
+                 "input": json.loads(row["input"]) if isinstance(row["input"], str) else row["input"]}
                 for work, row in claims.items()]  # fmt: skip
     if not requests:
         return counts

@@ -1,4 +1,5 @@
-"""Starts the calling process, reads its results as they come, ends it at the deadline or when the caller is cancelled."""
+"""Starts the calling process, reads its results as they come, ends it at the deadline or when the caller is
+cancelled."""
 
 from __future__ import annotations
 
@@ -24,8 +25,8 @@ class ModelUnavailable(RuntimeError):
 
 def run_requests(config: dict[str, Any], requests: list[dict[str, Any]], interrupt: Callable[[], object] = lambda: None,
                  python: str | None = None) -> Iterator[dict[str, Any]]:  # fmt: skip
-    """Yields one result a request (see child.py), in order. `config`: provider, model, endpoint, timeout (seconds of one
-    call), retries. `interrupt` is called ten times a second and ends everything by raising."""
+    """Yields one result a request (see child.py), in order. `config`: provider, model, endpoint, timeout (seconds of
+    one call), retries. `interrupt` is called ten times a second and ends everything by raising."""
     # Two answers a request, each with its retries and the waits between them.
     seconds = float(config["timeout"]) * 2 * (int(config["retries"]) + 1) + 20.0 * 2 * int(config["retries"])
     package = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
@@ -34,8 +35,15 @@ def run_requests(config: dict[str, Any], requests: list[dict[str, Any]], interru
     with tempfile.TemporaryFile() as given:
         given.write(json.dumps({"config": config, "requests": requests}).encode())
         given.seek(0)
-        child = subprocess.Popen([python or interpreter(), "-m", "pg_memoir_server.llm.child"], stdin=given, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
-                                 env={**os.environ, "PYTHONPATH": path}, cwd="/", start_new_session=True)  # fmt: skip
+        child = subprocess.Popen(
+            [python or interpreter(), "-m", "pg_memoir_server.llm.child"],
+            stdin=given,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            env={**os.environ, "PYTHONPATH": path},
+            cwd="/",
+            start_new_session=True,
+        )
     try:
         end = time.monotonic() + _START + seconds
         for line in _lines(child, lambda: end, interrupt):

@@ -1,4 +1,5 @@
-"""Prompts and schemas, one pair of files per kind and version: ../prompts/judge.v1.md, judge.v1.json. The newest counts."""
+"""Prompts and schemas, one pair of files per kind and version: ../prompts/judge.v1.md, judge.v1.json. The newest
+counts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""The providers: Anthropic through its package, every OpenAI-compatible server over plain HTTP. One try a call, no retries here."""
+"""The providers: Anthropic through its package, every OpenAI-compatible server over plain HTTP. One try a call, no
+retries here."""
 
 from __future__ import annotations
 
@@ -85,7 +86,8 @@ class Anthropic:
 
 
 class OpenAI:
-    """POST endpoint/chat/completions: OpenAI, vLLM, Ollama, llama.cpp and whatever else speaks it. A key is sent if there is one."""
+    """POST endpoint/chat/completions: OpenAI, vLLM, Ollama, llama.cpp and whatever else speaks it. A key is sent if
+    there is one."""
 
     def __init__(self, model: str, endpoint: str, key: str | None) -> None:
         import httpx
