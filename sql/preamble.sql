@@ -1,4 +1,4 @@
--- What an install needs before any object: a fit server and database, the roles, the schema, the extensions.
+-- Makes what an install needs before any object: a fit server and database, the roles, the schema, the extensions.
 -- Runs as the installing user (superuser, or CREATEROLE + owner of the database on managed servers); everything after
 -- it runs as memoir_owner, which can't log in.
 \set ON_ERROR_STOP on
@@ -8,7 +8,7 @@
 \set modulus 8
 \endif
 set client_min_messages = warning;
--- What follows runs with an installer's rights: nothing may be found in a schema that others write to.
+-- The rest runs with an installer's rights, so it finds nothing in a schema that others write to.
 set search_path = pg_catalog, pg_temp;
 
 do $$

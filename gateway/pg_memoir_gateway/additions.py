@@ -72,9 +72,8 @@ def edits_of(talk: Talk, added: list[Added | None]) -> list[Edit]:
 def _of_message(talk: Talk, nodes: list[Node], at: int, added: Added) -> list[Edit]:
     text, content = talk.body.text, member(talk.body.text, nodes[at], "content")
     found = [_tail(talk, content, added["tail"])] if "tail" in added and content is not None else []
-    # Providers refuse a list with calls if the request has no tools, as when a client asks for a summary. Text held
-    # back
-    # has no meaning without what follows it.
+    # Providers refuse a list with calls if the request has no tools, as when a client asks for a summary. Text that was
+    # held back has no meaning without what follows it.
     if not talk.body.lists.get("tools") or at + 1 >= len(nodes):
         return found
     after = nodes[at + 1]

@@ -1,4 +1,4 @@
--- What an argument may be: one check for each kind. Each raises PM014 unless told otherwise.
+-- Checks of arguments, one for each kind. Each raises PM014 unless told otherwise.
 
 -- A name that somebody else chose: 1 to p_limit characters, whatever they are.
 create or replace function _memoir.check_name(p_field text, p_value text, p_limit integer)

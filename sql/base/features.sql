@@ -1,4 +1,4 @@
--- What a user ever used, so that a compile does not look for the rest. Whoever writes such a row says so, by trigger.
+-- Features that a user ever used, so that a compile does not look for the others. Triggers note them.
 
 create or replace function _memoir.note_feature()
 returns trigger language plpgsql set plan_cache_mode = force_custom_plan set search_path from current as $$

@@ -1,4 +1,4 @@
--- What an operator may turn (sql/data/settings.csv). Definitions are code, replaced on install; values are state.
+-- Settings of an operator (sql/data/settings.csv). Definitions are code, replaced on install; values are state.
 
 create or replace function _memoir.define_settings()
 returns void language plpgsql as $$
@@ -15,7 +15,7 @@ begin
   perform _memoir.merge_settings();
 end $$;
 
--- What every hot function reads as one row: defaults, what was set, and the weights of the ranking profile in force.
+-- The row that every hot function reads: defaults, what was set, and the weights of the ranking profile in force.
 create or replace function _memoir.merge_settings()
 returns void language sql as $$
   insert into _memoir.settings_merged (is_only, clock, config)

@@ -81,7 +81,7 @@ begin
         and x.session_id = i.session_id and x.turn_index = i.turn_index and x.lifted_at is null and not x.changed))));
 end $$;
 
--- What was sent beside a message, without its texts: others stand where these stood. told: pairs of JSON, what a call or its
+-- Returns the additions to a message without their texts: others stand where these stood. told: pairs of JSON, what a call or its
 -- answer said and what says nothing in its place.
 create or replace function _memoir.without_texts(p_added jsonb)
 returns jsonb language plpgsql immutable as $$

@@ -229,7 +229,7 @@ begin
       and not exists (select from unnest(p_ranked) r where r.item_no = i.item_no) order by i.item_no);
 end $$;
 
--- What leads the recall since the profile has no room for it is not called pinned.
+-- Renames the reason of items that lead the recall because the profile has no room for them.
 create or replace function _memoir.standing_ones(p_candidates _memoir.candidate[], p_standing uuid[])
 returns _memoir.candidate[] language plpgsql immutable as $$
 begin
@@ -298,7 +298,7 @@ begin
   related := array_remove(related, null);
 end $$;
 
--- What stands in the profile is not said again: its memories, and turns that say little else.
+-- Leaves out what the profile says already: its memories, and turns that say little else.
 create or replace function _memoir.without_profile(p_user_id uuid, p_candidates _memoir.candidate[], p_profile uuid[])
 returns _memoir.candidate[] language plpgsql stable set plan_cache_mode = force_custom_plan as $$
 declare
@@ -323,7 +323,7 @@ begin
   return p_candidates;
 end $$;
 
--- What the list says in the same words already is not said again.
+-- Leaves out what the list says already in the same words.
 create or replace function _memoir.without_said(p_user_id uuid, p_candidates _memoir.candidate[], p_said text,
   p_clearance _memoir.sensitivity)
 returns _memoir.candidate[] language plpgsql stable set plan_cache_mode = force_custom_plan as $$
@@ -343,7 +343,7 @@ begin
   return p_candidates;
 end $$;
 
--- Of turns that say the same the user's own statement stands for them, not what the assistant made of it: it takes the
+-- Keeps of turns that say the same the user's own statement, not what the assistant made of it: it takes the
 -- better place, and the echo falls behind. Told by their vectors: a statement said before, as close as a paraphrase is.
 create or replace function _memoir.own_words_first(p_user_id uuid, p_candidates _memoir.candidate[],
   p_model_id smallint)
@@ -432,7 +432,7 @@ begin
   return least(p_candidates, 60 + greatest(0, p_candidates - 60) * least(2000, p_budget) / 2000);
 end $$;
 
--- Of long turns sentences are shown too, so more of them are considered: up to twice as many where texts have more than
+-- Considers more of long turns, because their sentences are shown too: up to twice as many where texts have more than
 -- eighteen words in the mean, as far as they are turns.
 create or replace function _memoir.widened(p_limit integer, p_counters _memoir.user_counters)
 returns integer language plpgsql immutable set plan_cache_mode = force_generic_plan as $$

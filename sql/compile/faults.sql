@@ -21,7 +21,7 @@ begin
   return left(p_text, v_low) || '…';
 end $$;
 
--- What a model may read whatever its login's clearance: nothing secret goes to a model.
+-- Returns whether an item is secret. No model gets one, whatever its login's clearance.
 create or replace function _memoir.is_secret(p_user_id uuid, p_id uuid)
 returns boolean language plpgsql stable set plan_cache_mode = force_custom_plan as $$
 begin

@@ -153,7 +153,7 @@ begin
   return _memoir.weighed(v_past, p_frame, (p_config ->> 'window_fresh_steps')::integer);
 end $$;
 
--- What is shown, in tokens, and from where on nothing is touched: the newest steps, as many as fit half the budget.
+-- Counts the shown tokens, and finds where the untouched steps begin: the newest steps, as many as fit half the budget.
 create or replace function _memoir.weighed(inout p_past _memoir.past, p_frame _memoir.session_windows, p_fresh integer)
 language plpgsql immutable set plan_cache_mode = force_generic_plan as $$
 declare

@@ -169,8 +169,8 @@ end $$;
 
 -- The functions below touch no table: one generic plan serves every call.
 
--- Of the candidates whose texts were read: the sessions of turns, and what is not short (short texts are shown as they
--- are or not at all).
+-- Returns, of the candidates whose texts were read, the sessions of turns and the items that are not short. Short texts
+-- are shown as they are or not at all.
 create or replace function _memoir.reducible(p_candidates _memoir.candidate[], p_items integer[], p_doubtful integer[],
   p_least integer, out sessions uuid[], out turns _memoir.candidate[], out memories _memoir.candidate[],
     out refs uuid[])
@@ -191,7 +191,7 @@ begin
   refs := v_found.refs;
 end $$;
 
--- Of part of a long turn the sentence that holds most of the question's words, rare ones above all: it is worth three
+-- Returns of a part of a long turn the sentence that holds most of the question's words, rare ones above all: it is worth three
 -- quarters of the root of its share, as gold turns keep the words of answers (bench/RESULTS.md).
 create or replace function _memoir.reduced_turns(p_turns _memoir.candidate[], p_texts _memoir.item_text[],
   p_share float8, p_terms text[])
@@ -229,7 +229,7 @@ begin
   from best);
 end $$;
 
--- Of a memory what renditions say within the ceiling of its session, at least its beginning.
+-- Returns the renditions of a memory within the ceiling of its session, at least its beginning.
 create or replace function _memoir.reduced_memories(p_memories _memoir.candidate[], p_texts _memoir.item_text[],
   p_renditions _memoir.memory_renditions[], p_shares jsonb)
 returns _memoir.reduced_text[] language plpgsql immutable set plan_cache_mode = force_generic_plan as $$

@@ -594,7 +594,7 @@ begin
   v.shown := v.shown || v.unanswered;
 end $$;
 
--- Of the messages before the one that carries the recall.
+-- Returns the hash of the messages before the one that carries the recall.
 create or replace function _memoir.prefix_hash(p_messages jsonb[], p_prefix integer)
 returns bytea language plpgsql immutable as $$
 begin

@@ -1,7 +1,7 @@
--- What a compile leaves behind: the recall that its exchange keeps, and one row for the ledger, through an
+-- Traces of a compile: the recall that its exchange keeps, and one row for the ledger, through an
 -- unlogged buffer.
 
--- What a compile leaves behind: the recall an exchange began with, and one buffered ledger row. Nothing on a standby,
+-- Writes the traces of a compile: the recall an exchange began with, and one buffered ledger row. Nothing on a standby,
 -- in a read-only transaction, or for a user who has written nothing.
 create or replace function _memoir.leave_traces(v _memoir.compile_state)
 returns uuid language plpgsql set plan_cache_mode = force_custom_plan as $$

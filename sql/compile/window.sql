@@ -266,7 +266,7 @@ begin
   end if;
 end $$;
 
--- What must be shown and does not fit: its tool results share what is left.
+-- Shortens what must be shown and does not fit: its tool results share the rest.
 create or replace function _memoir.squeezed(p_turns _memoir.shown_turn[], p_limit integer, p_tokenizer text,
   p_overhead integer)
 returns _memoir.shown_turn[] language plpgsql stable as $$

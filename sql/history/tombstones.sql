@@ -144,7 +144,7 @@ begin
       where p.claim is not null;
 end $$;
 
--- Of contents, by their place, what tombstones refuse in this project.
+-- Returns the contents, by their place, that tombstones refuse in this project.
 create or replace function _memoir.tombstones_of(p_user_id uuid, p_contents text[], p_project text)
 returns table (n bigint, memory_id uuid) language plpgsql stable set plan_cache_mode = force_custom_plan as $$
 declare

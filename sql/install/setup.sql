@@ -1,4 +1,4 @@
--- What an install puts in place besides objects, and what a dump does not carry.
+-- Applies what an install needs besides objects, and what a dump does not carry.
 
 create or replace procedure memoir.setup()
 language plpgsql set search_path from current as $$
@@ -112,7 +112,7 @@ begin
   end loop;
 end $$;
 
--- What people said stands in no statistics.
+-- Columns with people's words have no statistics.
 do $$
 begin
   perform _memoir.without_statistics(c.oid) from pg_class c

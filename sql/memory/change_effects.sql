@@ -1,4 +1,4 @@
--- What changes do (changes.sql finds them): spans marked or taken out, memories that give way, requests to forget;
+-- Effects of changes (changes.sql finds them): spans marked or taken out, memories that give way, requests to forget;
 -- undo_change, forget_about.
 
 -- Forgets what is known of the matter that a request names by another word than it was told with; null where nothing is.
@@ -55,7 +55,7 @@ begin
   return jsonb_strip_nulls(jsonb_build_object('forgotten', nullif(v_forgotten, 0), 'unclear', nullif(v_unclear, 0)));
 end $$;
 
--- What a turn changes takes effect. Under the user's lock. Returns counts.
+-- Applies the changes of a turn, under the user's lock. Returns counts.
 create or replace function _memoir.take_effect(p_session _memoir.sessions, p_turn _memoir.conversation_history,
   p_candidates _memoir.change_candidate[], p_text text, p_clauses _memoir.said_clause[], p_language text, p_by text,
   p_config jsonb)

@@ -190,7 +190,7 @@ begin
       0);
 end $$;
 
--- What is right is remembered as anything else is, with the kind and place of the old memory.
+-- Remembers the right value, with the kind and place of the old memory.
 create or replace function _memoir.say_instead(p_correction _memoir.correction, p_tags text[])
 returns jsonb language plpgsql as $$
 declare

@@ -32,7 +32,7 @@ begin
   end loop;
 end $$;
 
--- What is left of turns of which a part was taken out is found by itself.
+-- Indexes the rest of turns of which a part was taken out.
 create or replace function _memoir.index_rest(p_user_id uuid, p_refs uuid[])
 returns void language plpgsql set plan_cache_mode = force_custom_plan as $$
 declare

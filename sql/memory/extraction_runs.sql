@@ -96,7 +96,7 @@ begin
   return true;
 end $$;
 
--- What remains of a unit that went well goes back to its place in the queue; p_attempts: none where it got on.
+-- Returns the rest of a unit that went well to its place in the queue; p_attempts: none where it got on.
 create or replace function _memoir.end_unit(p_work _memoir.work_items, p_is_done boolean, p_attempts integer,
   p_after timestamptz)
 returns void language plpgsql as $$

@@ -53,7 +53,7 @@ begin
   return _memoir.actor(p_caller, p_stated, case when p_session is null then 'person' else 'agent' end::_memoir.actor);
 end $$;
 
--- What a memory says and of which kind it is.
+-- Content and kind of a memory.
 create or replace function _memoir.check_kinds(p_content text, p_type text, p_importance text, p_provenance text,
   p_sensitivity text)
 returns void language plpgsql stable as $$

@@ -1,4 +1,4 @@
--- What memories are to each other, and which of them a person stands by.
+-- Relations of memories, and which of them a person stands by.
 
 -- Edges along which recall takes what is at the other end with a match.
 create or replace function _memoir.followed_relations()

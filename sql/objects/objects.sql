@@ -55,7 +55,7 @@ returns text[] language sql immutable as $$
     '(?:[,:]?\s+(?:lines?\s+)?(\d{1,7}(?:\s*[-–]\s*\d{1,7})?))?\s*$')
 $$;
 
--- What memory_restore or memory_query gave in full is its object, read again.
+-- Marks the object that memory_restore or memory_query returned in full as read again.
 create or replace function _memoir.place_restored(p_user_id uuid, p_session_id uuid, p_found _memoir.found_object,
   p_call jsonb)
 returns void language plpgsql set plan_cache_mode = force_custom_plan as $$
@@ -219,7 +219,7 @@ begin
   on conflict do nothing;
 end $$;
 
--- What an object has to do with others of its session: it supersedes what the same key said of the same lines or fewer,
+-- Relates an object to others of its session: it supersedes what the same key said of the same lines or fewer,
 -- an edit depends on the file it changes, an error was caused by files that it names, a result or plan refers to them.
 create or replace function _memoir.relate_object(p_memory _memoir.memory_store, p_use _memoir.tool_use, p_text text,
   p_login text)

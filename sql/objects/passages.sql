@@ -1,4 +1,4 @@
--- What a question finds in large outputs of a session: of these the index knows the ends and the most distinctive parts, so
+-- Passages of large outputs that a question finds. The index knows of them the ends and the most distinctive parts, so
 -- the stored texts are read.
 
 -- The best passages for a question in the large outputs of a session, best first, at most p_most: which object, in which

@@ -1,4 +1,4 @@
--- What of a conversation is an object without being a result: plans and decisions in an assistant's words, as they come;
+-- Objects of a conversation that are no results: plans and decisions in an assistant's words, as they come;
 -- phases, stretches about one thing, by a job that has the vectors. Their text is the turns' own and is never shown
 -- shorter, so they have no places, only sources; their stubs say nothing of it.
 

@@ -170,7 +170,7 @@ returns text language sql immutable as $$
   select array_to_string((string_to_array(p_content, E'\n'))[2 : cardinality(string_to_array(p_content, E'\n')) - 1], E'\n')
 $$;
 
--- Of a stub line what follows its tokens: the head of a form says them itself.
+-- Returns the part of a stub line behind its tokens, because the head of a form has them.
 create or replace function _memoir.stub_subject(p_stub text)
 returns text language sql immutable as $$ select regexp_replace(p_stub, ' · [\d,]+ tokens$', '') $$;
 

@@ -315,7 +315,7 @@ begin
   return v_rows;
 end $$;
 
--- Of erased memories their ids stay, in state erased, and nothing else: not their states, nor what other tables note
+-- Keeps the ids of erased memories, in state erased, and nothing else: not their states, nor what other tables note
 -- of them.
 create or replace function _memoir.erase_memories(p_caller _memoir.caller, p_ids uuid[])
 returns jsonb language plpgsql set plan_cache_mode = force_custom_plan as $$

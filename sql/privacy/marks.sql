@@ -1,4 +1,4 @@
--- Who sees what. normal: every caller; private: clearance private (the default) and above; secret: clearance secret
+-- Visibility by sensitivity. normal: every caller; private: clearance private (the default) and above; secret: clearance secret
 -- only, and no model, embedding, summary, work item or recall block at all. A turn is as secret as its newest mark
 -- says, else as it was stored.
 
@@ -104,7 +104,7 @@ begin
   update _memoir.user_counters set last_session = null where user_id = v_user;
 end $$;
 
--- What follows a turn was embedded with its last words before it: that gets a new vector, without them.
+-- Renews the vector of the next turn, which was embedded behind this one's last words.
 create or replace function _memoir.reindex_after(p_user_id uuid, p_items integer[])
 returns void language plpgsql set plan_cache_mode = force_custom_plan as $$
 declare

@@ -129,7 +129,7 @@ begin
   end loop;
 end $$;
 
--- What is given with a memory: its aliases are names of one thing, and so is what they stand beside: a long form in the
+-- Stores the aliases given with a memory. They are names of one thing, and so is the text beside them: a long form in the
 -- content, the slot's value, or the content itself where it is but a name.
 create or replace function _memoir.given_aliases(p_content text, p_aliases text[], p_slot_value text)
 returns table (name text, other text, stated boolean) language plpgsql immutable

@@ -1,6 +1,6 @@
 -- Words and vectors fused into one ranking, with what stands around a hit.
 
--- What is asked, read once: its words, the other names of what it names, its vector: given, or asked of the embedder.
+-- Reads a question once: its words, the other names of what it names, its vector: given, or asked of the embedder.
 -- That gets neither secrets nor what they name.
 create or replace function _memoir.question(p_user_id uuid, p_counters _memoir.user_counters, p_config jsonb,
   p_query text,

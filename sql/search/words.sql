@@ -226,7 +226,7 @@ begin
         where l.first_item + (p >> 8) <> all (p_hidden)))));
 end $$;
 
--- Of these what may be meant otherwise: beside words that are found only what looks like a name or an identifier.
+-- Returns the words that may be misspelt. If other words are found, these are only names and identifiers.
 create or replace function _memoir.misspelt(p_unknown text[], p_lists _memoir.posting_list[], p_common text[],
   p_hidden integer[], p_config regconfig, p_query text)
 returns text[] language plpgsql stable set plan_cache_mode = force_generic_plan as $$

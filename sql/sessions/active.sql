@@ -1,4 +1,4 @@
--- What is active of a session: which compactions are live, which exchanges stay beside them, the summary
+-- Active parts of a session: which compactions are live, which exchanges stay beside them, the summary
 -- they make together.
 
 -- The rows that count, in order: the session's own, and those of sessions it branched from as far as they share turns.

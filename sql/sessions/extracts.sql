@@ -34,8 +34,8 @@ begin
   return regexp_replace(v_text, '\*{2,3}|__', '', 'g');
 end $$;
 
--- What must survive: decisions, numbers, names, instructions, corrections, errors, what people say about themselves.
--- Small talk not, nor what only leads to something else, nor fragments, nor answers that need their question.
+-- Returns the weight of a sentence that must survive: decisions, numbers, names, instructions, corrections, errors and
+-- statements about oneself. Small talk, openings, fragments and answers that need their question weigh nothing.
 create or replace function _memoir.salience(p_sentence text, p_role _memoir.turn_role, p_is_last boolean)
 returns real language sql immutable as $$
   select case when p_sentence ~ ':\W*$' or octet_length(p_sentence) < 2 * length(p_sentence)

@@ -1,4 +1,4 @@
--- What of a turn is searched: its items, chunk by chunk; of large outputs the ends at once and the middle by a job.
+-- Searchable items of a turn, chunk by chunk; of large outputs the ends at once and the middle by a job.
 
 -- Returns what a tool is called that reads or writes this memory, whatever a client puts before its name.
 create or replace function _memoir.is_memory_tool(p_name text)

@@ -1,4 +1,4 @@
--- What was recalled and is kept beside the turns for a while: the recall of an open exchange, passages that a question found. All of it
+-- Recalls that are kept beside the turns for a while: the recall of an open exchange, passages that a question found. All of it
 -- goes with what it shows.
 
 -- p_items: ids of what leaves recall; null: everything may have changed.

@@ -1,4 +1,4 @@
--- What a model or a tool says again after it was rejected is no more recalled, extracted or summarised than the statement
+-- A model's or tool's repetition of a rejected statement is no more recalled, extracted or summarised than the statement
 -- itself: the sentence is excluded, and what is found by it.
 
 -- Sentences of a turn that a tombstone refuses, with the memory each was rejected as.

@@ -183,7 +183,7 @@ begin
   return true;
 end $$;
 
--- What is given (not null) replaces what the session has; settings and metadata are merged. p_new_model: its window
+-- Replaces the values of a session by those given (not null); settings and metadata are merged. p_new_model: its window
 -- and tokenizer count.
 create or replace function _memoir.change_session(p_old _memoir.sessions, p_given _memoir.sessions,
   p_new_model boolean, p_system_prompt text)

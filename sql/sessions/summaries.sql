@@ -1,6 +1,6 @@
 -- Summaries of sessions: asked for, or of those that have ended.
 
--- Of what no summary covers, where the newest stretch begins that one compaction would take.
+-- Returns the beginning of the newest stretch without a summary that one compaction would take.
 create or replace function _memoir.unsummarised_from(p_session _memoir.sessions, p_last integer, p_config jsonb)
 returns integer language plpgsql stable as $$
 declare

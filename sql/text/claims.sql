@@ -1,4 +1,4 @@
--- What a sentence claims, whoever says it and however: relation and value, of the person it is all about. "Note that the
+-- Claims of a sentence, in any frame: relation and value, of the person it is all about. "Note that the
 -- home town is Ulm", "User: I live in Ulm" and "He lived in Ulm" claim the same; "My sister lives in Ulm" and "I don't live
 -- in Ulm" something else. Words decide, in any order but where order tells ("tea over coffee"); nothing is understood.
 
@@ -46,7 +46,8 @@ returns text language sql immutable strict parallel safe as $$
   select regexp_replace(normalize(p_word, nfkd), '[\u0300-\u036f]', '', 'g')
 $$;
 
--- Of each claim a word, or what its forms begin with, without which a text can't say it: not one for which others stand.
+-- Returns for each claim a word, or the beginning of its forms, without which no text can say it. Words with synonyms
+-- are left out.
 create or replace function _memoir.claim_hints(p_claims text[])
 returns text[] language sql stable as $$
   select array(select distinct (

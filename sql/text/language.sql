@@ -105,7 +105,7 @@ begin
   return v_found;
 end $$;
 
--- Of some languages (bits by number) the one that has most of a text's words among its frequent ones; null: none has any.
+-- Returns that of some languages (bits by number) whose frequent words a text has most of. Null: it has none of them.
 -- Whoever writes them already says more with one word than text_language asks for.
 create or replace function _memoir.written_language(p_text text, p_languages bigint)
 returns smallint language plpgsql immutable set plan_cache_mode = force_generic_plan as $$

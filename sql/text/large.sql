@@ -3,7 +3,7 @@
 
 -- Characters of an end, and from how many on an output is large.
 create or replace function _memoir.end_size() returns integer language sql immutable as $$ select 16000 $$;
--- Of what is long but not large every so many characters a chunk gets a vector; all are found by words.
+-- Characters between two chunks of a long text that get a vector. Words find all chunks.
 create or replace function _memoir.embedded_span() returns integer language sql immutable as $$ select 12000 $$;
 create or replace function _memoir.is_large(p_role _memoir.turn_role, p_text text)
 returns boolean language sql immutable as $$
@@ -12,7 +12,7 @@ returns boolean language sql immutable as $$
     and (octet_length(p_text) > 16 * 16000 or length(p_text) > 4 * 16000)
 $$;
 
--- Of how much of an end the words are kept: a character of Han says what three of a Latin word do, and is indexed three
+-- Returns the size of an end whose words are kept: a character of Han says what three of a Latin word do, and is indexed three
 -- times, too.
 create or replace function _memoir.indexed_end(p_bytes integer, p_length integer)
 returns integer language sql immutable as $$

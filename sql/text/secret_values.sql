@@ -1,4 +1,4 @@
--- What may be the value of a secret, by itself: its alphabet, its strength, and what is no value but a name or a sample.
+-- Tells values of secrets from names and samples, by their alphabet and strength.
 
 -- Returns what a value may be written as: in quotes, or up to a blank or what ends a field.
 create or replace function _memoir.value_pattern()

@@ -1,4 +1,4 @@
--- What a turn says in the speaker's own words: sentences with their exact spans, without quotes, pasted text and code;
+-- The speaker's own words of a turn: sentences with their exact spans, without quotes, pasted text and code;
 -- dates that depend on the day of speaking made absolute; the first person made a name.
 
 -- The text with everything that is not the speaker's own blanked out, character for character, so that positions stay.

@@ -169,7 +169,7 @@ returns text[] language sql stable as $$
   select coalesce(tsvector_to_array(_memoir.words(p_config, left(p_query, 20000))), '{}')
 $$;
 
--- Of some words those that any conversation has: whatever the store, they tell little of what it is about.
+-- Returns those of some words that any conversation has, because they tell little of its subject.
 create or replace function _memoir.common_terms(p_config regconfig, p_terms text[])
 returns text[] language plpgsql stable set plan_cache_mode = force_generic_plan as $$
 begin

@@ -1,4 +1,4 @@
--- What a text costs. Exact counts come from PL/Python where it is installed; without it, and for models whose tokenizer
+-- Tokens of a text. Exact counts come from PL/Python where it is installed; without it, and for models whose tokenizer
 -- isn't public, an estimate calibrated to stay at or above o200k_base and cl100k_base. How: docs/explain/tokens.md.
 
 create or replace function memoir.count_tokens(p_text text, p_model text default null)
@@ -87,7 +87,7 @@ begin
   end if;
   return least((v_cost + 99) / 100, 2147483647)::integer;
 end $$;
--- As estimate_tokens, of a large text by a sample: sixteen stretches and the dearest of them among them, so that it
+-- Estimates the tokens of a large text by a sample: sixteen stretches and the dearest of them among them, so that it
 -- stays above the whole where stretches are of one kind.
 create or replace function _memoir.estimate_large(p_text text)
 returns integer language plpgsql immutable as $$

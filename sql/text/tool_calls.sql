@@ -1,4 +1,4 @@
--- What a call of a tool does, and to what: read, write, edit or patch files, run a command, search, list, fetch, plan.
+-- The effect of a tool call, and its object: read, write, edit or patch files, run a command, search, list, fetch, plan.
 -- By the setting object_tools, then by sql/data/tools.csv; what a shell is told to do by sql/data/commands.csv.
 
 -- The last name of a tool as its row has it: mcp__files__readFile is read_file.

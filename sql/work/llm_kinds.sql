@@ -1,4 +1,4 @@
--- What each kind of model work asks and stores. A kind: a name here, its prompt in plpython/pg_memoir_server/prompts, a
+-- Requests and results of each kind of model work. A kind: a name here, its prompt in plpython/pg_memoir_server/prompts, a
 -- line in llm_input and llm_store. Who asks for it does so with enqueue where the setting llm_provider is not none, and
 -- has stored what rules could make before: the model only makes it better.
 

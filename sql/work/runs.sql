@@ -80,7 +80,7 @@ begin
   return v_run;
 end $$;
 
--- What a batch did, in its own transaction, which renews the lease. True: the job goes on. A run that has lost its
+-- Adds the counts of a batch, in its own transaction, and renews the lease. True: the job goes on. A run that has lost its
 -- lease undoes the batch.
 create or replace function _memoir.job_note(p_run bigint, p_result jsonb)
 returns boolean language plpgsql security definer set search_path from current as $$
@@ -125,7 +125,7 @@ begin
   for update skip locked;
 end $$;
 
--- As its caller, who runs the jobs: only the same login may cancel what it runs.
+-- Runs as its caller, who runs the jobs: only the same login may cancel what it runs.
 create or replace function memoir.cancel_overdue()
 returns integer language plpgsql set search_path from current as $$
 declare

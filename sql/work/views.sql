@@ -357,7 +357,7 @@ where c.job = 'hygiene' and c.state ? 'last';
 comment on view memoir.hygiene
   is 'Shares of duplicate, stale, never recalled and orphaned memories, as job hygiene last counted them.';
 
--- As the caller, who may see others' statements with pg_read_all_stats only. Empty without pg_stat_statements.
+-- Reads as the caller, who may see others' statements with pg_read_all_stats only. Empty without pg_stat_statements.
 create or replace function _memoir.statement_times()
 returns table (query text, calls bigint, mean_ms float8, max_ms float8, total_seconds float8, wal_bytes numeric)
   language plpgsql stable set search_path from current as $$
