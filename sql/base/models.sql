@@ -70,9 +70,9 @@ end $$;
 comment on function memoir.register_model(text, text, integer, integer, text, integer, bigint, bigint, text, real,
   real, real) is
   'Registers or replaces a chat model: window and output in tokens, tokenizer, tokens of overhead per message, prices
-in microcents (1e-8 of the currency''s unit) per 1,000 tokens, the rule by which images count (docs/explain/tokens.md). Rates,
-0 to 10: what a token read from the prompt cache costs, one written for five minutes and one for an hour, as a share of
-a prompt token''s price. By default Anthropic''s 0.1, 1.25 and 2, else 1. Admin only. Raises PM001, PM014.';
+in microcents (1e-8 of the currency''s unit) per 1,000 tokens, the rule by which images count (docs/explain/tokens.md).
+Rates, 0 to 10: what a token read from the prompt cache costs, one written for five minutes and one for an hour, as a
+share of a prompt token''s price. By default Anthropic''s 0.1, 1.25 and 2, else 1. Admin only. Raises PM001, PM014.';
 
 -- Returns what a name is registered as: itself, or the longest name it begins with ("gpt-4o-2024-11-20" is "gpt-4o"),
 -- whatever path, cloud or case it is written with. A row of nulls: nobody knows it.

@@ -1,5 +1,5 @@
--- Questions that a language model answers from the passages that memory_query found. The caller has these at once; the model is
--- asked by job `model`, with no transaction open, and what it says then stands in their place (query_answer).
+-- Questions that a language model answers from the passages that memory_query found. The caller has these at once; the
+-- model is asked by job `model`, with no transaction open, and what it says then stands in their place (query_answer).
 
 -- Returns whether a model is asked: then the user's row is locked before passages are looked for, so that nothing that
 -- is forgotten meanwhile is among them.

@@ -1,5 +1,5 @@
--- Agents keep their own list of messages. What is recalled for them stands beside that list, and their messages are known
--- again by a chain of hashes, so that a list that comes once more is appended to and not stored anew.
+-- Agents keep their own list of messages. What is recalled for them stands beside that list, and their messages are
+-- known again by a chain of hashes, so that a list that comes once more is appended to and not stored anew.
 
 create or replace function memoir.recall_beside(p_user text, p_session text, p_query text,
   p_memory_budget integer default null, p_shown_from integer default 0, p_profile_version integer default null,
@@ -42,7 +42,8 @@ begin
   v.tokens := coalesce(v.recall_tokens, 0);
   v.system_tokens := 0;
   v_compile := _memoir.leave_traces(v);
-  -- What fits weakly is a few lines of a list made for one question. In one that is paid for with every step it is none.
+  -- What fits weakly is a few lines of a list made for one question. In one that is paid for with every step it
+  -- is none.
   if (v.arms ->> 'weak')::boolean then
     v.recall := null;
     v.candidates := '{}';
@@ -59,12 +60,12 @@ begin
     'weak', coalesce((v.arms ->> 'weak')::boolean, false));
 end $$;
 comment on function memoir.recall_beside(text, text, text, integer, integer, integer, real[], text) is
-  'What to set beside the newest message of a list that the application keeps itself: {"text": profile and recall, fenced,
-or empty; "items": ids of what it shows, "profile_version", "tokens" of the recall, "compile_id", "warnings", "weak"}.
-p_shown_from: the first turn of the session that the list still shows, null or 0: all of them. p_said: what the list says
-beside these; what stands there word by word is not recalled. p_profile_version: the profile
-that the list shows already; that version is not repeated. Where nothing matches well ("weak") there is no recall. The session need not be there yet.
-Writes unlogged statistics only. Raises PM001, PM010, PM014, PM030.';
+  'What to set beside the newest message of a list that the application keeps itself: {"text": profile and recall,
+fenced, or empty; "items": ids of what it shows, "profile_version", "tokens" of the recall, "compile_id", "warnings",
+"weak"}. p_shown_from: the first turn of the session that the list still shows, null or 0: all of them. p_said: what
+the list says beside these; what stands there word by word is not recalled. p_profile_version: the profile that the
+list shows already; that version is not repeated. Where nothing matches well ("weak") there is no recall. The session
+need not be there yet. Writes unlogged statistics only. Raises PM001, PM010, PM014, PM030.';
 
 -- Is anything of what a message shows forgotten, retracted, erased or secret by now?
 create or replace function _memoir.is_withdrawn(p_user_id uuid, p_items jsonb)
@@ -81,8 +82,8 @@ begin
         and x.session_id = i.session_id and x.turn_index = i.turn_index and x.lifted_at is null and not x.changed))));
 end $$;
 
--- Returns the additions to a message without their texts: others stand where these stood. told: pairs of JSON, what a call or its
--- answer said and what says nothing in its place.
+-- Returns the additions to a message without their texts: others stand where these stood. told: pairs of JSON, what a
+-- call or its answer said and what says nothing in its place.
 create or replace function _memoir.without_texts(p_added jsonb)
 returns jsonb language plpgsql immutable as $$
 declare
@@ -114,8 +115,8 @@ begin
 end $$;
 comment on function memoir.known_messages(text, text[]) is
   'Which of these messages, each named by a hash over it and all before it, were noted: their session, its turns up to
-them, and what was added to them: without its texts where something that it shows (items) was forgotten since, retracted,
-erased or made secret. Raises PM001.';
+them, and what was added to them: without its texts where something that it shows (items) was forgotten since,
+retracted, erased or made secret. Raises PM001.';
 
 create or replace function _memoir.note_messages(p_user_id uuid, p_session_id uuid, p_messages jsonb)
 returns integer language plpgsql set plan_cache_mode = force_custom_plan as $$
@@ -147,8 +148,9 @@ begin
 end $$;
 comment on function memoir.note_messages(text, text, jsonb) is
   'Notes messages of a list that the application keeps, so that known_messages knows them: [{"chain": a hash over the
-message and all before it, "turns": turns of the session up to it, "added": what was sent with it (its texts in "tail", or as
-pairs in "told" of what stands in it and what takes its place where it is withdrawn), "items": ids of what that shows}]. Returns how many were new or changed. Raises PM001, PM003, PM014.';
+message and all before it, "turns": turns of the session up to it, "added": what was sent with it (its texts in "tail",
+or as pairs in "told" of what stands in it and what takes its place where it is withdrawn), "items": ids of what that
+shows}]. Returns how many were new or changed. Raises PM001, PM003, PM014.';
 
 -- Appends the message of one entry of record_exchange; returns the session's turns after it.
 create or replace function _memoir.record_message(p_caller _memoir.caller, p_user text, p_session text, p_turns integer,
@@ -204,9 +206,9 @@ begin
   return jsonb_build_object('turns', v_counts, 'refused', v_refused);
 end $$;
 comment on function memoir.record_exchange(text, text, jsonb, integer) is
-  'Appends messages of a list that the application keeps, in one transaction, and notes them for known_messages. p_messages:
-[{"message": as append_messages takes it, "key": its idempotency key, "actor": whose words it holds, "usage": of an
-answer, "notes": [{"chain", "added", "items"}] as note_messages takes them, without "turns"}]. An entry without a
-message is only noted. p_turns: turns of the session before. One invalid message does not stop the others. What
-another writer recorded under the same key counts as recorded. Returns {"turns": turns of the session after each entry,
-"refused": [{"code", "error"}] of the messages that are not stored}. Raises PM001, PM003, PM005, PM014.';
+  'Appends messages of a list that the application keeps, in one transaction, and notes them for known_messages.
+p_messages: [{"message": as append_messages takes it, "key": its idempotency key, "actor": whose words it holds,
+"usage": of an answer, "notes": [{"chain", "added", "items"}] as note_messages takes them, without "turns"}]. An entry
+without a message is only noted. p_turns: turns of the session before. One invalid message does not stop the others.
+What another writer recorded under the same key counts as recorded. Returns {"turns": turns of the session after each
+entry, "refused": [{"code", "error"}] of the messages that are not stored}. Raises PM001, PM003, PM005, PM014.';

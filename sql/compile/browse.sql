@@ -8,8 +8,8 @@ returns text language sql immutable as $$
   from btrim(regexp_replace(left(p_text, 1000), '[[:space:]]+', ' ', 'g')) t
 $$;
 
--- A turn's text as it is known today: without the spans that are forgotten, corrected or retracted, and with a mark behind
--- those that a later turn changed.
+-- A turn's text as it is known today: without the spans that are forgotten, corrected or retracted, and with a mark
+-- behind those that a later turn changed.
 create or replace function _memoir.as_known(p_user_id uuid, p_session_id uuid, p_turn integer, p_text text)
 returns text language plpgsql stable set plan_cache_mode = force_custom_plan as $$
 declare
@@ -102,8 +102,8 @@ begin
 end $$;
 comment on function memoir.list_sessions(text, text, text, text, integer) is
   'The sessions of a user, newest first, at most p_limit (1000) a page: p_after_session is the last of the page before.
-Filters: project, status. tokens and turns are its own, without its parent''s; cost in microcents; summary on one line of
-at most 120 characters. Raises PM001, PM003, PM014.';
+Filters: project, status. tokens and turns are its own, without its parent''s; cost in microcents; summary on one line
+of at most 120 characters. Raises PM001, PM003, PM014.';
 
 create or replace function memoir.list_speakers(p_user text, p_session text default null)
 returns table (speaker text, role text, sessions bigint, turns bigint, first_said_at timestamptz,
@@ -125,7 +125,8 @@ begin
 end $$;
 comment on function memoir.list_speakers(text, text) is
   'Who spoke in a user''s sessions (or in one): the name of the messages, or the role where they have none, with how
-many sessions and turns that say anything, the first and the last. Those who said most come first. Raises PM001, PM003.';
+many sessions and turns that say anything, the first and the last. Those who said most come first. Raises PM001,
+PM003.';
 
 create or replace function memoir.memory_index(p_user text, p_query text, p_session text default null,
   p_limit integer default 20, p_types text[] default null, p_tags text[] default null, p_category text default null,
@@ -258,9 +259,9 @@ begin
 end $$;
 comment on function memoir.memory_timeline(text, uuid, integer, integer) is
   'What stands around a hit (the id of a memory, a turn or a summary, from recall or memory_index), in order:
-p_lines_before and p_lines_after turns (at most 100) of its session with the memories made of them; for a memory that was said in no session, the
-memories before and after it in time. Lines of at most 120 characters; what is forgotten in a turn is left out. Raises
-PM001, PM004, PM014.';
+p_lines_before and p_lines_after turns (at most 100) of its session with the memories made of them; for a memory that
+was said in no session, the memories before and after it in time. Lines of at most 120 characters; what is forgotten in
+a turn is left out. Raises PM001, PM004, PM014.';
 
 -- A memory with where it comes from, what it is tied to and the states it was in.
 create or replace function _memoir.whole_memory(p_caller _memoir.caller, p_memory _memoir.memory_store)

@@ -133,7 +133,8 @@ begin
   return p_candidates;
 end $$;
 
--- The turns that change what the best candidates say, and what changes those, as far as they are not among what was found.
+-- The turns that change what the best candidates say, and what changes those, as far as they are not among what
+-- was found.
 create or replace function _memoir.with_changing(p_user_id uuid, p_ranked _memoir.ranked_item[],
   p_scope _memoir.search_scope)
 returns _memoir.ranked_item[] language plpgsql stable set plan_cache_mode = force_custom_plan as $$

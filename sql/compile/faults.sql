@@ -120,11 +120,11 @@ begin
     || jsonb_build_object('text', coalesce(v_text, 'Nothing found.'), 'tokens', v_tokens, 'passages', v_passages);
 end $$;
 comment on function memoir.memory_query(text, text, text, integer, text, boolean) is
-  'The passages that best answer a question from all that a session has, whatever of it is shown (p_scope user: from all
-that is known of the user), at most p_max_tokens: {"text" (for a model), "tokens", "passages": [{"id", "kind", "session",
-"turn_index", "object"}]}. What is shown stays as it is. Where a language model is configured it is asked too, unless
-p_answer is false: of what is neither private nor secret, by job model; then "answer": {"id", "state": waiting}, for
-query_answer. Writes fault_history. Raises PM001, PM003, PM014.';
+  'The passages that best answer a question from all that a session has, whatever of it is shown (p_scope user: from
+all that is known of the user), at most p_max_tokens: {"text" (for a model), "tokens", "passages": [{"id", "kind",
+"session", "turn_index", "object"}]}. What is shown stays as it is. Where a language model is configured it is asked
+too, unless p_answer is false: of what is neither private nor secret, by job model; then "answer": {"id", "state":
+waiting}, for query_answer. Writes fault_history. Raises PM001, PM003, PM014.';
 
 create or replace function memoir.memory_restore(p_user text, p_session text, p_object text, p_lines text default null,
   p_reason text default null)
@@ -181,8 +181,9 @@ begin
   return cardinality(p_objects);
 end $$;
 comment on function memoir.memory_release(text, text, text[], text) is
-  'Objects of the session that need not be shown any more: stubs from the next moment on. memory_query still answers from
-them, memory_restore brings them back. Returns how many. Writes session_objects. Raises PM001, PM003, PM004, PM014.';
+  'Objects of the session that need not be shown any more: stubs from the next moment on. memory_query still answers
+from them, memory_restore brings them back. Returns how many. Writes session_objects. Raises PM001, PM003, PM004,
+PM014.';
 
 create or replace function memoir.list_faults(p_user text, p_session text default null, p_limit integer default 100)
 returns table (recorded_at timestamptz, session text, turn_index integer, fault text, object text, type text,
@@ -207,6 +208,6 @@ begin
 end $$;
 comment on function memoir.list_faults(text, text, integer) is
   'What models needed of objects and were not shown, newest first, of one session or of all: when, session, turn_index,
-fault (micro_fault: a question answered from it, full_restore, page_fault: fetched again, entropy_triggered), object, type
-and content (its line), the fidelity at which it was shown, tokens of the answer, tokens that it avoided, latency_ms.
-Raises PM001, PM003, PM014.';
+fault (micro_fault: a question answered from it, full_restore, page_fault: fetched again, entropy_triggered), object,
+type and content (its line), the fidelity at which it was shown, tokens of the answer, tokens that it avoided,
+latency_ms. Raises PM001, PM003, PM014.';

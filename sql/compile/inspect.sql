@@ -62,9 +62,9 @@ begin
     from _memoir.memory_store m where m.user_id = v_user and _memoir.may_see(v_caller, m));
 end $$;
 comment on function memoir.memory_stats(text) is
-  'A user in numbers, as far as the caller may read: "sessions", "open_sessions", "turns", "tokens" and costs (microcents)
-of those, "last_said_at", active "memories", and these by "states" (of all), "tiers", "types" and "projects",
-"not_validated", and "contradictions" that stand open. Raises PM001.';
+  'A user in numbers, as far as the caller may read: "sessions", "open_sessions", "turns", "tokens" and costs
+(microcents) of those, "last_said_at", active "memories", and these by "states" (of all), "tiers", "types" and
+"projects", "not_validated", and "contradictions" that stand open. Raises PM001.';
 
 -- The caller's compiles that the ledger has, or the buffer before it; p_session_id or p_compile null: any.
 create or replace function _memoir.traces_of(p_user_id uuid, p_session_id uuid, p_compile uuid)
@@ -102,11 +102,11 @@ begin
   order by c.recorded_at desc, c.compile_id desc limit p_limit;
 end $$;
 comment on function memoir.list_compiles(text, text, integer) is
-  'A session''s window over time: its compiles, newest first, as far as the ledger has them (ledger_days, ledger_sample).
-Tokens of the list and of its parts: system message, tools, shown turns (turn_tokens: by fidelity full, detailed, compact,
-stub), recall; what remains is the newest message. first_turn: the first that was shown; moved: not the one of the compile
-before. considered, recalled: items of the recall; used: of those, null where credit_recall said nothing. Raises PM001,
-PM003, PM014.';
+  'A session''s window over time: its compiles, newest first, as far as the ledger has them (ledger_days,
+ledger_sample). Tokens of the list and of its parts: system message, tools, shown turns (turn_tokens: by fidelity full,
+detailed, compact, stub), recall; what remains is the newest message. first_turn: the first that was shown; moved: not
+the one of the compile before. considered, recalled: items of the recall; used: of those, null where credit_recall said
+nothing. Raises PM001, PM003, PM014.';
 
 create or replace function memoir.explain_compile(p_user text, p_compile uuid)
 returns table ("position" integer, kind text, id uuid, session text, turn_index integer, score real, words real,
@@ -151,5 +151,5 @@ begin
 end $$;
 comment on function memoir.explain_compile(text, uuid) is
   'A compile that was made, taken apart: one row per item that its recall considered, with its scores, tokens, the
-position and fidelity at which it was shown or the reason why not, whether the answer used it, and what it says today on one
-line of at most 120 characters; kind gone: it is known no more. Raises PM001, PM004.';
+position and fidelity at which it was shown or the reason why not, whether the answer used it, and what it says today
+on one line of at most 120 characters; kind gone: it is known no more. Raises PM001, PM004.';

@@ -1,5 +1,5 @@
--- Steps as lines: what a call was and what came of it, where the call itself is no longer shown. They stand, fenced, behind
--- the question of their exchange; before the first of them, how many steps left the list altogether.
+-- Steps as lines: what a call was and what came of it, where the call itself is no longer shown. They stand, fenced,
+-- behind the question of their exchange; before the first of them, how many steps left the list altogether.
 
 -- Returns what is shown once places are shown as they should be, in tokens.
 create or replace function _memoir.shown_after(p_past _memoir.past, p_places _memoir.past_place[])
@@ -100,8 +100,9 @@ begin
     and not exists (select from unnest(p_turns) t where t.turn_index = h.turn_index);
 end $$;
 
--- {"exchange": its fenced lines} of the steps that a frame shows as lines, and in the first of them what left. What is not
--- for everybody, or was taken out of recall, is not said here. p_known: an earlier frame, whose lines stay as they are.
+-- {"exchange": its fenced lines} of the steps that a frame shows as lines, and in the first of them what left. What
+-- is not for everybody, or was taken out of recall, is not said here. p_known: an earlier frame, whose lines stay as
+-- they are.
 create or replace function _memoir.step_lines(p_session _memoir.sessions, p_config jsonb,
   p_frame _memoir.session_windows, p_known _memoir.session_windows default null)
 returns jsonb language plpgsql stable set plan_cache_mode = force_custom_plan as $$

@@ -1,5 +1,5 @@
--- The window of a session with objects: turns from its frame's first on, objects as what they are shown as, older steps as
--- lines. Reads only; what is due it says (moment), and what does not fit yet it leaves out, named.
+-- The window of a session with objects: turns from its frame's first on, objects as what they are shown as, older
+-- steps as lines. Reads only; what is due it says (moment), and what does not fit yet it leaves out, named.
 
 create or replace function _memoir.managed_window(p_session _memoir.sessions, p_counters _memoir.session_counters,
   p_config jsonb, p_model _memoir.models, p_tokenizer text, p_frame _memoir.session_windows, p_budget integer,
@@ -178,8 +178,8 @@ begin
       and k.query_hash = _memoir.query_hash('{}', _memoir.asked_in(p_turns, k.at_turn)));
 end $$;
 
--- Turns with what stands around questions: recalls before them, the lines of their exchanges behind. Lines whose question
--- is not there become the note.
+-- Turns with what stands around questions: recalls before them, the lines of their exchanges behind. Lines whose
+-- question is not there become the note.
 create or replace function _memoir.with_line_blocks(inout p_window _memoir.shown_window, p_turns _memoir.shown_turn[],
   p_lines jsonb, p_recalls jsonb, p_tokenizer text)
 language plpgsql stable as $$

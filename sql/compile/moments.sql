@@ -178,10 +178,10 @@ begin
   end loop;
 end $$;
 
--- Where a move pays best, and what it is worth there, in tokens at the price of plain input. From each place on that could
--- be shorter: what is saved each call; carried: what not having moved has cost, a read of that for each call since it could
--- be shorter; rewritten: all that follows, written instead of read. spent: what the turns have cost so far.
--- docs/explain/window.md has it.
+-- Where a move pays best, and what it is worth there, in tokens at the price of plain input. From each place on that
+-- could be shorter: what is saved each call; carried: what not having moved has cost, a read of that for each call
+-- since it could be shorter; rewritten: all that follows, written instead of read. spent: what the turns have cost so
+-- far. docs/explain/window.md has it.
 create or replace function _memoir.move_pays(p_past _memoir.past, p_config jsonb, p_is_cold boolean,
   out saved bigint, out carried float8, out rewritten float8, out spent float8)
 language plpgsql immutable set plan_cache_mode = force_generic_plan as $$
@@ -209,8 +209,8 @@ begin
   left join (select * from cuts order by cuts.carried - cuts.rewritten desc, cuts.turn_index limit 1) c on true;
 end $$;
 
--- Which moment it is; null: none. p_kept: the list is somebody else's, so that nothing can leave it; once all is short that
--- can be, it need not be said again that there is no room.
+-- Which moment it is; null: none. p_kept: the list is somebody else's, so that nothing can leave it; once all is short
+-- that can be, it need not be said again that there is no room.
 create or replace function _memoir.moment_due(p_past _memoir.past, p_frame _memoir.session_windows,
   p_session _memoir.sessions, p_config jsonb, p_at timestamptz, p_kept boolean default false)
 returns text language plpgsql stable as $$
@@ -226,8 +226,9 @@ begin
   v_newest := (select max(t.recorded_at) from unnest(p_past.turns) t where t.role = 'assistant');
   v_cold := p_at > v_newest + v_life and (p_frame.moments = 0 or p_frame.moved_at < v_newest + v_life);
   select * into v_pays from _memoir.move_pays(p_past, p_config, v_cold);
-  -- Below warning it may pay twice over first: half as many moments, for a few percent of the cost. Nothing has been saved
-  -- yet that could pay for the first of an agent that keeps its list, and many of its sessions end before it would.
+  -- Below warning it may pay twice over first: half as many moments, for a few percent of the cost. Nothing has
+  -- been saved yet that could pay for the first of an agent that keeps its list, and many of its sessions end
+  -- before it would.
   if v_pays.saved > 0 and v_pays.carried > 0
     and v_pays.carried >= v_pays.rewritten * (case when p_past.shown < 0.7 * p_past.budget then 2 else 1 end)
     and (not p_kept or p_frame.moments > 0 or v_pays.rewritten <= v_pays.spent * (p_config ->> 'window_first_share')::float8) then
@@ -314,8 +315,8 @@ begin
   return p_past.places;
 end $$;
 
--- What lies so deep that rewriting all behind it costs more than its being shorter saves stays as it is: the calls to come
--- are guessed to be half as many as those so far.
+-- What lies so deep that rewriting all behind it costs more than its being shorter saves stays as it is: the calls to
+-- come are guessed to be half as many as those so far.
 create or replace function _memoir.held_back(p_past _memoir.past, p_places _memoir.past_place[], p_config jsonb)
 returns _memoir.past_place[] language plpgsql immutable set plan_cache_mode = force_generic_plan as $$
 declare
@@ -343,8 +344,8 @@ begin
   return p_places;
 end $$;
 
--- Stores the forms that places shall be shown as and notes their tokens; what would hardly be shorter stays whole. Other
--- parts of an object, and older readings of it, need a word only.
+-- Stores the forms that places shall be shown as and notes their tokens; what would hardly be shorter stays whole.
+-- Other parts of an object, and older readings of it, need a word only.
 create or replace function _memoir.with_forms(p_user_id uuid, p_places _memoir.past_place[], p_at timestamptz)
 returns _memoir.past_place[] language plpgsql as $$
 declare
@@ -490,8 +491,8 @@ begin
   return v_frame;
 end $$;
 
--- Types of objects that were needed again and again after they had been made shorter, three times and each tenth time: they
--- are made shorter later.
+-- Types of objects that were needed again and again after they had been made shorter, three times and each tenth time:
+-- they are made shorter later.
 create or replace function _memoir.learnt_types(p_user_id uuid, p_session_id uuid)
 returns text[] language plpgsql stable set plan_cache_mode = force_custom_plan as $$
 begin

@@ -111,7 +111,8 @@ begin
   copies := v_found.copies;
 end $$;
 
--- Texts with a mark behind each clause that a later turn changed; behind one that it perhaps changed, what that turn says.
+-- Texts with a mark behind each clause that a later turn changed; behind one that it perhaps changed, what that
+-- turn says.
 create or replace function _memoir.with_marks(p_user_id uuid, p_texts _memoir.item_text[],
   p_locators _memoir.item_locator[], p_as_of timestamptz)
 returns _memoir.item_text[] language plpgsql stable set plan_cache_mode = force_custom_plan as $$
@@ -191,8 +192,8 @@ begin
   refs := v_found.refs;
 end $$;
 
--- Returns of a part of a long turn the sentence that holds most of the question's words, rare ones above all: it is worth three
--- quarters of the root of its share, as gold turns keep the words of answers (bench/RESULTS.md).
+-- Returns of a part of a long turn the sentence that holds most of the question's words, rare ones above all: it is
+-- worth three quarters of the root of its share, as gold turns keep the words of answers (bench/RESULTS.md).
 create or replace function _memoir.reduced_turns(p_turns _memoir.candidate[], p_texts _memoir.item_text[],
   p_share float8, p_terms text[])
 returns _memoir.reduced_text[] language plpgsql immutable set plan_cache_mode = force_generic_plan as $$

@@ -56,10 +56,10 @@ begin
 end $$;
 comment on function memoir.session_pressure(text, text, integer) is
   'How full the window of a session is: {"shown_tokens", "budget" (p_budget, else that of the last moment, else of its
-model), "fill", "zone" (normal, caution, warning, critical, emergency), "due" (the moment that a compile would find now, or
-null), "moments", "last_moment": {"kind", "turn", "at"}, "saved", "carried", "rewriting" (what moving would save each call,
-what not moving has cost, what it would cost: docs/explain/window.md), "first_turn", "lines_through", "objects", "by_fidelity",
-"pinned", "moves", "faults": by type}. Writes nothing. Raises PM001, PM003, PM014.';
+model), "fill", "zone" (normal, caution, warning, critical, emergency), "due" (the moment that a compile would find
+now, or null), "moments", "last_moment": {"kind", "turn", "at"}, "saved", "carried", "rewriting" (what moving would
+save each call, what not moving has cost, what it would cost: docs/explain/window.md), "first_turn", "lines_through",
+"objects", "by_fidelity", "pinned", "moves", "faults": by type}. Writes nothing. Raises PM001, PM003, PM014.';
 
 create or replace function memoir.window_forms(p_user text, p_session text, p_budget integer default null,
   p_changed boolean default false)
@@ -85,13 +85,13 @@ begin
   return query select * from _memoir.forms_of(v_caller, v_session, v.counters, v_frame);
 end $$;
 comment on function memoir.window_forms(text, text, integer, boolean) is
-  'What stands for which parts of a session''s messages now, for a list that its client keeps: per part turn_index, role,
-tool_call_id (of a result, or of the call whose argument it is), call_no (0: the content of the turn, else which call)
-and argument (path in its arguments), object (its name), fidelity (detailed, compact, stub, not shown), content (the text
-to show in its place, the same bytes until the next moment), tokens, full_tokens, reason. p_budget: tokens that the
-conversation may take (default: of the session''s model). p_changed: the client changed its past itself, so now is a moment.
-What is due moves first. Writes session_windows, shown_forms, fidelity_transitions, memory_renditions. Raises PM001,
-PM003, PM014.';
+  'What stands for which parts of a session''s messages now, for a list that its client keeps: per part turn_index,
+role, tool_call_id (of a result, or of the call whose argument it is), call_no (0: the content of the turn, else which
+call) and argument (path in its arguments), object (its name), fidelity (detailed, compact, stub, not shown), content
+(the text to show in its place, the same bytes until the next moment), tokens, full_tokens, reason. p_budget: tokens
+that the conversation may take (default: of the session''s model). p_changed: the client changed its past itself, so
+now is a moment. What is due moves first. Writes session_windows, shown_forms, fidelity_transitions, memory_renditions.
+Raises PM001, PM003, PM014.';
 
 -- Forms in force: of objects as they are shown, of those whose steps are lines their stubs, of those that left a word.
 create or replace function _memoir.forms_of(p_caller _memoir.caller, p_session _memoir.sessions,
@@ -154,6 +154,6 @@ begin
   order by p.turn_index desc, m.memory_id limit p_limit;
 end $$;
 comment on function memoir.list_objects(text, text, text, integer) is
-  'The objects of a session, newest first: name, memory_id, type, content (the line of its stub), turn_index of its first
-place, fidelity at which it is shown, tokens, shown_tokens, state, whether it is pinned. p_query: those whose line has it.
-Raises PM001, PM003, PM014.';
+  'The objects of a session, newest first: name, memory_id, type, content (the line of its stub), turn_index of its
+first place, fidelity at which it is shown, tokens, shown_tokens, state, whether it is pinned. p_query: those whose
+line has it. Raises PM001, PM003, PM014.';

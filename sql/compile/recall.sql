@@ -11,8 +11,8 @@ begin
   return array(select left(k, 1)::"char" from unnest(p_kinds) k);
 end $$;
 
--- Memories that the filters name, whatever the query: a tag is looked up, not ranked. None without a filter, and none of
--- other times, whose states are for the ranking to know.
+-- Memories that the filters name, whatever the query: a tag is looked up, not ranked. None without a filter, and none
+-- of other times, whose states are for the ranking to know.
 create or replace function _memoir.filtered_memories(p_caller _memoir.caller, p_scope _memoir.search_scope,
   p_types text[], p_tags text[], p_category text, p_project text, p_limit integer)
 returns setof _memoir.memory_store language plpgsql stable set plan_cache_mode = force_custom_plan as $$
@@ -149,10 +149,10 @@ comment on function memoir.recall(text, text, text, integer, text[], text[], tex
   real[], timestamptz, timestamptz, text) is
   'The best matches for a query among memories, turns and summaries of a user, ranked as compile ranks them. Filters:
 session; tags (of memories and turns), types and category (of memories), project (with global); kinds (memory, turn,
-summary), said between p_after and p_before; p_as_of and p_valid_at as in compile_context. Memories that types, tags, category or project name come
-whatever their rank, as do turns with such a tag, after those that match the query as well. matched_by: words, vector,
-neighbour (what stands beside a match), related (by edges to a match), filter. Writes nothing. Raises PM001, PM003,
-PM014, PM030.';
+summary), said between p_after and p_before; p_as_of and p_valid_at as in compile_context. Memories that types, tags,
+category or project name come whatever their rank, as do turns with such a tag, after those that match the query as
+well. matched_by: words, vector, neighbour (what stands beside a match), related (by edges to a match), filter. Writes
+nothing. Raises PM001, PM003, PM014, PM030.';
 
 create or replace function memoir.match_memories(p_user text, p_embedding real[], p_threshold real default 0.7,
   p_limit integer default 10,

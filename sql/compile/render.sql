@@ -98,8 +98,8 @@ returns jsonb language sql immutable as $$
 $$;
 
 -- {"system": [...], "messages": [...]}; cache_control marks stand where the stable prefix ends: behind the system
--- blocks, behind the last message before the recall, behind what the last moment left as it was (p_frozen messages), and
--- behind the last message of an open exchange.
+-- blocks, behind the last message before the recall, behind what the last moment left as it was (p_frozen messages),
+-- and behind the last message of an open exchange.
 create or replace function _memoir.anthropic(p_messages jsonb, p_prefix integer, p_open boolean, p_frozen integer)
 returns jsonb language plpgsql immutable as $$
 declare

@@ -3,8 +3,8 @@
 --
 -- A text is reduced first, so that no disguise gets past: compatibility forms, case, white space, punctuation,
 -- invisible characters and letters that merely look alike count as the same. That folds together a few texts that
--- differ ("burn", "bum"): the price. Beside the words stands the claim they make (text/claims.sql), so that no other wording
--- gets past either.
+-- differ ("burn", "bum"): the price. Beside the words stands the claim they make (text/claims.sql), so that no other
+-- wording gets past either.
 
 -- Letters of other scripts that look like a Latin letter or a digit become it, as the Unicode skeleton has it (UTS #39,
 -- single characters; a test compares with its data). Expects lower case.

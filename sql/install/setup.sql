@@ -84,8 +84,8 @@ begin
   end;
 end $$;
 comment on procedure memoir.setup() is
-  'Reapplies what a dump may not carry: the roles and what they own, every privilege, the database''s search_path and the
-timeouts of memoir_jobs. Call it after a restore, as the user who restored; then call ensure_partitions(). Warns if
+  'Reapplies what a dump may not carry: the roles and what they own, every privilege, the database''s search_path and
+the timeouts of memoir_jobs. Call it after a restore, as the user who restored; then call ensure_partitions(). Warns if
 PUBLIC may still execute a routine, which takes a superuser to revoke.';
 
 create or replace function memoir.version()

@@ -1,7 +1,8 @@
 -- Effects of changes (changes.sql finds them): spans marked or taken out, memories that give way, requests to forget;
 -- undo_change, forget_about.
 
--- Forgets what is known of the matter that a request names by another word than it was told with; null where nothing is.
+-- Forgets what is known of the matter that a request names by another word than it was told with; null where
+-- nothing is.
 create or replace function _memoir.forget_slot(p_turn _memoir.conversation_history,
   p_request _memoir.forget_request, p_by text)
 returns jsonb language plpgsql set plan_cache_mode = force_custom_plan as $$
@@ -165,8 +166,8 @@ returns _memoir.said_unit[] language sql immutable as $$
 $$;
 
 -- The user's earlier clauses that a request to forget names. They are clear where all is asked for, or where only one
--- thing is meant: of a question and a statement the statement, of several statements none. "Forget the bread" may be no more
--- than "leave it": it means what holds a value, or is named by two words.
+-- thing is meant: of a question and a statement the statement, of several statements none. "Forget the bread" may be
+-- no more than "leave it": it means what holds a value, or is named by two words.
 create or replace function _memoir.units_named(p_turn _memoir.conversation_history, p_names text, p_request text,
   p_is_all boolean, p_language text, out units _memoir.said_unit[], out topics text[], out is_clear boolean)
 language plpgsql stable as $$
@@ -261,7 +262,8 @@ returns _memoir.conversation_history language sql stable as $$
   where c.user_id = p_session.user_id and c.session_id = p_session.session_id
 $$;
 
--- Marks parts of a turn as over where p_new stands instead of them, as a later turn says, else forgets them. Returns the change.
+-- Marks parts of a turn as over where p_new stands instead of them, as a later turn says, else forgets them. Returns
+-- the change.
 create or replace function _memoir.change_turn(p_caller _memoir.caller, p_session _memoir.sessions, p_cited integer,
   p_units _memoir.said_unit[], p_new uuid)
 returns uuid language plpgsql set plan_cache_mode = force_custom_plan as $$
@@ -298,8 +300,8 @@ begin
     v_turn, 'asked to forget', memoir.now());
 end $$;
 
--- Forgets what is named: the user's clauses, what repeats their values, and the memories made of them or saying the same.
--- Nothing where it is not clear what is meant. p_preview: only says what it would be. Under the user's lock.
+-- Forgets what is named: the user's clauses, what repeats their values, and the memories made of them or saying the
+-- same. Nothing where it is not clear what is meant. p_preview: only says what it would be. Under the user's lock.
 create or replace function _memoir.forget_named(p_turn _memoir.conversation_history, p_names text, p_request text,
   p_is_all boolean, p_language text, p_preview boolean, p_by text, p_projects text[] default null,
   p_clearance _memoir.sensitivity default 'secret')
@@ -457,10 +459,9 @@ begin
   group by x.change_id order by 3 desc, 1;
 end $$;
 comment on function memoir.list_changes(text, boolean) is
-  'What turns changed of what was said before (changed: shown with a mark), perhaps changed (doubted: shown with what was
-said since) or asked to forget (forgotten), newest first:
-which turn said so, and which spans of which turns it concerns; with p_undone those that were taken back as well.
-undo_change takes one back. Raises PM001.';
+  'What turns changed of what was said before (changed: shown with a mark), perhaps changed (doubted: shown with what
+was said since) or asked to forget (forgotten), newest first: which turn said so, and which spans of which turns it
+concerns; with p_undone those that were taken back as well. undo_change takes one back. Raises PM001.';
 
 create or replace function memoir.forget_about(p_user text, p_query text, p_preview boolean default false)
 returns jsonb language plpgsql security definer
@@ -483,7 +484,7 @@ begin
 end $$;
 comment on function memoir.forget_about(text, text, boolean) is
   'Forgets what a few words name ("my locker code", "everything about Dominik"): the clauses in which the user said it,
-what repeats their values, the memories made of them or saying the same; tombstones keep them away. p_preview: only tells
-what that would be. Nothing is lost where it is not clear what is meant. Returns {"outcome": forgotten, preview, unclear
-or nothing, "turns", "memories", "change_id"}; undo_change takes it back. Writes recall_exclusions, memory_store,
-tombstones, audit_log. Raises PM001, PM006, PM014.';
+what repeats their values, the memories made of them or saying the same; tombstones keep them away. p_preview: only
+tells what that would be. Nothing is lost where it is not clear what is meant. Returns {"outcome": forgotten, preview,
+unclear or nothing, "turns", "memories", "change_id"}; undo_change takes it back. Writes recall_exclusions,
+memory_store, tombstones, audit_log. Raises PM001, PM006, PM014.';

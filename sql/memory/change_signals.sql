@@ -1,8 +1,9 @@
--- Whether a message makes an earlier clause untrue that no rule of changes.sql knows: told by signals, each a number, and trees
--- that research/statements/changes.py learnt from sentences written for it (sql/data/change_trees.csv). English only; the
--- signals of other languages were not learnt.
+-- Whether a message makes an earlier clause untrue that no rule of changes.sql knows: told by signals, each a number,
+-- and trees that research/statements/changes.py learnt from sentences written for it (sql/data/change_trees.csv).
+-- English only; the signals of other languages were not learnt.
 
--- Words beside numbers, as what is counted: "27" in "size 27 shoes" is of size and of shoes; years and turning are of age.
+-- Words beside numbers, as what is counted: "27" in "size 27 shoes" is of size and of shoes; years and turning are
+-- of age.
 create or replace function _memoir.beside_values(p_said text, p_raws text[])
 returns text[] language plpgsql immutable set plan_cache_mode = force_generic_plan as $$
 declare
@@ -17,8 +18,8 @@ begin
     where rtrim(v_words[i], '.') in (f.first, lower(r)) and w ~ '^[[:alpha:]€$£%°]' and w <> all ('{the,a,an,at,on,in,is,to,and,of,for,my,our,i,by,from,it,are,with}'));
 end $$;
 
--- The signals of a message (its clauses, p_here: which units are of its session) and each of some earlier clauses, in the
--- order in which the trees count them; clause_no: the clause of the message that has most to do with the unit.
+-- The signals of a message (its clauses, p_here: which units are of its session) and each of some earlier clauses, in
+-- the order in which the trees count them; clause_no: the clause of the message that has most to do with the unit.
 create or replace function _memoir.change_signals(p_text text, p_clauses _memoir.said_clause[], p_units _memoir.said_unit[],
   p_here boolean[], p_language text)
 returns table (unit_no integer, clause_no integer, signals real[]) language plpgsql stable
@@ -108,8 +109,8 @@ begin
   order by b.unit;
 end $$;
 
--- How alike a text is to each of some clauses: cosines of the shared embedder's vectors; null where there is none (texts are
--- not sent elsewhere for this), or it does not answer.
+-- How alike a text is to each of some clauses: cosines of the shared embedder's vectors; null where there is none
+-- (texts are not sent elsewhere for this), or it does not answer.
 create or replace function _memoir.likeness(p_config jsonb, p_model _memoir.embedding_models, p_vector halfvec, p_texts text[])
 returns real[] language plpgsql stable as $$
 declare
@@ -137,8 +138,8 @@ begin
     and i.item_no = any (items));
 end $$;
 
--- The chance that something is untrue since, of each row of signals; p_alike: by the trees that know the likeness too, a
--- row's last.
+-- The chance that something is untrue since, of each row of signals; p_alike: by the trees that know the likeness too,
+-- a row's last.
 create or replace function _memoir.change_chances(p_rows jsonb, p_alike boolean default false)
 returns real[] language plpgsql immutable set plan_cache_mode = force_generic_plan as $$
 declare
@@ -155,8 +156,8 @@ begin
     from jsonb_array_elements_text(p_rows) with ordinality r(signals, o), lateral (select r.signals::real[] offset 0) f(f) order by r.o);
 end $$;
 
--- The texts of which a clause may change something by what was learnt: English, not too long, a statement of somebody or
--- something with a name or a value, or the speaker's own.
+-- The texts of which a clause may change something by what was learnt: English, not too long, a statement of somebody
+-- or something with a name or a value, or the speaker's own.
 create or replace function _memoir.stating_texts(p_texts text[], p_clauses _memoir.said_clause[], p_languages text[])
 returns integer[] language plpgsql immutable set plan_cache_mode = force_generic_plan as $$
 declare

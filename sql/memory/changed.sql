@@ -1,8 +1,8 @@
--- What a change has to do with an earlier statement: another value of the same kind, another sort of the same thing, other
--- words for it. changes.sql finds the changes.
+-- What a change has to do with an earlier statement: another value of the same kind, another sort of the same thing,
+-- other words for it. changes.sql finds the changes.
 
--- Of whom a clause speaks: self, somebody near by their word ("my sister"), null where it does not say. In other languages
--- than English that word is whatever is the speaker's.
+-- Of whom a clause speaks: self, somebody near by their word ("my sister"), null where it does not say. In other
+-- languages than English that word is whatever is the speaker's.
 create or replace function _memoir.subject_of(p_plain text, p_language text)
 returns text language sql immutable as $$
   select case when p_language <> 'english' then lower((regexp_match(p_plain, '^(?:(?:o|a|il|la) )?(?:'
@@ -266,8 +266,8 @@ returns text[] language sql stable as $$
     and lower(w) <> all ('{new,old,last,next,first,same,current,former,previous}')
 $$;
 
--- The opposite liking, another spelling of a name, the end of a job, or, where no doubt is left, other words said of the
--- same thing.
+-- The opposite liking, another spelling of a name, the end of a job, or, where no doubt is left, other words said of
+-- the same thing.
 create or replace function _memoir.other_words(inout p_found _memoir.found_change, p_one _memoir.change_candidate,
   p_unit_plain text, p_old _memoir.said_values, p_names text[], p_language text)
 language plpgsql stable as $$

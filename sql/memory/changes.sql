@@ -1,8 +1,8 @@
 -- What a turn changes of what was said before, and what it asks to forget. A correction is told by what it changes, not
--- only by how it sounds: among the user's own earlier clauses the one is taken that says the same of the same thing with
--- another value of the same kind, by a clear margin; without one nothing is changed. The older span is marked "later
--- changed" in what is recalled (or taken out, where it is to be forgotten), whether or not it ever became a memory; what
--- memories were made of it give way. undo_change takes it back.
+-- only by how it sounds: among the user's own earlier clauses the one is taken that says the same of the same thing
+-- with another value of the same kind, by a clear margin; without one nothing is changed. The older span is marked
+-- "later changed" in what is recalled (or taken out, where it is to be forgotten), whether or not it ever became a
+-- memory; what memories were made of it give way. undo_change takes it back.
 
 -- Where clauses ask to forget something, and what that names; is_all: everything about it. Each pattern goes over all
 -- clauses before the next: the server keeps few compiled ones.
@@ -461,8 +461,8 @@ begin
   return null;
 end $$;
 
--- "Got a new phone": the thing, where people have one at a time; what was said of the old one gives way. "Kruemel died":
--- nobody has it any more.
+-- "Got a new phone": the thing, where people have one at a time; what was said of the old one gives way. "Kruemel
+-- died": nobody has it any more.
 create or replace function _memoir.new_thing(p_plain text, p_language text)
 returns text language sql immutable as $$
   select coalesce((select t from (select lower((regexp_match(p_plain, nullif(_memoir.any_word(p_language, 'got_new'), ''),

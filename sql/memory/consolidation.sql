@@ -1,6 +1,6 @@
 -- Consolidation: memories about one thing become one memory that holds what each of them says: a memory and the ones
--- most like it, of one type, project and authority, none contradicting another. Rules join their sentences where that is
--- shorter; where a language model is configured it is asked for better words (consolidation_model.sql). The members
+-- most like it, of one type, project and authority, none contradicting another. Rules join their sentences where that
+-- is shorter; where a language model is configured it is asked for better words (consolidation_model.sql). The members
 -- stay, superseded; undoing brings them back.
 
 -- Returns what is to become one: seeds by weight, each with what is at least consolidation_similarity like it and in no

@@ -1,5 +1,5 @@
--- Spans of turns that are taken out of recall, or marked as changed there: with what repeats them, the summaries that hold
--- them, and what is left of the turns.
+-- Spans of turns that are taken out of recall, or marked as changed there: with what repeats them, the summaries that
+-- hold them, and what is left of the turns.
 
 -- Summaries of sessions that have these turns: their own, and those of branches that share them.
 create or replace function _memoir.undo_summaries_of(p_user_id uuid, p_units _memoir.said_unit[], p_at timestamptz)
@@ -78,7 +78,8 @@ begin
   end loop;
 end $$;
 
--- Excludes spans of turns, or marks them as changed, by one turn. Summaries that hold them are undone; kept recalls too.
+-- Excludes spans of turns, or marks them as changed, by one turn. Summaries that hold them are undone; kept
+-- recalls too.
 create or replace function _memoir.exclude_units(p_user_id uuid, p_units _memoir.said_unit[], p_changed boolean,
   p_change uuid, p_turn _memoir.conversation_history, p_reason text, p_at timestamptz)
 returns void language plpgsql set plan_cache_mode = force_custom_plan as $$
@@ -113,8 +114,8 @@ begin
   update _memoir.session_windows set lines = null where user_id = p_user_id and lines <> '{}';
 end $$;
 
--- What a turn says may have changed these spans: they stay as they were said, and where one is shown the turn's clause is
--- said beside it. Nothing gives way.
+-- What a turn says may have changed these spans: they stay as they were said, and where one is shown the turn's clause
+-- is said beside it. Nothing gives way.
 create or replace function _memoir.doubt_units(p_user_id uuid, p_units _memoir.said_unit[], p_change uuid,
   p_turn _memoir.conversation_history, p_start integer, p_length integer, p_at timestamptz)
 returns void language plpgsql set plan_cache_mode = force_custom_plan as $$

@@ -47,8 +47,8 @@ returns text language sql immutable as $$
 $$;
 
 -- Which of these plain clauses fit which rule, the first that fits each: its number in the list, and the rule with its
--- slot and value. Each pattern goes over all clauses before the next one does, since the server keeps few compiled ones.
--- p_wholes: which are whole sentences; p_slots: only rules that have a slot.
+-- slot and value. Each pattern goes over all clauses before the next one does, since the server keeps few compiled
+-- ones. p_wholes: which are whole sentences; p_slots: only rules that have a slot.
 create or replace function _memoir.statements_in(p_plains text[], p_wholes boolean[], p_language text,
   p_slots boolean default false)
 returns table (clause_no integer, rule jsonb) language plpgsql immutable set plan_cache_mode = force_generic_plan as $$

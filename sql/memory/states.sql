@@ -443,8 +443,8 @@ begin
   return v_first;
 end $$;
 
--- A memory that was stated again takes on the names that were given then: it is indexed anew. Its vectors, of the content
--- alone, stay.
+-- A memory that was stated again takes on the names that were given then: it is indexed anew. Its vectors, of the
+-- content alone, stay.
 create or replace function _memoir.take_aliases(p_user_id uuid, p_memory_id uuid, p_aliases text[])
 returns void language plpgsql set plan_cache_mode = force_custom_plan as $$
 declare

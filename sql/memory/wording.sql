@@ -1,5 +1,5 @@
--- What two sentences say to each other, word by word: what must agree before they count as one, whether one contradicts the
--- other, whether one says what the other says. One text beside another: no user, no table.
+-- What two sentences say to each other, word by word: what must agree before they count as one, whether one
+-- contradicts the other, whether one says what the other says. One text beside another: no user, no table.
 
 -- Returns what must agree before two similar texts may count as one: numbers, negation, dates and names. MiniLM gives
 -- "allergic / not allergic" .97 and "3 March / 4 March" .99. Rather too many than too few: two memories too much are

@@ -1,4 +1,5 @@
--- Directives: what a model says of its own window, in its text, in one tag. They change what is shown, never what is stored:
+-- Directives: what a model says of its own window, in its text, in one tag. They change what is shown, never what
+-- is stored:
 --   <memory-window>
 --   drop: 3f2a91bc                         need not be shown any more
 --   anchor: 3f2a91bc                       stays whole for a while

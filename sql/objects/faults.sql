@@ -1,5 +1,5 @@
--- Faults: what a model needed and was not shown. Each is a row; what was needed again is pinned for a while, twice as long
--- the second time, so that the ladder does not take it away at once.
+-- Faults: what a model needed and was not shown. Each is a row; what was needed again is pinned for a while, twice as
+-- long the second time, so that the ladder does not take it away at once.
 
 -- An object of a session as a model names it: its id, or at least six characters of its beginning. PM004 where there is
 -- none, or more than one.

@@ -83,8 +83,9 @@ begin
   return 2;
 end $$;
 
--- Declared losses, checked on samples: what a form can answer stands in it, what it lost does not, and both stand in the
--- text. A model's form that fails goes, so that the rule's counts again; one of rules is made anew when it is needed.
+-- Declared losses, checked on samples: what a form can answer stands in it, what it lost does not, and both stand
+-- in the text. A model's form that fails goes, so that the rule's counts again; one of rules is made anew when it
+-- is needed.
 create or replace function _memoir.step_renditions(p_limit integer)
 returns jsonb language plpgsql set plan_cache_mode = force_custom_plan as $$
 declare

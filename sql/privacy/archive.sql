@@ -430,11 +430,11 @@ begin
   return jsonb_build_object('restored', v_restored, 'missing', v_left);
 end $$;
 comment on function memoir.restore_month(integer, date, jsonb, integer) is
-  'Brings an archived month of a hash part back: from its own table (archive_destination keep), else from p_turns, a list
-of what export_month gave ("turn"), any number at a time. What was erased since stays away. Its turns are read and found
-again; they are archived anew no earlier than p_days from now. Returns {"restored", "missing"}, 0 of both where nothing of
-that month is archived. Takes as long as storing them did. Writes conversation_history, search items, archives,
-archived_turns, audit_log. Admin only. Raises PM001, PM014.';
+  'Brings an archived month of a hash part back: from its own table (archive_destination keep), else from p_turns, a
+list of what export_month gave ("turn"), any number at a time. What was erased since stays away. Its turns are read and
+found again; they are archived anew no earlier than p_days from now. Returns {"restored", "missing"}, 0 of both where
+nothing of that month is archived. Takes as long as storing them did. Writes conversation_history, search items,
+archives, archived_turns, audit_log. Admin only. Raises PM001, PM014.';
 
 create or replace function memoir.export_memories(p_limit integer default 1000)
 returns table (user_id uuid, memory_id uuid, memory jsonb) language plpgsql stable security definer

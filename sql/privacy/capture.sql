@@ -85,8 +85,8 @@ begin
   where s.user_id = p_caller.user_id and s.session_id = _memoir.session_id(p_caller.user_id, p_session);
 end $$;
 
--- Returns the headers that hold no credentials. It lists the harmless ones, because nobody knows every name of a secret.
--- The gateway has the same list (exchange.py), so it sends no others.
+-- Returns the headers that hold no credentials. It lists the harmless ones, because nobody knows every name of a
+-- secret. The gateway has the same list (exchange.py), so it sends no others.
 create or replace function _memoir.harmless_headers(p_headers jsonb)
 returns jsonb language sql immutable as $$
   select coalesce(jsonb_object_agg(key, value) filter (where lower(key) ~ (
@@ -180,4 +180,5 @@ end $$;
 comment on function memoir.list_calls(text, text, integer, uuid) is
   'Captured calls of a user, or of one session, the newest first, p_limit at a time behind the call p_after: what
 capture_call was given with each, and how long its parts are, which read_call has byte for byte. Calls above the
-caller''s clearance are left out, and those of sessions that hold something above it. Raises PM001, PM003, PM004, PM014.';
+caller''s clearance are left out, and those of sessions that hold something above it. Raises PM001, PM003, PM004,
+PM014.';

@@ -1,6 +1,6 @@
--- Visibility by sensitivity. normal: every caller; private: clearance private (the default) and above; secret: clearance secret
--- only, and no model, embedding, summary, work item or recall block at all. A turn is as secret as its newest mark
--- says, else as it was stored.
+-- Visibility by sensitivity. normal: every caller; private: clearance private (the default) and above; secret:
+-- clearance secret only, and no model, embedding, summary, work item or recall block at all. A turn is as secret as
+-- its newest mark says, else as it was stored.
 
 -- A captured call is as secret as what its bytes look like.
 create or replace function _memoir.bytes_sensitivity(p_user_id uuid, p_bytes bytea)
@@ -316,6 +316,6 @@ begin
 end $$;
 comment on function memoir.annotate_turn(text, text, integer, jsonb) is
   'Says something about a stored turn: feedback, a flag, whatever the application keeps of it, as an object; a key with
-null is taken away, others stay. Beside the turn, which stays as it is: history() returns it as "annotations", nothing is
-recalled, learnt or sent to a model because of it. Exported and erased with its turn. Returns {"turn_index",
+null is taken away, others stay. Beside the turn, which stays as it is: history() returns it as "annotations", nothing
+is recalled, learnt or sent to a model because of it. Exported and erased with its turn. Returns {"turn_index",
 "annotations"}. Writes turn_marks. Raises PM001, PM003, PM014.';

@@ -129,8 +129,8 @@ begin
   end loop;
 end $$;
 
--- Stores the aliases given with a memory. They are names of one thing, and so is the text beside them: a long form in the
--- content, the slot's value, or the content itself where it is but a name.
+-- Stores the aliases given with a memory. They are names of one thing, and so is the text beside them: a long form in
+-- the content, the slot's value, or the content itself where it is but a name.
 create or replace function _memoir.given_aliases(p_content text, p_aliases text[], p_slot_value text)
 returns table (name text, other text, stated boolean) language plpgsql immutable
   set plan_cache_mode = force_generic_plan as $$

@@ -66,10 +66,10 @@ begin
                   from unnest(p_ranked) r), false);
 end $$;
 
--- The odds that a candidate fits the question at all: by its score, its cosine and how telling the words are that it has
--- of the question, as weights of turns and summaries and of memories. In a long question more words hit by chance. In a
--- small store the floor ends what the budget does not, in a large one answers lie scattered and the budget ends it.
--- Null: everything fits, as among fewer than ten items.
+-- The odds that a candidate fits the question at all: by its score, its cosine and how telling the words are that it
+-- has of the question, as weights of turns and summaries and of memories. In a long question more words hit by chance.
+-- In a small store the floor ends what the budget does not, in a large one answers lie scattered and the budget ends
+-- it. Null: everything fits, as among fewer than ten items.
 create or replace function _memoir.fit_floor(p_config jsonb, p_items integer, p_words integer, p_project text)
 returns _memoir.fit_floor language plpgsql stable set plan_cache_mode = force_generic_plan as $$
 declare

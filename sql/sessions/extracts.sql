@@ -156,8 +156,8 @@ begin
         (select string_agg(format('calls %s(%s)', c #>> '{function,name}', left(c #>> '{function,arguments}', 200)),
         E'\n')
           from jsonb_array_elements(h.tool_calls) c)) as whole,
-        -- What was changed later is left out; a span that must not be repeated takes its whole turn with it: its sentences
-        -- lean on each other.
+        -- What was changed later is left out; a span that must not be repeated takes its whole turn with it: its
+        -- sentences lean on each other.
         exists (select from _memoir.recall_exclusions e where e.user_id = v_user and e.session_id = h.session_id
           and e.turn_index = h.turn_index
                 and e.lifted_at is null and not e.changed) as hidden) x

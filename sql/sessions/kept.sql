@@ -1,5 +1,5 @@
--- Recalls that are kept beside the turns for a while: the recall of an open exchange, passages that a question found. All of it
--- goes with what it shows.
+-- Recalls that are kept beside the turns for a while: the recall of an open exchange, passages that a question found.
+-- All of it goes with what it shows.
 
 -- p_items: ids of what leaves recall; null: everything may have changed.
 create or replace function _memoir.drop_recalled(p_user_id uuid, p_items text[])

@@ -1,5 +1,5 @@
--- A model's or tool's repetition of a rejected statement is no more recalled, extracted or summarised than the statement
--- itself: the sentence is excluded, and what is found by it.
+-- A model's or tool's repetition of a rejected statement is no more recalled, extracted or summarised than the
+-- statement itself: the sentence is excluded, and what is found by it.
 
 -- Sentences of a turn that a tombstone refuses, with the memory each was rejected as.
 create or replace function _memoir.restated_in(p_user_id uuid, p_text text, p_project text)
@@ -54,8 +54,8 @@ begin
     and s.span_start < i.span_start + i.span_length;
 end $$;
 
--- The same of turns that came before: sentences of models and tools, after the statement itself and in its session, that
--- claim what memories claim which are being forgotten.
+-- The same of turns that came before: sentences of models and tools, after the statement itself and in its session,
+-- that claim what memories claim which are being forgotten.
 create or replace function _memoir.restating_turns(p_user_id uuid, p_ids uuid[])
 returns table (source_id uuid, session_id uuid, turn_index integer, span_start integer, span_length integer)
 language plpgsql stable set plan_cache_mode = force_custom_plan as $$

@@ -37,8 +37,8 @@ begin
 end $$;
 
 -- Each stage takes the state and hands it on. What reads or changes a user's rows plans for its values; what
--- only inserts, and the others, keep their plans. The state is copied with every call, messages and all: so once a stage,
--- never once a message, and not in a statement, whose custom plan would copy it again.
+-- only inserts, and the others, keep their plans. The state is copied with every call, messages and all: so once a
+-- stage, never once a message, and not in a statement, whose custom plan would copy it again.
 
 -- Requested: what was asked, as far as that can be checked by itself.
 create or replace function _memoir.append_requested(p_caller _memoir.caller, p_user text, p_session text,
@@ -334,8 +334,8 @@ begin
   return array(select c ->> 'id' from jsonb_array_elements(p_tool_calls) with ordinality t(c, o) order by o);
 end $$;
 
--- Returns the cost of an answer in microcents, by the prices of the model that gave it, else of the session's. Cached tokens
--- are counted among the prompt's; where a server reports more of them, the turn is stored all the same.
+-- Returns the cost of an answer in microcents, by the prices of the model that gave it, else of the session's. Cached
+-- tokens are counted among the prompt's; where a server reports more of them, the turn is stored all the same.
 create or replace function _memoir.answer_cost(p_state _memoir.append_state, p_model _memoir.models)
 returns bigint language plpgsql stable as $$
 declare

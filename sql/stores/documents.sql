@@ -23,8 +23,8 @@ begin
   return p_key;
 end $$;
 
--- Returns the strings of a JSON value, one a line: what is searched unless a text is given. The client writes what jsonb
--- can't hold as U+FDD0 and its name (NUL as U+FDD0 and 0000). Searched is U+FFFD in its place.
+-- Returns the strings of a JSON value, one a line: what is searched unless a text is given. The client writes what
+-- jsonb can't hold as U+FDD0 and its name (NUL as U+FDD0 and 0000). Searched is U+FFFD in its place.
 create or replace function _memoir.strings_of(p_value jsonb)
 returns text language sql immutable as $$
   select regexp_replace(string_agg(x #>> '{}', E'\n'), U&'\FDD0([0-9A-F]{4}|NaN|-?Infinity)', U&'\FFFD', 'g')
@@ -63,8 +63,8 @@ begin
   return true;
 end $$;
 
--- Returns where an entry of put_documents stands: user, project, namespace and key. An append gets the key that follows the
--- namespace's last number, so its caller holds the user's lock.
+-- Returns where an entry of put_documents stands: user, project, namespace and key. An append gets the key that
+-- follows the namespace's last number, so its caller holds the user's lock.
 create or replace function _memoir.document_place(p_caller _memoir.caller, p_entry jsonb, p_where text)
 returns _memoir.documents language plpgsql stable set plan_cache_mode = force_custom_plan as $$
 declare
@@ -115,8 +115,8 @@ begin
   end if;
 end $$;
 
--- Returns the value that an entry gives its document, null where it deletes it. Checks what the entry says of the document
--- as it is ("exists", "was") and merges into it. The caller holds the user's lock.
+-- Returns the value that an entry gives its document, null where it deletes it. Checks what the entry says of the
+-- document as it is ("exists", "was") and merges into it. The caller holds the user's lock.
 create or replace function _memoir.document_value(p_caller _memoir.caller, p_place _memoir.documents, p_entry jsonb,
   p_where text)
 returns jsonb language plpgsql stable set plan_cache_mode = force_custom_plan as $$
@@ -207,8 +207,8 @@ begin
   if jsonb_typeof(p_documents) is distinct from 'array' then
     perform _memoir.fail('PM014', format('documents must be a list, not %s', _memoir.shown(p_documents::text)));
   end if;
-  -- One writer of a user at a time: appends and merges read what they change, and two writers of several documents would
-  -- wait for each other.
+  -- One writer of a user at a time: appends and merges read what they change, and two writers of several documents
+  -- would wait for each other.
   perform from _memoir.user_counters where user_id = p_caller.user_id for update;
   for v_entry in select d as document, o - 1 as place from jsonb_array_elements(p_documents) with ordinality x(d, o)
     order by o loop
@@ -247,7 +247,8 @@ begin
 end $$;
 comment on function memoir.put_documents(text, jsonb) is
   'Stores JSON documents of a user, or without a value deletes them: [{"namespace": ["notes", "work"], "key", "value",
-"text", "embeddings", "minutes"}], all or nothing, in order. "text": what of it is searched (default: every string in it;
+"text", "embeddings", "minutes"}], all or nothing, in order. "text": what of it is searched (default: every string in
+it;
 null: nothing); "embeddings": vectors of it, of any dimension; "minutes": how long it lives. What holds a key, a card or an
 account is secret and read with that clearance alone. A login bound to projects has the documents of its own.
 Several writers lose nothing by "append": true in the place of a key (the document follows the last that was appended to
@@ -299,11 +300,11 @@ begin
   order by d.key;
 end $$;
 comment on function memoir.get_documents(text, text[], text[], boolean) is
-  'Documents of one namespace by their keys; no row for what is not there. p_refresh: those that end by themselves live on
-from now. Writes documents then. Raises PM001, PM014.';
+  'Documents of one namespace by their keys; no row for what is not there. p_refresh: those that end by themselves live
+on from now. Writes documents then. Raises PM001, PM014.';
 
--- How well documents fit a question: BM25 over those it is asked among, as a share of the best, and the best cosine, half
--- and half where both are asked.
+-- How well documents fit a question: BM25 over those it is asked among, as a share of the best, and the best cosine,
+-- half and half where both are asked.
 create or replace function _memoir.documents_ranked(p_documents _memoir.documents[], p_query text, p_vector halfvec,
   p_config regconfig)
 returns table (namespace text[], key text, score real) language plpgsql stable
@@ -367,10 +368,10 @@ begin
   end if;
 end $$;
 comment on function memoir.search_documents(text, text[], text, jsonb, integer, integer, boolean, real[]) is
-  'Documents of a namespace and those below it ({}: all). p_query, p_query_embedding: the best first, with
-score, by words, by vector (the cosine), or with both half and half; without, those written last first. p_filter: {"field": value}, {"field": {"$gt": 5}} ($eq, $ne,
-$gt, $gte, $lt, $lte), fields within fields. p_refresh: those found that end by themselves live on from now. Writes
-documents then. Raises PM001, PM014.';
+  'Documents of a namespace and those below it ({}: all). p_query, p_query_embedding: the best first, with score, by
+words, by vector (the cosine), or with both half and half; without, those written last first. p_filter: {"field":
+value}, {"field": {"$gt": 5}} ($eq, $ne, $gt, $gte, $lt, $lte), fields within fields. p_refresh: those found that end
+by themselves live on from now. Writes documents then. Raises PM001, PM014.';
 
 -- Returns whether a namespace is what conditions ask, "*" being any one label.
 create or replace function _memoir.namespace_fits(p_namespace text[], p_conditions jsonb)

@@ -1,6 +1,6 @@
--- Items: what a framework puts into a session, kept as it came (calls, results, reasoning, events). What an item says is
--- told by turns as well, so that it is compiled, recalled and learnt from. What is taken back (pop, clear) is said beside
--- both: nothing of a session's past is ever changed.
+-- Items: what a framework puts into a session, kept as it came (calls, results, reasoning, events). What an item says
+-- is told by turns as well, so that it is compiled, recalled and learnt from. What is taken back (pop, clear) is said
+-- beside both: nothing of a session's past is ever changed.
 
 -- The session, opened where it is new, and its counters locked: one writer of a session at a time.
 create or replace function _memoir.items_of(p_caller _memoir.caller, p_user text, p_session text)
@@ -74,12 +74,13 @@ begin
     'turns', jsonb_array_length(v_messages));
 end $$;
 comment on function memoir.append_items(text, text, jsonb, jsonb, integer) is
-  'Appends to a session items of a framework as they came, all or nothing: [{"item": {...}, "messages": [...], "part_of":
-"call_1"}]. "messages": what the item says, as chat messages for persist_turn, [] for what says nothing; those of a tool call
-come with its last result, and "part_of" ties what they are made of. p_documents: documents of the user that go with them,
-as put_documents takes them. p_after_item: the last item_no of list_items when you read it, -1 for none; if there are later
-ones by now, nothing is written and PM007 raised. Opens the session when it is new. Returns {"from_item", "items", "turns"}. Writes
-session_items, documents and what persist_turn writes. Raises PM001, PM005, PM007, PM010 to PM014.';
+  'Appends to a session items of a framework as they came, all or nothing: [{"item": {...}, "messages": [...],
+"part_of": "call_1"}]. "messages": what the item says, as chat messages for persist_turn, [] for what says nothing;
+those of a tool call come with its last result, and "part_of" ties what they are made of. p_documents: documents of the
+user that go with them, as put_documents takes them. p_after_item: the last item_no of list_items when you read it, -1
+for none; if there are later ones by now, nothing is written and PM007 raised. Opens the session when it is new.
+Returns {"from_item", "items", "turns"}. Writes session_items, documents and what persist_turn writes. Raises PM001,
+PM005, PM007, PM010 to PM014.';
 
 create or replace function memoir.list_items(p_user text, p_session text, p_limit integer default null,
   p_with_retracted boolean default false)
@@ -106,8 +107,8 @@ begin
 end $$;
 comment on function memoir.list_items(text, text, integer, boolean) is
   'The items of a session as they came, oldest first, without those that were taken back unless asked for; p_limit: the
-newest so many. "turn_index": the first of the turns that tell the same. What is above the caller''s clearance is left out.
-None for a session that is not there. Raises PM001, PM014.';
+newest so many. "turn_index": the first of the turns that tell the same. What is above the caller''s clearance is left
+out. None for a session that is not there. Raises PM001, PM014.';
 
 create or replace function memoir.retract_items(p_user text, p_session text, p_count integer default null)
 returns setof jsonb language plpgsql security definer set search_path from current
@@ -137,6 +138,6 @@ begin
   from unnest(coalesce((select range_agg(int4range(t, t + 1)) from unnest(v_turns) t), '{}'::int4multirange)) r;
 end $$;
 comment on function memoir.retract_items(text, text, integer) is
-  'Takes back the newest p_count items of a session (null: all) and returns them, oldest first; their turns as retract_turns
-does. They stay stored and are in list_items if asked for. Nothing for a session that is not there. Raises PM001, PM005,
-PM014.';
+  'Takes back the newest p_count items of a session (null: all) and returns them, oldest first; their turns as
+retract_turns does. They stay stored and are in list_items if asked for. Nothing for a session that is not there.
+Raises PM001, PM005, PM014.';

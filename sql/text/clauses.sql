@@ -1,8 +1,8 @@
 -- Sentences taken apart: clauses that say one thing each, in the plain form in which rules compare them, and the values
 -- that they hold: numbers, days, times, codes, names.
 
--- Clauses of a sentence with their positions in it. A clause begins where one with a subject of its own does; where only
--- the verb is new ("and have two sons"), it takes over the subject (inherits).
+-- Clauses of a sentence with their positions in it. A clause begins where one with a subject of its own does; where
+-- only the verb is new ("and have two sons"), it takes over the subject (inherits).
 create or replace function _memoir.clauses(p_sentence text, p_language text)
 returns table (span_start integer, span_length integer, said text, inherits boolean)
 language plpgsql immutable set plan_cache_mode = force_generic_plan as $$
@@ -48,8 +48,8 @@ begin
 end $$;
 
 -- Sentences of texts and their clauses (a sentence itself is clause 0), each step over all of them before the next: the
--- server keeps few compiled patterns. Nobody says so much at once as was pasted: at most sixty sentences of a text. A text
--- of null has none.
+-- server keeps few compiled patterns. Nobody says so much at once as was pasted: at most sixty sentences of a text. A
+-- text of null has none.
 create or replace function _memoir.said_clauses(p_texts text[], p_languages text[])
 returns _memoir.said_clause[] language plpgsql immutable as $$
 declare
@@ -187,8 +187,8 @@ returns _memoir.said_values language sql stable as $$
   select (_memoir.values_in(array[p_text], p_language))[1]
 $$;
 
--- The kinds of values in the order in which they are looked for. Of one another the last three take the place only where
--- something else says so, too.
+-- The kinds of values in the order in which they are looked for. Of one another the last three take the place only
+-- where something else says so, too.
 create or replace function _memoir.value_kinds()
 returns text[] language sql immutable as $$
   select '{email,date,time,weekday,how often,rank,code,number,colour,month,part of day}'::text[]

@@ -1,6 +1,6 @@
--- Fences. Recalled text is data: it stands between tags of ours, with a line that says so. Nothing inside can close them,
--- pass for a mark of a chat template, or begin a line that reads like one of ours: the lines of an item are indented but
--- for its first, and what is a name stands on one line.
+-- Fences. Recalled text is data: it stands between tags of ours, with a line that says so. Nothing inside can close
+-- them, pass for a mark of a chat template, or begin a line that reads like one of ours: the lines of an item are
+-- indented but for its first, and what is a name stands on one line.
 
 create or replace function _memoir.fence_note(p_tag text)
 returns text language sql immutable as $$

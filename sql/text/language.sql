@@ -1,5 +1,6 @@
--- The language of a text, decided here alone: by its script, its frequent words, and letters that only one language has.
--- sql/data/languages.csv has the languages; search keeps an item's by its number there, and those of a user as bits.
+-- The language of a text, decided here alone: by its script, its frequent words, and letters that only one
+-- language has. sql/data/languages.csv has the languages; search keeps an item's by its number there, and those of
+-- a user as bits.
 
 create or replace function _memoir.language_names()
 returns text[] language sql immutable as $$
@@ -63,9 +64,9 @@ begin
     when v_other ~ '[\u1000-\u109f]' then 'burmese' else 'other' end;
 end $$;
 
--- The number of a text's language, 0 where it says too little. What is long is judged by its beginning. Of two that are as
--- likely it is the one that stands first; a single word is too little for a long text, and for a Latin one that no rules
--- are written for.
+-- The number of a text's language, 0 where it says too little. What is long is judged by its beginning. Of two that
+-- are as likely it is the one that stands first; a single word is too little for a long text, and for a Latin one that
+-- no rules are written for.
 create or replace function _memoir.text_language(p_text text)
 returns smallint language plpgsql immutable set plan_cache_mode = force_generic_plan as $$
 declare
@@ -75,7 +76,8 @@ declare
   v_hits integer; v_script text; v_letters integer[]; v_last smallint := 0; v_common tsvector; v_nth integer := 0;
   v_found smallint := 0; v_most integer := 0;
 begin
-  -- What is left of a list without the text's words tells how many it has: no look at each. Much English is plain at once.
+  -- What is left of a list without the text's words tells how many it has: no look at each. Much English is plain
+  -- at once.
   v_hits := length((_memoir.language_words())[1]) - length(ts_delete((_memoir.language_words())[1], v_words));
   if v_hits >= 5 and v_hits * 4 >= cardinality(v_words) then return 1; end if;
   if octet_length(v_text) > length(v_text) then
@@ -119,8 +121,8 @@ begin
     where c.count > 0 order by c.count desc, c.n limit 1);
 end $$;
 
--- One of the languages that rules are written for, as PostgreSQL names its text-search configuration; English where a text
--- says too little, or is in another.
+-- One of the languages that rules are written for, as PostgreSQL names its text-search configuration; English where a
+-- text says too little, or is in another.
 create or replace function _memoir.spoken_language(p_text text)
 returns text language plpgsql immutable set plan_cache_mode = force_generic_plan as $$
 declare

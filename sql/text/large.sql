@@ -12,8 +12,8 @@ returns boolean language sql immutable as $$
     and (octet_length(p_text) > 16 * 16000 or length(p_text) > 4 * 16000)
 $$;
 
--- Returns the size of an end whose words are kept: a character of Han says what three of a Latin word do, and is indexed three
--- times, too.
+-- Returns the size of an end whose words are kept: a character of Han says what three of a Latin word do, and is
+-- indexed three times, too.
 create or replace function _memoir.indexed_end(p_bytes integer, p_length integer)
 returns integer language sql immutable as $$
   select case when p_bytes > 2 * p_length then 5000 else _memoir.end_size() end
@@ -130,4 +130,5 @@ begin
 end $$;
 comment on function _memoir.passages_in(text, text[], integer, integer) is
   'Passages of a text that hold most of p_terms (passage_terms of a question): line numbers from 1, the span in
-characters, the text; score: the share of the terms that it holds, from 0 to 1, each counting by how few lines have it. Reads the text once: of a megabyte in some tens of milliseconds.';
+characters, the text; score: the share of the terms that it holds, from 0 to 1, each counting by how few lines have it.
+Reads the text once: of a megabyte in some tens of milliseconds.';

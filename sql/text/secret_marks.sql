@@ -8,8 +8,8 @@ returns text[] language sql immutable as $$
     russian,ukrainian,turkish,greek,arabic,persian,hebrew,hindi,chinese,japanese,korean,vietnamese,indonesian,thai}'::text[]
 $$;
 
--- Each with letters that every one of its names of passwords has. Written out, as what base_marks() returns is: to find them
--- takes a new connection half a second. A test says that none lacks.
+-- Each with letters that every one of its names of passwords has. Written out, as what base_marks() returns is: to
+-- find them takes a new connection half a second. A test says that none lacks.
 create or replace function _memoir.foreign_marks()
 returns text[] language sql immutable as $$
   select '{
@@ -29,8 +29,8 @@ returns text[] language sql immutable as $$
 $$;
 
 -- Where a secret stands without such a name, or is told by what stands around it. marks: what the text must hold, in
--- small letters (a&b: both), before the pattern is tried; strength: what value_strength() the first group must have at least, none
--- being for what the pattern alone tells; 9: whatever it is, unless it stands for another value.
+-- small letters (a&b: both), before the pattern is tried; strength: what value_strength() the first group must have at
+-- least, none being for what the pattern alone tells; 9: whatever it is, unless it stands for another value.
 create or replace function _memoir.secret_places()
 returns table (kind text, marks text[], strength integer, flags text, pattern text) language sql immutable as $$
   values
@@ -150,8 +150,8 @@ begin
   return array(select distinct p from unnest(v_pieces) p);
 end $$;
 
--- Words without which nothing is looked for. Functions, since calls of immutable ones become constants in the plans of those
--- that ask each text. a&b: both.
+-- Words without which nothing is looked for. Functions, since calls of immutable ones become constants in the plans of
+-- those that ask each text. a&b: both.
 create or replace function _memoir.marks_of(p_stage text)
 returns text[] language sql immutable as $$
   select case p_stage
@@ -209,8 +209,8 @@ returns text[] language sql immutable as $$
     unnest(_memoir.marks_of(stage)) m, string_to_table(m, '&') w where w <> all (_memoir.base_marks(p_digits)))
 $$;
 
--- Those in a text. Of a long one a pattern tells which two dozen are not there at all; of a short one the engine takes longer
--- to make a machine of the pattern.
+-- Those in a text. Of a long one a pattern tells which two dozen are not there at all; of a short one the engine takes
+-- longer to make a machine of the pattern.
 create or replace function _memoir.base_marks_in(p_lower text, p_marks text[])
 returns text[] language plpgsql immutable as $$
 declare

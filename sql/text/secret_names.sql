@@ -27,9 +27,9 @@ returns text language sql immutable as $$
       else '|[ \t]*(?:' || p_says || ')[ \t]*(?:[:：][ \t]*)?|[ \t]+(?=\S*[0-9@#$%^&*!=+~"''`])|' end || ')){1,1}'
 $$;
 
--- The link behind a name by that pattern: what closes around the name, and the link. Compiling the pattern takes a hundred
--- times as long as its match, and PostgreSQL keeps 32 patterns: where a sign follows, or nothing that could link, as nearly
--- everywhere in code, a small one tells the same.
+-- The link behind a name by that pattern: what closes around the name, and the link. Compiling the pattern takes a
+-- hundred times as long as its match, and PostgreSQL keeps 32 patterns: where a sign follows, or nothing that could
+-- link, as nearly everywhere in code, a small one tells the same.
 create or replace function _memoir.link_behind(p_rest text, p_link text, p_spaced boolean)
 returns text[] language plpgsql immutable as $$
 declare
@@ -59,8 +59,8 @@ begin
 end $$;
 
 -- Values behind names of one kind. The pieces are cut at the stems of names first: a pattern for names and all that may
--- follow takes a hundred times as long. What is said twice is judged once; of more than five hundred different ones, those
--- beyond are secret if they are letters with digits behind a sign.
+-- follow takes a hundred times as long. What is said twice is judged once; of more than five hundred different ones,
+-- those beyond are secret if they are letters with digits behind a sign.
 create or replace function _memoir.values_named(p_text text, p_stems text[], p_kind text, p_language text,
   p_all boolean)
 returns table (kind text, value text) language plpgsql immutable as $$

@@ -4,9 +4,9 @@
 create or replace function _memoir.has_run(p_text text)
 returns boolean language plpgsql immutable as $$ begin return p_text ~ '[A-Za-z0-9_.:/+=~!%$@|-]{18}'; end $$;
 
--- Tokens by the shape their issuers give them; a run of the same letter or a word like "your" is a placeholder. They are
--- looked for in what has eighteen letters and signs or more without a blank; of a run of more than 4,000, as base64 has
--- them, its beginning is looked at.
+-- Tokens by the shape their issuers give them; a run of the same letter or a word like "your" is a placeholder. They
+-- are looked for in what has eighteen letters and signs or more without a blank; of a run of more than 4,000, as
+-- base64 has them, its beginning is looked at.
 create or replace function _memoir.secret_tokens(p_text text, p_all boolean)
 returns table (kind text, value text) language plpgsql immutable as $$
 declare

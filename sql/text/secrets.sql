@@ -1,11 +1,12 @@
 -- Secrets: what looks like a key, a password, a card, an account or a personal number is marked secret on its way in,
--- without a model and without a network. Three kinds of evidence: the shape of an issuer's token (sql/data/token_shapes.csv),
--- a number with its check digits (text/numbers.sql), and a value where values of secrets stand: behind a name like
--- "password" in code, on a command line or in a sentence (names by language in sql/data), in a header, in a URL.
--- Formats: the issuers' documentation; RFC 7519 (JWT), RFC 7468 (keys), RFC 7617 (Basic), RFC 6265 (cookies).
+-- without a model and without a network. Three kinds of evidence: the shape of an issuer's token
+-- (sql/data/token_shapes.csv), a number with its check digits (text/numbers.sql), and a value where values of secrets
+-- stand: behind a name like "password" in code, on a command line or in a sentence (names by language in sql/data),
+-- in a header, in a URL. Formats: the issuers' documentation; RFC 7519 (JWT), RFC 7468 (keys), RFC 7617 (Basic), RFC
+-- 6265 (cookies).
 
--- All that is found in a text; unless p_all, one of each kind is enough. Plans are kept: what they hold as constants takes longer to
--- make than to use.
+-- All that is found in a text; unless p_all, one of each kind is enough. Plans are kept: what they hold as constants
+-- takes longer to make than to use.
 create or replace function _memoir.secrets_in(p_text text, p_all boolean)
 returns table (kind text, value text) language plpgsql immutable
 set plan_cache_mode = force_generic_plan as $$

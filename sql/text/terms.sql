@@ -5,8 +5,8 @@ returns boolean language sql immutable as $$
   select p_text ~ '[[:lower:]][[:upper:]]|[[:alnum:]][_/\\.][[:alpha:]]'
 $$;
 
--- The parts of identifiers, which a person says apart: parseInvoiceHeader, src/parser/header.py; and TOKEN_EXPIRED whole.
--- Null: there are none.
+-- The parts of identifiers, which a person says apart: parseInvoiceHeader, src/parser/header.py; and TOKEN_EXPIRED
+-- whole. Null: there are none.
 create or replace function _memoir.identifiers(p_text text, out parts text, out wholes text)
 language plpgsql immutable as $$
 begin
@@ -51,8 +51,8 @@ begin
   return v_words;
 end $$;
 
--- A question's words, and the forms that each (of) has in the other languages of its user: their bits, the last one being 0,
--- the setting's. A user of one language has none.
+-- A question's words, and the forms that each (of) has in the other languages of its user: their bits, the last one
+-- being 0, the setting's. A user of one language has none.
 create or replace function _memoir.question_words(p_query text, p_config regconfig, p_languages bigint,
   out language smallint, out config regconfig, out terms text[], out common text[], out forms text[], out of text[])
 language plpgsql stable set plan_cache_mode = force_generic_plan as $$

@@ -89,7 +89,8 @@ returns text language sql immutable as $$
 $$;
 
 -- Words of a text as lexemes with positions. Scripts written without spaces add character pairs, so that a part of a
--- sentence finds the sentence, and Han its single characters, which can be words. Where only spaces are lacking (not in Korean), a whole run is no word.
+-- sentence finds the sentence, and Han its single characters, which can be words. Where only spaces are lacking (not
+-- in Korean), a whole run is no word.
 create or replace function _memoir.words(p_config regconfig, p_text text)
 returns tsvector language plpgsql stable strict as $$
 declare

@@ -10,8 +10,8 @@ begin
       (select config ->> 'default_model' from _memoir.settings_merged)))).tokenizer)))[1];
 end $$;
 comment on function memoir.count_tokens(text, text) is
-  'Tokens of a text for a chat model (default: the default model), exact or by the documented estimate, as for a model that
-nobody registered. Raises PM014.';
+  'Tokens of a text for a chat model (default: the default model), exact or by the documented estimate, as for a model
+that nobody registered. Raises PM014.';
 
 -- Weights in hundredths of a token, calibrated with bench/tokens.py. Every term is a count of characters or of (cut)
 -- runs of a class, for which count(a || b) <= count(a) + count(b), save the discounts, counts of letter groups that

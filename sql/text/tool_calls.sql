@@ -1,5 +1,5 @@
--- The effect of a tool call, and its object: read, write, edit or patch files, run a command, search, list, fetch, plan.
--- By the setting object_tools, then by sql/data/tools.csv; what a shell is told to do by sql/data/commands.csv.
+-- The effect of a tool call, and its object: read, write, edit or patch files, run a command, search, list, fetch,
+-- plan. By the setting object_tools, then by sql/data/tools.csv; what a shell is told to do by sql/data/commands.csv.
 
 -- The last name of a tool as its row has it: mcp__files__readFile is read_file.
 create or replace function _memoir.tool_name(p_name text)

@@ -1,7 +1,9 @@
--- Quotations of the user, by which a tool acts in the user's name. A quotation lends no more authority than the clause says in
--- which it stands: a request to forget reaches what it names, a statement carries the words and values that it holds.
+-- Quotations of the user, by which a tool acts in the user's name. A quotation lends no more authority than the
+-- clause says in which it stands: a request to forget reaches what it names, a statement carries the words and values
+-- that it holds.
 
--- Returns where p_said stands in a text, whole words each time. Case, punctuation and the kind of quotation marks do not matter.
+-- Returns where p_said stands in a text, whole words each time. Case, punctuation and the kind of quotation marks do
+-- not matter.
 create or replace function _memoir.quoted_spans(p_text text, p_said text)
 returns int4multirange language plpgsql immutable as $$
 declare
@@ -22,8 +24,9 @@ begin
   return v_spans;
 end $$;
 
--- Returns the user's own turns of a session that hold a quotation, the newest first: the text, its language for rules and its
--- configuration for stems, where the quotation stands, and the clauses of what the user says there in own words.
+-- Returns the user's own turns of a session that hold a quotation, the newest first: the text, its language for
+-- rules and its configuration for stems, where the quotation stands, and the clauses of what the user says there in
+-- own words.
 create or replace function _memoir.quoted_turns(p_session _memoir.sessions, p_said text)
 returns table (turn_index integer, body text, language text, config text, quoted int4multirange,
   clauses _memoir.said_clause[])
@@ -65,7 +68,8 @@ begin
       p_config::regconfig, p_text)), '{}') >= case when cardinality(v_topics) >= 3 then 0.66 else 1 end);
 end $$;
 
--- Returns the requests to forget of a turn: those that rules know, and in languages without rules the clauses that ask so.
+-- Returns the requests to forget of a turn: those that rules know, and in languages without rules the clauses that
+-- ask so.
 create or replace function _memoir.turn_requests(p_clauses _memoir.said_clause[], p_language text)
 returns setof _memoir.forget_request language plpgsql stable as $$
 begin
@@ -77,8 +81,8 @@ begin
   where c.clause_no > 0 and not c.asks and m is not null;
 end $$;
 
--- Finds the request to forget that is quoted and names one of some texts; matched: which of them it names. is_narrower: it names
--- less than the text, which only has to do with it.
+-- Finds the request to forget that is quoted and names one of some texts; matched: which of them it names.
+-- is_narrower: it names less than the text, which only has to do with it.
 create or replace function _memoir.quoted_request(p_session _memoir.sessions, p_said text, p_texts text[], p_slot text,
   out turn_index integer, out names text, out is_all boolean, out span_start integer, out span_length integer,
   out matched integer[], out is_narrower boolean)
@@ -136,16 +140,17 @@ returns boolean language sql stable as $$
     || '{cannot,none,without,neither,nor,nobody,nothing,不,没,沒,無,无,未,ない,ません,なかった,ไม่,않,없,못}'::text[])
 $$;
 
--- Returns what of a clause can say a text that denies something, or one that does not: of "three cats, not two" each has its part.
--- p_over: the values of which the clause says that others have their place.
+-- Returns what of a clause can say a text that denies something, or one that does not: of "three cats, not two" each
+-- has its part. p_over: the values of which the clause says that others have their place.
 create or replace function _memoir.part_said(p_said text, p_denied boolean, p_over text[])
 returns text language sql stable as $$
   select string_agg(p, ', ') from regexp_split_to_table(p_said, '[,;()–—，；、]+\s*') p
   where p ~ '[[:alnum:]]' and (not p_denied and p_over <> '{}' or _memoir.denies_it(p) = p_denied)
 $$;
 
--- Returns whether words of a clause say what p_content does: its words and values stand there or, in a correction, in p_old, the
--- text that is corrected; no word of the clause turns them, and it speaks of the same. p_sentence: the whole that it stands in.
+-- Returns whether words of a clause say what p_content does: its words and values stand there or, in a correction, in
+-- p_old, the text that is corrected; no word of the clause turns them, and it speaks of the same. p_sentence: the
+-- whole that it stands in.
 create or replace function _memoir.says(p_said text, p_sentence text, p_content text, p_old text, p_language text,
   p_config text)
 returns boolean language plpgsql stable as $$
@@ -183,7 +188,8 @@ begin
     and _memoir.keeps_order(v_said, v_new, p_config);
 end $$;
 
--- Returns whether a clause speaks for the most part of some words, and of nobody else: it begins with one, or with its speaker.
+-- Returns whether a clause speaks for the most part of some words, and of nobody else: it begins with one, or with
+-- its speaker.
 create or replace function _memoir.is_mostly(p_said text, p_forms text[], p_change text[], p_is_self boolean, p_config text)
 returns boolean language sql stable as $$
   with words as materialized (
@@ -209,8 +215,8 @@ returns boolean language sql stable as $$
     where said_at < before)
 $$;
 
--- Finds the newest turn of which a quoted clause says p_content, beside one of some older texts where it corrects; matched: which
--- of them. Questions, suppositions and reports state nothing.
+-- Finds the newest turn of which a quoted clause says p_content, beside one of some older texts where it corrects;
+-- matched: which of them. Questions, suppositions and reports state nothing.
 create or replace function _memoir.quoted_statement(p_session _memoir.sessions, p_said text, p_content text,
   p_olds text[], p_slot text, out turn_index integer, out matched integer[])
 language plpgsql stable as $$
@@ -242,8 +248,8 @@ begin
   matched := '{}';
 end $$;
 
--- Returns whether one of some clauses gives a slot the value that p_content gives it: "I moved to Porto", "Lives in Porto". A
--- correction is of a memory that has the slot, and may say the value in the words of p_old.
+-- Returns whether one of some clauses gives a slot the value that p_content gives it: "I moved to Porto", "Lives in
+-- Porto". A correction is of a memory that has the slot, and may say the value in the words of p_old.
 create or replace function _memoir.says_slot(p_clauses _memoir.said_clause[], p_content text, p_old text, p_slot text,
   p_language text, p_config text)
 returns boolean language sql stable as $$

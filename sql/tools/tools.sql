@@ -2,7 +2,8 @@
 -- call and answers with text for a model. Everything goes through the functions that applications use, as an agent's: a
 -- person's word outranks it, unless it cites what the user said in this session.
 
--- Tools that act in the session of the conversation. Outside of one they are not offered by MCP, and a call of one is an error.
+-- Tools that act in the session of the conversation. Outside of one they are not offered by MCP, and a call of one is
+-- an error.
 create or replace function _memoir.session_tools()
 returns text[] language sql immutable
 return '{memory_query,memory_pin,memory_objects,memory_restore,memory_release}'::text[];
@@ -15,9 +16,9 @@ return jsonb '{"kind": {"type": "string", "enum": ["memory", "turn", "summary"]}
   "session": {"type": "string"}, "after": {"type": "string", "format": "date-time"},
   "before": {"type": "string", "format": "date-time"}, "limit": {"type": "integer", "minimum": 1, "maximum": 50}}';
 
--- name, description, JSON schemas of the arguments, whether it only reads, and where it is offered: to models, whose tools
--- are paid for with every request and so are few and short, by MCP, by both (null), or only where it is named. offered:
--- without what few calls need, for models. Every tool takes all of its parameters whoever calls it.
+-- name, description, JSON schemas of the arguments, whether it only reads, and where it is offered: to models, whose
+-- tools are paid for with every request and so are few and short, by MCP, by both (null), or only where it is named.
+-- offered: without what few calls need, for models. Every tool takes all of its parameters whoever calls it.
 create or replace function _memoir.memory_tool_list()
 returns table (name text, description text, parameters jsonb, offered jsonb, reads boolean, door text)
 language sql immutable as $$
@@ -94,10 +95,11 @@ begin
 end $$;
 comment on function memoir.memory_tools(text, text[]) is
   'Definitions of the tools by which a model keeps its own memory, to be sent with a request: p_format openai (chat
-completions), responses, anthropic or mcp. They are paid for with every request, so models get the arguments that most calls
-need. By MCP there are more tools, with all arguments: memory_index and memory_recall in place of memory_search,
-memory_stats, memory_objects, memory_sync; _meta of each says whether it needs a session. p_names: only these; memory_query and memory_update are the fewest that do everything.
-call_memory_tool runs what the model calls, with any of these arguments. Raises PM014.';
+completions), responses, anthropic or mcp. They are paid for with every request, so models get the arguments that most
+calls need. By MCP there are more tools, with all arguments: memory_index and memory_recall in place of memory_search,
+memory_stats, memory_objects, memory_sync; _meta of each says whether it needs a session. p_names: only these;
+memory_query and memory_update are the fewest that do everything. call_memory_tool runs what the model calls, with any
+of these arguments. Raises PM014.';
 
 -- Returns what there is to read by MCP: what was said, what is known, and the job between them. Fields are those of the
 -- rows as history, memory_get and sync_semantic give them.
@@ -135,8 +137,8 @@ returns jsonb language sql immutable security definer set search_path from curre
   ) r (no, name, template, title, description, fields, tools)
 $$;
 comment on function memoir.memory_resources() is
-  'What there is to read by MCP, as descriptors: uri, template of the single ones, name, title, description, fields, and the
-tools that reach it as memory_tools defines them.';
+  'What there is to read by MCP, as descriptors: uri, template of the single ones, name, title, description, fields,
+and the tools that reach it as memory_tools defines them.';
 
 -- An argument that is an id, and one that is a list of them; null where it lacks.
 create or replace function _memoir.tool_id(p_arguments jsonb, p_name text)
@@ -340,7 +342,8 @@ begin
       then ' As your own word: the user did not say it in what said quotes.' else '' end end;
 end $$;
 
--- Corrects a memory, or what only a turn says. Where the user is not quoted as saying so, the new text stands beside the old.
+-- Corrects a memory, or what only a turn says. Where the user is not quoted as saying so, the new text stands beside
+-- the old.
 create or replace function _memoir.correct_with_tool(p_caller _memoir.caller, p_user text, p_session _memoir.sessions,
   p_id uuid, p_unit _memoir.said_unit, p_arguments jsonb, p_actor text)
 returns text language plpgsql as $$
@@ -371,8 +374,8 @@ begin
   return format('Corrected: now %s.', v_made.memory_id);
 end $$;
 
--- Forgets what the user is quoted as asking to forget, and no more than that. A login bound as a person needs to quote nobody,
--- and an agent may take back what it kept itself.
+-- Forgets what the user is quoted as asking to forget, and no more than that. A login bound as a person needs to quote
+-- nobody, and an agent may take back what it kept itself.
 create or replace function _memoir.forget_with_tool(p_caller _memoir.caller, p_user text, p_session _memoir.sessions,
   p_id uuid, p_unit _memoir.said_unit, p_arguments jsonb, p_actor text)
 returns text language plpgsql as $$
@@ -495,13 +498,13 @@ begin
   end;
 end $$;
 comment on function memoir.call_memory_tool(text, text, text, jsonb) is
-  'Runs a tool call of a model (memory_tools) in a session and answers with text for the model; what it can mend, a wrong
-argument, an unknown id, is answered as "Error: …". p_session null: outside of sessions, where there is nobody to quote and
-no memory_query, memory_pin, memory_objects, memory_restore and memory_release; what the agent keeps there is found by recalls
-outside of sessions. A login bound as a person needs to quote nobody; an agent
-may take back what it kept itself. Writes go through remember, correct, forget and pin as the agent''s.
-What said quotes of the user''s own words in this session carries the user''s word for what the quoted clause says: a
-correction or statement whose words and values stand there, a request to forget that names the thing. Any other correction
-stands beside the old one and contradicts it, any other request is not followed. Nothing secret is
-shown. memory_query answers the name of an object with its text; memory_update is memory_remember, memory_correct (content
-and id) or memory_forget (no content). Raises PM001, PM003, PM030.';
+  'Runs a tool call of a model (memory_tools) in a session and answers with text for the model; what it can mend, a
+wrong argument, an unknown id, is answered as "Error: …". p_session null: outside of sessions, where there is nobody to
+quote and no memory_query, memory_pin, memory_objects, memory_restore and memory_release; what the agent keeps there is
+found by recalls outside of sessions. A login bound as a person needs to quote nobody; an agent may take back what it
+kept itself. Writes go through remember, correct, forget and pin as the agent''s. What said quotes of the user''s own
+words in this session carries the user''s word for what the quoted clause says: a correction or statement whose words
+and values stand there, a request to forget that names the thing. Any other correction stands beside the old one and
+contradicts it, any other request is not followed. Nothing secret is shown. memory_query answers the name of an object
+with its text; memory_update is memory_remember, memory_correct (content and id) or memory_forget (no content). Raises
+PM001, PM003, PM030.';

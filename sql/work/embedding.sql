@@ -266,10 +266,10 @@ begin
 end $$;
 comment on function memoir.sync_semantic(text, boolean, text) is
   'Queues whatever of a user has no vector yet, per embedding model (or of p_model), and says what that is: texts,
-tokens (an upper estimate), microcents by the model''s price; items there are, and the cursor, how far the model has come. Left
-out and counted: secret, expired, not_embeddable. snapshots: texts that stand for something referred to. Each batch
-then stored leaves a row ''sync_batch'' in audit_log: last_batch_at; last_error is the queue''s. p_dry_run: only says.
-Writes work_items, audit_log. Raises PM001, PM014, PM031.';
+tokens (an upper estimate), microcents by the model''s price; items there are, and the cursor, how far the model has
+come. Left out and counted: secret, expired, not_embeddable. snapshots: texts that stand for something referred to.
+Each batch then stored leaves a row ''sync_batch'' in audit_log: last_batch_at; last_error is the queue''s. p_dry_run:
+only says. Writes work_items, audit_log. Raises PM001, PM014, PM031.';
 
 create or replace function memoir.fail_embeddings(p_user_ids uuid[], p_model text, p_error text)
 returns void language plpgsql security definer set search_path from current as $$

@@ -104,9 +104,9 @@ begin
   end loop;
 end $$;
 comment on procedure memoir.enable_jobs() is
-  'Schedules all jobs (list_jobs) with pg_cron: called by a superuser they run as memoir_jobs, by another admin, who needs
-memoir_jobs and usage on schema cron, as that admin. Call it again after set_schedule, as the same login: pg_cron shows
-others'' jobs to superusers only. Raises PM001, PM050.';
+  'Schedules all jobs (list_jobs) with pg_cron: called by a superuser they run as memoir_jobs, by another admin, who
+needs memoir_jobs and usage on schema cron, as that admin. Call it again after set_schedule, as the same login: pg_cron
+shows others'' jobs to superusers only. Raises PM001, PM050.';
 
 -- A schedule as a version of pg_cron takes it: before 1.5 it knows nothing shorter than a minute.
 create or replace function _memoir.cron_schedule(p_schedule text, p_version text)

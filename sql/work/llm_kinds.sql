@@ -1,6 +1,6 @@
--- Requests and results of each kind of model work. A kind: a name here, its prompt in plpython/pg_memoir_server/prompts, a
--- line in llm_input and llm_store. Who asks for it does so with enqueue where the setting llm_provider is not none, and
--- has stored what rules could make before: the model only makes it better.
+-- Requests and results of each kind of model work. A kind: a name here, its prompt in
+-- plpython/pg_memoir_server/prompts, a line in llm_input and llm_store. Who asks for it does so with enqueue where the
+-- setting llm_provider is not none, and has stored what rules could make before: the model only makes it better.
 
 create or replace function _memoir.llm_kinds()
 returns text[] language sql immutable as $$ select '{answer,extract,judge,consolidate,summarise,render}'::text[] $$;

@@ -80,8 +80,8 @@ begin
   return v_run;
 end $$;
 
--- Adds the counts of a batch, in its own transaction, and renews the lease. True: the job goes on. A run that has lost its
--- lease undoes the batch.
+-- Adds the counts of a batch, in its own transaction, and renews the lease. True: the job goes on. A run that has lost
+-- its lease undoes the batch.
 create or replace function _memoir.job_note(p_run bigint, p_result jsonb)
 returns boolean language plpgsql security definer set search_path from current as $$
 declare
@@ -259,8 +259,8 @@ begin
     end loop;
   end if;
   commit;
-  -- pg_cron keeps a record of every call and never deletes one, some 10,000 a day. Here and not in the job's step, because
-  -- pg_cron shows each login only the records of its own jobs.
+  -- pg_cron keeps a record of every call and never deletes one, some 10,000 a day. Here and not in the job's step,
+  -- because pg_cron shows each login only the records of its own jobs.
   if p_job operator(pg_catalog.=) 'sweep' and pg_catalog.to_regclass('cron.job_run_details') is not null then
     perform pg_catalog.set_config('search_path', 'pg_catalog', true);  -- until the commit
     if pg_catalog.has_schema_privilege('cron', 'usage') and pg_catalog.has_table_privilege('cron.job_run_details', 'delete') then

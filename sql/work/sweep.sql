@@ -1,5 +1,5 @@
--- Deletes what ends by age or disuse: receipts, logs by whole months, vectors of retired models, prompts, old runs. And the
--- count of what memories are worth keeping (hygiene), which goes through all users too.
+-- Deletes what ends by age or disuse: receipts, logs by whole months, vectors of retired models, prompts, old runs.
+-- And the count of what memories are worth keeping (hygiene), which goes through all users too.
 
 -- Drops one leaf of a monthly log whose newest row is older than p_days. Null: none; false: somebody has locked
 -- its parent.
