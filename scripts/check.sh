@@ -1,5 +1,7 @@
 #!/usr/bin/env bash
 # make check: everything that can be known without a server. Runs all of it, says what failed, ends with 1 if anything did.
+#
+#   check.sh [--static | ARGUMENTS OF PYTEST]      --static: without the unit tests, which make test runs too
 set -uo pipefail
 cd "$(dirname "$0")/.."
 python=.local/venv/bin/python
@@ -24,5 +26,5 @@ step docs "$python" scripts/check_docs.py
 step words "$python" scripts/check_words.py
 step lint "$python" -m ruff check --output-format concise .
 step types "$python" -m mypy
-step unit "$python" -m pytest tests/unit -m "not acceptance" -q -n 2 "$@"
+[ "${1:-}" = --static ] || step unit "$python" -m pytest tests/unit -m "not acceptance" -q -n 2 "$@"
 [ ${#failed[@]} = 0 ] || { echo "failed: ${failed[*]}"; exit 1; }
