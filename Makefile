@@ -9,7 +9,7 @@ TESTS = $(if $(filter tests/%,$(ARGS)),,tests)
 ENV = eval "$$($(CLUSTER) env)"
 
 .DEFAULT_GOAL := help
-.PHONY: help demo gateway check test acceptance soak simulate bench dist reference format setup up dsn psql reset down clean
+.PHONY: help demo gateway check test promises acceptance soak simulate bench dist reference format setup up dsn psql reset down clean
 
 help: ## This list
 	@echo "pg_memoir: memory for AI agents that lives in PostgreSQL"; echo
@@ -30,6 +30,9 @@ check: setup ## What needs no server: unit tests, types, lints, the order of sql
 
 test: up ## All tests but the long ones, on all processors (ARGS="-k name" or ARGS=tests/FILE for some, N=1 for one process)
 	@$(ENV); exec $(PYTHON) -m pytest $(TESTS) -m "not acceptance and not soak" -n $(N) --dist worksteal $(ARGS)
+
+promises: up ## The long tests that guard the product's promises, as CI runs them
+	@$(ENV); exec $(PYTHON) -m pytest $(TESTS) -m "acceptance and not extended" -n $(N) --dist worksteal $(ARGS)
 
 acceptance: up ## The tests that take long: real models and clients, a browser, every combination, soak, weeks of life
 	@scripts/setup.sh --acceptance

@@ -11,6 +11,8 @@ from typing import Any
 import pytest
 from frameworks import FRAMEWORKS, ROOT, python_of, surroundings
 
+pytestmark = pytest.mark.extended
+
 ADAPTER = str(ROOT / "tests" / "support" / "adapter.py")
 NAMES, TIMES = "abcd", 12
 

@@ -14,6 +14,8 @@ from calls import one, recalled, say
 from pg_memoir_cli.__main__ import main
 from stubs import ChatCompletionsStub
 
+pytestmark = pytest.mark.extended
+
 # What the words of its languages mean.
 MEANINGS = [
     "boat ship barco boot лодка 船",

@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 from pg_memoir import Memoir
 
+pytestmark = pytest.mark.extended
+
 ROOT = Path(__file__).resolve().parents[2]
 DEMO = ROOT / "scripts" / "demo.py"
 KEY = [{"role": "user", "content": "The spare key is under the blue pot."}, {"role": "assistant", "content": "Noted."}]

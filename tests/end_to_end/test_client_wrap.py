@@ -14,6 +14,8 @@ import pytest
 from pg_memoir import AsyncMemoir, Memoir, errors
 from stubs import Answer, ChatCompletionsStub, MessagesStub, ResponsesStub
 
+pytestmark = pytest.mark.extended
+
 WEATHER = {"name": "weather", "description": "The weather.", "input_schema": {"type": "object", "properties": {}}}
 QUICK = [("chat", "sync"), ("responses", "sync"), ("messages", "async")]
 OTHER = [("chat", "async"), ("responses", "async"), ("messages", "sync")]

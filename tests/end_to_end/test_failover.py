@@ -24,7 +24,11 @@ sys.path.insert(0, str(ROOT / "deploy"))
 from replicas import NODES, Cluster
 
 BOUNCER = shutil.which("pgbouncer") or shutil.which("pgbouncer", path="/usr/sbin:/usr/local/sbin")
-pytestmark = [pytest.mark.acceptance, pytest.mark.skipif(BOUNCER is None, reason="pgbouncer is not installed")]
+pytestmark = [
+    pytest.mark.acceptance,
+    pytest.mark.extended,
+    pytest.mark.skipif(BOUNCER is None, reason="pgbouncer is not installed"),
+]
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ import pytest
 from bench.common import percentile
 from bench.gateway import remembered, streamed
 
-pytestmark = pytest.mark.acceptance
+pytestmark = [pytest.mark.acceptance, pytest.mark.extended]
 
 
 def test_two_hundred_streams_at_once_are_the_upstreams_own(memoir_dsn: str) -> None:

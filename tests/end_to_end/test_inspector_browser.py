@@ -18,7 +18,7 @@ from selenium.webdriver.support.expected_conditions import staleness_of, title_c
 from selenium.webdriver.support.wait import WebDriverWait
 from served import served
 
-pytestmark = pytest.mark.acceptance
+pytestmark = [pytest.mark.acceptance, pytest.mark.extended]
 USER, SESSION = "ann", "kiln log"
 
 

@@ -9,6 +9,8 @@ from frameworks import FRAMEWORKS, ROOT, python_of, surroundings
 from servers import connect
 from stubs import Answer, ChatCompletionsStub, MessagesStub, ResponsesStub
 
+pytestmark = pytest.mark.extended
+
 NOTE = ("t1", "memory", {"command": "create", "path": "/memories/edition.md", "file_text": "paper"})
 SAID = Answer(text="Two issues were billed twice.")
 STUBS = {

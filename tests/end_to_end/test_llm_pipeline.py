@@ -15,6 +15,8 @@ from pg_memoir_cli import worker
 from psycopg.types.json import Jsonb
 from stubs import Answer, ChatCompletionsStub, MessagesStub
 
+pytestmark = pytest.mark.extended
+
 STUBS = {"openai": ChatCompletionsStub, "anthropic": MessagesStub}
 PRICE = {"prompt_tokens": 1000, "completion_tokens": 100}
 TOKENS, COST = 1100, 1000 * 100 + 100 * 500  # of one call at the prices below

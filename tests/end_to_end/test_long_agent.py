@@ -13,6 +13,8 @@ from loops import code, text_of, unpaired
 from pg_memoir import Memoir, ToolCall
 from servers import unique
 
+pytestmark = pytest.mark.extended
+
 FACT = "the breaker of the kiln room is rated 63 amperes (label KX-4481)"
 
 

@@ -24,6 +24,8 @@ from pg_memoir_gateway.config import User
 from served import served
 from servers import user_of
 
+pytestmark = pytest.mark.extended
+
 KEYS = {"ann": "sk-ann-0123456789", "bob": "sk-bob-0123456789"}
 USERS = tuple(User(name, hashlib.sha256(key.encode()).hexdigest()) for name, key in KEYS.items())
 

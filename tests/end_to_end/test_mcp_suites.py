@@ -16,7 +16,7 @@ from pg_memoir_gateway import mcp_server
 from served import served
 
 EXPECTED = Path(__file__).resolve().parents[1] / "node" / "expected_failures.yaml"
-pytestmark = pytest.mark.acceptance
+pytestmark = [pytest.mark.acceptance, pytest.mark.extended]
 
 
 def test_the_conformance_suite(memoir_dsn: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,7 +12,7 @@ from pg_memoir_cli.jobs import run_jobs
 from routines import code
 from servers import apply, connect, fresh_server, in_database, user_of
 
-pytestmark = pytest.mark.acceptance
+pytestmark = [pytest.mark.acceptance, pytest.mark.extended]
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,8 @@ from pg_memoir import Memoir
 from pg_memoir_cli import worker
 from pg_memoir_server.nli import NliJudge, NoSuchModel
 
+pytestmark = pytest.mark.extended
+
 
 class Model:
     """Says contradiction where exactly one text has "not"; (short, long) alone is unsure."""

@@ -19,7 +19,11 @@ sys.path.insert(0, str(ROOT / "deploy"))
 from shards import ROUTER, Shards
 
 PLPROXY = Path(f"/usr/share/postgresql/{PGBIN.parent.name}/extension/plproxy.control")
-pytestmark = [pytest.mark.acceptance, pytest.mark.skipif(not PLPROXY.exists(), reason="PL/Proxy is not installed")]
+pytestmark = [
+    pytest.mark.acceptance,
+    pytest.mark.extended,
+    pytest.mark.skipif(not PLPROXY.exists(), reason="PL/Proxy is not installed"),
+]
 USERS = [f"user-{n}" for n in range(24)]
 
 

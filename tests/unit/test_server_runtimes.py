@@ -13,6 +13,8 @@ import pytest
 from pg_memoir_server import bert_onnx, models, runtimes
 from pg_memoir_server.private import NotPrivate, private_dir
 
+pytestmark = pytest.mark.extended
+
 SENTENCES = [
     "My March invoice charged me twice.",
     "The bill for March was wrong, I paid two times.",
