@@ -13,7 +13,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 
-SINCE = "c65727ddd1e6109bc75ee6a4993acb4681d4ccc3"
+SINCE = "20764297e35536fac2ee2168eddcccb8825cb2aa"
 
 SUBJECT = re.compile(r"(?P<area>[a-z][a-z0-9, _-]*): (?P<verb>[a-z]+)\b[^;]*")
 MOST = 60
