@@ -66,7 +66,7 @@ begin
   order by m.recorded_at desc, m.memory_id desc limit p_limit;
 end $$;
 comment on function memoir.list_memories(text, text[], text[], text[], text, text, text, uuid, integer) is
-  'What is known about a user, newest first, at most p_limit (1000) a page: p_after_memory is the last memory_id of
+  'Lists what is known about a user, newest first, at most p_limit (1000) a page: p_after_memory is the last memory_id of
 the page before. Objects (tool results, files …), which say where a text stands in the turns, only where p_types names
 theirs. Filters: states (active; {} for all: superseded, invalidated, expired, forgotten, …), types, tags (any of
 them), category, project, the session it was said in. session: where it was said; scope local: known there only. tokens
@@ -124,7 +124,7 @@ begin
   group by 1, 2 order by 4 desc, 1, 2;
 end $$;
 comment on function memoir.list_speakers(text, text) is
-  'Who spoke in a user''s sessions (or in one): the name of the messages, or the role where they have none, with how
+  'Lists the speakers of a user''s sessions (or in one): the name of the messages, or the role where they have none, with how
 many sessions and turns that say anything, the first and the last. Those who said most come first. Raises PM001,
 PM003.';
 
@@ -144,7 +144,7 @@ begin
 end $$;
 comment on function memoir.memory_index(text, text, text, integer, text[], text[], text, text, text[], timestamptz,
   timestamptz, real[]) is
-  'What recall finds, each hit on one line of at most 120 characters with its id: the cheap look first, then
+  'Lists what recall finds, each hit on one line of at most 120 characters with its id: the cheap look first, then
 memory_timeline for what stands around a hit, memory_get for whole rows. Arguments as in recall. Raises PM001, PM003,
 PM014, PM030.';
 
@@ -258,7 +258,7 @@ begin
   from near n order by n.said, n.memory_id;
 end $$;
 comment on function memoir.memory_timeline(text, uuid, integer, integer) is
-  'What stands around a hit (the id of a memory, a turn or a summary, from recall or memory_index), in order:
+  'Lists what stands around a hit (the id of a memory, a turn or a summary, from recall or memory_index), in order:
 p_lines_before and p_lines_after turns (at most 100) of its session with the memories made of them; for a memory that
 was said in no session, the memories before and after it in time. Lines of at most 120 characters; what is forgotten in
 a turn is left out. Raises PM001, PM004, PM014.';
@@ -388,6 +388,6 @@ begin
   end loop;
 end $$;
 comment on function memoir.memory_graph(text, uuid, integer, integer) is
-  'What a memory is tied to: every relation within p_hops (5 at most) steps in either direction, nearest first, at most
+  'Lists the relations of a memory: every relation within p_hops (5 at most) steps in either direction, nearest first, at most
 p_limit (1000); lines of at most 120 characters. Relations as in relate, and those that corrections, consolidation and
 conflicts leave. Raises PM001, PM004, PM014.';

@@ -109,7 +109,7 @@ begin
 end $$;
 comment on function memoir.context(text, text, text, integer, integer, text, jsonb, real[], jsonb, timestamptz,
   timestamptz, text, text) is
-  'As compile_context, with what is known about it: {"messages", "compile_id", "tokens", "budget", "system_tokens",
+  'Compiles like compile_context, and returns details: {"messages", "compile_id", "tokens", "budget", "system_tokens",
 "tools_tokens", "recall_tokens", "recall_budget", "prefix_messages", "prefix_hash" (of the messages before the one that
 carries the recall), "tokenizer", "model", "format", "task", "items" (ids of what was recalled), "turns" (indexes
 shown), "weak" (nothing matches well), "arms" ("recall": searched, kept since the exchange began, or small talk, for

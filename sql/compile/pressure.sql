@@ -85,7 +85,7 @@ begin
   return query select * from _memoir.forms_of(v_caller, v_session, v.counters, v_frame);
 end $$;
 comment on function memoir.window_forms(text, text, integer, boolean) is
-  'What stands for which parts of a session''s messages now, for a list that its client keeps: per part turn_index,
+  'Lists what stands for which parts of a session''s messages now, for a list that its client keeps: per part turn_index,
 role, tool_call_id (of a result, or of the call whose argument it is), call_no (0: the content of the turn, else which
 call) and argument (path in its arguments), object (its name), fidelity (detailed, compact, stub, not shown), content
 (the text to show in its place, the same bytes until the next moment), tokens, full_tokens, reason. p_budget: tokens

@@ -233,6 +233,6 @@ begin
   order by t.recorded_at desc, t.memory_id;
 end $$;
 comment on function memoir.list_tombstones(text, boolean) is
-  'What may not come back, newest first: the memory that was rejected, why, by whom, whether its text (value) or its
+  'Lists what may not come back, newest first: the memory that was rejected, why, by whom, whether its text (value) or its
 slot''s value too; with
 p_lifted those that were lifted as well. A forgotten text is not shown. Raises PM001.';

@@ -459,7 +459,7 @@ begin
   group by x.change_id order by 3 desc, 1;
 end $$;
 comment on function memoir.list_changes(text, boolean) is
-  'What turns changed of what was said before (changed: shown with a mark), perhaps changed (doubted: shown with what
+  'Lists what turns changed of earlier turns (changed: shown with a mark), perhaps changed (doubted: shown with what
 was said since) or asked to forget (forgotten), newest first: which turn said so, and which spans of which turns it
 concerns; with p_undone those that were taken back as well. undo_change takes one back. Raises PM001.';
 

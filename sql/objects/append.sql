@@ -35,7 +35,7 @@ begin
     p_metadata, true);
 end $$;
 comment on function memoir.append_messages(text, text, jsonb, jsonb, text, text, jsonb) is
-  'As persist_turn, for a part of an exchange: tool calls may stay open until their results are appended (agent
+  'Stores like persist_turn, but a part of an exchange: tool calls may stay open until their results are appended (agent
 loops).';
 
 -- The objects of the turns that were just appended.

@@ -137,7 +137,7 @@ returns jsonb language sql immutable security definer set search_path from curre
   ) r (no, name, template, title, description, fields, tools)
 $$;
 comment on function memoir.memory_resources() is
-  'What there is to read by MCP, as descriptors: uri, template of the single ones, name, title, description, fields,
+  'Lists what MCP clients can read, as descriptors: uri, template of the single ones, name, title, description, fields,
 and the tools that reach it as memory_tools defines them.';
 
 -- An argument that is an id, and one that is a list of them; null where it lacks.

@@ -309,7 +309,7 @@ begin
     and coalesce(greatest(s.last_vacuum, s.last_autovacuum), '-infinity') < now() - interval '1 hour';
 end $$;
 comment on function memoir.bare_statements() is
-  'What maintenance can''t do inside a function, as statements to send outside a transaction by an owner of the
+  'Lists maintenance that no function can do, as statements to send outside a transaction by an owner of the
 database, each with its
 reason: months to detach for the job archive, detaches to finish, tables where autovacuum lags. Jobs and admin logins
 only. Raises PM001.';

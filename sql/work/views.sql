@@ -139,7 +139,7 @@ returns table (severity text, problem text, remedy text) language sql stable set
   select * from _memoir.stored_problems() union all select * from _memoir.server_problems()
 $$;
 comment on function memoir.health_problems() is
-  'What is not as it should be, with its severity (red, yellow) and what to do about it: jobs, queue, embedder, and as
+  'Problems, each with its severity (red, yellow) and what to do about it: jobs, queue, embedder, and as
 far as the caller may see it connections and replication. Admin only. Raises PM001.';
 
 create view memoir.health as
@@ -164,7 +164,7 @@ select kind, count(*) filter (where state = 'ready' and run_after <= clock_times
   coalesce(extract(epoch from max(clock_timestamp() - run_after) filter (where state = 'ready'
     and run_after <= clock_timestamp())), 0)::float8 as oldest_seconds
 from _memoir.work_items group by kind;
-comment on view memoir.queue_depth is 'What waits in the queue, per kind, and how long the oldest has.';
+comment on view memoir.queue_depth is 'Work that waits in the queue, per kind, with the age of the oldest.';
 
 create view memoir.dead_letters as
 select work_id, kind, user_id, dedup_key, attempts, last_error, created_at from _memoir.work_items where state = 'dead'
@@ -205,7 +205,7 @@ from _memoir.job_runs r, jsonb_each_text(r.counts) c where r.job in ('promotion'
   'consolidation')
 group by 1, 2, 3;
 comment on view memoir.tier_flow
-  is 'What promotion, demotion, expiry and extraction did, per day, as far as job_runs goes back.';
+  is 'Counts of promotion, demotion, expiry and extraction, per day, as far as job_runs goes back.';
 
 create view memoir.compaction_ratios as
 select date_trunc('day', recorded_at) as day, level, made_by, count(*) as rows,
@@ -274,7 +274,7 @@ begin
   group by u.namespace order by u.namespace;
 end $$;
 comment on function memoir.list_namespaces() is
-  'What each namespace holds: users, sessions, turns, memories, tokens, costs, and when the last turn came. Reads the
+  'Contents of each namespace: users, sessions, turns, memories, tokens, costs, and when the last turn came. Reads the
 counters of all users. Admin only. Raises PM001.';
 
 create view memoir.costs_by_session as
@@ -286,7 +286,7 @@ from _memoir.sessions s join _memoir.session_counters c on c.user_id = s.user_id
 join _memoir.users u on u.user_id = s.user_id
 where ((select _memoir.sees_all()) or s.user_id in (select _memoir.visible_users())
   and (select _memoir.bound_projects()) is null);
-comment on view memoir.costs_by_session is 'The same per session, and per turn.';
+comment on view memoir.costs_by_session is 'Costs per session, and per turn.';
 
 create view memoir.session_pressure as
 select u.namespace, u.external_id as user_name, s.external_id as session_name, s.user_id, s.session_id,
