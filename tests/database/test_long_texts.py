@@ -81,6 +81,7 @@ def test_no_function_that_reads_a_text_is_superlinear(db: psycopg.Connection) ->
     assert slow == []
 
 
+@pytest.mark.extended
 @pytest.mark.acceptance
 @pytest.mark.parametrize("sentence", ["lorem ipsum ", "今日は大変良い天気です。"])
 def test_text_of_fifteen_megabytes(db: psycopg.Connection, user: str, sentence: str) -> None:

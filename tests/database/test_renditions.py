@@ -246,6 +246,7 @@ def test_facts_in_outputs_of_a_megabyte_are_found(db: Db, user: str) -> None:
     assert len(missed) <= 0.05 * asked, missed
 
 
+@pytest.mark.extended
 @pytest.mark.acceptance
 def test_logs_make_few_embeddings(db: Db, user: str) -> None:
     agent = Agent(db, user)

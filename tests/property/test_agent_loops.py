@@ -15,7 +15,7 @@ from loops import append, code, compiled, same_beginning, step, text_of, unpaire
 from servers import connect, unique
 
 SEED = os.environ.get("PG_MEMOIR_SEED", "1")
-WORLDS, ACCEPTANCE = 4, 60
+WORLDS, PROMISES, ACCEPTANCE = 4, 20, 60
 SOAK = int(os.environ.get("PG_MEMOIR_SOAK_CASES", "0"))
 
 
@@ -150,9 +150,13 @@ def live(db: Db, seed: str, steps: int) -> list[str]:
     return [f"world {seed!r}, window {window}, step {loop.steps}: {problem}" for problem in loop.problems]
 
 
-@pytest.mark.parametrize(
-    "world", [pytest.param(n, marks=pytest.mark.acceptance if n >= WORLDS else ()) for n in range(ACCEPTANCE)]
-)
+def marks_of(world: int) -> list[pytest.MarkDecorator]:
+    """The first worlds are quick tests, some more guard the promises, all run before a release."""
+    marks = [pytest.mark.acceptance] if world >= WORLDS else []
+    return marks + ([pytest.mark.extended] if world >= PROMISES else [])
+
+
+@pytest.mark.parametrize("world", [pytest.param(n, marks=marks_of(n)) for n in range(ACCEPTANCE)])
 def test_agent_loops_keep_what_is_promised(memoir_dsn: str, world: int) -> None:
     with connect(memoir_dsn) as db:
         assert not live(db, f"{SEED}:{world}", 25 if world < WORLDS else 80)

@@ -152,6 +152,7 @@ def test_prefix_hash_changes_exactly_with_the_prefix(simulations: list[Simulatio
         assert simulation.wrong_hashes == [], simulation.wrong_hashes[:3]
 
 
+@pytest.mark.extended
 @pytest.mark.acceptance
 def test_soak(memoir_dsn: str, capfd: pytest.CaptureFixture[str]) -> None:
     """Other worlds than those above; `make soak` has very many."""

@@ -37,6 +37,7 @@ def test_weeks_of_life_keep_every_invariant(db: psycopg.Connection) -> None:
     assert updates > 0 and hot >= 0.95 * float(updates), report
 
 
+@pytest.mark.extended
 @pytest.mark.acceptance
 def test_weeks_of_many_users(db: psycopg.Connection) -> None:
     """As `make simulate` does it, but shorter."""
