@@ -25,6 +25,7 @@ from servers import (
     database,
     environment_of,
     fresh_server,
+    has_plpython,
     in_database,
     install,
     psql,
@@ -529,3 +530,22 @@ def test_pg_cron_in_another_database(scratch: str) -> None:
                 assert scheduled() == {"memoir_jobs": jobs, "keeper": jobs}
                 keeper.execute("call memoir.disable_jobs()")
             assert scheduled() == {"memoir_jobs": jobs}
+
+
+def test_restore_of_single_schemas(scratch: str, empty: str, tmp_path: Path) -> None:
+    """As docs/guides/operations.md says: three schemas, and the schema of the extensions made before."""
+    install(empty, modulus=1)
+    dump = tmp_path / "dump"
+    schemas = ["-n", "memoir", "-n", "_memoir", "-n", "memoir_case"]
+    with connect(empty) as db, database(scratch) as target, connect(target) as restored:
+        db.execute("select memoir.remember('ann', 'The harbour code is 4711.')")
+        subprocess.run([PGBIN / "pg_dump", "-Fc", *schemas, "-f", dump, empty], check=True)
+        restored.execute("create schema memoir_extensions authorization memoir_owner")
+        for extension in ("vector", "pg_trgm", "pgcrypto", '"uuid-ossp"'):
+            restored.execute(f"create extension {extension} schema memoir_extensions")
+        if has_plpython(empty):
+            restored.execute("create extension plpython3u")
+        subprocess.run([PGBIN / "pg_restore", "-d", target, dump], check=True)
+        restored.execute("call memoir.setup()")
+        restored.execute("call memoir.ensure_partitions()")
+        assert "4711" in str(restored.execute("select content from memoir.recall('ann', 'harbour code')").fetchall())
