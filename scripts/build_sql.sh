@@ -3,8 +3,9 @@
 # OUT/pg_memoir_plpython.sql. Files that would not change are not touched; the same sources and the same Python give the
 # same bytes.
 #
-# What is data and not code, lists and tables of sql/data, becomes functions that return it (build_data.awk); the list of
-# markers becomes patterns with all that looks like them (build_markers.py, which needs the package confusable-homoglyphs).
+# Tables (sql/data) and the data of languages (plpython/pg_memoir_language/data) become functions that return them
+# (build_data.py); the list of markers becomes patterns with all that looks like them (build_markers.py, which needs the
+# package confusable-homoglyphs).
 #
 #   build_sql.sh [OUT]     OUT defaults to .local/build
 set -euo pipefail
@@ -25,13 +26,7 @@ for path in sql/*.sql sql/*/*.sql; do
   [[ " ${code[*]} " == *" $file "* ]] || die "$path is not named in sql/contents.sql"
 done
 for path in sql/data/*; do
-  case $path in
-    *.csv | */README.md) ;;
-    *) [ -d "$path" ] || die "$path is neither a table (.csv) nor a language (a folder)" ;;
-  esac
-done
-for path in sql/data/*/*; do
-  case $path in *.words | *.phrases | *.patterns | */extraction_rules.rules | */statement_rules.rules) ;; *) die "$path is no list of words or patterns" ;; esac
+  case $path in *.csv | */README.md) ;; *) die "$path is no table (.csv)" ;; esac
 done
 if grep -nE '^[[:space:]]*\\(i|ir|include|include_relative)[[:space:]]' migrations/*.sql sql/preamble.sql "${code[@]/#/sql/}"; then
   die "only sql/contents.sql may include files"
@@ -70,22 +65,13 @@ SQL
   printf "\ninsert into _memoir.schema_migrations (name, sha256) values ('%s', '%s');\n\\\\endif\n" "$name" "$sha"
 }
 
-# The data as functions: tables by name, then rules and lists of all languages.
+# The data as functions: tables, rules, markers, lists of all languages.
 data() {
-  local path
-  for path in sql/data/*.csv; do
-    [ "$path" != sql/data/markers.csv ] || continue
-    header "$path"
-    awk -v table="$(basename "$path" .csv)" -f scripts/build_data.awk "$path"
-  done
-  for table in extraction_rules statement_rules; do
-    header "sql/data/*/$table.rules"
-    awk -v table=$table -f scripts/build_data.awk sql/data/*/$table.rules
-  done
+  "$python" scripts/build_data.py tables
   header sql/data/markers.csv
   "$python" scripts/build_markers.py sql/data/markers.csv
-  header 'sql/data/*/*.words, *.phrases, *.patterns'
-  awk -v lists=1 -f scripts/build_data.awk sql/data/*/*.words sql/data/*/*.phrases sql/data/*/*.patterns
+  header 'plpython/pg_memoir_language/data/*.toml'
+  "$python" scripts/build_data.py lists
 }
 
 build() {

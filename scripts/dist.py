@@ -52,7 +52,8 @@ def _bundle(folder: Path) -> None:
     (folder / "scripts").mkdir(parents=True)
     for script in (*(f"{name}.sh" for name in SCRIPTS), "requirements-server.txt", "constraints.txt"):
         shutil.copy(ROOT / "scripts" / script, folder / "scripts")
-    shutil.copytree(ROOT / "plpython" / "pg_memoir_server", folder / "plpython" / "pg_memoir_server", ignore=LEFT_OUT)
+    for package in ("pg_memoir_server", "pg_memoir_language"):
+        shutil.copytree(ROOT / "plpython" / package, folder / "plpython" / package, ignore=LEFT_OUT)
     subprocess.run(["bash", ROOT / "scripts" / "build_sql.sh", folder / "build"], check=True)
 
 

@@ -77,10 +77,10 @@ copy_server_code() {
   local want code
   code=$(server_code)
   if [ "$code" = "$ROOT/plpython" ] || [ ! -d "$ROOT/plpython/pg_memoir_server" ]; then return; fi
-  want=$(cd "$ROOT/plpython" && find pg_memoir_server -type f ! -name '*.pyc' -print0 | sort -z | xargs -0 sha256sum | sha256sum)
+  want=$(cd "$ROOT/plpython" && find pg_memoir_server pg_memoir_language -type f ! -name '*.pyc' -print0 | sort -z | xargs -0 sha256sum | sha256sum)
   if same code "$want" && [ -d "$code" ]; then return; fi
   rm -rf "$code.new"; mkdir -p "$code.new"
-  cp -R "$ROOT/plpython/pg_memoir_server" "$code.new/"
+  cp -R "$ROOT/plpython/pg_memoir_server" "$ROOT/plpython/pg_memoir_language" "$code.new/"
   chmod -R a+rX "$code.new"
   rm -rf "$code"; mv "$code.new" "$code"
   echo "$want" >"$STAMP/code"

@@ -6,7 +6,7 @@
 A logistic regression over the candidates of questions put to stores of all sizes: each conversation as it is, and parts of it of ten
 items and more. A candidate that answers fits; what does not answer does not, nor does anything for questions of other conversations.
 Both sides of a question weigh the same. Signals: log odds of the score, the cosine, how rare the rarest word hit is that is not common
-(sql/data/english/common_stems.words), the length of the question, and that by the words hit.
+(the list common_stems of english.toml), the length of the question, and that by the words hit.
 
 Two numbers are set by hand: `size`, by how much less is enough in a large store (LENIENT), and what a memory of another project loses.
 Printed are the weights, those without each kind of data, and what the floor keeps and leaves out by size of the store.
@@ -24,6 +24,7 @@ import numpy as np
 from scipy.optimize import minimize
 
 from bench.common import CACHE, ROOT
+from pg_memoir_language.data import load
 
 from .corpus import Indexed, Query, read_indexed
 from .floor import shipped_weights
@@ -37,12 +38,7 @@ SIGNALS = ("constant", "score", "cosine", "telling", "long", "telling_long", "me
 LENIENT = 1.1
 BEST = 60  # candidates that a recall may have room for
 LEAST = 0.5  # setting relevance_fit
-COMMON = frozenset(
-    word
-    for line in (ROOT / "sql" / "data" / "english" / "common_stems.words").read_text().splitlines()
-    if not line.startswith("#")
-    for word in line.split()
-)
+COMMON = frozenset(load("english").lists["common_stems"])
 
 
 @dataclass

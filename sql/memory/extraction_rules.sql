@@ -1,5 +1,5 @@
--- What makes a sentence worth remembering, by language: extraction_rules.rules and extraction_stops.patterns in
--- sql/data/<language>. Another language is another folder.
+-- What makes a sentence worth remembering, by language: extraction_rules and the list extraction_stops in
+-- plpython/pg_memoir_language/data/<language>.toml. Another language is another file.
 
 -- The rules of a language in their order; a language without any has none.
 create or replace function _memoir.extraction_rules(p_language text)

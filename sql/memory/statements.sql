@@ -1,5 +1,5 @@
 -- What people say of themselves that holds in every conversation: home, work, names, health, wishes. Rules for clauses
--- (statement_rules.rules of each language) find it, give it a slot where there is one value at a time, and tell what
+-- (statement_rules of each language) find it, give it a slot where there is one value at a time, and tell what
 -- belongs in the profile. What they leave to others stands in extraction_rules.sql.
 
 -- The rules of a language in their order.

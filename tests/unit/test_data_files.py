@@ -3,22 +3,47 @@
 from __future__ import annotations
 
 import csv
+import importlib.util
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 DATA = ROOT / "sql" / "data"
+sys.path.insert(0, str(ROOT / "plpython"))
+
+from pg_memoir_language import data  # noqa: E402
+
+spec = importlib.util.spec_from_file_location("build_data", ROOT / "scripts" / "build_data.py")
+assert spec and spec.loader
+build_data = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(build_data)
 
 
-def build(path: Path, *variables: str) -> subprocess.CompletedProcess[str]:
-    options = [word for variable in variables for word in ("-v", variable)]
-    return subprocess.run(
-        ["awk", *options, "-f", ROOT / "scripts" / "build_data.awk", path], capture_output=True, text=True
-    )
+def clear_caches() -> None:
+    for cached in (data.languages, data.load, data.entries):
+        cached.cache_clear()
+
+
+@pytest.fixture
+def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A checkout of its own, for tables and language data in other forms."""
+    (tmp_path / "sql" / "data").mkdir(parents=True)
+    monkeypatch.setattr(build_data, "ROOT", tmp_path)
+    monkeypatch.setattr(data, "FOLDER", tmp_path)
+    clear_caches()
+    yield tmp_path
+    clear_caches()
+
+
+def build(root: Path, table: str, text: str) -> None:
+    path = root / "sql" / "data" / f"{table}.csv"
+    path.write_text(text, encoding="utf-8")
+    build_data.print_table(table, build_data.csv_rows(path, table))
 
 
 def code() -> str:
@@ -49,73 +74,86 @@ SETTINGS = "key,kind,default_value,min_value,max_value,allowed,overridable,descr
         ("a,text,,,,a b,yes,A choice.", 'default "" is not among the allowed'),
         ("a,text,x,,,,maybe,A choice.", 'overridable can\'t be "maybe"'),
         ("a,text,x,,,,yes,", 'description can\'t be ""'),
-        ('a,text,x,,,,yes,"A text.', "a quote that is not closed"),
-        ('a,text,x,,,,yes,"A text" of two.', "text after a closing quote"),
+        ('a,text,x,,,,yes,"A text.', "unexpected end of data"),
+        ('a,text,x,,,,yes,"A text" of two.', "',' expected after"),
         ("a,text,x,,,,yes,A text.\na,text,x,,,,yes,A text.", "twice: a"),
-        ("a,text,x,,,,yes,A text. ", "a blank at the end of the line"),
+        ("a,text,x,,,,yes,A text. ", "not with blanks before it"),
     ],
 )
-def test_a_setting_of_the_wrong_shape_ends_the_build(tmp_path: Path, row: str, wrong: str | None) -> None:
-    path = tmp_path / "settings.csv"
-    path.write_text("# Settings\n" + SETTINGS + row + "\n")
-    done = build(path, "table=settings")
-    assert (done.returncode == 0) == (wrong is None), done.stderr
-    if wrong:
-        assert wrong in done.stderr and f"{path}:{3 + row.count(chr(10))}: " in done.stderr
+def test_setting_of_the_wrong_shape(root: Path, row: str, wrong: str | None) -> None:
+    text = "# Settings\n" + SETTINGS + row + "\n"
+    if wrong is None:
+        build(root, "settings", text)
+        return
+    with pytest.raises(SystemExit) as stopped:
+        build(root, "settings", text)
+    assert wrong in str(stopped.value) and f"settings.csv:{3 + row.count(chr(10))}: " in str(stopped.value)
 
 
-def test_columns_have_their_names(tmp_path: Path) -> None:
-    path = tmp_path / "jobs.csv"
-    path.write_text("job,schedule,least,batch,in_python,description\n")
-    assert "column 3 must be batch_least, not least" in build(path, "table=jobs").stderr
-    assert "there is no data table job" in build(path, "table=job").stderr
+def test_columns_have_their_names(root: Path) -> None:
+    with pytest.raises(SystemExit, match="the columns must be job,schedule,batch_least,batch"):
+        build(root, "jobs", "job,schedule,least,batch,in_python,description\n")
+    (root / "sql" / "data" / "jobs.csv").rename(root / "sql" / "data" / "job.csv")
+    with pytest.raises(SystemExit, match="there is no data table job"):
+        build_data.print_tables()
 
 
 @pytest.mark.parametrize("head", ["# version: 1\n", "# source: x\n", "# version: one\n# source: x\n"])
-def test_learnt_weights_have_a_version_and_a_source(tmp_path: Path, head: str) -> None:
-    path = tmp_path / "ranking.csv"
-    path.write_text(head + "part,signal,weight\nall,words,1\n")
-    assert "must say # version: n and # source" in build(path, "table=ranking").stderr
+def test_learnt_weights_have_a_version_and_a_source(root: Path, head: str) -> None:
+    (root / "sql" / "data" / "ranking.csv").write_text(head + "part,signal,weight\nall,words,1\n")
+    with pytest.raises(SystemExit, match="needs # version: n and # source"):
+        build_data.print_tables()
 
 
-RULE = "[a]\nroles: user\npattern: x\nat_least: 0\ntype: fact\nprovenance: user_stated\ncategory: fact\nimportance: normal\nutility: 0.5\n"
+RULE = """[[extraction_rules]]
+name = 'a'
+roles = 'user'
+pattern = 'x'
+at_least = 0
+type = 'fact'
+provenance = 'user_stated'
+category = 'fact'
+importance = 'normal'
+utility = 0.5
+"""
 
 
 @pytest.mark.parametrize(
     ("text", "wrong"),
     [
         (RULE, None),
-        (RULE + "\n" + RULE, "twice: english/a"),
-        (RULE.replace("user\n", "users\n"), 'roles can\'t be "users"'),
-        (RULE.replace("pattern: x\n", ""), 'pattern can\'t be ""'),
-        (RULE + "utilities: 1\n", "no column, or twice: utilities"),
-        (RULE + "utility: 1\n", "no column, or twice: utility"),
-        ("roles: user\n", "a rule is [its name]"),
-        ("[a]\n    x\n", "nothing to continue"),
-        ("let one: x\n" + RULE.replace("pattern: x", "pattern: {{one}}|y"), None),
-        (RULE.replace("pattern: x", "pattern: {{one}}"), "no piece of that name: {{one}}"),
-        ("let one: x\nlet one: y\n" + RULE, "twice: one"),
+        (RULE + RULE, "twice: english/a"),
+        (RULE.replace("'user'\n", "'users'\n"), 'roles can\'t be "users"'),
+        (RULE.replace("pattern = 'x'\n", ""), 'pattern can\'t be ""'),
+        (RULE + "utilities = 1\n", "no column utilities"),
+        (RULE + "utility = 1\n", "Cannot overwrite a value"),
+        ("[statement_pieces]\none = 'x'\n" + RULE.replace("'x'", "'{{one}}|y'"), None),
+        (RULE.replace("'x'", "'{{one}}'"), "no piece of that name: {{one}}"),
+        ("[statement_pieces]\none = 'x'\none = 'y'\n" + RULE, "Cannot overwrite a value"),
+        ("[pattern]\none = ['x']\n", "unknown section 'pattern'"),
+        ("[patterns]\none = ['x', 'x']\n", "one holds 'x' twice"),
+        ("[words]\none = 'x'\n[patterns]\none = ['x']\n", "one stands in two sections"),
+        ("[phrases]\none = ['x|y']\n", "one holds a pattern among phrases"),
     ],
 )
-def test_a_rule_of_the_wrong_shape_ends_the_build(tmp_path: Path, text: str, wrong: str | None) -> None:
-    path = tmp_path / "english" / "extraction_rules.rules"
-    path.parent.mkdir()
-    path.write_text(text)
-    done = build(path, "table=extraction_rules")
-    assert (done.returncode == 0) == (wrong is None) and (wrong or "") in done.stderr
+def test_language_data_of_the_wrong_shape(root: Path, text: str, wrong: str | None) -> None:
+    (root / "english.toml").write_text(text)
+    if wrong is None:
+        build_data.print_table("extraction_rules", build_data.rule_rows("extraction_rules"))
+        return
+    with pytest.raises((SystemExit, ValueError)) as stopped:
+        build_data.print_table("extraction_rules", build_data.rule_rows("extraction_rules"))
+    assert wrong in str(stopped.value) and "english" in str(stopped.value)
 
 
-def test_what_is_continued_and_quoted_arrives_letter_by_letter(tmp_path: Path) -> None:
-    path = tmp_path / "english" / "some.patterns"
-    path.parent.mkdir()
-    path.write_text('# Comment\n\\m(it\'s|"a"\n    |b c)\\M\nsecond\n', encoding="utf-8")
-    made = build(path, "lists=1").stdout
-    assert '''"\\\\m(it''s|\\"a\\"|b c)\\\\M","second"''' in made
-    rules = tmp_path / "english" / "extraction_rules.rules"
-    rules.write_text("let one: p|q\nlet two: (?:{{one}}|r)\n" + RULE.replace("pattern: x", "pattern: {{two}} {{one}}"))
-    assert "'(?:p|q|r) p|q'" in build(rules, "table=extraction_rules").stdout
-    path.write_text("same\nsame\n")
-    assert "twice: same" in build(path, "lists=1").stderr
+def test_quoted_and_joined_texts_arrive_whole(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pieces = "[statement_pieces]\none = 'p|q'\ntwo = '(?:{{one}}|r)'\n"
+    lists = """[patterns]\n# Comment\nsome = [['''\\m(it's|"a"''', '|b c)\\M'], 'second']\n"""
+    (root / "english.toml").write_text(lists + pieces + RULE.replace("'x'", "'{{two}} {{one}}'"))
+    build_data.print_lists()
+    assert '''"\\\\m(it''s|\\"a\\"|b c)\\\\M","second"''' in capsys.readouterr().out
+    build_data.print_table("extraction_rules", build_data.rule_rows("extraction_rules"))
+    assert "'(?:p|q|r) p|q'" in capsys.readouterr().out
 
 
 def test_every_setting_is_read_somewhere() -> None:
@@ -134,10 +172,9 @@ def test_every_list_is_asked_for() -> None:
     asked = set()
     for call in re.findall(r"(?:word_list|any_word)\(([^()]*)\)", code()):
         asked |= set(re.findall(r"'(\w+)'", call))
-    uses = {path.stem for pattern in ("*/*.words", "*/*.phrases", "*/*.patterns") for path in DATA.glob(pattern)}
+    uses = {use for name in data.languages() for use in data.load(name).lists}
     assert uses - asked == set()
-    languages = {path.name for path in DATA.iterdir() if path.is_dir()}
-    assert {word for word in asked if word not in uses | languages} == set()
+    assert {word for word in asked if word not in uses | set(data.languages())} == set()
 
 
 def test_the_docs_list_the_settings_as_they_are() -> None:
