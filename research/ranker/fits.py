@@ -21,10 +21,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
+from pg_memoir_language.data import load
 from scipy.optimize import minimize
 
-from bench.common import CACHE, ROOT
-from pg_memoir_language.data import load
+from bench.common import CACHE
 
 from .corpus import Indexed, Query, read_indexed
 from .floor import shipped_weights
