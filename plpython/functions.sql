@@ -65,6 +65,21 @@ from pg_memoir_server import shim
 return shim.embedder_stats(p_socket, p_timeout_ms)
 $$;
 
+-- The kinds of secrets in a text, sorted; null where the package is not found. The model server behind p_socket reads it,
+-- or where none answers this process.
+create or replace function _memoir.py_find_secrets(p_text text, p_socket text)
+returns text[] language plpython3u stable as $$
+from pg_memoir_server import shim
+return shim.read_language("secret_kinds", p_text, p_socket)
+$$;
+
+-- The same text without its secrets: '' where they can't be taken out, null where the package is not found.
+create or replace function _memoir.py_redact(p_text text, p_socket text)
+returns text language plpython3u stable as $$
+from pg_memoir_server import shim
+return shim.read_language("redact", p_text, p_socket)
+$$;
+
 -- Exact token counts, in order; null counts 0. p_tokenizer: o200k_base, cl100k_base or hf:/path/to/tokenizer.json.
 create or replace function _memoir.py_count_tokens(p_texts text[], p_tokenizer text)
 returns integer[] language plpython3u stable as $$

@@ -277,7 +277,8 @@ def rule_rows(table: str) -> Iterable[tuple[str, list[str]]]:
 
 
 def print_tables() -> None:
-    for path in sorted((ROOT / "sql/data").glob("*.csv")):
+    shapes = ROOT / "plpython" / "pg_memoir_language" / "token_shapes.csv"
+    for path in sorted([*(ROOT / "sql" / "data").glob("*.csv"), *([shapes] if shapes.exists() else [])]):
         table = path.stem
         if table == "markers":
             continue
@@ -316,9 +317,19 @@ def print_entries(entries: Iterable[str]) -> None:
     print(line)
 
 
+def uses_in_sql() -> set[str]:
+    """Return the lists that SQL reads by word_list and any_word."""
+    text = "\n".join(path.read_text("utf-8") for path in (ROOT / "sql").glob("*/*.sql"))
+    calls = re.findall(r"(?:word_list|any_word)\(([^()]*)\)", text)
+    return {use for call in calls for use in re.findall(r"'(\w+)'", call)}
+
+
 def print_lists() -> None:
     """Print functions, no tables: immutable functions read them for every sentence, and they fold into their plans."""
-    lists = {name: data.load(name).lists for name in data.languages()}
+    read = uses_in_sql()
+    lists = {
+        name: {use: entries for use, entries in data.load(name).lists.items() if use in read} for name in data.languages()
+    }
     print("-- Returns the words or patterns of one use in one language, or in all languages (null).")
     print("create or replace function _memoir.word_list(p_language text, p_use text)")
     print("returns text[] language plpgsql immutable parallel safe as $data$\nbegin\n  case p_language")

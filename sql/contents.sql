@@ -30,11 +30,6 @@
 \ir text/media.sql                     -- images, audio, files, thoughts: what they cost, how each format has them
 \ir text/text.sql                      -- what may be stored, chunks, words
 \ir text/fences.sql                    -- recalled text is data: fences, and nothing inside that passes for a mark
-\ir text/numbers.sql                   -- cards, accounts, personal numbers: shapes and check digits
-\ir text/secret_values.sql             -- what may be the value of a secret
-\ir text/secret_marks.sql              -- where a secret may stand: marks that a text with one holds
-\ir text/secret_names.sql              -- secrets by the name before them, in sentences and code
-\ir text/secret_places.sql             -- secrets by where they stand, and by their shape
 \ir text/secrets.sql                   -- what looks like a key, a password, or a number that is secret
 \ir text/logprobs.sql                  -- how sure a model was: the entropy of its tokens
 \ir text/messages.sql                  -- checks and normal form of chat messages

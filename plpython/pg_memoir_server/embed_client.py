@@ -77,6 +77,12 @@ def embed_batch(
     return _embed(path, model, texts, "backlog", timeout_ms, on_wait) if texts else []
 
 
+def read(path: str, function: str, text: str, timeout_ms: int = 1000) -> Any:
+    """The answer of a function of pg_memoir_language about one text. Raises EmbedderError's subclasses."""
+    body = json.dumps([text], ensure_ascii=False).encode("utf-8", "surrogatepass")
+    return json.loads(_exchange(path, {"op": "read", "function": function}, body, timeout_ms, None)[1])
+
+
 def ping(path: str, timeout_ms: int = 1000) -> dict[str, Any]:
     """{pid, version, models: [{name, state, ...}]} of the embedder behind `path`."""
     return _exchange(path, {"op": "ping"}, b"", timeout_ms, None)[0]

@@ -134,6 +134,8 @@ class Server:
             return self._about(), b""
         if operation == "stats":
             return self._about() | self._figures(), b""
+        if operation == "read":
+            return {"ok": True}, await self._read(header.get("function"), body)
         if operation != "embed":
             raise Refused("request", f"unknown operation {operation!r}")
         if self.draining:
@@ -148,6 +150,16 @@ class Server:
             raise Refused("request", "timeout_ms is not between 1 and 3600000")
         vectors = await model.embed(texts, query, time.monotonic() + timeout / 1000, reader.at_eof)
         return {"ok": True, "rows": vectors.shape[0], "dimension": vectors.shape[1]}, vectors.astype("<f4").tobytes()
+
+    async def _read(self, name: Any, body: bytes) -> bytes:
+        from .reading import FUNCTIONS
+
+        if name not in FUNCTIONS:
+            raise Refused("request", f"unknown function {name!r}")
+        [text] = _texts(body)
+        # A long text must not keep the queries of others waiting.
+        answer = FUNCTIONS[name](text) if len(text) < 4000 else await asyncio.to_thread(FUNCTIONS[name], text)
+        return json.dumps(answer, ensure_ascii=False).encode()
 
     def _about(self) -> dict[str, Any]:
         from .info import version

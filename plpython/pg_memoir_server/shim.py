@@ -76,6 +76,22 @@ def embed_local(model: str, texts: list[str], config: str) -> tuple[list[Any] | 
         return None, str(error)
 
 
+def read_language(function: str, text: str, socket: str | None) -> Any:
+    """The answer of a function of pg_memoir_language, by the model server or by this process; None without the package."""
+    from . import embed_client
+
+    if socket and os.path.exists(socket):
+        try:
+            return embed_client.read(socket, function, text)
+        except embed_client.EmbedderError:
+            pass
+    try:
+        from .reading import FUNCTIONS
+    except ImportError:
+        return None
+    return FUNCTIONS[function](text)
+
+
 def ensure_embedder(plpy: Any, config: str) -> str:
     """supervise.ensure_running() with the keys of a JSON object; errors become SQL errors."""
     from . import supervise

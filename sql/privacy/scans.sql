@@ -2,7 +2,7 @@
 -- parts that are searched. Until then it is shown in its own session only.
 
 -- The kinds of secrets in the middle of a text, in stretches that overlap.
-create or replace function _memoir.middle_secrets(p_text text)
+create or replace function _memoir.middle_secrets(p_text text, p_config jsonb)
 returns text[] language plpgsql stable as $$
 declare
   v_size constant integer := 60000; v_overlap constant integer := 500;
@@ -10,7 +10,7 @@ declare
   v_kinds text[] := '{}';
 begin
   while v_at < v_end loop
-    v_kinds := v_kinds || _memoir.secret_kinds(substr(p_text, v_at, least(v_size, v_end - v_at)));
+    v_kinds := v_kinds || _memoir.secret_kinds(substr(p_text, v_at, least(v_size, v_end - v_at)), p_config);
     exit when v_kinds <> '{}';
     v_at := v_at + v_size - v_overlap;
   end loop;
@@ -41,7 +41,7 @@ begin
       -- What somebody has marked is as they say.
       if v_was < 'secret' and (v_marks ? v_turn.turn_index::text) is not true
         and (v_work.payload ->> 'scan')::boolean and (v_config ->> 'detect_secrets')::boolean
-        and _memoir.middle_secrets(v_turn.content) <> '{}' then
+        and _memoir.middle_secrets(v_turn.content, v_config) <> '{}' then
         perform _memoir.set_mark(v_turn, v_was, 'secret', 'system', 'looks like it holds a secret', _memoir.login());
         v_secret := v_secret + 1;
         v_was := 'secret';

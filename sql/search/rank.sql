@@ -19,7 +19,7 @@ begin
   select o.names, o.loose into v_question.names, v_question.loose
   from _memoir.other_names(p_user_id, p_counters, v_question.text_config, p_query, p_scope) o;
   if p_given is null then
-    v_sent := _memoir.redacted(p_query);
+    v_sent := _memoir.redacted(p_query, p_config);
     v_names := v_question.names;
     if v_sent <> p_query then
       v_names := (_memoir.other_names(p_user_id, p_counters, v_question.text_config, v_sent, p_scope)).names;

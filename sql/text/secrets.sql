@@ -1,86 +1,118 @@
--- Secrets: what looks like a key, a password, a card, an account or a personal number is marked secret on its way in,
--- without a model and without a network. Three kinds of evidence: the shape of an issuer's token
--- (sql/data/token_shapes.csv), a number with its check digits (text/numbers.sql), and a value where values of secrets
--- stand: behind a name like "password" in code, on a command line or in a sentence (names by language in sql/data),
--- in a header, in a URL. Formats: the issuers' documentation; RFC 7519 (JWT), RFC 7468 (keys), RFC 7617 (Basic), RFC
--- 6265 (cookies).
+-- Secrets are found on the way in. The package pg_memoir_language reads texts for them where PL/Python can run it. Where
+-- it can't, what is plain at a glance is found here: private keys, issuers' tokens, cards and accounts. An outside worker
+-- then reads the turns (privacy/scans.sql), and no turn is embedded or sent to a model before that.
 
--- All that is found in a text; unless p_all, one of each kind is enough. Plans are kept: what they hold as constants
--- takes longer to make than to use.
-create or replace function _memoir.secrets_in(p_text text, p_all boolean)
-returns table (kind text, value text) language plpgsql immutable
-set plan_cache_mode = force_generic_plan as $$
+-- Returns whether digits pass Luhn's check (ISO/IEC 7812-1): from the right, every second is doubled.
+create or replace function _memoir.luhn(p_digits text)
+returns boolean language sql immutable strict as $$
+  select sum(case when n % 2 = 1 then d when d > 4 then 2 * d - 9 else 2 * d end) % 10 = 0
+  from (select substr(reverse(p_digits), n, 1)::integer as d, n from generate_series(1, length(p_digits)) n) s
+$$;
+
+-- Returns whether a text begins with an account number (ISO 13616): 1 modulo 97 with letters as numbers.
+create or replace function _memoir.is_iban(p_text text)
+returns boolean language plpgsql immutable strict as $$
 declare
-  v_digits boolean := p_text ~ '[0-9][0-9A-Z .-]{0,2}[0-9]';
-  v_marks text[] := _memoir.marks_in(lower(p_text), v_digits);
-  v_pieces text[] := case when p_all then array[p_text] else _memoir.text_pieces(p_text) end;
+  v_text text := upper(regexp_replace(p_text, '[ -]', '', 'g')); v_number text;
 begin
-  if _memoir.has_run(p_text) then return query select * from _memoir.secret_tokens(p_text, p_all); end if;
-  if v_marks <> '{}' then
-    return query select * from _memoir.placed_secrets(v_pieces, v_marks, p_all);
-    return query select * from _memoir.named_secrets(v_pieces, v_marks, p_all);
-  end if;
-  if v_digits then
-    return query select * from _memoir.secret_numbers(v_pieces, v_marks, p_all);
-    return query select * from _memoir.secret_codes(v_pieces, v_marks, p_all);
-  end if;
-  if v_marks <> '{}' or _memoir.has_list_of_words(p_text) then
-    return query select * from _memoir.seed_phrases(v_pieces, p_text, v_marks);
-  end if;
+  for v_length in reverse length(v_text) .. 15 loop
+    v_number := (select string_agg(case when c ~ '[0-9]' then c else (ascii(c) - 55)::text end, '' order by n)
+      from string_to_table(substr(v_text, 5, v_length - 4) || left(v_text, 4), null) with ordinality s(c, n));
+    if v_number::numeric % 97 = 1 then return true; end if;
+  end loop;
+  return false;
 end $$;
 
--- A text without disguise: full-width and other fancy digits and letters as plain ones, no invisible marks.
+-- Returns a text without disguise: full-width and other fancy digits and letters as plain ones, no invisible marks.
 create or replace function _memoir.undisguised(p_text text)
-returns text language plpgsql immutable strict as $$
+returns text language sql immutable strict as $$
+  select case when octet_length(p_text) = length(p_text) then p_text
+    else normalize(regexp_replace(translate(p_text, U&'\00a0\202f\3000', '   '),
+      '[\u00ad\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufe00-\ufe0f\ufeff]+', '', 'g'), nfkc) end
+$$;
+
+-- Returns the secrets that are plain at a glance. A run of the same letter or a word like "your" is a placeholder; of a
+-- run of more than 4,000 signs, as base64 has them, only the beginning is read.
+create or replace function _memoir.plain_secrets(p_text text)
+returns table (kind text, value text) language plpgsql immutable as $$
 declare
-  v_text text := p_text;
+  v_shape record; v_runs text; v_value text;
 begin
-  if octet_length(p_text) = length(p_text) then return p_text; end if;
-  v_text := replace(replace(replace(v_text, U&'\00a0', ' '), U&'\202f', ' '), U&'\3000', ' ');
-  if v_text ~ '[\u00ad\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufe00-\ufe0f\ufeff]' then
-    v_text := regexp_replace(v_text, '[\u00ad\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufe00-\ufe0f\ufeff]+', '', 'g');
+  for v_value in select m[1] from regexp_matches(p_text,
+    '(---- ?-?BEGIN (?:[A-Z0-9]+ )*PRIVATE KEY(?: BLOCK)?-? ?----[A-Za-z0-9+/=\\\r\n]*)', 'g') m loop
+    return query select 'private key', v_value;
+  end loop;
+  if p_text ~ '[A-Za-z0-9_.:/+=~!%$@|-]{18}' then
+    select string_agg(distinct left(m[1], 4000), E'\n') into v_runs
+    from regexp_matches(p_text, '([A-Za-z0-9_.:/+=~!%$@|-]{18,})', 'g') m;
+    for v_shape in select * from _memoir.data_token_shapes() t where case when t.marks is null
+      then v_runs ~ '[A-Za-z0-9_.-]{50}'
+      else exists (select from string_to_table(t.marks, ' ') m where strpos(v_runs, ltrim(m, '*')) > 0) end loop
+      return query select v_shape.kind, m[1] from regexp_matches(v_runs, '(?<![A-Za-z0-9+])(' || v_shape.pattern || ')',
+        'g') m
+        where m[1] ~ '[0-9]|[a-z][A-Z].*[a-z][A-Z]'
+          and m[1] !~* '(?:x{6}|0{12}|your|example-|[-_]here$|placeholder|[.]{3})';
+    end loop;
   end if;
-  -- Full-width signs are known to the patterns.
-  return case when v_text
-    ~ '[\u00b2\u00b3\u00b9\u2000-\u200a\u2070-\u209f\u2460-\u24ff\uff10-\uff19\uff20-\uff3a\uff3f\uff41-\uff5a\U0001d400-\U0001d7ff]'
-    then normalize(v_text, nfkc) else v_text end;
+  if p_text ~ '[0-9][0-9A-Za-z .-]{11}' then
+    return query select 'card number', m[1] from regexp_matches(p_text,
+      '(?<![0-9A-Za-z/_+.-])([3-6][0-9]{3}(?:[ .-]?[0-9]{4}){2}[ .-]?[0-9]{1,4}(?:[ -]?[0-9]{3})?|3[0-9]{3}[ .-]?[0-9]{6}[ .-]?[0-9]{4,5})(?![0-9A-Za-z/_-])',
+      'g') m
+      where m[1] !~ '^(.)\1*$' and _memoir.luhn(regexp_replace(m[1], '[^0-9]', '', 'g'));
+    return query select 'IBAN', m[1] from regexp_matches(p_text,
+      '(?<![A-Za-z0-9-])([a-z]{2}[0-9]{2}(?:[ -]?[a-z0-9]{4}){2,7}(?:[ -]?[a-z0-9]{1,3})?)(?![A-Za-z0-9])', 'gi') m
+      where _memoir.is_iban(m[1]);
+  end if;
 end $$;
 
--- The kinds of secrets in a text: none for nearly every text.
-create or replace function _memoir.secret_kinds(p_text text)
-returns text[] language plpgsql immutable set plan_cache_mode = force_generic_plan as $$
+-- Returns whether this server can run the package.
+create or replace function _memoir.reads_language()
+returns boolean language plpgsql stable as $$
 begin
-  return array(select s.kind from _memoir.secrets_in(_memoir.undisguised(p_text), false) s group by s.kind
-    order by s.kind);
+  return to_regprocedure('_memoir.py_find_secrets(text,text)') is not null;
 end $$;
 
--- The same text with what was found blotted out: for what has to go to a model before it is stored, like a
--- query's vector.
-create or replace function _memoir.redacted(p_text text)
-returns text language plpgsql immutable as $$
+-- Returns the kinds of secrets in a text: none for nearly every text. p_config: names the model server's socket.
+create or replace function _memoir.secret_kinds(p_text text, p_config jsonb)
+returns text[] language plpgsql stable as $$
 declare
-  v_text text := p_text; v_values text[]; v_value text;
+  v_kinds text[];
 begin
-  if _memoir.secret_kinds(p_text) = '{}' then return p_text; end if;
-  v_values := array(select s.value from _memoir.secrets_in(p_text, true) s group by s.value
-    order by length(s.value) desc);
-  -- Each is looked for in the whole text: a list of a thousand secrets is withheld whole.
-  if cardinality(v_values) > 1000 then return ''; end if;
-  foreach v_value in array v_values loop
+  if _memoir.reads_language() then
+    v_kinds := _memoir.py_find_secrets(p_text, p_config ->> 'embedder_socket');
+  end if;
+  return coalesce(v_kinds, array(select distinct s.kind from _memoir.plain_secrets(_memoir.undisguised(p_text)) s
+    order by 1));
+end $$;
+
+-- Returns the same text with what was found blotted out, for what has to go to a model before it is stored, like a
+-- query's vector; '' where a disguise hides the place.
+create or replace function _memoir.redacted(p_text text, p_config jsonb)
+returns text language plpgsql stable as $$
+declare
+  v_text text := p_text; v_value text;
+begin
+  if _memoir.secret_kinds(p_text, p_config) = '{}' then return p_text; end if;
+  if _memoir.reads_language() then
+    v_text := _memoir.py_redact(p_text, p_config ->> 'embedder_socket');
+    if v_text is not null then return v_text; end if;
+  end if;
+  v_text := p_text;
+  for v_value in select s.value from _memoir.plain_secrets(p_text) s order by length(s.value) desc loop
     v_text := replace(v_text, v_value, '(withheld)');
   end loop;
-  -- A disguise hides where it stands: then nothing of the text is passed on.
-  return case when _memoir.secret_kinds(v_text) = '{}' then v_text else '' end;
+  return case when _memoir.secret_kinds(v_text, p_config) = '{}' then v_text else '' end;
 end $$;
 
--- The kinds of secrets in texts, unless the setting is off.
+-- Returns the kinds of secrets in texts, none where the setting detect_secrets is off.
 create or replace function _memoir.detected(p_config jsonb, variadic p_texts text[])
 returns text[] language plpgsql stable as $$
 begin
   if not (p_config ->> 'detect_secrets')::boolean then return '{}'; end if;
-  return _memoir.secret_kinds(array_to_string(p_texts, E'\n'));
+  return _memoir.secret_kinds(array_to_string(p_texts, E'\n'), p_config);
 end $$;
 
+-- Returns the kinds of secrets in a message: its text, parts, arguments of calls and metadata.
 create or replace function _memoir.message_secrets(p_message _memoir.message, p_metadata jsonb, p_config jsonb)
 returns text[] language plpgsql stable set plan_cache_mode = force_generic_plan as $$
 declare

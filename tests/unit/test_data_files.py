@@ -148,6 +148,8 @@ def test_language_data_of_the_wrong_shape(root: Path, text: str, wrong: str | No
 
 def test_quoted_and_joined_texts_arrive_whole(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
     pieces = "[statement_pieces]\none = 'p|q'\ntwo = '(?:{{one}}|r)'\n"
+    (root / "sql" / "text").mkdir()
+    (root / "sql" / "text" / "a.sql").write_text("select _memoir.word_list('english', 'some')")
     lists = """[patterns]\n# Comment\nsome = [['''\\m(it's|"a"''', '|b c)\\M'], 'second']\n"""
     (root / "english.toml").write_text(lists + pieces + RULE.replace("'x'", "'{{two}} {{one}}'"))
     build_data.print_lists()
@@ -169,11 +171,10 @@ def test_every_setting_is_read_somewhere() -> None:
 
 
 def test_every_list_is_asked_for() -> None:
-    asked = set()
-    for call in re.findall(r"(?:word_list|any_word)\(([^()]*)\)", code()):
-        asked |= set(re.findall(r"'(\w+)'", call))
+    asked = build_data.uses_in_sql()
+    python = "\n".join(p.read_text() for p in (ROOT / "plpython" / "pg_memoir_language").glob("*.py"))
     uses = {use for name in data.languages() for use in data.load(name).lists}
-    assert uses - asked == set()
+    assert uses - asked - set(re.findall(r"[\"'](\w+)[\"']", python)) == set()
     assert {word for word in asked if word not in uses | set(data.languages())} == set()
 
 
