@@ -83,6 +83,31 @@ def run_models(
     return repeat("model", step, interval=interval, once=once, stop=stop)
 
 
+def run_reader(
+    memoir: Memoir,
+    *,
+    limit: int = 256,
+    interval: float = 5.0,
+    once: bool = False,
+    stop: threading.Event | None = None,
+) -> int:
+    """Looks through turns for secrets where the server has no PL/Python, until `stop` is set, or until none is left with
+    `once`; returns how many turns were read. Until then they are not embedded and not sent to a model."""
+    from pg_memoir_language.secrets import secret_kinds
+
+    def step() -> Step:
+        claims = memoir.claim_unread(limit=limit)
+        for lease in leases_of(claims):
+            mine = [claim for claim in claims if (claim.work_id, claim.lease_id) == lease]
+            kinds = [", ".join(secret_kinds(claim.text)) for claim in mine]
+            marked = memoir.store_secrets(*lease, [claim.item_no for claim in mine], kinds)
+            if marked:
+                log.info("marked %d turns secret", marked)
+        return Step(len(claims), more=bool(claims))
+
+    return repeat("secrets", step, interval=interval, once=once, stop=stop)
+
+
 class Judge(Protocol):
     """What pg_memoir_server.nli.NliJudge is: pairs of texts → how surely they contradict each other, 0 to 1."""
 
@@ -167,6 +192,8 @@ def work(dsn: str, options: Options) -> None:
     with Memoir(dsn, max_size=2) as memoir:
         if options.jobs:
             kinds.append(lambda: run_jobs(dsn, **again))
+        if options.embed or options.llm:
+            kinds.append(lambda: run_reader(memoir, **again))
         if options.embed:
             embed = load_embedder(
                 options.provider,

@@ -9,7 +9,7 @@ from uuid import UUID
 
 from .arguments import BigInt, Day, Id, Json, List, Numeric, Object, Vector, Vectors
 from .call import procedure, rows, value
-from .types import Claim, Job, ModelWork, PairClaim, RankingProfile, SyncState, UserRow
+from .types import Claim, Job, ModelWork, PairClaim, RankingProfile, SyncState, UnreadClaim, UserRow
 
 
 class Operations:
@@ -115,6 +115,15 @@ class Operations:
     @value
     def store_embeddings(self, user_ids: Sequence[Id], item_nos: Sequence[int], embeddings: Vectors, model: str) -> int:
         """Stores vectors for claimed texts, one by one; returns how many. Raises DimensionMismatchError."""
+
+    @rows
+    def claim_unread(self, *, limit: int | None = None) -> list[UnreadClaim]:
+        """Leases up to `limit` (256) turns that nobody has looked through for secrets."""
+
+    @value
+    def store_secrets(self, work: int, lease: Id, item_nos: Sequence[int], kinds: Sequence[str]) -> int:
+        """Stores the kinds of secrets in claimed turns of one lease ("" for none); returns how many turns it marked
+        secret."""
 
     @rows
     def claim_judgements(self, *, limit: int | None = None) -> list[PairClaim]:

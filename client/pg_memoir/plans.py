@@ -16,7 +16,7 @@ from .arguments import text, whole, wrong
 from .call import Call
 from .calls import calls
 from .errors import InvalidArgumentError
-from .types import Claim, PairClaim
+from .types import Claim, PairClaim, UnreadClaim
 
 T = TypeVar("T")
 
@@ -38,7 +38,7 @@ class Wanted:
 Plan = Generator[Call[Any] | Wanted, Any, T]
 
 
-def leases_of(claims: Iterable[Claim | PairClaim]) -> Leases:
+def leases_of(claims: Iterable[Claim | PairClaim | UnreadClaim]) -> Leases:
     """(work, lease) of what was claimed."""
     return frozenset((claim.work_id, claim.lease_id) for claim in claims)
 

@@ -382,6 +382,17 @@ class Claim:
 
 
 @dataclass(frozen=True, slots=True)
+class UnreadClaim:
+    """A turn to look through for secrets, leased to this worker. (user_id, item_no) names it."""
+
+    user_id: UUID
+    item_no: int
+    text: str
+    work_id: int
+    lease_id: UUID
+
+
+@dataclass(frozen=True, slots=True)
 class PairClaim:
     """Two memories that may contradict each other, leased to this judge. (user_id, memory_id, other_id) names them.
     heartbeat(work_id, lease_id) keeps the lease."""

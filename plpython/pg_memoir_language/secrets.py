@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 from . import data
 from .patterns import Pattern, any_of, compiled
@@ -128,7 +129,7 @@ def _holds(text: str, marks: tuple[str, ...]) -> bool:
 
 
 @cache
-def _tables() -> dict[str, dict[str, tuple[str, ...]]]:
+def _tables() -> dict[str, Any]:
     with (Path(__file__).parent / "secrets.toml").open("rb") as file:
         return tomllib.load(file)
 
@@ -243,7 +244,7 @@ def _bare(value: str) -> str:
 
 @cache
 def _no_value() -> Pattern[str]:
-    """What is no value by its look: a placeholder, an expression, a path, an address, a date, a version, an amount, the
+    """Match what is no value by its look: a placeholder, an expression, a path, an address, a date, a version, an amount, the
     name of an algorithm."""
     return compiled(
         r"^[<\[{(%!]|^\*\*|^\$[a-z_{(]|^@[a-z_.]+\(?$|^(?:list|dict|set|tuple|optional|array|string|map|union)\[|^:[a-z_]+$"
@@ -357,7 +358,7 @@ class Named:
 
 @cache
 def _link(language: str) -> Pattern[str]:
-    """What may link a name with its value: a suffix of the name, what closes around it, words that say whose it is; then a
+    """Match the link between a name and its value: a suffix of the name, what closes around it, words that say whose it is; then a
     sign, a word for "is", or a blank before what no word is."""
     says = any_of(data.entries(language, "password_says"))
     of = any_of(data.entries(language, "password_of")) or "for|of|to|on|at|in|from"
@@ -466,7 +467,7 @@ def _values_named(text: str, stems: Iterable[str], kind: str, language: str) -> 
                 continue
         option = compiled("(?:^|[^A-Za-z0-9-])(--?[A-Za-z-]*)$").search(before)
         if is_key:
-            name = compiled("[A-Za-z]*[ _.-]?$").search(before)[0] + "/" + name  # type: ignore[index]
+            name = compiled("[A-Za-z]*[ _.-]?$").search(before)[0] + "/" + name
         value = Named(option[1] if option else None, name, *linked)
         if _is_key(value) if is_key else _is_password(value, language):
             yield Secret(told, value.bare)
@@ -600,6 +601,9 @@ def _numbers(piece: str, lower: str) -> Iterator[Secret]:
                 yield Secret(place.kind, found[1])
 
 
+OUTLINE = str.maketrans("012345678BCDEFGHIJKLMNOPQRSTUVWXYZ", "9" * 9 + "A" * 25)
+
+
 def _outline(piece: str) -> str:
     """Return what may be a number with check digits, its digits written 9 and its letters A."""
     runs = compiled(
@@ -607,7 +611,7 @@ def _outline(piece: str) -> str:
         r"(?:[ .+\u2010-\u2015-]{1,2}(?:[A-Za-z0-9]{0,3}[0-9][A-Za-z0-9]{0,18}|[A-Z]{4}))*(?: ?[A-Z])?)(?![A-Za-z0-9])"
     )
     text = "|".join(found[0] for found in runs.finditer(piece) if len(found[0]) >= 8).upper()
-    return compiled("[B-Z]").sub("A", compiled("[0-8]").sub("9", text))
+    return text.translate(OUTLINE)
 
 
 def _is_denied(before: str) -> bool:
@@ -653,7 +657,7 @@ def _codes(piece: str, lower: str) -> Iterator[Secret]:
     near = compiled(r"p[iu][nk]|cod|tan|otp|cv[vcn]|[^ -~]|geheim|num|kod|zahl|crypt|segret|secret")
     for found in numbers.finditer(piece):
         number = found[1]
-        before = sentence.search(piece[max(0, found.start() - 90) : found.start()])[0]  # type: ignore[index]
+        before = sentence.search(piece[max(0, found.start() - 90) : found.start()])[0]
         if not near.search(before.lower()):
             continue
         name = names.search(before)

@@ -39,6 +39,16 @@ begin
   return v_calls;
 end $$;
 
+-- Notes that items from p_first on have turns to look through, and queues that.
+create or replace function _memoir.queue_unread(p_user_id uuid, p_first integer, p_at timestamptz)
+returns void language plpgsql set plan_cache_mode = force_generic_plan as $$
+begin
+  update _memoir.user_counters set unread_from = p_first where user_id = p_user_id and unread_from is null;
+  insert into _memoir.work_items (kind, user_id, dedup_key, run_after, created_at)
+  values ('secrets', p_user_id, 'turns', p_at, p_at)
+  on conflict (kind, user_id, dedup_key) where state = 'ready' do nothing;
+end $$;
+
 -- Makes items of turns of one exchange or several, of which the first began at p_exchange (in chunks where long) and
 -- puts their words into the user's tail. p_scan: nobody has looked for secrets in the middle of a large output yet.
 create or replace function _memoir.index_turns(p_user_id uuid, p_session _memoir.sessions, p_messages _memoir.message[],
@@ -51,7 +61,7 @@ declare
   v_message _memoir.message;
   v_chunk record; v_count integer;
   v_calls text[] := _memoir.memory_calls(p_user_id, p_session.session_id, p_messages, p_exchange, p_first_turn - 1);
-  v_thin boolean; v_embedded integer; v_stretch integer;
+  v_thin boolean; v_embedded integer; v_stretch integer; v_first integer;
   v_chunk_tokens integer := (p_config ->> 'chunk_tokens')::integer;
 begin
   for i in 1 .. cardinality(p_messages) loop
@@ -102,7 +112,10 @@ begin
       v_items[cardinality(v_items)] := v_item;
     end if;
   end loop;
-  perform _memoir.add_items(p_user_id, v_items, v_texts, p_at, p_config);
+  v_first := _memoir.add_items(p_user_id, v_items, v_texts, p_at, p_config);
+  if v_first is not null and (p_config ->> 'detect_secrets')::boolean and not _memoir.reads_language() then
+    perform _memoir.queue_unread(p_user_id, v_first, p_at);
+  end if;
 end $$;
 
 -- The pieces of a text that are indexed when it comes: of a large output those of its two ends, cut at lines where that

@@ -35,7 +35,7 @@ returns table (user_id uuid, item_no integer, model text, text text, work_id big
 language plpgsql security definer set search_path from current set plan_cache_mode = force_custom_plan as $$
 declare
   v_models text[]; v_work _memoir.work_items; v_lease uuid; v_model _memoir.embedding_models; v_items integer[];
-  v_left integer := p_limit; v_through integer;
+  v_left integer := p_limit; v_through integer; v_unread integer;
 begin
   perform _memoir.authorise_worker();
   if p_limit is null or p_limit not between 1 and 10000 then
@@ -59,9 +59,11 @@ begin
     select c.through_item into v_through from _memoir.embedding_cursors c where c.user_id = v_work.user_id
       and c.model_id = v_model.model_id;
     v_through := coalesce(v_through, 0);
+    v_unread := (select c.unread_from from _memoir.user_counters c where c.user_id = v_work.user_id);
     select array_agg(x.item_no) into v_items from (
       select i.item_no from _memoir.search_items i
       where i.user_id = v_work.user_id and i.item_no > v_through and i.embeddable and not i.dead
+        and (v_unread is null or i.item_no < v_unread)
         and not exists (select from _memoir.embeddings e where e.user_id = v_work.user_id
         and e.model_id = v_model.model_id and e.item_no = i.item_no)
         and not _memoir.is_expired(i)

@@ -15,6 +15,7 @@ from pg_memoir import AsyncMemoir, Memoir, MemoirError
 from pg_memoir_cli import worker
 from pg_memoir_cli.embedder import EmbedderUnavailable
 from pg_memoir_cli.jobs import run_jobs, send_bare
+from servers import complete, database
 from stubs import ChatCompletionsStub
 from stubs.chat_completions import fake_vector
 
@@ -414,3 +415,55 @@ def test_model_calls_from_outside(memoir, memoir_dsn, user, monkeypatch):
             assert db.execute("select count(*) from _memoir.work_items where kind = 'summarise'").fetchone() == (0,)
         for key in ("provider", "model", "endpoint", "retries"):
             memoir.reset_setting(f"llm_{key}")
+
+
+def test_turns_are_read_before_they_are_embedded(server_dsn, monkeypatch, caplog):
+    """Without PL/Python a worker looks for secrets; until then nothing of the user is embedded or sent to a model."""
+    caplog.set_level(logging.INFO)
+    with database(server_dsn) as dsn:
+        complete(dsn)
+        with Memoir(dsn) as memoir, psycopg.connect(dsn, autocommit=True) as db:
+            memoir.persist_turn("ann", "s", [{"role": "user", "content": "my password is hunter2x"}])
+            memoir.persist_turn("ann", "s", [{"role": "user", "content": "The harbour is grey"}])
+            memoir.persist_turn("ann", "s", [{"role": "user", "content": "I pay with 4111 1111 1111 1111"}])
+            db.execute("select memoir.set_setting('llm_provider', '\"openai\"')")
+            db.execute("select memoir.set_setting('llm_model', '\"gpt-4o-mini\"')")
+            db.execute(
+                "insert into _memoir.work_items (kind, user_id, dedup_key, payload, run_after, created_at) "
+                "select 'extract', user_id, 'x', '{}', now(), now() from _memoir.users"
+            )
+            assert memoir.claim_embeddings(limit=100) == []
+            assert memoir.claim_model_calls(limit=4) == []
+            # The guard in SQL knows cards at once, sentences about passwords not.
+            level = "select sensitivity::text from _memoir.search_items where kind = 't' and not dead order by turn_index"
+            assert [row[0] for row in db.execute(level)] == ["normal", "normal", "secret"]
+            # The turn after a secret one is indexed anew, without its end, and read again.
+            assert worker.run_reader(memoir, once=True) == 3
+            assert [row[0] for row in db.execute(level)] == ["secret", "normal", "secret"]
+            assert "marked 1 turns secret" in caplog.text
+            embedded = []
+            assert memoir.embed_backlog(lambda texts: (embedded.extend(texts), embed(texts))[1]) == 1
+            assert len(embedded) == 1 and "harbour" in embedded[0] and "hunter" not in embedded[0]
+            # What comes later waits again, and a lease that ran out changes nothing.
+            memoir.persist_turn("ann", "s", [{"role": "user", "content": "The quay is long"}])
+            assert memoir.claim_embeddings(limit=100) == []
+            [claim] = memoir.claim_unread()
+            assert "quay" in claim.text and memoir.claim_unread() == []
+            db.execute("update _memoir.work_items set leased_until = now() - interval '1 second' where kind = 'secrets'")
+            [again] = memoir.claim_unread()
+            assert memoir.store_secrets(claim.work_id, claim.lease_id, [claim.item_no], ["password"]) == 0
+            assert memoir.store_secrets(again.work_id, again.lease_id, [again.item_no], [""]) == 0
+            assert [row[0] for row in db.execute(level)] == ["secret", "normal", "secret", "normal"]
+            assert memoir.embed_backlog(embed) == 1
+            with pytest.raises(MemoirError, match="1 items and 2 kinds are not parallel"):
+                memoir.store_secrets(again.work_id, again.lease_id, [1], ["", ""])
+
+
+def test_detection_off_leaves_nothing_unread(server_dsn):
+    with database(server_dsn) as dsn:
+        complete(dsn)
+        with Memoir(dsn) as memoir, psycopg.connect(dsn, autocommit=True) as db:
+            db.execute("select memoir.set_setting('detect_secrets', 'false')")
+            memoir.persist_turn("ann", "s", [{"role": "user", "content": "my password is hunter2x"}])
+            assert memoir.claim_unread() == []
+            assert memoir.embed_backlog(embed) == 1
