@@ -119,5 +119,5 @@ from pg_memoir_server import backlog
 backlog.run_job(plpy, p_job, p_run)
 $$;
 
--- Privileges (sql/install/privileges.sql): nothing for PUBLIC.
+-- Privileges (sql/install/setup.sql): nothing for PUBLIC.
 select _memoir.grant_all();

@@ -10,20 +10,16 @@
 \ir preamble.sql                       -- a fit server, the roles, the schema, the extensions; then the migrations
 
 -- base: what everything stands on
-\ir base/errors.sql                    -- the error contract: one place that raises
-\ir base/arguments.sql                 -- what an argument may be: one check for each kind
-\ir base/clock.sql                     -- the one clock, settable by an admin
+\ir base/errors.sql                    -- the error contract, one check for each kind of argument, the clock
 \ir base/schedule.sql                  -- cron expressions
 \ir base/identity.sql                  -- texts to ids, who is calling, what they may do
 \ir base/row_security.sql              -- whoever is granted a table sees the rows of its users only
 \ir base/partitions.sql                -- leaves made ahead and on demand
-\ir base/users.sql                     -- a user's own rows, and the part they lie in
-\ir base/features.sql                 -- what a user ever used: a compile looks for nothing else
+\ir base/users.sql                     -- a user's own rows, the part they lie in, the features that the user ever used
 \ir base/settings.sql                  -- what an operator may turn: typed, range-checked, overridable
 \ir base/ranking_profiles.sql          -- learnt weights of the ranking: shipped, the install's, users'
 \ir base/models.sql                    -- chat models, embedding models
-\ir base/queue.sql                     -- work items: leases, heartbeats, backoff, dead letters
-\ir base/steps.sql                     -- counts and cursors of jobs
+\ir base/queue.sql                     -- work items: leases, heartbeats, backoff, dead letters; counts and cursors of jobs
 
 -- text: one text at a time: no user, no session
 \ir text/tokens.sql                    -- what a text costs: exact where possible, else the documented estimate
@@ -43,8 +39,7 @@
 \ir text/sentences.sql                 -- what a turn says in the speaker's own words; dates made absolute
 
 -- history: turns as they lie: read, withheld, never changed
-\ir history/guard.sql                  -- history is append-only
-\ir history/history.sql                -- lineage, single turns, marks, what is withheld from whom
+\ir history/history.sql                -- append-only: lineage, single turns, marks, what is withheld from whom
 \ir history/tombstones.sql             -- what was rejected stays rejected, until a person lifts it
 
 -- search: one user's items, by words and vectors
@@ -57,14 +52,12 @@
 \ir search/floor.sql                   -- what is recalled for nothing, where recall ends, when it is weak
 
 -- sessions: conversations
-\ir sessions/kept.sql                 -- what was recalled and is kept for a while, gone with what it shows
-\ir sessions/active.sql                -- which compactions are live, and the summary they make
+\ir sessions/active.sql                -- recalls that are kept for a while; which compactions are live, and their summary
 \ir sessions/sessions.sql              -- open, branch, close, inspect
 \ir sessions/restated.sql              -- turns of a model or tool that say again what was rejected
 \ir sessions/indexed.sql               -- what of a turn is searched, and when
 \ir sessions/turns.sql                 -- turns appended: the stages, from what was asked to the receipt; history
-\ir sessions/pins.sql                  -- turns pinned in a session
-\ir sessions/working.sql               -- working notes of a session
+\ir sessions/pins.sql                  -- turns pinned in a session; working notes
 \ir sessions/extracts.sql              -- which sentences of a stretch of conversation say most
 \ir sessions/compaction.sql            -- old turns of a long session give way to a summary beside them
 \ir sessions/summaries.sql             -- summaries of sessions that ended, or on request
@@ -77,17 +70,14 @@
 \ir memory/judging.sql                 -- conflicts that a model judges: claim, store, fail
 \ir memory/statements.sql              -- what people say of themselves that holds: rules for clauses; slots of what is said
 \ir memory/memories.sql                -- remember: the single door
-\ir memory/relations.sql               -- relate, validate
-\ir memory/consolidation.sql           -- memories about one thing become one, and back
+\ir memory/relations.sql               -- relate, validate, pin
+\ir memory/consolidation.sql           -- memories about one thing become one, and back; the same in a model's words
 \ir memory/corrections.sql             -- correct, retract, forget: what a correction changes
-\ir memory/pins.sql                    -- memories pinned in a session
-\ir memory/consolidation_model.sql     -- the same in a language model's words
-\ir memory/extraction_rules.sql        -- what makes a sentence worth remembering: the rules of a language
 \ir memory/changed.sql                 -- what a change has to do with an earlier statement: another value, another sort, other words
 \ir memory/changes.sql                 -- what a turn changes of what was said before, and what it asks to forget
 \ir memory/change_signals.sql           -- changes that no rule knows: signals of a message and an earlier clause, and what was learnt of them
 \ir memory/exclusions.sql               -- spans taken out of recall, or marked there; the profile with what is in doubt
-\ir memory/extraction.sql              -- from turns to memories: found, handed to the door
+\ir memory/extraction.sql              -- from turns to memories: rules, what they find, handed to the door
 \ir memory/change_effects.sql          -- what changes do: spans marked or taken out, memories that give way; undo_change, forget_about
 \ir memory/extraction_runs.sql         -- extraction of sessions: asked for, or as a job
 \ir memory/lifecycle.sql               -- promotion, demotion, expiry
@@ -97,10 +87,8 @@
 \ir objects/phases.sql                 -- plans and decisions in an assistant's words; phases of conversation
 \ir objects/renditions.sql             -- their shorter forms, with what each lacks
 \ir objects/render.sql                 -- the same in a language model's words; declared losses checked on samples
-\ir objects/passages.sql               -- what a question finds in large outputs: the stored texts are read
-\ir objects/faults.sql                 -- what a model needed and was not shown: written down, pinned
+\ir objects/faults.sql                 -- what a model needed and was not shown: passages, faults, doubts
 \ir objects/directives.sql            -- what a model says of its own window: drop, anchor, summarize, collapse, declare_losses
-\ir objects/doubts.sql                 -- what a model was unsure of, and may have lacked
 \ir objects/append.sql                 -- persist_turn, append_messages: turns, and the objects that come with them
 
 -- compile: the list to send to the model
@@ -114,9 +102,8 @@
 \ir compile/render.sql                 -- messages as the API wants them: OpenAI and Anthropic
 \ir compile/stages.sql                 -- the stages of a compile, from who asks to the list; where the budget is kept
 \ir compile/traces.sql                 -- what a compile leaves behind: its exchange's recall, a row for the ledger
-\ir compile/compile.sql                -- compile_context, context: the stages in their order
+\ir compile/compile.sql                -- compile_context, context: the stages in their order; explain_context
 \ir compile/beside.sql                 -- recall for a list that somebody else keeps, and its messages known again
-\ir compile/explain.sql                -- explain_context: why each item is in or out
 \ir compile/recall.sql                 -- recall, match_memories: the same ranking, as rows
 \ir compile/pressure.sql               -- session_pressure, window_forms, list_objects: how full it is, what stands for what
 \ir compile/answers.sql                -- questions that a language model answers: asked, stored, query_answer
@@ -140,12 +127,9 @@
 
 -- work: what runs unattended
 \ir work/embedding.sql                 -- items without a vector: claim, store, fail; backfill; the shared embedder
-\ir work/llm_kinds.sql                 -- what each kind of that work asks and stores
-\ir work/llm.sql                       -- work for a language model: claim, store, fail, costs
-\ir work/maintenance.sql               -- the jobs merge (posting lists out of new words) and flush (statistics)
-\ir work/sweep.sql                     -- what ends by age; backfill; hygiene counts
-\ir work/job_list.sql                  -- the list of jobs, and the step of each
-\ir work/runs.sql                      -- run_job: a job's lease and batches, where each begins and ends, one row per run
+\ir work/llm.sql                       -- work for a language model: what each kind asks and stores; claim, store, fail, costs
+\ir work/maintenance.sql               -- the jobs merge and flush; what ends by age; backfill; hygiene counts
+\ir work/runs.sql                      -- run_job: the step of each job, its lease and batches, one row per run
 \ir work/jobs.sql                      -- what pg_cron runs
 \ir work/views.sql                     -- one view per question of whoever runs this
 
@@ -154,5 +138,4 @@
 \ir tools/tools.sql                    -- the model keeps its own memory: definitions of tools, and what runs a call
 
 -- install: last
-\ir install/setup.sql                  -- what a dump does not carry: search_path, roles
-\ir install/privileges.sql             -- grants as data; PUBLIC revoked last
+\ir install/setup.sql                  -- what a dump does not carry: search_path, roles, grants; PUBLIC revoked last

@@ -22,3 +22,35 @@ begin
       on conflict do nothing;
   end if;
 end $$;
+
+-- Features that a user ever used, so that a compile does not look for the others. Triggers note them.
+
+create or replace function _memoir.note_feature()
+returns trigger language plpgsql set plan_cache_mode = force_custom_plan set search_path from current as $$
+begin
+  update _memoir.user_counters c set features = c.features || tg_argv[0]
+  where c.user_id = new.user_id and tg_argv[0] <> all (c.features);
+  return null;
+end $$;
+
+-- Made once: an upgrade that replaced them would wait for every writer.
+do $$
+begin
+  if exists (select from pg_trigger where tgrelid = '_memoir.search_items'::regclass and tgname = 'note_sensitive') then
+    return;
+  end if;
+  -- Of new items add_items says it.
+  create trigger note_sensitive after update of sensitivity on _memoir.search_items
+    for each row when (new.sensitivity <> 'normal') execute function _memoir.note_feature('sensitive');
+  create trigger note_echo after update of echo on _memoir.search_items
+    for each row when (new.echo) execute function _memoir.note_feature('echoes');
+  create trigger note_pin after insert on _memoir.turn_pins
+    for each row execute function _memoir.note_feature('pins');
+  create trigger note_ceiling after insert or update on _memoir.session_objects
+    for each row when (new.fidelity_ceiling > 0 or new.pinned_until_turn is not null)
+    execute function _memoir.note_feature('ceilings');
+  create trigger note_working after insert on _memoir.memory_store_working
+    for each row execute function _memoir.note_feature('working');
+  create trigger note_change after insert or update on _memoir.recall_exclusions
+    for each row when (new.changed) execute function _memoir.note_feature('changes');
+end $$;

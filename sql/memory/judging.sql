@@ -138,7 +138,7 @@ comment on function memoir.fail_judgements(uuid[], uuid[], text) is
   'Gives leased judgements of these memories back after an error: retried with exponential backoff and jitter, in the
 end a dead letter with the error. Service, jobs and admin logins only. Raises PM001.';
 
--- The same by a language model (llm_kinds.sql): what its prompt gets, and what becomes of its answer.
+-- The same by a language model (work/llm.sql): what its prompt gets, and what becomes of its answer.
 create or replace function _memoir.judge_input(p_work _memoir.work_items)
 returns jsonb language plpgsql set plan_cache_mode = force_custom_plan as $$
 declare

@@ -1,3 +1,40 @@
+-- Passages of large outputs that a question finds. The index knows of them the ends and the most distinctive parts, so
+-- the stored texts are read.
+
+-- The best passages for a question in the large outputs of a session, best first, at most p_most: which object, in
+-- which turn, from which line to which, the share of the question's words that a passage holds (0 to 1), its text. The
+-- newest outputs are read, 64 MB at most. Nothing above p_clearance.
+create or replace function _memoir.large_passages(p_user_id uuid, p_session_id uuid, p_question text, p_most integer,
+  p_clearance _memoir.sensitivity)
+returns table (memory_id uuid, turn_index integer, first_line integer, last_line integer, score float8, body text)
+language plpgsql stable set plan_cache_mode = force_custom_plan as $$
+declare
+  v_terms text[] := _memoir.passage_terms(p_question); v_object record; v_text text; v_read bigint := 0;
+  v_found jsonb := '[]';
+begin
+  if v_terms = '{}' then return; end if;
+  for v_object in
+    select m.memory_id, max(p.turn_index) as turn from _memoir.session_objects o
+    join _memoir.memory_store m on m.user_id = p_user_id and m.memory_id = o.memory_id and m.is_object
+      and m.state in ('active', 'superseded') and m.sensitivity <= p_clearance
+    join _memoir.object_places p on p.user_id = p_user_id and p.memory_id = m.memory_id
+    where o.user_id = p_user_id and o.session_id = p_session_id
+      -- Of less, a large text can't have.
+      and o.tokens > _memoir.end_size() / 4
+    group by m.memory_id order by max(p.turn_index) desc
+  loop
+    v_text := _memoir.known_text(p_user_id, v_object.memory_id);
+    continue when _memoir.is_large('tool', v_text) is not true;
+    v_found := v_found || coalesce((select jsonb_agg(jsonb_build_array(v_object.memory_id, v_object.turn, q.first_line,
+      q.last_line, q.score, q.body)) from _memoir.passages_in(v_text, v_terms, p_most) q), '[]');
+    v_read := v_read + octet_length(v_text);
+    exit when v_read > 64 * 1048576;
+  end loop;
+  return query
+  select (f ->> 0)::uuid, (f ->> 1)::integer, (f ->> 2)::integer, (f ->> 3)::integer, (f ->> 4)::float8, f ->> 5
+  from jsonb_array_elements(v_found) f order by (f ->> 4)::float8 desc, (f ->> 1)::integer desc limit p_most;
+end $$;
+
 -- Faults: what a model needed and was not shown. Each is a row; what was needed again is pinned for a while, twice as
 -- long the second time, so that the ladder does not take it away at once.
 
@@ -73,3 +110,41 @@ returns void language sql as $$
   on conflict (user_id, session_id, memory_id) do update set fidelity_ceiling = 3, pinned_until_turn = null,
     pin_reason = excluded.pin_reason
 $$;
+
+-- Entropy: where a model was unsure of what it said, it may have lacked what was shown shorter. That is a fault like
+-- others, and what it lacked is raised at the next moment; nothing is injected into what it is saying.
+
+-- Objects shown shorter than they are whose forms lack what was said, or whose name it says, the best three.
+create or replace function _memoir.objects_lacked(p_user_id uuid, p_session_id uuid, p_said text)
+returns setof _memoir.memory_store language plpgsql stable set plan_cache_mode = force_custom_plan as $$
+begin
+  return query
+  select m.* from (
+    select f.memory_id, max(f.fidelity) as fidelity from _memoir.shown_forms f
+    where f.user_id = p_user_id and f.session_id = p_session_id group by 1) f
+  join _memoir.memory_store m on m.user_id = p_user_id and m.memory_id = f.memory_id and m.state = 'active'
+    and m.sensitivity < 'secret'
+  cross join lateral (select coalesce(strpos(p_said, nullif(regexp_replace(m.source_key, '^.*/', ''), '')) > 0, false)
+      ::integer * 3 + (select count(distinct l) from _memoir.memory_renditions r,
+        jsonb_array_elements_text(r.losses) l
+      where r.user_id = p_user_id and r.memory_id = f.memory_id and r.fidelity = f.fidelity and length(l) >= 4
+        and strpos(p_said, l) > 0) as hits) x
+  where x.hits > 0 order by x.hits desc, m.recorded_at desc, m.memory_id limit 3;
+end $$;
+
+-- Doubted: what the model was most unsure of, more than 2.2 nats on the average of twenty tokens.
+create or replace function _memoir.append_doubted(inout p_state _memoir.append_state, p_messages jsonb)
+language plpgsql as $$
+declare
+  v_message _memoir.message; v_said text;
+begin
+  for i in 1 .. cardinality(p_state.messages) loop
+    v_message := p_state.messages[i];
+    continue when not p_messages -> (i - 1) ? 'logprobs' or v_message.sensitivity = 'secret'
+      or (v_message.extra ->> 'entropy')::float8 > 2.2 is not true;
+    v_said := (_memoir.doubt(format('messages[%s].logprobs', i - 1), p_messages -> (i - 1) -> 'logprobs')).said;
+    -- The turn has what was said; a copy would outlive it.
+    perform _memoir.note_fault(p_state.user_id, p_state.session_id, m, 'entropy_triggered', p_state.first_turn + i - 1,
+      0) from _memoir.objects_lacked(p_state.user_id, p_state.session_id, v_said) m;
+  end loop;
+end $$;

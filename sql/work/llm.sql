@@ -1,3 +1,222 @@
+-- Requests and results of each kind of model work. A kind: a name here, its prompt in
+-- plpython/pg_memoir_server/prompts, a line in llm_input and llm_store. Who asks for it does so with enqueue where the
+-- setting llm_provider is not none, and has stored what rules could make before: the model only makes it better.
+
+create or replace function _memoir.llm_kinds()
+returns text[] language sql immutable as $$ select '{answer,extract,judge,consolidate,summarise,render}'::text[] $$;
+
+-- The input of the kind's prompt; null: nothing is left to ask.
+create or replace function _memoir.llm_input(p_work _memoir.work_items)
+returns jsonb language plpgsql as $$
+begin
+  return case p_work.kind when 'summarise' then _memoir.summarise_input(p_work)
+    when 'extract' then _memoir.extract_input(p_work)
+    when 'judge' then _memoir.judge_input(p_work) when 'consolidate' then _memoir.consolidate_input(p_work)
+    when 'render' then _memoir.render_input(p_work) when 'answer' then _memoir.answer_input(p_work) end;
+end $$;
+
+-- Stores what was answered; how many rows came of it.
+create or replace function _memoir.llm_store(p_work _memoir.work_items, p_output jsonb, p_made_by text)
+returns integer language plpgsql as $$
+begin
+  return case p_work.kind when 'summarise' then _memoir.summarise_store(p_work, p_output, p_made_by)
+    when 'extract' then _memoir.extract_store(p_work, p_output, p_made_by) when 'judge' then _memoir.judge_store(p_work,
+      p_output, p_made_by)
+    when 'consolidate' then _memoir.consolidate_store(p_work, p_output, p_made_by)
+    when 'render' then _memoir.render_store(p_work, p_output, p_made_by)
+    when 'answer' then _memoir.answer_store(p_work, p_output, p_made_by) end;
+end $$;
+
+-- summarise: a compaction that was made by extraction gets a row of the same range and level in the model's words,
+-- which then counts instead. It is given what the row was made of: turns, summaries, or both. dedup_key is the
+-- compaction, payload {"session_id"}.
+
+create or replace function _memoir.summarised_row(p_work _memoir.work_items)
+returns _memoir.compactions language plpgsql stable set plan_cache_mode = force_custom_plan as $$
+declare
+  v_row _memoir.compactions;
+begin
+  select * into v_row from _memoir.compactions c
+  where c.user_id = p_work.user_id and c.session_id = (p_work.payload ->> 'session_id')::uuid
+    and c.compaction_id = p_work.dedup_key::uuid
+    and c.undone_at is null and c.made_by = 'extract'
+    -- Nor what a model has put in its place, or a summary of summaries.
+    and not exists (select from _memoir.compactions o where o.user_id = c.user_id and o.session_id = c.session_id
+    and o.undone_at is null
+      and o.from_turn <= c.from_turn and o.to_turn >= c.to_turn and (o.level = c.level and o.made_by <> 'extract'
+      or c.level > 0 and o.level > c.level));
+  return v_row;
+end $$;
+
+create or replace function _memoir.summary_size(p_row _memoir.compactions, p_config jsonb)
+returns integer language sql immutable as $$
+  select case when p_row.level > 1 then greatest(24, (p_row.metadata ->> 'summary_tokens')::integer)
+    else greatest(24, least((p_row.metadata ->> 'tokens')::bigint / (p_config ->> 'compaction_ratio')::real,
+      case p_row.level when 0 then (p_config ->> 'session_summary_tokens')::integer
+      else (p_config ->> 'summary_tokens')::integer / 2 end))::integer end
+$$;
+
+-- Returns what a summary was made of: [{"who", "date", "text"}].
+create or replace function _memoir.summary_lines(p_row _memoir.compactions, p_session _memoir.sessions, p_config jsonb)
+returns jsonb language plpgsql stable set plan_cache_mode = force_custom_plan as $$
+declare
+  v_before jsonb := '[]'; v_turns jsonb; v_from integer := p_row.from_turn;
+begin
+  if p_row.level > 1 then
+    return (select jsonb_agg(jsonb_build_object('who', 'summary', 'text', c.summary_text) order by c.from_turn)
+      from jsonb_array_elements(p_row.sources) s join _memoir.compactions c on c.user_id = p_row.user_id
+        and c.session_id = p_row.session_id
+        and c.compaction_id = (s ->> 'compaction_id')::uuid and c.undone_at is null);
+  end if;
+  if p_row.level = 0 then
+    if p_session.summary_text is not null then v_before := jsonb_build_array(jsonb_build_object('who', 'summary',
+      'text', p_session.summary_text)); end if;
+    v_from := _memoir.unsummarised_from(p_session, p_row.to_turn, p_config);
+  end if;
+  select jsonb_agg(jsonb_build_object('who', t.label, 'date', _memoir.day(t.created_at), 'text', t.body)
+  order by t.turn_index) into v_turns
+  from _memoir.summary_turns(p_session, v_from, p_row.to_turn) t where t.body is not null;
+  return nullif(v_before || coalesce(v_turns, '[]'), '[]');
+end $$;
+
+create or replace function _memoir.summarise_input(p_work _memoir.work_items)
+returns jsonb language plpgsql set plan_cache_mode = force_custom_plan as $$
+declare
+  v_row _memoir.compactions := _memoir.summarised_row(p_work); v_session _memoir.sessions; v_config jsonb;
+  v_lines jsonb; v_excluded bigint;
+begin
+  if v_row.compaction_id is null then return null; end if;
+  select * into v_session from _memoir.sessions where user_id = p_work.user_id and session_id = v_row.session_id;
+  v_config := _memoir.config(p_work.user_id, v_session.settings);
+  v_excluded := _memoir.count_excluded(v_session, v_row.from_turn, v_row.to_turn);
+  v_lines := _memoir.summary_lines(v_row, v_session, v_config);
+  if v_lines is null then return null; end if;
+  -- A summary of what is forgotten while the model is at it must not be stored.
+  update _memoir.work_items set payload = payload || jsonb_build_object('excluded', v_excluded)
+  where work_id = p_work.work_id;
+  return jsonb_build_object('tokens', _memoir.summary_size(v_row, v_config), 'lines', v_lines);
+end $$;
+
+create or replace function _memoir.summarise_store(p_work _memoir.work_items, p_output jsonb, p_made_by text)
+returns integer language plpgsql set plan_cache_mode = force_custom_plan as $$
+declare
+  v_row _memoir.compactions := _memoir.summarised_row(p_work); v_session _memoir.sessions; v_config jsonb;
+  v_tokens integer; v_tokenizer text; v_said_at timestamptz;
+  v_text text := btrim(p_output ->> 'summary');
+begin
+  if v_row.compaction_id is null then return 0; end if;
+  select * into v_session from _memoir.sessions where user_id = p_work.user_id and session_id = v_row.session_id;
+  v_config := _memoir.config(p_work.user_id, v_session.settings);
+  v_tokenizer := _memoir.tokenizer_used(v_session.tokenizer);
+  -- Under its head line, as the extracted one.
+  v_text := split_part(v_row.summary_text, E'\n', 1) || E'\n' || v_text;
+  v_tokens := _memoir.tokens_of(v_text, v_tokenizer);
+  if v_tokens > _memoir.summary_size(v_row, v_config) * 1.5 + 32 then
+    perform _memoir.fail('PM014', format('the summary has %s tokens, %s were asked for', v_tokens,
+      _memoir.summary_size(v_row, v_config)));
+  end if;
+  if not _memoir.lock_for_summary(v_session, v_row.from_turn, v_row.to_turn, (p_work.payload ->> 'excluded')::bigint,
+      p_made_by) then return 0; end if;
+  v_row := _memoir.summarised_row(p_work);
+  if v_row.compaction_id is null then return 0; end if;
+  select max(i.created_at) into v_said_at from _memoir.search_items i where i.user_id = p_work.user_id
+    and i.ref_id = v_row.compaction_id;
+  v_row.sources := jsonb_build_array(jsonb_build_object('compaction_id', v_row.compaction_id)) || v_row.sources;
+  v_row.compaction_id := gen_random_uuid(); v_row.made_by := p_made_by; v_row.summary_text := v_text;
+  v_row.recorded_at := greatest(memoir.now(), v_row.recorded_at + interval '1 microsecond');
+  v_row.metadata := v_row.metadata || jsonb_build_object('summary_tokens', v_tokens, 'tokenizer', v_tokenizer);
+  if v_row.level = 0 then
+    update _memoir.compactions set undone_at = v_row.recorded_at where user_id = p_work.user_id
+      and session_id = v_row.session_id and level = 0 and undone_at is null;
+  end if;
+  perform _memoir.add_compaction(v_row, v_session, coalesce(v_said_at, v_row.recorded_at), v_config);
+  perform _memoir.refresh_summary(p_work.user_id, v_row.session_id);
+  return 1;
+end $$;
+
+-- extract: turns that rules have been over already. dedup_key is session and first turn, payload {"session_id",
+-- "from", "to"}.
+
+create or replace function _memoir.turns_of_work(p_work _memoir.work_items)
+returns _memoir.conversation_history[] language plpgsql stable set plan_cache_mode = force_custom_plan as $$
+declare
+  v_counters _memoir.session_counters; v_from integer := (p_work.payload ->> 'from')::integer;
+  v_user uuid := p_work.user_id;
+  v_session uuid := (p_work.payload ->> 'session_id')::uuid; v_marks jsonb := _memoir.marks(v_user, v_session);
+begin
+  select * into v_counters from _memoir.session_counters where user_id = v_user and session_id = v_session;
+  if not found then return '{}'; end if;
+  -- A span that is out of recall takes its whole turn with it, and what is private is not sent out.
+  return array(select t from unnest(_memoir.turns_to_extract(v_counters, v_from,
+    (p_work.payload ->> 'to')::integer - v_from)) t
+    where _memoir.sensitivity_now(t.sensitivity, t.turn_index, v_marks) = 'normal'
+      and not exists (select from _memoir.recall_exclusions x where x.user_id = v_user and x.session_id = v_session
+      and x.turn_index = t.turn_index and x.lifted_at is null and not x.is_doubt)
+    order by t.turn_index);
+end $$;
+
+create or replace function _memoir.extract_input(p_work _memoir.work_items)
+returns jsonb language plpgsql as $$
+begin
+  return (select jsonb_build_object('turns',
+    jsonb_agg(jsonb_build_object('turn', t.turn_index, 'role', t.role, 'who', coalesce(t.name, t.role::text),
+      'date', to_char(t.created_at at time zone 'UTC', 'YYYY-MM-DD, Day'), 'text', left(t.content, 6000))
+        order by t.turn_index))
+    from unnest(_memoir.turns_of_work(p_work)) t having count(*) > 0);
+end $$;
+
+-- Each candidate is checked against the turn it quotes: no quote, no memory; and a person's word only where the
+-- person's turn says it.
+create or replace function _memoir.extract_store(p_work _memoir.work_items, p_output jsonb, p_made_by text)
+returns integer language plpgsql set plan_cache_mode = force_custom_plan as $$
+declare
+  v_session _memoir.sessions; v_turns _memoir.conversation_history[]; v_turn _memoir.conversation_history; v_item jsonb;
+  v_found _memoir.extracted; v_all _memoir.extracted[] := '{}';
+  v_text_no integer; v_config jsonb; v_counts jsonb; v_from date; v_until date;
+begin
+  perform _memoir.ensure_month(p_work.user_id, memoir.now());
+  select * into v_session from _memoir.sessions where user_id = p_work.user_id
+    and session_id = (p_work.payload ->> 'session_id')::uuid;
+  perform from _memoir.session_counters where user_id = p_work.user_id and session_id = v_session.session_id for update;
+  if not found then return 0; end if;
+  perform from _memoir.user_counters where user_id = p_work.user_id for update;
+  -- Read under the locks: what was forgotten while the model was at it is not among them.
+  v_turns := _memoir.turns_of_work(p_work);
+  v_config := _memoir.config(p_work.user_id, v_session.settings);
+  for v_item in select * from jsonb_array_elements(p_output -> 'memories') loop
+    v_text_no := (select t.ordinality from unnest(v_turns) with ordinality t
+      where t.turn_index = (v_item ->> 'turn')::integer);
+    v_turn := v_turns[v_text_no];
+    v_found := null;
+    v_found.text_no := v_text_no;
+    v_found.span_start := strpos(v_turn.content, v_item ->> 'quote');
+    continue when v_text_no is null or v_found.span_start = 0 or btrim(v_item ->> 'content') = '';
+    v_found.span_length := length(v_item ->> 'quote');
+    v_found.rule := 'model';
+    v_found.content := btrim(v_item ->> 'content');
+    v_found.type := case when v_item ->> 'type' = any (_memoir.known_types()) then v_item ->> 'type' else 'fact' end;
+    v_found.category := case when v_item ->> 'provenance' = 'correction' then 'correction' else v_found.type end;
+    v_found.provenance := case when v_turn.role = 'tool' then 'tool_output' when v_turn.role <> 'user'
+      or v_turn.actor <> 'person' then 'system_inferred'
+      when not _memoir.is_backed(v_found.content, v_turn.content) or v_item ->> 'provenance' in ('tool_output', 'fact')
+        then 'system_inferred'
+      else v_item ->> 'provenance' end;
+    v_found.utility := (v_item ->> 'importance')::real;
+    v_found.importance := case when v_found.utility >= 0.9 then 'critical' when v_found.utility >= 0.7 then 'important'
+      when v_found.utility >= 0.3 then 'normal' else 'minor' end;
+    v_from := (v_item ->> 'valid_from')::date;
+    v_until := (v_item ->> 'valid_until')::date + 1;
+    -- Known from when it was said, even where it is about the future.
+    v_found.valid_from := least(v_turn.created_at, v_from::timestamp at time zone 'UTC');
+    v_found.valid_to := case when v_until::timestamp at time zone 'UTC' > v_found.valid_from
+      then v_until::timestamp at time zone 'UTC' end;
+    v_found.event_from := v_from;
+    v_all := v_all || v_found;
+  end loop;
+  v_counts := _memoir.enter_found(v_session, v_turns, v_all, _memoir.login(), p_made_by, true, v_config);
+  return coalesce((v_counts ->> 'stored')::integer, 0);
+end $$;
+
 -- Work that a language model does, where one is configured: claim → commit → call → store. What is handed out are texts
 -- without secrets; what comes back is checked against the kind's schema before it is stored, and says which model and
 -- prompt made it.
