@@ -3,7 +3,7 @@
 
 -- The best passages for a question in the large outputs of a session, best first, at most p_most: which object, in
 -- which turn, from which line to which, the share of the question's words that a passage holds (0 to 1), its text. The
--- newest outputs are read, 64 MB at most. Nothing above p_clearance.
+-- newest outputs are read, 64 MB at most. All of it is within p_clearance.
 create or replace function _memoir.large_passages(p_user_id uuid, p_session_id uuid, p_question text, p_most integer,
   p_clearance _memoir.sensitivity)
 returns table (memory_id uuid, turn_index integer, first_line integer, last_line integer, score float8, body text)
