@@ -73,6 +73,15 @@ from pg_memoir_server import shim
 return shim.read_language("secret_kinds", p_text, p_socket)
 $$;
 
+-- What a question is after (QuestionFacts); null where the package is not found.
+create or replace function _memoir.py_read_question(p_query text, p_socket text)
+returns jsonb language plpython3u stable as $$
+import json
+from pg_memoir_server import shim
+facts = shim.read_language("read_question", p_query, p_socket)
+return facts and json.dumps(facts)
+$$;
+
 -- The same text without its secrets: '' where they can't be taken out, null where the package is not found.
 create or replace function _memoir.py_redact(p_text text, p_socket text)
 returns text language plpython3u stable as $$

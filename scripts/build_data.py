@@ -277,8 +277,8 @@ def rule_rows(table: str) -> Iterable[tuple[str, list[str]]]:
 
 
 def print_tables() -> None:
-    shapes = ROOT / "plpython" / "pg_memoir_language" / "token_shapes.csv"
-    for path in sorted([*(ROOT / "sql" / "data").glob("*.csv"), *([shapes] if shapes.exists() else [])]):
+    package = ROOT / "plpython" / "pg_memoir_language"
+    for path in sorted([*(ROOT / "sql" / "data").glob("*.csv"), *package.glob("*.csv")]):
         table = path.stem
         if table == "markers":
             continue

@@ -2,38 +2,18 @@
 -- places, so its recall has more and shorter lines, spread over the sessions that match. Where no question says so but
 -- scores fall evenly, only what is beyond half the budget is shortened.
 
--- Returns what shape of answer a question asks for, if none is told: order of events, summary, several things; null:
--- one place has it. own: of what the speaker himself said. A long message is about itself. bench/evidence.py shows what
--- the numbers bring.
-create or replace function _memoir.breadth(p_query text, p_shape text default null)
-returns _memoir.breadth language plpgsql immutable set plan_cache_mode = force_generic_plan as $$
-declare
-  v_breadth _memoir.breadth; v_query text := lower(p_query); v_language text;
-  v_words text[] := string_to_array(translate(v_query, '?!.,;:¿¡’''()', '             '), ' ');
-begin
-  if length(p_query) > 400 and p_shape is null then return null; end if;
-  v_breadth.shape := p_shape;
-  -- A language whose words are not there is not asked: patterns of all at once would cost more than the search.
-  foreach v_language in array '{english,german,spanish,french,portuguese,italian}'::text[] loop
-    exit when v_breadth.shape is not null;
-    continue when not v_words && _memoir.word_list(v_language, 'asks_words');
-    v_breadth.shape := case
-      when v_query ~ ('\m(' || _memoir.any_word(v_language, 'asks_order') || ')') then 'order'
-      when v_query ~ ('\m(' || _memoir.any_word(v_language, 'asks_summary') || ')') then 'summary'
-      when length(p_query) <= 200 and v_query ~ ('\m(' || _memoir.any_word(v_language, 'asks_several') || ')\M')
-        then 'several' end;
-    v_breadth.own := v_breadth.shape is not null
-      and v_query ~ ('\m(' || _memoir.any_word(v_language, 'asks_own') || ')\M');
-  end loop;
-  if v_breadth.shape is null then return null; end if;
-  select p.power, p.fall, case when v_breadth.own then 0 else p.answer end, p.stub, p.excerpt, p.longest
-  into v_breadth.power, v_breadth.fall, v_breadth.answer, v_breadth.stub, v_breadth.excerpt, v_breadth.longest
+-- Returns how lines are weighed and cut for a shape of answer: order of events, summary, several things, or even scores;
+-- null where one place has the answer. p_own: it is about what the speaker himself said. bench/evidence.py shows what the
+-- numbers bring.
+create or replace function _memoir.breadth(p_shape text, p_own boolean)
+returns _memoir.breadth language sql immutable as $$
+  select (p.shape, p_own, p.power, p.fall, case when p_own then 0 else p.answer end, p.stub, p.excerpt, p.longest)
+    ::_memoir.breadth
   from (values ('order', 1.5, 0.6, 0.7, 0.6, 0.8, 240), ('summary', 1.5, 0, 0.7, 0.5, 0.8, 300),
-    ('several', 3, 0.4, 0, 0.4, 0.7, 240),
-    ('even', 4, 0, 0, 0.3, 0.75, 240)) p(shape, power, fall, answer, stub, excerpt, longest)
-  where p.shape = v_breadth.shape;
-  return v_breadth;
-end $$;
+    ('several', 3, 0.4, 0, 0.4, 0.7, 240), ('even', 4, 0, 0, 0.3, 0.75, 240))
+    p(shape, power, fall, answer, stub, excerpt, longest)
+  where p.shape = p_shape
+$$;
 
 -- Among how many candidates the worth is shared: one where the best has it all, all where scores fall evenly.
 create or replace function _memoir.evenness(p_candidates _memoir.candidate[])

@@ -52,14 +52,14 @@ declare
   v_memories uuid[] := _memoir.memories_of(v_ranked);
   v_most integer; v_frequent uuid[] := '{}'; v_facts _memoir.memory_facts[]; v_fit _memoir.fit_floor;
   v_related uuid[] := '{}'; v_candidates _memoir.candidate[];
+  v_floor real := p_config ->> 'relevance_floor'; v_share real := p_config ->> 'relevance_share';
 begin
-  if not _memoir.asks_of_own(p_question.query) then p_config := p_config || '{"own_question_turns": 0}'; end if;
   if p_pins.pinned is null then
-    p_config := p_config || '{"relevance_share": 0}';
-  elsif _memoir.is_small_talk(p_config, p_question.query) or _memoir.is_far_from_all(p_config, p_question, v_ranked)
+    v_share := 0;
+  elsif _memoir.is_small_talk(p_config, p_question.facts) or _memoir.is_far_from_all(p_config, p_question, v_ranked)
     then
-    p_config := p_config || '{"relevance_floor": 10}';
-  else
+    v_floor := 10;
+  elsif p_question.goes_on is not true then
     v_fit := _memoir.fit_floor(p_config, p_counters.items, cardinality(p_question.terms), p_project);
   end if;
   if p_counters.memories > 0 then
@@ -86,7 +86,8 @@ begin
     v_facts := _memoir.facts_of(p_user_id, v_memories, v_most, p_config, p_scope, v_now);
   end if;
   v_candidates := _memoir.value_candidates(v_ranked, v_facts, v_frequent, v_pinned, v_related, coalesce(p_pins.ceilings,
-    '{}'), p_config, p_scope, v_now, v_fit);
+    '{}'), p_config, p_scope, v_now, v_fit, v_floor, v_share, case when (p_question.facts ->> 'own')::boolean
+      then (p_config ->> 'own_question_turns')::integer else 0 end);
   if v_fit.turns is null or 'changes' <> all (p_counters.features) then return v_candidates; end if;
   return _memoir.with_changes(p_user_id, v_candidates, p_scope.as_of);
 end $$;
@@ -460,11 +461,11 @@ end $$;
 -- part is worth more gains from it, the less the longer the turn: half of a question or a list is seldom enough.
 create or replace function _memoir.value_candidates(p_ranked _memoir.ranked_item[], p_facts _memoir.memory_facts[],
   p_frequent uuid[], p_pinned uuid[], p_related uuid[],
-  p_ceilings jsonb, p_config jsonb, p_scope _memoir.search_scope, p_now timestamptz, p_fit _memoir.fit_floor)
+  p_ceilings jsonb, p_config jsonb, p_scope _memoir.search_scope, p_now timestamptz, p_fit _memoir.fit_floor,
+  p_floor real, p_share real, p_own integer)
 returns _memoir.candidate[] language plpgsql stable
 set plan_cache_mode = force_generic_plan set enable_nestloop = off set enable_mergejoin = off as $$
 declare
-  v_floor real := (p_config ->> 'relevance_floor')::real; v_share real := (p_config ->> 'relevance_share')::real;
   v_repeats constant real := 0.8;  -- what is closer to the query repeats it, and is no measure for the others
   v_valid timestamptz := coalesce(p_scope.valid_at, p_scope.as_of, p_now);
   w_access real := (p_config ->> 'weight_access')::real; w_authority real := (p_config ->> 'weight_authority')::real;
@@ -472,9 +473,8 @@ declare
   f_turns float8[] := p_fit.turns; f_memories float8[] := p_fit.memories; f_project text := p_fit.project;
   f_elsewhere float8 := p_fit.elsewhere;
   -- "Which laptop do I have?", "I have a ThinkPad": of those few a word or the topic alone is told in no number.
-  v_own integer[] := array(select r.item_no from unnest(p_ranked) r where (p_config ->> 'own_question_turns')::integer > 0
-    and r.kind = 't' and r.role = 'user' and r.tokens <= 100 and r.score >= 0.09 order by r.score desc, r.item_no
-    limit (p_config ->> 'own_question_turns')::integer);
+  v_own integer[] := array(select r.item_no from unnest(p_ranked) r where p_own > 0 and r.kind = 't' and r.role = 'user' and r.tokens <= 100 and r.score >= 0.09 order by r.score desc, r.item_no
+    limit p_own);
   v_parted uuid[] := array(select r.ref_id from unnest(p_ranked) r where r.kind = 't' and r.chunk > 0);
 begin
   return array(
@@ -508,7 +508,7 @@ begin
   ), floored as (
     -- What is much used is there whatever the query.
     select j.*, (round(j.total * 100000) / 100000)::real as final, coalesce(j.reason, case when not j.is_pinned
-        and j.item_no <> all (v_own) and (j.total < greatest(v_floor, case when not j.is_frequent and not j.is_related then v_share * m.total end)
+        and j.item_no <> all (v_own) and (j.total < greatest(p_floor, case when not j.is_frequent and not j.is_related then p_share * m.total end)
           -- Without vectors it can't be told what fits.
           or m.total is not null and not j.is_frequent and not j.is_related
             and not _memoir.fits(case when j.kind = 'm' then f_memories else f_turns end, j.score, j.vector, j.telling,

@@ -91,7 +91,7 @@ begin
   v_scope.said_before := p_before;
   select * into v_counters from _memoir.user_counters where user_id = v_user;
   v_candidates := _memoir.candidates(v_user, v_counters, v_config, _memoir.question(v_user, v_counters, v_config,
-    p_query, v_scope, p_query_embedding),
+    p_query, _memoir.question_facts(p_query, v_config), v_scope, p_query_embedding),
     nullif(p_project, 'global'), v_scope, greatest(p_limit * 4, 100), 0, null);
   return query
   with found as (

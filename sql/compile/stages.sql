@@ -442,11 +442,12 @@ declare
   v_below real := v.config ->> 'weak_below';
   v_working text[] := '{}'; v_question _memoir.question; v_candidates _memoir.candidate[]; v_strength real;
   v_weak boolean; v_waiting integer[];
-  v_block _memoir.recall_block; v_breadth _memoir.breadth := _memoir.breadth(v.query);
+  v_block _memoir.recall_block; v_facts jsonb := _memoir.question_facts(v.query, v.config);
+  v_breadth _memoir.breadth := _memoir.breadth(v_facts ->> 'shape', (v_facts ->> 'of_speaker')::boolean);
   v_even constant float8 := 20;  -- so many candidates must share the worth
-  v_goes_on boolean := coalesce(cardinality(v.shown), 0) = 0 and v.said is null and _memoir.refers_back(v.query);
+  v_goes_on boolean := coalesce(cardinality(v.shown), 0) = 0 and v.said is null
+    and coalesce((v_facts ->> 'back')::boolean, false);
 begin
-  if v_goes_on then v.config := v.config || '{"relevance_fit": 0}'; end if;
   if (v.session).session_id is not null and v_here and 'working' = any ((v.user_counters).features) then
     v_working := array(select content from _memoir.memory_store_working
       where user_id = v.user_id and session_id = v.session_id and (expires_at is null or expires_at > v.at)
@@ -460,11 +461,12 @@ begin
       'recall', cardinality(v.left_out));
   end if;
   -- Small talk recalls what is there whatever is said; where nothing is, nothing is searched.
-  if v_pins.pinned = '{}' and v_working = '{}' and _memoir.is_small_talk(v.config, v.query) then
+  if v_pins.pinned = '{}' and v_working = '{}' and _memoir.is_small_talk(v.config, v_facts) then
     v.arms := jsonb_build_object('recall', 'small talk');
     return;
   end if;
-  v_question := _memoir.question(v.user_id, v.user_counters, v.config, v.query, v_scope, p_query_embedding);
+  v_question := _memoir.question(v.user_id, v.user_counters, v.config, v.query, v_facts, v_scope, p_query_embedding);
+  v_question.goes_on := v_goes_on;
   if v_question.problem is not null then
     v.warnings := v.warnings || ('searched by words only: ' || v_question.problem);
   end if;
@@ -487,7 +489,7 @@ begin
   if v_breadth.shape is not null then
     v_candidates := _memoir.spread(v_candidates, v_breadth);
   elsif _memoir.evenness(v_candidates) >= v_even then
-    v_breadth := _memoir.breadth(v.query, 'even');
+    v_breadth := _memoir.breadth('even', false);
   end if;
   v_weak := coalesce(v_strength < v_below, false);
   if v_weak and not v_goes_on then

@@ -2,57 +2,29 @@
 -- research/ranker/floor.py learns the numbers and shows what they keep. The functions here touch no table: one generic
 -- plan serves every call.
 
--- Greetings, thanks, assent and leave-taking, by text-search configuration: of these words alone nothing can be
--- looked up.
-create or replace function _memoir.is_phatic(p_config text, p_query text)
-returns boolean language plpgsql immutable set plan_cache_mode = force_generic_plan as $$
+-- Returns what the package reads in a question (QuestionFacts in pg_memoir_language/questions.py). Where PL/Python is
+-- missing, nothing but the text without plain secrets: no question is small talk, broad or about the asker then, and names no time.
+create or replace function _memoir.question_facts(p_query text, p_config jsonb)
+returns jsonb language plpgsql stable as $$
 declare
-  v_text text;
+  v_facts jsonb;
 begin
-  if length(p_query) > 120 or p_config not in ('english', 'simple', 'pg_catalog.english', 'pg_catalog.simple')
-    then return false; end if;
-  v_text := ' ' || btrim(regexp_replace(translate(lower(p_query), '''’', ''), '[^[:alnum:]?]+', ' ', 'g')) || ' ';
-  -- The questions that ask for nothing.
-  v_text := regexp_replace(v_text,
-    ' (so |and )?(' || _memoir.any_word('english', 'small_talk_questions') || ')'
-    || '( doing)?( today| this morning| lately)? ?\?? ', ' ', 'g');
-  return strpos(v_text, '?') = 0 and array_remove(string_to_array(v_text, ' '), '') <@ _memoir.word_list('english',
-    'small_talk');
-end $$;
-
--- Returns whether a question is after something of the asker's own, which no other store has: "which laptop do I
--- have?", and not "how do I rename a column?".
-create or replace function _memoir.asks_of_own(p_query text)
-returns boolean language plpgsql immutable set plan_cache_mode = force_generic_plan as $$
-declare
-  v_language text := _memoir.spoken_language(p_query); v_none constant boolean := _memoir.text_language(p_query) > 6; v_text text := lower(translate(p_query, '’', ''''));
-begin
-  if length(p_query) > 300 or not (_memoir.is_question(p_query)
-    or regexp_split_to_array(v_text, '[^[:alpha:]]+') && _memoir.word_list(v_language, 'asks_words')) then return false;
+  if coalesce(p_query, '') <> '' and _memoir.reads_language() then
+    v_facts := _memoir.py_read_question(left(p_query, 20000), p_config ->> 'embedder_socket');
   end if;
-  v_text := regexp_replace(v_text, '\m(' || nullif(_memoir.any_word(v_language, 'asks_anyhow'), '') || ')\M', ' ', 'g');
-  return coalesce(v_text, p_query) ~ ('\m(' || _memoir.any_word(case when not v_none then v_language end, 'own_matters') || ')\M');
+  if v_facts is null or length(p_query) > 20000 then
+    v_facts := coalesce(v_facts, '{}') || jsonb_build_object('redacted', _memoir.redacted(p_query, p_config));
+  end if;
+  return v_facts;
 end $$;
 
--- Returns whether a message goes on with what was begun together ("what's the next step?", "the list you
--- suggested"). In a new session what it is about stands in the store alone: by the message's own words and meaning
--- nothing is left out.
-create or replace function _memoir.refers_back(p_query text)
-returns boolean language plpgsql immutable set plan_cache_mode = force_generic_plan as $$
-declare
-  v_language text := _memoir.spoken_language(p_query);
-begin
-  return length(p_query) <= 1000 and coalesce(lower(translate(p_query, '’', ''''))
-    ~ ('\m(' || nullif(_memoir.any_word(v_language, 'refers_back'), '') || ')\M'), false);
-end $$;
-
--- Small talk recalls nothing. Of phatic words alone that is known before anything is searched.
-create or replace function _memoir.is_small_talk(p_config jsonb, p_query text)
-returns boolean language plpgsql immutable as $$
-begin
-  return (p_config ->> 'small_talk_words')::integer > 0 and length(p_query) <= 200
-    and _memoir.is_phatic(p_config ->> 'text_search_config', p_query);
-end $$;
+-- Returns whether a message is greetings and thanks alone. Small talk recalls nothing, which is known before anything is
+-- searched.
+create or replace function _memoir.is_small_talk(p_config jsonb, p_facts jsonb)
+returns boolean language sql immutable as $$
+  select (p_config ->> 'small_talk_words')::integer > 0 and coalesce((p_facts ->> 'small_talk')::boolean, false)
+    and p_config ->> 'text_search_config' in ('english', 'simple', 'pg_catalog.english', 'pg_catalog.simple')
+$$;
 
 -- It is small talk as well: few words, no question, and nothing close in the store.
 create or replace function _memoir.is_far_from_all(p_config jsonb, p_question _memoir.question,

@@ -3,13 +3,13 @@
 -- Reads a question once: its words, the other names of what it names, its vector: given, or asked of the embedder.
 -- That gets neither secrets nor what they name.
 create or replace function _memoir.question(p_user_id uuid, p_counters _memoir.user_counters, p_config jsonb,
-  p_query text,
-  p_scope _memoir.search_scope, p_given real[])
+  p_query text, p_facts jsonb, p_scope _memoir.search_scope, p_given real[])
 returns _memoir.question language plpgsql stable as $$
 declare
   v_question _memoir.question; v_sent text; v_names text[]; v_reads text[];
 begin
   v_question.query := p_query;
+  v_question.facts := p_facts;
   select q.* into v_question.language, v_question.text_config, v_question.terms, v_question.common,
     v_question.forms, v_question.of
   from _memoir.question_words(p_query, (p_config ->> 'text_search_config')::regconfig,
@@ -19,7 +19,7 @@ begin
   select o.names, o.loose into v_question.names, v_question.loose
   from _memoir.other_names(p_user_id, p_counters, v_question.text_config, p_query, p_scope) o;
   if p_given is null then
-    v_sent := _memoir.redacted(p_query, p_config);
+    v_sent := p_facts ->> 'redacted';
     v_names := v_question.names;
     if v_sent <> p_query then
       v_names := (_memoir.other_names(p_user_id, p_counters, v_question.text_config, v_sent, p_scope)).names;
@@ -91,9 +91,8 @@ begin
       v_vectors.items[1 : p_limit / 4]);
     exit when v_wanted = '{}';
   end loop;
-  return _memoir.score(v_items, v_words, v_vectors, p_config, p_question.query, cardinality(p_question.terms),
-    p_project,
-    coalesce(p_scope.as_of, memoir.now()), p_limit, p_question.unread);
+  return _memoir.score(v_items, v_words, v_vectors, p_config, p_question, p_project,
+    coalesce(p_scope.as_of, memoir.now()), p_limit);
 end $$;
 
 -- Neighbours that do not lie beside their items, since something else was indexed in between; within 128 numbers after,

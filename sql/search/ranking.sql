@@ -40,70 +40,55 @@ begin
   return v_weights;
 end $$;
 
--- The times that a question names: months with or without year, days of them, ISO dates, and what it calls today,
--- yesterday, last week, three months ago. A month without year is that of every year from p_from to p_to. A day reaches
--- ten days on: people tell later what they did. Years only count where nothing closer is named.
-create or replace function _memoir.times_named(p_query text, p_now timestamptz, p_from timestamptz, p_to timestamptz)
+-- Returns the times that a question names (Times in pg_memoir_language/questions.py) as ranges. A month without year is that
+-- of every year from p_from to p_to. A day reaches ten days on: people tell later what they did. Years only count where
+-- nothing closer is named.
+create or replace function _memoir.times_named(p_times jsonb, p_now timestamptz, p_from timestamptz, p_to timestamptz)
 returns tstzrange[] language plpgsql stable set plan_cache_mode = force_generic_plan as $$
 declare
-  v_query text := lower(left(p_query, 20000));
-  v_months constant text[] := _memoir.word_list('english', 'months');
   v_today timestamptz := date_trunc('day', p_now, 'UTC'); v_out tstzrange[];
 begin
-  if v_query !~ ('\d\d\d\d|' || _memoir.any_word('english', 'months')
-    || '|today|yesterday|\m(last|this) (week|month|year)|\mago\M') then
-    return '{}';
-  end if;
-  with named as (
-    select m[1] as day_before, m[2] as month, m[3] as day_after, m[4] as year
-    from regexp_matches(v_query, '\m(?:(\d{1,2})(?:st|nd|rd|th)?(?: of)? )?(' || _memoir.any_word('english', 'months')
-      || ')\M(?: (\d{1,2})(?:st|nd|rd|th)?\M)?,?(?: (\d{4})\M)?', 'g') m
-  ), dates as (
-    select y as year, array_position(v_months, n.month) as month, coalesce(n.day_before, n.day_after)::integer as day
-    from named n, generate_series(coalesce(n.year::integer, date_part('year', p_from at time zone 'UTC')::integer),
-      coalesce(n.year::integer, date_part('year', p_to at time zone 'UTC')::integer)) y
-    -- These two are other words as well.
-    where n.month not in ('may', 'march') or coalesce(n.day_before, n.day_after, n.year) is not null
-      or v_query ~ ('\m(in|of|during|since|by|until|last|this|early|mid|late) ' || n.month || '\M')
-    union all
-    select m[1]::integer, m[2]::integer, m[3]::integer from regexp_matches(v_query, '\m(\d{4})-(\d\d)(?:-(\d\d))?\M',
-      'g') m
-  ), starts as (
-    select make_timestamptz(year, month, 1, 0, 0, 0, 'UTC') as month, day from dates where month between 1 and 12
-      and year between 1 and 9999 and coalesce(day, 1) between 1 and 31
+  if p_times is null then return '{}'; end if;
+  with starts as (
+    select make_timestamptz(y, (d ->> 1)::integer, 1, 0, 0, 0, 'UTC') as month, (d ->> 2)::integer as day
+    from jsonb_array_elements(p_times -> 'dates') d,
+      generate_series(coalesce((d ->> 0)::integer, date_part('year', p_from at time zone 'UTC')::integer),
+        coalesce((d ->> 0)::integer, date_part('year', p_to at time zone 'UTC')::integer)) y
+    where (d ->> 1)::integer between 1 and 12 and y between 1 and 9999
+      and coalesce((d ->> 2)::integer, 1) between 1 and 31
   ), spans as (
     select case when day is null then tstzrange(month, month + interval '1 month')
       else tstzrange(month + make_interval(days => day - 2), month + make_interval(days => day + 10)) end as span
     from starts
     union all
-    select tstzrange(v_today - make_interval(days => n), v_today - make_interval(days => n) + interval '1 day')
-    from (values ('today', 0), ('yesterday', 1)) t(word, n) where v_query ~ ('\m' || word || '\M')
+    select tstzrange(v_today - make_interval(days => n::integer), v_today - make_interval(days => n::integer)
+      + interval '1 day') from jsonb_array_elements_text(p_times -> 'days') n
     union all
-    select tstzrange(date_trunc(m[2], p_now, 'UTC') - case m[1] when 'last' then ('1 ' || m[2])::interval
+    select tstzrange(date_trunc(p ->> 1, p_now, 'UTC') - case p ->> 0 when 'last' then ('1 ' || (p ->> 1))::interval
       else interval '0' end,
-      date_trunc(m[2], p_now, 'UTC') + case m[1] when 'last' then interval '0' else ('1 ' || m[2])::interval end)
-    from regexp_matches(v_query, '\m(last|this) (week|month|year)\M', 'g') m
+      date_trunc(p ->> 1, p_now, 'UTC') + case p ->> 0 when 'last' then interval '0'
+        else ('1 ' || (p ->> 1))::interval end)
+    from jsonb_array_elements(p_times -> 'periods') p
     union all
-    select tstzrange(v_today - (m[1] || ' ' || m[2])::interval * 1.25 - interval '1 day',
-      v_today - (m[1] || ' ' || m[2])::interval * 0.75 + interval '1 day')
-    from regexp_matches(v_query, '\m(\d{1,3}) (day|week|month|year)s? ago\M', 'g') m
+    select tstzrange(v_today - a.ago * 1.25 - interval '1 day', v_today - a.ago * 0.75 + interval '1 day')
+    from (select ((x ->> 0) || ' ' || (x ->> 1))::interval as ago from jsonb_array_elements(p_times -> 'ago') x) a
   )
   select array_agg(span) into v_out from spans;
   if v_out is null then
-    select array_agg(tstzrange(make_timestamptz(m[1]::integer, 1, 1, 0, 0, 0, 'UTC'),
-      make_timestamptz(m[1]::integer + 1, 1, 1, 0, 0, 0, 'UTC'))) into v_out
-    from regexp_matches(v_query, '\m((?:19|20)\d\d)\M', 'g') m;
+    select array_agg(tstzrange(make_timestamptz(y::integer, 1, 1, 0, 0, 0, 'UTC'),
+      make_timestamptz(y::integer + 1, 1, 1, 0, 0, 0, 'UTC'))) into v_out
+    from jsonb_array_elements_text(p_times -> 'years') y;
   end if;
   return coalesce(v_out, '{}');
 end $$;
 
 -- Returns what the items of a question have around them: from when to when they are, which times and speakers it names,
 -- sessions of people and assistants without names, the newest first.
-create or replace function _memoir.surroundings(p_items _memoir.search_items[], p_query text, p_now timestamptz,
+create or replace function _memoir.surroundings(p_items _memoir.search_items[], p_question _memoir.question, p_now timestamptz,
   out oldest timestamptz, out newest timestamptz, out times tstzrange[], out speakers text[], out sessions uuid[])
 language plpgsql stable set plan_cache_mode = force_generic_plan as $$
 declare
-  v_query text := lower(p_query);
+  v_query text := lower(p_question.query);
 begin
   select min(g.oldest), max(g.newest), array_agg(distinct g.speaker),
     array_agg(g.session_id order by g.newest desc, g.last desc) filter (where g.kind = 't' and g.speaker is null)
@@ -111,7 +96,7 @@ begin
   from (select i.kind, i.session_id, i.speaker, min(i.created_at) as oldest, max(i.created_at) as newest,
     max(i.item_no) as last
         from unnest(p_items) i group by 1, 2, 3) g;
-  times := _memoir.times_named(p_query, p_now, oldest, newest);
+  times := _memoir.times_named(p_question.facts -> 'times', p_now, oldest, newest);
   speakers := array(select s from unnest(speakers) s where strpos(v_query, lower(replace(s, '_', ' '))) > 0);
 end $$;
 
@@ -119,14 +104,13 @@ end $$;
 -- common with the question are there for their neighbours.
 create or replace function _memoir.score(p_items _memoir.search_items[], p_words _memoir.item_scores,
   p_vectors _memoir.item_scores,
-  p_config jsonb, p_query text, p_asked integer, p_project text, p_now timestamptz, p_limit integer,
-  p_unread boolean default false)
+  p_config jsonb, p_question _memoir.question, p_project text, p_now timestamptz, p_limit integer)
 returns _memoir.ranked_item[] language plpgsql stable
 set plan_cache_mode = force_generic_plan set enable_nestloop = off set enable_mergejoin = off as $$
 declare
-  v_weights _memoir.signals[] := _memoir.rank_weights(p_config -> 'rank_weights', p_asked,
-    p_unread);
-  v_around record := _memoir.surroundings(p_items, p_query, p_now);
+  v_weights _memoir.signals[] := _memoir.rank_weights(p_config -> 'rank_weights',
+    cardinality(p_question.terms), p_question.unread);
+  v_around record := _memoir.surroundings(p_items, p_question, p_now);
   f_global real := (p_config ->> 'project_global')::real; f_same real := (p_config ->> 'project_same')::real;
   f_other real := (p_config ->> 'project_other')::real;
   v_bm25 real := coalesce(greatest(p_words.best, 1e-6), 1);

@@ -1,5 +1,5 @@
 -- The language of a text, decided here alone: by its script, its frequent words, and letters that only one
--- language has. sql/data/languages.csv has the languages; search keeps an item's by its number there, and those of
+-- language has. plpython/pg_memoir_language/languages.csv has them; search keeps an item's by its number there, and those of
 -- a user as bits.
 
 create or replace function _memoir.language_names()

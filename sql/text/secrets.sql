@@ -78,6 +78,7 @@ returns text[] language plpgsql stable as $$
 declare
   v_kinds text[];
 begin
+  if coalesce(p_text, '') = '' then return '{}'; end if;
   if _memoir.reads_language() then
     v_kinds := _memoir.py_find_secrets(p_text, p_config ->> 'embedder_socket');
   end if;

@@ -7,7 +7,7 @@ from typing import Any
 
 import psycopg
 import pytest
-from calls import call, one, persist, set_clock, table
+from calls import call, persist, set_clock, table
 
 JOBS = [
     "the foundation",
@@ -59,15 +59,6 @@ BROAD = {
         "Quanti libri ho letto?",
     ],
 }
-NARROW = [
-    "Who lends me his tools?",
-    "When does the lorry come?",
-    "How many days are there between the delivery and the roof?",
-    "What is the colour of the book?",
-    "Was ist die Farbe des Buches?",
-    "Please order the slates for me.",
-    "I want to compile it in order to test it",
-]
 
 
 @pytest.fixture
@@ -103,20 +94,6 @@ def explained(db: psycopg.Connection, user: str, query: str, budget: int = 1200)
         query,
         memory_budget=budget,
         columns="session, turn_index, fidelity, included, reason, parts ->> 'breadth', content",
-    )
-
-
-@pytest.mark.parametrize(("shape", "query"), [(shape, query) for shape, queries in BROAD.items() for query in queries])
-def test_what_is_broad(db: psycopg.Connection, shape: str, query: str) -> None:
-    assert one(db, "select (_memoir.breadth(%s)).shape", query) == shape
-
-
-@pytest.mark.parametrize("query", NARROW)
-def test_what_is_not(db: psycopg.Connection, query: str) -> None:
-    assert one(db, "select (_memoir.breadth(%s)).shape", query) is None
-    assert (
-        one(db, "select (_memoir.breadth(%s)).shape", "In which order? " + "A long message is about itself. " * 20)
-        is None
     )
 
 

@@ -28,17 +28,6 @@ PHATIC = [
     "haha",
     "That’s perfect, thank you",
 ]
-ASKING = [
-    "How is Anna?",
-    "what is the best time?",
-    "Is it done?",
-    "thanks, and what about Berlin",
-    "good restaurants",
-    "remind me",
-    "When is the job interview?",
-    "morning run",
-    "hello kitty",
-]
 
 
 @pytest.fixture(scope="module")
@@ -80,15 +69,6 @@ def test_small_talk_shows_pinned_items_only(db: psycopg.Connection, user: str) -
         and said["items"] == [pinned]
         and "Mondays" in said["messages"][-1]["content"]
     )
-
-
-@pytest.mark.parametrize("text", ASKING)
-def test_what_asks_for_something_is_no_small_talk(db: psycopg.Connection, text: str) -> None:
-    assert db.execute("select _memoir.is_phatic('english', %s)", [text]).fetchone() == (False,)
-
-
-def test_other_languages_are_not_told_by_english_words(db: psycopg.Connection) -> None:
-    assert db.execute("select _memoir.is_phatic('german', 'so')").fetchone() == (False,)
 
 
 def test_recall_ends_where_relevance_does(db: psycopg.Connection, user: str) -> None:
@@ -279,42 +259,6 @@ def test_without_a_vector_nothing_is_called_weak(db: psycopg.Connection, user: s
 # Questions about oneself ----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "asked",
-    [
-        "Which laptop do I have?",
-        "what car do i drive",
-        "Can I take amoxicillin?",
-        "What's our wifi password?",
-        "Wie heißt mein Hund?",
-        "Où est-ce que j'habite ?",
-        "Где я живу?",
-        "我的血型是什么?",
-        "Mijn hond heet hoe?",
-    ],
-)
-def test_these_ask_of_ones_own(db: psycopg.Connection, asked: str) -> None:
-    assert db.execute("select _memoir.asks_of_own(%s)", [asked]).fetchone() == (True,)
-
-
-@pytest.mark.parametrize(
-    "asked",
-    [
-        "How do I rename a column in SQLite?",
-        "Can you give me a recipe for leek soup?",
-        "Plan a three-course dinner for six guests.",
-        "I need a synonym for 'leverage'",
-        "Who invented the zipper?",
-        "what did Ben say?",
-        "Wie kann ich das machen?",
-        "Does it block on I/O?",
-        "I moved to Basel",
-    ],
-)
-def test_these_do_not(db: psycopg.Connection, asked: str) -> None:
-    assert db.execute("select _memoir.asks_of_own(%s)", [asked]).fetchone() == (False,)
-
-
 def test_a_question_about_oneself_recalls_ones_own_turns(db: psycopg.Connection, user: str) -> None:
     """Though no word is shared, and nothing says that they fit."""
     said = [("user", "I've got a Zenbook, how do I clean the keys?"), ("assistant", "A Zenbook wants a soft brush.")]
@@ -334,44 +278,6 @@ def test_a_question_about_oneself_recalls_ones_own_turns(db: psycopg.Connection,
     assert "Zenbook" not in context(db, user, "Which laptop do I have?")["messages"][-1]["content"]
     db.execute("select memoir.set_user_settings(%s, '{\"own_question_turns\": null}')", [user])
     assert "Zenbook" not in context(db, user, "Which laptop does Elon have?")["messages"][-1]["content"]
-
-
-@pytest.mark.parametrize(
-    ("asked", "refers"),
-    [
-        ("I've set up the accounts. What's next for us?", True),
-        ("What should we focus on next?", True),
-        ("Let's resume the paused analysis", True),
-        ("Can we push that to tomorrow?", True),
-        ("I downloaded the app you suggested", True),
-        ("Yes, please guide me, and tell me exactly where to go", True),
-        ("Was ist der nächste Schritt?", True),
-        ("On en était où ?", True),
-        ("¿Dónde lo dejamos?", True),
-        ("Qual é o próximo passo?", True),
-        ("Da dove eravamo rimasti, riprendiamo", True),
-        ("When is the next train to Basel?", False),
-        ("What are we using Redis for?", False),
-        ("What is the next leap year?", False),
-        ("What comes next in 1, 1, 2, 3?", False),
-        ("Can you check my resume for typos?", False),
-        ("What is the carry on luggage limit?", False),
-        ("Where can I pick up a rental car in Lisbon?", False),
-        ("How do I sort the list in Python?", False),
-        ("How do I pause a thread in Java?", False),
-        ("Yes, what is the capital of Peru?", False),
-        ("Warum sind sie in Streit geraten?", False),
-        ("Wie kann ich eine Datei verschieben?", False),
-        ("Explique-moi la suite de Fibonacci", False),
-        ("Mi consigli un piano bar a Roma?", False),
-        ("Que línguas falamos no Brasil?", False),
-        ("Yes Minister is on tonight", False),
-        ("Who invented the zipper?", False),
-        ("Wann fährt der nächste Zug?", False),
-    ],
-)
-def test_these_go_on_with_something(db: psycopg.Connection, asked: str, refers: bool) -> None:
-    assert db.execute("select _memoir.refers_back(%s)", [asked]).fetchone() == (refers,)
 
 
 def test_what_a_new_session_goes_on_with_need_not_fit(db: psycopg.Connection, user: str) -> None:

@@ -216,7 +216,7 @@ def test_another_configuration_finds_what_was_said_before(db: psycopg.Connection
 
 def test_a_model_says_what_it_reads(db: psycopg.Connection) -> None:
     unread = """select (_memoir.question(gen_random_uuid(), null, config || jsonb_build_object('text_search_config', %s::text), %s,
-        null, null)).unread from _memoir.settings_merged"""
+        '{}', null, null)).unread from _memoir.settings_merged"""
     asked = (
         ("english", "How are you?"),
         ("german", "Wie geht es dir?"),

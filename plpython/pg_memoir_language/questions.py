@@ -1,0 +1,148 @@
+"""Read a question: is it small talk, how broad is it, is it about the asker's own, what times does it name."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from . import data
+from .languages import WITH_RULES, spoken_language, text_language
+from .patterns import any_of, compiled
+from .secrets import redact
+
+LANGUAGES = ("english", "german", "spanish", "french", "portuguese", "italian")
+SHORT_BREADTH, SHORT_SEVERAL = 400, 200
+
+
+@dataclass(frozen=True)
+class Times:
+    """The times that a question names, for the caller to place.
+
+    `dates`: (year, month, day), year and day None where they are not named; `years`: years alone, which count where
+    nothing closer is named; `ago`: (count, unit); `periods`: ("last" or "this", unit); `days`: days before today.
+    """
+
+    dates: list[tuple[int | None, int, int | None]] = field(default_factory=list)
+    years: list[int] = field(default_factory=list)
+    ago: list[tuple[int, str]] = field(default_factory=list)
+    periods: list[tuple[str, str]] = field(default_factory=list)
+    days: list[int] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class QuestionFacts:
+    """What a question says of what it is after.
+
+    `redacted`: its text without secrets; `shape`: "order", "summary", "several" for answers that lie in many places;
+    `of_speaker`: it asks for what the speaker said; `own`: it is after something of the asker's own; `back`: it goes on
+    with what was begun together.
+    """
+
+    redacted: str
+    small_talk: bool
+    shape: str | None
+    of_speaker: bool
+    own: bool
+    back: bool
+    times: Times
+
+
+def read_question(text: str) -> dict[str, Any]:
+    """Return the QuestionFacts of a text as a dict."""
+    shape, of_speaker = _breadth(text)
+    return asdict(
+        QuestionFacts(
+            redact(text), is_phatic(text), shape, of_speaker, asks_of_own(text), refers_back(text), times_named(text)
+        )
+    )
+
+
+def is_question(text: str) -> bool:
+    """Return whether a text ends with a question mark."""
+    return text.rstrip().endswith(("?", "？", "؟"))
+
+
+def is_phatic(text: str) -> bool:
+    """Return whether a text is greetings, thanks, assent and leave-taking alone. English."""
+    if len(text) > 120:
+        return False
+    plain = compiled("[^[:alnum:]?]+").sub(" ", text.lower().replace("'", "").replace("’", ""))
+    asked = any_of(data.entries("english", "small_talk_questions"))
+    questions = compiled(rf" (so |and )?({asked})( doing)?( today| this morning| lately)? ?\?? ", longest=True)
+    plain = questions.sub(" ", f" {plain.strip()} ")
+    return "?" not in plain and set(plain.split()) <= set(data.entries("english", "small_talk"))
+
+
+def _breadth(text: str) -> tuple[str | None, bool]:
+    if len(text) > SHORT_BREADTH:
+        return None, False
+    query = text.lower()
+    words = set(compiled("[?!.,;:¿¡’'() ]").split(query))
+    for language in LANGUAGES:
+        if not words & set(data.entries(language, "asks_words")):
+            continue
+        shape = None
+        if compiled(rf"\m({any_of(data.entries(language, 'asks_order'))})").search(query):
+            shape = "order"
+        elif compiled(rf"\m({any_of(data.entries(language, 'asks_summary'))})").search(query):
+            shape = "summary"
+        elif len(text) <= SHORT_SEVERAL and compiled(
+            rf"\m({any_of(data.entries(language, 'asks_several'))})\M"
+        ).search(query):
+            shape = "several"
+        if shape:
+            own = compiled(rf"\m({any_of(data.entries(language, 'asks_own'))})\M")
+            return shape, own.search(query) is not None
+    return None, False
+
+
+def asks_of_own(text: str) -> bool:
+    """Return whether a question is after something of the asker's own: "which laptop do I have?", and not "how do I
+    rename a column?"."""
+    if len(text) > 300:
+        return False
+    language = spoken_language(text)
+    plain = text.lower().replace("’", "'")
+    words = set(compiled("[^[:alpha:]]+").split(plain))
+    if not is_question(text) and not words & set(data.entries(language, "asks_words")):
+        return False
+    anyhow = data.entries(language, "asks_anyhow")
+    if anyhow:
+        plain = compiled(rf"\m({any_of(anyhow)})\M", longest=True).sub(" ", plain)
+    # A language without rules is asked with those of all.
+    matters = data.entries(None if text_language(text) > WITH_RULES else language, "own_matters")
+    return compiled(rf"\m({any_of(matters)})\M").search(plain) is not None
+
+
+def refers_back(text: str) -> bool:
+    """Return whether a message goes on with what was begun together: "what's the next step?"."""
+    entries = data.entries(spoken_language(text), "refers_back")
+    if len(text) > 1000 or not entries:
+        return False
+    return compiled(rf"\m({any_of(entries)})\M").search(text.lower().replace("’", "'")) is not None
+
+
+def times_named(text: str) -> Times:
+    """Return the times that a question names: months with or without year, days of them, ISO dates, and "today",
+    "yesterday", "last week", "three months ago"."""
+    query = text[:20000].lower()
+    months = data.entries("english", "months")
+    found = Times()
+    named = compiled(
+        rf"\m(?:(\d{{1,2}})(?:st|nd|rd|th)?(?: of)? )?({any_of(months)})\M(?: (\d{{1,2}})(?:st|nd|rd|th)?\M)?,?(?: (\d{{4}})\M)?",
+        longest=True,
+    )
+    for match in named.finditer(query):
+        month, year, day = match[2], match[4], match[1] or match[3]
+        # These two are other words as well.
+        if month in ("may", "march") and not day and not year:
+            if not compiled(rf"\m(in|of|during|since|by|until|last|this|early|mid|late) {month}\M").search(query):
+                continue
+        found.dates.append((int(year) if year else None, months.index(month) + 1, int(day) if day else None))
+    for match in compiled(r"\m(\d{4})-(\d\d)(?:-(\d\d))?\M").finditer(query):
+        found.dates.append((int(match[1]), int(match[2]), int(match[3]) if match[3] else None))
+    found.days.extend(n for n, word in enumerate(("today", "yesterday")) if compiled(rf"\m{word}\M").search(query))
+    found.periods.extend((m[1], m[2]) for m in compiled(r"\m(last|this) (week|month|year)\M").finditer(query))
+    found.ago.extend((int(m[1]), m[2]) for m in compiled(r"\m(\d{1,3}) (day|week|month|year)s? ago\M").finditer(query))
+    found.years.extend(int(m[1]) for m in compiled(r"\m((?:19|20)\d\d)\M").finditer(query))
+    return found
