@@ -45,7 +45,7 @@ def load(language: str) -> LanguageData:
         for use, value in table.pop(kind, {}).items():
             if use in lists:
                 raise ValueError(f"{path}: {use} stands in two sections")
-            entries = tuple(value.split()) if kind == "words" else tuple(_joined(entry) for entry in value)
+            entries = tuple(value.split()) if kind == "words" else tuple(_join_parts(entry) for entry in value)
             if len(set(entries)) < len(entries):
                 twice = next(entry for entry in entries if entries.count(entry) > 1)
                 raise ValueError(f"{path}: {use} holds {twice!r} twice")
@@ -54,10 +54,11 @@ def load(language: str) -> LanguageData:
             lists[use] = entries
     pieces: dict[str, str] = {}
     for name, value in table.pop("statement_pieces", {}).items():
-        pieces[name] = _filled(path, _joined(value), pieces)
+        pieces[name] = _fill_pieces(path, _join_parts(value), pieces)
     rules = {
         kind: tuple(
-            {key: _filled(path, _joined(value), pieces) for key, value in rule.items()} for rule in table.pop(kind, [])
+            {key: _fill_pieces(path, _join_parts(value), pieces) for key, value in rule.items()}
+            for rule in table.pop(kind, [])
         )
         for kind in ("statement_rules", "extraction_rules")
     }
@@ -83,12 +84,12 @@ def entries(language: str | None, *uses: str) -> tuple[str, ...]:
     return tuple(found)
 
 
-def _joined(value: Any) -> Any:
+def _join_parts(value: Any) -> Any:
     """A long text stands as an array of its parts."""
     return "".join(value) if isinstance(value, list) else value
 
 
-def _filled(path: Path, value: Any, pieces: dict[str, str]) -> Any:
+def _fill_pieces(path: Path, value: Any, pieces: dict[str, str]) -> Any:
     """Replace {{name}} by the piece of that name."""
     if not isinstance(value, str):
         return value

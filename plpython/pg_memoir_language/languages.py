@@ -8,7 +8,7 @@ from functools import cache
 from pathlib import Path
 
 from . import data
-from .patterns import compiled
+from .patterns import compile_pattern
 
 # Languages with rules come first, in this order; then those that Latin texts are told apart by.
 WITH_RULES, LATIN = 6, 18
@@ -59,11 +59,11 @@ def script(text: str) -> str:
     if text.isascii():
         return "latin"
     shared = r"[\u0001-\u036f\u1e00-\u1eff\u2000-\u2bff\u3000-\u303f\ufe00-\ufe0f\uff00-\uff20\U0001f000-\U0001ffff]+"
-    other = compiled(shared).sub("", text)
-    latin = compiled(r"[^a-zA-Z\u00c0-\u024f\u1e00-\u1eff]+").sub("", text)
+    other = compile_pattern(shared).sub("", text)
+    latin = compile_pattern(r"[^a-zA-Z\u00c0-\u024f\u1e00-\u1eff]+").sub("", text)
     if not other or len(other) * 3 < len(latin):
         return "latin"
-    return next((name for name, letters in SCRIPTS if compiled(letters).search(other)), "other")
+    return next((name for name, letters in SCRIPTS if compile_pattern(letters).search(other)), "other")
 
 
 def text_language(text: str) -> int:
@@ -90,7 +90,7 @@ def text_language(text: str) -> int:
                 default=None,
             )
             return best.number if best else 0
-        accented = compiled(r"[\u00c0-\u024f]").search(text) is not None
+        accented = compile_pattern(r"[\u00c0-\u024f]").search(text) is not None
     # Of two that are as likely hardly the one without accents.
     found, most, beaten = 0, 0, int(accented)
     for language in known[:LATIN]:

@@ -10,7 +10,9 @@ Pattern = regex.Pattern
 
 
 @cache
-def compiled(pattern: str, ignore_case: bool = False, lines: bool = False, longest: bool = False) -> regex.Pattern[str]:
+def compile_pattern(
+    pattern: str, ignore_case: bool = False, lines: bool = False, longest: bool = False
+) -> regex.Pattern[str]:
     """Compile a pattern once a process.
 
     In `lines` mode ^ and $ match at the ends of lines and . stays within one. `longest` finds the longest match, as
@@ -54,6 +56,6 @@ def _end_only(pattern: str) -> str:
     return "".join(parts)
 
 
-def any_of(entries: tuple[str, ...]) -> str:
+def join_choices(entries: tuple[str, ...]) -> str:
     """Join entries of lists to a pattern that matches any of them."""
     return "|".join(entries)

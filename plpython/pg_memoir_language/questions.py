@@ -7,7 +7,7 @@ from typing import Any
 
 from . import data
 from .languages import WITH_RULES, spoken_language, text_language
-from .patterns import any_of, compiled
+from .patterns import compile_pattern, join_choices
 from .secrets import redact
 
 LANGUAGES = ("english", "german", "spanish", "french", "portuguese", "italian")
@@ -52,7 +52,7 @@ def read_question(text: str) -> dict[str, Any]:
     shape, of_speaker = _breadth(text)
     return asdict(
         QuestionFacts(
-            redact(text), is_phatic(text), shape, of_speaker, asks_of_own(text), refers_back(text), times_named(text)
+            redact(text), is_phatic(text), shape, of_speaker, asks_of_own(text), refers_back(text), find_times(text)
         )
     )
 
@@ -66,9 +66,9 @@ def is_phatic(text: str) -> bool:
     """Return whether a text is greetings, thanks, assent and leave-taking alone. English."""
     if len(text) > 120:
         return False
-    plain = compiled("[^[:alnum:]?]+").sub(" ", text.lower().replace("'", "").replace("’", ""))
-    asked = any_of(data.entries("english", "small_talk_questions"))
-    questions = compiled(rf" (so |and )?({asked})( doing)?( today| this morning| lately)? ?\?? ", longest=True)
+    plain = compile_pattern("[^[:alnum:]?]+").sub(" ", text.lower().replace("'", "").replace("’", ""))
+    asked = join_choices(data.entries("english", "small_talk_questions"))
+    questions = compile_pattern(rf" (so |and )?({asked})( doing)?( today| this morning| lately)? ?\?? ", longest=True)
     plain = questions.sub(" ", f" {plain.strip()} ")
     return "?" not in plain and set(plain.split()) <= set(data.entries("english", "small_talk"))
 
@@ -77,21 +77,21 @@ def _breadth(text: str) -> tuple[str | None, bool]:
     if len(text) > SHORT_BREADTH:
         return None, False
     query = text.lower()
-    words = set(compiled("[?!.,;:¿¡’'() ]").split(query))
+    words = set(compile_pattern("[?!.,;:¿¡’'() ]").split(query))
     for language in LANGUAGES:
         if not words & set(data.entries(language, "asks_words")):
             continue
         shape = None
-        if compiled(rf"\m({any_of(data.entries(language, 'asks_order'))})").search(query):
+        if compile_pattern(rf"\m({join_choices(data.entries(language, 'asks_order'))})").search(query):
             shape = "order"
-        elif compiled(rf"\m({any_of(data.entries(language, 'asks_summary'))})").search(query):
+        elif compile_pattern(rf"\m({join_choices(data.entries(language, 'asks_summary'))})").search(query):
             shape = "summary"
-        elif len(text) <= SHORT_SEVERAL and compiled(
-            rf"\m({any_of(data.entries(language, 'asks_several'))})\M"
+        elif len(text) <= SHORT_SEVERAL and compile_pattern(
+            rf"\m({join_choices(data.entries(language, 'asks_several'))})\M"
         ).search(query):
             shape = "several"
         if shape:
-            own = compiled(rf"\m({any_of(data.entries(language, 'asks_own'))})\M")
+            own = compile_pattern(rf"\m({join_choices(data.entries(language, 'asks_own'))})\M")
             return shape, own.search(query) is not None
     return None, False
 
@@ -103,15 +103,15 @@ def asks_of_own(text: str) -> bool:
         return False
     language = spoken_language(text)
     plain = text.lower().replace("’", "'")
-    words = set(compiled("[^[:alpha:]]+").split(plain))
+    words = set(compile_pattern("[^[:alpha:]]+").split(plain))
     if not is_question(text) and not words & set(data.entries(language, "asks_words")):
         return False
     anyhow = data.entries(language, "asks_anyhow")
     if anyhow:
-        plain = compiled(rf"\m({any_of(anyhow)})\M", longest=True).sub(" ", plain)
+        plain = compile_pattern(rf"\m({join_choices(anyhow)})\M", longest=True).sub(" ", plain)
     # A language without rules is asked with those of all.
     matters = data.entries(None if text_language(text) > WITH_RULES else language, "own_matters")
-    return compiled(rf"\m({any_of(matters)})\M").search(plain) is not None
+    return compile_pattern(rf"\m({join_choices(matters)})\M").search(plain) is not None
 
 
 def refers_back(text: str) -> bool:
@@ -119,30 +119,36 @@ def refers_back(text: str) -> bool:
     entries = data.entries(spoken_language(text), "refers_back")
     if len(text) > 1000 or not entries:
         return False
-    return compiled(rf"\m({any_of(entries)})\M").search(text.lower().replace("’", "'")) is not None
+    return compile_pattern(rf"\m({join_choices(entries)})\M").search(text.lower().replace("’", "'")) is not None
 
 
-def times_named(text: str) -> Times:
+def find_times(text: str) -> Times:
     """Return the times that a question names: months with or without year, days of them, ISO dates, and "today",
     "yesterday", "last week", "three months ago"."""
     query = text[:20000].lower()
     months = data.entries("english", "months")
     found = Times()
-    named = compiled(
-        rf"\m(?:(\d{{1,2}})(?:st|nd|rd|th)?(?: of)? )?({any_of(months)})\M(?: (\d{{1,2}})(?:st|nd|rd|th)?\M)?,?(?: (\d{{4}})\M)?",
+    named = compile_pattern(
+        rf"\m(?:(\d{{1,2}})(?:st|nd|rd|th)?(?: of)? )?({join_choices(months)})\M(?: (\d{{1,2}})(?:st|nd|rd|th)?\M)?,?(?: (\d{{4}})\M)?",
         longest=True,
     )
     for match in named.finditer(query):
         month, year, day = match[2], match[4], match[1] or match[3]
         # These two are other words as well.
         if month in ("may", "march") and not day and not year:
-            if not compiled(rf"\m(in|of|during|since|by|until|last|this|early|mid|late) {month}\M").search(query):
+            if not compile_pattern(rf"\m(in|of|during|since|by|until|last|this|early|mid|late) {month}\M").search(
+                query
+            ):
                 continue
         found.dates.append((int(year) if year else None, months.index(month) + 1, int(day) if day else None))
-    for match in compiled(r"\m(\d{4})-(\d\d)(?:-(\d\d))?\M").finditer(query):
+    for match in compile_pattern(r"\m(\d{4})-(\d\d)(?:-(\d\d))?\M").finditer(query):
         found.dates.append((int(match[1]), int(match[2]), int(match[3]) if match[3] else None))
-    found.days.extend(n for n, word in enumerate(("today", "yesterday")) if compiled(rf"\m{word}\M").search(query))
-    found.periods.extend((m[1], m[2]) for m in compiled(r"\m(last|this) (week|month|year)\M").finditer(query))
-    found.ago.extend((int(m[1]), m[2]) for m in compiled(r"\m(\d{1,3}) (day|week|month|year)s? ago\M").finditer(query))
-    found.years.extend(int(m[1]) for m in compiled(r"\m((?:19|20)\d\d)\M").finditer(query))
+    found.days.extend(
+        n for n, word in enumerate(("today", "yesterday")) if compile_pattern(rf"\m{word}\M").search(query)
+    )
+    found.periods.extend((m[1], m[2]) for m in compile_pattern(r"\m(last|this) (week|month|year)\M").finditer(query))
+    found.ago.extend(
+        (int(m[1]), m[2]) for m in compile_pattern(r"\m(\d{1,3}) (day|week|month|year)s? ago\M").finditer(query)
+    )
+    found.years.extend(int(m[1]) for m in compile_pattern(r"\m((?:19|20)\d\d)\M").finditer(query))
     return found

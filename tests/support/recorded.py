@@ -60,11 +60,11 @@ def snapshot(story: Story) -> str:
     """A few of a story's answers as JSON to read, evenly spread over it; texts as lists of their lines."""
     cases = [(name, answer) for name, answer in story.cases() if not name.endswith("/written")]
     step = max(1, -(-len(cases) // CASES))
-    chosen = {name.partition("/")[2]: by_line(answer) for name, answer in cases[::step]}
-    return "\n".join(shown(chosen)) + "\n"
+    chosen = {name.partition("/")[2]: split_lines(answer) for name, answer in cases[::step]}
+    return "\n".join(format_value(chosen)) + "\n"
 
 
-def shown(value: Any, before: str = "", indent: int = 0, after: str = "") -> list[str]:
+def format_value(value: Any, before: str = "", indent: int = 0, after: str = "") -> list[str]:
     """A value as lines of JSON, each as long as WIDTH allows."""
     text = " " * indent + before + json.dumps(value, ensure_ascii=False) + after
     if len(text) <= WIDTH or not value or not isinstance(value, (dict, list)):
@@ -76,15 +76,15 @@ def shown(value: Any, before: str = "", indent: int = 0, after: str = "") -> lis
     )
     lines = [" " * indent + before + ("{" if isinstance(value, dict) else "[")]
     for number, (key, part) in enumerate(inner, 1):
-        lines += shown(part, key, indent + 1, "," if number < len(inner) else "")
+        lines += format_value(part, key, indent + 1, "," if number < len(inner) else "")
     return [*lines, " " * indent + ("}" if isinstance(value, dict) else "]") + after]
 
 
-def by_line(value: Any) -> Any:
+def split_lines(value: Any) -> Any:
     if isinstance(value, dict):
-        return {key: by_line(inner) for key, inner in value.items()}
+        return {key: split_lines(inner) for key, inner in value.items()}
     if isinstance(value, list):
-        return [by_line(inner) for inner in value]
+        return [split_lines(inner) for inner in value]
     return value.split("\n") if isinstance(value, str) and "\n" in value else value
 
 

@@ -13,7 +13,7 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / "plpython"), str(ROOT / "tests" / "support")]
 
 from pg_memoir_language import data, secrets  # noqa: E402
-from pg_memoir_language.patterns import compiled  # noqa: E402
+from pg_memoir_language.patterns import compile_pattern  # noqa: E402
 from pg_memoir_language.secrets import find_secrets, redact, secret_kinds  # noqa: E402
 from secret_texts import texts  # noqa: E402
 
@@ -146,7 +146,7 @@ def test_disguised_secret_withholds_the_text() -> None:
 
 def test_stems_are_in_all_names() -> None:
     """Each name of a password holds a stem of its language: names are looked for behind stems alone."""
-    group = compiled(r"\[[^]]*\]|\((?:[^()]|\([^()]*\))*\)\??|.\?")
+    group = compile_pattern(r"\[[^]]*\]|\((?:[^()]|\([^()]*\))*\)\??|.\?")
     stems = secrets._tables()["stems"]
     names = [(language, name) for language in stems for name in data.entries(language, "password_names")]
     assert len(names) > 70
