@@ -121,7 +121,7 @@ class Operations:
         """Leases up to `limit` (256) turns that nobody has looked through for secrets."""
 
     @value
-    def store_secrets(self, work: int, lease: Id, item_nos: Sequence[int], kinds: Sequence[str]) -> int:
+    def store_secrets(self, work: BigInt, lease: Id, item_nos: Sequence[int], kinds: Sequence[str]) -> int:
         """Stores the kinds of secrets in claimed turns of one lease ("" for none); returns how many turns it marked
         secret."""
 

@@ -302,7 +302,7 @@ def test_the_rest_of_a_short_turn_gains_from_its_best_part(db: psycopg.Connectio
                 for ref, chunk, start, score in parts]  # fmt: skip
         config = {"relevance_floor": 0, "relevance_share": 0, "relevance_repeats": 1, "fidelity_worth": {"rest": rest}}
         found = db.execute("""select c.ref_id::text, c.chunk, c.worth from unnest(_memoir.value_candidates(
-            array(select r from jsonb_populate_recordset(null::_memoir.ranked_item, %s) r), null, '{}', '{}', '{}', '{}', %s, null, now(), null)) c""",
+            array(select r from jsonb_populate_recordset(null::_memoir.ranked_item, %s) r), null, '{}', '{}', '{}', '{}', %s, null, now(), null, 0, 0, 0)) c""",
             [psycopg.types.json.Jsonb(rows), psycopg.types.json.Jsonb(config)]).fetchall()  # fmt: skip
         worth = {(int(ref[-12:]), chunk): value for ref, chunk, value in found}
         return [worth[int(ref), chunk] for ref, chunk, _, _ in parts]

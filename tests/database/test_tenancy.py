@@ -9,6 +9,7 @@ from typing import Any
 
 import psycopg
 import pytest
+from calls import read_turns
 from psycopg.types.json import Jsonb
 from routines import MESSAGES, Routine, all_routines, code, values_for
 from rows import tables_with_users
@@ -238,6 +239,7 @@ def test_nothing_of_one_user_names_another(world: World) -> None:
             for _ in range(2):
                 app.execute("select memoir.compile_context(%s, 'u', 'What is my cat called?')", [user])
             app.execute("select memoir.remember(%s, %s)", [user, f"only {user}"])
+        read_turns(jobs)
         claimed = jobs.execute("select user_id::text, item_no, text from memoir.claim_embeddings(1000)").fetchall()
         of = {world.id_of(user): user for user in ("twin-one", "twin-two")}
         other = {"twin-one": "twin-two", "twin-two": "twin-one"}

@@ -75,6 +75,13 @@ def persist(db: Db, user: str, session: str, *said: str | dict[str, Any], **name
     return store(db, user, session, messages(*said), **named)
 
 
+def read_turns(db: Db) -> None:
+    """What a worker does on a server without PL/Python: looks through all turns for secrets. It finds none."""
+    while claimed := db.execute("select work_id, lease_id, array_agg(item_no) from memoir.claim_unread(10000) group by 1, 2").fetchall():
+        for work, lease, items in claimed:
+            db.execute("select memoir.store_secrets(%s, %s, %s, %s)", [work, lease, items, [""] * len(items)])
+
+
 def say(db: Db, user: str, session: str, *texts: str, answer: str = "I see.", **named: Any) -> dict[str, Any]:
     """Each text a turn of its own, answered; what the last call returned."""
     done: dict[str, Any] = {}

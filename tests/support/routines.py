@@ -123,8 +123,10 @@ def values_for(
             admin.execute("select memoir.reset_setting('llm_provider')")
     if "p_call" in needed:
         made["p_call"] = db.execute("select memoir.capture_call(%s, %s, 'x')", [user, session]).fetchone()[0]
-    if routine.name in ("heartbeat", "retry_work", "release_work", "store_model_result", "fail_model_call"):
+    if routine.name in ("heartbeat", "retry_work", "release_work", "store_model_result", "fail_model_call", "store_secrets"):
         made |= {"p_work": 0, "p_lease": "00000000-0000-0000-0000-000000000000"}
+        if routine.name == "store_secrets":
+            made |= {"p_item_nos": [1], "p_kinds": [""]}
     if "p_report" in needed:
         at, info = db.execute("select memoir.now(), memoir.session_info(%s, %s)", [user, session]).fetchone()
         lists = (
