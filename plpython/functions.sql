@@ -82,6 +82,30 @@ facts = shim.read_language("read_question", p_query, p_socket)
 return facts and json.dumps(facts)
 $$;
 
+-- Slot, value and standing that a memory tells without one, {} where it tells none; null where the package is not found.
+create or replace function _memoir.py_read_statement(p_content text, p_socket text)
+returns jsonb language plpython3u stable as $$
+import json
+from pg_memoir_server import shim
+return json.dumps(shim.read_language("read_statement", p_content, p_socket) or {})
+$$;
+
+-- Sentences and clauses of texts (Clause): {"texts", "languages"}.
+create or replace function _memoir.py_read_clauses(p_texts jsonb, p_socket text)
+returns jsonb language plpython3u stable as $$
+import json
+from pg_memoir_server import shim
+return json.dumps(shim.read_language("read_clauses", p_texts, p_socket))
+$$;
+
+-- What rules find in turns (Extracted): {"turns", "requests"}.
+create or replace function _memoir.py_find_memories(p_turns jsonb, p_socket text)
+returns jsonb language plpython3u stable as $$
+import json
+from pg_memoir_server import shim
+return json.dumps(shim.read_language("find_memories", p_turns, p_socket))
+$$;
+
 -- The same text without its secrets: '' where they can't be taken out, null where the package is not found.
 create or replace function _memoir.py_redact(p_text text, p_socket text)
 returns text language plpython3u stable as $$

@@ -174,9 +174,9 @@ def _calendar_day(words: list[str], month: int, said_on: date, is_past: bool) ->
     except ValueError:
         return None
     if year is None and is_past and found > said_on + timedelta(days=31):
-        return found - relativedelta(years=1)
-    if year is None and not is_past and found < said_on - timedelta(days=90):
-        return found + relativedelta(years=1)
+        found -= relativedelta(years=1)
+    elif year is None and not is_past and found < said_on - timedelta(days=90):
+        found += relativedelta(years=1)
     return found
 
 

@@ -14,7 +14,15 @@ OTHERS = {
 }  # fmt: skip
 SELF = {"i", "i'm", "im", "i've", "ive", "i'll", "i'd", "me", "my", "mine", "myself"}
 HAD = {"been", "never", "better", "gone", "seen", "done", "just", "already"}
-THIRD = {"am": "is", "have": "has", "haven't": "hasn't", "do": "does", "don't": "doesn't", "dont": "doesn't", "were": "was"}
+THIRD = {
+    "am": "is",
+    "have": "has",
+    "haven't": "hasn't",
+    "do": "does",
+    "don't": "doesn't",
+    "dont": "doesn't",
+    "were": "was",
+}
 
 
 def name_speaker(sentence: str, name: str) -> str:

@@ -18,7 +18,6 @@ from .languages import spoken_language
 from .naming import name_speaker
 from .patterns import Pattern, compile_pattern
 from .text import (
-    APOSTROPHES,
     Clause,
     Sentence,
     bare,
@@ -29,6 +28,7 @@ from .text import (
     own_sentences,
     pad,
     plain,
+    read_clauses,
     replace_all,
     replace_first,
     search,
@@ -361,9 +361,7 @@ def extract_sentences(text: str, turn: Turn, text_no: int) -> list[Extracted]:
     return found
 
 
-def _matching(
-    rules: Iterable[ExtractionRule], form: str, specifics: int, roles: set[str], early: bool
-) -> Rule | None:
+def _matching(rules: Iterable[ExtractionRule], form: str, specifics: int, roles: set[str], early: bool) -> Rule | None:
     for rule in rules:
         if rule.early == early and specifics >= rule.at_least and roles & set(rule.roles):
             if rule.pattern.search(form) and not (rule.not_if and rule.not_if.search(form)):
@@ -456,7 +454,10 @@ def word_memory(
     text = replace_all(r"(\*{1,3}|\m_)([^*_\s][^*_]*)\1|\*{2,}", r"\2", text, False)
     text = replace_first(r"( -|,|;|\.) (so )?(can|could|would|will) you .*$", ".", text)
     text = replace_first(
-        r"( -|,|;)? (and|but|so) (I|we) (want|need|'d like|would like) to (make|be) (sure|certain) .*$", ".", text, False
+        r"( -|,|;)? (and|but|so) (I|we) (want|need|'d like|would like) to (make|be) (sure|certain) .*$",
+        ".",
+        text,
+        False,
     )
     # "…, ok?", "…, any tips?" ask for no more than assent, or for help.
     text = replace_first(r",[^,.!?]{2,24}\?+$", "", text, False)
@@ -520,4 +521,42 @@ def read_statement(content: str) -> dict[str, Any] | None:
     return {"slot": rule.get("slot"), "value": rule.get("value"), "standing": rule["standing"]}
 
 
-__all__ = ["APOSTROPHES", "Extracted", "Turn", "extract_sentences", "find_statements", "read_statement"]
+def find_memories(turns: Sequence[Turn], requests: Sequence[tuple[int, int, int]]) -> list[Extracted]:
+    """Return what rules find in turns, which count from 1: what persons say of themselves, clause by clause; of the rest
+    sentences worth keeping; of tools errors, identifiers and totals.
+
+    `requests`: spans (turn, start, length) of requests to forget, which are no memories.
+    """
+    languages = [turn.language for turn in turns]
+    asked = [(no, start, start + length) for no, start, length in requests]
+    clauses = [
+        clause
+        for number, turn in enumerate(turns, 1)
+        if turn.is_own
+        for clause in read_clauses(turn.text, turn.language, number)
+        if not any(no == number and start < clause.end and clause.span_start < end for no, start, end in asked)
+    ]
+    found = find_statements(clauses, languages, [turn.said_at for turn in turns])
+    for language in sorted(set(languages)):
+        more = []
+        for number, turn in enumerate(turns, 1):
+            if turn.role == "tool" or turn.language != language:
+                continue
+            taken = [(one.span_start, one.span_start + one.span_length) for one in found if one.text_no == number]
+            taken += [(start, end) for no, start, end in asked if no == number]
+            more += extract_sentences(without_spans(turn.text, taken), turn, number)
+        found += more
+    for number, turn in enumerate(turns, 1):
+        if turn.role == "tool" and extraction_rules(turn.language):
+            found += extract_tool_result(turn, number)
+    return found
+
+
+def without_spans(text: str, spans: Iterable[tuple[int, int]]) -> str:
+    """Return a text with spans (1-based, end excluded) blanked out: positions stay, and no sentence goes over a gap."""
+    out, at = "", 1
+    for start, end in sorted(spans):
+        if end > start >= at:
+            out += text[at - 1 : start - 1] + "\n" * (end - start)
+            at = end
+    return out + text[at - 1 :]

@@ -385,7 +385,7 @@ def has_phrase(padded: str, phrases: tuple[str, ...]) -> bool:
     return any(f" {phrase}" in padded for phrase in phrases)
 
 
-PADDING = str.maketrans({c: " " for c in "\t\r\n\"“”„«»()[]{}/–—-*_"} | {c: "'" for c in "’‘ʼ"})
+PADDING = str.maketrans({c: " " for c in '\t\r\n"“”„«»()[]{}/–—-*_'} | {c: "'" for c in "’‘ʼ"})
 
 
 def pad(text: str) -> str:

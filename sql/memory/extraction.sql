@@ -266,16 +266,69 @@ begin
   for i in 1 .. cardinality(p_turns) loop
     v_turn := p_turns[i];
     continue when v_turn.role <> 'tool' or not exists (select from _memoir.extraction_rules(p_languages[i]));
-    select c -> 'function' ->> 'name' into v_tool from _memoir.conversation_history h,
-      jsonb_array_elements(h.tool_calls) c
-    where h.user_id = v_turn.user_id and h.session_id = v_turn.session_id and h.recorded_at <= v_turn.recorded_at
-      and h.turn_index between v_turn.exchange_start and v_turn.turn_index and h.tool_calls is not null
-      and c ->> 'id' = v_turn.tool_call_id limit 1;
-    continue when _memoir.is_memory_tool(v_tool);
-    v_found := v_found || array(select e from _memoir.extract_tool(i, v_turn.content, coalesce(v_tool, v_turn.name),
+    v_tool := _memoir.tool_of_result(v_turn);
+    continue when v_tool is null;
+    v_found := v_found || array(select e from _memoir.extract_tool(i, v_turn.content, nullif(v_tool, ''),
       v_turn.created_at) e);
   end loop;
   return coalesce(v_found, '{}');
+end $$;
+
+-- Returns the clauses of texts in their languages. The package reads them where PL/Python can run it.
+create or replace function _memoir.read_clauses(p_texts text[], p_languages text[], p_config jsonb)
+returns _memoir.said_clause[] language plpgsql stable set plan_cache_mode = force_custom_plan as $$
+declare
+  v_read jsonb;
+begin
+  if _memoir.reads_language() then
+    v_read := _memoir.py_read_clauses(jsonb_build_object('texts', p_texts, 'languages', p_languages),
+      p_config ->> 'embedder_socket');
+  end if;
+  if jsonb_typeof(v_read) is distinct from 'array' then return _memoir.said_clauses(p_texts, p_languages); end if;
+  return array(select c from jsonb_populate_recordset(null::_memoir.said_clause, v_read) c
+    order by c.text_no, c.sentence_start, c.clause_no);
+end $$;
+
+-- Returns the tool that a turn's result is from; null for a tool of memory, whose result is nothing new.
+create or replace function _memoir.tool_of_result(p_turn _memoir.conversation_history)
+returns text language plpgsql stable set plan_cache_mode = force_custom_plan as $$
+declare
+  v_tool text := (select c -> 'function' ->> 'name' from _memoir.conversation_history h,
+      jsonb_array_elements(h.tool_calls) c
+    where h.user_id = p_turn.user_id and h.session_id = p_turn.session_id and h.recorded_at <= p_turn.recorded_at
+      and h.turn_index between p_turn.exchange_start and p_turn.turn_index and h.tool_calls is not null
+      and c ->> 'id' = p_turn.tool_call_id limit 1);
+begin
+  return case when not _memoir.is_memory_tool(v_tool) then coalesce(v_tool, p_turn.name, '') end;
+end $$;
+
+-- Returns what rules find in turns, as found_in does. The package reads them where PL/Python can run it.
+create or replace function _memoir.find_memories(p_turns _memoir.conversation_history[],
+  p_clauses _memoir.said_clause[], p_languages text[], p_requests _memoir.forget_request[], p_config jsonb)
+returns _memoir.extracted[] language plpgsql stable set plan_cache_mode = force_custom_plan as $$
+declare
+  v_read jsonb;
+begin
+  if p_turns = '{}' then return '{}'; end if;
+  if _memoir.reads_language() then
+    v_read := _memoir.py_find_memories(jsonb_build_object('turns', (select jsonb_agg(jsonb_build_object(
+        'text', case when t.role <> 'tool' or x.tool is not null then t.content else '' end,
+        -- An agent or a tool may send in the person's place.
+        'role', case when t.role = 'tool' then 'tool' when t.role = 'user' and t.actor = 'person' then 'user'
+          else 'assistant' end,
+        'name', nullif(btrim(t.name), ''), 'said_at', t.created_at, 'language', p_languages[t.ordinality],
+        'tool', nullif(x.tool, '')) order by t.ordinality)
+      from unnest(p_turns) with ordinality t
+      left join lateral (select case when t.role = 'tool' then _memoir.tool_of_result(p_turns[t.ordinality]) end) x(tool)
+        on true),
+      'requests', (select coalesce(jsonb_agg(jsonb_build_array(r.text_no, r.span_start, r.span_length)), '[]')
+        from unnest(p_requests) r)), p_config ->> 'embedder_socket');
+  end if;
+  if jsonb_typeof(v_read) is distinct from 'array' then
+    return _memoir.found_in(p_turns, p_clauses, p_languages, p_requests);
+  end if;
+  return array(select jsonb_populate_record(null::_memoir.extracted, e.one)
+    from jsonb_array_elements(v_read) with ordinality e(one, o) order by e.o);
 end $$;
 
 -- Hands what was found to the door. The caller holds the user's lock; the month of the admission log is made. What was

@@ -29,10 +29,10 @@ begin
     v_texts := _memoir.own_texts(v_turns);
     v_languages := array(select _memoir.spoken_language(t.content) from unnest(v_turns) with ordinality t
       order by ordinality);
-    v_clauses := _memoir.said_clauses(v_texts, v_languages);
+    v_clauses := _memoir.read_clauses(v_texts, v_languages, v_config);
     v_requests := array(select r from _memoir.forget_requests_in(v_clauses, v_languages) r
       where length(v_texts[r.text_no]) <= 20000);
-    v_found := _memoir.found_in(v_turns, v_clauses, v_languages, v_requests);
+    v_found := _memoir.find_memories(v_turns, v_clauses, v_languages, v_requests, v_config);
     v_clauses := array(select c from unnest(v_clauses) c
       where not exists (select from unnest(v_requests) r where r.text_no = c.text_no));
     v_candidates := _memoir.change_candidates(v_texts, v_clauses, v_languages)
