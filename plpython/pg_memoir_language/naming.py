@@ -7,7 +7,7 @@ from .patterns import compile_pattern
 from .text import choices, listed
 
 ENDS = '.,!?;:)"”'
-# Who was named, and those with them.
+# Somebody named, and those with them.
 OTHERS = {
     "we": "they", "us": "them", "our": "their", "ours": "theirs", "ourselves": "themselves", "we're": "they're",
     "we've": "they've", "we'll": "they'll", "we'd": "they'd",

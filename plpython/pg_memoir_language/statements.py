@@ -472,7 +472,7 @@ def word_memory(
     if not search(r"""[.!…。]["”')]*$""", text):
         text += "."
     slot, value = _find_slot(rule, said, form, name, is_named)
-    # What began is true from then; what is planned is known from when it was said, and stays worth knowing after its
+    # A thing that began is true from then; a plan is known from when it was said, and stays worth knowing after its
     # day.
     valid_from = said_at
     if dates.event_from:

@@ -4,7 +4,8 @@
 create or replace function _memoir.define_models()
 returns void language sql as $$
   insert into _memoir.models (model, provider, context_window, max_output, tokenizer, message_overhead, images,
-    prompt_microcents_per_1k, completion_microcents_per_1k, built_in, cache_read_rate, cache_write_rate, cache_write_1h_rate)
+    prompt_microcents_per_1k, completion_microcents_per_1k, built_in, cache_read_rate, cache_write_rate,
+      cache_write_1h_rate)
   select model, provider, context_window::integer, max_output::integer, tokenizer, message_overhead::integer, images,
     prompt_microcents_per_1k::bigint, completion_microcents_per_1k::bigint, true, cache_read_rate::real,
     cache_write_rate::real, cache_write_1h_rate::real
@@ -40,7 +41,8 @@ begin
      or p_max_output >= p_context_window or coalesce(p_message_overhead, -1) < 0
      or coalesce(p_prompt_microcents_per_1k, -1) < 0 or coalesce(p_completion_microcents_per_1k, -1) < 0 then
     perform _memoir.fail('PM014',
-      format('model %s: window, output and prices must be positive and the output smaller than the window (window %s, output %s)',
+      format('model %s: window, output and prices must be positive and the output smaller than the window (window %s, '
+        'output %s)',
       _memoir.shown(p_model), p_context_window, p_max_output));
   end if;
   if p_images !~

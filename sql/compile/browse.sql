@@ -245,7 +245,8 @@ begin
   return query
   with seen as (
     select m.memory_id, _memoir.said(m) as said, m.content from _memoir.memory_store m
-    where m.user_id = v_caller.user_id and (m.state = 'active' and not m.is_object or m.memory_id = p_id) and m.state not in
+    where m.user_id = v_caller.user_id and (m.state = 'active' and not m.is_object or m.memory_id = p_id)
+      and m.state not in
       ('forgotten', 'erased') and _memoir.may_see(v_caller, m)),
   near as (
     (select * from seen s where (s.said, s.memory_id) < (_memoir.said(v_memory), p_id)
@@ -269,7 +270,8 @@ returns jsonb language plpgsql stable set plan_cache_mode = force_custom_plan as
 declare
   v_user uuid := p_caller.user_id;
 begin
-  return jsonb_strip_nulls(to_jsonb(p_memory) - '{user_id,memory_id,content_hash,session_id,local_to,token_count}'::text[]
+  return jsonb_strip_nulls(to_jsonb(p_memory) - '{user_id,memory_id,content_hash,session_id,local_to,token_count'
+    '}'::text[]
     - case when p_memory.state in ('forgotten', 'erased') then array['content', 'slot_value', 'aliases'] else '{}' end)
     || jsonb_build_object('id', p_memory.memory_id, 'kind', 'memory', 'tokens', p_memory.token_count,
     'session', (select s.external_id from _memoir.sessions s where s.user_id = v_user

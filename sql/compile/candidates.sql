@@ -109,7 +109,8 @@ begin
     with c as materialized (select c.ordinality::integer as n, c.session_id, c.turn_index
       from unnest(p_candidates) with ordinality c where c.kind = 't')
     select o.n as old, n.n as new, x.is_doubt
-    from (select distinct x.session_id, x.turn_index, x.by_session, x.by_turn, x.is_doubt from _memoir.recall_exclusions x
+    from (select distinct x.session_id, x.turn_index, x.by_session, x.by_turn, x.is_doubt
+      from _memoir.recall_exclusions x
       where x.user_id = p_user_id and x.changed and x.lifted_at is null
         and (p_as_of is null or x.recorded_at <= p_as_of)) x
     left join c o on o.session_id = x.session_id and o.turn_index = x.turn_index
@@ -473,7 +474,8 @@ declare
   f_turns float8[] := p_fit.turns; f_memories float8[] := p_fit.memories; f_project text := p_fit.project;
   f_elsewhere float8 := p_fit.elsewhere;
   -- "Which laptop do I have?", "I have a ThinkPad": of those few a word or the topic alone is told in no number.
-  v_own integer[] := array(select r.item_no from unnest(p_ranked) r where p_own > 0 and r.kind = 't' and r.role = 'user' and r.tokens <= 100 and r.score >= 0.09 order by r.score desc, r.item_no
+  v_own integer[] := array(select r.item_no from unnest(p_ranked) r where p_own > 0 and r.kind = 't'
+    and r.role = 'user' and r.tokens <= 100 and r.score >= 0.09 order by r.score desc, r.item_no
     limit p_own);
   v_parted uuid[] := array(select r.ref_id from unnest(p_ranked) r where r.kind = 't' and r.chunk > 0);
 begin
@@ -508,7 +510,8 @@ begin
   ), floored as (
     -- What is much used is there whatever the query.
     select j.*, (round(j.total * 100000) / 100000)::real as final, coalesce(j.reason, case when not j.is_pinned
-        and j.item_no <> all (v_own) and (j.total < greatest(p_floor, case when not j.is_frequent and not j.is_related then p_share * m.total end)
+        and j.item_no <> all (v_own) and (j.total < greatest(p_floor, case when not j.is_frequent and not j.is_related
+          then p_share * m.total end)
           -- Without vectors it can't be told what fits.
           or m.total is not null and not j.is_frequent and not j.is_related
             and not _memoir.fits(case when j.kind = 'm' then f_memories else f_turns end, j.score, j.vector, j.telling,

@@ -92,7 +92,8 @@ begin
   end if;
   v := _memoir.within_costs(v, p_user);
   v_compile := _memoir.leave_traces(v);
-  return jsonb_build_object('messages', _memoir.formatted(v.messages, v.prefix, v.is_open, p_format, v.frozen), 'compile_id',
+  return jsonb_build_object('messages', _memoir.formatted(v.messages, v.prefix, v.is_open, p_format, v.frozen),
+    'compile_id',
     v_compile,
     'tokens', v.tokens, 'budget', v.budget, 'system_tokens', v.system_tokens, 'tools_tokens', v.tools_tokens,
     'recall_tokens', v.recall_tokens, 'recall_budget', v.recall_budget,

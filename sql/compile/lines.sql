@@ -13,7 +13,8 @@ returns bigint language sql immutable as $$
 $$;
 
 -- Which steps become lines, oldest first, until so many tokens are shown; which leave, where that is not enough.
-create or replace function _memoir.with_lines(p_session _memoir.sessions, p_config jsonb, inout p_frame _memoir.session_windows, p_past _memoir.past, p_places _memoir.past_place[],
+create or replace function _memoir.with_lines(p_session _memoir.sessions, p_config jsonb,
+  inout p_frame _memoir.session_windows, p_past _memoir.past, p_places _memoir.past_place[],
   p_low bigint, p_tokenizer text, out shown bigint)
 language plpgsql as $$
 declare
@@ -86,7 +87,8 @@ end $$;
 -- Turns that are lines since an earlier moment.
 create or replace function _memoir.lined_turns(p_session _memoir.sessions, p_frame _memoir.session_windows,
   p_turns _memoir.past_turn[])
-returns table (turn_index integer, role _memoir.turn_role, exchange_start integer, recorded_at timestamptz, cost integer)
+returns table (turn_index integer, role _memoir.turn_role, exchange_start integer, recorded_at timestamptz,
+  cost integer)
 language plpgsql stable set plan_cache_mode = force_custom_plan as $$
 begin
   return query
@@ -111,7 +113,8 @@ declare
   v_key text; v_note text := _memoir.left_note(p_session, p_frame); v_from integer := p_frame.first_turn;
 begin
   if p_known.lines is not null then
-    select coalesce(array_agg(k.exchange order by k.turn, k.o), '{}'), coalesce(array_agg(k.line order by k.turn, k.o), '{}')
+    select coalesce(array_agg(k.exchange order by k.turn, k.o), '{}'), coalesce(array_agg(k.line order by k.turn, k.o),
+      '{}')
     into v_of, v_lines from _memoir.known_lines(p_known.lines) k
     where k.turn between p_frame.first_turn and p_frame.lines_through;
     v_from := greatest(v_from, p_known.lines_through + 1);
@@ -139,7 +142,8 @@ begin
     if v_row.role = 'assistant' then
       v_calls := case when v_row.excluded then '{}'
         else _memoir.placed_calls(v_row.tool_calls, v_row.turn_index, null, 'normal') end;
-      v_line := case when v_row.content <> '' and not v_row.hidden and not v_row.excluded then format('- turn %s, said: %s', v_row.turn_index,
+      v_line := case when v_row.content <> '' and not v_row.hidden and not v_row.excluded
+        then format('- turn %s, said: %s', v_row.turn_index,
         _memoir.one_line(left(v_row.content, 400))) end;
     else
       v_call := v_calls -> v_row.tool_call_id;
@@ -147,11 +151,14 @@ begin
       v_key := case when v_call is not null and not v_row.hidden then coalesce(v_row.source_key,
         (_memoir.tool_use(p_config, v_call ->> 'name', v_call ->> 'arguments')).key) end;
       v_line := format('- turn %s: %s → %s', v_row.turn_index,
-        concat_ws(' ', _memoir.one_line(left(coalesce(v_call ->> 'name', 'a tool'), 60)), _memoir.one_line(left(v_key, 100))),
-        case when v_row.hidden then 'withheld' when v_row.excluded then 'taken out of recall' when v_row.memory_id is not null
+        concat_ws(' ', _memoir.one_line(left(coalesce(v_call ->> 'name', 'a tool'), 60)), _memoir.one_line(left(v_key,
+          100))),
+        case when v_row.hidden then 'withheld' when v_row.excluded then 'taken out of recall'
+          when v_row.memory_id is not null
           then concat_ws('; ', _memoir.one_line(_memoir.files_line(v_row.content, 240)),
             format('object %s, %s tokens', _memoir.object_name(v_row.memory_id), v_row.token_count))
-          else coalesce(_memoir.one_line(_memoir.files_line(v_row.content, 240)), nullif(_memoir.one_line(left(v_row.content, 80)), ''), 'nothing') end);
+          else coalesce(_memoir.one_line(_memoir.files_line(v_row.content, 240)),
+            nullif(_memoir.one_line(left(v_row.content, 80)), ''), 'nothing') end);
     end if;
     continue when v_line is null;
     v_of := v_of || v_row.exchange_start;

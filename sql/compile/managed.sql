@@ -188,7 +188,8 @@ declare
 begin
   for v_block in select t.n, r.value from jsonb_each_text(p_recalls) r
     join unnest(p_turns) with ordinality t(turn_index, exchange_start, message_id, role, content, parts, name,
-      tool_calls, tool_call_id, tokens_before, cost, excerpt, withheld, fidelity, why, n) on t.turn_index = r.key::integer
+      tool_calls, tool_call_id, tokens_before, cost, excerpt, withheld, fidelity, why,
+        n) on t.turn_index = r.key::integer
   loop
     v_turn := p_turns[v_block.n];
     if v_turn.parts is null then

@@ -165,7 +165,8 @@ begin
   left join (select p.turn_index, sum(p.tokens - p.form)::integer as saved from unnest(p_past.places) p
     where p.fidelity > 0 group by 1) s on s.turn_index = t.turn_index;
   p_past.turns := v_turns;
-  p_past.shown := p_frame.line_tokens + p_past.recalls + (select coalesce(sum(t.cost - t.saved), 0) from unnest(v_turns) t);
+  p_past.shown := p_frame.line_tokens + p_past.recalls + (select coalesce(sum(t.cost - t.saved), 0)
+    from unnest(v_turns) t);
   p_past.fresh_from := coalesce((v_turns[cardinality(v_turns)]).turn_index, -1) + 1;
   for i in reverse cardinality(v_turns) .. 1 loop
     v_turn := v_turns[i];
@@ -195,7 +196,8 @@ begin
     from unnest(p_past.turns) t window w as (order by t.turn_index desc)
   ), gains as (
     select p.turn_index, sum(p.tokens - greatest(case when p.over is null then 90 else 60 end, p.tokens * 6 / 100))
-      filter (where p.tokens - greatest(case when p.over is null then 90 else 60 end, p.tokens * 6 / 100) >= 100) as gain
+      filter (where p.tokens - greatest(case when p.over is null then 90 else 60 end,
+        p.tokens * 6 / 100) >= 100) as gain
     from unnest(p_past.places) p where p.turn_index < p_past.fresh_from and p.fidelity = 0 and not p.pinned group by 1
   ), cuts as (
     select sum(g.gain) over w as saved, sum(g.gain * greatest(0, t.later - v_fresh + 1)) over w * v_read as carried,
@@ -231,7 +233,8 @@ begin
   -- before it would.
   if v_pays.saved > 0 and v_pays.carried > 0
     and v_pays.carried >= v_pays.rewritten * (case when p_past.shown < 0.7 * p_past.budget then 2 else 1 end)
-    and (not p_kept or p_frame.moments > 0 or v_pays.rewritten <= v_pays.spent * (p_config ->> 'window_first_share')::float8) then
+    and (not p_kept or p_frame.moments > 0
+      or v_pays.rewritten <= v_pays.spent * (p_config ->> 'window_first_share')::float8) then
     return case when v_cold then 'cold' else 'pays' end;
   end if;
   if p_frame.zone >= 1 and _memoir.goal_changed(p_session, p_past, p_frame) then return 'goal'; end if;

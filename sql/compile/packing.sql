@@ -125,9 +125,11 @@ begin
   end if;
   for v_change in
     with marked as (
-      select l.item_no, least(x.span_start + x.span_length, l.span_start + l.span_length) - l.span_start as at, x.is_doubt,
+      select l.item_no, least(x.span_start + x.span_length, l.span_start + l.span_length) - l.span_start as at,
+        x.is_doubt,
         x.recorded_at, x.by_session, x.by_turn, x.by_start, x.by_length
-      from unnest(p_locators) l join _memoir.recall_exclusions x on x.user_id = p_user_id and x.session_id = l.session_id
+      from unnest(p_locators) l join _memoir.recall_exclusions x on x.user_id = p_user_id
+        and x.session_id = l.session_id
         and x.turn_index = l.turn_index
       where l.kind = 't' and x.changed and x.lifted_at is null and x.span_start < l.span_start + l.span_length
         and l.span_start < x.span_start + x.span_length

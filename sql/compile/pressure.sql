@@ -117,7 +117,8 @@ begin
         and f.turn_index = o.turn_index and f.call_no = o.call_no and f.argument = o.argument
       where o.source_tool is not null and o.sensitivity <= p_caller.clearance),
     wanted as (select distinct p.memory_id, p.shown from places p where p.part_no = 0 and p.shown < 4),
-    forms as materialized (select * from _memoir.object_forms(v_user, array(select w.memory_id from wanted w order by w),
+    forms as materialized (select * from _memoir.object_forms(v_user, array(select w.memory_id from wanted w
+      order by w),
       array(select w.shown from wanted w order by w), p_frame.moved_at))
     select p.turn_index, p.role::text, p.called, p.call_no::integer, p.argument, _memoir.object_name(p.memory_id),
       (array['detailed', 'compact', 'stub', 'not shown'])[p.shown], y.content,
@@ -145,7 +146,8 @@ begin
   select * into v from _memoir.past_at(v_caller, v_session, null);
   return query
   select _memoir.object_name(m.memory_id), m.memory_id, m.type::text, m.content, p.turn_index,
-    (array['full', 'detailed', 'compact', 'stub', 'not shown'])[p.fidelity + 1], p.tokens, p.form, m.state::text, p.pinned
+    (array['full', 'detailed', 'compact', 'stub', 'not shown'])[p.fidelity + 1], p.tokens, p.form, m.state::text,
+      p.pinned
   from (select u.memory_id, min(u.turn_index) as turn_index, min(u.fidelity) as fidelity, max(u.tokens) as tokens,
       max(u.form) as form, bool_or(u.pinned) as pinned from unnest((v.past).places) u group by 1) p
   join _memoir.memory_store m on m.user_id = v_caller.user_id and m.memory_id = p.memory_id

@@ -33,7 +33,8 @@ begin
     delete from _memoir.kept_recalls where user_id = v.user_id and session_id = v.session_id
       and at_turn <> v.exchange_at;
   end if;
-  insert into _memoir.kept_recalls (user_id, session_id, at_turn, query_hash, recall, tokens, items, clearance, projects)
+  insert into _memoir.kept_recalls (user_id, session_id, at_turn, query_hash, recall, tokens, items, clearance,
+    projects)
   values (v.user_id, v.session_id, v.exchange_at, v.query_hash, coalesce(v.recall, ''), coalesce(v.recall_tokens, 0),
     (select coalesce(jsonb_agg(distinct c.ref_id), '[]') from unnest(v.candidates) c where c.position is not null),
     v.clearance, (v.caller).projects)

@@ -137,7 +137,8 @@ begin
   select array_agg(c.o), array_agg(piece) into v_of, v_pieces
   from unnest(p_contents) with ordinality c(content, o)
   cross join lateral (select unnest(_memoir.claim_pieces(c.content))
-    union select unnest(_memoir.claim_pieces(_memoir.look_alikes(translate(lower(left(c.content, 20000)), 'іıι', 'iii'))))
+    union select unnest(_memoir.claim_pieces(_memoir.look_alikes(translate(lower(left(c.content, 20000)), 'іıι',
+      'iii'))))
       where octet_length(c.content) <> length(c.content)) p(piece);
   return query select c.o, _memoir.tombstone_text(c.content) from unnest(p_contents) with ordinality c(content, o)
     union select p.n, p.claim from unnest(v_of, _memoir.claims_of(v_pieces, p_names)) p(n, claim)

@@ -106,7 +106,8 @@ begin
       and not exists (select from unnest(p.proconfig) c where starts_with(c, 'plan_cache_mode=')) as plans
     from pg_proc p where p.pronamespace in ('memoir'::regnamespace, '_memoir'::regnamespace) and p.prosecdef
   loop
-    execute format('alter routine %s set standard_conforming_strings = on set row_security = on set jit = off', v_routine.signature);
+    execute format('alter routine %s set standard_conforming_strings = on set row_security = on set jit = off',
+      v_routine.signature);
     if v_routine.plans then execute format('alter routine %s set plan_cache_mode = force_custom_plan',
       v_routine.signature); end if;
   end loop;

@@ -103,7 +103,8 @@ declare
   v_found _memoir.extracted;
 begin
   if exists (select from _memoir.recall_exclusions x where x.user_id = v_user and x.session_id = v_unit.session_id
-    and x.turn_index = v_unit.turn_index and x.lifted_at is null and not x.is_doubt and x.span_start = v_unit.span_start) then
+    and x.turn_index = v_unit.turn_index and x.lifted_at is null and not x.is_doubt
+      and x.span_start = v_unit.span_start) then
     return false;
   end if;
   v_new := (select m.memory_id from _memoir.memory_sources s join _memoir.memory_store m on m.user_id = v_user
@@ -160,7 +161,8 @@ returns _memoir.said_unit[] language sql immutable as $$
             || ')(?:''s|''re)?|her|his|its|their)\M')
         -- Who was meant, in a clause that says no more than that: "I see Dr. Amsel", not "I work at Siemens with Karl".
         or (t.unit).span_start between a.span_start + a.span_length and a.span_start + a.span_length + 6
-          and a.said ~ '^(?:[Ii]|[Ww]e)(?:''m|''re| am| are|''ve|'' have| have)? [[:lower:]]+(?: [[:lower:]]+)?(?: Dr\.?| Mr\.?| Mrs\.?| Ms\.?)? [[:upper:]][[:alpha:]''-]+(?: [[:upper:]][[:alpha:]''-]+)?$'
+          and a.said ~ '^(?:[Ii]|[Ww]e)(?:''m|''re| am| are|''ve|'' have| have)? [[:lower:]]+(?: [[:lower:]]+)?(?: '
+            'Dr\.?| Mr\.?| Mrs\.?| Ms\.?)? [[:upper:]][[:alpha:]''-]+(?: [[:upper:]][[:alpha:]''-]+)?$'
           and (t.unit).said ~* '^(?:he|she|it|they)(?:''s|''re| is| are) (?:an?|the|my|our)\M'))
   select coalesce(array_agg(t.unit), '{}') from told t where t.unit <> all (p_units)
 $$;
@@ -174,7 +176,8 @@ language plpgsql stable as $$
 declare
   v_named _memoir.said_values := _memoir.values_of(_memoir.plain(p_names, p_language), p_language);
   v_config regconfig := p_language::regconfig; v_terms text[]; v_topics text[]; v_best integer;
-  v_units _memoir.said_unit[]; v_all _memoir.said_unit[]; v_things integer; v_own text := '\m(?:i|i''m|i''ve|my|our|we|mein\w*|ich|mi|mis|mon|ma|je|j''\w+|meu|minha|mio|mia)\M';
+  v_units _memoir.said_unit[]; v_all _memoir.said_unit[]; v_things integer; v_own text := '\m(?:i|i''m|i''ve|my|our|we'
+    '|mein\w*|ich|mi|mis|mon|ma|je|j''\w+|meu|minha|mio|mia)\M';
   v_noise text[] := tsvector_to_array(to_tsvector(v_config, array_to_string(_memoir.word_list('english',
     'forget_words'), ' ')));
 begin
@@ -193,7 +196,8 @@ begin
     select u, u.said, v.vals, v.kinds <> '{}' or v.names <> '{}' as has_value,
       case when u.is_question then 0 when u.said ~* v_own then 3 when v.kinds <> '{}' then 2 else 1 end as rank
     from unnest(v_all) u, lateral _memoir.values_of(u.said, p_language) v
-    where _memoir.coverage(v_topics, '{}', v.topics || _memoir.told_by(v) || tsvector_to_array(to_tsvector(v_config, u.said)),
+    where _memoir.coverage(v_topics, '{}', v.topics || _memoir.told_by(v) || tsvector_to_array(to_tsvector(v_config,
+      u.said)),
           '{}')
         >= case when cardinality(v_topics) >= 3 then 0.66 when v_topics = '{}' then 0 else 1 end
           and v_named.vals <@ v.vals
@@ -296,7 +300,8 @@ begin
   perform from _memoir.user_counters where user_id = p_caller.user_id for update;
   perform _memoir.exclude_units(p_caller.user_id, array[(v_turn.message_id, v_turn.session_id, v_turn.turn_index,
     v_turn.recorded_at, v_turn.created_at, v_turn.role, case when v_is_exact then p_start else 1 end, case
-    when v_is_exact then p_length else length(v_turn.content) end, null, null, false)::_memoir.said_unit], false, p_change,
+    when v_is_exact then p_length else length(v_turn.content) end, null, null, false)::_memoir.said_unit], false,
+      p_change,
     v_turn, 'asked to forget', memoir.now());
 end $$;
 
@@ -447,7 +452,8 @@ declare
   v_caller _memoir.caller := _memoir.authorise(p_user, 'read');
 begin
   return query
-  select x.change_id, case when bool_and(x.is_doubt) then 'doubted' when bool_and(x.changed) then 'changed' else 'forgotten' end, min(x.recorded_at),
+  select x.change_id, case when bool_and(x.is_doubt) then 'doubted' when bool_and(x.changed) then 'changed'
+    else 'forgotten' end, min(x.recorded_at),
     min(b.external_id), min(x.by_turn),
     jsonb_agg(jsonb_build_object('session', s.external_id, 'turn', x.turn_index, 'from', x.span_start, 'length',
       x.span_length) order by s.external_id, x.turn_index, x.span_start), max(x.lifted_at)

@@ -11,16 +11,19 @@ declare
 begin
   if p_raws = '{}' then return '{}'; end if;
   return array(
-    select distinct case when w in ('year', 'years', 'yo', 'turning', 'turns', 'turned', 'turn', 'aged', 'month', 'months') then 'age'
+    select distinct case when w in ('year', 'years', 'yo', 'turning', 'turns', 'turned', 'turn', 'aged', 'month',
+      'months') then 'age'
       when w in ('people', 'guests', 'guest', 'persons', 'folks', 'us', 'heads') then 'people' else rtrim(w, 's') end
     from unnest(p_raws) r, lateral (select split_part(lower(r), ' ', 1) as first) f,
       generate_subscripts(v_words, 1) i, lateral (values (v_words[i - 1]), (v_words[i + 1])) b(w)
-    where rtrim(v_words[i], '.') in (f.first, lower(r)) and w ~ '^[[:alpha:]€$£%°]' and w <> all ('{the,a,an,at,on,in,is,to,and,of,for,my,our,i,by,from,it,are,with}'));
+    where rtrim(v_words[i], '.') in (f.first, lower(r)) and w ~ '^[[:alpha:]€$£%°]'
+      and w <> all ('{the,a,an,at,on,in,is,to,and,of,for,my,our,i,by,from,it,are,with}'));
 end $$;
 
 -- The signals of a message (its clauses, p_here: which units are of its session) and each of some earlier clauses, in
 -- the order in which the trees count them; clause_no: the clause of the message that has most to do with the unit.
-create or replace function _memoir.change_signals(p_text text, p_clauses _memoir.said_clause[], p_units _memoir.said_unit[],
+create or replace function _memoir.change_signals(p_text text, p_clauses _memoir.said_clause[],
+  p_units _memoir.said_unit[],
   p_here boolean[], p_language text)
 returns table (unit_no integer, clause_no integer, signals real[]) language plpgsql stable
 set plan_cache_mode = force_generic_plan set enable_nestloop = on set enable_mergejoin = off as $$
@@ -48,19 +51,23 @@ begin
     (v_low ~ ('\m(?:' || _memoir.any_word(p_language, 'over_words') || ')'))::integer,
     (v_low ~ v_persons)::integer, v_denied::integer, (v_text ~ '[?？][[:space:]"”'')]*$')::integer,
     least(6, (select count(*) from regexp_split_to_table(v_low, '[^[:alnum:]''-]+') w where w = any (v_changing))),
-    least(6, (select count(*) from regexp_matches(v_low, '\m[[:alpha:]]{3,}ed\M|\m(?:was|were|had|got|went|came|took|gave|said|told|did|made|found|sold|bought|left)\M', 'g'))),
-    (v_low ~ '\m(?:now|these days|from now on|as of|anymore|any more|no longer|instead|turns out|after all|finally|since)\M')::integer,
+    least(6, (select count(*) from regexp_matches(v_low, '\m[[:alpha:]]{3,}ed\M|\m(?:was|were|had|got|went|came|took'
+      '|gave|said|told|did|made|found|sold|bought|left)\M', 'g'))),
+    (v_low ~ '\m(?:now|these days|from now on|as of|anymore|any more|no longer|instead|turns out|after all|finally'
+      '|since)\M')::integer,
     (v_low ~ '^(?:no|nope|oh|oops|wait|sorry|correction|scratch|ugh|hm+|ok so|right so|so)\M')::integer,
     ln(greatest(length(v_text), 1)), cardinality(p_clauses),
     (v_low ~ '\m(?:was|were|wasn''t|had been|used to|meant|thought)\M')::integer];
   return query
   with n as materialized (
-    select c.ordinality::integer as no, c.asks, t.stems, v.kinds, v.vals, v.raws, v.names, _memoir.has_cue(c.said, v_cues, v_forms) as cue,
+    select c.ordinality::integer as no, c.asks, t.stems, v.kinds, v.vals, v.raws, v.names, _memoir.has_cue(c.said,
+      v_cues, v_forms) as cue,
       c.plain ~* v_own as own, c.plain ~* v_refers as refers, _memoir.subject_of(c.plain, p_language) as subject,
       _memoir.subject_phrase(c.plain, p_language) as phrase, _memoir.beside_values(c.said, v.raws) as beside,
       _memoir.liking(c.plain, p_language) as liking
     from unnest(p_clauses) with ordinality c,
-      lateral (select (v_values[c.ordinality]).* offset 0) v, lateral (select _memoir.topics(c.plain, p_language, '{}') as stems offset 0) t
+      lateral (select (v_values[c.ordinality]).* offset 0) v, lateral (select _memoir.topics(c.plain, p_language,
+        '{}') as stems offset 0) t
   ), u as materialized (
     select u.ordinality::integer as no, u.said, u.is_question, t.stems, v.kinds, v.vals, v.raws, v.names, p.plain,
       _memoir.subject_of(p.plain, p_language) as subject, _memoir.subject_phrase(p.plain, p_language) as phrase,
@@ -71,11 +78,15 @@ begin
   ), paired as (
     select u.no as unit, n.no as clause, s.shared::real, s.shared::real / greatest(1, cardinality(n.stems)) as covers,
       s.shared::real / greatest(1, cardinality(u.stems)) as covered,
-      exists (select from unnest(n.kinds) k where k = any (u.kinds) and k <> all (_memoir.soft_kinds()) and k <> 'number' and not same.any_of) as hard,
+      exists (select from unnest(n.kinds) k where k = any (u.kinds) and k <> all (_memoir.soft_kinds())
+        and k <> 'number' and not same.any_of) as hard,
       'number' = any (n.kinds) and 'number' = any (u.kinds) and not same.any_of as number,
-      exists (select from unnest(n.kinds) k where k = any (u.kinds) and k = any (_memoir.soft_kinds()) and not same.any_of) as soft,
-      same.any_of as same, n.beside && u.beside as counted, n.cue, n.own, n.refers, n.asks, cardinality(n.stems) as length,
-      n.kinds <> '{}' as valued, coalesce(n.subject = u.subject, false) as subject, coalesce(n.phrase = u.phrase, false) as phrase,
+      exists (select from unnest(n.kinds) k where k = any (u.kinds) and k = any (_memoir.soft_kinds())
+        and not same.any_of) as soft,
+      same.any_of as same, n.beside && u.beside as counted, n.cue, n.own, n.refers, n.asks,
+        cardinality(n.stems) as length,
+      n.kinds <> '{}' as valued, coalesce(n.subject = u.subject, false) as subject, coalesce(n.phrase = u.phrase,
+        false) as phrase,
       coalesce(n.liking = - u.liking, false) as opposite
     from u cross join n,
       lateral (select count(*) as shared from unnest(n.stems) x where x = any (u.stems)) s,
@@ -86,19 +97,25 @@ begin
     order by p.unit, p.covers + p.covered + p.hard::integer + 0.7 * p.number::integer + 0.5 * p.counted::integer
       + 0.5 * p.phrase::integer - p.asks::integer desc, p.clause
   ), together as (
-    select p.unit, max(p.covers) as covers, max(p.covered) as covered, bool_or(p.hard) as hard, bool_or(p.number) as number,
+    select p.unit, max(p.covers) as covers, max(p.covered) as covered, bool_or(p.hard) as hard,
+      bool_or(p.number) as number,
       bool_or(p.soft) as soft, bool_or(p.same) as same, bool_or(p.counted) as counted, bool_or(p.own) as own,
-      bool_or(p.refers) as refers, bool_or(p.subject) as subject, bool_or(p.phrase) as phrase, bool_or(p.opposite) as opposite,
+      bool_or(p.refers) as refers, bool_or(p.subject) as subject, bool_or(p.phrase) as phrase,
+        bool_or(p.opposite) as opposite,
       bool_or(p.cue) as cue, bool_or(p.valued) as valued
     from paired p group by 1
   )
   select b.unit, b.clause, v_message || array[m.shared, t.covers, t.covered, b.covers, b.covered,
     cardinality(u.stems), t.hard::integer, t.number::integer, t.soft::integer, t.same::integer, t.counted::integer,
-    t.own::integer, t.refers::integer, t.subject::integer, t.phrase::integer, t.opposite::integer, t.cue::integer, t.valued::integer,
-    b.asks::integer, b.cue::integer, b.own::integer, b.refers::integer, b.length, (u.kinds <> '{}')::integer, u.is_question::integer,
-    (u.plain ~* v_own)::integer, (u.plain ~* v_persons)::integer, p_here[u.no]::integer, ln(greatest(length(u.said), 1)),
+    t.own::integer, t.refers::integer, t.subject::integer, t.phrase::integer, t.opposite::integer, t.cue::integer,
+      t.valued::integer,
+    b.asks::integer, b.cue::integer, b.own::integer, b.refers::integer, b.length, (u.kinds <> '{}')::integer,
+      u.is_question::integer,
+    (u.plain ~* v_own)::integer, (u.plain ~* v_persons)::integer, p_here[u.no]::integer, ln(greatest(length(u.said),
+      1)),
     ((lower(translate(u.said, '’', '''')) ~ v_denies) <> v_denied)::integer,
-    (v_names && u.names)::integer, (exists (select from unnest(v_names) x where x <> all (u.names)))::integer, (u.names <> '{}')::integer,
+    (v_names && u.names)::integer, (exists (select from unnest(v_names) x where x <> all (u.names)))::integer,
+      (u.names <> '{}')::integer,
     (exists (select from unnest(u.names) x where _memoir.has_words(v_text, x)))::integer,
     (exists (select from unnest(u.raws) r where _memoir.has_words(v_text, r)))::integer,
     (exists (select from unnest(v_replaced) r where _memoir.has_words(u.said, r)))::integer,
@@ -111,7 +128,8 @@ end $$;
 
 -- How alike a text is to each of some clauses: cosines of the shared embedder's vectors; null where there is none
 -- (texts are not sent elsewhere for this), or it does not answer.
-create or replace function _memoir.likeness(p_config jsonb, p_model _memoir.embedding_models, p_vector halfvec, p_texts text[])
+create or replace function _memoir.likeness(p_config jsonb, p_model _memoir.embedding_models, p_vector halfvec,
+  p_texts text[])
 returns real[] language plpgsql stable as $$
 declare
   v_vectors halfvec[]; v_wait constant integer := 3000;
@@ -145,7 +163,8 @@ returns real[] language plpgsql immutable set plan_cache_mode = force_generic_pl
 declare
   v_a integer[]; v_b integer[]; v_c integer[]; v_x real[]; v_y real[]; v_z real[]; v_leaves real[];
 begin
-  select array_agg(t.a::integer order by t.nth), array_agg(t.b::integer order by t.nth), array_agg(t.c::integer order by t.nth),
+  select array_agg(t.a::integer order by t.nth), array_agg(t.b::integer order by t.nth), array_agg(t.c::integer
+    order by t.nth),
     array_agg(t.x::real order by t.nth), array_agg(t.y::real order by t.nth), array_agg(t.z::real order by t.nth),
     string_to_array(string_agg(t.leaves, ' ' order by t.nth), ' ')::real[]
   into v_a, v_b, v_c, v_x, v_y, v_z, v_leaves from (select * from _memoir.data_change_trees() where not p_alike
@@ -153,7 +172,8 @@ begin
   return array(
     select (1 / (1 + exp(- (select sum(v_leaves[8 * n - 7 + (f.f[v_a[n]] > v_x[n])::integer + 2 * (f.f[v_b[n]] > v_y[n])::integer
         + 4 * (f.f[v_c[n]] > v_z[n])::integer]) from generate_subscripts(v_a, 1) n)::float8)))::real
-    from jsonb_array_elements_text(p_rows) with ordinality r(signals, o), lateral (select r.signals::real[] offset 0) f(f) order by r.o);
+    from jsonb_array_elements_text(p_rows) with ordinality r(signals, o),
+      lateral (select r.signals::real[] offset 0) f(f) order by r.o);
 end $$;
 
 -- The texts of which a clause may change something by what was learnt: English, not too long, a statement of somebody
@@ -181,7 +201,8 @@ declare
   v_new _memoir.said_values; v_then _memoir.said_values;
   v_of constant text := '\m([[:alpha:]]{3,}) (?:for|of|with|in) (?:the |my |our |a )?([[:alpha:]]{3,})';
   v_wish constant text := '^(?:' || _memoir.any_word(p_language, 'wish_starts') || ')';
-  v_self constant text := '^(?:i|we|my|our)\M'; v_owner text := (regexp_match(p_plain, '^([[:upper:]][[:alpha:]]+)''s '))[1];
+  v_self constant text := '^(?:i|we|my|our)\M'; v_owner text := (regexp_match(p_plain,
+    '^([[:upper:]][[:alpha:]]+)''s '))[1];
 begin
   if v_subject <> v_theirs or v_old ~* v_self and (v_theirs is null and v_subject <> 'self'
       or coalesce(v_theirs, 'self') = 'self' and p_plain ~* '^(?:she|he|they|her|his|their)\M'
@@ -194,7 +215,8 @@ begin
   if not v_cue and (v_old ~* ('^(?:i|we) (?:[[:alpha:]]+ly |just |also |once )?(?:'
       || _memoir.any_word(p_language, 'passing_verbs') || ')\M')
     or exists (select from regexp_matches(lower(p_plain), v_of, 'g') n, regexp_matches(lower(v_old), v_of, 'g') o
-      where n[1] = o[1] and n[2] <> o[2] and not _memoir.has_words(v_old, n[2]) and not _memoir.has_words(p_plain, o[2]))) then
+      where n[1] = o[1] and n[2] <> o[2] and not _memoir.has_words(v_old, n[2]) and not _memoir.has_words(p_plain,
+        o[2]))) then
     return true;
   end if;
   -- A wish is changed by another one.
@@ -216,7 +238,8 @@ end $$;
 -- Returns what a message makes untrue by what was learnt: the likeliest clause, and what says the same as it. What
 -- seems to change several matters at once changes none that could be told. What is less likely, or of these the
 -- likeliest, is in doubt.
-create or replace function _memoir.learnt_changes(p_turn _memoir.conversation_history, p_text text, p_clauses _memoir.said_clause[],
+create or replace function _memoir.learnt_changes(p_turn _memoir.conversation_history, p_text text,
+  p_clauses _memoir.said_clause[],
   p_language text, p_config jsonb)
 returns setof _memoir.found_change language plpgsql stable set plan_cache_mode = force_generic_plan as $$
 declare

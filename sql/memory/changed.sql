@@ -7,9 +7,11 @@ create or replace function _memoir.subject_of(p_plain text, p_language text)
 returns text language sql immutable as $$
   select case when p_language <> 'english' then lower((regexp_match(p_plain, '^(?:(?:o|a|il|la) )?(?:'
       || nullif(_memoir.any_word(p_language, 'possessives'), '') || ') ([[:alpha:]-]+)', 'i'))[1])
-    when p_plain ~* '^(?:i|we) (?!said|meant|thought|told|wrote|typed|claimed)' then coalesce((regexp_match(p_plain, '^(?:i|we) [[:alpha:]]+ (?:my|our) ('
+    when p_plain ~* '^(?:i|we) (?!said|meant|thought|told|wrote|typed|claimed)' then coalesce((regexp_match(p_plain,
+      '^(?:i|we) [[:alpha:]]+ (?:my|our) ('
       || _memoir.any_word(p_language, 'persons') || ')\M (?:out|from|to|off|into)\M', 'i'))[1], 'self')
-    else (regexp_match(p_plain, '^(?:my|our|his|her|their|the|[[:alpha:]]+''s) (?:[[:alpha:]-]+ )?(' || _memoir.any_word(p_language,
+    else (regexp_match(p_plain, '^(?:my|our|his|her|their|the|[[:alpha:]]+''s) (?:[[:alpha:]-]+ )?('
+      || _memoir.any_word(p_language,
       'persons') || ')\M', 'i'))[1] end
 $$;
 
@@ -44,7 +46,8 @@ begin
     v_found := _memoir.change_of(p_units[i], p_plains[i], p_said[i], v_around, p_one, v_names, p_language, p_turn);
     if v_found.kind is not null then v_all := v_all || v_found; v_at := v_at || i; end if;
   end loop;
-  select o into v_best_at from unnest(v_all) with ordinality f(span_start, span_length, said, unit, olds, kind, score, o)
+  select o into v_best_at from unnest(v_all) with ordinality f(span_start, span_length, said, unit, olds, kind, score,
+    o)
   order by f.score desc, (f.unit).created_at desc, (f.unit).turn_index desc limit 1;
   if v_best_at is null then return; end if;
   v_best := v_all[v_best_at];
@@ -146,7 +149,8 @@ begin
   end if;
   v_back := _memoir.coverage(p_old.topics, '{}', p_new.topics, '{}');
   -- "The 10k in 51:15", in 52:40 before.
-  v_same := p_cue and exists (select from unnest(p_new.kinds, p_new.vals) n(k, v), unnest(p_old.kinds, p_old.vals) o(k, v)
+  v_same := p_cue and exists (select from unnest(p_new.kinds, p_new.vals) n(k, v), unnest(p_old.kinds, p_old.vals) o(k,
+    v)
     where n.k = 'code' and o.k = 'code' and n.v = o.v);
   v_two := v_shared <> '{}' and _memoir.sorts_differ(p_plain, (p_found.unit).said, (p_found.unit).context, v_shared,
     p_new.raws || p_old.raws, p_language);
@@ -189,7 +193,8 @@ begin
     end if;
     p_found.olds := '{}';
   end if;
-  if p_cue and p_new.names <> '{}' and p_old.names <> '{}' and p_new.kinds <@ _memoir.soft_kinds() and (not p_new.names && p_old.names
+  if p_cue and p_new.names <> '{}' and p_old.names <> '{}' and p_new.kinds <@ _memoir.soft_kinds()
+    and (not p_new.names && p_old.names
     or cardinality(p_new.names) > 1 and cardinality(p_new.names) = cardinality(p_old.names)
       and not p_new.names @> p_old.names) then
     v_cover := _memoir.coverage(array(select t from unnest(p_new.topics) t
@@ -226,7 +231,8 @@ declare
 begin
   if p_language <> 'english' or coalesce(cardinality(v_new), 0) <> 2 then return false; end if;
   v_head := v_new[2];
-  v_of := lower((regexp_match(p_old, '^(?:my|our|the|[[:upper:]][[:alpha:]]+''s) ([[:alpha:]-]+) ' || v_head || '\M', 'i'))[1]);
+  v_of := lower((regexp_match(p_old, '^(?:my|our|the|[[:upper:]][[:alpha:]]+''s) ([[:alpha:]-]+) ' || v_head || '\M',
+    'i'))[1]);
   return v_of <> v_new[1] and not (array[v_of, v_new[1]] && '{new,old,last,next,first,same,current,former,previous}')
     and _memoir.topics(v_head, p_language, '{}') && p_shared
     and not _memoir.has_words(p_context, v_new[1]) and not _memoir.has_words(p_plain, v_of);
@@ -320,7 +326,8 @@ begin
     return;
   end if;
   v_spelt := (regexp_match(p_one.plain, nullif(_memoir.any_word(p_language, 'switched_matters'), ''), 'i'))[1];
-  if v_spelt <> all (_memoir.word_list(p_language, 'replaced_things')) and (p_one.new).kinds <@ _memoir.soft_kinds() and cardinality(p_old.topics) <= 4
+  if v_spelt <> all (_memoir.word_list(p_language, 'replaced_things')) and (p_one.new).kinds <@ _memoir.soft_kinds()
+    and cardinality(p_old.topics) <= 4
     and p_old.topics && _memoir.topics(v_spelt, p_language, '{}') then
     p_found.kind := 'name'; p_found.score := 0.7; p_found.olds := array[(p_found.unit).said];
     return;
@@ -369,7 +376,8 @@ begin
     or v_tail >= 2 and v_new[2] = any (v_verbs || '{have,has,is,am,are}'::text[])
     or v_new[1] <> all ('{i,we}') and v_new[1:v_head] && '{is,are,be}' and (v_others ~ v_place and v_olds ~ v_place
       or array_to_string(v_new[1:v_head], ' ') ~ ' (?:is|are|be) (?:in|at|on)(?: the| an?| my| our)?$')
-    or v_new[1:2] in ('{i,am}', '{we,are}') and p_new ~ ' (?:in|at) [[:upper:]]' and p_old ~ ' (?:in|at) [[:upper:]]' then
+    or v_new[1:2] in ('{i,am}', '{we,are}') and p_new ~ ' (?:in|at) [[:upper:]]'
+      and p_old ~ ' (?:in|at) [[:upper:]]' then
     return coalesce(_memoir.value_cut(v_olds, p_language), v_olds);
   end if;
   return null;

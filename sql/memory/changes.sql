@@ -20,7 +20,8 @@ begin
       where p_languages[c.text_no] = v_language and c.clause_no > 0 and length(c.sentence) between 8 and 400
         -- "Forget my shoe size... no, hang on, keep it."
         and not exists (select from (select string_agg(b.sentence, ' ' order by b.sentence_start) as said
-            from (select distinct s.sentence_start, s.sentence from unnest(p_clauses) s where s.text_no = c.text_no) b) w
+            from (select distinct s.sentence_start, s.sentence from unnest(p_clauses) s
+              where s.text_no = c.text_no) b) w
           where w.said ~* v_cancelled)
         and exists (select from unnest(_memoir.word_list(v_language, 'forget_verbs')) v
           where strpos(lower(c.said), v) > 0)
@@ -31,7 +32,8 @@ begin
     v_bares := array(select regexp_replace(r.plain, v_openers, '', 'i') from unnest(v_rows) with ordinality r
       order by ordinality);
     -- Where a clause names nothing ("Vergiss bitte, was ich …"), what follows it does.
-    v_rests := array(select case when v_language <> 'english' and r.said <> r.sentence then regexp_replace(_memoir.plain(
+    v_rests := array(select case when v_language <> 'english' and r.said <> r.sentence
+      then regexp_replace(_memoir.plain(
         substr(r.sentence, r.span_start - r.sentence_start + 1), v_language), v_openers, '', 'i') end
       from unnest(v_rows) with ordinality r order by ordinality);
     v_names := array(select _memoir.fronted_name(v_rows[o], v_bares[o], v_language)
@@ -117,7 +119,8 @@ begin
     v_hit := (select m from regexp_matches(v_before.plain, _memoir.any_word(p_language, 'forget_before'), 'gi')
       with ordinality x(m, o) order by o desc limit 1);
     -- "There is a bug in my script. Remove it.": of neither is said that it is known.
-    if v_hit is not null and concat_ws(' ', v_before.said, v_before.plain, p_bare) ~* _memoir.any_word(p_language, 'known_of_me') then
+    if v_hit is not null and concat_ws(' ', v_before.said, v_before.plain, p_bare) ~* _memoir.any_word(p_language,
+      'known_of_me') then
       named := (array_remove(v_hit, null))[1];
       said_from := v_before.span_start;
       return;
@@ -465,7 +468,8 @@ end $$;
 -- died": nobody has it any more.
 create or replace function _memoir.new_thing(p_plain text, p_language text)
 returns text language sql immutable as $$
-  select coalesce((select t from (select lower((regexp_match(p_plain, nullif(_memoir.any_word(p_language, 'got_new'), ''),
+  select coalesce((select t from (select lower((regexp_match(p_plain, nullif(_memoir.any_word(p_language, 'got_new'),
+    ''),
     'i'))[1])) x(t)
   where t = any (_memoir.word_list(p_language, 'replaced_things'))),
     lower((regexp_match(p_plain, nullif(_memoir.any_word(p_language, 'lost_things'), '')))[1]))
@@ -483,7 +487,8 @@ begin
     for v_hit in select m[1] from regexp_matches(v_said, v_pattern, 'g') m loop
       v_hit := _memoir.value_cut(v_hit, p_language);
       if p_language = 'english' then
-        v_hit := regexp_replace(v_hit, ' (?:sorry|oops|lol|haha|btw|my bad|pls|please|though|actually|ok|okay|duh|silly me)$',
+        v_hit := regexp_replace(v_hit, ' (?:sorry|oops|lol|haha|btw|my bad|pls|please|though|actually|ok|okay|duh'
+          '|silly me)$',
           '', 'i');
       end if;
       continue when v_hit is null or length(v_hit) < 2 or cardinality(string_to_array(v_hit, ' ')) > 4;

@@ -107,9 +107,12 @@ declare
   v_out _memoir.extracted; v_hit text; v_at integer; v_count integer := 0; v_tries integer := 0;
   v_text text := left(p_text, 20000); v_tool text := 'Tool' || coalesce(' ' || p_tool, '');
   c_error text :=
-    '\m([[:alpha:]]+(Error|Exception): [^\n"]{5,200}|"?error"?( ?message)?"?: *"[^"\n]{4,200}|(fatal|error|failed|failure)\M[: ][^\n"{}]{5,200})';
+    '\m([[:alpha:]]+(Error|Exception): [^\n"]{5,200}|"?error"?( ?message)?"?: *"[^"\n]{4,200}|(fatal|error|failed'
+      '|failure)\M[: ][^\n"{}]{5,200})';
   c_value text :=
-    '"?\m((order|ticket|invoice|booking|reservation|confirmation|reference|tracking|case|claim|refund|issue|account|customer|transaction|shipment|flight)[_ -]?(id|number|no|nr|code|ref|key)|(grand[_ -]?)?total([_ -]?(price|amount|cost|due))?|balance|amount[_ -]?due)\M"? ?[:=#]+ ?"?([[:alnum:]$€£][[:alnum:].,:/_-]{0,40})"?';
+    '"?\m((order|ticket|invoice|booking|reservation|confirmation|reference|tracking|case|claim|refund|issue|account'
+      '|customer|transaction|shipment|flight)[_ -]?(id|number|no|nr|code|ref|key)|(grand[_ -]?)?total([_ -]?(price'
+      '|amount|cost|due))?|balance|amount[_ -]?due)\M"? ?[:=#]+ ?"?([[:alnum:]$€£][[:alnum:].,:/_-]{0,40})"?';
 begin
   v_out.text_no := p_text_no; v_out.provenance := 'tool_output'; v_out.importance := 'normal'; v_out.valid_from := p_at;
   v_at := regexp_instr(v_text, c_error);
@@ -319,7 +322,8 @@ begin
         'name', nullif(btrim(t.name), ''), 'said_at', t.created_at, 'language', p_languages[t.ordinality],
         'tool', nullif(x.tool, '')) order by t.ordinality)
       from unnest(p_turns) with ordinality t
-      left join lateral (select case when t.role = 'tool' then _memoir.tool_of_result(p_turns[t.ordinality]) end) x(tool)
+      left join lateral (select case when t.role = 'tool'
+        then _memoir.tool_of_result(p_turns[t.ordinality]) end) x(tool)
         on true),
       'requests', (select coalesce(jsonb_agg(jsonb_build_array(r.text_no, r.span_start, r.span_length)), '[]')
         from unnest(p_requests) r)), p_config ->> 'embedder_socket');
@@ -382,7 +386,8 @@ begin
     -- One who has left is nowhere: the slot is emptied only if it holds what is left.
     if v_found.rule = 'no longer' then
       v_gone := regexp_match(substr(v_turn.content, v_found.span_start, v_found.span_length),
-        '\m(live|living|work|working|left|quit)(?: +(?:in|at|for))? +([[:upper:]][[:alnum:]''-]+(?: [[:upper:]][[:alnum:]''-]+){0,3})');
+        '\m(live|living|work|working|left|quit)(?: +(?:in|at|for))? +([[:upper:]][[:alnum:]''-]+(?: '
+          '[[:upper:]][[:alnum:]''-]+){0,3})');
       v_found.slot := case when v_turn.name is null then '' else lower(v_turn.name) || ': ' end || case
         when v_gone[1] like 'liv%' then 'home city' else 'employer' end;
       v_found.slot_value := case when exists (select from _memoir.memory_store m where m.user_id = v_turn.user_id

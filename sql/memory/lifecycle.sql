@@ -29,7 +29,8 @@ returns boolean language sql immutable as $$
   select p_memory.type in ('instruction', 'preference') or p_memory.provenance in ('instruction', 'preference')
     or (p_memory.provenance in ('user_stated', 'correction') and (p_memory.category in ('workflow', 'convention')
         or p_memory.content ~*
-          '^\s*(please\s+)?(always|never|don''t|do not|make sure|be sure|remember to|use|avoid|answer|reply|respond|write|call me)\M'))
+          '^\s*(please\s+)?(always|never|don''t|do not|make sure|be sure|remember to|use|avoid|answer|reply|respond'
+            '|write|call me)\M'))
 $$;
 
 -- Does something that stands contradict it? Edges either way, and another value of its slot where it would
@@ -324,6 +325,7 @@ declare
 begin
   return exists (select from _memoir.memory_store m join _memoir.memory_stats s on s.user_id = p_user_id
     and s.memory_id = m.memory_id
-    where m.user_id = p_user_id and m.state = 'active' and m.tier in (1, 2) and not m.is_object and s.access_count >= case m.tier
+    where m.user_id = p_user_id and m.state = 'active' and m.tier in (1, 2) and not m.is_object
+      and s.access_count >= case m.tier
       when 1 then v_accesses_1 else v_accesses_2 end);
 end $$;

@@ -250,7 +250,7 @@ begin
   -- What was remembered without a slot has the one that its words tell.
   if v_memory.slot is null and v_global and coalesce(v_memory.metadata ->> 'extracted_by', '') not like 'rules %'
     and v_memory.type in ('fact', 'preference', 'instruction', 'profile') then
-    select * into v_slot from _memoir.slot_of(v_memory.content);
+    select * into v_slot from _memoir.read_statement(v_memory.content, p_config);
     v_memory.slot := v_slot.slot;
     v_memory.slot_value := v_slot.slot_value;
     v_holds := v_holds or coalesce(v_slot.standing, false);

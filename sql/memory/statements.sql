@@ -104,7 +104,8 @@ begin
   if v_value is null or p_rule ->> 'slot' like 'name of%'
     and p_captured[1] ~* ('\m(?:' || _memoir.any_word('english', 'several') || ')$')
     or p_rule ->> 'value' not like 'not %' and split_part(p_plain, ',', 1) ~*
-    '\m(?:not|never|used to|part-time|temporarily|for (?:now|the summer|a (?:while|few|couple))|other|also|another|second)\M'
+    '\m(?:not|never|used to|part-time|temporarily|for (?:now|the summer|a (?:while|few|couple))|other|also|another'
+      '|second)\M'
   then
     return p_rule - 'slot' - 'value';
   end if;
@@ -216,7 +217,8 @@ begin
   v_out.utility := least(1, (p_rule ->> 'utility')::real + 0.05 * p_specifics);
   select r.resolved, r.event_from, r.event_to, r.valid_until into v_text, v_out.event_from, v_out.event_to, v_until
   from _memoir.resolve_dates(v_text, (p_at at time zone 'UTC')::date, v_out.type <> 'plan'
-    and p_bare !~ '\m(will|going to|plan(ning)?|starting|am|are|is(?= (?:on|at|due|from|by|now|\d))|due|comes|leaves|starts|begins|opens|ends|expires|gets) ') r;
+    and p_bare !~ '\m(will|going to|plan(ning)?|starting|am|are|is(?= (?:on|at|due|from|by|now|\d))|due|comes|leaves'
+      '|starts|begins|opens|ends|expires|gets) ') r;
   v_text := upper(left(v_text, 1)) || substr(v_text, 2);
   -- "Went to Ulm": the speaker did.
   if p_rule ->> 'rule' = 'did, without saying who' then
@@ -325,4 +327,22 @@ begin
   slot := v_rule ->> 'slot';
   slot_value := v_rule ->> 'value';
   standing := v_rule ->> 'standing' = 'yes';
+end $$;
+
+-- Returns the same, read by the package where PL/Python can run it.
+create or replace function _memoir.read_statement(p_content text, p_config jsonb, out slot text, out slot_value text,
+  out standing boolean)
+language plpgsql stable as $$
+declare
+  v_read jsonb;
+begin
+  if length(p_content) > 300 then return; end if;
+  if _memoir.reads_language() then
+    v_read := _memoir.py_read_statement(p_content, p_config ->> 'embedder_socket');
+    slot := v_read ->> 'slot';
+    slot_value := v_read ->> 'value';
+    standing := (v_read ->> 'standing')::boolean;
+    return;
+  end if;
+  select s.slot, s.slot_value, s.standing into slot, slot_value, standing from _memoir.slot_of(p_content) s;
 end $$;

@@ -8,7 +8,9 @@ create or replace function _memoir.fixed_points(p_text text)
 returns text[] language sql immutable as $$
   select array(select distinct x from (
     select lower(m[1]) as x from regexp_matches(p_text,
-      '((?:(?<![[:alnum:]])[-−])?[0-9\u0660-\u0669\u06f0-\u06f9\u0966-\u096f\u09e6-\u09ef\u0e50-\u0e59\uff10-\uff19〇一二三四五六七八九十百千万两]+(?:[.,:/-][0-9\u0660-\u0669\u06f0-\u06f9\u0966-\u096f\u09e6-\u09ef\u0e50-\u0e59\uff10-\uff19〇一二三四五六七八九十百千万两]+)*)', 'g') m
+      '((?:(?<![[:alnum:]])[-−])?[0-9\u0660-\u0669\u06f0-\u06f9\u0966-\u096f\u09e6-\u09ef\u0e50-\u0e59\uff10-\uff19〇一二三'
+        '四五六七八九十百千万两]+(?:[.,:/-][0-9\u0660-\u0669\u06f0-\u06f9\u0966-\u096f\u09e6-\u09ef\u0e50-\u0e59\uff10-\uff19〇一二三四'
+        '五六七八九十百千万两]+)*)', 'g') m
     union all
     -- Names: capitals, but for words that merely begin a sentence.
     select lower(m[1]) from regexp_matches(p_text, '\m([[:upper:]][[:alnum:]]+)', 'g') m
@@ -37,7 +39,8 @@ begin
   v_text := regexp_replace(v_text, '\m(?:love|enjoy)(s?)\M', 'like\1', 'g');
   -- Chinese has no spaces: its negations are words of their own.
   v_text := regexp_replace(v_text, '([不没沒])', ' \1 ', 'g');
-  if v_text ~ '[?？؟]|\mnot (only|just|necessarily|sure|yet|always|all|every)\M|\mno (doubt|wonder|matter|problem|idea)\M|\m(if|unless|whether|or|either|maybe|perhaps)\M' then
+  if v_text ~ '[?？؟]|\mnot (only|just|necessarily|sure|yet|always|all|every)\M|\mno (doubt|wonder|matter|problem'
+    '|idea)\M|\m(if|unless|whether|or|either|maybe|perhaps)\M' then
     negations := null;
     return;
   end if;

@@ -28,12 +28,14 @@ declare
   v_pin integer := (p_config ->> 'fault_pin_turns')::integer;
 begin
   for v_line in
-    select regexp_match(l, '^\s*(drop|anchor|summarize|collapse|declare_losses)\s*:\s*([0-9a-f-]{1,36})\s*(?::\s*(.*?)\s*)?$')
+    select regexp_match(l, '^\s*(drop|anchor|summarize|collapse'
+      '|declare_losses)\s*:\s*([0-9a-f-]{1,36})\s*(?::\s*(.*?)\s*)?$')
     from regexp_matches(p_text, _memoir.directive_tag(), 'g') m, string_to_table(m[1], E'\n') l
     where l ~ '\S' limit 100
   loop
     begin
-      if v_line is null or v_line[1] in ('summarize', 'collapse', 'declare_losses') and coalesce(v_line[3], '') = '' then
+      if v_line is null or v_line[1] in ('summarize', 'collapse', 'declare_losses') and coalesce(v_line[3],
+        '') = '' then
         perform _memoir.fail('PM014', 'a directive is not like "drop: 3f2a91bc" or "summarize: 3f2a91bc: text"');
       end if;
       if v_line[1] = 'collapse' then

@@ -71,7 +71,8 @@ begin
   if v_spans is null then return _memoir.object_text(p_user_id, p_memory); end if;
   -- Of a whole turn, of arguments, of several turns: then nothing but the stub is left.
   if exists (select from unnest(v_spans) r where lower_inf(r)) or exists (select from _memoir.object_places p
-    where p.user_id = p_user_id and p.memory_id = p_memory and (p.part_no > 0 or p.call_no > 0)) then return null; end if;
+    where p.user_id = p_user_id and p.memory_id = p_memory and (p.part_no > 0 or p.call_no > 0))
+      then return null; end if;
   return _memoir.without_spans(_memoir.object_text(p_user_id, p_memory), v_spans);
 end $$;
 
@@ -102,7 +103,8 @@ begin
   for v_try in 1 .. 3 loop
     if p_kind = 'search' then
       v_body := _memoir.files_found(v_source, v_size);
-      v_body := concat_ws(E'\n', v_body, _memoir.cut_text(v_source, p_kind, v_size - coalesce(length(v_body), 0), p_wanted));
+      v_body := concat_ws(E'\n', v_body, _memoir.cut_text(v_source, p_kind, v_size - coalesce(length(v_body), 0),
+        p_wanted));
     else
       v_body := _memoir.cut_text(v_source, p_kind, v_size, p_wanted);
     end if;
@@ -167,7 +169,8 @@ end $$;
 -- Returns what stands between the head of a form and what it says of itself.
 create or replace function _memoir.form_body(p_content text)
 returns text language sql immutable as $$
-  select array_to_string((string_to_array(p_content, E'\n'))[2 : cardinality(string_to_array(p_content, E'\n')) - 1], E'\n')
+  select array_to_string((string_to_array(p_content, E'\n'))[2 : cardinality(string_to_array(p_content, E'\n')) - 1],
+    E'\n')
 $$;
 
 -- Returns the part of a stub line behind its tokens, because the head of a form has them.

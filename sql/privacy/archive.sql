@@ -30,7 +30,8 @@ returns table (user_id uuid, session_id uuid, from_turn integer, to_turn integer
   language plpgsql stable as $$
 begin
   return query execute
-    format('select user_id, session_id, min(turn_index), max(turn_index), count(*), sum(token_count)::bigint from %s group by 1, 2 order by 1, 2', p_leaf);
+    format('select user_id, session_id, min(turn_index), max(turn_index), count(*), sum(token_count)::bigint from %s '
+      'group by 1, 2 order by 1, 2', p_leaf);
 end $$;
 
 -- Turns of a leaf for which no summary stands, by session.

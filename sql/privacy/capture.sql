@@ -90,11 +90,14 @@ end $$;
 create or replace function _memoir.harmless_headers(p_headers jsonb)
 returns jsonb language sql immutable as $$
   select coalesce(jsonb_object_agg(key, value) filter (where lower(key) ~ (
-      '^(accept(-encoding|-language)?|anthropic-(version|beta|ratelimit-[a-z-]+)|cf-ray|content-(encoding|length|type)|date'
-      '|(x-)?idempotency-key|openai-(beta|model|processing-ms|version)|(x-|x-client-)?request-id|retry-after(-ms)?|server'
+      '^(accept(-encoding|-language)?|anthropic-(version|beta|ratelimit-[a-z-]+)|cf-ray|content-(encoding|length|type)'
+        '|date'
+      '|(x-)?idempotency-key|openai-(beta|model|processing-ms|version)|(x-|x-client-)?request-id|retry-after(-ms)?'
+        '|server'
       '|(x-)?session[-_]id|user-agent|via|x-app|x-claude-code-(agent-id|request-class|session-id)|x-openai-subagent'
       '|x-opencode-(client|project|request|session)|x-ratelimit-[a-z-]+|x-should-retry'
-      '|x-stainless-(arch|async|helper|helper-method|lang|os|package-version|read-timeout|retry-count|runtime|runtime-version'
+      '|x-stainless-(arch|async|helper|helper-method|lang|os|package-version|read-timeout|retry-count|runtime'
+        '|runtime-version'
       '|timeout))$')), '{}')
   from jsonb_each(case when jsonb_typeof(p_headers) = 'object' then p_headers else '{}' end)
 $$;

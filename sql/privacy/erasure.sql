@@ -380,7 +380,8 @@ begin
     'compile_buffer', _memoir.erase_from('compile_buffer', p_user_id, 'session_id = any ($2) or items && $3',
       p_sessions, p_items),
     'stream_events', _memoir.erase_from('stream_events', p_user_id,
-      format('recorded_at >= %L or call_id in (select call_id from _memoir.api_calls c where c.user_id = $1 and c.session_id = any ($2))', p_from), p_sessions),
+      format('recorded_at >= %L or call_id in (select call_id from _memoir.api_calls c where c.user_id = $1 and '
+        'c.session_id = any ($2))', p_from), p_sessions),
     'api_calls', _memoir.erase_from('api_calls', p_user_id, format('recorded_at >= %L or session_id = any ($2)',
       p_from), p_sessions));
 end $$;

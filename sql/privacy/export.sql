@@ -24,7 +24,8 @@ returns table (name name, ordering integer, how text) language sql immutable as 
          ('search_items',         0, 'made anew'), ('search_tail', 0, 'made anew'), ('search_postings', 0, 'made anew'),
            ('search_aliases', 0, 'made anew'), ('embedding_cursors', 0, 'made anew'),
          ('kept_recalls',         0, 'left'), ('query_answers', 0, 'left'), ('client_messages', 0, 'left'),
-           ('session_windows', 0, 'left'), ('shown_forms', 0, 'left'), ('compile_ledger', 0, 'left'), ('compile_buffer', 0, 'left'),
+           ('session_windows', 0, 'left'), ('shown_forms', 0, 'left'), ('compile_ledger', 0, 'left'),
+             ('compile_buffer', 0, 'left'),
          ('work_items', 0, 'left'), ('audit_log', 0, 'left'), ('login_users', 0, 'left')
 $$;
 
@@ -86,11 +87,13 @@ begin
     where i.indrelid = to_regclass('_memoir.' || quote_ident(v_table.name)) and i.indisprimary
       and a.attrelid = i.indrelid;
     return query execute
-      format('select jsonb_build_object(''kind'', %L, ''row'', _memoir.named_sessions(to_jsonb(t) - ''user_id'', $2, $3)) from _memoir.%I t where t.user_id = $1 order by %s',
+      format('select jsonb_build_object(''kind'', %L, ''row'', _memoir.named_sessions(to_jsonb(t) - ''user_id'', $2, '
+        '$3)) from _memoir.%I t where t.user_id = $1 order by %s',
       v_table.name, v_table.name, v_order) using v_user, _memoir.uuid_columns(v_table.name), v_names;
   end loop;
   return query select jsonb_build_object('kind', 'user_counters', 'row',
-    jsonb_build_object('cost_microcents', c.cost_microcents, 'related', c.related)) from _memoir.user_counters c where c.user_id = v_user;
+    jsonb_build_object('cost_microcents', c.cost_microcents, 'related', c.related)) from _memoir.user_counters c
+      where c.user_id = v_user;
   if p_embeddings then
     return query select jsonb_build_object('kind', 'embeddings', 'row', jsonb_build_object('model', m.name, 'kind',
       i.kind, 'ref', i.ref_id, 'chunk', i.chunk,

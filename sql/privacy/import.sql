@@ -197,7 +197,8 @@ begin
     update _memoir.search_items i set dead = true where i.user_id = p_user_id and i.ref_id = v_turn.message_id
       and exists (select from _memoir.recall_exclusions x where x.user_id = p_user_id
       and x.session_id = v_turn.session_id and x.turn_index = v_turn.turn_index
-                  and x.lifted_at is null and not x.changed and (x.span_start is null or i.span_start < x.span_start + x.span_length
+                  and x.lifted_at is null and not x.changed and (x.span_start is null
+                    or i.span_start < x.span_start + x.span_length
                   and x.span_start < i.span_start + i.span_length));
     select open_calls into v_open from _memoir.session_counters where user_id = p_user_id
       and session_id = v_turn.session_id;
@@ -327,23 +328,30 @@ create or replace function _memoir.import_condition(p_table name)
 returns text language sql stable as $$
   select case
     when p_table = 'memory_states' then
-      'exists (select from _memoir.memory_store m where m.user_id = $1 and m.memory_id = t.memory_id and (m.state <> ''erased'' or t.state = ''erased''))'
+      'exists (select from _memoir.memory_store m where m.user_id = $1 and m.memory_id = t.memory_id and (m.state '
+        '<> ''erased'' or t.state = ''erased''))'
     when p_table = 'memory_sources' then
-      't.item_kind <> ''memory'' or not exists (select from _memoir.memory_store m where m.user_id = $1 and m.memory_id = t.item_id and m.state = ''erased'')'
+      't.item_kind <> ''memory'' or not exists (select from _memoir.memory_store m where m.user_id = $1 and '
+        'm.memory_id = t.item_id and m.state = ''erased'')'
     when p_table = 'memory_relationships' then
-      '2 = (select count(*) from _memoir.memory_store m where m.user_id = $1 and m.memory_id in (t.source_id, t.target_id) and m.state <> ''erased'')'
+      '2 = (select count(*) from _memoir.memory_store m where m.user_id = $1 and m.memory_id in (t.source_id, '
+        't.target_id) and m.state <> ''erased'')'
     when p_table in ('tombstones', 'recall_exclusions') then 'true'
     when p_table = 'profiles' then
-      'not exists (select from _memoir.memory_store m where m.user_id = $1 and m.state = ''erased'' and m.state_at >= t.recorded_at)'
+      'not exists (select from _memoir.memory_store m where m.user_id = $1 and m.state = ''erased'' and m.state_at >= '
+        't.recorded_at)'
     when p_table = 'api_calls' then
       'not exists (select from _memoir.turn_marks m where m.user_id = $1 and m.mark = ''erased'' and m.recorded_at >= t.recorded_at
          and (t.recorded_at >= m.since or t.session_id = any (_memoir.sharing($1, m.session_id, m.turn_index))))'
     when p_table = 'stream_events'
-      then 'exists (select from _memoir.api_calls c where c.user_id = $1 and c.call_id = t.call_id and c.recorded_at = t.recorded_at)'
+      then 'exists (select from _memoir.api_calls c where c.user_id = $1 and c.call_id = t.call_id and c.recorded_at = '
+        't.recorded_at)'
     when _memoir.has_column(p_table, 'memory_id') then
-      't.memory_id is null or exists (select from _memoir.memory_store m where m.user_id = $1 and m.memory_id = t.memory_id and m.state <> ''erased'')'
+      't.memory_id is null or exists (select from _memoir.memory_store m where m.user_id = $1 and m.memory_id = '
+        't.memory_id and m.state <> ''erased'')'
       || case when _memoir.has_column(p_table, 'other_id') then
-        ' and exists (select from _memoir.memory_store m where m.user_id = $1 and m.memory_id = t.other_id and m.state <> ''erased'')' else '' end
+        ' and exists (select from _memoir.memory_store m where m.user_id = $1 and m.memory_id = t.other_id and m.state '
+          '<> ''erased'')' else '' end
     else 'true' end
 $$;
 

@@ -95,7 +95,8 @@ begin
   update _memoir.search_items i set dead = true where i.user_id = v_user and i.ref_id = p_turn.message_id
     and exists (select from _memoir.recall_exclusions x where x.user_id = v_user and x.session_id = p_turn.session_id
     and x.turn_index = p_turn.turn_index
-                and x.lifted_at is null and not x.changed and (x.span_start is null or i.span_start < x.span_start + x.span_length
+                and x.lifted_at is null and not x.changed and (x.span_start is null
+                  or i.span_start < x.span_start + x.span_length
                 and x.span_start < i.span_start + i.span_length));
   -- What was said after it is still said after it.
   update _memoir.search_items set previous_item = (select max(i.item_no) from _memoir.search_items i
@@ -239,7 +240,8 @@ begin
   v_to := least(p_to, v_last);
   while (_memoir.turn(v_user, p_session.session_id, v_from)).role = 'tool' loop v_from := v_from - 1; end loop;
   while (_memoir.turn(v_user, p_session.session_id, v_to + 1)).role = 'tool' loop v_to := v_to + 1; end loop;
-  v_turns := array(select h from generate_series(v_from, v_to) t, lateral _memoir.turn(v_user, p_session.session_id, t) h
+  v_turns := array(select h from generate_series(v_from, v_to) t, lateral _memoir.turn(v_user, p_session.session_id,
+    t) h
     where h.message_id is not null and not _memoir.is_retracted(t, v_marks) order by t);
   if v_turns = '{}' then return jsonb_build_object('turns', '[]'::jsonb, 'memories', '[]'::jsonb); end if;
   perform from _memoir.user_counters where user_id = v_user for update;

@@ -56,7 +56,8 @@ declare
   v_parts text[];
   -- A name: capitalised words, or one word with a digit or a capital inside.
   c_name constant text :=
-    '((?:[[:upper:]][[:alnum:].&+''’-]*)(?: (?:of |and |for |the |de |in )?[[:upper:]][[:alnum:].&+''’-]*){0,5}|[[:alnum:]]*[[:alpha:]]\d[[:alnum:]]*|[[:alpha:]]{2,20})';
+    '((?:[[:upper:]][[:alnum:].&+''’-]*)(?: (?:of |and |for |the |de |in )?[[:upper:]][[:alnum:].&+''’-]*){0,5}'
+      '|[[:alnum:]]*[[:alpha:]]\d[[:alnum:]]*|[[:alpha:]]{2,20})';
 begin
   -- Kubernetes (k8s); machine learning (ML); GHA (GitHub Actions). Cut by hand: a pattern that looks back from each
   -- bracket takes a hundred times as long.
@@ -89,11 +90,13 @@ begin
   end if;
   if v_text ~* '\m(aka|a\.k\.a|known as|short for|stands for|for short)\M' then
     for m in select x from regexp_matches(v_text,
-      c_name || ',? (?:\()?(?:[Aa][Kk][Aa]|[Aa]\.[Kk]\.[Aa]\.?|(?:(?:which|who) is )?also known as|better known as) (?:the )?["“]?' || c_name, 'g') x loop
+      c_name || ',? (?:\()?(?:[Aa][Kk][Aa]|[Aa]\.[Kk]\.[Aa]\.?|(?:(?:which|who) is )?also known as|better known as) '
+        '(?:the )?["“]?' || c_name, 'g') x loop
       v_pairs := v_pairs || array[m[1], m[2]];
     end loop;
     for m in select x from regexp_matches(v_text,
-      '\m([[:alpha:]][[:alnum:]&.+-]{1,19}),? (?:is |was |\()?(?:short for|stands for|which stands for) (?:the )?["“]?([^().,;:!?\n"”]{2,90})', 'g') x loop
+      '\m([[:alpha:]][[:alnum:]&.+-]{1,19}),? (?:is |was |\()?(?:short for|stands for|which stands for) (?:the '
+        ')?["“]?([^().,;:!?\n"”]{2,90})', 'g') x loop
       v_long := coalesce(_memoir.long_form(m[1], m[2], true),
         substring(m[2] from '^[[:upper:]][[:alnum:]''’-]*(?: [[:upper:]][[:alnum:]''’-]*)*'));
       if v_long is not null then v_pairs := v_pairs || array[m[1], v_long]; end if;
@@ -171,7 +174,9 @@ declare
 begin
   -- Most texts say nothing of the kind.
   foreach v_text in array p_texts loop
-    v_tells := v_text ~ '[[:alnum:]] ?\(.{2,}\)| or (simply |just )?["“]?[[:upper:]].?[[:upper:][:digit:]]|\m(aka|a\.k\.a|known as|short for|stands for|for short)\M|[[:upper:]][[:alnum:]]*[[:lower:]][[:alnum:]]* (of |the )?[[:upper:]]';
+    v_tells := v_text ~ '[[:alnum:]] ?\(.{2,}\)| or (simply |just )?["“]?[[:upper:]].?[[:upper:][:digit:]]|\m(aka'
+      '|a\.k\.a|known as|short for|stands for|for short)\M|[[:upper:]][[:alnum:]]*[[:lower:]][[:alnum:]]* (of |the '
+      ')?[[:upper:]]';
     exit when v_tells;
   end loop;
   if v_tells is not true then return; end if;

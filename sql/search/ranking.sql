@@ -84,7 +84,8 @@ end $$;
 
 -- Returns what the items of a question have around them: from when to when they are, which times and speakers it names,
 -- sessions of people and assistants without names, the newest first.
-create or replace function _memoir.surroundings(p_items _memoir.search_items[], p_question _memoir.question, p_now timestamptz,
+create or replace function _memoir.surroundings(p_items _memoir.search_items[], p_question _memoir.question,
+  p_now timestamptz,
   out oldest timestamptz, out newest timestamptz, out times tstzrange[], out speakers text[], out sessions uuid[])
 language plpgsql stable set plan_cache_mode = force_generic_plan as $$
 declare

@@ -26,7 +26,8 @@ begin
     v_text := regexp_replace(v_text, '(^|\n)[ \t]*([|#>]|-{3}|[*=_]{3})[^\n]*', '\1', 'g');
     v_text := regexp_replace(v_text, '(^|\n)[^\n]*([;{}]|=>|\(\)|\):|==|&&|\|\|)[ \t]*(?=\n|$)', '\1', 'g');
     v_text := regexp_replace(v_text,
-      '(^|\n)[ \t]*(import|from|def|class|function|return|const|let|var|pip|npm|git|docker|SELECT|INSERT|UPDATE|DELETE|CREATE|FROM|WHERE|AND|OR|JOIN|SET|VALUES|\$|@[[:alpha:]])[ .(][^\n.!?]*[^\n.!? ]?(?=\n|$)', '\1', 'g');
+      '(^|\n)[ \t]*(import|from|def|class|function|return|const|let|var|pip|npm|git|docker|SELECT|INSERT|UPDATE|DELETE'
+        '|CREATE|FROM|WHERE|AND|OR|JOIN|SET|VALUES|\$|@[[:alpha:]])[ .(][^\n.!?]*[^\n.!? ]?(?=\n|$)', '\1', 'g');
     v_text := regexp_replace(v_text,
       '(^|\n)[ \t]*([[:alpha:]_][[:alnum:]_.]* ?(=|:=|\+=) ?|[[:alpha:]_][[:alnum:]_.]*\()[^\n]*', '\1', 'g');
     v_text := regexp_replace(v_text, '(^|\n)[ \t]*((\d{1,3}|[[:alpha:]])[.)]|[-*•+])[ \t]+', '\1', 'g');

@@ -213,7 +213,8 @@ begin
   for v_entry in select d as document, o - 1 as place from jsonb_array_elements(p_documents) with ordinality x(d, o)
     order by o loop
     if v_entry.document ? 'where' then
-      v_deleted := v_deleted + _memoir.delete_fitting(p_caller, v_entry.document, format('documents[%s]', v_entry.place));
+      v_deleted := v_deleted + _memoir.delete_fitting(p_caller, v_entry.document, format('documents[%s]',
+        v_entry.place));
       continue;
     end if;
     v_document := _memoir.document(p_caller, v_entry.document, format('documents[%s]', v_entry.place), v_config);

@@ -35,7 +35,8 @@ begin
     perform _memoir.fail('PM007', format('session %s has items after %s by another writer',
       _memoir.shown(p_session), p_after_item), 'read them again');
   end if;
-  v_messages := (select coalesce(jsonb_agg(m order by o, n), '[]') from jsonb_array_elements(p_items) with ordinality x(e, o),
+  v_messages := (select coalesce(jsonb_agg(m order by o, n), '[]')
+    from jsonb_array_elements(p_items) with ordinality x(e, o),
     jsonb_array_elements(case when jsonb_typeof(e -> 'messages') = 'array' then e -> 'messages' else '[]' end)
       with ordinality y(m, n));
   if v_messages <> '[]' then

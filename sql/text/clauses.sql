@@ -101,7 +101,8 @@ declare
 begin
   -- One look for all: the server keeps few compiled patterns.
   if p_language = 'english'
-    and v_text ~* '\m(?:[[:alpha:]]+''[[:alpha:]]|im\M|[[:alpha:]]+ve\M|thats|whats|cant|wont|[[:alpha:]]*nnot\M|[[:alpha:]]+nt\M)' then
+    and v_text ~* '\m(?:[[:alpha:]]+''[[:alpha:]]|im\M|[[:alpha:]]+ve\M|thats|whats|cant|wont|[[:alpha:]]*nnot\M'
+      '|[[:alpha:]]+nt\M)' then
     v_text := regexp_replace(v_text, '\mi''?m\M', 'I am', 'gi');
     v_text := regexp_replace(v_text, '\m(I|we|they|you)''?ve\M', '\1 have', 'gi');
     v_text := regexp_replace(v_text, '\m(I|we|they|you|it|he|she|that)''ll\M', '\1 will', 'gi');
@@ -234,7 +235,8 @@ returns boolean language sql immutable as $$
     when 'colour' then _memoir.has_word_of(p_text, _memoir.word_list('english', 'colours'))
     when 'rank' then _memoir.has_word_of(p_text, _memoir.word_list('english', 'ranked'))
     when 'how often' then lower(p_text) ~ 'every |daily|(?:week|month|year|fortnight)ly|(?:once|twice|times) (?:a|per)'
-    when 'part of day' then strpos(p_text, 'bedtime') > 0 or strpos(p_text, 'ning') > 0 or strpos(p_text, 'noon') > 0 or strpos(p_text, 'lunch') > 0
+    when 'part of day' then strpos(p_text, 'bedtime') > 0 or strpos(p_text, 'ning') > 0 or strpos(p_text, 'noon') > 0
+      or strpos(p_text, 'lunch') > 0
     else translate(p_text, '0123456789', '') <> p_text
       or p_kind = 'number' and string_to_array(translate(lower(p_text), ',;.!?', ''), ' ') && p_counted
       or p_kind = 'time' and lower(p_text) ~ 'noon|midnight|o''clock|sharp|half past|quarter (?:past|to)' end
@@ -256,9 +258,11 @@ begin
         'counted'), ''), '&') || ') (?:sharp\M|o''clock))'
     when 'weekday' then '\m(?:' || _memoir.any_word(null, 'days_of_week') || ')\M'
     when 'code' then '\m(?:\d[\d ()/+-]{6,}\d|[[:alpha:]]{1,4}-?\d{1,6}[[:alpha:]]?|\d{1,6}[[:alpha:]]{1,2})\M'
-    when 'colour' then '\m(?:(?:light|dark|pale|bright|deep|soft|navy|petrol|sky|royal|bottle|forest) )?(?:' || _memoir.any_word('english', 'colours') || ')\M'
+    when 'colour' then '\m(?:(?:light|dark|pale|bright|deep|soft|navy|petrol|sky|royal|bottle|forest) )?(?:'
+      || _memoir.any_word('english', 'colours') || ')\M'
     when 'part of day' then '\m(?:' || _memoir.any_word('english', 'day_parts') || ')\M'
-    when 'how often' then '\m(?:every (?:other |second |third |\d+ |' || coalesce(nullif(_memoir.any_word(p_language, 'counted'), ''), '&')
+    when 'how often' then '\m(?:every (?:other |second |third |\d+ |' || coalesce(nullif(_memoir.any_word(p_language,
+      'counted'), ''), '&')
       || ' )?(?:day|week|month|year|hour|night|morning|evening)s?\M|(?:dai|week|month|year|fortnight|biweek)ly\M'
       || '|(?:once|twice|\d+ times|[[:alpha:]]+ times) (?:an?|per) (?:day|week|month|year)\M)'
     when 'rank' then '\m(?:' || _memoir.any_word('english', 'ranks') || ')(?= (?:' || _memoir.any_word('english',

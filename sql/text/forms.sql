@@ -128,7 +128,8 @@ $$;
 create or replace function _memoir.files_line(p_text text, p_size integer)
 returns text language plpgsql immutable as $$
 begin
-  if left(p_text, 400) !~ ('(?n)' || _memoir.found_file()) or _memoir.text_kind(p_text, null) <> 'search' then return null; end if;
+  if left(p_text, 400) !~ ('(?n)' || _memoir.found_file()) or _memoir.text_kind(p_text, null) <> 'search'
+    then return null; end if;
   return replace(_memoir.files_found(left(p_text, 20000), p_size), E'\n', ', ');
 end $$;
 

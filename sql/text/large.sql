@@ -124,7 +124,8 @@ begin
     select min(r.nth) - p_around as first, max(r.nth) + p_around as last, max(r.score) as score from runs r
     group by r.run order by max(r.score) desc, min(r.nth) limit p_most)
   select min(l.line_no), max(l.line_no), min(l.span_start), (max(l.span_start + l.size) - min(l.span_start))::integer,
-    p.score / (select m.weight from most m), substr(p_text, min(l.span_start), (max(l.span_start + l.size) - min(l.span_start))::integer)
+    p.score / (select m.weight from most m), substr(p_text, min(l.span_start),
+      (max(l.span_start + l.size) - min(l.span_start))::integer)
   from passages p join lines l on l.nth between p.first and p.last
   group by p.first, p.last, p.score order by p.score desc, p.first;
 end $$;

@@ -45,7 +45,8 @@ begin
   end if;
   perform _memoir.bad_message(p_where || '.type', format('%s can''t be stored in a message of role %s',
     _memoir.shown(v_type), p_role),
-    'text and, from users, image_url, input_audio, file, document; refusal, thinking, redacted_thinking from assistants');
+    'text and, from users, image_url, input_audio, file, document; refusal, thinking, redacted_thinking from '
+      'assistants');
 end $$;
 
 -- Audio, files and thoughts have what makes them that. What a model thought is not said, and a file is not the user's

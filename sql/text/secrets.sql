@@ -56,7 +56,8 @@ begin
   end if;
   if p_text ~ '[0-9][0-9A-Za-z .-]{11}' then
     return query select 'card number', m[1] from regexp_matches(p_text,
-      '(?<![0-9A-Za-z/_+.-])([3-6][0-9]{3}(?:[ .-]?[0-9]{4}){2}[ .-]?[0-9]{1,4}(?:[ -]?[0-9]{3})?|3[0-9]{3}[ .-]?[0-9]{6}[ .-]?[0-9]{4,5})(?![0-9A-Za-z/_-])',
+      '(?<![0-9A-Za-z/_+.-])([3-6][0-9]{3}(?:[ .-]?[0-9]{4}){2}[ .-]?[0-9]{1,4}(?:[ -]?[0-9]{3})?|3[0-9]{3}[ '
+        '.-]?[0-9]{6}[ .-]?[0-9]{4,5})(?![0-9A-Za-z/_-])',
       'g') m
       where m[1] !~ '^(.)\1*$' and _memoir.luhn(regexp_replace(m[1], '[^0-9]', '', 'g'));
     return query select 'IBAN', m[1] from regexp_matches(p_text,

@@ -22,7 +22,8 @@ begin
     '\m(?:' || _memoir.any_word(null, 'text_commands') || ')\M[^\n:]{0,80}:.*$',
     -- lines that look like code, logs or tables
     case when not v_is_plain then '(?:(?:^|\n)[^\n]*(?:[;{}]|=>|\(\)|==|&&|\|\|)[ \t]*(?=\n|$))+' end,
-    '(?:(?:^|\n)[ \t]*(?:\$|#|>>>|import|def|class|function|traceback|insert into|delete from|\d{4}-\d\d-\d\d[ t]\d\d:\d\d)[ (:][^\n]*)+',
+    '(?:(?:^|\n)[ \t]*(?:\$|#|>>>|import|def|class|function|traceback|insert into|delete from|\d{4}-\d\d-\d\d[ '
+      't]\d\d:\d\d)[ (:][^\n]*)+',
     case when not v_is_plain or strpos(v_text, ':') > 0
       then '(?:(?:^|\n)[^\n]*(?:\d{4}-\d\d-\d\d[ t]\d\d:\d\d|[[:alnum:]_]\.[[:alnum:]_]+ ?= ?)[^\n]*)+' end,
     case when strpos(v_low, 'select ') > 0 or strpos(v_low, 'update ') > 0
@@ -75,10 +76,12 @@ begin
     '\1' || chr(1), 'g');
   -- "am 12. März": no sentence ends there.
   if v_text ~ '\d\. [[:alpha:]]' then
-    v_text := regexp_replace(v_text, '(\d)\.(?= (?:' || _memoir.any_word(null, 'months') || ')\M)', '\1' || chr(1), 'gi');
+    v_text := regexp_replace(v_text, '(\d)\.(?= (?:' || _memoir.any_word(null, 'months') || ')\M)', '\1' || chr(1),
+      'gi');
   end if;
   v_text := regexp_replace(v_text,
-    '([.!?…。！？]+["”''\)\]]*[ \t]+|\n+|[ \t]+[:;]-?[()DPp](?=[ \t\n]|$)[ \t]*|[\u2600-\u27bf\U0001f300-\U0001faff]\ufe0f?[ \t]*)', '\1' || chr(2), 'g');
+    '([.!?…。！？]+["”''\)\]]*[ \t]+|\n+|[ \t]+[:;]-?[()DPp](?=[ \t\n]|$)[ \t]*'
+      '|[\u2600-\u27bf\U0001f300-\U0001faff]\ufe0f?[ \t]*)', '\1' || chr(2), 'g');
   foreach v_piece in array string_to_array(v_text, chr(2)) loop
     v_trimmed := ltrim(v_piece, E' \t\n\r-*•–—');
     span_start := v_at + length(v_piece) - length(v_trimmed);
@@ -112,7 +115,8 @@ begin
   v_text := regexp_replace(v_text, '\m(' || _memoir.any_word('english', 'intensifiers') || ') ', '', 'g');
   v_text := _memoir.without_opening(btrim(regexp_replace(v_text, '[ ]+', ' ', 'g')));
   return regexp_replace(v_text,
-    '^(?!(no|nope|sorry|wait|wrong|correction|yesterday|tomorrow|(last|next|on) [[:alpha:]]+|(after|before|during|since|despite|besides) (that|this|it|those)),)[[:alpha:]]+( [[:alpha:]]+)?, (?=(i|my|we|our) )', '');
+    '^(?!(no|nope|sorry|wait|wrong|correction|yesterday|tomorrow|(last|next|on) [[:alpha:]]+|(after|before|during|since'
+      '|despite|besides) (that|this|it|those)),)[[:alpha:]]+( [[:alpha:]]+)?, (?=(i|my|we|our) )', '');
 end $$;
 
 -- Without "Oh wow, hey Jon!" and the like at its start.
@@ -131,7 +135,8 @@ begin
     v_text := regexp_replace(v_text, '^(thanks|thank you) (so much )?for [^,.!?–—-]{2,40}[,.!–—-]+ *(?=[^ ])', '', 'i');
     v_text := regexp_replace(v_text, '^(i )?(just )?wanted to [^.!?–—-]{0,80}(--?|–|—) ?(?=(i|my|we)\M)', '', 'i');
     v_text := regexp_replace(v_text,
-      '^([^,.!?]{0,40}, ?)?(i )?(just |also )?want(ed)? to (let you know|tell you|share|mention)( that)?,? (?=(i|i''m|i''ve|i''ll|my|we|we''re|we''ve)\M)', '', 'i');
+      '^([^,.!?]{0,40}, ?)?(i )?(just |also )?want(ed)? to (let you know|tell you|share|mention)( that)?,? (?=(i|i''m'
+        '|i''ve|i''ll|my|we|we''re|we''ve)\M)', '', 'i');
     exit when v_text = v_before;
   end loop;
   return v_text;

@@ -97,9 +97,11 @@ declare
   v_text text := _memoir.readable(p_text); v_words tsvector := to_tsvector(p_config, v_text); v_pairs text;
   v_runs text[];
 begin
-  if v_text ~ '[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff\U00020000-\U0003ffff]' then
+  if v_text ~ '[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaf'
+    'f\U00020000-\U0003ffff]' then
     v_runs := array(select r[1] from regexp_matches(v_text,
-      '[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff\U00020000-\U0003ffff]+',
+      '[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff\U00020'
+        '000-\U0003ffff]+',
       'g') r);
     -- By their characters: substr() would count from the start of the run every time.
     select string_agg(c || coalesce(next, ''), ' ' order by nth, i) filter (where next is not null or i = 1)
@@ -161,7 +163,8 @@ create or replace function _memoir.normalise(p_text text)
 returns text language sql immutable strict as $$
   select btrim(regexp_replace(
     regexp_replace(lower(normalize(p_text, nfkc)),
-      '[\u0001-\u0008\u000e-\u001f\u007f-\u0084\u0086-\u009f\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e\u2060-\u206f\u2800\ufe00-\ufe0f\ufeff\ufff9-\ufffb\U000e0000-\U000e0fff]', '', 'g'),
+      '[\u0001-\u0008\u000e-\u001f\u007f-\u0084\u0086-\u009f\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u20'
+        '0b-\u200f\u202a-\u202e\u2060-\u206f\u2800\ufe00-\ufe0f\ufeff\ufff9-\ufffb\U000e0000-\U000e0fff]', '', 'g'),
     '[\s\u0085\u2028\u2029]+', ' ', 'g'), ' ')
 $$;
 

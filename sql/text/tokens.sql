@@ -74,7 +74,8 @@ begin
     v_length := length(v_other);
     -- accented Latin, combining marks, Greek, Arabic, Devanagari, Thai, punctuation, kana, Hangul, full width
     v_other := regexp_replace(v_other,
-      '[\u00a0-\u024f\u0300-\u036f\u0370-\u03ff\u0621-\u064a\u0900-\u097f\u0e00-\u0e7f\u1e00-\u1eff\u2000-\u206f\u3000-\u30ff\uac00-\ud7af\uff00-\uffef]+', '', 'g');
+      '[\u00a0-\u024f\u0300-\u036f\u0370-\u03ff\u0621-\u064a\u0900-\u097f\u0e00-\u0e7f\u1e00-\u1eff\u2000-\u206f\u3000-'
+        '\u30ff\uac00-\ud7af\uff00-\uffef]+', '', 'g');
     v_cost := v_cost + 100 * (v_length - length(v_other))::bigint;
     v_length := length(v_other);
     -- Hebrew, Bengali, Tamil, Han

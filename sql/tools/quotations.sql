@@ -112,7 +112,8 @@ end $$;
 
 -- Returns the words of a text that tell something, in their order: each stem, and the word that stands for the same.
 create or replace function _memoir.told_words(p_text text, p_config text)
-returns table (at bigint, word text, forms text[]) language plpgsql stable set plan_cache_mode = force_generic_plan as $$
+returns table (at bigint, word text,
+  forms text[]) language plpgsql stable set plan_cache_mode = force_generic_plan as $$
 begin
   return query
   select w.at, w.word, array_remove(array[l.stem, (
@@ -167,7 +168,8 @@ begin
   v_said := _memoir.plain(regexp_replace(_memoir.part_said(p_said, v_denied, v_over), '^(?:' || coalesce(nullif(
     _memoir.any_word(p_language, 'forget_openers'), ''), '&') || ')+', '', 'i'), p_language);
   if v_said is null then return false; end if;
-  v_is_self := v_said ~* ('^(?:' || coalesce(nullif(_memoir.any_word(p_language, 'first_person'), '') || '|', '') || 'we)\M')
+  v_is_self := v_said ~* ('^(?:' || coalesce(nullif(_memoir.any_word(p_language, 'first_person'), '') || '|', '')
+    || 'we)\M')
     -- Without rules for a language nobody knows how a clause begins.
     or p_config <> p_language;
   v_here := _memoir.told_forms(v_said, p_config) || (_memoir.values_of(v_said, p_language)).vals;
@@ -190,7 +192,8 @@ end $$;
 
 -- Returns whether a clause speaks for the most part of some words, and of nobody else: it begins with one, or with
 -- its speaker.
-create or replace function _memoir.is_mostly(p_said text, p_forms text[], p_change text[], p_is_self boolean, p_config text)
+create or replace function _memoir.is_mostly(p_said text, p_forms text[], p_change text[], p_is_self boolean,
+  p_config text)
 returns boolean language sql stable as $$
   with words as materialized (
     select w.at, w.forms && p_forms as is_known, w.word = any (p_change) as is_change

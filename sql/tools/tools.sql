@@ -57,12 +57,15 @@ language sql immutable as $$
      '{"id": {"type": "string"}, "pinned": {"type": "boolean"}}', '{}', '["id"]', false, null),
     (11, 'memory_stats', 'How much is known about the user, in numbers: sessions, turns, memories by state and type.',
      '{}', '{}', '[]', true, 'mcp'),
-    (12, 'memory_objects', 'The objects of this session, newest first: tool results, files, plans; the name of each, how '
+    (12, 'memory_objects', 'The objects of this session, newest first: tool results, files, plans; the name of each, '
+      'how '
      || 'it is shown, what it is. query: those whose line has it.', '{}', '{"query": {"type": "string"},
        "limit": {"type": "integer", "minimum": 1, "maximum": 200}}', '[]', true, 'mcp'),
-    (13, 'memory_sync', 'Have vectors made for what has none yet, so that it is found by meaning. dry_run: only say how '
+    (13, 'memory_sync', 'Have vectors made for what has none yet, so that it is found by meaning. dry_run: only say '
+      'how '
      || 'much that is and what it costs.', '{}', '{"dry_run": {"type": "boolean"}}', '[]', false, 'mcp'),
-    (14, 'memory_restore', 'The full text of an object that is shown shortened, by its name, or only lines of it (40-80).',
+    (14, 'memory_restore', 'The full text of an object that is shown shortened, by its name, or only lines of it '
+      '(40-80).',
      '{"id": {"type": "string"}, "lines": {"type": "string"}}', '{"reason": {"type": "string"}}', '["id"]', false,
      null),
     (15, 'memory_release', 'Objects that need not be shown any more, by their names.',
@@ -126,7 +129,8 @@ returns jsonb language sql immutable security definer set search_path from curre
        "vector_ref": "(user, model, item, chunk): vectors stay in the database"}',
      '{memory_index,memory_recall,memory_get,memory_remember,memory_correct,memory_forget,memory_pin,memory_stats}'),
     (3, 'jobs/semantic_sync', null, 'From what was said to what is known',
-     'What was said gets vectors, so that it is found by meaning. Keeps a cursor per model and a row per batch; what is '
+     'What was said gets vectors, so that it is found by meaning. Keeps a cursor per model and a row per batch; what '
+       'is '
      || 'expired, secret or marked as not to be embedded is left out. memory_sync with dry_run says how it stands.',
      '{"model": "the embedding model", "cursor": "how far it has come, of items", "texts": "what has no vector yet",
        "tokens": "of those",
@@ -331,7 +335,8 @@ create or replace function _memoir.remember_with_tool(p_user text, p_session _me
   p_type text, p_turn integer, p_said text, p_actor text, out answer text, out memory_id uuid)
 language plpgsql as $$
 declare
-  v_done jsonb := memoir.remember(p_user, p_content, p_session => p_session.external_id, p_type => coalesce(p_type, 'fact'),
+  v_done jsonb := memoir.remember(p_user, p_content, p_session => p_session.external_id, p_type => coalesce(p_type,
+    'fact'),
     p_actor => p_actor, p_provenance => case when p_turn is not null then 'user_stated' end,
     p_source_turns => case when p_turn is not null then array[p_turn] end);
 begin
@@ -370,7 +375,8 @@ begin
     p_actor);
   -- What only a turn says is remembered as it is now, and the turn marked.
   if v_found.turn_index is null or v_made.memory_id is null then return v_made.answer; end if;
-  perform _memoir.change_turn(p_caller, p_session, v_found.turn_index, array[v_parts[v_found.matched[1]]], v_made.memory_id);
+  perform _memoir.change_turn(p_caller, p_session, v_found.turn_index, array[v_parts[v_found.matched[1]]],
+    v_made.memory_id);
   return format('Corrected: now %s.', v_made.memory_id);
 end $$;
 
@@ -396,7 +402,8 @@ begin
         perform memoir.retract(p_user, p_id, 'taken back by the agent', p_actor => p_actor);
         return 'Taken back.';
       end if;
-      return 'Not forgotten: said must quote the words of this session with which the user asks to forget it, by its name.';
+      return 'Not forgotten: said must quote the words of this session with which the user asks to forget it, by its '
+        'name.';
     end if;
   end if;
   if v_parts is not null then

@@ -257,7 +257,8 @@ begin
         continue;
       end if;
       -- Send nothing before somebody has looked through the turns for secrets.
-      if exists (select from _memoir.user_counters c where c.user_id = v_work.user_id and c.unread_from is not null) then
+      if exists (select from _memoir.user_counters c where c.user_id = v_work.user_id
+        and c.unread_from is not null) then
         update _memoir.work_items j set run_after = greatest(memoir.now(), clock_timestamp()) + interval '1 minute'
         where j.work_id = v_work.work_id;
         continue;

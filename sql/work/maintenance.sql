@@ -274,7 +274,8 @@ begin
   delete from _memoir.documents where user_id = any (v_users) and expires_at <= memoir.now();
   get diagnostics v_documents = row_count;
   perform _memoir.put_job_cursor('sweep', case when cardinality(v_users) = p_limit then v_users[p_limit] end);
-  return jsonb_build_object('more', cardinality(v_users) = p_limit, 'receipts', v_receipts, 'documents', v_documents, 'log months', v_leaves,
+  return jsonb_build_object('more', cardinality(v_users) = p_limit, 'receipts', v_receipts, 'documents', v_documents,
+    'log months', v_leaves,
     'locked', v_locked,
     'prompts', v_gone, 'runs', v_runs, 'dead letters', v_dead, 'vectors', v_vectors);
 end $$;

@@ -300,9 +300,11 @@ begin
   -- because pg_cron shows each login only the records of its own jobs.
   if p_job operator(pg_catalog.=) 'sweep' and pg_catalog.to_regclass('cron.job_run_details') is not null then
     perform pg_catalog.set_config('search_path', 'pg_catalog', true);  -- until the commit
-    if pg_catalog.has_schema_privilege('cron', 'usage') and pg_catalog.has_table_privilege('cron.job_run_details', 'delete') then
+    if pg_catalog.has_schema_privilege('cron', 'usage') and pg_catalog.has_table_privilege('cron.job_run_details',
+      'delete') then
       execute 'delete from cron.job_run_details where runid in (select runid from cron.job_run_details '
-        'where end_time < now() - interval ''7 days'' and database = current_database() and command like ''call memoir.%'' '
+        'where end_time < now() - interval ''7 days'' and database = current_database() and command like ''call '
+          'memoir.%'' '
         'limit 10000)';
     end if;
     commit;

@@ -120,7 +120,8 @@ begin
   return query
   select case when v_load.connections_share > 0.95 then 'red' else 'yellow' end,
     format('%s of %s connections are taken', v_load.connections, v_load.connections_max),
-    'put PgBouncer in front (docs/guides/operations.md), lower max_size of the clients'' pools, or raise max_connections'
+    'put PgBouncer in front (docs/guides/operations.md), lower max_size of the clients'' pools, or raise '
+      'max_connections'
   where v_load.connections_share > 0.8
   union all
   select case when v_load.replay_lag_seconds > 300 then 'red' else 'yellow' end,
@@ -243,7 +244,8 @@ from (
   where l.recorded_at > now() - interval '48 hours') c
 where eta is not null group by 1;
 comment on view memoir.context_utilisation
-  is 'Per hour of the last two days: η, the value packed as a share of the optimum in the same tokens, and how full lists were.';
+  is 'Per hour of the last two days: η, the value packed as a share of the optimum in the same tokens, and how full '
+    'lists were.';
 
 create view memoir.costs_by_user as
 select u.namespace, u.external_id as user_name, u.user_id, s.sessions, s.turns, s.prompt_tokens, s.completion_tokens,
